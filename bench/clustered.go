@@ -64,7 +64,8 @@ func (b *bench) clusterMaster(k kind, hosts []string, i int, shared string, port
 	m := &master{daemon: daemon{programs: b.programs, kind: k, dir: dir}, transport: transportNamed("zeromq"),
 		publish: fmt.Sprintf("%s:%d", host, ports[0]), request: fmt.Sprintf("%s:%d", host, ports[1])}
 	peers := slices.Delete(slices.Clone(hosts), i, i+1)
-	text := fmt.Sprintf("root_dir: %s\nid: %s\ninterface: %s\npublish_port: %d\nret_port: %d\nuser: root\ncluster_id: bench\ncluster_pki_dir: %s/pki\ncluster_pool_port: %d\ncluster_peers: [%s]\n",
+	text := fmt.Sprintf("root_dir: %s\nid: %s\ninterface: %s\npublish_port: %d\nret_port: %d\nuser: root\ncluster_id: bench\ncluster_pki_dir: "+
+		"%s/pki\ncluster_pool_port: %d\ncluster_peers: [%s]\n",
 		dir, host, host, ports[0], ports[1], shared, clusterPool, strings.Join(peers, ", "))
 	if b.profile != "" {
 		m.profiling = fmt.Sprintf("%s:%d", host, ports[2])
@@ -96,7 +97,8 @@ func clusterReturns(ctx context.Context, b *bench, k kind, masters int, shared s
 		}
 		all = append(all, m)
 	} else {
-		err = errors.Join(os.MkdirAll(filepath.Join(shared, "cache"), 0o755), simulate.Accept(filepath.Join(shared, "pki"), b.keys, n), b.own.Write(filepath.Join(shared, "pki"), "cluster"))
+		err = errors.Join(os.MkdirAll(filepath.Join(shared, "cache"), 0o755), simulate.Accept(filepath.Join(shared, "pki"), b.keys, n),
+			b.own.Write(filepath.Join(shared, "pki"), "cluster"))
 		if err != nil {
 			return c, err
 		}

@@ -108,7 +108,8 @@ func runHighstate(ctx context.Context, b *bench, k kind) error {
 	// files long to find places for them, if many were removed just before.
 	var sls strings.Builder
 	for i := range n {
-		fmt.Fprintf(&sls, "file_%d:\n  file.managed:\n    - name: %s/out/%02d/file_%d\n    - source: salt://source\n    - mode: '0640'\n    - makedirs: true\n", i, t.dir, i%20, i)
+		fmt.Fprintf(&sls, "file_%d:\n  file.managed:\n    - name: %s/out/%02d/file_%d\n    - source: salt://source\n    - mode: '0640'\n    - "+
+			"makedirs: true\n", i, t.dir, i%20, i)
 	}
 	if err := os.WriteFile(filepath.Join(t.dir, "states/files.sls"), []byte(sls.String()), 0o644); err != nil {
 		return err
@@ -154,9 +155,10 @@ site_{{ i }}:
 {%%- endfor %%}
 `, n-1),
 		"states/web/service.sls": "web:\n  service.running:\n    - name: web\n    - enable: true\n",
-		"states/web/map.jinja":   "{% set web = salt['grains.filter_by']({'default': {'root': '/etc/web', 'port': 8000}}, merge=salt['pillar.get']('web')) %}\n",
-		"pillar/top.sls":         "base:\n  '*': [web]\n",
-		"pillar/web.sls":         "web:\n  port: 9000\n",
+		"states/web/map.jinja": "{% set web = salt['grains.filter_by']({'default': {'root': '/etc/web', 'port': 8000}}, " +
+			"merge=salt['pillar.get']('web')) %}\n",
+		"pillar/top.sls": "base:\n  '*': [web]\n",
+		"pillar/web.sls": "web:\n  port: 9000\n",
 	}
 	t, err := b.newTree(k, files)
 	if err != nil {
@@ -200,7 +202,8 @@ func runTemplates(ctx context.Context, b *bench, k kind) error {
 	var sls strings.Builder
 	sls.WriteString("{%- from 'formula/map.jinja' import formula with context %}\n")
 	for i := range templates {
-		fmt.Fprintf(&sls, "%s/out/%d.conf:\n  file.managed:\n    - source: salt://formula/files/%d.conf\n    - template: jinja\n    - makedirs: true\n    - context: {n: %d, user: {{ formula.config.user }}}\n", t.dir, i, i, i)
+		fmt.Fprintf(&sls, "%s/out/%d.conf:\n  file.managed:\n    - source: salt://formula/files/%d.conf\n    - template: jinja\n    - makedirs: "+
+			"true\n    - context: {n: %d, user: {{ formula.config.user }}}\n", t.dir, i, i, i)
 		text := fmt.Sprintf(`{%%- from 'formula/map.jinja' import formula with context %%}
 {%%- from 'formula/macros.jinja' import option %%}
 # template %d, number {{ n }} of {{ user }}
@@ -419,7 +422,8 @@ func runCrowd(ctx context.Context, b *bench, k kind) error {
 	defer m.remove()
 	root := filepath.Join(m.dir, "srv/salt")
 	content := pseudoRandom(1 << 20)
-	if err := errors.Join(os.MkdirAll(root, 0o755), os.WriteFile(filepath.Join(root, "large"), content, 0o644), m.option("file_roots: {base: ["+root+"]}\n")); err != nil {
+	if err := errors.Join(os.MkdirAll(root, 0o755), os.WriteFile(filepath.Join(root, "large"), content, 0o644),
+		m.option("file_roots: {base: ["+root+"]}\n")); err != nil {
 		return err
 	}
 	if err := m.run(ctx, b); err != nil {

@@ -104,7 +104,8 @@ func TestPlots(t *testing.T) {
 }
 
 func TestNumber(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 12345: "12345", 123.4: "123", 12.34: "12.3", 5: "5", 1.5: "1.5", 0.25: "0.25", 0.0123: "0.0123", 1e-6: "1e-06"} {
+	for v, want := range map[float64]string{0: "0", 12345: "12345", 123.4: "123", 12.34: "12.3", 5: "5", 1.5: "1.5", 0.25: "0.25", 0.0123: "0.0123",
+		1e-6: "1e-06"} {
 		if got := number(v); got != want {
 			t.Errorf("%v is %q, want %q", v, got, want)
 		}

@@ -1,7 +1,8 @@
 // Command scale reckons what fleets need that do not fit on one machine, from
 // cost of a message at a master on this one.
 //
-//	go run ./bench/scale -measure   (with -report A,B where a part was measured by itself) takes the costs from docs/performance/report.json, and measures those that are not in it
+//	go run ./bench/scale -measure   takes the costs from docs/performance/report.json and measures those that are not in it;
+//	                                with -report A,B where a part was measured by itself
 //	go run ./bench/scale            prints the tables of docs/scale.md
 package main
 
@@ -17,7 +18,8 @@ import (
 
 func main() {
 	measure := flag.Bool("measure", false, "measure the costs and write them to the file -costs")
-	from := flag.String("report", "docs/performance/report.json", "report of make bench; several, separated by commas, if parts were measured by themselves: the first that has a figure counts")
+	from := flag.String("report", "docs/performance/report.json",
+		"report of make bench; several, separated by commas, if parts were measured by themselves: the first that has a figure counts")
 	costs := flag.String("costs", "docs/performance/scale.json", "costs of a message")
 	flag.Parse()
 	if err := run(*measure, *from, *costs); err != nil {

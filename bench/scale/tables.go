@@ -39,14 +39,17 @@ func Tables(c Costs) string {
 		{"copy of a return from another member", micro(c.Copy)}, {"publication, each subscriber", micro(c.Publish)},
 		{"command, independent of its targets", micro(c.Command)}, {"event of 5 KB", micro(c.Event)}, {"the program `salt`, each return", micro(c.CLI)},
 		{"memory of a master", size(c.Idle)}, {"memory of a connected minion", size(c.Minion)},
-		{"return on the wire, with its answer", size(c.ReturnWire)}, {"copy of a return on the wire", size(c.CopyWire)}, {"return on disk", size(c.ReturnDisk)},
+		{"return on the wire, with its answer", size(c.ReturnWire)}, {"copy of a return on the wire", size(c.CopyWire)},
+		{"return on disk", size(c.ReturnDisk)},
 	} {
 		fmt.Fprintf(&b, "| %s | %s |\n", row.what, row.v)
 	}
-	fmt.Fprintf(&b, "\n| fleet | command to all: last return stored | of it one writer | `salt` shows it in | cores busy | memory | disk of a day | traffic |\n|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(&b, "\n| fleet | command to all: last return stored | of it one writer | `salt` shows it in | cores busy | memory | disk of a day | "+
+		"traffic |\n|---|---|---|---|---|---|---|---|\n")
 	for _, s := range sizes {
 		a := c.Reckon(s.f, day)
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %.1f %% of %d | %s | %s | %s/s |\n", s.name, seconds(a.CommandTime), seconds(a.StoreTime), seconds(a.CLITime), 100*a.Usage, s.f.Cores, size(a.Memory), size(a.Disk), size(a.Traffic))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %.1f %% of %d | %s | %s | %s/s |\n", s.name, seconds(a.CommandTime), seconds(a.StoreTime), seconds(a.CLITime),
+			100*a.Usage, s.f.Cores, size(a.Memory), size(a.Disk), size(a.Traffic))
 	}
 	fmt.Fprintf(&b, "\n| usable again after | one master dies | half of them die | all restart |\n|---|---|---|---|\n")
 	for _, s := range sizes {
@@ -56,9 +59,11 @@ func Tables(c Costs) string {
 		a := c.Reckon(s.f, day)
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", s.name, seconds(a.Lost), seconds(a.Half), seconds(a.Restart))
 	}
-	fmt.Fprintf(&b, "\n| first limit: number of minions | 10 masters, returns on all | 10 masters, returns on 3 | 3 masters, returns on all |\n|---|---|---|---|\n")
+	fmt.Fprintf(&b, "\n| first limit: number of minions | 10 masters, returns on all | 10 masters, returns on 3 | 3 masters, returns on all |\n"+
+		"|---|---|---|---|\n")
 	var columns [][]int
-	for _, f := range []Fleet{{Masters: 10, Cores: 16, Copies: 9, Standby: true}, {Masters: 10, Cores: 16, Copies: 2, Standby: true}, {Masters: 3, Cores: 16, Copies: 2, Standby: true}} {
+	for _, f := range []Fleet{{Masters: 10, Cores: 16, Copies: 9, Standby: true}, {Masters: 10, Cores: 16, Copies: 2, Standby: true},
+		{Masters: 3, Cores: 16, Copies: 2, Standby: true}} {
 		columns = append(columns, c.Breaks(f, day))
 	}
 	for i, l := range limits {

@@ -18,7 +18,8 @@ var surplus = map[string][]string{
 	"salt-master": {"junk", "-d junk", "--check-config junk"},
 	"salt-minion": {"junk", "-d junk", "--check-config junk"},
 	"salt-api":    {"junk", "-d junk"},
-	"salt-key": {"-D web1", "-D -y web1", "-y -D web1 web2", "-Dy web1", "-d web1 web2 -y", "-q -D web1 -y", "-A web1 -y", "-a web1 web2 -y", "-R web1 -y", "-r web1 web2 -y",
+	"salt-key": {"-D web1", "-D -y web1", "-y -D web1 web2", "-Dy web1", "-d web1 web2 -y", "-q -D web1 -y", "-A web1 -y", "-a web1 web2 -y", "-R web1 -y",
+		"-r web1 web2 -y",
 		"-a web1 -d web2 -y", "-A -D -y", "-r web1 -D -y", "--gen-keys new junk", "--gen-signature --auto-create junk", "--include-all -R web1 -y"},
 	"salt":      {"-d * test.ping junk"},
 	"salt-run":  {"-d test.arg junk"},
@@ -103,7 +104,8 @@ func TestSurplusArguments(t *testing.T) {
 			if sub == "" {
 				argv = append([]string{name}, strings.Fields(line)...)
 			}
-			if code := find(Applets(), name).Run(t.Context(), env, argv[1:]); code != frame.ExitUsage || stdout.Len() > 0 || !strings.Contains(stderr.String(), name+": error: ") {
+			if code := find(Applets(), name).Run(t.Context(), env, argv[1:]); code != frame.ExitUsage || stdout.Len() > 0 ||
+				!strings.Contains(stderr.String(), name+": error: ") {
 				t.Errorf("%v: code %d, stdout %q, stderr %q", argv, code, stdout, stderr)
 			}
 			if after := tree(t, dir); after != before {
@@ -121,7 +123,8 @@ func TestSurplusOfReading(t *testing.T) {
 	for _, line := range []string{"-L junk", "junk", "-l acc junk", "-p * junk", "-F junk"} {
 		env, _, stderr := testEnv()
 		env.Getenv = func(name string) string { return map[string]string{"SALT_CONFIG_DIR": dir}[name] }
-		if code := find(Applets(), "salt-key").Run(t.Context(), env, strings.Fields(line)); code != frame.ExitOK || !strings.Contains(stderr.String(), "WARNING: argument 'junk' is ignored") {
+		if code := find(Applets(), "salt-key").Run(t.Context(), env, strings.Fields(line)); code != frame.ExitOK ||
+			!strings.Contains(stderr.String(), "WARNING: argument 'junk' is ignored") {
 			t.Errorf("%s: code %d, stderr %q", line, code, stderr)
 		}
 	}

@@ -34,12 +34,14 @@ func (s *site) post(session, chunk string) answer {
 // without rights, as one with few and as one with all.
 func TestRights(t *testing.T) {
 	s := start(t, "alpha", "beta")
-	sessions := map[string]string{"none": "", "wrong": strings.Repeat("a", 40), "stranger": s.login("stranger"), "limited": s.login("limited"), "admin": s.login("admin"), "ended": s.login("admin")}
+	sessions := map[string]string{"none": "", "wrong": strings.Repeat("a", 40), "stranger": s.login("stranger"), "limited": s.login("limited"),
+		"admin": s.login("admin"), "ended": s.login("admin")}
 	if a := s.do("POST", "/logout", "", "X-Auth-Token", sessions["ended"]); a.status != 200 {
 		t.Fatalf("logout: %d", a.status)
 	}
 	var expired string
-	if a := s.do("POST", "/login", `{"username":"admin","password":"s3cret","eauth":"sharedsecret","token_expire":0.5}`, "Content-Type", asJSON); a.status == 200 {
+	if a := s.do("POST", "/login", `{"username":"admin","password":"s3cret","eauth":"sharedsecret","token_expire":0.5}`, "Content-Type",
+		asJSON); a.status == 200 {
 		expired = a.header.Get("X-Auth-Token")
 	}
 	eventually.Nil(t, time.Minute, "a token has expired", func() error {
@@ -98,11 +100,13 @@ func TestRights(t *testing.T) {
 		}
 	}
 	// Arguments of a runner may stand in the chunk itself, as SaltGUI sends them.
-	if a := s.post(sessions["admin"], `{"client":"runner","fun":"jobs.list_job","jid":"20200101000000000000"}`); !strings.Contains(a.body, "no job with this jid") {
+	if a := s.post(sessions["admin"], `{"client":"runner","fun":"jobs.list_job","jid":"20200101000000000000"}`); !strings.Contains(a.body,
+		"no job with this jid") {
 		t.Errorf("a job by jid: %s", a.body)
 	}
 	// The chunk cannot change the user of a session.
-	for _, more := range []string{`"token":"00"`, `"user":"root","key":"x"`, `"eauth":"sharedsecret","username":"admin","password":"s3cret"`, `"auth_list":[".*"]`, `"kwargs":{"auth_list":[".*"]}`} {
+	for _, more := range []string{`"token":"00"`, `"user":"root","key":"x"`, `"eauth":"sharedsecret","username":"admin","password":"s3cret"`,
+		`"auth_list":[".*"]`, `"kwargs":{"auth_list":[".*"]}`} {
 		if a := s.post(sessions["limited"], `{"client":"local","tgt":"beta","fun":"test.ping",`+more+`}`); a.status != 401 {
 			t.Errorf("%s: %d", more, a.status)
 		}
@@ -201,8 +205,10 @@ func TestCORS(t *testing.T) {
 	s := start(t)
 	for _, path := range []string{"/", "/login", "/run", "/events", "/keys", "/minions/x"} {
 		a := s.do("OPTIONS", path, "", "Origin", "http://example.test", "Access-Control-Request-Method", "POST")
-		if a.status != 200 || a.body != "" || a.header.Get("Access-Control-Allow-Origin") != "*" || a.header.Get("Access-Control-Allow-Credentials") != "" || a.header.Get("Access-Control-Max-Age") != "1400" ||
-			a.header.Get("Access-Control-Allow-Methods") != "GET, POST" || a.header.Get("Access-Control-Allow-Headers") != "Content-Type, X-Auth-Token, X-Requested-With, Accept, Cache-Control" {
+		if a.status != 200 || a.body != "" || a.header.Get("Access-Control-Allow-Origin") != "*" || a.header.Get("Access-Control-Allow-Credentials") != "" ||
+			a.header.Get("Access-Control-Max-Age") != "1400" ||
+			a.header.Get("Access-Control-Allow-Methods") != "GET, POST" ||
+			a.header.Get("Access-Control-Allow-Headers") != "Content-Type, X-Auth-Token, X-Requested-With, Accept, Cache-Control" {
 			t.Errorf("%s: %d %v", path, a.status, a.header)
 		}
 	}
@@ -232,10 +238,12 @@ func TestHeadAndGzip(t *testing.T) {
 
 func TestCookie(t *testing.T) {
 	s := start(t)
-	a := s.do("POST", "/login", "username=admin&password=s3cret&eauth=sharedsecret", "Content-Type", "application/x-www-form-urlencoded", "Cookie", "session_id="+strings.Repeat("b", 40))
+	a := s.do("POST", "/login", "username=admin&password=s3cret&eauth=sharedsecret", "Content-Type", "application/x-www-form-urlencoded", "Cookie",
+		"session_id="+strings.Repeat("b", 40))
 	cookie := a.header.Get("Set-Cookie")
 	id := a.header.Get("X-Auth-Token")
-	if !strings.HasPrefix(cookie, "session_id="+id+";") || !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Lax") || id == strings.Repeat("b", 40) {
+	if !strings.HasPrefix(cookie, "session_id="+id+";") || !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Lax") ||
+		id == strings.Repeat("b", 40) {
 		t.Errorf("cookie %s", cookie)
 	}
 	if a := s.do("GET", "/keys", "", "Cookie", "session_id="+id); a.status != 200 {
@@ -302,7 +310,8 @@ func TestFloodOfWrongLogins(t *testing.T) {
 		statuses := map[int]int{}
 		for i := range attempts {
 			wrong.Go(func() {
-				a := s.do("POST", "/login", fmt.Sprintf(`{"username":%q,"password":"bad%d","eauth":"sharedsecret"}`, flood.user(i), i), "Content-Type", asJSON)
+				a := s.do("POST", "/login", fmt.Sprintf(`{"username":%q,"password":"bad%d","eauth":"sharedsecret"}`, flood.user(i), i), "Content-Type",
+					asJSON)
 				mu.Lock()
 				statuses[a.status]++
 				mu.Unlock()
@@ -363,7 +372,8 @@ func (s *site) stream(path string, headers ...string) <-chan string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if kind := resp.Header.Get("Content-Type"); resp.StatusCode != 200 || kind != "text/event-stream;charset=utf-8" || resp.Header.Get("Cache-Control") != "no-cache" {
+	if kind := resp.Header.Get("Content-Type"); resp.StatusCode != 200 || kind != "text/event-stream;charset=utf-8" ||
+		resp.Header.Get("Cache-Control") != "no-cache" {
 		s.t.Fatalf("%s: %d %s", path, resp.StatusCode, kind)
 	}
 	lines, done := make(chan string, 10000), make(chan struct{})
@@ -396,7 +406,8 @@ func TestEvents(t *testing.T) {
 	s := start(t)
 	admin := s.login("admin")
 	var raw []map[string]any
-	if a := s.do("POST", "/token", "username=admin&password=s3cret&eauth=sharedsecret", "Content-Type", "application/x-www-form-urlencoded"); json.Unmarshal([]byte(a.body), &raw) != nil || len(raw) != 1 {
+	if a := s.do("POST", "/token", "username=admin&password=s3cret&eauth=sharedsecret", "Content-Type",
+		"application/x-www-form-urlencoded"); json.Unmarshal([]byte(a.body), &raw) != nil || len(raw) != 1 {
 		t.Fatalf("/token: %s", a.body)
 	}
 	for _, c := range []struct {
@@ -424,7 +435,8 @@ func TestEvents(t *testing.T) {
 			}
 		}()
 		eventually.Nil(t, time.Minute, "an event on "+c.path, func() error {
-			if a := s.do("POST", "/hook/try/me", `{"a":"ö"}`, "Content-Type", asJSON, "X-Auth-Token", admin, "Cookie", "session_id=x", "X-Other", "y"); a.status != 200 {
+			if a := s.do("POST", "/hook/try/me", `{"a":"ö"}`, "Content-Type", asJSON, "X-Auth-Token", admin, "Cookie", "session_id=x", "X-Other",
+				"y"); a.status != 200 {
 				return fmt.Errorf("hook: %d", a.status)
 			}
 			select {
@@ -443,7 +455,8 @@ func TestEvents(t *testing.T) {
 				Headers map[string]string
 			}
 		}
-		if !strings.HasPrefix(data, `data: {"data": {"body": "{\"a\":\"\u00f6\"}", "post": {"a": "\u00f6"}, "headers": {`) || json.Unmarshal([]byte(strings.TrimPrefix(data, "data: ")), &got) != nil ||
+		if !strings.HasPrefix(data, `data: {"data": {"body": "{\"a\":\"\u00f6\"}", "post": {"a": "\u00f6"}, "headers": {`) ||
+			json.Unmarshal([]byte(strings.TrimPrefix(data, "data: ")), &got) != nil ||
 			got.Tag != "salt/netapi/hook/try/me" || got.Data.Headers["X-Other"] != "y" || got.Data.Headers["X-Auth-Token"]+got.Data.Headers["Cookie"] != "" {
 			t.Errorf("%s: %s", c.path, data)
 		}
@@ -538,7 +551,8 @@ func TestHostileRequests(t *testing.T) {
 			t.Errorf("%s: %d %.300s, want %d", what, a.status, a.body, c.want)
 		}
 	}
-	for _, path := range []string{"/static/../../etc/passwd", "/static/%2e%2e/%2e%2e/etc/passwd", "/static/..%2fapp.html", "/static//etc/passwd", "/static/", "/static"} {
+	for _, path := range []string{"/static/../../etc/passwd", "/static/%2e%2e/%2e%2e/etc/passwd", "/static/..%2fapp.html", "/static//etc/passwd", "/static/",
+		"/static"} {
 		if a := s.do("GET", path, ""); a.status == 200 || strings.Contains(a.body, "root:") || strings.Contains(a.body, "<html>app") {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
@@ -564,13 +578,15 @@ func TestDescription(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.body), &d); err != nil || d.OpenAPI == "" {
 		t.Fatalf("%v: %s", err, a.body)
 	}
-	for _, p := range []string{"/", "/login", "/logout", "/run", "/token", "/minions", "/minions/{id}", "/jobs/{id}", "/keys", "/hook", "/events", "/ws/{id}", "/stats", "/metrics"} {
+	for _, p := range []string{"/", "/login", "/logout", "/run", "/token", "/minions", "/minions/{id}", "/jobs/{id}", "/keys", "/hook", "/events", "/ws/{id}",
+		"/stats", "/metrics"} {
 		if len(d.Paths[p]) == 0 {
 			t.Errorf("%s is not described", p)
 		}
 	}
 	m := s.do("GET", "/metrics", "", "X-Auth-Token", s.login("admin"))
-	if m.status != 200 || !strings.Contains(m.body, `brine_api_requests_total{status="200"} `) || !strings.Contains(m.body, "# TYPE brine_api_uptime_seconds gauge\n") {
+	if m.status != 200 || !strings.Contains(m.body, `brine_api_requests_total{status="200"} `) ||
+		!strings.Contains(m.body, "# TYPE brine_api_uptime_seconds gauge\n") {
 		t.Errorf("/metrics: %d %s", m.status, m.body)
 	}
 }

@@ -41,7 +41,8 @@ func TestCurl(t *testing.T) {
 		t.Fatal(err)
 	}
 	conf := regexp.MustCompile(`(?m)^    `).ReplaceAllString("    rest_cherrypy:\n"+block, "") + "\n"
-	conf = strings.NewReplacer("port: 8000", fmt.Sprintf("port: %d\n  host: %s", port, host), "/etc/salt/api.crt", cert, "/etc/salt/api.key", key, "/etc/salt/users", users).Replace(conf)
+	conf = strings.NewReplacer("port: 8000", fmt.Sprintf("port: %d\n  host: %s", port, host), "/etc/salt/api.crt", cert, "/etc/salt/api.key", key,
+		"/etc/salt/users", users).Replace(conf)
 	s := startWith(t, host, func(string) string { return "auto_accept: true\n" + conf }, "alpha")
 	address, err := url.Parse(s.url)
 	if err != nil {

@@ -49,10 +49,12 @@ func TestHAProxy(t *testing.T) {
 		pem = append(append(pem, b...), '\n')
 	}
 	both := filepath.Join(dir, "salt.pem")
-	conf := "global\ndefaults\n    timeout connect 10s\n    timeout client 10m\n    timeout check 5s\n    default-server inter 200ms fall 1 rise 1\nfrontend salt\n" +
+	conf := "global\ndefaults\n    timeout connect 10s\n    timeout client 10m\n    timeout check 5s\n    default-server inter 200ms fall 1 rise 1\n" +
+		"frontend salt\n" +
 		regexp.MustCompile(`(?m)^    `).ReplaceAllString(block, "") + "\n"
 	address := strings.TrimPrefix(s.url, "http://")
-	conf = strings.NewReplacer("bind :443", "bind "+front+":8443", "/etc/haproxy/salt.pem", both, "10.0.0.1:8000", address, "        server m2 10.0.0.2:8000 check\n", "", "    server m2 10.0.0.2:8000 check\n", "").Replace(conf)
+	conf = strings.NewReplacer("bind :443", "bind "+front+":8443", "/etc/haproxy/salt.pem", both, "10.0.0.1:8000", address,
+		"        server m2 10.0.0.2:8000 check\n", "", "    server m2 10.0.0.2:8000 check\n", "").Replace(conf)
 	file := filepath.Join(dir, "haproxy.cfg")
 	for name, b := range map[string][]byte{both: pem, file: []byte(conf)} {
 		if err := os.WriteFile(name, b, 0o600); err != nil {
@@ -75,7 +77,8 @@ func TestHAProxy(t *testing.T) {
 	// client is one with an address of its own.
 	client := func(from string) *http.Client {
 		d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-		return &http.Client{Transport: &http.Transport{DialContext: d.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+		return &http.Client{Transport: &http.Transport{DialContext: d.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+			DisableKeepAlives: true}}
 	}
 	send := func(c *http.Client, method, path, body string, headers ...string) (*http.Response, string) {
 		t.Helper()

@@ -190,7 +190,9 @@ func read(t *testing.T, name string) recording {
 			r.headers = append(r.headers, k, v)
 		}
 	}
-	resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(strings.Replace(strings.ReplaceAll(response, "\nContent-Length: ", "\nX-Length: "), "\n\n", "\r\n\r\n", 1))), nil)
+	resp,
+		err := http.ReadResponse(bufio.NewReader(strings.NewReader(strings.Replace(strings.ReplaceAll(response, "\nContent-Length: ", "\nX-Length: "), "\n\n",
+		"\r\n\r\n", 1))), nil)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -238,7 +240,8 @@ func sameButOrder(a, b string) bool {
 func quoted(s string) string { return strings.ReplaceAll(s, ": TIME", `: "TIME"`) }
 
 // severalMinions are the recordings in which minions answer in any order.
-var severalMinions = map[string]bool{"local_json": true, "local_json_object": true, "jobs_get_one": true, "local_batch": true, "minions_get_all": true, "minions_get_one": true,
+var severalMinions = map[string]bool{"local_json": true, "local_json_object": true, "jobs_get_one": true, "local_batch": true, "minions_get_all": true,
+	"minions_get_one":        true,
 	"runner_manage_versions": true, "local_subset": true}
 
 // compare tells what differs from a recording.
@@ -412,7 +415,8 @@ func TestKeyPair(t *testing.T) {
 		t.Error(names)
 	}
 	for _, id := range []string{"../x", "a/b", ""} {
-		if got := s.do("POST", "/keys", "mid="+id+"&username=admin&password=s3cret&eauth=sharedsecret", "Content-Type", "application/x-www-form-urlencoded"); got.status != 400 {
+		if got := s.do("POST", "/keys", "mid="+id+"&username=admin&password=s3cret&eauth=sharedsecret", "Content-Type",
+			"application/x-www-form-urlencoded"); got.status != 400 {
 			t.Errorf("id %q: %d", id, got.status)
 		}
 	}

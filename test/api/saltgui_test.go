@@ -63,7 +63,8 @@ func (g *gui) settled(page, want string) {
 		Faults    []string
 	}
 	eventually.Nil(g.t, time.Minute, page+" shows "+want, func() error {
-		g.b.Run(&got, `await new Promise((r) => setTimeout(r, 300)); return {text: document.getElementById("page-" + args[0]).innerText, pending: window.pending, exchanges: window.exchanges, faults: window.faults};`, name)
+		g.b.Run(&got, `await new Promise((r) => setTimeout(r, 300)); return {text: document.getElementById("page-" + args[0]).innerText, pending: `+
+			`window.pending, exchanges: window.exchanges, faults: window.faults};`, name)
 		if got.Pending != 0 || strings.Contains(got.Text, "(loading)") || !re.MatchString(got.Text) {
 			return fmt.Errorf("it shows %.3000s\n%d requests wait, %.3000v", got.Text, got.Pending, got.Exchanges)
 		}
@@ -79,7 +80,8 @@ func (g *gui) settled(page, want string) {
 		if x.Status != 200 && !strings.HasPrefix(filepath.Base(filepath.Dir(x.URL)), "static") {
 			g.t.Errorf("%s: %s %s: %d %s", page, x.URL, x.Sent, x.Status, x.Got)
 		}
-		if !strings.Contains(x.Sent, "jobs.list_job") && strings.Contains(x.Got, "is not available") || strings.Contains(x.Got, "Exception occurred") || strings.Contains(x.Got, "Traceback") {
+		if !strings.Contains(x.Sent, "jobs.list_job") && strings.Contains(x.Got, "is not available") || strings.Contains(x.Got, "Exception occurred") ||
+			strings.Contains(x.Got, "Traceback") {
 			g.t.Errorf("%s: %s: %s", page, x.Sent, x.Got)
 		}
 	}
@@ -100,7 +102,8 @@ func (g *gui) command(target, command, want string) {
 			Text    string
 			Pending int
 		}
-		g.b.Run(&got, `await new Promise((r) => setTimeout(r, 200)); return {text: document.getElementById("popup-output").innerText, pending: window.pending};`)
+		g.b.Run(&got, `await new Promise((r) => setTimeout(r, 200)); return {text: document.getElementById("popup-output").innerText, pending: `+
+			`window.pending};`)
 		if got.Pending != 0 || !re.MatchString(got.Text) {
 			return fmt.Errorf("it shows %.2000s", got.Text)
 		}
@@ -138,7 +141,8 @@ func TestSaltGUI(t *testing.T) {
 	s := startWith(t, daemontest.Host(), func(conf string) string {
 		conf = regexp.MustCompile(`app: .*`).ReplaceAllString(conf, "app: "+tree+"/index.html")
 		conf = regexp.MustCompile(`static: .*`).ReplaceAllString(conf, "static: "+tree+"/static")
-		return conf + fmt.Sprintf("file_roots: {base: [%[1]s]}\npillar_roots: {base: [%[1]s/pillar]}\nnodegroups: {both: 'L@alpha,beta'}\nsaltgui_templates: {ping: {description: Is it there, target: '*', command: test.ping}}\n", roots) +
+		return conf + fmt.Sprintf("file_roots: {base: [%[1]s]}\npillar_roots: {base: [%[1]s/pillar]}\nnodegroups: {both: 'L@alpha,beta'}\n"+
+			"saltgui_templates: {ping: {description: Is it there, target: '*', command: test.ping}}\n", roots) +
 			"reactor: [{'nothing/*': [/nowhere.sls]}]\n"
 	}, "alpha", "beta")
 	key, err := crypt.GenerateKey(2048)
@@ -166,7 +170,8 @@ func TestSaltGUI(t *testing.T) {
 	} {
 		g.command(c.target, c.command, c.want)
 	}
-	if a := s.do("GET", "/keys", "", "X-Auth-Token", s.login("admin")); !strings.Contains(a.body, `"minions": ["alpha", "beta", "gamma"], "minions_pre": []`) {
+	if a := s.do("GET", "/keys", "", "X-Auth-Token", s.login("admin")); !strings.Contains(a.body,
+		`"minions": ["alpha", "beta", "gamma"], "minions_pre": []`) {
 		t.Errorf("keys: %s", a.body)
 	}
 	// There is no such minion, for which every page would wait.

@@ -32,7 +32,8 @@ func TestNoSecretIsWritten(t *testing.T) {
 	}
 	s := startWith(t, daemontest.Host(), func(conf string) string {
 		return strings.Replace(conf, "sharedsecret: s3cret", "sharedsecret: "+right, 1) +
-			"log_level: all\nlog_level_logfile: all\npillar_roots: {base: [" + pillar + "]}\nauth.ldap.bindpw: " + bindpw + "\nmysql.pass: " + dbpw + "\nsigning_key_pass: " + keypass + "\n"
+			"log_level: all\nlog_level_logfile: all\npillar_roots: {base: [" + pillar + "]}\nauth.ldap.bindpw: " + bindpw + "\nmysql.pass: " + dbpw +
+			"\nsigning_key_pass: " + keypass + "\n"
 	}, "alpha")
 	var secrets, told []string
 	say := func(a answer) answer {
@@ -46,7 +47,8 @@ func TestNoSecretIsWritten(t *testing.T) {
 	session := a.header.Get("X-Auth-Token")
 	say(login(wrong))
 	var raw []map[string]any
-	if a := s.do("POST", "/token", "username=admin&password="+right+"&eauth=sharedsecret", "Content-Type", "application/x-www-form-urlencoded"); json.Unmarshal([]byte(a.body), &raw) != nil || len(raw) != 1 {
+	if a := s.do("POST", "/token", "username=admin&password="+right+"&eauth=sharedsecret", "Content-Type",
+		"application/x-www-form-urlencoded"); json.Unmarshal([]byte(a.body), &raw) != nil || len(raw) != 1 {
 		t.Fatalf("/token: %s", a.body)
 	}
 	token := raw[0]["token"].(string)

@@ -68,7 +68,8 @@ func (p *program) declaration(t *testing.T, sp *sourcePackage, call *ast.CallExp
 	if !ok || fun.FullName() != "brine/internal/call/fn.Of" && fun.FullName() != "brine/internal/sls/state.Of" {
 		return declaration{}, false
 	}
-	d := declaration{in: sp.path, at: p.fset.Position(call.Pos()).String(), name: sp.path + "." + text(sp, call.Args[0]), state: fun.FullName() == "brine/internal/sls/state.Of"}
+	d := declaration{in: sp.path, at: p.fset.Position(call.Pos()).String(), name: sp.path + "." + text(sp, call.Args[0]),
+		state: fun.FullName() == "brine/internal/sls/state.Of"}
 	if d.args, ok = sp.info.Instances[sel.Sel].TypeArgs.At(0).Underlying().(*types.Struct); !ok {
 		t.Errorf("%s: the arguments of %s are no struct: teach this test to find it", d.at, d.name)
 		return d, false

@@ -93,7 +93,8 @@ func load(t *testing.T, patterns ...string) *program {
 		}
 	}
 
-	p := &program{fset: token.NewFileSet(), nodes: map[any]*node{}, reads: map[*types.Var][]*read{}, used: map[*types.Var]bool{}, signatures: map[*types.Func]*types.Tuple{}, bodies: map[*types.Func]*ast.BlockStmt{}, values: map[*types.Var]ast.Expr{}}
+	p := &program{fset: token.NewFileSet(), nodes: map[any]*node{}, reads: map[*types.Var][]*read{}, used: map[*types.Var]bool{},
+		signatures: map[*types.Func]*types.Tuple{}, bodies: map[*types.Func]*ast.BlockStmt{}, values: map[*types.Var]ast.Expr{}}
 	compiled := importer.ForCompiler(p.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	checked := map[string]*types.Package{}
 	conf := types.Config{Importer: importerFunc(func(path string) (*types.Package, error) {

@@ -13,7 +13,8 @@ import (
 // users are the programs that read a configuration, each in a form that ends
 // by itself.
 var users = map[string][][]string{
-	"master": {{"salt-master", "--check-config"}, {"salt-master"}, {"salt-master", "-d"}, {"salt", "*", "test.ping"}, {"salt-key", "-L"}, {"salt-run", "jobs.active"}},
+	"master": {{"salt-master", "--check-config"}, {"salt-master"}, {"salt-master", "-d"}, {"salt", "*", "test.ping"}, {"salt-key", "-L"},
+		{"salt-run", "jobs.active"}},
 	"minion": {{"salt-minion", "--check-config"}, {"salt-minion"}, {"salt-minion", "-d"}, {"salt-call", "--local", "test.ping"}},
 }
 
@@ -26,10 +27,11 @@ func TestBrokenConfiguration(t *testing.T) {
 		more map[string]string // further files; KIND stands for master or minion
 		want []string          // DIR and KIND are replaced
 	}{
-		"tab":              {main: "nodegroups:\n\tweb: x\n", want: []string{"DIR/KIND:4: ", "YAML does not allow tabs", "web: x"}},
-		"indentation":      {main: "grains:\n    a: b\n  c: d\n", want: []string{"DIR/KIND:5: ", "c: d"}},
-		"duplicate key":    {main: "timeout: 1\ntimeout: 2\n", want: []string{"DIR/KIND:4: ", "'timeout'"}},
-		"wrong type":       {main: "log_level: [a]\nhash_type: what\npki_dir: {a: b}\n", want: []string{"DIR/KIND:3: log_level: expected ", "DIR/KIND:4: hash_type: expected sha256, ", `"what"`, "DIR/KIND:5: pki_dir: expected "}},
+		"tab":           {main: "nodegroups:\n\tweb: x\n", want: []string{"DIR/KIND:4: ", "YAML does not allow tabs", "web: x"}},
+		"indentation":   {main: "grains:\n    a: b\n  c: d\n", want: []string{"DIR/KIND:5: ", "c: d"}},
+		"duplicate key": {main: "timeout: 1\ntimeout: 2\n", want: []string{"DIR/KIND:4: ", "'timeout'"}},
+		"wrong type": {main: "log_level: [a]\nhash_type: what\npki_dir: {a: b}\n",
+			want: []string{"DIR/KIND:3: log_level: expected ", "DIR/KIND:4: hash_type: expected sha256, ", `"what"`, "DIR/KIND:5: pki_dir: expected "}},
 		"id with a slash":  {main: "id: a/b\n", want: []string{"DIR/KIND:3: id: ", `"a/b"`}},
 		"id with a dot":    {main: "id: .ssh\n", want: []string{"DIR/KIND:3: id: ", "begins with a dot"}},
 		"id of dots":       {main: "id: ..\n", want: []string{"DIR/KIND:3: id: ", "begins with a dot"}},
@@ -37,8 +39,9 @@ func TestBrokenConfiguration(t *testing.T) {
 		"id of two lines":  {main: "id: \"a\\nb\"\n", want: []string{"DIR/KIND:3: id: ", "control character"}},
 		"id with a bslash": {main: "id: a\\b\n", want: []string{"DIR/KIND:3: id: ", "backslash"}},
 		"id too long":      {main: "id: " + strings.Repeat("x", 300) + "\n", want: []string{"DIR/KIND:3: id: ", "longer than 255 bytes"}},
-		"broken include":   {main: "include: extra/*.conf\n", more: map[string]string{"extra/a.conf": "id: x\n", "extra/b.conf": "a: [1\nb: 2\n"}, want: []string{"DIR/extra/b.conf:2: "}},
-		"broken KIND.d":    {main: "", more: map[string]string{"KIND.d/a.conf": "user: x\n- y\n"}, want: []string{"DIR/KIND.d/a.conf:2: "}},
+		"broken include": {main: "include: extra/*.conf\n", more: map[string]string{"extra/a.conf": "id: x\n", "extra/b.conf": "a: [1\nb: 2\n"},
+			want: []string{"DIR/extra/b.conf:2: "}},
+		"broken KIND.d": {main: "", more: map[string]string{"KIND.d/a.conf": "user: x\n- y\n"}, want: []string{"DIR/KIND.d/a.conf:2: "}},
 		"list in an include": {main: "include: a.conf\n", more: map[string]string{"a.conf": "- a\n- b\n"},
 			want: []string{"DIR/a.conf:1: ", `"name: value"`, "list"}},
 		"include loop": {main: "include: a.conf\n", more: map[string]string{"a.conf": "include: b.conf\n", "b.conf": "x.y: 1\ninclude: a.conf\n"},
@@ -133,7 +136,8 @@ func TestUnknownOptions(t *testing.T) {
 	for kind, programs := range users {
 		dir := daemontest.ShortDir(t)
 		file := filepath.Join(dir, kind)
-		must(t, os.WriteFile(file, []byte("root_dir: "+dir+"\nid: x\nmaster: 127.0.0.1\ntimeuot: 3\nlog_fiel: x\nsomething_of_my_own: 1\nmodule.option: 2\ninterface: "+daemontest.Host()+"\n"), 0o644))
+		must(t, os.WriteFile(file, []byte("root_dir: "+dir+
+			"\nid: x\nmaster: 127.0.0.1\ntimeuot: 3\nlog_fiel: x\nsomething_of_my_own: 1\nmodule.option: 2\ninterface: "+daemontest.Host()+"\n"), 0o644))
 		check := programs[0]
 		out, code := program(t, check[0], append([]string{"-c", dir}, check[1:]...)...)
 		if code != 0 {

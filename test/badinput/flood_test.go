@@ -109,7 +109,9 @@ func TestCommandFlood(t *testing.T) {
 						if cmd == "mk_token" && i%20 > 0 {
 							continue // a refused login takes a second on purpose
 						}
-						answer, err := b.send(clear(value.DictOf("cmd", cmd, "fun", "cmd.run", "tgt", "*", "arg", value.ListOf("touch "+file), "key", fmt.Sprint("wrong", i), "user", user)))
+						answer,
+							err := b.send(clear(value.DictOf("cmd", cmd, "fun", "cmd.run", "tgt", "*", "arg", value.ListOf("touch "+file), "key",
+							fmt.Sprint("wrong", i), "user", user)))
 						if err != nil {
 							t.Errorf("%s: %v", cmd, err)
 							return

@@ -109,10 +109,13 @@ func TestOperatorDuringFloods(t *testing.T) {
 			return value.DictOf("cmd", "minion_runner", "id", "evil", "fun", "test.arg", "arg", &value.List{Items: args})
 		}},
 		"publications that wait": {nil, 40, func() *value.Dict {
-			return value.DictOf("cmd", "minion_publish", "id", "evil", "fun", "test.ping", "tgt", "*", "ret", "", "arg", &value.List{Items: args[:1000]}, "tmo", 60)
+			return value.DictOf("cmd", "minion_publish", "id", "evil", "fun", "test.ping", "tgt", "*", "ret", "", "arg", &value.List{Items: args[:1000]},
+				"tmo", 60)
 		}},
 		"patterns that backtrack": {func(t *testing.T, b *bare) {
-			_, err := b.open(b.send(b.sealed(value.DictOf("cmd", "_pillar", "id", b.id, "ver", "2", "grains", value.DictOf("id", b.id, "big", big), "saltenv", "base"), nil)))
+			_,
+				err := b.open(b.send(b.sealed(value.DictOf("cmd", "_pillar", "id", b.id, "ver", "2", "grains", value.DictOf("id", b.id, "big", big),
+				"saltenv", "base"), nil)))
 			must(t, err)
 		}, 40, func() *value.Dict {
 			return value.DictOf("cmd", "_mine_get", "id", "evil", "tgt", "big:(?=a)(a+)+$", "tgt_type", "grain_pcre", "fun", "x")
@@ -199,7 +202,8 @@ func TestOperatorDuringTemplateBombs(t *testing.T) {
 				}
 				wg.Wait()
 			})
-			if rets, err := m.SaltJSON(brine, "-t", "20", "a", "pillar.items"); err != nil || !strings.Contains(fmt.Sprint(value.Repr(value.From(rets["a"]))), "'y': 'a'") {
+			if rets, err := m.SaltJSON(brine, "-t", "20", "a", "pillar.items"); err != nil ||
+				!strings.Contains(fmt.Sprint(value.Repr(value.From(rets["a"]))), "'y': 'a'") {
 				t.Errorf("pillar of another minion: %v, %v", rets, err)
 			}
 			m.Logged("bomb")

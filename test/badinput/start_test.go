@@ -148,7 +148,8 @@ func TestMasterKeyTrouble(t *testing.T) {
 		"no passphrase":      {"", encrypted, nil, []string{"master.pem", "passphrase"}},
 		"a wrong passphrase": {"key_pass: wrong\n", encrypted, nil, []string{"master.pem", "passphrase"}},
 		"a pub of garbage":   {"", one.PEM(), []byte("garbage\n"), []string{"master.pub", "delete it"}},
-		"no signing key":     {"master_sign_pubkey: True\nmaster_use_pubkey_signature: True\n", one.PEM(), nil, []string{"master_pubkey_signature", "salt-key --gen-signature"}},
+		"no signing key": {"master_sign_pubkey: True\nmaster_use_pubkey_signature: True\n", one.PEM(), nil,
+			[]string{"master_pubkey_signature", "salt-key --gen-signature"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -416,9 +417,11 @@ func TestSocketOfOthers(t *testing.T) {
 		wants []string
 	}{
 		{[]string{"salt-run", "-c", m.Dir, "test.arg"}, "65534", 77, []string{"permission denied on " + socket}},
-		{[]string{"salt", "-c", m.Dir, "*", "test.ping"}, "65534", 77, []string{"permission denied on " + socket, "user nobody cannot connect to the master", "(root)", "use sudo"}},
+		{[]string{"salt", "-c", m.Dir, "*", "test.ping"}, "65534", 77, []string{"permission denied on " + socket, "user nobody cannot connect to the master",
+			"(root)", "use sudo"}},
 		// publisher_acl is for minions alone.
-		{[]string{"salt-run", "-c", m.Dir, "test.arg"}, "0", 0, []string{`Authentication failure of type "user" occurred for user nobody.`, "not authorized to run test.arg", "publisher_acl none of them"}},
+		{[]string{"salt-run", "-c", m.Dir, "test.arg"}, "0", 0,
+			[]string{`Authentication failure of type "user" occurred for user nobody.`, "not authorized to run test.arg", "publisher_acl none of them"}},
 	} {
 		args := run.args
 		c := brine.Command(t.Context(), t, args[0], args[1:]...)

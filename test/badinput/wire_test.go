@@ -55,7 +55,8 @@ func zmtpFrame(flags byte, body []byte) []byte {
 // zmtpRequest is a request as a REQ or DEALER sends it.
 func zmtpRequest(body []byte) []byte { return append([]byte{1, 0}, zmtpFrame(0, body)...) }
 
-const httpUpgrade = "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+const httpUpgrade = "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " +
+	"dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 
 // wsFrame is the beginning of a masked binary message of size bytes.
 func wsFrame(size uint64, body []byte) []byte {

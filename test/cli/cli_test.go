@@ -135,7 +135,8 @@ func TestRecordings(t *testing.T) {
 func TestCallIsAJob(t *testing.T) {
 	master, alpha := fleet(t, daemontest.Brine, daemontest.Brine)
 	for i, args := range [][]string{
-		{"--set-metadata={origin: test}", "test.echo", "one"}, {"--no-return-event", "test.echo", "two"}, {"--master=" + master.Host, "-t", "10", "test.echo", "three"},
+		{"--set-metadata={origin: test}", "test.echo", "one"}, {"--no-return-event", "test.echo", "two"},
+		{"--master=" + master.Host, "-t", "10", "test.echo", "three"},
 	} {
 		if stdout, stderr, code := alpha.Run(daemontest.Brine, "salt-call", args...); code != 0 || stderr != "" {
 			t.Fatalf("%d: code %d, %s%s", i, code, stdout, stderr)
@@ -172,7 +173,8 @@ func TestLocalMaster(t *testing.T) {
 			args[i] = strings.ReplaceAll(args[i], "\x00", " ")
 		}
 		stdout, stderr, code := master.Run(daemontest.Brine, "salt", args...)
-		if got := strings.Join(strings.Fields(mask(stdout)), " "); code != 0 || !strings.Contains(strings.NewReplacer("[ ", "[", " ]", "]", "{ ", "{", " }", "}").Replace(got), c.want) {
+		if got := strings.Join(strings.Fields(mask(stdout)), " "); code != 0 ||
+			!strings.Contains(strings.NewReplacer("[ ", "[", " ]", "]", "{ ", "{", " }", "}").Replace(got), c.want) {
 			t.Errorf("%s: code %d\n%s%s", c.args, code, got, stderr)
 		}
 	}

@@ -54,7 +54,8 @@ external_auth:
 	if out := run("salt-run", append(user, "manage.up")...); !strings.Contains(out, `Authentication failure of type "eauth" occurred for user limited.`) {
 		t.Errorf("salt-run without the right: %q", out)
 	}
-	if out := run("salt", "-a", "sharedsecret", "--username=limited", "--password=no", "alpha", "test.ping"); !strings.Contains(out, "Authentication error occurred.") {
+	if out := run("salt", "-a", "sharedsecret", "--username=limited", "--password=no", "alpha", "test.ping"); !strings.Contains(out,
+		"Authentication error occurred.") {
 		t.Errorf("a wrong password: %q", out)
 	}
 }

@@ -37,7 +37,8 @@ func (f *field) prepare(t *testing.T) {
 		return value.DictOf("name", id, "changes", changes, "result", ok, "comment", "said", "__id__", id, "__run_num__", n, "__sls__", "x",
 			"start_time", "10:00:00.000000", "duration", 1.5)
 	}
-	states := value.DictOf("test_|-same_|-same_|-nop", state(0, "same", true, value.NewDict(0)), "test_|-new_|-new_|-nop", state(1, "new", true, value.DictOf("a", "b")))
+	states := value.DictOf("test_|-same_|-same_|-nop", state(0, "same", true, value.NewDict(0)), "test_|-new_|-new_|-nop",
+		state(1, "new", true, value.DictOf("a", "b")))
 	answer := func(fun string, args []any, _ *value.Dict) clienttest.Return {
 		if fun == "state.apply" {
 			return clienttest.Return{Value: states, Retcode: int64(0), Out: "highstate"}
@@ -46,9 +47,12 @@ func (f *field) prepare(t *testing.T) {
 	}
 	pillar := func(role string) *value.Dict { return value.DictOf("role", role) }
 	f.fake = clienttest.Start(t, clienttest.Options{
-		Minions: []clienttest.Minion{{ID: "one", Pillar: pillar("web"), Grains: value.DictOf("ipv4", value.ListOf("10.0.0.1")), Run: answer}, {ID: "two", Pillar: pillar("db"), Grains: value.DictOf("ipv4", value.ListOf("10.0.0.2")), Run: answer}, {ID: "down", Pillar: pillar("none"), Grains: value.DictOf("ipv4", value.ListOf("10.9.0.1"))}},
+		Minions: []clienttest.Minion{{ID: "one", Pillar: pillar("web"), Grains: value.DictOf("ipv4", value.ListOf("10.0.0.1")), Run: answer},
+			{ID: "two", Pillar: pillar("db"), Grains: value.DictOf("ipv4", value.ListOf("10.0.0.2")), Run: answer},
+			{ID: "down", Pillar: pillar("none"), Grains: value.DictOf("ipv4", value.ListOf("10.9.0.1"))}},
 		Runner: func(load *value.Dict, _ func(string, *value.Dict)) *value.Dict {
-			return value.DictOf("return", value.DictOf("outputter", "highstate", "data", value.DictOf("one", states)), "success", true, "fun", "x", "user", "u")
+			return value.DictOf("return", value.DictOf("outputter", "highstate", "data", value.DictOf("one", states)), "success", true, "fun", "x", "user",
+				"u")
 		},
 	})
 }
@@ -90,7 +94,8 @@ func allEffects() map[string]effect {
 			all[program+" "+o] = e
 		}
 	}
-	for _, p := range []string{"salt", "salt-key", "salt-run", "salt-call", "salt-cp", "salt-master", "salt-minion", "salt-api", "demo", "ha", "cluster", "witness", "man", "migrate", "completion"} {
+	for _, p := range []string{"salt", "salt-key", "salt-run", "salt-call", "salt-cp", "salt-master", "salt-minion", "salt-api", "demo", "ha", "cluster",
+		"witness", "man", "migrate", "completion"} {
 		add(p, map[string]effect{
 			"--version":         {line: "@ stray --none", out: `^` + p + ` 3007\.10 \(Brine .*\)\n$`},
 			"--versions-report": {line: "@ stray", out: `Salt Version:\n.*Brine Version:`},
@@ -116,7 +121,8 @@ func allEffects() map[string]effect {
 	}
 	add("migrate", migrateEffects())
 	add("cluster", clusterEffects())
-	add("witness", map[string]effect{"--config-dir": {line: "@", value: "DIR/conf", before: files("conf/witness", "cluster_id: main\n"), code: 1, err: `cluster_witness_secret is not set`}})
+	add("witness", map[string]effect{"--config-dir": {line: "@", value: "DIR/conf", before: files("conf/witness", "cluster_id: main\n"), code: 1,
+		err: `cluster_witness_secret is not set`}})
 	add("man", map[string]effect{"--dir": {line: "@", value: "DIR/pages", file: "pages/salt-key.1", holds: `\.SH NAME`}})
 	return all
 }
@@ -126,11 +132,13 @@ func clusterEffects() map[string]effect {
 	init := "init --id 127.0.0.1"
 	fresh := files("conf/master", "pki_dir: DIR/pki\n")
 	return map[string]effect{
-		"--config-dir":  {elsewhere: "test/cluster"}, // without it, it would change the configuration of the others' master
-		"--id":          {line: "-c DIR/conf init @", value: "127.0.0.1", before: fresh, file: "conf/master.d/cluster.conf", holds: `id: 127\.0\.0\.1`},
-		"--name":        {line: "-c DIR/conf " + init + " @", value: "former", before: fresh, file: "conf/master.d/cluster.conf", holds: `cluster_id: former`},
-		"--secret":      {elsewhere: "test/cluster"},
-		"--secret-file": {line: "-c DIR/conf " + init + " @", value: "DIR/given", before: files("conf/master", "pki_dir: DIR/pki\n", "given", "0123456789abcdef0123456789abcdef\n"), file: "conf/master.d/cluster.conf", holds: `cluster_secret: 0123456789abcdef0123456789abcdef`},
+		"--config-dir": {elsewhere: "test/cluster"}, // without it, it would change the configuration of the others' master
+		"--id":         {line: "-c DIR/conf init @", value: "127.0.0.1", before: fresh, file: "conf/master.d/cluster.conf", holds: `id: 127\.0\.0\.1`},
+		"--name": {line: "-c DIR/conf " + init + " @", value: "former", before: fresh, file: "conf/master.d/cluster.conf",
+			holds: `cluster_id: former`},
+		"--secret": {elsewhere: "test/cluster"},
+		"--secret-file": {line: "-c DIR/conf " + init + " @", value: "DIR/given", before: files("conf/master", "pki_dir: DIR/pki\n", "given",
+			"0123456789abcdef0123456789abcdef\n"), file: "conf/master.d/cluster.conf", holds: `cluster_secret: 0123456789abcdef0123456789abcdef`},
 		"--force":       {elsewhere: "test/cluster"},
 		"--keep-secret": {elsewhere: "test/cluster"},
 		"--sure":        {elsewhere: "test/cluster"},
@@ -146,12 +154,15 @@ func clusterEffects() map[string]effect {
 func migrateEffects() map[string]effect {
 	line := "keys --from MASTER/etc/salt/pki/master --to DIR/to"
 	all := map[string]effect{"--out": {line: "@ " + line, value: "json", out: `^[{].*[}]\n$`}}
-	all["--config-dir"] = effect{line: "@ keys --to DIR/to", value: "DIR/conf", before: files("conf/master", "pki_dir: DIR/pki\n"), code: 1, err: `DIR/pki is no directory of keys`}
+	all["--config-dir"] = effect{line: "@ keys --to DIR/to", value: "DIR/conf", before: files("conf/master", "pki_dir: DIR/pki\n"), code: 1,
+		err: `DIR/pki is no directory of keys`}
 	all["--from"] = effect{line: "keys --to DIR/to @", value: "DIR/none", code: 1, err: `DIR/none is no directory of keys`}
 	all["--to"] = effect{line: "keys --from MASTER/etc/salt/pki/master @", value: "DIR/to", file: "to/minions/alpha", holds: `BEGIN PUBLIC KEY`}
 	all["--from-config"] = effect{line: "keys --to DIR/to @", value: "DIR/none", code: 1, err: `DIR/none is no directory with the configuration of a master`}
-	all["--to-config"] = effect{line: "keys --from MASTER/etc/salt/pki/master @", value: "DIR/none", code: 1, err: `DIR/none is no directory with the configuration of a master`}
-	all["--bank"] = effect{line: "cache --from localfs:DIR/a --to localfs:DIR/b --out=json @", value: "other", before: files("a/other/k.p", "\x01", "a/minions/m/data.p", "\x01"), file: "b/other/k.p", holds: "\x01"}
+	all["--to-config"] = effect{line: "keys --from MASTER/etc/salt/pki/master @", value: "DIR/none", code: 1,
+		err: `DIR/none is no directory with the configuration of a master`}
+	all["--bank"] = effect{line: "cache --from localfs:DIR/a --to localfs:DIR/b --out=json @", value: "other",
+		before: files("a/other/k.p", "\x01", "a/minions/m/data.p", "\x01"), file: "b/other/k.p", holds: "\x01"}
 	all["--key-pair"] = effect{line: line + " @", value: "cluster", file: "to/cluster.pem", holds: `PRIVATE KEY`}
 	all["--dry-run"] = effect{line: "@ " + line + " --out=json", out: `"to_copy": [1-9]`}
 	return all
@@ -198,7 +209,8 @@ func clientEffects(program, line string) map[string]effect {
 // which the masters here have none.
 func eauth(line string) map[string]effect {
 	return map[string]effect{
-		"--auth":       {line: "@ --username=who --password=x " + line, value: "pam", out: `uthentication (failure of type "eauth" )?(occurred for user who|error)`},
+		"--auth": {line: "@ --username=who --password=x " + line, value: "pam",
+			out: `uthentication (failure of type "eauth" )?(occurred for user who|error)`},
 		"--make-token": {line: "@ --auth=pam --username=who --password=x " + line, err: `Authentication failed`, code: -1},
 		"--username":   {line: "--auth=pam @ --password=x " + line, value: "who", err: `^$`},
 		"--password":   {line: "--auth=pam --username=who @ " + line, value: "x", err: `^$`},
@@ -207,7 +219,8 @@ func eauth(line string) map[string]effect {
 
 func saltEffects() map[string]effect {
 	all := map[string]effect{
-		"--hard-crash":       {line: "-v @ alpha test.sleep 20", cut: "Executing job with jid", err: `Exiting gracefully on Ctrl-c\nThis job's jid is: \d{20}\n.*jobs.lookup_jid \d{20}`, code: 1},
+		"--hard-crash": {line: "-v @ alpha test.sleep 20", cut: "Executing job with jid",
+			err: `Exiting gracefully on Ctrl-c\nThis job's jid is: \d{20}\n.*jobs.lookup_jid \d{20}`, code: 1},
 		"--strict-exit":      {line: "@ alpha test.false", code: 1},
 		"--no-parse":         {line: "@ alpha test.kwarg a=1 b=1 --out=json --out-indent=-1", value: "a", out: `"a": "1".*"b": 1`},
 		"--args-stdin":       {line: "@ alpha test.echo", stdin: "more words\n--out=txt\n", out: `^alpha: more words\n$`},
@@ -216,12 +229,14 @@ func saltEffects() map[string]effect {
 		"--timeout":          {line: "-v @ alpha test.sleep 3", value: "60", out: `True`, not: `Execution is still running`},
 		"--static":           {line: "@ alpha,beta -L --out=json test.ping", out: `^\{\n    "\w+": true,\n    "\w+": true\n\}\n$`},
 		"--progress":         {line: "@ alpha test.ping", tty: true, err: `\[#+\] 1/1`},
-		"--failhard":         {line: "-b 1 @ -L alpha,beta cmd.run 'exit 3'", code: 3, err: `Minion \w+ returned with non-zero exit code. Batch run stopped due to failhard`},
-		"--async":            {line: "@ alpha test.ping", out: `^Executed command with job ID: \d{20}\n$`},
-		"--subset":           {line: "@ -L alpha,beta test.ping", value: "1", out: `^\w+:\n    True\n$`},
-		"--verbose":          {line: "@ alpha test.ping", out: `^Executing job with jid \d{20}\n-{43}\n\nalpha`},
-		"--hide-timeout":     {line: "-c FAKE @ -L one,down test.ping", out: `^one:\n    True\n$`},
-		"--show-timeout":     {line: "-c FAKE --saltfile=DIR/presets @ -L one,down test.ping", before: files("presets", "salt: {show_timeout: False}\n"), out: `down:\n    Minion did not return`, code: 1},
+		"--failhard": {line: "-b 1 @ -L alpha,beta cmd.run 'exit 3'", code: 3,
+			err: `Minion \w+ returned with non-zero exit code. Batch run stopped due to failhard`},
+		"--async":        {line: "@ alpha test.ping", out: `^Executed command with job ID: \d{20}\n$`},
+		"--subset":       {line: "@ -L alpha,beta test.ping", value: "1", out: `^\w+:\n    True\n$`},
+		"--verbose":      {line: "@ alpha test.ping", out: `^Executing job with jid \d{20}\n-{43}\n\nalpha`},
+		"--hide-timeout": {line: "-c FAKE @ -L one,down test.ping", out: `^one:\n    True\n$`},
+		"--show-timeout": {line: "-c FAKE --saltfile=DIR/presets @ -L one,down test.ping", before: files("presets", "salt: {show_timeout: False}\n"),
+			out: `down:\n    Minion did not return`, code: 1},
 		"--show-jid":         {line: "@ alpha test.ping", out: `^jid: \d{20}\nalpha`},
 		"--batch":            {line: "@ -L alpha,beta test.ping", value: "1", out: `\nExecuting run on \['\w+'\]\n.*\nExecuting run on \['\w+'\]\n`},
 		"--batch-wait":       {check: batchWaits, value: "4"},
@@ -309,16 +324,17 @@ func callEffects() map[string]effect {
 		"--file-root":            {line: "@ --local config.get file_roots --out=json --out-indent=-1", value: "DIR", out: `"base": \["DIR"\]`},
 		"--pillar-root":          {line: "@ --local config.get pillar_roots --out=json --out-indent=-1", value: "DIR", out: `"base": \["DIR"\]`},
 		"--module-executors":     {line: "@ test.ping", value: "nope", err: `Executor 'nope' is not available`, code: 1},
-		"--executor-opts":        {line: "-l debug --module-executors=splay @ test.ping", cut: "splay waits", value: "{splaytime: 0}", err: `splaytime must be a positive integer`, code: 1},
-		"--proxyid":              refused("@ test.ping", "p"),
-		"--states-dir":           refused("@ test.ping", "DIR"),
-		"--module-dirs":          refused("@ test.ping", "DIR"),
-		"--return":               {line: "@ --local test.ping", value: "nosuch", out: `True`, err: `there is no returner "nosuch"`},
-		"--enable-profiling":     refused("@ test.ping", ""),
-		"--profiling-path":       refused("@ test.ping", "DIR"),
-		"--output-diff":          {line: "@ --local state.single test.nop name=x", out: `Summary for local`, not: `ID: x`},
-		"--state-output":         {line: "@ --local state.single test.nop name=x", value: "terse", out: `  Name: x - Function: test.nop - Result: Clean`},
-		"--state-verbose":        {line: "@ --local state.single test.nop name=x", value: "False", out: `Summary for local`, not: `ID: x`},
+		"--executor-opts": {line: "-l debug --module-executors=splay @ test.ping", cut: "splay waits", value: "{splaytime: 0}",
+			err: `splaytime must be a positive integer`, code: 1},
+		"--proxyid":          refused("@ test.ping", "p"),
+		"--states-dir":       refused("@ test.ping", "DIR"),
+		"--module-dirs":      refused("@ test.ping", "DIR"),
+		"--return":           {line: "@ --local test.ping", value: "nosuch", out: `True`, err: `there is no returner "nosuch"`},
+		"--enable-profiling": refused("@ test.ping", ""),
+		"--profiling-path":   refused("@ test.ping", "DIR"),
+		"--output-diff":      {line: "@ --local state.single test.nop name=x", out: `Summary for local`, not: `ID: x`},
+		"--state-output":     {line: "@ --local state.single test.nop name=x", value: "terse", out: `  Name: x - Function: test.nop - Result: Clean`},
+		"--state-verbose":    {line: "@ --local state.single test.nop name=x", value: "False", out: `Summary for local`, not: `ID: x`},
 	}
 }
 
@@ -350,20 +366,26 @@ func keyEffects() map[string]effect {
 	}
 	byMaster := effect{elsewhere: "TestKeysByExternalAuthentication"}
 	return map[string]effect{
-		"--hard-crash":     {line: "-c DIR @ -y -a bad", before: files("master", "root_dir: DIR\n", "etc/salt/pki/master/minions_pre/bad", "no key"), err: `Unable to accept invalid key for bad`, code: 1},
-		"--user":           {line: "@ --gen-keys=pair --gen-keys-dir=DIR", value: "no-such-user", err: `for user no-such-user. The user is not available`, code: 67},
-		"--quiet":          {line: "@ -l acc stray", out: `alpha`, err: `^$`},
-		"--yes":            {line: "-c DIR @ -a a", before: pki("minions_pre/a"), out: `going to be accepted:\nUnaccepted Keys:\na\nKey for minion a accepted.\n$`},
+		"--hard-crash": {line: "-c DIR @ -y -a bad", before: files("master", "root_dir: DIR\n", "etc/salt/pki/master/minions_pre/bad", "no key"),
+			err: `Unable to accept invalid key for bad`, code: 1},
+		"--user": {line: "@ --gen-keys=pair --gen-keys-dir=DIR", value: "no-such-user", err: `for user no-such-user. The user is not available`,
+			code: 67},
+		"--quiet": {line: "@ -l acc stray", out: `alpha`, err: `^$`},
+		"--yes": {line: "-c DIR @ -a a", before: pki("minions_pre/a"),
+			out: `going to be accepted:\nUnaccepted Keys:\na\nKey for minion a accepted.\n$`},
 		"--rotate-aes-key": {line: "-c DIR -y @ -d a", value: "False", before: pki("minions/a"), nofile: "var/cache/salt/master/.dfn"},
 		"--preserve-minions": {line: "-c DIR -y @ -d a", value: "True", before: func(t *testing.T, r *ran) {
 			pki("minions/a")(t, r)
 			files("var/cache/salt/master/minions/a/data.p", "x")(t, r)
 		}, file: "var/cache/salt/master/minions/a/data.p", holds: "x"},
-		"--list":             {line: "@", value: "rej", out: `^Rejected Keys:\nrefused\n$`},
-		"--list-all":         {line: "@ -a x", out: `^Accepted Keys:\n.*Denied Keys:\ndenied\n.*Unaccepted Keys:\npending\n.*Rejected Keys:\nrefused\n`},
-		"--accept":           {line: "-c DIR -y @", value: "a", before: pki("minions_pre/a", "minions_pre/b"), out: `Key for minion a accepted.\n$`, file: "etc/salt/pki/master/minions/a", holds: "PUBLIC"},
-		"--accept-all":       {line: "-c DIR -y @", before: pki("minions_pre/a", "minions_pre/b"), out: `Key for minion a accepted.\nKey for minion b accepted.\n$`},
-		"--reject":           {line: "-c DIR -y @", value: "a", before: pki("minions_pre/a"), out: `Key for minion a rejected.\n$`, file: "etc/salt/pki/master/minions_rejected/a", holds: "PUBLIC"},
+		"--list":     {line: "@", value: "rej", out: `^Rejected Keys:\nrefused\n$`},
+		"--list-all": {line: "@ -a x", out: `^Accepted Keys:\n.*Denied Keys:\ndenied\n.*Unaccepted Keys:\npending\n.*Rejected Keys:\nrefused\n`},
+		"--accept": {line: "-c DIR -y @", value: "a", before: pki("minions_pre/a", "minions_pre/b"), out: `Key for minion a accepted.\n$`,
+			file: "etc/salt/pki/master/minions/a", holds: "PUBLIC"},
+		"--accept-all": {line: "-c DIR -y @", before: pki("minions_pre/a", "minions_pre/b"),
+			out: `Key for minion a accepted.\nKey for minion b accepted.\n$`},
+		"--reject": {line: "-c DIR -y @", value: "a", before: pki("minions_pre/a"), out: `Key for minion a rejected.\n$`,
+			file: "etc/salt/pki/master/minions_rejected/a", holds: "PUBLIC"},
 		"--reject-all":       {line: "-c DIR -y @", before: pki("minions_pre/a"), out: `Key for minion a rejected.\n$`},
 		"--include-all":      {line: "-c DIR -y @ -a a", before: pki("minions_rejected/a"), out: `Key for minion a accepted.\n$`},
 		"--include-accepted": {line: "-c DIR -y @ -r a", before: pki("minions/a"), out: `Key for minion a rejected.\n$`},
@@ -372,23 +394,26 @@ func keyEffects() map[string]effect {
 		"--print":            {line: "@", value: "pending", out: `^Unaccepted Keys:\npending:  -----BEGIN PUBLIC KEY`},
 		"--print-all":        {line: "@", out: `Rejected Keys:\nrefused:  -----BEGIN PUBLIC KEY`},
 		"--delete":           {line: "-c DIR -y @", value: "a", before: pki("minions/a"), out: `Key for minion a deleted.\n$`},
-		"--delete-all":       {line: "-c DIR -y @", before: pki("minions/a", "minions_denied/b"), out: `Key for minion a deleted.\nKey for minion b deleted.\n$`},
-		"--finger":           {line: "@", value: "pending", out: `^Unaccepted Keys:\npending:  ([0-9a-f]{2}:){31}`},
-		"--finger-all":       {line: "@", out: `^Local Keys:\nmaster.pem:  ([0-9a-f]{2}:){31}`},
-		"--gen-keys":         {line: "@ --gen-keys-dir=DIR", value: "pair", file: "pair.pub", holds: "PUBLIC"},
-		"--gen-keys-dir":     {line: "--gen-keys=" + pairHere + " @", value: "DIR/sub", before: func(t *testing.T, _ *ran) { t.Cleanup(removePair) }, file: "sub/" + pairHere + ".pub", holds: "PUBLIC"},
-		"--keysize":          {line: "--gen-keys=pair --gen-keys-dir=DIR @", value: "3072", file: "pair.pub", holds: `^[^\n]+\n([^\n]{64}\n){8}`},
-		"--gen-signature":    {line: "-c DIR @", before: signing, out: `return:\n    True`, file: "etc/salt/pki/master/master_pubkey_signature", holds: "."},
-		"--priv":             {line: "-c DIR --gen-signature @", value: "DIR/none", before: signing, out: `Private-key DIR/none does not exist`},
-		"--pub":              {line: "-c DIR --gen-signature @", value: "DIR/none", before: signing, out: `Public-key DIR/none does not exist`},
-		"--signature-path":   {line: "-c DIR --gen-signature @", value: "DIR", before: signing, file: "master_pubkey_signature", holds: "."},
-		"--auto-create":      {line: "-c DIR --gen-signature @", before: pki("master.pub"), file: "etc/salt/pki/master/master_sign.pem", holds: "PRIVATE"},
-		"--state-output":     refused("@ -L", "terse"),
-		"--state-verbose":    refused("@ -L", "False"),
-		"--auth":             {line: "@ --username=who --password=x -L", value: "pam", err: `Authentication failure of type "eauth" occurred for user who`, code: 77},
-		"--make-token":       byMaster,
-		"--username":         byMaster,
-		"--password":         byMaster,
+		"--delete-all": {line: "-c DIR -y @", before: pki("minions/a", "minions_denied/b"),
+			out: `Key for minion a deleted.\nKey for minion b deleted.\n$`},
+		"--finger":     {line: "@", value: "pending", out: `^Unaccepted Keys:\npending:  ([0-9a-f]{2}:){31}`},
+		"--finger-all": {line: "@", out: `^Local Keys:\nmaster.pem:  ([0-9a-f]{2}:){31}`},
+		"--gen-keys":   {line: "@ --gen-keys-dir=DIR", value: "pair", file: "pair.pub", holds: "PUBLIC"},
+		"--gen-keys-dir": {line: "--gen-keys=" + pairHere + " @", value: "DIR/sub", before: func(t *testing.T, _ *ran) { t.Cleanup(removePair) },
+			file: "sub/" + pairHere + ".pub", holds: "PUBLIC"},
+		"--keysize":        {line: "--gen-keys=pair --gen-keys-dir=DIR @", value: "3072", file: "pair.pub", holds: `^[^\n]+\n([^\n]{64}\n){8}`},
+		"--gen-signature":  {line: "-c DIR @", before: signing, out: `return:\n    True`, file: "etc/salt/pki/master/master_pubkey_signature", holds: "."},
+		"--priv":           {line: "-c DIR --gen-signature @", value: "DIR/none", before: signing, out: `Private-key DIR/none does not exist`},
+		"--pub":            {line: "-c DIR --gen-signature @", value: "DIR/none", before: signing, out: `Public-key DIR/none does not exist`},
+		"--signature-path": {line: "-c DIR --gen-signature @", value: "DIR", before: signing, file: "master_pubkey_signature", holds: "."},
+		"--auto-create":    {line: "-c DIR --gen-signature @", before: pki("master.pub"), file: "etc/salt/pki/master/master_sign.pem", holds: "PRIVATE"},
+		"--state-output":   refused("@ -L", "terse"),
+		"--state-verbose":  refused("@ -L", "False"),
+		"--auth": {line: "@ --username=who --password=x -L", value: "pam", err: `Authentication failure of type "eauth" occurred for user who`,
+			code: 77},
+		"--make-token": byMaster,
+		"--username":   byMaster,
+		"--password":   byMaster,
 	}
 }
 
@@ -516,8 +541,9 @@ func daemonEffects(program string) map[string]effect {
 	plain := files(name, conf)
 	nobody := files(name, conf+"user: no-such-user\n")
 	return map[string]effect{
-		"--config-dir":        {line: "@ --check-config", value: "DIR", before: plain, out: `^OK: the configuration in DIR/` + name + ` is fine`},
-		"--saltfile":          {line: "-c DIR @ --check-config", value: "DIR/presets", before: files(name, conf, "presets", program+": {user: no-such-user}\n"), out: `no-such-user`, code: 1},
+		"--config-dir": {line: "@ --check-config", value: "DIR", before: plain, out: `^OK: the configuration in DIR/` + name + ` is fine`},
+		"--saltfile": {line: "-c DIR @ --check-config", value: "DIR/presets",
+			before: files(name, conf, "presets", program+": {user: no-such-user}\n"), out: `no-such-user`, code: 1},
 		"--user":              {line: "-c DIR @ --check-config", value: "no-such-user", before: plain, out: `no-such-user`, code: 1},
 		"--check-config":      {line: "-c DIR @", before: nobody, out: `error: user: .*no-such-user`, code: 1},
 		"--daemon":            {check: background(program, name, conf)},

@@ -58,9 +58,11 @@ func TestStateEvent(t *testing.T) {
 		{alpha, "salt-call", "--local state.event my/* count=2", fireLocal, line + line + "local:\n    None\n"},
 		{alpha, "salt-call", "state.event my/(tag|other) count=1", fireJob, line + "local:\n    None\n"},
 		{alpha, "salt-call", "--local state.event my/tag count=1 quiet=True", fireLocal, "local:\n    None\n"},
-		{alpha, "salt-call", "--local state.event my/tag count=1 pretty=True", fireLocal, "my/tag\t\\{\n    \"_stamp\": [^\n]*,\n    \"a\": 1\n\\}\nlocal:\n    None\n"},
+		{alpha, "salt-call", "--local state.event my/tag count=1 pretty=True", fireLocal,
+			"my/tag\t\\{\n    \"_stamp\": [^\n]*,\n    \"a\": 1\n\\}\nlocal:\n    None\n"},
 		{alpha, "salt-call", "--local state.event my/tag count=1 sock_dir=" + alpha.Path("var/run/salt/minion"), fireLocal, line + "local:\n    None\n"},
-		{alpha, "salt-call", "--local state.event my/tag count=1 node=master sock_dir=" + master.Path("var/run/salt/master"), fireMaster, `my/tag\t[^\n]*\nlocal:\n    None\n`},
+		{alpha, "salt-call", "--local state.event my/tag count=1 node=master sock_dir=" + master.Path("var/run/salt/master"), fireMaster,
+			`my/tag\t[^\n]*\nlocal:\n    None\n`},
 		{master, "salt-run", "state.event my/tag count=1", fireMaster, `my/tag\t[^\n]*\nNone\n`},
 		{master, "salt", "alpha state.event my/tag count=1", fireJob, "alpha:\n    None\n"},
 	} {
@@ -82,7 +84,8 @@ func TestStateEvent(t *testing.T) {
 		t.Errorf("without a count: code %d, %s", code, out)
 	}
 	for _, args := range []string{"node=master", "sock_dir=/tmp"} {
-		if out, _, code := master.Run(daemontest.Brine, "salt", "alpha", "state.event", "x", "count=1", args); code != 1 || !strings.Contains(out, "only the minion's") {
+		if out, _, code := master.Run(daemontest.Brine, "salt", "alpha", "state.event", "x", "count=1", args); code != 1 ||
+			!strings.Contains(out, "only the minion's") {
 			t.Errorf("%s: code %d, %s", args, code, out)
 		}
 	}

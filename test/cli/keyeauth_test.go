@@ -60,7 +60,8 @@ external_auth:
 		return strings.Join(out, " ")
 	}
 	put("minions_pre", "w1", "w2", "w3", "*")
-	const ann, low, bob = "--eauth=file --username=ann --password=secret ", "--auth=file --username=low --password=secret ", "--external-auth=auto --username=bob --password=any "
+	const ann, low, bob = "--eauth=file --username=ann --password=secret ", "--auth=file --username=low --password=secret ",
+		"--external-auth=auto --username=bob --password=any "
 	start := "minions_pre:*,w1,w2,w3"
 	for _, c := range []struct {
 		args string
@@ -73,9 +74,11 @@ external_auth:
 		{low, 0, []string{"Unaccepted Keys:"}, start},
 		{ann + "-l pre", 0, []string{"Unaccepted Keys:\n*\nw1"}, start},
 		{low + "-l pre", 77, []string{`Authentication failure of type "eauth" occurred for user low.`}, start},
-		{low + "-y -a w1", 77, []string{"The following keys are going to be accepted:", `Authentication failure of type "eauth" occurred for user low.`}, start},
+		{low + "-y -a w1", 77, []string{"The following keys are going to be accepted:", `Authentication failure of type "eauth" occurred for user low.`},
+			start},
 		{"--eauth=file --username=ann --password=wrong -y -A", 77, []string{"Authentication failure"}, start},
-		{"--eauth=nosuch --username=ann --password=secret -y -A", 77, []string{`The specified external authentication system "nosuch" is not available`}, start},
+		{"--eauth=nosuch --username=ann --password=secret -y -A", 77, []string{`The specified external authentication system "nosuch" is not available`},
+			start},
 		{"--eauth=pam --username=ann --password=secret -y -A", 77, []string{"Authentication failure"}, start},
 		{"--username=ann --password=secret -y -D", 64, []string{"need --eauth"}, start},
 		{ann + "-y -D w1", 64, []string{"Delete all takes no arguments"}, start},
@@ -83,10 +86,12 @@ external_auth:
 		{ann + "-a nobody -y", 0, []string{"The key glob 'nobody' does not match any unaccepted keys."}, start},
 		{ann + "-p w1", 0, []string{"BEGIN PUBLIC KEY"}, start},
 		{ann + "-f w1", 0, []string{"w1:  "}, start},
-		{ann + "-y -a w1", 0, []string{"The following keys are going to be accepted:\nUnaccepted Keys:\nw1\nKey for minion w1 accepted.\n"}, "minions:w1 minions_pre:*,w2,w3"},
+		{ann + "-y -a w1", 0, []string{"The following keys are going to be accepted:\nUnaccepted Keys:\nw1\nKey for minion w1 accepted.\n"},
+			"minions:w1 minions_pre:*,w2,w3"},
 		{ann + "-y -a *", 0, []string{"Key for minion * accepted.\nKey for minion w2 accepted.\nKey for minion w3 accepted."}, "minions:*,w1,w2,w3"},
 		{ann + "-y -r w2", 0, []string{"does not match any unaccepted keys"}, "minions:*,w1,w2,w3"},
-		{ann + "-y -r w2,w3 --include-accepted", 0, []string{"Key for minion w2 rejected.\nKey for minion w3 rejected.\n"}, "minions:*,w1 minions_rejected:w2,w3"},
+		{ann + "-y -r w2,w3 --include-accepted", 0, []string{"Key for minion w2 rejected.\nKey for minion w3 rejected.\n"},
+			"minions:*,w1 minions_rejected:w2,w3"},
 		{bob + "-y -a w3 --include-rejected", 0, []string{"Key for minion w3 accepted.\n"}, "minions:*,w1,w3 minions_rejected:w2"},
 		{bob + "-y -d w?", 0, []string{"Key for minion w1 deleted.\nKey for minion w3 deleted.\nKey for minion w2 deleted.\n"}, "minions:*"},
 	} {
@@ -102,7 +107,8 @@ external_auth:
 	}
 	// An id that looks like a glob means that key alone.
 	put("minions_pre", "w4")
-	if stdout, stderr, code := master.Run(daemontest.Brine, "salt-key", append(strings.Fields(ann), "-y", "-d", "[*]")...); code != 0 || has() != "minions_pre:w4" {
+	if stdout, stderr, code := master.Run(daemontest.Brine, "salt-key", append(strings.Fields(ann), "-y", "-d", "[*]")...); code != 0 ||
+		has() != "minions_pre:w4" {
 		t.Errorf("code %d, keys %s\n%s%s", code, has(), stdout, stderr)
 	}
 	// By a token.
@@ -113,7 +119,8 @@ external_auth:
 		t.Errorf("by the token: code %d, keys %s\n%s%s", code, has(), stdout, stderr)
 	}
 	master.Kill()
-	if stdout, stderr, code := master.Run(daemontest.Brine, "salt-key", append(strings.Fields(ann), "-y", "-D")...); code != 1 || has() != "minions:w4" || !strings.Contains(stderr, "could not be contacted") {
+	if stdout, stderr, code := master.Run(daemontest.Brine, "salt-key", append(strings.Fields(ann), "-y", "-D")...); code != 1 || has() != "minions:w4" ||
+		!strings.Contains(stderr, "could not be contacted") {
 		t.Errorf("without a master: code %d, keys %s\n%s%s", code, has(), stdout, stderr)
 	}
 }

@@ -164,7 +164,8 @@ both:
 	for {
 		select {
 		case got := <-waits:
-			if got.code != 0 || !strings.Contains(got.out, "All events seen in") || !regexp.MustCompile(`(?s)"minions_seen": \[\s*"one",\s*"two"\s*\]`).MatchString(got.out) {
+			if got.code != 0 || !strings.Contains(got.out, "All events seen in") ||
+				!regexp.MustCompile(`(?s)"minions_seen": \[\s*"one",\s*"two"\s*\]`).MatchString(got.out) {
 				t.Errorf("%d %s", got.code, got.out)
 			}
 		case <-time.After(50 * time.Millisecond):
@@ -282,7 +283,8 @@ ff:
 		for k, r := range all.All() {
 			if res := r.(*value.Dict); strings.Contains(value.Str(k), "_|-"+id+"_|-") {
 				found = true
-				if changes := value.Repr(res.At("changes")); res.At("result") != want.result || !strings.Contains(res.Str("comment"), want.comment) || !strings.Contains(changes, strings.TrimPrefix(want.changes, "'local_|-")) {
+				if changes := value.Repr(res.At("changes")); res.At("result") != want.result || !strings.Contains(res.Str("comment"), want.comment) ||
+					!strings.Contains(changes, strings.TrimPrefix(want.changes, "'local_|-")) {
 					t.Errorf("%s: %v, %q, %s", id, res.At("result"), res.Str("comment"), changes)
 				}
 			}

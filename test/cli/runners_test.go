@@ -41,7 +41,8 @@ func TestRunners(t *testing.T) {
 		{"jobs.master", "", 0},
 		{"jobs.lookup_jid JID", "alpha:\n    word\nbeta:\n    word\n", 0},
 		{"jobs.lookup_jid JID missing=True returned=False", "", 0},
-		{"jobs.lookup_jid JID display_progress=True --out=txt", `(?s)suffix: progress\n.*Querying returner: local_cache.*'message': 'alpha'.*alpha: word\nbeta: word\n`, 0},
+		{"jobs.lookup_jid JID display_progress=True --out=txt",
+			`(?s)suffix: progress\n.*Querying returner: local_cache.*'message': 'alpha'.*alpha: word\nbeta: word\n`, 0},
 		{"jobs.lookup_jid STATES", `(?s)alpha:\n-+\n +ID: show\n.*Failed: +1\n.*`, 0},
 		{"jobs.list_job JID", `(?s)Arguments:\n    - word\nFunction:\n    test.echo\nMinions:\n    - alpha\n    - beta\n.*`, 0},
 		{"jobs.print_job JID", `(?s)JID:\n    -+\n    Arguments:\n        - word\n.*`, 0},
@@ -122,7 +123,8 @@ func TestRunnerReturnsAreKept(t *testing.T) {
 	if code != 0 || jid == "" {
 		t.Fatalf("salt-run --async: code %d, %q", code, errs)
 	}
-	want := regexp.MustCompile(`^\{\n    "m": \{\n        "fun": "runner\.test\.arg",\n(?s:.*)"return": \{\n            "args": \[\n                "one"\n(?s:.*)"success": true\n`)
+	want := regexp.MustCompile(`^\{\n    "m": \{\n        "fun": "runner\.test\.arg",\n(?s:.*)"return": \{\n            "args": \[\n                ` +
+		`"one"\n(?s:.*)"success": true\n`)
 	eventually.Nil(t, time.Minute, "the result is kept", func() error {
 		if out, errs, _ := m.Run(daemontest.Brine, "salt-run", "jobs.lookup_jid", jid, "--out=json"); !want.MatchString(out) {
 			return fmt.Errorf("%s%s", out, errs)
@@ -133,7 +135,8 @@ func TestRunnerReturnsAreKept(t *testing.T) {
 	if strings.Count(out, `"runner.test.arg"`) != 1 || !strings.Contains(out, `"runner.jobs.lookup_jid"`) {
 		t.Errorf("the jobs: %s", out)
 	}
-	out, _, _ = m.Run(daemontest.Brine, "salt-run", "jobs.list_job", regexp.MustCompile(`"(\d{20})": \{\n +"Function": "runner\.jobs`).FindStringSubmatch(out)[1], "--out=json")
+	out, _, _ = m.Run(daemontest.Brine, "salt-run", "jobs.list_job",
+		regexp.MustCompile(`"(\d{20})": \{\n +"Function": "runner\.jobs`).FindStringSubmatch(out)[1], "--out=json")
 	if !strings.Contains(out, `"Result": {}`) {
 		t.Errorf("what was read from the job cache is in it again: %s", out)
 	}

@@ -71,7 +71,8 @@ func TestApartFullDisk(t *testing.T) {
 	}
 	a.equal(a.masters[0], 3, map[string]int{"key": 1, "minion": 1})
 	// To the last byte, and what the master frees meanwhile.
-	if err := disk(`dd if=/dev/zero of="$1/filler" bs=4k 2>/dev/null; dd if=/dev/zero of="$1/filler2" bs=1 2>/dev/null; test "$(df --output=avail "$1" | tail -n 1)" -eq 0`); err != nil {
+	if err := disk(`dd if=/dev/zero of="$1/filler" bs=4k 2>/dev/null; dd if=/dev/zero of="$1/filler2" bs=1 2>/dev/null; test "$(df --output=avail ` +
+		`"$1" | tail -n 1)" -eq 0`); err != nil {
 		t.Fatal(err)
 	}
 	var jids []string

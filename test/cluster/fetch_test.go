@@ -33,7 +33,8 @@ func newGitServer(t *testing.T, repos ...string) *gitServer {
 		gittest.Run(t, g.root, "init", "--quiet", "--initial-branch=main", filepath.Join(g.root, r))
 		g.push(r, "at-first")
 	}
-	backend := &cgi.Handler{Path: filepath.Join(strings.TrimSpace(gittest.Run(t, g.root, "--exec-path")), "git-http-backend"), Env: []string{"GIT_PROJECT_ROOT=" + g.root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}}
+	backend := &cgi.Handler{Path: filepath.Join(strings.TrimSpace(gittest.Run(t, g.root, "--exec-path")), "git-http-backend"),
+		Env: []string{"GIT_PROJECT_ROOT=" + g.root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}}
 	if _, err := os.Stat(backend.Path); err != nil {
 		if os.Getenv("BRINE_REQUIRE_TOOLS") != "" {
 			t.Fatal(err)

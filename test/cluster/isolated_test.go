@@ -58,7 +58,8 @@ func (a *apart) add(host string, peers ...string) *node {
 }
 
 func (a *apart) options(n *node, secret string, peers ...string) string {
-	return fmt.Sprintf("keysize: 2048\ncluster_id: test\ncluster_isolated_filesystem: True\ncluster_secret: %s\ncluster_peers: [%s]\ncluster_pki_dir: %s\ncluster_pool_port: %d\n%s",
+	return fmt.Sprintf("keysize: 2048\ncluster_id: test\ncluster_isolated_filesystem: True\ncluster_secret: %s\ncluster_peers: [%s]\n"+
+		"cluster_pki_dir: %s\ncluster_pool_port: %d\n%s",
 		secret, strings.Join(peers, ", "), n.Path("cluster"), poolPort, a.more)
 }
 
@@ -333,7 +334,8 @@ func TestSecretRotates(t *testing.T) {
 		}
 	}
 	// And from there on a second time, by a master that joined with the first.
-	if out, errs, code := a.masters[1].Run(brine, "cluster", "rotate-secret", "--out=json"); code != 0 || !strings.Contains(out, a.masters[2].Name) || shownSecret(out) != "" {
+	if out, errs, code := a.masters[1].Run(brine, "cluster", "rotate-secret", "--out=json"); code != 0 || !strings.Contains(out, a.masters[2].Name) ||
+		shownSecret(out) != "" {
 		t.Error(code, out, errs)
 	}
 }
@@ -360,7 +362,8 @@ func TestApartWhileMastersDie(t *testing.T) {
 	give := func(at *node, i int) string {
 		jid := ""
 		eventually.Nil(t, soon, "a job is published", func() error {
-			out, errs, _ := at.Run(brine, "salt", "--async", "--expire=5m", "*", "cmd.run", fmt.Sprintf("echo %d >> %s/{{grains.id}}", i, ledger), "python_shell=True", "template=jinja")
+			out, errs, _ := at.Run(brine, "salt", "--async", "--expire=5m", "*", "cmd.run", fmt.Sprintf("echo %d >> %s/{{grains.id}}", i, ledger),
+				"python_shell=True", "template=jinja")
 			if jid = jidIn(out + errs); jid == "" {
 				return errors.New(out + errs)
 			}
@@ -535,7 +538,8 @@ func TestHotMastersBecomeOne(t *testing.T) {
 		m.Start()
 	}
 	restart(one)
-	if _, errs, code := one.Run(brine, "cluster", "init", "--id", one.Host); code == 0 || !strings.Contains(errs, "configured for the cluster former already") {
+	if _, errs, code := one.Run(brine, "cluster", "init", "--id", one.Host); code == 0 ||
+		!strings.Contains(errs, "configured for the cluster former already") {
 		t.Errorf("twice: %d %s", code, errs)
 	}
 	secret, print := slices.Index(words, "--secret-file")+1, slices.Index(words, "--fingerprint")+1
@@ -560,13 +564,15 @@ func TestHotMastersBecomeOne(t *testing.T) {
 	// The secret among the arguments is seen by all, so there is a warning; none is
 	// an error, and so is one that could be guessed.
 	bare := slices.Delete(slices.Clone(words), 4, 6)
-	if _, errs, code := two.Run(brine, bare[1], append(bare[2:len(bare):len(bare)], "--secret", strings.Repeat("0", 32))...); code == 0 || !strings.Contains(errs, "--secret shows the secret to all users") {
+	if _, errs, code := two.Run(brine, bare[1], append(bare[2:len(bare):len(bare)], "--secret", strings.Repeat("0", 32))...); code == 0 ||
+		!strings.Contains(errs, "--secret shows the secret to all users") {
 		t.Errorf("among the arguments: %d %s", code, errs)
 	}
 	if _, errs, code := two.Run(brine, bare[1], bare[2:]...); code == 0 || !strings.Contains(errs, "no secret of the cluster is given") {
 		t.Errorf("no secret: %d %s", code, errs)
 	}
-	if _, errs, code := two.Run(brine, "cluster", "join", one.Host, "--id", two.Host, "--name", "former", "--secret", "sixteen letters!"); code == 0 || !strings.Contains(errs, "32 hexadecimal digits") {
+	if _, errs, code := two.Run(brine, "cluster", "join", one.Host, "--id", two.Host, "--name", "former", "--secret", "sixteen letters!"); code == 0 ||
+		!strings.Contains(errs, "32 hexadecimal digits") {
 		t.Errorf("a weak secret: %d %s", code, errs)
 	}
 	if out, errs, code := two.Run(brine, words[1], words[2:]...); code != 0 {
@@ -615,7 +621,8 @@ func TestHotMastersBecomeOne(t *testing.T) {
 		t.Errorf("the last one leaves: %d %s%s", code, out, errs)
 	}
 	one.Launch()
-	if code := one.Wait(60 * time.Second); code == 0 || !containsAll(one.Log(), "is no member of the cluster (any more)", "brine cluster readmit "+one.Name, "cluster.pem") {
+	if code := one.Wait(60 * time.Second); code == 0 ||
+		!containsAll(one.Log(), "is no member of the cluster (any more)", "brine cluster readmit "+one.Name, "cluster.pem") {
 		t.Errorf("one that has left came back: %d\n%s", code, one.Log())
 	}
 }

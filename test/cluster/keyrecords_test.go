@@ -38,7 +38,8 @@ func TestKeyRecords(t *testing.T) {
 			eventually.Nil(t, soon, fmt.Sprintf("%s says that %s is %s, by %s", m.Name, id, state, on.Name), func() error {
 				all, err := keyRecords(m)
 				r := all[id]
-				if at, perr := time.Parse(time.RFC3339, r.Since); err == nil && (r.State != state || r.On != on.Name || perr != nil || at.Before(from) || at.After(time.Now().Add(time.Minute))) {
+				if at, perr := time.Parse(time.RFC3339, r.Since); err == nil &&
+					(r.State != state || r.On != on.Name || perr != nil || at.Before(from) || at.After(time.Now().Add(time.Minute))) {
 					err = fmt.Errorf("%+v", all)
 				}
 				return err

@@ -85,7 +85,8 @@ func TestJoinAndLeaveUnderLoad(t *testing.T) {
 	a.start()
 	a.equal(a.masters[1], 2, map[string]int{"key": keys})
 	pub := a.masters[0].Read("cluster/cluster.pub")
-	f := simulate.New(simulate.Config{Transport: zeromq.New(slog.New(slog.DiscardHandler)), Publish: a.masters[0].Publications(), Request: a.masters[0].Requests(), MasterKey: pub, Keys: pairs, Count: count, Timeout: time.Minute})
+	f := simulate.New(simulate.Config{Transport: zeromq.New(slog.New(slog.DiscardHandler)), Publish: a.masters[0].Publications(),
+		Request: a.masters[0].Requests(), MasterKey: pub, Keys: pairs, Count: count, Timeout: time.Minute})
 	defer f.Close()
 	must(t, f.SignIn(t.Context(), 8))
 	var failed atomic.Pointer[error]
@@ -136,7 +137,8 @@ func TestJoinAndLeaveUnderLoad(t *testing.T) {
 	}
 	jobs += going.end()
 	r := a.equal(late, 3, map[string]int{"key": keys, "job": jobs, "return": jobs * count})
-	t.Logf("%d keys, %d jobs and %d returns before: joined after %v, has everything after %v; %v afterwards", keys, before, before*count, joined.Round(time.Millisecond), whole.Round(time.Millisecond), r.Counts)
+	t.Logf("%d keys, %d jobs and %d returns before: joined after %v, has everything after %v; %v afterwards", keys, before, before*count,
+		joined.Round(time.Millisecond), whole.Round(time.Millisecond), r.Counts)
 
 	// It leaves, while it is given jobs, too.
 	going = giveJobs(t, every, late, a.masters[1])

@@ -94,7 +94,8 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 	}
 	a.start()
 	first, north := a.masters[0], a.masters[1:]
-	m := daemontest.NewMinion(t, brine, "m0", []string{first.Host}, "master_type: cluster\nmaster_zone: north\nmaster_rebalance: 3\nmaster_alive_interval: 3\n").Start()
+	m := daemontest.NewMinion(t, brine, "m0", []string{first.Host},
+		"master_type: cluster\nmaster_zone: north\nmaster_rebalance: 3\nmaster_alive_interval: 3\n").Start()
 	at := a.named(uses(t, m, north))
 	other := north[0]
 	if other == at {

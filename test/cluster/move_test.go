@@ -43,7 +43,8 @@ func TestMoveIntoACluster(t *testing.T) {
 
 	migrate := func(meanwhile func()) {
 		t.Helper()
-		c := brine.Command(t.Context(), t, "migrate", "-c", old.Dir, "keys", "jobs", "cache", "--from-config", old.Dir, "--to-config", f.masters[0].Dir, "--key-pair", "cluster", "--out=json")
+		c := brine.Command(t.Context(), t, "migrate", "-c", old.Dir, "keys", "jobs", "cache", "--from-config", old.Dir, "--to-config", f.masters[0].Dir,
+			"--key-pair", "cluster", "--out=json")
 		var out, errs bytes.Buffer
 		c.Stdout, c.Stderr = &out, &errs
 		if err := c.Start(); err != nil {

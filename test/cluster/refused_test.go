@@ -46,12 +46,14 @@ func TestRefusals(t *testing.T) {
 			must(t, os.Mkdir(cache, 0o700))
 			return fmt.Sprintf("cachedir of %s (%s) is not the directory that %s uses: it has no data of %[3]s", n.Host, cache, f.masters[0].Host)
 		}},
-		"an unknown peer": {before: func(f *fleet) { rewrite(f.t, f.masters[0], "["+f.masters[1].Host+"]", "[]") }, after: func(t *testing.T, f *fleet, n *node) string {
-			return fmt.Sprintf("cluster_peers of %s () does not name %s", f.masters[0].Host, n.Host)
-		}},
+		"an unknown peer": {before: func(f *fleet) { rewrite(f.t, f.masters[0], "["+f.masters[1].Host+"]", "[]") },
+			after: func(t *testing.T, f *fleet, n *node) string {
+				return fmt.Sprintf("cluster_peers of %s () does not name %s", f.masters[0].Host, n.Host)
+			}},
 		"a peer that names this one and is not named": {after: func(t *testing.T, f *fleet, n *node) string {
 			rewrite(t, n, "["+f.masters[0].Host+"]", "[]")
-			return fmt.Sprintf("cluster_peers of %s () does not name %s: name it there, or remove %[1]s from cluster_peers of %[2]s", n.Host, f.masters[0].Host)
+			return fmt.Sprintf("cluster_peers of %s () does not name %s: name it there, or remove %[1]s from cluster_peers of %[2]s", n.Host,
+				f.masters[0].Host)
 		}},
 		"another cluster key": {after: func(t *testing.T, f *fleet, n *node) string {
 			// A copy of the directory in which the pair was created again.

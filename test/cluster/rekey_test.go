@@ -113,7 +113,8 @@ func TestRotateKey(t *testing.T) {
 	a.equal(one, 3, map[string]int{"rotated": 1})
 
 	// The former key alone makes no member and gives no information.
-	if got := intrude(t, one, two.Name, shows(t, thief, two.Name, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))); !strings.Contains(got, "is not of this cluster") {
+	if got := intrude(t, one, two.Name, shows(t, thief, two.Name, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))); !strings.Contains(got,
+		"is not of this cluster") {
 		t.Errorf("who shows a certificate of the former key is told %q", got)
 	}
 	late := a.add(daemontest.Host(), two.Host)
@@ -177,7 +178,8 @@ func TestRotateKeyWithStockMinions(t *testing.T) {
 	s := daemontest.NewMinion(t, stock, "s", []string{one.Host}, "").Start()
 	eventually.Nil(t, soon, "it answers", func() error { return one.PingAll(brine, "s") })
 	before := clusterKeys(t, one)[0]
-	if out, errs, code := one.Run(brine, "cluster", "rotate-key"); code == 0 || !strings.Contains(out+errs, "may be Salt's (s ...)") || clusterKeys(t, one)[0] != before {
+	if out, errs, code := one.Run(brine, "cluster", "rotate-key"); code == 0 || !strings.Contains(out+errs, "may be Salt's (s ...)") ||
+		clusterKeys(t, one)[0] != before {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
 	// As the documentation says: it takes the key that it sees next.

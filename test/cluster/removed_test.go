@@ -367,7 +367,8 @@ func TestJoinedMasterKeepsNewSecrets(t *testing.T) {
 	late.Start()
 	a.equal(late, 3, map[string]int{"session": 1})
 	for _, f := range files {
-		if got := []string{one.Read("cluster/" + f), two.Read("cluster/" + f), late.Read(pki + f)}; got[0] != want[f] || got[1] != want[f] || got[2] != want[f] || want[f] == old[f] {
+		if got := []string{one.Read("cluster/" + f), two.Read("cluster/" + f), late.Read(pki + f)}; got[0] != want[f] || got[1] != want[f] ||
+			got[2] != want[f] || want[f] == old[f] {
 			t.Errorf("%s is not the one that was made last", f)
 		}
 	}

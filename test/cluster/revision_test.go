@@ -21,7 +21,8 @@ import (
 // withRoots gives a master directories of its own.
 func withRoots(t *testing.T, m *node) {
 	t.Helper()
-	text := m.Read("master") + fmt.Sprintf("file_roots: {base: [%s], prod: [%s]}\npillar_roots: {base: [%s]}\n", m.Path("states"), m.Path("prod"), m.Path("pillar"))
+	text := m.Read("master") + fmt.Sprintf("file_roots: {base: [%s], prod: [%s]}\npillar_roots: {base: [%s]}\n", m.Path("states"), m.Path("prod"),
+		m.Path("pillar"))
 	for _, d := range []string{"states", "prod", "pillar"} {
 		if err := os.MkdirAll(m.Path(d), 0o755); err != nil {
 			t.Fatal(err)

@@ -81,7 +81,8 @@ func TestEventIsAnsweredOnce(t *testing.T) {
 func TestTokensAreGoodEverywhere(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
-	f := newFleet(t, "auto_accept: true\ntimeout: 10\nsharedsecret: s3cret\nexternal_auth: {sharedsecret: {alice: [test.ping]}}\ntoken_file: "+file+"\n", brine, brine).start()
+	f := newFleet(t, "auto_accept: true\ntimeout: 10\nsharedsecret: s3cret\nexternal_auth: {sharedsecret: {alice: [test.ping]}}\ntoken_file: "+file+"\n",
+		brine, brine).start()
 	f.minion(brine, "m0", f.masters[0].Host, "")
 	for _, m := range f.masters {
 		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })

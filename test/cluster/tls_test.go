@@ -104,10 +104,13 @@ func TestIntruders(t *testing.T) {
 		id   string
 		want string
 	}{
-		"no certificate":              {nil, peer.Name, peer.Name + ` shows no certificate of the cluster: only its members may speak here`},
-		"another cluster":             {shows(t, theirs, peer.Name, before, after), peer.Name, `the certificate that ` + peer.Name + ` shows is not of this cluster`},
-		"a member that was removed":   {shows(t, ours, late.Name, before, after), late.Name, late.Name + ` is no member of the cluster (any more) in the eyes of ` + at.Name},
-		"ended":                       {shows(t, ours, peer.Name, before, before.Add(time.Minute)), peer.Name, `the certificate that ` + peer.Name + ` shows ended at`},
+		"no certificate": {nil, peer.Name, peer.Name + ` shows no certificate of the cluster: only its members may speak here`},
+		"another cluster": {shows(t, theirs, peer.Name, before, after), peer.Name, `the certificate that ` + peer.Name +
+			` shows is not of this cluster`},
+		"a member that was removed": {shows(t, ours, late.Name, before, after), late.Name,
+			late.Name + ` is no member of the cluster (any more) in the eyes of ` + at.Name},
+		"ended": {shows(t, ours, peer.Name, before, before.Add(time.Minute)), peer.Name, `the certificate that ` + peer.Name +
+			` shows ended at`},
 		"another member's":            {shows(t, ours, peer.Name, before, after), late.Name, late.Name + ` shows the certificate of ` + peer.Name},
 		"made with the cluster's key": {shows(t, ours, peer.Name, before, after), peer.Name, peer.Name + ` does not have the key that is in`},
 		"a path":                      {shows(t, ours, "../x", before, after), "../x", `is the id of no master`},
@@ -183,7 +186,8 @@ func packets(t *testing.T, hosts []string) func() []byte {
 				continue
 			}
 			p := buf[:n]
-			if n < 40 || p[0]>>4 != 4 || p[9] != syscall.IPPROTO_TCP || !slices.Contains(hosts, net.IP(p[16:20]).String()) || !slices.Contains(hosts, net.IP(p[12:16]).String()) {
+			if n < 40 || p[0]>>4 != 4 || p[9] != syscall.IPPROTO_TCP || !slices.Contains(hosts, net.IP(p[16:20]).String()) ||
+				!slices.Contains(hosts, net.IP(p[12:16]).String()) {
 				continue
 			}
 			tcp := p[int(p[0]&15)*4:]
@@ -238,7 +242,8 @@ func TestNothingInClear(t *testing.T) {
 	}
 	pub, err := crypt.LoadPublic(a.masters[0].Path("cluster/cluster.pub"))
 	must(t, err)
-	for _, word := range []string{planted, "hash_type", "peer_id", "brine/cluster", "test.ping", "RSA", "PUBLIC KEY", "m0.", crypt.Fingerprint(pub.PEM(), "sha256")[:20], a.masters[0].Name} {
+	for _, word := range []string{planted, "hash_type", "peer_id", "brine/cluster", "test.ping", "RSA", "PUBLIC KEY", "m0.",
+		crypt.Fingerprint(pub.PEM(), "sha256")[:20], a.masters[0].Name} {
 		if strings.Contains(got, word) {
 			t.Errorf("%q is in clear", word)
 		}

@@ -72,7 +72,8 @@ func TestSharedFolderIsLeft(t *testing.T) {
 			eventually.Nil(t, soon, "it answers to "+at.Name, func() error { return at.PingAll(brine, "m0") })
 		}
 	}
-	for _, path := range []string{one.Path("etc/salt/pki/master/cluster/minions/m0"), one.Path("var/cache/salt/master-own/minions/m0"), two.Path("own/pki/minions/m0"), two.Path("own/cache/minions/m0")} {
+	for _, path := range []string{one.Path("etc/salt/pki/master/cluster/minions/m0"), one.Path("var/cache/salt/master-own/minions/m0"),
+		two.Path("own/pki/minions/m0"), two.Path("own/cache/minions/m0")} {
 		if _, err := os.Stat(path); err != nil {
 			t.Error(err)
 		}

@@ -156,7 +156,8 @@ rest_cherrypy: {host: %s, port: 28000, disable_ssl: true}
 		return string(b)
 	}
 	var login struct{ Return []struct{ Token string } }
-	if err := json.Unmarshal([]byte(post("/login", `{"username":"carol","password":"s3cret","eauth":"sharedsecret"}`, "")), &login); err != nil || len(login.Return) != 1 {
+	if err := json.Unmarshal([]byte(post("/login", `{"username":"carol","password":"s3cret","eauth":"sharedsecret"}`, "")), &login); err != nil ||
+		len(login.Return) != 1 {
 		t.Fatal(err, login)
 	}
 	post("/", `{"client":"wheel","fun":"key.accept","match":"c2"}`, login.Return[0].Token)
@@ -172,12 +173,14 @@ rest_cherrypy: {host: %s, port: 28000, disable_ssl: true}
 	quiet := slog.New(slog.DiscardHandler)
 	var sockets event.MasterOptions
 	sockets.IPCMode, sockets.SockDir = "ipc", two.Path("var/run/salt/master")
-	l, err := client.NewLocal(client.Place{Interface: two.Host, RetPort: daemontest.RetPort, Transport: "zeromq", Sockets: sockets.Sockets(), CacheDir: two.Path("var/cache/salt/master")}, "nobody", quiet)
+	l, err := client.NewLocal(client.Place{Interface: two.Host, RetPort: daemontest.RetPort, Transport: "zeromq", Sockets: sockets.Sockets(),
+		CacheDir: two.Path("var/cache/salt/master")}, "nobody", quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if ret, err := l.Request(context.Background(), value.DictOf("cmd", "wheel", "key", "", "fun", "key.accept", "kwarg", value.DictOf("match", "c5"))); err != nil {
+	if ret, err := l.Request(context.Background(), value.DictOf("cmd", "wheel", "key", "", "fun", "key.accept", "kwarg",
+		value.DictOf("match", "c5"))); err != nil {
 		t.Fatal(ret, err)
 	}
 	a.decided("c5", "accepted", "nobody", "wheel key.accept")
@@ -205,7 +208,8 @@ func TestWhoDecidesByRule(t *testing.T) {
 	rules.Write("signed", "s0\n")
 	rules.Write("refused", "r0\n")
 	rules.Write("grains/role", "web\n")
-	rules.Write("master", rules.Read("master")+fmt.Sprintf("autosign_file: %s\nautoreject_file: %s\nautosign_grains_dir: %s\n", rules.Path("signed"), rules.Path("refused"), rules.Path("grains")))
+	rules.Write("master", rules.Read("master")+fmt.Sprintf("autosign_file: %s\nautoreject_file: %s\nautosign_grains_dir: %s\n", rules.Path("signed"),
+		rules.Path("refused"), rules.Path("grains")))
 	all.Write("master", all.Read("master")+"auto_accept: true\n")
 	open.Write("master", open.Read("master")+"open_mode: true\n")
 	a.start()

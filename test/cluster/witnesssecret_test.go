@@ -41,7 +41,8 @@ func cannotJoin(t *testing.T, a *apart, w *node) {
 	for _, s := range []string{known.Secret, configured} {
 		evil := a.add(daemontest.Host(), masters[0].Host)
 		// With the fingerprint it may try whatever it likes.
-		evil.Write("master", strings.Replace(evil.Read("master"), secret, s, 1)+fmt.Sprintf("cluster_pub_fingerprint: %x\n", sha256.Sum256([]byte(masters[0].Read("cluster/cluster.pub")))))
+		evil.Write("master", strings.Replace(evil.Read("master"), secret, s, 1)+
+			fmt.Sprintf("cluster_pub_fingerprint: %x\n", sha256.Sum256([]byte(masters[0].Read("cluster/cluster.pub")))))
 		evil.Launch()
 		if code := evil.Wait(60 * time.Second); code == 0 || !strings.Contains(evil.Log(), "does not know cluster_secret") {
 			t.Errorf("with the secret of a witness: exit code %d\n%s", code, evil.Log())

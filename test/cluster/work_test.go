@@ -66,7 +66,8 @@ func TestWorkOnce(t *testing.T) {
 	// order has the minion run a shell command, which says that it has begun.
 	order := func(at *node, name, then string, args ...string) (jid string) {
 		t.Helper()
-		out, errs, code := at.Run(brine, "salt-run", append(append([]string{"--cluster", "--async"}, args...), "salt.execute", "m0", "cmd.run", fmt.Sprintf("arg=['echo begun >> %s/%s; %s']", dir, name, then), "kwarg={python_shell: True}")...)
+		out, errs, code := at.Run(brine, "salt-run", append(append([]string{"--cluster", "--async"}, args...), "salt.execute", "m0", "cmd.run",
+			fmt.Sprintf("arg=['echo begun >> %s/%s; %s']", dir, name, then), "kwarg={python_shell: True}")...)
 		if jid = jidIn(out + errs); jid == "" || code != 0 {
 			t.Fatalf("no order: %d %s%s", code, out, errs)
 		}

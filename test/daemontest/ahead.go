@@ -80,7 +80,8 @@ func otherClock(t testing.TB, line, more, main string) []string {
 		t.Fatalf("%s does not have %q once: this test must follow it", original, now)
 	}
 	dir := t.TempDir()
-	changed, added, overlay, program := filepath.Join(dir, "time.go"), filepath.Join(dir, "main.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "brine")
+	changed, added, overlay, program := filepath.Join(dir, "time.go"), filepath.Join(dir, "main.go"), filepath.Join(dir, "overlay.json"),
+		filepath.Join(dir, "brine")
 	files := map[string]string{original: changed}
 	if main != "" {
 		files[filepath.Join(filepath.Dir(module), "cmd", "brine", "clock_of_tests.go")] = added

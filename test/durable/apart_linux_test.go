@@ -89,7 +89,8 @@ func (f *trouble) one() {
 	i := f.rand.IntN(len(f.masters))
 	m, other := f.masters[i], f.masters[(i+1+f.rand.IntN(len(f.masters)-1))%len(f.masters)]
 	const long = 6 * time.Second
-	kind := []string{"kill", "kill", "freeze", "freeze", "part two masters", "cut one off from masters", "cut minions off", "kill two", "freeze one, kill one", "stop", "kill all"}[f.rand.IntN(11)]
+	kind := []string{"kill", "kill", "freeze", "freeze", "part two masters", "cut one off from masters", "cut minions off", "kill two",
+		"freeze one, kill one", "stop", "kill all"}[f.rand.IntN(11)]
 	f.counts[kind]++
 	switch kind {
 	case "kill":
@@ -170,8 +171,10 @@ func TestManyJobsApart(t *testing.T) {
 	}
 	for i, on := range machines {
 		n := daemontest.NewMaster(t, brine, on.Addr, on.Addr, "auto_accept: True\nkeysize: 2048\npub_hwm: 20000\n")
-		n.Write("master", n.Read("master")+fmt.Sprintf("cluster_id: test\ncluster_isolated_filesystem: True\ncluster_secret: 7ef7697a5ec2e70f7e5755ecd0123456\ncluster_peers: [%s]\ncluster_pki_dir: %s\ncluster_voters: [%s]\n",
-			strings.Join(slices.Delete(slices.Clone(hosts), i, i+1), ", "), n.Path("cluster"), strings.Join(hosts, ", ")))
+		n.Write("master", n.Read("master")+
+			fmt.Sprintf("cluster_id: test\ncluster_isolated_filesystem: True\ncluster_secret: 7ef7697a5ec2e70f7e5755ecd0123456\ncluster_peers: [%s]\n"+
+				"cluster_pki_dir: %s\ncluster_voters: [%s]\n",
+				strings.Join(slices.Delete(slices.Clone(hosts), i, i+1), ", "), n.Path("cluster"), strings.Join(hosts, ", ")))
 		n.Level, n.Within = "info", on.Within()
 		m := &member{node: n, on: on}
 		m.Launch()
@@ -297,6 +300,7 @@ func TestManyJobsApart(t *testing.T) {
 	for _, text := range faults[:min(len(faults), 20)] {
 		t.Error(text)
 	}
-	t.Logf("%d jobs over 3 masters without a shared directory to %d minions: published in %.1f s with %v and %d repeated publications; all had run %.1f s after the last fault; deviations: %d",
+	t.Logf("%d jobs over 3 masters without a shared directory to %d minions: published in %.1f s with %v and %d repeated publications; all had run "+
+		"%.1f s after the last fault; deviations: %d",
 		jobs, minions, took.Seconds(), f.counts, retries, ranAfter.Seconds(), len(faults))
 }

@@ -92,7 +92,8 @@ func TestStockMasterFullDiskOfMinion(t *testing.T) {
 	w.Start()
 	eventually.Nil(t, 2*time.Minute, "the minion refuses a job", func() error {
 		rets, err := m.SaltJSON(stock, "w", "test.echo", "x")
-		if text := fmt.Sprint(rets["w"]); err != nil || !strings.Contains(text, "was not run") || !strings.Contains(text, "jobs.journal") || !strings.Contains(text, "no space left on device") {
+		if text := fmt.Sprint(rets["w"]); err != nil || !strings.Contains(text, "was not run") || !strings.Contains(text, "jobs.journal") ||
+			!strings.Contains(text, "no space left on device") {
 			return fmt.Errorf("%v, %w", rets, err)
 		}
 		return nil

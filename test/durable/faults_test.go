@@ -105,7 +105,8 @@ func TestStatesSurviveTheMaster(t *testing.T) {
 	b.stateIs(jid["long"], "w1", "running")
 	b.stateIs(jid["expired"], "w2", "expired")
 	w1.Kill()
-	want := map[string]string{"expired w1": "returned", "expired w2": "expired", "done w1": "returned", "done w2": "queued", "long w1": "running", "long w2": "queued"}
+	want := map[string]string{"expired w1": "returned", "expired w2": "expired", "done w1": "returned", "done w2": "queued", "long w1": "running",
+		"long w2": "queued"}
 	same := func(when string) {
 		t.Helper()
 		for k, state := range want {

@@ -147,7 +147,8 @@ func TestDrillOfOwnFleet(t *testing.T) {
 	if _, errs, code := bs[1].Run(brine, "ha", "drill", "--harm", "false"); code == 0 || !strings.Contains(errs, "--mend") {
 		t.Errorf("without --mend: %d %s", code, errs)
 	}
-	if _, errs, code := bs[1].Run(brine, "ha", "drill", "--harm", "echo no such host; exit 3", "--mend", "true"); code == 0 || !strings.Contains(errs, "no such host") {
+	if _, errs, code := bs[1].Run(brine, "ha", "drill", "--harm", "echo no such host; exit 3", "--mend", "true"); code == 0 ||
+		!strings.Contains(errs, "no such host") {
 		t.Errorf("a command that fails: %d %s", code, errs)
 	}
 }

@@ -30,7 +30,8 @@ func newTree(t *testing.T) *tree {
 	t.Helper()
 	s := &tree{t: t, dir: t.TempDir()}
 	s.config = filepath.Join(s.dir, "etc")
-	s.write("etc/minion", fmt.Sprintf("id: m\nfile_client: local\nroot_dir: %s\nfile_roots: {base: [%s]}\nfile_ignore_glob: []\n", s.dir, filepath.Join(s.dir, "srv")))
+	s.write("etc/minion", fmt.Sprintf("id: m\nfile_client: local\nroot_dir: %s\nfile_roots: {base: [%s]}\nfile_ignore_glob: []\n", s.dir,
+		filepath.Join(s.dir, "srv")))
 	for _, v := range versions {
 		s.write("srv/big_"+v, s.big(v))
 		for i := range 5 {
@@ -97,8 +98,10 @@ func (s *tree) sls(v string) {
 	}
 	fmt.Fprintf(&b, "%s:\n  file.recurse: [{source: 'salt://tree_%s'}, {file_mode: '%#o'}]\n", s.path("w/tree"), v, mode(v))
 	fmt.Fprintf(&b, "%s:\n  file.replace: [{pattern: 'word=.*'}, {repl: 'word=%s'}, {backup: false}, {show_changes: false}]\n", s.path("w/replaced"), v)
-	fmt.Fprintf(&b, "%s:\n  file.blockreplace: [{marker_start: '#-- begin'}, {marker_end: '#-- end'}, {content: %s}, {backup: false}, {show_changes: false}]\n", s.path("w/block"), v)
-	fmt.Fprintf(&b, "%s:\n  file.serialize: [{dataset: {text: %s}}, {serializer: json}, {mode: '0600'}, {show_changes: false}, {serializer_opts: [{indent: null}]}]\n", s.path("w/data"), strings.Repeat(v, filler))
+	fmt.Fprintf(&b, "%s:\n  file.blockreplace: [{marker_start: '#-- begin'}, {marker_end: '#-- end'}, {content: %s}, {backup: false}, "+
+		"{show_changes: false}]\n", s.path("w/block"), v)
+	fmt.Fprintf(&b, "%s:\n  file.serialize: [{dataset: {text: %s}}, {serializer: json}, {mode: '0600'}, {show_changes: false}, {serializer_opts: "+
+		"[{indent: null}]}]\n", s.path("w/data"), strings.Repeat(v, filler))
 	fmt.Fprintf(&b, "%s:\n  file.copy: [{source: %s}, {force: true}]\n", s.path("w/copy"), s.path("srv/big_"+v))
 	fmt.Fprintf(&b, "%s:\n  ini.options_present: [{sections: {main: {key: %s}}}]\n", s.path("w/option"), v)
 	s.write("srv/v.sls", b.String())

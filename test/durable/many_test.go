@@ -91,7 +91,8 @@ func (l *ledger) read(file func(id string) string) {
 func TestLedgerSeesLossAndDuplicate(t *testing.T) {
 	fresh := func() (*ledger, string) {
 		dir := t.TempDir()
-		l := &ledger{jobs: []string{"j1", "j2"}, minions: []string{"a", "b"}, shown: map[string]map[string][]string{}, owner: map[string]string{"j1": "m1", "j2": "m2"}}
+		l := &ledger{jobs: []string{"j1", "j2"}, minions: []string{"a", "b"}, shown: map[string]map[string][]string{},
+			owner: map[string]string{"j1": "m1", "j2": "m2"}}
 		for _, j := range l.jobs {
 			l.shown[j] = map[string][]string{"a": {"m1", "m2"}, "b": {"m2", "m1"}}
 		}
@@ -108,16 +109,19 @@ func TestLedgerSeesLossAndDuplicate(t *testing.T) {
 		want  string
 	}{
 		{"nothing", func(*ledger, string) error { return nil }, ""},
-		{"a command lost", func(_ *ledger, dir string) error { return os.WriteFile(filepath.Join(dir, "a"), []byte("j1\n"), 0o600) }, "job j2 ran 0 times on a"},
+		{"a command lost", func(_ *ledger, dir string) error { return os.WriteFile(filepath.Join(dir, "a"), []byte("j1\n"), 0o600) },
+			"job j2 ran 0 times on a"},
 		{"a command run twice", func(_ *ledger, dir string) error {
 			return os.WriteFile(filepath.Join(dir, "b"), []byte("j1\nj2\nj1\n"), 0o600)
 		}, "job j1 ran 2 times on b"},
-		{"a result lost", func(l *ledger, _ string) error { delete(l.shown["j2"], "a"); return nil }, "the result of job j2 on a is not shown by m2, but by []"},
+		{"a result lost", func(l *ledger, _ string) error { delete(l.shown["j2"], "a"); return nil },
+			"the result of job j2 on a is not shown by m2, but by []"},
 		{"a result that one of all masters lacks", func(l *ledger, _ string) error {
 			l.everywhere, l.shown["j1"]["b"] = []string{"m1", "m2"}, []string{"m2"}
 			return nil
 		}, "the result of job j1 on b is not shown by m1, but by [m2]"},
-		{"a result at another master only", func(l *ledger, _ string) error { l.shown["j1"]["b"] = []string{"m2"}; return nil }, "the result of job j1 on b is not shown by m1, but by [m2]"},
+		{"a result at another master only", func(l *ledger, _ string) error { l.shown["j1"]["b"] = []string{"m2"}; return nil },
+			"the result of job j1 on b is not shown by m1, but by [m2]"},
 	} {
 		l, dir := fresh()
 		if err := c.spoil(l, dir); err != nil {

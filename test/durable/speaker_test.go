@@ -48,7 +48,8 @@ func speak(in io.Reader, out io.Writer) error {
 		var a answer
 		err := func() error {
 			if b.c == nil { // the key is there when the master has run once
-				local, err := client.NewLocal(client.Place{Interface: host, RetPort: daemontest.RetPort, Sockets: o.Sockets(), CacheDir: dir + "/var/cache/salt/master"}, "root", log)
+				local, err := client.NewLocal(client.Place{Interface: host, RetPort: daemontest.RetPort, Sockets: o.Sockets(),
+					CacheDir: dir + "/var/cache/salt/master"}, "root", log)
 				if err != nil {
 					return err
 				}

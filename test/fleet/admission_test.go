@@ -137,7 +137,8 @@ func TestDeletedKeyEndsTheMinionsRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.RotateAES() // as salt-key asks for
-	rep := m.Publish(value.DictOf("fun", "test.ping", "arg", value.ListOf(), "tgt", "*", "tgt_type", "glob", "ret", "", "user", "root", "kwargs", value.NewDict(0)))
+	rep := m.Publish(value.DictOf("fun", "test.ping", "arg", value.ListOf(), "tgt", "*", "tgt_type", "glob", "ret", "", "user", "root", "kwargs",
+		value.NewDict(0)))
 	if !strings.Contains(value.Repr(rep), "Master could not resolve minions for target *") {
 		t.Errorf("published to no minion: %v", value.Repr(rep))
 	}

@@ -26,7 +26,8 @@ func TestOneBeaconSetForAllMasters(t *testing.T) {
 	}
 	w := startMinion(t, "w1", "zeromq", masters, func(cfg *minion.Config) {
 		cfg.Options.Beacons = value.DictOf(
-			"gone", value.ListOf(value.DictOf("processes", value.DictOf("no such program", "stopped")), value.DictOf("beacon_module", "ps"), value.DictOf("run_once", true), value.DictOf("interval", 1)),
+			"gone", value.ListOf(value.DictOf("processes", value.DictOf("no such program", "stopped")), value.DictOf("beacon_module", "ps"),
+				value.DictOf("run_once", true), value.DictOf("interval", 1)),
 			"nonsense", value.ListOf(), "watchdog", value.ListOf())
 	})
 	for _, m := range masters {

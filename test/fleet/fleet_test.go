@@ -120,7 +120,8 @@ func masterConfig(t testing.TB, dir, name, tr string) (master.Config, *logBuffer
 	cfg := master.Config{ID: name, PKIDir: filepath.Join(dir, "pki"), CacheDir: filepath.Join(dir, "cache"), User: "root", Opts: value.NewDict(0)}
 	defaults(t, &cfg.Options, &cfg.Channel, &cfg.Publish, &cfg.Keys, &cfg.Cache, &cfg.Jobs, &cfg.Events)
 	cfg.Events.SockDir = filepath.Join(dir, "sock")
-	cfg.Listen = []master.Listen{{Transport: transportOf(t, tr, log), Publish: "127.0.0.1:0", Request: "127.0.0.1:0", Options: transport.ListenOptions{Filter: tr == "tcp"}}}
+	cfg.Listen = []master.Listen{{Transport: transportOf(t, tr, log), Publish: "127.0.0.1:0", Request: "127.0.0.1:0",
+		Options: transport.ListenOptions{Filter: tr == "tcp"}}}
 	return cfg, buf, log
 }
 
@@ -218,7 +219,8 @@ func (m *theMaster) command(tgtType, tgt, fun string, n int, args ...any) map[st
 
 func (m *theMaster) publish(tgtType, tgt, fun, jid string, args ...any) string {
 	m.t.Helper()
-	rep := m.Publish(value.DictOf("cmd", "publish", "fun", fun, "arg", value.ListOf(args...), "tgt", tgt, "tgt_type", tgtType, "ret", "", "jid", jid, "user", "root", "kwargs", value.NewDict(0)))
+	rep := m.Publish(value.DictOf("cmd", "publish", "fun", fun, "arg", value.ListOf(args...), "tgt", tgt, "tgt_type", tgtType, "ret", "", "jid", jid, "user",
+		"root", "kwargs", value.NewDict(0)))
 	got := rep.Dict("load").Str("jid")
 	if got == "" {
 		m.t.Fatalf("not published: %v", value.Repr(rep))

@@ -217,7 +217,8 @@ func FuzzMinionTalk(tf *testing.F) {
 		}
 		return v
 	}
-	ask(f, "cmd", "_mine", "data", value.DictOf("hidden", value.DictOf("__saltmine_acl__", 1, "__data__", secret, "allow_tgt", "victim", "allow_tgt_type", "glob")))
+	ask(f, "cmd", "_mine", "data", value.DictOf("hidden", value.DictOf("__saltmine_acl__", 1, "__data__", secret, "allow_tgt", "victim", "allow_tgt_type",
+		"glob")))
 	ask(f, "cmd", "_file_recv", "path", value.ListOf("pushed"), "loc", 0, "size", 4, "data", "mine")
 	jid := m.publish("glob", "victim", "test.echo", "", secret)
 	ask(f, "cmd", "_return", "jid", jid, "return", secret, "fun", "test.echo", "fun_args", value.ListOf(secret), "retcode", 0, "success", true)
@@ -233,7 +234,8 @@ func FuzzMinionTalk(tf *testing.F) {
 		talk = append(talk, value.DictOf("enc", "aes", "load", load, "version", 3, "id", "evil", "enc_algo", crypt.OAEPSHA1, "sig_algo", crypt.PKCS1v15SHA1))
 	}
 	values := conversation.Values("victim", "evil", "*", jid, "aes", "clear", "salt/job/"+jid+"/ret/victim", "../../victim/files/pushed",
-		"_return", "_mine", "_mine_get", "_pillar", "_file_recv", "_syndic_return", "_minion_event", "minion_pub", "minion_publish", "minion_runner", "revoke_auth",
+		"_return", "_mine", "_mine_get", "_pillar", "_file_recv", "_syndic_return", "_minion_event", "minion_pub", "minion_publish", "minion_runner",
+		"revoke_auth",
 		"pub_ret", "_mine_delete", "_mine_flush", "publish", "runner", "wheel", "mk_token", "get_token", "hidden", "pillar", "compound", "{{ 7*7 }}")
 	for _, s := range conversation.Seeds(len(talk), values) {
 		f.Add(s)

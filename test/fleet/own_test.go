@@ -91,7 +91,8 @@ func TestMinionsHaveTheirOwnAlone(t *testing.T) {
 	if got := value.Repr(must("cmd", "_pillar", "grains", grains, "saltenv", "base")); got != "{'word': '"+secret+"'}" {
 		t.Fatalf("the victim's pillar: %s", got)
 	}
-	must("cmd", "_mine", "data", value.DictOf("hidden", value.DictOf("__saltmine_acl__", 1, "__data__", secret, "allow_tgt", "victim", "allow_tgt_type", "glob")))
+	must("cmd", "_mine", "data", value.DictOf("hidden", value.DictOf("__saltmine_acl__", 1, "__data__", secret, "allow_tgt", "victim", "allow_tgt_type",
+		"glob")))
 	if got := value.Repr(must("cmd", "_mine_get", "tgt", "*", "fun", "hidden")); !strings.Contains(got, secret) {
 		t.Fatalf("the victim's mine: %s", got)
 	}
@@ -103,12 +104,16 @@ func TestMinionsHaveTheirOwnAlone(t *testing.T) {
 	before := folderSum(t, own)
 	// What may be in a request: everything names the victim.
 	loads := map[string][]*value.Dict{
-		"_pillar":          {value.DictOf("grains", grains, "saltenv", "base"), value.DictOf("grains", grains, "pillarenv", "base", "pillar_override", value.DictOf("id", "victim")), value.DictOf("minion_id", "victim", "grains", grains)},
-		"_mine":            {value.DictOf("data", value.DictOf("hidden", "x"), "minion_id", "victim"), value.DictOf("data", value.DictOf("hidden", "x"), "clear", true, "minion", "victim")},
-		"_mine_get":        {value.DictOf("tgt", "victim", "fun", "hidden"), value.DictOf("tgt", "*", "fun", value.ListOf("hidden")), value.DictOf("tgt", "word:only*", "tgt_type", "pillar", "fun", "hidden")},
-		"_mine_delete":     {value.DictOf("fun", "hidden", "minion", "victim")},
-		"_mine_flush":      {value.DictOf("minion", "victim")},
-		"_file_recv":       {value.DictOf("path", value.ListOf("..", "..", "victim", "files", "pushed"), "loc", 0, "size", 4, "data", "evil"), value.DictOf("path", "../../victim/files/pushed", "loc", 0, "size", 4, "data", "evil")},
+		"_pillar": {value.DictOf("grains", grains, "saltenv", "base"), value.DictOf("grains", grains, "pillarenv", "base", "pillar_override",
+			value.DictOf("id", "victim")), value.DictOf("minion_id", "victim", "grains", grains)},
+		"_mine": {value.DictOf("data", value.DictOf("hidden", "x"), "minion_id", "victim"),
+			value.DictOf("data", value.DictOf("hidden", "x"), "clear", true, "minion", "victim")},
+		"_mine_get": {value.DictOf("tgt", "victim", "fun", "hidden"), value.DictOf("tgt", "*", "fun", value.ListOf("hidden")),
+			value.DictOf("tgt", "word:only*", "tgt_type", "pillar", "fun", "hidden")},
+		"_mine_delete": {value.DictOf("fun", "hidden", "minion", "victim")},
+		"_mine_flush":  {value.DictOf("minion", "victim")},
+		"_file_recv": {value.DictOf("path", value.ListOf("..", "..", "victim", "files", "pushed"), "loc", 0, "size", 4, "data", "evil"),
+			value.DictOf("path", "../../victim/files/pushed", "loc", 0, "size", 4, "data", "evil")},
 		"_return":          {value.DictOf("jid", jid, "return", "forged", "fun", "test.echo", "minion_id", "victim", "success", true)},
 		"_syndic_return":   {value.DictOf("jid", jid, "load", value.DictOf(), "return", value.DictOf("victim", value.DictOf("return", "forged")))},
 		"_minion_event":    {value.DictOf("tag", "salt/minion/victim/start", "data", "x")},

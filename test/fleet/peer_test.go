@@ -65,7 +65,8 @@ func TestMinionsPublish(t *testing.T) {
 		{"w1", "publish.runner", []any{"test.arg", value.ListOf("1", "a=b")}, "{'args': [1], 'kwargs': {'a': 'b'}}"},
 		{"w1", "publish.runner", []any{"manage.up"}, "{}"},
 		{"w2", "publish.runner", []any{"test.arg"}, "{}"},
-		{"w1", "publish.publish", []any{"w2", "test.ping", nil, "glob", "", 5, "10.9.8.7"}, "'ERROR: cannot publish: no master \"10.9.8.7\" is connected; the option master names those there are'"},
+		{"w1", "publish.publish", []any{"w2", "test.ping", nil, "glob", "", 5, "10.9.8.7"},
+			"'ERROR: cannot publish: no master \"10.9.8.7\" is connected; the option master names those there are'"},
 	} {
 		ret := m.command("glob", c.on, c.fun, 1, c.arg...)[c.on].At("return")
 		if d, ok := ret.(*value.Dict); ok && len(c.arg) > 1 && c.arg[1] == "test.kwarg" {
@@ -128,7 +129,8 @@ func TestHostilePeers(t *testing.T) {
 		{"no jid", w1, []any{"cmd", "pub_ret"}, "{}"},
 		{"a map as function", w1, append([]any{"cmd", "minion_pub", "fun", value.DictOf("a", 1)}, pub[4:]...), "{}"},
 		{"a list as function", w1, append([]any{"cmd", "minion_pub", "fun", value.ListOf("cmd.run")}, pub[4:]...), "{}"},
-		{"a target of no kind", w1, []any{"cmd", "minion_pub", "fun", "test.ping", "arg", nil, "tgt", value.DictOf(), "tgt_type", "compound", "ret", ""}, "{}"},
+		{"a target of no kind", w1, []any{"cmd", "minion_pub", "fun", "test.ping", "arg", nil, "tgt", value.DictOf(), "tgt_type", "compound", "ret", ""},
+			"{}"},
 		{"no target", w1, []any{"cmd", "minion_pub", "fun", "test.ping", "arg", nil, "ret", ""}, "{}"},
 		{"a runner without arguments", w1, []any{"cmd", "minion_runner", "fun", "test.arg"}, "{}"},
 		{"a bad time", w1, append([]any{"cmd", "minion_publish", "tmo", "soon"}, pub[2:]...), "{}"},

@@ -261,7 +261,8 @@ func TestRightsOnTheMaster(t *testing.T) {
 		t.Errorf("key.list_all: %s", value.Repr(d))
 	}
 	d, _ = c.ask(wheel("admin", "nosuch.fun")).(*value.Dict)
-	if text := d.Dict("data").Str("return"); d.Dict("data").At("success") != false || text != "Exception occurred in wheel nosuch.fun: 'nosuch.fun' is not available." {
+	if text := d.Dict("data").Str("return"); d.Dict("data").At("success") != false ||
+		text != "Exception occurred in wheel nosuch.fun: 'nosuch.fun' is not available." {
 		t.Errorf("an unknown function: %s", value.Repr(d))
 	}
 }
@@ -297,7 +298,8 @@ func TestAudit(t *testing.T) {
 				got = append(got, strings.Join([]string{d.Str("user"), d.Str("auth"), d.Str("cmd"), d.Str("fun"), d.Str("tgt"), d.Str("result")}, " "))
 			}
 			want := []string{"root user runner audit.list  done", "eve eauth mk_token   refused", "limited token wheel key.list_all  denied",
-				" token publish test.ping alpha refused", "limited token publish cmd.run alpha denied", "limited token publish test.ping alpha done", "limited eauth mk_token   done"}
+				" token publish test.ping alpha refused", "limited token publish cmd.run alpha denied", "limited token publish test.ping alpha done",
+				"limited eauth mk_token   done"}
 			if !slices.Equal(got, want) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}

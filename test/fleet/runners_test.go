@@ -82,7 +82,8 @@ func TestMatchRunner(t *testing.T) {
 		{"*", "", "{'res': False}"},
 		{"(alice", "alice", "{'res': False}"},
 	} {
-		if got := value.Repr(m.command("glob", "bob", "publish.runner", 1, "match.compound_matches", value.ListOf(c.expr, c.id))["bob"].At("return")); got != c.want {
+		if got := value.Repr(m.command("glob", "bob", "publish.runner", 1, "match.compound_matches",
+			value.ListOf(c.expr, c.id))["bob"].At("return")); got != c.want {
 			t.Errorf("%s, %s: %s, want %s", c.expr, c.id, got, c.want)
 		}
 	}
@@ -91,14 +92,16 @@ func TestMatchRunner(t *testing.T) {
 		t.Fatal(err)
 	}
 	for expr, want := range map[string]string{"G@role:web": "{'res': False}", "not I@name:alice": "{'res': False}", "L@eve,bob": "{'res': 'eve'}"} {
-		if got := value.Repr(m.command("glob", "bob", "publish.runner", 1, "match.compound_matches", value.ListOf(expr, "eve"))["bob"].At("return")); got != want {
+		if got := value.Repr(m.command("glob", "bob", "publish.runner", 1, "match.compound_matches",
+			value.ListOf(expr, "eve"))["bob"].At("return")); got != want {
 			t.Errorf("%s of a minion without data: %s, want %s", expr, got, want)
 		}
 	}
 	if got := value.Repr(m.command("glob", "bob", "sys.list_runner_functions", 1, "match")["bob"].At("return")); got != "['match.compound_matches']" {
 		t.Errorf("sys.list_runner_functions: %s", got)
 	}
-	if got := value.Repr(m.command("glob", "eve", "publish.runner", 1, "match.compound_matches", value.ListOf("alice", "alice"))["eve"].At("return")); strings.Contains(got, "alice") {
+	if got := value.Repr(m.command("glob", "eve", "publish.runner", 1, "match.compound_matches",
+		value.ListOf("alice", "alice"))["eve"].At("return")); strings.Contains(got, "alice") {
 		t.Errorf("a minion without the right: %s", got)
 	}
 }
@@ -118,7 +121,8 @@ func TestMineReactorAndTokensByRunner(t *testing.T) {
 	startMinion(t, "w1", "tcp", []*theMaster{m}, nil)
 	m.awaitStart(starts, "w1")
 	l, _ := newLog(t, "client")
-	at := client.Place{Interface: "127.0.0.1", Sockets: m.cfg.Events.Sockets(), CacheDir: m.cfg.CacheDir, User: "root", Transport: "tcp", RetPort: requestPort(t, m.req)}
+	at := client.Place{Interface: "127.0.0.1", Sockets: m.cfg.Events.Sockets(), CacheDir: m.cfg.CacheDir, User: "root", Transport: "tcp",
+		RetPort: requestPort(t, m.req)}
 	local, err := client.NewLocal(at, "root", l)
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +176,8 @@ func TestMineReactorAndTokensByRunner(t *testing.T) {
 		t.Error(got)
 	}
 
-	d, err := c.Run(t.Context(), client.Runner{Fun: "auth.mk_token", Kwargs: value.DictOf("username", "admin", "password", "s3cret", "eauth", "sharedsecret")}, nil, nil)
+	d, err := c.Run(t.Context(), client.Runner{Fun: "auth.mk_token",
+		Kwargs: value.DictOf("username", "admin", "password", "s3cret", "eauth", "sharedsecret")}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,10 +28,13 @@ func TestReturnsOfUnknownJobs(t *testing.T) {
 		load []any
 		tgt  string
 	}{
-		"salt-call":           {[]any{"jid", "req", "fun", "test.echo", "fun_args", value.ListOf("a"), "return", "a"}, "evil"},
-		"says it is another":  {[]any{"jid", "req", "id", "victim", "tgt", "victim", "tgt_type", "list", "arg", "forged", "fun", "test.echo", "fun_args", value.ListOf("a"), "return", "a"}, "evil"},
-		"schedule":            {[]any{"jid", "20300101000000000001", "schedule", "beat", "fun", "test.echo", "fun_args", value.ListOf("a"), "return", "a"}, "evil"},
-		"startup":             {[]any{"jid", "20300101000000000002", "tgt", "evil", "fun", "test.echo", "fun_args", value.ListOf("a"), "return", "a"}, "evil"},
+		"salt-call": {[]any{"jid", "req", "fun", "test.echo", "fun_args", value.ListOf("a"), "return", "a"}, "evil"},
+		"says it is another": {[]any{"jid", "req", "id", "victim", "tgt", "victim", "tgt_type", "list", "arg", "forged", "fun", "test.echo", "fun_args",
+			value.ListOf("a"), "return", "a"}, "evil"},
+		"schedule": {[]any{"jid", "20300101000000000001", "schedule", "beat", "fun", "test.echo", "fun_args", value.ListOf("a"), "return", "a"},
+			"evil"},
+		"startup": {[]any{"jid", "20300101000000000002", "tgt", "evil", "fun", "test.echo", "fun_args", value.ListOf("a"), "return", "a"},
+			"evil"},
 		"unknown job":         {[]any{"jid", "20300101000000000003", "tgt", "*", "arg", value.ListOf("a"), "fun", "test.echo", "return", "a"}, ""},
 		"a job that is known": {[]any{"jid", published, "tgt", "evil", "schedule", "x", "fun", "test.forged", "return", "a"}, ""},
 	} {

@@ -188,7 +188,8 @@ func (r *run) watch(stop chan struct{}) {
 }
 
 func (r *run) report(took time.Duration) {
-	line := fmt.Sprintf("%s %s %d executions in %.0f s, slowest %.1f ms\n", r.f.pkg, r.f.Name(), r.n.Load(), took.Seconds(), float64(r.slowest.Microseconds())/1000)
+	line := fmt.Sprintf("%s %s %d executions in %.0f s, slowest %.1f ms\n", r.f.pkg, r.f.Name(), r.n.Load(), took.Seconds(),
+		float64(r.slowest.Microseconds())/1000)
 	fmt.Print(line)
 	name := os.Getenv("BRINE_FUZZ_LOG")
 	if name == "" {

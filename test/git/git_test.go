@@ -47,7 +47,8 @@ func TestStatesFromGit(t *testing.T) {
 	base, shared := t.TempDir(), t.TempDir()
 	files, pillar := base+"/files", base+"/pillar"
 	target := filepath.Join(base, "target")
-	commit(t, files, map[string]string{"top.sls": "base:\n  '*': [web]\n", "web/init.sls": target + ":\n  file.managed:\n    - source: salt://web/text\n    - template: jinja\n", "web/text": "one {{ pillar['who'] }}\n"})
+	commit(t, files, map[string]string{"top.sls": "base:\n  '*': [web]\n", "web/init.sls": target +
+		":\n  file.managed:\n    - source: salt://web/text\n    - template: jinja\n", "web/text": "one {{ pillar['who'] }}\n"})
 	commit(t, pillar, map[string]string{"top.sls": "base:\n  '*': [who]\n", "who.sls": "who: alice\n"})
 	conf := fmt.Sprintf(`
 fileserver_backend: [git, roots]
@@ -128,7 +129,8 @@ ext_pillar:
 			t.Error(got)
 		}
 	}
-	if got := fmt.Sprint(run(t, masters[1], "cache.clear_git_lock", "gitfs")); !strings.Contains(got, "cleared:[Removed update lock for gitfs remote 'file://"+files+"'") {
+	if got := fmt.Sprint(run(t, masters[1], "cache.clear_git_lock", "gitfs")); !strings.Contains(got,
+		"cleared:[Removed update lock for gitfs remote 'file://"+files+"'") {
 		t.Error(got)
 	}
 	// One that an update has at that moment is no lock by hand.
@@ -200,7 +202,8 @@ func TestMasterTops(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := daemontest.NewMaster(t, daemontest.Brine, "tops", daemontest.Host(), fmt.Sprintf("file_roots: {base: [%[1]s/srv]}\nmaster_tops:\n  ext_nodes: %[1]s/classify -x\n", dir)).Start()
+	m := daemontest.NewMaster(t, daemontest.Brine, "tops", daemontest.Host(),
+		fmt.Sprintf("file_roots: {base: [%[1]s/srv]}\nmaster_tops:\n  ext_nodes: %[1]s/classify -x\n", dir)).Start()
 	daemontest.NewMinion(t, daemontest.Brine, "web1", []string{m.Host}, "").Start()
 	m.Accept("web1")
 	eventually.Nil(t, 2*time.Minute, "the told state is applied", func() error {

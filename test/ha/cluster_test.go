@@ -34,7 +34,9 @@ func TestPartitionedCluster(t *testing.T) {
 				peers = append(peers, p.Addr)
 			}
 		}
-		d := daemontest.NewMaster(t, daemontest.Brine, m.Addr, m.Addr, fmt.Sprintf("cluster_id: apart\ncluster_isolated_filesystem: True\ncluster_secret: 7ef7697a5ec2e70f7e5755ecd0123456\ncluster_peers: [%s]\n", strings.Join(peers, ", ")))
+		d := daemontest.NewMaster(t, daemontest.Brine, m.Addr, m.Addr,
+			fmt.Sprintf("cluster_id: apart\ncluster_isolated_filesystem: True\ncluster_secret: 7ef7697a5ec2e70f7e5755ecd0123456\ncluster_peers: [%s]\n",
+				strings.Join(peers, ", ")))
 		d.Within = m.Within()
 		masters = append(masters, d)
 		d.Launch()

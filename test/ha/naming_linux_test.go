@@ -163,7 +163,8 @@ func TestSourceAddresses(t *testing.T) {
 			network := netns.New(t)
 			here, away := network.Machine(1), network.Machine(9)
 			const extra = "10.77.9.77"
-			for _, line := range []string{"ip link add other0 type veth peer name other1", "ip addr add " + extra + "/32 dev other0", "ip link set other0 up", "ip link set other1 up"} {
+			for _, line := range []string{"ip link add other0 type veth peer name other1", "ip addr add " + extra + "/32 dev other0", "ip link set other0 up",
+				"ip link set other1 up"} {
 				if out, err := exec.Command("nsenter", append(away.Within()[1:], strings.Fields(line)...)...).CombinedOutput(); err != nil {
 					t.Fatal(line, err, string(out))
 				}
@@ -192,13 +193,15 @@ func TestSourceAddresses(t *testing.T) {
 					}
 					answers(t, m, c.options+when)
 					// The master's ends of the connections.
-					args := append(here.Within()[1:], "ss", "-Htn", "state", "established", "sport", "=", fmt.Sprintf(":%d", daemontest.RetPort), "or", "sport", "=", fmt.Sprintf(":%d", daemontest.PublishPort))
+					args := append(here.Within()[1:], "ss", "-Htn", "state", "established", "sport", "=", fmt.Sprintf(":%d", daemontest.RetPort), "or",
+						"sport", "=", fmt.Sprintf(":%d", daemontest.PublishPort))
 					eventually.Nil(t, within, "it is connected as it was told: "+c.options+when, func() error {
 						out, err := exec.Command("nsenter", args...).Output()
 						if err != nil {
 							return err
 						}
-						return connectedFrom(string(out), c.addr, c.ports, map[string]int{fmt.Sprint(daemontest.RetPort): retPort, fmt.Sprint(daemontest.PublishPort): publishPort})
+						return connectedFrom(string(out), c.addr, c.ports,
+							map[string]int{fmt.Sprint(daemontest.RetPort): retPort, fmt.Sprint(daemontest.PublishPort): publishPort})
 					})
 				}
 				w.Kill()

@@ -26,7 +26,8 @@ func TestOneScheduleForAllMasters(t *testing.T) {
 	s := hot(t, 3, func(n *daemontest.Node) {
 		n.Write("master", n.Read("master")+"pillar_roots: {base: ["+n.Path("srv/pillar")+"]}\n")
 		n.Write("srv/pillar/top.sls", "base: {'*': [jobs]}\n")
-		n.Write("srv/pillar/jobs.sls", "schedule:\n  shared:\n    function: cmd.run\n    args: ['echo x >> "+dir+"/shared']\n    hours: 9\n    run_on_start: True\n")
+		n.Write("srv/pillar/jobs.sls", "schedule:\n  shared:\n    function: cmd.run\n    args: ['echo x >> "+dir+
+			"/shared']\n    hours: 9\n    run_on_start: True\n")
 	})
 	s.minion = daemontest.NewMinion(t, daemontest.Brine, "w1", s.hosts(), "").Start()
 	for i := range s.sites {
@@ -52,7 +53,8 @@ func TestOneScheduleForAllMasters(t *testing.T) {
 		})
 	}
 	counted("shared", 1)
-	if d := do(0, "schedule.add", "hand", "function=cmd.run", "job_args=['echo x >> "+dir+"/hand']", "hours=9"); !d.Bool("result") || d.Dict("changes").Str("hand") != "added" {
+	if d := do(0, "schedule.add", "hand", "function=cmd.run", "job_args=['echo x >> "+dir+"/hand']", "hours=9"); !d.Bool("result") ||
+		d.Dict("changes").Str("hand") != "added" {
 		t.Fatalf("add: %s", value.Repr(d))
 	}
 	if d := do(1, "schedule.add", "hand", "function=test.ping", "seconds=1"); d.Bool("result") {

@@ -45,7 +45,8 @@ func (s *setup) commands(i, active int) {
 			if err := json.Unmarshal([]byte(out), &job); err != nil {
 				return fmt.Errorf("%w: %q %q", err, out, errs)
 			}
-			if job.Function != "cmd.run" || job.Target != "w1" || job.User != "root" || fmt.Sprint(job.Arguments) != "["+script+"]" || fmt.Sprint(job.Minions) != "[w1]" {
+			if job.Function != "cmd.run" || job.Target != "w1" || job.User != "root" || fmt.Sprint(job.Arguments) != "["+script+"]" ||
+				fmt.Sprint(job.Minions) != "[w1]" {
 				return fmt.Errorf("job %+v", job)
 			}
 			if n := x.heard.count("salt/job/" + jid[1] + "/ret/w1"); n != 1 {

@@ -87,9 +87,12 @@ func pillarAnswers(t *testing.T, master *node, id string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for _, args := range [][]string{
-		{"pillar.items"}, {"pillar.raw"}, {"pillar.items", "pillarenv=dev"}, {"pillar.items", "pillarenv=nosuch"}, {"pillar.items", "pillar={web: 2, nested: {a: {b: over}}, new: 1}"},
-		{"pillar.get", "nested:a:b"}, {"pillar.get", "dev", "pillarenv=dev"}, {"pillar.item", "who", "nested:n"}, {"pillar.obfuscate"}, {"pillar.keys", "nested"},
-		{"pillar.ext", "{cmd_json: 'echo {\"demand\":1}'}"}, {"pillar.ext", "{cmd_yaml: 'echo 1'}"}, {"saltutil.refresh_pillar", "wait=True"}, {"pillar.get", "secret", "none"},
+		{"pillar.items"}, {"pillar.raw"}, {"pillar.items", "pillarenv=dev"}, {"pillar.items", "pillarenv=nosuch"},
+		{"pillar.items", "pillar={web: 2, nested: {a: {b: over}}, new: 1}"},
+		{"pillar.get", "nested:a:b"}, {"pillar.get", "dev", "pillarenv=dev"}, {"pillar.item", "who", "nested:n"}, {"pillar.obfuscate"},
+		{"pillar.keys", "nested"},
+		{"pillar.ext", "{cmd_json: 'echo {\"demand\":1}'}"}, {"pillar.ext", "{cmd_yaml: 'echo 1'}"}, {"saltutil.refresh_pillar", "wait=True"},
+		{"pillar.get", "secret", "none"},
 	} {
 		rets, err := master.SaltJSON(brine, append([]string{"-t", "60", id}, args...)...)
 		text, _ := json.Marshal(rets[id])

@@ -81,7 +81,9 @@ func TestStockLocalClient(t *testing.T) {
 	stockTree(t)
 	t.Parallel()
 	srv := t.TempDir()
-	m := newMaster(t, brine, "boss", daemontest.Host(), "auto_accept: true\ntimeout: 20\njob_cache_files: true\nnetapi_enable_clients: [local, runner, wheel]\nexternal_auth: {auto: {'*': ['.*', '@runner', '@wheel']}}\nfile_roots: {base: ["+srv+"]}\n")
+	m := newMaster(t, brine, "boss", daemontest.Host(),
+		"auto_accept: true\ntimeout: 20\njob_cache_files: true\nnetapi_enable_clients: [local, runner, wheel]\nexternal_auth: {auto: {'*': ['.*', "+
+			"'@runner', '@wheel']}}\nfile_roots: {base: ["+srv+"]}\n")
 	if err := os.WriteFile(filepath.Join(srv, "orch.sls"), []byte("ping:\n  salt.function:\n    - name: test.ping\n    - tgt: m1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -141,7 +141,8 @@ func (q *queue) files(tree string) {
 	write("hold", "wait:\n  cmd.run:\n    - name: while [ ! -e "+q.free()+" ]; do sleep 0.1; done; echo hold >>"+order+"\n")
 	write("quick", "quick:\n  test.nop: []\n")
 	// What runs before it does is that of its turn, not of when it was ordered.
-	write("first", "before:\n  cmd.run:\n    - name: echo before >>"+order+"\n    - prereq: [{cmd: first}]\nfirst:\n  cmd.run:\n    - name: echo first >>"+order+"\n    - unless: test ! -e "+order+"\n")
+	write("first", "before:\n  cmd.run:\n    - name: echo before >>"+order+"\n    - prereq: [{cmd: first}]\nfirst:\n  cmd.run:\n    - name: echo first >>"+
+		order+"\n    - unless: test ! -e "+order+"\n")
 	write("second", "second:\n  cmd.run:\n    - name: echo second >>"+order+"\n")
 }
 
@@ -155,9 +156,12 @@ func (q *queue) play() {
 	q.ask("state.running")
 	held := q.start("state.apply", q.id+"_hold")
 	for _, args := range [][]string{
-		{"state.running"}, {"state.running", "concurrent=True"}, {"state.apply", quick}, {"state.apply"}, {"state.highstate", "test=True"}, {"state.sls", quick},
-		{"state.sls", quick, "queue=False"}, {"state.sls", quick, "queue=1"}, {"state.sls_id", "quick", quick}, {"state.single", "test.nop", "x"}, {"state.test", quick},
-		{"state.low", "{state: test, fun: nop, name: x, __id__: x}"}, {"state.high", "{x: {test: [nop]}}"}, {"state.template_str", "x: test.nop"}, {"state.show_top"},
+		{"state.running"}, {"state.running", "concurrent=True"}, {"state.apply", quick}, {"state.apply"}, {"state.highstate", "test=True"},
+		{"state.sls", quick},
+		{"state.sls", quick, "queue=False"}, {"state.sls", quick, "queue=1"}, {"state.sls_id", "quick", quick}, {"state.single", "test.nop", "x"},
+		{"state.test", quick},
+		{"state.low", "{state: test, fun: nop, name: x, __id__: x}"}, {"state.high", "{x: {test: [nop]}}"}, {"state.template_str", "x: test.nop"},
+		{"state.show_top"},
 		{"state.show_sls", quick}, {"state.show_low_sls", quick}, {"state.show_highstate"}, {"state.show_states"},
 		{"state.sls_exists", quick}, {"state.top", "top.sls"},
 		{"state.apply", quick, "concurrent=True"}, {"state.single", "test.nop", "x", "concurrent=True"}, {"state.show_sls", quick, "concurrent=True"},

@@ -219,7 +219,8 @@ func TestMasterIsOneName(t *testing.T) {
 	}
 	one, two, minion := hotPair(t, "pillar_roots: {base: ["+tree+"]}\n")
 	for _, m := range []*node{one, two} {
-		for _, call := range []string{"grains.get master", "config.get master", "config.option master", "slsutil.renderer string={{grains.master}} default_renderer=jinja",
+		for _, call := range []string{"grains.get master", "config.get master", "config.option master",
+			"slsutil.renderer string={{grains.master}} default_renderer=jinja",
 			"slsutil.renderer string={{opts.master}} default_renderer=jinja"} {
 			if got, err := asked(m, call); err != nil || got != fmt.Sprintf("%q", m.Host) {
 				t.Errorf("%s asks for %s: %s %v", m.Name, call, got, err)

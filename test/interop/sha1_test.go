@@ -12,7 +12,8 @@ import (
 func TestRefuseSHA1(t *testing.T) {
 	stockTree(t)
 	host := daemontest.Host()
-	master := newMaster(t, brine, "boss", host, "auto_accept: true\nrefuse_sha1: True\npublish_signing_algorithm: PKCS1v15-SHA224\npillar_roots: {base: []}\n").Start()
+	master := newMaster(t, brine, "boss", host,
+		"auto_accept: true\nrefuse_sha1: True\npublish_signing_algorithm: PKCS1v15-SHA224\npillar_roots: {base: []}\n").Start()
 	const sha224 = "encryption_algorithm: OAEP-SHA224\nsigning_algorithm: PKCS1v15-SHA224\nsign_pub_messages: True\n"
 	ids := []string{string(brine), string(stock)}
 	for _, id := range ids {

@@ -19,8 +19,10 @@ import (
 func TestStockAPI(t *testing.T) {
 	stockTree(t)
 	t.Parallel()
-	m := newMaster(t, brine, "boss", daemontest.Host(), "auto_accept: true\nnetapi_enable_clients: [local, runner, wheel]\nexternal_auth: {auto: {'*': ['.*', '@runner', '@wheel']}}\n")
-	m.Write("api/master", m.Read("master")+fmt.Sprintf("rest_cherrypy: {host: %s, port: 24580, disable_ssl: true}\napi_logfile: %s\npidfile: %s\n", m.Host, m.Path("api.log"), m.Path("api.pid")))
+	m := newMaster(t, brine, "boss", daemontest.Host(),
+		"auto_accept: true\nnetapi_enable_clients: [local, runner, wheel]\nexternal_auth: {auto: {'*': ['.*', '@runner', '@wheel']}}\n")
+	m.Write("api/master", m.Read("master")+fmt.Sprintf("rest_cherrypy: {host: %s, port: 24580, disable_ssl: true}\napi_logfile: %s\npidfile: %s\n", m.Host,
+		m.Path("api.log"), m.Path("api.pid")))
 	m.Start()
 	newMinion(t, brine, "m1", []string{m.Host}, "").Start()
 	eventually.Nil(t, stockLimit, "the minion answers", func() error { return m.PingAll(brine, "m1") })

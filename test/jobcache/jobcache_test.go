@@ -49,9 +49,11 @@ auto_accept: True
 `, s.Host, s.Port)
 	a := daemontest.NewMaster(t, daemontest.Brine, "a", "127.0.78.1", shared).Start()
 	b := daemontest.NewMaster(t, daemontest.Brine, "b", "127.0.78.2", shared).Start()
-	minion := daemontest.NewMinion(t, daemontest.Brine, "m1", []string{a.Host}, fmt.Sprintf("redis.host: %s\nredis.port: %d\nredis.db: 5\nreturn: redis\n", s.Host, s.Port)).Start()
+	minion := daemontest.NewMinion(t, daemontest.Brine, "m1", []string{a.Host},
+		fmt.Sprintf("redis.host: %s\nredis.port: %d\nredis.db: 5\nreturn: redis\n", s.Host, s.Port)).Start()
 	eventually.Nil(t, patience, "the minion answers", func() error { return a.PingAll(daemontest.Brine, "m1") })
-	far, err := returner.Open("redis", returner.Config{Source: remote.Options(value.DictOf("redis.host", s.Host, "redis.port", s.Port, "redis.db", 5)), Timeout: 20 * time.Second})
+	far, err := returner.Open("redis", returner.Config{Source: remote.Options(value.DictOf("redis.host", s.Host, "redis.port", s.Port, "redis.db", 5)),
+		Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

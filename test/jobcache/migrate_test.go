@@ -87,7 +87,9 @@ func TestMigrateFromStock(t *testing.T) {
 	}
 	s := servertest.Redis(t)
 	t.Cleanup(s.Remove)
-	m := daemontest.NewMaster(t, daemontest.Brine, "new", "127.0.78.12", fmt.Sprintf("keep_jobs_seconds: 0\nrunner_returns: false\ncache.redis.host: %[1]s\ncache.redis.port: %[2]d\nredis.host: %[1]s\nredis.port: %[2]d\nredis.db: 2\n", s.Host, s.Port)).Start()
+	m := daemontest.NewMaster(t, daemontest.Brine, "new", "127.0.78.12",
+		fmt.Sprintf("keep_jobs_seconds: 0\nrunner_returns: false\ncache.redis.host: %[1]s\ncache.redis.port: %[2]d\nredis.host: %[1]s\nredis.port: "+
+			"%[2]d\nredis.db: 2\n", s.Host, s.Port)).Start()
 
 	// The source's jobs are Salt's files; the running master takes them over.
 	files := "local_cache:" + old + "/cache"
@@ -110,7 +112,8 @@ func TestMigrateFromStock(t *testing.T) {
 		t.Fatal(out, err)
 	}
 	for jid := range jobs {
-		if out := salted(t, m, "salt-run", "jobs.lookup_jid", jid, "--out=json", "--out-indent=-1"); strings.TrimSpace(out) != `{"old1": "h\u00e9llo"}` && strings.TrimSpace(out) != `{"old1": "héllo"}` {
+		if out := salted(t, m, "salt-run", "jobs.lookup_jid", jid, "--out=json", "--out-indent=-1"); strings.TrimSpace(out) != `{"old1": "h\u00e9llo"}` &&
+			strings.TrimSpace(out) != `{"old1": "héllo"}` {
 			t.Error(out)
 		}
 	}

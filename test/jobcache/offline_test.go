@@ -23,7 +23,8 @@ func TestRunnersWithoutMaster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := daemontest.NewMaster(t, daemontest.Brine, "a", daemontest.Host(), fmt.Sprintf("auto_accept: True\npillar_roots: {base: [%s]}\nfile_roots: {base: [%[1]s]}\nanswer: 42\n", srv)).Start()
+	m := daemontest.NewMaster(t, daemontest.Brine, "a", daemontest.Host(),
+		fmt.Sprintf("auto_accept: True\npillar_roots: {base: [%s]}\nfile_roots: {base: [%[1]s]}\nanswer: 42\n", srv)).Start()
 	minion := daemontest.NewMinion(t, daemontest.Brine, "m1", []string{m.Host}, "grains: {role: web}\n").Start()
 	eventually.Nil(t, patience, "the minion answers", func() error { return m.PingAll(daemontest.Brine, "m1") })
 	out, _, _ := m.Run(daemontest.Brine, "salt", "m1", "test.echo", "kept", "--show-jid", "--out=txt")
@@ -67,7 +68,8 @@ func TestRunnersWithoutMaster(t *testing.T) {
 			}
 		}
 	}
-	for _, args := range [][]string{{"manage.status"}, {"jobs.active"}, {"salt.cmd", "test.ping"}, {"cache.clear_all"}, {"-a", "pam", "--username=x", "--password=y", "config.get", "answer"}} {
+	for _, args := range [][]string{{"manage.status"}, {"jobs.active"}, {"salt.cmd", "test.ping"}, {"cache.clear_all"},
+		{"-a", "pam", "--username=x", "--password=y", "config.get", "answer"}} {
 		if out, stderr, code := ask(args); code != 1 || !strings.Contains(stderr, "Is master running?") {
 			t.Errorf("%v: %d %s%s", args, code, out, stderr)
 		}
@@ -96,7 +98,8 @@ func TestRunnersWithoutMaster(t *testing.T) {
 func TestRunnersOnAFreshMachine(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewMaster(t, daemontest.Brine, "a", daemontest.Host(), "")
-	if out, stderr, code := m.Run(daemontest.Brine, "salt-run", "jobs.list_jobs"); code != 1 || !strings.Contains(stderr, "Is master running?") || !strings.Contains(stderr, "no master's data") {
+	if out, stderr, code := m.Run(daemontest.Brine, "salt-run", "jobs.list_jobs"); code != 1 || !strings.Contains(stderr, "Is master running?") ||
+		!strings.Contains(stderr, "no master's data") {
 		t.Errorf("%d %s%s", code, out, stderr)
 	}
 	if _, err := os.Stat(m.Path("var")); !os.IsNotExist(err) {

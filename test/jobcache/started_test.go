@@ -32,7 +32,8 @@ func TestJobsThatMinionsStart(t *testing.T) {
 	t.Parallel()
 	s := servertest.Redis(t)
 	t.Cleanup(s.Remove)
-	m := daemontest.NewMaster(t, daemontest.Brine, "a", daemontest.Host(), fmt.Sprintf("auto_accept: True\nmaster_job_cache: redis\nredis.host: %s\nredis.port: %d\n", s.Host, s.Port)).Start()
+	m := daemontest.NewMaster(t, daemontest.Brine, "a", daemontest.Host(),
+		fmt.Sprintf("auto_accept: True\nmaster_job_cache: redis\nredis.host: %s\nredis.port: %d\n", s.Host, s.Port)).Start()
 	minion := daemontest.NewMinion(t, daemontest.Brine, "m1", []string{m.Host}, `startup_states: sls
 sls_list: [web, db]
 schedule:

@@ -45,7 +45,9 @@ func TestTablesComeLater(t *testing.T) {
 				s.Exec(t, "", "CREATE DATABASE salt")
 			}
 			prefix := strings.TrimSuffix(c.pass, "pass")
-			m := daemontest.NewMaster(t, daemontest.Brine, "a", daemontest.Host(), fmt.Sprintf("auto_accept: True\nmaster_job_cache: %[1]s\n%[2]shost: %[3]s\n%[2]sport: %[4]d\n%[2]spass: %[5]s\n", name, prefix, s.Host, s.Port, s.Password)).Start()
+			m := daemontest.NewMaster(t, daemontest.Brine, "a", daemontest.Host(),
+				fmt.Sprintf("auto_accept: True\nmaster_job_cache: %[1]s\n%[2]shost: %[3]s\n%[2]sport: %[4]d\n%[2]spass: %[5]s\n", name, prefix, s.Host,
+					s.Port, s.Password)).Start()
 			daemontest.NewMinion(t, daemontest.Brine, "m1", []string{m.Host}, "").Start()
 			eventually.Nil(t, patience, "the minion answers", func() error { return m.PingAll(daemontest.Brine, "m1") })
 			salted(t, m, "salt", "m1", "test.echo", "kept")

@@ -48,7 +48,8 @@ func inPrivate(t *testing.T, dir string) func(c *exec.Cmd) *exec.Cmd {
 	script.WriteString("set -e\nmount --make-rprivate /\n")
 	for i, at := range []string{"/etc/apt", "/var/lib/apt", "/var/cache/apt", "/etc/cron.d", "/var/spool/cron"} {
 		own := filepath.Join(dir, fmt.Sprint("own", i))
-		for _, d := range []string{own, filepath.Join(own, "lists/partial"), filepath.Join(own, "archives/partial"), filepath.Join(own, "sources.list.d"), filepath.Join(own, "crontabs")} {
+		for _, d := range []string{own, filepath.Join(own, "lists/partial"), filepath.Join(own, "archives/partial"), filepath.Join(own, "sources.list.d"),
+			filepath.Join(own, "crontabs")} {
 			if err := os.MkdirAll(d, 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -223,7 +224,8 @@ var onPurpose = []string{"pkg.mod_repo", "gem.sources_add", "file.source_list"}
 func TestMinion(t *testing.T) {
 	dir := daemontest.ShortDir(t)
 	refuses := refusing(t)
-	minion := fmt.Sprintf("id: a\nroot_dir: %s\nfile_client: local\nuser: root\nfile_roots: {base: [%[1]s/srv]}\nenable_fqdns_grains: False\nmysql.pass: %s\npostgres.pass: %[2]s\ns3.key: %[2]s\n", dir, marker)
+	minion := fmt.Sprintf("id: a\nroot_dir: %s\nfile_client: local\nuser: root\nfile_roots: {base: [%[1]s/srv]}\nenable_fqdns_grains: False\n"+
+		"mysql.pass: %s\npostgres.pass: %[2]s\ns3.key: %[2]s\n", dir, marker)
 	if err := os.WriteFile(filepath.Join(dir, "minion"), []byte(minion), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -261,8 +263,10 @@ func TestMinion(t *testing.T) {
 				if isState {
 					words = append([]string{"state.single"}, words[1:]...)
 				}
-				c := private(daemontest.Brine.Command(t.Context(), t, "salt-call", append([]string{"-c", dir, "--local", "-l", "all", "--out=json"}, words...)...))
-				c.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "PIP_RETRIES=0", "PIP_DEFAULT_TIMEOUT=5", "HOME="+work, "npm_config_fetch_retries=0", "PIP_BREAK_SYSTEM_PACKAGES=1")
+				c := private(daemontest.Brine.Command(t.Context(), t, "salt-call",
+					append([]string{"-c", dir, "--local", "-l", "all", "--out=json"}, words...)...))
+				c.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "PIP_RETRIES=0", "PIP_DEFAULT_TIMEOUT=5", "HOME="+work, "npm_config_fetch_retries=0",
+					"PIP_BREAK_SYSTEM_PACKAGES=1")
 				var out, logged strings.Builder
 				c.Stdout, c.Stderr = &out, &logged
 				_ = c.Run() // most fail
@@ -336,18 +340,25 @@ func shown(t *testing.T, out string, isState bool) string {
 // masters are configurations of a master that cannot work: the servers refuse
 // connections, or the password. URL is as in calls.
 var masters = map[string]string{
-	"git":      "fileserver_backend: [git]\ngitfs_remotes: [URL]\next_pillar: [{git: [master URL]}]\ngit_pillar_provider: git\n",
-	"password": "fileserver_backend: [git]\ngitfs_remotes: [{https://127.0.0.1:1/x: [{user: user}, {password: S3CRET}]}]\ngit_pillar_user: user\ngit_pillar_password: S3CRET\next_pillar: [{git: [master https://127.0.0.1:1/x]}]\n",
-	"web":      "ext_pillar: [{http_json: {url: URL}}, {http_yaml: {url: URL, username: user, password: S3CRET}}]\n",
-	"mysql":    "mysql: {host: 127.0.0.1, port: 1, user: u, pass: S3CRET, db: d}\nmysql.pass: S3CRET\nmysql.host: 127.0.0.1\nmysql.port: 1\nmysql.password: S3CRET\nmaster_job_cache: mysql\nevent_return: [mysql]\ncache: mysql\next_pillar: [{mysql: {q: 'select 1'}}]\n",
-	"postgres": "returner.pgjsonb.host: 127.0.0.1\nreturner.pgjsonb.port: 1\nreturner.pgjsonb.pass: S3CRET\nmaster_job_cache: pgjsonb\nevent_return: [pgjsonb]\ncache: postgres\ncache.postgres.host: 127.0.0.1\ncache.postgres.port: 1\ncache.postgres.password: S3CRET\ncache.postgres.user: u\npostgres: {host: 127.0.0.1, port: 1, user: u, pass: S3CRET, db: d}\next_pillar: [{postgres: {q: 'select 1'}}]\n",
-	"redis":    "redis.host: 127.0.0.1\nredis.port: 1\nredis.password: S3CRET\nmaster_job_cache: redis\nevent_return: [redis]\ncache: redis\ncache.redis.host: 127.0.0.1\ncache.redis.port: 1\ncache.redis.password: S3CRET\n",
-	"etcd":     "etcd.host: 127.0.0.1\netcd.port: 1\netcd.username: u\netcd.password: S3CRET\nmaster_job_cache: etcd\ncache: etcd\n",
-	"consul":   "cache: consul\nconsul.host: 127.0.0.1\nconsul.port: 1\nconsul.token: S3CRET\n",
-	"s3":       "fileserver_backend: [s3fs]\ns3.buckets: {base: [b]}\ns3.keyid: u\ns3.key: S3CRET\ns3.service_url: 127.0.0.1:1\ns3.path_style: True\ns3.https_enable: False\n",
-	"ldap":     "auth.ldap.uri: ldap://127.0.0.1:1\nauth.ldap.basedn: dc=x\nauth.ldap.binddn: cn=a\nauth.ldap.bindpw: S3CRET\nauth.ldap.filter: uid={{ username }}\nexternal_auth: {ldap: {joe: [.*]}}\n",
-	"rest":     "external_auth: {rest: {^url: URL, joe: [.*]}}\n",
-	"tops":     "master_tops: {ext_nodes: echo URL S3CRET >&2; exit 3}\next_pillar: [{cmd_json: echo URL >&2; exit 3}]\n",
+	"git": "fileserver_backend: [git]\ngitfs_remotes: [URL]\next_pillar: [{git: [master URL]}]\ngit_pillar_provider: git\n",
+	"password": "fileserver_backend: [git]\ngitfs_remotes: [{https://127.0.0.1:1/x: [{user: user}, {password: S3CRET}]}]\ngit_pillar_user: user\n" +
+		"git_pillar_password: S3CRET\next_pillar: [{git: [master https://127.0.0.1:1/x]}]\n",
+	"web": "ext_pillar: [{http_json: {url: URL}}, {http_yaml: {url: URL, username: user, password: S3CRET}}]\n",
+	"mysql": "mysql: {host: 127.0.0.1, port: 1, user: u, pass: S3CRET, db: d}\nmysql.pass: S3CRET\nmysql.host: 127.0.0.1\nmysql.port: 1\n" +
+		"mysql.password: S3CRET\nmaster_job_cache: mysql\nevent_return: [mysql]\ncache: mysql\next_pillar: [{mysql: {q: 'select 1'}}]\n",
+	"postgres": "returner.pgjsonb.host: 127.0.0.1\nreturner.pgjsonb.port: 1\nreturner.pgjsonb.pass: S3CRET\nmaster_job_cache: pgjsonb\nevent_return: " +
+		"[pgjsonb]\ncache: postgres\ncache.postgres.host: 127.0.0.1\ncache.postgres.port: 1\ncache.postgres.password: S3CRET\ncache.postgres.user: " +
+		"u\npostgres: {host: 127.0.0.1, port: 1, user: u, pass: S3CRET, db: d}\next_pillar: [{postgres: {q: 'select 1'}}]\n",
+	"redis": "redis.host: 127.0.0.1\nredis.port: 1\nredis.password: S3CRET\nmaster_job_cache: redis\nevent_return: [redis]\ncache: redis\n" +
+		"cache.redis.host: 127.0.0.1\ncache.redis.port: 1\ncache.redis.password: S3CRET\n",
+	"etcd":   "etcd.host: 127.0.0.1\netcd.port: 1\netcd.username: u\netcd.password: S3CRET\nmaster_job_cache: etcd\ncache: etcd\n",
+	"consul": "cache: consul\nconsul.host: 127.0.0.1\nconsul.port: 1\nconsul.token: S3CRET\n",
+	"s3": "fileserver_backend: [s3fs]\ns3.buckets: {base: [b]}\ns3.keyid: u\ns3.key: S3CRET\ns3.service_url: 127.0.0.1:1\ns3.path_style: True\n" +
+		"s3.https_enable: False\n",
+	"ldap": "auth.ldap.uri: ldap://127.0.0.1:1\nauth.ldap.basedn: dc=x\nauth.ldap.binddn: cn=a\nauth.ldap.bindpw: S3CRET\nauth.ldap.filter: uid={{ " +
+		"username }}\nexternal_auth: {ldap: {joe: [.*]}}\n",
+	"rest": "external_auth: {rest: {^url: URL, joe: [.*]}}\n",
+	"tops": "master_tops: {ext_nodes: echo URL S3CRET >&2; exit 3}\next_pillar: [{cmd_json: echo URL >&2; exit 3}]\n",
 }
 
 // TestMaster has masters whose servers refuse them.
@@ -360,14 +371,18 @@ func TestMaster(t *testing.T) {
 				if i > 0 && !strings.Contains(config, "URL") {
 					return
 				}
-				m := daemontest.NewMaster(t, daemontest.Brine, "m", daemontest.Host(), strings.ReplaceAll(config, "URL", address)+"gitfs_update_interval: 1\ntimeout: 3\n")
+				m := daemontest.NewMaster(t, daemontest.Brine, "m", daemontest.Host(), strings.ReplaceAll(config, "URL", address)+
+					"gitfs_update_interval: 1\ntimeout: 3\n")
 				m.Start()
 				events := m.Events()
 				var said strings.Builder
 				for _, args := range [][]string{
-					{"salt-run", "fileserver.update"}, {"salt-run", "fileserver.file_list"}, {"salt-run", "git_pillar.update"}, {"salt-run", "pillar.show_pillar", "web1"}, {"salt-run", "pillar.show_top"},
-					{"salt-run", "state.show_top"}, {"salt-run", "jobs.list_jobs"}, {"salt-run", "jobs.cache_status"}, {"salt-run", "cache.grains", "*"}, {"salt-run", "cache.list", "minions"}, {"salt-run", "http.query", address},
-					{"salt-run", "salt.cmd", "cp.get_file_str", address}, {"salt", "-a", "ldap", "--username=joe", "--password=" + marker, "*", "test.ping"}, {"salt", "-a", "rest", "--username=joe", "--password=" + marker, "*", "test.ping"}, {"salt", "*", "test.ping"},
+					{"salt-run", "fileserver.update"}, {"salt-run", "fileserver.file_list"}, {"salt-run", "git_pillar.update"},
+					{"salt-run", "pillar.show_pillar", "web1"}, {"salt-run", "pillar.show_top"},
+					{"salt-run", "state.show_top"}, {"salt-run", "jobs.list_jobs"}, {"salt-run", "jobs.cache_status"}, {"salt-run", "cache.grains", "*"},
+					{"salt-run", "cache.list", "minions"}, {"salt-run", "http.query", address},
+					{"salt-run", "salt.cmd", "cp.get_file_str", address}, {"salt", "-a", "ldap", "--username=joe", "--password=" + marker, "*", "test.ping"},
+					{"salt", "-a", "rest", "--username=joe", "--password=" + marker, "*", "test.ping"}, {"salt", "*", "test.ping"},
 				} {
 					if strings.Contains(config, "external_auth") != (len(args) > 2 && args[1] == "-a") {
 						continue

@@ -106,7 +106,8 @@ func (s *Server) certify(t testing.TB, owner *syscall.Credential) {
 		t.Fatal(err)
 	}
 	file := func(name string) string { return filepath.Join(dir, name) }
-	s.Files = Certificates{CA: file("ca.pem"), Other: file("other.pem"), ServerCert: file("server.pem"), ServerKey: file("server.key"), Cert: file("client.pem"), Key: file("client.key")}
+	s.Files = Certificates{CA: file("ca.pem"), Other: file("other.pem"), ServerCert: file("server.pem"), ServerKey: file("server.key"),
+		Cert: file("client.pem"), Key: file("client.key")}
 	ca, caKey := certificate(t, "the authority", nil, nil, nil, s.Files.CA, "")
 	certificate(t, "another authority", nil, nil, nil, s.Files.Other, "")
 	certificate(t, "server", net.ParseIP(s.Host), ca, caKey, s.Files.ServerCert, s.Files.ServerKey)
@@ -119,7 +120,8 @@ func (s *Server) certify(t testing.TB, owner *syscall.Credential) {
 }
 
 // certificate makes one, of an authority if ca is nil.
-func certificate(t testing.TB, name string, at net.IP, ca *x509.Certificate, caKey *ecdsa.PrivateKey, certFile, keyFile string) (*x509.Certificate, *ecdsa.PrivateKey) {
+func certificate(t testing.TB, name string, at net.IP, ca *x509.Certificate, caKey *ecdsa.PrivateKey, certFile, keyFile string) (*x509.Certificate,
+	*ecdsa.PrivateKey) {
 	t.Helper()
 	check := func(err error) {
 		if err != nil {

@@ -331,7 +331,8 @@ func runMySQL(t testing.TB, secure bool) *Server {
 	s := &Server{Name: "mariadb-server", Host: address(), Port: 3306, Dir: folder(t, who), User: "salt", Password: "p@ss/w:rd", Database: "salt"}
 	data, sock := filepath.Join(s.Dir, "data"), filepath.Join(s.Dir, "sock")
 	quick := []string{"--innodb-log-file-size=4M", "--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=0", "--innodb-use-native-aio=0"}
-	s.prepare(t, as(exec.Command(install, append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--datadir=" + data}, quick...)...), who, s.Dir))
+	s.prepare(t, as(exec.Command(install, append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--datadir=" + data},
+		quick...)...), who, s.Dir))
 	var tls []string
 	access := "'" + s.Password + "'"
 	if secure {
@@ -373,7 +374,8 @@ func runPostgres(t testing.TB, secure bool) *Server {
 	if secure {
 		s.certify(t, who)
 		hba = "local all admin trust\nhostssl all all all scram-sha-256 clientcert=verify-ca\n"
-		tls = []string{"-c", "ssl=on", "-c", "ssl_ca_file=" + s.Files.CA, "-c", "ssl_cert_file=" + s.Files.ServerCert, "-c", "ssl_key_file=" + s.Files.ServerKey}
+		tls = []string{"-c", "ssl=on", "-c", "ssl_ca_file=" + s.Files.CA, "-c", "ssl_cert_file=" + s.Files.ServerCert, "-c",
+			"ssl_key_file=" + s.Files.ServerKey}
 	}
 	if err := os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(hba), 0o600); err != nil {
 		t.Fatal(err)
@@ -381,7 +383,8 @@ func runPostgres(t testing.TB, secure bool) *Server {
 	// Killed, it would leave its other processes behind, which hold the data.
 	s.end = syscall.SIGQUIT
 	s.start = func() *exec.Cmd {
-		return as(exec.Command(bin, append([]string{"-D", data, "-k", s.Dir, "-h", s.Host, "-p", strconv.Itoa(s.Port), "-c", "fsync=off", "-c", "shared_buffers=16MB"}, tls...)...), who, s.Dir)
+		return as(exec.Command(bin, append([]string{"-D", data, "-k", s.Dir, "-h", s.Host, "-p", strconv.Itoa(s.Port), "-c", "fsync=off", "-c",
+			"shared_buffers=16MB"}, tls...)...), who, s.Dir)
 	}
 	s.admin = func(db string) *exec.Cmd {
 		if db == "" {
@@ -404,11 +407,14 @@ func Rabbit(t testing.TB) (s *Server, env []string) {
 	tools.Need(t, "rabbitmq-server", bin+"rabbitmq-server")
 	s = &Server{Name: "rabbitmq-server", Host: address(), Port: 5672, Dir: folder(t, nil)}
 	port := 20000 + 2*rand.IntN(5000)
-	env = []string{"HOME=" + s.Dir, "ERL_EPMD_PORT=" + strconv.Itoa(port), "RABBITMQ_DIST_PORT=" + strconv.Itoa(port+1), "RABBITMQ_NODENAME=test" + strconv.Itoa(port) + "@localhost",
-		"RABBITMQ_NODE_IP_ADDRESS=" + s.Host, "RABBITMQ_NODE_PORT=" + strconv.Itoa(s.Port), "RABBITMQ_MNESIA_BASE=" + s.Dir + "/data", "RABBITMQ_LOG_BASE=" + s.Dir + "/log",
+	env = []string{"HOME=" + s.Dir, "ERL_EPMD_PORT=" + strconv.Itoa(port), "RABBITMQ_DIST_PORT=" + strconv.Itoa(port+1), "RABBITMQ_NODENAME=test" +
+		strconv.Itoa(port) + "@localhost",
+		"RABBITMQ_NODE_IP_ADDRESS=" + s.Host, "RABBITMQ_NODE_PORT=" + strconv.Itoa(s.Port), "RABBITMQ_MNESIA_BASE=" + s.Dir + "/data", "RABBITMQ_LOG_BASE=" +
+			s.Dir + "/log",
 		"RABBITMQ_ENABLED_PLUGINS_FILE=" + s.Dir + "/plugins", "RABBITMQ_CONFIG_FILE=" + s.Dir + "/none", "LC_ALL=C.UTF-8",
 		// In a namespace of its own it must not look for its process id in /proc, which is that of another one.
-		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none -rabbit vm_memory_calculation_strategy erlang", "RABBITMQ_CTL_ERL_ARGS=+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none"}
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none -rabbit vm_memory_calculation_strategy erlang",
+		"RABBITMQ_CTL_ERL_ARGS=+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none"}
 	s.start = func() *exec.Cmd {
 		c := as(exec.Command("unshare", "--pid", "--fork", "--kill-child", "sh", "-c", "epmd -address 127.0.0.1 & "+bin+"rabbitmq-server"), nil, s.Dir)
 		c.Env = append(c.Env, env...)

@@ -87,7 +87,8 @@ func (s *kv) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var out []map[string]any
 	for _, k := range keys {
-		out = append(out, map[string]any{"Key": k, "Value": base64.StdEncoding.EncodeToString(s.m[k].v), "ModifyIndex": s.m[k].index, "Flags": 0, "CreateIndex": 1, "LockIndex": 0})
+		out = append(out, map[string]any{"Key": k, "Value": base64.StdEncoding.EncodeToString(s.m[k].v), "ModifyIndex": s.m[k].index, "Flags": 0,
+			"CreateIndex": 1, "LockIndex": 0})
 	}
 	json.NewEncoder(w).Encode(out)
 }
@@ -111,7 +112,8 @@ func cases(t *testing.T) []cacheCase {
 		}, map[string]string{"redis": "python3-redis"}},
 		{"redis by its socket with other prefixes", "redis", func(t *testing.T) *value.Dict {
 			s := redisServer.get(t)
-			return value.DictOf("cache.redis.unix_socket_path", s.Dir+"/sock", "cache.redis.db", 4, "cache.redis.bank_prefix", "#BANK", "cache.redis.bank_keys_prefix", "#BANKEYS",
+			return value.DictOf("cache.redis.unix_socket_path", s.Dir+"/sock", "cache.redis.db", 4, "cache.redis.bank_prefix", "#BANK",
+				"cache.redis.bank_keys_prefix", "#BANKEYS",
 				"cache.redis.key_prefix", "#KEY", "cache.redis.timestamp_prefix", "#T", "cache.redis.separator", "@")
 		}, map[string]string{"redis": "python3-redis"}},
 		{"etcd version 2", "etcd", func(t *testing.T) *value.Dict {
@@ -280,7 +282,8 @@ func TestStockSharesStore(t *testing.T) {
 			ctx := t.Context()
 			d := c.driverOf(t)
 			must(t, d.Flush(ctx, "minions", ""))
-			must(t, d.Store(ctx, "minions/ours", "data", pack(t, value.DictOf("grains", value.DictOf("os", "Debian", "n", 3, "l", value.ListOf(1, nil, "é")), "pillar", value.DictOf("bin", []byte{0xff})))))
+			must(t, d.Store(ctx, "minions/ours", "data", pack(t, value.DictOf("grains", value.DictOf("os", "Debian", "n", 3, "l", value.ListOf(1, nil, "é")),
+				"pillar", value.DictOf("bin", []byte{0xff})))))
 			opts := map[string]any{}
 			for k, v := range c.options(t).All() {
 				opts[k.(string)] = v

@@ -55,7 +55,8 @@ func TestEtcdPasswords(t *testing.T) {
 				admin(t, s, "POST", "/v3/auth/role/add", "", fmt.Sprintf(`{"name": %q}`, r))
 				admin(t, s, "POST", "/v3/auth/user/grant", "", fmt.Sprintf(`{"user": %q, "role": %[1]q}`, r))
 			}
-			admin(t, s, "POST", "/v3/auth/role/grant", "", fmt.Sprintf(`{"name": "salt", "perm": {"permType": "READWRITE", "key": %q, "range_end": %q}}`, text([]byte("/salt")), text([]byte("/salu"))))
+			admin(t, s, "POST", "/v3/auth/role/grant", "", fmt.Sprintf(`{"name": "salt", "perm": {"permType": "READWRITE", "key": %q, "range_end": %q}}`,
+				text([]byte("/salt")), text([]byte("/salu"))))
 			admin(t, s, "POST", "/v3/auth/enable", "", "{}")
 		}},
 	} {

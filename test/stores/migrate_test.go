@@ -47,7 +47,8 @@ func TestMigrateCache(t *testing.T) {
 			}
 			id := func(i int) string { return fmt.Sprintf("web%02d.example", i) }
 			for i := range copiedMinions {
-				must(t, from.Store(ctx, "minions/"+id(i), "data", packed(t, value.DictOf("grains", value.DictOf("n", i, "b", []byte{0xff, 0}), "pillar", nil))))
+				must(t, from.Store(ctx, "minions/"+id(i), "data",
+					packed(t, value.DictOf("grains", value.DictOf("n", i, "b", []byte{0xff, 0}), "pillar", nil))))
 				must(t, from.Store(ctx, "minions/"+id(i), "mine", packed(t, value.DictOf("x", i))))
 			}
 			check := func(what string, r migrate.Report, err error, want migrate.Report) {
@@ -132,7 +133,8 @@ func TestMigrateJobs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
 			c := returnerCases[name](t)
-			ret, err := returner.Open(c.name, returner.Config{Source: options(pairs(c.options)...), Keep: 24 * time.Hour, Timeout: 30 * time.Second, History: true})
+			ret, err := returner.Open(c.name, returner.Config{Source: options(pairs(c.options)...), Keep: 24 * time.Hour, Timeout: 30 * time.Second,
+				History: true})
 			must(t, err)
 			defer ret.Close()
 			server := migrate.Server{R: ret, OnlyTexts: c.texts, Timeout: 30 * time.Second}
@@ -168,7 +170,8 @@ func TestMigrateJobs(t *testing.T) {
 				t.Errorf("%d jobs, %d before: %v", len(jids), len(before), err)
 			}
 			if c.sql != nil {
-				if got := c.sql("SELECT COUNT(*) FROM salt_returns WHERE jid >= '" + jid(0) + "' AND jid <= '" + jid(n-1) + "'"); strings.TrimSpace(got) != fmt.Sprint(2*n) {
+				if got := c.sql("SELECT COUNT(*) FROM salt_returns WHERE jid >= '" + jid(0) + "' AND jid <= '" + jid(n-1) +
+					"'"); strings.TrimSpace(got) != fmt.Sprint(2*n) {
 					t.Errorf("%s returns, not %d", got, 2*n)
 				}
 			}
@@ -182,7 +185,8 @@ func TestMigrateJobs(t *testing.T) {
 				t.Fatalf("to files: %+v %v", r, err)
 			}
 			end := open(t)
-			if r, err = migrate.CopyJobs(ctx, migrate.Files{Cache: files}, migrate.Database{Store: end}, migrate.Options{}); err != nil || r.Copied != n || r.Verified != n {
+			if r, err = migrate.CopyJobs(ctx, migrate.Files{Cache: files}, migrate.Database{Store: end}, migrate.Options{}); err != nil || r.Copied != n ||
+				r.Verified != n {
 				t.Fatalf("to a database: %+v %v", r, err)
 			}
 			w, err := end.Whole(jid(7))

@@ -19,8 +19,10 @@ import (
 // Tables as Salt's documentation of its returners declares them, as far as they
 // decide what fits.
 const (
-	mysqlTables = `CREATE TABLE jids (jid varchar(255) NOT NULL, ` + "`load`" + ` mediumtext NOT NULL, UNIQUE KEY jid (jid)) ENGINE=InnoDB DEFAULT CHARSET=utf8;
-CREATE TABLE salt_returns (fun varchar(50) NOT NULL, jid varchar(255) NOT NULL, ` + "`return`" + ` mediumtext NOT NULL, id varchar(255) NOT NULL, success varchar(10) NOT NULL,
+	mysqlTables = `CREATE TABLE jids (jid varchar(255) NOT NULL, ` + "`load`" +
+		` mediumtext NOT NULL, UNIQUE KEY jid (jid)) ENGINE=InnoDB DEFAULT CHARSET=utf8;
+CREATE TABLE salt_returns (fun varchar(50) NOT NULL, jid varchar(255) NOT NULL, ` + "`return`" +
+		` mediumtext NOT NULL, id varchar(255) NOT NULL, success varchar(10) NOT NULL,
   full_ret mediumtext NOT NULL, alter_time TIMESTAMP DEFAULT CURRENT_TIMESTAMP, KEY id (id), KEY jid (jid), KEY fun (fun)) ENGINE=InnoDB DEFAULT CHARSET=utf8;
 CREATE TABLE salt_events (id BIGINT NOT NULL AUTO_INCREMENT, tag varchar(255) NOT NULL, data mediumtext NOT NULL, alter_time TIMESTAMP DEFAULT CURRENT_TIMESTAMP,
   master_id varchar(255) NOT NULL, PRIMARY KEY (id), KEY tag (tag)) ENGINE=InnoDB DEFAULT CHARSET=utf8;`
@@ -61,11 +63,13 @@ func postgresDB(t *testing.T, name, tables, jsonType string) (s *servertest.Serv
 var returnerCases = map[string]func(t *testing.T) returnerCase{
 	"redis": func(t *testing.T) returnerCase {
 		s := redisServer.get(t)
-		return returnerCase{"redis", value.DictOf("redis.host", s.Host, "redis.port", s.Port, "redis.db", "7"), map[string]string{"redis": "python3-redis"}, false, false, nil}
+		return returnerCase{"redis", value.DictOf("redis.host", s.Host, "redis.port", s.Port, "redis.db", "7"), map[string]string{"redis": "python3-redis"},
+			false, false, nil}
 	},
 	"etcd 2": func(t *testing.T) returnerCase {
 		s := etcdServer.get(t)
-		return returnerCase{"etcd", value.DictOf("etcd.returner", "prof", "prof", value.DictOf("etcd.host", s.Host, "etcd.port", s.Port)), map[string]string{"etcd": "python3-etcd"}, false, false, nil}
+		return returnerCase{"etcd", value.DictOf("etcd.returner", "prof", "prof", value.DictOf("etcd.host", s.Host, "etcd.port", s.Port)),
+			map[string]string{"etcd": "python3-etcd"}, false, false, nil}
 	},
 	"etcd 3": func(t *testing.T) returnerCase {
 		s := etcdServer.get(t)
@@ -81,12 +85,14 @@ var returnerCases = map[string]func(t *testing.T) returnerCase{
 	},
 	"pgjsonb": func(t *testing.T) returnerCase {
 		s, db := postgresDB(t, "pgjsonb", pgTables, "jsonb")
-		return returnerCase{"pgjsonb", value.DictOf("returner.pgjsonb.host", s.Host, "returner.pgjsonb.port", s.Port, "returner.pgjsonb.pass", s.Password, "returner.pgjsonb.db", db),
+		return returnerCase{"pgjsonb", value.DictOf("returner.pgjsonb.host", s.Host, "returner.pgjsonb.port", s.Port, "returner.pgjsonb.pass", s.Password,
+			"returner.pgjsonb.db", db),
 			map[string]string{"psycopg2": "python3-psycopg2"}, false, true, func(q string) string { return s.Exec(t, db, q) }}
 	},
 	"postgres": func(t *testing.T) returnerCase {
 		s, db := postgresDB(t, "pgtext", pgTables, "text")
-		return returnerCase{"postgres", value.DictOf("returner.postgres.host", s.Host, "returner.postgres.port", s.Port, "returner.postgres.passwd", s.Password, "returner.postgres.db", db),
+		return returnerCase{"postgres", value.DictOf("returner.postgres.host", s.Host, "returner.postgres.port", s.Port, "returner.postgres.passwd",
+			s.Password, "returner.postgres.db", db),
 			map[string]string{"psycopg2": "python3-psycopg2"}, false, true, func(q string) string { return s.Exec(t, db, q) }}
 	},
 	"postgres_local_cache": func(t *testing.T) returnerCase {
@@ -107,7 +113,8 @@ func newJIDs() {
 }
 
 func aLoad(jid string) *value.Dict {
-	return value.DictOf("cmd", "publish", "fun", "test.ping", "arg", value.ListOf("é", 1), "tgt", "*", "tgt_type", "glob", "jid", jid, "user", "root", "ret", "", "kwargs", value.NewDict(0), "Minions", value.ListOf("m1", "m2"))
+	return value.DictOf("cmd", "publish", "fun", "test.ping", "arg", value.ListOf("é", 1), "tgt", "*", "tgt_type", "glob", "jid", jid, "user", "root", "ret",
+		"", "kwargs", value.NewDict(0), "Minions", value.ListOf("m1", "m2"))
 }
 
 func aReturn(jid, id string, v any) *value.Dict {
@@ -150,7 +157,8 @@ func TestReturnersSharedWithSalt(t *testing.T) {
 			ctx := t.Context()
 			newJIDs()
 			c := make(t)
-			r, err := returner.Open(c.name, returner.Config{Source: options(pairs(c.options)...), Keep: 24 * time.Hour, Timeout: 30 * time.Second, MasterID: "ours"})
+			r, err := returner.Open(c.name, returner.Config{Source: options(pairs(c.options)...), Keep: 24 * time.Hour, Timeout: 30 * time.Second,
+				MasterID: "ours"})
 			must(t, err)
 			defer r.Close()
 			if l, err := r.Load(ctx, jidOurs); l != nil || err != nil {
@@ -177,7 +185,8 @@ func TestReturnersSharedWithSalt(t *testing.T) {
 			if c.texts {
 				want = value.Str(result)
 			}
-			if len(rets) != 2 || !value.Equal(rets["m1"].At("return"), want) || rets["m2"].Str("return") != "x" || !rets["m1"].Bool("success") || rets["m1"].At("retcode") == nil {
+			if len(rets) != 2 || !value.Equal(rets["m1"].At("return"), want) || rets["m2"].Str("return") != "x" || !rets["m1"].Bool("success") ||
+				rets["m1"].At("retcode") == nil {
 				t.Error(rets)
 			}
 			events := []returner.Event{{Tag: "salt/job/1", Data: value.DictOf("a", "\x00")}, {Tag: "b", Data: value.DictOf("n", 2)}}

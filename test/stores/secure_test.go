@@ -78,7 +78,8 @@ func TestSecureStores(t *testing.T) {
 		return []any{prefix + ca, s.Files.CA, prefix + cert, s.Files.Cert, prefix + key, s.Files.Key}
 	}
 	redis := func(prefix string, s *servertest.Server) []any {
-		return append(files(prefix, s, "ssl_ca_certs", "ssl_certfile", "ssl_keyfile"), prefix+"host", s.Host, prefix+"ssl", true, prefix+"password", s.Password)
+		return append(files(prefix, s, "ssl_ca_certs", "ssl_certfile", "ssl_keyfile"), prefix+"host", s.Host, prefix+"ssl", true, prefix+"password",
+			s.Password)
 	}
 	for name, c := range map[string]struct {
 		open   func(testing.TB) *servertest.Server
@@ -89,7 +90,8 @@ func TestSecureStores(t *testing.T) {
 		returner string
 		jobs     func(t *testing.T, s *servertest.Server) []any
 	}{
-		"redis": {servertest.SecureRedis, "redis", func(s *servertest.Server) []any { return redis("cache.redis.", s) }, "cache.redis.ssl_ca_certs", "cache.redis.ssl_certfile",
+		"redis": {servertest.SecureRedis, "redis", func(s *servertest.Server) []any { return redis("cache.redis.", s) }, "cache.redis.ssl_ca_certs",
+			"cache.redis.ssl_certfile",
 			"redis", func(_ *testing.T, s *servertest.Server) []any { return redis("redis.", s) }},
 		"etcd": {servertest.SecureEtcd, "etcd", func(s *servertest.Server) []any {
 			return []any{"etcd.host", s.Host, "etcd.ca_cert", s.Files.CA, "etcd.cert", value.ListOf(s.Files.Cert, s.Files.Key)}
@@ -158,7 +160,8 @@ func TestRedisCluster(t *testing.T) {
 	must(t, err)
 	defer d.Close()
 	exchange(t, d)
-	r, err := returner.Open("redis", returner.Config{Source: options("redis.cluster_mode", true, "redis.cluster.startup_nodes", nodes), Timeout: 30 * time.Second, Keep: time.Hour})
+	r, err := returner.Open("redis", returner.Config{Source: options("redis.cluster_mode", true, "redis.cluster.startup_nodes", nodes),
+		Timeout: 30 * time.Second, Keep: time.Hour})
 	must(t, err)
 	defer r.Close()
 	keepsJobs(t, r)

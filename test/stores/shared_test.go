@@ -162,7 +162,8 @@ func TestFrozenStore(t *testing.T) {
 	d, err := drivers.Open("redis", options("cache.redis.host", s.Host, "cache.redis.port", s.Port), 20*time.Second)
 	must(t, err)
 	defer d.Close()
-	if b, err := d.Fetch(t.Context(), "minions/m", "data"); err != nil || string(b) != string(pack(t, value.DictOf("grains", value.DictOf("os", "new"), "pillar", nil))) {
+	if b, err := d.Fetch(t.Context(), "minions/m", "data"); err != nil ||
+		string(b) != string(pack(t, value.DictOf("grains", value.DictOf("os", "new"), "pillar", nil))) {
 		t.Errorf("%q %v", b, err)
 	}
 }

@@ -9,7 +9,8 @@ import (
 
 func FuzzTemplate(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
-	for _, s := range []string{"[%(levelname)-8s] %(message)s", "%(asctime)s,%(msecs)03d [%(name)-17s:%(lineno)-4d][%(levelname)-8s][%(process)d] %(jid)s %(message)s",
+	for _, s := range []string{"[%(levelname)-8s] %(message)s",
+		"%(asctime)s,%(msecs)03d [%(name)-17s:%(lineno)-4d][%(levelname)-8s][%(process)d] %(jid)s %(message)s",
 		"%(colorlevel)s %(colormsg)s", "%%%(message)r%(created)f", "%(message", "%(x)s", "%(message)999999999s", "%(lineno)-+#0 08.3x"} {
 		f.Add(s, "%H:%M:%S", "a message")
 	}

@@ -137,8 +137,10 @@ func TestTemplates(t *testing.T) {
 		{"%(message)s %%", "", "hi %\n"},
 		{"%(asctime)s,%(msecs)03d", "%Y-%m-%dT%H:%M:%S %j %q%", "2026-02-03T04:05:06 034 %q%,007\n"},
 		{"%(asctime)s", "%w %u %U %W %V %G %g %C %h %k %l %P %r %x %X %f%n|", "2 2 05 05 06 2026 26 20 Feb  4  4 am 04:05:06 AM 02/03/26 04:05:06 %f\n|\n"},
-		{"%(msecs)03.0f|%(msecs)d|%(msecs)s|%(msecs)+.2e|%(msecs)g|%(msecs)05i|%(msecs)-5u|%(msecs)6.1F|%(msecs)ld", "", "007|7|7.0|+7.00e+00|7|00007|7    |   7.0|7\n"},
-		{"%(levelno)d|%(levelno)05.1f|%(levelno)s|%(levelno)r|%(levelno)#x|%(levelno)X|%(levelno)o|%(levelno)#o|%(levelno)e|%(levelno)-4d|%(levelno).3d", "", "20|020.0|20|20|0x14|14|24|0o24|2.000000e+01|20  |020\n"},
+		{"%(msecs)03.0f|%(msecs)d|%(msecs)s|%(msecs)+.2e|%(msecs)g|%(msecs)05i|%(msecs)-5u|%(msecs)6.1F|%(msecs)ld", "",
+			"007|7|7.0|+7.00e+00|7|00007|7    |   7.0|7\n"},
+		{"%(levelno)d|%(levelno)05.1f|%(levelno)s|%(levelno)r|%(levelno)#x|%(levelno)X|%(levelno)o|%(levelno)#o|%(levelno)e|%(levelno)-4d|%(levelno).3d", "",
+			"20|020.0|20|20|0x14|14|24|0o24|2.000000e+01|20  |020\n"},
 		{"%(created)d %(created)g %(created)s", "", "1770091506 1.77009e+09 1770091506.007\n"},
 		{"%(message)r %(message)a %(msg).1s %(message)05s", "", "'hi' 'hi' h    hi\n"},
 		{"%(bracketlevel)s%(bracketname)s", "", "[INFO    ][salt.x           ]\n"},
@@ -155,7 +157,8 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", tc.format, got, tc.want)
 		}
 	}
-	for _, bad := range []string{"%", "%(", "%(nosuch)s", "%(message)", "%(message)d", "%(name)9999s", "%(created)x", "%x", "%(levelno)y", "%(msecs)", "%(msecs)c", "%(message)f"} {
+	for _, bad := range []string{"%", "%(", "%(nosuch)s", "%(message)", "%(message)d", "%(name)9999s", "%(created)x", "%x", "%(levelno)y", "%(msecs)",
+		"%(msecs)c", "%(message)f"} {
 		if _, err := NewTemplate(bad, ""); err == nil {
 			t.Errorf("format %q was accepted", bad)
 		}
@@ -282,8 +285,10 @@ func TestPasswordsAreMasked(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := slog.New(NewHandler(Sink{W: &out, Level: slog.LevelDebug, Template: tmpl}))
-	l.With("of", "https://u:S3CRET@h/a").Error("cannot fetch https://u:S3CRET@h/x", "err", errors.New("ftp://u:S3CRET@h"), slog.Group("g", "url", "redis://:S3CRET@h"))
-	if got, want := out.String(), "cannot fetch https://<redacted>@h/x of=https://<redacted>@h/a err=ftp://<redacted>@h g.url=redis://<redacted>@h\n"; got != want {
+	l.With("of", "https://u:S3CRET@h/a").Error("cannot fetch https://u:S3CRET@h/x", "err", errors.New("ftp://u:S3CRET@h"),
+		slog.Group("g", "url", "redis://:S3CRET@h"))
+	if got, want := out.String(),
+		"cannot fetch https://<redacted>@h/x of=https://<redacted>@h/a err=ftp://<redacted>@h g.url=redis://<redacted>@h\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -26,5 +26,6 @@ func Flags(v any) (pyre.Flags, error) {
 		}
 		return out, nil
 	}
-	return 0, salt.Errorf(salt.Invalid, `Invalid re flags: "%s", must be given either as a single flag string, a list of strings, as an integer, or as an re flag`, value.Str(v))
+	return 0, salt.Errorf(salt.Invalid,
+		`Invalid re flags: "%s", must be given either as a single flag string, a list of strings, as an integer, or as an re flag`, value.Str(v))
 }

@@ -92,7 +92,8 @@ func TestReplace(t *testing.T) {
 			continue // Salt splits a character
 		}
 		o := ReplaceOptions{
-			Flags: pyre.MultiLine, Literal: e.is("backslash_literal"), Append: e.is("append_if_not_found"), Prepend: e.is("prepend_if_not_found"), NotFound: e.ptr("not_found_content"),
+			Flags: pyre.MultiLine, Literal: e.is("backslash_literal"), Append: e.is("append_if_not_found"), Prepend: e.is("prepend_if_not_found"),
+			NotFound: e.ptr("not_found_content"),
 		}
 		if n, ok := e.Args["count"].(float64); ok {
 			o.Count = int(n)

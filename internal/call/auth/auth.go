@@ -106,7 +106,8 @@ const longRefusal = 3 * time.Second
 
 // New returns the service. Unknown systems and those with invalid settings accept no users; errs names them.
 func New(o Options, tokens *Tokens, log *slog.Logger) (s *Service, errs []error) {
-	s = &Service{o: o, used: map[string]System{}, broken: map[string]error{}, tokens: tokens, log: log, limiter: newLimiter(maxAsked, maxAskedOfOne), slowest: refusalTime}
+	s = &Service{o: o, used: map[string]System{}, broken: map[string]error{}, tokens: tokens, log: log, limiter: newLimiter(maxAsked, maxAskedOfOne),
+		slowest: refusalTime}
 	for k, v := range o.External.All() {
 		name := value.Str(k)
 		build, ok := systems.Lookup(name)

@@ -100,7 +100,8 @@ func TestSharedSecretAndAuto(t *testing.T) {
 
 // A system that cannot be used accepts no users; the other systems work.
 func TestBadConfiguration(t *testing.T) {
-	s, errs := service(t, Options{External: external(t, "{sharedsecret: {'*': ['.*']}, nosuch: {}, file: {}, rest: {^url: 'ftp://x'}, pki: {a: []}, auto: [x]}")})
+	s, errs := service(t, Options{External: external(t, "{sharedsecret: {'*': ['.*']}, nosuch: {}, file: {}, rest: {^url: 'ftp://x'}, pki: {a: []}, "+
+		"auto: [x]}")})
 	if len(errs) != 6 {
 		t.Errorf("%d errors: %v", len(errs), errs)
 	}
@@ -117,7 +118,8 @@ func TestNoSecretIsLogged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _ := New(Options{SharedSecret: "right-secret", External: external(t, "{sharedsecret: {}}")}, tokens, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	s, _ := New(Options{SharedSecret: "right-secret", External: external(t, "{sharedsecret: {}}")}, tokens,
+		slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	s.slowest = 0
 	s.Authenticate(t.Context(), Credentials{"sharedsecret", "ann", "wrong-secret"})
 	s.ByToken(strings.Repeat("ab", 32))
@@ -154,9 +156,13 @@ func TestFile(t *testing.T) {
 	// The expected hashes come from openssl passwd -apr1, -5 and -6, crypt(3) and md5sum.
 	plain := write("plain", "dean:goneFishing\ngene:OceanMan\ngene:second\nbroken\nlate:x\n")
 	legacy := write("legacy", "46|trey|16a0034f90b06bf3c5982ed8ac41aab4\n555|mike|"+digest("pw", "md5")+"\n")
-	ht := write("ht", "# users\nann:$apr1$12345678$9pHAGSBYtlmFtid2xxNog0\nbob:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\nlong:$apr1$saltsalt$77s4NCph3AZFUDE3E6.QK/\nold:$2y$05$abc\nbea:$2y$04$B6evPwfzx2P8304/Qx0FLu22H0N3gaBwEIDKnSnyyY.faa.70gik.\nslow:$2y$31$B6evPwfzx2P8304/Qx0FLu22H0N3gaBwEIDKnSnyyY.faa.70gik.\n"+
-		"two:$5$abcdefgh$ijtOJ//yvc/9bq1g0llFn9dB688BwBDRD90DlKKSKE1\nfive:$6$abcdefgh$KQeXafAQAaOoKTevphVU215RvJdgzyfASRasIOuh12hO8u0r1bGW92ZnTmC9IjsiQ8VPiTXBiZF49dFL1U4wX/\n"+
-		"rounds:$6$rounds=1000$abcdefgh$XqwJcW6OI747PCzoKGoK/1tWSlKoh2vkjEp0I.CpQYUGXuxtpSzAi0rXpF1oWR/3/HfvxKLb7xwD0vymBsSv8/\nforever:$6$rounds=999999999$abcdefgh$x\nempty:$6$\n")
+	ht := write("ht", "# users\nann:$apr1$12345678$9pHAGSBYtlmFtid2xxNog0\nbob:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n"+
+		"long:$apr1$saltsalt$77s4NCph3AZFUDE3E6.QK/\nold:$2y$05$abc\nbea:$2y$04$B6evPwfzx2P8304/Qx0FLu22H0N3gaBwEIDKnSnyyY.faa.70gik.\n"+
+		"slow:$2y$31$B6evPwfzx2P8304/Qx0FLu22H0N3gaBwEIDKnSnyyY.faa.70gik.\n"+
+		"two:$5$abcdefgh$ijtOJ//yvc/9bq1g0llFn9dB688BwBDRD90DlKKSKE1\n"+
+		"five:$6$abcdefgh$KQeXafAQAaOoKTevphVU215RvJdgzyfASRasIOuh12hO8u0r1bGW92ZnTmC9IjsiQ8VPiTXBiZF49dFL1U4wX/\n"+
+		"rounds:$6$rounds=1000$abcdefgh$XqwJcW6OI747PCzoKGoK/1tWSlKoh2vkjEp0I.CpQYUGXuxtpSzAi0rXpF1oWR/3/HfvxKLb7xwD0vymBsSv8/\n"+
+		"forever:$6$rounds=999999999$abcdefgh$x\nempty:$6$\n")
 	digests := write("digest", "ann:lab:"+digest("ann:lab:pw", "md5")+"\nann:other:x\n")
 	for _, c := range []struct {
 		conf, name, password string
@@ -332,7 +338,8 @@ func TestPAM(t *testing.T) {
 	if got := value.Repr(&value.List{Items: s.Rights(u)}); got != "['a.b', 'c.d']" {
 		t.Errorf("%s, groups %v", got, u.Groups)
 	}
-	for _, c := range []Credentials{{"pam", "root", "wrong"}, {"pam", "daemon", "rightword"}, {"pam", "root", "rightword\x00"}, {"pam", "root\x00rightword", ""}} {
+	for _, c := range []Credentials{{"pam", "root", "wrong"}, {"pam", "daemon", "rightword"}, {"pam", "root", "rightword\x00"},
+		{"pam", "root\x00rightword", ""}} {
 		if _, err := s.Authenticate(t.Context(), c); err == nil {
 			t.Errorf("%q was accepted", c)
 		}
@@ -406,7 +413,8 @@ func TestPAMFlags(t *testing.T) {
 // The real program rejects a wrong password and reports malformed requests.
 func TestPAMProgram(t *testing.T) {
 	path := pamProgram(t)
-	for in, want := range map[string]int{"login\x00no such user\x00x\x00": 1, "": 2, "login\x00root\x00x": 2, "../x\x00root\x00x\x00": 2, "a\x00b\x00c\x00d\x00": 2} {
+	for in, want := range map[string]int{"login\x00no such user\x00x\x00": 1, "": 2, "login\x00root\x00x": 2, "../x\x00root\x00x\x00": 2,
+		"a\x00b\x00c\x00d\x00": 2} {
 		cmd := exec.Command(path)
 		cmd.Stdin = strings.NewReader(in)
 		out, _ := cmd.CombinedOutput()
@@ -525,7 +533,8 @@ func TestTokenDirectoryIsPrivate(t *testing.T) {
 // TestUnusableSystem checks that the log states why a configured system refuses.
 func TestUnusableSystem(t *testing.T) {
 	var said strings.Builder
-	o := Options{External: value.DictOf("pam", value.DictOf("ann", value.ListOf("test.*"))), PAMHelper: filepath.Join(t.TempDir(), "none"), PAMService: "login"}
+	o := Options{External: value.DictOf("pam", value.DictOf("ann", value.ListOf("test.*"))), PAMHelper: filepath.Join(t.TempDir(), "none"),
+		PAMService: "login"}
 	s, faults := New(o, nil, slog.New(slog.NewTextHandler(&said, nil)))
 	if len(faults) != 1 || !strings.Contains(faults[0].Error(), "make pam") {
 		t.Fatal(faults)

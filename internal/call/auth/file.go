@@ -174,7 +174,8 @@ func htpasswd(password, stored string) (bool, error) {
 	case strings.HasPrefix(stored, "$6$"):
 		return sha("sha512", password, stored)
 	}
-	return false, salt.Errorf(salt.Invalid, "the password is stored in a form that is not supported: use htpasswd -B (bcrypt), -5 (SHA-512), -2 (SHA-256), -m (apr1) or -s (SHA)")
+	return false, salt.Errorf(salt.Invalid,
+		"the password is stored in a form that is not supported: use htpasswd -B (bcrypt), -5 (SHA-512), -2 (SHA-256), -m (apr1) or -s (SHA)")
 }
 
 // maxRounds bounds the rounds of a crypt(3) hash. This many take about a second.

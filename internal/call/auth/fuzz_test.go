@@ -35,7 +35,8 @@ func FuzzTokenFile(tf *testing.F) {
 		f.Fatal(err)
 	}
 	path := filepath.Join(tokens.dir, name)
-	s, errs := New(Options{SharedSecret: "x", External: value.DictOf("sharedsecret", value.DictOf("ann", value.ListOf("test.*")))}, tokens, slog.New(slog.DiscardHandler))
+	s, errs := New(Options{SharedSecret: "x", External: value.DictOf("sharedsecret", value.DictOf("ann", value.ListOf("test.*")))}, tokens,
+		slog.New(slog.DiscardHandler))
 	if len(errs) > 0 {
 		f.Fatal(errs)
 	}

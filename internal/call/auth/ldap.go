@@ -203,11 +203,13 @@ func (d *directory) groups(c *ldap.Conn, name string) ([]string, error) {
 	account := ldap.EscapeFilter(name)
 	switch {
 	case o.LDAPActiveDirectory:
-		users, err := d.search(c, o.LDAPBaseDN, ldap.ScopeWholeSubtree, fmt.Sprintf("(&(%s=%s)(objectClass=%s))", o.LDAPAccountAttribute, account, o.LDAPPersonType), "1.1")
+		users, err := d.search(c, o.LDAPBaseDN, ldap.ScopeWholeSubtree,
+			fmt.Sprintf("(&(%s=%s)(objectClass=%s))", o.LDAPAccountAttribute, account, o.LDAPPersonType), "1.1")
 		if err != nil || len(users) == 0 {
 			return nil, err
 		}
-		found, err := d.search(c, o.LDAPBaseDN, ldap.ScopeWholeSubtree, fmt.Sprintf("(&(member=%s)(objectClass=%s))", ldap.EscapeFilter(users[0].DN), o.LDAPGroupClass), "cn")
+		found, err := d.search(c, o.LDAPBaseDN, ldap.ScopeWholeSubtree,
+			fmt.Sprintf("(&(member=%s)(objectClass=%s))", ldap.EscapeFilter(users[0].DN), o.LDAPGroupClass), "cn")
 		for _, e := range found {
 			add(e.GetAttributeValue("cn"))
 		}

@@ -97,8 +97,10 @@ func slapd(t *testing.T) string {
 	}
 	for path, text := range map[string]string{
 		data: ldif,
-		conf: "include /etc/ldap/schema/core.schema\ninclude /etc/ldap/schema/cosine.schema\ninclude /etc/ldap/schema/nis.schema\ninclude /etc/ldap/schema/inetorgperson.schema\n" +
-			"modulepath /usr/lib/ldap\nmoduleload back_mdb\npidfile " + dir + "/pid\nargsfile " + dir + "/args\ndatabase mdb\nsuffix dc=lab\ndirectory " + db + "\n" +
+		conf: "include /etc/ldap/schema/core.schema\ninclude /etc/ldap/schema/cosine.schema\ninclude /etc/ldap/schema/nis.schema\ninclude " +
+			"/etc/ldap/schema/inetorgperson.schema\n" +
+			"modulepath /usr/lib/ldap\nmoduleload back_mdb\npidfile " + dir + "/pid\nargsfile " + dir + "/args\ndatabase mdb\nsuffix dc=lab\ndirectory " +
+			db + "\n" +
 			"access to attrs=userPassword by anonymous auth by * none\naccess to * by * read\n",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

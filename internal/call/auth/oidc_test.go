@@ -151,7 +151,8 @@ func TestOIDC(t *testing.T) {
 var long = strings.Repeat("v", 43)
 
 func TestOIDCSettings(t *testing.T) {
-	for _, c := range []string{"", "^issuer: x, ^client_id: a", "^issuer: 'ftp://a', ^client_id: a", "^issuer: 'http://idp.test', ^client_id: a", "^issuer: 'https://idp.test'",
+	for _, c := range []string{"", "^issuer: x, ^client_id: a", "^issuer: 'ftp://a', ^client_id: a", "^issuer: 'http://idp.test', ^client_id: a",
+		"^issuer: 'https://idp.test'",
 		"^issuer: 'https://idp.test', ^client_id: a, ^ca_file: /nosuch", "^issuer: 'https://idp.test', ^client_id: a, ^ca_file: oidc_test.go"} {
 		if _, errs := service(t, Options{External: external(t, "{oidc: {"+c+"}}")}); len(errs) != 1 {
 			t.Errorf("%s: %v", c, errs)

@@ -113,7 +113,8 @@ func TestKeyFile(t *testing.T) {
 }
 
 func TestReachable(t *testing.T) {
-	for in, want := range map[string]string{"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1", "192.0.2.1": "192.0.2.1", "[2001:db8::1]": "2001:db8::1", "host": "host"} {
+	for in, want := range map[string]string{"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1", "192.0.2.1": "192.0.2.1",
+		"[2001:db8::1]": "2001:db8::1", "host": "host"} {
 		if got := reachable(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
@@ -128,7 +129,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"", textNotPermitted, salt.Denied},
 		{value.NewDict(0), ErrNoReply.Error(), salt.Internal},
-		{value.DictOf("error", value.DictOf("name", "AuthorizationError", "message", "Authorization error occurred.")), "Authorization error occurred.", salt.Denied},
+		{value.DictOf("error", value.DictOf("name", "AuthorizationError", "message", "Authorization error occurred.")), "Authorization error occurred.",
+			salt.Denied},
 		{value.DictOf("error", "no"), "no", salt.Internal},
 		{"some text", "some text", salt.Internal},
 		{value.DictOf("enc", "clear", "load", value.DictOf("jid", nil, "minions", &value.List{})), textNoMatch, salt.NotFound},
@@ -254,7 +256,8 @@ func TestExpandTarget(t *testing.T) {
 	}{
 		{"", "*", "glob '*'"}, {"nodegroup", "web", "compound 'L@a,b'"}, {"nodegroup", "all", "compound '( ( L@a,b ) or G@os:x )'"},
 		{"compound", "N@web and not c", "compound 'L@a,b and not c'"}, {"compound", value.ListOf("a", "or", "N@web"), "compound 'a or L@a,b'"},
-		{"nodegroup", "none", "error Node group none unavailable in /etc/salt/master"}, {"compound", "N@none", "error Node group none unavailable in /etc/salt/master"},
+		{"nodegroup", "none", "error Node group none unavailable in /etc/salt/master"},
+		{"compound", "N@none", "error Node group none unavailable in /etc/salt/master"},
 		{"nodegroup", "loop", `error nodegroup "loop" contains itself: loop > loop`}, {"list", value.ListOf("a"), "list ['a']"},
 	} {
 		typ, tgt, err := c.expandTarget(x.typ, x.tgt)
@@ -279,7 +282,8 @@ func TestBatch(t *testing.T) {
 		{"one by one", 1, 0, "", []string{"3.0 down [d]", "3.0 begin [a]", "4.0 a", "4.0 begin [b]", "6.0 b", "6.0 begin [c]", "9.0 c absent"}},
 		{"two at a time", 2, 0, "", []string{"3.0 down [d]", "3.0 begin [a b]", "4.0 a", "4.0 begin [c]", "5.0 b", "7.0 c absent"}},
 		{"all", 9, 0, "", []string{"3.0 down [d]", "3.0 begin [a b c]", "4.0 a", "5.0 b", "6.0 c absent"}},
-		{"with rests", 1, 10 * time.Second, "", []string{"3.0 down [d]", "3.0 begin [a]", "4.0 a", "14.0 begin [b]", "16.0 b", "26.0 begin [c]", "29.0 c absent"}},
+		{"with rests", 1, 10 * time.Second, "", []string{"3.0 down [d]", "3.0 begin [a]", "4.0 a", "14.0 begin [b]", "16.0 b", "26.0 begin [c]",
+			"29.0 c absent"}},
 		{"stopped", 1, 0, "a", []string{"3.0 down [d]", "3.0 begin [a]", "4.0 a"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -413,7 +417,8 @@ func TestUnreadableKeyFile(t *testing.T) {
 	defer l.Close()
 	c := New(Options{Timeout: time.Second}, "", l, l, quiet())
 	_, _, err = c.RunAsync(t.Context(), Runner{Fun: "test.arg"})
-	if salt.KindOf(err) != salt.Unavailable || !strings.Contains(err.Error(), "cannot read the key") || !strings.Contains(err.Error(), path) || NotRunning(err) {
+	if salt.KindOf(err) != salt.Unavailable || !strings.Contains(err.Error(), "cannot read the key") || !strings.Contains(err.Error(), path) ||
+		NotRunning(err) {
 		t.Error(err)
 	}
 }
@@ -422,7 +427,8 @@ func TestUnreadableKeyFile(t *testing.T) {
 // is passed over, and ends no command.
 func TestOddMessages(t *testing.T) {
 	f := newFake(func(*value.Dict) (any, error) {
-		return value.DictOf("enc", "clear", "load", value.DictOf("jid", testJID, "minions", value.ListOf("a", int64(7)), "missing", value.ListOf("b", int64(42), nil))), nil
+		return value.DictOf("enc", "clear", "load", value.DictOf("jid", testJID, "minions", value.ListOf("a", int64(7)), "missing",
+			value.ListOf("b", int64(42), nil))), nil
 	})
 	c := f.client(Options{})
 	run, err := c.Start(t.Context(), Job{Target: "a", Fun: "test.ping"})

@@ -174,9 +174,12 @@ func TestJSONRecordings(t *testing.T) {
 }
 
 func TestSmallRecordings(t *testing.T) {
-	types := fromJSON(t, `{"alpha": {"a": null, "b": true, "c": false, "d": 1, "e": 1.5, "f": "", "g": [], "h": {}, "i": [1, [2, 3], {"x": "y"}], "j": "multi\nline"}}`)
+	types := fromJSON(t, `{"alpha": {"a": null, "b": true, "c": false, "d": 1, "e": 1.5, "f": "", "g": [], "h": {}, "i": [1, [2, 3], {"x": "y"}], `+
+		`"j": "multi\nline"}}`)
 	lines := fromJSON(t, `{"alpha": "one\ntwo"}`)
-	noReturn := fromJSON(t, `{"gamma": "Minion did not return. [No response]\nThe minions may not have all finished running and any remaining minions will return upon completion. To look up the return data for this job later, run the following command:\n\nsalt-run jobs.lookup_jid 20261121040205511730"}`)
+	noReturn := fromJSON(t, `{"gamma": "Minion did not return. [No response]\nThe minions may not have all finished running and any remaining `+
+		`minions will return upon completion. To look up the return data for this job later, run the following command:\n\nsalt-run jobs.lookup_jid `+
+		`20261121040205511730"}`)
 	sls := func(errs string) any { return fromJSON(t, `{"alpha": [`+errs+`]}`) }
 	for _, tc := range []struct {
 		rec, out string
@@ -200,9 +203,14 @@ func TestSmallRecordings(t *testing.T) {
 		{"pillar_get_missing", "nested", fromJSON(t, `{"alpha": ""}`), nil},
 		{"grains_get_nested", "nested", fromJSON(t, `{"alpha": {"rack": 7, "env": "lab"}}`), nil},
 		{"state_missing_sls", "highstate", sls(`"No matching sls found for 'nosuch' in env 'base'"`), nil},
-		{"state_bad_yaml", "highstate", sls(`"Rendering SLS 'base:broken' failed: while parsing a flow sequence\n  in \"<unicode string>\", line 1, column 11\ndid not find expected ',' or ']'\n  in \"<unicode string>\", line 2, column 7"`), nil},
-		{"key_list_force_color", "key", fromJSON(t, `{"minions": ["gamma"], "minions_pre": ["beta", "alpha", "delta", "eta", "theta"], "minions_rejected": ["epsilon"], "minions_denied": ["zeta"]}`), inColor},
-		{"key_gen_keys", "key", fromJSON(t, `{"return": "ee:c4:9b:67:d1:98:60:03:ae:ea:be:be:d3:0e:6b:22:3c:a5:16:4e:d3:3f:29:6b:3c:36:7a:a0:be:b0:ab:ba"}`), nil},
+		{"state_bad_yaml", "highstate",
+			sls(`"Rendering SLS 'base:broken' failed: while parsing a flow sequence\n  in \"<unicode string>\", line 1, column 11\ndid not find ` +
+				`expected ',' or ']'\n  in \"<unicode string>\", line 2, column 7"`), nil},
+		{"key_list_force_color", "key",
+			fromJSON(t, `{"minions": ["gamma"], "minions_pre": ["beta", "alpha", "delta", "eta", "theta"], "minions_rejected": ["epsilon"], `+
+				`"minions_denied": ["zeta"]}`), inColor},
+		{"key_gen_keys", "key", fromJSON(t, `{"return": "ee:c4:9b:67:d1:98:60:03:ae:ea:be:be:d3:0e:6b:22:3c:a5:16:4e:d3:3f:29:6b:3c:36:7a:a0:be:b0:ab:ba"}`),
+			nil},
 		{"key_gen_signature", "key", fromJSON(t, `{"return": true}`), nil},
 	} {
 		t.Run(tc.rec, func(t *testing.T) {
@@ -279,7 +287,8 @@ func TestEscapesFromData(t *testing.T) {
 	if got := render(t, "nested", data, raw); !strings.Contains(got, "x\x1b[0m") {
 		t.Errorf("strip_colors: false still strips: %q", got)
 	}
-	state := fromJSON(t, `{"m": {"t_|-i\u001b_|-n_|-f": {"result": false, "comment": "\u001b[1m", "changes": {"a": "\u001b"}, "__run_num__": 0, "warnings": ["\u001b"]}}}`)
+	state := fromJSON(t, `{"m": {"t_|-i\u001b_|-n_|-f": {"result": false, "comment": "\u001b[1m", "changes": {"a": "\u001b"}, "__run_num__": 0, `+
+		`"warnings": ["\u001b"]}}}`)
 	if got := render(t, "highstate", state, nil); strings.Contains(got, "\x1b") {
 		t.Errorf("escape character passed through highstate: %q", got)
 	}
@@ -311,7 +320,8 @@ func TestProfile(t *testing.T) {
     | /etc/x |  file.managed |       63.1450 |
     ------------------------------------------
 `)
-	same(t, render(t, "profile", fromJSON(t, `{"m": {"a": {"duration": "long"}}}`), nil), render(t, "nested", fromJSON(t, `{"m": {"a": {"duration": "long"}}}`), nil))
+	same(t, render(t, "profile", fromJSON(t, `{"m": {"a": {"duration": "long"}}}`), nil),
+		render(t, "nested", fromJSON(t, `{"m": {"a": {"duration": "long"}}}`), nil))
 	long := render(t, "profile", fromJSON(t, `{"m": {"a": {"name": "`+strings.Repeat("nine char ", 6)+`"}}}`), nil)
 	if n := strings.Count(long, "nine char"); n != 6 { // Salt loses wrapped lines
 		t.Errorf("a wrapped name is incomplete:\n%s", long)
@@ -409,25 +419,33 @@ func (c oracleCase) theirs(t *testing.T, in io.Writer, answers *bufio.Reader) st
 
 func oracleCases(t *testing.T) []oracleCase {
 	fail := recording(t, "state_fail_json", "stdout")
-	long := `{"alpha": {"` + strings.Repeat("key", 20) + `": ["` + strings.Repeat("some words and ", 12) + `", {"a": [` + strings.TrimSuffix(strings.Repeat("123456789, ", 20), ", ") + `]}], "b": "` +
-		strings.Repeat("x", 100) + `", "c": "line one\nline two that is rather longer than the other ones are, really, it is\n", "d": {}, "e": [[], [[]]], "f": 1e22, "g": -0.00001, "h": "it's \"q\" é \u2028 \u0001"}}`
+	long := `{"alpha": {"` + strings.Repeat("key", 20) + `": ["` + strings.Repeat("some words and ", 12) + `", {"a": [` +
+		strings.TrimSuffix(strings.Repeat("123456789, ", 20), ", ") + `]}], "b": "` +
+		strings.Repeat("x", 100) +
+		`", "c": "line one\nline two that is rather longer than the other ones are, really, it is\n", "d": {}, "e": [[], [[]]], "f": 1e22, "g": ` +
+		`-0.00001, "h": "it's \"q\" é \u2028 \u0001"}}`
 	names := `{"m": {"cmd_|-ids_|-a_|-run": {"__id__": "ids", "__sls__": "s", "name": "a", "result": true, "comment": "", "changes": {"x": 1}, "__run_num__": 1, "duration": 1.2345, "start_time": "10:00:02.1"},
 		"cmd_|-ids_|-b_|-run": {"__id__": "ids", "__sls__": "s", "name": "b", "result": true, "comment": "", "changes": {"y": 2}, "__run_num__": 0, "duration": 2.5, "start_time": "10:00:01.1"},
 		"cmd_|-ids_|-c_|-run": {"__id__": "ids", "__sls__": "s", "name": "c", "result": false, "comment": ["l"], "changes": {}, "__run_num__": 2, "duration": 2.5, "start_time": "10:00:03.1"},
 		"cmd_|-one_|-d_|-run": {"__id__": "one", "__sls__": "s", "name": "d", "result": null, "comment": "x\n y \n", "changes": {}, "__run_num__": 3, "duration": 1200, "start_time": "10:00:04.1", "__parallel__": true}}}`
-	orch := `{"outputter": "highstate", "data": {"host_master": {"salt_|-run_|-run_|-state": {"result": true, "name": "run", "__id__": "run", "comment": "ok", "__run_num__": 0, "duration": 12.5, "start_time": "1", "changes": {"out": "highstate", "ret": ` + names + `}},
+	orch := `{"outputter": "highstate", "data": {"host_master": {"salt_|-run_|-run_|-state": {"result": true, "name": "run", "__id__": "run", ` +
+		`"comment": "ok", "__run_num__": 0, "duration": 12.5, "start_time": "1", "changes": {"out": "highstate", "ret": ` + names + `}},
 		"salt_|-f_|-f_|-function": {"result": true, "name": "f", "__id__": "f", "comment": "ok", "__run_num__": 1, "changes": {"out": "highstate", "ret": {"a": "two\nlines", "b": 7}}, "data": ["d1", 2]},
-		"salt_|-o_|-o_|-runner": {"result": true, "name": "state.orch", "__id__": "o", "comment": "ok", "__run_num__": 2, "changes": ` + names + `, "data": {"k": "v"}},
+		"salt_|-o_|-o_|-runner": {"result": true, "name": "state.orch", "__id__": "o", "comment": "ok", "__run_num__": 2, "changes": ` + names +
+		`, "data": {"k": "v"}},
 		"salt_|-w_|-w_|-runner": {"result": true, "name": "w", "__id__": "w", "comment": "ok", "__run_num__": 3, "changes": ["odd"], "warnings": ["` + strings.Repeat("a warning of some-what greater length, ", 6) + `", "` + strings.Repeat("z", 150) + ` and more"]}}}, "retcode": 0}`
 	cases := []oracleCase{
 		{out: "highstate", data: names, opts: `{"state_compress_ids": true}`, change: func(o *Options) { o.StateCompress = true }},
-		{out: "highstate", data: names, opts: `{"state_compress_ids": true, "state_output": "terse_id"}`, change: func(o *Options) { o.StateCompress, o.StateOutput = true, "terse_id" }},
+		{out: "highstate", data: names, opts: `{"state_compress_ids": true, "state_output": "terse_id"}`,
+			change: func(o *Options) { o.StateCompress, o.StateOutput = true, "terse_id" }},
 		{out: "highstate", data: fail, color: true, opts: `{"state_output_pct": true}`, change: func(o *Options) { o.StatePercent = true }},
-		{out: "highstate", data: fail, opts: `{"state_tabular": true, "state_output": "terse"}`, change: func(o *Options) { o.StateTabular, o.StateOutput = true, "terse" }},
+		{out: "highstate", data: fail, opts: `{"state_tabular": true, "state_output": "terse"}`,
+			change: func(o *Options) { o.StateTabular, o.StateOutput = true, "terse" }},
 		{out: "highstate", data: fail, opts: `{"state_output_profile": false}`, change: func(o *Options) { o.StateProfile = false }},
-		{out: "highstate", data: fail, opts: `{"state_output": "filter", "state_output_terse": "True,None", "state_output_exclude": ["False"]}`, change: func(o *Options) {
-			o.StateOutput, o.StateTerse, o.StateExclude = "filter", []string{"True", "None"}, []string{"False"}
-		}},
+		{out: "highstate", data: fail, opts: `{"state_output": "filter", "state_output_terse": "True,None", "state_output_exclude": ["False"]}`,
+			change: func(o *Options) {
+				o.StateOutput, o.StateTerse, o.StateExclude = "filter", []string{"True", "None"}, []string{"False"}
+			}},
 		{out: "highstate", data: `{"a": {"t_|-x_|-n_|-f": {"result": true, "comment": "c", "changes": {}, "name": "n"}}}`}, // no run order
 		{out: "highstate", data: `{"a": {"x_|-a_|-b_|-c": {"name": "one"}, "changes": {"k": 1}, "z_|-a_|-b_|-c": {"name": "two"}}}`},
 		{out: "highstate", data: `{"a": {}}`},
@@ -438,17 +456,21 @@ func oracleCases(t *testing.T) []oracleCase {
 		{out: "highstate", data: `[1]`},
 		{out: "highstate", data: `{"m": {"jid": "1", "fun": "state.apply", "return": {"data": ` + names + `}}}`},
 		{out: "highstate", data: `{"return": ` + names + `}`},
-		{out: "nested", data: `{"a": [[1], {"b": null}, "x\ny"], "b": "q\u001b[0m\u2028r", "c": [[], [[2]]]}`, color: true, call: Call{Retcode: 1}, kw: `{"_retcode": 1}`},
+		{out: "nested", data: `{"a": [[1], {"b": null}, "x\ny"], "b": "q\u001b[0m\u2028r", "c": [[], [[2]]]}`, color: true, call: Call{Retcode: 1},
+			kw: `{"_retcode": 1}`},
 		{out: "nested", data: `{"a": {"b": [1, {"c": 1e100}]}}`, call: Call{Indent: 3}, kw: `{"nested_indent": 3}`},
 		{out: "nested", data: `[1, [2, "a\nb"]]`},
-		{out: "table", data: `{"m": {"out": [{"if_name": "eth0", "mac": "00:11", "up": true}, {"if_name": "eth10", "mac": "22", "up": false}], "comment": "", "n": ["a", "bc", "` + strings.Repeat("x", 60) + `"]}}`, color: true},
+		{out: "table", data: `{"m": {"out": [{"if_name": "eth0", "mac": "00:11", "up": true}, {"if_name": "eth10", "mac": "22", "up": false}], ` +
+			`"comment": "", "n": ["a", "bc", "` + strings.Repeat("x", 60) + `"]}}`, color: true},
 		{out: "table", data: `{"m": [["a", "b"], ["cc", "dddd"]], "mixed": ["a", {}]}`},
 		{out: "table", data: `["a", "b"]`},
 		{out: "table", data: `[["` + strings.Repeat("some words ", 12) + `"]]`},
 		{out: "profile", data: names, color: true},
 		{out: "profile", data: fail, call: Call{Indent: 2}, kw: `{"nested_indent": 2}`},
-		{out: "profile", data: `{"a": ["Rendering failed", "two"], "b": "xy", "c": {}, "d": {"pkg_|-i_|-` + strings.Repeat("long name ", 8) + `_|-f": {"name": "` +
-			strings.Repeat("näme.", 14) + `", "duration": "12345678901.5"}, "x": 5, "y_|-z": {"__id__": "the id"}, "z": {"name": null, "__id__": "other", "duration": 3}}}`},
+		{out: "profile", data: `{"a": ["Rendering failed", "two"], "b": "xy", "c": {}, "d": {"pkg_|-i_|-` + strings.Repeat("long name ", 8) +
+			`_|-f": {"name": "` +
+			strings.Repeat("näme.", 14) +
+			`", "duration": "12345678901.5"}, "x": 5, "y_|-z": {"__id__": "the id"}, "z": {"name": null, "__id__": "other", "duration": 3}}}`},
 		{out: "profile", data: `{"a": {}}`},
 		{out: "profile", data: `{"a": true}`},
 		{out: "profile", data: `{"a": {"x": {"name": 5}}}`},
@@ -457,7 +479,8 @@ func oracleCases(t *testing.T) []oracleCase {
 		{out: "key", data: `{"local": {"master.pub": "00:11"}, "minions_pre": {"b": "11", "a": "22"}}`, color: true},
 		{out: "no_return", data: `{"b": "x\ny\n", "a": {"c": "d", "e": 1}}`, color: true},
 	}
-	for _, data := range []string{long, orch, fail, `"text\nmore"`, `"` + strings.Repeat("words in a row ", 12) + `"`, `[1, "two", null]`, `{}`, `[]`, `3.0`, `null`} {
+	for _, data := range []string{long, orch, fail, `"text\nmore"`, `"` + strings.Repeat("words in a row ", 12) + `"`, `[1, "two", null]`, `{}`, `[]`, `3.0`,
+		`null`} {
 		for _, out := range []string{"nested", "json", "txt", "raw", "pprint", "newline_values_only", "yaml"} {
 			if out == "newline_values_only" && !strings.HasPrefix(data, "{") {
 				continue
@@ -486,7 +509,8 @@ func FuzzRender(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, seed := range []string{
 		`{"a": [1, {"b": null}, "x\ny"], "c": 1.5}`,
-		`{"m": {"t_|-i_|-n_|-f": {"result": null, "changes": {"ret": {"h": {}}, "out": "highstate"}, "name": "state.sls", "warnings": "w", "data": {"k": "\u001b"}}}}`,
+		`{"m": {"t_|-i_|-n_|-f": {"result": null, "changes": {"ret": {"h": {}}, "out": "highstate"}, "name": "state.sls", "warnings": "w", "data": ` +
+			`{"k": "\u001b"}}}}`,
 		`{"minions": ["\u001b[2J"], "local": {"a": "\u001b"}}`,
 		`{"minion": "\u001b[2J"}`, `"\u001b[2J"`,
 		`{"m": {"t\u001b_|-i\u001b_|-n\u001b_|-f\u001b": {"result": true, "changes": {"\u001b": "\u001b", "diff": "\u001b"}, "name": "\u001b", "comment": "\u001b", "__id__": "\u001b",

@@ -35,7 +35,8 @@ func readStates(text string) *value.Dict {
 			continue
 		case states != nil && terse.MatchString(l):
 			m := terse.FindStringSubmatch(l)
-			s := value.DictOf("name", m[1], "__id__", m[1], "comment", "", "start_time", m[4], "duration", number(m[5]), "changes", value.NewDict(0), "result", true)
+			s := value.DictOf("name", m[1], "__id__", m[1], "comment", "", "start_time", m[4], "duration", number(m[5]), "changes", value.NewDict(0),
+				"result", true)
 			switch m[3] {
 			case "Changed":
 				s.Set("changes", value.DictOf("a", "b"))
@@ -158,8 +159,9 @@ func TestRecordedStates(t *testing.T) {
 		"call_state": nil, "run_jobs_lookup_state": nil,
 		"state_apply_changes": nil, "state_apply_edit_diff": nil, "state_apply_edit_test": nil, "state_apply_highstate": nil, "state_apply_nochange": nil,
 		"state_apply_test_true": nil, "state_bad_function": nil, "state_changes_color": inColor, "state_check_pillar": nil,
-		"state_ok_verbose_false": func(o *Options) { o.StateVerbose = false }, "state_running_queue": form("terse"), "state_single": nil, "state_single_test": nil,
-		"state_test_color": inColor, "state_two_minions": form("terse"),
+		"state_ok_verbose_false": func(o *Options) { o.StateVerbose = false }, "state_running_queue": form("terse"), "state_single": nil,
+		"state_single_test": nil,
+		"state_test_color":  inColor, "state_two_minions": form("terse"),
 	} {
 		t.Run(rec, func(t *testing.T) {
 			want := recording(t, rec, "stdout")
@@ -169,7 +171,8 @@ func TestRecordedStates(t *testing.T) {
 			}
 			if rec == "state_ok_verbose_false" { // two states are not shown
 				for _, id := range []string{"x", "y"} {
-					s := value.DictOf("name", id, "__id__", id, "comment", "", "start_time", "", "duration", 0.874, "changes", value.NewDict(0), "result", true, "__run_num__", 9)
+					s := value.DictOf("name", id, "__id__", id, "comment", "", "start_time", "", "duration", 0.874, "changes", value.NewDict(0), "result",
+						true, "__run_num__", 9)
 					data.Dict("alpha").Set("test_|-"+id+"_|-"+id+"_|-nop", s)
 				}
 			}

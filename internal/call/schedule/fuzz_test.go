@@ -19,7 +19,8 @@ func FuzzSchedule(tf *testing.F) {
 		"function: test.ping\ncron: '*/5 1-3 * * mon'\nmaxrunning: 1",
 		"function: test.ping\nwhen: [Monday 5:00pm, Tuesday 3:00pm, '2026-11-22 10:00']\nafter: 12/31/2026 11:59pm",
 		"function: test.ping\nonce: 2026-11-22T10:00:00\nonce_fmt: '%Y-%m-%dT%H:%M:%S'\nuntil: 12/31/2027 11:59pm",
-		"function: test.ping\nseconds: 15\nskip_during_range: [{start: 8am, end: 9am}]\nskip_explicit: [{time: '2026-11-22T10:00:00', time_fmt: '%Y-%m-%dT%H:%M:%S'}]\nrun_after_skip_range: true",
+		"function: test.ping\nseconds: 15\nskip_during_range: [{start: 8am, end: 9am}]\nskip_explicit: [{time: '2026-11-22T10:00:00', time_fmt: " +
+			"'%Y-%m-%dT%H:%M:%S'}]\nrun_after_skip_range: true",
 		"function: test.ping\nwhen: tea\nargs: [1]\nkwargs: {a: b}\nreturner: x\nenabled: false",
 		"seconds: -1\nminutes: .inf", "cron: '* * 31 2 *'", "when: 1e300", "seconds: 1e18\ndays: 9223372036854775807",
 	} {

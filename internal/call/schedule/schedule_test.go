@@ -55,7 +55,8 @@ func TestCron(t *testing.T) {
 			t.Errorf("%s after %s: %v, want %s", c.rule, c.after, next, c.want)
 		}
 	}
-	for _, bad := range []string{"", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "5-1 * * * *", "*/0 * * * *", "a * * * *", "@never", "1- * * * *", "* * * * * * *"} {
+	for _, bad := range []string{"", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "5-1 * * * *", "*/0 * * * *", "a * * * *",
+		"@never", "1- * * * *", "* * * * * * *"} {
 		if _, err := ParseCron(bad); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}
@@ -180,7 +181,8 @@ func TestJobs(t *testing.T) {
 		"until":            {dict("seconds", 5, "until", "2026-11-22 09:00"), "2026-11-22 10:00:05", "until_passed"},
 		"not until yet":    {dict("seconds", 5, "until", "2026-11-22 11:00"), "2026-11-22 10:00:05", ""},
 		"after":            {dict("seconds", 5, "after", "2026-11-22 11:00"), "2026-11-22 10:00:05", "after_not_passed"},
-		"skipped":          {dict("seconds", 5, "skip_explicit", value.ListOf(dict("time", "2026-11-22T10:00:00", "time_fmt", "%Y-%m-%dT%H:%M:%S"))), "2026-11-22 10:00:05", "skip_explicit"},
+		"skipped": {dict("seconds", 5, "skip_explicit", value.ListOf(dict("time", "2026-11-22T10:00:00", "time_fmt", "%Y-%m-%dT%H:%M:%S"))),
+			"2026-11-22 10:00:05", "skip_explicit"},
 	} {
 		c.d.Set("function", "test.ping")
 		j, err := Parse("job", c.d, on, names)

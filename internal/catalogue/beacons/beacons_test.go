@@ -168,7 +168,8 @@ func TestStatus(t *testing.T) {
 	r.answers["status.loadavg"] = dict("1-min", 0.5, "5-min", 0.4)
 	r.answers["status.time"] = "Sun"
 	tag := "{'tag': '" + r.now.UTC().Format("2006-01-02T15:04:05.000000") + "', 'data': "
-	r.look("status", value.ListOf(dict("time", value.ListOf("all")), dict("loadavg", value.ListOf("1-min"))), tag+"{'time': 'Sun', 'loadavg': {'1-min': 0.5}}}")
+	r.look("status", value.ListOf(dict("time", value.ListOf("all")), dict("loadavg", value.ListOf("1-min"))),
+		tag+"{'time': 'Sun', 'loadavg': {'1-min': 0.5}}}")
 	r.look("status", value.ListOf(dict("loadavg", value.ListOf("9-min"))), tag+`{'loadavg': "Status beacon is incorrectly configured: '9-min'"}}`)
 	r.look("status", value.ListOf(), tag+"{'loadavg': {'1-min': 0.5, '5-min': 0.4}, 'cpustats': {}, 'meminfo': {}, 'vmstats': {}, 'time': 'Sun'}}")
 }
@@ -198,7 +199,8 @@ func TestWrongSettings(t *testing.T) {
 	}{
 		{"load", nil}, {"load", "x"}, {"load", value.ListOf("x")}, {"load", value.ListOf(dict("averages", dict("2m", value.ListOf(1, 2))))},
 		{"load", value.ListOf(dict("averages", dict("1m", value.ListOf(1))))}, {"memusage", value.ListOf(dict("percent", "much"))}, {"memusage", nil},
-		{"diskusage", value.ListOf(dict("/", "full"))}, {"diskusage", value.ListOf(dict("(", "5%"))}, {"ps", nil}, {"service", value.ListOf(dict("services", "nginx"))},
+		{"diskusage", value.ListOf(dict("/", "full"))}, {"diskusage", value.ListOf(dict("(", "5%"))}, {"ps", nil},
+		{"service", value.ListOf(dict("services", "nginx"))},
 	} {
 		conf, err := ParseConfig(c.config)
 		if err == nil {

@@ -210,7 +210,8 @@ func signatureName(c *x509.Certificate) string {
 }
 
 var extensionNames = map[string]string{
-	"2.5.29.14": "subjectKeyIdentifier", "2.5.29.15": "keyUsage", "2.5.29.17": "subjectAltName", "2.5.29.18": "issuerAltName", "2.5.29.19": "basicConstraints",
+	"2.5.29.14": "subjectKeyIdentifier", "2.5.29.15": "keyUsage", "2.5.29.17": "subjectAltName", "2.5.29.18": "issuerAltName",
+	"2.5.29.19": "basicConstraints",
 	"2.5.29.30": "nameConstraints", "2.5.29.31": "crlDistributionPoints", "2.5.29.32": "certificatePolicies", "2.5.29.35": "authorityKeyIdentifier",
 	"2.5.29.37": "extendedKeyUsage", "1.3.6.1.5.5.7.1.1": "authorityInfoAccess", "1.3.6.1.5.5.7.1.24": "tlsfeature",
 	"1.3.6.1.4.1.11129.2.4.2": "ct_precert_scts", "1.3.6.1.4.1.11129.2.4.3": "ct_precert_poison",
@@ -234,9 +235,11 @@ var keyUsages = []struct {
 }
 
 var extendedUsages = map[x509.ExtKeyUsage]string{
-	x509.ExtKeyUsageAny: "Any Extended Key Usage", x509.ExtKeyUsageServerAuth: "TLS Web Server Authentication", x509.ExtKeyUsageClientAuth: "TLS Web Client Authentication",
+	x509.ExtKeyUsageAny: "Any Extended Key Usage", x509.ExtKeyUsageServerAuth: "TLS Web Server Authentication",
+	x509.ExtKeyUsageClientAuth:  "TLS Web Client Authentication",
 	x509.ExtKeyUsageCodeSigning: "Code Signing", x509.ExtKeyUsageEmailProtection: "E-mail Protection", x509.ExtKeyUsageIPSECEndSystem: "IPSec End System",
-	x509.ExtKeyUsageIPSECTunnel: "IPSec Tunnel", x509.ExtKeyUsageIPSECUser: "IPSec User", x509.ExtKeyUsageTimeStamping: "Time Stamping", x509.ExtKeyUsageOCSPSigning: "OCSP Signing",
+	x509.ExtKeyUsageIPSECTunnel: "IPSec Tunnel", x509.ExtKeyUsageIPSECUser: "IPSec User", x509.ExtKeyUsageTimeStamping: "Time Stamping",
+	x509.ExtKeyUsageOCSPSigning: "OCSP Signing",
 }
 
 // extensionText is an extension as OpenSSL prints it, of those that

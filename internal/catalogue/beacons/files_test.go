@@ -53,7 +53,8 @@ func (r *rig) add(path, text string) {
 
 func TestLog(t *testing.T) {
 	r := newRig(t)
-	conf := value.ListOf(dict("file", "/var/log/app"), dict("tags", dict("bye/world", dict("regex", ".*good-bye.*"), "hi", dict("regex", "hello"), "none", nil)))
+	conf := value.ListOf(dict("file", "/var/log/app"),
+		dict("tags", dict("bye/world", dict("regex", ".*good-bye.*"), "hi", dict("regex", "hello"), "none", nil)))
 	if _, err := r.news("log", conf); err == nil {
 		t.Error("a missing file is no error")
 	}
@@ -61,7 +62,8 @@ func TestLog(t *testing.T) {
 	r.file("var/log/app", "hello of the first\n")
 	r.look("log", conf, "{'tag': 'hi', 'match': 'yes', 'raw': 'hello of the first', 'error': ''}")
 	r.add("var/log/app", "say hello\nhello, and good-bye\nhello with")
-	r.look("log", conf, "{'tag': 'bye/world', 'match': 'yes', 'raw': 'hello, and good-bye', 'error': ''} {'tag': 'hi', 'match': 'yes', 'raw': 'hello, and good-bye', 'error': ''}")
+	r.look("log", conf, "{'tag': 'bye/world', 'match': 'yes', 'raw': 'hello, and good-bye', 'error': ''} {'tag': 'hi', 'match': 'yes', 'raw': "+
+		"'hello, and good-bye', 'error': ''}")
 	r.look("log", conf, "")
 	r.add("var/log/app", "out end\n")
 	r.look("log", conf, "{'tag': 'hi', 'match': 'yes', 'raw': 'hello without end', 'error': ''}")
@@ -116,13 +118,15 @@ func TestLogins(t *testing.T) {
 	r.file("var/log/wtmp", record(7, "pts/9", "old", "", r.now))
 	r.now = time.Date(2026, 11, 23, 12, 30, 0, 0, time.Local)
 	event := func(kind, line, user, host, action string) string {
-		return fmt.Sprintf("{'type': %s, 'PID': 4711, 'line': '%s', 'inittab': 'ts/0', 'user': '%s', 'hostname': '%s', 'exit_status': 3, 'session': 5, 'time': 7, 'addr': %d%s}",
+		return fmt.Sprintf("{'type': %s, 'PID': 4711, 'line': '%s', 'inittab': 'ts/0', 'user': '%s', 'hostname': '%s', 'exit_status': 3, 'session': "+
+			"5, 'time': 7, 'addr': %d%s}",
 			kind, line, user, host, r.now.Unix(), action)
 	}
 	in, out := ", 'action': 'login'", ", 'action': 'logout'"
 	none := value.ListOf()
 	r.look("wtmp", none, "")
-	r.add("var/log/wtmp", record(7, "pts/0", "anna", "192.0.2.1", r.now)+record(8, "pts/0", "", "", r.now)+record(8, "pts/1", "", "", r.now)+record(2, "~", "reboot", "6.1", r.now)[:100])
+	r.add("var/log/wtmp", record(7, "pts/0", "anna", "192.0.2.1", r.now)+record(8, "pts/0", "", "", r.now)+record(8, "pts/1", "", "", r.now)+
+		record(2, "~", "reboot", "6.1", r.now)[:100])
 	r.look("wtmp", none, event("7", "pts/0", "anna", "192.0.2.1", in)+" "+event("8", "pts/0", "anna", "", out)+" "+event("8", "pts/1", "", "", out))
 	r.add("var/log/wtmp", record(2, "~", "reboot", "6.1", r.now)[100:])
 	r.look("wtmp", none, event("2", "~", "reboot", "6.1", ""))
@@ -132,11 +136,13 @@ func TestLogins(t *testing.T) {
 		users  string
 	}{
 		{"user", value.ListOf(dict("users", dict("anna", nil))), "anna"},
-		{"hours", value.ListOf(dict("users", dict("anna", dict("time_range", dict("start", "8am", "end", "12:00")), "carl", nil)), dict("defaults", dict("time_range", dict("start", "8am", "end", "4 pm")))), "carl"},
+		{"hours", value.ListOf(dict("users", dict("anna", dict("time_range", dict("start", "8am", "end", "12:00")), "carl", nil)),
+			dict("defaults", dict("time_range", dict("start", "8am", "end", "4 pm")))), "carl"},
 		{"defaults", value.ListOf(dict("defaults", dict("time_range", dict("start", "1:00pm", "end", "14:00:00")))), ""},
 		{"day", value.ListOf(dict("defaults", dict("time_range", dict("start", "2026-11-23 12:00", "end", "2026-11-23 13:00")))), "anna bert carl"},
 		{"group", value.ListOf(dict("groups", dict("ops", nil, "none such", nil))), "anna bert"},
-		{"user before group", value.ListOf(dict("groups", dict("ops", nil)), dict("users", dict("bert", dict("time_range", dict("start", "8am", "end", "9am"))))), "anna"},
+		{"user before group", value.ListOf(dict("groups", dict("ops", nil)),
+			dict("users", dict("bert", dict("time_range", dict("start", "8am", "end", "9am"))))), "anna"},
 		{"empty group", value.ListOf(dict("groups", dict("users", nil))), ""},
 	} {
 		for _, user := range []string{"anna", "bert", "carl"} {
@@ -167,7 +173,8 @@ func TestNetworkInfo(t *testing.T) {
 	conf := func(name string, kv ...any) *value.List {
 		return value.ListOf(dict("interfaces", dict(name, dict(kv...))))
 	}
-	lo := "{'interface': 'lo', 'network_info': {'bytes_sent': 9, 'bytes_recv': 1, 'packets_sent': 10, 'packets_recv': 2, 'errin': 3, 'errout': 11, 'dropin': 4, 'dropout': 12}}"
+	lo := "{'interface': 'lo', 'network_info': {'bytes_sent': 9, 'bytes_recv': 1, 'packets_sent': 10, 'packets_recv': 2, 'errin': 3, 'errout': 11, " +
+		"'dropin': 4, 'dropout': 12}}"
 	r.look("network_info", conf("lo", "type", "equal", "errin", int64(3)), lo)
 	r.look("network_info", conf("lo", "errin", "3"), lo)
 	r.look("network_info", conf("lo", "errin", int64(2)), "")
@@ -175,14 +182,16 @@ func TestNetworkInfo(t *testing.T) {
 	r.look("network_info", conf("lo", "type", "greater", "errin", int64(3)), "")
 	r.look("network_info", conf("none", "errin", int64(3)), "")
 	r.look("network_info", value.ListOf(dict("interfaces", dict("eth0", dict("type", "greater", "bytes_recv", int64(99)), "lo", dict("dropin", int64(5))))),
-		"{'interface': 'eth0', 'network_info': {'bytes_sent': 200, 'bytes_recv': 100, 'packets_sent': 20, 'packets_recv': 2, 'errin': 0, 'errout': 1, 'dropin': 0, 'dropout': 2}}")
+		"{'interface': 'eth0', 'network_info': {'bytes_sent': 200, 'bytes_recv': 100, 'packets_sent': 20, 'packets_recv': 2, 'errin': 0, 'errout': "+
+			"1, 'dropin': 0, 'dropout': 2}}")
 }
 
 func TestPackages(t *testing.T) {
 	r := newRig(t)
 	conf := value.ListOf(dict("pkgs", value.ListOf("zsh", "vim")))
 	set := func(zsh, latest, vim string) {
-		r.answers["pkg.version zsh"], r.answers["pkg.latest_version zsh"], r.answers["pkg.version vim"], r.answers["pkg.latest_version vim"] = zsh, latest, vim, ""
+		r.answers["pkg.version zsh"], r.answers["pkg.latest_version zsh"], r.answers["pkg.version vim"], r.answers["pkg.latest_version vim"] = zsh, latest,
+			vim, ""
 	}
 	set("1", "", "")
 	r.look("pkg", conf, "")
@@ -198,7 +207,8 @@ func TestMonitor(t *testing.T) {
 	r := newRig(t)
 	r.answers["ps.disk_usage /a"], r.answers["ps.disk_usage /b"], r.answers["status.time"] = "full", false, "noon"
 	r.look("salt_monitor", value.ListOf(dict("salt_fun", "status.time")), "{'salt_fun': 'status.time', 'ret': 'noon'}")
-	r.look("salt_monitor", value.ListOf(dict("salt_fun", value.ListOf("status.time", dict("ps.disk_usage", dict("args", value.ListOf("/b"))), dict("ps.disk_usage", dict("kwargs", value.ListOf(dict("name", "/a"))))))),
+	r.look("salt_monitor", value.ListOf(dict("salt_fun", value.ListOf("status.time", dict("ps.disk_usage", dict("args", value.ListOf("/b"))),
+		dict("ps.disk_usage", dict("kwargs", value.ListOf(dict("name", "/a"))))))),
 		"{'salt_fun': 'status.time', 'ret': 'noon'} {'salt_fun': 'ps.disk_usage', 'ret': 'full', 'kwargs': {'name': '/a'}}")
 	if _, err := r.news("salt_monitor", value.ListOf(dict("salt_fun", "no.such"))); err == nil {
 		t.Error("a function that does not exist is no error")
@@ -216,10 +226,12 @@ func TestCertificates(t *testing.T) {
 	serial, _ := new(big.Int).SetString("340282366920938463463374607431768211", 10)
 	template := &x509.Certificate{
 		SerialNumber: serial, NotBefore: r.now.Add(-time.Hour), NotAfter: r.now.Add(10*24*time.Hour + time.Hour),
-		Subject:  pkix.Name{Country: []string{"DE"}, Organization: []string{"Ex"}, CommonName: "www.example.org"},
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, SubjectKeyId: []byte{1, 2, 0xab}, AuthorityKeyId: []byte{1, 2, 0xab},
-		DNSNames: []string{"www.example.org", "example.org"}, EmailAddresses: []string{"a@example.org"}, IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1), net.ParseIP("2001:db8::1")},
+		Subject:     pkix.Name{Country: []string{"DE"}, Organization: []string{"Ex"}, CommonName: "www.example.org"},
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IsCA:        true, BasicConstraintsValid: true, MaxPathLenZero: true, SubjectKeyId: []byte{1, 2, 0xab}, AuthorityKeyId: []byte{1, 2, 0xab},
+		DNSNames: []string{"www.example.org", "example.org"}, EmailAddresses: []string{"a@example.org"},
+		IPAddresses: []net.IP{net.IPv4(192, 0, 2, 1), net.ParseIP("2001:db8::1")},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -240,7 +252,8 @@ func TestCertificates(t *testing.T) {
 	dicts := value.Repr(dict("C", "DE", "O", "Ex", "CN", "www.example.org"))
 	for key, want := range map[string]string{
 		"cert_path": "'/c.pem'", "issuer": "'" + names + "'", "subject": "'" + names + "'", "issuer_dict": dicts, "subject_dict": dicts,
-		"notAfter_raw": "'20261203130000Z'", "notAfter": "'2026-12-03 13:00:00Z'", "notBefore_raw": "'20261123110000Z'", "notBefore": "'2026-11-23 11:00:00Z'",
+		"notAfter_raw": "'20261203130000Z'", "notAfter": "'2026-12-03 13:00:00Z'", "notBefore_raw": "'20261123110000Z'",
+		"notBefore":     "'2026-11-23 11:00:00Z'",
 		"serial_number": serial.String(), "signature_algorithm": "'ecdsa-with-SHA256'", "version": "2", "has_expired": "False",
 	} {
 		if text := value.Repr(d.At(key)); text != want {
@@ -251,7 +264,8 @@ func TestCertificates(t *testing.T) {
 		t.Error("a file without a certificate is no error")
 	}
 	r.now = r.now.Add(11 * 24 * time.Hour)
-	if got, err := r.news("cert_info", value.ListOf(dict("files", value.ListOf("/c.pem")))); err != nil || len(got) != 1 || !strings.Contains(value.Repr(got[0]), "'has_expired': True") {
+	if got, err := r.news("cert_info", value.ListOf(dict("files", value.ListOf("/c.pem")))); err != nil || len(got) != 1 ||
+		!strings.Contains(value.Repr(got[0]), "'has_expired': True") {
 		t.Error(got, err)
 	}
 
@@ -355,15 +369,22 @@ func TestNewBeaconsWithWrongSettings(t *testing.T) {
 		kind   string
 		config any
 	}{
-		{"log", nil}, {"log", value.ListOf(dict("file", int64(1)))}, {"log", value.ListOf(dict("file", "/x"), dict("tags", "y"))}, {"log", value.ListOf(dict("file", "/x"), dict("tags", dict("t", dict("regex", "("))))},
+		{"log", nil}, {"log", value.ListOf(dict("file", int64(1)))}, {"log", value.ListOf(dict("file", "/x"), dict("tags", "y"))},
+		{"log", value.ListOf(dict("file", "/x"), dict("tags", dict("t", dict("regex", "("))))},
 		{"wtmp", value.ListOf(dict("users", "anna"))}, {"wtmp", value.ListOf(dict("defaults", value.ListOf()))}, {"btmp", value.ListOf(dict("groups", "x"))},
-		{"wtmp", value.ListOf(dict("users", dict("anna", dict("time_range", "8am"))))}, {"wtmp", value.ListOf(dict("users", dict("anna", dict("time_range", dict("start", "8am")))))},
+		{"wtmp", value.ListOf(dict("users", dict("anna", dict("time_range", "8am"))))},
+		{"wtmp", value.ListOf(dict("users", dict("anna", dict("time_range", dict("start", "8am")))))},
 		{"wtmp", value.ListOf(dict("defaults", dict("time_range", dict("start", "8am", "end", "soon"))))},
-		{"network_info", nil}, {"network_info", value.ListOf(dict("interfaces", dict("lo", nil)))}, {"network_info", value.ListOf(dict("interfaces", dict("lo", dict("bytes", int64(1)))))},
-		{"network_info", value.ListOf(dict("interfaces", dict("lo", dict("errin", "many"))))}, {"network_info", value.ListOf(dict("interfaces", dict("lo", dict("type", "less", "errin", int64(1)))))},
-		{"cert_info", nil}, {"cert_info", value.ListOf(dict("files", value.ListOf(int64(1))))}, {"cert_info", value.ListOf(dict("files", value.ListOf(dict("/x", dict("notify_days", "soon")))))},
-		{"pkg", nil}, {"pkg", value.ListOf(dict("pkgs", "zsh"))}, {"salt_monitor", nil}, {"salt_monitor", value.ListOf(dict("salt_fun", value.ListOf(int64(1))))},
-		{"salt_monitor", value.ListOf(dict("salt_fun", value.ListOf(dict("f.g", dict("args", "x")))))}, {"salt_monitor", value.ListOf(dict("salt_fun", value.ListOf(dict("f.g", dict("arg", value.ListOf())))))},
+		{"network_info", nil}, {"network_info", value.ListOf(dict("interfaces", dict("lo", nil)))},
+		{"network_info", value.ListOf(dict("interfaces", dict("lo", dict("bytes", int64(1)))))},
+		{"network_info", value.ListOf(dict("interfaces", dict("lo", dict("errin", "many"))))},
+		{"network_info", value.ListOf(dict("interfaces", dict("lo", dict("type", "less", "errin", int64(1)))))},
+		{"cert_info", nil}, {"cert_info", value.ListOf(dict("files", value.ListOf(int64(1))))},
+		{"cert_info", value.ListOf(dict("files", value.ListOf(dict("/x", dict("notify_days", "soon")))))},
+		{"pkg", nil}, {"pkg", value.ListOf(dict("pkgs", "zsh"))}, {"salt_monitor", nil},
+		{"salt_monitor", value.ListOf(dict("salt_fun", value.ListOf(int64(1))))},
+		{"salt_monitor", value.ListOf(dict("salt_fun", value.ListOf(dict("f.g", dict("args", "x")))))},
+		{"salt_monitor", value.ListOf(dict("salt_fun", value.ListOf(dict("f.g", dict("arg", value.ListOf())))))},
 	} {
 		conf, err := ParseConfig(c.config)
 		if err == nil {

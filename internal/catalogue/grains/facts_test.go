@@ -74,7 +74,8 @@ func smbiosTable(t *testing.T, text string) string {
 		if _, err := fmt.Sscan(kindText, &kind); err != nil || !ok {
 			t.Fatalf("bad line %q", line)
 		}
-		at, ok := map[string]int{"0 Vendor": 4, "1 Manufacturer": 4, "1 Product Name": 5, "1 Version": 6, "3 Manufacturer": 4, "4 Manufacturer": 7, "17 Manufacturer": 0x17}[kindText+" "+key]
+		at, ok := map[string]int{"0 Vendor": 4, "1 Manufacturer": 4, "1 Product Name": 5, "1 Version": 6, "3 Manufacturer": 4, "4 Manufacturer": 7,
+			"17 Manufacturer": 0x17}[kindText+" "+key]
 		if !ok {
 			t.Fatalf("unknown key in %q", line)
 		}
@@ -96,7 +97,8 @@ func TestFacts(t *testing.T) {
 		t.Fatalf("%d machines, %d answers", len(all), len(golden))
 	}
 	// These grains must not be there unless Salt has them too.
-	optional := []string{"virtual_subtype", "manufacturer", "productname", "serialnumber", "uuid", "biosversion", "biosvendor", "boardname", "biosreleasedate",
+	optional := []string{"virtual_subtype", "manufacturer", "productname", "serialnumber", "uuid", "biosversion", "biosvendor", "boardname",
+		"biosreleasedate",
 		"virtual_hv_version", "virtual_hv_features", "dns", "machine_id", "mdadm", "kernelparams"}
 	for name, files := range all {
 		t.Run(name, func(t *testing.T) {

@@ -71,13 +71,16 @@ func TestHere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range []string{"kernel", "os", "os_family", "num_cpus", "mem_total", "ip_interfaces", "ipv4", "fqdn", "host", "domain", "locale_info", "path", "systempath",
-		"shell", "virtual", "ps", "init", "disks", "ssds", "gpus", "efi", "transactional", "zfs_support", "pythonversion", "saltpath", "cwd", "osarch", "ip4_gw"} {
+	for _, k := range []string{"kernel", "os", "os_family", "num_cpus", "mem_total", "ip_interfaces", "ipv4", "fqdn", "host", "domain", "locale_info", "path",
+		"systempath",
+		"shell", "virtual", "ps", "init", "disks", "ssds", "gpus", "efi", "transactional", "zfs_support", "pythonversion", "saltpath", "cwd", "osarch",
+		"ip4_gw"} {
 		if !d.Has(k) {
 			t.Errorf("%s is missing", k)
 		}
 	}
-	expect(t, d, "id", "here", "master", "", "server_id", 1495437547, "kernel", "Linux", "uid", os.Geteuid(), "pid", os.Getpid(), "brine_version", "0.1", "saltversioninfo", []int{3007, 10})
+	expect(t, d, "id", "here", "master", "", "server_id", 1495437547, "kernel", "Linux", "uid", os.Geteuid(), "pid", os.Getpid(), "brine_version", "0.1",
+		"saltversioninfo", []int{3007, 10})
 	if d.At("saltversion") != "3007.10" {
 		t.Errorf("saltversion %v", d.At("saltversion"))
 	}
@@ -99,7 +102,8 @@ func network() ([]netif.Interface, error) {
 	return []netif.Interface{
 		{Index: 1, Name: "lo", Hardware: "00:00:00:00:00:00", Addrs: []netif.Addr{addr("127.0.0.1/8", false), addr("::1/128", false)}},
 		{Index: 2, Name: "eth0", Hardware: "02:00:00:00:00:01", Addrs: []netif.Addr{
-			addr("192.0.2.20/24", false), addr("192.0.2.3/24", true), addr("198.51.100.1/24", false), addr("2001:db8::2/64", false), addr("fe80::1/64", false)}},
+			addr("192.0.2.20/24", false), addr("192.0.2.3/24", true), addr("198.51.100.1/24", false), addr("2001:db8::2/64", false),
+			addr("fe80::1/64", false)}},
 		{Index: 3, Name: "tun0"},
 		{Index: 4, Name: "br0", Hardware: "02:00:00:00:00:02", Addrs: []netif.Addr{addr("192.0.2.20/24", false)}},
 	}, nil
@@ -108,15 +112,18 @@ func network() ([]netif.Interface, error) {
 func TestNetwork(t *testing.T) {
 	m := machine(t, map[string]string{
 		"proc/sys/kernel/hostname": "web\n",
-		"etc/hosts":                "192.0.2.20 web.example.com web\n198.51.100.1 web.example.com\n2001:db8::2 web6.example.com web.example.com\n192.0.2.3 db\n",
+		"etc/hosts": "192.0.2.20 web.example.com web\n198.51.100.1 web.example.com\n2001:db8::2 web6.example.com web.example.com\n" +
+			"192.0.2.3 db\n",
 	})
 	d := collect(t, m, Options{interfaces: network, FQDNs: true})
 	expect(t, d,
 		"localhost", "web", "fqdn", "web.example.com", "host", "web", "domain", "example.com",
 		"hwaddr_interfaces", map[string]string{"lo": "00:00:00:00:00:00", "eth0": "02:00:00:00:00:01", "br0": "02:00:00:00:00:02"},
-		"ip4_interfaces", value.DictOf("lo", []string{"127.0.0.1"}, "eth0", []string{"192.0.2.20", "198.51.100.1", "192.0.2.3"}, "tun0", []string{}, "br0", []string{"192.0.2.20"}),
+		"ip4_interfaces", value.DictOf("lo", []string{"127.0.0.1"}, "eth0", []string{"192.0.2.20", "198.51.100.1", "192.0.2.3"}, "tun0", []string{}, "br0",
+			[]string{"192.0.2.20"}),
 		"ip6_interfaces", value.DictOf("lo", []string{"::1"}, "eth0", []string{"2001:db8::2", "fe80::1"}, "tun0", []string{}, "br0", []string{}),
-		"ip_interfaces", value.DictOf("lo", []string{"127.0.0.1", "::1"}, "eth0", []string{"192.0.2.20", "198.51.100.1", "2001:db8::2", "fe80::1", "192.0.2.3"}, "tun0", []string{}, "br0", []string{"192.0.2.20"}),
+		"ip_interfaces", value.DictOf("lo", []string{"127.0.0.1", "::1"}, "eth0",
+			[]string{"192.0.2.20", "198.51.100.1", "2001:db8::2", "fe80::1", "192.0.2.3"}, "tun0", []string{}, "br0", []string{"192.0.2.20"}),
 		"ipv4", []string{"127.0.0.1", "192.0.2.3", "192.0.2.20", "198.51.100.1"},
 		"ipv6", []string{"::1", "2001:db8::2", "fe80::1"},
 		"fqdn_ip4", []string{"192.0.2.20", "198.51.100.1"}, "fqdn_ip6", []string{"2001:db8::2"},
@@ -178,13 +185,16 @@ func TestDNSIsBounded(t *testing.T) {
 }
 
 func TestGPUs(t *testing.T) {
-	files := map[string]string{"lspci": "1002:73bf 030000 a\n10de:1eb8 030200 b\n1013:00b8 030000 c\n8086:1237 060000 d\n1a03:2000 038000 e\nffff:0001 120000 f\n15ad:0405 030100 g\n",
-		"usr/share/hwdata/pci.ids": "1002  Advanced Micro Devices, Inc. [AMD/ATI]\n\t73bf  Navi 21\n1013  Cirrus Logic\n\t00b8  GD 5446\n10de  NVIDIA Corporation\n\t1eb8  Tesla T4\n"}
+	files := map[string]string{"lspci": "1002:73bf 030000 a\n10de:1eb8 030200 b\n1013:00b8 030000 c\n8086:1237 060000 d\n1a03:2000 038000 e\n" +
+		"ffff:0001 120000 f\n15ad:0405 030100 g\n",
+		"usr/share/hwdata/pci.ids": "1002  Advanced Micro Devices, Inc. [AMD/ATI]\n\t73bf  Navi 21\n1013  Cirrus Logic\n\t00b8  GD 5446\n10de  " +
+			"NVIDIA Corporation\n\t1eb8  Tesla T4\n"}
 	m := machine(t, files)
 	fill(t, m, files)
 	gpu := func(vendor, model string) *value.Dict { return value.DictOf("vendor", vendor, "model", model) }
 	d := collect(t, m, Options{GPU: true, PCI: true})
-	expect(t, d, "num_gpus", 5, "gpus", value.ListOf(gpu("amd", "Navi 21"), gpu("nvidia", "Tesla T4"), gpu("unknown", "GD 5446"), gpu("aspeed", "Device 2000"), gpu("unknown", "Device 0001")))
+	expect(t, d, "num_gpus", 5, "gpus", value.ListOf(gpu("amd", "Navi 21"), gpu("nvidia", "Tesla T4"), gpu("unknown", "GD 5446"),
+		gpu("aspeed", "Device 2000"), gpu("unknown", "Device 0001")))
 	for _, o := range []Options{{GPU: true}, {PCI: true}} {
 		expect(t, collect(t, m, o), "num_gpus", 0, "gpus", value.ListOf())
 	}
@@ -208,7 +218,8 @@ func TestSystem(t *testing.T) {
 		"proc/sys/kernel/version":                "#1 SMP\n",
 		"proc/sys/kernel/arch":                   "aarch64\n",
 		"etc/os-release":                         "NAME=\"Debian GNU/Linux\"\nID=debian\nVERSION_ID=12\n",
-		"var/lib/dpkg/status":                    "Package: base\nArchitecture: all\n\nPackage: dpkg\nEssential: yes\nArchitecture: arm64\n\nPackage: x\nArchitecture: i386\n",
+		"var/lib/dpkg/status": "Package: base\nArchitecture: all\n\nPackage: dpkg\nEssential: yes\nArchitecture: arm64\n\n" +
+			"Package: x\nArchitecture: i386\n",
 	}
 	m := machine(t, files)
 	fill(t, m, files)
@@ -220,13 +231,18 @@ func TestSystem(t *testing.T) {
 	}
 	d := collect(t, m, Options{Fibre: true, AppendDomain: "example.com", GrainOpts: true, Opts: value.DictOf("id", "x")})
 	expect(t, d,
-		"systemd", value.DictOf("version", "252", "features", "+PAM +AUDIT"), "selinux", value.DictOf("enabled", true, "enforced", "Enforcing"), "transactional", true,
-		"zfs_support", true, "zfs_feature_flags", true, "zpool", value.DictOf("tank", 10<<30, "odd", 1126.4, "none", "-"), "lvm", value.DictOf("data", value.ListOf()),
-		"pythonversion", value.ListOf(3, 9, 0, "final", 0), "pythonexecutable", "/usr/bin/python3", "fc_wwn", value.ListOf("21"), "shell", "/bin/zsh", "path", "/opt/bin:/usr/bin",
-		"systempath", value.ListOf("/opt/bin", "/usr/bin"), "append_domain", "example.com", "opts", value.DictOf("id", "x"), "cpuarch", "aarch64", "osarch", "arm64", "kernelversion", "#1 SMP",
+		"systemd", value.DictOf("version", "252", "features", "+PAM +AUDIT"), "selinux", value.DictOf("enabled", true, "enforced", "Enforcing"),
+		"transactional", true,
+		"zfs_support", true, "zfs_feature_flags", true, "zpool", value.DictOf("tank", 10<<30, "odd", 1126.4, "none", "-"), "lvm",
+		value.DictOf("data", value.ListOf()),
+		"pythonversion", value.ListOf(3, 9, 0, "final", 0), "pythonexecutable", "/usr/bin/python3", "fc_wwn", value.ListOf("21"), "shell", "/bin/zsh", "path",
+		"/opt/bin:/usr/bin",
+		"systempath", value.ListOf("/opt/bin", "/usr/bin"), "append_domain", "example.com", "opts", value.DictOf("id", "x"), "cpuarch", "aarch64", "osarch",
+		"arm64", "kernelversion", "#1 SMP",
 	)
 	bare := collect(t, machine(t, map[string]string{"etc/hostname": ""}), Options{})
-	expect(t, bare, "pythonversion", value.ListOf(3, 10, 0, "final", 0), "pythonexecutable", "", "shell", "/bin/sh", "path", "", "fqdn", "localhost.localdomain")
+	expect(t, bare, "pythonversion", value.ListOf(3, 10, 0, "final", 0), "pythonexecutable", "", "shell", "/bin/sh", "path", "", "fqdn",
+		"localhost.localdomain")
 	for _, k := range []string{"selinux", "systemd", "lvm", "zpool", "fc_wwn", "iscsi_iqn", "append_domain", "opts", "mdadm", "dns", "virtual_subtype"} {
 		if bare.Has(k) {
 			t.Errorf("a bare machine has %s: %s", k, value.Repr(bare.At(k)))
@@ -239,13 +255,15 @@ func TestOSArch(t *testing.T) {
 		files map[string]string
 		want  any
 	}{
-		"multiarch":     {map[string]string{"etc/os-release": "NAME=Ubuntu\nID=ubuntu\n", "var/lib/dpkg/arch": "amd64\ni386\n"}, "amd64"},
-		"no dpkg":       {map[string]string{"etc/os-release": "NAME=Ubuntu\nID=ubuntu\n"}, "x86_64"},
-		"asking":        {map[string]string{"etc/os-release": "NAME=Ubuntu\nID=ubuntu\n", "usr/bin/dpkg": "exit 0\nriscv64\n"}, "riscv64"},
-		"rpm":           {map[string]string{"etc/os-release": "NAME=Fedora\nID=fedora\n", "usr/lib/rpm/macros": "%_x\ty\n%_host_cpu\t\tarmv7hl\n"}, "armv7hl"},
+		"multiarch": {map[string]string{"etc/os-release": "NAME=Ubuntu\nID=ubuntu\n", "var/lib/dpkg/arch": "amd64\ni386\n"}, "amd64"},
+		"no dpkg":   {map[string]string{"etc/os-release": "NAME=Ubuntu\nID=ubuntu\n"}, "x86_64"},
+		"asking":    {map[string]string{"etc/os-release": "NAME=Ubuntu\nID=ubuntu\n", "usr/bin/dpkg": "exit 0\nriscv64\n"}, "riscv64"},
+		"rpm": {map[string]string{"etc/os-release": "NAME=Fedora\nID=fedora\n", "usr/lib/rpm/macros": "%_x\ty\n%_host_cpu\t\tarmv7hl\n"},
+			"armv7hl"},
 		"rpm by kernel": {map[string]string{"etc/os-release": "NAME=Fedora\nID=fedora\n"}, "x86_64"},
-		"opkg":          {map[string]string{"etc/lsb-release": "DISTRIB_ID=nilrt\n", "usr/bin/opkg": "exit 0\narch all 1\narch core2-64 16\narch any 6\nodd\n"}, []string{"core2-64", "any", "all"}},
-		"other":         {map[string]string{"etc/os-release": "NAME=Void\nID=void\n"}, "x86_64"},
+		"opkg": {map[string]string{"etc/lsb-release": "DISTRIB_ID=nilrt\n",
+			"usr/bin/opkg": "exit 0\narch all 1\narch core2-64 16\narch any 6\nodd\n"}, []string{"core2-64", "any", "all"}},
+		"other": {map[string]string{"etc/os-release": "NAME=Void\nID=void\n"}, "x86_64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.files["proc/sys/kernel/arch"] = "x86_64\n"
@@ -309,7 +327,8 @@ func TestMergeAndGet(t *testing.T) {
 
 // TestBlacklist has what Salt itself matches with these patterns.
 func TestBlacklist(t *testing.T) {
-	d := value.DictOf("os", 1, "os_family", 2, "cpu_flags", 3, "a.b", 4, "a]b", 5, "a[b", 6, "x^y", 7, 8, "number", "new\nline", 9, "nodename", 10, "a)(b", 11)
+	d := value.DictOf("os", 1, "os_family", 2, "cpu_flags", 3, "a.b", 4, "a]b", 5, "a[b", 6, "x^y", 7, 8, "number", "new\nline", 9, "nodename", 10, "a)(b",
+		11)
 	for pattern, want := range map[string]string{
 		`os`:               "os",
 		`os*`:              "os os_family",
@@ -413,8 +432,9 @@ func TestMetadata(t *testing.T) {
 	tree := map[string]string{
 		"latest/": "dynamic\nmeta-data\nuser-data", "latest/dynamic/": "instance-identity/\n", "latest/dynamic/instance-identity/": "doc",
 		"latest/dynamic/instance-identity/doc": "{\"a\": 1}", "latest/meta-data/": "ami-id\npublic-keys/\nmissing", "latest/meta-data/ami-id": "ami-1",
-		"latest/meta-data/public-keys/": "0=my-key", "latest/meta-data/public-keys/0": "openssh-key", "latest/meta-data/public-keys/0/openssh-key": "ssh-rsa x",
-		"latest/user-data/": "#!/bin/sh\nexit 0\n",
+		"latest/meta-data/public-keys/": "0=my-key", "latest/meta-data/public-keys/0": "openssh-key",
+		"latest/meta-data/public-keys/0/openssh-key": "ssh-rsa x",
+		"latest/user-data/":                          "#!/bin/sh\nexit 0\n",
 	}
 	var puts int
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -451,7 +471,8 @@ func TestMetadata(t *testing.T) {
 	for path := "latest/meta-data/loop/"; len(path) < 500; path += "loop/" {
 		tree[path] = "loop/"
 	}
-	if d, err := Collect(t.Context(), Options{Machine: m, Metadata: true, MetadataURL: server.URL, MetadataTimeout: 10 * time.Second}, quiet); err == nil || !d.Has("dynamic") {
+	if d, err := Collect(t.Context(), Options{Machine: m, Metadata: true, MetadataURL: server.URL, MetadataTimeout: 10 * time.Second}, quiet); err == nil ||
+		!d.Has("dynamic") {
 		t.Errorf("an endless tree: %v", err)
 	}
 	server.Close()

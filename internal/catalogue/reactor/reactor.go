@@ -207,7 +207,8 @@ func (r *Reactor) files(tag string) []string {
 // take queues an event that has reactions. It never waits: it runs
 // on the goroutine that fires.
 func (r *Reactor) take(e *event.Event) {
-	if !r.leads.Load() || e.Data.At("user") == User || r.d.Foreign != nil && r.d.Foreign(e) || !slices.ContainsFunc(*r.rules.Load(), func(rl rule) bool { return rl.tags.Match(e.Tag) }) {
+	if !r.leads.Load() || e.Data.At("user") == User || r.d.Foreign != nil && r.d.Foreign(e) ||
+		!slices.ContainsFunc(*r.rules.Load(), func(rl rule) bool { return rl.tags.Match(e.Tag) }) {
 		return
 	}
 	select {
@@ -370,7 +371,8 @@ func compile(high *value.Dict) ([]reaction, error) {
 }
 
 // internal are the keys of a reaction that say nothing to the function.
-var internal = map[string]bool{"state": true, "fun": true, "order": true, "__id__": true, "__sls__": true, "__env__": true, "arg": true, "kwarg": true, "args": true}
+var internal = map[string]bool{"state": true, "fun": true, "order": true, "__id__": true, "__sls__": true, "__env__": true, "arg": true, "kwarg": true,
+	"args": true}
 
 // lowData translates a reaction.
 func lowData(x reaction, c *value.Dict) (*value.Dict, error) {

@@ -55,7 +55,8 @@ func TestFormsAsSalt(t *testing.T) {
 	}
 	for i, r := range got {
 		c := r.chunk
-		line := fmt.Sprint(c.Str("client"), " ", c.Str("fun"), " ", value.Repr(c.At("tgt")), " ", value.Repr(c.At("arg")), " ", value.Repr(c.At("kwarg")), " ", value.Repr(c.At("tgt_type")))
+		line := fmt.Sprint(c.Str("client"), " ", c.Str("fun"), " ", value.Repr(c.At("tgt")), " ", value.Repr(c.At("arg")), " ", value.Repr(c.At("kwarg")),
+			" ", value.Repr(c.At("tgt_type")))
 		if i >= len(want) || line != want[i] {
 			t.Errorf("%d: %s", i, line)
 		}
@@ -196,7 +197,8 @@ func TestEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	conf := fmt.Sprintf("- ready: %[1]s/one.sls\n- 'a/*': [%[1]s/one.sls]\n- a/b: ['%[1]s/many?.sls', 'salt://r.sls', 'salt://nosuch']\n- bad: [%[1]s/bad.sls, %[1]s/list.sls, %[1]s/none.sls, %[1]s/call.sls]\n", dir)
+	conf := fmt.Sprintf("- ready: %[1]s/one.sls\n- 'a/*': [%[1]s/one.sls]\n- a/b: ['%[1]s/many?.sls', 'salt://r.sls', 'salt://nosuch']\n- bad: "+
+		"[%[1]s/bad.sls, %[1]s/list.sls, %[1]s/none.sls, %[1]s/call.sls]\n", dir)
 	f := begin(t, Options{Reactor: load(t, conf), Threads: 1, Queue: 100}, nil)
 	if got := f.until(t, "ready"); got != "local_async one ready" {
 		t.Errorf("%q", got)

@@ -24,11 +24,13 @@ func cacheModule(d Deps) fn.Module {
 		fn.Of("clear_mine_func", c.clearMineFunc, `Forget what minions have put in the mine under one name.`,
 			fn.Example("salt-run cache.clear_mine_func tgt='*' clear_mine_func_flag=network.interfaces")),
 		fn.Of("clear_all", c.clearAll, `Forget grains, pillar and mine of minions.`, fn.Example("salt-run cache.clear_all '*'")),
-		fn.Of("clear_git_lock", c.clearGitLock, `Remove locks of git repositories. Those of dead processes end by themselves.`, fn.Example("salt-run cache.clear_git_lock gitfs type=update")),
+		fn.Of("clear_git_lock", c.clearGitLock, `Remove locks of git repositories. Those of dead processes end by themselves.`,
+			fn.Example("salt-run cache.clear_git_lock gitfs type=update")),
 		fn.Of("list", c.list, `Return the names of what a bank holds.`, fn.Example("salt-run cache.list minions")),
 		fn.Of("fetch", c.fetch, `Return a value of a bank, an empty map if there is none.`, fn.Example("salt-run cache.fetch minions/web1 data")),
 		fn.Of("store", c.store, `Put a value into a bank.`, fn.Example("salt-run cache.store mycache mykey 'The time has come the walrus said'")),
-		fn.Of("status", c.status, `Say which store the cache is in, whether it can be reached, and how many changes wait for it.`, fn.Example("salt-run cache.status")),
+		fn.Of("status", c.status, `Say which store the cache is in, whether it can be reached, and how many changes wait for it.`,
+			fn.Example("salt-run cache.status")),
 		fn.Of("flush", c.flush, `Remove a value of a bank, or all of it.`, fn.Example("salt-run cache.flush mycache mykey")),
 	}}
 }

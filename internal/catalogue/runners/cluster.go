@@ -124,23 +124,30 @@ asked by TLS. secret: of a witness, whether it has the secret of the cluster as 
 
 The list is that of the configuration, the same on all. To exchange a voter, stop the one that goes first, for good; then change the list on all and restart them.`,
 			fn.Example("salt-run cluster.voters")),
-		fn.Of("keys", c.keys, `Return of the keys of minions, also of deleted ones, in which state they are, since when, and on which master, by whom and how that was decided.
+		fn.Of("keys", c.keys,
+			`Return of the keys of minions, also of deleted ones, in which state they are, since when, and on which master, by whom and how that was decided.
 
 All masters say the same. who is a user, or the rule that let the minion in; unknown if a program has changed the file that does not tell.`,
 			fn.Example("salt-run cluster.keys"), fn.Example("salt-run cluster.keys 'web*'")),
-		fn.Of("work", c.work, `Return the runners that were ordered for the whole cluster (salt-run --cluster) in the last day, or one of them with what it returned.
+		fn.Of("work", c.work,
+			`Return the runners that were ordered for the whole cluster (salt-run --cluster) in the last day, or one of them with what it returned.
 
 Each has: fun, user, by: the master that took the order, at: when. state: ordered, running, done or failed. on and token: the master that has begun it, and its lease. runs: how
 often it was begun. lost: the master that had begun it and died, or lost the lease.`,
 			fn.Example("salt-run cluster.work"), fn.Example("salt-run cluster.work 20260101120000000000")),
-		fn.Of("sync_roots", c.syncRoots, `Have all masters of a cluster without a shared directory serve the file_roots and pillar_roots of this one, as they are now.
+		fn.Of("sync_roots", c.syncRoots,
+			`Have all masters of a cluster without a shared directory serve the file_roots and pillar_roots of this one, as they are now.
 
 Each gets what it lacks; when all that can be reached have everything, they switch at the same moment, and what is not there any more is gone. A master that
 is unreachable does it when it is back, before it serves anything. From then on changes in these directories count when this is called again, on whichever master.`,
 			fn.Example("salt-run cluster.sync_roots"), fn.Example("salt-run cluster.sync_roots test=True")),
-		fn.Of("revision", c.revision, `Return which state of file_roots and pillar_roots the masters of the cluster have agreed on, who serves it, and what there was before; or which one a job was given with.`,
+		fn.Of("revision", c.revision,
+			`Return which state of file_roots and pillar_roots the masters of the cluster have agreed on, who serves it, and what there was before; `+
+				`or which one a job was given with.`,
 			fn.Example("salt-run cluster.revision"), fn.Example("salt-run cluster.revision jid=20260101120000000000")),
-		fn.Of("rollback", c.rollback, `Have all masters serve an earlier state of file_roots and pillar_roots: the one before, or one that cluster.revision names. The directories themselves stay as they are.`,
+		fn.Of("rollback", c.rollback,
+			`Have all masters serve an earlier state of file_roots and pillar_roots: the one before, or one that cluster.revision names. The `+
+				`directories themselves stay as they are.`,
 			fn.Example("salt-run cluster.rollback"), fn.Example("salt-run cluster.rollback 3f1c09aa")),
 		fn.Of("leave", c.leave, `Have this master leave a cluster without a shared directory, and end.
 
@@ -407,7 +414,9 @@ func (a syncArgs) options() ClusterSyncOptions {
 	return ClusterSyncOptions(a)
 }
 
-var errSharesFolder = salt.Errorf(salt.Invalid, "the masters of this cluster share a directory (cluster_isolated_filesystem is not set): put file_roots and pillar_roots there, or use gitfs and git_pillar")
+var errSharesFolder = salt.Errorf(salt.Invalid,
+	"the masters of this cluster share a directory (cluster_isolated_filesystem is not set): put file_roots and pillar_roots there, or use gitfs and "+
+		"git_pillar")
 
 func (c clusters) isolated() error {
 	switch {

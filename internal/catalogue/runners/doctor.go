@@ -91,7 +91,8 @@ func (c clusters) doctor(ctx context.Context, call *fn.Call, _ struct{}) (*value
 const healthTime = 10 * time.Second
 
 func (p *patient) findings() (out []finding) {
-	for _, check := range []func() []finding{p.members, p.lists, p.options, p.identity, p.same, p.clocks, p.lag, p.votes, p.certificates, p.data, p.minions, p.disks} {
+	for _, check := range []func() []finding{p.members, p.lists, p.options, p.identity, p.same, p.clocks, p.lag, p.votes, p.certificates, p.data, p.minions,
+		p.disks} {
 		out = append(out, check()...)
 	}
 	return out
@@ -116,9 +117,12 @@ func (p *patient) members() (out []finding) {
 		case s.Problem != "":
 			out = append(out, finding{"members", s.ID, s.Problem, "put right what it says, and restart that master"})
 		case !s.Up:
-			out = append(out, finding{"members", s.ID, "it cannot be reached from " + p.self, "start it, and let masters through to its cluster_pool_port; if it is gone for good, take it out of cluster_peers of all masters and run brine cluster remove " + s.ID})
+			out = append(out, finding{"members", s.ID, "it cannot be reached from " + p.self,
+				"start it, and let masters through to its cluster_pool_port; if it is gone for good, take it out of cluster_peers of all masters and " +
+					"run brine cluster remove " + s.ID})
 		case s.Says == nil && s.Kind != "salt":
-			out = append(out, finding{"members", s.ID, "it is there and does not answer", "look at its log and its load; a process that stands still is to be killed and started"})
+			out = append(out, finding{"members", s.ID, "it is there and does not answer",
+				"look at its log and its load; a process that stands still is to be killed and started"})
 		default:
 			up[s.ID] = true
 		}
@@ -130,7 +134,8 @@ func (p *patient) members() (out []finding) {
 			if from == p.self || !up[id] || seen.Bool("up") && seen.Str("problem") == "" {
 				continue
 			}
-			out = append(out, finding{"members", id, "it cannot be reached from " + from + ", but from " + p.self + ": " + cmp.Or(seen.Str("problem"), "no connection"), "let masters through from " + from + " to cluster_pool_port of " + id})
+			out = append(out, finding{"members", id, "it cannot be reached from " + from + ", but from " + p.self + ": " +
+				cmp.Or(seen.Str("problem"), "no connection"), "let masters through from " + from + " to cluster_pool_port of " + id})
 		}
 	})
 	return out
@@ -159,7 +164,8 @@ func (p *patient) lists() (out []finding) {
 			}
 		}
 		if len(lacks) > 0 {
-			out = append(out, finding{"members", id, "its cluster_peers does not name " + strings.Join(lacks, ", "), "name all other masters there and restart it; if one is gone for good, remove its file from peers in cluster_pki_dir"})
+			out = append(out, finding{"members", id, "its cluster_peers does not name " + strings.Join(lacks, ", "),
+				"name all other masters there and restart it; if one is gone for good, remove its file from peers in cluster_pki_dir"})
 		}
 	})
 	return out
@@ -189,7 +195,8 @@ func (p *patient) options() (out []finding) {
 			parts = append(parts, strings.Join(by[name][v], ", "))
 		}
 		slices.Sort(parts)
-		out = append(out, finding{"files", "", "the option " + name + " is not the same on " + strings.Join(parts, " as on "), "give all masters the same and restart them: what a minion gets depends on the master that the balancer chooses"})
+		out = append(out, finding{"files", "", "the option " + name + " is not the same on " + strings.Join(parts, " as on "),
+			"give all masters the same and restart them: what a minion gets depends on the master that the balancer chooses"})
 	}
 	return out
 }
@@ -204,15 +211,18 @@ func (p *patient) identity() (out []finding) {
 	p.there(func(id string, d *value.Dict) { own[id], cluster[id] = d.Str("own"), d.Str("cluster") })
 	p.there(func(from string, d *value.Dict) {
 		if cluster[from] != cluster[p.self] {
-			out = append(out, finding{"identity", from, "its cluster has another key than that of " + p.self + ": " + cluster[from], "two clusters were founded: stop it, remove its cluster_pki_dir and cachedir, and have it join"})
+			out = append(out, finding{"identity", from, "its cluster has another key than that of " + p.self + ": " + cluster[from],
+				"two clusters were founded: stop it, remove its cluster_pki_dir and cachedir, and have it join"})
 		}
 		for id, finger := range own {
 			switch seen := d.Dict("peers").Str(id); {
 			case id == from:
 			case seen == "":
-				out = append(out, finding{"identity", id, from + " does not know it as a member", "wait until what it lacks has come (lag); if it stays so, have " + id + " join again"})
+				out = append(out, finding{"identity", id, from + " does not know it as a member",
+					"wait until what it lacks has come (lag); if it stays so, have " + id + " join again"})
 			case seen != finger:
-				out = append(out, finding{"identity", id, "its key is " + finger + ", and " + from + " knows it by " + seen, "if its key was replaced, take it out (brine cluster remove " + id + ") and have it join again; if not, another machine uses its id"})
+				out = append(out, finding{"identity", id, "its key is " + finger + ", and " + from + " knows it by " + seen,
+					"if its key was replaced, take it out (brine cluster remove " + id + ") and have it join again; if not, another machine uses its id"})
 			}
 		}
 	})
@@ -243,26 +253,32 @@ func (p *patient) same() (out []finding) {
 		}
 		out = append(out, finding{check, "", what + ": " + strings.Join(parts, "; "), fix})
 	}
-	say("version", "the versions differ", "install the same version on all masters, one after the other", func(s *cluster.Status) string { return s.Says.Str("version") })
+	say("version", "the versions differ", "install the same version on all masters, one after the other",
+		func(s *cluster.Status) string { return s.Says.Str("version") })
 	if !p.isolated {
 		return out
 	}
-	say("secret", "not all have the same secret for joining", "brine cluster rotate-secret on any", func(s *cluster.Status) string { return s.Says.Str("secret") })
+	say("secret", "not all have the same secret for joining", "brine cluster rotate-secret on any",
+		func(s *cluster.Status) string { return s.Says.Str("secret") })
 	for _, s := range p.status {
 		if s.Says != nil && s.Says.Has("secret") && s.Says.Str("secret") == "" {
-			out = append(out, finding{"secret", s.ID, "it has no secret that others must know to join", "set cluster_secret as on the others, or brine cluster rotate-secret on one of them"})
+			out = append(out, finding{"secret", s.ID, "it has no secret that others must know to join",
+				"set cluster_secret as on the others, or brine cluster rotate-secret on one of them"})
 		}
 	}
-	say("files", "they serve different states of file_roots and pillar_roots", "brine cluster status shows who is behind; if it stays so, salt-run cluster.sync_roots on the master whose directories are right", func(s *cluster.Status) string {
-		return cmp.Or(s.Says.Str("files"), "their own directories")
-	})
+	say("files", "they serve different states of file_roots and pillar_roots",
+		"brine cluster status shows who is behind; if it stays so, salt-run cluster.sync_roots on the master whose directories are right",
+		func(s *cluster.Status) string {
+			return cmp.Or(s.Says.Str("files"), "their own directories")
+		})
 	return out
 }
 
 func (p *patient) clocks() (out []finding) {
 	for _, s := range p.status {
 		if s.Says != nil && s.Offset.Abs() > maxOffset {
-			out = append(out, finding{"clock", s.ID, fmt.Sprintf("its clock differs by %v from that of %s", s.Offset.Round(10*time.Millisecond), p.self), "let all masters set their clocks by NTP; from 5 s on they do not work with each other"})
+			out = append(out, finding{"clock", s.ID, fmt.Sprintf("its clock differs by %v from that of %s", s.Offset.Round(10*time.Millisecond), p.self),
+				"let all masters set their clocks by NTP; from 5 s on they do not work with each other"})
 		}
 	}
 	return out
@@ -279,7 +295,8 @@ func (p *patient) lag() (out []finding) {
 				n += i
 			}
 			if n > maxBehind {
-				out = append(out, finding{"lag", value.Str(k), fmt.Sprintf("it has not got %d changes yet that %s has", n, from), "look again in a minute; if there are not fewer, look at its log, its disk and the network between them"})
+				out = append(out, finding{"lag", value.Str(k), fmt.Sprintf("it has not got %d changes yet that %s has", n, from),
+					"look again in a minute; if there are not fewer, look at its log, its disk and the network between them"})
 			}
 		}
 	})
@@ -303,7 +320,8 @@ func (p *patient) votes() (out []finding) {
 		for _, l := range slices.Sorted(maps.Keys(lists)) {
 			parts = append(parts, cmp.Or(l, "none")+" on "+strings.Join(lists[l], ", "))
 		}
-		out = append(out, finding{"voters", "", "cluster_voters is not the same on all: " + strings.Join(parts, "; "), "set it to one list everywhere, and restart one master after the other"})
+		out = append(out, finding{"voters", "", "cluster_voters is not the same on all: " + strings.Join(parts, "; "),
+			"set it to one list everywhere, and restart one master after the other"})
 	}
 	good := 0
 	for _, v := range p.voters {
@@ -311,16 +329,19 @@ func (p *patient) votes() (out []finding) {
 		case v.Votes:
 			good++
 		case v.Witness:
-			out = append(out, finding{"voters", v.ID, "the witness cannot vote: " + v.Why, "start brine witness there, and let masters through to its cluster_pool_port"})
+			out = append(out, finding{"voters", v.ID, "the witness cannot vote: " + v.Why,
+				"start brine witness there, and let masters through to its cluster_pool_port"})
 		default:
 			out = append(out, finding{"voters", v.ID, "it cannot vote: " + v.Why, "see what is said of it as a member"})
 		}
 		if v.Votes && v.Witness && !v.Secret {
-			out = append(out, finding{"voters", v.ID, "the witness has not the secret of the cluster as it is now", "put the secret that brine cluster witness-secret shows into its configuration, and restart it"})
+			out = append(out, finding{"voters", v.ID, "the witness has not the secret of the cluster as it is now",
+				"put the secret that brine cluster witness-secret shows into its configuration, and restart it"})
 		}
 	}
 	if n := len(p.voters); n > 0 && 2*good <= n {
-		out = append(out, finding{"voters", "", fmt.Sprintf("%d of %d voters can vote: no master does the work that runs once", good, n), "bring the voters back that are named here; if they are lost for good: brine cluster recover"})
+		out = append(out, finding{"voters", "", fmt.Sprintf("%d of %d voters can vote: no master does the work that runs once", good, n),
+			"bring the voters back that are named here; if they are lost for good: brine cluster recover"})
 	}
 	return out
 }
@@ -333,7 +354,8 @@ func (p *patient) certificates() (out []finding) {
 		}
 		ends, err := time.Parse(time.RFC3339, text)
 		if err == nil && ends.Before(p.now.Add(leastDays*24*time.Hour)) {
-			out = append(out, finding{"certificate", s.ID, "its certificate ends on " + text, "it is renewed every month while the clock is right: set the clock, and restart that master"})
+			out = append(out, finding{"certificate", s.ID, "its certificate ends on " + text,
+				"it is renewed every month while the clock is right: set the clock, and restart that master"})
 		}
 	}
 	return out
@@ -343,7 +365,9 @@ func (p *patient) data() (out []finding) {
 	names := slices.Clone(p.differs)
 	slices.Sort(names)
 	if len(names) > 0 {
-		out = append(out, finding{"data", "", "what the masters have differs: " + strings.Join(names, ", "), "brine cluster check shows what; while minions return it differs for a moment. Directories of files (tree): salt-run cluster.sync_roots on the master whose directories are right"})
+		out = append(out, finding{"data", "", "what the masters have differs: " + strings.Join(names, ", "),
+			"brine cluster check shows what; while minions return it differs for a moment. Directories of files (tree): salt-run cluster.sync_roots " +
+				"on the master whose directories are right"})
 	}
 	return out
 }
@@ -357,7 +381,8 @@ func (p *patient) minions() (out []finding) {
 					names = append(names, value.Str(it))
 				}
 			}
-			out = append(out, finding{"minions", from, fmt.Sprintf("the minion %s knows only %s of %d masters", value.Str(k), strings.Join(names, ", "), len(p.status)), "in its configuration name all of them in master, or set master_type: cluster, by which it learns of them"})
+			out = append(out, finding{"minions", from, fmt.Sprintf("the minion %s knows only %s of %d masters", value.Str(k), strings.Join(names, ", "),
+				len(p.status)), "in its configuration name all of them in master, or set master_type: cluster, by which it learns of them"})
 		}
 	})
 	return out
@@ -373,7 +398,8 @@ func (p *patient) disks() (out []finding) {
 				continue
 			}
 			told[fmt.Sprint(free, size)] = true
-			out = append(out, finding{"disk", id, fmt.Sprintf("%d MiB of %d are free for %s", free>>20, size>>20, x.Str("path")), "make room there, or keep jobs for a shorter time (keep_jobs_seconds); a full disk stores no returns"})
+			out = append(out, finding{"disk", id, fmt.Sprintf("%d MiB of %d are free for %s", free>>20, size>>20, x.Str("path")),
+				"make room there, or keep jobs for a shorter time (keep_jobs_seconds); a full disk stores no returns"})
 		}
 	})
 	return out

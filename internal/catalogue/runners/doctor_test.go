@@ -20,7 +20,8 @@ func TestFindings(t *testing.T) {
 			says := value.DictOf("version", "1", "secret", "s", "files", "f", "certificate", "2027-01-01T00:00:00Z")
 			p.status = append(p.status, cluster.Status{Member: cluster.Member{ID: id, Kind: "brine", Up: true}, Self: id == "a", Says: says})
 			other := map[string]string{"a": "b", "b": "a"}[id]
-			p.health[id] = value.DictOf("own", "key of "+id, "cluster", "c", "peers", value.DictOf(other, "key of "+other), "voters", value.Strings([]string{"a", "b", "w"}),
+			p.health[id] = value.DictOf("own", "key of "+id, "cluster", "c", "peers", value.DictOf(other, "key of "+other), "voters",
+				value.Strings([]string{"a", "b", "w"}),
 				"sees", value.DictOf(other, value.DictOf("up", true, "problem", "", "behind", value.DictOf("jobs", int64(1000)))),
 				"disks", value.ListOf(value.DictOf("path", "/x", "free", int64(50<<30), "size", int64(100<<30))), "few", value.NewDict(0))
 		}
@@ -35,7 +36,8 @@ func TestFindings(t *testing.T) {
 		"clock":       {func(p *patient) { p.status[1].Offset = -time.Second }, []string{"clock b"}},
 		"certificate": {func(p *patient) { p.status[0].Says.Set("certificate", "2026-01-20T00:00:00Z") }, []string{"certificate a"}},
 		"disk": {func(p *patient) {
-			p.health["b"].Set("disks", value.ListOf(value.DictOf("path", "/x", "free", int64(1<<30), "size", int64(100<<30)), value.DictOf("path", "/y", "free", int64(1<<30), "size", int64(100<<30))))
+			p.health["b"].Set("disks", value.ListOf(value.DictOf("path", "/x", "free", int64(1<<30), "size", int64(100<<30)),
+				value.DictOf("path", "/y", "free", int64(1<<30), "size", int64(100<<30))))
 		}, []string{"disk b"}},
 		"lag": {func(p *patient) {
 			p.health["a"].Dict("sees").Dict("b").Set("behind", value.DictOf("jobs", int64(900), "records", int64(101)))

@@ -40,13 +40,17 @@ func filesModule(d Deps) fn.Module {
 		fn.Of("file_list", f.lister("_file_list"), `List the files of an environment.`, fn.Example("salt-run fileserver.file_list saltenv=prod")),
 		fn.Of("symlink_list", f.lister("_symlink_list"), `List the symbolic links of an environment.`, fn.Example("salt-run fileserver.symlink_list")),
 		fn.Of("dir_list", f.lister("_dir_list"), `List the directories of an environment.`, fn.Example("salt-run fileserver.dir_list")),
-		fn.Of("empty_dir_list", f.lister("_file_list_emptydirs"), `List the empty directories of an environment.`, fn.Example("salt-run fileserver.empty_dir_list")),
+		fn.Of("empty_dir_list", f.lister("_file_list_emptydirs"), `List the empty directories of an environment.`,
+			fn.Example("salt-run fileserver.empty_dir_list")),
 		fn.Of("update", f.update, `Look for changed files now.`, fn.Example("salt-run fileserver.update")),
-		fn.Of("clear_file_list_cache", f.clearLists, `Drop what is kept of lists; they are created again when they are asked for.`, fn.Example("salt-run fileserver.clear_file_list_cache")),
+		fn.Of("clear_file_list_cache", f.clearLists, `Drop what is kept of lists; they are created again when they are asked for.`,
+			fn.Example("salt-run fileserver.clear_file_list_cache")),
 		fn.Of("clear_cache", f.clearCache, `Drop all that is kept of files.`, fn.Example("salt-run fileserver.clear_cache")),
-		fn.Of("clear_lock", f.clearLock, `Remove locks of file servers that fetch. Locks of dead processes end by themselves.`, fn.Example("salt-run fileserver.clear_lock")),
+		fn.Of("clear_lock", f.clearLock, `Remove locks of file servers that fetch. Locks of dead processes end by themselves.`,
+			fn.Example("salt-run fileserver.clear_lock")),
 		fn.Of("lock", f.lock, `Keep file servers from fetching, for a day at most.`, fn.Example("salt-run fileserver.lock remote='*github*'")),
-		fn.Of("remotes", f.remotes, `Tell how each of what file servers fetch fares: what is served, since when, and what went wrong (Brine only).`, fn.Example("salt-run fileserver.remotes")),
+		fn.Of("remotes", f.remotes, `Tell how each of what file servers fetch fares: what is served, since when, and what went wrong (Brine only).`,
+			fn.Example("salt-run fileserver.remotes")),
 	}}
 }
 

@@ -25,8 +25,10 @@ func init() { runners.Register("git_pillar", gitPillarModule) }
 func gitPillarModule(d Deps) fn.Module {
 	g := gitPillar{d}
 	return fn.Module{Name: "git_pillar", Doc: `The git repositories that pillars come from.`, Funcs: []fn.Func{
-		fn.Of("update", g.update, `Fetch repositories: True for changes, None for none, False for an error.`, fn.Example("salt-run git_pillar.update branch=main repo=https://example.com/pillar.git")),
-		fn.Of("remotes", g.remotes, `Tell how each repository fares: what counts, since when, and what went wrong (Brine only).`, fn.Example("salt-run git_pillar.remotes")),
+		fn.Of("update", g.update, `Fetch repositories: True for changes, None for none, False for an error.`,
+			fn.Example("salt-run git_pillar.update branch=main repo=https://example.com/pillar.git")),
+		fn.Of("remotes", g.remotes, `Tell how each repository fares: what counts, since when, and what went wrong (Brine only).`,
+			fn.Example("salt-run git_pillar.remotes")),
 	}}
 }
 

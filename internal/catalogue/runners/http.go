@@ -29,7 +29,8 @@ func httpModule() fn.Module {
 	}
 	return fn.Module{Name: "http", Doc: `Requests to web servers, from the master.`, Funcs: []fn.Func{
 		fn.Of("query", w.ask, `Ask a web server. The keywords are those of the function http.query of minions.`,
-			fn.Example("salt-run http.query http://somelink.com/"), fn.Example("salt-run http.query http://somelink.com/ method=POST params='key1=val1&key2=val2'")),
+			fn.Example("salt-run http.query http://somelink.com/"),
+			fn.Example("salt-run http.query http://somelink.com/ method=POST params='key1=val1&key2=val2'")),
 		fn.Of("update_ca_bundle", w.update, `Fetch a file of certificates to trust, write it to target and append files to it.
 			target is that of the option ca_bundle, or cacerts.pem in the first of file_roots; source that of ca_bundle_url. Salt's default source, over plain http, is not there.`,
 			fn.Example("salt-run http.update_ca_bundle source=https://example.com/cacerts.pem target=/path/to/cacerts.pem")),

@@ -35,11 +35,17 @@ func jobsModule(d Deps) fn.Module {
 		fn.Of("print_job", j.printJob, `Return all that is known of a job, under its id.`, fn.Example("salt-run jobs.print_job 20130916125524463507")),
 		fn.Of("exit_success", j.exitSuccess, `Say for each minion of a job whether it returned something that counts as true.`,
 			fn.Example("salt-run jobs.exit_success 20160520145827701627")),
-		fn.Of("cache_status", j.cacheStatus, `Say of the servers that get jobs and returns whether they can be reached, and how much waits for them.`, fn.Example("salt-run jobs.cache_status")),
-		fn.Of("snapshot", j.snapshot, `Write a copy of the master's own database of jobs, as it is now, into a directory in cachedir, and return that. This is for brine migrate.`, fn.Example("salt-run jobs.snapshot")),
-		fn.Of("adopt", j.adopt, `Take the jobs that are in Salt's files in cachedir, and not too old, into the master's own database, and return how many were looked at. What is there stays.`, fn.Example("salt-run jobs.adopt")),
+		fn.Of("cache_status", j.cacheStatus, `Say of the servers that get jobs and returns whether they can be reached, and how much waits for them.`,
+			fn.Example("salt-run jobs.cache_status")),
+		fn.Of("snapshot", j.snapshot,
+			`Write a copy of the master's own database of jobs, as it is now, into a directory in cachedir, and return that. This is for brine migrate.`,
+			fn.Example("salt-run jobs.snapshot")),
+		fn.Of("adopt", j.adopt,
+			`Take the jobs that are in Salt's files in cachedir, and not too old, into the master's own database, and return how many were looked `+
+				`at. What is there stays.`, fn.Example("salt-run jobs.adopt")),
 		fn.Of("last_run", j.lastRun, `Return all that is known of the last job, or of the last that passes all filters.`,
-			fn.Example("salt-run jobs.last_run"), fn.Example("salt-run jobs.last_run target=nodename"), fn.Example("salt-run jobs.last_run function=cmd.run")),
+			fn.Example("salt-run jobs.last_run"), fn.Example("salt-run jobs.last_run target=nodename"),
+			fn.Example("salt-run jobs.last_run function=cmd.run")),
 	}}
 }
 
@@ -66,7 +72,8 @@ func (j jobs) cacheStatus(context.Context, *fn.Call, none) (*value.List, error) 
 		return out, nil
 	}
 	for _, s := range j.JobCaches() {
-		d := value.DictOf("returner", s.Name, "connected", s.Unreachable == nil, "waiting", s.Waiting, "since", s.Since.UTC().Format("2006-01-02T15:04:05.000000"))
+		d := value.DictOf("returner", s.Name, "connected", s.Unreachable == nil, "waiting", s.Waiting, "since",
+			s.Since.UTC().Format("2006-01-02T15:04:05.000000"))
 		if s.Unreachable != nil {
 			d.Set("error", s.Unreachable.Error())
 		}

@@ -37,12 +37,14 @@ func manageModule(d Deps) fn.Module {
 		fn.Of("masters", m.masters, `Return which masters command each minion, and since when, which stand by, and the last change, as the minions told it.
 Nothing is sent to them. Salt's own minions tell nothing: of those only their connection to this master is known.`,
 			fn.Example("salt-run manage.masters"), fn.Example("salt-run manage.masters tgt='web*'")),
-		fn.Of("key_regen", m.keyRegen, `Have all minions make new keys, and delete all keys of this master, its own included. The master must be restarted within 60 seconds.`,
+		fn.Of("key_regen", m.keyRegen,
+			`Have all minions make new keys, and delete all keys of this master, its own included. The master must be restarted within 60 seconds.`,
 			fn.Example("salt-run manage.key_regen")),
 		fn.Of("versions", m.versions, `Ask minions for their version and compare it with the master's.`, fn.Example("salt-run manage.versions")),
 	}}
 	for _, name := range []string{"list_state", "present", "joined", "allowed", "alived", "reaped"} {
-		mod.Funcs = append(mod.Funcs, fn.Of(name, m.present, `Return the minions that are connected. Nothing is sent to them.`, fn.Example("salt-run manage."+name)))
+		mod.Funcs = append(mod.Funcs, fn.Of(name, m.present, `Return the minions that are connected. Nothing is sent to them.`,
+			fn.Example("salt-run manage."+name)))
 	}
 	for _, name := range []string{"list_not_state", "not_present", "not_joined", "not_allowed", "not_alived", "not_reaped"} {
 		mod.Funcs = append(mod.Funcs, fn.Of(name, m.notPresent, `Return the accepted minions that are not connected. Nothing is sent to them.`,
@@ -252,7 +254,8 @@ const textRegenerated = "The minion and master keys have been deleted.  Restart 
 
 func (m manage) keyRegen(ctx context.Context, _ *fn.Call, _ none) (any, error) {
 	if m.Cluster != nil {
-		return nil, fn.Errorf("this master is in a cluster, whose masters and minions rely on its keys: nothing was done; leave the cluster first (brine cluster leave)")
+		return nil, fn.Errorf("this master is in a cluster, whose masters and minions rely on its keys: nothing was done; leave the cluster first " +
+			"(brine cluster leave)")
 	}
 	if _, _, err := m.Client.Call(ctx, client.Job{Target: "*", Type: "glob", Fun: "saltutil.regen_keys"}); err != nil && !errors.Is(err, client.ErrNoMatch) {
 		return nil, fn.Errorf("the minions could not be told, and no key was deleted: %w", err)

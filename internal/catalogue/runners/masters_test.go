@@ -14,11 +14,13 @@ func TestManageMasters(t *testing.T) {
 		"alpha": {Mode: "failover", At: at, Masters: []StandingMaster{
 			{Master: "one", State: "connected", Since: at, Here: true}, {Master: "two", State: "standby", Since: at}, {Master: "three", State: "off"}}},
 		"gamma": {Mode: "failover", At: at, Masters: []StandingMaster{
-			{Master: "one", State: "standby", Since: at, Here: true}, {Master: "two", State: "connected", Since: at}, {Master: "three", State: "refused", Since: at}},
+			{Master: "one", State: "standby", Since: at, Here: true}, {Master: "two", State: "connected", Since: at},
+			{Master: "three", State: "refused", Since: at}},
 			Last: &StandingChange{From: "one", To: "two", Reason: "closed", Seconds: 0.25, At: at}},
 	}
 	for line, want := range map[string]string{
-		"manage.masters": `{'alpha': {'here': True, 'mode': 'failover', 'active': {'one': '2026-11-21T10:00:00Z'}, 'standby': {'two': '2026-11-21T10:00:00Z'}, 'as_of': '2026-11-21T10:00:00Z'}, ` +
+		"manage.masters": `{'alpha': {'here': True, 'mode': 'failover', 'active': {'one': '2026-11-21T10:00:00Z'}, 'standby': {'two': ` +
+			`'2026-11-21T10:00:00Z'}, 'as_of': '2026-11-21T10:00:00Z'}, ` +
 			`'beta': {'here': True, 'mode': 'unknown'}, ` +
 			`'gamma': {'here': False, 'mode': 'failover', 'active': {'two': '2026-11-21T10:00:00Z'}, 'standby': {'one': '2026-11-21T10:00:00Z'}, ` +
 			`'away': {'three': {'since': '2026-11-21T10:00:00Z', 'reason': 'refused'}}, ` +

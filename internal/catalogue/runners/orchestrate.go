@@ -17,7 +17,8 @@ func stateModule(d Deps) fn.Module {
 	m.Doc = `Run SLS files on the master, which order minions, and follow what happens.`
 	o := orchestrator{d}
 	for _, name := range []string{"orchestrate", "orch", "sls"} {
-		m.Funcs = append(m.Funcs, fn.Of(name, o.orchestrate, `Run SLS files on the master, whose states order minions: salt.state, salt.function and the like.`,
+		m.Funcs = append(m.Funcs, fn.Of(name, o.orchestrate,
+			`Run SLS files on the master, whose states order minions: salt.state, salt.function and the like.`,
 			fn.Example("salt-run state."+name+" webserver"), fn.Example("salt-run state."+name+" webserver saltenv=dev test=True pillar='{color: red}'")))
 	}
 	m.Funcs = append(m.Funcs,
@@ -27,7 +28,8 @@ func stateModule(d Deps) fn.Module {
 			fn.Example(`salt-run state.orchestrate_high '{ping: {salt: [function, {name: test.ping}, {tgt: "web*"}]}}'`)),
 	)
 	for _, name := range []string{"orchestrate_show_sls", "orch_show_sls"} {
-		m.Funcs = append(m.Funcs, fn.Of(name, o.show, `Show the high data of SLS files as the master renders them for itself.`, fn.Example("salt-run state."+name+" webserver")))
+		m.Funcs = append(m.Funcs, fn.Of(name, o.show, `Show the high data of SLS files as the master renders them for itself.`,
+			fn.Example("salt-run state."+name+" webserver")))
 	}
 	for _, name := range []string{"pause", "set_pause"} {
 		m.Funcs = append(m.Funcs, fn.Of(name, o.steer("state.pause"), `Have a run of SLS files wait, before the state of an id or before its next one.`,

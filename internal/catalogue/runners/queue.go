@@ -32,14 +32,18 @@ func init() { runners.Register("queue", queueModule) }
 func queueModule(d Deps) fn.Module {
 	q := queues{d, &sync.Mutex{}}
 	return fn.Module{Name: "queue", Doc: `Queues of items, which the reactor or further runners work off.`, Funcs: []fn.Func{
-		fn.Of("insert", q.insert, `Add an item or several to a queue.`, fn.Example("salt-run queue.insert myqueue myitem"), fn.Example(`salt-run queue.insert myqueue "['item1', 'item2']"`)),
+		fn.Of("insert", q.insert, `Add an item or several to a queue.`, fn.Example("salt-run queue.insert myqueue myitem"),
+			fn.Example(`salt-run queue.insert myqueue "['item1', 'item2']"`)),
 		fn.Of("delete", q.remove, `Delete an item or several from a queue.`, fn.Example("salt-run queue.delete myqueue myitem")),
 		fn.Of("list_queues", q.list, `Return the queues there are.`, fn.Example("salt-run queue.list_queues")),
 		fn.Of("list_length", q.length, `Return how many items a queue has.`, fn.Example("salt-run queue.list_length myqueue")),
 		fn.Of("list_items", q.items, `Return the items of a queue.`, fn.Example("salt-run queue.list_items myqueue")),
-		fn.Of("pop", q.pop, `Take so many items, or all, from the beginning of a queue and return them.`, fn.Example("salt-run queue.pop myqueue"), fn.Example("salt-run queue.pop myqueue all")),
-		fn.Of("process_queue", q.process, `Take items from a queue and put them on the event bus as salt/queue/QUEUE/process, for the reactor.`, fn.Example("salt-run queue.process_queue myqueue 6")),
-		fn.Of("insert_runner", q.insertRunner, `Add a runner to a queue, that of the option runner_queue if none is named.`, fn.Example("salt-run queue.insert_runner test.stdout_print queue=runners")),
+		fn.Of("pop", q.pop, `Take so many items, or all, from the beginning of a queue and return them.`, fn.Example("salt-run queue.pop myqueue"),
+			fn.Example("salt-run queue.pop myqueue all")),
+		fn.Of("process_queue", q.process, `Take items from a queue and put them on the event bus as salt/queue/QUEUE/process, for the reactor.`,
+			fn.Example("salt-run queue.process_queue myqueue 6")),
+		fn.Of("insert_runner", q.insertRunner, `Add a runner to a queue, that of the option runner_queue if none is named.`,
+			fn.Example("salt-run queue.insert_runner test.stdout_print queue=runners")),
 		fn.Of("process_runner", q.processRunner, `Take runners from a queue and run them.`, fn.Example("salt-run queue.process_runner 5 queue=runners")),
 	}}
 }

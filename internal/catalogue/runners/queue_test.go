@@ -84,7 +84,8 @@ func TestSurvey(t *testing.T) {
 	h.want("survey.hash '*' test.ping", "[{'pool': ['alpha', 'beta'], 'result': 'True'}]")
 	h.version = map[string]string{"alpha": "1", "beta": "2"}
 	h.want("survey.hash '*' test.version", "[{'pool': ['alpha'], 'result': '1'}, {'pool': ['beta'], 'result': '2'}]")
-	h.want("survey.diff '*' test.version", `[{'pool': ['alpha'], 'result': '1'}, {'pool': ['beta'], 'result': '2', 'diff': '--- alpha\n+++ beta\n@@ -1 +1 @@\n-1\n+2\n'}]`)
+	h.want("survey.diff '*' test.version",
+		`[{'pool': ['alpha'], 'result': '1'}, {'pool': ['beta'], 'result': '2', 'diff': '--- alpha\n+++ beta\n@@ -1 +1 @@\n-1\n+2\n'}]`)
 	h.want("survey.hash nobody test.version", "[]")
 	if got := value.Str(h.call("survey.hash '*'").Return); !strings.Contains(got, "a target and a function") {
 		t.Error(got)
@@ -206,7 +207,8 @@ func TestKeyRegen(t *testing.T) {
 	if h.reg, err = fn.NewRegistry(nil, New(h.deps)...); err != nil {
 		t.Fatal(err)
 	}
-	if got := value.Str(h.call("manage.key_regen").Return); !strings.HasPrefix(got, "The minion and master keys have been deleted.  Restart the Salt\n") || files() != 0 {
+	if got := value.Str(h.call("manage.key_regen").Return); !strings.HasPrefix(got, "The minion and master keys have been deleted.  Restart the Salt\n") ||
+		files() != 0 {
 		t.Errorf("%s, %d files are left", got, files())
 	}
 }

@@ -26,7 +26,8 @@ func reactorModule(d Deps) fn.Module {
 	r := reactors{d}
 	return fn.Module{Name: "reactor", Doc: `The rules of this master's reactor. Changes last until the master ends.`, Funcs: []fn.Func{
 		fn.Of("list", r.list, `Return the rules.`, fn.Example("salt-run reactor.list")),
-		fn.Of("add", r.add, `Add a rule: SLS files for a pattern of tags.`, fn.Example("salt-run reactor.add 'salt/cloud/*/destroyed' reactors='/srv/reactor/destroy/*.sls'")),
+		fn.Of("add", r.add, `Add a rule: SLS files for a pattern of tags.`,
+			fn.Example("salt-run reactor.add 'salt/cloud/*/destroyed' reactors='/srv/reactor/destroy/*.sls'")),
 		fn.Of("delete", r.remove, `Delete the rule of a pattern of tags.`, fn.Example("salt-run reactor.delete 'salt/cloud/*/destroyed'")),
 		fn.Of("is_leader", r.isLeader, `Return whether the reactor responds to events.`, fn.Example("salt-run reactor.is_leader")),
 		fn.Of("set_leader", r.setLeader, `Have the reactor respond to events, or not.`, fn.Example("salt-run reactor.set_leader True")),

@@ -117,7 +117,8 @@ func (h *house) call(line string) fn.Outcome {
 	h.t.Helper()
 	words := shellWords(line)
 	args, kwargs := fn.ParseWords(words[1:], nil)
-	c := &fn.Call{ID: "vm_master", Config: fn.Tree{Dict: value.DictOf("interface", "127.0.0.1", "file_roots", value.DictOf("base", value.ListOf("/srv/salt")))}}
+	c := &fn.Call{ID: "vm_master",
+		Config: fn.Tree{Dict: value.DictOf("interface", "127.0.0.1", "file_roots", value.DictOf("base", value.ListOf("/srv/salt")))}}
 	return Run(h.t.Context(), h.reg, c, fn.Job{Fun: words[0], Arg: fn.Wire(args, kwargs)})
 }
 
@@ -202,7 +203,8 @@ func TestJobs(t *testing.T) {
 	h.addPing()
 	h.add("20261121040157000000", "saltutil.find_job", value.ListOf("gamma"), "list", []string{"gamma"}, nil, nil)
 	state := value.DictOf("return", value.DictOf("x", 1), "retcode", 2, "success", false, "out", "highstate")
-	h.add("20261121050000000000", "state.apply", "al*", "glob", []string{"alpha"}, value.DictOf("kwargs", value.DictOf("metadata", value.DictOf("ticket", 42))),
+	h.add("20261121050000000000", "state.apply", "al*", "glob", []string{"alpha"},
+		value.DictOf("kwargs", value.DictOf("metadata", value.DictOf("ticket", 42))),
 		map[string]*value.Dict{"alpha": state})
 	list := func(jids ...string) string {
 		d := h.call("jobs.list_jobs").Return.(*value.Dict)
@@ -218,19 +220,23 @@ func TestJobs(t *testing.T) {
 	h.want("jobs.list_jobs search_metadata='{ticket: 42}'", list("20261121050000000000"))
 	h.want("jobs.list_jobs start_time='2026, Nov 21 04:01:57'", list("20261121040157000000", "20261121050000000000"))
 	h.want("jobs.list_jobs start_time=2026-11-21T04:01:57 end_time='2026-11-21 04:30'", list("20261121040157000000"))
-	h.want("jobs.list_jobs start_time=yesterday", `'Exception occurred in runner jobs.list_jobs: "yesterday" is not understood as a moment: write it as 2026-11-21 15:04 or 2026, Nov 21 15:04'`)
+	h.want("jobs.list_jobs start_time=yesterday",
+		`'Exception occurred in runner jobs.list_jobs: "yesterday" is not understood as a moment: write it as 2026-11-21 15:04 or 2026, Nov 21 15:04'`)
 	h.want("jobs.list_jobs outputter=json search_function=none", "{'outputter': 'json', 'data': {}}")
 	h.want("jobs.lookup_jid 20261121050000000000", "{'outputter': 'highstate', 'data': {'alpha': {'x': 1}}}")
 	h.want("jobs.lookup_jid 20261121040157000000 missing=True", "{'gamma': 'Minion did not return'}")
 	h.want("jobs.lookup_jid "+jid1+" returned=False", "{}")
 	h.want("jobs.exit_success 20261121040157000000", "{'gamma': False}")
-	h.want("jobs.list_jobs_filter 5", "[{'Function': 'test.ping', 'Arguments': [], 'Target': ['alpha', 'beta'], 'Target-type': 'list', 'User': 'root', 'JID': '"+jid1+
-		"', 'StartTime': '2026, Nov 21 04:01:56.486143'}, {'Function': 'state.apply', 'Arguments': [], 'Target': 'al*', 'Target-type': 'glob', 'User': 'root', "+
-		"'Metadata': {'ticket': 42}, 'JID': '20261121050000000000', 'StartTime': '2026, Nov 21 05:00:00.000000'}]")
+	h.want("jobs.list_jobs_filter 5",
+		"[{'Function': 'test.ping', 'Arguments': [], 'Target': ['alpha', 'beta'], 'Target-type': 'list', 'User': 'root', 'JID': '"+jid1+
+			"', 'StartTime': '2026, Nov 21 04:01:56.486143'}, {'Function': 'state.apply', 'Arguments': [], 'Target': 'al*', 'Target-type': 'glob', "+
+			"'User': 'root', "+
+			"'Metadata': {'ticket': 42}, 'JID': '20261121050000000000', 'StartTime': '2026, Nov 21 05:00:00.000000'}]")
 	if d := h.call("jobs.last_run function=test.*").Return.(*value.Dict); d.Len() != 1 || !d.Has(jid1) {
 		t.Errorf("last_run: %s", value.Repr(d))
 	}
-	if l := h.call("jobs.list_jobs_filter 2 filter_find_job=False").Return.(*value.List); l.Len() != 2 || l.Items[0].(*value.Dict).Str("JID") != "20261121040157000000" {
+	if l := h.call("jobs.list_jobs_filter 2 filter_find_job=False").Return.(*value.List); l.Len() != 2 ||
+		l.Items[0].(*value.Dict).Str("JID") != "20261121040157000000" {
 		t.Errorf("list_jobs_filter: %s", value.Repr(l))
 	}
 }
@@ -256,7 +262,8 @@ func TestManage(t *testing.T) {
 	h.want("manage.present show_ip=True", "{'alpha': '192.0.2.2', 'beta': '192.0.2.2'}")
 	h.want("manage.not_alived", "['gamma']")
 	h.want("manage.not_alived subset=alpha", "[]")
-	h.want("manage.versions", "{'Up to date': {'alpha': '3007.10+0.g3b3728bd2b'}, 'Minion requires update': {'beta': '3006.9'}, 'Minion offline': {'gamma': False}, 'Master': '3007.10'}")
+	h.want("manage.versions", "{'Up to date': {'alpha': '3007.10+0.g3b3728bd2b'}, 'Minion requires update': {'beta': '3006.9'}, 'Minion offline': "+
+		"{'gamma': False}, 'Master': '3007.10'}")
 	h.version["beta"] = "3008.0rc1"
 	if d := h.call("manage.versions").Return.(*value.Dict); !d.Has("Minion newer than master") {
 		t.Errorf("versions: %s", value.Repr(d))

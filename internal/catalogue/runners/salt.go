@@ -43,7 +43,8 @@ var onMaster = map[string][]string{ // module: its functions, nil for all
 }
 
 // textOnMaster follows Salt's text: the function may well be there on minions.
-const textOnMaster = " On a master salt.cmd is allowed only functions of config, grains, match, random, sys and test that change nothing; have the minion of this machine run others."
+const textOnMaster = " On a master salt.cmd is allowed only functions of config, grains, match, random, sys and test that change nothing; have the " +
+	"minion of this machine run others."
 
 // newFunctions collects the functions of salt.cmd.
 func newFunctions() (*fn.Registry, error) {

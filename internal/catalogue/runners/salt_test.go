@@ -16,7 +16,8 @@ func TestCmd(t *testing.T) {
 	h.want("salt.cmd grains.get kernel", "'Linux'")
 	h.want("salt.cmd grains.get id", "'vm_master'")
 	for _, f := range []string{"no.such", "grains.setval", "environ.setval", "data.update", "cmd.run", "log.error"} { // change the master or its machine
-		if got := h.call("salt.cmd " + f + " a b").Return; !strings.HasPrefix(value.Str(got), "'"+f+"' is not available. On a master salt.cmd is allowed only ") {
+		if got := h.call("salt.cmd " + f + " a b").Return; !strings.HasPrefix(value.Str(got),
+			"'"+f+"' is not available. On a master salt.cmd is allowed only ") {
 			t.Errorf("%s: %s", f, value.Repr(got))
 		}
 	}
@@ -24,7 +25,8 @@ func TestCmd(t *testing.T) {
 		t.Error("with_pillar is ignored")
 	}
 	h.want("salt.cmd test.ping with_pillar=False", "True")
-	if o := h.call("salt.cmd test.echo"); o.Retcode != 0 || !strings.HasPrefix(value.Str(o.Return), "\nPassed invalid arguments: echo() missing 1 required positional argument: 'text'\n\nUsage:\n") {
+	if o := h.call("salt.cmd test.echo"); o.Retcode != 0 ||
+		!strings.HasPrefix(value.Str(o.Return), "\nPassed invalid arguments: echo() missing 1 required positional argument: 'text'\n\nUsage:\n") {
 		t.Errorf("wrong arguments: %d, %v", o.Retcode, o.Return)
 	}
 }

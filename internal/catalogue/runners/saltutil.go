@@ -16,10 +16,12 @@ func init() { runners.Register("saltutil", func(Deps) fn.Module { return saltuti
 
 func saltutilModule() fn.Module {
 	m := fn.Module{Name: "saltutil", Doc: `Modules in Python, of which Brine runs none: nothing is ever fetched.`, Funcs: []fn.Func{
-		fn.Of("sync_all", syncAll, `Return that no modules were fetched, by kind: Brine runs no modules in Python.`, fn.Example("salt-run saltutil.sync_all")),
+		fn.Of("sync_all", syncAll, `Return that no modules were fetched, by kind: Brine runs no modules in Python.`,
+			fn.Example("salt-run saltutil.sync_all")),
 	}}
 	for _, kind := range synced {
-		m.Funcs = append(m.Funcs, fn.Of("sync_"+kind, syncNone, `Return that no modules were fetched: Brine runs no modules in Python.`, fn.Example("salt-run saltutil.sync_"+kind)))
+		m.Funcs = append(m.Funcs, fn.Of("sync_"+kind, syncNone, `Return that no modules were fetched: Brine runs no modules in Python.`,
+			fn.Example("salt-run saltutil.sync_"+kind)))
 	}
 	return m
 }

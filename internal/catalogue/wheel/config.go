@@ -23,7 +23,8 @@ func init() { modules.Register("config", func(Deps) fn.Module { return configMod
 func configModule() fn.Module {
 	return fn.Module{Name: "config", Doc: `The options of the master.`, Funcs: []fn.Func{
 		fn.Of("values", configuration{}.values, `Return the options of the master, without passwords.`),
-		fn.Of("apply", configuration{}.apply, `Set one option in the master's configuration file. It counts from the next start, or reload if it is one that may change.`),
+		fn.Of("apply", configuration{}.apply,
+			`Set one option in the master's configuration file. It counts from the next start, or reload if it is one that may change.`),
 		fn.Of("update_config", configuration{}.update, `Write options to a file in the directory of default_include, and replace the one of that name.
 			They count from the next start, or reload if they are such that may change.`),
 	}}
@@ -72,7 +73,8 @@ func withOption(text, key string, v any) (string, error) {
 	var out strings.Builder
 	in, done := false, false
 	for line := range strings.Lines(text) {
-		top := !strings.HasPrefix(line, " ") && !strings.HasPrefix(line, "\t") && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "-") && strings.TrimSpace(line) != ""
+		top := !strings.HasPrefix(line, " ") && !strings.HasPrefix(line, "\t") && !strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "-") &&
+			strings.TrimSpace(line) != ""
 		if top {
 			in = false
 			if d, err := options(line); err == nil && d.Has(key) || strings.HasPrefix(line, key+":") {

@@ -28,9 +28,11 @@ mongo_password: 77
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "{'sharedsecret': '**********', 'mysql.pass': '**********', 'auth.ldap.bindpw': '**********', 'signing_key_pass': '**********', 'key_pass': '', 's3.key': '**********', " +
+	const want = "{'sharedsecret': '**********', 'mysql.pass': '**********', 'auth.ldap.bindpw': '**********', 'signing_key_pass': '**********', " +
+		"'key_pass': '', 's3.key': '**********', " +
 		"'gitfs_remotes': [{'https://<redacted>@host/a.git': [{'password': '**********'}, {'mountpoint': 'salt://a'}]}, 'https://host/b.git'], " +
-		"'external_auth': {'oidc': {'^client_secret': '**********', 'ops%': ['.*']}, 'file': {'alice': ['@runner']}}, 'consul': {'host': 'h', 'token': '**********'}, " +
+		"'external_auth': {'oidc': {'^client_secret': '**********', 'ops%': ['.*']}, 'file': {'alice': ['@runner']}}, 'consul': {'host': 'h', " +
+		"'token': '**********'}, " +
 		"'keep_acl_in_token': True, 'token_expire': 3, 'hash_password': True, 'mongo_password': '**********'}"
 	before := value.Repr(v)
 	if got := value.Repr(hide(v)); got != want {

@@ -37,7 +37,8 @@ func newSite(t *testing.T) *site {
 			t.Fatal(err)
 		}
 	}
-	for name, to := range map[string]string{"one/link": "../secret", "one/dir": "../outside", "one/within": "top.sls", "pillar/link": "../secret", "pillar/dir": "../outside"} {
+	for name, to := range map[string]string{"one/link": "../secret", "one/dir": "../outside", "one/within": "top.sls", "pillar/link": "../secret",
+		"pillar/dir": "../outside"} {
 		if err := os.Symlink(to, filepath.Join(s.dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +94,8 @@ func TestRoots(t *testing.T) {
 		{"file_roots.find", []any{"path", "within"}, "[{'/one/within': 'txt'}]"},
 		{"file_roots.read", []any{"path", "sub/a.sls"}, "[{'/one/sub/a.sls': 'a: 1\\n'}]"},
 		{"file_roots.read", []any{"path", "bin"}, "[]"},
-		{"file_roots.list_env", nil, "{'/one': {'dir': {}, 'sub': {'a.sls': 'f'}, 'bin': 'f', 'link': 'f', 'top.sls': 'f', 'within': 'f'}, '/two': {'top.sls': 'f'}}"},
+		{"file_roots.list_env", nil,
+			"{'/one': {'dir': {}, 'sub': {'a.sls': 'f'}, 'bin': 'f', 'link': 'f', 'top.sls': 'f', 'within': 'f'}, '/two': {'top.sls': 'f'}}"},
 		{"file_roots.list_env", []any{"saltenv", "dev"}, "{}"},
 		{"pillar_roots.list_roots", nil, "{'base': [{'/pillar': {'dir': {}, 'link': 'f', 'top.sls': 'f'}}]}"},
 		{"pillar_roots.read", []any{"path", "top.sls"}, "[{'/pillar/top.sls': 'p: {}\\n'}]"},
@@ -124,7 +126,8 @@ func TestRoots(t *testing.T) {
 func TestPathsThatLeadOut(t *testing.T) {
 	s := newSite(t)
 	for _, option := range []string{"file_roots", "pillar_roots"} {
-		for _, p := range []string{"../secret", "sub/../../secret", "..", ".", "", "/" + "etc/passwd", s.path("secret"), "link", "dir/x", "dir/new", "dir/sub/new", "link/x",
+		for _, p := range []string{"../secret", "sub/../../secret", "..", ".", "", "/" + "etc/passwd", s.path("secret"), "link", "dir/x", "dir/new",
+			"dir/sub/new", "link/x",
 			"a\x00b", "./../secret", "one/../../../../../../../../tmp/brine-escaped"} {
 			for _, f := range []string{".find", ".read"} {
 				if got := s.run(option+f, "path", p); got != "[]" {
@@ -136,21 +139,25 @@ func TestPathsThatLeadOut(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]string{"secret": "secret\n", "outside/x": "x\n", "outside/new": "none", "outside/sub/new": "none", "one/link": "secret\n"} {
+	for name, want := range map[string]string{"secret": "secret\n", "outside/x": "x\n", "outside/new": "none", "outside/sub/new": "none",
+		"one/link": "secret\n"} {
 		if got := s.content(name); got != want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
 	for _, name := range []string{"../x", "/etc/x", "a/b", "..", ".", "", "a\x00b", "master.d/x"} {
-		if got := s.run("config.update_config", "file_name", name, "yaml_contents", value.DictOf("timeout", 1)); strings.Contains(got, "Wrote") && name != ".." && name != "." {
+		if got := s.run("config.update_config", "file_name", name, "yaml_contents", value.DictOf("timeout", 1)); strings.Contains(got, "Wrote") &&
+			name != ".." && name != "." {
 			t.Errorf("update_config %q: %s", name, got)
 		}
 	}
 	if _, err := os.Stat(s.path("etc/x.conf")); err == nil {
 		t.Error("update_config left its directory")
 	}
-	for _, pairs := range [][]any{{"keydir", "/tmp"}, {"keydir", s.dir}, {"keyname", "../x"}, {"keyname", "minions/x"}, {"keyname", "a/../../x"}, {"keyname", "master"}, {"keydir", s.path("pki/minions")}} {
-		if got := s.run("key.gen_keys", pairs...); !strings.HasPrefix(got, "'Exception occurred in wheel key.gen_keys") && !strings.HasPrefix(got, `"Exception occurred`) {
+	for _, pairs := range [][]any{{"keydir", "/tmp"}, {"keydir", s.dir}, {"keyname", "../x"}, {"keyname", "minions/x"}, {"keyname", "a/../../x"},
+		{"keyname", "master"}, {"keydir", s.path("pki/minions")}} {
+		if got := s.run("key.gen_keys", pairs...); !strings.HasPrefix(got, "'Exception occurred in wheel key.gen_keys") &&
+			!strings.HasPrefix(got, `"Exception occurred`) {
 			t.Errorf("gen_keys %v: %s", pairs, got)
 		}
 	}
@@ -161,7 +168,8 @@ func TestPathsThatLeadOut(t *testing.T) {
 
 func TestConfigFiles(t *testing.T) {
 	s := newSite(t)
-	if got := s.run("config.update_config", "file_name", "gui", "yaml_contents", value.DictOf("timeout", 7, "a", value.ListOf("b"))); got != "'Wrote gui.conf'" {
+	if got := s.run("config.update_config", "file_name", "gui", "yaml_contents",
+		value.DictOf("timeout", 7, "a", value.ListOf("b"))); got != "'Wrote gui.conf'" {
 		t.Error(got)
 	}
 	if got := s.content("etc/master.d/gui.conf"); got != "a:\n- b\ntimeout: 7\n" {
@@ -171,7 +179,8 @@ func TestConfigFiles(t *testing.T) {
 		t.Error(got)
 	}
 	os.Symlink(s.path("secret"), s.path("etc/master.d/evil.conf"))
-	if got := s.run("config.update_config", "file_name", "evil", "yaml_contents", value.DictOf("a", 1)); got != "'Invalid path'" || s.content("secret") != "secret\n" {
+	if got := s.run("config.update_config", "file_name", "evil", "yaml_contents", value.DictOf("a", 1)); got != "'Invalid path'" ||
+		s.content("secret") != "secret\n" {
 		t.Error(got)
 	}
 	for _, c := range []struct {
@@ -180,7 +189,8 @@ func TestConfigFiles(t *testing.T) {
 		want string
 	}{
 		{"timeout", 9, "# the master\ninterface: 127.0.0.1\nfile_roots:\n  base:\n    - /srv\n# the end\ntimeout: 9\n"},
-		{"file_roots", value.DictOf("base", value.ListOf("/a", "/b")), "# the master\ninterface: 127.0.0.1\nfile_roots:\n  base:\n  - /a\n  - /b\ntimeout: 9\n"},
+		{"file_roots", value.DictOf("base", value.ListOf("/a", "/b")),
+			"# the master\ninterface: 127.0.0.1\nfile_roots:\n  base:\n  - /a\n  - /b\ntimeout: 9\n"},
 		{"new", "x", "# the master\ninterface: 127.0.0.1\nfile_roots:\n  base:\n  - /a\n  - /b\ntimeout: 9\nnew: x\n"},
 	} {
 		if got := s.run("config.apply", "key", c.key, "value", c.v); got != "None" || s.content("etc/master") != c.want {
@@ -220,13 +230,15 @@ func TestKeyPairs(t *testing.T) {
 		t.Errorf("the fingerprint is %s", first)
 	}
 	pub := s.content("pki/web1.pub")
-	if got := s.run("key.gen_keys", "keyname", "web1", "keydir", s.path("pki")+"/"); !strings.Contains(got, "is there already") || s.content("pki/web1.pub") != pub {
+	if got := s.run("key.gen_keys", "keyname", "web1", "keydir", s.path("pki")+"/"); !strings.Contains(got, "is there already") ||
+		s.content("pki/web1.pub") != pub {
 		t.Error(got)
 	}
 	if got := s.run("error.error"); got != "{}" {
 		t.Error(got)
 	}
-	if got := s.run("error.error", "name", "Exception", "message", "told"); got != "'Exception occurred in wheel error.error: Exception: told'" && !strings.Contains(got, "Exception: told") {
+	if got := s.run("error.error", "name", "Exception", "message", "told"); got != "'Exception occurred in wheel error.error: Exception: told'" &&
+		!strings.Contains(got, "Exception: told") {
 		t.Error(got)
 	}
 }

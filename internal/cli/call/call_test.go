@@ -102,7 +102,8 @@ func TestRecordings(t *testing.T) {
 func TestKeywordsOfTheCall(t *testing.T) {
 	for _, c := range []struct{ words, want string }{
 		{"", `{"local": {"args": ["a"], "kwargs": {"b": 1, "__pub_fun": "test.arg", "__pub_pid": N, "__pub_jid": "JID", "__pub_tgt": "salt-call"}}}`},
-		{"--module-executors=direct_call", `{"local": {"args": ["a"], "kwargs": {"b": 1, "__pub_fun": "test.arg", "__pub_pid": N, "__pub_jid": "JID", "__pub_tgt": "salt-call"}}}`},
+		{"--module-executors=direct_call",
+			`{"local": {"args": ["a"], "kwargs": {"b": 1, "__pub_fun": "test.arg", "__pub_pid": N, "__pub_jid": "JID", "__pub_tgt": "salt-call"}}}`},
 	} {
 		args := []string{"--local", "--out=json", "--out-indent=-1", "test.arg", "a", "b=1"}
 		if c.words != "" {
@@ -184,7 +185,8 @@ func TestOptions(t *testing.T) {
 		{"--local -g test.ping --out=quiet", 0, `^$`, `^WARNING: --grains shows the grains; 'test.ping' is not run\n$`},
 		{"--local test", 1, `(?s)^local:\n    ----------\n    test:\n        'test' is not available.\n    test.arg:\n.*test.version:`, `^$`},
 		{"--local test.pin", 1, `(?s)^local:\n    ----------\n    test.pin:\n        'test.pin' is not available.\n    test.ping:\n`, `^$`},
-		{"--local test.raise_exception salt.exceptions.CommandNotFoundError broken", 1, `^$`, `^Command required for 'test.raise_exception' not found: broken\n$`},
+		{"--local test.raise_exception salt.exceptions.CommandNotFoundError broken", 1, `^$`,
+			`^Command required for 'test.raise_exception' not found: broken\n$`},
 		{"--local test.raise_exception salt.exceptions.CheckError broken", 1, `^$`, `^Error running 'test.raise_exception': broken\n$`},
 		{"--local test.raise_exception salt.exceptions.SaltInvocationError broken", 1, `^$`, `^ERROR executing 'test.raise_exception': broken\n$`},
 		{"--local test.raise_exception salt.exceptions.SaltClientTimeout broken", 1, `^$`, `^The minion function caused an exception: broken\n$`},
@@ -214,7 +216,8 @@ func TestOptions(t *testing.T) {
 		{"-m /x test.ping", 64, `^$`, `the option --module-dirs of Salt is not supported`},
 		{"--local --module-executors=sudo test.ping", 1, `^$`, `Executor 'sudo' is not available`},
 		{"--states-dir=/x test.ping", 64, `^$`, `the option --states-dir of Salt is not supported`},
-		{"--local --return=nosuch,local test.ping", 0, `True`, `^the result could not be sent to the returner nosuch: there is no returner "nosuch": etcd, .*, redis are known\n$`},
+		{"--local --return=nosuch,local test.ping", 0, `True`,
+			`^the result could not be sent to the returner nosuch: there is no returner "nosuch": etcd, .*, redis are known\n$`},
 		{"--enable-profiling test.ping", 64, `^$`, `the option --enable-profiling of Salt`},
 		{"--profiling-path=/x test.ping", 64, `^$`, `the option --profiling-path of Salt`},
 		{"--out=nosuch --local test.ping", 0, `True`, `Invalid outputter nosuch`},
@@ -241,7 +244,8 @@ func TestOptions(t *testing.T) {
 func TestLogFile(t *testing.T) {
 	dir := newMinion(t, "log_file: file:///dev/doesnotexist\n")
 	got := runCall(t.Context(), dir, "", "--local", "test.ping")
-	if want := `[WARNING ] going on without the log file err="cannot log to file:///dev/doesnotexist: only paths of files are supported"` + "\n"; got.code != 0 || got.stderr != want {
+	if want := `[WARNING ] going on without the log file err="cannot log to file:///dev/doesnotexist: only paths of files are supported"` +
+		"\n"; got.code != 0 || got.stderr != want {
 		t.Errorf("got %+v, want %s", got, want)
 	}
 	if got := runCall(t.Context(), dir, "", "--local", "-l", "quiet", "test.ping"); got.code != 0 || got.stderr != "" {

@@ -29,7 +29,8 @@ func TestLocalConfig(t *testing.T) {
 		}
 	}
 	call := func(args ...string) result {
-		return runCall(t.Context(), dir, "", append([]string{"--local", "--file-root", dir + "/own/srv", "--pillar-root", dir + "/own/pillar", "--out", "quiet", "--log-level", "quiet"}, args...)...)
+		return runCall(t.Context(), dir, "", append([]string{"--local", "--file-root", dir + "/own/srv", "--pillar-root", dir + "/own/pillar", "--out",
+			"quiet", "--log-level", "quiet"}, args...)...)
 	}
 	shown := func(args ...string) string {
 		r := call(append(args, "--out", "txt")...)

@@ -31,14 +31,21 @@ import (
 )
 
 var command = frame.Command{
-	Name: "cluster", Usage: "init|join|unshare|leave|remove|readmit|recover|drain|undrain|rotate-secret|rotate-key|witness-secret|status|voters|members|check [options] [MASTER]",
-	Doc: "init creates a cluster without a shared directory, with the master of this machine as first member. An existing key pair of it becomes the cluster's, so that its minions are not affected. " +
-		"join MASTER makes the master of this machine join the cluster of a running member. Both write master.d/cluster.conf; start or restart the master afterwards. " +
-		"unshare moves the master of this machine, which must be stopped, from a directory that it shares with others of its cluster to directories of its own. " +
-		"leave makes the running master of this machine hand over its data, leave and stop. remove MASTER removes a master that is gone for good, replaces the keys that it knew, and shows the new secret for joining; readmit MASTER lets its id join again. " +
-		"recover makes the running master of this machine continue when most are lost for good: it removes all that are unreachable, and has no voters from its next start on. " +
+	Name: "cluster", Usage: "init|join|unshare|leave|remove|readmit|recover|drain|undrain|rotate-secret|rotate-key|witness-secret|status|voters|" +
+		"members|check [options] [MASTER]",
+	Doc: "init creates a cluster without a shared directory, with the master of this machine as first member. An existing key pair of it becomes the " +
+		"cluster's, so that its minions are not affected. " +
+		"join MASTER makes the master of this machine join the cluster of a running member. Both write master.d/cluster.conf; start or restart the " +
+		"master afterwards. " +
+		"unshare moves the master of this machine, which must be stopped, from a directory that it shares with others of its cluster to directories " +
+		"of its own. " +
+		"leave makes the running master of this machine hand over its data, leave and stop. remove MASTER removes a master that is gone for good, " +
+		"replaces the keys that it knew, and shows the new secret for joining; readmit MASTER lets its id join again. " +
+		"recover makes the running master of this machine continue when most are lost for good: it removes all that are unreachable, and has no " +
+		"voters from its next start on. " +
 		"drain [MASTER] makes minions that know the masters use others than this one, or MASTER; undrain reverts that. " +
-		"rotate-secret replaces the secret for joining on all members and witnesses, and shows it; it also replaces the AES key and the secret of session keys. " +
+		"rotate-secret replaces the secret for joining on all members and witnesses, and shows it; it also replaces the AES key and the secret of " +
+		"session keys. " +
 		"rotate-key replaces the key of the cluster, by which minions identify the masters; Brine minions accept the new one. " +
 		"witness-secret shows the secret of the cluster's witnesses, for cluster_witness_secret in their configuration. " +
 		"status shows the state of each master and voter, voters only that of the voters, members the members as seen by this one; check compares their data.",
@@ -148,8 +155,10 @@ func misused(inv *frame.Invocation, what string, names []string) string {
 		options     string // besides -c
 	}
 	n, known := map[string]use{
-		"init": {0, 0, "id name secret_file"}, "join": {1, 1, "id name secret secret_file fingerprint"}, "unshare": {0, 0, "pki_dir cache_dir"}, "leave": {0, 0, "out"},
-		"remove": {1, 1, "keep_secret out"}, "readmit": {1, 1, "out"}, "recover": {0, 0, "sure out"}, "drain": {0, 1, "out"}, "undrain": {0, 1, "out"}, "rotate-secret": {0, 0, "out"}, "rotate-key": {0, 0, "force out"}, "witness-secret": {0, 0, ""},
+		"init": {0, 0, "id name secret_file"}, "join": {1, 1, "id name secret secret_file fingerprint"}, "unshare": {0, 0, "pki_dir cache_dir"},
+		"leave":  {0, 0, "out"},
+		"remove": {1, 1, "keep_secret out"}, "readmit": {1, 1, "out"}, "recover": {0, 0, "sure out"}, "drain": {0, 1, "out"}, "undrain": {0, 1, "out"},
+		"rotate-secret": {0, 0, "out"}, "rotate-key": {0, 0, "force out"}, "witness-secret": {0, 0, ""},
 		"status": {0, 0, "out"}, "voters": {0, 0, "out"}, "members": {0, 0, "out"}, "check": {0, 0, "out"},
 	}[what]
 	switch {
@@ -293,7 +302,8 @@ func (m *machine) found() error {
 	if m.o.Name != "main" {
 		name = " --name " + m.o.Name
 	}
-	fmt.Fprintf(m.env.Stdout, "The cluster %s is made; %s has its options. Start the master of this machine, or restart it. On each other:\n\n    brine cluster join %s --id ITS-ADDRESS --fingerprint %x%s\n\n%s",
+	fmt.Fprintf(m.env.Stdout, "The cluster %s is made; %s has its options. Start the master of this machine, or restart it. On each other:\n\n    "+
+		"brine cluster join %s --id ITS-ADDRESS --fingerprint %x%s\n\n%s",
 		m.o.Name, m.conf, m.o.ID, sha256.Sum256(pub), name, asksFor(secret))
 	return nil
 }
@@ -348,7 +358,8 @@ func (m *machine) givenSecret() (string, error) {
 	case err != nil:
 		return "", salt.Errorf(salt.Unavailable, "cannot read the secret of the cluster from %s: %w", from, err)
 	case secret == "":
-		return "", salt.Errorf(salt.Invalid, "no secret of the cluster is given: name a file with --secret-file, set %s, or write it to standard input", secretVariable)
+		return "", salt.Errorf(salt.Invalid, "no secret of the cluster is given: name a file with --secret-file, set %s, or write it to standard input",
+			secretVariable)
 	case len(secret) > maxSecret || strings.ContainsAny(secret, "\n\r"):
 		return "", salt.Errorf(salt.Invalid, "what is given as the secret of the cluster is not one line of at most %d bytes", maxSecret)
 	}
@@ -377,7 +388,8 @@ func (m *machine) join(member string) error {
 		return err
 	}
 	cfg := &cluster.Config{ID: m.o.ID, Own: own, OwnPub: own.Public().PEM(), Options: cluster.Options{
-		ID: m.o.Name, Port: m.port, Peers: []string{member}, PKIDir: m.pki, Isolated: true, Secret: secret, Fingerprint: m.o.Fingerprint, KeyPass: m.clusterPass,
+		ID: m.o.Name, Port: m.port, Peers: []string{member}, PKIDir: m.pki, Isolated: true, Secret: secret, Fingerprint: m.o.Fingerprint,
+		KeyPass: m.clusterPass,
 	}}
 	cfg.Joins = func() error {
 		return master.PutAside(m.cache, m.o.ID, m.pki, slog.New(slog.NewTextHandler(m.env.Stderr, nil)))
@@ -406,7 +418,8 @@ func (m *machine) join(member string) error {
 
 // write writes the options.
 func (m *machine) write(secret, peer, fingerprint string) error {
-	text := fmt.Sprintf("# Written by brine cluster. What it has of secrets is for this cluster's masters alone.\nid: %s\ncluster_id: %s\ncluster_isolated_filesystem: True\ncluster_secret: %s\ncluster_pki_dir: %s\n",
+	text := fmt.Sprintf("# Written by brine cluster. What it has of secrets is for this cluster's masters alone.\nid: %s\ncluster_id: %s\n"+
+		"cluster_isolated_filesystem: True\ncluster_secret: %s\ncluster_pki_dir: %s\n",
 		m.o.ID, m.o.Name, secret, m.pki)
 	if peer != "" {
 		text += "cluster_peers: [" + peer + "]\n"

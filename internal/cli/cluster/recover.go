@@ -45,7 +45,8 @@ func recoverLost(ctx context.Context, env *frame.Env, o *options) (code int, err
 		return code, nil
 	}
 	conf := filepath.Join(filepath.Dir(path), "master.d", recoveredConf)
-	const text = "# Written by brine cluster recover: the voters that there were are lost. Name new ones here, the same on all\n# masters, when there are three.\ncluster_voters: []\n"
+	const text = "# Written by brine cluster recover: the voters that there were are lost. Name new ones here, the same on all\n# masters, when " +
+		"there are three.\ncluster_voters: []\n"
 	if err := os.MkdirAll(filepath.Dir(conf), 0o755); err != nil {
 		return 0, err
 	}
@@ -54,7 +55,8 @@ func recoverLost(ctx context.Context, env *frame.Env, o *options) (code int, err
 	}
 	now, _, err := config.LoadMaster(path, quiet)
 	if err == nil && len(now.Cluster.Voters) > 0 {
-		err = salt.Errorf(salt.Invalid, "%s does not count: another file of the configuration, which is read later, has cluster_voters; take it out there", conf)
+		err = salt.Errorf(salt.Invalid, "%s does not count: another file of the configuration, which is read later, has cluster_voters; take it out there",
+			conf)
 	}
 	if err != nil {
 		return 0, errors.Join(err, os.Remove(conf))

@@ -76,7 +76,8 @@ func unshare(ctx context.Context, env *frame.Env, o *options) error {
 		return err
 	}
 	root := strings.TrimRight(c.Files.RootDir, "/")
-	text := fmt.Sprintf("# Written by brine cluster unshare. What it has of secrets is for this cluster's masters alone.\ncluster_isolated_filesystem: True\ncluster_secret: %s\ncluster_pki_dir: %s\ncachedir: %s\n",
+	text := fmt.Sprintf("# Written by brine cluster unshare. What it has of secrets is for this cluster's masters alone.\n"+
+		"cluster_isolated_filesystem: True\ncluster_secret: %s\ncluster_pki_dir: %s\ncachedir: %s\n",
 		secret, to.pki, strings.TrimPrefix(to.cache, root))
 	if err := os.MkdirAll(filepath.Dir(conf), 0o755); err != nil {
 		return err
@@ -86,12 +87,15 @@ func unshare(ctx context.Context, env *frame.Env, o *options) error {
 	}
 	now, _, err := config.LoadMaster(path, quiet)
 	if err == nil && (!now.Cluster.Isolated || now.Cluster.PKIDir != to.pki || filepath.Clean(now.Files.CacheDir) != filepath.Clean(to.cache)) {
-		err = salt.Errorf(salt.Invalid, "%s does not count: another file of the configuration, which is read later, has cluster_isolated_filesystem, cluster_pki_dir or cachedir (or default_include leads elsewhere); take them out there", conf)
+		err = salt.Errorf(salt.Invalid,
+			"%s does not count: another file of the configuration, which is read later, has cluster_isolated_filesystem, cluster_pki_dir or cachedir "+
+				"(or default_include leads elsewhere); take them out there", conf)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(conf))
 	}
-	fmt.Fprintf(env.Stdout, "%d keys of minions and %d files are copied to %s and %s; %s has the options. Start the master of this machine, and do the same on the others, one after the other.\n", keys, files, to.pki, to.cache, conf)
+	fmt.Fprintf(env.Stdout, "%d keys of minions and %d files are copied to %s and %s; %s has the options. Start the master of this machine, and do "+
+		"the same on the others, one after the other.\n", keys, files, to.pki, to.cache, conf)
 	return nil
 }
 

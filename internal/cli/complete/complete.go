@@ -227,26 +227,27 @@ var hidden = frame.Command{
 // Answer returns the hidden program that the scripts ask. list returns all
 // programs.
 func Answer(list func() []frame.Applet) frame.Applet {
-	return frame.Applet{Name: hidden.Name, Summary: "answer the completion scripts", Hidden: true, Run: func(_ context.Context, env *frame.Env, args []string) int {
-		if len(args) < 2 {
-			return hidden.Fail(env, "it is for the scripts of brine completion")
-		}
-		cut := 0
-		line := args[1:]
-		if args[0] == "bash" {
-			if len(args) != 3 {
-				return hidden.Fail(env, "for bash it takes the line and its last part")
+	return frame.Applet{Name: hidden.Name, Summary: "answer the completion scripts", Hidden: true,
+		Run: func(_ context.Context, env *frame.Env, args []string) int {
+			if len(args) < 2 {
+				return hidden.Fail(env, "it is for the scripts of brine completion")
 			}
-			line = split(args[1])
-			last, part := line[len(line)-1], unquote(args[2])
-			cut = len(last) - len(part)
-			if part == "=" || part == ":" || !strings.HasSuffix(last, part) {
-				cut = len(last) // the part that is to be completed begins behind it
+			cut := 0
+			line := args[1:]
+			if args[0] == "bash" {
+				if len(args) != 3 {
+					return hidden.Fail(env, "for bash it takes the line and its last part")
+				}
+				line = split(args[1])
+				last, part := line[len(line)-1], unquote(args[2])
+				cut = len(last) - len(part)
+				if part == "=" || part == ":" || !strings.HasSuffix(last, part) {
+					cut = len(last) // the part that is to be completed begins behind it
+				}
 			}
-		}
-		print(env, candidates(env, list(), line), cut)
-		return frame.ExitOK
-	}}
+			print(env, candidates(env, list(), line), cut)
+			return frame.ExitOK
+		}}
 }
 
 // split divides a line as a shell does. The last word is what stands before

@@ -39,7 +39,8 @@ func newMaster(t *testing.T) string {
 		}
 	}
 	write("master", "pki_dir: "+dir+"/pki\ncachedir: "+dir+"/cache\nnodegroups: {web: 'L@alpha', data: 'L@beta'}\n")
-	for _, key := range []string{"minions/alpha", "minions/beta.x-y", "minions/.brine-tmp-1", "minions/bad\nid", "minions_pre/gamma", "minions_denied/delta", "minions_rejected/epsilon"} {
+	for _, key := range []string{"minions/alpha", "minions/beta.x-y", "minions/.brine-tmp-1", "minions/bad\nid", "minions_pre/gamma", "minions_denied/delta",
+		"minions_rejected/epsilon"} {
 		write("pki/"+key, "key")
 	}
 	return dir

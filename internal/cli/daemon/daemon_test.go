@@ -165,9 +165,12 @@ func TestSignals(t *testing.T) {
 		sig          syscall.Signal
 		want         string
 	}{
-		{"salt-master", "var/run/salt-master.pid", syscall.SIGTERM, "[WARNING ] Master received a SIGTERM. Exiting.\nThe salt master is shutdown. Master received a SIGTERM. Exited.\n"},
-		{"salt-master", "var/run/salt-master.pid", syscall.SIGINT, "[WARNING ] Master received a SIGINT. Exiting.\nThe salt master is shutdown. Master received a SIGINT. Exited.\n"},
-		{"salt-minion", "var/run/salt-minion.pid", syscall.SIGTERM, "[WARNING ] Minion received a SIGTERM. Exiting.\nThe Salt Minion is shutdown. Minion received a SIGTERM. Exited.\n"},
+		{"salt-master", "var/run/salt-master.pid", syscall.SIGTERM,
+			"[WARNING ] Master received a SIGTERM. Exiting.\nThe salt master is shutdown. Master received a SIGTERM. Exited.\n"},
+		{"salt-master", "var/run/salt-master.pid", syscall.SIGINT,
+			"[WARNING ] Master received a SIGINT. Exiting.\nThe salt master is shutdown. Master received a SIGINT. Exited.\n"},
+		{"salt-minion", "var/run/salt-minion.pid", syscall.SIGTERM,
+			"[WARNING ] Minion received a SIGTERM. Exiting.\nThe Salt Minion is shutdown. Minion received a SIGTERM. Exited.\n"},
 	} {
 		t.Run(c.program+" "+c.sig.String(), func(t *testing.T) {
 			t.Parallel()
@@ -294,10 +297,12 @@ func TestLogging(t *testing.T) {
 		file        string
 		want, wants string // patterns of the file and of stderr
 	}{
-		{"", "", "var/log/salt/minion", `(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} \[\S+ *:\d* *\]\[WARNING *\]\[\d+\] Minion received`, `(?m)^\[WARNING \] Minion received`},
+		{"", "", "var/log/salt/minion", `(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} \[\S+ *:\d* *\]\[WARNING *\]\[\d+\] Minion received`,
+			`(?m)^\[WARNING \] Minion received`},
 		{"", "--log-file=other -l quiet --log-file-level=info", "other", `\]\[INFO *\]\[\d+\] salt-minion is up`, `^The Salt Minion is shutdown`},
 		{"", "--log-level=info", "var/log/salt/minion", `\]\[WARNING *\]\[\d+\] Minion received`, `(?m)^\[INFO    \] salt-minion is up`},
-		{"log_file: /logs/mine\nlog_fmt_logfile: '<%(levelname)s> %(message)s'\nlog_level_logfile: info\nlog_fmt_console: '%(levelname)s|%(message)s'\n", "", "logs/mine", `(?m)^<INFO> salt-minion is up`, `(?m)^WARNING\|Minion received`},
+		{"log_file: /logs/mine\nlog_fmt_logfile: '<%(levelname)s> %(message)s'\nlog_level_logfile: info\nlog_fmt_console: '%(levelname)s|%(message)s'\n", "",
+			"logs/mine", `(?m)^<INFO> salt-minion is up`, `(?m)^WARNING\|Minion received`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			t.Parallel()
@@ -317,7 +322,8 @@ func TestLogging(t *testing.T) {
 func TestUser(t *testing.T) {
 	p := newPlace(t, "")
 	d := p.start("salt-master", "-u", "nosuchuser")
-	if code := d.wait(); code != 67 || !strings.HasSuffix(d.stderr.String(), "Failed to prepare the Salt environment for user nosuchuser. The user is not available.\n") {
+	if code := d.wait(); code != 67 ||
+		!strings.HasSuffix(d.stderr.String(), "Failed to prepare the Salt environment for user nosuchuser. The user is not available.\n") {
 		t.Errorf("code %d, %s", code, &d.stderr)
 	}
 	nobody, err := user.Lookup("nobody")
@@ -383,7 +389,8 @@ func TestHardLinksStay(t *testing.T) {
 func TestCheckConfig(t *testing.T) {
 	p := newPlace(t, "log_levle: info\n")
 	d := p.start("salt-master", "--check-config")
-	if code := d.wait(); code != 0 || d.stdout.String() != "OK: the configuration in "+p.dir+"/master is fine.\n" || !strings.Contains(d.stderr.String(), "did you mean log_level?") {
+	if code := d.wait(); code != 0 || d.stdout.String() != "OK: the configuration in "+p.dir+"/master is fine.\n" ||
+		!strings.Contains(d.stderr.String(), "did you mean log_level?") {
 		t.Errorf("code %d, %s, stderr %s", code, &d.stdout, &d.stderr)
 	}
 	if _, err := os.Stat(p.dir + "/etc/salt/pki"); err == nil {
@@ -396,7 +403,8 @@ func TestCheckConfig(t *testing.T) {
 	}
 	empty := t.TempDir()
 	d = p.start("salt-master", "-c", empty, "--check-config")
-	if d.wait(); !strings.Contains(d.stdout.String(), "there is no "+empty+"/master: all options have their defaults") && !strings.Contains(d.stdout.String(), "fault(s) in the defaults, for there is no "+empty+"/master") {
+	if d.wait(); !strings.Contains(d.stdout.String(), "there is no "+empty+"/master: all options have their defaults") &&
+		!strings.Contains(d.stdout.String(), "fault(s) in the defaults, for there is no "+empty+"/master") {
 		t.Errorf("without a file: %s", &d.stdout)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:"+regexp.MustCompile(`ret_port: (\d+)`).FindStringSubmatch(p.read("master"))[1])
@@ -415,7 +423,8 @@ func TestCheckConfig(t *testing.T) {
 	}
 	p.write("minion", "root_dir: "+p.dir+"/other\nid: one\nuser: nosuchuser\nmaster: [nosuch.invalid, '127.0.0.1:4506']\n")
 	d = p.start("salt-minion", "--check-config")
-	if code := d.wait(); code != 1 || !strings.Contains(d.stdout.String(), "error: user: ") || !strings.Contains(d.stdout.String(), "warning: the master nosuch.invalid has no address") {
+	if code := d.wait(); code != 1 || !strings.Contains(d.stdout.String(), "error: user: ") ||
+		!strings.Contains(d.stdout.String(), "warning: the master nosuch.invalid has no address") {
 		t.Errorf("code %d, %s", code, &d.stdout)
 	}
 }

@@ -89,7 +89,9 @@ func MinionConfig(cfg *config.Minion, t *config.Tree, log *slog.Logger) (minion.
 			return session.LocalMaster(filepath.Join(filepath.Dir(f.ConfFile), "master"), os.Getenv, log)
 		},
 		ID: f.ID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, ConfDir: f.ConfFile,
-		Options: cfg.Options, Handshake: cfg.Handshake, Transport: tr, Dial: dial, SubscribeDial: subscribe, Events: cfg.Events, Files: cfg.Served, Backends: cfg.Elsewhere, Pillar: cfg.Pillar, GitPillar: cfg.GitPillar, Top: cfg.Top, Templates: cfg.Templates, Returners: cfg.Returners, Keysize: f.Keysize, Opts: opts,
+		Options: cfg.Options, Handshake: cfg.Handshake, Transport: tr, Dial: dial, SubscribeDial: subscribe, Events: cfg.Events, Files: cfg.Served,
+		Backends: cfg.Elsewhere, Pillar: cfg.Pillar, GitPillar: cfg.GitPillar, Top: cfg.Top, Templates: cfg.Templates, Returners: cfg.Returners,
+		Keysize: f.Keysize, Opts: opts,
 		CollectGrains: func(ctx context.Context) *value.Dict {
 			d, err := grains.Collect(ctx, g, log)
 			if err != nil {

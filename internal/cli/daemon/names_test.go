@@ -34,7 +34,8 @@ output: nestd
 		t.Errorf("more warnings than expected:\n%s", out)
 	}
 
-	p.write("minion", "root_dir: "+p.dir+"/other\nid: one\nmaster: 127.0.0.1\nmodule_executors: [splay, sudo]\nbeacons:\n  enabled: true\n  lod: []\n  own: [{beacon_module: load}]\n")
+	p.write("minion", "root_dir: "+p.dir+
+		"/other\nid: one\nmaster: 127.0.0.1\nmodule_executors: [splay, sudo]\nbeacons:\n  enabled: true\n  lod: []\n  own: [{beacon_module: load}]\n")
 	d = p.start("salt-minion", "--check-config")
 	d.wait()
 	out = d.stdout.String()

@@ -167,7 +167,8 @@ func (d *demo) equal(ctx context.Context, at *tempfleet.Daemon, n int) (text str
 		if len(r.Masters) != n {
 			return fmt.Errorf("masters: %v", r.Masters)
 		}
-		text = fmt.Sprintf("%d masters have the same %d keys, %d jobs and %d returns, after %s", n, r.Counts["key"], r.Counts["job"], r.Counts["return"], seconds(time.Since(from)))
+		text = fmt.Sprintf("%d masters have the same %d keys, %d jobs and %d returns, after %s", n, r.Counts["key"], r.Counts["job"], r.Counts["return"],
+			seconds(time.Since(from)))
 		return nil
 	})
 	return text, err

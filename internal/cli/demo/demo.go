@@ -32,8 +32,11 @@ func Applet() frame.Applet {
 }
 
 var command = frame.Command{
-	Name: "demo", Usage: "[cluster]", Doc: "Starts two masters and three minions on loopback, commands them, applies states from either, and has one master die and come back; then the same with a minion that uses one master at a time. " +
-		"With the word cluster: three masters without a shared directory become one, six minions, a master that is killed, one that joins and one that leaves.",
+	Name: "demo", Usage: "[cluster]",
+	Doc: "Starts two masters and three minions on loopback, commands them, applies states from either, and has one master die and come back; then " +
+		"the same with a minion that uses one master at a time. " +
+		"With the word cluster: three masters without a shared directory become one, six minions, a master that is killed, one that joins and one " +
+		"that leaves.",
 }
 
 func run(ctx context.Context, env *frame.Env, args []string) int {

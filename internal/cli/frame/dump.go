@@ -74,7 +74,8 @@ func dumpStacks(dir string, now time.Time) (path string, err error) {
 }
 
 func writeStacks(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "======== Salt Debug Stack Trace =========\n%s, process %d, %s\n\n", VersionLine(filepath.Base(os.Args[0])), os.Getpid(), time.Now().Format(time.RFC3339))
+	_, err := fmt.Fprintf(w, "======== Salt Debug Stack Trace =========\n%s, process %d, %s\n\n", VersionLine(filepath.Base(os.Args[0])), os.Getpid(),
+		time.Now().Format(time.RFC3339))
 	if err == nil {
 		err = pprof.Lookup("goroutine").WriteTo(w, 2)
 	}

@@ -70,23 +70,24 @@ func TestParse(t *testing.T) {
 func TestUsageErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for args, want := range map[string]string{
-		"--nope":                     "no such option: --nope",
-		"--nope=3":                   "no such option: --nope",
-		"-x":                         "no such option: -x",
-		"-sx":                        "no such option: -x",
-		"--timeuot 3":                "no such option: --timeuot (did you mean --timeout?)",
-		"--out-file-":                "",
-		"--mod":                      "--mod option requires 1 argument",
-		"-t":                         "-t option requires 1 argument",
-		"--list":                     "--list option requires 1 argument",
-		"-t x":                       "option -t: invalid integer value: 'x'",
-		"-st x":                      "option -t: invalid integer value: 'x'",
-		"-tx":                        "option -t: invalid integer value: 'x'",
-		"-t 5 --timeout x":           "option --timeout: invalid integer value: 'x'",
-		"--timeout=9999999999":       "option --timeout: invalid integer value: '9999999999'",
-		"--batch-wait=x":             "option --batch-wait: invalid floating-point value: 'x'",
-		"--static=yes":               "--static option does not take a value",
-		"--log-level=loud":           "option --log-level: invalid choice: 'loud' (choose from 'all', 'garbage', 'trace', 'debug', 'profile', 'info', 'warning', 'error', 'critical', 'quiet')",
+		"--nope":               "no such option: --nope",
+		"--nope=3":             "no such option: --nope",
+		"-x":                   "no such option: -x",
+		"-sx":                  "no such option: -x",
+		"--timeuot 3":          "no such option: --timeuot (did you mean --timeout?)",
+		"--out-file-":          "",
+		"--mod":                "--mod option requires 1 argument",
+		"-t":                   "-t option requires 1 argument",
+		"--list":               "--list option requires 1 argument",
+		"-t x":                 "option -t: invalid integer value: 'x'",
+		"-st x":                "option -t: invalid integer value: 'x'",
+		"-tx":                  "option -t: invalid integer value: 'x'",
+		"-t 5 --timeout x":     "option --timeout: invalid integer value: 'x'",
+		"--timeout=9999999999": "option --timeout: invalid integer value: '9999999999'",
+		"--batch-wait=x":       "option --batch-wait: invalid floating-point value: 'x'",
+		"--static=yes":         "--static option does not take a value",
+		"--log-level=loud": "option --log-level: invalid choice: 'loud' (choose from 'all', 'garbage', 'trace', 'debug', 'profile', " +
+			"'info', 'warning', 'error', 'critical', 'quiet')",
 		"--sta":                      "ambiguous option: --sta (--state-output, --state-verbose, --static?)",
 		"--state-verbose=maybe":      "option --state-verbose: invalid boolean value: 'maybe' (choose from 'True', 'False')",
 		"--saltfile=/nonexistent/sf": "'/nonexistent/sf' file does not exist",
@@ -176,7 +177,8 @@ func TestSaltfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	env, _, stderr = testEnv(map[string]string{"SALT_SALTFILE": other}, "")
-	if _, code, ok := command.Parse(env, &options{}, nil); ok || code != ExitUsage || !strings.Contains(stderr.String(), "timeout: invalid integer value: 'soon'") {
+	if _, code, ok := command.Parse(env, &options{}, nil); ok || code != ExitUsage ||
+		!strings.Contains(stderr.String(), "timeout: invalid integer value: 'soon'") {
 		t.Errorf("bad Saltfile: code %d, %q", code, stderr)
 	}
 }
@@ -209,14 +211,15 @@ func TestDisplay(t *testing.T) {
 		tty    bool
 		want   string
 	}{
-		"pipe":            {want: "a:\n    True\n"},
-		"terminal":        {tty: true, want: colored},
-		"NO_COLOR":        {tty: true, vars: map[string]string{"NO_COLOR": "1"}, want: "a:\n    True\n"},
-		"forced":          {o: Output{ForceColor: true}, vars: map[string]string{"NO_COLOR": "1"}, want: colored},
-		"refused":         {o: Output{NoColor: true}, tty: true, want: "a:\n    True\n"},
-		"configured on":   {config: func(o *output.Options) { o.Color = new(true) }, want: colored},
-		"configured off":  {config: func(o *output.Options) { o.Color = new(false) }, tty: true, want: "a:\n    True\n"},
-		"theme":           {o: Output{ForceColor: true}, config: func(o *output.Options) { o.ColorTheme = theme }, want: strings.Replace(colored, "0;36", "1;30", 1)},
+		"pipe":           {want: "a:\n    True\n"},
+		"terminal":       {tty: true, want: colored},
+		"NO_COLOR":       {tty: true, vars: map[string]string{"NO_COLOR": "1"}, want: "a:\n    True\n"},
+		"forced":         {o: Output{ForceColor: true}, vars: map[string]string{"NO_COLOR": "1"}, want: colored},
+		"refused":        {o: Output{NoColor: true}, tty: true, want: "a:\n    True\n"},
+		"configured on":  {config: func(o *output.Options) { o.Color = new(true) }, want: colored},
+		"configured off": {config: func(o *output.Options) { o.Color = new(false) }, tty: true, want: "a:\n    True\n"},
+		"theme": {o: Output{ForceColor: true}, config: func(o *output.Options) { o.ColorTheme = theme },
+			want: strings.Replace(colored, "0;36", "1;30", 1)},
 		"json":            {o: Output{Out: "json", OutIndent: new(-1)}, want: "{\"a\": true}\n"},
 		"configured form": {config: func(o *output.Options) { o.Outputter = "raw" }, want: "{'a': True}\n"},
 		"file":            {o: Output{OutFile: file}, tty: true, want: ""},
@@ -267,7 +270,8 @@ func TestLogging(t *testing.T) {
 		t.Errorf("got %q", stderr)
 	}
 	stderr.Reset()
-	if _, err := (&Logging{LogFile: dir}).Open(env, log.Options{}, nil); err != nil || !strings.HasPrefix(stderr.String(), "[WARNING ] going on without the log file") {
+	if _, err := (&Logging{LogFile: dir}).Open(env, log.Options{}, nil); err != nil ||
+		!strings.HasPrefix(stderr.String(), "[WARNING ] going on without the log file") {
 		t.Errorf("%v, %q", err, stderr)
 	}
 	if _, err := (&Logging{}).Open(env, log.Options{Level: "loud"}, nil); err == nil {

@@ -344,7 +344,8 @@ func (t *trial) command(ctx context.Context, via *side, fun, arg string) {
 	t.mu.Lock()
 	t.sent[jid] = s
 	t.mu.Unlock()
-	p, err := via.Publish(limited, client.Job{Target: t.target, Fun: fun, Arg: value.ListOf(strings.ReplaceAll(arg, "JID", jid)), JID: jid, Kwargs: value.DictOf("expire", 60)})
+	p, err := via.Publish(limited, client.Job{Target: t.target, Fun: fun, Arg: value.ListOf(strings.ReplaceAll(arg, "JID", jid)), JID: jid,
+		Kwargs: value.DictOf("expire", 60)})
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err != nil {

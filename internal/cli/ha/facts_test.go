@@ -37,7 +37,8 @@ func TestWithoutMasterFile(t *testing.T) {
 		{[]string{"-c", usual, "report", filepath.Join(wrong, "none")}, frame.ExitFailure, "contains no master configuration"},
 	} {
 		var out bytes.Buffer
-		env := &frame.Env{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }, IsTerminal: func(any) bool { return false }}
+		env := &frame.Env{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" },
+			IsTerminal: func(any) bool { return false }}
 		if code := run(t.Context(), env, c.args); code != c.code || !strings.Contains(out.String(), c.want) {
 			t.Errorf("%v: code %d, %s", c.args, code, &out)
 		}

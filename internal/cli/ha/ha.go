@@ -23,11 +23,14 @@ import (
 var command = frame.Command{
 	Name: "ha", Usage: "doctor|report|drill [options] [MASTER...]",
 	Doc: "doctor compares masters that should be equal and says how to fix differences. MASTER is a master's configuration directory, or a file that " +
-		"`brine ha report` wrote on another machine (- for standard input); without MASTER, it queries the masters of the minion configured here, with that minion's key. " +
+		"`brine ha report` wrote on another machine (- for standard input); without MASTER, it queries the masters of the minion configured here, " +
+		"with that minion's key. " +
 		"The exit code is 1 if they differ, 2 if some could not be read. " +
-		"If the only MASTER is a running member of a cluster, or a member and no minion is configured here, it checks that whole cluster instead, and exits with 1 if it finds a problem. " +
+		"If the only MASTER is a running member of a cluster, or a member and no minion is configured here, it checks that whole cluster instead, " +
+		"and exits with 1 if it finds a problem. " +
 		"report writes the data of the master configured here for comparison. " +
-		"drill makes a master fail, in a temporary fleet on this machine or, with --harm, in your own, and reports how long the minions took to notice and which jobs were lost.",
+		"drill makes a master fail, in a temporary fleet on this machine or, with --harm, in your own, and reports how long the minions took to " +
+		"notice and which jobs were lost.",
 }
 
 // Applet is the entry in the table of programs.
@@ -207,7 +210,8 @@ func one(ctx context.Context, env *frame.Env, arg, usual string) (*facts, error)
 		st, err := os.Stat(arg)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("neither a directory nor a file; for a master on another machine run `brine ha report > FILE` there and name that file: %w", err)
+			return nil,
+				fmt.Errorf("neither a directory nor a file; for a master on another machine run `brine ha report > FILE` there and name that file: %w", err)
 		case st.IsDir() || filepath.Base(arg) == "master":
 			return ofFolder(ctx, arg, usual)
 		}

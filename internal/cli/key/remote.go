@@ -41,7 +41,8 @@ func (o *options) checkRemote() string {
 
 // runRemote authenticates and runs the requested action.
 func (p *program) runRemote(ctx context.Context, inv *frame.Invocation) int {
-	o := &session.Options{Config: p.opts.Config, Saltfile: p.opts.Saltfile, HardCrash: p.opts.HardCrash, Logging: p.opts.Logging, Output: p.opts.Output, EAuth: p.opts.EAuth}
+	o := &session.Options{Config: p.opts.Config, Saltfile: p.opts.Saltfile, HardCrash: p.opts.HardCrash, Logging: p.opts.Logging, Output: p.opts.Output,
+		EAuth: p.opts.EAuth}
 	if p.opts.Quiet {
 		o.LogLevel = "quiet"
 	}

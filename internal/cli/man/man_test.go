@@ -32,7 +32,8 @@ func applets() []frame.Applet {
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	env := &frame.Env{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }, IsTerminal: func(any) bool { return false }}
+	env := &frame.Env{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" },
+		IsTerminal: func(any) bool { return false }}
 	a := Applet(applets())
 	code = a.Run(t.Context(), env, args)
 	return code, out.String(), errs.String()

@@ -20,9 +20,11 @@ import (
 
 var command = frame.Command{
 	Name: "migrate", Usage: "keys|jobs|cache... [options]",
-	Doc: "Copies the keys of minions, jobs and what they returned, or grains, pillar and mine of minions, from one place to another, while masters run. It adds: what " +
+	Doc: "Copies the keys of minions, jobs and what they returned, or grains, pillar and mine of minions, from one place to another, while masters " +
+		"run. It adds: what " +
 		"the target has stays, unless it is an older value of the cache. Run it again to go on after an interruption, and to get what has come meanwhile. " +
-		"Afterwards all is read again at the target and compared. It ends with 1 if something could not be copied or differs, with 69 if a server is unreachable.",
+		"Afterwards all is read again at the target and compared. It ends with 1 if something could not be copied or differs, with 69 if a server is " +
+		"unreachable.",
 }
 
 // Applet is the entry in the table of programs.

@@ -240,9 +240,11 @@ func (s *side) jobPlace() (name, dir string, err error) {
 	case dir != "" && name != placeFiles:
 		return "", "", salt.Errorf(salt.Invalid, "%s takes no directory: the configuration says where it is", name)
 	case name == placeDatabase && s.conf.Cluster.On() && !s.conf.Cluster.Isolated:
-		return "", "", salt.Errorf(salt.Invalid, "the masters of a cluster on a shared directory keep jobs in Salt's files and have no database of their own: say %s", placeFiles)
+		return "", "", salt.Errorf(salt.Invalid,
+			"the masters of a cluster on a shared directory keep jobs in Salt's files and have no database of their own: say %s", placeFiles)
 	case name != placeDatabase && name != placeFiles && !slices.Contains(returner.Names(), name):
-		return "", "", salt.Errorf(salt.Invalid, "there is no place for jobs named %q: %s, %s and the returners %s are known", name, placeDatabase, placeFiles, strings.Join(returner.Names(), ", "))
+		return "", "", salt.Errorf(salt.Invalid, "there is no place for jobs named %q: %s, %s and the returners %s are known", name, placeDatabase,
+			placeFiles, strings.Join(returner.Names(), ", "))
 	}
 	if dir == "" {
 		dir = s.conf.Files.CacheDir
@@ -288,7 +290,8 @@ func (p *program) jobMemory(s *side, name, dir string, write bool) (t migrate.Ta
 	case placeDatabase:
 		return p.database(s, files, write)
 	}
-	c := returner.Config{Source: remote.Options(s.opts), Keep: s.conf.Jobs.Keep(), Timeout: max(s.conf.Returners.Timeout, patience), MasterID: s.conf.Files.ID, History: true}
+	c := returner.Config{Source: remote.Options(s.opts), Keep: s.conf.Jobs.Keep(), Timeout: max(s.conf.Returners.Timeout, patience),
+		MasterID: s.conf.Files.ID, History: true}
 	ret, err := returner.Open(name, c)
 	if err != nil {
 		return nil, nil, err

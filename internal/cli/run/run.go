@@ -55,7 +55,8 @@ func (o *options) check() string {
 	case o.Repeatable && !o.Cluster:
 		return "--repeatable is for --cluster: who asks runs it again otherwise"
 	case o.Profiling, o.ProfileDir != "":
-		return "the options --enable-profiling and --profiling-path of Salt are not supported: the function runs in the master, whose option profiling_address gives out profiles"
+		return "the options --enable-profiling and --profiling-path of Salt are not supported: the function runs in the master, whose option " +
+			"profiling_address gives out profiles"
 	}
 	return ""
 }

@@ -99,9 +99,11 @@ func TestFailures(t *testing.T) {
 		{"error.error Exception oops", outcome{1, "Exception occurred in runner error.error: Exception: oops\n", ""}},
 		{"--quiet error.error Exception oops", outcome{1, "", ""}},
 		{"--out=table error.error Exception oops", outcome{1, "Exception occurred in runner error.error: Exception: oops\n", ""}},
-		{"test.stdout_print --out=json --out-indent=-1", outcome{0, `{"suffix": "progress", "event": {"data": {"message": "foo"}, "_stamp": ""}}` + "\n\"bar\"\n", ""}},
+		{"test.stdout_print --out=json --out-indent=-1",
+			outcome{0, `{"suffix": "progress", "event": {"data": {"message": "foo"}, "_stamp": ""}}` + "\n\"bar\"\n", ""}},
 		{"--out=json test.arg a=1 --no-parse a", outcome{0, "{\n    \"args\": [],\n    \"kwargs\": {\n        \"a\": \"1\"\n    }\n}\n", ""}},
-		{"--doc a b", outcome{64, "", "Usage: salt-run [options] <function> [arguments]\n\nsalt-run: error: You can only get documentation for one method at one time\n"}},
+		{"--doc a b", outcome{64, "",
+			"Usage: salt-run [options] <function> [arguments]\n\nsalt-run: error: You can only get documentation for one method at one time\n"}},
 	} {
 		got := saltRun(t.Context(), m, strings.Fields(c.args)...)
 		got.stdout = regexp.MustCompile(`"_stamp": "[^"]+"`).ReplaceAllString(got.stdout, `"_stamp": ""`)
@@ -122,7 +124,8 @@ func TestDocs(t *testing.T) {
 	if got.code != 0 || !strings.HasPrefix(got.stdout, "config.get:\n\n    Return an option") || strings.Contains(got.stdout, "test.arg:") {
 		t.Errorf("-d config: %+v", got)
 	}
-	if got := saltRun(t.Context(), m); got.code != 0 || !strings.Contains(got.stdout, "\ncache.clear_all:\n    \n        Forget") || !strings.Contains(got.stdout, "test.sleep:\n") {
+	if got := saltRun(t.Context(), m); got.code != 0 || !strings.Contains(got.stdout, "\ncache.clear_all:\n    \n        Forget") ||
+		!strings.Contains(got.stdout, "test.sleep:\n") {
 		t.Errorf("no arguments: %d %.200s %s", got.code, got.stdout, got.stderr)
 	}
 }

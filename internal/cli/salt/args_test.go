@@ -20,7 +20,8 @@ func TestRequest(t *testing.T) {
 		{"alpha test.ping", "{'cmd': 'publish', 'tgt': 'alpha', 'fun': 'test.ping', 'arg': [], 'tgt_type': 'glob', 'ret': '', 'jid': '', " +
 			"'kwargs': {'show_timeout': True, 'show_jid': False, 'delimiter': ':'}}"},
 		{"alpha cmd.run echo cwd=/tmp python_shell=true 2 --return a,b --hide-timeout --show-jid --metadata {t:~1}",
-			"{'cmd': 'publish', 'tgt': 'alpha', 'fun': 'cmd.run', 'arg': ['echo', 2, {'__kwarg__': True, 'cwd': '/tmp', 'python_shell': True}], 'tgt_type': 'glob', " +
+			"{'cmd': 'publish', 'tgt': 'alpha', 'fun': 'cmd.run', 'arg': ['echo', 2, {'__kwarg__': True, 'cwd': '/tmp', 'python_shell': True}], " +
+				"'tgt_type': 'glob', " +
 				"'ret': 'a,b', 'jid': '', 'kwargs': {'show_timeout': False, 'show_jid': True, 'delimiter': ':', 'metadata': {'t': 1}}}"},
 		{"-L alpha,beta test.arg 20261121040156486143 --return_config c --return_kwargs {a:~1} --module-executors [splay] --executor-opts {splaytime:~2}",
 			"{'cmd': 'publish', 'tgt': ['alpha', 'beta'], 'fun': 'test.arg', 'arg': ['20261121040156486143'], 'tgt_type': 'list', 'ret': '', 'jid': '', " +
@@ -111,15 +112,19 @@ func TestOtherModes(t *testing.T) {
 		args string
 		want result
 	}{
-		{"none test.ping --out=json", result{2, "No minions matched the target. No command was sent, no jid was assigned.\n{}\n", "ERROR: No return received\n"}},
-		{"none test.ping --out=yaml", result{2, "No minions matched the target. No command was sent, no jid was assigned.\n{}\n", "ERROR: No return received\n"}},
+		{"none test.ping --out=json", result{2, "No minions matched the target. No command was sent, no jid was assigned.\n{}\n",
+			"ERROR: No return received\n"}},
+		{"none test.ping --out=yaml", result{2, "No minions matched the target. No command was sent, no jid was assigned.\n{}\n",
+			"ERROR: No return received\n"}},
 		{"none test.ping --out=txt", result{2, "No minions matched the target. No command was sent, no jid was assigned.\n", "ERROR: No return received\n"}},
-		{"--async none test.ping", result{0, "No minions matched the target. No command was sent, no jid was assigned.\nExecuted command with job ID: 0\n", ""}},
+		{"--async none test.ping", result{0, "No minions matched the target. No command was sent, no jid was assigned.\nExecuted command with job ID: 0\n",
+			""}},
 		{"-b x * test.ping", result{1, "Invalid batch data sent: x\nData must be in the form of %10, 10% or 3\n", ""}},
 		{"-b 1 none test.ping", result{0, "No minions matched the target. No command was sent, no jid was assigned.\nNo minions matched the target.\n", ""}},
 		{"-s -b 1 -L alpha,beta test.ping --out=txt", result{0, "alpha: True\nbeta: True\n", ""}},
 		{"--preview-target none*", result{2, "", "ERROR: No return received\n"}},
-		{"* a b -d c", result{64, "", "Usage: salt [options] '<target>' <function> [arguments]\n\nsalt: error: You can only get documentation for one method at one time.\n"}},
+		{"* a b -d c", result{64, "",
+			"Usage: salt [options] '<target>' <function> [arguments]\n\nsalt: error: You can only get documentation for one method at one time.\n"}},
 	} {
 		if got := runSalt(t.Context(), m, "", strings.Fields(c.args)...); got != c.want {
 			t.Errorf("%s\ngot  %+v\nwant %+v", c.args, got, c.want)
@@ -166,7 +171,8 @@ func TestNotConnected(t *testing.T) {
 	minions[2].Grains = value.DictOf("ipv4", value.ListOf("127.0.0.1", "198.51.100.9"))
 	m := clienttest.Start(t, clienttest.Options{Minions: minions, JIDs: []string{"20261121040156486143"}})
 	p := &program{peers: map[netip.Addr]bool{netip.MustParseAddr("198.51.100.1"): true}}
-	if got := runProgram(t, p, m, "-v", "--summary", "gamma", "test.ping"); !strings.Contains(got.stdout, "gamma:\n    Minion did not return. [Not connected]\n") ||
+	if got := runProgram(t, p, m, "-v", "--summary", "gamma", "test.ping"); !strings.Contains(got.stdout,
+		"gamma:\n    Minion did not return. [Not connected]\n") ||
 		!strings.Contains(got.stdout, "\nMinions not connected: gamma\n") {
 		t.Errorf("got %+v", got)
 	}

@@ -61,7 +61,8 @@ func minionRun(id string) func(string, []any, *value.Dict) clienttest.Return {
 // fleet is alpha and beta, up, and gamma, down, as in the recordings.
 func fleet() []clienttest.Minion {
 	grains := func(role string) *value.Dict {
-		return value.DictOf("role", role, "os", "Debian", "deployed", value.DictOf("env", "live", "rack", value.ListOf(7, 8)), "ipv4", value.ListOf("127.0.0.1"))
+		return value.DictOf("role", role, "os", "Debian", "deployed", value.DictOf("env", "live", "rack", value.ListOf(7, 8)), "ipv4",
+			value.ListOf("127.0.0.1"))
 	}
 	pillar := value.DictOf("motd", "welcome", "ports", value.ListOf(80, 443), "users", value.DictOf("alice", value.DictOf("uid", 1001)))
 	return []clienttest.Minion{
@@ -141,9 +142,11 @@ func replay(t *testing.T, name string) {
 		rec.Stdout, rec.Stderr = swap.Replace(rec.Stdout), swap.Replace(rec.Stderr)
 	}
 	// Brine masters support other authentication systems than stock masters.
-	rec.Stdout = strings.Replace(rec.Stdout, "auto, file, keystone, ldap, pam, pki, rest, sharedsecret, yubico", "auto, file, ldap, oidc, pam, pki, rest, sharedsecret", 1)
+	rec.Stdout = strings.Replace(rec.Stdout, "auto, file, keystone, ldap, pam, pki, rest, sharedsecret, yubico",
+		"auto, file, ldap, oidc, pam, pki, rest, sharedsecret", 1)
 	minions := fleet()
-	if strings.Contains(string(text), "gamma key removed") || strings.HasPrefix(name, "target_nodegroup") || name == "target_compound_not" || name == "target_compound_paren" {
+	if strings.Contains(string(text), "gamma key removed") || strings.HasPrefix(name, "target_nodegroup") || name == "target_compound_not" ||
+		name == "target_compound_paren" {
 		minions = minions[:2]
 	}
 	order := func(id string) int {
@@ -252,9 +255,11 @@ func TestIncomplete(t *testing.T) {
 // TestCircularNodegroup checks that a nodegroup that contains itself is an error on stderr and matches no minion.
 func TestCircularNodegroup(t *testing.T) {
 	m := clienttest.Start(t, clienttest.Options{Config: map[string]any{"nodegroups": value.DictOf("a", "N@b", "b", "N@a or alpha")}, Minions: fleet()})
-	for _, args := range [][]string{{"-N", "a", "test.ping"}, {"-C", "N@b", "test.ping"}, {"-N", "a", "--preview-target"}, {"-N", "a", "-b", "1", "test.ping"}, {"-N", "a", "--async", "test.ping"}} {
+	for _, args := range [][]string{{"-N", "a", "test.ping"}, {"-C", "N@b", "test.ping"}, {"-N", "a", "--preview-target"},
+		{"-N", "a", "-b", "1", "test.ping"}, {"-N", "a", "--async", "test.ping"}} {
 		got := runSalt(t.Context(), m, "", args...)
-		if got.code != frame.ExitNoReturn || !strings.Contains(got.stderr, "[ERROR   ] nodegroup \"") || !strings.Contains(got.stderr, "contains itself: ") || strings.Contains(got.stdout, "contains itself") {
+		if got.code != frame.ExitNoReturn || !strings.Contains(got.stderr, "[ERROR   ] nodegroup \"") || !strings.Contains(got.stderr, "contains itself: ") ||
+			strings.Contains(got.stdout, "contains itself") {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 func TestParseExpire(t *testing.T) {
-	for text, want := range map[string]time.Duration{"0": 0, "90": 90 * time.Second, "90s": 90 * time.Second, "10m": 10 * time.Minute, "2h": 2 * time.Hour, "7d": 7 * 24 * time.Hour} {
+	for text, want := range map[string]time.Duration{"0": 0, "90": 90 * time.Second, "90s": 90 * time.Second, "10m": 10 * time.Minute, "2h": 2 * time.Hour,
+		"7d": 7 * 24 * time.Hour} {
 		if d, ok := parseExpire(text); !ok || d != want {
 			t.Errorf("%s: %v, %v", text, d, ok)
 		}
@@ -33,7 +34,8 @@ func TestElsewhereIsPrintable(t *testing.T) {
 		v, _ := p.shape(client.Result{ID: id, Absent: true}, "").data.Get(id)
 		stderr.WriteString(value.Str(v))
 	}
-	if got := stderr.String(); strings.Count(got, "bücher.example") != 2 || strings.Count(got, `\x1b]0;x\a\n\u202e`) != 2 || strings.ContainsAny(got, "\x1b\a\u202e") {
+	if got := stderr.String(); strings.Count(got, "bücher.example") != 2 || strings.Count(got, `\x1b]0;x\a\n\u202e`) != 2 ||
+		strings.ContainsAny(got, "\x1b\a\u202e") {
 		t.Errorf("%q", got)
 	}
 }

@@ -51,7 +51,8 @@ func TestOpen(t *testing.T) {
 		t.Errorf("a bad --out-file: %v", err)
 	}
 	var out bytes.Buffer
-	if code := Fail(&frame.Env{Stderr: &out}, &command, UsageError{errors.New("no")}); code != frame.ExitUsage || out.String() != "Usage: salt-test [options]\n\nsalt-test: error: no\n" {
+	if code := Fail(&frame.Env{Stderr: &out}, &command, UsageError{errors.New("no")}); code != frame.ExitUsage ||
+		out.String() != "Usage: salt-test [options]\n\nsalt-test: error: no\n" {
 		t.Errorf("code %d, %s", code, &out)
 	}
 	os.WriteFile(filepath.Join(m.Dir, "master"), []byte("transport: pigeon\n"), 0o600)
@@ -95,7 +96,8 @@ func TestAuthenticate(t *testing.T) {
 			t.Errorf("%s: %s, %q, %q, %v", c.args, creds, stdout, stderr, err)
 		}
 	}
-	if _, stdout, _, err := sent("", "-a", "nosuch"); !errors.Is(err, ErrAuthentication) || !strings.HasPrefix(stdout, `The specified external authentication system "nosuch" is not available`) {
+	if _, stdout, _, err := sent("", "-a", "nosuch"); !errors.Is(err, ErrAuthentication) ||
+		!strings.HasPrefix(stdout, `The specified external authentication system "nosuch" is not available`) {
 		t.Errorf("unknown system: %v, %s", err, stdout)
 	}
 	if _, _, _, err := sent("", "-a", "pam"); err == nil {
@@ -136,7 +138,8 @@ func TestUnusableSystem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Authenticate(t.Context()); err != nil || strings.Contains(stderr.String(), "the master cannot use this authentication system eauth=pam") != want {
+		if err := s.Authenticate(t.Context()); err != nil ||
+			strings.Contains(stderr.String(), "the master cannot use this authentication system eauth=pam") != want {
 			t.Errorf("%s: %v, %s", args, err, stderr)
 		}
 	}

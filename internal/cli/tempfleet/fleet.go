@@ -68,7 +68,8 @@ func New(minions []Minion, at, more string) (*Fleet, error) {
 	var addrs []string
 	for i, name := range []string{"one", "two"} {
 		pub, ret := ports[2*i], ports[2*i+1]
-		m := &Daemon{Name: "master " + name, program: "salt-master", self: self, Dir: filepath.Join(f.Dir, name), Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(ret))}
+		m := &Daemon{Name: "master " + name, program: "salt-master", self: self, Dir: filepath.Join(f.Dir, name),
+			Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(ret))}
 		if i == 0 && at != "" {
 			addrs = append(addrs, net.JoinHostPort(at, strconv.Itoa(ret)))
 		} else {
@@ -101,7 +102,8 @@ func NewCluster(masters, known int, minions []Minion) (*Fleet, error) {
 	var addrs []string
 	for i := range masters {
 		host, name := fmt.Sprintf("127.0.0.%d", i+2), fmt.Sprint("m", i+1)
-		m := &Daemon{Name: "master " + name, program: "salt-master", self: self, Dir: filepath.Join(f.Dir, name), Host: host, Addr: net.JoinHostPort(host, strconv.Itoa(ports[1]))}
+		m := &Daemon{Name: "master " + name, program: "salt-master", self: self, Dir: filepath.Join(f.Dir, name), Host: host,
+			Addr: net.JoinHostPort(host, strconv.Itoa(ports[1]))}
 		f.Masters = append(f.Masters, m)
 		if i < known {
 			addrs = append(addrs, host)

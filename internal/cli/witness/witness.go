@@ -14,8 +14,10 @@ import (
 
 var command = frame.Command{
 	Name: "witness",
-	Doc: "A voter for the lease by which one master of a cluster without a shared directory does what is to be done once: with two masters, the third. It has no keys and no data. " +
-		"It reads the file witness in the configuration directory: id, cluster_id, cluster_witness_secret, cluster_voters, and perhaps interface, cluster_pool_port and cachedir; all as on the masters.",
+	Doc: "A voter for the lease by which one master of a cluster without a shared directory does what is to be done once: with two masters, the " +
+		"third. It has no keys and no data. " +
+		"It reads the file witness in the configuration directory: id, cluster_id, cluster_witness_secret, cluster_voters, and perhaps interface, " +
+		"cluster_pool_port and cachedir; all as on the masters.",
 }
 
 // Applet is the entry in the table of programs.

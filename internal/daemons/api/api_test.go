@@ -198,7 +198,8 @@ func pair(t *testing.T) (cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &k.PublicKey, k)
 	if err != nil {
 		t.Fatal(err)
@@ -302,7 +303,8 @@ func TestWhoMayTry(t *testing.T) {
 
 func TestRootPrefixAndSessionsOff(t *testing.T) {
 	r := serve(t, settings(t, "root_prefix: /salt, enable_sessions: false, webhook_url: /in/hook, webhook_disable_auth: true"))
-	for path, want := range map[string]int{"/salt": 200, "/salt/": 200, "/": 404, "/salt/login": 404, "/salt/jobs": 404, "/salt/in/hook": 405, "/salt/in": 404, "/salt/nosuch": 404, "/saltx": 404} {
+	for path, want := range map[string]int{"/salt": 200, "/salt/": 200, "/": 404, "/salt/login": 404, "/salt/jobs": 404, "/salt/in/hook": 405,
+		"/salt/in": 404, "/salt/nosuch": 404, "/saltx": 404} {
 		if resp, _ := r.do("GET", path, ""); resp.StatusCode != want {
 			t.Errorf("%s: %d", path, resp.StatusCode)
 		}
@@ -316,7 +318,8 @@ func TestRootPrefixAndSessionsOff(t *testing.T) {
 func TestErrors(t *testing.T) {
 	r := serve(t, settings(t, ""))
 	id := r.login()
-	for kind, want := range map[salt.Kind]int{salt.Denied: 401, salt.Invalid: 400, salt.Unavailable: 503, salt.Timeout: 504, salt.Internal: 500, salt.NotFound: 500} {
+	for kind, want := range map[salt.Kind]int{salt.Denied: 401, salt.Invalid: 400, salt.Unavailable: 503, salt.Timeout: 504, salt.Internal: 500,
+		salt.NotFound: 500} {
 		r.master.low = func(*value.Dict) ([]any, error) { return nil, salt.Errorf(kind, "it is <so>") }
 		resp, b := r.do("POST", "/", `{"client":"local"}`, "Content-Type", typeJSON, "X-Auth-Token", id)
 		if resp.StatusCode != want || strings.Contains(b, "<so>") || want != 500 && !strings.Contains(b, "<p>it is &lt;so&gt;</p>") {
@@ -324,7 +327,8 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	r.master.low = func(*value.Dict) ([]any, error) { return nil, errors.New("secret path") }
-	if _, b := r.do("POST", "/", `{"client":"local"}`, "Content-Type", typeJSON, "X-Auth-Token", id); b != `{"status": 500, "return": "An unexpected error occurred"}` {
+	if _, b := r.do("POST", "/", `{"client":"local"}`, "Content-Type", typeJSON, "X-Auth-Token",
+		id); b != `{"status": 500, "return": "An unexpected error occurred"}` {
 		t.Errorf("unforeseen: %s", b)
 	}
 }
@@ -335,7 +339,8 @@ func TestChunksShowTheSession(t *testing.T) {
 	id := r.login()
 	var got *value.Dict
 	r.master.low = func(d *value.Dict) ([]any, error) { got = d; return []any{nil}, nil }
-	r.do("POST", "/", `{"client":"local","token":"ab","eauth":"x","username":"root","password":"p","tgt":"a"}`, "Content-Type", "text/plain;charset=UTF-8", "X-Auth-Token", id)
+	r.do("POST", "/", `{"client":"local","token":"ab","eauth":"x","username":"root","password":"p","tgt":"a"}`, "Content-Type", "text/plain;charset=UTF-8",
+		"X-Auth-Token", id)
 	if want := "{'client': 'local', 'tgt': 'a', 'token': '" + strings.Repeat("00", 32) + "'}"; value.Repr(got) != want {
 		t.Errorf("got %s, want %s", value.Repr(got), want)
 	}
@@ -648,7 +653,8 @@ func TestCookieBehindAProxy(t *testing.T) {
 		{"cors_origins: ['https://gui.test']", nil, true},
 	} {
 		r := serve(t, settings(t, c.setting))
-		resp, _ := r.do("POST", "/login", "username=ann&password=p&eauth=x", append([]string{"Content-Type", form, "Origin", "https://gui.test"}, c.headers...)...)
+		resp, _ := r.do("POST", "/login", "username=ann&password=p&eauth=x",
+			append([]string{"Content-Type", form, "Origin", "https://gui.test"}, c.headers...)...)
 		cookie := resp.Header.Get("Set-Cookie")
 		if resp.StatusCode != 200 || (cookie != "") != c.cookie {
 			t.Errorf("%+v: %d, cookie %q", c, resp.StatusCode, cookie)
@@ -660,7 +666,8 @@ func TestCookieBehindAProxy(t *testing.T) {
 			continue
 		}
 		id := r.login()
-		if resp, _ := r.do("HEAD", "/events", "", append([]string{"Cookie", "session_id=" + id, "Origin", "https://gui.test"}, c.headers...)...); resp.StatusCode != 200 || resp.Header.Get("X-Accel-Buffering") != "no" {
+		if resp, _ := r.do("HEAD", "/events", "", append([]string{"Cookie", "session_id=" + id, "Origin", "https://gui.test"},
+			c.headers...)...); resp.StatusCode != 200 || resp.Header.Get("X-Accel-Buffering") != "no" {
 			t.Errorf("%+v: /events: %d, %v", c, resp.StatusCode, resp.Header)
 		}
 	}
@@ -712,7 +719,8 @@ func ownEvents(t *testing.T, setting string, perms []any, all bool) {
 	lines, stop := r.listen(r.login())
 	defer stop()
 	r.until(lines, "salt/job/20260101000000000000/new")
-	for _, tag := range []string{"salt/auth", "salt/job/20260101000000000001/ret/a", "salt/job/20260101000000000000/ret/a", "salt/run/20260101000000000001/ret"} {
+	for _, tag := range []string{"salt/auth", "salt/job/20260101000000000001/ret/a", "salt/job/20260101000000000000/ret/a",
+		"salt/run/20260101000000000001/ret"} {
 		r.events.Fire(tag, value.DictOf("user", "bob"))
 	}
 	r.events.Fire("salt/run/20260101000000000002/new", value.DictOf("user", "bob"))
@@ -723,7 +731,8 @@ func ownEvents(t *testing.T, setting string, perms []any, all bool) {
 			seen[tag] = true
 		}
 	}
-	if all != seen["salt/auth"] || all != seen["salt/run/20260101000000000002/ret"] || !all && len(seen) != 1 || !seen["salt/job/20260101000000000000/ret/a"] {
+	if all != seen["salt/auth"] || all != seen["salt/run/20260101000000000002/ret"] || !all && len(seen) != 1 ||
+		!seen["salt/job/20260101000000000000/ret/a"] {
 		t.Errorf("seen %v", seen)
 	}
 }
@@ -764,7 +773,8 @@ func TestForeignPages(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	for header, want := range map[string]string{
-		"": typeJSON, "*/*": typeJSON, "application/*": typeJSON, "application/x-yaml": typeYAML, "application/x-yaml;q=0.2, application/json;q=0.1": typeYAML,
+		"": typeJSON, "*/*": typeJSON, "application/*": typeJSON, "application/x-yaml": typeYAML,
+		"application/x-yaml;q=0.2, application/json;q=0.1": typeYAML,
 		"text/plain": "", "application/json;q=0": "", "text/html,*/*;q=0.1": typeJSON, "APPLICATION/JSON": typeJSON, ",,;;": "",
 	} {
 		if got := choose(header, typeJSON, typeYAML); got != want {
@@ -993,7 +1003,8 @@ func TestFormattedEvents(t *testing.T) {
 		`{"jobs": {"1": {"jid": "1", "start_time": "s", "minions": {"a": {}}, "fun": "grains.items", "tgt": "*", "tgt_type": "glob", "state": "running"}}}` {
 		t.Error(got)
 	}
-	if got := give("salt/job/1/ret/a", "fun", "grains.items", "return", value.DictOf("os", "x"), "retcode", 0, "success", true); !strings.Contains(got, `"state": "complete"`) ||
+	if got := give("salt/job/1/ret/a", "fun", "grains.items", "return", value.DictOf("os", "x"), "retcode", 0, "success", true); !strings.Contains(got,
+		`"state": "complete"`) ||
 		!strings.HasSuffix(got, `|{"minions": [{"id": "a", "grains": {"os": "x"}}]}`) {
 		t.Error(got)
 	}

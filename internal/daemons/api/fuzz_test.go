@@ -100,9 +100,11 @@ func FuzzTalk(tf *testing.F) {
 	}
 	honest := r.login()
 	token := strings.Repeat("00", 32)
-	login := value.DictOf("method", "POST", "path", "/login", "headers", value.DictOf("Content-Type", form), "body", value.DictOf("username", "ann", "password", "p", "eauth", "x"))
+	login := value.DictOf("method", "POST", "path", "/login", "headers", value.DictOf("Content-Type", form), "body",
+		value.DictOf("username", "ann", "password", "p", "eauth", "x"))
 	message := func(method, path string, body any, headers ...any) *value.Dict {
-		return value.DictOf("method", method, "path", path, "headers", value.DictOf(append([]any{"X-Auth-Token", own, "Content-Type", typeJSON, "Accept", typeJSON}, headers...)...), "body", body)
+		return value.DictOf("method", method, "path", path, "headers",
+			value.DictOf(append([]any{"X-Auth-Token", own, "Content-Type", typeJSON, "Accept", typeJSON}, headers...)...), "body", body)
 	}
 	talk := []*value.Dict{
 		login,
@@ -117,14 +119,18 @@ func FuzzTalk(tf *testing.F) {
 		message("POST", "/hook/deploy/now", value.DictOf("revision", "a")),
 		message("POST", "/token", value.DictOf("username", "ann", "password", "p", "eauth", "x")),
 		message("GET", "/events?tag=salt/job", nil),
-		message("GET", "/ws/"+own, nil, "Upgrade", "websocket", "Connection", "Upgrade", "Sec-WebSocket-Key", "x3JJHMbDL1EzLkh9GBhXDw==", "Sec-WebSocket-Version", "13"),
+		message("GET", "/ws/"+own, nil, "Upgrade", "websocket", "Connection", "Upgrade", "Sec-WebSocket-Key", "x3JJHMbDL1EzLkh9GBhXDw==",
+			"Sec-WebSocket-Version", "13"),
 		message("GET", "/stats", nil, "Accept", "application/x-yaml;q=0.5, */*;q=0.1"),
 		message("OPTIONS", "/run", nil, "Access-Control-Request-Method", "POST"),
 		message("POST", "/logout", nil),
 	}
-	values := conversation.Values("wheel", "runner_async", "local_async", "local_batch", "token", token, "/..", "/keys/../run", "/%2e%2e/", "//", "/login?x=1", "/static/../../x",
-		"application/x-yaml", "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"fun\"\r\n\r\nx\r\n--x--", "text/plain", "text/event-stream",
-		"PUT", "DELETE", "HEAD", "PATCH", "X-Forwarded-For", "[::1]:80", "fe80::1%eth0", "session_id=\""+own+"\"; session_id=x", "a: &a [*a]", "chunked", "gzip")
+	values := conversation.Values("wheel", "runner_async", "local_async", "local_batch", "token", token, "/..", "/keys/../run", "/%2e%2e/", "//",
+		"/login?x=1", "/static/../../x",
+		"application/x-yaml", "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=\"fun\"\r\n\r\nx\r\n--x--", "text/plain",
+		"text/event-stream",
+		"PUT", "DELETE", "HEAD", "PATCH", "X-Forwarded-For", "[::1]:80", "fe80::1%eth0", "session_id=\""+own+"\"; session_id=x", "a: &a [*a]", "chunked",
+		"gzip")
 	for _, s := range conversation.Seeds(len(talk), values) {
 		f.Add(s)
 	}

@@ -9,7 +9,8 @@ import (
 
 func FuzzAccept(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
-	for _, s := range []string{"", "*/*", "application/json;q=0.5, application/x-yaml", "text/*;q=0", `a/b;x="q, \" ;";q=1`, "application/*;q=NaN", ";;;,,,", "*/*;q=1e999"} {
+	for _, s := range []string{"", "*/*", "application/json;q=0.5, application/x-yaml", "text/*;q=0", `a/b;x="q, \" ;";q=1`, "application/*;q=NaN", ";;;,,,",
+		"*/*;q=1e999"} {
 		f.Add(s)
 	}
 	offer := []string{typeJSON, typeYAML}

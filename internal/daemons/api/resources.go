@@ -49,31 +49,41 @@ func (a *Server) resources() map[string]*resource {
 			do: map[string]handler{get: (*call).welcome, put: (*call).lowstate}},
 		"/login": {about: "Starting a session.", allow: getPost, session: true,
 			do: map[string]handler{get: (*call).loginPrompt, put: (*call).login}},
-		"/logout":  {about: "Ending a session.", allow: getPost, session: true, auth: true, do: map[string]handler{put: (*call).logout}},
-		"/token":   {about: "Tokens of the master, for /run.", allow: getPost, addresses: true, do: map[string]handler{get: (*call).welcome, put: (*call).token}},
-		"/run":     {about: "Running chunks of low data that show themselves who asks.", allow: getPost, addresses: true, do: map[string]handler{get: (*call).welcome, put: (*call).run}},
-		"/minions": {about: "The grains of minions; and starting jobs.", allow: getPost, below: 1, session: true, auth: true, addresses: true, do: map[string]handler{get: (*call).minions, put: (*call).startJobs}},
-		"/jobs":    {about: "Jobs and what they returned.", allow: getPost, below: 1, session: true, auth: true, addresses: true, do: map[string]handler{get: (*call).jobs}},
-		"/keys":    {about: "The keys of minions; and making a pair.", allow: getPost, below: 1, session: true, addresses: true, do: map[string]handler{get: (*call).keys, put: (*call).newKeys}},
-		"/events":  {about: "The event bus, as server-sent events.", allow: getOnly, session: true, raw: true, do: map[string]handler{get: (*call).events}},
-		"/ws":      {about: "The event bus, over a WebSocket.", allow: getOnly, below: 1, session: true, raw: true, do: map[string]handler{get: (*call).socket}},
-		"/stats":   {about: "Statistics of this server.", allow: getOnly, session: true, auth: !a.s.StatsOpen, do: map[string]handler{get: (*call).statistics}},
+		"/logout": {about: "Ending a session.", allow: getPost, session: true, auth: true, do: map[string]handler{put: (*call).logout}},
+		"/token": {about: "Tokens of the master, for /run.", allow: getPost, addresses: true,
+			do: map[string]handler{get: (*call).welcome, put: (*call).token}},
+		"/run": {about: "Running chunks of low data that show themselves who asks.", allow: getPost, addresses: true,
+			do: map[string]handler{get: (*call).welcome, put: (*call).run}},
+		"/minions": {about: "The grains of minions; and starting jobs.", allow: getPost, below: 1, session: true, auth: true, addresses: true,
+			do: map[string]handler{get: (*call).minions, put: (*call).startJobs}},
+		"/jobs": {about: "Jobs and what they returned.", allow: getPost, below: 1, session: true, auth: true, addresses: true,
+			do: map[string]handler{get: (*call).jobs}},
+		"/keys": {about: "The keys of minions; and making a pair.", allow: getPost, below: 1, session: true, addresses: true,
+			do: map[string]handler{get: (*call).keys, put: (*call).newKeys}},
+		"/events": {about: "The event bus, as server-sent events.", allow: getOnly, session: true, raw: true, do: map[string]handler{get: (*call).events}},
+		"/ws": {about: "The event bus, over a WebSocket.", allow: getOnly, below: 1, session: true, raw: true,
+			do: map[string]handler{get: (*call).socket}},
+		"/stats": {about: "Statistics of this server.", allow: getOnly, session: true, auth: !a.s.StatsOpen,
+			do: map[string]handler{get: (*call).statistics}},
 		"/health":  {about: "Whether this server and its master work.", allow: getOnly, do: map[string]handler{get: (*call).health}},
 		"/metrics": {about: "Statistics for Prometheus.", allow: getOnly, raw: true, auth: !a.s.StatsOpen, do: map[string]handler{get: (*call).metrics}},
 		"/openapi.json": {about: "This description.", allow: getOnly,
 			do: map[string]handler{get: (*call).openAPI}},
 	}
 	if a.s.Webhook != "/" {
-		t[a.s.Webhook] = &resource{about: "Firing an event.", allow: post, below: -1, session: true, auth: !a.s.WebhookOpen, do: map[string]handler{put: (*call).hook}}
+		t[a.s.Webhook] = &resource{about: "Firing an event.", allow: post, below: -1, session: true, auth: !a.s.WebhookOpen,
+			do: map[string]handler{put: (*call).hook}}
 	}
 	if a.s.App != "" && a.s.AppPath != "/" {
-		t[a.s.AppPath] = &resource{about: "The app.", allow: getOnly, below: -1, raw: true, do: map[string]handler{get: func(c *call) (any, error) { c.file(c.s.App); return nil, nil }}}
+		t[a.s.AppPath] = &resource{about: "The app.", allow: getOnly, below: -1, raw: true,
+			do: map[string]handler{get: func(c *call) (any, error) { c.file(c.s.App); return nil, nil }}}
 	}
 	if a.s.Static != "" && a.s.StaticPath != "/" {
 		t[a.s.StaticPath] = &resource{about: "Files.", below: -1, raw: true, do: map[string]handler{get: (*call).staticFile}}
 	}
 	if a.s.Favicon != "" {
-		t["/favicon.ico"] = &resource{about: "The icon.", raw: true, do: map[string]handler{get: func(c *call) (any, error) { c.file(c.s.Favicon); return nil, nil }}}
+		t["/favicon.ico"] = &resource{about: "The icon.", raw: true,
+			do: map[string]handler{get: func(c *call) (any, error) { c.file(c.s.Favicon); return nil, nil }}}
 	}
 	if !a.s.Sessions {
 		for _, p := range []string{"/login", "/logout", "/minions", "/jobs"} {

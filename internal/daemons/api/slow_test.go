@@ -48,7 +48,8 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 	s.bodyTime = 100 * time.Millisecond
 	r := serve(t, s)
 	var wg sync.WaitGroup
-	for _, line := range []string{"POST /nosuch", "POST /", "POST /logout", "POST /login", "POST /hook/a", "GET /health", "GET /events", "PUT /login", "OPTIONS /login"} {
+	for _, line := range []string{"POST /nosuch", "POST /", "POST /logout", "POST /login", "POST /hook/a", "GET /health", "GET /events", "PUT /login",
+		"OPTIONS /login"} {
 		c := r.dial()
 		wg.Go(func() {
 			if _, err := io.WriteString(c, line+" HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"); err != nil {

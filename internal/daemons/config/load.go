@@ -66,7 +66,8 @@ func (t *Tree) Overlay(path string) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Tree{Kind: t.Kind, Path: t.Path, Files: append(slices.Clone(t.Files), o.Files...), Values: value.DeepCopy(t.Values).(*value.Dict), origins: maps.Clone(t.origins), log: t.log}
+	out := &Tree{Kind: t.Kind, Path: t.Path, Files: append(slices.Clone(t.Files), o.Files...), Values: value.DeepCopy(t.Values).(*value.Dict),
+		origins: maps.Clone(t.origins), log: t.log}
 	out.Values.Update(o.Values)
 	maps.Copy(out.origins, o.origins)
 	return out, nil
@@ -172,7 +173,8 @@ func (r *reader) malformed(path string, err error) {
 		bare.Mark = yaml.Mark{}
 	}
 	f := &Fault{Origin: Origin{File: path, Line: e.Line}, Err: &bare}
-	if strings.Contains(e.Text, "\t") && strings.Contains(e.Reason+e.Context, "tab") || strings.Contains(e.Reason, "cannot start any token") && strings.HasPrefix(strings.TrimLeft(e.Text, " "), "\t") {
+	if strings.Contains(e.Text, "\t") && strings.Contains(e.Reason+e.Context, "tab") || strings.Contains(e.Reason, "cannot start any token") &&
+		strings.HasPrefix(strings.TrimLeft(e.Text, " "), "\t") {
 		f.Err = fmt.Errorf("%w (indent with blanks: YAML does not allow tabs there)", f.Err)
 	}
 	r.fault(f)

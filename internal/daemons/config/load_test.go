@@ -91,7 +91,8 @@ func run(t *testing.T, dir string, k Kind) map[string]string {
 		tree.WarnUnknown(&Master{})
 		if m, err2 = NewMaster(tree, box, log); err2 == nil {
 			f := m.Files
-			got["paths"] = lines(f.ID, f.PKIDir, f.CacheDir, f.SockDir, f.PIDFile, f.ExtensionModules, f.TokenDir, m.Log.File, m.Events.SockDir, m.Keys.AutosignFile)
+			got["paths"] = lines(f.ID, f.PKIDir, f.CacheDir, f.SockDir, f.PIDFile, f.ExtensionModules, f.TokenDir, m.Log.File, m.Events.SockDir,
+				m.Keys.AutosignFile)
 		}
 	} else {
 		var m *Minion
@@ -189,7 +190,8 @@ func TestMergeAsSalt(t *testing.T) {
 	stock, python := tools.StockSalt(t)
 	kinds := map[string]Kind{}
 	args := []string{"-W", "ignore", "-c", stockMerge}
-	for _, name := range []string{"empty", "missing", "order", "nested", "schedule", "types", "unknown", "tabs", "duplicate", "list", "binary", "python_tag", "nulls", "doors", "paths", "loop", "directory", "many", "masters"} {
+	for _, name := range []string{"empty", "missing", "order", "nested", "schedule", "types", "unknown", "tabs", "duplicate", "list", "binary", "python_tag",
+		"nulls", "doors", "paths", "loop", "directory", "many", "masters"} {
 		a, err := txtar.ParseFile("testdata/" + name + ".txtar")
 		if err != nil {
 			t.Fatal(err)

@@ -96,7 +96,8 @@ func (m *Master) Parts(t *Tree) (master.Config, error) {
 		ID: f.ID, MasterID: f.MasterID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, User: f.User,
 		Options: m.Options, Auth: m.Auth, Channel: m.Channel, Publish: m.Publish, Keys: m.Keys, Cache: m.Cache, Client: m.Client,
 		Jobs: m.Jobs, Returners: m.Returners, Cluster: m.Cluster, Interface: m.Network.Interface, Events: m.Events, Files: m.Served,
-		Backends: m.Elsewhere, Top: m.Top, Pillar: m.Pillar, Templates: m.Templates, GitPillar: m.GitPillar, Reactor: m.Reactor, EventReturn: m.Returns, Opts: opts,
+		Backends: m.Elsewhere, Top: m.Top, Pillar: m.Pillar, Templates: m.Templates, GitPillar: m.GitPillar, Reactor: m.Reactor, EventReturn: m.Returns,
+		Opts: opts,
 	}, nil
 }
 
@@ -169,7 +170,8 @@ func (m *Master) checkCluster(chosen bool, log *slog.Logger) error {
 		log.Warn("Cluster id defined without defining cluster peers")
 	}
 	if o.Secret != "" && !o.Isolated {
-		log.Warn("cluster_secret has no effect: masters that share a directory do not join by it. Name each in cluster_peers of all, or set cluster_isolated_filesystem (docs/cluster.md)")
+		log.Warn("cluster_secret has no effect: masters that share a directory do not join by it. Name each in cluster_peers of all, or set " +
+			"cluster_isolated_filesystem (docs/cluster.md)")
 	}
 	if o.PKIDir == "" {
 		log.Warn("Cluster id defined without defining cluster pki, falling back to pki_dir")

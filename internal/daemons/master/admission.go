@@ -149,7 +149,8 @@ func (a admission) pendingFull(id string, limit int) bool {
 	if st, _, err := a.keys.Lookup(id); err != nil || st != keystore.None {
 		return false
 	}
-	a.pending.rateLimitedLog.Log(slog.LevelWarn, "new minions are turned away: too many keys wait for a decision; make it with salt-key, or raise max_pending_keys",
+	a.pending.rateLimitedLog.Log(slog.LevelWarn,
+		"new minions are turned away: too many keys wait for a decision; make it with salt-key, or raise max_pending_keys",
 		"limit", limit, "minion", fmt.Sprintf("%.80s", id))
 	return true
 }

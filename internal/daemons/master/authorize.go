@@ -269,7 +269,8 @@ func refusedOnMaster(load *value.Dict, c *caller) *value.Dict {
 		// machine reads it on a terminal; clients of the API compare it.
 		text += " for user " + c.name + "."
 		if how == byKey {
-			text += "\nThe user is authenticated, but not authorized to run " + fmt.Sprintf("%.80s", load.Str("fun")) + ": external_auth permits runners (@runner) and wheel functions (@wheel), publisher_acl none of them."
+			text += "\nThe user is authenticated, but not authorized to run " + fmt.Sprintf("%.80s", load.Str("fun")) +
+				": external_auth permits runners (@runner) and wheel functions (@wheel), publisher_acl none of them."
 		}
 	case how == byEAuth:
 		text += fmt.Sprintf(" for user %.100s.", external(load).Str("username"))

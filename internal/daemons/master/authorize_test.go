@@ -85,7 +85,8 @@ func TestUnknownSendersAreRefusedFirst(t *testing.T) {
 func TestCallsOfJobs(t *testing.T) {
 	kwargs := value.DictOf("__kwarg__", true, "shell", "sh")
 	calls, ok := callsOf(value.DictOf("fun", "cmd.run", "arg", value.ListOf("ls", "cwd=/tmp", kwargs)))
-	if !ok || len(calls) != 1 || len(calls[0].Args) != 1 || calls[0].Kwargs.Str("cwd") != "/tmp" || calls[0].Kwargs.Str("shell") != "sh" || calls[0].Kwargs.Has("__kwarg__") {
+	if !ok || len(calls) != 1 || len(calls[0].Args) != 1 || calls[0].Kwargs.Str("cwd") != "/tmp" || calls[0].Kwargs.Str("shell") != "sh" ||
+		calls[0].Kwargs.Has("__kwarg__") {
 		t.Errorf("%+v %t", calls, ok)
 	}
 	calls, ok = callsOf(value.DictOf("fun", value.ListOf("a.b", "c.d"), "arg", value.ListOf(value.ListOf("x"), nil)))

@@ -16,14 +16,19 @@ import (
 // not take another one. Stock minions know one key alone.
 func refusesKey(o *Options, q *queue, p *presence) error {
 	if o.MasterSignPubkey && o.MasterUsePubkeySignature {
-		return salt.Errorf(salt.Invalid, "master_use_pubkey_signature has a stored signature of the present key, which minions would not take for another one: use the signing key itself meanwhile, or --force and put the new signature there")
+		return salt.Errorf(salt.Invalid,
+			"master_use_pubkey_signature has a stored signature of the present key, which minions would not take for another one: use the signing "+
+				"key itself meanwhile, or --force and put the new signature there")
 	}
 	stock := q.mute(slices.Sorted(maps.Keys(p.connected())))
 	if len(stock) == 0 {
 		return nil
 	}
 	shown := stock[:min(len(stock), 5)]
-	return salt.Errorf(salt.Invalid, "%d minions that are connected may be Salt's (%s ...), which take no other key of their master: remove minion_master.pub in their pki_dir right before, or have masters sign their key (master_sign_pubkey) and minions verify that; then use --force", len(stock), strings.Join(shown, ", "))
+	return salt.Errorf(salt.Invalid,
+		"%d minions that are connected may be Salt's (%s ...), which take no other key of their master: remove minion_master.pub in their pki_dir "+
+			"right before, or have masters sign their key (master_sign_pubkey) and minions verify that; then use --force", len(stock),
+		strings.Join(shown, ", "))
 }
 
 // requestPorts are the ports for requests of minions, by transport.
@@ -44,7 +49,8 @@ func requestPorts(listen []Listen) map[string]int {
 // leaveCluster has a master hand over what it has, leave its cluster, and end.
 func leaveCluster(id string, r *replicated, end func()) error {
 	if r == nil {
-		return salt.Errorf(salt.Invalid, "the masters of this cluster share a directory: take this one out of the balancer, stop it, and delete peers/%s.pub in cluster_pki_dir", id)
+		return salt.Errorf(salt.Invalid,
+			"the masters of this cluster share a directory: take this one out of the balancer, stop it, and delete peers/%s.pub in cluster_pki_dir", id)
 	}
 	return r.leave(end)
 }

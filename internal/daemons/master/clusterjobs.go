@@ -119,7 +119,9 @@ func (w *clusterJobs) look() {
 // order takes a runner that the cluster is to run once.
 func (w *clusterJobs) order(jid, fun, user string, args []any, repeatable bool) error {
 	if w == nil || !w.cluster.Voting.Votes() {
-		return salt.Errorf(salt.Invalid, "no lease service is configured to decide which master runs it: it needs a cluster without a shared directory (cluster_isolated_filesystem) with cluster_voters")
+		return salt.Errorf(salt.Invalid,
+			"no lease service is configured to decide which master runs it: it needs a cluster without a shared directory "+
+				"(cluster_isolated_filesystem) with cluster_voters")
 	}
 	open := 0
 	if err := w.each(func(_ string, d *value.Dict) {
@@ -130,7 +132,8 @@ func (w *clusterJobs) order(jid, fun, user string, args []any, repeatable bool) 
 		return err
 	}
 	if open >= maxOpenWork {
-		return salt.Errorf(salt.Unavailable, "%d runners wait to be run once: see salt-run cluster.work, and salt-run cluster.lease for who should run them", open)
+		return salt.Errorf(salt.Unavailable, "%d runners wait to be run once: see salt-run cluster.work, and salt-run cluster.lease for who should run them",
+			open)
 	}
 	d := value.DictOf("fun", fun, "user", user, "arg", &value.List{Items: args}, "by", w.id, "at", time.Now().Unix(),
 		"repeatable", repeatable, "state", workOrdered, "token", int64(0), "runs", int64(0))
@@ -269,12 +272,14 @@ func (w *clusterJobs) begin(ctx context.Context, jid string, d *value.Dict, age 
 // with an earlier token, has begun.
 func (w *clusterJobs) takeOver(ctx context.Context, jid string, d *value.Dict, from string, token uint64) {
 	again := d.Bool("repeatable") && d.Int("runs") < maxWorkRuns
-	w.log.Warn("a master has begun work of the cluster, and lost the lease or died before its end", "jid", jid, "fun", d.Str("fun"), "master", from, "runs_again", again)
+	w.log.Warn("a master has begun work of the cluster, and lost the lease or died before its end", "jid", jid, "fun", d.Str("fun"), "master", from,
+		"runs_again", again)
 	if again {
 		w.start(ctx, jid, token)
 		return
 	}
-	w.fail(jid, token, from, fmt.Sprintf("The master %s died, or lost the lease, while it ran %s. It may have been done in part, and is not run again.", from, d.Str("fun")))
+	w.fail(jid, token, from, fmt.Sprintf("The master %s died, or lost the lease, while it ran %s. It may have been done in part, and is not run again.", from,
+		d.Str("fun")))
 }
 
 // start runs a record's runner with a token.
@@ -348,7 +353,8 @@ func (w *clusterJobs) execute(ctx context.Context, jid string, token uint64, d *
 	case ctx.Err() != nil && d.Bool("repeatable"):
 		return // the next holder of the lease runs it again
 	case ctx.Err() != nil:
-		w.fail(jid, token, w.id, fmt.Sprintf("The master %s was stopped while it ran %s. It may have been done in part, and is not run again.", w.id, d.Str("fun")))
+		w.fail(jid, token, w.id, fmt.Sprintf("The master %s was stopped while it ran %s. It may have been done in part, and is not run again.", w.id,
+			d.Str("fun")))
 		return
 	case !w.holds(token):
 		w.log.Warn("discarding the result of a runner of the cluster: lease lost", "jid", jid, "fun", d.Str("fun"), "token", token)
@@ -428,7 +434,8 @@ func (w *clusterJobs) tell(jid string, d *value.Dict) {
 	if told || d.Str("by") != w.id {
 		return
 	}
-	w.bus.Fire(salt.Tag("run", jid, "ret"), outcomeOf(aboutWork(jid, d), d.At("return"), fn.Outcome{Success: d.Bool("success"), Retcode: int(d.Int("retcode")), Out: d.Str("out")}))
+	w.bus.Fire(salt.Tag("run", jid, "ret"),
+		outcomeOf(aboutWork(jid, d), d.At("return"), fn.Outcome{Success: d.Bool("success"), Retcode: int(d.Int("retcode")), Out: d.Str("out")}))
 }
 
 // aboutWork is what events and the job cache have of a runner.

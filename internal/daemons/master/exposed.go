@@ -133,19 +133,24 @@ func exposedLocalKeys(cfg *Config) (out []exposure) {
 		privileged := strings.HasSuffix(path, "/.root_key")
 		switch {
 		case !st.Mode().IsRegular():
-			out = append(out, exposure{path: path, mode: mode, refusal: fmt.Sprintf("the key of the command line %s is no regular file: run rm %[1]s; the master makes a new one", path)})
+			out = append(out, exposure{path: path, mode: mode,
+				refusal: fmt.Sprintf("the key of the command line %s is no regular file: run rm %[1]s; the master makes a new one", path)})
 		case privileged && owner != nil && int(owner.Uid) != os.Geteuid() && owner.Uid != 0:
-			out = append(out, exposure{path: path, mode: mode, refusal: fmt.Sprintf("the key of the command line %s belongs to another user (uid %d): run rm %[1]s; the master makes a new one", path, owner.Uid)})
+			out = append(out, exposure{path: path, mode: mode,
+				refusal: fmt.Sprintf("the key of the command line %s belongs to another user (uid %d): run rm %[1]s; the master makes a new one", path,
+					owner.Uid)})
 		case mode&(others|0o070) != 0:
 			out = append(out, exposure{path: path, mode: mode, refusal: fmt.Sprintf(
-				"other users can read or write the key of the command line %s (mode %04o), and may command the fleet with it: run rm %[1]s; the master makes a new one", path, mode)})
+				"other users can read or write the key of the command line %s (mode %04o), and may command the fleet with it: run rm %[1]s; the "+
+					"master makes a new one", path, mode)})
 		}
 	}
 	return out
 }
 
 func writable(path string, mode fs.FileMode, what string) string {
-	return fmt.Sprintf("everybody can write to %s (mode %04o), so that anybody may have put %s there: check what is in it, then run chmod o-w on it", path, mode, what)
+	return fmt.Sprintf("everybody can write to %s (mode %04o), so that anybody may have put %s there: check what is in it, then run chmod o-w on it", path,
+		mode, what)
 }
 
 func directory(path string) (mode fs.FileMode, ok bool) {
@@ -167,14 +172,16 @@ func closeToOthers(cfg *Config, log *slog.Logger) error {
 		}
 		if err := os.Chmod(e.path, e.mend); err != nil {
 			// A network file system may map the owner: it is what it was.
-			log.Warn("other users can reach a directory of the master, and its mode cannot be changed", "path", e.path, "mode", fmt.Sprintf("%04o", e.mode), "err", err)
+			log.Warn("other users can reach a directory of the master, and its mode cannot be changed", "path", e.path, "mode", fmt.Sprintf("%04o", e.mode),
+				"err", err)
 			continue
 		}
 		level := slog.LevelWarn
 		if entries, err := os.ReadDir(e.path); err == nil && len(entries) == 0 {
 			level = slog.LevelDebug // new: nothing in it was reachable
 		}
-		log.Log(context.Background(), level, "other users could reach a directory of the master; its mode is changed", "path", e.path, "mode", fmt.Sprintf("%04o", e.mode), "changed_to", fmt.Sprintf("%04o", e.mend))
+		log.Log(context.Background(), level, "other users could reach a directory of the master; its mode is changed", "path", e.path, "mode",
+			fmt.Sprintf("%04o", e.mode), "changed_to", fmt.Sprintf("%04o", e.mend))
 		if e.empty {
 			if err := removeFiles(e.path); err != nil {
 				return salt.Errorf(salt.Denied, "cannot remove the secrets that others could reach: %w", err)
@@ -193,7 +200,8 @@ func admitUsers(cfg *Config, log *slog.Logger) {
 		return
 	}
 	if err := os.Chmod(cfg.CacheDir, mode|enter); err != nil {
-		log.Warn("users of publisher_acl cannot reach their keys: the mode of cachedir cannot be changed; run chmod o+x on it", "path", cfg.CacheDir, "err", err)
+		log.Warn("users of publisher_acl cannot reach their keys: the mode of cachedir cannot be changed; run chmod o+x on it", "path", cfg.CacheDir, "err",
+			err)
 		return
 	}
 	log.Info("users of publisher_acl may enter cachedir to read their own key", "path", cfg.CacheDir)

@@ -16,7 +16,8 @@ import (
 // FuzzWork reads work that another master of a cluster has left.
 func FuzzWork(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
-	for _, d := range []*value.Dict{value.NewDict(0), value.DictOf("fun", "state.orchestrate", "jid", "20260101000000000000", "arg", value.ListOf("x"), "kwarg", value.DictOf("a", int64(1)), "tries", int64(2))} {
+	for _, d := range []*value.Dict{value.NewDict(0), value.DictOf("fun", "state.orchestrate", "jid", "20260101000000000000", "arg", value.ListOf("x"),
+		"kwarg", value.DictOf("a", int64(1)), "tries", int64(2))} {
 		b, err := msgpack.Marshal(d, msgpack.NewSpec)
 		if err != nil {
 			f.Fatal(err)
@@ -62,7 +63,8 @@ func FuzzEndorsements(tf *testing.F) {
 // is told on unchanged, and takes no more room than the message.
 func FuzzSeen(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
-	chunk, _ := packSeen([]channel.Seen{{ID: "a", Key: 1 << 63, Generation: 2, Floor: 1<<32 - 1, Nonces: []channel.SeenNonce{{Hash: 1, Sent: 2}, {Hash: 3}}}, {ID: "b"}})
+	chunk, _ := packSeen([]channel.Seen{{ID: "a", Key: 1 << 63, Generation: 2, Floor: 1<<32 - 1, Nonces: []channel.SeenNonce{{Hash: 1, Sent: 2}, {Hash: 3}}},
+		{ID: "b"}})
 	for _, l := range []*value.List{chunk, {}, value.ListOf(value.ListOf("a"), nil, value.ListOf("a", []byte("short"), int64(0), int64(-1), []byte{1}))} {
 		b, err := msgpack.Marshal(l, msgpack.NewSpec)
 		if err != nil {

@@ -137,7 +137,8 @@ func checkStored(cfg *Config, pub *crypt.PublicKey, stored func([]byte, string) 
 		}
 	}
 	path := filepath.Join(cfg.PKIDir, cfg.Options.MasterPubkeySignature)
-	return fmt.Errorf("%s is not a signature of this master's public key by %s.pub: remove it and make it again with salt-key --gen-signature", path, cfg.Options.MasterSignKeyName)
+	return fmt.Errorf("%s is not a signature of this master's public key by %s.pub: remove it and make it again with salt-key --gen-signature", path,
+		cfg.Options.MasterSignKeyName)
 }
 
 // localKeys are the secrets by which users of this machine show the master

@@ -28,7 +28,8 @@ func TestStoredSignatureIsVerified(t *testing.T) {
 	}
 	own, signing := newPair("master"), newPair("master_sign")
 	clean := crypt.CleanKey(string(own.Public().PEM()))
-	cfg := &Config{PKIDir: dir, Options: Options{MasterSignPubkey: true, MasterUsePubkeySignature: true, MasterPubkeySignature: "sig", MasterSignKeyName: "master_sign"}}
+	cfg := &Config{PKIDir: dir, Options: Options{MasterSignPubkey: true, MasterUsePubkeySignature: true, MasterPubkeySignature: "sig",
+		MasterSignKeyName: "master_sign"}}
 	for _, c := range []struct {
 		name, signed, algo string
 		complains          bool

@@ -128,7 +128,8 @@ func (m *offline) open(fun string) error {
 	}
 	s := &settings{cacheDir: m.cfg.CacheDir, log: m.log, keys: m.keys, roots: func(cfg Config) Config { return cfg }}
 	t, err := newTemplates(templates{
-		id: m.cfg.ID, cacheDir: m.cfg.CacheDir, opts: m.cfg.Opts, ctx: m.sinks.Ctx, settings: s, runners: func() *fn.Registry { return m.runners }, log: m.log,
+		id: m.cfg.ID, cacheDir: m.cfg.CacheDir, opts: m.cfg.Opts, ctx: m.sinks.Ctx, settings: s, runners: func() *fn.Registry { return m.runners },
+		log:      m.log,
 		renderer: render.New(render.Options{Log: m.log}),
 	}, render.Limits{})
 	if err != nil {
@@ -137,7 +138,8 @@ func (m *offline) open(fun string) error {
 	s.compiler = t.compiler
 	s.set(m.cfg)
 	known := &targets{groups: s.nodegroups, keys: m.keys, cache: m.cache}
-	data := &minionData{ctx: m.sinks.Ctx, settings: s, targets: known, cache: m.cache, bus: m.bus, log: m.log, rateLimitedLog: ratelimit.NewLog(m.log, 10, 10*time.Second)}
+	data := &minionData{ctx: m.sinks.Ctx, settings: s, targets: known, cache: m.cache, bus: m.bus, log: m.log,
+		rateLimitedLog: ratelimit.NewLog(m.log, 10, 10*time.Second)}
 	wheels, err := newWheels(wheel.Deps{Keys: m.keys, HashType: m.cfg.Options.HashType, KeySize: m.cfg.Options.Keysize}, m.bus, m.cache, s, func() {})
 	if err != nil {
 		return err

@@ -116,7 +116,8 @@ func (p *peerJobs) fromStock(from, jid string, data *value.Dict) {
 		p.log.Warn("a job of a peer cannot be looked up", "peer", from, "jid", jid, "err", err)
 	}
 	if load, err := p.jobs.Load(jid); err == nil && load == nil && !strings.HasSuffix(jid, "nocache") {
-		p.log.Error("a peer has published a job that is not in the shared directory: its cachedir is not the one of this master", "peer", from, "jid", jid, "cachedir", p.cacheDir)
+		p.log.Error("a peer has published a job that is not in the shared directory: its cachedir is not the one of this master", "peer", from, "jid", jid,
+			"cachedir", p.cacheDir)
 	}
 	p.cluster.Relay.SetOrigin(jid, from)
 	p.publish(cluster.Job{JID: jid, Map: jobMap, Minions: minions, Until: p.publisher.expiry(jobMap, time.Now()), From: from})

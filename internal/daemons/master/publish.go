@@ -33,12 +33,14 @@ func (p *commands) publish(c *channel.Call) {
 	who := p.access.sender(c)
 	switch {
 	case who == nil:
-		p.rateLimitedLog.Log(slog.LevelWarn, "a command was refused: it does not show who sends it", "peer", c.Peer(), "user", fmt.Sprintf("%.80s", c.Load.Str("user")))
+		p.rateLimitedLog.Log(slog.LevelWarn, "a command was refused: it does not show who sends it", "peer", c.Peer(), "user",
+			fmt.Sprintf("%.80s", c.Load.Str("user")))
 		p.recorder.record(c, nil, resultRefused, "")
 		c.Reply(refused())
 		return
 	case !p.access.mayPublish(who, c.Load):
-		p.rateLimitedLog.Log(slog.LevelWarn, "a command was refused: its sender may not give it", "peer", c.Peer(), "user", who.name, "fun", fmt.Sprintf("%.80s", value.Str(c.Load.At("fun"))))
+		p.rateLimitedLog.Log(slog.LevelWarn, "a command was refused: its sender may not give it", "peer", c.Peer(), "user", who.name, "fun",
+			fmt.Sprintf("%.80s", value.Str(c.Load.At("fun"))))
 		p.recorder.record(c, who, resultDenied, "")
 		c.Reply(forbidden())
 		return
@@ -51,7 +53,8 @@ func (p *commands) publish(c *channel.Call) {
 	}
 	if taken {
 		p.recorder.record(c, who, resultDenied, "")
-		c.Reply(value.DictOf("error", value.DictOf("name", "SaltInvocationError", "message", fmt.Sprintf("the job id %q belongs to a job of another user; omit jid", c.Load.Str("jid")))))
+		c.Reply(value.DictOf("error", value.DictOf("name", "SaltInvocationError", "message",
+			fmt.Sprintf("the job id %q belongs to a job of another user; omit jid", c.Load.Str("jid")))))
 		return
 	}
 	load := c.Load.Clone()
@@ -184,7 +187,8 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 // published, it could be lost or run twice after a restart, without a trace.
 func unrecorded(why error) *value.Dict {
 	return value.DictOf("error", value.DictOf("name", "SaltMasterError",
-		"message", fmt.Sprintf("the master cannot record the job, so no minion has received it: %v; make room on that disk or repair it, and give the command again", why)))
+		"message", fmt.Sprintf("the master cannot record the job, so no minion has received it: %v; make room on that disk or repair it, and give "+
+			"the command again", why)))
 }
 
 func clearReply(load *value.Dict) *value.Dict {

@@ -40,10 +40,12 @@ func TestPublish(t *testing.T) {
 		t.Errorf("events %v", tags)
 	}
 	stored, err := p.jobs.Load(jid)
-	if err != nil || stored.Str("fun") != "test.ping" || stored.Has("key") || stored.Dict("kwargs").Has("password") || !stored.Dict("kwargs").Has("metadata") {
+	if err != nil || stored.Str("fun") != "test.ping" || stored.Has("key") || stored.Dict("kwargs").Has("password") ||
+		!stored.Dict("kwargs").Has("metadata") {
 		t.Errorf("stored %s, %v", value.Repr(stored), err)
 	}
-	if records, err := p.audit.Recent(10, func(*value.Dict) bool { return true }); err != nil || len(records) != 1 || records[0].Str("result") != resultDone || records[0].Str("jid") != jid {
+	if records, err := p.audit.Recent(10, func(*value.Dict) bool { return true }); err != nil || len(records) != 1 ||
+		records[0].Str("result") != resultDone || records[0].Str("jid") != jid {
 		t.Errorf("on record: %v, %v", records, err)
 	}
 	for _, c := range []struct {
@@ -119,7 +121,8 @@ func TestJobsOfMinions(t *testing.T) {
 func TestMissedJobs(t *testing.T) {
 	p := newParts(t, []string{"web1", "web2"}, nil)
 	q := &queueRequests{id: "boss", states: p.states, access: p.access}
-	jid := p.publisher.publish(value.DictOf("fun", "test.ping", "tgt", "*", "tgt_type", "glob", "kwargs", value.DictOf("expire", int64(600)))).Dict("load").Str("jid")
+	jid := p.publisher.publish(value.DictOf("fun", "test.ping", "tgt", "*", "tgt_type", "glob", "kwargs",
+		value.DictOf("expire", int64(600)))).Dict("load").Str("jid")
 	p.tags()
 	d := answer(t, q.missed, "web1", "_brine_missed", value.DictOf("after", int64(0)))
 	jobs := d.List("jobs")
@@ -187,7 +190,8 @@ func TestUnrecordedJob(t *testing.T) {
 	if sent, tags := p.sent.take(), p.tags(); len(sent) > 0 || len(tags) > 0 {
 		t.Errorf("published to %v, events %v", sent, tags)
 	}
-	if records, err := p.audit.Recent(10, func(*value.Dict) bool { return true }); err != nil || len(records) != 1 || records[0].Str("result") != resultFailed {
+	if records, err := p.audit.Recent(10, func(*value.Dict) bool { return true }); err != nil || len(records) != 1 ||
+		records[0].Str("result") != resultFailed {
 		t.Errorf("on record: %v, %v", records, err)
 	}
 	for _, fun := range []string{"saltutil.find_job", "saltutil.kill_job", "saltutil.term_all_jobs"} {

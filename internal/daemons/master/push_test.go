@@ -41,7 +41,8 @@ func TestPushedSize(t *testing.T) {
 
 // A file that a minion pushes has a path that stays in the minion's directory.
 func TestPushedNames(t *testing.T) {
-	for _, bad := range [][]any{{}, {".."}, {"..", "x"}, {"a", "..", "..", "x"}, {"/etc/passwd"}, {"", "..", "x"}, {"."}, {"a/../../x"}, {"a", "../../x"}, {int64(1)}, {"a\x00b"}} {
+	for _, bad := range [][]any{{}, {".."}, {"..", "x"}, {"a", "..", "..", "x"}, {"/etc/passwd"}, {"", "..", "x"}, {"."}, {"a/../../x"}, {"a", "../../x"},
+		{int64(1)}, {"a\x00b"}} {
 		if name, err := pushName(value.DictOf("path", value.ListOf(bad...))); err == nil {
 			t.Errorf("%q becomes %q", bad, name)
 		}

@@ -73,16 +73,29 @@ func openReplicated(c *replicated, own string, keys *replica.Keys, minions *cach
 		return nil, err
 	}
 	sets := map[string]replica.FileSet{
-		kindKey:     keys,
-		kindPeer:    &replica.Files{Path: c.cluster.Paths.PeersDir(), Mode: 0o644, Keep: isPeerFile},
-		kindSecret:  &replica.Files{Path: filepath.Dir(c.cluster.Paths.AESFile()), Mode: 0o600, Initial: true, Keep: func(n string) bool { return n == filepath.Base(c.cluster.Paths.AESFile()) || n == cluster.SecretFile }},
-		kindSession: &replica.Files{Path: filepath.Dir(c.cluster.Paths.AESFile()), Mode: 0o600, Initial: true, Keep: func(n string) bool { return n == cluster.SessionFile }},
-		kindRotated: &replica.Files{Path: filepath.Dir(c.cluster.Paths.AESFile()), Mode: 0o644, Initial: true, Keep: func(n string) bool { return n == cluster.RotationFile }},
-		kindRemoved: &replica.Files{Path: c.cluster.Paths.RemovedDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
-		kindMember:  &replica.Files{Path: c.cluster.Paths.StationsDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
-		kindRoster:  &replica.Files{Path: filepath.Dir(c.cluster.Paths.RosterFile()), Mode: 0o644, Keep: func(n string) bool { return n == filepath.Base(c.cluster.Paths.RosterFile()) }},
-		kindShare:   &replica.Files{Path: c.cluster.Paths.SharesDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
-		kindToken:   &replica.Files{Path: filepath.Join(c.cacheDir, "tokens"), Mode: 0o600, Keep: auth.ValidToken},
+		kindKey:  keys,
+		kindPeer: &replica.Files{Path: c.cluster.Paths.PeersDir(), Mode: 0o644, Keep: isPeerFile},
+		kindSecret: &replica.Files{Path: filepath.Dir(c.cluster.Paths.AESFile()), Mode: 0o600, Initial: true,
+			Keep: func(n string) bool { return n == filepath.Base(c.cluster.Paths.AESFile()) || n == cluster.SecretFile }},
+		kindSession: &replica.Files{Path: filepath.Dir(c.cluster.Paths.AESFile()), Mode: 0o600, Initial: true,
+			Keep: func(n string) bool { return n == cluster.SessionFile }},
+		kindRotated: &replica.Files{Path: filepath.Dir(c.cluster.Paths.AESFile()), Mode: 0o644, Initial: true,
+			Keep: func(n string) bool { return n == cluster.RotationFile }},
+		kindRemoved: &replica.Files{Path: c.cluster.Paths.RemovedDir(), Mode: 0o644, Keep: func(n string) bool {
+			return salt.CheckID(n) == nil &&
+				!strings.HasPrefix(n, ".")
+		}},
+		kindMember: &replica.Files{Path: c.cluster.Paths.StationsDir(), Mode: 0o644, Keep: func(n string) bool {
+			return salt.CheckID(n) == nil &&
+				!strings.HasPrefix(n, ".")
+		}},
+		kindRoster: &replica.Files{Path: filepath.Dir(c.cluster.Paths.RosterFile()), Mode: 0o644,
+			Keep: func(n string) bool { return n == filepath.Base(c.cluster.Paths.RosterFile()) }},
+		kindShare: &replica.Files{Path: c.cluster.Paths.SharesDir(), Mode: 0o644, Keep: func(n string) bool {
+			return salt.CheckID(n) == nil &&
+				!strings.HasPrefix(n, ".")
+		}},
+		kindToken: &replica.Files{Path: filepath.Join(c.cacheDir, "tokens"), Mode: 0o600, Keep: auth.ValidToken},
 	}
 	if minions != nil { // else a server has it
 		c.minions = &replica.Nested{Path: filepath.Join(c.cacheDir, "minions"), Mode: 0o600}
@@ -213,7 +226,8 @@ func (c *replicated) handedOver(ctx context.Context) error {
 func (c *replicated) leave(end func()) error {
 	peers, _, err := c.cluster.Feeds.HandedOver()
 	if err == nil && peers == 0 {
-		err = salt.Errorf(salt.Unavailable, "no other master of the cluster can be reached: what this one alone has would be lost. Start another one, or have one join")
+		err = salt.Errorf(salt.Unavailable,
+			"no other master of the cluster can be reached: what this one alone has would be lost. Start another one, or have one join")
 	}
 	if err != nil {
 		return err

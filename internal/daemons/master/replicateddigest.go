@@ -96,7 +96,8 @@ func (x *comparison) check(ctx context.Context) (*value.Dict, error) {
 		}
 	}
 	counts, differences := value.NewDict(8), value.NewDict(0)
-	for _, section := range []string{kindKey, kindPeer, kindMember, kindShare, kindRoster, kindSecret, kindSession, kindRemoved, kindRotated, kindToken, kindMinion, kindTree, "job", "return"} {
+	for _, section := range []string{kindKey, kindPeer, kindMember, kindShare, kindRoster, kindSecret, kindSession, kindRemoved, kindRotated, kindToken,
+		kindMinion, kindTree, "job", "return"} {
 		names := map[string]bool{}
 		for _, d := range all {
 			for k := range d.Dict(section).All() {

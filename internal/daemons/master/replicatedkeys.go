@@ -51,5 +51,6 @@ func keyRecord(r *replica.Record) *value.Dict {
 			state += ", " + st.String()
 		}
 	}
-	return value.DictOf("state", state, "since", r.Made().UTC().Format(time.RFC3339), "on", r.By, "who", cmp.Or(r.Who, "unknown"), "how", cmp.Or(r.How, "file changed"))
+	return value.DictOf("state", state, "since", r.Made().UTC().Format(time.RFC3339), "on", r.By, "who", cmp.Or(r.Who, "unknown"), "how",
+		cmp.Or(r.How, "file changed"))
 }

@@ -131,7 +131,8 @@ func (d *minionData) mine(c *channel.Call) {
 		}
 	}
 	if value.Weight(data, maxMine) > maxMine {
-		d.rateLimitedLog.Log(slog.LevelError, "the mine data of a minion is refused: it is too large; remove functions with mine.delete", "minion", c.ID, "limit_mb", maxMine>>20)
+		d.rateLimitedLog.Log(slog.LevelError, "the mine data of a minion is refused: it is too large; remove functions with mine.delete", "minion", c.ID,
+			"limit_mb", maxMine>>20)
 		c.Reply(false)
 		return
 	}
@@ -191,7 +192,8 @@ func (d *minionData) mineFor(asker string, load *value.Dict) *value.Dict {
 				continue
 			}
 			if limit -= value.Weight(v, limit) + len(id); limit < 0 {
-				d.rateLimitedLog.Log(slog.LevelError, "a request for mine data is not answered: there is too much; choose fewer minions or functions", "minion", asker, "functions", len(funs))
+				d.rateLimitedLog.Log(slog.LevelError, "a request for mine data is not answered: there is too much; choose fewer minions or functions",
+					"minion", asker, "functions", len(funs))
 				return value.NewDict(0)
 			}
 			found[i].Set(id, v)

@@ -122,7 +122,8 @@ func (e *events) sign(data *value.Dict, id string) {
 
 func (e *events) fire(id, tag string, data *value.Dict) {
 	if rules := (tagRules{syndics: e.settings.options().OrderMasters}); !rules.allowed(id, tag) {
-		e.refused.Log(slog.LevelWarn, "an event of a minion was refused: its tag is the master's or another minion's", "minion", id, "tag", fmt.Sprintf("%.200s", tag))
+		e.refused.Log(slog.LevelWarn, "an event of a minion was refused: its tag is the master's or another minion's", "minion", id, "tag",
+			fmt.Sprintf("%.200s", tag))
 		return
 	}
 	e.bus.Fire(tag, data)

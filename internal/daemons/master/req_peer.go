@@ -255,7 +255,8 @@ func (p *peers) permitted(id string, load *value.Dict) (j *peerJob, ok bool) {
 func (p *peers) start(c *channel.Call) (jid string, minions *value.List, ok bool) {
 	j, ok := p.permitted(c.ID, c.Load)
 	if !ok {
-		p.rateLimitedLog.Log(slog.LevelWarn, "a minion asked to publish what the option peer does not grant", "minion", c.ID, "fun", fmt.Sprintf("%.80s", c.Load.Str("fun")))
+		p.rateLimitedLog.Log(slog.LevelWarn, "a minion asked to publish what the option peer does not grant", "minion", c.ID, "fun",
+			fmt.Sprintf("%.80s", c.Load.Str("fun")))
 		return "", nil, false
 	}
 	jid = p.publisher.newJID()
@@ -401,7 +402,8 @@ func (p *peers) runner(c *channel.Call) {
 	fun := c.Load.Str("fun")
 	args, ok := p.runnerArgs(c.ID, c.Load)
 	if !ok {
-		p.rateLimitedLog.Log(slog.LevelWarn, "a minion asked for a runner that the option peer_run does not grant", "minion", c.ID, "fun", fmt.Sprintf("%.80s", fun))
+		p.rateLimitedLog.Log(slog.LevelWarn, "a minion asked for a runner that the option peer_run does not grant", "minion", c.ID, "fun",
+			fmt.Sprintf("%.80s", fun))
 		c.Reply(value.NewDict(0))
 		return
 	}

@@ -40,7 +40,8 @@ func TestReturns(t *testing.T) {
 	if err != nil || len(stored) != 1 || stored["web1"].At("return") != true {
 		t.Errorf("stored %v, %v", stored, err)
 	}
-	for name, load := range map[string]*value.Dict{"of another minion's job": ret(jid), "with a bad job id": ret("../x"), "without a job id": value.DictOf("return", true)} {
+	for name, load := range map[string]*value.Dict{"of another minion's job": ret(jid), "with a bad job id": ret("../x"),
+		"without a job id": value.DictOf("return", true)} {
 		if v := ask(t, r.take, "db1", "_return", load); v != "" {
 			t.Errorf("a return %s is answered by %s", name, value.Repr(v))
 		}
@@ -132,7 +133,8 @@ func TestReturnQuotaOfUnstored(t *testing.T) {
 // minions that they name.
 func TestReturnsOfSyndics(t *testing.T) {
 	load := value.DictOf("load", value.ListOf(value.DictOf("jid", "20260101000000000001", "fun", "test.ping", "master_id", "low", "return", value.DictOf(
-		"low1", value.DictOf("return", true, "id", "victim", "jid", "../x"), "low2", value.DictOf("return", false), "../evil", value.DictOf("return", true), "low3", "text",
+		"low1", value.DictOf("return", true, "id", "victim", "jid", "../x"), "low2", value.DictOf("return", false), "../evil", value.DictOf("return", true),
+		"low3", "text",
 	)), value.DictOf("jid", "bad"), "text"))
 	p := newParts(t, []string{"syndic"}, nil)
 	if v := ask(t, p.returns().takeSyndic, "syndic", "_syndic_return", load); v != "" {

@@ -434,7 +434,8 @@ func (r *revisions) catchUp(ctx context.Context) {
 	}
 	heard := func() bool { return r.cluster.Feeds.CaughtUp(streamRecords) }
 	if wait(heard); !heard() && ctx.Err() == nil {
-		r.log.Warn("not all masters that seem to be there have answered in time; this one serves the files that it has, or those that others have told it of", "after", catchUpTime)
+		r.log.Warn("not all masters that seem to be there have answered in time; this one serves the files that it has, or those that others have told it of",
+			"after", catchUpTime)
 	}
 	there := func() bool {
 		c, err := r.agreed()
@@ -467,7 +468,8 @@ func (r *revisions) ownTrees() ([]revision.Tree, error) {
 		for _, root := range fileserver.Roots(k.option, k.usual) {
 			for _, dir := range root.Dirs {
 				if root.Env == "__env__" && strings.Contains(dir, "__env__") {
-					return nil, salt.Errorf(salt.Invalid, "%s has the directory %s for any environment: which there are cannot be told; name the environments", k.kind, dir)
+					return nil, salt.Errorf(salt.Invalid,
+						"%s has the directory %s for any environment: which there are cannot be told; name the environments", k.kind, dir)
 				}
 			}
 			out = append(out, revision.Tree{Kind: k.kind, Env: root.Env, Dirs: root.Dirs})
@@ -631,7 +633,9 @@ func (r *revisions) handOut(ctx context.Context, id string, o runners.ClusterSyn
 		}
 		select {
 		case <-ctx.Done():
-			return salt.Errorf(salt.Unavailable, "nothing was changed: these masters have not got all of revision %s after %v: %s. Find out what is the matter with them, or say force=True", id, o.Timeout, strings.Join(waits, ", "))
+			return salt.Errorf(salt.Unavailable,
+				"nothing was changed: these masters have not got all of revision %s after %v: %s. Find out what is the matter with them, or say force=True",
+				id, o.Timeout, strings.Join(waits, ", "))
 		case <-tick.C:
 		}
 	}
@@ -708,12 +712,14 @@ func (r *revisions) show(ctx context.Context, jid string) (*value.Dict, error) {
 		id = all[0].ID
 		out.Set("agreed", id)
 	} else {
-		out.Set("note", "the masters have agreed on nothing, and each serves its own directories: salt-run cluster.sync_roots, where these are right, has all serve the same; brine cluster check tells whether they differ")
+		out.Set("note", "the masters have agreed on nothing, and each serves its own directories: salt-run cluster.sync_roots, where these are "+
+			"right, has all serve the same; brine cluster check tells whether they differ")
 	}
 	members, _ := r.members(ctx, id)
 	history := &value.List{}
 	for _, c := range all[:min(len(all), keptChoices)] {
-		history.Append(value.DictOf("revision", c.ID, "at", c.At.UTC().Format("2006-01-02T15:04:05.000000"), "by", c.By, "how", c.How, "files", c.Files, "bytes", c.Bytes, "here", r.store.Has(c.ID)))
+		history.Append(value.DictOf("revision", c.ID, "at", c.At.UTC().Format("2006-01-02T15:04:05.000000"), "by", c.By, "how", c.How, "files", c.Files,
+			"bytes", c.Bytes, "here", r.store.Has(c.ID)))
 	}
 	out.Set("members", members)
 	out.Set("history", history)

@@ -110,7 +110,8 @@ func (l *signInLog) close() {
 }
 
 func (l *signInLog) failed(err error) {
-	l.log.Log(slog.LevelWarn, "cannot record that stock minions signed in; after a restart within a minute jobs may be published to them again", "path", l.path, "err", atomicfile.Cause(err))
+	l.log.Log(slog.LevelWarn, "cannot record that stock minions signed in; after a restart within a minute jobs may be published to them again", "path",
+		l.path, "err", atomicfile.Cause(err))
 }
 
 // run flushes what was appended, until ctx ends.

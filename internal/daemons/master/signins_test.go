@@ -60,7 +60,8 @@ func TestSignInsSurviveARestart(t *testing.T) {
 	after.add(value.DictOf("fun", "test.ping"), "1", minions, nil, published.Add(time.Hour))
 	for _, master := range []string{"m1", "m2", "m1"} {
 		w := start(master, after)
-		for id, want := range map[string]bool{"early": false, "restarted": true, "with space": true, "elsewhere": true, "never": false, "ear": false, "brines": false} {
+		for id, want := range map[string]bool{"early": false, "restarted": true, "with space": true, "elsewhere": true, "never": false, "ear": false,
+			"brines": false} {
 			if got := w.since(id, published); got != want {
 				t.Errorf("%s after its restart: %s signed in after the publication: %v", master, id, got)
 			}

@@ -207,7 +207,8 @@ func (s *standbyJobs) take(c *channel.Call, record []byte, then func()) {
 	s.background.Go(func() {
 		defer leave()
 		if err := s.store(jid, c.ID, record); err != nil {
-			s.rateLimitedLog.Log(slog.LevelWarn, "a return is stored without the record of its job, which another master published", "jid", jid, "minion", c.ID, "err", err)
+			s.rateLimitedLog.Log(slog.LevelWarn, "a return is stored without the record of its job, which another master published", "jid", jid, "minion",
+				c.ID, "err", err)
 		}
 		then()
 	})

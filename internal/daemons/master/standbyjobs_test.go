@@ -14,7 +14,8 @@ import (
 )
 
 func sampleRecord(jid string) netwire.JobRecord {
-	return netwire.JobRecord{JID: jid, Master: "other", Fun: "cmd.run", Arg: value.ListOf("ls"), Tgt: "web*", TgtType: "glob", User: "root", Metadata: value.DictOf("a", "b")}
+	return netwire.JobRecord{JID: jid, Master: "other", Fun: "cmd.run", Arg: value.ListOf("ls"), Tgt: "web*", TgtType: "glob", User: "root",
+		Metadata: value.DictOf("a", "b")}
 }
 
 func sealed(t testing.TB, r netwire.JobRecord, key *crypt.PrivateKey) []byte {
@@ -43,7 +44,8 @@ func TestRecordOfAnotherMaster(t *testing.T) {
 	jid := func(n int) string { return salt.FormatJID(now.Add(time.Duration(n) * time.Second)) }
 	give := func(id, jid string, record any) {
 		t.Helper()
-		ask(t, p.handlers().returns.take, id, "_return", value.DictOf("jid", jid, "id", id, "return", "r", "retcode", int64(0), "fun", "test.echo", salt.JobRecord, record))
+		ask(t, p.handlers().returns.take, id, "_return", value.DictOf("jid", jid, "id", id, "return", "r", "retcode", int64(0), "fun", "test.echo",
+			salt.JobRecord, record))
 		ret, err := p.jobs.Returns(jid)
 		if err != nil || ret[id].Str("return") != "r" || ret[id].Has(salt.JobRecord) {
 			t.Errorf("the return of %s: %v, %v", id, ret[id], err)
@@ -61,7 +63,8 @@ func TestRecordOfAnotherMaster(t *testing.T) {
 	good := sealed(t, sampleRecord(jid(1)), key)
 	give("web1", jid(1), good)
 	d := load(jid(1))
-	if d.Str("fun") != "cmd.run" || d.Str("tgt") != "web*" || d.Str("user") != "root" || d.Dict("kwargs").Dict("metadata").Str("a") != "b" || d.List("arg")[0] != "ls" {
+	if d.Str("fun") != "cmd.run" || d.Str("tgt") != "web*" || d.Str("user") != "root" || d.Dict("kwargs").Dict("metadata").Str("a") != "b" ||
+		d.List("arg")[0] != "ls" {
 		t.Errorf("the job: %s", value.Repr(d))
 	}
 	if ids, err := p.jobs.Minions(jid(1)); err != nil || strings.Join(ids, " ") != "web1 web2" {
@@ -71,7 +74,8 @@ func TestRecordOfAnotherMaster(t *testing.T) {
 
 	forged := sampleRecord(jid(2))
 	changed := bytes.Replace(sealed(t, forged, key), []byte("cmd.run"), []byte("cmd.rum"), 1)
-	for i, record := range []any{sealed(t, forged, foreign), changed, good, good[:40], []byte{}, bytes.Repeat([]byte{0x91}, 1<<20), "text", value.DictOf("record", "x")} {
+	for i, record := range []any{sealed(t, forged, foreign), changed, good, good[:40], []byte{}, bytes.Repeat([]byte{0x91}, 1<<20), "text",
+		value.DictOf("record", "x")} {
 		id := jid(10 + i)
 		if i < 2 {
 			id = jid(2)
@@ -94,7 +98,8 @@ func TestRecordOfAnotherMaster(t *testing.T) {
 	}
 
 	// A job of this master stays as it is, also against a record of a master.
-	if err := p.jobs.NewJobUntil(value.DictOf("cmd", "publish", "jid", jid(4), "fun", "test.ping", "tgt", "web1", "tgt_type", "glob", "arg", value.ListOf(), "user", "ann"), []string{"web1"}, time.Time{}); err != nil {
+	if err := p.jobs.NewJobUntil(value.DictOf("cmd", "publish", "jid", jid(4), "fun", "test.ping", "tgt", "web1", "tgt_type", "glob", "arg", value.ListOf(),
+		"user", "ann"), []string{"web1"}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	give("web1", jid(4), sealed(t, sampleRecord(jid(4)), key))
@@ -102,7 +107,8 @@ func TestRecordOfAnotherMaster(t *testing.T) {
 		t.Errorf("a job of this master became %s", value.Repr(d))
 	}
 	// What a minion claims to have started itself makes way for the record.
-	ask(t, p.handlers().returns.take, "web2", "_return", value.DictOf("jid", jid(5), "id", "web2", "return", "x", "fun", "test.echo", "fun_args", value.ListOf("x"), "tgt", "web2"))
+	ask(t, p.handlers().returns.take, "web2", "_return", value.DictOf("jid", jid(5), "id", "web2", "return", "x", "fun", "test.echo", "fun_args",
+		value.ListOf("x"), "tgt", "web2"))
 	if d := load(jid(5)); d.Str("fun") != "test.echo" {
 		t.Fatalf("%s", value.Repr(d))
 	}
@@ -120,7 +126,8 @@ func TestGiveRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reply := p.publisher.publish(value.DictOf("cmd", "publish", "fun", "test.ping", "tgt", "web1", "tgt_type", "glob", "arg", value.ListOf(), "ret", "", "jid", "", "user", "root"))
+	reply := p.publisher.publish(value.DictOf("cmd", "publish", "fun", "test.ping", "tgt", "web1", "tgt_type", "glob", "arg", value.ListOf(), "ret", "",
+		"jid", "", "user", "root"))
 	jid := reply.Dict("load").Str("jid")
 	for range 2 { // the second one is remembered
 		d := answer(t, p.standbyJobs.give, "web1", "_brine_published", value.DictOf("jid", jid))

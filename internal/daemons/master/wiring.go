@@ -135,7 +135,8 @@ func (m *Master) wireStores() (err error) {
 	m.access = &access{ctx: m.life.context, settings: m.settings, targets: m.targets, local: m.local, user: cfg.User}
 	m.recorder = &recorder{audit: m.audit, log: m.refusals, unauthenticated: newRefusalLimit()}
 	m.runners = &runnerCalls{
-		id: cfg.ID, ctx: m.life.context, options: cfg.Jobs, running: &running{}, jobs: m.jobs, sinks: m.sinks, bus: m.bus, log: m.log, rateLimitedLog: m.refusals,
+		id: cfg.ID, ctx: m.life.context, options: cfg.Jobs, running: &running{}, jobs: m.jobs, sinks: m.sinks, bus: m.bus, log: m.log,
+		rateLimitedLog: m.refusals,
 	}
 	if m.replicated != nil {
 		m.clusterJobs = newClusterJobs(&clusterJobs{
@@ -204,12 +205,15 @@ func (m *Master) wireServices() (err error) {
 		return err
 	}
 	m.presence = &presence{
-		id: cfg.ID, publishers: m.publishers, cluster: m.cluster, bus: m.bus, ctx: m.life.context, accepted: m.keys.Accepted, data: m.targets.minionData, now: time.Now,
+		id: cfg.ID, publishers: m.publishers, cluster: m.cluster, bus: m.bus, ctx: m.life.context, accepted: m.keys.Accepted, data: m.targets.minionData,
+		now: time.Now,
 	}
 	m.reports = &connectionReports{publishKey: m.publish.AES, cluster: m.cluster}
 	m.standbyJobs = &standbyJobs{
-		id: cfg.ID, settings: m.settings, cluster: m.cluster, key: m.identity.Key, queue: m.queue, jobs: m.jobs, expired: cfg.Jobs.Expired, targets: m.targets,
-		sinks: m.sinks, stock: m.stock, background: &m.background, slots: newSlots(recordSlots, recordShare), rateLimitedLog: ratelimit.NewLog(m.log, 10, 10*time.Second),
+		id: cfg.ID, settings: m.settings, cluster: m.cluster, key: m.identity.Key, queue: m.queue, jobs: m.jobs, expired: cfg.Jobs.Expired,
+		targets: m.targets,
+		sinks:   m.sinks, stock: m.stock, background: &m.background, slots: newSlots(recordSlots, recordShare),
+		rateLimitedLog: ratelimit.NewLog(m.log, 10, 10*time.Second),
 	}
 	m.reports.standbyJobs = m.standbyJobs.offered
 	m.reconnects = &reconnects{}
@@ -252,7 +256,8 @@ func (m *Master) wireServices() (err error) {
 			server: m.publish, stock: m.stock, bus: m.bus, log: m.log,
 		}
 		m.health = &health{
-			id: cfg.ID, pkiDir: cfg.PKIDir, cacheDir: cfg.CacheDir, keyDir: keyDir(cfg), options: cfg.Cluster, settings: m.settings, cluster: m.cluster, presence: m.presence, reports: m.reports,
+			id: cfg.ID, pkiDir: cfg.PKIDir, cacheDir: cfg.CacheDir, keyDir: keyDir(cfg), options: cfg.Cluster, settings: m.settings, cluster: m.cluster,
+			presence: m.presence, reports: m.reports,
 		}
 	}
 	return nil
@@ -291,7 +296,8 @@ func (m *Master) bindChannel() error {
 	if a, ok := m.publishers[0].Addr().(*net.TCPAddr); ok {
 		port = a.Port
 	}
-	auth := channel.NewAuthenticator(m.identity, m.keyBook(), admission{m.settings, m.keys, func() map[string]bool { return m.reports.commanded(m.presence.current()) }, m.pending}, sessions,
+	auth := channel.NewAuthenticator(m.identity, m.keyBook(),
+		admission{m.settings, m.keys, func() map[string]bool { return m.reports.commanded(m.presence.current()) }, m.pending}, sessions,
 		func() channel.Publications {
 			return channel.Publications{Key: m.publish.AES(), Port: port, Signed: m.cfg.Publish.SignPubMessages}
 		}, m.signedIn, m.log)
@@ -495,7 +501,8 @@ func (m *Master) runCluster(ctx context.Context) error {
 		defer wait.Wait()
 	}
 	c.Describe(func() *value.Dict {
-		return value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())), "files", orNil(shortID(m.revisions.current())))
+		return value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())), "files",
+			orNil(shortID(m.revisions.current())))
 	})
 	c.Queries.AnswerWith(askHealth, m.health.own)
 	c.Queries.AnswerWith(askStandings, m.reports.answer)
@@ -518,6 +525,7 @@ func (m *Master) runCluster(ctx context.Context) error {
 		}
 	})
 	return c.Run(within, &clusterHost{
-		cluster: c, bus: m.bus, queue: m.queue, presence: m.presence, reconnects: m.reconnects, jobs: m.peerJobs, rotated: func() { m.publish.AES() }, log: m.log,
+		cluster: c, bus: m.bus, queue: m.queue, presence: m.presence, reconnects: m.reconnects, jobs: m.peerJobs, rotated: func() { m.publish.AES() },
+		log: m.log,
 	})
 }

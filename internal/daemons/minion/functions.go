@@ -54,7 +54,8 @@ func (m *Minion) catalogue() []fn.Module {
 	refresher := refresh.Functions{Server: m.refresh}
 	return append(catalogue.Modules(),
 		core.Grains(grainFunctions{m.grains, refresher}),
-		control.Saltutil(control.Deps{Jobs: jobFunctions{m.jobs, m.notes}, Refresh: refresher, Keys: keys{&m.cfg, m.log}, Masters: masters, Local: catalogue.LocalMaster{Open: m.cfg.openLocalMaster}}),
+		control.Saltutil(control.Deps{Jobs: jobFunctions{m.jobs, m.notes}, Refresh: refresher, Keys: keys{&m.cfg, m.log}, Masters: masters,
+			Local: catalogue.LocalMaster{Open: m.cfg.openLocalMaster}}),
 		control.Event(masters, m.bus),
 		control.Mine(masters),
 		control.Publish(masters),
@@ -216,7 +217,8 @@ func (k keys) Regenerate(context.Context) error {
 	if err := atomicfile.Write(filepath.Join(cfg.PKIDir, "minion.pub"), key.Public().PEM(), 0o644, true); err != nil {
 		return err
 	}
-	k.log.Warn("the minion has a new key pair, which counts from its next start on; masters deny it until its old key is deleted there (salt-key -d, or saltutil.revoke_auth) and the new one accepted",
+	k.log.Warn("the minion has a new key pair, which counts from its next start on; masters deny it until its old key is deleted there (salt-key -d, "+
+		"or saltutil.revoke_auth) and the new one accepted",
 		"fingerprint", crypt.Fingerprint(key.Public().PEM(), cfg.Handshake.HashType))
 	return nil
 }

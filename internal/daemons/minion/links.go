@@ -43,8 +43,9 @@ func (m *Minion) buildLinks(ctx context.Context) error {
 	}
 	m.linkCfg = &link.Config{
 		Options: o.LinkOptions, ID: m.cfg.ID, Fingerprint: fingerprint, Transport: m.cfg.Transport, Dial: m.cfg.Dial, SubscribeDial: m.cfg.SubscribeDial,
-		Resolver: finder.Resolver, Opts: m.cfg.Opts, ExtraPillarData: func() *value.Dict { return ownpillar.ExtraData(m.cfg.Opts) }, Grains: m.grains.Grains, NamesMaster: m.grains.NamesMaster,
-		Outbox: m.outbox, Links: m.links, Jobs: m.runner, Status: m.status, Members: m.members,
+		Resolver: finder.Resolver, Opts: m.cfg.Opts, ExtraPillarData: func() *value.Dict { return ownpillar.ExtraData(m.cfg.Opts) }, Grains: m.grains.Grains,
+		NamesMaster: m.grains.NamesMaster,
+		Outbox:      m.outbox, Links: m.links, Jobs: m.runner, Status: m.status, Members: m.members,
 		Learned: func() { m.failover.Learned() },
 		Notify: func(e roles.Event) {
 			if m.failover != nil {

@@ -40,7 +40,8 @@ func TestMasterFromFunction(t *testing.T) {
 		t.Errorf("its role is %v", r)
 	}
 	for fun, text := range map[string]string{"no.such": "no.such", "test.ping": "expected the name of a master"} {
-		if _, err := newMinion(t, func(cfg *Config) { cfg.Options.MasterType, cfg.Options.Master = "func", Masters{fun} }); err == nil || !strings.Contains(err.Error(), text) {
+		if _, err := newMinion(t, func(cfg *Config) { cfg.Options.MasterType, cfg.Options.Master = "func", Masters{fun} }); err == nil ||
+			!strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", fun, err)
 		}
 	}

@@ -29,7 +29,8 @@ func permitted(all []fn.Module, off, only []string, grains fn.Reader) []fn.Modul
 // name.
 var saltFiles = map[string]string{
 	"acl": "linux_acl", "cmd": "cmdmod", "debconf": "debconfmod", "group": "groupadd", "ini": "ini_manage", "locale": "localemod", "log": "logmod",
-	"lvm": "linux_lvm", "random": "mod_random", "shadow": "linux_shadow", "sys": "sysmod", "sysctl": "linux_sysctl", "user": "useradd", "virtualenv": "virtualenv_mod",
+	"lvm": "linux_lvm", "random": "mod_random", "shadow": "linux_shadow", "sys": "sysmod", "sysctl": "linux_sysctl", "user": "useradd",
+	"virtualenv": "virtualenv_mod",
 }
 
 // The same for modules that Salt has a file of for each kind of system.

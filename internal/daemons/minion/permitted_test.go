@@ -25,9 +25,10 @@ func TestPermittedModules(t *testing.T) {
 		"one that is not there":                {off: []string{"nosuch"}, has: "test.ping cmd.run"},
 		"apt":                                  {off: []string{"aptpkg"}, has: "lowpkg.list_pkgs", not: "pkg.version"},
 		"another system's file":                {off: []string{"yumpkg", "rh_service"}, has: "pkg.version"},
-		"whitelist_modules":                    {only: []string{"test", "state"}, has: "test.ping state.apply", not: "cmd.run grains.get sys.doc saltutil.sync_all"},
-		"files (Salt: no effect)":              {only: []string{"cmdmod", "aptpkg"}, has: "cmd.run pkg.version", not: "test.ping lowpkg.list_pkgs"},
-		"both":                                 {off: []string{"cmdmod"}, only: []string{"test", "cmd"}, has: "test.ping", not: "cmd.run"},
+		"whitelist_modules": {only: []string{"test", "state"}, has: "test.ping state.apply",
+			not: "cmd.run grains.get sys.doc saltutil.sync_all"},
+		"files (Salt: no effect)": {only: []string{"cmdmod", "aptpkg"}, has: "cmd.run pkg.version", not: "test.ping lowpkg.list_pkgs"},
+		"both":                    {off: []string{"cmdmod"}, only: []string{"test", "cmd"}, has: "test.ping", not: "cmd.run"},
 	} {
 		m, err := newMinion(t, func(cfg *Config) {
 			cfg.Options.DisableModules, cfg.Options.WhitelistModules = c.off, c.only
@@ -60,7 +61,8 @@ func TestDisabledReturners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.caller().Deliver(t.Context(), "redis", "test.ping", nil, fn.Outcome{}); err == nil || !strings.Contains(err.Error(), `there is no returner "redis"`) || strings.Contains(err.Error(), "redis,") || !strings.Contains(err.Error(), "mysql") {
+	if err := m.caller().Deliver(t.Context(), "redis", "test.ping", nil, fn.Outcome{}); err == nil ||
+		!strings.Contains(err.Error(), `there is no returner "redis"`) || strings.Contains(err.Error(), "redis,") || !strings.Contains(err.Error(), "mysql") {
 		t.Error(err)
 	}
 }

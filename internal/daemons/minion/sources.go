@@ -33,7 +33,8 @@ func (cfg *Config) localServer(log *slog.Logger) *fileserver.Server {
 
 // ownPillar is the pillar by a configuration, the minion's or one that was made of it.
 // call makes calls by the same configuration.
-func (cfg *Config) ownPillar(r *render.Renderer, funcs *fn.Registry, call func() *fn.Call, g *grains.Store, b *background.Group, log *slog.Logger) *ownpillar.Pillar {
+func (cfg *Config) ownPillar(r *render.Renderer, funcs *fn.Registry, call func() *fn.Call, g *grains.Store, b *background.Group,
+	log *slog.Logger) *ownpillar.Pillar {
 	return ownpillar.New(ownpillar.Config{
 		ID: cfg.ID, CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType, Pillar: cfg.Pillar, Git: cfg.GitPillar, Top: cfg.Top, Opts: cfg.Opts,
 		Renderer: r, Funcs: funcs, Call: call, Grains: g.Grains, Background: b, Log: log,

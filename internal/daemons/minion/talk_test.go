@@ -57,7 +57,8 @@ func FuzzPublicationTalk(tf *testing.F) {
 	evil, good := masters[0], masters[1]
 	// As recorded in testdata/vectors/publish_zmq.json.
 	job := func(n int, fun any, more ...any) *value.Dict {
-		d := value.DictOf("fun", fun, "arg", value.ListOf(), "tgt", "w1", "jid", fmt.Sprintf("20261121%012d", n), "ret", "", "tgt_type", "glob", "user", "root", "serial", int64(n))
+		d := value.DictOf("fun", fun, "arg", value.ListOf(), "tgt", "w1", "jid", fmt.Sprintf("20261121%012d", n), "ret", "", "tgt_type", "glob", "user",
+			"root", "serial", int64(n))
 		d.Update(value.DictOf(more...))
 		return d
 	}
@@ -69,7 +70,8 @@ func FuzzPublicationTalk(tf *testing.F) {
 		job(5, "test.ping", "tgt", "G@os:x or w1", "tgt_type", "compound", "delimiter", ":"),
 		job(6, "saltutil.find_job", "arg", value.ListOf("20261121000000000001"), "metadata", value.DictOf("a", int64(1)), "kwargs", value.NewDict(0)),
 	}
-	values := conversation.Values("test.ping", "test.echo", "w1", "*", "list", "pcre", "compound", "ipcidr", "nodegroup", "grain", "0.0.0.0/0", "20261121000000000001", "w(1|2)*")
+	values := conversation.Values("test.ping", "test.echo", "w1", "*", "list", "pcre", "compound", "ipcidr", "nodegroup", "grain", "0.0.0.0/0",
+		"20261121000000000001", "w(1|2)*")
 	for _, p := range conversation.Seeds(len(talk), values) {
 		f.Add(p)
 	}

@@ -206,7 +206,8 @@ func TestWeb(t *testing.T) {
 	host := strings.TrimPrefix(srv.URL, "http://")
 	kept := cache + "/extrn_files/base/" + strings.ReplaceAll(host, ":", "")
 	for url, want := range map[string]string{
-		srv.URL + "/file": kept + "/file", srv.URL + "/file?q=1": kept + "/file-q=1", srv.URL + "/moved": kept + "/moved", "http://me:pw@" + host + "/auth": kept + "/auth",
+		srv.URL + "/file": kept + "/file", srv.URL + "/file?q=1": kept + "/file-q=1", srv.URL + "/moved": kept + "/moved", "http://me:pw@" + host +
+			"/auth": kept + "/auth",
 	} {
 		p, err := c.CacheFile(t.Context(), url, "base")
 		if b, _ := os.ReadFile(p); err != nil || p != want || !strings.HasPrefix(string(b), "web ") {
@@ -235,7 +236,8 @@ func TestWeb(t *testing.T) {
 
 func FuzzURL(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
-	for _, s := range []string{"salt://a/b", "salt://|a?b", "salt://a?saltenv=x", "salt://../x", "http://u:p@h:1/a?b", "file:///x", "", "salt://", "ftp://h/..", "|x"} {
+	for _, s := range []string{"salt://a/b", "salt://|a?b", "salt://a?saltenv=x", "salt://../x", "http://u:p@h:1/a?b", "file:///x", "", "salt://",
+		"ftp://h/..", "|x"} {
 		f.Add(s, "base")
 	}
 	c := client(nil, "/cache")

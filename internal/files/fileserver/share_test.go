@@ -70,7 +70,8 @@ func TestSharedPartsOfHostileMinions(t *testing.T) {
 		}
 	}
 	for _, loc := range []any{int64(-1), "0", nil, 0.5} {
-		if _, shared, err := s.RequestShared(t.Context(), value.DictOf("cmd", "_brine_part", "path", "f", "saltenv", "base", "hsum", sum, "loc", loc)); err == nil || shared != nil {
+		if _, shared, err := s.RequestShared(t.Context(), value.DictOf("cmd", "_brine_part", "path", "f", "saltenv", "base", "hsum", sum, "loc",
+			loc)); err == nil || shared != nil {
 			t.Errorf("loc %v is answered", loc)
 		}
 	}

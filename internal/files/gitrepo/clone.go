@@ -394,7 +394,8 @@ func (c *Clone) reach(ctx context.Context) error {
 // refsOf returns the commits of all branches of the remote and tags. What is
 // no commit is left out.
 func refsOf(ctx context.Context, dir string) (map[string]string, error) {
-	out, err := runGit(ctx, dir, nil, "for-each-ref", "--format=%(objecttype) %(objectname) %(*objecttype) %(*objectname) %(refname)", "refs/remotes/origin/", "refs/tags/")
+	out, err := runGit(ctx, dir, nil, "for-each-ref", "--format=%(objecttype) %(objectname) %(*objecttype) %(*objectname) %(refname)", "refs/remotes/origin/",
+		"refs/tags/")
 	if err != nil {
 		return nil, err
 	}
@@ -572,7 +573,8 @@ func (c *Clone) Describe() *value.Dict {
 		return t.UTC().Format(time.RFC3339)
 	}
 	st := c.Status()
-	d := value.DictOf("url", redact.Text(c.remote.URL), "tried", at(st.Tried), "fetched", at(st.Fetched), "error", nil, "failing_since", at(st.Since), "locked_by", nil, "serial", int64(0), "served_since", nil)
+	d := value.DictOf("url", redact.Text(c.remote.URL), "tried", at(st.Tried), "fetched", at(st.Fetched), "error", nil, "failing_since", at(st.Since),
+		"locked_by", nil, "serial", int64(0), "served_since", nil)
 	if st.Error != "" {
 		d.Set("error", st.Error)
 	}

@@ -31,7 +31,8 @@ const (
 // inherited are the variables that git gets of this process: how to reach
 // other machines and where programs and settings are.
 var inherited = []string{
-	"PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM",
+	"PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "GIT_CONFIG_GLOBAL",
+	"GIT_CONFIG_NOSYSTEM",
 	"http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
 }
 
@@ -41,7 +42,8 @@ type settings [][2]string
 // environment is that of a git that works in a directory. Settings are in it
 // rather than in arguments, which everybody can read.
 func environment(dir string, more settings, vars ...string) []string {
-	env := []string{"LC_ALL=C", "LANGUAGE=C", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=file:git:http:https:ssh", "GIT_OPTIONAL_LOCKS=0", "GIT_DIR=" + dir, "GIT_NO_REPLACE_OBJECTS=1"}
+	env := []string{"LC_ALL=C", "LANGUAGE=C", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=file:git:http:https:ssh", "GIT_OPTIONAL_LOCKS=0", "GIT_DIR=" + dir,
+		"GIT_NO_REPLACE_OBJECTS=1"}
 	for _, name := range inherited {
 		if v, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+v)
@@ -51,8 +53,10 @@ func environment(dir string, more settings, vars ...string) []string {
 		env = append(env, "HOME=/")
 	}
 	all := append(settings{
-		{"core.hooksPath", "/dev/null"}, {"core.fsmonitor", "false"}, {"core.askPass", ""}, {"safe.directory", dir}, {"gc.autoDetach", "false"}, {"fetch.recurseSubmodules", "false"},
-		{"submodule.recurse", "false"}, {"protocol.ext.allow", "never"}, {"fetch.writeCommitGraph", "false"}, {"http.lowSpeedLimit", "100"}, {"http.lowSpeedTime", "60"},
+		{"core.hooksPath", "/dev/null"}, {"core.fsmonitor", "false"}, {"core.askPass", ""}, {"safe.directory", dir}, {"gc.autoDetach", "false"},
+		{"fetch.recurseSubmodules", "false"},
+		{"submodule.recurse", "false"}, {"protocol.ext.allow", "never"}, {"fetch.writeCommitGraph", "false"}, {"http.lowSpeedLimit", "100"},
+		{"http.lowSpeedTime", "60"},
 	}, more...)
 	env = append(env, "GIT_CONFIG_COUNT="+strconv.Itoa(len(all)))
 	for i, s := range all {
@@ -108,7 +112,8 @@ func runGit(ctx context.Context, dir string, stdin []byte, args ...string) ([]by
 }
 
 func runWith(ctx context.Context, env []string, limit time.Duration, stdin []byte, args ...string) ([]byte, error) {
-	res, err := proc.Run(ctx, proc.Cmd{Args: append([]string{"git"}, args...), Dir: "/", Env: env, Stdin: stdin, Timeout: limit, MaxOutput: maxText, DieWithParent: true})
+	res, err := proc.Run(ctx, proc.Cmd{Args: append([]string{"git"}, args...), Dir: "/", Env: env, Stdin: stdin, Timeout: limit, MaxOutput: maxText,
+		DieWithParent: true})
 	var start *proc.StartError
 	switch {
 	case errors.As(err, &start) && errors.Is(err, syscall.ENOENT):

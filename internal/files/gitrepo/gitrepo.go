@@ -108,7 +108,8 @@ var scp = regexp.MustCompile(`^(?:[A-Za-z0-9_.][^@:/\s]*@)?([A-Za-z0-9_.][^@:/\s
 // scheme returns the transport of the URL.
 func (r Remote) scheme() (string, error) {
 	u := r.URL
-	bad := fmt.Errorf("%q is no address of a git repository: it begins with file, git, http, https or ssh, is a full path, or has the form USER@HOST:PATH", redact.Text(u))
+	bad := fmt.Errorf("%q is no address of a git repository: it begins with file, git, http, https or ssh, is a full path, or has the form USER@HOST:PATH",
+		redact.Text(u))
 	if u == "" || strings.HasPrefix(u, "-") || strings.ContainsFunc(u, unfit) {
 		return "", bad
 	}
@@ -120,7 +121,8 @@ func (r Remote) scheme() (string, error) {
 		if scheme == "git+ssh" || scheme == "ssh+git" {
 			scheme = "ssh"
 		}
-		if !slices.Contains([]string{"file", "git", "http", "https", "ssh"}, scheme) || rest == "" || strings.HasPrefix(rest, "-") || strings.Contains(rest, "@-") {
+		if !slices.Contains([]string{"file", "git", "http", "https", "ssh"}, scheme) || rest == "" || strings.HasPrefix(rest, "-") ||
+			strings.Contains(rest, "@-") {
 			return "", bad
 		}
 		return scheme, nil

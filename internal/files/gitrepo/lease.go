@@ -76,7 +76,8 @@ func (o owner) String() string {
 }
 
 func (o owner) text() []byte {
-	t := fmt.Sprintf("%d\n%s\nhost=%s\nboot=%s\nspace=%s\nstart=%s\ntoken=%s\nrenewed=%d\n", o.pid, o.machine, o.host, o.boot, o.space, o.start, o.token, o.renewed)
+	t := fmt.Sprintf("%d\n%s\nhost=%s\nboot=%s\nspace=%s\nstart=%s\ntoken=%s\nrenewed=%d\n", o.pid, o.machine, o.host, o.boot, o.space, o.start, o.token,
+		o.renewed)
 	if !o.until.IsZero() {
 		t += fmt.Sprintf("until=%d\n", o.until.Unix())
 	}

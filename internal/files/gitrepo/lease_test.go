@@ -71,19 +71,21 @@ func TestDeadOwners(t *testing.T) {
 		text                  string
 		free, freeIfNotGlobal bool
 	}{
-		"nothing":                 {"", true, true},
-		"stock, dead":             {fmt.Sprintf("%d\n%s\n", gone, self.machine), true, true},
-		"stock, alive":            {fmt.Sprintf("%d\n%s\n", 1, self.machine), false, false},
-		"stock, elsewhere":        {fmt.Sprintf("%d\nanother\n", gone), false, true},
-		"stock, rubbish":          {"rubbish\n" + self.machine + "\n", true, true},
-		"dead":                    {string(owner{pid: gone, machine: self.machine, boot: self.boot, space: self.space, token: "x"}.text()), true, true},
-		"before a reboot":         {string(owner{pid: 1, machine: self.machine, boot: "old", space: self.space, token: "x"}.text()), true, true},
-		"another with the number": {string(owner{pid: 1, machine: self.machine, boot: self.boot, space: self.space, start: "999999999999", token: "x"}.text()), true, true},
-		"alive":                   {string(owner{pid: 1, machine: self.machine, boot: self.boot, space: self.space, start: startOf(1), token: "x"}.text()), false, false},
-		"another container":       {string(owner{pid: gone, machine: self.machine, boot: self.boot, space: "pid:[1]", token: "x"}.text()), false, true},
-		"elsewhere":               {string(other.text()), false, true},
-		"by hand":                 {string(owner{pid: gone, machine: self.machine, token: "x", until: time.Now().Add(time.Hour)}.text()), false, false},
-		"by hand, long ago":       {string(owner{pid: gone, machine: self.machine, token: "x", until: time.Now().Add(-time.Hour)}.text()), true, true},
+		"nothing":          {"", true, true},
+		"stock, dead":      {fmt.Sprintf("%d\n%s\n", gone, self.machine), true, true},
+		"stock, alive":     {fmt.Sprintf("%d\n%s\n", 1, self.machine), false, false},
+		"stock, elsewhere": {fmt.Sprintf("%d\nanother\n", gone), false, true},
+		"stock, rubbish":   {"rubbish\n" + self.machine + "\n", true, true},
+		"dead":             {string(owner{pid: gone, machine: self.machine, boot: self.boot, space: self.space, token: "x"}.text()), true, true},
+		"before a reboot":  {string(owner{pid: 1, machine: self.machine, boot: "old", space: self.space, token: "x"}.text()), true, true},
+		"another with the number": {string(owner{pid: 1, machine: self.machine, boot: self.boot, space: self.space, start: "999999999999",
+			token: "x"}.text()), true, true},
+		"alive": {string(owner{pid: 1, machine: self.machine, boot: self.boot, space: self.space, start: startOf(1), token: "x"}.text()), false,
+			false},
+		"another container": {string(owner{pid: gone, machine: self.machine, boot: self.boot, space: "pid:[1]", token: "x"}.text()), false, true},
+		"elsewhere":         {string(other.text()), false, true},
+		"by hand":           {string(owner{pid: gone, machine: self.machine, token: "x", until: time.Now().Add(time.Hour)}.text()), false, false},
+		"by hand, long ago": {string(owner{pid: gone, machine: self.machine, token: "x", until: time.Now().Add(-time.Hour)}.text()), true, true},
 	} {
 		for _, global := range []bool{true, false} {
 			path := filepath.Join(t.TempDir(), "update.lk")

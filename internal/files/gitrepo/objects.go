@@ -226,7 +226,8 @@ func (c *Clone) Tree(ctx context.Context, s *Snapshot, commit string) (*Tree, er
 		}
 		t, err := readTree(out)
 		if err == nil && len(t.Odd) > 0 {
-			c.log.Warn("some files of a git remote have names that are not UTF-8 or lead elsewhere; they are left out", "remote", redact.Text(c.remote.ID), "commit", commit, "names", strings.Join(t.Odd, ", "))
+			c.log.Warn("some files of a git remote have names that are not UTF-8 or lead elsewhere; they are left out", "remote", redact.Text(c.remote.ID),
+				"commit", commit, "names", strings.Join(t.Odd, ", "))
 		}
 		return t, err
 	})

@@ -285,8 +285,10 @@ func TestReadTree(t *testing.T) {
 	line := func(mode, kind, name string) string {
 		return mode + " " + kind + " " + id + "       7\t" + name + "\x00"
 	}
-	tree, err := readTree([]byte(line("100644", "blob", "../up") + line("100644", "blob", "/abs") + line("100644", "blob", "a/../b") + line("100644", "blob", ".git/config") +
-		line("120000", "blob", "l") + line("100644", "blob", "l") + line("160000", "commit", "sub") + line("040000", "tree", "d") + line("100755", "blob", "d/x")))
+	tree, err := readTree([]byte(line("100644", "blob", "../up") + line("100644", "blob", "/abs") + line("100644", "blob", "a/../b") +
+		line("100644", "blob", ".git/config") +
+		line("120000", "blob", "l") + line("100644", "blob", "l") + line("160000", "commit", "sub") + line("040000", "tree", "d") +
+		line("100755", "blob", "d/x")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,8 +339,10 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, good := range []Remote{
-		{URL: "/srv/repo.git"}, {URL: "file:///srv/repo.git"}, {URL: "https://host/repo"}, {URL: "git@host:repo.git"}, {URL: "host:repo.git"}, {URL: "ssh://git@host:22/repo"}, {URL: "git://host/x"},
-		{URL: "git+ssh://git@host/x"}, {URL: "https://u:p@host/x"}, {URL: "https://h/x", Auth: Auth{User: "u", Password: "p"}}, {URL: "http://h/x", Auth: Auth{User: "u", Password: "p", InsecureAuth: true}},
+		{URL: "/srv/repo.git"}, {URL: "file:///srv/repo.git"}, {URL: "https://host/repo"}, {URL: "git@host:repo.git"}, {URL: "host:repo.git"},
+		{URL: "ssh://git@host:22/repo"}, {URL: "git://host/x"},
+		{URL: "git+ssh://git@host/x"}, {URL: "https://u:p@host/x"}, {URL: "https://h/x", Auth: Auth{User: "u", Password: "p"}},
+		{URL: "http://h/x", Auth: Auth{User: "u", Password: "p", InsecureAuth: true}},
 		{URL: "git@h:x", Auth: Auth{PrivKey: key}}, {URL: "/x", Refspecs: []string{"+refs/heads/*:refs/remotes/origin/*"}},
 	} {
 		if err := good.Check(); err != nil {
@@ -346,9 +350,12 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	for _, bad := range []Remote{
-		{URL: ""}, {URL: "--upload-pack=touch /tmp/x"}, {URL: "ext::sh -c touch% /tmp/x"}, {URL: "fd::3"}, {URL: "ftp://host/x"}, {URL: "-oProxyCommand=x:y"}, {URL: "ssh://-oProxyCommand=x/y"},
-		{URL: "ssh://u@-oProxyCommand=x/y"}, {URL: "https://h/\nx"}, {URL: "relative/path"}, {URL: "http://h/x", Auth: Auth{User: "u", Password: "p"}}, {URL: "https://h/x", Auth: Auth{User: "u"}},
-		{URL: "git@h:x", Auth: Auth{PrivKey: key + ".none"}}, {URL: "git@h:x", Auth: Auth{PubKey: key}}, {URL: "/x", Refspecs: []string{"--upload-pack=x"}}, {URL: "/x", Refspecs: []string{"a b"}},
+		{URL: ""}, {URL: "--upload-pack=touch /tmp/x"}, {URL: "ext::sh -c touch% /tmp/x"}, {URL: "fd::3"}, {URL: "ftp://host/x"}, {URL: "-oProxyCommand=x:y"},
+		{URL: "ssh://-oProxyCommand=x/y"},
+		{URL: "ssh://u@-oProxyCommand=x/y"}, {URL: "https://h/\nx"}, {URL: "relative/path"}, {URL: "http://h/x", Auth: Auth{User: "u", Password: "p"}},
+		{URL: "https://h/x", Auth: Auth{User: "u"}},
+		{URL: "git@h:x", Auth: Auth{PrivKey: key + ".none"}}, {URL: "git@h:x", Auth: Auth{PubKey: key}}, {URL: "/x", Refspecs: []string{"--upload-pack=x"}},
+		{URL: "/x", Refspecs: []string{"a b"}},
 	} {
 		if bad.ID = bad.URL; bad.Check() == nil {
 			t.Errorf("%+v is taken", bad)

@@ -62,7 +62,8 @@ func sshd(t *testing.T, publicKey string) (addr, known string) {
 	known = dir + "/known"
 	for file, text := range map[string]string{
 		known: "[" + host + "]:" + port + " " + string(pub), dir + "/authorized": publicKey,
-		dir + "/config": fmt.Sprintf("ListenAddress %s\nPort %s\nHostKey %s/host\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nAuthorizedKeysFile %s/authorized\n", host, port, dir, dir),
+		dir + "/config": fmt.Sprintf("ListenAddress %s\nPort %s\nHostKey %s/host\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin "+
+			"prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nAuthorizedKeysFile %s/authorized\n", host, port, dir, dir),
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -164,7 +165,8 @@ func TestSSH(t *testing.T) {
 	}
 	// A server that is not known is not spoken to.
 	t.Setenv("GIT_SSH_COMMAND", "ssh -F none -oUserKnownHostsFile=/dev/null -oGlobalKnownHostsFile=/dev/null")
-	if _, err := openClone(t, Remote{URL: url, Auth: Auth{PrivKey: keys + "/key"}}, t.TempDir()).Update(t.Context(), 0); err == nil || !strings.Contains(err.Error(), "Host key verification failed") {
+	if _, err := openClone(t, Remote{URL: url, Auth: Auth{PrivKey: keys + "/key"}}, t.TempDir()).Update(t.Context(), 0); err == nil ||
+		!strings.Contains(err.Error(), "Host key verification failed") {
 		t.Error(err)
 	}
 }
@@ -176,7 +178,8 @@ func backend(t *testing.T, root string) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &cgi.Handler{Path: tool(t, filepath.Join(strings.TrimSpace(string(out)), "git-http-backend")), Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_GLOBAL=/dev/null"}}
+	h := &cgi.Handler{Path: tool(t, filepath.Join(strings.TrimSpace(string(out)), "git-http-backend")),
+		Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_GLOBAL=/dev/null"}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if u, p, ok := r.BasicAuth(); !ok || u != "user" || p != "p@ss: $word'" {
 			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)

@@ -33,7 +33,8 @@ func ReadSettings(entry any, all map[string]any, allowed ...string) (Settings, e
 	if !ok {
 		text, ok := entry.(string)
 		if !ok || strings.TrimSpace(text) == "" {
-			return s, salt.Errorf(salt.Invalid, "a git remote is an address, or a map of one to its parameters, not a %s; put quotes around it", value.TypeName(entry))
+			return s, salt.Errorf(salt.Invalid, "a git remote is an address, or a map of one to its parameters, not a %s; put quotes around it",
+				value.TypeName(entry))
 		}
 		s.ID = strings.TrimSpace(text)
 		return s, nil
@@ -52,7 +53,8 @@ func ReadSettings(entry any, all map[string]any, allowed ...string) (Settings, e
 	}
 	for k := range s.Set.All() {
 		if !slices.Contains(allowed, value.Str(k)) {
-			return s, salt.Errorf(salt.Invalid, "the git remote %s has the parameter %s, which there is none of: there are %s", redact.Text(s.ID), value.Str(k), strings.Join(allowed, ", "))
+			return s, salt.Errorf(salt.Invalid, "the git remote %s has the parameter %s, which there is none of: there are %s", redact.Text(s.ID),
+				value.Str(k), strings.Join(allowed, ", "))
 		}
 	}
 	return s, nil

@@ -70,7 +70,8 @@ func (r *reader) folder(dir, rel string, above []fs.FileInfo) error {
 		return salt.Errorf(salt.Invalid, "%s is no directory", dir)
 	}
 	if len(above) > maxDepth || slices.ContainsFunc(above, func(a fs.FileInfo) bool { return os.SameFile(a, fi) }) {
-		return salt.Errorf(salt.Invalid, "%s: a symbolic link leads back to a directory that it is in, or there are more than %d directories in directories", dir, maxDepth)
+		return salt.Errorf(salt.Invalid, "%s: a symbolic link leads back to a directory that it is in, or there are more than %d directories in directories",
+			dir, maxDepth)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {

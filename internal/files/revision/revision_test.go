@@ -267,7 +267,9 @@ func TestUnreadable(t *testing.T) {
 
 func FuzzDecode(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
-	list, err := encode([]Listed{{"file_roots", "base", [][]Entry{{{Path: "d", Type: Folder}, {Path: "d/x", Type: File, Sum: sumOf(nil)}, {Path: "l", Type: Link, To: "d/x"}}}}})
+	list,
+		err := encode([]Listed{{"file_roots", "base",
+		[][]Entry{{{Path: "d", Type: Folder}, {Path: "d/x", Type: File, Sum: sumOf(nil)}, {Path: "l", Type: Link, To: "d/x"}}}}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -106,7 +106,8 @@ func unshared(c *local) error {
 		return nil
 	}
 	slices.Sort(absent)
-	err := salt.Errorf(salt.Invalid, "cluster_pki_dir %s had no key of the cluster and has none of %s, which runs: it is not the directory that the masters share. Is it mounted?",
+	err := salt.Errorf(salt.Invalid,
+		"cluster_pki_dir %s had no key of the cluster and has none of %s, which runs: it is not the directory that the masters share. Is it mounted?",
 		c.cfg.Options.PKIDir, strings.Join(absent, ", "))
 	return errors.Join(err, c.secrets.Discard())
 }

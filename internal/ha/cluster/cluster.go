@@ -169,10 +169,12 @@ func assemble(cfg Config, secrets *keys.Secrets, identity *wire.Identity, log *s
 	c.share = &members.Share{Files: c.files, ID: cfg.ID, Weight: o.weight(), Shed: o.ShedLoad, Busy: cfg.Busy, Log: log}
 	c.Queries = &queries{log: log, peers: c.peers, answers: map[string]func(*value.Dict) *value.Dict{}}
 	c.Keyring = &keyring{
-		cfg: &c.cfg, log: log, rateLimitedLog: limited, secrets: secrets, identity: identity, peers: c.peers, queries: c.Queries, list: c.list, restate: c.restate,
+		cfg: &c.cfg, log: log, rateLimitedLog: limited, secrets: secrets, identity: identity, peers: c.peers, queries: c.Queries, list: c.list,
+		restate: c.restate,
 	}
 	c.trust = &trust{
-		cluster: o.ID, pkiDir: o.PKIDir, cacheDir: cfg.CacheDir, isolated: o.Isolated, secrets: secrets, ring: &c.Keyring.ring, files: c.files, peers: c.peers,
+		cluster: o.ID, pkiDir: o.PKIDir, cacheDir: cfg.CacheDir, isolated: o.Isolated, secrets: secrets, ring: &c.Keyring.ring, files: c.files,
+		peers: c.peers,
 	}
 	c.Relay = &relay{cfg: &c.cfg, log: log, secrets: secrets, conns: &c.conns, peers: c.peers, origins: map[string]string{}}
 	c.Feeds = &feeds{rateLimitedLog: limited, peers: c.peers, streams: map[string]oplog.Stream{}}
@@ -185,7 +187,8 @@ func assemble(cfg Config, secrets *keys.Secrets, identity *wire.Identity, log *s
 		peers: c.peers, trust: c.trust, clusterKey: &c.Keyring.ring, inc: wire.Nonce(),
 	}
 	c.local = &local{
-		relay: c.Relay, feeds: c.Feeds, queries: c.Queries, removal: c.Removal, traffic: c.inbound.traffic, cfg: &c.cfg, log: log, rateLimitedLog: limited, conns: &c.conns,
+		relay: c.Relay, feeds: c.Feeds, queries: c.Queries, removal: c.Removal, traffic: c.inbound.traffic, cfg: &c.cfg, log: log, rateLimitedLog: limited,
+		conns:   &c.conns,
 		secrets: secrets, identity: identity, trust: c.trust, peers: c.peers, self: c.inbound.self, aes: crypt.NewKey(), began: time.Now(),
 	}
 	return c
@@ -227,7 +230,8 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 			continue
 		}
 		if !c.conns.Add(conn, true) {
-			c.rateLimitedLog.Warn("too many unauthenticated", "connections refused: too many unauthenticated connections are open; only masters should reach cluster_pool_port", "addr", conn.RemoteAddr())
+			c.rateLimitedLog.Warn("too many unauthenticated",
+				"connections refused: too many unauthenticated connections are open; only masters should reach cluster_pool_port", "addr", conn.RemoteAddr())
 			conn.Close()
 			continue
 		}

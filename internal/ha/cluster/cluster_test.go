@@ -174,7 +174,8 @@ func jid(n int) string { return fmt.Sprintf("20260101%012d", n) }
 
 func (r *running) publish(t *testing.T, n int) {
 	t.Helper()
-	if err := r.Cluster.Relay.Publish(Job{JID: jid(n), Map: value.DictOf("fun", "test.ping", "jid", jid(n)), Minions: []string{"m"}, Until: time.Now().Add(time.Hour)}); err != nil {
+	if err := r.Cluster.Relay.Publish(Job{JID: jid(n), Map: value.DictOf("fun", "test.ping", "jid", jid(n)), Minions: []string{"m"},
+		Until: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -213,7 +214,8 @@ func TestThreeMasters(t *testing.T) {
 
 	// b's minion returns for a's job: only a needs it.
 	b.fire("salt/job/"+jid(3)+"/ret/m", "id", "m")
-	clustertest.Eventually(t, "the return comes to who published the job", a.has(func(h *host) bool { return slices.Contains(h.events, b.cfg.ID+" salt/job/"+jid(3)+"/ret/m") }))
+	clustertest.Eventually(t, "the return comes to who published the job",
+		a.has(func(h *host) bool { return slices.Contains(h.events, b.cfg.ID+" salt/job/"+jid(3)+"/ret/m") }))
 	if err := c.has(func(h *host) bool { return len(h.events) == 0 })(); err != nil {
 		t.Error("an event came to a master without a listener for it: ", err)
 	}
@@ -357,11 +359,12 @@ func TestRefusals(t *testing.T) {
 		change func(s *set, cfg *Config)
 		want   []string
 	}{
-		"unshared cachedir": {func(s *set, cfg *Config) { cfg.CacheDir = filepath.Join(s.dir, "other") }, []string{"cachedir of", "is not the directory that"}},
-		"other cluster_id":  {func(_ *set, cfg *Config) { cfg.Options.ID = "else" }, []string{`cluster_id is "else" on`, `and "test" on`}},
-		"other hash_type":   {func(_ *set, cfg *Config) { cfg.HashType = "md5" }, []string{`hash_type is "md5" on`}},
-		"asymmetric peers":  {func(s *set, _ *Config) { s.cfgs[0].Options.Peers = nil }, []string{"cluster_peers of", "does not name"}},
-		"another id there":  {func(s *set, cfg *Config) { s.cfgs[0].ID = "boss" }, nil},
+		"unshared cachedir": {func(s *set, cfg *Config) { cfg.CacheDir = filepath.Join(s.dir, "other") },
+			[]string{"cachedir of", "is not the directory that"}},
+		"other cluster_id": {func(_ *set, cfg *Config) { cfg.Options.ID = "else" }, []string{`cluster_id is "else" on`, `and "test" on`}},
+		"other hash_type":  {func(_ *set, cfg *Config) { cfg.HashType = "md5" }, []string{`hash_type is "md5" on`}},
+		"asymmetric peers": {func(s *set, _ *Config) { s.cfgs[0].Options.Peers = nil }, []string{"cluster_peers of", "does not name"}},
+		"another id there": {func(s *set, cfg *Config) { s.cfgs[0].ID = "boss" }, nil},
 		"another cluster key": {func(s *set, cfg *Config) {
 			// Another directory, with the keys of the peers and the marks copied.
 			cfg.Options.PKIDir = filepath.Join(s.dir, "pki2")
@@ -460,7 +463,8 @@ func TestUnmountedShare(t *testing.T) {
 	dir := filepath.Join(s.dir, "unmounted")
 	s.cfgs[1].Options.PKIDir = dir
 	for range 2 { // as a service manager does
-		if _, err := New(s.cfgs[1], clustertest.Quiet()); err == nil || !strings.Contains(err.Error(), "is not the directory that the masters share") || !strings.Contains(err.Error(), s.cfgs[0].ID) {
+		if _, err := New(s.cfgs[1], clustertest.Quiet()); err == nil || !strings.Contains(err.Error(), "is not the directory that the masters share") ||
+			!strings.Contains(err.Error(), s.cfgs[0].ID) {
 			t.Fatal(err)
 		}
 	}

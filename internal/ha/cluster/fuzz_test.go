@@ -44,7 +44,8 @@ func FuzzJoin(tf *testing.F) {
 		f.Fatal(err)
 	}
 	unknown := pairs[0].Public().PEM()
-	discover, err := wire.Encode(memberauth.TagDiscover, value.DictOf("id", "a", "cluster", "c", "protocol", wire.Protocol, "nonce", wire.Nonce(), "pub", unknown))
+	discover, err := wire.Encode(memberauth.TagDiscover, value.DictOf("id", "a", "cluster", "c", "protocol", wire.Protocol, "nonce", wire.Nonce(), "pub",
+		unknown))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -56,7 +57,8 @@ func FuzzJoin(tf *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	welcome, err := msgpack.Marshal(value.DictOf("proof", []byte("x"), "cluster_pem", pairs[2].PEM(), "cluster_pub", pairs[2].Public().PEM(), "aes", crypt.NewKey(),
+	welcome, err := msgpack.Marshal(value.DictOf("proof", []byte("x"), "cluster_pem", pairs[2].PEM(), "cluster_pub", pairs[2].Public().PEM(), "aes",
+		crypt.NewKey(),
 		"peers", value.DictOf("b", unknown)), msgpack.NewSpec)
 	if err != nil {
 		f.Fatal(err)
@@ -64,7 +66,8 @@ func FuzzJoin(tf *testing.F) {
 	f.Add(discover, join)
 	f.Add(discover, discover)
 	f.Add(welcome, join)
-	cfg := Config{ID: "b", Own: pairs[1], OwnPub: pairs[1].Public().PEM(), Options: Options{ID: "c", PKIDir: dir, Isolated: true, Secret: strings.Repeat("s", keys.MinSecret)}}
+	cfg := Config{ID: "b", Own: pairs[1], OwnPub: pairs[1].Public().PEM(),
+		Options: Options{ID: "c", PKIDir: dir, Isolated: true, Secret: strings.Repeat("s", keys.MinSecret)}}
 	c := assemble(cfg, s, nil, clustertest.Quiet())
 	c.Keyring.ring.Store(keys.NewRing(s.Key, keys.Rotation{}))
 	f.Fuzz(func(t *testing.T, first, second []byte) {

@@ -89,7 +89,9 @@ func (i *inbound) serve(ctx context.Context, conn net.Conn) {
 // receive handles a message in Salt's form; false closes the connection.
 func (i *inbound) receive(tag string, data []byte) bool {
 	if i.cfg.Options.Isolated {
-		i.rateLimitedLog.Error("salt", "refusing a stock master: a cluster without a shared directory supports only Brine masters; to migrate, use a shared directory until all are", "tag", fmt.Sprintf("%.100s", tag))
+		i.rateLimitedLog.Error("salt",
+			"refusing a stock master: a cluster without a shared directory supports only Brine masters; to migrate, use a shared directory until all are",
+			"tag", fmt.Sprintf("%.100s", tag))
 		return false
 	}
 	if strings.HasPrefix(tag, saltwire.TagPeer) {
@@ -98,7 +100,8 @@ func (i *inbound) receive(tag string, data []byte) bool {
 	from, rest, ok := saltwire.SplitEvent(tag)
 	p := i.peers.all()[from]
 	if !ok || p == nil {
-		i.rateLimitedLog.Warn("unnamed event", "dropped an event of a master that cluster_peers does not name; name it there by its id, or remove this master from its cluster_peers",
+		i.rateLimitedLog.Warn("unnamed event",
+			"dropped an event of a master that cluster_peers does not name; name it there by its id, or remove this master from its cluster_peers",
 			"tag", fmt.Sprintf("%.100s", tag))
 		return false
 	}
@@ -111,11 +114,14 @@ func (i *inbound) receiveKey(data []byte) bool {
 	p := i.peers.all()[g.From]
 	switch {
 	case p == nil && g.From != "":
-		i.rateLimitedLog.Error("unnamed "+g.From, "refusing a master that cluster_peers does not name; name it there by its id, or remove this master from its cluster_peers",
+		i.rateLimitedLog.Error("unnamed "+g.From,
+			"refusing a master that cluster_peers does not name; name it there by its id, or remove this master from its cluster_peers",
 			"peer", g.From, "cluster_peers", strings.Join(i.cfg.Options.Peers, ", "))
 		return false
 	case errors.Is(err, fs.ErrNotExist):
-		i.rateLimitedLog.Error("no key of "+g.From, "the shared directory has no key of a peer; is cluster_pki_dir one directory for all masters? Was it removed from the cluster?", "peer", g.From, "err", err)
+		i.rateLimitedLog.Error("no key of "+g.From,
+			"the shared directory has no key of a peer; is cluster_pki_dir one directory for all masters? Was it removed from the cluster?", "peer", g.From,
+			"err", err)
 		return false
 	case err != nil:
 		i.rateLimitedLog.Error("bad key of "+g.From, "the key of another master was refused", "peer", g.From, "err", err)
@@ -153,7 +159,8 @@ func (i *inbound) letIn(conn *wire.Line, frames *event.FrameReader, discover []b
 	if err != nil {
 		return "", err
 	}
-	a := memberauth.NewAdmitter(memberauth.Host{ID: i.cfg.ID, Cluster: i.cfg.Options.ID, Own: i.cfg.Own, OwnPub: i.cfg.OwnPub, Key: ring.Key, ClusterPub: clusterPub},
+	a := memberauth.NewAdmitter(memberauth.Host{ID: i.cfg.ID, Cluster: i.cfg.Options.ID, Own: i.cfg.Own, OwnPub: i.cfg.OwnPub, Key: ring.Key,
+		ClusterPub: clusterPub},
 		&admission{trust: i.trust, o: &i.cfg.Options, id: i.cfg.ID, pub: i.cfg.OwnPub, clusterPub: clusterPub, ring: ring}, connOf(conn))
 	_, err = drive(a, discover, frames.Next, func(body []byte) error { return i.send(conn, body) }, func(err error) {
 		i.log.Debug("cannot send a refusal", "addr", conn.RemoteAddr(), "err", err)
@@ -245,7 +252,8 @@ func (i *inbound) self() memberauth.Self {
 func (i *inbound) refusedBy(r *memberauth.Refused) {
 	switch p := i.peers.all()[r.ID]; {
 	case r.Unknown:
-		i.rateLimitedLog.Warn("refused by an unauthenticated master", "an unauthenticated master (its key is unknown here) refuses this one", "peer", fmt.Sprintf("%.100s", r.ID), "reason", fmt.Sprintf("%.1000s", r.Claimed), "err", r.Err)
+		i.rateLimitedLog.Warn("refused by an unauthenticated master", "an unauthenticated master (its key is unknown here) refuses this one", "peer",
+			fmt.Sprintf("%.100s", r.ID), "reason", fmt.Sprintf("%.1000s", r.Claimed), "err", r.Err)
 	case r.Why == nil:
 		i.rateLimitedLog.Warn("refusal of "+r.ID, "invalid refusal in a handshake", "peer", r.ID, "err", r.Err)
 	case p != nil:
@@ -262,7 +270,9 @@ func (i *inbound) noTLS(ctx context.Context, conn net.Conn, err error) {
 	switch {
 	case ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || wire.IsTimeout(err):
 	case errors.As(err, &alert), errors.As(err, &remote) && remote.Op == "remote error":
-		i.rateLimitedLog.Warn("alert", "a master does not take the certificate of this one: its log says why; if it is of another cluster, take this master out of its cluster_peers", "from", conn.RemoteAddr(), "err", err)
+		i.rateLimitedLog.Warn("alert",
+			"a master does not take the certificate of this one: its log says why; if it is of another cluster, take this master out of its cluster_peers",
+			"from", conn.RemoteAddr(), "err", err)
 	default:
 		i.rateLimitedLog.Warn("tls", "a connection without TLS 1.3 was refused at the port for masters", "from", conn.RemoteAddr(), "err", err)
 	}

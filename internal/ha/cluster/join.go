@@ -79,10 +79,13 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 		waited := time.Since(from)
 		switch {
 		case founder && listening == "" && (unreachable == 0 || waited > foundTime):
-			log.Warn("creating a new cluster: no other master answers. To join an existing one instead, stop this master, remove cluster_pki_dir, and name a running member in cluster_peers", "cluster", cfg.Options.ID)
+			log.Warn("creating a new cluster: no other master answers. To join an existing one instead, stop this master, remove cluster_pki_dir, "+
+				"and name a running member in cluster_peers", "cluster", cfg.Options.ID)
 			return true, nil
 		case waited > joinTime && listening != "":
-			return false, salt.Errorf(salt.Unavailable, "the master at %s takes connections on port %d but does not let this one join: see its log, and restart it, or remove it from cluster_peers: %w",
+			return false, salt.Errorf(salt.Unavailable,
+				"the master at %s takes connections on port %d but does not let this one join: see its log, and restart it, or remove it from "+
+					"cluster_peers: %w",
 				listening, cfg.Options.Port, last)
 		case waited > joinTime:
 			first := slices.Min(cfg.Options.Peers) + " first, which creates it"
@@ -92,7 +95,8 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 			return false, salt.Errorf(salt.Unavailable, "no master of the cluster answers on port %d (%s): start %s, or correct cluster_peers: %w",
 				cfg.Options.Port, strings.Join(cfg.Options.Peers, ", "), first, last)
 		case !told:
-			log.Info("waiting for a member of the cluster, to join it there", "cluster", cfg.Options.ID, "cluster_peers", strings.Join(cfg.Options.Peers, ", "))
+			log.Info("waiting for a member of the cluster, to join it there", "cluster", cfg.Options.ID, "cluster_peers",
+				strings.Join(cfg.Options.Peers, ", "))
 		}
 		time.Sleep(joinPause)
 	}
@@ -262,7 +266,8 @@ func (a *admission) Banned(id string) (*refusal.Error, error) {
 	if err != nil || !removed {
 		return nil, err
 	}
-	return refusal.New(refusal.Removed, "%s was removed from this cluster (on %s, at %s): to let it join again, run brine cluster readmit %[1]s on a member", id, r.By, wire.Stamp(r.At)), nil
+	return refusal.New(refusal.Removed, "%s was removed from this cluster (on %s, at %s): to let it join again, run brine cluster readmit %[1]s on a member",
+		id, r.By, wire.Stamp(r.At)), nil
 }
 
 // Welcome implements memberauth.Admission.

@@ -97,7 +97,8 @@ func FuzzJoinTalk(tf *testing.F) {
 
 	talk := func(id string, pair int) []*value.Dict {
 		return []*value.Dict{
-			value.DictOf("say", "discover", "data", value.DictOf("id", id, "cluster", "c", "protocol", wire.Protocol, "nonce", wire.Nonce(), "pub", pairs[pair].Public().PEM())),
+			value.DictOf("say", "discover", "data", value.DictOf("id", id, "cluster", "c", "protocol", wire.Protocol, "nonce", wire.Nonce(), "pub",
+				pairs[pair].Public().PEM())),
 			value.DictOf("say", "join", "data", value.DictOf("key", clustertest.Computed, "proof", clustertest.Computed, "sig", clustertest.Computed)),
 		}
 	}

@@ -170,7 +170,8 @@ func (c *Cluster) RotateKey(ctx context.Context, force bool) (have, late []strin
 	case !c.cfg.Options.Isolated:
 		return nil, nil, salt.Errorf(salt.Invalid, "the masters of this cluster share a directory: their key cannot be replaced while they run")
 	case !c.trust.allUseSecret():
-		return nil, nil, salt.Errorf(salt.Invalid, "a member has a version that cannot replace the cluster's key: install this version on all first (brine cluster status)")
+		return nil, nil, salt.Errorf(salt.Invalid,
+			"a member has a version that cannot replace the cluster's key: install this version on all first (brine cluster status)")
 	case c.cfg.Refuses != nil && !force:
 		if err := c.cfg.Refuses(); err != nil {
 			return nil, nil, err

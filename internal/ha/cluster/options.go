@@ -47,15 +47,21 @@ func (o *Options) On() bool { return o.ID != "" }
 func (o *Options) Check(id string, chosen bool, listen string) error {
 	switch {
 	case !chosen:
-		return salt.Errorf(salt.Invalid, "cluster_id is set and id is not: the peers would know this master as %s, which is not an address; set id to the name by which cluster_peers of the others name it", id)
+		return salt.Errorf(salt.Invalid,
+			"cluster_id is set and id is not: the peers would know this master as %s, which is not an address; set id to the name by which "+
+				"cluster_peers of the others name it", id)
 	case salt.CheckID(id) != nil:
 		return salt.Errorf(salt.Invalid, "id: %w", salt.CheckID(id))
 	case o.Port < 1 || o.Port > 65535:
 		return salt.Errorf(salt.Invalid, "cluster_pool_port: %d is not a port", o.Port)
 	case o.Isolated && len(o.Secret) < keys.MinSecret:
-		return salt.Errorf(salt.Invalid, "cluster_isolated_filesystem needs a cluster_secret of at least %d characters, the same on all masters: it permits joining; generate one with openssl rand -hex 16", keys.MinSecret)
+		return salt.Errorf(salt.Invalid,
+			"cluster_isolated_filesystem needs a cluster_secret of at least %d characters, the same on all masters: it permits joining; generate one "+
+				"with openssl rand -hex 16", keys.MinSecret)
 	case o.Isolated && o.Fingerprint != "" && !keys.IsFingerprint(o.Fingerprint):
-		return salt.Errorf(salt.Invalid, "cluster_pub_fingerprint is not a SHA-256 of 64 hexadecimal digits: %.80q; on a member, sha256sum shows that of cluster.pub in cluster_pki_dir", o.Fingerprint)
+		return salt.Errorf(salt.Invalid,
+			"cluster_pub_fingerprint is not a SHA-256 of 64 hexadecimal digits: %.80q; on a member, sha256sum shows that of cluster.pub in cluster_pki_dir",
+			o.Fingerprint)
 	}
 	if err := (roster.Member{ID: id, Host: cmp.Or(o.MinionAddress, id), Zone: o.Zone, Ports: map[string]int{"": 1}}).Check(); err != nil {
 		return salt.Errorf(salt.Invalid, "cluster_minion_address or cluster_zone: %w", err)
@@ -76,7 +82,8 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 		seen[p] = true
 	}
 	if len(o.Voters) > 0 && !o.Isolated {
-		return salt.Errorf(salt.Invalid, "cluster_voters is for clusters without a shared directory (cluster_isolated_filesystem); with one, the lease is a file there")
+		return salt.Errorf(salt.Invalid,
+			"cluster_voters is for clusters without a shared directory (cluster_isolated_filesystem); with one, the lease is a file there")
 	}
 	if err := lease.CheckVoters(o.Voters); err != nil {
 		return err
@@ -92,7 +99,9 @@ const joinSecret = 32
 func (o *Options) checkJoin() error {
 	hexadecimal := strings.Trim(o.Secret, "0123456789abcdefABCDEF") == ""
 	if o.Fingerprint == "" && (len(o.Secret) < joinSecret || !hexadecimal) {
-		return salt.Errorf(salt.Invalid, "cluster_secret has fewer than %d hexadecimal digits, and cluster_pub_fingerprint is empty: a false member could guess the secret. Set cluster_pub_fingerprint (sha256sum of cluster.pub on a member), or make a new secret there with brine cluster rotate-secret", joinSecret)
+		return salt.Errorf(salt.Invalid,
+			"cluster_secret has fewer than %d hexadecimal digits, and cluster_pub_fingerprint is empty: a false member could guess the secret. Set "+
+				"cluster_pub_fingerprint (sha256sum of cluster.pub on a member), or make a new secret there with brine cluster rotate-secret", joinSecret)
 	}
 	return nil
 }
@@ -104,7 +113,8 @@ func ownAddress(id, listen string) error {
 		return nil
 	}
 	if at := net.ParseIP(listen); at != nil && !at.IsUnspecified() && !at.Equal(ip) {
-		return salt.Errorf(salt.Invalid, "id is %s, but this master listens on %s (interface): peers connect to the id of a master, so these must be the same", id, listen)
+		return salt.Errorf(salt.Invalid,
+			"id is %s, but this master listens on %s (interface): peers connect to the id of a master, so these must be the same", id, listen)
 	}
 	if ip.IsLoopback() {
 		return nil
@@ -114,7 +124,8 @@ func ownAddress(id, listen string) error {
 		return nil
 	}
 	if !slices.ContainsFunc(addrs, func(a net.Addr) bool { n, ok := a.(*net.IPNet); return ok && n.IP.Equal(ip) }) {
-		return salt.Errorf(salt.Invalid, "id is %s, which is not an address of this machine: peers connect to the id of a master; set id to its address or name", id)
+		return salt.Errorf(salt.Invalid,
+			"id is %s, which is not an address of this machine: peers connect to the id of a master; set id to its address or name", id)
 	}
 	return nil
 }
@@ -130,7 +141,8 @@ func (o *Options) secret() (string, error) { return keys.Joining(o.PKIDir, o.Sec
 
 // Common lists the replicated files and directories in cluster_pki_dir, except the key pair of the cluster and the keys of minions.
 func Common() []string {
-	return []string{keys.PeersDir, members.StationsDir, members.SharesDir, members.RosterFile, keys.AESName, keys.SecretFile, keys.SessionFile, members.RemovedDir, keys.RotationFile}
+	return []string{keys.PeersDir, members.StationsDir, members.SharesDir, members.RosterFile, keys.AESName, keys.SecretFile, keys.SessionFile,
+		members.RemovedDir, keys.RotationFile}
 }
 
 // OwnDir creates and returns the directory of a master's own data in a shared cachedir.

@@ -114,8 +114,9 @@ func newPeer(c *local, id string) *peer {
 	if c.cfg.Options.Isolated {
 		mode = kindBrine
 	}
-	return &peer{c: c, id: id, mode: mode, owes: mode != kindBrine, out: queue.New(queue.Items, queue.Bytes), plain: queue.New(queue.EarlyItems, queue.EarlyBytes),
-		wake: wait.NewWakeup(), asks: map[int64]chan *value.Dict{}, questions: make(chan askFor, 16)}
+	return &peer{c: c, id: id, mode: mode, owes: mode != kindBrine, out: queue.New(queue.Items, queue.Bytes),
+		plain: queue.New(queue.EarlyItems, queue.EarlyBytes),
+		wake:  wait.NewWakeup(), asks: map[int64]chan *value.Dict{}, questions: make(chan askFor, 16)}
 }
 
 func (p *peer) kind() kind {
@@ -230,7 +231,8 @@ func (p *peer) event(tag string, raw []byte) {
 	}
 	data, err := saltwire.OpenEvent(cipher, raw)
 	if err != nil {
-		p.c.rateLimitedLog.Warn("event of "+p.id, "cannot decrypt an event of a peer; it sends its key again when it or this master is restarted", "peer", p.id, "err", err)
+		p.c.rateLimitedLog.Warn("event of "+p.id, "cannot decrypt an event of a peer; it sends its key again when it or this master is restarted", "peer",
+			p.id, "err", err)
 		return
 	}
 	p.hand(tag, data)

@@ -84,7 +84,9 @@ func (r *removal) take(ctx context.Context, id string) error {
 	defer cancel()
 	for r.excludes != nil && !r.excluded(id) {
 		if !wait.Sleep(ctx, 10*time.Millisecond) {
-			return salt.Errorf(salt.Unavailable, "%s was removed, but the removal is not recorded on this master yet, so the secrets that it knew are still valid: run brine cluster rotate-secret", id)
+			return salt.Errorf(salt.Unavailable,
+				"%s was removed, but the removal is not recorded on this master yet, so the secrets that it knew are still valid: run brine cluster "+
+					"rotate-secret", id)
 		}
 	}
 	return nil

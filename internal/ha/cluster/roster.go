@@ -22,7 +22,8 @@ func (c *Cluster) stand() error {
 		return err
 	}
 	old, err := c.files.Read(c.cfg.ID)
-	now := members.Station{Host: host, Ports: c.cfg.Ports, Zone: c.cfg.Options.Zone, Draining: old.Draining, Since: old.Since, TLS: c.cfg.Options.Isolated, Sessions: c.cfg.Options.Isolated, Key: c.Keyring.ring.Load().Fingerprint}
+	now := members.Station{Host: host, Ports: c.cfg.Ports, Zone: c.cfg.Options.Zone, Draining: old.Draining, Since: old.Since, TLS: c.cfg.Options.Isolated,
+		Sessions: c.cfg.Options.Isolated, Key: c.Keyring.ring.Load().Fingerprint}
 	if err == nil && reflect.DeepEqual(old, now) {
 		return nil
 	}

@@ -149,13 +149,15 @@ func FuzzMemberTalk(tf *testing.F) {
 	hello := func(c *Cluster) *value.Dict {
 		return value.DictOf("say", "hello", "data", value.DictOf("nonce", wire.Nonce(), "facts", factsOf(c)))
 	}
-	key := value.DictOf("say", "key", "data", value.DictOf("key", clustertest.Computed, "proof", clustertest.Computed, "inc", clustertest.Computed, "sig", clustertest.Computed))
+	key := value.DictOf("say", "key", "data", value.DictOf("key", clustertest.Computed, "proof", clustertest.Computed, "inc", clustertest.Computed, "sig",
+		clustertest.Computed))
 	frame := func(pairs ...any) *value.Dict { return value.DictOf("say", "frame", "data", value.DictOf(pairs...)) }
 	talk := []*value.Dict{
 		hello(evil), key,
 		frame("want", value.ListOf("m1"), "vec", value.NewDict(0), "live", true),
 		frame("first", int64(1), "items", value.ListOf(
-			value.DictOf("k", "job", "jid", jid(1), "job", value.DictOf("fun", "test.ping", "jid", jid(1)), "minions", value.ListOf("m1"), "until", time.Now().Add(time.Hour).UnixMilli(), "from", "a"),
+			value.DictOf("k", "job", "jid", jid(1), "job", value.DictOf("fun", "test.ping", "jid", jid(1)), "minions", value.ListOf("m1"), "until",
+				time.Now().Add(time.Hour).UnixMilli(), "from", "a"),
 			value.DictOf("k", "event", "tag", "salt/minion/m1/start", "data", value.DictOf("id", "m1")),
 			value.DictOf("k", "ret", "data", value.DictOf("jid", jid(1), "id", "m1", "return", true)),
 			value.DictOf("k", "note", "note", "up", "id", "m1"))),
@@ -166,7 +168,8 @@ func FuzzMemberTalk(tf *testing.F) {
 		frame("vec", value.DictOf("records", value.DictOf("a", int64(3)))),
 		frame("first", int64(5), "items", value.ListOf(value.DictOf("k", "event", "tag", tagRotate, "data", value.DictOf("x", "y")))),
 	}
-	values := conversation.Values(b.cfg.ID, evil.cfg.ID, good.cfg.ID, clustertest.Computed, "hello", "key", "frame", "discover", wire.TagRefused, memberauth.TagReady, "event", "job", "ret", "note", jid(2), "honest", "test", "records", value.ListOf(b.cfg.ID, good.cfg.ID))
+	values := conversation.Values(b.cfg.ID, evil.cfg.ID, good.cfg.ID, clustertest.Computed, "hello", "key", "frame", "discover", wire.TagRefused,
+		memberauth.TagReady, "event", "job", "ret", "note", jid(2), "honest", "test", "records", value.ListOf(b.cfg.ID, good.cfg.ID))
 	for _, p := range conversation.Seeds(len(talk), values) {
 		f.Add(p)
 	}

@@ -77,7 +77,9 @@ func (t *trust) vouch(tls bool, cert *x509.Certificate, id string) *refusal.Erro
 	case tls:
 		return t.checkMember(cert, id)
 	case t.needsTLS(id):
-		return refusal.New(refusal.TLS, "%.100q has spoken TLS and does not any more: somebody else may be at its address, or an older version was installed there; install the one that the others have", id)
+		return refusal.New(refusal.TLS,
+			"%.100q has spoken TLS and does not any more: somebody else may be at its address, or an older version was installed there; install the "+
+				"one that the others have", id)
 	}
 	return nil
 }

@@ -66,7 +66,8 @@ func (vt *voting) vote(dir string) error {
 	}
 	vt.queries.AnswerWith(askLease, func(arg *value.Dict) *value.Dict { return witness.AnswerLease(vt.voter, arg, vt.rateLimitedLog.Log) })
 	vt.witnesses = map[string]*witness.Link{}
-	as := &witness.Master{ID: vt.cfg.ID, Cluster: vt.cfg.Options.ID, Identity: vt.identity, Own: vt.cfg.Own, Update: vt.clusterInfo, Dir: filepath.Join(dir, witness.Dir), Log: vt.rateLimitedLog}
+	as := &witness.Master{ID: vt.cfg.ID, Cluster: vt.cfg.Options.ID, Identity: vt.identity, Own: vt.cfg.Own, Update: vt.clusterInfo,
+		Dir: filepath.Join(dir, witness.Dir), Log: vt.rateLimitedLog}
 	for _, v := range voters {
 		vt.witnesses[v] = &witness.Link{Master: as, Witness: v, Address: vt.cfg.Options.address(v)}
 	}

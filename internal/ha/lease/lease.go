@@ -114,7 +114,8 @@ func CheckVoters(voters []string) error {
 		seen[v] = true
 	}
 	if n := len(voters); n > 0 && (n < 3 || n%2 == 0) {
-		return salt.Errorf(salt.Invalid, "cluster_voters names %d: an odd number of at least 3 is required; with two masters, add a machine that runs brine witness", n)
+		return salt.Errorf(salt.Invalid,
+			"cluster_voters names %d: an odd number of at least 3 is required; with two masters, add a machine that runs brine witness", n)
 	}
 	return nil
 }
@@ -174,7 +175,8 @@ func OpenVoter(path string, voters []string) (*Voter, error) {
 		err = json.Unmarshal(b, &v.claims)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, salt.Errorf(salt.Invalid, "cannot read what is claimed with this voter: %s: %w; if it is damaged, remove it if no other voter is in the same state, wait for two hours and start again", v.claimsPath(), err)
+		return nil, salt.Errorf(salt.Invalid, "cannot read what is claimed with this voter: %s: %w; if it is damaged, remove it if no other voter is "+
+			"in the same state, wait for two hours and start again", v.claimsPath(), err)
 	}
 	if v.claims == nil {
 		v.claims = map[string]claim{}

@@ -77,7 +77,8 @@ func (f *Files) Dir() string { return f.Path }
 func (f *Files) News() bool { return f.at.news(f.Path) || f.Within }
 
 func (f *Files) keeps(name string) bool {
-	return !strings.HasPrefix(name, markFile) && !strings.HasPrefix(name, atomicfile.TempPrefix) && filepath.Base(name) == name && name != "." && name != ".." && f.Keep(name)
+	return !strings.HasPrefix(name, markFile) && !strings.HasPrefix(name, atomicfile.TempPrefix) && filepath.Base(name) == name && name != "." &&
+		name != ".." && f.Keep(name)
 }
 
 // List implements FileSet.

@@ -49,7 +49,8 @@ func (s *Store) ForgetDeleted(kind string, before time.Time, acked, seen oplog.V
 			if err != nil {
 				return err
 			}
-			if len(all) != 1 || all[0].Value != nil || !all[0].Made().Before(before) || !acked.Knows(all[0].origin, all[0].number) || tx.Bucket(todoBucket).Get(k) != nil {
+			if len(all) != 1 || all[0].Value != nil || !all[0].Made().Before(before) || !acked.Knows(all[0].origin, all[0].number) ||
+				tx.Bucket(todoBucket).Get(k) != nil {
 				continue
 			}
 			old = append(old, all[0])

@@ -159,7 +159,8 @@ func TestForgottenStaysDeleted(t *testing.T) {
 		t.Fatalf("m1 is %v", st)
 	}
 	meet(t, a, b)
-	want := map[string]keystore.State{"m0": keystore.Accepted, "m1": keystore.None, "m2": keystore.Rejected, "m3": keystore.Pending, "m4": keystore.Accepted, "own": keystore.Pending}
+	want := map[string]keystore.State{"m0": keystore.Accepted, "m1": keystore.None, "m2": keystore.Rejected, "m3": keystore.Pending, "m4": keystore.Accepted,
+		"own": keystore.Pending}
 	for id, st := range want {
 		if got, _, _ := a.keys.Lookup(id); got != st {
 			t.Errorf("%s is %v, not %v", id, got, st)

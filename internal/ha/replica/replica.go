@@ -95,7 +95,8 @@ func Open(dir, id string, ranks Ranks, log *slog.Logger) (*Store, error) {
 	path := filepath.Join(dir, fileName)
 	db, err := boltfile.Open(path, bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType})
 	if err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "cannot open %s: %w; if it is damaged, stop the master, move it away and start again: its contents are fetched from the other masters", path, err)
+		return nil, salt.Errorf(salt.Unavailable,
+			"cannot open %s: %w; if it is damaged, stop the master, move it away and start again: its contents are fetched from the other masters", path, err)
 	}
 	s := &Store{db: db, id: id, ranks: ranks, log: log, now: time.Now}
 	err = db.Update(func(tx *bolt.Tx) error {

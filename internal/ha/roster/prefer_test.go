@@ -19,7 +19,8 @@ func ids(members []Member) (out []string) {
 // TestPreferRanks checks that draining masters are last, then those of other zones, then slow ones, regardless of share.
 func TestPreferRanks(t *testing.T) {
 	members := []Member{
-		{ID: "drains", Zone: "n", Draining: true}, {ID: "far", Zone: "s", Share: MaxShare}, {ID: "slow", Zone: "n", Share: MaxShare}, {ID: "quick", Zone: "n", Share: 1},
+		{ID: "drains", Zone: "n", Draining: true}, {ID: "far", Zone: "s", Share: MaxShare}, {ID: "slow", Zone: "n", Share: MaxShare},
+		{ID: "quick", Zone: "n", Share: 1},
 		{ID: "slowest", Zone: "n"},
 	}
 	class := func(id string) int { return map[string]int{"slow": 1, "slowest": maxClasses + 5}[id] }

@@ -71,7 +71,8 @@ func TestSet(t *testing.T) {
 	if got := tab.Remove("/bin/other", "one", false, nil); got != Removed {
 		t.Error(got)
 	}
-	for _, bad := range []Job{job("a\n* * * * * root", "", nil), job("a", "", func(j *Job) { j.Hour = "1 2" }), job("a", "x\ny", nil), {Special: "daily", Cmd: "x"}} {
+	for _, bad := range []Job{job("a\n* * * * * root", "", nil), job("a", "", func(j *Job) { j.Hour = "1 2" }), job("a", "x\ny", nil),
+		{Special: "daily", Cmd: "x"}} {
 		if _, err := tab.Set(bad); err == nil {
 			t.Errorf("%+v is accepted", bad)
 		}

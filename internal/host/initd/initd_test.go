@@ -59,7 +59,8 @@ func TestFind(t *testing.T) {
 }
 
 func TestScripts(t *testing.T) {
-	files := []string{"/etc/init.d/README", "/etc/init.d/ssh", "/etc/init.d/x11-common", "/etc/init.d/off", "/etc/rc2.d/S01ssh", "/etc/rcS.d/S20x11-common", "/etc/rc2.d/K01off",
+	files := []string{"/etc/init.d/README", "/etc/init.d/ssh", "/etc/init.d/x11-common", "/etc/init.d/off", "/etc/rc2.d/S01ssh", "/etc/rcS.d/S20x11-common",
+		"/etc/rc2.d/K01off",
 		"/etc/rc3.d/S01off", "/etc/rc2.d/S02gone", "/usr/sbin/update-rc.d", "/usr/sbin/service"}
 	m, calls := machine(t, map[string]string{"service ssh status": "fails"}, files...)
 	s, _ := Find(m)
@@ -110,7 +111,8 @@ func act(t *testing.T, do func(context.Context, string, []string) (host.Output, 
 }
 
 func TestOpenRC(t *testing.T) {
-	m, calls := machine(t, map[string]string{"rc-update -v show": "  sshd |      default boot\n hwclock |\n no line\n"}, "/sbin/rc-update", "/etc/init.d/sshd")
+	m, calls := machine(t, map[string]string{"rc-update -v show": "  sshd |      default boot\n hwclock |\n no line\n"}, "/sbin/rc-update",
+		"/etc/init.d/sshd")
 	s, _ := Find(m)
 	got, err := s.Services(t.Context())
 	if want := []Service{{"hwclock", false, []string{}}, {"sshd", true, []string{"boot", "default"}}}; err != nil || !reflect.DeepEqual(got, want) {

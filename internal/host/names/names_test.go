@@ -80,7 +80,8 @@ func addrs(text ...string) []netip.Addr {
 func TestHostsFile(t *testing.T) {
 	f := finder(t, nil)
 	ctx := t.Context()
-	for name, want := range map[string]string{"web": "web.example.com", "WEB": "web.example.com", "db1.example.com": "db1", "unknown": "unknown", "": "", "commented": "commented"} {
+	for name, want := range map[string]string{"web": "web.example.com", "WEB": "web.example.com", "db1.example.com": "db1", "unknown": "unknown", "": "",
+		"commented": "commented"} {
 		if got := f.Canonical(ctx, name); got != want {
 			t.Errorf("%q is %q, want %q", name, got, want)
 		}

@@ -59,7 +59,8 @@ func TestInterfaces(t *testing.T) {
 			{Header: syscall.NlMsghdr{Type: syscall.RTM_NEWLINK}, Data: []byte{1}},
 		},
 		[]syscall.NetlinkMessage{
-			addrMessage(syscall.AF_INET, 24, 0, 0, 7, attr(syscall.IFA_ADDRESS, 192, 0, 2, 2), attr(syscall.IFA_LOCAL, 192, 0, 2, 2), attr(syscall.IFA_BROADCAST, 192, 0, 2, 255), attr(syscall.IFA_LABEL, []byte("eth0:1\x00")...)),
+			addrMessage(syscall.AF_INET, 24, 0, 0, 7, attr(syscall.IFA_ADDRESS, 192, 0, 2, 2), attr(syscall.IFA_LOCAL, 192, 0, 2, 2),
+				attr(syscall.IFA_BROADCAST, 192, 0, 2, 255), attr(syscall.IFA_LABEL, []byte("eth0:1\x00")...)),
 			addrMessage(syscall.AF_INET, 24, syscall.IFA_F_SECONDARY, 0, 7, attr(syscall.IFA_LOCAL, 192, 0, 2, 3)),
 			addrMessage(syscall.AF_INET6, 64, syscall.IFA_F_SECONDARY, 253, 7, attr(syscall.IFA_ADDRESS, six[:]...)),
 			addrMessage(syscall.AF_INET, 32, 0, 0, 11, attr(syscall.IFA_ADDRESS, 10, 0, 0, 1), attr(syscall.IFA_LOCAL, 10, 0, 0, 2)),
@@ -82,7 +83,8 @@ func TestInterfaces(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	eth := got[1].Addrs
-	if len(eth) != 3 || eth[0].Prefix.String() != "192.0.2.2/24" || eth[0].Broadcast.String() != "192.0.2.255" || eth[0].Label != "eth0:1" || eth[0].Scope != "global" || eth[0].Secondary {
+	if len(eth) != 3 || eth[0].Prefix.String() != "192.0.2.2/24" || eth[0].Broadcast.String() != "192.0.2.255" || eth[0].Label != "eth0:1" ||
+		eth[0].Scope != "global" || eth[0].Secondary {
 		t.Errorf("eth0 has %+v", eth)
 	}
 	if !eth[1].Secondary || eth[2].Secondary || eth[2].Scope != "link" {
@@ -140,16 +142,17 @@ func TestDefaultRoute(t *testing.T) {
 		want   Gateway
 		ok     bool
 	}{
-		"router":        {routeMessage(v4, 0, 254, 1, 0, gw), v4, Gateway{Via: netip.MustParseAddr("192.0.2.1")}, true},
-		"IPv6 router":   {routeMessage(v6, 0, 254, 1, 0, attr(syscall.RTA_GATEWAY, six[:]...)), v6, Gateway{Via: netip.MustParseAddr("fe80::1")}, true},
-		"other version": {routeMessage(v4, 0, 254, 1, 0, attr(attrVia, append([]byte{10, 0}, six[:]...)...)), v4, Gateway{Via: netip.MustParseAddr("fe80::1"), Other: true}, true},
-		"no router":     {routeMessage(v4, 0, 254, 1, 0), v4, Gateway{}, true},
-		"network":       {routeMessage(v4, 8, 254, 1, 0, gw), v4, Gateway{}, false},
-		"other table":   {routeMessage(v4, 0, 255, 1, 0, gw), v4, Gateway{}, false},
-		"unreachable":   {routeMessage(v6, 0, 254, syscall.RTN_UNREACHABLE, 0), v6, Gateway{}, false},
-		"cached":        {routeMessage(v6, 0, 254, 1, syscall.RTM_F_CLONED), v6, Gateway{}, false},
-		"other family":  {routeMessage(v6, 0, 254, 1, 0), v4, Gateway{}, false},
-		"short":         {message(syscall.RTM_NEWROUTE, []byte{2}), v4, Gateway{}, false},
+		"router":      {routeMessage(v4, 0, 254, 1, 0, gw), v4, Gateway{Via: netip.MustParseAddr("192.0.2.1")}, true},
+		"IPv6 router": {routeMessage(v6, 0, 254, 1, 0, attr(syscall.RTA_GATEWAY, six[:]...)), v6, Gateway{Via: netip.MustParseAddr("fe80::1")}, true},
+		"other version": {routeMessage(v4, 0, 254, 1, 0, attr(attrVia, append([]byte{10, 0}, six[:]...)...)), v4,
+			Gateway{Via: netip.MustParseAddr("fe80::1"), Other: true}, true},
+		"no router":    {routeMessage(v4, 0, 254, 1, 0), v4, Gateway{}, true},
+		"network":      {routeMessage(v4, 8, 254, 1, 0, gw), v4, Gateway{}, false},
+		"other table":  {routeMessage(v4, 0, 255, 1, 0, gw), v4, Gateway{}, false},
+		"unreachable":  {routeMessage(v6, 0, 254, syscall.RTN_UNREACHABLE, 0), v6, Gateway{}, false},
+		"cached":       {routeMessage(v6, 0, 254, 1, syscall.RTM_F_CLONED), v6, Gateway{}, false},
+		"other family": {routeMessage(v6, 0, 254, 1, 0), v4, Gateway{}, false},
+		"short":        {message(syscall.RTM_NEWROUTE, []byte{2}), v4, Gateway{}, false},
 	} {
 		if got, ok := defaultRoute(&c.m, c.family); got != c.want || ok != c.ok {
 			t.Errorf("%s: %+v, %v", name, got, ok)
@@ -161,7 +164,8 @@ func TestDefaultRoute(t *testing.T) {
 }
 
 func TestMask(t *testing.T) {
-	for prefix, want := range map[string]string{"10.0.0.0/8": "255.0.0.0", "192.0.2.0/27": "255.255.255.224", "0.0.0.0/0": "0.0.0.0", "2001:db8::/33": "ffff:ffff:8000::"} {
+	for prefix, want := range map[string]string{"10.0.0.0/8": "255.0.0.0", "192.0.2.0/27": "255.255.255.224", "0.0.0.0/0": "0.0.0.0",
+		"2001:db8::/33": "ffff:ffff:8000::"} {
 		if got := Mask(netip.MustParsePrefix(prefix)).String(); got != want {
 			t.Errorf("%s has mask %s, want %s", prefix, got, want)
 		}

@@ -45,7 +45,8 @@ func deb822Machine(t *testing.T) (a apt, reads func() string) {
 	}
 	return apt{m, "amd64"}, func() string {
 		t.Helper()
-		cmd := exec.Command(program, "update", "--print-uris", "-o", "Dir::Etc::sourcelist=/dev/null", "-o", "Dir::Etc::sourceparts="+m.Path(filepath.Dir(debianSources)), "-o", "Dir::State::lists="+t.TempDir())
+		cmd := exec.Command(program, "update", "--print-uris", "-o", "Dir::Etc::sourcelist=/dev/null", "-o", "Dir::Etc::sourceparts="+
+			m.Path(filepath.Dir(debianSources)), "-o", "Dir::State::lists="+t.TempDir())
 		cmd.Env = append(os.Environ(), "LC_ALL=C")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -89,7 +90,8 @@ func said(t *testing.T, a apt) string {
 }
 
 func TestStanzas(t *testing.T) {
-	const src, updates = "\ndeb-src+ http://deb.example.com/debian stable main\ndeb-src+ http://deb.example.com/debian stable-updates main", "\ndeb+ http://deb.example.com/debian stable-updates main"
+	const src, updates = "\ndeb-src+ http://deb.example.com/debian stable main\ndeb-src+ http://deb.example.com/debian stable-updates main",
+		"\ndeb+ http://deb.example.com/debian stable-updates main"
 	const security = "\n# deb http://deb.example.com/security stable-security main contrib"
 
 	t.Run("one of several", func(t *testing.T) {
@@ -101,7 +103,8 @@ func TestStanzas(t *testing.T) {
 		if got := said(t, a); got != strings.TrimPrefix(src+updates+"\ndeb+ http://deb.example.com/debian stable main non-free"+security, "\n") {
 			t.Errorf("%s", got)
 		}
-		if got := reads(); !strings.Contains(got, "/stable/non-free/") || strings.Contains(got, "/stable-updates/non-free/") || strings.Contains(got, "security") {
+		if got := reads(); !strings.Contains(got, "/stable/non-free/") || strings.Contains(got, "/stable-updates/non-free/") ||
+			strings.Contains(got, "security") {
 			t.Errorf("apt reads\n%s", got)
 		}
 	})

@@ -9,7 +9,8 @@ import (
 func TestDearmor(t *testing.T) {
 	body := []byte(strings.Repeat("\x99\x01key ", 30))
 	text := base64.StdEncoding.EncodeToString(body)
-	armored := "words\r\n-----BEGIN PGP PUBLIC KEY BLOCK-----\r\nVersion: 1\r\n\r\n" + text[:64] + "\r\n" + text[64:] + "\r\n=AbCd\r\n-----END PGP PUBLIC KEY BLOCK-----\r\n"
+	armored := "words\r\n-----BEGIN PGP PUBLIC KEY BLOCK-----\r\nVersion: 1\r\n\r\n" + text[:64] + "\r\n" + text[64:] +
+		"\r\n=AbCd\r\n-----END PGP PUBLIC KEY BLOCK-----\r\n"
 	for name, c := range map[string]struct{ in, want, err string }{
 		"armored": {armored, string(body), ""},
 		"two":     {armored + armored, string(body) + string(body), ""},

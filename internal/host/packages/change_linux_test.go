@@ -34,7 +34,8 @@ func debian(t *testing.T) apt {
 	if err := os.Chmod(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial",
+	for _, d := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "var/lib/apt/lists/partial",
+		"var/cache/apt/archives/partial",
 		"etc/apt/sources.list.d", "etc/apt/preferences.d", "etc/apt/apt.conf.d", "var/log/apt", "repo", "usr/bin", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
 			t.Fatal(err)
@@ -49,7 +50,8 @@ func debian(t *testing.T) apt {
 	put("var/lib/dpkg/available", "")
 	put("var/lib/dpkg/arch", "amd64\n")
 	put("etc/apt/sources.list", fmt.Sprintf("deb [trusted=yes] file:%s/repo ./\n", root))
-	put("apt.conf", fmt.Sprintf(`Dir %q; Dir::State::status %q; DPkg::Options { "--root=%s"; "--force-not-root"; "--force-bad-path"; "--log=%s/log"; }; APT::Architecture "amd64"; APT::Sandbox::User "root"; DPkg::Use-Pty "0"; Dir::Bin::dpkg "/usr/bin/dpkg";`,
+	put("apt.conf", fmt.Sprintf(`Dir %q; Dir::State::status %q; DPkg::Options { "--root=%s"; "--force-not-root"; "--force-bad-path"; "--log=%s/log"; `+
+		`}; APT::Architecture "amd64"; APT::Sandbox::User "root"; DPkg::Use-Pty "0"; Dir::Bin::dpkg "/usr/bin/dpkg";`,
 		root+"/", root+"/var/lib/dpkg/status", root, root))
 	var index strings.Builder
 	for _, p := range []string{"hello-tiny 1.0", "hello-tiny 2.0", "other-tiny 1:3-1"} {
@@ -75,7 +77,8 @@ func debian(t *testing.T) apt {
 func build(t *testing.T, root, name, version string) string {
 	t.Helper()
 	tree := filepath.Join(t.TempDir(), name)
-	control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: nobody <nobody@example.com>\nSection: misc\nPriority: optional\nDescription: a tiny package\n for tests\n", name, version)
+	control := fmt.Sprintf("Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: nobody <nobody@example.com>\nSection: misc\nPriority: optional\n"+
+		"Description: a tiny package\n for tests\n", name, version)
 	for path, text := range map[string]string{"DEBIAN/control": control, "DEBIAN/conffiles": "/etc/" + name + ".conf\n",
 		"etc/" + name + ".conf": version + "\n", "usr/share/" + name + "/data": version + "\n"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(tree, path)), 0o755); err != nil {
@@ -151,7 +154,8 @@ func TestRealAPT(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "Unable to locate package no-such") || len(c) != 0 {
 		t.Errorf("an unknown package: %v, %v", c, err)
 	}
-	if _, err = a.Install(ctx, []Target{{Name: "hello-tiny", Version: ">=9"}}, InstallOptions{}); err == nil || err.Error() != "no version matching 'hello-tiny>=9' could be found (available: 2.0, 1.0)" {
+	if _, err = a.Install(ctx, []Target{{Name: "hello-tiny", Version: ">=9"}}, InstallOptions{}); err == nil ||
+		err.Error() != "no version matching 'hello-tiny>=9' could be found (available: 2.0, 1.0)" {
 		t.Errorf("an unavailable version: %v", err)
 	}
 	if _, err = a.Install(ctx, []Target{{Name: "-oDir::Etc=/x"}}, InstallOptions{}); err == nil {

@@ -10,7 +10,8 @@ import (
 
 func FuzzRepo(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
-	for _, s := range []string{"deb [arch=amd64,arm64 signed-by=/usr/share/keyrings/x.gpg] http://deb.example.com/debian trixie main contrib # ours", "# deb-src http://x y z", "deb [trusted=yes] cdrom:[Debian x]/ trixie main", "deb", "deb [", "deb x ./"} {
+	for _, s := range []string{"deb [arch=amd64,arm64 signed-by=/usr/share/keyrings/x.gpg] http://deb.example.com/debian trixie main contrib # ours",
+		"# deb-src http://x y z", "deb [trusted=yes] cdrom:[Debian x]/ trixie main", "deb", "deb [", "deb x ./"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
@@ -47,7 +48,8 @@ func FuzzRepoFile(tf *testing.F) {
 // Versions are ordered: of two, one is older or both are the same.
 func FuzzCompare(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
-	for _, s := range [][3]string{{"1:2.3-4~rc1", "1:2.3-4", "2"}, {"1.0.el8", "1.0~1", "1.0^x"}, {"1.0rc1", "1.0.post2", "1!0"}, {"", "~", ":"}, {"00001", "1", "a"}} {
+	for _, s := range [][3]string{{"1:2.3-4~rc1", "1:2.3-4", "2"}, {"1.0.el8", "1.0~1", "1.0^x"}, {"1.0rc1", "1.0.post2", "1!0"}, {"", "~", ":"},
+		{"00001", "1", "a"}} {
 		f.Add(s[0], s[1], s[2])
 	}
 	f.Fuzz(func(t *testing.T, a, b, c string) {

@@ -70,10 +70,12 @@ func TestApt(t *testing.T) {
 		"Package: gone\nStatus: purge ok installed\nArchitecture: all\nVersion: 2\n\n" +
 		"Package: none\nStatus: unknown ok not-installed\nArchitecture: all\n\nbroken\n"
 	m := fake(t, map[string]string{"/var/lib/dpkg/status": status}, map[string]string{
-		"apt-cache -q policy -o APT::Default-Release=testing bash nothing": "bash:\n  Installed: 5.2-1\n  Candidate: 5.2-2\n  Version table:\n *** 5.2-1 100\nvirtual:\n  Candidate: (none)\nlibc6:i386:\n  Candidate: 3",
-		"apt-get --just-print dist-upgrade":                                "Inst bash [5.2-1] (5.2-2 Debian:12 [amd64])\nConf bash (5.2-2 Debian:12 [amd64])\nConf x (1 Debian [all])",
-		"apt-get -q update":                                                "Get:1 http://a b InRelease [48.0 kB]\nHit:2 http://c d InRelease\nIgn:3 http://e f\nErr:4 http://g h\n  404\nFetched 48 kB in 1s",
-		"dpkg-query -S -- /bin/bash":                                       "bash: /bin/bash",
+		"apt-cache -q policy -o APT::Default-Release=testing bash nothing": "bash:\n  Installed: 5.2-1\n  Candidate: 5.2-2\n  Version table:\n *** " +
+			"5.2-1 100\nvirtual:\n  Candidate: (none)\nlibc6:i386:\n  Candidate: 3",
+		"apt-get --just-print dist-upgrade": "Inst bash [5.2-1] (5.2-2 Debian:12 [amd64])\nConf bash (5.2-2 Debian:12 [amd64])\nConf x (1 Debian [all])",
+		"apt-get -q update": "Get:1 http://a b InRelease [48.0 kB]\nHit:2 http://c d InRelease\nIgn:3 http://e f\nErr:4 http://g h\n " +
+			" 404\nFetched 48 kB in 1s",
+		"dpkg-query -S -- /bin/bash": "bash: /bin/bash",
 	}, nil)
 	a := For(m, "Debian", "amd64")
 	list, err := a.List(t.Context())
@@ -89,7 +91,8 @@ func TestApt(t *testing.T) {
 		t.Errorf("%v, %v", up, err)
 	}
 	sources, err := a.Refresh(t.Context(), Options{})
-	if err != nil || !slices.Equal(sources, []Source{{"http://a b InRelease", true, false}, {"http://c d InRelease", false, false}, {"http://e f", false, true}, {"http://g h", false, true}}) {
+	if err != nil || !slices.Equal(sources, []Source{{"http://a b InRelease", true, false}, {"http://c d InRelease", false, false},
+		{"http://e f", false, true}, {"http://g h", false, true}}) {
 		t.Errorf("%+v, %v", sources, err)
 	}
 	for path, want := range map[string]string{"/bin/bash": "bash", "/x": ""} {
@@ -107,18 +110,21 @@ func TestRPM(t *testing.T) {
 	var calls []string
 	m := fake(t, map[string]string{}, map[string]string{
 		query: "bash\t(none)\t5.1\t6.el9\tx86_64\nglibc\t0\t2.34\t1\ti686\ndbus\t1\t1.12\t8\tx86_64\ndocs\t(none)\t1\t1\tnoarch\nbroken",
-		"dnf --quiet --disablerepo=* --enablerepo=base list available bash dbus": "Available Packages\nbash.x86_64     5.1-7.el9    baseos\nbash.x86_64\n  5.1-6.el9  updates\ndbus.x86_64 1:1.12-8 baseos",
-		"dnf --quiet list --upgrades":                                            "Available Upgrades\nkernel.x86_64  5.14-2  baseos",
-		"dnf --quiet --assumeyes clean expire-cache":                             "",
-		"dnf --quiet --assumeyes check-update":                                   "exit100bash.x86_64",
-		"rpm -qf --queryformat %{name} -- /bin/bash":                             "bash",
+		"dnf --quiet --disablerepo=* --enablerepo=base list available bash dbus": "Available Packages\nbash.x86_64     5.1-7.el9    baseos\n" +
+			"bash.x86_64\n  5.1-6.el9  updates\ndbus.x86_64 1:1.12-8 baseos",
+		"dnf --quiet list --upgrades":                "Available Upgrades\nkernel.x86_64  5.14-2  baseos",
+		"dnf --quiet --assumeyes clean expire-cache": "",
+		"dnf --quiet --assumeyes check-update":       "exit100bash.x86_64",
+		"rpm -qf --queryformat %{name} -- /bin/bash": "bash",
 	}, &calls)
 	r := For(m, "RedHat", "x86_64")
 	list, err := r.List(t.Context())
-	if want := []Package{{Name: "bash", Version: "5.1-6.el9"}, {Name: "glibc.i686", Version: "2.34-1"}, {Name: "dbus", Version: "1:1.12-8"}, {Name: "docs", Version: "1-1"}}; err != nil || !slices.Equal(list, want) {
+	if want := []Package{{Name: "bash", Version: "5.1-6.el9"}, {Name: "glibc.i686", Version: "2.34-1"}, {Name: "dbus", Version: "1:1.12-8"},
+		{Name: "docs", Version: "1-1"}}; err != nil || !slices.Equal(list, want) {
 		t.Errorf("%+v, %v", list, err)
 	}
-	if found, err := r.Candidates(t.Context(), []string{"bash", "dbus"}, Options{From: "base"}); err != nil || !maps.Equal(found, map[string]string{"bash": "5.1-7.el9"}) {
+	if found, err := r.Candidates(t.Context(), []string{"bash", "dbus"}, Options{From: "base"}); err != nil ||
+		!maps.Equal(found, map[string]string{"bash": "5.1-7.el9"}) {
 		t.Errorf("%v, %v", found, err)
 	}
 	if up, err := r.Upgrades(t.Context(), Options{}); err != nil || !maps.Equal(up, map[string]string{"kernel": "5.14-2"}) {
@@ -142,10 +148,12 @@ func TestAPK(t *testing.T) {
 		"apk version -t -- 1.2-r0 1.2-r1": "<",
 	}, nil)
 	a := For(m, "Alpine", "")
-	if list, err := a.List(t.Context()); err != nil || !slices.Equal(list, []Package{{Name: "musl", Version: "1.2.4-r1"}, {Name: "busybox", Version: "1.36-r5"}}) {
+	if list, err := a.List(t.Context()); err != nil ||
+		!slices.Equal(list, []Package{{Name: "musl", Version: "1.2.4-r1"}, {Name: "busybox", Version: "1.36-r5"}}) {
 		t.Errorf("%+v, %v", list, err)
 	}
-	if found, err := a.Candidates(t.Context(), []string{"musl", "busybox", "nano"}, Options{}); err != nil || !maps.Equal(found, map[string]string{"musl": "1.2.4-r2", "nano": "7.2-r1"}) {
+	if found, err := a.Candidates(t.Context(), []string{"musl", "busybox", "nano"}, Options{}); err != nil ||
+		!maps.Equal(found, map[string]string{"musl": "1.2.4-r2", "nano": "7.2-r1"}) {
 		t.Errorf("%v, %v", found, err)
 	}
 	if s, err := a.Refresh(t.Context(), Options{}); err != nil || len(s) != 1 || !s[0].Fetched {

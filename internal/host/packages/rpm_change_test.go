@@ -32,7 +32,8 @@ func TestRPMChanges(t *testing.T) {
 		switch {
 		case strings.Contains(call, "--showduplicates list nano"):
 			// as dnf 4 prints it
-			return host.Output{Stdout: "Available Packages\nnano.x86_64            5.6.1-5.el9             baseos\nnano.x86_64            5.6.1-6.el9             baseos\nnano.i686 5.6.1-6.el9 baseos"}, nil
+			return host.Output{Stdout: "Available Packages\nnano.x86_64            5.6.1-5.el9             baseos\nnano.x86_64            " +
+				"5.6.1-6.el9             baseos\nnano.i686 5.6.1-6.el9 baseos"}, nil
 		case strings.HasSuffix(call, " install nano-5.6.1-6.el9"):
 			have["nano"] = "5.6.1-6.el9"
 		case strings.HasSuffix(call, " downgrade bash-5.1.8-5.el9"):
@@ -48,7 +49,8 @@ func TestRPMChanges(t *testing.T) {
 	}
 	r := rpm{m, "x86_64"}
 	ctx := t.Context()
-	c, err := r.Install(ctx, []Target{{Name: "nano", Version: ">=5.6.1-6"}, {Name: "bash", Version: "5.1.8-5.el9"}, {Name: "zsh"}}, InstallOptions{Options: Options{From: "baseos"}, Reinstall: true})
+	c, err := r.Install(ctx, []Target{{Name: "nano", Version: ">=5.6.1-6"}, {Name: "bash", Version: "5.1.8-5.el9"}, {Name: "zsh"}},
+		InstallOptions{Options: Options{From: "baseos"}, Reinstall: true})
 	if got := fmt.Sprint(c); err != nil || got != "map[bash:{5.1.8-6.el9 5.1.8-5.el9} nano:{ 5.6.1-6.el9} zsh:{5.8-9.el9 5.8-9.el9}]" {
 		t.Errorf("install: %s, %v", got, err)
 	}
@@ -79,7 +81,8 @@ func TestRPMChanges(t *testing.T) {
 
 func TestSources(t *testing.T) {
 	m := fake(t, map[string]string{
-		"/etc/apt/sources.list":             "# words\ndeb [arch=amd64,i386 signed-by=/k.gpg trusted=yes] http://a/debian/ stable main contrib # mine\n#deb-src http://a/debian stable main\n",
+		"/etc/apt/sources.list": "# words\ndeb [arch=amd64,i386 signed-by=/k.gpg trusted=yes] http://a/debian/ stable main contrib # " +
+			"mine\n#deb-src http://a/debian stable main\n",
 		"/etc/apt/sources.list.d/b.list":    "deb http://b x main\n",
 		"/etc/apt/sources.list.d/c.sources": "Types: deb deb-src\n# no\nURIs: http://c\nSuites: s1 s2\nComponents: main\nSigned-By: /c.gpg\n",
 	}, nil, nil)
@@ -89,7 +92,8 @@ func TestSources(t *testing.T) {
 		t.Fatalf("%d repositories, %v", len(all), err)
 	}
 	r := all[0]
-	if r.URI != "http://a/debian/" || r.Dist != "stable" || fmt.Sprintln(r.Comps, r.Architectures, r.SignedBy, r.Options, r.Comment, r.Disabled) != "[main contrib] [amd64 i386] /k.gpg [trusted=yes] mine false\n" {
+	if r.URI != "http://a/debian/" || r.Dist != "stable" || fmt.Sprintln(r.Comps, r.Architectures, r.SignedBy, r.Options, r.Comment,
+		r.Disabled) != "[main contrib] [amd64 i386] /k.gpg [trusted=yes] mine false\n" {
 		t.Errorf("%+v", r)
 	}
 	if !all[1].Disabled || all[1].Type != "deb-src" || all[3].String() != "deb [signed-by=/c.gpg] http://c s1 main" {
@@ -106,7 +110,8 @@ func TestSources(t *testing.T) {
 	if err := a.SetRepo(nil, Repo{Type: "deb", URI: "http://d", Dist: "x", File: "/etc/apt/sources.list.d/d.list"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := m.Text("/etc/apt/sources.list"), "# words\ndeb [arch=amd64,i386 signed-by=/k.gpg trusted=yes] http://a/debian/ stable main #mine\n#deb-src http://a/debian stable main\n"; got != want {
+	if got, want := m.Text("/etc/apt/sources.list"),
+		"# words\ndeb [arch=amd64,i386 signed-by=/k.gpg trusted=yes] http://a/debian/ stable main #mine\n#deb-src http://a/debian stable main\n"; got != want {
 		t.Errorf("%q\nwant %q", got, want)
 	}
 	if m.Exists("/etc/apt/sources.list.d/b.list") || m.Text("/etc/apt/sources.list.d/d.list") != "deb http://d x\n" {

@@ -10,7 +10,8 @@ import (
 
 func FuzzLines(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
-	for _, s := range []string{"ssh-rsa AAAAB3NzaC1yc2E= ann@example.com", `command="echo \"a, b\"",no-pty ssh-ed25519 AAAAC3Nz x y`, "# ssh-rsa AAAA", "ecdsa-sha2-nistp256 AAAA",
+	for _, s := range []string{"ssh-rsa AAAAB3NzaC1yc2E= ann@example.com", `command="echo \"a, b\"",no-pty ssh-ed25519 AAAAC3Nz x y`, "# ssh-rsa AAAA",
+		"ecdsa-sha2-nistp256 AAAA",
 		"|1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg= ssh-rsa AAAA", "[host]:2222,10.0.0.1 ssh-ed25519 AAAA", "@revoked * ssh-rsa AAAA"} {
 		f.Add(s)
 	}

@@ -149,8 +149,9 @@ func (a *Authenticator) decide(req handshake.Request, pub *crypt.PublicKey) (han
 	}
 	// A small key that the operator has accepted is used.
 	if a.opts != nil && pub.Bits() < a.opts().MinMinionKey {
-		return handshake.Verdict{}, salt.Errorf(salt.Invalid, "the key of %s has %d bits, min_minion_key_bits is %d: make a new key on the minion, or lower the option",
-			req.ID, pub.Bits(), a.opts().MinMinionKey)
+		return handshake.Verdict{},
+			salt.Errorf(salt.Invalid, "the key of %s has %d bits, min_minion_key_bits is %d: make a new key on the minion, or lower the option",
+				req.ID, pub.Bits(), a.opts().MinMinionKey)
 	}
 	// All else is one step: of two keys that come for an unknown id at the
 	// same moment only one may find it unknown.
@@ -230,7 +231,8 @@ func (a *Authenticator) tell(req handshake.Request, v handshake.Verdict) {
 	ok := v.Answer == handshake.Accept || v.Answer == handshake.Wait
 	switch v.Act {
 	case "denied":
-		a.complain.Log(slog.LevelError, "sign-in denied: the key differs from the one on file; if the minion was set up anew, delete its old key", "minion", req.ID)
+		a.complain.Log(slog.LevelError, "sign-in denied: the key differs from the one on file; if the minion was set up anew, delete its old key", "minion",
+			req.ID)
 	case "pend":
 		a.log.Info("new key is pending", "minion", req.ID)
 	case "accept":

@@ -404,7 +404,8 @@ func (c *Client) install(got *handshake.Credentials) error {
 	if err != nil {
 		return fmt.Errorf("the master sent an unusable session key: %w", err)
 	}
-	cr := &credentials{gen: 1, aes: got.AES, session: session, publishPort: got.PublishPort, brine: got.Brine, shares: got.Shares, signs: got.Signs, master: got.Master}
+	cr := &credentials{gen: 1, aes: got.AES, session: session, publishPort: got.PublishPort, brine: got.Brine, shares: got.Shares, signs: got.Signs,
+		master: got.Master}
 	old := c.creds
 	if old != nil {
 		cr.gen = old.gen + 1

@@ -66,7 +66,8 @@ func (p *place) start(t *testing.T) *master {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.PublishServer, err = NewPublishServer(PublishOptions{SignPubMessages: true, PublishSigningAlgorithm: crypt.PKCS1v15SHA1}, ident, []transport.Publisher{pub}); err != nil {
+	if m.PublishServer, err = NewPublishServer(PublishOptions{SignPubMessages: true, PublishSigningAlgorithm: crypt.PKCS1v15SHA1}, ident,
+		[]transport.Publisher{pub}); err != nil {
 		t.Fatal(err)
 	}
 	if m.sessions, err = NewSessions(p.sessions, time.Hour); err != nil {

@@ -58,7 +58,8 @@ func LoadOwn(path, passphrase string, log *slog.Logger) (*PrivateKey, error) {
 		return k, err
 	}
 	if err := os.Chmod(path, mode&0o700); err != nil {
-		return nil, salt.Errorf(salt.Denied, "the private key %s is readable by others (mode %04o), and chmod failed: %w; run chmod 400 on it", path, mode, err)
+		return nil, salt.Errorf(salt.Denied, "the private key %s is readable by others (mode %04o), and chmod failed: %w; run chmod 400 on it", path, mode,
+			err)
 	}
 	log.Warn("others than its owner could read the private key; its mode is changed. Make a new key if another user may have read it",
 		"path", path, "mode", fmt.Sprintf("%04o", mode), "changed_to", fmt.Sprintf("%04o", mode&0o700))
@@ -75,7 +76,8 @@ func CheckOwn(path, passphrase string) (warning string, err error) {
 	if err != nil || mode == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("others than its owner can read the private key %s (mode %04o), which the daemon changes when it starts; make a new key if another user may have read it", path, mode), nil
+	return fmt.Sprintf("others than its owner can read the private key %s (mode %04o), which the daemon changes when it starts; make a new key if "+
+		"another user may have read it", path, mode), nil
 }
 
 // exposed returns the mode of a private key of this process's user that others can read, or 0. It
@@ -92,9 +94,11 @@ func exposed(path string) (fs.FileMode, error) {
 	owner, ok := st.Sys().(*syscall.Stat_t)
 	switch {
 	case mode&0o022 != 0:
-		return 0, salt.Errorf(salt.Denied, "others than its owner can read or write the private key %s (mode %04o): run chmod 400 on it, and make a new one if another user may have read or replaced it", path, mode)
+		return 0, salt.Errorf(salt.Denied, "others than its owner can read or write the private key %s (mode %04o): run chmod 400 on it, and make a "+
+			"new one if another user may have read or replaced it", path, mode)
 	case !ok || int(owner.Uid) != os.Geteuid():
-		return 0, salt.Errorf(salt.Denied, "others than its owner can read the private key %s (mode %04o), and another user owns it: run chmod 400 and chown on it, and make a new one if another user may have read it", path, mode)
+		return 0, salt.Errorf(salt.Denied, "others than its owner can read the private key %s (mode %04o), and another user owns it: run chmod 400 "+
+			"and chown on it, and make a new one if another user may have read it", path, mode)
 	}
 	return mode, nil
 }

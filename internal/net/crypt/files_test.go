@@ -122,7 +122,8 @@ func TestLoadOwn(t *testing.T) {
 	if err := WriteKeyPair(dir, "minion", private(t, "minion"), ""); err != nil {
 		t.Fatal(err)
 	}
-	for mode, after := range map[fs.FileMode]fs.FileMode{0o400: 0o400, 0o600: 0o600, 0o644: 0o600, 0o444: 0o400, 0o640: 0o600, 0o755: 0o700, 0o622: 0, 0o660: 0, 0o602: 0} {
+	for mode, after := range map[fs.FileMode]fs.FileMode{0o400: 0o400, 0o600: 0o600, 0o644: 0o600, 0o444: 0o400, 0o640: 0o600, 0o755: 0o700, 0o622: 0,
+		0o660: 0, 0o602: 0} {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}

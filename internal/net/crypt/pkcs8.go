@@ -80,10 +80,12 @@ func decryptPKCS8(der []byte, passphrase string) ([]byte, error) {
 	}
 	c, ok := pbes2Ciphers[scheme.Cipher.Algorithm.String()]
 	if newHash == nil || !ok {
-		return nil, fmt.Errorf("%w: encrypted PKCS#8 with the hash %v and the cipher %v; %s", ErrKey, kdf.PRF.Algorithm, scheme.Cipher.Algorithm, pkcs8Convert)
+		return nil, fmt.Errorf("%w: encrypted PKCS#8 with the hash %v and the cipher %v; %s", ErrKey, kdf.PRF.Algorithm, scheme.Cipher.Algorithm,
+			pkcs8Convert)
 	}
 	if kdf.Iterations < 1 || kdf.Iterations > maxIterations || kdf.KeyLength != 0 && kdf.KeyLength != c.size {
-		return nil, fmt.Errorf("%w: encrypted PKCS#8 with %d iterations (at most %d) and a key of %d bytes; %s", ErrKey, kdf.Iterations, maxIterations, kdf.KeyLength, pkcs8Convert)
+		return nil, fmt.Errorf("%w: encrypted PKCS#8 with %d iterations (at most %d) and a key of %d bytes; %s", ErrKey, kdf.Iterations, maxIterations,
+			kdf.KeyLength, pkcs8Convert)
 	}
 	key, err := pbkdf2.Key(newHash, passphrase, kdf.Salt, kdf.Iterations, c.size)
 	if err != nil {

@@ -542,9 +542,11 @@ func TestFingerprint(t *testing.T) {
 		"sha1":   "42:24:1d:e3:6c:1c:aa:85:47:01:59:8e:1b:da:e1:7b:a2:81:7e:c9",
 		"sha224": "cd:48:30:ee:83:aa:58:8b:35:c9:5a:8e:3f:37:a0:41:1e:8e:f9:5f:18:ad:16:4d:3c:6e:b4:e9",
 		"sha256": "a9:b9:0f:b1:b8:3f:44:f2:2b:66:ff:31:3e:95:6c:08:c2:b4:75:d3:93:34:51:2e:b6:02:4e:be:7e:37:46:f2",
-		"sha384": "1d:85:24:d1:c4:90:3b:ce:e5:89:a3:6b:73:8d:a6:60:f6:f6:f8:4c:01:8f:68:0b:6d:13:17:29:a7:e8:8d:8e:4e:27:bc:1b:aa:32:01:63:22:3e:1c:c5:ce:6e:ee:e8",
-		"sha512": "54:52:21:a0:ed:2f:cc:97:0b:4e:50:85:4d:38:f2:0d:66:0e:6c:5a:96:ee:ff:c1:d8:48:c1:32:53:d4:cb:ab:8d:80:6c:49:a4:6f:2f:91:8a:a6:12:55:c0:43:52:76:cb:49:9c:d7:c5:eb:91:a4:67:01:6e:18:c4:f8:fe:25",
-		"crc32":  "",
+		"sha384": "1d:85:24:d1:c4:90:3b:ce:e5:89:a3:6b:73:8d:a6:60:f6:f6:f8:4c:01:8f:68:0b:6d:13:17:29:a7:e8:8d:8e:4e:27:bc:1b:aa:32:01:63:22:3e:1c:" +
+			"c5:ce:6e:ee:e8",
+		"sha512": "54:52:21:a0:ed:2f:cc:97:0b:4e:50:85:4d:38:f2:0d:66:0e:6c:5a:96:ee:ff:c1:d8:48:c1:32:53:d4:cb:ab:8d:80:6c:49:a4:6f:2f:91:8a:a6:12:" +
+			"55:c0:43:52:76:cb:49:9c:d7:c5:eb:91:a4:67:01:6e:18:c4:f8:fe:25",
+		"crc32": "",
 	} {
 		if got := Fingerprint(text, name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
@@ -688,7 +690,8 @@ func TestBrokenPKCS8(t *testing.T) {
 	}
 	scheme, err := asn1.Marshal(struct{ KDF, Cipher pkix.AlgorithmIdentifier }{
 		pkix.AlgorithmIdentifier{Algorithm: oidPBKDF2, Parameters: asn1.RawValue{FullBytes: huge}},
-		pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 1, 42}, Parameters: asn1.RawValue{Tag: asn1.TagOctetString, Bytes: make([]byte, 16)}}})
+		pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 1, 42},
+			Parameters: asn1.RawValue{Tag: asn1.TagOctetString, Bytes: make([]byte, 16)}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,11 +34,13 @@ func TestOptions(t *testing.T) {
 	}
 	var m MasterOptions
 	must(t, field.Defaults(&m))
-	if s := m.Sockets(); s.Pub != "/var/run/salt/master/master_event_pub.ipc" || s.Pull != "/var/run/salt/master/master_event_pull.ipc" || s.Network != "unix" {
+	if s := m.Sockets(); s.Pub != "/var/run/salt/master/master_event_pub.ipc" || s.Pull != "/var/run/salt/master/master_event_pull.ipc" ||
+		s.Network != "unix" {
 		t.Errorf("%+v", s)
 	}
 	m.IPCMode = "tcp"
-	want := Sockets{Network: "tcp", Pub: "127.0.0.1:4512", Pull: "127.0.0.1:4513", Markers: []string{"/var/run/salt/master/publish_pull.ipc", "/var/run/salt/master/workers.ipc"}}
+	want := Sockets{Network: "tcp", Pub: "127.0.0.1:4512", Pull: "127.0.0.1:4513",
+		Markers: []string{"/var/run/salt/master/publish_pull.ipc", "/var/run/salt/master/workers.ipc"}}
 	if s := m.Sockets(); !reflect.DeepEqual(s, want) {
 		t.Errorf("%+v", s)
 	}
@@ -285,7 +287,8 @@ func BenchmarkFire(b *testing.B) {
 	for range 5 {
 		bus.Handle(func(*Event) {}, "salt/job/")
 	}
-	data := value.DictOf("cmd", "_return", "id", "web1", "success", true, "return", true, "retcode", 0, "jid", "20261121041024915335", "fun", "test.ping", "fun_args", value.ListOf(), "user", "root", "ts", 1795234225)
+	data := value.DictOf("cmd", "_return", "id", "web1", "success", true, "return", true, "retcode", 0, "jid", "20261121041024915335", "fun", "test.ping",
+		"fun_args", value.ListOf(), "user", "root", "ts", 1795234225)
 	b.ReportAllocs()
 	for b.Loop() {
 		bus.Fire("salt/job/20261121041024915335/ret/web1", data)

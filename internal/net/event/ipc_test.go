@@ -163,7 +163,8 @@ func TestSocketFiles(t *testing.T) {
 
 	s, err := Listen(NewBus(0), at, testOptions, quiet)
 	must(t, err)
-	for path, want := range map[string]fs.FileMode{at.Pub: fs.ModeSocket | 0o660, at.Pull: fs.ModeSocket | 0o600, at.Markers[0]: 0o600, at.Markers[1]: 0o600} {
+	for path, want := range map[string]fs.FileMode{at.Pub: fs.ModeSocket | 0o660, at.Pull: fs.ModeSocket | 0o600, at.Markers[0]: 0o600,
+		at.Markers[1]: 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v %v, want %v", path, info.Mode(), err, want)
 		}
@@ -298,7 +299,8 @@ func TestHostileWriter(t *testing.T) {
 	bus := NewBus(0)
 	s := serve(t, bus, masterSockets(t), testOptions)
 	sub := bus.Subscribe(10)
-	for _, junk := range []string{"\xc1", "GET / HTTP/1.1\r\n\r\n", "\x81\xa4head\x80", "\x82\xa4head\x80\xa4body\x05", "\xdf\xff\xff\xff\xff" + strings.Repeat("\x00", 100)} {
+	for _, junk := range []string{"\xc1", "GET / HTTP/1.1\r\n\r\n", "\x81\xa4head\x80", "\x82\xa4head\x80\xa4body\x05", "\xdf\xff\xff\xff\xff" +
+		strings.Repeat("\x00", 100)} {
 		c, err := net.Dial("unix", s.Sockets().Pull)
 		must(t, err)
 		c.Write([]byte(junk))
@@ -309,7 +311,8 @@ func TestHostileWriter(t *testing.T) {
 	c, err := net.Dial("unix", s.Sockets().Pull)
 	must(t, err)
 	defer c.Close()
-	for _, body := range []string{"", "no end", "\n\n\x80", "tag\n\n\xc0", "tag\n\n\x81", "tag\n\n\xc1", "\xff\n\n\x80", "nostamp\n\n\x80", "good\n\n\x81\xa6_stamp\xa1x"} {
+	for _, body := range []string{"", "no end", "\n\n\x80", "tag\n\n\xc0", "tag\n\n\x81", "tag\n\n\xc1", "\xff\n\n\x80", "nostamp\n\n\x80",
+		"good\n\n\x81\xa6_stamp\xa1x"} {
 		if _, err := c.Write(appendFrame(nil, []byte(body))); err != nil {
 			t.Fatal(err)
 		}
@@ -385,7 +388,8 @@ with salt.utils.event.get_event("master", sock_dir=opts["sock_dir"], opts=opts, 
 			}
 			for i := range 3 {
 				e := <-sub.C
-				if e.Tag != fmt.Sprint("from/python/", i) || e.Data.Int("n") != int64(i) || e.Data.Str("text") != "é" || string(e.Data.Bytes("bin")) != "\xfe" || len(e.Data.Str("_stamp")) < 19 {
+				if e.Tag != fmt.Sprint("from/python/", i) || e.Data.Int("n") != int64(i) || e.Data.Str("text") != "é" ||
+					string(e.Data.Bytes("bin")) != "\xfe" || len(e.Data.Str("_stamp")) < 19 {
 					t.Error(e.Tag, value.Repr(e.Data))
 				}
 			}

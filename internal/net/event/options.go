@@ -124,7 +124,9 @@ func (s Sockets) check() error {
 	}
 	for _, p := range []string{s.Pub, s.Pull} {
 		if len(p) > maxSunPath {
-			return salt.Errorf(salt.Invalid, "%w", fmt.Errorf("the path of the socket %s has %d bytes, the limit is %d: set sock_dir to a shorter directory, or ipc_mode to tcp", p, len(p), maxSunPath))
+			return salt.Errorf(salt.Invalid, "%w",
+				fmt.Errorf("the path of the socket %s has %d bytes, the limit is %d: set sock_dir to a shorter directory, or ipc_mode to tcp", p, len(p),
+					maxSunPath))
 		}
 	}
 	return nil

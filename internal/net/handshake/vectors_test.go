@@ -191,7 +191,8 @@ func TestMinionJudgesRecordedReplies(t *testing.T) {
 				if err == nil || c.err != nil && !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) {
 					t.Fatalf("error %v, want %v%s", err, c.err, c.text)
 				}
-				if command := map[error]string{ErrPending: "salt-key -a ", ErrRejected: "salt-key -d "}[c.err]; command != "" && !strings.HasSuffix(err.Error(), command+m.ID) {
+				if command := map[error]string{ErrPending: "salt-key -a ", ErrRejected: "salt-key -d "}[c.err]; command != "" &&
+					!strings.HasSuffix(err.Error(), command+m.ID) {
 					t.Errorf("error %v does not end with %s%s", err, command, m.ID)
 				}
 				if now, _ := m.Trust.Known(); now != c.known {

@@ -43,7 +43,8 @@ func Redis(s Settings, host string, timeout time.Duration) (redis.UniversalClien
 	}
 	if s.Bool("ssl", false) {
 		// Each server must have a certificate for the name used to connect.
-		if o.TLSConfig, err = TLS(s.Text("ssl_ca_certs", ""), s.Text("ssl_certfile", ""), s.Text("ssl_keyfile", ""), "", s.Text("ssl_cert_reqs", "required") != "none"); err != nil {
+		if o.TLSConfig, err = TLS(s.Text("ssl_ca_certs", ""), s.Text("ssl_certfile", ""), s.Text("ssl_keyfile", ""), "",
+			s.Text("ssl_cert_reqs", "required") != "none"); err != nil {
 			return nil, err
 		}
 	}

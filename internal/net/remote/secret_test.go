@@ -12,8 +12,10 @@ func TestPostgresSecret(t *testing.T) {
 		{"md5x", "md5x", nil, true},
 		{"plain", "plain", false, true},
 		// The example of RFC 7677: user "user", password "pencil".
-		{"SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=", "pencil", "scram-sha-256", true},
-		{"SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=", "pen", "scram-sha-256", false},
+		{"SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=", "pencil",
+			"scram-sha-256", true},
+		{"SCRAM-SHA-256$4096:W22ZaJ0SNY7soEsUEjb6gQ==$WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=:wfPLwcE6nTWhTAmQ7tl2KeoiWGPlZqQxSrmfPwDl2dU=", "pen",
+			"scram-sha-256", false},
 		{"SCRAM-SHA-256$0:W22ZaJ0SNY7soEsUEjb6gQ==$x:y", "pencil", "scram-sha-256", false},
 		{"", "x", "scram-sha-256", false},
 	} {

@@ -57,7 +57,8 @@ func TestDecode(t *testing.T) {
 // TestDecodeForgets: a struct that is used a second time keeps nothing of the
 // first message.
 func TestDecodeForgets(t *testing.T) {
-	got := sample{Any: 1, Text: "old", Bytes: []byte("x"), Int: 1, Bool: true, Dict: value.NewDict(0), List: &value.List{}, Texts: []string{"x"}, Rest: value.DictOf("a", "b")}
+	got := sample{Any: 1, Text: "old", Bytes: []byte("x"), Int: 1, Bool: true, Dict: value.NewDict(0), List: &value.List{}, Texts: []string{"x"},
+		Rest: value.DictOf("a", "b")}
 	if err := Decode(value.DictOf("text", "new", "int", nil), &got); err != nil {
 		t.Fatal(err)
 	}

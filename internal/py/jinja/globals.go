@@ -130,7 +130,8 @@ func (j *joiner) TypeName() string { return "jinja2.utils.Joiner" }
 
 // lipsum returns paragraphs of filler text.
 func lipsum(c *Call) any {
-	words := strings.Fields("lorem ipsum dolor sit amet consectetuer adipiscing elit sed diam nonummy nibh euismod tincidunt ut laoreet dolore magna aliquam erat volutpat")
+	words := strings.Fields("lorem ipsum dolor sit amet consectetuer adipiscing elit sed diam nonummy nibh euismod tincidunt ut laoreet dolore magna " +
+		"aliquam erat volutpat")
 	low, high := c.int(2), c.int(3)
 	if c.int(0) < 0 || low < 1 || high <= low {
 		raise("ValueError", "lipsum needs numbers of which min is less than max")

@@ -62,7 +62,8 @@ func TestBounds(t *testing.T) {
 		}
 		return b
 	}
-	for name, text := range map[string][]byte{"toml": deep("[", 100000), "yaml": deep("[", 100000)[4:], "yamlex": deep("[", 100000)[4:], "json": deep("[", 100000)[4:], "plist": append([]byte("<plist>"), deep("<array>", 100000)[4:]...)} {
+	for name, text := range map[string][]byte{"toml": deep("[", 100000), "yaml": deep("[", 100000)[4:], "yamlex": deep("[", 100000)[4:],
+		"json": deep("[", 100000)[4:], "plist": append([]byte("<plist>"), deep("<array>", 100000)[4:]...)} {
 		f, _ := Named(name)
 		if _, err := f.Read(text, nil); err == nil {
 			t.Errorf("%s accepts any depth", name)
@@ -138,7 +139,8 @@ c = 1
 [w]
 k = 1
 `
-	const want = `{'z': {'y': {'b': 1, 'a': 3}, 'x': 2}, 't': [{'y': 1, 'x': 2, 's': {'b': 1, 'a': 2}}, {'x': 1, 's': {'a': 1, 'b': 2, 'u': [{}, {'d': [{'b': 1, 'a': 2}, {'a': 1, 'b': 2}, []], 'c': 1}]}}], 'w': {'v': {}, 'k': 1}}`
+	const want = `{'z': {'y': {'b': 1, 'a': 3}, 'x': 2}, 't': [{'y': 1, 'x': 2, 's': {'b': 1, 'a': 2}}, {'x': 1, 's': {'a': 1, 'b': 2, 'u': [{}, ` +
+		`{'d': [{'b': 1, 'a': 2}, {'a': 1, 'b': 2}, []], 'c': 1}]}}], 'w': {'v': {}, 'k': 1}}`
 	v, err := readTOML([]byte(text), nil)
 	if err != nil || value.Repr(v) != want {
 		t.Errorf("got  %s %v\nwant %s", value.Repr(v), err, want)

@@ -58,7 +58,8 @@ func TestAsStock(t *testing.T) {
 		if (err != nil) == (wantErr != "") && (err != nil || same(got, want)) || better(c, got) {
 			continue
 		}
-		t.Errorf("%s\n options %s\n value %s\n got %s %v\nwant %s %s", c.Str("format"), value.Str(c.At("options")), value.Str(firstOf(c)), value.Repr(got), err, value.Repr(want), wantErr)
+		t.Errorf("%s\n options %s\n value %s\n got %s %v\nwant %s %s", c.Str("format"), value.Str(c.At("options")), value.Str(firstOf(c)), value.Repr(got),
+			err, value.Repr(want), wantErr)
 	}
 }
 

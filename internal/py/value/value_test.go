@@ -166,7 +166,8 @@ func TestDictZeroAndNil(t *testing.T) {
 		t.Error("the zero dict does not work")
 	}
 	var none *Dict
-	if none.Len() != 0 || none.Has("a") || none.At("a") != nil || none.Str("a") != "" || none.Dict("a").Len() != 0 || none.List("a") != nil || len(none.Keys()) != 0 || none.Clone().Len() != 0 {
+	if none.Len() != 0 || none.Has("a") || none.At("a") != nil || none.Str("a") != "" || none.Dict("a").Len() != 0 || none.List("a") != nil ||
+		len(none.Keys()) != 0 || none.Clone().Len() != 0 {
 		t.Error("a nil dict is not empty")
 	}
 	for range none.All() {
@@ -316,7 +317,8 @@ func TestCompare(t *testing.T) {
 		}
 	}
 	for _, c := range [][2]any{
-		{nil, nil}, {nil, int64(1)}, {"a", int64(1)}, {"a", []byte("a")}, {ListOf(1), Tuple{int64(1)}}, {NewDict(0), NewDict(0)}, {ListOf("a"), ListOf(1)}, {ListOf(nil), ListOf(1)},
+		{nil, nil}, {nil, int64(1)}, {"a", int64(1)}, {"a", []byte("a")}, {ListOf(1), Tuple{int64(1)}}, {NewDict(0), NewDict(0)}, {ListOf("a"), ListOf(1)},
+		{ListOf(nil), ListOf(1)},
 	} {
 		if _, ok := Compare(c[0], c[1]); ok {
 			t.Errorf("Python raises a TypeError for %s < %s", Repr(c[0]), Repr(c[1]))
@@ -340,7 +342,8 @@ func TestFrom(t *testing.T) {
 		{uint64(1<<64 - 1), "18446744073709551615"}, {float32(0.5), "0.5"}, {[]any{1, "a"}, "[1, 'a']"}, {[]string{"x"}, "['x']"},
 		{map[string]any{"b": 1, "a": []int{2}}, "{'a': [2], 'b': 1}"}, {map[string]string{"k": "v"}, "{'k': 'v'}"},
 		{[]*Dict{DictOf("a", 1)}, "[{'a': 1}]"}, {1500 * time.Millisecond, "1.5"}, {errors.New("bad"), "'bad'"},
-		{namedInt(8080), "8080"}, {namedString("x"), "'<x>'"}, {[]namedInt{1, 2}, "[1, 2]"}, {[]float64{1.5}, "[1.5]"}, {[2]bool{true, false}, "[True, False]"},
+		{namedInt(8080), "8080"}, {namedString("x"), "'<x>'"}, {[]namedInt{1, 2}, "[1, 2]"}, {[]float64{1.5}, "[1.5]"},
+		{[2]bool{true, false}, "[True, False]"},
 		{nil, "None"}, {struct{ A int }{1}, "'{1}'"},
 	} {
 		if got := Repr(From(c.v)); got != c.want {
@@ -366,9 +369,12 @@ func TestTruthAndTypeName(t *testing.T) {
 		want bool
 		name string
 	}{
-		{nil, false, "NoneType"}, {true, true, "bool"}, {false, false, "bool"}, {int64(0), false, "int"}, {int64(-1), true, "int"}, {0.0, false, "float"}, {0.1, true, "float"},
-		{new(big.Int), false, "int"}, {bigInt("99999999999999999999"), true, "int"}, {"", false, "str"}, {"0", true, "str"}, {[]byte{}, false, "bytes"}, {[]byte{0}, true, "bytes"},
-		{ListOf(), false, "list"}, {ListOf(nil), true, "list"}, {Tuple{}, false, "tuple"}, {Tuple{nil}, true, "tuple"}, {NewDict(0), false, "dict"}, {DictOf("a", 1), true, "dict"},
+		{nil, false, "NoneType"}, {true, true, "bool"}, {false, false, "bool"}, {int64(0), false, "int"}, {int64(-1), true, "int"}, {0.0, false, "float"},
+		{0.1, true, "float"},
+		{new(big.Int), false, "int"}, {bigInt("99999999999999999999"), true, "int"}, {"", false, "str"}, {"0", true, "str"}, {[]byte{}, false, "bytes"},
+		{[]byte{0}, true, "bytes"},
+		{ListOf(), false, "list"}, {ListOf(nil), true, "list"}, {Tuple{}, false, "tuple"}, {Tuple{nil}, true, "tuple"}, {NewDict(0), false, "dict"},
+		{DictOf("a", 1), true, "dict"},
 		{time.Time{}, true, "datetime"}, {Const{}, true, "object"},
 	} {
 		if Truth(c.v) != c.want || TypeName(c.v) != c.name {

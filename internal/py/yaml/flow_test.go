@@ -12,10 +12,13 @@ import (
 // block.
 func TestOutdentedFlow(t *testing.T) {
 	for text, want := range map[string]string{
-		"a:\n    b:\n        c: {m: 6,\n    port: ssh, i: 1}\n":                                          "{'a': {'b': {'c': {'m': 6, 'port': 'ssh', 'i': 1}}}}",
-		"a:\n    - c:\n        x: {D: {b: 'q,\n  r', e: f,\n g: h}, i: [1,\n2, {j: k}],\nl: m}\n    - n": "{'a': [{'c': {'x': {'D': {'b': 'q, r', 'e': 'f', 'g': 'h'}, 'i': [1, 2, {'j': 'k'}], 'l': 'm'}}}, 'n']}",
-		"- - - x: {a: 1,\nb: \"c \\\n d\", e: it's, f: 'it''s\n}',\ng: h}\n- y: z\n":                     `[[[{'x': {'a': 1, 'b': 'c d', 'e': "it's", 'f': "it's }", 'g': 'h'}}]], {'y': 'z'}]`,
-		"a:\n  b: {c: d, # { not counted\ne: f}\n  g: h\n":                                               "{'a': {'b': {'c': 'd', 'e': 'f'}, 'g': 'h'}}",
+		"a:\n    b:\n        c: {m: 6,\n    port: ssh, i: 1}\n": "{'a': {'b': {'c': {'m': 6, 'port': 'ssh', " +
+			"'i': 1}}}}",
+		"a:\n    - c:\n        x: {D: {b: 'q,\n  r', e: f,\n g: h}, i: [1,\n2, {j: k}],\nl: m}\n    - n": "{'a': [{'c': {'x': {'D': {'b': 'q, r', " +
+			"'e': 'f', 'g': 'h'}, 'i': [1, 2, {'j': 'k'}], 'l': 'm'}}}, 'n']}",
+		"- - - x: {a: 1,\nb: \"c \\\n d\", e: it's, f: 'it''s\n}',\ng: h}\n- y: z\n": `[[[{'x': {'a': 1, 'b': 'c d', 'e': "it's", 'f': "it's }", ` +
+			`'g': 'h'}}]], {'y': 'z'}]`,
+		"a:\n  b: {c: d, # { not counted\ne: f}\n  g: h\n": "{'a': {'b': {'c': 'd', 'e': 'f'}, 'g': 'h'}}",
 	} {
 		v, err := Load([]byte(text), "x")
 		if err != nil || value.Repr(v) != want {

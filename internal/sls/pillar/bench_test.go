@@ -19,7 +19,8 @@ func BenchmarkCompile(b *testing.B) {
 		var text strings.Builder
 		fmt.Fprintf(&text, "{%% set id = grains['id'] %%}\n%s:\n", name)
 		for i := range 22 {
-			fmt.Fprintf(&text, "  key%d:\n    name: {{ id }}-%d\n{%% if grains['os'] == 'Debian' %%}\n    os: {{ salt['grains.get']('os') | lower }}\n{%% endif %%}\n", i, i)
+			fmt.Fprintf(&text,
+				"  key%d:\n    name: {{ id }}-%d\n{%% if grains['os'] == 'Debian' %%}\n    os: {{ salt['grains.get']('os') | lower }}\n{%% endif %%}\n", i, i)
 		}
 		files["base/"+name+".sls"] = text.String()
 	}

@@ -101,7 +101,8 @@ func (r *run) stackText(ctx context.Context, dir, file string, stack, pillar *va
 		return "", err
 	}
 	return r.c.Renderer.Text(ctx, "jinja", render.Request{
-		Source: source, Path: file, Saltenv: "base", Funcs: r.funcs, Grains: r.q.Grains, Pillar: pillar, Opts: r.opts, Loader: dirLoader{dir}, Local: dirLoader{dir}.local,
+		Source: source, Path: file, Saltenv: "base", Funcs: r.funcs, Grains: r.q.Grains, Pillar: pillar, Opts: r.opts, Loader: dirLoader{dir},
+		Local: dirLoader{dir}.local,
 		Context: value.DictOf("stack", stack, "minion_id", r.q.ID, "pillar", pillar, "pillarenv", orNil(r.env), "ymlpath", file,
 			"__grains__", r.q.Grains, "__opts__", r.opts, "__stack__", value.DictOf("cfg_path", file)),
 	})

@@ -61,7 +61,8 @@ func site(t *testing.T) *httptest.Server {
 	mux.HandleFunc("/echo/", func(w http.ResponseWriter, r *http.Request) {
 		user, password, ok := r.BasicAuth()
 		fmt.Fprintf(w, `{"path": %q, "query": %q, "method": %q, "user": %q, "password": %q, "auth": %v, "x": %q, "y": %q, "agent": %q, "accept": %q}`,
-			r.URL.EscapedPath(), r.URL.RawQuery, r.Method, user, password, ok, r.Header.Get("X-One"), r.Header.Get("X-Two"), r.Header.Get("User-Agent"), r.Header.Get("Accept"))
+			r.URL.EscapedPath(), r.URL.RawQuery, r.Method, user, password, ok, r.Header.Get("X-One"), r.Header.Get("X-Two"), r.Header.Get("User-Agent"),
+			r.Header.Get("Accept"))
 	})
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
@@ -165,7 +166,8 @@ func TestExternalAsSalt(t *testing.T) {
 		cfg := Config{Renderer: render.New(render.Options{}), Opts: opts, CacheDir: t.TempDir()}
 		fill(t, &cfg.Options, opts)
 		fill(t, &cfg.Top, opts)
-		got, err := New(cfg).Compile(t.Context(), Request{ID: "web1", Grains: value.DictOf("id", "web1", "role", "a b/c", "nested", value.DictOf("n", "deep"))})
+		got, err := New(cfg).Compile(t.Context(),
+			Request{ID: "web1", Grains: value.DictOf("id", "web1", "role", "a b/c", "nested", value.DictOf("n", "deep"))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -80,11 +80,14 @@ const gitCases = `[
 // BRINE_RECORD=1 with BRINE_STOCK_SALT asks it again.
 func TestGitAsSalt(t *testing.T) {
 	a := repository(t, map[string]map[string]string{
-		"main": {"top.sls": "base:\n  '*': [common, web.server.nginx, from_c]\ndev:\n  '*': [common]\n", "common.sls": "who: main\nlist: [a]\nenv: {{ saltenv }}\n", "sub/top.sls": "base:\n  '*': [x]\n", "sub/x.sls": "x: sub\n"},
-		"dev":  {"top.sls": "base:\n  '*': [common]\ndev:\n  '*': [common, web.server.nginx]\nprod:\n  '*': [common]\n", "common.sls": "who: dev\n"},
+		"main": {"top.sls": "base:\n  '*': [common, web.server.nginx, from_c]\ndev:\n  '*': [common]\n",
+			"common.sls": "who: main\nlist: [a]\nenv: {{ saltenv }}\n", "sub/top.sls": "base:\n  '*': [x]\n", "sub/x.sls": "x: sub\n"},
+		"dev": {"top.sls": "base:\n  '*': [common]\ndev:\n  '*': [common, web.server.nginx]\nprod:\n  '*': [common]\n", "common.sls": "who: dev\n"},
 	})
-	b := repository(t, map[string]map[string]string{"main": {"top.sls": "base:\n  '*': [never]\n", "never.sls": "never: true\n", "nginx.sls": "nginx: top\n", "sub/nginx.sls": "nginx: sub\n"}})
-	c := repository(t, map[string]map[string]string{"main": {"top.sls": "base:\n  '*': [own]\ndev:\n  '*': [own]\n", "own.sls": "own: c\nwho: c\nlist: [c]\n", "from_c.sls": "from_c: 1\n"}})
+	b := repository(t, map[string]map[string]string{"main": {"top.sls": "base:\n  '*': [never]\n", "never.sls": "never: true\n", "nginx.sls": "nginx: top\n",
+		"sub/nginx.sls": "nginx: sub\n"}})
+	c := repository(t, map[string]map[string]string{"main": {"top.sls": "base:\n  '*': [own]\ndev:\n  '*': [own]\n", "own.sls": "own: c\nwho: c\nlist: [c]\n",
+		"from_c.sls": "from_c: 1\n"}})
 	gittest.Run(t, a, "tag", "v1", "main")
 	text := strings.NewReplacer("@A@", "file://"+a, "@B@", "file://"+b, "@C@", "file://"+c).Replace(gitCases)
 	if stock := os.Getenv("BRINE_STOCK_SALT"); stock != "" && os.Getenv("BRINE_RECORD") != "" {

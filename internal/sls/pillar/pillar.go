@@ -79,7 +79,8 @@ func New(c Config) *Compiler {
 		c.Options.Roots = UsualRoots()
 	}
 	p := &Compiler{c: c, o: c.Options, log: c.Log, roots: fileserver.Roots(c.Options.Roots, "/srv/pillar")}
-	p.files = fileserver.New(fileserver.Options{FileRoots: c.Options.Roots, Backends: []string{"roots"}, FollowSymlinks: true}, fileserver.Config{HashType: "sha256"}, c.Log)
+	p.files = fileserver.New(fileserver.Options{FileRoots: c.Options.Roots, Backends: []string{"roots"}, FollowSymlinks: true},
+		fileserver.Config{HashType: "sha256"}, c.Log)
 	p.cache = newCache(c.Options, c.CacheDir, c.Log)
 	return p
 }

@@ -89,7 +89,8 @@ func TestDatabases(t *testing.T) {
 			}
 			wrong := conn.Clone()
 			wrong.Set("pass", "wrong-password")
-			if got := value.Repr(made(wrong, value.ListOf("SELECT a, b FROM t"))); !strings.Contains(got, "_errors") || strings.Contains(got, "wrong-password") {
+			if got := value.Repr(made(wrong, value.ListOf("SELECT a, b FROM t"))); !strings.Contains(got, "_errors") ||
+				strings.Contains(got, "wrong-password") {
 				t.Error(got)
 			}
 		})
@@ -108,7 +109,8 @@ func listOf(t *testing.T, text string) []any {
 // pillarOf makes the pillar of web1 by one external pillar and its option.
 func pillarOf(t *testing.T, name string, conn *value.Dict, what any) *value.Dict {
 	t.Helper()
-	opts := value.DictOf("renderer", "jinja|yaml", "pillar_roots", value.DictOf("base", value.ListOf(t.TempDir())), name, conn, "ext_pillar", value.ListOf(value.DictOf(name, what)))
+	opts := value.DictOf("renderer", "jinja|yaml", "pillar_roots", value.DictOf("base", value.ListOf(t.TempDir())), name, conn, "ext_pillar",
+		value.ListOf(value.DictOf(name, what)))
 	cfg := Config{Renderer: render.New(render.Options{}), Opts: opts, Nodegroups: target.Nodegroups{}, CacheDir: t.TempDir()}
 	fill(t, &cfg.Options, opts)
 	fill(t, &cfg.Top, opts)

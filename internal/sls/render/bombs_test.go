@@ -59,33 +59,51 @@ var bombs = map[string]string{
 	"translate":                 "{{ ('a' * 100000).translate({97: 'x' * 100000}) }}",
 	"tojson":                    "{{ ([[]] * 100000) | tojson(indent=100000) }}",
 	"json":                      "{{ ([[1]] * 100000) | json(indent=100000) }}",
-	"nested tojson":             "{% set ns = namespace(l=[]) %}{% for i in range(300) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l | tojson(indent=1000000) }}",
-	"lists of lists":            "{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% endfor %}{{ ns.l }}",
-	"lists of lists to a text":  "{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% endfor %}{{ ns.l | string | length }}",
-	"lists of lists as JSON":    "{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% endfor %}{{ ns.l | tojson }}",
-	"lists of lists, compared":  "{% set ns = namespace(l=['x'], m=['x']) %}{% for i in range(40) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% set ns.m = [ns.m, ns.m, ns.m, ns.m] %}{% endfor %}{{ ns.l == ns.m }}",
-	"lists of lists, ordered":   "{% set ns = namespace(l=['x'], m=['x']) %}{% for i in range(40) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% set ns.m = [ns.m, ns.m, ns.m, ns.m] %}{% endfor %}{{ ns.l < ns.m }}",
-	"lists of lists as YAML":    "{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% endfor %}{{ ns.l | yaml }}{{ ns.l | python }}",
-	"lists of lists, printed":   "{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% endfor %}{{ ns.l | pprint }}",
-	"lists of lists, in ~":      "{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% endfor %}{{ ns.l ~ 'x' }}",
-	"lists of lists, flattened": "{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% endfor %}{{ ns.l | flatten | length }}",
-	"dicts":                     "{% set d = {} %}{% for x in range(100000) %}{% for y in range(100000) %}{% do d.update({x ~ '-' ~ y: 1}) %}{% endfor %}{% endfor %}",
-	"dict from keys":            "{% set l = [] %}{% for x in range(100000) %}{% do l.append({}.fromkeys(range(100000))) %}{% endfor %}",
-	"lists in a list":           "{% set l = [] %}{% for x in range(100000) %}{% for y in range(100000) %}{% do l.append([x, y, [x]]) %}{% endfor %}{% endfor %}",
-	"inserts":                   "{% set l = [] %}{% for x in range(100000) %}{% for y in range(100000) %}{% do l.insert(0, [x]) %}{% endfor %}{% endfor %}",
-	"copies":                    "{% set a = range(100000) | list %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a.copy()) %}{% endfor %}",
-	"slices":                    "{% set a = range(100000) | list %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a[:]) %}{% endfor %}",
-	"text slices":               "{% set a = 'é' * 100000 %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a[1:]) %}{% endfor %}",
-	"splits":                    "{% set a = 'a,' * 1000000 %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a.split(',')) %}{% endfor %}",
-	"reversals":                 "{% set a = 'a' * 1000000 %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a | reverse) %}{% endfor %}",
-	"escapes":                   "{% set a = '<' * 1000000 %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a | escape) %}{% endfor %}",
-	"encodings":                 "{% set a = 'a' * 1000000 %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a.encode()) %}{% do l.append(a | base64_encode) %}{% do l.append(a | urlencode) %}{% endfor %}",
-	"sorts":                     "{% set a = range(100000) | list %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a | sort) %}{% endfor %}",
-	"finds":                     "{% set a = 'a' * 10000000 %}{% for x in range(100000) %}{% if (a ~ '') is undefined or 'b' in a or a.count('b') or a.find('ab') > 0 %}{% endif %}{% endfor %}",
-	"comparisons":               "{% set a = 'a' * 10000000 %}{% set b = 'a' * 10000000 %}{% for x in range(100000) %}{% for y in range(100000) %}{% if a < b %}{% endif %}{% endfor %}{% endfor %}",
-	"searches":                  "{% set a = 'a' * 10000000 %}{% for x in range(100000) %}{% for y in range(100000) %}{% if 'b' in a %}{% endif %}{% endfor %}{% endfor %}",
-	"counts in lists":           "{% set a = range(100000) | list %}{% for x in range(100000) %}{% for y in range(100000) %}{% if a.count(-1) %}{% endif %}{% endfor %}{% endfor %}",
-	"lengths":                   "{% set a = 'é' * 10000000 %}{% for x in range(100000) %}{% for y in range(100000) %}{% if a | length == 1 %}{% endif %}{% endfor %}{% endfor %}",
+	"nested tojson": "{% set ns = namespace(l=[]) %}{% for i in range(300) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l | " +
+		"tojson(indent=1000000) }}",
+	"lists of lists": "{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% endfor " +
+		"%}{{ ns.l }}",
+	"lists of lists to a text": "{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% endfor " +
+		"%}{{ ns.l | string | length }}",
+	"lists of lists as JSON": "{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% endfor " +
+		"%}{{ ns.l | tojson }}",
+	"lists of lists, compared": "{% set ns = namespace(l=['x'], m=['x']) %}{% for i in range(40) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% set " +
+		"ns.m = [ns.m, ns.m, ns.m, ns.m] %}{% endfor %}{{ ns.l == ns.m }}",
+	"lists of lists, ordered": "{% set ns = namespace(l=['x'], m=['x']) %}{% for i in range(40) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% set " +
+		"ns.m = [ns.m, ns.m, ns.m, ns.m] %}{% endfor %}{{ ns.l < ns.m }}",
+	"lists of lists as YAML": "{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% endfor " +
+		"%}{{ ns.l | yaml }}{{ ns.l | python }}",
+	"lists of lists, printed": "{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% endfor " +
+		"%}{{ ns.l | pprint }}",
+	"lists of lists, in ~": "{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% endfor " +
+		"%}{{ ns.l ~ 'x' }}",
+	"lists of lists, flattened": "{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = [ns.l, ns.l, ns.l, ns.l] %}{% endfor " +
+		"%}{{ ns.l | flatten | length }}",
+	"dicts": "{% set d = {} %}{% for x in range(100000) %}{% for y in range(100000) %}{% do d.update({x ~ '-' ~ y: 1}) %}{% " +
+		"endfor %}{% endfor %}",
+	"dict from keys": "{% set l = [] %}{% for x in range(100000) %}{% do l.append({}.fromkeys(range(100000))) %}{% endfor %}",
+	"lists in a list": "{% set l = [] %}{% for x in range(100000) %}{% for y in range(100000) %}{% do l.append([x, y, [x]]) %}{% endfor " +
+		"%}{% endfor %}",
+	"inserts":     "{% set l = [] %}{% for x in range(100000) %}{% for y in range(100000) %}{% do l.insert(0, [x]) %}{% endfor %}{% endfor %}",
+	"copies":      "{% set a = range(100000) | list %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a.copy()) %}{% endfor %}",
+	"slices":      "{% set a = range(100000) | list %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a[:]) %}{% endfor %}",
+	"text slices": "{% set a = 'é' * 100000 %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a[1:]) %}{% endfor %}",
+	"splits":      "{% set a = 'a,' * 1000000 %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a.split(',')) %}{% endfor %}",
+	"reversals":   "{% set a = 'a' * 1000000 %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a | reverse) %}{% endfor %}",
+	"escapes":     "{% set a = '<' * 1000000 %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a | escape) %}{% endfor %}",
+	"encodings": "{% set a = 'a' * 1000000 %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a.encode()) %}{% do " +
+		"l.append(a | base64_encode) %}{% do l.append(a | urlencode) %}{% endfor %}",
+	"sorts": "{% set a = range(100000) | list %}{% set l = [] %}{% for x in range(100000) %}{% do l.append(a | sort) %}{% endfor %}",
+	"finds": "{% set a = 'a' * 10000000 %}{% for x in range(100000) %}{% if (a ~ '') is undefined or 'b' in a or a.count('b') or " +
+		"a.find('ab') > 0 %}{% endif %}{% endfor %}",
+	"comparisons": "{% set a = 'a' * 10000000 %}{% set b = 'a' * 10000000 %}{% for x in range(100000) %}{% for y in range(100000) %}{% " +
+		"if a < b %}{% endif %}{% endfor %}{% endfor %}",
+	"searches": "{% set a = 'a' * 10000000 %}{% for x in range(100000) %}{% for y in range(100000) %}{% if 'b' in a %}{% endif %}{% " +
+		"endfor %}{% endfor %}",
+	"counts in lists": "{% set a = range(100000) | list %}{% for x in range(100000) %}{% for y in range(100000) %}{% if a.count(-1) %}{% " +
+		"endif %}{% endfor %}{% endfor %}",
+	"lengths": "{% set a = 'é' * 10000000 %}{% for x in range(100000) %}{% for y in range(100000) %}{% if a | length == 1 %}{% " +
+		"endif %}{% endfor %}{% endfor %}",
 	"power":                     "{{ 2 ** 10 ** 10 }}",
 	"powers":                    "{% set ns = namespace(n=3) %}{% for i in range(100) %}{% set ns.n = ns.n * ns.n %}{% endfor %}",
 	"power of powers":           "{% for i in range(100000) %}{% for i in range(100000) %}{% if 3 ** 80000 == 1 %}{% endif %}{% endfor %}{% endfor %}",
@@ -109,21 +127,25 @@ var bombs = map[string]string{
 	"lipsum":                    "{{ lipsum(n=10**9) }}",
 	"lipsum of one":             "{{ lipsum(n=1, min=10**9, max=10**9+1) }}",
 	"writes":                    "{% for x in range(100000) %}{{ 'x' * 100000 }}{% endfor %}",
-	"block sets":                "{% set ns = namespace(s='x' * 1000) %}{% for i in range(100) %}{% set t %}{{ ns.s }}{{ ns.s }}{% endset %}{% set ns.s = t %}{% endfor %}",
-	"load_yaml":                 "{% for x in range(100000) %}{% set d = ('[' ~ '1,' * 100000 ~ ']') | load_yaml %}{% endfor %}",
-	"YAML aliases":              "{% set d = 'a: &a [x,x,x,x,x,x,x,x]\\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c]\\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d]\\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e]\\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f]\\nh: [*g,*g,*g,*g,*g,*g,*g,*g]' | load_yaml %}{% for i in range(100) %}{{ d }}{% endfor %}",
-	"chained filters":           "{{ range(100000) | map('string') | map('replace', '1', 'x' * 10000) | join }}",
-	"map of a sum":              "{{ [[1] * 10000] * 10000 | sum(start=[]) }}{{ ([[1] * 1000] * 100000) | sum(start=[]) }}",
-	"unique":                    "{% for x in range(100000) %}{% set a = range(100000) | unique | list %}{% endfor %}",
-	"group by":                  "{% for x in range(100000) %}{% set a = range(100000) | groupby(0) | list %}{% endfor %}",
-	"union":                     "{% for x in range(100000) %}{% set a = range(100000) | union(range(100000)) %}{% endfor %}",
-	"quotes":                    "{% set ns = namespace(s=\"'\") %}{% for i in range(100) %}{% set ns.s = ns.s | quote %}{% endfor %}",
-	"yaml_dquote":               "{% set ns = namespace(s='\"') %}{% for i in range(100) %}{% set ns.s = ns.s | yaml_dquote %}{% endfor %}",
-	"tojson of tojson":          "{% set ns = namespace(s='\"') %}{% for i in range(100) %}{% set ns.s = ns.s | tojson %}{% endfor %}",
-	"random_str":                "{{ 10**11 | random_str }}",
-	"strftime":                  "{{ 0 | strftime('%c' * 1000000) | length }}{% for i in range(100000) %}{% set a = 0 | strftime('%c' * 100000) %}{% endfor %}",
-	"keywords":                  "{% for x in range(100000) %}{% set d = dict(**{'a': 1}) %}{% for y in range(100000) %}{% set e = dict(d, b=1) %}{% endfor %}{% endfor %}",
-	"many names":                "{% for x in range(100000) %}{% set c = show_full_context() | string %}{% endfor %}",
+	"block sets": "{% set ns = namespace(s='x' * 1000) %}{% for i in range(100) %}{% set t %}{{ ns.s }}{{ ns.s }}{% endset %}{% set " +
+		"ns.s = t %}{% endfor %}",
+	"load_yaml": "{% for x in range(100000) %}{% set d = ('[' ~ '1,' * 100000 ~ ']') | load_yaml %}{% endfor %}",
+	"YAML aliases": "{% set d = 'a: &a [x,x,x,x,x,x,x,x]\\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\\nd: &d " +
+		"[*c,*c,*c,*c,*c,*c,*c,*c]\\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d]\\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e]\\ng: &g [*f,*f,*f,*f,*f,*f,*f,*f]\\nh: " +
+		"[*g,*g,*g,*g,*g,*g,*g,*g]' | load_yaml %}{% for i in range(100) %}{{ d }}{% endfor %}",
+	"chained filters":  "{{ range(100000) | map('string') | map('replace', '1', 'x' * 10000) | join }}",
+	"map of a sum":     "{{ [[1] * 10000] * 10000 | sum(start=[]) }}{{ ([[1] * 1000] * 100000) | sum(start=[]) }}",
+	"unique":           "{% for x in range(100000) %}{% set a = range(100000) | unique | list %}{% endfor %}",
+	"group by":         "{% for x in range(100000) %}{% set a = range(100000) | groupby(0) | list %}{% endfor %}",
+	"union":            "{% for x in range(100000) %}{% set a = range(100000) | union(range(100000)) %}{% endfor %}",
+	"quotes":           "{% set ns = namespace(s=\"'\") %}{% for i in range(100) %}{% set ns.s = ns.s | quote %}{% endfor %}",
+	"yaml_dquote":      "{% set ns = namespace(s='\"') %}{% for i in range(100) %}{% set ns.s = ns.s | yaml_dquote %}{% endfor %}",
+	"tojson of tojson": "{% set ns = namespace(s='\"') %}{% for i in range(100) %}{% set ns.s = ns.s | tojson %}{% endfor %}",
+	"random_str":       "{{ 10**11 | random_str }}",
+	"strftime":         "{{ 0 | strftime('%c' * 1000000) | length }}{% for i in range(100000) %}{% set a = 0 | strftime('%c' * 100000) %}{% endfor %}",
+	"keywords": "{% for x in range(100000) %}{% set d = dict(**{'a': 1}) %}{% for y in range(100000) %}{% set e = dict(d, b=1) %}{% endfor " +
+		"%}{% endfor %}",
+	"many names": "{% for x in range(100000) %}{% set c = show_full_context() | string %}{% endfor %}",
 }
 
 // heap returns the bytes of live and dead objects.

@@ -63,11 +63,16 @@ func TestSaltFilters(t *testing.T) {
 func TestDates(t *testing.T) {
 	now := time.Date(2020, 2, 29, 13, 14, 15, 0, time.Local)
 	for text, want := range map[string]string{
-		"2020-01-02": "2020-01-02 00:00:00", "2020-1-2": "2020-01-02 00:00:00", "2020/01/02": "2020-01-02 00:00:00", "1/2/2020": "2020-01-02 00:00:00", "2.1.2020": "2020-01-02 00:00:00",
-		"2020-01-02 03:04": "2020-01-02 03:04:00", "2020-01-02 03:04:05.25": "2020-01-02 03:04:05", "2020-01-02T03:04:05": "2020-01-02 03:04:05", "2020-01-02T03:04:05Z": "2020-01-02 03:04:05",
-		"3 Jan 2020": "2020-01-03 00:00:00", "January 3, 2020": "2020-01-03 00:00:00", "Thu, 02 Jan 2020 03:04:05 GMT": "2020-01-02 03:04:05", "Thu, 2 Jan 2020 03:04:05 +0000": "2020-01-02 03:04:05",
-		"10:20": "2020-02-29 10:20:00", "3pm": "2020-02-29 15:00:00", "now": "2020-02-29 13:14:15", "Today": "2020-02-29 00:00:00", "tomorrow": "2020-03-01 00:00:00", "yesterday": "2020-02-28 00:00:00",
-		"noon": "2020-02-29 12:00:00", "+1 day": "2020-03-01 13:14:15", "2 days ago": "2020-02-27 13:14:15", "-1 week": "2020-02-22 13:14:15", "1 year": "2021-03-01 13:14:15", "2 hours ago": "2020-02-29 11:14:15",
+		"2020-01-02": "2020-01-02 00:00:00", "2020-1-2": "2020-01-02 00:00:00", "2020/01/02": "2020-01-02 00:00:00", "1/2/2020": "2020-01-02 00:00:00",
+		"2.1.2020":         "2020-01-02 00:00:00",
+		"2020-01-02 03:04": "2020-01-02 03:04:00", "2020-01-02 03:04:05.25": "2020-01-02 03:04:05", "2020-01-02T03:04:05": "2020-01-02 03:04:05",
+		"2020-01-02T03:04:05Z": "2020-01-02 03:04:05",
+		"3 Jan 2020":           "2020-01-03 00:00:00", "January 3, 2020": "2020-01-03 00:00:00", "Thu, 02 Jan 2020 03:04:05 GMT": "2020-01-02 03:04:05",
+		"Thu, 2 Jan 2020 03:04:05 +0000": "2020-01-02 03:04:05",
+		"10:20":                          "2020-02-29 10:20:00", "3pm": "2020-02-29 15:00:00", "now": "2020-02-29 13:14:15", "Today": "2020-02-29 00:00:00",
+		"tomorrow": "2020-03-01 00:00:00", "yesterday": "2020-02-28 00:00:00",
+		"noon": "2020-02-29 12:00:00", "+1 day": "2020-03-01 13:14:15", "2 days ago": "2020-02-27 13:14:15", "-1 week": "2020-02-22 13:14:15",
+		"1 year": "2021-03-01 13:14:15", "2 hours ago": "2020-02-29 11:14:15",
 		"foo": "", "2020-13-01": "", "2020-02-30": "", "": "", "day": "", "99999999 days": "", "1 day ago ago": "", "25:00": "",
 	} {
 		got, ok := parseDate(text, now)
@@ -95,10 +100,11 @@ func (a *asked) Call(_ context.Context, name string, args []any, kw *value.Dict)
 // http_query is http.query, with all of its arguments.
 func TestHTTPQuery(t *testing.T) {
 	for src, want := range map[string]string{
-		"'http://x/' | http_query(test=True)":                             "http.query['http://x/']{'test': True}",
-		"'http://x/' | http_query":                                        "http.query['http://x/']{}",
-		"'http://x/' | http_query('POST', data='a', verify_ssl=false)":    "http.query['http://x/']{'method': 'POST', 'data': 'a', 'verify_ssl': False}",
-		"'http://x/' | http_query('GET', {'a': 1}, header_dict={'b': 2})": "http.query['http://x/']{'method': 'GET', 'params': {'a': 1}, 'header_dict': {'b': 2}}",
+		"'http://x/' | http_query(test=True)":                          "http.query['http://x/']{'test': True}",
+		"'http://x/' | http_query":                                     "http.query['http://x/']{}",
+		"'http://x/' | http_query('POST', data='a', verify_ssl=false)": "http.query['http://x/']{'method': 'POST', 'data': 'a', 'verify_ssl': False}",
+		"'http://x/' | http_query('GET', {'a': 1}, header_dict={'b': 2})": "http.query['http://x/']{'method': 'GET', 'params': {'a': 1}, " +
+			"'header_dict': {'b': 2}}",
 	} {
 		a := &asked{}
 		got, err := New(Options{}).Text(t.Context(), "jinja", Request{Source: []byte("{{ " + src + " }}"), Funcs: a})

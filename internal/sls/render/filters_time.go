@@ -29,10 +29,14 @@ const firstSecond, lastSecond = -62135596800, 253402300800
 // dateForms are the forms of dates, as time.Parse names them. Months, days and
 // hours may have one digit or two, and seconds a fraction.
 var dateForms = []string{
-	time.RFC3339, "2006-1-2T15:4:5", "2006-1-2 15:4:5", "2006-1-2 15:4:5 -0700", "2006-1-2 15:4:5 MST", "2006-1-2T15:4", "2006-1-2 15:4", "2006-1-2", "2006/1/2", "2006/1/2 15:4:5",
-	"2006/1/2 15:4", "1/2/2006", "1/2/2006 15:4:5", "1/2/2006 15:4", "2.1.2006", "2.1.2006 15:4:5", "2.1.2006 15:4", "2-1-2006", "20060102T150405", "20060102T15:04:05",
-	"Jan 2 2006", "Jan 2, 2006", "January 2, 2006", "January 2 2006", "2 Jan 2006", "2 January 2006", "2-Jan-2006", "Jan 2 2006 15:4:5", "Jan 2, 2006 15:4:5", "2 Jan 2006 15:4:5",
-	"January 2006", "Jan 2006", time.RFC1123, time.RFC1123Z, time.ANSIC, time.UnixDate, time.RFC850, "Mon, 2 Jan 2006 15:04:05 MST", "Mon, 2 Jan 2006 15:04:05 -0700", "Mon, 2 Jan 2006",
+	time.RFC3339, "2006-1-2T15:4:5", "2006-1-2 15:4:5", "2006-1-2 15:4:5 -0700", "2006-1-2 15:4:5 MST", "2006-1-2T15:4", "2006-1-2 15:4", "2006-1-2",
+	"2006/1/2", "2006/1/2 15:4:5",
+	"2006/1/2 15:4", "1/2/2006", "1/2/2006 15:4:5", "1/2/2006 15:4", "2.1.2006", "2.1.2006 15:4:5", "2.1.2006 15:4", "2-1-2006", "20060102T150405",
+	"20060102T15:04:05",
+	"Jan 2 2006", "Jan 2, 2006", "January 2, 2006", "January 2 2006", "2 Jan 2006", "2 January 2006", "2-Jan-2006", "Jan 2 2006 15:4:5", "Jan 2, 2006 15:4:5",
+	"2 Jan 2006 15:4:5",
+	"January 2006", "Jan 2006", time.RFC1123, time.RFC1123Z, time.ANSIC, time.UnixDate, time.RFC850, "Mon, 2 Jan 2006 15:04:05 MST",
+	"Mon, 2 Jan 2006 15:04:05 -0700", "Mon, 2 Jan 2006",
 }
 
 // clockForms are times of the day; the date is today's.
@@ -61,7 +65,8 @@ func dateOf(v any) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, jinja.Errorf("RuntimeError", "Unable to parse %s. Use a number of seconds or a date such as 2006-01-02 15:04:05", fmt.Sprint(jinja.Str(v)))
+	return time.Time{}, jinja.Errorf("RuntimeError", "Unable to parse %s. Use a number of seconds or a date such as 2006-01-02 15:04:05",
+		fmt.Sprint(jinja.Str(v)))
 }
 
 func parseDate(s string, now time.Time) (time.Time, bool) {

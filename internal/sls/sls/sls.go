@@ -236,7 +236,8 @@ func (c *Compiler) render(ctx context.Context, f place, depth int) *value.Dict {
 	file, err := c.src.Load(ctx, f.sls, f.env)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		c.fault(&Error{Text: fmt.Sprintf("Specified SLS %s in saltenv %s is not available on the salt master or through a configured fileserver", f.sls, f.env), missing: f.sls})
+		c.fault(&Error{Text: fmt.Sprintf("Specified SLS %s in saltenv %s is not available on the salt master or through a configured fileserver", f.sls,
+			f.env), missing: f.sls})
 		return nil
 	case err != nil:
 		c.done[f.String()] = true

@@ -56,8 +56,9 @@ func (s texts) SLS(_ context.Context, name, env string) (any, error) {
 // files. What is wanted follows the rules of Salt as documented.
 func TestMatches(t *testing.T) {
 	two := texts{
-		"base": "base:\n  '*': [b1]\n  'web*': [b2]\ndev:\n  '*': [from-base]\n", "dev": "dev:\n  '*': [d1]\nbase:\n  '*': [b1, from-dev]\nqa:\n  '*': [never]\n",
-		"qa": "qa:\n  'G@os:Debian': [q1]\n", "none": "",
+		"base": "base:\n  '*': [b1]\n  'web*': [b2]\ndev:\n  '*': [from-base]\n",
+		"dev":  "dev:\n  '*': [d1]\nbase:\n  '*': [b1, from-dev]\nqa:\n  '*': [never]\n",
+		"qa":   "qa:\n  'G@os:Debian': [q1]\n", "none": "",
 	}
 	for _, c := range []struct {
 		name    string
@@ -69,14 +70,19 @@ func TestMatches(t *testing.T) {
 		{"merge", two, Options{Strategy: "merge"}, "", "base: b1 b2; dev: from-base; qa: q1"},
 		{"unknown", two, Options{Strategy: "nonsense"}, "", "base: b1 b2; dev: from-base; qa: q1"},
 		{"same", two, Options{Strategy: "same", DefaultTop: "base"}, "", "base: b1 b2; dev: d1; qa: q1"},
-		{"same, default_top dev", texts{"dev": "dev:\n  '*': [d]\nnone:\n  '*': [n]\n", "none": ""}, Options{Strategy: "same", DefaultTop: "dev"}, "", "dev: d; none: n"},
+		{"same, default_top dev", texts{"dev": "dev:\n  '*': [d]\nnone:\n  '*': [n]\n", "none": ""}, Options{Strategy: "same", DefaultTop: "dev"}, "",
+			"dev: d; none: n"},
 		{"merge_all", two, Options{Strategy: "merge_all"}, "", "base: b1 from-dev b2; dev: from-base d1; qa: never q1"},
-		{"env_order", two, Options{Strategy: "merge_all", EnvOrder: []string{"dev", "base", "nosuch"}}, "", "dev: d1 from-base; base: b1 from-dev b2; qa: never"},
+		{"env_order", two, Options{Strategy: "merge_all", EnvOrder: []string{"dev", "base", "nosuch"}}, "",
+			"dev: d1 from-base; base: b1 from-dev b2; qa: never"},
 		{"state_top_saltenv", two, Options{Strategy: "merge", StateTopSaltenv: "qa"}, "", "qa: q1"},
 		{"saltenv", two, Options{Strategy: "merge"}, "dev", "dev: d1"},
-		{"include", texts{"base": "include: ['x.*']\nbase:\n  '*': [a]\n", "base/x.one": "base:\n  'web*': [b]\n"}, Options{Strategy: "merge"}, "", "base: a b"},
-		{"match", texts{"base": "base:\n  'os:Deb*': [{match: grain}, a]\n  'os:Red*': [{match: grain}, b]\n  'db*': [c]\n"}, Options{Strategy: "merge"}, "", "base: a"},
-		{"subfilter", texts{"base": "base:\n  'web*':\n    - a\n    - subfilter: {'G@os:Debian': [b], 'G@os:Red': [c]}\n    - qa: d\n"}, Options{Strategy: "merge"}, "", "base: a b; qa: d"},
+		{"include", texts{"base": "include: ['x.*']\nbase:\n  '*': [a]\n", "base/x.one": "base:\n  'web*': [b]\n"}, Options{Strategy: "merge"}, "",
+			"base: a b"},
+		{"match", texts{"base": "base:\n  'os:Deb*': [{match: grain}, a]\n  'os:Red*': [{match: grain}, b]\n  'db*': [c]\n"}, Options{Strategy: "merge"}, "",
+			"base: a"},
+		{"subfilter", texts{"base": "base:\n  'web*':\n    - a\n    - subfilter: {'G@os:Debian': [b], 'G@os:Red': [c]}\n    - qa: d\n"},
+			Options{Strategy: "merge"}, "", "base: a b; qa: d"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			log := slog.New(slog.DiscardHandler)

@@ -78,7 +78,8 @@ func TestNamesCannotLeave(t *testing.T) {
 	must(t, os.MkdirAll(c.dir, 0o755))
 	outside := filepath.Join(filepath.Dir(c.dir), "x.p")
 	must(t, os.WriteFile(outside, []byte{0xc0}, 0o600))
-	for _, n := range [][2]string{{"..", "x"}, {"a/../..", "x"}, {"a", "../../x"}, {"", "x"}, {"/", "x"}, {"/etc", "x"}, {"a//b", "x"}, {"a/", "x"}, {"a", "."}, {`a\b`, "x"}, {"a\x00", "x"}, {"a", "b\x00"}, {"minions/..", "data"}} {
+	for _, n := range [][2]string{{"..", "x"}, {"a/../..", "x"}, {"a", "../../x"}, {"", "x"}, {"/", "x"}, {"/etc", "x"}, {"a//b", "x"}, {"a/", "x"},
+		{"a", "."}, {`a\b`, "x"}, {"a\x00", "x"}, {"a", "b\x00"}, {"minions/..", "data"}} {
 		if err := c.Store(n[0], n[1], 1); salt.KindOf(err) != salt.Invalid {
 			t.Errorf("%q: %v", n, err)
 		}

@@ -68,8 +68,9 @@ func OpenShared(cachedir, id, hashType string, o Options, log *slog.Logger) (*Sh
 	if err != nil {
 		return nil, err
 	}
-	s := &Shared{c: c, o: o, id: id, log: log, now: time.Now, marks: filepath.Join(cachedir, "brine", "queue"), speakers: filepath.Join(cachedir, "brine", "speakers"),
-		names: map[string]string{}, ops: make(chan sharedReturn, maxQueue)}
+	s := &Shared{c: c, o: o, id: id, log: log, now: time.Now, marks: filepath.Join(cachedir, "brine", "queue"),
+		speakers: filepath.Join(cachedir, "brine", "speakers"),
+		names:    map[string]string{}, ops: make(chan sharedReturn, maxQueue)}
 	for _, d := range []struct {
 		path string
 		mode fs.FileMode

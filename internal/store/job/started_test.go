@@ -36,7 +36,8 @@ func checkStarted(t *testing.T, s interface {
 }) {
 	t.Helper()
 	load, err := s.Load(jid)
-	if err != nil || load.Str("tgt") != "m1" || load.Str("tgt_type") != "glob" || value.Repr(load.At("arg")) != "['web']" || load.Str("fun") != "state.apply" || load.Has("return") {
+	if err != nil || load.Str("tgt") != "m1" || load.Str("tgt_type") != "glob" || value.Repr(load.At("arg")) != "['web']" ||
+		load.Str("fun") != "state.apply" || load.Has("return") {
 		t.Errorf("load: %v %v", value.Repr(load), err)
 	}
 	if ids, err := s.Minions(jid); err != nil || !slices.Equal(ids, []string{"m1"}) {
@@ -86,9 +87,11 @@ func TestStartedByMinion(t *testing.T) {
 func TestStartedLoadIsBounded(t *testing.T) {
 	huge := strings.Repeat("x", maxStartedArg)
 	for name, ret := range map[string]*value.Dict{
-		"wrong types": value.DictOf("id", "other", "fun", 5, "fun_args", "text", "user", value.ListOf("root"), "metadata", "x", "schedule", 7, "tgt", "*", "return", 1),
-		"too large":   value.DictOf("id", "other", "fun", huge, "fun_args", value.ListOf(huge), "user", huge, "metadata", value.DictOf("a", huge), "schedule", huge),
-		"nothing":     value.NewDict(0),
+		"wrong types": value.DictOf("id", "other", "fun", 5, "fun_args", "text", "user", value.ListOf("root"), "metadata", "x", "schedule", 7, "tgt", "*",
+			"return", 1),
+		"too large": value.DictOf("id", "other", "fun", huge, "fun_args", value.ListOf(huge), "user", huge, "metadata", value.DictOf("a", huge), "schedule",
+			huge),
+		"nothing": value.NewDict(0),
 	} {
 		got := value.Repr(StartedLoad(jid, "m1", ret))
 		if want := "{'cmd': '_return', 'id': 'm1', 'jid': '" + jid + "', 'arg': [], 'tgt': 'm1', 'tgt_type': 'glob'}"; got != want {

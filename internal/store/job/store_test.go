@@ -66,7 +66,8 @@ func load(jid string) *value.Dict {
 }
 
 func ret(jid, id string, v any) *value.Dict {
-	return value.DictOf("cmd", "_return", "id", id, "success", true, "return", v, "retcode", 0, "jid", jid, "fun", "test.ping", "fun_args", value.ListOf(), "out", "nested")
+	return value.DictOf("cmd", "_return", "id", id, "success", true, "return", v, "retcode", 0, "jid", jid, "fun", "test.ping", "fun_args", value.ListOf(),
+		"out", "nested")
 }
 
 func TestOptions(t *testing.T) {

@@ -177,7 +177,8 @@ func TestGrains(t *testing.T) {
 		grain string
 		v     any
 		want  bool
-	}{{"uuid", "abc", true}, {"uuid", 42, true}, {"uuid", "ab", false}, {"uuid", "", false}, {"uuid", "# none", false}, {"open", "x", false}, {"../secret", "abc", false}, {"none", "abc", false}} {
+	}{{"uuid", "abc", true}, {"uuid", 42, true}, {"uuid", "ab", false}, {"uuid", "", false}, {"uuid", "# none", false}, {"open", "x", false},
+		{"../secret", "abc", false}, {"none", "abc", false}} {
 		if got := a.Signs("m", value.DictOf(c.grain, c.v)) != ""; got != c.want {
 			t.Errorf("%s=%v: %v", c.grain, c.v, got)
 		}

@@ -94,7 +94,8 @@ func CopyJobs(ctx context.Context, from Jobs, to Target, o Options) (r Report, e
 
 // compareJobs reads jobs again at the target. If again, it copies and returns jobs that arrived at the source
 // meanwhile.
-func compareJobs(ctx context.Context, from Jobs, to Target, jids []string, again bool, o Options, r *Report, failed map[string]bool) (late []string, err error) {
+func compareJobs(ctx context.Context, from Jobs, to Target, jids []string, again bool, o Options, r *Report, failed map[string]bool) (late []string,
+	err error) {
 	for i, jid := range jids {
 		if err := ended(ctx); err != nil {
 			return nil, err

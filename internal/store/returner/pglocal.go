@@ -23,7 +23,8 @@ func init() {
 }
 
 func newPostgresLocalCache(c Config) (Returner, error) {
-	db, err := remote.Postgres(c.Source.Under("master_job_cache.postgres"), remote.Names{Password: "passwd", Database: "db", Host: "localhost", User: "salt", Pass: "salt", DB: "salt"}, c.Timeout)
+	db, err := remote.Postgres(c.Source.Under("master_job_cache.postgres"), remote.Names{Password: "passwd", Database: "db", Host: "localhost", User: "salt",
+		Pass: "salt", DB: "salt"}, c.Timeout)
 	return &pgLocal{db, c.MasterID, c.Keep}, err
 }
 

@@ -24,21 +24,24 @@ type database struct {
 func init() { kinds.Register("mysql", kind{open: newMySQL, events: true}) }
 
 func newMySQL(c Config) (Returner, error) {
-	db, err := remote.MySQL(c.settings("mysql"), remote.Names{Password: "pass", Database: "db", Host: "salt", User: "salt", Pass: "salt", DB: "salt"}, c.Timeout)
+	db, err := remote.MySQL(c.settings("mysql"), remote.Names{Password: "pass", Database: "db", Host: "salt", User: "salt", Pass: "salt", DB: "salt"},
+		c.Timeout)
 	return &database{db: db, masterID: c.MasterID, ascii: true}, err
 }
 
 func init() { kinds.Register("pgjsonb", kind{open: newPGJSONB, events: true}) }
 
 func newPGJSONB(c Config) (Returner, error) {
-	db, err := remote.Postgres(c.settings("returner.pgjsonb"), remote.Names{Password: "pass", Database: "db", Host: "localhost", User: "salt", Pass: "salt", DB: "salt"}, c.Timeout)
+	db, err := remote.Postgres(c.settings("returner.pgjsonb"), remote.Names{Password: "pass", Database: "db", Host: "localhost", User: "salt", Pass: "salt",
+		DB: "salt"}, c.Timeout)
 	return &database{db: db, masterID: c.MasterID, jsonb: true}, err
 }
 
 func init() { kinds.Register("postgres", kind{open: newPostgres, events: true}) }
 
 func newPostgres(c Config) (Returner, error) {
-	db, err := remote.Postgres(c.settings("returner.postgres"), remote.Names{Password: "passwd", Database: "db", Host: "localhost", User: "salt", Pass: "salt", DB: "salt"}, c.Timeout)
+	db, err := remote.Postgres(c.settings("returner.postgres"), remote.Names{Password: "passwd", Database: "db", Host: "localhost", User: "salt",
+		Pass: "salt", DB: "salt"}, c.Timeout)
 	return &database{db: db, masterID: c.MasterID}, err
 }
 
@@ -121,7 +124,8 @@ func (d *database) Return(ctx context.Context, ret *value.Dict) error {
 // operator has created it.
 func prepared(err error) error {
 	if err != nil && remote.IsUnprepared(err) {
-		return salt.Errorf(salt.Unavailable, "%w: create the tables of the returner (the statements are in docs/caches.md), or grant its user the privileges on them", err)
+		return salt.Errorf(salt.Unavailable,
+			"%w: create the tables of the returner (the statements are in docs/caches.md), or grant its user the privileges on them", err)
 	}
 	return err
 }
@@ -159,16 +163,17 @@ func (d *database) textType() string {
 
 func (d *database) Returns(ctx context.Context, jid string) (map[string]*value.Dict, error) {
 	out := map[string]*value.Dict{}
-	err := d.db.Rows(ctx, d.q(`SELECT [id], CAST([full_ret] AS `+d.textType()+`) FROM salt_returns WHERE [jid] = $1`), []any{jid}, func(scan func(...any) error) error {
-		var id, t string
-		if err := scan(&id, &t); err != nil {
-			return err
-		}
-		if ret, err := loadDict(t); err == nil {
-			out[id] = ret
-		}
-		return nil
-	})
+	err := d.db.Rows(ctx, d.q(`SELECT [id], CAST([full_ret] AS `+d.textType()+`) FROM salt_returns WHERE [jid] = $1`), []any{jid},
+		func(scan func(...any) error) error {
+			var id, t string
+			if err := scan(&id, &t); err != nil {
+				return err
+			}
+			if ret, err := loadDict(t); err == nil {
+				out[id] = ret
+			}
+			return nil
+		})
 	return out, err
 }
 
@@ -198,7 +203,8 @@ func (d *database) Events(ctx context.Context, events []Event) error {
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Do(ctx, d.q(`INSERT INTO salt_events ([tag], [data], [master_id]) VALUES ($1, $2::json, $3)`), text(e.Tag, 255), t, d.masterID); err != nil {
+		if _, err := tx.Do(ctx, d.q(`INSERT INTO salt_events ([tag], [data], [master_id]) VALUES ($1, $2::json, $3)`), text(e.Tag, 255), t,
+			d.masterID); err != nil {
 			return err
 		}
 	}
@@ -256,7 +262,8 @@ func (d *database) Clean(ctx context.Context, keep time.Duration, archive bool) 
 	for _, step := range []struct {
 		table, where string
 		args         []any
-	}{{"jids", oldJobs, []any{before, oldID}}, {"salt_returns", "alter_time < " + when, []any{before}}, {"salt_events", "alter_time < " + when, []any{before}}} {
+	}{{"jids", oldJobs, []any{before, oldID}}, {"salt_returns", "alter_time < " + when, []any{before}},
+		{"salt_events", "alter_time < " + when, []any{before}}} {
 		if archive {
 			if _, err := tx.Do(ctx, d.q("INSERT INTO "+step.table+"_archive SELECT * FROM "+step.table+" WHERE "+step.where), step.args...); err != nil {
 				return err

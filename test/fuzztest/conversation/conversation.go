@@ -112,7 +112,8 @@ func Values(words ...any) []any {
 	}
 	return append([]any{
 		nil, true, false, int64(0), int64(-1), int64(1 << 31), int64(math.MaxInt64), int64(math.MinInt64), value.From(uint64(math.MaxUint64)),
-		1e308, math.NaN(), math.Inf(-1), "", "\x00", "..", "../../x", "/etc/passwd", "*", "\xff\xfe", strings.Repeat("A", 100_000), strings.Repeat("(a*)*", 40),
+		1e308, math.NaN(), math.Inf(-1), "", "\x00", "..", "../../x", "/etc/passwd", "*", "\xff\xfe", strings.Repeat("A", 100_000),
+		strings.Repeat("(a*)*", 40),
 		[]byte{}, []byte("\x00\xff"), value.ListOf(), value.NewDict(0), value.ListOf("x", int64(1), nil), value.DictOf("x", "y", int64(1), nil), deep, long,
 		value.DictOf("__kwarg__", true, "x", "y"), "20260101000000000000", "{{ 1 }}", "!!python/object:x {}",
 	}, words...)
@@ -197,7 +198,8 @@ func Mutate(b []byte, talk []*value.Dict, values []any) []*value.Dict {
 func Seeds(n int, values []any) (out [][]byte) {
 	out = append(out, []byte{Drop, 0}, []byte{Repeat, 0, 1}, []byte{Swap, 0, 1}, []byte{Truncate, 0})
 	for i := range n {
-		out = append(out, []byte{Delete, byte(i), 0}, []byte{Move, byte(i), 1, byte(i + 1), 1}, []byte{Nest, byte(i), 1, 90}, append([]byte{Write, byte(i), 1, 6}, "victim"...))
+		out = append(out, []byte{Delete, byte(i), 0}, []byte{Move, byte(i), 1, byte(i + 1), 1}, []byte{Nest, byte(i), 1, 90},
+			append([]byte{Write, byte(i), 1, 6}, "victim"...))
 	}
 	for v := range values {
 		out = append(out, []byte{Set, byte(v), byte(v / 3), byte(v)}, []byte{Add, byte(v), byte(v), byte(v)})

@@ -409,7 +409,8 @@ next:
 var ruleKeys = map[string]string{
 	"-p": "protocol", "-s": "source", "-d": "destination", "-j": "jump", "-g": "goto", "-i": "in-interface", "-o": "out-interface", "-f": "fragment",
 	"-c": "set-counters", "-m": "match", "--sport": "source_port", "--source-port": "source_port", "--dport": "destination_port",
-	"--destination-port": "destination_port", "--sports": "source-ports", "--dports": "destination-ports", "--src-cc": "source-country", "--dst-cc": "destination-country",
+	"--destination-port": "destination_port", "--sports": "source-ports", "--dports": "destination-ports", "--src-cc": "source-country",
+	"--dst-cc": "destination-country",
 }
 
 // ReadRules reads what iptables-save prints.
@@ -428,7 +429,8 @@ func ReadRules(text string) (*value.Dict, error) {
 				return nil, fn.Errorf("not a chain of iptables-save: %s", line)
 			}
 			packets, bytes, _ := strings.Cut(strings.Trim(f[2], "[]"), ":")
-			table.Set(f[0], value.DictOf("policy", f[1], "packet count", packets, "byte count", bytes, "rules", &value.List{}, "rules_comment", value.NewDict(0)))
+			table.Set(f[0], value.DictOf("policy", f[1], "packet count", packets, "byte count", bytes, "rules", &value.List{}, "rules_comment",
+				value.NewDict(0)))
 		case strings.HasPrefix(line, "-A"):
 			words, err := proc.Split(line)
 			if err != nil || len(words) < 2 {

@@ -47,13 +47,18 @@ func (l Volumes) Version(ctx context.Context, c *fn.Call, n struct{}) (string, e
 
 // The columns of what is displayed.
 var (
-	pvFields = []string{"Physical Volume Device", "Volume Group Name", "Physical Volume Size (kB)", "Internal Physical Volume Number", "Physical Volume Status", "Physical Volume (not) Allocatable",
+	pvFields = []string{"Physical Volume Device", "Volume Group Name", "Physical Volume Size (kB)", "Internal Physical Volume Number",
+		"Physical Volume Status", "Physical Volume (not) Allocatable",
 		"Current Logical Volumes Here", "Physical Extent Size (kB)", "Total Physical Extents", "Free Physical Extents", "Allocated Physical Extents"}
-	vgFields = []string{"Volume Group Name", "Volume Group Access", "Volume Group Status", "Internal Volume Group Number", "Maximum Logical Volumes", "Current Logical Volumes", "Open Logical Volumes",
-		"Maximum Logical Volume Size", "Maximum Physical Volumes", "Current Physical Volumes", "Actual Physical Volumes", "Volume Group Size (kB)", "Physical Extent Size (kB)", "Total Physical Extents",
+	vgFields = []string{"Volume Group Name", "Volume Group Access", "Volume Group Status", "Internal Volume Group Number", "Maximum Logical Volumes",
+		"Current Logical Volumes", "Open Logical Volumes",
+		"Maximum Logical Volume Size", "Maximum Physical Volumes", "Current Physical Volumes", "Actual Physical Volumes", "Volume Group Size (kB)",
+		"Physical Extent Size (kB)", "Total Physical Extents",
 		"Allocated Physical Extents", "Free Physical Extents", "UUID"}
-	lvFields = []string{"Logical Volume Name", "Volume Group Name", "Logical Volume Access", "Logical Volume Status", "Internal Logical Volume Number", "Open Logical Volumes", "Logical Volume Size",
-		"Current Logical Extents Associated", "Allocated Logical Extents", "Allocation Policy", "Read Ahead Sectors", "Major Device Number", "Minor Device Number"}
+	lvFields = []string{"Logical Volume Name", "Volume Group Name", "Logical Volume Access", "Logical Volume Status", "Internal Logical Volume Number",
+		"Open Logical Volumes", "Logical Volume Size",
+		"Current Logical Extents Associated", "Allocated Logical Extents", "Allocation Policy", "Read Ahead Sectors", "Major Device Number",
+		"Minor Device Number"}
 )
 
 // display reads what a program shows of one thing or of all, by the first
@@ -200,7 +205,8 @@ func (l Volumes) Pvcreate(ctx context.Context, _ *fn.Call, a PvcreateArgs) (any,
 		return true, nil
 	}
 	args := append([]string{quietOr(a.Force)}, due...)
-	args = append(args, options(a.Kwargs, "metadatasize dataalignment dataalignmentoffset pvmetadatacopies metadatacopies metadataignore restorefile labelsector setphysicalvolumesize", "norestorefile")...)
+	args = append(args, options(a.Kwargs, "metadatasize dataalignment dataalignmentoffset pvmetadatacopies metadatacopies metadataignore restorefile "+
+		"labelsector setphysicalvolumesize", "norestorefile")...)
 	_, said, ok, err := l.run(ctx, "pvcreate", args...)
 	if err != nil || !ok {
 		return said, err
@@ -279,7 +285,8 @@ func (l Volumes) Vgcreate(ctx context.Context, _ *fn.Call, a VgcreateArgs) (any,
 		return lvmNeedsBoth, nil
 	}
 	args := append(append([]string{a.Name}, deviceList(a.Devices)...), quietOr(a.Force))
-	args = append(args, options(a.Kwargs, "addtag alloc autobackup clustered maxlogicalvolumes maxphysicalvolumes metadatatype vgmetadatacopies metadatacopies physicalextentsize zero", "")...)
+	args = append(args, options(a.Kwargs,
+		"addtag alloc autobackup clustered maxlogicalvolumes maxphysicalvolumes metadatatype vgmetadatacopies metadatacopies physicalextentsize zero", "")...)
 	_, said, ok, err := l.run(ctx, "vgcreate", args...)
 	if err != nil {
 		return nil, err
@@ -392,7 +399,8 @@ func (l Volumes) Lvcreate(ctx context.Context, _ *fn.Call, a LvcreateArgs) (any,
 	if value.Truth(a.PV) {
 		args = append(args, value.Str(a.PV))
 	}
-	args = append(args, options(a.Kwargs, "activate chunksize contiguous discards stripes stripesize minor persistent mirrors monitor permission poolmetadatasize readahead regionsize type virtualsize zero",
+	args = append(args, options(a.Kwargs, "activate chunksize contiguous discards stripes stripesize minor persistent mirrors monitor permission "+
+		"poolmetadatasize readahead regionsize type virtualsize zero",
 		"nosync noudevsync ignoremonitoring thin")...)
 	_, said, ok, err := l.run(ctx, "lvcreate", append(args, quietOr(a.Force))...)
 	if err != nil {

@@ -223,7 +223,8 @@ func (r Broker) CheckPassword(ctx context.Context, c *fn.Call, a Args) (bool, er
 		return d.Int("retcode") == 0 && d.Str("stderr") == "", err
 	}
 	quoted := func(s string) string { return `<<"` + strings.ReplaceAll(s, `"`, `\"`) + `">>` }
-	said, err := r.ask(ctx, c, a.RunAs, rabbitmqctl, "eval", "rabbit_auth_backend_internal:check_user_login("+quoted(a.Name)+", [{password, "+quoted(a.Password)+"}]).")
+	said, err := r.ask(ctx, c, a.RunAs, rabbitmqctl, "eval", "rabbit_auth_backend_internal:check_user_login("+quoted(a.Name)+", [{password, "+
+		quoted(a.Password)+"}]).")
 	return err == nil && !strings.Contains(said, "invalid credentials"), err
 }
 
@@ -482,7 +483,8 @@ type UpstreamArgs struct {
 
 // SetUpstream does rabbitmq.set_upstream.
 func (r Broker) SetUpstream(ctx context.Context, c *fn.Call, a UpstreamArgs) (bool, error) {
-	params := value.DictOf("uri", a.URI, "prefetch-count", a.Prefetch, "reconnect-delay", a.Delay, "ack-mode", a.Ack, "trust-user-id", a.Trust, "exchange", a.Exchange,
+	params := value.DictOf("uri", a.URI, "prefetch-count", a.Prefetch, "reconnect-delay", a.Delay, "ack-mode", a.Ack, "trust-user-id", a.Trust, "exchange",
+		a.Exchange,
 		"max-hops", a.Hops, "expires", a.Expires, "message-ttl", a.TTL, "ha-policy", a.HAPolicy, "queue", a.Queue)
 	given := value.NewDict(params.Len())
 	for k, v := range params.All() {

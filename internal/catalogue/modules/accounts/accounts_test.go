@@ -93,7 +93,9 @@ func TestReading(t *testing.T) {
 		arg  []any
 		want string
 	}{
-		{"user.info", []any{"fred"}, "{'gid': 100, 'groups': ['users', 'wheel'], 'home': '/home/fred', 'name': 'fred', 'passwd': 'x', 'shell': '/bin/sh', 'uid': 1000, 'fullname': 'Fred', 'roomnumber': 'R1', 'workphone': '', 'homephone': '5', 'other': 'a,b'}"},
+		{"user.info", []any{"fred"},
+			"{'gid': 100, 'groups': ['users', 'wheel'], 'home': '/home/fred', 'name': 'fred', 'passwd': 'x', 'shell': '/bin/sh', 'uid': 1000, " +
+				"'fullname': 'Fred', 'roomnumber': 'R1', 'workphone': '', 'homephone': '5', 'other': 'a,b'}"},
 		{"user.info", []any{"nobody"}, "{}"},
 		{"user.list_users", nil, "['fred', 'root']"},
 		{"user.list_users", []any{"/other"}, "['z']"},
@@ -106,7 +108,8 @@ func TestReading(t *testing.T) {
 		{"group.info", []any{"wheel"}, "{'name': 'wheel', 'passwd': 'x', 'gid': 10, 'members': ['fred', 'root']}"},
 		{"group.info", []any{"nothing"}, "{}"},
 		{"group.getent", []any{"root=/other"}, "[{'name': 'zg', 'passwd': 'x', 'gid': 5, 'members': []}]"},
-		{"shadow.info", []any{"fred"}, "{'name': 'fred', 'passwd': '!$6$x$y', 'lstchg': 19001, 'min': -1, 'max': -1, 'warn': -1, 'inact': 30, 'expire': 20000}"},
+		{"shadow.info", []any{"fred"},
+			"{'name': 'fred', 'passwd': '!$6$x$y', 'lstchg': 19001, 'min': -1, 'max': -1, 'warn': -1, 'inact': 30, 'expire': 20000}"},
 		{"shadow.info", []any{"nobody"}, "{'name': '', 'passwd': '', 'lstchg': '', 'min': '', 'max': '', 'warn': '', 'inact': '', 'expire': ''}"},
 		{"shadow.list_users", nil, "['fred', 'root']"},
 		{"shadow.default_hash", nil, "'!'"},
@@ -132,7 +135,8 @@ func TestChanging(t *testing.T) {
 		want []string // programs
 	}{
 		{"user.add", []any{"new"}, []string{"useradd -m new"}},
-		{"user.add", []any{"new", "uid=7", "gid=users", "shell=/bin/z", "home=/h", "unique=false", "system=true", "createhome=false", "nologinit=true", "fullname=N, jr", "workphone=5", "root=/r"},
+		{"user.add", []any{"new", "uid=7", "gid=users", "shell=/bin/z", "home=/h", "unique=false", "system=true", "createhome=false", "nologinit=true",
+			"fullname=N, jr", "workphone=5", "root=/r"},
 			[]string{"useradd -s /bin/z -u 7 -g users -M -l -d /h -o -r -c N, jr,,5 -R /r new"}},
 		{"user.add", []any{"new", map[string]any{"__kwarg__": true, "groups": groups}}, []string{"useradd -g new -m new", "usermod -G wheel,new new"}},
 		{"user.add", []any{"new", "usergroup=true"}, []string{"useradd -U -m new"}},
@@ -229,8 +233,10 @@ func TestResults(t *testing.T) {
 
 // TestLikeSaltHere compares what both read of this machine.
 func TestLikeSaltHere(t *testing.T) {
-	jobs := [][]any{{"user.info", "root"}, {"user.info", "no-such"}, {"user.getent"}, {"user.list_users"}, {"user.list_groups", "root"}, {"user.list_groups", "no-such"},
-		{"user.primary_group", "root"}, {"group.info", "root"}, {"group.info", "no-such"}, {"group.getent"}, {"shadow.info", "root"}, {"shadow.list_users"}, {"shadow.default_hash"}}
+	jobs := [][]any{{"user.info", "root"}, {"user.info", "no-such"}, {"user.getent"}, {"user.list_users"}, {"user.list_groups", "root"},
+		{"user.list_groups", "no-such"},
+		{"user.primary_group", "root"}, {"group.info", "root"}, {"group.info", "no-such"}, {"group.getent"}, {"shadow.info", "root"}, {"shadow.list_users"},
+		{"shadow.default_hash"}}
 	r, err := fn.NewRegistry(nil, Modules(&host.Machine{})...)
 	if err != nil {
 		t.Fatal(err)

@@ -24,8 +24,10 @@ func shadowModule(m *host.Machine) fn.Module {
 		fn.Of("info", s.info, `Return the entry of a user in /etc/shadow; all is empty if there is none.`, fn.Example("salt '*' shadow.info root")),
 		fn.Of("list_users", s.listUsers, `Return the names of all users with a password entry.`, fn.Example("salt '*' shadow.list_users")),
 		fn.Of("default_hash", s.defaultHash, `Return the hash of a user without password.`, fn.Example("salt '*' shadow.default_hash")),
-		fn.Of("gen_password", s.genPassword, `Return the hash of a password.`, fn.Example("salt '*' shadow.gen_password 'I_am_password' crypt_salt=I_am_salt algorithm=sha256")),
-		fn.Of("set_password", s.setPassword, `Set the hash of a user's password.`, fn.Example("salt '*' shadow.set_password root '$1$UYCIxa628.9qXjpQCjM4a..'")),
+		fn.Of("gen_password", s.genPassword, `Return the hash of a password.`,
+			fn.Example("salt '*' shadow.gen_password 'I_am_password' crypt_salt=I_am_salt algorithm=sha256")),
+		fn.Of("set_password", s.setPassword, `Set the hash of a user's password.`,
+			fn.Example("salt '*' shadow.set_password root '$1$UYCIxa628.9qXjpQCjM4a..'")),
 		fn.Of("del_password", s.delPassword, `Let a user in without password.`, fn.Example("salt '*' shadow.del_password username")),
 		fn.Of("lock_password", s.lock(true), `Lock a user's password.`, fn.Example("salt '*' shadow.lock_password username")),
 		fn.Of("unlock_password", s.lock(false), `Let a user in by the password again.`, fn.Example("salt '*' shadow.unlock_password username")),
@@ -38,7 +40,8 @@ func shadowModule(m *host.Machine) fn.Module {
 		{"set_date", "date", "lstchg", "-d", "the day on which a password was changed, as a date or in days since 1970"},
 		{"set_expire", "expire", "expire", "-E", "the day on which a user is shut out, as a date or in days since 1970; -1 is never"},
 	} {
-		mod.Funcs = append(mod.Funcs, fn.Of(f.name, s.set(f.key, f.option), `Set `+f.doc+`.`, fn.Params("name", f.param, "root"), fn.Example("salt '*' shadow."+f.name+" username 7")))
+		mod.Funcs = append(mod.Funcs, fn.Of(f.name, s.set(f.key, f.option), `Set `+f.doc+`.`, fn.Params("name", f.param, "root"),
+			fn.Example("salt '*' shadow."+f.name+" username 7")))
 	}
 	return mod
 }
@@ -70,7 +73,8 @@ func (s shadow) info(_ context.Context, _ *fn.Call, a userArgs) (*value.Dict, er
 }
 
 func describeShadow(e account.Shadow) *value.Dict {
-	return value.DictOf("name", e.Name, "passwd", e.Password, "lstchg", e.Changed, "min", e.Min, "max", e.Max, "warn", e.Warn, "inact", e.Inactive, "expire", e.Expire)
+	return value.DictOf("name", e.Name, "passwd", e.Password, "lstchg", e.Changed, "min", e.Min, "max", e.Max, "warn", e.Warn, "inact", e.Inactive, "expire",
+		e.Expire)
 }
 
 func (s shadow) listUsers(_ context.Context, _ *fn.Call, a rootArg) (*value.List, error) {

@@ -37,16 +37,22 @@ func TestSSHLikeSalt(t *testing.T) {
 		auth, known := "config="+dir+"/auth", "config="+dir+"/known"
 		return [][]any{
 			{"ssh.auth_keys", "root", auth}, {"ssh.auth_keys", "root", auth, "fingerprint_hash_type=md5"}, {"ssh.auth_keys", "no-such-user", auth},
-			{"ssh.check_key", "root", keyA, "ed25519", "one@two three", []any{"no-pty", "command=\"a b\""}, auth}, {"ssh.check_key", "root", keyA, "ed25519", "other", []any{}, auth},
+			{"ssh.check_key", "root", keyA, "ed25519", "one@two three", []any{"no-pty", "command=\"a b\""}, auth},
+			{"ssh.check_key", "root", keyA, "ed25519", "other", []any{}, auth},
 			{"ssh.check_key", "root", keyB, "ssh-rsa", "", nil, auth}, {"ssh.check_key", "root", keyB, "wrong", "", nil, auth},
 			{"ssh.set_auth_key", "root", keyB, "ed25519", "new", nil, auth}, {"ssh.set_auth_key", "root", keyB, "ed25519", "new", nil, auth},
-			{"ssh.set_auth_key", "root", keyB, "ed25519", "changed", []any{"no-pty"}, auth}, {"ssh.set_auth_key", "root", "a b", auth}, {"ssh.set_auth_key", "root", "!!!", auth},
-			{"ssh.set_auth_key", "no-such-user", keyB, auth}, {"ssh.auth_keys", "root", auth}, {"ssh.rm_auth_key", "root", keyA, auth}, {"ssh.rm_auth_key", "root", keyA, auth},
+			{"ssh.set_auth_key", "root", keyB, "ed25519", "changed", []any{"no-pty"}, auth}, {"ssh.set_auth_key", "root", "a b", auth},
+			{"ssh.set_auth_key", "root", "!!!", auth},
+			{"ssh.set_auth_key", "no-such-user", keyB, auth}, {"ssh.auth_keys", "root", auth}, {"ssh.rm_auth_key", "root", keyA, auth},
+			{"ssh.rm_auth_key", "root", keyA, auth},
 			{"ssh.auth_keys", "root", auth},
-			{"ssh.get_known_host_entries", "root", "example.com", known}, {"ssh.get_known_host_entries", "root", "nobody", known}, {"ssh.get_known_host_entries", "root", "other", known, "port=2222"},
+			{"ssh.get_known_host_entries", "root", "example.com", known}, {"ssh.get_known_host_entries", "root", "nobody", known},
+			{"ssh.get_known_host_entries", "root", "other", known, "port=2222"},
 			{"ssh.get_known_host_entries", "no-such-user", "x"},
-			{"ssh.check_known_host", "root", "example.com", keyA, nil, dir + "/known"}, {"ssh.check_known_host", "root", "example.com", keyB, nil, dir + "/known"},
-			{"ssh.check_known_host", "root", "nobody", keyB, nil, dir + "/known"}, {"ssh.check_known_host", "root", "10.0.0.1", known}, {"ssh.check_known_host"},
+			{"ssh.check_known_host", "root", "example.com", keyA, nil, dir + "/known"},
+			{"ssh.check_known_host", "root", "example.com", keyB, nil, dir + "/known"},
+			{"ssh.check_known_host", "root", "nobody", keyB, nil, dir + "/known"}, {"ssh.check_known_host", "root", "10.0.0.1", known},
+			{"ssh.check_known_host"},
 			{"ssh.set_known_host", "root", "example.com", "key=" + keyA, "enc=ssh-ed25519", known},
 			{"ssh.host_keys", dir}, {"ssh.host_keys", dir, "private=False", "certs=False"},
 		}
@@ -63,7 +69,8 @@ func TestSSHLikeSalt(t *testing.T) {
 			args = append(args, value.From(a))
 		}
 		want := value.Repr(recorded[i].At("return"))
-		if got := r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: job[0].(string), Arg: args}); value.Repr(got.Return) != want && !value.Equal(got.Return, recorded[i].At("return")) {
+		if got := r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: job[0].(string), Arg: args}); value.Repr(got.Return) != want &&
+			!value.Equal(got.Return, recorded[i].At("return")) {
 			t.Errorf("%v: returns %s\nSalt: %s", job, value.Repr(got.Return), want)
 		}
 	}
@@ -91,10 +98,12 @@ func TestKnownHosts(t *testing.T) {
 	if got := run("ssh.set_known_host", key...); got != "exists" {
 		t.Error(got)
 	}
-	if got := run("ssh.set_known_host", nil, "example.com", "key="+keyB, "enc=ssh-ed25519", "hash_known_hosts=False"); got != "updated" || m.Text(file) != "example.com ssh-ed25519 "+keyB+"\n" {
+	if got := run("ssh.set_known_host", nil, "example.com", "key="+keyB, "enc=ssh-ed25519", "hash_known_hosts=False"); got != "updated" ||
+		m.Text(file) != "example.com ssh-ed25519 "+keyB+"\n" {
 		t.Errorf("%s: %s", got, m.Text(file))
 	}
-	given := r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: "ssh.set_known_host", Arg: []any{nil, "other.example", "key=AAAAnokey", "enc=ssh-rsa", "config=" + file}}).Return
+	given := r.Run(t.Context(), &fn.Call{},
+		fn.Job{Fun: "ssh.set_known_host", Arg: []any{nil, "other.example", "key=AAAAnokey", "enc=ssh-rsa", "config=" + file}}).Return
 	if got := value.Repr(given); got != "{'status': 'updated', 'old': None, 'new': [{'hostname': 'other.example', 'enc': 'ssh-rsa', 'key': 'AAAAnokey'}]}" {
 		t.Error("a key that is none: ", got)
 	}

@@ -28,13 +28,18 @@ func userModule(m *host.Machine) fn.Module {
 		fn.Of("add", u.add, `Add a user.`, fn.Example("salt '*' user.add fred uid=2000 shell=/bin/bash")),
 		fn.Of("delete", u.delete, `Remove a user.`, fn.Example("salt '*' user.delete fred remove=true")),
 		fn.Of("rename", u.rename, `Give a user another name.`, fn.Example("salt '*' user.rename fred alfred")),
-		fn.Of("chgroups", u.chgroups, `Set the groups that a user belongs to besides the own one.`, fn.Example("salt '*' user.chgroups foo wheel,root append=true")),
+		fn.Of("chgroups", u.chgroups, `Set the groups that a user belongs to besides the own one.`,
+			fn.Example("salt '*' user.chgroups foo wheel,root append=true")),
 		fn.Of("chuid", change(u, "uid", "-u"), `Set the id of a user.`, fn.Params("name", "uid", "root"), fn.Example("salt '*' user.chuid foo 4376")),
 		fn.Of("chgid", change(u, "gid", "-g"), `Set the own group of a user.`, fn.Params("name", "gid", "root"), fn.Example("salt '*' user.chgid foo 4376")),
-		fn.Of("chshell", change(u, "shell", "-s"), `Set the login shell of a user.`, fn.Params("name", "shell", "root"), fn.Example("salt '*' user.chshell foo /bin/zsh")),
-		fn.Of("chhome", change(u, "home", "-d"), `Set the home of a user.`, fn.Params("name", "home", "persist", "root"), fn.Example("salt '*' user.chhome foo /home/users/foo persist=true")),
-		fn.Of("get_loginclass", u.noClass, `Return false: login classes are those of OpenBSD.`, fn.Params("name"), fn.Ignored(noClass, "name"), fn.Example("salt '*' user.get_loginclass foo")),
-		fn.Of("chloginclass", u.noClass, `Return false: login classes are those of OpenBSD.`, fn.Ignored(noClass, "name", "loginclass"), fn.Example("salt '*' user.chloginclass foo staff")),
+		fn.Of("chshell", change(u, "shell", "-s"), `Set the login shell of a user.`, fn.Params("name", "shell", "root"),
+			fn.Example("salt '*' user.chshell foo /bin/zsh")),
+		fn.Of("chhome", change(u, "home", "-d"), `Set the home of a user.`, fn.Params("name", "home", "persist", "root"),
+			fn.Example("salt '*' user.chhome foo /home/users/foo persist=true")),
+		fn.Of("get_loginclass", u.noClass, `Return false: login classes are those of OpenBSD.`, fn.Params("name"), fn.Ignored(noClass, "name"),
+			fn.Example("salt '*' user.get_loginclass foo")),
+		fn.Of("chloginclass", u.noClass, `Return false: login classes are those of OpenBSD.`, fn.Ignored(noClass, "name", "loginclass"),
+			fn.Example("salt '*' user.chloginclass foo staff")),
 	}}
 	for i, key := range commentKeys {
 		mod.Funcs = append(mod.Funcs, fn.Of("ch"+key, u.comment(i), `Set the `+commentDocs[i]+` of a user.`,
@@ -71,7 +76,8 @@ func (u user) info(ctx context.Context, _ *fn.Call, a userArgs) (*value.Dict, er
 }
 
 func describe(ctx context.Context, groups *account.Memberships, u account.User) *value.Dict {
-	d := value.DictOf("gid", u.GID, "groups", groups.Of(ctx, u.Name, u.GID), "home", u.Home, "name", u.Name, "passwd", u.Password, "shell", u.Shell, "uid", u.UID)
+	d := value.DictOf("gid", u.GID, "groups", groups.Of(ctx, u.Name, u.GID), "home", u.Home, "name", u.Name, "passwd", u.Password, "shell", u.Shell, "uid",
+		u.UID)
 	for i, part := range commentParts(u.Comment) {
 		d.Set(commentKeys[i], part)
 	}

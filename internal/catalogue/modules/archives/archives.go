@@ -34,16 +34,23 @@ func init() { units.Register("archive", archiveModule) }
 func archiveModule(m *host.Machine) fn.Module {
 	a := archiver{m}
 	return fn.Module{Name: "archive", Doc: `Archives.`, Funcs: []fn.Func{
-		fn.Of("tar", a.tar, `Run tar and return the lines that it prints.`, fn.Example("salt '*' archive.tar cjvf /tmp/tarfile.tar.bz2 '/tmp/file_1,/tmp/file_2'")),
+		fn.Of("tar", a.tar, `Run tar and return the lines that it prints.`,
+			fn.Example("salt '*' archive.tar cjvf /tmp/tarfile.tar.bz2 '/tmp/file_1,/tmp/file_2'")),
 		fn.Of("gzip", a.gzip, `Compress a file.`, fn.Example("salt '*' archive.gzip /tmp/sourcefile.txt options='-9 --verbose'")),
 		fn.Of("gunzip", a.gunzip, `Unpack a compressed file.`, fn.Example("salt '*' archive.gunzip /tmp/sourcefile.txt.gz options='--verbose'")),
-		fn.Of("cmd_zip", a.cmdZip, `Run zip and return the lines that it prints.`, fn.Example("salt '*' archive.cmd_zip /tmp/zipfile.zip '/tmp/sourcefile1,/tmp/sourcefile2'")),
-		fn.Of("cmd_unzip", a.cmdUnzip, `Run unzip and return the lines that it prints.`, fn.Example("salt '*' archive.cmd_unzip /tmp/zipfile.zip /home/strongbad/ excludes=file_1,file_2")),
-		fn.Of("unzip", a.unzip, `Unpack a zip file and return the names.`, fn.Example("salt '*' archive.unzip /tmp/zipfile.zip /home/strongbad/ excludes=file_1,file_2")),
-		fn.Of("zip", a.zip, `Pack files into a zip file and return their names in it.`, fn.Example("salt '*' archive.zip /tmp/zipfile.zip '/tmp/sourcefile1,/tmp/sourcefile2'")),
+		fn.Of("cmd_zip", a.cmdZip, `Run zip and return the lines that it prints.`,
+			fn.Example("salt '*' archive.cmd_zip /tmp/zipfile.zip '/tmp/sourcefile1,/tmp/sourcefile2'")),
+		fn.Of("cmd_unzip", a.cmdUnzip, `Run unzip and return the lines that it prints.`,
+			fn.Example("salt '*' archive.cmd_unzip /tmp/zipfile.zip /home/strongbad/ excludes=file_1,file_2")),
+		fn.Of("unzip", a.unzip, `Unpack a zip file and return the names.`,
+			fn.Example("salt '*' archive.unzip /tmp/zipfile.zip /home/strongbad/ excludes=file_1,file_2")),
+		fn.Of("zip", a.zip, `Pack files into a zip file and return their names in it.`,
+			fn.Example("salt '*' archive.zip /tmp/zipfile.zip '/tmp/sourcefile1,/tmp/sourcefile2'")),
 		fn.Of("is_encrypted", a.isEncrypted, `Say whether a zip file needs a password.`, fn.Example("salt '*' archive.is_encrypted /path/to/myfile.zip")),
-		fn.Of("rar", a.rar, `Run rar to pack files and return the lines that it prints.`, fn.Example("salt '*' archive.rar /tmp/rarfile.rar '/tmp/sourcefile1,/tmp/sourcefile2'")),
-		fn.Of("unrar", a.unrar, `Run unrar, or rar, to unpack a file and return the lines that it prints.`, fn.Example("salt '*' archive.unrar /tmp/rarfile.rar /home/strongbad/ excludes=file_1,file_2")),
+		fn.Of("rar", a.rar, `Run rar to pack files and return the lines that it prints.`,
+			fn.Example("salt '*' archive.rar /tmp/rarfile.rar '/tmp/sourcefile1,/tmp/sourcefile2'")),
+		fn.Of("unrar", a.unrar, `Run unrar, or rar, to unpack a file and return the lines that it prints.`,
+			fn.Example("salt '*' archive.unrar /tmp/rarfile.rar /home/strongbad/ excludes=file_1,file_2")),
 		fn.Of("list", a.list, `Return what is in a tar or zip file.`, fn.Example("salt '*' archive.list /path/to/myfile.tar.gz strip_components=1")),
 	}}
 }

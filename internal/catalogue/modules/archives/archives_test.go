@@ -42,11 +42,13 @@ func TestLikeSalt(t *testing.T) {
 	}
 	var jobs [][]any
 	for _, f := range []string{"t.tar", "t.tar.gz", "t.tar.bz2", "t.tar.xz", "t.zip"} {
-		jobs = append(jobs, []any{"archive.list", dir + "/" + f}, []any{"archive.list", dir + "/" + f, "verbose=True"}, []any{"archive.list", dir + "/" + f, "strip_components=1"})
+		jobs = append(jobs, []any{"archive.list", dir + "/" + f}, []any{"archive.list", dir + "/" + f, "verbose=True"},
+			[]any{"archive.list", dir + "/" + f, "strip_components=1"})
 	}
 	jobs = append(jobs, []any{"archive.tar", "tf", dir + "/t.tar"}, []any{"archive.tar", "", "x"},
 		[]any{"archive.tar", "tf", dir + "/none"}, []any{"archive.gunzip", dir + "/none"}, []any{"archive.cmd_zip", dir + "/n.zip", "none"},
-		[]any{"archive.zip", dir + "/o.zip", "src/a,none", "cwd=" + dir}, []any{"archive.list", dir + "/o.zip", "verbose=True"}, []any{"archive.zip", dir + "/o.zip", dir + "/src/a"}, []any{"archive.zip", dir + "/o.zip", "src"},
+		[]any{"archive.zip", dir + "/o.zip", "src/a,none", "cwd=" + dir}, []any{"archive.list", dir + "/o.zip", "verbose=True"},
+		[]any{"archive.zip", dir + "/o.zip", dir + "/src/a"}, []any{"archive.zip", dir + "/o.zip", "src"},
 		[]any{"archive.zip", dir + "/o.zip", "src", "cwd=here"},
 		[]any{"archive.is_encrypted", dir + "/t.zip"}, []any{"archive.is_encrypted", dir + "/locked.zip"})
 	recorded := stocktest.Ask(t, nil, jobs...)

@@ -92,7 +92,8 @@ func (l localMaster) Wheel(_ context.Context, fun string, args []any, kwargs *va
 
 func (l localMaster) Command(_ context.Context, o Order) iter.Seq2[*value.Dict, error] {
 	return func(yield func(*value.Dict, error) bool) {
-		words := []string{"command", value.Repr(o.Target), o.Type, value.Repr(o.Fun), value.Repr(value.ListOf(o.Arg...)), value.Repr(o.Kwargs), o.Ret, o.Timeout.String()}
+		words := []string{"command", value.Repr(o.Target), o.Type, value.Repr(o.Fun), value.Repr(value.ListOf(o.Arg...)), value.Repr(o.Kwargs), o.Ret,
+			o.Timeout.String()}
 		if o.Batch != "" {
 			words = append(words, "batch", o.Batch)
 		}
@@ -182,7 +183,8 @@ func TestJobs(t *testing.T) {
 	check(t, d, call(), "saltutil.signal_job", []any{"2", 10}, "Signal 10 sent to job 2 at pid 7", "signal 2 10")
 	check(t, d, call(), "saltutil.signal_job", []any{"1", 0}, "ERROR executing 'saltutil.signal_job': 0 is not the number of a signal")
 	check(t, d, call(), "saltutil.term_job", []any{"3"}, "") // never itself
-	check(t, d, call(), "saltutil.term_all_jobs", nil, "['Signal 15 sent to job 1 at pid 7', 'Signal 15 sent to job 2 at pid 7']", "signal 1 15", "signal 2 15")
+	check(t, d, call(), "saltutil.term_all_jobs", nil, "['Signal 15 sent to job 1 at pid 7', 'Signal 15 sent to job 2 at pid 7']", "signal 1 15",
+		"signal 2 15")
 	d.fail = salt.Errorf(salt.NotFound, "gone")
 	check(t, d, call(), "saltutil.term_job", []any{"1"}, "Job 1 was not running and job data has been cleaned up", "signal 1 15")
 	d.fail = errors.New("not permitted")
@@ -245,14 +247,21 @@ func TestSync(t *testing.T) {
 func TestLocalMaster(t *testing.T) {
 	d := &daemon{answer: value.DictOf("fun", "runner.test.arg", "return", "x", "success", true)}
 	check(t, d, &fn.Call{}, "saltutil.runner", []any{"test.arg", "arg=[1, a]", "kwarg={k: v}", "z=2"}, "x", "run test.arg [1, 'a'] {'k': 'v', 'z': 2} ")
-	check(t, d, &fn.Call{}, "saltutil.runner", []any{"test.arg", "full_return=true", "saltenv=dev", "jid='7'"}, "{'fun': 'runner.test.arg', 'return': 'x', 'success': True}", "run test.arg [] {'saltenv': 'dev'} 7")
-	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"w*", "test.echo", "arg=[x]", "kwarg={a: 1}", "timeout=3"}, "{'w1': {'ret': True}, 'w2': {'ret': True}}", "command 'w*' glob 'test.echo' ['x'] {'a': 1}  3s")
-	check(t, d, &fn.Call{}, "saltutil.cmd_iter", []any{value.ListOf("w1"), "test.ping", "tgt_type=list"}, "[{'w1': {'ret': True}}, {'w2': {'ret': True}}]", "command ['w1'] list 'test.ping' [] {}  0s")
+	check(t, d, &fn.Call{}, "saltutil.runner", []any{"test.arg", "full_return=true", "saltenv=dev", "jid='7'"},
+		"{'fun': 'runner.test.arg', 'return': 'x', 'success': True}", "run test.arg [] {'saltenv': 'dev'} 7")
+	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"w*", "test.echo", "arg=[x]", "kwarg={a: 1}", "timeout=3"}, "{'w1': {'ret': True}, 'w2': {'ret': True}}",
+		"command 'w*' glob 'test.echo' ['x'] {'a': 1}  3s")
+	check(t, d, &fn.Call{}, "saltutil.cmd_iter", []any{value.ListOf("w1"), "test.ping", "tgt_type=list"}, "[{'w1': {'ret': True}}, {'w2': {'ret': True}}]",
+		"command ['w1'] list 'test.ping' [] {}  0s")
 	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"*", "test.ping", "ssh=true"}, "ERROR: there is no salt-ssh yet: leave ssh out")
-	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"*", "test.ping", "batches=1"}, "ERROR: saltutil.cmd does not know the argument 'batches'; arguments of the function go into kwarg")
-	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"*", "test.ping", "batch=10%", "subset=3"}, "{'w1': {'ret': True}, 'w2': {'ret': True}}", "command '*' glob 'test.ping' [] {}  0s batch 10%")
-	check(t, d, &fn.Call{}, "saltutil.cmd_iter", []any{"*", "test.ping", "subset=1", "batch=false"}, "[{'w1': {'ret': True}}, {'w2': {'ret': True}}]", "command '*' glob 'test.ping' [] {}  0s subset 1")
-	check(t, d, &fn.Call{}, "saltutil.wheel", []any{"key.accept", "w1", "include_denied=true"}, "{'fun': 'runner.test.arg', 'return': 'x', 'success': True}", "wheel key.accept ['w1'] {'include_denied': True}")
+	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"*", "test.ping", "batches=1"},
+		"ERROR: saltutil.cmd does not know the argument 'batches'; arguments of the function go into kwarg")
+	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"*", "test.ping", "batch=10%", "subset=3"}, "{'w1': {'ret': True}, 'w2': {'ret': True}}",
+		"command '*' glob 'test.ping' [] {}  0s batch 10%")
+	check(t, d, &fn.Call{}, "saltutil.cmd_iter", []any{"*", "test.ping", "subset=1", "batch=false"}, "[{'w1': {'ret': True}}, {'w2': {'ret': True}}]",
+		"command '*' glob 'test.ping' [] {}  0s subset 1")
+	check(t, d, &fn.Call{}, "saltutil.wheel", []any{"key.accept", "w1", "include_denied=true"}, "{'fun': 'runner.test.arg', 'return': 'x', 'success': True}",
+		"wheel key.accept ['w1'] {'include_denied': True}")
 	d.fail = errors.New("refused")
 	const none = "ERROR: no master on this machine could be asked, and this function needs one: refused"
 	check(t, d, &fn.Call{}, "saltutil.runner", []any{"test.arg"}, none, "run test.arg [] {} ")
@@ -330,18 +339,22 @@ func TestKeys(t *testing.T) {
 func TestEvent(t *testing.T) {
 	d := &daemon{}
 	call := func(opts ...any) *fn.Call {
-		return &fn.Call{JID: "5", Config: fn.Tree{Dict: value.DictOf(opts...)}, Grains: fn.Tree{Dict: value.DictOf("os", "Debian", "x", 1)}, Pillar: fn.Tree{Dict: value.DictOf("p", 2)}}
+		return &fn.Call{JID: "5", Config: fn.Tree{Dict: value.DictOf(opts...)}, Grains: fn.Tree{Dict: value.DictOf("os", "Debian", "x", 1)},
+			Pillar: fn.Tree{Dict: value.DictOf("p", 2)}}
 	}
 	data := value.DictOf("a", 1)
 	check(t, d, call(), "event.fire", []any{data, "my/tag"}, "True", "fire my/tag {'a': 1}")
 	check(t, d, call(), "event.fire", []any{"text", "my/tag"}, "False")
 	check(t, d, call(), "event.fire_master", []any{data, "my/tag"}, "True", "send {'id': 'alpha', 'tag': 'my/tag', 'data': {'a': 1}, 'cmd': '_minion_event'}")
-	check(t, d, call(), "event.fire_master", []any{data, "my/tag", "preload={id: other}"}, "True", "send {'id': 'other', 'tag': 'my/tag', 'data': {'a': 1}, 'cmd': '_minion_event'}")
+	check(t, d, call(), "event.fire_master", []any{data, "my/tag", "preload={id: other}"}, "True",
+		"send {'id': 'other', 'tag': 'my/tag', 'data': {'a': 1}, 'cmd': '_minion_event'}")
 	check(t, d, call("local", true), "event.fire_master", []any{data, "my/tag"}, "False")
 	check(t, d, call(), "event.send", []any{"my/tag", data, "with_grains=[os, none]", "with_pillar=true", "with_env_opts=true", "k=v"}, "True",
-		"send {'id': 'alpha', 'tag': 'my/tag', 'data': {'grains': {'os': 'Debian'}, 'pillar': {'p': 2}, 'saltenv': 'base', 'pillarenv': None, 'k': 'v', '__pub_jid': '5', 'a': 1}, 'cmd': '_minion_event'}")
+		"send {'id': 'alpha', 'tag': 'my/tag', 'data': {'grains': {'os': 'Debian'}, 'pillar': {'p': 2}, 'saltenv': 'base', 'pillarenv': None, 'k': "+
+			"'v', '__pub_jid': '5', 'a': 1}, 'cmd': '_minion_event'}")
 	check(t, d, call("file_client", "local"), "event.send", []any{"my/tag"}, "True", "fire my/tag {'__pub_jid': '5'}")
-	check(t, d, call("file_client", "local", "use_master_when_local", true), "event.send", []any{"t"}, "True", "send {'id': 'alpha', 'tag': 't', 'data': {'__pub_jid': '5'}, 'cmd': '_minion_event'}")
+	check(t, d, call("file_client", "local", "use_master_when_local", true), "event.send", []any{"t"}, "True",
+		"send {'id': 'alpha', 'tag': 't', 'data': {'__pub_jid': '5'}, 'cmd': '_minion_event'}")
 	d.fail = errors.New("no master")
 	check(t, d, call(), "event.fire", []any{data, "t"}, "False", "fire t {'a': 1}")
 	check(t, d, call(), "event.fire_master", []any{data, "t"}, "False", "send {'id': 'alpha', 'tag': 't', 'data': {'a': 1}, 'cmd': '_minion_event'}")
@@ -351,16 +364,22 @@ func TestEvent(t *testing.T) {
 func TestMine(t *testing.T) {
 	d := &daemon{answer: value.DictOf("alpha", 1, "beta", 2)}
 	call := func() *fn.Call {
-		return &fn.Call{Config: fn.Tree{Dict: value.DictOf("mine_functions", value.DictOf("test.ping", value.ListOf(), "e", value.ListOf(value.DictOf("mine_function", "test.echo"), "x"), "no.such", nil))}}
+		return &fn.Call{Config: fn.Tree{Dict: value.DictOf("mine_functions",
+			value.DictOf("test.ping", value.ListOf(), "e", value.ListOf(value.DictOf("mine_function", "test.echo"), "x"), "no.such", nil))}}
 	}
-	check(t, d, call(), "mine.get", []any{"*", "test.ping"}, "{'alpha': 1, 'beta': 2}", "request {'cmd': '_mine_get', 'id': 'alpha', 'tgt': '*', 'fun': 'test.ping', 'tgt_type': 'glob'}")
-	check(t, d, call(), "mine.get", []any{"*", "test.ping", "list", true}, "{'beta': 2}", "request {'cmd': '_mine_get', 'id': 'alpha', 'tgt': '*', 'fun': 'test.ping', 'tgt_type': 'list'}")
+	check(t, d, call(), "mine.get", []any{"*", "test.ping"}, "{'alpha': 1, 'beta': 2}",
+		"request {'cmd': '_mine_get', 'id': 'alpha', 'tgt': '*', 'fun': 'test.ping', 'tgt_type': 'glob'}")
+	check(t, d, call(), "mine.get", []any{"*", "test.ping", "list", true}, "{'beta': 2}",
+		"request {'cmd': '_mine_get', 'id': 'alpha', 'tgt': '*', 'fun': 'test.ping', 'tgt_type': 'list'}")
 	check(t, d, call(), "mine.send", []any{"test.ping"}, "True", "send {'cmd': '_mine', 'data': {'test.ping': True}, 'id': 'alpha', 'clear': False}")
 	check(t, d, call(), "mine.send", []any{"me", "hello", "mine_function=test.echo", "allow_tgt=web*", "allow_tgt_type=glob"}, "True",
-		"send {'cmd': '_mine', 'data': {'me': {'__data__': 'hello', '__saltmine_acl__': 1, 'allow_tgt': 'web*', 'allow_tgt_type': 'glob'}}, 'id': 'alpha', 'clear': False}")
+		"send {'cmd': '_mine', 'data': {'me': {'__data__': 'hello', '__saltmine_acl__': 1, 'allow_tgt': 'web*', 'allow_tgt_type': 'glob'}}, 'id': "+
+			"'alpha', 'clear': False}")
 	check(t, d, call(), "mine.send", []any{"no.such"}, "False")
-	check(t, d, call(), "mine.update", []any{"clear=true"}, "True", "send {'cmd': '_mine', 'data': {'test.ping': True, 'e': 'x'}, 'id': 'alpha', 'clear': True}")
-	check(t, d, call(), "mine.update", []any{"mine_functions=[test.true]"}, "True", "send {'cmd': '_mine', 'data': {'test.true': True}, 'id': 'alpha', 'clear': False}")
+	check(t, d, call(), "mine.update", []any{"clear=true"}, "True",
+		"send {'cmd': '_mine', 'data': {'test.ping': True, 'e': 'x'}, 'id': 'alpha', 'clear': True}")
+	check(t, d, call(), "mine.update", []any{"mine_functions=[test.true]"}, "True",
+		"send {'cmd': '_mine', 'data': {'test.true': True}, 'id': 'alpha', 'clear': False}")
 	check(t, d, &fn.Call{}, "mine.update", nil, "None")
 	check(t, d, call(), "mine.delete", []any{"test.ping"}, "True", "send {'cmd': '_mine_delete', 'id': 'alpha', 'fun': 'test.ping'}")
 	check(t, d, call(), "mine.flush", nil, "True", "send {'cmd': '_mine_flush', 'id': 'alpha'}")
@@ -371,13 +390,15 @@ func TestMine(t *testing.T) {
 }
 
 func TestPublish(t *testing.T) {
-	const ask = "request {'cmd': 'minion_pub', 'fun': 'test.ping', 'arg': [], 'tgt': 'w*', 'tgt_type': 'glob', 'ret': '', 'tmo': 0, 'form': 'clean', 'id': 'alpha', 'no_parse': []}"
+	const ask = "request {'cmd': 'minion_pub', 'fun': 'test.ping', 'arg': [], 'tgt': 'w*', 'tgt_type': 'glob', 'ret': '', 'tmo': 0, 'form': 'clean', " +
+		"'id': 'alpha', 'no_parse': []}"
 	d := &daemon{answer: value.DictOf("jid", "7", "minions", value.ListOf(), "w1", value.DictOf("ret", true))}
 	check(t, d, &fn.Call{}, "publish.publish", []any{"w*", "test.ping", "timeout=0"}, "{'w1': True}",
 		"pick ", ask, "request {'cmd': 'pub_ret', 'id': 'alpha', 'jid': '7'}")
 	check(t, &daemon{answer: ""}, &fn.Call{}, "publish.publish", []any{"w*", "test.ping", "timeout=0", "via_master=m1"}, "{}", "pick m1", ask)
 	check(t, d, &fn.Call{}, "publish.publish", []any{"w*", "publish.publish"}, "{}")
-	check(t, d, &fn.Call{}, "publish.publish", []any{"w*", "test.ping", "timeout=soon"}, "ERROR executing 'publish.publish': timeout must be a number of seconds, not 'soon'")
+	check(t, d, &fn.Call{}, "publish.publish", []any{"w*", "test.ping", "timeout=soon"},
+		"ERROR executing 'publish.publish': timeout must be a number of seconds, not 'soon'")
 	check(t, &daemon{answer: 5}, &fn.Call{}, "publish.runner", []any{"manage.up", "1"}, "5",
 		"pick ", "request {'cmd': 'minion_runner', 'fun': 'manage.up', 'arg': [1], 'tmo': 5, 'id': 'alpha', 'no_parse': []}")
 	none := &daemon{masterless: true}

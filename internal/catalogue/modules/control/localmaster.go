@@ -56,7 +56,8 @@ func (s saltutil) localFunctions() []fn.Func {
 	return []fn.Func{
 		fn.Of("runner", s.runner, `Run a function of the master that runs on the minion's machine, as salt-run does.
 			All further keywords go to the function.`,
-			fn.Example("salt master_minion saltutil.runner jobs.list_jobs"), fn.Example(`salt master_minion saltutil.runner test.arg arg="['baz']" kwarg="{'foo': 'bar'}"`)),
+			fn.Example("salt master_minion saltutil.runner jobs.list_jobs"),
+			fn.Example(`salt master_minion saltutil.runner test.arg arg="['baz']" kwarg="{'foo': 'bar'}"`)),
 		fn.Of("cmd", s.cmd, `Command minions by way of the master that runs on the minion's machine, and return what they returned.`,
 			fn.Example("salt master_minion saltutil.cmd '*' test.ping")),
 		fn.Of("cmd_iter", s.cmdIter, `Same as saltutil.cmd, but returns a list with one item for each minion.`,

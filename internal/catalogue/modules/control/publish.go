@@ -35,14 +35,16 @@ type publish struct{ masters Choice }
 // Publish returns the module publish.
 func Publish(masters Choice) fn.Module {
 	p := publish{masters}
-	return fn.Module{Name: "publish", Doc: `Commands from this minion to others, by way of the master, whose options peer and peer_run say what is allowed.`, Funcs: []fn.Func{
-		fn.Of("publish", p.publish, `Have minions run a function and return their results.
+	return fn.Module{Name: "publish", Doc: `Commands from this minion to others, by way of the master, whose options peer and peer_run say what is allowed.`,
+		Funcs: []fn.Func{
+			fn.Of("publish", p.publish, `Have minions run a function and return their results.
 			Several functions are one text with commas. Arguments are a text or a list.`,
-			fn.Example("salt web1 publish.publish 'db*' cmd.run 'ls -la /tmp'"), fn.Params("tgt", "fun", "arg", "tgt_type", "returner", "timeout", "via_master")),
-		fn.Of("full_data", p.fullData, `Have minions run a function and return their results together with the outputters they are meant for.`,
-			fn.Example("salt web1 publish.full_data '*' test.ping"), fn.Params("tgt", "fun", "arg", "tgt_type", "returner", "timeout")),
-		fn.Of("runner", p.runner, `Run a runner on the master and return its result.`, fn.Example("salt web1 publish.runner manage.down")),
-	}}
+				fn.Example("salt web1 publish.publish 'db*' cmd.run 'ls -la /tmp'"),
+				fn.Params("tgt", "fun", "arg", "tgt_type", "returner", "timeout", "via_master")),
+			fn.Of("full_data", p.fullData, `Have minions run a function and return their results together with the outputters they are meant for.`,
+				fn.Example("salt web1 publish.full_data '*' test.ping"), fn.Params("tgt", "fun", "arg", "tgt_type", "returner", "timeout")),
+			fn.Of("runner", p.runner, `Run a runner on the master and return its result.`, fn.Example("salt web1 publish.runner manage.down")),
+		}}
 }
 
 type publishArgs struct {

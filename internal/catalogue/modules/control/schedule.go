@@ -30,10 +30,12 @@ func Schedule(s Scheduler) fn.Module {
 	m := schedule{s}
 	return fn.Module{Name: "schedule", Doc: `Jobs that the minion runs by time.`, Funcs: []fn.Func{
 		fn.Of("list", m.list, `Return the jobs of the schedule.`, fn.Example("salt '*' schedule.list")),
-		fn.Of("is_enabled", m.isEnabled, `Return a job, or, without a name, whether the schedule is enabled.`, fn.Example("salt '*' schedule.is_enabled job1")),
+		fn.Of("is_enabled", m.isEnabled, `Return a job, or, without a name, whether the schedule is enabled.`,
+			fn.Example("salt '*' schedule.is_enabled job1")),
 		fn.Of("purge", m.purge, `Remove all jobs that are not in the pillar.`, fn.Example("salt '*' schedule.purge")),
 		fn.Of("delete", m.delete, `Remove a job.`, fn.Example("salt '*' schedule.delete job1")),
-		fn.Of("build_schedule_item", m.build, `Return the job that add would make of these arguments.`, fn.Example("salt '*' schedule.build_schedule_item job1 function=test.ping seconds=3600")),
+		fn.Of("build_schedule_item", m.build, `Return the job that add would make of these arguments.`,
+			fn.Example("salt '*' schedule.build_schedule_item job1 function=test.ping seconds=3600")),
 		fn.Of("add", m.add, `Add a job, and save the schedule unless persist is false.
 			Keywords: function, job_args, job_kwargs; when it runs: seconds, minutes, hours, days, when, cron or once (and once_fmt);
 			splay, range, skip_during_range, until, after, run_on_start, maxrunning, jid_include, enabled, return_job, metadata.
@@ -49,7 +51,8 @@ func Schedule(s Scheduler) fn.Module {
 		fn.Of("reload", m.reload, `Take over the saved schedule.`, fn.Example("salt '*' schedule.reload")),
 		fn.Of("move", m.move, `Give a job to other minions and remove it here.`, fn.Example("salt '*' schedule.move job1 'web*'")),
 		fn.Of("copy", m.copy, `Give a job to other minions, too.`, fn.Example("salt '*' schedule.copy job1 'web*'")),
-		fn.Of("postpone_job", m.postpone, `Run a job at another time instead of one at which it is due.`, fn.Example("salt '*' schedule.postpone_job job1 2026-11-22T10:00:00 2026-11-22T12:00:00")),
+		fn.Of("postpone_job", m.postpone, `Run a job at another time instead of one at which it is due.`,
+			fn.Example("salt '*' schedule.postpone_job job1 2026-11-22T10:00:00 2026-11-22T12:00:00")),
 		fn.Of("skip_job", m.skip, `Leave a job out at a time at which it is due.`, fn.Example("salt '*' schedule.skip_job job1 2026-11-22T10:00:00")),
 		fn.Of("show_next_fire_time", m.nextTime, `Return when a job is due.`, fn.Example("salt '*' schedule.show_next_fire_time job1")),
 		fn.Of("job_status", m.status, `Return all that is known of a job.`, fn.Example("salt '*' schedule.job_status job1")),

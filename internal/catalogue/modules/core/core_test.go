@@ -107,7 +107,8 @@ func TestNumbers(t *testing.T) {
 	if got := first(run(t, r, &fn.Call{}, "test.collatz", 3).Return); got != "[3, 10, 5.0, 16.0, 8.0, 4.0, 2.0]" {
 		t.Errorf("collatz %s", got)
 	}
-	for _, o := range []fn.Outcome{run(t, r, &fn.Call{}, "test.fib", -1), run(t, r, &fn.Call{}, "test.collatz", 0), run(t, r, &fn.Call{}, "test.collatz", int64(1)<<62-1)} {
+	for _, o := range []fn.Outcome{run(t, r, &fn.Call{}, "test.fib", -1), run(t, r, &fn.Call{}, "test.collatz", 0),
+		run(t, r, &fn.Call{}, "test.collatz", int64(1)<<62-1)} {
 		if o.Success || !strings.HasPrefix(value.Str(o.Return), "The minion function caused an exception: ") {
 			t.Errorf("got %+v", o)
 		}

@@ -72,7 +72,8 @@ func TestPillarOptions(t *testing.T) {
 		}
 	}
 	for _, arg := range []string{"pillarenv=dev", "pillar={a: 1}"} {
-		if o := run(t, r, call(), "pillar.items", arg); !strings.HasPrefix(value.Str(o.Return), "ERROR: there is no master to make a pillar of another environment") {
+		if o := run(t, r, call(), "pillar.items", arg); !strings.HasPrefix(value.Str(o.Return),
+			"ERROR: there is no master to make a pillar of another environment") {
 			t.Errorf("%s: %+v", arg, o)
 		}
 	}
@@ -118,7 +119,8 @@ func TestFinger(t *testing.T) {
 		t.Fatal(err)
 	}
 	conf := fn.Tree{Dict: value.DictOf("pki_dir", dir, "hash_type", "md5")}
-	for arg, want := range map[string]string{"hash_type=null": "0b:ee:89:b0:7a:24:8e:27:c8:3f:c3:d5:95:12:13:c1", "hash_type=x": "ERROR executing 'key.finger': there is no hash \"x\"; use md5, sha1, sha224, sha256, sha384 or sha512"} {
+	for arg, want := range map[string]string{"hash_type=null": "0b:ee:89:b0:7a:24:8e:27:c8:3f:c3:d5:95:12:13:c1",
+		"hash_type=x": "ERROR executing 'key.finger': there is no hash \"x\"; use md5, sha1, sha224, sha256, sha384 or sha512"} {
 		if o := run(t, r, &fn.Call{Config: conf}, "key.finger", arg); o.Return != want {
 			t.Errorf("%s: %+v", arg, o)
 		}
@@ -142,7 +144,8 @@ func TestRandom(t *testing.T) {
 			t.Errorf("%v: %q", arg, got)
 		}
 	}
-	for fun, args := range map[string][]any{"random.rand_int": {5, 4}, "random.seed": {0}, "random.sample": {value.ListOf(1), 2}, "random.shadow_hash": {"ab", "x", "des"}} {
+	for fun, args := range map[string][]any{"random.rand_int": {5, 4}, "random.seed": {0}, "random.sample": {value.ListOf(1), 2},
+		"random.shadow_hash": {"ab", "x", "des"}} {
 		if o := run(t, r, &fn.Call{ID: "x"}, fun, args...); o.Success || !strings.HasPrefix(value.Str(o.Return), "ERROR executing") {
 			t.Errorf("%s: %+v", fun, o)
 		}

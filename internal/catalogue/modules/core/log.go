@@ -21,7 +21,8 @@ func init() {
 		{"debug", slog.LevelDebug}, {"info", slog.LevelInfo}, {"warning", slog.LevelWarn},
 		{"error", slog.LevelError}, {"critical", log.LevelCritical}, {"exception", slog.LevelError},
 	} {
-		m.Funcs = append(m.Funcs, fn.Of(l.name, logger{l.level}.log, `Write a message of level `+l.name+`.`, fn.Example("salt '*' log."+l.name+" 'This is a message'")))
+		m.Funcs = append(m.Funcs, fn.Of(l.name, logger{l.level}.log, `Write a message of level `+l.name+`.`,
+			fn.Example("salt '*' log."+l.name+" 'This is a message'")))
 	}
 	units.Add(m)
 }

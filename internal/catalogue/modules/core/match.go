@@ -29,11 +29,15 @@ func init() {
 			fn.Example("salt '*' match."+kind.name+" "+kind.example)))
 	}
 	m.Funcs = append(m.Funcs,
-		fn.Of("ipcidr", match{"ipcidr"}.plain, `Say whether the minion has such an address, or one in such a network.`, fn.Example("salt '*' match.ipcidr 192.168.44.0/24")),
+		fn.Of("ipcidr", match{"ipcidr"}.plain, `Say whether the minion has such an address, or one in such a network.`,
+			fn.Example("salt '*' match.ipcidr 192.168.44.0/24")),
 		fn.Of("data", match{}.store, `Say whether the minion's own data (see the module data) has a value.`, fn.Example("salt '*' match.data spam:eggs")),
-		fn.Of("filter_by", match{}.filterBy, `Return the value of a map whose key is a target that means the minion.`, fn.Example("salt '*' match.filter_by '{foo*: Foo!, bar*: Bar!}' minion_id=bar03")),
-		fn.Of("search_by", match{}.searchBy, `Return the keys of a map whose lists hold a target that means the minion.`, fn.Example("salt '*' match.search_by '{web: [node1, node2], db: [node2, node]}'")),
-		fn.Of("ifelse", match{}.ifelse, `Return the value after the first target that means the minion, or else the last argument.`, fn.Example("salt '*' match.ifelse 'foo*' 'Foo!' 'bar*' 'Bar!' minion_id=bar03")),
+		fn.Of("filter_by", match{}.filterBy, `Return the value of a map whose key is a target that means the minion.`,
+			fn.Example("salt '*' match.filter_by '{foo*: Foo!, bar*: Bar!}' minion_id=bar03")),
+		fn.Of("search_by", match{}.searchBy, `Return the keys of a map whose lists hold a target that means the minion.`,
+			fn.Example("salt '*' match.search_by '{web: [node1, node2], db: [node2, node]}'")),
+		fn.Of("ifelse", match{}.ifelse, `Return the value after the first target that means the minion, or else the last argument.`,
+			fn.Example("salt '*' match.ifelse 'foo*' 'Foo!' 'bar*' 'Bar!' minion_id=bar03")),
 	)
 	units.Add(m)
 }
@@ -229,5 +233,6 @@ func (match) ifelse(ctx context.Context, c *fn.Call, a ifelseArgs) (any, error) 
 		lookup.Set(key, a.Args[i+1])
 	}
 	lookup.Set(otherwise, last)
-	return match{}.filterBy(ctx, c, matchFilterArgs{Lookup: lookup, TgtType: a.TgtType, MinionID: a.MinionID, Merge: a.Merge, MergeLists: a.MergeLists, Default: otherwise})
+	return match{}.filterBy(ctx, c, matchFilterArgs{Lookup: lookup, TgtType: a.TgtType, MinionID: a.MinionID, Merge: a.Merge, MergeLists: a.MergeLists,
+		Default: otherwise})
 }

@@ -20,7 +20,8 @@ func init() {
 		fn.Of("argspec", sys{}.argspec, `Return the arguments of functions.`, fn.Example("salt '*' sys.argspec test.echo")),
 		fn.Of("list_functions", sys{}.listFunctions, `Return the names of functions.`, fn.Example("salt '*' sys.list_functions 'test.*'")),
 		fn.Of("list_modules", sys{}.listModules, `Return the names of modules.`, fn.Example("salt '*' sys.list_modules 's*'")),
-		fn.Of("reload_modules", sys{}.reload, `Return nothing: modules are part of the program and need no reload.`, fn.Example("salt '*' sys.reload_modules")),
+		fn.Of("reload_modules", sys{}.reload, `Return nothing: modules are part of the program and need no reload.`,
+			fn.Example("salt '*' sys.reload_modules")),
 	}}
 	for _, k := range []struct{ one, modules, kind string }{
 		{"state", "list_state_modules", "states"}, {"runner", "list_runners", "runners"}, {"returner", "list_returners", "returners"},
@@ -29,7 +30,8 @@ func init() {
 		m.Funcs = append(m.Funcs,
 			fn.Of(k.one+"_doc", s.doc, `Return the documentation of `+k.kind+`.`, fn.Example("salt '*' sys."+k.one+"_doc")),
 			fn.Of(k.one+"_argspec", s.argspec, `Return the arguments of `+k.kind+`.`, fn.Example("salt '*' sys."+k.one+"_argspec '*'")),
-			fn.Of("list_"+k.one+"_functions", s.listFunctions, `Return the names of `+k.kind+` with their functions.`, fn.Example("salt '*' sys.list_"+k.one+"_functions")),
+			fn.Of("list_"+k.one+"_functions", s.listFunctions, `Return the names of `+k.kind+` with their functions.`,
+				fn.Example("salt '*' sys.list_"+k.one+"_functions")),
 			fn.Of(k.modules, s.listModules, `Return the names of `+k.kind+`.`, fn.Example("salt '*' sys."+k.modules)),
 		)
 	}

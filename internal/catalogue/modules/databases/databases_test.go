@@ -53,7 +53,8 @@ func TestNoServer(t *testing.T) {
 }
 
 func TestStatements(t *testing.T) {
-	got := statements("-- a comment; not a statement\nSELECT ';', \"#\", `--`; # more\nINSERT INTO t\n  VALUES ('it''s', 'a\\'b;');/* ; */\n/*!40101 SET x */;\nlast")
+	got := statements("-- a comment; not a statement\nSELECT ';', \"#\", `--`; # more\nINSERT INTO t\n  VALUES ('it''s', 'a\\'b;');/* ; */\n/*!40101 " +
+		"SET x */;\nlast")
 	want := []string{"SELECT ';', \"#\", `--`", "INSERT INTO t\n  VALUES ('it''s', 'a\\'b;')", "/*!40101 SET x */", "last"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -62,10 +63,13 @@ func TestStatements(t *testing.T) {
 
 func TestReadGrant(t *testing.T) {
 	for text, want := range map[string]string{
-		"GRANT SELECT, INSERT ON testdb.* TO 'testuser'@'localhost'":               "{'user': 'testuser', 'host': 'localhost', 'grant': ['SELECT', 'INSERT'], 'database': 'testdb.*'}",
-		"GRANT ALL PRIVILEGES ON `a``b ON c`.* TO `joe`@`%` WITH GRANT OPTION":     "{'user': 'joe', 'host': '%', 'grant': ['ALL PRIVILEGES'], 'database': '`a``b ON c`.*'}",
-		"GRANT SELECT (a, `b`), LOCK TABLES ON `d`.`t` TO 'o''neill'@'10.0.0.0/8'": "{'user': \"o'neill\", 'host': '10.0.0.0/8', 'grant': ['SELECT', 'SELECT.a', 'SELECT.b', 'LOCK TABLES'], 'database': '`d`.`t`'}",
-		"GRANT USAGE ON *.* TO joe@localhost IDENTIFIED BY PASSWORD '*AB'":         "{'user': 'joe', 'host': 'localhost', 'grant': ['USAGE'], 'database': '*.*'}",
+		"GRANT SELECT, INSERT ON testdb.* TO 'testuser'@'localhost'": "{'user': 'testuser', 'host': 'localhost', 'grant': ['SELECT', " +
+			"'INSERT'], 'database': 'testdb.*'}",
+		"GRANT ALL PRIVILEGES ON `a``b ON c`.* TO `joe`@`%` WITH GRANT OPTION": "{'user': 'joe', 'host': '%', 'grant': ['ALL PRIVILEGES'], " +
+			"'database': '`a``b ON c`.*'}",
+		"GRANT SELECT (a, `b`), LOCK TABLES ON `d`.`t` TO 'o''neill'@'10.0.0.0/8'": "{'user': \"o'neill\", 'host': '10.0.0.0/8', 'grant': ['SELECT', " +
+			"'SELECT.a', 'SELECT.b', 'LOCK TABLES'], 'database': '`d`.`t`'}",
+		"GRANT USAGE ON *.* TO joe@localhost IDENTIFIED BY PASSWORD '*AB'": "{'user': 'joe', 'host': 'localhost', 'grant': ['USAGE'], 'database': '*.*'}",
 		"nonsense": "{'user': '', 'host': '', 'grant': ['nonsense'], 'database': ''}",
 	} {
 		d, err := tokenizeGrant(t.Context(), nil, tokenArgs{text})

@@ -29,29 +29,42 @@ func mysqlModule() fn.Module {
 		Funcs: []fn.Func{
 			fn.Of("version", version, `Return the version of the server.`, fn.Example("salt '*' mysql.version")),
 			fn.Of("status", status, `Return what the server tells of itself.`, fn.Example("salt '*' mysql.status")),
-			fn.Of("query", query, `Run a statement, and return rows, or how many it changed.`, fn.Example(`salt '*' mysql.query mydb "SELECT id,name from users limit 5"`)),
+			fn.Of("query", query, `Run a statement, and return rows, or how many it changed.`,
+				fn.Example(`salt '*' mysql.query mydb "SELECT id,name from users limit 5"`)),
 			fn.Of("file_query", fileQuery, `Run the statements of a file.`, fn.Example("salt '*' mysql.file_query mydb file_name=/tmp/sqlfile.sql")),
 			fn.Of("db_list", dbList, `Return the names of the databases.`, fn.Example("salt '*' mysql.db_list")),
 			fn.Of("db_get", dbGet, `Return the character set and collation of a database, or an empty map.`, fn.Example("salt '*' mysql.db_get test")),
 			fn.Of("db_tables", dbTables, `Return the names of the tables of a database, or false.`, fn.Example("salt '*' mysql.db_tables 'database'")),
 			fn.Of("db_exists", dbExists, `Say whether there is a database.`, fn.Example("salt '*' mysql.db_exists 'dbname'")),
-			fn.Of("db_create", dbCreate, `Make a database, and say whether that was done.`, fn.Example("salt '*' mysql.db_create 'dbname' 'utf8' 'utf8_general_ci'")),
-			fn.Of("alter_db", alterDB, `Change the character set and collation of a database.`, fn.Example("salt '*' mysql.alter_db testdb charset='latin1'")),
+			fn.Of("db_create", dbCreate, `Make a database, and say whether that was done.`,
+				fn.Example("salt '*' mysql.db_create 'dbname' 'utf8' 'utf8_general_ci'")),
+			fn.Of("alter_db", alterDB, `Change the character set and collation of a database.`,
+				fn.Example("salt '*' mysql.alter_db testdb charset='latin1'")),
 			fn.Of("db_remove", dbRemove, `Delete a database, and say whether that was done.`, fn.Example("salt '*' mysql.db_remove 'dbname'")),
 			fn.Of("user_list", userList, `Return the users.`, fn.Example("salt '*' mysql.user_list")),
-			fn.Of("user_exists", userExists, `Say whether there is a user, with a password if one is given.`, fn.Example("salt '*' mysql.user_exists 'username' 'hostname' 'password'")),
+			fn.Of("user_exists", userExists, `Say whether there is a user, with a password if one is given.`,
+				fn.Example("salt '*' mysql.user_exists 'username' 'hostname' 'password'")),
 			fn.Of("user_info", userInfo, `Return what is known of a user, or nothing.`, fn.Example("salt '*' mysql.user_info root localhost")),
-			fn.Of("user_create", userCreate, `Make a user, and say whether that was done.`, fn.Example("salt '*' mysql.user_create 'username' 'hostname' 'password'")),
-			fn.Of("user_chpass", userChpass, `Change the password of a user, and say whether that was done.`, fn.Example("salt '*' mysql.user_chpass frank localhost newpassword")),
+			fn.Of("user_create", userCreate, `Make a user, and say whether that was done.`,
+				fn.Example("salt '*' mysql.user_create 'username' 'hostname' 'password'")),
+			fn.Of("user_chpass", userChpass, `Change the password of a user, and say whether that was done.`,
+				fn.Example("salt '*' mysql.user_chpass frank localhost newpassword")),
 			fn.Of("user_remove", userRemove, `Delete a user, and say whether that was done.`, fn.Example("salt '*' mysql.user_remove frank localhost")),
-			fn.Of("tokenize_grant", tokenizeGrant, `Take a GRANT statement apart.`, fn.Example(`salt '*' mysql.tokenize_grant "GRANT SELECT, INSERT ON testdb.* TO 'testuser'@'localhost'"`)),
-			fn.Of("user_grants", userGrants, `Return the GRANT statements of a user, or false if there is none.`, fn.Example("salt '*' mysql.user_grants 'frank' 'localhost'")),
-			fn.Of("grant_exists", grantExists, `Say whether a user has rights.`, fn.Example("salt '*' mysql.grant_exists 'SELECT,INSERT,UPDATE,...' 'database.*' 'frank' 'localhost'")),
-			fn.Of("grant_add", grantAdd, `Give rights to a user, and say whether that was done.`, fn.Example("salt '*' mysql.grant_add 'SELECT,INSERT,UPDATE,...' 'database.*' 'frank' 'localhost'")),
-			fn.Of("grant_revoke", grantRevoke, `Take rights from a user, and say whether that was done.`, fn.Example("salt '*' mysql.grant_revoke 'SELECT,INSERT,UPDATE' 'database.*' 'frank' 'localhost'")),
-			fn.Of("quote_identifier", quoteName, `Put the name of a database, table or column in quotes.`, fn.Example("salt '*' mysql.quote_identifier 'foo`bar'")),
+			fn.Of("tokenize_grant", tokenizeGrant, `Take a GRANT statement apart.`,
+				fn.Example(`salt '*' mysql.tokenize_grant "GRANT SELECT, INSERT ON testdb.* TO 'testuser'@'localhost'"`)),
+			fn.Of("user_grants", userGrants, `Return the GRANT statements of a user, or false if there is none.`,
+				fn.Example("salt '*' mysql.user_grants 'frank' 'localhost'")),
+			fn.Of("grant_exists", grantExists, `Say whether a user has rights.`,
+				fn.Example("salt '*' mysql.grant_exists 'SELECT,INSERT,UPDATE,...' 'database.*' 'frank' 'localhost'")),
+			fn.Of("grant_add", grantAdd, `Give rights to a user, and say whether that was done.`,
+				fn.Example("salt '*' mysql.grant_add 'SELECT,INSERT,UPDATE,...' 'database.*' 'frank' 'localhost'")),
+			fn.Of("grant_revoke", grantRevoke, `Take rights from a user, and say whether that was done.`,
+				fn.Example("salt '*' mysql.grant_revoke 'SELECT,INSERT,UPDATE' 'database.*' 'frank' 'localhost'")),
+			fn.Of("quote_identifier", quoteName, `Put the name of a database, table or column in quotes.`,
+				fn.Example("salt '*' mysql.quote_identifier 'foo`bar'")),
 			fn.Of("plugins_list", pluginsList, `Return the plugins of the server.`, fn.Example("salt '*' mysql.plugins_list")),
-			fn.Of("plugin_status", pluginStatus, `Return the state of a plugin, empty if there is none.`, fn.Example("salt '*' mysql.plugin_status PLUGIN_NAME")),
+			fn.Of("plugin_status", pluginStatus, `Return the state of a plugin, empty if there is none.`,
+				fn.Example("salt '*' mysql.plugin_status PLUGIN_NAME")),
 		}}
 }
 
@@ -143,7 +156,8 @@ func clientFile(path, group string) (*value.Dict, error) {
 	if err != nil {
 		return nil, fn.Errorf("cannot read the options of the client: %w", err)
 	}
-	names := map[string]string{"user": "user", "password": "pass", "host": "host", "port": "port", "socket": "unix_socket", "database": "db", "default-character-set": "charset"}
+	names := map[string]string{"user": "user", "password": "pass", "host": "host", "port": "port", "socket": "unix_socket", "database": "db",
+		"default-character-set": "charset"}
 	d := value.NewDict(4)
 	in := false
 	for line := range strings.Lines(string(b)) {

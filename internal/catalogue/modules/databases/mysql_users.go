@@ -50,7 +50,8 @@ func (x *conn) passwords(ctx context.Context, given any) (string, error) {
 	if value.Truth(given) {
 		return quoted(value.Str(given), false), nil
 	}
-	l, err := x.column(ctx, "SELECT column_name FROM information_schema.COLUMNS WHERE table_schema = 'mysql' AND table_name = 'user' AND column_name = 'Password'")
+	l, err := x.column(ctx, "SELECT column_name FROM information_schema.COLUMNS WHERE table_schema = 'mysql' AND table_name = 'user' AND column_name "+
+		"= 'Password'")
 	if l.Len() > 0 {
 		return "Password", err
 	}
@@ -460,8 +461,10 @@ func (x *conn) aliases(list []string) []string {
 
 // every are the rights that ALL PRIVILEGES on *.* stands for in what MySQL
 // since 8.0 shows.
-var every = strings.Split("ALTER,ALTER ROUTINE,CREATE,CREATE ROLE,CREATE ROUTINE,CREATE TABLESPACE,CREATE TEMPORARY TABLES,CREATE USER,CREATE VIEW,DELETE,DROP,DROP ROLE,"+
-	"EVENT,EXECUTE,FILE,INDEX,INSERT,LOCK TABLES,PROCESS,REFERENCES,RELOAD,REPLICATION CLIENT,REPLICATION SLAVE,SELECT,SHOW DATABASES,SHOW VIEW,SHUTDOWN,SUPER,TRIGGER,UPDATE", ",")
+var every = strings.Split("ALTER,ALTER ROUTINE,CREATE,CREATE ROLE,CREATE ROUTINE,CREATE TABLESPACE,CREATE TEMPORARY TABLES,CREATE USER,CREATE "+
+	"VIEW,DELETE,DROP,DROP ROLE,"+
+	"EVENT,EXECUTE,FILE,INDEX,INSERT,LOCK TABLES,PROCESS,REFERENCES,RELOAD,REPLICATION CLIENT,REPLICATION SLAVE,SELECT,SHOW DATABASES,SHOW "+
+	"VIEW,SHUTDOWN,SUPER,TRIGGER,UPDATE", ",")
 
 // bare leaves quotes and escapes out of a name, so that it can be compared.
 func bare(name string) string { return strings.NewReplacer("`", "", `\`, "", `"`, "").Replace(name) }

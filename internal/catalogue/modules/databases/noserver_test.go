@@ -41,9 +41,11 @@ func TestServerIsAway(t *testing.T) {
 		{"version", nil, "''"}, {"status", nil, "{}"}, {"query", []any{"m", "select 1"}, "{}"}, {"file_query", []any{"m", statements}, "False"},
 		{"db_list", nil, "[]"}, {"db_get", []any{"x"}, "[]"}, {"db_tables", []any{"x"}, "False"}, {"db_exists", []any{"x"}, "False"},
 		{"db_create", []any{"x"}, "False"}, {"alter_db", []any{"x", "utf8"}, "[]"}, {"db_remove", []any{"x"}, "False"},
-		{"user_list", nil, "[]"}, {"user_exists", []any{"u"}, "False"}, {"user_info", []any{"u"}, "False"}, {"user_create", []any{"u", "localhost", "p"}, "False"},
+		{"user_list", nil, "[]"}, {"user_exists", []any{"u"}, "False"}, {"user_info", []any{"u"}, "False"},
+		{"user_create", []any{"u", "localhost", "p"}, "False"},
 		{"user_chpass", []any{"u", "localhost", "p"}, "False"}, {"user_remove", []any{"u"}, "False"}, {"user_grants", []any{"u"}, "False"},
-		{"grant_exists", []any{"SELECT", "a.*", "u"}, "False"}, {"grant_add", []any{"SELECT", "a.*", "u"}, "False"}, {"grant_revoke", []any{"SELECT", "a.*", "u"}, "False"},
+		{"grant_exists", []any{"SELECT", "a.*", "u"}, "False"}, {"grant_add", []any{"SELECT", "a.*", "u"}, "False"},
+		{"grant_revoke", []any{"SELECT", "a.*", "u"}, "False"},
 		{"plugins_list", nil, "[]"}, {"plugin_status", []any{"x"}, "''"},
 	} {
 		kw := value.DictOf("connection_host", "127.0.0.1", "connection_port", port, "connection_user", "u", "connection_pass", "p")
@@ -87,14 +89,19 @@ func TestPostgresIsAway(t *testing.T) {
 		{"role_get", []any{"x"}, "None"}, {"user_list", nil, "False"}, {"user_exists", []any{"x"}, "False"},
 		{"tablespace_list", nil, "{}"}, {"tablespace_exists", []any{"x"}, "False"}, {"available_extensions", nil, "{}"}, {"installed_extensions", nil, "{}"},
 		{"get_available_extension", []any{"x"}, "None"}, {"get_installed_extension", []any{"x"}, "None"}, {"is_available_extension", []any{"x"}, "False"},
-		{"is_installed_extension", []any{"x"}, "False"}, {"create_metadata", []any{"x"}, "['EXTENSION NOT INSTALLED']"}, {"drop_extension", []any{"x"}, "True"},
-		{"schema_list", []any{"d"}, "{}"}, {"schema_get", []any{"d", "x"}, "None"}, {"schema_exists", []any{"d", "x"}, "False"}, {"schema_remove", []any{"d", "x"}, "False"},
-		{"language_list", []any{"d"}, "{}"}, {"language_exists", []any{"x", "d"}, "False"}, {"language_create", []any{"x", "d"}, "False"}, {"language_remove", []any{"x", "d"}, "False"},
+		{"is_installed_extension", []any{"x"}, "False"}, {"create_metadata", []any{"x"}, "['EXTENSION NOT INSTALLED']"},
+		{"drop_extension", []any{"x"}, "True"},
+		{"schema_list", []any{"d"}, "{}"}, {"schema_get", []any{"d", "x"}, "None"}, {"schema_exists", []any{"d", "x"}, "False"},
+		{"schema_remove", []any{"d", "x"}, "False"},
+		{"language_list", []any{"d"}, "{}"}, {"language_exists", []any{"x", "d"}, "False"}, {"language_create", []any{"x", "d"}, "False"},
+		{"language_remove", []any{"x", "d"}, "False"},
 		{"privileges_list", []any{"x", "table"}, "{}"}, {"has_privileges", []any{"r", "x", "table", "SELECT"}, "False"},
-		{"db_create", []any{"x"}, "False"}, {"user_create", []any{"x"}, "False"}, {"user_remove", []any{"x"}, "False"}, {"tablespace_create", []any{"x", "/x"}, "False"},
+		{"db_create", []any{"x"}, "False"}, {"user_create", []any{"x"}, "False"}, {"user_remove", []any{"x"}, "False"},
+		{"tablespace_create", []any{"x", "/x"}, "False"},
 		{"privileges_grant", []any{"r", "x", "table", "SELECT"}, "False"}, {"privileges_revoke", []any{"r", "x", "table", "SELECT"}, "False"},
 	} {
-		v, err := r.Call(t.Context(), &fn.Call{Log: slog.New(slog.DiscardHandler), Funcs: r, Config: fn.Tree{Dict: value.NewDict(0)}}, "postgres."+c.fun, c.args, nil)
+		v, err := r.Call(t.Context(), &fn.Call{Log: slog.New(slog.DiscardHandler), Funcs: r, Config: fn.Tree{Dict: value.NewDict(0)}}, "postgres."+c.fun,
+			c.args, nil)
 		var u *noServer
 		switch {
 		case errors.As(err, &u):

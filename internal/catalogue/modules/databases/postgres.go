@@ -29,7 +29,8 @@ func postgresModule(m *host.Machine) fn.Module {
 		Without a host, psql runs as the account postgres. What is not given is taken from the options postgres.host, postgres.port, postgres.user,
 		postgres.pass, postgres.maintenance_db and postgres.bins_dir.`, Funcs: slices.Concat(x.partsFuncs(), x.rightsFuncs(), []fn.Func{
 		fn.Of("version", x.version, `Return the version of the server.`, fn.Example("salt '*' postgres.version")),
-		fn.Of("psql_query", x.psqlQuery, `Run a query and return its rows as maps of texts.`, fn.Example("salt '*' postgres.psql_query 'select * from pg_stat_activity'")),
+		fn.Of("psql_query", x.psqlQuery, `Run a query and return its rows as maps of texts.`,
+			fn.Example("salt '*' postgres.psql_query 'select * from pg_stat_activity'")),
 		fn.Of("db_list", x.dbList, `Return the databases.`, fn.Example("salt '*' postgres.db_list")),
 		fn.Of("db_exists", x.dbExists, `Say whether there is a database.`, fn.Example("salt '*' postgres.db_exists 'dbname'")),
 		fn.Of("db_create", x.dbCreate, `Make a database, and say whether that was done.`, fn.Example("salt '*' postgres.db_create 'dbname'")),
@@ -38,11 +39,15 @@ func postgresModule(m *host.Machine) fn.Module {
 		fn.Of("user_list", x.userList, `Return the roles.`, fn.Example("salt '*' postgres.user_list")),
 		fn.Of("role_get", x.roleGet, `Return what is known of a role, or nothing.`, fn.Example("salt '*' postgres.role_get postgres")),
 		fn.Of("user_exists", x.userExists, `Say whether there is a role.`, fn.Example("salt '*' postgres.user_exists 'username'")),
-		fn.Of("user_create", x.userCreate, `Make a role that may log in, and say whether that was done.`, fn.Example("salt '*' postgres.user_create 'username' rolepassword='rolepassword'")),
-		fn.Of("user_update", x.userUpdate, `Change a role, and say whether that was done.`, fn.Example("salt '*' postgres.user_update 'username' rolepassword='rolepassword'")),
+		fn.Of("user_create", x.userCreate, `Make a role that may log in, and say whether that was done.`,
+			fn.Example("salt '*' postgres.user_create 'username' rolepassword='rolepassword'")),
+		fn.Of("user_update", x.userUpdate, `Change a role, and say whether that was done.`,
+			fn.Example("salt '*' postgres.user_update 'username' rolepassword='rolepassword'")),
 		fn.Of("user_remove", x.userRemove, `Delete a role, and say whether that was done.`, fn.Example("salt '*' postgres.user_remove 'username'")),
-		fn.Of("group_create", x.groupCreate, `Make a role that others are members of, and say whether that was done.`, fn.Example("salt '*' postgres.group_create 'groupname' rolepassword='rolepassword'")),
-		fn.Of("group_update", x.groupUpdate, `Change a role, and say whether that was done.`, fn.Example("salt '*' postgres.group_update 'groupname' rolepassword='rolepassword'")),
+		fn.Of("group_create", x.groupCreate, `Make a role that others are members of, and say whether that was done.`,
+			fn.Example("salt '*' postgres.group_create 'groupname' rolepassword='rolepassword'")),
+		fn.Of("group_update", x.groupUpdate, `Change a role, and say whether that was done.`,
+			fn.Example("salt '*' postgres.group_update 'groupname' rolepassword='rolepassword'")),
 		fn.Of("group_remove", x.groupRemove, `Delete a role, and say whether that was done.`, fn.Example("salt '*' postgres.group_remove 'groupname'")),
 	})}
 	for i, f := range mod.Funcs {
@@ -239,7 +244,8 @@ func (x postgres) psqlQuery(ctx context.Context, c *fn.Call, a psqlArgs) (*value
 }
 
 func (s *session) databases(ctx context.Context) (*value.Dict, error) {
-	l, err := s.rows(ctx, `SELECT datname as "Name", pga.rolname as "Owner", pg_encoding_to_char(encoding) as "Encoding", datcollate as "Collate", datctype as "Ctype",
+	l, err := s.rows(ctx,
+		`SELECT datname as "Name", pga.rolname as "Owner", pg_encoding_to_char(encoding) as "Encoding", datcollate as "Collate", datctype as "Ctype",
 		datacl as "Access privileges", spcname as "Tablespace" FROM pg_database pgd, pg_roles pga, pg_tablespace pgts WHERE pga.oid = pgd.datdba AND pgts.oid = pgd.dattablespace`)
 	if err != nil {
 		return nil, err
@@ -395,7 +401,8 @@ func (s *session) roles(ctx context.Context, secret bool) (*value.Dict, error) {
 	for _, it := range l.Items {
 		row := it.(*value.Dict)
 		d := value.NewDict(12)
-		for _, k := range []string{"superuser", "inherits privileges", "can create roles", "can create databases", "can update system catalogs", "can login", "replication", "connections"} {
+		for _, k := range []string{"superuser", "inherits privileges", "can create roles", "can create databases", "can update system catalogs", "can login",
+			"replication", "connections"} {
 			d.Set(k, flag(row.At(k)))
 		}
 		d.Set("expiry time", nil)
@@ -474,7 +481,8 @@ func (a pgUserArgs) options() (string, error) {
 	for _, o := range []struct {
 		word string
 		v    any
-	}{{"INHERIT", a.Inherit}, {"CREATEDB", a.CreateDB}, {"CREATEROLE", a.CreateRoles}, {"SUPERUSER", a.Superuser}, {"REPLICATION", a.Replication}, {"LOGIN", a.Login}} {
+	}{{"INHERIT", a.Inherit}, {"CREATEDB", a.CreateDB}, {"CREATEROLE", a.CreateRoles}, {"SUPERUSER", a.Superuser}, {"REPLICATION", a.Replication},
+		{"LOGIN", a.Login}} {
 		switch {
 		case o.v == nil:
 		case value.Truth(o.v):
@@ -549,8 +557,10 @@ type pgUpdateArgs struct {
 }
 
 func (x postgres) userUpdate(ctx context.Context, c *fn.Call, a pgUpdateArgs) (bool, error) {
-	return x.role(ctx, c, pgUserArgs{Name: a.Name, pg: a.pg, CreateDB: a.CreateDB, CreateRoles: a.CreateRoles, Inherit: a.Inherit, Login: a.Login, Limit: a.Limit,
-		Encrypted: a.Encrypted, Superuser: a.Superuser, Replication: a.Replication, Secret: a.Secret, Until: a.Until, Groups: a.Groups, RunAs: a.RunAs}, "ALTER", true)
+	return x.role(ctx, c, pgUserArgs{Name: a.Name, pg: a.pg, CreateDB: a.CreateDB, CreateRoles: a.CreateRoles, Inherit: a.Inherit, Login: a.Login,
+		Limit:     a.Limit,
+		Encrypted: a.Encrypted, Superuser: a.Superuser, Replication: a.Replication, Secret: a.Secret, Until: a.Until, Groups: a.Groups, RunAs: a.RunAs},
+		"ALTER", true)
 }
 
 // role makes or changes a role, of which all or nothing is done.

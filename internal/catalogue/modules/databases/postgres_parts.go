@@ -13,28 +13,44 @@ func (x postgres) partsFuncs() []fn.Func {
 	return []fn.Func{
 		fn.Of("tablespace_list", x.tablespaceList, `Return the tablespaces.`, fn.Example("salt '*' postgres.tablespace_list")),
 		fn.Of("tablespace_exists", x.tablespaceExists, `Say whether there is a tablespace.`, fn.Example("salt '*' postgres.tablespace_exists 'dbname'")),
-		fn.Of("tablespace_create", x.tablespaceCreate, `Make a tablespace, and say whether that was done.`, fn.Example("salt '*' postgres.tablespace_create tablespacename '/path/datadir'")),
-		fn.Of("tablespace_alter", x.tablespaceAlter, `Change the name, owner or options of a tablespace, and say whether that was done.`, fn.Example("salt '*' postgres.tablespace_alter tsname new_owner=otheruser")),
-		fn.Of("tablespace_remove", x.tablespaceRemove, `Delete a tablespace, and say whether that was done.`, fn.Example("salt '*' postgres.tablespace_remove tsname")),
-		fn.Of("available_extensions", x.availableExtensions, `Return the extensions that can be installed.`, fn.Example("salt '*' postgres.available_extensions")),
+		fn.Of("tablespace_create", x.tablespaceCreate, `Make a tablespace, and say whether that was done.`,
+			fn.Example("salt '*' postgres.tablespace_create tablespacename '/path/datadir'")),
+		fn.Of("tablespace_alter", x.tablespaceAlter, `Change the name, owner or options of a tablespace, and say whether that was done.`,
+			fn.Example("salt '*' postgres.tablespace_alter tsname new_owner=otheruser")),
+		fn.Of("tablespace_remove", x.tablespaceRemove, `Delete a tablespace, and say whether that was done.`,
+			fn.Example("salt '*' postgres.tablespace_remove tsname")),
+		fn.Of("available_extensions", x.availableExtensions, `Return the extensions that can be installed.`,
+			fn.Example("salt '*' postgres.available_extensions")),
 		fn.Of("installed_extensions", x.installedExtensions, `Return the extensions of the database.`, fn.Example("salt '*' postgres.installed_extensions")),
-		fn.Of("get_available_extension", x.getAvailableExtension, `Return what is known of an extension that can be installed, or nothing.`, fn.Example("salt '*' postgres.get_available_extension plpgsql")),
-		fn.Of("get_installed_extension", x.getInstalledExtension, `Return what is known of an extension of the database, or nothing.`, fn.Example("salt '*' postgres.get_installed_extension plpgsql")),
-		fn.Of("is_available_extension", x.isAvailableExtension, `Say whether an extension can be installed.`, fn.Example("salt '*' postgres.is_available_extension hstore")),
-		fn.Of("is_installed_extension", x.isInstalledExtension, `Say whether the database has an extension.`, fn.Example("salt '*' postgres.is_installed_extension hstore")),
-		fn.Of("create_metadata", x.createMetadata, `Say what is to be done about an extension: EXTENSION NOT INSTALLED, or EXTENSION INSTALLED and perhaps EXTENSION TO UPGRADE and EXTENSION TO MOVE.`,
+		fn.Of("get_available_extension", x.getAvailableExtension, `Return what is known of an extension that can be installed, or nothing.`,
+			fn.Example("salt '*' postgres.get_available_extension plpgsql")),
+		fn.Of("get_installed_extension", x.getInstalledExtension, `Return what is known of an extension of the database, or nothing.`,
+			fn.Example("salt '*' postgres.get_installed_extension plpgsql")),
+		fn.Of("is_available_extension", x.isAvailableExtension, `Say whether an extension can be installed.`,
+			fn.Example("salt '*' postgres.is_available_extension hstore")),
+		fn.Of("is_installed_extension", x.isInstalledExtension, `Say whether the database has an extension.`,
+			fn.Example("salt '*' postgres.is_installed_extension hstore")),
+		fn.Of("create_metadata", x.createMetadata,
+			`Say what is to be done about an extension: EXTENSION NOT INSTALLED, or EXTENSION INSTALLED and perhaps EXTENSION TO UPGRADE and `+
+				`EXTENSION TO MOVE.`,
 			fn.Example("salt '*' postgres.create_metadata adminpack")),
-		fn.Of("create_extension", x.createExtension, `Install an extension, or move or upgrade it, and say whether it is as wanted now.`, fn.Example("salt '*' postgres.create_extension 'adminpack'")),
-		fn.Of("drop_extension", x.dropExtension, `Remove an extension, and say whether it is gone.`, fn.Example("salt '*' postgres.drop_extension 'adminpack'")),
+		fn.Of("create_extension", x.createExtension, `Install an extension, or move or upgrade it, and say whether it is as wanted now.`,
+			fn.Example("salt '*' postgres.create_extension 'adminpack'")),
+		fn.Of("drop_extension", x.dropExtension, `Remove an extension, and say whether it is gone.`,
+			fn.Example("salt '*' postgres.drop_extension 'adminpack'")),
 		fn.Of("schema_list", x.schemaList, `Return the schemas of a database.`, fn.Example("salt '*' postgres.schema_list dbname")),
 		fn.Of("schema_get", x.schemaGet, `Return what is known of a schema, or nothing.`, fn.Example("salt '*' postgres.schema_get dbname name")),
 		fn.Of("schema_exists", x.schemaExists, `Say whether a database has a schema.`, fn.Example("salt '*' postgres.schema_exists dbname schemaname")),
-		fn.Of("schema_create", x.schemaCreate, `Make a schema, and say whether that was done.`, fn.Example("salt '*' postgres.schema_create dbname name owner='owner'")),
-		fn.Of("schema_remove", x.schemaRemove, `Delete a schema, and say whether that was done.`, fn.Example("salt '*' postgres.schema_remove dbname schemaname")),
+		fn.Of("schema_create", x.schemaCreate, `Make a schema, and say whether that was done.`,
+			fn.Example("salt '*' postgres.schema_create dbname name owner='owner'")),
+		fn.Of("schema_remove", x.schemaRemove, `Delete a schema, and say whether that was done.`,
+			fn.Example("salt '*' postgres.schema_remove dbname schemaname")),
 		fn.Of("language_list", x.languageList, `Return the languages of a database.`, fn.Example("salt '*' postgres.language_list dbname")),
 		fn.Of("language_exists", x.languageExists, `Say whether a database has a language.`, fn.Example("salt '*' postgres.language_exists plpgsql dbname")),
-		fn.Of("language_create", x.languageCreate, `Install a language in a database, and say whether that was done.`, fn.Example("salt '*' postgres.language_create plpgsql dbname")),
-		fn.Of("language_remove", x.languageRemove, `Remove a language of a database, and say whether that was done.`, fn.Example("salt '*' postgres.language_remove plpgsql dbname")),
+		fn.Of("language_create", x.languageCreate, `Install a language in a database, and say whether that was done.`,
+			fn.Example("salt '*' postgres.language_create plpgsql dbname")),
+		fn.Of("language_remove", x.languageRemove, `Remove a language of a database, and say whether that was done.`,
+			fn.Example("salt '*' postgres.language_remove plpgsql dbname")),
 	}
 }
 
@@ -75,7 +91,8 @@ func (x postgres) run(ctx context.Context, c *fn.Call, to pg, runas any, stateme
 }
 
 func (x postgres) tablespaceList(ctx context.Context, c *fn.Call, a pgArgs) (*value.Dict, error) {
-	return x.keyed(ctx, c, a.pg, a.RunAs, "Name", false, `SELECT spcname AS "Name", pg_get_userbyid(spcowner) AS "Owner", spcacl AS "ACL", spcoptions AS "Opts",
+	return x.keyed(ctx, c, a.pg, a.RunAs, "Name", false,
+		`SELECT spcname AS "Name", pg_get_userbyid(spcowner) AS "Owner", spcacl AS "ACL", spcoptions AS "Opts",
 		pg_tablespace_location(oid) AS "Location" FROM pg_tablespace`)
 }
 
@@ -151,7 +168,8 @@ func (x postgres) availableExtensions(ctx context.Context, c *fn.Call, a pgArgs)
 }
 
 func (x postgres) installedExtensions(ctx context.Context, c *fn.Call, a pgArgs) (*value.Dict, error) {
-	return x.keyed(ctx, c, a.pg, a.RunAs, "extname", true, `SELECT e.*, n.nspname AS schema_name FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace`)
+	return x.keyed(ctx, c, a.pg, a.RunAs, "extname", true,
+		`SELECT e.*, n.nspname AS schema_name FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace`)
 }
 
 func (x postgres) getAvailableExtension(ctx context.Context, c *fn.Call, a pgNameArgs) (any, error) {
@@ -378,7 +396,8 @@ type pgSchemasArgs struct {
 }
 
 func (x postgres) schemaList(ctx context.Context, c *fn.Call, a pgSchemasArgs) (*value.Dict, error) {
-	return x.keyed(ctx, c, a.pg(a.Database), a.RunAs, "name", false, `SELECT nspname AS name, pg_get_userbyid(nspowner) AS owner, nspacl AS acl FROM pg_namespace`)
+	return x.keyed(ctx, c, a.pg(a.Database), a.RunAs, "name", false,
+		`SELECT nspname AS name, pg_get_userbyid(nspowner) AS owner, nspacl AS acl FROM pg_namespace`)
 }
 
 type pgSchemaArgs struct {

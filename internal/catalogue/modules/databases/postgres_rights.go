@@ -12,7 +12,8 @@ import (
 func (x postgres) rightsFuncs() []fn.Func {
 	return []fn.Func{
 		fn.Of("privileges_list", x.privilegesList, `Return who has which rights on something, and whether they may pass them on.
-			Of a group, the members and whether they may take in others.`, fn.Example("salt '*' postgres.privileges_list table_name table maintenance_db=db_name")),
+			Of a group, the members and whether they may take in others.`,
+			fn.Example("salt '*' postgres.privileges_list table_name table maintenance_db=db_name")),
 		fn.Of("has_privileges", x.hasPrivileges, `Say whether a role has rights on something, as its owner or because they were granted.`,
 			fn.Example("salt '*' postgres.has_privileges user_name table_name table SELECT,INSERT maintenance_db=db_name")),
 		fn.Of("privileges_grant", x.privilegesGrant, `Grant rights, and say whether that was done. Rights that are there already are not.`,
@@ -33,12 +34,15 @@ type grantable struct {
 }
 
 var grantables = map[string]grantable{
-	"table": {"r", `relacl AS acl, relowner AS owner FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %n AND relname = %s AND relkind IN ('r', 'p', 'v', 'm', 'f')`,
+	"table": {"r", `relacl AS acl, relowner AS owner FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %n AND relname = %s ` +
+		`AND relkind IN ('r', 'p', 'v', 'm', 'f')`,
 		[]string{"INSERT", "SELECT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER", "MAINTAIN"}},
-	"sequence": {"s", `relacl AS acl, relowner AS owner FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %n AND relname = %s AND relkind = 'S'`,
+	"sequence": {"s", `relacl AS acl, relowner AS owner FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %n AND relname = ` +
+		`%s AND relkind = 'S'`,
 		[]string{"SELECT", "UPDATE", "USAGE"}},
 	"schema": {"n", `nspacl AS acl, nspowner AS owner FROM pg_namespace WHERE nspname = %s`, []string{"USAGE", "CREATE"}},
-	"function": {"f", `proacl AS acl, proowner AS owner FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace WHERE nspname = %n AND p.oid::regprocedure::text = %s`,
+	"function": {"f", `proacl AS acl, proowner AS owner FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace WHERE nspname = %n AND ` +
+		`p.oid::regprocedure::text = %s`,
 		[]string{"EXECUTE"}},
 	"tablespace": {"t", `spcacl AS acl, spcowner AS owner FROM pg_tablespace WHERE spcname = %s`, []string{"CREATE"}},
 	"language":   {"l", `lanacl AS acl, lanowner AS owner FROM pg_language WHERE lanname = %s`, []string{"USAGE"}},
@@ -101,7 +105,8 @@ func (s *session) granted(ctx context.Context, o thing) (*value.Dict, error) {
 		return d, nil
 	}
 	// An unchanged value is null, which stands for the type's default.
-	l, err := s.rows(ctx, `SELECT CASE a.grantee WHEN 0 THEN 'public' ELSE pg_get_userbyid(a.grantee) END AS role, a.privilege_type AS "right", a.is_grantable AS option
+	l, err := s.rows(ctx,
+		`SELECT CASE a.grantee WHEN 0 THEN 'public' ELSE pg_get_userbyid(a.grantee) END AS role, a.privilege_type AS "right", a.is_grantable AS option
 		FROM (SELECT `+o.query()+`) o, aclexplode(coalesce(o.acl, acldefault('`+grantables[o.kind].acl+`', o.owner))) a`)
 	if err != nil {
 		return nil, err
@@ -273,8 +278,9 @@ type pgRevokeArgs struct {
 }
 
 func (x postgres) privilegesRevoke(ctx context.Context, c *fn.Call, a pgRevokeArgs) (bool, error) {
-	s, o, rights, has, err := x.request(ctx, c, pgRightsArgs{Name: a.Name, Object: a.Object, Kind: a.Kind, Rights: a.Rights, Schema: a.Schema, Database: a.Database,
-		User: a.User, Host: a.Host, Port: a.Port, Password: a.Password, RunAs: a.RunAs})
+	s, o, rights, has, err := x.request(ctx, c, pgRightsArgs{Name: a.Name, Object: a.Object, Kind: a.Kind, Rights: a.Rights, Schema: a.Schema,
+		Database: a.Database,
+		User:     a.User, Host: a.Host, Port: a.Port, Password: a.Password, RunAs: a.RunAs})
 	if err != nil || !has {
 		return false, err
 	}

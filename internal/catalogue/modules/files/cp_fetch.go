@@ -28,14 +28,16 @@ func fetchFunctions() []fn.Func {
 			alone; one that is replaced keeps its mode and owner.`, fn.Example("salt '*' cp.get_file salt://path/to/file /minion/dest")),
 		fn.Of("get_template", m.getTemplate, `Fill in a template of the master and put the result somewhere.`,
 			fn.Example("salt '*' cp.get_template salt://path/to/template /minion/dest")),
-		fn.Of("get_dir", m.getDir, `Copy a directory of the master with all that is in it.`, fn.Example("salt '*' cp.get_dir salt://path/to/dir /minion/dest")),
+		fn.Of("get_dir", m.getDir, `Copy a directory of the master with all that is in it.`,
+			fn.Example("salt '*' cp.get_dir salt://path/to/dir /minion/dest")),
 		fn.Of("get_url", m.getURL, `Fetch the file of a URL.
 			Without a destination it goes to the cache; with None the answer is the content.`, fn.Example("salt '*' cp.get_url salt://my/file /tmp/mine")),
 		fn.Of("get_file_str", m.getFileStr, `Return the content of a file.`, fn.Example("salt '*' cp.get_file_str salt://my/file")),
 		fn.Of("cache_file", m.cacheFile, `Fetch a file to the minion's cache and return its path there, or False if there is none.`,
 			fn.Example("salt '*' cp.cache_file salt://path/to/file")),
 		fn.Of("cache_dest", m.cacheDest, `Return where in the cache a file would be.`, fn.Example("salt '*' cp.cache_dest salt://my/file")),
-		fn.Of("cache_files", m.cacheFiles, `Fetch several files to the minion's cache.`, fn.Example("salt '*' cp.cache_files salt://path/one,salt://path/two")),
+		fn.Of("cache_files", m.cacheFiles, `Fetch several files to the minion's cache.`,
+			fn.Example("salt '*' cp.cache_files salt://path/one,salt://path/two")),
 		fn.Of("cache_dir", m.cacheDir, `Fetch a directory of the master to the minion's cache.`, fn.Example("salt '*' cp.cache_dir salt://path/to/dir")),
 		fn.Of("cache_master", m.cacheMaster, `Fetch all files of the master to the minion's cache.`, fn.Example("salt '*' cp.cache_master")),
 		fn.Of("cache_local_file", m.cacheLocalFile, `Copy a file of the minion to its cache.`, fn.Example("salt '*' cp.cache_local_file /etc/hosts")),
@@ -44,11 +46,14 @@ func fetchFunctions() []fn.Func {
 		fn.Of("list_master_dirs", m.listMasterDirs, `List the directories of the master.`, fn.Example("salt '*' cp.list_master_dirs")),
 		fn.Of("list_master_symlinks", m.listMasterSymlinks, `List the symbolic links of the master.`, fn.Example("salt '*' cp.list_master_symlinks")),
 		fn.Of("list_minion", m.listMinion, `List the files in the minion's cache.`, fn.Example("salt '*' cp.list_minion")),
-		fn.Of("is_cached", m.isCached, `Return the path of a file in the minion's cache, or an empty text.`, fn.Example("salt '*' cp.is_cached salt://path/to/file")),
+		fn.Of("is_cached", m.isCached, `Return the path of a file in the minion's cache, or an empty text.`,
+			fn.Example("salt '*' cp.is_cached salt://path/to/file")),
 		fn.Of("hash_file", m.hashFile, `Return the hash of a file of the master or the minion.`, fn.Example("salt '*' cp.hash_file salt://path/to/file")),
-		fn.Of("stat_file", m.statFile, `Return the permissions of a file of the master or the minion.`, fn.Example("salt '*' cp.stat_file salt://path/to/file")),
+		fn.Of("stat_file", m.statFile, `Return the permissions of a file of the master or the minion.`,
+			fn.Example("salt '*' cp.stat_file salt://path/to/file")),
 		fn.Of("envs", m.envs, `List the environments of the file server.`, fn.Example("salt '*' cp.envs")),
-		fn.Of("push", m.push, `Send a file of the minion to the master, which keeps it if its option file_recv is set.`, fn.Example("salt '*' cp.push /etc/fstab")),
+		fn.Of("push", m.push, `Send a file of the minion to the master, which keeps it if its option file_recv is set.`,
+			fn.Example("salt '*' cp.push /etc/fstab")),
 		fn.Of("push_dir", m.pushDir, `Send the files of a directory to the master.`, fn.Example("salt '*' cp.push_dir /etc/modprobe.d/ glob='*.conf'")),
 	}
 }
@@ -467,7 +472,8 @@ func (m cp) push(ctx context.Context, c *fn.Call, a pushArgs) (any, error) {
 	case err != nil:
 		return nil, fn.Errorf("%w", err)
 	case !ok:
-		c.Log.Error("cp.push Failed transfer failed. Ensure master has 'file_recv' set to 'True' and that the file is not larger than the 'file_recv_size_max' setting on the master.")
+		c.Log.Error("cp.push Failed transfer failed. Ensure master has 'file_recv' set to 'True' and that the file is not larger than the " +
+			"'file_recv_size_max' setting on the master.")
 		return false, nil
 	}
 	if a.RemoveSource {

@@ -36,7 +36,8 @@ func fileModule(m *host.Machine) fn.Module {
 	all := []fn.Func{
 		fn.Of("file_exists", is(filesys.IsFile), `Say whether a path is a file.`, fn.Example("salt '*' file.file_exists /etc/passwd")),
 		fn.Of("directory_exists", is(filesys.IsDir), `Say whether a path is a directory.`, fn.Example("salt '*' file.directory_exists /etc")),
-		fn.Of("path_exists_glob", f.pathExistsGlob, `Say whether there is anything that a glob finds.`, fn.Example("salt '*' file.path_exists_glob '/etc/pam*/pass*'")),
+		fn.Of("path_exists_glob", f.pathExistsGlob, `Say whether there is anything that a glob finds.`,
+			fn.Example("salt '*' file.path_exists_glob '/etc/pam*/pass*'")),
 		fn.Of("is_link", is(filesys.IsLink), `Say whether a path is a symbolic link.`, fn.Example("salt '*' file.is_link /etc/mtab")),
 		fn.Of("is_hardlink", f.isHardlink, `Say whether a file has more than one name.`, fn.Example("salt '*' file.is_hardlink /etc/passwd")),
 		fn.Of("is_fifo", f.kind("pipe"), `Say whether a path is a named pipe.`, fn.Example("salt '*' file.is_fifo /run/initctl")),
@@ -45,26 +46,35 @@ func fileModule(m *host.Machine) fn.Module {
 		fn.Of("stats", f.stats, `Describe a file: type, size, owner, mode, times.`, fn.Example("salt '*' file.stats /etc/passwd")),
 		fn.Of("lstat", f.lstat, `Return what lstat(2) says of a file.`, fn.Example("salt '*' file.lstat /etc/passwd")),
 		fn.Of("statvfs", f.statvfs, `Return what statvfs(3) says of the file system of a path.`, fn.Example("salt '*' file.statvfs /")),
-		fn.Of("get_mode", f.fact(func(x filesys.Facts) any { return x.Mode }), `Return the mode of a file.`, fn.Example("salt '*' file.get_mode /etc/passwd")),
-		fn.Of("get_user", f.fact(func(x filesys.Facts) any { return x.User() }), `Return the user that owns a file.`, fn.Example("salt '*' file.get_user /etc/passwd")),
-		fn.Of("get_group", f.fact(func(x filesys.Facts) any { return x.Group() }), `Return the group that owns a file.`, fn.Example("salt '*' file.get_group /etc/passwd")),
-		fn.Of("get_uid", f.fact(func(x filesys.Facts) any { return x.UID }), `Return the number of the user that owns a file.`, fn.Example("salt '*' file.get_uid /etc/passwd")),
-		fn.Of("get_gid", f.fact(func(x filesys.Facts) any { return x.GID }), `Return the number of the group that owns a file.`, fn.Example("salt '*' file.get_gid /etc/passwd")),
+		fn.Of("get_mode", f.fact(func(x filesys.Facts) any { return x.Mode }), `Return the mode of a file.`,
+			fn.Example("salt '*' file.get_mode /etc/passwd")),
+		fn.Of("get_user", f.fact(func(x filesys.Facts) any { return x.User() }), `Return the user that owns a file.`,
+			fn.Example("salt '*' file.get_user /etc/passwd")),
+		fn.Of("get_group", f.fact(func(x filesys.Facts) any { return x.Group() }), `Return the group that owns a file.`,
+			fn.Example("salt '*' file.get_group /etc/passwd")),
+		fn.Of("get_uid", f.fact(func(x filesys.Facts) any { return x.UID }), `Return the number of the user that owns a file.`,
+			fn.Example("salt '*' file.get_uid /etc/passwd")),
+		fn.Of("get_gid", f.fact(func(x filesys.Facts) any { return x.GID }), `Return the number of the group that owns a file.`,
+			fn.Example("salt '*' file.get_gid /etc/passwd")),
 		fn.Of("user_to_uid", f.userToUID, `Return the number of a user, "" if there is none.`, fn.Example("salt '*' file.user_to_uid root")),
 		fn.Of("group_to_gid", f.groupToGID, `Return the number of a group, "" if there is none.`, fn.Example("salt '*' file.group_to_gid root")),
 		fn.Of("uid_to_user", f.uidToUser, `Return the name of a user.`, fn.Example("salt '*' file.uid_to_user 0")),
 		fn.Of("gid_to_group", f.gidToGroup, `Return the name of a group.`, fn.Example("salt '*' file.gid_to_group 0")),
 		fn.Of("get_hash", f.getHash, `Return the hash of a file.`, fn.Example("salt '*' file.get_hash /etc/passwd")),
 		fn.Of("get_sum", f.getSum, `Return the hash of a file.`, fn.Example("salt '*' file.get_sum /etc/passwd sha512")),
-		fn.Of("check_hash", f.checkHash, `Say whether a file has a hash.`, fn.Example("salt '*' file.check_hash /etc/fstab md5:22b0fa44c7ca1cdf1f1c9ee1c5b5e7f1")),
+		fn.Of("check_hash", f.checkHash, `Say whether a file has a hash.`,
+			fn.Example("salt '*' file.check_hash /etc/fstab md5:22b0fa44c7ca1cdf1f1c9ee1c5b5e7f1")),
 		fn.Of("read", f.read, `Return the content of a file.`, fn.Example("salt '*' file.read /etc/hostname")),
 		fn.Of("seek_read", f.seekRead, `Return a part of a file.`, fn.Example("salt '*' file.seek_read /etc/passwd 4096 0")),
 		fn.Of("readdir", f.readdir, `List the names in a directory.`, fn.Example("salt '*' file.readdir /etc")),
 		fn.Of("readlink", f.readlink, `Return what a symbolic link leads to.`, fn.Example("salt '*' file.readlink /etc/mtab")),
-		fn.Of("access", f.access, `Say whether the minion may read (r), write (w) or run (x) a file, or whether there is one (f).`, fn.Example("salt '*' file.access /etc/passwd r")),
+		fn.Of("access", f.access, `Say whether the minion may read (r), write (w) or run (x) a file, or whether there is one (f).`,
+			fn.Example("salt '*' file.access /etc/passwd r")),
 		fn.Of("contains", f.contains, `Say whether a file has a text.`, fn.Example("salt '*' file.contains /etc/crontab 'mymaintenance.sh'")),
-		fn.Of("contains_regex", f.containsRegex, `Say whether a regular expression finds a line of a file.`, fn.Example("salt '*' file.contains_regex /etc/crontab '^SHELL'")),
-		fn.Of("contains_glob", f.containsGlob, `Say whether a glob matches the content of a file.`, fn.Example("salt '*' file.contains_glob /etc/foobar '*cheese*'")),
+		fn.Of("contains_regex", f.containsRegex, `Say whether a regular expression finds a line of a file.`,
+			fn.Example("salt '*' file.contains_regex /etc/crontab '^SHELL'")),
+		fn.Of("contains_glob", f.containsGlob, `Say whether a glob matches the content of a file.`,
+			fn.Example("salt '*' file.contains_glob /etc/foobar '*cheese*'")),
 		fn.Of("diskusage", f.diskusage, `Return how many bytes a file has, or all files of a directory.`, fn.Example("salt '*' file.diskusage /var/log")),
 		fn.Of("get_diff", f.getDiff, `Show how two files differ.`, fn.Example("salt '*' file.get_diff /home/fred/.vimrc /home/ann/.vimrc")),
 		fn.Of("pardir", f.pardir, `Return the name of the directory above: "..".`, fn.Example("salt '*' file.pardir")),
@@ -157,7 +167,8 @@ func (f file) stats(_ context.Context, _ *fn.Call, a statsArgs) (any, error) {
 		return nil, err
 	}
 	d := value.DictOf("inode", int64(x.Inode), "uid", x.UID, "gid", x.GID, "group", x.Group(), "user", x.User(),
-		"atime", float64(x.Access.UnixNano())/1e9, "mtime", float64(x.Mod.UnixNano())/1e9, "ctime", float64(x.Change.UnixNano())/1e9, "size", x.Size, "mode", x.Mode)
+		"atime", float64(x.Access.UnixNano())/1e9, "mtime", float64(x.Mod.UnixNano())/1e9, "ctime", float64(x.Change.UnixNano())/1e9, "size", x.Size, "mode",
+		x.Mode)
 	if a.Hash != "" {
 		sum, err := hashOf(path, a.Hash)
 		if err != nil {
@@ -201,7 +212,8 @@ func (f file) statvfs(_ context.Context, _ *fn.Call, a pathArg) (any, error) {
 	if err := syscall.Statfs(path, &st); err != nil {
 		return nil, fn.Errorf("Could not statvfs '%s'", path)
 	}
-	return value.DictOf("f_bavail", int64(st.Bavail), "f_bfree", int64(st.Bfree), "f_blocks", int64(st.Blocks), "f_bsize", st.Bsize, "f_favail", int64(st.Ffree),
+	return value.DictOf("f_bavail", int64(st.Bavail), "f_bfree", int64(st.Bfree), "f_blocks", int64(st.Blocks), "f_bsize", st.Bsize, "f_favail",
+		int64(st.Ffree),
 		"f_ffree", int64(st.Ffree), "f_files", int64(st.Files), "f_flag", st.Flags&^0x20, "f_frsize", st.Frsize, "f_namemax", st.Namelen), nil
 }
 
@@ -329,7 +341,8 @@ func (file) checkHash(_ context.Context, _ *fn.Call, a checkHashArgs) (any, erro
 		kind, sum = a.Hash[:i], a.Hash[i+1:]
 	}
 	if kind == "" {
-		return nil, fn.Invalidf("Hash %s (length: %d) could not be matched to a supported hash type. The supported hash types and lengths are: md5 (32), sha1 (40), sha224 (56), sha256 (64), sha384 (96), sha512 (128)",
+		return nil, fn.Invalidf("Hash %s (length: %d) could not be matched to a supported hash type. The supported hash types and lengths are: md5 "+
+			"(32), sha1 (40), sha224 (56), sha256 (64), sha384 (96), sha512 (128)",
 			a.Hash, len(a.Hash))
 	}
 	got, err := hashOf(filesys.ExpandUser(a.Path), kind)

@@ -17,13 +17,19 @@ import (
 
 func (f file) edits() []fn.Func {
 	return []fn.Func{
-		fn.Of("search", f.search, `Say whether a regular expression finds something in a file.`, fn.Example("salt '*' file.search /etc/crontab 'mymaintenance.sh'")),
-		fn.Of("replace", f.replace, `Replace in a file what a regular expression finds, and show how it changes.`, fn.Example("salt '*' file.replace /path/to/file pattern='bind-address\\s*=' repl='bind-address:'")),
-		fn.Of("line", f.line, `Keep one line in a file, or keep it out, and show how it changes.`, fn.Example("salt '*' file.line /etc/nsswitch.conf 'networks: files dns' after='hosts:.*?' mode=ensure")),
-		fn.Of("blockreplace", f.blockreplace, `Keep the text between two markers in a file, and show how it changes.`, fn.Example("salt '*' file.blockreplace /etc/hosts '#-- start' '#-- end' '10.0.1.1 foo'")),
+		fn.Of("search", f.search, `Say whether a regular expression finds something in a file.`,
+			fn.Example("salt '*' file.search /etc/crontab 'mymaintenance.sh'")),
+		fn.Of("replace", f.replace, `Replace in a file what a regular expression finds, and show how it changes.`,
+			fn.Example("salt '*' file.replace /path/to/file pattern='bind-address\\s*=' repl='bind-address:'")),
+		fn.Of("line", f.line, `Keep one line in a file, or keep it out, and show how it changes.`,
+			fn.Example("salt '*' file.line /etc/nsswitch.conf 'networks: files dns' after='hosts:.*?' mode=ensure")),
+		fn.Of("blockreplace", f.blockreplace, `Keep the text between two markers in a file, and show how it changes.`,
+			fn.Example("salt '*' file.blockreplace /etc/hosts '#-- start' '#-- end' '10.0.1.1 foo'")),
 		fn.Of("comment", f.comment(true), `Comment lines of a file out.`, fn.Example("salt '*' file.comment /etc/modules pcspkr")),
-		fn.Of("uncomment", f.comment(false), `Take the comment character off lines of a file.`, fn.Example("salt '*' file.uncomment /etc/hosts.deny 'ALL: PARANOID'")),
-		fn.Of("comment_line", f.commentLine, `Comment lines of a file out, or take the comment character off.`, fn.Example("salt '*' file.comment_line /etc/modules pcspkr")),
+		fn.Of("uncomment", f.comment(false), `Take the comment character off lines of a file.`,
+			fn.Example("salt '*' file.uncomment /etc/hosts.deny 'ALL: PARANOID'")),
+		fn.Of("comment_line", f.commentLine, `Comment lines of a file out, or take the comment character off.`,
+			fn.Example("salt '*' file.comment_line /etc/modules pcspkr")),
 	}
 }
 

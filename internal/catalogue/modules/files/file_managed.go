@@ -27,14 +27,17 @@ func (f file) managed() []fn.Func {
 		fn.Of("check_managed", f.checkManaged, `Say whether a file is as wanted, and if not, what is to change.`,
 			fn.Example("salt '*' file.check_managed /etc/httpd/conf.d/httpd.conf salt://http/httpd.conf None None root root 755 None jinja None None base")),
 		fn.Of("check_managed_changes", f.checkManagedChanges, `Return what is to change in a file for it to be as wanted.`,
-			fn.Example("salt '*' file.check_managed_changes /etc/httpd/conf.d/httpd.conf salt://http/httpd.conf None None root root 755 None jinja None None base")),
+			fn.Example("salt '*' file.check_managed_changes /etc/httpd/conf.d/httpd.conf salt://http/httpd.conf None None root root 755 None jinja "+
+				"None None base")),
 		fn.Of("check_file_meta", f.checkFileMeta, `Return what is to change in a file for it to be as wanted, given the content and its hash.`,
-			fn.Example("salt '*' file.check_file_meta /etc/httpd/conf.d/httpd.conf None salt://http/httpd.conf '{hash_type: md5, hsum: d41d8cd98f00b204e9800998ecf8427e}' root root 755 None base")),
+			fn.Example("salt '*' file.check_file_meta /etc/httpd/conf.d/httpd.conf None salt://http/httpd.conf '{hash_type: md5, hsum: "+
+				"d41d8cd98f00b204e9800998ecf8427e}' root root 755 None base")),
 		fn.Of("check_perms", f.checkPerms, `Give a file owner, mode, attributes and SELinux context.
 			Returns a state's result, with test only what would change, and who owned it before.`,
 			fn.Example("salt '*' file.check_perms /etc/sudoers '{}' root root 400 ai")),
 		fn.Of("manage_file", f.manageFile, `Make a file as wanted, given the content and its hash as file.get_managed finds them. Returns a state's result.`,
-			fn.Example("salt '*' file.manage_file /etc/httpd/conf.d/httpd.conf '' '{}' salt://http/httpd.conf '{hash_type: md5, hsum: d41d8cd98f00b204e9800998ecf8427e}' root root 755 '' base ''")),
+			fn.Example("salt '*' file.manage_file /etc/httpd/conf.d/httpd.conf '' '{}' salt://http/httpd.conf '{hash_type: md5, hsum: "+
+				"d41d8cd98f00b204e9800998ecf8427e}' root root 755 '' base ''")),
 	}
 }
 
@@ -90,7 +93,8 @@ type checkManagedChangesArgs struct {
 }
 
 func (f file) checkManaged(ctx context.Context, c *fn.Call, a checkManagedArgs) (any, error) {
-	changes, problem, err := f.compare(ctx, c, checkManagedChangesArgs{wantedArgs: a.wantedArgs, contextArgs: a.contextArgs, VerifySSL: true, Follow: a.Follow, Kwargs: a.Kwargs})
+	changes, problem, err := f.compare(ctx, c, checkManagedChangesArgs{wantedArgs: a.wantedArgs, contextArgs: a.contextArgs, VerifySSL: true,
+		Follow: a.Follow, Kwargs: a.Kwargs})
 	switch {
 	case err != nil:
 		return nil, err
@@ -130,7 +134,8 @@ func (f file) compare(ctx context.Context, c *fn.Call, a checkManagedChangesArgs
 	url := textOf(source)
 	var g gotten
 	if a.Contents == nil {
-		get := getManagedArgs{Name: a.Name, Template: a.Template, Source: &url, SourceHash: hash, HashName: a.HashName, User: a.User, Group: a.Group, Mode: a.Mode, Attrs: a.Attrs,
+		get := getManagedArgs{Name: a.Name, Template: a.Template, Source: &url, SourceHash: hash, HashName: a.HashName, User: a.User, Group: a.Group,
+			Mode: a.Mode, Attrs: a.Attrs,
 			Saltenv: a.Saltenv, Context: a.Context, Defaults: a.Defaults, SkipVerify: a.SkipVerify, VerifySSL: a.VerifySSL, Kwargs: a.Kwargs}
 		if g, err = get.get(ctx, c); err != nil {
 			return nil, "", err
@@ -143,7 +148,8 @@ func (f file) compare(ctx context.Context, c *fn.Call, a checkManagedChangesArgs
 			a.Mode = modeOf(ctx, c, url, a.Saltenv, a.Mode)
 		}
 	}
-	changes, err = f.meta(ctx, c, fileMetaArgs{Name: a.Name, Path: &g.path, Source: &url, Sum: g.sumDict(), User: a.User, Group: a.Group, Mode: a.Mode, Attrs: a.Attrs, Saltenv: a.Saltenv,
+	changes, err = f.meta(ctx, c, fileMetaArgs{Name: a.Name, Path: &g.path, Source: &url, Sum: g.sumDict(), User: a.User, Group: a.Group, Mode: a.Mode,
+		Attrs: a.Attrs, Saltenv: a.Saltenv,
 		Contents: a.Contents, contextArgs: a.contextArgs, VerifySSL: true, Follow: a.Follow})
 	return changes, "", err
 }
@@ -463,7 +469,8 @@ func (f file) manageFile(ctx context.Context, c *fn.Call, a manageFileArgs) (any
 		return ret, nil
 	}
 	ret.Set("comment", "")
-	ret, _, err = f.permit(ctx, c, checkPermsArgs{Name: a.Name, Ret: ret, User: a.User, Group: a.Group, Mode: a.Mode, Attrs: a.Attrs, Follow: a.Follow && there, contextArgs: a.contextArgs})
+	ret, _, err = f.permit(ctx, c, checkPermsArgs{Name: a.Name, Ret: ret, User: a.User, Group: a.Group, Mode: a.Mode, Attrs: a.Attrs, Follow: a.Follow &&
+		there, contextArgs: a.contextArgs})
 	if err != nil {
 		return failed(err)
 	}

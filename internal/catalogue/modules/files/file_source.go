@@ -30,13 +30,15 @@ func (f file) sourced() []fn.Func {
 		fn.Of("source_list", f.sourceList, `Choose the first source of a list that is there, and return it and its hash.`,
 			fn.Example("salt '*' file.source_list salt://http/httpd.conf d41d8cd98f00b204e9800998ecf8427e base")),
 		fn.Of("apply_template_on_contents", f.applyTemplate, `Fill a text in as a template.`,
-			fn.Example(`salt '*' file.apply_template_on_contents contents='This is a {{ template }} string.' template=jinja "context={}" "defaults={'template': 'cool'}" saltenv=base`)),
+			fn.Example(`salt '*' file.apply_template_on_contents contents='This is a {{ template }} string.' template=jinja "context={}" `+
+				`"defaults={'template': 'cool'}" saltenv=base`)),
 		fn.Of("psed", f.psed, `Replace in a file what a regular expression finds. file.replace is the better choice.`,
 			fn.Example("salt '*' file.psed /etc/httpd/httpd.conf 'LogLevel warn' 'LogLevel info'")),
 		fn.Of("get_selinux_context", f.getContext, `Return the SELinux context of a file.`, fn.Example("salt '*' file.get_selinux_context /etc/hosts")),
 		fn.Of("set_selinux_context", f.setContext, `Change the SELinux context of a file and return it, false if that failed.`,
 			fn.Example("salt '*' file.set_selinux_context /etc/yum.repos.d/epel.repo system_u object_r system_conf_t s0")),
-		fn.Of("restorecon", f.restorecon, `Give a file the SELinux context that the policy says, and say whether that was done.`, fn.Example("salt '*' file.restorecon /home/user/.ssh/authorized_keys")),
+		fn.Of("restorecon", f.restorecon, `Give a file the SELinux context that the policy says, and say whether that was done.`,
+			fn.Example("salt '*' file.restorecon /home/user/.ssh/authorized_keys")),
 	}
 }
 
@@ -52,7 +54,8 @@ type sourceSumArgs struct {
 }
 
 func (a sourceSumArgs) how() sources.How {
-	return sources.How{Name: a.Name, HashName: a.HashName, Insecure: !a.VerifySSL, Signed: sources.SignatureArgs{HashSig: a.HashSig, SignerArgs: a.SignerArgs}}
+	return sources.How{Name: a.Name, HashName: a.HashName, Insecure: !a.VerifySSL,
+		Signed: sources.SignatureArgs{HashSig: a.HashSig, SignerArgs: a.SignerArgs}}
 }
 
 func (a sourceSumArgs) sum(ctx context.Context, c *fn.Call) (fileclient.Hash, error) {

@@ -26,24 +26,37 @@ import (
 // copies that changes leave behind.
 func (f file) tools() []fn.Func {
 	return []fn.Func{
-		fn.Of("grep", f.grep, `Run grep(1) on a file, or on those that a glob finds, and return what cmd.run_all does.`, fn.Example("salt '*' file.grep /etc/passwd nobody"), fn.Example(`salt '*' file.grep /etc/sysconfig/network ipaddr "\-i"`)),
-		fn.Of("sed", f.sed, `Replace with sed(1) and return what cmd.run_all does. file.replace is the better choice.`, fn.Example("salt '*' file.sed /etc/httpd/httpd.conf 'LogLevel warn' 'LogLevel info'")),
-		fn.Of("sed_contains", f.sedContains, `Say whether sed(1) finds an expression in a file.`, fn.Example("salt '*' file.sed_contains /etc/crontab 'mymaintenance.sh'")),
-		fn.Of("patch", f.patch, `Apply a patch to a file or directory with patch(1), and return what cmd.run_all does.`, fn.Example("salt '*' file.patch /opt/file.txt /tmp/file.txt.patch")),
-		fn.Of("lsattr", f.lsattr, `Return the attributes of files as lsattr(1) lists them, null without that program.`, fn.Example("salt '*' file.lsattr foo1.txt")),
+		fn.Of("grep", f.grep, `Run grep(1) on a file, or on those that a glob finds, and return what cmd.run_all does.`,
+			fn.Example("salt '*' file.grep /etc/passwd nobody"), fn.Example(`salt '*' file.grep /etc/sysconfig/network ipaddr "\-i"`)),
+		fn.Of("sed", f.sed, `Replace with sed(1) and return what cmd.run_all does. file.replace is the better choice.`,
+			fn.Example("salt '*' file.sed /etc/httpd/httpd.conf 'LogLevel warn' 'LogLevel info'")),
+		fn.Of("sed_contains", f.sedContains, `Say whether sed(1) finds an expression in a file.`,
+			fn.Example("salt '*' file.sed_contains /etc/crontab 'mymaintenance.sh'")),
+		fn.Of("patch", f.patch, `Apply a patch to a file or directory with patch(1), and return what cmd.run_all does.`,
+			fn.Example("salt '*' file.patch /opt/file.txt /tmp/file.txt.patch")),
+		fn.Of("lsattr", f.lsattr, `Return the attributes of files as lsattr(1) lists them, null without that program.`,
+			fn.Example("salt '*' file.lsattr foo1.txt")),
 		fn.Of("chattr", f.chattr, `Add or remove attributes of files with chattr(1).
-			The keywords are operator (add or remove), attributes, flags and version.`, fn.Example("salt '*' file.chattr foo1.txt foo2.txt operator=add attributes=ai")),
+			The keywords are operator (add or remove), attributes, flags and version.`,
+			fn.Example("salt '*' file.chattr foo1.txt foo2.txt operator=add attributes=ai")),
 		fn.Of("mknod", f.mknod, `Make a pipe (p), a character device (c) or a block device (b).`, fn.Example("salt '*' file.mknod /dev/chr c 180 31")),
 		fn.Of("mknod_fifo", f.node("p"), `Make a pipe.`, fn.Params("name", "user", "group", "mode"), fn.Example("salt '*' file.mknod_fifo /dev/fifo")),
-		fn.Of("mknod_chrdev", f.node("c"), `Make a character device.`, fn.Params("name", "major", "minor", "user", "group", "mode"), fn.Example("salt '*' file.mknod_chrdev /dev/chr 180 31")),
-		fn.Of("mknod_blkdev", f.node("b"), `Make a block device.`, fn.Params("name", "major", "minor", "user", "group", "mode"), fn.Example("salt '*' file.mknod_blkdev /dev/blk 8 999")),
+		fn.Of("mknod_chrdev", f.node("c"), `Make a character device.`, fn.Params("name", "major", "minor", "user", "group", "mode"),
+			fn.Example("salt '*' file.mknod_chrdev /dev/chr 180 31")),
+		fn.Of("mknod_blkdev", f.node("b"), `Make a block device.`, fn.Params("name", "major", "minor", "user", "group", "mode"),
+			fn.Example("salt '*' file.mknod_blkdev /dev/blk 8 999")),
 		fn.Of("get_devmm", f.numbers, `Return the numbers of a device, 0 and 0 of anything else.`, fn.Example("salt '*' file.get_devmm /dev/chr")),
-		fn.Of("open_files", f.openFiles, `Return the processes by the files that they have open, or the files by process.`, fn.Example("salt '*' file.open_files by_pid=true")),
-		fn.Of("list_backups", f.listBackups, `Return the copies of a file that changes left behind, the newest first.`, fn.Example("salt '*' file.list_backups /foo/bar/baz.txt")),
+		fn.Of("open_files", f.openFiles, `Return the processes by the files that they have open, or the files by process.`,
+			fn.Example("salt '*' file.open_files by_pid=true")),
+		fn.Of("list_backups", f.listBackups, `Return the copies of a file that changes left behind, the newest first.`,
+			fn.Example("salt '*' file.list_backups /foo/bar/baz.txt")),
 		fn.Of("list_backup", f.listBackups, `Same as file.list_backups.`, fn.Example("salt '*' file.list_backup /foo/bar/baz.txt")),
-		fn.Of("list_backups_dir", f.listBackupsDir, `Return the copies of all files of a directory, whose path ends with a slash.`, fn.Example("salt '*' file.list_backups_dir /foo/bar/baz/")),
-		fn.Of("restore_backup", f.restoreBackup, `Put back a copy by its number in file.list_backups.`, fn.Example("salt '*' file.restore_backup /foo/bar/baz.txt 0")),
-		fn.Of("delete_backup", f.deleteBackup, `Remove a copy by its number in file.list_backups.`, fn.Example("salt '*' file.delete_backup /foo/bar/baz.txt 0")),
+		fn.Of("list_backups_dir", f.listBackupsDir, `Return the copies of all files of a directory, whose path ends with a slash.`,
+			fn.Example("salt '*' file.list_backups_dir /foo/bar/baz/")),
+		fn.Of("restore_backup", f.restoreBackup, `Put back a copy by its number in file.list_backups.`,
+			fn.Example("salt '*' file.restore_backup /foo/bar/baz.txt 0")),
+		fn.Of("delete_backup", f.deleteBackup, `Remove a copy by its number in file.list_backups.`,
+			fn.Example("salt '*' file.delete_backup /foo/bar/baz.txt 0")),
 		fn.Of("remove_backup", f.deleteBackup, `Same as file.delete_backup.`, fn.Example("salt '*' file.remove_backup /foo/bar/baz.txt 0")),
 	}
 }
@@ -70,7 +83,8 @@ func (f file) grep(ctx context.Context, c *fn.Call, a grepArgs) (any, error) {
 			return nil, fn.Invalidf("%w", err)
 		}
 		if len(parts) > 1 {
-			return nil, fn.Invalidf("Passing multiple command line arguments in a single string is not supported, please pass the following arguments separately: %s", value.Str(opt))
+			return nil, fn.Invalidf("Passing multiple command line arguments in a single string is not supported, please pass the following "+
+				"arguments separately: %s", value.Str(opt))
 		}
 		words = append(words, parts...)
 	}

@@ -67,7 +67,8 @@ func TestBackups(t *testing.T) {
 		{"file.list_backups_dir", []any{filepath.Dir(path) + "/"}, "{'b': " + other + ", 'my_file': {0: " + newer + ", 1: " + older + "}}"},
 		{"file.restore_backup", []any{path, "01"}, "{'result': False, 'comment': \"Invalid backup_id '01'\"}"},
 		{"file.restore_backup", []any{path, 2}, "{'result': False, 'comment': \"backup_id '2' does not exist for /D/my_file\"}"},
-		{"file.restore_backup", []any{path, 1}, "{'result': True, 'comment': 'Successfully restored C/file_backup/D/my_file_Sun_Nov_22_01:02:03_000045_2026 to /D/my_file'}"},
+		{"file.restore_backup", []any{path, 1},
+			"{'result': True, 'comment': 'Successfully restored C/file_backup/D/my_file_Sun_Nov_22_01:02:03_000045_2026 to /D/my_file'}"},
 		{"file.delete_backup", []any{path, 2}, "{'result': True, 'comment': 'Successfully removed C/file_backup/D/my_file_Sun_Nov_22_01:02:03_000045_2026'}"},
 	} {
 		if got := job(c.fun, c.arg...); got != c.want {
@@ -84,7 +85,8 @@ func TestBackups(t *testing.T) {
 
 func TestBackupsLikeSalt(t *testing.T) {
 	cache, path := keep(t)
-	jobs := [][]any{{"file.list_backups", path}, {"file.list_backups", path, 1}, {"file.restore_backup", path, 7}, {"file.delete_backup", path, 0}, {"file.restore_backup", path, 0}}
+	jobs := [][]any{{"file.list_backups", path}, {"file.list_backups", path, 1}, {"file.restore_backup", path, 7}, {"file.delete_backup", path, 0},
+		{"file.restore_backup", path, 0}}
 	recorded := stocktest.Ask(t, map[string]any{"root_dir": cache, "cachedir": "/"}, jobs...)
 	mine, path2 := keep(t)
 	r, err := fn.NewRegistry(nil, Modules(&host.Machine{})...)
@@ -138,7 +140,8 @@ func TestPrograms(t *testing.T) {
 	if got := value.Repr(run("file.lsattr", "/").Return); got != "{'/x y': ['i', 'e'], '/z': []}" {
 		t.Errorf("%s", got)
 	}
-	if o := run("file.chattr", "/a", "-b", "operator=remove", "attributes=ai", "flags=R", "version=5"); o.Return != true || calls[len(calls)-1] != "chattr -ai -R -v 5 -- /a -b" {
+	if o := run("file.chattr", "/a", "-b", "operator=remove", "attributes=ai", "flags=R", "version=5"); o.Return != true ||
+		calls[len(calls)-1] != "chattr -ai -R -v 5 -- /a -b" {
 		t.Errorf("%+v, ran %q", o, calls)
 	}
 	calls = nil

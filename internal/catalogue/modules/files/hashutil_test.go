@@ -49,10 +49,12 @@ func TestHashutilFiles(t *testing.T) {
 	if got := run("hashutil.digest_file", path, "sha256"); got != "26a66b061e8f48f39927c312f25293959729eee95978e2892d49d3512a5cc092" {
 		t.Errorf("%q", got)
 	}
-	if got, want := run("hashutil.digest_file", path), run("hashutil.base64_b64decode", "AAH/"); value.TypeName(want) != "bytes" || got != run("hashutil.md5_digest", want) {
+	if got, want := run("hashutil.digest_file", path), run("hashutil.base64_b64decode", "AAH/"); value.TypeName(want) != "bytes" ||
+		got != run("hashutil.md5_digest", want) {
 		t.Errorf("%q, %q", got, want)
 	}
-	for _, c := range [][]any{{"hashutil.base64_b64decode", "A"}, {"hashutil.base64_encodefile", "/nothing"}, {"hashutil.base64_decodefile", "AA==", "/nothing/x"}, {"hashutil.github_signature", "a", "b", "crc=0"}} {
+	for _, c := range [][]any{{"hashutil.base64_b64decode", "A"}, {"hashutil.base64_encodefile", "/nothing"},
+		{"hashutil.base64_decodefile", "AA==", "/nothing/x"}, {"hashutil.github_signature", "a", "b", "crc=0"}} {
 		if got := value.Str(run(c[0].(string), c[1:]...)); !strings.HasPrefix(got, "ERROR") {
 			t.Errorf("%v: %s", c, got)
 		}

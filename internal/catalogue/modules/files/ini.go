@@ -17,11 +17,15 @@ func init() { units.Declare("ini", iniModule) }
 func iniModule() fn.Module {
 	m := ini{}
 	return fn.Module{Name: "ini", Doc: `Options in files with sections. Comments are kept.`, Funcs: []fn.Func{
-		fn.Of("set_option", m.set, `Set options, and return what has changed.`, fn.Example(`salt '*' ini.set_option /path/to/ini '{section_foo: {key: value}}'`)),
-		fn.Of("get_option", m.get, `Return the value of an option, null if there is none.`, fn.Example("salt '*' ini.get_option /path/to/ini section_name option_name")),
-		fn.Of("remove_option", m.remove, `Remove an option, and return its value.`, fn.Example("salt '*' ini.remove_option /path/to/ini section_name option_name")),
+		fn.Of("set_option", m.set, `Set options, and return what has changed.`,
+			fn.Example(`salt '*' ini.set_option /path/to/ini '{section_foo: {key: value}}'`)),
+		fn.Of("get_option", m.get, `Return the value of an option, null if there is none.`,
+			fn.Example("salt '*' ini.get_option /path/to/ini section_name option_name")),
+		fn.Of("remove_option", m.remove, `Remove an option, and return its value.`,
+			fn.Example("salt '*' ini.remove_option /path/to/ini section_name option_name")),
 		fn.Of("get_section", m.section, `Return the options of a section.`, fn.Example("salt '*' ini.get_section /path/to/ini section_name")),
-		fn.Of("remove_section", m.removeSection, `Remove a section, and return its options.`, fn.Example("salt '*' ini.remove_section /path/to/ini section_name")),
+		fn.Of("remove_section", m.removeSection, `Remove a section, and return its options.`,
+			fn.Example("salt '*' ini.remove_section /path/to/ini section_name")),
 		fn.Of("get_ini", m.all, `Return all options and sections.`, fn.Example("salt '*' ini.get_ini /path/to/ini")),
 	}}
 }
@@ -33,7 +37,8 @@ type iniHow struct {
 }
 
 func (h iniHow) read(path string, tight bool) (*inifile.File, error) {
-	if name := strings.ToLower(value.Str(h.Encoding)); value.Truth(h.Encoding) && !strings.HasPrefix(strings.ReplaceAll(name, "-", ""), "utf8") && name != "ascii" {
+	if name := strings.ToLower(value.Str(h.Encoding)); value.Truth(h.Encoding) && !strings.HasPrefix(strings.ReplaceAll(name, "-", ""), "utf8") &&
+		name != "ascii" {
 		return nil, fn.Errorf("the encoding %s is not known here: files of options are read and written as UTF-8", name)
 	}
 	f, err := inifile.Read(path, h.Separator, tight)

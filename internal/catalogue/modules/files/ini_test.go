@@ -28,9 +28,13 @@ func TestINILikeSalt(t *testing.T) {
 			t.Fatal(err)
 		}
 		return [][]any{
-			{"ini.get_ini", f}, {"ini.get_section", f, "a"}, {"ini.get_section", f, "none"}, {"ini.get_option", f, "a", "x"}, {"ini.get_option", f, "a", "none"}, {"ini.get_option", f, "none", "x"},
-			{"ini.get_option", f, nil, "global"}, {"ini.set_option", f, one("a", one("k", 2))}, {"ini.set_option", f, one("a", one("x", 5))}, {"ini.set_option", f, one("c", one("d", true))}, {"ini.set_option", f, one("global", "3")}, {"ini.get_ini", f}, {"ini.set_option", f, one("a", one("k", 2))},
-			{"ini.remove_option", f, "a", "k"}, {"ini.remove_option", f, "a", "k"}, {"ini.remove_option", f, nil, "global"}, {"ini.remove_section", f, "b"}, {"ini.remove_section", f, "b"},
+			{"ini.get_ini", f}, {"ini.get_section", f, "a"}, {"ini.get_section", f, "none"}, {"ini.get_option", f, "a", "x"},
+			{"ini.get_option", f, "a", "none"}, {"ini.get_option", f, "none", "x"},
+			{"ini.get_option", f, nil, "global"}, {"ini.set_option", f, one("a", one("k", 2))}, {"ini.set_option", f, one("a", one("x", 5))},
+			{"ini.set_option", f, one("c", one("d", true))}, {"ini.set_option", f, one("global", "3")}, {"ini.get_ini", f},
+			{"ini.set_option", f, one("a", one("k", 2))},
+			{"ini.remove_option", f, "a", "k"}, {"ini.remove_option", f, "a", "k"}, {"ini.remove_option", f, nil, "global"}, {"ini.remove_section", f, "b"},
+			{"ini.remove_section", f, "b"},
 			{"ini.set_option", f, one("c", one("d", 1)), "no_spaces=True"}, {"ini.get_ini", f}, {"ini.get_ini", filepath.Join(dir, "none")},
 		}
 	}

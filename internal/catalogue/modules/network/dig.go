@@ -36,17 +36,22 @@ func digModule(m *host.Machine) fn.Module {
 	} {
 		mod.Funcs = append(mod.Funcs, fn.Of(f.name, f.do, f.doc, fn.Example("salt '*' dig."+f.name+" www.example.com")))
 		if f.name != "TXT" {
-			mod.Funcs = append(mod.Funcs, fn.Of(strings.ToLower(f.name), f.do, `Same as dig.`+f.name+`.`, fn.Example("salt '*' dig."+strings.ToLower(f.name)+" www.example.com")))
+			mod.Funcs = append(mod.Funcs, fn.Of(strings.ToLower(f.name), f.do, `Same as dig.`+f.name+`.`,
+				fn.Example("salt '*' dig."+strings.ToLower(f.name)+" www.example.com")))
 		}
 	}
 	for _, name := range []string{"NS", "ns"} {
-		mod.Funcs = append(mod.Funcs, fn.Of(name, d.ns, `Return the addresses of a domain's name servers, or without resolve their names.`, fn.Example("salt '*' dig."+name+" example.com")))
+		mod.Funcs = append(mod.Funcs, fn.Of(name, d.ns, `Return the addresses of a domain's name servers, or without resolve their names.`,
+			fn.Example("salt '*' dig."+name+" example.com")))
 	}
 	for _, name := range []string{"MX", "mx"} {
-		mod.Funcs = append(mod.Funcs, fn.Of(name, d.mx, `Return the priorities and names of a domain's mail servers, or with resolve the first address of each.`, fn.Example("salt '*' dig."+name+" example.com")))
+		mod.Funcs = append(mod.Funcs,
+			fn.Of(name, d.mx, `Return the priorities and names of a domain's mail servers, or with resolve the first address of each.`,
+				fn.Example("salt '*' dig."+name+" example.com")))
 	}
 	for _, name := range []string{"SPF", "spf"} {
-		mod.Funcs = append(mod.Funcs, fn.Of(name, d.spf, `Return the addresses that may send mail for a domain.`, fn.Example("salt '*' dig."+name+" example.com")))
+		mod.Funcs = append(mod.Funcs, fn.Of(name, d.spf, `Return the addresses that may send mail for a domain.`,
+			fn.Example("salt '*' dig."+name+" example.com")))
 	}
 	return mod
 }

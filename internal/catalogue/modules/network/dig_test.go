@@ -24,7 +24,8 @@ var zone = map[uint16]map[string][]string{
 	5:  {"alias.example.test.": {"www.example.test."}},
 	12: {"1.2.0.192.in-addr.arpa.": {"www.example.test."}},
 	15: {"example.test.": {"mail.example.test."}},
-	16: {"example.test.": {"v=spf1 ip4:192.0.2.0/24 include:other.test -all"}, "other.test.": {"v=spf1 +ip6:2001:db8::1 include:example.test"}, "words.test.": {"two words"}},
+	16: {"example.test.": {"v=spf1 ip4:192.0.2.0/24 include:other.test -all"}, "other.test.": {"v=spf1 +ip6:2001:db8::1 include:example.test"},
+		"words.test.": {"two words"}},
 	28: {"www.example.test.": {"2001:db8::1"}},
 }
 
@@ -105,8 +106,9 @@ func TestDig(t *testing.T) {
 		{"ns", []any{"example.test", false, server}, "['ns.example.test.']"},
 		{"MX", []any{"example.test", false, server}, "[['10', 'mail.example.test.']]"},
 		{"mx", []any{"example.test", true, server}, "[['10', '192.0.2.25']]"},
-		{"SPF", []any{"example.test", "TXT", server}, "['192.0.2.0/24', '2001:db8::1', '192.0.2.0/24', '2001:db8::1', '192.0.2.0/24']"}, // they name each other: ten questions are asked
-		{"A", []any{"www.example.test", "127.53.77.2"}, "[]"},                                                                           // no server
+		{"SPF", []any{"example.test", "TXT", server},
+			"['192.0.2.0/24', '2001:db8::1', '192.0.2.0/24', '2001:db8::1', '192.0.2.0/24']"}, // they name each other: ten questions are asked
+		{"A", []any{"www.example.test", "127.53.77.2"}, "[]"}, // no server
 		{"check_ip", []any{"192.0.2.1/33"}, "False"},
 		{"check_ip", []any{"2001:db8::/64"}, "True"},
 		{"check_ip", []any{"www.example.test"}, "False"},

@@ -26,19 +26,22 @@ func init() { units.Register("dnsutil", dnsutilModule) }
 func dnsutilModule(m *host.Machine) fn.Module {
 	d := dnsutil{m}
 	return fn.Module{Name: "dnsutil", Doc: `Zone files, serial numbers of zones, the hosts file and what name servers say.`, Funcs: []fn.Func{
-		fn.Of("parse_hosts", d.parseHosts, `Return the names of each address in a hosts file, or in the text hosts.`, fn.Example("salt '*' dnsutil.parse_hosts")),
+		fn.Of("parse_hosts", d.parseHosts, `Return the names of each address in a hosts file, or in the text hosts.`,
+			fn.Example("salt '*' dnsutil.parse_hosts")),
 		fn.Of("hosts_append", d.hostsAppend, `Add a line to a hosts file with those names, separated by commas, that the address has not got yet.`,
 			fn.Example("salt '*' dnsutil.hosts_append /etc/hosts 127.0.0.1 ad1.yuk.co,ad2.yuk.co")),
 		fn.Of("hosts_remove", d.hostsRemove, `Remove names, separated by commas, from a hosts file, and lines that have no name left.`,
 			fn.Example("salt '*' dnsutil.hosts_remove /etc/hosts ad1.yuk.co")),
-		fn.Of("parse_zone", d.parseZone, `Return what a zone file says, or the text zone.`, fn.Example("salt ns1 dnsutil.parse_zone /var/lib/named/example.com.zone")),
+		fn.Of("parse_zone", d.parseZone, `Return what a zone file says, or the text zone.`,
+			fn.Example("salt ns1 dnsutil.parse_zone /var/lib/named/example.com.zone")),
 		fn.Of("serial", d.serial, `Return the serial number of a zone: the one that is kept in the grain dnsserial_ZONE, or that of today.
 			With update a new one is made, kept and returned.`, fn.Example("salt ns1 dnsutil.serial example.com")),
 		fn.Of("check_ip", d.checkIP, `Say whether a text is an address, or a network.`, fn.Example("salt ns1 dnsutil.check_ip 127.0.0.1")),
 		fn.Of("A", d.addresses("ip4", "dig.A"), `Return the IPv4 addresses of a host.`, fn.Example("salt ns1 dnsutil.A www.google.com")),
 		fn.Of("AAAA", d.addresses("ip6", "dig.AAAA"), `Return the IPv6 addresses of a host.`, fn.Example("salt ns1 dnsutil.AAAA www.google.com")),
 		fn.Of("NS", d.ns, `Return the addresses of a domain's name servers, or without resolve their names.`, fn.Example("salt ns1 dnsutil.NS google.com")),
-		fn.Of("MX", d.mx, `Return the priorities and names of a domain's mail servers, or with resolve the first address of each.`, fn.Example("salt ns1 dnsutil.MX google.com")),
+		fn.Of("MX", d.mx, `Return the priorities and names of a domain's mail servers, or with resolve the first address of each.`,
+			fn.Example("salt ns1 dnsutil.MX google.com")),
 		fn.Of("SPF", d.spf, `Return the addresses that may send mail for a domain.`, fn.Example("salt ns1 dnsutil.SPF google.com")),
 	}}
 }

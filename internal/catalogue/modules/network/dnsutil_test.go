@@ -28,7 +28,8 @@ func TestDNSUtilLikeSalt(t *testing.T) {
 	jobs := func(file string) [][]any {
 		return [][]any{
 			{"dnsutil.parse_hosts", file}, {"dnsutil.parse_hosts", "/nothing/there"}, {"dnsutil.parse_hosts", "/x", "10.0.0.1 a\n# b\n"},
-			{"dnsutil.hosts_append", file, "10.0.0.1", "a,e"}, {"dnsutil.hosts_append", file, "10.0.0.1", "b"}, {"dnsutil.hosts_append", file, "10.0.0.9", "z,y"},
+			{"dnsutil.hosts_append", file, "10.0.0.1", "a,e"}, {"dnsutil.hosts_append", file, "10.0.0.1", "b"},
+			{"dnsutil.hosts_append", file, "10.0.0.9", "z,y"},
 			{"dnsutil.parse_hosts", file}, {"dnsutil.hosts_remove", file, "x,b"}, {"dnsutil.hosts_remove", file, "c"}, {"dnsutil.parse_hosts", file},
 		}
 	}
@@ -47,8 +48,10 @@ func TestDNSUtilLikeSalt(t *testing.T) {
 			t.Errorf("%v: returns %s\nSalt: %s", job, value.Repr(got.Return), want)
 		}
 	}
-	for _, text := range []string{"$TTL", "www IN A 1.2.3.4", "@ IN SOA a", "$ORIGIN x.\nwww IN", "$ORIGIN x.\n@ IN MX 1", "$ORIGIN x.\na 5 IN A", "$ORIGIN x.\na IN ORIGIN b"} {
-		if got := r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: "dnsutil.parse_zone", Arg: []any{nil, text}}); !strings.Contains(value.Str(got.Return), "of the zone") {
+	for _, text := range []string{"$TTL", "www IN A 1.2.3.4", "@ IN SOA a", "$ORIGIN x.\nwww IN", "$ORIGIN x.\n@ IN MX 1", "$ORIGIN x.\na 5 IN A",
+		"$ORIGIN x.\na IN ORIGIN b"} {
+		if got := r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: "dnsutil.parse_zone", Arg: []any{nil, text}}); !strings.Contains(value.Str(got.Return),
+			"of the zone") {
 			t.Errorf("%q: %v", text, got.Return)
 		}
 	}

@@ -22,7 +22,8 @@ func server(t *testing.T) *httptest.Server {
 		switch r.URL.Path {
 		case "/json":
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintf(w, `{"method": %q, "query": %q, "body": %q, "auth": %q, "x": %q}`, r.Method, r.URL.RawQuery, b, user+":"+password, r.Header.Get("X-One"))
+			fmt.Fprintf(w, `{"method": %q, "query": %q, "body": %q, "auth": %q, "x": %q}`, r.Method, r.URL.RawQuery, b, user+":"+password,
+				r.Header.Get("X-One"))
 		case "/yaml":
 			w.Header().Set("Content-Type", "text/yaml")
 			io.WriteString(w, "a: [1, two]\n")
@@ -55,11 +56,15 @@ func TestHTTPLikeSalt(t *testing.T) {
 		return m
 	}
 	jobs := [][]any{
-		{"http.query", s.URL + "/text"}, {"http.query", s.URL + "/text", kw("text", true, "status", true)}, {"http.query", s.URL + "/moved", kw("status", true)},
-		{"http.query", s.URL + "/json", kw("decode", true, "params", map[string]any{"a": "b c"}, "method", "POST", "data", "body", "username", "me", "password", "pw", "header_dict", map[string]any{"X-One": "1"})},
+		{"http.query", s.URL + "/text"}, {"http.query", s.URL + "/text", kw("text", true, "status", true)},
+		{"http.query", s.URL + "/moved", kw("status", true)},
+		{"http.query", s.URL + "/json", kw("decode", true, "params", map[string]any{"a": "b c"}, "method", "POST", "data", "body", "username", "me",
+			"password", "pw", "header_dict", map[string]any{"X-One": "1"})},
 		{"http.query", s.URL + "/json", kw("decode", true, "method", "PUT", "header_list", []any{"X-One: 2"}, "data", map[string]any{"k": "v w"})},
-		{"http.query", s.URL + "/yaml", kw("decode", true)}, {"http.query", s.URL + "/xml", kw("decode", true)}, {"http.query", s.URL + "/json", kw("decode", true, "decode_type", "plain")},
-		{"http.query", s.URL + "/json", kw("decode", true, "decode_type", "nope")}, {"http.query", s.URL + "/none"}, {"http.query", s.URL + "/text", kw("test", true)},
+		{"http.query", s.URL + "/yaml", kw("decode", true)}, {"http.query", s.URL + "/xml", kw("decode", true)},
+		{"http.query", s.URL + "/json", kw("decode", true, "decode_type", "plain")},
+		{"http.query", s.URL + "/json", kw("decode", true, "decode_type", "nope")}, {"http.query", s.URL + "/none"},
+		{"http.query", s.URL + "/text", kw("test", true)},
 	}
 	recorded := stocktest.Ask(t, nil, jobs...)
 	r, err := fn.NewRegistry(nil, httpModule())

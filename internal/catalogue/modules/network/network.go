@@ -72,13 +72,17 @@ func networkModule(s Sources) fn.Module {
 		fn.Of("ipaddrs6", n.ipAddrs6, `Same as network.ip_addrs6.`, fn.Example("salt '*' network.ipaddrs6")),
 		fn.Of("subnets", n.subnets, `Return the IPv4 networks that the machine is in.`, fn.Example("salt '*' network.subnets eth1")),
 		fn.Of("subnets6", n.subnets6, `Return the IPv6 networks that the machine is in.`, fn.Example("salt '*' network.subnets6")),
-		fn.Of("ip_networks", n.networks(true), `Return the IPv4 networks that the machine is in, with details if asked.`, fn.Example("salt '*' network.ip_networks verbose=true")),
-		fn.Of("ip_networks6", n.networks(false), `Return the IPv6 networks that the machine is in, with details if asked.`, fn.Example("salt '*' network.ip_networks6")),
+		fn.Of("ip_networks", n.networks(true), `Return the IPv4 networks that the machine is in, with details if asked.`,
+			fn.Example("salt '*' network.ip_networks verbose=true")),
+		fn.Of("ip_networks6", n.networks(false), `Return the IPv6 networks that the machine is in, with details if asked.`,
+			fn.Example("salt '*' network.ip_networks6")),
 		fn.Of("in_subnet", n.inSubnet, `Say whether the machine has an address in a network.`, fn.Example("salt '*' network.in_subnet 10.0.0.0/16")),
 		fn.Of("ip_in_subnet", n.ipInSubnet, `Say whether an address is in a network.`, fn.Example("salt '*' network.ip_in_subnet 172.17.0.4 172.16.0.0/12")),
-		fn.Of("ifacestartswith", n.startsWith, `Return the interfaces with an IPv4 address that begins like this.`, fn.Example("salt '*' network.ifacestartswith 10.0")),
+		fn.Of("ifacestartswith", n.startsWith, `Return the interfaces with an IPv4 address that begins like this.`,
+			fn.Example("salt '*' network.ifacestartswith 10.0")),
 		fn.Of("calc_net", n.calcNet, `Return the network of an address.`, fn.Example("salt '*' network.calc_net 172.17.0.5 255.255.255.240")),
-		fn.Of("convert_cidr", n.convertCIDR, `Return the network, mask and broadcast address of a network.`, fn.Example("salt '*' network.convert_cidr 172.31.0.0/16")),
+		fn.Of("convert_cidr", n.convertCIDR, `Return the network, mask and broadcast address of a network.`,
+			fn.Example("salt '*' network.convert_cidr 172.31.0.0/16")),
 		fn.Of("is_private", n.isPrivate, `Say whether an address is of a private network.`, fn.Example("salt '*' network.is_private 10.0.0.3")),
 		fn.Of("is_loopback", n.isLoopback, `Say whether an address is that of the machine for itself.`, fn.Example("salt '*' network.is_loopback 127.0.0.1")),
 		fn.Of("reverse_ip", n.reverseIP, `Return the name of an address in the reversed tree of DNS.`, fn.Example("salt '*' network.reverse_ip 172.17.0.4")),
@@ -90,22 +94,28 @@ func networkModule(s Sources) fn.Module {
 		fn.Of("routes", n.routes, `Return the routing table.`, fn.Example("salt '*' network.routes")),
 		fn.Of("default_route", n.defaultRoute, `Return the default routes.`, fn.Example("salt '*' network.default_route")),
 		fn.Of("get_route", n.getRoute, `Return how an address is reached.`, fn.Example("salt '*' network.get_route 10.10.10.10")),
-		fn.Of("ping", n.ping, `Ping a host four times, and return what ping(8) prints.`, fn.Example("salt '*' network.ping archlinux.org return_boolean=true")),
+		fn.Of("ping", n.ping, `Ping a host four times, and return what ping(8) prints.`,
+			fn.Example("salt '*' network.ping archlinux.org return_boolean=true")),
 		fn.Of("connect", n.connect, `Say whether a host takes connections on a port.
-			The keywords are proto (tcp or udp), timeout in seconds and family (ipv4 or ipv6).`, fn.Example("salt '*' network.connect google-public-dns-a.google.com 53")),
+			The keywords are proto (tcp or udp), timeout in seconds and family (ipv4 or ipv6).`,
+			fn.Example("salt '*' network.connect google-public-dns-a.google.com 53")),
 		fn.Of("netstat", n.netstat, `Return the open sockets of TCP and UDP, and the programs that have them.`, fn.Example("salt '*' network.netstat")),
 		fn.Of("arp", n.arp, `Return the IPv4 addresses of the neighbours by hardware address, as arp(8) shows them.`, fn.Example("salt '*' network.arp")),
 		fn.Of("ip_neighs", n.neighbours(true), `Return the IPv4 addresses of the neighbours by hardware address.`, fn.Example("salt '*' network.ip_neighs")),
 		fn.Of("ipneighs", n.neighbours(true), `Same as network.ip_neighs.`, fn.Example("salt '*' network.ipneighs")),
-		fn.Of("ip_neighs6", n.neighbours(false), `Return the IPv6 addresses of the neighbours by hardware address.`, fn.Example("salt '*' network.ip_neighs6")),
+		fn.Of("ip_neighs6", n.neighbours(false), `Return the IPv6 addresses of the neighbours by hardware address.`,
+			fn.Example("salt '*' network.ip_neighs6")),
 		fn.Of("ipneighs6", n.neighbours(false), `Same as network.ip_neighs6.`, fn.Example("salt '*' network.ipneighs6")),
 		fn.Of("dig", n.dig, `Return what dig(1) prints of a host.`, fn.Example("salt '*' network.dig archlinux.org")),
-		fn.Of("traceroute", n.traceroute, `Return the machines on the way to a host, as traceroute(8) finds them.`, fn.Example("salt '*' network.traceroute archlinux.org")),
+		fn.Of("traceroute", n.traceroute, `Return the machines on the way to a host, as traceroute(8) finds them.`,
+			fn.Example("salt '*' network.traceroute archlinux.org")),
 		fn.Of("wol", n.wake, `Wake a machine up by its hardware address.`, fn.Example("salt '*' network.wol 08:00:27:13:69:77 255.255.255.255 7")),
-		fn.Of("get_bufsize", n.bufsize, `Return the sizes of an interface's ring buffers, as ethtool(8) shows them.`, fn.Example("salt '*' network.get_bufsize eth0")),
+		fn.Of("get_bufsize", n.bufsize, `Return the sizes of an interface's ring buffers, as ethtool(8) shows them.`,
+			fn.Example("salt '*' network.get_bufsize eth0")),
 		fn.Of("mod_bufsize", n.setBufsize, `Set the sizes of an interface's ring buffers.
 			The keywords are rx, tx, rx-mini and rx-jumbo.`, fn.Example("salt '*' network.mod_bufsize eth0 rx=512 tx=512")),
-		fn.Of("mod_hostname", n.setHostname, `Set the host name, also in the files that hold it.`, fn.Example("salt '*' network.mod_hostname master.saltstack.com")),
+		fn.Of("mod_hostname", n.setHostname, `Set the host name, also in the files that hold it.`,
+			fn.Example("salt '*' network.mod_hostname master.saltstack.com")),
 	}}
 }
 
@@ -372,7 +382,8 @@ func (n network) networks(v4 bool) func(context.Context, *fn.Call, networksArgs)
 		}
 		d := value.NewDict(len(nets))
 		for _, p := range nets {
-			d.Set(p.String(), value.DictOf("address", p.Addr().String(), "netmask", netif.Mask(p).String(), "num_addresses", value.Big(count(p)), "prefixlen", p.Bits()))
+			d.Set(p.String(), value.DictOf("address", p.Addr().String(), "netmask", netif.Mask(p).String(), "num_addresses", value.Big(count(p)), "prefixlen",
+				p.Bits()))
 		}
 		return d, nil
 	}

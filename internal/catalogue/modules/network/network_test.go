@@ -52,9 +52,11 @@ func fixture(t *testing.T) (Sources, *[]string) {
 	t.Helper()
 	m := &host.Machine{Root: t.TempDir()}
 	for path, text := range map[string]string{
-		"/sbin/ip": "", "/bin/ping": "", "/bin/ss": "", "/sbin/arp": "", "/usr/bin/dig": "", "/usr/bin/traceroute": "", "/sbin/ethtool": "", "/etc/hosts": "127.0.0.1 localhost\n192.0.2.2 web.example.org web\n", "/proc/sys/kernel/hostname": "web\n",
-		"/proc/net/tcp":  "  sl  local_address rem_address   st\n   0: 0100007F:0016 00000000:0000 0A 0\n   1: 020200C0:0016 0500000A:C001 01 0\n",
-		"/proc/net/tcp6": "  sl\n   0: 0000000000000000FFFF0000020200C0:0050 0000000000000000FFFF00000500000A:1F90 01 0\n   1: B80D0120000000000000000001000000:0050 B80D0120000000000000000002000000:1F90 01\n broken\n   2: xx:1 yy:2 01\n",
+		"/sbin/ip": "", "/bin/ping": "", "/bin/ss": "", "/sbin/arp": "", "/usr/bin/dig": "", "/usr/bin/traceroute": "", "/sbin/ethtool": "",
+		"/etc/hosts": "127.0.0.1 localhost\n192.0.2.2 web.example.org web\n", "/proc/sys/kernel/hostname": "web\n",
+		"/proc/net/tcp": "  sl  local_address rem_address   st\n   0: 0100007F:0016 00000000:0000 0A 0\n   1: 020200C0:0016 0500000A:C001 01 0\n",
+		"/proc/net/tcp6": "  sl\n   0: 0000000000000000FFFF0000020200C0:0050 0000000000000000FFFF00000500000A:1F90 01 0\n   1: " +
+			"B80D0120000000000000000001000000:0050 B80D0120000000000000000002000000:1F90 01\n broken\n   2: xx:1 yy:2 01\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(m.Path(path)), 0o755); err != nil {
 			t.Fatal(err)
@@ -64,17 +66,20 @@ func fixture(t *testing.T) (Sources, *[]string) {
 		}
 	}
 	answers := map[string]string{
-		"ip -4 route show table main": "default via 192.0.2.1 dev eth0 proto dhcp\n10.0.0.0/8 via 192.0.2.9 dev eth0\n192.0.2.0/24 dev eth0 scope link\nunreachable 10.9.0.0/16",
-		"ip -6 route show table all":  "default via fe80::1 dev eth0 metric 1024\nlocal ::1 dev lo\nfd00::/64 dev eth0 proto kernel",
-		"ip route get 10.0.0.1":       "10.0.0.1 via 192.0.2.9 dev eth0 src 192.0.2.2 uid 0\n    cache",
-		"ping -W 2 -c 4 example.org":  "4 packets transmitted",
-		"ss -tulpnea":                 "Netid State Recv-Q Send-Q Local Peer\ntcp LISTEN 0 9 *:22 *:* users:((\"sshd\",pid=1,fd=3)) ino:7 sk:1 <->\nudp UNCONN 0 0 *:68 *:* uid:5 ino:8 sk:2",
-		"arp -an":                     "? (192.0.2.1) at 02:fc:00:00:00:05 [ether] on eth0\n? (192.0.2.7) at <incomplete> on eth0\n",
-		"ip neigh show":               "192.0.2.1 dev eth0 lladdr 02:fc:00:00:00:05 REACHABLE\n192.0.2.7 dev eth0 FAILED\nfe80::1 dev eth0 lladdr 02:fc:00:00:00:09 router STALE",
-		"dig example.org":             "; <<>> DiG\n",
-		"traceroute --version":        "Modern traceroute for Linux, version 2.1.2",
-		"traceroute example.org":      "traceroute to example.org (1.2.3.4), 30 hops max\n 1  gw (192.0.2.1)  0.031 ms  0.012 ms  0.009 ms\n 2  * * *\n 3  what",
-		"ethtool -g eth0":             "Ring parameters for eth0:\nPre-set maximums:\nRX:\t\t4096\nRX Mini:\t0\nCurrent hardware settings:\nRX:\t\t256\n",
+		"ip -4 route show table main": "default via 192.0.2.1 dev eth0 proto dhcp\n10.0.0.0/8 via 192.0.2.9 dev eth0\n192.0.2.0/24 dev eth0 scope " +
+			"link\nunreachable 10.9.0.0/16",
+		"ip -6 route show table all": "default via fe80::1 dev eth0 metric 1024\nlocal ::1 dev lo\nfd00::/64 dev eth0 proto kernel",
+		"ip route get 10.0.0.1":      "10.0.0.1 via 192.0.2.9 dev eth0 src 192.0.2.2 uid 0\n    cache",
+		"ping -W 2 -c 4 example.org": "4 packets transmitted",
+		"ss -tulpnea": "Netid State Recv-Q Send-Q Local Peer\ntcp LISTEN 0 9 *:22 *:* users:((\"sshd\",pid=1,fd=3)) ino:7 sk:1 <->\n" +
+			"udp UNCONN 0 0 *:68 *:* uid:5 ino:8 sk:2",
+		"arp -an": "? (192.0.2.1) at 02:fc:00:00:00:05 [ether] on eth0\n? (192.0.2.7) at <incomplete> on eth0\n",
+		"ip neigh show": "192.0.2.1 dev eth0 lladdr 02:fc:00:00:00:05 REACHABLE\n192.0.2.7 dev eth0 FAILED\nfe80::1 dev eth0 lladdr " +
+			"02:fc:00:00:00:09 router STALE",
+		"dig example.org":        "; <<>> DiG\n",
+		"traceroute --version":   "Modern traceroute for Linux, version 2.1.2",
+		"traceroute example.org": "traceroute to example.org (1.2.3.4), 30 hops max\n 1  gw (192.0.2.1)  0.031 ms  0.012 ms  0.009 ms\n 2  * * *\n 3  what",
+		"ethtool -g eth0":        "Ring parameters for eth0:\nPre-set maximums:\nRX:\t\t4096\nRX Mini:\t0\nCurrent hardware settings:\nRX:\t\t256\n",
 	}
 	var calls []string
 	m.Exec = func(_ context.Context, path string, args ...string) (string, int, error) {
@@ -95,7 +100,8 @@ func fixture(t *testing.T) (Sources, *[]string) {
 	}
 	list := []netif.Interface{
 		{Name: "lo", Up: true, Hardware: "00:00:00:00:00:00", Addrs: []netif.Addr{addr("127.0.0.1/8", false, "host"), addr("::1/128", false, "host")}},
-		{Name: "eth0", Up: true, Hardware: "02:fc:00:00:00:01", Addrs: []netif.Addr{addr("192.0.2.2/24", false, "global"), addr("192.0.2.3/24", true, "global"), addr("fd00::2/64", false, "global")}},
+		{Name: "eth0", Up: true, Hardware: "02:fc:00:00:00:01",
+			Addrs: []netif.Addr{addr("192.0.2.2/24", false, "global"), addr("192.0.2.3/24", true, "global"), addr("fd00::2/64", false, "global")}},
 		{Name: "eth1", Parent: "if7", Addrs: []netif.Addr{addr("8.8.4.4/30", false, "link")}},
 		{Name: "tun0"},
 	}
@@ -110,10 +116,14 @@ func TestFixture(t *testing.T) {
 		arg  []any
 		want string
 	}{
-		{"interfaces", nil, "{'lo': {'up': True, 'hwaddr': '00:00:00:00:00:00', 'inet': [{'address': '127.0.0.1', 'netmask': '255.0.0.0', 'broadcast': None, 'label': 'eth0'}], 'inet6': [{'address': '::1', 'prefixlen': '128', 'scope': 'host'}]}, " +
-			"'eth0': {'up': True, 'hwaddr': '02:fc:00:00:00:01', 'inet': [{'address': '192.0.2.2', 'netmask': '255.255.255.0', 'broadcast': '192.0.2.255', 'label': 'eth0'}], " +
-			"'secondary': [{'type': 'inet', 'address': '192.0.2.3', 'netmask': '255.255.255.0', 'broadcast': '192.0.2.255', 'label': 'eth0'}], 'inet6': [{'address': 'fd00::2', 'prefixlen': '64', 'scope': 'global'}]}, " +
-			"'eth1': {'up': False, 'parent': 'if7', 'inet': [{'address': '8.8.4.4', 'netmask': '255.255.255.252', 'broadcast': None, 'label': 'eth0'}]}, 'tun0': {'up': False}}"},
+		{"interfaces", nil, "{'lo': {'up': True, 'hwaddr': '00:00:00:00:00:00', 'inet': [{'address': '127.0.0.1', 'netmask': '255.0.0.0', " +
+			"'broadcast': None, 'label': 'eth0'}], 'inet6': [{'address': '::1', 'prefixlen': '128', 'scope': 'host'}]}, " +
+			"'eth0': {'up': True, 'hwaddr': '02:fc:00:00:00:01', 'inet': [{'address': '192.0.2.2', 'netmask': '255.255.255.0', 'broadcast': " +
+			"'192.0.2.255', 'label': 'eth0'}], " +
+			"'secondary': [{'type': 'inet', 'address': '192.0.2.3', 'netmask': '255.255.255.0', 'broadcast': '192.0.2.255', 'label': 'eth0'}], " +
+			"'inet6': [{'address': 'fd00::2', 'prefixlen': '64', 'scope': 'global'}]}, " +
+			"'eth1': {'up': False, 'parent': 'if7', 'inet': [{'address': '8.8.4.4', 'netmask': '255.255.255.252', 'broadcast': None, 'label': " +
+			"'eth0'}]}, 'tun0': {'up': False}}"},
 		{"interface", []any{"eth1"}, "[{'address': '8.8.4.4', 'netmask': '255.255.255.252', 'broadcast': None, 'label': 'eth0'}]"},
 		{"interface", []any{"tun0"}, "''"},
 		{"interface_ip", []any{"eth0"}, "'192.0.2.2'"},
@@ -132,32 +142,40 @@ func TestFixture(t *testing.T) {
 		{"subnets", []any{"eth1"}, "['8.8.4.4/30']"},
 		{"subnets6", nil, "['fd00::/64']"},
 		{"ip_networks", []any{"eth0"}, "['192.0.2.0/24']"},
-		{"ip_networks", []any{"lo", true, true}, "{'127.0.0.0/8': {'address': '127.0.0.0', 'netmask': '255.0.0.0', 'num_addresses': 16777216, 'prefixlen': 8}}"},
-		{"ip_networks6", []any{"verbose=true"}, "{'fd00::/64': {'address': 'fd00::', 'netmask': 'ffff:ffff:ffff:ffff::', 'num_addresses': 18446744073709551616, 'prefixlen': 64}}"},
+		{"ip_networks", []any{"lo", true, true},
+			"{'127.0.0.0/8': {'address': '127.0.0.0', 'netmask': '255.0.0.0', 'num_addresses': 16777216, 'prefixlen': 8}}"},
+		{"ip_networks6", []any{"verbose=true"},
+			"{'fd00::/64': {'address': 'fd00::', 'netmask': 'ffff:ffff:ffff:ffff::', 'num_addresses': 18446744073709551616, 'prefixlen': 64}}"},
 		{"in_subnet", []any{"192.0.2.0/24"}, "True"},
 		{"in_subnet", []any{"127.0.0.0/8"}, "False"},
 		{"ifacestartswith", []any{"8.8"}, "['eth0']"},
 		{"get_hostname", nil, "'web'"},
 		{"get_fqdn", nil, "'web.example.org'"},
 		{"fqdns", nil, "{'fqdns': ['web.example.org']}"},
-		{"active_tcp", nil, "{0: {'local_addr': '192.0.2.2', 'local_port': 22, 'remote_addr': '10.0.0.5', 'remote_port': 49153}, 1: {'local_addr': '192.0.2.2', 'local_port': 80, 'remote_addr': '10.0.0.5', 'remote_port': 8080}, " +
+		{"active_tcp", nil, "{0: {'local_addr': '192.0.2.2', 'local_port': 22, 'remote_addr': '10.0.0.5', 'remote_port': 49153}, 1: {'local_addr': " +
+			"'192.0.2.2', 'local_port': 80, 'remote_addr': '10.0.0.5', 'remote_port': 8080}, " +
 			"2: {'local_addr': '2001:db8::1', 'local_port': 80, 'remote_addr': '2001:db8::2', 'remote_port': 8080}}"},
-		{"routes", []any{"inet"}, "[{'addr_family': 'inet', 'destination': '0.0.0.0', 'gateway': '192.0.2.1', 'netmask': '0.0.0.0', 'flags': 'UG', 'interface': 'eth0'}, " +
-			"{'addr_family': 'inet', 'destination': '10.0.0.0', 'gateway': '0.0.0.0', 'netmask': '255.0.0.0', 'flags': 'U', 'interface': 'eth0'}, " +
-			"{'addr_family': 'inet', 'destination': '192.0.2.0', 'gateway': '0.0.0.0', 'netmask': '255.255.255.0', 'flags': 'U', 'interface': 'eth0'}]"},
-		{"routes", []any{"inet6"}, "[{'addr_family': 'inet6', 'destination': '::/0', 'gateway': 'fe80::1', 'netmask': '', 'flags': 'UG', 'interface': 'eth0'}, " +
-			"{'addr_family': 'inet6', 'destination': '::1/128', 'gateway': '::', 'netmask': '', 'flags': 'U', 'interface': 'lo'}, " +
-			"{'addr_family': 'inet6', 'destination': 'fd00::/64', 'gateway': '::', 'netmask': '', 'flags': 'U', 'interface': 'eth0'}]"},
-		{"default_route", []any{"inet"}, "[{'addr_family': 'inet', 'destination': '0.0.0.0', 'gateway': '192.0.2.1', 'netmask': '0.0.0.0', 'flags': 'UG', 'interface': 'eth0'}]"},
+		{"routes", []any{"inet"},
+			"[{'addr_family': 'inet', 'destination': '0.0.0.0', 'gateway': '192.0.2.1', 'netmask': '0.0.0.0', 'flags': 'UG', 'interface': 'eth0'}, " +
+				"{'addr_family': 'inet', 'destination': '10.0.0.0', 'gateway': '0.0.0.0', 'netmask': '255.0.0.0', 'flags': 'U', 'interface': 'eth0'}, " +
+				"{'addr_family': 'inet', 'destination': '192.0.2.0', 'gateway': '0.0.0.0', 'netmask': '255.255.255.0', 'flags': 'U', 'interface': 'eth0'}]"},
+		{"routes", []any{"inet6"},
+			"[{'addr_family': 'inet6', 'destination': '::/0', 'gateway': 'fe80::1', 'netmask': '', 'flags': 'UG', 'interface': 'eth0'}, " +
+				"{'addr_family': 'inet6', 'destination': '::1/128', 'gateway': '::', 'netmask': '', 'flags': 'U', 'interface': 'lo'}, " +
+				"{'addr_family': 'inet6', 'destination': 'fd00::/64', 'gateway': '::', 'netmask': '', 'flags': 'U', 'interface': 'eth0'}]"},
+		{"default_route", []any{"inet"},
+			"[{'addr_family': 'inet', 'destination': '0.0.0.0', 'gateway': '192.0.2.1', 'netmask': '0.0.0.0', 'flags': 'UG', 'interface': 'eth0'}]"},
 		{"get_route", []any{"10.0.0.1"}, "{'destination': '10.0.0.1', 'gateway': '192.0.2.9', 'interface': 'eth0', 'source': '192.0.2.2'}"},
 		{"get_route", []any{"10.0.0.2"}, "'ERROR: there is no route to 10.0.0.2: '"},
-		{"netstat", nil, "[{'proto': 'tcp', 'recv-q': '0', 'send-q': '9', 'local-address': '*:22', 'remote-address': '*:*', 'state': 'LISTEN', 'user': '0', 'inode': '7', 'program': 'sshd'}, " +
+		{"netstat", nil, "[{'proto': 'tcp', 'recv-q': '0', 'send-q': '9', 'local-address': '*:22', 'remote-address': '*:*', 'state': 'LISTEN', " +
+			"'user': '0', 'inode': '7', 'program': 'sshd'}, " +
 			"{'proto': 'udp', 'recv-q': '0', 'send-q': '0', 'local-address': '*:68', 'remote-address': '*:*', 'user': '5', 'inode': '8', 'program': ''}]"},
 		{"arp", nil, "{'02:fc:00:00:00:05': '192.0.2.1', '<incomplete>': '192.0.2.7'}"},
 		{"ip_neighs", nil, "{'02:fc:00:00:00:05': '192.0.2.1'}"},
 		{"ip_neighs6", nil, "{'02:fc:00:00:00:09': 'fe80::1'}"},
 		{"dig", []any{"-example.org;"}, "'; <<>> DiG'"},
-		{"traceroute", []any{"example.org"}, "[{'count': 1, 'hostname': 'gw', 'ip': '192.0.2.1', 'ms1': 0.031, 'ms2': 0.012, 'ms3': 0.009}, {'count': 2, 'hostname': '*'}, {}]"},
+		{"traceroute", []any{"example.org"},
+			"[{'count': 1, 'hostname': 'gw', 'ip': '192.0.2.1', 'ms1': 0.031, 'ms2': 0.012, 'ms3': 0.009}, {'count': 2, 'hostname': '*'}, {}]"},
 		{"get_bufsize", []any{"eth0"}, "{'result': True, 'rx-max': 4096, 'rx-mini-max': 0, 'rx': 256}"},
 		{"get_bufsize", []any{"eth9"}, "{'result': False, 'comment': ''}"},
 		{"get_bufsize", []any{"-x"}, `'ERROR executing \'network.get_bufsize\': "-x" is no name of an interface'`},
@@ -183,7 +201,8 @@ func TestRoutesOfNetstat(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers := map[string]string{
-		"inet": "Kernel IP routing table\nDestination Gateway Genmask Flags MSS Window irtt Iface\n0.0.0.0 192.0.2.1 0.0.0.0 UG 0 0 0 eth0\n10.0.0.0 192.0.2.9 255.0.0.0 UG 0 0 0 eth1",
+		"inet": "Kernel IP routing table\nDestination Gateway Genmask Flags MSS Window irtt Iface\n0.0.0.0 192.0.2.1 0.0.0.0 UG 0 0 0 eth0\n10.0.0.0 " +
+			"192.0.2.9 255.0.0.0 UG 0 0 0 eth1",
 		"inet6": "Kernel IPv6 routing table\nDestination Next Hop Flag Met Ref Use If\nfd00::/64 :: U 256 1 0 eth0\n::/0 fd00::1 UG 1024 2 0 eth0\n" +
 			"::/0 :: !n -1 1 0 lo\n::1/128 :: Un 0 412345 lo",
 	}
@@ -192,13 +211,15 @@ func TestRoutesOfNetstat(t *testing.T) {
 	}
 	r := registry(t, s)
 	for fun, want := range map[string]string{
-		"network.routes": "[{'addr_family': 'inet', 'destination': '0.0.0.0', 'gateway': '192.0.2.1', 'netmask': '0.0.0.0', 'flags': 'UG', 'interface': 'eth0'}, " +
+		"network.routes": "[{'addr_family': 'inet', 'destination': '0.0.0.0', 'gateway': '192.0.2.1', 'netmask': '0.0.0.0', 'flags': 'UG', " +
+			"'interface': 'eth0'}, " +
 			"{'addr_family': 'inet', 'destination': '10.0.0.0', 'gateway': '192.0.2.9', 'netmask': '255.0.0.0', 'flags': 'UG', 'interface': 'eth1'}, " +
 			"{'addr_family': 'inet6', 'destination': 'fd00::/64', 'gateway': '::', 'netmask': '', 'flags': 'U', 'interface': 'eth0'}, " +
 			"{'addr_family': 'inet6', 'destination': '::/0', 'gateway': 'fd00::1', 'netmask': '', 'flags': 'UG', 'interface': 'eth0'}, " +
 			"{'addr_family': 'inet6', 'destination': '::/0', 'gateway': '::', 'netmask': '', 'flags': '!n', 'interface': 'lo'}, " +
 			"{'addr_family': 'inet6', 'destination': '::1/128', 'gateway': '::', 'netmask': '', 'flags': 'Un', 'interface': 'lo'}]",
-		"network.default_route": "[{'addr_family': 'inet', 'destination': '0.0.0.0', 'gateway': '192.0.2.1', 'netmask': '0.0.0.0', 'flags': 'UG', 'interface': 'eth0'}, " +
+		"network.default_route": "[{'addr_family': 'inet', 'destination': '0.0.0.0', 'gateway': '192.0.2.1', 'netmask': '0.0.0.0', 'flags': 'UG', " +
+			"'interface': 'eth0'}, " +
 			"{'addr_family': 'inet6', 'destination': '::/0', 'gateway': 'fd00::1', 'netmask': '', 'flags': 'UG', 'interface': 'eth0'}, " +
 			"{'addr_family': 'inet6', 'destination': '::/0', 'gateway': '::', 'netmask': '', 'flags': '!n', 'interface': 'lo'}]",
 	} {
@@ -214,7 +235,8 @@ func TestOldTraceroute(t *testing.T) {
 	if got := value.Repr(oldHop(" 1  gw (192.0.2.1)  0.1 ms  0.2 ms  0.3 ms")); got != want {
 		t.Errorf("%s", got)
 	}
-	for text, want := range map[string]bool{"Modern traceroute for Linux, version 2.0.19, Dec 10 2012": true, "version 2.0.9": false, "version 2.1.0": true, "Version 1.4a12": false, "BusyBox": false} {
+	for text, want := range map[string]bool{"Modern traceroute for Linux, version 2.0.19, Dec 10 2012": true, "version 2.0.9": false, "version 2.1.0": true,
+		"Version 1.4a12": false, "BusyBox": false} {
 		if modern(text) != want {
 			t.Errorf("%q is not modern: %v", text, want)
 		}
@@ -257,7 +279,8 @@ func TestWake(t *testing.T) {
 		}
 	}
 	for _, mac := range []string{"", "x", "08002713697", "08:00:27:13:69:7g", "08-00-27-13-69-77-00"} {
-		if o := r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: "network.wol", Arg: []any{mac, "127.0.0.1", port}}); o.Return != "ERROR executing 'network.wol': Invalid MAC address" {
+		if o := r.Run(t.Context(), &fn.Call{},
+			fn.Job{Fun: "network.wol", Arg: []any{mac, "127.0.0.1", port}}); o.Return != "ERROR executing 'network.wol': Invalid MAC address" {
 			t.Errorf("%q: %+v", mac, o)
 		}
 	}
@@ -291,7 +314,8 @@ func TestSetHostname(t *testing.T) {
 		if o := r.Run(t.Context(), call, fn.Job{Fun: "network.mod_hostname", Arg: []any{"new.example.org"}}); o.Return != true {
 			t.Errorf("%+v", o)
 		}
-		if hosts := s.Machine.Text("/etc/hosts"); hosts != "127.0.0.1 localhost\n"+c.hosts || s.Machine.Text(c.file) != c.text || strings.Join(*calls, "|") != strings.Join(c.want, "|") {
+		if hosts := s.Machine.Text("/etc/hosts"); hosts != "127.0.0.1 localhost\n"+c.hosts || s.Machine.Text(c.file) != c.text ||
+			strings.Join(*calls, "|") != strings.Join(c.want, "|") {
 			t.Errorf("%s: %q, %q, ran %q", c.family, hosts, s.Machine.Text(c.file), *calls)
 		}
 		*calls = nil
@@ -333,7 +357,8 @@ func TestConnect(t *testing.T) {
 	connect := func(arg ...any) *value.Dict {
 		return r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: "network.connect", Arg: arg}).Return.(*value.Dict)
 	}
-	if d := connect("127.0.0.1", port, "timeout=3"); !d.Bool("result") || d.Str("comment") != "Successfully connected to 127.0.0.1 (127.0.0.1) on tcp port "+strconv.Itoa(port) {
+	if d := connect("127.0.0.1", port, "timeout=3"); !d.Bool("result") || d.Str("comment") != "Successfully connected to 127.0.0.1 (127.0.0.1) on tcp port "+
+		strconv.Itoa(port) {
 		t.Errorf("%v", value.Repr(d))
 	}
 	l.Close()
@@ -360,7 +385,8 @@ func TestConnect(t *testing.T) {
 }
 
 func TestKernelRefuses(t *testing.T) {
-	r := registry(t, Sources{Machine: &host.Machine{Root: t.TempDir()}, Interfaces: func() ([]netif.Interface, error) { return nil, errors.New("the kernel refuses") }})
+	r := registry(t, Sources{Machine: &host.Machine{Root: t.TempDir()},
+		Interfaces: func() ([]netif.Interface, error) { return nil, errors.New("the kernel refuses") }})
 	for _, fun := range []string{"interfaces", "ip_addrs", "subnets", "ip_networks", "fqdns"} {
 		if o := r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: "network." + fun}); o.Return != "ERROR: the kernel refuses" {
 			t.Errorf("%s: %+v", fun, o)
@@ -374,11 +400,14 @@ func TestLikeSaltHere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs := [][]any{{"network.interfaces"}, {"network.ip_addrs"}, {"network.ip_addrs6"}, {"network.ip_addrs", "include_loopback=True"}, {"network.subnets"}, {"network.subnets6"},
-		{"network.ip_networks"}, {"network.ip_networks6", "verbose=True"}, {"network.in_subnet", "127.0.0.0/8"}, {"network.get_hostname"}, {"network.get_fqdn"}, {"network.routes"}, {"network.default_route"}, {"network.get_bufsize", "lo"}, {"network.get_route", "127.0.0.1"},
+	jobs := [][]any{{"network.interfaces"}, {"network.ip_addrs"}, {"network.ip_addrs6"}, {"network.ip_addrs", "include_loopback=True"}, {"network.subnets"},
+		{"network.subnets6"},
+		{"network.ip_networks"}, {"network.ip_networks6", "verbose=True"}, {"network.in_subnet", "127.0.0.0/8"}, {"network.get_hostname"},
+		{"network.get_fqdn"}, {"network.routes"}, {"network.default_route"}, {"network.get_bufsize", "lo"}, {"network.get_route", "127.0.0.1"},
 		{"network.ifacestartswith", "1"}, {"network.hw_addr", "no-such"}}
 	for _, f := range list {
-		jobs = append(jobs, []any{"network.interface", f.Name}, []any{"network.interface_ip", f.Name}, []any{"network.hw_addr", f.Name}, []any{"network.subnets", f.Name})
+		jobs = append(jobs, []any{"network.interface", f.Name}, []any{"network.interface_ip", f.Name}, []any{"network.hw_addr", f.Name},
+			[]any{"network.subnets", f.Name})
 	}
 	recorded := stocktest.Ask(t, nil, jobs...)
 	r := registry(t, live())

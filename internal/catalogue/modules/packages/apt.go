@@ -16,20 +16,29 @@ import (
 // apart are the functions that Debian's tools alone can do.
 func (p pkg) apart() []fn.Func {
 	return []fn.Func{
-		fn.Of("info_installed", p.infoInstalled, `Return what is known of installed packages.`, fn.Example("salt '*' pkg.info_installed bash failhard=false")),
-		fn.Of("show", p.show, `Return what the lists of packages say of packages, by version.`, fn.Example("salt '*' pkg.show bash filter=description-md5,provides")),
-		fn.Of("get_selections", p.getSelections, `Return the packages by what is wanted of them: install, hold, deinstall or purge.`, fn.Example("salt '*' pkg.get_selections state=hold")),
-		fn.Of("set_selections", p.setSelections, `Set what is wanted of packages: install, hold, deinstall or purge.`, fn.Example(`salt '*' pkg.set_selections selection='{"hold": ["openssh-server"]}'`)),
-		fn.Of("list_downloaded", p.listDownloaded, `Return the packages that were fetched and are kept, by version.`, fn.Example("salt '*' pkg.list_downloaded")),
+		fn.Of("info_installed", p.infoInstalled, `Return what is known of installed packages.`,
+			fn.Example("salt '*' pkg.info_installed bash failhard=false")),
+		fn.Of("show", p.show, `Return what the lists of packages say of packages, by version.`,
+			fn.Example("salt '*' pkg.show bash filter=description-md5,provides")),
+		fn.Of("get_selections", p.getSelections, `Return the packages by what is wanted of them: install, hold, deinstall or purge.`,
+			fn.Example("salt '*' pkg.get_selections state=hold")),
+		fn.Of("set_selections", p.setSelections, `Set what is wanted of packages: install, hold, deinstall or purge.`,
+			fn.Example(`salt '*' pkg.set_selections selection='{"hold": ["openssh-server"]}'`)),
+		fn.Of("list_downloaded", p.listDownloaded, `Return the packages that were fetched and are kept, by version.`,
+			fn.Example("salt '*' pkg.list_downloaded")),
 		fn.Of("list_repos", p.listRepos, `Return the repositories by their addresses, or with dnf by their names.`, fn.Example("salt '*' pkg.list_repos")),
-		fn.Of("get_repo", p.getRepo, `Return a repository given by a line as it would be in apt's sources, or with dnf by its name; an empty map if there is none.`, fn.Example(`salt '*' pkg.get_repo "deb http://deb.debian.org/debian bookworm main"`)),
+		fn.Of("get_repo", p.getRepo,
+			`Return a repository given by a line as it would be in apt's sources, or with dnf by its name; an empty map if there is none.`,
+			fn.Example(`salt '*' pkg.get_repo "deb http://deb.debian.org/debian bookworm main"`)),
 		fn.Of("mod_repo", p.modRepo, `Add a repository given by a line of apt's sources, or change it.
 			Keywords: comps and architectures (with commas), disabled or enabled, comments, file, refresh, and for
 			its key keyid with keyserver, key_url, or key_text.
 			With dnf it is given by its name, and the keywords are its options.`,
 			fn.Example(`salt '*' pkg.mod_repo "deb [signed-by=/etc/apt/keyrings/x.gpg] http://example.com/debian stable main" refresh=False`)),
-		fn.Of("services_need_restart", p.needRestart, `Return the services that run programs which have been upgraded since, as checkrestart(1) finds them.`, fn.Example("salt '*' pkg.services_need_restart")),
-		fn.Of("del_repo", p.delRepo, `Remove a repository, or the components that the line names, from apt's sources.`, fn.Example(`salt '*' pkg.del_repo "deb http://example.com/debian stable main"`)),
+		fn.Of("services_need_restart", p.needRestart, `Return the services that run programs which have been upgraded since, as checkrestart(1) finds them.`,
+			fn.Example("salt '*' pkg.services_need_restart")),
+		fn.Of("del_repo", p.delRepo, `Remove a repository, or the components that the line names, from apt's sources.`,
+			fn.Example(`salt '*' pkg.del_repo "deb http://example.com/debian stable main"`)),
 	}
 }
 
@@ -42,7 +51,8 @@ func (p pkg) needRestart(ctx context.Context, c *fn.Call, _ keywords) (*value.Li
 		return nil, err
 	}
 	if p.m.Which("checkrestart") == "" {
-		return nil, &fn.ProgramError{Reason: "'checkrestart' is needed. It is part of the 'debian-goodies' package which can be installed from official repositories."}
+		return nil, &fn.ProgramError{Reason: "'checkrestart' is needed. It is part of the 'debian-goodies' package which can be installed from " +
+			"official repositories."}
 	}
 	out, err := p.m.Do(ctx, "checkrestart", "--machine", "--package")
 	if err != nil {
@@ -383,7 +393,8 @@ func ppaLine(c *fn.Call, name string) (string, error) {
 	case !hasPPAs(c):
 		return "", fn.Invalidf("cannot parse \"ppa:\" style repo definitions: %s", name)
 	case !ok || owner == "" || archive == "":
-		return "", fn.Invalidf("Unable to get PPA info from argument. Expected format \"<PPA_OWNER>/<PPA_NAME>\" (e.g. saltstack/salt) not found.  Received '%s' instead.", name)
+		return "", fn.Invalidf("Unable to get PPA info from argument. Expected format \"<PPA_OWNER>/<PPA_NAME>\" (e.g. saltstack/salt) not found.  "+
+			"Received '%s' instead.", name)
 	}
 	return "deb http://ppa.launchpad.net/" + owner + "/" + archive + "/ubuntu " + release + " main", nil
 }
@@ -405,7 +416,8 @@ func (p pkg) addPPA(ctx context.Context, c *fn.Call, a modRepoArgs) (*value.Dict
 		return nil, expected(err)
 	}
 	if out.Exit != 0 {
-		return nil, fn.Errorf("Unable to add PPA '%s'. 'apt-add-repository -y' exited with status %d: '%s' ", strings.TrimPrefix(a.Repo, "ppa:"), out.Exit, out.Stderr)
+		return nil, fn.Errorf("Unable to add PPA '%s'. 'apt-add-repository -y' exited with status %d: '%s' ", strings.TrimPrefix(a.Repo, "ppa:"), out.Exit,
+			out.Stderr)
 	}
 	if isTrue(a.Kwargs.At("refresh"), true) {
 		if _, err := p.refresh(ctx, c, packages.Options{}, 0); err != nil {

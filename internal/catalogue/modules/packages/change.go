@@ -27,13 +27,16 @@ func (p pkg) changing() []fn.Func {
 		fn.Of("remove", p.remove, `Remove packages and return what changed.`, fn.Example("salt '*' pkg.remove nginx")),
 		fn.Of("purge", p.purge, `Remove packages with their configuration and return what changed.`, fn.Example("salt '*' pkg.purge pkgs='[foo, bar]'")),
 		fn.Of("upgrade", p.upgrade, `Install the newest versions of all packages and return what changed.`, fn.Example("salt '*' pkg.upgrade refresh=False")),
-		fn.Of("autoremove", p.autoremove, `Remove packages that were installed for others alone, or list them.`, fn.Example("salt '*' pkg.autoremove list_only=True")),
+		fn.Of("autoremove", p.autoremove, `Remove packages that were installed for others alone, or list them.`,
+			fn.Example("salt '*' pkg.autoremove list_only=True")),
 		fn.Of("hold", p.hold, `Make packages keep their version.`, fn.Example("salt '*' pkg.hold nginx")),
 		fn.Of("unhold", p.unhold, `Let packages be upgraded again.`, fn.Example("salt '*' pkg.unhold nginx")),
 		fn.Of("file_list", p.fileList, `Return the files of packages in one list.`, fn.Example("salt '*' pkg.file_list httpd")),
 		fn.Of("file_dict", p.fileDict, `Return the files of packages by package.`, fn.Example("salt '*' pkg.file_dict httpd")),
-		fn.Of("list_repo_pkgs", p.listRepoPkgs, `Return the versions that packages can be had in, newest first.`, fn.Example("salt '*' pkg.list_repo_pkgs bash")),
-		fn.Of("normalize_name", p.normalizeName, `Return the name of a package without the machine's own architecture.`, fn.Example("salt '*' pkg.normalize_name zsh:amd64")),
+		fn.Of("list_repo_pkgs", p.listRepoPkgs, `Return the versions that packages can be had in, newest first.`,
+			fn.Example("salt '*' pkg.list_repo_pkgs bash")),
+		fn.Of("normalize_name", p.normalizeName, `Return the name of a package without the machine's own architecture.`,
+			fn.Example("salt '*' pkg.normalize_name zsh:amd64")),
 		fn.Of("parse_arch", p.parseArch, `Return name and architecture of a package's name.`, fn.Example("salt '*' pkg.parse_arch zsh:amd64")),
 	}
 }
@@ -64,7 +67,8 @@ func (p pkg) install(ctx context.Context, c *fn.Call, a installArgs) (*value.Dic
 		}
 	}
 	o := packages.InstallOptions{Options: options(a.Kwargs.Dict), Reinstall: isTrue(a.Reinstall, false), DownloadOnly: isTrue(a.Download, false),
-		SkipVerify: isTrue(a.SkipVerify, false), OnlyUpgrade: isTrue(a.Kwargs.At("only_upgrade"), false), NewConfig: isTrue(a.Kwargs.At("force_conf_new"), false)}
+		SkipVerify: isTrue(a.SkipVerify, false), OnlyUpgrade: isTrue(a.Kwargs.At("only_upgrade"), false),
+		NewConfig: isTrue(a.Kwargs.At("force_conf_new"), false)}
 	if a.From != nil && a.From != "" {
 		o.From = value.Str(a.From)
 	}

@@ -19,11 +19,14 @@ func init() { units.Register("debconf", debconfModule) }
 func debconfModule(m *host.Machine) fn.Module {
 	d := debconf{m}
 	return fn.Module{Name: "debconf", When: d.when, Doc: `Answers to the questions that Debian's packages ask.`, Funcs: []fn.Func{
-		fn.Of("get_selections", d.selections, `Return the answers by package: question, kind and answer. This needs the package debconf-utils.`, fn.Example("salt '*' debconf.get_selections")),
+		fn.Of("get_selections", d.selections, `Return the answers by package: question, kind and answer. This needs the package debconf-utils.`,
+			fn.Example("salt '*' debconf.get_selections")),
 		fn.Of("show", d.show, `Return the answers of a package, null if there are none.`, fn.Example("salt '*' debconf.show postfix")),
 		fn.Of("set", d.set, `Give the answer to a question.`, fn.Example("salt '*' debconf.set postfix postfix/mailname string mail.example.com")),
-		fn.Of("set_file", d.setFile, `Give the answers in a file, as debconf-set-selections(1) reads them.`, fn.Example("salt '*' debconf.set_file salt://pathto/pkg.selections")),
-		fn.Of("set_template", d.setTemplate, `Give the answers in a file that is a template.`, fn.Example("salt '*' debconf.set_template salt://pathto/pkg.selections.jinja jinja None None")),
+		fn.Of("set_file", d.setFile, `Give the answers in a file, as debconf-set-selections(1) reads them.`,
+			fn.Example("salt '*' debconf.set_file salt://pathto/pkg.selections")),
+		fn.Of("set_template", d.setTemplate, `Give the answers in a file that is a template.`,
+			fn.Example("salt '*' debconf.set_template salt://pathto/pkg.selections.jinja jinja None None")),
 	}}
 }
 

@@ -22,15 +22,22 @@ func gemModule(m *host.Machine) fn.Module {
 	named := append([]string{"gems"}, place...)
 	source := append([]string{"source_uri"}, place...)
 	return fn.Module{Name: "gem", Doc: `Packages of Ruby, by way of gem. What goes by RVM or rbenv has to be named by gem_bin.`, Funcs: []fn.Func{
-		fn.Of("install", g.install, `Install packages, named in a list or with blanks between them, and return what gem prints.`, fn.Example("salt '*' gem.install vagrant"), fn.Example("salt '*' gem.install redphone gem_bin=/opt/sensu/embedded/bin/gem")),
-		fn.Of("uninstall", g.uninstall, `Remove packages in all versions, and return what gem prints.`, fn.Params(named...), fn.Example("salt '*' gem.uninstall vagrant")),
+		fn.Of("install", g.install, `Install packages, named in a list or with blanks between them, and return what gem prints.`,
+			fn.Example("salt '*' gem.install vagrant"), fn.Example("salt '*' gem.install redphone gem_bin=/opt/sensu/embedded/bin/gem")),
+		fn.Of("uninstall", g.uninstall, `Remove packages in all versions, and return what gem prints.`, fn.Params(named...),
+			fn.Example("salt '*' gem.uninstall vagrant")),
 		fn.Of("update", g.update, `Upgrade packages and return what gem prints.`, fn.Params(named...), fn.Example("salt '*' gem.update vagrant")),
-		fn.Of("update_system", g.updateSystem, `Upgrade gem itself.`, fn.Params(append([]string{"version"}, place...)...), fn.Example("salt '*' gem.update_system")),
+		fn.Of("update_system", g.updateSystem, `Upgrade gem itself.`, fn.Params(append([]string{"version"}, place...)...),
+			fn.Example("salt '*' gem.update_system")),
 		fn.Of("version", g.versionOf, `Return the version of gem.`, fn.Params(place...), fn.Example("salt '*' gem.version")),
-		fn.Of("list", g.list, `Return the versions of installed packages, by name.`, fn.Params(append([]string{"prefix"}, place...)...), fn.Example("salt '*' gem.list")),
-		fn.Of("list_upgrades", g.listUpgrades, `Return the versions that installed packages could be upgraded to.`, fn.Params(place...), fn.Example("salt '*' gem.list_upgrades")),
-		fn.Of("sources_add", g.sourcesAdd, `Add an address that packages come from.`, fn.Params(source...), fn.Example("salt '*' gem.sources_add http://rubygems.org/")),
-		fn.Of("sources_remove", g.sourcesRemove, `Remove an address that packages come from.`, fn.Params(source...), fn.Example("salt '*' gem.sources_remove http://rubygems.org/")),
+		fn.Of("list", g.list, `Return the versions of installed packages, by name.`, fn.Params(append([]string{"prefix"}, place...)...),
+			fn.Example("salt '*' gem.list")),
+		fn.Of("list_upgrades", g.listUpgrades, `Return the versions that installed packages could be upgraded to.`, fn.Params(place...),
+			fn.Example("salt '*' gem.list_upgrades")),
+		fn.Of("sources_add", g.sourcesAdd, `Add an address that packages come from.`, fn.Params(source...),
+			fn.Example("salt '*' gem.sources_add http://rubygems.org/")),
+		fn.Of("sources_remove", g.sourcesRemove, `Remove an address that packages come from.`, fn.Params(source...),
+			fn.Example("salt '*' gem.sources_remove http://rubygems.org/")),
 		fn.Of("sources_list", g.sourcesList, `Return the addresses that packages come from.`, fn.Params(place...), fn.Example("salt '*' gem.sources_list")),
 	}}
 }

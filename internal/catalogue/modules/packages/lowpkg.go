@@ -22,7 +22,8 @@ func init() { units.Register("lowpkg", lowpkgModule) }
 func lowpkgModule(m *host.Machine) fn.Module {
 	p := pkg{m}
 	return fn.Module{Name: "lowpkg", When: p.whenLow, Doc: `Files of packages and the package database itself.`, Funcs: []fn.Func{
-		fn.Of("bin_pkg_info", p.fileInfo, `Return name, version and architecture of a package in a file.`, fn.Example("salt '*' lowpkg.bin_pkg_info /root/foo-1.2.3-1_all.deb")),
+		fn.Of("bin_pkg_info", p.fileInfo, `Return name, version and architecture of a package in a file.`,
+			fn.Example("salt '*' lowpkg.bin_pkg_info /root/foo-1.2.3-1_all.deb")),
 		fn.Of("list_pkgs", p.listLow, `Return the versions of installed packages, all if none is named.`, fn.Example("salt '*' lowpkg.list_pkgs hostname")),
 		fn.Of("file_list", p.fileList, `Return the files of packages in one list.`, fn.Example("salt '*' lowpkg.file_list hostname")),
 		fn.Of("file_dict", p.fileDict, `Return the files of packages by package.`, fn.Example("salt '*' lowpkg.file_dict hostname")),

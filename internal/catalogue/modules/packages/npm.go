@@ -20,14 +20,18 @@ func init() { units.Register("npm", npmModule) }
 
 func npmModule(m *host.Machine) fn.Module {
 	n := npm{m}
-	return fn.Module{Name: "npm", When: n.when, Doc: `Packages of Node.js, by way of npm: those of a directory, or without one those of the whole machine.`, Funcs: []fn.Func{
-		fn.Of("install", n.install, `Install packages, or what the directory's package.json asks for, and return what npm tells of it.`, fn.Example("salt '*' npm.install coffee-script"), fn.Example("salt '*' npm.install coffee-script@1.0.1")),
-		fn.Of("uninstall", n.uninstall, `Remove a package and say whether that went well.`, fn.Example("salt '*' npm.uninstall coffee-script")),
-		fn.Of("list", n.list, `Return the installed packages by name, as npm tells of them.`, fn.Params("pkg", "dir", "runas", "env", "depth"), fn.Example("salt '*' npm.list")),
-		fn.Of("cache_clean", n.cacheClean, `Empty the cache and say whether that went well. Since version 5, npm needs force for it.`, fn.Params("path", "runas", "env", "force"), fn.Example("salt '*' npm.cache_clean force=True")),
-		fn.Of("cache_list", n.cacheList, `Return the packages in the cache.`, fn.Params("path", "runas", "env"), fn.Example("salt '*' npm.cache_list")),
-		fn.Of("cache_path", n.cachePath, `Return the directory of the cache.`, fn.Params("runas", "env"), fn.Example("salt '*' npm.cache_path")),
-	}}
+	return fn.Module{Name: "npm", When: n.when, Doc: `Packages of Node.js, by way of npm: those of a directory, or without one those of the whole machine.`,
+		Funcs: []fn.Func{
+			fn.Of("install", n.install, `Install packages, or what the directory's package.json asks for, and return what npm tells of it.`,
+				fn.Example("salt '*' npm.install coffee-script"), fn.Example("salt '*' npm.install coffee-script@1.0.1")),
+			fn.Of("uninstall", n.uninstall, `Remove a package and say whether that went well.`, fn.Example("salt '*' npm.uninstall coffee-script")),
+			fn.Of("list", n.list, `Return the installed packages by name, as npm tells of them.`, fn.Params("pkg", "dir", "runas", "env", "depth"),
+				fn.Example("salt '*' npm.list")),
+			fn.Of("cache_clean", n.cacheClean, `Empty the cache and say whether that went well. Since version 5, npm needs force for it.`,
+				fn.Params("path", "runas", "env", "force"), fn.Example("salt '*' npm.cache_clean force=True")),
+			fn.Of("cache_list", n.cacheList, `Return the packages in the cache.`, fn.Params("path", "runas", "env"), fn.Example("salt '*' npm.cache_list")),
+			fn.Of("cache_path", n.cachePath, `Return the directory of the cache.`, fn.Params("runas", "env"), fn.Example("salt '*' npm.cache_path")),
+		}}
 }
 
 func (n npm) when(fn.Reader) (string, bool) {

@@ -70,7 +70,8 @@ func newFake(t *testing.T) *fake {
 		"Package: bash-doc\nStatus: install ok installed\nArchitecture: all\nVersion: 5.2-1\n\n" +
 		"Package: old\nStatus: deinstall ok config-files\nArchitecture: all\nVersion: 1\n\n" +
 		"Package: gone\nStatus: purge ok installed\nArchitecture: all\nVersion: 2\n\n"
-	for path, text := range map[string]string{"/var/lib/dpkg/status": status, "/usr/bin/apt-get": "", "/usr/bin/apt-cache": "", "/usr/bin/dpkg-query": "", "/var/lib/apt/lists/x": ""} {
+	for path, text := range map[string]string{"/var/lib/dpkg/status": status, "/usr/bin/apt-get": "", "/usr/bin/apt-cache": "", "/usr/bin/dpkg-query": "",
+		"/var/lib/apt/lists/x": ""} {
 		if err := os.MkdirAll(filepath.Dir(f.Path(path)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +202,8 @@ func TestNoRepo(t *testing.T) {
 	if err := f.WriteFile("/etc/apt/sources.list", []byte("deb http://a.example.com/debian stable main\n")); err != nil {
 		t.Fatal(err)
 	}
-	for line, want := range map[string]int{"doesnotexist": 0, "ppa:foo/bar": 0, "": 0, "deb http://a.example.com/debian": 0, "deb [arch=amd64": 0, "deb http://a.example.com/debian stable": 9} {
+	for line, want := range map[string]int{"doesnotexist": 0, "ppa:foo/bar": 0, "": 0, "deb http://a.example.com/debian": 0, "deb [arch=amd64": 0,
+		"deb http://a.example.com/debian stable": 9} {
 		if o := f.run(t, "pkg.get_repo", line); !o.Success || o.Return.(*value.Dict).Len() != want {
 			t.Errorf("%q: %s", line, value.Repr(o.Return))
 		}
@@ -297,15 +299,22 @@ func TestFamilies(t *testing.T) {
 
 // TestLikeSaltHere compares what both read of this machine.
 func TestLikeSaltHere(t *testing.T) {
-	jobs := [][]any{{"pkg.list_pkgs"}, {"pkg.version", "bash"}, {"pkg.version", "lib*"}, {"pkg.version", "bash", "nothing-such"}, {"pkg.latest_version", "bash", "refresh=False"},
-		{"pkg.latest_version", "bash", "libc6", "nothing-such", "refresh=False"}, {"pkg.latest_version", "nothing-such", "refresh=False"}, {"pkg.latest_version", "bash", "nothing-such", "refresh=False"}, {"pkg.list_upgrades", "refresh=False"}, {"pkg.owner", "/usr/bin/env"}, {"pkg.owner", "/usr/bin/env", "/nothing"},
+	jobs := [][]any{{"pkg.list_pkgs"}, {"pkg.version", "bash"}, {"pkg.version", "lib*"}, {"pkg.version", "bash", "nothing-such"},
+		{"pkg.latest_version", "bash", "refresh=False"},
+		{"pkg.latest_version", "bash", "libc6", "nothing-such", "refresh=False"}, {"pkg.latest_version", "nothing-such", "refresh=False"},
+		{"pkg.latest_version", "bash", "nothing-such", "refresh=False"}, {"pkg.list_upgrades", "refresh=False"}, {"pkg.owner", "/usr/bin/env"},
+		{"pkg.owner", "/usr/bin/env", "/nothing"},
 		{"pkg.info_installed", "bash", "libc6"}, {"pkg.file_list", "bash", "sed"}, {"pkg.file_dict", "sed", "libc6"}, {"pkg.get_selections", "lib*", "hold"},
-		{"pkg.get_selections", "bash"}, {"pkg.normalize_name", "zsh:amd64"}, {"pkg.normalize_name", "zsh:i386"}, {"pkg.parse_arch", "zsh:i386"}, {"pkg.parse_arch", "zsh"},
+		{"pkg.get_selections", "bash"}, {"pkg.normalize_name", "zsh:amd64"}, {"pkg.normalize_name", "zsh:i386"}, {"pkg.parse_arch", "zsh:i386"},
+		{"pkg.parse_arch", "zsh"},
 		{"pkg.list_repo_pkgs", "bash"}, {"pkg.show", "bash", "filter=section,priority"}, {"pkg.remove", "no-such-package"}, {"pkg.purge", "no-such-package"},
 		{"pkg.file_list", "no-such-package"}, {"pkg.info_installed", "no-such", "failhard=False"}, {"pkg.info_installed", "no-such"},
-		{"lowpkg.list_pkgs", "bash", "libc6"}, {"lowpkg.list_pkgs", "no-such-package"}, {"lowpkg.file_list", "sed"}, {"lowpkg.file_dict", "sed"}, {"lowpkg.info", "sed"}, {"lowpkg.info", "no-such"},
-		{"alternatives.display", "awk"}, {"alternatives.display", "no-such"}, {"alternatives.show_link", "awk"}, {"alternatives.show_current", "awk"}, {"alternatives.show_current", "no-such"},
-		{"alternatives.check_exists", "awk", "/usr/bin/mawk"}, {"alternatives.check_installed", "awk", "/usr/bin/mawk"}, {"alternatives.check_installed", "awk", "/x"}}
+		{"lowpkg.list_pkgs", "bash", "libc6"}, {"lowpkg.list_pkgs", "no-such-package"}, {"lowpkg.file_list", "sed"}, {"lowpkg.file_dict", "sed"},
+		{"lowpkg.info", "sed"}, {"lowpkg.info", "no-such"},
+		{"alternatives.display", "awk"}, {"alternatives.display", "no-such"}, {"alternatives.show_link", "awk"}, {"alternatives.show_current", "awk"},
+		{"alternatives.show_current", "no-such"},
+		{"alternatives.check_exists", "awk", "/usr/bin/mawk"}, {"alternatives.check_installed", "awk", "/usr/bin/mawk"},
+		{"alternatives.check_installed", "awk", "/x"}}
 	recorded := stocktest.Ask(t, nil, append(jobs, []any{"grains.items"})...)
 	grains := fn.Tree{Dict: recorded[len(jobs)].At("return").(*value.Dict)}
 	if grains.Str("os_family") != "Debian" {

@@ -25,21 +25,32 @@ func init() { units.Register("pip", pipModule) }
 func pipModule(m *host.Machine) fn.Module {
 	p := pip{m}
 	place := fn.Params("bin_env", "user", "cwd")
-	return fn.Module{Name: "pip", Doc: `Packages of Python, by way of pip. bin_env is a virtual environment, or the path of pip or Python; without it they are those of the system's Python.`, Funcs: []fn.Func{
-		fn.Of("install", p.install, `Install packages and return what cmd.run_all does.
-			All further keywords go to cmd.run_all.`, fn.Example("salt '*' pip.install markdown,django upgrade=true"), fn.Example("salt '*' pip.install requirements=/path/to/requirements.txt bin_env=/srv/venv")),
-		fn.Of("uninstall", p.uninstall, `Remove packages and return what cmd.run_all does.`, fn.Example("salt '*' pip.uninstall markdown,django")),
-		fn.Of("freeze", p.freeze, `Return the lines of pip freeze.`, fn.Params("bin_env", "user", "cwd", "use_vt", "env_vars"), fn.Example("salt '*' pip.freeze bin_env=/home/code/path/to/virtualenv")),
-		fn.Of("list", p.list, `Return the versions of the installed packages, or of those whose names begin like this.`, fn.Params("prefix", "bin_env", "user", "cwd", "env_vars"), fn.Example("salt '*' pip.list salt")),
-		fn.Of("list_freeze_parse", p.listFrozen, `Return what pip.list does, as pip freeze tells it.`, fn.Params("prefix", "bin_env", "user", "cwd", "env_vars"), fn.Example("salt '*' pip.list_freeze_parse salt")),
-		fn.Of("version", p.versionOf, `Return the version of pip.`, fn.Params("bin_env", "cwd", "user"), fn.Example("salt '*' pip.version")),
-		fn.Of("list_upgrades", p.listUpgrades, `Return the versions that installed packages could be upgraded to.`, place, fn.Example("salt '*' pip.list_upgrades")),
-		fn.Of("is_installed", p.isInstalled, `Say whether a package is installed.`, fn.Params("pkgname", "bin_env", "user", "cwd"), fn.Example("salt '*' pip.is_installed salt")),
-		fn.Of("upgrade_available", p.upgradeAvailable, `Say whether a package could be upgraded.`, fn.Params("pkg", "bin_env", "user", "cwd"), fn.Example("salt '*' pip.upgrade_available salt")),
-		fn.Of("upgrade", p.upgrade, `Upgrade all packages that can be.`, fn.Params("bin_env", "user", "cwd", "use_vt"), fn.Example("salt '*' pip.upgrade")),
-		fn.Of("list_all_versions", p.allVersions, `Return all versions of a package that could be installed.`,
-			fn.Params("pkg", "bin_env", "include_alpha", "include_beta", "include_rc", "user", "cwd", "index_url", "extra_index_url"), fn.Example("salt '*' pip.list_all_versions salt")),
-	}}
+	return fn.Module{Name: "pip",
+		Doc: `Packages of Python, by way of pip. bin_env is a virtual environment, or the path of pip or Python; without it they are those of the ` +
+			`system's Python.`, Funcs: []fn.Func{
+			fn.Of("install", p.install, `Install packages and return what cmd.run_all does.
+			All further keywords go to cmd.run_all.`, fn.Example("salt '*' pip.install markdown,django upgrade=true"),
+				fn.Example("salt '*' pip.install requirements=/path/to/requirements.txt bin_env=/srv/venv")),
+			fn.Of("uninstall", p.uninstall, `Remove packages and return what cmd.run_all does.`, fn.Example("salt '*' pip.uninstall markdown,django")),
+			fn.Of("freeze", p.freeze, `Return the lines of pip freeze.`, fn.Params("bin_env", "user", "cwd", "use_vt", "env_vars"),
+				fn.Example("salt '*' pip.freeze bin_env=/home/code/path/to/virtualenv")),
+			fn.Of("list", p.list, `Return the versions of the installed packages, or of those whose names begin like this.`,
+				fn.Params("prefix", "bin_env", "user", "cwd", "env_vars"), fn.Example("salt '*' pip.list salt")),
+			fn.Of("list_freeze_parse", p.listFrozen, `Return what pip.list does, as pip freeze tells it.`,
+				fn.Params("prefix", "bin_env", "user", "cwd", "env_vars"), fn.Example("salt '*' pip.list_freeze_parse salt")),
+			fn.Of("version", p.versionOf, `Return the version of pip.`, fn.Params("bin_env", "cwd", "user"), fn.Example("salt '*' pip.version")),
+			fn.Of("list_upgrades", p.listUpgrades, `Return the versions that installed packages could be upgraded to.`, place,
+				fn.Example("salt '*' pip.list_upgrades")),
+			fn.Of("is_installed", p.isInstalled, `Say whether a package is installed.`, fn.Params("pkgname", "bin_env", "user", "cwd"),
+				fn.Example("salt '*' pip.is_installed salt")),
+			fn.Of("upgrade_available", p.upgradeAvailable, `Say whether a package could be upgraded.`, fn.Params("pkg", "bin_env", "user", "cwd"),
+				fn.Example("salt '*' pip.upgrade_available salt")),
+			fn.Of("upgrade", p.upgrade, `Upgrade all packages that can be.`, fn.Params("bin_env", "user", "cwd", "use_vt"),
+				fn.Example("salt '*' pip.upgrade")),
+			fn.Of("list_all_versions", p.allVersions, `Return all versions of a package that could be installed.`,
+				fn.Params("pkg", "bin_env", "include_alpha", "include_beta", "include_rc", "user", "cwd", "index_url", "extra_index_url"),
+				fn.Example("salt '*' pip.list_all_versions salt")),
+		}}
 }
 
 // pipArgs are the arguments of the functions that look.

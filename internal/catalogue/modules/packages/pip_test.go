@@ -128,11 +128,16 @@ func TestPipInstall(t *testing.T) {
 		{[]any{"a,b==1", "proxy=false"}, plain + " a b==1 {'python_shell': False}"},
 		{[]any{"a>1;<2"}, plain + " --proxy http://proxy:3128 a>1,<2 {'python_shell': False}"},
 		{[]any{value.ListOf("a", "b"), "bin_env=/srv/venv", "upgrade=true", "proxy=false", "user=root", "env_vars={N: 1}", "timeout=5"},
-			"/srv/venv/bin/python -m pip install --timeout 5 --upgrade a b {'python_shell': False, 'runas': 'root', 'env': {'N': '1', 'VIRTUAL_ENV': '/srv/venv'}}"},
-		{[]any{"a", "bin_env=/opt/pip3.9", "proxy=http://p", "cwd=/srv", "no_binary=':all:'", "cache_dir=/c", "target=/t", "exists_action=w", "extra_args=[{--x: 1}, --y]", "pre_releases=true", "use_wheel=true", "log=" + log},
-			"/opt/pip3.9 install --no-binary :all: --log " + log + " --proxy http://p --target /t --cache-dir /c --exists-action w --pre a --x 1 --y {'python_shell': False, 'cwd': '/srv'}"},
-		{[]any{"requirements=/r.txt", "proxy=false", "index_url=https://i", "find_links=/,http://l"}, plain + " --requirement /r.txt --find-links / --find-links http://l --index-url https://i {'python_shell': False}"},
-		{[]any{"editable=git+https://h/x#egg=x", "proxy=false", "ignore_retcode=true"}, plain + " --editable git+https://h/x#egg=x {'ignore_retcode': True, 'python_shell': False}"},
+			"/srv/venv/bin/python -m pip install --timeout 5 --upgrade a b {'python_shell': False, 'runas': 'root', 'env': {'N': '1', 'VIRTUAL_ENV': " +
+				"'/srv/venv'}}"},
+		{[]any{"a", "bin_env=/opt/pip3.9", "proxy=http://p", "cwd=/srv", "no_binary=':all:'", "cache_dir=/c", "target=/t", "exists_action=w",
+			"extra_args=[{--x: 1}, --y]", "pre_releases=true", "use_wheel=true", "log=" + log},
+			"/opt/pip3.9 install --no-binary :all: --log " + log +
+				" --proxy http://p --target /t --cache-dir /c --exists-action w --pre a --x 1 --y {'python_shell': False, 'cwd': '/srv'}"},
+		{[]any{"requirements=/r.txt", "proxy=false", "index_url=https://i", "find_links=/,http://l"},
+			plain + " --requirement /r.txt --find-links / --find-links http://l --index-url https://i {'python_shell': False}"},
+		{[]any{"editable=git+https://h/x#egg=x", "proxy=false", "ignore_retcode=true"},
+			plain + " --editable git+https://h/x#egg=x {'ignore_retcode': True, 'python_shell': False}"},
 	} {
 		o := p.run(t, "pip.install", c.arg...)
 		if last := p.calls[len(p.calls)-1]; last != c.want {
@@ -181,7 +186,8 @@ func TestPipRequirements(t *testing.T) {
 		t.Skip("only root can give files away")
 	}
 	p := newPips(t, "23.0.1")
-	for path, text := range map[string]string{"/etc/passwd": "fred:x:1234:1234::/:/bin/sh\n", "/q/r.txt": "a # -r none.txt\n-r more/s.txt\n", "/q/more/s.txt": "-r s.txt\nb\n"} {
+	for path, text := range map[string]string{"/etc/passwd": "fred:x:1234:1234::/:/bin/sh\n", "/q/r.txt": "a # -r none.txt\n-r more/s.txt\n",
+		"/q/more/s.txt": "-r s.txt\nb\n"} {
 		if err := p.m.WriteFile(path, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
@@ -216,8 +222,10 @@ func TestPipRequirements(t *testing.T) {
 // TestPipLikeSaltHere compares what both say of the pip of this machine.
 func TestPipLikeSaltHere(t *testing.T) {
 	const python = "/usr/bin/python3"
-	jobs := [][]any{{"pip.version", python}, {"pip.list", "bin_env=" + python}, {"pip.list", "p", python}, {"pip.freeze", python}, {"pip.list_freeze_parse", "p", python}, {"pip.is_installed", "pip", python},
-		{"pip.is_installed", "no-such-package", python}, {"pip.install", "bin_env=" + python}, {"pip.version", "/no/such"}, {"pip.install", "x", "bin_env=" + python, "index_url=nonsense"}}
+	jobs := [][]any{{"pip.version", python}, {"pip.list", "bin_env=" + python}, {"pip.list", "p", python}, {"pip.freeze", python},
+		{"pip.list_freeze_parse", "p", python}, {"pip.is_installed", "pip", python},
+		{"pip.is_installed", "no-such-package", python}, {"pip.install", "bin_env=" + python}, {"pip.version", "/no/such"},
+		{"pip.install", "x", "bin_env=" + python, "index_url=nonsense"}}
 	recorded := stocktest.Ask(t, nil, jobs...)
 	if _, ok := recorded[1].At("return").(*value.Dict); !ok {
 		t.Skip("this machine has no pip")
@@ -236,7 +244,8 @@ func TestPipLikeSaltHere(t *testing.T) {
 // TestNeedRestart reads what checkrestart tells.
 func TestNeedRestart(t *testing.T) {
 	f := newFake(t)
-	if o := f.run(t, "pkg.services_need_restart"); !strings.HasPrefix(value.Str(o.Return), "Command required for 'pkg.services_need_restart' not found: 'checkrestart' is needed.") {
+	if o := f.run(t, "pkg.services_need_restart"); !strings.HasPrefix(value.Str(o.Return),
+		"Command required for 'pkg.services_need_restart' not found: 'checkrestart' is needed.") {
 		t.Errorf("%+v", o)
 	}
 	if err := f.WriteFile("/usr/sbin/checkrestart", nil); err != nil {

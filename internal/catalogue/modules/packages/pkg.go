@@ -28,12 +28,17 @@ func pkgModule(m *host.Machine) fn.Module {
 	p := pkg{m}
 	reading := []fn.Func{
 		fn.Of("list_pkgs", p.listPkgs, `Return the versions of all installed packages.`, fn.Example("salt '*' pkg.list_pkgs versions_as_list=true")),
-		fn.Of("version", p.version, `Return the installed versions of packages, named or by pattern; an empty text for what is not installed.`, fn.Example("salt '*' pkg.version bash")),
-		fn.Of("latest_version", p.latestVersion, `Return the versions to which packages could be upgraded, or that could be installed; an empty text if there is none.
-			The keyword refresh fetches the lists of packages first unless it is false, fromrepo names the only repository.`, fn.Example("salt '*' pkg.latest_version bash refresh=false")),
+		fn.Of("version", p.version, `Return the installed versions of packages, named or by pattern; an empty text for what is not installed.`,
+			fn.Example("salt '*' pkg.version bash")),
+		fn.Of("latest_version", p.latestVersion,
+			`Return the versions to which packages could be upgraded, or that could be installed; an empty text if there is none.
+			The keyword refresh fetches the lists of packages first unless it is false, fromrepo names the only repository.`,
+			fn.Example("salt '*' pkg.latest_version bash refresh=false")),
 		fn.Of("available_version", p.latestVersion, `Same as pkg.latest_version.`, fn.Example("salt '*' pkg.available_version bash")),
-		fn.Of("upgrade_available", p.upgradeAvailable, `Say whether a package could be upgraded or installed.`, fn.Example("salt '*' pkg.upgrade_available bash")),
-		fn.Of("list_upgrades", p.listUpgrades, `Return the versions that an upgrade of all packages would install.`, fn.Example("salt '*' pkg.list_upgrades refresh=false")),
+		fn.Of("upgrade_available", p.upgradeAvailable, `Say whether a package could be upgraded or installed.`,
+			fn.Example("salt '*' pkg.upgrade_available bash")),
+		fn.Of("list_upgrades", p.listUpgrades, `Return the versions that an upgrade of all packages would install.`,
+			fn.Example("salt '*' pkg.list_upgrades refresh=false")),
 		fn.Of("refresh_db", p.refreshDB, `Fetch the lists of packages again.`, fn.Example("salt '*' pkg.refresh_db")),
 		fn.Of("version_cmp", p.versionCmp, `Compare two versions: -1, 0 or 1.`, fn.Example("salt '*' pkg.version_cmp 0.2.4-0ubuntu1 0.2.4.1-0ubuntu1")),
 		fn.Of("owner", p.owner, `Return the package that a file belongs to, or each of several files.`, fn.Example("salt '*' pkg.owner /usr/bin/apachectl")),

@@ -20,9 +20,12 @@ const keyrings = "/etc/apt/keyrings"
 // keyFunctions are those of the keys that sign repositories of apt.
 func (p pkg) keyFunctions() []fn.Func {
 	return []fn.Func{
-		fn.Of("get_repo_keys", p.getKeys, `Return the keys that repositories of apt are trusted by: those of apt-key, or, with aptkey=False and where there is no apt-key, of a directory.`, fn.Example("salt '*' pkg.get_repo_keys")),
+		fn.Of("get_repo_keys", p.getKeys,
+			`Return the keys that repositories of apt are trusted by: those of apt-key, or, with aptkey=False and where there is no apt-key, of a directory.`,
+			fn.Example("salt '*' pkg.get_repo_keys")),
 		fn.Of("add_repo_key", p.addKey, `Add such a key: from a file, a text, or a keyserver.`,
-			fn.Example("salt '*' pkg.add_repo_key 'salt://apt/sources/test.key'"), fn.Example("salt '*' pkg.add_repo_key keyserver='keyserver.example' keyid='0000AAAA'")),
+			fn.Example("salt '*' pkg.add_repo_key 'salt://apt/sources/test.key'"),
+			fn.Example("salt '*' pkg.add_repo_key keyserver='keyserver.example' keyid='0000AAAA'")),
 		fn.Of("del_repo_key", p.delKey, `Remove such a key, by the keyword keyid, and return that.`, fn.Example("salt '*' pkg.del_repo_key keyid=0123ABCD")),
 	}
 }
@@ -61,7 +64,8 @@ func (p pkg) do(ctx context.Context, program string, args ...string) (string, er
 
 func (p pkg) getKeys(ctx context.Context, _ *fn.Call, a keyPlace) (any, error) {
 	if p.aptKey(a.AptKey) {
-		out, err := p.do(ctx, "apt-key", "adv", "--batch", "--list-public-keys", "--with-fingerprint", "--with-fingerprint", "--with-colons", "--fixed-list-mode")
+		out, err := p.do(ctx, "apt-key", "adv", "--batch", "--list-public-keys", "--with-fingerprint", "--with-fingerprint", "--with-colons",
+			"--fixed-list-mode")
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +121,8 @@ func readKeys(text string) *value.Dict {
 			if len(f) > 4 {
 				id = f[4]
 			}
-			at = value.DictOf("algorithm", item(3), "bits", item(2), "capability", item(11), "date_creation", item(5), "date_expiration", item(6), "keyid", id, "validity", item(1))
+			at = value.DictOf("algorithm", item(3), "bits", item(2), "capability", item(11), "date_creation", item(5), "date_expiration", item(6), "keyid",
+				id, "validity", item(1))
 			if f[0] == "sub" {
 				key.Set("subkey", at)
 				continue

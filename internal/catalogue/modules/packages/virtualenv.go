@@ -21,15 +21,22 @@ func init() { units.Register("virtualenv", virtualenvModule) }
 
 func virtualenvModule(m *host.Machine) fn.Module {
 	v := virtualenv{m}
-	return fn.Module{Name: "virtualenv", Doc: `Virtual environments of Python. The option venv_bin, in the pillar or the minion's configuration, names the program; without it that is virtualenv, or Python's own venv where there is none.`, Funcs: []fn.Func{
-		fn.Of("create", v.create, `Make a virtual environment and return what cmd.run_all does.
+	return fn.Module{Name: "virtualenv",
+		Doc: `Virtual environments of Python. The option venv_bin, in the pillar or the minion's configuration, names the program; without it that ` +
+			`is virtualenv, or Python's own venv where there is none.`, Funcs: []fn.Func{
+			fn.Of("create", v.create, `Make a virtual environment and return what cmd.run_all does.
 			All further keywords go to cmd.run_all.`, fn.Example("salt '*' virtualenv.create /path/to/new/virtualenv")),
-		fn.Of("virtualenv_ver", v.programVersion, `Return the version of the program virtualenv, as numbers.`, fn.Example("salt '*' virtualenv.virtualenv_ver /usr/bin/virtualenv")),
-		fn.Of("get_site_packages", v.sitePackages, `Return the directory of the packages of a virtual environment.`, fn.Params("venv"), fn.Example("salt '*' virtualenv.get_site_packages /path/to/my/venv")),
-		fn.Of("get_distribution_path", v.distribution, `Return where a package of a virtual environment is.`, fn.Params("venv", "distribution"), fn.Example("salt '*' virtualenv.get_distribution_path /path/to/my/venv my_distribution")),
-		fn.Of("get_resource_path", v.resourcePath, `Return the path of a file that belongs to a package of a virtual environment.`, fn.Params("venv", "package", "resource"), fn.Example("salt '*' virtualenv.get_resource_path /path/to/my/venv my_package my/resource.xml")),
-		fn.Of("get_resource_content", v.resourceContent, `Return a file that belongs to a package of a virtual environment, as Python writes bytes.`, fn.Params("venv", "package", "resource"), fn.Example("salt '*' virtualenv.get_resource_content /path/to/my/venv my_package my/resource.xml")),
-	}}
+			fn.Of("virtualenv_ver", v.programVersion, `Return the version of the program virtualenv, as numbers.`,
+				fn.Example("salt '*' virtualenv.virtualenv_ver /usr/bin/virtualenv")),
+			fn.Of("get_site_packages", v.sitePackages, `Return the directory of the packages of a virtual environment.`, fn.Params("venv"),
+				fn.Example("salt '*' virtualenv.get_site_packages /path/to/my/venv")),
+			fn.Of("get_distribution_path", v.distribution, `Return where a package of a virtual environment is.`, fn.Params("venv", "distribution"),
+				fn.Example("salt '*' virtualenv.get_distribution_path /path/to/my/venv my_distribution")),
+			fn.Of("get_resource_path", v.resourcePath, `Return the path of a file that belongs to a package of a virtual environment.`,
+				fn.Params("venv", "package", "resource"), fn.Example("salt '*' virtualenv.get_resource_path /path/to/my/venv my_package my/resource.xml")),
+			fn.Of("get_resource_content", v.resourceContent, `Return a file that belongs to a package of a virtual environment, as Python writes bytes.`,
+				fn.Params("venv", "package", "resource"), fn.Example("salt '*' virtualenv.get_resource_content /path/to/my/venv my_package my/resource.xml")),
+		}}
 }
 
 type virtualenvArgs struct {

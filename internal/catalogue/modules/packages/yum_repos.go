@@ -55,7 +55,8 @@ func listSections(k packages.RepoKeeper, folders []string) *value.Dict {
 }
 
 // notOptions are keywords of pkg.mod_repo that do not go into the file.
-var notOptions = []string{"saltenv", "basedir", "strict_config", "comments", "key_url", "key_text", "keyid", "keyserver", "refresh", "allow_insecure_key", "aptkey", "repo"}
+var notOptions = []string{"saltenv", "basedir", "strict_config", "comments", "key_url", "key_text", "keyid", "keyserver", "refresh", "allow_insecure_key",
+	"aptkey", "repo"}
 
 // optionText is an option as it stands in the file.
 func optionText(v any) string {

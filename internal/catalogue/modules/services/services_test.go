@@ -41,7 +41,8 @@ func newFake(t *testing.T) *fake {
 	for path, mode := range map[string]os.FileMode{
 		"/usr/bin/systemctl": 0o755, "/usr/sbin/update-rc.d": 0o755, "/lib/systemd/system/ssh.service": 0o644, "/lib/systemd/system/x.slice": 0o644,
 		"/etc/systemd/system/app.timer": 0o644, "/etc/systemd/system/multi-user.target.wants/job@1.service": 0o644,
-		"/etc/init.d/ssh": 0o755, "/etc/init.d/old": 0o755, "/etc/init.d/README": 0o644, "/etc/init.d/off": 0o755, "/etc/rc2.d/S01old": 0o644, "/etc/rc2.d/K01off": 0o644,
+		"/etc/init.d/ssh": 0o755, "/etc/init.d/old": 0o755, "/etc/init.d/README": 0o644, "/etc/init.d/off": 0o755, "/etc/rc2.d/S01old": 0o644,
+		"/etc/rc2.d/K01off":     0o644,
 		"/run/systemd/system/x": 0o644, "/r/usr/lib/systemd/system/other.service": 0o644,
 	} {
 		if err := os.MkdirAll(filepath.Dir(f.Path(path)), 0o755); err != nil {
@@ -79,11 +80,14 @@ const files = "systemctl --full --no-legend --no-pager list-unit-files"
 func TestReading(t *testing.T) {
 	f := newFake(t)
 	f.answers[files] = "ssh.service enabled enabled\napp.timer disabled enabled\nx.slice static -\ngetty@.service enabled enabled\nstatic.target static -\n"
-	f.answers["systemctl --full --no-legend --no-pager --plain"] = "ssh.service loaded active running OpenSSH\napp.timer loaded active waiting T\ninit.scope loaded active running S\n"
-	f.answers["systemctl show -- ssh.service"] = "Id=ssh.service\nAfter=a.target b.target\nExecStart={ path=/usr/sbin/sshd ; argv[]=/usr/sbin/sshd -D $OPTS ; pid=1 }\nEnvironment=A=1\n"
+	f.answers["systemctl --full --no-legend --no-pager --plain"] = "ssh.service loaded active running OpenSSH\napp.timer loaded active waiting T\n" +
+		"init.scope loaded active running S\n"
+	f.answers["systemctl show -- ssh.service"] = "Id=ssh.service\nAfter=a.target b.target\nExecStart={ path=/usr/sbin/sshd ; argv[]=/usr/sbin/sshd " +
+		"-D $OPTS ; pid=1 }\nEnvironment=A=1\n"
 	f.answers["systemctl is-enabled -- sshd.service"] = "alias"
 	f.answers["systemctl show --property=Id -- sshd.service"] = "Id=ssh.service"
-	for _, call := range []string{"systemctl is-enabled -- app.timer", "systemctl is-enabled -- old.service", "systemctl is-enabled -- off.service", "systemctl is-enabled -- job@1.service", "systemctl is-active -- app.timer"} {
+	for _, call := range []string{"systemctl is-enabled -- app.timer", "systemctl is-enabled -- old.service", "systemctl is-enabled -- off.service",
+		"systemctl is-enabled -- job@1.service", "systemctl is-active -- app.timer"} {
 		f.exits[call] = 1
 	}
 	f.answers["systemctl show --property=LoadState --property=NeedDaemonReload -- none.service"] = "LoadState=not-found\nNeedDaemonReload=no"
@@ -111,7 +115,9 @@ func TestReading(t *testing.T) {
 		{"service.enabled", []any{"job@1"}, "True"},
 		{"service.masked", []any{"gone"}, "True"},
 		{"service.masked", []any{"ssh"}, "False"},
-		{"service.show", []any{"ssh"}, "{'Id': 'ssh.service', 'After': ['a.target', 'b.target'], 'ExecStart': {'path': '/usr/sbin/sshd', 'argv[]': '/usr/sbin/sshd -D $OPTS', 'pid': '1'}, 'Environment': 'A=1'}"},
+		{"service.show", []any{"ssh"},
+			"{'Id': 'ssh.service', 'After': ['a.target', 'b.target'], 'ExecStart': {'path': '/usr/sbin/sshd', 'argv[]': '/usr/sbin/sshd -D $OPTS', " +
+				"'pid': '1'}, 'Environment': 'A=1'}"},
 		{"service.execs", nil, "{'ssh': '/usr/sbin/sshd'}"},
 		{"service.offline", nil, "False"},
 	} {
@@ -132,7 +138,8 @@ func TestActing(t *testing.T) {
 		{"service.stop", []any{"app.timer", true}, []string{state + "app.timer", "systemctl --no-block stop -- app.timer"}},
 		{"service.restart", []any{"salt-minion"}, []string{state + "salt-minion.service", "systemctl --no-block restart -- salt-minion.service"}},
 		{"service.restart", []any{"salt-minion", false}, []string{state + "salt-minion.service", "systemctl restart -- salt-minion.service"}},
-		{"service.start", []any{"gone", "unmask=true"}, []string{state + "gone.service", state + "gone.service", "systemctl unmask -- gone.service", "systemctl start -- gone.service"}},
+		{"service.start", []any{"gone", "unmask=true"}, []string{state + "gone.service", state + "gone.service", "systemctl unmask -- gone.service",
+			"systemctl start -- gone.service"}},
 		{"service.force_reload", []any{"ssh"}, []string{state + "ssh.service", "systemctl --no-block force-reload -- ssh.service"}},
 		{"service.enable", []any{"ssh"}, []string{state + "ssh.service", "systemctl enable -- ssh.service"}},
 		{"service.enable", []any{"ssh", "root=/r", "x=1"}, []string{"systemctl --root /r enable -- ssh.service"}},
@@ -199,7 +206,8 @@ func TestWithoutSystemd(t *testing.T) {
 	if err := os.RemoveAll(f.Path("/run/systemd")); err != nil {
 		t.Fatal(err)
 	}
-	for path, text := range map[string]string{"/usr/sbin/service": "", "/proc/7/stat": "7 (sshd) S 0 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 500 4096 3 0\n", "/proc/7/cmdline": "/usr/sbin/sshd\x00-D\x00"} {
+	for path, text := range map[string]string{"/usr/sbin/service": "", "/proc/7/stat": "7 (sshd) S 0 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 500 4096 3 0\n",
+		"/proc/7/cmdline": "/usr/sbin/sshd\x00-D\x00"} {
 		if err := f.WriteFile(path, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +259,8 @@ func TestWithoutSystemd(t *testing.T) {
 	f.run(t, "service.force_reload", "ssh")
 	f.run(t, "service.enable", "ssh")
 	f.run(t, "service.disable", "ssh")
-	if want := []string{"service ssh force-reload", "update-rc.d ssh defaults", "update-rc.d ssh enable", "update-rc.d ssh disable"}; !slices.Equal(f.calls, want) {
+	if want := []string{"service ssh force-reload", "update-rc.d ssh defaults", "update-rc.d ssh enable", "update-rc.d ssh disable"}; !slices.Equal(f.calls,
+		want) {
 		t.Errorf("ran %q", f.calls)
 	}
 }
@@ -295,8 +304,10 @@ func TestScriptsLikeSaltHere(t *testing.T) {
 	if _, ok := initd.Find(m); !ok {
 		t.Skip("systemd runs on this machine")
 	}
-	jobs := [][]any{{"environ.setval", "PATH", "/usr/sbin:/sbin:/usr/bin:/bin"}, {"service.available", "no-such-service"}, {"service.missing", "no-such-service"}, {"service.status", "no-such-service"}, {"service.status", "no-such-*"},
-		{"service.enabled", "no-such-service"}, {"service.disabled", "no-such-service"}, {"service.start", "no-such-service"}, {"service.stop", "no-such-service"}, {"service.available", "dbus"},
+	jobs := [][]any{{"environ.setval", "PATH", "/usr/sbin:/sbin:/usr/bin:/bin"}, {"service.available", "no-such-service"},
+		{"service.missing", "no-such-service"}, {"service.status", "no-such-service"}, {"service.status", "no-such-*"},
+		{"service.enabled", "no-such-service"}, {"service.disabled", "no-such-service"}, {"service.start", "no-such-service"},
+		{"service.stop", "no-such-service"}, {"service.available", "dbus"},
 		{"service.enabled", "dbus"}, {"service.disabled", "dbus"}}
 	r, err := fn.NewRegistry(nil, Modules(m)...)
 	if err != nil {

@@ -20,9 +20,11 @@ func webutilModule(m *host.Machine) fn.Module {
 		return "The htpasswd execution mdule cannot be loaded: htpasswd binary not in path.", m.Which("htpasswd") != ""
 	}
 	return fn.Module{Name: "webutil", When: when, Doc: `Files of users and passwords for web servers, by htpasswd.`, Funcs: []fn.Func{
-		fn.Of("useradd", w.add, `Add a user, or change the password of one. The file is made if need be.`, fn.Example("salt '*' webutil.useradd /etc/httpd/htpasswd larry badpassword opts=ns")),
+		fn.Of("useradd", w.add, `Add a user, or change the password of one. The file is made if need be.`,
+			fn.Example("salt '*' webutil.useradd /etc/httpd/htpasswd larry badpassword opts=ns")),
 		fn.Of("userdel", w.remove, `Remove a user.`, fn.Example("salt '*' webutil.userdel /etc/httpd/htpasswd larry")),
-		fn.Of("verify", w.verify, `Say whether a password is that of a user.`, fn.Example("salt '*' webutil.verify /etc/httpd/htpasswd larry maybepassword opts=ns")),
+		fn.Of("verify", w.verify, `Say whether a password is that of a user.`,
+			fn.Example("salt '*' webutil.verify /etc/httpd/htpasswd larry maybepassword opts=ns")),
 	}}
 }
 

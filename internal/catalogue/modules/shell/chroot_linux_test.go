@@ -118,7 +118,8 @@ func TestRunChroot(t *testing.T) {
 	if d.At("stdout") != "inside" || !strings.Contains(d.Str("stderr"), "/etc/hostname") || d.Int("retcode") != 7 || o.Retcode != 7 {
 		t.Errorf("returns %s, retcode %d", value.Repr(o.Return), o.Retcode)
 	}
-	want := []string{"mount R/dev devtmpfs devtmpfs defaults", "mount R/proc proc proc defaults", "mount R/sys sysfs sysfs defaults", "mount R" + given + " " + given + "  bind",
+	want := []string{"mount R/dev devtmpfs devtmpfs defaults", "mount R/proc proc proc defaults", "mount R/sys sysfs sysfs defaults",
+		"mount R" + given + " " + given + "  bind",
 		"umount R" + given, "umount R/proc", "umount R/dev"}
 	if !slices.Equal(done, want) {
 		t.Errorf("mounts\n%q, want\n%q", done, want)

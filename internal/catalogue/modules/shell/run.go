@@ -353,7 +353,8 @@ func (a *args) startFailed(err error, command string, p proc.Cmd) error {
 	if quiet(a.OutputLoglevel) {
 		command = "REDACTED"
 	}
-	return fn.Errorf("Unable to run command '%s' with the context '%s', reason: %s", command, value.Repr(value.DictOf("cwd", p.Dir, "runas", orNil(a.Runas))), startReason(err))
+	return fn.Errorf("Unable to run command '%s' with the context '%s', reason: %s", command, value.Repr(value.DictOf("cwd", p.Dir, "runas", orNil(a.Runas))),
+		startReason(err))
 }
 
 func orNil(s string) any {

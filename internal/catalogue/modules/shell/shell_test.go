@@ -101,13 +101,19 @@ func TestSignatures(t *testing.T) {
 	r := registry(t)
 	for fun, want := range map[string]string{
 		"cmd.shell_info": "{'args': ['shell', 'list_modules'], 'defaults': (False,), 'varargs': None, 'kwargs': None}",
-		"cmd.run_chroot": "{'args': ['root', 'cmd', 'cwd', 'stdin', 'runas', 'group', 'shell', 'python_shell', 'binds', 'env', 'clean_env', 'template', 'rstrip', 'umask', 'output_encoding', 'output_loglevel', " +
-			"'log_callback', 'hide_output', 'timeout', 'reset_system_locale', 'ignore_retcode', 'saltenv', 'use_vt', 'bg', 'success_retcodes', 'success_stdout', 'success_stderr'], " +
-			"'defaults': (None, None, None, None, '/bin/zsh', True, None, None, False, None, True, None, None, 'quiet', None, False, None, True, False, None, False, False, None, None, None), 'varargs': None, 'kwargs': True}",
+		"cmd.run_chroot": "{'args': ['root', 'cmd', 'cwd', 'stdin', 'runas', 'group', 'shell', 'python_shell', 'binds', 'env', 'clean_env', " +
+			"'template', 'rstrip', 'umask', 'output_encoding', 'output_loglevel', " +
+			"'log_callback', 'hide_output', 'timeout', 'reset_system_locale', 'ignore_retcode', 'saltenv', 'use_vt', 'bg', 'success_retcodes', " +
+			"'success_stdout', 'success_stderr'], " +
+			"'defaults': (None, None, None, None, '/bin/zsh', True, None, None, False, None, True, None, None, 'quiet', None, False, None, True, " +
+			"False, None, False, False, None, None, None), 'varargs': None, 'kwargs': True}",
 		"cmd.exec_code": "{'args': ['lang', 'code', 'cwd', 'args'], 'defaults': (None, None), 'varargs': None, 'kwargs': True}",
-		"cmd.run_bg": "{'args': ['cmd', 'cwd', 'runas', 'group', 'shell', 'python_shell', 'env', 'clean_env', 'template', 'umask', 'timeout', 'output_encoding', 'output_loglevel', " +
-			"'log_callback', 'reset_system_locale', 'ignore_retcode', 'saltenv', 'password', 'prepend_path', 'success_retcodes', 'success_stdout', 'success_stderr'], " +
-			"'defaults': (None, None, None, '/bin/zsh', None, None, False, None, None, None, None, 'debug', None, True, False, None, None, None, None, None, None), 'varargs': None, 'kwargs': True}",
+		"cmd.run_bg": "{'args': ['cmd', 'cwd', 'runas', 'group', 'shell', 'python_shell', 'env', 'clean_env', 'template', 'umask', 'timeout', " +
+			"'output_encoding', 'output_loglevel', " +
+			"'log_callback', 'reset_system_locale', 'ignore_retcode', 'saltenv', 'password', 'prepend_path', 'success_retcodes', 'success_stdout', " +
+			"'success_stderr'], " +
+			"'defaults': (None, None, None, '/bin/zsh', None, None, False, None, None, None, None, 'debug', None, True, False, None, None, None, " +
+			"None, None, None), 'varargs': None, 'kwargs': True}",
 	} {
 		f, err := r.Lookup(fun)
 		if err != nil {
@@ -118,7 +124,8 @@ func TestSignatures(t *testing.T) {
 		}
 	}
 	t.Setenv("SHELL", "/bin/sh") // what follows runs it
-	if o := run(t, &fn.Call{}, "cmd.exec_code_all", "sh", "echo $A; pwd; exit 3", "/", "env={A: b}", "success_retcodes=[3]"); value.Repr(o.Return.(*value.Dict).At("stdout")) != `'b\n/'` || o.Retcode != 0 {
+	if o := run(t, &fn.Call{}, "cmd.exec_code_all", "sh", "echo $A; pwd; exit 3", "/", "env={A: b}",
+		"success_retcodes=[3]"); value.Repr(o.Return.(*value.Dict).At("stdout")) != `'b\n/'` || o.Retcode != 0 {
 		t.Errorf("%+v", value.Repr(o.Return))
 	}
 	if o := run(t, &fn.Call{}, "cmd.exec_code", "sh", "true", "no_such=1", "runas=no-such-user"); o.Return != "ERROR: User 'no-such-user' is not available" {

@@ -30,7 +30,8 @@ func (m *mod) controls() []fn.Func {
 		fn.Of("get_pauses", m.getPauses, `Show what is asked of runs by pause and soft_kill.`, fn.Params("jid"), fn.Default("jid", "null"),
 			fn.Example("salt '*' state.get_pauses")),
 		fn.Of("clear_cache", m.clearCache, `Remove the high data of earlier runs from the cache.`, fn.Example("salt '*' state.clear_cache")),
-		fn.Of("disable", m.disable, `Keep SLS files, state functions or highstate from running here.`, fn.Example("salt '*' state.disable highstate,test.succeed_without_changes")),
+		fn.Of("disable", m.disable, `Keep SLS files, state functions or highstate from running here.`,
+			fn.Example("salt '*' state.disable highstate,test.succeed_without_changes")),
 		fn.Of("enable", m.enable, `Undo state.disable.`, fn.Example("salt '*' state.enable highstate")),
 		fn.Of("list_disabled", m.listDisabled, `List what state.disable has disabled.`, fn.Example("salt '*' state.list_disabled")),
 	}

@@ -14,9 +14,11 @@ func (m *mod) requests() []fn.Func {
 	return []fn.Func{
 		fn.Of("request", m.request, `Test SLS files and keep the request, to be run by state.run_request.`,
 			takes("mods", asStates, fn.Default("mods", "null"), fn.Example("salt '*' state.request web"))...),
-		fn.Of("check_request", m.checkRequest, `Show what state.request has kept.`, asStates, fn.Default("name", "null"), fn.Example("salt '*' state.check_request")),
+		fn.Of("check_request", m.checkRequest, `Show what state.request has kept.`, asStates, fn.Default("name", "null"),
+			fn.Example("salt '*' state.check_request")),
 		fn.Of("clear_request", m.clearRequest, `Forget what state.request has kept.`, fn.Default("name", "null"), fn.Example("salt '*' state.clear_request")),
-		fn.Of("run_request", m.runRequest, `Run what state.request has kept.`, takes("name", asStates, fn.Default("name", "default"), fn.Example("salt '*' state.run_request"))...),
+		fn.Of("run_request", m.runRequest, `Run what state.request has kept.`,
+			takes("name", asStates, fn.Default("name", "default"), fn.Example("salt '*' state.run_request"))...),
 	}
 }
 

@@ -80,7 +80,8 @@ func newMinion(t *testing.T, tree map[string]string) *minion {
 }
 
 func (m *minion) call(jid string) *fn.Call {
-	return &fn.Call{ID: "web1", JID: jid, Config: fn.Tree{Dict: m.opts}, Grains: fn.Tree{Dict: value.DictOf("os", "Debian")}, Pillar: fn.Tree{Dict: value.DictOf("port", 80)}, Files: m.files}
+	return &fn.Call{ID: "web1", JID: jid, Config: fn.Tree{Dict: m.opts}, Grains: fn.Tree{Dict: value.DictOf("os", "Debian")},
+		Pillar: fn.Tree{Dict: value.DictOf("port", 80)}, Files: m.files}
 }
 
 func (m *minion) run(fun string, args ...any) fn.Outcome {
@@ -93,8 +94,9 @@ func kwargs(pairs ...any) *value.Dict {
 }
 
 var tree = map[string]string{
-	"top.sls":       "base:\n  'web*': [a]\n  'os:Debian':\n    - match: grain\n    - sub\n",
-	"a.sls":         "include: [sub]\na:\n  test.succeed_with_changes:\n    - name: port {{ pillar['port'] }} of {{ grains['os'] }}\nb:\n  test.nop:\n    - watch:\n      - test: a\n",
+	"top.sls": "base:\n  'web*': [a]\n  'os:Debian':\n    - match: grain\n    - sub\n",
+	"a.sls": "include: [sub]\na:\n  test.succeed_with_changes:\n    - name: port {{ pillar['port'] }} of {{ grains['os'] }}\nb:\n  " +
+		"test.nop:\n    - watch:\n      - test: a\n",
 	"sub/init.sls":  "{% from './map.jinja' import word %}\nsub_{{ word }}:\n  test.nop\n",
 	"sub/map.jinja": "{% set word = 'two' %}\n",
 	"fail.sls":      "x:\n  test.fail_without_changes: []\n",
@@ -117,7 +119,8 @@ func TestRuns(t *testing.T) {
 		{"state.apply", []any{"fail"}, 2, "'comment': 'Failure!'"},
 		{"state.apply", []any{"nothing"}, 1, "[\"No matching sls found for 'nothing' in env 'base'\"]"},
 		{"state.apply", []any{"dup"}, 1, "SLS 'base:dup' and SLS 'base:a'\\n(a.sls, line 2)"},
-		{"state.apply", []any{"yaml"}, 1, `Rendering SLS \'base:yaml\' failed: while parsing a block mapping\n  in "<unicode string>", line 2, column 3\ndid not find expected key\n`},
+		{"state.apply", []any{"yaml"}, 1,
+			`Rendering SLS \'base:yaml\' failed: while parsing a block mapping\n  in "<unicode string>", line 2, column 3\ndid not find expected key\n`},
 		{"state.apply", []any{"jinja"}, 1, "Rendering SLS 'base:jinja' failed: Jinja syntax error"},
 		{"state.apply", []any{"a", kwargs("exclude", "sub")}, 0, "port 80"},
 		{"state.sls", []any{"fail", kwargs("mock", true)}, 0, "Not called, mocked"},
@@ -127,7 +130,8 @@ func TestRuns(t *testing.T) {
 		{"state.high", []any{value.DictOf("v", value.DictOf("test", value.ListOf("nop")))}, 0, "test_|-v_|-v_|-nop"},
 		{"state.low", []any{value.DictOf("state", "test", "fun", "nop", "name", "v")}, 0, "'comment': 'Success!'"},
 		{"state.low", []any{value.DictOf("state", "test", "fun", "fail_without_changes", "name", "v")}, 1, "'comment': 'Failure!'"},
-		{"state.low", []any{value.DictOf("state", "test", "fun", "nopp", "name", "v", "__id__", "b", "__sls__", "a")}, 1, "did you mean test.nop?\\n(a.sls, line 5)"},
+		{"state.low", []any{value.DictOf("state", "test", "fun", "nopp", "name", "v", "__id__", "b", "__sls__", "a")}, 1,
+			"did you mean test.nop?\\n(a.sls, line 5)"},
 		{"state.template_str", []any{"a: test.nop"}, 0, "test_|-a_|-a_|-nop"},
 		{"state.show_top", nil, 0, "{'base': ['a', 'sub']}"},
 		{"state.show_states", nil, 0, "['sub', 'a']"},
@@ -163,7 +167,8 @@ func TestOneRunAtATime(t *testing.T) {
 	first, second := "20260101000000000001", "20260101000000000002"
 	m.jobs = []Job{{JID: first, Fun: "state.apply", PID: os.Getpid() + 1}}
 	o := m.funcs.Run(t.Context(), m.call(second), fn.Job{Fun: "state.apply"})
-	if got := value.Repr(o.Return); o.Retcode != codeCompile || !strings.Contains(got, `The function "state.apply" is running as PID`) || !strings.Contains(got, "started at 2026, Jan 01 00:00:00.000001 with jid "+first) {
+	if got := value.Repr(o.Return); o.Retcode != codeCompile || !strings.Contains(got, `The function "state.apply" is running as PID`) ||
+		!strings.Contains(got, "started at 2026, Jan 01 00:00:00.000001 with jid "+first) {
 		t.Errorf("exit code %d, %s", o.Retcode, got)
 	}
 	o = m.funcs.Run(t.Context(), m.call(second), fn.Job{Fun: "state.apply", Arg: []any{kwargs("concurrent", true)}})

@@ -32,14 +32,19 @@ func cronModule(m *host.Machine) fn.Module {
 		fn.Of("ls", x.list, `Same as cron.list_tab.`, fn.Example("salt '*' cron.ls root")),
 		fn.Of("get_entry", x.entry, `Return a job by its identifier or command, or false.`, fn.Example("salt '*' cron.get_entry root identifier=task1")),
 		fn.Of("set_job", x.setJob, `Set a job: new, updated or present.`, fn.Example("salt '*' cron.set_job root '*' '*' '*' '*' 1 /usr/local/weekly")),
-		fn.Of("set_special", x.setSpecial, `Set a job with a time such as @daily: new, updated or present.`, fn.Example("salt '*' cron.set_special root @hourly 'echo foobar'")),
+		fn.Of("set_special", x.setSpecial, `Set a job with a time such as @daily: new, updated or present.`,
+			fn.Example("salt '*' cron.set_special root @hourly 'echo foobar'")),
 		fn.Of("rm_job", x.rmJob, `Remove a job: removed or absent.`, fn.Example("salt '*' cron.rm_job root /usr/local/weekly")),
 		fn.Of("rm", x.rmJob, `Same as cron.rm_job.`, fn.Example("salt '*' cron.rm root /usr/bin/test_cron")),
-		fn.Of("rm_special", x.rmSpecial, `Remove a job with a time such as @daily: removed or absent.`, fn.Example("salt '*' cron.rm_special root /usr/bin/foo")),
-		fn.Of("set_env", x.setEnv, `Set a variable of the environment: new, updated or present.`, fn.Example("salt '*' cron.set_env root MAILTO user@example.com")),
+		fn.Of("rm_special", x.rmSpecial, `Remove a job with a time such as @daily: removed or absent.`,
+			fn.Example("salt '*' cron.rm_special root /usr/bin/foo")),
+		fn.Of("set_env", x.setEnv, `Set a variable of the environment: new, updated or present.`,
+			fn.Example("salt '*' cron.set_env root MAILTO user@example.com")),
 		fn.Of("rm_env", x.rmEnv, `Remove a variable of the environment: removed or absent.`, fn.Example("salt '*' cron.rm_env root MAILTO")),
-		fn.Of("write_cron_file", x.write, `Replace a user's crontab by a file, and say whether that worked.`, fn.Example("salt '*' cron.write_cron_file root /tmp/new_cron")),
-		fn.Of("write_cron_file_verbose", x.writeVerbose, `Replace a user's crontab by a file, and return what crontab says.`, fn.Example("salt '*' cron.write_cron_file_verbose root /tmp/new_cron")),
+		fn.Of("write_cron_file", x.write, `Replace a user's crontab by a file, and say whether that worked.`,
+			fn.Example("salt '*' cron.write_cron_file root /tmp/new_cron")),
+		fn.Of("write_cron_file_verbose", x.writeVerbose, `Replace a user's crontab by a file, and return what crontab says.`,
+			fn.Example("salt '*' cron.write_cron_file_verbose root /tmp/new_cron")),
 	}}
 }
 
@@ -156,7 +161,8 @@ func optional(v any) (string, bool) {
 
 func (x crontab) setJob(ctx context.Context, _ *fn.Call, a setJobArgs) (string, error) {
 	lower := func(v any) string { return strings.ToLower(value.Str(v)) }
-	j := cron.Job{Minute: lower(a.Minute), Hour: lower(a.Hour), Day: lower(a.Day), Month: lower(a.Month), Weekday: lower(a.Weekday), Cmd: a.Cmd, Disabled: a.Commented}
+	j := cron.Job{Minute: lower(a.Minute), Hour: lower(a.Hour), Day: lower(a.Day), Month: lower(a.Month), Weekday: lower(a.Weekday), Cmd: a.Cmd,
+		Disabled: a.Commented}
 	j.Comment, j.HasComment = optional(a.Comment)
 	j.Identifier, j.HasIdentifier = optional(a.Identifier)
 	return x.change(ctx, a.User, func(t *cron.Tab) (string, error) {

@@ -19,15 +19,18 @@ import (
 func (d disk) devices() []fn.Func {
 	return []fn.Func{
 		fn.Of("fstype", d.fsType, `Return the type of the file system on a device, or an empty text.`, fn.Example("salt '*' disk.fstype /dev/sdX1")),
-		fn.Of("get_fstype_from_path", d.fsTypeOfPath, `Return the type of the file system that holds a path.`, fn.Example("salt '*' disk.get_fstype_from_path /root")),
+		fn.Of("get_fstype_from_path", d.fsTypeOfPath, `Return the type of the file system that holds a path.`,
+			fn.Example("salt '*' disk.get_fstype_from_path /root")),
 		fn.Of("dump", d.dump, `Return what blockdev(8) knows of a device, or false.`, fn.Example("salt '*' disk.dump /dev/sda1")),
-		fn.Of("tune", d.tune, `Set attributes of a device: read-ahead, filesystem-read-ahead, read-only, read-write.`, fn.Example("salt '*' disk.tune /dev/sda1 read-ahead=1024 read-write=True")),
+		fn.Of("tune", d.tune, `Set attributes of a device: read-ahead, filesystem-read-ahead, read-only, read-write.`,
+			fn.Example("salt '*' disk.tune /dev/sda1 read-ahead=1024 read-write=True")),
 		fn.Of("wipe", d.wipe, `Remove the signatures of a device, with which goes what it held.`, fn.Example("salt '*' disk.wipe /dev/sda1")),
 		fn.Of("format", d.format, `Make a file system on a device. What it held is lost.`, fn.Example("salt '*' disk.format /dev/sdX1")),
 		fn.Of("resize2fs", d.resize, `Have an ext file system fill its device.`, fn.Example("salt '*' disk.resize2fs /dev/sda1")),
 		fn.Of("hdparms", d.hdparms, `Return what hdparm(8) knows of disks.`, fn.Example("salt '*' disk.hdparms '[sda, sdb]'")),
 		fn.Of("hpa", d.hpa, `Return the sectors of disks and how many are hidden, or hide all but some.`, fn.Example("salt '*' disk.hpa /dev/sda")),
-		fn.Of("smart_attributes", d.smart, `Return the SMART attributes of a disk by number.`, fn.Example("salt '*' disk.smart_attributes /dev/sda attributes='[5, 187]'")),
+		fn.Of("smart_attributes", d.smart, `Return the SMART attributes of a disk by number.`,
+			fn.Example("salt '*' disk.smart_attributes /dev/sda attributes='[5, 187]'")),
 		fn.Of("iostat", d.iostat, `Return averages of what iostat(1) tells of processors and disks.`, fn.Example("salt '*' disk.iostat 1 5 disks=sda")),
 	}
 }
@@ -109,7 +112,8 @@ func (d disk) fsTypeOfPath(ctx context.Context, c *fn.Call, a pathArgs) (string,
 
 // attributes are what blockdev reports a device, in the order in which it is
 // asked.
-var attributes = []string{"getro", "getsz", "getss", "getpbsz", "getiomin", "getioopt", "getalignoff", "getmaxsect", "getsize", "getsize64", "getra", "getfra"}
+var attributes = []string{"getro", "getsz", "getss", "getpbsz", "getiomin", "getioopt", "getalignoff", "getmaxsect", "getsize", "getsize64", "getra",
+	"getfra"}
 
 type dumpArgs struct {
 	Device string   `salt:"device" doc:"path of the device"`

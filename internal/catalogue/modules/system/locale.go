@@ -56,7 +56,8 @@ type generateArgs struct {
 
 func (l locales) generate(ctx context.Context, c *fn.Call, a generateArgs) (any, error) {
 	verbose := a.Kwargs.Bool("verbose")
-	out, err := locale.Install(ctx, l.m, locale.Wanted{Name: a.Locale, OS: value.Str(c.Grains.Get("os")), Family: value.Str(c.Grains.Get("os_family")), Verbose: verbose})
+	out, err := locale.Install(ctx, l.m, locale.Wanted{Name: a.Locale, OS: value.Str(c.Grains.Get("os")), Family: value.Str(c.Grains.Get("os_family")),
+		Verbose: verbose})
 	switch {
 	case errors.Is(err, locale.ErrUnknown):
 		c.Log.Error("there is no such locale", "locale", a.Locale)

@@ -29,13 +29,15 @@ func mountModule(m *host.Machine) fn.Module {
 			fn.Example("salt '*' mount.set_fstab /mnt/foo /dev/sdz1 ext4")),
 		fn.Of("rm_fstab", x.rmFstab, `Remove an entry from fstab.`, fn.Example("salt '*' mount.rm_fstab /mnt/foo /dev/sdg")),
 		fn.Of("mount", x.mount, `Mount a device. Returns true, or what is wrong.`, fn.Example("salt '*' mount.mount /mnt/foo /dev/sdz1 True")),
-		fn.Of("remount", x.remount, `Mount again with other options what is mounted, or mount it.`, fn.Example("salt '*' mount.remount /mnt/foo /dev/sdz1 True")),
+		fn.Of("remount", x.remount, `Mount again with other options what is mounted, or mount it.`,
+			fn.Example("salt '*' mount.remount /mnt/foo /dev/sdz1 True")),
 		fn.Of("umount", x.umount, `Unmount a directory. Returns true, or what is wrong.`, fn.Example("salt '*' mount.umount /mnt/foo")),
 		fn.Of("swaps", x.swaps, `Return what memory is swapped to.`, fn.Example("salt '*' mount.swaps")),
 		fn.Of("swapon", x.swapOn, `Begin to swap to a file or device.`, fn.Example("salt '*' mount.swapon /root/swapfile")),
 		fn.Of("swapoff", x.swapOff, `Stop to swap to a file or device.`, fn.Example("salt '*' mount.swapoff /root/swapfile")),
 		fn.Of("is_fuse_exec", x.isFuse, `Say whether a program is linked with libfuse.`, fn.Example("salt '*' mount.is_fuse_exec sshfs")),
-		fn.Of("get_mount_from_path", x.fromPath, `Return the directory that the file system of a path is mounted on.`, fn.Example("salt '*' mount.get_mount_from_path /opt/some/path")),
+		fn.Of("get_mount_from_path", x.fromPath, `Return the directory that the file system of a path is mounted on.`,
+			fn.Example("salt '*' mount.get_mount_from_path /opt/some/path")),
 		fn.Of("get_device_from_path", x.device, `Return the device that holds a path.`, fn.Example("salt '*' mount.get_device_from_path /opt/some/path")),
 	}...)}
 }
@@ -80,7 +82,8 @@ func (x mounts) active(ctx context.Context, _ *fn.Call, a extendedArgs) (*value.
 		d := value.DictOf("device", e.Device, "alt_device", text(listed[name]), "fstype", e.Type)
 		if a.Extended {
 			d = value.DictOf("mountid", e.MountID, "parentid", e.ParentID, "major", e.Major, "minor", e.Minor, "root", e.Root, "opts", x.opts(ctx, e.Opts),
-				"fstype", e.Type, "device", strings.ReplaceAll(e.Device, `\040`, `\ `), "alt_device", text(listed[name]), "superopts", x.opts(ctx, e.SuperOpts),
+				"fstype", e.Type, "device", strings.ReplaceAll(e.Device, `\040`, `\ `), "alt_device", text(listed[name]), "superopts",
+				x.opts(ctx, e.SuperOpts),
 				"device_uuid", text(strings.ToLower(ids[e.Device][0])), "device_label", text(ids[e.Device][1]))
 		} else {
 			d.Set("opts", x.opts(ctx, together(e.Opts, e.SuperOpts)))
@@ -188,7 +191,8 @@ type setFstabArgs struct {
 
 func (x mounts) setFstab(_ context.Context, c *fn.Call, a setFstabArgs) (string, error) {
 	blanks := strings.NewReplacer(`\ `, `\040`, " ", `\040`)
-	e := mount.Entry{Device: blanks.Replace(a.Device), Name: blanks.Replace(a.Name), Type: a.Type, Opts: commaList(a.Opts), Dump: value.Str(a.Dump), Pass: value.Str(a.Pass)}
+	e := mount.Entry{Device: blanks.Replace(a.Device), Name: blanks.Replace(a.Name), Type: a.Type, Opts: commaList(a.Opts), Dump: value.Str(a.Dump),
+		Pass: value.Str(a.Pass)}
 	for i := range e.Opts {
 		e.Opts[i] = blanks.Replace(e.Opts[i])
 	}

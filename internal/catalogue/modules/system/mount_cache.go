@@ -17,8 +17,10 @@ import (
 // keeps the options that it mounted with. States of Brine do not need it.
 func (x mounts) cached() []fn.Func {
 	return []fn.Func{
-		fn.Of("read_mount_cache", x.readCache, `Return what is kept in the cache of a mounted directory.`, fn.Example("salt '*' mount.read_mount_cache /mnt/share")),
-		fn.Of("write_mount_cache", x.writeCache, `Keep in the cache how a directory is mounted.`, fn.Example("salt '*' mount.write_mount_cache /mnt/share /dev/sda1 False ext4 defaults,nosuid")),
+		fn.Of("read_mount_cache", x.readCache, `Return what is kept in the cache of a mounted directory.`,
+			fn.Example("salt '*' mount.read_mount_cache /mnt/share")),
+		fn.Of("write_mount_cache", x.writeCache, `Keep in the cache how a directory is mounted.`,
+			fn.Example("salt '*' mount.write_mount_cache /mnt/share /dev/sda1 False ext4 defaults,nosuid")),
 		fn.Of("delete_mount_cache", x.deleteCache, `Remove a directory from the cache.`, fn.Example("salt '*' mount.delete_mount_cache /mnt/share")),
 	}
 }

@@ -63,7 +63,8 @@ func TestDevices(t *testing.T) {
 	f.answers["lsblk -o fstype /dev/vda"], f.answers["lsblk -o fstype /dev/vdb"] = "FSTYPE\next4", "FSTYPE\n"
 	f.answers["df -T /dev/vdb"] = "Filesystem Type 1K-blocks\n/dev/vdb xfs 1"
 	f.answers[blockdev], f.exits[strings.Replace(blockdev, "vda", "vdx", 1)] = "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11", 1
-	f.answers["hdparm -aN /dev/sda"] = "\n/dev/sda:\n readahead     = 256 (on)\n max sectors   = 1000/2000, HPA is enabled\n geometry      = 1/2/3, sectors = 4, start = 0\n IO_support    =  1 (32-bit)\n nothing\n"
+	f.answers["hdparm -aN /dev/sda"] = "\n/dev/sda:\n readahead     = 256 (on)\n max sectors   = 1000/2000, HPA is enabled\n geometry      = 1/2/3, " +
+		"sectors = 4, start = 0\n IO_support    =  1 (32-bit)\n nothing\n"
 	f.answers["hdparm -N /dev/sda"] = "/dev/sda:\n max sectors   = 1000/2000, HPA is enabled\n"
 	f.answers["hdparm -N /dev/sdb"] = "/dev/sdb:\n max sectors   = 2000/2000, HPA is disabled\n"
 	f.answers["smartctl --attributes /dev/sda"] = smart
@@ -77,20 +78,28 @@ func TestDevices(t *testing.T) {
 		{"disk.fstype", []any{"/dev/vda"}, "'ext4'"},
 		{"disk.fstype", []any{"/dev/vdb"}, "'xfs'"},
 		{"disk.get_fstype_from_path", []any{"/run"}, "'tmpfs'"},
-		{"disk.dump", []any{"/dev/vda"}, "{'getro': '0', 'getsz': '1', 'getss': '2', 'getpbsz': '3', 'getiomin': '4', 'getioopt': '5', 'getalignoff': '6', 'getmaxsect': '7', 'getsize': '8', 'getsize64': '9', 'getra': '10', 'getfra': '11'}"},
+		{"disk.dump", []any{"/dev/vda"},
+			"{'getro': '0', 'getsz': '1', 'getss': '2', 'getpbsz': '3', 'getiomin': '4', 'getioopt': '5', 'getalignoff': '6', 'getmaxsect': '7', " +
+				"'getsize': '8', 'getsize64': '9', 'getra': '10', 'getfra': '11'}"},
 		{"disk.dump", []any{"/dev/vda", "args=[getra]"}, "{'getra': '10'}"},
 		{"disk.dump", []any{"/dev/vdx"}, "False"},
 		{"disk.tune", []any{"/dev/vda", "read-ahead=10", "read-only=True"}, "{'getra': '10', 'getro': '0'}"},
-		{"disk.tune", []any{"/dev/vda", "read-ahead=x", "what=1", "read-write=no"}, "\"ERROR executing 'disk.tune': Invalid keyword arguments: read-ahead=x, what=1, read-write=False\""},
+		{"disk.tune", []any{"/dev/vda", "read-ahead=x", "what=1", "read-write=no"},
+			"\"ERROR executing 'disk.tune': Invalid keyword arguments: read-ahead=x, what=1, read-write=False\""},
 		{"disk.wipe", []any{"/dev/vda"}, "True"},
 		{"disk.wipe", []any{"/dev/busy"}, "False"},
 		{"disk.resize2fs", []any{"/dev/vda"}, "True"},
 		{"disk.format", []any{"/dev/vda", "inode_size=256", "force=true"}, "True"},
-		{"disk.hdparms", []any{"sda", "aN"}, "{'/dev/sda': {'readahead': [256, 'on'], 'max_sectors': [1000, 2000, 'HPA is enabled'], 'geometry': [1, 2, 3, {'sectors': '4', 'start': '0'}], 'io_support': [1, '32-bit']}}"},
+		{"disk.hdparms", []any{"sda", "aN"},
+			"{'/dev/sda': {'readahead': [256, 'on'], 'max_sectors': [1000, 2000, 'HPA is enabled'], 'geometry': [1, 2, 3, {'sectors': '4', 'start': " +
+				"'0'}], 'io_support': [1, '32-bit']}}"},
 		{"disk.hpa", []any{value.ListOf("sda", "/dev/sdb")}, "{'/dev/sda': {'total': 2000, 'visible': 1000, 'hidden': 1000}, '/dev/sdb': {'total': 2000}}"},
 		{"disk.hpa", []any{"sda", "20%"}, "None"},
-		{"disk.smart_attributes", []any{"sda"}, "{5: {'attribute_name': 'Reallocated_Sector_Ct', 'flag': '0x0033', 'value': 100, 'worst': 100, 'thresh': 10, 'type': 'Pre-fail', 'updated': 'Always', 'when_failed': '-', 'raw_value': 0}, " +
-			"194: {'attribute_name': 'Temperature_Celsius', 'flag': '0x0022', 'value': 70, 'worst': 52, 'thresh': 0, 'type': 'Old_age', 'updated': 'Always', 'when_failed': '-', 'raw_value': [30, 18, 45]}}"},
+		{"disk.smart_attributes", []any{"sda"},
+			"{5: {'attribute_name': 'Reallocated_Sector_Ct', 'flag': '0x0033', 'value': 100, 'worst': 100, 'thresh': 10, 'type': 'Pre-fail', " +
+				"'updated': 'Always', 'when_failed': '-', 'raw_value': 0}, " +
+				"194: {'attribute_name': 'Temperature_Celsius', 'flag': '0x0022', 'value': 70, 'worst': 52, 'thresh': 0, 'type': 'Old_age', " +
+				"'updated': 'Always', 'when_failed': '-', 'raw_value': [30, 18, 45]}}"},
 		{"disk.smart_attributes", []any{"sda", "attributes=[5]", "values=[value, type]"}, "{5: {'value': 100, 'type': 'Pre-fail'}}"},
 		{"disk.iostat", []any{1, 2}, "{'sys': {'%user': 2.0, '%nice': 0.5, '%idle': 97.0}, 'vda': {'r/s': 1.5, 'w/s': 3.51}}"},
 		{"disk.iostat", []any{"disks=vda"}, "{'sys': {'%user': 2.0, '%nice': 0.5, '%idle': 97.0}, 'vda': {'r/s': 1.5, 'w/s': 3.51}}"},
@@ -99,14 +108,16 @@ func TestDevices(t *testing.T) {
 			t.Errorf("%s %v: got  %s\nwant %s", c.fun, c.arg, got, c.want)
 		}
 	}
-	for _, call := range []string{"blockdev --setra 10 --setro /dev/vda", "mkfs -t ext4 -i 256 -F /dev/vda", "hdparm --yes-i-know-what-i-am-doing -Np1600 /dev/sda"} {
+	for _, call := range []string{"blockdev --setra 10 --setro /dev/vda", "mkfs -t ext4 -i 256 -F /dev/vda",
+		"hdparm --yes-i-know-what-i-am-doing -Np1600 /dev/sda"} {
 		if !slices.Contains(f.calls, call) {
 			t.Errorf("%q was not run", call)
 		}
 	}
 	f.calls = nil
 	for _, c := range [][]any{
-		{"disk.wipe", "-a"}, {"disk.wipe", "sda"}, {"disk.fstype", "-x"}, {"disk.format", "/dev/vda", "fs_type=-x"}, {"disk.hdparms", "sda", "a b"}, {"disk.smart_attributes", "a b"},
+		{"disk.wipe", "-a"}, {"disk.wipe", "sda"}, {"disk.fstype", "-x"}, {"disk.format", "/dev/vda", "fs_type=-x"}, {"disk.hdparms", "sda", "a b"},
+		{"disk.smart_attributes", "a b"},
 		{"disk.iostat", 0}, {"disk.iostat", "disks=-x"}, {"disk.dump", "/dev/vda /x"}, {"disk.tune", "x", "read-ahead=1"},
 	} {
 		if o := f.run(t, c[0].(string), c[1:]...); o.Success || len(f.calls) != 0 {
@@ -123,8 +134,10 @@ func TestLocaleGen(t *testing.T) {
 		want                any
 		call, file, text    string
 	}{
-		{"Debian", "locale-gen", "de_DE.UTF-8", map[string]string{"/etc/locale.gen": "# all\n# de_DE.UTF-8 UTF-8\n"}, true, "locale-gen de_DE.UTF-8 UTF-8", "/etc/locale.gen", "# all\nde_DE.UTF-8 UTF-8\n"},
-		{"Debian", "locale-gen", "de_DE.UTF-8 UTF-8", map[string]string{"/etc/locale.gen": "de_DE.UTF-8 UTF-8\n"}, true, "locale-gen de_DE.UTF-8 UTF-8", "/etc/locale.gen", "de_DE.UTF-8 UTF-8\n"},
+		{"Debian", "locale-gen", "de_DE.UTF-8", map[string]string{"/etc/locale.gen": "# all\n# de_DE.UTF-8 UTF-8\n"}, true, "locale-gen de_DE.UTF-8 UTF-8",
+			"/etc/locale.gen", "# all\nde_DE.UTF-8 UTF-8\n"},
+		{"Debian", "locale-gen", "de_DE.UTF-8 UTF-8", map[string]string{"/etc/locale.gen": "de_DE.UTF-8 UTF-8\n"}, true, "locale-gen de_DE.UTF-8 UTF-8",
+			"/etc/locale.gen", "de_DE.UTF-8 UTF-8\n"},
 		{"Debian", "locale-gen", "fr_FR.UTF-8", map[string]string{"/etc/locale.gen": ""}, false, "", "/etc/locale.gen", ""},
 		{"Debian", "locale-gen", "$(x)", nil, "ERROR executing 'locale.gen_locale': '$(x)' is no name of a locale", "", "/x", ""},
 		{"Ubuntu", "locale-gen", "de_DE.UTF-8", nil, true, "locale-gen de_DE.utf8", "/var/lib/locales/supported.d/de", "de_DE.UTF-8\n"},
@@ -151,7 +164,8 @@ func TestLocaleGen(t *testing.T) {
 	f.program(t, "locale-gen")
 	f.file(t, "/usr/share/i18n/locales/de_DE", "")
 	f.exits["locale-gen de_DE.UTF-8 UTF-8"], f.answers["locale-gen de_DE.UTF-8 UTF-8"] = 2, "no"
-	if o := f.run(t, "locale.gen_locale", "de_DE.UTF-8", "verbose=true"); value.Repr(o.Return) != "{'retcode': 2, 'stdout': 'no', 'stderr': ''}" || o.Retcode != 2 {
+	if o := f.run(t, "locale.gen_locale", "de_DE.UTF-8", "verbose=true"); value.Repr(o.Return) != "{'retcode': 2, 'stdout': 'no', 'stderr': ''}" ||
+		o.Retcode != 2 {
 		t.Errorf("%+v", o)
 	}
 }

@@ -38,9 +38,11 @@ func psModule(m *host.Machine) fn.Module {
 		fn.Of("swap_memory", p.swapMemory, `Return how the swap space is used, in bytes.`, fn.Example("salt '*' ps.swap_memory")),
 		fn.Of("total_physical_memory", p.totalMemory, `Return the size of the memory in bytes.`, fn.Example("salt '*' ps.total_physical_memory")),
 		fn.Of("num_cpus", p.numCPUs, `Return the number of processors.`, fn.Example("salt '*' ps.num_cpus")),
-		fn.Of("boot_time", p.bootTime, `Return when the machine was started, in seconds since 1970 or in a format of strftime.`, fn.Example("salt '*' ps.boot_time")),
+		fn.Of("boot_time", p.bootTime, `Return when the machine was started, in seconds since 1970 or in a format of strftime.`,
+			fn.Example("salt '*' ps.boot_time")),
 		fn.Of("disk_usage", p.diskUsage, `Return how full the file system of a path is, in bytes.`, fn.Example("salt '*' ps.disk_usage /home")),
-		fn.Of("network_io_counters", p.netCounters, `Return what went over the network since boot.`, fn.Example("salt '*' ps.network_io_counters interface=eth0")),
+		fn.Of("network_io_counters", p.netCounters, `Return what went over the network since boot.`,
+			fn.Example("salt '*' ps.network_io_counters interface=eth0")),
 	}, p.details())}
 }
 
@@ -90,8 +92,10 @@ func (p ps) top(ctx context.Context, _ *fn.Call, a topArgs) (*value.List, error)
 		}
 		mem := d.Memory
 		out.Append(value.DictOf("cmd", cmd, "user", owners.Name(u.UID), "status", states[u.State], "pid", u.PID, "create_time", created(u.Process),
-			"cpu", value.DictOf("user", u.User.Seconds(), "system", u.System.Seconds(), "children_user", d.ChildUser.Seconds(), "children_system", d.ChildSystem.Seconds(), "iowait", d.Waited.Seconds()),
-			"mem", value.DictOf("rss", mem.RSS, "vms", mem.Virtual, "shared", mem.Shared, "text", mem.Text, "lib", mem.Lib, "data", mem.Data, "dirty", mem.Dirty)))
+			"cpu", value.DictOf("user", u.User.Seconds(), "system", u.System.Seconds(), "children_user", d.ChildUser.Seconds(), "children_system",
+				d.ChildSystem.Seconds(), "iowait", d.Waited.Seconds()),
+			"mem", value.DictOf("rss", mem.RSS, "vms", mem.Virtual, "shared", mem.Shared, "text", mem.Text, "lib", mem.Lib, "data", mem.Data, "dirty",
+				mem.Dirty)))
 	}
 	return out, nil
 }
@@ -328,7 +332,8 @@ func (p ps) swapMemory(context.Context, *fn.Call, none) (*value.Dict, error) {
 		}
 	}
 	total, free := mem["SwapTotal"], mem["SwapFree"]
-	return value.DictOf("total", total, "used", total-free, "free", free, "percent", share(total-free, total), "sin", paged["pswpin"], "sout", paged["pswpout"]), nil
+	return value.DictOf("total", total, "used", total-free, "free", free, "percent", share(total-free, total), "sin", paged["pswpin"], "sout",
+		paged["pswpout"]), nil
 }
 
 func (p ps) totalMemory(context.Context, *fn.Call, none) (int64, error) {

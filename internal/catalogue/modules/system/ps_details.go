@@ -20,10 +20,13 @@ import (
 func (p ps) details() []fn.Func {
 	return []fn.Func{
 		fn.Of("proc_info", p.procInfo, `Return what is known of a process, under psutil's names.
-			All but its connections and its maps of memory.`, fn.Example("salt '*' ps.proc_info 2322"), fn.Example(`salt '*' ps.proc_info 2322 attrs='["pid", "name"]'`)),
-		fn.Of("status", p.inStatus, `Return the processes in a state such as running, sleeping, disk-sleep, stopped, zombie or idle.`, fn.Example("salt '*' ps.status zombie")),
+			All but its connections and its maps of memory.`, fn.Example("salt '*' ps.proc_info 2322"),
+			fn.Example(`salt '*' ps.proc_info 2322 attrs='["pid", "name"]'`)),
+		fn.Of("status", p.inStatus, `Return the processes in a state such as running, sleeping, disk-sleep, stopped, zombie or idle.`,
+			fn.Example("salt '*' ps.status zombie")),
 		fn.Of("disk_partitions", p.partitions, `Return the mounted file systems on disks, or all of them.`, fn.Example("salt '*' ps.disk_partitions")),
-		fn.Of("disk_partition_usage", p.partitionUsage, `Return the mounted file systems on disks, or all of them, and how full they are, in bytes.`, fn.Example("salt '*' ps.disk_partition_usage")),
+		fn.Of("disk_partition_usage", p.partitionUsage, `Return the mounted file systems on disks, or all of them, and how full they are, in bytes.`,
+			fn.Example("salt '*' ps.disk_partition_usage")),
 		fn.Of("disk_io_counters", p.diskCounters, `Return what went from and to disks since boot.`, fn.Example("salt '*' ps.disk_io_counters device=sda1")),
 		fn.Of("get_users", p.users, `Return the users who are logged in.`, fn.Example("salt '*' ps.get_users")),
 		fn.Of("lsof", p.lsof, `Return what lsof(8) prints of the programs whose name begins with a text.`, fn.Example("salt '*' ps.lsof apache2")),
@@ -79,9 +82,12 @@ func (p ps) attributes(d process.Details) *value.Dict {
 		percent = float64(m.RSS) / float64(total) * 100
 	}
 	out := value.DictOf("pid", d.PID, "ppid", d.Parent, "name", d.Name, "exe", orNull(d.Exe), "cmdline", value.Strings(d.Command), "status", states[d.State],
-		"username", process.NewOwners(p.m).Name(d.UID), "create_time", created(d.Process), "cwd", orNull(d.Dir), "terminal", orNull(d.Terminal), "nice", d.Nice,
-		"uids", d.UIDs, "gids", d.GIDs, "cpu_times", value.ListOf(d.User.Seconds(), d.System.Seconds(), d.ChildUser.Seconds(), d.ChildSystem.Seconds(), d.Waited.Seconds()),
-		"cpu_percent", 0.0, "cpu_affinity", d.Affinity, "cpu_num", d.CPU, "memory_info", value.ListOf(m.RSS, m.Virtual, m.Shared, m.Text, m.Lib, m.Data, m.Dirty),
+		"username", process.NewOwners(p.m).Name(d.UID), "create_time", created(d.Process), "cwd", orNull(d.Dir), "terminal", orNull(d.Terminal), "nice",
+		d.Nice,
+		"uids", d.UIDs, "gids", d.GIDs, "cpu_times", value.ListOf(d.User.Seconds(), d.System.Seconds(), d.ChildUser.Seconds(), d.ChildSystem.Seconds(),
+			d.Waited.Seconds()),
+		"cpu_percent", 0.0, "cpu_affinity", d.Affinity, "cpu_num", d.CPU, "memory_info",
+		value.ListOf(m.RSS, m.Virtual, m.Shared, m.Text, m.Lib, m.Data, m.Dirty),
 		"memory_percent", percent, "num_threads", len(d.Threads), "num_ctx_switches", value.ListOf(d.Voluntary, d.Involuntary), "ionice", p.ioNice(d.PID),
 		"io_counters", nil, "num_fds", nil, "open_files", nil, "environ", nil)
 	threads := &value.List{}
@@ -200,7 +206,8 @@ func (p ps) partitions(_ context.Context, _ *fn.Call, a allArgs) (*value.List, e
 		if unix.Statfs(p.m.Path(mount.Path), &st) == nil {
 			longest = int64(st.Namelen)
 		}
-		out.Append(value.DictOf("device", device, "mountpoint", mount.Path, "fstype", mount.Type, "opts", mount.Options, "maxfile", longest, "maxpath", maxPath))
+		out.Append(value.DictOf("device", device, "mountpoint", mount.Path, "fstype", mount.Type, "opts", mount.Options, "maxfile", longest, "maxpath",
+			maxPath))
 	}
 	return out, nil
 }
@@ -272,7 +279,8 @@ func (p ps) users(context.Context, *fn.Call, none) (*value.List, error) {
 		if from == ":0" || from == ":0.0" {
 			from = "localhost"
 		}
-		out.Append(value.DictOf("name", l.User, "terminal", orNull(l.Terminal), "host", from, "started", float64(l.Since.Truncate(time.Second).Unix()), "pid", l.PID))
+		out.Append(value.DictOf("name", l.User, "terminal", orNull(l.Terminal), "host", from, "started", float64(l.Since.Truncate(time.Second).Unix()), "pid",
+			l.PID))
 	}
 	return out, nil
 }

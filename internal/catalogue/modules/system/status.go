@@ -36,7 +36,8 @@ func statusModule(m *host.Machine) fn.Module {
 		fn.Of("meminfo", s.meminfo, `Return how the memory is used.`, fn.Example("salt '*' status.meminfo")),
 		fn.Of("vmstats", s.vmstats, `Return the counters of virtual memory.`, fn.Example("salt '*' status.vmstats")),
 		fn.Of("diskstats", s.diskstats, `Return what the disks did since boot.`, fn.Example("salt '*' status.diskstats")),
-		fn.Of("diskusage", s.diskusage, `Return the size of file systems in bytes, by path or by a pattern of their type.`, fn.Example("salt '*' status.diskusage / 'ext?'")),
+		fn.Of("diskusage", s.diskusage, `Return the size of file systems in bytes, by path or by a pattern of their type.`,
+			fn.Example("salt '*' status.diskusage / 'ext?'")),
 		fn.Of("nproc", s.nproc, `Return the number of processors.`, fn.Example("salt '*' status.nproc")),
 		fn.Of("netstats", s.netstats, `Return the counters of the network protocols.`, fn.Example("salt '*' status.netstats")),
 		fn.Of("netdev", s.netdev, `Return the counters of the network interfaces.`, fn.Example("salt '*' status.netdev")),
@@ -47,7 +48,8 @@ func statusModule(m *host.Machine) fn.Module {
 		fn.Of("time", s.time, `Return the time.`, fn.Example("salt '*' status.time '%s'")),
 		fn.Of("custom", s.custom, `Return what the options named status.FUNCTION.custom ask for.
 			The option status.cpustats.custom with the list [cpu, ctxt] chooses these of status.cpustats.`, fn.Example("salt '*' status.custom")),
-		fn.Of("master", s.master, `Say whether the minion has a connection to a master, null if there is no such host.`, fn.Example("salt '*' status.master")),
+		fn.Of("master", s.master, `Say whether the minion has a connection to a master, null if there is no such host.`,
+			fn.Example("salt '*' status.master")),
 		fn.Of("all_status", s.all, `Return all of this at once.`, fn.Example("salt '*' status.all_status")),
 	}}
 }

@@ -21,9 +21,11 @@ func hgModule(m *host.Machine) fn.Module {
 	}
 	ex := func(text string) fn.Option { return fn.Example("salt '*' hg." + text) }
 	return fn.Module{Name: "hg", When: when, Doc: `Checkouts of Mercurial.`, Funcs: []fn.Func{
-		fn.Of("revision", h.revision, `Return the hash of a revision, an empty text if there is none.`, takes("cwd rev short user"), ex("revision /path/to/repo mybranch")),
+		fn.Of("revision", h.revision, `Return the hash of a revision, an empty text if there is none.`, takes("cwd rev short user"),
+			ex("revision /path/to/repo mybranch")),
 		fn.Of("describe", h.describe, `Return the name of a revision by the latest tag.`, takes("cwd rev user"), ex("describe /path/to/repo")),
-		fn.Of("archive", h.archive, `Write the files of a revision into an archive or directory.`, ex("archive /path/to/repo output=/tmp/archive.tgz fmt=tgz")),
+		fn.Of("archive", h.archive, `Write the files of a revision into an archive or directory.`,
+			ex("archive /path/to/repo output=/tmp/archive.tgz fmt=tgz")),
 		fn.Of("pull", h.pull, `Fetch from another repository.`, ex("pull /path/to/repo opts=-u")),
 		fn.Of("update", h.update, `Check a revision out.`, ex("update /path/to/repo somebranch")),
 		fn.Of("clone", h.clone, `Clone a repository.`, ex("clone /path/to/repo https://bitbucket.org/birkenfeld/sphinx")),
@@ -166,7 +168,8 @@ type hgStatusArgs struct {
 	User any `salt:"user" doc:"user to run hg as" default:"null"`
 }
 
-var hgLetters = map[byte]string{'M': "modified", 'A': "added", 'R': "removed", 'C': "clean", '!': "missing", '?': "not tracked", 'I': "ignored", ' ': "origin of the previous file"}
+var hgLetters = map[byte]string{'M': "modified", 'A': "added", 'R': "removed", 'C': "clean", '!': "missing", '?': "not tracked", 'I': "ignored",
+	' ': "origin of the previous file"}
 
 func (h hg) status(ctx context.Context, c *fn.Call, a hgStatusArgs) (*value.Dict, error) {
 	if l, ok := a.Cwd.(*value.List); ok {

@@ -14,7 +14,8 @@ import (
 
 func table(name string) statetest.Table {
 	m := &host.Machine{}
-	return statetest.Table{Name: "testdata/" + name, States: append(slices.Clone(Modules()), core.Modules()...), Functions: slices.Concat(accounts.Modules(m), files.Modules(m), modcore.Modules())}
+	return statetest.Table{Name: "testdata/" + name, States: append(slices.Clone(Modules()), core.Modules()...),
+		Functions: slices.Concat(accounts.Modules(m), files.Modules(m), modcore.Modules())}
 }
 
 // TestAccounts adds, changes and removes real users and groups.

@@ -59,7 +59,8 @@ func knownPresent(ctx context.Context, e *state.Env, a knownArgs) (state.Plan, e
 	case a.Key != "" && a.Enc == "":
 		return state.Plan{}, fn.Errorf(`Required argument "enc" if using "key" argument.`)
 	}
-	common := value.DictOf("key", textOrNone(a.Key), "fingerprint", textOrNone(a.Fingerprint), "config", config, "port", a.Port, "fingerprint_hash_type", a.Hash)
+	common := value.DictOf("key", textOrNone(a.Key), "fingerprint", textOrNone(a.Fingerprint), "config", config, "port", a.Port, "fingerprint_hash_type",
+		a.Hash)
 	check, err := e.Exec(ctx, "ssh.check_known_host", common, textOrNone(a.User), a.Name)
 	if err != nil {
 		return state.Plan{}, err
@@ -68,7 +69,8 @@ func knownPresent(ctx context.Context, e *state.Env, a knownArgs) (state.Plan, e
 		Change: state.Change{Comment: "Key for " + a.Name + " is set to be updated in " + config},
 		Do: func(ctx context.Context) (state.Change, error) {
 			kw := common.Clone()
-			kw.Update(value.DictOf("user", textOrNone(a.User), "hostname", a.Name, "enc", textOrNone(a.Enc), "hash_known_hosts", a.Hide, "timeout", a.Timeout))
+			kw.Update(value.DictOf("user", textOrNone(a.User), "hostname", a.Name, "enc", textOrNone(a.Enc), "hash_known_hosts", a.Hide, "timeout",
+				a.Timeout))
 			v, err := e.Exec(ctx, "ssh.set_known_host", kw)
 			if err != nil {
 				return state.Change{}, err
@@ -81,7 +83,8 @@ func knownPresent(ctx context.Context, e *state.Env, a knownArgs) (state.Plan, e
 	case d != nil:
 		p.Forecast = &state.Result{Verdict: state.Failed, Comment: d.Str("error")}
 	case check == "exists":
-		return state.Plan{Comment: a.Name + " already exists in " + config, Forecast: &state.Result{Verdict: state.Succeeded, Comment: "Host " + a.Name + " is already in " + config}}, nil
+		return state.Plan{Comment: a.Name + " already exists in " + config,
+			Forecast: &state.Result{Verdict: state.Succeeded, Comment: "Host " + a.Name + " is already in " + config}}, nil
 	case check == "add":
 		p.Steps[0].Change.Comment = "Key for " + a.Name + " is set to be added to " + config
 	}

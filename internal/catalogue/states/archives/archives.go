@@ -206,11 +206,13 @@ func (u *unpacking) find(ctx context.Context) error {
 	}
 	switch u.format {
 	case "":
-		return fn.Errorf("Could not guess archive_format from the value of the 'source' argument. Please set this archive_format to one of the following: tar, rar, zip")
+		return fn.Errorf("Could not guess archive_format from the value of the 'source' argument. Please set this archive_format to one of the " +
+			"following: tar, rar, zip")
 	case "tar", "rar", "zip":
 		return u.checkOptions()
 	}
-	return fn.Errorf("Invalid archive_format '%s'. Either set it to a supported value (tar, rar, zip) or remove this argument and the archive format will be guessed based on file extension.", u.format)
+	return fn.Errorf("Invalid archive_format '%s'. Either set it to a supported value (tar, rar, zip) or remove this argument and the archive format "+
+		"will be guessed based on file extension.", u.format)
 }
 
 func (u *unpacking) local() bool { return u.src.Scheme() == "" || u.src.Scheme() == "file" }
@@ -226,7 +228,8 @@ func (u *unpacking) checkOptions() error {
 	case u.format == "rar":
 		return fn.Errorf("archive.unrar function not available, rar/unrar might not be installed on minion")
 	case u.format == "zip" && u.opts != "" && u.UseUnzip != nil && !value.Truth(u.UseUnzip):
-		return fn.Errorf("'use_cmd_unzip' cannot be set to False if CLI options are being specified (via the 'options' argument). Either remove 'use_cmd_unzip', or set it to True.")
+		return fn.Errorf("'use_cmd_unzip' cannot be set to False if CLI options are being specified (via the 'options' argument). Either remove " +
+			"'use_cmd_unzip', or set it to True.")
 	case u.format == "zip" && u.runsUnzip() && u.m.Which("unzip") == "":
 		return fn.Errorf("archive.cmd_unzip function not available, unzip might not be installed on minion")
 	}
@@ -333,7 +336,9 @@ func (u *unpacking) list(ctx context.Context) error {
 	}
 	u.content = content
 	if top := content.Top(); u.EnforceTop && (len(top.Dirs) > 1 || len(top.Files) > 0) {
-		return fn.Errorf("Archive does not have a single top-level directory. To allow this archive to be extracted, set 'enforce_toplevel' to False. To avoid a '%s-bomb' it may also be advisable to set a top-level directory by adding it to the 'name' value (for example, setting 'name' to %s instead of %s).",
+		return fn.Errorf("Archive does not have a single top-level directory. To allow this archive to be extracted, set 'enforce_toplevel' to "+
+			"False. To avoid a '%s-bomb' it may also be advisable to set a top-level directory by adding it to the 'name' value (for example, "+
+			"setting 'name' to %s instead of %s).",
 			u.format, filepath.Join(u.name, "some_dir"), u.name)
 	}
 	if u.Clean && u.CleanParent {

@@ -31,7 +31,8 @@ func (u *unpacking) plan(ctx context.Context) (state.Plan, error) {
 		return state.Plan{}, err
 	}
 	if same {
-		return state.Plan{Comment: "Archive " + u.shown + " existing source sum is the same as the expected one and skip_files_list_verify argument was set to True. Extraction is not needed"}, nil
+		return state.Plan{Comment: "Archive " + u.shown +
+			" existing source sum is the same as the expected one and skip_files_list_verify argument was set to True. Extraction is not needed"}, nil
 	}
 	if err := u.list(ctx); err != nil {
 		return state.Plan{}, err
@@ -57,7 +58,9 @@ func (u *unpacking) planWrong() (state.Plan, error) {
 	}
 	var plan state.Plan
 	if u.CleanParent {
-		plan.Forecast = &state.Result{Comment: what + " Since the 'clean_parent' option is enabled, the destination parent directory would be removed first and then re-created and the archive would be extracted"}
+		plan.Forecast = &state.Result{Comment: what +
+			" Since the 'clean_parent' option is enabled, the destination parent directory would be removed first and then re-created and the " +
+			"archive would be extracted"}
 	}
 	return plan, fn.Errorf("%s To proceed with extraction, set 'force' to True. Note that this will remove these paths before extracting.%s", what, paths)
 }
@@ -104,7 +107,8 @@ func (u *unpacking) planKept() (state.Plan, error) {
 	}
 	forecast := &state.Result{Verdict: state.Succeeded, Comment: comment}
 	if owners.changed {
-		forecast = &state.Result{Comment: comment + ". Ownership would be updated on one or more files/directories.", Changes: value.DictOf("updated ownership", true)}
+		forecast = &state.Result{Comment: comment + ". Ownership would be updated on one or more files/directories.",
+			Changes: value.DictOf("updated ownership", true)}
 	}
 	return state.Plan{Forecast: forecast, Steps: []state.Step{{Do: func(context.Context) (state.Change, error) {
 		changes := value.NewDict(1)
@@ -261,7 +265,8 @@ func (u *unpacking) finish(changes *value.Dict, comment string) (string, error) 
 			comment += "\n\nWhile trying to enforce user/group ownership, the following paths were missing:\n\n- " + strings.Join(o.missing, "\n- ")
 		}
 		if len(o.failed) > 0 {
-			comment += "\n\nWhile trying to enforce user/group ownership, Salt was unable to change ownership on the following paths:\n\n- " + strings.Join(o.failed, "\n- ")
+			comment += "\n\nWhile trying to enforce user/group ownership, Salt was unable to change ownership on the following paths:\n\n- " +
+				strings.Join(o.failed, "\n- ")
 		}
 		if len(o.failed) > 0 || len(o.missing) > 0 && u.IfMissing == nil {
 			return "", fn.Errorf("%s", comment)

@@ -91,7 +91,8 @@ func holds(ctx context.Context, e *state.Env, condition string, got any) (bool, 
 	})
 	if err != nil {
 		reason, _, _ := strings.Cut(err.Error(), "\n")
-		return true, fmt.Errorf("the condition %s cannot be evaluated: %s: it has to be an expression of Jinja (m_ret|length in place of len(m_ret))", condition, reason)
+		return true, fmt.Errorf("the condition %s cannot be evaluated: %s: it has to be an expression of Jinja (m_ret|length in place of len(m_ret))",
+			condition, reason)
 	}
 	return out == "yes", nil
 }

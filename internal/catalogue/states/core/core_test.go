@@ -30,7 +30,8 @@ func TestHTTPRecordingIsTrue(t *testing.T) { statetest.VerifyTable(t, httpTable)
 
 func httpTable(t *testing.T) statetest.Table {
 	t.Helper()
-	tab := statetest.Table{Name: "testdata/http", States: Modules(), Functions: slices.Concat(core.Modules(), network.Modules(network.Sources{Machine: &host.Machine{}}))}
+	tab := statetest.Table{Name: "testdata/http", States: Modules(),
+		Functions: slices.Concat(core.Modules(), network.Modules(network.Sources{Machine: &host.Machine{}}))}
 	if !statetest.Inside() {
 		l, err := net.Listen("tcp", "127.88.7.6:18080")
 		if err != nil {

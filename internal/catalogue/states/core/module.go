@@ -15,7 +15,9 @@ type module struct{}
 
 func init() {
 	units.Add(state.Module{Name: "module", Doc: `Call execution functions.`, Funcs: []state.Func{
-		state.Of("run", module{}.run, `Call functions. Keywords with a dot are functions, each with a list of its arguments; without such, the name is the function and the keywords are its arguments.`),
+		state.Of("run", module{}.run,
+			`Call functions. Keywords with a dot are functions, each with a list of its arguments; without such, the name is the function and the `+
+				`keywords are its arguments.`),
 		state.Of("wait", module{}.wait, `Call functions when something that the state watches has changed.`),
 		state.Of("watch", module{}.wait, `Same as module.wait.`),
 		state.Of("mod_watch", module{}.run, `Call the functions of a state that watches.`),
@@ -66,7 +68,8 @@ func (m module) several(e *state.Env, calls []string, kw *value.Dict) (state.Pla
 	name := value.DictOf("name", value.Strings(calls)) // of the result, as Salt has it
 	if len(missing) > 0 {
 		problem := text("Unavailable function", missing, ": %.")
-		return state.Plan{Extra: name, Forecast: &state.Result{Verdict: state.Failed, Comment: strings.TrimSpace(problem + " " + foretold)}}, fn.Errorf("%s", problem)
+		return state.Plan{Extra: name, Forecast: &state.Result{Verdict: state.Failed, Comment: strings.TrimSpace(problem + " " + foretold)}},
+			fn.Errorf("%s", problem)
 	}
 	return state.Plan{Extra: name, Steps: []state.Step{{
 		Change: state.Change{Comment: foretold},

@@ -176,7 +176,8 @@ func (a userArgs) change(s server, passwordless bool) (state.Plan, error) {
 		would += ", but allow_passwordless != True"
 	}
 	p := one(would, func(ctx context.Context) (state.Change, error) {
-		ok, err := s.is(ctx, "user_chpass", "user", a.Name, "host", a.Host, "password", a.Password, "password_hash", a.Hash, "allow_passwordless", a.Open, "unix_socket", a.Socket)
+		ok, err := s.is(ctx, "user_chpass", "user", a.Name, "host", a.Host, "password", a.Password, "password_hash", a.Hash, "allow_passwordless", a.Open,
+			"unix_socket", a.Socket)
 		c, err := done(ok, err, a.Name, "Updated", "Password for user "+a.who()+" has been "+past, "Failed to "+word+" password for user "+a.who())
 		if err != nil && passwordless && !salt.IsTrue(a.Open) {
 			err = state.Errorf("%w. Note: allow_passwordless must be True to permit passwordless login.", err)
@@ -305,7 +306,8 @@ func (a grantArgs) revoke(ctx context.Context, s server) error {
 		if of != db || strings.EqualFold(rights, "USAGE") {
 			continue
 		}
-		if _, err := s.call(ctx, "grant_revoke", "grant", rights, "database", a.Database, "user", a.User, "host", a.Host, "grant_option", a.Option, "escape", a.Escape); err != nil {
+		if _, err := s.call(ctx, "grant_revoke", "grant", rights, "database", a.Database, "user", a.User, "host", a.Host, "grant_option", a.Option, "escape",
+			a.Escape); err != nil {
 			return err
 		}
 	}
@@ -397,7 +399,8 @@ func queryRunFile(ctx context.Context, e *state.Env, a fileArgs) (state.Plan, er
 	})
 }
 
-func (a into) plan(ctx context.Context, s server, flags any, check bool, database, shown string, run func(ctx context.Context) (any, error)) (state.Plan, error) {
+func (a into) plan(ctx context.Context, s server, flags any, check bool, database, shown string, run func(ctx context.Context) (any, error)) (state.Plan,
+	error) {
 	if _, isList := flags.(*value.List); flags != nil && !isList {
 		return state.Plan{}, state.Errorf("Error: client_flags must be a list.")
 	}

@@ -67,7 +67,8 @@ func pgDatabasePresent(ctx context.Context, e *state.Env, a pgDatabaseArgs) (sta
 	switch {
 	case now == nil:
 		return one("Database "+a.Name+" is set to be created", func(ctx context.Context) (state.Change, error) {
-			ok, err := s.is(ctx, "db_create", "name", a.Name, "tablespace", a.Tablespace, "encoding", a.Encoding, "lc_collate", a.Collate, "lc_ctype", a.Ctype,
+			ok, err := s.is(ctx, "db_create", "name", a.Name, "tablespace", a.Tablespace, "encoding", a.Encoding, "lc_collate", a.Collate, "lc_ctype",
+				a.Ctype,
 				"owner", a.Owner, "template", a.Template)
 			return done(ok, err, a.Name, "Present", "The database "+a.Name+" has been created", "Failed to create database "+a.Name)
 		}), nil
@@ -76,7 +77,8 @@ func pgDatabasePresent(ctx context.Context, e *state.Env, a pgDatabaseArgs) (sta
 	case differs("Tablespace", a.Tablespace), differs("Owner", a.Owner):
 		return one("Database "+a.Name+" exists, but parameters need to be changed", func(ctx context.Context) (state.Change, error) {
 			ok, err := s.is(ctx, "db_alter", "name", a.Name, "tablespace", a.Tablespace, "owner", a.Owner, "owner_recurse", a.Recurse)
-			return done(ok, err, a.Name, "Parameters changed", "Parameters for database "+a.Name+" have been changed", "Failed to change parameters for database "+a.Name)
+			return done(ok, err, a.Name, "Parameters changed", "Parameters for database "+a.Name+" have been changed",
+				"Failed to change parameters for database "+a.Name)
 		}), nil
 	}
 	return state.Plan{Comment: "Database " + a.Name + " is already present"}, nil
@@ -205,15 +207,17 @@ func rolePresent(ctx context.Context, e *state.Env, kind string, a roleArgs) (st
 			a.Superuser = nil // only superusers may say so
 		}
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: label + " is set to be " + verb + "d", Diff: foretold}, Do: func(ctx context.Context) (state.Change, error) {
-		ok, err := s.is(ctx, kind+"_"+verb, kind+"name", a.Name, "createdb", a.CreateDB, "createroles", a.CreateRoles, "encrypted", a.Encrypted, "superuser", a.Superuser,
-			"login", a.Login, "inherit", a.Inherit, "replication", a.Replication, "rolepassword", secret, "valid_until", a.Until, "groups", a.Groups)
-		c, err := done(ok, err, a.Name, "Present", "The "+kind+" "+a.Name+" has been "+verb+"d", "Failed to "+verb+" "+kind+" "+a.Name)
-		if err == nil {
-			c.Diff = diff
-		}
-		return c, err
-	}}}}, nil
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: label + " is set to be " + verb + "d", Diff: foretold},
+		Do: func(ctx context.Context) (state.Change, error) {
+			ok, err := s.is(ctx, kind+"_"+verb, kind+"name", a.Name, "createdb", a.CreateDB, "createroles", a.CreateRoles, "encrypted", a.Encrypted,
+				"superuser", a.Superuser,
+				"login", a.Login, "inherit", a.Inherit, "replication", a.Replication, "rolepassword", secret, "valid_until", a.Until, "groups", a.Groups)
+			c, err := done(ok, err, a.Name, "Present", "The "+kind+" "+a.Name+" has been "+verb+"d", "Failed to "+verb+" "+kind+" "+a.Name)
+			if err == nil {
+				c.Diff = diff
+			}
+			return c, err
+		}}}}, nil
 }
 
 func roleUnwanted(ctx context.Context, e *state.Env, a pgNameArgs) (state.Plan, error) {

@@ -52,7 +52,8 @@ type groupArgs struct {
 }
 
 func pgGroupPresent(ctx context.Context, e *state.Env, a groupArgs) (state.Plan, error) {
-	return rolePresent(ctx, e, "group", roleArgs{Name: a.Name, CreateDB: a.CreateDB, CreateRoles: a.CreateRoles, Encrypted: a.Encrypted, Superuser: a.Superuser,
+	return rolePresent(ctx, e, "group", roleArgs{Name: a.Name, CreateDB: a.CreateDB, CreateRoles: a.CreateRoles, Encrypted: a.Encrypted,
+		Superuser:   a.Superuser,
 		Replication: a.Replication, Inherit: a.Inherit, Login: a.Login, Secret: a.Secret, Refresh: a.Refresh, Groups: a.Groups, reach: a.reach})
 }
 
@@ -94,7 +95,8 @@ func rightsGranted(ctx context.Context, e *state.Env, a rightsArgs) (state.Plan,
 	}
 	return one("The privilege(s): "+what+" are set to be granted to "+a.Name, func(ctx context.Context) (state.Change, error) {
 		ok, err := s.is(ctx, "privileges_grant", pairs...)
-		return done(ok, err, a.Name, "Present", "The privilege(s): "+what+" have been granted to "+a.Name, "Failed to grant privilege(s): "+what+" to "+a.Name)
+		return done(ok, err, a.Name, "Present", "The privilege(s): "+what+" have been granted to "+a.Name, "Failed to grant privilege(s): "+what+" to "+
+			a.Name)
 	}), nil
 }
 
@@ -116,7 +118,8 @@ func rightsRevoked(ctx context.Context, e *state.Env, a revokeArgs) (state.Plan,
 	}
 	return one("The privilege(s): "+what+" are set to be revoked from "+a.Name, func(ctx context.Context) (state.Change, error) {
 		ok, err := s.is(ctx, "privileges_revoke", pairs...)
-		return done(ok, err, a.Name, "Absent", "The privilege(s): "+what+" have been revoked from "+a.Name, "Failed to revoke privilege(s): "+what+" from "+a.Name)
+		return done(ok, err, a.Name, "Absent", "The privilege(s): "+what+" have been revoked from "+a.Name, "Failed to revoke privilege(s): "+what+" from "+
+			a.Name)
 	}), nil
 }
 
@@ -143,7 +146,8 @@ func spacePresent(ctx context.Context, e *state.Env, a spaceArgs) (state.Plan, e
 		}), nil
 	}
 	if now.Str("Location") != a.Directory {
-		return state.Plan{}, state.Errorf("Tablespace %s is not at the right location (%s, not %s). This is unfixable without dropping and recreating the tablespace.", a.Name, now.Str("Location"), a.Directory)
+		return state.Plan{}, state.Errorf("Tablespace %s is not at the right location (%s, not %s). This is unfixable without dropping and "+
+			"recreating the tablespace.", a.Name, now.Str("Location"), a.Directory)
 	}
 	p := state.Plan{Comment: "Tablespace " + a.Name + " is already present"}
 	if value.Truth(a.Owner) && now.Str("Owner") != value.Str(a.Owner) {
@@ -212,7 +216,8 @@ func extensionPresent(ctx context.Context, e *state.Env, a extensionArgs) (state
 		return state.Plan{Comment: "Extension " + a.Name + " is already present"}, nil
 	}
 	return one("Extension "+a.Name+" is set to be "+past, func(ctx context.Context) (state.Change, error) {
-		ok, err := s.is(ctx, "create_extension", "name", a.Name, "if_not_exists", a.IfNotExists, "schema", a.Schema, "ext_version", a.Version, "from_version", a.From)
+		ok, err := s.is(ctx, "create_extension", "name", a.Name, "if_not_exists", a.IfNotExists, "schema", a.Schema, "ext_version", a.Version, "from_version",
+			a.From)
 		return done(ok, err, a.Name, strings.ToUpper(past[:1])+past[1:], "The extension "+a.Name+" has been "+past, "Failed to "+verb+" extension "+a.Name)
 	}), nil
 }
@@ -289,7 +294,8 @@ func schemaPresent(ctx context.Context, e *state.Env, a schemaArgs) (state.Plan,
 	}
 	return one(would, func(ctx context.Context) (state.Change, error) {
 		ok, err := s.is(ctx, "schema_create", "name", a.Name, "owner", a.Owner)
-		return done(ok, err, a.Name, "Present", "Schema "+a.Name+" has been created in database "+a.Database, "Failed to create schema "+a.Name+" in database "+a.Database)
+		return done(ok, err, a.Name, "Present", "Schema "+a.Name+" has been created in database "+a.Database, "Failed to create schema "+a.Name+
+			" in database "+a.Database)
 	}), nil
 }
 

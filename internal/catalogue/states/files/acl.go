@@ -172,7 +172,8 @@ func aclPresent(ctx context.Context, e *state.Env, a aclArgs) (state.Plan, error
 	entry := func(perms string) *value.Dict {
 		return value.DictOf("acl_name", a.ACLName, "acl_type", a.Type, "perms", perms)
 	}
-	diff, would, did := value.DictOf("new", entry(a.Perms)), "New permissions will be applied for "+a.ACLName+": "+a.Perms, "Applied new permissions for "+a.ACLName
+	diff, would, did := value.DictOf("new", entry(a.Perms)), "New permissions will be applied for "+a.ACLName+": "+a.Perms, "Applied new permissions for "+
+		a.ACLName
 	if there && (a.ACLName != "" || n.kind != "user") { // of owners Salt does not tell what they could do
 		diff.Set("old", entry(letters(now)))
 		would, did = "Updated permissions will be applied for "+a.ACLName+": "+letters(now)+" -> "+a.Perms, "Updated permissions for "+a.ACLName
@@ -190,7 +191,8 @@ func aclPlan(e *state.Env, a aclArgs, names []string, shown string, diff *value.
 		}
 		for _, name := range names {
 			if err == nil {
-				_, err = aclLists.Modify(ctx, e.Call, acl.ModifyArgs{Type: a.Type, Name: name, Perms: a.Perms, Files: fn.Args{a.Name}, Kwargs: aclKeywords(a.Recurse)})
+				_, err = aclLists.Modify(ctx, e.Call, acl.ModifyArgs{Type: a.Type, Name: name, Perms: a.Perms, Files: fn.Args{a.Name},
+					Kwargs: aclKeywords(a.Recurse)})
 			}
 		}
 		if err != nil {
@@ -277,7 +279,8 @@ func aclListPresent(ctx context.Context, e *state.Env, a aclListArgs) (state.Pla
 		return aclPlan(e, one, names, shown, value.DictOf("new", entry(want), "old", entry(old)),
 			"Updated permissions will be applied for "+shown+": "+old+" -> "+a.Perms, "Updated permissions for "+shown), nil
 	}
-	return aclPlan(e, one, names, shown, value.DictOf("new", entry(a.Perms)), "New permissions will be applied for "+shown+": "+a.Perms, "Applied new permissions for "+all), nil
+	return aclPlan(e, one, names, shown, value.DictOf("new", entry(a.Perms)), "New permissions will be applied for "+shown+": "+a.Perms,
+		"Applied new permissions for "+all), nil
 }
 
 type aclListAbsentArgs struct {

@@ -221,7 +221,8 @@ func (t *managedFile) next(ctx context.Context, low *value.Dict) (*managedFile, 
 		return nil, nil
 	}
 	args := bound.Args().(*managedArgs)
-	n := &managedFile{file: t.file, e: &state.Env{Call: t.e.Call, Low: low, Run: t.e.Run, Saltenv: state.SaltenvOf(low)}, args: args, name: filesys.ExpandUser(args.Name)}
+	n := &managedFile{file: t.file, e: &state.Env{Call: t.e.Call, Low: low, Run: t.e.Run, Saltenv: state.SaltenvOf(low)}, args: args,
+		name: filesys.ExpandUser(args.Name)}
 	n.see()
 	source, _ := args.Source.(string)
 	switch {

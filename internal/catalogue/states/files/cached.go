@@ -38,12 +38,14 @@ type cachedArgs struct {
 func (f file) cached(ctx context.Context, e *state.Env, a cachedArgs) (state.Plan, error) {
 	src := sources.Source{URL: a.Name, Hash: a.SourceHash, Env: a.Saltenv}
 	if src.Web() && a.SourceHash == "" && !a.SkipVerify && !a.UseETag {
-		return state.Plan{}, fn.Errorf("Unable to verify upstream hash of source file %s, please set source_hash or set skip_verify or use_etag to True", redact.Text(a.Name))
+		return state.Plan{}, fn.Errorf("Unable to verify upstream hash of source file %s, please set source_hash or set skip_verify or use_etag to True",
+			redact.Text(a.Name))
 	}
 	var want fileclient.Hash
 	if a.SourceHash != "" {
 		var err error
-		if want, err = sources.Hash(ctx, e.Files, src, sources.How{Name: a.Name, HashName: a.HashName, Signed: sources.SignatureArgs{HashSig: a.HashSig, SignerArgs: a.SignerArgs}}); err != nil {
+		if want, err = sources.Hash(ctx, e.Files, src,
+			sources.How{Name: a.Name, HashName: a.HashName, Signed: sources.SignatureArgs{HashSig: a.HashSig, SignerArgs: a.SignerArgs}}); err != nil {
 			return state.Plan{}, err
 		}
 	}
@@ -145,10 +147,11 @@ func (file) notCached(_ context.Context, e *state.Env, a notCachedArgs) (state.P
 		return state.Plan{Comment: a.Name + " is not cached"}, nil
 	}
 	gone := value.DictOf("deleted", true)
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: gone, Comment: path + " is set to be deleted"}, Do: func(context.Context) (state.Change, error) {
-		if err := e.Files.Forget(a.Name, a.Saltenv); err != nil {
-			return state.Change{}, fn.Errorf("Failed to delete %s: %w", path, cause(err))
-		}
-		return state.Change{Diff: gone, Comment: path + " was deleted"}, nil
-	}}}}, nil
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: gone, Comment: path + " is set to be deleted"},
+		Do: func(context.Context) (state.Change, error) {
+			if err := e.Files.Forget(a.Name, a.Saltenv); err != nil {
+				return state.Change{}, fn.Errorf("Failed to delete %s: %w", path, cause(err))
+			}
+			return state.Change{Diff: gone, Comment: path + " was deleted"}, nil
+		}}}}, nil
 }

@@ -55,12 +55,13 @@ func (file) decode(ctx context.Context, e *state.Env, a decodeArgs) (state.Plan,
 	if old != nil {
 		foretold = done
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: foretold, Comment: "File is set to be updated."}, Do: func(ctx context.Context) (state.Change, error) {
-		if _, err := e.Exec(ctx, "hashutil.base64_decodefile", nil, content, a.Name); err != nil {
-			return state.Change{}, err
-		}
-		return state.Change{Diff: done, Comment: "File was updated."}, nil
-	}}}}, nil
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: foretold, Comment: "File is set to be updated."},
+		Do: func(ctx context.Context) (state.Change, error) {
+			if _, err := e.Exec(ctx, "hashutil.base64_decodefile", nil, content, a.Name); err != nil {
+				return state.Change{}, err
+			}
+			return state.Change{Diff: done, Comment: "File was updated."}, nil
+		}}}}, nil
 }
 
 // decodedHash is the hash of what is given in base64.

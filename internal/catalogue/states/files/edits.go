@@ -168,7 +168,8 @@ func (file) replace(_ context.Context, _ *state.Env, a replaceArgs) (state.Plan,
 		return state.Plan{}, fn.Errorf("%w", err)
 	}
 	return editing{
-		name: name, old: text, new: changed, backup: backupEnd(a.Backup), disowned: true, show: a.ShowChanges, foretold: "Changes would have been made", done: "Changes were made",
+		name: name, old: text, new: changed, backup: backupEnd(a.Backup), disowned: true, show: a.ShowChanges, foretold: "Changes would have been made",
+		done: "Changes were made",
 	}.plan(), nil
 }
 
@@ -310,7 +311,8 @@ func (f file) blockreplace(ctx context.Context, e *state.Env, a blockArgs) (stat
 	changed := ""
 	if err == nil {
 		changed, err = textedit.Block{
-			Start: a.MarkerStart, End: a.MarkerEnd, Content: content, Newline: newline, Append: a.Append, Prepend: a.Prepend, Before: a.InsertBefore, After: a.InsertAfter,
+			Start: a.MarkerStart, End: a.MarkerEnd, Content: content, Newline: newline, Append: a.Append, Prepend: a.Prepend, Before: a.InsertBefore,
+			After: a.InsertAfter,
 		}.Apply(text)
 	}
 	if err != nil {
@@ -404,7 +406,8 @@ func (file) comment(_ context.Context, _ *state.Env, a commentArgs) (state.Plan,
 	if err != nil {
 		return state.Plan{}, fn.Errorf("%w", err)
 	}
-	return commenting(editing{name: name, old: text, new: changed, backup: backupEnd(a.Backup)}, a.Char+bare, "Commented lines successfully", "Expected commented lines not found"), nil
+	return commenting(editing{name: name, old: text, new: changed, backup: backupEnd(a.Backup)}, a.Char+bare, "Commented lines successfully",
+		"Expected commented lines not found"), nil
 }
 
 func (file) uncomment(_ context.Context, _ *state.Env, a uncommentArgs) (state.Plan, error) {
@@ -436,7 +439,8 @@ func (file) uncomment(_ context.Context, _ *state.Env, a uncommentArgs) (state.P
 	if err != nil {
 		return state.Plan{}, fn.Errorf("%w", err)
 	}
-	return commenting(editing{name: name, old: text, new: changed, backup: backupEnd(a.Backup)}, free, "Uncommented lines successfully", "Expected uncommented lines not found"), nil
+	return commenting(editing{name: name, old: text, new: changed, backup: backupEnd(a.Backup)}, free, "Uncommented lines successfully",
+		"Expected uncommented lines not found"), nil
 }
 
 // commenting is the plan of comment and uncomment. want finds lines as they

@@ -258,7 +258,8 @@ func (t *managedFile) load(ctx context.Context) error {
 		if a.Template != "" {
 			s, ok := text.(string)
 			if !ok {
-				return fn.Errorf("Contents specified by contents/contents_pillar/contents_grains appears to be binary data, and as will not be able to be treated as a Jinja template.")
+				return fn.Errorf("Contents specified by contents/contents_pillar/contents_grains appears to be binary data, and as will not be able " +
+					"to be treated as a Jinja template.")
 			}
 			if text, err = t.render(ctx, s, t.name); err != nil {
 				return err
@@ -291,7 +292,8 @@ func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 	if a.Template == "" && (a.FollowSymlinks || !t.seen.isLink()) && t.seen.isFile() && a.CheckCmd == "" {
 		old = t.name
 	}
-	c, err := sources.Fetch(ctx, t.e.Files, s, sources.How{Name: t.name, HashName: a.SourceHashName, SkipVerify: a.SkipVerify, Insecure: !a.VerifySSL, ETag: a.UseETag, InMemory: true, Signed: a.SignatureArgs}, old)
+	c, err := sources.Fetch(ctx, t.e.Files, s, sources.How{Name: t.name, HashName: a.SourceHashName, SkipVerify: a.SkipVerify, Insecure: !a.VerifySSL,
+		ETag: a.UseETag, InMemory: true, Signed: a.SignatureArgs}, old)
 	if err != nil {
 		return err
 	}
@@ -424,7 +426,8 @@ func (t *managedFile) template(ctx context.Context, tm state.Template) (string, 
 // known of the file.
 func (t *managedFile) variables(url string) *value.Dict {
 	a := t.args
-	v := sources.Target{Name: t.name, User: a.User, Group: a.Group, Mode: a.Mode, Attrs: attrsOf(a.Attrs)}.Variables(url, a.Kwargs.Dict, a.Defaults, a.Context)
+	v := sources.Target{Name: t.name, User: a.User, Group: a.Group, Mode: a.Mode, Attrs: attrsOf(a.Attrs)}.Variables(url, a.Kwargs.Dict, a.Defaults,
+		a.Context)
 	if acc := accumulators(t.e.Run).of(t.name); acc != nil {
 		v.Set("accumulator", acc)
 	}
@@ -490,7 +493,8 @@ func (t *managedFile) plan(ctx context.Context) (state.Plan, error) {
 	merge(changes, marked)
 	if changes.Len() == 0 {
 		return state.Plan{
-			Comment: "File " + t.name + " is in the correct state", Forecast: &state.Result{Verdict: state.Succeeded, Comment: "The file " + t.name + " is in the correct state"},
+			Comment:  "File " + t.name + " is in the correct state",
+			Forecast: &state.Result{Verdict: state.Succeeded, Comment: "The file " + t.name + " is in the correct state"},
 		}, nil
 	}
 	return t.steps(changes, replace), nil

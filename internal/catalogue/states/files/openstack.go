@@ -90,10 +90,11 @@ func openstackAbsent(ctx context.Context, _ *state.Env, a openstackAbsentArgs) (
 	case !there:
 		return state.Plan{Comment: "The value is already absent"}, nil
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Value '" + now + "' is set to be deleted."}, Do: func(ctx context.Context) (state.Change, error) {
-		if _, err := o.Delete(ctx); err != nil {
-			return state.Change{}, err
-		}
-		return state.Change{Diff: value.DictOf("Value", "Deleted"), Comment: "The value has been deleted"}, nil
-	}}}}, nil
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Value '" + now + "' is set to be deleted."},
+		Do: func(ctx context.Context) (state.Change, error) {
+			if _, err := o.Delete(ctx); err != nil {
+				return state.Change{}, err
+			}
+			return state.Change{Diff: value.DictOf("Value", "Deleted"), Comment: "The value has been deleted"}, nil
+		}}}}, nil
 }

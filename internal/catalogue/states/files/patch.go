@@ -20,7 +20,8 @@ import (
 
 func init() {
 	add(func(f file) []state.Func {
-		return []state.Func{state.Of("patch", f.patch, `Have a patch applied to a file or directory, with patch(1). A patch that does not fit as a whole changes nothing.`)}
+		return []state.Func{state.Of("patch", f.patch,
+			`Have a patch applied to a file or directory, with patch(1). A patch that does not fit as a whole changes nothing.`)}
 	})
 }
 
@@ -153,7 +154,8 @@ func (p *patching) fetch(ctx context.Context, f file, dir string, warned *[]stri
 		}
 	}
 	t := &managedFile{file: f, e: p.e, name: filepath.Join(dir, "patch"), args: &managedArgs{contentArgs: contentArgs{
-		SourceHash: p.SourceHash, SourceHashName: p.HashName, SkipVerify: p.SkipVerify, VerifySSL: true, Template: p.Template, Context: p.Context, Defaults: p.Defaults}}}
+		SourceHash: p.SourceHash, SourceHashName: p.HashName, SkipVerify: p.SkipVerify, VerifySSL: true, Template: p.Template, Context: p.Context,
+		Defaults: p.Defaults}}}
 	if err := t.loadSource(ctx, s); err != nil {
 		return err
 	}
@@ -193,28 +195,29 @@ func (p *patching) plan(ctx context.Context, dir string) (state.Plan, error) {
 	if err != nil {
 		return state.Plan{}, fn.Errorf("%w", err)
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: tried, Comment: "The patch would be applied"}, Do: func(ctx context.Context) (state.Change, error) {
-		again, err := os.CreateTemp("", "patch")
-		if err != nil {
-			return state.Change{}, fn.Errorf("%w", err)
-		}
-		defer os.Remove(again.Name())
-		_, err = again.Write(text)
-		if e := again.Close(); err == nil {
-			err = e
-		}
-		if err != nil {
-			return state.Change{}, fn.Errorf("%w", err)
-		}
-		done, err := p.call(ctx, again.Name(), false, p.strip()...)
-		switch {
-		case err != nil:
-			return state.Change{}, err
-		case done.At("retcode") != int64(0):
-			return state.Change{Diff: done}, fn.Errorf("Failed to apply patch")
-		}
-		return state.Change{Diff: done, Comment: "Patch successfully applied"}, nil
-	}}}}, nil
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: tried, Comment: "The patch would be applied"},
+		Do: func(ctx context.Context) (state.Change, error) {
+			again, err := os.CreateTemp("", "patch")
+			if err != nil {
+				return state.Change{}, fn.Errorf("%w", err)
+			}
+			defer os.Remove(again.Name())
+			_, err = again.Write(text)
+			if e := again.Close(); err == nil {
+				err = e
+			}
+			if err != nil {
+				return state.Change{}, fn.Errorf("%w", err)
+			}
+			done, err := p.call(ctx, again.Name(), false, p.strip()...)
+			switch {
+			case err != nil:
+				return state.Change{}, err
+			case done.At("retcode") != int64(0):
+				return state.Change{Diff: done}, fn.Errorf("Failed to apply patch")
+			}
+			return state.Change{Diff: done, Comment: "Patch successfully applied"}, nil
+		}}}}, nil
 }
 
 // rejected is for a patch that does not fit: perhaps it was applied before, so
@@ -249,10 +252,11 @@ func (p *patching) rejected(ctx context.Context, tried *value.Dict, rejects stri
 	if err != nil {
 		return state.Plan{}, fn.Errorf("%w", err)
 	}
-	return state.Plan{Forecast: &state.Result{Verdict: state.Failed, Comment: failed.Error()}, Steps: []state.Step{{Do: func(context.Context) (state.Change, error) {
-		if err := atomicfile.Write(*p.RejectFile, text, 0o644, true); err != nil {
-			return state.Change{}, fn.Errorf("cannot write the reject_file: %w", err)
-		}
-		return state.Change{}, failed
-	}}}}, nil
+	return state.Plan{Forecast: &state.Result{Verdict: state.Failed, Comment: failed.Error()},
+		Steps: []state.Step{{Do: func(context.Context) (state.Change, error) {
+			if err := atomicfile.Write(*p.RejectFile, text, 0o644, true); err != nil {
+				return state.Change{}, fn.Errorf("cannot write the reject_file: %w", err)
+			}
+			return state.Change{}, failed
+		}}}}, nil
 }

@@ -105,7 +105,8 @@ func (f file) touch(_ context.Context, _ *state.Env, a touchArgs) (state.Plan, e
 	case a.Atime != nil || a.Mtime != nil:
 		return state.Plan{Comment: "File " + name + " exists and has the correct times"}, nil
 	default: // as touch(1): the times become now, each time
-		return state.Plan{Steps: []state.Step{step}, Forecast: &state.Result{Verdict: state.Succeeded, Comment: "File " + name + " exists and has the correct times"}}, nil
+		return state.Plan{Steps: []state.Step{step},
+			Forecast: &state.Result{Verdict: state.Succeeded, Comment: "File " + name + " exists and has the correct times"}}, nil
 	}
 	return state.Plan{Steps: []state.Step{step}}, nil
 }
@@ -245,7 +246,8 @@ func (f file) hardlink(ctx context.Context, _ *state.Env, a hardlinkArgs) (state
 		}
 	}
 	if there && !a.Force {
-		return state.Plan{Forecast: &state.Result{Verdict: state.Failed, Comment: "File or directory exists where the hard link " + name + " should be. Did you mean to use force?"}},
+		return state.Plan{Forecast: &state.Result{Verdict: state.Failed, Comment: "File or directory exists where the hard link " + name +
+				" should be. Did you mean to use force?"}},
 			fn.Errorf("File exists where the hard link %s should be", name)
 	}
 	foretold, made := value.DictOf("new", name), value.DictOf("new", name)

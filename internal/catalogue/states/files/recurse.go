@@ -284,9 +284,10 @@ func sortedKeys[V any](m map[string]V) []string {
 
 func (t *tree) folder(ctx context.Context, dir string) part {
 	if t.Clean && filesys.Exists(dir, false) && !filesys.IsDir(dir) {
-		return part{dir, replacing(dir, "Replacing "+dir+" with a directory", "Replaced file with a directory", func(ctx context.Context) (state.Plan, error) {
-			return t.directory(ctx, t.e, t.directoryArgs(dir))
-		}), nil}
+		return part{dir, replacing(dir, "Replacing "+dir+" with a directory", "Replaced file with a directory",
+			func(ctx context.Context) (state.Plan, error) {
+				return t.directory(ctx, t.e, t.directoryArgs(dir))
+			}), nil}
 	}
 	p, err := t.directory(ctx, t.e, t.directoryArgs(dir))
 	return part{dir, p, err}
@@ -302,9 +303,10 @@ func (t *tree) fileOf(ctx context.Context, rel string) part {
 		return (&managedFile{file: t.file, e: t.e, args: t.managedArgs(name, rel)}).planned(ctx, g)
 	}
 	if t.Clean && t.Replace && filesys.IsDir(name) {
-		return part{name, replacing(name, "Replacing directory "+name+" with a file", "Replaced directory with a new file", func(ctx context.Context) (state.Plan, error) {
-			return do(ctx, nil)
-		}), nil}
+		return part{name, replacing(name, "Replacing directory "+name+" with a file", "Replaced directory with a new file",
+			func(ctx context.Context) (state.Plan, error) {
+				return do(ctx, nil)
+			}), nil}
 	}
 	p, err := do(ctx, &t.writing)
 	return part{name, p, err}

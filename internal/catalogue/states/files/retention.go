@@ -19,7 +19,8 @@ import (
 
 func init() {
 	add(func(f file) []state.Func {
-		return []state.Func{state.Of("retention_schedule", f.retention, `Remove old backups from a directory, but keep the newest and the first of hours, days, weeks, months or years.`)}
+		return []state.Func{state.Of("retention_schedule", f.retention,
+			`Remove old backups from a directory, but keep the newest and the first of hours, days, weeks, months or years.`)}
 	})
 }
 
@@ -66,7 +67,9 @@ func (file) retention(_ context.Context, _ *state.Env, a retentionArgs) (state.P
 			depth, key, ok, n = 2, weeks, true, n+1 // Salt keeps one week more
 		}
 		if !ok {
-			return state.Plan{}, fn.Errorf("retain: there is no rule %s; use most_recent or first_of_hour, first_of_day, first_of_week, first_of_month, first_of_year", value.Str(rule))
+			return state.Plan{},
+				fn.Errorf("retain: there is no rule %s; use most_recent or first_of_hour, first_of_day, first_of_week, first_of_month, first_of_year",
+					value.Str(rule))
 		}
 		for _, f := range firsts(files, key, depth, n) {
 			kept[f] = true
@@ -184,7 +187,9 @@ type strptime struct {
 
 // numbers are the directives of a format that are numbers, and what they look
 // like.
-const numbers = `Y(\d{4}) m(1[0-2]|0[1-9]|[1-9]) d(3[01]|[12]\d|0[1-9]|[1-9]) H(2[0-3]|[01]\d|\d) I(1[0-2]|0[1-9]|[1-9]) M([0-5]\d|\d) S(6[01]|[0-5]\d|\d) y(\d\d) j(36[0-6]|3[0-5]\d|[12]\d\d|0[1-9]\d|00[1-9]|[1-9]\d|0[1-9]|[1-9]) f(\d{1,6}) b([A-Za-z]{3}) B([A-Za-z]+) p([AaPp][Mm]) a([A-Za-z]{3}) A([A-Za-z]+)`
+const numbers = `Y(\d{4}) m(1[0-2]|0[1-9]|[1-9]) d(3[01]|[12]\d|0[1-9]|[1-9]) H(2[0-3]|[01]\d|\d) I(1[0-2]|0[1-9]|[1-9]) M([0-5]\d|\d) ` +
+	`S(6[01]|[0-5]\d|\d) y(\d\d) j(36[0-6]|3[0-5]\d|[12]\d\d|0[1-9]\d|00[1-9]|[1-9]\d|0[1-9]|[1-9]) f(\d{1,6}) b([A-Za-z]{3}) B([A-Za-z]+) ` +
+	`p([AaPp][Mm]) a([A-Za-z]{3}) A([A-Za-z]+)`
 
 func newStrptime(format string) (*strptime, error) {
 	looks := map[byte]string{}

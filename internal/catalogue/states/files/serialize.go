@@ -234,8 +234,9 @@ func readAtMost(name string, limit int64) ([]byte, error) {
 
 // keepText plans a file with a text, as file.managed does.
 func (f file) keepText(ctx context.Context, e *state.Env, name string, a serializeArgs, text any) (state.Plan, error) {
-	t := &managedFile{file: f, e: e, name: name, args: &managedArgs{Name: name, Mode: a.Mode, Makedirs: a.Makedirs, Replace: true, Backup: a.Backup, ShowChanges: a.ShowChanges,
-		Create: true, FollowSymlinks: true, CheckCmd: a.CheckCmd, TmpDir: a.TmpDir, TmpExt: a.TmpExt}}
+	t := &managedFile{file: f, e: e, name: name, args: &managedArgs{Name: name, Mode: a.Mode, Makedirs: a.Makedirs, Replace: true, Backup: a.Backup,
+		ShowChanges: a.ShowChanges,
+		Create:      true, FollowSymlinks: true, CheckCmd: a.CheckCmd, TmpDir: a.TmpDir, TmpExt: a.TmpExt}}
 	if t.see(); t.seen.isDir() {
 		return state.Plan{}, fn.Errorf("Specified target %s is a directory", name)
 	}

@@ -71,14 +71,17 @@ func TestSigned(t *testing.T) {
 	}{
 		{"signed", map[string]any{"source": "salt://f", "signature": "salt://f.asc"}, ""},
 		{"signed by one of two", map[string]any{"source": "salt://f", "signature": "salt://f.asc", "signed_by_any": []any{stranger.key, k.key}}, ""},
-		{"signed by no trusted key", map[string]any{"source": "salt://f", "signature": "salt://f.asc", "signed_by_any": []any{stranger.key}}, "None of the public keys"},
-		{"one signature lacks", map[string]any{"source": "salt://f", "signature": "salt://f.asc", "signed_by_all": []any{k.key, stranger.key}}, "Public key " + stranger.key + " has not"},
+		{"signed by no trusted key", map[string]any{"source": "salt://f", "signature": "salt://f.asc", "signed_by_any": []any{stranger.key}},
+			"None of the public keys"},
+		{"one signature lacks", map[string]any{"source": "salt://f", "signature": "salt://f.asc", "signed_by_all": []any{k.key, stranger.key}},
+			"Public key " + stranger.key + " has not"},
 		{"signature of something else", map[string]any{"source": "salt://other", "signature": "salt://f.asc"}, "could not be verified"},
 		{"signed by another key", map[string]any{"source": "salt://f", "signature": "salt://f.stranger"}, "could not be verified"},
 		{"signature within", map[string]any{"source": "salt://f.clear", "signature": true}, ""},
 		{"no signature within", map[string]any{"source": "salt://f", "signature": true}, "could not be verified"},
 		{"no such signature", map[string]any{"source": "salt://f", "signature": "salt://none"}, "Detached signature file salt://none not found"},
-		{"hashes signed, but wrong", map[string]any{"source": srv + "/f", "source_hash": "salt://sums", "source_hash_sig": "salt://sums.asc"}, "does not match actual checksum"},
+		{"hashes signed, but wrong", map[string]any{"source": srv + "/f", "source_hash": "salt://sums", "source_hash_sig": "salt://sums.asc"},
+			"does not match actual checksum"},
 		{"hashes not signed", map[string]any{"source": srv + "/f", "source_hash": "salt://sums", "source_hash_sig": "salt://f.asc"}, "could not be verified"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

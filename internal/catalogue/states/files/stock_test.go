@@ -78,7 +78,8 @@ func newStage(t *testing.T) *stage {
 	s.deps = engine.Deps{States: states, Log: quiet}
 	s.deps.Call = func() *fn.Call {
 		srv := fileserver.New(fileserver.Options{
-			FileRoots: value.DictOf("base", value.ListOf(s.root+"/srv")), Backends: []string{"roots"}, FollowSymlinks: true, IgnoreRegex: value.ListOf(), IgnoreGlob: value.ListOf(),
+			FileRoots: value.DictOf("base", value.ListOf(s.root+"/srv")), Backends: []string{"roots"}, FollowSymlinks: true, IgnoreRegex: value.ListOf(),
+			IgnoreGlob: value.ListOf(),
 		}, fileserver.Config{CacheDir: s.root + "/cache", HashType: "sha256"}, quiet)
 		files := fileclient.New(srv, fileclient.Options{CacheDir: s.root + "/cache/minion", HashType: "sha256"}, quiet)
 		return &fn.Call{ID: "rec", Files: files, Config: fn.Tree{Dict: value.DictOf("cachedir", s.root+"/cache")}}
@@ -271,8 +272,10 @@ func (s *stage) compare(when string, got, want outcome) {
 	got.Comment, want.Comment = sections(got.Comment), sections(want.Comment)
 	sortRemoved(got.Changes)
 	sortRemoved(want.Changes)
-	if got.Result != want.Result || got.Comment != want.Comment || !reflect.DeepEqual(got.Changes, want.Changes) || !reflect.DeepEqual(got.Warnings, want.Warnings) {
-		s.t.Errorf("%s:\n got %v %q %v %v\nwant %v %q %v %v", when, got.Result, got.Comment, got.Changes, got.Warnings, want.Result, want.Comment, want.Changes, want.Warnings)
+	if got.Result != want.Result || got.Comment != want.Comment || !reflect.DeepEqual(got.Changes, want.Changes) ||
+		!reflect.DeepEqual(got.Warnings, want.Warnings) {
+		s.t.Errorf("%s:\n got %v %q %v %v\nwant %v %q %v %v", when, got.Result, got.Comment, got.Changes, got.Warnings, want.Result, want.Comment,
+			want.Changes, want.Warnings)
 	}
 }
 
@@ -298,9 +301,10 @@ func sortRemoved(changes any) {
 var betters = map[string]string{
 	`file.managed {"name":"ROOT/w/new","source":"ROOT/srv/a.txt","source_hash":"md5=00000000000000000000000000000000"}`: "a wrong hash fails in tests, too",
 	`file.directory {"name":"ROOT/w/d","recurse":["user","silent"],"user":"nobody"}`:                                    "silent is silent",
-	`file.directory {"name":"ROOT/w/no/new"}`:                                                                           "a failure shows no change that was not made",
-	`file.symlink {"force":true,"name":"ROOT/w/d","target":"conf"}`:                                                     "force replaces directories, as documented",
-	`file.touch {"mtime":1000000000,"name":"ROOT/w/old"}`:                                                               "what is right is not touched again",
+	`file.directory {"name":"ROOT/w/no/new"}`: "a failure shows no change " +
+		"that was not made",
+	`file.symlink {"force":true,"name":"ROOT/w/d","target":"conf"}`: "force replaces directories, as documented",
+	`file.touch {"mtime":1000000000,"name":"ROOT/w/old"}`:           "what is right is not touched again",
 }
 
 // tree wants the same files to have changed.

@@ -17,7 +17,8 @@ import (
 
 func init() {
 	add(func(f file) []state.Func {
-		return []state.Func{state.Of("symlink", f.symlink, `Keep a symbolic link. One that leads elsewhere is changed; a file or directory in its place is an error, unless it may be removed.`)}
+		return []state.Func{state.Of("symlink", f.symlink,
+			`Keep a symbolic link. One that leads elsewhere is changed; a file or directory in its place is an error, unless it may be removed.`)}
 	})
 }
 
@@ -142,7 +143,8 @@ func (l *link) plan() (state.Plan, error) {
 		return state.Plan{Comment: "Symlink " + l.Name + " is present and owned by " + whole, Forecast: &state.Result{
 			Verdict: state.Succeeded, Comment: "The symlink " + l.Name + " is present"}}, nil
 	case l.isLink:
-		comment := fmt.Sprintf("The symlink %s is present, but the ownership of the symlink would be changed from %s:%s to %s", l.Name, l.now.User(), l.now.Group(), whole)
+		comment := fmt.Sprintf("The symlink %s is present, but the ownership of the symlink would be changed from %s:%s to %s", l.Name, l.now.User(),
+			l.now.Group(), whole)
 		return state.Plan{Steps: []state.Step{{
 			Change: state.Change{Diff: value.DictOf("ownership", l.now.User()+":"+l.now.Group()), Comment: comment},
 			Do: func(context.Context) (state.Change, error) {
@@ -179,7 +181,8 @@ func (l *link) inTheWay(hint string) (state.Plan, error) {
 }
 
 func (l *link) step(foretold *value.Dict, comment string) state.Plan {
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: foretold, Comment: comment}, Do: func(context.Context) (state.Change, error) { return l.make() }}}}
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: foretold, Comment: comment},
+		Do: func(context.Context) (state.Change, error) { return l.make() }}}}
 }
 
 func (l *link) make() (state.Change, error) {

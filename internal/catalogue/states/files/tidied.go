@@ -279,11 +279,13 @@ func (file) pruned(_ context.Context, e *state.Env, a prunedArgs) (state.Plan, e
 			case ok && !recurse:
 				return state.Change{Diff: value.DictOf("deleted", name), Comment: "Removed directory " + name}, nil
 			case recurse && len(gone) > 0 && (ok || a.IgnoreErrors):
-				return state.Change{Diff: value.DictOf("deleted", value.Strings(slices.Sorted(slices.Values(gone)))), Comment: "Recursively removed empty directories under " + name}, nil
+				return state.Change{Diff: value.DictOf("deleted", value.Strings(slices.Sorted(slices.Values(gone)))),
+					Comment: "Recursively removed empty directories under " + name}, nil
 			case ok:
 				return state.Change{}, nil
 			}
-			return state.Change{Diff: value.DictOf("deleted", ret.At("deleted"), "errors", ret.At("errors"))}, fn.Errorf("Failed to remove directory %s", name)
+			return state.Change{Diff: value.DictOf("deleted", ret.At("deleted"), "errors", ret.At("errors"))},
+				fn.Errorf("Failed to remove directory %s", name)
 		},
 	}}}, nil
 }

@@ -35,7 +35,8 @@ func TestAggregate(t *testing.T) {
 			t.Errorf("%s is marked", d.Str("name"))
 		}
 	}
-	if text := value.Repr(aggregate(files, []*value.Dict{files, low("g", "sources", value.ListOf(value.DictOf("g", "/g.deb")))}, running).At("sources")); text != "[{'f': '/f.deb'}, {'g': '/g.deb'}]" {
+	if text := value.Repr(aggregate(files, []*value.Dict{files, low("g", "sources", value.ListOf(value.DictOf("g", "/g.deb")))},
+		running).At("sources")); text != "[{'f': '/f.deb'}, {'g': '/g.deb'}]" {
 		t.Errorf("merged files are %s", text)
 	}
 	if got := aggregate(held, []*value.Dict{held, low("h")}, running); got.Has("pkgs") {

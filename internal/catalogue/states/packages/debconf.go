@@ -107,18 +107,19 @@ func debconfFile(_ context.Context, e *state.Env, a debconfFileArgs) (state.Plan
 			return state.Plan{}, fn.Errorf("%s must be formed as a dict", [2]string{"Context", "Defaults"}[i])
 		}
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Debconf selections would have been set."}, Do: func(ctx context.Context) (state.Change, error) {
-		fun, args := "debconf.set_file", []any{a.Source}
-		if a.Template != "" {
-			fun, args = "debconf.set_template", []any{a.Source, a.Template, a.Context, a.Defaults}
-		}
-		ok, err := e.Exec(ctx, fun, value.DictOf("saltenv", e.Saltenv), args...)
-		switch {
-		case err != nil:
-			return state.Change{}, err
-		case ok != true:
-			return state.Change{}, fn.Errorf("Unable to set debconf selections from file.")
-		}
-		return state.Change{Comment: "Debconf selections were set."}, nil
-	}}}}, nil
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Debconf selections would have been set."},
+		Do: func(ctx context.Context) (state.Change, error) {
+			fun, args := "debconf.set_file", []any{a.Source}
+			if a.Template != "" {
+				fun, args = "debconf.set_template", []any{a.Source, a.Template, a.Context, a.Defaults}
+			}
+			ok, err := e.Exec(ctx, fun, value.DictOf("saltenv", e.Saltenv), args...)
+			switch {
+			case err != nil:
+				return state.Change{}, err
+			case ok != true:
+				return state.Change{}, fn.Errorf("Unable to set debconf selections from file.")
+			}
+			return state.Change{Comment: "Debconf selections were set."}, nil
+		}}}}, nil
 }

@@ -193,7 +193,8 @@ func (in *install) preflight(ctx context.Context, have *value.Dict) error {
 	}
 	if len(unknown) > 0 {
 		slices.Sort(unknown)
-		comments = slices.Insert(comments, 0, "The following package(s) were not found, and no possible matches were found in the package db: "+strings.Join(unknown, ", "))
+		comments = slices.Insert(comments, 0, "The following package(s) were not found, and no possible matches were found in the package db: "+
+			strings.Join(unknown, ", "))
 	}
 	if len(comments) > 1 {
 		comments = append(comments, "")
@@ -235,7 +236,8 @@ func (in *install) newest(ctx context.Context, have *value.Dict) error {
 
 // latest asks for the newest versions. The answer of apt's module is one
 // version if one package of several is known; then each is asked for.
-func (p pkg) latest(ctx context.Context, ask func(context.Context, string, *value.Dict, ...any) (any, error), kw *value.Dict, names []string) (*value.Dict, error) {
+func (p pkg) latest(ctx context.Context, ask func(context.Context, string, *value.Dict, ...any) (any, error), kw *value.Dict, names []string) (*value.Dict,
+	error) {
 	v, err := ask(ctx, "latest_version", kw, anys(names)...)
 	if err != nil {
 		return nil, err
@@ -380,7 +382,8 @@ func (in *install) foretell(ctx context.Context) state.Change {
 		comments = append(comments, "The following packages would be installed/updated: "+strings.Join(names, ", "))
 	}
 	if len(in.unpurge) > 0 {
-		comments = append(comments, "The following packages would have their selection status changed from 'purge' to 'install': "+strings.Join(in.unpurge, ", "))
+		comments = append(comments, "The following packages would have their selection status changed from 'purge' to 'install': "+
+			strings.Join(in.unpurge, ", "))
 		for _, n := range in.unpurge {
 			c.Diff.Set(n, soon())
 		}
@@ -395,7 +398,8 @@ func (in *install) foretell(ctx context.Context) state.Change {
 		comments = append(comments, "The following packages would be reinstalled: "+strings.Join(again, ", "))
 	default:
 		for i, name := range keys(in.reinstall) {
-			comments = append(comments, "Package '"+again[i]+"' would be reinstalled because the following files have been altered:", output.Nested(in.altered.At(name)))
+			comments = append(comments, "Package '"+again[i]+"' would be reinstalled because the following files have been altered:",
+				output.Nested(in.altered.At(name)))
 			c.Diff.Set(name, value.NewDict(0))
 		}
 	}
@@ -717,7 +721,8 @@ func (in *install) onlyHold(ctx context.Context, comment string) (state.Plan, er
 	if err != nil {
 		return p, err
 	}
-	text := map[bool][2]string{true: {"is set to be held", "is already set to be held"}, false: {"is set not to be held", "is already set not to be held"}}[value.Truth(on)]
+	text := map[bool][2]string{true: {"is set to be held", "is already set to be held"},
+		false: {"is set not to be held", "is already set not to be held"}}[value.Truth(on)]
 	foretold, change := comment, false
 	for _, name := range keys(in.desired) {
 		if locks.Has(name) == value.Truth(on) {

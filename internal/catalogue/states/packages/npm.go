@@ -15,12 +15,13 @@ func init() { units.Declare("npm", npmModule) }
 
 // npmModule are the states of packages of Node.js.
 func npmModule() state.Module {
-	return state.Module{Name: "npm", Doc: `Keep packages of Node.js installed, or not, by way of npm: in a directory, or on the whole machine.`, Funcs: []state.Func{
-		state.Of("installed", npmInstalled, `Have packages of Node.js installed, possibly in a version.`),
-		state.Of("removed", npmRemoved, `Have a package of Node.js not installed.`),
-		state.Of("bootstrap", npmBootstrap, `Have what a directory's package.json asks for installed there.`),
-		state.Of("cache_cleaned", npmCacheCleaned, `Have npm's cache empty.`),
-	}}
+	return state.Module{Name: "npm", Doc: `Keep packages of Node.js installed, or not, by way of npm: in a directory, or on the whole machine.`,
+		Funcs: []state.Func{
+			state.Of("installed", npmInstalled, `Have packages of Node.js installed, possibly in a version.`),
+			state.Of("removed", npmRemoved, `Have a package of Node.js not installed.`),
+			state.Of("bootstrap", npmBootstrap, `Have what a directory's package.json asks for installed there.`),
+			state.Of("cache_cleaned", npmCacheCleaned, `Have npm's cache empty.`),
+		}}
 }
 
 type npmInstalledArgs struct {

@@ -111,7 +111,8 @@ func readRequirement(text string) (requirement, error) {
 	case eggName().MatchString(text):
 		r.name = eggName().FindStringSubmatch(text)[1]
 		return r, nil
-	case strings.Contains(text, "://"), strings.ContainsAny(text, "/\\"), strings.HasSuffix(text, ".whl"), strings.HasSuffix(text, ".tar.gz"), strings.HasSuffix(text, ".zip"):
+	case strings.Contains(text, "://"), strings.ContainsAny(text, "/\\"), strings.HasSuffix(text, ".whl"), strings.HasSuffix(text, ".tar.gz"),
+		strings.HasSuffix(text, ".zip"):
 		return r, nil
 	}
 	m := requirementText().FindStringSubmatch(text)
@@ -263,7 +264,8 @@ func (a pipInstalledArgs) there(ctx context.Context, e *state.Env, r requirement
 	hasWord := func(w string) bool {
 		return slices.ContainsFunc(r.specs, func(s spec) bool { return strings.Contains(s.version, w) })
 	}
-	v, err := e.Exec(ctx, "pip.list_all_versions", a.words("include_alpha", hasWord("a"), "include_beta", hasWord("b"), "include_rc", hasWord("rc"), "index_url", a.Index, "extra_index_url", a.ExtraIndex), r.name)
+	v, err := e.Exec(ctx, "pip.list_all_versions", a.words("include_alpha", hasWord("a"), "include_beta", hasWord("b"), "include_rc", hasWord("rc"),
+		"index_url", a.Index, "extra_index_url", a.ExtraIndex), r.name)
 	if err != nil {
 		return "", false, err
 	}
@@ -285,7 +287,8 @@ func (a pipInstalledArgs) there(ctx context.Context, e *state.Env, r requirement
 func (a pipInstalledArgs) call(ctx context.Context, e *state.Env, pkgs string) (stdout string, err error) {
 	kw := a.Kwargs.Clone()
 	kw.Update(a.words("env_vars", a.EnvVars, "index_url", a.Index, "extra_index_url", a.ExtraIndex, "requirements", a.Requirements, "editable", a.Editable,
-		"upgrade", a.Upgrade, "force_reinstall", a.ForceReinstall, "ignore_installed", a.IgnoreInstalled, "saltenv", e.Saltenv, "disable_version_check", true))
+		"upgrade", a.Upgrade, "force_reinstall", a.ForceReinstall, "ignore_installed", a.IgnoreInstalled, "saltenv", e.Saltenv, "disable_version_check",
+		true))
 	if pkgs != "" {
 		kw.Set("pkgs", pkgs)
 	}
@@ -338,7 +341,8 @@ func (a pipInstalledArgs) install(ctx context.Context, e *state.Env, missing []r
 
 // unchanged are the beginnings of what pip prints when a file of requirements
 // changes nothing.
-var unchanged = []string{"Requirement already satisfied", "Requirement already up-to-date", "Requirement not upgraded", "Collecting", "Cloning", "Cleaning up...", "Looking in indexes"}
+var unchanged = []string{"Requirement already satisfied", "Requirement already up-to-date", "Requirement not upgraded", "Collecting", "Cloning",
+	"Cleaning up...", "Looking in indexes"}
 
 // planFiles is the plan for files of requirements and checkouts: pip is run
 // each time, for it alone knows what is missing.
@@ -409,7 +413,8 @@ func pipRemoved(ctx context.Context, e *state.Env, a pipRemovedArgs) (state.Plan
 	return state.Plan{Steps: []state.Step{{
 		Change: state.Change{Comment: "Package " + a.Name + " is set to be removed"},
 		Do: func(ctx context.Context) (state.Change, error) {
-			v, err := e.Exec(ctx, "pip.uninstall", a.words("pkgs", a.Name, "requirements", a.Requirements, "log", a.Log, "proxy", a.Proxy, "timeout", a.Timeout))
+			v, err := e.Exec(ctx, "pip.uninstall", a.words("pkgs", a.Name, "requirements", a.Requirements, "log", a.Log, "proxy", a.Proxy, "timeout",
+				a.Timeout))
 			if d, ok := v.(*value.Dict); err == nil && ok && d.Int("retcode") != 0 {
 				err = fn.Errorf("%s", strings.TrimSpace(d.Str("stdout")+"\n"+d.Str("stderr")))
 			}

@@ -57,7 +57,8 @@ func repoManaged(ctx context.Context, e *state.Env, a repoArgs) (state.Plan, err
 		return state.Plan{Comment: "Package repo '" + a.Name + "' already configured"}, nil
 	}
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Diff: diff, Comment: "Package repo '" + a.Name + "' would be configured. This may cause pkg states to behave differently than stated if this action is repeated without test=True, " +
+		Change: state.Change{Diff: diff, Comment: "Package repo '" + a.Name +
+			"' would be configured. This may cause pkg states to behave differently than stated if this action is repeated without test=True, " +
 			"due to the differences in the configured repositories."},
 		Do: func(ctx context.Context) (state.Change, error) { return r.do(ctx, have) },
 	}}}, nil
@@ -143,7 +144,8 @@ func (r *repo) readLine(on bool) error {
 	if v, ok := kw.Get("comments"); ok {
 		line.Comment = strings.Join(fields(v), " ")
 	}
-	r.want = value.DictOf("architectures", value.Strings(line.Architectures), "comps", value.Strings(line.Comps), "disabled", line.Disabled, "dist", line.Dist,
+	r.want = value.DictOf("architectures", value.Strings(line.Architectures), "comps", value.Strings(line.Comps), "disabled", line.Disabled, "dist",
+		line.Dist,
 		"line", line.String(), "signedby", line.SignedBy, "type", line.Type, "uri", line.URI)
 	return nil
 }
@@ -163,7 +165,8 @@ func fields(v any) []string {
 }
 
 // aside are keywords of which a repository that there is knows nothing.
-var aside = []string{"file", "key_url", "key_text", "keyid", "keyserver", "clean_file", "refresh", "refresh_db", "consolidate", "keyid_ppa", "ppa_auth", "basedir", "saltenv", "strict_config"}
+var aside = []string{"file", "key_url", "key_text", "keyid", "keyserver", "clean_file", "refresh", "refresh_db", "consolidate", "keyid_ppa", "ppa_auth",
+	"basedir", "saltenv", "strict_config"}
 
 // differs says what of a repository is not as declared, old and new.
 func (r *repo) differs(have *value.Dict) *value.Dict {
@@ -305,7 +308,8 @@ func repoAbsent(ctx context.Context, e *state.Env, a repoAbsentArgs) (state.Plan
 		return state.Plan{Comment: "Package repo " + name + " is absent"}, nil
 	}
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Comment: "Package repo '" + name + "' will be removed. This may cause pkg states to behave differently than stated if this action is repeated without test=True, " +
+		Change: state.Change{Comment: "Package repo '" + name +
+			"' will be removed. This may cause pkg states to behave differently than stated if this action is repeated without test=True, " +
 			"due to the differences in the configured repositories."},
 		Do: func(ctx context.Context) (state.Change, error) {
 			if _, err := p.exec(ctx, "del_repo", nil, name); err != nil {

@@ -70,18 +70,23 @@ func TestLinesOfAPT(t *testing.T) {
 	const line = "deb [arch=amd64 signed-by=/k/x.gpg] http://x.example.com/debian stable main"
 	s := newRepoStage(t, "Debian", map[string]string{xList: line + "\n"})
 	s.want("as it is", s.run(false, "managed", "name", line), "True: Package repo '"+line+"' already configured {}")
-	s.want("other order", s.run(false, "managed", "name", "deb [arch=amd64 signed-by=/k/x.gpg] http://x.example.com/debian stable", "comps", "main"), "True: ")
-	s.want("another component, as a test", s.run(true, "managed", "name", line+" contrib", "refresh", false), "None: Package repo '"+line+" contrib' would be configured.")
-	s.want("another component", s.run(false, "managed", "name", line+" contrib", "refresh", false), "True: Configured package repo '"+line+" contrib' {'comps': {'new': ['main', 'contrib'], 'old': ['main']}")
+	s.want("other order", s.run(false, "managed", "name", "deb [arch=amd64 signed-by=/k/x.gpg] http://x.example.com/debian stable", "comps", "main"),
+		"True: ")
+	s.want("another component, as a test", s.run(true, "managed", "name", line+" contrib", "refresh", false), "None: Package repo '"+line+
+		" contrib' would be configured.")
+	s.want("another component", s.run(false, "managed", "name", line+" contrib", "refresh", false), "True: Configured package repo '"+line+
+		" contrib' {'comps': {'new': ['main', 'contrib'], 'old': ['main']}")
 	s.want("again", s.run(false, "managed", "name", line+" contrib", "refresh", false), "True: Package repo '"+line+" contrib' already configured {}")
 	s.want("disabled", s.run(false, "managed", "name", line+" contrib", "refresh", false, "disabled", true), "True: Configured")
-	s.want("disabled again", s.run(false, "managed", "name", line+" contrib", "refresh", false, "enabled", false), "True: Package repo '"+line+" contrib' already configured {}")
+	s.want("disabled again", s.run(false, "managed", "name", line+" contrib", "refresh", false, "enabled", false), "True: Package repo '"+line+
+		" contrib' already configured {}")
 	if got := s.m.Text(xList); !strings.HasPrefix(got, "# deb [") {
 		t.Errorf("the file has %q", got)
 	}
 	s.want("no line", s.run(false, "managed", "name", "what is this"), "False: Failed to examine repo 'what is this'")
 	other := strings.Replace(line, " main", " other", 1)
-	s.want("two keys", s.run(false, "managed", "name", other, "key_url", "salt://nothing", "key_text", "x", "keyserver", "x"), "False: Failed to configure repo '"+other+"': Error: file not found: salt://nothing")
+	s.want("two keys", s.run(false, "managed", "name", other, "key_url", "salt://nothing", "key_text", "x", "keyserver", "x"),
+		"False: Failed to configure repo '"+other+"': Error: file not found: salt://nothing")
 	s.want("absent, as a test", s.run(true, "absent", "name", line, "refresh", false), "None: Package repo '"+line+"' will be removed.")
 	s.want("absent", s.run(false, "absent", "name", line+" contrib", "refresh", false), "True: Removed repo")
 	s.want("absent again", s.run(false, "absent", "name", line, "refresh", false), "True: Package repo "+line+" is absent {}")
@@ -92,7 +97,9 @@ func TestLinesOfAPT(t *testing.T) {
 
 func TestSectionsOfDNF(t *testing.T) {
 	const file, other = "/etc/yum.repos.d/two.repo", "/etc/yum.repos.d/new.repo"
-	s := newRepoStage(t, "RedHat", map[string]string{file: "# words\n[one]\nname=One\nbaseurl=http://one.example.com/\n http://mirror.example.com/\n# why\nenabled=1\n\n[two]\nname=Two\nmirrorlist=http://two.example.com/\n"})
+	s := newRepoStage(t, "RedHat",
+		map[string]string{file: "# words\n[one]\nname=One\nbaseurl=http://one.example.com/\n http://mirror.example.com/\n# why\nenabled=1\n\n[two]\n" +
+			"name=Two\nmirrorlist=http://two.example.com/\n"})
 	add := []any{"name", "new", "humanname", "New one", "baseurl", "http://new.example.com/", "gpgcheck", int64(1), "gpgkey", "file:///k"}
 	s.want("new, as a test", s.run(true, "managed", add...), "None: Package repo 'new' would be configured.")
 	s.want("new", s.run(false, "managed", add...), "True: Configured package repo 'new' {'repo': 'new'}")
@@ -101,11 +108,15 @@ func TestSectionsOfDNF(t *testing.T) {
 		t.Errorf("the file has %q, want %q", got, want)
 	}
 	s.want("disabled", s.run(false, "managed", append(add, "enabled", false)...), "True: Configured package repo 'new' {'enabled': {'new': '0', 'old': '1'}}")
-	s.want("another address", s.run(false, "managed", "name", "two", "humanname", "Two", "baseurl", "http://2.example.com/"), "True: Configured package repo 'two'")
-	if got, want := s.m.Text(file), "# words\n[one]\nname=One\nbaseurl=http://one.example.com/\n http://mirror.example.com/\nenabled=1\n# why\n\n[two]\nname=Two\nbaseurl=http://2.example.com/\nenabled=1\n\n"; got != want {
+	s.want("another address", s.run(false, "managed", "name", "two", "humanname", "Two", "baseurl", "http://2.example.com/"),
+		"True: Configured package repo 'two'")
+	if got, want := s.m.Text(file),
+		"# words\n[one]\nname=One\nbaseurl=http://one.example.com/\n http://mirror.example.com/\nenabled=1\n# why\n\n[two]\nname=Two\n"+
+			"baseurl=http://2.example.com/\nenabled=1\n\n"; got != want {
 		t.Errorf("the file has %q, want %q", got, want)
 	}
-	s.want("without address", s.run(false, "managed", "name", "none", "humanname", "x"), "False: Failed to configure repo 'none': The repo does not exist and needs to be created, but either a baseurl or a mirrorlist needs to be given")
+	s.want("without address", s.run(false, "managed", "name", "none", "humanname", "x"),
+		"False: Failed to configure repo 'none': The repo does not exist and needs to be created, but either a baseurl or a mirrorlist needs to be given")
 	s.want("no name for a file", s.run(false, "managed", "name", "../x", "humanname", "x", "baseurl", "http://x/"), "False: Failed to configure repo '../x'")
 	s.want("absent", s.run(false, "absent", "name", "one"), "True: Removed repo one {'repo': 'one'}")
 	s.want("absent again", s.run(false, "absent", "name", "one"), "True: Package repo one is absent {}")

@@ -71,7 +71,8 @@ type rabbitRights struct {
 }
 
 func (r rabbitRights) args(a rabbitUserArgs) rabbitmq.RightsArgs {
-	return rabbitmq.RightsArgs{Vhost: r.vhost, User: a.Name, Conf: value.Str(r.perms[0]), Write: value.Str(r.perms[1]), Read: value.Str(r.perms[2]), RunAs: a.RunAs}
+	return rabbitmq.RightsArgs{Vhost: r.vhost, User: a.Name, Conf: value.Str(r.perms[0]), Write: value.Str(r.perms[1]), Read: value.Str(r.perms[2]),
+		RunAs: a.RunAs}
 }
 
 func (r rabbitRights) dict() *value.Dict {
@@ -94,7 +95,8 @@ func (a rabbitUserArgs) rights() (all []rabbitRights, err error) {
 		for k, v := range d.All() {
 			three, _ := v.(*value.List)
 			if three.Len() < 3 {
-				return nil, fn.Errorf("perms of the virtual host %s are three expressions, for what may be configured, written and read, not %s", value.Str(k), value.Repr(v))
+				return nil, fn.Errorf("perms of the virtual host %s are three expressions, for what may be configured, written and read, not %s",
+					value.Str(k), value.Repr(v))
 			}
 			all = append(all, rabbitRights{value.Str(k), three.Items})
 		}
@@ -289,11 +291,13 @@ func rabbitVhost(want bool) func(context.Context, *state.Env, rabbitVhostArgs) (
 		case want && there:
 			return state.Plan{Comment: about + "already exists."}, nil
 		case want:
-			return rabbitStep(e, value.DictOf("old", "", "new", a.Name), about+"will be created.", fieldOf("Added"), broker.AddVhost, rabbitmq.Args{Vhost: a.Name}), nil
+			return rabbitStep(e, value.DictOf("old", "", "new", a.Name), about+"will be created.", fieldOf("Added"), broker.AddVhost,
+				rabbitmq.Args{Vhost: a.Name}), nil
 		case !there:
 			return state.Plan{Comment: about + "is not present."}, nil
 		}
-		return rabbitStep(e, value.DictOf("new", "", "old", a.Name), about+"will be removed.", fieldOf("Deleted"), broker.DeleteVhost, rabbitmq.Args{Vhost: a.Name}), nil
+		return rabbitStep(e, value.DictOf("new", "", "old", a.Name), about+"will be removed.", fieldOf("Deleted"), broker.DeleteVhost,
+			rabbitmq.Args{Vhost: a.Name}), nil
 	}
 }
 
@@ -311,7 +315,8 @@ func rabbitPlugin(want bool) func(context.Context, *state.Env, rabbitNameArgs) (
 		case is == want:
 			return state.Plan{Comment: about + "is already " + word + "."}, nil
 		}
-		return rabbitStep(e, diff(a.Name), about+"is set to be "+word+".", just(about+"was "+word+"."), verb, rabbitmq.Args{Name: a.Name, RunAs: a.RunAs}), nil
+		return rabbitStep(e, diff(a.Name), about+"is set to be "+word+".", just(about+"was "+word+"."), verb, rabbitmq.Args{Name: a.Name, RunAs: a.RunAs}),
+			nil
 	}
 }
 
@@ -344,7 +349,8 @@ func rabbitPolicyPresent(ctx context.Context, e *state.Env, a rabbitPolicyArgs) 
 		diff, would = value.DictOf("old", now, "new", value.Strings(updates)), about+"is set to be updated"
 	}
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: diff, Comment: would}, Do: func(ctx context.Context) (state.Change, error) {
-		v, err := broker.SetPolicy(ctx, e.Call, rabbitmq.PolicyArgs{Vhost: a.Vhost, Name: a.Name, Pattern: a.Pattern, Definition: a.Definition, Priority: a.Priority, RunAs: a.RunAs, ApplyTo: a.ApplyTo})
+		v, err := broker.SetPolicy(ctx, e.Call, rabbitmq.PolicyArgs{Vhost: a.Vhost, Name: a.Name, Pattern: a.Pattern, Definition: a.Definition,
+			Priority: a.Priority, RunAs: a.RunAs, ApplyTo: a.ApplyTo})
 		if err != nil {
 			return state.Change{}, err
 		}
@@ -395,5 +401,6 @@ func rabbitPolicyAbsent(ctx context.Context, e *state.Env, a rabbitPolicyAbsentA
 	case !there:
 		return state.Plan{Comment: about + "is not present."}, nil
 	}
-	return rabbitStep(e, value.DictOf("new", "", "old", a.Name), about+"will be removed.", just("Deleted"), broker.DeletePolicy, rabbitmq.Args{Vhost: a.Vhost, Name: a.Name, RunAs: a.RunAs}), nil
+	return rabbitStep(e, value.DictOf("new", "", "old", a.Name), about+"will be removed.", just("Deleted"), broker.DeletePolicy,
+		rabbitmq.Args{Vhost: a.Vhost, Name: a.Name, RunAs: a.RunAs}), nil
 }

@@ -69,8 +69,10 @@ func supervisordTable(t *testing.T) statetest.Table {
 		}
 	})
 	socket := filepath.Join(dir, "s")
-	conf := "[unix_http_server]\nfile=" + socket + "\n[supervisord]\nuser=root\nnodaemon=true\nlogfile=" + dir + "/log\npidfile=" + dir + "/pid\nchildlogdir=" + dir +
-		"\n[rpcinterface:supervisor]\nsupervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface\n[supervisorctl]\nserverurl=unix://" + socket +
+	conf := "[unix_http_server]\nfile=" + socket + "\n[supervisord]\nuser=root\nnodaemon=true\nlogfile=" + dir + "/log\npidfile=" + dir +
+		"/pid\nchildlogdir=" + dir +
+		"\n[rpcinterface:supervisor]\nsupervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface\n[supervisorctl]\nserverurl=unix://" +
+		socket +
 		"\n[include]\nfiles = " + dir + "/conf.d/*.conf\n"
 	err = errors.Join(os.Mkdir(filepath.Join(dir, "conf.d"), 0o755), os.WriteFile(filepath.Join(dir, "supervisord.conf"), []byte(conf), 0o644))
 	if err != nil {

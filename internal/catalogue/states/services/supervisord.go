@@ -15,11 +15,13 @@ func init() { units.Declare("supervisord", supervisordModule) }
 // supervisordModule are the states of programs that the daemon supervisord
 // runs.
 func supervisordModule() state.Module {
-	return state.Module{Name: "supervisord", Doc: `Keep programs of the daemon supervisord running, or not. A name that ends with a colon, or a colon and an asterisk, is that of a group.`, Funcs: []state.Func{
-		state.Of("running", supervisordRunning, `Have a program or a group running.`),
-		state.Of("dead", supervisordDead, `Have a program or a group stopped.`),
-		state.Of("mod_watch", supervisordWatch, `Restart a program or a group.`),
-	}}
+	return state.Module{Name: "supervisord",
+		Doc: `Keep programs of the daemon supervisord running, or not. A name that ends with a colon, or a colon and an asterisk, is that of a group.`,
+		Funcs: []state.Func{
+			state.Of("running", supervisordRunning, `Have a program or a group running.`),
+			state.Of("dead", supervisordDead, `Have a program or a group stopped.`),
+			state.Of("mod_watch", supervisordWatch, `Restart a program or a group.`),
+		}}
 }
 
 type supervisordArgs struct {

@@ -138,7 +138,8 @@ func (a *common) keywords(e *state.Env) *value.Dict {
 		key string
 		val any
 	}{
-		{"cwd", orNone(a.Cwd)}, {"runas", orNone(a.Runas)}, {"password", a.Password}, {"shell", orNone(shell)}, {"env", a.Env}, {"prepend_path", orNone(a.PrependPath)},
+		{"cwd", orNone(a.Cwd)}, {"runas", orNone(a.Runas)}, {"password", a.Password}, {"shell", orNone(shell)}, {"env", a.Env},
+		{"prepend_path", orNone(a.PrependPath)},
 		{"output_loglevel", a.Loglevel}, {"hide_output", a.HideOutput}, {"timeout", a.Timeout}, {"use_vt", a.UseVT}, {"success_retcodes", a.SuccessRetcodes},
 		{"success_stdout", a.SuccessStdout}, {"success_stderr", a.SuccessStderr}, {"python_shell", true},
 	} {

@@ -77,9 +77,11 @@ func TestRun(t *testing.T) {
 		{[]any{"name", "bad"}, false, `Command "bad" run`, "{'pid': 1, 'retcode': 3, 'stdout': '', 'stderr': 'why'}"},
 		{[]any{"name", "pairs", "stateful", true}, true, "it did", "{'changed': 'yes', 'x': '1', 'pid': 1, 'retcode': 0, 'stdout': 'first', 'stderr': ''}"},
 		{[]any{"name", "json", "stateful", true}, true, "nope", "{}"},
-		{[]any{"name", "garbage", "stateful", true}, false, "Failed parsing script output! Stdout must be JSON or a line of name=value pairs.", "{'pid': 1, 'retcode': 0, 'stdout': 'garbage', 'stderr': ''}"},
+		{[]any{"name", "garbage", "stateful", true}, false, "Failed parsing script output! Stdout must be JSON or a line of name=value pairs.",
+			"{'pid': 1, 'retcode': 0, 'stdout': 'garbage', 'stderr': ''}"},
 		{[]any{"name", "late"}, false, `Command "late" run`, "{'pid': 1, 'retcode': 1, 'stdout': 'Timed out after 1 seconds', 'stderr': ''}"},
-		{[]any{"name", "late", "ignore_timeout", true}, true, `Command "late" run`, "{'pid': 1, 'retcode': 0, 'stdout': 'Timed out after 1 seconds', 'stderr': ''}"},
+		{[]any{"name", "late", "ignore_timeout", true}, true, `Command "late" run`,
+			"{'pid': 1, 'retcode': 0, 'stdout': 'Timed out after 1 seconds', 'stderr': ''}"},
 		{[]any{"name", "good", "cwd", "/nonexistent"}, false, `Desired working directory "/nonexistent" is not available`, "{}"},
 		{[]any{"name", "good", "env", "X"}, false, "Invalidly-formatted 'env' parameter. See documentation.", "{}"},
 	} {
@@ -111,7 +113,8 @@ func TestArgumentsAreHandedOn(t *testing.T) {
 	if run.Str("runas") != "me" || run.Int("timeout") != 3 || run.Str("shell") != "/bin/bash" || run.At("python_shell") != true {
 		t.Errorf("cmd.run_all got %s", value.Repr(run))
 	}
-	if script.Str("cmd") != "none.sh" || script.Str("args") != "one two" || script.Str("template") != "jinja" || script.Dict("context").Int("a") != 1 || script.Str("saltenv") != "base" {
+	if script.Str("cmd") != "none.sh" || script.Str("args") != "one two" || script.Str("template") != "jinja" || script.Dict("context").Int("a") != 1 ||
+		script.Str("saltenv") != "base" {
 		t.Errorf("cmd.script got %s", value.Repr(script))
 	}
 }

@@ -13,7 +13,8 @@ import (
 // TestCommands runs real commands.
 func TestCommands(t *testing.T) {
 	statetest.Needs(t, "/bin/bash")
-	statetest.Run(t, statetest.Table{Name: "testdata/cmd", States: append(Modules(), core.Modules()...), Functions: append(shell.Modules(), files.Modules(&host.Machine{})...)})
+	statetest.Run(t, statetest.Table{Name: "testdata/cmd", States: append(Modules(), core.Modules()...),
+		Functions: append(shell.Modules(), files.Modules(&host.Machine{})...)})
 }
 
 func TestCommandsRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/cmd") }

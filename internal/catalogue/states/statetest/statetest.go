@@ -166,7 +166,8 @@ func readCase(n int, d *value.Dict) (c caseOf, err error) {
 	c = caseOf{setup: d.Str("setup"), show: d.Str("show"), varies: d.Str("varies") != "", ours: d.Dict("ours")}
 	watched := d.Bool("watched")
 	if watched {
-		c.chunks = append(c.chunks, value.DictOf("state", "test", "fun", "succeed_with_changes", "name", "changed", "__id__", "changed", "__sls__", "x", "__env__", "base", "order", 1))
+		c.chunks = append(c.chunks, value.DictOf("state", "test", "fun", "succeed_with_changes", "name", "changed", "__id__", "changed", "__sls__", "x",
+			"__env__", "base", "order", 1))
 	}
 	for k, v := range d.All() {
 		mod, fun, ok := strings.Cut(value.Str(k), ".")
@@ -420,7 +421,8 @@ func newStage(t *testing.T, dir string, tab Table, cases table) *stage {
 	cache := filepath.Join(dir, "cache")
 	s.deps.Call = func() *fn.Call {
 		srv := fileserver.New(fileserver.Options{
-			FileRoots: value.DictOf("base", value.ListOf("/srv/salt")), Backends: []string{"roots"}, FollowSymlinks: true, IgnoreRegex: value.ListOf(), IgnoreGlob: value.ListOf(),
+			FileRoots: value.DictOf("base", value.ListOf("/srv/salt")), Backends: []string{"roots"}, FollowSymlinks: true, IgnoreRegex: value.ListOf(),
+			IgnoreGlob: value.ListOf(),
 		}, fileserver.Config{CacheDir: cache, HashType: "sha256"}, quiet)
 		files := fileclient.New(srv, fileclient.Options{CacheDir: filepath.Join(cache, "minion"), HashType: "sha256"}, quiet)
 		config := value.DictOf("cachedir", cache, "conf_file", "/etc/salt/minion", "test", s.test)
@@ -560,7 +562,8 @@ func (s *stage) compareOne(when string, got, want outcome) {
 		return
 	}
 	if !reflect.DeepEqual(got, want) {
-		s.t.Errorf("%s:\n got %v %v %q %v %v\nwant %v %v %q %v %v", when, got.Name, got.Result, got.Comment, got.Changes, got.Warnings, want.Name, want.Result, want.Comment, want.Changes, want.Warnings)
+		s.t.Errorf("%s:\n got %v %v %q %v %v\nwant %v %v %q %v %v", when, got.Name, got.Result, got.Comment, got.Changes, got.Warnings, want.Name,
+			want.Result, want.Comment, want.Changes, want.Warnings)
 	}
 }
 
@@ -594,7 +597,8 @@ func VerifyTable(t *testing.T, table func(*testing.T) Table) {
 		}
 		cases = append(cases, one)
 	}
-	data, err := json.Marshal(map[string]any{"grains": whole(plain(read.grains)), "options": plain(expanded(read.options, tab.Env)), "prepare": read.prepare, "fresh": read.fresh, "setup": read.setup, "show": read.show, "mask": read.mask, "names": read.names, "cases": cases})
+	data, err := json.Marshal(map[string]any{"grains": whole(plain(read.grains)), "options": plain(expanded(read.options, tab.Env)), "prepare": read.prepare,
+		"fresh": read.fresh, "setup": read.setup, "show": read.show, "mask": read.mask, "names": read.names, "cases": cases})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,12 +40,13 @@ func aliasPresent(_ context.Context, e *state.Env, a aliasArgs) (state.Plan, err
 		return state.Plan{Comment: "Alias " + a.Name + " already present"}, nil
 	}
 	shown := a.Name + " -> " + value.Str(a.Target)
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Alias " + shown + " is set to be added"}, Do: func(ctx context.Context) (state.Change, error) {
-		if err := aliasFile(e).Set(ctx, a.Name, value.Texts(a.Target)); err != nil {
-			return state.Change{}, fn.Errorf("Failed to set alias %s: %w", shown, err)
-		}
-		return state.Change{Diff: value.DictOf("alias", a.Name), Comment: "Set email alias " + shown}, nil
-	}}}}, nil
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Alias " + shown + " is set to be added"},
+		Do: func(ctx context.Context) (state.Change, error) {
+			if err := aliasFile(e).Set(ctx, a.Name, value.Texts(a.Target)); err != nil {
+				return state.Change{}, fn.Errorf("Failed to set alias %s: %w", shown, err)
+			}
+			return state.Change{Diff: value.DictOf("alias", a.Name), Comment: "Set email alias " + shown}, nil
+		}}}}, nil
 }
 
 type aliasNameArgs struct {
@@ -56,12 +57,13 @@ func aliasAbsent(_ context.Context, e *state.Env, a aliasNameArgs) (state.Plan, 
 	if aliasFile(e).Target(a.Name) == "" {
 		return state.Plan{Comment: "Alias " + a.Name + " already absent"}, nil
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Alias " + a.Name + " is set to be removed"}, Do: func(ctx context.Context) (state.Change, error) {
-		if err := aliasFile(e).Remove(ctx, a.Name); err != nil {
-			return state.Change{}, fn.Errorf("Failed to remove alias %s: %w", a.Name, err)
-		}
-		return state.Change{Diff: value.DictOf("alias", a.Name), Comment: "Removed alias " + a.Name}, nil
-	}}}}, nil
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Alias " + a.Name + " is set to be removed"},
+		Do: func(ctx context.Context) (state.Change, error) {
+			if err := aliasFile(e).Remove(ctx, a.Name); err != nil {
+				return state.Change{}, fn.Errorf("Failed to remove alias %s: %w", a.Name, err)
+			}
+			return state.Change{Diff: value.DictOf("alias", a.Name), Comment: "Removed alias " + a.Name}, nil
+		}}}}, nil
 }
 
 // joined names things in a sentence: "module x" or "modules x, y".

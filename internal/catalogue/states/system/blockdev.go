@@ -33,38 +33,39 @@ func blockTuned(_ context.Context, e *state.Env, a blockTunedArgs) (state.Plan, 
 	if err != nil || info.Mode()&(os.ModeDevice|os.ModeCharDevice) != os.ModeDevice {
 		return state.Plan{}, state.Errorf("Changes to %s cannot be applied. Not a block device.", a.Name)
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Changes to " + a.Name + " will be applied "}, Do: func(ctx context.Context) (state.Change, error) {
-		before, err := e.Exec(ctx, "disk.dump", nil, a.Name)
-		if err != nil {
-			return state.Change{}, err
-		}
-		after, err := e.Exec(ctx, "disk.tune", a.Kwargs.Clean(), a.Name)
-		if err != nil {
-			return state.Change{}, err
-		}
-		if !value.Truth(after) {
-			return state.Change{}, state.Errorf("Failed to modify block device %s", a.Name)
-		}
-		old, _ := before.(*value.Dict)
-		now, _ := after.(*value.Dict)
-		diff := value.NewDict(1)
-		for k, v := range a.Kwargs.Clean().All() {
-			what, ok := tunable[value.Str(k)]
-			if !ok || value.Equal(old.At(what), now.At(what)) {
-				continue
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Changes to " + a.Name + " will be applied "},
+		Do: func(ctx context.Context) (state.Change, error) {
+			before, err := e.Exec(ctx, "disk.dump", nil, a.Name)
+			if err != nil {
+				return state.Change{}, err
 			}
-			was, is := value.Str(old.At(what)), value.Str(now.At(what))
-			if _, isBool := v.(bool); isBool {
-				yes := func(text string) string { return value.Str((text == "1") != (k == "read-write")) }
-				was, is = yes(was), yes(is)
+			after, err := e.Exec(ctx, "disk.tune", a.Kwargs.Clean(), a.Name)
+			if err != nil {
+				return state.Change{}, err
 			}
-			diff.Set(k, "Changed from "+was+" to "+is)
-		}
-		if diff.Len() == 0 {
-			return state.Change{Comment: "Block device " + a.Name + " already in correct state"}, nil
-		}
-		return state.Change{Diff: diff, Comment: "Block device " + a.Name + " successfully modified "}, nil
-	}}}}, nil
+			if !value.Truth(after) {
+				return state.Change{}, state.Errorf("Failed to modify block device %s", a.Name)
+			}
+			old, _ := before.(*value.Dict)
+			now, _ := after.(*value.Dict)
+			diff := value.NewDict(1)
+			for k, v := range a.Kwargs.Clean().All() {
+				what, ok := tunable[value.Str(k)]
+				if !ok || value.Equal(old.At(what), now.At(what)) {
+					continue
+				}
+				was, is := value.Str(old.At(what)), value.Str(now.At(what))
+				if _, isBool := v.(bool); isBool {
+					yes := func(text string) string { return value.Str((text == "1") != (k == "read-write")) }
+					was, is = yes(was), yes(is)
+				}
+				diff.Set(k, "Changed from "+was+" to "+is)
+			}
+			if diff.Len() == 0 {
+				return state.Change{Comment: "Block device " + a.Name + " already in correct state"}, nil
+			}
+			return state.Change{Diff: diff, Comment: "Block device " + a.Name + " successfully modified "}, nil
+		}}}}, nil
 }
 
 type blockFormattedArgs struct {
@@ -96,26 +97,27 @@ func blockFormatted(ctx context.Context, e *state.Env, a blockFormattedArgs) (st
 	case (&host.Machine{}).Which("mkfs."+a.Type) == "":
 		return state.Plan{}, state.Errorf("Invalid fs_type: %s", a.Type)
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Changes to " + a.Name + " will be applied "}, Do: func(ctx context.Context) (state.Change, error) {
-		kw := a.Kwargs.Clean()
-		kw.Set("force", a.Force)
-		if _, err := e.Exec(ctx, "disk.format", kw, a.Name, a.Type); err != nil {
-			return state.Change{}, err
-		}
-		for range 10 {
-			found, err := signature(ctx, a.Name)
-			switch {
-			case err != nil:
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Changes to " + a.Name + " will be applied "},
+		Do: func(ctx context.Context) (state.Change, error) {
+			kw := a.Kwargs.Clean()
+			kw.Set("force", a.Force)
+			if _, err := e.Exec(ctx, "disk.format", kw, a.Name, a.Type); err != nil {
 				return state.Change{}, err
-			case found == a.Type: // Salt reports the new one twice
-				return state.Change{Diff: value.DictOf("new", a.Type, "old", found), Comment: a.Name + " has been formatted with " + a.Type}, nil
-			case found != "":
-				return state.Change{}, state.Errorf("Failed to format %s", a.Name)
 			}
-			if !wait.Sleep(ctx, 3*time.Second) {
-				return state.Change{}, context.Cause(ctx)
+			for range 10 {
+				found, err := signature(ctx, a.Name)
+				switch {
+				case err != nil:
+					return state.Change{}, err
+				case found == a.Type: // Salt reports the new one twice
+					return state.Change{Diff: value.DictOf("new", a.Type, "old", found), Comment: a.Name + " has been formatted with " + a.Type}, nil
+				case found != "":
+					return state.Change{}, state.Errorf("Failed to format %s", a.Name)
+				}
+				if !wait.Sleep(ctx, 3*time.Second) {
+					return state.Change{}, context.Cause(ctx)
+				}
 			}
-		}
-		return state.Change{}, state.Errorf("Failed to format %s", a.Name)
-	}}}}, nil
+			return state.Change{}, state.Errorf("Failed to format %s", a.Name)
+		}}}}, nil
 }

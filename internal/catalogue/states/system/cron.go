@@ -84,7 +84,8 @@ func (a cronArgs) status(ctx context.Context, e *state.Env, id any) (string, err
 		return "", err
 	}
 	lower := func(v any) any { return strings.ToLower(value.Str(v)) }
-	list, want := "crons", value.DictOf("minute", lower(a.Minute), "hour", lower(a.Hour), "daymonth", lower(a.Daymonth), "month", lower(a.Month), "dayweek", lower(a.Dayweek))
+	list, want := "crons", value.DictOf("minute", lower(a.Minute), "hour", lower(a.Hour), "daymonth", lower(a.Daymonth), "month", lower(a.Month), "dayweek",
+		lower(a.Dayweek))
 	if a.Special != nil {
 		list, want = "special", value.DictOf("spec", a.Special)
 	}
@@ -173,7 +174,8 @@ func cronAbsent(ctx context.Context, e *state.Env, a cronAbsentArgs) (state.Plan
 		there = there || matched(job, a.Name, id) && (a.Special == nil || job.At("spec") == a.Special)
 	}
 	if !there {
-		return state.Plan{Comment: "Cron " + a.Name + " already absent", Forecast: &state.Result{Verdict: state.Succeeded, Comment: "Cron " + a.Name + " is absent"}}, nil
+		return state.Plan{Comment: "Cron " + a.Name + " already absent",
+			Forecast: &state.Result{Verdict: state.Succeeded, Comment: "Cron " + a.Name + " is absent"}}, nil
 	}
 	kw := value.DictOf("identifier", id)
 	fun := "cron.rm_job"
@@ -231,7 +233,8 @@ func cronEnvAbsent(ctx context.Context, e *state.Env, a cronEnvAbsentArgs) (stat
 		return state.Plan{}, err
 	}
 	if !ok {
-		return state.Plan{Comment: "Cron env " + a.Name + " already absent", Forecast: &state.Result{Verdict: state.Succeeded, Comment: "Cron env " + a.Name + " is absent"}}, nil
+		return state.Plan{Comment: "Cron env " + a.Name + " already absent",
+			Forecast: &state.Result{Verdict: state.Succeeded, Comment: "Cron env " + a.Name + " is absent"}}, nil
 	}
 	return cronStep(e, "Cron env", a.Name, a.User, "is set to be removed", "cron.rm_env", nil, a.User, a.Name), nil
 }

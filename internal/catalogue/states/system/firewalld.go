@@ -311,7 +311,8 @@ func firewalldService(ctx context.Context, e *state.Env, a firewalldServiceArgs)
 	}
 	for _, part := range []zonePart{
 		{"ports", a.Ports, true, "get_service_ports", w.item("add_service_port", a.Name, true), w.item("remove_service_port", a.Name, true)},
-		{"protocols", a.Protocols, true, "get_service_protocols", w.item("add_service_protocol", a.Name, true), w.item("remove_service_protocol", a.Name, true)},
+		{"protocols", a.Protocols, true, "get_service_protocols", w.item("add_service_protocol", a.Name, true),
+			w.item("remove_service_protocol", a.Name, true)},
 	} {
 		if err := p.part(ctx, w, part, a.Name, fresh); err != nil {
 			return state.Plan{}, err
@@ -319,9 +320,10 @@ func firewalldService(ctx context.Context, e *state.Env, a firewalldServiceArgs)
 	}
 	if fresh && p.changes.Len() == 0 { // Salt makes it all the same, and tells nothing
 		plan := state.Plan{Comment: "'" + a.Name + "' is already in the desired state."}
-		plan.Steps = []state.Step{{Change: state.Change{Comment: "Configuration for '" + a.Name + "' will change."}, Do: func(ctx context.Context) (state.Change, error) {
-			return state.Change{}, p.do[0](ctx)
-		}}}
+		plan.Steps = []state.Step{{Change: state.Change{Comment: "Configuration for '" + a.Name + "' will change."},
+			Do: func(ctx context.Context) (state.Change, error) {
+				return state.Change{}, p.do[0](ctx)
+			}}}
 		return plan, nil
 	}
 	return p.plan(w, a.Name, "Configuration for '"+a.Name+"' will change.", p.changes), nil

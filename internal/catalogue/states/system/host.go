@@ -60,7 +60,8 @@ func hostPresent(ctx context.Context, e *state.Env, a hostArgs) (state.Plan, err
 	remark := func(addr string) {
 		if a.Comment != "" {
 			remarks = append(remarks, entry{"set_comment", addr, a.Comment, "Comment for " + addr + " (" + a.Comment + ") would be added",
-				"Set comment for host " + addr + " (" + a.Comment + ")", "Failed to add comment for host " + addr + " (" + a.Comment + ")", "comment_added", false})
+				"Set comment for host " + addr + " (" + a.Comment + ")", "Failed to add comment for host " + addr + " (" + a.Comment + ")", "comment_added",
+				false})
 		}
 	}
 	for _, addr := range ips {
@@ -77,10 +78,12 @@ func hostPresent(ctx context.Context, e *state.Env, a hostArgs) (state.Plan, err
 		switch {
 		case !slices.Contains(ips, addr) && !has:
 		case !slices.Contains(ips, addr) && a.Clean:
-			removals = append(removals, entry{"rm_host", addr, a.Name, "Host " + a.Name + " (" + addr + ") would be removed", "Removed host " + a.Name + " (" + addr + ")",
+			removals = append(removals, entry{"rm_host", addr, a.Name, "Host " + a.Name + " (" + addr + ") would be removed", "Removed host " + a.Name +
+				" (" + addr + ")",
 				"Failed to remove host " + a.Name + " (" + addr + ")", "removed", true})
 		case !slices.Contains(ips, addr):
-			plan.Warnings = append(plan.Warnings, "Host "+a.Name+" present for IP address "+addr+". To get rid of this warning, either run this state with 'clean' set to True to remove "+
+			plan.Warnings = append(plan.Warnings, "Host "+a.Name+" present for IP address "+addr+
+				". To get rid of this warning, either run this state with 'clean' set to True to remove "+
 				a.Name+" from "+addr+", or add "+addr+" to the 'ip' argument.")
 		case has && a.Comment != "" && comment != a.Comment:
 			remark(addr)

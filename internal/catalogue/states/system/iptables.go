@@ -203,7 +203,8 @@ func (r *filterRule) present(ctx context.Context, already, would, failed string,
 			if err != nil {
 				return state.Result{Verdict: state.Failed, Comment: err.Error()}
 			}
-			return state.Result{Verdict: state.Succeeded, Comment: already + "\nSaved iptables rule " + r.Name + " for " + r.Family + "\n" + r.command + "\n" + said}
+			return state.Result{Verdict: state.Succeeded, Comment: already + "\nSaved iptables rule " + r.Name + " for " + r.Family + "\n" + r.command +
+				"\n" + said}
 		}}, nil
 	}
 	return one(would, func(ctx context.Context) (state.Change, error) {
@@ -248,7 +249,8 @@ func ruleInserted(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, er
 		"iptables rule for "+a.Name+" needs to be set for "+a.Family+" ("+r.command+")",
 		"Failed to set iptables rule for "+a.Name+".\nAttempted rule was "+r.command,
 		func(ctx context.Context) (bool, error) {
-			wrong, err := filter().Insert(ctx, e.Call, iptables.InsertArgs{Table: a.Table, Chain: r.chain, Position: a.Kwargs.At("position"), Rule: r.rule, Family: a.Family})
+			wrong, err := filter().Insert(ctx, e.Call, iptables.InsertArgs{Table: a.Table, Chain: r.chain, Position: a.Kwargs.At("position"), Rule: r.rule,
+				Family: a.Family})
 			return !value.Truth(wrong), err
 		})
 }
@@ -318,14 +320,15 @@ func flushed(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, error) 
 	if v, ok := a.Kwargs.Get("chain"); ok {
 		chain = value.Str(v)
 	}
-	return one("iptables rules in "+a.Name+" table "+a.Table+" chain "+a.Family+" family needs to be flushed", func(ctx context.Context) (state.Change, error) {
-		wrong, err := filter().Flush(ctx, e.Call, iptables.FlushArgs{Table: a.Table, Chain: chain, Family: a.Family})
-		if err == nil && wrong != "" {
-			err = state.Errorf("Failed to flush iptables rules")
-		}
-		if err != nil {
-			return state.Change{}, err
-		}
-		return changed(a.Name, "Flush iptables rules in "+a.Table+" table "+chain+" chain "+a.Family+" family"), nil
-	}), nil
+	return one("iptables rules in "+a.Name+" table "+a.Table+" chain "+a.Family+" family needs to be flushed",
+		func(ctx context.Context) (state.Change, error) {
+			wrong, err := filter().Flush(ctx, e.Call, iptables.FlushArgs{Table: a.Table, Chain: chain, Family: a.Family})
+			if err == nil && wrong != "" {
+				err = state.Errorf("Failed to flush iptables rules")
+			}
+			if err != nil {
+				return state.Change{}, err
+			}
+			return changed(a.Name, "Flush iptables rules in "+a.Table+" table "+chain+" chain "+a.Family+" family"), nil
+		}), nil
 }

@@ -56,24 +56,25 @@ func kmodPresent(_ context.Context, e *state.Env, a kmodArgs) (state.Plan, error
 		return state.Plan{Comment: note}, nil
 	}
 	would := joined("Kernel module", missing, "is set to be loaded", "are set to be loaded")
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: strings.TrimSpace(note + "\n" + would)}, Do: func(ctx context.Context) (state.Change, error) {
-		known := append(kernel.Available(), now...) // what is loaded may be built in
-		r := kmodRun{notes: nonEmpty(note), diff: value.NewDict(2), word: "loaded"}
-		var unknown, rest []string
-		for _, m := range missing {
-			if slices.Contains(known, m) {
-				rest = append(rest, m)
-			} else {
-				unknown = append(unknown, m)
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: strings.TrimSpace(note + "\n" + would)},
+		Do: func(ctx context.Context) (state.Change, error) {
+			known := append(kernel.Available(), now...) // what is loaded may be built in
+			r := kmodRun{notes: nonEmpty(note), diff: value.NewDict(2), word: "loaded"}
+			var unknown, rest []string
+			for _, m := range missing {
+				if slices.Contains(known, m) {
+					rest = append(rest, m)
+				} else {
+					unknown = append(unknown, m)
+				}
 			}
-		}
-		if len(unknown) > 0 {
-			r.failed = true
-			r.notes = append(r.notes, joined("Kernel module", unknown, "is unavailable", "are unavailable"))
-		}
-		r.each(rest, func(m string) ([]string, error) { return kernel.Load(ctx, m, a.Persist) })
-		return r.end("Loaded kernel module", "Failed to load kernel module")
-	}}}}, nil
+			if len(unknown) > 0 {
+				r.failed = true
+				r.notes = append(r.notes, joined("Kernel module", unknown, "is unavailable", "are unavailable"))
+			}
+			r.each(rest, func(m string) ([]string, error) { return kernel.Load(ctx, m, a.Persist) })
+			return r.end("Loaded kernel module", "Failed to load kernel module")
+		}}}}, nil
 }
 
 func nonEmpty(s string) []string {

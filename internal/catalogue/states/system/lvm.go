@@ -15,14 +15,16 @@ import (
 
 func init() {
 	when := func(fn.Reader) (string, bool) { return "lvm command not found", (&host.Machine{}).Which("lvm") != "" }
-	units.Add(state.Module{Name: "lvm", When: when, Doc: `Keep physical volumes, volume groups and logical volumes. Further arguments are options of pvcreate, vgcreate and lvcreate.`, Funcs: []state.Func{
-		state.Of("pv_present", pvPresent, `Have a device be a physical volume.`),
-		state.Of("pv_absent", pvAbsent, `Have a device be no physical volume.`),
-		state.Of("vg_present", vgPresent, `Have a volume group with physical volumes.`),
-		state.Of("vg_absent", vgAbsent, `Have no such volume group.`),
-		state.Of("lv_present", lvPresent, `Have a logical volume.`),
-		state.Of("lv_absent", lvAbsent, `Have no such logical volume.`),
-	}})
+	units.Add(state.Module{Name: "lvm", When: when,
+		Doc: `Keep physical volumes, volume groups and logical volumes. Further arguments are options of pvcreate, vgcreate and lvcreate.`,
+		Funcs: []state.Func{
+			state.Of("pv_present", pvPresent, `Have a device be a physical volume.`),
+			state.Of("pv_absent", pvAbsent, `Have a device be no physical volume.`),
+			state.Of("vg_present", vgPresent, `Have a volume group with physical volumes.`),
+			state.Of("vg_absent", vgAbsent, `Have no such volume group.`),
+			state.Of("lv_present", lvPresent, `Have a logical volume.`),
+			state.Of("lv_absent", lvAbsent, `Have no such logical volume.`),
+		}})
 }
 
 // volumes are those of this machine.
@@ -65,26 +67,27 @@ func (t lvmThing) plan(e *state.Env) state.Plan {
 	if !t.made {
 		word, key, fails = "removed", "removed", "remove"
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: t.noun + " is set to be " + word}, Do: func(ctx context.Context) (state.Change, error) {
-		v, err := t.do(ctx)
-		if err != nil {
-			return state.Change{}, err
-		}
-		d, err := t.show(ctx, e, t.name)
-		switch {
-		case err != nil:
-			return state.Change{}, err
-		case d.Len() > 0 != t.made:
-			text := "Failed to " + fails + " " + t.noun
-			if out, _ := v.(*value.Dict); out.Has("Output from lvcreate") {
-				text += ". Error: " + out.Str("Output from lvcreate")
-			} else if said, ok := v.(string); ok && t.logical && t.made {
-				text += ". " + said
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: t.noun + " is set to be " + word},
+		Do: func(ctx context.Context) (state.Change, error) {
+			v, err := t.do(ctx)
+			if err != nil {
+				return state.Change{}, err
 			}
-			return state.Change{}, state.Errorf("%s", text)
-		}
-		return state.Change{Diff: value.DictOf(key, v), Comment: strings.ToUpper(word[:1]) + word[1:] + " " + t.noun}, nil
-	}}}}
+			d, err := t.show(ctx, e, t.name)
+			switch {
+			case err != nil:
+				return state.Change{}, err
+			case d.Len() > 0 != t.made:
+				text := "Failed to " + fails + " " + t.noun
+				if out, _ := v.(*value.Dict); out.Has("Output from lvcreate") {
+					text += ". Error: " + out.Str("Output from lvcreate")
+				} else if said, ok := v.(string); ok && t.logical && t.made {
+					text += ". " + said
+				}
+				return state.Change{}, state.Errorf("%s", text)
+			}
+			return state.Change{Diff: value.DictOf(key, v), Comment: strings.ToUpper(word[:1]) + word[1:] + " " + t.noun}, nil
+		}}}}
 }
 
 type pvPresentArgs struct {
@@ -321,20 +324,21 @@ func (a lvPresentArgs) resized(ctx context.Context, e *state.Env, name, path str
 	case size == had && extents == was:
 		return there, nil
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: noun + " is set to be resized"}, Do: func(ctx context.Context) (state.Change, error) {
-		v, err := volumes().Resize("lvresize", "resized", "--force")(ctx, e.Call, due)
-		if err != nil {
-			return state.Change{}, err
-		}
-		d, err := shownLV(ctx, e, path)
-		if err != nil {
-			return state.Change{}, err
-		}
-		if has, err := megabytes(d.Dict(path).Str("Logical Volume Size") + "s"); err != nil || has == had {
-			return state.Change{}, state.Errorf("Failed to resize %s.\nError: %s", noun, v.Str("Output from lvresize"))
-		}
-		return state.Change{Diff: value.DictOf("resized", v), Comment: "Resized " + noun}, nil
-	}}}}, nil
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: noun + " is set to be resized"},
+		Do: func(ctx context.Context) (state.Change, error) {
+			v, err := volumes().Resize("lvresize", "resized", "--force")(ctx, e.Call, due)
+			if err != nil {
+				return state.Change{}, err
+			}
+			d, err := shownLV(ctx, e, path)
+			if err != nil {
+				return state.Change{}, err
+			}
+			if has, err := megabytes(d.Dict(path).Str("Logical Volume Size") + "s"); err != nil || has == had {
+				return state.Change{}, state.Errorf("Failed to resize %s.\nError: %s", noun, v.Str("Output from lvresize"))
+			}
+			return state.Change{Diff: value.DictOf("resized", v), Comment: "Resized " + noun}, nil
+		}}}}, nil
 }
 
 type lvAbsentArgs struct {

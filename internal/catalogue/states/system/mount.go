@@ -182,7 +182,8 @@ func (m *mountState) devices() []string {
 }
 
 var (
-	invisibleOptions = []string{"_netdev", "actimeo", "bg", "comment", "defaults", "delay_connect", "direct-io-mode", "intr", "loop", "nointr", "nobootwait", "nofail",
+	invisibleOptions = []string{"_netdev", "actimeo", "bg", "comment", "defaults", "delay_connect", "direct-io-mode", "intr", "loop", "nointr", "nobootwait",
+		"nofail",
 		"password", "reconnect", "retry", "soft", "auto", "users", "bind", "nonempty", "transform_symlinks", "port", "backup-volfile-servers"}
 	invisibleKeys = []string{"actimeo", "comment", "credentials", "direct-io-mode", "password", "port", "retry", "secretfile"}
 	sizeOption    = regexp.MustCompile(`^size=([0-9]+)(k|m|g)`)
@@ -312,7 +313,8 @@ func (m *mountState) plan(ctx context.Context) (state.Plan, error) {
 		}
 	}
 	notes := map[bool]map[string]string{
-		true:  {"new": " is mounted, but needs to be written to the fstab in order to be made persistent.", "change": " is mounted, but its fstab entry must be updated."},
+		true: {"new": " is mounted, but needs to be written to the fstab in order to be made persistent.",
+			"change": " is mounted, but its fstab entry must be updated."},
 		false: {"new": " needs to be written to the fstab in order to be made persistent.", "change": " fstab entry must be updated."},
 	}[m.a.Mount]
 	if t.do == nil && entry == "present" {
@@ -435,9 +437,10 @@ func (m *mountState) again(ctx context.Context) (task, error) {
 	options := strings.Join(missing, ",")
 	switch {
 	case len(missing) > 0:
-		return task{foretold: "Remount would be forced because options (" + options + ") changed", last: true, do: func(ctx context.Context, diff *value.Dict) (string, error) {
-			return already, m.remount(ctx, diff, options)
-		}}, nil
+		return task{foretold: "Remount would be forced because options (" + options + ") changed", last: true,
+			do: func(ctx context.Context, diff *value.Dict) (string, error) {
+				return already, m.remount(ctx, diff, options)
+			}}, nil
 	case slices.Contains(devices, m.device):
 		return task{said: already}, nil
 	}
@@ -452,17 +455,18 @@ func (m *mountState) again(ctx context.Context) (task, error) {
 			}
 		}
 	}
-	return task{foretold: "An umount would have been forced because devices do not match.  Watched: " + m.a.Device, do: func(ctx context.Context, diff *value.Dict) (string, error) {
-		text := "Forced unmount because devices don't match. Wanted: " + m.a.Device
-		if m.device != m.a.Device {
-			text += " (" + m.device + ")"
-		}
-		diff.Set("umount", text+", current: "+strings.Join(devices, ", "))
-		if out, err := m.e.Exec(ctx, "mount.umount", value.DictOf("user", m.a.User), m.path); err != nil || out != true {
-			return "", fn.Errorf("Unable to unmount")
-		}
-		return m.mount(ctx, diff)
-	}}, nil
+	return task{foretold: "An umount would have been forced because devices do not match.  Watched: " + m.a.Device,
+		do: func(ctx context.Context, diff *value.Dict) (string, error) {
+			text := "Forced unmount because devices don't match. Wanted: " + m.a.Device
+			if m.device != m.a.Device {
+				text += " (" + m.device + ")"
+			}
+			diff.Set("umount", text+", current: "+strings.Join(devices, ", "))
+			if out, err := m.e.Exec(ctx, "mount.umount", value.DictOf("user", m.a.User), m.path); err != nil || out != true {
+				return "", fn.Errorf("Unable to unmount")
+			}
+			return m.mount(ctx, diff)
+		}}, nil
 }
 
 // remount mounts with other options; file systems that cannot do so are
@@ -685,7 +689,8 @@ func fstabPresent(ctx context.Context, e *state.Env, a fstabArgs) (state.Plan, e
 	foretold := map[string]string{"new": " entry will be written in ", "change": " entry will be updated in "}[out]
 	switch {
 	case out == "present":
-		return state.Plan{Comment: a.File + " entry was already in " + a.Config + ".", Forecast: &state.Result{Verdict: state.Succeeded, Comment: a.File + " entry is already in " + a.Config + "."}}, nil
+		return state.Plan{Comment: a.File + " entry was already in " + a.Config + ".",
+			Forecast: &state.Result{Verdict: state.Succeeded, Comment: a.File + " entry is already in " + a.Config + "."}}, nil
 	case foretold == "":
 		return state.Plan{}, fn.Errorf("%s entry cannot be created in %s: %s.", a.File, a.Config, out)
 	}

@@ -56,9 +56,11 @@ func sysctlPresent(ctx context.Context, e *state.Env, a sysctlArgs) (state.Plan,
 	foretold := "Sysctl option " + a.Name + " would be changed to " + want
 	switch has := configured.Has(a.Name); {
 	case v == nil:
-		foretold = "Sysctl option " + a.Name + " might be changed, we failed to check config file at " + config + ". The file is either unreadable, or missing."
+		foretold = "Sysctl option " + a.Name + " might be changed, we failed to check config file at " + config +
+			". The file is either unreadable, or missing."
 	case current == "" && has:
-		foretold = "Sysctl value " + a.Name + " is present in configuration file but is not present in the running config. The value " + a.Name + " is set to be changed to " + want
+		foretold = "Sysctl value " + a.Name + " is present in configuration file but is not present in the running config. The value " + a.Name +
+			" is set to be changed to " + want
 	case current == "" || has && words(want) != words(current):
 	case has && words(value.Str(configured.At(a.Name))) == words(want):
 		return state.Plan{Comment: "Sysctl value " + a.Name + " = " + want + " is already set"}, nil
@@ -66,7 +68,8 @@ func sysctlPresent(ctx context.Context, e *state.Env, a sysctlArgs) (state.Plan,
 	case words(want) != words(current):
 		foretold = "Sysctl option " + a.Name + " set to be changed to " + want
 	default:
-		foretold = "Sysctl value is currently set on the running system but not in a config file. Sysctl option " + a.Name + " set to be changed to " + want + " in config file."
+		foretold = "Sysctl value is currently set on the running system but not in a config file. Sysctl option " + a.Name + " set to be changed to " + want +
+			" in config file."
 	}
 	return state.Plan{Steps: []state.Step{{
 		Change: state.Change{Comment: foretold},

@@ -18,7 +18,8 @@ func (f *following) planClone() (state.Plan, error) {
 	change := state.Change{Diff: value.DictOf("new", f.Name+" => "+f.Target), Comment: "Repository " + f.Name + " would be cloned to " + f.Target}
 	if clear {
 		change.Diff.Set("forced clone", true)
-		change.Comment = "Target directory " + f.Target + " exists. Since force_clone=True, the contents of " + f.Target + " would be deleted, and " + f.Name + " would be cloned into this directory."
+		change.Comment = "Target directory " + f.Target + " exists. Since force_clone=True, the contents of " + f.Target + " would be deleted, and " +
+			f.Name + " would be cloned into this directory."
 	}
 	return state.Plan{Steps: []state.Step{{Change: change, Do: func(ctx context.Context) (state.Change, error) {
 		if clear {
@@ -84,7 +85,10 @@ func (f *following) settle(ctx context.Context) error {
 	}
 	rev, branch := f.r.head(ctx), f.r.branch(ctx)
 	if branch == "" && !f.refs.Has("HEAD") {
-		return already(f.done, "Remote HEAD refers to a ref that does not exist. This can happen when the default branch on the remote repository is renamed or deleted. If you are unable to fix the remote repository, you can work around this by setting the 'branch' argument (which will ensure that the named branch is created if it does not already exist).")
+		return already(f.done,
+			"Remote HEAD refers to a ref that does not exist. This can happen when the default branch on the remote repository is renamed or "+
+				"deleted. If you are unable to fix the remote repository, you can work around this by setting the 'branch' argument (which will "+
+				"ensure that the named branch is created if it does not already exist).")
 	}
 	if !f.equal(rev) {
 		if _, err := f.r.Run(ctx, "reset", "--hard", f.hash); err != nil {

@@ -119,9 +119,12 @@ func (g git) present(ctx context.Context, _ *state.Env, a presentArgs) (state.Pl
 		if a.Force {
 			clear = true
 			change.Diff.Set("forced init", true)
-			change.Comment = "Target directory " + a.Name + " exists. Since force=True, the contents of " + a.Name + " would be deleted, and a " + kind + "repository would be initialized in its place."
+			change.Comment = "Target directory " + a.Name + " exists. Since force=True, the contents of " + a.Name + " would be deleted, and a " + kind +
+				"repository would be initialized in its place."
 		} else if _, err := room(a.Name, false); err != nil {
-			return state.Plan{}, fn.Errorf("Target '%s' exists, is non-empty, and is not a git repository. Set the 'force' option to True to remove this directory's contents and proceed with initializing a repository", a.Name)
+			return state.Plan{},
+				fn.Errorf("Target '%s' exists, is non-empty, and is not a git repository. Set the 'force' option to True to remove this directory's "+
+					"contents and proceed with initializing a repository", a.Name)
 		}
 	}
 	return state.Plan{Steps: []state.Step{{Change: change, Do: func(ctx context.Context) (state.Change, error) {

@@ -113,7 +113,8 @@ func (p *pinned) plan(at string) (state.Plan, error) {
 	r := &state.Result{}
 	switch {
 	case p.clear:
-		r.Comment = "Target directory " + p.Target + " exists. Since force_clone=True, the contents of " + p.Target + " would be deleted, and " + p.Name + " would be cloned into this directory."
+		r.Comment = "Target directory " + p.Target + " exists. Since force_clone=True, the contents of " + p.Target + " would be deleted, and " + p.Name +
+			" would be cloned into this directory."
 	case !p.there:
 		r.Comment = "Repository " + p.Name + " would be cloned to " + p.Target
 	case p.repoint:

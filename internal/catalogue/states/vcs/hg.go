@@ -54,7 +54,8 @@ func hgLatest(ctx context.Context, e *state.Env, a hgArgs) (state.Plan, error) {
 			return state.Plan{}, state.Errorf("Seems that %s is not a valid hg repo", a.Target)
 		}
 		would := "Repository " + a.Target + " update is probably required (current revision is " + now + ")"
-		return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: would}, Do: func(ctx context.Context) (state.Change, error) { return a.update(ctx, e, now) }}}}, nil
+		return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: would},
+			Do: func(ctx context.Context) (state.Change, error) { return a.update(ctx, e, now) }}}}, nil
 	}
 	if entries, err := os.ReadDir(a.Target); err == nil && len(entries) > 0 && !a.Force {
 		return state.Plan{}, state.Errorf("Directory exists, and is not empty")

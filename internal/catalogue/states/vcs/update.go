@@ -97,11 +97,13 @@ func (f *following) refspecs() []string {
 	if !f.FetchTags {
 		return nil
 	}
-	return []string{"refs/heads/" + f.RefspecBranch + ":refs/remotes/" + f.Remote + "/" + f.RefspecBranch, "+refs/tags/" + f.RefspecTag + ":refs/tags/" + f.RefspecTag}
+	return []string{"refs/heads/" + f.RefspecBranch + ":refs/remotes/" + f.Remote + "/" + f.RefspecBranch, "+refs/tags/" + f.RefspecTag + ":refs/tags/" +
+		f.RefspecTag}
 }
 
 func (f *following) failedFetch(err error) error {
-	return already(f.done, "Fetch failed. Set 'force_fetch' to True to force the fetch if the failure was due to not being able to fast-forward. Output of the fetch command follows:\n\n%s", said(err))
+	return already(f.done, "Fetch failed. Set 'force_fetch' to True to force the fetch if the failure was due to not being able to fast-forward. "+
+		"Output of the fetch command follows:\n\n%s", said(err))
 }
 
 // moves reports whether another local branch is to be checked out.
@@ -164,7 +166,8 @@ func (c *checkout) owns(ctx context.Context) error {
 	case c.kind == kindTag && slices.Contains(c.tags, c.Rev):
 		local := c.r.commit(ctx, c.Rev)
 		if c.has = local == c.hash; !c.has && c.ForceReset == false {
-			return fn.Errorf("'%s' is a tag, but the remote SHA1 for this tag (%s) doesn't match the local SHA1 (%s). Set 'force_reset' to True to force this update.", c.Rev, short(c.hash), short(local))
+			return fn.Errorf("'%s' is a tag, but the remote SHA1 for this tag (%s) doesn't match the local SHA1 (%s). Set 'force_reset' to True to "+
+				"force this update.", c.Rev, short(c.hash), short(local))
 		}
 	case c.kind == kindHash:
 		c.has = true
@@ -205,9 +208,14 @@ func (c *checkout) notForward() error {
 	switch {
 	case c.Branch != "":
 	case c.Rev != "HEAD" && c.branch != c.Rev:
-		advice = " The desired rev (" + c.Rev + ") differs from the name of the local branch (" + c.branch + "), if the desired rev is a branch name then a forced update could possibly be avoided by setting the 'branch' argument to '" + c.Rev + "' instead."
+		advice = " The desired rev (" + c.Rev + ") differs from the name of the local branch (" + c.branch +
+			"), if the desired rev is a branch name then a forced update could possibly be avoided by setting the 'branch' argument to '" + c.Rev +
+			"' instead."
 	case c.Rev == "HEAD" && main != "" && c.branch != main:
-		advice = " The default remote branch (" + main + ") differs from the local branch (" + c.branch + "). This could be caused by changing the default remote branch, or if the local branch was manually changed. Rather than forcing an update, it may be advisable to set the 'branch' argument to '" + main + "' instead. To ensure that this state follows the '" + main + "' branch instead of the remote HEAD, set the 'rev' argument to '" + main + "'."
+		advice = " The default remote branch (" + main + ") differs from the local branch (" + c.branch +
+			"). This could be caused by changing the default remote branch, or if the local branch was manually changed. Rather than forcing an " +
+			"update, it may be advisable to set the 'branch' argument to '" + main + "' instead. To ensure that this state follows the '" + main +
+			"' branch instead of the remote HEAD, set the 'rev' argument to '" + main + "'."
 	}
 	from, why, reset, lost := "", "this is not a fast-forward merge", "", ""
 	if c.dirty {
@@ -220,7 +228,8 @@ func (c *checkout) notForward() error {
 	if c.moves() {
 		after = " (after checking out local branch '" + c.Branch + "')"
 	}
-	return already(c.done, "Repository would be updated %sto %s%s, but %s. Set 'force_reset' to True%s to force this update%s.%s", from, short(c.hash), after, why, reset, lost, advice)
+	return already(c.done, "Repository would be updated %sto %s%s, but %s. Set 'force_reset' to True%s to force this update%s.%s", from, short(c.hash), after,
+		why, reset, lost, advice)
 }
 
 // forecast says what carryOut would do.
@@ -231,7 +240,9 @@ func (c *checkout) forecast() *state.Result {
 	newURL := c.fetchURL != c.url
 	if c.dirty && c.equals && c.ForceReset == true {
 		changes.Set("forced update", true)
-		return &state.Result{Changes: changes, Comment: c.Target + " is up-to-date, but with uncommitted changes. Since 'force_reset' is set to True, these local changes would be reset. To only reset when there are changes in the remote repository, set 'force_reset' to 'remote-changes'."}
+		return &state.Result{Changes: changes, Comment: c.Target +
+			" is up-to-date, but with uncommitted changes. Since 'force_reset' is set to True, these local changes would be reset. To only reset " +
+			"when there are changes in the remote repository, set 'force_reset' to 'remote-changes'."}
 	}
 	switch {
 	case newURL && c.fetchURL == "":
@@ -338,7 +349,9 @@ func (c *checkout) work(ctx context.Context) (comment string, err error) {
 	}
 	opts, word := c.follow(c.follows, c.branches)
 	if opts != nil && c.branch == "" {
-		return "", already(c.done, "Cannot set/unset upstream tracking branch, local HEAD refers to nonexistent branch. This may have been caused by cloning a remote repository for which the default branch was renamed or deleted. If you are unable to fix the remote repository, you can work around this by setting the 'branch' argument (which will ensure that the named branch is created if it does not already exist).")
+		return "", already(c.done, "Cannot set/unset upstream tracking branch, local HEAD refers to nonexistent branch. This may have been caused by "+
+			"cloning a remote repository for which the default branch was renamed or deleted. If you are unable to fix the remote repository, you "+
+			"can work around this by setting the 'branch' argument (which will ensure that the named branch is created if it does not already exist).")
 	}
 	if len(c.newTags())+len(without(c.tags, c.following.tags())) > 0 {
 		c.has = false // a fetch brings tags

@@ -199,7 +199,8 @@ func room(target string, force bool) (clear bool, err error) {
 		return false, fn.Errorf("cannot read %s: %w", target, err)
 	}
 	if len(items) > 0 && !force {
-		return false, fn.Errorf("Target '%s' exists, is non-empty and is not a git repository. Set the 'force_clone' option to True to remove this directory's contents and proceed with cloning the remote repository", target)
+		return false, fn.Errorf("Target '%s' exists, is non-empty and is not a git repository. Set the 'force_clone' option to True to remove this "+
+			"directory's contents and proceed with cloning the remote repository", target)
 	}
 	return force, nil
 }

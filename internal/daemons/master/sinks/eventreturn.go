@@ -68,7 +68,8 @@ func NewEventReturners(o EventReturnOptions, sinks Config, bus *event.Bus, log *
 				err = returner.ErrNoEvents
 			}
 			if err != nil {
-				log.Error("event_return: there is nothing of this name to keep events; there are rawfile_json, local, mysql, pgjsonb, postgres and postgres_local_cache", "name", name, "err", err)
+				log.Error("event_return: there is nothing of this name to keep events; there are rawfile_json, local, mysql, pgjsonb, postgres and "+
+					"postgres_local_cache", "name", name, "err", err)
 				continue
 			}
 			k.to = &database{r, max(sinks.Returner.Timeout, time.Second)}

@@ -25,7 +25,8 @@ func TestEventReturners(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dir", "events")
 	bus := event.NewBus(0)
 	all := NewEventReturners(EventReturnOptions{
-		Returners: value.ListOf("rawfile_json", "nosuch", "local", ""), Queue: 100, Whitelist: value.ListOf("my/*"), Blacklist: value.ListOf("my/secret*"), RawFile: path,
+		Returners: value.ListOf("rawfile_json", "nosuch", "local", ""), Queue: 100, Whitelist: value.ListOf("my/*"), Blacklist: value.ListOf("my/secret*"),
+		RawFile: path,
 	}, Config{}, bus, discard)
 	if len(all) != 2 {
 		t.Fatalf("%d returners, want rawfile_json and local", len(all))
@@ -92,7 +93,8 @@ func (s *server) Jobs(context.Context) (map[string]*value.Dict, error) {
 }
 func (s *server) Close() error { s.closed++; return nil }
 func (s *server) Returns(_ context.Context, jid string) (map[string]*value.Dict, error) {
-	return map[string]*value.Dict{"web1": value.DictOf("return", "remote", "jid", jid), "web2": value.DictOf("return", "remote", "retcode", int64(0)), "../x": value.NewDict(0)}, s.err
+	return map[string]*value.Dict{"web1": value.DictOf("return", "remote", "jid", jid), "web2": value.DictOf("return", "remote", "retcode", int64(0)),
+		"../x": value.NewDict(0)}, s.err
 }
 
 // TestHistory: the own store counts before a server, which adds what is not
@@ -129,7 +131,8 @@ func TestHistory(t *testing.T) {
 	for _, c := range []struct {
 		f    job.Filter
 		want []string
-	}{{job.Filter{}, []string{there, here}}, {job.Filter{Oldest: true}, []string{here, there}}, {job.Filter{Limit: 1}, []string{there}}, {job.Filter{Before: there}, []string{here}}} {
+	}{{job.Filter{}, []string{there, here}}, {job.Filter{Oldest: true}, []string{here, there}}, {job.Filter{Limit: 1}, []string{there}},
+		{job.Filter{Before: there}, []string{here}}} {
 		var got []string
 		list, err := h.List(c.f)
 		for _, j := range list {

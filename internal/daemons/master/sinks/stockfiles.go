@@ -40,7 +40,8 @@ type returnFile struct {
 }
 
 func NewStockFiles(cache *job.LocalCache, loads, returns func() bool, log *slog.Logger) *StockFiles {
-	return &StockFiles{cache: cache, loads: loads, returns: returns, log: log, rateLimitedLog: ratelimit.NewLog(log, 1, time.Minute), queue: make(chan returnFile, maxReturnFiles)}
+	return &StockFiles{cache: cache, loads: loads, returns: returns, log: log, rateLimitedLog: ratelimit.NewLog(log, 1, time.Minute),
+		queue: make(chan returnFile, maxReturnFiles)}
 }
 
 // PutLoad writes a job.
@@ -93,5 +94,6 @@ func (f *StockFiles) write(r returnFile) {
 }
 
 func (f *StockFiles) report(err error, jid, id string) {
-	f.rateLimitedLog.Log(slog.LevelWarn, "cannot write a return for Salt's own programs (job_cache_files); salt-run shows it", "jid", jid, "minion", id, "err", err)
+	f.rateLimitedLog.Log(slog.LevelWarn, "cannot write a return for Salt's own programs (job_cache_files); salt-run shows it", "jid", jid, "minion", id,
+		"err", err)
 }

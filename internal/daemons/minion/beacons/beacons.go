@@ -109,7 +109,8 @@ func (w *watch) end() {
 
 // New returns a scheduler that looks at nothing before Run.
 func New(c Config) (*Scheduler, error) {
-	l := &Scheduler{cfg: c, kinds: catalogue.All(&host.Machine{}), wake: wait.NewWakeup(), own: value.NewDict(0), watches: map[string]*watch{}, requests: localbus.InOrder{Go: c.Go}}
+	l := &Scheduler{cfg: c, kinds: catalogue.All(&host.Machine{}), wake: wait.NewWakeup(), own: value.NewDict(0), watches: map[string]*watch{},
+		requests: localbus.InOrder{Go: c.Go}}
 	d, ok := c.Options.Beacons.(*value.Dict)
 	if !ok && c.Options.Beacons != nil {
 		return nil, salt.Errorf(salt.Invalid, "beacons: expected a map, got %s", value.TypeName(c.Options.Beacons))
@@ -261,7 +262,8 @@ func (l *Scheduler) parse(name string, def any) (kind catalogue.Beacon, c catalo
 // start looks, in the background: a slow look delays no other; l.mu is held.
 func (l *Scheduler) start(name string, w *watch, now time.Time) {
 	w.next = now.Add(max(w.interval(), time.Second/2))
-	if w.config.Flag("disable_during_state_run", false) && slices.ContainsFunc(l.cfg.Running(), func(fun string) bool { return strings.HasPrefix(fun, "state.") }) {
+	if w.config.Flag("disable_during_state_run", false) &&
+		slices.ContainsFunc(l.cfg.Running(), func(fun string) bool { return strings.HasPrefix(fun, "state.") }) {
 		w.rest() // what the run changes is not to be told of afterwards
 		return
 	}

@@ -103,9 +103,10 @@ func New(c Config) *Failover {
 	if c.Members != nil {
 		back = o.rebalance()
 	}
-	f := &Failover{cfg: c, ways: len(c.Links.All()), events: make(chan roles.Event, 64), news: wait.NewWakeup(), ended: make(chan struct{}), machine: roles.New(roles.Options{
-		Masters: len(c.Links.All()), Failback: back, Patience: masterPatience, Drain: drainTime, Leave: wait.Jitter(leaveSpread),
-	})}
+	f := &Failover{cfg: c, ways: len(c.Links.All()), events: make(chan roles.Event, 64), news: wait.NewWakeup(), ended: make(chan struct{}),
+		machine: roles.New(roles.Options{
+			Masters: len(c.Links.All()), Failback: back, Patience: masterPatience, Drain: drainTime, Leave: wait.Jitter(leaveSpread),
+		})}
 	if c.Members != nil {
 		f.arrange(time.Now())
 	}

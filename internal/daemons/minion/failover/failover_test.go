@@ -87,7 +87,8 @@ func TestFailbackWaitsForJobs(t *testing.T) {
 		done := make(chan struct{})
 		go func() { f.Run(ctx, time.Second); close(done) }()
 		time.Sleep(2 * time.Second)
-		for _, e := range []roles.Event{{Kind: roles.Up, Master: 0}, {Kind: roles.Serving, Master: 0}, {Kind: roles.Up, Master: 1}, {Kind: roles.Lost, Master: 0, Why: "gone"}, {Kind: roles.Serving, Master: 1}, {Kind: roles.Up, Master: 0}} {
+		for _, e := range []roles.Event{{Kind: roles.Up, Master: 0}, {Kind: roles.Serving, Master: 0}, {Kind: roles.Up, Master: 1},
+			{Kind: roles.Lost, Master: 0, Why: "gone"}, {Kind: roles.Serving, Master: 1}, {Kind: roles.Up, Master: 0}} {
 			f.Notify(e)
 			synctest.Wait()
 		}

@@ -97,7 +97,8 @@ func TestSignal(t *testing.T) {
 	if err := tab.Signal("1", syscall.SIGUSR1); err != nil || ctx.Err() != nil {
 		t.Errorf("a signal that ends no job: %v, %v", err, ctx.Err())
 	}
-	if err := tab.Signal("1", syscall.SIGKILL); err != nil || context.Cause(ctx) != (Signalled{syscall.SIGKILL}) || context.Cause(ctx).Error() != "the job was ended by signal 9" {
+	if err := tab.Signal("1", syscall.SIGKILL); err != nil || context.Cause(ctx) != (Signalled{syscall.SIGKILL}) ||
+		context.Cause(ctx).Error() != "the job was ended by signal 9" {
 		t.Errorf("%v, %v", err, context.Cause(ctx))
 	}
 	if got := tab.RunningFor(b); len(got) != 1 || got[0] != "1" {

@@ -44,9 +44,12 @@ func newLinks(t *testing.T, change func(*Config), names ...string) (*Config, *[]
 	log := slog.New(slog.DiscardHandler)
 	met := &[]roles.Event{}
 	cfg := &Config{
-		ID: "w1", Transport: zeromq.New(log), Resolver: net.DefaultResolver, Opts: value.NewDict(0), Grains: func() *value.Dict { return value.DictOf("os", "x", "master", "a") },
-		NamesMaster: func() bool { return true }, ExtraPillarData: func() *value.Dict { return value.NewDict(0) }, Links: &Set{ID: "w1", RejectedRetry: true}, Jobs: unused{},
-		Notify: func(e roles.Event) { *met = append(*met, e) }, Ready: func(*Link) {}, PillarChanged: func() {}, Report: func(string, *value.Dict) {}, Log: log,
+		ID: "w1", Transport: zeromq.New(log), Resolver: net.DefaultResolver, Opts: value.NewDict(0),
+		Grains:      func() *value.Dict { return value.DictOf("os", "x", "master", "a") },
+		NamesMaster: func() bool { return true }, ExtraPillarData: func() *value.Dict { return value.NewDict(0) }, Links: &Set{ID: "w1", RejectedRetry: true},
+		Jobs:   unused{},
+		Notify: func(e roles.Event) { *met = append(*met, e) }, Ready: func(*Link) {}, PillarChanged: func() {}, Report: func(string, *value.Dict) {},
+		Log: log,
 	}
 	if err := field.Defaults(&cfg.Options); err != nil {
 		t.Fatal(err)
@@ -176,7 +179,8 @@ func TestPauses(t *testing.T) {
 		want    time.Duration
 	}{
 		{0, io.EOF, 0, 100 * ms}, {100 * ms, io.EOF, 0, 200 * ms}, {800 * ms, io.EOF, 0, time.Second},
-		{0, handshake.ErrPending, 0, 10 * time.Second}, {10 * time.Second, handshake.ErrPending, 0, 20 * time.Second}, {20 * time.Second, handshake.ErrPending, 0, 30 * time.Second},
+		{0, handshake.ErrPending, 0, 10 * time.Second}, {10 * time.Second, handshake.ErrPending, 0, 20 * time.Second},
+		{20 * time.Second, handshake.ErrPending, 0, 30 * time.Second},
 		{0, handshake.ErrFull, 0, 10 * time.Second}, {0, &handshake.Busy{Wait: 7 * time.Second}, 0, 7 * time.Second},
 		{0, io.EOF, 1, 2 * time.Second}, {0, io.EOF, 3, slowLookup},
 	} {
@@ -202,7 +206,8 @@ func TestIntervals(t *testing.T) {
 // TestCauses: an error is reported once per kind of cause, whatever its text says.
 func TestCauses(t *testing.T) {
 	refused := func(port int) error {
-		return &net.OpError{Op: "dial", Net: "tcp", Source: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9), Port: port}, Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 4506}, Err: syscall.ECONNREFUSED}
+		return &net.OpError{Op: "dial", Net: "tcp", Source: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9), Port: port},
+			Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 4506}, Err: syscall.ECONNREFUSED}
 	}
 	if causeOf(refused(1)) != causeOf(refused(2)) {
 		t.Error("another own port is another cause")
@@ -210,7 +215,8 @@ func TestCauses(t *testing.T) {
 	if reason(refused(1)) != reason(refused(2)) || strings.Contains(reason(refused(1)), "10.0.0.9") {
 		t.Errorf("the reason is %q", reason(refused(1)))
 	}
-	kinds := []error{refused(1), io.EOF, context.DeadlineExceeded, handshake.ErrPending, handshake.ErrRejected, &net.DNSError{IsNotFound: true}, &net.DNSError{IsTimeout: true}, &handshake.Busy{}}
+	kinds := []error{refused(1), io.EOF, context.DeadlineExceeded, handshake.ErrPending, handshake.ErrRejected, &net.DNSError{IsNotFound: true},
+		&net.DNSError{IsTimeout: true}, &handshake.Busy{}}
 	seen := map[cause]bool{}
 	for _, err := range kinds {
 		seen[causeOf(err)] = true

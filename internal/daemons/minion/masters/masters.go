@@ -135,7 +135,8 @@ func (m *Finder) Names(ctx context.Context) (Names, error) {
 		names = append(names[n:len(names):len(names)], names[:n]...)
 	case o.shuffle() && o.MasterType == TypeFailover && m.Failback:
 		if len(names) == 2 {
-			m.Log.Warn("master_shuffle does nothing with master_failback and two masters: the minion always goes back to the first", "masters", strings.Join(names, ", "))
+			m.Log.Warn("master_shuffle does nothing with master_failback and two masters: the minion always goes back to the first", "masters",
+				strings.Join(names, ", "))
 		}
 		shuffle(names[1:]) // the first one is where it goes back to
 	case o.shuffle():

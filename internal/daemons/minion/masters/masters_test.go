@@ -31,7 +31,8 @@ func TestOrderOfMasters(t *testing.T) {
 		{name: "hot", set: func(*Finder) {}, want: list},
 		{name: "failover", set: func(m *Finder) { m.Options.MasterType = "failover" }, want: list},
 		// The crc32 of "w1" is 0x7079fdf4, which is 1 modulo 3.
-		{name: "distributed", set: func(m *Finder) { m.Options.MasterType = "distributed"; m.Options.Master = m.Options.Master[:3] }, want: []string{"b:1", "[::1]:2", "a"}},
+		{name: "distributed", set: func(m *Finder) { m.Options.MasterType = "distributed"; m.Options.Master = m.Options.Master[:3] },
+			want: []string{"b:1", "[::1]:2", "a"}},
 		{name: "random", set: func(m *Finder) { m.Options.RandomMaster = true }},
 		{name: "random failback", set: func(m *Finder) { m.Options.MasterShuffle, m.Failback, m.Options.MasterType = true, true, "failover" }, first: "a"},
 	} {
@@ -188,7 +189,8 @@ func TestAddresses(t *testing.T) {
 	for _, a := range got {
 		hosts = append(hosts, a.Endpoint().String())
 	}
-	if !slices.Equal(hosts, []string{"a:4506", "b:1", "[::1]:2"}) || err == nil || !strings.Contains(err.Error(), "x:0") || !strings.Contains(err.Error(), "y:z") {
+	if !slices.Equal(hosts, []string{"a:4506", "b:1", "[::1]:2"}) || err == nil || !strings.Contains(err.Error(), "x:0") ||
+		!strings.Contains(err.Error(), "y:z") {
 		t.Errorf("%v, %v", hosts, err)
 	}
 }

@@ -105,7 +105,8 @@ func (j *jobJournal) open(path string) {
 	defer j.mu.Unlock()
 	j.path = path
 	if err := j.reopen(); err != nil {
-		j.log.Error("the journal of jobs cannot be used: returns and the ids of jobs are kept in memory only, and are lost when this process ends", "path", path, "err", err)
+		j.log.Error("the journal of jobs cannot be used: returns and the ids of jobs are kept in memory only, and are lost when this process ends", "path",
+			path, "err", err)
 	}
 }
 
@@ -124,7 +125,8 @@ func (j *jobJournal) reopen() error {
 	}
 	j.file = file
 	if err := file.Reserve(reserve); err != nil {
-		j.log.Warn("cannot reserve disk space for the notes of jobs; without free space no job runs that the master cannot record", "path", j.path, "bytes", reserve, "err", err)
+		j.log.Warn("cannot reserve disk space for the notes of jobs; without free space no job runs that the master cannot record", "path", j.path, "bytes",
+			reserve, "err", err)
 	}
 	j.compact()
 	return nil

@@ -71,7 +71,8 @@ func TestReports(t *testing.T) {
 	h.report(batch{pillar: true, notify: true}, nil)
 	h.report(batch{pillar: true}, context.DeadlineExceeded)
 	h.report(batch{grains: true}, nil)
-	for i, want := range []*value.Dict{value.DictOf("complete", true), value.DictOf("complete", true), value.DictOf("complete", false, "comment", "context deadline exceeded")} {
+	for i, want := range []*value.Dict{value.DictOf("complete", true), value.DictOf("complete", true),
+		value.DictOf("complete", false, "comment", "context deadline exceeded")} {
 		e := <-events.C
 		e.Data.Delete("_stamp")
 		if !value.Equal(e.Data, want) {

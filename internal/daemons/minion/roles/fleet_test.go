@@ -59,8 +59,10 @@ func newFleet(minions int, masters ...*simMaster) *fleet {
 		rebalance := 30*time.Second + time.Duration(f.rand.Int64N(int64(270*time.Second)))
 		leave := time.Duration(f.rand.Int64N(int64(5 * time.Second)))
 		f.minions = append(f.minions, &simMinion{
-			id: fmt.Sprint("minion", i), machine: New(Options{Masters: 1, Failback: rebalance, Patience: 2 * time.Second, Drain: 5 * time.Minute, Leave: leave}),
-			latency: make([]roster.Latency, len(masters)), asked: make([]time.Time, len(masters)), classes: make([]int, len(masters)), up: make([]bool, len(masters)),
+			id:      fmt.Sprint("minion", i),
+			machine: New(Options{Masters: 1, Failback: rebalance, Patience: 2 * time.Second, Drain: 5 * time.Minute, Leave: leave}),
+			latency: make([]roster.Latency, len(masters)), asked: make([]time.Time, len(masters)), classes: make([]int, len(masters)),
+			up: make([]bool, len(masters)),
 		})
 	}
 	for _, x := range f.minions {
@@ -226,7 +228,8 @@ func TestFleet(t *testing.T) {
 				t.Errorf("%s: %s has %d minions, want %.0f", when, m.m.ID, m.held, want)
 			}
 		}
-		t.Logf("%s: a %d, b %d, c %d, d %d, slow %d, late %d; %d moves, at most %d within %v", when, a.held, b.held, c.held, d.held, slow.held, late.held, f.total(), f.most, turn)
+		t.Logf("%s: a %d, b %d, c %d, d %d, slow %d, late %d; %d moves, at most %d within %v", when, a.held, b.held, c.held, d.held, slow.held, late.held,
+			f.total(), f.most, turn)
 	}
 	// only has all moves since the last call be from one, or to one, and be as
 	// many as the difference.

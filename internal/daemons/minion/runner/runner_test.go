@@ -66,7 +66,8 @@ func newFloor(t *testing.T, change func(*Config)) *floor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lc := &link.Config{ID: "w1", Transport: zeromq.New(log), Opts: value.NewDict(0), Grains: g.Grains, NamesMaster: g.NamesMaster, Outbox: box, Links: links, Log: log}
+	lc := &link.Config{ID: "w1", Transport: zeromq.New(log), Opts: value.NewDict(0), Grains: g.Grains, NamesMaster: g.NamesMaster, Outbox: box, Links: links,
+		Log: log}
 	sign := handshake.Minion{ID: "w1", Key: key, Trust: channel.NewFileTrust(filepath.Join(t.TempDir(), "master.pub"))}
 	for _, options := range []any{&lc.Options, &sign.Options} {
 		if err := field.Defaults(options); err != nil {
@@ -104,10 +105,12 @@ func newFloor(t *testing.T, change func(*Config)) *floor {
 	}
 	get := func() *fn.Registry { return funcs }
 	cfg := Config{
-		Options: Options{ModuleExecutors: directCall}, ID: "w1", Jobs: jobs.New(0, box.Knows), Notes: &jobs.Notes{Dir: filepath.Join(t.TempDir(), "proc"), Log: log}, Outbox: box, Links: links,
-		Returners: returners.New(returners.Config{Options: returner.MinionOptions{}, ID: "w1", Dir: t.TempDir(), Opts: value.NewDict(0), Background: group, Log: log}),
-		Calls:     calls.NewFactory(calls.Config{ID: "w1", Opts: value.NewDict(0), Grains: g, Funcs: get, States: get, Log: log}),
-		Funcs:     get, Grains: g.Grains, Background: group, Log: log,
+		Options: Options{ModuleExecutors: directCall}, ID: "w1", Jobs: jobs.New(0, box.Knows),
+		Notes: &jobs.Notes{Dir: filepath.Join(t.TempDir(), "proc"), Log: log}, Outbox: box, Links: links,
+		Returners: returners.New(returners.Config{Options: returner.MinionOptions{}, ID: "w1", Dir: t.TempDir(), Opts: value.NewDict(0), Background: group,
+			Log: log}),
+		Calls: calls.NewFactory(calls.Config{ID: "w1", Opts: value.NewDict(0), Grains: g, Funcs: get, States: get, Log: log}),
+		Funcs: get, Grains: g.Grains, Background: group, Log: log,
 	}
 	if change != nil {
 		change(&cfg)
@@ -213,7 +216,8 @@ func TestScheduled(t *testing.T) {
 		spy.Run(ctx)
 		return out
 	}()
-	if len(queued) != 1 || queued[0].Str("schedule") != "nightly" || queued[0].Str("return") != "x" || !queued[0].Dict("metadata").Has("_TS") || queued[0].Str("tgt") != "w1" {
+	if len(queued) != 1 || queued[0].Str("schedule") != "nightly" || queued[0].Str("return") != "x" || !queued[0].Dict("metadata").Has("_TS") ||
+		queued[0].Str("tgt") != "w1" {
 		t.Errorf("returned %v", queued)
 	}
 	f.Scheduled("dry", "t.echo", value.DictOf("dry_run", true))
@@ -287,7 +291,8 @@ func TestNoRoomForNotes(t *testing.T) {
 		c.Outbox.Recall(nil)
 	})
 	f.Accept(f.a, aJob(jid1, "t.echo", "x"))
-	if d := f.ret(t, jid1); d.Bool("success") || d.Int("retcode") != 1 || !strings.Contains(d.Str("return"), "was not run") || !strings.Contains(d.Str("return"), dir) {
+	if d := f.ret(t, jid1); d.Bool("success") || d.Int("retcode") != 1 || !strings.Contains(d.Str("return"), "was not run") ||
+		!strings.Contains(d.Str("return"), dir) {
 		t.Errorf("%s", value.Repr(d))
 	}
 }

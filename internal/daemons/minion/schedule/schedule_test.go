@@ -107,7 +107,8 @@ func TestScheduleTurns(t *testing.T) {
 func TestScheduleIsManaged(t *testing.T) {
 	s := idleSchedule(t, value.DictOf("old", value.DictOf("function", "test.ping", "hours", 1, "_seconds", 3600)))
 	ask := func(kv ...any) *value.Dict { return s.manage(value.DictOf(kv...)) }
-	if d := ask("func", "add", "name", "new", "schedule", value.DictOf("new", value.DictOf("function", "test.ping", "minutes", 1)), "persist", true); !d.Dict("schedule").Dict("new").Bool("enabled") {
+	if d := ask("func", "add", "name", "new", "schedule", value.DictOf("new", value.DictOf("function", "test.ping", "minutes", 1)), "persist",
+		true); !d.Dict("schedule").Dict("new").Bool("enabled") {
 		t.Errorf("add: %s", value.Repr(d))
 	}
 	path, err := s.path()
@@ -122,7 +123,8 @@ func TestScheduleIsManaged(t *testing.T) {
 	if d := ask("func", "run_job", "name", "new"); d.Has("error") || s.ran("new").IsZero() {
 		t.Errorf("a disabled job is run by hand: %s", value.Repr(d))
 	}
-	if d := ask("func", "postpone_job", "name", "old", "time", "2099-01-01T00:00:00", "new_time", "2099-01-01T01:00:00"); d.Dict("schedule").Dict("old").At("run_explicit") == nil {
+	if d := ask("func", "postpone_job", "name", "old", "time", "2099-01-01T00:00:00", "new_time",
+		"2099-01-01T01:00:00"); d.Dict("schedule").Dict("old").At("run_explicit") == nil {
 		t.Errorf("postpone: %s", value.Repr(d))
 	}
 	if d := ask("func", "get_next_fire_time", "name", "old"); d.Str("next_fire_time") == "" {
@@ -210,7 +212,8 @@ func TestTasksBeginWhenAMasterIsConnected(t *testing.T) {
 		var wg sync.WaitGroup
 		var soon, late atomic.Int32
 		s.cfg.Masterless, s.cfg.Ready, s.cfg.Go = false, ready, wg.Go
-		s.cfg.Tasks = []Task{{Every: time.Minute, OnStart: true, Do: func(context.Context) { soon.Add(1) }}, {Every: time.Minute, Do: func(context.Context) { late.Add(1) }}}
+		s.cfg.Tasks = []Task{{Every: time.Minute, OnStart: true, Do: func(context.Context) { soon.Add(1) }},
+			{Every: time.Minute, Do: func(context.Context) { late.Add(1) }}}
 		ctx, cancel := context.WithCancel(t.Context())
 		wg.Go(func() { s.Run(ctx) })
 		time.Sleep(time.Hour)

@@ -87,7 +87,8 @@ func New(o Options, c Config) (*FS, error) {
 			return nil, err
 		}
 		if other, ok := folders[r.folder]; ok {
-			return nil, salt.Errorf(salt.Invalid, "the git remotes %s and %s have the same directory in the cache: give each a name of its own, by the parameter name", redact.Text(other), redact.Text(r.id))
+			return nil, salt.Errorf(salt.Invalid, "the git remotes %s and %s have the same directory in the cache: give each a name of its own, by "+
+				"the parameter name", redact.Text(other), redact.Text(r.id))
 		}
 		folders[r.folder] = r.id
 		f.remotes = append(f.remotes, r)

@@ -31,11 +31,13 @@ func sample(t testing.TB) (url, v1 string) {
 	gittest.Run(t, sub, "add", "-A")
 	gittest.Run(t, sub, "commit", "--quiet", "-m", "x")
 	gittest.Run(t, base, "init", "--quiet", "--initial-branch=main", dir)
-	gittest.Write(t, dir, map[string]string{"top.sls": "main\n", "web/init.sls": "web\n", "web/files/conf": "conf\n", "salt/nested/deep/x.sls": "x\n", "run.sh": "#!/bin/sh\n"})
+	gittest.Write(t, dir, map[string]string{"top.sls": "main\n", "web/init.sls": "web\n", "web/files/conf": "conf\n", "salt/nested/deep/x.sls": "x\n",
+		"run.sh": "#!/bin/sh\n"})
 	if err := os.Chmod(dir+"/run.sh", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for link, to := range map[string]string{"link": "web/init.sls", "web/up": "../top.sls", "dirlink": "web", "dangling": "none", "loop1": "loop2", "loop2": "loop1", "out": "../../../etc/passwd"} {
+	for link, to := range map[string]string{"link": "web/init.sls", "web/up": "../top.sls", "dirlink": "web", "dangling": "none", "loop1": "loop2",
+		"loop2": "loop1", "out": "../../../etc/passwd"} {
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +97,8 @@ func asked(sha string) map[string][]string {
 	return map[string][]string{
 		"envs": {"base", "main", "dev", "feature/one", "feature", "v1", "v1a", "prod", "qa", "none", sha},
 		"paths": {
-			"top.sls", "web/init.sls", "init.sls", "run.sh", "link", "web/up", "up", "dirlink", "dirlink/init.sls", "dangling", "loop1", "out", "mod", "mod/in-sub", "web", "dev-only", "one", "q/top.sls", "dd/top.sls",
+			"top.sls", "web/init.sls", "init.sls", "run.sh", "link", "web/up", "up", "dirlink", "dirlink/init.sls", "dangling", "loop1", "out", "mod",
+			"mod/in-sub", "web", "dev-only", "one", "q/top.sls", "dd/top.sls",
 			"a/b/deep/x.sls", "deep/x.sls", "x/top.sls", "m/top.sls", "files/conf", "../top.sls",
 		},
 	}
@@ -154,7 +157,8 @@ func answers(t testing.TB, conf *value.Dict, ask map[string][]string) map[string
 			found[path] = []any{f.Str("rel"), plain(f.At("stat")), string(b)}
 		}
 		out[env] = map[string]any{
-			"files": plain(request("_file_list")), "dirs": plain(request("_dir_list")), "links": plain(request("_symlink_list")), "empty": plain(request("_file_list_emptydirs")), "found": found,
+			"files": plain(request("_file_list")), "dirs": plain(request("_dir_list")), "links": plain(request("_symlink_list")),
+			"empty": plain(request("_file_list_emptydirs")), "found": found,
 		}
 	}
 	return out
@@ -179,9 +183,10 @@ func server(t testing.TB, conf *value.Dict, cache string) (*fileserver.Server, *
 		t.Fatal(err)
 	}
 	t.Cleanup(fs.close)
-	return fileserver.New(fileserver.Options{Backends: []string{"gitfs"}}, fileserver.Config{CacheDir: cache, HashType: "sha256", More: map[string]func(string) (fileserver.Backend, error){
-		"gitfs": func(string) (fileserver.Backend, error) { return fs, nil },
-	}}, fs.log), fs
+	return fileserver.New(fileserver.Options{Backends: []string{"gitfs"}},
+		fileserver.Config{CacheDir: cache, HashType: "sha256", More: map[string]func(string) (fileserver.Backend, error){
+			"gitfs": func(string) (fileserver.Backend, error) { return fs, nil },
+		}}, fs.log), fs
 }
 
 // close ends the programs that read the copies.
@@ -260,8 +265,10 @@ func record(t *testing.T, stock, file, url, text string, ask map[string][]string
 
 func TestWrongConfigurations(t *testing.T) {
 	for _, text := range []string{
-		`{"gitfs_remotes": "x"}`, `{"gitfs_remotes": [7]}`, `{"gitfs_remotes": [{"/x": null}]}`, `{"gitfs_remotes": [{"/x": [{"nosuch": 1}]}]}`, `{"gitfs_remotes": ["--upload-pack=x"]}`,
-		`{"gitfs_remotes": ["/x", "/x"]}`, `{"gitfs_remotes": [{"/x": [{"ref_types": ["blob"]}]}]}`, `{"gitfs_remotes": [{"/x": [{"name": "../x"}]}]}`, `{"gitfs_remotes": [{"https://h/x": [{"user": "u"}]}]}`,
+		`{"gitfs_remotes": "x"}`, `{"gitfs_remotes": [7]}`, `{"gitfs_remotes": [{"/x": null}]}`, `{"gitfs_remotes": [{"/x": [{"nosuch": 1}]}]}`,
+		`{"gitfs_remotes": ["--upload-pack=x"]}`,
+		`{"gitfs_remotes": ["/x", "/x"]}`, `{"gitfs_remotes": [{"/x": [{"ref_types": ["blob"]}]}]}`, `{"gitfs_remotes": [{"/x": [{"name": "../x"}]}]}`,
+		`{"gitfs_remotes": [{"https://h/x": [{"user": "u"}]}]}`,
 		`{"gitfs_remotes": [{"http://h/x": [{"user": "u"}, {"password": "p"}]}]}`, `{"gitfs_remotes": ["ext::sh -c x"]}`,
 	} {
 		v, err := sjson.Load(text)
@@ -306,12 +313,14 @@ func TestFetcher(t *testing.T) {
 	t.Parallel()
 	url, sha := sample(t)
 	cache := t.TempDir()
-	srv, fs := server(t, value.DictOf("gitfs_remotes", value.ListOf(value.DictOf(url, value.ListOf(value.DictOf("name", "one")))), "gitfs_base", "main"), cache)
+	srv, fs := server(t, value.DictOf("gitfs_remotes", value.ListOf(value.DictOf(url, value.ListOf(value.DictOf("name", "one")))), "gitfs_base", "main"),
+		cache)
 	if done, failed := fs.Lock("https:*"); len(done)+len(failed) != 0 {
 		t.Error(done, failed)
 	}
 	done, failed := fs.Lock("*origin*")
-	if want := fmt.Sprintf("[Set update lock for gitfs remote '%s' on machine_id '%s']", url, gitrepo.MachineID()); fmt.Sprint(done) != want || len(failed) > 0 {
+	if want := fmt.Sprintf("[Set update lock for gitfs remote '%s' on machine_id '%s']", url, gitrepo.MachineID()); fmt.Sprint(done) != want ||
+		len(failed) > 0 {
 		t.Error(done, failed)
 	}
 	if _, failed := fs.Lock(""); len(failed) != 1 {
@@ -336,7 +345,8 @@ func TestFetcher(t *testing.T) {
 		t.Error("a remote that there is none of was updated")
 	}
 	d := fs.Remotes().Dict(url)
-	if d.At("error") != nil || d.Dict("commits").Str("main") != sha || d.Dict("commits").Str("tags/v1a") != sha || d.Str("name") != "one" || len(srv.Envs()) == 0 {
+	if d.At("error") != nil || d.Dict("commits").Str("main") != sha || d.Dict("commits").Str("tags/v1a") != sha || d.Str("name") != "one" ||
+		len(srv.Envs()) == 0 {
 		t.Error(value.Repr(d))
 	}
 	if failed := fs.ClearCache(); len(failed) > 0 || len(srv.Envs()) > 0 {

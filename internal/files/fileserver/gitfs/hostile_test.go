@@ -44,8 +44,10 @@ func TestHostileEnvironments(t *testing.T) {
 		t.Fatal("nothing is served")
 	}
 	before := tree(t, top)
-	for _, env := range []string{"..", "../..", "../../..", "../../../victim", victim, "/", "base/../..", "main", "dev/../../..", "\x00", "-x", "--upload-pack=touch /tmp/x", "refs/heads/main", "HEAD", "main:top.sls", "main^{tree}", ""} {
-		for _, path := range []string{"keep", "top.sls", "../keep", "../../victim/keep", victim + "/keep", "../top.sls", "web/../../../victim/keep", "-x", "\x00"} {
+	for _, env := range []string{"..", "../..", "../../..", "../../../victim", victim, "/", "base/../..", "main", "dev/../../..", "\x00", "-x",
+		"--upload-pack=touch /tmp/x", "refs/heads/main", "HEAD", "main:top.sls", "main^{tree}", ""} {
+		for _, path := range []string{"keep", "top.sls", "../keep", "../../victim/keep", victim + "/keep", "../top.sls", "web/../../../victim/keep", "-x",
+			"\x00"} {
 			if env == "main" && path == "top.sls" {
 				continue // not base, but nothing hostile
 			}
@@ -79,7 +81,10 @@ func TestRepositoriesOfOneName(t *testing.T) {
 		urls = append(urls, "file://"+dir)
 	}
 	// The second one serves another environment.
-	srv, _ := server(t, value.DictOf("gitfs_remotes", value.ListOf(urls[0], value.DictOf(urls[1].(string), value.ListOf(value.DictOf("base", "none"), value.DictOf("saltenv", value.ListOf(value.DictOf("other", value.ListOf(value.DictOf("ref", "main")))))))), "gitfs_base", "main"), cache)
+	srv,
+		_ := server(t, value.DictOf("gitfs_remotes",
+		value.ListOf(urls[0], value.DictOf(urls[1].(string), value.ListOf(value.DictOf("base", "none"),
+			value.DictOf("saltenv", value.ListOf(value.DictOf("other", value.ListOf(value.DictOf("ref", "main")))))))), "gitfs_base", "main"), cache)
 	if _, err := srv.Update(t.Context()); err != nil {
 		t.Fatal(err)
 	}

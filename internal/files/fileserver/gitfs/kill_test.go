@@ -36,7 +36,8 @@ const filesOfState = 12
 // told to by a line. It answers with the number that all files hold, or with
 // what is wrong.
 func serveForTest(url, cache string) {
-	fs, err := New(Options{Remotes: value.ListOf(url), Base: "main", RefTypes: []string{"branch"}, SSLVerify: true, Interval: 20 * time.Millisecond, GlobalLock: true},
+	fs, err := New(Options{Remotes: value.ListOf(url), Base: "main", RefTypes: []string{"branch"}, SSLVerify: true, Interval: 20 * time.Millisecond,
+		GlobalLock: true},
 		Config{Name: "gitfs", CacheDir: cache, HashType: "sha256"})
 	if err != nil {
 		fmt.Println("fault:", err)
@@ -214,7 +215,8 @@ func TestOneOfTwoIsKilled(t *testing.T) {
 		p.kill()
 	}
 	// All is in order in the end.
-	fs, err := New(Options{Remotes: value.ListOf(url), Base: "main", RefTypes: []string{"branch"}, SSLVerify: true, GlobalLock: true}, Config{Name: "gitfs", CacheDir: cache, HashType: "sha256"})
+	fs, err := New(Options{Remotes: value.ListOf(url), Base: "main", RefTypes: []string{"branch"}, SSLVerify: true, GlobalLock: true},
+		Config{Name: "gitfs", CacheDir: cache, HashType: "sha256"})
 	if err != nil {
 		t.Fatal(err)
 	}

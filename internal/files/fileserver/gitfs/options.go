@@ -42,7 +42,8 @@ type Options struct {
 func (o Options) all() map[string]any {
 	return map[string]any{
 		"base": o.Base, "root": o.Root, "mountpoint": o.Mount, "fallback": o.Fallback, "saltenv_whitelist": o.Whitelist, "saltenv_blacklist": o.Blacklist,
-		"ref_types": o.RefTypes, "disable_saltenv_mapping": o.NoMapping, "refspecs": o.Refspecs, "update_interval": o.Interval, "user": o.User, "password": o.Password,
+		"ref_types": o.RefTypes, "disable_saltenv_mapping": o.NoMapping, "refspecs": o.Refspecs, "update_interval": o.Interval, "user": o.User,
+		"password":      o.Password,
 		"insecure_auth": o.InsecureAuth, "pubkey": o.PubKey, "privkey": o.PrivKey, "passphrase": o.Passphrase, "ssl_verify": o.SSLVerify,
 	}
 }
@@ -50,7 +51,8 @@ func (o Options) all() map[string]any {
 // parameters are what can be set for one remote.
 func parameters() []string {
 	return []string{
-		"base", "fallback", "mountpoint", "root", "ssl_verify", "saltenv_whitelist", "saltenv_blacklist", "refspecs", "disable_saltenv_mapping", "ref_types", "update_interval",
+		"base", "fallback", "mountpoint", "root", "ssl_verify", "saltenv_whitelist", "saltenv_blacklist", "refspecs", "disable_saltenv_mapping", "ref_types",
+		"update_interval",
 		"user", "password", "pubkey", "privkey", "passphrase", "insecure_auth", "all_saltenvs", "name", "saltenv",
 	}
 }

@@ -49,8 +49,9 @@ func newRemote(entry any, o Options, c Config, leases *gitrepo.Leases) (*remote,
 		return nil, err
 	}
 	r := &remote{
-		id: s.ID, url: s.ID, name: s.Text("name"), base: s.Text("base"), fallback: s.Text("fallback"), allSaltenvs: s.Text("all_saltenvs"), noMapping: s.Bool("disable_saltenv_mapping"),
-		interval: max(s.Seconds("update_interval"), time.Second), filter: fileserver.NewFilter(s.Texts("saltenv_whitelist"), s.Texts("saltenv_blacklist")),
+		id: s.ID, url: s.ID, name: s.Text("name"), base: s.Text("base"), fallback: s.Text("fallback"), allSaltenvs: s.Text("all_saltenvs"),
+		noMapping: s.Bool("disable_saltenv_mapping"),
+		interval:  max(s.Seconds("update_interval"), time.Second), filter: fileserver.NewFilter(s.Texts("saltenv_whitelist"), s.Texts("saltenv_blacklist")),
 		place: place{clean(s.Text("root")), clean(withoutScheme(s.Text("mountpoint")))}, byRef: map[string][]string{},
 	}
 	for _, t := range s.Texts("ref_types") {

@@ -149,7 +149,8 @@ func fastImport(t *testing.T, dir string, branches, blobs, blob int) {
 		fmt.Fprintf(&end, "M 100644 :%d large%d\n", i+1, i)
 	}
 	for i := range branches {
-		fmt.Fprintf(&end, "\ncommit refs/heads/b%04d\ncommitter a <a@b> 1700000000 +0000\ndata 1\nx\nfrom refs/heads/main\nM 100644 inline branch\ndata 6\nb%04d\n", i, i)
+		fmt.Fprintf(&end, "\ncommit refs/heads/b%04d\ncommitter a <a@b> 1700000000 +0000\ndata 1\nx\nfrom refs/heads/main\nM 100644 inline branch\n"+
+			"data 6\nb%04d\n", i, i)
 	}
 	readers := []io.Reader{}
 	for i := range blobs {

@@ -32,7 +32,8 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{
-		"pushed/web1/etc/hosts": true, "web1/etc/hosts": false, "pushed/web1/top.sls": false, "pushed/web1/link": false, "pushed/web1/out/secret": false, "pushed/db1/a": false,
+		"pushed/web1/etc/hosts": true, "web1/etc/hosts": false, "pushed/web1/top.sls": false, "pushed/web1/link": false, "pushed/web1/out/secret": false,
+		"pushed/db1/a":             false,
 		"pushed/web1/etc/skip.bak": false, "pushed/web1": false, "pushed/web1/etc": false, "pushed/web1/none": false,
 	} {
 		found, ok := f.Find("base", name, nil)

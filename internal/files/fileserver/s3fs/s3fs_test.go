@@ -82,7 +82,8 @@ func service(t *testing.T, buckets map[string]map[string]string) (addr string, p
 
 func open(t *testing.T, addr, cache string, buckets any, sync bool) *FS {
 	t.Helper()
-	f, err := New(Options{Buckets: buckets, KeyID: "id", Key: "key", ServiceURL: addr, PathStyle: true, Location: "us-east-1", Sync: sync, Expire: time.Hour}, "s3fs", cache,
+	f, err := New(Options{Buckets: buckets, KeyID: "id", Key: "key", ServiceURL: addr, PathStyle: true, Location: "us-east-1", Sync: sync, Expire: time.Hour},
+		"s3fs", cache,
 		func(p string) bool { return strings.HasSuffix(p, ".bak") }, false, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +132,8 @@ func TestBuckets(t *testing.T) {
 		t.Error(len(l.Files))
 	}
 	for range 2 {
-		if got := read(f, "base", "top.sls") + read(f, "base", "web/ä b+c?.sls") + read(f, "base", "x.bak") + read(f, "dev", "top.sls"); got != "oneoddnonenone" {
+		if got := read(f, "base", "top.sls") + read(f, "base", "web/ä b+c?.sls") + read(f, "base", "x.bak") +
+			read(f, "dev", "top.sls"); got != "oneoddnonenone" {
 			t.Error(got)
 		}
 	}

@@ -99,7 +99,8 @@ func Start(ctx context.Context, p Peer, streams map[string]oplog.Stream, s *wire
 		if !start.Dict("vec").Has(name) {
 			continue
 		}
-		f := &Feed{p: p, s: s, name: name, stream: stream, news: wait.NewWakeup(), have: readVector(start.Dict("vec").Dict(name)), sent: oplog.Vector{}, lag: map[string]lag{}, live: start.Bool("live")}
+		f := &Feed{p: p, s: s, name: name, stream: stream, news: wait.NewWakeup(), have: readVector(start.Dict("vec").Dict(name)), sent: oplog.Vector{},
+			lag: map[string]lag{}, live: start.Bool("live")}
 		feeds[name] = f
 		wg.Go(func() {
 			if err := f.run(ctx); err != nil && ctx.Err() == nil {
@@ -147,11 +148,13 @@ func (f *Feed) run(ctx context.Context) error {
 	ahead := f.have[self] > mine[self]
 	f.mu.Unlock()
 	if ahead {
-		f.p.Log.Warn("a peer has changes that this process made and does not have: was a virtual machine set back? continuing with a new origin id", "peer", f.p.ID, "stream", f.name)
+		f.p.Log.Warn("a peer has changes that this process made and does not have: was a virtual machine set back? continuing with a new origin id", "peer",
+			f.p.ID, "stream", f.name)
 		return errors.Join(errors.New("this master has lost own changes that the peer has"), f.stream.Renew())
 	}
 	if n := f.lostOwn(mine); n > 0 {
-		f.p.Log.Warn("a peer has changes that this master made before its start and does not have any more: the disk is an older copy; fetching them", "peer", f.p.ID, "stream", f.name, "changes", n)
+		f.p.Log.Warn("a peer has changes that this master made before its start and does not have any more: the disk is an older copy; fetching them", "peer",
+			f.p.ID, "stream", f.name, "changes", n)
 	}
 	if err := f.tellLive(ctx, mine); err != nil || ctx.Err() != nil {
 		return err
@@ -172,7 +175,8 @@ func (f *Feed) run(ctx context.Context) error {
 		f.trouble = ""
 		f.mu.Unlock()
 		if trouble != "" {
-			f.p.Limited.Warn("feed of "+f.p.ID, "a peer cannot store replicated changes; sending them again", "peer", f.p.ID, "stream", f.name, "err", trouble)
+			f.p.Limited.Warn("feed of "+f.p.ID, "a peer cannot store replicated changes; sending them again", "peer", f.p.ID, "stream", f.name, "err",
+				trouble)
 			if !wait.Sleep(ctx, pause) {
 				return nil
 			}
@@ -236,7 +240,8 @@ func (f *Feed) tellLive(ctx context.Context, mine oplog.Vector) error {
 			f.mu.Lock()
 			f.open++
 			f.mu.Unlock()
-			if err := f.s.Send("rep", f.name, "origin", b.Origin, "from", int64(b.From), "to", int64(b.To), "live", b.Live, "forgotten", int64(b.Forgotten)); err != nil {
+			if err := f.s.Send("rep", f.name, "origin", b.Origin, "from", int64(b.From), "to", int64(b.To), "live", b.Live, "forgotten",
+				int64(b.Forgotten)); err != nil {
 				return err
 			}
 		}

@@ -63,7 +63,8 @@ func TestKeyThatIsNotKept(t *testing.T) {
 // TestSameChain compares full lists, which have the same length.
 func TestSameChain(t *testing.T) {
 	one, two, three := Endorsement{By: "a", Pub: "b"}, Endorsement{By: "b", Pub: "c"}, Endorsement{By: "x", Pub: "c"}
-	if !SameChain([]Endorsement{one, two}, []Endorsement{one, two}) || SameChain([]Endorsement{one, two}, []Endorsement{two, three}) || SameChain([]Endorsement{one}, nil) {
+	if !SameChain([]Endorsement{one, two}, []Endorsement{one, two}) || SameChain([]Endorsement{one, two}, []Endorsement{two, three}) ||
+		SameChain([]Endorsement{one}, nil) {
 		t.Error("lists are compared wrongly")
 	}
 }

@@ -86,7 +86,9 @@ func (s *Secrets) leaveKey(pub []byte) error {
 		return salt.Errorf(salt.Unavailable, "cannot read the key that peers know of this master: %w", err)
 	}
 	if !bytes.Equal(there, pub) {
-		return salt.Errorf(salt.Invalid, "Shared key does not match, remove it to continue: %s is not the key in pki_dir of this master. Another master with the id %s may run, or this one got a new key", path, s.ID)
+		return salt.Errorf(salt.Invalid,
+			"Shared key does not match, remove it to continue: %s is not the key in pki_dir of this master. Another master with the id %s may run, "+
+				"or this one got a new key", path, s.ID)
 	}
 	return nil
 }

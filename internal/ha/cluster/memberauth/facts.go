@@ -93,7 +93,8 @@ func Differences(mine, peer Facts, nonce string, cert *x509.Certificate, s Share
 		if mine.Key != peer.Key && s.Related(cert, peer.Key) {
 			peer.Key = mine.Key // one of them is about to follow the other
 		}
-		differ("the fingerprint of cluster.pub (one of them is of another cluster: stop it, remove its cluster_pki_dir and cachedir, and let it join again)", mine.Key, peer.Key)
+		differ("the fingerprint of cluster.pub (one of them is of another cluster: stop it, remove its cluster_pki_dir and cachedir, and let it join again)",
+			mine.Key, peer.Key)
 		return settings(out)
 	}
 	if mine.Key != peer.Key {
@@ -143,7 +144,8 @@ func settings(differences []string) *refusal.Error {
 
 // Unnamed returns the reason that one master does not name another, and the fix.
 func Unnamed(who string, peers []string, whom string) string {
-	return fmt.Sprintf("cluster_peers of %s (%s) does not name %s: name it there, or remove %[1]s from cluster_peers of %[3]s", who, strings.Join(peers, ", "), whom)
+	return fmt.Sprintf("cluster_peers of %s (%s) does not name %s: name it there, or remove %[1]s from cluster_peers of %[3]s", who,
+		strings.Join(peers, ", "), whom)
 }
 
 // Skewed returns the refusal if a clock is wrong, else nil. The peer's time was read between from and to of the clock of the master id.
@@ -152,9 +154,11 @@ func Skewed(id string, peer Facts, from, to time.Time) *refusal.Error {
 	case peer.Now.IsZero():
 		return nil
 	case from.Sub(peer.Now) > maxSkew:
-		return refusal.New(refusal.Clock, refusal.TextClock+"%s is %v behind that of %s; at most %v are allowed: synchronize both with NTP", peer.ID, from.Sub(peer.Now).Round(time.Millisecond), id, maxSkew)
+		return refusal.New(refusal.Clock, refusal.TextClock+"%s is %v behind that of %s; at most %v are allowed: synchronize both with NTP", peer.ID,
+			from.Sub(peer.Now).Round(time.Millisecond), id, maxSkew)
 	case peer.Now.Sub(to) > maxSkew:
-		return refusal.New(refusal.Clock, refusal.TextClock+"%s is %v ahead of that of %s; at most %v are allowed: synchronize both with NTP", peer.ID, peer.Now.Sub(to).Round(time.Millisecond), id, maxSkew)
+		return refusal.New(refusal.Clock, refusal.TextClock+"%s is %v ahead of that of %s; at most %v are allowed: synchronize both with NTP", peer.ID,
+			peer.Now.Sub(to).Round(time.Millisecond), id, maxSkew)
 	}
 	return nil
 }

@@ -238,11 +238,14 @@ func (d *Dialer) reply(in []byte, now time.Time) (Out, error) {
 func (d *Dialer) judge(m *value.Dict, now time.Time) *refusal.Error {
 	self := d.self.Facts.ID
 	if d.theirs.ID != d.peer {
-		return refusal.New(refusal.ID, "cluster_peers names %s, but the master there has the id %q: stock masters would drop its events; name it by its id, which must be its address", d.peer, d.theirs.ID)
+		return refusal.New(refusal.ID,
+			"cluster_peers names %s, but the master there has the id %q: stock masters would drop its events; name it by its id, which must be its address",
+			d.peer, d.theirs.ID)
 	}
 	var err error
 	if d.pub, err = d.dir.PeerKey(d.peer); err != nil {
-		return refusal.New(refusal.Key, "there is no key of %s in the shared directory of %s (is cluster_pki_dir one directory for both?): %v", d.peer, self, err)
+		return refusal.New(refusal.Key, "there is no key of %s in the shared directory of %s (is cluster_pki_dir one directory for both?): %v", d.peer, self,
+			err)
 	}
 	if err := d.pub.Verify(crypt.PKCS1v15SHA224, d.said.Sum(TagReply), m.Bytes("sig")); err != nil {
 		return refusal.New(refusal.Key, "the master at %s does not have the key that is in %s", d.peer, d.dir.PeerPath(d.peer))

@@ -77,7 +77,8 @@ func (j *Joiner) Step(in []byte, _ time.Time) (Out, error) {
 }
 
 func (j *Joiner) discover() (Out, error) {
-	b, err := wire.Encode(TagDiscover, value.DictOf("id", j.a.ID, "cluster", j.a.Cluster, "protocol", wire.Protocol, "nonce", wire.Nonce(), "pub", j.a.OwnPub))
+	b, err := wire.Encode(TagDiscover, value.DictOf("id", j.a.ID, "cluster", j.a.Cluster, "protocol", wire.Protocol, "nonce", wire.Nonce(), "pub",
+		j.a.OwnPub))
 	j.said = slices.Clone(j.conn.Begin)
 	j.said.Add(b)
 	return Out{Send: b}, err
@@ -232,7 +233,8 @@ func (a *Admitter) discover(in []byte) (Out, error) {
 	case m.Str("cluster") != a.h.Cluster:
 		return Out{}, refusal.New(refusal.Settings, "cluster_id is %q on %s and %q on %s", a.h.Cluster, a.h.ID, m.Str("cluster"), id)
 	case m.Int("protocol") != wire.Protocol:
-		return Out{}, refusal.New(refusal.Protocol, "the version of the protocol between masters is %d on %s and %d on %s", wire.Protocol, a.h.ID, m.Int("protocol"), id)
+		return Out{}, refusal.New(refusal.Protocol, "the version of the protocol between masters is %d on %s and %d on %s", wire.Protocol, a.h.ID,
+			m.Int("protocol"), id)
 	case !a.conn.TLS && a.dir.AllTLS():
 		return Out{}, refusal.New(refusal.TLS, "the members of this cluster use TLS, and %s does not: install the version of the members there", id)
 	}
@@ -285,7 +287,8 @@ func (a *Admitter) join(in []byte) (Out, error) {
 		return Out{}, refusal.New(refusal.Key, "the key of the connection is invalid")
 	}
 	if there, err := a.dir.PeerKey(a.id); err == nil && !there.Equal(a.pub) {
-		return Out{}, refusal.New(refusal.ID, "a member with the id %s and another key exists already; if that one is gone for good, delete %s on any member", a.id, a.dir.PeerPath(a.id))
+		return Out{}, refusal.New(refusal.ID, "a member with the id %s and another key exists already; if that one is gone for good, delete %s on any member",
+			a.id, a.dir.PeerPath(a.id))
 	}
 	welcome, err := a.dir.Welcome(a.id, a.pem)
 	if err != nil {

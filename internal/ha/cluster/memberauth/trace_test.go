@@ -123,8 +123,10 @@ func (w *world) master(id string, options []string) {
 		w.t.Fatal(err)
 	}
 	own := map[string]*crypt.PrivateKey{"a": pairs[0], "b": pairs[1], "c": pairs[2]}[id]
-	e := &endpoint{w: w, keys: map[string]*crypt.PublicKey{}, was: map[string]bool{}, banned: map[string]bool{}, foreign: map[string]bool{}, secret: "the secret of the cluster"}
-	facts := Facts{ID: id, Cluster: "main", Peers: []string{"a", "b", "c"}, Key: "k1", HashType: "sha256", Version: "1", Protocol: wire.Protocol, Refusals: refusal.Version}
+	e := &endpoint{w: w, keys: map[string]*crypt.PublicKey{}, was: map[string]bool{}, banned: map[string]bool{}, foreign: map[string]bool{},
+		secret: "the secret of the cluster"}
+	facts := Facts{ID: id, Cluster: "main", Peers: []string{"a", "b", "c"}, Key: "k1", HashType: "sha256", Version: "1", Protocol: wire.Protocol,
+		Refusals: refusal.Version}
 	for _, o := range options {
 		name, text, _ := strings.Cut(o, "=")
 		switch name {
@@ -359,8 +361,10 @@ func (w *world) join(from, to *endpoint) {
 	conn := Conn{TLS: true}
 	conn.Begin.Add([]byte("this connection"))
 	f, h := from.self, to.self
-	j := NewJoiner(Applicant{ID: f.Facts.ID, Cluster: f.Facts.Cluster, Member: h.Facts.ID, Secret: from.secret, Own: f.Own, OwnPub: f.Own.Public().PEM()}, conn)
-	a := NewAdmitter(Host{ID: h.Facts.ID, Cluster: h.Facts.Cluster, Own: h.Own, OwnPub: h.Own.Public().PEM(), Key: pairs[3], ClusterPub: pairs[3].Public().PEM()}, to, conn)
+	j := NewJoiner(Applicant{ID: f.Facts.ID, Cluster: f.Facts.Cluster, Member: h.Facts.ID, Secret: from.secret, Own: f.Own, OwnPub: f.Own.Public().PEM()},
+		conn)
+	a := NewAdmitter(Host{ID: h.Facts.ID, Cluster: h.Facts.Cluster, Own: h.Own, OwnPub: h.Own.Public().PEM(), Key: pairs[3],
+		ClusterPub: pairs[3].Public().PEM()}, to, conn)
 	w.run(f.Facts.ID, h.Facts.ID, j, a, from, to, false)
 	if j.Welcome != nil {
 		fmt.Fprintf(&w.out, "  %s: has the keys of the cluster\n", f.Facts.ID)

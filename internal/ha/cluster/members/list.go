@@ -118,7 +118,8 @@ func (l *List) read() error {
 // Drain makes minions use other masters than this one, or (off) use it again.
 func (l *List) Drain(id string, on bool) error {
 	s, err := l.Files.Read(id)
-	if _, known := os.Stat(filepath.Join(l.Files.PeersDir(), id+".pub")); salt.CheckID(id) != nil || errors.Is(err, fs.ErrNotExist) || errors.Is(known, fs.ErrNotExist) {
+	if _, known := os.Stat(filepath.Join(l.Files.PeersDir(), id+".pub")); salt.CheckID(id) != nil || errors.Is(err, fs.ErrNotExist) ||
+		errors.Is(known, fs.ErrNotExist) {
 		return salt.Errorf(salt.NotFound, "there is no master %.100q in the cluster's list for minions", id)
 	}
 	if err != nil {

@@ -20,7 +20,8 @@ func TestRead(t *testing.T) {
 		{"a code that is not a string", value.DictOf("code", 7, "reason", TextNotMember), ""},
 		{"an old member: unknown there", value.DictOf("reason", `"b" is no member of the cluster (any more) in the eyes of a`), NotMember},
 		{"an old member: clock", value.DictOf("reason", "the clock of b is 9s behind that of a; at most 5s are allowed: synchronize both with NTP"), Clock},
-		{"an old member: shared directory", value.DictOf("reason", "b still shares a folder that others have left: stop it, run brine cluster unshare there, and start it"), Shares},
+		{"an old member: shared directory",
+			value.DictOf("reason", "b still shares a folder that others have left: stop it, run brine cluster unshare there, and start it"), Shares},
 		{"an old member: anything else", value.DictOf("reason", "b was removed from the cluster"), Other},
 		{"nothing", value.DictOf(), Other},
 	} {

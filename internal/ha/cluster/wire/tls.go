@@ -144,17 +144,27 @@ func (b *Identity) config() *tls.Config {
 func CheckCertificate(cert *x509.Certificate, by *crypt.PublicKey, cluster, id string, now time.Time) *refusal.Error {
 	switch {
 	case cert == nil:
-		return refusal.New(refusal.Certificate, "%.100q shows no certificate of the cluster: only its members may speak here; if it is to be one, have it join (brine cluster join)", id)
+		return refusal.New(refusal.Certificate,
+			"%.100q shows no certificate of the cluster: only its members may speak here; if it is to be one, have it join (brine cluster join)", id)
 	case by.Signed(cert) != nil:
-		return refusal.New(refusal.Certificate, "the certificate that %.100q shows is not of this cluster: its cluster.pem did not sign it. If that master is to be a member, stop it, remove its cluster_pki_dir and cachedir, and let it join", id)
+		return refusal.New(refusal.Certificate,
+			"the certificate that %.100q shows is not of this cluster: its cluster.pem did not sign it. If that master is to be a member, stop it, "+
+				"remove its cluster_pki_dir and cachedir, and let it join", id)
 	case len(cert.Subject.Organization) != 1 || cert.Subject.Organization[0] != cluster:
-		return refusal.New(refusal.Certificate, "the certificate that %.100q shows is of the cluster %.100q, and this is %q: correct cluster_id there", id, cert.Subject.Organization, cluster)
+		return refusal.New(refusal.Certificate, "the certificate that %.100q shows is of the cluster %.100q, and this is %q: correct cluster_id there", id,
+			cert.Subject.Organization, cluster)
 	case cert.Subject.CommonName != id:
-		return refusal.New(refusal.Certificate, "%.100q shows the certificate of %.100q: cluster_peers names a member by another id, or something between the masters leads to another one", id, cert.Subject.CommonName)
+		return refusal.New(refusal.Certificate,
+			"%.100q shows the certificate of %.100q: cluster_peers names a member by another id, or something between the masters leads to another one", id,
+			cert.Subject.CommonName)
 	case now.After(cert.NotAfter):
-		return refusal.New(refusal.Certificate, "the certificate that %.100q shows ended at %s, and here it is %s: correct the clock that is wrong; a master makes a new certificate when it starts and each month", id, Stamp(cert.NotAfter), Stamp(now))
+		return refusal.New(refusal.Certificate,
+			"the certificate that %.100q shows ended at %s, and here it is %s: correct the clock that is wrong; a master makes a new certificate "+
+				"when it starts and each month", id, Stamp(cert.NotAfter), Stamp(now))
 	case now.Before(cert.NotBefore):
-		return refusal.New(refusal.Certificate, "the certificate that %.100q shows begins at %s, and here it is %s: correct the clock that is wrong; a master makes a new certificate when it starts and each month", id, Stamp(cert.NotBefore), Stamp(now))
+		return refusal.New(refusal.Certificate,
+			"the certificate that %.100q shows begins at %s, and here it is %s: correct the clock that is wrong; a master makes a new certificate "+
+				"when it starts and each month", id, Stamp(cert.NotBefore), Stamp(now))
 	}
 	return nil
 }

@@ -68,7 +68,8 @@ func TestCertificates(t *testing.T) {
 		{"not begun", c.Leaf, by, "main", "192.0.2.1", now.AddDate(-2, 0, 0), "correct the clock"},
 	} {
 		got := CheckCertificate(c.cert, c.by, c.cluster, c.id, c.now)
-		if (got == nil) != (c.want == "") || got != nil && (got.Code != refusal.Certificate || !strings.Contains(got.Reason, c.want) || !strings.Contains(got.Reason, c.id)) {
+		if (got == nil) != (c.want == "") || got != nil &&
+			(got.Code != refusal.Certificate || !strings.Contains(got.Reason, c.want) || !strings.Contains(got.Reason, c.id)) {
 			t.Errorf("%s: %+v", c.what, got)
 		}
 	}

@@ -21,7 +21,8 @@ func AnswerLease(v *lease.Voter, arg *value.Dict, log *slog.Logger) *value.Dict 
 	if v == nil {
 		return value.DictOf("why", "its own cluster_voters does not contain it")
 	}
-	a, err := v.Answer(lease.Request{Holder: arg.Str("holder"), Token: uint64(max(arg.Int("token"), 0)), Voters: arg.Str("voters"), Release: arg.Bool("release"), Claim: arg.Str("claim")})
+	a, err := v.Answer(lease.Request{Holder: arg.Str("holder"), Token: uint64(max(arg.Int("token"), 0)), Voters: arg.Str("voters"),
+		Release: arg.Bool("release"), Claim: arg.Str("claim")})
 	if err != nil {
 		log.Error("cannot grant a lease", "err", err)
 		return value.DictOf("why", err.Error())
@@ -34,5 +35,6 @@ func ReadAnswer(d *value.Dict) (lease.Answer, error) {
 	if d.Len() == 0 {
 		return lease.Answer{}, salt.Errorf(salt.Unavailable, "it does not support leases")
 	}
-	return lease.Answer{Granted: d.Bool("granted"), Seen: uint64(max(d.Int("seen"), 0)), Holder: d.Str("holder"), Why: d.Str("why"), Claimed: d.Bool("claimed"), By: d.Str("by")}, nil
+	return lease.Answer{Granted: d.Bool("granted"), Seen: uint64(max(d.Int("seen"), 0)), Holder: d.Str("holder"), Why: d.Str("why"),
+		Claimed: d.Bool("claimed"), By: d.Str("by")}, nil
 }

@@ -210,7 +210,9 @@ func (l *Link) dial(ctx context.Context, secret string) (_ *talk, err error) {
 		}
 		l.Master.Log.Log.Info("authenticated a witness by the secret of the cluster; recorded its key", "witness", l.Witness, "another_before", pin != "")
 	case !conn.TLS:
-		l.Master.Log.Warn("old witness "+l.Witness, "a witness does not support TLS: it has an older version, and cannot receive a new secret; install this master's version there", "witness", l.Witness)
+		l.Master.Log.Warn("old witness "+l.Witness,
+			"a witness does not support TLS: it has an older version, and cannot receive a new secret; install this master's version there", "witness",
+			l.Witness)
 	}
 	return newTalk(conn, frames, secret, said)
 }

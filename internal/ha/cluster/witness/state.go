@@ -137,7 +137,8 @@ func (t Update) dict() *value.Dict {
 	for _, id := range slices.Sorted(maps.Keys(t.Members)) {
 		members.Set(id, t.Members[id])
 	}
-	return value.DictOf("secret", Secret(t.Secret), "secret_from", t.SecretFrom.UnixMilli(), "members", members, "members_from", t.MembersFrom.UnixMilli(), "tls", t.Tls)
+	return value.DictOf("secret", Secret(t.Secret), "secret_from", t.SecretFrom.UnixMilli(), "members", members, "members_from", t.MembersFrom.UnixMilli(),
+		"tls", t.Tls)
 }
 
 // mark identifies the contents of an update.
@@ -157,7 +158,8 @@ func (t Update) mark() string {
 const maxPublic = 8 << 10
 
 func readUpdate(d *value.Dict) (Update, error) {
-	t := Update{Secret: d.Str("secret"), SecretFrom: time.UnixMilli(d.Int("secret_from")), Members: map[string]string{}, MembersFrom: time.UnixMilli(d.Int("members_from")), Tls: d.Bool("tls")}
+	t := Update{Secret: d.Str("secret"), SecretFrom: time.UnixMilli(d.Int("secret_from")), Members: map[string]string{},
+		MembersFrom: time.UnixMilli(d.Int("members_from")), Tls: d.Bool("tls")}
 	if n := len(t.Secret); n < keys.MinSecret || n > keys.MaxSecret {
 		return t, salt.Errorf(salt.Invalid, "a secret of %d characters", n)
 	}
@@ -214,7 +216,8 @@ func openState(path, secret, joining string) (*state, error) {
 			a.keys, err = parseKeys(a.d.Members)
 		}
 		if err != nil {
-			return nil, salt.Errorf(salt.Invalid, "%s is damaged: %w; remove it; its contents are received again from the masters, which must have the cluster_secret in the configuration of this witness", path, err)
+			return nil, salt.Errorf(salt.Invalid, "%s is damaged: %w; remove it; its contents are received again from the masters, which must have "+
+				"the cluster_secret in the configuration of this witness", path, err)
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, salt.Errorf(salt.Unavailable, "cannot read the state of this witness: %w", err)

@@ -86,9 +86,11 @@ func (o *Options) Check() error {
 	case o.Witness == "" && o.Secret == "":
 		return salt.Errorf(salt.Invalid, "cluster_witness_secret is not set: brine cluster witness-secret on a master shows it")
 	case o.Witness != "" && len(o.Witness) < keys.MinSecret:
-		return salt.Errorf(salt.Invalid, "cluster_witness_secret must have %d characters at least: brine cluster witness-secret on a master shows it", keys.MinSecret)
+		return salt.Errorf(salt.Invalid, "cluster_witness_secret must have %d characters at least: brine cluster witness-secret on a master shows it",
+			keys.MinSecret)
 	case o.Witness == "" && len(o.Secret) < keys.MinSecret:
-		return salt.Errorf(salt.Invalid, "cluster_secret must have %d characters at least: that of the cluster; or set cluster_witness_secret", keys.MinSecret)
+		return salt.Errorf(salt.Invalid, "cluster_secret must have %d characters at least: that of the cluster; or set cluster_witness_secret",
+			keys.MinSecret)
 	case len(o.Voters) == 0:
 		return salt.Errorf(salt.Invalid, "cluster_voters is not set: the same list as on the masters, with this witness (%q) in it", o.ID)
 	case !slices.Contains(o.Voters, o.ID):
@@ -142,7 +144,8 @@ func New(o Options, log *slog.Logger) (*Server, error) {
 		secret = o.Secret
 	} else if secret == "" {
 		secret, joining = Secret(o.Secret), o.Secret
-		log.Warn("the configuration of this witness contains the joining secret of masters: replace cluster_secret by cluster_witness_secret, which brine cluster witness-secret on a master shows")
+		log.Warn("the configuration of this witness contains the joining secret of masters: replace cluster_secret by cluster_witness_secret, which " +
+			"brine cluster witness-secret on a master shows")
 	}
 	if w.known, err = openState(filepath.Join(o.Dir, knownFile), secret, joining); err != nil {
 		return nil, err
@@ -176,7 +179,8 @@ func (w *Server) Run(ctx context.Context) error {
 			continue
 		}
 		if !w.conns.Add(conn, true) {
-			w.rateLimitedLog.Warn("too many unauthenticated", "connections refused: too many unauthenticated connections are open; only masters should reach cluster_pool_port", "addr", conn.RemoteAddr())
+			w.rateLimitedLog.Warn("too many unauthenticated",
+				"connections refused: too many unauthenticated connections are open; only masters should reach cluster_pool_port", "addr", conn.RemoteAddr())
 			conn.Close()
 			continue
 		}
@@ -243,7 +247,8 @@ func (w *Server) serve(ctx context.Context, raw net.Conn) error {
 		return err
 	}
 	if !conn.TLS {
-		w.rateLimitedLog.Warn("old "+id, "a master does not use TLS: it has an older version, or assumes that this witness has one", "id", fmt.Sprintf("%.100s", id), "addr", raw.RemoteAddr())
+		w.rateLimitedLog.Warn("old "+id, "a master does not use TLS: it has an older version, or assumes that this witness has one", "id",
+			fmt.Sprintf("%.100s", id), "addr", raw.RemoteAddr())
 	}
 	t, err := newTalk(conn, frames, secret, said)
 	if err != nil {

@@ -61,7 +61,8 @@ func newTeller(t testing.TB, address, id, cluster, secret string, key int) *tell
 	}
 	a := &teller{now: Update{Secret: secret, Members: map[string]string{id: string(pairs[key].Public().PEM())}, MembersFrom: time.Now().Add(-time.Hour)}}
 	a.link = &Link{Master: &Master{ID: id, Cluster: cluster, Identity: masterIdentity(t, id, cluster, pairs[key]), Own: pairs[key],
-		Update: func() (Update, error) { return a.now, nil }, Dir: t.TempDir(), Log: limitlog.New(slog.New(slog.DiscardHandler))}, Witness: "w", Address: address}
+		Update: func() (Update, error) { return a.now, nil }, Dir: t.TempDir(), Log: limitlog.New(slog.New(slog.DiscardHandler))}, Witness: "w",
+		Address: address}
 	return a
 }
 
@@ -163,7 +164,8 @@ func TestWitnessRemembers(t *testing.T) {
 	dir := t.TempDir()
 	w, stop := runWitness(t, dir, witnessSecret)
 	at := w.Addr().String()
-	a, b, late := newTeller(t, at, "a", "test", witnessSecret, 0), newTeller(t, at, "b", "test", witnessSecret, 1), newTeller(t, at, "c", "test", witnessSecret, 1)
+	a, b, late := newTeller(t, at, "a", "test", witnessSecret, 0), newTeller(t, at, "b", "test", witnessSecret, 1),
+		newTeller(t, at, "c", "test", witnessSecret, 1)
 	both := map[string]string{"a": a.now.Members["a"], "b": b.now.Members["b"]}
 	a.now.Members, b.now.Members = both, both
 	a.answers(t, "a", "")
@@ -335,7 +337,8 @@ func FuzzUpdate(tf *testing.F) {
 	}
 	good := Update{Secret: witnessSecret, SecretFrom: time.UnixMilli(5), Members: map[string]string{"a": string(pairs[0].Public().PEM())}, Tls: true}
 	for _, d := range []*value.Dict{good.dict(), value.DictOf("secret", 1, "members", "a"),
-		value.DictOf("secret", witnessPrefix+strings.Repeat("\xff", keys.MinSecret), "secret_from", int64(5), "members", value.DictOf("a", string(pairs[0].Public().PEM()))),
+		value.DictOf("secret", witnessPrefix+strings.Repeat("\xff", keys.MinSecret), "secret_from", int64(5), "members",
+			value.DictOf("a", string(pairs[0].Public().PEM()))),
 		value.DictOf("members", value.DictOf("../a", []byte{1}))} {
 		b, err := msgpack.Marshal(d, msgpack.NewSpec)
 		if err != nil {

@@ -47,7 +47,8 @@ func New(s remote.Settings, timeout time.Duration) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{v3: !s.Bool("require_v2", true), srv: s.Text("srv_domain", ""), scheme: s.Text("protocol", "http"), user: s.Text("username", ""), pass: s.Text("password", "")}
+	c := &Client{v3: !s.Bool("require_v2", true), srv: s.Text("srv_domain", ""), scheme: s.Text("protocol", "http"), user: s.Text("username", ""),
+		pass: s.Text("password", "")}
 	ca, cert, key := s.Text("ca_cert", s.Text("ca", "")), s.Text("cert", s.Text("client_cert", "")), s.Text("client_key", "")
 	if pair, ok := s("cert").(*value.List); ok {
 		if pair.Len() != 2 {
@@ -329,11 +330,12 @@ func (c *Client) callV2(ctx context.Context, method, path, query string, form ur
 	for i, w := range words {
 		words[i] = url.PathEscape(w)
 	}
-	status, b, err := c.send(ctx, method, "/v2/keys"+strings.Join(words, "/")+query, "application/x-www-form-urlencoded", []byte(form.Encode()), func(r *http.Request) {
-		if c.user != "" {
-			r.SetBasicAuth(c.user, c.pass)
-		}
-	})
+	status, b, err := c.send(ctx, method, "/v2/keys"+strings.Join(words, "/")+query, "application/x-www-form-urlencoded", []byte(form.Encode()),
+		func(r *http.Request) {
+			if c.user != "" {
+				r.SetBasicAuth(c.user, c.pass)
+			}
+		})
 	if err != nil {
 		return nodeV2{}, err
 	}

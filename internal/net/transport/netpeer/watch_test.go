@@ -10,7 +10,8 @@ import (
 // drive calls a Watch at the times of a schedule until its verdict is Dead, and
 // returns when it pinged and when it gave up; -1 for never. answer is how long
 // the peer takes for each ping, -1 for ever; gap is what passes between calls.
-func drive(w *Watch, interval, until time.Duration, gap func(i int) time.Duration, answer func(ping int) time.Duration) (pings []time.Duration, dead time.Duration) {
+func drive(w *Watch, interval, until time.Duration, gap func(i int) time.Duration, answer func(ping int) time.Duration) (pings []time.Duration,
+	dead time.Duration) {
 	begin := time.Unix(1000, 0)
 	now, sign := begin, int64(1)
 	var due []time.Time

@@ -131,7 +131,8 @@ func TestSplitFrame(t *testing.T) {
 		if got := string(head) + " " + string(body); err != nil || got != want {
 			t.Errorf("%q: got %q, %v, want %q", in, got, err, want)
 		}
-		if got, want := string(replyHead([]byte(in), head, body))+"!", "\x82\xa4head"+string(head)+"\xa4body!"; !strings.HasPrefix(in, "\x82\xa4head") && got != want {
+		if got, want := string(replyHead([]byte(in), head, body))+"!", "\x82\xa4head"+string(head)+"\xa4body!"; !strings.HasPrefix(in, "\x82\xa4head") &&
+			got != want {
 			t.Errorf("%q: reply begins %q, want %q", in, got, want)
 		}
 	}

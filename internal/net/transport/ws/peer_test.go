@@ -399,7 +399,8 @@ func FuzzMessages(tf *testing.F) {
 	f.Add([]byte("\x89\x80\x00\x00\x00\x00\x02\x81\x00\x00\x00\x00\x90\x80\x81\x00\x00\x00\x00\x07"))
 	f.Add([]byte("\x82\xff\x00\x00\x00\x00\x7f\xff\xff\xff\x00\x00\x00\x00\x01"))
 	s := &requestServer{}
-	if err := s.init("127.0.0.1:0", "ret_port", "request port", transport.ListenOptions{MaxMessage: 1 << 20, MaxBuffered: 2 << 20}, newTransport().(*Transport).log); err != nil {
+	if err := s.init("127.0.0.1:0", "ret_port", "request port", transport.ListenOptions{MaxMessage: 1 << 20, MaxBuffered: 2 << 20},
+		newTransport().(*Transport).log); err != nil {
 		f.Fatal(err)
 	}
 	s.Close()

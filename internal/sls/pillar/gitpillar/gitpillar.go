@@ -50,14 +50,16 @@ type Options struct {
 
 func (o Options) all() map[string]any {
 	return map[string]any{
-		"base": o.Base, "env": o.Env, "root": o.Root, "fallback": o.Fallback, "refspecs": o.Refspecs, "user": o.User, "password": o.Password, "insecure_auth": o.InsecureAuth,
-		"pubkey": o.PubKey, "privkey": o.PrivKey, "passphrase": o.Passphrase, "ssl_verify": o.SSLVerify, "update_interval": o.Interval,
+		"base": o.Base, "env": o.Env, "root": o.Root, "fallback": o.Fallback, "refspecs": o.Refspecs, "user": o.User, "password": o.Password,
+		"insecure_auth": o.InsecureAuth,
+		"pubkey":        o.PubKey, "privkey": o.PrivKey, "passphrase": o.Passphrase, "ssl_verify": o.SSLVerify, "update_interval": o.Interval,
 	}
 }
 
 func parameters() []string {
 	return []string{
-		"base", "env", "root", "ssl_verify", "refspecs", "fallback", "update_interval", "name", "mountpoint", "all_saltenvs", "user", "password", "pubkey", "privkey", "passphrase", "insecure_auth",
+		"base", "env", "root", "ssl_verify", "refspecs", "fallback", "update_interval", "name", "mountpoint", "all_saltenvs", "user", "password", "pubkey",
+		"privkey", "passphrase", "insecure_auth",
 	}
 }
 
@@ -150,7 +152,8 @@ func (s *Source) Add(entry any) ([]*Remote, error) {
 			s.order = append(s.order, r)
 		}
 		if other, ok := folders[r.folder]; ok {
-			return nil, salt.Errorf(salt.Invalid, "the git remotes %s and %s have the same directory in the cache: give each a name of its own, by the parameter name", redact.Text(other), redact.Text(r.ID))
+			return nil, salt.Errorf(salt.Invalid, "the git remotes %s and %s have the same directory in the cache: give each a name of its own, by "+
+				"the parameter name", redact.Text(other), redact.Text(r.ID))
 		}
 		folders[r.folder] = r.ID
 		out = append(out, r)
@@ -173,7 +176,8 @@ func (s *Source) remote(entry any) (*Remote, error) {
 	if r.Branch != anyEnv && c.Set.Has("base") {
 		return nil, salt.Errorf(salt.Invalid, "the git remote %s has a base, which only those with the branch __env__ can have", redact.Text(r.ID))
 	}
-	r.base, r.env, r.root, r.fallback, r.allSaltenvs = c.Text("base"), c.Text("env"), strings.Trim(c.Text("root"), "/"), c.Text("fallback"), c.Text("all_saltenvs")
+	r.base, r.env, r.root, r.fallback, r.allSaltenvs = c.Text("base"), c.Text("env"), strings.Trim(c.Text("root"), "/"), c.Text("fallback"),
+		c.Text("all_saltenvs")
 	r.interval = max(c.Seconds("update_interval"), time.Second)
 	_, mount, ok := strings.Cut(c.Text("mountpoint"), "://")
 	if !ok {

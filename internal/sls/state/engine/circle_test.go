@@ -41,13 +41,15 @@ func TestCircles(t *testing.T) {
 
 // tangle makes up to eight chunks that need each other.
 func tangle(r *rand.Rand) []*value.Dict {
-	kinds := []string{"require", "require_any", "watch", "watch_any", "prereq", "prerequired", "onfail", "onfail_any", "onfail_all", "onchanges", "onchanges_any", "listen"}
+	kinds := []string{"require", "require_any", "watch", "watch_any", "prereq", "prerequired", "onfail", "onfail_any", "onfail_all", "onchanges",
+		"onchanges_any", "listen"}
 	funs := []string{"succeed_with_changes", "succeed_without_changes", "fail_with_changes", "fail_without_changes", "nop"}
 	n := 1 + r.IntN(8)
 	var chunks []*value.Dict
 	for i := range n {
 		id := fmt.Sprintf("s%d", i)
-		low := value.DictOf("state", "test", "fun", funs[r.IntN(len(funs))], "name", id, "__id__", id, "__sls__", "a", "__env__", "base", "order", int64(10000+i))
+		low := value.DictOf("state", "test", "fun", funs[r.IntN(len(funs))], "name", id, "__id__", id, "__sls__", "a", "__env__", "base", "order",
+			int64(10000+i))
 		for range r.IntN(4) {
 			req := value.DictOf("test", fmt.Sprintf("s%d", r.IntN(n)))
 			switch r.IntN(12) {

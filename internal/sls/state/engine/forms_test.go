@@ -58,19 +58,23 @@ func TestRetryOfOtherForms(t *testing.T) {
 		{"null", "retry: None is not True", usual},
 		{"true", "", usual},
 		{"{}", "", usual},
-		{"{attempts: '3', interval: 5}", "retry: attempts is '3', but must be a whole number; the default is used", "every 5 seconds (with a splay of up to 0 seconds) a maximum of 2 times "},
-		{"{attempts: 3, interval: 0.5}", "retry: interval is 0.5, but must be a whole number", "every 30 seconds (with a splay of up to 0 seconds) a maximum of 3 times "},
+		{"{attempts: '3', interval: 5}", "retry: attempts is '3', but must be a whole number; the default is used",
+			"every 5 seconds (with a splay of up to 0 seconds) a maximum of 2 times "},
+		{"{attempts: 3, interval: 0.5}", "retry: interval is 0.5, but must be a whole number",
+			"every 30 seconds (with a splay of up to 0 seconds) a maximum of 3 times "},
 		{"{splay: '1'}", "retry: splay is '1', but must be a whole number", usual},
 		{"{attempts: 3, interval: 1, splay: 1, until: true}", "", "every 1 seconds (with a splay of up to 1 seconds) a maximum of 3 times "},
 		{"{until: 1}", "retry: until is 1, but must be True or False", usual},
 		{"{attemps: 3}", "retry has no setting 'attemps'; it has attempts, interval, splay and until", usual},
 	} {
-		v, err := yaml.Load([]byte("{state: test, fun: succeed_without_changes, name: a, __id__: a, __sls__: s, __env__: base, order: 1, retry: "+c.arg+"}"), "low")
+		v, err := yaml.Load([]byte("{state: test, fun: succeed_without_changes, name: a, __id__: a, __sls__: s, __env__: base, order: 1, retry: "+c.arg+"}"),
+			"low")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, test := range []bool{true, false} {
-			res := engine.New(deps(t), engine.Options{Test: test}).Run(t.Context(), []*value.Dict{v.(*value.Dict)}).Dict("test_|-a_|-a_|-succeed_without_changes")
+			res := engine.New(deps(t), engine.Options{Test: test}).Run(t.Context(),
+				[]*value.Dict{v.(*value.Dict)}).Dict("test_|-a_|-a_|-succeed_without_changes")
 			if res.At("result") != true || res.Has("warnings") != (c.warning != "") || !strings.Contains(warning(res), c.warning) {
 				t.Errorf("%s: %s, want the warning %q", c.arg, value.Repr(res), c.warning)
 			}
@@ -96,7 +100,8 @@ func TestConditionThatIsNone(t *testing.T) {
 		for _, v := range []bool{true, false} {
 			low := value.DictOf("state", "test", "fun", "succeed_with_changes", "name", "a", "__id__", "a", "__sls__", "s", "order", int64(1), arg, v)
 			res := engine.New(deps(t), engine.Options{}).Run(t.Context(), []*value.Dict{low}).Dict("test_|-a_|-a_|-succeed_with_changes")
-			if res.At("result") != true || res.Dict("changes").Len() == 0 || !strings.Contains(value.Str(res.At("warnings")), arg+": "+value.Str(v)+" is no command") {
+			if res.At("result") != true || res.Dict("changes").Len() == 0 ||
+				!strings.Contains(value.Str(res.At("warnings")), arg+": "+value.Str(v)+" is no command") {
 				t.Errorf("%s: %v: %s", arg, v, value.Repr(res))
 			}
 		}

@@ -26,10 +26,13 @@ func TestPasswordsOfIDsAreNotLogged(t *testing.T) {
 // TestPasswordsStayOutOfResults: a state's comment and warnings, and a
 // function's error, quote URLs without their passwords.
 func TestPasswordsStayOutOfResults(t *testing.T) {
-	res := engine.New(deps(t), engine.Options{}).Run(t.Context(), []*value.Dict{value.DictOf("state", "test", "fun", "configurable_test_state", "__id__", "x", "name", "x",
-		"comment", "cannot fetch git+https://u:S3CRET@example.com/x", "warnings", "ftp://u:S3CRET@example.com", "__sls__", "s", "__env__", "base", "order", int64(1))})
+	res := engine.New(deps(t), engine.Options{}).Run(t.Context(),
+		[]*value.Dict{value.DictOf("state", "test", "fun", "configurable_test_state", "__id__", "x", "name", "x",
+			"comment", "cannot fetch git+https://u:S3CRET@example.com/x", "warnings", "ftp://u:S3CRET@example.com", "__sls__", "s", "__env__", "base",
+			"order", int64(1))})
 	for _, r := range res.All() {
-		if text := value.Repr(r); strings.Contains(text, "S3CRET") || !strings.Contains(text, "cannot fetch git+https://<redacted>@example.com/x") || !strings.Contains(text, "'ftp://<redacted>@example.com'") {
+		if text := value.Repr(r); strings.Contains(text, "S3CRET") || !strings.Contains(text, "cannot fetch git+https://<redacted>@example.com/x") ||
+			!strings.Contains(text, "'ftp://<redacted>@example.com'") {
 			t.Error(text)
 		}
 	}

@@ -400,7 +400,8 @@ func check(s Source, path string, want fileclient.Hash) (*Content, error) {
 			return nil, err
 		}
 		if sum != want.Sum {
-			return nil, fn.Errorf("Specified %s checksum for %s (%s) does not match actual checksum (%s). If the 'source_hash' value refers to a remote file with multiple possible matches, then it may be necessary to set 'source_hash_name'.",
+			return nil, fn.Errorf("Specified %s checksum for %s (%s) does not match actual checksum (%s). If the 'source_hash' value refers to a "+
+				"remote file with multiple possible matches, then it may be necessary to set 'source_hash_name'.",
 				want.Type, redact.Text(s.URL), want.Sum, sum)
 		}
 	}
@@ -446,7 +447,10 @@ var hexadecimal = regexp.MustCompile(`^[0-9a-fA-F]+$`)
 // Hash reads the argument source_hash: a hash, kind=hash, or the name of
 // a file of hashes.
 func Hash(ctx context.Context, files *fileclient.Client, s Source, o How) (fileclient.Hash, error) {
-	invalid := fn.Errorf("Source hash %s format is invalid. The supported formats are: 1) a hash, 2) an expression in the format <hash_type>=<hash>, or 3) either a path to a local file containing hashes, or a URI of a remote hash file. Supported protocols for remote hash files are: salt, file, http, https, ftp. The hash may also not be of a valid length, the following are supported hash types and lengths: md5 (32), sha1 (40), sha224 (56), sha256 (64), sha384 (96), sha512 (128).", redact.Text(s.Hash))
+	invalid := fn.Errorf("Source hash %s format is invalid. The supported formats are: 1) a hash, 2) an expression in the format <hash_type>=<hash>, "+
+		"or 3) either a path to a local file containing hashes, or a URI of a remote hash file. Supported protocols for remote hash files are: salt, "+
+		"file, http, https, ftp. The hash may also not be of a valid length, the following are supported hash types and lengths: md5 (32), sha1 "+
+		"(40), sha224 (56), sha256 (64), sha384 (96), sha512 (128).", redact.Text(s.Hash))
 	if filepath.IsAbs(s.Hash) || strings.Contains(s.Hash, "://") {
 		path := s.Hash
 		if !filepath.IsAbs(path) {
@@ -480,11 +484,15 @@ func Hash(ctx context.Context, files *fileclient.Client, s Source, o How) (filec
 	case !hexadecimal.MatchString(sum) || kind == "":
 		return fileclient.Hash{}, invalid
 	case fileclient.NewHash(kind) == nil:
-		return fileclient.Hash{}, fn.Errorf("Invalid hash type '%s'. Supported hash types are: sha512, sha384, sha256, sha224, sha1, md5. Either remove the hash type and simply use '%s' as the source_hash, or change the hash type to a supported type.", kind, sum)
+		return fileclient.Hash{},
+			fn.Errorf("Invalid hash type '%s'. Supported hash types are: sha512, sha384, sha256, sha224, sha1, md5. Either remove the hash type and "+
+				"simply use '%s' as the source_hash, or change the hash type to a supported type.", kind, sum)
 	case hashes[len(sum)] == "":
 		return fileclient.Hash{}, invalid
 	case hashes[len(sum)] != kind:
-		return fileclient.Hash{}, fn.Errorf("Invalid length (%d) for hash type '%s'. Either remove the hash type and simply use '%s' as the source_hash, or change the hash type to '%s'", len(sum), kind, sum, hashes[len(sum)])
+		return fileclient.Hash{},
+			fn.Errorf("Invalid length (%d) for hash type '%s'. Either remove the hash type and simply use '%s' as the source_hash, or change the "+
+				"hash type to '%s'", len(sum), kind, sum, hashes[len(sum)])
 	}
 	return fileclient.Hash{Type: kind, Sum: sum}, nil
 }

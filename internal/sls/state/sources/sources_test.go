@@ -26,7 +26,8 @@ func TestFirstThere(t *testing.T) {
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	srv := fileserver.New(fileserver.Options{
-		FileRoots: value.DictOf("base", value.ListOf(filepath.Join(dir, "roots"))), Backends: []string{"roots"}, IgnoreRegex: value.ListOf(), IgnoreGlob: value.ListOf(),
+		FileRoots: value.DictOf("base", value.ListOf(filepath.Join(dir, "roots"))), Backends: []string{"roots"}, IgnoreRegex: value.ListOf(),
+		IgnoreGlob: value.ListOf(),
 	}, fileserver.Config{CacheDir: filepath.Join(dir, "cache"), HashType: "sha256"}, quiet)
 	files := fileclient.New(srv, fileclient.Options{CacheDir: filepath.Join(dir, "minion"), HashType: "sha256"}, quiet)
 	for _, c := range []struct {
@@ -54,7 +55,8 @@ func TestFindHash(t *testing.T) {
 	text := "x" + md5a + " a\n" + md5a + "  other\n" + md5b + " *dir/a b\n MD5 (c.gz) = " + md5b + "\n" + sha + " 12 d.gz.sig\n" + sha + " 12 d.gz\n"
 	for _, c := range []struct{ kind, url, name, hashName, want string }{
 		{"", "", "/x/other", "", md5a}, {"md5", "", "/x/a b", "", md5b}, {"", "http://h/c.gz", "/x/y", "", md5b}, {"", "http://h/c.gz", "/x/other", "", md5a},
-		{"", "http://h/c.gz", "/x/other", "d.gz", sha}, {"sha1", "", "/x/other", "", sha}, {"sha512", "", "/x/other", "", ""}, {"what", "", "/x/none", "", md5a},
+		{"", "http://h/c.gz", "/x/other", "d.gz", sha}, {"sha1", "", "/x/other", "", sha}, {"sha512", "", "/x/other", "", ""},
+		{"what", "", "/x/none", "", md5a},
 	} {
 		got, ok := FindHash(text, c.kind, c.url, How{Name: c.name, HashName: c.hashName})
 		if got.Sum != c.want || ok != (c.want != "") {

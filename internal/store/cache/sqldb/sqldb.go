@@ -135,14 +135,15 @@ func (d *Driver) Each(ctx context.Context, banks []string, key string, known []s
 		at[b] = i
 	}
 	out := make([]cache.Value, len(banks))
-	err := d.db.Rows(ctx, `SELECT bank, `+d.version+` FROM `+d.table+` WHERE etcd_key = $1 AND bank IN `+remote.In(2, len(banks)), args, func(scan func(...any) error) error {
-		var bank, version string
-		err := scan(&bank, &version)
-		if i, ok := at[bank]; ok {
-			out[i].Version = version
-		}
-		return err
-	})
+	err := d.db.Rows(ctx, `SELECT bank, `+d.version+` FROM `+d.table+` WHERE etcd_key = $1 AND bank IN `+remote.In(2, len(banks)), args,
+		func(scan func(...any) error) error {
+			var bank, version string
+			err := scan(&bank, &version)
+			if i, ok := at[bank]; ok {
+				out[i].Version = version
+			}
+			return err
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -155,15 +156,16 @@ func (d *Driver) Each(ctx context.Context, banks []string, key string, known []s
 	if len(changed) == 1 {
 		return out, nil
 	}
-	err = d.db.Rows(ctx, `SELECT bank, data FROM `+d.table+` WHERE etcd_key = $1 AND bank IN `+remote.In(2, len(changed)-1), changed, func(scan func(...any) error) error {
-		var bank string
-		var data []byte
-		err := scan(&bank, &data)
-		if i, ok := at[bank]; ok {
-			out[i].Data = data
-		}
-		return err
-	})
+	err = d.db.Rows(ctx, `SELECT bank, data FROM `+d.table+` WHERE etcd_key = $1 AND bank IN `+remote.In(2, len(changed)-1), changed,
+		func(scan func(...any) error) error {
+			var bank string
+			var data []byte
+			err := scan(&bank, &data)
+			if i, ok := at[bank]; ok {
+				out[i].Data = data
+			}
+			return err
+		})
 	return out, err
 }
 
