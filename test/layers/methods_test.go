@@ -76,7 +76,6 @@ const mostMethods = 40
 var large = map[string]int{
 	"catalogue/states/files.managedFile": 45,
 	"daemons/api.call":                   53,
-	"store/job.Store":                    50,
 }
 
 // TestFewMethods: a type with many methods is several types. Methods that come from other

@@ -57,7 +57,7 @@ func ownJobs(cfg *Config, jobs jobStore, stock *job.LocalCache) (snapshot func()
 		dir := filepath.Join(own, snapshotDir)
 		return dir, s.Snapshot(dir)
 	}
-	return snapshot, func() (int, error) { return s.Adopt(stock) }
+	return snapshot, func() (int, error) { return job.Adopt(s, stock) }
 }
 
 // newWheels collects the functions that manage this master, and has the bus, the

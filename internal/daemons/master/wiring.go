@@ -472,7 +472,7 @@ func (m *Master) adoptJobs(ctx context.Context) error {
 	if !ok {
 		return nil // one that shares a directory reads the files
 	}
-	n, err := s.AdoptNew(ctx, m.stockJobs)
+	n, err := job.AdoptNew(ctx, s, m.stockJobs)
 	if n > 0 {
 		m.log.Info("jobs were taken over that a stock master has left in cachedir", "jobs", n)
 	}
@@ -493,7 +493,7 @@ func (m *Master) runCluster(ctx context.Context) error {
 		stop := m.replicated.share(ctx)
 		defer stop()
 		if s, ok := m.jobs.(*job.Store); ok {
-			c.Feeds.Share(streamJobs, s)
+			c.Feeds.Share(streamJobs, s.Stream())
 		}
 		var wait sync.WaitGroup
 		wait.Go(func() { m.revisions.run(ctx) })

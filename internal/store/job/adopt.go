@@ -14,13 +14,13 @@ import (
 	"brine/internal/base/salt"
 )
 
-// Adopt adds the unexpired jobs of Salt's files, and returns the number of jobs read. An error with one job
+// Adopt adds the unexpired jobs of Salt's files to a store, and returns the number of jobs read. An error with one job
 // does not stop the others.
-func (s *Store) Adopt(c *LocalCache) (jobs int, err error) {
+func Adopt(s *Store, c *LocalCache) (jobs int, err error) {
 	var failed failures
 	err = c.Jobs(func(j *Job) bool {
-		if s.Expired(j.JID) || s.quitting() {
-			return !s.quitting()
+		if s.Expired(j.JID) || ended(s.quit) {
+			return !ended(s.quit)
 		}
 		w, err := c.Lookup(j.JID)
 		if err == nil && w != nil {
@@ -51,13 +51,13 @@ const adoptSlack = time.Minute
 // AdoptNew is Adopt without the jobs that are complete here, and without those whose directories have not
 // changed since the last call that succeeded. It returns the number of jobs that it added to. Jobs are added
 // one at a time, so that a running master is not delayed.
-func (s *Store) AdoptNew(ctx context.Context, c *LocalCache) (added int, err error) {
+func AdoptNew(ctx context.Context, s *Store, c *LocalCache) (added int, err error) {
 	if !s.o.JobCache {
 		return 0, nil
 	}
 	began := s.now()
 	var last time.Time
-	err = s.view(func(tx *bolt.Tx) error {
+	err = s.file.view(func(tx *bolt.Tx) error {
 		if b := tx.Bucket(metaBucket).Get(adoptedKey); len(b) == 8 {
 			last = time.UnixMilli(int64(binary.BigEndian.Uint64(b))).Add(-adoptSlack)
 		}
@@ -80,7 +80,7 @@ func (s *Store) AdoptNew(ctx context.Context, c *LocalCache) (added int, err err
 		if err != nil || !salt.ValidJID(jid) || s.Expired(jid) {
 			return true
 		}
-		lacks, err := s.lacks(jid, returnedIn(dir))
+		lacks, err := lacks(s, jid, returnedIn(dir))
 		if err == nil && lacks {
 			var w *Whole
 			if w, err = c.Lookup(jid); err == nil && w != nil {
@@ -94,20 +94,20 @@ func (s *Store) AdoptNew(ctx context.Context, c *LocalCache) (added int, err err
 	})
 	err = errors.Join(append(failed, err)...)
 	if err == nil && ctx.Err() == nil {
-		err = s.wait(&op{kind: opAdopted, until: began})
+		err = s.writer.wait(&op{kind: opAdopted, until: began})
 	}
 	return added, err
 }
 
 // lacks reports whether the job or the return of one of these minions is missing, or the load was made from a
 // return.
-func (s *Store) lacks(jid string, ids []string) (bool, error) {
+func lacks(s *Store, jid string, ids []string) (bool, error) {
 	load, err := s.Load(jid)
 	if err != nil || load == nil || load.Has("return") {
 		return err == nil, err
 	}
 	lacks := false
-	err = s.view(func(tx *bolt.Tx) error {
+	err = s.file.view(func(tx *bolt.Tx) error {
 		hour := findHour(tx, jid)
 		lacks = hour == nil || slices.ContainsFunc(ids, func(id string) bool { return hour.Get(key(jid, entryReturn, id)) == nil })
 		return nil

@@ -35,7 +35,7 @@ func TestAdoptNew(t *testing.T) {
 	}
 	added := func(want int) {
 		t.Helper()
-		if n, err := s.AdoptNew(ctx, c); n != want || err != nil {
+		if n, err := AdoptNew(ctx, s, c); n != want || err != nil {
 			t.Fatal(n, err)
 		}
 	}
@@ -65,7 +65,7 @@ func TestAdoptNew(t *testing.T) {
 
 	stopped, stop := context.WithCancel(ctx)
 	stop()
-	if n, err := s.AdoptNew(stopped, c); n != 0 || err != nil {
+	if n, err := AdoptNew(stopped, s, c); n != 0 || err != nil {
 		t.Fatal(n, err)
 	}
 	added(4)
@@ -101,7 +101,7 @@ func TestAdoptNew(t *testing.T) {
 	put(whole(0, "c"))
 	put(whole(2, "c"))
 	for _, want := range []int{1, 0} {
-		if n, err := s.AdoptNew(ctx, c); n != want || err == nil {
+		if n, err := AdoptNew(ctx, s, c); n != want || err == nil {
 			t.Fatal(n, err)
 		}
 	}

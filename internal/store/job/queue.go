@@ -71,7 +71,7 @@ const rememberJobs = 500
 // that expired shortly before. They are in the order of storing.
 func (s *Store) Queued(now time.Time, limit int) ([]Queued, error) {
 	var out []Queued
-	err := s.view(func(tx *bolt.Tx) error {
+	err := s.file.view(func(tx *bolt.Tx) error {
 		b := tx.Bucket(queueBucket)
 		if b == nil {
 			return nil
@@ -137,11 +137,11 @@ type Notes struct {
 }
 
 // Note stores notes. It returns when they are on disk.
-func (s *Store) Note(n Notes) error { return s.wait(&op{kind: opNotes, notes: n}) }
+func (s *Store) Note(n Notes) error { return s.writer.wait(&op{kind: opNotes, notes: n}) }
 
 // Speakers returns the minions that request missed jobs.
 func (s *Store) Speakers() (ids []string, err error) {
-	err = s.view(func(tx *bolt.Tx) error {
+	err = s.file.view(func(tx *bolt.Tx) error {
 		b := tx.Bucket(speakersBucket)
 		if b == nil {
 			return nil

@@ -55,7 +55,7 @@ func (s *Store) Minions(jid string) ([]string, error) {
 
 // get returns a copy of an entry, or nil.
 func (s *Store) get(jid string, entry byte) (raw []byte, err error) {
-	err = s.view(func(tx *bolt.Tx) error {
+	err = s.file.view(func(tx *bolt.Tx) error {
 		if hour := findHour(tx, jid); hour != nil {
 			raw = bytes.Clone(hour.Get(key(jid, entry, "")))
 		}
@@ -91,7 +91,7 @@ func (s *Store) EachReturn(jid string, fn func(id string, ret *value.Dict) bool)
 	prefix := slices.Clone(from)
 	for {
 		var got []entry
-		err := s.view(func(tx *bolt.Tx) error {
+		err := s.file.view(func(tx *bolt.Tx) error {
 			hour := findHour(tx, jid)
 			if hour == nil {
 				return nil
@@ -127,7 +127,7 @@ func (s *Store) Snapshot(dir string) error {
 		return salt.Errorf(salt.Unavailable, "cannot create the snapshot directory: %w", err)
 	}
 	temp := filepath.Join(dir, "."+fileName)
-	err := s.view(func(tx *bolt.Tx) error { return tx.CopyFile(temp, 0o600) })
+	err := s.file.view(func(tx *bolt.Tx) error { return tx.CopyFile(temp, 0o600) })
 	if err == nil {
 		err = os.Rename(temp, filepath.Join(dir, fileName))
 	}
@@ -176,7 +176,7 @@ type Filter struct {
 // List returns jobs in the order of storing, to the hour, and by id within an hour.
 func (s *Store) List(f Filter) ([]*Job, error) {
 	var jobs []*Job
-	err := s.view(func(tx *bolt.Tx) error {
+	err := s.file.view(func(tx *bolt.Tx) error {
 		err := eachHour(tx, !f.Oldest, func(name []byte, hour *bolt.Bucket) error {
 			if !f.Since.IsZero() && bytes.Compare(name, hourName(f.Since)) < 0 {
 				return nil

@@ -15,7 +15,7 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// sharing is the part of a Store that replicates jobs and returns to other masters: a log of changes (oplog),
+// Stream is the part of a Store that replicates jobs and returns to other masters: a log of changes (oplog),
 // written in the same transactions. An entry of the log is the key of a job's load, which stands for all that
 // was published, or the key of a return.
 //
@@ -23,7 +23,9 @@ import (
 // returns do not change. Two masters may store different versions, for example if a minion returned to both
 // while they were disconnected. Then both keep the version that sorts first; a published load wins over one
 // made from a return. The minions of a job are the union of all versions.
-type sharing struct {
+type Stream struct {
+	file   *file
+	writer *writer
 	id     string // of this master
 	signal oplog.Signal
 	taken  func([]Taken)
@@ -47,11 +49,23 @@ type Taken struct {
 // called once with changes from other masters, after they are on disk.
 func OpenSharing(dir, id string, o Options, taken func([]Taken), log *slog.Logger) (*Store, error) {
 	s := newStore(dir, o, log)
-	s.shares = &sharing{id: id, taken: taken}
-	return s.open(dir)
+	s.stream = &Stream{file: s.file, writer: s.writer, id: id, taken: taken}
+	s.file.setup = s.stream.makeBuckets
+	s.writer.stored = s.stream.signal.Fire
+	return s.open()
 }
 
-var _ oplog.Stream = (*Store)(nil)
+// Stream returns the changes of a store that OpenSharing has opened, else nil.
+func (s *Store) Stream() *Stream { return s.stream }
+
+var _ oplog.Stream = (*Stream)(nil)
+
+func (s *Stream) makeBuckets(tx *bolt.Tx) error {
+	if err := oplog.Init(tx, s.id); err != nil {
+		return err
+	}
+	return makeBuckets(tx)
+}
 
 func logJob(tx *bolt.Tx, jid string) error {
 	_, _, err := oplog.Append(tx, key(jid, entryLoad, ""))
@@ -83,11 +97,11 @@ func sweepLog(tx *bolt.Tx) error {
 }
 
 // published stores the load of a job that was published here.
-func (h *sharing) published(at *place, o *op) error {
+func (s *Stream) published(at *place, o *op) error {
 	if err := at.mergeLoad(o.load); err != nil {
 		return err
 	}
-	if err := at.putFrom(o.until, h.id); err != nil {
+	if err := at.putFrom(o.until, s.id); err != nil {
 		return err
 	}
 	return logJob(at.tx, o.jid)
@@ -130,25 +144,25 @@ func published(load []byte) bool {
 }
 
 // Self implements oplog.Stream.
-func (s *Store) Self() (self string) {
-	s.view(func(tx *bolt.Tx) error { self = oplog.Self(tx); return nil })
+func (s *Stream) Self() (self string) {
+	s.file.view(func(tx *bolt.Tx) error { self = oplog.Self(tx); return nil })
 	return self
 }
 
 // Own implements oplog.Stream.
-func (s *Store) Own(origin string) bool { return oplog.Own(origin, s.shares.id) }
+func (s *Stream) Own(origin string) bool { return oplog.Own(origin, s.id) }
 
 // Vector implements oplog.Stream.
-func (s *Store) Vector() (v oplog.Vector, err error) {
-	err = s.view(func(tx *bolt.Tx) error { v = oplog.ReadVector(tx); return nil })
+func (s *Stream) Vector() (v oplog.Vector, err error) {
+	err = s.file.view(func(tx *bolt.Tx) error { v = oplog.ReadVector(tx); return nil })
 	return v, err
 }
 
 // Changed implements oplog.Stream.
-func (s *Store) Changed() <-chan struct{} { return s.shares.signal.Wait() }
+func (s *Stream) Changed() <-chan struct{} { return s.signal.Wait() }
 
 // Renew implements oplog.Stream.
-func (s *Store) Renew() error { return s.wait(&op{kind: opRenew}) }
+func (s *Stream) Renew() error { return s.writer.wait(&op{kind: opRenew}) }
 
 // The kinds of items in a batch.
 const (
@@ -157,9 +171,9 @@ const (
 )
 
 // Read implements oplog.Stream.
-func (s *Store) Read(origin string, after uint64, items, size int) (oplog.Batch, error) {
+func (s *Stream) Read(origin string, after uint64, items, size int) (oplog.Batch, error) {
 	b := oplog.Batch{Origin: origin, From: after}
-	err := s.view(func(tx *bolt.Tx) error {
+	err := s.file.view(func(tx *bolt.Tx) error {
 		var failed error
 		b.To = oplog.Each(tx, origin, after, func(n uint64, ref []byte) bool {
 			if len(b.Items) >= items || size <= 0 {
@@ -209,24 +223,24 @@ func readItem(tx *bolt.Tx, ref []byte) ([]byte, error) {
 
 // Apply implements oplog.Stream. Of a batch with an item that cannot be decoded it applies those before, and
 // fails: what was not stored is not acknowledged.
-func (s *Store) Apply(b oplog.Batch) error {
+func (s *Stream) Apply(b oplog.Batch) error {
 	items, unreadable := oplog.Decode(&b, func(it oplog.Item) (item, error) { return decodeItem(it.Data) })
 	o := &op{kind: opTake, batch: b, items: items}
-	if err := s.wait(o); err != nil {
+	if err := s.writer.wait(o); err != nil {
 		return err
 	}
 	if o.refused != nil {
 		return o.refused
 	}
-	if s.shares.taken != nil && len(o.took) > 0 {
-		s.shares.taken(o.took)
+	if s.taken != nil && len(o.took) > 0 {
+		s.taken(o.took)
 	}
 	return unreadable
 }
 
 // take stores the new items of a batch. An invalid batch is skipped, so that the rest of the transaction is
 // kept.
-func (s *Store) take(at *place, o *op) error {
+func (o *op) take(at *place, now time.Time) error {
 	o.took, o.refused = nil, nil
 	before, err := oplog.Accept(at.tx, o.batch)
 	if err != nil {
@@ -237,7 +251,7 @@ func (s *Store) take(at *place, o *op) error {
 		if it.Number <= before {
 			continue
 		}
-		t, ref, err := at.takeItem(o.items[i], s.now())
+		t, ref, err := at.takeItem(o.items[i], now)
 		if err == nil {
 			err = oplog.Put(at.tx, o.batch.Origin, it.Number, ref)
 		}

@@ -111,7 +111,7 @@ func TestSharing(t *testing.T) {
 	ret(c, 3, "m2", "two")
 	must(a.AddMinions(jid(0), []string{"m3"}))
 	for _, pair := range [][2]*sharingStore{{b, a}, {a, c}, {c, b}, {b, c}, {c, a}, {a, b}} { // a and c also get b's changes through each other
-		exchange(t, pair[0], pair[1])
+		exchange(t, pair[0].Stream(), pair[1].Stream())
 	}
 	want := allOf(t, a.Store)
 	if len(want) != 10 {
@@ -143,11 +143,11 @@ func TestSharing(t *testing.T) {
 		t.Errorf("%d jobs wait for minions at c, not 10", len(queued))
 	}
 	// Nothing is left to send, and a gap is refused without side effects.
-	if err := c.Apply(oplog.Batch{Origin: a.Self(), From: 1000, To: 1001}); err == nil {
+	if err := c.Stream().Apply(oplog.Batch{Origin: a.Stream().Self(), From: 1000, To: 1001}); err == nil {
 		t.Error("a gap was accepted")
 	}
-	va, _ := a.Vector()
-	vc, _ := c.Vector()
+	va, _ := a.Stream().Vector()
+	vc, _ := c.Stream().Vector()
 	if !reflect.DeepEqual(va, vc) {
 		t.Errorf("%v, %v", va, vc)
 	}
@@ -162,7 +162,7 @@ func TestUnreadableItem(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	batch, err := a.Read(a.Self(), 0, 10, 1<<20)
+	batch, err := a.Stream().Read(a.Stream().Self(), 0, 10, 1<<20)
 	if err != nil || len(batch.Items) != 3 {
 		t.Fatal(batch, err)
 	}
@@ -170,16 +170,16 @@ func TestUnreadableItem(t *testing.T) {
 	bad.Items = slices.Clone(batch.Items)
 	for _, data := range [][]byte{nil, {0xc1}, {0x94, 1, 2, 3, 4}} {
 		bad.Items[1].Data = data
-		if err := b.Apply(bad); err == nil {
+		if err := b.Stream().Apply(bad); err == nil {
 			t.Errorf("% x was taken", data)
 		}
-		if v, err := b.Vector(); err != nil || v[a.Self()] != batch.Items[0].Number {
+		if v, err := b.Stream().Vector(); err != nil || v[a.Stream().Self()] != batch.Items[0].Number {
 			t.Errorf("known: %v, %v", v, err)
 		}
 	}
 	batch.From = batch.Items[0].Number
 	batch.Items = batch.Items[1:]
-	if err := b.Apply(batch); err != nil {
+	if err := b.Stream().Apply(batch); err != nil {
 		t.Fatal(err)
 	}
 	if all := allOf(t, b.Store); len(all) != 3 || len(b.taken) != 3 {
@@ -201,12 +201,12 @@ func TestSharingForgets(t *testing.T) {
 	if n, err := a.Prune(); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	batch, err := a.Read(a.Self(), 0, 10, 1<<20)
+	batch, err := a.Stream().Read(a.Stream().Self(), 0, 10, 1<<20)
 	if err != nil || len(batch.Items) != 0 || batch.To != 1 {
 		t.Fatalf("%+v, %v", batch, err)
 	}
-	exchange(t, a, b)
-	if v, _ := b.Vector(); v[a.Self()] != 1 {
+	exchange(t, a.Stream(), b.Stream())
+	if v, _ := b.Stream().Vector(); v[a.Stream().Self()] != 1 {
 		t.Errorf("%v", v)
 	}
 }

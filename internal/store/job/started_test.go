@@ -64,7 +64,7 @@ func TestStartedByMinion(t *testing.T) {
 	t.Run("replicated", func(t *testing.T) {
 		a, b := openSharing(t, t.TempDir(), "a"), openSharing(t, t.TempDir(), "b")
 		giveStarted(t, a.Store, startedReturn(jid, "m1"))
-		exchange(t, a, b)
+		exchange(t, a.Stream(), b.Stream())
 		checkStarted(t, b.Store)
 	})
 	t.Run("a published job replaces it", func(t *testing.T) {
@@ -73,8 +73,8 @@ func TestStartedByMinion(t *testing.T) {
 		if err := b.NewJob(load(jid), []string{"m1", "m2"}); err != nil {
 			t.Fatal(err)
 		}
-		exchange(t, b, a)
-		exchange(t, a, b)
+		exchange(t, b.Stream(), a.Stream())
+		exchange(t, a.Stream(), b.Stream())
 		for _, s := range []*sharingStore{a, b} {
 			if l, err := s.Load(jid); err != nil || l.Str("tgt") != "*" {
 				t.Errorf("%v %v", value.Repr(l), err)

@@ -23,26 +23,16 @@ package job
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 
-	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
-	"brine/internal/store/boltfile"
-	"brine/internal/store/oplog"
 )
 
 const fileName = "jobs.db"
@@ -59,22 +49,13 @@ var (
 
 // Store is the jobs in one file. It is safe for concurrent use.
 type Store struct {
-	path     string
-	o        Options
-	log      *slog.Logger
-	readOnly bool
-	now      func() time.Time
+	o      Options
+	now    func() time.Time
+	file   *file
+	writer *writer
+	stream *Stream // of a replicated store, else nil
 
-	mu sync.RWMutex // held for reading by every use of db, for writing to replace it
-	db *boltfile.File
-
-	ops     chan *op
-	waiting atomic.Int64 // bytes in ops
-	damaged atomic.Bool  // a reader found the file damaged
-	enter   sync.RWMutex // held for reading while sending to ops
-	leaving bool
 	quit    chan struct{}
-	shares  *sharing // of a replicated store, else nil
 	workers sync.WaitGroup
 	closed  sync.Once
 }
@@ -82,61 +63,36 @@ type Store struct {
 // Open opens or creates the job database in dir. If another process has it open, the error is of kind
 // Unavailable.
 func Open(dir string, o Options, log *slog.Logger) (*Store, error) {
-	return newStore(dir, o, log).open(dir)
-}
-
-func (s *Store) open(dir string) (*Store, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "cannot create the directory of the job database: %w", err)
-	}
-	db, err := openFile(s.path)
-	if errors.Is(err, errDamaged) {
-		db, err = s.recreate(err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	s.db = db
-	wasClosed := false
-	err = s.update(func(tx *bolt.Tx) error {
-		if err := s.makeBuckets(tx); err != nil {
-			return err
-		}
-		meta := tx.Bucket(metaBucket)
-		wasClosed = meta.Get(cleanKey) != nil
-		return meta.Delete(cleanKey)
-	})
-	if err != nil {
-		db.Close()
-		return nil, s.failed(err)
-	}
-	s.workers.Go(s.write)
-	if !wasClosed {
-		s.workers.Go(s.verify)
-	}
-	return s, nil
+	return newStore(dir, o, log).open()
 }
 
 // OpenReadOnly reads the jobs in dir while no master has them open.
 func OpenReadOnly(dir string, o Options, log *slog.Logger) (*Store, error) {
 	s := newStore(dir, o, log)
-	s.readOnly = true
-	if _, err := os.Stat(s.path); err != nil {
-		return nil, salt.Errorf(salt.NotFound, "there is no job database: %w", err)
+	s.file.readOnly = true
+	if err := s.file.openReadOnly(); err != nil {
+		return nil, err
 	}
-	db, err := guard(func() (*boltfile.File, error) {
-		return boltfile.Open(s.path, bolt.Options{ReadOnly: true, Timeout: lockTimeout})
-	})
-	if err != nil {
-		return nil, openError(s.path, err)
-	}
-	s.db = db
 	return s, nil
 }
 
 func newStore(dir string, o Options, log *slog.Logger) *Store {
-	return &Store{path: filepath.Join(dir, fileName), o: o, log: log, now: time.Now,
-		ops: make(chan *op, maxQueue), quit: make(chan struct{})}
+	s := &Store{o: o, now: time.Now, quit: make(chan struct{})}
+	s.file = &file{path: filepath.Join(dir, fileName), log: log, setup: makeBuckets}
+	s.writer = newWriter(s.file, s.apply)
+	return s
+}
+
+func (s *Store) open() (*Store, error) {
+	wasClosed, err := s.file.open()
+	if err != nil {
+		return nil, err
+	}
+	s.workers.Go(s.writer.run)
+	if !wasClosed {
+		s.workers.Go(func() { s.file.verify(s.quit) })
+	}
+	return s, nil
 }
 
 // Close waits until queued changes are stored, and closes the file. Later calls fail.
@@ -144,214 +100,23 @@ func (s *Store) Close() error {
 	var err error
 	s.closed.Do(func() {
 		close(s.quit)
-		s.enter.Lock()
-		s.leaving = true
-		close(s.ops)
-		s.enter.Unlock()
+		s.writer.stop()
 		s.workers.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !s.readOnly {
-			err = s.updateLocked(func(tx *bolt.Tx) error { return tx.Bucket(metaBucket).Put(cleanKey, []byte{1}) })
-		}
-		_, closeErr := guard(func() (any, error) { return nil, s.db.Close() })
-		err = errors.Join(err, closeErr)
+		err = s.file.close()
 	})
 	if err != nil {
-		return s.failed(err)
+		return s.file.failed(err)
 	}
 	return nil
 }
 
-// lockTimeout is how long to wait for another process to close the file.
-const lockTimeout = time.Second
-
-// errDamaged says that the content of the file is damaged.
-var errDamaged = errors.New("the job database is damaged")
-
-// openFile opens or creates the file. The error matches errDamaged if the content is the cause.
-func openFile(path string) (*boltfile.File, error) {
-	db, err := guard(func() (*boltfile.File, error) {
-		return boltfile.Open(path, bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType})
-	})
-	if err != nil {
-		return nil, openError(path, err)
-	}
-	var want int64
-	if _, err = guard(func() (any, error) {
-		return nil, db.View(func(tx *bolt.Tx) error { want = tx.Size(); return nil })
-	}); err == nil {
-		info, statErr := os.Stat(path)
-		if err = statErr; err == nil && info.Size() < want {
-			err = fmt.Errorf("%w: %d bytes, %d are missing", errDamaged, info.Size(), want-info.Size())
-		}
-	}
-	if err != nil {
-		db.Close()
-		return nil, err
-	}
-	return db, nil
-}
-
-func openError(path string, err error) error {
-	var p *fs.PathError
-	var errno syscall.Errno
-	switch {
-	case errors.Is(err, berrors.ErrTimeout):
-		return salt.Errorf(salt.Unavailable, "the job database %s is in use by another process: stop it, or, if two masters are meant to share a cachedir, "+
-			"share only the directories gitfs and git_pillar in it, or make them a cluster (cluster_id)", path)
-	case errors.Is(err, errDamaged):
-		return err
-	case errors.As(err, &p), errors.As(err, &errno):
-		return salt.Errorf(salt.Unavailable, "cannot open the job database %s: %w", path, atomicfile.Cause(err))
-	}
-	return fmt.Errorf("%w: %w", errDamaged, err)
-}
-
-// guard runs fn and turns a panic into an error that matches errDamaged. bbolt panics on an invalid page, and
-// a page that the disk cannot read is a fault of the memory map.
-func guard[T any](fn func() (T, error)) (v T, err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: %v", errDamaged, r)
-		}
-	}()
-	return fn()
-}
-
-// recreate moves the damaged file aside and opens a new one.
-func (s *Store) recreate(why error) (*boltfile.File, error) {
-	aside := s.path + ".damaged-" + s.now().UTC().Format("20060102T150405.000000")
-	if err := os.Rename(s.path, aside); err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "%w; cannot move it aside: %w", why, err)
-	}
-	s.log.Error("job database damaged: moved aside and replaced by an empty one; earlier jobs are not shown", "path", aside, "err", why)
-	return openFile(s.path)
-}
-
-func (s *Store) makeBuckets(tx *bolt.Tx) error {
-	if s.shares != nil {
-		if err := oplog.Init(tx, s.shares.id); err != nil {
-			return err
-		}
-	}
+func makeBuckets(tx *bolt.Tx) error {
 	for _, name := range [][]byte{metaBucket, hoursBucket, futureBucket, queueBucket, statesBucket, speakersBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// replace replaces a damaged file while the master runs, or retries to open a file.
-func (s *Store) replace(why error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.damaged.Store(false)
-	guard(func() (any, error) { return nil, s.db.Close() })
-	var db *boltfile.File
-	var err error
-	if errors.Is(why, errDamaged) {
-		db, err = s.recreate(why)
-	} else {
-		db, err = openFile(s.path)
-	}
-	if err == nil {
-		s.db = db
-		err = s.updateLocked(s.makeBuckets)
-	}
-	if err != nil {
-		s.log.Error("cannot create a job database; jobs are not kept", "err", err)
-	}
-}
-
-// verify reads every entry once after an unclean shutdown. At an invalid page, view has the file replaced. It
-// works in small steps, because a read transaction can delay the writer.
-func (s *Store) verify() {
-	var hour, from []byte
-	for done := false; !done && !s.quitting(); {
-		err := s.view(func(tx *bolt.Tx) error {
-			hour, from, done = verifyStep(tx, hour, from)
-			return nil
-		})
-		if err != nil {
-			s.log.Error("cannot read the job database", "err", err)
-			return
-		}
-	}
-}
-
-// verifyStep reads some entries after the given one and returns where to continue.
-func verifyStep(tx *bolt.Tx, hour, from []byte) (nextHour, next []byte, done bool) {
-	hours := tx.Bucket(hoursBucket)
-	hc := hours.Cursor()
-	n := 0
-	for name, _ := hc.Seek(hour); name != nil; name, _ = hc.Next() {
-		c := hours.Bucket(name).Cursor()
-		for k, _ := c.Seek(from); k != nil; k, _ = c.Next() {
-			if n++; n > 5000 {
-				return bytes.Clone(name), bytes.Clone(k), false
-			}
-		}
-		from = nil
-	}
-	return nil, nil, true
-}
-
-func (s *Store) quitting() bool {
-	select {
-	case <-s.quit:
-		return true
-	default:
-		return false
-	}
-}
-
-func (s *Store) update(fn func(*bolt.Tx) error) error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.updateLocked(fn)
-}
-
-func (s *Store) updateLocked(fn func(*bolt.Tx) error) error {
-	_, err := guard(func() (any, error) { return nil, s.db.Update(fn) })
-	return err
-}
-
-// view runs a read transaction. It reports a damaged file to the writer, which replaces it.
-func (s *Store) view(fn func(*bolt.Tx) error) error {
-	err := s.viewOnce(fn)
-	if errors.Is(err, errDamaged) && !s.readOnly && s.damaged.CompareAndSwap(false, true) {
-		if s.enqueue(&op{kind: opRepair, why: err}, false) != nil {
-			s.damaged.Store(false)
-		}
-	}
-	if err != nil {
-		return s.failed(err)
-	}
-	return nil
-}
-
-func (s *Store) viewOnce(fn func(*bolt.Tx) error) error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	_, err := guard(func() (any, error) { return nil, s.db.View(fn) })
-	return err
-}
-
-// failed adds a kind and the path to an error.
-func (s *Store) failed(err error) error {
-	var e *salt.Error
-	switch {
-	case errors.As(err, &e):
-		return err
-	case errors.Is(err, errDamaged):
-		return salt.Errorf(salt.Internal, "cannot use the job database %s: %w", s.path, err)
-	case errors.Is(err, berrors.ErrDatabaseNotOpen):
-		return salt.Errorf(salt.Unavailable, "the job database %s is closed", s.path)
-	}
-	return salt.Errorf(salt.Unavailable, "cannot use the job database %s: %w", s.path, err)
 }
 
 // hourName is the name of an hour's bucket. Names sort by time.

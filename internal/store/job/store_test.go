@@ -220,7 +220,7 @@ func TestManyAtOnce(t *testing.T) {
 	if n != minions {
 		t.Error(n)
 	}
-	if w := s.waiting.Load(); w != 0 {
+	if w := s.writer.waiting.Load(); w != 0 {
 		t.Errorf("%d bytes are still counted as waiting", w)
 	}
 }
@@ -278,7 +278,7 @@ func TestListOrderAndFilter(t *testing.T) {
 		}()
 		s.List(Filter{Keep: func(*Job) bool { panic("mine") }})
 	}()
-	if s.damaged.Load() {
+	if s.file.damaged.Load() {
 		t.Error("a filter's panic was reported as damage")
 	}
 }
@@ -588,9 +588,9 @@ func TestDamagedWhileOpen(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, dir)
 			fill(t, s)
-			f, err := os.OpenFile(s.path, os.O_RDWR, 0)
+			f, err := os.OpenFile(s.file.path, os.O_RDWR, 0)
 			must(t, err)
-			b, err := os.ReadFile(s.path)
+			b, err := os.ReadFile(s.file.path)
 			must(t, err)
 			spoilLeaves(b)
 			_, err = f.WriteAt(b[2*os.Getpagesize():], int64(2*os.Getpagesize()))
@@ -619,7 +619,7 @@ func TestDamageIsLookedForAfterACrash(t *testing.T) {
 	from, dir := t.TempDir(), t.TempDir()
 	s := open(t, from)
 	fill(t, s)
-	b, err := os.ReadFile(s.path) // not closed, as after a crash
+	b, err := os.ReadFile(s.file.path) // not closed, as after a crash
 	must(t, err)
 	// Damage the entries only; the small pages above them stay.
 	size := os.Getpagesize()

@@ -1,76 +1,16 @@
 package job
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 
 	"brine/internal/base/salt"
 	"brine/internal/py/value"
 	"brine/internal/store/oplog"
 )
-
-const (
-	// maxQueue and maxWaiting bound the changes that wait for the disk.
-	maxQueue   = 16 << 10
-	maxWaiting = 256 << 20
-	// maxBatch and maxBatchBytes bound one transaction.
-	maxBatch      = 4 << 10
-	maxBatchBytes = 32 << 20
-)
-
-type opKind uint8
-
-const (
-	opJob opKind = iota
-	opMinions
-	opReturn
-	opNotes
-	opWhole
-	opPrune
-	opRepair // a reader found damage
-	opTake   // a batch of another master
-	opRenew
-	opAdopted
-	opNone
-)
-
-// op is a change that waits for the disk.
-type op struct {
-	kind    opKind
-	jid, id string
-	load    []byte      // of a job
-	ret     []byte      // of a return
-	raw     *value.Dict // the whole return, for an unknown job
-	started *value.Dict // the load of a job started by the minion itself, or nil
-	minions []string
-	whole   []*op     // the returns of a whole job
-	until   time.Time // of a job kept for disconnected minions; or the start of reading Salt's files
-	notes   Notes
-	why     error // of a repair
-	batch   oplog.Batch
-	took    []Taken // result: new items
-	items   []item  // of the batch, decoded
-	refused error   // result: why the batch was refused
-	dup     bool    // result: the return existed
-	dropped int     // result: buckets pruned
-	done    func(dup bool, err error)
-}
-
-func (o *op) size() int64 {
-	n := int64(len(o.load)+len(o.ret)) + 200
-	for _, r := range o.whole {
-		n += r.size()
-	}
-	for _, it := range o.batch.Items {
-		n += int64(len(it.Data)) + 50
-	}
-	return n
-}
 
 // NewJob stores a job: its load, which has the jid, and the ids of its minions. It returns when the job is on
 // disk, so it is stored before any minion receives it. An existing job gets the new load and minions and
@@ -90,7 +30,7 @@ func (s *Store) NewJobUntil(load *value.Dict, minions []string, until time.Time)
 	if err != nil {
 		return err
 	}
-	return s.wait(&op{kind: opJob, jid: jid, load: b, minions: minions, until: until})
+	return s.writer.wait(&op{kind: opJob, jid: jid, load: b, minions: minions, until: until})
 }
 
 // AddMinions adds ids to the minions of a job.
@@ -101,7 +41,7 @@ func (s *Store) AddMinions(jid string, ids []string) error {
 	if !s.o.JobCache || len(ids) == 0 {
 		return nil
 	}
-	return s.wait(&op{kind: opMinions, jid: jid, minions: ids})
+	return s.writer.wait(&op{kind: opMinions, jid: jid, minions: ids})
 }
 
 // Return stores a minion's return (jid, id, return, retcode, success and out of its load), and returns when
@@ -135,7 +75,7 @@ func (s *Store) ReturnStartedAsync(load, job *value.Dict, done func(duplicate bo
 	}
 	o.started = job
 	o.done = done
-	if err := s.enqueue(o, false); err != nil {
+	if err := s.writer.enqueue(o, false); err != nil {
 		done(false, err)
 	}
 }
@@ -185,7 +125,7 @@ func (s *Store) Put(w *Whole) error {
 		}
 		o.whole = append(o.whole, r)
 	}
-	return s.wait(o)
+	return s.writer.wait(o)
 }
 
 // Expired reports whether a job with that id would expire at once if it were added.
@@ -197,136 +137,8 @@ func (s *Store) Prune() (hours int, err error) {
 		return 0, nil
 	}
 	o := &op{kind: opPrune}
-	err = s.wait(o)
+	err = s.writer.wait(o)
 	return o.dropped, err
-}
-
-// wait queues a change for the writer and waits until it is stored.
-func (s *Store) wait(o *op) error {
-	c := make(chan error, 1)
-	o.done = func(_ bool, err error) { c <- err }
-	if err := s.enqueue(o, true); err != nil {
-		return err
-	}
-	return <-c
-}
-
-// enqueue queues a change for the writer. Without an error its done is called. If block, it waits for room.
-func (s *Store) enqueue(o *op, block bool) error {
-	if s.readOnly {
-		return salt.Errorf(salt.Invalid, "the job database %s was opened for reading only", s.path)
-	}
-	s.enter.RLock()
-	defer s.enter.RUnlock()
-	if s.leaving {
-		return salt.Errorf(salt.Unavailable, "the job database %s is closed", s.path)
-	}
-	if block {
-		s.waiting.Add(o.size())
-		s.ops <- o
-		return nil
-	}
-	if s.waiting.Add(o.size()) <= maxWaiting {
-		select {
-		case s.ops <- o:
-			return nil
-		default:
-		}
-	}
-	s.waiting.Add(-o.size())
-	return salt.Errorf(salt.Unavailable, "the disk of the job database %s cannot keep up with the returns", s.path)
-}
-
-// write is the goroutine that changes the file.
-func (s *Store) write() {
-	for o := range s.ops {
-		batch := s.gather(o)
-		err := s.commit(batch)
-		if errors.Is(err, errDamaged) || errors.Is(err, berrors.ErrDatabaseNotOpen) {
-			s.replace(err)
-			err = s.commit(batch) // the batch that met the damage is not lost
-		}
-		if err != nil {
-			err = s.failed(err)
-		} else if s.shares != nil {
-			s.shares.signal.Fire()
-		}
-		for _, o := range batch {
-			s.waiting.Add(-o.size())
-			if o.done != nil {
-				o.done(o.dup && err == nil, err)
-			}
-		}
-	}
-}
-
-// gather adds further waiting changes to the batch.
-func (s *Store) gather(first *op) []*op {
-	batch := []*op{first}
-	size := first.size()
-	for len(batch) < maxBatch && size < maxBatchBytes {
-		select {
-		case o, ok := <-s.ops:
-			if !ok {
-				return batch
-			}
-			batch = append(batch, o)
-			size += o.size()
-		default:
-			return batch
-		}
-	}
-	return batch
-}
-
-// commit stores a batch in one transaction, all or nothing.
-func (s *Store) commit(batch []*op) error {
-	for _, o := range batch {
-		if o.kind == opRepair {
-			return o.repair()
-		}
-	}
-	return s.update(func(tx *bolt.Tx) error {
-		at := &place{tx: tx}
-		for _, o := range batch {
-			o.dup = false
-			if err := s.apply(at, o); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// place is the position of the last change of a transaction, since most of a batch are returns of one
-// job.
-type place struct {
-	tx      *bolt.Tx
-	jid     string
-	hour    *bolt.Bucket
-	hasLoad bool
-}
-
-// find moves to a job. A new job goes into the current hour.
-func (p *place) find(jid string, now time.Time) (err error) {
-	if p.hour != nil && p.jid == jid {
-		return nil
-	}
-	hour := findHour(p.tx, jid)
-	if hour == nil {
-		if hour, err = p.tx.Bucket(hoursBucket).CreateBucketIfNotExists(hourName(now)); err != nil {
-			return err
-		}
-	}
-	p.jid, p.hour = jid, hour
-	p.hasLoad = hour.Get(key(jid, entryLoad, "")) != nil
-	return nil
-}
-
-// repair reports the damage found by a reader, once.
-func (o *op) repair() error {
-	o.kind = opNone
-	return o.why
 }
 
 func (s *Store) apply(at *place, o *op) error {
@@ -334,14 +146,14 @@ func (s *Store) apply(at *place, o *op) error {
 	case opPrune:
 		n, err := prune(at.tx, s.now(), s.o.Keep())
 		o.dropped, at.hour = n, nil
-		if err == nil && n > 0 && s.shares != nil {
+		if err == nil && n > 0 && s.stream != nil {
 			err = sweepLog(at.tx)
 		}
 		return err
 	case opTake:
-		return s.take(at, o)
+		return o.take(at, s.now())
 	case opRenew:
-		return oplog.Renew(at.tx, s.shares.id)
+		return oplog.Renew(at.tx, s.stream.id)
 	case opNotes:
 		return o.notes.put(at.tx)
 	case opAdopted:
@@ -359,8 +171,8 @@ func (s *Store) apply(at *place, o *op) error {
 	}
 	switch o.kind {
 	case opJob:
-		if s.shares != nil {
-			if err := s.shares.published(at, o); err != nil {
+		if s.stream != nil {
+			if err := s.stream.published(at, o); err != nil {
 				return err
 			}
 		} else if err := at.putLoad(o.load); err != nil {
@@ -371,20 +183,20 @@ func (s *Store) apply(at *place, o *op) error {
 		}
 		return putIDs(at.hour, o.jid, o.minions)
 	case opMinions:
-		if s.shares != nil {
+		if s.stream != nil {
 			if err := logJob(at.tx, o.jid); err != nil {
 				return err
 			}
 		}
 		return addIDs(at.hour, o.jid, o.minions)
 	case opWhole:
-		if err := o.applyWhole(at); err != nil || s.shares == nil {
+		if err := o.applyWhole(at); err != nil || s.stream == nil {
 			return err
 		}
 		return logWhole(at.tx, o)
 	}
 	hadLoad := at.hasLoad
-	if err := o.applyReturn(at); err != nil || o.dup || s.shares == nil {
+	if err := o.applyReturn(at); err != nil || o.dup || s.stream == nil {
 		return err
 	}
 	if !hadLoad {
