@@ -94,8 +94,9 @@ STOCK_TESTS := Stock|Salt|(Is|Are)True
 interop: build tools ## all tests against stock Salt, whose source tree BRINE_STOCK_SALT names
 	@test -n "$$BRINE_STOCK_SALT" || { echo "set BRINE_STOCK_SALT to a source tree of Salt 3007"; exit 1; }
 	@failed=0; \
-	$(GO) test -count=1 -timeout 25m ./test/interop || failed=1; \
-	$(GO) test -count=1 -timeout 25m -run '$(STOCK_TESTS)' ./internal/... $$($(GO) list ./test/... | grep -v /interop) || failed=1; \
+	$(GO) test -count=1 -timeout 40m ./test/interop & \
+	$(GO) test -count=1 -timeout 40m -run '$(STOCK_TESTS)' ./internal/... $$($(GO) list ./test/... | grep -v /interop) || failed=1; \
+	wait $$! || failed=1; \
 	exit $$failed
 
 DURABLE ?= 1000x50
