@@ -74,8 +74,7 @@ const mostMethods = 40
 
 // large are types that have more. The numbers may only shrink.
 var large = map[string]int{
-	"catalogue/states/files.managedFile": 45,
-	"daemons/api.call":                   53,
+	"daemons/api.call": 53,
 }
 
 // TestFewMethods: a type with many methods is several types. Methods that come from other

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/log/redact"
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/managed"
 	"brine/internal/files/fileclient"
 	"brine/internal/host/filesys"
 	"brine/internal/py/value"
@@ -157,14 +157,10 @@ func (f file) compare(ctx context.Context, c *fn.Call, a checkManagedChangesArgs
 // modeOf returns the mode of a source of the file server or of this machine,
 // and of any other the wanted one.
 func modeOf(ctx context.Context, c *fn.Call, url, saltenv string, wanted any) any {
-	if (sources.Source{URL: url}).Web() {
-		return wanted
+	if bits, ok := managed.SourceMode(ctx, c.Files, sources.Source{URL: url, Env: saltenv}); ok {
+		return fmt.Sprintf("%04o", bits)
 	}
-	st, err := c.Files.Stat(ctx, strings.TrimPrefix(url, "file://"), saltenv)
-	if err != nil || len(st) == 0 {
-		return wanted
-	}
-	return fmt.Sprintf("%04o", int(st[0]&0o7777))
+	return wanted
 }
 
 type fileMetaArgs struct {
@@ -188,25 +184,29 @@ func (f file) checkFileMeta(ctx context.Context, c *fn.Call, a fileMetaArgs) (an
 }
 
 func (f file) meta(ctx context.Context, c *fn.Call, a fileMetaArgs) (*value.Dict, error) {
-	name := filesys.ExpandUser(a.Name)
-	now, err := filesys.Look(f.m, name, a.Follow)
+	if !value.Truth(a.Attrs) {
+		a.Attrs = nil
+	}
+	t := managed.File{M: f.m, Name: filesys.ExpandUser(a.Name), Marks: a.marks(a.Attrs), Config: c.Config,
+		Own: managed.Owner{User: a.User, Group: a.Group, Mode: filesys.NormalizeMode(a.Mode)}}
+	now, err := filesys.Look(f.m, t.Name, a.Follow)
 	if err != nil {
 		return value.DictOf("newfile", a.Name), nil
 	}
 	changes := value.NewDict(4)
 	if a.Sum.Has("hsum") {
-		sum, err := hashOf(name, a.Sum.Str("hash_type"))
+		sum, err := hashOf(t.Name, a.Sum.Str("hash_type"))
 		if err != nil {
 			return nil, err
 		}
 		if sum != a.Sum.Str("hsum") {
-			if err := f.metaDiff(ctx, c, a, changes); err != nil {
+			if err := metaDiff(ctx, c, a, &t, changes); err != nil {
 				return nil, err
 			}
 		}
 	}
 	if a.Contents != nil {
-		diff, err := f.diff(c, name, &sources.Content{Data: bytesOf(a.Contents)}, true)
+		diff, err := t.DiffUnlessSame(&sources.Content{Data: bytesOf(a.Contents)})
 		if err != nil {
 			return nil, err
 		}
@@ -214,17 +214,13 @@ func (f file) meta(ctx context.Context, c *fn.Call, a fileMetaArgs) (*value.Dict
 			changes.Set("diff", diff)
 		}
 	}
-	changes.Update(perms.Differs(a.User, a.Group, filesys.NormalizeMode(a.Mode), now))
-	if !value.Truth(a.Attrs) {
-		a.Attrs = nil
-	}
-	marked, err := a.marks(a.Attrs).Differs(ctx, name)
-	changes.Update(marked)
+	more, err := t.Differs(ctx, now)
+	changes.Update(more)
 	return changes, err
 }
 
 // metaDiff shows how a file differs from its source.
-func (f file) metaDiff(ctx context.Context, c *fn.Call, a fileMetaArgs, changes *value.Dict) error {
+func metaDiff(ctx context.Context, c *fn.Call, a fileMetaArgs, t *managed.File, changes *value.Dict) error {
 	path := of(a.Path)
 	if path == "" && of(a.Source) != "" {
 		var err error
@@ -236,7 +232,7 @@ func (f file) metaDiff(ctx context.Context, c *fn.Call, a fileMetaArgs, changes 
 		changes.Set("sum", "Checksum differs")
 		return nil
 	}
-	diff, err := f.diff(c, filesys.ExpandUser(a.Name), &sources.Content{Path: path}, true)
+	diff, err := t.DiffUnlessSame(&sources.Content{Path: path})
 	changes.Set("diff", diff)
 	return err
 }
@@ -247,27 +243,6 @@ func cached(ctx context.Context, c *fn.Call, url, saltenv string, verify bool) (
 		return "", fn.Errorf("Source file '%s' not found: %w", redact.Text(url), err)
 	}
 	return path, nil
-}
-
-// diff shows how a content differs from that of a file, "" if it does not.
-func (file) diff(c *fn.Call, path string, want *sources.Content, show bool) (string, error) {
-	same, err := want.Same(path)
-	obfuscate, _ := c.Config.Get("obfuscate_templates").(bool)
-	switch {
-	case err != nil:
-		return "", fn.Errorf("%w", atomicfile.Cause(err))
-	case same:
-		return "", nil
-	case obfuscate:
-		return "<Obfuscated Template>", nil
-	case !show:
-		return "<show_changes=False>", nil
-	}
-	d, err := want.Diff(path)
-	if err != nil {
-		return "", fn.Errorf("%w", atomicfile.Cause(err))
-	}
-	return d, nil
 }
 
 func bytesOf(v any) []byte {
@@ -493,11 +468,7 @@ func (f file) manageFile(ctx context.Context, c *fn.Call, a manageFileArgs) (any
 // content is what the file is to hold, nil if that is not said.
 func (a *manageFileArgs) content(ctx context.Context, c *fn.Call) (*sources.Content, error) {
 	if a.Contents != nil {
-		if b, ok := a.Contents.([]byte); ok {
-			return &sources.Content{Data: bytesOf(b)}, nil
-		}
-		b, err := sources.Encode(value.Str(a.Contents), a.Encoding, a.OnError)
-		return &sources.Content{Data: append([]byte{}, b...)}, err
+		return managed.Encoded(a.Contents, a.Encoding, a.OnError)
 	}
 	if of(a.Source) == "" {
 		if of(a.Path) == "" {
@@ -519,94 +490,62 @@ func (a *manageFileArgs) content(ctx context.Context, c *fn.Call) (*sources.Cont
 	return sources.Fetch(ctx, c.Files, src, how, "")
 }
 
-// place puts the content where it belongs, if it is not there, and returns what
-// has changed; in a test, what would.
-func (f file) place(ctx context.Context, c *fn.Call, a manageFileArgs, want *sources.Content, there bool) (*value.Dict, error) {
-	changes := value.NewDict(4)
-	link := there && !a.Follow && filesys.IsLink(a.Name)
-	switch {
-	case !there && want == nil:
-		changes.Set("new", "file "+a.Name+" created")
-		want = &sources.Content{}
-	case !there:
-		changes.Set("diff", "New file")
-	case want == nil:
-		return changes, nil
-	case link && !filesys.IsFile(a.Name):
-		changes.Set("diff", "Replace symbolic link with regular file")
-	default:
-		diff, err := f.diff(c, a.Name, want, a.Show)
-		if err != nil || diff == "" {
-			return changes, err
-		}
-		changes.Set("diff", diff)
-	}
-	mode := filesys.NormalizeMode(a.Mode)
-	bits, err := filesys.ParseMode(mode)
+// target is the file that the arguments describe.
+func (f file) target(ctx context.Context, c *fn.Call, a manageFileArgs) (*managed.File, error) {
+	own, err := managed.OwnerOf(ctx, f.m, a.User, a.Group, filesys.NormalizeMode(a.Mode))
 	if err != nil {
 		return nil, fn.Errorf("mode: %w", err)
 	}
+	return &managed.File{M: f.m, Name: a.Name, Own: own, Follow: a.Follow, Parent: managed.Parent{Make: a.Makedirs, Mode: a.DirMode},
+		Backup: a.Backup, Config: c.Config, HideChanges: !a.Show}, nil
+}
+
+// place puts the content where it belongs, if it is not there, and returns what
+// has changed; in a test, what would. An owner that does not exist is left to
+// check_perms, which reports it.
+func (f file) place(ctx context.Context, c *fn.Call, a manageFileArgs, want *sources.Content, there bool) (*value.Dict, error) {
+	t, err := f.target(ctx, c, a)
+	if err != nil {
+		return nil, err
+	}
 	if !there {
-		if err := f.parent(ctx, a, mode); err != nil {
+		if err := t.MakeParent(); err != nil {
 			return nil, err
 		}
+		if dryRun(c) {
+			return t.Created(want), nil
+		}
+		return t.Create(want, of(a.Source) != "", nil)
 	}
+	if want == nil {
+		return value.NewDict(0), nil
+	}
+	diff := "Replace symbolic link with regular file"
+	if a.Follow || !filesys.IsLink(a.Name) || filesys.IsFile(a.Name) {
+		if diff, err = t.DiffUnlessSame(want); err != nil || diff == "" {
+			return value.NewDict(2), err
+		}
+	}
+	changes := value.DictOf("diff", diff)
 	if dryRun(c) {
 		return changes, nil
 	}
 	was, err := filesys.Look(f.m, a.Name, a.Follow)
-	if there && err != nil {
+	if err != nil {
 		return nil, fn.Errorf("Failed to commit change: %w", atomicfile.Cause(err))
 	}
-	if there {
-		if err := sources.BackUp(c.Config, a.Name, a.Backup); err != nil {
-			return nil, err
-		}
-	}
-	as := atomicfile.As{Mode: bits, UID: -1, GID: -1, ReplaceLink: link, Durable: true}
-	// Who is not there is for check_perms to complain of.
-	if id, ok := filesys.UserID(ctx, f.m, a.User); ok {
-		as.UID = id
-	}
-	if id, ok := filesys.GroupID(ctx, f.m, a.Group); ok {
-		as.GID = id
-	}
-	if err := atomicfile.ReplaceAs(a.Name, as, want.Pour); err != nil {
-		return nil, fn.Errorf("Failed to commit change: %w", err)
+	if err := t.Replace(want, nil); err != nil {
+		return nil, err
 	}
 	now, err := filesys.Look(f.m, a.Name, a.Follow)
 	if err != nil {
 		return nil, fn.Errorf("Failed to commit change: %w", atomicfile.Cause(err))
 	}
-	if there {
-		left := perms.Differs(a.User, a.Group, mode, now)
-		for k, v := range perms.Differs(a.User, a.Group, mode, was).All() {
-			if !left.Has(k) {
-				changes.Set(k, v)
-			}
+	left := t.Own.Differs(now)
+	for k, v := range t.Own.Differs(was).All() {
+		if !left.Has(k) {
+			changes.Set(k, v)
 		}
-		return changes, nil
-	}
-	if mode == "" && of(a.Source) != "" {
-		mode = now.Mode
-	}
-	if perms.Differs(a.User, a.Group, "", now).Len() == 0 {
-		changes.Update(perms.New(a.User, a.Group, mode, now, filepath.Dir(a.Name)))
 	}
 	return changes, nil
-}
-
-// parent makes the directory of a new file.
-func (f file) parent(ctx context.Context, a manageFileArgs, mode string) error {
-	dir := filepath.Dir(a.Name)
-	switch {
-	case filesys.IsDir(dir):
-		return nil
-	case !a.Makedirs:
-		return fn.Errorf("Parent directory not present")
-	}
-	if a.DirMode == nil && mode != "" {
-		a.DirMode = fmt.Sprintf("%04o", perms.DirMode(mode))
-	}
-	return f.make(ctx, dir, a.User, a.Group, a.DirMode)
 }

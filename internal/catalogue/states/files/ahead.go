@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"brine/internal/base/atomicfile"
-	"brine/internal/host/filesys"
+	"brine/internal/catalogue/actions/managed"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 	"brine/internal/sls/state/sources"
@@ -77,13 +77,22 @@ func (a *ahead) drop() {
 	clear(a.files)
 }
 
-// ready returns the state's content as a file that is on the disk and can take
-// the name final, where old is now, or nil.
-func (t *managedFile) ready(ctx context.Context, want *sources.Content, final string, old fs.FileInfo) *os.File {
+// ready returns what looks for the state's content among the files that were
+// written aside, or nil if there are none for this state.
+func (t *managedFile) ready(ctx context.Context) managed.Ready {
 	if t.e.Run == nil || t.e.Low == nil || t.e.Low.Has("umask") || t.e.Low.Has("parallel") {
 		return nil
 	}
-	a := aheadOf(t.e.Run)
+	want := t.want
+	if want == nil {
+		want = &sources.Content{}
+	}
+	return func(final string, old fs.FileInfo) *os.File { return aheadOf(t.e.Run).take(ctx, t, want, final, old) }
+}
+
+// take returns a content as a file that is on the disk and can take the name
+// final, where old is now, or nil.
+func (a *ahead) take(ctx context.Context, t *managedFile, want *sources.Content, final string, old fs.FileInfo) *os.File {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if t.group != nil {
@@ -93,14 +102,14 @@ func (t *managedFile) ready(ctx context.Context, want *sources.Content, final st
 	} else if i >= a.until {
 		a.look(ctx, t, want, i)
 	}
-	x, ok := a.files[t.name]
+	x, ok := a.files[t.Name]
 	if !ok {
 		return nil
 	}
-	delete(a.files, t.name)
+	delete(a.files, t.Name)
 	// Whose directory was made or changed meanwhile would have another group, and
 	// a new file without a declared mode has the one that new files get.
-	if x.dir != inheritedFrom(final) || x.open != (t.own.bits < 0 && old == nil) || !a.holds(x.f, want) {
+	if x.dir != inheritedFrom(final) || x.open != (t.Own.Bits < 0 && old == nil) || !a.holds(x.f, want) {
 		x.f.Close()
 		return nil
 	}
@@ -142,8 +151,8 @@ func (a *ahead) look(ctx context.Context, t *managedFile, want *sources.Content,
 		if low.At("state") != "file" || low.At("fun") != "managed" || ctx.Err() != nil {
 			break
 		}
-		if next, want := t.next(ctx, low); want != nil {
-			b.add(next, want)
+		if next := t.next(ctx, low); next != nil {
+			b.add(next, next.want)
 		}
 	}
 	b.sync()
@@ -184,12 +193,12 @@ type batch struct {
 }
 
 func (b *batch) add(t *managedFile, want *sources.Content) {
-	if _, taken := b.files[t.name]; taken {
+	if _, taken := b.files[t.Name]; taken {
 		return
 	}
-	if x, ok := t.aside(want, &b.left); ok {
-		b.files[t.name] = x
-		b.names, b.open = append(b.names, t.name), append(b.open, x.f)
+	if x, ok := b.write(t, want); ok {
+		b.files[t.Name] = x
+		b.names, b.open = append(b.names, t.Name), append(b.open, x.f)
 	}
 }
 
@@ -207,54 +216,56 @@ var declaration = sync.OnceValue(func() state.Func {
 	return state.Of("managed", func(context.Context, *state.Env, managedArgs) (p state.Plan, err error) { return p, err }, "")
 })
 
-// next returns what another file.managed is going to write, as far as that can
+// next returns another file.managed and what it is going to write, as far as that can
 // be told without its turn: templates are rendered once, and no command is run
-// before it is due. The content is nil if there is nothing to write.
-func (t *managedFile) next(ctx context.Context, low *value.Dict) (*managedFile, *sources.Content) {
+// before it is due. It is nil if there is nothing to write.
+func (t *managedFile) next(ctx context.Context, low *value.Dict) *managedFile {
 	f := declaration()
 	kwargs, extra := f.Arguments(low)
 	if len(extra) > 0 || low.Has("umask") || low.Has("parallel") || t.e.Run.Result(state.Tag(low)) != nil {
-		return nil, nil
+		return nil
 	}
 	bound, err := f.Bind(nil, kwargs)
 	if err != nil {
-		return nil, nil
+		return nil
 	}
 	args := bound.Args().(*managedArgs)
-	n := &managedFile{file: t.file, e: &state.Env{Call: t.e.Call, Low: low, Run: t.e.Run, Saltenv: state.SaltenvOf(low)}, args: args,
-		name: filesys.ExpandUser(args.Name)}
-	n.see()
+	n := newManaged(t.M, &state.Env{Call: t.e.Call, Low: low, Run: t.e.Run, Saltenv: state.SaltenvOf(low)}, args)
+	n.seen = look(n.M, n.Name)
+	if n.keep, err = args.check(); err != nil {
+		return nil
+	}
 	source, _ := args.Source.(string)
 	switch {
 	case args.Template != "" || args.CheckCmd != "" || args.Signature != nil || !args.Create,
 		source != "" && !strings.HasPrefix(source, "salt://"), source == "" && args.Source != nil,
-		!filepath.IsAbs(n.name) || n.check() != nil || n.keep && n.seen.fileErr == nil:
-		return nil, nil
+		!filepath.IsAbs(n.Name) || n.keep && n.seen.fileErr == nil:
+		return nil
 	}
-	if n.own, err = n.owner(ctx, args.User, args.Group, n.mode()); err != nil || n.load(ctx) != nil || n.want == nil {
-		return nil, nil
+	if n.Own, err = managed.OwnerOf(ctx, n.M, args.User, args.Group, args.mode()); err != nil || n.load(ctx) != nil || n.want == nil {
+		return nil
 	}
 	if n.seen.isFile() {
-		if same, err := n.want.Same(n.name); err != nil || same {
-			return nil, nil
+		if same, err := n.want.Same(n.Name); err != nil || same {
+			return nil
 		}
 	}
-	return n, n.want
+	return n
 }
 
-// aside writes a content to the directory that it is for.
-func (t *managedFile) aside(want *sources.Content, left *int64) (asideFile, bool) {
+// write writes a content to the directory that it is for.
+func (b *batch) write(t *managedFile, want *sources.Content) (asideFile, bool) {
 	size, err := want.Size()
-	if err != nil || size > min(aheadFile, *left) {
+	if err != nil || size > min(aheadFile, b.left) {
 		return asideFile{}, false
 	}
-	final, old := t.name, fs.FileInfo(nil)
+	final, old := t.Name, fs.FileInfo(nil)
 	if !errors.Is(t.seen.linkErr, fs.ErrNotExist) {
 		if final, old, err = t.target(); err != nil {
 			return asideFile{}, false
 		}
 	}
-	x := asideFile{dir: inheritedFrom(final), open: t.own.bits < 0 && old == nil}
+	x := asideFile{dir: inheritedFrom(final), open: t.Own.Bits < 0 && old == nil}
 	perm := fs.FileMode(0o600)
 	if x.open {
 		perm = 0o666
@@ -262,20 +273,20 @@ func (t *managedFile) aside(want *sources.Content, left *int64) (asideFile, bool
 	if x.f, err = atomicfile.Aside(filepath.Dir(final), perm, want.Pour); err != nil {
 		return asideFile{}, false
 	}
-	*left -= size
+	b.left -= size
 	return x, true
 }
 
 // target returns the path that the file is to have, and what is there.
 func (t *managedFile) target() (string, fs.FileInfo, error) {
-	if !t.args.FollowSymlinks {
-		st, err := os.Lstat(t.name)
+	if !t.Follow {
+		st, err := os.Lstat(t.Name)
 		if err != nil || !st.Mode().IsRegular() {
 			st = nil
 		}
-		return t.name, st, nil
+		return t.Name, st, nil
 	}
-	return atomicfile.Resolve(t.name)
+	return atomicfile.Resolve(t.Name)
 }
 
 // inherited is what a new file takes over from its directory.

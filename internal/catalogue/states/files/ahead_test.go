@@ -143,8 +143,8 @@ func TestAheadOfRecurse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range n {
-		m := &managedFile{file: file{m: &host.Machine{}}, e: e, args: &managedArgs{Name: path(i), Mode: "0640", Makedirs: true, Replace: true, Create: true,
-			FollowSymlinks: true}}
+		m := newManaged(&host.Machine{}, e, &managedArgs{Name: path(i), Mode: "0640", Makedirs: true, Replace: true, Create: true,
+			FollowSymlinks: true})
 		m.args.Contents, m.args.ContentsNewline, m.args.AllowEmpty = fmt.Sprintf("content %d", i), true, true
 		p, err := m.planned(t.Context(), &g)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/managed"
 	"brine/internal/host/account"
 	"brine/internal/host/filesys"
 	"brine/internal/py/value"
@@ -65,7 +66,7 @@ func (f file) copy(ctx context.Context, _ *state.Env, a copyArgs) (state.Plan, e
 	return state.Plan{Steps: []state.Step{{
 		Change: state.Change{Comment: `File "` + source + `" is set to be copied to "` + name + `"`},
 		Do: func(context.Context) (state.Change, error) {
-			if err := own.available(); err != nil {
+			if err := own.Available(); err != nil {
 				return state.Change{}, err
 			}
 			if err := f.makeCopy(source, name, a, own, from.IsDir(), there); err != nil {
@@ -75,14 +76,14 @@ func (f file) copy(ctx context.Context, _ *state.Env, a copyArgs) (state.Plan, e
 			if a.Preserve {
 				return state.Change{Diff: diff, Comment: done}, nil
 			}
-			more, err := f.apply(name, own, false)
+			more, err := own.Apply(f.m, name, false)
 			return state.Change{Diff: merge(diff, more), Comment: done}, err
 		},
 	}}}, nil
 }
 
 // copyOwner is who a copy is to belong to.
-func (f file) copyOwner(ctx context.Context, a copyArgs, from filesys.Facts) (owner, error) {
+func (f file) copyOwner(ctx context.Context, a copyArgs, from filesys.Facts) (managed.Owner, error) {
 	if a.Preserve {
 		return f.owner(ctx, int64(from.UID), int64(from.GID), from.Mode)
 	}
@@ -109,15 +110,15 @@ func (f file) copyOwner(ctx context.Context, a copyArgs, from filesys.Facts) (ow
 	return f.owner(ctx, user, group, mode)
 }
 
-func (f file) makeCopy(source, name string, a copyArgs, own owner, isDir, there bool) error {
-	mode := perms.DirMode(own.mode)
+func (f file) makeCopy(source, name string, a copyArgs, own managed.Owner, isDir, there bool) error {
+	mode := perms.DirMode(own.Mode)
 	if a.DirMode != nil {
 		var err error
 		if mode, err = filesys.ParseMode(filesys.NormalizeMode(a.DirMode)); err != nil {
 			return fn.Errorf("dir_mode: %w", err)
 		}
 	}
-	if err := parent(name, a.Makedirs, own.uid, own.gid, mode); err != nil {
+	if err := parent(name, a.Makedirs, own.UID, own.GID, mode); err != nil {
 		return err
 	}
 	if there && (isDir || filesys.IsDir(name)) {
@@ -140,6 +141,6 @@ func (f file) makeCopy(source, name string, a copyArgs, own owner, isDir, there 
 		if err != nil || p == name {
 			return err
 		}
-		return os.Lchown(p, own.uid, own.gid)
+		return os.Lchown(p, own.UID, own.GID)
 	})
 }

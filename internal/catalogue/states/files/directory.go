@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/managed"
 	"brine/internal/host/filesys"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
@@ -47,7 +48,7 @@ type folder struct {
 	file
 	e *state.Env
 	directoryArgs
-	dir, files owner // of directories, of files below
+	dir, files managed.Owner // of directories, of files below
 	what       map[string]bool
 	spare      chooser
 	blocked    bool // a file or link is in its place
@@ -208,7 +209,7 @@ func (d *folder) compare() error {
 		d.changes.Set(d.Name, value.DictOf("directory", "new"))
 		return nil
 	}
-	if err := d.below(func(path string, now filesys.Facts, want owner) {
+	if err := d.below(func(path string, now filesys.Facts, want managed.Owner) {
 		if diff := d.diff(now, want); diff.Len() > 0 {
 			d.changes.Set(path, diff)
 		}
@@ -235,22 +236,22 @@ func (d *folder) compare() error {
 	return err
 }
 
-func (d *folder) diff(now filesys.Facts, want owner) *value.Dict { return want.differs(now) }
+func (d *folder) diff(now filesys.Facts, want managed.Owner) *value.Dict { return want.Differs(now) }
 
 // below visits what recurse is about.
-func (d *folder) below(visit func(path string, now filesys.Facts, want owner)) error {
+func (d *folder) below(visit func(path string, now filesys.Facts, want managed.Owner)) error {
 	if d.what == nil {
 		return nil
 	}
-	limit := func(o owner) owner {
+	limit := func(o managed.Owner) managed.Owner {
 		if !d.what["user"] {
-			o.user, o.uid = nil, -1
+			o.User, o.UID = nil, -1
 		}
 		if !d.what["group"] {
-			o.group, o.gid = nil, -1
+			o.Group, o.GID = nil, -1
 		}
 		if !d.what["mode"] {
-			o.mode, o.bits = "", -1
+			o.Mode, o.Bits = "", -1
 		}
 		return o
 	}
@@ -398,7 +399,7 @@ func leftovers(root string, keep map[string]bool, trees []string, spare chooser)
 
 // do makes the directory as declared.
 func (d *folder) do(context.Context) (state.Change, error) {
-	if err := d.dir.available(); err != nil {
+	if err := d.dir.Available(); err != nil {
 		return state.Change{}, err
 	}
 	if !d.exists {
@@ -410,7 +411,7 @@ func (d *folder) do(context.Context) (state.Change, error) {
 	}
 	change := state.Change{Diff: changes}
 	if !d.ChildrenOnly {
-		diff, err := d.apply(d.Name, d.dir, d.Follow)
+		diff, err := d.dir.Apply(d.m, d.Name, d.Follow)
 		if err != nil {
 			return change, err
 		}
@@ -427,8 +428,8 @@ func (d *folder) do(context.Context) (state.Change, error) {
 		change.Diff = changes
 	}
 	var failed []error
-	err := d.below(func(path string, _ filesys.Facts, want owner) {
-		diff, err := d.apply(path, want, d.Follow)
+	err := d.below(func(path string, _ filesys.Facts, want managed.Owner) {
+		diff, err := want.Apply(d.m, path, d.Follow)
 		if err != nil {
 			failed = append(failed, err)
 		}
@@ -449,11 +450,11 @@ func (d *folder) create() (state.Change, error) {
 		if !d.Makedirs {
 			return state.Change{Diff: d.changes}, fn.Errorf("No directory to create %s in", d.Name)
 		}
-		if err := filesys.MakeDirs(up, d.dir.uid, d.dir.gid, d.dir.bits); err != nil {
+		if err := filesys.MakeDirs(up, d.dir.UID, d.dir.GID, d.dir.Bits); err != nil {
 			return state.Change{Diff: d.changes}, fn.Errorf("cannot make the directory %s: %w", up, cause(err))
 		}
 	}
-	if err := filesys.MakeDir(d.Name, d.dir.uid, d.dir.gid, d.dir.bits); err != nil {
+	if err := filesys.MakeDir(d.Name, d.dir.UID, d.dir.GID, d.dir.Bits); err != nil {
 		return state.Change{Diff: d.changes}, fn.Errorf("Failed to create directory %s: %w", d.Name, cause(err))
 	}
 	return state.Change{Diff: value.DictOf(d.Name, value.DictOf("directory", "new"))}, nil

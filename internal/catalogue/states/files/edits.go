@@ -13,6 +13,7 @@ import (
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/textedit"
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/managed"
 	"brine/internal/host/filesys"
 	"brine/internal/py/pyre"
 	"brine/internal/py/value"
@@ -230,23 +231,23 @@ func (f file) line(ctx context.Context, _ *state.Env, a lineArgs) (state.Plan, e
 }
 
 // withOwner also makes a file that is not there, and sets its owner and mode.
-func (f file) withOwner(w editing, own owner, fresh bool) state.Plan {
+func (f file) withOwner(w editing, own managed.Owner, fresh bool) state.Plan {
 	p := w.plan()
-	if own.user == nil && own.group == nil && own.mode == "" && !fresh {
+	if own.User == nil && own.Group == nil && own.Mode == "" && !fresh {
 		return p
 	}
 	prepare := func() error {
-		if err := own.available(); err != nil {
+		if err := own.Available(); err != nil {
 			return err
 		}
 		if fresh {
-			as := atomicfile.As{Mode: own.bits, UID: own.uid, GID: own.gid}
+			as := atomicfile.As{Mode: own.Bits, UID: own.UID, GID: own.GID}
 			if err := atomicfile.ReplaceAs(w.name, as, func(io.Writer) error { return nil }); err != nil {
 				return fn.Errorf("cannot make %s: %w", w.name, cause(err))
 			}
 			return nil
 		}
-		_, err := f.apply(w.name, own, true)
+		_, err := own.Apply(f.m, w.name, true)
 		return err
 	}
 	if len(p.Steps) > 0 {
@@ -260,10 +261,10 @@ func (f file) withOwner(w editing, own owner, fresh bool) state.Plan {
 		return p
 	}
 	now, err := filesys.Look(f.m, w.name, true)
-	if err == nil && own.differs(now).Len() == 0 {
+	if err == nil && own.Differs(now).Len() == 0 {
 		return p
 	}
-	changes := own.differs(now)
+	changes := own.Differs(now)
 	p.Steps = []state.Step{{
 		Change: state.Change{Diff: changes, Comment: w.foretold},
 		Do: func(context.Context) (state.Change, error) {

@@ -13,12 +13,12 @@ import (
 	"path/filepath"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/managed"
 	"brine/internal/catalogue/states"
 	"brine/internal/host"
 	"brine/internal/host/filesys"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
-	"brine/internal/sls/state/perms"
 )
 
 // file is the state module of one machine.
@@ -64,73 +64,13 @@ func absolute(name, missing string) (string, error) {
 	return name, nil
 }
 
-// owner is who a file is to belong to and what mode it is to have, as
-// declared: nil and "" say nothing.
-type owner struct {
-	user, group any
-	mode        string
-	uid, gid    int // -1 for nothing
-	bits        int
-	problem     string // a user or group that is not there
-}
-
 // owner reads user, group and mode. A user or group that does not exist, yet,
 // is for the run to complain of, not for a test.
-func (f file) owner(ctx context.Context, user, group any, mode string) (owner, error) {
-	o := owner{user: user, group: group, mode: mode}
-	var err error
-	if o.bits, err = filesys.ParseMode(mode); err != nil {
-		return o, fn.Errorf("%w", err)
-	}
-	var ok bool
-	if o.uid, ok = filesys.UserID(ctx, f.m, user); !ok {
-		o.problem = "User " + value.Str(user) + " is not available "
-	}
-	if o.gid, ok = filesys.GroupID(ctx, f.m, group); !ok {
-		o.problem += "Group " + value.Str(group) + " is not available"
-	}
-	return o, nil
-}
-
-// available fails if a user or group is not there.
-func (o owner) available() error {
-	if o.problem != "" {
-		return fn.Errorf("%s", o.problem)
-	}
-	return nil
-}
-
-// differs reports what of the owner and mode is not as declared. The mode of a
-// symbolic link cannot be set.
-func (o owner) differs(now filesys.Facts) *value.Dict {
-	return perms.Differs(o.user, o.group, o.mode, now)
+func (f file) owner(ctx context.Context, user, group any, mode string) (managed.Owner, error) {
+	return managed.OwnerOf(ctx, f.m, user, group, mode)
 }
 
 func given(v any) bool { return v != nil && v != "" }
-
-// apply gives a file the owner and mode, and returns what has changed.
-func (f file) apply(path string, o owner, follow bool) (*value.Dict, error) {
-	now, err := filesys.Look(f.m, path, follow)
-	if err != nil {
-		return nil, err
-	}
-	d := o.differs(now)
-	if d.Has("user") || d.Has("group") {
-		if err := filesys.SetOwner(path, o.uid, o.gid, follow); err != nil {
-			what, who := "user", o.user
-			if !d.Has("user") {
-				what, who = "group", o.group
-			}
-			return nil, fn.Errorf("Failed to change %s to %s: %w", what, value.Str(who), cause(err))
-		}
-	}
-	if d.Has("mode") {
-		if err := filesys.SetMode(path, o.bits); err != nil {
-			return nil, fn.Errorf("Failed to change mode to %s: %w", o.mode, cause(err))
-		}
-	}
-	return d, nil
-}
 
 // merge adds the entries of b to a.
 func merge(a, b *value.Dict) *value.Dict {

@@ -67,15 +67,15 @@ func (f file) mknod(ctx context.Context, e *state.Env, a mknodArgs) (state.Plan,
 	if err != nil {
 		return state.Plan{}, fn.Errorf("%s: %w", name, cause(err))
 	}
-	changes := own.differs(now)
+	changes := own.Differs(now)
 	if changes.Len() == 0 {
 		return state.Plan{Comment: title + " is in the correct state"}, nil
 	}
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: changes}, Do: func(context.Context) (state.Change, error) {
-		if err := own.available(); err != nil {
+		if err := own.Available(); err != nil {
 			return state.Change{}, err
 		}
-		d, err := f.apply(name, own, true)
+		d, err := own.Apply(f.m, name, true)
 		return state.Change{Diff: d}, err
 	}}}}, nil
 }

@@ -153,14 +153,14 @@ func (p *patching) fetch(ctx context.Context, f file, dir string, warned *[]stri
 			s.Env = p.Saltenv
 		}
 	}
-	t := &managedFile{file: f, e: p.e, name: filepath.Join(dir, "patch"), args: &managedArgs{contentArgs: contentArgs{
+	t := newManaged(f.m, p.e, &managedArgs{Name: filepath.Join(dir, "patch"), contentArgs: contentArgs{
 		SourceHash: p.SourceHash, SourceHashName: p.HashName, SkipVerify: p.SkipVerify, VerifySSL: true, Template: p.Template, Context: p.Context,
-		Defaults: p.Defaults}}}
+		Defaults: p.Defaults}})
 	if err := t.loadSource(ctx, s); err != nil {
 		return err
 	}
-	t.own.uid, t.own.gid, t.own.bits = -1, -1, 0o600
-	return t.write(ctx, t.want, false)
+	t.Own.UID, t.Own.GID, t.Own.Bits = -1, -1, 0o600
+	return t.Write(t.want, nil)
 }
 
 // call runs patch(1), and returns what cmd.run_all does.

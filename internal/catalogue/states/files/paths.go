@@ -262,7 +262,7 @@ func (f file) hardlink(ctx context.Context, _ *state.Env, a hardlinkArgs) (state
 			if !filesys.IsDir(filepath.Dir(name)) && !a.Makedirs {
 				return state.Change{}, fn.Errorf("Directory %s for hard link is not present", filepath.Dir(name))
 			}
-			err := parent(name, true, own.uid, own.gid, own.bits)
+			err := parent(name, true, own.UID, own.GID, own.Bits)
 			if err == nil && there {
 				err = os.Remove(name)
 			}
@@ -274,7 +274,7 @@ func (f file) hardlink(ctx context.Context, _ *state.Env, a hardlinkArgs) (state
 			}
 			return state.Change{Diff: made, Comment: "Created new hard link " + name + " -> " + target}, nil
 		},
-	}}, Warnings: warnings(strings.TrimSpace(own.problem))}, nil
+	}}, Warnings: warnings(strings.TrimSpace(own.Problem))}, nil
 }
 
 func warnings(text string) []string {

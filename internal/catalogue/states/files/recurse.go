@@ -300,7 +300,7 @@ func (t *tree) directoryArgs(dir string) directoryArgs {
 func (t *tree) fileOf(ctx context.Context, rel string) part {
 	name := t.at(rel)
 	do := func(ctx context.Context, g *group) (state.Plan, error) {
-		return (&managedFile{file: t.file, e: t.e, args: t.managedArgs(name, rel)}).planned(ctx, g)
+		return newManaged(t.m, t.e, t.managedArgs(name, rel)).planned(ctx, g)
 	}
 	if t.Clean && t.Replace && filesys.IsDir(name) {
 		return part{name, replacing(name, "Replacing directory "+name+" with a file", "Replaced directory with a new file",
@@ -405,10 +405,10 @@ func (t *tree) do(ctx context.Context) (state.Change, error) {
 	changes := value.NewDict(len(t.parts))
 	own, err := t.owner(ctx, t.User, t.Group, filesys.NormalizeMode(t.DirMode))
 	if err == nil {
-		err = own.available()
+		err = own.Available()
 	}
 	if err == nil {
-		err = filesys.MakeDirs(t.Name, own.uid, own.gid, own.bits)
+		err = filesys.MakeDirs(t.Name, own.UID, own.GID, own.Bits)
 	}
 	if err != nil {
 		return state.Change{}, fn.Errorf("cannot make the directory %s: %w", t.Name, cause(err))

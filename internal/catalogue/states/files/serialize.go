@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/managed"
 	"brine/internal/host/filesys"
 	"brine/internal/py/serialize"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
-	"brine/internal/sls/state/sources"
 )
 
 func init() {
@@ -24,27 +24,25 @@ func init() {
 }
 
 type serializeArgs struct {
-	Name             string    `salt:"name" doc:"path of the file"`
-	Dataset          any       `salt:"dataset" doc:"the data" default:"null"`
-	DatasetPillar    any       `salt:"dataset_pillar" doc:"pillar key that holds the data" default:"null"`
-	User             any       `salt:"user" doc:"user that owns the file" default:"null"`
-	Group            any       `salt:"group" doc:"group that owns the file" default:"null"`
-	Mode             any       `salt:"mode" doc:"mode, such as '0644'" default:"null"`
-	Backup           any       `salt:"backup" doc:"minion keeps a copy of the old file in the minion's cache" default:""`
-	Makedirs         bool      `salt:"makedirs" doc:"make the directories that are missing" default:"false"`
-	ShowChanges      bool      `salt:"show_changes" doc:"show how the content changes" default:"true"`
-	Create           bool      `salt:"create" doc:"make the file if there is none" default:"true"`
-	MergeIfExists    bool      `salt:"merge_if_exists" doc:"put the data over those that the file holds" default:"false"`
-	Encoding         string    `salt:"encoding" doc:"encoding of the file; characters are not escaped then" default:"null"`
-	EncodingErrors   string    `salt:"encoding_errors" doc:"what to do with characters that the encoding lacks: strict, ignore or replace" default:"strict"`
-	Serializer       any       `salt:"serializer" doc:"the format: yaml, yamlex, json, toml, plist, configparser, keyvalue, python or msgpack; yaml if none is set" default:"null"`
-	SerializerOpts   any       `salt:"serializer_opts" doc:"options of what writes the format, as Salt hands them to its Python libraries" default:"null"`
-	DeserializerOpts any       `salt:"deserializer_opts" doc:"options of what reads the file, for merge_if_exists" default:"null"`
-	CheckCmd         string    `salt:"check_cmd" doc:"command that gets the name of a file with the new content and must succeed before it is used" default:"null"`
-	TmpDir           string    `salt:"tmp_dir" doc:"directory of the file for check_cmd" default:""`
-	TmpExt           string    `salt:"tmp_ext" doc:"end of its name" default:""`
-	Formatter        any       `salt:"formatter" doc:"old name of serializer" default:"null"`
-	Kwargs           fn.Kwargs `salt:"kwargs"`
+	Name             string `salt:"name" doc:"path of the file"`
+	Dataset          any    `salt:"dataset" doc:"the data" default:"null"`
+	DatasetPillar    any    `salt:"dataset_pillar" doc:"pillar key that holds the data" default:"null"`
+	User             any    `salt:"user" doc:"user that owns the file" default:"null"`
+	Group            any    `salt:"group" doc:"group that owns the file" default:"null"`
+	Mode             any    `salt:"mode" doc:"mode, such as '0644'" default:"null"`
+	Backup           any    `salt:"backup" doc:"minion keeps a copy of the old file in the minion's cache" default:""`
+	Makedirs         bool   `salt:"makedirs" doc:"make the directories that are missing" default:"false"`
+	ShowChanges      bool   `salt:"show_changes" doc:"show how the content changes" default:"true"`
+	Create           bool   `salt:"create" doc:"make the file if there is none" default:"true"`
+	MergeIfExists    bool   `salt:"merge_if_exists" doc:"put the data over those that the file holds" default:"false"`
+	Encoding         string `salt:"encoding" doc:"encoding of the file; characters are not escaped then" default:"null"`
+	EncodingErrors   string `salt:"encoding_errors" doc:"what to do with characters that the encoding lacks: strict, ignore or replace" default:"strict"`
+	Serializer       any    `salt:"serializer" doc:"the format: yaml, yamlex, json, toml, plist, configparser, keyvalue, python or msgpack; yaml if none is set" default:"null"`
+	SerializerOpts   any    `salt:"serializer_opts" doc:"options of what writes the format, as Salt hands them to its Python libraries" default:"null"`
+	DeserializerOpts any    `salt:"deserializer_opts" doc:"options of what reads the file, for merge_if_exists" default:"null"`
+	checkCommand
+	Formatter any       `salt:"formatter" doc:"old name of serializer" default:"null"`
+	Kwargs    fn.Kwargs `salt:"kwargs"`
 }
 
 func (f file) serialize(ctx context.Context, e *state.Env, a serializeArgs) (state.Plan, error) {
@@ -234,23 +232,19 @@ func readAtMost(name string, limit int64) ([]byte, error) {
 
 // keepText plans a file with a text, as file.managed does.
 func (f file) keepText(ctx context.Context, e *state.Env, name string, a serializeArgs, text any) (state.Plan, error) {
-	t := &managedFile{file: f, e: e, name: name, args: &managedArgs{Name: name, Mode: a.Mode, Makedirs: a.Makedirs, Replace: true, Backup: a.Backup,
+	t := newManaged(f.m, e, &managedArgs{Name: name, Mode: a.Mode, Makedirs: a.Makedirs, Replace: true, Backup: a.Backup,
 		ShowChanges: a.ShowChanges,
-		Create:      true, FollowSymlinks: true, CheckCmd: a.CheckCmd, TmpDir: a.TmpDir, TmpExt: a.TmpExt}}
-	if t.see(); t.seen.isDir() {
+		Create:      true, FollowSymlinks: true, checkCommand: a.checkCommand})
+	if t.seen = look(t.M, t.Name); t.seen.isDir() {
 		return state.Plan{}, fn.Errorf("Specified target %s is a directory", name)
 	}
 	var err error
-	if t.own, err = f.owner(ctx, a.User, a.Group, t.mode()); err != nil {
+	if t.Own, err = f.owner(ctx, a.User, a.Group, t.args.mode()); err != nil {
 		return state.Plan{}, err
 	}
-	b, isBytes := text.([]byte)
-	if !isBytes {
-		if b, err = sources.Encode(text.(string), a.Encoding, a.EncodingErrors); err != nil {
-			return state.Plan{}, err
-		}
+	if t.want, err = managed.Encoded(text, a.Encoding, a.EncodingErrors); err != nil {
+		return state.Plan{}, err
 	}
-	t.want = &sources.Content{Data: b}
 	return t.plan(ctx)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/managed"
 	"brine/internal/host/account"
 	"brine/internal/host/filesys"
 	"brine/internal/py/value"
@@ -42,7 +43,7 @@ type symlinkArgs struct {
 type link struct {
 	file
 	symlinkArgs
-	own    owner
+	own    managed.Owner
 	now    filesys.Facts
 	there  bool // anything at all
 	isLink bool
@@ -101,7 +102,7 @@ func (l *link) owners(ctx context.Context) error {
 	if err != nil {
 		return fn.Errorf("%w", err)
 	}
-	l.own = owner{user: user, group: group, uid: uid, gid: gid, bits: bits}
+	l.own = managed.Owner{User: user, Group: group, UID: uid, GID: gid, Bits: bits}
 	var wrong []string
 	if !userOK {
 		wrong = append(wrong, "User "+value.Str(user)+" does not exist")
@@ -122,7 +123,7 @@ func (l *link) owners(ctx context.Context) error {
 	return fn.Errorf("%s", text)
 }
 
-func (l *link) ownedRight() bool { return l.now.UID == l.own.uid && l.now.GID == l.own.gid }
+func (l *link) ownedRight() bool { return l.now.UID == l.own.UID && l.now.GID == l.own.GID }
 
 func (l *link) plan() (state.Plan, error) {
 	dir := filepath.Dir(l.Name)
@@ -133,7 +134,7 @@ func (l *link) plan() (state.Plan, error) {
 			hint = "\n" + dir + " will be created"
 		}
 	}
-	whole := value.Str(l.own.user) + ":" + value.Str(l.own.group)
+	whole := value.Str(l.own.User) + ":" + value.Str(l.own.Group)
 	switch {
 	case !l.there:
 		return l.step(value.DictOf("new", l.Name), "Symlink "+l.Name+" to "+l.Target+" is set for creation"+hint), nil
@@ -148,7 +149,7 @@ func (l *link) plan() (state.Plan, error) {
 		return state.Plan{Steps: []state.Step{{
 			Change: state.Change{Diff: value.DictOf("ownership", l.now.User()+":"+l.now.Group()), Comment: comment},
 			Do: func(context.Context) (state.Change, error) {
-				if err := os.Lchown(l.Name, l.own.uid, l.own.gid); err != nil {
+				if err := os.Lchown(l.Name, l.own.UID, l.own.GID); err != nil {
 					return state.Change{}, fn.Errorf("Failed to set ownership of symlink %s to %s: %w", l.Name, whole, cause(err))
 				}
 				return state.Change{Diff: value.DictOf("ownership", whole), Comment: "Set ownership of symlink " + l.Name + " to " + whole}, nil
@@ -191,7 +192,7 @@ func (l *link) make() (state.Change, error) {
 		if !l.Makedirs {
 			return state.Change{}, fn.Errorf("Directory %s for symlink is not present", dir)
 		}
-		if err := filesys.MakeDirs(dir, l.own.uid, l.own.gid, l.own.bits); err != nil {
+		if err := filesys.MakeDirs(dir, l.own.UID, l.own.GID, l.own.Bits); err != nil {
 			return state.Change{}, fn.Errorf("cannot make the directory %s: %w", dir, cause(err))
 		}
 	}
@@ -240,7 +241,7 @@ func (l *link) place() error {
 	if err := os.Symlink(l.Target, temp); err != nil {
 		return err
 	}
-	err := os.Lchown(temp, l.own.uid, l.own.gid)
+	err := os.Lchown(temp, l.own.UID, l.own.GID)
 	if err == nil {
 		if filesys.IsDir(l.Name) && !filesys.IsLink(l.Name) {
 			err = filesys.Remove(l.Name)
