@@ -207,7 +207,7 @@ func (c *Client) request(ctx context.Context, load *value.Dict, timeout time.Dur
 	case errors.As(err, new(keyError)):
 		return nil, err
 	}
-	c.log.Debug("request failed", "cmd", load.Str("cmd"), "err", err)
+	c.log.Debug("request failed", "cmd", load.At("cmd"), "err", err)
 	return nil, &salt.Error{Kind: salt.Unavailable, Err: unreachable{err}}
 }
 
@@ -235,10 +235,16 @@ func (c *Client) load(j *Job) (*value.Dict, error) {
 		ret += ext
 	}
 	out := wire.Publish{Cmd: "publish", Tgt: tgt, Fun: j.Fun, Arg: j.Arg, Key: "", TgtType: typ, Ret: ret, JID: j.JID, Kwargs: j.Kwargs, User: ""}
+	if j.Arg == nil {
+		out.Arg = &value.List{}
+	}
 	if c.creds != nil {
 		out.Kwargs = j.Kwargs.Clone()
 		out.Kwargs.Update(c.creds)
-		out.Key, out.User = nil, c.creds.Str("username") // with credentials the master checks only these
+		var creds wire.Credentials
+		wire.View(c.creds, &creds)
+		name, _ := creds.Username.(string)
+		out.Key, out.User = nil, name // with credentials the master checks only these
 	}
 	if c.o.OrderMasters {
 		out.To = int64(c.timeout(j) / time.Second)

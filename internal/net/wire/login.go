@@ -35,3 +35,35 @@ type Token struct {
 	Perms  *value.List `wire:"perms,omitempty"`
 	Rest   *value.Dict `wire:"*"`
 }
+
+// Credentials are the keys by which a request shows who sends it to an external
+// authentication system: a token, or a system, a name and a password. They are keys
+// of the request or of its kwargs.
+type Credentials struct {
+	EAuth       any         `wire:"eauth,omitempty"`
+	Token       any         `wire:"token,omitempty"`
+	Username    any         `wire:"username,omitempty"`
+	Password    any         `wire:"password,omitempty"`
+	TokenExpire any         `wire:"token_expire,omitempty"`
+	Rest        *value.Dict `wire:"*"`
+}
+
+// System is the external authentication system, "" for none.
+func (c *Credentials) System() string { return textOf(c.EAuth) }
+
+// Name is the name of the user, "" for none.
+func (c *Credentials) Name() string { return textOf(c.Username) }
+
+// Secret is the password, "" for none.
+func (c *Credentials) Secret() string { return textOf(c.Password) }
+
+// textOf returns a string or bytes, else "".
+func textOf(v any) string {
+	switch x := v.(type) {
+	case string:
+		return x
+	case []byte:
+		return string(x)
+	}
+	return ""
+}

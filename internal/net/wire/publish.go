@@ -6,10 +6,10 @@ import "brine/internal/py/value"
 // an external system and tokens are in Kwargs; without them Key is the key of
 // the program's user. Source: Salt's LocalClient._prep_pub.
 type Publish struct {
-	Cmd string      `wire:"cmd" max:"64"`
-	Tgt any         `wire:"tgt"`
-	Fun any         `wire:"fun"` // a name, or a list of names with Arg a list of lists
-	Arg *value.List `wire:"arg"`
+	Cmd string `wire:"cmd" max:"64"`
+	Tgt any    `wire:"tgt"`
+	Fun any    `wire:"fun"` // a name, or a list of names with Arg a list of lists
+	Arg any    `wire:"arg"` // a list
 	// Key and User are nil where the program sends none.
 	Key     any         `wire:"key,omitempty"`
 	TgtType string      `wire:"tgt_type" max:"64"`
@@ -69,4 +69,37 @@ type Failure struct {
 	Name    string      `wire:"name"` // of Salt's exception
 	Message string      `wire:"message"`
 	Rest    *value.Dict `wire:"*"`
+}
+
+// PublishKwargs are the keywords of a Publish that a master reads. Others are not
+// passed on to minions.
+type PublishKwargs struct {
+	Delimiter string `wire:"delimiter,omitempty" max:"1024"` // of the target
+	Metadata  any    `wire:"metadata,omitempty"`
+	// Expire is how long the job is kept for absent minions, in seconds (Brine only).
+	Expire          any         `wire:"expire,omitempty"`
+	MasterID        any         `wire:"master_id,omitempty"`
+	RetConfig       any         `wire:"ret_config,omitempty"`
+	RetKwargs       any         `wire:"ret_kwargs,omitempty"`
+	ModuleExecutors any         `wire:"module_executors,omitempty"`
+	ExecutorOpts    any         `wire:"executor_opts,omitempty"`
+	Rest            *value.Dict `wire:"*"`
+}
+
+// Envelope is a request in clear as programs send it.
+type Envelope struct {
+	Enc     string      `wire:"enc" max:"64"`
+	Load    *value.Dict `wire:"load"`
+	Version int64       `wire:"version"`
+	Rest    *value.Dict `wire:"*"`
+}
+
+// Clear has the keys of a clear request by which a user of the master's machine shows
+// who sends it.
+type Clear struct {
+	Cmd  string      `wire:"cmd" max:"64"`
+	Fun  any         `wire:"fun,omitempty"`
+	Key  []byte      `wire:"key,omitempty"`
+	User string      `wire:"user,omitempty"`
+	Rest *value.Dict `wire:"*"`
 }

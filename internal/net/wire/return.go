@@ -6,15 +6,24 @@ import "brine/internal/py/value"
 // the event that masters fire for it. Source: Salt's
 // Minion._prepare_return_pub.
 type Return struct {
-	Cmd     string      `wire:"cmd,omitempty" max:"64"`
-	ID      string      `wire:"id" max:"1024"`
-	Success any         `wire:"success,omitempty"`
-	Return  any         `wire:"return,required"`
-	Retcode any         `wire:"retcode,omitempty"` // a number, or one per function
-	JID     string      `wire:"jid" max:"64"`
-	Fun     any         `wire:"fun,omitempty"`
-	FunArgs any         `wire:"fun_args,omitempty"`
-	Out     any         `wire:"out,omitempty"` // name of an outputter
+	Cmd     string `wire:"cmd,omitempty" max:"64"`
+	ID      string `wire:"id" max:"1024"`
+	Success any    `wire:"success,omitempty"`
+	Return  any    `wire:"return,required"`
+	Retcode any    `wire:"retcode,omitempty"` // a number, or one per function
+	JID     string `wire:"jid" max:"64"`
+	Fun     any    `wire:"fun,omitempty"`
+	FunArgs any    `wire:"fun_args,omitempty"`
+	Out     any    `wire:"out,omitempty"` // name of an outputter
+	User    any    `wire:"user,omitempty"`
+	// MasterID is the master that published the job.
+	MasterID any `wire:"master_id,omitempty"`
+	// Schedule and Tgt are those of jobs that the minion has started itself.
+	Schedule any `wire:"schedule,omitempty"`
+	Tgt      any `wire:"tgt,omitempty"`
+	// CallJID is the id that a Brine salt-call proposes for its job.
+	CallJID string      `wire:"call_jid,omitempty"`
+	Stamp   any         `wire:"_stamp,omitempty"`
 	Rest    *value.Dict `wire:"*"`
 }
 
@@ -28,4 +37,28 @@ type JobEvent struct {
 	Missing any         `wire:"missing,omitempty"`
 	Error   any         `wire:"error,omitempty"`
 	Rest    *value.Dict `wire:"*"`
+}
+
+// Head has the keys by which a minion's requests are told apart while they wait.
+type Head struct {
+	Cmd string `wire:"cmd,omitempty"`
+	JID string `wire:"jid,omitempty"`
+}
+
+// SyndicReturn is the request _syndic_return: the returns of one job that a syndic
+// has collected from the minions below it.
+type SyndicReturn struct {
+	Cmd  string      `wire:"cmd,omitempty" max:"64"`
+	ID   any         `wire:"id,omitempty"`
+	Load any         `wire:"load"` // a list of SyndicEntry
+	Rest *value.Dict `wire:"*"`
+}
+
+// SyndicEntry has the returns of one job by the ids of minions.
+type SyndicEntry struct {
+	JID      string      `wire:"jid" max:"64"`
+	Fun      any         `wire:"fun,omitempty"`
+	Return   any         `wire:"return"`
+	MasterID any         `wire:"master_id,omitempty"`
+	Rest     *value.Dict `wire:"*"`
 }

@@ -91,6 +91,9 @@ type layout struct {
 	rest   int            // index of the field Rest, or -1
 }
 
+// maxFields bounds the keys that a message declares: decode has a bit for each.
+const maxFields = 64
+
 var layouts sync.Map // reflect.Type -> *layout
 
 // layoutOf returns the declaration of a struct type. A wrong tag is an error of
@@ -135,6 +138,9 @@ func layoutOf(t reflect.Type) *layout {
 		l.byKey[key] = len(l.fields)
 		l.fields = append(l.fields, d)
 	}
+	if len(l.fields) > maxFields {
+		panic(fmt.Sprintf("wire: %s has %d fields, of %d that Decode can mark", t, len(l.fields), maxFields))
+	}
 	stored, _ := layouts.LoadOrStore(t, l)
 	return stored.(*layout)
 }
@@ -143,16 +149,38 @@ func layoutOf(t reflect.Type) *layout {
 // empty message. Keys of None count as missing, as Salt's programs send both.
 // Its error is an *Error about the first wrong field in the order of the
 // struct; the struct is then partly filled.
-func Decode(d *value.Dict, to any) error {
+func Decode(d *value.Dict, to any) error { return decode(d, to, false) }
+
+// View is Decode for a message whose reader takes whatever fits, because an older
+// program wrote it, or because it is passed on unchanged. A value of a wrong type
+// stays in Rest, and its field is empty, as if the key were missing. Sizes are not
+// compared: whoever received the message has bounded it.
+func View(d *value.Dict, to any) { _ = decode(d, to, true) }
+
+// decode fills a struct without an allocation of its own but for Rest: it reads
+// every return, event and publication.
+func decode(d *value.Dict, to any, lax bool) error {
 	v := reflect.ValueOf(to).Elem()
 	l := layoutOf(v.Type())
-	found := make([]any, len(l.fields))
 	var rest *value.Dict
-	for k, val := range d.All() {
-		name, isText := k.(string)
-		if i, ok := l.byKey[name]; ok && isText {
-			found[i] = val
-			continue
+	var present, filled uint64
+	next, wrong := 0, len(l.fields)
+	for n := range d.Len() {
+		k, val := d.Entry(n)
+		if i := l.find(k, next); i >= 0 {
+			next = i + 1
+			present |= 1 << i
+			f := &l.fields[i]
+			switch {
+			case val == nil:
+				continue
+			case f.set(v.Field(f.index), val, lax):
+				filled |= 1 << i
+				continue
+			case !lax:
+				wrong = min(wrong, i)
+				continue
+			}
 		}
 		if l.rest < 0 {
 			continue
@@ -167,22 +195,37 @@ func Decode(d *value.Dict, to any) error {
 	}
 	for i := range l.fields {
 		f := &l.fields[i]
-		if found[i] == nil {
-			if f.required && !d.Has(f.key) {
-				return &Error{Key: f.key, Want: f.want()}
-			}
-			v.Field(f.index).SetZero()
+		switch {
+		case filled&(1<<i) != 0:
 			continue
+		case i == wrong:
+			return &Error{Key: f.key, Want: f.want(), Got: f.got(d.At(f.key))}
+		case f.required && present&(1<<i) == 0 && !lax:
+			return &Error{Key: f.key, Want: f.want()}
 		}
-		if !f.set(v.Field(f.index), found[i]) {
-			return &Error{Key: f.key, Want: f.want(), Got: f.got(found[i])}
-		}
+		v.Field(f.index).SetZero()
 	}
 	return nil
 }
 
-// set stores a value that is not None, and reports whether it fits.
-func (f *field) set(to reflect.Value, from any) bool {
+// find returns the index of the field of a key, or -1. Messages mostly have their
+// keys in the order of the struct, so the field next is compared first.
+func (l *layout) find(k any, next int) int {
+	name, ok := k.(string)
+	if !ok {
+		return -1
+	}
+	if next < len(l.fields) && l.fields[next].key == name {
+		return next
+	}
+	if i, ok := l.byKey[name]; ok {
+		return i
+	}
+	return -1
+}
+
+// set stores a value that is not None, and reports whether it fits, of any size if lax.
+func (f *field) set(to reflect.Value, from any, lax bool) bool {
 	switch f.kind {
 	case anything:
 		to.Set(reflect.ValueOf(from))
@@ -191,19 +234,19 @@ func (f *field) set(to reflect.Value, from any) bool {
 		switch x := from.(type) {
 		case string:
 			to.SetString(x)
-			return f.fits(len(x))
+			return lax || f.fits(len(x))
 		case []byte:
 			to.SetString(string(x))
-			return f.fits(len(x))
+			return lax || f.fits(len(x))
 		}
 	case binary:
 		switch x := from.(type) {
 		case []byte:
 			to.SetBytes(x)
-			return f.fits(len(x))
+			return lax || f.fits(len(x))
 		case string:
 			to.SetBytes([]byte(x))
-			return f.fits(len(x))
+			return lax || f.fits(len(x))
 		}
 	case integer:
 		switch x := from.(type) {
@@ -228,30 +271,30 @@ func (f *field) set(to reflect.Value, from any) bool {
 		to.Set(reflect.ValueOf(x))
 		return ok
 	case list, texts:
-		return f.setList(to, from)
+		return f.setList(to, from, lax)
 	}
 	return false
 }
 
-func (f *field) setList(to reflect.Value, from any) bool {
+func (f *field) setList(to reflect.Value, from any, lax bool) bool {
 	var items []any
 	switch x := from.(type) {
 	case *value.List:
 		if f.kind == list {
 			to.Set(reflect.ValueOf(x))
-			return f.fits(x.Len())
+			return lax || f.fits(x.Len())
 		}
 		items = x.Items
 	case value.Tuple:
 		if f.kind == list {
 			to.Set(reflect.ValueOf(&value.List{Items: x}))
-			return f.fits(len(x))
+			return lax || f.fits(len(x))
 		}
 		items = x
 	default:
 		return false
 	}
-	if !f.fits(len(items)) {
+	if !lax && !f.fits(len(items)) {
 		return false
 	}
 	out := make([]string, len(items))

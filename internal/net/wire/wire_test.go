@@ -1,7 +1,11 @@
 package wire
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -15,11 +19,22 @@ import (
 // not fuzzed: TestMessagesAreListed finds it.
 var messages = []any{
 	SignIn{}, Signed{}, Refusal{}, Unsigned{}, Acceptance{}, Endorsement{},
-	Publish{}, Published{}, ClearReply{}, JobStates{}, States{}, Failure{},
-	Run{}, Arguments{}, Started{}, Wheel{}, Ran{},
-	Login{}, TokenRequest{}, Token{},
-	Return{}, JobEvent{},
+	ManageBeacons{}, ManageSchedule{}, Refresh{}, Refreshed{}, SetEnviron{},
+	ClusterWork{},
+	MinionEvent{}, Fired{}, Present{}, AuthEvent{},
+	FilePush{}, MasterOpts{},
+	Job{},
 	SignedRecord{}, JobRecord{},
+	Login{}, TokenRequest{}, Token{}, Credentials{},
+	Low{},
+	Mine{}, MineGet{}, MineDelete{}, MineEntry{},
+	PeerPublish{}, PeerReturns{},
+	Pillar{},
+	Publish{}, Published{}, ClearReply{}, JobStates{}, States{}, Failure{}, PublishKwargs{}, Envelope{}, Clear{},
+	Missed{}, MissedJobs{}, AboutJob{}, Recorded{}, PublishedRecord{}, RunningJobs{}, NotStored{},
+	Return{}, JobEvent{}, Head{}, SyndicReturn{}, SyndicEntry{},
+	Standing{}, StandingMaster{}, StandingChange{}, StandingAnswer{}, MembersAnswer{}, IDs{},
+	Run{}, Arguments{}, Started{}, Wheel{}, Ran{}, WheelAnswer{},
 }
 
 // sample has one field of each kind.
@@ -175,4 +190,157 @@ func FuzzMessages(tf *testing.F) {
 			t.Errorf("%s became %s", value.Repr(out), value.Repr(again))
 		}
 	})
+}
+
+// FuzzView: a message whose values have any type keeps all that it has when it is
+// read and encoded again.
+func FuzzView(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
+	for i, m := range messages {
+		b, err := msgpack.Marshal(Encode(m), msgpack.Wire)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b, uint8(i))
+	}
+	for i, b := range recorded(f) {
+		f.Add(b, uint8(i))
+	}
+	f.Fuzz(func(t *testing.T, body []byte, which uint8) {
+		v, err := msgpack.Limits{Depth: 32, Items: 1 << 12}.Unmarshal(body)
+		d, ok := v.(*value.Dict)
+		if err != nil || !ok {
+			return
+		}
+		before := value.Repr(d)
+		typ := reflect.TypeOf(messages[int(which)%len(messages)])
+		to := reflect.New(typ)
+		View(d, to.Interface())
+		if after := value.Repr(d); after != before {
+			t.Fatalf("reading %s as %s changed it to %s", before, typ, after)
+		}
+		if _, keeps := typ.FieldByName("Rest"); !keeps {
+			return
+		}
+		out := Encode(to.Interface())
+		for k, val := range d.All() {
+			if got, ok := out.Get(k); value.Truth(val) && (!ok || !sameValue(got, val)) {
+				t.Errorf("%s: the key %s became %s, from %s", typ, value.Repr(k), value.Repr(got), value.Repr(val))
+			}
+		}
+	})
+}
+
+// sameValue compares a value that was decoded and encoded again. A field makes a
+// text of bytes, a list of a tuple, and a number or truth of each other.
+func sameValue(got, was any) bool {
+	switch x := was.(type) {
+	case []byte:
+		if s, ok := got.(string); ok {
+			return s == string(x)
+		}
+	case string:
+		if b, ok := got.([]byte); ok {
+			return string(b) == x
+		}
+	case value.Tuple:
+		if l, ok := got.(*value.List); ok {
+			return value.Repr(l) == value.Repr(&value.List{Items: x})
+		}
+	case float64:
+		if n, ok := got.(int64); ok {
+			return n == int64(x)
+		}
+	}
+	if b, ok := got.(bool); ok {
+		return b == value.Truth(was)
+	}
+	if n, ok := got.(int64); ok && was == true {
+		return n == 1
+	}
+	return value.Repr(got) == value.Repr(was)
+}
+
+// recorded are loads of requests that a stock minion has sent.
+func recorded(f *fuzztest.F) (out [][]byte) {
+	f.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", "stock_requests.json"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	var all []struct{ Case, Load string }
+	if err := json.Unmarshal(b, &all); err != nil || len(all) == 0 {
+		f.Fatalf("%d recordings: %v", len(all), err)
+	}
+	for _, r := range all {
+		load, err := base64.StdEncoding.DecodeString(r.Load)
+		if err != nil {
+			f.Fatal(err)
+		}
+		out = append(out, load)
+	}
+	return out
+}
+
+// TestRecordedRequests: what a stock minion sends is decoded with no key left over,
+// but for those that the channel adds.
+func TestRecordedRequests(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("testdata", "stock_requests.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []struct{ Case, Load string }
+	if err := json.Unmarshal(b, &all); err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]func() (any, func() *value.Dict){
+		"_minion_event": func() (any, func() *value.Dict) { m := &MinionEvent{}; return m, func() *value.Dict { return m.Rest } },
+		"_return":       func() (any, func() *value.Dict) { m := &Return{}; return m, func() *value.Dict { return m.Rest } },
+		"_pillar":       func() (any, func() *value.Dict) { m := &Pillar{}; return m, func() *value.Dict { return m.Rest } },
+	}
+	seen := 0
+	for _, r := range all {
+		load, err := base64.StdEncoding.DecodeString(r.Load)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := msgpack.Unmarshal(load)
+		d, ok := v.(*value.Dict)
+		if err != nil || !ok {
+			t.Fatalf("%s: %v", r.Case, err)
+		}
+		build := known[r.Case]
+		if build == nil {
+			continue
+		}
+		seen++
+		m, rest := build()
+		if err := Decode(d, m); err != nil {
+			t.Errorf("%s: %v", r.Case, err)
+		}
+		for _, k := range []string{"tok", "nonce", "ts"} {
+			rest().Delete(k)
+		}
+		if rest().Len() > 0 {
+			t.Errorf("%s has keys that its struct does not declare: %s", r.Case, value.Repr(rest()))
+		}
+	}
+	if seen < 2 {
+		t.Errorf("%d recordings were compared", seen)
+	}
+}
+
+// TestViewKeepsWhatDoesNotFit: a value of a wrong type is no error, leaves its field
+// empty and is still there when the message is encoded.
+func TestViewKeepsWhatDoesNotFit(t *testing.T) {
+	d := value.DictOf("text", int64(5), "bytes", "long text", "list", "x", "int", int64(1))
+	got := sample{Text: "old"}
+	View(d, &got)
+	if got.Text != "" || string(got.Bytes) != "long text" || got.List != nil || got.Int != 1 {
+		t.Errorf("%+v", got)
+	}
+	out := Encode(&got)
+	if out.At("text") != int64(5) || out.At("list") != "x" {
+		t.Error(value.Repr(out))
+	}
 }

@@ -24,7 +24,9 @@ type Run struct {
 type Arguments struct {
 	Arg   *value.List `wire:"arg"`
 	Kwarg *value.Dict `wire:"kwarg"`
-	Rest  *value.Dict `wire:"*"`
+	// Kwargs is what some clients send in place of Kwarg.
+	Kwargs *value.Dict `wire:"kwargs,omitempty"`
+	Rest   *value.Dict `wire:"*"`
 }
 
 // Started is the answer to a Run: the runner's events have tags that begin with
@@ -53,4 +55,11 @@ type Ran struct {
 	Return  any         `wire:"return"`
 	Success any         `wire:"success"`
 	Rest    *value.Dict `wire:"*"`
+}
+
+// WheelAnswer is the answer to a Wheel: the data and the tag of its last event.
+type WheelAnswer struct {
+	Data *value.Dict `wire:"data"` // a Ran
+	Tag  string      `wire:"tag,omitempty"`
+	Rest *value.Dict `wire:"*"`
 }

@@ -215,13 +215,7 @@ func (d *Dict) Dict(key string) *Dict {
 
 // List returns the items of key if it is a list or tuple, else nil.
 func (d *Dict) List(key string) []any {
-	switch x := d.At(key).(type) {
-	case *List:
-		return x.items()
-	case Tuple:
-		return x
-	}
-	return nil
+	return Items(d.At(key))
 }
 
 // Set stores val under key. An existing key keeps its position and its first

@@ -409,6 +409,17 @@ func bigFloat(v any) *big.Float {
 	}
 }
 
+// Items returns the items of a list or tuple, else nil.
+func Items(v any) []any {
+	switch x := v.(type) {
+	case *List:
+		return x.items()
+	case Tuple:
+		return x
+	}
+	return nil
+}
+
 // Texts returns the items of a list as strings, or v alone if it is not a list;
 // nothing if v is nil or empty. Salt's arguments often allow both.
 func Texts(v any) []string {

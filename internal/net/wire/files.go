@@ -1,0 +1,22 @@
+package wire
+
+import "brine/internal/py/value"
+
+// FilePush is the request _file_recv: a part of a file that a minion pushes to the
+// master. Source: Salt's execution module cp.
+type FilePush struct {
+	Cmd  string      `wire:"cmd,omitempty" max:"64"`
+	ID   any         `wire:"id,omitempty"`
+	Path any         `wire:"path"` // a list of names
+	Size any         `wire:"size,omitempty"`
+	Loc  any         `wire:"loc"` // where in the file the part belongs
+	Data []byte      `wire:"data"`
+	Rest *value.Dict `wire:"*"`
+}
+
+// MasterOpts is the request _master_opts for the options that count for states.
+type MasterOpts struct {
+	Cmd     string      `wire:"cmd" max:"64"`
+	EnvOnly bool        `wire:"env_only,omitempty"`
+	Rest    *value.Dict `wire:"*"`
+}

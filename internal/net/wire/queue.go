@@ -1,0 +1,58 @@
+package wire
+
+import "brine/internal/py/value"
+
+// This conversation is Brine's own: a minion asks a Brine master for jobs that it
+// missed, and tells it about the jobs that it runs. Stock masters are not asked.
+
+// Missed is the request _brine_missed: the jobs behind the number After.
+type Missed struct {
+	Cmd   string      `wire:"cmd" max:"64"`
+	ID    string      `wire:"id,omitempty" max:"1024"`
+	After int64       `wire:"after"`
+	Rest  *value.Dict `wire:"*"`
+}
+
+// MissedJobs is the answer to Missed. More says that there are jobs behind After.
+type MissedJobs struct {
+	Jobs  *value.List `wire:"jobs,required"` // of Job
+	After int64       `wire:"after"`
+	More  bool        `wire:"more"`
+	Rest  *value.Dict `wire:"*"`
+}
+
+// AboutJob is a request about one job: _brine_record, which has the master record
+// that the job begins, and _brine_published, which asks for its SignedRecord.
+type AboutJob struct {
+	Cmd  string      `wire:"cmd" max:"64"`
+	ID   string      `wire:"id,omitempty" max:"1024"`
+	JID  string      `wire:"jid" max:"64"`
+	Rest *value.Dict `wire:"*"`
+}
+
+// Recorded is the answer to _brine_record.
+type Recorded struct {
+	Recorded bool        `wire:"recorded"`
+	Rest     *value.Dict `wire:"*"`
+}
+
+// PublishedRecord is the answer to _brine_published: an encoded SignedRecord.
+type PublishedRecord struct {
+	Record []byte      `wire:"record,omitempty"`
+	Rest   *value.Dict `wire:"*"`
+}
+
+// RunningJobs is the request _brine_running: ids of jobs that the minion runs.
+type RunningJobs struct {
+	Cmd  string      `wire:"cmd" max:"64"`
+	ID   string      `wire:"id,omitempty" max:"1024"`
+	JIDs *value.List `wire:"jids"`
+	Rest *value.Dict `wire:"*"`
+}
+
+// NotStored is the answer to a return that the master could not store: the minion
+// keeps it and sends it again.
+type NotStored struct {
+	Reason any         `wire:"brine_keep_return,required"`
+	Rest   *value.Dict `wire:"*"`
+}
