@@ -141,14 +141,14 @@ func (c *Caller) ID() string { return c.cfg.ID }
 // Call runs one function and notes it as running meanwhile.
 func (c *Caller) Call(ctx context.Context, fun string, args []any) fn.Outcome {
 	load := value.DictOf("fun", fun, "jid", c.jid, "tgt", "salt-call", "arg", &value.List{Items: args})
-	j := &jobs.Job{JID: c.jid, Load: load}
+	j := jobs.NewJob(load)
 	forget := c.notes.Record(j)
 	defer forget()
 	if c.Executors != nil {
-		load.Set("module_executors", c.Executors)
+		j.Pub.ModuleExecutors = c.Executors
 	}
 	if c.ExecutorOpts != nil {
-		load.Set("executor_opts", c.ExecutorOpts)
+		j.Pub.ExecutorOpts = c.ExecutorOpts
 	}
 	// What functions with any keywords see of the call, as Salt names it.
 	pub := value.DictOf("fun", fun, "pid", os.Getpid(), "jid", c.jid, "tgt", "salt-call")

@@ -10,6 +10,7 @@ import (
 	"brine/internal/daemons/minion/refresh"
 	"brine/internal/daemons/minion/schedule"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -21,19 +22,23 @@ const (
 
 // fireMaster passes an event on to all masters.
 func (m *Minion) fireMaster(e *event.Event) {
-	load := value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", e.Data.At("pretag"))
-	if l := e.Data.List("events"); l != nil {
+	var fire wire.MinionEvent
+	wire.View(e.Data, &fire)
+	load := value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", fire.Pretag)
+	if l := value.Items(fire.Events); l != nil {
 		load.Set("events", value.ListOf(l...))
 	} else {
-		load.Set("tag", e.Data.Str("tag"))
-		load.Set("data", e.Data.At("data"))
+		load.Set("tag", fire.Tag)
+		load.Set("data", fire.Data)
 	}
 	m.links.Send(load)
 }
 
 // environByEvent sets variables in the environment of the daemon.
 func (m *Minion) environByEvent(e *event.Event) {
-	set := value.DictOf("environ", e.Data.At("environ"), "false_unsets", e.Data.Bool("false_unsets"), "clear_all", e.Data.Bool("clear_all"))
+	var in wire.SetEnviron
+	wire.View(e.Data, &in)
+	set := value.DictOf("environ", in.Environ, "false_unsets", in.FalseUnsets, "clear_all", in.ClearAll)
 	m.background.Go(func() {
 		if _, err := m.funcs.Call(m.background.Context(), m.calls.New(nil, ""), "environ.setenv", nil, set); err != nil {
 			m.log.Error("cannot set the environment", "err", err)
@@ -97,8 +102,10 @@ func (m *Minion) buildTimed() (err error) {
 	m.beacons, err = beacons.New(beacons.Config{
 		Options: o.BeaconOptions, ID: m.cfg.ID, Masterless: masterless, Opts: m.cfg.Opts, Ready: m.readyC, Pillar: m.links.Pillar,
 		Running: func() (funs []string) {
-			for _, d := range m.jobs.List("") {
-				funs = append(funs, d.Str("fun"))
+			for _, j := range m.jobs.List("") {
+				if fun, ok := j.Fun.(string); ok {
+					funs = append(funs, fun)
+				}
 			}
 			return funs
 		},

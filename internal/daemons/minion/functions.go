@@ -155,7 +155,7 @@ func (s messenger) Send(ctx context.Context, load *value.Dict) error {
 		s.mine.Pass(load)
 		return nil
 	}
-	if load.Str("cmd") == "_minion_event" && !load.Has("pretag") {
+	if cmd, _ := load.Get("cmd"); cmd == "_minion_event" && !load.Has("pretag") {
 		load.Set("pretag", nil) // as in events that Salt's daemons pass on
 	}
 	s.links.Send(load)
@@ -173,13 +173,13 @@ type jobFunctions struct {
 func (j jobFunctions) Running() []control.RunningJob {
 	var out []control.RunningJob
 	own := map[string]bool{}
-	for _, d := range j.table.List("") {
-		own[d.Str("jid")] = true
-		out = append(out, running(d, os.Getpid()))
+	for _, r := range j.table.List("") {
+		own[r.JID] = true
+		out = append(out, control.RunningJob{JID: r.JID, Fun: r.Fun, PID: os.Getpid(), Load: r.Describe()})
 	}
-	for _, d := range j.notes.Others() {
-		if !own[d.Str("jid")] {
-			out = append(out, running(d, int(d.Int("pid"))))
+	for _, r := range j.notes.Others() {
+		if !own[r.JID] {
+			out = append(out, control.RunningJob{JID: r.JID, Fun: r.Fun, PID: int(r.Pub.PID), Load: r.Load})
 		}
 	}
 	return out
@@ -221,8 +221,4 @@ func (k keys) Regenerate(context.Context) error {
 		"or saltutil.revoke_auth) and the new one accepted",
 		"fingerprint", crypt.Fingerprint(key.Public().PEM(), cfg.Handshake.HashType))
 	return nil
-}
-
-func running(load *value.Dict, pid int) control.RunningJob {
-	return control.RunningJob{JID: load.Str("jid"), Fun: load.At("fun"), PID: pid, Load: load}
 }

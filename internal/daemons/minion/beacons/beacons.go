@@ -22,6 +22,7 @@ import (
 	"brine/internal/daemons/minion/localbus"
 	"brine/internal/host"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -350,25 +351,25 @@ func (l *Scheduler) ByEvent(e *event.Event) {
 // manage does what a request asks for, returns the answer and fires it as an
 // event: complete, beacons as they are then, and comment.
 func (l *Scheduler) manage(req *value.Dict) *value.Dict {
-	answer := l.managed(req)
-	if tag := beaconAnswer(req.Str("func")); tag != "" {
+	var in wire.ManageBeacons
+	wire.View(req, &in)
+	answer := l.managed(&in)
+	if tag := beaconAnswer(in.Func); tag != "" {
 		l.cfg.Report(tag, answer)
 	}
 	return answer
 }
 
-func (l *Scheduler) managed(req *value.Dict) *value.Dict {
+func (l *Scheduler) managed(req *wire.ManageBeacons) *value.Dict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.Changed()
-	name, answer := req.Str("name"), value.DictOf("complete", true)
+	name, answer := req.Name, value.DictOf("complete", true)
 	refused := func(text string) { answer.Set("complete", false); answer.Set("comment", text) }
 	inPillar := l.merged(true, false).Has(name) && !l.own.Has(name)
-	switch fun := req.Str("func"); fun {
+	switch fun := req.Func; fun {
 	case "list":
-		pillar, ok := req.Get("include_pillar")
-		opts, ok2 := req.Get("include_opts")
-		answer.Set("beacons", l.merged(!ok || value.Truth(pillar), !ok2 || value.Truth(opts)))
+		answer.Set("beacons", l.merged(included(req.IncludePillar), included(req.IncludeOpts)))
 		return answer
 	case "list_available":
 		names := []string{}
@@ -379,7 +380,7 @@ func (l *Scheduler) managed(req *value.Dict) *value.Dict {
 		answer.Set("beacons", value.Strings(names))
 		return answer
 	case "validate_beacon":
-		_, _, err := l.parse(name, req.At("beacon_data"))
+		_, _, err := l.parse(name, req.BeaconData)
 		answer.Set("valid", err == nil)
 		answer.Set("vcomment", "Valid beacon configuration")
 		if err != nil {
@@ -395,13 +396,16 @@ func (l *Scheduler) managed(req *value.Dict) *value.Dict {
 			refused(inPillarComment(fun, name))
 			break
 		}
-		answer.Set("comment", l.change(fun, name, req.At("beacon_data")))
+		answer.Set("comment", l.change(fun, name, req.BeaconData))
 	default:
 		refused("unknown request")
 	}
 	answer.Set("beacons", l.merged(true, true))
 	return answer
 }
+
+// included reports whether a list is to have a part; it has both by default.
+func included(v any) bool { return v == nil || value.Truth(v) }
 
 // change changes one beacon of the option and returns Salt's comment; l.mu is
 // held.
@@ -448,7 +452,9 @@ func (b Functions) Manage(ctx context.Context, req *value.Dict) (*value.Dict, er
 	if !b.Bus.Outside() {
 		return b.Scheduler.manage(req), nil
 	}
-	return b.Bus.Ask(ctx, TagManage, []*value.Dict{req}, beaconAnswer(req.Str("func")))
+	var in wire.ManageBeacons
+	wire.View(req, &in)
+	return b.Bus.Ask(ctx, TagManage, []*value.Dict{req}, beaconAnswer(in.Func))
 }
 
 // Save implements control.Lookout.

@@ -13,6 +13,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/daemons/minion/link"
 	"brine/internal/host/proc"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -21,6 +22,8 @@ type Job struct {
 	JID  string
 	Fun  any // a string, or a list for several functions
 	Load *value.Dict
+	// Pub has the keys of Load.
+	Pub wire.Job
 	// First is the master that published it first; nil for a job of the schedule.
 	First *link.Link
 
@@ -29,6 +32,14 @@ type Job struct {
 	ret     *value.Dict  // the return, once there is one
 	cancel  context.CancelCauseFunc
 	procs   *proc.Group
+}
+
+// NewJob returns the job of a publication, or of what was noted of one.
+func NewJob(load *value.Dict) *Job {
+	j := &Job{Load: load}
+	wire.View(load, &j.Pub)
+	j.JID, j.Fun = j.Pub.JID, j.Pub.Fun
+	return j
 }
 
 // Table knows all jobs of the process, whichever master sent them. It is
@@ -53,7 +64,8 @@ func New(keep int, past func(jid string) bool) *Table {
 // known already: then the master, if it is another than before, will get the
 // return too; if that is there already, it is handed back for sending.
 func (t *Table) Admit(load *value.Dict, from *link.Link) (j *Job, ready *value.Dict) {
-	jid := load.Str("jid")
+	j = NewJob(load)
+	jid := j.JID
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if old, ok := t.jobs[jid]; ok {
@@ -68,7 +80,7 @@ func (t *Table) Admit(load *value.Dict, from *link.Link) (j *Job, ready *value.D
 	if t.past != nil && t.past(jid) {
 		return nil, nil
 	}
-	j = &Job{JID: jid, Fun: load.At("fun"), Load: load, First: from, origins: []*link.Link{from}}
+	j.First, j.origins = from, []*link.Link{from}
 	t.jobs[jid] = j
 	t.running[jid] = j
 	return j, nil
@@ -105,13 +117,13 @@ func (j *Job) Describe() *value.Dict {
 }
 
 // List returns the running jobs other than the one given.
-func (t *Table) List(except string) []*value.Dict {
+func (t *Table) List(except string) []*Job {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := make([]*value.Dict, 0, len(t.running))
+	out := make([]*Job, 0, len(t.running))
 	for _, j := range t.running {
 		if j.JID != except {
-			out = append(out, j.Describe())
+			out = append(out, j)
 		}
 	}
 	return out

@@ -47,10 +47,10 @@ func (n *Notes) Record(j *Job) (forget func()) {
 
 // Others reads the notes of other processes that still live; those of dead
 // ones are removed.
-func (n *Notes) Others() []*value.Dict {
-	var out []*value.Dict
-	n.each(func(path string, note *value.Dict) {
-		pid := int(note.Int("pid"))
+func (n *Notes) Others() []*Job {
+	var out []*Job
+	n.each(func(path string, note *Job) {
+		pid := int(note.Pub.PID)
 		switch {
 		case pid == os.Getpid():
 		case !RunsJobs(pid):
@@ -66,9 +66,9 @@ func (n *Notes) Others() []*value.Dict {
 // one with our own process id is of a predecessor then, as there is in a
 // container.
 func (n *Notes) Forget() {
-	n.each(func(path string, note *value.Dict) {
-		if pid := int(note.Int("pid")); pid == os.Getpid() || !RunsJobs(pid) {
-			n.Log.Info("a job was running when its process was killed", "jid", note.Str("jid"), "fun", value.Str(note.At("fun")))
+	n.each(func(path string, note *Job) {
+		if pid := int(note.Pub.PID); pid == os.Getpid() || !RunsJobs(pid) {
+			n.Log.Info("a job was running when its process was killed", "jid", note.JID, "fun", value.Str(note.Fun))
 			os.Remove(path)
 		}
 	})
@@ -76,7 +76,7 @@ func (n *Notes) Forget() {
 
 // each calls f for every note. A file that is none is removed once it is
 // too old to be one that is being written.
-func (n *Notes) each(f func(path string, note *value.Dict)) {
+func (n *Notes) each(f func(path string, note *Job)) {
 	dir := n.Dir
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -90,7 +90,7 @@ func (n *Notes) each(f func(path string, note *value.Dict)) {
 		}
 		v, err := msgpack.Unmarshal(b)
 		if d, ok := v.(*value.Dict); err == nil && ok {
-			f(path, d)
+			f(path, NewJob(d))
 		} else if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Minute {
 			os.Remove(path)
 		}

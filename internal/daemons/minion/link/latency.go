@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"brine/internal/ha/roster"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -68,8 +69,9 @@ func (c *Link) learn(ctx context.Context, version int64) {
 		c.log.Debug("the master does not tell which others there are", "err", err)
 		return
 	}
-	signed := d.Bytes("members")
-	news, err := s.Take(signed)
+	var in wire.MembersAnswer
+	wire.View(d, &in)
+	news, err := s.Take(in.Members)
 	if err != nil {
 		s.Refuse(version)
 		c.log.Warn("the list of masters that this one has is not used", "err", err)
@@ -78,7 +80,7 @@ func (c *Link) learn(ctx context.Context, version int64) {
 	if !news {
 		return
 	}
-	if err := s.Keep(signed); err != nil {
+	if err := s.Keep(in.Members); err != nil {
 		c.log.Warn("the list of masters is not kept", "err", err)
 	}
 	c.cfg.Learned()

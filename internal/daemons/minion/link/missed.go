@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"brine/internal/base/wait"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -80,24 +81,26 @@ func (m *missedJobs) fetch(ctx context.Context) {
 	}
 	after := int64(0)
 	for range missedRounds {
-		v, err := c.Client.Request(ctx, value.DictOf("cmd", "_brine_missed", "id", c.cfg.ID, "after", after))
+		v, err := c.Client.Request(ctx, wire.Encode(wire.Missed{Cmd: "_brine_missed", ID: c.cfg.ID, After: after}))
 		if err != nil {
 			c.log.Debug("cannot ask for missed jobs", "err", err)
 			return
 		}
-		d, ok := v.(*value.Dict)
-		if !ok || !d.Has("jobs") {
+		d, _ := v.(*value.Dict)
+		var in wire.MissedJobs
+		if err := wire.Decode(d, &in); err != nil {
+			c.log.Debug("the master does not keep jobs for its minions", "err", err)
 			return
 		}
 		m.kept.Store(true)
-		for _, it := range d.List("jobs") {
+		for _, it := range value.Items(in.Jobs) {
 			if load, ok := it.(*value.Dict); ok {
-				c.log.Debug("a job that was kept for this minion", "jid", load.Str("jid"))
+				c.log.Debug("a job was kept for this minion")
 				c.cfg.Jobs.Accept(c, load)
 			}
 		}
-		next := d.Int("after")
-		if !d.Bool("more") || next <= after {
+		next := in.After
+		if !in.More || next <= after {
 			c.SayRunning(ctx, c.cfg.Jobs.RunningFor(c)...)
 			return
 		}

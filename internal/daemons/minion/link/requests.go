@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"brine/internal/net/handshake"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -44,13 +45,15 @@ func (c *Link) RecordBegun(ctx context.Context, jid string) bool {
 	if !c.Client.Peer().Brine {
 		return false
 	}
-	v, err := c.Client.Request(ctx, value.DictOf("cmd", "_brine_record", "id", c.cfg.ID, "jid", jid))
+	v, err := c.Client.Request(ctx, wire.Encode(wire.AboutJob{Cmd: "_brine_record", ID: c.cfg.ID, JID: jid}))
 	if err != nil {
 		c.log.Warn("the master cannot record that a job begins", "jid", jid, "err", err)
 		return false
 	}
 	d, _ := v.(*value.Dict)
-	return d.Bool("recorded")
+	var in wire.Recorded
+	wire.View(d, &in)
+	return in.Recorded
 }
 
 // KeepsJobs reports whether the master has shown that it keeps jobs for minions.

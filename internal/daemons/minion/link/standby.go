@@ -14,6 +14,7 @@ import (
 	"brine/internal/daemons/minion/status"
 	"brine/internal/net/channel"
 	"brine/internal/net/handshake"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -109,9 +110,11 @@ func (c *Link) showStatus(ctx context.Context) (outdated bool, err error) {
 	if !ok {
 		return false, errors.New("the answer is not a map")
 	}
-	c.standby.answered(d)
-	c.learn(ctx, d.Int("members"))
-	return d.Str("key") != c.Client.KeyTag(), nil
+	var in wire.StandingAnswer
+	wire.View(d, &in)
+	c.standby.answered(in.StandbyJobs)
+	c.learn(ctx, in.Members)
+	return in.Key != c.Client.KeyTag(), nil
 }
 
 // watch looks after the active connection where the transport cannot: it ends

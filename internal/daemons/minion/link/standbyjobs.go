@@ -10,6 +10,7 @@ import (
 	"brine/internal/base/wait"
 	"brine/internal/daemons/minion/address"
 	"brine/internal/daemons/minion/roles"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -26,8 +27,7 @@ type standbyJobs struct {
 }
 
 // answered reads the master's answer to a status report.
-func (s *standbyJobs) answered(d *value.Dict) {
-	offered := d.Bool(salt.StandbyJobs)
+func (s *standbyJobs) answered(offered bool) {
 	if was := s.offered.Swap(offered); s.known.Swap(true) && was == offered {
 		return
 	}
@@ -128,12 +128,14 @@ func (s *standbyJobs) watch(ctx context.Context, end func()) {
 // to this minion, by which another master believes that it did; nil if it gives
 // none.
 func (c *Link) JobRecord(ctx context.Context, jid string) []byte {
-	v, err := c.Client.Request(ctx, value.DictOf("cmd", "_brine_published", "id", c.cfg.ID, "jid", jid))
-	d, _ := v.(*value.Dict)
+	v, err := c.Client.Request(ctx, wire.Encode(wire.AboutJob{Cmd: "_brine_published", ID: c.cfg.ID, JID: jid}))
 	if err != nil {
 		c.log.Debug("the master gives no record of a job", "jid", jid, "err", err)
 	}
-	return d.Bytes("record")
+	d, _ := v.(*value.Dict)
+	var in wire.PublishedRecord
+	wire.View(d, &in)
+	return in.Record
 }
 
 // deliver sends a message of the queue. A master that does not read records of

@@ -98,9 +98,6 @@ func mineCall(alias string, v any) (fun string, args []any) {
 
 // IsRequest reports whether a request changes the mine.
 func IsRequest(load *value.Dict) bool {
-	switch load.Str("cmd") {
-	case "_mine", "_mine_delete", "_mine_flush":
-		return true
-	}
-	return false
+	cmd, _ := load.Get("cmd")
+	return cmd == "_mine" || cmd == "_mine_delete" || cmd == "_mine_flush"
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"syscall"
@@ -11,6 +12,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
+	"brine/internal/net/wire"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/internal/store/journal"
@@ -146,27 +148,43 @@ func (j *jobJournal) replay(r journal.Record) error {
 	case recSeen:
 		j.remember(string(r.Payload))
 	case recBegun:
-		j.remember(d.Str("jid"))
-		j.begun[d.Str("jid")] = d
+		var n begunNote
+		wire.View(d, &n)
+		j.remember(n.JID)
+		j.begun[n.JID] = d
 	case recProcess:
-		if b := j.begun[d.Str("jid")]; b != nil {
-			b.Set("processes", value.ListOf(append(b.List("processes"), d)...))
-		}
+		j.replayProcess(d)
 	case recEnded:
 		delete(j.begun, string(r.Payload))
 	case recReturn:
 		j.replayReturn(d, r.At)
 	case recDelivered:
-		j.strike(d.Str("jid"), d.Str("to"))
+		var n deliveredNote
+		wire.View(d, &n)
+		j.strike(n.JID, n.To)
 	case recGone:
 		j.remove(j.parcels[string(r.Payload)])
 	}
 	return nil
 }
 
+func (j *jobJournal) replayProcess(d *value.Dict) {
+	var p processNote
+	wire.View(d, &p)
+	b := j.begun[p.JID]
+	if b == nil {
+		return
+	}
+	var n begunNote
+	wire.View(b, &n)
+	b.Set("processes", value.ListOf(append(value.Items(n.Processes), d)...))
+}
+
 func (j *jobJournal) replayReturn(d *value.Dict, at journal.Position) {
-	p := &parcel{jid: d.Dict("load").Str("jid"), at: at, size: at.Size(), since: time.Unix(d.Int("since"), 0), taken: d.Bool("taken")}
-	for _, to := range d.List("to") {
+	var n returnNote
+	wire.View(d, &n)
+	p := &parcel{jid: jidOf(n.Load), at: at, size: at.Size(), since: time.Unix(n.Since, 0), taken: n.Taken}
+	for _, to := range value.Items(n.To) {
 		if addr, ok := to.(string); ok {
 			p.to = append(p.to, destination{addr: addr})
 		}
@@ -207,8 +225,10 @@ func (j *jobJournal) begin(jid string, fun any, load *value.Dict, masters []stri
 			d.Set(k, v)
 		}
 	}
-	if arg := load.At("arg"); value.Weight(arg, smallArg) <= smallArg {
-		d.Set("arg", arg)
+	var pub wire.Job
+	wire.View(load, &pub)
+	if value.Weight(pub.Arg, smallArg) <= smallArg {
+		d.Set("arg", pub.Arg)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -250,7 +270,7 @@ func (j *jobJournal) end(jid string) {
 // keep puts a return on disk for some masters, in whose queues it will be, and
 // comes back when it is there. If it cannot be written it is kept in memory.
 func (j *jobJournal) keep(ret *value.Dict, masters []string) {
-	p := &parcel{jid: ret.Str("jid"), since: time.Now()}
+	p := &parcel{jid: jidOf(ret), since: time.Now()}
 	for _, addr := range masters {
 		p.to = append(p.to, destination{addr, true})
 	}
@@ -290,7 +310,7 @@ func (j *jobJournal) write(kind byte, d *value.Dict) (journal.Position, error) {
 	}
 	b, err := msgpack.Marshal(d, msgpack.NewSpec)
 	if err != nil {
-		j.log.Error("a job cannot be noted in the journal", "jid", d.Str("jid"), "err", err)
+		j.log.Error("a job cannot be noted in the journal", "jid", jidOf(d), "err", err)
 		return journal.Position{}, err
 	}
 	return j.append(kind, b)
@@ -417,11 +437,11 @@ func (j *jobJournal) read(p *parcel) (*value.Dict, error) {
 		return nil, err
 	}
 	d, _ := v.(*value.Dict)
-	load := d.Dict("load")
-	if load == nil {
+	var n returnNote
+	if wire.View(d, &n); n.Load == nil {
 		return nil, salt.Errorf(salt.Internal, "a return in the journal is none")
 	}
-	return load, nil
+	return n.Load, nil
 }
 
 // release notes that a return was put out of the queue of a connection, and
@@ -572,18 +592,9 @@ func (j *jobJournal) interrupted() []*value.Dict {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	out := make([]*value.Dict, 0, len(j.begun))
-	for _, d := range j.begun {
-		out = append(out, d)
+	for _, jid := range slices.Sorted(maps.Keys(j.begun)) {
+		out = append(out, j.begun[jid])
 	}
-	slices.SortFunc(out, func(a, b *value.Dict) int {
-		switch x, y := a.Str("jid"), b.Str("jid"); {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
-	})
 	return out
 }
 
@@ -651,7 +662,10 @@ func (j *jobJournal) rewrite(moved map[*parcel]journal.Position, emit emitFunc, 
 func (p *parcel) emitTaken(record []byte, emit emitFunc) error {
 	v, _ := msgpack.UnmarshalTyped(record)
 	d, _ := v.(*value.Dict)
-	for _, to := range d.List("to") {
+	var n returnNote
+	wire.View(d, &n)
+	all := value.Items(n.To)
+	for _, to := range all {
 		addr, _ := to.(string)
 		if slices.ContainsFunc(p.to, func(d destination) bool { return d.addr == addr }) {
 			continue
@@ -664,7 +678,7 @@ func (p *parcel) emitTaken(record []byte, emit emitFunc) error {
 			return err
 		}
 	}
-	if p.taken && len(p.to) == len(d.List("to")) { // by a master that did not publish it
+	if p.taken && len(p.to) == len(all) { // by a master that did not publish it
 		b, err := msgpack.Marshal(value.DictOf("jid", p.jid, "to", ""), msgpack.NewSpec)
 		if err == nil {
 			_, err = emit(recDelivered, b)

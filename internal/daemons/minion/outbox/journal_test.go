@@ -200,13 +200,13 @@ func TestQueueSpillsIntoTheMemory(t *testing.T) {
 	var sent []*value.Dict
 	for len(sent) < 20 {
 		o.refill()
-		load, _ := o.next(time.Now())
-		if load == nil {
+		next, _ := o.next(time.Now())
+		if next == nil {
 			break
 		}
-		o.done(load)
-		m.delivered(load.Str("jid"), "a")
-		sent = append(sent, load)
+		o.done(next)
+		m.delivered(next.head.JID, "a")
+		sent = append(sent, next.load)
 	}
 	if got := jidsOf(sent); got != "007 008 009 000 001 002 003 004 005 006" {
 		t.Errorf("sent: %s", got)

@@ -15,6 +15,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -95,7 +96,7 @@ func (o *Outbox) Started(jid string, pid int) { o.journal.started(jid, pid) }
 // Also gives a return that is there already to a master that published the job
 // later than others.
 func (o *Outbox) Also(ret *value.Dict, to *Queue) {
-	o.journal.also(ret.Str("jid"), to.addr)
+	o.journal.also(jidOf(ret), to.addr)
 	to.Put(ret)
 }
 
@@ -116,7 +117,7 @@ func (o *Outbox) GiveBack(ret *value.Dict, to []*Queue, lasting bool) {
 	switch {
 	case !lasting:
 	case !o.cfg.Options.PubRet || len(to) == 0:
-		o.journal.end(ret.Str("jid"))
+		o.journal.end(jidOf(ret))
 	default:
 		o.journal.keep(ret, addrs(to))
 	}
@@ -139,7 +140,9 @@ func (o *Outbox) Recall(interrupted func(begun *value.Dict, reason string) *valu
 	queues := o.all()
 	o.journal.forgetMasters(addrs(queues), o.cfg.Options.ReturnTo != returnToAny, time.Now())
 	for _, d := range o.journal.interrupted() {
-		o.journal.keep(interrupted(d, interruption(d)), texts(d.List("to")))
+		var n begunNote
+		wire.View(d, &n)
+		o.journal.keep(interrupted(d, interruption(&n)), texts(value.Items(n.To)))
 	}
 	// What was just kept counts as queued, but is not.
 	o.journal.allWaiting()
@@ -151,12 +154,14 @@ func (o *Outbox) Recall(interrupted func(begun *value.Dict, reason string) *valu
 // interruption is what a job returns whose minion was stopped or killed while it
 // ran. What it had started is left alone: it may be a package manager, which is
 // better not disturbed.
-func interruption(begun *value.Dict) string {
+func interruption(begun *begunNote) string {
 	text := "ERROR: the minion was stopped or killed while it ran this job, which is not run again; what it had done by then stays"
-	for _, p := range begun.List("processes") {
-		p, _ := p.(*value.Dict)
-		pid := int(p.Int("pid"))
-		if start := startTime(pid); start != 0 && start == p.Int("start") {
+	for _, it := range value.Items(begun.Processes) {
+		d, _ := it.(*value.Dict)
+		var p processNote
+		wire.View(d, &p)
+		pid := int(p.PID)
+		if start := startTime(pid); start != 0 && start == p.Start {
 			text += fmt.Sprintf("\nIts process %d still runs: %s", pid, commandLine(pid))
 		}
 	}
@@ -226,7 +231,7 @@ func (o *Outbox) findOthers(now time.Time) {
 		if i < 0 {
 			continue
 		}
-		there[i].log.Info("a return goes to this master: its own has not taken it", "jid", s.load.Str("jid"), "published_by", s.own)
+		there[i].log.Info("a return goes to this master: its own has not taken it", "jid", jidOf(s.load), "published_by", s.own)
 		there[i].Put(s.load)
 	}
 }

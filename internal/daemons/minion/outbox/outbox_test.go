@@ -146,10 +146,10 @@ func TestRecall(t *testing.T) {
 }
 
 func TestInterruptedJobNamesItsProcess(t *testing.T) {
-	begun := value.DictOf("jid", "1", "processes", value.ListOf(
+	begun := &begunNote{JID: "1", Processes: value.ListOf(
 		value.DictOf("pid", 1, "start", startTime(1)),
 		value.DictOf("pid", 1, "start", startTime(1)+1), // another one with that number
-	))
+	)}
 	if startTime(1) == 0 {
 		t.Skip("/proc cannot be read")
 	}
@@ -164,7 +164,7 @@ func TestHandOverLeavesReturns(t *testing.T) {
 	a.Put(value.DictOf("cmd", "_return", "jid", "1"))
 	a.Put(value.DictOf("cmd", "_minion_event", "jid", "2"))
 	a.HandOver(b)
-	if len(a.queue) != 1 || a.queue[0].Str("jid") != "1" || len(b.queue) != 1 || b.queue[0].Str("jid") != "2" {
+	if len(a.queue) != 1 || a.queue[0].head.JID != "1" || len(b.queue) != 1 || b.queue[0].head.JID != "2" {
 		t.Errorf("a has %v, b has %v", a.queue, b.queue)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -34,8 +35,8 @@ type Queue struct {
 	serving func() bool // reports whether the master is connected
 
 	mu    sync.Mutex
-	queue []*value.Dict
-	kept  []*value.Dict // heard, but not stored; oldest first
+	queue []*message
+	kept  []*message    // heard, but not stored; oldest first
 	turn  int           // which of these is sent next
 	again time.Time     // when those are sent again
 	pause time.Duration // that led to again
@@ -47,7 +48,9 @@ func newQueue(request Request, opts *Options, log *slog.Logger) *Queue {
 }
 
 // Put queues one load.
-func (q *Queue) Put(load *value.Dict) {
+func (q *Queue) Put(load *value.Dict) { q.put(newMessage(load)) }
+
+func (q *Queue) put(m *message) {
 	q.mu.Lock()
 	if limit := max(q.opts.ReturnQueue, 1); len(q.queue)+len(q.kept) >= limit {
 		from := &q.queue
@@ -57,14 +60,14 @@ func (q *Queue) Put(load *value.Dict) {
 		lost := (*from)[0]
 		(*from)[0] = nil
 		*from = (*from)[1:]
-		if q.journal != nil && lost.Str("cmd") == "_return" && q.journal.release(lost.Str("jid"), q.addr) {
+		if q.journal != nil && lost.isReturn() && q.journal.release(lost.head.JID, q.addr) {
 			q.spilt = true
 		} else {
 			q.log.Error("too much waits for the master; the oldest message is given up",
-				"cmd", lost.Str("cmd"), "jid", lost.Str("jid"), "limit", limit)
+				"cmd", lost.head.Cmd, "jid", lost.head.JID, "limit", limit)
 		}
 	}
-	q.queue = append(q.queue, load)
+	q.queue = append(q.queue, m)
 	q.mu.Unlock()
 	q.wake.Wake()
 }
@@ -98,12 +101,14 @@ func (q *Queue) refill() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.spilt = more
-	q.queue = append(q.queue, loads...)
+	for _, load := range loads {
+		q.queue = append(q.queue, newMessage(load))
+	}
 }
 
 // next returns what to send now, or nil and how long that may last; 0 means
 // until something is put in.
-func (q *Queue) next(now time.Time) (load *value.Dict, left time.Duration) {
+func (q *Queue) next(now time.Time) (m *message, left time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -117,16 +122,16 @@ func (q *Queue) next(now time.Time) (load *value.Dict, left time.Duration) {
 	return q.kept[q.turn], 0
 }
 
-// keep notes that the master could not store load, and when all such are sent
+// keep notes that the master could not store m, and when all such are sent
 // again.
-func (q *Queue) keep(load *value.Dict, now time.Time) {
+func (q *Queue) keep(m *message, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.turn < len(q.kept) && q.kept[q.turn] == load {
+	if q.turn < len(q.kept) && q.kept[q.turn] == m {
 		q.turn = (q.turn + 1) % len(q.kept)
 	} else {
-		q.drop(load)
-		q.kept = append(q.kept, load)
+		q.drop(m)
+		q.kept = append(q.kept, m)
 	}
 	if now.Before(q.again) {
 		return
@@ -135,24 +140,24 @@ func (q *Queue) keep(load *value.Dict, now time.Time) {
 	q.again = now.Add(q.pause/2 + rand.N(q.pause/2+1))
 }
 
-// done notes that the master has taken load.
-func (q *Queue) done(load *value.Dict) {
+// done notes that the master has taken m.
+func (q *Queue) done(m *message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.drop(load)
+	q.drop(m)
 	if len(q.kept) == 0 {
 		q.pause = 0
 	}
 }
 
-// drop removes load if it is still what next gave; q.mu is held.
-func (q *Queue) drop(load *value.Dict) {
-	if len(q.queue) > 0 && q.queue[0] == load {
+// drop removes m if it is still what next gave; q.mu is held.
+func (q *Queue) drop(m *message) {
+	if len(q.queue) > 0 && q.queue[0] == m {
 		q.queue[0] = nil
 		q.queue = q.queue[1:]
 		return
 	}
-	if q.turn < len(q.kept) && q.kept[q.turn] == load {
+	if q.turn < len(q.kept) && q.kept[q.turn] == m {
 		q.kept = slices.Delete(q.kept, q.turn, q.turn+1)
 		if q.turn == len(q.kept) {
 			q.turn = 0
@@ -167,27 +172,27 @@ const tolerated = 3
 // HandOver gives what waits here, and could be told to any master, to another
 // queue: all but returns, for which the journal of jobs finds a way.
 func (q *Queue) HandOver(to *Queue) {
-	var moved []*value.Dict
+	var moved []*message
 	q.mu.Lock()
-	q.queue = slices.DeleteFunc(q.queue, func(load *value.Dict) bool {
-		if load.Str("cmd") == "_return" {
+	q.queue = slices.DeleteFunc(q.queue, func(m *message) bool {
+		if m.isReturn() {
 			return false
 		}
-		moved = append(moved, load)
+		moved = append(moved, m)
 		return true
 	})
 	q.mu.Unlock()
-	for _, load := range moved {
-		to.Put(load)
+	for _, m := range moved {
+		to.put(m)
 	}
 }
 
 // rotate moves the head to the end.
-func (q *Queue) rotate(load *value.Dict) {
+func (q *Queue) rotate(m *message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.queue) > 1 && q.queue[0] == load {
-		q.queue = append(q.queue[1:], load)
+	if len(q.queue) > 1 && q.queue[0] == m {
+		q.queue = append(q.queue[1:], m)
 	}
 }
 
@@ -196,31 +201,31 @@ func (q *Queue) Run(ctx context.Context) {
 	pause, failed := time.Duration(0), 0
 	for ctx.Err() == nil {
 		q.refill()
-		load, left := q.next(time.Now())
-		if load == nil {
+		m, left := q.next(time.Now())
+		if m == nil {
 			wait.Until(ctx, q.wake.C(), left)
 			continue
 		}
-		err := q.deliver(ctx, load)
+		err := q.deliver(ctx, m)
 		if errors.Is(err, errNotStored) {
-			q.keep(load, time.Now())
+			q.keep(m, time.Now())
 			pause, failed = 0, 0
 			continue
 		}
 		if err == nil {
-			q.done(load)
-			if q.journal != nil && load.Str("cmd") == "_return" {
-				q.journal.delivered(load.Str("jid"), q.addr)
+			q.done(m)
+			if q.journal != nil && m.isReturn() {
+				q.journal.delivered(m.head.JID, q.addr)
 			}
 			pause, failed = 0, 0
 			continue
 		}
 		if failed++; failed >= tolerated {
-			q.rotate(load)
+			q.rotate(m)
 			failed = 0
 		}
 		pause = min(max(2*pause, 100*time.Millisecond), max(q.opts.ReturnRetryTimerMax, time.Second))
-		q.log.Debug("a message waits for the master", "cmd", load.Str("cmd"), "jid", load.Str("jid"), "err", err)
+		q.log.Debug("a message waits for the master", "cmd", m.head.Cmd, "jid", m.head.JID, "err", err)
 		wait.Until(ctx, q.wake.C(), pause/2+rand.N(pause/2+1))
 	}
 }
@@ -229,17 +234,20 @@ func (q *Queue) Run(ctx context.Context) {
 var errNotStored = errors.New("the master could not store a return; it is kept and sent again")
 
 // deliver returns an error only if another attempt can help.
-func (q *Queue) deliver(ctx context.Context, load *value.Dict) error {
+func (q *Queue) deliver(ctx context.Context, m *message) error {
 	ctx, cancel := context.WithTimeout(ctx, max(q.opts.ReturnRetryTimer, time.Second))
 	defer cancel()
-	v, err := q.request(ctx, load)
+	v, err := q.request(ctx, m.load)
 	if err != nil && salt.KindOf(err) == salt.Invalid {
-		q.log.Error("the master does not take a message", "cmd", load.Str("cmd"), "jid", load.Str("jid"), "err", err)
+		q.log.Error("the master does not take a message", "cmd", m.head.Cmd, "jid", m.head.JID, "err", err)
 		return nil
 	}
-	if d, ok := v.(*value.Dict); err == nil && ok && d.Has(salt.KeepReturn) {
-		q.log.Debug(errNotStored.Error(), "jid", load.Str("jid"), "reason", d.Str(salt.KeepReturn))
-		return errNotStored
+	if d, ok := v.(*value.Dict); err == nil && ok {
+		var in wire.NotStored
+		if wire.Decode(d, &in) == nil {
+			q.log.Debug(errNotStored.Error(), "jid", m.head.JID, "reason", in.Reason)
+			return errNotStored
+		}
 	}
 	return err
 }

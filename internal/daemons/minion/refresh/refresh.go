@@ -19,6 +19,7 @@ import (
 	"brine/internal/daemons/minion/localbus"
 	"brine/internal/daemons/minion/ownpillar"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -83,13 +84,15 @@ type Server struct {
 // ByEvent takes a request.
 func (r *Server) ByEvent(e *event.Event) {
 	var b batch
+	var in wire.Refresh
+	wire.View(e.Data, &in)
 	switch {
 	case strings.HasPrefix(e.Tag, TagPillar):
-		b = batch{grains: true, pillar: true, clean: e.Data.Bool("clean_cache")}
+		b = batch{grains: true, pillar: true, clean: in.CleanCache}
 	case strings.HasPrefix(e.Tag, TagGrains):
-		b = batch{grains: true, pillar: e.Data.Bool("force_refresh"), ifChanged: true}
+		b = batch{grains: true, pillar: in.ForceRefresh, ifChanged: true}
 	case strings.HasPrefix(e.Tag, TagModules):
-		b = batch{grains: true, notify: e.Data.Bool("notify")}
+		b = batch{grains: true, notify: in.Notify}
 	case strings.HasPrefix(e.Tag, TagBeacons):
 		r.cfg.BeaconsChanged()
 		return
@@ -234,8 +237,10 @@ func (r Functions) Refresh(ctx context.Context, what string, clean, await bool) 
 
 // refreshed is the error that a report tells of.
 func refreshed(answer *value.Dict) error {
-	if text := answer.Str("comment"); text != "" && !answer.Bool("complete") {
-		return salt.Errorf(salt.Unavailable, "%s", text)
+	var end wire.Refreshed
+	wire.View(answer, &end)
+	if end.Comment != "" && !end.Complete {
+		return salt.Errorf(salt.Unavailable, "%s", end.Comment)
 	}
 	return nil
 }

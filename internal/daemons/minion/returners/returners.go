@@ -14,6 +14,7 @@ import (
 
 	"brine/internal/daemons/minion/background"
 	"brine/internal/net/remote"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/store/returner"
 )
@@ -54,9 +55,10 @@ type Returners struct {
 
 // names are the returners of a job: its own, and those of the option return
 // unless the schedule ordered it.
-func (r *Returners) names(load *value.Dict) []string {
-	names := SplitWords(load.Str("ret"))
-	if !load.Has("schedule") {
+func (r *Returners) names(pub *wire.Job) []string {
+	own, _ := pub.Ret.(string)
+	names := SplitWords(own)
+	if pub.Schedule == nil {
 		for _, n := range value.Texts(r.cfg.Options.Return) {
 			names = append(names, SplitWords(n)...)
 		}
@@ -84,16 +86,16 @@ func (r *Returners) usable() []string {
 
 // Send has the result of a job delivered. pillar, which may be nil, is that of the
 // master that published it.
-func (r *Returners) Send(load, pillar, ret *value.Dict) {
-	for _, name := range r.names(load) {
+func (r *Returners) Send(pub *wire.Job, pillar, ret *value.Dict) {
+	for _, name := range r.names(pub) {
 		if !slices.Contains(r.usable(), name) {
-			r.cfg.Log.Error("the result is sent to the master only: there is no returner of that name", "jid", load.Str("jid"), "returner", name)
+			r.cfg.Log.Error("the result is sent to the master only: there is no returner of that name", "jid", pub.JID, "returner", name)
 			continue
 		}
 		data := ret.Clone()
 		data.Delete("cmd")
 		if err := r.put(pillar, name, data); err != nil {
-			r.cfg.Log.Error("a result is sent to the master only", "jid", load.Str("jid"), "returner", name, "err", err)
+			r.cfg.Log.Error("a result is sent to the master only", "jid", pub.JID, "returner", name, "err", err)
 		}
 	}
 }
@@ -109,7 +111,9 @@ func (r *Returners) put(pillar *value.Dict, name string, ret *value.Dict) error 
 	if err != nil {
 		return err
 	}
-	box.Put(value.DictOf("jid", ret.Str("jid"), "data", ret))
+	var head wire.Head
+	wire.View(ret, &head)
+	box.Put(value.DictOf("jid", head.JID, "data", ret))
 	return nil
 }
 
@@ -125,7 +129,9 @@ func (r *Returners) box(name string) (*returner.Outbox, error) {
 	}
 	path := filepath.Join(r.cfg.Dir, outboxPrefix+name)
 	b, err := returner.OpenOutbox(path, name, r.patience(), func(ctx context.Context, d *value.Dict) error {
-		return r.deliver(ctx, name, d.Dict("data"))
+		var w waiting
+		wire.View(d, &w)
+		return r.deliver(ctx, name, w.Data)
 	}, r.cfg.Log)
 	if err != nil {
 		return nil, err
@@ -140,6 +146,13 @@ func (r *Returners) box(name string) (*returner.Outbox, error) {
 		b.Close()
 	})
 	return b, nil
+}
+
+// waiting is what an outbox keeps: a return, with the id of its job.
+type waiting struct {
+	JID  string      `wire:"jid"`
+	Data *value.Dict `wire:"data"`
+	Rest *value.Dict `wire:"*"`
 }
 
 // Recall goes on with what an earlier process left.
@@ -159,7 +172,10 @@ func (r *Returners) Recall() {
 }
 
 func (r *Returners) deliver(ctx context.Context, name string, ret *value.Dict) error {
-	config, keywords := ret.Str("ret_config"), ret.Dict("ret_kwargs")
+	var job wire.Job
+	wire.View(ret, &job)
+	config, _ := job.RetConfig.(string)
+	keywords, _ := job.RetKwargs.(*value.Dict)
 	usual := config == "" && keywords.Len() == 0
 	keep := 24 * time.Hour
 	if r.cfg.Opts.Has("keep_jobs_seconds") {

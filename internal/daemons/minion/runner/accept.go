@@ -1,24 +1,27 @@
 package runner
 
 import (
+	"cmp"
 	"fmt"
 
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/daemons/minion/link"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
 // Accept takes one publication of a master. It returns at once.
 func (r *Runner) Accept(from *link.Link, load *value.Dict) {
 	log := r.cfg.Log.With("master", from.Addr.Text)
-	if err := checkJob(load); err != nil {
+	var pub wire.Job
+	if err := checkJob(load, &pub); err != nil {
 		log.Warn("a job was ignored", "err", err)
 		return
 	}
-	ok, err := r.matches(from, load)
+	ok, err := r.matches(from, &pub)
 	if err != nil {
-		log.Warn("a job was ignored: its target cannot be read", "jid", load.Str("jid"), "err", err)
+		log.Warn("a job was ignored: its target cannot be read", "jid", pub.JID, "err", err)
 		return
 	}
 	if !ok {
@@ -29,30 +32,25 @@ func (r *Runner) Accept(from *link.Link, load *value.Dict) {
 		if ready != nil {
 			r.cfg.Outbox.Also(ready, from.Out)
 		}
-		log.Debug("the job is known already", "jid", load.Str("jid"))
+		log.Debug("the job is known already", "jid", pub.JID)
 		return
 	}
 	r.cfg.Background.Go(func() { r.execute(r.cfg.Background.Context(), j) })
 }
 
-func checkJob(load *value.Dict) error {
-	for _, k := range []string{"tgt", "jid", "fun", "arg"} {
-		if !load.Has(k) {
-			return fmt.Errorf("it has no %s", k)
-		}
+// checkJob decodes a publication.
+func checkJob(load *value.Dict, pub *wire.Job) error {
+	if err := wire.Decode(load, pub); err != nil {
+		return err
 	}
-	if !salt.ValidJID(load.Str("jid")) {
-		return fmt.Errorf("%.40q is not a job id", load.Str("jid"))
+	if !salt.ValidJID(pub.JID) {
+		return fmt.Errorf("%.40q is not a job id", pub.JID)
 	}
 	return nil
 }
 
-func (r *Runner) matches(from *link.Link, load *value.Dict) (bool, error) {
-	typ := load.Str("tgt_type")
-	if typ == "" {
-		typ = "glob"
-	}
-	t, err := target.Parse(typ, load.At("tgt"), load.Str("delimiter"))
+func (r *Runner) matches(from *link.Link, pub *wire.Job) (bool, error) {
+	t, err := target.Parse(cmp.Or(pub.TgtType, "glob"), pub.Tgt, pub.Delimiter)
 	if err != nil {
 		return false, err
 	}

@@ -38,7 +38,7 @@ func ExecutorNames() []string { return executors.Names() }
 
 // executorsOf returns the executors of a job, or why it cannot be run.
 func (r *Runner) executorsOf(j *jobs.Job) ([]string, error) {
-	spec := j.Load.At("module_executors")
+	spec := j.Pub.ModuleExecutors
 	if !value.Truth(spec) {
 		spec = r.cfg.Options.ModuleExecutors
 	}
@@ -62,7 +62,7 @@ func (r *Runner) executorsOf(j *jobs.Job) ([]string, error) {
 // it, nothing is returned, as in Salt. What looks after other jobs is called at
 // once.
 func (r *Runner) Through(ctx context.Context, j *jobs.Job, name string, call func() fn.Outcome) fn.Outcome {
-	if controls[name] || j.Load.At("module_executors") == nil && r.cfg.Options.ModuleExecutors == any(directCall) {
+	if controls[name] || j.Pub.ModuleExecutors == nil && r.cfg.Options.ModuleExecutors == any(directCall) {
 		return call()
 	}
 	names, err := r.executorsOf(j)
@@ -94,7 +94,8 @@ func notExecuted(name string, err error) fn.Outcome {
 // executor_opts say.
 func (r *Runner) splay(ctx context.Context, j *jobs.Job) error {
 	seconds := float64(defaultSplay)
-	if v, ok := j.Load.Dict("executor_opts").Get("splaytime"); ok {
+	opts, _ := j.Pub.ExecutorOpts.(*value.Dict)
+	if v, ok := opts.Get("splaytime"); ok {
 		switch x := v.(type) {
 		case int64:
 			seconds = float64(x)

@@ -38,13 +38,14 @@ func TestExecutors(t *testing.T) {
 		{list("nope"), "direct_call", nil, "called"},
 	} {
 		m.cfg.Options.ModuleExecutors = c.conf
-		j := &jobs.Job{Load: value.NewDict(2)}
+		load := value.NewDict(2)
 		if c.job != nil {
-			j.Load.Set("module_executors", c.job)
+			load.Set("module_executors", c.job)
 		}
 		if c.opts != nil {
-			j.Load.Set("executor_opts", c.opts)
+			load.Set("executor_opts", c.opts)
 		}
+		j := jobs.NewJob(load)
 		if o := m.Through(t.Context(), j, "saltutil.find_job", func() fn.Outcome { return fn.Outcome{Return: "asked"} }); o.Return != "asked" {
 			t.Errorf("%d: find_job: %+v", i, o)
 		}

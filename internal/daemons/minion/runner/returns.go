@@ -74,8 +74,8 @@ func queues(conns []*link.Link) []*outbox.Queue {
 // Interrupted is what a job returns whose minion was stopped or killed while it
 // ran.
 func (r *Runner) Interrupted(d *value.Dict, reason string) *value.Dict {
-	r.cfg.Log.Warn("a job was interrupted by the end of the process that ran it", "jid", d.Str("jid"), "fun", value.Str(d.At("fun")))
-	j := &jobs.Job{JID: d.Str("jid"), Fun: d.At("fun"), Load: d}
+	j := jobs.NewJob(d)
+	r.cfg.Log.Warn("a job was interrupted by the end of the process that ran it", "jid", j.JID, "fun", value.Str(j.Fun))
 	ret := r.returnLoad(j, fn.Outcome{Return: reason, Retcode: 1, Out: "nested", Err: salt.Errorf(salt.Unavailable, "%s", reason)})
 	ret.Set("interrupted", true)
 	return ret

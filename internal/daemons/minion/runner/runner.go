@@ -99,13 +99,13 @@ func (r *Runner) execute(ctx context.Context, j *jobs.Job) {
 		}
 		defer end()
 	}
-	r.cfg.Log.Info("job", "jid", j.JID, "fun", value.Str(j.Fun), "user", j.Load.Str("user"))
+	r.cfg.Log.Info("job", "jid", j.JID, "fun", value.Str(j.Fun), "user", j.Pub.User)
 	record := r.fetchRecord(j)
 	forget := r.cfg.Notes.Record(j)
 	ret := r.bounded(proc.WithGroup(ctx, procs), j)
 	forget()
 	if lasting {
-		r.cfg.Returners.Send(j.Load, r.pillarOf(j), ret)
+		r.cfg.Returners.Send(&j.Pub, r.pillarOf(j), ret)
 	}
 	ret, to := r.forActive(ret, record, r.cfg.Jobs.Finish(j, ret))
 	r.cfg.Outbox.GiveBack(ret, queues(to), lasting)
@@ -144,7 +144,7 @@ func ended(ctx context.Context) fn.Outcome {
 
 // perform calls the function, or functions, of the job.
 func (r *Runner) perform(ctx context.Context, j *jobs.Job) *value.Dict {
-	args := j.Load.List("arg")
+	args := j.Pub.Args()
 	if name, ok := j.Fun.(string); ok {
 		o := r.call(ctx, j, name, args)
 		if ctx.Err() != nil {
@@ -207,15 +207,15 @@ func fitting(o fn.Outcome) fn.Outcome {
 func (r *Runner) returnLoad(j *jobs.Job, o fn.Outcome) *value.Dict {
 	o = fitting(o)
 	load := value.DictOf("cmd", "_return", "id", r.cfg.ID, "success", o.Success, "return", o.Return,
-		"retcode", o.Retcode, "jid", j.JID, "fun", j.Fun, "fun_args", j.Load.At("arg"))
+		"retcode", o.Retcode, "jid", j.JID, "fun", j.Fun, "fun_args", j.Pub.Arg)
 	for _, k := range []string{"user", "master_id", "metadata", "ret_config", "ret_kwargs"} {
 		if v, ok := j.Load.Get(k); ok {
 			load.Set(k, v)
 		}
 	}
-	if j.Load.Has("schedule") || j.Load.Has(startupKey) {
+	if j.Pub.Schedule != nil || j.Load.Has(startupKey) {
 		// No master published this job: the return says what ran where.
-		load.Set("arg", j.Load.At("arg"))
+		load.Set("arg", j.Pub.Arg)
 		load.Set("tgt", r.cfg.ID)
 		load.Set("tgt_type", "glob")
 	}

@@ -7,29 +7,46 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
+
+// definition is what the runner reads of a job of the schedule.
+type definition struct {
+	Args         any         `wire:"args,omitempty"`
+	Kwargs       any         `wire:"kwargs,omitempty"`
+	DryRun       bool        `wire:"dry_run,omitempty"`
+	Returner     any         `wire:"returner,omitempty"`
+	ReturnConfig any         `wire:"return_config,omitempty"`
+	ReturnKwargs any         `wire:"return_kwargs,omitempty"`
+	Metadata     any         `wire:"metadata,omitempty"`
+	ReturnJob    any         `wire:"return_job,omitempty"`
+	Rest         *value.Dict `wire:"*"`
+}
 
 // Scheduled runs one scheduled job and returns it to the masters, each of
 // which keeps its own job cache.
 func (r *Runner) Scheduled(name, fun string, d *value.Dict) {
-	if value.Truth(d.At("dry_run")) {
+	var def definition
+	wire.View(d, &def)
+	if def.DryRun {
 		return
 	}
-	args := append([]any(nil), d.List("args")...)
-	if kw := d.Dict("kwargs"); kw.Len() > 0 {
+	args := append([]any(nil), value.Items(def.Args)...)
+	if kw, _ := def.Kwargs.(*value.Dict); kw.Len() > 0 {
 		marked := kw.Clone()
 		marked.Set("__kwarg__", true)
 		args = append(args, marked)
 	}
 	jid := salt.NewJID(time.Now())
 	load := value.DictOf("fun", fun, "arg", &value.List{Items: args}, "jid", jid, "tgt", r.cfg.ID, "schedule", name)
-	if names := append(value.Texts(d.At("returner")), value.Texts(r.cfg.ScheduledReturners)...); len(names) > 0 {
+	if names := append(value.Texts(def.Returner), value.Texts(r.cfg.ScheduledReturners)...); len(names) > 0 {
 		load.Set("ret", strings.Join(names, ","))
-		for key, of := range map[string]string{"ret_config": "return_config", "ret_kwargs": "return_kwargs"} {
-			if v, ok := d.Get(of); ok {
-				load.Set(key, v)
-			}
+		if def.ReturnConfig != nil {
+			load.Set("ret_config", def.ReturnConfig)
+		}
+		if def.ReturnKwargs != nil {
+			load.Set("ret_kwargs", def.ReturnKwargs)
 		}
 	}
 	j, _ := r.cfg.Jobs.Admit(load, nil)
@@ -42,7 +59,7 @@ func (r *Runner) Scheduled(name, fun string, d *value.Dict) {
 	o := r.cfg.Funcs().Run(ctx, c, fn.Job{Fun: fun, Arg: args, Pub: load, Blackout: true})
 	ret := r.returnLoad(j, o)
 	ret.Set("schedule", name)
-	if meta, ok := d.At("metadata").(*value.Dict); ok {
+	if meta, ok := def.Metadata.(*value.Dict); ok {
 		now := time.Now()
 		_, offset := now.Zone()
 		meta = meta.Clone()
@@ -51,9 +68,9 @@ func (r *Runner) Scheduled(name, fun string, d *value.Dict) {
 		meta.Set("_TT", now.UTC().Format("2006 January 02 Mon 15 01"))
 		ret.Set("metadata", meta)
 	}
-	r.cfg.Returners.Send(load, r.cfg.Links.Pillar(), ret)
+	r.cfg.Returners.Send(&j.Pub, r.cfg.Links.Pillar(), ret)
 	r.cfg.Jobs.Finish(j, ret)
-	if v, ok := d.Get("return_job"); ok && !value.Truth(v) {
+	if _, set := d.Get("return_job"); set && !value.Truth(def.ReturnJob) {
 		return
 	}
 	r.cfg.Outbox.GiveBack(ret, queues(r.cfg.Links.Receivers()), true)

@@ -14,6 +14,7 @@ import (
 	"brine/internal/daemons/minion/conffile"
 	"brine/internal/daemons/minion/localbus"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
 )
@@ -49,25 +50,26 @@ func (s *Schedule) ByEvent(e *event.Event) {
 // manage does what a request asks for, returns the answer and fires it as an
 // event: complete, the schedule as it is then, and error if something failed.
 func (s *Schedule) manage(req *value.Dict) *value.Dict {
-	answer := s.managed(req)
-	if tag := scheduleAnswer(req.Str("func")); tag != "" {
+	var in wire.ManageSchedule
+	wire.View(req, &in)
+	answer := s.managed(&in)
+	if tag := scheduleAnswer(in.Func); tag != "" {
 		s.cfg.Report(tag, answer)
 	}
 	return answer
 }
 
-func (s *Schedule) managed(req *value.Dict) *value.Dict {
+func (s *Schedule) managed(req *wire.ManageSchedule) *value.Dict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.Changed()
-	name := req.Str("name")
 	answer := value.DictOf("complete", true)
-	err := s.do(req.Str("func"), name, req, answer)
-	if err == nil && value.Truth(req.At("persist")) {
+	err := s.do(req, answer)
+	if err == nil && req.Persist {
 		err = s.save()
 	}
 	if err != nil {
-		s.cfg.Log.Error("the schedule could not be changed as it was to be", "func", req.Str("func"), "job", name, "err", err)
+		s.cfg.Log.Error("the schedule could not be changed as it was to be", "func", req.Func, "job", req.Name, "err", err)
 		answer.Set("error", err.Error())
 	}
 	if !answer.Has("schedule") {
@@ -78,14 +80,15 @@ func (s *Schedule) managed(req *value.Dict) *value.Dict {
 
 // do does one request; s.mu is held. What is in the pillar cannot be changed
 // here, which Salt only writes to its log.
-func (s *Schedule) do(fun, name string, req, answer *value.Dict) error {
-	now := time.Now()
+func (s *Schedule) do(req *wire.ManageSchedule, answer *value.Dict) error {
+	fun, name, now := req.Func, req.Name, time.Now()
 	switch fun {
 	case "list":
 		s.load(now)
-		answer.Set("schedule", s.merged(req.Str("where")))
+		answer.Set("schedule", s.merged(req.Where))
 	case "add":
-		for k, v := range req.Dict("schedule").All() {
+		added, _ := req.Schedule.(*value.Dict)
+		for k, v := range added.All() {
 			if s.shared.Has(k) {
 				return fmt.Errorf("job %s is in the pillar", value.Str(k))
 			}
@@ -95,7 +98,7 @@ func (s *Schedule) do(fun, name string, req, answer *value.Dict) error {
 		if !s.own.Has(name) && s.shared.Has(name) {
 			return fmt.Errorf("job %s is in the pillar", name)
 		}
-		s.set(name, req.At("schedule"))
+		s.set(name, req.Schedule)
 	case "delete":
 		own := s.own.Clone()
 		if !own.Delete(name) && s.shared.Has(name) {
@@ -108,15 +111,15 @@ func (s *Schedule) do(fun, name string, req, answer *value.Dict) error {
 		s.set("enabled", fun == "enable")
 	case "postpone_job", "skip_job":
 		return s.change(name, func(d *value.Dict) {
-			appendTime(d, "skip_explicit", req.At("time"), req)
+			appendTime(d, "skip_explicit", req.Time, req)
 			if fun == "postpone_job" {
-				appendTime(d, "run_explicit", req.At("new_time"), req)
+				appendTime(d, "run_explicit", req.NewTime, req)
 			}
 		})
 	case "save_schedule":
 		return s.save()
 	case "reload":
-		d := req.Dict("schedule")
+		d, _ := req.Schedule.(*value.Dict)
 		if in, ok := d.At("schedule").(*value.Dict); ok {
 			d = in
 		}
@@ -138,7 +141,7 @@ func (s *Schedule) do(fun, name string, req, answer *value.Dict) error {
 		}
 	case "job_status":
 		s.load(now)
-		answer.Set("data", s.status(name, cmp.Or(req.Str("time_fmt"), sched.DefaultFormat)))
+		answer.Set("data", s.status(name, cmp.Or(req.TimeFmt, sched.DefaultFormat)))
 	default:
 		return fmt.Errorf("%.40q is not known", fun)
 	}
@@ -171,9 +174,9 @@ func (s *Schedule) change(name string, fn func(*value.Dict)) error {
 	return nil
 }
 
-func appendTime(d *value.Dict, key string, at any, req *value.Dict) {
+func appendTime(d *value.Dict, key string, at any, req *wire.ManageSchedule) {
 	list := slices.Clone(d.List(key))
-	list = append(list, value.DictOf("time", at, "time_fmt", cmp.Or(req.Str("time_fmt"), sched.DefaultFormat)))
+	list = append(list, value.DictOf("time", at, "time_fmt", cmp.Or(req.TimeFmt, sched.DefaultFormat)))
 	d.Set(key, &value.List{Items: list})
 }
 
@@ -254,7 +257,9 @@ func (t Functions) Manage(ctx context.Context, req *value.Dict) (*value.Dict, er
 	if !t.Bus.Outside() {
 		return t.Schedule.manage(req), nil
 	}
-	fun := req.Str("func")
+	var in wire.ManageSchedule
+	wire.View(req, &in)
+	fun := in.Func
 	if silent[fun] {
 		list := value.DictOf("func", "list", "where", nil)
 		return t.Bus.Ask(ctx, TagManage, []*value.Dict{req, list}, scheduleAnswer(fun), scheduleAnswer("list"))

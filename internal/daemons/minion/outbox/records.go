@@ -1,0 +1,61 @@
+package outbox
+
+import (
+	"brine/internal/net/wire"
+	"brine/internal/py/value"
+)
+
+// The following are the records of the journal that have several keys.
+
+// begunNote is a job that has begun: To are the masters that published it, and
+// Processes the processes that it has started. Rest has what its return needs.
+type begunNote struct {
+	JID       string      `wire:"jid"`
+	To        any         `wire:"to,omitempty"`
+	Processes any         `wire:"processes,omitempty"` // a list of processNote
+	Rest      *value.Dict `wire:"*"`
+}
+
+// processNote is a process that a job has started.
+type processNote struct {
+	JID   string      `wire:"jid,omitempty"`
+	PID   int64       `wire:"pid"`
+	Start int64       `wire:"start"`
+	Rest  *value.Dict `wire:"*"`
+}
+
+// returnNote is a return for the masters To. Taken says that a master has it.
+type returnNote struct {
+	To    any         `wire:"to"`
+	Since int64       `wire:"since"` // Unix seconds
+	Taken bool        `wire:"taken"`
+	Load  *value.Dict `wire:"load"`
+	Rest  *value.Dict `wire:"*"`
+}
+
+// deliveredNote says that a master has a return; To is "" for one that did not
+// publish its job.
+type deliveredNote struct {
+	JID  string      `wire:"jid"`
+	To   string      `wire:"to"`
+	Rest *value.Dict `wire:"*"`
+}
+
+// message is what a queue sends: the load, and the keys of it by which the queue
+// treats it.
+type message struct {
+	load *value.Dict
+	head wire.Head
+}
+
+func newMessage(load *value.Dict) *message {
+	m := &message{load: load}
+	wire.View(load, &m.head)
+	return m
+}
+
+// jidOf returns the id of the job of a return.
+func jidOf(ret *value.Dict) string { return newMessage(ret).head.JID }
+
+// isReturn reports whether the message is a return, which the journal has, too.
+func (m *message) isReturn() bool { return m.head.Cmd == "_return" }
