@@ -40,26 +40,26 @@ func (c *Client) Low(ctx context.Context, chunk *value.Dict) ([]any, error) {
 	if !creds.Has("token") && !creds.Has("eauth") {
 		return nil, ErrNoCredentials
 	}
-	return low{client: c.As(creds), chunk: chunk}.do(ctx)
+	return newLow(c.As(creds), chunk, false).do(ctx)
 }
 
 // LowTrusted runs a chunk of low data as the user of this process and ignores credentials in it. It is for requests from the machine's own
 // configuration.
 func (c *Client) LowTrusted(ctx context.Context, chunk *value.Dict) ([]any, error) {
-	return low{client: c, chunk: chunk, trusted: true}.do(ctx)
+	return newLow(c, chunk, true).do(ctx)
 }
 
 // do runs the chunk.
-func (l low) do(ctx context.Context) ([]any, error) {
-	chunk := l.chunk
-	if fun := chunk.At("fun"); fun == nil || fun == "" {
-		if name := chunk.Str("client"); strings.HasPrefix(name, "runner") || strings.HasPrefix(name, "wheel") {
+func (l *low) do(ctx context.Context) ([]any, error) {
+	name, _ := l.Client.(string)
+	if l.Fun == nil || l.Fun == "" {
+		if strings.HasPrefix(name, "runner") || strings.HasPrefix(name, "wheel") {
 			return nil, salt.Errorf(salt.Invalid, "fun is missing: the function to run with the client %s", name)
 		}
 		return nil, ErrMissing
 	}
 	one := func(v any, err error) ([]any, error) { return []any{v}, err }
-	switch chunk.Str("client") {
+	switch name {
 	case "local":
 		return one(l.local(ctx))
 	case "local_async":
@@ -77,15 +77,28 @@ func (l low) do(ctx context.Context) ([]any, error) {
 	case "wheel_async":
 		return one(l.master(ctx, "_brine_wheel"))
 	}
-	return nil, salt.Errorf(salt.Invalid, "Invalid client specified: '%s'", value.Str(chunk.At("client")))
+	return nil, salt.Errorf(salt.Invalid, "Invalid client specified: '%s'", value.Str(l.Client))
 }
 
 // low is one chunk with its client.
 type low struct {
+	wire.Low
 	client *Client
 	chunk  *value.Dict
 	// trusted says that the chunk comes from the machine's own configuration.
 	trusted bool
+}
+
+func newLow(c *Client, chunk *value.Dict, trusted bool) *low {
+	l := &low{client: c, chunk: chunk, trusted: trusted}
+	wire.View(chunk, &l.Low)
+	return l
+}
+
+// keywords returns the keywords of a chunk, or none.
+func (l *low) keywords() *value.Dict {
+	kw, _ := l.Kwarg.(*value.Dict)
+	return kw
 }
 
 // lowKwargs are the keys of a chunk for minions that the master reads besides the job itself. Others are not passed on: they could change a
@@ -96,12 +109,11 @@ var lowKwargs = []string{"delimiter", "metadata", "ret_config", "ret_kwargs"}
 const maxLowTimeout = 24 * time.Hour
 
 // job builds the job for the minions.
-func (l low) job() (Job, error) {
-	d := l.chunk
-	if !d.Has("tgt") {
+func (l *low) job() (Job, error) {
+	if !l.chunk.Has("tgt") {
 		return Job{}, ErrMissing
 	}
-	j := Job{Target: d.At("tgt"), Type: d.Str("tgt_type"), Fun: d.At("fun"), Ret: d.Str("ret"), JID: d.Str("jid"), Kwargs: value.NewDict(0)}
+	j := Job{Target: l.Tgt, Type: l.TgtType, Fun: l.Fun, Ret: l.Ret, JID: l.JID, Kwargs: value.NewDict(0)}
 	switch tgt := j.Target.(type) {
 	case string:
 	case *value.List:
@@ -124,14 +136,14 @@ func (l low) job() (Job, error) {
 	if j.Arg, err = l.args(); err != nil {
 		return Job{}, err
 	}
-	if j.Timeout, err = l.seconds("timeout"); err != nil {
+	if j.Timeout, err = secondsOf("timeout", l.Timeout); err != nil {
 		return Job{}, err
 	}
-	if j.GatherTimeout, err = l.seconds("gather_job_timeout"); err != nil {
+	if j.GatherTimeout, err = secondsOf("gather_job_timeout", l.GatherJobTimeout); err != nil {
 		return Job{}, err
 	}
 	for _, k := range lowKwargs {
-		if v, ok := d.Get(k); ok {
+		if v, ok := l.chunk.Get(k); ok {
 			j.Kwargs.Set(k, v)
 		}
 	}
@@ -143,7 +155,7 @@ func allTexts(l *value.List) bool {
 }
 
 // args returns the positional arguments followed by the keywords.
-func (l low) args() (*value.List, error) {
+func (l *low) args() (*value.List, error) {
 	args, kwargs, err := l.given()
 	if err != nil {
 		return nil, err
@@ -158,8 +170,8 @@ func (l low) args() (*value.List, error) {
 }
 
 // given parses arg and kwarg.
-func (l low) given() (args []any, kwargs *value.Dict, err error) {
-	switch a := l.chunk.At("arg").(type) {
+func (l *low) given() (args []any, kwargs *value.Dict, err error) {
+	switch a := l.Arg.(type) {
 	case nil:
 	case *value.List:
 		args = a.Items
@@ -167,7 +179,7 @@ func (l low) given() (args []any, kwargs *value.Dict, err error) {
 		args = []any{a}
 	}
 	kwargs = value.NewDict(0)
-	switch k := l.chunk.At("kwarg").(type) {
+	switch k := l.Kwarg.(type) {
 	case nil:
 	case *value.Dict:
 		kwargs.Update(k)
@@ -177,9 +189,9 @@ func (l low) given() (args []any, kwargs *value.Dict, err error) {
 	return args, kwargs, nil
 }
 
-func (l low) seconds(key string) (time.Duration, error) {
-	v, ok := l.chunk.Get(key)
-	if !ok || v == nil {
+// secondsOf parses a number of seconds; key names it in errors.
+func secondsOf(key string, v any) (time.Duration, error) {
+	if v == nil {
 		return 0, nil
 	}
 	n, err := strconv.ParseFloat(strings.TrimSpace(value.Str(v)), 64)
@@ -189,7 +201,7 @@ func (l low) seconds(key string) (time.Duration, error) {
 	return time.Duration(n * float64(time.Second)), nil
 }
 
-func (l low) local(ctx context.Context) (any, error) {
+func (l *low) local(ctx context.Context) (any, error) {
 	j, err := l.job()
 	if err != nil {
 		return nil, err
@@ -198,7 +210,7 @@ func (l low) local(ctx context.Context) (any, error) {
 }
 
 // collect runs a job and returns a map of minions to returns.
-func (l low) collect(ctx context.Context, j Job) (any, error) {
+func (l *low) collect(ctx context.Context, j Job) (any, error) {
 	pub, results, err := l.client.Call(ctx, j)
 	all := value.NewDict(len(results))
 	if errors.Is(err, ErrNoMatch) {
@@ -207,7 +219,7 @@ func (l low) collect(ctx context.Context, j Job) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	full := value.Truth(l.chunk.At("full_return"))
+	full := l.FullReturn
 	for _, r := range results {
 		switch {
 		case r.Unknown:
@@ -235,7 +247,7 @@ func fullReturn(r Result, jid string) *value.Dict {
 	return d
 }
 
-func (l low) localAsync(ctx context.Context) (any, error) {
+func (l *low) localAsync(ctx context.Context) (any, error) {
 	j, err := l.job()
 	if err != nil {
 		return nil, err
@@ -253,14 +265,14 @@ func (l low) localAsync(ctx context.Context) (any, error) {
 // usualBatch is Salt's default batch size.
 const usualBatch = "10%"
 
-func (l low) localBatch(ctx context.Context) ([]any, error) {
+func (l *low) localBatch(ctx context.Context) ([]any, error) {
 	j, err := l.job()
 	if err != nil {
 		return nil, err
 	}
 	text := usualBatch
-	if v := l.chunk.At("batch"); v != nil {
-		text = value.Str(v)
+	if l.Batch != nil {
+		text = value.Str(l.Batch)
 	}
 	size, ok := BatchSize(text)
 	if !ok {
@@ -308,14 +320,14 @@ func BatchSize(text string) (size func(minions int) int, ok bool) {
 // usualSubset is Salt's default size of a subset.
 const usualSubset = 3
 
-func (l low) localSubset(ctx context.Context) (any, error) {
+func (l *low) localSubset(ctx context.Context) (any, error) {
 	j, err := l.job()
 	if err != nil {
 		return nil, err
 	}
 	n := usualSubset
-	if v := l.chunk.At("subset"); v != nil {
-		if n, err = strconv.Atoi(value.Str(v)); err != nil || n < 1 {
+	if l.Subset != nil {
+		if n, err = strconv.Atoi(value.Str(l.Subset)); err != nil || n < 1 {
 			return nil, salt.Errorf(salt.Invalid, "subset must be 1 or more")
 		}
 	}
@@ -365,7 +377,7 @@ func subset(results []Result, funs []string, n int) []string {
 var masterFields = []string{"client", "fun", "arg", "kwarg", "full_return", "token", "eauth", "username", "password"}
 
 // onMaster collects the arguments of a runner or wheel function: arg, kwarg, and all other keys.
-func (l low) onMaster() (args []any, kwargs *value.Dict, err error) {
+func (l *low) onMaster() (args []any, kwargs *value.Dict, err error) {
 	args, kwargs, err = l.given()
 	if err != nil {
 		return nil, nil, err
@@ -381,22 +393,22 @@ func (l low) onMaster() (args []any, kwargs *value.Dict, err error) {
 // runnerFields are further keys of a chunk that are not passed to runners.
 var runnerFields = []string{"user", "key"}
 
-func (l low) run() (Runner, error) {
+func (l *low) run() (Runner, error) {
 	args, kwargs, err := l.onMaster()
 	for _, k := range runnerFields {
-		if !l.chunk.Dict("kwarg").Has(k) {
+		if !l.keywords().Has(k) {
 			kwargs.Delete(k)
 		}
 	}
-	return Runner{Fun: value.Str(l.chunk.At("fun")), Args: args, Kwargs: kwargs, Lenient: !l.trusted}, err
+	return Runner{Fun: value.Str(l.Fun), Args: args, Kwargs: kwargs, Lenient: !l.trusted}, err
 }
 
-func (l low) runner(ctx context.Context) (any, error) {
+func (l *low) runner(ctx context.Context) (any, error) {
 	r, err := l.run()
 	if err != nil {
 		return nil, err
 	}
-	wait, err := l.seconds("timeout")
+	wait, err := secondsOf("timeout", l.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -406,20 +418,22 @@ func (l low) runner(ctx context.Context) (any, error) {
 		limited, cancel = context.WithTimeout(ctx, wait)
 		defer cancel()
 	}
-	if !l.chunk.Dict("kwarg").Has("timeout") {
+	if !l.keywords().Has("timeout") {
 		r.Kwargs.Delete("timeout")
 	}
 	data, err := l.client.Run(limited, r, nil, nil)
+	var end wire.Ran
+	wire.View(data, &end)
 	switch {
 	case err != nil && ctx.Err() == nil && limited.Err() != nil:
 		return nil, salt.Errorf(salt.Timeout, "RunnerClient job '%s' timed out", r.Fun)
 	case err != nil:
 		return nil, err
-	case data.At("success") == false && strings.HasPrefix(value.Str(data.At("return")), "'"+r.Fun+"' is not available"):
-		return nil, salt.Errorf(salt.Internal, "%s", value.Str(data.At("return")))
+	case end.Success == false && strings.HasPrefix(value.Str(end.Return), "'"+r.Fun+"' is not available"):
+		return nil, salt.Errorf(salt.Internal, "%s", value.Str(end.Return))
 	}
-	if !value.Truth(l.chunk.At("full_return")) {
-		return data.At("return"), nil
+	if !l.FullReturn {
+		return end.Return, nil
 	}
 	// The order is Salt's.
 	d := value.NewDict(data.Len())
@@ -429,10 +443,10 @@ func (l low) runner(ctx context.Context) (any, error) {
 		}
 	}
 	d.Update(data)
-	return value.DictOf("data", d, "tag", salt.Tag("run", data.Str("jid"), "ret")), nil
+	return value.DictOf("data", d, "tag", salt.Tag("run", end.JID, "ret")), nil
 }
 
-func (l low) runnerAsync(ctx context.Context) (any, error) {
+func (l *low) runnerAsync(ctx context.Context) (any, error) {
 	r, err := l.run()
 	if err != nil {
 		return nil, err
@@ -448,12 +462,12 @@ func (l low) runnerAsync(ctx context.Context) (any, error) {
 const minWheel = time.Minute
 
 // master runs a wheel function on the master.
-func (l low) master(ctx context.Context, cmd string) (any, error) {
+func (l *low) master(ctx context.Context, cmd string) (any, error) {
 	args, kwargs, err := l.onMaster()
 	if err != nil {
 		return nil, err
 	}
-	return l.client.wheel(ctx, cmd, value.Str(l.chunk.At("fun")), args, kwargs)
+	return l.client.wheel(ctx, cmd, value.Str(l.Fun), args, kwargs)
 }
 
 // Wheel runs a wheel function on the master and returns the data of its event: {fun, jid, user, return, success, ...}. args and kwargs may
@@ -466,7 +480,9 @@ func (c *Client) Wheel(ctx context.Context, fun string, args []any, kwargs *valu
 	if err != nil {
 		return nil, err
 	}
-	return d.Dict("data"), nil
+	var in wire.WheelAnswer
+	wire.View(d, &in)
+	return in.Data, nil
 }
 
 func (c *Client) wheel(ctx context.Context, cmd, fun string, args []any, kwargs *value.Dict) (*value.Dict, error) {
@@ -482,17 +498,16 @@ func (c *Client) wheel(ctx context.Context, cmd, fun string, args []any, kwargs 
 // NewToken requests a token from the master: {start, expire, name, eauth, token} and perms, the permissions of its user. creds are eauth,
 // username and password, and optionally token_expire.
 func (c *Client) NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error) {
-	login := wire.Login{
-		Cmd: "mk_token", EAuth: creds.At("eauth"), Username: creds.At("username"), Password: creds.At("password"),
-		TokenExpire: creds.At("token_expire"), Perms: true,
-	}
+	var in wire.Credentials
+	wire.View(creds, &in)
+	login := wire.Login{Cmd: "mk_token", EAuth: in.EAuth, Username: in.Username, Password: in.Password, TokenExpire: in.TokenExpire, Perms: true}
 	reply, err := c.request(ctx, wire.Encode(login), c.o.Timeout)
 	if err != nil {
 		return nil, err
 	}
 	d, ok := reply.(*value.Dict)
-	var in wire.Token
-	if !ok || wire.Decode(d, &in) != nil || in.Token == "" {
+	var token wire.Token
+	if !ok || wire.Decode(d, &token) != nil || token.Token == "" {
 		return nil, &salt.Error{Kind: salt.Denied, Err: constError("Could not authenticate using provided credentials")}
 	}
 	return d, nil

@@ -21,6 +21,7 @@ import (
 	"brine/internal/net/event"
 	"brine/internal/net/transport"
 	"brine/internal/net/transport/zeromq"
+	"brine/internal/net/wire"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
@@ -151,11 +152,12 @@ func (m *Master) Loads() []*value.Dict {
 func (m *Master) handle(r *transport.Request) {
 	v, err := msgpack.Unmarshal(r.Body)
 	d, ok := v.(*value.Dict)
-	if err != nil || !ok || d.Str("enc") != "clear" || d.Int("version") != 3 {
+	var in wire.Envelope
+	if wire.View(d, &in); err != nil || !ok || in.Enc != "clear" || in.Version != 3 {
 		m.t.Errorf("not a clear request: %s, %v", value.Repr(v), err)
 		return
 	}
-	load := d.Dict("load")
+	load := in.Load
 	m.mu.Lock()
 	m.loads = append(m.loads, value.DeepCopy(load).(*value.Dict))
 	m.mu.Unlock()
@@ -170,13 +172,14 @@ func (m *Master) handle(r *transport.Request) {
 }
 
 func (m *Master) answer(load *value.Dict) any {
-	kwargs := load.Dict("kwargs")
-	if load.Str("key") != m.key || kwargs.Has("eauth") {
+	var in wire.Publish
+	wire.View(load, &in)
+	if in.Key != m.key || in.Kwargs.Has("eauth") {
 		return value.DictOf("error", value.DictOf("name", "AuthenticationError", "message", "Authentication error occurred."))
 	}
-	switch load.Str("cmd") {
+	switch in.Cmd {
 	case "publish":
-		return m.publish(load)
+		return m.publish(&in)
 	case "runner":
 		return m.runner(load)
 	}
@@ -195,8 +198,10 @@ func (m *Master) newJID(fun any) string {
 }
 
 // expected returns the minions that match, and the listed ones that are unknown.
-func (m *Master) expected(load *value.Dict) (minions, missing []string) {
-	match, err := target.Parse(load.Str("tgt_type"), load.At("tgt"), load.Dict("kwargs").Str("delimiter"))
+func (m *Master) expected(in *wire.Publish) (minions, missing []string) {
+	var kwargs wire.PublishKwargs
+	wire.View(in.Kwargs, &kwargs)
+	match, err := target.Parse(in.TgtType, in.Tgt, kwargs.Delimiter)
 	if err != nil {
 		return nil, nil
 	}
@@ -214,14 +219,14 @@ func (m *Master) expected(load *value.Dict) (minions, missing []string) {
 	})
 }
 
-func (m *Master) publish(load *value.Dict) any {
-	minions, missing := m.expected(load)
+func (m *Master) publish(in *wire.Publish) any {
+	minions, missing := m.expected(in)
 	if len(minions) == 0 {
 		return value.DictOf("enc", "clear", "load", value.DictOf("jid", nil, "minions", &value.List{},
-			"error", "Master could not resolve minions for target "+value.Str(load.At("tgt"))))
+			"error", "Master could not resolve minions for target "+value.Str(in.Tgt)))
 	}
-	jid := m.newJID(load.At("fun"))
-	m.Bus.Fire("salt/job/"+jid+"/new", value.DictOf("jid", jid, "minions", minions, "missing", missing, "fun", load.At("fun")))
+	jid := m.newJID(in.Fun)
+	m.Bus.Fire("salt/job/"+jid+"/new", value.DictOf("jid", jid, "minions", minions, "missing", missing, "fun", in.Fun))
 	named := map[string]bool{}
 	for _, id := range minions {
 		named[id] = true
@@ -229,7 +234,7 @@ func (m *Master) publish(load *value.Dict) any {
 	m.jobs.Go(func() {
 		for _, mi := range m.o.Minions {
 			if named[mi.ID] && mi.Run != nil {
-				m.run(mi, jid, load)
+				m.run(mi, jid, in)
 			}
 		}
 	})
@@ -237,14 +242,14 @@ func (m *Master) publish(load *value.Dict) any {
 }
 
 // run makes a minion run a job.
-func (m *Master) run(mi Minion, jid string, load *value.Dict) {
-	pub := value.DictOf("fun", load.At("fun"), "arg", load.At("arg"), "tgt", load.At("tgt"), "jid", jid, "ret", load.At("ret"),
-		"tgt_type", load.At("tgt_type"), "user", load.At("user"))
-	ret := value.DictOf("cmd", "_return", "id", mi.ID, "jid", jid, "fun", load.At("fun"), "fun_args", load.At("arg"))
-	if funs := load.List("fun"); funs != nil {
+func (m *Master) run(mi Minion, jid string, in *wire.Publish) {
+	pub := value.DictOf("fun", in.Fun, "arg", in.Arg, "tgt", in.Tgt, "jid", jid, "ret", in.Ret, "tgt_type", in.TgtType, "user", in.User)
+	ret := value.DictOf("cmd", "_return", "id", mi.ID, "jid", jid, "fun", in.Fun, "fun_args", in.Arg)
+	given := value.Items(in.Arg)
+	if funs := value.Items(in.Fun); funs != nil {
 		all, codes := value.NewDict(len(funs)), value.NewDict(len(funs))
 		for i, f := range funs {
-			args, _ := load.List("arg")[i].(*value.List)
+			args, _ := given[i].(*value.List)
 			r := mi.Run(value.Str(f), args.Items, pub)
 			all.Set(f, r.Value)
 			codes.Set(f, value.From(r.Retcode))
@@ -252,7 +257,7 @@ func (m *Master) run(mi Minion, jid string, load *value.Dict) {
 		ret.Set("return", all)
 		ret.Set("retcode", codes)
 	} else {
-		r := mi.Run(load.Str("fun"), load.List("arg"), pub)
+		r := mi.Run(value.Str(in.Fun), given, pub)
 		ret.Set("return", value.From(r.Value))
 		ret.Set("retcode", value.From(r.Retcode))
 		if r.Out != "" {
@@ -263,10 +268,12 @@ func (m *Master) run(mi Minion, jid string, load *value.Dict) {
 }
 
 func (m *Master) runner(load *value.Dict) any {
-	jid := m.newJID(load.At("fun"))
+	var in wire.Run
+	wire.View(load, &in)
+	jid := m.newJID(in.Fun)
 	tag := "salt/run/" + jid
 	m.jobs.Go(func() {
-		about := value.DictOf("fun", "runner."+load.Str("fun"), "jid", jid, "user", load.At("user"))
+		about := value.DictOf("fun", "runner."+in.Fun, "jid", jid, "user", in.Rest.At("user"))
 		m.Bus.Fire(tag+"/new", about)
 		done := about.Clone()
 		if m.o.Runner == nil {
