@@ -10,6 +10,7 @@ import (
 	"brine/internal/call/auth"
 	"brine/internal/call/fn"
 	"brine/internal/net/channel"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -69,7 +70,9 @@ func showsPassword(load *value.Dict) bool {
 
 // credentials reads those of an external system.
 func credentials(d *value.Dict) auth.Credentials {
-	return auth.Credentials{System: d.Str("eauth"), Name: d.Str("username"), Password: d.Str("password")}
+	var in wire.Credentials
+	wire.View(d, &in)
+	return auth.Credentials{System: in.System(), Name: in.Name(), Password: in.Secret()}
 }
 
 // sender is who sends a clear request, or nil.
@@ -90,7 +93,9 @@ func (a *access) identify(ctx context.Context, load *value.Dict) *caller {
 	case byKey:
 		return a.byKey(load)
 	case byToken:
-		u, err = a.settings.auth().ByToken(d.Str("token"))
+		var in wire.TokenRequest
+		wire.View(d, &in)
+		u, err = a.settings.auth().ByToken(in.Token)
 	case byEAuth:
 		u, err = a.settings.auth().Authenticate(ctx, credentials(d))
 	}
@@ -104,7 +109,9 @@ func (a *access) identify(ctx context.Context, load *value.Dict) *caller {
 // as in Salt, the name beside it: there, any user of publisher_acl can call
 // himself sudo_root.
 func (a *access) byKey(load *value.Dict) *caller {
-	given := load.Bytes("key")
+	var in wire.Clear
+	wire.View(load, &in)
+	given := in.Key
 	owner := ""
 	for name, k := range a.local {
 		if subtle.ConstantTimeCompare([]byte(k), given) == 1 {
@@ -114,7 +121,7 @@ func (a *access) byKey(load *value.Dict) *caller {
 	if owner == "" || len(given) == 0 {
 		return nil
 	}
-	name := load.Str("user")
+	name := in.User
 	grants, _ := a.settings.options().PublisherACL.(*value.Dict)
 	if !a.commands(owner) {
 		if list := acl.Users(grants, owner); len(list) > 0 && (name == owner || name == "") {
@@ -148,13 +155,13 @@ func (a *access) authorize(load *value.Dict) bool {
 }
 
 // mayPublish decides whether a caller may have minions run a job.
-func (a *access) mayPublish(c *caller, load *value.Dict) bool {
-	calls, ok := callsOf(load)
+func (a *access) mayPublish(c *caller, o *order) bool {
+	calls, ok := callsOf(o)
 	if !ok {
 		return false
 	}
 	blacklist := a.settings.options().PublisherACLBlacklist
-	for _, name := range []string{c.name, load.Str("user")} {
+	for _, name := range []string{c.name, o.user()} {
 		if acl.Blacklisted(blacklist, name, calls) {
 			return false
 		}
@@ -166,11 +173,7 @@ func (a *access) mayPublish(c *caller, load *value.Dict) bool {
 	if len(calls) == 1 && calls[0].Fun == "saltutil.find_job" {
 		return true
 	}
-	typ := load.Str("tgt_type")
-	if typ == "" {
-		typ = "glob"
-	}
-	minions, _, err := a.targets.resolve(typ, load.At("tgt"), load.Dict("kwargs").Str("delimiter"))
+	minions, _, err := a.targets.resolve(o.targetType(), o.Tgt, o.kw.Delimiter)
 	return acl.Allowed(c.list, calls, func(tgt string) bool {
 		if err != nil {
 			return false // who may address all minions is told what is wrong
@@ -184,15 +187,15 @@ func (a *access) mayPublish(c *caller, load *value.Dict) bool {
 
 // callsOf reads the functions and arguments of a job. What minions would take
 // for a keyword is one here, too.
-func callsOf(load *value.Dict) ([]acl.Call, bool) {
-	args, ok := load.At("arg").(*value.List)
-	if !ok && load.At("arg") != nil {
+func callsOf(o *order) ([]acl.Call, bool) {
+	args, ok := o.Arg.(*value.List)
+	if !ok && o.Arg != nil {
 		return nil, false
 	}
 	if args == nil {
 		args = &value.List{}
 	}
-	switch fun := load.At("fun").(type) {
+	switch fun := o.Fun.(type) {
 	case string:
 		return []acl.Call{jobCall(fun, args.Items)}, fun != ""
 	case *value.List:
@@ -269,11 +272,11 @@ func refusedOnMaster(load *value.Dict, c *caller) *value.Dict {
 		// machine reads it on a terminal; clients of the API compare it.
 		text += " for user " + c.name + "."
 		if how == byKey {
-			text += "\nThe user is authenticated, but not authorized to run " + fmt.Sprintf("%.80s", load.Str("fun")) +
+			text += "\nThe user is authenticated, but not authorized to run " + fmt.Sprintf("%.80s", readOrder(load).fun()) +
 				": external_auth permits runners (@runner) and wheel functions (@wheel), publisher_acl none of them."
 		}
 	case how == byEAuth:
-		text += fmt.Sprintf(" for user %.100s.", external(load).Str("username"))
+		text += fmt.Sprintf(" for user %.100s.", credentials(external(load)).Name)
 	case how == byToken:
 		text += "."
 	}

@@ -43,7 +43,7 @@ func TestCallersByKey(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, who)
 			continue
 		}
-		if who != nil && p.access.mayPublish(who, load) != c.may {
+		if who != nil && p.access.mayPublish(who, readOrder(load)) != c.may {
 			t.Errorf("%s may publish %s: %t", c.name, c.fun, !c.may)
 		}
 	}
@@ -84,12 +84,12 @@ func TestUnknownSendersAreRefusedFirst(t *testing.T) {
 // of several functions needs arguments for each.
 func TestCallsOfJobs(t *testing.T) {
 	kwargs := value.DictOf("__kwarg__", true, "shell", "sh")
-	calls, ok := callsOf(value.DictOf("fun", "cmd.run", "arg", value.ListOf("ls", "cwd=/tmp", kwargs)))
+	calls, ok := callsOf(readOrder(value.DictOf("fun", "cmd.run", "arg", value.ListOf("ls", "cwd=/tmp", kwargs))))
 	if !ok || len(calls) != 1 || len(calls[0].Args) != 1 || calls[0].Kwargs.Str("cwd") != "/tmp" || calls[0].Kwargs.Str("shell") != "sh" ||
 		calls[0].Kwargs.Has("__kwarg__") {
 		t.Errorf("%+v %t", calls, ok)
 	}
-	calls, ok = callsOf(value.DictOf("fun", value.ListOf("a.b", "c.d"), "arg", value.ListOf(value.ListOf("x"), nil)))
+	calls, ok = callsOf(readOrder(value.DictOf("fun", value.ListOf("a.b", "c.d"), "arg", value.ListOf(value.ListOf("x"), nil))))
 	if !ok || len(calls) != 2 || calls[0].Fun != "a.b" || len(calls[0].Args) != 1 || len(calls[1].Args) != 0 {
 		t.Errorf("%+v %t", calls, ok)
 	}
@@ -98,7 +98,7 @@ func TestCallsOfJobs(t *testing.T) {
 		value.DictOf("fun", value.ListOf("a.b"), "arg", value.ListOf()), value.DictOf("fun", value.ListOf("a.b"), "arg", value.ListOf("x")),
 		value.DictOf("fun", value.ListOf(int64(1)), "arg", value.ListOf(nil)), value.DictOf("fun", nil),
 	} {
-		if calls, ok := callsOf(bad); ok {
+		if calls, ok := callsOf(readOrder(bad)); ok {
 			t.Errorf("%s is %+v", value.Repr(bad), calls)
 		}
 	}

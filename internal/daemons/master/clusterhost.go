@@ -10,6 +10,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/ha/cluster"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -43,12 +44,18 @@ func (h *clusterHost) Relay(from, tag string, data *value.Dict) {
 		h.presence.told(data)
 	case len(parts) == 4 && parts[1] == "job" && parts[3] == "publish" && !h.cluster.Isolated(): // no stock masters
 		h.jobs.fromStock(from, parts[2], data)
-	case tag == "salt/auth" && data.Str("act") == "accept" && salt.CheckID(data.Str("id")) == nil:
-		h.reconnects.signedIn(data.Str("id"), time.Now())
+	case tag == "salt/auth":
+		var in wire.AuthEvent
+		if wire.View(data, &in); in.Act == "accept" && salt.CheckID(in.ID) == nil {
+			h.reconnects.signedIn(in.ID, time.Now())
+		}
 	case len(parts) == 5 && parts[1] == "job" && parts[3] == "ret":
 		h.queue.returned(parts[2], parts[4])
 	case len(parts) == 5 && parts[1] == "job" && parts[3] == "state":
-		h.queue.told(parts[2], parts[4], data.Str("state"))
+		var in wire.JobEvent
+		wire.View(data, &in)
+		state, _ := in.State.(string)
+		h.queue.told(parts[2], parts[4], state)
 	}
 }
 

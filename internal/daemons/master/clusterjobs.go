@@ -15,6 +15,7 @@ import (
 	"brine/internal/ha/cluster"
 	"brine/internal/ha/replica"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 )
@@ -84,14 +85,23 @@ func workRank(content []byte) int {
 	if d == nil {
 		return 0
 	}
-	n := 2 * int(min(max(0, d.Int("token")), 1<<60))
+	n := 2 * int(min(max(0, workOf(d).Token), 1<<60))
 	if ended(d) {
 		n++
 	}
 	return n + 1
 }
 
-func ended(d *value.Dict) bool { return d.Str("state") == workDone || d.Str("state") == workFailed }
+func ended(d *value.Dict) bool {
+	state := workOf(d).State
+	return state == workDone || state == workFailed
+}
+
+// workOf reads a record of work.
+func workOf(d *value.Dict) (w wire.ClusterWork) {
+	wire.View(d, &w)
+	return w
+}
 
 func readWork(content []byte) *value.Dict {
 	v, err := msgpack.Limits{Items: 1 << 16, Bytes: 2 * maxWorkOrder, Depth: 64}.UnmarshalTyped(content)
@@ -220,7 +230,8 @@ func (w *clusterJobs) round(ctx context.Context) (open bool) {
 	}
 	token, holds := w.cluster.Voting.Once()
 	for _, it := range all {
-		age := time.Since(time.Unix(it.d.Int("at"), 0))
+		rec := workOf(it.d)
+		age := time.Since(time.Unix(rec.At, 0))
 		open = open || !ended(it.d)
 		switch {
 		case ended(it.d):
@@ -234,9 +245,9 @@ func (w *clusterJobs) round(ctx context.Context) (open bool) {
 				}
 			}
 		case !holds || !w.cluster.Voting.Votes() || w.here(it.jid) || ctx.Err() != nil:
-		case it.d.Str("state") == workRuns:
-			if uint64(it.d.Int("token")) < token || it.d.Str("on") == w.id {
-				w.takeOver(ctx, it.jid, it.d, it.d.Str("on"), token)
+		case rec.State == workRuns:
+			if uint64(rec.Token) < token || rec.On == w.id {
+				w.takeOver(ctx, it.jid, it.d, rec.On, token)
 			}
 		default:
 			w.begin(ctx, it.jid, it.d, age)
@@ -271,29 +282,30 @@ func (w *clusterJobs) begin(ctx context.Context, jid string, d *value.Dict, age 
 // takeOver goes on with what another master, or this one in an earlier life or
 // with an earlier token, has begun.
 func (w *clusterJobs) takeOver(ctx context.Context, jid string, d *value.Dict, from string, token uint64) {
-	again := d.Bool("repeatable") && d.Int("runs") < maxWorkRuns
-	w.log.Warn("a master has begun work of the cluster, and lost the lease or died before its end", "jid", jid, "fun", d.Str("fun"), "master", from,
+	rec := workOf(d)
+	again := rec.Repeatable && rec.Runs < maxWorkRuns
+	w.log.Warn("a master has begun work of the cluster, and lost the lease or died before its end", "jid", jid, "fun", rec.Fun, "master", from,
 		"runs_again", again)
 	if again {
 		w.start(ctx, jid, token)
 		return
 	}
 	w.fail(jid, token, from, fmt.Sprintf("The master %s died, or lost the lease, while it ran %s. It may have been done in part, and is not run again.", from,
-		d.Str("fun")))
+		rec.Fun))
 }
 
 // start runs a record's runner with a token.
 func (w *clusterJobs) start(ctx context.Context, jid string, token uint64) {
 	var d *value.Dict
 	did, err := w.change(jid, func(now *value.Dict) *value.Dict {
-		if now == nil || ended(now) || uint64(now.Int("token")) > token {
+		if now == nil || ended(now) || uint64(workOf(now).Token) > token {
 			return nil
 		}
 		d = now.Clone()
 		d.Set("state", workRuns)
 		d.Set("token", int64(token))
 		d.Set("on", w.id)
-		d.Set("runs", d.Int("runs")+1)
+		d.Set("runs", workOf(d).Runs+1)
 		return d
 	})
 	if err != nil || !did {
@@ -345,19 +357,18 @@ func (w *clusterJobs) execute(ctx context.Context, jid string, token uint64, d *
 	if !w.holds(token) {
 		return
 	}
-	tag, about := salt.Tag("run", jid), aboutWork(jid, d)
+	tag, about, rec := salt.Tag("run", jid), aboutWork(jid, d), workOf(d)
 	end := w.calls.running.begin(about.Clone())
-	o := w.calls.call(inner, tag, jid, d.Str("fun"), d.List("arg"), w.opts)
+	o := w.calls.call(inner, tag, jid, rec.Fun, value.Items(rec.Arg), w.opts)
 	end()
 	switch {
-	case ctx.Err() != nil && d.Bool("repeatable"):
+	case ctx.Err() != nil && rec.Repeatable:
 		return // the next holder of the lease runs it again
 	case ctx.Err() != nil:
-		w.fail(jid, token, w.id, fmt.Sprintf("The master %s was stopped while it ran %s. It may have been done in part, and is not run again.", w.id,
-			d.Str("fun")))
+		w.fail(jid, token, w.id, fmt.Sprintf("The master %s was stopped while it ran %s. It may have been done in part, and is not run again.", w.id, rec.Fun))
 		return
 	case !w.holds(token):
-		w.log.Warn("discarding the result of a runner of the cluster: lease lost", "jid", jid, "fun", d.Str("fun"), "token", token)
+		w.log.Warn("discarding the result of a runner of the cluster: lease lost", "jid", jid, "fun", rec.Fun, "token", token)
 		return
 	}
 	w.calls.keep(outcomeOf(about, o.Return, o))
@@ -393,7 +404,7 @@ func (w *clusterJobs) fail(jid string, token uint64, from, why string) {
 func (w *clusterJobs) end(jid string, token uint64, set func(d *value.Dict)) bool {
 	var d *value.Dict
 	did, err := w.change(jid, func(now *value.Dict) *value.Dict {
-		if now == nil || ended(now) || uint64(now.Int("token")) > token {
+		if now == nil || ended(now) || uint64(workOf(now).Token) > token {
 			return nil
 		}
 		d = now.Clone()
@@ -431,16 +442,18 @@ func (w *clusterJobs) tell(jid string, d *value.Dict) {
 	told := w.told[jid]
 	w.told[jid] = true
 	w.mu.Unlock()
-	if told || d.Str("by") != w.id {
+	rec := workOf(d)
+	if told || rec.By != w.id {
 		return
 	}
-	w.bus.Fire(salt.Tag("run", jid, "ret"),
-		outcomeOf(aboutWork(jid, d), d.At("return"), fn.Outcome{Success: d.Bool("success"), Retcode: int(d.Int("retcode")), Out: d.Str("out")}))
+	o := fn.Outcome{Success: value.Truth(rec.Success), Retcode: int(rec.Retcode), Out: rec.Out}
+	w.bus.Fire(salt.Tag("run", jid, "ret"), outcomeOf(aboutWork(jid, d), rec.Return, o))
 }
 
 // aboutWork is what events and the job cache have of a runner.
 func aboutWork(jid string, d *value.Dict) *value.Dict {
-	return value.DictOf("fun", "runner."+d.Str("fun"), "jid", jid, "user", d.Str("user"), "fun_args", &value.List{Items: plain(d.List("arg"))})
+	rec := workOf(d)
+	return value.DictOf("fun", "runner."+rec.Fun, "jid", jid, "user", rec.User, "fun_args", &value.List{Items: plain(value.Items(rec.Arg))})
 }
 
 // outcomeOf adds what a runner returned.
@@ -473,9 +486,10 @@ func (w *clusterJobs) show(jid string) (*value.Dict, error) {
 				d.Delete("return")
 				d.Delete("arg")
 			}
-			d.Set("at", time.Unix(d.Int("at"), 0).UTC().Format(time.RFC3339))
-			if d.Has("ended") {
-				d.Set("ended", time.Unix(d.Int("ended"), 0).UTC().Format(time.RFC3339))
+			rec := workOf(d)
+			d.Set("at", time.Unix(rec.At, 0).UTC().Format(time.RFC3339))
+			if rec.Ended != 0 {
+				d.Set("ended", time.Unix(rec.Ended, 0).UTC().Format(time.RFC3339))
 			}
 			all[id] = d
 		}

@@ -10,6 +10,7 @@ import (
 	"brine/internal/catalogue/runners"
 	"brine/internal/ha/cluster"
 	"brine/internal/net/channel"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -38,22 +39,24 @@ func cut(s string) string { return s[:min(len(s), maxStandingText)] }
 
 // parseStanding reads what a minion reports. It bounds what is kept.
 func parseStanding(load *value.Dict) runners.Standing {
-	st := runners.Standing{Mode: cut(load.Str("mode"))}
-	for _, it := range load.List("masters") {
+	var in wire.Standing
+	wire.View(load, &in)
+	st := runners.Standing{Mode: cut(in.Mode)}
+	for _, it := range value.Items(in.Masters) {
 		d, ok := it.(*value.Dict)
 		if !ok || len(st.Masters) == maxStandingMasters {
 			break
 		}
-		st.Masters = append(st.Masters, runners.StandingMaster{
-			Master: cut(d.Str("master")), State: cut(d.Str("state")), Since: timeOf(d.At("since")), Here: d.Bool("you"), Jobs: d.Bool("jobs"),
-		})
+		var m wire.StandingMaster
+		wire.View(d, &m)
+		st.Masters = append(st.Masters, runners.StandingMaster{Master: cut(m.Master), State: cut(m.State), Since: timeOf(m.Since), Here: m.You, Jobs: m.Jobs})
 	}
-	if d := load.Dict("last"); d.Len() > 0 {
-		st.Last = &runners.StandingChange{
-			From: cut(d.Str("from")), To: cut(d.Str("to")), Reason: cut(d.Str("reason")),
-			Seconds: number(d.At("seconds")), At: timeOf(d.At("at")),
-		}
+	if in.Last.Len() > 0 {
+		var c wire.StandingChange
+		wire.View(in.Last, &c)
+		st.Last = &runners.StandingChange{From: cut(c.From), To: cut(c.To), Reason: cut(c.Reason), Seconds: number(c.Seconds), At: timeOf(c.At)}
 	}
+	st.At = timeOf(in.At)
 	return st
 }
 
@@ -74,7 +77,7 @@ func encodeStanding(st runners.Standing) *value.Dict {
 // so that a minion that does not listen here knows when its own is outdated.
 func (s *connectionReports) take(c *channel.Call) {
 	st := parseStanding(c.Load)
-	st.At = time.Now()
+	st.At = time.Now() // by this master's clock
 	s.mu.Lock()
 	if s.byID == nil {
 		s.byID = map[string]runners.Standing{}
@@ -116,7 +119,9 @@ const standingsTime = 5 * time.Second
 // answer answers askStandings for the ids in the question.
 func (s *connectionReports) answer(arg *value.Dict) *value.Dict {
 	out := value.NewDict(0)
-	for _, it := range arg.List("ids") {
+	var in wire.IDs
+	wire.View(arg, &in)
+	for _, it := range value.Items(in.IDs) {
 		if id, ok := it.(string); ok {
 			if st, ok := s.of(id); ok {
 				out.Set(id, encodeStanding(st))
@@ -147,7 +152,6 @@ func (s *connectionReports) collect(ctx context.Context, ids []string) map[strin
 				continue
 			}
 			st := parseStanding(d)
-			st.At = timeOf(d.At("at"))
 			if mine, ok := out[id]; !ok || st.At.After(mine.At) {
 				out[id] = st
 			}

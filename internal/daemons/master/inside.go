@@ -8,6 +8,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/call/client"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -41,18 +42,20 @@ func (w within) client() *client.Client {
 
 func (w within) publish(load *value.Dict) *value.Dict {
 	reply := w.publisher.publish(load)
-	result := resultDone
-	if reply.Has("error") || reply.Dict("load").Has("error") {
+	result, did := resultDone, outcomeOfReply(reply)
+	if did.failed {
 		result = resultFailed
 	}
-	w.record("publish", load, reply.Dict("load").Str("jid"), result)
+	w.record("publish", load, did.jid, result)
 	return reply
 }
 
 // onMaster runs a function of the master.
 func (w within) onMaster(load *value.Dict) *value.Dict {
-	fun := load.Str("fun")
-	if load.Str("cmd") == "wheel" {
+	var in wire.Run
+	wire.View(load, &in)
+	fun := in.Fun
+	if in.Cmd == "wheel" {
 		r := w.wheels.begin(fun, load, w.user)
 		r.who, r.way = w.user, w.how
 		w.record("wheel", load, r.jid, resultDone)
@@ -62,7 +65,7 @@ func (w within) onMaster(load *value.Dict) *value.Dict {
 	jid := salt.NewJID(time.Now())
 	tag := salt.Tag("run", jid)
 	w.record("runner", load, jid, resultDone)
-	w.background.Go(func() { w.runners.run(tag, jid, fun, w.user, wire(args, kwargs), w.opts) })
+	w.background.Go(func() { w.runners.run(tag, jid, fun, w.user, positional(args, kwargs), w.opts) })
 	return value.DictOf("tag", tag, "jid", jid)
 }
 

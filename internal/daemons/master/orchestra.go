@@ -17,6 +17,7 @@ import (
 	"brine/internal/catalogue/states/orchestration"
 	"brine/internal/files/fileclient"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/sls/highstate"
 	"brine/internal/sls/pillar"
@@ -126,11 +127,13 @@ type ownSource struct{ settings *settings }
 
 // Request implements fileclient.Source.
 func (s ownSource) Request(ctx context.Context, load *value.Dict) (any, error) {
-	switch load.Str("cmd") {
+	var in wire.MasterOpts
+	wire.View(load, &in)
+	switch in.Cmd {
 	case "_master_tops":
 		return value.NewDict(0), nil // those are of minions
 	case "_master_opts":
-		return s.settings.stateOptions(load.Bool("env_only")), nil
+		return s.settings.stateOptions(in.EnvOnly), nil
 	case "_file_recv":
 		return nil, salt.Errorf(salt.Unavailable, "a master does not push files to itself")
 	}

@@ -82,8 +82,9 @@ func (p *peerJobs) tookReturn(t job.Taken) {
 	load.Set("jid", t.JID)
 	load.Set("id", t.ID)
 	if l, err := p.jobs.Load(t.JID); err == nil && l != nil {
-		load.Set("fun", l.At("fun"))
-		load.Set("fun_args", l.At("arg"))
+		o := readOrder(l)
+		load.Set("fun", o.Fun)
+		load.Set("fun_args", o.Arg)
 	}
 	p.told.add(t.JID + "/" + t.ID)
 	p.bus.Fire(salt.Tag("job", t.JID, "ret", t.ID), load)
@@ -120,7 +121,7 @@ func (p *peerJobs) fromStock(from, jid string, data *value.Dict) {
 			"cachedir", p.cacheDir)
 	}
 	p.cluster.Relay.SetOrigin(jid, from)
-	p.publish(cluster.Job{JID: jid, Map: jobMap, Minions: minions, Until: p.publisher.expiry(jobMap, time.Now()), From: from})
+	p.publish(cluster.Job{JID: jid, Map: jobMap, Minions: minions, Until: p.publisher.expiry(readOrder(jobMap), time.Now()), From: from})
 }
 
 // publish publishes a job of another master to the minions of this one.
@@ -132,7 +133,8 @@ func (p *peerJobs) publish(j cluster.Job) {
 		j.Minions, _ = p.jobs.Minions(j.JID)
 	}
 	p.states.queue.add(j.Map, j.JID, j.Minions, p.publisher.redelivery.absent(j.Minions, j.Until), j.Until)
-	if err := p.server.Publish(j.Map, receivers(j.Map.Str("tgt_type"), j.Map.At("tgt"), j.Minions)); err != nil {
+	o := readOrder(j.Map)
+	if err := p.server.Publish(j.Map, receivers(o.TgtType, o.Tgt, j.Minions)); err != nil {
 		p.log.Error("cannot publish a job of a peer", "jid", j.JID, "peer", j.From, "err", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"brine/internal/ha/cluster"
 	"brine/internal/net/event"
 	"brine/internal/net/transport"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -142,8 +143,10 @@ var tagPresent = salt.Tag("presence", "present")
 
 // told notes what another master of the cluster has said of all minions.
 func (p *presence) told(data *value.Dict) {
+	var in wire.Present
+	wire.View(data, &in)
 	known := map[string]bool{}
-	for _, it := range data.List("present") {
+	for _, it := range value.Items(in.Present) {
 		if id, ok := it.(string); ok && salt.CheckID(id) == nil {
 			known[id] = true
 		}

@@ -30,31 +30,30 @@ type commands struct {
 // publish starts a job: {tgt, tgt_type, fun, arg, ret, jid, kwargs, user, key}.
 // Credentials of an external system are in kwargs.
 func (p *commands) publish(c *channel.Call) {
-	who := p.access.sender(c)
+	who, o := p.access.sender(c), readOrder(c.Load)
 	switch {
 	case who == nil:
-		p.rateLimitedLog.Log(slog.LevelWarn, "a command was refused: it does not show who sends it", "peer", c.Peer(), "user",
-			fmt.Sprintf("%.80s", c.Load.Str("user")))
+		p.rateLimitedLog.Log(slog.LevelWarn, "a command was refused: it does not show who sends it", "peer", c.Peer(), "user", fmt.Sprintf("%.80s", o.user()))
 		p.recorder.record(c, nil, resultRefused, "")
 		c.Reply(refused())
 		return
-	case !p.access.mayPublish(who, c.Load):
-		p.rateLimitedLog.Log(slog.LevelWarn, "a command was refused: its sender may not give it", "peer", c.Peer(), "user", who.name, "fun",
-			fmt.Sprintf("%.80s", value.Str(c.Load.At("fun"))))
+	case !p.access.mayPublish(who, o):
+		p.rateLimitedLog.Log(slog.LevelWarn, "a command was refused: its sender may not give it", "peer", c.Peer(), "user", who.name,
+			"fun", fmt.Sprintf("%.80s", value.Str(o.Fun)))
 		p.recorder.record(c, who, resultDenied, "")
 		c.Reply(forbidden())
 		return
 	}
-	taken, err := p.takenJID(who, c.Load.Str("jid"))
+	taken, err := p.takenJID(who, o.JID)
 	if err != nil {
-		p.log.Error("cannot look up whether a job id is in use; the command is refused", "jid", c.Load.Str("jid"), "user", who.name, "err", err)
+		p.log.Error("cannot look up whether a job id is in use; the command is refused", "jid", o.JID, "user", who.name, "err", err)
 		c.Reply(value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", "the master cannot read its job cache: its log has the reason")))
 		return
 	}
 	if taken {
 		p.recorder.record(c, who, resultDenied, "")
 		c.Reply(value.DictOf("error", value.DictOf("name", "SaltInvocationError", "message",
-			fmt.Sprintf("the job id %q belongs to a job of another user; omit jid", c.Load.Str("jid")))))
+			fmt.Sprintf("the job id %q belongs to a job of another user; omit jid", o.JID))))
 		return
 	}
 	load := c.Load.Clone()
@@ -63,8 +62,8 @@ func (p *commands) publish(c *channel.Call) {
 		load.Set("user", who.name)
 	}
 	// Credentials are not stored with jobs.
-	if kwargs := load.Dict("kwargs"); kwargs != nil {
-		kwargs = kwargs.Clone()
+	if o.Kwargs != nil {
+		kwargs := o.Kwargs.Clone()
 		for _, k := range []string{"token", "eauth", "username", "password", "auth_list"} {
 			kwargs.Delete(k)
 		}
@@ -74,11 +73,11 @@ func (p *commands) publish(c *channel.Call) {
 		load.Delete(k)
 	}
 	reply := p.publisher.publish(load)
-	result := resultDone
-	if reply.Has("error") {
+	result, did := resultDone, outcomeOfReply(reply)
+	if did.refused {
 		result = resultFailed
 	}
-	p.recorder.record(c, who, result, reply.Dict("load").Str("jid"))
+	p.recorder.record(c, who, result, did.jid)
 	c.Reply(reply)
 }
 
@@ -92,7 +91,7 @@ func (p *commands) takenJID(who *caller, jid string) (bool, error) {
 	if known == nil || err != nil {
 		return false, err
 	}
-	return strings.TrimPrefix(known.Str("user"), "sudo_") != who.name, nil
+	return strings.TrimPrefix(readOrder(known).user(), "sudo_") != who.name, nil
 }
 
 // publisher publishes jobs to minions.
@@ -136,46 +135,43 @@ func (p *publisher) newJID() string {
 // or a map with error. The job is on disk before it is sent; one that the disk does
 // not take is refused.
 func (p *publisher) publish(load *value.Dict) *value.Dict {
-	typ := load.Str("tgt_type")
-	if typ == "" {
-		typ = "glob"
-	}
-	kwargs := load.Dict("kwargs")
-	minions, missing, err := p.targets.resolve(typ, load.At("tgt"), kwargs.Str("delimiter"))
+	o := readOrder(load)
+	minions, missing, err := p.targets.resolve(o.targetType(), o.Tgt, o.kw.Delimiter)
 	if err != nil {
 		return clearReply(value.DictOf("jid", nil, "minions", &value.List{}, "error", err.Error()))
 	}
 	if len(minions) == 0 && !p.settings.options().OrderMasters {
 		return clearReply(value.DictOf("jid", nil, "minions", &value.List{},
-			"error", fmt.Sprintf("Master could not resolve minions for target %s", value.Str(load.At("tgt")))))
+			"error", fmt.Sprintf("Master could not resolve minions for target %s", value.Str(o.Tgt))))
 	}
-	jid := load.Str("jid")
+	jid := o.JID
 	if jid == "" {
 		jid = p.newJID()
 	} else if !salt.ValidJID(jid) {
 		return value.DictOf("error", value.DictOf("name", "SaltInvocationError", "message", fmt.Sprintf("%q is not a job id", jid)))
 	}
+	o.JID = jid
 	load.Set("jid", jid)
 	if load.Delete(revisionKey); p.revision() != "" {
 		load.Set(revisionKey, p.revision())
 	}
-	expires := p.expiry(load, time.Now())
-	if err := p.recordJob(load, jid, minions, expires); err != nil {
-		if fun := load.Str("fun"); !jobControl[fun] && !endsJobs[fun] {
+	expires := p.expiry(o, time.Now())
+	if err := p.recordJob(load, o.fun(), jid, minions, expires); err != nil {
+		if fun := o.fun(); !jobControl[fun] && !endsJobs[fun] {
 			p.log.Error("cannot record a job; it is not published", "jid", jid, "err", err)
 			return unrecorded(err)
 		}
 		p.log.Error("cannot record a job; it is published, but cannot be looked up later", "jid", jid, "err", err)
 	}
-	p.announce(load, jid, minions, missing)
+	p.announce(load, o, minions, missing)
 	job := jobMap(load, jid, p.masterID)
 	p.queue.add(job, jid, minions, p.redelivery.absent(minions, expires), expires)
 	p.handToPeers(job, jid, minions, expires)
-	if err := p.server.Publish(job, receivers(typ, load.At("tgt"), minions)); err != nil {
+	if err := p.server.Publish(job, receivers(o.targetType(), o.Tgt, minions)); err != nil {
 		p.log.Error("cannot publish a job", "jid", jid, "err", err)
 		return value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", err.Error()))
 	}
-	p.log.Debug("published", "jid", jid, "fun", value.Str(load.At("fun")), "minions", len(minions))
+	p.log.Debug("published", "jid", jid, "fun", value.Str(o.Fun), "minions", len(minions))
 	reply := value.DictOf("jid", jid, "minions", minions, "missing", missing)
 	if others := p.reports.elsewhere(minions); others.Len() > 0 && p.cluster == nil { // a cluster commands all
 		reply.Set("elsewhere", others)
@@ -195,11 +191,11 @@ func clearReply(load *value.Dict) *value.Dict {
 	return value.DictOf("enc", "clear", "load", load)
 }
 
-func (p *publisher) recordJob(load *value.Dict, jid string, minions []string, expires time.Time) error {
+func (p *publisher) recordJob(load *value.Dict, fun, jid string, minions []string, expires time.Time) error {
 	if strings.HasSuffix(jid, "nocache") {
 		return nil
 	}
-	if jobControl[load.Str("fun")] {
+	if jobControl[fun] {
 		expires = time.Time{} // no client asks for its state
 	}
 	if err := p.jobs.NewJobUntil(load, minions, expires); err != nil {
@@ -211,12 +207,13 @@ func (p *publisher) recordJob(load *value.Dict, jid string, minions []string, ex
 }
 
 // announce fires the events of a new job.
-func (p *publisher) announce(load *value.Dict, jid string, minions, missing []string) {
+func (p *publisher) announce(load *value.Dict, o *order, minions, missing []string) {
+	jid := o.JID
 	p.bus.Fire(jid, value.DictOf("minions", minions))
-	d := value.DictOf("jid", jid, "tgt_type", load.At("tgt_type"), "tgt", load.At("tgt"), "user", load.At("user"),
-		"fun", load.At("fun"), "arg", load.At("arg"), "minions", minions, "missing", missing)
-	if md, ok := load.Dict("kwargs").Get("metadata"); ok {
-		d.Set("metadata", md)
+	d := value.DictOf("jid", jid, "tgt_type", load.At("tgt_type"), "tgt", o.Tgt, "user", o.User,
+		"fun", o.Fun, "arg", o.Arg, "minions", minions, "missing", missing)
+	if o.kw.Metadata != nil {
+		d.Set("metadata", o.kw.Metadata)
 	}
 	p.bus.Fire(salt.Tag("job", jid, "new"), d)
 	p.bus.Fire(salt.Tag("job", jid, "publish"), jobMap(load, jid, p.masterID))
@@ -247,13 +244,13 @@ var endsJobs = map[string]bool{
 
 // expiry is until when a job is kept for minions that are unreachable: for as long as
 // its sender says (kwargs: expire, in seconds), or as long as commands wait.
-func (p *publisher) expiry(load *value.Dict, now time.Time) time.Time {
-	if jobControl[load.Str("fun")] {
+func (p *publisher) expiry(job *order, now time.Time) time.Time {
+	if jobControl[job.fun()] {
 		return now
 	}
 	o := p.settings.options()
 	d := o.Timeout + o.GatherJobTimeout
-	switch x := load.Dict("kwargs").At("expire").(type) {
+	switch x := job.kw.Expire.(type) {
 	case int64:
 		d = time.Duration(min(max(x, 0), maxExpire)) * time.Second
 	case float64:
@@ -271,17 +268,17 @@ const maxExpire = 365 * 24 * 3600
 // jobMap builds what minions receive, in the order in which Salt's master
 // builds it.
 func jobMap(load *value.Dict, jid, masterID string) *value.Dict {
-	kwargs := load.Dict("kwargs")
-	job := value.DictOf("fun", load.At("fun"), "arg", load.At("arg"), "tgt", load.At("tgt"), "jid", jid, "ret", load.Str("ret"))
-	if job.At("arg") == nil {
-		job.Set("arg", &value.List{})
+	o := readOrder(load)
+	if o.Arg == nil {
+		o.Arg = &value.List{}
 	}
-	if id, ok := kwargs.Get("master_id"); ok {
-		job.Set("master_id", id)
+	job := value.DictOf("fun", o.Fun, "arg", o.Arg, "tgt", o.Tgt, "jid", jid, "ret", o.Ret)
+	if o.kw.MasterID != nil {
+		job.Set("master_id", o.kw.MasterID)
 	} else if masterID != "" {
 		job.Set("master_id", masterID)
 	}
-	if d := kwargs.Str("delimiter"); d != "" && d != target.DefaultDelimiter {
+	if d := o.kw.Delimiter; d != "" && d != target.DefaultDelimiter {
 		job.Set("delimiter", d)
 	}
 	for _, k := range []string{"id", "tgt_type", "to"} {
@@ -290,7 +287,7 @@ func jobMap(load *value.Dict, jid, masterID string) *value.Dict {
 		}
 	}
 	for _, k := range []string{"ret_config", "metadata", "module_executors", "executor_opts", "ret_kwargs"} {
-		if v, ok := kwargs.Get(k); ok {
+		if v, ok := o.Kwargs.Get(k); ok {
 			job.Set(k, v)
 		}
 	}

@@ -93,7 +93,7 @@ func TestExpiry(t *testing.T) {
 		{"test.ping", int64(-1), 0}, {"test.ping", int64(1 << 40), 24 * time.Hour}, {"saltutil.find_job", int64(60), 0},
 	} {
 		load := value.DictOf("fun", c.fun, "kwargs", value.DictOf("expire", c.expire))
-		if got := p.publisher.expiry(load, now).Sub(now); got != c.want {
+		if got := p.publisher.expiry(readOrder(load), now).Sub(now); got != c.want {
 			t.Errorf("%s, expire %v: %v, want %v", c.fun, c.expire, got, c.want)
 		}
 	}

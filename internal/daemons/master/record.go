@@ -9,6 +9,7 @@ import (
 	"brine/internal/call/audit"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -45,7 +46,9 @@ type recorder struct {
 // record notes who asked for what. Questions whether a job still runs are left
 // out: programs ask them by themselves.
 func (r *recorder) record(c *channel.Call, who *caller, result, jid string) {
-	fun := value.Str(c.Load.At("fun"))
+	var in wire.Clear
+	wire.View(c.Load, &in)
+	fun := value.Str(in.Fun)
 	if fun == "saltutil.find_job" && result == resultDone {
 		return
 	}
@@ -56,9 +59,9 @@ func (r *recorder) record(c *channel.Call, who *caller, result, jid string) {
 			return
 		}
 	}
-	user := c.Load.Str("user")
+	user := in.User
 	if d := external(c.Load); d != nil {
-		user = d.Str("username")
+		user = credentials(d).Name
 	}
 	if who != nil {
 		user = who.name

@@ -16,6 +16,7 @@ import (
 	"brine/internal/net/channel"
 	"brine/internal/net/transport"
 	"brine/internal/net/transport/netserve"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -263,8 +264,10 @@ var compoundLetters = map[string]string{"grain": "G@", "grain_pcre": "P@", "pill
 // not take the job again.
 func forSome(job *value.Dict, ids []string) *value.Dict {
 	job = job.Clone()
-	tgt, _ := job.At("tgt").(string)
-	switch typ := job.Str("tgt_type"); typ {
+	var pub wire.Job
+	wire.View(job, &pub)
+	tgt, _ := pub.Tgt.(string)
+	switch typ := pub.TgtType; typ {
 	case "", "glob", "pcre", "list": // decided by the id, which the master knows
 		job.Set("tgt", value.Strings(ids))
 		job.Set("tgt_type", "list")
@@ -281,7 +284,7 @@ func forSome(job *value.Dict, ids []string) *value.Dict {
 		}
 		job.Set("tgt", "L@"+strings.Join(ids, ",")+" and "+letter+tgt)
 	}
-	if d := job.Str("delimiter"); d != "" && d != target.DefaultDelimiter {
+	if d := pub.Delimiter; d != "" && d != target.DefaultDelimiter {
 		return nil
 	}
 	job.Set("tgt_type", "compound")

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"brine/internal/base/target"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/sls/pillar"
 	"brine/internal/store/cache"
@@ -46,7 +48,9 @@ const maxCompile = 2 * time.Minute
 func (d *minionData) pillar(c *channel.Call) {
 	ctx, cancel := context.WithTimeout(d.ctx(), maxCompile)
 	defer cancel()
-	q := pillarRequest(c)
+	var in wire.Pillar
+	wire.View(c.Load, &in)
+	q := pillarRequest(c.ID, &in)
 	err := d.refuses()
 	var p *value.Dict
 	if err == nil {
@@ -70,7 +74,7 @@ func (d *minionData) pillar(c *channel.Call) {
 	}
 	// The old form is encrypted with the session key alone, the other one for the
 	// minion's own key.
-	if c.Load.Str("ver") != "2" && d.settings.options().PillarVersion == 1 {
+	if in.Ver != "2" && d.settings.options().PillarVersion == 1 {
 		c.Reply(p)
 		return
 	}
@@ -83,30 +87,25 @@ func (d *minionData) pillar(c *channel.Call) {
 // without reports whether grains are none but the id, which is the master's word.
 func without(grains *value.Dict) bool { return grains.Len() == 1 && grains.Has("id") }
 
-func pillarRequest(c *channel.Call) pillar.Request {
-	grains := c.Load.Dict("grains")
+func pillarRequest(id string, in *wire.Pillar) pillar.Request {
+	grains := in.Grains
 	if grains == nil {
 		grains = value.NewDict(1)
 	}
-	grains.Set("id", c.ID)
-	text := func(names ...string) string {
-		for _, n := range names {
-			if v := c.Load.At(n); value.Truth(v) {
+	grains.Set("id", id)
+	first := func(values ...any) string {
+		for _, v := range values {
+			if value.Truth(v) {
 				return value.Str(v)
 			}
 		}
 		return ""
 	}
 	return pillar.Request{
-		ID: c.ID, Grains: grains, Saltenv: text("saltenv", "env"), Pillarenv: text("pillarenv"), Override: c.Load.Dict("pillar_override"),
-		Extra: c.Load.Dict("extra_minion_data"), External: c.Load.At("ext"), CleanCache: c.Load.Bool("clean_cache"),
+		ID: id, Grains: grains, Saltenv: first(in.Saltenv, in.Env), Pillarenv: first(in.Pillarenv), Override: in.Override,
+		Extra: in.Extra, External: in.External, CleanCache: in.CleanCache,
 	}
 }
-
-const (
-	mineData = "__data__"
-	mineACL  = "__saltmine_acl__"
-)
 
 // Bounds of the mine. Each minion can ask for the data of all at once.
 const (
@@ -117,13 +116,15 @@ const (
 
 // mine stores what a minion publishes about itself.
 func (d *minionData) mine(c *channel.Call) {
-	data := c.Load.Dict("data")
+	var in wire.Mine
+	wire.View(c.Load, &in)
+	data, _ := in.Data.(*value.Dict)
 	if data == nil {
 		c.Reply(false)
 		return
 	}
 	bank := "minions/" + c.ID
-	if !c.Load.Bool("clear") {
+	if !in.Clear {
 		if old := d.mineOf(c.ID); old != nil {
 			merged := old.Clone()
 			merged.Update(data)
@@ -149,10 +150,9 @@ func (d *minionData) mineGet(c *channel.Call) { c.Reply(d.mineFor(c.ID, c.Load))
 
 // mineFor returns the mine data that a request of asker means.
 func (d *minionData) mineFor(asker string, load *value.Dict) *value.Dict {
-	typ := load.Str("tgt_type")
-	if typ == "" {
-		typ = load.Str("expr_form")
-	}
+	var in wire.MineGet
+	wire.View(load, &in)
+	typ := cmp.Or(in.TgtType, in.ExprForm)
 	switch typ {
 	case "":
 		typ = "glob"
@@ -161,8 +161,8 @@ func (d *minionData) mineFor(asker string, load *value.Dict) *value.Dict {
 	case "compound":
 		typ = "compound_pillar_exact"
 	}
-	funs, single := mineFunctions(load.At("fun"))
-	ids, err := d.targets.matchingWithin(target.NewBudget(minionTargetTime), typ, load.At("tgt"), load.Str("delimiter"))
+	funs, single := mineFunctions(in.Fun)
+	ids, err := d.targets.matchingWithin(target.NewBudget(minionTargetTime), typ, in.Tgt, in.Delimiter)
 	if err != nil || len(funs) == 0 {
 		return value.NewDict(0)
 	}
@@ -239,23 +239,20 @@ func mineFunctions(v any) (funs []string, single bool) {
 
 // unwrap returns the value of a mine entry if the minion who asks may see it.
 func unwrap(entry any, who target.Subject, budget *target.Budget) (any, bool) {
-	e, ok := entry.(*value.Dict)
-	if !ok || !e.Has(mineACL) {
+	d, ok := entry.(*value.Dict)
+	var e wire.MineEntry
+	if !ok || wire.Decode(d, &e) != nil {
 		return entry, true
 	}
-	tgt := e.At("allow_tgt")
-	if tgt == nil || tgt == "" {
-		return e.At(mineData), true
+	if e.AllowTgt == nil || e.AllowTgt == "" {
+		return e.Data, true
 	}
-	typ := e.Str("allow_tgt_type")
-	if typ == "" {
-		typ = "glob"
-	}
-	t, err := target.Nodegroups(nil).ParseWithin(budget, typ, tgt, "")
+	typ, _ := e.AllowTgtType.(string)
+	t, err := target.Nodegroups(nil).ParseWithin(budget, cmp.Or(typ, "glob"), e.AllowTgt, "")
 	if err != nil || !t.Match(who) {
 		return nil, false
 	}
-	return e.At(mineData), true
+	return e.Data, true
 }
 
 // mineOf returns what is kept of a minion's mine, nil if nothing.
@@ -272,8 +269,10 @@ func (d *minionData) mineOf(id string) *value.Dict {
 }
 
 func (d *minionData) mineDelete(c *channel.Call) {
+	var in wire.MineDelete
+	wire.View(c.Load, &in)
 	mine := d.mineOf(c.ID).Clone()
-	if !mine.Delete(c.Load.Str("fun")) {
+	if !mine.Delete(in.Fun) {
 		c.Reply(true)
 		return
 	}

@@ -31,7 +31,7 @@ func TestMine(t *testing.T) {
 		}
 	}
 	put("web1", false, value.DictOf("ip", "192.0.2.1", "old", int64(1)))
-	put("web1", false, value.DictOf("disk", value.DictOf(mineACL, int64(1), mineData, int64(5), "allow_tgt", "db*")))
+	put("web1", false, value.DictOf("disk", value.DictOf("__saltmine_acl__", int64(1), "__data__", int64(5), "allow_tgt", "db*")))
 	put("web2", false, value.DictOf("ip", "192.0.2.2", "tmp", int64(1)))
 	put("web2", true, value.DictOf("ip", "192.0.2.22"))
 	for _, c := range []struct {
@@ -116,7 +116,7 @@ func TestMineIsBounded(t *testing.T) {
 	// Each rule of an owner takes a part of one budget, whatever the number of its entries.
 	rules := value.NewDict(0)
 	for i := range 200 {
-		rules.Set(fmt.Sprint("f", i), value.DictOf(mineACL, int64(1), mineData, int64(1), "allow_tgt", `^(?=(w|we|web|e|b|3)+\d*!)`, "allow_tgt_type", "pcre"))
+		rules.Set(fmt.Sprint("f", i), value.DictOf("__saltmine_acl__", int64(1), "__data__", int64(1), "allow_tgt", `^(?=(w|we|web|e|b|3)+\d*!)`, "allow_tgt_type", "pcre"))
 	}
 	if v := ask(t, d.mine, "web2", "_mine", value.DictOf("data", rules, "clear", true)); v != true {
 		t.Fatal(v)

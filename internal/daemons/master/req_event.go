@@ -11,6 +11,7 @@ import (
 	"brine/internal/ha/cluster"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -83,27 +84,31 @@ func (e *events) take(c *channel.Call) {
 	defer c.Reply(nil)
 	load := c.Load
 	load.Set("id", c.ID)
-	list := load.List("events")
+	var in wire.MinionEvent
+	wire.View(load, &in)
+	list := value.Items(in.Events)
 	if list == nil {
-		if !load.Has("tag") || !load.Has("data") {
-			return
+		if load.Has("tag") && load.Has("data") {
+			e.fire(c.ID, in.Tag, load)
 		}
-		e.fire(c.ID, load.Str("tag"), load)
 		return
 	}
+	pre, _ := in.Pretag.(string)
 	for _, it := range list {
-		ev, ok := it.(*value.Dict)
+		d, ok := it.(*value.Dict)
 		if !ok {
 			continue
 		}
-		data, ok := ev.At("data").(*value.Dict)
+		var ev wire.Fired
+		wire.View(d, &ev)
+		data, ok := ev.Data.(*value.Dict)
 		if !ok {
-			data = value.DictOf("data", ev.At("data"))
+			data = value.DictOf("data", ev.Data)
 		}
 		e.sign(data, c.ID)
-		e.fire(c.ID, ev.Str("tag"), data)
-		if pre, ok := load.At("pretag").(string); ok && pre != "" {
-			e.fire(c.ID, pre+"/"+ev.Str("tag"), data)
+		e.fire(c.ID, ev.Tag, data)
+		if pre != "" {
+			e.fire(c.ID, pre+"/"+ev.Tag, data)
 		}
 	}
 }

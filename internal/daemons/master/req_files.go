@@ -16,6 +16,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/net/channel"
 	"brine/internal/net/crypt"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -54,7 +55,7 @@ func (f *fileRoutes) answer(c *channel.Call, room int64) any {
 }
 
 func (f *fileRoutes) failed(c *channel.Call, err error) {
-	f.rateLimitedLog.Log(slog.LevelWarn, "a request to the file server failed", "cmd", c.Cmd, "minion", c.ID, "path", c.Load.Str("path"), "err", err)
+	f.rateLimitedLog.Log(slog.LevelWarn, "a request to the file server failed", "cmd", c.Cmd, "minion", c.ID, "path", c.Load.At("path"), "err", err)
 }
 
 // part answers with a part of a file when it is the minion's turn. Waiting for
@@ -99,25 +100,29 @@ func (f *fileRoutes) replyShared(c *channel.Call, turn *filequota.Turn) {
 // masterOpts tells what of the master's options counts for states: the names
 // of environments, but none of their directories.
 func (f *fileRoutes) masterOpts(c *channel.Call) {
-	c.Reply(f.settings.stateOptions(c.Load.Bool("env_only")))
+	var in wire.MasterOpts
+	wire.View(c.Load, &in)
+	c.Reply(f.settings.stateOptions(in.EnvOnly))
 }
 
 // receive keeps a part of a file that a minion pushes, below its own directory.
 func (f *fileRoutes) receive(c *channel.Call) {
-	err := f.store(c)
+	var in wire.FilePush
+	wire.View(c.Load, &in)
+	err := f.store(c.ID, &in)
 	if err != nil {
-		f.rateLimitedLog.Log(slog.LevelError, "cannot take a file that a minion pushes", "minion", c.ID, "path", value.Str(c.Load.At("path")), "err", err)
+		f.rateLimitedLog.Log(slog.LevelError, "cannot take a file that a minion pushes", "minion", c.ID, "path", value.Str(in.Path), "err", err)
 	}
 	c.Reply(err == nil)
 }
 
-func (f *fileRoutes) store(c *channel.Call) error {
+func (f *fileRoutes) store(id string, in *wire.FilePush) error {
 	o := f.settings.options()
 	if !o.FileRecv {
 		return salt.Errorf(salt.Denied, "the option file_recv is not set")
 	}
-	loc, isInt := c.Load.At("loc").(int64)
-	data := c.Load.Bytes("data")
+	loc, isInt := in.Loc.(int64)
+	data := in.Data
 	limit := int64(o.FileRecvMaxSize) << 20
 	switch {
 	case !isInt || loc < 0:
@@ -125,11 +130,11 @@ func (f *fileRoutes) store(c *channel.Call) error {
 	case int64(len(data)) > limit || loc > limit-int64(len(data)):
 		return salt.Errorf(salt.Denied, "it is larger than file_recv_max_size, %d MB", o.FileRecvMaxSize)
 	}
-	name, err := pushName(c.Load)
+	name, err := pushName(in.Path)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(f.cacheDir, "minions", c.ID, "files")
+	dir := filepath.Join(f.cacheDir, "minions", id, "files")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -142,9 +147,9 @@ func (f *fileRoutes) store(c *channel.Call) error {
 }
 
 // pushName reads the path of a pushed file: a list of names.
-func pushName(load *value.Dict) (string, error) {
+func pushName(path any) (string, error) {
 	var parts []string
-	for _, p := range load.List("path") {
+	for _, p := range value.Items(path) {
 		s, ok := p.(string)
 		if !ok || strings.ContainsRune(s, 0) {
 			return "", salt.Errorf(salt.Invalid, "its path is no list of names")

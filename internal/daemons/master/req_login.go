@@ -3,6 +3,7 @@ package master
 import (
 	"brine/internal/call/auth"
 	"brine/internal/net/channel"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"context"
 	"log/slog"
@@ -20,8 +21,10 @@ type logins struct {
 // make gives out a token for {eauth, username, password, [token_expire]}; the
 // answer to wrong ones is "".
 func (l *logins) make(c *channel.Call) {
+	var in wire.Login
+	wire.View(c.Load, &in)
 	expire := 0.0
-	switch x := c.Load.At("token_expire").(type) {
+	switch x := in.TokenExpire.(type) {
 	case int64:
 		expire = float64(x)
 	case float64:
@@ -36,7 +39,7 @@ func (l *logins) make(c *channel.Call) {
 	l.recorder.record(c, nil, resultDone, "")
 	// It tells what the user may do, which programs show; Salt's tell it by
 	// reading the configuration themselves.
-	if c.Load.Bool("_brine_perms") {
+	if in.Perms {
 		l.tellPerms(t)
 	}
 	c.Reply(t)
@@ -44,7 +47,9 @@ func (l *logins) make(c *channel.Call) {
 
 // tellPerms adds to a token what its user may do.
 func (l *logins) tellPerms(t *value.Dict) {
-	if u, err := l.settings.auth().ByToken(t.Str("token")); err == nil {
+	var in wire.Token
+	wire.View(t, &in)
+	if u, err := l.settings.auth().ByToken(in.Token); err == nil {
 		t.Set("perms", &value.List{Items: l.settings.auth().Rights(u)})
 	}
 }
@@ -56,8 +61,10 @@ func (l *logins) get(c *channel.Call) {
 		c.Reply(false)
 		return
 	}
-	if t := l.settings.auth().Token(c.Load.Str("token")); t != nil {
-		if c.Load.Bool("_brine_perms") {
+	var in wire.TokenRequest
+	wire.View(c.Load, &in)
+	if t := l.settings.auth().Token(in.Token); t != nil {
+		if in.Perms {
 			l.tellPerms(t)
 		}
 		c.Reply(t)
@@ -68,7 +75,9 @@ func (l *logins) get(c *channel.Call) {
 
 // remove takes back a token, which its bearer can ask for.
 func (l *logins) remove(c *channel.Call) {
-	if err := l.tokens.Remove(c.Load.Str("token")); err != nil {
+	var in wire.TokenRequest
+	wire.View(c.Load, &in)
+	if err := l.tokens.Remove(in.Token); err != nil {
 		l.log.Error("cannot remove a token", "err", err)
 	}
 	c.Reply(value.NewDict(0))

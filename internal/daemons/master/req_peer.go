@@ -2,6 +2,7 @@ package master
 
 import (
 	"brine/internal/base/ratelimit"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
 )
@@ -77,6 +79,7 @@ func (p *peers) long(do func(*channel.Call)) func(*channel.Call) {
 type peerJob struct {
 	load  *value.Dict // for publisher.publish
 	typ   string
+	tgt   any
 	calls []acl.Call
 }
 
@@ -84,7 +87,8 @@ type peerJob struct {
 // one text with commas, and their arguments a text each. The caller has checked
 // that the minion may publish anything at all: parsing is expensive.
 func (p *peers) parse(load *value.Dict) (*peerJob, bool) {
-	if tooManyArgs(load) {
+	var in wire.PeerPublish
+	if wire.Decode(load, &in) != nil || tooManyArgs(&in) {
 		return nil, false
 	}
 	for _, k := range []string{"fun", "arg", "tgt", "ret"} {
@@ -92,26 +96,24 @@ func (p *peers) parse(load *value.Dict) (*peerJob, bool) {
 			return nil, false
 		}
 	}
-	fun, typ := load.Str("fun"), load.Str("tgt_type")
-	if typ == "" {
-		typ = "glob"
-	}
+	fun, given := in.Fun, value.Items(in.Arg)
 	if fun == "" {
 		return nil, false
 	}
-	typ, tgt, err := p.plainTarget(typ, load.At("tgt"))
+	typ, tgt, err := p.plainTarget(cmp.Or(in.TgtType, "glob"), in.Tgt)
 	if err != nil {
 		return nil, false
 	}
-	j := &peerJob{typ: typ, load: value.DictOf("tgt", tgt, "tgt_type", typ, "ret", load.Str("ret"), "user", p.user)}
+	ret, _ := in.Ret.(string)
+	j := &peerJob{typ: typ, tgt: tgt, load: value.DictOf("tgt", tgt, "tgt_type", typ, "ret", ret, "user", p.user)}
 	if !strings.Contains(fun, ",") {
-		args := parseInput(load.List("arg"), load.List("no_parse"))
+		args := parseInput(given, value.Items(in.NoParse))
 		j.load.Set("fun", fun)
 		j.load.Set("arg", &value.List{Items: args})
 		j.calls = []acl.Call{call(fun, args)}
 		return j, true
 	}
-	funs, given := strings.Split(fun, ","), load.List("arg")
+	funs := strings.Split(fun, ",")
 	lists := &value.List{}
 	for i, f := range funs {
 		words := &value.List{}
@@ -130,8 +132,8 @@ func (p *peers) parse(load *value.Dict) (*peerJob, bool) {
 
 // tooManyArgs reports whether a request has more arguments or functions than
 // any honest one, so that parsing it would occupy the master.
-func tooManyArgs(load *value.Dict) bool {
-	return len(load.List("arg")) > maxPeerArgs || len(load.List("no_parse")) > maxPeerArgs || strings.Count(load.Str("fun"), ",") > maxPeerArgs
+func tooManyArgs(in *wire.PeerPublish) bool {
+	return len(value.Items(in.Arg)) > maxPeerArgs || len(value.Items(in.NoParse)) > maxPeerArgs || strings.Count(in.Fun, ",") > maxPeerArgs
 }
 
 // plainTarget replaces nodegroups by what they stand for, since minions do
@@ -228,7 +230,7 @@ func (p *peers) granted(list []any, j *peerJob) bool {
 // patterns: with these a minion could guess another one's secrets.
 func (p *peers) exactly(j *peerJob) (minions []string, ok bool) {
 	budget := target.NewBudget(minionTargetTime)
-	minions, _, err := p.targets.resolveWithin(budget, j.typ, j.load.At("tgt"), "")
+	minions, _, err := p.targets.resolveWithin(budget, j.typ, j.tgt, "")
 	if err != nil {
 		return nil, false
 	}
@@ -236,7 +238,7 @@ func (p *peers) exactly(j *peerJob) (minions []string, ok bool) {
 	if exact == "" {
 		return minions, true
 	}
-	valid, _, err := p.targets.resolveWithin(budget, exact, j.load.At("tgt"), "")
+	valid, _, err := p.targets.resolveWithin(budget, exact, j.tgt, "")
 	return minions, err == nil && subset(minions, valid)
 }
 
@@ -255,8 +257,8 @@ func (p *peers) permitted(id string, load *value.Dict) (j *peerJob, ok bool) {
 func (p *peers) start(c *channel.Call) (jid string, minions *value.List, ok bool) {
 	j, ok := p.permitted(c.ID, c.Load)
 	if !ok {
-		p.rateLimitedLog.Log(slog.LevelWarn, "a minion asked to publish what the option peer does not grant", "minion", c.ID, "fun",
-			fmt.Sprintf("%.80s", c.Load.Str("fun")))
+		p.rateLimitedLog.Log(slog.LevelWarn, "a minion asked to publish what the option peer does not grant", "minion", c.ID,
+			"fun", fmt.Sprintf("%.80s", readOrder(c.Load).fun()))
 		return "", nil, false
 	}
 	jid = p.publisher.newJID()
@@ -266,11 +268,11 @@ func (p *peers) start(c *channel.Call) (jid string, minions *value.List, ok bool
 		p.log.Error("cannot note whose job this is; it is not published", "minion", c.ID, "err", err)
 		return "", nil, false
 	}
-	reply := p.publisher.publish(j.load).Dict("load")
-	if reply.Str("jid") == "" {
+	did := outcomeOfReply(p.publisher.publish(j.load))
+	if did.jid == "" {
 		return "", nil, false
 	}
-	return jid, &value.List{Items: reply.List("minions")}, true
+	return jid, &value.List{Items: value.Items(did.minions)}, true
 }
 
 func (p *peers) note(jid, id string) error {
@@ -295,9 +297,10 @@ func (p *peers) publish(c *channel.Call) {
 // the time of the field timeout or tmo, in seconds.
 func (p *peers) publishAndWait(c *channel.Call) {
 	wait := p.settings.options().Timeout
-	for _, k := range []string{"tmo", "timeout"} {
-		v, ok := c.Load.Get(k)
-		if !ok {
+	var in wire.PeerPublish
+	wire.View(c.Load, &in)
+	for _, v := range []any{in.Tmo, in.Timeout} {
+		if v == nil {
 			continue
 		}
 		n, isInt := yaml.LoadArg(value.Str(v)).(int64)
@@ -333,7 +336,7 @@ func (p *peers) publishAndWait(c *channel.Call) {
 		}
 		break
 	}
-	p.replyReturns(c, jid, c.Load.Str("form") == "full")
+	p.replyReturns(c, jid, in.Form == "full")
 }
 
 func (p *peers) replyReturns(c *channel.Call, jid string, full bool) {
@@ -347,7 +350,8 @@ func (p *peers) replyReturns(c *channel.Call, jid string, full bool) {
 		rets.Set("__jid__", jid)
 	} else {
 		for id, d := range rets.Clone().All() {
-			rets.Set(id, d.(*value.Dict).At("ret"))
+			v, _ := d.(*value.Dict).Get("ret")
+			rets.Set(id, v)
 		}
 	}
 	c.Reply(rets)
@@ -361,10 +365,11 @@ func (p *peers) returns(jid string) (*value.Dict, error) {
 		return nil, err
 	}
 	for _, id := range slices.Sorted(maps.Keys(stored)) {
-		ret := stored[id]
-		d := value.DictOf("ret", ret.At("return"))
-		if o, ok := ret.Get("out"); ok {
-			d.Set("out", o)
+		var ret wire.Return
+		wire.View(stored[id], &ret)
+		d := value.DictOf("ret", ret.Return)
+		if ret.Out != nil {
+			d.Set("out", ret.Out)
 		}
 		out.Set(id, d)
 	}
@@ -373,7 +378,9 @@ func (p *peers) returns(jid string) (*value.Dict, error) {
 
 // collect answers with what there is of a job, to the minion whose job it is.
 func (p *peers) collect(c *channel.Call) {
-	jid := c.Load.Str("jid")
+	var in wire.PeerReturns
+	wire.View(c.Load, &in)
+	jid := in.JID
 	if !salt.ValidJID(jid) {
 		c.Reply(value.NewDict(0))
 		return
@@ -399,7 +406,7 @@ func (p *peers) collect(c *channel.Call) {
 
 // runner runs a runner that peer_run grants, and answers with what it returns.
 func (p *peers) runner(c *channel.Call) {
-	fun := c.Load.Str("fun")
+	fun := readOrder(c.Load).fun()
 	args, ok := p.runnerArgs(c.ID, c.Load)
 	if !ok {
 		p.rateLimitedLog.Log(slog.LevelWarn, "a minion asked for a runner that the option peer_run does not grant", "minion", c.ID, "fun",
@@ -416,10 +423,11 @@ func (p *peers) runner(c *channel.Call) {
 // to the minion. Only then are they parsed.
 func (p *peers) runnerArgs(id string, load *value.Dict) (args []any, ok bool) {
 	granted, _ := p.settings.options().PeerRun.(*value.Dict)
-	if !load.Has("arg") || tooManyArgs(load) || !acl.Allowed(functions(acl.Lists(granted, id)), []acl.Call{{Fun: load.Str("fun")}}, nil) {
+	var in wire.PeerPublish
+	if wire.Decode(load, &in) != nil || in.Arg == nil || tooManyArgs(&in) || !acl.Allowed(functions(acl.Lists(granted, id)), []acl.Call{{Fun: in.Fun}}, nil) {
 		return nil, false
 	}
-	return parseInput(load.List("arg"), load.List("no_parse")), true
+	return parseInput(value.Items(in.Arg), value.Items(in.NoParse)), true
 }
 
 // functions leaves out the entries for certain targets: a runner has none.

@@ -5,6 +5,7 @@ import (
 
 	"brine/internal/ha/cluster"
 	"brine/internal/net/channel"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/store/job"
 )
@@ -34,7 +35,9 @@ const (
 // not have, behind the number of the last answer if there was one: {after}.
 // The answer is {jobs, after, more}.
 func (q *queueRequests) missed(c *channel.Call) {
-	after := c.Load.Int("after")
+	var in wire.Missed
+	wire.View(c.Load, &in)
+	after := in.After
 	tellPeers(q.states.cluster, cluster.NoteSpeaks, c.ID)
 	out, more := q.states.queue.missed(c.ID, after, missedJobs)
 	jobs := &value.List{}
@@ -61,7 +64,7 @@ func (q *queueRequests) missed(c *channel.Call) {
 			q.states.fire(h.jid, c.ID, stateDelivered, "waited", h.waited.Seconds())
 		}
 	}
-	c.Reply(value.DictOf("jobs", jobs, "after", after, "more", more))
+	c.Reply(wire.Encode(wire.MissedJobs{Jobs: jobs, After: after, More: more}))
 }
 
 // runningJobs bounds the jobs that a minion names at a time.
@@ -70,7 +73,9 @@ const runningJobs = 1000
 // running notes the jobs that a minion says it has run for a while: {jids}.
 func (q *queueRequests) running(c *channel.Call) {
 	defer c.Reply(nil)
-	jids := c.Load.List("jids")
+	var in wire.RunningJobs
+	wire.View(c.Load, &in)
+	jids := value.Items(in.JIDs)
 	for _, v := range jids[:min(len(jids), runningJobs)] {
 		if jid, ok := v.(string); ok && q.states.queue.runs(jid, c.ID) {
 			q.states.fire(jid, c.ID, stateRunning)
@@ -82,14 +87,16 @@ func (q *queueRequests) running(c *channel.Call) {
 // itself: {jid}. The answer is {recorded}: true if the job was published to this
 // minion, which has not begun it before, and is not handed out to it any more.
 func (q *queueRequests) record(c *channel.Call) {
-	jid := c.Load.Str("jid")
+	var in wire.AboutJob
+	wire.View(c.Load, &in)
+	jid := in.JID
 	recorded := q.states.queue.runs(jid, c.ID)
 	if recorded {
 		q.states.fire(jid, c.ID, stateRunning)
 		_, forgets := q.states.jobs.(*job.Shared) // has no states of jobs on disk
 		recorded = !forgets && q.states.tryStore() == nil
 	}
-	c.Reply(value.DictOf("recorded", recorded))
+	c.Reply(wire.Encode(wire.Recorded{Recorded: recorded}))
 }
 
 // report tells a command line what is known of a job: {jid, key, user}. The
@@ -99,7 +106,9 @@ func (q *queueRequests) report(c *channel.Call) {
 		c.Reply(refused())
 		return
 	}
-	states, late, expires, known := q.states.queue.states(c.Load.Str("jid"))
+	var in wire.JobStates
+	wire.View(c.Load, &in)
+	states, late, expires, known := q.states.queue.states(in.JID)
 	if !known {
 		c.Reply(value.NewDict(0))
 		return

@@ -10,6 +10,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/store/job"
 )
@@ -49,15 +50,21 @@ func (r *returns) take(c *channel.Call) {
 func (r *returns) takeReturn(c *channel.Call) {
 	load := c.Load
 	load.Set("id", c.ID)
-	if !load.Has("return") || !load.Has("jid") {
+	if !load.Has("jid") {
 		c.Reply("")
 		return
 	}
-	jid := load.Str("jid")
+	var in wire.Return
+	if err := wire.Decode(load, &in); err != nil {
+		r.rateLimitedLog.Log(slog.LevelWarn, "a malformed return was refused", "minion", c.ID, "err", err)
+		c.Reply("")
+		return
+	}
+	jid := in.JID
 	minted := jid == "req" || jid == ""
 	switch {
 	case minted:
-		jid = r.calledJID(load)
+		jid = r.calledJID(c.ID, in.CallJID)
 		load.Set("jid", jid)
 		load.Delete("call_jid")
 	case jid == "nocache": // a scheduled job with return_job: nocache
@@ -84,11 +91,12 @@ func (r *returns) takeReturn(c *channel.Call) {
 		c.Reply(value.DictOf(salt.KeepReturn, full))
 		return
 	}
-	job, err := r.started(load, minted)
+	in.JID = jid
+	job, err := r.started(load, &in, minted)
 	if err != nil {
 		r.rateLimitedLog.Log(slog.LevelError, "cannot look up the job of a return", "jid", jid, "minion", c.ID, "err", err)
 	}
-	r.store(load, job, func(err error) {
+	r.store(jid, c.ID, load, job, func(err error) {
 		if err != nil && !published {
 			r.own.giveBack(c.ID, c.Size())
 		}
@@ -106,11 +114,11 @@ func (r *returns) takeReturn(c *channel.Call) {
 // calledJID returns the id for a job of salt-call. Brine's proposes one, so that a
 // return that is sent again does not become another job. An id that another job has
 // already does not count.
-func (r *returns) calledJID(load *value.Dict) string {
-	if jid := load.Str("call_jid"); salt.ValidJID(jid) {
-		known, err := r.jobs.Load(jid)
-		if err == nil && (known == nil || job.StartedBy(known, load.Str("id"))) {
-			return jid
+func (r *returns) calledJID(id, proposed string) string {
+	if salt.ValidJID(proposed) {
+		known, err := r.jobs.Load(proposed)
+		if err == nil && (known == nil || job.StartedBy(known, id)) {
+			return proposed
 		}
 	}
 	return salt.NewJID(time.Now())
@@ -122,9 +130,10 @@ func (r *returns) calledJID(load *value.Dict) string {
 // job that is not known, so that no minion can change what is known of a job.
 // arg, tgt and tgt_type of the return are then those of the job, as Salt's
 // masters have them; otherwise a return has none.
-func (r *returns) started(load *value.Dict, minted bool) (*value.Dict, error) {
-	jid, id := load.Str("jid"), load.Str("id")
-	own := minted || load.Str("schedule") != "" || load.Str("tgt") == id
+func (r *returns) started(load *value.Dict, in *wire.Return, minted bool) (*value.Dict, error) {
+	jid, id := in.JID, in.ID
+	schedule, _ := in.Schedule.(string)
+	own := minted || schedule != "" || in.Tgt == id
 	for _, k := range []string{"arg", "tgt", "tgt_type"} {
 		load.Delete(k)
 	}
@@ -147,8 +156,7 @@ func (r *returns) started(load *value.Dict, minted bool) (*value.Dict, error) {
 // store writes one return and fires its event, even if it cannot be written:
 // its callers wait for it. A job that is not nil is the load of one that
 // the minion has started itself.
-func (r *returns) store(load, job *value.Dict, done func(error)) {
-	jid, id := load.Str("jid"), load.Str("id")
+func (r *returns) store(jid, id string, load, job *value.Dict, done func(error)) {
 	if job != nil {
 		r.stock.PutLoad(job, jid, []string{id})
 	}
@@ -237,26 +245,32 @@ func (r *returns) takeSyndic(c *channel.Call) {
 		}
 		c.Reply(nil)
 	}}
-	for _, e := range c.Load.List("load") {
-		entry, ok := e.(*value.Dict)
-		if !ok || !salt.ValidJID(entry.Str("jid")) {
+	var in wire.SyndicReturn
+	wire.View(c.Load, &in)
+	for _, e := range value.Items(in.Load) {
+		d, ok := e.(*value.Dict)
+		var entry wire.SyndicEntry
+		if wire.View(d, &entry); !ok || !salt.ValidJID(entry.JID) {
 			continue
 		}
-		for k, v := range entry.Dict("return").All() {
+		rets, _ := entry.Return.(*value.Dict)
+		for k, v := range rets.All() {
 			id, _ := k.(string)
 			d, ok := v.(*value.Dict)
 			if !ok || salt.CheckID(id) != nil {
 				continue
 			}
-			load := value.DictOf("jid", entry.Str("jid"), "id", id, "fun", entry.At("fun"), "fun_args", d.At("fun_args"))
+			var ret wire.Return
+			wire.View(d, &ret)
+			load := value.DictOf("jid", entry.JID, "id", id, "fun", entry.Fun, "fun_args", ret.FunArgs)
 			load.Update(d)
-			load.Set("jid", entry.Str("jid")) // as they were checked, whatever the return says
+			load.Set("jid", entry.JID) // as they were checked, whatever the return says
 			load.Set("id", id)
-			if mid, ok := entry.Get("master_id"); ok {
-				load.Set("master_id", mid)
+			if entry.MasterID != nil {
+				load.Set("master_id", entry.MasterID)
 			}
 			all.begin()
-			r.store(load, nil, all.end)
+			r.store(entry.JID, id, load, nil, all.end)
 		}
 	}
 	all.end(nil)

@@ -13,6 +13,7 @@ import (
 	"brine/internal/catalogue/wheel"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -61,9 +62,11 @@ func wheelArgs(load *value.Dict, f *fn.Func) (args []any, kwargs *value.Dict) {
 		}
 		kwargs.Set(name, v)
 	}
-	args, kw := splitKwargs(load.List("arg"))
+	var in wire.Arguments
+	wire.View(load, &in)
+	args, kw := splitKwargs(value.Items(in.Arg))
 	kwargs.Update(kw)
-	kwargs.Update(load.Dict("kwarg"))
+	kwargs.Update(in.Kwarg)
 	kwargs.Delete("__kwarg__")
 	for name := range clientWords {
 		if f != nil {
@@ -95,7 +98,7 @@ func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
 		w.refuse(c, nil, refusedOnMaster(c.Load, nil))
 		return nil, false
 	}
-	r := w.calls.begin(c.Load.Str("fun"), c.Load, "")
+	r := w.calls.begin(readOrder(c.Load).fun(), c.Load, "")
 	if reply := mayRun(who, acl.Wheel, r.fun, r.args, r.kwargs, c.Load); reply != nil {
 		w.refuse(c, who, reply)
 		return nil, false
@@ -110,7 +113,7 @@ func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
 }
 
 func (w *wheels) refuse(c *channel.Call, who *caller, reply *value.Dict) {
-	w.rateLimitedLog.Log(slog.LevelWarn, "a wheel function was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", c.Load.Str("fun")))
+	w.rateLimitedLog.Log(slog.LevelWarn, "a wheel function was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", readOrder(c.Load).fun()))
 	w.recorder.record(c, who, refusal(who), "")
 	c.Reply(reply)
 }

@@ -12,6 +12,7 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/runners"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/store/job"
 )
@@ -59,8 +60,10 @@ func (r *runnerCalls) keep(done *value.Dict) {
 	if o := r.options; !o.JobCache || !o.RunnerReturns {
 		return
 	}
-	jid, fun := done.Str("jid"), done.Str("fun")
-	load := value.DictOf("id", r.id, "tgt", r.id, "jid", jid, "fun", fun, "user", done.At("user"))
+	var in wire.Ran
+	wire.View(done, &in)
+	jid, fun := in.JID, in.Fun
+	load := value.DictOf("id", r.id, "tgt", r.id, "jid", jid, "fun", fun, "user", in.User)
 	run := &job.Whole{Job: job.Job{JID: jid, Load: load}}
 	r.sinks.SendLoad(load, jid, nil)
 	if !strings.HasPrefix(fun, "runner.jobs.") && !secretRunner(strings.TrimPrefix(fun, "runner.")) {

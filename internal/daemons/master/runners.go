@@ -6,6 +6,7 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/wheel"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/store/cache"
 	"brine/internal/store/job"
@@ -22,7 +23,9 @@ type runnerTokens struct {
 
 // NewToken implements runners.Tokens.
 func (t runnerTokens) NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error) {
-	expire, _ := strconv.ParseFloat(value.Str(creds.At("token_expire")), 64)
+	var in wire.Credentials
+	wire.View(creds, &in)
+	expire, _ := strconv.ParseFloat(value.Str(in.TokenExpire), 64)
 	d, err := t.settings.auth().NewToken(ctx, credentials(creds), expire)
 	if salt.KindOf(err) == salt.Denied {
 		return nil, nil

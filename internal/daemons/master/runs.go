@@ -13,6 +13,7 @@ import (
 	"brine/internal/call/acl"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -34,41 +35,43 @@ type runs struct {
 // it.
 func (r *runs) start(c *channel.Call) {
 	who := r.access.sender(c)
-	fun := c.Load.Str("fun")
+	var in wire.Run
+	wire.View(c.Load, &in)
+	fun := in.Fun
 	if who == nil { // before its arguments are copied
 		r.refuse(c, nil, refusedOnMaster(c.Load, nil))
 		return
 	}
 	args, kwargs := runnerArgs(c.Load)
-	if f, err := r.calls.registry.Lookup(fun); err == nil && c.Load.Bool("lenient") {
-		args, kwargs = f.Known(wire(args, kwargs))
+	if f, err := r.calls.registry.Lookup(fun); err == nil && in.Lenient {
+		args, kwargs = f.Known(positional(args, kwargs))
 	}
 	if reply := mayRun(who, acl.Runner, fun, args, kwargs, c.Load); reply != nil {
 		r.refuse(c, who, reply)
 		return
 	}
-	jid := c.Load.Str("jid")
+	jid := in.JID
 	if !salt.ValidJID(jid) {
 		jid = salt.NewJID(time.Now())
 	}
 	tag := salt.Tag("run", jid)
 	r.recorder.record(c, who, resultDone, jid)
-	if value.Truth(c.Load.At("cluster")) {
-		user, args := who.onMaster(), wire(args, kwargs)
-		r.background.Go(func() { c.Reply(r.order(tag, jid, fun, user, args, value.Truth(c.Load.At("repeatable")))) })
+	if in.Cluster {
+		user, args := who.onMaster(), positional(args, kwargs)
+		r.background.Go(func() { c.Reply(r.order(tag, jid, fun, user, args, in.Repeatable)) })
 		return
 	}
 	c.Reply(value.DictOf("tag", tag, "jid", jid))
 	opts := r.opts
-	if value.Truth(c.Load.At("skip_grains")) {
+	if in.SkipGrains {
 		opts = opts.Clone()
 		opts.Set("skip_grains", true)
 	}
-	r.background.Go(func() { r.calls.run(tag, jid, fun, who.onMaster(), wire(args, kwargs), opts) })
+	r.background.Go(func() { r.calls.run(tag, jid, fun, who.onMaster(), positional(args, kwargs), opts) })
 }
 
 func (r *runs) refuse(c *channel.Call, who *caller, reply *value.Dict) {
-	r.rateLimitedLog.Log(slog.LevelWarn, "a runner was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", c.Load.Str("fun")))
+	r.rateLimitedLog.Log(slog.LevelWarn, "a runner was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", readOrder(c.Load).fun()))
 	r.recorder.record(c, who, refusal(who), "")
 	c.Reply(reply)
 }
@@ -93,21 +96,25 @@ func (c *caller) onMaster() string {
 // runnerArgs are the arguments of a runner, in the field kwarg or in the
 // request itself. A field kwarg without arg and kwarg in it holds keywords.
 func runnerArgs(load *value.Dict) (args []any, kwargs *value.Dict) {
-	if in := load.Dict("kwarg"); in != nil {
-		if !in.Has("arg") && !in.Has("kwarg") && !in.Has("kwargs") && !load.Has("arg") {
-			kwargs = in.Clone()
-			for k := range in.All() {
+	var in wire.Arguments
+	wire.View(load, &in)
+	if inner := in.Kwarg; inner != nil {
+		var nested wire.Arguments
+		wire.View(inner, &nested)
+		if !inner.Has("arg") && !inner.Has("kwarg") && !inner.Has("kwargs") && !load.Has("arg") {
+			kwargs = inner.Clone()
+			for k := range inner.All() {
 				if name, ok := k.(string); ok && clientWords[name] {
 					kwargs.Delete(k)
 				}
 			}
 			return nil, kwargs
 		}
-		load = in
+		in = nested
 	}
-	args, kwargs = splitKwargs(load.List("arg"))
-	kwargs.Update(load.Dict("kwarg"))
-	kwargs.Update(load.Dict("kwargs"))
+	args, kwargs = splitKwargs(value.Items(in.Arg))
+	kwargs.Update(in.Kwarg)
+	kwargs.Update(in.Kwargs)
 	kwargs.Delete("__kwarg__")
 	return args, kwargs
 }
@@ -126,8 +133,8 @@ func splitKwargs(given []any) (args []any, kwargs *value.Dict) {
 	return args, kwargs
 }
 
-// wire puts keywords behind the arguments, as jobs have them.
-func wire(args []any, kwargs *value.Dict) []any {
+// positional puts keywords behind the arguments, as jobs have them.
+func positional(args []any, kwargs *value.Dict) []any {
 	if kwargs.Len() == 0 {
 		return args
 	}

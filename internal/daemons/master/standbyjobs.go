@@ -14,7 +14,7 @@ import (
 	"brine/internal/ha/cluster"
 	"brine/internal/net/channel"
 	"brine/internal/net/crypt"
-	netwire "brine/internal/net/wire"
+	"brine/internal/net/wire"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/internal/store/job"
@@ -69,7 +69,9 @@ func (s *standbyJobs) offered() bool { return s.cluster == nil && s.settings.opt
 // it: {jid}. The answer is {record}, or an empty map.
 func (s *standbyJobs) give(c *channel.Call) {
 	answer := value.NewDict(1)
-	jid := c.Load.Str("jid")
+	var in wire.AboutJob
+	wire.View(c.Load, &in)
+	jid := in.JID
 	if meant, _ := s.queue.meant(jid, c.ID); meant && s.offered() {
 		b, err := s.record(jid)
 		if err != nil {
@@ -109,17 +111,18 @@ func (s *standbyJobs) record(jid string) ([]byte, error) {
 }
 
 // recordOf makes the record of a published job.
-func recordOf(load *value.Dict, master string) netwire.JobRecord {
-	kwargs := load.Dict("kwargs")
-	arg, _ := load.At("arg").(*value.List)
-	return netwire.JobRecord{
-		JID: load.Str("jid"), Master: master, Fun: load.At("fun"), Arg: arg, Tgt: load.At("tgt"), TgtType: load.Str("tgt_type"), Ret: load.Str("ret"),
-		User: load.Str("user"), Metadata: kwargs.Dict("metadata"), Delimiter: kwargs.Str("delimiter"),
+func recordOf(load *value.Dict, master string) wire.JobRecord {
+	o := readOrder(load)
+	arg, _ := o.Arg.(*value.List)
+	meta, _ := o.kw.Metadata.(*value.Dict)
+	return wire.JobRecord{
+		JID: o.JID, Master: master, Fun: o.Fun, Arg: arg, Tgt: o.Tgt, TgtType: o.TgtType, Ret: o.Ret,
+		User: o.user(), Metadata: meta, Delimiter: o.kw.Delimiter,
 	}
 }
 
 // loadOf is the load of the job that a record is of, as if it was published here.
-func loadOf(r *netwire.JobRecord) *value.Dict {
+func loadOf(r *wire.JobRecord) *value.Dict {
 	arg := r.Arg
 	if arg == nil {
 		arg = &value.List{}
@@ -147,8 +150,8 @@ const maxRecordBytes = 128 << 10
 
 var recordLimits = msgpack.Limits{Items: 10_000, Bytes: maxRecordBytes + 8<<10, Depth: 32}
 
-func sealRecord(r netwire.JobRecord, key *crypt.PrivateKey) ([]byte, error) {
-	text, err := msgpack.Marshal(netwire.Encode(r), msgpack.NewSpec)
+func sealRecord(r wire.JobRecord, key *crypt.PrivateKey) ([]byte, error) {
+	text, err := msgpack.Marshal(wire.Encode(r), msgpack.NewSpec)
 	if err != nil {
 		return nil, err
 	}
@@ -159,14 +162,14 @@ func sealRecord(r netwire.JobRecord, key *crypt.PrivateKey) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return msgpack.Marshal(netwire.Encode(netwire.SignedRecord{Record: text, Sig: sig}), msgpack.NewSpec)
+	return msgpack.Marshal(wire.Encode(wire.SignedRecord{Record: text, Sig: sig}), msgpack.NewSpec)
 }
 
 var errRecord = errors.New("it is not a record of a job")
 
 // openRecord verifies and decodes a record.
-func openRecord(b []byte, key *crypt.PublicKey) (r netwire.JobRecord, err error) {
-	var outer netwire.SignedRecord
+func openRecord(b []byte, key *crypt.PublicKey) (r wire.JobRecord, err error) {
+	var outer wire.SignedRecord
 	if err := decodeRecord(b, &outer); err != nil {
 		return r, err
 	}
@@ -191,7 +194,7 @@ func decodeRecord(b []byte, to any) error {
 	if err != nil || d == nil {
 		return errRecord
 	}
-	return netwire.Decode(d, to)
+	return wire.Decode(d, to)
 }
 
 // take stores the job that a return of another master's job belongs to, and then

@@ -8,17 +8,17 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/net/crypt"
-	netwire "brine/internal/net/wire"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/test/fuzztest"
 )
 
-func sampleRecord(jid string) netwire.JobRecord {
-	return netwire.JobRecord{JID: jid, Master: "other", Fun: "cmd.run", Arg: value.ListOf("ls"), Tgt: "web*", TgtType: "glob", User: "root",
+func sampleRecord(jid string) wire.JobRecord {
+	return wire.JobRecord{JID: jid, Master: "other", Fun: "cmd.run", Arg: value.ListOf("ls"), Tgt: "web*", TgtType: "glob", User: "root",
 		Metadata: value.DictOf("a", "b")}
 }
 
-func sealed(t testing.TB, r netwire.JobRecord, key *crypt.PrivateKey) []byte {
+func sealed(t testing.TB, r wire.JobRecord, key *crypt.PrivateKey) []byte {
 	t.Helper()
 	b, err := sealRecord(r, key)
 	if err != nil {
@@ -159,7 +159,7 @@ func FuzzOpenRecord(tf *testing.F) {
 		f.Fatal(err)
 	}
 	b := sealed(f, sampleRecord("20261124000000000000"), key)
-	var outer netwire.SignedRecord
+	var outer wire.SignedRecord
 	if err := decodeRecord(b, &outer); err != nil {
 		f.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func FuzzOpenRecord(tf *testing.F) {
 		if r, err := openRecord(b, key.Public()); err == nil && (r.JID != "20261124000000000000" || r.Fun != "cmd.run" || r.User != "root") {
 			t.Fatalf("another record is believed: %+v", r)
 		}
-		var r netwire.JobRecord
+		var r wire.JobRecord
 		if err := decodeRecord(b, &r); err != nil {
 			return
 		}

@@ -113,7 +113,8 @@ func subset(minions, valid []string) bool {
 // mayMatch reports whether the target of a job could mean a minion, whatever
 // its grains and pillar are.
 func mayMatch(groups target.Nodegroups, load *value.Dict, id string) bool {
-	t, err := groups.ParseWithin(target.NewBudget(minionTargetTime), load.Str("tgt_type"), load.At("tgt"), load.Dict("kwargs").Str("delimiter"))
+	o := readOrder(load)
+	t, err := groups.ParseWithin(target.NewBudget(minionTargetTime), o.TgtType, o.Tgt, o.kw.Delimiter)
 	return err != nil || t.Expect(target.Data{MinionID: id})
 }
 
