@@ -60,7 +60,7 @@ func eachPackage(t *testing.T, do func(files []*ast.File, p *types.Package, info
 			}
 			files = append(files, f)
 		}
-		info := &types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}}
+		info := &types.Info{Selections: map[*ast.SelectorExpr]*types.Selection{}, Types: map[ast.Expr]types.TypeAndValue{}}
 		p, err := (&types.Config{Importer: imports}).Check(l.ImportPath, fset, files, info)
 		if err != nil {
 			t.Fatal(err)
