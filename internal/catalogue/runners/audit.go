@@ -8,13 +8,15 @@ import (
 	"brine/internal/py/value"
 )
 
-type auditing struct{ Deps }
+type auditing struct {
+	recent func(limit int, keep func(*value.Dict) bool) ([]*value.Dict, error)
+}
 
 func init() { runners.Register("audit", auditModule) }
 
 func auditModule(d Deps) fn.Module {
 	return fn.Module{Name: "audit", Doc: `Who asked this master for what, and what came of it.`, Funcs: []fn.Func{
-		fn.Of("list", auditing{d}.list, `Return the newest requests of users, the newest first.`,
+		fn.Of("list", auditing{d.Audit}.list, `Return the newest requests of users, the newest first.`,
 			fn.Example("salt-run audit.list"), fn.Example("salt-run audit.list user=alice limit=10"), fn.Example("salt-run audit.list result=denied")),
 	}}
 }
@@ -28,7 +30,7 @@ type auditArgs struct {
 
 func (a auditing) list(_ context.Context, _ *fn.Call, x auditArgs) (*value.List, error) {
 	user, fun, result := target.ParseGlob(x.User), target.ParseGlob(x.Fun), target.ParseGlob(x.Result)
-	found, err := a.Audit(x.Limit, func(d *value.Dict) bool {
+	found, err := a.recent(x.Limit, func(d *value.Dict) bool {
 		return user.Match(d.Str("user")) && fun.Match(d.Str("fun")) && result.Match(d.Str("result"))
 	})
 	out := &value.List{}

@@ -15,12 +15,12 @@ type Tokens interface {
 	DropToken(token string) (bool, error)
 }
 
-type tokens struct{ Deps }
+type tokens struct{ made Tokens }
 
 func init() { runners.Register("auth", authModule) }
 
 func authModule(d Deps) fn.Module {
-	t := tokens{d}
+	t := tokens{d.Tokens}
 	return fn.Module{Name: "auth", Doc: `Tokens of external_auth.`, Funcs: []fn.Func{
 		fn.Of("mk_token", t.make, `Make a token for username, password and eauth, and return it; an empty map if they are wrong.
 			token_expire is how many seconds it is good for, if token_expire_user_override lets the user choose.`,
@@ -34,7 +34,7 @@ type tokenArgs struct {
 }
 
 func (t tokens) make(ctx context.Context, _ *fn.Call, a tokenArgs) (*value.Dict, error) {
-	d, err := t.Tokens.NewToken(ctx, a.Load.Clean())
+	d, err := t.made.NewToken(ctx, a.Load.Clean())
 	if d == nil {
 		d = value.NewDict(0)
 	}
@@ -46,5 +46,5 @@ type delTokenArgs struct {
 }
 
 func (t tokens) remove(_ context.Context, _ *fn.Call, a delTokenArgs) (bool, error) {
-	return t.Tokens.DropToken(a.Token)
+	return t.made.DropToken(a.Token)
 }

@@ -8,12 +8,16 @@ import (
 	"brine/internal/store/cache"
 )
 
-type cached struct{ Deps }
+type cached struct {
+	selection
+	files   FileServers
+	pillars GitPillars
+}
 
 func init() { runners.Register("cache", cacheModule) }
 
 func cacheModule(d Deps) fn.Module {
-	c := cached{d}
+	c := cached{d.selection(), d.Serves, d.Serves}
 	return fn.Module{Name: "cache", Doc: `What the master keeps of minions, and other values that it keeps.`, Funcs: []fn.Func{
 		fn.Of("grains", c.grains, `Return the grains of minions that the master knows.`, fn.Example("salt-run cache.grains '*'")),
 		fn.Of("pillar", c.pillar, `Return the pillar of minions that the master knows.`, fn.Example("salt-run cache.pillar")),
@@ -42,7 +46,7 @@ type grainsArgs struct {
 }
 
 func (c cached) grains(_ context.Context, _ *fn.Call, a grainsArgs) (*value.Dict, error) {
-	return c.each(a.Tgt, a.TgtType, func(id string) *value.Dict { return c.Cache.MinionData(id).Grains })
+	return c.each(a.Tgt, a.TgtType, func(id string) *value.Dict { return c.cache.MinionData(id).Grains })
 }
 
 type optionalTarget struct {
@@ -56,7 +60,7 @@ type dataArgs struct {
 }
 
 func (c cached) pillar(_ context.Context, _ *fn.Call, a dataArgs) (*value.Dict, error) {
-	return c.each(a.Tgt, a.TgtType, func(id string) *value.Dict { return c.Cache.MinionData(id).Pillar })
+	return c.each(a.Tgt, a.TgtType, func(id string) *value.Dict { return c.cache.MinionData(id).Pillar })
 }
 
 func (c cached) mine(_ context.Context, _ *fn.Call, a dataArgs) (*value.Dict, error) {
@@ -64,7 +68,7 @@ func (c cached) mine(_ context.Context, _ *fn.Call, a dataArgs) (*value.Dict, er
 }
 
 func (c cached) mineOf(id string) *value.Dict {
-	v, _, _ := c.Cache.Fetch("minions/"+id, "mine")
+	v, _, _ := c.cache.Fetch("minions/"+id, "mine")
 	d, _ := v.(*value.Dict)
 	return d
 }
@@ -109,19 +113,19 @@ func (c cached) clear(a optionalTarget, forget func(id string) error) (bool, err
 }
 
 func (c cached) clearGrains(_ context.Context, _ *fn.Call, a optionalTarget) (bool, error) {
-	return c.clear(a, func(id string) error { return c.keep(id, cache.Minion{Pillar: c.Cache.MinionData(id).Pillar}) })
+	return c.clear(a, func(id string) error { return c.keep(id, cache.Minion{Pillar: c.cache.MinionData(id).Pillar}) })
 }
 
 func (c cached) clearPillar(_ context.Context, _ *fn.Call, a optionalTarget) (bool, error) {
-	return c.clear(a, func(id string) error { return c.keep(id, cache.Minion{Grains: c.Cache.MinionData(id).Grains}) })
+	return c.clear(a, func(id string) error { return c.keep(id, cache.Minion{Grains: c.cache.MinionData(id).Grains}) })
 }
 
 // keep replaces what is known of a minion.
 func (c cached) keep(id string, m cache.Minion) error {
 	if m.Grains.Len()+m.Pillar.Len() > 0 {
-		return c.Cache.StoreMinion(id, m)
+		return c.cache.StoreMinion(id, m)
 	}
-	_, err := c.Cache.Flush("minions/"+id, "data")
+	_, err := c.cache.Flush("minions/"+id, "data")
 	return err
 }
 
@@ -130,7 +134,7 @@ func (c cached) clearMine(_ context.Context, _ *fn.Call, a optionalTarget) (bool
 }
 
 func (c cached) forgetMine(id string) error {
-	_, err := c.Cache.Flush("minions/"+id, "mine")
+	_, err := c.cache.Flush("minions/"+id, "mine")
 	return err
 }
 
@@ -148,7 +152,7 @@ func (c cached) clearMineFunc(_ context.Context, _ *fn.Call, a mineFuncArgs) (bo
 		if mine == nil || !mine.Delete(a.Func) {
 			return nil
 		}
-		return c.Cache.Store("minions/"+id, "mine", mine)
+		return c.cache.Store("minions/"+id, "mine", mine)
 	})
 }
 
@@ -186,7 +190,7 @@ func (c cached) list(_ context.Context, _ *fn.Call, a listBankArgs) (*value.List
 	if err := (bankArgs{CacheDir: a.CacheDir}).check(); err != nil {
 		return nil, err
 	}
-	names, err := c.Cache.List(a.Bank)
+	names, err := c.cache.List(a.Bank)
 	return value.Strings(names), err
 }
 
@@ -200,7 +204,7 @@ func (c cached) fetch(_ context.Context, _ *fn.Call, a fetchArgs) (any, error) {
 	if err := (bankArgs{CacheDir: a.CacheDir}).check(); err != nil {
 		return nil, err
 	}
-	v, ok, err := c.Cache.Fetch(a.Bank, a.Key)
+	v, ok, err := c.cache.Fetch(a.Bank, a.Key)
 	if !ok {
 		v = value.NewDict(0)
 	}
@@ -211,11 +215,11 @@ func (c cached) store(_ context.Context, _ *fn.Call, a bankArgs) (any, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	return nil, c.Cache.Store(a.Bank, a.Key, a.Data)
+	return nil, c.cache.Store(a.Bank, a.Key, a.Data)
 }
 
 func (c cached) status(context.Context, *fn.Call, none) (*value.Dict, error) {
-	s := c.Cache.Status()
+	s := c.cache.Status()
 	d := value.DictOf("cache", s.Driver, "connected", s.Unreachable == nil, "waiting", s.Waiting)
 	if s.Unreachable != nil {
 		d.Set("error", s.Unreachable.Error())
@@ -240,5 +244,5 @@ func (c cached) flush(_ context.Context, _ *fn.Call, a flushArgs) (bool, error) 
 	if a.Key != nil {
 		key = value.Str(a.Key)
 	}
-	return c.Cache.Flush(a.Bank, key)
+	return c.cache.Flush(a.Bank, key)
 }

@@ -50,12 +50,60 @@ type ClusterVoting interface {
 	Voters(ctx context.Context) []cluster.Voter
 }
 
-type clusters struct{ Deps }
+// ClusterRecords is what the masters of a cluster know of each other and of their work.
+type ClusterRecords interface {
+	// Check compares what they have.
+	Check(ctx context.Context) (*value.Dict, error)
+	// Health asks them how they find the cluster, by their ids.
+	Health(ctx context.Context) map[string]*value.Dict
+	// Work returns what was ordered for the whole cluster, or one job of it.
+	Work(jid string) (*value.Dict, error)
+	// Keys returns when and where was decided about keys that a glob means.
+	Keys(match string) (*value.Dict, error)
+	// Leave has this master leave the cluster, and end.
+	Leave() error
+}
+
+// ClusterRoots are the file_roots and pillar_roots that all masters of a cluster serve.
+type ClusterRoots interface {
+	// Sync makes those of this master what all serve.
+	Sync(ctx context.Context, o ClusterSyncOptions) (*value.Dict, error)
+	// Revision tells what all serve, or what a job was given with.
+	Revision(ctx context.Context, jid string) (*value.Dict, error)
+	// Rollback goes back to an earlier state.
+	Rollback(ctx context.Context, revision string, o ClusterSyncOptions) (*value.Dict, error)
+}
+
+// ClusterSyncOptions say how masters are to agree on other files.
+type ClusterSyncOptions struct {
+	// Test has nothing changed.
+	Test bool
+	// Force does not wait for masters that have not got all of it.
+	Force bool
+	// Timeout bounds that.
+	Timeout time.Duration
+}
+
+// Clustering is the cluster of a master.
+type Clustering struct {
+	Cluster
+	// ID is this master's name there.
+	ID      string
+	Voting  ClusterVoting
+	Records ClusterRecords
+	Roots   ClusterRoots
+}
+
+// clusters has the zero Clustering for a master of its own.
+type clusters struct{ Clustering }
 
 func init() { runners.Register("cluster", clusterModule) }
 
 func clusterModule(d Deps) fn.Module {
-	c := clusters{d}
+	var c clusters
+	if d.Cluster != nil {
+		c.Clustering = *d.Cluster
+	}
 	return fn.Module{Name: "cluster", Doc: `The cluster of masters that this one belongs to.`, Funcs: []fn.Func{
 		fn.Of("members", c.members, `Return the masters of the cluster and how they are.
 
@@ -199,7 +247,7 @@ func (c clusters) check(ctx context.Context, call *fn.Call, _ struct{}) (*value.
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	d, err := c.ClusterCheck(ctx)
+	d, err := c.Records.Check(ctx)
 	if err == nil && !d.Bool("equal") {
 		call.SetRetcode(1)
 	}
@@ -214,7 +262,7 @@ func (c clusters) keys(_ context.Context, _ *fn.Call, a keysArgs) (*value.Dict, 
 	if c.Cluster == nil {
 		return nil, errNoCluster
 	}
-	return c.ClusterKeys(a.Match)
+	return c.Records.Keys(a.Match)
 }
 
 type workArgs struct {
@@ -225,7 +273,7 @@ func (c clusters) work(_ context.Context, _ *fn.Call, a workArgs) (*value.Dict, 
 	if c.Cluster == nil {
 		return nil, errNoCluster
 	}
-	return c.ClusterWork(a.JID)
+	return c.Records.Work(a.JID)
 }
 
 type removeArgs struct {
@@ -279,7 +327,7 @@ func (c clusters) recover(ctx context.Context, _ *fn.Call, a recoverArgs) (*valu
 	if err := c.isolated(); err != nil {
 		return nil, err
 	}
-	if s := c.ClusterVoting.Lease(ctx); s != nil && len(s.Voters) > len(s.Silent) {
+	if s := c.Voting.Lease(ctx); s != nil && len(s.Voters) > len(s.Silent) {
 		return nil, salt.Errorf(salt.Invalid, "a majority of cluster_voters answers: nothing is lost; cluster.remove takes a master out")
 	}
 	lost := []string{}
@@ -398,7 +446,7 @@ func (c clusters) leave(_ context.Context, _ *fn.Call, _ struct{}) (bool, error)
 	if c.Cluster == nil {
 		return false, errNoCluster
 	}
-	if err := c.ClusterLeave(); err != nil {
+	if err := c.Records.Leave(); err != nil {
 		return false, err
 	}
 	return true, nil
@@ -432,7 +480,7 @@ func (c clusters) syncRoots(ctx context.Context, _ *fn.Call, a syncArgs) (*value
 	if err := c.isolated(); err != nil {
 		return nil, err
 	}
-	return c.ClusterSync(ctx, a.options())
+	return c.Roots.Sync(ctx, a.options())
 }
 
 type revisionArgs struct {
@@ -443,7 +491,7 @@ func (c clusters) revision(ctx context.Context, _ *fn.Call, a revisionArgs) (*va
 	if err := c.isolated(); err != nil {
 		return nil, err
 	}
-	return c.ClusterRevision(ctx, a.JID)
+	return c.Roots.Revision(ctx, a.JID)
 }
 
 type rollbackArgs struct {
@@ -455,14 +503,14 @@ func (c clusters) rollback(ctx context.Context, _ *fn.Call, a rollbackArgs) (*va
 	if err := c.isolated(); err != nil {
 		return nil, err
 	}
-	return c.ClusterRollback(ctx, a.Revision, a.options())
+	return c.Roots.Rollback(ctx, a.Revision, a.options())
 }
 
 func (c clusters) voters(ctx context.Context, call *fn.Call, _ struct{}) (*value.List, error) {
 	if err := c.isolated(); err != nil {
 		return nil, err
 	}
-	voters := c.ClusterVoting.Voters(ctx)
+	voters := c.Voting.Voters(ctx)
 	if len(voters) == 0 {
 		return nil, salt.Errorf(salt.Invalid, "cluster_voters is not set: the first master by id does what one is to do, of those that see each other")
 	}
@@ -493,9 +541,9 @@ func (c clusters) lease(ctx context.Context, call *fn.Call, a leaseArgs) (*value
 	if err := c.isolated(); err != nil {
 		return nil, err
 	}
-	token, here := c.ClusterVoting.Once()
+	token, here := c.Voting.Once()
 	out := value.DictOf("here", here)
-	if s := c.ClusterVoting.Lease(ctx); s != nil {
+	if s := c.Voting.Lease(ctx); s != nil {
 		if here {
 			out.Set("token", int64(token))
 		}
@@ -520,7 +568,7 @@ func (c clusters) lease(ctx context.Context, call *fn.Call, a leaseArgs) (*value
 	} else {
 		out.Set("note", "cluster_voters is not set: the first master by id does it, of those that see each other, so that two may")
 	}
-	if _, now := c.ClusterVoting.Once(); a.Here && (!here || !now) {
+	if _, now := c.Voting.Once(); a.Here && (!here || !now) {
 		call.SetRetcode(1)
 	}
 	return out, nil

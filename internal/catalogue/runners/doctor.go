@@ -52,11 +52,11 @@ func (c clusters) doctor(ctx context.Context, call *fn.Call, _ struct{}) (*value
 	defer cancel()
 	p := patient{self: c.ID, isolated: c.Cluster.Isolated(), status: c.Cluster.Status(ctx), now: time.Now()}
 	asked, stop := context.WithTimeout(ctx, healthTime)
-	p.health = c.ClusterHealth(asked)
+	p.health = c.Records.Health(asked)
 	stop()
 	if p.isolated {
-		p.voters = c.ClusterVoting.Voters(ctx)
-		d, err := c.ClusterCheck(ctx)
+		p.voters = c.Voting.Voters(ctx)
+		d, err := c.Records.Check(ctx)
 		if err != nil {
 			return nil, err
 		}

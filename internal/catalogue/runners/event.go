@@ -7,13 +7,13 @@ import (
 	"brine/internal/py/value"
 )
 
-type events struct{ Deps }
+type events struct{ bus Firer }
 
 func init() { runners.Register("event", eventModule) }
 
 func eventModule(d Deps) fn.Module {
 	return fn.Module{Name: "event", Doc: `The master's event bus.`, Funcs: []fn.Func{
-		fn.Of("send", events{d}.send, `Put an event on the master's bus.`, fn.Example(`salt-run event.send my/custom/event '{"foo": "bar"}'`)),
+		fn.Of("send", events{d.Bus}.send, `Put an event on the master's bus.`, fn.Example(`salt-run event.send my/custom/event '{"foo": "bar"}'`)),
 	}}
 }
 
@@ -30,7 +30,7 @@ func (e events) send(_ context.Context, _ *fn.Call, a sendArgs) (bool, error) {
 	if d == nil {
 		d = value.NewDict(0)
 	}
-	if err := e.Fire(a.Tag, d); err != nil {
+	if err := e.bus.Fire(a.Tag, d); err != nil {
 		return false, err
 	}
 	return true, nil

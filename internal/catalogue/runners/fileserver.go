@@ -29,12 +29,20 @@ type FileServer interface {
 
 var _ FileServer = (*fileserver.Server)(nil)
 
-type files struct{ d Deps }
+// FileServers returns the file server as it is configured now.
+type FileServers interface {
+	FileServer() FileServer
+	// TellChanges puts on the bus what an update of the file server has found, and tells the other masters of
+	// a cluster what was fetched.
+	TellChanges([]fileserver.Changes)
+}
+
+type files struct{ server FileServers }
 
 func init() { runners.Register("fileserver", filesModule) }
 
 func filesModule(d Deps) fn.Module {
-	f := files{d}
+	f := files{d.Serves}
 	return fn.Module{Name: "fileserver", Doc: `The files that this master serves.`, Funcs: []fn.Func{
 		fn.Of("envs", f.envs, `List the environments.`, fn.Example("salt-run fileserver.envs")),
 		fn.Of("file_list", f.lister("_file_list"), `List the files of an environment.`, fn.Example("salt-run fileserver.file_list saltenv=prod")),
@@ -70,9 +78,9 @@ type envsArgs struct {
 func (f files) envs(_ context.Context, _ *fn.Call, a envsArgs) (any, error) {
 	names := backendNames(a.Backend)
 	if a.Sources {
-		return value.Strings(f.d.Files().Backends(names)), nil
+		return value.Strings(f.server.FileServer().Backends(names)), nil
 	}
-	return value.Strings(f.d.Files().Envs(names...)), nil
+	return value.Strings(f.server.FileServer().Envs(names...)), nil
 }
 
 type fileListArgs struct {
@@ -82,7 +90,7 @@ type fileListArgs struct {
 
 func (f files) lister(cmd string) func(context.Context, *fn.Call, fileListArgs) (any, error) {
 	return func(ctx context.Context, _ *fn.Call, a fileListArgs) (any, error) {
-		return f.d.Files().Request(ctx, value.DictOf("cmd", cmd, "saltenv", a.Saltenv, "fsbackend", value.Strings(backendNames(a.Backend))))
+		return f.server.FileServer().Request(ctx, value.DictOf("cmd", cmd, "saltenv", a.Saltenv, "fsbackend", value.Strings(backendNames(a.Backend))))
 	}
 }
 
@@ -99,8 +107,8 @@ func (f files) update(ctx context.Context, _ *fn.Call, a updateArgs) (any, error
 		}
 		remotes = value.Split(v)
 	}
-	changes, err := f.d.Files().UpdateOnly(ctx, remotes, backendNames(a.Backend)...)
-	f.d.TellChanges(changes)
+	changes, err := f.server.FileServer().UpdateOnly(ctx, remotes, backendNames(a.Backend)...)
+	f.server.TellChanges(changes)
 	if err != nil {
 		return nil, fn.Errorf("%w", err)
 	}
@@ -118,7 +126,7 @@ func (f files) clearLists(_ context.Context, _ *fn.Call, a clearListsArgs) (any,
 		envs = append(envs, strings.TrimSpace(e))
 	}
 	out := value.NewDict(1)
-	forgotten := f.d.Files().Forget(envs, backendNames(a.Backend)...)
+	forgotten := f.server.FileServer().Forget(envs, backendNames(a.Backend)...)
 	for _, name := range slices.Sorted(maps.Keys(forgotten)) {
 		gone := forgotten[name]
 		slices.Sort(gone)
@@ -133,9 +141,9 @@ type backendArgs struct {
 
 func (f files) clearCache(_ context.Context, _ *fn.Call, a backendArgs) (any, error) {
 	names := backendNames(a.Backend)
-	f.d.Files().Forget(nil, names...)
+	f.server.FileServer().Forget(nil, names...)
 	var r report
-	for _, b := range f.d.Files().Fetchers(names...) { // roots keeps nothing on disk
+	for _, b := range f.server.FileServer().Fetchers(names...) { // roots keeps nothing on disk
 		failed := b.ClearCache()
 		r.failed = append(r.failed, failed...)
 		if len(failed) == 0 {
@@ -187,7 +195,7 @@ func (a lockArgs) remote(r *report) (glob string, ok bool) {
 func (f files) clearLock(_ context.Context, _ *fn.Call, a lockArgs) (any, error) {
 	var r report
 	if glob, ok := a.remote(&r); ok {
-		for _, b := range f.d.Files().Fetchers(backendNames(a.Backend)...) {
+		for _, b := range f.server.FileServer().Fetchers(backendNames(a.Backend)...) {
 			r.add(b.ClearLock(glob, "update"))
 		}
 	}
@@ -197,7 +205,7 @@ func (f files) clearLock(_ context.Context, _ *fn.Call, a lockArgs) (any, error)
 func (f files) lock(_ context.Context, _ *fn.Call, a lockArgs) (any, error) {
 	var r report
 	if glob, ok := a.remote(&r); ok {
-		for _, b := range f.d.Files().Fetchers(backendNames(a.Backend)...) {
+		for _, b := range f.server.FileServer().Fetchers(backendNames(a.Backend)...) {
 			r.add(b.Lock(glob))
 		}
 	}
@@ -207,7 +215,7 @@ func (f files) lock(_ context.Context, _ *fn.Call, a lockArgs) (any, error) {
 // remotes tells how what is fetched fares.
 func (f files) remotes(_ context.Context, _ *fn.Call, a backendArgs) (any, error) {
 	out := value.NewDict(1)
-	for _, b := range f.d.Files().Fetchers(backendNames(a.Backend)...) {
+	for _, b := range f.server.FileServer().Fetchers(backendNames(a.Backend)...) {
 		out.Set(b.Name(), b.Remotes())
 	}
 	return out, nil

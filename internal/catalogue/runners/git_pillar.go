@@ -18,12 +18,17 @@ type GitPillar interface {
 	ClearLock(match func(url string) bool, kind string) (done, failed []string)
 }
 
-type gitPillar struct{ Deps }
+// GitPillars returns the git repositories of the pillar, as they are configured now.
+type GitPillars interface {
+	GitPillar() GitPillar
+}
+
+type gitPillar struct{ GitPillars }
 
 func init() { runners.Register("git_pillar", gitPillarModule) }
 
 func gitPillarModule(d Deps) fn.Module {
-	g := gitPillar{d}
+	g := gitPillar{d.Serves}
 	return fn.Module{Name: "git_pillar", Doc: `The git repositories that pillars come from.`, Funcs: []fn.Func{
 		fn.Of("update", g.update, `Fetch repositories: True for changes, None for none, False for an error.`,
 			fn.Example("salt-run git_pillar.update branch=main repo=https://example.com/pillar.git")),
@@ -87,12 +92,12 @@ func (c cached) clearGitLock(_ context.Context, _ *fn.Call, a gitLockArgs) (any,
 		}
 		switch a.Role {
 		case "gitfs":
-			for _, b := range c.Files().Fetchers("gitfs") {
+			for _, b := range c.files.FileServer().Fetchers("gitfs") {
 				r.add(b.ClearLock(glob, kind))
 			}
 		case "git_pillar":
 			g := target.ParseGlob(glob)
-			r.add(c.GitPillar().ClearLock(func(url string) bool { return glob == "" || g.Match(url) }, kind))
+			r.add(c.pillars.GitPillar().ClearLock(func(url string) bool { return glob == "" || g.Match(url) }, kind))
 		default:
 			return nil, fn.Errorf("Invalid role '%s'", a.Role)
 		}

@@ -13,14 +13,44 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 	"brine/internal/store/job"
+	"brine/internal/store/returner"
 )
 
-type jobs struct{ Deps }
+// JobStores are the jobs of the master, and those of its returners.
+type JobStores struct {
+	Jobs
+	// Returners may be nil.
+	Returners JobReturners
+	// Database is nil for a master that keeps its jobs in Salt's files.
+	Database JobDatabase
+}
+
+// JobReturners are returners that have jobs.
+type JobReturners interface {
+	// JobsOf returns the jobs that a returner has.
+	JobsOf(name string) (Jobs, error)
+	// Statuses returns how the servers are that get this master's jobs.
+	Statuses() []returner.OutboxStatus
+}
+
+// JobDatabase is the master's own database of jobs.
+type JobDatabase interface {
+	// Snapshot writes the jobs into a directory of the master's, and returns that.
+	Snapshot() (dir string, err error)
+	// Adopt takes over the jobs in Salt's files, and returns how many it looked at.
+	Adopt() (int, error)
+}
+
+type jobs struct {
+	JobStores
+	minions Commander
+	running func() []*value.Dict
+}
 
 func init() { runners.Register("jobs", jobsModule) }
 
 func jobsModule(d Deps) fn.Module {
-	j := jobs{d}
+	j := jobs{d.Jobs, d.Client, d.Running}
 	return fn.Module{Name: "jobs", Doc: `What jobs there are and were, and what they returned.`, Funcs: []fn.Func{
 		fn.Of("active", j.active, `Return the jobs that minions are running now.`, fn.Example("salt-run jobs.active")),
 		fn.Of("master", j.master, `Return the runners that the master runs now, without this one.`, fn.Example("salt-run jobs.master")),
@@ -55,10 +85,10 @@ type progressArgs struct {
 
 // from returns the functions for the jobs of a returner, if one is named.
 func (j jobs) from(source any) (jobs, error) {
-	if !value.Truth(source) || j.JobsOf == nil {
+	if !value.Truth(source) || j.Returners == nil {
 		return j, nil
 	}
-	far, err := j.JobsOf(value.Str(source))
+	far, err := j.Returners.JobsOf(value.Str(source))
 	if err != nil {
 		return j, fn.Errorf("%w", err)
 	}
@@ -68,10 +98,10 @@ func (j jobs) from(source any) (jobs, error) {
 
 func (j jobs) cacheStatus(context.Context, *fn.Call, none) (*value.List, error) {
 	out := &value.List{}
-	if j.JobCaches == nil {
+	if j.Returners == nil {
 		return out, nil
 	}
-	for _, s := range j.JobCaches() {
+	for _, s := range j.Returners.Statuses() {
 		d := value.DictOf("returner", s.Name, "connected", s.Unreachable == nil, "waiting", s.Waiting, "since",
 			s.Since.UTC().Format("2006-01-02T15:04:05.000000"))
 		if s.Unreachable != nil {
@@ -86,17 +116,17 @@ func (j jobs) cacheStatus(context.Context, *fn.Call, none) (*value.List, error) 
 var errNoDatabase = fn.Errorf("this master keeps its jobs in the files in cachedir and has no database of its own, because it is one of a cluster")
 
 func (j jobs) snapshot(context.Context, *fn.Call, none) (string, error) {
-	if j.Snapshot == nil {
+	if j.Database == nil {
 		return "", errNoDatabase
 	}
-	return j.Snapshot()
+	return j.Database.Snapshot()
 }
 
 func (j jobs) adopt(context.Context, *fn.Call, none) (int, error) {
-	if j.Adopt == nil {
+	if j.Database == nil {
 		return 0, errNoDatabase
 	}
-	return j.Adopt()
+	return j.Database.Adopt()
 }
 
 // returnerName is that of Salt's job cache of the master.
@@ -444,7 +474,7 @@ func (j jobs) lastRun(ctx context.Context, c *fn.Call, a lastArgs) (any, error) 
 
 func (j jobs) master(_ context.Context, c *fn.Call, _ none) (*value.List, error) {
 	ret := &value.List{}
-	for _, d := range j.Running() {
+	for _, d := range j.running() {
 		if d.Str("jid") != c.JID {
 			ret.Append(d)
 		}
@@ -454,7 +484,7 @@ func (j jobs) master(_ context.Context, c *fn.Call, _ none) (*value.List, error)
 
 func (j jobs) active(ctx context.Context, c *fn.Call, a progressArgs) (*value.Dict, error) {
 	ret := value.NewDict(0)
-	_, results, err := j.Client.Call(ctx, client.Job{Target: "*", Fun: "saltutil.running"})
+	_, results, err := j.minions.Call(ctx, client.Job{Target: "*", Fun: "saltutil.running"})
 	if errors.Is(err, client.ErrNoMatch) {
 		return ret, nil
 	}

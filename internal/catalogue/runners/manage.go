@@ -19,12 +19,30 @@ import (
 	"brine/internal/store/keystore"
 )
 
-type manage struct{ Deps }
+// Minions tells which minions are connected.
+type Minions interface {
+	// Connected returns the minions that are connected now. The map is only read.
+	Connected() map[string]bool
+	// Holders returns, in a cluster, to which masters each minion is connected; nil for a master of its own.
+	Holders() map[string][]string
+	// Standings returns what these minions have reported about their masters, in a cluster to any of its
+	// masters. Minions that reported nothing are missing.
+	Standings(ctx context.Context, ids []string) map[string]Standing
+}
+
+type manage struct {
+	selection
+	Minions
+	commander Commander
+	bus       Firer
+	clustered bool
+	pkiDir    string
+}
 
 func init() { runners.Register("manage", manageModule) }
 
 func manageModule(d Deps) fn.Module {
-	m := manage{d}
+	m := manage{d.selection(), d.Minions, d.Client, d.Bus, d.Cluster != nil, d.PKIDir}
 	mod := fn.Module{Name: "manage", Doc: `Which minions are up.`, Funcs: []fn.Func{
 		fn.Of("status", m.status, `Ping minions and return which are up and which are down, and of the latter those that another master commands.`,
 			fn.Params("output", "tgt", "tgt_type", "timeout", "gather_job_timeout"),
@@ -63,7 +81,7 @@ type statusArgs struct {
 
 // ping returns who answers and who does not, sorted.
 func (m manage) ping(ctx context.Context, a statusArgs) (up, down []string, err error) {
-	_, results, err := m.Client.Call(ctx, client.Job{
+	_, results, err := m.commander.Call(ctx, client.Job{
 		Target: a.Tgt, Type: a.TgtType, Fun: "test.ping", Timeout: a.Timeout, GatherTimeout: a.Gather,
 	})
 	if errors.Is(err, client.ErrNoMatch) {
@@ -115,10 +133,10 @@ func (m manage) down(ctx context.Context, _ *fn.Call, a statusArgs) (*value.List
 	}
 	if a.Remove {
 		for _, id := range down {
-			if err := m.Keys.Delete(keystore.Accepted, id); err != nil && salt.KindOf(err) != salt.NotFound {
+			if err := m.keys.Delete(keystore.Accepted, id); err != nil && salt.KindOf(err) != salt.NotFound {
 				return nil, err
 			}
-			if err := m.Fire(salt.Tag("key"), value.DictOf("result", true, "act", "delete", "id", id)); err != nil {
+			if err := m.bus.Fire(salt.Tag("key"), value.DictOf("result", true, "act", "delete", "id", id)); err != nil {
 				return nil, err
 			}
 		}
@@ -159,7 +177,7 @@ func (m manage) present(_ context.Context, _ *fn.Call, a presentArgs) (any, erro
 
 // address is an address of a minion that others can reach, if one is known.
 func (m manage) address(id string) string {
-	grains := m.Cache.MinionData(id).Grains
+	grains := m.cache.MinionData(id).Grains
 	found := ""
 	for _, key := range []string{"ipv4", "ipv6"} {
 		for _, v := range grains.List(key) {
@@ -176,7 +194,7 @@ func (m manage) address(id string) string {
 }
 
 func (m manage) notPresent(_ context.Context, _ *fn.Call, a presentArgs) (*value.List, error) {
-	ids, err := m.Keys.Accepted()
+	ids, err := m.keys.Accepted()
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +218,7 @@ const (
 )
 
 func (m manage) versions(ctx context.Context, _ *fn.Call, _ none) (*value.Dict, error) {
-	_, results, err := m.Client.Call(ctx, client.Job{Target: "*", Fun: "test.version"})
+	_, results, err := m.commander.Call(ctx, client.Job{Target: "*", Fun: "test.version"})
 	if err != nil && !errors.Is(err, client.ErrNoMatch) {
 		return nil, err
 	}
@@ -253,14 +271,14 @@ const textRegenerated = "The minion and master keys have been deleted.  Restart 
 	"    salt-call saltutil.regen_keys"
 
 func (m manage) keyRegen(ctx context.Context, _ *fn.Call, _ none) (any, error) {
-	if m.Cluster != nil {
+	if m.clustered {
 		return nil, fn.Errorf("this master is in a cluster, whose masters and minions rely on its keys: nothing was done; leave the cluster first " +
 			"(brine cluster leave)")
 	}
-	if _, _, err := m.Client.Call(ctx, client.Job{Target: "*", Type: "glob", Fun: "saltutil.regen_keys"}); err != nil && !errors.Is(err, client.ErrNoMatch) {
+	if _, _, err := m.commander.Call(ctx, client.Job{Target: "*", Type: "glob", Fun: "saltutil.regen_keys"}); err != nil && !errors.Is(err, client.ErrNoMatch) {
 		return nil, fn.Errorf("the minions could not be told, and no key was deleted: %w", err)
 	}
-	err := filepath.WalkDir(m.PKIDir, func(path string, e fs.DirEntry, err error) error {
+	err := filepath.WalkDir(m.pkiDir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}

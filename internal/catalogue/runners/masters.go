@@ -83,10 +83,7 @@ func (m manage) masters(ctx context.Context, _ *fn.Call, a targetArgs) (*value.D
 	}
 	slices.Sort(ids)
 	here := m.Connected()
-	var holders map[string][]string
-	if m.Holders != nil {
-		holders = m.Holders()
-	}
+	holders := m.Holders()
 	standings := m.Standings(ctx, ids)
 	out := value.NewDict(len(ids))
 	for _, id := range ids {

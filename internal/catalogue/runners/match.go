@@ -8,13 +8,13 @@ import (
 	"brine/internal/py/value"
 )
 
-type match struct{ Deps }
+type match struct{ Targets }
 
 func init() { runners.Register("match", matchModule) }
 
 func matchModule(d Deps) fn.Module {
 	return fn.Module{Name: "match", Doc: `Targets, seen from the master.`, Funcs: []fn.Func{
-		fn.Of("compound_matches", match{d}.compound, `Return {res: ID} if an accepted minion is known to match a compound target, else {res: False}.
+		fn.Of("compound_matches", match{d.Targets}.compound, `Return {res: ID} if an accepted minion is known to match a compound target, else {res: False}.
 			Pillar is compared exactly, since a minion may ask by peer_run.`,
 			fn.Example("salt-run match.compound_matches 'I@foo:bar and G@os:Deb* and not db*' myminion")),
 	}}

@@ -10,12 +10,15 @@ import (
 	"brine/internal/py/value"
 )
 
-type mine struct{ Deps }
+type mine struct {
+	minions Commander
+	data    func(asker string, load *value.Dict) *value.Dict
+}
 
 func init() { runners.Register("mine", mineModule) }
 
 func mineModule(d Deps) fn.Module {
-	m := mine{d}
+	m := mine{d.Client, d.Mine}
 	return fn.Module{Name: "mine", Doc: `What minions publish of themselves.`, Funcs: []fn.Func{
 		fn.Of("get", m.get, `Return what minions have published by a function, as far as they let the master's id see it.`,
 			fn.Example("salt-run mine.get '*' network.interfaces")),
@@ -30,7 +33,7 @@ type mineGetArgs struct {
 }
 
 func (m mine) get(_ context.Context, c *fn.Call, a mineGetArgs) (*value.Dict, error) {
-	return m.Mine(strings.TrimSuffix(c.ID, "_master"), value.DictOf("tgt", a.Tgt, "fun", a.Fun, "tgt_type", a.TgtType)), nil
+	return m.data(strings.TrimSuffix(c.ID, "_master"), value.DictOf("tgt", a.Tgt, "fun", a.Fun, "tgt_type", a.TgtType)), nil
 }
 
 type mineUpdateArgs struct {
@@ -43,7 +46,7 @@ type mineUpdateArgs struct {
 func (m mine) update(ctx context.Context, _ *fn.Call, a mineUpdateArgs) (*value.Dict, error) {
 	kwargs := value.DictOf("clear", a.Clear, "mine_functions", a.Functions)
 	ret := value.NewDict(0)
-	_, results, err := m.Client.Call(ctx, client.Job{Target: a.Tgt, Type: a.TgtType, Fun: "mine.update", Arg: value.ListOf(fn.Wire(nil, kwargs)...)})
+	_, results, err := m.minions.Call(ctx, client.Job{Target: a.Tgt, Type: a.TgtType, Fun: "mine.update", Arg: value.ListOf(fn.Wire(nil, kwargs)...)})
 	for _, r := range results {
 		if !r.Absent {
 			ret.Set(r.ID, r.Return)

@@ -18,12 +18,12 @@ import (
 	"brine/internal/py/value"
 )
 
-type network struct{ Deps }
+type network struct{ selection }
 
 func init() { runners.Register("network", networkModule) }
 
 func networkModule(d Deps) fn.Module {
-	n := network{d}
+	n := network{d.selection()}
 	return fn.Module{Name: "network", Doc: `Wake machines by the network.`, Funcs: []fn.Func{
 		fn.Of("wol", n.wol, `Wake the machine with a hardware address.`,
 			fn.Example("salt-run network.wol 08-00-27-13-69-77"), fn.Example("salt-run network.wol 080027136977 255.255.255.255 7")),
@@ -129,7 +129,7 @@ func (n network) wolmatch(ctx context.Context, c *fn.Call, a wolmatchArgs) (*val
 	}
 	ret := &value.List{}
 	for _, id := range ids {
-		for name, v := range n.Cache.MinionData(id).Grains.Dict("hwaddr_interfaces").All() {
+		for name, v := range n.cache.MinionData(id).Grains.Dict("hwaddr_interfaces").All() {
 			mac := strings.TrimSpace(value.Str(v))
 			if name == "lo" {
 				continue

@@ -2,8 +2,11 @@ package runners
 
 import (
 	"context"
+	"iter"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules/control"
+	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -13,9 +16,12 @@ func init() { runners.Register("state", stateModule) }
 // stateModule is the module state of the master: state.event and what runs SLS
 // files on it.
 func stateModule(d Deps) fn.Module {
-	m := State(d.listen, nil)
+	var bus Subscriber = d.Bus
+	m := State(func(ctx context.Context) iter.Seq2[*event.Event, error] {
+		return control.Subscribed(ctx, bus.Subscribe)
+	}, nil)
 	m.Doc = `Run SLS files on the master, which order minions, and follow what happens.`
-	o := orchestrator{d}
+	o := orchestrator{d.Here}
 	for _, name := range []string{"orchestrate", "orch", "sls"} {
 		m.Funcs = append(m.Funcs, fn.Of(name, o.orchestrate,
 			`Run SLS files on the master, whose states order minions: salt.state, salt.function and the like.`,
@@ -44,7 +50,10 @@ func stateModule(d Deps) fn.Module {
 	return m
 }
 
-type orchestrator struct{ Deps }
+// HereFunc runs an execution function on the master's machine, as part of the job jid.
+type HereFunc func(ctx context.Context, jid, fun string, args []any, kwargs *value.Dict) (any, error)
+
+type orchestrator struct{ here HereFunc }
 
 type orchestrateArgs struct {
 	Mods      any    `salt:"mods" doc:"names of SLS files, as a list or with commas"`
@@ -87,7 +96,7 @@ func (o orchestrator) orchestrate(ctx context.Context, c *fn.Call, a orchestrate
 	// machine.
 	kw := given("mods", a.Mods, "saltenv", a.Saltenv, "test", a.Test, "exclude", a.Exclude, "pillar", a.Pillar, "pillarenv", a.Pillarenv,
 		"pillar_enc", a.PillarEnc, "concurrent", true)
-	ret, err := o.Here(ctx, jid, "state.sls", nil, kw)
+	ret, err := o.here(ctx, jid, "state.sls", nil, kw)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +128,7 @@ func (o orchestrator) single(ctx context.Context, c *fn.Call, a orchestrateSingl
 
 // report runs a function, reports its result at once and returns it.
 func (o orchestrator) report(ctx context.Context, c *fn.Call, fun string, kw *value.Dict) (any, error) {
-	ret, err := o.Here(ctx, c.JID, fun, nil, kw)
+	ret, err := o.here(ctx, c.JID, fun, nil, kw)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +168,7 @@ func (o orchestrator) show(ctx context.Context, c *fn.Call, a orchestrateShowArg
 	if err := needDict(a.Pillar); err != nil {
 		return nil, err
 	}
-	ret, err := o.Here(ctx, c.JID, "state.show_sls", nil, given("mods", a.Mods, "saltenv", a.Saltenv, "test", a.Test, "pillar", a.Pillar,
+	ret, err := o.here(ctx, c.JID, "state.show_sls", nil, given("mods", a.Mods, "saltenv", a.Saltenv, "test", a.Test, "pillar", a.Pillar,
 		"pillarenv", a.Pillarenv, "pillar_enc", a.PillarEnc, "concurrent", true))
 	if err != nil {
 		return nil, err
@@ -177,7 +186,7 @@ type steerArgs struct {
 // steer runs.
 func (o orchestrator) steer(fun string) func(context.Context, *fn.Call, steerArgs) (any, error) {
 	return func(ctx context.Context, c *fn.Call, a steerArgs) (any, error) {
-		_, err := o.Here(ctx, c.JID, fun, nil, given("jid", a.JID, "state_id", a.StateID, "duration", a.Duration))
+		_, err := o.here(ctx, c.JID, fun, nil, given("jid", a.JID, "state_id", a.StateID, "duration", a.Duration))
 		return nil, err
 	}
 }

@@ -20,12 +20,20 @@ type Pillars interface {
 
 var _ Pillars = (*pillar.Compiler)(nil)
 
-type pillars struct{ d Deps }
+// PillarSource returns what makes pillars, as it is configured now.
+type PillarSource interface {
+	Pillars() Pillars
+}
+
+type pillars struct {
+	selection
+	PillarSource
+}
 
 func init() { runners.Register("pillar", pillarModule) }
 
 func pillarModule(d Deps) fn.Module {
-	p := pillars{d}
+	p := pillars{d.selection(), d.Serves}
 	return fn.Module{Name: "pillar", Doc: `The pillar that this master makes.`, Funcs: []fn.Func{
 		fn.Of("show_top", p.showTop, `Return the top files of the pillar as they are for a minion.`, fn.Example("salt-run pillar.show_top")),
 		fn.Of("show_pillar", p.show, `Return the pillar of a minion, or what is for all.
@@ -41,10 +49,10 @@ func (p pillars) request(minion any) pillar.Request {
 	q := pillar.Request{}
 	if value.Truth(minion) {
 		q.ID = value.Str(minion)
-	} else if ids, err := p.d.Cache.List("minions"); err == nil && len(ids) > 0 {
+	} else if ids, err := p.cache.List("minions"); err == nil && len(ids) > 0 {
 		q.ID = ids[0]
 	}
-	if g := p.d.Cache.MinionData(q.ID).Grains; g != nil {
+	if g := p.cache.MinionData(q.ID).Grains; g != nil {
 		q.Grains = value.DeepCopy(g).(*value.Dict)
 	} else {
 		q.Grains = value.DictOf("fqdn", q.ID)
@@ -60,7 +68,7 @@ type showTopArgs struct {
 func (p pillars) showTop(ctx context.Context, _ *fn.Call, a showTopArgs) (any, error) {
 	q := p.request(a.Minion)
 	q.Saltenv = value.Str(a.Saltenv)
-	tops, faults := p.d.Pillars().Top(ctx, q)
+	tops, faults := p.Pillars().Top(ctx, q)
 	if len(faults) > 0 {
 		return value.Strings(faults), nil
 	}
@@ -85,7 +93,7 @@ func (p pillars) show(ctx context.Context, _ *fn.Call, a showPillarArgs) (any, e
 			q.Grains.Set(k, v)
 		}
 	}
-	d, err := p.d.Pillars().Compile(ctx, q)
+	d, err := p.Pillars().Compile(ctx, q)
 	if err != nil {
 		return nil, fn.Errorf("%w", err)
 	}
@@ -98,7 +106,7 @@ type pillarCacheArgs struct {
 }
 
 func (p pillars) clear(_ context.Context, c *fn.Call, a pillarCacheArgs) (any, error) {
-	return p.each(c, a, func(id string) { p.d.Pillars().ClearCache(id) })
+	return p.each(c, a, func(id string) { p.Pillars().ClearCache(id) })
 }
 
 func (p pillars) cached(_ context.Context, c *fn.Call, a pillarCacheArgs) (any, error) {
@@ -110,7 +118,7 @@ func (p pillars) each(c *fn.Call, a pillarCacheArgs, do func(id string)) (any, e
 	if !value.Truth(c.Config.Get("pillar_cache")) {
 		return false, nil
 	}
-	ids, err := p.d.minions(a.Minion, "glob")
+	ids, err := p.minions(a.Minion, "glob")
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +129,7 @@ func (p pillars) each(c *fn.Call, a pillarCacheArgs, do func(id string)) (any, e
 	out := value.NewDict(len(ids))
 	for _, id := range ids {
 		do(id)
-		if d := p.d.Pillars().Cached(id, env); d != nil {
+		if d := p.Pillars().Cached(id, env); d != nil {
 			out.Set(id, d)
 		}
 	}

@@ -17,8 +17,9 @@ import (
 // queues are lists of items in a bank of the master's cache, and so in what
 // masters share if their cache is shared. An item is in a queue once.
 type queues struct {
-	Deps
-	mu *sync.Mutex
+	cache Cache
+	bus   Firer
+	mu    *sync.Mutex
 }
 
 // queueBank has a list for each queue.
@@ -30,7 +31,7 @@ const queueBackend = "sqlite"
 func init() { runners.Register("queue", queueModule) }
 
 func queueModule(d Deps) fn.Module {
-	q := queues{d, &sync.Mutex{}}
+	q := queues{d.Cache, d.Bus, &sync.Mutex{}}
 	return fn.Module{Name: "queue", Doc: `Queues of items, which the reactor or further runners work off.`, Funcs: []fn.Func{
 		fn.Of("insert", q.insert, `Add an item or several to a queue.`, fn.Example("salt-run queue.insert myqueue myitem"),
 			fn.Example(`salt-run queue.insert myqueue "['item1', 'item2']"`)),
@@ -69,7 +70,7 @@ func shown(item any) (string, error) {
 }
 
 func (q queues) load(queue string) ([]any, error) {
-	v, _, err := q.Cache.Fetch(queueBank, queue)
+	v, _, err := q.cache.Fetch(queueBank, queue)
 	if err != nil {
 		return nil, fn.Errorf("cannot read the queue %s: %w", queue, err)
 	}
@@ -81,7 +82,7 @@ func (q queues) load(queue string) ([]any, error) {
 }
 
 func (q queues) store(queue string, items []any) error {
-	if err := q.Cache.Store(queueBank, queue, &value.List{Items: items}); err != nil {
+	if err := q.cache.Store(queueBank, queue, &value.List{Items: items}); err != nil {
 		return fn.Errorf("cannot store the queue %s: %w", queue, err)
 	}
 	return nil
@@ -182,7 +183,7 @@ func (q queues) list(_ context.Context, _ *fn.Call, a queueBackendArgs) (*value.
 	if a.Backend != queueBackend {
 		return nil, fn.Invalidf(`Function "%s.list_queues" is not available`, a.Backend)
 	}
-	names, err := q.Cache.List(queueBank)
+	names, err := q.cache.List(queueBank)
 	slices.Sort(names)
 	return value.Strings(names), err
 }
@@ -274,7 +275,7 @@ func (q queues) process(ctx context.Context, c *fn.Call, a popArgs) (any, error)
 		return nil, err
 	}
 	data := value.DictOf("items", items, "backend", a.Backend, "queue", a.Queue)
-	return data, q.Fire(salt.Tag("queue", a.Queue, "process"), data.Clone())
+	return data, q.bus.Fire(salt.Tag("queue", a.Queue, "process"), data.Clone())
 }
 
 type insertRunnerArgs struct {

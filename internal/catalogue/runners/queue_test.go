@@ -185,7 +185,7 @@ func TestHTTP(t *testing.T) {
 func TestKeyRegen(t *testing.T) {
 	h := newHouse(t)
 	h.deps.PKIDir = filepath.Dir(filepath.Join(h.deps.Keys.(interface{ Dir() string }).Dir(), "x"))
-	h.deps.Cluster = struct{ Cluster }{}
+	h.deps.Cluster = &Clustering{}
 	var err error
 	if h.reg, err = fn.NewRegistry(nil, New(h.deps)...); err != nil {
 		t.Fatal(err)

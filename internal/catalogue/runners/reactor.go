@@ -18,12 +18,12 @@ type Reactor interface {
 	Lead(on bool)
 }
 
-type reactors struct{ Deps }
+type reactors struct{ now func() Reactor }
 
 func init() { runners.Register("reactor", reactorModule) }
 
 func reactorModule(d Deps) fn.Module {
-	r := reactors{d}
+	r := reactors{d.Reactor}
 	return fn.Module{Name: "reactor", Doc: `The rules of this master's reactor. Changes last until the master ends.`, Funcs: []fn.Func{
 		fn.Of("list", r.list, `Return the rules.`, fn.Example("salt-run reactor.list")),
 		fn.Of("add", r.add, `Add a rule: SLS files for a pattern of tags.`,
@@ -35,7 +35,7 @@ func reactorModule(d Deps) fn.Module {
 }
 
 func (r reactors) of() (Reactor, error) {
-	if r := r.Reactor(); r != nil {
+	if r := r.now(); r != nil {
 		return r, nil
 	}
 	return nil, fn.Errorf("Reactor system is not running.")

@@ -11,19 +11,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"brine/internal/base/registry"
 	"brine/internal/base/target"
 	"brine/internal/call/client"
 	"brine/internal/call/fn"
-	"brine/internal/files/fileserver"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/internal/store/cache"
 	"brine/internal/store/job"
 	"brine/internal/store/keystore"
-	"brine/internal/store/returner"
 )
 
 // Jobs is the memory of jobs.
@@ -62,91 +59,55 @@ var (
 	_ Cache = (*cache.Cache)(nil)
 )
 
-// ClusterSyncOptions say how masters are to agree on other files.
-type ClusterSyncOptions struct {
-	// Test has nothing changed.
-	Test bool
-	// Force does not wait for masters that have not got all of it.
-	Force bool
-	// Timeout bounds that.
-	Timeout time.Duration
+// Bus is the master's event bus.
+type Bus interface {
+	Firer
+	Subscriber
 }
 
-// Deps is what runners need of the master.
+// Firer puts an event on a bus.
+type Firer interface {
+	Fire(tag string, data *value.Dict) error
+}
+
+// Subscriber receives events of a bus.
+type Subscriber interface {
+	Subscribe(size int, prefixes ...string) *event.Subscription
+}
+
+// Commander commands the minions of the master, and waits for their returns.
+type Commander interface {
+	Call(ctx context.Context, j client.Job) (client.Published, []client.Result, error)
+}
+
+var (
+	_ Bus       = (*event.Bus)(nil)
+	_ Commander = (*client.Client)(nil)
+)
+
+// Deps is what a master offers to runners. A module keeps only what it uses; an interface is declared in the
+// file of the module that it is for, or here if several use it.
 type Deps struct {
-	Jobs Jobs
-	// JobsOf returns the jobs that a returner has, JobCaches how the servers are
-	// that get this master's. Both may be nil.
-	JobsOf    func(name string) (Jobs, error)
-	JobCaches func() []returner.OutboxStatus
-	// Snapshot writes the master's own database of jobs into a directory of the
-	// master's and returns that; Adopt takes over the jobs in Salt's files. Nil
-	// where there is no such database.
-	Snapshot func() (string, error)
-	Adopt    func() (int, error)
-	Keys     Keys
-	Cache    Cache
-	// Connected returns the minions that are connected now. The map is only
-	// read.
-	Connected func() map[string]bool
-	// Holders returns, in a cluster, to which masters each minion is connected;
-	// nil for a master of its own.
-	Holders func() map[string][]string
-	// Cluster is the cluster of this master, whose name there is ID; nil for a
-	// master of its own, as ClusterVoting. ClusterCheck compares what its masters have,
-	// ClusterLeave has this one leave it, and end.
-	Cluster       Cluster
-	ClusterVoting ClusterVoting
-	ID            string
-	ClusterCheck  func(context.Context) (*value.Dict, error)
-	ClusterLeave  func() error
-	// ClusterWork returns what was ordered for the whole cluster, or one of it.
-	ClusterWork func(jid string) (*value.Dict, error)
-	// ClusterHealth asks the masters how they find the cluster, by their ids.
-	ClusterHealth func(ctx context.Context) map[string]*value.Dict
-	// ClusterKeys returns when and where was decided about keys that a glob means.
-	ClusterKeys func(match string) (*value.Dict, error)
-	// ClusterSync makes this master's file_roots and pillar_roots what all of a
-	// cluster serve, ClusterRevision tells what that is, also of a job, and
-	// ClusterRollback goes back to an earlier state.
-	ClusterSync     func(ctx context.Context, o ClusterSyncOptions) (*value.Dict, error)
-	ClusterRevision func(ctx context.Context, jid string) (*value.Dict, error)
-	ClusterRollback func(ctx context.Context, revision string, o ClusterSyncOptions) (*value.Dict, error)
-	// Standings returns what these minions have reported about their masters,
-	// in a cluster to any of its masters. Minions that reported nothing are
-	// missing.
-	Standings func(ctx context.Context, ids []string) map[string]Standing
-	// Client commands the minions of this master.
-	Client *client.Client
-	// Fire puts an event on the master's bus.
-	Fire func(tag string, data *value.Dict) error
-	// Subscribe hears of events on the master's bus, as event.Bus.Subscribe.
-	Subscribe func(size int, prefixes ...string) *event.Subscription
-	// Running returns the runners that work now, each a dict of fun, jid, user
-	// and fun_args.
+	Jobs    JobStores
+	Keys    Keys
+	Cache   Cache
+	Minions Minions
+	Targets Targets
+	// Cluster is nil for a master of its own.
+	Cluster *Clustering
+	Client  Commander
+	Bus     Bus
+	// Serves returns the file server and the pillars as they are configured now.
+	Serves Serves
+	// Running returns the runners that work now, each a dict of fun, jid, user and fun_args.
 	Running func() []*value.Dict
 	// Wheels returns the documentation of the wheel functions, by name.
 	Wheels func() *value.Dict
 	// Audit returns the newest records of who asked for what.
 	Audit func(limit int, keep func(*value.Dict) bool) ([]*value.Dict, error)
-	// Files returns the file server, Pillars what makes pillars, as the
-	// configuration has them now.
-	Files func() FileServer
-	// GitPillar returns the git repositories of the pillar.
-	GitPillar func() GitPillar
-	// TellChanges puts on the bus what an update of the file server has found,
-	// and tells the other masters of a cluster what was fetched.
-	TellChanges func([]fileserver.Changes)
-	Pillars     func() Pillars
-	// Here runs an execution function on the master's machine, with states that
-	// can order minions, as part of the job jid.
-	Here func(ctx context.Context, jid, fun string, args []any, kwargs *value.Dict) (any, error)
-	// Nodegroups returns the named targets.
-	Nodegroups func() target.Nodegroups
-	// Matches reports whether an accepted minion is known to match a target.
-	Matches func(typ string, tgt any, id string) (bool, error)
-	// Mine returns the mine data that a request {tgt, tgt_type, fun} means, as
-	// far as asker may see them.
+	// Here runs an execution function on the master's machine, with states that can order minions.
+	Here HereFunc
+	// Mine returns the mine data that a request {tgt, tgt_type, fun} means, as far as asker may see them.
 	Mine func(asker string, load *value.Dict) *value.Dict
 	// Reactor returns the master's reactor, nil if none is configured.
 	Reactor func() Reactor
@@ -154,6 +115,13 @@ type Deps struct {
 	Tokens Tokens
 	// PKIDir has the master's keys and those of minions.
 	PKIDir string
+}
+
+// Serves is what a master serves, as its configuration is now.
+type Serves interface {
+	FileServers
+	GitPillars
+	PillarSource
 }
 
 // runners make the modules of what the master has.
@@ -211,19 +179,36 @@ type targetArgs struct {
 	TgtType string `salt:"tgt_type" doc:"type of the target" default:"glob"`
 }
 
+// Targets matches minions by targets.
+type Targets interface {
+	// Nodegroups returns the named targets.
+	Nodegroups() target.Nodegroups
+	// Matches reports whether an accepted minion is known to match a target.
+	Matches(typ string, tgt any, id string) (bool, error)
+}
+
+// selection finds the accepted minions of a target.
+type selection struct {
+	targets Targets
+	keys    Keys
+	cache   Cache
+}
+
+func (d Deps) selection() selection { return selection{d.Targets, d.Keys, d.Cache} }
+
 // minions returns the accepted minions that a target means, as far as that is
 // known.
-func (d Deps) minions(tgt any, typ string) ([]string, error) {
-	m, err := d.Nodegroups().Parse(typ, tgt, "")
+func (s selection) minions(tgt any, typ string) ([]string, error) {
+	m, err := s.targets.Nodegroups().Parse(typ, tgt, "")
 	if err != nil {
 		return nil, fn.Errorf("%w", err)
 	}
-	accepted, err := d.Keys.Accepted()
+	accepted, err := s.keys.Accepted()
 	if err != nil {
 		return nil, err
 	}
 	ids, _ := m.Expected(accepted, func(id string) (grains, pillar *value.Dict) {
-		data := d.Cache.MinionData(id)
+		data := s.cache.MinionData(id)
 		return data.Grains, data.Pillar
 	})
 	return ids, nil

@@ -67,17 +67,25 @@ func newHouse(t *testing.T) *house {
 	o := client.Options{Timeout: 100 * time.Millisecond, GatherJobTimeout: 100 * time.Millisecond}
 	h.deps = Deps{
 		Wheels: func() *value.Dict { return value.DictOf("key.accept", "Accept keys.") },
-		Jobs:   h.jobs, Keys: keys, Cache: c, Connected: func() map[string]bool { return map[string]bool{"beta": true, "alpha": true} },
-		Standings: func(context.Context, []string) map[string]Standing { return h.standing },
-		Client:    client.New(o, "master", in, in, log), Fire: h.bus.Fire,
-		Subscribe: h.bus.Subscribe, Running: func() []*value.Dict { return h.runs },
-		Nodegroups: func() target.Nodegroups { return target.Nodegroups{"web": "L@alpha,beta"} },
+		Jobs:   JobStores{Jobs: h.jobs}, Keys: keys, Cache: c, Minions: theMinions{h}, Targets: theTargets{},
+		Client: client.New(o, "master", in, in, log), Bus: h.bus, Running: func() []*value.Dict { return h.runs },
 	}
 	if h.reg, err = fn.NewRegistry(nil, New(h.deps)...); err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
+
+type theMinions struct{ *house }
+
+func (theMinions) Connected() map[string]bool                                { return map[string]bool{"beta": true, "alpha": true} }
+func (theMinions) Holders() map[string][]string                              { return nil }
+func (m theMinions) Standings(context.Context, []string) map[string]Standing { return m.standing }
+
+type theTargets struct{}
+
+func (theTargets) Nodegroups() target.Nodegroups             { return target.Nodegroups{"web": "L@alpha,beta"} }
+func (theTargets) Matches(string, any, string) (bool, error) { return false, nil }
 
 // publish is a master whose minions alpha and beta answer at once.
 func (h *house) publish(load *value.Dict) *value.Dict {

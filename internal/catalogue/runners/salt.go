@@ -17,14 +17,14 @@ import (
 )
 
 type execution struct {
-	Deps
-	funcs func() (*fn.Registry, error)
+	minions Commander
+	funcs   func() (*fn.Registry, error)
 }
 
 func init() { runners.Register("salt", saltModule) }
 
 func saltModule(d Deps) fn.Module {
-	e := execution{d, sync.OnceValues(newFunctions)}
+	e := execution{d.Client, sync.OnceValues(newFunctions)}
 	return fn.Module{Name: "salt", Doc: `Functions of minions, run on the master or through it.`, Funcs: []fn.Func{
 		fn.Of("cmd", e.cmd, `Run a function of minions on the master and return what it returns.
 			There are those of the modules config, grains, match, random, sys and test that change nothing.
@@ -141,7 +141,7 @@ type executeArgs struct {
 
 func (e execution) execute(ctx context.Context, c *fn.Call, a executeArgs) (*value.Dict, error) {
 	ret := value.NewDict(0)
-	_, results, err := e.Client.Call(ctx, client.Job{
+	_, results, err := e.minions.Call(ctx, client.Job{
 		Target: a.Tgt, Type: a.TgtType, Fun: a.Fun, Arg: value.ListOf(fn.Wire(a.Arg, a.Kwarg)...), Ret: a.Ret, JID: a.JID,
 		Kwargs: a.Rest.Clean(), Timeout: a.Timeout,
 	})

@@ -15,8 +15,3 @@ func State(listen func(context.Context) iter.Seq2[*event.Event, error], print fu
 	w := control.Watcher{Node: "master", Program: "salt-run", Listen: control.OnlyOwn("master", listen), Print: print}
 	return fn.Module{Name: "state", Doc: `Follow what happens.`, Funcs: []fn.Func{w.Event()}}
 }
-
-// listen hears of the events inside the master.
-func (d Deps) listen(ctx context.Context) iter.Seq2[*event.Event, error] {
-	return control.Subscribed(ctx, d.Subscribe)
-}

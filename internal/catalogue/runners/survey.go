@@ -11,12 +11,12 @@ import (
 	"brine/internal/py/value"
 )
 
-type survey struct{ Deps }
+type survey struct{ minions Commander }
 
 func init() { runners.Register("survey", surveyModule) }
 
 func surveyModule(d Deps) fn.Module {
-	s := survey{d}
+	s := survey{d.Client}
 	return fn.Module{Name: "survey", Doc: `Which minions return the same.`, Funcs: []fn.Func{
 		fn.Of("hash", s.hash, `Have minions run a function, and return pools of those that returned the same, the largest first; survey_sort=up: the smallest.
 			All further arguments go to the function. tgt_type is compound or pcre.`,
@@ -43,7 +43,7 @@ func (s survey) hash(ctx context.Context, _ *fn.Call, a surveyArgs) (*value.List
 	}
 	kwargs.Delete("survey_sort")
 	kwargs.Delete("tgt_type")
-	_, results, err := s.Client.Call(ctx, client.Job{Target: a.Args[0], Type: typ, Fun: value.Str(a.Args[1]), Arg: value.ListOf(fn.Wire(a.Args[2:], kwargs)...)})
+	_, results, err := s.minions.Call(ctx, client.Job{Target: a.Args[0], Type: typ, Fun: value.Str(a.Args[1]), Arg: value.ListOf(fn.Wire(a.Args[2:], kwargs)...)})
 	if errors.Is(err, client.ErrNoMatch) {
 		return &value.List{}, nil
 	}

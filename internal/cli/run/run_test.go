@@ -12,6 +12,7 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/runners"
 	"brine/internal/cli/frame"
+	"brine/internal/net/event"
 	"brine/internal/py/value"
 )
 
@@ -40,7 +41,7 @@ func saltRun(ctx context.Context, m *clienttest.Master, args ...string) outcome 
 
 // real runs the runners that need nothing of a master.
 func real(t *testing.T, conf *value.Dict) func(*value.Dict, func(string, *value.Dict)) *value.Dict {
-	reg, err := fn.NewRegistry(nil, runners.New(runners.Deps{Fire: func(string, *value.Dict) error { return nil }})...)
+	reg, err := fn.NewRegistry(nil, runners.New(runners.Deps{Bus: event.NewBus(0)})...)
 	if err != nil {
 		t.Fatal(err)
 	}

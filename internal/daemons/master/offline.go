@@ -15,6 +15,7 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/runners"
 	"brine/internal/catalogue/wheel"
+	"brine/internal/files/fetch"
 	"brine/internal/files/fileserver"
 	"brine/internal/net/event"
 	"brine/internal/net/remote"
@@ -152,12 +153,9 @@ func (m *offline) open(fun string) error {
 		return value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", "no master runs"))
 	}}
 	m.runners, err = fn.NewRegistry(nil, runners.New(runners.Deps{
-		ID: m.cfg.ID, Jobs: jobs, JobsOf: sinks.NewReader(m.sinks, stored, m.log).JobsOf, Keys: m.keys, Cache: m.cache, Nodegroups: s.nodegroups,
-		Client: client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), none, none, m.log),
-		Fire:   m.bus.Fire, Subscribe: m.bus.Subscribe, Running: (&running{}).list, Wheels: func() *value.Dict { return wheels.Docs() },
-		Files: func() runners.FileServer { return s.fileServer() }, TellChanges: func([]fileserver.Changes) {},
-		Pillars: func() runners.Pillars { return s.current().pillar },
-		Matches: known.matches, Mine: data.mineFor,
+		Jobs: runners.JobStores{Jobs: jobs, Returners: sinks.NewReader(m.sinks, stored, m.log)}, Keys: m.keys, Cache: m.cache, Targets: known,
+		Client: client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), none, none, m.log), Bus: m.bus, Running: (&running{}).list,
+		Wheels: func() *value.Dict { return wheels.Docs() }, Serves: offlineServes{runnerServes{settings: s}}, Mine: data.mineFor,
 	})...)
 	return err
 }
@@ -197,6 +195,14 @@ func (m *offline) openJobs(own string, wanted bool) (runners.Jobs, error) {
 	}
 	m.remote = remote
 	return sinks.NewReader(m.sinks, jobs, m.log).Beside(remote), nil
+}
+
+// offlineServes is runnerServes while no master runs: no other master is told.
+type offlineServes struct{ runnerServes }
+
+func (offlineServes) TellChanges([]fileserver.Changes) {}
+func (s offlineServes) GitPillar() runners.GitPillar {
+	return tellingPillar{s.settings.current().git, func(fetch.States) {}}
 }
 
 func (m *offline) close() {

@@ -494,7 +494,7 @@ func (r *revisions) trees() *value.Dict {
 }
 
 // sync has all masters serve what this one's directories have.
-func (r *revisions) sync(ctx context.Context, o runners.ClusterSyncOptions) (*value.Dict, error) {
+func (r *revisions) Sync(ctx context.Context, o runners.ClusterSyncOptions) (*value.Dict, error) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
 	trees, err := r.ownTrees()
@@ -509,7 +509,7 @@ func (r *revisions) sync(ctx context.Context, o runners.ClusterSyncOptions) (*va
 }
 
 // rollback has all masters serve an earlier state.
-func (r *revisions) rollback(ctx context.Context, id string, o runners.ClusterSyncOptions) (*value.Dict, error) {
+func (r *revisions) Rollback(ctx context.Context, id string, o runners.ClusterSyncOptions) (*value.Dict, error) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
 	all, err := r.choices()
@@ -698,7 +698,7 @@ func (r *revisions) ask(ctx context.Context, peer string, about *value.Dict) (*v
 }
 
 // show tells what is agreed, and what was; or what a job was given with.
-func (r *revisions) show(ctx context.Context, jid string) (*value.Dict, error) {
+func (r *revisions) Revision(ctx context.Context, jid string) (*value.Dict, error) {
 	if jid != "" {
 		return r.ofJob(jid)
 	}

@@ -4,7 +4,9 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/call/auth"
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/runners"
 	"brine/internal/catalogue/wheel"
+	"brine/internal/files/fileserver"
 	"brine/internal/net/event"
 	"brine/internal/net/wire"
 	"brine/internal/py/value"
@@ -45,23 +47,81 @@ func (t runnerTokens) DropToken(token string) (bool, error) {
 // migrations.
 const snapshotDir = "snapshot"
 
-// ownJobs returns what copies this master's database of jobs and what takes
-// over those of stock masters, nil in a cluster, whose jobs are files.
-func ownJobs(cfg *Config, jobs jobStore, stock *job.LocalCache) (snapshot func() (string, error), adopt func() (int, error)) {
+// jobDatabase is the master's own database of jobs.
+type jobDatabase struct {
+	cfg   *Config
+	store *job.Store
+	stock *job.LocalCache
+}
+
+// ownJobs returns the master's own database of jobs, nil in a cluster whose jobs are files.
+func ownJobs(cfg *Config, jobs jobStore, stock *job.LocalCache) runners.JobDatabase {
 	s, ok := jobs.(*job.Store)
 	if !ok {
-		return nil, nil
+		return nil
 	}
-	snapshot = func() (string, error) {
-		own, err := ownDir(cfg)
-		if err != nil {
-			return "", err
-		}
-		dir := filepath.Join(own, snapshotDir)
-		return dir, s.Snapshot(dir)
-	}
-	return snapshot, func() (int, error) { return job.Adopt(s, stock) }
+	return jobDatabase{cfg, s, stock}
 }
+
+// Snapshot implements runners.JobDatabase.
+func (d jobDatabase) Snapshot() (string, error) {
+	own, err := ownDir(d.cfg)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(own, snapshotDir)
+	return dir, d.store.Snapshot(dir)
+}
+
+// Adopt implements runners.JobDatabase.
+func (d jobDatabase) Adopt() (int, error) { return job.Adopt(d.store, d.stock) }
+
+// runnerMinions implements runners.Minions.
+type runnerMinions struct {
+	presence *presence
+	reports  *connectionReports
+}
+
+func (m runnerMinions) Connected() map[string]bool   { return m.presence.connected() }
+func (m runnerMinions) Holders() map[string][]string { return m.presence.holders() }
+func (m runnerMinions) Standings(ctx context.Context, ids []string) map[string]runners.Standing {
+	return m.reports.collect(ctx, ids)
+}
+
+// runnerServes implements runners.Serves.
+type runnerServes struct {
+	settings *settings
+	files    *fileUpdates
+}
+
+func (s runnerServes) FileServer() runners.FileServer         { return s.settings.fileServer() }
+func (s runnerServes) TellChanges(found []fileserver.Changes) { s.files.tellFetchedChanges(found) }
+func (s runnerServes) Pillars() runners.Pillars               { return s.settings.current().pillar }
+func (s runnerServes) GitPillar() runners.GitPillar {
+	return tellingPillar{s.settings.current().git, s.files.tellFetched}
+}
+
+// clusterRecords implements runners.ClusterRecords.
+type clusterRecords struct {
+	id         string
+	work       *clusterJobs
+	replicated *replicated
+	comparison *comparison
+	health     *health
+	end        func()
+}
+
+func (r clusterRecords) Check(ctx context.Context) (*value.Dict, error) {
+	return r.comparison.check(ctx)
+}
+func (r clusterRecords) Health(ctx context.Context) map[string]*value.Dict {
+	return r.health.collect(ctx)
+}
+func (r clusterRecords) Work(jid string) (*value.Dict, error) { return r.work.show(jid) }
+func (r clusterRecords) Keys(match string) (*value.Dict, error) {
+	return r.replicated.keyRecords(match)
+}
+func (r clusterRecords) Leave() error { return leaveCluster(r.id, r.replicated, r.end) }
 
 // newWheels collects the functions that manage this master, and has the bus, the
 // cache and the key of publications follow what they change.

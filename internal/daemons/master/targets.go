@@ -78,8 +78,11 @@ func (t *targets) minionData(id string) (grains, pillar *value.Dict) {
 	return d.Grains, d.Pillar
 }
 
-// matches reports whether an accepted minion is known to match a target.
-func (t *targets) matches(typ string, tgt any, id string) (bool, error) {
+// Nodegroups implements runners.Targets.
+func (t *targets) Nodegroups() target.Nodegroups { return t.groups() }
+
+// Matches reports whether an accepted minion is known to match a target.
+func (t *targets) Matches(typ string, tgt any, id string) (bool, error) {
 	parsed, err := t.groups().ParseWithin(target.NewBudget(minionTargetTime), typ, tgt, "")
 	if err != nil {
 		return false, err

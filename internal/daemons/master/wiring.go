@@ -387,35 +387,35 @@ func (m *Master) wireFunctions() (err error) {
 func (m *Master) newRunners() (*fn.Registry, error) {
 	here := &client.InProcess{Publish: m.publisher.publish, Events: m.bus, User: "root"}
 	d := runners.Deps{
-		ID: m.cfg.ID, PKIDir: m.cfg.PKIDir, Client: client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
-		Jobs: m.sinks.History(), JobsOf: m.sinks.JobsOf, JobCaches: m.sinks.Statuses, Keys: m.keys, Cache: m.cache, Audit: m.audit.Recent,
-		Connected: m.presence.connected, Holders: m.presence.holders, Standings: m.reports.collect,
-		Fire: m.bus.Fire, Subscribe: m.bus.Subscribe, Running: m.runners.running.list, Nodegroups: m.settings.nodegroups, Matches: m.targets.matches,
-		Mine:   m.data.mineFor,
-		Wheels: func() *value.Dict { return m.wheels.registry.Docs() },
-		Files:  func() runners.FileServer { return m.settings.fileServer() }, TellChanges: m.files.tellFetchedChanges,
-		GitPillar: func() runners.GitPillar { return tellingPillar{m.settings.current().git, m.files.tellFetched} },
-		Pillars:   func() runners.Pillars { return m.settings.current().pillar },
+		Jobs:    runners.JobStores{Jobs: m.sinks.History(), Returners: m.sinks, Database: ownJobs(&m.cfg, m.jobs, m.stockJobs)},
+		Keys:    m.keys,
+		Cache:   m.cache,
+		Minions: runnerMinions{m.presence, m.reports},
+		Targets: m.targets,
+		Client:  client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
+		Bus:     m.bus,
+		Serves:  runnerServes{m.settings, m.files},
+		Running: m.runners.running.list,
+		Wheels:  func() *value.Dict { return m.wheels.registry.Docs() },
+		Audit:   m.audit.Recent,
 		Here: (&orchestra{
 			id: m.cfg.ID, cacheDir: m.cfg.CacheDir, ctx: m.life.context, settings: m.settings, templates: m.templates, bus: m.bus, log: m.log,
 			runners: func() *fn.Registry { return m.runners.registry }, orders: within{m.inside, processUser(), "orchestration"}.client,
 		}).Call,
-		Tokens: runnerTokens{m.settings, m.tokens},
+		Mine: m.data.mineFor,
 		Reactor: func() runners.Reactor {
 			if m.reactor == nil {
 				return nil // and not an interface that holds nil
 			}
 			return m.reactor
 		},
+		Tokens: runnerTokens{m.settings, m.tokens},
+		PKIDir: m.cfg.PKIDir,
 	}
-	d.Snapshot, d.Adopt = ownJobs(&m.cfg, m.jobs, m.stockJobs)
-	d.ClusterWork, d.ClusterKeys = m.clusterJobs.show, m.replicated.keyRecords
-	d.ClusterSync, d.ClusterRevision, d.ClusterRollback = m.revisions.sync, m.revisions.show, m.revisions.rollback
-	if m.cluster != nil { // else an interface would hold nil
-		d.Cluster, d.ClusterVoting, d.ClusterHealth = m.cluster, m.cluster.Voting, m.health.collect
-		d.ClusterLeave = func() error { return leaveCluster(m.cfg.ID, m.replicated, m.life.end) }
+	if m.cluster != nil {
+		d.Cluster = &runners.Clustering{Cluster: m.cluster, ID: m.cfg.ID, Voting: m.cluster.Voting, Roots: m.revisions,
+			Records: clusterRecords{id: m.cfg.ID, work: m.clusterJobs, replicated: m.replicated, comparison: m.comparison, health: m.health, end: m.life.end}}
 	}
-	d.ClusterCheck = m.comparison.check
 	return fn.NewRegistry(nil, runners.New(d)...)
 }
 
