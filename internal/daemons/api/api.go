@@ -68,6 +68,7 @@ type Server struct {
 	feed     *feed
 	limits   *limits
 	listener net.Listener
+	admitted *admission
 	table    map[string]*resource
 	static   *os.Root
 	began    time.Time
@@ -99,6 +100,8 @@ func New(s Settings, m Master, b Bus, log *slog.Logger) (*Server, error) {
 	if a.listener, err = net.Listen("tcp", net.JoinHostPort(s.Host, strconv.Itoa(s.Port))); err != nil {
 		return nil, fmt.Errorf("rest_cherrypy: port: %w", err)
 	}
+	a.admitted = newAdmission(a.listener, &a.s, a.log)
+	a.listener = a.admitted
 	if !s.Plain {
 		conf, err := certificate(s)
 		if err != nil {
@@ -155,7 +158,7 @@ func (a *Server) Run(ctx context.Context) error {
 				a.stats.accepted.Add(1)
 			}
 		},
-		Handler: a, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		ConnContext: withConnection, Handler: a, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return inner }, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 	}
 	var wg sync.WaitGroup
@@ -284,6 +287,15 @@ func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c.rest = rest
+	if len(a.s.Proxies) > 0 && c.fromProxy() {
+		done, ok := a.admitted.forwarded(c.address())
+		if !ok {
+			h.Set("Retry-After", "1")
+			c.fail(&failure{http.StatusTooManyRequests, "Too many requests from this address at once (max_connections_per_address): try again later"})
+			return
+		}
+		defer done()
+	}
 	c.serve(res)
 }
 
@@ -352,6 +364,12 @@ func (c *call) serve(res *resource) {
 	if res.auth || res.authPost && method == http.MethodPost {
 		h.Set("Cache-Control", "private")
 	}
+	if res.auth && res.checked {
+		if err := c.goodToken(c.of.Token); err != nil {
+			c.answer(nil, err)
+			return
+		}
+	}
 	if res.raw {
 		if _, err := do(c); err != nil {
 			c.answer(nil, err)
@@ -394,7 +412,9 @@ func (c *call) identify() {
 	}
 	if c.of = c.sessions.get(c.id); c.of == nil {
 		c.id = newID()
+		return
 	}
+	proven(c.r)
 }
 
 // address is where a request comes from. What X-Forwarded-For says counts as

@@ -193,11 +193,8 @@ const maxUser = 256
 func (l *limits) keys(addr string, creds *value.Dict) []limitKey {
 	user := value.Str(creds.At("username"))
 	user = user[:min(len(user), maxUser)]
-	if ip, err := netip.ParseAddr(addr); err == nil && ip.Is6() && !ip.Is4In6() {
-		// An owner of one IPv6 address usually owns the network of 64 bits.
-		if p, err := ip.WithZone("").Prefix(64); err == nil {
-			addr = p.String()
-		}
+	if ip, err := netip.ParseAddr(addr); err == nil {
+		addr = network(ip).String()
 	}
 	return []limitKey{{addr: addr, user: user}, {addr: addr, all: true}}
 }

@@ -51,6 +51,9 @@ type Settings struct {
 	// LoginLimit is how many wrong logins a user has in a minute at one address;
 	// 0 is any number.
 	LoginLimit int
+	// MaxConnections bounds the open connections, MaxPerAddress those of one
+	// address; 0 is any number there.
+	MaxConnections, MaxPerAddress int
 	// HSTS is for how many seconds browsers are told to use TLS alone for this
 	// host; 0 is not at all.
 	HSTS        int
@@ -60,14 +63,16 @@ type Settings struct {
 	hasACL      bool
 	// bodyTime, writeTime and checkTime are the constants of these names, but in tests.
 	bodyTime, writeTime, checkTime time.Duration
+	// local is localPeer, but in tests.
+	local func(remote, local netip.Addr) bool
 }
 
 // known are the keys of rest_cherrypy. Those of Salt that are only about its
 // threads and logs are taken and have no effect.
 var known = []string{"port", "host", "ssl_crt", "ssl_key", "ssl_chain", "disable_ssl", "max_request_body_size", "debug", "webhook_url",
 	"webhook_disable_auth", "collect_stats", "stats_disable_auth", "static", "static_path", "app", "app_path", "favicon", "root_prefix",
-	"enable_sessions", "api_acl", "authorized_ips", "own_events", "cors_origins", "trusted_proxies", "login_limit", "hsts_max_age", "thread_pool",
-	"socket_queue_size", "queue_size", "log_access_file", "log_error_file",
+	"enable_sessions", "api_acl", "authorized_ips", "own_events", "cors_origins", "trusted_proxies", "login_limit", "hsts_max_age",
+	"max_connections", "max_connections_per_address", "thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
 	"log.access_file", "log.error_file", "expire_responses", "backlog", "engine"}
 
 // Read checks the options. dir is the directory that sessions are kept in.
@@ -117,7 +122,9 @@ func (o *Options) Read(dir string) (*Settings, error) {
 		Favicon: text("favicon", ""), Prefix: strings.TrimSuffix("/"+strings.Trim(text("root_prefix", "/"), "/"), "/"),
 		Sessions: truth("enable_sessions", true), Timeout: o.Timeout, SessionsDir: dir,
 		LoginLimit: int(number("login_limit", 20, 0, 1<<20)), HSTS: int(number("hsts_max_age", 0, 0, 1<<31-1)),
-		bodyTime: bodyTime, writeTime: writeTime, checkTime: checkTime,
+		MaxConnections: int(number("max_connections", maxConnections, 1, 1<<20)),
+		MaxPerAddress:  int(number("max_connections_per_address", maxPerAddress, 0, 1<<20)),
+		local:          localPeer, bodyTime: bodyTime, writeTime: writeTime, checkTime: checkTime,
 	}
 	if !d.Has("port") {
 		fault("port", "is missing: set it to the port that salt-api is to listen on")
@@ -192,7 +199,12 @@ func (s *Settings) trustsProxy(addr string) bool {
 		return false
 	}
 	a, err := netip.ParseAddr(addr)
-	return err == nil && slices.ContainsFunc(s.Proxies, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
+	return err == nil && s.trusts(a)
+}
+
+// trusts is trustsProxy for a parsed address.
+func (s *Settings) trusts(a netip.Addr) bool {
+	return slices.ContainsFunc(s.Proxies, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
 }
 
 // list reads one or several values.

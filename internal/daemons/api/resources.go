@@ -30,9 +30,10 @@ type resource struct {
 	// below is how many parts of a path may follow; -1 any number.
 	below int
 	// session says that answers set the cookie, auth that a session is needed,
-	// authPost that POST needs one, raw that the handler writes by itself, addresses that authorized_ips
-	// counts.
-	session, auth, authPost, raw, addresses bool
+	// authPost that POST needs one, checked that the master must confirm its
+	// token first, raw that the handler writes by itself, addresses that
+	// authorized_ips counts.
+	session, auth, authPost, checked, raw, addresses bool
 }
 
 var (
@@ -63,15 +64,16 @@ func (a *Server) resources() map[string]*resource {
 		"/events": {about: "The event bus, as server-sent events.", allow: getOnly, session: true, raw: true, do: map[string]handler{get: (*call).events}},
 		"/ws": {about: "The event bus, over a WebSocket.", allow: getOnly, below: 1, session: true, raw: true,
 			do: map[string]handler{get: (*call).socket}},
-		"/stats": {about: "Statistics of this server.", allow: getOnly, session: true, auth: !a.s.StatsOpen,
+		"/stats": {about: "Statistics of this server.", allow: getOnly, session: true, auth: !a.s.StatsOpen, checked: true,
 			do: map[string]handler{get: (*call).statistics}},
-		"/health":  {about: "Whether this server and its master work.", allow: getOnly, do: map[string]handler{get: (*call).health}},
-		"/metrics": {about: "Statistics for Prometheus.", allow: getOnly, raw: true, auth: !a.s.StatsOpen, do: map[string]handler{get: (*call).metrics}},
+		"/health": {about: "Whether this server and its master work.", allow: getOnly, do: map[string]handler{get: (*call).health}},
+		"/metrics": {about: "Statistics for Prometheus.", allow: getOnly, raw: true, auth: !a.s.StatsOpen, checked: true,
+			do: map[string]handler{get: (*call).metrics}},
 		"/openapi.json": {about: "This description.", allow: getOnly,
 			do: map[string]handler{get: (*call).openAPI}},
 	}
 	if a.s.Webhook != "/" {
-		t[a.s.Webhook] = &resource{about: "Firing an event.", allow: post, below: -1, session: true, auth: !a.s.WebhookOpen,
+		t[a.s.Webhook] = &resource{about: "Firing an event.", allow: post, below: -1, session: true, auth: !a.s.WebhookOpen, checked: true,
 			do: map[string]handler{put: (*call).hook}}
 	}
 	if a.s.App != "" && a.s.AppPath != "/" {
@@ -194,6 +196,9 @@ func (c *call) one(d *value.Dict) ([]any, error) {
 	out, err := c.master.Low(ctx, d)
 	c.audit(d, err)
 	end(judged(err, refusedLogin(err)))
+	if err == nil {
+		proven(c.r)
+	}
 	if err != nil && c.r.Context().Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil, salt.Errorf(salt.Timeout, "nothing was returned within %.0f seconds (rest_timeout)", c.s.Timeout.Seconds())
 	}
@@ -559,11 +564,6 @@ func archive(pair *value.Dict) ([]byte, error) {
 
 // hook fires an event with what was sent.
 func (c *call) hook() (any, error) {
-	if !c.s.WebhookOpen {
-		if err := c.goodToken(c.of.Token); err != nil {
-			return nil, err
-		}
-	}
 	headers := value.NewDict(len(c.r.Header) + 1)
 	headers.Set("Host", c.r.Host)
 	for k, v := range c.r.Header {

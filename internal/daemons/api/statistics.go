@@ -84,6 +84,10 @@ func (c *call) metrics() (any, error) {
 	}
 	row("brine_api_uptime_seconds", "gauge", "Time since the start.", time.Since(c.began).Seconds())
 	row("brine_api_requests_active", "gauge", "Requests at work, streams of events included.", float64(c.stats.active.Load()))
+	row("brine_api_connections", "gauge", "Open connections.", float64(c.admitted.count()))
+	row("brine_api_connections_refused_total", "counter", "Connections and forwarded requests beyond the limits.", float64(c.admitted.refused.Load()))
+	row("brine_api_connections_displaced_total", "counter", "Connections without a session that were closed to admit others.",
+		float64(c.admitted.evicted.Load()))
 	row("brine_api_sent_bytes_total", "counter", "Bytes of answers, without streams.", float64(c.stats.written.Load()))
 	b.WriteString("# HELP brine_api_requests_total Answers by status.\n# TYPE brine_api_requests_total counter\n")
 	c.stats.mu.Lock()

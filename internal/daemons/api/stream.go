@@ -204,6 +204,7 @@ func (c *call) admit(token string) (*view, error) {
 	if t == nil {
 		return nil, &failure{http.StatusUnauthorized, textNoPermission}
 	}
+	proven(c.r)
 	return &view{all: c.seesAll(t), user: t.Str("name"), jobs: map[string]bool{}}, nil
 }
 
