@@ -36,18 +36,25 @@ type signInLog struct {
 	recent func() map[string]time.Time
 	sync   func(*os.File) error
 	log    *ratelimit.Log
+	pause  time.Duration // rewritePause, but in tests
 
 	mu       sync.Mutex
 	file     *os.File // nil: to be written whole with the next sign-in
 	lines    int
+	retry    time.Time // after a failed rewrite: when the next one is due
 	appended wait.Wakeup
 }
+
+// rewritePause is the time between attempts to write the whole file. On a full
+// disk each sign-in would write it otherwise.
+const rewritePause = time.Second
 
 // signInLines is how many lines more than necessary the file may have.
 const signInLines = 20_000
 
 func newSignInLog(dir string, recent func() map[string]time.Time, log *ratelimit.Log) *signInLog {
-	return &signInLog{path: filepath.Join(dir, signInsName), recent: recent, sync: (*os.File).Sync, log: log, appended: wait.NewWakeup()}
+	return &signInLog{path: filepath.Join(dir, signInsName), recent: recent, sync: (*os.File).Sync, log: log, pause: rewritePause,
+		appended: wait.NewWakeup()}
 }
 
 // add appends a sign-in, which is among the recent ones.
@@ -59,12 +66,19 @@ func (l *signInLog) add(id string, at time.Time) {
 	defer l.mu.Unlock()
 	if err := l.append(id, at); err != nil {
 		l.close()
+		if l.retry.IsZero() { // the whole file has not been tried yet
+			l.retry = time.Now()
+			l.appended.Wake()
+		}
 		l.failed(err)
 	}
 }
 
 func (l *signInLog) append(id string, at time.Time) error {
-	if l.file == nil || l.lines > signInLines {
+	switch {
+	case l.file == nil && time.Now().Before(l.retry):
+		return nil // run writes it then: it is among the recent ones
+	case l.file == nil || l.lines > signInLines:
 		return l.rewrite()
 	}
 	if _, err := l.file.Write(signInLine(nil, id, at)); err != nil {
@@ -82,8 +96,18 @@ func signInLine(b []byte, id string, at time.Time) []byte {
 	return append(b, '\n')
 }
 
-// rewrite replaces the file by one with the recent sign-ins; l.mu is held.
+// rewrite replaces the file by one with the recent sign-ins; l.mu is held. After an
+// error run tries again.
 func (l *signInLog) rewrite() error {
+	err := l.writeWhole()
+	if l.retry = (time.Time{}); err != nil {
+		l.retry = time.Now().Add(l.pause)
+		l.appended.Wake()
+	}
+	return err
+}
+
+func (l *signInLog) writeWhole() error {
 	l.close()
 	recent := l.recent()
 	var b []byte
@@ -126,9 +150,12 @@ func (l *signInLog) run(ctx context.Context) error {
 		case <-l.appended.C():
 		}
 		l.mu.Lock()
-		f := l.file
+		f, retry := l.file, l.retry
 		l.mu.Unlock()
 		if f == nil {
+			if !retry.IsZero() && wait.Sleep(ctx, time.Until(retry)) {
+				l.again()
+			}
 			continue
 		}
 		err := l.sync(f)
@@ -142,6 +169,18 @@ func (l *signInLog) run(ctx context.Context) error {
 			l.failed(err)
 		}
 		l.mu.Unlock()
+	}
+}
+
+// again writes the file after a failed attempt.
+func (l *signInLog) again() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file != nil {
+		return
+	}
+	if err := l.rewrite(); err != nil {
+		l.failed(err)
 	}
 }
 

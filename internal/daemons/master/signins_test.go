@@ -12,6 +12,7 @@ import (
 	"brine/internal/base/ratelimit"
 	"brine/internal/base/wait"
 	"brine/internal/py/value"
+	"brine/test/eventually"
 )
 
 func testLimit() *ratelimit.Log {
@@ -146,4 +147,47 @@ func TestFailedFlushOfSignIns(t *testing.T) {
 	if err != nil || len(got) != 2 || !replaced() {
 		t.Errorf("%v %v", got, err)
 	}
+}
+
+// TestSignInsOnABadDisk: while the file cannot be written, sign-ins do not try that
+// each, and none of them is missing once it can be.
+func TestSignInsOnABadDisk(t *testing.T) {
+	const signIns = 500
+	dir := filepath.Join(t.TempDir(), "m1")
+	w := &reconnects{}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.keep(dir, func(string) bool { return true }, testLimit()); err != nil {
+		t.Fatal(err)
+	}
+	whole, recent := 0, w.kept.recent
+	w.kept.recent = func() map[string]time.Time { whole++; return recent() }
+	w.kept.pause = time.Hour
+	now := time.Now()
+	w.signedIn("before", now)
+	w.kept.file.Close() // writing fails, as it does if the directory is gone
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	whole = 0
+	for i := range signIns {
+		w.signedIn(fmt.Sprint("minion", i), now)
+	}
+	if whole != 1 {
+		t.Errorf("%d sign-ins tried to write the whole file %d times", signIns, whole)
+	}
+	w.kept.mu.Lock()
+	w.kept.pause, w.kept.retry = time.Millisecond, time.Now()
+	w.kept.mu.Unlock()
+	go w.kept.run(t.Context())
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Nil(t, time.Minute, "all sign-ins are recorded without another one", func() error {
+		if got, err := readSignIns(filepath.Dir(dir), now.Add(-time.Second)); err != nil || len(got) != signIns+1 {
+			return fmt.Errorf("%d sign-ins, %v", len(got), err)
+		}
+		return nil
+	})
 }
