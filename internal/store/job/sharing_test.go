@@ -210,3 +210,23 @@ func TestSharingForgets(t *testing.T) {
 		t.Errorf("%v", v)
 	}
 }
+
+// TestSharingJobAgain checks that a job that is published a second time, to other minions, has the same minions on all masters.
+func TestSharingJobAgain(t *testing.T) {
+	dir := t.TempDir()
+	a, b := openSharing(t, dir+"/a", "a"), openSharing(t, dir+"/b", "b")
+	jid := salt.NewJID(time.Now())
+	for _, minion := range []string{"m1", "m2"} {
+		if err := a.NewJob(value.DictOf("jid", jid, "fun", "test.ping"), []string{minion}); err != nil {
+			t.Fatal(err)
+		}
+		exchange(t, a.Stream(), b.Stream())
+	}
+	for _, s := range []*sharingStore{a, b} {
+		got, err := s.Minions(jid)
+		slices.Sort(got)
+		if err != nil || !slices.Equal(got, []string{"m1", "m2"}) {
+			t.Errorf("a master has the minions %q of the job (%v)", got, err)
+		}
+	}
+}

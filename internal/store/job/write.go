@@ -181,6 +181,9 @@ func (s *Store) apply(at *place, o *op) error {
 		if err := putQueued(at.tx, o.jid, o.until, s.now()); err != nil {
 			return err
 		}
+		if s.stream != nil {
+			return addIDs(at.hour, o.jid, o.minions) // as other masters do when they get the job
+		}
 		return putIDs(at.hour, o.jid, o.minions)
 	case opMinions:
 		if s.stream != nil {
