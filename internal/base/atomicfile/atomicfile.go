@@ -83,6 +83,26 @@ func writeTemp(dir string, data []byte, mode fs.FileMode, durable bool) (string,
 	return f.Name(), nil
 }
 
+// MkdirAll is os.MkdirAll whose new directories are on disk when it returns.
+func MkdirAll(path string, mode fs.FileMode) error {
+	err := os.Mkdir(path, mode)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := MkdirAll(filepath.Dir(path), mode); err != nil {
+			return err
+		}
+		err = os.Mkdir(path, mode)
+	}
+	if err == nil {
+		SyncDir(filepath.Dir(path))
+		return nil
+	}
+	// Another process may have made it, or it is a link to a directory.
+	if info, e := os.Stat(path); e == nil && info.IsDir() {
+		return nil
+	}
+	return err
+}
+
 // SyncDir makes the names in a directory durable if the file system supports
 // it.
 func SyncDir(dir string) {

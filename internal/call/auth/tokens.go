@@ -22,7 +22,7 @@ type Tokens struct{ dir string }
 // OpenTokens opens the directory and creates it if missing. Other users must not be able to list it, because the file names are the
 // secrets.
 func OpenTokens(dir string) (*Tokens, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the token directory: %w", err)
 	}
 	fi, err := os.Stat(dir)

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"brine/internal/base/atomicfile"
 	"brine/internal/call/auth"
 	"brine/internal/call/client"
 	"brine/internal/catalogue/reactor"
@@ -21,7 +22,6 @@ import (
 	"brine/internal/store/keystore"
 	"brine/internal/store/returner"
 	"fmt"
-	"os"
 	"path/filepath"
 )
 
@@ -81,7 +81,7 @@ func ownDir(cfg *Config) (string, error) {
 		return cluster.OwnDir(cfg.CacheDir, cfg.ID)
 	}
 	dir := filepath.Join(cfg.CacheDir, "brine")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("cannot make a directory: %w", err)
 	}
 	return dir, nil

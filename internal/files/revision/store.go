@@ -42,7 +42,7 @@ const (
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir}
 	for _, d := range []string{contentsDir, treesDir, workDir} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+		if err := atomicfile.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
 			return nil, salt.Errorf(salt.Unavailable, "cannot make a directory: %w", err)
 		}
 	}

@@ -3,12 +3,12 @@ package cluster
 import (
 	"cmp"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
 	"brine/internal/ha/cluster/keys"
 	"brine/internal/ha/cluster/members"
@@ -151,7 +151,7 @@ func OwnDir(cacheDir, id string) (string, error) {
 		return "", salt.Errorf(salt.Invalid, "id: %w", err)
 	}
 	dir := filepath.Join(cacheDir, ownDir, id)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
 		return "", salt.Errorf(salt.Unavailable, "cannot create a directory: %w", err)
 	}
 	return dir, nil

@@ -35,11 +35,18 @@ type File struct {
 
 // Open opens or creates the file. The error is that of bbolt.
 func Open(path string, o bolt.Options) (*File, error) {
+	_, missing := os.Lstat(path)
 	db, err := bolt.Open(path, 0o600, &o)
 	if err != nil {
 		return nil, err
 	}
-	return &File{path: path, o: o, db: db, commit: (*bolt.Tx).Commit, sync: (*os.File).Sync}, nil
+	f := &File{path: path, o: o, db: db, commit: (*bolt.Tx).Commit, sync: (*os.File).Sync}
+	if missing != nil { // bbolt flushes the file, not its name
+		if err := f.syncDir(); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+	}
+	return f, nil
 }
 
 // Close closes the file. Later transactions fail with bbolt's ErrDatabaseNotOpen.

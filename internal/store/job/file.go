@@ -50,7 +50,7 @@ func (f *file) openReadOnly() (err error) {
 
 // open opens or creates the file, and reports whether it was closed orderly.
 func (f *file) open() (wasClosed bool, err error) {
-	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+	if err := atomicfile.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return false, salt.Errorf(salt.Unavailable, "cannot create the directory of the job database: %w", err)
 	}
 	db, err := openFile(f.path)

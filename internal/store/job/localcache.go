@@ -118,7 +118,17 @@ func (c *LocalCache) writeFiles(jid string, files []localFile, durable bool) err
 		return err
 	}
 	// Written last, since a directory without it looks incomplete to cleaners.
-	return atomicfile.Write(filepath.Join(dir, "jid"), []byte(jid), fileMode, durable)
+	err := atomicfile.Write(filepath.Join(dir, "jid"), []byte(jid), fileMode, durable)
+	if err == nil && durable {
+		c.syncNames(dir)
+	}
+	return err
+}
+
+// syncNames makes the names of a job's directory and of its parent durable, whichever process made them.
+func (c *LocalCache) syncNames(dir string) {
+	atomicfile.SyncDir(filepath.Dir(dir))
+	atomicfile.SyncDir(c.dir)
 }
 
 func writeEach(dir string, files []localFile, durable bool) error {
@@ -229,7 +239,7 @@ func (c *LocalCache) Put(w *Whole) error {
 
 func (c *LocalCache) put(w *Whole) error {
 	dir := c.jobDir(w.JID)
-	if err := os.MkdirAll(dir, dirMode); err != nil {
+	if err := atomicfile.MkdirAll(dir, dirMode); err != nil {
 		return err
 	}
 	add := func(name string, v any) error {
@@ -271,6 +281,10 @@ func (c *LocalCache) put(w *Whole) error {
 	err := atomicfile.Create(filepath.Join(dir, "jid"), []byte(w.JID), fileMode)
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		err = add(".load.p", w.Load)
+	}
+	if err == nil {
+		atomicfile.SyncDir(dir)
+		c.syncNames(dir)
 	}
 	return err
 }

@@ -75,7 +75,7 @@ func OpenShared(cachedir, id, hashType string, o Options, log *slog.Logger) (*Sh
 		path string
 		mode fs.FileMode
 	}{{c.dir, dirMode}, {s.marks, 0o700}, {s.speakers, 0o700}} {
-		if err := os.MkdirAll(d.path, d.mode); err != nil {
+		if err := atomicfile.MkdirAll(d.path, d.mode); err != nil {
 			return nil, salt.Errorf(salt.Unavailable, "cannot create a directory for jobs: %w", err)
 		}
 	}
@@ -109,7 +109,7 @@ func (s *Shared) NewJobUntil(load *value.Dict, minions []string, until time.Time
 	err = s.c.writeAgain(jid, []localFile{{".minions.p", value.Strings(minions)}, {".load.p", load}}, true)
 	if err == nil && until.After(s.now()) {
 		name := strconv.FormatInt(until.UnixMilli(), 10) + "." + jid
-		err = atomicfile.Write(filepath.Join(s.marks, name), []byte(s.id), 0o600, false)
+		err = atomicfile.Write(filepath.Join(s.marks, name), []byte(s.id), 0o600, true)
 	}
 	if err != nil {
 		return salt.Errorf(salt.Unavailable, "cannot store job %s: %w", jid, err)
@@ -177,7 +177,7 @@ func (s *Shared) store(r sharedReturn) (dup bool, err error) {
 		if minions != nil {
 			files = append(files, localFile{".minions.p", value.Strings(minions)})
 		}
-		if err := s.c.writeAgain(r.jid, files, false); err != nil {
+		if err := s.c.writeAgain(r.jid, files, true); err != nil {
 			return false, err
 		}
 		err = os.Mkdir(own, dirMode)
@@ -185,6 +185,15 @@ func (s *Shared) store(r sharedReturn) (dup bool, err error) {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return false, err
 	}
+	if dup, err = s.storeIn(own, r); err == nil {
+		atomicfile.SyncDir(own)
+		atomicfile.SyncDir(dir)
+	}
+	return dup, err
+}
+
+// storeIn writes one return to a directory.
+func (s *Shared) storeIn(own string, r sharedReturn) (dup bool, err error) {
 	if out, ok := r.raw.Get("out"); ok && out != nil {
 		if b, err := msgpack.Marshal(out, msgpack.NewSpec); err == nil {
 			if err := atomicfile.Write(filepath.Join(own, "out.p"), b, fileMode, false); err != nil {

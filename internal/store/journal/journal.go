@@ -83,7 +83,7 @@ type Journal struct {
 // number of unreadable bytes at its end, which are dropped. A damaged record and what follows it are saved in
 // PATH.damaged. An error of replay is returned unchanged.
 func Open(path string, replay func(Record) error) (_ *Journal, cut int64, err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, 0, err
 	}
 	j := &Journal{path: path}
@@ -117,6 +117,7 @@ func (j *Journal) load(replay func(Record) error) (cut int64, err error) {
 		}
 		_, err := j.f.WriteAt([]byte(magic), 0)
 		j.size = int64(len(magic))
+		atomicfile.SyncDir(filepath.Dir(j.path)) // Sync flushes the file, not its name
 		return 0, err
 	}
 	good, torn, err := scan(j.f, replay)

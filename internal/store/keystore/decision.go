@@ -104,7 +104,7 @@ type note struct {
 // OpenDecisions creates the directory for the notes of other programs.
 func OpenDecisions(cacheDir string, log *slog.Logger) (*Decisions, error) {
 	d := &Decisions{dir: DecisionsDir(cacheDir), log: log, notes: map[string][]note{}}
-	if err := os.MkdirAll(filepath.Dir(d.dir), 0o700); err != nil {
+	if err := atomicfile.MkdirAll(filepath.Dir(d.dir), 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create a directory: %w", err)
 	}
 	if err := makeDir(d.dir, 0o700); err != nil {

@@ -135,13 +135,14 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 func makeDir(path string, mode fs.FileMode) error {
 	err := os.Mkdir(path, mode)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+		if err = atomicfile.MkdirAll(filepath.Dir(path), 0o755); err == nil {
 			err = os.Mkdir(path, mode)
 		}
 	}
 	switch {
 	case err == nil:
 		err = os.Chmod(path, mode) // independent of the umask
+		atomicfile.SyncDir(filepath.Dir(path))
 	case errors.Is(err, fs.ErrExist):
 		info, statErr := os.Stat(path)
 		if err = statErr; err == nil && !info.IsDir() {

@@ -69,7 +69,7 @@ func (r *Returners) Deliver(ctx context.Context, name, jid string, pillar, ret *
 // leave keeps a result for the daemon.
 func (r *Returners) leave(name, jid string, ret *value.Dict) error {
 	dir := r.calledDir()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("the result cannot be kept for the server: %w", err)
 	}
 	if there, err := os.ReadDir(dir); err == nil && len(there) >= maxCalled {
