@@ -1,7 +1,6 @@
 // Package catalogue imports the families of execution modules and states that
-// every machine has, whether a minion runs there or a master that calls them in
-// its templates and orchestrations. Modules that need the daemon are added by
-// the daemons.
+// every machine has. Minions run them, and masters call them in templates and
+// orchestrations. Modules that need the daemon are added by the daemons.
 package catalogue
 
 import (

@@ -13,9 +13,9 @@ import (
 )
 
 // LocalMaster commands the master on this machine, as salt and salt-run do.
-// Each call opens the way again: the master may come and go.
+// Each call connects again, since the master may restart.
 type LocalMaster struct {
-	// Open returns a client of the master, and what closes it.
+	// Open returns a client of the master, and a function that closes it.
 	Open func() (*client.Client, func(), error)
 }
 
@@ -41,8 +41,8 @@ func (l LocalMaster) Wheel(ctx context.Context, fun string, args []any, kwargs *
 	return c.Wheel(ctx, fun, args, kwargs)
 }
 
-// Command implements control.LocalMaster. Minions that do not return are left
-// out, and so is a target that matches no minion.
+// Command implements control.LocalMaster. Minions that do not return are
+// missing in the result; a target that matches no minion returns nothing.
 func (l LocalMaster) Command(ctx context.Context, o control.Order) iter.Seq2[*value.Dict, error] {
 	return func(yield func(*value.Dict, error) bool) {
 		c, done, err := l.Open()
@@ -100,12 +100,12 @@ func (l LocalMaster) Command(ctx context.Context, o control.Order) iter.Seq2[*va
 	}
 }
 
-// batch commands so many minions at a time. An absent one returns false, as in
-// Salt.
+// batch commands that many minions at a time. An absent one returns false, as
+// in Salt.
 func batch(ctx context.Context, c *client.Client, j client.Job, o control.Order, yield func(*value.Dict, error) bool) {
 	size, ok := client.BatchSize(o.Batch)
 	if !ok {
-		yield(nil, salt.Errorf(salt.Invalid, "batch must be a number or a percentage, as 3 or 10%%, not %s", value.Repr(o.Batch)))
+		yield(nil, salt.Errorf(salt.Invalid, "batch must be a number or a percentage such as 3 or 10%%, not %s", value.Repr(o.Batch)))
 		return
 	}
 	var stop func(client.Result) bool

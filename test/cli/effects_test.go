@@ -155,12 +155,12 @@ func migrateEffects() map[string]effect {
 	line := "keys --from MASTER/etc/salt/pki/master --to DIR/to"
 	all := map[string]effect{"--out": {line: "@ " + line, value: "json", out: `^[{].*[}]\n$`}}
 	all["--config-dir"] = effect{line: "@ keys --to DIR/to", value: "DIR/conf", before: files("conf/master", "pki_dir: DIR/pki\n"), code: 1,
-		err: `DIR/pki is no directory of keys`}
-	all["--from"] = effect{line: "keys --to DIR/to @", value: "DIR/none", code: 1, err: `DIR/none is no directory of keys`}
+		err: `DIR/pki is not a directory of keys`}
+	all["--from"] = effect{line: "keys --to DIR/to @", value: "DIR/none", code: 1, err: `DIR/none is not a directory of keys`}
 	all["--to"] = effect{line: "keys --from MASTER/etc/salt/pki/master @", value: "DIR/to", file: "to/minions/alpha", holds: `BEGIN PUBLIC KEY`}
-	all["--from-config"] = effect{line: "keys --to DIR/to @", value: "DIR/none", code: 1, err: `DIR/none is no directory with the configuration of a master`}
+	all["--from-config"] = effect{line: "keys --to DIR/to @", value: "DIR/none", code: 1, err: `DIR/none is not a directory with the configuration of a master`}
 	all["--to-config"] = effect{line: "keys --from MASTER/etc/salt/pki/master @", value: "DIR/none", code: 1,
-		err: `DIR/none is no directory with the configuration of a master`}
+		err: `DIR/none is not a directory with the configuration of a master`}
 	all["--bank"] = effect{line: "cache --from localfs:DIR/a --to localfs:DIR/b --out=json @", value: "other",
 		before: files("a/other/k.p", "\x01", "a/minions/m/data.p", "\x01"), file: "b/other/k.p", holds: "\x01"}
 	all["--key-pair"] = effect{line: line + " @", value: "cluster", file: "to/cluster.pem", holds: `PRIVATE KEY`}

@@ -85,7 +85,7 @@ func TestDoctorOfCluster(t *testing.T) {
 	if _, errs, code := two.Run(brine, "cluster", "drain", three.Name); code != 0 {
 		t.Fatal(errs)
 	}
-	finds(t, one, "drain", three.Name, "use other masters")
+	finds(t, one, "drain", three.Name, "drained")
 	if _, errs, code := two.Run(brine, "cluster", "undrain", three.Name); code != 0 {
 		t.Fatal(errs)
 	}

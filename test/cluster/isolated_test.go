@@ -568,7 +568,7 @@ func TestHotMastersBecomeOne(t *testing.T) {
 		!strings.Contains(errs, "--secret shows the secret to all users") {
 		t.Errorf("among the arguments: %d %s", code, errs)
 	}
-	if _, errs, code := two.Run(brine, bare[1], bare[2:]...); code == 0 || !strings.Contains(errs, "no secret of the cluster is given") {
+	if _, errs, code := two.Run(brine, bare[1], bare[2:]...); code == 0 || !strings.Contains(errs, "the secret of the cluster is missing") {
 		t.Errorf("no secret: %d %s", code, errs)
 	}
 	if _, errs, code := two.Run(brine, "cluster", "join", one.Host, "--id", two.Host, "--name", "former", "--secret", "sixteen letters!"); code == 0 ||

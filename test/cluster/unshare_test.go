@@ -46,7 +46,7 @@ func TestSharedFolderIsLeft(t *testing.T) {
 
 	for want, args := range map[string][]string{
 		"is in the shared directory": {"--pki-dir", filepath.Join(f.shared, "pki", "own")},
-		"is no absolute path":        {"--cache-dir", "here"},
+		"is not an absolute path":    {"--cache-dir", "here"},
 	} {
 		if _, errs, code := one.Run(brine, "cluster", append([]string{"unshare"}, args...)...); code == 0 || !strings.Contains(errs, want) {
 			t.Errorf("%q: %d %s", args, code, errs)
@@ -61,10 +61,10 @@ func TestSharedFolderIsLeft(t *testing.T) {
 		if i == 1 {
 			args = append(args, "--pki-dir", x.Path("own/pki"), "--cache-dir", x.Path("own/cache"))
 		}
-		if out, errs, code := x.Run(brine, "cluster", args...); code != 0 || !strings.Contains(out, "1 keys of minions") {
+		if out, errs, code := x.Run(brine, "cluster", args...); code != 0 || !strings.Contains(out, "1 minion keys") {
 			t.Fatal(code, out, errs)
 		}
-		if _, errs, code := x.Run(brine, "cluster", "unshare"); code == 0 || !strings.Contains(errs, "shares no directory") {
+		if _, errs, code := x.Run(brine, "cluster", "unshare"); code == 0 || !strings.Contains(errs, "has no shared directory") {
 			t.Errorf("twice: %d %s", code, errs)
 		}
 		x.Start()

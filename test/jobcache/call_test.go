@@ -71,7 +71,7 @@ func TestCallReturns(t *testing.T) {
 	// before or after.
 	s.Stop()
 	before, text := jid("--local", "--return=redis", "test.echo", "kept")
-	if !strings.Contains(text, "could not be sent to the returner redis") || !strings.Contains(text, "brine/called") {
+	if !strings.Contains(text, "cannot send the result to the returner redis") || !strings.Contains(text, "brine/called") {
 		t.Error(text)
 	}
 	minion.Start()

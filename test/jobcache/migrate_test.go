@@ -178,16 +178,16 @@ func TestMigrateRefuses(t *testing.T) {
 		text string
 		args []string
 	}{
-		{64, "say what to copy", nil},
-		{64, "there is no minions to copy", []string{"minions", "--to", "x"}},
-		{64, "say where to copy to", []string{"jobs"}},
+		{64, "name what to copy", nil},
+		{64, "unknown kind minions of data", []string{"minions", "--to", "x"}},
+		{64, "name the target with --to or --to-config", []string{"jobs"}},
 		{64, "--bank is for cache", []string{"jobs", "--to", "redis", "--bank", "x"}},
-		{64, "one thing at a time", []string{"jobs", "keys", "--to", "redis"}},
+		{64, "one kind of data at a time", []string{"jobs", "keys", "--to", "redis"}},
 		{64, "--key-pair is for keys", []string{"keys", "--to", "/x", "--key-pair", "../x"}},
-		{1, "there is no place for jobs named \"mongo\"", []string{"jobs", "--to", "mongo"}},
+		{1, "unknown place for jobs \"mongo\"", []string{"jobs", "--to", "mongo"}},
 		{1, "source and target are both brine", []string{"jobs", "--to", "brine"}},
 		{1, "takes no directory", []string{"cache", "--to", "redis:/x"}},
-		{1, "is no directory of keys", []string{"keys", "--from", "/nonexistent", "--to", "/x"}},
+		{1, "is not a directory of keys", []string{"keys", "--from", "/nonexistent", "--to", "/x"}},
 	} {
 		out, stderr, code := m.Run(daemontest.Brine, "migrate", append(c.args, "--out=json")...)
 		if code != c.code || !strings.Contains(stderr, c.text) {

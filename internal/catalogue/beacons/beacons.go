@@ -1,6 +1,5 @@
-// Package beacons looks at the machine now and then and says what is to be told:
-// Salt's beacons, by their names and with their settings. It has no clock; the
-// minion calls it.
+// Package beacons examines the machine periodically and returns events: Salt's
+// beacons, with their names and settings. It has no clock; the minion calls it.
 package beacons
 
 import (
@@ -21,19 +20,19 @@ import (
 	"brine/internal/py/value"
 )
 
-// Look is one look: the settings, what this beacon has noted earlier, and the
-// functions of the minion.
+// Look is one check: the settings, the beacon's notes from earlier checks, and
+// the functions of the minion.
 type Look struct {
 	Config Config
 	Memory *value.Dict
 	Call   *fn.Call
 	Now    time.Time
-	// Held is what the beacon keeps open between looks. Who looks closes it
-	// when the beacon ends, is configured again or is to see nothing for a while.
+	// Held is what the beacon keeps open between checks. The caller closes it when
+	// the beacon ends, is reconfigured or is paused.
 	Held *io.Closer
 }
 
-// Config is the settings of a beacon, a list of maps, or one map.
+// Config is the settings of a beacon: a list of maps, or one map.
 type Config struct{ List []*value.Dict }
 
 // ParseConfig reads settings.
@@ -67,7 +66,7 @@ func (c Config) Get(key string) any {
 	return nil
 }
 
-// Flag returns a setting that is true or false.
+// Flag returns a boolean setting.
 func (c Config) Flag(key string, otherwise bool) bool {
 	if v := c.Get(key); v != nil {
 		return value.Truth(v)
@@ -75,10 +74,10 @@ func (c Config) Flag(key string, otherwise bool) bool {
 	return otherwise
 }
 
-// common are the settings of all beacons.
+// common lists the settings of all beacons.
 const common = " interval enabled disable_during_state_run beacon_module run_once "
 
-// own calls fn with the settings that are not those of all beacons.
+// own calls fn with the settings that are specific to this beacon.
 func (c Config) own(each func(key string, v any)) {
 	for _, d := range c.List {
 		for k, v := range d.All() {
@@ -89,17 +88,17 @@ func (c Config) own(each func(key string, v any)) {
 	}
 }
 
-// Beacon is one kind.
+// Beacon is one kind of beacon.
 type Beacon struct {
 	Name string
-	// Validate says what is wrong with settings, or nothing.
+	// Validate returns an error for invalid settings.
 	Validate func(Config) error
-	// Look returns the data of the events to be sent; tag in one of them is the
-	// end of its event's tag.
+	// Look returns the data of the events to be sent; the key tag becomes the end
+	// of the event's tag.
 	Look func(context.Context, Look) ([]*value.Dict, error)
 }
 
-// kinds make the beacons of a machine.
+// kinds are functions that create the beacons of a machine.
 var kinds = registry.New[func(machine) Beacon]("beacon")
 
 // Names returns the names of all beacons, sorted.
@@ -121,7 +120,7 @@ type machine struct{ m *host.Machine }
 
 func valid(Config) error { return nil }
 
-// needs demands a map of settings under a key.
+// needs requires a map of settings under a key.
 func needs(key string) func(Config) error {
 	return func(c Config) error {
 		if _, ok := c.Get(key).(*value.Dict); !ok {
@@ -136,7 +135,7 @@ func percentage(v any) (float64, error) {
 	s := strings.TrimSuffix(strings.TrimSpace(value.Str(v)), "%")
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no percentage", value.Str(v))
+		return 0, fmt.Errorf("%q is not a percentage", value.Str(v))
 	}
 	return f, nil
 }
@@ -159,7 +158,7 @@ func validLoad(c Config) error {
 	for k, v := range av.All() {
 		l, ok := v.(*value.List)
 		if name := value.Str(k); name != "1m" && name != "5m" && name != "15m" || !ok || l.Len() != 2 {
-			return fmt.Errorf("averages: expected 1m, 5m or 15m with the lowest and the highest that are in order")
+			return fmt.Errorf("averages: expected 1m, 5m or 15m with the lowest and the highest normal value")
 		}
 	}
 	return nil
@@ -219,7 +218,7 @@ func init() {
 	})
 }
 
-// percent tells the usage of memory, from a percentage on.
+// percent reports the usage of memory when it reaches a percentage.
 func (machine) percent(name, fun string) func(context.Context, Look) ([]*value.Dict, error) {
 	return func(ctx context.Context, l Look) ([]*value.Dict, error) {
 		limit, err := percentage(l.Config.Get("percent"))
@@ -260,8 +259,8 @@ func init() {
 	kinds.Register("diskusage", func(b machine) Beacon { return Beacon{Validate: b.validDisk, Look: b.disk} })
 }
 
-// disk reports file systems that are full from a percentage on. Their names are
-// regular expressions of mount points.
+// disk reports file systems whose usage reaches a percentage. Their names are
+// regular expressions for mount points.
 func (b machine) disk(ctx context.Context, l Look) (out []*value.Dict, err error) {
 	mounted, err := mount.Active(b.m)
 	if err != nil {
@@ -338,8 +337,8 @@ func service(ctx context.Context, l Look) (out []*value.Dict, err error) {
 	return out, nil
 }
 
-// changed reports a service whose state is another one than at the last look,
-// and has been for delay seconds.
+// changed reports a service whose state has differed from the last reported one
+// for delay seconds.
 func changed(l Look, name string, set, state, tell *value.Dict) []*value.Dict {
 	last, seen := l.Memory.At(name).(*value.Dict)
 	news := !seen || value.Truth(last.At("running")) != value.Truth(state.At("running"))

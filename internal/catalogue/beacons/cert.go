@@ -16,14 +16,15 @@ import (
 	"brine/internal/py/value"
 )
 
-// notifyDays is how many days before the end of a certificate it is reported.
+// notifyDays is the default number of days before expiry at which a certificate
+// is reported.
 const notifyDays = 45
 
 // maxCertificate bounds a file with a certificate, in bytes.
 const maxCertificate = 1 << 20
 
-// watchedCert is one entry of files. It is reported at most days before its
-// end, always if days is negative.
+// watchedCert is one entry of files. It is reported when at most days are left,
+// always if days is negative.
 type watchedCert struct {
 	path string
 	days float64
@@ -81,8 +82,8 @@ func init() {
 	kinds.Register("cert_info", func(b machine) Beacon { return Beacon{Validate: validCert, Look: b.certificates} })
 }
 
-// certificates reports, in one event, the certificates that end soon. Files
-// that cannot be read are an error after the others were reported.
+// certificates reports, in one event, the certificates that expire soon.
+// Unreadable files are an error after the others were reported.
 func (b machine) certificates(_ context.Context, l Look) ([]*value.Dict, error) {
 	files, err := certFiles(l.Config)
 	if err != nil {
@@ -124,7 +125,7 @@ func readCert(path string) (*x509.Certificate, error) {
 	for {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
-			return nil, errors.New("it holds no certificate in PEM form")
+			return nil, errors.New("it contains no certificate in PEM form")
 		}
 		if block.Type == "CERTIFICATE" {
 			return x509.ParseCertificate(block.Bytes)
@@ -133,7 +134,7 @@ func readCert(path string) (*x509.Certificate, error) {
 }
 
 // describeCert returns the fields of Salt's event, with OpenSSL's names and
-// texts.
+// strings.
 func describeCert(path string, c *x509.Certificate, now time.Time) *value.Dict {
 	const raw, plain = "20060102150405Z", "2006-01-02 15:04:05Z"
 	issuer, issuerDict := distinguished(c.RawIssuer)
@@ -159,7 +160,7 @@ var attributeNames = map[string]string{
 	"1.3.6.1.4.1.311.60.2.1.1": "jurisdictionL", "1.3.6.1.4.1.311.60.2.1.2": "jurisdictionST", "1.3.6.1.4.1.311.60.2.1.3": "jurisdictionC",
 }
 
-// distinguished returns a name as text and as a map.
+// distinguished returns a name as a string and as a map.
 func distinguished(der []byte) (string, *value.Dict) {
 	d := value.NewDict(4)
 	var parts []string
@@ -242,8 +243,9 @@ var extendedUsages = map[x509.ExtKeyUsage]string{
 	x509.ExtKeyUsageOCSPSigning: "OCSP Signing",
 }
 
-// extensionText is an extension as OpenSSL prints it, of those that
-// certificates of servers and authorities have; of others it is their bytes.
+// extensionText prints an extension as OpenSSL does, for the extensions that
+// certificates of servers and authorities have; for others it prints their
+// bytes.
 func extensionText(c *x509.Certificate, e pkix.Extension) string {
 	var words []string
 	switch extensionName(e.Id) {
@@ -285,7 +287,7 @@ func extensionText(c *x509.Certificate, e pkix.Extension) string {
 }
 
 // alternativeNames lists names in their order in the certificate; nil if one is
-// of another kind than a name, an address, a mailbox or a URI.
+// not a DNS name, an IP address, an email address or a URI.
 func alternativeNames(der []byte) (words []string) {
 	var all []asn1.RawValue
 	if _, err := asn1.Unmarshal(der, &all); err != nil {

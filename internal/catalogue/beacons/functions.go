@@ -83,7 +83,7 @@ func parseMonitored(it any) (m monitored, err error) {
 	if !ok {
 		fun, ok := it.(string)
 		if !ok {
-			return m, fmt.Errorf("%s is no function", value.Repr(it))
+			return m, fmt.Errorf("%s is not a function", value.Repr(it))
 		}
 		return monitored{fun: fun}, nil
 	}
@@ -103,7 +103,7 @@ func parseMonitored(it any) (m monitored, err error) {
 				for _, it := range list.Items {
 					pair, ok := it.(*value.Dict)
 					if !ok {
-						return m, fmt.Errorf("%s: kwargs: %s is no key with a value", m.fun, value.Repr(it))
+						return m, fmt.Errorf("%s: kwargs: %s is not a key with a value", m.fun, value.Repr(it))
 					}
 					m.kwargs.Update(pair)
 				}
@@ -113,7 +113,7 @@ func parseMonitored(it any) (m monitored, err error) {
 		}
 		return m, nil
 	}
-	return m, errors.New("an empty map is no function")
+	return m, errors.New("an empty map is not a function")
 }
 
 func validMonitor(c Config) error {
@@ -125,8 +125,8 @@ func init() {
 	kinds.Register("salt_monitor", func(_ machine) Beacon { return Beacon{Validate: validMonitor, Look: monitor} })
 }
 
-// monitor calls functions and reports what they return, of a list only what is
-// true.
+// monitor calls functions and reports their results, of a list only the true
+// items.
 func monitor(ctx context.Context, l Look) (out []*value.Dict, err error) {
 	all, single, err := monitoredFunctions(l.Config)
 	if err != nil {

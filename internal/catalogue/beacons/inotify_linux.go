@@ -22,23 +22,23 @@ func init() {
 	kinds.Register("inotify", func(machine) Beacon { return Beacon{Validate: validInotify, Look: inotify} })
 }
 
-// inotifyMasks are the words of mask, by which the names of changes are made,
-// too: "create" is told as IN_CREATE.
+// inotifyMasks are the words of mask and the names of changes: "create" is
+// reported as IN_CREATE.
 var inotifyMasks = map[string]uint32{
 	"access": unix.IN_ACCESS, "attrib": unix.IN_ATTRIB, "close_nowrite": unix.IN_CLOSE_NOWRITE, "close_write": unix.IN_CLOSE_WRITE,
 	"create": unix.IN_CREATE, "delete": unix.IN_DELETE, "delete_self": unix.IN_DELETE_SELF, "modify": unix.IN_MODIFY,
 	"moved_from": unix.IN_MOVED_FROM, "moved_to": unix.IN_MOVED_TO, "move_self": unix.IN_MOVE_SELF, "open": unix.IN_OPEN,
 	"dont_follow": unix.IN_DONT_FOLLOW, "excl_unlink": unix.IN_EXCL_UNLINK, "oneshot": unix.IN_ONESHOT, "onlydir": unix.IN_ONLYDIR,
-	"ignored": unix.IN_IGNORED, "unmount": unix.IN_UNMOUNT, // which the kernel tells unasked
+	"ignored": unix.IN_IGNORED, "unmount": unix.IN_UNMOUNT, // sent by the kernel without being requested
 }
 
 const (
 	inotifyEvents = unix.IN_ALL_EVENTS | unix.IN_IGNORED | unix.IN_UNMOUNT
 	defaultMask   = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY
-	// maxChanges bounds what one look tells; the rest waits in the kernel, whose
-	// queue is bounded, too.
+	// maxChanges bounds the changes that one check reports; the rest waits in the
+	// kernel's bounded queue.
 	maxChanges = 10_000
-	// maxWatches bounds the directories that are watched for one beacon.
+	// maxWatches bounds the watched directories of one beacon.
 	maxWatches = 100_000
 )
 
@@ -108,18 +108,18 @@ func inotifyMask(v any) (mask uint32, err error) {
 	for _, word := range l.Items {
 		m, ok := inotifyMasks[value.Str(word)]
 		if !ok {
-			return 0, fmt.Errorf("mask: %s is none of the known words", value.Repr(word))
+			return 0, fmt.Errorf("mask: unknown word %s", value.Repr(word))
 		}
 		mask |= m
 	}
 	if mask&unix.IN_ALL_EVENTS == 0 {
-		return 0, errors.New("mask: it names no change to tell of")
+		return 0, errors.New("mask: it names no change to report")
 	}
 	return mask, nil
 }
 
-// exclusions reads what is not to be reported: the beginning of a path, a
-// pattern with *, or, with regex set, a regular expression.
+// exclusions reads what not to report: the prefix of a path, a pattern with *,
+// or, with regex set, a regular expression.
 func exclusions(v any) (out []func(string) bool, err error) {
 	if v == nil {
 		return nil, nil
@@ -154,20 +154,20 @@ func exclusions(v any) (out []func(string) bool, err error) {
 	return out, nil
 }
 
-// notifier is an open inotify queue and what is watched by it.
+// notifier is an open inotify queue with its watches.
 type notifier struct {
 	fd    int
 	dirs  map[int32]string // watch to path
 	files map[string]*watched
 	added map[string]bool // entries of files that are watched
-	full  error           // why not all is watched
+	full  error           // why some watches failed
 }
 
 // Close ends all watches.
 func (n *notifier) Close() error { return unix.Close(n.fd) }
 
-// inotify reports changes below paths: path is what changed, change how the
-// kernel names that, and the tag ends with the watched path.
+// inotify reports changes below paths. path is the changed path, change the
+// kernel's name of the change, and the tag ends with the watched path.
 func inotify(_ context.Context, l Look) ([]*value.Dict, error) {
 	n, _ := (*l.Held).(*notifier)
 	if n == nil {
@@ -177,7 +177,7 @@ func inotify(_ context.Context, l Look) ([]*value.Dict, error) {
 		}
 		fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 		if err != nil {
-			return nil, fmt.Errorf("inotify cannot be used: %w (see fs.inotify.max_user_instances)", err)
+			return nil, fmt.Errorf("cannot use inotify: %w (see fs.inotify.max_user_instances)", err)
 		}
 		n = &notifier{fd: fd, dirs: map[int32]string{}, files: files, added: map[string]bool{}}
 		*l.Held = n
@@ -194,9 +194,8 @@ func inotify(_ context.Context, l Look) ([]*value.Dict, error) {
 	return out, err
 }
 
-// add watches a path, with the directories below if that is wanted, and reports
-// whether it is there. Links to directories are watched if they are configured and
-// not entered below.
+// add watches a path, recursively if configured, and reports whether it exists.
+// Links to directories are watched if they are configured and not followed below.
 func (n *notifier) add(path string, w *watched, below bool) bool {
 	mask := w.mask&^(unix.IN_IGNORED|unix.IN_UNMOUNT) | unix.IN_MOVE_SELF // to follow it
 	if w.recurse || w.autoAdd {
@@ -206,7 +205,7 @@ func (n *notifier) add(path string, w *watched, below bool) bool {
 		mask |= unix.IN_CREATE | unix.IN_MOVED_TO
 	}
 	if len(n.dirs) >= maxWatches {
-		n.full = fmt.Errorf("more than %d directories are not watched: %s is left out", maxWatches, path)
+		n.full = fmt.Errorf("more than %d directories: %s is not watched", maxWatches, path)
 		return true
 	}
 	wd, err := unix.InotifyAddWatch(n.fd, path, mask)
@@ -217,7 +216,7 @@ func (n *notifier) add(path string, w *watched, below bool) bool {
 		n.full = fmt.Errorf("%s is not watched: raise fs.inotify.max_user_watches", path)
 		return true
 	case err != nil:
-		n.full = fmt.Errorf("%s cannot be watched: %w", path, err)
+		n.full = fmt.Errorf("cannot watch %s: %w", path, err)
 		return true
 	}
 	n.dirs[int32(wd)] = path
@@ -236,7 +235,7 @@ func (n *notifier) add(path string, w *watched, below bool) bool {
 	return true
 }
 
-// of returns the entry of files that a path belongs to: the nearest above.
+// of returns the entry of files that a path belongs to: the nearest parent.
 func (n *notifier) of(path string) *watched {
 	for {
 		if w := n.files[path]; w != nil || path == "/" {
@@ -246,7 +245,7 @@ func (n *notifier) of(path string) *watched {
 	}
 }
 
-// changes reads what the kernel has noted.
+// changes reads the kernel's queue.
 func (n *notifier) changes(coalesce bool) (out []*value.Dict, err error) {
 	buf := make([]byte, 64<<10)
 	seen := map[string]bool{}
@@ -282,11 +281,11 @@ func (n *notifier) changes(coalesce bool) (out []*value.Dict, err error) {
 	return out, nil
 }
 
-// change appends the event of one note of the kernel's, if it is to be told,
-// and follows what comes and goes.
+// change appends the event of one change if it is to be reported, and adds or
+// removes watches.
 func (n *notifier) change(out []*value.Dict, wd int32, mask uint32, name string) []*value.Dict {
 	if mask&unix.IN_Q_OVERFLOW != 0 {
-		n.full = errors.New("so much has changed at once that the kernel has dropped some of it: see fs.inotify.max_queued_events")
+		n.full = errors.New("too many changes at once: the kernel has dropped some; see fs.inotify.max_queued_events")
 		return out
 	}
 	dir, ok := n.dirs[wd]
@@ -308,7 +307,7 @@ func (n *notifier) change(out []*value.Dict, wd int32, mask uint32, name string)
 			delete(n.added, dir) // it may come back
 		}
 	case mask&unix.IN_MOVE_SELF != 0 && configured:
-		n.leave(dir) // what is at its path next is what was meant
+		n.leave(dir) // the next file at its path is the one to watch
 		delete(n.added, dir)
 	case mask&unix.IN_MOVED_FROM != 0 && mask&unix.IN_ISDIR != 0:
 		n.leave(path)
@@ -325,11 +324,11 @@ func (n *notifier) change(out []*value.Dict, wd int32, mask uint32, name string)
 	return out
 }
 
-// found reports what was in a new directory before it was watched.
+// found reports what was created in a new directory before it was watched.
 func found(out []*value.Dict, folder string, w *watched) []*value.Dict {
 	_ = filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || path == folder {
-			return nil // what is gone again is not there to be reported
+			return nil // skip what has disappeared again
 		}
 		if w.excludes(path) {
 			if e.IsDir() {
@@ -350,7 +349,7 @@ func found(out []*value.Dict, folder string, w *watched) []*value.Dict {
 	return out
 }
 
-// leave ends the watches of a directory that was moved, and of those below.
+// leave removes the watches of a directory that was moved, and of those below.
 func (n *notifier) leave(folder string) {
 	for wd, path := range n.dirs {
 		if path == folder || strings.HasPrefix(path, folder+"/") {
@@ -360,7 +359,7 @@ func (n *notifier) leave(folder string) {
 	}
 }
 
-// changeName is a change as the kernel's header names it.
+// changeName is the kernel's name of a change.
 func changeName(mask uint32) string {
 	text := ""
 	for word, m := range inotifyMasks {

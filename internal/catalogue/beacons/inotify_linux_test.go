@@ -101,8 +101,8 @@ func TestInotifySettings(t *testing.T) {
 		{dict("a", dict("recurse", true)), "files: a: expected an absolute path"},
 		{dict("/a", dict("recurse", "yes")), "files: /a: recurse: expected true or false, got 'yes'"},
 		{dict("/a", dict("mask", "open")), "files: /a: mask: expected a list, got 'open'"},
-		{dict("/a", dict("mask", value.ListOf("look"))), "files: /a: mask: 'look' is none of the known words"},
-		{dict("/a", dict("mask", value.ListOf("onlydir"))), "files: /a: mask: it names no change to tell of"},
+		{dict("/a", dict("mask", value.ListOf("look"))), "files: /a: mask: unknown word 'look'"},
+		{dict("/a", dict("mask", value.ListOf("onlydir"))), "files: /a: mask: it names no change to report"},
 		{dict("/a", dict("recurse", true, "exclude", value.ListOf(dict("(", dict("regex", true))))), "files: /a: exclude: (: "},
 		{dict("/a", dict("mask", value.ListOf("open", "ignored"))), ""},
 	} {

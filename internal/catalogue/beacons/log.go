@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// patterns reads the setting tags: a pattern for each end of a tag.
+// patterns reads the setting tags: a pattern for each tag suffix.
 func patterns(c Config) (tags []string, found map[string]*pyre.Regexp, err error) {
 	v := c.Get("tags")
 	all, ok := v.(*value.Dict)
@@ -46,8 +46,8 @@ func init() {
 	kinds.Register("log", func(b machine) Beacon { return Beacon{Validate: validLog, Look: b.log} })
 }
 
-// log reports the new lines of a file that match a pattern at their beginning.
-// The fields and their values are Salt's.
+// log reports the new lines of a file that match a pattern at their beginning,
+// with Salt's fields and values.
 func (b machine) log(_ context.Context, l Look) (out []*value.Dict, err error) {
 	path, _ := l.Config.Get("file").(string)
 	text, err := grown(l.Memory, b.m.Path(path), func(b []byte) int { return bytes.LastIndexByte(b, '\n') + 1 })

@@ -39,10 +39,9 @@ func recordSize() int {
 // and time in 64 bits.
 func wideRecords() bool { return runtime.GOARCH == "arm64" || runtime.GOARCH == "riscv64" }
 
-// loginRecord reads one record into the fields of Salt's events. Salt takes two
-// fields for exit_status and session that are both parts of the exit status, so
-// that its time is the session and its addr is the time in seconds. Reactors
-// rely on that.
+// loginRecord reads one record into the fields of Salt's events. Salt takes the
+// two parts of the exit status for exit_status and session, so that its time is
+// the session and its addr is the time in seconds. Reactors rely on that.
 func loginRecord(r []byte) *value.Dict {
 	text := func(b []byte) string { return string(bytes.ToValidUTF8(bytes.Trim(b, "\x00"), []byte("\ufffd"))) }
 	short := func(at int) int64 { return int64(int16(binary.NativeEndian.Uint16(r[at:]))) }
@@ -55,7 +54,7 @@ func loginRecord(r []byte) *value.Dict {
 		"hostname", text(r[76:332]), "exit_status", short(332), "session", short(334), "time", session, "addr", seconds)
 }
 
-// hours is a range of time of each day, or of one day.
+// hours is a time range of each day, or of one day.
 type hours struct{ start, end func(now time.Time) time.Time }
 
 func (h hours) covers(now time.Time) bool {
@@ -108,15 +107,15 @@ func parseMoment(text string) (func(now time.Time) time.Time, error) {
 			}, nil
 		}
 	}
-	return nil, fmt.Errorf("%q is no time such as 8am or 16:30", text)
+	return nil, fmt.Errorf("%q is not a time such as 8am or 16:30", text)
 }
 
-// watchedUsers says whose logins are reported, and when.
+// watchedUsers are the users whose logins are reported, and when.
 type watchedUsers struct {
 	all    bool // neither users nor groups are configured
 	users  map[string]*hours
 	groups map[string]*hours
-	rest   *hours // of users without hours of their own
+	rest   *hours // of users without a range of their own
 }
 
 func parseUsers(c Config) (w watchedUsers, err error) {
@@ -180,8 +179,8 @@ func (w watchedUsers) wants(user string, members map[string][]string, now time.T
 	return own == nil || own.covers(now)
 }
 
-// logins returns what is new in a file of logins; each may change an event
-// before its user is looked at.
+// logins returns the new records of a file of logins; each may change an event
+// before its user is checked.
 func (b machine) logins(ctx context.Context, l Look, path string, each func(*value.Dict)) ([]*value.Dict, error) {
 	size := recordSize()
 	data, err := grown(l.Memory, b.m.Path(path), func(b []byte) int { return len(b) / size * size })
@@ -224,8 +223,8 @@ func init() {
 	kinds.Register("wtmp", func(b machine) Beacon { return Beacon{Validate: validLogins, Look: b.wtmp} })
 }
 
-// wtmp adds action to logins and logouts, and to logouts, whose records have
-// none, the user who had logged in at that terminal.
+// wtmp adds action to logins and logouts. Logout records have no user, so it
+// adds the user who had logged in at that terminal.
 func (b machine) wtmp(ctx context.Context, l Look) ([]*value.Dict, error) {
 	in, out := int64(loginType), int64(logoutType)
 	if types, ok := l.Config.Get("ut_type").(*value.Dict); ok {

@@ -21,7 +21,7 @@ var netCounters = []struct {
 
 // netLimits are the limits of one interface.
 type netLimits struct {
-	greater bool // more than the limit counts, not only the limit itself
+	greater bool // report a value above the limit, not only the limit itself
 	limits  map[string]int64
 }
 
@@ -51,7 +51,7 @@ func netInterfaces(c Config) (names []string, out map[string]netLimits, err erro
 			}
 		}
 		if len(n.limits) == 0 && !set.Has("type") {
-			return nil, nil, fmt.Errorf("interfaces: %s: it names no counter, such as bytes_recv", name)
+			return nil, nil, fmt.Errorf("interfaces: %s: it names no counter such as bytes_recv", name)
 		}
 		names, out[name] = append(names, name), n
 	}
@@ -67,7 +67,7 @@ func init() {
 	kinds.Register("network_info", func(b machine) Beacon { return Beacon{Validate: validNetwork, Look: b.network} })
 }
 
-// network reports the counters of interfaces of which one is at its limit.
+// network reports the counters of interfaces that have reached a limit.
 func (b machine) network(_ context.Context, l Look) (out []*value.Dict, err error) {
 	names, limits, err := netInterfaces(l.Config)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // Bounds of the beacon sh.
 const (
 	maxTraces   = 500    // shells that are traced at once
-	maxCommands = 10_000 // commands that wait for a look
+	maxCommands = 10_000 // commands that wait for a check
 	maxTrace    = 64 << 10
 )
 
@@ -36,7 +36,7 @@ type tracer struct {
 	wg       sync.WaitGroup
 }
 
-// Close ends all traces. Shells go on.
+// Close ends all traces. The shells continue.
 func (t *tracer) Close() error {
 	t.mu.Lock()
 	for _, c := range t.traced {
@@ -47,7 +47,7 @@ func (t *tracer) Close() error {
 	return nil
 }
 
-// follow traces a shell, and reports what it and its children execute with the
+// follow traces a shell, and reports what it and its children execute, with the
 // process id of the shell as the tag and the user of the shell.
 func (t *tracer) follow(pid int, user string) error {
 	// 4096: strace shows 32 bytes of an argument otherwise.
@@ -75,7 +75,7 @@ func (t *tracer) follow(pid int, user string) error {
 	return nil
 }
 
-// read takes the lines of one strace and returns the last.
+// read reads the lines of one strace and returns the last.
 func (t *tracer) read(out io.Reader, pid int, user string) (last string) {
 	lines := bufio.NewReaderSize(out, maxTrace)
 	for {
@@ -84,7 +84,7 @@ func (t *tracer) read(out io.Reader, pid int, user string) (last string) {
 			return last
 		}
 		last = string(line)
-		for long && err == nil { // the rest of a line that is too long
+		for long && err == nil { // the rest of an overlong line
 			_, long, err = lines.ReadLine()
 		}
 		program, args, ok := parseExec(last)
@@ -105,13 +105,13 @@ func (t *tracer) read(out io.Reader, pid int, user string) (last string) {
 	}
 }
 
-// take returns what was executed since the last look.
+// take returns the commands executed since the last check.
 func (t *tracer) take() ([]*value.Dict, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out, err := t.commands, t.err
 	if t.lost > 0 {
-		err = errors.Join(err, fmt.Errorf("%d commands came faster than they are reported, and are lost", t.lost))
+		err = errors.Join(err, fmt.Errorf("commands were executed faster than they are reported: %d were dropped", t.lost))
 	}
 	t.commands, t.lost, t.err = nil, 0, nil
 	return out, err
@@ -194,7 +194,7 @@ func (b machine) shell(ctx context.Context, l Look) ([]*value.Dict, error) {
 				return nil, nil
 			}
 			l.Memory.Set("missing", true)
-			return nil, fmt.Errorf("it needs the program strace, which is looked for again each time: %w", err)
+			return nil, fmt.Errorf("it needs the program strace, which is looked up again each time: %w", err)
 		}
 		t = &tracer{program: program, traced: map[int]*exec.Cmd{}}
 		*l.Held = t

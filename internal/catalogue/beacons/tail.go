@@ -11,12 +11,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// maxRead bounds what one look reads of a file; the rest follows with the next.
+// maxRead bounds what one check reads of a file; the rest follows with the
+// next.
 const maxRead = 1 << 20
 
-// grown returns what was appended to a file since the last look, which at the
-// first look is nothing. keep returns how much of that is whole; what remains
-// comes again. A file that is missing is an error once; one that appears, was
+// grown returns what was appended to a file since the last check; at the first
+// check that is nothing. keep returns how much of it is complete; the rest is
+// returned again. A missing file is reported once. A file that appears, was
 // replaced or became shorter is read from its beginning.
 func grown(memory *value.Dict, path string, keep func([]byte) int) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not block
@@ -64,7 +65,7 @@ func grown(memory *value.Dict, path string, keep func([]byte) int) ([]byte, erro
 	data = data[:n]
 	whole := keep(data)
 	if whole == 0 && n == maxRead {
-		whole = n // a line without an end
+		whole = n // a line without a line feed
 	}
 	memory.Set("at", begin+int64(whole))
 	return data[:whole], nil

@@ -23,6 +23,6 @@ var unsupported = map[string]string{
 	"vmadm":            "it is for SmartOS",
 }
 
-// Unsupported returns why Brine does not have a beacon of Salt's; "" for any
+// Unsupported returns why Brine does not have one of Salt's beacons; "" for any
 // other name.
 func Unsupported(name string) string { return unsupported[name] }

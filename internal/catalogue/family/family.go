@@ -1,5 +1,5 @@
 // Package family registers modules that every machine has: execution modules and state
-// modules. A family is a package of them, whose files each register their modules.
+// modules. A family is a package whose files each register their modules.
 package family
 
 import (
@@ -7,10 +7,10 @@ import (
 	"brine/internal/host"
 )
 
-// Build makes a module of a machine.
+// Build creates a module for a machine.
 type Build[M any] func(*host.Machine) M
 
-// Kind is the modules of all families of one kind, of which no two have one name.
+// Kind is the modules of all families of one kind. Names are unique.
 type Kind[M any] struct {
 	units *registry.Registry[Build[M]]
 	name  func(M) string
@@ -56,12 +56,12 @@ func (f Family[M]) Register(name string, build Build[M]) {
 	f.units.Register(name, build)
 }
 
-// Add registers a module that needs nothing of the machine.
+// Add registers a module that does not use the machine.
 func (f Family[M]) Add(mod M) { f.Register(f.name(mod), func(*host.Machine) M { return mod }) }
 
-// Declare registers a module that needs nothing of the machine, which is built when the
-// modules of the family are asked for. A program that runs no modules, such as salt, then
-// does not spend time and memory on its description.
+// Declare registers a module that does not use the machine and is built on first use. A
+// program that runs no modules, such as salt, then does not spend time and memory on its
+// description.
 func (f Family[M]) Declare(name string, build func() M) {
 	f.Register(name, func(*host.Machine) M { return build() })
 }

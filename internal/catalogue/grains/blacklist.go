@@ -7,9 +7,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// without returns d without the keys that a pattern matches, d itself if
-// there is none. A pattern is a glob or else a regular expression for the
-// whole name; one that is neither matches nothing. As in Salt "a|b" as an
+// without returns d without the keys that a pattern matches, d itself if there
+// is none. A pattern is tried as a glob and as a regular expression for the
+// whole name; an invalid pattern matches nothing. As in Salt "a|b" as an
 // expression matches what starts with a, or is b.
 func without(d *value.Dict, patterns []string) *value.Dict {
 	if len(patterns) == 0 || d.Len() == 0 {
@@ -21,7 +21,7 @@ func without(d *value.Dict, patterns []string) *value.Dict {
 			rx = append(rx, re)
 		}
 		whole := `\A` + p + `\z`
-		if _, err := regexp.Compile(whole); err != nil { // or a lone bracket would close ours
+		if _, err := regexp.Compile(whole); err != nil { // or an unbalanced parenthesis would close ours
 			continue
 		}
 		if re, err := regexp.Compile(`^(?:` + whole + `)`); err == nil {
@@ -77,7 +77,7 @@ func glob(p string) string {
 	return b.String()
 }
 
-// globSet reads a set in brackets at the start of p and tells its length, 0
+// globSet reads a set in brackets at the start of p and returns its length, 0
 // if it does not end.
 func globSet(p string) (rx string, n int) {
 	start := 1
@@ -86,7 +86,7 @@ func globSet(p string) (rx string, n int) {
 	}
 	end := start
 	if end < len(p) && p[end] == ']' {
-		end++ // a bracket in first place stands for itself
+		end++ // a bracket in first place is literal
 	}
 	for end < len(p) && p[end] != ']' {
 		end++

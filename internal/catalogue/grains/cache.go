@@ -12,11 +12,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// cacheName is Salt's name of the file, so that either can read the other's.
+// cacheName is Salt's name of the file, so that Salt and Brine can read each
+// other's cache.
 const cacheName = "grains.cache.p"
 
-// readCache returns the grains of the cache file, nil if there are none young
-// enough. A damaged file counts as none.
+// readCache returns the grains of the cache file, nil if it is missing, expired
+// or damaged.
 func readCache(o Options, now time.Time, log *slog.Logger) *value.Dict {
 	if !o.CacheGrain || o.CacheDir == "" || o.Refresh {
 		return nil
@@ -28,13 +29,13 @@ func readCache(o Options, now time.Time, log *slog.Logger) *value.Dict {
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		log.Warn("cannot read cached grains, gathering them again", "path", path, "err", err)
+		log.Warn("cannot read cached grains, collecting them again", "path", path, "err", err)
 		return nil
 	}
 	v, err := msgpack.UnmarshalTyped(b)
 	d, ok := v.(*value.Dict)
 	if err != nil || !ok || d.Len() == 0 {
-		log.Warn("cached grains are damaged, gathering them again", "path", path, "err", err)
+		log.Warn("cached grains are damaged, collecting them again", "path", path, "err", err)
 		return nil
 	}
 	if l, ok := d.At("osrelease_info").(*value.List); ok {
@@ -43,8 +44,8 @@ func readCache(o Options, now time.Time, log *slog.Logger) *value.Dict {
 	return d
 }
 
-// writeCache replaces the cache file as one step, so that a reader never sees
-// half of it.
+// writeCache replaces the cache file atomically, so that readers never see half
+// of it.
 func writeCache(o Options, d *value.Dict) error {
 	if !o.CacheGrain || o.CacheDir == "" {
 		return nil
@@ -54,7 +55,7 @@ func writeCache(o Options, d *value.Dict) error {
 		return fmt.Errorf("cannot encode grains for the cache: %w", err)
 	}
 	if err := atomicfile.Write(filepath.Join(o.CacheDir, cacheName), b, 0o600, false); err != nil {
-		return fmt.Errorf("grains are not cached: %w", err)
+		return fmt.Errorf("cannot cache grains: %w", err)
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 
 func init() { collectors.Register("config", grainsFile) }
 
-// grainsFile reads the file "grains" beside the minion's configuration file.
-// A fault in it is told with file and line, and the file counts as empty.
+// grainsFile reads the file "grains" beside the minion's configuration file. A
+// syntax error is reported with file and line, and the file counts as empty.
 func grainsFile(_ context.Context, c *collection) (*value.Dict, error) {
 	if c.ConfFile == "" {
 		return nil, nil
@@ -31,7 +31,7 @@ func grainsFile(_ context.Context, c *collection) (*value.Dict, error) {
 	}
 	v, err := yaml.Load(text, path)
 	if err != nil {
-		return nil, fmt.Errorf("the grains file is not used: %w", err)
+		return nil, fmt.Errorf("ignoring the grains file: %w", err)
 	}
 	switch x := v.(type) {
 	case nil:
@@ -39,5 +39,5 @@ func grainsFile(_ context.Context, c *collection) (*value.Dict, error) {
 	case *value.Dict:
 		return x, nil
 	}
-	return nil, fmt.Errorf("the grains file is not used: %s: line 1: expected names and values, got a %s", path, value.TypeName(v))
+	return nil, fmt.Errorf("ignoring the grains file: %s: line 1: expected names and values, got a %s", path, value.TypeName(v))
 }

@@ -28,11 +28,11 @@ func memory(_ context.Context, c *collection) (*value.Dict, error) {
 	return value.DictOf("mem_total", m.Total/1024, "swap_total", m.Swap/1024), nil
 }
 
-// gpuVendors are the words in a vendor's name that become the grain, the
-// first that fits. Any other vendor is "unknown".
+// gpuVendors are words in vendor names that become the grain; the first match
+// wins. Any other vendor is "unknown".
 var gpuVendors = []string{"nvidia", "amd", "ati", "intel", "vmware", "matrox", "aspeed"}
 
-// gpuVendorIDs serve machines without a PCI ID database.
+// gpuVendorIDs are used on machines without a PCI ID database.
 var gpuVendorIDs = map[uint16]string{
 	0x10de: "nvidia", 0x1002: "amd", 0x1022: "amd", 0x8086: "intel", 0x15ad: "vmware", 0x102b: "matrox", 0x1a03: "aspeed",
 }

@@ -66,8 +66,8 @@ func zfs(ctx context.Context, c *collection) (*value.Dict, error) {
 	return d, nil
 }
 
-// zfsManual reports whether man has a page on feature flags, by which Salt
-// reports whether ZFS has them.
+// zfsManual reports whether man has a page on feature flags, which is Salt's
+// test for feature flags of ZFS.
 func zfsManual(c *collection) bool {
 	if c.Which("man") == "" {
 		return false
@@ -84,8 +84,8 @@ func zfsManual(c *collection) bool {
 
 var zfsUnit = lazily(`^(\d+|\d+\.\d+)([KkMmGgTtPpEe])[Bb]?$`)
 
-// zfsSize returns a size such as "9.94G" in bytes, whole if it is; other
-// text stays what it is.
+// zfsSize returns a size such as "9.94G" in bytes, as an integer if it is
+// whole; other strings are returned unchanged.
 func zfsSize(s string) any {
 	if m := zfsUnit().FindStringSubmatch(s); m != nil {
 		f, err := strconv.ParseFloat(m[1], 64)

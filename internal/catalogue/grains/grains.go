@@ -1,14 +1,13 @@
-// Package grains gathers what Salt's core grains say of a Linux machine,
-// under the same names and in the same shapes as Salt 3007.10, so that
-// targets, states and templates written for Salt's minions hold here.
+// Package grains collects the grains of a Linux machine, with the names and
+// types of Salt 3007.10, so that targets, states and templates written for
+// Salt's minions work.
 //
-// Collect is the whole of it. It runs the families of grains (a file each:
-// os.go, cpu.go, network.go …) at the same time and merges what they return
-// in Salt's order: core grains, disks, the grains file, the rest, and last
-// the grains of the configuration. Facts come from package host, mostly from
-// files; a family starts a program only where Salt's value is known to that
-// program alone. A family that finds nothing leaves its grains out, as Salt
-// does.
+// Collect runs the families of grains (a file each: os.go, cpu.go, network.go
+// …) at the same time and merges what they return in Salt's order: core grains,
+// disks, the grains file, the rest, and last the grains of the configuration.
+// Facts come from package host, mostly from files; a family starts a program
+// only where no other source has Salt's value. A family that finds nothing
+// omits its grains, as Salt does.
 //
 // Where grains differ from Salt's on the same machine:
 //
@@ -43,14 +42,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// collector finds a group of grains. It may return nil, and grains along with an error
-// that concerns only some of them.
+// collector collects a group of grains. It may return nil, and grains together with an
+// error that concerns only some of them.
 type collector func(context.Context, *collection) (*value.Dict, error)
 
 var collectors = registry.New[collector]("group of grains")
 
-// saltOrder are the groups that Salt has, in its order: a later one replaces what an
-// earlier one says. Groups that are not in it come last.
+// saltOrder lists Salt's groups in its order: later groups override earlier ones.
+// Groups that are not in it come last.
 var saltOrder = []string{
 	"append_domain", "cwd", "default_gateway", "dns", "fqdns", "machine_id", "master", "hostname",
 	"hwaddr_interfaces", "id", "ip_interfaces", "kernelparams", "locale_info", "kernel", "selinux",
@@ -83,11 +82,11 @@ var families = sync.OnceValue(func() []family {
 // programTimeout bounds the programs that a collection runs.
 const programTimeout = 10 * time.Second
 
-// Collect gathers the grains of a machine. It takes some milliseconds, the
-// time of the slowest program it has to run, and with DNS at most
-// DNSTimeout more. The dict is complete as far as facts could be found even
-// if there is an error, which tells the user what is wrong with the grains
-// file or the machine; it is never nil.
+// Collect collects the grains of a machine. It takes some milliseconds, the
+// time of the slowest program that it runs, and with DNS at most DNSTimeout
+// more. The dict is never nil and as complete as possible even if there is an
+// error, which explains to the user what is wrong with the grains file or the
+// machine.
 func Collect(ctx context.Context, o Options, log *slog.Logger) (*value.Dict, error) {
 	start := time.Now()
 	if d := readCache(o, start, log); d != nil {
@@ -118,8 +117,8 @@ func Collect(ctx context.Context, o Options, log *slog.Logger) (*value.Dict, err
 	return all, errors.Join(append(faults, writeCache(o, all))...)
 }
 
-// Merge returns the grains of base with those of each layer put over them.
-// With deep set, dicts are merged instead of replaced. Nothing given changes.
+// Merge returns the grains of base with each layer merged over them. With deep
+// set, dicts are merged instead of replaced. The arguments are not changed.
 func Merge(base *value.Dict, deep bool, layers ...*value.Dict) *value.Dict {
 	all, _ := value.DeepCopy(base).(*value.Dict)
 	for _, l := range layers {
@@ -149,14 +148,14 @@ func Get(grains *value.Dict, path, delimiter string) (any, bool) {
 	return value.Traverse(grains, path, delimiter)
 }
 
-// collection is what the families of one Collect share. Facts that several
-// need are found once, by the first that asks.
+// collection is shared by the families of one Collect. Facts that several need
+// are looked up once, by the first that asks.
 type collection struct {
 	Options
 	*host.Machine
 	log      *slog.Logger
-	programs context.Context // ends with the programs' time
-	lookups  context.Context // ends with DNS's time
+	programs context.Context // ends with the timeout of programs
+	lookups  context.Context // ends with the timeout of DNS
 	cancel   func()
 	names    *names.Finder
 
@@ -189,9 +188,9 @@ func newCollection(ctx context.Context, o Options, log *slog.Logger) *collection
 	return c
 }
 
-// lookUpName starts to look for the machine's full name, and returns what
-// waits for it. The family "hostname" always does, so that Collect does not
-// end before.
+// lookUpName starts the lookup of the machine's full name, and returns a
+// function that waits for it. The family "hostname" always calls it, so that
+// Collect does not end before.
 func (c *collection) lookUpName() func() string {
 	done := make(chan struct{})
 	name := ""
@@ -205,8 +204,8 @@ func (c *collection) lookUpName() func() string {
 	}
 }
 
-// lazily compiles a regular expression when it is first used: programs that
-// ask for no grains are not to pay for these at their start.
+// lazily compiles a regular expression on first use: programs that need no
+// grains should not pay for it at their start.
 func lazily(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

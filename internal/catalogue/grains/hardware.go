@@ -25,8 +25,8 @@ func init() { collectors.Register("hardware", hardware) }
 
 func hardware(_ context.Context, c *collection) (*value.Dict, error) { return c.firmware(), nil }
 
-// firmware finds manufacturer, productname and the like. Those that only root
-// may read are left out for others.
+// firmware finds manufacturer, productname and similar grains. Those that only
+// root may read are omitted for other users.
 func firmware(ctx context.Context, m *host.Machine) *value.Dict {
 	if !dmi.Available(m) {
 		if m.Which("dmidecode") != "" || m.Which("smbios") != "" || m.Which("fw_printenv") == "" {
@@ -48,7 +48,7 @@ func firmware(ctx context.Context, m *host.Machine) *value.Dict {
 	return d
 }
 
-// bootLoaderGrains asks the environment of U-Boot, which ARM boards have.
+// bootLoaderGrains reads the environment of U-Boot, which ARM boards have.
 func bootLoaderGrains(ctx context.Context, m *host.Machine) *value.Dict {
 	d := value.NewDict(3)
 	for _, g := range [][2]string{{"manufacturer", "manufacturer"}, {"serialnumber", "serial#"}, {"productname", "DeviceDesc"}} {
@@ -76,7 +76,7 @@ var (
 	bogusAnything = lazily(`(?i)to be filled|un(known|specified)|no(t|ne)? (asset|provided|defined|available|present|specified)`)
 )
 
-// bogus recognises what makers leave in place of a value.
+// bogus matches the placeholders that manufacturers use instead of a value.
 func bogus(grain, val string) bool {
 	switch {
 	case val == "" || noneText().MatchString(val):

@@ -10,7 +10,7 @@ import (
 
 func init() { collectors.Register("locale_info", localeInfo) }
 
-// localeInfo tells what Python would find. The language of the C locale is
+// localeInfo returns what Python would find. The language of the C locale is
 // null.
 func localeInfo(_ context.Context, c *collection) (*value.Dict, error) {
 	l := locale.Read(c.Machine, time.Now())

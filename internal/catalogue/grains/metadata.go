@@ -14,10 +14,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// The bounds of what a metadata server may tell.
+// The bounds of what a metadata server may return.
 const (
 	metadataHost     = "http://169.254.169.254"
-	metadataDial     = 100 * time.Millisecond // it is near or not there at all
+	metadataDial     = 100 * time.Millisecond // it is near, or does not exist
 	metadataDepth    = 16
 	metadataRequests = 2000
 	metadataBytes    = 1 << 20 // of one answer
@@ -25,8 +25,8 @@ const (
 
 func init() { collectors.Register("metadata", metadata) }
 
-// metadata walks the tree that a cloud's metadata server shows. Without such
-// a server there are no grains.
+// metadata walks the tree of a cloud's metadata server. Without such a server
+// there are no grains.
 func metadata(ctx context.Context, c *collection) (*value.Dict, error) {
 	if !c.Metadata {
 		return nil, nil
@@ -70,7 +70,7 @@ func newMetadataWalk(base string) *metadataWalk {
 		base: strings.TrimSuffix(base, "/") + "/",
 		left: metadataRequests,
 		client: &http.Client{
-			Transport: &http.Transport{DialContext: dialer.DialContext}, // no proxy: the address means this machine's host
+			Transport: &http.Transport{DialContext: dialer.DialContext}, // no proxy: the address belongs to this machine's host
 			CheckRedirect: func(*http.Request, []*http.Request) error {
 				return http.ErrUseLastResponse
 			},
@@ -80,7 +80,7 @@ func newMetadataWalk(base string) *metadataWalk {
 
 func (w *metadataWalk) do(ctx context.Context, method, path string, header http.Header) (status int, kind, body string, err error) {
 	if w.left--; w.left < 0 {
-		return 0, "", "", errors.New("there is too much of it")
+		return 0, "", "", errors.New("the answer is too large")
 	}
 	u, err := url.Parse(w.base + path)
 	if err != nil {
@@ -116,11 +116,11 @@ func (w *metadataWalk) newToken(ctx context.Context) (string, error) {
 	return strings.TrimSpace(body), err
 }
 
-// walk returns the dict of a directory, or the text of a file.
+// walk returns the dict of a directory, or the contents of a file.
 func (w *metadataWalk) walk(ctx context.Context, path string, depth int) (any, error) {
 	d := value.NewDict(8)
 	if depth > metadataDepth {
-		return d, errors.New("it is too deep")
+		return d, errors.New("the tree is too deep")
 	}
 	status, kind, body, err := w.get(ctx, path)
 	switch {
@@ -146,8 +146,8 @@ func (w *metadataWalk) walk(ctx context.Context, path string, depth int) (any, e
 	return d, nil
 }
 
-// entry reads one line of a directory: "name/" is a directory, "0=name" a directory of
-// another name, and in the first directory all are.
+// entry parses one line of a directory: "name/" is a directory, "0=name" a directory
+// with another name; in the top directory all entries are directories.
 func (w *metadataWalk) entry(ctx context.Context, path, line string, depth int) (name string, v any, err error) {
 	below := joinURL(path, line)
 	key, label, named := strings.Cut(line, "=")

@@ -33,7 +33,7 @@ func (c *collection) findInterfaces() interfacesResult {
 	return interfacesResult{list, err}
 }
 
-// dnsOf returns what answers name lookups, nil if nothing may.
+// dnsOf returns the resolver for name lookups, nil if DNS is disabled.
 func dnsOf(o Options, m *host.Machine) names.Resolver {
 	switch {
 	case o.NoDNS || o.DNSTimeout <= 0:
@@ -61,7 +61,7 @@ func hardwareAddresses(_ context.Context, c *collection) (*value.Dict, error) {
 
 func init() { collectors.Register("ip_interfaces", interfaceAddresses) }
 
-// interfaceAddresses are ip_interfaces, ipv4, fqdn_ip4 and their like.
+// interfaceAddresses returns ip_interfaces, ipv4, fqdn_ip4 and similar grains.
 func interfaceAddresses(_ context.Context, c *collection) (*value.Dict, error) {
 	list := c.interfaces().list
 	d := value.NewDict(7)
@@ -153,7 +153,7 @@ func hostname(_ context.Context, c *collection) (*value.Dict, error) {
 
 func init() { collectors.Register("fqdns", fqdns) }
 
-// fqdns are the names of all addresses that DNS told in time.
+// fqdns returns the names of all addresses that DNS answered in time.
 func fqdns(_ context.Context, c *collection) (*value.Dict, error) {
 	if !c.FQDNs {
 		return value.DictOf("fqdns", value.ListOf()), nil
@@ -165,8 +165,8 @@ func fqdns(_ context.Context, c *collection) (*value.Dict, error) {
 
 func init() { collectors.Register("default_gateway", defaultGateway) }
 
-// defaultGateway tells the address of the router, or true if there is a
-// default route without one.
+// defaultGateway returns the address of the router, or true for a default route
+// without one.
 func defaultGateway(_ context.Context, c *collection) (*value.Dict, error) {
 	if !c.Live() {
 		return nil, nil
@@ -193,7 +193,7 @@ func defaultGateway(_ context.Context, c *collection) (*value.Dict, error) {
 func gateway(g netif.Gateway) any {
 	switch {
 	case g.Other && g.Via.Is4():
-		return "inet" // the word that stands before the address in ip's output
+		return "inet" // the word before the address in ip's output
 	case g.Other:
 		return "inet6"
 	case g.Via.IsValid():

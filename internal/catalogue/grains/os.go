@@ -54,15 +54,15 @@ var osNames = map[string]string{
 	"void":       "Void",
 }
 
-// osNamesByID are for names that the rule would not shorten as Salt once did.
+// osNamesByID are for names that the rule would not shorten as Salt does.
 var osNamesByID = map[[2]string]string{
 	{"astra", "Astra Linux (Orel)"}:     "AstraLinuxCE",
 	{"astra", "Astra Linux (Smolensk)"}: "AstraLinuxSE",
 	{"pop", "Pop!_OS"}:                  "Pop",
 }
 
-// osFamilies lists the values of the grain os by their os_family. Any other
-// is a family of its own.
+// osFamilies lists the values of the grain os by their os_family. Any other is
+// its own family.
 var osFamilies = map[string][]string{
 	"Arch":      {"Antergos", "Arch ARM", "EndeavourOS", "Manjaro", "Manjaro ARM"},
 	"Bluewhite": {"Bluewhite64"},
@@ -119,7 +119,7 @@ func distribution(m *host.Machine) *value.Dict {
 	}
 	if info.OSRelease != nil {
 		d.Set("os", osName(info.OSRelease["NAME"], info.OSRelease["ID"]))
-		d.Set("os_family", "") // keeps the place; set below
+		d.Set("os_family", "") // reserves the place; set below
 		if name := osCodename(info.OSRelease); name != "" {
 			d.Set("oscodename", name)
 		}
@@ -157,7 +157,7 @@ func osCodename(f osrelease.Fields) string {
 	return ""
 }
 
-// lsbFromOSRelease fills in what a machine without lsb-release gets.
+// lsbFromOSRelease sets the lsb grains of a machine without lsb-release.
 func lsbFromOSRelease(d *value.Dict, f osrelease.Fields) {
 	d.Set("lsb_distrib_id", strings.TrimSpace(f["NAME"]))
 	if v, ok := f["VERSION_ID"]; ok {
@@ -216,7 +216,7 @@ var (
 	inBrackets  = lazily(`\((.*?)\)`)
 )
 
-// lsbFromOldFiles serves machines that have no os-release.
+// lsbFromOldFiles handles machines that have no os-release.
 func lsbFromOldFiles(d *value.Dict, m *host.Machine) {
 	switch {
 	case m.IsFile("/etc/SuSE-release"):
@@ -277,8 +277,8 @@ func oldSUSE(d *value.Dict, lines []string) {
 	d.Update(value.DictOf("lsb_distrib_id", id, "lsb_distrib_release", version, "lsb_distrib_codename", codename))
 }
 
-// finishDistribution draws the os grains from the lsb grains, and from info
-// what those do not tell.
+// finishDistribution derives the os grains from the lsb grains, and from info
+// what those lack.
 func finishDistribution(d *value.Dict, info *osrelease.Info) {
 	unquote := func(s string) string { return strings.Trim(strings.Trim(s, `"`), "'") }
 	lsb := func(key, otherwise string) string {
@@ -312,7 +312,7 @@ func finishDistribution(d *value.Dict, info *osrelease.Info) {
 	d.Set("os_family", osFamily(d.Str("os")))
 }
 
-// shortenCodename keeps what is in brackets, for the distributions that write
+// shortenCodename keeps the part in parentheses, for distributions that write
 // their code name so.
 func shortenCodename(d *value.Dict) {
 	os, name := d.Str("os"), d.Str("lsb_distrib_codename")
@@ -334,7 +334,7 @@ func shortenCodename(d *value.Dict) {
 
 func init() { collectors.Register("osrelease", osRelease) }
 
-// osRelease takes the release apart: osrelease_info, osmajorrelease, osfinger.
+// osRelease splits the release: osrelease_info, osmajorrelease, osfinger.
 func osRelease(_ context.Context, c *collection) (*value.Dict, error) {
 	return releaseGrains(c.dist().Str("os"), c.dist().Str("osfullname"), c.dist().Str("osrelease")), nil
 }
@@ -376,7 +376,7 @@ func digits(s string) any {
 
 func init() { collectors.Register("osarch", osArch) }
 
-// osArch is the architecture in the words of the package manager.
+// osArch returns the architecture under the package manager's name.
 func osArch(ctx context.Context, c *collection) (*value.Dict, error) {
 	machine := c.uname().Machine
 	var arch any = machine
@@ -407,8 +407,8 @@ func debianArch(ctx context.Context, c *collection, machine string) string {
 	return machine
 }
 
-// dpkgStatus returns what the list of packages, which has megabytes, says of one
-// of them, or "". It reads no further than that.
+// dpkgStatus returns the entry of one package in the list of packages, or "".
+// The list has megabytes; it is read only that far.
 func dpkgStatus(path, pkg, key string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -423,7 +423,7 @@ func dpkgStatus(path, pkg, key string) string {
 			return ""
 		}
 		switch {
-		case !whole: // goes on a long line
+		case !whole: // continues an overlong line
 		case !found:
 			found = bytes.Equal(line, name)
 		case len(line) == 0:

@@ -22,8 +22,8 @@ func minionID(_ context.Context, c *collection) (*value.Dict, error) {
 
 func init() { collectors.Register("master", masterAndServerID) }
 
-// masterAndServerID are master and server_id. The latter is a number for
-// MySQL and its like, the last 31 bits of the id's hash.
+// masterAndServerID returns master and server_id. The latter is a number for
+// MySQL and similar systems, the last 31 bits of the id's hash.
 func masterAndServerID(_ context.Context, c *collection) (*value.Dict, error) {
 	master := c.Master
 	if master == nil {
@@ -47,7 +47,7 @@ func init() { collectors.Register("cwd", workingDir) }
 func workingDir(context.Context, *collection) (*value.Dict, error) {
 	dir, err := os.Getwd()
 	if err != nil {
-		return nil, nil // the directory is gone, which is no fault of the machine
+		return nil, nil // the directory was deleted, which is not an error of the machine
 	}
 	return value.DictOf("cwd", dir), nil
 }
@@ -71,8 +71,8 @@ func shell(_ context.Context, c *collection) (*value.Dict, error) {
 
 func init() { collectors.Register("minion_process", process) }
 
-// process describes whom the minion runs as. A user or group without a name
-// is called by its number.
+// process describes the user that the minion runs as. A user or group without a
+// name is given as a number.
 func process(_ context.Context, c *collection) (*value.Dict, error) {
 	uid, gid := os.Geteuid(), os.Getegid()
 	user, ok := account.ByID(c.Machine, uid)
@@ -101,7 +101,7 @@ func packageGrain(context.Context, *collection) (*value.Dict, error) {
 	return value.DictOf("package", "onedir"), nil
 }
 
-// zmqVersion is that of the libzmq whose protocol Brine speaks.
+// zmqVersion is the version of libzmq whose protocol Brine speaks.
 const zmqVersion = "4.3.5"
 
 func init() { collectors.Register("versions", versions) }
@@ -129,8 +129,8 @@ var pythonName = lazily(`^python(\d+)\.(\d+)$`)
 
 func init() { collectors.Register("python", python) }
 
-// python describes the system's python3. Its micro version would take a
-// process to know and counts as 0.
+// python describes the system's python3. Its micro version, which only the
+// program knows, counts as 0.
 func python(_ context.Context, c *collection) (*value.Dict, error) {
 	major, minor := pythonMajor, pythonMinor
 	exe := c.Which("/usr/bin/python3")

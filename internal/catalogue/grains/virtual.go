@@ -15,13 +15,13 @@ func init() { collectors.Register("virtual", virtual) }
 
 func virtual(_ context.Context, c *collection) (*value.Dict, error) { return c.virtual(), nil }
 
-// verdict is what is believed so far; later signs replace earlier ones.
+// verdict is the current result; later signs override earlier ones.
 type verdict struct {
 	kind, sub string
 }
 
 // detectVirtual finds virtual, virtual_subtype and virtual_hv_*. The order of
-// the signs, and which one may overrule which, is Salt's.
+// the signs, and which sign overrides which, is Salt's.
 func (c *collection) detectVirtual() *value.Dict {
 	if strings.Contains(c.uname().Version, "BrandZ virtual linux") {
 		return value.DictOf("virtual", "zone")
@@ -44,10 +44,9 @@ func (c *collection) detectVirtual() *value.Dict {
 	return d
 }
 
-// askTools asks the tools that the machine has, as far as the first that
-// knows. Of dmidecode and lspci only the presence counts: what they would
-// print is read from the kernel, so that the grain is Salt's but no process
-// is needed.
+// askTools asks the machine's tools up to the first that knows. Of dmidecode
+// and lspci only the presence counts: their data is read from the kernel, so
+// that the grain is Salt's but no process is needed.
 func (c *collection) askTools(v *verdict) {
 	lines, installed, ok := virt.What(c.programs, c.Machine)
 	if installed {
@@ -108,8 +107,8 @@ func virtWhat(v *verdict, lines []string) {
 	}
 }
 
-// systemdName reports whether it knows the name that systemd-detect-virt
-// gives.
+// systemdName sets the grains for a name from systemd-detect-virt, and reports
+// whether the name is known.
 func systemdName(v *verdict, name string) bool {
 	switch {
 	case slices.Contains([]string{"qemu", "kvm", "oracle", "xen", "bochs", "chroot", "uml", "systemd-nspawn"}, name):
@@ -132,7 +131,7 @@ func systemdName(v *verdict, name string) bool {
 	return true
 }
 
-// smbios looks for the makers of virtual firmware.
+// smbios looks for manufacturers of virtual firmware.
 func smbios(v *verdict, table []dmi.Structure) {
 	var vendors, makers, products, all []string
 	for i := range table {
@@ -171,7 +170,7 @@ func smbios(v *verdict, table []dmi.Structure) {
 	}
 }
 
-// readSigns reads what the kernel shows of hypervisors.
+// readSigns reads the kernel's signs of hypervisors.
 func (c *collection) readSigns(v *verdict) {
 	if virt.Chroot(c.Machine) {
 		v.sub = "chroot"
@@ -240,7 +239,7 @@ func (c *collection) readContainer(v *verdict) {
 
 var amazonVersion = lazily(`.\.amazon`)
 
-// readAmazon tells Amazon's machines apart, where Salt could: as root with
+// readAmazon identifies Amazon's machines, where Salt could: as root with
 // dmidecode.
 func (c *collection) readAmazon(v *verdict) {
 	if !slices.Contains([]string{"qemu", "kvm", "xen", "amazon"}, v.kind) || c.Which("dmidecode") == "" || !c.Superuser() {

@@ -1,12 +1,12 @@
-// Package reactor answers events of a master's bus with commands, as Salt's
-// option reactor says: a tag, or a pattern for tags, and the SLS files that say
-// what to do.
+// Package reactor responds to events of a master's bus with commands, as Salt's
+// option reactor describes: a tag, or a tag pattern, and the SLS files with the
+// reactions.
 //
 // A reaction is translated to the low data that the command line and the REST
-// API use, and run by it. What is under way is bounded: events wait in a queue
-// (reactor_worker_hwm), so many functions of the master run at a time
-// (reactor_worker_threads), and so many reactions begin in a second
-// (reactor_rate), because a reaction makes events of its own.
+// API use, and run as such. All work is bounded: events wait in a queue
+// (reactor_worker_hwm), the number of master functions that run at a time is
+// limited (reactor_worker_threads), and so is the number of reactions per
+// second (reactor_rate), because a reaction causes events itself.
 package reactor
 
 import (
@@ -31,29 +31,29 @@ import (
 	"brine/internal/sls/sls"
 )
 
-// Options are those of the master.
+// Options are the options of the master.
 type Options struct {
-	Reactor any `salt:"reactor" default:"[]" doc:"what to do about events: a list of maps of a pattern for tags to SLS files, or a file with such a list" change:"restart"`
-	Threads int `salt:"reactor_worker_threads" default:"10" doc:"runners and wheel functions that reactions may run at a time" change:"restart"`
-	Queue   int `salt:"reactor_worker_hwm" default:"10000" doc:"events, and runners and wheel functions, that may wait for the reactor; further ones are lost, and the log says so" change:"restart"`
-	Rate    int `salt:"reactor_rate" default:"100" doc:"maximum reactions per second; stops reaction loops; 0 is no limit (Brine only)" change:"restart"`
+	Reactor any `salt:"reactor" default:"[]" doc:"reactions to events: a list of maps of a tag pattern to SLS files, or a file with such a list" change:"restart"`
+	Threads int `salt:"reactor_worker_threads" default:"10" doc:"maximum number of runners and wheel functions that reactions run at a time" change:"restart"`
+	Queue   int `salt:"reactor_worker_hwm" default:"10000" doc:"maximum number of queued events, and of queued runners and wheel functions; further ones are dropped and logged" change:"restart"`
+	Rate    int `salt:"reactor_rate" default:"100" doc:"maximum reactions per second; stops reaction loops; 0: no limit (Brine only)" change:"restart"`
 }
 
-// User is who reactions run runners and wheel functions as. Events of theirs
+// User is the user of runners and wheel functions in reactions. Their events
 // cause no reactions.
 const User = "Reactor"
 
-// Deps is what a reactor needs of its master.
+// Deps is what a reactor uses of its master.
 type Deps struct {
 	Bus *event.Bus
-	// Foreign reports whether an event is for another master's reactor, which
-	// has it too; nil: none is.
+	// Foreign reports whether another master's reactor handles an event, which
+	// receives it too; nil: none is foreign.
 	Foreign func(*event.Event) bool
-	// Read fetches a file of the file server by its salt:// address.
+	// Read fetches a file of the file server by its salt:// URL.
 	Read func(ctx context.Context, url string) ([]byte, error)
-	// Render makes data of an SLS; path is "" for what is no file here.
+	// Render renders an SLS; path is "" for an SLS that is not a local file.
 	Render func(ctx context.Context, path string, source []byte, vars *value.Dict) (any, error)
-	// Low runs a chunk of low data, with all rights.
+	// Low runs a chunk of low data, with all permissions.
 	Low func(ctx context.Context, chunk *value.Dict) ([]any, error)
 	// Call runs an execution function on this machine.
 	Call func(ctx context.Context, fun string, args []any, kwargs *value.Dict) error
@@ -62,7 +62,7 @@ type Deps struct {
 
 // rule is one entry of the option.
 type rule struct {
-	entry *value.Dict // as it was written
+	entry *value.Dict // the original string
 	tags  target.Glob
 	files []string
 }
@@ -71,7 +71,7 @@ type rule struct {
 func newRule(it any) (rule, error) {
 	m, ok := it.(*value.Dict)
 	if !ok || m.Len() != 1 {
-		return rule{}, salt.Errorf(salt.Invalid, "reactor: each entry must be a map of one tag to SLS files, and not %.100s", value.Repr(it))
+		return rule{}, salt.Errorf(salt.Invalid, "reactor: each entry must be a map of one tag to SLS files, not %.100s", value.Repr(it))
 	}
 	k, v := m.Entry(0)
 	rl := rule{entry: m, tags: target.ParseGlob(value.Str(k))}
@@ -88,13 +88,13 @@ func newRule(it any) (rule, error) {
 	return rl, nil
 }
 
-// tag is the pattern as it was written.
+// tag is the original pattern.
 func (rl rule) tag() string {
 	k, _ := rl.entry.Entry(0)
 	return value.Str(k)
 }
 
-// Reactor waits for events. Run serves.
+// Reactor handles events while Run runs.
 type Reactor struct {
 	o     Options
 	d     Deps
@@ -107,7 +107,7 @@ type Reactor struct {
 	reacted atomic.Uint64
 }
 
-// New reads the option. Without anything to react to it returns nil.
+// New reads the option. Without rules it returns nil.
 func New(o Options, d Deps) (*Reactor, error) {
 	r := &Reactor{o: o, d: d, events: make(chan *event.Event, max(o.Queue, 1)), work: make(chan func(), max(o.Queue, 1))}
 	conf := o.Reactor
@@ -122,7 +122,7 @@ func New(o Options, d Deps) (*Reactor, error) {
 	}
 	list, ok := conf.(*value.List)
 	if !ok && conf != nil && conf != "" {
-		return nil, salt.Errorf(salt.Invalid, "reactor must be a list of maps of a tag to SLS files, and is %s", value.TypeName(conf))
+		return nil, salt.Errorf(salt.Invalid, "reactor must be a list of maps of a tag to SLS files, not %s", value.TypeName(conf))
 	}
 	if list == nil {
 		return nil, nil
@@ -152,8 +152,8 @@ func (r *Reactor) List() *value.List {
 	return out
 }
 
-// Add adds a rule until the master ends. It is false if there is one for the
-// tag already.
+// Add adds a rule until the master stops. It returns false if the tag has one
+// already.
 func (r *Reactor) Add(tag string, files any) (bool, error) {
 	rl, err := newRule(value.DictOf(tag, files))
 	if err != nil {
@@ -171,8 +171,8 @@ func (r *Reactor) Add(tag string, files any) (bool, error) {
 	}
 }
 
-// Delete removes the rule of a tag until the master ends. It is false if there
-// is none.
+// Delete removes the rule of a tag until the master stops. It returns false if
+// there is none.
 func (r *Reactor) Delete(tag string) bool {
 	for {
 		old := r.rules.Load()
@@ -190,10 +190,10 @@ func (r *Reactor) Delete(tag string) bool {
 // Leads reports whether the reactor responds to events.
 func (r *Reactor) Leads() bool { return r.leads.Load() }
 
-// Lead has the reactor respond to events, or not.
+// Lead enables or disables the reactor.
 func (r *Reactor) Lead(on bool) { r.leads.Store(on) }
 
-// files are what is to be rendered for a tag.
+// files returns the SLS files to render for a tag.
 func (r *Reactor) files(tag string) []string {
 	var out []string
 	for _, rl := range *r.rules.Load() {
@@ -204,8 +204,8 @@ func (r *Reactor) files(tag string) []string {
 	return out
 }
 
-// take queues an event that has reactions. It never waits: it runs
-// on the goroutine that fires.
+// take queues an event that has reactions. It never blocks: it runs on the
+// goroutine that fires.
 func (r *Reactor) take(e *event.Event) {
 	if !r.leads.Load() || e.Data.At("user") == User || r.d.Foreign != nil && r.d.Foreign(e) ||
 		!slices.ContainsFunc(*r.rules.Load(), func(rl rule) bool { return rl.tags.Match(e.Tag) }) {
@@ -218,7 +218,7 @@ func (r *Reactor) take(e *event.Event) {
 	}
 }
 
-// Run serves until ctx ends, and waits for what it began.
+// Run serves until ctx ends, and waits for its goroutines.
 func (r *Reactor) Run(ctx context.Context) error {
 	defer r.d.Bus.Handle(r.take)()
 	var wg sync.WaitGroup
@@ -242,7 +242,7 @@ func (r *Reactor) Run(ctx context.Context) error {
 			return nil
 		case e := <-r.events:
 			if n := r.lost.Swap(0); n > 0 {
-				r.d.Log.Error("events came faster than the reactor could take them, and were lost to it (reactor_worker_hwm)", "lost", n)
+				r.d.Log.Error("dropped events: they came faster than the reactor could handle them (reactor_worker_hwm)", "lost", n)
 			}
 			for _, c := range r.reactions(ctx, e) {
 				if !pace.Wait(ctx) {
@@ -254,7 +254,7 @@ func (r *Reactor) Run(ctx context.Context) error {
 	}
 }
 
-// reaction is one thing to do.
+// reaction is one command.
 type reaction struct {
 	id, form, fun string
 	chunk         *value.Dict
@@ -266,18 +266,18 @@ func (r *Reactor) reactions(ctx context.Context, e *event.Event) []reaction {
 	vars := value.DictOf("tag", e.Tag, "data", e.Data.Clone())
 	for _, f := range r.files(e.Tag) {
 		if err := r.render(ctx, f, vars, high); err != nil {
-			r.d.Log.Error("a reaction cannot be rendered", "tag", e.Tag, "path", f, "err", err)
+			r.d.Log.Error("cannot render a reaction", "tag", e.Tag, "path", f, "err", err)
 		}
 	}
 	out, err := compile(high)
 	if err != nil {
-		r.d.Log.Error("the reactions to an event are not understood, and none of them runs", "tag", e.Tag, "err", err)
+		r.d.Log.Error("cannot parse the reactions to an event; none of them runs", "tag", e.Tag, "err", err)
 		return nil
 	}
 	return out
 }
 
-// render adds the SLS at a path, pattern or address to high.
+// render adds the SLS at a path, pattern or URL to high.
 func (r *Reactor) render(ctx context.Context, at string, vars, high *value.Dict) error {
 	type text struct {
 		path   string
@@ -293,7 +293,7 @@ func (r *Reactor) render(ctx context.Context, at string, vars, high *value.Dict)
 	} else {
 		paths, err := filepath.Glob(at)
 		if err != nil || len(paths) == 0 {
-			return salt.Errorf(salt.NotFound, "there is no such file")
+			return salt.Errorf(salt.NotFound, "no such file")
 		}
 		for _, p := range paths {
 			b, err := os.ReadFile(p)
@@ -310,14 +310,14 @@ func (r *Reactor) render(ctx context.Context, at string, vars, high *value.Dict)
 		}
 		d, ok := v.(*value.Dict)
 		if !ok && v != nil {
-			return salt.Errorf(salt.Invalid, "it must be a map of names to reactions, and is %s", value.TypeName(v))
+			return salt.Errorf(salt.Invalid, "it must be a map of names to reactions, not %s", value.TypeName(v))
 		}
 		high.Update(d)
 	}
 	return nil
 }
 
-// forms are the kinds of reactions; cmd is a former name.
+// forms are the kinds of reactions; cmd is an old name.
 var forms = map[string]string{"local": "local", "cmd": "local", "runner": "runner", "wheel": "wheel", "caller": "caller"}
 
 // compile turns high data into reactions, in their order.
@@ -327,7 +327,7 @@ func compile(high *value.Dict) ([]reaction, error) {
 	for id, v := range high.All() {
 		body, ok := v.(*value.Dict)
 		if !ok {
-			return nil, salt.Errorf(salt.Invalid, "%s must be a map of a reaction, as local.test.ping, to its arguments", value.Str(id))
+			return nil, salt.Errorf(salt.Invalid, "%s must be a map of a reaction, such as local.test.ping, to its arguments", value.Str(id))
 		}
 		run := value.NewDict(body.Len())
 		for k, args := range body.All() {
@@ -340,10 +340,10 @@ func compile(high *value.Dict) ([]reaction, error) {
 				list = &value.List{}
 			}
 			if forms[form] == "" {
-				return nil, salt.Errorf(salt.Invalid, "%s: %s is no reaction; there are local, runner, wheel and caller", value.Str(id), form)
+				return nil, salt.Errorf(salt.Invalid, "%s: %s is not a reaction; use local, runner, wheel or caller", value.Str(id), form)
 			}
 			if run.Has(form) {
-				return nil, salt.Errorf(salt.Invalid, "%s has two reactions of the form %s; give one of them a name of its own", value.Str(id), form)
+				return nil, salt.Errorf(salt.Invalid, "%s has two reactions of the form %s; move one of them to another name", value.Str(id), form)
 			}
 			if !dotted && !slices.ContainsFunc(list.Items, func(v any) bool { _, ok := v.(string); return ok }) {
 				return nil, salt.Errorf(salt.Invalid, "%s: %s has no function", value.Str(id), form)
@@ -370,7 +370,7 @@ func compile(high *value.Dict) ([]reaction, error) {
 	return out, nil
 }
 
-// internal are the keys of a reaction that say nothing to the function.
+// internal are the keys of a reaction that are not arguments.
 var internal = map[string]bool{"state": true, "fun": true, "order": true, "__id__": true, "__sls__": true, "__env__": true, "arg": true, "kwarg": true,
 	"args": true}
 
@@ -386,7 +386,7 @@ func lowData(x reaction, c *value.Dict) (*value.Dict, error) {
 	}
 	tgt, ok := c.Get("tgt")
 	if !ok {
-		return nil, salt.Errorf(salt.Invalid, "tgt is missing, the minions that are to run %s", x.fun)
+		return nil, salt.Errorf(salt.Invalid, "tgt is missing: name the minions that run %s", x.fun)
 	}
 	low.Set("client", "local_async")
 	low.Set("tgt", tgt)
@@ -399,8 +399,8 @@ func lowData(x reaction, c *value.Dict) (*value.Dict, error) {
 	return low, nil
 }
 
-// arguments reads args, or the former arg and kwarg. A function of the master
-// may have its arguments beside them.
+// arguments reads args, or the old arg and kwarg. Functions of the master may
+// have their arguments beside them.
 func arguments(x reaction, c *value.Dict) (args []any, kwargs *value.Dict, err error) {
 	kwargs = value.NewDict(4)
 	if given, ok := c.Get("args"); ok {
@@ -455,13 +455,13 @@ func arguments(x reaction, c *value.Dict) (args []any, kwargs *value.Dict, err e
 	return args, kwargs, nil
 }
 
-// run does one thing. Functions of the master wait for a worker.
+// run executes one reaction. Functions of the master wait for a worker.
 func (r *Reactor) run(ctx context.Context, x reaction) {
 	r.reacted.Add(1)
 	do := func() {
 		defer func() {
 			if p := recover(); p != nil {
-				r.d.Log.Error("a reaction failed", "id", x.id, "fun", x.form+"."+x.fun, "err", fmt.Sprint(p))
+				r.d.Log.Error("reaction failed", "id", x.id, "fun", x.form+"."+x.fun, "err", fmt.Sprint(p))
 			}
 		}()
 		var err error
@@ -471,7 +471,7 @@ func (r *Reactor) run(ctx context.Context, x reaction) {
 			_, err = r.d.Low(ctx, x.chunk)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.d.Log.Error("a reaction failed", "id", x.id, "fun", x.form+"."+x.fun, "err", err)
+			r.d.Log.Error("reaction failed", "id", x.id, "fun", x.form+"."+x.fun, "err", err)
 		}
 	}
 	if x.form == "local" {
@@ -481,6 +481,6 @@ func (r *Reactor) run(ctx context.Context, x reaction) {
 	select {
 	case r.work <- do:
 	default:
-		r.d.Log.Error("a reaction was left out: too many wait already (reactor_worker_hwm, reactor_worker_threads)", "id", x.id, "fun", x.form+"."+x.fun)
+		r.d.Log.Error("dropped a reaction: too many are queued (reactor_worker_hwm, reactor_worker_threads)", "id", x.id, "fun", x.form+"."+x.fun)
 	}
 }

@@ -69,7 +69,7 @@ func TestFormsAsSalt(t *testing.T) {
 func TestWrongForms(t *testing.T) {
 	for _, c := range []struct{ sls, want string }{
 		{"a: 1", "must be a map"},
-		{"a: {pkg.installed: []}", "pkg is no reaction"},
+		{"a: {pkg.installed: []}", "pkg is not a reaction"},
 		{"a: {local.test.ping: []}", "tgt is missing"},
 		{"a: {local.test.ping: x}", "must be a list"},
 		{"a: {runner.test.arg: [{args: [1]}]}", "args must be a map"},
@@ -241,7 +241,7 @@ func TestBounds(t *testing.T) {
 		panic("broken")
 	})
 	f.until(t, "e") // one works; another as soon as there is an event
-	for !strings.Contains(f.logged(), "left out") {
+	for !strings.Contains(f.logged(), "dropped a reaction") {
 		f.bus.Fire("e", value.NewDict(0))
 	}
 	close(hold)

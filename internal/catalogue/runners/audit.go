@@ -15,8 +15,8 @@ type auditing struct {
 func init() { runners.Register("audit", auditModule) }
 
 func auditModule(d Deps) fn.Module {
-	return fn.Module{Name: "audit", Doc: `Who asked this master for what, and what came of it.`, Funcs: []fn.Func{
-		fn.Of("list", auditing{d.Audit}.list, `Return the newest requests of users, the newest first.`,
+	return fn.Module{Name: "audit", Doc: `The audit log: who called what on this master, and with which result.`, Funcs: []fn.Func{
+		fn.Of("list", auditing{d.Audit}.list, `Return the newest requests of users, newest first.`,
 			fn.Example("salt-run audit.list"), fn.Example("salt-run audit.list user=alice limit=10"), fn.Example("salt-run audit.list result=denied")),
 	}}
 }
@@ -24,8 +24,8 @@ func auditModule(d Deps) fn.Module {
 type auditArgs struct {
 	User   string `salt:"user" doc:"glob for the user" default:"'*'"`
 	Fun    string `salt:"fun" doc:"glob for the function" default:"'*'"`
-	Result string `salt:"result" doc:"glob for the result: done, refused (unknown user), denied (the right is missing) or failed (a reaction that could not be begun)" default:"'*'"`
-	Limit  int    `salt:"limit" doc:"how many at most" default:"100"`
+	Result string `salt:"result" doc:"glob for the result: done, refused (unknown user), denied (no permission) or failed" default:"'*'"`
+	Limit  int    `salt:"limit" doc:"maximum number of records" default:"100"`
 }
 
 func (a auditing) list(_ context.Context, _ *fn.Call, x auditArgs) (*value.List, error) {

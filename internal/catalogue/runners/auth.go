@@ -7,11 +7,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// Tokens makes and ends tokens of external_auth.
+// Tokens creates and deletes tokens of external_auth.
 type Tokens interface {
 	// NewToken returns nil if the credentials are wrong.
 	NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error)
-	// DropToken reports whether there was such a token.
+	// DropToken deletes a token and reports whether it existed.
 	DropToken(token string) (bool, error)
 }
 
@@ -22,10 +22,10 @@ func init() { runners.Register("auth", authModule) }
 func authModule(d Deps) fn.Module {
 	t := tokens{d.Tokens}
 	return fn.Module{Name: "auth", Doc: `Tokens of external_auth.`, Funcs: []fn.Func{
-		fn.Of("mk_token", t.make, `Make a token for username, password and eauth, and return it; an empty map if they are wrong.
-			token_expire is how many seconds it is good for, if token_expire_user_override lets the user choose.`,
+		fn.Of("mk_token", t.make, `Create a token for username, password and eauth and return it; an empty map if they are wrong.
+			token_expire is its lifetime in seconds, if token_expire_user_override allows it.`,
 			fn.Example("salt-run auth.mk_token username=saltdev password=saltdev eauth=auto")),
-		fn.Of("del_token", t.remove, `End a token, and return whether there was one.`, fn.Example("salt-run auth.del_token 6556760736e4077daa601baec2b67c24")),
+		fn.Of("del_token", t.remove, `Delete a token and return whether it existed.`, fn.Example("salt-run auth.del_token 6556760736e4077daa601baec2b67c24")),
 	}}
 }
 

@@ -18,24 +18,24 @@ func init() { runners.Register("cache", cacheModule) }
 
 func cacheModule(d Deps) fn.Module {
 	c := cached{d.selection(), d.Serves, d.Serves}
-	return fn.Module{Name: "cache", Doc: `What the master keeps of minions, and other values that it keeps.`, Funcs: []fn.Func{
-		fn.Of("grains", c.grains, `Return the grains of minions that the master knows.`, fn.Example("salt-run cache.grains '*'")),
-		fn.Of("pillar", c.pillar, `Return the pillar of minions that the master knows.`, fn.Example("salt-run cache.pillar")),
-		fn.Of("mine", c.mine, `Return what minions have put in the mine.`, fn.Example("salt-run cache.mine")),
-		fn.Of("clear_grains", c.clearGrains, `Forget the grains of minions.`, fn.Example("salt-run cache.clear_grains '*'")),
-		fn.Of("clear_pillar", c.clearPillar, `Forget the pillar of minions.`, fn.Example("salt-run cache.clear_pillar '*'")),
-		fn.Of("clear_mine", c.clearMine, `Forget what minions have put in the mine.`, fn.Example("salt-run cache.clear_mine '*'")),
-		fn.Of("clear_mine_func", c.clearMineFunc, `Forget what minions have put in the mine under one name.`,
+	return fn.Module{Name: "cache", Doc: `Cached data of minions, and other cached values.`, Funcs: []fn.Func{
+		fn.Of("grains", c.grains, `Return the cached grains of minions.`, fn.Example("salt-run cache.grains '*'")),
+		fn.Of("pillar", c.pillar, `Return the cached pillar of minions.`, fn.Example("salt-run cache.pillar")),
+		fn.Of("mine", c.mine, `Return the mine data of minions.`, fn.Example("salt-run cache.mine")),
+		fn.Of("clear_grains", c.clearGrains, `Delete the cached grains of minions.`, fn.Example("salt-run cache.clear_grains '*'")),
+		fn.Of("clear_pillar", c.clearPillar, `Delete the cached pillar of minions.`, fn.Example("salt-run cache.clear_pillar '*'")),
+		fn.Of("clear_mine", c.clearMine, `Delete the mine data of minions.`, fn.Example("salt-run cache.clear_mine '*'")),
+		fn.Of("clear_mine_func", c.clearMineFunc, `Delete the mine data of one function.`,
 			fn.Example("salt-run cache.clear_mine_func tgt='*' clear_mine_func_flag=network.interfaces")),
-		fn.Of("clear_all", c.clearAll, `Forget grains, pillar and mine of minions.`, fn.Example("salt-run cache.clear_all '*'")),
-		fn.Of("clear_git_lock", c.clearGitLock, `Remove locks of git repositories. Those of dead processes end by themselves.`,
+		fn.Of("clear_all", c.clearAll, `Delete the cached grains, pillar and mine data of minions.`, fn.Example("salt-run cache.clear_all '*'")),
+		fn.Of("clear_git_lock", c.clearGitLock, `Remove locks of git repositories. Locks of dead processes expire by themselves.`,
 			fn.Example("salt-run cache.clear_git_lock gitfs type=update")),
-		fn.Of("list", c.list, `Return the names of what a bank holds.`, fn.Example("salt-run cache.list minions")),
-		fn.Of("fetch", c.fetch, `Return a value of a bank, an empty map if there is none.`, fn.Example("salt-run cache.fetch minions/web1 data")),
-		fn.Of("store", c.store, `Put a value into a bank.`, fn.Example("salt-run cache.store mycache mykey 'The time has come the walrus said'")),
-		fn.Of("status", c.status, `Say which store the cache is in, whether it can be reached, and how many changes wait for it.`,
+		fn.Of("list", c.list, `Return the keys of a bank.`, fn.Example("salt-run cache.list minions")),
+		fn.Of("fetch", c.fetch, `Return a value from a bank, or an empty map.`, fn.Example("salt-run cache.fetch minions/web1 data")),
+		fn.Of("store", c.store, `Store a value in a bank.`, fn.Example("salt-run cache.store mycache mykey 'The time has come the walrus said'")),
+		fn.Of("status", c.status, `Report which cache driver is used, whether it is reachable, and how many changes are queued for it.`,
 			fn.Example("salt-run cache.status")),
-		fn.Of("flush", c.flush, `Remove a value of a bank, or all of it.`, fn.Example("salt-run cache.flush mycache mykey")),
+		fn.Of("flush", c.flush, `Delete a value from a bank, or the whole bank.`, fn.Example("salt-run cache.flush mycache mykey")),
 	}}
 }
 
@@ -50,7 +50,7 @@ func (c cached) grains(_ context.Context, _ *fn.Call, a grainsArgs) (*value.Dict
 }
 
 type optionalTarget struct {
-	Tgt     any    `salt:"tgt" doc:"target; null means all minions" default:"null"`
+	Tgt     any    `salt:"tgt" doc:"target; null: all minions" default:"null"`
 	TgtType string `salt:"tgt_type" doc:"type of the target" default:"glob"`
 }
 
@@ -73,8 +73,8 @@ func (c cached) mineOf(id string) *value.Dict {
 	return d
 }
 
-// each returns some data of the minions of a target; one without gets an empty
-// map.
+// each applies fn to the minions of a target. A minion without data gets an
+// empty map.
 func (c cached) each(tgt any, typ string, data func(id string) *value.Dict) (*value.Dict, error) {
 	if tgt == nil {
 		tgt, typ = "*", "glob"
@@ -95,7 +95,7 @@ func (c cached) each(tgt any, typ string, data func(id string) *value.Dict) (*va
 }
 
 // clear calls forget for the minions of a target. Without a target it does
-// nothing and says so by false.
+// nothing and returns false.
 func (c cached) clear(a optionalTarget, forget func(id string) error) (bool, error) {
 	if a.Tgt == nil {
 		return false, nil
@@ -120,7 +120,7 @@ func (c cached) clearPillar(_ context.Context, _ *fn.Call, a optionalTarget) (bo
 	return c.clear(a, func(id string) error { return c.keep(id, cache.Minion{Grains: c.cache.MinionData(id).Grains}) })
 }
 
-// keep replaces what is known of a minion.
+// keep replaces the cached data of a minion.
 func (c cached) keep(id string, m cache.Minion) error {
 	if m.Grains.Len()+m.Pillar.Len() > 0 {
 		return c.cache.StoreMinion(id, m)
@@ -165,11 +165,11 @@ func (c cached) clearAll(_ context.Context, _ *fn.Call, a optionalTarget) (bool,
 	})
 }
 
-// bankArgs name a bank. Another directory than the master's is refused: a runner
-// shall not read any file that it is told.
+// bankArgs name a bank. A cachedir other than the master's is rejected, because
+// a runner must not read arbitrary files.
 type bankArgs struct {
-	Bank     string `salt:"bank" doc:"path of words, such as minions/web1"`
-	Key      string `salt:"key" doc:"name in the bank"`
+	Bank     string `salt:"bank" doc:"path, such as minions/web1"`
+	Key      string `salt:"key" doc:"key in the bank"`
 	Data     any    `salt:"data" doc:"value"`
 	CacheDir any    `salt:"cachedir" doc:"must be null: only the master's own cache can be used" default:"null"`
 }
@@ -182,7 +182,7 @@ func (a bankArgs) check() error {
 }
 
 type listBankArgs struct {
-	Bank     string `salt:"bank" doc:"path of words, such as minions/web1"`
+	Bank     string `salt:"bank" doc:"path, such as minions/web1"`
 	CacheDir any    `salt:"cachedir" doc:"must be null: only the master's own cache can be used" default:"null"`
 }
 
@@ -195,8 +195,8 @@ func (c cached) list(_ context.Context, _ *fn.Call, a listBankArgs) (*value.List
 }
 
 type fetchArgs struct {
-	Bank     string `salt:"bank" doc:"path of words, such as minions/web1"`
-	Key      string `salt:"key" doc:"name in the bank"`
+	Bank     string `salt:"bank" doc:"path, such as minions/web1"`
+	Key      string `salt:"key" doc:"key in the bank"`
 	CacheDir any    `salt:"cachedir" doc:"must be null: only the master's own cache can be used" default:"null"`
 }
 
@@ -231,8 +231,8 @@ func (c cached) status(context.Context, *fn.Call, none) (*value.Dict, error) {
 }
 
 type flushArgs struct {
-	Bank     string `salt:"bank" doc:"path of words, such as minions/web1"`
-	Key      any    `salt:"key" doc:"name in the bank; null means all of it" default:"null"`
+	Bank     string `salt:"bank" doc:"path, such as minions/web1"`
+	Key      any    `salt:"key" doc:"key in the bank; null: the whole bank" default:"null"`
 	CacheDir any    `salt:"cachedir" doc:"must be null: only the master's own cache can be used" default:"null"`
 }
 

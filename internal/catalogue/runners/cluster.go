@@ -16,37 +16,37 @@ import (
 	"brine/internal/py/value"
 )
 
-// Cluster is the cluster that the master is one of.
+// Cluster is the cluster that this master belongs to.
 type Cluster interface {
 	Members() []cluster.Member
-	// Leads reports whether this master does what one of them should do.
+	// Leads reports whether this master runs the tasks that run once per cluster.
 	Leads() bool
-	// Isolated reports whether they share no directory.
+	// Isolated reports whether the members have no shared directory.
 	Isolated() bool
-	// Remove takes a member out for good and replaces the keys that it knew, Drop
-	// takes one out that is lost, and Readmit lets a removed id join again.
+	// Remove removes a member for good and replaces the secrets that it knew, Drop
+	// removes a lost member, and Readmit lets a removed id join again.
 	Remove(ctx context.Context, id string, keepSecret bool) (have, late []string, err error)
 	Drop(id string) error
 	Readmit(id string) error
-	// Drain has minions use others than a member, or use it again.
+	// Drain makes minions leave a member, or lets them use it again.
 	Drain(id string, on bool) error
-	// Status asks the members how they are.
+	// Status asks the members for their status.
 	Status(ctx context.Context) []cluster.Status
-	// RotateSecret replaces the secret by which masters join.
+	// RotateSecret replaces the secret that masters need to join.
 	RotateSecret(ctx context.Context) (have, late []string, err error)
 	// RotateKey replaces the key of the cluster.
 	RotateKey(ctx context.Context, force bool) (have, late []string, err error)
-	// Stations are the members as minions see them.
+	// Stations are the members as shown to minions.
 	Stations() map[string]roster.Member
 }
 
-// ClusterVoting decides which master of the cluster does what is to be done once.
+// ClusterVoting decides which master runs the tasks that run once per cluster.
 type ClusterVoting interface {
-	// Lease reports the lease for that, nil without voters; Once whether this master
-	// may do it, and with which token.
+	// Lease reports the lease, nil without voters. Once reports whether this master
+	// holds it, and its token.
 	Lease(ctx context.Context) *lease.Status
 	Once() (token uint64, may bool)
-	// Voters are those that give the lease.
+	// Voters are the members that grant the lease.
 	Voters(ctx context.Context) []cluster.Voter
 }
 
@@ -104,107 +104,108 @@ func clusterModule(d Deps) fn.Module {
 	if d.Cluster != nil {
 		c.Clustering = *d.Cluster
 	}
-	return fn.Module{Name: "cluster", Doc: `The cluster of masters that this one belongs to.`, Funcs: []fn.Func{
-		fn.Of("members", c.members, `Return the masters of the cluster and how they are.
+	return fn.Module{Name: "cluster", Doc: `The cluster of masters that this master belongs to.`, Funcs: []fn.Func{
+		fn.Of("members", c.members, `Return the masters of the cluster and their connection status as seen from here.
 
-Which can be reached from here, what is the matter with those that cannot, whether this one does what one of them
-should do, and, without a shared directory, how many changes each has not got yet, whether it has spoken TLS to this one and when the certificate ends that it showed.`,
+It shows which are reachable and the error for those that are not, and whether this master leads. Without a shared directory
+it also shows how many changes each master lacks, whether it connected by TLS, and when its certificate expires.`,
 			fn.Example("salt-run cluster.members")),
-		fn.Of("check", c.check, `Compare what the masters of a cluster without a shared directory have.
+		fn.Of("check", c.check, `Compare the replicated data of the masters of a cluster without a shared directory.
 
-That is keys, jobs, returns, what is known of minions, tokens and the keys of the cluster. While minions return, or keys change, there may be differences that are gone a second later.`,
+The comparison covers keys, jobs, returns, minion data, tokens and the keys of the cluster. While minions return or keys change, there may be differences that disappear within a second.`,
 			fn.Example("salt-run cluster.check")),
-		fn.Of("status", c.status, `Return how each master of the cluster is, by what it says itself.
+		fn.Of("status", c.status, `Return the status of each master of the cluster, as reported by itself.
 
-The return code is 1 if one of them cannot be reached. Each row has:
+The return code is 1 if a master is unreachable. Each row has:
 
-id, state: here, up, or why it is not. leads: whether it does what one of them should do. version and since: of its program, and when that
-was started. minions: how many are connected to it. draining: since when minions are to use others. zone. lag: how many changes it has not got yet
-of those that this master has. clock: seconds by which its clock is ahead. certificate: without a shared directory, when the one ends that it shows now.`,
+id. state: here, up, or the error. leads: whether it runs the tasks that run once. version and since: version and start time of
+its program. minions: number of connected minions. draining: start of the drain. zone. lag: number of changes of this master that it
+lacks. clock: seconds by which its clock is ahead. certificate: expiry of its TLS certificate, without a shared directory.`,
 			fn.Example("salt-run cluster.status")),
-		fn.Of("doctor", c.doctor, `Look for what is wrong with the cluster, and say what to do.
+		fn.Of("doctor", c.doctor, `Diagnose the cluster, and say how to fix what is wrong.
 
-All members are asked, and how each sees the others: who can be reached from where, whether they are who the others think, whether secret, versions, cluster_voters and
-the state of files are the same, clocks, lag, the majority of the voters and the witness, certificates, data, disks, minions that do not know all masters, who drains. The return code is 1 if there
-are findings. brine ha doctor shows them as text.`,
+It asks all members what they see. It compares identities, secrets, versions, cluster_voters and the revision of files, and checks
+reachability, clocks, lag, voters and witness, certificates, data, disks, drained masters, and minions that do not know all masters.
+The return code is 1 if there are findings. brine ha doctor prints them as text.`,
 			fn.Example("salt-run cluster.doctor")),
-		fn.Of("rotate_secret", c.rotateSecret, `Replace the secret that a master must know to join, and the keys by which masters and minions read each other.
+		fn.Of("rotate_secret", c.rotateSecret, `Replace the secret that a master needs to join, and the session keys of masters and minions.
 
-All members take the new one without a restart, and refuse who knows only the old one. It returns which have it, and which will when they are
-back; the return code is 1 if one that can be reached has not taken it. The secret is in the file .secret in cluster_pki_dir, and not returned:
-brine cluster rotate-secret shows it.`,
+All members take the new secret without a restart and reject the old one. The result lists which members have it and which will get it
+when they are reachable again; the return code is 1 if a reachable member has not taken it. The secret is in the file .secret in
+cluster_pki_dir and is not returned: brine cluster rotate-secret prints it.`,
 			fn.Example("salt-run cluster.rotate_secret")),
-		fn.Of("rotate_key", c.rotateKey, `Replace the key of the cluster, by which minions know their masters.
+		fn.Of("rotate_key", c.rotateKey, `Replace the key of the cluster, by which minions authenticate their masters.
 
-The former key vouches for the new one, so minions of Brine take it when they sign in, which they do at the next message. It returns which members have it, and which
-will when they are back; the return code is 1 if one that can be reached has not taken it. Minions of Salt take no other key: while some are connected it refuses, unless force=True.`,
+The old key signs the new one, so Brine minions accept it at their next sign-in. The result lists which members have it and which will
+get it when they are reachable again; the return code is 1 if a reachable member has not taken it. Stock minions cannot change the key:
+while some are connected the function fails, unless force=True.`,
 			fn.Example("salt-run cluster.rotate_key")),
-		fn.Of("drain", c.drain, `Have minions use other masters of the cluster than this or another one.
+		fn.Of("drain", c.drain, `Make minions use other masters of the cluster than this one, or than the named one.
 
-Minions of Brine that have learned of the masters (master_type: cluster) go within seconds, when their jobs have ended; see cluster.status for who is
-left. Others stay. It lasts over restarts, until cluster.undrain.`,
+Brine minions with master_type: cluster move within seconds after their jobs have ended; cluster.status shows how many are
+left. Other minions stay. The drain survives restarts and lasts until cluster.undrain.`,
 			fn.Example("salt-run cluster.drain 192.0.2.3")),
-		fn.Of("undrain", c.undrain, `Have minions use a master again that drains. They come back over master_rebalance seconds.`,
+		fn.Of("undrain", c.undrain, `End the drain of a master. Minions come back over master_rebalance seconds.`,
 			fn.Example("salt-run cluster.undrain 192.0.2.3")),
-		fn.Of("remove", c.remove, `Take a master out of the cluster for good.
+		fn.Of("remove", c.remove, `Remove a master from the cluster for good.
 
-Its key is deleted, and no other speaks with it any more. Those that cannot be reached now do the same as soon as they hear of it.
-Without a shared directory the keys that it knew are replaced: the secret of session keys, the AES key, the joining secret, and tokens end. It returns which
-members have the new joining secret, as cluster.rotate_secret does. keep_secret=True keeps the joining secret and tokens. Its id may not join again until cluster.readmit.`,
+Its key is deleted and no other master connects to it. Masters that are unreachable now do the same when they learn of it. Without a
+shared directory the secrets that it knew are replaced: session keys, the AES key, the joining secret, and tokens. The result lists which
+members have the new joining secret, as cluster.rotate_secret does. keep_secret=True keeps the joining secret and tokens. Its id cannot join again until cluster.readmit.`,
 			fn.Example("salt-run cluster.remove 192.0.2.3"), fn.Example("salt-run cluster.remove 192.0.2.3 keep_secret=True")),
-		fn.Of("readmit", c.readmit, `Let a master join again that was removed from a cluster without a shared directory.`,
+		fn.Of("readmit", c.readmit, `Let a removed master join again, in a cluster without a shared directory.`,
 			fn.Example("salt-run cluster.readmit 192.0.2.3")),
-		fn.Of("recover", c.recover, `Take all masters out of a cluster without a shared directory that cannot be reached: most are lost for good.
+		fn.Of("recover", c.recover, `Remove all unreachable masters from a cluster without a shared directory, after most masters are lost for good.
 
-Without sure=True it returns which those are, and does nothing. It refuses while a majority of cluster_voters answers: then nothing is lost, and
-cluster.remove takes single masters out. With voters, brine cluster recover is to be used, which changes the configuration, too.`,
+Without sure=True it returns the list and changes nothing. It fails while a majority of cluster_voters answers: then use
+cluster.remove for single masters. With voters use brine cluster recover, which also changes the configuration.`,
 			fn.Example("salt-run cluster.recover"), fn.Example("salt-run cluster.recover sure=True")),
-		fn.Of("lease", c.lease, `Return which master may do what one of the cluster is to do, and what the voters of cluster_voters say.
+		fn.Of("lease", c.lease, `Return which master holds the lease for tasks that run once, and what each of cluster_voters grants.
 
-With here=True the exit code is 1 if that is not this master: a job of cron on all masters that begins with it works on one.`,
+With here=True the exit code is 1 if this master does not hold it. A cron job on all masters that begins with this command does its work on one of them.`,
 			fn.Example("salt-run cluster.lease"), fn.Example("salt-run cluster.lease here=True")),
-		fn.Of("voters", c.voters, `Return how each of cluster_voters is, as this master sees it.
+		fn.Of("voters", c.voters, `Return the status of each of cluster_voters, as seen by this master.
 
 The return code is 1 if one of them cannot vote. Each row has:
 
-voter, is: master or witness. votes: yes, or why it cannot. grants: whom it grants the lease now. token: the greatest that it has granted. tls: whether it is
-asked by TLS. secret: of a witness, whether it has the secret of the cluster as it is now.
+voter, is: master or witness. votes: yes, or why it cannot. grants: the master that it grants the lease to. token: the highest token that it has
+granted. tls: whether it is asked by TLS. secret: whether a witness has the current secret of the cluster.
 
-The list is that of the configuration, the same on all. To exchange a voter, stop the one that goes first, for good; then change the list on all and restart them.`,
+The list comes from the configuration, which is the same on all masters. To replace a voter, stop the old one for good, then change the list on all masters and restart them.`,
 			fn.Example("salt-run cluster.voters")),
 		fn.Of("keys", c.keys,
-			`Return of the keys of minions, also of deleted ones, in which state they are, since when, and on which master, by whom and how that was decided.
+			`Return the state of minion keys, including deleted ones: since when, and on which master, by whom and how it was decided.
 
-All masters say the same. who is a user, or the rule that let the minion in; unknown if a program has changed the file that does not tell.`,
+All masters return the same. who is a user, or the rule that accepted the minion; unknown if another program changed the file.`,
 			fn.Example("salt-run cluster.keys"), fn.Example("salt-run cluster.keys 'web*'")),
 		fn.Of("work", c.work,
-			`Return the runners that were ordered for the whole cluster (salt-run --cluster) in the last day, or one of them with what it returned.
+			`Return the runners that were started for the whole cluster (salt-run --cluster) in the last day, or one of them with its result.
 
-Each has: fun, user, by: the master that took the order, at: when. state: ordered, running, done or failed. on and token: the master that has begun it, and its lease. runs: how
-often it was begun. lost: the master that had begun it and died, or lost the lease.`,
+Each has: fun, user, by: the master that received the order, at: the time. state: ordered, running, done or failed. on and token: the master that runs it,
+and its lease. runs: the number of attempts. lost: the master that died or lost the lease while it ran.`,
 			fn.Example("salt-run cluster.work"), fn.Example("salt-run cluster.work 20260101120000000000")),
 		fn.Of("sync_roots", c.syncRoots,
-			`Have all masters of a cluster without a shared directory serve the file_roots and pillar_roots of this one, as they are now.
+			`Make all masters of a cluster without a shared directory serve the file_roots and pillar_roots of this master, as they are now.
 
-Each gets what it lacks; when all that can be reached have everything, they switch at the same moment, and what is not there any more is gone. A master that
-is unreachable does it when it is back, before it serves anything. From then on changes in these directories count when this is called again, on whichever master.`,
+Each master fetches what it lacks. When all reachable masters have everything, they switch at the same moment; files that are not in the new revision disappear.
+An unreachable master switches when it is back, before it serves anything. From then on, call this again on any master to publish changes in these directories.`,
 			fn.Example("salt-run cluster.sync_roots"), fn.Example("salt-run cluster.sync_roots test=True")),
 		fn.Of("revision", c.revision,
-			`Return which state of file_roots and pillar_roots the masters of the cluster have agreed on, who serves it, and what there was before; `+
-				`or which one a job was given with.`,
+			`Return the revision of file_roots and pillar_roots that the masters have agreed on, which masters serve it, and former revisions; `+
+				`or the revision that a job was started with.`,
 			fn.Example("salt-run cluster.revision"), fn.Example("salt-run cluster.revision jid=20260101120000000000")),
 		fn.Of("rollback", c.rollback,
-			`Have all masters serve an earlier state of file_roots and pillar_roots: the one before, or one that cluster.revision names. The `+
-				`directories themselves stay as they are.`,
+			`Make all masters serve an earlier revision of file_roots and pillar_roots: the previous one, or one that cluster.revision lists. The `+
+				`directories themselves do not change.`,
 			fn.Example("salt-run cluster.rollback"), fn.Example("salt-run cluster.rollback 3f1c09aa")),
-		fn.Of("leave", c.leave, `Have this master leave a cluster without a shared directory, and end.
+		fn.Of("leave", c.leave, `Make this master leave a cluster without a shared directory, and stop.
 
-It takes no more requests, waits until the masters that can be reached have all that it has, and tells them that it is gone.`,
+It accepts no more requests, waits until all reachable masters have its changes, and announces that it has left.`,
 			fn.Example("salt-run cluster.leave")),
 	}}
 }
 
-var errNoCluster = salt.Errorf(salt.Invalid, "this master is not one of a cluster: cluster_id is not set")
+var errNoCluster = salt.Errorf(salt.Invalid, "this master is not in a cluster: cluster_id is not set")
 
 func (c clusters) members(_ context.Context, _ *fn.Call, _ struct{}) (*value.Dict, error) {
 	if c.Cluster == nil {
@@ -224,7 +225,7 @@ func (c clusters) members(_ context.Context, _ *fn.Call, _ struct{}) (*value.Dic
 				behind.Set(name, m.Behind[name])
 			}
 			d.Set("behind", behind)
-			// What it showed last, which may be of before it was restarted.
+			// The last connection status may be from before a restart.
 			d.Set("tls", m.TLS)
 			if !m.CertificateEnds.IsZero() {
 				d.Set("certificate", m.CertificateEnds.UTC().Format(time.RFC3339))
@@ -278,7 +279,7 @@ func (c clusters) work(_ context.Context, _ *fn.Call, a workArgs) (*value.Dict, 
 
 type removeArgs struct {
 	ID         string `salt:"id" doc:"id of the master"`
-	KeepSecret bool   `salt:"keep_secret" doc:"keep the joining secret and tokens, for a machine that is repaired" default:"false"`
+	KeepSecret bool   `salt:"keep_secret" doc:"keep the joining secret and tokens, if the machine will be repaired" default:"false"`
 }
 
 func (c clusters) remove(ctx context.Context, call *fn.Call, a removeArgs) (*value.Dict, error) {
@@ -309,8 +310,8 @@ func (c clusters) readmit(_ context.Context, _ *fn.Call, a readmitArgs) (bool, e
 	return true, c.Cluster.Readmit(a.ID)
 }
 
-// lateness sets the return code if a member that can be reached has not taken a
-// new secret.
+// lateness sets the return code if a reachable member has not taken a new
+// secret.
 func (c clusters) lateness(call *fn.Call, late []string) {
 	for _, m := range c.Cluster.Members() {
 		if m.Up && slices.Contains(late, m.ID) {
@@ -320,7 +321,7 @@ func (c clusters) lateness(call *fn.Call, late []string) {
 }
 
 type recoverArgs struct {
-	Sure bool `salt:"sure" doc:"do it" default:"false"`
+	Sure bool `salt:"sure" doc:"remove them; otherwise only list them" default:"false"`
 }
 
 func (c clusters) recover(ctx context.Context, _ *fn.Call, a recoverArgs) (*value.Dict, error) {
@@ -328,7 +329,7 @@ func (c clusters) recover(ctx context.Context, _ *fn.Call, a recoverArgs) (*valu
 		return nil, err
 	}
 	if s := c.Voting.Lease(ctx); s != nil && len(s.Voters) > len(s.Silent) {
-		return nil, salt.Errorf(salt.Invalid, "a majority of cluster_voters answers: nothing is lost; cluster.remove takes a master out")
+		return nil, salt.Errorf(salt.Invalid, "a majority of cluster_voters answers, so the cluster is not lost; use cluster.remove for single masters")
 	}
 	lost := []string{}
 	for _, s := range c.Cluster.Status(ctx) {
@@ -337,7 +338,7 @@ func (c clusters) recover(ctx context.Context, _ *fn.Call, a recoverArgs) (*valu
 		case !s.Up:
 			lost = append(lost, s.ID)
 		case s.Says == nil:
-			return nil, salt.Errorf(salt.Unavailable, "%s is there and does not answer: stop it, or wait until it does", s.ID)
+			return nil, salt.Errorf(salt.Unavailable, "%s is running and does not answer: stop it, or wait until it answers", s.ID)
 		}
 	}
 	if a.Sure {
@@ -363,7 +364,7 @@ func (c clusters) rotateSecret(ctx context.Context, call *fn.Call, _ struct{}) (
 }
 
 type rotateKeyArgs struct {
-	Force bool `salt:"force" doc:"also if minions are connected that cannot take the new key" default:"false"`
+	Force bool `salt:"force" doc:"also if connected minions cannot change to the new key" default:"false"`
 }
 
 func (c clusters) rotateKey(ctx context.Context, call *fn.Call, a rotateKeyArgs) (*value.Dict, error) {
@@ -379,7 +380,7 @@ func (c clusters) rotateKey(ctx context.Context, call *fn.Call, a rotateKeyArgs)
 }
 
 type drainArgs struct {
-	ID string `salt:"id" default:"" doc:"id of the master; empty: the one that is asked"`
+	ID string `salt:"id" default:"" doc:"id of the master; empty: this one"`
 }
 
 func (c clusters) drain(_ context.Context, _ *fn.Call, a drainArgs) (bool, error) {
@@ -453,9 +454,9 @@ func (c clusters) leave(_ context.Context, _ *fn.Call, _ struct{}) (bool, error)
 }
 
 type syncArgs struct {
-	Test    bool          `salt:"test" doc:"tell what would change, and change nothing" default:"false"`
-	Force   bool          `salt:"force" doc:"do not wait for masters that are there and do not get all of it" default:"false"`
-	Timeout time.Duration `salt:"timeout" doc:"seconds that masters have to get what they lack" default:"300"`
+	Test    bool          `salt:"test" doc:"show what would change, and change nothing" default:"false"`
+	Force   bool          `salt:"force" doc:"do not wait for reachable masters that lack contents" default:"false"`
+	Timeout time.Duration `salt:"timeout" doc:"timeout in seconds for masters to fetch what they lack" default:"300"`
 }
 
 func (a syncArgs) options() ClusterSyncOptions {
@@ -495,7 +496,7 @@ func (c clusters) revision(ctx context.Context, _ *fn.Call, a revisionArgs) (*va
 }
 
 type rollbackArgs struct {
-	Revision string `salt:"revision" doc:"the beginning of its id; empty: the one before" default:""`
+	Revision string `salt:"revision" doc:"prefix of its id; empty: the previous one" default:""`
 	syncArgs
 }
 
@@ -512,7 +513,7 @@ func (c clusters) voters(ctx context.Context, call *fn.Call, _ struct{}) (*value
 	}
 	voters := c.Voting.Voters(ctx)
 	if len(voters) == 0 {
-		return nil, salt.Errorf(salt.Invalid, "cluster_voters is not set: the first master by id does what one is to do, of those that see each other")
+		return nil, salt.Errorf(salt.Invalid, "cluster_voters is not set: of the masters that see each other, the first by id runs tasks that run once")
 	}
 	rows := &value.List{}
 	for _, v := range voters {
@@ -534,7 +535,7 @@ func (c clusters) voters(ctx context.Context, call *fn.Call, _ struct{}) (*value
 }
 
 type leaseArgs struct {
-	Here bool `salt:"here" doc:"exit with 1 if this is not the master" default:"false"`
+	Here bool `salt:"here" doc:"exit with 1 if this master does not hold the lease" default:"false"`
 }
 
 func (c clusters) lease(ctx context.Context, call *fn.Call, a leaseArgs) (*value.Dict, error) {
@@ -550,7 +551,7 @@ func (c clusters) lease(ctx context.Context, call *fn.Call, a leaseArgs) (*value
 		voters := value.NewDict(len(s.Voters) + len(s.Silent))
 		for _, id := range slices.Sorted(maps.Keys(s.Voters)) {
 			v := s.Voters[id]
-			voters.Set(id, "grants it to no master")
+			voters.Set(id, "grants no lease")
 			if v.Holder != "" {
 				voters.Set(id, "grants it to "+v.Holder)
 			}
@@ -566,7 +567,7 @@ func (c clusters) lease(ctx context.Context, call *fn.Call, a leaseArgs) (*value
 		out.Set("majority", 2*len(s.Voters) > len(s.Voters)+len(s.Silent))
 		out.Set("voters", voters)
 	} else {
-		out.Set("note", "cluster_voters is not set: the first master by id does it, of those that see each other, so that two may")
+		out.Set("note", "cluster_voters is not set: of the masters that see each other, the first by id runs it; after a partition two may run it")
 	}
 	if _, now := c.Voting.Once(); a.Here && (!here || !now) {
 		call.SetRetcode(1)

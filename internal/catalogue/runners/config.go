@@ -20,8 +20,8 @@ func configModule() fn.Module {
 
 type configArgs struct {
 	Key       string `salt:"key" doc:"name, or path of keys"`
-	Default   any    `salt:"default" doc:"what to return if there is no such option" default:"''"`
-	Delimiter string `salt:"delimiter" doc:"what separates the keys of a path" default:":"`
+	Default   any    `salt:"default" doc:"value to return if the option does not exist" default:"''"`
+	Delimiter string `salt:"delimiter" doc:"separator of the keys in a path" default:":"`
 }
 
 func (configuration) get(_ context.Context, c *fn.Call, a configArgs) (any, error) {

@@ -21,7 +21,7 @@ func docModule(d Deps) fn.Module {
 	return fn.Module{Name: "doc", Doc: `The documentation of functions.`, Funcs: []fn.Func{
 		fn.Of("runner", m.runner, `Return the documentation of all runners.`, fn.Example("salt-run doc.runner")),
 		fn.Of("wheel", m.wheel, `Return the documentation of all wheel functions.`, fn.Example("salt-run doc.wheel")),
-		fn.Of("execution", m.execution, `Return the documentation of all functions that minions have.`, fn.Example("salt-run doc.execution")),
+		fn.Of("execution", m.execution, `Return the documentation of all functions of minions.`, fn.Example("salt-run doc.execution")),
 	}}
 }
 

@@ -14,28 +14,28 @@ import (
 	"brine/internal/py/value"
 )
 
-// finding is something that is not as it should be. Check is what was looked at,
-// in one word; Master whom it is about, "" for all.
+// finding is a problem. Check is the name of the check, Master the affected
+// master, "" for all.
 type finding struct{ check, master, text, fix string }
 
-// patient is a cluster as its doctor finds it.
+// patient is the cluster under examination.
 type patient struct {
 	self     string
 	isolated bool
 	status   []cluster.Status
-	// health is what each master says (master.health), by id.
+	// health is the report of each master (master.health), by id.
 	health map[string]*value.Dict
 	voters []cluster.Voter
-	// differs are the sections in which what masters have differs.
+	// differs are the sections in which the replicated data of masters differs.
 	differs []string
 	now     time.Time
 }
 
-// Bounds of what is healthy.
+// Bounds of healthy values.
 const (
 	maxOffset    = 500 * time.Millisecond
 	maxBehind    = 1000 // changes
-	leastDays    = 30   // that a certificate is good yet
+	leastDays    = 30   // remaining time of a certificate
 	leastFree    = 5    // percent of a disk
 	leastFreeAbs = 256 << 20
 )
@@ -43,7 +43,7 @@ const (
 // checked are the names of the checks, in their order.
 var checked = []string{"members", "identity", "secret", "version", "clock", "lag", "voters", "certificate", "files", "data", "minions", "disk", "drain"}
 
-// doctor looks for what is wrong with the cluster.
+// doctor diagnoses the cluster.
 func (c clusters) doctor(ctx context.Context, call *fn.Call, _ struct{}) (*value.Dict, error) {
 	if c.Cluster == nil {
 		return nil, errNoCluster
@@ -67,7 +67,7 @@ func (c clusters) doctor(ctx context.Context, call *fn.Call, _ struct{}) (*value
 	found := p.findings()
 	for id, st := range c.Cluster.Stations() {
 		if st.Draining {
-			found = append(found, finding{"drain", id, "minions are to use other masters", "when the work on it is done: brine cluster undrain " + id})
+			found = append(found, finding{"drain", id, "the master is drained", "when its maintenance is done: brine cluster undrain " + id})
 		}
 	}
 	slices.SortStableFunc(found, func(a, b finding) int {
@@ -87,7 +87,7 @@ func (c clusters) doctor(ctx context.Context, call *fn.Call, _ struct{}) (*value
 	return value.DictOf("masters", value.Strings(masters), "checked", value.Strings(checked), "findings", list), nil
 }
 
-// healthTime bounds the wait for what others find.
+// healthTime bounds the wait for the reports of other masters.
 const healthTime = 10 * time.Second
 
 func (p *patient) findings() (out []finding) {
@@ -98,7 +98,7 @@ func (p *patient) findings() (out []finding) {
 	return out
 }
 
-// there calls fn for the masters that have answered, in their order.
+// there calls fn for the masters that answered, in their order.
 func (p *patient) there(fn func(id string, d *value.Dict)) {
 	for _, id := range slices.Sorted(maps.Keys(p.health)) {
 		if d := p.health[id]; d.Has("own") {
@@ -107,7 +107,7 @@ func (p *patient) there(fn func(id string, d *value.Dict)) {
 	}
 }
 
-// members finds those that cannot be reached, from here or from another one.
+// members finds unreachable members, as seen from here or from another one.
 func (p *patient) members() (out []finding) {
 	up := map[string]bool{}
 	for _, s := range p.status {
@@ -115,14 +115,14 @@ func (p *patient) members() (out []finding) {
 		case s.Self:
 			up[s.ID] = true
 		case s.Problem != "":
-			out = append(out, finding{"members", s.ID, s.Problem, "put right what it says, and restart that master"})
+			out = append(out, finding{"members", s.ID, s.Problem, "fix the reported error and restart that master"})
 		case !s.Up:
 			out = append(out, finding{"members", s.ID, "it cannot be reached from " + p.self,
-				"start it, and let masters through to its cluster_pool_port; if it is gone for good, take it out of cluster_peers of all masters and " +
+				"start it, and open its cluster_pool_port to the masters; if it is gone for good, remove it from cluster_peers of all masters and " +
 					"run brine cluster remove " + s.ID})
 		case s.Says == nil && s.Kind != "salt":
-			out = append(out, finding{"members", s.ID, "it is there and does not answer",
-				"look at its log and its load; a process that stands still is to be killed and started"})
+			out = append(out, finding{"members", s.ID, "it is running and does not answer",
+				"check its log and its load; kill and restart a process that hangs"})
 		default:
 			up[s.ID] = true
 		}
@@ -135,14 +135,14 @@ func (p *patient) members() (out []finding) {
 				continue
 			}
 			out = append(out, finding{"members", id, "it cannot be reached from " + from + ", but from " + p.self + ": " +
-				cmp.Or(seen.Str("problem"), "no connection"), "let masters through from " + from + " to cluster_pool_port of " + id})
+				cmp.Or(seen.Str("problem"), "no connection"), "open the port from " + from + " to cluster_pool_port of " + id})
 		}
 	})
 	return out
 }
 
-// lists finds, where masters share a directory, those whose cluster_peers lacks another one. Links that are refused are no fault of the
-// master that has the complete list.
+// lists finds members of a cluster with a shared directory whose cluster_peers is incomplete. A refused link is not
+// reported for the master that has the complete list.
 func (p *patient) lists() (out []finding) {
 	if p.isolated {
 		return nil
@@ -165,13 +165,14 @@ func (p *patient) lists() (out []finding) {
 		}
 		if len(lacks) > 0 {
 			out = append(out, finding{"members", id, "its cluster_peers does not name " + strings.Join(lacks, ", "),
-				"name all other masters there and restart it; if one is gone for good, remove its file from peers in cluster_pki_dir"})
+				"add all other masters to it and restart it; if one is gone for good, remove its file from peers in cluster_pki_dir"})
 		}
 	})
 	return out
 }
 
-// options finds, where masters share a directory, options that decide what minions get and that differ.
+// options finds differing options in a cluster with a shared directory, as far as they decide what
+// minions get.
 func (p *patient) options() (out []finding) {
 	if p.isolated {
 		return nil
@@ -195,41 +196,41 @@ func (p *patient) options() (out []finding) {
 			parts = append(parts, strings.Join(by[name][v], ", "))
 		}
 		slices.Sort(parts)
-		out = append(out, finding{"files", "", "the option " + name + " is not the same on " + strings.Join(parts, " as on "),
-			"give all masters the same and restart them: what a minion gets depends on the master that the balancer chooses"})
+		out = append(out, finding{"files", "", "the option " + name + " differs between " + strings.Join(parts, " and "),
+			"set the same value on all masters and restart them: otherwise a minion's result depends on the master that the balancer chooses"})
 	}
 	return out
 }
 
-// identity finds masters that are not who others think, and members that not all
-// know.
+// identity finds masters with an unexpected key, and members that some masters
+// do not know.
 func (p *patient) identity() (out []finding) {
 	if !p.isolated {
-		return nil // there is one directory
+		return nil // all use one directory
 	}
 	own, cluster := map[string]string{}, map[string]string{}
 	p.there(func(id string, d *value.Dict) { own[id], cluster[id] = d.Str("own"), d.Str("cluster") })
 	p.there(func(from string, d *value.Dict) {
 		if cluster[from] != cluster[p.self] {
-			out = append(out, finding{"identity", from, "its cluster has another key than that of " + p.self + ": " + cluster[from],
-				"two clusters were founded: stop it, remove its cluster_pki_dir and cachedir, and have it join"})
+			out = append(out, finding{"identity", from, "its cluster key differs from that of " + p.self + ": " + cluster[from],
+				"two clusters were created: stop it, remove its cluster_pki_dir and cachedir, and let it join"})
 		}
 		for id, finger := range own {
 			switch seen := d.Dict("peers").Str(id); {
 			case id == from:
 			case seen == "":
 				out = append(out, finding{"identity", id, from + " does not know it as a member",
-					"wait until what it lacks has come (lag); if it stays so, have " + id + " join again"})
+					"wait until it has the missing changes (lag); if the finding stays, let " + id + " join again"})
 			case seen != finger:
 				out = append(out, finding{"identity", id, "its key is " + finger + ", and " + from + " knows it by " + seen,
-					"if its key was replaced, take it out (brine cluster remove " + id + ") and have it join again; if not, another machine uses its id"})
+					"if its key was replaced, remove it (brine cluster remove " + id + ") and let it join again; if not, another machine uses its id"})
 			}
 		}
 	})
 	return out
 }
 
-// same finds values that should be one and are not.
+// same finds values that must be equal on all masters and differ.
 func (p *patient) same() (out []finding) {
 	say := func(check, what, fix string, value func(s *cluster.Status) string) {
 		by := map[string][]string{}
@@ -246,7 +247,7 @@ func (p *patient) same() (out []finding) {
 		var parts []string
 		for _, v := range slices.Sorted(maps.Keys(by)) {
 			if check == "secret" {
-				parts = append(parts, strings.Join(by[v], ", ")) // not even a trace of it
+				parts = append(parts, strings.Join(by[v], ", ")) // not even a hash of it
 			} else {
 				parts = append(parts, v+" on "+strings.Join(by[v], ", "))
 			}
@@ -258,16 +259,16 @@ func (p *patient) same() (out []finding) {
 	if !p.isolated {
 		return out
 	}
-	say("secret", "not all have the same secret for joining", "brine cluster rotate-secret on any",
+	say("secret", "the masters have different joining secrets", "run brine cluster rotate-secret on any master",
 		func(s *cluster.Status) string { return s.Says.Str("secret") })
 	for _, s := range p.status {
 		if s.Says != nil && s.Says.Has("secret") && s.Says.Str("secret") == "" {
-			out = append(out, finding{"secret", s.ID, "it has no secret that others must know to join",
-				"set cluster_secret as on the others, or brine cluster rotate-secret on one of them"})
+			out = append(out, finding{"secret", s.ID, "it has no joining secret",
+				"set cluster_secret as on the others, or run brine cluster rotate-secret on one of them"})
 		}
 	}
-	say("files", "they serve different states of file_roots and pillar_roots",
-		"brine cluster status shows who is behind; if it stays so, salt-run cluster.sync_roots on the master whose directories are right",
+	say("files", "they serve different revisions of file_roots and pillar_roots",
+		"brine cluster status shows which master is behind; if that does not change, run salt-run cluster.sync_roots on the master whose directories are right",
 		func(s *cluster.Status) string {
 			return cmp.Or(s.Says.Str("files"), "their own directories")
 		})
@@ -278,13 +279,13 @@ func (p *patient) clocks() (out []finding) {
 	for _, s := range p.status {
 		if s.Says != nil && s.Offset.Abs() > maxOffset {
 			out = append(out, finding{"clock", s.ID, fmt.Sprintf("its clock differs by %v from that of %s", s.Offset.Round(10*time.Millisecond), p.self),
-				"let all masters set their clocks by NTP; from 5 s on they do not work with each other"})
+				"synchronize the clocks of all masters by NTP; from 5 s on they refuse each other"})
 		}
 	}
 	return out
 }
 
-// lag finds members that others have much for which they have not got.
+// lag finds members that lack many changes.
 func (p *patient) lag() (out []finding) {
 	p.there(func(from string, d *value.Dict) {
 		for k, v := range d.Dict("sees").All() {
@@ -295,8 +296,8 @@ func (p *patient) lag() (out []finding) {
 				n += i
 			}
 			if n > maxBehind {
-				out = append(out, finding{"lag", value.Str(k), fmt.Sprintf("it has not got %d changes yet that %s has", n, from),
-					"look again in a minute; if there are not fewer, look at its log, its disk and the network between them"})
+				out = append(out, finding{"lag", value.Str(k), fmt.Sprintf("it lacks %d changes of %s", n, from),
+					"check again in a minute; if the number does not fall, check its log, its disk and the network between them"})
 			}
 		}
 	})
@@ -320,8 +321,8 @@ func (p *patient) votes() (out []finding) {
 		for _, l := range slices.Sorted(maps.Keys(lists)) {
 			parts = append(parts, cmp.Or(l, "none")+" on "+strings.Join(lists[l], ", "))
 		}
-		out = append(out, finding{"voters", "", "cluster_voters is not the same on all: " + strings.Join(parts, "; "),
-			"set it to one list everywhere, and restart one master after the other"})
+		out = append(out, finding{"voters", "", "cluster_voters differs: " + strings.Join(parts, "; "),
+			"set the same list everywhere, and restart one master after the other"})
 	}
 	good := 0
 	for _, v := range p.voters {
@@ -330,18 +331,18 @@ func (p *patient) votes() (out []finding) {
 			good++
 		case v.Witness:
 			out = append(out, finding{"voters", v.ID, "the witness cannot vote: " + v.Why,
-				"start brine witness there, and let masters through to its cluster_pool_port"})
+				"start brine witness there, and open its cluster_pool_port to the masters"})
 		default:
-			out = append(out, finding{"voters", v.ID, "it cannot vote: " + v.Why, "see what is said of it as a member"})
+			out = append(out, finding{"voters", v.ID, "it cannot vote: " + v.Why, "see its findings as a member"})
 		}
 		if v.Votes && v.Witness && !v.Secret {
-			out = append(out, finding{"voters", v.ID, "the witness has not the secret of the cluster as it is now",
-				"put the secret that brine cluster witness-secret shows into its configuration, and restart it"})
+			out = append(out, finding{"voters", v.ID, "the witness does not have the current secret of the cluster",
+				"copy the secret that brine cluster witness-secret shows into its configuration, and restart it"})
 		}
 	}
 	if n := len(p.voters); n > 0 && 2*good <= n {
-		out = append(out, finding{"voters", "", fmt.Sprintf("%d of %d voters can vote: no master does the work that runs once", good, n),
-			"bring the voters back that are named here; if they are lost for good: brine cluster recover"})
+		out = append(out, finding{"voters", "", fmt.Sprintf("%d of %d voters can vote: no master runs the tasks that run once", good, n),
+			"repair the voters named here; if they are lost for good: brine cluster recover"})
 	}
 	return out
 }
@@ -354,7 +355,7 @@ func (p *patient) certificates() (out []finding) {
 		}
 		ends, err := time.Parse(time.RFC3339, text)
 		if err == nil && ends.Before(p.now.Add(leastDays*24*time.Hour)) {
-			out = append(out, finding{"certificate", s.ID, "its certificate ends on " + text,
+			out = append(out, finding{"certificate", s.ID, "its certificate expires on " + text,
 				"it is renewed every month while the clock is right: set the clock, and restart that master"})
 		}
 	}
@@ -365,8 +366,8 @@ func (p *patient) data() (out []finding) {
 	names := slices.Clone(p.differs)
 	slices.Sort(names)
 	if len(names) > 0 {
-		out = append(out, finding{"data", "", "what the masters have differs: " + strings.Join(names, ", "),
-			"brine cluster check shows what; while minions return it differs for a moment. Directories of files (tree): salt-run cluster.sync_roots " +
+		out = append(out, finding{"data", "", "the data of the masters differs: " + strings.Join(names, ", "),
+			"brine cluster check shows the differences; while minions return there may be short ones. For directories of files (tree) run salt-run cluster.sync_roots " +
 				"on the master whose directories are right"})
 	}
 	return out
@@ -382,7 +383,7 @@ func (p *patient) minions() (out []finding) {
 				}
 			}
 			out = append(out, finding{"minions", from, fmt.Sprintf("the minion %s knows only %s of %d masters", value.Str(k), strings.Join(names, ", "),
-				len(p.status)), "in its configuration name all of them in master, or set master_type: cluster, by which it learns of them"})
+				len(p.status)), "name all of them in its option master, or set master_type: cluster"})
 		}
 	})
 	return out
@@ -399,7 +400,7 @@ func (p *patient) disks() (out []finding) {
 			}
 			told[fmt.Sprint(free, size)] = true
 			out = append(out, finding{"disk", id, fmt.Sprintf("%d MiB of %d are free for %s", free>>20, size>>20, x.Str("path")),
-				"make room there, or keep jobs for a shorter time (keep_jobs_seconds); a full disk stores no returns"})
+				"free some space, or keep jobs for a shorter time (keep_jobs_seconds); a full disk stores no returns"})
 		}
 	})
 	return out

@@ -13,13 +13,13 @@ func init() { runners.Register("event", eventModule) }
 
 func eventModule(d Deps) fn.Module {
 	return fn.Module{Name: "event", Doc: `The master's event bus.`, Funcs: []fn.Func{
-		fn.Of("send", events{d.Bus}.send, `Put an event on the master's bus.`, fn.Example(`salt-run event.send my/custom/event '{"foo": "bar"}'`)),
+		fn.Of("send", events{d.Bus}.send, `Fire an event on the master's bus.`, fn.Example(`salt-run event.send my/custom/event '{"foo": "bar"}'`)),
 	}}
 }
 
 type sendArgs struct {
 	Tag  string `salt:"tag" doc:"tag of the event"`
-	Data any    `salt:"data" doc:"map that the event carries" default:"null"`
+	Data any    `salt:"data" doc:"map with the event's data" default:"null"`
 }
 
 func (e events) send(_ context.Context, _ *fn.Call, a sendArgs) (bool, error) {

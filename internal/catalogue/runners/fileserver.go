@@ -16,14 +16,14 @@ type FileServer interface {
 	Request(ctx context.Context, load *value.Dict) (any, error)
 	Envs(backends ...string) []string
 	Backends(names []string) []string
-	// Update looks for changed files.
+	// Update refreshes the file lists.
 	Update(ctx context.Context, backends ...string) ([]fileserver.Changes, error)
-	// UpdateOnly does so for some of what is copied from elsewhere.
+	// UpdateOnly updates some of the remotes.
 	UpdateOnly(ctx context.Context, names []string, backends ...string) ([]fileserver.Changes, error)
-	// Fetchers returns the backends that keep copies of what is elsewhere.
+	// Fetchers returns the backends that fetch from remotes.
 	Fetchers(backends ...string) []fileserver.Fetcher
-	// Forget drops what is kept of lists and hashes, and returns the
-	// environments by backend whose lists there were.
+	// Forget drops cached lists and hashes, and returns the environments by backend
+	// that had lists.
 	Forget(envs []string, backends ...string) map[string][]string
 }
 
@@ -50,19 +50,19 @@ func filesModule(d Deps) fn.Module {
 		fn.Of("dir_list", f.lister("_dir_list"), `List the directories of an environment.`, fn.Example("salt-run fileserver.dir_list")),
 		fn.Of("empty_dir_list", f.lister("_file_list_emptydirs"), `List the empty directories of an environment.`,
 			fn.Example("salt-run fileserver.empty_dir_list")),
-		fn.Of("update", f.update, `Look for changed files now.`, fn.Example("salt-run fileserver.update")),
-		fn.Of("clear_file_list_cache", f.clearLists, `Drop what is kept of lists; they are created again when they are asked for.`,
+		fn.Of("update", f.update, `Update the file server now.`, fn.Example("salt-run fileserver.update")),
+		fn.Of("clear_file_list_cache", f.clearLists, `Drop cached file lists; they are created again on demand.`,
 			fn.Example("salt-run fileserver.clear_file_list_cache")),
-		fn.Of("clear_cache", f.clearCache, `Drop all that is kept of files.`, fn.Example("salt-run fileserver.clear_cache")),
-		fn.Of("clear_lock", f.clearLock, `Remove locks of file servers that fetch. Locks of dead processes end by themselves.`,
+		fn.Of("clear_cache", f.clearCache, `Drop all cached file data.`, fn.Example("salt-run fileserver.clear_cache")),
+		fn.Of("clear_lock", f.clearLock, `Remove locks of backends that fetch. Locks of dead processes expire by themselves.`,
 			fn.Example("salt-run fileserver.clear_lock")),
-		fn.Of("lock", f.lock, `Keep file servers from fetching, for a day at most.`, fn.Example("salt-run fileserver.lock remote='*github*'")),
-		fn.Of("remotes", f.remotes, `Tell how each of what file servers fetch fares: what is served, since when, and what went wrong (Brine only).`,
+		fn.Of("lock", f.lock, `Keep backends from fetching, for a day at most.`, fn.Example("salt-run fileserver.lock remote='*github*'")),
+		fn.Of("remotes", f.remotes, `Return the status of each remote: revision, age and last error (Brine only).`,
 			fn.Example("salt-run fileserver.remotes")),
 	}}
 }
 
-// backendNames reads a list of names, or a text with commas.
+// backendNames reads a list of names, or a string with commas.
 func backendNames(v any) []string {
 	if s, ok := v.(string); ok {
 		return strings.Split(s, ",")
@@ -71,8 +71,8 @@ func backendNames(v any) []string {
 }
 
 type envsArgs struct {
-	Backend any  `salt:"backend" doc:"names of file servers; all if null" default:"null"`
-	Sources bool `salt:"sources" doc:"name the file servers only" default:"false"`
+	Backend any  `salt:"backend" doc:"names of backends; null: all" default:"null"`
+	Sources bool `salt:"sources" doc:"list only the names of backends" default:"false"`
 }
 
 func (f files) envs(_ context.Context, _ *fn.Call, a envsArgs) (any, error) {
@@ -85,7 +85,7 @@ func (f files) envs(_ context.Context, _ *fn.Call, a envsArgs) (any, error) {
 
 type fileListArgs struct {
 	Saltenv any `salt:"saltenv" doc:"environment" default:"base"`
-	Backend any `salt:"backend" doc:"names of file servers; all if null" default:"null"`
+	Backend any `salt:"backend" doc:"names of backends; null: all" default:"null"`
 }
 
 func (f files) lister(cmd string) func(context.Context, *fn.Call, fileListArgs) (any, error) {
@@ -95,7 +95,7 @@ func (f files) lister(cmd string) func(context.Context, *fn.Call, fileListArgs) 
 }
 
 type updateArgs struct {
-	Backend any       `salt:"backend" doc:"names of file servers; all if null" default:"null"`
+	Backend any       `salt:"backend" doc:"names of backends; null: all" default:"null"`
 	Kwargs  fn.Kwargs `salt:"kwargs"`
 }
 
@@ -116,8 +116,8 @@ func (f files) update(ctx context.Context, _ *fn.Call, a updateArgs) (any, error
 }
 
 type clearListsArgs struct {
-	Saltenv any `salt:"saltenv" doc:"environments, as a list or with commas; all if null" default:"null"`
-	Backend any `salt:"backend" doc:"names of file servers; all if null" default:"null"`
+	Saltenv any `salt:"saltenv" doc:"environments, as a list or with commas; null: all" default:"null"`
+	Backend any `salt:"backend" doc:"names of backends; null: all" default:"null"`
 }
 
 func (f files) clearLists(_ context.Context, _ *fn.Call, a clearListsArgs) (any, error) {
@@ -136,14 +136,14 @@ func (f files) clearLists(_ context.Context, _ *fn.Call, a clearListsArgs) (any,
 }
 
 type backendArgs struct {
-	Backend any `salt:"backend" doc:"names of file servers; all if null" default:"null"`
+	Backend any `salt:"backend" doc:"names of backends; null: all" default:"null"`
 }
 
 func (f files) clearCache(_ context.Context, _ *fn.Call, a backendArgs) (any, error) {
 	names := backendNames(a.Backend)
 	f.server.FileServer().Forget(nil, names...)
 	var r report
-	for _, b := range f.server.FileServer().Fetchers(names...) { // roots keeps nothing on disk
+	for _, b := range f.server.FileServer().Fetchers(names...) { // roots caches nothing on disk
 		failed := b.ClearCache()
 		r.failed = append(r.failed, failed...)
 		if len(failed) == 0 {
@@ -154,18 +154,18 @@ func (f files) clearCache(_ context.Context, _ *fn.Call, a backendArgs) (any, er
 }
 
 type lockArgs struct {
-	Backend any `salt:"backend" doc:"names of file servers; all if null" default:"null"`
-	Remote  any `salt:"remote" doc:"pattern for what they fetch from" default:"null"`
+	Backend any `salt:"backend" doc:"names of backends; null: all" default:"null"`
+	Remote  any `salt:"remote" doc:"pattern for remotes" default:"null"`
 }
 
-// report is what was done, and what went wrong.
+// report lists actions and errors.
 type report struct{ done, failed []string }
 
 func (r *report) add(done, failed []string) {
 	r.done, r.failed = append(r.done, done...), append(r.failed, failed...)
 }
 
-// say returns the report as Salt does, or none if there is nothing to report.
+// say returns the report in Salt's form, or null if it is empty.
 func (r *report) say(verb, none string) any {
 	if len(r.done)+len(r.failed) == 0 {
 		return none
@@ -180,7 +180,7 @@ func (r *report) say(verb, none string) any {
 	return out
 }
 
-// remote reads the pattern for what is fetched from; ok is false if it is none.
+// remote reads the pattern for remotes; ok is false if it is invalid.
 func (a lockArgs) remote(r *report) (glob string, ok bool) {
 	if a.Remote == nil {
 		return "", true
@@ -212,7 +212,7 @@ func (f files) lock(_ context.Context, _ *fn.Call, a lockArgs) (any, error) {
 	return r.say("locked", "No locks were set"), nil
 }
 
-// remotes tells how what is fetched fares.
+// remotes returns the status of remotes.
 func (f files) remotes(_ context.Context, _ *fn.Call, a backendArgs) (any, error) {
 	out := value.NewDict(1)
 	for _, b := range f.server.FileServer().Fetchers(backendNames(a.Backend)...) {

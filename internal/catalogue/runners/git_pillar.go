@@ -8,11 +8,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// GitPillar are the git repositories of the pillar.
+// GitPillar is the set of git repositories of the pillar.
 type GitPillar interface {
-	// Update fetches those of a branch and an address or name, all if empty.
+	// Update fetches those of a branch and a URL or name, all if empty.
 	Update(ctx context.Context, branch, repo string) (*value.Dict, error)
-	// Remotes tells how each fares.
+	// Remotes returns the status of each repository.
 	Remotes() *value.Dict
 	// ClearLock removes locks.
 	ClearLock(match func(url string) bool, kind string) (done, failed []string)
@@ -29,17 +29,17 @@ func init() { runners.Register("git_pillar", gitPillarModule) }
 
 func gitPillarModule(d Deps) fn.Module {
 	g := gitPillar{d.Serves}
-	return fn.Module{Name: "git_pillar", Doc: `The git repositories that pillars come from.`, Funcs: []fn.Func{
-		fn.Of("update", g.update, `Fetch repositories: True for changes, None for none, False for an error.`,
+	return fn.Module{Name: "git_pillar", Doc: `The git repositories of the pillar.`, Funcs: []fn.Func{
+		fn.Of("update", g.update, `Fetch repositories. Returns True for changes, None for none, False for an error.`,
 			fn.Example("salt-run git_pillar.update branch=main repo=https://example.com/pillar.git")),
-		fn.Of("remotes", g.remotes, `Tell how each repository fares: what counts, since when, and what went wrong (Brine only).`,
+		fn.Of("remotes", g.remotes, `Return the status of each repository: revision, age and last error (Brine only).`,
 			fn.Example("salt-run git_pillar.remotes")),
 	}}
 }
 
 type gitUpdateArgs struct {
 	Branch any `salt:"branch" doc:"only repositories of this branch" default:"null"`
-	Repo   any `salt:"repo" doc:"only the repository of this address or name" default:"null"`
+	Repo   any `salt:"repo" doc:"only the repository with this URL or name" default:"null"`
 }
 
 func (g gitPillar) update(ctx context.Context, c *fn.Call, a gitUpdateArgs) (any, error) {
@@ -56,7 +56,7 @@ func (g gitPillar) update(ctx context.Context, c *fn.Call, a gitUpdateArgs) (any
 	return nil, fn.Errorf("No git_pillar remotes are configured")
 }
 
-// textOr returns v as a text, "" for null.
+// textOr returns v as a string, "" for null.
 func textOr(v any) string {
 	if v == nil {
 		return ""
@@ -70,12 +70,12 @@ func (g gitPillar) remotes(context.Context, *fn.Call, none) (any, error) {
 
 type gitLockArgs struct {
 	Role   string    `salt:"role" doc:"gitfs or git_pillar"`
-	Remote any       `salt:"remote" doc:"pattern for the addresses; all if null" default:"null"`
+	Remote any       `salt:"remote" doc:"pattern for URLs; null: all" default:"null"`
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// clearGitLock removes locks of gitfs or git_pillar; the argument type says of
-// which kinds.
+// clearGitLock removes locks of gitfs or git_pillar; the argument type names
+// the kinds.
 func (c cached) clearGitLock(_ context.Context, _ *fn.Call, a gitLockArgs) (any, error) {
 	kinds := []string{"update", "checkout", "mountpoint"}
 	for k, v := range a.Kwargs.Clean().All() {
@@ -88,7 +88,7 @@ func (c cached) clearGitLock(_ context.Context, _ *fn.Call, a gitLockArgs) (any,
 	var r report
 	for _, kind := range kinds {
 		if kind != "update" && kind != "checkout" && kind != "mountpoint" {
-			return nil, fn.Errorf("there is no lock of the type %s: there are update, checkout and mountpoint", kind)
+			return nil, fn.Errorf("unknown lock type %s: use update, checkout or mountpoint", kind)
 		}
 		switch a.Role {
 		case "gitfs":

@@ -27,18 +27,18 @@ func httpModule() fn.Module {
 			}
 		}
 	}
-	return fn.Module{Name: "http", Doc: `Requests to web servers, from the master.`, Funcs: []fn.Func{
-		fn.Of("query", w.ask, `Ask a web server. The keywords are those of the function http.query of minions.`,
+	return fn.Module{Name: "http", Doc: `HTTP requests from the master.`, Funcs: []fn.Func{
+		fn.Of("query", w.ask, `Send an HTTP request. The keywords are those of the execution function http.query.`,
 			fn.Example("salt-run http.query http://somelink.com/"),
 			fn.Example("salt-run http.query http://somelink.com/ method=POST params='key1=val1&key2=val2'")),
-		fn.Of("update_ca_bundle", w.update, `Fetch a file of certificates to trust, write it to target and append files to it.
-			target is that of the option ca_bundle, or cacerts.pem in the first of file_roots; source that of ca_bundle_url. Salt's default source, over plain http, is not there.`,
+		fn.Of("update_ca_bundle", w.update, `Download a bundle of CA certificates to target, and append files to it.
+			target defaults to the option ca_bundle, or to cacerts.pem in the first of file_roots; source to ca_bundle_url. Salt's default source, which uses plain http, does not exist.`,
 			fn.Example("salt-run http.update_ca_bundle source=https://example.com/cacerts.pem target=/path/to/cacerts.pem")),
 	}}
 }
 
 type askArgs struct {
-	URL    string    `salt:"url" doc:"address"`
+	URL    string    `salt:"url" doc:"URL"`
 	Output any       `salt:"output" ignored:"salt-run shows the result; see salt-run --quiet" default:"true"`
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
@@ -49,7 +49,7 @@ func (w web) ask(ctx context.Context, c *fn.Call, a askArgs) (any, error) {
 
 type bundleArgs struct {
 	Target any `salt:"target" doc:"file to write" default:"null"`
-	Source any `salt:"source" doc:"address to fetch from" default:"null"`
+	Source any `salt:"source" doc:"URL to fetch from" default:"null"`
 	Merge  any `salt:"merge_files" doc:"file, or list of files, to append" default:"null"`
 }
 

@@ -51,39 +51,39 @@ func init() { runners.Register("jobs", jobsModule) }
 
 func jobsModule(d Deps) fn.Module {
 	j := jobs{d.Jobs, d.Client, d.Running}
-	return fn.Module{Name: "jobs", Doc: `What jobs there are and were, and what they returned.`, Funcs: []fn.Func{
+	return fn.Module{Name: "jobs", Doc: `Current and former jobs, and their returns.`, Funcs: []fn.Func{
 		fn.Of("active", j.active, `Return the jobs that minions are running now.`, fn.Example("salt-run jobs.active")),
-		fn.Of("master", j.master, `Return the runners that the master runs now, without this one.`, fn.Example("salt-run jobs.master")),
+		fn.Of("master", j.master, `Return the runners that the master runs now, except this one.`, fn.Example("salt-run jobs.master")),
 		fn.Of("lookup_jid", j.lookupJID, `Return what the minions returned for a job.`,
 			fn.Example("salt-run jobs.lookup_jid 20130916125524463507"), fn.Example("salt-run jobs.lookup_jid 20130916125524463507 --out=highstate")),
-		fn.Of("list_job", j.listJob, `Return all that is known of a job.`, fn.Example("salt-run jobs.list_job 20130916125524463507")),
-		fn.Of("list_jobs", j.listJobs, `Return the jobs there are, or those that pass all filters.`,
+		fn.Of("list_job", j.listJob, `Return the details of a job.`, fn.Example("salt-run jobs.list_job 20130916125524463507")),
+		fn.Of("list_jobs", j.listJobs, `Return all jobs, or those that match all filters.`,
 			fn.Example("salt-run jobs.list_jobs"), fn.Example("salt-run jobs.list_jobs search_function='test.*' search_target=localhost"),
 			fn.Example("salt-run jobs.list_jobs start_time='2015, Mar 16 19:00' end_time='2015, Mar 18 22:00'")),
 		fn.Of("list_jobs_filter", j.listJobsFilter, `Return the newest jobs, in the order of their ids.`,
 			fn.Example("salt-run jobs.list_jobs_filter 50"), fn.Example("salt-run jobs.list_jobs_filter 100 filter_find_job=False")),
-		fn.Of("print_job", j.printJob, `Return all that is known of a job, under its id.`, fn.Example("salt-run jobs.print_job 20130916125524463507")),
-		fn.Of("exit_success", j.exitSuccess, `Say for each minion of a job whether it returned something that counts as true.`,
+		fn.Of("print_job", j.printJob, `Return the details of a job, under its id.`, fn.Example("salt-run jobs.print_job 20130916125524463507")),
+		fn.Of("exit_success", j.exitSuccess, `Return for each minion of a job whether its return counts as true.`,
 			fn.Example("salt-run jobs.exit_success 20160520145827701627")),
-		fn.Of("cache_status", j.cacheStatus, `Say of the servers that get jobs and returns whether they can be reached, and how much waits for them.`,
+		fn.Of("cache_status", j.cacheStatus, `Return for each returner whether it is reachable, and how much is queued for it.`,
 			fn.Example("salt-run jobs.cache_status")),
 		fn.Of("snapshot", j.snapshot,
-			`Write a copy of the master's own database of jobs, as it is now, into a directory in cachedir, and return that. This is for brine migrate.`,
+			`Write a copy of the master's own job database into a directory in cachedir and return the path. Used by brine migrate.`,
 			fn.Example("salt-run jobs.snapshot")),
 		fn.Of("adopt", j.adopt,
-			`Take the jobs that are in Salt's files in cachedir, and not too old, into the master's own database, and return how many were looked `+
-				`at. What is there stays.`, fn.Example("salt-run jobs.adopt")),
-		fn.Of("last_run", j.lastRun, `Return all that is known of the last job, or of the last that passes all filters.`,
+			`Import the jobs from Salt's files in cachedir that have not expired into the master's own database, and return how many were read. `+
+				`Existing jobs stay.`, fn.Example("salt-run jobs.adopt")),
+		fn.Of("last_run", j.lastRun, `Return the details of the last job, or of the last that matches all filters.`,
 			fn.Example("salt-run jobs.last_run"), fn.Example("salt-run jobs.last_run target=nodename"),
 			fn.Example("salt-run jobs.last_run function=cmd.run")),
 	}}
 }
 
 type progressArgs struct {
-	Progress bool `salt:"display_progress" doc:"tell what is done meanwhile" default:"false"`
+	Progress bool `salt:"display_progress" doc:"show progress" default:"false"`
 }
 
-// from returns the functions for the jobs of a returner, if one is named.
+// from returns the job functions of the named returner, or of the job cache.
 func (j jobs) from(source any) (jobs, error) {
 	if !value.Truth(source) || j.Returners == nil {
 		return j, nil
@@ -112,8 +112,8 @@ func (j jobs) cacheStatus(context.Context, *fn.Call, none) (*value.List, error) 
 	return out, nil
 }
 
-// errNoDatabase says that a master keeps its jobs in Salt's files.
-var errNoDatabase = fn.Errorf("this master keeps its jobs in the files in cachedir and has no database of its own, because it is one of a cluster")
+// errNoDatabase is the error of a master that keeps its jobs in Salt's files.
+var errNoDatabase = fn.Errorf("this master is in a cluster and keeps its jobs in the files in cachedir; it has no database of its own")
 
 func (j jobs) snapshot(context.Context, *fn.Call, none) (string, error) {
 	if j.Database == nil {
@@ -129,10 +129,10 @@ func (j jobs) adopt(context.Context, *fn.Call, none) (int, error) {
 	return j.Database.Adopt()
 }
 
-// returnerName is that of Salt's job cache of the master.
+// returnerName is the name of Salt's master job cache.
 const returnerName = "local_cache"
 
-// tell reports a step if that is wanted.
+// tell reports progress if requested.
 func (a progressArgs) tell(c *fn.Call, text string) {
 	if a.Progress {
 		c.Report(value.DictOf("message", text))
@@ -219,7 +219,7 @@ func (j jobs) printJob(_ context.Context, _ *fn.Call, a jidArgs) (*value.Dict, e
 	return value.DictOf(a.JID, d), nil
 }
 
-// describe returns all that is known of a job.
+// describe returns the details of a job.
 func (j jobs) describe(jid string) (*value.Dict, error) {
 	load, err := j.Jobs.Load(jid)
 	if err != nil {
@@ -242,14 +242,14 @@ func (j jobs) describe(jid string) (*value.Dict, error) {
 	result := value.NewDict(len(returns))
 	for _, id := range slices.Sorted(maps.Keys(returns)) {
 		r := returns[id].Clone()
-		r.Delete("_stamp") // the store's own note
+		r.Delete("_stamp") // internal to the store
 		result.Set(id, r)
 	}
 	d.Set("Result", result)
 	return d, nil
 }
 
-// instance describes a job by what was published.
+// instance describes a job by its publication.
 func instance(load *value.Dict) *value.Dict {
 	if load.Len() == 0 {
 		return value.DictOf("Error", "Cannot contact returner or no job with this jid")
@@ -273,7 +273,7 @@ func instance(load *value.Dict) *value.Dict {
 	return d
 }
 
-// startTime is the moment that a job id names, as users read it.
+// startTime formats the time in a job id.
 func startTime(jid string) string {
 	t, err := salt.JIDTime(jid)
 	if err != nil {
@@ -310,12 +310,12 @@ func (j jobs) exitSuccess(_ context.Context, _ *fn.Call, a jidArgs) (*value.Dict
 
 type listArgs struct {
 	Source    any    `salt:"ext_source" doc:"returner to ask instead of the job cache" default:"null"`
-	Outputter string `salt:"outputter" doc:"form to show the result in" default:""`
-	Metadata  any    `salt:"search_metadata" doc:"map; a job with one of these entries in its metadata passes" default:"null"`
+	Outputter string `salt:"outputter" doc:"outputter for the result" default:""`
+	Metadata  any    `salt:"search_metadata" doc:"map; a job matches with one of these entries in its metadata" default:"null"`
 	Function  any    `salt:"search_function" doc:"pattern, or list of patterns, for the function" default:"null"`
 	Target    any    `salt:"search_target" doc:"pattern, or list of patterns, for the target" default:"null"`
-	Start     any    `salt:"start_time" doc:"moment (UTC) before which jobs do not pass" default:"null"`
-	End       any    `salt:"end_time" doc:"moment (UTC) after which jobs do not pass" default:"null"`
+	Start     any    `salt:"start_time" doc:"only jobs before this time (UTC)" default:"null"`
+	End       any    `salt:"end_time" doc:"only jobs after this time (UTC)" default:"null"`
 	progressArgs
 }
 
@@ -338,7 +338,7 @@ func (j jobs) listJobs(_ context.Context, c *fn.Call, a listArgs) (any, error) {
 	return withOutputter(a.Outputter, ret), nil
 }
 
-// filtered returns the jobs that pass, sorted by their ids.
+// filtered returns the matching jobs, sorted by their ids.
 func (j jobs) filtered(a listArgs) ([]*job.Job, error) {
 	var start, end time.Time
 	var err error
@@ -393,7 +393,7 @@ func targets(tgt any, globs []target.Glob) bool {
 	return slices.ContainsFunc(l.Items, func(it any) bool { return matchAny(globs, value.Str(it)) })
 }
 
-// timeLayouts are the forms in which moments are understood.
+// timeLayouts are the accepted formats of times.
 var timeLayouts = []string{
 	"2006, Jan 2 15:04:05.999999", "2006, Jan 2 15:04", "2006, Jan 2", "2006-1-2 15:04:05.999999", "2006-1-2T15:04:05.999999", time.RFC3339Nano,
 	"2006-1-2 15:04", "2006-1-2T15:04", "2006-1-2", "Jan 2 2006 15:04:05", "Jan 2 2006 15:04", "Jan 2 2006", "Jan 2, 2006", "2 Jan 2006", "2 Jan 2006 15:04",
@@ -409,14 +409,14 @@ func parseTime(text string) (time.Time, error) {
 	if t, err := salt.JIDTime(text); err == nil {
 		return t, nil
 	}
-	return time.Time{}, fn.Errorf("%q is not understood as a moment: write it as 2026-11-21 15:04 or 2026, Nov 21 15:04", text)
+	return time.Time{}, fn.Errorf("cannot parse time %q: write it as 2026-11-21 15:04 or 2026, Nov 21 15:04", text)
 }
 
 type filterArgs struct {
-	Count     int    `salt:"count" doc:"how many jobs"`
-	NoFindJob bool   `salt:"filter_find_job" doc:"leave out the questions whether a job still runs" default:"true"`
+	Count     int    `salt:"count" doc:"number of jobs"`
+	NoFindJob bool   `salt:"filter_find_job" doc:"leave out saltutil.find_job" default:"true"`
 	Source    any    `salt:"ext_source" doc:"returner to ask instead of the job cache" default:"null"`
-	Outputter string `salt:"outputter" doc:"form to show the result in" default:""`
+	Outputter string `salt:"outputter" doc:"outputter for the result" default:""`
 	progressArgs
 }
 
@@ -449,7 +449,7 @@ func (j jobs) listJobsFilter(_ context.Context, c *fn.Call, a filterArgs) (any, 
 type lastArgs struct {
 	Source    any    `salt:"ext_source" doc:"returner to ask instead of the job cache" default:"null"`
 	Outputter string `salt:"outputter" ignored:"the result has the form of jobs.print_job" default:""`
-	Metadata  any    `salt:"metadata" doc:"map; a job with one of these entries in its metadata passes" default:"null"`
+	Metadata  any    `salt:"metadata" doc:"map; a job matches with one of these entries in its metadata" default:"null"`
 	Function  any    `salt:"function" doc:"pattern, or list of patterns, for the function" default:"null"`
 	Target    any    `salt:"target" doc:"pattern, or list of patterns, for the target" default:"null"`
 	progressArgs
@@ -522,7 +522,7 @@ func (j jobs) active(ctx context.Context, c *fn.Call, a progressArgs) (*value.Di
 	return ret, nil
 }
 
-// addRunning adds that a minion runs a job.
+// addRunning records that a minion runs a job.
 func addRunning(ret, running *value.Dict, id string) {
 	jid := running.Str("jid")
 	if !ret.Has(jid) {

@@ -43,8 +43,8 @@ func init() { runners.Register("manage", manageModule) }
 
 func manageModule(d Deps) fn.Module {
 	m := manage{d.selection(), d.Minions, d.Client, d.Bus, d.Cluster != nil, d.PKIDir}
-	mod := fn.Module{Name: "manage", Doc: `Which minions are up.`, Funcs: []fn.Func{
-		fn.Of("status", m.status, `Ping minions and return which are up and which are down, and of the latter those that another master commands.`,
+	mod := fn.Module{Name: "manage", Doc: `Status of minions.`, Funcs: []fn.Func{
+		fn.Of("status", m.status, `Ping minions and return which are up and which are down, and which of the latter are commanded by another master.`,
 			fn.Params("output", "tgt", "tgt_type", "timeout", "gather_job_timeout"),
 			fn.Example("salt-run manage.status"), fn.Example("salt-run manage.status tgt=webservers tgt_type=nodegroup"),
 			fn.Example("salt-run manage.status timeout=5 gather_job_timeout=10")),
@@ -52,11 +52,11 @@ func manageModule(d Deps) fn.Module {
 			fn.Example("salt-run manage.up")),
 		fn.Of("down", m.down, `Ping minions and return those that are down.`, fn.Params("removekeys", "tgt", "tgt_type", "timeout", "gather_job_timeout"),
 			fn.Example("salt-run manage.down"), fn.Example("salt-run manage.down removekeys=True")),
-		fn.Of("masters", m.masters, `Return which masters command each minion, and since when, which stand by, and the last change, as the minions told it.
-Nothing is sent to them. Salt's own minions tell nothing: of those only their connection to this master is known.`,
+		fn.Of("masters", m.masters, `Return, as reported by minions, which masters command each minion, since when, which are standby, and the last change.
+Nothing is sent to minions. Stock minions report nothing; only their connection to this master is known.`,
 			fn.Example("salt-run manage.masters"), fn.Example("salt-run manage.masters tgt='web*'")),
 		fn.Of("key_regen", m.keyRegen,
-			`Have all minions make new keys, and delete all keys of this master, its own included. The master must be restarted within 60 seconds.`,
+			`Make all minions create new keys, and delete all keys of this master, including its own. The master must be restarted within 60 seconds.`,
 			fn.Example("salt-run manage.key_regen")),
 		fn.Of("versions", m.versions, `Ask minions for their version and compare it with the master's.`, fn.Example("salt-run manage.versions")),
 	}}
@@ -66,7 +66,7 @@ Nothing is sent to them. Salt's own minions tell nothing: of those only their co
 	}
 	for _, name := range []string{"list_not_state", "not_present", "not_joined", "not_allowed", "not_alived", "not_reaped"} {
 		mod.Funcs = append(mod.Funcs, fn.Of(name, m.notPresent, `Return the accepted minions that are not connected. Nothing is sent to them.`,
-			fn.Ignored("a minion that is not connected has no address", "show_ip"), fn.Example("salt-run manage."+name)))
+			fn.Ignored("the address of a minion that is not connected is unknown", "show_ip"), fn.Example("salt-run manage."+name)))
 	}
 	return mod
 }
@@ -75,11 +75,11 @@ type statusArgs struct {
 	Output bool `salt:"output" ignored:"salt-run shows the result" default:"true"`
 	Remove bool `salt:"removekeys" doc:"delete the keys of the minions that are down" default:"false"`
 	targetArgs
-	Timeout time.Duration `salt:"timeout" doc:"seconds to wait for minions; 0 means as configured" default:"0"`
-	Gather  time.Duration `salt:"gather_job_timeout" doc:"seconds to wait for the answer whether they still work; 0 means as configured" default:"0"`
+	Timeout time.Duration `salt:"timeout" doc:"timeout in seconds for minions; 0: as configured" default:"0"`
+	Gather  time.Duration `salt:"gather_job_timeout" doc:"timeout in seconds for the question whether a job still runs; 0: as configured" default:"0"`
 }
 
-// ping returns who answers and who does not, sorted.
+// ping returns the minions that answered and those that did not, sorted.
 func (m manage) ping(ctx context.Context, a statusArgs) (up, down []string, err error) {
 	_, results, err := m.commander.Call(ctx, client.Job{
 		Target: a.Tgt, Type: a.TgtType, Fun: "test.ping", Timeout: a.Timeout, GatherTimeout: a.Gather,
@@ -106,7 +106,7 @@ func (m manage) status(ctx context.Context, _ *fn.Call, a statusArgs) (*value.Di
 		return nil, err
 	}
 	ret := value.DictOf("up", value.Strings(up), "down", value.Strings(down))
-	// Only where there is such a minion: programs read the two lists.
+	// Add the key only if there is such a minion: programs read the two lists.
 	elsewhere := value.NewDict(0)
 	standings := m.Standings(ctx, down)
 	for _, id := range down {
@@ -145,7 +145,7 @@ func (m manage) down(ctx context.Context, _ *fn.Call, a statusArgs) (*value.List
 }
 
 type presentArgs struct {
-	Subset any  `salt:"subset" doc:"ids to look at; null means all" default:"null"`
+	Subset any  `salt:"subset" doc:"ids to examine; null: all" default:"null"`
 	ShowIP bool `salt:"show_ip" doc:"return a map with an address of each" default:"false"`
 }
 
@@ -175,7 +175,7 @@ func (m manage) present(_ context.Context, _ *fn.Call, a presentArgs) (any, erro
 	return d, nil
 }
 
-// address is an address of a minion that others can reach, if one is known.
+// address returns a remotely reachable address of a minion, if one is known.
 func (m manage) address(id string) string {
 	grains := m.cache.MinionData(id).Grains
 	found := ""
@@ -239,7 +239,7 @@ func (m manage) versions(ctx context.Context, _ *fn.Call, _ none) (*value.Dict, 
 	return ret, nil
 }
 
-// compareVersions compares releases number by number; what was built from one
+// compareVersions compares releases number by number; a build of a release
 // (3007.10+0.g3b3728b) counts as that release.
 func compareVersions(a, b string) int {
 	numbers := func(v string) []int {
@@ -258,7 +258,7 @@ func compareVersions(a, b string) int {
 	return slices.CompareFunc(numbers(a), numbers(b), cmp.Compare[int])
 }
 
-// textRegenerated is what Salt says then.
+// textRegenerated is Salt's message after that.
 const textRegenerated = "The minion and master keys have been deleted.  Restart the Salt\n" +
 	"Master within the next 60 seconds!!!\n\n" +
 	"Wait for the minions to reconnect.  Once the minions reconnect\n" +
@@ -272,11 +272,11 @@ const textRegenerated = "The minion and master keys have been deleted.  Restart 
 
 func (m manage) keyRegen(ctx context.Context, _ *fn.Call, _ none) (any, error) {
 	if m.clustered {
-		return nil, fn.Errorf("this master is in a cluster, whose masters and minions rely on its keys: nothing was done; leave the cluster first " +
+		return nil, fn.Errorf("this master is in a cluster, whose masters and minions rely on its keys: nothing was changed; leave the cluster first " +
 			"(brine cluster leave)")
 	}
 	if _, _, err := m.commander.Call(ctx, client.Job{Target: "*", Type: "glob", Fun: "saltutil.regen_keys"}); err != nil && !errors.Is(err, client.ErrNoMatch) {
-		return nil, fn.Errorf("the minions could not be told, and no key was deleted: %w", err)
+		return nil, fn.Errorf("cannot reach the minions; no key was deleted: %w", err)
 	}
 	err := filepath.WalkDir(m.pkiDir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -285,7 +285,7 @@ func (m manage) keyRegen(ctx context.Context, _ *fn.Call, _ none) (any, error) {
 		return os.Remove(path)
 	})
 	if err != nil {
-		return nil, fn.Errorf("some keys could not be deleted: %w", err)
+		return nil, fn.Errorf("cannot delete some keys: %w", err)
 	}
 	return textRegenerated, nil
 }

@@ -9,46 +9,46 @@ import (
 	"brine/internal/py/value"
 )
 
-// Standing is what a minion has reported how it stands with its masters.
+// Standing is a minion's report about the connections to its masters.
 type Standing struct {
 	// Mode is hot (all masters command it) or failover (one at a time).
 	Mode    string
 	Masters []StandingMaster
 	// Last is the last change of the master in failover, nil for none.
 	Last *StandingChange
-	// At is when it told that.
+	// At is the time of the report.
 	At time.Time
 }
 
 // StandingMaster is one master as its minion sees it.
 type StandingMaster struct {
-	// Master is its name in the minion's configuration.
+	// Master is the name from the minion's configuration.
 	Master string
-	// State is connected, standby, off, or why it is none of these.
+	// State is connected, standby, off, or the error.
 	State string
 	Since time.Time
-	// Here marks the master that was told.
+	// Here marks the master that received the report.
 	Here bool
-	// Jobs says that the minion runs jobs of a master that stands by.
+	// Jobs is set if the minion runs jobs of a standby master.
 	Jobs bool
 }
 
-// StandingChange is a change of the master that commands a minion.
+// StandingChange is a change of the commanding master of a minion.
 type StandingChange struct {
 	From, To, Reason string
 	Seconds          float64
 	At               time.Time
 }
 
-// The minion's words for the states of a master.
+// States of a master, as minions name them.
 const (
 	stateConnected = "connected"
 	stateStandby   = "standby"
 	stateOff       = "off"
 )
 
-// Elsewhere returns the master that commands a minion, and since when, if that
-// is another one than this.
+// Elsewhere returns the commanding master of a minion, and since when, if it is
+// not this one.
 func (s Standing) Elsewhere() (master string, since time.Time, ok bool) {
 	for _, m := range s.Masters {
 		if m.State == stateConnected && m.Here {
@@ -74,8 +74,9 @@ func stamp(t time.Time) any {
 	return t.UTC().Format("2006-01-02T15:04:05Z")
 }
 
-// masters tells who holds which minion. In a cluster held_by are the masters
-// that it is connected to, and here says that it is to any.
+// masters returns the masters of each minion. In a cluster held_by lists the
+// masters that it is connected to, and here reports whether it is connected to
+// any.
 func (m manage) masters(ctx context.Context, _ *fn.Call, a targetArgs) (*value.Dict, error) {
 	ids, err := m.minions(a.Tgt, a.TgtType)
 	if err != nil {
@@ -97,8 +98,8 @@ func (m manage) masters(ctx context.Context, _ *fn.Call, a targetArgs) (*value.D
 	return out, nil
 }
 
-// describe returns one minion's masters. Of a minion that has reported nothing,
-// as Salt's do not, only its connection is known.
+// describe returns the masters of one minion. For a minion without reports,
+// such as a stock minion, it shows the connection only.
 func (s Standing) describe(here, known bool) *value.Dict {
 	d := value.DictOf("here", here)
 	if !known {

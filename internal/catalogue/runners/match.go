@@ -13,9 +13,9 @@ type match struct{ Targets }
 func init() { runners.Register("match", matchModule) }
 
 func matchModule(d Deps) fn.Module {
-	return fn.Module{Name: "match", Doc: `Targets, seen from the master.`, Funcs: []fn.Func{
-		fn.Of("compound_matches", match{d.Targets}.compound, `Return {res: ID} if an accepted minion is known to match a compound target, else {res: False}.
-			Pillar is compared exactly, since a minion may ask by peer_run.`,
+	return fn.Module{Name: "match", Doc: `Targets, evaluated on the master.`, Funcs: []fn.Func{
+		fn.Of("compound_matches", match{d.Targets}.compound, `Return {res: ID} if an accepted minion matches a compound target, by its cached data, else {res: False}.
+			Pillar globs are compared exactly, since a minion may call this by peer_run.`,
 			fn.Example("salt-run match.compound_matches 'I@foo:bar and G@os:Deb* and not db*' myminion")),
 	}}
 }
@@ -25,8 +25,8 @@ type compoundArgs struct {
 	MinionID string `salt:"minion_id" doc:"id of the minion"`
 }
 
-// compound answers False for whatever is wrong, as Salt does: who asks learns
-// nothing of other minions by errors.
+// compound returns False for any error, as Salt does, so that the caller learns
+// nothing about other minions.
 func (m match) compound(_ context.Context, c *fn.Call, a compoundArgs) (*value.Dict, error) {
 	if cached, ok := c.Config.Get("minion_data_cache").(bool); ok && !cached {
 		c.Log.Warn("match.compound_matches needs the option minion_data_cache")

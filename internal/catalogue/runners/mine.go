@@ -19,10 +19,10 @@ func init() { runners.Register("mine", mineModule) }
 
 func mineModule(d Deps) fn.Module {
 	m := mine{d.Client, d.Mine}
-	return fn.Module{Name: "mine", Doc: `What minions publish of themselves.`, Funcs: []fn.Func{
-		fn.Of("get", m.get, `Return what minions have published by a function, as far as they let the master's id see it.`,
+	return fn.Module{Name: "mine", Doc: `Mine data of minions.`, Funcs: []fn.Func{
+		fn.Of("get", m.get, `Return mine data of minions for a function, as far as the master's id has access.`,
 			fn.Example("salt-run mine.get '*' network.interfaces")),
-		fn.Of("update", m.update, `Have minions publish again.`, fn.Example("salt-run mine.update '*'"), fn.Example("salt-run mine.update edges tgt_type=nodegroup")),
+		fn.Of("update", m.update, `Make minions update their mine data.`, fn.Example("salt-run mine.update '*'"), fn.Example("salt-run mine.update edges tgt_type=nodegroup")),
 	}}
 }
 
@@ -39,7 +39,7 @@ func (m mine) get(_ context.Context, c *fn.Call, a mineGetArgs) (*value.Dict, er
 type mineUpdateArgs struct {
 	Tgt       any    `salt:"tgt" doc:"target"`
 	TgtType   string `salt:"tgt_type" doc:"type of the target" default:"glob"`
-	Clear     bool   `salt:"clear" doc:"drop what was published before" default:"false"`
+	Clear     bool   `salt:"clear" doc:"drop the old data first" default:"false"`
 	Functions any    `salt:"mine_functions" doc:"only these functions; null: all" default:"null"`
 }
 

@@ -24,23 +24,23 @@ func init() { runners.Register("network", networkModule) }
 
 func networkModule(d Deps) fn.Module {
 	n := network{d.selection()}
-	return fn.Module{Name: "network", Doc: `Wake machines by the network.`, Funcs: []fn.Func{
-		fn.Of("wol", n.wol, `Wake the machine with a hardware address.`,
+	return fn.Module{Name: "network", Doc: `Wake-on-LAN.`, Funcs: []fn.Func{
+		fn.Of("wol", n.wol, `Wake the machine with a MAC address.`,
 			fn.Example("salt-run network.wol 08-00-27-13-69-77"), fn.Example("salt-run network.wol 080027136977 255.255.255.255 7")),
-		fn.Of("wollist", n.wollist, `Wake the machines whose hardware addresses are in a file, one per line, and return the addresses.`,
+		fn.Of("wollist", n.wollist, `Wake the machines whose MAC addresses are in a file, one per line, and return the addresses.`,
 			fn.Example("salt-run network.wollist /path/to/maclist"), fn.Example("salt-run network.wollist /path/to/maclist 255.255.255.255 7")),
-		fn.Of("wolmatch", n.wolmatch, `Wake the minions of a target, by the grains that the master keeps of them, and return their hardware addresses.`,
+		fn.Of("wolmatch", n.wolmatch, `Wake the minions of a target, using their cached grains, and return their MAC addresses.`,
 			fn.Example("salt-run network.wolmatch minion_id"), fn.Example("salt-run network.wolmatch 192.168.0.0/16 tgt_type=ipcidr bcast=255.255.255.255 destport=7")),
 	}}
 }
 
-// wakeArgs say where a wake-up call goes.
+// wakeArgs are the destination of a magic packet.
 type wakeArgs struct {
 	Broadcast string `salt:"bcast" doc:"IPv4 address to send to" default:"255.255.255.255"`
 	Port      uint16 `salt:"destport" doc:"UDP port to send to" default:"9"`
 }
 
-// wake sends the call for one hardware address.
+// wake sends a magic packet for one MAC address.
 func (a wakeArgs) wake(ctx context.Context, address string) error {
 	mac, err := parseMAC(address)
 	if err != nil {
@@ -58,9 +58,9 @@ func (a wakeArgs) wake(ctx context.Context, address string) error {
 	return nil
 }
 
-var errMAC = errors.New("a hardware address is twelve hexadecimal digits, as 080027136977 or 08:00:27:13:69:77")
+var errMAC = errors.New("a MAC address has twelve hexadecimal digits, such as 080027136977 or 08:00:27:13:69:77")
 
-// parseMAC reads an address without or with any separator between the bytes.
+// parseMAC parses an address with or without separators between the bytes.
 func parseMAC(text string) ([]byte, error) {
 	if len(text) == 17 {
 		text = strings.ReplaceAll(text, text[2:3], "")
@@ -73,7 +73,7 @@ func parseMAC(text string) ([]byte, error) {
 }
 
 type wolArgs struct {
-	MAC any `salt:"mac" doc:"hardware address"`
+	MAC any `salt:"mac" doc:"MAC address"`
 	wakeArgs
 }
 
@@ -89,7 +89,7 @@ type wollistArgs struct {
 	wakeArgs
 }
 
-// maxList bounds a file of addresses in bytes.
+// maxList bounds the size of a file of addresses in bytes.
 const maxList = 1 << 20
 
 func (network) wollist(ctx context.Context, c *fn.Call, a wollistArgs) (*value.List, error) {
@@ -107,7 +107,7 @@ func (network) wollist(ctx context.Context, c *fn.Call, a wollistArgs) (*value.L
 			continue
 		}
 		if err := a.wake(ctx, mac); err != nil {
-			c.Report(value.DictOf("error", fmt.Sprintf("line %d: %s", n, err))) // without the line, which may be no address but a secret
+			c.Report(value.DictOf("error", fmt.Sprintf("line %d: %s", n, err))) // without the line, which may contain a secret
 			continue
 		}
 		c.Report(value.DictOf("message", "Waking up "+mac))
@@ -135,7 +135,7 @@ func (n network) wolmatch(ctx context.Context, c *fn.Call, a wolmatchArgs) (*val
 				continue
 			}
 			if err := a.wake(ctx, mac); errors.Is(err, errMAC) { // a tunnel
-				c.Log.Info("not an interface to wake a machine by", "minion", id, "interface", value.Str(name))
+				c.Log.Info("not a usable interface", "minion", id, "interface", value.Str(name))
 				continue
 			} else if err != nil {
 				return nil, err

@@ -13,18 +13,18 @@ import (
 
 func init() { runners.Register("state", stateModule) }
 
-// stateModule is the module state of the master: state.event and what runs SLS
-// files on it.
+// stateModule is the master's module state: state.event, and the functions that
+// run SLS files.
 func stateModule(d Deps) fn.Module {
 	var bus Subscriber = d.Bus
 	m := State(func(ctx context.Context) iter.Seq2[*event.Event, error] {
 		return control.Subscribed(ctx, bus.Subscribe)
 	}, nil)
-	m.Doc = `Run SLS files on the master, which order minions, and follow what happens.`
+	m.Doc = `Orchestration: run SLS files on the master, and watch events.`
 	o := orchestrator{d.Here}
 	for _, name := range []string{"orchestrate", "orch", "sls"} {
 		m.Funcs = append(m.Funcs, fn.Of(name, o.orchestrate,
-			`Run SLS files on the master, whose states order minions: salt.state, salt.function and the like.`,
+			`Run SLS files on the master with states that command minions, such as salt.state and salt.function.`,
 			fn.Example("salt-run state."+name+" webserver"), fn.Example("salt-run state."+name+" webserver saltenv=dev test=True pillar='{color: red}'")))
 	}
 	m.Funcs = append(m.Funcs,
@@ -38,14 +38,14 @@ func stateModule(d Deps) fn.Module {
 			fn.Example("salt-run state."+name+" webserver")))
 	}
 	for _, name := range []string{"pause", "set_pause"} {
-		m.Funcs = append(m.Funcs, fn.Of(name, o.steer("state.pause"), `Have a run of SLS files wait, before the state of an id or before its next one.`,
+		m.Funcs = append(m.Funcs, fn.Of(name, o.steer("state.pause"), `Pause a run of SLS files before the state of an id, or before its next one.`,
 			fn.Params("jid", "state_id", "duration"), fn.Example("salt-run state."+name+" 20260101000000000000 web 60")))
 	}
 	for _, name := range []string{"resume", "rm_pause"} {
-		m.Funcs = append(m.Funcs, fn.Of(name, o.steer("state.resume"), `Have a run of SLS files that waits go on.`,
+		m.Funcs = append(m.Funcs, fn.Of(name, o.steer("state.resume"), `Resume a paused run of SLS files.`,
 			fn.Params("jid", "state_id"), fn.Example("salt-run state."+name+" 20260101000000000000")))
 	}
-	m.Funcs = append(m.Funcs, fn.Of("soft_kill", o.steer("state.soft_kill"), `End a run of SLS files before the state of an id, or before its next one.`,
+	m.Funcs = append(m.Funcs, fn.Of("soft_kill", o.steer("state.soft_kill"), `Stop a run of SLS files before the state of an id, or before its next one.`,
 		fn.Params("jid", "state_id"), fn.Example("salt-run state.soft_kill 20260101000000000000")))
 	return m
 }
@@ -58,15 +58,15 @@ type orchestrator struct{ here HereFunc }
 type orchestrateArgs struct {
 	Mods      any    `salt:"mods" doc:"names of SLS files, as a list or with commas"`
 	Saltenv   any    `salt:"saltenv" doc:"environment" default:"base"`
-	Test      any    `salt:"test" doc:"only show what would be done; null: as configured" default:"null"`
-	Exclude   any    `salt:"exclude" doc:"SLS files, or maps of sls or id, that are left out" default:"null"`
+	Test      any    `salt:"test" doc:"only show what would change; null: as configured" default:"null"`
+	Exclude   any    `salt:"exclude" doc:"SLS files, or maps of sls or id, to exclude" default:"null"`
 	Pillar    any    `salt:"pillar" doc:"pillar to merge over the master's own" default:"null"`
 	Pillarenv any    `salt:"pillarenv" doc:"environment of the pillar; null: as configured" default:"null"`
 	PillarEnc any    `salt:"pillar_enc" doc:"renderer that decrypts the pillar, such as gpg" default:"null"`
-	JID       string `salt:"orchestration_jid" doc:"job that this is a part of; null: one of its own" default:"null"`
+	JID       string `salt:"orchestration_jid" doc:"id of the parent job; null: none" default:"null"`
 }
 
-// given are the keywords that are not null.
+// given returns the keywords that are not null.
 func given(pairs ...any) *value.Dict {
 	d := value.NewDict(len(pairs) / 2)
 	for i := 0; i < len(pairs); i += 2 {
@@ -92,8 +92,8 @@ func (o orchestrator) orchestrate(ctx context.Context, c *fn.Call, a orchestrate
 	if jid == "" {
 		jid = c.JID
 	}
-	// Several orchestrations may run at a time: they change others, not this
-	// machine.
+	// Orchestrations may run at the same time: they change other machines, not this
+	// one.
 	kw := given("mods", a.Mods, "saltenv", a.Saltenv, "test", a.Test, "exclude", a.Exclude, "pillar", a.Pillar, "pillarenv", a.Pillarenv,
 		"pillar_enc", a.PillarEnc, "concurrent", true)
 	ret, err := o.here(ctx, jid, "state.sls", nil, kw)
@@ -110,8 +110,8 @@ func (o orchestrator) orchestrate(ctx context.Context, c *fn.Call, a orchestrate
 
 type orchestrateSingleArgs struct {
 	Fun    string    `salt:"fun" doc:"state function, such as salt.function"`
-	Name   any       `salt:"name" doc:"name of what the state is about"`
-	Test   any       `salt:"test" doc:"only show what would be done; null: as configured" default:"null"`
+	Name   any       `salt:"name" doc:"name of the state"`
+	Test   any       `salt:"test" doc:"only show what would change; null: as configured" default:"null"`
 	Queue  any       `salt:"queue" ignored:"orchestrations do not wait for each other" default:"false"`
 	Pillar any       `salt:"pillar" doc:"pillar to merge over the master's own" default:"null"`
 	Kwargs fn.Kwargs `salt:"kwargs"`
@@ -139,7 +139,7 @@ func (o orchestrator) report(ctx context.Context, c *fn.Call, fun string, kw *va
 
 type orchestrateHighArgs struct {
 	Data   any       `salt:"data" doc:"the high data"`
-	Test   any       `salt:"test" doc:"only show what would be done; null: as configured" default:"null"`
+	Test   any       `salt:"test" doc:"only show what would change; null: as configured" default:"null"`
 	Queue  any       `salt:"queue" ignored:"orchestrations do not wait for each other" default:"false"`
 	Pillar any       `salt:"pillar" doc:"pillar to merge over the master's own" default:"null"`
 	Kwargs fn.Kwargs `salt:"kwargs"`
@@ -182,8 +182,7 @@ type steerArgs struct {
 	Duration any `salt:"duration" doc:"seconds to wait; null: until it is resumed" default:"null"`
 }
 
-// steer returns a runner that calls one of the functions of a minion's that
-// steer runs.
+// steer returns a runner for one of the minion functions that control a run.
 func (o orchestrator) steer(fun string) func(context.Context, *fn.Call, steerArgs) (any, error) {
 	return func(ctx context.Context, c *fn.Call, a steerArgs) (any, error) {
 		_, err := o.here(ctx, c.JID, fun, nil, given("jid", a.JID, "state_id", a.StateID, "duration", a.Duration))

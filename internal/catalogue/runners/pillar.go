@@ -8,12 +8,12 @@ import (
 	"brine/internal/sls/pillar"
 )
 
-// Pillars makes the pillars of minions.
+// Pillars compiles the pillars of minions.
 type Pillars interface {
 	Compile(ctx context.Context, q pillar.Request) (*value.Dict, error)
-	// Top returns the merged top file, and what is wrong with it.
+	// Top returns the merged top file and its errors.
 	Top(ctx context.Context, q pillar.Request) (*value.Dict, []string)
-	// Cached and ClearCache are about what the option pillar_cache keeps.
+	// Cached and ClearCache access the data of the option pillar_cache.
 	Cached(id, pillarenv string) *value.Dict
 	ClearCache(id string)
 }
@@ -34,17 +34,17 @@ func init() { runners.Register("pillar", pillarModule) }
 
 func pillarModule(d Deps) fn.Module {
 	p := pillars{d.selection(), d.Serves}
-	return fn.Module{Name: "pillar", Doc: `The pillar that this master makes.`, Funcs: []fn.Func{
-		fn.Of("show_top", p.showTop, `Return the top files of the pillar as they are for a minion.`, fn.Example("salt-run pillar.show_top")),
-		fn.Of("show_pillar", p.show, `Return the pillar of a minion, or what is for all.
-			Further keywords are grains to make it with.`, fn.Example("salt-run pillar.show_pillar web1")),
-		fn.Of("clear_pillar_cache", p.clear, `Forget pillars that the option pillar_cache keeps.`, fn.Example("salt-run pillar.clear_pillar_cache web1")),
-		fn.Of("show_pillar_cache", p.cached, `Return pillars that the option pillar_cache keeps.`, fn.Example("salt-run pillar.show_pillar_cache web1")),
+	return fn.Module{Name: "pillar", Doc: `The pillar that this master compiles.`, Funcs: []fn.Func{
+		fn.Of("show_top", p.showTop, `Return the merged top files of the pillar for a minion.`, fn.Example("salt-run pillar.show_top")),
+		fn.Of("show_pillar", p.show, `Return the pillar of a minion, or the pillar of all minions.
+			Further keywords are used as grains.`, fn.Example("salt-run pillar.show_pillar web1")),
+		fn.Of("clear_pillar_cache", p.clear, `Delete pillars from the cache of the option pillar_cache.`, fn.Example("salt-run pillar.clear_pillar_cache web1")),
+		fn.Of("show_pillar_cache", p.cached, `Return pillars from the cache of the option pillar_cache.`, fn.Example("salt-run pillar.show_pillar_cache web1")),
 	}}
 }
 
-// request is for the minion of an id, or for the first one that something is
-// known of.
+// request returns a pillar request for the minion with an id, or for the first
+// minion with cached data.
 func (p pillars) request(minion any) pillar.Request {
 	q := pillar.Request{}
 	if value.Truth(minion) {
@@ -76,7 +76,7 @@ func (p pillars) showTop(ctx context.Context, _ *fn.Call, a showTopArgs) (any, e
 }
 
 type showPillarArgs struct {
-	Minion any       `salt:"minion" doc:"id of the minion; * for what is for all" default:"'*'"`
+	Minion any       `salt:"minion" doc:"id of the minion; *: the pillar of all minions" default:"'*'"`
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
@@ -113,7 +113,8 @@ func (p pillars) cached(_ context.Context, c *fn.Call, a pillarCacheArgs) (any, 
 	return p.each(c, a, func(string) {})
 }
 
-// each does something with each minion, and returns what is kept of them then.
+// each calls a function for each minion and returns the cached pillars
+// afterwards.
 func (p pillars) each(c *fn.Call, a pillarCacheArgs, do func(id string)) (any, error) {
 	if !value.Truth(c.Config.Get("pillar_cache")) {
 		return false, nil

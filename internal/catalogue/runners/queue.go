@@ -14,8 +14,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// queues are lists of items in a bank of the master's cache, and so in what
-// masters share if their cache is shared. An item is in a queue once.
+// queues are lists of items in a bank of the master's cache, so masters with a
+// shared cache share them. A queue holds an item only once.
 type queues struct {
 	cache Cache
 	bus   Firer
@@ -25,42 +25,43 @@ type queues struct {
 // queueBank has a list for each queue.
 const queueBank = "queues"
 
-// queueBackend is the name of Salt's default backend, which stands for this one.
+// queueBackend is the name of Salt's default backend, accepted as an alias for
+// this one.
 const queueBackend = "sqlite"
 
 func init() { runners.Register("queue", queueModule) }
 
 func queueModule(d Deps) fn.Module {
 	q := queues{d.Cache, d.Bus, &sync.Mutex{}}
-	return fn.Module{Name: "queue", Doc: `Queues of items, which the reactor or further runners work off.`, Funcs: []fn.Func{
-		fn.Of("insert", q.insert, `Add an item or several to a queue.`, fn.Example("salt-run queue.insert myqueue myitem"),
+	return fn.Module{Name: "queue", Doc: `Queues of items, for the reactor or for runners.`, Funcs: []fn.Func{
+		fn.Of("insert", q.insert, `Add one or more items to a queue.`, fn.Example("salt-run queue.insert myqueue myitem"),
 			fn.Example(`salt-run queue.insert myqueue "['item1', 'item2']"`)),
-		fn.Of("delete", q.remove, `Delete an item or several from a queue.`, fn.Example("salt-run queue.delete myqueue myitem")),
-		fn.Of("list_queues", q.list, `Return the queues there are.`, fn.Example("salt-run queue.list_queues")),
-		fn.Of("list_length", q.length, `Return how many items a queue has.`, fn.Example("salt-run queue.list_length myqueue")),
+		fn.Of("delete", q.remove, `Delete one or more items from a queue.`, fn.Example("salt-run queue.delete myqueue myitem")),
+		fn.Of("list_queues", q.list, `Return the names of the queues.`, fn.Example("salt-run queue.list_queues")),
+		fn.Of("list_length", q.length, `Return the length of a queue.`, fn.Example("salt-run queue.list_length myqueue")),
 		fn.Of("list_items", q.items, `Return the items of a queue.`, fn.Example("salt-run queue.list_items myqueue")),
-		fn.Of("pop", q.pop, `Take so many items, or all, from the beginning of a queue and return them.`, fn.Example("salt-run queue.pop myqueue"),
+		fn.Of("pop", q.pop, `Remove a number of items, or all, from the head of a queue and return them.`, fn.Example("salt-run queue.pop myqueue"),
 			fn.Example("salt-run queue.pop myqueue all")),
-		fn.Of("process_queue", q.process, `Take items from a queue and put them on the event bus as salt/queue/QUEUE/process, for the reactor.`,
+		fn.Of("process_queue", q.process, `Remove items from a queue and fire them as an event salt/queue/QUEUE/process, for the reactor.`,
 			fn.Example("salt-run queue.process_queue myqueue 6")),
-		fn.Of("insert_runner", q.insertRunner, `Add a runner to a queue, that of the option runner_queue if none is named.`,
+		fn.Of("insert_runner", q.insertRunner, `Add a runner to a queue; the default queue is the option runner_queue.`,
 			fn.Example("salt-run queue.insert_runner test.stdout_print queue=runners")),
-		fn.Of("process_runner", q.processRunner, `Take runners from a queue and run them.`, fn.Example("salt-run queue.process_runner 5 queue=runners")),
+		fn.Of("process_runner", q.processRunner, `Remove runners from a queue and run them.`, fn.Example("salt-run queue.process_runner 5 queue=runners")),
 	}}
 }
 
-// known refuses backends other than this one, and names that are no queue's.
+// known rejects other backends and invalid queue names.
 func (queues) known(queue, backend, fun string) error {
 	if backend != queueBackend {
 		return fn.Invalidf(`Function "%s.%s" is not available`, backend, fun)
 	}
 	if salt.CheckID(queue) != nil || strings.HasPrefix(queue, ".") {
-		return fn.Invalidf("%.100q cannot be the name of a queue", queue)
+		return fn.Invalidf("%.100q is not a valid queue name", queue)
 	}
 	return nil
 }
 
-// shown is an item as a text: a runner as Salt shows it.
+// shown formats an item as a string, a runner in Salt's form.
 func shown(item any) (string, error) {
 	if s, ok := item.(string); ok {
 		return s, nil
@@ -91,10 +92,10 @@ func (q queues) store(queue string, items []any) error {
 type queueItemsArgs struct {
 	Queue   string `salt:"queue" doc:"name of the queue"`
 	Items   any    `salt:"items" doc:"item, or a list of them"`
-	Backend string `salt:"backend" doc:"only sqlite, which stands for the master's cache" default:"sqlite"`
+	Backend string `salt:"backend" doc:"only sqlite, an alias for the master's cache" default:"sqlite"`
 }
 
-// given are the items of the arguments, each a text or, for a runner, a map.
+// given returns the items of the arguments: strings, or maps for runners.
 func (a queueItemsArgs) given() (items []any, several bool, err error) {
 	switch x := a.Items.(type) {
 	case *value.List:
@@ -105,7 +106,7 @@ func (a queueItemsArgs) given() (items []any, several bool, err error) {
 	case *value.Dict:
 		return []any{x}, false, nil
 	case nil:
-		return nil, false, fn.Invalidf("items must be a text or a list of texts")
+		return nil, false, fn.Invalidf("items must be a string or a list of strings")
 	}
 	return []any{value.Str(a.Items)}, false, nil
 }
@@ -176,7 +177,7 @@ func (q queues) remove(_ context.Context, _ *fn.Call, a queueItemsArgs) (bool, e
 }
 
 type queueBackendArgs struct {
-	Backend string `salt:"backend" doc:"only sqlite, which stands for the master's cache" default:"sqlite"`
+	Backend string `salt:"backend" doc:"only sqlite, an alias for the master's cache" default:"sqlite"`
 }
 
 func (q queues) list(_ context.Context, _ *fn.Call, a queueBackendArgs) (*value.List, error) {
@@ -190,7 +191,7 @@ func (q queues) list(_ context.Context, _ *fn.Call, a queueBackendArgs) (*value.
 
 type queueArgs struct {
 	Queue   string `salt:"queue" doc:"name of the queue"`
-	Backend string `salt:"backend" doc:"only sqlite, which stands for the master's cache" default:"sqlite"`
+	Backend string `salt:"backend" doc:"only sqlite, an alias for the master's cache" default:"sqlite"`
 }
 
 func (q queues) length(_ context.Context, _ *fn.Call, a queueArgs) (int, error) {
@@ -212,7 +213,7 @@ func (q queues) items(_ context.Context, _ *fn.Call, a queueArgs) (*value.List, 
 	return texts(all)
 }
 
-// texts are items as Salt shows them.
+// texts returns items in Salt's form.
 func texts(items []any) (*value.List, error) {
 	out := &value.List{}
 	for _, it := range items {
@@ -227,8 +228,8 @@ func texts(items []any) (*value.List, error) {
 
 type popArgs struct {
 	Queue    string `salt:"queue" doc:"name of the queue"`
-	Quantity any    `salt:"quantity" doc:"how many items, or all" default:"1"`
-	Backend  string `salt:"backend" doc:"only sqlite, which stands for the master's cache" default:"sqlite"`
+	Quantity any    `salt:"quantity" doc:"number of items, or all" default:"1"`
+	Backend  string `salt:"backend" doc:"only sqlite, an alias for the master's cache" default:"sqlite"`
 	IsRunner bool   `salt:"is_runner" doc:"return runners as maps" default:"false"`
 }
 
@@ -248,7 +249,7 @@ func (q queues) pop(_ context.Context, _ *fn.Call, a popArgs) (*value.List, erro
 		if n, err = strconv.Atoi(strings.TrimSpace(text)); err != nil {
 			return nil, fn.Invalidf("Quantity must be an integer or \"all\".\nError: \"invalid literal for int() with base 10: '%s'\".", text)
 		}
-		if n < 0 { // as LIMIT -1
+		if n < 0 { // same as LIMIT -1
 			n = len(all)
 		}
 	}
@@ -280,14 +281,14 @@ func (q queues) process(ctx context.Context, c *fn.Call, a popArgs) (any, error)
 
 type insertRunnerArgs struct {
 	Fun     string `salt:"fun" doc:"the runner"`
-	Args    any    `salt:"args" doc:"list of its arguments, or a text with commas" default:"null"`
-	Kwargs  any    `salt:"kwargs" doc:"map of its keywords" default:"null"`
-	Queue   any    `salt:"queue" doc:"name of the queue; null: that of the option runner_queue" default:"null"`
+	Args    any    `salt:"args" doc:"list of its arguments, or a string with commas" default:"null"`
+	Kwargs  any    `salt:"kwargs" doc:"map of its keyword arguments" default:"null"`
+	Queue   any    `salt:"queue" doc:"name of the queue; null: the option runner_queue" default:"null"`
 	Backend any    `salt:"backend" doc:"only sqlite, or null" default:"null"`
 }
 
-// runnerQueue is the queue of runners. Salt's default backend for it needs
-// PostgreSQL; here it is as any other.
+// runnerQueue returns the queue of runners. Salt's default backend for it needs
+// PostgreSQL; here it is a normal queue.
 func runnerQueue(c *fn.Call, queue, backend any) (name, kind string, err error) {
 	conf, _ := c.Config.Get("runner_queue").(*value.Dict)
 	if queue == nil {
@@ -299,7 +300,7 @@ func runnerQueue(c *fn.Call, queue, backend any) (name, kind string, err error) 
 		}
 	}
 	if queue == nil {
-		return "", "", fn.Invalidf("no queue is named, and the option runner_queue has none")
+		return "", "", fn.Invalidf("no queue is named, and the option runner_queue names none")
 	}
 	return value.Str(queue), value.Str(backend), nil
 }
@@ -324,7 +325,7 @@ func (q queues) insertRunner(ctx context.Context, c *fn.Call, a insertRunnerArgs
 }
 
 type processRunnerArgs struct {
-	Quantity any `salt:"quantity" doc:"how many runners, or all" default:"1"`
+	Quantity any `salt:"quantity" doc:"number of runners, or all" default:"1"`
 	Queue    any `salt:"queue" doc:"name of the queue; null: that of the option runner_queue" default:"null"`
 	Backend  any `salt:"backend" doc:"only sqlite, or null" default:"null"`
 }
@@ -340,16 +341,16 @@ func (q queues) processRunner(ctx context.Context, c *fn.Call, a processRunnerAr
 	}
 	d, ok := v.(*value.Dict)
 	if !ok {
-		return nil, fn.Errorf("the runners of the queue %s cannot be taken; the progress events say why", name)
+		return nil, fn.Errorf("cannot take runners from the queue %s; the progress events say why", name)
 	}
 	items, _ := d.At("items").(*value.List)
 	for _, it := range items.Items {
 		run, ok := it.(*value.Dict)
 		if !ok {
-			return nil, fn.Errorf("the queue %s holds an item that is no runner: %.100s", name, value.Str(it))
+			return nil, fn.Errorf("the queue %s contains an item that is not a runner: %.100s", name, value.Str(it))
 		}
 		if _, err := c.Funcs.Call(ctx, c, run.Str("fun"), run.List("args"), run.Dict("kwargs")); err != nil {
-			return nil, fn.Errorf("%s of the queue %s failed; those behind it, which were taken with it, were not run: %w", run.Str("fun"), name, err)
+			return nil, fn.Errorf("%s of the queue %s failed; the runners behind it were removed from the queue and not run: %w", run.Str("fun"), name, err)
 		}
 	}
 	return nil, nil

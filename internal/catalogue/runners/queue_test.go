@@ -57,8 +57,8 @@ func TestQueue(t *testing.T) {
 	for line, want := range map[string]string{
 		"queue.insert q x backend=pgjsonb":        `Function "pgjsonb.insert" is not available`,
 		"queue.list_queues backend=redis":         `Function "redis.list_queues" is not available`,
-		"queue.insert ../q x":                     "cannot be the name",
-		"queue.insert .hidden x":                  "cannot be the name",
+		"queue.insert ../q x":                     "is not a valid queue name",
+		"queue.insert .hidden x":                  "is not a valid queue name",
 		"queue.pop q x":                           `Quantity must be an integer or "all"`,
 		"queue.insert_runner test.arg":            "no queue is named",
 		"queue.process_runner queue=r":            "error.error of the queue r failed",

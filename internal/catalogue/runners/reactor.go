@@ -10,10 +10,10 @@ import (
 // Reactor answers events with commands.
 type Reactor interface {
 	List() *value.List
-	// Add is false if there is a rule for the tag, Delete if there is none.
+	// Add returns false if the tag has a rule already, Delete if it has none.
 	Add(tag string, files any) (bool, error)
 	Delete(tag string) bool
-	// Leads reports whether events are answered.
+	// Leads reports whether the reactor responds to events.
 	Leads() bool
 	Lead(on bool)
 }
@@ -24,13 +24,13 @@ func init() { runners.Register("reactor", reactorModule) }
 
 func reactorModule(d Deps) fn.Module {
 	r := reactors{d.Reactor}
-	return fn.Module{Name: "reactor", Doc: `The rules of this master's reactor. Changes last until the master ends.`, Funcs: []fn.Func{
+	return fn.Module{Name: "reactor", Doc: `The rules of this master's reactor. Changes last until the master stops.`, Funcs: []fn.Func{
 		fn.Of("list", r.list, `Return the rules.`, fn.Example("salt-run reactor.list")),
-		fn.Of("add", r.add, `Add a rule: SLS files for a pattern of tags.`,
+		fn.Of("add", r.add, `Add a rule: SLS files for a tag pattern.`,
 			fn.Example("salt-run reactor.add 'salt/cloud/*/destroyed' reactors='/srv/reactor/destroy/*.sls'")),
-		fn.Of("delete", r.remove, `Delete the rule of a pattern of tags.`, fn.Example("salt-run reactor.delete 'salt/cloud/*/destroyed'")),
+		fn.Of("delete", r.remove, `Delete the rule of a tag pattern.`, fn.Example("salt-run reactor.delete 'salt/cloud/*/destroyed'")),
 		fn.Of("is_leader", r.isLeader, `Return whether the reactor responds to events.`, fn.Example("salt-run reactor.is_leader")),
-		fn.Of("set_leader", r.setLeader, `Have the reactor respond to events, or not.`, fn.Example("salt-run reactor.set_leader True")),
+		fn.Of("set_leader", r.setLeader, `Enable or disable the reactor.`, fn.Example("salt-run reactor.set_leader True")),
 	}}
 }
 
@@ -55,12 +55,12 @@ func (r reactors) list(_ context.Context, _ *fn.Call, _ reactorListArgs) (*value
 }
 
 type reactorAddArgs struct {
-	Event    string `salt:"event" doc:"pattern of tags"`
+	Event    string `salt:"event" doc:"tag pattern"`
 	Reactors any    `salt:"reactors" doc:"SLS file, or a list of them"`
 	reactorListArgs
 }
 
-// done is how Salt's reactor reports a change.
+// done returns the result of a change in Salt's form.
 func done(ok bool, yes, no string) *value.Dict {
 	if !ok {
 		yes = no
@@ -84,7 +84,7 @@ func (r reactors) add(_ context.Context, _ *fn.Call, a reactorAddArgs) (*value.D
 }
 
 type reactorDeleteArgs struct {
-	Event string `salt:"event" doc:"pattern of tags"`
+	Event string `salt:"event" doc:"tag pattern"`
 	reactorListArgs
 }
 

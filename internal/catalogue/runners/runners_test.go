@@ -229,7 +229,7 @@ func TestJobs(t *testing.T) {
 	h.want("jobs.list_jobs start_time='2026, Nov 21 04:01:57'", list("20261121040157000000", "20261121050000000000"))
 	h.want("jobs.list_jobs start_time=2026-11-21T04:01:57 end_time='2026-11-21 04:30'", list("20261121040157000000"))
 	h.want("jobs.list_jobs start_time=yesterday",
-		`'Exception occurred in runner jobs.list_jobs: "yesterday" is not understood as a moment: write it as 2026-11-21 15:04 or 2026, Nov 21 15:04'`)
+		`'Exception occurred in runner jobs.list_jobs: cannot parse time "yesterday": write it as 2026-11-21 15:04 or 2026, Nov 21 15:04'`)
 	h.want("jobs.list_jobs outputter=json search_function=none", "{'outputter': 'json', 'data': {}}")
 	h.want("jobs.lookup_jid 20261121050000000000", "{'outputter': 'highstate', 'data': {'alpha': {'x': 1}}}")
 	h.want("jobs.lookup_jid 20261121040157000000 missing=True", "{'gamma': 'Minion did not return'}")

@@ -25,26 +25,27 @@ func init() { runners.Register("salt", saltModule) }
 
 func saltModule(d Deps) fn.Module {
 	e := execution{d.Client, sync.OnceValues(newFunctions)}
-	return fn.Module{Name: "salt", Doc: `Functions of minions, run on the master or through it.`, Funcs: []fn.Func{
-		fn.Of("cmd", e.cmd, `Run a function of minions on the master and return what it returns.
-			There are those of the modules config, grains, match, random, sys and test that change nothing.
+	return fn.Module{Name: "salt", Doc: `Execution functions, on the master or on minions.`, Funcs: []fn.Func{
+		fn.Of("cmd", e.cmd, `Run an execution function on the master and return its result.
+			Available are the functions of config, grains, match, random, sys and test that change nothing.
 			All further arguments go to the function. There is no pillar.`,
 			fn.Example("salt-run salt.cmd test.ping"), fn.Example("salt-run salt.cmd test.arg 1 2 3 a=1"), fn.Example("salt-run salt.cmd grains.get os")),
-		fn.Of("execute", e.execute, `Have minions run a function and return what they return.`,
+		fn.Of("execute", e.execute, `Run a function on minions and return their results.`,
 			fn.Example("salt-run salt.execute '*' test.ping"), fn.Example("salt-run salt.execute web cmd.run arg='[uptime]' tgt_type=nodegroup")),
 	}}
 }
 
-// onMaster are the modules of which functions run on the master. A master has
-// many users at once, so what changes its process or files is left out.
+// onMaster are the modules whose functions run on the master. Functions that
+// change the process or its files are left out, because the master has many
+// users at once.
 var onMaster = map[string][]string{ // module: its functions, nil for all
 	"config": nil, "match": nil, "random": nil, "sys": nil, "test": nil,
 	"grains": {"get", "fetch", "has_value", "items", "item", "ls", "equals", "filter_by"},
 }
 
-// textOnMaster follows Salt's text: the function may well be there on minions.
-const textOnMaster = " On a master salt.cmd is allowed only functions of config, grains, match, random, sys and test that change nothing; have the " +
-	"minion of this machine run others."
+// textOnMaster follows Salt's message: minions may well have the function.
+const textOnMaster = " On a master salt.cmd allows only functions of config, grains, match, random, sys and test that change nothing; use the " +
+	"minion of this machine for others."
 
 // newFunctions collects the functions of salt.cmd.
 func newFunctions() (*fn.Registry, error) {
@@ -88,9 +89,9 @@ func (e execution) cmd(ctx context.Context, c *fn.Call, a cmdArgs) (any, error) 
 	return ret, err
 }
 
-// ownGrains are the master's grains, which are gathered when a function asks.
+// ownGrains are the master's grains, collected on first use.
 type ownGrains struct {
-	ctx  context.Context // of the one function they are for
+	ctx  context.Context // only one function uses them
 	conf fn.Reader
 	id   string
 	log  *slog.Logger
@@ -99,13 +100,13 @@ type ownGrains struct {
 	all  *value.Dict
 }
 
-// Late marks grains that are not there yet.
+// Late marks grains that are not computed yet.
 func (*ownGrains) Late() {}
 
 // Get returns a grain.
 func (g *ownGrains) Get(key string) any { return g.All().At(key) }
 
-// All returns the grains. What is wrong with some of them is logged.
+// All returns the grains and logs errors of single grains.
 func (g *ownGrains) All() *value.Dict {
 	g.once.Do(func() {
 		if value.Truth(g.conf.Get("skip_grains")) {
@@ -113,7 +114,7 @@ func (g *ownGrains) All() *value.Dict {
 		}
 		o := grains.Options{}
 		if err := field.Defaults(&o); err != nil {
-			g.log.Error("cannot gather the master's grains", "err", err)
+			g.log.Error("cannot collect the master's grains", "err", err)
 			return
 		}
 		o.ID, o.ConfFile = g.id, value.Str(g.conf.Get("conf_file"))
@@ -121,7 +122,7 @@ func (g *ownGrains) All() *value.Dict {
 		o.Static, _ = g.conf.Get("grains").(*value.Dict)
 		var err error
 		if g.all, err = grains.Collect(g.ctx, o, g.log); err != nil {
-			g.log.Warn("not all of the master's grains could be gathered", "err", err)
+			g.log.Warn("cannot collect all of the master's grains", "err", err)
 		}
 	})
 	return g.all
@@ -131,10 +132,10 @@ type executeArgs struct {
 	Tgt     any           `salt:"tgt" doc:"target"`
 	Fun     string        `salt:"fun" doc:"function"`
 	Arg     []any         `salt:"arg" doc:"arguments" default:"[]"`
-	Timeout time.Duration `salt:"timeout" doc:"seconds to wait for minions; 0 means as configured" default:"0"`
+	Timeout time.Duration `salt:"timeout" doc:"timeout in seconds for minions; 0: as configured" default:"0"`
 	TgtType string        `salt:"tgt_type" doc:"type of the target" default:"glob"`
 	Ret     string        `salt:"ret" doc:"returners for the minions to use" default:"''"`
-	JID     string        `salt:"jid" doc:"job id; empty means that the master chooses" default:"''"`
+	JID     string        `salt:"jid" doc:"job id; empty: chosen by the master" default:"''"`
 	Kwarg   *value.Dict   `salt:"kwarg" doc:"named arguments" default:"{}"`
 	Rest    fn.Kwargs     `salt:"kwargs"`
 }
@@ -149,7 +150,7 @@ func (e execution) execute(ctx context.Context, c *fn.Call, a executeArgs) (*val
 		return nil, ctx.Err()
 	}
 	if err != nil { // as in Salt, the caller finds no minion
-		c.Log.Error("a function could not be executed", "fun", a.Fun, "tgt", value.Str(a.Tgt), "err", err)
+		c.Log.Error("cannot execute a function", "fun", a.Fun, "tgt", value.Str(a.Tgt), "err", err)
 		return ret, nil
 	}
 	for _, r := range results {

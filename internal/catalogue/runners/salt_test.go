@@ -17,7 +17,7 @@ func TestCmd(t *testing.T) {
 	h.want("salt.cmd grains.get id", "'vm_master'")
 	for _, f := range []string{"no.such", "grains.setval", "environ.setval", "data.update", "cmd.run", "log.error"} { // change the master or its machine
 		if got := h.call("salt.cmd " + f + " a b").Return; !strings.HasPrefix(value.Str(got),
-			"'"+f+"' is not available. On a master salt.cmd is allowed only ") {
+			"'"+f+"' is not available. On a master salt.cmd allows only ") {
 			t.Errorf("%s: %s", f, value.Repr(got))
 		}
 	}

@@ -15,12 +15,12 @@ var synced = []string{"clouds", "modules", "states", "grains", "renderers", "ret
 func init() { runners.Register("saltutil", func(Deps) fn.Module { return saltutilModule() }) }
 
 func saltutilModule() fn.Module {
-	m := fn.Module{Name: "saltutil", Doc: `Modules in Python, of which Brine runs none: nothing is ever fetched.`, Funcs: []fn.Func{
-		fn.Of("sync_all", syncAll, `Return that no modules were fetched, by kind: Brine runs no modules in Python.`,
+	m := fn.Module{Name: "saltutil", Doc: `Syncing of custom Python modules, which Brine does not run: nothing is ever fetched.`, Funcs: []fn.Func{
+		fn.Of("sync_all", syncAll, `Return an empty list for each kind of module: Brine runs no Python modules.`,
 			fn.Example("salt-run saltutil.sync_all")),
 	}}
 	for _, kind := range synced {
-		m.Funcs = append(m.Funcs, fn.Of("sync_"+kind, syncNone, `Return that no modules were fetched: Brine runs no modules in Python.`,
+		m.Funcs = append(m.Funcs, fn.Of("sync_"+kind, syncNone, `Return an empty list: Brine runs no Python modules.`,
 			fn.Example("salt-run saltutil.sync_"+kind)))
 	}
 	return m

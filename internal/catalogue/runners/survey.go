@@ -17,11 +17,11 @@ func init() { runners.Register("survey", surveyModule) }
 
 func surveyModule(d Deps) fn.Module {
 	s := survey{d.Client}
-	return fn.Module{Name: "survey", Doc: `Which minions return the same.`, Funcs: []fn.Func{
-		fn.Of("hash", s.hash, `Have minions run a function, and return pools of those that returned the same, the largest first; survey_sort=up: the smallest.
+	return fn.Module{Name: "survey", Doc: `Compare the returns of minions.`, Funcs: []fn.Func{
+		fn.Of("hash", s.hash, `Run a function on minions, and return groups of minions with equal returns, the largest first; survey_sort=up: the smallest.
 			All further arguments go to the function. tgt_type is compound or pcre.`,
 			fn.Example("salt-run survey.hash '*' test.ping"), fn.Example("salt-run survey.hash '*' file.get_hash /etc/salt/minion survey_sort=up")),
-		fn.Of("diff", s.diff, `Return the pools of survey.hash, each but the first with the diff from the first's result.`,
+		fn.Of("diff", s.diff, `Return the groups of survey.hash, each but the first with the diff from the first result.`,
 			fn.Example("salt-run survey.diff survey_sort=up '*' cp.get_file_str file:///etc/hosts")),
 	}}
 }

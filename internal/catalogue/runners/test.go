@@ -16,13 +16,13 @@ func init() { runners.Register("test", func(Deps) fn.Module { return testModule(
 
 func testModule() fn.Module {
 	t := test{}
-	return fn.Module{Name: "test", Doc: `Functions to try runners with.`, Funcs: []fn.Func{
+	return fn.Module{Name: "test", Doc: `Test functions for runners.`, Funcs: []fn.Func{
 		fn.Of("arg", t.arg, `Return the arguments, without those that begin with two underscores.`, fn.Example("salt-run test.arg foo bar=baz")),
 		fn.Of("raw_arg", t.rawArg, `Return all arguments.`, fn.Example("salt-run test.raw_arg foo __bar=baz")),
-		fn.Of("metasyntactic", t.metasyntactic, `Return the usual names for things without a name.`, fn.Example("salt-run test.metasyntactic locality=uk")),
-		fn.Of("stdout_print", t.stdoutPrint, `Tell foo on the way and return bar.`, fn.Example("salt-run test.stdout_print")),
+		fn.Of("metasyntactic", t.metasyntactic, `Return metasyntactic variables.`, fn.Example("salt-run test.metasyntactic locality=uk")),
+		fn.Of("stdout_print", t.stdoutPrint, `Report foo as progress and return bar.`, fn.Example("salt-run test.stdout_print")),
 		fn.Of("sleep", t.sleep, `Wait, then return true.`, fn.Example("salt-run test.sleep s_time=5")),
-		fn.Of("stream", t.stream, `Tell of a hundred steps, a tenth of a second each, then return true.`, fn.Example("salt-run test.stream")),
+		fn.Of("stream", t.stream, `Report a hundred steps of progress, a tenth of a second each, then return true.`, fn.Example("salt-run test.stream")),
 		fn.Of("get_opts", t.getOpts, `Return the options of the master.`, fn.Example("salt-run test.get_opts")),
 	}}
 }

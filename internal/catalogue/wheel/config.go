@@ -24,9 +24,9 @@ func configModule() fn.Module {
 	return fn.Module{Name: "config", Doc: `The options of the master.`, Funcs: []fn.Func{
 		fn.Of("values", configuration{}.values, `Return the options of the master, without passwords.`),
 		fn.Of("apply", configuration{}.apply,
-			`Set one option in the master's configuration file. It counts from the next start, or reload if it is one that may change.`),
-		fn.Of("update_config", configuration{}.update, `Write options to a file in the directory of default_include, and replace the one of that name.
-			They count from the next start, or reload if they are such that may change.`),
+			`Set one option in the master's configuration file. It takes effect at the next start, or on reload if the option allows that.`),
+		fn.Of("update_config", configuration{}.update, `Write options to a file in the directory of default_include, replacing a file with that name.
+			They take effect at the next start, or on reload if the options allow that.`),
 	}}
 }
 
@@ -35,8 +35,8 @@ type applyArgs struct {
 	Value any    `salt:"value" doc:"its value"`
 }
 
-// apply changes the lines of one option and leaves the rest of the file, its
-// comments too, as it is.
+// apply changes the lines of one option and keeps the rest of the file,
+// including its comments.
 func (configuration) apply(_ context.Context, c *fn.Call, a applyArgs) (any, error) {
 	file := value.Str(c.Config.Get("conf_file"))
 	if a.Key == "" || file == "" {
@@ -60,8 +60,8 @@ func (configuration) apply(_ context.Context, c *fn.Call, a applyArgs) (any, err
 	return nil, nil
 }
 
-// withOption returns a configuration file with one option set: in the place of
-// the lines that it had, or at the end.
+// withOption returns a configuration file with one option set: in place of its
+// old lines, or at the end.
 func withOption(text, key string, v any) (string, error) {
 	before, err := options(text)
 	if err != nil {
@@ -94,15 +94,15 @@ func withOption(text, key string, v any) (string, error) {
 		}
 		out.WriteString(block)
 	}
-	// A file that is written otherwise than by lines of options, in one flow map
-	// for example, is written again, which costs its comments.
+	// A file that does not consist of lines of options, such as one flow map, is
+	// rewritten, which loses its comments.
 	if got, err := options(out.String()); err != nil || !value.Equal(got, want) {
 		return yaml.Dump(want, yaml.KeepOrder()), nil
 	}
 	return out.String(), nil
 }
 
-// options reads the text of a configuration file.
+// options parses a configuration file.
 func options(text string) (*value.Dict, error) {
 	v, err := yaml.Load([]byte(text), "configuration")
 	if err != nil || v == nil {
@@ -110,7 +110,7 @@ func options(text string) (*value.Dict, error) {
 	}
 	d, ok := v.(*value.Dict)
 	if !ok {
-		return nil, fn.Errorf("the file is no map of options")
+		return nil, fn.Errorf("the file is not a map of options")
 	}
 	return d, nil
 }
@@ -122,12 +122,12 @@ type updateArgs struct {
 
 func (configuration) update(_ context.Context, c *fn.Call, a updateArgs) (string, error) {
 	if _, ok := a.Contents.(*value.Dict); !ok {
-		return "", fn.Errorf("yaml_contents must be a map of options, and is %s: the master could not read such a file", value.TypeName(a.Contents))
+		return "", fn.Errorf("yaml_contents must be a map of options, not %s: the master could not read such a file", value.TypeName(a.Contents))
 	}
 	include, ok := c.Config.Get("default_include").(string)
 	file := value.Str(c.Config.Get("conf_file"))
 	if !ok || include == "" || file == "" {
-		return "", fn.Errorf("default_include names no directory")
+		return "", fn.Errorf("default_include does not name a directory")
 	}
 	dir := filepath.Dir(include)
 	if !filepath.IsAbs(dir) {
@@ -155,8 +155,8 @@ func (configuration) update(_ context.Context, c *fn.Call, a updateArgs) (string
 // hidden is shown in place of a password.
 const hidden = "**********"
 
-// secret reports whether an option, or a key in one, is called what passwords
-// are: by the whole name, or what is behind the last dot or underscore.
+// secret reports whether an option, or a key in one, has the name of a
+// password: as a whole, or after the last dot or underscore.
 func secret(name string) bool {
 	name = strings.ToLower(name)
 	if name == "s3.key" || name == "sharedsecret" {
@@ -188,7 +188,7 @@ func hide(v any) any {
 				}
 			}
 			if key, ok := hide(k).(string); ok {
-				k = key // an address, as those of repositories
+				k = key // the URL of a repository, for example
 			}
 			out.Set(k, v)
 		}

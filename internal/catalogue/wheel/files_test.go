@@ -230,7 +230,7 @@ func TestKeyPairs(t *testing.T) {
 		t.Errorf("the fingerprint is %s", first)
 	}
 	pub := s.content("pki/web1.pub")
-	if got := s.run("key.gen_keys", "keyname", "web1", "keydir", s.path("pki")+"/"); !strings.Contains(got, "is there already") ||
+	if got := s.run("key.gen_keys", "keyname", "web1", "keydir", s.path("pki")+"/"); !strings.Contains(got, "exists already") ||
 		s.content("pki/web1.pub") != pub {
 		t.Error(got)
 	}

@@ -35,26 +35,26 @@ func keyModule(d Deps) fn.Module {
 	return fn.Module{Name: "key", Doc: `The keys of minions.`, Funcs: []fn.Func{
 		fn.Of("list", k.list, `Return the ids of keys in one state, or in all.`),
 		fn.Of("list_all", k.listAll, `Return the ids of all keys by their states, and the master's own key files.`),
-		fn.Of("name_match", k.nameMatch, `Return the ids of keys that a glob means, by their states.`),
-		fn.Of("accept", k.accept, `Accept the waiting keys that a glob means, and return all keys it means.`),
-		fn.Of("accept_dict", k.acceptDict, `Accept the waiting keys of a map of states to ids.`, fn.Params("match", "include_rejected", "include_denied")),
-		fn.Of("reject", k.reject, `Reject the waiting keys that a glob means, and return all keys it means.`),
-		fn.Of("reject_dict", k.rejectDict, `Reject the waiting keys of a map of states to ids.`, fn.Params("match", "include_accepted", "include_denied")),
-		fn.Of("delete", k.remove, `Delete the keys that a glob means, in every state, and return those that are left.`),
+		fn.Of("name_match", k.nameMatch, `Return the ids of keys that match a glob, by their states.`),
+		fn.Of("accept", k.accept, `Accept the pending keys that match a glob, and return all matching keys.`),
+		fn.Of("accept_dict", k.acceptDict, `Accept the pending keys of a map of states to ids.`, fn.Params("match", "include_rejected", "include_denied")),
+		fn.Of("reject", k.reject, `Reject the pending keys that match a glob, and return all matching keys.`),
+		fn.Of("reject_dict", k.rejectDict, `Reject the pending keys of a map of states to ids.`, fn.Params("match", "include_accepted", "include_denied")),
+		fn.Of("delete", k.remove, `Delete the keys that match a glob, in every state, and return those that are left.`),
 		fn.Of("delete_dict", k.removeDict, `Delete the keys of a map of states to ids.`),
-		fn.Of("key_str", k.text, `Return the public keys that a glob means.`),
-		fn.Of("print", k.text, `Return the public keys that a glob means.`),
-		fn.Of("finger", k.finger, `Return the fingerprints of the keys that a glob means, the master's own included.`),
+		fn.Of("key_str", k.text, `Return the public keys that match a glob.`),
+		fn.Of("print", k.text, `Return the public keys that match a glob.`),
+		fn.Of("finger", k.finger, `Return the fingerprints of the keys that match a glob, including the master's own.`),
 		fn.Of("finger_master", k.fingerMaster, `Return the fingerprints of the master's own keys.`),
-		fn.Of("gen", k.gen, `Make a key pair for a minion and return it; nothing is stored.`, fn.Ignored("the caller names the minion that gets the keys", "id_")),
+		fn.Of("gen", k.gen, `Create a key pair for a minion and return it; nothing is stored.`, fn.Ignored("the caller names the minion that gets the keys", "id_")),
 		fn.Of("master_key_str", k.masterKey, `Return the master's public key.`),
-		fn.Of("gen_keys", k.genKeys, `Make a key pair, store it as NAME.pem and NAME.pub in pki_dir and return its fingerprint.
-			A pair that is there is not replaced, and keydir can be no other directory.`),
-		fn.Of("gen_accept", k.genAccept, `Make a key pair for a minion, accept its public key and return the pair.`),
+		fn.Of("gen_keys", k.genKeys, `Create a key pair, store it as NAME.pem and NAME.pub in pki_dir and return its fingerprint.
+			An existing pair is not replaced, and keydir must be pki_dir.`),
+		fn.Of("gen_accept", k.genAccept, `Create a key pair for a minion, accept its public key and return the pair.`),
 	}}
 }
 
-// order is that in which Salt walks through its directories.
+// order is the order in which Salt lists its directories.
 var order = []keystore.State{keystore.Accepted, keystore.Pending, keystore.Rejected, keystore.Denied}
 
 // found are ids by state, in order.
@@ -115,7 +115,7 @@ func named(m any) (found, error) {
 }
 
 type statesArgs struct {
-	Match string `salt:"match" doc:"acc (accepted), pre or un (waiting), rej (rejected), den (denied) or all; the beginning of the word will do"`
+	Match string `salt:"match" doc:"acc (accepted), pre or un (pending), rej (rejected), den (denied) or all; a prefix suffices"`
 }
 
 func (k key) list(_ context.Context, _ *fn.Call, a statesArgs) (*value.Dict, error) {
@@ -174,8 +174,8 @@ func (k key) nameMatch(_ context.Context, _ *fn.Call, a matchArgs) (*value.Dict,
 
 type acceptArgs struct {
 	Match    any  `salt:"match" doc:"glob of ids, or several with commas"`
-	Rejected bool `salt:"include_rejected" doc:"also those that were rejected" default:"false"`
-	Denied   bool `salt:"include_denied" doc:"also those that were denied" default:"false"`
+	Rejected bool `salt:"include_rejected" doc:"also rejected keys" default:"false"`
+	Denied   bool `salt:"include_denied" doc:"also denied keys" default:"false"`
 }
 
 func (k key) accept(ctx context.Context, _ *fn.Call, a acceptArgs) (*value.Dict, error) {
@@ -214,7 +214,7 @@ func (k key) acceptAll(f found, a acceptArgs) error {
 			return err
 		}
 		if _, err := crypt.ParsePublic([]byte(pub)); err != nil {
-			return fn.Errorf("the key of %s is no RSA public key: %w", id, err)
+			return fn.Errorf("the key of %s is not an RSA public key: %w", id, err)
 		}
 		return k.Keys.Move(id, st, keystore.Accepted)
 	})
@@ -222,8 +222,8 @@ func (k key) acceptAll(f found, a acceptArgs) error {
 
 type rejectArgs struct {
 	Match    any  `salt:"match" doc:"glob of ids, or several with commas"`
-	Accepted bool `salt:"include_accepted" doc:"also those that were accepted" default:"false"`
-	Denied   bool `salt:"include_denied" doc:"also those that were denied" default:"false"`
+	Accepted bool `salt:"include_accepted" doc:"also accepted keys" default:"false"`
+	Denied   bool `salt:"include_denied" doc:"also denied keys" default:"false"`
 }
 
 func (k key) reject(ctx context.Context, _ *fn.Call, a rejectArgs) (*value.Dict, error) {
@@ -301,9 +301,8 @@ func (k key) removeAll(f found) error {
 	return err
 }
 
-// each does something to the keys that are in one of the states. What is gone
-// meanwhile is no error, and one that fails does not keep the others from
-// their turn.
+// each applies a change to the keys in one of the states. Keys that have
+// disappeared are not an error, and a failure does not stop the others.
 func (k key) each(f found, from []keystore.State, act string, do func(keystore.State, string) error) error {
 	var failed error
 	revoked := false
@@ -327,7 +326,7 @@ func (k key) each(f found, from []keystore.State, act string, do func(keystore.S
 	return failed
 }
 
-// still returns where the ids of a map are now.
+// still returns the current states of the ids in a map.
 func (k key) still(f found) (*value.Dict, error) {
 	all, err := k.Keys.List()
 	if err != nil {
@@ -344,7 +343,7 @@ func (k key) still(f found) (*value.Dict, error) {
 	return out.dict(false), nil
 }
 
-// collect returns state -> id -> what show makes of the key.
+// collect returns state -> id -> the result of show for the key.
 func (k key) collect(match any, show func(pem string) string) (*value.Dict, error) {
 	f, err := k.match(match)
 	if err != nil {
@@ -384,7 +383,7 @@ func (a *fingerArgs) hash(usual string) (string, error) {
 		return usual, nil
 	}
 	if crypt.NewHash(a.HashType) == nil {
-		return "", fn.Errorf("hash_type %q is not known", a.HashType)
+		return "", fn.Errorf("unknown hash_type %q", a.HashType)
 	}
 	return a.HashType, nil
 }
@@ -440,10 +439,10 @@ func (k key) ownFingers(d *value.Dict, fits func(string) bool, hash string) (*va
 
 type genArgs struct {
 	ID      any `salt:"id_" doc:"id of the minion" default:"null"`
-	KeySize any `salt:"keysize" doc:"bits, at least 2048" default:"2048"`
+	KeySize any `salt:"keysize" doc:"size in bits, at least 2048" default:"2048"`
 }
 
-// maxKeySize bounds a key in bits: a larger one takes minutes to make.
+// maxKeySize bounds a key in bits: a larger one takes minutes to create.
 const maxKeySize = 8192
 
 func (k key) pair(a genArgs) (priv, pub string, err error) {
@@ -468,8 +467,8 @@ func (k key) gen(_ context.Context, _ *fn.Call, a genArgs) (*value.Dict, error) 
 
 type genAcceptArgs struct {
 	ID      string `salt:"id_" doc:"id of the minion"`
-	KeySize any    `salt:"keysize" doc:"bits, at least 2048" default:"2048"`
-	Force   bool   `salt:"force" doc:"replace a key that is accepted for this id" default:"false"`
+	KeySize any    `salt:"keysize" doc:"size in bits, at least 2048" default:"2048"`
+	Force   bool   `salt:"force" doc:"replace an accepted key of this id" default:"false"`
 }
 
 func (k key) genAccept(ctx context.Context, _ *fn.Call, a genAcceptArgs) (*value.Dict, error) {
@@ -478,7 +477,7 @@ func (k key) genAccept(ctx context.Context, _ *fn.Call, a genAcceptArgs) (*value
 	}
 	_, err := k.Keys.Read(keystore.Accepted, a.ID)
 	if err == nil && !a.Force {
-		return value.NewDict(0), nil // as Salt says that there is one already
+		return value.NewDict(0), nil // Salt's result for an existing key
 	}
 	if err != nil && salt.KindOf(err) != salt.NotFound {
 		return nil, err
@@ -504,25 +503,25 @@ func (k key) masterKey(context.Context, *fn.Call, none) (*value.Dict, error) {
 }
 
 type genKeysArgs struct {
-	KeyDir  any `salt:"keydir" doc:"directory; only pki_dir" default:"null"`
+	KeyDir  any `salt:"keydir" doc:"directory; must be pki_dir" default:"null"`
 	KeyName any `salt:"keyname" doc:"name of the files; null: minion" default:"null"`
-	KeySize any `salt:"keysize" doc:"bits, at least 2048; null: as configured" default:"null"`
+	KeySize any `salt:"keysize" doc:"size in bits, at least 2048; null: as configured" default:"null"`
 	User    any `salt:"user" ignored:"the files belong to the master's user" default:"null"`
 }
 
-// genKeys writes to pki_dir alone: a caller that chooses the directory could
-// replace the keys of others.
+// genKeys writes to pki_dir only: a caller that could choose the directory
+// could replace other keys.
 func (k key) genKeys(_ context.Context, _ *fn.Call, a genKeysArgs) (string, error) {
 	dir := k.Keys.Dir()
 	if given, ok := a.KeyDir.(string); a.KeyDir != nil && a.KeyDir != "" && (!ok || filepath.Clean(given) != filepath.Clean(dir)) {
-		return "", fn.Errorf("keydir can only be pki_dir (%s): make other pairs by salt-key --gen-keys on the master", dir)
+		return "", fn.Errorf("keydir must be pki_dir (%s): create other pairs with salt-key --gen-keys on the master", dir)
 	}
 	name := "minion"
 	if a.KeyName != nil && a.KeyName != "" {
 		name = value.Str(a.KeyName)
 	}
 	if err := salt.CheckID(name); err != nil || filepath.Base(name) != name {
-		return "", fn.Errorf("keyname %.100q cannot be the name of a key pair", name)
+		return "", fn.Errorf("keyname %.100q is not a valid name of a key pair", name)
 	}
 	if a.KeySize == nil {
 		a.KeySize = int64(max(k.KeySize, 2048))
@@ -530,7 +529,7 @@ func (k key) genKeys(_ context.Context, _ *fn.Call, a genKeysArgs) (string, erro
 	base := filepath.Join(dir, name)
 	for _, suffix := range []string{".pem", ".pub"} {
 		if _, err := os.Lstat(base + suffix); !errors.Is(err, fs.ErrNotExist) {
-			return "", fn.Errorf("%s is there already, and is not replaced", base+suffix)
+			return "", fn.Errorf("%s exists already and is not replaced", base+suffix)
 		}
 	}
 	priv, pub, err := k.pair(genArgs{KeySize: a.KeySize})

@@ -17,13 +17,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// roots are the files of the option file_roots or pillar_roots. No path leads
-// out of a root, neither by .. nor by a symbolic link.
+// roots are the directories of the option file_roots or pillar_roots. Paths
+// cannot leave a root, neither by .. nor by a symbolic link.
 type roots struct {
 	option string
-	// refused is what write returns for a path that leads out, as Salt has it.
+	// refused is Salt's result of write for a path outside of the roots.
 	refused func(path string) string
-	// mode is that of new files, dirMode that of new directories.
+	// mode is the mode of new files, dirMode of new directories.
 	mode, dirMode fs.FileMode
 }
 
@@ -37,22 +37,22 @@ func fileRootsModule() fn.Module {
 func init() { modules.Register("pillar_roots", func(Deps) fn.Module { return pillarRootsModule() }) }
 
 func pillarRootsModule() fn.Module {
-	// Pillar is secret mostly.
+	// Pillar is mostly secret.
 	r := roots{option: "pillar_roots", refused: func(string) string { return "Invalid path" }, mode: 0o640, dirMode: 0o750}
 	return r.module(`The files of pillar_roots.`)
 }
 
 func (r roots) module(doc string) fn.Module {
 	return fn.Module{Name: r.option, Doc: doc, Funcs: []fn.Func{
-		fn.Of("find", r.find, `Return where a file is found in the roots of an environment, and whether it is text (txt) or not (bin).`),
-		fn.Of("list_env", r.listEnv, `Return the files and directories of an environment, by its roots.`),
+		fn.Of("find", r.find, `Find a file in the roots of an environment, and return whether it is text (txt) or not (bin).`),
+		fn.Of("list_env", r.listEnv, `Return the files and directories of an environment, by root.`),
 		fn.Of("list_roots", r.listRoots, `Return the files and directories of all environments.`),
 		fn.Of("read", r.read, `Return the contents of a text file, from each root that has it.`),
 		fn.Of("write", r.write, `Write a file below one root of an environment.`),
 	}}
 }
 
-// of returns the roots of an environment; ok is false if there is no such.
+// of returns the roots of an environment; ok is false if it does not exist.
 func (r roots) of(c *fn.Call, env string) (dirs []string, ok bool) {
 	all, _ := c.Config.Get(r.option).(*value.Dict)
 	switch v := all.At(env).(type) {
@@ -81,8 +81,8 @@ type existing struct {
 // maxRead bounds a file that read returns, in bytes.
 const maxRead = 32 << 20
 
-// look finds a file in the roots of an environment. With contents it reads
-// those that are text.
+// look finds a file in the roots of an environment. If contents is set, it
+// reads text files.
 func (r roots) look(c *fn.Call, a pathArgs, contents bool) ([]existing, error) {
 	dirs, _ := r.of(c, a.Saltenv)
 	name := filepath.Clean(a.Path)
@@ -93,7 +93,7 @@ func (r roots) look(c *fn.Call, a pathArgs, contents bool) ([]existing, error) {
 	for _, dir := range dirs {
 		e, err := lookIn(dir, name, contents)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) || err != nil && !contents {
-			continue // a path that leads out of the root is not there, either
+			continue // a path outside of the root counts as missing, too
 		}
 		if err != nil {
 			return nil, err
@@ -103,7 +103,8 @@ func (r roots) look(c *fn.Call, a pathArgs, contents bool) ([]existing, error) {
 	return found, nil
 }
 
-// textBlock is how much of a file shows whether it is text.
+// textBlock is the size of the beginning of a file that decides whether it is
+// text.
 const textBlock = 512
 
 func lookIn(dir, name string, contents bool) (existing, error) {
@@ -185,9 +186,9 @@ func (r roots) listEnv(ctx context.Context, c *fn.Call, a envArgs) (*value.Dict,
 	return out, nil
 }
 
-// tree returns what is in a directory: a map for each directory, the text f
-// for anything else. Links to directories are shown and not followed. What
-// cannot be read is empty.
+// tree lists a directory: a map for each directory, "f" for anything else.
+// Links to directories are shown and not followed. Unreadable directories are
+// empty.
 func tree(ctx context.Context, dir string, left *int) (*value.Dict, error) {
 	out := value.NewDict(0)
 	entries, err := os.ReadDir(dir)
@@ -195,7 +196,7 @@ func tree(ctx context.Context, dir string, left *int) (*value.Dict, error) {
 		return out, nil
 	}
 	if *left -= len(entries); *left < 0 || ctx.Err() != nil {
-		return nil, fn.Errorf("there are too many files to list: more than %d", maxListed)
+		return nil, fn.Errorf("too many files to list: more than %d", maxListed)
 	}
 	var files []string
 	for _, e := range entries {
@@ -270,9 +271,9 @@ func (r roots) write(_ context.Context, c *fn.Call, a writeArgs) (string, error)
 	return "Wrote data to file " + filepath.Join(dir, name), nil
 }
 
-// failed tells a path that leads out of the root from other errors.
+// failed distinguishes a path outside of the root from other errors.
 func (r roots) failed(name string, err error) (string, error) {
-	var errno syscall.Errno // what leads out fails without the system
+	var errno syscall.Errno // such a path fails before any system call
 	if errors.Is(err, fs.ErrExist) || errors.As(err, &errno) {
 		return "", fn.Errorf("cannot write %s: %w", name, err)
 	}
@@ -300,7 +301,7 @@ func place(root *os.Root, name string, data []byte, mode fs.FileMode) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	} else if _, err := root.Lstat(name); err == nil {
-		return fmt.Errorf("%s is a symbolic link to nothing, or out of the root", name)
+		return fmt.Errorf("%s is a symbolic link to nothing, or to a path outside of the root", name)
 	}
 	temp := filepath.Join(filepath.Dir(name), atomicfile.TempPrefix+filepath.Base(name))
 	if err := root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,6 +1,6 @@
-// Package wheel holds the functions that manage a master itself: the keys of
-// its minions, its options, who is connected. Programs that speak for users
-// call them, the REST API above all; a module is one file.
+// Package wheel has the functions that manage the master itself: minion keys,
+// options, connected minions. Programs call them for users, mainly the REST
+// API. A module is one file.
 package wheel
 
 import (
@@ -27,17 +27,17 @@ type Keys interface {
 
 var _ Keys = (*keystore.Store)(nil)
 
-// Deps is what the functions need of the master.
+// Deps is what the functions use of the master.
 type Deps struct {
 	Keys Keys
-	// HashType is that of fingerprints, KeySize the bits of a new key.
+	// HashType is the hash of fingerprints, KeySize the size of a new key in bits.
 	HashType string
 	KeySize  int
-	// Changed is reported each change of a key: what was done, and to whom.
+	// Changed is called for each change of a key, with the action and the id.
 	Changed func(act, id string)
-	// Forget removes what is known of a minion whose last key is gone.
+	// Forget deletes the cached data of a minion whose last key was deleted.
 	Forget func(id string) error
-	// Revoked is called when keys that were accepted are so no more.
+	// Revoked is called when keys are no longer accepted.
 	Revoked func()
 	// Connected returns the minions that are connected now.
 	Connected func() map[string]bool
@@ -45,12 +45,13 @@ type Deps struct {
 
 type keysOf struct{}
 
-// With has functions change keys by way of these, which know for whom.
+// With returns Deps whose functions change keys through k, which knows the
+// caller.
 func With(ctx context.Context, keys Keys) context.Context {
 	return context.WithValue(ctx, keysOf{}, keys)
 }
 
-// modules make the modules of what the master has.
+// modules are functions that create modules from Deps.
 var modules = registry.New[func(Deps) fn.Module]("wheel module")
 
 // New returns the modules, in the order of their names.
@@ -63,7 +64,7 @@ func New(d Deps) []fn.Module {
 	return all
 }
 
-// Run executes a function as a job. What went wrong is told as Salt tells it.
+// Run executes a function as a job and reports errors as Salt does.
 func Run(ctx context.Context, r *fn.Registry, c *fn.Call, fun string, args []any, kwargs *value.Dict) (ret any, ok bool) {
 	job := fn.Job{Fun: fun, Arg: args}
 	if kwargs.Len() > 0 {
@@ -81,14 +82,14 @@ func Run(ctx context.Context, r *fn.Registry, c *fn.Call, fun string, args []any
 func init() { modules.Register("error", func(Deps) fn.Module { return errorModule() }) }
 
 func errorModule() fn.Module {
-	return fn.Module{Name: "error", Doc: `Failures on purpose, to see how they are handled.`, Funcs: []fn.Func{
+	return fn.Module{Name: "error", Doc: `Failures on purpose, to test how they are handled.`, Funcs: []fn.Func{
 		fn.Of("error", fail, `Fail with a message, or return an empty map if no name is given.`),
 	}}
 }
 
 type errorArgs struct {
 	Name    any    `salt:"name" doc:"name of the exception; null means none" default:"null"`
-	Message string `salt:"message" doc:"text of the failure" default:""`
+	Message string `salt:"message" doc:"message of the error" default:""`
 }
 
 func fail(_ context.Context, _ *fn.Call, a errorArgs) (*value.Dict, error) {
@@ -101,5 +102,5 @@ func fail(_ context.Context, _ *fn.Call, a errorArgs) (*value.Dict, error) {
 	return nil, fmt.Errorf("%s: %s", value.Str(a.Name), a.Message)
 }
 
-// none is the argument of functions without any.
+// none is the argument type of functions without arguments.
 type none struct{}

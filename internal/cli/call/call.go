@@ -39,25 +39,25 @@ type options struct {
 	Local         bool   `flag:"--local" doc:"Work without a master."`
 	Master        string `flag:"--master" arg:"MASTER" doc:"Use this master instead of the configured ones."`
 	ID            string `flag:"--id" arg:"ID" doc:"Use this minion id instead of the configured one."`
-	Passthrough   bool   `flag:"--retcode-passthrough" doc:"End with the function's exit code."`
+	Passthrough   bool   `flag:"--retcode-passthrough" doc:"Exit with the function's exit code."`
 	Metadata      bool   `flag:"--metadata" doc:"Show the job's id and exit code along with the result."`
-	Return        string `flag:"--return" arg:"NAMES" doc:"Send the result to the servers of these returners, too, separated by commas: etcd, mysql, pgjsonb, postgres, postgres_local_cache, redis. Default: as configured (return)."`
+	Return        string `flag:"--return" arg:"NAMES" doc:"Also send the result to the servers of these returners, separated by commas: etcd, mysql, pgjsonb, postgres, postgres_local_cache, redis. Default: as configured (return)."`
 	NoReturnEvent bool   `flag:"--no-return-event" doc:"Do not send the result to the master."`
-	SkipGrains    bool   `flag:"--skip-grains" doc:"Gather no grains: there are none then."`
-	RefreshCache  bool   `flag:"--refresh-grains-cache" doc:"Gather the grains again even if they are cached."`
+	SkipGrains    bool   `flag:"--skip-grains" doc:"Do not collect grains."`
+	RefreshCache  bool   `flag:"--refresh-grains-cache" doc:"Collect the grains again even if they are cached."`
 	Timeout       int    `flag:"-t --timeout" arg:"SECONDS" dest:"auth_timeout" doc:"Seconds to wait for a master. Default: as configured (auth_timeout), else 5."`
 	OutputDiff    bool   `flag:"--output-diff" dest:"state_output_diff" doc:"Show only states that made changes or failed."`
 	SetMetadata   string `flag:"--set-metadata" arg:"DATA" doc:"Data to store with the job, for finding it later."`
 	CacheDir      string `flag:"--cachedir" arg:"DIR" doc:"Use this cache directory instead of the configured one."`
 	FileRoot      string `flag:"--file-root" arg:"DIR" doc:"Use this directory as the only file root of the environment base."`
 	PillarRoot    string `flag:"--pillar-root" arg:"DIR" doc:"Use this directory as the only pillar root of the environment base."`
-	Executors     string `flag:"--module-executors" arg:"LIST" doc:"What to call the function by in place of what is configured: direct_call, or splay before it."`
+	Executors     string `flag:"--module-executors" arg:"LIST" doc:"How to call the function instead of the configured way: direct_call, or splay before it."`
 	ExecutorOpts  string `flag:"--executor-opts" arg:"MAP" doc:"Options of the executors, such as {splaytime: 60}."`
 	absent
 }
 
-// absent are options of Salt's program that have no meaning here. They are
-// refused, not ignored.
+// absent are options of Salt's program that have no meaning here. They are an
+// error, not ignored.
 type absent struct {
 	ProxyID      string   `flag:"--proxyid" hidden:"y" doc:"Id of a proxy minion."`
 	StatesDir    string   `flag:"--states-dir" hidden:"y" doc:"Directory of further state modules."`
@@ -66,18 +66,18 @@ type absent struct {
 	ProfilingDir string   `flag:"--profiling-path" hidden:"y" doc:"Directory for the profile."`
 }
 
-// refuse says of the first of these options that was given why it is not
-// there, or returns "".
+// refuse returns an error message for the first of these options that was
+// given, or "".
 func (a *absent) refuse() string {
 	for _, o := range []struct {
 		given     bool
 		name, why string
 	}{
-		{a.ProxyID != "", "--proxyid", "there are no proxy minions"},
-		{a.StatesDir != "", "--states-dir", "state modules are part of the program, and ones in Python cannot be loaded"},
-		{len(a.ModuleDirs) > 0, "--module-dirs", "modules are part of the program, and ones in Python cannot be loaded"},
-		{a.Profiling, "--enable-profiling", "the profiler of Python has no counterpart; the debug log says what takes how long"},
-		{a.ProfilingDir != "", "--profiling-path", "the profiler of Python has no counterpart; the debug log says what takes how long"},
+		{a.ProxyID != "", "--proxyid", "proxy minions are not supported"},
+		{a.StatesDir != "", "--states-dir", "state modules are part of the program, and Python modules cannot be loaded"},
+		{len(a.ModuleDirs) > 0, "--module-dirs", "modules are part of the program, and Python modules cannot be loaded"},
+		{a.Profiling, "--enable-profiling", "there is no profiler; the debug log shows how long the parts take"},
+		{a.ProfilingDir != "", "--profiling-path", "there is no profiler; the debug log shows how long the parts take"},
 	} {
 		if o.given {
 			return "the option " + o.name + " of Salt is not supported: " + o.why
@@ -96,15 +96,15 @@ func Applet() frame.Applet {
 	return frame.Applet{Name: "salt-call", Summary: "run a function on this minion", Run: run}
 }
 
-// The collector works more often than by default while states run, which may
-// take long: that takes a quarter less memory for some hundredths of a second.
-// The first time it waits for 5 MB, firstPercent of the least that the runtime
-// takes: what it would find before that is not worth the dozen times that it looks.
+// While states run, which may take long, the garbage collector runs more often than
+// by default. That takes a quarter less memory for some hundredths of a second. Its
+// first run is at a heap of 5 MB, firstPercent of the runtime's minimum: an earlier
+// run would free too little for its cost.
 //
-// What only answers is over in a moment, and most of it before there are the 32 MB
-// that the collector waits for the first time, half of what an interpreter of
-// Python takes: looking for garbage at every MB was a third of a state.show_lowstate.
-// What goes on after that is collected as by default.
+// A function that only returns data ends in a moment, mostly before the heap reaches
+// 32 MB, where the collector runs first; that is half of the memory of a Python
+// interpreter. Collecting at every MB took a third of the time of a
+// state.show_lowstate. After that the collector runs as by default.
 const (
 	gcPercent     = 30
 	firstPercent  = 125
@@ -118,11 +118,11 @@ func lasts(fun string) bool {
 	return strings.HasPrefix(fun, "state.") && !strings.HasPrefix(fun, "state.show_")
 }
 
-// collect has the garbage collector work at first percent until it has run, and
-// at later percent from then on.
+// collect sets the garbage collector's percentage to first until its first run,
+// and to later afterwards.
 func collect(first, later int) {
 	debug.SetGCPercent(first)
-	// What nothing points to is noticed when the collector has run.
+	// The finalizer of the unreachable object runs after the collection.
 	garbage := new([64]byte)
 	runtime.AddCleanup(garbage, func(int) { debug.SetGCPercent(later) }, 0)
 }
@@ -153,7 +153,7 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 	default:
 		collect(answerFirst, answerPercent)
 	}
-	var held log.Held // until it is known what is logged
+	var held log.Held // until the log level is known
 	cfg, tree, err := configure(env, o, held.Logger())
 	if err != nil {
 		env.Errorf("%v", err)
@@ -210,7 +210,7 @@ func configure(env *frame.Env, o *options, early *slog.Logger) (*config.Minion, 
 	return cfg, t, err
 }
 
-// runner is one call with what it needs.
+// runner is one call and its dependencies.
 type runner struct {
 	env  *frame.Env
 	o    *options
@@ -258,7 +258,7 @@ func (r *runner) run(ctx context.Context, cfg *config.Minion, tree *config.Tree)
 	return r.call(ctx, c)
 }
 
-// interrupted says goodbye after Ctrl-C.
+// interrupted reports Ctrl-C.
 func (r *runner) interrupted() int {
 	r.env.Errorf("\nExiting gracefully on Ctrl-c")
 	if r.o.HardCrash.HardCrash {
@@ -267,7 +267,7 @@ func (r *runner) interrupted() int {
 	return r.o.Strict(frame.ExitInterrupted)
 }
 
-// noMaster explains why there is no master to work with.
+// noMaster explains why the master cannot be used.
 func (r *runner) noMaster(err error) int {
 	var mismatch *handshake.KeyMismatch
 	switch {
@@ -307,7 +307,7 @@ func (r *runner) doc(c *minion.Caller) int {
 	return frame.ExitOK
 }
 
-// docPattern makes a module's name mean all of its functions.
+// docPattern converts a module's name to a pattern for all of its functions.
 func docPattern(name string) string {
 	if strings.ContainsAny(name, ".*?[") {
 		return name
@@ -358,21 +358,22 @@ func (r *runner) call(ctx context.Context, c *minion.Caller) int {
 	if c := r.print(shown, o.Out, o.Retcode); c != frame.ExitOK {
 		return c
 	}
-	// As with Salt, whether a server took the result says nothing of the call.
+	// As in Salt, a failing returner does not change the exit code.
 	for _, name := range c.Returners(r.o.Return) {
 		if err := c.Deliver(ctx, name, fun, args, o); err != nil {
-			r.env.Errorf("the result could not be sent to the returner %s: %v", name, err)
+			r.env.Errorf("cannot send the result to the returner %s: %v", name, err)
 		}
 	}
 	if !r.o.NoReturnEvent {
 		if err := c.Return(ctx, fun, args, o); err != nil {
-			r.log.Warn("the result could not be sent to the master", "err", err)
+			r.log.Warn("cannot send the result to the master", "err", err)
 		}
 	}
 	return code
 }
 
-// explain reports a call that could not be made, in Salt's words.
+// explain reports a call that failed before the function ran, with Salt's
+// messages.
 func (r *runner) explain(c *minion.Caller, fun string, o fn.Outcome) (code int, failed bool) {
 	var (
 		unknown *fn.UnknownError
@@ -383,7 +384,7 @@ func (r *runner) explain(c *minion.Caller, fun string, o fn.Outcome) (code int, 
 	case o.Err == nil:
 		return 0, false
 	case errors.As(o.Err, &unknown):
-		if docs, ok := o.Return.(*value.Dict); ok { // of functions whose names begin so
+		if docs, ok := o.Return.(*value.Dict); ok { // of functions with this prefix
 			r.print(docs, o.Out, o.Retcode)
 			return frame.ExitFailure, true
 		}

@@ -7,8 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// progress shows on a terminal which state of a run is at work: one line that
-// is written over, and gone when the run ends. It implements engine.Observer.
+// progress shows the running state on a terminal: one line that is overwritten,
+// and removed when the run ends. It implements engine.Observer.
 type progress struct {
 	*frame.Line
 	done, total    int

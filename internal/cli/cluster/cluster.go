@@ -1,5 +1,6 @@
-// Package cluster is the program `brine cluster`: it makes a cluster of masters
-// that share no directory, has this machine join one or leave it, and shows one.
+// Package cluster is the program `brine cluster`: it creates a cluster of
+// masters without a shared directory, lets this machine join or leave it, and
+// shows its state.
 package cluster
 
 import (
@@ -40,10 +41,10 @@ var command = frame.Command{
 		"unshare moves the master of this machine, which must be stopped, from a directory that it shares with others of its cluster to directories " +
 		"of its own. " +
 		"leave makes the running master of this machine hand over its data, leave and stop. remove MASTER removes a master that is gone for good, " +
-		"replaces the keys that it knew, and shows the new secret for joining; readmit MASTER lets its id join again. " +
-		"recover makes the running master of this machine continue when most are lost for good: it removes all that are unreachable, and has no " +
+		"replaces the secrets that it knew, and shows the new secret for joining; readmit MASTER lets its id join again. " +
+		"recover lets the running master of this machine continue when most masters are lost for good: it removes all unreachable ones, and has no " +
 		"voters from its next start on. " +
-		"drain [MASTER] makes minions that know the masters use others than this one, or MASTER; undrain reverts that. " +
+		"drain [MASTER] makes minions that know all masters leave this one, or MASTER; undrain reverts that. " +
 		"rotate-secret replaces the secret for joining on all members and witnesses, and shows it; it also replaces the AES key and the secret of " +
 		"session keys. " +
 		"rotate-key replaces the key of the cluster, by which minions identify the masters; Brine minions accept the new one. " +
@@ -53,25 +54,25 @@ var command = frame.Command{
 
 // Applet is the entry in the table of programs.
 func Applet() frame.Applet {
-	return frame.Applet{Name: command.Name, Summary: "make, join, leave and show a cluster of masters", Run: execute}
+	return frame.Applet{Name: command.Name, Summary: "create, join, leave and show a cluster of masters", Run: execute}
 }
 
 type options struct {
 	frame.Config
 	ID          string `flag:"--id" arg:"ADDRESS" doc:"With init and join: address or name of this master, to which the other masters connect."`
 	Name        string `flag:"--name" arg:"NAME" default:"main" doc:"With init and join: name of the cluster, cluster_id. Default: %default."`
-	SecretFile  string `flag:"--secret-file" arg:"FILE" doc:"With join: a file with cluster_secret of the cluster, which init has shown; - is standard input. With init: one with the secret of the new cluster. Default: the variable BRINE_CLUSTER_SECRET of the environment; else join reads it from standard input, and init makes one."`
+	SecretFile  string `flag:"--secret-file" arg:"FILE" doc:"With join: file with the cluster_secret that init has shown; - is standard input. With init: file with the secret of the new cluster. Default: the environment variable BRINE_CLUSTER_SECRET; else join reads it from standard input, and init creates one."`
 	Secret      string `flag:"--secret" arg:"SECRET" doc:"With join: the secret itself. Other users of this machine can see it in the list of processes: prefer --secret-file."`
 	Fingerprint string `flag:"--fingerprint" arg:"DIGITS" doc:"With join: the fingerprint of the cluster, which init has shown. Without it, the member is authenticated by the secret only."`
-	PKIDir      string `flag:"--pki-dir" arg:"DIR" doc:"With unshare: the directory for the keys of the cluster and of minions. Default: cluster, in pki_dir."`
-	CacheDir    string `flag:"--cache-dir" arg:"DIR" doc:"With unshare: the directory for jobs and data of minions. Default: cachedir with the suffix -own."`
-	KeepSecret  bool   `flag:"--keep-secret" doc:"With remove: keep the secret for joining, and tokens: the machine is repaired and comes back."`
+	PKIDir      string `flag:"--pki-dir" arg:"DIR" doc:"With unshare: directory for the keys of the cluster and of minions. Default: cluster, in pki_dir."`
+	CacheDir    string `flag:"--cache-dir" arg:"DIR" doc:"With unshare: directory for jobs and data of minions. Default: cachedir with the suffix -own."`
+	KeepSecret  bool   `flag:"--keep-secret" doc:"With remove: keep the secret for joining, and tokens: the machine will be repaired and come back."`
 	Force       bool   `flag:"--force" doc:"With rotate-key: even if stock minions are connected, which do not accept the new key by themselves."`
-	Sure        bool   `flag:"--sure" doc:"With recover: do it. Without, only show what would be done."`
-	Out         string `flag:"--out --output" arg:"NAME" doc:"With rotate-secret, rotate-key, witness-secret, status, voters, members and check: form of the output, as that of salt-run."`
+	Sure        bool   `flag:"--sure" doc:"With recover: remove them. Without it, only show what would be done."`
+	Out         string `flag:"--out --output" arg:"NAME" doc:"With rotate-secret, rotate-key, witness-secret, status, voters, members and check: output format, as for salt-run."`
 }
 
-// words are what can be done.
+// words are the subcommands.
 const words = "init, join, unshare, leave, remove, readmit, recover, drain, undrain, rotate-secret, status, voters, members and check"
 
 func execute(ctx context.Context, env *frame.Env, args []string) int {
@@ -146,9 +147,9 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 	return frame.ExitOK
 }
 
-// misused returns what is wrong with the arguments and options of a
-// subcommand, or "". An option that the subcommand does not use is refused, not
-// ignored: `leave --id OTHER` would have this master leave.
+// misused returns an error message for the arguments and options of a
+// subcommand, or "". An option that the subcommand does not use is an error:
+// `leave --id OTHER` would make this master leave.
 func misused(inv *frame.Invocation, what string, names []string) string {
 	type use struct {
 		least, most int    // number of masters
@@ -200,11 +201,11 @@ func hasVoters(env *frame.Env, o *options) bool {
 }
 
 // currentSecret returns the configuration of the master of this machine and the
-// secret by which masters join its cluster.
+// secret for joining its cluster.
 func currentSecret(env *frame.Env, o *options) (c *config.Master, secret string, err error) {
 	c, _, err = config.LoadMaster(config.Path(config.MasterKind, o.Resolve(env), env.Getenv), slog.New(slog.DiscardHandler))
 	if err == nil && !c.Cluster.Isolated {
-		err = salt.Errorf(salt.Invalid, "this master is none of a cluster without a shared directory")
+		err = salt.Errorf(salt.Invalid, "this master is not in a cluster without a shared directory")
 	}
 	if err == nil {
 		secret, err = cluster.CurrentSecret(c.Cluster.PKIDir, c.Cluster.Secret)
@@ -212,7 +213,7 @@ func currentSecret(env *frame.Env, o *options) (c *config.Master, secret string,
 	return c, secret, err
 }
 
-// showWitnessSecret shows the secret of witnesses.
+// showWitnessSecret prints the secret of witnesses.
 func showWitnessSecret(env *frame.Env, o *options) int {
 	_, secret, err := currentSecret(env, o)
 	if err != nil {
@@ -222,7 +223,7 @@ func showWitnessSecret(env *frame.Env, o *options) int {
 	return frame.ExitOK
 }
 
-// showSecret says how masters join now.
+// showSecret prints how masters join now.
 func showSecret(env *frame.Env, o *options) int {
 	c, secret, err := currentSecret(env, o)
 	if err != nil {
@@ -244,7 +245,7 @@ type machine struct {
 	port  int
 	bits  int
 	pass  string // of master.pem
-	// clusterPass is of cluster.pem.
+	// clusterPass is the passphrase of cluster.pem.
 	clusterPass string
 }
 
@@ -259,18 +260,18 @@ func open(env *frame.Env, o *options) (*machine, error) {
 		return nil, salt.Errorf(salt.Exists, "this master is configured for the cluster %s already", c.Cluster.ID)
 	}
 	if _, err := os.Lstat(m.conf); err == nil {
-		return nil, salt.Errorf(salt.Exists, "%s is there already", m.conf)
+		return nil, salt.Errorf(salt.Exists, "%s exists already", m.conf)
 	}
 	m.pki, m.port, m.bits, m.pass = c.Files.PKIDir, c.Cluster.Port, c.Options.Keysize, c.Options.KeyPass
 	m.clusterPass, m.cache = c.Cluster.KeyPass, c.Files.CacheDir
 	if _, err := os.Lstat(filepath.Join(m.pki, cluster.KeyFile)); err == nil {
-		return nil, salt.Errorf(salt.Exists, "%s has the keys of a cluster already", m.pki)
+		return nil, salt.Errorf(salt.Exists, "%s contains the keys of a cluster already", m.pki)
 	}
 	return m, os.MkdirAll(m.pki, 0o700)
 }
 
-// found makes the keys of a cluster, of those that minions know this master by
-// if there are some.
+// found creates the keys of a cluster, from the master's own key pair if there
+// is one, because minions know it.
 func (m *machine) found() error {
 	own, err := crypt.LoadPrivate(filepath.Join(m.pki, "master.pem"), m.pass)
 	switch {
@@ -302,22 +303,22 @@ func (m *machine) found() error {
 	if m.o.Name != "main" {
 		name = " --name " + m.o.Name
 	}
-	fmt.Fprintf(m.env.Stdout, "The cluster %s is made; %s has its options. Start the master of this machine, or restart it. On each other:\n\n    "+
+	fmt.Fprintf(m.env.Stdout, "Created the cluster %s; its options are in %s. Start or restart the master of this machine. Then run on each other machine:\n\n    "+
 		"brine cluster join %s --id ITS-ADDRESS --fingerprint %x%s\n\n%s",
 		m.o.Name, m.conf, m.o.ID, sha256.Sum256(pub), name, asksFor(secret))
 	return nil
 }
 
-// asksFor is what is said of the secret that join asks for.
+// asksFor explains how join reads the secret.
 func asksFor(secret string) string {
 	return "It asks for the secret, or takes it from --secret-file FILE or the variable BRINE_CLUSTER_SECRET:\n\n    " + secret + "\n"
 }
 
-// secretVariable is the variable of the environment that may have the secret.
+// secretVariable is the environment variable that may contain the secret.
 const secretVariable = "BRINE_CLUSTER_SECRET"
 
-// newSecret returns the secret of a new cluster: the one that is given, or a
-// random one.
+// newSecret returns the secret of a new cluster: the given one, or a random
+// one.
 func (m *machine) newSecret() (string, error) {
 	if m.o.SecretFile == "" && m.env.Getenv(secretVariable) == "" {
 		var b [16]byte
@@ -327,11 +328,11 @@ func (m *machine) newSecret() (string, error) {
 	return m.givenSecret()
 }
 
-// maxSecret bounds what is read of a secret in bytes.
+// maxSecret bounds the size of a secret in bytes.
 const maxSecret = 4096
 
-// givenSecret returns the secret that the user gives, which is not to be among
-// the arguments: these are visible to all users of the machine.
+// givenSecret reads the secret from the user. It should not be an argument:
+// arguments are visible to all users of the machine.
 func (m *machine) givenSecret() (string, error) {
 	var b []byte
 	var err error
@@ -358,21 +359,22 @@ func (m *machine) givenSecret() (string, error) {
 	case err != nil:
 		return "", salt.Errorf(salt.Unavailable, "cannot read the secret of the cluster from %s: %w", from, err)
 	case secret == "":
-		return "", salt.Errorf(salt.Invalid, "no secret of the cluster is given: name a file with --secret-file, set %s, or write it to standard input",
+		return "", salt.Errorf(salt.Invalid, "the secret of the cluster is missing: name a file with --secret-file, set %s, or write it to standard input",
 			secretVariable)
 	case len(secret) > maxSecret || strings.ContainsAny(secret, "\n\r"):
-		return "", salt.Errorf(salt.Invalid, "what is given as the secret of the cluster is not one line of at most %d bytes", maxSecret)
+		return "", salt.Errorf(salt.Invalid, "the secret of the cluster must be one line of at most %d bytes", maxSecret)
 	}
 	return secret, nil
 }
 
-// putAside has the master make a key pair of its own when it starts: the one
-// that it has is the cluster's now, or one that its minions will not see again.
+// putAside moves the master's key pair away, so that the master creates a new
+// one when it starts: the old one is now the cluster's, or one that its minions
+// will not see again.
 func (m *machine) putAside() error {
 	for _, f := range []string{"master.pem", "master.pub"} {
 		path := filepath.Join(m.pki, f)
 		if err := os.Rename(path, path+".before-cluster"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return salt.Errorf(salt.Unavailable, "cannot put the key pair aside that this master had: %w", err)
+			return salt.Errorf(salt.Unavailable, "cannot move the old key pair of this master: %w", err)
 		}
 	}
 	return nil
@@ -412,13 +414,13 @@ func (m *machine) join(member string) error {
 	if err := m.write(secret, member, m.o.Fingerprint); err != nil {
 		return err
 	}
-	fmt.Fprintf(m.env.Stdout, "This machine has joined the cluster %s; %s has its options. Start its master, or restart it.\n", m.o.Name, m.conf)
+	fmt.Fprintf(m.env.Stdout, "This machine has joined the cluster %s; its options are in %s. Start or restart its master.\n", m.o.Name, m.conf)
 	return nil
 }
 
-// write writes the options.
+// write writes the file with the options.
 func (m *machine) write(secret, peer, fingerprint string) error {
-	text := fmt.Sprintf("# Written by brine cluster. What it has of secrets is for this cluster's masters alone.\nid: %s\ncluster_id: %s\n"+
+	text := fmt.Sprintf("# Written by brine cluster. Keep its secrets to the masters of this cluster.\nid: %s\ncluster_id: %s\n"+
 		"cluster_isolated_filesystem: True\ncluster_secret: %s\ncluster_pki_dir: %s\n",
 		m.o.ID, m.o.Name, secret, m.pki)
 	if peer != "" {

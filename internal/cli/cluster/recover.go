@@ -15,14 +15,14 @@ import (
 	"brine/internal/daemons/config"
 )
 
-// recoveredConf is the file with the voters of a master whose cluster has lost
-// most of them. Its name comes after those of the other files of this program,
-// so that it wins.
+// recoveredConf is the file that replaces the voters after most masters were
+// lost. Its name sorts after the other files of this program, so that it takes
+// precedence.
 const recoveredConf = "cluster.voters.conf"
 
-// recoverLost has the master that runs here go on without those that are lost:
-// it takes them out of the cluster, and its configuration names no voters any
-// more. code is that of the program where there is no error.
+// recoverLost lets the running master of this machine continue without the lost
+// masters: it removes them from the cluster, and its configuration names no
+// voters any more. code is the exit code if there is no error.
 func recoverLost(ctx context.Context, env *frame.Env, o *options) (code int, err error) {
 	path := config.Path(config.MasterKind, o.Resolve(env), env.Getenv)
 	quiet := slog.New(slog.DiscardHandler)
@@ -31,7 +31,7 @@ func recoverLost(ctx context.Context, env *frame.Env, o *options) (code int, err
 		return 0, err
 	}
 	if !c.Cluster.Isolated {
-		return 0, salt.Errorf(salt.Invalid, "this master is none of a cluster without a shared directory")
+		return 0, salt.Errorf(salt.Invalid, "this master is not in a cluster without a shared directory")
 	}
 	line := []string{"-c", o.ConfigDir}
 	if o.Out != "" {
@@ -45,8 +45,8 @@ func recoverLost(ctx context.Context, env *frame.Env, o *options) (code int, err
 		return code, nil
 	}
 	conf := filepath.Join(filepath.Dir(path), "master.d", recoveredConf)
-	const text = "# Written by brine cluster recover: the voters that there were are lost. Name new ones here, the same on all\n# masters, when " +
-		"there are three.\ncluster_voters: []\n"
+	const text = "# Written by brine cluster recover: the former voters are lost. Name new ones here, the same on all masters,\n# when " +
+		"there are three masters.\ncluster_voters: []\n"
 	if err := os.MkdirAll(filepath.Dir(conf), 0o755); err != nil {
 		return 0, err
 	}
@@ -55,12 +55,12 @@ func recoverLost(ctx context.Context, env *frame.Env, o *options) (code int, err
 	}
 	now, _, err := config.LoadMaster(path, quiet)
 	if err == nil && len(now.Cluster.Voters) > 0 {
-		err = salt.Errorf(salt.Invalid, "%s does not count: another file of the configuration, which is read later, has cluster_voters; take it out there",
+		err = salt.Errorf(salt.Invalid, "%s has no effect: a configuration file that is read later sets cluster_voters; remove it there",
 			conf)
 	}
 	if err != nil {
 		return 0, errors.Join(err, os.Remove(conf))
 	}
-	fmt.Fprintf(env.Stderr, "%s names no voters now: restart the master of this machine; it does what one is to do until there are new ones.\n", conf)
+	fmt.Fprintf(env.Stderr, "%s names no voters now: restart the master of this machine; it runs the tasks that run once until there are new voters.\n", conf)
 	return frame.ExitOK, nil
 }

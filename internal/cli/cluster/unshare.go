@@ -22,13 +22,14 @@ import (
 )
 
 // unsharedConf is the file with the options of a master that has left the
-// shared directory. Its name comes after that of cluster.conf, so that it wins.
+// shared directory. Its name sorts after cluster.conf, so that it takes
+// precedence.
 const unsharedConf = "cluster.unshared.conf"
 
-// unshare moves the master of this machine from a directory that it shares with
-// the others to directories of its own: it copies what is there, and writes the
-// options. The shared directory stays as it is, except the secret, by which the
-// masters that follow know that they belong together.
+// unshare moves the master of this machine from the directory that it shares
+// with the others to its own directories: it copies the contents and writes the
+// options. The shared directory does not change, except for the secret, by
+// which the masters that follow join the same cluster.
 func unshare(ctx context.Context, env *frame.Env, o *options) error {
 	path := config.Path(config.MasterKind, o.Resolve(env), env.Getenv)
 	quiet := slog.New(slog.DiscardHandler)
@@ -38,9 +39,9 @@ func unshare(ctx context.Context, env *frame.Env, o *options) error {
 	}
 	switch {
 	case !c.Cluster.On():
-		return salt.Errorf(salt.Invalid, "this master is not one of a cluster: brine cluster init or join makes it one")
+		return salt.Errorf(salt.Invalid, "this master is not in a cluster: run brine cluster init or join first")
 	case c.Cluster.Isolated:
-		return salt.Errorf(salt.Exists, "this master shares no directory with others already")
+		return salt.Errorf(salt.Exists, "this master has no shared directory already")
 	case len(c.Cluster.Peers) == 0:
 		return salt.Errorf(salt.Invalid, "cluster_peers names no other master")
 	}
@@ -55,17 +56,17 @@ func unshare(ctx context.Context, env *frame.Env, o *options) error {
 	for _, dir := range []string{to.pki, to.cache} {
 		switch {
 		case !filepath.IsAbs(dir):
-			return salt.Errorf(salt.Invalid, "%s is no absolute path", dir)
+			return salt.Errorf(salt.Invalid, "%s is not an absolute path", dir)
 		case within(dir, from.pki) || within(dir, from.cache):
-			return salt.Errorf(salt.Invalid, "%s is in the shared directory: name one of this machine with --pki-dir or --cache-dir", dir)
+			return salt.Errorf(salt.Invalid, "%s is in the shared directory: name a local directory with --pki-dir or --cache-dir", dir)
 		}
 	}
 	conf := filepath.Join(filepath.Dir(path), "master.d", unsharedConf)
 	if _, err := os.Lstat(conf); err == nil {
-		return salt.Errorf(salt.Exists, "%s is there already", conf)
+		return salt.Errorf(salt.Exists, "%s exists already", conf)
 	}
 	if _, err := os.Stat(filepath.Join(from.pki, cluster.KeyFile)); err != nil {
-		return salt.Errorf(salt.Unavailable, "the keys of the cluster cannot be read: %w", err)
+		return salt.Errorf(salt.Unavailable, "cannot read the keys of the cluster: %w", err)
 	}
 	secret, err := commonSecret(from.pki)
 	if err != nil {
@@ -76,7 +77,7 @@ func unshare(ctx context.Context, env *frame.Env, o *options) error {
 		return err
 	}
 	root := strings.TrimRight(c.Files.RootDir, "/")
-	text := fmt.Sprintf("# Written by brine cluster unshare. What it has of secrets is for this cluster's masters alone.\n"+
+	text := fmt.Sprintf("# Written by brine cluster unshare. Keep its secrets to the masters of this cluster.\n"+
 		"cluster_isolated_filesystem: True\ncluster_secret: %s\ncluster_pki_dir: %s\ncachedir: %s\n",
 		secret, to.pki, strings.TrimPrefix(to.cache, root))
 	if err := os.MkdirAll(filepath.Dir(conf), 0o755); err != nil {
@@ -88,13 +89,13 @@ func unshare(ctx context.Context, env *frame.Env, o *options) error {
 	now, _, err := config.LoadMaster(path, quiet)
 	if err == nil && (!now.Cluster.Isolated || now.Cluster.PKIDir != to.pki || filepath.Clean(now.Files.CacheDir) != filepath.Clean(to.cache)) {
 		err = salt.Errorf(salt.Invalid,
-			"%s does not count: another file of the configuration, which is read later, has cluster_isolated_filesystem, cluster_pki_dir or cachedir "+
-				"(or default_include leads elsewhere); take them out there", conf)
+			"%s has no effect: a configuration file that is read later sets cluster_isolated_filesystem, cluster_pki_dir or cachedir "+
+				"(or default_include names another directory); remove them there", conf)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(conf))
 	}
-	fmt.Fprintf(env.Stdout, "%d keys of minions and %d files are copied to %s and %s; %s has the options. Start the master of this machine, and do "+
+	fmt.Fprintf(env.Stdout, "copied %d minion keys and %d files to %s and %s; the options are in %s. Start the master of this machine, then do "+
 		"the same on the others, one after the other.\n", keys, files, to.pki, to.cache, conf)
 	return nil
 }
@@ -105,7 +106,7 @@ func within(path, dir string) bool {
 }
 
 // commonSecret is the secret of the masters that leave a shared directory: the
-// first one makes it there.
+// first one creates it there.
 func commonSecret(pki string) (string, error) {
 	var b [16]byte
 	rand.Read(b[:])
@@ -116,15 +117,15 @@ func commonSecret(pki string) (string, error) {
 	return cluster.CurrentSecret(pki, "")
 }
 
-// directories are where a master of a cluster has what is not its own.
+// directories are the paths of a master's cluster data.
 type folders struct{ pki, cache string }
 
-// copyTo copies the keys and what is known of minions. What is there already
-// stays if it is a key, and is replaced if it is not.
+// copyTo copies the keys and the data of minions. Existing keys stay, other
+// existing files are replaced.
 func (f folders) copyTo(ctx context.Context, to folders, id string, log *slog.Logger) (keys, files int, err error) {
 	for _, dir := range []string{to.pki, to.cache} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return 0, 0, salt.Errorf(salt.Unavailable, "cannot make a directory: %w", err)
+			return 0, 0, salt.Errorf(salt.Unavailable, "cannot create a directory: %w", err)
 		}
 	}
 	source, err := keystore.Open(f.pki, log)
@@ -137,13 +138,13 @@ func (f folders) copyTo(ctx context.Context, to folders, id string, log *slog.Lo
 	}
 	r, err := migrate.Keys(ctx, source, target, migrate.Options{})
 	if err == nil && r.Failed+r.Kept > 0 {
-		err = salt.Errorf(salt.Unavailable, "not all keys of minions were copied: %s", strings.Join(r.Notes, "; "))
+		err = salt.Errorf(salt.Unavailable, "cannot copy all keys of minions: %s", strings.Join(r.Notes, "; "))
 	}
 	if err != nil {
 		return 0, 0, err
 	}
 	audit := filepath.Join("brine/masters", id, "audit")
-	// The key of the cluster comes last: with it this master is a member.
+	// Copy the key of the cluster last: with it this master is a member.
 	for _, pair := range [][2]string{
 		{filepath.Join(f.cache, "minions"), filepath.Join(to.cache, "minions")},
 		{filepath.Join(f.cache, "tokens"), filepath.Join(to.cache, "tokens")},
@@ -165,8 +166,7 @@ func (f folders) copyTo(ctx context.Context, to folders, id string, log *slog.Lo
 	return r.Found, files, nil
 }
 
-// copyAll copies a file, or the files of a directory and those below it. What is
-// not there, or any more, is none.
+// copyAll copies a file, or a directory recursively. Missing files are skipped.
 func copyAll(ctx context.Context, from, to string) (n int, err error) {
 	err = filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -20,10 +20,10 @@ import (
 type copying struct {
 	*program
 	tree *tree
-	all  *value.Dict // minion id -> path there -> true or what went wrong
+	all  *value.Dict // minion id -> path there -> true or the error
 }
 
-// chunked sends all files and directories and returns what became of each.
+// chunked sends all files and directories and returns the result of each.
 func (p *program) chunked(ctx context.Context) (*value.Dict, error) {
 	t := &tree{log: p.Log.Logger}
 	for _, s := range p.sources {
@@ -69,7 +69,7 @@ func (c *copying) note(id, to string, what any) {
 	d.Set(to, what)
 }
 
-// file sends one file to those minions that take it.
+// file sends one file to the minions that accept it.
 func (c *copying) file(ctx context.Context, f item, to string) error {
 	r, err := f.open()
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *copying) file(ctx context.Context, f item, to string) error {
 	return nil
 }
 
-// taken notes how minions fared with chunk n, and returns those to go on
+// taken records the results of chunk n, and returns the minions to continue
 // with.
 func (c *copying) taken(results []client.Result, to string, n int) []string {
 	var takers []string
@@ -123,8 +123,8 @@ func (c *copying) taken(results []client.Result, to string, n int) []string {
 	return takers
 }
 
-// encode makes of a chunk what cp.recv_chunked takes: bytes, since minions
-// take a text that ends with an equals sign for a keyword.
+// encode encodes a chunk for cp.recv_chunked: as bytes, since minions take a
+// string that ends with an equals sign for a keyword.
 func (c *copying) encode(chunk []byte) []byte {
 	if !c.opts.Plain {
 		var b bytes.Buffer
@@ -136,7 +136,8 @@ func (c *copying) encode(chunk []byte) []byte {
 	return base64.StdEncoding.AppendEncode(make([]byte, 0, base64.StdEncoding.EncodedLen(len(chunk))), chunk)
 }
 
-// remote is where a file or directory goes. into says that dest is a directory.
+// remote is the destination of a file or directory. into says that dest is a
+// directory.
 func (f item) remote(dest string, into bool) string {
 	switch {
 	case f.path != f.source:
@@ -147,7 +148,7 @@ func (f item) remote(dest string, into bool) string {
 	return dest
 }
 
-// progress is a line on a terminal that says how much of a file is sent.
+// progress is a line on a terminal that shows how much of a file is sent.
 type progress struct {
 	*frame.Line
 	name       string

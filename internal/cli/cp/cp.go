@@ -1,10 +1,10 @@
-// Package cp is salt-cp: it copies files from this machine to minions, by way
-// of the functions cp.recv and cp.recv_chunked that Salt's minions have, too.
+// Package cp is salt-cp: it copies files from this machine to minions, using
+// the functions cp.recv and cp.recv_chunked, which stock minions have, too.
 //
-// Without -C the texts of all files go out in one job, which suits small
-// configuration files. With -C files of any kind and size go out in chunks,
-// one job per chunk, and directories with all that is in them. A minion that
-// fails a chunk, or does not return, gets no further one of that file.
+// Without -C all files go out as text in one job, which suits small
+// configuration files. With -C files of any kind and size go out in chunks, one
+// job per chunk, and directories recursively. A minion that fails a chunk, or
+// does not return, gets no further chunks of that file.
 package cp
 
 import (
@@ -38,15 +38,15 @@ type options struct {
 	frame.Saltfile
 	frame.HardCrash
 	Timeout       int `flag:"-t --timeout" arg:"SECONDS" doc:"Seconds to wait for returns before asking minions whether they still run the job. Default: as configured, else 5."`
-	targeting     `group:"Target Options" doc:"Without one of these the target is a glob of minion ids."`
-	Delimiter     string `flag:"--delimiter" arg:"TEXT" default:":" group:"Additional Target Options" doc:"What separates the steps of a grain target. Default: '%default'."`
+	targeting     `group:"Target Options" doc:"By default the target is a glob of minion ids."`
+	Delimiter     string `flag:"--delimiter" arg:"TEXT" default:":" group:"Additional Target Options" doc:"Separator between the levels of a grain target. Default: '%default'."`
 	frame.Output  `group:"Output Options"`
 	sending       `group:"File Options"`
 	frame.Logging `group:"Logging Options"`
 }
 
 type sending struct {
-	Chunked bool `flag:"-C --chunked" doc:"Send files in chunks: big ones, such as are no text, and directories with all that is in them."`
+	Chunked bool `flag:"-C --chunked" doc:"Send files in chunks: large or binary files, and directories recursively."`
 	Plain   bool `flag:"-n --no-compression" doc:"Do not compress chunks."`
 }
 
@@ -60,7 +60,7 @@ type targeting struct {
 	Range     bool `flag:"-R --range" doc:"The target is an expression for a range server."`
 }
 
-// chosen returns the type of the target, and the options that ask for one.
+// chosen returns the target type, and the options that set it.
 func (t *targeting) chosen() (typ string, flags []string) {
 	typ = "glob"
 	for _, c := range []struct {
@@ -77,7 +77,7 @@ func (t *targeting) chosen() (typ string, flags []string) {
 	return typ, flags
 }
 
-// check returns what is wrong with the options, or "".
+// check returns an error message for the options, or "".
 func (o *options) check() string {
 	_, flags := o.chosen()
 	switch {
@@ -91,10 +91,9 @@ func (o *options) check() string {
 	return ""
 }
 
-// settings are options of the master's configuration that are for salt-cp
-// alone.
+// settings are options of the master's configuration that only salt-cp uses.
 type settings struct {
-	ChunkSize int `salt:"salt_cp_chunk_size" default:"98304" doc:"bytes of a file that salt-cp -C sends at a time"`
+	ChunkSize int `salt:"salt_cp_chunk_size" default:"98304" doc:"size in bytes of the chunks of salt-cp -C"`
 }
 
 // Check implements config.Checker.
@@ -105,8 +104,8 @@ func (s *settings) Check() error {
 	return nil
 }
 
-// maxChunk bounds salt_cp_chunk_size: a chunk is a message, which masters and
-// minions bound.
+// maxChunk bounds salt_cp_chunk_size: a chunk is a message, whose size masters
+// and minions bound.
 const maxChunk = 32 << 20
 
 // program is one run of salt-cp.
@@ -162,8 +161,8 @@ func parseTarget(typ, text string) any {
 	return value.Strings(strings.Fields(text))
 }
 
-// realPath resolves links, since it is the name of the file itself that the
-// copy gets. What does not exist stays as it is.
+// realPath resolves links, since the copy gets the name of the file itself. A
+// path that does not exist is returned unchanged.
 func realPath(path string) string {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -189,7 +188,7 @@ func (p *program) do(ctx context.Context) error {
 	return p.Show.Show(all, "", output.Call{})
 }
 
-// job is what all jobs of a copy have in common.
+// job is the part that all jobs of a copy share.
 func (p *program) job(fun string, args ...any) client.Job {
 	return client.Job{
 		Target: p.target, Type: p.typ, Fun: fun, Arg: value.ListOf(args...),
@@ -197,7 +196,7 @@ func (p *program) job(fun string, args ...any) client.Job {
 	}
 }
 
-// exit is an error that stands for an exit code, with its text for stderr.
+// exit is an error with an exit code, and a message for stderr.
 type exit struct {
 	code int
 	text string

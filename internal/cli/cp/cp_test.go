@@ -216,8 +216,8 @@ func TestRefused(t *testing.T) {
 		code         int
 		where, whats string
 	}{
-		{"* " + binary + " /x", 42, "stderr", "binary is no UTF-8 text: send it with -C"},
-		{"* " + large + " /x", 42, "stderr", "large is too large to send at once (8 MiB in all): send it in chunks with -C"},
+		{"* " + binary + " /x", 42, "stderr", "binary is not UTF-8 text: send it with -C"},
+		{"* " + large + " /x", 42, "stderr", "large is too large to send at once (8 MiB in total): send it in chunks with -C"},
 		{"* " + dir + " /x", 1, "stdout", dir + " is a directory, only files are supported in non-chunked mode. Use \"--chunked\" command line argument."},
 		{"-C * " + dir + "/nosuch /x", 42, "stderr", dir + "/nosuch does not exist"},
 		{"-E -L * a b", 64, "stderr", "The options --pcre/--list are mutually exclusive. Please only choose one of them"},

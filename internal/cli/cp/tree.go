@@ -13,7 +13,7 @@ import (
 
 // item is a file or an empty directory to copy.
 type item struct {
-	source string // the argument that it is, or is in
+	source string // the argument that contains it
 	path   string
 	mode   int // its permissions
 	size   int64
@@ -27,20 +27,20 @@ func (f item) open() (*os.File, error) {
 	return r, nil
 }
 
-// tree collects what is to be copied.
+// tree collects the files to copy.
 type tree struct {
 	log   *slog.Logger
 	files []item
 	empty []item // directories
 }
 
-// add adds a file, or a directory with all that is in it.
+// add adds a file, or a directory recursively.
 func (t *tree) add(source string) error {
 	return t.walk(source, source, nil)
 }
 
-// walk adds what is at a path. Links are followed, but not to a directory that
-// path is in (above).
+// walk adds the contents of a path. Links are followed, except to a directory
+// that contains path (above).
 func (t *tree) walk(source, path string, above []os.FileInfo) error {
 	st, err := os.Stat(path)
 	switch {
@@ -55,10 +55,10 @@ func (t *tree) walk(source, path string, above []os.FileInfo) error {
 		t.files = append(t.files, item{source, path, unixMode(st), st.Size()})
 		return nil
 	case !st.IsDir():
-		t.log.Warn("not copied, since it is neither file nor directory", "path", path)
+		t.log.Warn("skipped: neither a file nor a directory", "path", path)
 		return nil
 	case slices.ContainsFunc(above, func(a os.FileInfo) bool { return os.SameFile(a, st) }):
-		t.log.Warn("not copied, since it is a directory around itself", "path", path)
+		t.log.Warn("skipped: symbolic link loop", "path", path)
 		return nil
 	}
 	entries, err := os.ReadDir(path)

@@ -11,19 +11,19 @@ import (
 	"brine/internal/py/value"
 )
 
-// maxWhole bounds the files of one job in bytes, all together: masters and
-// minions hold them in memory, several times over.
+// maxWhole bounds the total size of the files of one job in bytes: masters and
+// minions hold them in memory several times.
 const maxWhole = 8 << 20
 
-// whole sends all files in one job and returns what each minion answered.
-// What is not there is left out, as in Salt.
+// whole sends all files in one job and returns the answer of each minion.
+// Missing files are left out, as in Salt.
 func (p *program) whole(ctx context.Context) (*value.Dict, error) {
 	texts, total := value.NewDict(len(p.sources)), 0
 	for _, path := range p.sources {
 		st, err := os.Stat(path)
 		switch {
 		case err != nil:
-			p.Log.Info("a source is left out", "err", err)
+			p.Log.Info("skipping a source", "err", err)
 			continue
 		case st.IsDir():
 			fmt.Fprintf(p.Env.Stdout, "%s is a directory, only files are supported in non-chunked mode. Use \"--chunked\" command line argument.\n", path)
@@ -51,7 +51,7 @@ func (p *program) whole(ctx context.Context) (*value.Dict, error) {
 	return all, nil
 }
 
-// readText reads a file that is text and not larger than limit.
+// readText reads a text file that is not larger than limit.
 func readText(path string, limit int) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -63,9 +63,9 @@ func readText(path string, limit int) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("cannot read %s: %w", path, err)
 	case len(data) > limit:
-		return "", fmt.Errorf("%s is too large to send at once (%d MiB in all): send it in chunks with -C", path, maxWhole>>20)
+		return "", fmt.Errorf("%s is too large to send at once (%d MiB in total): send it in chunks with -C", path, maxWhole>>20)
 	case !utf8.Valid(data):
-		return "", fmt.Errorf("%s is no UTF-8 text: send it with -C, which takes files of any kind", path)
+		return "", fmt.Errorf("%s is not UTF-8 text: send it with -C, which takes files of any kind", path)
 	}
 	return string(data), nil
 }

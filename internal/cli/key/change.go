@@ -17,7 +17,7 @@ import (
 type change struct {
 	act  string // "accept", as in the event
 	past string // "accepted"
-	// from are the states of the affected keys, in order.
+	// from are the affected states, in order.
 	from []keystore.State
 	// named are the states named in the message that nothing matches.
 	named []string

@@ -25,7 +25,7 @@ type Options struct {
 type conf struct {
 	*config.Master
 	Options
-	logFile  string // of salt-key itself, "" if not configured
+	logFile  string // the user of salt-key, "" if not configured
 	preserve bool   // keep the cached data of deleted minions
 }
 

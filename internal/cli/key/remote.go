@@ -87,7 +87,7 @@ func (r *remote) do(ctx context.Context) error {
 	return r.list(ctx, "key.list_all")
 }
 
-// call runs a wheel function and returns what it returned.
+// call runs a wheel function and returns its result.
 func (r *remote) call(ctx context.Context, fun string, kwargs *value.Dict, args ...any) (*value.Dict, error) {
 	data, err := r.client.Wheel(ctx, fun, args, kwargs)
 	if err != nil {
@@ -150,8 +150,8 @@ func (r *remote) change(ctx context.Context, c change, match any) error {
 	return r.report(c, work, now)
 }
 
-// order returns the call for exactly the keys that were shown: by ids, for which users need the permission that Salt requires, or by a map
-// of states if an id could be read as a glob or a list.
+// order returns the call for exactly the keys that were shown: by ids, for which users need the permission that Salt
+// requires, or by a map of states if an id could be read as a glob or a list.
 func (r *remote) order(c change, work []ids) (fun string, arg any, kwargs *value.Dict) {
 	fun, kwargs = "key."+c.act, value.NewDict(0)
 	for _, st := range c.from {

@@ -1,6 +1,6 @@
-// Package migrate is the program `brine migrate`: it copies what a master keeps
-// (keys, jobs, what is known of minions) from one place to another, while
-// masters run.
+// Package migrate is the program `brine migrate`: it copies a master's data
+// (keys, jobs, cached data of minions) from one place to another, while masters
+// run.
 package migrate
 
 import (
@@ -20,10 +20,10 @@ import (
 
 var command = frame.Command{
 	Name: "migrate", Usage: "keys|jobs|cache... [options]",
-	Doc: "Copies the keys of minions, jobs and what they returned, or grains, pillar and mine of minions, from one place to another, while masters " +
-		"run. It adds: what " +
-		"the target has stays, unless it is an older value of the cache. Run it again to go on after an interruption, and to get what has come meanwhile. " +
-		"Afterwards all is read again at the target and compared. It ends with 1 if something could not be copied or differs, with 69 if a server is " +
+	Doc: "Copies the keys of minions, jobs and their returns, or grains, pillar and mine of minions, from one place to another, while masters " +
+		"run. Data in " +
+		"the target stays, unless it is an older value of the cache. Run it again to continue after an interruption, and to copy new data. " +
+		"At the end it reads everything from the target and compares it. The exit code is 1 if something was not copied or differs, 69 if a server is " +
 		"unreachable.",
 }
 
@@ -34,14 +34,14 @@ func Applet() frame.Applet {
 
 type options struct {
 	frame.Config
-	From       string   `flag:"--from" arg:"PLACE" doc:"Where to copy from. keys: a pki_dir. jobs: brine (the master's own database), local_cache[:CACHEDIR] (Salt's files), or a returner. cache: localfs[:CACHEDIR], redis, etcd, consul, mysql or postgres. Without it, what the configuration of --from-config uses."`
-	To         string   `flag:"--to" arg:"PLACE" doc:"Where to copy to, in the same words. This or --to-config must be given: without it, what that configuration uses."`
-	FromConfig string   `flag:"--from-config" arg:"DIR" doc:"Directory with the configuration of the master whose options lead to the source. Default: that of -c."`
+	From       string   `flag:"--from" arg:"PLACE" doc:"Source. keys: a pki_dir. jobs: brine (the master's own database), local_cache[:CACHEDIR] (Salt's files), or a returner. cache: localfs[:CACHEDIR], redis, etcd, consul, mysql or postgres. Default: what the configuration of --from-config uses."`
+	To         string   `flag:"--to" arg:"PLACE" doc:"Target, in the form of --from. This or --to-config is required. Default: what the configuration of --to-config uses."`
+	FromConfig string   `flag:"--from-config" arg:"DIR" doc:"Configuration directory of the master whose options describe the source. Default: that of -c."`
 	ToConfig   string   `flag:"--to-config" arg:"DIR" doc:"The same for the target. Default, with --to: that of -c."`
-	Bank       []string `flag:"--bank" arg:"BANK" doc:"Bank of the cache to copy, with those below it; may be given more than once. Default: minions."`
-	KeyPair    string   `flag:"--key-pair" arg:"NAME" doc:"With keys: also copy the key pair that minions know the master by, master.pem, under this name: cluster (for cluster_pki_dir) or master."`
-	DryRun     bool     `flag:"--dry-run" doc:"Only look, and say what would be copied."`
-	Out        string   `flag:"--out --output" arg:"NAME" doc:"Form of the output: nested, json, yaml and others, as that of salt."`
+	Bank       []string `flag:"--bank" arg:"BANK" doc:"Bank of the cache to copy, with the banks below it; may be given more than once. Default: minions."`
+	KeyPair    string   `flag:"--key-pair" arg:"NAME" doc:"With keys: also copy the key pair by which minions know the master, master.pem, under this name: cluster (for cluster_pki_dir) or master."`
+	DryRun     bool     `flag:"--dry-run" doc:"Only show what would be copied."`
+	Out        string   `flag:"--out --output" arg:"NAME" doc:"Output format: nested, json, yaml and others, as for salt."`
 }
 
 func run(ctx context.Context, env *frame.Env, args []string) int {
@@ -65,7 +65,7 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 	return p.all(ctx, inv.Args)
 }
 
-// The things that can be copied.
+// The kinds of data to copy.
 const (
 	things = "keys, jobs or cache"
 	keys   = "keys"
@@ -78,7 +78,7 @@ func (o *options) check(what []string) string {
 	for _, w := range what {
 		switch {
 		case w != keys && w != jobs && w != values:
-			return "there is no " + w + " to copy: say " + things
+			return "unknown kind " + w + " of data: use " + things
 		case seen[w]:
 			return w + " is named twice"
 		}
@@ -86,11 +86,11 @@ func (o *options) check(what []string) string {
 	}
 	switch {
 	case len(what) == 0:
-		return "say what to copy: " + things
+		return "name what to copy: " + things
 	case len(what) > 1 && o.From+o.To != "":
-		return "--from and --to are for one thing at a time; for several name the configurations by --from-config and --to-config"
+		return "--from and --to work for one kind of data at a time; for several use --from-config and --to-config"
 	case o.To == "" && o.ToConfig == "":
-		return "say where to copy to: --to, or --to-config"
+		return "name the target with --to or --to-config"
 	case o.KeyPair != "" && (!seen[keys] || o.KeyPair != "cluster" && o.KeyPair != "master"):
 		return "--key-pair is for keys, and takes cluster or master"
 	case len(o.Bank) > 0 && !seen[values]:
@@ -99,7 +99,7 @@ func (o *options) check(what []string) string {
 	return ""
 }
 
-// all copies one thing after the other and shows what became of it.
+// all copies one kind after the other and shows the results.
 func (p *program) all(ctx context.Context, what []string) int {
 	result := value.NewDict(len(what))
 	code := frame.ExitOK
@@ -151,10 +151,10 @@ func (p *program) describe(r migrate.Report) *value.Dict {
 	return d
 }
 
-// pace is how often the line on a terminal changes.
+// pace is the interval between updates of the line on a terminal.
 const pace = 100 * time.Millisecond
 
-// progress shows on a terminal how far it is.
+// progress shows the progress on a terminal.
 func (p *program) progress() func(what string, done, total int) {
 	begun, last := time.Now(), time.Time{}
 	return func(what string, done, total int) {

@@ -57,7 +57,7 @@ func (p *program) open(given bool) error {
 		if dir == "" {
 			dir = usual
 		} else if st, err := os.Stat(dir); err != nil || !st.IsDir() {
-			return nil, salt.Errorf(salt.Invalid, "%s is no directory with the configuration of a master", dir)
+			return nil, salt.Errorf(salt.Invalid, "%s is not a directory with the configuration of a master", dir)
 		}
 		s := &side{path: config.Path(config.MasterKind, dir, p.env.Getenv), place: place}
 		tree, err := config.Load(s.path, config.MasterKind, quiet)
@@ -81,7 +81,7 @@ func (p *program) open(given bool) error {
 	}
 	if name := p.to.conf.Files.User; os.Geteuid() == 0 && name != "" && name != "root" && !p.o.DryRun {
 		if u, err := user.Lookup(name); err == nil && u.Uid != "0" {
-			return salt.Errorf(salt.Invalid, "the master of the target runs as %s, who could not change what root writes: run this as %s", name, name)
+			return salt.Errorf(salt.Invalid, "the master of the target runs as %s, which could not change files of root: run this command as %s", name, name)
 		}
 	}
 	if p.show, err = (&frame.Output{Out: p.o.Out}).Open(p.env, p.to.conf.Output, quiet); err != nil {
@@ -91,13 +91,13 @@ func (p *program) open(given bool) error {
 	return nil
 }
 
-// named is a report and the word for what it is about.
+// named is a report with the name of its data.
 type named struct {
 	name string
 	migrate.Report
 }
 
-// copy copies one thing.
+// copy copies one kind of data.
 func (p *program) copy(ctx context.Context, what string) ([]named, error) {
 	o := migrate.Options{DryRun: p.o.DryRun, Progress: p.progress()}
 	switch what {
@@ -118,7 +118,7 @@ func samePlace(a, b string) error {
 	x, err1 := os.Stat(a)
 	y, err2 := os.Stat(b)
 	if err1 == nil && err2 == nil && os.SameFile(x, y) {
-		return salt.Errorf(salt.Invalid, "%s and %s are one directory", a, b)
+		return salt.Errorf(salt.Invalid, "%s and %s are the same directory", a, b)
 	}
 	return nil
 }
@@ -140,18 +140,18 @@ func (p *program) copyKeys(ctx context.Context, o migrate.Options) (out []named,
 		return nil, err
 	}
 	if st, err := os.Stat(filepath.Join(from, keystore.Accepted.DirName())); err != nil || !st.IsDir() {
-		return nil, salt.Errorf(salt.NotFound, "%s is no directory of keys: it has no directory %s", from, keystore.Accepted.DirName())
+		return nil, salt.Errorf(salt.NotFound, "%s is not a directory of keys: it has no directory %s", from, keystore.Accepted.DirName())
 	}
 	if o.DryRun {
 		if _, err := os.Stat(to); errors.Is(err, fs.ErrNotExist) {
-			// Opening would make it.
+			// Opening it would create it.
 			if to, err = os.MkdirTemp("", "brine-migrate-"); err != nil {
 				return nil, err
 			}
 			defer os.RemoveAll(to)
 		}
 	}
-	if p.o.KeyPair != "" { // first: a master that starts now makes none
+	if p.o.KeyPair != "" { // first: a master that starts now creates none
 		r, err := migrate.KeyPair(from, to, p.o.KeyPair, p.from.conf.Options.KeyPass, o)
 		out = append(out, named{"key_pair", r})
 		if err != nil {
@@ -173,14 +173,14 @@ func (p *program) copyKeys(ctx context.Context, o migrate.Options) (out []named,
 	return append(out, named{keys, r}), err
 }
 
-// cacheStore opens a store of the cache.
+// cacheStore opens a cache driver.
 func (s *side) cacheStore() (d cache.Driver, where string, err error) {
 	name, dir, _ := strings.Cut(s.place, ":")
 	if name == "" {
 		name = s.conf.Cache.Driver
 	}
 	if dir != "" && name != cache.Local {
-		return nil, "", salt.Errorf(salt.Invalid, "%s takes no directory: its server is named by the options of the configuration", name)
+		return nil, "", salt.Errorf(salt.Invalid, "%s takes no directory: the options of the configuration name its server", name)
 	}
 	if name == cache.Local {
 		if dir == "" {
@@ -188,12 +188,12 @@ func (s *side) cacheStore() (d cache.Driver, where string, err error) {
 		}
 		return cache.Files(dir), dir, nil
 	}
-	// A copy has more time than a master that is asked for something.
+	// A copy has longer timeouts than a request to the master.
 	d, err = drivers.Open(name, remote.Options(s.opts), max(s.conf.Cache.Timeout, patience))
 	return d, name + " of " + s.path, err
 }
 
-// patience bounds each wait for a server.
+// patience is the timeout of each wait for a server.
 const patience = 20 * time.Second
 
 func (p *program) copyCache(ctx context.Context, o migrate.Options) (r migrate.Report, err error) {
@@ -217,7 +217,7 @@ func (p *program) copyCache(ctx context.Context, o migrate.Options) (r migrate.R
 	return migrate.Cache(ctx, from, to, banks, o)
 }
 
-// The places of jobs that are no returners.
+// The places of jobs that are not returners.
 const (
 	placeDatabase = "brine"
 	placeFiles    = "local_cache"
@@ -238,12 +238,12 @@ func (s *side) jobPlace() (name, dir string, err error) {
 	}
 	switch {
 	case dir != "" && name != placeFiles:
-		return "", "", salt.Errorf(salt.Invalid, "%s takes no directory: the configuration says where it is", name)
+		return "", "", salt.Errorf(salt.Invalid, "%s takes no directory: it is set in the configuration", name)
 	case name == placeDatabase && s.conf.Cluster.On() && !s.conf.Cluster.Isolated:
 		return "", "", salt.Errorf(salt.Invalid,
-			"the masters of a cluster on a shared directory keep jobs in Salt's files and have no database of their own: say %s", placeFiles)
+			"the masters of a cluster with a shared directory keep jobs in Salt's files and have no database of their own: use %s", placeFiles)
 	case name != placeDatabase && name != placeFiles && !slices.Contains(returner.Names(), name):
-		return "", "", salt.Errorf(salt.Invalid, "there is no place for jobs named %q: %s, %s and the returners %s are known", name, placeDatabase,
+		return "", "", salt.Errorf(salt.Invalid, "unknown place for jobs %q: use %s, %s or one of the returners %s", name, placeDatabase,
 			placeFiles, strings.Join(returner.Names(), ", "))
 	}
 	if dir == "" {
@@ -277,7 +277,7 @@ func (p *program) copyJobs(ctx context.Context, o migrate.Options) (r migrate.Re
 	return migrate.CopyJobs(ctx, from, to, o)
 }
 
-// jobMemory opens a memory of jobs.
+// jobMemory opens a job store.
 func (p *program) jobMemory(s *side, name, dir string, write bool) (t migrate.Target, close func(), err error) {
 	nothing := func() {}
 	files, err := job.NewLocalCache(dir, s.conf.Options.HashType)
@@ -299,8 +299,8 @@ func (p *program) jobMemory(s *side, name, dir string, write bool) (t migrate.Ta
 	return migrate.Server{R: ret, OnlyTexts: returner.Texts(name), Timeout: c.Timeout}, func() { ret.Close() }, nil
 }
 
-// database opens a master's own one: the file, or where a master has it open
-// through that.
+// database opens the master's own job database: the file, or through a master
+// that has it open.
 func (p *program) database(s *side, files *job.LocalCache, write bool) (migrate.Target, func(), error) {
 	own := filepath.Join(s.conf.Files.CacheDir, "brine")
 	var store *job.Store
@@ -310,7 +310,7 @@ func (p *program) database(s *side, files *job.LocalCache, write bool) (migrate.
 	}
 	switch {
 	case write && s.conf.Cluster.Isolated:
-		// What the master does not write itself the others would not hear of.
+		// Other members would not learn of jobs that the master does not write itself.
 		err = salt.Errorf(salt.Unavailable, "the master has it open")
 	case write:
 		store, err = job.Open(own, s.conf.Jobs, quiet)
@@ -353,7 +353,7 @@ func (p *program) database(s *side, files *job.LocalCache, write bool) (migrate.
 func ask(ctx context.Context, c *client.Client, fun string) (any, error) {
 	d, err := c.Run(ctx, client.Runner{Fun: fun}, nil, nil)
 	if err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "the master that has the jobs open does not answer: %w", err)
+		return nil, salt.Errorf(salt.Unavailable, "the master that has the job database open does not answer: %w", err)
 	}
 	if d.At("success") != true {
 		return nil, fmt.Errorf("%s", value.Str(d.At("return")))

@@ -17,11 +17,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// redial is the pause between two attempts to reach a master that went away.
+// redial is the pause between two attempts to reconnect to a master.
 const redial = time.Second
 
-// watch runs state.event here and not in the master: it prints without end,
-// and what it prints must not become events again.
+// watch runs state.event here and not in the master: it prints without end, and
+// its output must not become events again.
 func (p *program) watch(ctx context.Context, r client.Runner) error {
 	reg, err := fn.NewRegistry(nil, runners.State(p.listen, func(line string) error {
 		_, err := fmt.Fprintln(p.Env.Stdout, line)
@@ -46,8 +46,8 @@ func (p *program) watch(ctx context.Context, r client.Runner) error {
 	return p.strict(r.Fun, !o.Success, o.Return)
 }
 
-// listen yields the master's events. That there is no master is an error only
-// at first: later it is waited for.
+// listen yields the master's events. A missing master is an error only at
+// first; later it waits for the master to return.
 func (p *program) listen(ctx context.Context) iter.Seq2[*event.Event, error] {
 	return func(yield func(*event.Event, error) bool) {
 		at := p.Conf.Events.Sockets()
@@ -70,7 +70,7 @@ func (p *program) listen(ctx context.Context) iter.Seq2[*event.Event, error] {
 			if ctx.Err() != nil {
 				return
 			}
-			p.Log.Warn("the master's event bus has gone; waiting for it")
+			p.Log.Warn("lost the master's event bus; reconnecting")
 			for {
 				if !wait.Sleep(ctx, redial) {
 					return

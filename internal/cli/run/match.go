@@ -6,8 +6,8 @@ import (
 	"brine/internal/base/target"
 )
 
-// means reports whether a word of the user means a function: all functions do
-// without a word.
+// means reports whether the user's argument selects a function; without an
+// argument all functions are selected.
 func means(word, name string) bool {
 	if strings.Contains(word, "*") {
 		return target.ParseGlob(word).Match(name)

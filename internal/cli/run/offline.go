@@ -11,14 +11,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// call has the master run a function. While no master runs on this machine, a
-// function that only reads what a master has left on disk runs in this process.
+// call makes the master run a function. While no master runs on this machine, a
+// function that only reads data on disk runs in this process.
 func (p *program) call(ctx context.Context, r client.Runner, started func(jid string), progress func(client.RunnerEvent)) (*value.Dict, error) {
 	data, err := p.Client.Run(ctx, r, started, progress)
 	if !client.NotRunning(err) || r.Cluster || p.opts.EAuth.EAuth != "" || !master.RunsOffline(r.Fun) {
 		return data, err
 	}
-	// As the master's user, so that nothing on disk comes to belong to root.
+	// Run as the master's user, so that no file comes to belong to root.
 	cfg, offlineErr := p.Conf.Parts(p.Tree)
 	if offlineErr == nil {
 		offlineErr = daemon.Become(p.Conf.Files.User)
@@ -29,7 +29,7 @@ func (p *program) call(ctx context.Context, r client.Runner, started func(jid st
 		if kwargs.Len() > 0 {
 			args = append(args, fn.Wire(nil, kwargs)...)
 		}
-		p.Log.Warn("no master runs on this machine: " + r.Fun + " answers from what is on disk")
+		p.Log.Warn("no master runs on this machine: " + r.Fun + " answers from data on disk")
 		data, offlineErr = master.RunOffline(ctx, cfg, r.Fun, args, func(d *value.Dict) { progress(client.RunnerEvent{Name: "progress", Data: d}) }, p.Log.Logger)
 	}
 	if offlineErr == nil {

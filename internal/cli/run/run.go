@@ -1,7 +1,7 @@
-// Package run is salt-run: it has the master run one of its own functions, a
-// runner, and shows what it returns. The runner works in the master, and this
-// program only waits. While no master runs, those runners that only read what is
-// on disk work in this program.
+// Package run is salt-run: it makes the master run one of its own functions, a
+// runner, and shows the result. The runner runs in the master, and this program
+// only waits. While no master runs, runners that only read data on disk run in
+// this program.
 package run
 
 import (
@@ -24,7 +24,7 @@ import (
 
 var command = frame.Command{
 	Name: "salt-run", Usage: "[options] <function> [arguments]",
-	Doc: "salt-run has the master run a function of its own. Without a function it shows the documentation of all.",
+	Doc: "salt-run makes the master run one of its own functions. Without a function it shows the documentation of all.",
 }
 
 // Applet returns the program.
@@ -34,29 +34,29 @@ func Applet() frame.Applet {
 
 type options struct {
 	session.Options
-	Timeout    int    `flag:"-t --timeout" arg:"SECONDS" doc:"Seconds for functions that have an argument timeout, which is set to this unless it is given."`
+	Timeout    int    `flag:"-t --timeout" arg:"SECONDS" doc:"Seconds for functions with an argument timeout, which is set to this unless it is given."`
 	Doc        bool   `flag:"-d --doc --documentation" doc:"Show the documentation of a runner or function, or of all."`
 	Async      bool   `flag:"--async" doc:"Start the function and do not wait for it."`
 	Quiet      bool   `flag:"--quiet" doc:"Do not show the result."`
-	SkipGrains bool   `flag:"--skip-grains" doc:"Gather no grains of the master: there are none then."`
-	Cluster    bool   `flag:"--cluster" doc:"Have it run once in the whole cluster, by the master that has the lease (cluster_voters); wait for that."`
-	Repeatable bool   `flag:"--repeatable" doc:"With --cluster: running it twice does no harm, so that another master runs it again if the one dies that runs it."`
-	JID        string `flag:"--jid" arg:"JID" doc:"Use this job id in place of a new one."`
+	SkipGrains bool   `flag:"--skip-grains" doc:"Do not collect the master's grains."`
+	Cluster    bool   `flag:"--cluster" doc:"Run it once in the whole cluster, on the master that holds the lease (cluster_voters), and wait for the result."`
+	Repeatable bool   `flag:"--repeatable" doc:"With --cluster: running it twice is harmless, so another master runs it again if the first one dies."`
+	JID        string `flag:"--jid" arg:"JID" doc:"Use this job id instead of a new one."`
 	ShowJID    bool   `flag:"--show-jid" hidden:"yes" doc:"Show the job id."`
 	Profiling  bool   `flag:"--enable-profiling" dest:"profiling_enabled" hidden:"yes" doc:"Profile the function."`
 	ProfileDir string `flag:"--profiling-path" arg:"DIR" hidden:"yes" doc:"Directory for the profile."`
 }
 
-// check returns what is wrong with the options, or "".
+// check returns an error message for the options, or "".
 func (o *options) check() string {
 	switch {
 	case o.JID != "" && !salt.ValidJID(o.JID):
 		return "'" + o.JID + "' is not a valid JID"
 	case o.Repeatable && !o.Cluster:
-		return "--repeatable is for --cluster: who asks runs it again otherwise"
+		return "--repeatable is for --cluster"
 	case o.Profiling, o.ProfileDir != "":
-		return "the options --enable-profiling and --profiling-path of Salt are not supported: the function runs in the master, whose option " +
-			"profiling_address gives out profiles"
+		return "Salt's options --enable-profiling and --profiling-path are not supported: the function runs in the master; set its option " +
+			"profiling_address to get profiles"
 	}
 	return ""
 }
@@ -87,7 +87,7 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 	return p.exitCode(p.do(ctx, inv.Args))
 }
 
-// exit is an error that stands for an exit code.
+// exit is an error with an exit code.
 type exit int
 
 func (exit) Error() string { return "" }
@@ -115,7 +115,7 @@ func (p *program) exitCode(err error) int {
 		if salt.KindOf(err) == salt.Denied {
 			code = frame.ExitNoPerm
 		}
-		if p.opts.Cluster { // Salt has no such order, and no code for it
+		if p.opts.Cluster { // Salt has no such option, and no code for it
 			return code
 		}
 		return p.opts.Strict(code)
@@ -127,11 +127,11 @@ func (p *program) exitCode(err error) int {
 	return frame.ExitFailure
 }
 
-// interrupted says goodbye after Ctrl-C.
+// interrupted reports Ctrl-C.
 func (p *program) interrupted(jid string) int {
 	text := "\nExiting gracefully on Ctrl-c"
 	if jid != "" {
-		text += "\nThe master goes on with the function. Its result will be the event salt/run/" + jid + "/ret"
+		text += "\nThe master continues the function. Its result will be the event salt/run/" + jid + "/ret"
 	}
 	p.Env.Errorf("%s", text)
 	if p.opts.HardCrash.HardCrash {
@@ -166,8 +166,8 @@ func (p *program) do(ctx context.Context, args []string) error {
 	return p.execute(ctx, r)
 }
 
-// timed adds the option --timeout to the arguments of a function that has one
-// of that name and is not given it.
+// timed adds the option --timeout to the arguments of a function that has an
+// argument of that name, unless it is given.
 func (p *program) timed(fun string, given int, kwargs *value.Dict) *value.Dict {
 	if p.opts.Timeout == 0 || kwargs.Has("timeout") {
 		return kwargs
@@ -201,7 +201,7 @@ func (p *program) async(ctx context.Context, r client.Runner) error {
 	return nil
 }
 
-// execute runs a function and shows what it tells and returns.
+// execute runs a function and shows its progress and result.
 func (p *program) execute(ctx context.Context, r client.Runner) error {
 	jid := ""
 	started := func(id string) {
@@ -239,7 +239,7 @@ func (p *program) execute(ctx context.Context, r client.Runner) error {
 	if !p.opts.Quiet {
 		show := func() error { return p.Show.Show(shown, out, output.Call{}) }
 		if text, ok := shown.(string); ok && data.At("success") == false && p.Show.Wanted() == "table" {
-			// The outputter table shows nothing of a text, and so of a failure.
+			// The outputter table shows nothing for a string, and so nothing for a failure.
 			show = func() error { _, err := fmt.Fprintln(p.Show.Writer(), text); return err }
 		}
 		if err := errors.Join(broken, show()); err != nil {
@@ -253,7 +253,7 @@ func (p *program) execute(ctx context.Context, r client.Runner) error {
 }
 
 // strict is the error of a runner that failed although Salt's program would
-// end with 0.
+// exit with 0.
 func (p *program) strict(fun string, failed bool, ret any) error {
 	code := frame.ExitOK
 	text, _ := ret.(string)
@@ -269,7 +269,7 @@ func (p *program) strict(fun string, failed bool, ret any) error {
 	return nil
 }
 
-// outputterOf is the outputter that an event suggests, or "".
+// outputterOf returns the outputter that an event requests, or "".
 func outputterOf(data *value.Dict) string {
 	if out := data.Str("outputter"); out != "" {
 		return out
@@ -277,8 +277,8 @@ func outputterOf(data *value.Dict) string {
 	return data.Dict("return").Str("outputter")
 }
 
-// result is what to show of the last event, and in which form. A runner that
-// wants a certain form returns a map of outputter and data.
+// result returns the data of the last event and its outputter. A runner that
+// wants a certain outputter returns a map of outputter and data.
 func result(data *value.Dict) (shown any, out string) {
 	out = outputterOf(data)
 	ret := data.At("return")
@@ -288,8 +288,8 @@ func result(data *value.Dict) (shown any, out string) {
 	return ret, out
 }
 
-// exitOf is the exit code: that of the event, or one that the runner put into
-// what it returned.
+// exitOf returns the exit code of the event, or the one that the runner put
+// into its result.
 func exitOf(data *value.Dict) int {
 	for _, d := range []*value.Dict{data, data.Dict("return"), data.Dict("return").Dict("data")} {
 		if d.Has("retcode") {
@@ -299,8 +299,8 @@ func exitOf(data *value.Dict) int {
 	return 0
 }
 
-// docs shows the documentation of the functions that the word means: one
-// function, a module, or a pattern.
+// docs shows the documentation of the selected functions: one function, a
+// module, or a pattern.
 func (p *program) docs(ctx context.Context, args []string) error {
 	data, err := p.call(ctx, client.Runner{Fun: "doc.runner"}, nil, func(client.RunnerEvent) {})
 	if err != nil {

@@ -125,7 +125,7 @@ func TestDocs(t *testing.T) {
 	if got.code != 0 || !strings.HasPrefix(got.stdout, "config.get:\n\n    Return an option") || strings.Contains(got.stdout, "test.arg:") {
 		t.Errorf("-d config: %+v", got)
 	}
-	if got := saltRun(t.Context(), m); got.code != 0 || !strings.Contains(got.stdout, "\ncache.clear_all:\n    \n        Forget") ||
+	if got := saltRun(t.Context(), m); got.code != 0 || !strings.Contains(got.stdout, "\ncache.clear_all:\n    \n        Delete") ||
 		!strings.Contains(got.stdout, "test.sleep:\n") {
 		t.Errorf("no arguments: %d %.200s %s", got.code, got.stdout, got.stderr)
 	}

@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// textBadBatch is what users read who give a bad size.
+// textBadBatch is Salt's message for an invalid batch size.
 const textBadBatch = "Invalid batch data sent: %s\nData must be in the form of %%10, 10%% or 3\n"
 
 // newBatch returns the batch defined by the command line.

@@ -72,7 +72,7 @@ type program struct {
 	cmd     *call
 
 	live  *progress           // of the running job, or nil
-	peers map[netip.Addr]bool // connected to the master; nil before the first look
+	peers map[netip.Addr]bool // connected to the master; nil before the first check
 	// elsewhere has the minions that another master commands, and that master.
 	elsewhere map[string]string
 }
@@ -196,7 +196,7 @@ func (p *program) exitCode(err error) int {
 	case errors.As(err, &lost):
 		p.session.Env.Errorf("ERROR: %s", err)
 		return frame.ExitFailure
-	case errors.As(err, &refused) && refused.Name == "SaltMasterError": // a failure of Brine's master, which no script of Salt's knows
+	case errors.As(err, &refused) && refused.Name == "SaltMasterError": // a failure of Brine's master, which no script for Salt knows
 		p.session.Env.Errorf("ERROR: %s", err)
 		return frame.ExitFailure
 	case errors.As(err, &refused), salt.KindOf(err) == salt.Unavailable, salt.KindOf(err) == salt.Timeout, salt.KindOf(err) == salt.Invalid:
@@ -225,7 +225,7 @@ func refusal(err error) int {
 const lookupHint = "The minions may not have all finished running and any remaining minions will return upon completion. " +
 	"To look up the return data for this job later, run the following command:\n\nsalt-run jobs.lookup_jid %s"
 
-// interrupted reports Ctrl-C. jid is that of the job, or "".
+// interrupted reports Ctrl-C. jid is the id of the running job, or "".
 func (p *program) interrupted(jid string) int {
 	text := "\nExiting gracefully on Ctrl-c"
 	if jid != "" {

@@ -148,7 +148,8 @@ func (p *program) setExpire(kw *value.Dict) {
 // maxNamed is how many minions a message names.
 const maxNamed = 5
 
-// printable returns a name that a minion reports, quoted if it has characters that a terminal could obey.
+// printable returns a name that a minion reports, quoted if it has characters that a terminal could
+// interpret.
 func printable(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }) || !utf8.ValidString(name) {
 		return strconv.Quote(name)
@@ -156,7 +157,8 @@ func printable(name string) string {
 	return name
 }
 
-// tellElsewhere says which minions another master commands, which are not waited for.
+// tellElsewhere prints the minions that another master commands, whose returns are
+// not waited for.
 func (p *program) tellElsewhere(elsewhere map[string]string) {
 	p.elsewhere = make(map[string]string, len(elsewhere))
 	for id, master := range elsewhere {
@@ -176,7 +178,7 @@ func (p *program) tellElsewhere(elsewhere map[string]string) {
 		if len(ids) > 1 {
 			are = "are"
 		}
-		p.session.Env.Errorf("%s%s %s commanded by the master %s at present: run the command there, or make the masters a cluster",
+		p.session.Env.Errorf("%s%s %s commanded by the master %s: run the command there, or join the masters to a cluster",
 			strings.Join(ids[:min(len(ids), maxNamed)], ", "), more, are, master)
 	}
 }

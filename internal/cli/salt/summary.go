@@ -11,7 +11,7 @@ import (
 // summary counts the results of a job.
 type summary struct {
 	returned, absent int
-	away             []string // not even connected
+	away             []string // unreachable
 	silent, failed   []string
 }
 

@@ -1,5 +1,5 @@
 // Package witness is the program `brine witness`: a voter for the lease of a
-// cluster of masters, on a machine that is no master.
+// cluster of masters, on a machine that is not a master.
 package witness
 
 import (
@@ -14,9 +14,9 @@ import (
 
 var command = frame.Command{
 	Name: "witness",
-	Doc: "A voter for the lease by which one master of a cluster without a shared directory does what is to be done once: with two masters, the " +
+	Doc: "A voter for the lease by which one master of a cluster without a shared directory runs the tasks that run once: with two masters, the " +
 		"third. It has no keys and no data. " +
-		"It reads the file witness in the configuration directory: id, cluster_id, cluster_witness_secret, cluster_voters, and perhaps interface, " +
+		"It reads the file witness in the configuration directory: id, cluster_id, cluster_witness_secret, cluster_voters, and optionally interface, " +
 		"cluster_pool_port and cachedir; all as on the masters.",
 }
 
@@ -32,9 +32,9 @@ type options struct {
 // settings are the options in the file.
 type settings struct {
 	Witness        witness.Options
-	Level          string `salt:"log_level" default:"info" doc:"what is written to stderr: debug, info, warning or error" change:"restart"`
-	DefaultInclude any    `salt:"default_include" default:"witness.d/*.conf" doc:"further files, relative to this one; later ones win" change:"restart"`
-	Include        any    `salt:"include" default:"null" doc:"path, pattern or list of further files, which win over all others" change:"restart"`
+	Level          string `salt:"log_level" default:"info" doc:"log level on stderr: debug, info, warning or error" change:"restart"`
+	DefaultInclude any    `salt:"default_include" default:"witness.d/*.conf" doc:"further files, relative to this one; later ones take precedence" change:"restart"`
+	Include        any    `salt:"include" default:"null" doc:"path, pattern or list of further files, which take precedence over all others" change:"restart"`
 }
 
 func execute(ctx context.Context, env *frame.Env, args []string) int {
@@ -44,7 +44,7 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		return code
 	}
 	if len(inv.Args) > 0 {
-		return command.Fail(env, "there are no arguments")
+		return command.Fail(env, "witness takes no arguments")
 	}
 	s := &settings{}
 	var held log.Held // until the level is known
@@ -71,7 +71,7 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		env.Errorf("witness: %v", err)
 		return config.ExitCode(err)
 	}
-	logger.Info("the witness is up", "pid", os.Getpid(), "address", w.Addr().String())
+	logger.Info("witness started", "pid", os.Getpid(), "address", w.Addr().String())
 	if err := w.Run(ctx); err != nil {
 		env.Errorf("witness: %v", err)
 		return frame.ExitFailure
