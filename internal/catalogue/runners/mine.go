@@ -22,7 +22,8 @@ func mineModule(d Deps) fn.Module {
 	return fn.Module{Name: "mine", Doc: `Mine data of minions.`, Funcs: []fn.Func{
 		fn.Of("get", m.get, `Return mine data of minions for a function, as far as the master's id has access.`,
 			fn.Example("salt-run mine.get '*' network.interfaces")),
-		fn.Of("update", m.update, `Make minions update their mine data.`, fn.Example("salt-run mine.update '*'"), fn.Example("salt-run mine.update edges tgt_type=nodegroup")),
+		fn.Of("update", m.update, `Make minions update their mine data.`, fn.Example("salt-run mine.update '*'"),
+			fn.Example("salt-run mine.update edges tgt_type=nodegroup")),
 	}}
 }
 

@@ -303,7 +303,8 @@ func (m *machine) found() error {
 	if m.o.Name != "main" {
 		name = " --name " + m.o.Name
 	}
-	fmt.Fprintf(m.env.Stdout, "Created the cluster %s; its options are in %s. Start or restart the master of this machine. Then run on each other machine:\n\n    "+
+	fmt.Fprintf(m.env.Stdout, "Created the cluster %s; its options are in %s. Start or restart the master of this machine. "+
+		"Then run on each other machine:\n\n    "+
 		"brine cluster join %s --id ITS-ADDRESS --fingerprint %x%s\n\n%s",
 		m.o.Name, m.conf, m.o.ID, sha256.Sum256(pub), name, asksFor(secret))
 	return nil
