@@ -116,7 +116,8 @@ func TestMineIsBounded(t *testing.T) {
 	// Each rule of an owner takes a part of one budget, whatever the number of its entries.
 	rules := value.NewDict(0)
 	for i := range 200 {
-		rules.Set(fmt.Sprint("f", i), value.DictOf("__saltmine_acl__", int64(1), "__data__", int64(1), "allow_tgt", `^(?=(w|we|web|e|b|3)+\d*!)`, "allow_tgt_type", "pcre"))
+		rules.Set(fmt.Sprint("f", i), value.DictOf("__saltmine_acl__", int64(1), "__data__", int64(1), "allow_tgt", `^(?=(w|we|web|e|b|3)+\d*!)`,
+			"allow_tgt_type", "pcre"))
 	}
 	if v := ask(t, d.mine, "web2", "_mine", value.DictOf("data", rules, "clear", true)); v != true {
 		t.Fatal(v)

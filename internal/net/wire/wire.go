@@ -154,7 +154,7 @@ func Decode(d *value.Dict, to any) error { return decode(d, to, false) }
 // View is Decode for a message whose reader takes whatever fits, because an older
 // program wrote it, or because it is passed on unchanged. A value of a wrong type
 // stays in Rest, and its field is empty, as if the key were missing. Sizes are not
-// compared: whoever received the message has bounded it.
+// compared: the receiver of the message has bounded it.
 func View(d *value.Dict, to any) { _ = decode(d, to, true) }
 
 // decode fills a struct without an allocation of its own but for Rest: it reads
