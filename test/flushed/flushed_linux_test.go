@@ -101,9 +101,11 @@ var classes = map[string]func(dir string) error{
 		return j.Sync()
 	},
 	"outbox of a minion": func(dir string) error {
-		o := outbox.New(outbox.Config{Dir: filepath.Join(dir, "brine"), Options: outbox.Options{Outbox: true, PubRet: true, OutboxSize: 1 << 20}, Log: quiet, Fire: func(string, any) {}})
+		o := outbox.New(outbox.Config{Dir: filepath.Join(dir, "brine"), Options: outbox.Options{Outbox: true, PubRet: true, OutboxSize: 1 << 20}, Log: quiet,
+			Fire: func(string, any) {}})
 		o.Recall(func(*value.Dict, string) *value.Dict { return nil })
-		o.GiveBack(value.DictOf("jid", jid, "return", true, "fun", "test.ping"), []*outbox.Queue{o.NewQueue("192.0.2.1:4506", nil, func() bool { return false }, quiet)}, true)
+		o.GiveBack(value.DictOf("jid", jid, "return", true, "fun", "test.ping"),
+			[]*outbox.Queue{o.NewQueue("192.0.2.1:4506", nil, func() bool { return false }, quiet)}, true)
 		return nil
 	},
 	"revision of files": func(dir string) error {
@@ -155,8 +157,9 @@ func TestFlushedBeforeReported(t *testing.T) {
 				t.Fatal(err)
 			}
 			trace := filepath.Join(t.TempDir(), "trace")
-			c := exec.Command(strace, "-f", "-y", "-s", "300", "-o", trace, "-e", "trace=mkdirat,mkdir,openat,renameat,renameat2,rename,linkat,link,symlinkat,"+
-				"unlinkat,unlink,rmdir,fsync,fdatasync,syncfs,write", os.Args[0])
+			c := exec.Command(strace, "-f", "-y", "-s", "300", "-o", trace, "-e",
+				"trace=mkdirat,mkdir,openat,renameat,renameat2,rename,linkat,link,symlinkat,"+
+					"unlinkat,unlink,rmdir,fsync,fdatasync,syncfs,write", os.Args[0])
 			c.Env = append(os.Environ(), classKey+"="+name, dirKey+"="+dir, sourceKey+"="+source)
 			if out, err := c.CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)

@@ -77,7 +77,7 @@ func TestStandbyNamesTheMaster(t *testing.T) {
 	s.standsBy(1, 1)
 	host := s.sites[0].front.host
 	out, errs, code := s.sites[1].Run(daemontest.Brine, "salt", "-t", "300", "w1", "test.ping") // longer than the test waits
-	if want := "w1 is commanded by the master " + host + " at present"; code != 1 || !strings.Contains(errs, want) {
+	if want := "w1 is commanded by the master " + host + ": run the command there"; code != 1 || !strings.Contains(errs, want) {
 		t.Errorf("code %d, stderr %q, want %q", code, errs, want)
 	}
 	if want := "Minion did not return. [Commanded by " + host + "]"; !strings.Contains(out, want) {

@@ -78,8 +78,8 @@ func (r *running) open(what string, least, most int) {
 	})
 }
 
-// strangers makes all addresses but 127.0.0.1 strangers.
-func strangers(s *Settings) {
+// remotePeers makes every address except 127.0.0.1 remote.
+func remotePeers(s *Settings) {
 	s.local = func(remote, _ netip.Addr) bool { return remote == netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
 }
 
@@ -91,7 +91,7 @@ func TestSilentConnectionsAreBounded(t *testing.T) {
 	for _, plain := range []bool{true, false} {
 		s := settings(t, fmt.Sprintf("max_connections: %d, max_connections_per_address: %d, ssl_crt: %s, ssl_key: %s", total, each, cert, key))
 		s.Plain = plain
-		strangers(&s)
+		remotePeers(&s)
 		r := serve(t, s)
 		id := r.login()
 		crowded := r.from("127.0.0.2")
@@ -131,7 +131,7 @@ func TestConnectionsOfUsersAreBounded(t *testing.T) {
 	cert, key := pair(t)
 	s := settings(t, fmt.Sprintf("max_connections: %d, max_connections_per_address: %d, ssl_crt: %s, ssl_key: %s", total, each, cert, key))
 	s.Plain = false
-	strangers(&s)
+	remotePeers(&s)
 	r := serve(t, s)
 	id := r.login()
 	r.open("the login is over", 0, 0)
@@ -206,7 +206,7 @@ func isTimeout(err error) bool {
 // Nothing is counted twice or for ever, however connections end.
 func TestConnectionsAreForgotten(t *testing.T) {
 	s := settings(t, "max_connections: 50, max_connections_per_address: 3")
-	strangers(&s)
+	remotePeers(&s)
 	r := serve(t, s)
 	id := r.login()
 	for i := range 60 {
@@ -227,7 +227,7 @@ func TestConnectionsAreForgotten(t *testing.T) {
 func TestClientsBehindAProxyAreBounded(t *testing.T) {
 	const each = 3
 	s := settings(t, fmt.Sprintf("max_connections: 100, max_connections_per_address: %d, trusted_proxies: [127.0.0.2]", each))
-	strangers(&s)
+	remotePeers(&s)
 	r := serve(t, s)
 	id := r.login()
 	proxy := r.from("127.0.0.2")

@@ -414,7 +414,8 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 	}
 	if m.cluster != nil {
 		d.Cluster = &runners.Clustering{Cluster: m.cluster, ID: m.cfg.ID, Voting: m.cluster.Voting, Roots: m.revisions,
-			Records: clusterRecords{id: m.cfg.ID, work: m.clusterJobs, replicated: m.replicated, comparison: m.comparison, health: m.health, end: m.life.end}}
+			Records: clusterRecords{id: m.cfg.ID, work: m.clusterJobs, replicated: m.replicated, comparison: m.comparison, health: m.health,
+				end: func() { m.life.end() }}} // Run sets end later
 	}
 	return fn.NewRegistry(nil, runners.New(d)...)
 }
