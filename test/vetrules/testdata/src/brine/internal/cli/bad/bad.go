@@ -48,10 +48,8 @@ func compare(err error, log *slog.Logger) error {
 		return fmt.Errorf("%s: %v", "it", err) // want `wrap the error by %w`
 	}
 	log.Warn("a message", "path", "/x", "err", err)
-	log.With("error", err).Warn("a message", "file",
-		"/x") // want `the key "error" of a log record is called "err" elsewhere` `the key "file" of a log record is called "path" elsewhere`
-	log.Info("a message", err.Error(), 1, "two words",
-		"x") // want `the key of a log record is not a constant` `the key "two words" of a log record is not a word in lower case`
+	log.With("error", err).Warn("a message", "file", "/x")  // want `the key "error" of a log record is called "err" elsewhere` `the key "file" of a log record is called "path" elsewhere`
+	log.Info("a message", err.Error(), 1, "two words", "x") // want `the key of a log record is not a constant` `the key "two words" of a log record is not a word in lower case`
 	var limited *ratelimit.Log
 	limited.Log(slog.LevelWarn, "a message", slog.String("peer", "x"), "path", "/x")
 	limited.Log(slog.LevelWarn, "a message", "minion_id", "x") // want `the key "minion_id" of a log record is called "minion" elsewhere`
