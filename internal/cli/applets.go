@@ -7,6 +7,7 @@ import (
 	"brine/internal/cli/cp"
 	"brine/internal/cli/daemon"
 	"brine/internal/cli/demo"
+	"brine/internal/cli/doc"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/ha"
 	"brine/internal/cli/key"
@@ -34,6 +35,7 @@ func Applets() []frame.Applet {
 		cluster.Applet(),
 		witness.Applet(),
 		migrate.Applet(),
+		doc.Applet(),
 	}
 	// These speak of all programs, themselves included.
 	list := func() []frame.Applet { return Applets() }

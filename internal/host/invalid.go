@@ -2,8 +2,8 @@ package host
 
 import "fmt"
 
-// InvalidError says that an argument cannot be used on any machine, so that
-// nothing was tried.
+// InvalidError means that an argument is invalid on every machine, so nothing
+// was tried.
 type InvalidError struct{ Err error }
 
 func (e *InvalidError) Error() string { return e.Err.Error() }

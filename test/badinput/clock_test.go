@@ -38,7 +38,7 @@ func TestClocks(t *testing.T) {
 			t.Errorf("%s: told in the log: %v", c.id, told)
 		}
 	}
-	m.Logged("request refused: its time is off by more than request_server_ttl; check the clocks of this master and the minion minion=late age=3m")
+	m.Logged("refused request: its time is off by more than request_server_ttl; check the clocks of this master and the minion minion=late age=3m")
 	// An attacker on the path cannot fill the log with it.
 	if n := strings.Count(m.Log(), "its time is off"); n != 3 {
 		t.Errorf("it is told %d times for 9 requests of 3 minions", n)

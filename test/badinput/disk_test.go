@@ -49,13 +49,13 @@ func testFullDisk(t *testing.T, more string) {
 	}
 	d.Fill()
 	put(t, full, nil, 0o600)
-	m.Logged("cannot store a return", "no space left on device")
+	m.Logged("cannot store return", "no space left on device")
 
 	out, errs, code := m.Run(brine, "salt", "-t", "20", "w", "test.echo", "refused"+strings.Repeat("x", size))
 	if err := contains(errs, "the master cannot record the job", "jobs.db", "no space left on device", "make room"); err != nil || code != 1 {
 		t.Errorf("a command on a master with a full disk ends with %d: %.300s, %v", code, out, err)
 	}
-	if err := contains(m.Log(), "cannot record a job; it is not published"); err != nil {
+	if err := contains(m.Log(), "cannot record job; not publishing it"); err != nil {
 		t.Error(err)
 	}
 	if strings.Contains(w.Log(), "refused") {
@@ -133,7 +133,7 @@ func TestFullDiskOfMinion(t *testing.T) {
 	for range 3 {
 		mustPing(t, m, "w")
 	}
-	w.Logged("cannot note a running job", "no space left on device")
+	w.Logged("cannot record a running job", "no space left on device")
 	notes, _ := os.ReadDir(w.Path("var/cache/salt/minion/proc"))
 	if len(notes) > 0 {
 		t.Errorf("empty notes are left: %v", notes)

@@ -131,7 +131,7 @@ func TestCommandFlood(t *testing.T) {
 	if strings.Contains(tags(), "salt/run/") {
 		t.Error("a runner of an unauthenticated peer was run")
 	}
-	m.Logged("a command was refused")
+	m.Logged("refused command")
 	if n := len(m.Log()); n > 5<<20 {
 		t.Errorf("the log has %d bytes", n)
 	}

@@ -143,7 +143,7 @@ func TestKillMinionDuringJob(t *testing.T) {
 	w.Kill()
 	w.Start()
 	answers(t, m, "w")
-	w.Logged("a job was running when its process was killed")
+	w.Logged("job was interrupted: its process was killed")
 	if _, err := os.Stat(note); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the note of the job is still there: %v", err)
 	}
@@ -189,7 +189,7 @@ func TestHangup(t *testing.T) {
 		"auto_accept: True\ninclude: broken.conf": m.Path("broken.conf"),
 	} {
 		put(t, m.Path("broken.conf"), []byte("a: b: c\n"), 0o600)
-		change(more, "the changed configuration is not taken over; the old one stays")
+		change(more, "cannot reload the configuration; keeping the old one")
 		m.Logged(want)
 	}
 	must(t, os.Remove(m.Path("broken.conf")))
@@ -198,13 +198,13 @@ func TestHangup(t *testing.T) {
 		t.Errorf("keys %v, %v: a broken configuration was taken over", keys, err)
 	}
 
-	change("auto_accept: True\nnodegroups: {web: 'L@w'}\nlog_level: debug\n", "the configuration was read again")
+	change("auto_accept: True\nnodegroups: {web: 'L@w'}\nlog_level: debug\n", "configuration reloaded")
 	answers(t, m, "w")
 	if rets, err := m.SaltJSON(brine, "-t", "20", "-N", "web", "test.ping"); err != nil || rets["w"] != true {
 		t.Errorf("the new nodegroup: %v, %v", rets, err)
 	}
 	m.Logged("[DEBUG   ] published")
-	change("nodegroups: {db: 'L@w'}\nlog_level: info\n", "the configuration was read again")
+	change("nodegroups: {db: 'L@w'}\nlog_level: info\n", "configuration reloaded")
 	n := strings.Count(m.Log(), "[DEBUG   ]")
 	if rets, err := m.SaltJSON(brine, "-t", "20", "-N", "db", "test.ping"); err != nil || rets["w"] != true {
 		t.Errorf("another nodegroup: %v, %v", rets, err)
@@ -222,11 +222,11 @@ func TestHangup(t *testing.T) {
 	answers(t, m, "w")
 	put(t, w.Path("minion"), []byte(read(t, w.Path("minion"))+"log_level: debug\n"), 0o600)
 	w.Signal(syscall.SIGHUP)
-	w.Logged("the configuration was read again")
+	w.Logged("configuration reloaded")
 	mustPing(t, m, "w")
 	put(t, w.Path("minion"), []byte("id: [\n"), 0o600)
 	w.Signal(syscall.SIGHUP)
-	w.Logged("the changed configuration is not taken over; the old one stays")
+	w.Logged("cannot reload the configuration; keeping the old one")
 	mustPing(t, m, "w")
 }
 

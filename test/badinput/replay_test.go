@@ -65,7 +65,7 @@ func testReplays(t *testing.T, transport string) {
 		}
 	}
 	once(t, tags, jid)
-	m.Logged("a replayed request was refused")
+	m.Logged("refused a replayed request")
 	if after := listing(t, m.Path("etc")); after != keys {
 		t.Errorf("keys before\n%s\nafter\n%s", keys, after)
 	}

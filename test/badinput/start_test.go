@@ -213,18 +213,20 @@ func TestPIDFileThatCannotBe(t *testing.T) {
 }
 
 // TestTwoMastersInOnePlace wants the second refused with the reason, and the
-// first unharmed.
+// first unharmed. Masters with ids of their own may share cachedir; a second
+// process with the same id may not, and no two may share sock_dir.
 func TestTwoMastersInOnePlace(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
 	minion(t, "w", "", m)
 	for _, shared := range []string{"cachedir", "sock_dir"} {
-		other := daemontest.NewMaster(t, brine, "two", daemontest.Host(), "")
+		id := map[string]string{"cachedir": m.Name, "sock_dir": "two"}[shared]
+		other := daemontest.NewMaster(t, brine, id, daemontest.Host(), "")
 		place := map[string]string{"cachedir": "var/cache/salt/master", "sock_dir": "var/run/salt/master"}[shared]
 		must(t, os.MkdirAll(filepath.Dir(other.Path(place)), 0o755))
 		must(t, os.Symlink(m.Path(place), other.Path(place)))
 		fails(t, other, 1, map[string]string{
-			"cachedir": "share only the directories gitfs and git_pillar in it",
+			"cachedir": "if two masters are meant to share a cachedir, give each an id of its own",
 			"sock_dir": "master_event_pub.ipc",
 		}[shared])
 		mustPing(t, m, "w")
@@ -304,7 +306,7 @@ func TestOpenToOthers(t *testing.T) {
 	}
 	log, err := os.ReadFile(own.Path("var/log/salt/master"))
 	must(t, err)
-	demand(t, "the log", string(log), "others than its owner could read the private key; its mode is changed", "path="+pem, "mode=0644", "changed_to=0600")
+	demand(t, "the log", string(log), "private key was readable by other users; changed its mode", "path="+pem, "mode=0644", "changed_to=0600")
 	reachable(t)
 	n := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "")
 	socks := n.Path("var/run/salt/master")

@@ -324,7 +324,7 @@ func callEffects() map[string]effect {
 		"--file-root":            {line: "@ --local config.get file_roots --out=json --out-indent=-1", value: "DIR", out: `"base": \["DIR"\]`},
 		"--pillar-root":          {line: "@ --local config.get pillar_roots --out=json --out-indent=-1", value: "DIR", out: `"base": \["DIR"\]`},
 		"--module-executors":     {line: "@ test.ping", value: "nope", err: `Executor 'nope' is not available`, code: 1},
-		"--executor-opts": {line: "-l debug --module-executors=splay @ test.ping", cut: "splay waits", value: "{splaytime: 0}",
+		"--executor-opts": {line: "-l debug --module-executors=splay @ test.ping", cut: "delaying job (splay)", value: "{splaytime: 0}",
 			err: `splaytime must be a positive integer`, code: 1},
 		"--proxyid":          refused("@ test.ping", "p"),
 		"--states-dir":       refused("@ test.ping", "DIR"),

@@ -70,6 +70,7 @@ var stateVaries = []struct {
 	{regexp.MustCompile(`Total run time: +[\d.]+ m?s`), "Total run time: TOOK"},
 	{regexp.MustCompile(`(duration"?:\s+)[\d.]+`), "${1}0"},
 	{regexp.MustCompile(`(pid(?:\x1b\[0;0m)?"?:\s+(?:\x1b\[0;1;33m)?)\d+`), "${1}0"},
+	{regexp.MustCompile(` \(Brine [\d.]+\)`), ""}, // behind Salt's version in manage.versions
 	{regexp.MustCompile(`PID \d+ and was started at .* with jid`), "PID PID and was started at DATE with jid"},
 }
 

@@ -222,7 +222,7 @@ func containsAll(text string, parts ...string) bool {
 	return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })
 }
 
-var switched = regexp.MustCompile(`this minion uses another master now.* seconds=([0-9.e-]+)`)
+var switched = regexp.MustCompile(`switched to another master.* seconds=([0-9.e-]+)`)
 
 // lastSwitch is how long the last change of a minion's master took, from
 // noticing that the one was lost, and when the minion was connected to the one

@@ -154,7 +154,7 @@ func TestJoinAndLeaveUnderLoad(t *testing.T) {
 	}
 	late.Wait(60 * time.Second)
 	took := time.Since(from)
-	if !strings.Contains(late.Log(), "this master has left the cluster") {
+	if !strings.Contains(late.Log(), "this master left the cluster") {
 		t.Errorf("it does not know that it has left: %s", late.Log())
 	}
 	jobs += going.end()

@@ -153,7 +153,7 @@ func TestEachCommandsAll(t *testing.T) {
 	for _, m := range f.masters {
 		eventually.Nil(t, soon, "the job has expired at "+m.Name, func() error {
 			for line := range strings.Lines(m.Log()) {
-				if strings.Contains(line, "a job has expired") && strings.Contains(line, jid) {
+				if strings.Contains(line, "job expired before some minions received it") && strings.Contains(line, jid) {
 					if !strings.Contains(line, "minions=1 ") {
 						t.Error(line)
 					}

@@ -312,7 +312,7 @@ func TestSlowMaster(t *testing.T) {
 	m := daemontest.NewMinion(t, brine, "m0", []string{near.Host}, "master_type: cluster\nmaster_rebalance: 3\nmaster_latency: [600]\n").Start()
 	eventually.Nil(t, soon, "it is known to be slow", func() error {
 		for line := range strings.Lines(m.Log()) {
-			if strings.Contains(line, "how quickly the master answers") && strings.Contains(line, host) && strings.Contains(line, "class=1") {
+			if strings.Contains(line, "measured the response time of the master") && strings.Contains(line, host) && strings.Contains(line, "class=1") {
 				return nil
 			}
 		}

@@ -77,7 +77,7 @@ func TestRestoredDiskDecidesApart(t *testing.T) {
 			return nil
 		})
 	}
-	if !strings.Contains(one.Log(), "the disk is an older copy") {
+	if !strings.Contains(one.Log(), "restored from an old copy") {
 		t.Error("the restored master does not say that its disk is an older copy")
 	}
 }

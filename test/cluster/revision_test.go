@@ -195,7 +195,7 @@ func TestAgreedFiles(t *testing.T) {
 		s, err := text(three, "m2", "salt://word")
 		if err == nil && s != "changed" {
 			// Only if the others were silent for as long as it waits.
-			if err = fmt.Errorf("what is old by now: %q", s); !strings.Contains(three.Log()[said:], "have answered in time") {
+			if err = fmt.Errorf("what is old by now: %q", s); !strings.Contains(three.Log()[said:], "did not answer in time; serving") {
 				t.Fatal(err)
 			}
 		}

@@ -1,5 +1,5 @@
 // Package daemontest runs real daemons for tests: Brine's binary, built once
-// for a package of tests, and stock Salt's programs where the environment says
+// for all packages of tests, and stock Salt's programs where the environment says
 // where they are. Every daemon is a process with its own directory, which it is
 // given as root_dir, and usually its own loopback address.
 //
@@ -20,7 +20,7 @@ import (
 	"brine/test/tools"
 )
 
-// binary is built by Main.
+// binary is put there by Main.
 var binary string
 
 // Main builds the binary and runs the tests of a package; it is for TestMain.
@@ -33,12 +33,8 @@ func Main(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	binary = filepath.Join(dir, "brine")
-	build := exec.Command("go", "build", "-o", binary, "brine/cmd/brine")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "cannot build the binary:", err)
+	if binary, err = tools.Binary(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.RemoveAll(dir)
 		os.Exit(1)
 	}

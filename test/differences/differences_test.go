@@ -144,12 +144,21 @@ func have(t *testing.T) map[string][]string {
 		}
 	}
 	for _, ptr := range []any{&config.Master{}, &config.Minion{}} {
-		all, err := config.Describe(ptr)
+		all, err := config.Describe(config.MasterKind, ptr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, d := range all {
 			out["options"] = append(append(out["options"], d.Name), d.Alias...)
+		}
+	}
+	for _, k := range []config.Kind{config.MasterKind, config.MinionKind} {
+		all, err := config.DescribeByName(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range all {
+			out["options"] = append(out["options"], d.Name)
 		}
 	}
 	out["options"] = append(out["options"], readByName...)
@@ -158,13 +167,8 @@ func have(t *testing.T) map[string][]string {
 	return out
 }
 
-// readByName are the options that functions, programs and salt-api read and
-// that no part of a daemon declares, and two that Salt sets itself.
-var readByName = strings.Fields(`
-	backup_mode cli_summary cmd_safe gpg_decrypt_must_succeed http_connect_timeout http_request_timeout jinja_env jinja_lstrip_blocks jinja_sls_env
-	jinja_trim_blocks netapi_enable_clients no_proxy pass_to_ext_pillars password preserve_minion_cache providers proxy_host proxy_password proxy_port
-	proxy_username rest_timeout salt_cp_chunk_size show_jid show_timeout use_master_when_local username
-	conf_file local`)
+// readByName are the options of salt-api, and two that Salt sets itself.
+var readByName = strings.Fields(`netapi_enable_clients rest_timeout conf_file local`)
 
 func states(t *testing.T) []state.Module {
 	t.Helper()
@@ -222,9 +226,18 @@ func TestModulesHaveTheirFunctions(t *testing.T) {
 // a state module or beacon to the page.
 func TestUnsupportedNames(t *testing.T) {
 	page := listed(t)
-	for _, n := range config.WithoutEffect() {
-		if !slices.Contains(page["options"], n) {
-			t.Errorf("the configuration warns that %s has no effect, and the page does not list it", n)
+	salts, ours := table(t)["options"], have(t)["options"]
+	ineffective := map[string]bool{}
+	for _, o := range config.IneffectiveOptions() {
+		ineffective[o.Name] = true
+		// One that Brine has is without effect in the other daemon alone.
+		if slices.Contains(salts, o.Name) && !slices.Contains(ours, o.Name) && !slices.Contains(page["options"], o.Name) {
+			t.Errorf("the configuration warns that %s has no effect, and the page does not list it", o.Name)
+		}
+	}
+	for _, n := range page["options"] {
+		if !ineffective[n] {
+			t.Errorf("the page lists the option %s, and a start with it says nothing: add it to internal/daemons/config/ineffective.go", n)
 		}
 	}
 	for _, n := range page["states"] {

@@ -128,7 +128,7 @@ func TestDrillOfOwnFleet(t *testing.T) {
 	bs := bosses(t, 2, "")
 	w := worker(t, "w1", "master_type: failover\n", bs...)
 	bs[0].answered("w1")
-	w.Logged("which stands by")
+	w.Logged("signed in to a standby master")
 	pid := fmt.Sprint(bs[0].PID())
 	out, errs, code := bs[1].Run(brine, "ha", "drill", "--harm", "kill -STOP "+pid, "--mend", "kill -CONT "+pid, "--away", "5", "--out", "json")
 	var r struct {

@@ -63,18 +63,10 @@ var passed = []string{
 	"internal/call",
 	"internal/catalogue",
 	"internal/cli",
-	"internal/daemons/api",
-	"internal/daemons/config",
-	"internal/daemons/master",
+	"internal/daemons",
 	"internal/files",
 	"internal/host",
-	"internal/net/crypt",
-	"internal/net/discovery",
-	"internal/net/event",
-	"internal/net/handshake",
-	"internal/net/remote",
-	"internal/net/transport",
-	"internal/net/wire",
+	"internal/net",
 	"internal/py",
 	"internal/sls",
 	"internal/store",
@@ -135,7 +127,7 @@ func search(t *testing.T, dir string, avoid map[string]*regexp.Regexp) (findings
 			return err
 		}
 		if d.IsDir() {
-			if d.Name() == "testdata" {
+			if d.Name() == "testdata" || d.Name() == "reference" { // the reference repeats declarations
 				return filepath.SkipDir
 			}
 			return nil

@@ -3,12 +3,14 @@ package fleet
 import (
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"brine/internal/daemons/master"
 	"brine/internal/daemons/minion"
+	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/test/eventually"
 )
@@ -161,4 +163,44 @@ func TestPresenceEvents(t *testing.T) {
 	await("present")
 	w.stop()
 	await("lost")
+}
+
+// Two masters publish different jobs under one id: the first one runs, and the
+// master of the other is told so, and does not get the first one's return.
+func TestTwoJobsWithOneID(t *testing.T) {
+	first := startMaster(t, "first", "zeromq", func(cfg *master.Config) { cfg.Keys.AutoAccept = true })
+	second := startMaster(t, "second", "zeromq", func(cfg *master.Config) {
+		cfg.Keys.AutoAccept = true
+		sameKey(first)(cfg)
+	})
+	masters := []*theMaster{first, second}
+	var starts, events []<-chan *event.Event
+	for _, m := range masters {
+		starts = append(starts, m.events("salt/minion/"))
+		events = append(events, m.events("salt/job/"))
+	}
+	w := startMinion(t, "w1", "zeromq", masters, nil)
+	for i, m := range masters {
+		m.awaitStart(starts[i], "w1")
+	}
+	const jid = "20260101000000000000"
+	secret := func(m *theMaster) any {
+		return m.await(events[slices.Index(masters, m)], m.publish("glob", "*", "test.echo", jid, "secret of "+m.cfg.ID), 1)["w1"].At("return")
+	}
+	if got := secret(first); got != "secret of first" {
+		t.Errorf("the first returned %v", got)
+	}
+	got := value.Str(secret(second))
+	if strings.Contains(got, "secret") || !strings.Contains(got, jid) || !strings.Contains(got, "test.echo") || !strings.Contains(got, "run the command again") {
+		t.Errorf("the second returned %q", got)
+	}
+	if log := w.log.String(); !strings.Contains(log, "another job has its id") {
+		t.Errorf("the minion logged: %s", log)
+	}
+	if err := first.returned(jid, "w1", "secret of first"); err != nil {
+		t.Error(err)
+	}
+	if ret := second.command("glob", "*", "test.ping", 1)["w1"]; ret.At("return") != true {
+		t.Error("the second does not command the minion")
+	}
 }

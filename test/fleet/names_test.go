@@ -140,12 +140,12 @@ func TestReasonsAfterFailedLookups(t *testing.T) {
 			return nil
 		})
 	}
-	wait("still without this master", 60)
-	if n := said("no connection to the master"); n != 1 {
+	wait("still not connected to this master", 60)
+	if n := said("cannot connect to the master"); n != 1 {
 		t.Errorf("%d reports of one cause", n)
 	}
 	up.Store(true)
 	wait(handshake.ErrPending.Error(), 1)
 	one.accept("w1")
-	wait("level=WARN msg=\"the connection to the master is restored\"", 1)
+	wait("level=WARN msg=\"reconnected to the master\"", 1)
 }

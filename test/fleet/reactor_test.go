@@ -114,7 +114,7 @@ here:
 	if fi, err := os.Stat(kept); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", fi.Mode(), err)
 	}
-	if log := m.log.String(); !strings.Contains(log, "nothing of this name to keep events") {
+	if log := m.log.String(); !strings.Contains(log, "event_return: unknown returner") {
 		t.Error("the log does not say that a keeper is not known")
 	}
 }

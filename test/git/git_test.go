@@ -121,9 +121,13 @@ ext_pillar:
 	if got := fmt.Sprint(run(t, masters[0], "git_pillar.update")); got != "map[main file://"+pillar+":<nil>]" {
 		t.Error(got)
 	}
-	if got := fmt.Sprint(run(t, masters[0], "fileserver.lock")); !strings.Contains(got, "locked:[Set update lock for gitfs remote 'file://"+files+"'") {
-		t.Error(got)
-	}
+	// An update of the moment has the lock.
+	eventually.Nil(t, patience, "the lock is set by hand", func() error {
+		if got := fmt.Sprint(run(t, masters[0], "fileserver.lock")); !strings.Contains(got, "locked:[Set update lock for gitfs remote 'file://"+files+"'") {
+			return fmt.Errorf("%s", got)
+		}
+		return nil
+	})
 	for _, m := range masters {
 		if got := fmt.Sprint(run(t, m, "fileserver.remotes")); !strings.Contains(got, "by hand, until") {
 			t.Error(got)

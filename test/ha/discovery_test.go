@@ -31,7 +31,7 @@ func TestDiscovery(t *testing.T) {
 				fmt.Sprintf("discovery: {attempts: 1, pause: 0, port: %d, match: all, mapping: {site: here}}\n", port))
 			if late {
 				w.Start()
-				w.Logged("no master has answered")
+				w.Logged("no master answered the search")
 				m.Start()
 			} else {
 				m.Start()

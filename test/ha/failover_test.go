@@ -109,7 +109,7 @@ func testFailover(t *testing.T, masters daemontest.Kind, more string) {
 		if masters == daemontest.Brine {
 			s.standsBy(at, next)
 		} else {
-			s.minion.Logged("which stands by master=" + s.sites[next].front.host)
+			s.minion.Logged("signed in to a standby master master=" + s.sites[next].front.host)
 		}
 		_, before := s.sites[next].heard.last(changedTag)
 		starts := s.sites[next].heard.count(startTag)

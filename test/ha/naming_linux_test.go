@@ -64,7 +64,7 @@ func TestMastersOfAService(t *testing.T) {
 	if err := two.PingAll(daemontest.Brine, "w1"); err == nil {
 		t.Error("the other one commands it, too")
 	}
-	w.Logged("which stands by master=b.example.com")
+	w.Logged("signed in to a standby master master=b.example.com")
 	one.Kill()
 	answers(t, two, "when the first is unreachable")
 }

@@ -21,7 +21,7 @@ func TestFailoverAmongStockMasters(t *testing.T) {
 		t.Run(tr, func(t *testing.T) {
 			s := newSetup(t, daemontest.Stock, daemontest.Brine, 2, "master_type: failover\ntransport: "+tr)
 			s.usable(0)
-			s.minion.Logged("which stands by master=" + s.sites[1].front.host)
+			s.minion.Logged("signed in to a standby master master=" + s.sites[1].front.host)
 			time.Sleep(12 * time.Second) // several signs of life from the one that stands by
 			// Before the faults: after those Salt's masters have errors of their own.
 			for _, x := range s.sites {

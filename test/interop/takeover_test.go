@@ -94,7 +94,7 @@ func TestFrozenMaster(t *testing.T) {
 				}
 			}
 			freeze(syscall.SIGSTOP)
-			w.Logged("no connection to the master; it is tried again master=" + ha)
+			w.Logged("cannot connect to the master; retrying master=" + ha)
 			if err := b.PingAll(brine, "worker"); err != nil {
 				t.Errorf("through the other master: %v", err)
 			}

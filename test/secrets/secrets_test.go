@@ -349,7 +349,7 @@ var masters = map[string]string{
 	"postgres": "returner.pgjsonb.host: 127.0.0.1\nreturner.pgjsonb.port: 1\nreturner.pgjsonb.pass: S3CRET\nmaster_job_cache: pgjsonb\nevent_return: " +
 		"[pgjsonb]\ncache: postgres\ncache.postgres.host: 127.0.0.1\ncache.postgres.port: 1\ncache.postgres.password: S3CRET\ncache.postgres.user: " +
 		"u\npostgres: {host: 127.0.0.1, port: 1, user: u, pass: S3CRET, db: d}\next_pillar: [{postgres: {q: 'select 1'}}]\n",
-	"redis": "redis.host: 127.0.0.1\nredis.port: 1\nredis.password: S3CRET\nmaster_job_cache: redis\nevent_return: [redis]\ncache: redis\n" +
+	"redis": "redis.host: 127.0.0.1\nredis.port: 1\nredis.password: S3CRET\nmaster_job_cache: redis\ncache: redis\n" +
 		"cache.redis.host: 127.0.0.1\ncache.redis.port: 1\ncache.redis.password: S3CRET\n",
 	"etcd":   "etcd.host: 127.0.0.1\netcd.port: 1\netcd.username: u\netcd.password: S3CRET\nmaster_job_cache: etcd\ncache: etcd\n",
 	"consul": "cache: consul\nconsul.host: 127.0.0.1\nconsul.port: 1\nconsul.token: S3CRET\n",

@@ -19,7 +19,7 @@ import (
 
 func main() { unitchecker.Main(all...) }
 
-var all = []*analysis.Analyzer{mapOrder, errorCompare, logKeys, imports}
+var all = []*analysis.Analyzer{mapOrder, errorCompare, logKeys, imports, renames}
 
 var errorType = types.Universe.Lookup("error").Type().Underlying().(*types.Interface)
 
@@ -106,7 +106,10 @@ func isEOF(p *analysis.Pass, e ast.Expr) bool {
 }
 
 // exact tells whether the line ends in a comment "exact: REASON".
-func exact(p *analysis.Pass, n ast.Node) bool {
+func exact(p *analysis.Pass, n ast.Node) bool { return reasoned(p, n, "exact") }
+
+// reasoned tells whether the line ends in a comment that begins with a word and a reason.
+func reasoned(p *analysis.Pass, n ast.Node, word string) bool {
 	at := p.Fset.Position(n.Pos())
 	for _, f := range p.Files {
 		if p.Fset.Position(f.Pos()).Filename != at.Filename {
@@ -114,7 +117,7 @@ func exact(p *analysis.Pass, n ast.Node) bool {
 		}
 		for _, group := range f.Comments {
 			for _, c := range group.List {
-				if p.Fset.Position(c.Pos()).Line == at.Line && strings.HasPrefix(c.Text, "// exact: ") {
+				if p.Fset.Position(c.Pos()).Line == at.Line && strings.HasPrefix(c.Text, "// "+word+": ") {
 					return true
 				}
 			}
@@ -231,4 +234,17 @@ var imports = rule("imports", "reports imports of packages that this project doe
 				}
 			}
 		}
+	})
+
+var renames = rule("renames", "reports os.Rename outside of atomicfile: there the content may reach the disk after its name",
+	func(p *analysis.Pass, in *inspector.Inspector) {
+		if p.Pkg.Path() == "brine/internal/base/atomicfile" {
+			return
+		}
+		in.Preorder([]ast.Node{(*ast.SelectorExpr)(nil)}, func(n ast.Node) {
+			f, ok := p.TypesInfo.Uses[n.(*ast.SelectorExpr).Sel].(*types.Func)
+			if ok && f.FullName() == "os.Rename" && !isTest(p, n.Pos()) && !reasoned(p, n, "rename") {
+				p.Reportf(n.Pos(), "replace files with atomicfile; if this moves something, end the line in the comment rename: REASON")
+			}
+		})
 	})

@@ -45,6 +45,28 @@ func Place(temp, path string) error {
 	return os.Remove(temp)
 }
 
+// Symlink creates or replaces the symbolic link at path, so that there always is the
+// old file or the new link. ready, which may be nil, gets the new link before it has
+// its name.
+func Symlink(target, path string, ready func(temp string) error) error {
+	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf("%s%d-%s", TempPrefix, os.Getpid(), filepath.Base(path)))
+	os.Remove(temp) // of a process that had this process' number and died
+	if err := os.Symlink(target, temp); err != nil {
+		return err
+	}
+	var err error
+	if ready != nil {
+		err = ready(temp)
+	}
+	if err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		os.Remove(temp)
+	}
+	return err
+}
+
 func write(path string, data []byte, mode fs.FileMode, durable bool, place func(temp, path string) error) error {
 	temp, err := writeTemp(filepath.Dir(path), data, mode, durable)
 	if err == nil {

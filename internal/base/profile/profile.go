@@ -76,7 +76,7 @@ func local(h http.Handler) http.Handler {
 			host = r.Host
 		}
 		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			http.Error(w, "only for requests from this machine", http.StatusForbidden)
+			http.Error(w, "served only to requests from this machine", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)

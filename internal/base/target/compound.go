@@ -249,6 +249,16 @@ func (g Nodegroups) Expand(name string) ([]string, error) {
 	return parenthesise(words), nil
 }
 
+// UnknownGroupError reports a nodegroup that is not defined. Its kind is NotFound.
+type UnknownGroupError struct{ Group string }
+
+func (e *UnknownGroupError) Error() string {
+	return fmt.Sprintf("nodegroup %q is not defined", e.Group)
+}
+
+// Unwrap gives the error its kind.
+func (e *UnknownGroupError) Unwrap() error { return salt.Errorf(salt.NotFound, "unknown nodegroup") }
+
 // CircularError reports a nodegroup that contains itself.
 type CircularError struct {
 	Group string
@@ -306,7 +316,7 @@ func (e *expansion) expand(name string) (words []string, nested bool, err error)
 func (g Nodegroups) words(name string) ([]string, error) {
 	def, ok := g[name]
 	if !ok {
-		return nil, salt.Errorf(salt.NotFound, "nodegroup %q is not defined", name)
+		return nil, &UnknownGroupError{name}
 	}
 	var words []string
 	switch x := value.From(def).(type) {

@@ -15,6 +15,8 @@
 package acl
 
 import (
+	"slices"
+
 	"brine/internal/base/target"
 	"brine/internal/py/value"
 )
@@ -37,6 +39,11 @@ func Lists(m *value.Dict, name string) []any {
 		}
 	}
 	return all
+}
+
+// Matches reports whether a regular expression in a list matches the beginning of text.
+func Matches(list []any, text string) bool {
+	return slices.ContainsFunc(list, func(e any) bool { expr, ok := e.(string); return ok && fits(expr, text) })
 }
 
 // Allowed reports whether a list allows all of the calls; there must be at least one. covers reports whether a compound target includes all

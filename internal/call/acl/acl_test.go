@@ -76,8 +76,8 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestTargetsAreComparedOnce: a request with many functions has each target of the
-// list resolved once, since that reads the data of all minions.
+// TestTargetsAreComparedOnce: for a request with many functions each target of the
+// list is resolved once, because that reads the data of all minions.
 func TestTargetsAreComparedOnce(t *testing.T) {
 	l := load(t, `[{'web*': [a.b]}, {'db*': [a.b, c.d]}]`).(*value.List)
 	calls := make([]Call, 1000)

@@ -71,7 +71,7 @@ func (l *Log) Add(d *value.Dict) error {
 	if l.size+int64(len(text)) >= l.max {
 		l.f.Close()
 		l.f = nil
-		if err := os.Rename(l.path, l.path+".1"); err != nil {
+		if err := os.Rename(l.path, l.path+".1"); err != nil { // rename: rotates a log
 			return errors.Join(err, l.open())
 		}
 		if err := l.open(); err != nil {

@@ -53,7 +53,8 @@ type User struct {
 	kept bool
 }
 
-// System authenticates users.
+// Authenticate returns data about the user, ErrRefused, or the reason why the
+// system is unusable now.
 type System interface {
 	// Authenticate returns data about the user, ErrRefused, or why the system is unusable now.
 	Authenticate(ctx context.Context, c Credentials) (Vouched, error)
@@ -76,7 +77,7 @@ var ErrRefused error = &salt.Error{Kind: salt.Denied, Err: refusal{}}
 
 type refusal struct{}
 
-func (refusal) Error() string { return "the name or password is wrong" }
+func (refusal) Error() string { return "wrong user name or password" }
 
 // systems are the names in external_auth. Their constructors get their part of it.
 var systems = registry.New[func(conf *value.Dict, o *Options) (System, error)]("authentication system")

@@ -377,9 +377,9 @@ func pamProgram(t *testing.T) (path string) {
 	return path
 }
 
-// pamStub stands for libpam. As pam_unix with the option nullok, it lets an account
-// with an empty password in with any password, unless the flag forbids it, and
-// finds the account "expired" to be so.
+// pamStub replaces libpam. Like pam_unix with the option nullok, it accepts any
+// password for an account with an empty one, unless the flag forbids it, and
+// reports the account "expired" as expired.
 const pamStub = `
 #include <string.h>
 static const char *user;
@@ -389,8 +389,8 @@ int pam_acct_mgmt(void *h, int flags) { return !strcmp(user, "expired") ? 13 : 0
 int pam_end(void *h, int status) { return 0; }
 `
 
-// TestPAMFlags: the real program tells PAM that an empty password is none, and asks
-// whether the account is valid.
+// TestPAMFlags: the real program tells PAM to reject empty passwords, and checks
+// that the account is valid.
 func TestPAMFlags(t *testing.T) {
 	path := pamProgram(t)
 	lib := filepath.Join(t.TempDir(), "stub.so")

@@ -13,8 +13,8 @@ import (
 	"brine/test/fuzztest"
 )
 
-// FuzzTokenFile reads changed files of tokens: what is no token, or has ended, is
-// none, and is removed.
+// FuzzTokenFile reads mutated token files: an invalid or expired token is
+// rejected and removed.
 func FuzzTokenFile(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	now := time.Unix(1_800_000_000, 0)

@@ -16,6 +16,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
+	"brine/internal/base/httpclient"
 	"brine/internal/base/salt"
 	"brine/internal/py/value"
 )
@@ -69,12 +70,8 @@ func newOIDC(conf *value.Dict, _ *Options) (System, error) {
 			return nil, salt.Errorf(salt.Invalid, "^ca_file: %s holds no certificate", file)
 		}
 	}
-	o.http = &http.Client{
-		Timeout:   oidcTime,
-		Transport: &http.Transport{TLSClientConfig: conf2, Proxy: http.ProxyFromEnvironment},
-		// Do not follow redirects: another host is not the configured provider.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	// Another host, to which it might redirect, is not the configured provider.
+	o.http = httpclient.New(httpclient.Options{Timeout: oidcTime, TLS: conf2, Proxies: true, StayHere: true})
 	return o, nil
 }
 

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
+	"brine/internal/base/httpclient"
 	"brine/internal/base/salt"
 	"brine/internal/py/json"
 	"brine/internal/py/value"
@@ -26,10 +28,10 @@ func newREST(conf *value.Dict, _ *Options) (System, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, salt.Errorf(salt.Invalid, "^url must be an http or https URL")
 	}
-	return &rest{url: u.String(), client: &http.Client{
-		// Do not follow redirects: the password is for this URL only.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	return &rest{url: u.String(), client: httpclient.New(httpclient.Options{
+		Proxies: true, DialTimeout: 30 * time.Second, HTTP2: true, IdleTimeout: 90 * time.Second,
+		StayHere: true, // the password is for this URL only
+	})}, nil
 }
 
 // maxRights bounds the response in bytes.

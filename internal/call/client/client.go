@@ -267,7 +267,7 @@ func (c *Client) published(reply any) (Published, error) {
 		return Published{}, unreadable(err)
 	}
 	jid, _ := in.JID.(string)
-	p := Published{JID: jid, Minions: texts(in.Minions), Missing: texts(in.Missing), Elsewhere: map[string]string{}}
+	p := Published{JID: jid, Minions: value.OnlyTexts(in.Minions), Missing: value.OnlyTexts(in.Missing), Elsewhere: map[string]string{}}
 	for id, master := range in.Elsewhere.All() {
 		p.Elsewhere[value.Str(id)] = value.Str(master)
 	}
@@ -279,20 +279,6 @@ func (c *Client) published(reply any) (Published, error) {
 		return Published{}, salt.Errorf(salt.Internal, "the master answered with %s, which is not a job id", value.Repr(in.JID))
 	}
 	return p, nil
-}
-
-// texts returns the strings of a list, which may be nil.
-func texts(l *value.List) []string {
-	if l == nil {
-		return nil
-	}
-	out := make([]string, 0, l.Len())
-	for _, it := range l.Items {
-		if s, ok := it.(string); ok {
-			out = append(out, s)
-		}
-	}
-	return out
 }
 
 // listOf returns a list or tuple as a list.

@@ -302,7 +302,7 @@ func batch(t *testing.T, size int, rest time.Duration, stop string) []string {
 	f = newFake(func(load *value.Dict) (any, error) {
 		jid, ids := salt.NewJID(time.Now()), []string{"d", "c", "b", "a"}
 		if l, ok := load.At("tgt").(*value.List); ok {
-			ids = texts(l)
+			ids = value.OnlyTexts(l)
 		}
 		for _, id := range ids {
 			after := map[string]time.Duration{"a": time.Second, "b": 2 * time.Second}[id]
@@ -423,8 +423,8 @@ func TestUnreadableKeyFile(t *testing.T) {
 	}
 }
 
-// TestOddMessages: what stock masters and any minion can put into messages of a job
-// is passed over, and ends no command.
+// TestOddMessages: malformed fields in job messages, which stock masters and any
+// minion can send, are skipped and end no command.
 func TestOddMessages(t *testing.T) {
 	f := newFake(func(*value.Dict) (any, error) {
 		return value.DictOf("enc", "clear", "load", value.DictOf("jid", testJID, "minions", value.ListOf("a", int64(7)), "missing",

@@ -75,7 +75,7 @@ func jobs(minions, missing []string, ask func(n int, jid string, ids []string)) 
 		jid := testJID
 		if n > 0 {
 			jid = fmt.Sprintf("202611210500%08d", n-1)
-			ids := texts(load.At("tgt").(*value.List))
+			ids := value.OnlyTexts(load.At("tgt").(*value.List))
 			ask(n-1, jid, ids)
 			return published(jid, ids, nil), nil
 		}

@@ -9,7 +9,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// When every missing minion has answered that it does not run the job, only returns under way can still come.
+// When all missing minions have answered that they do not run the job, only returns in transit can still
+// arrive.
 func TestRoundEndsEarlyWhenAllHaveAnswered(t *testing.T) {
 	no := func(id string) *wire.Return { return &wire.Return{ID: id, Return: value.NewDict(0)} }
 	yes := func(id string) *wire.Return { return &wire.Return{ID: id, Return: value.DictOf("jid", testJID)} }

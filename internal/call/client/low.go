@@ -346,7 +346,7 @@ func (l *low) localSubset(ctx context.Context) (any, error) {
 func (c *Client) Pick(ctx context.Context, j Job, n int) ([]string, error) {
 	funs := []string{value.Str(j.Fun)}
 	if several, ok := j.Fun.(*value.List); ok {
-		funs = texts(several)
+		funs = value.OnlyTexts(several)
 	}
 	j.Fun, j.Arg, j.Ret, j.JID = "sys.list_functions", nil, "", ""
 	if j.Kwargs != nil {

@@ -107,7 +107,7 @@ func (r *Running) take(k kind, data *value.Dict) (res Result, ok bool, err error
 	case announced, info:
 		var e wire.JobEvent
 		if err := wire.Decode(data, &e); err != nil {
-			r.c.log.Debug("ignoring an event of a job", "jid", r.JID, "err", err)
+			r.c.log.Debug("ignoring malformed job event", "jid", r.JID, "err", err)
 			break
 		}
 		if e.Error != nil {
@@ -120,7 +120,7 @@ func (r *Running) take(k kind, data *value.Dict) (res Result, ok bool, err error
 	case ret:
 		var e wire.Return
 		if err := wire.Decode(data, &e); err != nil || e.ID == "" {
-			r.c.log.Warn("ignoring an event without id or return", "jid", r.JID, "err", err)
+			r.c.log.Warn("ignoring return event without a minion id or a return", "jid", r.JID, "err", err)
 			break
 		}
 		return result(&e, data), r.wait.returned(e.ID), nil

@@ -48,7 +48,7 @@ func (c *Client) States(ctx context.Context, jid string) (*States, error) {
 	if in.States == nil {
 		return nil, nil
 	}
-	s := &States{Minions: map[string]string{}, Delivered: texts(in.Delivered)}
+	s := &States{Minions: map[string]string{}, Delivered: value.OnlyTexts(in.Delivered)}
 	for k, v := range in.States.All() {
 		s.Minions[value.Str(k)] = value.Str(v)
 	}

@@ -40,7 +40,7 @@ func (c *Client) expandTarget(typ string, tgt any) (string, any, error) {
 
 func compoundWords(tgt any) []string {
 	if l, ok := tgt.(*value.List); ok {
-		return texts(l)
+		return value.OnlyTexts(l)
 	}
 	return strings.Fields(value.Str(tgt))
 }

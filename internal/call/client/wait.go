@@ -134,8 +134,8 @@ func (w *wait) info(e *wire.JobEvent, now time.Time) {
 		return
 	}
 	missing, _ := listOf(e.Missing)
-	w.expect(texts(minions), now)
-	w.miss(texts(missing))
+	w.expect(value.OnlyTexts(minions), now)
+	w.miss(value.OnlyTexts(missing))
 }
 
 // delivered starts the time of a minion that has just received the job.
@@ -160,7 +160,7 @@ func (w *wait) returned(id string) bool {
 func (w *wait) answered(r *wire.Return, now time.Time) bool {
 	runs := w.runs(r, now)
 	if delete(w.silent, r.ID); len(w.silent) == 0 && w.grace > 0 && !w.running {
-		// All have answered: only returns that are already under way can still come.
+		// All have answered: only returns in transit can still arrive.
 		if at := now.Add(w.grace); at.Before(w.roundAt) {
 			w.roundAt = at
 		}

@@ -13,6 +13,18 @@ import (
 // kwargMark is the key that marks a map in a job's arguments as keywords.
 const kwargMark = "__kwarg__"
 
+// Keywords returns an argument of a job that is a marked map of keywords, nil for any other.
+func Keywords(arg any) *value.Dict {
+	if d, ok := arg.(*value.Dict); ok && d.At(kwargMark) == true {
+		return d
+	}
+	return nil
+}
+
+// Mark marks a map as keywords, Unmark removes the mark.
+func Mark(kwargs *value.Dict)   { kwargs.Set(kwargMark, true) }
+func Unmark(kwargs *value.Dict) { kwargs.Delete(kwargMark) }
+
 // pubPrefix begins the names of keywords that carry data of the job.
 const pubPrefix = "__pub_"
 

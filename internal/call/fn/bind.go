@@ -16,10 +16,16 @@ import (
 type Bound struct {
 	f *Func
 	a reflect.Value // pointer to the argument struct
+
+	args   []any // of a foreign function, which binds them itself
+	kwargs *value.Dict
 }
 
 // Call runs the function.
 func (b Bound) Call(ctx context.Context, c *Call) (any, error) {
+	if b.f.foreign != nil {
+		return b.f.foreign.Call(ctx, c, b.args, b.kwargs)
+	}
 	return b.f.invoke(ctx, c, b.a)
 }
 
@@ -37,6 +43,9 @@ func (f *Func) Call(ctx context.Context, c *Call, args []any, kwargs *value.Dict
 
 // Bind binds positional and keyword arguments by Python's rules and with Python's messages. The error is an *ArgumentError.
 func (f *Func) Bind(args []any, kwargs *value.Dict) (Bound, error) {
+	if f.foreign != nil {
+		return Bound{f: f, args: args, kwargs: kwargs}, nil
+	}
 	given := slots(len(f.sig().params))
 	defer given.free()
 	rest, extra, err := f.place(given.all, args, kwargs)

@@ -25,6 +25,40 @@ func (t Tree) Get(key string) any { return t.At(key) }
 // All returns the dict.
 func (t Tree) All() *value.Dict { return t.Dict }
 
+// Files are the files of a file server and of the web. *fileclient.Client implements it, and more that few functions use.
+type Files interface {
+	Fetcher
+	Lister
+	Cache
+}
+
+// Fetcher fetches files; the methods are those of *fileclient.Client.
+type Fetcher interface {
+	CacheFile(ctx context.Context, url, saltenv string) (string, error)
+	Content(ctx context.Context, url, saltenv string) (string, error)
+	GetURL(ctx context.Context, text, dest string, o fileclient.URLOptions) (string, error)
+	Read(ctx context.Context, url, saltenv string) ([]byte, error)
+	Small(ctx context.Context, url, saltenv string) (data []byte, path string, err error)
+}
+
+// Lister lists and describes files without fetching them; the methods are those of *fileclient.Client.
+type Lister interface {
+	Hash(ctx context.Context, path, saltenv string) (fileclient.Hash, error)
+	List(ctx context.Context, what fileclient.Listing, saltenv, prefix string) ([]string, error)
+	Stat(ctx context.Context, path, saltenv string) ([]int64, error)
+	Symlinks(ctx context.Context, saltenv, prefix string) (*value.Dict, error)
+}
+
+// Cache has the copies of fetched files; the methods are those of *fileclient.Client.
+type Cache interface {
+	CacheDir() string
+	ExternPath(text, saltenv string) (string, error)
+	Forget(url, saltenv string) error
+	IsCached(path, saltenv string) string
+}
+
+var _ Files = (*fileclient.Client)(nil)
+
 // Call is the environment of a function call besides its arguments. A function that calls another passes its own Call on. It is used by one
 // goroutine at a time.
 type Call struct {
@@ -33,26 +67,17 @@ type Call struct {
 	// JID is the job's id, "" or "req" outside of a job.
 	JID string
 	// Grains, Pillar and Config are never nil once Run or Prepare prepared
-	// the Call.
+	// the Call. Pillar is a PillarCompiler if the pillar can be compiled again.
 	Grains, Pillar, Config Reader
 	// Files fetches files from the master that ordered the job, or from the
 	// file_roots of this machine. It is never nil after preparation.
-	Files *fileclient.Client
-	// Template renders a template with the grains, pillar, options and functions of this Call. It is nil where templates are not supported.
-	Template func(ctx context.Context, c *Call, t Template) (string, error)
-	// Render turns a source into data by a pipe of renderers, usually "jinja|yaml", unless the source names its own. It is nil if Template
-	// is.
-	Render func(ctx context.Context, c *Call, pipe string, t Template) (any, error)
+	Files Files
+	// Templates renders templates. It is nil where templates are not supported.
+	Templates Templates
 	// Log is never nil after preparation.
 	Log *slog.Logger
 	// Funcs holds the functions that the function may call.
 	Funcs *Registry
-	// Catalogues holds the functions of other kinds, for documentation only:
-	// "states", "runners", "returners", "renderers".
-	Catalogues map[string]*Registry
-	// CompilePillar compiles the minion's pillar again, on the master that ordered the job or on this machine. It is nil if neither is
-	// possible.
-	CompilePillar func(ctx context.Context, q PillarQuery) (*value.Dict, error)
 	// RunAs is the default user of commands; "" is the minion's own user.
 	RunAs string
 	// Progress, if set, receives each part of the result as soon as it is complete.
@@ -60,6 +85,14 @@ type Call struct {
 
 	retcode int
 	out     string
+}
+
+// Templates renders templates with the grains, pillar, options and functions of a Call.
+type Templates interface {
+	// Text renders a template.
+	Text(ctx context.Context, c *Call, t Template) (string, error)
+	// Data turns a source into data by a pipe of renderers, usually "jinja|yaml", unless the source names its own.
+	Data(ctx context.Context, c *Call, pipe string, t Template) (any, error)
 }
 
 // Template is a template to render.
@@ -91,6 +124,30 @@ func (c *Call) prepare() {
 	if c.Files == nil {
 		c.Files = fileclient.New(nil, fileclient.Options{}, c.Log)
 	}
+}
+
+// PillarCompiler is a pillar that can be compiled again, on the master that ordered the job or on this machine.
+type PillarCompiler interface {
+	Reader
+	Compile(ctx context.Context, q PillarQuery) (*value.Dict, error)
+}
+
+// NewPillar returns the pillar d, which compile compiles again. If compile is nil, it is no PillarCompiler.
+func NewPillar(d *value.Dict, compile func(context.Context, PillarQuery) (*value.Dict, error)) Reader {
+	if compile == nil {
+		return Tree{d}
+	}
+	return compilable{Tree{d}, compile}
+}
+
+type compilable struct {
+	Tree
+	compile func(context.Context, PillarQuery) (*value.Dict, error)
+}
+
+// Compile implements PillarCompiler.
+func (p compilable) Compile(ctx context.Context, q PillarQuery) (*value.Dict, error) {
+	return p.compile(ctx, q)
 }
 
 // PillarQuery selects a pillar.

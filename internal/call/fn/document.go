@@ -10,6 +10,9 @@ import (
 // Doc returns the documentation of the function: description, arguments, examples. It is laid out like a Python docstring: indented by
 // four, after an empty line.
 func (f *Func) Doc() string {
+	if f.foreign != nil {
+		return f.foreign.Doc
+	}
 	var b strings.Builder
 	line := func(depth int, s string) {
 		if s = strings.TrimRight(s, " \t"); s != "" {
@@ -72,6 +75,9 @@ func dedent(s string) string {
 func (f *Func) ArgSpec() *value.Dict {
 	var args, defaults []any
 	for _, p := range f.sig().params {
+		if f.foreign != nil && p.Keyword {
+			continue // Salt shows those that have a place
+		}
 		args = append(args, p.Name)
 		if means := f.shown[p.Name]; p.Optional && means != nil {
 			defaults = append(defaults, means())
@@ -108,7 +114,9 @@ func (r *Registry) Docs(names ...string) *value.Dict {
 			return full == pattern || pattern == "" || strings.HasPrefix(full, module)
 		}
 	}) {
-		docs.Set(full, r.funcs[full].Doc())
+		if f, err := r.Lookup(full); err == nil {
+			docs.Set(full, f.Doc())
+		}
 	}
 	return docs
 }
@@ -128,7 +136,9 @@ func (r *Registry) Functions(patterns ...string) []string {
 func (r *Registry) ArgSpecs(pattern string) *value.Dict {
 	specs := value.NewDict(0)
 	for _, full := range r.Functions(pattern) {
-		specs.Set(full, r.funcs[full].ArgSpec())
+		if f, err := r.Lookup(full); err == nil {
+			specs.Set(full, f.ArgSpec())
+		}
 	}
 	return specs
 }

@@ -67,6 +67,7 @@ type Func struct {
 	shown    map[string]func() any
 	ignored  map[string]string
 	sig      func() *signature
+	foreign  *Foreign // of a function that is not written in Go, else nil
 }
 
 // signature is derived from the fields of the argument struct on first use: a program declares hundreds of functions and usually calls one.
@@ -305,6 +306,9 @@ func (f *Func) Summary() string {
 	return s
 }
 
+// Text returns the whole description, without the arguments.
+func (f *Func) Text() string { return dedent(f.summary) }
+
 // Outputter returns the outputter that the function asks for, or "".
 func (f *Func) Outputter() string { return f.out }
 
@@ -329,6 +333,9 @@ func (f *Func) Param(name string) (Param, bool) {
 // Takes reports whether the argument with the name accepts the value.
 func (f *Func) Takes(name string, v any) bool {
 	i := f.index(name)
+	if f.foreign != nil {
+		return i >= 0
+	}
 	return i >= 0 && f.sig().params[i].set(reflect.New(f.argType).Elem(), v) == nil
 }
 

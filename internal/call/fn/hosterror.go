@@ -6,8 +6,8 @@ import (
 	"brine/internal/host"
 )
 
-// FromHost returns an error of a package below host as functions return it: an
-// InvocationError if it is a host.InvalidError, else a CommandError.
+// FromHost converts an error of a package below host into a function's error:
+// an InvocationError for a host.InvalidError, otherwise a CommandError.
 func FromHost(err error) error {
 	var invalid *host.InvalidError
 	switch {

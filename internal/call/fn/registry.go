@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"brine/internal/py/value"
 )
@@ -34,6 +35,9 @@ type Registry struct {
 	missing map[string]string    // modules that cannot be used here, and why
 	refused map[string][]*Module // these modules, by name
 	all     Reader               // the grains
+	source  Source               // functions that are no part of the program, or nil
+	kinds   map[string]func() *Registry
+	merged  atomic.Pointer[merged]
 
 	// For late grains: mu guards all above, and late holds the modules whose When has not run yet.
 	mu     sync.Mutex
@@ -94,6 +98,23 @@ func NewRegistry(grains Reader, modules ...Module) (*Registry, error) {
 	return r, nil
 }
 
+// Document adds the functions of another kind ("states", "runners", "returners" or "renderers"), for documentation only.
+// It is called before the registry is used.
+func (r *Registry) Document(kind string, of func() *Registry) {
+	if r.kinds == nil {
+		r.kinds = map[string]func() *Registry{}
+	}
+	r.kinds[kind] = of
+}
+
+// Kind returns the functions that Document added, or an empty registry.
+func (r *Registry) Kind(kind string) *Registry {
+	if of := r.kinds[kind]; of != nil {
+		return of()
+	}
+	return nil
+}
+
 func (r *Registry) add(grains Reader, m *Module) error {
 	names := append([]string{m.Name}, m.Aliases...)
 	if m.When != nil {
@@ -121,16 +142,36 @@ func (r *Registry) add(grains Reader, m *Module) error {
 // Lookup returns the function with the full name. The error is an *UnknownError.
 func (r *Registry) Lookup(name string) (*Func, error) {
 	if r != nil {
-		mod, _, _ := strings.Cut(name, ".")
-		defer r.settle(mod)()
-		if f, ok := r.funcs[name]; ok {
-			return f, nil
+		mod, _ := split(name)
+		f := r.own(mod, name)
+		if r.source != nil {
+			if r.source.Hides(mod) {
+				f = nil
+			}
+			if found := r.source.Find(name, f != nil); found != nil {
+				return found, nil
+			}
 		}
-		if f := r.reconsider(mod, name); f != nil {
+		if f != nil {
 			return f, nil
 		}
 	}
 	return nil, &UnknownError{Name: name, text: r.unknown(name)}
+}
+
+// own returns the function that is a part of the program.
+func (r *Registry) own(mod, name string) *Func {
+	defer r.settle(mod)()
+	if f, ok := r.funcs[name]; ok {
+		return f
+	}
+	return r.reconsider(mod, name)
+}
+
+// split returns the module and the function of a full name.
+func split(full string) (module, function string) {
+	module, function, _ = strings.Cut(full, ".")
+	return module, function
 }
 
 // reconsider runs When again for unavailable modules: a state may have installed the program that a module needs.
@@ -152,9 +193,13 @@ func (r *Registry) reconsider(mod, name string) *Func {
 }
 
 func (r *Registry) unknown(name string) string {
-	mod, _, _ := strings.Cut(name, ".")
+	mod, _ := split(name)
 	if r != nil && !r.modules[mod] {
-		if reason, ok := r.missing[mod]; ok && reason != "" {
+		reason, ok := r.missing[mod]
+		if !ok && r.source != nil {
+			reason, ok = r.source.Missing()[mod]
+		}
+		if ok && reason != "" {
 			return fmt.Sprintf(textVirtualReason, mod, reason)
 		} else if ok {
 			return fmt.Sprintf(textVirtual, mod)
@@ -174,8 +219,10 @@ func (r *Registry) Names() []string {
 	if r == nil {
 		return nil
 	}
-	defer r.settle("")()
-	return r.names
+	unlock := r.settle("")
+	own := r.names
+	unlock()
+	return r.withSource(own)
 }
 
 // Modules returns the names of the modules that have functions, sorted.
@@ -197,7 +244,12 @@ func (r *Registry) Missing() map[string]string {
 		return nil
 	}
 	defer r.settle("")()
-	return r.missing
+	if r.source == nil {
+		return r.missing
+	}
+	all := maps.Clone(r.missing)
+	maps.Copy(all, r.source.Missing())
+	return all
 }
 
 // Call calls a function on behalf of another, which passes its own Call.

@@ -2,6 +2,7 @@ package output
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"brine/internal/py/value"
@@ -37,7 +38,7 @@ func (p *Printer) key(data any, _ Call) (string, error) {
 		b.WriteString(p.pal.paint(st.head, st.heading) + "\n")
 		switch ids := d.At(k).(type) {
 		case *value.List:
-			for _, id := range sortedItems(ids.Items) {
+			for _, id := range slices.Sorted(slices.Values(value.Texts(ids))) {
 				b.WriteString(p.pal.paint(st.entry, p.clean(id)) + "\n")
 			}
 		case *value.Dict:

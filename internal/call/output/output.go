@@ -138,7 +138,7 @@ func (p *Printer) find(name string) outputter {
 func (p *Printer) Render(name string, data any, c Call) string {
 	text, err := p.find(name)(p, data, c)
 	if err != nil {
-		p.log.Debug("data does not fit the outputter, using nested", "outputter", name, "err", err)
+		p.log.Debug("data does not fit the outputter; using nested", "outputter", name, "err", err)
 		text, _ = p.nested(data, c)
 	}
 	return strings.TrimRightFunc(text, pySpace)
@@ -213,16 +213,6 @@ func items(v any) ([]any, bool) {
 		return x, true
 	}
 	return nil, false
-}
-
-// sortedItems returns the items as strings, sorted.
-func sortedItems(items []any) []string {
-	out := make([]string, len(items))
-	for i, it := range items {
-		out[i] = value.Str(it)
-	}
-	slices.Sort(out)
-	return out
 }
 
 func width(s string) int { return utf8.RuneCountInString(s) }

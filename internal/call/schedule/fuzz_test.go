@@ -9,8 +9,8 @@ import (
 	"brine/test/fuzztest"
 )
 
-// FuzzSchedule reads jobs as a minion is given them in its configuration, pillar or
-// by an event: none stops the minion, and the next time of a job lies ahead.
+// FuzzSchedule parses jobs from a configuration, a pillar or an event: none stops
+// the minion, and the next time of a job is in the future.
 func FuzzSchedule(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, job := range []string{

@@ -91,6 +91,8 @@ func (c Config) own(each func(key string, v any)) {
 // Beacon is one kind of beacon.
 type Beacon struct {
 	Name string
+	// Doc describes it and its settings, Example is YAML of settings.
+	Doc, Example string
 	// Validate returns an error for invalid settings.
 	Validate func(Config) error
 	// Look returns the data of the events to be sent; the key tag becomes the end
@@ -165,7 +167,15 @@ func validLoad(c Config) error {
 }
 
 func init() {
-	kinds.Register("load", func(b machine) Beacon { return Beacon{Validate: validLoad, Look: b.load} })
+	kinds.Register("load", func(b machine) Beacon {
+		return Beacon{
+			Doc: "Report the load average when one of its three values leaves its limits. Each entry of averages is the lowest and the " +
+				"highest normal value. With onchangeonly only crossings of a limit are reported; emitatstartup (true) reports the first " +
+				"value.",
+			Example:  "- averages:\n    1m: [0.0, 2.0]\n    5m: [0.0, 1.5]\n    15m: [0.1, 1.0]\n- onchangeonly: true\n",
+			Validate: validLoad, Look: b.load,
+		}
+	})
 }
 
 func (b machine) load(_ context.Context, l Look) ([]*value.Dict, error) {
@@ -208,13 +218,21 @@ func (b machine) load(_ context.Context, l Look) ([]*value.Dict, error) {
 
 func init() {
 	kinds.Register("memusage", func(b machine) Beacon {
-		return Beacon{Validate: needsPercent, Look: b.percent("memusage", "ps.virtual_memory")}
+		return Beacon{
+			Doc:      "Report the usage of memory when it reaches a percentage.",
+			Example:  "- percent: 90%\n",
+			Validate: needsPercent, Look: b.percent("memusage", "ps.virtual_memory"),
+		}
 	})
 }
 
 func init() {
 	kinds.Register("swapusage", func(b machine) Beacon {
-		return Beacon{Validate: needsPercent, Look: b.percent("swapusage", "ps.swap_memory")}
+		return Beacon{
+			Doc:      "Report the usage of swap space when it reaches a percentage.",
+			Example:  "- percent: 50%\n",
+			Validate: needsPercent, Look: b.percent("swapusage", "ps.swap_memory"),
+		}
 	})
 }
 
@@ -256,7 +274,13 @@ func diskPattern(key string) (*pyre.Regexp, error) {
 }
 
 func init() {
-	kinds.Register("diskusage", func(b machine) Beacon { return Beacon{Validate: b.validDisk, Look: b.disk} })
+	kinds.Register("diskusage", func(b machine) Beacon {
+		return Beacon{
+			Doc:      "Report file systems whose usage reaches a percentage. Each name is a regular expression for mount points.",
+			Example:  "- /: 80%\n- '^/srv/.*$': 95%\n",
+			Validate: b.validDisk, Look: b.disk,
+		}
+	})
 }
 
 // disk reports file systems whose usage reaches a percentage. Their names are
@@ -287,7 +311,14 @@ func (b machine) disk(ctx context.Context, l Look) (out []*value.Dict, err error
 }
 
 func init() {
-	kinds.Register("ps", func(b machine) Beacon { return Beacon{Validate: needs("processes"), Look: b.ps} })
+	kinds.Register("ps", func(b machine) Beacon {
+		return Beacon{
+			Doc: "Report processes by their names: running or stopped is the status to report; with another value a missing process is " +
+				"reported.",
+			Example:  "- processes:\n    sshd: stopped\n    backup: running\n",
+			Validate: needs("processes"), Look: b.ps,
+		}
+	})
 }
 
 func (b machine) ps(_ context.Context, l Look) (out []*value.Dict, err error) {
@@ -310,7 +341,14 @@ func (b machine) ps(_ context.Context, l Look) (out []*value.Dict, err error) {
 }
 
 func init() {
-	kinds.Register("service", func(_ machine) Beacon { return Beacon{Validate: needs("services"), Look: service} })
+	kinds.Register("service", func(_ machine) Beacon {
+		return Beacon{
+			Doc: "Report the status of services. Settings of each: onchangeonly, emitatstartup (true), delay in seconds, and " +
+				"uncleanshutdown, a pid file whose presence is reported for a stopped service.",
+			Example:  "- services:\n    nginx:\n      onchangeonly: true\n      delay: 30\n      uncleanshutdown: /run/nginx.pid\n",
+			Validate: needs("services"), Look: service,
+		}
+	})
 }
 
 func service(ctx context.Context, l Look) (out []*value.Dict, err error) {
@@ -362,7 +400,14 @@ func changed(l Look, name string, set, state, tell *value.Dict) []*value.Dict {
 }
 
 func init() {
-	kinds.Register("status", func(_ machine) Beacon { return Beacon{Validate: valid, Look: status} })
+	kinds.Register("status", func(_ machine) Beacon {
+		return Beacon{
+			Doc: "Report values of the module status, by default loadavg, cpustats, meminfo, vmstats and time. Each name is a function, " +
+				"with a list of the entries to report, or all.",
+			Example:  "- time: [all]\n- loadavg: [1-min, 15-min]\n",
+			Validate: valid, Look: status,
+		}
+	})
 }
 
 func status(ctx context.Context, l Look) ([]*value.Dict, error) {

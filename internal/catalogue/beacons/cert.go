@@ -79,7 +79,13 @@ func validCert(c Config) error {
 }
 
 func init() {
-	kinds.Register("cert_info", func(b machine) Beacon { return Beacon{Validate: validCert, Look: b.certificates} })
+	kinds.Register("cert_info", func(b machine) Beacon {
+		return Beacon{
+			Doc:      "Report certificates in PEM files that expire within notify_days (45); a negative number reports each always.",
+			Example:  "- files:\n  - /etc/ssl/certs/web.pem:\n      notify_days: 30\n- notify_days: 45\n",
+			Validate: validCert, Look: b.certificates,
+		}
+	})
 }
 
 // certificates reports, in one event, the certificates that expire soon.

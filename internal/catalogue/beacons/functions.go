@@ -16,7 +16,14 @@ func validPackages(c Config) error {
 }
 
 func init() {
-	kinds.Register("pkg", func(_ machine) Beacon { return Beacon{Validate: validPackages, Look: packages} })
+	kinds.Register("pkg", func(_ machine) Beacon {
+		return Beacon{
+			Doc: "Report packages whose status has changed: installed, upgrade (a newer version is available) or not-installed. refresh " +
+				"fetches the package lists first.",
+			Example:  "- pkgs: [openssl, nginx]\n- refresh: true\n",
+			Validate: validPackages, Look: packages,
+		}
+	})
 }
 
 // packages reports packages whose status has changed since the last look:
@@ -122,7 +129,13 @@ func validMonitor(c Config) error {
 }
 
 func init() {
-	kinds.Register("salt_monitor", func(_ machine) Beacon { return Beacon{Validate: validMonitor, Look: monitor} })
+	kinds.Register("salt_monitor", func(_ machine) Beacon {
+		return Beacon{
+			Doc:      "Call functions of the minion and report their results, of a list of functions only the true ones.",
+			Example:  "- salt_fun:\n  - slsutil.renderer:\n      args: [salt://monitoring/checks.sls]\n  - test.ping\n",
+			Validate: validMonitor, Look: monitor,
+		}
+	})
 }
 
 // monitor calls functions and reports their results, of a list only the true

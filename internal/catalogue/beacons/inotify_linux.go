@@ -19,7 +19,14 @@ import (
 )
 
 func init() {
-	kinds.Register("inotify", func(machine) Beacon { return Beacon{Validate: validInotify, Look: inotify} })
+	kinds.Register("inotify", func(machine) Beacon {
+		return Beacon{
+			Doc: "Report changes of files and directories. Settings of each: mask (create, modify, delete and others of inotify), recurse, " +
+				"auto_add and exclude. coalesce combines equal events.",
+			Example:  "- files:\n    /etc/nginx:\n      mask: [create, modify, delete]\n      recurse: true\n      auto_add: true\n- disable_during_state_run: true\n",
+			Validate: validInotify, Look: inotify,
+		}
+	})
 }
 
 // inotifyMasks are the words of mask and the names of changes: "create" is

@@ -43,7 +43,13 @@ func validLog(c Config) error {
 }
 
 func init() {
-	kinds.Register("log", func(b machine) Beacon { return Beacon{Validate: validLog, Look: b.log} })
+	kinds.Register("log", func(b machine) Beacon {
+		return Beacon{
+			Doc:      "Report new lines of a file that match a regular expression; each tag has one.",
+			Example:  "- file: /var/log/syslog\n- tags:\n    oom:\n      regex: .*Out of memory.*\n",
+			Validate: validLog, Look: b.log,
+		}
+	})
 }
 
 // log reports the new lines of a file that match a pattern at their beginning,

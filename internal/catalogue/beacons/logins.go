@@ -209,7 +209,13 @@ func (b machine) logins(ctx context.Context, l Look, path string, each func(*val
 }
 
 func init() {
-	kinds.Register("btmp", func(b machine) Beacon { return Beacon{Validate: validLogins, Look: b.btmp} })
+	kinds.Register("btmp", func(b machine) Beacon {
+		return Beacon{
+			Doc:      "Report failed logins, of all users or of those that are named, optionally within a time of day.",
+			Example:  "- users:\n    root:\n      time_range: {start: 8am, end: 4pm}\n",
+			Validate: validLogins, Look: b.btmp,
+		}
+	})
 }
 
 func (b machine) btmp(ctx context.Context, l Look) ([]*value.Dict, error) {
@@ -220,7 +226,14 @@ func (b machine) btmp(ctx context.Context, l Look) ([]*value.Dict, error) {
 const maxTerminals = 10_000
 
 func init() {
-	kinds.Register("wtmp", func(b machine) Beacon { return Beacon{Validate: validLogins, Look: b.wtmp} })
+	kinds.Register("wtmp", func(b machine) Beacon {
+		return Beacon{
+			Doc: "Report logins, of all users or of those that are named, optionally within a time of day. With groups also users of " +
+				"groups.",
+			Example:  "- users:\n    root:\n      time_range: {start: 8am, end: 4pm}\n",
+			Validate: validLogins, Look: b.wtmp,
+		}
+	})
 }
 
 // wtmp adds action to logins and logouts. Logout records have no user, so it

@@ -64,7 +64,13 @@ func validNetwork(c Config) error {
 }
 
 func init() {
-	kinds.Register("network_info", func(b machine) Beacon { return Beacon{Validate: validNetwork, Look: b.network} })
+	kinds.Register("network_info", func(b machine) Beacon {
+		return Beacon{
+			Doc:      "Report interfaces whose counters reach a limit: the value itself (type equal), or any above it (type greater).",
+			Example:  "- interfaces:\n    eth0:\n      type: greater\n      errin: 10\n      dropin: 100\n",
+			Validate: validNetwork, Look: b.network,
+		}
+	})
 }
 
 // network reports the counters of interfaces that have reached a limit.

@@ -180,7 +180,13 @@ func unquoteC(s string) (text, rest string, ok bool) {
 }
 
 func init() {
-	kinds.Register("sh", func(b machine) Beacon { return Beacon{Validate: valid, Look: b.shell} })
+	kinds.Register("sh", func(b machine) Beacon {
+		return Beacon{
+			Doc:      "Report the commands that users run in their shells. It needs the program strace.",
+			Example:  "[]\n",
+			Validate: valid, Look: b.shell,
+		}
+	})
 }
 
 // shell reports what users execute in the shells of /etc/shells that have no

@@ -29,13 +29,13 @@ func readCache(o Options, now time.Time, log *slog.Logger) *value.Dict {
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
-		log.Warn("cannot read cached grains, collecting them again", "path", path, "err", err)
+		log.Warn("cannot read cached grains; collecting them again", "path", path, "err", err)
 		return nil
 	}
 	v, err := msgpack.UnmarshalTyped(b)
 	d, ok := v.(*value.Dict)
 	if err != nil || !ok || d.Len() == 0 {
-		log.Warn("cached grains are damaged, collecting them again", "path", path, "err", err)
+		log.Warn("cached grains are damaged; collecting them again", "path", path, "err", err)
 		return nil
 	}
 	if l, ok := d.At("osrelease_info").(*value.List); ok {

@@ -75,7 +75,7 @@ func systemd(ctx context.Context, c *collection) (*value.Dict, error) {
 	}
 	version, features, err := boot.Systemd(ctx, c.Machine)
 	if err != nil {
-		c.log.Debug("cannot ask systemctl for its version", "err", err)
+		c.log.Debug("cannot get the version of systemd from systemctl", "err", err)
 	}
 	if version == "" {
 		version = "UNDEFINED"

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"brine/internal/base/httpclient"
 	"brine/internal/py/value"
 )
 
@@ -46,7 +46,7 @@ func metadata(ctx context.Context, c *collection) (*value.Dict, error) {
 		}
 	}
 	if err != nil || status != http.StatusOK {
-		c.log.Debug("no metadata server", "status", status, "err", err)
+		c.log.Debug("metadata server unreachable; no metadata grains", "status", status, "err", err)
 		return nil, nil
 	}
 	v, err := w.walk(ctx, "latest/", 0)
@@ -65,16 +65,10 @@ type metadataWalk struct {
 }
 
 func newMetadataWalk(base string) *metadataWalk {
-	dialer := net.Dialer{Timeout: metadataDial}
 	return &metadataWalk{
-		base: strings.TrimSuffix(base, "/") + "/",
-		left: metadataRequests,
-		client: &http.Client{
-			Transport: &http.Transport{DialContext: dialer.DialContext}, // no proxy: the address belongs to this machine's host
-			CheckRedirect: func(*http.Request, []*http.Request) error {
-				return http.ErrUseLastResponse
-			},
-		},
+		base:   strings.TrimSuffix(base, "/") + "/",
+		left:   metadataRequests,
+		client: httpclient.New(httpclient.Options{DialTimeout: metadataDial, StayHere: true}), // no proxy: the address belongs to this machine's host
 	}
 }
 

@@ -211,7 +211,7 @@ func resolver(_ context.Context, c *collection) (*value.Dict, error) {
 		return nil, nil
 	}
 	if len(r.Faults) > 0 {
-		c.log.Warn("the resolver's configuration has invalid entries", "entries", r.Faults)
+		c.log.Warn("resolver configuration has invalid entries; ignoring them", "entries", r.Faults)
 	}
 	is4 := func(a netip.Addr) bool { return a.Is4() }
 	is6 := func(a netip.Addr) bool { return a.Is6() }

@@ -266,12 +266,12 @@ func (r *Reactor) reactions(ctx context.Context, e *event.Event) []reaction {
 	vars := value.DictOf("tag", e.Tag, "data", e.Data.Clone())
 	for _, f := range r.files(e.Tag) {
 		if err := r.render(ctx, f, vars, high); err != nil {
-			r.d.Log.Error("cannot render a reaction", "tag", e.Tag, "path", f, "err", err)
+			r.d.Log.Error("cannot render reaction", "tag", e.Tag, "path", f, "err", err)
 		}
 	}
 	out, err := compile(high)
 	if err != nil {
-		r.d.Log.Error("cannot parse the reactions to an event; none of them runs", "tag", e.Tag, "err", err)
+		r.d.Log.Error("cannot parse the reactions to an event; running none of them", "tag", e.Tag, "err", err)
 		return nil
 	}
 	return out
@@ -481,6 +481,6 @@ func (r *Reactor) run(ctx context.Context, x reaction) {
 	select {
 	case r.work <- do:
 	default:
-		r.d.Log.Error("dropped a reaction: too many are queued (reactor_worker_hwm, reactor_worker_threads)", "id", x.id, "fun", x.form+"."+x.fun)
+		r.d.Log.Error("dropped reaction: too many are queued (reactor_worker_hwm, reactor_worker_threads)", "id", x.id, "fun", x.form+"."+x.fun)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
+	"brine/test/eventually"
 )
 
 func load(t *testing.T, text string) any {
@@ -241,12 +242,19 @@ func TestBounds(t *testing.T) {
 		panic("broken")
 	})
 	f.until(t, "e") // one works; another as soon as there is an event
-	for !strings.Contains(f.logged(), "dropped a reaction") {
+	end := time.Now().Add(eventually.Limit)
+	for !strings.Contains(f.logged(), "dropped reaction") {
 		f.bus.Fire("e", value.NewDict(0))
+		if time.Now().After(end) {
+			t.Fatal("no reaction was dropped: ", f.logged())
+		}
 	}
 	close(hold)
 	f.until(t, "e")
 	for !strings.Contains(f.logged(), "err=broken") {
 		f.until(t, "e")
+		if time.Now().After(end) {
+			t.Fatal("the panic is not in the log: ", f.logged())
+		}
 	}
 }

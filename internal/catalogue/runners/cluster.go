@@ -168,8 +168,8 @@ With here=True the exit code is 1 if this master does not hold it. A cron job on
 
 The return code is 1 if one of them cannot vote. Each row has:
 
-voter, is: master or witness. votes: yes, or why it cannot. grants: the master that it grants the lease to. token: the highest token that it has
-granted. tls: whether it is asked by TLS. secret: whether a witness has the current secret of the cluster.
+voter, is: master or witness. votes: yes, or why it cannot. grants: the master that it grants the lease to. token: the highest granted token
+that it knows. tls: whether it is asked by TLS. secret: whether a witness has the current secret of the cluster.
 
 The list comes from the configuration, which is the same on all masters. To replace a voter, stop the old one for good, then change the list on all masters and restart them.`,
 			fn.Example("salt-run cluster.voters")),

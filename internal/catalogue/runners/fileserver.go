@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"brine/internal/call/fn"
 	"brine/internal/files/fileserver"
@@ -62,21 +61,13 @@ func filesModule(d Deps) fn.Module {
 	}}
 }
 
-// backendNames reads a list of names, or a string with commas.
-func backendNames(v any) []string {
-	if s, ok := v.(string); ok {
-		return strings.Split(s, ",")
-	}
-	return fileserver.Texts(v)
-}
-
 type envsArgs struct {
 	Backend any  `salt:"backend" doc:"names of backends; null: all" default:"null"`
 	Sources bool `salt:"sources" doc:"list only the names of backends" default:"false"`
 }
 
 func (f files) envs(_ context.Context, _ *fn.Call, a envsArgs) (any, error) {
-	names := backendNames(a.Backend)
+	names := value.Commas(a.Backend)
 	if a.Sources {
 		return value.Strings(f.server.FileServer().Backends(names)), nil
 	}
@@ -90,7 +81,7 @@ type fileListArgs struct {
 
 func (f files) lister(cmd string) func(context.Context, *fn.Call, fileListArgs) (any, error) {
 	return func(ctx context.Context, _ *fn.Call, a fileListArgs) (any, error) {
-		return f.server.FileServer().Request(ctx, value.DictOf("cmd", cmd, "saltenv", a.Saltenv, "fsbackend", value.Strings(backendNames(a.Backend))))
+		return f.server.FileServer().Request(ctx, value.DictOf("cmd", cmd, "saltenv", a.Saltenv, "fsbackend", value.Strings(value.Commas(a.Backend))))
 	}
 }
 
@@ -107,7 +98,7 @@ func (f files) update(ctx context.Context, _ *fn.Call, a updateArgs) (any, error
 		}
 		remotes = value.Split(v)
 	}
-	changes, err := f.server.FileServer().UpdateOnly(ctx, remotes, backendNames(a.Backend)...)
+	changes, err := f.server.FileServer().UpdateOnly(ctx, remotes, value.Commas(a.Backend)...)
 	f.server.TellChanges(changes)
 	if err != nil {
 		return nil, fn.Errorf("%w", err)
@@ -121,12 +112,8 @@ type clearListsArgs struct {
 }
 
 func (f files) clearLists(_ context.Context, _ *fn.Call, a clearListsArgs) (any, error) {
-	var envs []string
-	for _, e := range backendNames(a.Saltenv) {
-		envs = append(envs, strings.TrimSpace(e))
-	}
 	out := value.NewDict(1)
-	forgotten := f.server.FileServer().Forget(envs, backendNames(a.Backend)...)
+	forgotten := f.server.FileServer().Forget(value.Split(a.Saltenv), value.Commas(a.Backend)...)
 	for _, name := range slices.Sorted(maps.Keys(forgotten)) {
 		gone := forgotten[name]
 		slices.Sort(gone)
@@ -140,7 +127,7 @@ type backendArgs struct {
 }
 
 func (f files) clearCache(_ context.Context, _ *fn.Call, a backendArgs) (any, error) {
-	names := backendNames(a.Backend)
+	names := value.Commas(a.Backend)
 	f.server.FileServer().Forget(nil, names...)
 	var r report
 	for _, b := range f.server.FileServer().Fetchers(names...) { // roots caches nothing on disk
@@ -195,7 +182,7 @@ func (a lockArgs) remote(r *report) (glob string, ok bool) {
 func (f files) clearLock(_ context.Context, _ *fn.Call, a lockArgs) (any, error) {
 	var r report
 	if glob, ok := a.remote(&r); ok {
-		for _, b := range f.server.FileServer().Fetchers(backendNames(a.Backend)...) {
+		for _, b := range f.server.FileServer().Fetchers(value.Commas(a.Backend)...) {
 			r.add(b.ClearLock(glob, "update"))
 		}
 	}
@@ -205,7 +192,7 @@ func (f files) clearLock(_ context.Context, _ *fn.Call, a lockArgs) (any, error)
 func (f files) lock(_ context.Context, _ *fn.Call, a lockArgs) (any, error) {
 	var r report
 	if glob, ok := a.remote(&r); ok {
-		for _, b := range f.server.FileServer().Fetchers(backendNames(a.Backend)...) {
+		for _, b := range f.server.FileServer().Fetchers(value.Commas(a.Backend)...) {
 			r.add(b.Lock(glob))
 		}
 	}
@@ -215,7 +202,7 @@ func (f files) lock(_ context.Context, _ *fn.Call, a lockArgs) (any, error) {
 // remotes returns the status of remotes.
 func (f files) remotes(_ context.Context, _ *fn.Call, a backendArgs) (any, error) {
 	out := value.NewDict(1)
-	for _, b := range f.server.FileServer().Fetchers(backendNames(a.Backend)...) {
+	for _, b := range f.server.FileServer().Fetchers(value.Commas(a.Backend)...) {
 		out.Set(b.Name(), b.Remotes())
 	}
 	return out, nil

@@ -45,7 +45,7 @@ type gitUpdateArgs struct {
 func (g gitPillar) update(ctx context.Context, c *fn.Call, a gitUpdateArgs) (any, error) {
 	out, err := g.GitPillar().Update(ctx, textOr(a.Branch), textOr(a.Repo))
 	if err != nil {
-		c.Log.Error("some git repositories of the pillar could not be fetched", "err", err)
+		c.Log.Error("cannot fetch some git repositories of the pillar", "err", err)
 	}
 	switch {
 	case out.Len() > 0:

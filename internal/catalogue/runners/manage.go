@@ -58,7 +58,8 @@ Nothing is sent to minions. Stock minions report nothing; only their connection 
 		fn.Of("key_regen", m.keyRegen,
 			`Make all minions create new keys, and delete all keys of this master, including its own. The master must be restarted within 60 seconds.`,
 			fn.Example("salt-run manage.key_regen")),
-		fn.Of("versions", m.versions, `Ask minions for their version and compare it with the master's.`, fn.Example("salt-run manage.versions")),
+		fn.Of("versions", m.versions, `Ask minions for their version and compare it with the master's. A Brine minion or master has the version of Brine
+behind that of Salt: 3007.10 (Brine 0.1.0).`, fn.Example("salt-run manage.versions")),
 	}}
 	for _, name := range []string{"list_state", "present", "joined", "allowed", "alived", "reaped"} {
 		mod.Funcs = append(mod.Funcs, fn.Of(name, m.present, `Return the minions that are connected. Nothing is sent to them.`,
@@ -227,7 +228,7 @@ func (m manage) versions(ctx context.Context, _ *fn.Call, _ none) (*value.Dict, 
 	for _, r := range results {
 		label, shown := labelOffline, any(false)
 		if version, ok := r.Return.(string); ok && !r.Absent && r.Retcode == 0 {
-			shown = version
+			shown = version + brine(m.cache.MinionData(r.ID).Grains.Str("brine_version"))
 			label = [...]string{labelOlder, labelSame, labelNewer}[compareVersions(version, salt.Version)+1]
 		}
 		if !ret.Has(label) {
@@ -235,8 +236,16 @@ func (m manage) versions(ctx context.Context, _ *fn.Call, _ none) (*value.Dict, 
 		}
 		ret.Dict(label).Set(r.ID, shown)
 	}
-	ret.Set(labelMaster, salt.Version)
+	ret.Set(labelMaster, salt.Version+brine(salt.BrineVersion))
 	return ret, nil
+}
+
+// brine returns the version of Brine as it stands behind that of Salt, "" for stock Salt.
+func brine(version string) string {
+	if version == "" {
+		return ""
+	}
+	return " (Brine " + version + ")"
 }
 
 // compareVersions compares releases number by number; a build of a release

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/call/client"
 	"brine/internal/call/fn"
@@ -271,7 +272,12 @@ func TestManage(t *testing.T) {
 	h.want("manage.not_alived", "['gamma']")
 	h.want("manage.not_alived subset=alpha", "[]")
 	h.want("manage.versions", "{'Up to date': {'alpha': '3007.10+0.g3b3728bd2b'}, 'Minion requires update': {'beta': '3006.9'}, 'Minion offline': "+
-		"{'gamma': False}, 'Master': '3007.10'}")
+		"{'gamma': False}, 'Master': '3007.10 (Brine "+salt.BrineVersion+")'}")
+	if err := h.deps.Cache.StoreMinion("alpha", cache.Minion{Grains: value.DictOf("id", "alpha", "brine_version", "0.0.9")}); err != nil {
+		t.Fatal(err)
+	}
+	h.want("manage.versions", "{'Up to date': {'alpha': '3007.10+0.g3b3728bd2b (Brine 0.0.9)'}, 'Minion requires update': {'beta': '3006.9'}, 'Minion offline': "+
+		"{'gamma': False}, 'Master': '3007.10 (Brine "+salt.BrineVersion+")'}")
 	h.version["beta"] = "3008.0rc1"
 	if d := h.call("manage.versions").Return.(*value.Dict); !d.Has("Minion newer than master") {
 		t.Errorf("versions: %s", value.Repr(d))

@@ -18,13 +18,31 @@ import (
 
 type execution struct {
 	minions Commander
-	funcs   func() (*fn.Registry, error)
+	made    *ownFunctions
+}
+
+// ownFunctions are the functions of salt.cmd, made on first use.
+type ownFunctions struct {
+	once  sync.Once
+	funcs *fn.Registry
+	err   error
+}
+
+// get returns the functions. sys documents the runners of the first caller, which all
+// callers of a module share.
+func (o *ownFunctions) get(runners *fn.Registry) (*fn.Registry, error) {
+	o.once.Do(func() {
+		if o.funcs, o.err = newFunctions(); o.err == nil {
+			o.funcs.Document("runners", func() *fn.Registry { return runners })
+		}
+	})
+	return o.funcs, o.err
 }
 
 func init() { runners.Register("salt", saltModule) }
 
 func saltModule(d Deps) fn.Module {
-	e := execution{d.Client, sync.OnceValues(newFunctions)}
+	e := execution{d.Client, &ownFunctions{}}
 	return fn.Module{Name: "salt", Doc: `Execution functions, on the master or on minions.`, Funcs: []fn.Func{
 		fn.Of("cmd", e.cmd, `Run an execution function on the master and return its result.
 			Available are the functions of config, grains, match, random, sys and test that change nothing.
@@ -70,7 +88,7 @@ type cmdArgs struct {
 }
 
 func (e execution) cmd(ctx context.Context, c *fn.Call, a cmdArgs) (any, error) {
-	funcs, err := e.funcs()
+	funcs, err := e.made.get(c.Funcs)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +98,7 @@ func (e execution) cmd(ctx context.Context, c *fn.Call, a cmdArgs) (any, error) 
 	}
 	kwargs.Delete("with_pillar")
 	call := &fn.Call{ID: c.ID, JID: c.JID, Config: c.Config, Pillar: fn.Tree{}, Log: c.Log, Progress: c.Progress, Funcs: funcs,
-		Grains: &ownGrains{ctx: ctx, conf: c.Config, id: c.ID, log: c.Log}, Catalogues: map[string]*fn.Registry{"runners": c.Funcs}}
+		Grains: &ownGrains{ctx: ctx, conf: c.Config, id: c.ID, log: c.Log}}
 	ret, err := funcs.Call(ctx, call, a.Fun, a.Args, kwargs)
 	var unknown *fn.UnknownError
 	if errors.As(err, &unknown) {

@@ -69,7 +69,7 @@ func Run(ctx context.Context, r *fn.Registry, c *fn.Call, fun string, args []any
 	job := fn.Job{Fun: fun, Arg: args}
 	if kwargs.Len() > 0 {
 		kw := kwargs.Clone()
-		kw.Set("__kwarg__", true)
+		fn.Mark(kw)
 		job.Arg = append(append([]any(nil), args...), kw)
 	}
 	o := r.Run(ctx, c, job)

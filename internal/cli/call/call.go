@@ -13,6 +13,7 @@ import (
 
 	"brine/internal/base/log"
 	"brine/internal/base/salt"
+	"brine/internal/base/textedit"
 	"brine/internal/call/fn"
 	"brine/internal/call/output"
 	"brine/internal/cli/daemon"
@@ -174,7 +175,7 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 		return command.Fail(env, err.Error())
 	}
 	defer show.Close()
-	logger.Debug("read the configuration", "path", cfg.Files.ConfFile, "id", cfg.Files.ID)
+	logger.Debug("configuration read", "path", cfg.Files.ConfFile, "id", cfg.Files.ID)
 	r := &runner{env: env, o: o, args: inv.Args, show: show, log: logger.Logger}
 	return r.run(ctx, cfg, tree)
 }
@@ -389,6 +390,9 @@ func (r *runner) explain(c *minion.Caller, fun string, o fn.Outcome) (code int, 
 			return frame.ExitFailure, true
 		}
 		r.env.Errorf("%v", o.Err)
+		if near := textedit.Nearest(fun, c.Functions().Names()); len(near) > 0 {
+			r.env.Errorf("Did you mean %s?", strings.Join(near, " or "))
+		}
 		return frame.ExitUnknownFunc, true
 	case errors.As(o.Err, &args):
 		r.env.Errorf("\nPassed invalid arguments: %v.\n\nUsage:", o.Err)

@@ -244,7 +244,7 @@ func TestOptions(t *testing.T) {
 func TestLogFile(t *testing.T) {
 	dir := newMinion(t, "log_file: file:///dev/doesnotexist\n")
 	got := runCall(t.Context(), dir, "", "--local", "test.ping")
-	if want := `[WARNING ] going on without the log file err="cannot log to file:///dev/doesnotexist: only paths of files are supported"` +
+	if want := `[WARNING ] cannot open the log file; continuing without it err="cannot log to file:///dev/doesnotexist: only paths of files are supported"` +
 		"\n"; got.code != 0 || got.stderr != want {
 		t.Errorf("got %+v, want %s", got, want)
 	}

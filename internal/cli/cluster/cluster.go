@@ -32,24 +32,44 @@ import (
 )
 
 var command = frame.Command{
-	Name: "cluster", Usage: "init|join|unshare|leave|remove|readmit|recover|drain|undrain|rotate-secret|rotate-key|witness-secret|status|voters|" +
-		"members|check [options] [MASTER]",
-	Doc: "init creates a cluster without a shared directory, with the master of this machine as first member. An existing key pair of it becomes the " +
-		"cluster's, so that its minions are not affected. " +
-		"join MASTER makes the master of this machine join the cluster of a running member. Both write master.d/cluster.conf; start or restart the " +
-		"master afterwards. " +
-		"unshare moves the master of this machine, which must be stopped, from a directory that it shares with others of its cluster to directories " +
-		"of its own. " +
-		"leave makes the running master of this machine hand over its data, leave and stop. remove MASTER removes a master that is gone for good, " +
-		"replaces the secrets that it knew, and shows the new secret for joining; readmit MASTER lets its id join again. " +
-		"recover lets the running master of this machine continue when most masters are lost for good: it removes all unreachable ones, and has no " +
-		"voters from its next start on. " +
-		"drain [MASTER] makes minions that know all masters leave this one, or MASTER; undrain reverts that. " +
-		"rotate-secret replaces the secret for joining on all members and witnesses, and shows it; it also replaces the AES key and the secret of " +
-		"session keys. " +
-		"rotate-key replaces the key of the cluster, by which minions identify the masters; Brine minions accept the new one. " +
-		"witness-secret shows the secret of the cluster's witnesses, for cluster_witness_secret in their configuration. " +
-		"status shows the state of each master and voter, voters only that of the voters, members the members as seen by this one; check compares their data.",
+	Name: "cluster", Usage: "SUBCOMMAND [MASTER] [options]",
+	Doc: "Creates a cluster of masters without a shared directory, lets the master of this machine join or leave it, and shows its state.",
+	Subs: []frame.Sub{
+		{Name: "init",
+			Doc: "Creates a cluster with the master of this machine as first member. An existing key pair of it becomes the cluster's, so that its minions " +
+				"are not affected. It writes master.d/cluster.conf; start or restart the master afterwards.",
+			Example: "brine cluster init --id 10.0.0.1", Options: []string{"id", "name", "secret-file"}},
+		{Name: "join", Args: "MASTER",
+			Doc: "Makes the master of this machine join the cluster of a running member. It writes master.d/cluster.conf; start or restart the master " +
+				"afterwards.",
+			Example: "brine cluster join 10.0.0.1 --id 10.0.0.2 --fingerprint DIGITS",
+			Options: []string{"id", "name", "secret-file", "secret", "fingerprint"}},
+		{Name: "unshare",
+			Doc: "Moves the master of this machine, which must be stopped, from a directory that it shares with others of its cluster to directories " +
+				"of its own.",
+			Example: "brine cluster unshare --pki-dir /etc/salt/pki/cluster", Options: []string{"pki-dir", "cache-dir"}},
+		{Name: "leave", Doc: "Makes the running master of this machine hand over its data, leave and stop.", Example: "brine cluster leave"},
+		{Name: "remove", Args: "MASTER",
+			Doc:     "Removes a master that is gone for good, replaces the secrets that it knew, and shows the new secret for joining.",
+			Example: "brine cluster remove 10.0.0.3", Options: []string{"keep-secret"}},
+		{Name: "readmit", Args: "MASTER", Doc: "Lets the id of a removed master join again.", Example: "brine cluster readmit 10.0.0.3"},
+		{Name: "recover",
+			Doc: "Lets the running master of this machine continue when most masters are lost for good: it removes all unreachable ones, and has no " +
+				"voters from its next start on.", Example: "brine cluster recover --sure", Options: []string{"sure"}},
+		{Name: "drain", Args: "[MASTER]", Doc: "Makes minions that know all masters leave this one, or MASTER.", Example: "brine cluster drain"},
+		{Name: "undrain", Args: "[MASTER]", Doc: "Reverts drain.", Example: "brine cluster undrain"},
+		{Name: "rotate-secret",
+			Doc: "Replaces the secret for joining on all members and witnesses, and shows it. It also replaces the AES key and the secret of " +
+				"session keys.", Example: "brine cluster rotate-secret", Options: []string{"out"}},
+		{Name: "rotate-key", Doc: "Replaces the key of the cluster, by which minions identify the masters. Brine minions accept the new one.",
+			Example: "brine cluster rotate-key", Options: []string{"force", "out"}},
+		{Name: "witness-secret", Doc: "Shows the secret of the cluster's witnesses, for cluster_witness_secret in their configuration.",
+			Example: "brine cluster witness-secret", Options: []string{"out"}},
+		{Name: "status", Doc: "Shows the state of each master and voter.", Example: "brine cluster status --out json", Options: []string{"out"}},
+		{Name: "voters", Doc: "Shows the state of the voters.", Example: "brine cluster voters", Options: []string{"out"}},
+		{Name: "members", Doc: "Shows the members as seen by this one.", Example: "brine cluster members", Options: []string{"out"}},
+		{Name: "check", Doc: "Compares the data of the members.", Example: "brine cluster check", Options: []string{"out"}},
+	},
 }
 
 // Applet is the entry in the table of programs.
@@ -374,7 +394,7 @@ func (m *machine) givenSecret() (string, error) {
 func (m *machine) putAside() error {
 	for _, f := range []string{"master.pem", "master.pub"} {
 		path := filepath.Join(m.pki, f)
-		if err := os.Rename(path, path+".before-cluster"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Rename(path, path+".before-cluster"); err != nil && !errors.Is(err, fs.ErrNotExist) { // rename: moves a file aside
 			return salt.Errorf(salt.Unavailable, "cannot move the old key pair of this master: %w", err)
 		}
 	}

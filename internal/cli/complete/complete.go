@@ -40,6 +40,7 @@ type line struct {
 	all     []*frame.Option
 	given   map[string]string // dest -> value, "" for none
 	args    []string          // that are no options
+	subs    []candidate       // subcommands of the program
 	word    string            // to complete
 }
 
@@ -83,6 +84,10 @@ func begins(all []candidate, word string) []candidate {
 }
 
 func (l *line) declare(d frame.Description) {
+	for _, s := range d.Command.Subs {
+		help, _, _ := strings.Cut(s.Doc, ". ")
+		l.subs = append(l.subs, candidate{s.Name, strings.TrimSuffix(help, ".")})
+	}
 	for _, g := range d.Groups {
 		for i := range g.Options {
 			o := &g.Options[i]

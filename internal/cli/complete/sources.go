@@ -23,6 +23,9 @@ import (
 // argument completes a word that is no option.
 func (l *line) argument() []candidate {
 	n := len(l.args)
+	if n == 0 && len(l.subs) > 0 {
+		return l.subs
+	}
 	switch l.program {
 	case "salt":
 		switch n {

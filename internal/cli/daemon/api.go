@@ -2,9 +2,13 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"brine/internal/call/client"
 	"brine/internal/cli/frame"
@@ -54,9 +58,25 @@ func loadAPI(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 	cfg.Log.File = o.API.LogFile
 	return &common{
 		log: &cfg.Log, pidFile: o.API.PIDFile, profile: cfg.Profile, user: f.User, folders: []string{f.CacheDir},
-		check: func(context.Context, *checker) {},
+		check: func(_ context.Context, c *checker) { c.api(settings, noted(o.API.PIDFile, "salt-api")) },
 		build: func(_ context.Context, log *slog.Logger) (service, error) { return newAPI(cfg, &o, settings, log) },
 	}, nil
+}
+
+// api checks what salt-api would read and bind. running says that an instance runs,
+// which has the port.
+func (c *checker) api(s *api.Settings, running bool) {
+	if err := s.CheckFiles(); err != nil {
+		c.fault("%v", err)
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(s.Host, strconv.Itoa(s.Port)))
+	switch {
+	case err == nil:
+		l.Close()
+	case running && errors.Is(err, syscall.EADDRINUSE):
+	default:
+		c.fault("rest_cherrypy: port: %v", err)
+	}
 }
 
 // apiService is the server with its way to the master.

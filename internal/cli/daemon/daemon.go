@@ -79,6 +79,9 @@ type common struct {
 	user string
 	// directories are those that the daemon writes to.
 	folders []string
+	// refused are parts of the configuration that do not exist in Brine, and without
+	// which the daemon does not start.
+	refused []error
 	// check looks for what would go wrong at a start.
 	check   func(ctx context.Context, c *checker)
 	profile profile.Options
@@ -115,6 +118,9 @@ func (b *blueprint) run(ctx context.Context, env *frame.Env, args []string) int 
 		c, err := b.configure(env, inv.Overrides(), dir, starting, logger)
 		if err == nil {
 			o.Apply(c.log)
+			if !o.CheckConfig {
+				err = errors.Join(c.refused...)
+			}
 		}
 		return c, err
 	}
@@ -187,6 +193,9 @@ func absolute(paths ...*string) error {
 // check tells what would go wrong at a start.
 func (b *blueprint) check(ctx context.Context, env *frame.Env, c *common, path string) int {
 	k := &checker{w: env.Stdout}
+	for _, err := range c.refused {
+		k.fault("%v", err)
+	}
 	for _, dir := range c.folders {
 		k.folder(dir)
 	}
@@ -199,19 +208,16 @@ func (b *blueprint) check(ctx context.Context, env *frame.Env, c *common, path s
 		}
 	}
 	c.check(ctx, k)
-	where := path
+	where, ok := path, "the configuration in "+path+" is fine"
 	if len(c.files) == 0 {
-		where = "the defaults, for there is no " + path
+		where, ok = "the defaults", b.command.Name+" would start with the defaults"
+		k.warn("there is no %s: all options have their defaults", path)
 	}
 	if k.faults > 0 {
 		fmt.Fprintf(env.Stdout, "%s: %d fault(s) in %s\n", b.command.Name, k.faults, where)
 		return frame.ExitFailure
 	}
-	if len(c.files) == 0 {
-		fmt.Fprintf(env.Stdout, "OK: there is no %s: all options have their defaults, which are fine.\n", path)
-		return frame.ExitOK
-	}
-	fmt.Fprintf(env.Stdout, "OK: the configuration in %s is fine.\n", path)
+	fmt.Fprintf(env.Stdout, "OK: %s.\n", ok)
 	return frame.ExitOK
 }
 
@@ -227,7 +233,7 @@ func (b *blueprint) serve(ctx context.Context, env *frame.Env, c *common, held *
 	held.Release(logger.Handler())
 	defer frame.DumpOnSignal(env, logger.Logger)()
 	if err != nil {
-		logger.Warn("going on without the log file", "err", err)
+		logger.Warn("cannot open the log file; continuing without it", "err", err)
 	}
 	pid, s, err := b.start(ctx, c, logger)
 	defer pid.remove()
@@ -270,7 +276,7 @@ func (b *blueprint) start(ctx context.Context, c *common, logger *log.Log) (*pid
 		if b.alone {
 			return nil, nil, claim
 		}
-		logger.Warn("the pid file is left alone", "err", claim)
+		logger.Warn("not removing the pid file: it is not this process's", "err", claim)
 	} else if claim != nil {
 		logger.Warn("cannot write the pid file", "err", claim)
 	}
@@ -338,7 +344,7 @@ func (b *blueprint) onHangup(logger *log.Log, s service, load func(*slog.Logger)
 			case <-hangup:
 			}
 			if err := logger.Reopen(); err != nil {
-				logger.Error("cannot open the log file again; going on with the old one", "err", err)
+				logger.Error("cannot reopen the log file; continuing with the old one", "err", err)
 			}
 			c, err := load(logger.Logger)
 			if err == nil {
@@ -348,10 +354,10 @@ func (b *blueprint) onHangup(logger *log.Log, s service, load func(*slog.Logger)
 				err = c.reload(s, logger.Logger)
 			}
 			if err != nil {
-				logger.Error("the changed configuration is not taken over; the old one stays", "err", err)
+				logger.Error("cannot reload the configuration; keeping the old one", "err", err)
 				continue
 			}
-			logger.Info("the configuration was read again; what needs a restart stays as it was")
+			logger.Info("configuration reloaded; options that need a restart keep their old values")
 		}
 	}()
 	return func() { signal.Stop(hangup); close(done) }

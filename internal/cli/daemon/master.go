@@ -33,9 +33,9 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 	}
 	return &common{
 		log: &cfg.Log, pidFile: cfg.Files.PIDFile, profile: cfg.Profile, user: cfg.Files.User,
+		refused: t.Refuse(cfg.Overrides, &config.Master{}, &apiOptions{}),
 		folders: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
 		check: func(_ context.Context, c *checker) {
-			c.units(t, append(masterUnits, commonUnits...)...)
 			_, faults := auth.New(knownSystems(cfg.Auth), nil, log)
 			for _, err := range faults {
 				c.warn("%v", err)
@@ -45,6 +45,9 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 				c.fault("%v", err)
 			} else {
 				c.ports(endpoints, noted(cfg.Files.PIDFile, "salt-master"))
+				if _, err := listens(cfg, log); err != nil {
+					c.fault("%v", err)
+				}
 			}
 			if mc, err := cfg.Parts(t); err != nil {
 				c.fault("%v", err)

@@ -34,9 +34,9 @@ func loadMinion(t *config.Tree, starting bool, log *slog.Logger) (*common, error
 	}
 	return &common{
 		log: &cfg.Log, pidFile: cfg.Files.PIDFile, profile: cfg.Profile, user: cfg.Files.User,
+		refused: t.Refuse(cfg.Overrides, &config.Minion{}),
 		folders: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
 		check: func(ctx context.Context, c *checker) {
-			c.units(t, append(minionUnits, commonUnits...)...)
 			c.key(filepath.Join(cfg.Files.PKIDir, "minion.pem"), "")
 			mc, err := MinionConfig(cfg, t, log)
 			if err != nil {
@@ -88,14 +88,14 @@ func MinionConfig(cfg *config.Minion, t *config.Tree, log *slog.Logger) (minion.
 		LocalMaster: func() (*client.Client, func(), error) {
 			return session.LocalMaster(filepath.Join(filepath.Dir(f.ConfFile), "master"), os.Getenv, log)
 		},
-		ID: f.ID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, ConfDir: f.ConfFile,
+		ID: f.ID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, ConfDir: f.ConfFile, ExtensionModules: f.ExtensionModules,
 		Options: cfg.Options, Handshake: cfg.Handshake, Transport: tr, Dial: dial, SubscribeDial: subscribe, Events: cfg.Events, Files: cfg.Served,
 		Backends: cfg.Elsewhere, Pillar: cfg.Pillar, GitPillar: cfg.GitPillar, Top: cfg.Top, Templates: cfg.Templates, Returners: cfg.Returners,
 		Keysize: f.Keysize, Opts: opts,
 		CollectGrains: func(ctx context.Context) *value.Dict {
 			d, err := grains.Collect(ctx, g, log)
 			if err != nil {
-				log.Error("some grains could not be gathered", "err", err)
+				log.Error("cannot collect some grains", "err", err)
 			}
 			return d
 		},

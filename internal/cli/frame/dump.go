@@ -31,16 +31,16 @@ func DumpOnSignal(env *Env, log *slog.Logger) (stop func()) {
 			}
 			if env.IsTerminal(env.Stderr) {
 				if err := writeStacks(env.Stderr); err != nil {
-					log.Error("cannot write the stacks that SIGUSR1 asks for", "err", err)
+					log.Error("cannot write the goroutine stacks requested by SIGUSR1", "err", err)
 				}
 				continue
 			}
 			path, err := dumpStacks(os.TempDir(), time.Now())
 			if err != nil {
-				log.Error("cannot write the stacks that SIGUSR1 asks for", "err", err)
+				log.Error("cannot write the goroutine stacks requested by SIGUSR1", "err", err)
 				continue
 			}
-			log.Warn("received SIGUSR1: the stacks of all goroutines are in a file", "path", path)
+			log.Warn("received SIGUSR1: wrote the stacks of all goroutines to a file", "path", path)
 		}
 	}()
 	return func() { signal.Stop(usr1); close(done) }

@@ -271,7 +271,7 @@ func TestLogging(t *testing.T) {
 	}
 	stderr.Reset()
 	if _, err := (&Logging{LogFile: dir}).Open(env, log.Options{}, nil); err != nil ||
-		!strings.HasPrefix(stderr.String(), "[WARNING ] going on without the log file") {
+		!strings.HasPrefix(stderr.String(), "[WARNING ] cannot open the log file; continuing without it") {
 		t.Errorf("%v, %q", err, stderr)
 	}
 	if _, err := (&Logging{}).Open(env, log.Options{Level: "loud"}, nil); err == nil {
@@ -338,5 +338,42 @@ func TestStrict(t *testing.T) {
 	}
 	if got := (StrictExit{StrictExit: true}).Strict(ExitNoPerm); got != ExitNoPerm {
 		t.Errorf("strict: %d", got)
+	}
+}
+
+// TestSubcommandHelp: the help of a program lists its subcommands, and that of a
+// subcommand has its arguments, an example, and the options that are not for others.
+func TestSubcommandHelp(t *testing.T) {
+	c := Command{Name: "brine x", Usage: "SUBCOMMAND", Doc: "Does things.", Subs: []Sub{
+		{Name: "one", Args: "THING", Doc: "Does one thing. It is harmless.", Example: "brine x one a", Options: []string{"only-one"}},
+		{Name: "two", Doc: "Does two things.", Options: []string{"only-two"}},
+	}}
+	type subOptions struct {
+		One string `flag:"--only-one" arg:"A" doc:"For one."`
+		Two string `flag:"--only-two" arg:"A" doc:"For two."`
+		All string `flag:"--for-all" arg:"A" doc:"For all."`
+	}
+	for _, test := range []struct{ args, with, without []string }{
+		{[]string{"--help"}, []string{"Usage: brine x SUBCOMMAND\n", "  one THING             Does one thing.\n",
+			"  two                   Does two things.\n", "--only-one=A", "--only-two=A"},
+			[]string{"harmless"}},
+		{[]string{"one", "--help"}, []string{"Usage: brine x one THING [options]\n", "harmless", "Example:\n    brine x one a\n", "--only-one=A", "--for-all=A"},
+			[]string{"--only-two"}},
+		{[]string{"-h", "two"}, []string{"Usage: brine x two [options]\n", "--only-two=A", "--for-all=A"}, []string{"--only-one", "Example"}},
+	} {
+		env, stdout, _ := testEnv(nil, "")
+		if _, code, ok := c.Parse(env, &subOptions{}, test.args); ok || code != ExitOK {
+			t.Errorf("%v: %d", test.args, code)
+		}
+		for _, w := range test.with {
+			if !strings.Contains(stdout.String(), w) {
+				t.Errorf("%v: no %q in\n%s", test.args, w, stdout)
+			}
+		}
+		for _, w := range test.without {
+			if strings.Contains(stdout.String(), w) {
+				t.Errorf("%v: %q in\n%s", test.args, w, stdout)
+			}
+		}
 	}
 }

@@ -125,7 +125,7 @@ func (l *Logging) Open(env *Env, o log.Options, out *Output) (*log.Log, error) {
 		return nil, err
 	}
 	if err != nil && (l.LogFile != "" || o.Chosen) {
-		logger.Warn("going on without the log file", "err", err)
+		logger.Warn("cannot open the log file; continuing without it", "err", err)
 	}
 	return logger, nil
 }
@@ -143,7 +143,7 @@ func ReopenOnHangup(ctx context.Context, l *log.Log) {
 				return
 			case <-hangup:
 				if err := l.Reopen(); err != nil {
-					l.Error("cannot open the log file again, keeping the old one", "err", err)
+					l.Error("cannot reopen the log file; continuing with the old one", "err", err)
 				}
 			}
 		}

@@ -2,6 +2,7 @@ package frame
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -9,16 +10,31 @@ import (
 // helpColumn is where the explanations of options begin.
 const helpColumn = 24
 
-// help prints what the program does and all its options.
-func (c *Command) help(env *Env, opts any) {
+// help prints what the program, or one of its subcommands, does and its options.
+func (c *Command) help(env *Env, opts any, sub *Sub) {
 	var b strings.Builder
 	wide := env.Width()
-	b.WriteString(c.usageLine() + "\n")
-	if c.Doc != "" {
-		b.WriteString("\n" + fill(c.Doc, wide, 0) + "\n")
+	groups := allOptions(opts)
+	if sub == nil {
+		b.WriteString(c.usageLine() + "\n")
+		if c.Doc != "" {
+			b.WriteString("\n" + fill(c.Doc, wide, 0) + "\n")
+		}
+		if len(c.Subs) > 0 {
+			b.WriteString("\nSubcommands (" + c.Name + " SUBCOMMAND --help says more of one):\n")
+		}
+		for _, s := range c.Subs {
+			b.WriteString(row("  "+strings.TrimSpace(s.Name+" "+s.Args), s.summary(), wide))
+		}
+	} else {
+		b.WriteString("Usage: " + strings.Join(strings.Fields(c.Name+" "+sub.Name+" "+sub.Args+" [options]"), " ") + "\n\n" + fill(sub.Doc, wide, 0) + "\n")
+		if sub.Example != "" {
+			b.WriteString("\nExample:\n    " + sub.Example + "\n")
+		}
+		groups = c.optionsOf(groups, sub)
 	}
 	b.WriteString("\nOptions:\n")
-	for _, g := range allOptions(opts) {
+	for _, g := range groups {
 		if g.Name != "" {
 			b.WriteString("\n" + g.Name + ":\n")
 			if g.Doc != "" {
@@ -32,6 +48,32 @@ func (c *Command) help(env *Env, opts any) {
 		}
 	}
 	fmt.Fprint(env.Stdout, b.String())
+}
+
+// summary is the first sentence of the explanation.
+func (s *Sub) summary() string {
+	first, _, _ := strings.Cut(s.Doc, ". ")
+	return strings.TrimSuffix(first, ".") + "."
+}
+
+// optionsOf leaves out the options that are for other subcommands.
+func (c *Command) optionsOf(groups []Group, sub *Sub) (out []Group) {
+	others := map[string]bool{}
+	for _, s := range c.Subs {
+		for _, name := range s.Options {
+			others[name] = true
+		}
+	}
+	for _, name := range sub.Options {
+		delete(others, name)
+	}
+	for _, g := range groups {
+		g.Options = slices.DeleteFunc(slices.Clone(g.Options), func(o Option) bool { return len(o.Long) > 0 && others[o.Long[0]] })
+		if len(g.Options) > 0 {
+			out = append(out, g)
+		}
+	}
+	return out
 }
 
 // allOptions are those of every program and those of opts.
@@ -56,8 +98,11 @@ func (o *Option) help(wide int) string {
 		}
 		names = append(names, "--"+l)
 	}
-	doc := o.Text()
-	head := "  " + strings.Join(names, ", ")
+	return row("  "+strings.Join(names, ", "), o.Text(), wide)
+}
+
+// row is an indented name with its explanation in the column beside it, or below it.
+func row(head, doc string, wide int) string {
 	text := fill(doc, wide, helpColumn)
 	if utf8.RuneCountInString(head)+2 > helpColumn || text == "" {
 		if text == "" {

@@ -23,6 +23,29 @@ type Command struct {
 	Name  string // "salt-key"
 	Usage string // what follows the name; "" means "[options]"
 	Doc   string // a sentence or two for the help
+	// Subs are the subcommands, the first argument of the program.
+	Subs []Sub
+}
+
+// Sub is a subcommand of a program.
+type Sub struct {
+	Name    string
+	Args    string // what follows it
+	Doc     string
+	Example string // a whole command line
+	// Options are the long names of those options that are for this subcommand and not
+	// for all. One that no subcommand names is for all.
+	Options []string
+}
+
+// sub returns the first subcommand that a command line has, or nil.
+func (c *Command) sub(args []string) *Sub {
+	for _, a := range args {
+		if i := slices.IndexFunc(c.Subs, func(s Sub) bool { return s.Name == a }); i >= 0 {
+			return &c.Subs[i]
+		}
+	}
+	return nil
 }
 
 // Invocation is a parsed command line.
@@ -89,7 +112,7 @@ func (c *Command) Parse(env *Env, opts any, args []string) (inv *Invocation, cod
 	}
 	switch {
 	case errors.Is(err, stop("help")):
-		c.help(env, opts)
+		c.help(env, opts, c.sub(args))
 		return nil, ExitOK, false
 	case errors.Is(err, stop("version")):
 		fmt.Fprintln(env.Stdout, VersionLine(c.Name))

@@ -10,7 +10,7 @@ import (
 )
 
 // Version is the version of Brine.
-const Version = "0.1.0"
+const Version = salt.BrineVersion
 
 // VersionLine is the answer to --version. Its first two words are those of
 // Salt, whose protocol and texts Brine follows, so that scripts that compare

@@ -22,15 +22,21 @@ import (
 
 var command = frame.Command{
 	Name: "ha", Usage: "doctor|report|drill [options] [MASTER...]",
-	Doc: "doctor compares masters that should be equal and says how to fix differences. MASTER is a master's configuration directory, or a file that " +
-		"`brine ha report` wrote on another machine (- for standard input); without MASTER, it queries the masters of the minion configured here, " +
-		"with that minion's key. " +
-		"The exit code is 1 if they differ, 2 if some could not be read. " +
-		"If the only MASTER is a running member of a cluster, or a member and no minion is configured here, it checks that whole cluster instead, " +
-		"and exits with 1 if it finds a problem. " +
-		"report writes the data of the master configured here for comparison. " +
-		"drill makes a master fail, in a temporary fleet on this machine or, with --harm, in your own, and reports how long the minions took to " +
-		"notice and which jobs were lost.",
+	Doc: "Compares masters that should be equal, and tests a fleet's high availability.",
+	Subs: []frame.Sub{
+		{Name: "doctor", Args: "[MASTER...]",
+			Doc: "Compares masters that should be equal and says how to fix differences. MASTER is a master's configuration directory, or a " +
+				"file that `brine ha report` wrote on another machine (- for standard input); without MASTER, it queries the masters of the minion " +
+				"configured here, with that minion's key. The exit code is 1 if they differ, 2 if some could not be read. If the only MASTER is a " +
+				"running member of a cluster, or a member and no minion is configured here, it checks that whole cluster instead, and exits with 1 " +
+				"if it finds a problem.",
+			Example: "ssh m2 brine ha report | brine ha doctor /etc/salt -", Options: []string{"out", "cluster"}},
+		{Name: "report", Args: "[DIR]", Doc: "Writes the data of the master configured here for comparison.", Example: "brine ha report > m1.json"},
+		{Name: "drill",
+			Doc: "Makes a master fail, in a temporary fleet on this machine or, with --harm, in your own, and reports how long the minions took to " +
+				"notice and which jobs were lost.", Example: "brine ha drill --minions 4",
+			Options: []string{"fault", "minions", "away", "harm", "mend", "target", "cluster", "out"}},
+	},
 }
 
 // Applet is the entry in the table of programs.

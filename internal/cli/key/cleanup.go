@@ -49,7 +49,7 @@ func requestRotation(c *conf) error {
 	}
 	err := writeDrop(next, c.Files.ID, c.Files.User)
 	if err == nil {
-		err = os.Rename(next, path)
+		err = os.Rename(next, path) // rename: an id, of no use after a crash
 	}
 	if err != nil {
 		return fmt.Errorf("cannot request a new session key from the master: %w; deleted minions can read its jobs until it creates one", err)

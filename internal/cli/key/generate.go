@@ -109,7 +109,7 @@ func (p *program) sign(priv, pub, path string) (bool, error) {
 	}
 	err = atomicfile.Create(path, []byte(base64.StdEncoding.EncodeToString(sig)+"\n"), 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		p.log.Warn("the signature already exists: remove it to create a new one", "path", path)
+		p.log.Warn("signature already exists; remove it to create a new one", "path", path)
 		return false, nil
 	}
 	return err == nil, err

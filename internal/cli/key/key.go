@@ -245,7 +245,7 @@ func (p *program) setup(inv *frame.Invocation) error {
 	if p.log, err = o.Logging.Open(p.env, lo, &o.Output); err != nil {
 		return usageError{err}
 	}
-	p.log.Debug("read the configuration", "path", p.conf.Files.ConfFile, "keys", p.conf.keyDir())
+	p.log.Debug("configuration read", "path", p.conf.Files.ConfFile, "keys", p.conf.keyDir())
 	if p.show, err = o.Output.Open(p.env, p.conf.Output, p.log.Logger); err != nil {
 		return usageError{err}
 	}

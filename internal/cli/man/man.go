@@ -94,6 +94,15 @@ func page(a *frame.Applet, applets []frame.Applet) string {
 	}
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n%s\n", text(strings.Replace(title(a), "brine-", "brine ", 1)), line(usage))
 	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s\n", line(d.Doc))
+	if len(d.Subs) > 0 {
+		b.WriteString(".SH SUBCOMMANDS\n")
+	}
+	for _, s := range d.Subs {
+		fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", text(strings.TrimSpace(s.Name+" "+s.Args)), line(s.Doc))
+		if s.Example != "" {
+			fmt.Fprintf(&b, "Example: %s\n", line(s.Example))
+		}
+	}
 	for _, g := range d.Groups {
 		writeGroup(&b, g)
 	}

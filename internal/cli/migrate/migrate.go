@@ -19,17 +19,23 @@ import (
 )
 
 var command = frame.Command{
-	Name: "migrate", Usage: "keys|jobs|cache... [options]",
-	Doc: "Copies the keys of minions, jobs and their returns, or grains, pillar and mine of minions, from one place to another, while masters " +
-		"run. Data in " +
-		"the target stays, unless it is an older value of the cache. Run it again to continue after an interruption, and to copy new data. " +
-		"At the end it reads everything from the target and compares it. The exit code is 1 if something was not copied or differs, 69 if a server is " +
-		"unreachable.",
+	Name: "migrate", Usage: "check|schema|keys|jobs|cache... [options]",
+	Doc: "check reports what of a Salt installation Brine does not have, and schema prints the tables of a returner. Otherwise it copies the keys of " +
+		"minions, jobs and their returns, or grains, pillar and mine of minions, from one place to another, while masters run. Data in the target " +
+		"stays, unless it is an older value of the cache. Run it again to continue after an interruption, and to copy new data. At the end it reads " +
+		"everything from the target and compares it. The exit code is 1 if something was not copied or differs, 69 if a server is unreachable.",
+	Subs: []frame.Sub{
+		{Name: "check", Doc: checkCommand.Doc},
+		{Name: "schema", Args: "RETURNER", Doc: schemaCommand.Doc},
+		{Name: keys, Doc: "Copies the keys of minions.", Example: "brine migrate keys --from /etc/salt/pki/master --to /srv/salt/pki --key-pair cluster"},
+		{Name: jobs, Doc: "Copies jobs and their returns.", Example: "brine migrate jobs --from local_cache:/old/cache --to brine"},
+		{Name: values, Doc: "Copies grains, pillar and mine of minions.", Example: "brine migrate cache --from localfs --to redis"},
+	},
 }
 
 // Applet is the entry in the table of programs.
 func Applet() frame.Applet {
-	return frame.Applet{Name: command.Name, Summary: "copy keys, jobs and caches of a master to another place", Run: run}
+	return frame.Applet{Name: command.Name, Summary: "check a Salt installation; copy keys, jobs and caches of a master to another place", Run: run}
 }
 
 type options struct {
@@ -45,6 +51,14 @@ type options struct {
 }
 
 func run(ctx context.Context, env *frame.Env, args []string) int {
+	if len(args) > 0 {
+		switch args[0] {
+		case "check":
+			return runCheck(ctx, env, args[1:])
+		case "schema":
+			return runSchema(env, args[1:])
+		}
+	}
 	o := &options{}
 	inv, code, ok := command.Parse(env, o, args)
 	if !ok {
@@ -155,11 +169,11 @@ func (p *program) describe(r migrate.Report) *value.Dict {
 const pace = 100 * time.Millisecond
 
 // progress shows the progress on a terminal.
-func (p *program) progress() func(what string, done, total int) {
+func progress(line *frame.Line) func(what string, done, total int) {
 	begun, last := time.Now(), time.Time{}
 	return func(what string, done, total int) {
 		now := time.Now()
-		if p.line == nil || now.Sub(last) < pace && done != total {
+		if line == nil || now.Sub(last) < pace && done != total {
 			return
 		}
 		last = now
@@ -171,6 +185,6 @@ func (p *program) progress() func(what string, done, total int) {
 			b.WriteString(": looking")
 		}
 		fmt.Fprintf(&b, ", %s", now.Sub(begun).Truncate(time.Second))
-		p.line.Show(b.String())
+		line.Show(b.String())
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"brine/internal/cli/frame"
 	"brine/internal/cli/session"
 	"brine/internal/daemons/config"
+	"brine/internal/daemons/master"
 	"brine/internal/net/remote"
 	"brine/internal/py/value"
 	"brine/internal/store/cache"
@@ -99,7 +100,7 @@ type named struct {
 
 // copy copies one kind of data.
 func (p *program) copy(ctx context.Context, what string) ([]named, error) {
-	o := migrate.Options{DryRun: p.o.DryRun, Progress: p.progress()}
+	o := migrate.Options{DryRun: p.o.DryRun, Progress: progress(p.line)}
 	switch what {
 	case keys:
 		return p.copyKeys(ctx, o)
@@ -302,12 +303,11 @@ func (p *program) jobMemory(s *side, name, dir string, write bool) (t migrate.Ta
 // database opens the master's own job database: the file, or through a master
 // that has it open.
 func (p *program) database(s *side, files *job.LocalCache, write bool) (migrate.Target, func(), error) {
-	own := filepath.Join(s.conf.Files.CacheDir, "brine")
-	var store *job.Store
-	var err error
-	if s.conf.Cluster.Isolated {
-		own = filepath.Join(own, "masters", s.conf.Files.ID)
+	own, err := master.OwnDir(&master.Config{ID: s.conf.Files.ID, CacheDir: s.conf.Files.CacheDir, Cluster: s.conf.Cluster})
+	if err != nil {
+		return nil, nil, err
 	}
+	var store *job.Store
 	switch {
 	case write && s.conf.Cluster.Isolated:
 		// Other members would not learn of jobs that the master does not write itself.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/textedit"
 	"brine/internal/call/client"
 	"brine/internal/call/fn"
 	"brine/internal/call/output"
@@ -246,10 +247,26 @@ func (p *program) execute(ctx context.Context, r client.Runner) error {
 			return err
 		}
 	}
+	if data.At("success") == false {
+		p.suggest(r.Fun)
+	}
 	if code := exitOf(data); code != 0 {
 		return exit(code)
 	}
 	return p.strict(r.Fun, data.At("success") == false, shown)
+}
+
+// suggest names runners with similar names if there is none of this name.
+func (p *program) suggest(fun string) {
+	var names []string
+	for _, m := range runners.New(runners.Deps{}) {
+		for i := range m.Funcs {
+			names = append(names, m.Name+"."+m.Funcs[i].Name())
+		}
+	}
+	if near := textedit.Nearest(fun, names); len(near) > 0 && near[0] != fun {
+		p.Env.Errorf("There is no runner %s. Did you mean %s?", fun, strings.Join(near, " or "))
+	}
 }
 
 // strict is the error of a runner that failed although Salt's program would

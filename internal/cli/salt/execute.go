@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"brine/internal/base/textedit"
 	"brine/internal/call/client"
 	"brine/internal/call/output"
 	"brine/internal/cli/frame"
+	"brine/internal/daemons/minion"
 	"brine/internal/py/value"
 )
 
@@ -135,9 +138,27 @@ func (p *program) execute(ctx context.Context) error {
 		p.states().absent(ctx, r.JID, absent, sum.returned)
 	}
 	if failed {
+		suggest(p)
 		return exit{1, textFailed}
 	}
 	return nil
+}
+
+// suggest names functions with similar names if Brine has none of the name.
+func suggest(p *program) {
+	var names []string
+	for _, m := range minion.Catalogue() {
+		for _, module := range append([]string{m.Name}, m.Aliases...) {
+			for i := range m.Funcs {
+				names = append(names, module+"."+m.Funcs[i].Name())
+			}
+		}
+	}
+	for _, fun := range p.cmd.funs() {
+		if near := textedit.Nearest(fun, names); len(near) > 0 && !slices.Contains(names, fun) {
+			p.session.Env.Errorf("Brine minions have no function %s. Did you mean %s?", fun, strings.Join(near, " or "))
+		}
+	}
 }
 
 // static runs the job and shows all returns together.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
@@ -104,7 +105,40 @@ func (p *program) run(ctx context.Context, env *frame.Env, args []string) int {
 	} else if ok && !value.Truth(v) {
 		p.opts.HideTimeout = true
 	}
+	if err := configured(p, inv); err != nil {
+		return session.Fail(env, &command, err)
+	}
 	return p.exitCode(p.do(ctx))
+}
+
+// configured reads those options of the command line that the master's configuration
+// has, unless the command line has them.
+func configured(p *program, inv *frame.Invocation) error {
+	from := func(dest string) any {
+		if inv.Given(dest) {
+			return nil
+		}
+		return p.session.Tree.Values.At(dest)
+	}
+	switch n := from("batch_safe_limit").(type) {
+	case nil:
+	case int64:
+		p.opts.SafeLimit = int(n)
+	default:
+		return salt.Errorf(salt.Invalid, "batch_safe_limit: expected a number, got %s; correct it in %s", value.Repr(n), p.session.Tree.Path)
+	}
+	if v := from("batch_safe_size"); v != nil {
+		p.opts.SafeSize = value.Str(v)
+	}
+	if v := from("return"); value.Truth(v) {
+		p.opts.Return = strings.Join(value.Texts(v), ",")
+	}
+	for dest, to := range map[string]*bool{"show_jid": &p.opts.ShowJID, "cli_summary": &p.opts.Summary} {
+		if v := from(dest); v != nil {
+			*to = value.Truth(v)
+		}
+	}
+	return nil
 }
 
 // do runs what the command line requests. Its error determines the exit code.
@@ -115,6 +149,9 @@ func (p *program) do(ctx context.Context) error {
 		return p.configDump()
 	case o.Preview:
 		return p.preview()
+	}
+	if err := malformed(p); err != nil {
+		return err
 	}
 	if err := p.session.Authenticate(ctx); err != nil {
 		return err
@@ -187,6 +224,9 @@ func (p *program) exitCode(err error) int {
 		p.say("%s\n", err)
 		if err := p.printNothing(); err != nil {
 			p.session.Env.Errorf("ERROR: %s", err)
+		}
+		if hint := pendingHint(p); hint != "" {
+			p.session.Env.Errorf("%s", hint)
 		}
 		p.session.Env.Errorf(textNoReturn)
 		return frame.ExitNoReturn

@@ -117,7 +117,7 @@ func TestRecordings(t *testing.T) {
 		"test_ping_nomatch_list", "test_ping_noreturn_color", "test_ping_nvo", "test_ping_one", "test_ping_pprint", "test_ping_quiet",
 		"test_ping_raw", "test_ping_show_jid", "test_ping_static", "test_ping_summary_fail",
 		"test_ping_summary_verbose", "test_ping_txt", "test_ping_verbose", "test_ping_yaml",
-		"target_compound", "target_compound_bad", "target_compound_nodegroup", "target_compound_not", "target_compound_paren",
+		"target_compound", "target_compound_nodegroup", "target_compound_not", "target_compound_paren",
 		"target_grain", "target_grain_greedy", "target_grain_list_index", "target_grain_nested", "target_grain_nomatch", "target_grain_pcre",
 		"target_ipcidr", "target_ipcidr_compound", "target_nodegroup", "target_nodegroup_nested", "target_nodegroup_unknown", "target_pcre",
 		"target_pillar", "target_pillar_list", "target_pillar_pcre", "target_range", "target_two_options",
@@ -126,6 +126,43 @@ func TestRecordings(t *testing.T) {
 		"test_arg_clean", "test_arg_no_parse", "test_arg_types", "sys_doc_unknown", "err_false_ret", "cmd_retcode", "out_file",
 	} {
 		t.Run(name, func(t *testing.T) { replay(t, name) })
+	}
+}
+
+// TestMalformedTarget: a target that cannot be parsed is an error that says why, and no
+// command is sent. Salt says "No minions matched" to it.
+func TestMalformedTarget(t *testing.T) {
+	for typ, target := range map[string]string{"-C": "G@os:Debian and (web*", "-E": "[", "-S": "10.0.0.0/99"} {
+		m := clienttest.Start(t, clienttest.Options{Minions: fleet(), Config: groups})
+		got := runSalt(t.Context(), m, "", typ, target, "test.ping")
+		if got.code != frame.ExitNoReturn || got.stdout != "" || !strings.HasPrefix(got.stderr, "ERROR: the target "+target+" of type ") ||
+			!strings.HasSuffix(got.stderr, ". No command was sent\n") || len(m.Loads()) > 0 {
+			t.Errorf("%s %s: %d %q %q", typ, target, got.code, got.stdout, got.stderr)
+		}
+	}
+}
+
+// TestPendingKeys: if no minion matches, the command is shown that accepts a pending key
+// which the target may match.
+func TestPendingKeys(t *testing.T) {
+	for target, want := range map[string]string{
+		"new*":  "The keys of minions are pending that this target may match. Accept them with: salt-key -a 'new 2'; salt-key -a new1\n",
+		"other": "", "alpha": "",
+	} {
+		m := clienttest.Start(t, clienttest.Options{Minions: fleet(), Config: groups})
+		for _, id := range []string{"new1", "new 2"} {
+			path := filepath.Join(m.Dir, "pki", "minions_pre", id)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte("key"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := runSalt(t.Context(), m, "", target, "test.ping")
+		if strings.Contains(got.stderr, "pending") != (want != "") || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: %d %q %q", target, got.code, got.stdout, got.stderr)
+		}
 	}
 }
 

@@ -2,11 +2,14 @@ package salt
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"brine/internal/base/target"
+	"brine/internal/base/textedit"
 	"brine/internal/call/output"
+	"brine/internal/cli/frame"
 	"brine/internal/py/value"
 	"brine/internal/store/cache"
 	"brine/internal/store/keystore"
@@ -80,18 +83,120 @@ func parseTarget(typ, text string) any {
 	return value.Strings(strings.Fields(text))
 }
 
-// targeted returns the minions that the master would expect to match, from its data on disk.
-func (p *program) targeted() ([]string, error) {
+// parsed parses the target of the command line.
+func (p *program) parsed() (target.Matcher, error) {
 	groups := target.Nodegroups{}
 	for k, v := range p.session.Settings.Client.Nodegroups.All() {
 		groups[value.Str(k)] = v
 	}
-	m, err := groups.Parse(p.opts.targetType(), p.cmd.target, p.opts.Delimiter)
+	return groups.Parse(p.opts.targetType(), p.cmd.target, p.opts.Delimiter)
+}
+
+// malformed returns an error if an expression cannot be parsed. Of other types, and
+// of a nodegroup that is not defined, Salt's own messages say what is wrong, with its
+// exit code.
+func malformed(p *program) error {
+	typ := p.opts.targetType()
+	if !slices.Contains([]string{"compound", "pcre", "ipcidr"}, typ) {
+		return nil
+	}
+	_, err := p.parsed()
+	if expr, ok := p.cmd.target.(string); ok && err == nil && typ == "compound" {
+		err = parentheses(expr)
+	}
+	if err != nil && !errors.As(err, new(*target.CircularError)) && !errors.As(err, new(*target.UnknownGroupError)) {
+		return exit{frame.ExitNoReturn, fmt.Sprintf("ERROR: the target %s of type %s is malformed: %v. No command was sent", value.Str(p.cmd.target), typ, err)}
+	}
+	return nil
+}
+
+// parentheses returns an error for a parenthesis that is part of a word: it would be a
+// character of a minion id.
+func parentheses(expr string) error {
+	for word := range strings.FieldsSeq(expr) {
+		if len(word) > 1 && !strings.Contains(word, "@") && (strings.HasPrefix(word, "(") || strings.HasSuffix(word, ")")) {
+			return fmt.Errorf("a parenthesis needs a blank on both sides, and %q has none", word)
+		}
+	}
+	return nil
+}
+
+// pendingHint says that keys are pending which the target would match, or that no key
+// is accepted at all. It is "" if that is not so, or if this user may not read the keys.
+func pendingHint(p *program) string {
+	m, err := p.parsed()
+	if err != nil {
+		return ""
+	}
+	keys, err := keystore.Open(p.session.Conf.Files.PKIDir, p.session.Log.Logger)
+	if err != nil {
+		return ""
+	}
+	all, err := keys.List()
+	if err != nil {
+		return ""
+	}
+	pending := all[keystore.Pending]
+	if len(pending) == 0 {
+		if near := nearIDs(p, all[keystore.Accepted]); near != "" {
+			return near
+		}
+		if len(all[keystore.Accepted]) == 0 {
+			return "This master has no key of a minion. A minion sends its key when it starts with this master's name in its option master."
+		}
+		return ""
+	}
+	if near := nearIDs(p, all[keystore.Accepted]); near != "" {
+		return near
+	}
+	matching, _ := m.Expected(pending, func(string) (grains, pillar *value.Dict) { return nil, nil })
+	if len(matching) == 0 {
+		return ""
+	}
+	slices.Sort(matching)
+	if len(matching) > maxHinted {
+		return fmt.Sprintf("%d keys of minions are pending that this target may match: list them with salt-key -L, and accept a key with salt-key -a ID.",
+			len(matching))
+	}
+	for i, id := range matching {
+		matching[i] = "salt-key -a " + shellWord(id)
+	}
+	return "The keys of minions are pending that this target may match. Accept them with: " + strings.Join(matching, "; ")
+}
+
+// nearIDs names accepted minions with ids similar to that of the target.
+func nearIDs(p *program, accepted []string) string {
+	id, ok := p.cmd.target.(string)
+	if !ok || p.opts.targetType() != "glob" || strings.ContainsAny(id, "*?[") {
+		return ""
+	}
+	if near := textedit.Nearest(id, accepted); len(near) > 0 {
+		return "There is no minion " + id + ". Did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return ""
+}
+
+// maxHinted bounds the commands of a hint.
+const maxHinted = 3
+
+// shellWord quotes an id for a shell if need be.
+func shellWord(id string) string {
+	if strings.ContainsFunc(id, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	}) {
+		return "'" + strings.ReplaceAll(id, "'", `'\''`) + "'"
+	}
+	return id
+}
+
+// targeted returns the minions that the master would expect to match, from its data on disk.
+func (p *program) targeted() ([]string, error) {
+	m, err := p.parsed()
 	if errors.As(err, new(*target.CircularError)) {
 		return nil, err
 	}
 	if err != nil {
-		p.session.Log.Debug("the target matches nothing", "err", err)
+		p.session.Log.Debug("target matches no minion", "err", err)
 		return nil, nil
 	}
 	keys, err := keystore.Open(p.session.Conf.Files.PKIDir, p.session.Log.Logger)

@@ -80,7 +80,7 @@ func (s *Session) warnUnusable(system string) {
 	}
 	only.External = value.DictOf(system, conf)
 	if _, faults := auth.New(only, nil, s.Log.Logger); len(faults) > 0 {
-		s.Log.Warn("the master cannot use this authentication system", "eauth", system, "err", faults[0])
+		s.Log.Warn("the master does not support this authentication system", "eauth", system, "err", faults[0])
 	}
 }
 
@@ -141,7 +141,7 @@ func (s *Session) makeToken(ctx context.Context, creds *value.Dict) (string, err
 	path := s.tokenPath()
 	os.Remove(path) // so that the mode is that of a new file
 	if err := os.WriteFile(path, []byte(tok), 0o600); err != nil {
-		s.Log.Warn("cannot keep the token", "err", err)
+		s.Log.Warn("cannot save the token", "err", err)
 	}
 	return tok, nil
 }

@@ -73,7 +73,7 @@ func Open(env *frame.Env, inv *frame.Invocation, o *Options, tune func(*output.O
 	if s.Log, err = o.Logging.Open(env, lo, &o.Output); err != nil {
 		return nil, UsageError{err}
 	}
-	s.Log.Debug("read the configuration", "path", s.Conf.Files.ConfFile)
+	s.Log.Debug("configuration read", "path", s.Conf.Files.ConfFile)
 	out := s.Conf.Output
 	if tune != nil {
 		tune(&out)

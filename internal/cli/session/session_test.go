@@ -139,7 +139,7 @@ func TestUnusableSystem(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.Authenticate(t.Context()); err != nil ||
-			strings.Contains(stderr.String(), "the master cannot use this authentication system eauth=pam") != want {
+			strings.Contains(stderr.String(), "the master does not support this authentication system eauth=pam") != want {
 			t.Errorf("%s: %v, %s", args, err, stderr)
 		}
 	}

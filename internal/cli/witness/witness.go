@@ -29,8 +29,8 @@ type options struct {
 	frame.Config
 }
 
-// settings are the options in the file.
-type settings struct {
+// Settings are the options in the file.
+type Settings struct {
 	Witness        witness.Options
 	Level          string `salt:"log_level" default:"info" doc:"log level on stderr: debug, info, warning or error" change:"restart"`
 	DefaultInclude any    `salt:"default_include" default:"witness.d/*.conf" doc:"further files, relative to this one; later ones take precedence" change:"restart"`
@@ -46,7 +46,7 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 	if len(inv.Args) > 0 {
 		return command.Fail(env, "witness takes no arguments")
 	}
-	s := &settings{}
+	s := &Settings{}
 	var held log.Held // until the level is known
 	t, err := config.Load(config.Path(config.WitnessKind, o.Resolve(env), env.Getenv), config.WitnessKind, held.Logger())
 	if err == nil {

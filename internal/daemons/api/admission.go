@@ -22,24 +22,24 @@ const (
 	// max_connections_per_address.
 	maxConnections = 4096
 	maxPerAddress  = 512
-	// reserved is how many connections more there may be from this machine and
+	// reserved is how many additional connections are allowed from this machine and
 	// from trusted proxies.
 	reserved = 64
-	// otherFiles is how many file descriptors stay for logs, sessions and the master.
+	// otherFiles is how many file descriptors are reserved for logs, sessions and the
+	// master.
 	otherFiles = 128
 )
 
 // admission is a listener that bounds its open connections, all of them and
-// those of one address. At a bound it closes the oldest connection that has not
-// presented a valid session, token or password, so that unauthenticated peers
-// cannot keep others out. If all have, it closes the new one, before a TLS
-// handshake.
+// those of one address. At a bound it closes the oldest connection without a
+// valid session, token or password, so that unauthenticated peers cannot keep
+// others out. If there is none, it closes the new one, before a TLS handshake.
 //
-// Connections from this machine and from trusted proxies have no bound per
-// address; requests that such a proxy forwards have, see forwarded.
+// Connections from this machine and from trusted proxies have no limit per
+// address; requests that such a proxy forwards do, see forwarded.
 type admission struct {
 	net.Listener
-	total, each int // each 0: any number
+	total, each int // 0: no limit
 	settings    *Settings
 	log         *ratelimit.Log
 
@@ -53,28 +53,28 @@ type admission struct {
 	refused, evicted atomic.Int64
 }
 
-// peerHost has the connections of one address.
+// peerHost holds the connections of one address.
 type peerHost struct {
 	open     int
 	unproven linked.List // of *connection, oldest first
 }
 
-// connection is one that admission counts until it is closed.
+// connection is a connection that admission counts until it is closed.
 type connection struct {
 	net.Conn
 	of     *admission
 	key    netip.Prefix
-	host   *peerHost // nil: a trusted one
+	host   *peerHost // nil for a trusted one
 	proven atomic.Bool
 
-	// in and inHost are the places in the lists of unproven connections, nil
-	// after that; of.mu protects them.
+	// in and inHost are the positions in the lists of unproven connections, nil
+	// afterwards; protected by of.mu.
 	in, inHost *linked.Element
 	gone       bool
 }
 
-// newAdmission bounds the connections of l by the settings, and by the file
-// descriptors that this process may have.
+// newAdmission limits the connections of l by the settings, and by the file
+// descriptors of this process.
 func newAdmission(l net.Listener, s *Settings, log *slog.Logger) *admission {
 	a := &admission{
 		Listener: l, total: s.MaxConnections, each: s.MaxPerAddress, settings: s, log: ratelimit.NewLog(log, 1, 10*time.Second),
@@ -83,7 +83,7 @@ func newAdmission(l net.Listener, s *Settings, log *slog.Logger) *admission {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err == nil && files.Cur <= math.MaxInt32 {
 		if room := max(int(files.Cur)-reserved-otherFiles, int(files.Cur)/4, 1); room < a.total {
-			log.Warn("fewer connections than max_connections are admitted: raise the limit of open files", "limit", files.Cur,
+			log.Warn("admitting fewer connections than max_connections: raise the limit of open files", "limit", files.Cur,
 				"max_connections", a.total, "admitted", room)
 			a.total = room
 		}
@@ -100,13 +100,13 @@ func (a *admission) Accept() (net.Conn, error) {
 		}
 		k, victim := a.admit(c)
 		if victim != nil {
-			victim.Conn.Close() // its handler ends
+			victim.Conn.Close() // ends its handler
 		}
 		if k != nil {
 			return k, nil
 		}
 		if t, ok := c.(*net.TCPConn); ok {
-			t.SetLinger(0) // a refusal leaves nothing in the kernel
+			t.SetLinger(0) // leaves nothing of a refused connection in the kernel
 		}
 		c.Close()
 	}
@@ -134,7 +134,7 @@ func (a *admission) admit(c net.Conn) (k, victim *connection) {
 			return nil, nil
 		}
 	case used >= a.total && (!trusted || a.trusted >= reserved):
-		// Others do not displace what is within the reserve.
+		// Others do not displace connections within the reserve.
 		if victim = first(&a.unproven[0]); victim == nil && (trusted || a.trusted > reserved) {
 			victim = first(&a.unproven[1])
 		}
@@ -179,7 +179,7 @@ func first(l *linked.List) *connection {
 	return nil
 }
 
-// leave ends the count of a connection, once. mu must be held.
+// leave stops counting a connection, once. mu must be held.
 func (a *admission) leave(k *connection) {
 	if k.gone {
 		return
@@ -196,7 +196,7 @@ func (a *admission) leave(k *connection) {
 	}
 }
 
-// settle takes a connection out of the lists of unproven ones. mu must be held.
+// settle removes a connection from the lists of unproven ones. mu must be held.
 func (a *admission) settle(k *connection) {
 	if k.in == nil {
 		return
@@ -218,7 +218,7 @@ func (k *connection) Close() error {
 	return k.Conn.Close()
 }
 
-// count returns how many connections are open.
+// count returns the number of open connections.
 func (a *admission) count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -228,7 +228,7 @@ func (a *admission) count() int {
 // connectionKey is the key of a request's connection in its context.
 type connectionKey struct{}
 
-// withConnection is http.Server's ConnContext.
+// withConnection is the ConnContext of the http.Server.
 func withConnection(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -236,8 +236,8 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// proven notes that the sender of a request has shown a valid session, token or
-// password: no other peer displaces its connection.
+// proven records that the sender of a request presented a valid session, token
+// or password: no other peer displaces its connection.
 func proven(r *http.Request) {
 	k, ok := r.Context().Value(connectionKey{}).(*connection)
 	if !ok || k.proven.Swap(true) {
@@ -248,9 +248,9 @@ func proven(r *http.Request) {
 	k.of.settle(k)
 }
 
-// forwarded counts a request of a client behind a trusted proxy, whose
-// connections are the proxy's, until done. It reports false if the client has as
-// many requests at work as other clients may have connections.
+// forwarded counts a request of a client behind a trusted proxy until done is
+// called, because the connections are the proxy's. It reports false if the
+// client has as many requests in progress as other clients may have connections.
 func (a *admission) forwarded(client string) (done func(), ok bool) {
 	addr, err := netip.ParseAddr(client)
 	if a == nil || err != nil || a.each == 0 || a.settings.trusts(addr) {
@@ -273,8 +273,8 @@ func (a *admission) forwarded(client string) (done func(), ok bool) {
 	}, true
 }
 
-// network is what counts as one address: an owner of one IPv6 address usually
-// owns the network of 64 bits.
+// network returns what counts as one address: the owner of an IPv6 address
+// usually owns its /64 network.
 func network(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")
 	bits := addr.BitLen()
@@ -282,13 +282,13 @@ func network(addr netip.Addr) netip.Prefix {
 		bits = 64
 	}
 	p, err := addr.Prefix(bits)
-	if err != nil { // only the zero address
+	if err != nil { // only for the zero address
 		return netip.Prefix{}
 	}
 	return p
 }
 
-// addrOf returns the IP address of a peer or of this side.
+// addrOf returns the IP address of a remote or local endpoint.
 func addrOf(a net.Addr) netip.Addr {
 	if t, ok := a.(*net.TCPAddr); ok {
 		return t.AddrPort().Addr().Unmap()

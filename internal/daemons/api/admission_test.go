@@ -29,7 +29,8 @@ func (r *running) from(addr string) *running {
 	return &other
 }
 
-// silent opens connections that say nothing, and reads from them until they end.
+// silent opens connections that send nothing, and reads from them until they
+// end.
 func (r *running) silent(addr string, n int) {
 	r.t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
@@ -67,7 +68,7 @@ func (r *running) follow(id string, headers ...string) (lines *bufio.Scanner, en
 	return bufio.NewScanner(resp.Body), end, nil
 }
 
-// open waits until so many connections are open.
+// open waits until this many connections are open.
 func (r *running) open(what string, least, most int) {
 	r.t.Helper()
 	eventually.Nil(r.t, time.Minute, what, func() error {
@@ -78,13 +79,13 @@ func (r *running) open(what string, least, most int) {
 	})
 }
 
-// remotePeers makes every address except 127.0.0.1 remote.
+// remotePeers makes every address except 127.0.0.1 count as remote.
 func remotePeers(s *Settings) {
 	s.local = func(remote, _ netip.Addr) bool { return remote == netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
 }
 
-// Connections that say nothing are bounded, together and per address, and keep
-// neither health checks nor users nor running streams out.
+// Connections that send nothing are limited, in total and per address, and
+// block neither health checks nor users nor running streams.
 func TestSilentConnectionsAreBounded(t *testing.T) {
 	const total, each = 20, 8
 	cert, key := pair(t)
@@ -114,7 +115,8 @@ func TestSilentConnectionsAreBounded(t *testing.T) {
 			}
 			c.login()
 		}
-		// The stream, of the address with the most connections, was opened before all others.
+		// The stream, from the address with the most connections, was opened before all
+		// others.
 		r.events.Fire("after/the/flood", value.NewDict(0))
 		for lines.Scan() && lines.Text() != "tag: after/the/flood" {
 		}
@@ -124,8 +126,8 @@ func TestSilentConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// If all connections have shown a valid session, further ones are closed at
-// once, before TLS, but for those of this machine.
+// If all connections have presented a valid session, further ones are closed at
+// once, before TLS, except those of this machine.
 func TestConnectionsOfUsersAreBounded(t *testing.T) {
 	const total, each = 6, 4
 	cert, key := pair(t)
@@ -146,7 +148,7 @@ func TestConnectionsOfUsersAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		ends = append(ends, end)
-		if i == each-1 { // the address has what one may have
+		if i == each-1 { // the address has reached its limit
 			if _, _, err := c.follow(id); err == nil {
 				t.Error("one more stream of an address is admitted")
 			}
@@ -158,7 +160,7 @@ func TestConnectionsOfUsersAreBounded(t *testing.T) {
 	}
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 4)}}
 	c, err := d.Dial("tcp", r.Addr().String())
-	if err == nil { // else the refusal came before the dial was over
+	if err == nil { // otherwise the refusal came before the dial returned
 		defer c.Close()
 		c.SetReadDeadline(time.Now().Add(time.Minute))
 		var n int
@@ -222,8 +224,8 @@ func TestConnectionsAreForgotten(t *testing.T) {
 	}
 }
 
-// Behind a trusted proxy the requests of a client count, not its connections,
-// which are the proxy's.
+// Behind a trusted proxy the limit counts the requests of a client, because the
+// connections are the proxy's.
 func TestClientsBehindAProxyAreBounded(t *testing.T) {
 	const each = 3
 	s := settings(t, fmt.Sprintf("max_connections: 100, max_connections_per_address: %d, trusted_proxies: [127.0.0.2]", each))
@@ -262,7 +264,8 @@ func TestClientsBehindAProxyAreBounded(t *testing.T) {
 	})
 }
 
-// login_limit counts the client that a trusted proxy names, and no other claim.
+// login_limit counts the client that a trusted proxy names, and ignores claims
+// of others.
 func TestLoginLimitBehindProxies(t *testing.T) {
 	const most = 3
 	s := settings(t, fmt.Sprintf("login_limit: %d, trusted_proxies: [127.0.0.2, 127.0.0.3]", most))
@@ -273,8 +276,8 @@ func TestLoginLimitBehindProxies(t *testing.T) {
 	}
 	for _, c := range []struct{ via, forwarded, next string }{
 		{"127.0.0.2", "192.0.2.7", "192.0.2.7"},
-		{"127.0.0.2", "192.0.2.%d, 192.0.2.8", "192.0.2.99, 192.0.2.8"},                      // what the client invents
-		{"127.0.0.2", "192.0.2.%d, 127.0.0.3, 192.0.2.9", "127.0.0.2, 127.0.0.3, 192.0.2.9"}, // and the names of proxies
+		{"127.0.0.2", "192.0.2.%d, 192.0.2.8", "192.0.2.99, 192.0.2.8"},                      // forged by the client
+		{"127.0.0.2", "192.0.2.%d, 127.0.0.3, 192.0.2.9", "127.0.0.2, 127.0.0.3, 192.0.2.9"}, // with the names of proxies
 		{"127.0.0.3", "192.0.2.%d, 192.0.2.10, 127.0.0.2", "192.0.2.10, 127.0.0.2"},          // two proxies
 		{"127.0.0.2", "2001:db8::%d", "2001:db8::ffff"},                                      // one network
 		{"127.0.0.4", "192.0.2.%d", "192.0.2.98"},                                            // no proxy
@@ -296,7 +299,7 @@ func TestLoginLimitBehindProxies(t *testing.T) {
 	}
 }
 
-// A session whose token the master has ended gets no statistics.
+// A session whose token the master has deleted gets no statistics.
 func TestStatisticsNeedALivingToken(t *testing.T) {
 	for _, path := range []string{"/stats", "/metrics", "/hook/a"} {
 		method := map[bool]string{true: "POST", false: "GET"}[strings.HasPrefix(path, "/hook")]

@@ -1,14 +1,13 @@
-// Package api is salt-api: the REST interface to a master that Salt's
-// rest_cherrypy has, for the programs that speak it. It is a process of its
-// own and has no rights: every chunk of work carries the token or the password
-// of who asks, and the master decides.
+// Package api is salt-api: the REST interface of Salt's rest_cherrypy to a
+// master. It is a separate process without privileges: every chunk of
+// work carries the token or the password of its sender, and the master
+// authorizes it.
 //
-// A login gives a session id, by header or cookie, that stands for a token of
+// A login returns a session id, by header or cookie, that stands for a token of
 // the master. A resource is a row in the table of resources (resources.go) and
-// a function that returns data; how it is written is decided by the Accept
-// header.
+// a function that returns data; the Accept header decides the format.
 //
-// All that comes is hostile: headers, bodies, depths and times are bounded.
+// All input is untrusted: headers, bodies, depths and times are bounded.
 package api
 
 import (
@@ -34,17 +33,17 @@ import (
 	"brine/internal/py/value"
 )
 
-// Master is the way to the master. *client.Client is one.
+// Master is the connection to the master. *client.Client implements it.
 type Master interface {
 	// Low runs a chunk of low data for the user of its credentials.
 	Low(ctx context.Context, chunk *value.Dict) ([]any, error)
-	// NewToken gives out a token for eauth, username and password.
+	// NewToken issues a token for eauth, username and password.
 	NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error)
-	// Token reports a token, nil if it is not good.
+	// Token returns a token, nil if it is invalid.
 	Token(ctx context.Context, token string) (*value.Dict, error)
-	// DropToken ends a token.
+	// DropToken deletes a token.
 	DropToken(ctx context.Context, token string) error
-	// Ping returns why the master does not answer, if so.
+	// Ping returns an error if the master does not answer.
 	Ping(ctx context.Context) error
 }
 
@@ -58,7 +57,7 @@ type Bus interface {
 
 var _ Bus = (*client.Local)(nil)
 
-// Server is the API. New makes one and binds its address, Run serves.
+// Server is the API. New builds it and binds its address, Run serves.
 type Server struct {
 	s        Settings
 	master   Master
@@ -71,23 +70,22 @@ type Server struct {
 	admitted *admission
 	table    map[string]*resource
 	static   *os.Root
-	began    time.Time
 	stats    counters
-	alive    pulse
+	figures  *figures
 }
 
-// counters are for /stats and /metrics.
+// counters are the numbers in /stats and /metrics.
 type counters struct {
 	requests, active, written, accepted atomic.Int64
 	mu                                  sync.Mutex
 	byStatus                            map[int]int64
 }
 
-// New opens the sessions and binds the address. An error leaves nothing bound.
+// New opens the sessions and binds the address. After an error nothing stays
+// bound.
 func New(s Settings, m Master, b Bus, log *slog.Logger) (*Server, error) {
-	a := &Server{s: s, master: m, bus: b, log: log.With("component", "api"), feed: newFeed(b, log), limits: newLimits(s.LoginLimit, time.Now), began: time.Now()}
+	a := &Server{s: s, master: m, bus: b, log: log.With("component", "api"), feed: newFeed(b, log), limits: newLimits(s.LoginLimit, time.Now)}
 	a.stats.byStatus = map[int]int64{}
-	a.table = a.resources()
 	var err error
 	if a.sessions, err = openSessions(s.SessionsDir); err != nil {
 		return nil, err
@@ -102,6 +100,8 @@ func New(s Settings, m Master, b Bus, log *slog.Logger) (*Server, error) {
 	}
 	a.admitted = newAdmission(a.listener, &a.s, a.log)
 	a.listener = a.admitted
+	a.figures = &figures{s: &a.s, master: a.master, stats: &a.stats, admitted: a.admitted, began: time.Now()}
+	a.table = a.resources()
 	if !s.Plain {
 		conf, err := certificate(s)
 		if err != nil {
@@ -111,6 +111,22 @@ func New(s Settings, m Master, b Bus, log *slog.Logger) (*Server, error) {
 		a.listener = tls.NewListener(a.listener, conf)
 	}
 	return a, nil
+}
+
+// CheckFiles returns an error for a file or directory of the settings that cannot be used.
+func (s *Settings) CheckFiles() error {
+	if s.Static != "" {
+		dir, err := os.OpenRoot(s.Static)
+		if err != nil {
+			return salt.Errorf(salt.Invalid, "rest_cherrypy: static: %w", err)
+		}
+		dir.Close()
+	}
+	if s.Plain {
+		return nil
+	}
+	_, err := certificate(*s)
+	return err
 }
 
 func certificate(s Settings) (*tls.Config, error) {
@@ -139,7 +155,7 @@ func certificate(s Settings) (*tls.Config, error) {
 // Addr is the address that the server listens on.
 func (a *Server) Addr() net.Addr { return a.listener.Addr() }
 
-// Times and sizes that bound what a client can hold.
+// Times and sizes that bound what a client can occupy.
 const (
 	headerTime = 10 * time.Second
 	bodyTime   = time.Minute
@@ -201,7 +217,7 @@ func (a *Server) Run(ctx context.Context) error {
 	return err
 }
 
-// failure is an answer that is no data.
+// failure is an error response.
 type failure struct {
 	status int
 	text   string
@@ -209,14 +225,14 @@ type failure struct {
 
 func (f *failure) Error() string { return f.text }
 
-// Texts that clients know.
+// Texts that clients compare.
 const (
 	textNoPermission = "No permission -- see authorization schemes"
 	textUnexpected   = "An unexpected error occurred"
 	textBadLogin     = "Could not authenticate using provided credentials"
 )
 
-// failureOf finds the status for an error of the master.
+// failureOf returns the HTTP status for an error of the master.
 func failureOf(err error) *failure {
 	var f *failure
 	if errors.As(err, &f) {
@@ -235,18 +251,21 @@ func failureOf(err error) *failure {
 	return nil
 }
 
-// call is one request at work.
+// call is one request in progress, and its answer.
 type call struct {
-	*Server
+	s     *Settings
+	log   *slog.Logger
+	stats *counters
+
 	w    http.ResponseWriter
 	r    *http.Request
 	rest []string // the path below the resource
 	body body
 	kind string // of the answer
-	id   string // of the session, or of a new one to be
+	id   string // of the session, or of a new one
 	of   *session
-	// cookie says that the answer sets the session's cookie; gone that it
-	// ends it.
+	// cookie means that the response sets the session's cookie; gone that it
+	// deletes it.
 	cookie, gone bool
 	status       int
 }
@@ -257,8 +276,8 @@ func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.stats.active.Add(1)
 	defer a.stats.active.Add(-1)
 	bounded := bound(w, r, &a.s)
-	defer bounded.more() // the server sends the end of the answer
-	c := &call{Server: a, w: bounded, r: r, kind: typeJSON, status: http.StatusOK}
+	defer bounded.more() // the server sends the end of the response
+	c := &call{s: &a.s, log: a.log, stats: &a.stats, w: bounded, r: r, kind: typeJSON, status: http.StatusOK}
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Expose-Headers", "GET, POST")
@@ -272,7 +291,7 @@ func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	h.Set("X-Content-Type-Options", "nosniff")
-	// Off by default: it holds for all ports of the host.
+	// Off by default: it applies to all ports of the host.
 	if a.s.HSTS > 0 && !a.s.Plain {
 		h.Set("Strict-Transport-Security", fmt.Sprintf("max-age=%d", a.s.HSTS))
 	}
@@ -296,18 +315,18 @@ func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		defer done()
 	}
-	c.serve(res)
+	a.serve(c, res)
 }
 
-// trusts reports whether pages of an origin may use the cookie of a session:
-// those of this server, and of cors_origins. Others may do all that a program
-// can that is not a browser, with a token. Without an origin no page asks.
+// trusts reports whether pages of an origin may use the session cookie: those
+// of this server, and of cors_origins. Other pages can use a token, like any
+// program. Requests without an origin do not come from a page.
 //
-// Behind a proxy that does not pass Host on, the browser's own word counts: a
-// page cannot set Sec-Fetch-Site. Browsers send it to addresses with TLS alone.
+// Behind a proxy that changes Host, the browser's header counts: a page cannot
+// set Sec-Fetch-Site. Browsers send it only over TLS.
 //
-// Salt trusts every origin; there, any page can use the session of who looks
-// at it.
+// Salt trusts every origin, so that any page can use the session of a user who
+// opens it.
 func (c *call) trusts(origin string) bool {
 	if origin == "" || slices.Contains(c.s.Origins, origin) || slices.Contains(c.s.Origins, "*") {
 		return true
@@ -324,14 +343,14 @@ func (c *call) trusts(origin string) bool {
 
 func notFound(r *http.Request) string { return "The path '" + r.URL.Path + "' was not found." }
 
-// serve answers by a resource.
-func (c *call) serve(res *resource) {
+// serve dispatches the request to a resource.
+func (a *Server) serve(c *call, res *resource) {
 	h := c.w.Header()
 	if len(res.allow) > 0 {
 		h.Set("Allow", strings.Join(res.allow, ", "))
 	}
 	c.cookie = res.session || res.authPost && c.r.Method == http.MethodPost
-	c.identify()
+	a.identify(c)
 	method := c.r.Method
 	if method == http.MethodOptions && c.r.Header.Get("Access-Control-Request-Method") != "" {
 		h.Set("Access-Control-Allow-Methods", "GET, POST")
@@ -343,7 +362,7 @@ func (c *call) serve(res *resource) {
 	}
 	if method == http.MethodOptions {
 		c.cookie = false
-		c.write(nil, typeHTML) // with the header Allow
+		c.write(nil, typeHTML) // includes the header Allow
 		return
 	}
 	if method == http.MethodHead {
@@ -365,7 +384,7 @@ func (c *call) serve(res *resource) {
 		h.Set("Cache-Control", "private")
 	}
 	if res.auth && res.checked {
-		if err := c.goodToken(c.of.Token); err != nil {
+		if err := a.goodToken(c.r.Context(), c.of.Token); err != nil {
 			c.answer(nil, err)
 			return
 		}
@@ -395,30 +414,40 @@ func (c *call) serve(res *resource) {
 			c.answer(nil, err)
 			return
 		}
-		if c.r.ContentLength != 0 { // what is done with the body may take longer
+		if c.r.ContentLength != 0 { // handling the body may take longer
 			http.NewResponseController(c.w).SetReadDeadline(time.Time{})
 		}
 	}
 	c.answer(do(c))
 }
 
-// identify finds the session of a request. A header counts more than a cookie.
-func (c *call) identify() {
+// identify finds the session of a request. A header takes precedence over a
+// cookie.
+func (a *Server) identify(c *call) {
 	c.id = c.r.Header.Get("X-Auth-Token")
 	if c.id == "" && c.trusts(c.r.Header.Get("Origin")) {
 		if k, err := c.r.Cookie("session_id"); err == nil {
 			c.id = k.Value
 		}
 	}
-	if c.of = c.sessions.get(c.id); c.of == nil {
+	if c.of = a.sessions.get(c.id); c.of == nil {
 		c.id = newID()
 		return
 	}
 	proven(c.r)
 }
 
-// address is where a request comes from. What X-Forwarded-For says counts as
-// far as trusted_proxies have written it: each proxy appends whom it serves.
+// goodToken checks that the master still accepts a token.
+func (a *Server) goodToken(ctx context.Context, token string) error {
+	t, err := a.master.Token(ctx, token)
+	if err == nil && t == nil {
+		err = &failure{http.StatusUnauthorized, textNoPermission}
+	}
+	return err
+}
+
+// address returns the client's address. Entries of X-Forwarded-For count as far
+// as trusted_proxies wrote them: each proxy appends its client.
 func (c *call) address() string {
 	host, _, err := net.SplitHostPort(c.r.RemoteAddr)
 	if err != nil {
@@ -440,7 +469,7 @@ func (c *call) address() string {
 	return host
 }
 
-// secure reports whether the client speaks TLS, to this server or to one of
+// secure reports whether the client uses TLS, to this server or to one of
 // trusted_proxies.
 func (c *call) secure() bool {
 	return c.r.TLS != nil || c.fromProxy() && strings.EqualFold(c.r.Header.Get("X-Forwarded-Proto"), "https")
@@ -456,14 +485,14 @@ func (c *call) fromAuthorized() bool {
 	return c.s.AuthorizedIPs == nil || slices.Contains(c.s.AuthorizedIPs, c.address())
 }
 
-// wantsApp reports whether a browser is to be shown the app.
+// wantsApp reports whether to send the web app to a browser.
 func (c *call) wantsApp() bool {
 	accept := c.r.Header.Get("Accept")
 	return c.s.App != "" && accept != "*/*" && accept != "" && c.r.Method != http.MethodPost &&
 		choose(accept, typeHTML, typeJSON, typeYAML) == typeHTML
 }
 
-// answer writes what a resource returned.
+// answer sends the result of a resource.
 func (c *call) answer(v any, err error) {
 	if errors.Is(err, errWritten) {
 		return
@@ -480,23 +509,23 @@ func (c *call) answer(v any, err error) {
 		return
 	}
 	if c.r.Context().Err() != nil {
-		c.log.Debug("the client has closed the connection before the answer", "path", c.r.URL.Path, "err", err)
+		c.log.Debug("client closed the connection before the response", "path", c.r.URL.Path, "err", err)
 		c.status = statusClosed
 		c.count()
 		return
 	}
-	c.log.Error("a request could not be served", "path", c.r.URL.Path, "err", err)
+	c.log.Error("cannot serve request", "path", c.r.URL.Path, "err", err)
 	c.status = http.StatusInternalServerError
 	b, _ := encode(value.DictOf("status", c.status, "return", textUnexpected), typeJSON)
 	c.write(b, typeJSON)
 }
 
-// statusClosed counts requests whose client did not wait for the answer. It is
-// that of nginx and HAProxy, and is never sent.
+// statusClosed counts requests whose client closed the connection early. nginx
+// and HAProxy use the same code; it is never sent.
 const statusClosed = 499
 
-// fail writes an answer that is no data: a page, or JSON if the client asks
-// for that by name.
+// fail sends an error response: a page, or JSON if the client asks for it
+// explicitly.
 func (c *call) fail(f *failure) {
 	c.status = f.status
 	if strings.Contains(c.r.Header.Get("Accept"), typeJSON) {
@@ -509,10 +538,10 @@ func (c *call) fail(f *failure) {
 		"</h2>\n        <p>"+escape.Replace(f.text)+"</p>\n    </body>\n</html>\n"), typeHTML+";charset=utf-8")
 }
 
-// escape makes a text fit for a page.
+// escape escapes a string for HTML.
 var escape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// write sends the answer.
+// write sends the response.
 func (c *call) write(b []byte, kind string) {
 	c.setCookie()
 	h := c.w.Header()
@@ -527,7 +556,7 @@ func (c *call) write(b []byte, kind string) {
 	c.count()
 	c.w.WriteHeader(c.status)
 	if c.r.Method != http.MethodHead {
-		n, _ := c.w.Write(b) // a client that is gone needs no answer
+		n, _ := c.w.Write(b) // a client that is gone needs no response
 		c.stats.written.Add(int64(n))
 	}
 }

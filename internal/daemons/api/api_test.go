@@ -35,12 +35,12 @@ import (
 	"brine/test/fuzztest"
 )
 
-// fakeMaster knows the user ann with the password p, and runs nothing.
+// fakeMaster has one user, ann with the password p, and runs nothing.
 type fakeMaster struct {
 	mu     sync.Mutex
 	tokens map[string]bool
 	low    func(chunk *value.Dict) ([]any, error)
-	perms  []any // of ann; nil: @runner
+	perms  []any // permissions of ann; nil: @runner
 	dead   atomic.Bool
 	hang   chan struct{} // closed by Low, which then waits for the client to go
 }
@@ -96,7 +96,7 @@ func (m *fakeMaster) Ping(context.Context) error {
 	return nil
 }
 
-// fakeBus gives events of an event.Bus.
+// fakeBus delivers events of an event.Bus.
 type fakeBus struct {
 	client.InProcess
 }
@@ -314,7 +314,7 @@ func TestRootPrefixAndSessionsOff(t *testing.T) {
 	}
 }
 
-// What the master says is wrong finds its status.
+// Errors of the master get the right HTTP status.
 func TestErrors(t *testing.T) {
 	r := serve(t, settings(t, ""))
 	id := r.login()
@@ -333,7 +333,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The token of the session is what a chunk shows, whatever it says itself.
+// A chunk carries the token of the session, whatever it contains itself.
 func TestChunksShowTheSession(t *testing.T) {
 	r := serve(t, settings(t, ""))
 	id := r.login()
@@ -344,7 +344,7 @@ func TestChunksShowTheSession(t *testing.T) {
 	if want := "{'client': 'local', 'tgt': 'a', 'token': '" + strings.Repeat("00", 32) + "'}"; value.Repr(got) != want {
 		t.Errorf("got %s, want %s", value.Repr(got), want)
 	}
-	// A header counts more than a cookie.
+	// A header takes precedence over a cookie.
 	other := r.login()
 	r.do("POST", "/", `{"client":"local"}`, "Content-Type", typeJSON, "X-Auth-Token", id, "Cookie", "session_id="+other)
 	if got.Str("token") != strings.Repeat("00", 32) {
@@ -451,7 +451,7 @@ func (r *running) until(lines <-chan string, tag string) []string {
 	}
 }
 
-// A line break in a tag, which senders of hooks and minions choose, must not begin another event of the stream.
+// A line break in a tag, which senders of hooks and minions choose, must not start another event of the stream.
 func TestTagsAreOneLine(t *testing.T) {
 	r := serve(t, settings(t, "webhook_disable_auth: true"))
 	lines, stop := r.listen(r.login())
@@ -481,8 +481,8 @@ func TestTagsAreOneLine(t *testing.T) {
 	}
 }
 
-// Of a chunk with a token the master does not look at the password, which is therefore not taken for a right one: with a token of his own,
-// a user could try any number of passwords of others.
+// For a chunk with a token the master does not check the password, so it must not count as proven: otherwise a user
+// with a token could try any number of other users' passwords.
 func TestTokenProvesNoPassword(t *testing.T) {
 	r := serve(t, settings(t, "login_limit: 3"))
 	token := strings.Repeat("00", 32)
@@ -501,7 +501,7 @@ func TestTokenProvesNoPassword(t *testing.T) {
 			t.Errorf("login %d: %d %s, want %d", i, resp.StatusCode, b, want)
 		}
 	}
-	// Nor is the limit one of the token.
+	// Tokens are not limited.
 	if resp, b := r.do("POST", "/run", "client=local&tgt=a&fun=test.ping&token="+token+"&"+guess(0), "Content-Type", form); resp.StatusCode != 200 {
 		t.Errorf("a chunk with a token: %d %s", resp.StatusCode, b)
 	}
@@ -526,8 +526,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// Events wait for a reader by their bytes, too: a few large ones must not fill
-// the memory.
+// The events queued for a reader are bounded by bytes, too: a few large ones
+// must not fill the memory.
 func TestSlowReaderOfLargeEvents(t *testing.T) {
 	r := serve(t, settings(t, ""))
 	lines, stop := r.listen(r.login())
@@ -547,7 +547,7 @@ func TestSlowReaderOfLargeEvents(t *testing.T) {
 	if _, ok := <-slow.c; ok {
 		t.Error("events wait for a reader that is cut off")
 	}
-	// One event may be larger than all of that.
+	// One event may exceed that.
 	r.feed.give(&message{tag: "x", json: strings.Repeat("x", readerBytes+1), data: value.NewDict(0)})
 	if !r.listed(reading) {
 		t.Error("a reader that keeps up is cut off by one large event")
@@ -560,7 +560,7 @@ func (r *running) listed(of *reader) bool {
 	return r.feed.readers[of]
 }
 
-// A client that goes away is no error of the server.
+// A client that closes the connection is no server error.
 func TestClientGone(t *testing.T) {
 	var log logBuffer
 	r := serveLogged(t, settings(t, ""), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
@@ -601,7 +601,7 @@ func TestClientGone(t *testing.T) {
 	}
 }
 
-// logBuffer is a log.
+// logBuffer is a log for tests.
 type logBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -625,17 +625,17 @@ func TestHealth(t *testing.T) {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
 	r.master.dead.Store(true)
-	r.alive.mu.Lock()
-	r.alive.at = time.Time{}
-	r.alive.mu.Unlock()
+	r.figures.alive.mu.Lock()
+	r.figures.alive.at = time.Time{}
+	r.figures.alive.mu.Unlock()
 	if resp, body := r.do("GET", "/health", ""); resp.StatusCode != 503 || !strings.Contains(body, "master") {
 		t.Errorf("with a dead master: %d %s", resp.StatusCode, body)
 	}
 }
 
-// Behind a proxy that passes another Host on, pages of the same site get the
-// cookie by what the browser says of them, by X-Forwarded-Host of a trusted
-// proxy, or by cors_origins.
+// Behind a proxy that changes Host, pages of the same site get the cookie
+// because of the browser's header, X-Forwarded-Host of a trusted proxy, or
+// cors_origins.
 func TestCookieBehindAProxy(t *testing.T) {
 	for _, c := range []struct {
 		setting string
@@ -673,7 +673,8 @@ func TestCookieBehindAProxy(t *testing.T) {
 	}
 }
 
-// /stats has a part for the web server, as Salt's, by whose name clients find it.
+// /stats has a section for the web server, named as in Salt, by which clients
+// find it.
 func TestServerStatistics(t *testing.T) {
 	r := serve(t, settings(t, "collect_stats: true, stats_disable_auth: true"))
 	r.do("GET", "/health", "")
@@ -694,8 +695,8 @@ func TestAuditQuotesOnce(t *testing.T) {
 	}
 }
 
-// Who may not read the event bus by state.event sees what his own jobs fire,
-// and with own_events so does everybody.
+// A user without permission for state.event sees the events of its own jobs,
+// and with own_events all users do.
 func TestOwnEvents(t *testing.T) {
 	for name, c := range map[string]struct {
 		setting string
@@ -737,8 +738,8 @@ func ownEvents(t *testing.T, setting string, perms []any, all bool) {
 	}
 }
 
-// A page of another site gets what it asks for by a token, but not by the
-// cookie of who looks at it, unless its site is one of cors_origins.
+// A page of another site can use a token, but not the user's cookie, unless its
+// site is in cors_origins.
 func TestForeignPages(t *testing.T) {
 	r := serve(t, settings(t, "cors_origins: ['https://gui.test:8443']"))
 	id := r.login()
@@ -810,7 +811,7 @@ func TestPerms(t *testing.T) {
 	}
 }
 
-// tries is a limits with a clock of its own.
+// tries is a limits with its own clock.
 type tries struct {
 	*limits
 	t   testing.TB
@@ -827,7 +828,7 @@ func login(user, password string) *value.Dict {
 	return value.DictOf("eauth", "x", "username", user, "password", password)
 }
 
-// try makes an attempt and reports whether it may be made.
+// try makes an attempt and reports whether it is allowed.
 func (r *tries) try(addr string, creds *value.Dict, v verdict) bool {
 	r.t.Helper()
 	end, err := r.begin(r.t.Context(), addr, creds)
@@ -864,7 +865,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s, %v: held back by the wrong logins of another", c.addr, c.creds)
 		}
 	}
-	// What was right and is so no more counts like others.
+	// Formerly valid credentials count like others.
 	for i, got := range []bool{r.try("c", good, wrong), r.try("c", good, wrong), r.try("c", good, late), r.try("c", good, wrong)} {
 		if want := i < 3; got != want {
 			t.Errorf("attempt %d with credentials that were right: let in %t, want %t", i, got, want)
@@ -873,14 +874,14 @@ func TestLimits(t *testing.T) {
 	if r.now = r.now.Add(limitTime + 1); !r.try("a", login("ann", "x"), wrong) {
 		t.Error("held back for ever")
 	}
-	// Master away: no attempt was made.
+	// Master unreachable: no attempt counts.
 	for range 2 * most {
 		if !r.try("d", login("ann", "x"), unjudged) {
 			t.Error("a login that was not judged counts")
 		}
 	}
-	// Other users of an address are limited together, too, and addresses of one
-	// network of IPv6 are one.
+	// All users of an address share a further limit, and the addresses of one IPv6
+	// network count as one.
 	for i := range most * everybody {
 		if !r.try("2001:db8::1", login(fmt.Sprint(i), "x"), wrong) {
 			t.Fatal(i, "too early")
@@ -907,8 +908,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsOfAttemptsAtOnce: pending attempts count, and further
-// ones wait for the result.
+// TestLimitsOfAttemptsAtOnce: pending attempts count, and further ones wait for
+// their result.
 func TestLimitsOfAttemptsAtOnce(t *testing.T) {
 	const most = 3
 	r := newTries(t, most)
@@ -948,7 +949,7 @@ func TestLimitsOfAttemptsAtOnce(t *testing.T) {
 		end([]verdict{wrong, wrong, right}[i])
 	}
 	more.Wait()
-	// "x" was right in the end, and "y" is the third that is wrong.
+	// "x" turns out right, and "y" is the third wrong one.
 	for range 2 {
 		if err := <-outcome; err != nil {
 			t.Error(err)
@@ -963,7 +964,7 @@ func TestTrustedProxies(t *testing.T) {
 	s := settings(t, "trusted_proxies: [10.0.0.1, 10.1.0.0/16, '::1']")
 	for _, c := range []struct{ remote, forwarded, want string }{
 		{"10.0.0.1:5", "192.0.2.7", "192.0.2.7"},
-		{"10.0.0.1:5", "203.0.113.1, 192.0.2.7", "192.0.2.7"}, // what the client itself has sent does not count
+		{"10.0.0.1:5", "203.0.113.1, 192.0.2.7", "192.0.2.7"}, // entries that the client itself sent do not count
 		{"10.0.0.1:5", "192.0.2.7, 10.1.2.3", "192.0.2.7"},
 		{"10.0.0.1:5", "192.0.2.7:1234", "192.0.2.7"},
 		{"10.0.0.1:5", "[2001:db8::1]:99, 10.1.2.3", "2001:db8::1"},
@@ -979,14 +980,14 @@ func TestTrustedProxies(t *testing.T) {
 		if c.forwarded != "" {
 			r.Header["X-Forwarded-For"] = []string{c.forwarded}
 		}
-		if got := (&call{Server: &Server{s: s}, r: r}).address(); got != c.want {
+		if got := (&call{s: &s, r: r}).address(); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}
 	// Several headers are one list.
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr, r.Header["X-Forwarded-For"] = "10.0.0.1:5", []string{"203.0.113.1", "192.0.2.7"}
-	if got := (&call{Server: &Server{s: s}, r: r}).address(); got != "192.0.2.7" {
+	if got := (&call{s: &s, r: r}).address(); got != "192.0.2.7" {
 		t.Error(got)
 	}
 }

@@ -6,19 +6,19 @@ import (
 	"brine/internal/py/value"
 )
 
-// formatted is the view of jobs and minions that a WebSocket with
-// format_events shows instead of events.
+// formatted is the view of jobs and minions that a WebSocket with format_events
+// sends instead of events.
 type formatted struct {
 	jobs  map[string]*value.Dict
 	order []string
 }
 
-// maxFormatted bounds the jobs of a view; older ones are forgotten.
+// maxFormatted bounds the jobs of a view; the oldest are dropped.
 const maxFormatted = 1000
 
 func newFormatted() *formatted { return &formatted{jobs: map[string]*value.Dict{}} }
 
-// take returns the texts that an event changes.
+// take returns the messages for an event.
 func (f *formatted) take(m *message) []string {
 	parts := strings.Split(m.tag, "/")
 	switch {

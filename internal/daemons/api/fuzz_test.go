@@ -16,11 +16,11 @@ import (
 	"brine/test/fuzztest/conversation"
 )
 
-// own stands for the session of the client that talks.
+// own stands for the session of the talking client.
 const own = "own session"
 
-// visit sends one request of a conversation to the handler and returns the
-// response, nil for what is no HTTP request.
+// visit passes one request of a conversation to the handler and returns the
+// response, nil if the request is not valid HTTP.
 func visit(a *Server, msg *value.Dict, session string) *httptest.ResponseRecorder {
 	var body string
 	switch b := msg.At("body").(type) {
@@ -78,12 +78,12 @@ func visit(a *Server, msg *value.Dict, session string) *httptest.ResponseRecorde
 	return w
 }
 
-// FuzzTalk has a client send recorded sequences of requests, changed. It never
-// acts with the session of another client, which is served afterwards.
+// FuzzTalk sends recorded sequences of requests, mutated. The client never uses
+// the session of another client, which is served afterwards.
 func FuzzTalk(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	r := serve(f, settings(f, "trusted_proxies: [192.0.2.7], webhook_disable_auth: false, max_request_body_size: 65536"))
-	r.limits = newLimits(0, time.Now) // else soon no login is tried
+	r.limits = newLimits(0, time.Now) // otherwise logins would soon be refused
 	var mu sync.Mutex
 	var chunks []*value.Dict
 	r.master.low = func(d *value.Dict) ([]any, error) {
@@ -147,7 +147,8 @@ func FuzzTalk(tf *testing.F) {
 			} else if id != "" {
 				session = id
 			}
-			// 500 is an unexpected error, except a login without a body, which has it in Salt.
+			// 500 is an unexpected error, except for a login without a body, which returns it
+			// in Salt.
 			if w.Code == http.StatusInternalServerError && !strings.HasPrefix(msg.Str("path"), "/login") || w.Code < 200 || w.Code > 599 {
 				t.Errorf("message %d, %.300s: %d %.300s", i, value.Repr(msg), w.Code, w.Body)
 			}
@@ -159,7 +160,7 @@ func FuzzTalk(tf *testing.F) {
 			}
 		}
 		for _, d := range taken() {
-			// /run passes tokens that its client shows, as an honest one would.
+			// /run forwards tokens that its client sends, as an honest client would.
 			if d.Str("token") == token && !strings.Contains(value.Repr(value.ListOf(asAny(conversation.Mutate(program, talk, values))...)), token) {
 				t.Errorf("run with the token of another client: %s", value.Repr(d))
 			}

@@ -16,22 +16,22 @@ import (
 	"brine/internal/py/value"
 )
 
-// limits slow down those who try passwords. After some wrong ones for one user
+// limits slows down guessing of passwords. After some wrong ones for one user
 // from one address within a time, further attempts are refused without asking
-// the master. Attempts that are under way count, too: of many at once, the
-// others wait for the outcome. Credentials that were right before are never
-// limited, so no client can lock out a user who has logged in.
+// the master. Pending attempts count, too; further ones wait for their result.
+// Credentials that were valid before are never limited, so no client can lock
+// out a user who has logged in.
 type limits struct {
 	now  func() time.Time
-	most int // wrong attempts of one user from one address; 0: any number
+	most int // wrong attempts of one user from one address; 0: no limit
 
 	mu     sync.Mutex
 	counts map[limitKey]*attempts
 	secret [32]byte
-	proven map[[32]byte]time.Time // credentials that were right, by their HMAC
+	proven map[[32]byte]time.Time // credentials that were valid, by HMAC
 }
 
-// limitKey is a user at an address, or with all everybody there.
+// limitKey is a user at an address, or everybody there.
 type limitKey struct {
 	addr, user string
 	all        bool
@@ -39,17 +39,17 @@ type limitKey struct {
 
 type attempts struct {
 	wrong, running int
-	since          time.Time     // of the first wrong one
+	since          time.Time     // time of the first wrong attempt
 	changed        chan struct{} // closed when an attempt ends
 }
 
 const (
 	limitTime = time.Minute
-	// everybody is how many times the attempts of one user all users of an
-	// address have together, who may be many behind one proxy.
+	// everybody is the limit of all users of an address together, as a multiple of
+	// that of one user: many users may share a proxy.
 	everybody = 50
-	// maxLimited bounds the users and addresses that are remembered, and the
-	// credentials, which are for provenTime.
+	// maxLimited bounds the remembered users and addresses, and the credentials,
+	// which are kept for provenTime.
 	maxLimited = 10000
 	provenTime = 24 * time.Hour
 )
@@ -60,17 +60,17 @@ func newLimits(most int, now func() time.Time) *limits {
 	return l
 }
 
-// verdict is how an attempt ended.
+// verdict is the result of an attempt.
 type verdict int
 
 const (
 	unjudged verdict = iota // the master was not asked
 	right
 	wrong
-	late // no answer was waited for
+	late // the result did not arrive in time
 )
 
-// tooMany says that an attempt is refused, and when to come back.
+// tooMany refuses an attempt, and says when to retry.
 type tooMany struct{ wait time.Duration }
 
 func (e tooMany) Error() string {
@@ -79,8 +79,8 @@ func (e tooMany) Error() string {
 
 func (e tooMany) seconds() int { return int(math.Ceil(e.wait.Seconds())) }
 
-// begin waits until an attempt may be made. end must be reported its outcome.
-// The error is a tooMany, or that of ctx.
+// begin waits until an attempt is allowed. The caller must pass its result to
+// end. The error is a tooMany, or that of ctx.
 func (l *limits) begin(ctx context.Context, addr string, creds *value.Dict) (end func(verdict), err error) {
 	digest := l.digest(creds)
 	keys := l.keys(addr, creds)
@@ -154,8 +154,7 @@ func (l *limits) end(keys []limitKey, digest [32]byte, v verdict, counted bool) 
 	}
 }
 
-// count returns the attempts of a key, without those that are long past. mu
-// must be held.
+// count returns the attempts of a key, without expired ones. mu must be held.
 func (l *limits) count(k limitKey) *attempts {
 	a := l.counts[k]
 	if a == nil {
@@ -169,8 +168,8 @@ func (l *limits) count(k limitKey) *attempts {
 	return a
 }
 
-// makeRoom keeps the number of counts bounded: first by those that are past,
-// then by all that no attempt is using.
+// makeRoom bounds the number of counts: it drops expired ones first, then all
+// that no attempt uses.
 func (l *limits) makeRoom() {
 	if len(l.counts) < maxLimited {
 		return
@@ -187,7 +186,7 @@ func (l *limits) makeRoom() {
 	}
 }
 
-// maxUser bounds what of a name distinguishes users here.
+// maxUser bounds the part of a user name that is compared here.
 const maxUser = 256
 
 func (l *limits) keys(addr string, creds *value.Dict) []limitKey {
@@ -199,7 +198,7 @@ func (l *limits) keys(addr string, creds *value.Dict) []limitKey {
 	return []limitKey{{addr: addr, user: user}, {addr: addr, all: true}}
 }
 
-// digest stands for credentials, which are not kept.
+// digest returns an HMAC of credentials, which are not stored.
 func (l *limits) digest(creds *value.Dict) (d [32]byte) {
 	h := hmac.New(sha256.New, l.secret[:])
 	for _, k := range []string{"eauth", "username", "password"} {
@@ -209,9 +208,9 @@ func (l *limits) digest(creds *value.Dict) (d [32]byte) {
 	return d
 }
 
-// attempt begins a login of the client by these credentials.
-func (c *call) attempt(creds *value.Dict) (end func(verdict), err error) {
-	end, err = c.limits.begin(c.r.Context(), c.address(), creds)
+// attempt starts a login of the client with these credentials.
+func (l *limits) attempt(c *call, creds *value.Dict) (end func(verdict), err error) {
+	end, err = l.begin(c.r.Context(), c.address(), creds)
 	if t, ok := errors.AsType[tooMany](err); ok {
 		c.w.Header().Set("Retry-After", fmt.Sprint(t.seconds()))
 		return nil, &failure{http.StatusTooManyRequests, t.Error()}

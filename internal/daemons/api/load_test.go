@@ -13,8 +13,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// Five hundred clients of /events hear each of many events once and in order,
-// while others ask and are answered. bench (-only ^api$) measures times and
+// Five hundred clients of /events get each of many events once and in order,
+// while other requests are answered. bench (-only ^api$) measures times and
 // memory.
 func TestManyStreams(t *testing.T) {
 	const clients, events, requests, askers = 500, 300, 200, 20
@@ -47,7 +47,7 @@ func TestManyStreams(t *testing.T) {
 			}
 		})
 	}
-	// All are there, and the feed hears the bus, before the first event counts.
+	// All clients and the bus are connected before the first event counts.
 	probe := r.feed.open()
 	await := func(ok func() bool) {
 		t.Helper()

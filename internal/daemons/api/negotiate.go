@@ -15,14 +15,14 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// The types of answers.
+// The content types of responses.
 const (
 	typeJSON = "application/json"
 	typeYAML = "application/x-yaml"
 	typeHTML = "text/html"
 )
 
-// wish is one item of an Accept header.
+// wish is an item of an Accept header.
 type wish struct {
 	kind string
 	q    float64
@@ -56,8 +56,8 @@ func wishes(header string) []wish {
 	return out
 }
 
-// choose returns the first of the types on offer that a header asks for most,
-// or "".
+// choose returns the first of the offered types that an Accept header prefers
+// most, or "".
 func choose(header string, offer ...string) string {
 	if strings.TrimSpace(header) == "" {
 		return offer[0]
@@ -76,7 +76,7 @@ func choose(header string, offer ...string) string {
 	return ""
 }
 
-// encode writes data in a type.
+// encode encodes data in a content type.
 func encode(v any, kind string) ([]byte, error) {
 	if kind == typeYAML {
 		return []byte(yaml.Dump(v)), nil
@@ -85,27 +85,26 @@ func encode(v any, kind string) ([]byte, error) {
 	return []byte(text), err
 }
 
-// maxNodes bounds how many values a body may stand for: YAML can name one many
-// times.
+// maxNodes bounds the values in a body: YAML can repeat one many times.
 const maxNodes = 1 << 20
 
-// maxYAML bounds a body of YAML in bytes, which can take much longer to
-// understand than JSON.
+// maxYAML bounds a YAML body in bytes, which can take much longer to parse than
+// JSON.
 const maxYAML = 256 << 10
 
-// body is what a request sent.
+// body is the content of a request.
 type body struct {
 	raw  string
-	data any // nil if there was nothing
+	data any // nil if empty
 }
 
-// readBody reads and understands a body.
+// readBody reads and parses a body.
 func readBody(r *http.Request, limit int64) (body, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, limit))
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			// Who is still sending when the connection ends sees that, and no
-			// answer. More than so much is not waited for.
+			// A client that is still sending when the connection ends sees an error instead
+			// of the response, so a limited rest is read.
 			_, _ = io.CopyN(io.Discard, r.Body, 4*limit)
 			return body{}, &failure{http.StatusRequestEntityTooLarge, "The entity sent with the request exceeds the maximum allowed bytes."}
 		}
@@ -137,7 +136,7 @@ func readBody(r *http.Request, limit int64) (body, error) {
 		if b.data, err = yaml.Load(raw, "body"); err != nil {
 			return b, &failure{http.StatusBadRequest, "Invalid YAML document"}
 		}
-	case "text/plain": // as browsers' fetch sends a text, which is JSON mostly
+	case "text/plain": // sent by browsers' fetch for a string, which is usually JSON
 		if b.data, err = json.Load(b.raw); err != nil {
 			b.data = b.raw
 		}
@@ -150,14 +149,14 @@ func readBody(r *http.Request, limit int64) (body, error) {
 	return b, nil
 }
 
-// formData reads a form: keys that occur more than once are lists, arg and
-// kwarg are read as words of a command line.
+// formData parses a form: repeated keys become lists, arg and kwarg are parsed
+// like words of a command line.
 func formData(raw string) *value.Dict {
 	d := value.NewDict(8)
 	for pair := range strings.SplitSeq(raw, "&") {
 		k, v, _ := strings.Cut(pair, "=")
 		key, val := unquote(k), unquote(v)
-		if key == "" || val == "" { // Python leaves out empty ones
+		if key == "" || val == "" { // Python drops empty ones
 			continue
 		}
 		switch old := d.At(key).(type) {
@@ -182,8 +181,8 @@ func formData(raw string) *value.Dict {
 	return d
 }
 
-// unquote reads a word of a form as Python does: a % that begins nothing stands
-// for itself, and what is no UTF-8 for the sign of that.
+// unquote decodes a form value as Python does: an invalid % escape stays as it
+// is, and invalid UTF-8 becomes the replacement character.
 func unquote(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -201,7 +200,7 @@ func unquote(s string) string {
 	return strings.ToValidUTF8(b.String(), "\ufffd")
 }
 
-// lowstate makes a list of chunks of what was sent.
+// lowstate converts a body into a list of chunks.
 func lowstate(data any) ([]*value.Dict, error) {
 	bad := &failure{http.StatusBadRequest, "Lowstates must be a list"}
 	switch x := data.(type) {
@@ -221,7 +220,7 @@ func lowstate(data any) ([]*value.Dict, error) {
 	return nil, bad
 }
 
-// compressed reports whether a client takes gzip.
+// compressed reports whether a client accepts gzip.
 func compressed(r *http.Request) bool {
 	for _, w := range wishes(r.Header.Get("Accept-Encoding")) {
 		if w.kind == "gzip" || w.kind == "*" {

@@ -15,7 +15,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options are what the master's configuration says of the API.
+// Options are the API's options in the master's configuration.
 type Options struct {
 	REST    *value.Dict   `salt:"rest_cherrypy" default:"null" doc:"settings of salt-api: port, host, ssl_crt, ssl_key, disable_ssl and more" change:"restart"`
 	Enable  any           `salt:"netapi_enable_clients" default:"[]" doc:"clients that salt-api may use: local, local_async, local_batch, local_subset, runner, runner_async, wheel, wheel_async" change:"restart"`
@@ -24,7 +24,7 @@ type Options struct {
 	PIDFile string        `salt:"api_pidfile" default:"/var/run/salt-api.pid" doc:"file for the number of salt-api's process" change:"restart"`
 }
 
-// Settings are the section rest_cherrypy, understood.
+// Settings are the parsed section rest_cherrypy.
 type Settings struct {
 	Host               string
 	Port               int
@@ -38,44 +38,45 @@ type Settings struct {
 	App, AppPath       string
 	Favicon, Prefix    string
 	Sessions           bool
-	ACL                *value.Dict // api_acl; nil: everybody may try
+	ACL                *value.Dict // api_acl; nil: all users may log in
 	AuthorizedIPs      []string
-	// OwnEvents says whether streams show a user only what his own jobs fire;
-	// nil: those who may not read the event bus otherwise.
+	// OwnEvents decides whether streams show a user only the events of its own
+	// jobs; nil: only users without permission for the event bus.
 	OwnEvents *bool
-	// Origins are the sites, besides this one, whose pages may use a session's
-	// cookie; "*" all.
+	// Origins are the other sites whose pages may use the session cookie; "*" means
+	// all.
 	Origins []string
-	// Proxies are the addresses whose X-Forwarded-For is believed.
+	// Proxies are the addresses whose X-Forwarded-For is trusted.
 	Proxies []netip.Prefix
-	// LoginLimit is how many wrong logins a user has in a minute at one address;
-	// 0 is any number.
+	// LoginLimit is the number of wrong logins per minute, user and address; 0: no
+	// limit.
 	LoginLimit int
-	// MaxConnections bounds the open connections, MaxPerAddress those of one
-	// address; 0 is any number there.
+	// MaxConnections limits the open connections, MaxPerAddress those of one
+	// address; 0: no limit.
 	MaxConnections, MaxPerAddress int
-	// HSTS is for how many seconds browsers are told to use TLS alone for this
-	// host; 0 is not at all.
+	// HSTS is for how many seconds browsers must use only TLS for this host; 0: not
+	// sent.
 	HSTS        int
 	Clients     []string
 	SessionsDir string
 	Timeout     time.Duration
 	hasACL      bool
-	// bodyTime, writeTime and checkTime are the constants of these names, but in tests.
+	// bodyTime, writeTime and checkTime are the constants of these names, except in
+	// tests.
 	bodyTime, writeTime, checkTime time.Duration
-	// local is localPeer, but in tests.
+	// local is localPeer, except in tests.
 	local func(remote, local netip.Addr) bool
 }
 
-// known are the keys of rest_cherrypy. Those of Salt that are only about its
-// threads and logs are taken and have no effect.
+// known are the keys of rest_cherrypy. Those for Salt's threads and logs are
+// accepted without effect.
 var known = []string{"port", "host", "ssl_crt", "ssl_key", "ssl_chain", "disable_ssl", "max_request_body_size", "debug", "webhook_url",
 	"webhook_disable_auth", "collect_stats", "stats_disable_auth", "static", "static_path", "app", "app_path", "favicon", "root_prefix",
 	"enable_sessions", "api_acl", "authorized_ips", "own_events", "cors_origins", "trusted_proxies", "login_limit", "hsts_max_age",
 	"max_connections", "max_connections_per_address", "thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
 	"log.access_file", "log.error_file", "expire_responses", "backlog", "engine"}
 
-// Read checks the options. dir is the directory that sessions are kept in.
+// Read checks the options. dir is the directory of the sessions.
 func (o *Options) Read(dir string) (*Settings, error) {
 	d := o.REST
 	var faults []error
@@ -193,7 +194,7 @@ func (o *Options) Read(dir string) (*Settings, error) {
 	return s, nil
 }
 
-// trustsProxy reports whether an address is one of trusted_proxies.
+// trustsProxy reports whether an address belongs to trusted_proxies.
 func (s *Settings) trustsProxy(addr string) bool {
 	if len(s.Proxies) == 0 {
 		return false

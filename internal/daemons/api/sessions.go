@@ -16,19 +16,19 @@ import (
 	"brine/internal/base/atomicfile"
 )
 
-// sessionTime is how long a browser keeps the cookie of a session, counted
-// from its last request.
+// sessionTime is how long a browser keeps the session cookie after its last
+// request.
 const sessionTime = 10 * time.Hour
 
-// session is what a client got a session id for.
+// session is what a session id stands for.
 type session struct {
 	Token  string  `json:"token"` // of the master
 	Expire float64 `json:"expire"`
 	User   string  `json:"user"`
 }
 
-// sessions keeps them in files, so that they outlive the program. The name of
-// a file is a hash of the session id, which is stored nowhere.
+// sessions stores sessions in files, so that they survive a restart. A file
+// name is a hash of the session id, which is not stored.
 type sessions struct {
 	dir string
 	now func() time.Time
@@ -50,7 +50,7 @@ func openSessions(dir string) (*sessions, error) {
 	return &sessions{dir: dir, now: time.Now, known: map[string]*session{}}, nil
 }
 
-// newID returns a fresh session id.
+// newID returns a new session id.
 func newID() string {
 	var b [20]byte
 	rand.Read(b[:])
@@ -85,7 +85,7 @@ func (s *sessions) remember(name string, of *session) {
 	s.known[name] = of
 }
 
-// get returns the session of an id, or nil if there is none that is good.
+// get returns the valid session with an id, or nil.
 func (s *sessions) get(id string) *session {
 	if len(id) != 40 {
 		return nil
@@ -118,7 +118,7 @@ func (s *sessions) drop(id string) {
 	os.Remove(filepath.Join(s.dir, name))
 }
 
-// sweep removes the sessions that are over.
+// sweep removes expired sessions.
 func (s *sessions) sweep() error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {

@@ -5,29 +5,30 @@ import (
 	"time"
 )
 
-// pieceSize is how much of an answer must be taken within writeTime.
+// pieceSize is how much of a response must be read within writeTime.
 const pieceSize = 32 << 10
 
-// bounded is the way to a client that may be slow: each piece of an answer has a time of its own, so that large answers may take as long
-// as they need, and a client that does not read holds its connection for one piece.
+// bounded writes to a client that may be slow: each piece of a response has its own timeout, so that large responses
+// may take as long as they need, and a client that does not read occupies its connection only for one piece.
 type bounded struct {
 	http.ResponseWriter
 	conn *http.ResponseController
 	time time.Duration
 }
 
-// bound gives a body of the request, and then each piece of the answer, a time.
+// bound sets a timeout for the request body, and then for each piece of the
+// response.
 func bound(w http.ResponseWriter, r *http.Request, s *Settings) *bounded {
 	b := &bounded{w, http.NewResponseController(w), s.writeTime}
 	b.more()
-	// Without a body the server reads already, to find out whether the client has gone.
+	// Without a body the server is already reading, to detect that the client has gone.
 	if r.ContentLength != 0 {
 		b.conn.SetReadDeadline(time.Now().Add(s.bodyTime))
 	}
 	return b
 }
 
-// more begins the time of a piece.
+// more starts the timeout of a piece.
 func (b *bounded) more() { b.conn.SetWriteDeadline(time.Now().Add(b.time)) }
 
 // Write implements http.ResponseWriter.
@@ -41,5 +42,5 @@ func (b *bounded) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (b *bounded) Unwrap() http.ResponseWriter { return b.ResponseWriter }

@@ -31,7 +31,7 @@ func (r *running) dial() net.Conn {
 	return c
 }
 
-// rested waits until no request is at work.
+// rested waits until no request is in progress.
 func (r *running) rested(what string) {
 	r.t.Helper()
 	eventually.Nil(r.t, time.Minute, what, func() error {
@@ -42,7 +42,8 @@ func (r *running) rested(what string) {
 	})
 }
 
-// A body that does not come holds a connection for a bounded time, whether it is read or not.
+// A body that does not arrive occupies a connection for a bounded time, whether it is read or
+// not.
 func TestBodiesThatDoNotCome(t *testing.T) {
 	s := settings(t, "webhook_disable_auth: true")
 	s.bodyTime = 100 * time.Millisecond
@@ -64,9 +65,10 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 	wg.Wait()
 }
 
-// An answer that a client does not read holds a connection for a bounded time.
+// A response that a client does not read occupies a connection for a bounded
+// time.
 func TestAnswersThatAreNotRead(t *testing.T) {
-	const size = 256 << 20 // more than sockets hold
+	const size = 256 << 20 // more than socket buffers hold
 	icon := filepath.Join(t.TempDir(), "favicon.ico")
 	if err := os.WriteFile(icon, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -89,12 +91,13 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 		if _, err := io.WriteString(c, request); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.ReadFull(c, make([]byte, 1)) // the answer has begun, or has been given up already
+		_, _ = io.ReadFull(c, make([]byte, 1)) // the response has started, or was aborted already
 		r.rested(request)
 	}
 }
 
-// deadlines is an answer that knows the deadline of its connection for reading.
+// deadlines is a response writer that records the read deadline of its
+// connection.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	read time.Time
@@ -106,7 +109,8 @@ func (d *deadlines) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// The time for a body ends with the body: the functions of a chunk may take longer, and a deadline that passes meanwhile cancels them.
+// The timeout for a body ends with the body: functions may take longer, and a deadline that passes meanwhile would
+// cancel them.
 func TestBodyTimeEndsWithTheBody(t *testing.T) {
 	r := serve(t, settings(t, ""))
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
@@ -133,7 +137,8 @@ func TestBodyTimeEndsWithTheBody(t *testing.T) {
 	}
 }
 
-// A WebSocket ends with its token also before its client wants events, and if the client does not answer.
+// A WebSocket ends with its token, also before its client requests events, and if the client does not
+// answer.
 func TestSocketsThatAreOver(t *testing.T) {
 	s := settings(t, "")
 	s.checkTime = 20 * time.Millisecond

@@ -16,25 +16,25 @@ import (
 	"brine/internal/py/value"
 )
 
-// message is an event as it is sent to clients, made once for all of them.
+// message is an event as sent to clients, encoded once for all of them.
 type message struct {
 	tag  string
 	json string // {"data": {...}, "tag": "..."}
 	data *value.Dict
 }
 
-// oneLine replaces what ends a line of server-sent events.
+// oneLine replaces line ends of server-sent events.
 var oneLine = strings.NewReplacer("\n", " ", "\r", " ")
 
-// appendSSE adds the message to text as a server-sent event. Line breaks in the tag, which minions and senders of hooks choose, are
-// replaced: they could begin another event. The JSON has the tag as it is.
+// appendSSE appends the message as a server-sent event. Line breaks in the tag, which minions and senders of hooks
+// choose, are replaced: they could start another event. The JSON has the original tag.
 func (m *message) appendSSE(text []byte) []byte {
 	text = append(append(text, "tag: "...), oneLine.Replace(m.tag)...)
 	text = append(append(text, "\ndata: "...), m.json...)
 	return append(text, "\n\n"...)
 }
 
-// feed gives the events of the bus to any number of readers. One that does not
+// feed distributes the events of the bus to readers. A reader that does not
 // keep up is disconnected, so that it delays no other.
 type feed struct {
 	bus Bus
@@ -47,7 +47,7 @@ type feed struct {
 
 // reader is one client of the feed.
 type reader struct {
-	c chan *message // closed when the reader is cut off
+	c chan *message // closed when the reader is disconnected
 	// waiting counts the bytes of the events in c.
 	waiting atomic.Int64
 }
@@ -56,11 +56,11 @@ type reader struct {
 func (r *reader) took(m *message) { r.waiting.Add(-int64(len(m.json))) }
 
 const (
-	// readerQueue is how many events wait for a client, readerBytes how many
-	// bytes of them if they are several.
+	// readerQueue bounds the events queued for a client, readerBytes their bytes if
+	// they are several.
 	readerQueue = 4096
 	readerBytes = 16 << 20
-	// feedPause is the time between attempts to reach the bus.
+	// feedPause is the time between attempts to connect to the bus.
 	feedPause = time.Second
 )
 
@@ -99,7 +99,7 @@ func (f *feed) run(ctx context.Context) {
 		}
 		for !f.idle() && ctx.Err() == nil {
 			if err := f.read(ctx); err != nil && ctx.Err() == nil {
-				f.log.Warn("the event bus of the master cannot be read; trying again", "err", err)
+				f.log.Warn("cannot read the master's event bus; retrying", "err", err)
 				wait.Sleep(ctx, feedPause)
 			}
 		}
@@ -119,7 +119,7 @@ func (f *feed) read(ctx context.Context) error {
 		}
 		b, err := encode(value.DictOf("data", e.Data, "tag", e.Tag), typeJSON)
 		if err != nil {
-			f.log.Debug("an event cannot be written as JSON", "tag", e.Tag, "err", err)
+			f.log.Debug("cannot encode event as JSON", "tag", e.Tag, "err", err)
 			continue
 		}
 		f.give(&message{tag: e.Tag, json: string(b), data: e.Data})
@@ -139,7 +139,7 @@ func (f *feed) give(m *message) {
 		}
 		close(r.c)
 		delete(f.readers, r)
-		for range r.c { // a client that does not read must not hold the events
+		for range r.c { // a client that does not read must not keep the events in memory
 		}
 	}
 }
@@ -148,14 +148,14 @@ func (f *feed) give(m *message) {
 type view struct {
 	all  bool
 	user string
-	jobs map[string]bool // of the user, by jid
+	jobs map[string]bool // the user's jobs, by jid
 }
 
-// maxViewed bounds the jobs that a stream remembers as its user's.
+// maxViewed bounds the jobs of its user that a stream remembers.
 const maxViewed = 100000
 
-// sees reports whether an event is for this user: who does not see all sees
-// what his own jobs, runners and wheel functions fire.
+// sees reports whether an event is visible: without permission for all events,
+// a user sees those of its own jobs, runners and wheel functions.
 func (v *view) sees(m *message) bool {
 	if v.all {
 		return true
@@ -171,8 +171,16 @@ func (v *view) sees(m *message) bool {
 	return v.jobs[jid]
 }
 
-// streamToken finds the token that a stream is opened with.
-func (c *call) streamToken(id string) string {
+// streams sends the event bus to clients.
+type streams struct {
+	s        *Settings
+	master   Master
+	sessions *sessions
+	feed     *feed
+}
+
+// streamToken returns the token with which a stream is opened.
+func (e *streams) streamToken(c *call, id string) string {
 	q := c.r.URL.Query()
 	switch {
 	case id != "":
@@ -186,18 +194,18 @@ func (c *call) streamToken(id string) string {
 		}
 		return ""
 	}
-	if s := c.sessions.get(id); s != nil {
+	if s := e.sessions.get(id); s != nil {
 		return s.Token
 	}
 	return ""
 }
 
-// admit finds out what a stream may show.
-func (c *call) admit(token string) (*view, error) {
+// admit determines what a stream may show.
+func (e *streams) admit(c *call, token string) (*view, error) {
 	if !isHex(token) {
 		return nil, &failure{http.StatusUnauthorized, textNoPermission}
 	}
-	t, err := c.master.Token(c.r.Context(), token)
+	t, err := e.master.Token(c.r.Context(), token)
 	if err != nil {
 		return nil, err
 	}
@@ -205,44 +213,44 @@ func (c *call) admit(token string) (*view, error) {
 		return nil, &failure{http.StatusUnauthorized, textNoPermission}
 	}
 	proven(c.r)
-	return &view{all: c.seesAll(t), user: t.Str("name"), jobs: map[string]bool{}}, nil
+	return &view{all: e.seesAll(t), user: t.Str("name"), jobs: map[string]bool{}}, nil
 }
 
-// seesAll reports whether the user of a token is shown the events of all. Salt
-// shows them to everybody who has a token, also to one without any rights. As
-// events hold what minions return, that is for those who may read the bus by
-// other means here: by the runner state.event.
-func (c *call) seesAll(token *value.Dict) bool {
-	if own := c.s.OwnEvents; own != nil {
+// seesAll reports whether the user of a token sees all events. Salt shows them
+// to everybody with a token, even without permissions. Events contain the
+// returns of minions, so Brine requires permission to read the bus by the
+// runner state.event.
+func (e *streams) seesAll(token *value.Dict) bool {
+	if own := e.s.OwnEvents; own != nil {
 		return !*own
 	}
 	return acl.OnMaster(token.List("perms"), acl.Runner, acl.Call{Fun: "state.event"})
 }
 
 const (
-	// checkTime is how often an open stream's token is looked at again, and
-	// at least how often something is sent.
+	// checkTime is how often an open stream's token is checked, and the longest
+	// time without output.
 	checkTime = 30 * time.Second
-	// writeTime bounds one write to a client.
+	// writeTime is the timeout of one write to a client.
 	writeTime = 30 * time.Second
-	// maxPiece is about how many bytes of events are written at once.
+	// maxPiece is the approximate number of bytes of events per write.
 	maxPiece = 16 << 10
 )
 
 // events sends the event bus as server-sent events.
-func (c *call) events() (any, error) {
-	token := c.streamToken("")
-	v, err := c.admit(token)
+func (e *streams) events(c *call) (any, error) {
+	token := e.streamToken(c, "")
+	v, err := e.admit(c, token)
 	if err != nil {
 		return nil, err
 	}
-	r := c.feed.open()
-	defer c.feed.close(r)
+	r := e.feed.open()
+	defer e.feed.close(r)
 	h := c.w.Header()
 	c.setCookie()
 	h.Set("Content-Type", "text/event-stream;charset=utf-8")
 	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back in a buffer
+	h.Set("X-Accel-Buffering", "no") // keeps nginx from buffering events
 	c.count()
 	c.w.WriteHeader(http.StatusOK)
 	if c.r.Method == http.MethodHead {
@@ -257,22 +265,22 @@ func (c *call) events() (any, error) {
 		return nil, nil
 	}
 	var text []byte
-	check := time.NewTicker(c.s.checkTime)
+	check := time.NewTicker(e.s.checkTime)
 	defer check.Stop()
 	for {
 		select {
 		case <-c.r.Context().Done():
 			return nil, nil
 		case <-check.C:
-			if c.recheck(token, v) || !send([]byte(": still here\n\n")) {
+			if e.recheck(c.r.Context(), token, v) || !send([]byte(": still here\n\n")) {
 				return nil, nil
 			}
 		case m, ok := <-r.c:
 			if !ok {
 				return nil, nil
 			}
-			// What waits goes out in one piece: under load that saves most of
-			// the system calls.
+			// Waiting events are written at once: under load that saves most of the system
+			// calls.
 			text = text[:0]
 			for more := true; more; {
 				r.took(m)
@@ -299,20 +307,21 @@ func (c *call) events() (any, error) {
 	}
 }
 
-// recheck reports whether a token is good no more, and takes over new rights.
-// While the master cannot be asked, nothing changes.
-func (c *call) recheck(token string, v *view) (over bool) {
-	t, err := c.master.Token(c.r.Context(), token)
+// recheck reports whether a token has become invalid, and applies new
+// permissions. While the master is unreachable, nothing changes.
+func (e *streams) recheck(ctx context.Context, token string, v *view) (over bool) {
+	t, err := e.master.Token(ctx, token)
 	if err == nil && t != nil {
-		v.all = c.seesAll(t)
+		v.all = e.seesAll(t)
 	}
 	return err == nil && t == nil
 }
 
-// ready is what a client sends when it wants events.
+// ready is the message with which a client requests events.
 const ready = "websocket client ready"
 
-// untilReady reads until the client wants events, and reports whether it does.
+// untilReady reads until the client requests events, and reports whether it
+// does.
 func untilReady(ctx context.Context, conn *websocket.Conn) bool {
 	for {
 		_, text, err := conn.Read(ctx)
@@ -323,9 +332,9 @@ func untilReady(ctx context.Context, conn *websocket.Conn) bool {
 }
 
 // socket sends the event bus over a WebSocket.
-func (c *call) socket() (any, error) {
-	token := c.streamToken(c.part())
-	v, err := c.admit(token)
+func (e *streams) socket(c *call) (any, error) {
+	token := e.streamToken(c, c.part())
+	v, err := e.admit(c, token)
 	if err != nil {
 		return nil, err
 	}
@@ -333,8 +342,8 @@ func (c *call) socket() (any, error) {
 		return nil, &failure{http.StatusInternalServerError, "The server encountered an unexpected condition which prevented it from fulfilling the request."}
 	}
 	o := &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled}
-	// Who knows a token may come from anywhere; a cookie comes with every page,
-	// and was not looked at if the page is not trusted.
+	// A client with a token may come from any origin; browsers send a cookie with
+	// every page, and it was ignored if the page is not trusted.
 	o.OriginPatterns = []string{"*"}
 	c.setCookie()
 	c.status = http.StatusSwitchingProtocols
@@ -347,11 +356,11 @@ func (c *call) socket() (any, error) {
 	conn.SetReadLimit(4 << 10)
 	ctx := c.r.Context()
 	ping := func() bool {
-		limited, cancel := context.WithTimeout(ctx, c.s.writeTime)
+		limited, cancel := context.WithTimeout(ctx, e.s.writeTime)
 		defer cancel()
 		return conn.Ping(limited) == nil
 	}
-	check := time.NewTicker(c.s.checkTime)
+	check := time.NewTicker(e.s.checkTime)
 	defer check.Stop()
 	begun := make(chan bool, 1)
 	go func() { begun <- untilReady(ctx, conn) }() // ends with the connection at the latest
@@ -363,14 +372,14 @@ func (c *call) socket() (any, error) {
 			}
 			waiting = false
 		case <-check.C:
-			if c.recheck(token, v) || !ping() {
+			if e.recheck(c.r.Context(), token, v) || !ping() {
 				return nil, nil
 			}
 		}
 	}
-	r := c.feed.open()
-	defer c.feed.close(r)
-	if c.recheck(token, v) { // the client may have waited for long
+	r := e.feed.open()
+	defer e.feed.close(r)
+	if e.recheck(c.r.Context(), token, v) { // the client may have waited for long
 		return nil, nil
 	}
 	ctx = conn.CloseRead(ctx)
@@ -383,7 +392,7 @@ func (c *call) socket() (any, error) {
 		case <-ctx.Done():
 			return nil, nil
 		case <-check.C:
-			if c.recheck(token, v) || !ping() {
+			if e.recheck(c.r.Context(), token, v) || !ping() {
 				return nil, nil
 			}
 		case m, ok := <-r.c:
@@ -400,7 +409,7 @@ func (c *call) socket() (any, error) {
 				texts = state.take(m)
 			}
 			for _, text := range texts {
-				limited, cancel := context.WithTimeout(ctx, c.s.writeTime)
+				limited, cancel := context.WithTimeout(ctx, e.s.writeTime)
 				err := conn.Write(limited, websocket.MessageText, []byte("data: "+text+"\n\n"))
 				cancel()
 				if err != nil {

@@ -1,20 +1,20 @@
 // Package config reads the configuration of Brine's programs: Salt's files
 // below /etc/salt, with Salt's rules for including and merging them. It joins
 // the Options that packages declare for themselves into Master and Minion,
-// fills these from the files, and reports every fault with its file, line and
-// key. It also prints what options there are.
+// fills these from the files, and reports every error with its file, line and
+// key. It also documents the options.
 //
-// The way is Load (files to a Tree of merged values, each with its origin),
-// perhaps Tree.Set for what the command line overrides, then NewMaster or
+// The steps are Load (files to a Tree of merged values, each with its origin),
+// optionally Tree.Set for overrides by the command line, then NewMaster or
 // NewMinion (a Tree to typed options), which Decode fills.
 //
-// Differences from Salt, all on the side of telling the user:
+// Differences from Salt, all of which report more to the user:
 //
 //   - a malformed or unreadable included file is an error for every program,
-//     not only for the minion, and all faults are reported at once;
+//     not only for the minion, and all errors are reported at once;
 //   - a value of the wrong type is an error, not a warning;
-//   - an unknown name is warned about, with the nearest known one. It is kept,
-//     as is every option that Salt knows and Brine does not use.
+//   - an unknown name causes a warning with the nearest known one. It is kept,
+//     like every option that Salt knows and Brine does not use.
 package config
 
 import (
@@ -33,11 +33,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// Kind is the sort of configuration: which file, which options.
+// Kind is the kind of configuration, which determines the file and the options.
 type Kind string
 
-// The kinds. Every program of the master's side reads the master's file, and
-// salt-call the minion's.
+// The kinds. All programs of the master read the master's file, and salt-call
+// reads the minion's.
 const (
 	MasterKind Kind = "master"
 	MinionKind Kind = "minion"
@@ -50,7 +50,7 @@ const DefaultDir = "/etc/salt"
 
 func (k Kind) include() string { return string(k) + ".d/*.conf" }
 
-// The exit codes of Salt's programs for a configuration they cannot use.
+// The exit codes of Salt's programs for an unusable configuration.
 const (
 	// ExitInvalid is for a malformed file or a wrong value.
 	ExitInvalid = 1
@@ -58,8 +58,7 @@ const (
 	ExitDenied = 77
 )
 
-// ExitCode returns the code with which a program should end that failed with
-// err from this package.
+// ExitCode returns the exit code for an error of this package.
 func ExitCode(err error) int {
 	switch {
 	case err == nil:
@@ -70,9 +69,9 @@ func ExitCode(err error) int {
 	return ExitInvalid
 }
 
-// Path returns the main file of a kind in directory dir. With an empty dir the
-// environment decides: SALT_MASTER_CONFIG (or SALT_MINION_CONFIG) if it names
-// a file, else the directory SALT_CONFIG_DIR, else DefaultDir.
+// Path returns the main file of a kind in directory dir. If dir is empty, the
+// environment decides: SALT_MASTER_CONFIG (or SALT_MINION_CONFIG) if it names a
+// file, else the directory SALT_CONFIG_DIR, else DefaultDir.
 func Path(k Kind, dir string, getenv func(string) string) string {
 	if dir != "" {
 		return filepath.Join(dir, string(k))
@@ -88,11 +87,11 @@ func Path(k Kind, dir string, getenv func(string) string) string {
 	return filepath.Join(DefaultDir, string(k))
 }
 
-// Origin is where a value was set.
+// Origin is the place where a value was set.
 type Origin struct {
 	// File is a path, or words such as "command line".
 	File string
-	// Line counts from 1; 0 if there is none.
+	// Line counts from 1; 0: unknown.
 	Line int
 }
 
@@ -103,10 +102,10 @@ func (o Origin) String() string {
 	return o.File + ":" + strconv.Itoa(o.Line)
 }
 
-// Fault is one thing that is wrong with a configuration.
+// Fault is one error in a configuration.
 type Fault struct {
 	Origin
-	// Key is the option, or empty if the file as a whole is meant.
+	// Key is the option, "" for the whole file.
 	Key string
 	Err error
 }
@@ -124,9 +123,8 @@ func (f *Fault) Error() string {
 
 func (f *Fault) Unwrap() error { return f.Err }
 
-// join makes one error of faults: nil if there are none, of the kind Denied
-// if one is a file that may not be read, else Invalid. Its text has a line
-// for each fault.
+// join joins faults into one error: nil if there are none, of kind Denied if a
+// file may not be read, otherwise Invalid. Its text has a line for each fault.
 func join(faults []error) error {
 	err := errors.Join(faults...)
 	if err == nil {
@@ -138,8 +136,8 @@ func join(faults []error) error {
 	return &salt.Error{Kind: salt.Invalid, Err: err}
 }
 
-// faultList collects what is wrong. A stage that looks at values which an
-// earlier one has refused would only repeat the complaint, so that is dropped.
+// faultList collects faults. A stage that checks values which an earlier stage
+// rejected would only repeat the error, so its fault is dropped.
 type faultList struct {
 	all    []error
 	blamed map[string]bool // keys, by earlier stages
@@ -185,7 +183,7 @@ func (l *faultList) err(t *Tree) error {
 	return join(l.all)
 }
 
-// flatten takes joined errors apart.
+// flatten splits joined errors.
 func flatten(errs []error) []error {
 	var out []error
 	for _, err := range errs {
@@ -205,13 +203,13 @@ func flatten(errs []error) []error {
 	return out
 }
 
-// Tree is what the files say, merged. Its values are as the user wrote them:
-// without defaults, unchecked.
+// Tree is the merged content of the files. Its values are as the user wrote
+// them: without defaults, unchecked.
 type Tree struct {
 	Kind Kind
 	// Path is the main file, whether it exists or not.
 	Path string
-	// Files are those that were read, in order.
+	// Files are the files that were read, in order.
 	Files []string
 	// Values holds the options by name.
 	Values *value.Dict
@@ -225,20 +223,20 @@ func NewTree(k Kind, path string, log *slog.Logger) *Tree {
 	return &Tree{Kind: k, Path: path, Values: value.NewDict(0), origins: map[string]Origin{}, log: log}
 }
 
-// Origin returns where an option was set; ok is false if it was not.
+// Origin returns where an option was set; ok is false if it is not set.
 func (t *Tree) Origin(key string) (o Origin, ok bool) {
 	o, ok = t.origins[key]
 	return o, ok
 }
 
-// Set overrides an option; from says who does, for messages, for example
+// Set overrides an option; from names the source in messages, for example
 // "command line".
 func (t *Tree) Set(key string, v any, from string) {
 	t.Values.Set(key, value.From(v))
 	t.origins[key] = Origin{File: from}
 }
 
-// fault blames the value of an option.
+// fault reports an invalid value of an option.
 func (t *Tree) fault(key string, err error) error {
 	return &Fault{Origin: t.origins[key], Key: key, Err: err}
 }

@@ -38,7 +38,7 @@ func TestStructsAreSound(t *testing.T) {
 		if _, _, err := options(ptr); err != nil {
 			t.Error(err)
 		}
-		all, err := Describe(ptr)
+		all, err := Describe(MasterKind, ptr)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,13 +148,13 @@ func TestSampleIsItsOwnDefault(t *testing.T) {
 			ptr = &Minion{}
 		}
 		var b bytes.Buffer
-		if err := WriteSample(&b, ptr); err != nil {
+		if err := WriteSample(&b, k, ptr); err != nil {
 			t.Fatal(err)
 		}
 		if v, err := yaml.Load(b.Bytes(), ""); v != nil || err != nil {
 			t.Errorf("not all is commented out: %v, %v", v, err)
 		}
-		// With the comment signs of options gone it must mean the defaults.
+		// Without the comment signs of its options, the sample must equal the defaults.
 		var text strings.Builder
 		for line := range strings.Lines(b.String()) {
 			if strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "# ") && !strings.HasPrefix(line, "##") {
@@ -264,3 +264,60 @@ func FuzzLoad(tf *testing.F) {
 		}
 	})
 }
+
+// TestExamples: each example differs from the default and is accepted.
+func TestExamples(t *testing.T) {
+	used := map[string]bool{}
+	for _, k := range []Kind{MasterKind, MinionKind} {
+		var ptr any = &Master{}
+		if k == MinionKind {
+			ptr = &Minion{}
+		}
+		all, err := Describe(k, ptr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range all {
+			used[string(k)+" "+d.Name], used["both "+d.Name] = true, true
+			if d.Example == nil {
+				continue
+			}
+			if value.Equal(d.Example, d.Default) {
+				t.Errorf("%s: the example for %s is its default", k, d.Name)
+			}
+			dir := t.TempDir()
+			tree := NewTree(k, filepath.Join(dir, string(k)), slog.New(slog.DiscardHandler))
+			tree.Set("root_dir", dir, "test")
+			tree.Set("id", "web1", "test")
+			for key, v := range companions[d.Name] {
+				tree.Set(key, v, "test")
+			}
+			tree.Set(d.Name, d.Example, "examples.yaml")
+			if k == MasterKind {
+				_, err = NewMaster(tree, Machine{}, slog.New(slog.DiscardHandler))
+			} else {
+				_, err = NewMinion(tree, Machine{}, false, slog.New(slog.DiscardHandler))
+			}
+			if err != nil {
+				t.Errorf("%s: the example for %s is refused: %v", k, d.Name, err)
+			}
+		}
+	}
+	sections, err := examples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, own := range sections.All() {
+		for name := range own.(*value.Dict).All() {
+			if k := value.Str(kind); k != "witness" && !used[k+" "+value.Str(name)] && !byAPI[value.Str(name)] {
+				t.Errorf("examples.yaml has %s for %s, which has no such option", name, k)
+			}
+		}
+	}
+}
+
+// companions are options without which an example is refused.
+var companions = map[string]map[string]any{}
+
+// byAPI are options of salt-api.
+var byAPI = map[string]bool{"netapi_enable_clients": true, "rest_cherrypy": true}

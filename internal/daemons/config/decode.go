@@ -14,10 +14,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// Checker is implemented by Options that know more about their values than
-// the types say. Decode calls Check on each part after all are set; a value
-// that could not be set is zero then, and what Check says of it is dropped. An
-// error made by Wrong is reported with the place where the option was set.
+// Checker is implemented by Options whose values need checks beyond their
+// types. Decode calls Check on each part after setting all; a value that could
+// not be set is zero then, and the error of Check for it is dropped. An error
+// created by Wrong is reported with the place where the option was set.
 type Checker interface {
 	Check() error
 }
@@ -31,27 +31,27 @@ type wrong struct {
 func (w *wrong) Error() string { return w.key + ": " + w.err.Error() }
 func (w *wrong) Unwrap() error { return w.err }
 
-// Wrong returns an error that blames the option key, for Check.
+// Wrong returns an error about the option key, for Check.
 func Wrong(key, format string, args ...any) error {
 	return &wrong{key, fmt.Errorf(format, args...)}
 }
 
-// slot is one field that takes the value of an option.
+// slot is one field that receives the value of an option.
 type slot struct {
 	part reflect.Value
 	field.Field
 }
 
-// option is one option with all the fields that take it: two packages may
-// both declare an option that concerns them.
+// option is one option with all its fields: two packages may both declare an
+// option.
 type option struct {
 	name  string
 	slots []slot
 }
 
-// options lists the options of the struct that ptr points to: of its own
-// tagged fields and of its fields that are structs, the parts. It fails when
-// two parts declare an option differently, a programmer's mistake.
+// options lists the options of the struct that ptr points to: of its own tagged
+// fields and of its parts, the fields that are structs. It fails if two parts
+// declare an option differently, which is a programming error.
 func options(ptr any) ([]option, []reflect.Value, error) {
 	rv := reflect.ValueOf(ptr)
 	if rv.Kind() != reflect.Pointer || rv.Elem().Kind() != reflect.Struct {
@@ -82,8 +82,8 @@ func options(ptr any) ([]option, []reflect.Value, error) {
 	return out, parts, nil
 }
 
-// declared are the fields of parts that were asked for: each start of a program
-// asks several times, and a minion's configuration has hundreds.
+// declared caches the fields of parts: each start of a program needs them
+// several times, and a minion's configuration has hundreds.
 var declared sync.Map // of []field.Field by reflect.Type
 
 func fieldsOf(t reflect.Type) ([]field.Field, error) {
@@ -109,13 +109,12 @@ func partsOf(st reflect.Value) []reflect.Value {
 	return parts
 }
 
-// Decode fills the struct that ptr points to. Each of its exported fields
-// that is a struct is the Options of one package; an option that several of
-// them declare is set in all. What the tree does not set gets its default. A
-// null counts as not set, unless null is the default.
+// Decode fills the struct that ptr points to. Each exported struct field is the
+// Options of one package; an option that several declare is set in all. Options
+// that the tree does not set get their defaults. A null counts as not set,
+// unless null is the default.
 //
-// All errors are reported as
-// one. WarnUnknown reports undeclared names.
+// All errors are reported as one. WarnUnknown reports undeclared names.
 func Decode(t *Tree, ptr any) error {
 	opts, parts, err := options(ptr)
 	if err != nil {
@@ -141,7 +140,7 @@ func Decode(t *Tree, ptr any) error {
 func (t *Tree) decode(o option) error {
 	key, v, ok := t.lookup(o)
 	if ok && v == nil && o.slots[0].DefaultValue() != nil {
-		t.warn(key, "option without a value; its default counts")
+		t.warn(key, "option has no value; using its default")
 		ok = false
 	}
 	for _, s := range o.slots {
@@ -158,7 +157,7 @@ func (t *Tree) decode(o option) error {
 	return nil
 }
 
-// lookup finds the value of an option under its name or a former one.
+// lookup finds the value of an option under its current or a former name.
 func (t *Tree) lookup(o option) (key string, v any, ok bool) {
 	if v, ok := t.Values.Get(o.name); ok {
 		return o.name, v, true
@@ -187,13 +186,56 @@ func (t *Tree) blame(err error) []error {
 	return out
 }
 
-// WarnUnknown logs the options in the tree that neither Brine nor Salt knows;
-// declare are the structs with Brine's. It is for daemons: a program that only
-// answers would say it each time. A name with a dot or colon belongs to a module
-// of the user's own, such as mysql.host.
+// WarnUnknown logs Remarks. It is for daemons: a program that only answers would
+// say it each time.
 func (t *Tree) WarnUnknown(declare ...any) {
+	for _, r := range t.Remarks(declare...) {
+		t.warn(r.Key, r.Text)
+	}
+}
+
+// Remark is about an option that a daemon does not use.
+type Remark struct{ Key, Text string }
+
+// Remarks returns the options in the tree that neither Brine nor Salt knows, and those
+// of Salt without effect that Unsupported does not return; declare are the structs with
+// Brine's. A name with a dot or colon belongs to a module of the user's own, such as
+// mysql.host.
+func (t *Tree) Remarks(declare ...any) (out []Remark) {
+	declared := declaredNames(declare)
+	all := append(slices.Collect(maps.Keys(declared)), knownNames()...)
+	slices.Sort(all)
+	for _, k := range t.Values.Keys() {
+		name := value.Str(k)
+		v := t.Values.At(name)
+		if declared[name] {
+			continue
+		}
+		if o := ineffective(name, v); o != nil {
+			if !o.Refused {
+				out = append(out, Remark{name, "this option of Salt has no effect in Brine: " + o.Why})
+			}
+			continue
+		}
+		if value.Truth(v) && strings.Contains(ofMinions, " "+name+" ") {
+			out = append(out, Remark{name, "this option of Salt has an effect only on minions in Brine: see docs/differences.md"})
+		}
+		if isKnown(name) || ineffectiveOptions()[name] != nil || strings.ContainsAny(name, ".:") || strings.HasPrefix(name, "__") {
+			continue
+		}
+		if near := textedit.Nearest(name, all); len(near) > 0 {
+			out = append(out, Remark{name, "unknown option; did you mean " + near[0] + "?"})
+			continue
+		}
+		out = append(out, Remark{name, "unknown option; keeping it for config.get"})
+	}
+	return out
+}
+
+// declaredNames returns the options of structs under all of their names.
+func declaredNames(structs []any) map[string]bool {
 	declared := map[string]bool{}
-	for _, ptr := range declare {
+	for _, ptr := range structs {
 		opts, _, err := options(ptr)
 		if err != nil {
 			continue // Decode reports it
@@ -207,27 +249,7 @@ func (t *Tree) WarnUnknown(declare ...any) {
 			}
 		}
 	}
-	all := append(slices.Collect(maps.Keys(declared)), knownNames()...)
-	slices.Sort(all)
-	for _, k := range t.Values.Keys() {
-		name := value.Str(k)
-		if v, _ := t.Values.Get(k); !declared[name] && value.Truth(v) {
-			switch {
-			case strings.Contains(withoutEffect, " "+name+" "):
-				t.warn(name, "this option of Salt has no effect in Brine: see docs/differences.md")
-			case strings.Contains(ofMinions, " "+name+" "):
-				t.warn(name, "this option of Salt has an effect only on minions in Brine: see docs/differences.md")
-			}
-		}
-		if declared[name] || isKnown(name) || strings.ContainsAny(name, ".:") || strings.HasPrefix(name, "__") {
-			continue
-		}
-		if near := textedit.Nearest(name, all); len(near) > 0 {
-			t.warn(name, "unknown option; did you mean "+near[0]+"?")
-			continue
-		}
-		t.warn(name, "unknown option; it is kept for config.get")
-	}
+	return declared
 }
 
 // Extra returns the options in the tree that the struct behind ptr does not
@@ -249,10 +271,9 @@ func (t *Tree) Extra(ptr any) *value.Dict {
 	return extra
 }
 
-// Dump returns the options in effect by their names in Salt, sorted: every
-// declared one with its value or default, and all others that the files set.
-// It is what --config-dump prints and config.get searches; it may hold
-// secrets.
+// Dump returns the options in effect by Salt's names, sorted: every declared
+// one with its value or default, and all others in the files. --config-dump
+// prints it and config.get searches it; it may contain secrets.
 func Dump(t *Tree, ptr any) (*value.Dict, error) {
 	opts, _, err := options(ptr)
 	if err != nil {
@@ -265,7 +286,7 @@ func Dump(t *Tree, ptr any) (*value.Dict, error) {
 	for _, o := range opts {
 		v := field.Get(o.slots[0].In(o.slots[0].part))
 		if key, raw, ok := t.lookup(o); ok && !isPath(key) && raw != nil {
-			v = raw // as the user wrote it: a text stays a text, not a list of one
+			v = raw // as the user wrote it: a string, not a list of one
 		} else if v == "" && o.slots[0].HasDefault && o.slots[0].DefaultValue() == nil {
 			v = nil
 		}

@@ -2,31 +2,76 @@ package config
 
 import (
 	"bufio"
+	_ "embed"
 	"fmt"
 	"io"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
 )
 
-// Description is what there is to know about one option.
+// Description describes one option.
 type Description struct {
 	Name    string
 	Alias   []string
 	Doc     string
-	Default any    // in terms of the value model
-	Type    string // in a user's words: "number", "seconds", "list" …
+	Default any    // as a type of package value
+	Type    string // for users: "number", "seconds", "list" …
 	Change  string // "live", "restart" or ""
-	// Group is the name of the part that declares it, such as "Log".
+	// Example is a value other than the default.
+	Example any
+	// Group is the title of the part that declares it, such as "Log".
 	Group string
 }
 
-// Describe lists the options of Master or Minion (ptr points to one of them),
-// in the order of their declaration.
-func Describe(ptr any) ([]Description, error) {
+//go:embed examples.yaml
+var examplesText []byte
+
+// examples returns the examples of examples.yaml by kind; "both" is for master and
+// minion.
+var examples = sync.OnceValues(func() (*value.Dict, error) {
+	v, err := yaml.Load(examplesText, "examples.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return v.(*value.Dict), nil
+})
+
+// example returns the example for an option: of the file, or else one that follows
+// from the default. Nil means that there is none.
+func example(k Kind, d *Description) (any, error) {
+	all, err := examples()
+	if err != nil {
+		return nil, err
+	}
+	for _, section := range []string{string(k), "both"} {
+		if own, ok := all.At(section).(*value.Dict); ok && own.Has(d.Name) {
+			return own.At(d.Name), nil
+		}
+	}
+	switch x := d.Default.(type) {
+	case bool:
+		return !x, nil
+	case int64:
+		if x > 0 {
+			return 2 * x, nil
+		}
+	case float64:
+		if x > 0 {
+			return 2 * x, nil
+		}
+	}
+	return nil, nil
+}
+
+// Describe lists the options of a kind of configuration in the order of their
+// declaration. ptr points to what has them: Master, Minion or the options of one
+// program.
+func Describe(k Kind, ptr any) ([]Description, error) {
 	opts, _, err := options(ptr)
 	if err != nil {
 		return nil, err
@@ -45,6 +90,32 @@ func Describe(ptr any) ([]Description, error) {
 		if v, ok := usual[o.name]; ok {
 			out[i].Default = v
 		}
+		if out[i].Example, err = example(k, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+//go:embed byname.yaml
+var byNameText []byte
+
+// DescribeByName lists the options that functions and programs read by their name,
+// which Describe does not find.
+func DescribeByName(k Kind) ([]Description, error) {
+	v, err := yaml.Load(byNameText, "byname.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	var out []Description
+	for name, own := range v.(*value.Dict).All() {
+		d := own.(*value.Dict)
+		if slices.Contains(value.Texts(d.At("kinds")), string(k)) {
+			out = append(out, Description{
+				Name: value.Str(name), Doc: d.Str("doc"), Type: d.Str("type"), Default: d.At("default"), Example: d.At("example"),
+				Group: "Read by functions and programs",
+			})
+		}
 	}
 	return out, nil
 }
@@ -53,7 +124,11 @@ func groupOf(ptr any, part reflect.Value) string {
 	st := reflect.ValueOf(ptr).Elem()
 	for i := range st.NumField() {
 		if st.Field(i).Kind() == reflect.Struct && st.Field(i).Addr() == part.Addr() {
-			return st.Type().Field(i).Name
+			f := st.Type().Field(i)
+			if title := f.Tag.Get("title"); title != "" {
+				return title
+			}
+			return f.Name
 		}
 	}
 	return ""
@@ -86,8 +161,8 @@ func typeWord(t reflect.Type) string {
 
 // WriteSample writes a sample file with every option commented out: its help
 // and its default.
-func WriteSample(w io.Writer, ptr any) error {
-	all, err := Describe(ptr)
+func WriteSample(w io.Writer, k Kind, ptr any) error {
+	all, err := Describe(k, ptr)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"brine/internal/base/field"
 	"brine/internal/host/filesys"
@@ -18,7 +19,7 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// maxFiles bounds how many files one configuration may consist of.
+// maxFiles bounds the files of one configuration.
 const maxFiles = 10000
 
 // layer is the content of one file, or of several merged.
@@ -29,14 +30,14 @@ type layer struct {
 
 func newLayer() *layer { return &layer{value.NewDict(0), map[string]Origin{}} }
 
-// Load reads the main file at path and what it includes. A missing main file
-// is an empty configuration. Of several values for one option counts, as in
-// Salt: the last of those in files named by include, else in files named by
-// default_include, else the one in the main file; among included files
-// mappings and lists are merged.
+// Load reads the main file at path and what it includes. A missing main file is
+// an empty configuration. If an option has several values, the last one counts,
+// as in Salt: files named by include override those named by default_include,
+// which override the main file; among included files mappings and lists are
+// merged.
 //
-// The error holds a Fault for each bad file and is of the kind Denied or
-// Invalid. The Tree beside it has what could be read.
+// The error has a Fault for each bad file and is of kind Denied or Invalid. The
+// Tree has what could be read.
 func Load(path string, k Kind, log *slog.Logger) (*Tree, error) {
 	t := NewTree(k, path, log)
 	r := &reader{tree: t}
@@ -56,8 +57,8 @@ func Load(path string, k Kind, log *slog.Logger) (*Tree, error) {
 	return t, all.err(t)
 }
 
-// Overlay reads another file, which must be there, and what it includes, and
-// returns a tree with the options of both: those of the other file win.
+// Overlay reads another file, which must exist, with its includes, and returns
+// a tree with the options of both; those of the other file take precedence.
 func (t *Tree) Overlay(path string) (*Tree, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, &Fault{Origin: Origin{File: path}, Err: fmt.Errorf("cannot read the configuration: %w", unwrapPath(err))}
@@ -73,7 +74,7 @@ func (t *Tree) Overlay(path string) (*Tree, error) {
 	return out, nil
 }
 
-// both joins the faults of the files with those of their values.
+// both joins the faults of the files and of their values.
 func both(t *Tree, files, values error) error {
 	all := faultList{}
 	all.stage(files)
@@ -88,7 +89,7 @@ func orElse(d *value.Dict, key string, v any) any {
 	return v
 }
 
-// reader reads files and collects what is wrong with them.
+// reader reads files and collects their faults.
 type reader struct {
 	tree   *Tree
 	open   []string // files whose includes are being read
@@ -97,13 +98,13 @@ type reader struct {
 
 func (r *reader) fault(f *Fault) { r.faults = append(r.faults, f) }
 
-// file reads one file, without its includes. main may be missing.
+// file reads one file, without its includes. Only main may be missing.
 func (r *reader) file(path string, main bool) *layer {
 	l := newLayer()
 	data, err := readFile(path)
 	switch {
 	case main && errors.Is(err, fs.ErrNotExist):
-		r.tree.log.Debug("there is no configuration file; the defaults count", "path", path)
+		r.tree.log.Debug("no configuration file; using the defaults", "path", path)
 		return l
 	case err != nil:
 		r.fault(&Fault{Origin: Origin{File: path}, Err: fmt.Errorf("cannot read the configuration: %w", err)})
@@ -133,12 +134,20 @@ func (r *reader) file(path string, main bool) *layer {
 	return l
 }
 
+// errNotRegular is the error of a FIFO, a device or a directory: reading it might never end.
+var errNotRegular = errors.New("it is not a regular file")
+
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, unwrapPath(err)
 	}
 	defer f.Close()
+	if st, err := f.Stat(); err != nil {
+		return nil, unwrapPath(err)
+	} else if !st.Mode().IsRegular() && !st.IsDir() { // the read of a directory has an error of its own
+		return nil, errNotRegular
+	}
 	data, err := io.ReadAll(io.LimitReader(f, yaml.MaxBytes+1))
 	if err != nil {
 		return nil, unwrapPath(err)
@@ -155,8 +164,8 @@ func unwrapPath(err error) error {
 	return err
 }
 
-// malformed notes a file that is no YAML. The schedule that a minion saved is
-// the exception: it is left out, so that the minion can start and save it again.
+// malformed reports a file that is not YAML. The saved schedule of a minion is
+// an exception: it is ignored, so that the minion can start and save it again.
 func (r *reader) malformed(path string, err error) {
 	var e *yaml.Error
 	if !errors.As(err, &e) {
@@ -164,7 +173,7 @@ func (r *reader) malformed(path string, err error) {
 		return
 	}
 	if strings.HasSuffix(path, "_schedule.conf") {
-		r.tree.log.Error("the saved schedule is malformed and left out", "path", path, "err", err)
+		r.tree.log.Error("ignoring malformed saved schedule", "path", path, "err", err)
 		return
 	}
 	bare := *e
@@ -180,8 +189,8 @@ func (r *reader) malformed(path string, err error) {
 	r.fault(f)
 }
 
-// include reads the files that patterns name, relative to the directory of the
-// file from, and merges them.
+// include reads the files that match the patterns, relative to the directory of
+// the file from, and merges them.
 func (r *reader) include(patterns any, from string, at Origin, key string, verbose bool) *layer {
 	merged := newLayer()
 	if !value.Truth(patterns) {
@@ -216,7 +225,7 @@ func (r *reader) include(patterns any, from string, at Origin, key string, verbo
 	return merged
 }
 
-// included reads one included file with what it includes itself.
+// included reads one included file with its own includes.
 func (r *reader) included(path string, at Origin, key string) *layer {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -238,7 +247,7 @@ func (r *reader) included(path string, at Origin, key string) *layer {
 	return l
 }
 
-// texts returns a text or a list of texts as a list.
+// texts returns a string or a list of strings as a list.
 func texts(v any) ([]string, error) {
 	items := []any{v}
 	if l, ok := v.(*value.List); ok {
@@ -255,8 +264,8 @@ func texts(v any) ([]string, error) {
 	return out, nil
 }
 
-// glob returns the sorted files that match, as Python's glob does: a wildcard
-// does not match a leading dot.
+// glob returns the matching files, sorted, like Python's glob: a wildcard does
+// not match a leading dot.
 func glob(pattern string) ([]string, error) {
 	found, err := filepath.Glob(pattern)
 	if err != nil {
@@ -292,7 +301,7 @@ func (l *layer) merge(o *layer) {
 	if old, ok := l.values.At("schedule").(*value.Dict); ok {
 		if d, ok := o.values.At("schedule").(*value.Dict); ok {
 			for name, job := range d.All() {
-				old.Set(name, job) // a job replaces the one of its name
+				old.Set(name, job) // a job replaces the one with its name
 			}
 		}
 	}
@@ -302,8 +311,8 @@ func (l *layer) merge(o *layer) {
 	}
 }
 
-// mergeDict adds src to dst: mappings recursively, lists by the items that
-// are not there yet, anything else by replacing it.
+// mergeDict merges src into dst: mappings recursively, lists by adding missing
+// items, anything else by replacement.
 func mergeDict(dst, src *value.Dict) {
 	for k, v := range src.All() {
 		switch old := dst.At(k).(type) {

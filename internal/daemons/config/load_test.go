@@ -24,10 +24,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what testdata expects")
 
-// sections of an archive that hold what is expected.
+// sections of an archive with expected output.
 var expected = []string{"values", "paths", "warnings", "errors"}
 
-// warnings is a slog.Handler that keeps what is worth the user's eyes.
+// warnings is a slog.Handler that records warnings and errors.
 type warnings struct {
 	slog.Handler
 	out *bytes.Buffer
@@ -47,7 +47,7 @@ func logTo(b *bytes.Buffer) *slog.Logger {
 	return slog.New(warnings{slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelWarn}), b})
 }
 
-// box is a machine without surprises.
+// box is a machine with fixed properties.
 var box = Machine{
 	Hostname:  func() (string, error) { return "box", nil },
 	FullName:  func(n string) string { return n + ".example.com" },
@@ -55,7 +55,7 @@ var box = Machine{
 	Addresses: func() []netip.Addr { return nil },
 }
 
-// unpack writes an archive's files to a directory and tells the kind of their
+// unpack writes an archive's files to a directory and returns the kind of their
 // configuration.
 func unpack(t *testing.T, a *txtar.Archive) (dir string, k Kind) {
 	t.Helper()
@@ -78,7 +78,7 @@ func unpack(t *testing.T, a *txtar.Archive) (dir string, k Kind) {
 	return dir, k
 }
 
-// run loads a configuration and describes all that comes of it.
+// run loads a configuration and describes the result.
 func run(t *testing.T, dir string, k Kind) map[string]string {
 	t.Helper()
 	var logged bytes.Buffer
@@ -161,7 +161,7 @@ func rewrite(t *testing.T, path string, a *txtar.Archive, got map[string]string)
 	}
 }
 
-// stockMerge prints what Salt makes of the files in each directory: the values,
+// stockMerge prints Salt's result for the files in each directory: the values,
 // without those that it adds itself, or null.
 const stockMerge = `
 import json, os, sys, logging
@@ -185,7 +185,7 @@ for path in sys.argv[1:]:
 print(json.dumps(out))
 `
 
-// TestMergeAsSalt asks real Salt to read the same files.
+// TestMergeAsSalt makes stock Salt read the same files.
 func TestMergeAsSalt(t *testing.T) {
 	stock, python := tools.StockSalt(t)
 	kinds := map[string]Kind{}

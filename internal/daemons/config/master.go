@@ -28,38 +28,40 @@ import (
 	"brine/internal/store/returner"
 )
 
-// Master is the configuration of the master's side: the Options of every
-// package that it is made of.
+// Master is the configuration of the master and its programs: the Options of
+// all their packages.
 type Master struct {
-	Files     MasterFiles
+	Overrides Overrides
+	Files     MasterFiles `title:"Identity and directories"`
 	Network   transport.Options
 	Log       log.Options
-	Channel   channel.Options
-	Publish   channel.PublishOptions
-	Keys      keystore.Options
-	Cache     cache.Options
+	Channel   channel.Options        `title:"Requests and sign-ins"`
+	Publish   channel.PublishOptions `title:"Publications"`
+	Keys      keystore.Options       `title:"Keys of minions"`
+	Cache     cache.Options          `title:"Minion data"`
 	Events    event.MasterOptions
-	Options   master.Options
-	Auth      auth.Options
-	Client    client.Options
+	Options   master.Options `title:"The master"`
+	Auth      auth.Options   `title:"Authentication of users"`
+	Client    client.Options `title:"Commands"`
 	Jobs      job.Options
 	Returners returner.MasterOptions
-	Cluster   cluster.Options
-	Served    fileserver.Options
-	// Elsewhere are the backends of the file server that are more than directories.
-	Elsewhere backends.Options
-	Top       top.Options
+	Cluster   cluster.Options    `title:"Clusters"`
+	Served    fileserver.Options `title:"File server"`
+	// Elsewhere are the options of file server backends that are more than
+	// directories.
+	Elsewhere backends.Options `title:"File server backends"`
+	Top       top.Options      `title:"Top files"`
 	Pillar    pillar.Options
-	Templates render.Limits
+	Templates render.Limits `title:"Limits of templates"`
 	Reactor   reactor.Options
-	Returns   sinks.EventReturnOptions
-	GitPillar gitpillar.Options
+	Returns   sinks.EventReturnOptions `title:"Storing events"`
+	GitPillar gitpillar.Options        `title:"Pillar from git"`
 	Output    output.Options
-	Profile   profile.Options
+	Profile   profile.Options `title:"Profiling"`
 }
 
-// MasterFiles say who the master is and where it keeps things. The directories
-// have root_dir applied.
+// MasterFiles are the master's identity and directories. root_dir is applied to
+// the directories.
 type MasterFiles struct {
 	RootDir          string `salt:"root_dir" default:"/" doc:"directory that all other directories are below" change:"restart"`
 	User             string `salt:"user" default:"" doc:"user to run as; empty: the one who starts the program" change:"restart"`
@@ -82,8 +84,8 @@ type MasterFiles struct {
 	ConfFile string
 }
 
-// Parts returns what a master is made of, without the transports that it
-// serves. t is what m was read from.
+// Parts returns the configuration of a master, without the transports that it
+// serves. t is the tree of m.
 func (m *Master) Parts(t *Tree) (master.Config, error) {
 	opts, err := Dump(t, m)
 	if err != nil {
@@ -103,14 +105,14 @@ func (m *Master) Parts(t *Tree) (master.Config, error) {
 
 const masterLog = "/var/log/salt/master"
 
-// usual returns the defaults that a part cannot know.
+// usual returns the defaults that a part does not know.
 func (*Master) usual() map[string]any {
 	return map[string]any{"log_file": masterLog, "file_roots": fileserver.UsualRoots(), "pillar_roots": pillar.UsualRoots()}
 }
 
-// NewMaster fills the master's options from a tree. Its error holds all
-// faults. The id is that of the options, or guessed from machine with
-// "_master" added; it is not kept.
+// NewMaster sets the master's options from a tree. Its error contains all
+// faults. The id is the configured one, or derived from machine with "_master"
+// added; it is not saved.
 func NewMaster(t *Tree, machine Machine, log *slog.Logger) (*Master, error) {
 	m := &Master{}
 	faults := faultList{}
@@ -155,8 +157,8 @@ func NewMaster(t *Tree, machine Machine, log *slog.Logger) (*Master, error) {
 	return m, nil
 }
 
-// checkCluster completes the options of a cluster as Salt does, and refuses
-// what would go wrong in silence.
+// checkCluster completes the options of a cluster as Salt does, and rejects
+// those that would fail silently.
 func (m *Master) checkCluster(chosen bool, log *slog.Logger) error {
 	o := &m.Cluster
 	if !o.On() {
@@ -180,8 +182,8 @@ func (m *Master) checkCluster(chosen bool, log *slog.Logger) error {
 	return o.Check(m.Files.ID, chosen, m.Network.Interface)
 }
 
-// LoadMaster is Load and NewMaster for a program without options of its own.
-// Faults of both are reported together.
+// LoadMaster combines Load and NewMaster for a program without options of its
+// own. It reports the faults of both together.
 func LoadMaster(path string, log *slog.Logger) (*Master, *Tree, error) {
 	t, err := Load(path, MasterKind, log)
 	m, err2 := NewMaster(t, ThisMachine(), log)

@@ -25,30 +25,31 @@ import (
 	"brine/internal/store/returner"
 )
 
-// Minion is the configuration of the minion's side: the Options of every
-// package that it is made of.
+// Minion is the configuration of the minion and its programs: the Options of
+// all their packages.
 type Minion struct {
-	Files     MinionFiles
+	Overrides Overrides
+	Files     MinionFiles `title:"Identity and directories"`
 	Network   transport.ClientOptions
 	Log       log.Options
-	Options   minion.Options
-	Handshake handshake.MinionOptions
+	Options   minion.Options          `title:"The minion"`
+	Handshake handshake.MinionOptions `title:"Sign-in"`
 	Grains    grains.Options
 	Events    event.MinionOptions
-	Served    fileserver.Options
-	Elsewhere backends.Options
+	Served    fileserver.Options `title:"File server"`
+	Elsewhere backends.Options   `title:"File server backends"`
 	States    highstate.Options
 	Pillar    pillar.Options
-	GitPillar gitpillar.Options
-	Top       top.Options
-	Templates render.Limits
+	GitPillar gitpillar.Options `title:"Pillar from git"`
+	Top       top.Options       `title:"Top files"`
+	Templates render.Limits     `title:"Limits of templates"`
 	Output    output.Options
-	Profile   profile.Options
+	Profile   profile.Options `title:"Profiling"`
 	Returners returner.MinionOptions
 }
 
-// MinionFiles say who the minion is and where it keeps things. The directories
-// have root_dir applied.
+// MinionFiles are the minion's identity and directories. root_dir is applied to
+// the directories.
 type MinionFiles struct {
 	RootDir          string   `salt:"root_dir" default:"/" doc:"directory that all other directories are below" change:"restart"`
 	User             string   `salt:"user" default:"" doc:"user to run as; empty: the one who starts the program" change:"restart"`
@@ -69,19 +70,19 @@ type MinionFiles struct {
 	ConfFile string
 }
 
-// masterTypes are Salt's words for how a minion uses its masters.
+// masterTypes are Salt's names for how a minion uses its masters.
 var masterTypes = []string{"str", "failover", "distributed", "cluster", "func", "disable"}
 
 const minionLog = "/var/log/salt/minion"
 
-// usual returns the defaults that a part cannot know.
+// usual returns the defaults that a part does not know.
 func (*Minion) usual() map[string]any {
 	return map[string]any{"log_file": minionLog, "file_roots": fileserver.UsualRoots(), "pillar_roots": pillar.UsualRoots()}
 }
 
-// NewMinion fills the minion's options from a tree. Its error holds all
-// faults. If the options have no id it is found by Salt's rules, with what
-// machine knows, and kept for the next start if saveID is set.
+// NewMinion sets the minion's options from a tree. Its error contains all
+// faults. If no id is configured, it is derived from machine by Salt's rules,
+// and saved for the next start if saveID is set.
 func NewMinion(t *Tree, machine Machine, saveID bool, log *slog.Logger) (*Minion, error) {
 	m := &Minion{}
 	faults := faultList{}
@@ -116,15 +117,15 @@ func NewMinion(t *Tree, machine Machine, saveID bool, log *slog.Logger) (*Minion
 	return m, rootPaths(m, f.RootDir)
 }
 
-// LoadMinion is Load and NewMinion for a program without options of its own.
-// Faults of both are reported together.
+// LoadMinion combines Load and NewMinion for a program without options of its
+// own. It reports the faults of both together.
 func LoadMinion(path string, saveID bool, log *slog.Logger) (*Minion, *Tree, error) {
 	t, err := Load(path, MinionKind, log)
 	m, err2 := NewMinion(t, ThisMachine(), saveID && err == nil, log)
 	return m, t, both(t, err, err2)
 }
 
-// checkMasters checks what the types of the master options do not say.
+// checkMasters checks the master options beyond their types.
 func (t *Tree) checkMasters(o *minion.Options) []error {
 	var faults []error
 	if !slices.Contains(masterTypes, o.MasterType) {

@@ -20,14 +20,14 @@ import (
 	"brine/internal/host/names"
 )
 
-// Machine tells what a minion's id can be guessed from.
+// Machine is the information from which a minion's id is derived.
 type Machine struct {
-	// Hostname returns the name that the kernel knows.
+	// Hostname returns the kernel's host name.
 	Hostname func() (string, error)
-	// FullName returns the full name of a host, or name if it has none. It
-	// may ask DNS.
+	// FullName returns the full name of a host, or name if it has none. It may use
+	// DNS.
 	FullName func(name string) string
-	// ReadFile reads /etc/hostname and the like, and the id that was kept.
+	// ReadFile reads /etc/hostname and the like, and the saved id.
 	ReadFile func(path string) ([]byte, error)
 	// Addresses returns the machine's addresses.
 	Addresses func() []netip.Addr
@@ -36,12 +36,12 @@ type Machine struct {
 // lookupTimeout bounds how long the start waits for DNS.
 const lookupTimeout = 5 * time.Second
 
-// ThisMachine is the machine we run on.
+// ThisMachine is the Machine of this process.
 func ThisMachine() Machine {
 	return Machine{Hostname: os.Hostname, FullName: fullName, ReadFile: os.ReadFile, Addresses: addresses}
 }
 
-// fullName follows Python's getfqdn: from the name to an address, and from
+// fullName works like Python's getfqdn: from the name to an address, and from
 // that to the first name with a dot.
 func fullName(name string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
@@ -77,10 +77,9 @@ func addresses() []netip.Addr {
 // local matches names that every machine has.
 var local = regexp.MustCompile(`^(?:localhost.*|ip6-.*|127[.]\d|0\.0\.0\.0|::1.*|ipv6-.*|fe00::.*|fe02::.*|1.0.0.*.ip6.arpa)`)
 
-// guessID finds an id for a machine: its full name, its hostname, the names
+// guessID derives an id for a machine: its full name, its hostname, the names
 // in /etc/hostname, /etc/nodename and of the loopback lines of /etc/hosts, its
-// least IPv4 address, or in the end localhost. Names that every machine has
-// are passed over.
+// lowest IPv4 address, or localhost. Names that every machine has are skipped.
 func (m Machine) guessID() string {
 	var found []string
 	if h, err := m.Hostname(); err == nil && h != "" {
@@ -112,7 +111,7 @@ func (m Machine) guessID() string {
 	return "localhost"
 }
 
-// Identity are the options that say how an id comes about.
+// Identity are the options that determine the id.
 type Identity struct {
 	ID           string `salt:"id" default:"" doc:"the id of this minion or master; guessed from the machine's name if empty"`
 	IDFunction   any    `salt:"id_function" default:"{}" doc:"function that returns the id (not supported: set id)" change:"restart"`
@@ -131,11 +130,11 @@ func (r *Identity) Check() error {
 	return Wrong("minion_id_remove_domain", "expected true, false or a domain")
 }
 
-// idFile is where a guessed id is kept. As in Salt it does not depend on the
-// directory of the configuration, only on root_dir.
+// idFile returns the file of the derived id. As in Salt it depends on root_dir,
+// not on the configuration directory.
 func idFile(root string) string { return underRoot(root, filepath.Join(DefaultDir, "minion_id")) }
 
-// identify returns the id. With save set, a guessed one is kept for the next
+// identify returns the id. If save is set, it saves a derived one for the next
 // start.
 func (r *Identity) identify(m Machine, root string, save bool, log *slog.Logger) (string, error) {
 	id, guessed, from := r.ID, false, ""
@@ -149,7 +148,7 @@ func (r *Identity) identify(m Machine, root string, save bool, log *slog.Logger)
 				return "", Wrong("id_function", "functions for the id are not supported: set id")
 			}
 			id, guessed = r.shape(m.guessID()), true
-			log.Debug("guessed the id", "id", id)
+			log.Debug("derived the minion id", "id", id)
 			if save && r.Caching {
 				saveID(file, id, log)
 			}
@@ -171,7 +170,7 @@ func (r *Identity) identify(m Machine, root string, save bool, log *slog.Logger)
 	return id, nil
 }
 
-// shape changes a guessed id as the options want.
+// shape changes a derived id as the options require.
 func (r *Identity) shape(id string) string {
 	if r.Lowercase {
 		id = strings.ToLower(id)
@@ -208,6 +207,6 @@ func saveID(file, id string, log *slog.Logger) {
 		err = atomicfile.Write(file, []byte(id), 0o644, true)
 	}
 	if err != nil {
-		log.Error("cannot keep the guessed id", "err", fmt.Errorf("%w", err))
+		log.Error("cannot save the derived minion id", "err", fmt.Errorf("%w", err))
 	}
 }

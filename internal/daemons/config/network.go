@@ -7,8 +7,7 @@ import (
 	"brine/internal/net/transport/named"
 )
 
-// checkTransport refuses a word that names no transport. The word detect is
-// Salt's for zeromq.
+// checkTransport rejects unknown transports. Salt uses detect for zeromq.
 func (t *Tree) checkTransport(name string) []error {
 	if slices.Contains(named.Names, name) {
 		return nil

@@ -8,12 +8,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// normalize changes raw values as Salt does before anyone uses them.
+// normalize changes raw values as Salt does, before other stages read them.
 func (t *Tree) normalize() []error {
 	for _, key := range []string{"open_mode", "auto_accept"} {
 		v, ok := t.Values.Get(key)
 		if _, is := v.(bool); ok && !is && v != nil {
-			t.warn(key, "only true opens the doors; anything else counts as false", "value", field.Describe(v))
+			t.warn(key, "option permits access only if it is True; treating this value as False", "value", field.Describe(v))
 			t.Values.Set(key, false)
 		}
 	}
@@ -26,9 +26,9 @@ func (t *Tree) normalize() []error {
 	return nil
 }
 
-// firstOfLists reduces the options that may have a value for each master to
-// the first: there is one event bus for all masters. The lists must make
-// sense nevertheless, or the user meant something else.
+// firstOfLists reduces options that may have a value per master to the first:
+// all masters share one event bus. The lists must still be valid, or the user
+// meant something else.
 func (t *Tree) firstOfLists() []error {
 	masters := 1
 	if l, ok := t.Values.At("master").(*value.List); ok {

@@ -18,8 +18,8 @@ func isPath(name string) bool { return slices.Contains(pathOptions, name) }
 
 var uri = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 
-// underRoot puts path below root as Salt does: an absolute path too, unless
-// it is there already; but no URI such as udp://host, which logs may go to.
+// underRoot puts path below root as Salt does: also an absolute path, unless it
+// is below root already; but not a URI such as udp://host, which logs may use.
 func underRoot(root, path string) string {
 	if path == "" || uri.MatchString(path) {
 		return path
@@ -53,8 +53,8 @@ func rootPaths(ptr any, root string) error {
 	return nil
 }
 
-// logFile returns the log file in effect: log_file if set, else the usual
-// one; log_dir moves both unless log_file is absolute.
+// logFile returns the log file in effect: log_file if set, otherwise the
+// default; log_dir moves both unless log_file is absolute.
 func (t *Tree) logFile(file, dir, usual string) string {
 	if t.Values.At("log_file") == nil {
 		file = usual
@@ -68,8 +68,8 @@ func (t *Tree) logFile(file, dir, usual string) string {
 	return file
 }
 
-// sockDir moves the directory of sockets to a place whose name is short enough
-// for a socket, by Salt's rule.
+// sockDir moves the socket directory to a path that is short enough for a
+// socket, by Salt's rule.
 func sockDir(sock, cache string) string {
 	if len(sock) > len(cache)+10 {
 		return filepath.Join(cache, ".salt-unix")

@@ -11,8 +11,8 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// words are the options that take one of a few words, with those words. A
-// daemon would refuse any other at its start; here the place can be told.
+// words are the options with a fixed set of values. A daemon would reject
+// others at its start; here the error includes the place.
 var words = map[string][]string{
 	"hash_type":                 {"sha256", "md5", "sha1", "sha224", "sha384", "sha512"},
 	"ipc_mode":                  {"ipc", "tcp"},
@@ -23,7 +23,7 @@ var words = map[string][]string{
 	"log_level_logfile":         log.LevelNames(),
 }
 
-// checkWords refuses other words than those.
+// checkWords rejects other values.
 func (t *Tree) checkWords() []error {
 	var faults []error
 	for _, key := range slices.Sorted(maps.Keys(words)) {
@@ -38,15 +38,9 @@ func (t *Tree) checkWords() []error {
 	return faults
 }
 
-// UnknownName is the error for a name in an option that is none of the known ones. It says
-// where the option is set.
-func (t *Tree) UnknownName(key, name string, known []string) error {
-	return t.faultf(key, "there is no %q; use one of %s", name, strings.Join(known, ", "))
-}
-
-// checkLog warns about templates of log lines that cannot be used, and takes
-// them away, so that the defaults count: a log in another form is better than a
-// daemon that does not start.
+// checkLog warns about invalid templates of log lines and removes them, so that
+// the defaults apply: a log in another format is better than a daemon that does
+// not start.
 func (t *Tree) checkLog() {
 	template := func(s string) error { _, err := log.NewTemplate(s, ""); return err }
 	checks := map[string]func(string) error{
@@ -66,7 +60,7 @@ func (t *Tree) checkLog() {
 			err = check(s)
 		}
 		if err != nil {
-			t.warn(key, "the log format cannot be used; its default counts", "err", err)
+			t.warn(key, "invalid log format; using the default", "err", err)
 			t.Values.Delete(key)
 		}
 	}

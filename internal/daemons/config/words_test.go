@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestLogFormatsInOrder: warnings come in the order of the options' names.
+// TestLogFormatsInOrder: warnings are sorted by option name.
 func TestLogFormatsInOrder(t *testing.T) {
 	want := []string{"log_datefmt", "log_datefmt_console", "log_datefmt_logfile", "log_fmt_console", "log_fmt_jid", "log_fmt_logfile"}
 	for range 20 {

@@ -13,18 +13,20 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// keyBook shows the store of keys to the sign-in. Changes are told to note.
+// keyBook gives the sign-in access to the key store. It reports changes to
+// note.
 type keyBook struct {
 	keys *keystore.Store
 	note func(keystore.Decision)
 }
 
-// by is the store for a change that a rule, or else the minion, has made.
+// by returns the key store for changes made by a rule, or, without a rule, by
+// the minion itself.
 func (b keyBook) by(rule string) *keystore.Store {
 	return b.as(cmp.Or(rule, byMinion), bySignIn)
 }
 
-// Who decides about keys without being a user, and how.
+// The ways in which keys are decided without a user.
 const (
 	byMinion = "minion"
 	bySignIn = "sign-in"
@@ -48,7 +50,7 @@ func (b keyBook) Known(id string) (handshake.Known, string, error) {
 
 func (b keyBook) Store(bank handshake.Bank, id, pem, rule string) error {
 	if bank == handshake.ToDenied {
-		rule = "" // it is another key than the rule is about
+		rule = "" // the minion presented another key than the one that the rule accepts
 	}
 	return b.by(rule).Put(stateOf(bank), id, pem)
 }
@@ -57,7 +59,7 @@ func (b keyBook) Add(bank handshake.Bank, id, pem, rule string) error {
 	return b.by(rule).Add(stateOf(bank), id, pem)
 }
 
-// as returns the store of keys for changes that a user makes in some way.
+// as returns the key store for changes that a user makes, and how.
 func (b keyBook) as(who, how string) *keystore.Store { return b.keys.As(b.note, who, how) }
 
 func stateOf(bank handshake.Bank) keystore.State {
@@ -80,7 +82,7 @@ func (b keyBook) DropPending(id, rule string) error {
 	return err
 }
 
-// acceptedKeys shows the accepted keys to the request channel.
+// acceptedKeys gives the request channel the accepted keys.
 type acceptedKeys struct{ keys *keystore.Store }
 
 func (a acceptedKeys) AcceptedKey(id string) (*crypt.PublicKey, bool, error) {
@@ -94,7 +96,7 @@ func (a acceptedKeys) AcceptedKey(id string) (*crypt.PublicKey, bool, error) {
 	return nil, false, err
 }
 
-// admission is the operator's rule about minions that are not known.
+// admission is the operator's policy for unknown minions.
 type admission struct {
 	settings *settings
 	keys     *keystore.Store
@@ -133,8 +135,8 @@ var (
 	_ channel.Admission = admission{}
 )
 
-// pendingFull reports whether too many keys wait for acceptance for another
-// unknown minion to be entered.
+// pendingFull reports whether the limit of pending keys is reached, so that no
+// more unknown minions are added.
 func (a admission) pendingFull(id string, limit int) bool {
 	full := a.pending.reached(limit, func() int {
 		all, err := a.keys.List()

@@ -14,35 +14,36 @@ import (
 	"brine/internal/py/value"
 )
 
-// The ways in which a clear request shows who sends it, in Salt's words.
+// The ways in which a clear request authenticates its sender, under Salt's
+// names.
 const (
 	byKey   = "user"  // a file that only a user of this machine can read
-	byToken = "token" // something given out before
+	byToken = "token" // a token that was issued before
 	byEAuth = "eauth" // a name and password
 )
 
-// access decides who sends a clear request, and what the sender may do.
+// access authenticates the sender of a clear request and decides what it may
+// do.
 type access struct {
 	ctx      func() context.Context
 	settings *settings
 	targets  *targets
 	local    localKeys
-	// user is the account that the master runs as, by its configuration.
+	// user is the configured account of the master process.
 	user string
 }
 
-// caller is who a clear request comes from.
+// caller is the authenticated sender of a clear request.
 type caller struct {
 	how  string
 	name string
-	// all says that the caller may do everything, else list is what.
+	// all permits everything; otherwise list has the permissions.
 	all  bool
 	list []any
 }
 
-// external returns the credentials for an external authentication system that
-// a request shows, or nil. A request that shows them means to be judged by
-// them.
+// external returns the credentials for external authentication in a request, or
+// nil. A request that has them is authenticated by them alone.
 func external(load *value.Dict) *value.Dict {
 	for _, d := range []*value.Dict{load, load.Dict("kwargs")} {
 		if d.Has("eauth") || d.Has("token") {
@@ -52,7 +53,7 @@ func external(load *value.Dict) *value.Dict {
 	return nil
 }
 
-// howOf says by which of the ways a request is judged.
+// howOf returns the authentication method that a request uses.
 func howOf(load *value.Dict) string {
 	switch d := external(load); {
 	case d == nil:
@@ -63,19 +64,20 @@ func howOf(load *value.Dict) string {
 	return byEAuth
 }
 
-// showsPassword reports whether it takes its time to judge a request.
+// showsPassword reports whether authenticating a request is slow, because it
+// checks a password.
 func showsPassword(load *value.Dict) bool {
 	return load.Has("eauth") || load.Dict("kwargs").Has("eauth")
 }
 
-// credentials reads those of an external system.
+// credentials reads the credentials for external authentication.
 func credentials(d *value.Dict) auth.Credentials {
 	var in wire.Credentials
 	wire.View(d, &in)
 	return auth.Credentials{System: in.System(), Name: in.Name(), Password: in.Secret()}
 }
 
-// sender is who sends a clear request, or nil.
+// sender returns the authenticated sender of a clear request, or nil.
 func (a *access) sender(c *channel.Call) *caller {
 	if who, ok := c.Sender.(*caller); ok {
 		return who
@@ -83,7 +85,7 @@ func (a *access) sender(c *channel.Call) *caller {
 	return a.identify(a.ctx(), c.Load)
 }
 
-// identify finds out who sends a clear request, or nil.
+// identify authenticates the sender of a clear request; nil if that fails.
 func (a *access) identify(ctx context.Context, load *value.Dict) *caller {
 	d := external(load)
 	var u *auth.User
@@ -105,9 +107,8 @@ func (a *access) identify(ctx context.Context, load *value.Dict) *caller {
 	return &caller{how: how, name: u.Name, list: a.settings.auth().Rights(u)}
 }
 
-// byKey finds out whose key a request bears. The key says who it is, and not,
-// as in Salt, the name beside it: there, any user of publisher_acl can call
-// himself sudo_root.
+// byKey returns the user whose key a request has. Salt believes the name beside
+// the key, so that any user of publisher_acl can claim to be sudo_root.
 func (a *access) byKey(load *value.Dict) *caller {
 	var in wire.Clear
 	wire.View(load, &in)
@@ -138,8 +139,8 @@ func (a *access) byKey(load *value.Dict) *caller {
 	return &caller{how: byKey, name: name, all: true}
 }
 
-// commands reports whether a user of this machine may do all: root, and who
-// the master runs as.
+// commands reports whether a user of this machine may do everything: root, and
+// the account of the master process.
 func (a *access) commands(owner string) bool {
 	return owner == "root" || owner == a.user || owner == processUser()
 }
@@ -154,7 +155,7 @@ func (a *access) authorize(load *value.Dict) bool {
 	return c != nil && c.all
 }
 
-// mayPublish decides whether a caller may have minions run a job.
+// mayPublish decides whether a caller may publish a job.
 func (a *access) mayPublish(c *caller, o *order) bool {
 	calls, ok := callsOf(o)
 	if !ok {
@@ -176,17 +177,17 @@ func (a *access) mayPublish(c *caller, o *order) bool {
 	minions, _, err := a.targets.resolve(o.targetType(), o.Tgt, o.kw.Delimiter)
 	return acl.Allowed(c.list, calls, func(tgt string) bool {
 		if err != nil {
-			return false // who may address all minions is told what is wrong
+			return false // callers that may target all minions get an error message
 		}
 		if len(minions) == 0 && a.settings.options().OrderMasters {
-			return false // it would go to the minions of syndics, which are not known here
+			return false // the target may match minions of syndics, which are unknown here
 		}
 		return a.targets.within(minions, tgt)
 	})
 }
 
-// callsOf reads the functions and arguments of a job. What minions would take
-// for a keyword is one here, too.
+// callsOf reads the functions and arguments of a job. Arguments that minions
+// treat as keywords are keywords here, too.
 func callsOf(o *order) ([]acl.Call, bool) {
 	args, ok := o.Arg.(*value.List)
 	if !ok && o.Arg != nil {
@@ -223,8 +224,8 @@ func callsOf(o *order) ([]acl.Call, bool) {
 	return nil, false
 }
 
-// jobCall separates keywords from arguments in the order in which a minion
-// does: a map with __kwarg__, or a text name=value.
+// jobCall separates keywords from arguments in the minion's order: maps with
+// __kwarg__, and strings of the form name=value.
 func jobCall(fun string, given []any) acl.Call {
 	c := acl.Call{Fun: fun, Kwargs: value.NewDict(0)}
 	for _, a := range given {
@@ -235,23 +236,23 @@ func jobCall(fun string, given []any) acl.Call {
 				continue
 			}
 		case *value.Dict:
-			if x.At("__kwarg__") == true {
+			if fn.Keywords(x) != nil {
 				c.Kwargs.Update(x)
 				continue
 			}
 		}
 		c.Args = append(c.Args, a)
 	}
-	c.Kwargs.Delete("__kwarg__")
+	fn.Unmark(c.Kwargs)
 	return c
 }
 
-// refused is the reply to a job whose sender could not show who it is.
+// refused is the reply to a job of an unauthenticated sender.
 func refused() *value.Dict {
 	return failure("AuthenticationError", "Authentication error occurred.")
 }
 
-// forbidden is the reply to a job whose sender may not do that.
+// forbidden is the reply to a job of a sender without permission for it.
 func forbidden() *value.Dict {
 	return failure("AuthorizationError", "Authorization error occurred.")
 }
@@ -260,16 +261,16 @@ func failure(name, message string) *value.Dict {
 	return value.DictOf("error", value.DictOf("name", name, "message", message))
 }
 
-// refusedOnMaster is the reply to a function of the master whose sender is
-// not known (c is nil) or may not do that.
+// refusedOnMaster is the reply to a function of the master if the sender is
+// unauthenticated (c is nil) or has no permission.
 func refusedOnMaster(load *value.Dict, c *caller) *value.Dict {
 	how := howOf(load)
 	name := map[string]string{byKey: "UserAuthenticationError", byToken: "TokenAuthenticationError", byEAuth: "EauthAuthenticationError"}[how]
 	text := fmt.Sprintf("Authentication failure of type \"%s\" occurred", how)
 	switch {
 	case c != nil:
-		// Salt's text speaks of authentication all the same. A user of the
-		// machine reads it on a terminal; clients of the API compare it.
+		// Salt's message says authentication in this case, too. Users read it on a
+		// terminal, and API clients compare it.
 		text += " for user " + c.name + "."
 		if how == byKey {
 			text += "\nThe user is authenticated, but not authorized to run " + fmt.Sprintf("%.80s", readOrder(load).fun()) +
@@ -283,8 +284,8 @@ func refusedOnMaster(load *value.Dict, c *caller) *value.Dict {
 	return failure(name, text)
 }
 
-// mayRun decides whether a caller may run a function of the master itself;
-// else reply is what to answer.
+// mayRun decides whether a caller may run a function of the master; if not,
+// reply is the response.
 func mayRun(c *caller, form, fun string, args []any, kwargs *value.Dict, load *value.Dict) (reply *value.Dict) {
 	switch {
 	case c == nil:

@@ -10,7 +10,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestCallersByKey: the key of a request says who sends it, and not the name
+// TestCallersByKey: the key of a request identifies the sender, not the name
 // beside it; publisher_acl limits users other than root.
 func TestCallersByKey(t *testing.T) {
 	p := newParts(t, []string{"web1", "web2", "db1"}, func(c *Config) {
@@ -56,7 +56,7 @@ func TestCallersByKey(t *testing.T) {
 }
 
 // TestUnknownSendersAreRefusedFirst: the arguments of a runner or wheel function are
-// not copied for a client that does not show who it is.
+// not copied for an unauthenticated client.
 func TestUnknownSendersAreRefusedFirst(t *testing.T) {
 	p := newParts(t, nil, nil)
 	many := value.NewDict(0)
@@ -80,8 +80,8 @@ func TestUnknownSendersAreRefusedFirst(t *testing.T) {
 	}
 }
 
-// TestCallsOfJobs: what a minion takes for a keyword is judged as one, and a job
-// of several functions needs arguments for each.
+// TestCallsOfJobs: permissions treat an argument as a keyword if minions do, and
+// a job of several functions needs arguments for each.
 func TestCallsOfJobs(t *testing.T) {
 	kwargs := value.DictOf("__kwarg__", true, "shell", "sh")
 	calls, ok := callsOf(readOrder(value.DictOf("fun", "cmd.run", "arg", value.ListOf("ls", "cwd=/tmp", kwargs))))

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// returnRules decides which returns a master takes.
+// returnRules decides which returns a master accepts.
 type returnRules struct {
 	settings *settings
 	queue    *queue
 	jobs     jobStore
 }
 
-// belongs reports whether a return belongs to a job that a master published,
-// and whether the minion may return it. A target by grains or pillar is judged
-// by the minion, so that this master refuses only ids that it surely excludes.
+// belongs reports whether a return belongs to a published job that targeted the
+// minion. The minion itself evaluates targets by grains or pillar, so this
+// master refuses only ids that the target surely excludes.
 func (r *returnRules) belongs(jid, id string) (published, allowed bool) {
 	meant, known := r.queue.meant(jid, id)
 	if meant {
@@ -27,8 +27,8 @@ func (r *returnRules) belongs(jid, id string) (published, allowed bool) {
 	return true, mayMatch(r.settings.nodegroups(), load, id)
 }
 
-// quota bounds the bytes that each minion may have stored in an hour for
-// returns of no published job. A minion chooses their number itself.
+// quota bounds the bytes per hour that a minion may store in returns of
+// unpublished jobs. The number of such returns is up to the minion.
 type quota struct {
 	now func() time.Time
 
@@ -37,8 +37,8 @@ type quota struct {
 	used  map[string]int64
 }
 
-// take reports whether a minion may have n more bytes stored, at most limit in
-// an hour; 0 is no limit.
+// take reports whether a minion may store n more bytes, at most limit per hour;
+// 0 means no limit.
 func (q *quota) take(id string, n int, limit int64) bool {
 	if limit <= 0 {
 		return true
@@ -55,7 +55,7 @@ func (q *quota) take(id string, n int, limit int64) bool {
 	return true
 }
 
-// giveBack takes back what take has counted and was not stored: the minion sends
+// giveBack undoes a take for a return that could not be stored: the minion sends
 // it again.
 func (q *quota) giveBack(id string, n int) {
 	q.mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestQuota: what one minion has stored in an hour is bounded, and does not
-// count for another one or in the next hour.
+// TestQuota: the bytes that a minion stores per hour are bounded, and do not
+// count for other minions or the next hour.
 func TestQuota(t *testing.T) {
 	now := time.Now()
 	q := quota{now: func() time.Time { return now }}
@@ -21,8 +21,8 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestReturnsOfOthers: only a minion that the target surely excludes is no
-// minion of the job. Those that match by data judge that themselves.
+// TestReturnsOfOthers: a return is refused only if the target surely excludes
+// the minion. Minions evaluate targets by data themselves.
 func TestReturnsOfOthers(t *testing.T) {
 	for _, c := range []struct {
 		typ  string

@@ -9,13 +9,14 @@ import (
 	"slices"
 
 	"brine/internal/base/salt"
+	"brine/internal/catalogue/reactor"
 	"brine/internal/net/crypt"
 	"brine/internal/store/cache/drivers"
 	"brine/internal/store/returner"
 )
 
-// CheckStart returns what would end a start of a master with this
-// configuration. It changes nothing and connects to no server.
+// CheckStart returns the errors that would prevent a master with this
+// configuration from starting. It changes nothing and connects to no server.
 func CheckStart(cfg *Config) (faults []error) {
 	if name := cfg.Cache.Driver; name != "" && !slices.Contains(drivers.Names(), name) {
 		_, err := drivers.Open(name, nil, 0)
@@ -32,11 +33,14 @@ func CheckStart(cfg *Config) (faults []error) {
 			faults = append(faults, err)
 		}
 	}
+	if _, err := reactor.New(cfg.Reactor, reactor.Deps{}); err != nil {
+		faults = append(faults, err)
+	}
 	return append(faults, checkPair(cfg)...)
 }
 
-// checkPair compares the halves of the master's key, if both are there and can
-// be read; other errors of the private half are the caller's to find.
+// checkPair compares the halves of the master's key pair if both are readable.
+// The caller reports other errors of the private half.
 func checkPair(cfg *Config) []error {
 	pub, err := crypt.LoadPublic(filepath.Join(cfg.PKIDir, "master.pub"))
 	switch {

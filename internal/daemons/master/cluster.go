@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// refusesKey says why the key of the cluster is not to be replaced: minions would
-// not take another one. Stock minions know one key alone.
+// refusesKey returns why the key of the cluster must not be replaced: minions
+// would not accept another one. Stock minions know one key only.
 func refusesKey(o *Options, q *queue, p *presence) error {
 	if o.MasterSignPubkey && o.MasterUsePubkeySignature {
 		return salt.Errorf(salt.Invalid,
@@ -31,7 +31,7 @@ func refusesKey(o *Options, q *queue, p *presence) error {
 		strings.Join(shown, ", "))
 }
 
-// requestPorts are the ports for requests of minions, by transport.
+// requestPorts are the request ports by transport.
 func requestPorts(listen []Listen) map[string]int {
 	out := map[string]int{}
 	for _, l := range listen {
@@ -46,7 +46,7 @@ func requestPorts(listen []Listen) map[string]int {
 	return out
 }
 
-// leaveCluster has a master hand over what it has, leave its cluster, and end.
+// leaveCluster makes a master hand over its data, leave its cluster and exit.
 func leaveCluster(id string, r *replicated, end func()) error {
 	if r == nil {
 		return salt.Errorf(salt.Invalid,
@@ -56,9 +56,9 @@ func leaveCluster(id string, r *replicated, end func()) error {
 }
 
 // deriveSessions computes session keys from a secret that all masters of the
-// cluster have, so that a minion behind a balancer may come to any of them. The
-// key of the minion is part of it, so that a previous owner of the id cannot
-// read on.
+// cluster share, so that a minion behind a load balancer may reach any of them.
+// The minion's public key is part of it, so that the previous owner of an id
+// cannot decrypt later messages.
 func deriveSessions(s *channel.Sessions, c *cluster.Cluster, keys *keystore.Store) error {
 	return s.Derive(c.SessionSecret, func(id string) (string, error) {
 		k, err := keys.AcceptedKey(id)

@@ -14,7 +14,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// clusterHost is what the cluster sees of the master.
+// clusterHost is the cluster's view of the master.
 type clusterHost struct {
 	cluster    *cluster.Cluster
 	bus        *event.Bus
@@ -36,7 +36,7 @@ func (h *clusterHost) Relay(from, tag string, data *value.Dict) {
 		return
 	}
 	if err := h.bus.Relay(tag, data); err != nil {
-		h.log.Warn("an event of a peer was dropped", "peer", from, "err", err)
+		h.log.Warn("dropped event of a peer", "peer", from, "err", err)
 		return
 	}
 	switch {
@@ -72,7 +72,7 @@ func (h *clusterHost) Note(n cluster.Note, minion string) {
 // Present implements cluster.Host.
 func (h *clusterHost) Present() []string { return slices.Collect(maps.Keys(h.presence.current())) }
 
-// Rotated implements cluster.Host. The key is read whenever it is used.
+// Rotated implements cluster.Host. It makes the master read the key again.
 func (h *clusterHost) Rotated() { h.rotated() }
 
 // Job implements cluster.Host.

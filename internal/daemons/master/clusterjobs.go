@@ -20,18 +20,17 @@ import (
 	"brine/internal/py/value"
 )
 
-// clusterJobs has runners run that were ordered for a whole cluster: by the master
-// that holds the lease, whichever one they were given to, and once.
+// clusterJobs runs each runner that was ordered for the whole cluster once, on the
+// master that holds the lease, whichever master received the order.
 //
-// An order is a record that all masters get (kindWork). The holder claims it with
-// the voters (lease.Holder.Claim), notes in the record with which token it has
-// begun, runs it, and notes the end. Who has the lease next finds records that
-// another has begun and not ended: it runs again what may be run twice, and
-// notes of all else that it was begun and is not done again. What a holder that
-// stood still notes afterwards does not count, since of two versions that were
-// made apart the one with the greater token does (workRank).
+// An order is a replicated record (kindWork). The holder claims it with the voters
+// (lease.Holder.Claim), writes into the record with which token it starts, runs
+// it, and records the end. The next holder of the lease finds records that another
+// master started and did not end: it runs repeatable ones again, and marks all
+// others as interrupted. Of two concurrent versions the one with the greater token
+// wins (workRank), so that a result of a holder that was suspended is discarded.
 type clusterJobs struct {
-	id      string // of this master
+	id      string // id of this master
 	opts    *value.Dict
 	records *replica.Store
 	cluster *cluster.Cluster
@@ -41,14 +40,14 @@ type clusterJobs struct {
 	wake    wait.Wakeup
 
 	mu     sync.Mutex
-	active map[string]uint64 // job ids of what runs here, and the token
-	told   map[string]bool   // whose end this master's bus has heard
+	active map[string]uint64 // job ids that run here, with their tokens
+	told   map[string]bool   // jobs whose end was fired on this master's bus
 	wg     sync.WaitGroup
 }
 
 const kindWork = "work"
 
-// The states of work.
+// The states of a cluster job.
 const (
 	workOrdered = "ordered"
 	workRuns    = "running"
@@ -56,30 +55,30 @@ const (
 	workFailed  = "failed"
 )
 
-// Bounds and times of work.
+// Limits and times of cluster jobs.
 const (
-	// workStart is how old an order may be that is begun: less than what claims
-	// are kept for (lease.ClaimTime), by more than clocks may differ.
+	// workStart is the maximum age of an order that is started.
 	workStart = time.Hour
-	// workKeep is how long the record of what has ended is kept. It is in the job
-	// cache after that.
+	// workKeep is how long the record of a finished job is kept. After that it is
+	// in the job cache only.
 	workKeep = 24 * time.Hour
-	// maxWorkRuns bounds how often something is begun that may be run twice: it may
-	// be what kills the masters.
+	// maxWorkRuns bounds how often a repeatable job is started: it may be what
+	// crashes the masters.
 	maxWorkRuns = 3
-	// maxWorkReturn bounds what a record has of what was returned, maxWorkOrder a
-	// whole one, in bytes; maxOpenWork what is not ended.
+	// maxWorkReturn bounds the stored part of a return, maxWorkOrder a whole
+	// record, both in bytes; maxOpenWork bounds the unfinished jobs.
 	maxWorkReturn = 256 << 10
 	maxWorkOrder  = 1 << 20
 	maxOpenWork   = 1000
 	workLook      = 200 * time.Millisecond
-	// workRest is between two looks while all work has ended; a new order is told.
+	// workRest is the time between checks while all jobs have ended; new orders are
+	// notified.
 	workRest = time.Minute
 	// workSpread bounds the wait until another master has an order, too.
 	workSpread = time.Second
 )
 
-// workRank orders versions that were made apart.
+// workRank ranks concurrent versions of a record.
 func workRank(content []byte) int {
 	d := readWork(content)
 	if d == nil {
@@ -97,7 +96,7 @@ func ended(d *value.Dict) bool {
 	return state == workDone || state == workFailed
 }
 
-// workOf reads a record of work.
+// workOf decodes a record of a cluster job.
 func workOf(d *value.Dict) (w wire.ClusterWork) {
 	wire.View(d, &w)
 	return w
@@ -126,7 +125,7 @@ func (w *clusterJobs) look() {
 	w.wake.Wake()
 }
 
-// order takes a runner that the cluster is to run once.
+// order records a runner to run once in the cluster.
 func (w *clusterJobs) order(jid, fun, user string, args []any, repeatable bool) error {
 	if w == nil || !w.cluster.Voting.Votes() {
 		return salt.Errorf(salt.Invalid,
@@ -159,7 +158,7 @@ func (w *clusterJobs) order(jid, fun, user string, args []any, repeatable bool) 
 	if !did {
 		return salt.Errorf(salt.Exists, "there is work with the id %s already", jid)
 	}
-	// If this master dies now another one is to know of it.
+	// Another master must have the order, in case this one dies now.
 	for end := time.Now().Add(workSpread); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if _, all, err := w.cluster.Feeds.HandedOver(); err != nil || all {
 			break
@@ -168,7 +167,7 @@ func (w *clusterJobs) order(jid, fun, user string, args []any, repeatable bool) 
 	return nil
 }
 
-// change replaces a record by what fn makes of it, unless that is nil.
+// change replaces a record by the result of fn, unless that is nil.
 func (w *clusterJobs) change(jid string, fn func(now *value.Dict) *value.Dict) (did bool, err error) {
 	did, err = w.records.Change(kindWork, jid, func(now *replica.Record) ([]byte, bool) {
 		var d *value.Dict
@@ -199,11 +198,11 @@ func (w *clusterJobs) each(fn func(jid string, d *value.Dict)) error {
 	})
 }
 
-// run does what is to be done with work until ctx ends.
+// run runs cluster jobs until ctx ends.
 func (w *clusterJobs) run(ctx context.Context) {
 	defer w.wg.Wait()
 	if err := w.each(func(jid string, d *value.Dict) { w.told[jid] = ended(d) }); err != nil {
-		w.log.Error("the work of the cluster cannot be read", "err", err)
+		w.log.Error("cannot read cluster jobs", "err", err)
 	}
 	for {
 		pause := workRest
@@ -216,8 +215,8 @@ func (w *clusterJobs) run(ctx context.Context) {
 	}
 }
 
-// round does what is to be done now, and reports whether there is work that has
-// not ended, or no telling.
+// round does what is due, and reports whether some job has not ended, or that
+// is unknown.
 func (w *clusterJobs) round(ctx context.Context) (open bool) {
 	type item struct {
 		jid string
@@ -225,7 +224,7 @@ func (w *clusterJobs) round(ctx context.Context) (open bool) {
 	}
 	var all []item
 	if err := w.each(func(jid string, d *value.Dict) { all = append(all, item{jid, d}) }); err != nil {
-		w.log.Error("the work of the cluster cannot be read", "err", err)
+		w.log.Error("cannot read cluster jobs", "err", err)
 		return true
 	}
 	token, holds := w.cluster.Voting.Once()
@@ -241,7 +240,7 @@ func (w *clusterJobs) round(ctx context.Context) (open bool) {
 				delete(w.told, it.jid)
 				w.mu.Unlock()
 				if err := w.records.Drop(kindWork, it.jid); err != nil {
-					w.log.Error("old work of the cluster cannot be forgotten", "err", err)
+					w.log.Error("cannot remove old cluster jobs", "err", err)
 				}
 			}
 		case !holds || !w.cluster.Voting.Votes() || w.here(it.jid) || ctx.Err() != nil:
@@ -263,13 +262,13 @@ func (w *clusterJobs) here(jid string) bool {
 	return ok
 }
 
-// begin claims an order, and runs it. No master has begun it as far as this one
-// knows, nor has it itself: it notes that in the record before.
+// begin claims an order and runs it. As far as this master knows, no master has
+// started it. It records the start first.
 func (w *clusterJobs) begin(ctx context.Context, jid string, d *value.Dict, age time.Duration) {
 	token, by, err := w.cluster.Voting.Claim(ctx, "work/"+jid)
 	switch {
 	case err != nil:
-		w.log.Debug("work of the cluster cannot be claimed now", "jid", jid, "err", err)
+		w.log.Debug("cannot claim cluster job now", "jid", jid, "err", err)
 	case by != "":
 		w.takeOver(ctx, jid, d, by, token)
 	case age > workStart:
@@ -279,12 +278,12 @@ func (w *clusterJobs) begin(ctx context.Context, jid string, d *value.Dict, age 
 	}
 }
 
-// takeOver goes on with what another master, or this one in an earlier life or
-// with an earlier token, has begun.
+// takeOver continues a job that another master started, or this one before a
+// restart or with an earlier token.
 func (w *clusterJobs) takeOver(ctx context.Context, jid string, d *value.Dict, from string, token uint64) {
 	rec := workOf(d)
 	again := rec.Repeatable && rec.Runs < maxWorkRuns
-	w.log.Warn("a master has begun work of the cluster, and lost the lease or died before its end", "jid", jid, "fun", rec.Fun, "master", from,
+	w.log.Warn("master lost the lease or died while it ran a cluster job", "jid", jid, "fun", rec.Fun, "master", from,
 		"runs_again", again)
 	if again {
 		w.start(ctx, jid, token)
@@ -294,7 +293,7 @@ func (w *clusterJobs) takeOver(ctx context.Context, jid string, d *value.Dict, f
 		rec.Fun))
 }
 
-// start runs a record's runner with a token.
+// start runs the runner of a record with a token.
 func (w *clusterJobs) start(ctx context.Context, jid string, token uint64) {
 	var d *value.Dict
 	did, err := w.change(jid, func(now *value.Dict) *value.Dict {
@@ -310,7 +309,7 @@ func (w *clusterJobs) start(ctx context.Context, jid string, token uint64) {
 	})
 	if err != nil || !did {
 		if err != nil {
-			w.log.Error("work of the cluster cannot be begun", "jid", jid, "err", err)
+			w.log.Error("cannot start cluster job", "jid", jid, "err", err)
 		}
 		return
 	}
@@ -329,13 +328,13 @@ func (w *clusterJobs) start(ctx context.Context, jid string, token uint64) {
 	})
 }
 
-// holds reports whether this master has the lease with a token.
+// holds reports whether this master holds the lease with a token.
 func (w *clusterJobs) holds(token uint64) bool {
 	now, holds := w.cluster.Voting.Once()
 	return holds && now == token
 }
 
-// execute runs the runner, and ends it when the lease is lost.
+// execute runs the runner, and cancels it when the lease is lost.
 func (w *clusterJobs) execute(ctx context.Context, jid string, token uint64, d *value.Dict) {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -368,7 +367,7 @@ func (w *clusterJobs) execute(ctx context.Context, jid string, token uint64, d *
 		w.fail(jid, token, w.id, fmt.Sprintf("The master %s was stopped while it ran %s. It may have been done in part, and is not run again.", w.id, rec.Fun))
 		return
 	case !w.holds(token):
-		w.log.Warn("discarding the result of a runner of the cluster: lease lost", "jid", jid, "fun", rec.Fun, "token", token)
+		w.log.Warn("discarding runner result: lease lost", "jid", jid, "fun", rec.Fun, "token", token)
 		return
 	}
 	w.calls.keep(outcomeOf(about, o.Return, o))
@@ -384,7 +383,7 @@ func (w *clusterJobs) execute(ctx context.Context, jid string, token uint64, d *
 	})
 }
 
-// fail notes that something was not done, or maybe in part.
+// fail records that a job did not run, or only partly.
 func (w *clusterJobs) fail(jid string, token uint64, from, why string) {
 	var about *value.Dict
 	if w.end(jid, token, func(d *value.Dict) {
@@ -395,12 +394,13 @@ func (w *clusterJobs) fail(jid string, token uint64, from, why string) {
 		d.Set("lost", from)
 		about = aboutWork(jid, d)
 	}) {
-		w.log.Error("work of the cluster has failed", "jid", jid, "reason", why)
+		w.log.Error("cluster job failed", "jid", jid, "reason", why)
 		w.calls.keep(outcomeOf(about, why, fn.Outcome{Retcode: 1}))
 	}
 }
 
-// end notes an end, unless another one counts, and reports whether it did.
+// end records the end of a job, unless another master has, and reports whether
+// it did.
 func (w *clusterJobs) end(jid string, token uint64, set func(d *value.Dict)) bool {
 	var d *value.Dict
 	did, err := w.change(jid, func(now *value.Dict) *value.Dict {
@@ -415,17 +415,17 @@ func (w *clusterJobs) end(jid string, token uint64, set func(d *value.Dict)) boo
 		return d
 	})
 	if err != nil {
-		w.log.Error("the end of work of the cluster cannot be noted", "jid", jid, "err", err)
+		w.log.Error("cannot record the end of a cluster job", "jid", jid, "err", err)
 	}
 	if did {
 		w.event(jid, d)
 	} else if err == nil {
-		w.log.Warn("discarding the result of a runner of the cluster: another master has continued it", "jid", jid, "token", token)
+		w.log.Warn("discarding runner result: another master continued the cluster job", "jid", jid, "token", token)
 	}
 	return did
 }
 
-// event tells the bus how work is.
+// event fires an event with the state of a job.
 func (w *clusterJobs) event(jid string, d *value.Dict) {
 	e := value.DictOf("jid", jid)
 	for _, k := range []string{"fun", "user", "by", "on", "state", "token", "runs", "lost"} {
@@ -436,7 +436,7 @@ func (w *clusterJobs) event(jid string, d *value.Dict) {
 	w.bus.Fire(salt.Tag("cluster", "work", jid), e)
 }
 
-// tell fires the end on the bus of the master that took the order.
+// tell fires the end on the bus of the master that received the order.
 func (w *clusterJobs) tell(jid string, d *value.Dict) {
 	w.mu.Lock()
 	told := w.told[jid]
@@ -450,13 +450,13 @@ func (w *clusterJobs) tell(jid string, d *value.Dict) {
 	w.bus.Fire(salt.Tag("run", jid, "ret"), outcomeOf(aboutWork(jid, d), rec.Return, o))
 }
 
-// aboutWork is what events and the job cache have of a runner.
+// aboutWork returns what events and the job cache contain of a runner.
 func aboutWork(jid string, d *value.Dict) *value.Dict {
 	rec := workOf(d)
 	return value.DictOf("fun", "runner."+rec.Fun, "jid", jid, "user", rec.User, "fun_args", &value.List{Items: plain(value.Items(rec.Arg))})
 }
 
-// outcomeOf adds what a runner returned.
+// outcomeOf adds the return of a runner.
 func outcomeOf(about *value.Dict, ret any, o fn.Outcome) *value.Dict {
 	done := about.Clone()
 	done.Set("return", ret)
@@ -470,10 +470,10 @@ func outcomeOf(about *value.Dict, ret any, o fn.Outcome) *value.Dict {
 	return done
 }
 
-// maxShownWork bounds a list.
+// maxShownWork bounds the listed jobs.
 const maxShownWork = 100
 
-// show returns one record, or the newest without what they returned.
+// show returns one record, or the newest ones without their returns.
 func (w *clusterJobs) show(jid string) (*value.Dict, error) {
 	if w == nil {
 		return nil, salt.Errorf(salt.Invalid, "only masters of a cluster without a shared directory have work in common")

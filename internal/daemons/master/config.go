@@ -1,7 +1,6 @@
 package master
 
 import (
-	"brine/internal/base/atomicfile"
 	"brine/internal/call/auth"
 	"brine/internal/call/client"
 	"brine/internal/catalogue/reactor"
@@ -21,20 +20,18 @@ import (
 	"brine/internal/store/job"
 	"brine/internal/store/keystore"
 	"brine/internal/store/returner"
-	"fmt"
-	"path/filepath"
 )
 
-// Listen is one transport that the master serves, with its addresses.
+// Listen is a transport that the master serves, with its addresses.
 type Listen struct {
 	Transport        transport.Transport
 	Publish, Request string // host:port
 	Options          transport.ListenOptions
 }
 
-// Config is what a master needs to know.
+// Config is the configuration of a master.
 type Config struct {
-	// ID is the master's id, by default the host's name with "_master".
+	// ID is the master's id; default: the host name with "_master".
 	ID string
 	// MasterID is stamped on jobs if the option master_id is set.
 	MasterID         string
@@ -63,26 +60,14 @@ type Config struct {
 	GitPillar   gitpillar.Options
 	Reactor     reactor.Options
 	EventReturn sinks.EventReturnOptions
-	// Opts are all options under their names, for config.get.
+	// Opts are all options by name, for config.get.
 	Opts *value.Dict
 }
 
-// keyDir is the directory of the keys of minions.
+// keyDir is the directory of minion keys.
 func keyDir(cfg *Config) string {
 	if cfg.Cluster.On() {
 		return cfg.Cluster.PKIDir
 	}
 	return cfg.PKIDir
-}
-
-// ownDir is where this master keeps what is its own in cachedir.
-func ownDir(cfg *Config) (string, error) {
-	if cfg.Cluster.On() {
-		return cluster.OwnDir(cfg.CacheDir, cfg.ID)
-	}
-	dir := filepath.Join(cfg.CacheDir, "brine")
-	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("cannot make a directory: %w", err)
-	}
-	return dir, nil
 }

@@ -14,22 +14,22 @@ import (
 	"brine/internal/py/value"
 )
 
-// connectionReports has what minions have reported about their connections to
-// their masters (_brine_standing): which one commands them, which one stands by.
-// Brine minions report it again with each connection, so that it need not be
-// stored.
+// connectionReports has what minions reported about their connections to masters
+// (_brine_standing): which master commands them and which are on standby. Brine
+// minions report it again with each connection, so it is not stored.
 type connectionReports struct {
 	// publishKey returns the key for publications.
 	publishKey func() string
-	cluster    *cluster.Cluster // nil for a master of its own
-	// standbyJobs reports whether minions run jobs of this master while it stands by.
+	cluster    *cluster.Cluster // nil without a cluster
+	// standbyJobs reports whether minions run this master's jobs while it is on
+	// standby.
 	standbyJobs func() bool
 
 	mu   sync.Mutex
 	byID map[string]runners.Standing
 }
 
-// Bounds of what one minion may have kept here.
+// Limits of what one minion may have stored here.
 const (
 	maxStandingMasters = 64
 	maxStandingText    = 300
@@ -37,7 +37,7 @@ const (
 
 func cut(s string) string { return s[:min(len(s), maxStandingText)] }
 
-// parseStanding reads what a minion reports. It bounds what is kept.
+// parseStanding decodes a minion's report, within bounds.
 func parseStanding(load *value.Dict) runners.Standing {
 	var in wire.Standing
 	wire.View(load, &in)
@@ -73,11 +73,11 @@ func encodeStanding(st runners.Standing) *value.Dict {
 	return d
 }
 
-// take keeps what a minion tells. The answer names the key for publications,
-// so that a minion that does not listen here knows when its own is outdated.
+// take stores a minion's report. The answer names the key for publications, so
+// that a minion that is not subscribed here notices an outdated key.
 func (s *connectionReports) take(c *channel.Call) {
 	st := parseStanding(c.Load)
-	st.At = time.Now() // by this master's clock
+	st.At = time.Now() // the master's clock counts
 	s.mu.Lock()
 	if s.byID == nil {
 		s.byID = map[string]runners.Standing{}
@@ -96,8 +96,8 @@ func (s *connectionReports) take(c *channel.Call) {
 	c.Reply(answer)
 }
 
-// members tells a minion which masters there are in the cluster
-// (_brine_members): a list that the cluster's key has signed.
+// members sends a minion the list of the cluster's masters (_brine_members),
+// signed with the cluster's key.
 func (s *connectionReports) members(c *channel.Call) {
 	answer := value.NewDict(1)
 	if s.cluster != nil {
@@ -108,9 +108,9 @@ func (s *connectionReports) members(c *channel.Call) {
 	c.Reply(answer)
 }
 
-// askStandings is what masters of a cluster ask each other for manage.masters
-// and manage.status. A minion reports to the masters that it is connected to
-// only, and behind a balancer to any one of them.
+// askStandings is the query among masters of a cluster behind manage.masters
+// and manage.status. A minion reports only to the masters that it is connected
+// to; behind a load balancer that may be any one.
 const askStandings = "standings"
 
 // standingsTime bounds the wait for the other masters' answers.
@@ -131,8 +131,8 @@ func (s *connectionReports) answer(arg *value.Dict) *value.Dict {
 	return out
 }
 
-// collect returns the latest report of each of these minions to any
-// master of the cluster.
+// collect returns the latest report of each of these minions from all masters
+// of the cluster.
 func (s *connectionReports) collect(ctx context.Context, ids []string) map[string]runners.Standing {
 	out := map[string]runners.Standing{}
 	for _, id := range ids {
@@ -160,7 +160,7 @@ func (s *connectionReports) collect(ctx context.Context, ids []string) map[strin
 	return out
 }
 
-// of returns what a minion has told.
+// of returns a minion's report.
 func (s *connectionReports) of(id string) (runners.Standing, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,12 +168,12 @@ func (s *connectionReports) of(id string) (runners.Standing, bool) {
 	return st, ok
 }
 
-// reportAge is how old a report may be that tells which master commands a minion.
-// A minion repeats it to a master that stands by every five seconds.
+// reportAge is the maximum age of a report that names the commanding master. A
+// minion repeats it to a standby master every five seconds.
 const reportAge = time.Minute
 
-// elsewhere returns which of these minions another master commands, and that
-// master, but not those that run jobs of this one as well.
+// elsewhere returns those of these minions that another master commands, with
+// that master, except those that also run this master's jobs.
 func (s *connectionReports) elsewhere(ids []string) *value.Dict {
 	out := value.NewDict(0)
 	offered := s.standbyJobs()
@@ -182,7 +182,7 @@ func (s *connectionReports) elsewhere(ids []string) *value.Dict {
 	for _, id := range ids {
 		st := s.byID[id]
 		if time.Since(st.At) >= reportAge {
-			continue // it may be off by now
+			continue // the minion may be switched off by now
 		}
 		if offered && st.RunsStandbyJobs() {
 			continue
@@ -195,7 +195,7 @@ func (s *connectionReports) elsewhere(ids []string) *value.Dict {
 }
 
 // commanded returns the connected minions without those that only run standby jobs
-// of this master: max_minions is about those that it commands.
+// of this master: max_minions limits the minions that it commands.
 func (s *connectionReports) commanded(present map[string]bool) map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +230,7 @@ func secondsOf(t time.Time) any {
 	return float64(t.UnixMilli()) / 1000
 }
 
-// timeOf reads seconds since 1970; a time that cannot be is none.
+// timeOf converts seconds since 1970; impossible times become the zero time.
 func timeOf(v any) time.Time {
 	n := number(v)
 	if !(n > 0 && n < 1e11) {

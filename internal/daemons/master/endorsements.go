@@ -16,22 +16,21 @@ import (
 	"brine/internal/net/handshake"
 )
 
-// endorsementsFile is where in pki_dir the endorsements are kept, so that an
-// old private key need not be. It holds nothing secret and may be copied to
-// other masters.
+// endorsementsFile is the file in pki_dir with the endorsements, so that an old
+// private key need not be kept. It is not secret and may be copied to other
+// masters.
 const endorsementsFile = "endorsements.json"
 
-// kept is an endorsement in the file.
+// kept is an endorsement as stored in the file.
 type kept struct {
 	Pub string `json:"pub"`
 	Sig []byte `json:"sig"`
 }
 
-// loadEndorsements returns by whom the present keys, the master's own first
-// and then its signing key if it is here, are vouched for: what the file says,
-// and what the keys that they replace say now. Those lie beside them in
-// pki_dir under the names of the options master_previous_key and
-// master_sign_previous_key.
+// loadEndorsements returns the endorsements of the current keys: the master's
+// own first, then its signing key if it is here. It reads the file, and lets
+// the keys that they replace sign now. These lie in pki_dir under the names of
+// the options master_previous_key and master_sign_previous_key.
 func loadEndorsements(cfg *Config, present []*crypt.PublicKey, log *slog.Logger) ([]handshake.Endorsement, error) {
 	path := filepath.Join(cfg.PKIDir, endorsementsFile)
 	es, err := readEndorsements(path)
@@ -53,7 +52,7 @@ func loadEndorsements(cfg *Config, present []*crypt.PublicKey, log *slog.Logger)
 		if err != nil {
 			return nil, err
 		}
-		log.Info("the previous key vouches for the present one; minions that know it take this master", "previous", names[i])
+		log.Info("the previous key signs the current one; minions that know it accept this master", "previous", names[i])
 		es, added = append(es, e), true
 	}
 	if !added {
@@ -64,7 +63,7 @@ func loadEndorsements(cfg *Config, present []*crypt.PublicKey, log *slog.Logger)
 
 func clean(k *crypt.PublicKey) string { return crypt.CleanKey(string(k.PEM())) }
 
-// previousKey returns nil if there is none.
+// previousKey returns the replaced key, or nil.
 func previousKey(path, pass string, log *slog.Logger) (*crypt.PrivateKey, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

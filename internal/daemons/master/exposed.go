@@ -15,21 +15,21 @@ import (
 	"brine/internal/py/value"
 )
 
-// exposure is a file or directory of a master that users of this machine can
-// reach although they should not.
+// exposure is a file or directory of a master that is wrongly accessible to
+// other users of this machine.
 type exposure struct {
 	path string
 	mode fs.FileMode
-	// refusal says why the master does not start, "" if the mode can be
-	// repaired: what others could write may hold what they put there.
+	// refusal is the reason why the master does not start; "" if fixing the mode
+	// suffices. Files that others could write may contain what they put there.
 	refusal string
 	mend    fs.FileMode // the repaired mode
-	// empty reports that what is in the directory is removed as well, because
-	// it is secret, or may be planted, and the master makes it again.
+	// empty reports that the contents of the directory are removed as well: they
+	// are secret or may be planted, and the master creates them again.
 	empty bool
 }
 
-// String says what is wrong and what to do.
+// String describes the problem and what to do.
 func (e exposure) String() string {
 	if e.refusal != "" {
 		return e.refusal
@@ -50,8 +50,8 @@ const (
 // keyDirs are the directories of pki_dir whose files are decisions about keys.
 var keyDirs = []string{"", "minions", "minions_pre", "minions_rejected", "minions_denied", "minions_autosign"}
 
-// exposures looks for what other users of this machine can read or write. A
-// path that is not there is not exposed.
+// exposures searches for files that other users of this machine can read or
+// write. Missing paths are not exposed.
 func exposures(cfg *Config) (out []exposure) {
 	for _, name := range keyDirs {
 		path := filepath.Join(cfg.PKIDir, name)
@@ -84,8 +84,8 @@ func exposedCache(cfg *Config) (out []exposure) {
 		if !ok || mode&others == 0 || e.Type()&fs.ModeSymlink != 0 {
 			continue
 		}
-		// A session key that others have read is of no use any more, and a
-		// token that they have written is theirs.
+		// Others may know a readable session key, or have written a writable token, so
+		// both are removed.
 		empty := e.Name() == "sessions" && readable(path) || e.Name() == "tokens" && mode&othersWrite != 0
 		out = append(out, exposure{path: path, mode: mode, mend: mode &^ others, empty: empty})
 	}
@@ -93,7 +93,7 @@ func exposedCache(cfg *Config) (out []exposure) {
 }
 
 // readable reports whether others can read a file of a directory that they can
-// enter. Stock's masters leave private files in an open directory.
+// enter. Stock masters leave private files in an open directory.
 func readable(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -116,8 +116,8 @@ func closedCache(cfg *Config) fs.FileMode {
 	return fs.ModePerm &^ others
 }
 
-// exposedLocalKeys checks the keys by which users of this machine command the
-// master. Who can choose or read root's has the fleet.
+// exposedLocalKeys checks the keys with which users of this machine command the
+// master. Control over root's key is control over the fleet.
 func exposedLocalKeys(cfg *Config) (out []exposure) {
 	paths, err := filepath.Glob(filepath.Join(cfg.CacheDir, ".*_key"))
 	if err != nil {
@@ -161,9 +161,9 @@ func directory(path string) (mode fs.FileMode, ok bool) {
 	return st.Mode().Perm(), true
 }
 
-// closeToOthers repairs what other users of this machine can reach, with a
-// warning for each, and fails with an error of kind Denied for what only a
-// person can judge.
+// closeToOthers fixes modes that let other users of this machine in, with a
+// warning for each. It fails with an error of kind Denied if the operator must
+// decide.
 func closeToOthers(cfg *Config, log *slog.Logger) error {
 	admitUsers(cfg, log)
 	for _, e := range exposures(cfg) {
@@ -171,16 +171,16 @@ func closeToOthers(cfg *Config, log *slog.Logger) error {
 			return salt.Errorf(salt.Denied, "%s", e.refusal)
 		}
 		if err := os.Chmod(e.path, e.mend); err != nil {
-			// A network file system may map the owner: it is what it was.
-			log.Warn("other users can reach a directory of the master, and its mode cannot be changed", "path", e.path, "mode", fmt.Sprintf("%04o", e.mode),
+			// A network file system may map the owner, so a failed chmod is only reported.
+			log.Warn("directory of the master is accessible to other users, and its mode cannot be changed", "path", e.path, "mode", fmt.Sprintf("%04o", e.mode),
 				"err", err)
 			continue
 		}
 		level := slog.LevelWarn
 		if entries, err := os.ReadDir(e.path); err == nil && len(entries) == 0 {
-			level = slog.LevelDebug // new: nothing in it was reachable
+			level = slog.LevelDebug // new: its contents were never accessible
 		}
-		log.Log(context.Background(), level, "other users could reach a directory of the master; its mode is changed", "path", e.path, "mode",
+		log.Log(context.Background(), level, "directory of the master was accessible to other users; changed its mode", "path", e.path, "mode",
 			fmt.Sprintf("%04o", e.mode), "changed_to", fmt.Sprintf("%04o", e.mend))
 		if e.empty {
 			if err := removeFiles(e.path); err != nil {
@@ -192,7 +192,7 @@ func closeToOthers(cfg *Config, log *slog.Logger) error {
 }
 
 // admitUsers lets users of publisher_acl open their own key in a cachedir that
-// was made before there were any.
+// was created before they were configured.
 func admitUsers(cfg *Config, log *slog.Logger) {
 	const enter fs.FileMode = 0o001
 	mode, ok := directory(cfg.CacheDir)
@@ -200,11 +200,11 @@ func admitUsers(cfg *Config, log *slog.Logger) {
 		return
 	}
 	if err := os.Chmod(cfg.CacheDir, mode|enter); err != nil {
-		log.Warn("users of publisher_acl cannot reach their keys: the mode of cachedir cannot be changed; run chmod o+x on it", "path", cfg.CacheDir, "err",
+		log.Warn("users of publisher_acl cannot reach their keys: cannot change the mode of cachedir; run chmod o+x on it", "path", cfg.CacheDir, "err",
 			err)
 		return
 	}
-	log.Info("users of publisher_acl may enter cachedir to read their own key", "path", cfg.CacheDir)
+	log.Info("allowing users of publisher_acl to enter cachedir, to read their own key", "path", cfg.CacheDir)
 }
 
 func removeFiles(dir string) error {
@@ -215,8 +215,8 @@ func removeFiles(dir string) error {
 	return err
 }
 
-// CheckExposed returns what New would refuse, and what it would repair, without
-// changing anything.
+// CheckExposed returns what New would refuse and what it would fix. It changes
+// nothing.
 func CheckExposed(cfg *Config) (refused, repaired []string) {
 	for _, e := range exposures(cfg) {
 		if e.refusal != "" {

@@ -11,9 +11,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestCacheDirModes: cachedir is closed to others, but users of publisher_acl
-// may enter it, also one that was made before there were such users; what is
-// below it stays closed. One that others could write to is refused, as it is.
+// TestCacheDirModes: cachedir is closed to others, except that users of
+// publisher_acl may enter it, also if it is older than their configuration;
+// everything below stays closed. A cachedir that others can write to is refused
+// and left unchanged.
 func TestCacheDirModes(t *testing.T) {
 	for _, c := range []struct {
 		before fs.FileMode

@@ -13,36 +13,37 @@ import (
 	"brine/internal/files/fileserver"
 	"brine/internal/ha/cluster"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/sls/pillar/gitpillar"
 )
 
-// askFetched is how a master tells the others what it has fetched, as a question
-// that needs no answer: of a master that is unreachable it is not kept, because the next
-// one says all again. Its data:
+// askFetched is the message with which a master announces what it fetched, sent as a
+// question whose answer is empty. It is not queued for unreachable masters, because the
+// next message repeats everything. Its data:
 //
-//	leads   it comes from the one that fetches for all
-//	states  what it serves now of what it has fetched (fetch.States)
+//	leads   the sender fetches for all masters
+//	states  what it serves now of what it fetched (fetch.States)
 const askFetched = "fetched"
 
-// fileUpdates keeps the files and pillars up to date that come from elsewhere,
-// and tells the event bus and the other masters of a cluster what has changed.
+// fileUpdates updates the files and pillars that come from remotes, and reports
+// changes on the event bus and to the other masters of a cluster.
 type fileUpdates struct {
 	ctx      func() context.Context
 	settings *settings
 	events   bool // fileserver_events
 	bus      *event.Bus
-	cluster  *cluster.Cluster // nil for a master of its own
+	cluster  *cluster.Cluster // nil without a cluster
 	log      *slog.Logger
 }
 
 // tellTime bounds the wait for another master.
 const tellTime = 10 * time.Second
 
-// fetchesForAll reports whether this master fetches what all of them serve.
+// fetchesForAll reports whether this master fetches for the whole cluster.
 func (u *fileUpdates) fetchesForAll() bool { return u.cluster == nil || u.cluster.Leads() }
 
-// tellFetched tells the other masters of the cluster what this one has fetched.
+// tellFetched announces to the other masters what this one fetched.
 func (u *fileUpdates) tellFetched(states fetch.States) {
 	if u.cluster == nil || len(states) == 0 {
 		return
@@ -51,37 +52,38 @@ func (u *fileUpdates) tellFetched(states fetch.States) {
 	for name, state := range states {
 		told.Set(name, state)
 	}
-	arg := value.DictOf("leads", u.cluster.Leads(), "states", told)
+	arg := wire.Encode(&wire.FetchedReport{Leads: u.cluster.Leads(), States: told})
 	for _, p := range u.cluster.Members() {
-		go func() { // one may take its time
+		go func() { // a master may be slow
 			ctx, cancel := context.WithTimeout(u.ctx(), tellTime)
 			defer cancel()
 			if _, err := u.cluster.Queries.AskOne(ctx, p.ID, askFetched, arg); err != nil {
-				u.log.Debug("a peer was not told what was fetched", "peer", p.ID, "err", err)
+				u.log.Debug("cannot notify a peer of fetched files", "peer", p.ID, "err", err)
 			}
 		}()
 	}
 }
 
-// toldFetched takes what another master has told.
+// toldFetched handles the announcement of another master.
 func (u *fileUpdates) toldFetched(arg *value.Dict) *value.Dict {
+	var in wire.FetchedReport
+	wire.View(arg, &in)
 	states := fetch.States{}
-	for name, state := range arg.Dict("states").All() {
+	for name, state := range in.States.All() {
 		n, _ := name.(string)
 		s, _ := state.(string)
 		if n != "" && s != "" {
 			states[n] = s
 		}
 	}
-	leads := arg.Bool("leads")
 	for _, f := range u.settings.fileServer().Fetchers() {
-		f.Told(states, leads)
+		f.Told(states, in.Leads)
 	}
-	u.settings.current().git.Told(states, leads)
+	u.settings.current().git.Told(states, in.Leads)
 	return value.NewDict(0)
 }
 
-// tellFetchedChanges is for who has updated a file server in between.
+// tellFetchedChanges announces changes after an update of a file server.
 func (u *fileUpdates) tellFetchedChanges(changes []fileserver.Changes) {
 	u.tellChanges(changes)
 	for _, c := range changes {
@@ -89,12 +91,12 @@ func (u *fileUpdates) tellFetchedChanges(changes []fileserver.Changes) {
 	}
 }
 
-// look looks for changed files and tells the bus, if it is to.
+// look checks for changed files and fires an event if that is configured.
 func (u *fileUpdates) look(ctx context.Context) {
 	if !u.events {
-		return // no listener: changes are seen at each request
+		return // without a listener the check at each request suffices
 	}
-	var here []string // others have times of their own
+	var here []string // the other backends have their own intervals
 	files := u.settings.fileServer()
 	for _, name := range files.Backends(nil) {
 		if len(files.Fetchers(name)) == 0 {
@@ -106,13 +108,13 @@ func (u *fileUpdates) look(ctx context.Context) {
 	}
 	changes, err := files.Update(ctx, here...)
 	if err != nil {
-		u.log.Error("cannot look for changed files", "err", err)
+		u.log.Error("cannot check for changed files", "err", err)
 	}
 	u.tellChanges(changes)
 }
 
-// fetch keeps what is served from elsewhere up to date, until ctx ends.
-// Fetching may take minutes and delays no other work.
+// fetch updates remote file servers until ctx ends. Fetching may take minutes
+// and delays nothing else.
 func (u *fileUpdates) fetch(ctx context.Context) error {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
@@ -124,7 +126,7 @@ func (u *fileUpdates) fetch(ctx context.Context) error {
 				return nil
 			}
 			if err != nil {
-				u.log.Error("cannot bring a file server up to date; it goes on serving what it has", "fileserver_backend", f.Name(), "err", err)
+				u.log.Error("cannot update a file server; serving its old files", "fileserver_backend", f.Name(), "err", err)
 			}
 			if any {
 				u.tellChanges([]fileserver.Changes{c})
@@ -142,7 +144,7 @@ func (u *fileUpdates) fetch(ctx context.Context) error {
 	}
 }
 
-// fetchPillars does the same for the git repositories of the pillar.
+// fetchPillars updates the git repositories of the pillar until ctx ends.
 func (u *fileUpdates) fetchPillars(ctx context.Context) {
 	leads := u.fetchesForAll()
 	changed, fetched, faults := u.settings.current().git.Due(ctx, leads)
@@ -153,20 +155,20 @@ func (u *fileUpdates) fetchPillars(ctx context.Context) {
 		u.tellFetched(fetched)
 	}
 	if changed {
-		u.log.Info("git_pillar has fetched changes")
+		u.log.Info("git_pillar fetched changes")
 	}
 	for _, f := range faults {
 		d := value.DictOf("backend", "git_pillar", "remote", f.Remote, "error", nil)
 		if f.Error != "" {
-			u.log.Error("cannot update a git repository of the pillar; its last state stays in use", "remote", f.Remote, "err", f.Error)
+			u.log.Error("cannot update a git repository of the pillar; using its last state", "remote", f.Remote, "err", f.Error)
 			d.Set("error", f.Error)
 		}
 		u.bus.Fire(salt.Tag("pillar", "git", "fault"), d)
 	}
 }
 
-// tellChanges puts on the bus what has changed, if it is to hear of that, and
-// what goes wrong for the first time or no more.
+// tellChanges fires events for changes, if configured, and for errors that
+// begin or end.
 func (u *fileUpdates) tellChanges(changes []fileserver.Changes) {
 	for _, c := range changes {
 		if u.events && c.Backend != "" {
@@ -182,8 +184,8 @@ func (u *fileUpdates) tellChanges(changes []fileserver.Changes) {
 	}
 }
 
-// tellingPillar are the git repositories of the pillar, of whose updates the
-// other masters hear.
+// tellingPillar reports updates of the pillar's git repositories to the other
+// masters.
 type tellingPillar struct {
 	*gitpillar.Source
 	tell func(fetch.States)

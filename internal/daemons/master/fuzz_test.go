@@ -13,7 +13,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// FuzzWork reads work that another master of a cluster has left.
+// FuzzWork decodes a cluster job that another master recorded.
 func FuzzWork(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, d := range []*value.Dict{value.NewDict(0), value.DictOf("fun", "state.orchestrate", "jid", "20260101000000000000", "arg", value.ListOf("x"),
@@ -59,8 +59,8 @@ func FuzzEndorsements(tf *testing.F) {
 	})
 }
 
-// FuzzSeen reads what another master of a cluster has served: what is understood
-// is told on unchanged, and takes no more room than the message.
+// FuzzSeen decodes the served requests of another master: what it accepts, it
+// forwards unchanged, and it uses no more memory than the message.
 func FuzzSeen(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	chunk, _ := packSeen([]channel.Seen{{ID: "a", Key: 1 << 63, Generation: 2, Floor: 1<<32 - 1, Nonces: []channel.SeenNonce{{Hash: 1, Sent: 2}, {Hash: 3}}},

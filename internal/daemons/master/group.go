@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// group runs the parts of the daemon and hears of the first that fails.
+// group runs the parts of the daemon and reports the first failure.
 type group struct {
 	sync.WaitGroup
 	failed chan<- error
@@ -23,9 +23,9 @@ func (g *group) Go(f func() error) {
 	})
 }
 
-// pendingCount remembers for a moment how many keys wait for acceptance, so
-// that many unknown minions do not make the master read the directory for each.
-// In between it errs on the high side.
+// pendingCount caches the number of pending keys for a moment, so that many
+// unknown minions do not make the master read the directory each time. Between
+// reads it may be too high, never too low.
 type pendingCount struct {
 	rateLimitedLog *ratelimit.Log
 
@@ -34,14 +34,14 @@ type pendingCount struct {
 	at time.Time
 }
 
-// added notes that a key may have been added.
+// added records that a key may have been added.
 func (p *pendingCount) added() {
 	p.mu.Lock()
 	p.n++
 	p.mu.Unlock()
 }
 
-// reached reports whether limit keys wait.
+// reached reports whether limit keys are pending.
 func (p *pendingCount) reached(limit int, count func() int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

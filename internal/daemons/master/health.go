@@ -19,15 +19,15 @@ import (
 	"brine/internal/py/value"
 )
 
-// askHealth is what masters ask each other for cluster.doctor.
+// askHealth is the query among masters behind cluster.doctor.
 const askHealth = "health"
 
-// health reports how this master and the others find their cluster.
+// health reports the state of this master and of the cluster.
 type health struct {
-	id       string // of this master
+	id       string // id of this master
 	pkiDir   string
 	cacheDir string
-	keyDir   string // of the keys of minions
+	keyDir   string // directory of minion keys
 	options  cluster.Options
 	settings *settings
 	cluster  *cluster.Cluster
@@ -35,14 +35,14 @@ type health struct {
 	reports  *connectionReports
 }
 
-// collect asks all masters of the cluster how they find it, by their ids.
+// collect returns the reports of all masters of the cluster by id.
 func (h *health) collect(ctx context.Context) map[string]*value.Dict {
 	all := h.cluster.Queries.Ask(ctx, askHealth)
 	all[h.id] = h.own(nil)
 	return all
 }
 
-// own is what this master sees of the cluster, and how it is itself:
+// own returns this master's report on itself and the cluster:
 //
 //	own, cluster  fingerprints of its public key and of the cluster's
 //	peers         those of the other members, by id
@@ -90,8 +90,8 @@ func (h *health) own(*value.Dict) *value.Dict {
 	return d
 }
 
-// sums returns the sums of the deciding options as they are in force: a reload
-// changes some of them.
+// sums returns the checksums of the deciding options as they are in force: a
+// reload changes some of them.
 func (h *health) sums() *value.Dict {
 	opts := h.settings.current().opts
 	out := value.NewDict(len(deciding))
@@ -102,8 +102,8 @@ func (h *health) sums() *value.Dict {
 	return out
 }
 
-// deciding are options that decide what minions get from a master. Their values
-// may hold passwords, so masters compare sums.
+// deciding are the options that determine what minions get from a master. Their
+// values may contain passwords, so masters compare checksums.
 var deciding = []string{"file_roots", "pillar_roots", "ext_pillar", "fileserver_backend", "reactor", "nodegroups", "external_auth", "publisher_acl", "peer"}
 
 func fingerOf(path string) string {
@@ -117,8 +117,8 @@ func fingerOf(path string) string {
 // maxFew bounds the minions that are named.
 const maxFew = 100
 
-// fewMasters returns the minions connected here that name some of the members as
-// their masters, and fewer than there are. One that names none uses a balancer.
+// fewMasters returns the connected minions that list some members as their
+// masters, but not all. A minion that lists none uses a load balancer.
 func (h *health) fewMasters(members int) *value.Dict {
 	ours := map[string]bool{h.id: true}
 	for id, st := range h.cluster.Stations() {

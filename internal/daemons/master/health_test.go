@@ -6,7 +6,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestHealthAfterReload: masters compare the options in force, not those of their
+// TestHealthAfterReload: masters compare the options in force, not those of the
 // start.
 func TestHealthAfterReload(t *testing.T) {
 	p := newParts(t, nil, nil)

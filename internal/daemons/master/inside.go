@@ -12,17 +12,17 @@ import (
 	"brine/internal/py/value"
 )
 
-// within commands minions and this master from inside: for the reactor, which
-// the configuration has asked to, and for orchestrations, which were begun by
-// a user who may. All of it is on record.
+// within commands minions and this master internally: for the reactor, which
+// the operator configured, and for orchestrations, which an authorized user
+// started. All its commands are recorded.
 type within struct {
 	*insideCalls
-	// user is whose name runners and wheel functions have, how what they come
-	// from: "reactor" or "orchestration".
+	// user is the name under which runners and wheel functions run; how is their
+	// origin: "reactor" or "orchestration".
 	user, how string
 }
 
-// insideCalls is what all of within share.
+// insideCalls is the shared part of all within.
 type insideCalls struct {
 	options    client.Options
 	opts       *value.Dict

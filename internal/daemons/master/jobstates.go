@@ -14,20 +14,20 @@ import (
 	"brine/internal/store/job"
 )
 
-// jobStates joins the queue of jobs with the job store and the event bus.
+// jobStates connects the job queue with the job store and the event bus.
 type jobStates struct {
 	queue    *queue
 	jobs     jobStore
-	cluster  *cluster.Cluster // nil for a master of its own
+	cluster  *cluster.Cluster // nil without a cluster
 	bus      *event.Bus
 	masterID string
 	log      *slog.Logger
 
 	rateLimitedLog *ratelimit.Log
-	storing        sync.Mutex // so that no older notes replace newer ones
+	storing        sync.Mutex // keeps older states from replacing newer ones
 }
 
-// load takes over the jobs that were kept when the master ended.
+// load restores the jobs that were queued when the master stopped.
 func (s *jobStates) load() error {
 	speakers, err := s.jobs.Speakers()
 	s.queue.restoreSpeakers(speakers)
@@ -41,15 +41,14 @@ func (s *jobStates) load() error {
 	return errors.Join(err, err2)
 }
 
-// store puts what is known of jobs on the disk, for the time after a
-// restart.
+// store writes the job states to disk for the next start.
 func (s *jobStates) store() {
 	if err := s.tryStore(); err != nil {
-		s.rateLimitedLog.Log(slog.LevelWarn, "cannot write the state of jobs to disk; trying again, a restart before that forgets it", "err", err)
+		s.rateLimitedLog.Log(slog.LevelWarn, "cannot save job states; retrying (a restart before then loses them)", "err", err)
 	}
 }
 
-// tryStore is store with the error in place of a warning.
+// tryStore is store, but returns the error.
 func (s *jobStates) tryStore() error {
 	s.storing.Lock()
 	defer s.storing.Unlock()
@@ -64,40 +63,41 @@ func (s *jobStates) tryStore() error {
 	return err
 }
 
-// storedJob makes the map that minions get from what the job store has, or nil.
+// storedJob returns the job map that minions receive, from the job store, or
+// nil.
 func (s *jobStates) storedJob(jid string) *value.Dict {
 	load, err := s.jobs.Load(jid)
 	if err != nil || load == nil {
-		s.log.Error("a job that waits for a minion cannot be read", "jid", jid, "err", err)
+		s.log.Error("cannot read a job that is queued for a minion", "jid", jid, "err", err)
 		return nil
 	}
 	return jobMap(load, jid, s.masterID)
 }
 
-// fire tells the bus what became of a job on one minion.
+// fire fires the state of a job on one minion.
 func (s *jobStates) fire(jid, id, state string, more ...any) {
 	d := value.DictOf("jid", jid, "id", id, "state", state)
 	d.Update(value.DictOf(more...))
 	s.bus.Fire(salt.Tag("job", jid, "state", id), d)
 }
 
-// expire gives up jobs whose minions have not come.
+// expire drops jobs whose minions did not come in time.
 func (s *jobStates) expire() {
 	for _, e := range s.queue.expire() {
-		// Returns go to one master of a cluster, and are told to that which the
-		// job was given to.
+		// A return goes to one master of a cluster, which reports it only to the master
+		// that published the job.
 		e.never = slices.DeleteFunc(e.never, func(id string) bool { return s.returnedElsewhere(e.jid, id) })
 		if len(e.never) == 0 {
 			continue
 		}
-		s.log.Info("a job has expired that some minions never got", "jid", e.jid, "minions", len(e.never))
+		s.log.Info("job expired before some minions received it", "jid", e.jid, "minions", len(e.never))
 		ids := e.never[:min(len(e.never), expiredIDs)]
 		s.bus.Fire(salt.Tag("job", e.jid, "expired"), value.DictOf("jid", e.jid, "ids", ids, "count", len(e.never)))
 	}
 }
 
 // returnedElsewhere reports whether a minion has returned for a job, maybe to
-// another master of the cluster.
+// another master.
 func (s *jobStates) returnedElsewhere(jid, id string) bool {
 	shared, ok := s.jobs.(*job.Shared)
 	if !ok || !shared.Returned(jid, id) {

@@ -9,23 +9,25 @@ import (
 	"time"
 )
 
-// jobStore keeps jobs and returns: those of one master (job.Store), or those
-// that the masters of a cluster have in common (job.Shared).
+// jobStore stores jobs and returns: of one master (job.Store), or of all
+// masters that share a directory (job.Shared).
 type jobStore interface {
 	runners.Jobs
-	// NewJobUntil stores a job that is kept for minions that are unreachable, and
-	// comes back when the disk has it.
+	// NewJobUntil stores a job that is queued for unreachable minions. It returns
+	// when the job is on disk.
 	NewJobUntil(load *value.Dict, minions []string, until time.Time) error
-	// ReturnStartedAsync stores a return, and calls done when the disk has it.
-	// A job that is not nil is the load of one that the minion started itself.
+	// ReturnStartedAsync stores a return, and calls done when it is on disk. A
+	// non-nil job is the load of a job that the minion started itself.
 	ReturnStartedAsync(load, job *value.Dict, done func(duplicate bool, err error))
-	// Put stores a job with what was returned.
+	// Put stores a job with its returns.
 	Put(w *job.Whole) error
-	// Queued returns the jobs that are kept for minions that are unreachable.
+	// Queued returns the jobs that are queued for unreachable minions.
 	Queued(now time.Time, limit int) ([]job.Queued, error)
-	// Note and Speakers keep what is known of jobs on minions.
+	// Note and Speakers store the states of jobs on minions.
 	Note(n job.Notes) error
 	Speakers() ([]string, error)
+	// OnConflict calls hear for each second return with another result.
+	OnConflict(hear func(jid, minion string))
 	Prune() (int, error)
 	Close() error
 }
@@ -35,8 +37,8 @@ var (
 	_ jobStore = (*job.Shared)(nil)
 )
 
-// openJobs opens the job store in the directory own, or that of a cluster. took
-// hears what other masters have stored.
+// openJobs opens the job store in the directory own, or the shared one of a
+// cluster. took is called with what other masters stored.
 func openJobs(cfg *Config, c *cluster.Cluster, own string, took func([]job.Taken), log *slog.Logger) (jobStore, error) {
 	if isolated(c) {
 		s, err := job.OpenSharing(own, cfg.ID, cfg.Jobs, took, log)
@@ -48,7 +50,7 @@ func openJobs(cfg *Config, c *cluster.Cluster, own string, took func([]job.Taken
 	if c != nil {
 		s, err := job.OpenShared(cfg.CacheDir, cfg.ID, cfg.Options.HashType, cfg.Jobs, log)
 		if err != nil {
-			return nil, err // not s: a jobStore that holds nil is not nil
+			return nil, err // not s: a jobStore that holds a nil pointer is not nil
 		}
 		return s, nil
 	}
@@ -59,9 +61,9 @@ func openJobs(cfg *Config, c *cluster.Cluster, own string, took func([]job.Taken
 	return s, nil
 }
 
-// isolated reports whether this master is one of a cluster without a shared
+// isolated reports whether this master belongs to a cluster without a shared
 // directory.
 func isolated(c *cluster.Cluster) bool { return c != nil && c.Isolated() }
 
-// sharesDir reports whether other masters work in this one's cachedir.
+// sharesDir reports whether other masters use this one's cachedir.
 func sharesDir(c *cluster.Cluster) bool { return c != nil && !c.Isolated() }

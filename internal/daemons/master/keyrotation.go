@@ -13,7 +13,7 @@ import (
 
 // keyRotation replaces the AES key of publications.
 type keyRotation struct {
-	id        string // of this master
+	id        string // id of this master
 	cacheDir  string
 	settings  *settings
 	replace   func() error
@@ -22,13 +22,13 @@ type keyRotation struct {
 	log       *slog.Logger
 }
 
-// dropfile is how salt-key, ours or Salt's, asks for a new AES key: a file
-// that holds the id of the master it is meant for.
+// dropfile is the file with which salt-key, stock or Brine, requests a new AES
+// key. It contains the id of the master that is meant.
 const dropfile = ".dfn"
 
-// rotating is added to the name of the drop file while the master replaces the
-// key. A file of this name that exists earlier was left by a master that ended
-// before the key was replaced, or by a replacement that failed: it is a request.
+// rotating is added to the name of the drop file during the rotation. If such a
+// file exists before, the last master process ended before it replaced the key,
+// or the rotation failed: it counts as a request.
 const rotating = "-rotating"
 
 // rotateOnRequest calls rotate if the drop file asks the master with this id for
@@ -40,13 +40,13 @@ func rotateOnRequest(path, id string, rotate func() error) error {
 	var err error
 	switch {
 	case isRequest(path, id):
-		err = os.Rename(path, taken)
+		err = os.Rename(path, taken) // rename: moves a request
 	case isRequest(taken, id):
-		err = os.Chmod(taken, 0o400) // is it writable?
+		err = os.Chmod(taken, 0o400) // fails if it is not writable
 	default:
 		return nil
 	}
-	if err != nil { // it must not ask again each second
+	if err != nil { // so that it does not request again each second
 		return fmt.Errorf("the request for a new AES key is not followed, because it could not be removed: %w", err)
 	}
 	if err := rotate(); err != nil {
@@ -70,20 +70,20 @@ func (k *keyRotation) onRequest() error {
 	return rotateOnRequest(filepath.Join(k.cacheDir, dropfile), k.id, k.rotate)
 }
 
-// rotateOrLog is rotate where an error has no reader but the log.
+// rotateOrLog is rotate for callers that can only log an error.
 func (k *keyRotation) rotateOrLog() {
 	if err := k.rotate(); err != nil {
-		k.log.Error("cannot replace the AES key", "err", err)
+		k.log.Error("cannot rotate the AES key", "err", err)
 	}
 }
 
-// rotate replaces the key of publications. Minions that still have an
-// accepted key notice at the next publication and sign in again.
+// rotate replaces the AES key of publications. Minions with an accepted key
+// notice at the next publication and sign in again.
 func (k *keyRotation) rotate() error {
 	if err := k.replace(); err != nil {
 		return err
 	}
-	k.log.Info("the AES key was replaced")
+	k.log.Info("rotated the AES key")
 	k.bus.Fire("key", value.DictOf("rotate_aes_key", true))
 	if k.settings.options().PingOnRotate {
 		k.publisher.publish(value.DictOf("fun", "test.ping", "arg", &value.List{}, "tgt", "*", "tgt_type", "glob", "ret", "", "user", "root"))

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestRequestForAESKey: a request for a new key is followed once, and is not lost
-// when the replacement fails, when the master ends before it is done, or when
-// salt-key asks meanwhile.
+// TestRequestForAESKey: a request for a new key is fulfilled once. It is not lost
+// if the rotation fails, the master ends before it is done, or salt-key requests
+// again meanwhile.
 func TestRequestForAESKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), dropfile)
 	there := func(path string) bool { _, err := os.Lstat(path); return err == nil }
@@ -33,7 +33,7 @@ func TestRequestForAESKey(t *testing.T) {
 		}
 		return result
 	}
-	// look is the look for a request that the master takes each second.
+	// look is the check for a request that the master makes each second.
 	look := func(what string, wantCalls int, want error) {
 		t.Helper()
 		calls = 0

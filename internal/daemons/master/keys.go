@@ -25,8 +25,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// loadIdentity reads the key pair that minions see, the master's or that of its
-// cluster, or makes it, and what else it shows to minions.
+// loadIdentity reads the key pair that minions see, the master's or the
+// cluster's, or generates it, and reads what else is sent to minions.
 func loadIdentity(cfg *Config, in *cluster.Cluster, log *slog.Logger) (*handshake.Identity, error) {
 	var key *crypt.PrivateKey
 	var err error
@@ -35,7 +35,7 @@ func loadIdentity(cfg *Config, in *cluster.Cluster, log *slog.Logger) (*handshak
 	} else if key, err = loadPair(cfg.PKIDir, "master", cfg.Options.KeyPass, cfg.Options.Keysize, log); err != nil {
 		return nil, err
 	}
-	vouched := []*crypt.PublicKey{key.Public()} // keys that may have successors' endorsements
+	vouched := []*crypt.PublicKey{key.Public()} // keys that previous keys may have endorsed
 	var signer func([]byte, string) ([]byte, error)
 	switch {
 	case !cfg.Options.MasterSignPubkey:
@@ -69,7 +69,7 @@ func loadIdentity(cfg *Config, in *cluster.Cluster, log *slog.Logger) (*handshak
 func loadPair(dir, name, pass string, bits int, log *slog.Logger) (*crypt.PrivateKey, error) {
 	path := filepath.Join(dir, name+".pem")
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		log.Info("making a key pair", "name", name, "dir", dir)
+		log.Info("generating a key pair", "name", name, "dir", dir)
 		k, err := crypt.GenerateKey(bits)
 		if err != nil {
 			return nil, err
@@ -85,8 +85,8 @@ func loadPair(dir, name, pass string, bits int, log *slog.Logger) (*crypt.Privat
 	return k, checkPublic(filepath.Join(dir, name+".pub"), k)
 }
 
-// checkPublic makes sure that the public key beside a private one belongs to
-// it: a half-copied pair is an error that is hard to find later.
+// checkPublic checks that a public key belongs to the private one: a
+// half-copied pair would fail later, in confusing ways.
 func checkPublic(path string, k *crypt.PrivateKey) error {
 	pub, err := crypt.LoadPublic(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -118,9 +118,9 @@ func storedSignature(path string) (func([]byte, string) ([]byte, error), error) 
 	return func([]byte, string) ([]byte, error) { return raw, nil }, nil
 }
 
-// checkStored verifies a stored signature of the public key that minions see,
-// if the signing key is here. Salt 3007 signs the file with its newline, and
-// sends the key without.
+// checkStored verifies the stored signature of the public key that minions see,
+// if the signing key is here. Salt 3007 signs the file with its newline, but
+// sends the key without it.
 func checkStored(cfg *Config, pub *crypt.PublicKey, stored func([]byte, string) ([]byte, error)) error {
 	signer, err := crypt.LoadPublic(filepath.Join(cfg.PKIDir, cfg.Options.MasterSignKeyName+".pub"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -141,14 +141,14 @@ func checkStored(cfg *Config, pub *crypt.PublicKey, stored func([]byte, string) 
 		cfg.Options.MasterSignKeyName)
 }
 
-// localKeys are the secrets by which users of this machine show the master
-// that they may command it: files that only they can read.
-type localKeys map[string]string // user -> key
+// localKeys are the secrets with which users of this machine authenticate to
+// the master: files that only the user can read.
+type localKeys map[string]string // by user name
 
-// loadLocalKeys reads or makes cachedir/.root_key, one for the user that the
-// master runs as, and one for each user of publisher_acl; with verify (option
-// client_acl_verify) also for the accounts of this machine that a pattern in
-// it means. They are kept across restarts.
+// loadLocalKeys reads or creates cachedir/.root_key, one key for the account of
+// the master process, and one for each user of publisher_acl; with verify
+// (option client_acl_verify) also for the local accounts that match a pattern
+// in it. The keys survive restarts.
 func loadLocalKeys(ctx context.Context, cfg *Config, log *slog.Logger) (localKeys, error) {
 	names := map[string]bool{"root": true, processUser(): true}
 	if cfg.User != "" {
@@ -157,7 +157,7 @@ func loadLocalKeys(ctx context.Context, cfg *Config, log *slog.Logger) (localKey
 	grants, _ := cfg.Options.PublisherACL.(*value.Dict)
 	machine := &host.Machine{}
 	for k := range grants.All() {
-		// A pattern is no name of a file.
+		// A pattern is not a file name.
 		if n := value.Str(k); !strings.ContainsAny(n, `*?[](){}|^$+\`) && salt.CheckID(n) == nil {
 			names[n] = true
 		}
@@ -179,14 +179,14 @@ func loadLocalKeys(ctx context.Context, cfg *Config, log *slog.Logger) (localKey
 		keys[name] = k
 		if u, ok := account.ByName(ctx, machine, name); os.Getuid() == 0 && ok && u.UID != 0 && name != cfg.User {
 			if err := os.Lchown(path, u.UID, -1); err != nil {
-				log.Warn("a user of publisher_acl cannot read the key that is meant for him", "user", name, "err", err)
+				log.Warn("user of publisher_acl cannot read the key meant for that user", "user", name, "err", err)
 			}
 		}
 	}
 	return keys, nil
 }
 
-// processUser is who the master runs as.
+// processUser returns the account of the master process.
 func processUser() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username
@@ -207,7 +207,7 @@ func readLocalKey(path string) (string, error) {
 	}
 	k := crypt.NewKey()
 	err = atomicfile.Create(path, []byte(k), 0o600)
-	if errors.Is(err, fs.ErrExist) { // another master of the cluster was quicker
+	if errors.Is(err, fs.ErrExist) { // another master of the cluster created it first
 		b, err := os.ReadFile(path)
 		return string(b), err
 	}

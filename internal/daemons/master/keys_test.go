@@ -12,8 +12,8 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// TestStoredSignatureIsVerified: a stored signature that minions refuse, such as
-// Salt's own of the key with its newline, is reported at the start.
+// TestStoredSignatureIsVerified: a stored signature that minions reject, such as
+// Salt's signature of the key with its newline, is reported at the start.
 func TestStoredSignatureIsVerified(t *testing.T) {
 	dir := t.TempDir()
 	newPair := func(name string) *crypt.PrivateKey {
@@ -54,7 +54,7 @@ func TestStoredSignatureIsVerified(t *testing.T) {
 			t.Errorf("%s: the log has %q", c.name, log.String())
 		}
 	}
-	// Without the public signing key nothing can be verified.
+	// Without the public signing key the signature cannot be verified.
 	if err := os.Remove(filepath.Join(dir, "master_sign.pub")); err != nil {
 		t.Fatal(err)
 	}

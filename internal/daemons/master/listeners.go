@@ -9,24 +9,25 @@ import (
 	"brine/internal/net/transport"
 )
 
-// listeners is who listens for publications at one time. It is shared: do not
-// write.
+// listeners is a snapshot of the subscribers to publications. It is shared: do
+// not modify.
 type listeners struct {
-	ids   map[string]bool     // that they have proved to have, or say they have
-	conns map[netip.Addr]int  // how many of the others, by address
-	addrs map[netip.Addr]bool // those of conns
-	odd   bool                // there is one of which neither is known
+	ids   map[string]bool     // ids that are authenticated or claimed
+	conns map[netip.Addr]int  // numbers of the other connections by address
+	addrs map[netip.Addr]bool // addresses in conns
+	odd   bool                // some connection has neither an id nor an address
 }
 
-// audience keeps who listens until that changes: with ten thousand subscribers
-// it takes milliseconds to ask all of them, and each job asks.
+// audience caches the subscribers until they change: enumerating ten thousand
+// takes milliseconds, and each job needs them.
 type audience struct {
 	mu      sync.Mutex
-	changes []uint64 // of the publishers, from before last was made
+	changes []uint64 // change counters of the publishers, read before last was built
 	last    *listeners
 }
 
-// now returns who listens to these publishers, always the same ones.
+// now returns the subscribers of these publishers, which must be the same in
+// each call.
 func (a *audience) now(publishers []transport.Publisher) *listeners {
 	a.mu.Lock()
 	defer a.mu.Unlock()

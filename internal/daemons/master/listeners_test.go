@@ -8,7 +8,7 @@ import (
 	"brine/internal/net/transport"
 )
 
-// heardBy is a publisher with some subscribers.
+// heardBy is a publisher with fixed subscribers.
 type heardBy struct {
 	transport.Publisher
 	peers   []transport.Peer

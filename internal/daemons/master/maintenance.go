@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// maintenance does what has to be done by time.
+// maintenance runs the periodic work.
 type maintenance struct {
-	keep        time.Duration // of jobs; 0: for ever
-	keepDeleted time.Duration // deletions of replicated state; 0: for ever
+	keep        time.Duration // how long jobs are kept; 0: for ever
+	keepDeleted time.Duration // how long deletions of replicated state are kept; 0: for ever
 	interval    time.Duration // fileserver_interval
 	settings    *settings
 	rotation    *keyRotation
@@ -29,13 +29,13 @@ type maintenance struct {
 	tokens      *auth.Tokens
 	peers       *peers
 	minions     *minionMemory
-	cluster     *cluster.Cluster // nil for a master of its own
-	replicated  *replicated      // in a cluster without a shared directory, else nil
-	useJIDSlot  func()           // again, since members come and go
+	cluster     *cluster.Cluster // nil without a cluster
+	replicated  *replicated      // nil unless in a cluster without a shared directory
+	useJIDSlot  func()           // repeated, because members come and go
 	log         *slog.Logger
 }
 
-// run does what has to be done by time, until ctx ends.
+// run does the periodic work until ctx ends.
 func (m *maintenance) run(ctx context.Context) error {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
@@ -48,7 +48,7 @@ func (m *maintenance) run(ctx context.Context) error {
 			return nil
 		case now := <-second.C:
 			if err := m.rotation.onRequest(); err != nil {
-				rotations.Log(slog.LevelError, "cannot replace the AES key", "err", err)
+				rotations.Log(slog.LevelError, "cannot rotate the AES key", "err", err)
 			}
 			m.states.expire()
 			m.redelivery.handOut()
@@ -63,7 +63,7 @@ func (m *maintenance) run(ctx context.Context) error {
 			lastRound = now
 			m.round()
 			if m.settings.options().PresenceEvents && !looking.Swap(true) {
-				go func() { // other masters may take their time
+				go func() { // other masters may be slow
 					defer looking.Store(false)
 					m.presence.fire(ctx)
 				}()
@@ -78,7 +78,7 @@ func (m *maintenance) run(ctx context.Context) error {
 	}
 }
 
-// round is one turn of housekeeping.
+// round does the periodic work once.
 func (m *maintenance) round() {
 	if m.cluster != nil {
 		m.useJIDSlot()
@@ -91,7 +91,7 @@ func (m *maintenance) round() {
 	}
 	if m.keep > 0 && !sharesDir(m.cluster) {
 		if _, err := m.stockJobs.Prune(m.keep, time.Now()); err != nil {
-			m.log.Warn("cannot remove old jobs of Salt's own command line", "err", err)
+			m.log.Warn("cannot remove old jobs of the stock command line", "err", err)
 		}
 	}
 	m.peers.forget(time.Now(), m.keep)

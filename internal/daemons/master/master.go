@@ -1,11 +1,11 @@
-// Package master is the master daemon: it signs minions in, publishes jobs to
-// them, keeps what they return and tells the event bus, all in one process.
+// Package master is the master daemon: it signs minions in, publishes jobs,
+// stores returns and fires events, all in one process.
 //
-// Data flows: transports -> channel.Server -> router (routes.go, a table) ->
-// a handler in a req_*.go or publish.go -> job store, cache and event bus.
-// What is due by time is in maintenance.go. Each handler and service is a
-// struct with the fields that it uses; Master makes them (wiring.go), runs them
-// and ends them.
+// Data flows: transports -> channel.Server -> router (routes.go, a table) -> a
+// handler in a req_*.go or publish.go -> job store, cache and event bus.
+// Periodic work is in maintenance.go. Each handler and service is a struct with
+// the fields that it uses; Master makes them (wiring.go), runs them and ends
+// them.
 package master
 
 import (
@@ -42,22 +42,25 @@ type Master struct {
 	log   *slog.Logger
 	began time.Time
 	life  lifetime
-	// background has the requests that are worked on.
+	// background tracks requests in progress.
 	background sync.WaitGroup
-	// refusals is about requests without the permission for them.
+	// refusals limits log messages about unauthorized requests.
 	refusals *ratelimit.Log
 
 	identity  *handshake.Identity
 	local     localKeys
 	tokens    *auth.Tokens
 	keys      *keystore.Store
-	decisions *keystore.Decisions // in a cluster without a shared directory, else nil
+	decisions *keystore.Decisions // nil unless in a cluster without a shared directory
 	cache     *cache.Cache
+	own       ownPlace
 	audit     *audit.Log
 	jobs      jobStore
-	stockJobs *job.LocalCache
-	bus       *event.Bus
-	eventIPC  *event.Server
+	// cohabitation is what this master sees of others that share its cachedir.
+	cohabitation *cohabitation
+	stockJobs    *job.LocalCache
+	bus          *event.Bus
+	eventIPC     *event.Server
 
 	settings *settings
 	services
@@ -71,7 +74,7 @@ type Master struct {
 	returners  []*sinks.EventReturner // of the option event_return
 }
 
-// services are what Master makes of its stores.
+// services are the services that Master builds on its stores.
 type services struct {
 	templates   *templates
 	targets     *targets
@@ -97,24 +100,24 @@ type services struct {
 	files       *fileUpdates
 	rotation    *keyRotation
 
-	// Of a master in a cluster, else nil.
+	// Nil without a cluster.
 	cluster  *cluster.Cluster
 	peerJobs *peerJobs
 	health   *health
-	// In a cluster without a shared directory, else nil.
+	// Nil unless in a cluster without a shared directory.
 	replicated  *replicated
 	revisions   *revisions
 	clusterJobs *clusterJobs
 	comparison  *comparison
 }
 
-// lifetime is that of Run. Requests come only while it works.
+// lifetime is the duration of Run. Requests arrive only during it.
 type lifetime struct {
 	run context.Context
 	end context.CancelFunc
 }
 
-// context is that of Run.
+// context is the context of Run.
 func (l *lifetime) context() context.Context {
 	if l.run != nil {
 		return l.run
@@ -122,8 +125,8 @@ func (l *lifetime) context() context.Context {
 	return context.Background()
 }
 
-// New opens the stores, loads or makes the keys and binds all addresses. An
-// error leaves nothing bound.
+// New opens the stores, loads or generates the keys and binds all addresses.
+// After an error nothing stays bound.
 func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 	m := &Master{cfg: cfg, log: log, began: time.Now(), refusals: ratelimit.NewLog(log, 10, 10*time.Second)}
 	m.queue = newQueue(time.Now)
@@ -166,7 +169,7 @@ func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 	return m, nil
 }
 
-// Reload takes over the options that can change while the master runs.
+// Reload applies the options that can change while the master runs.
 func (m *Master) Reload(cfg Config) { m.settings.set(cfg) }
 
 // Addrs returns the bound publish and request addresses, a pair per transport.
@@ -180,8 +183,8 @@ func (m *Master) Addrs() (publish, request []net.Addr) {
 	return publish, request
 }
 
-// Run serves until ctx ends: first no more requests are taken, then the jobs
-// under way are stored, then the rest stops.
+// Run serves until ctx ends. Then it stops accepting requests, stores the jobs
+// in progress, and stops the rest.
 func (m *Master) Run(ctx context.Context) error {
 	ctx, m.life.end = context.WithCancel(ctx)
 	defer m.life.end()
@@ -190,7 +193,7 @@ func (m *Master) Run(ctx context.Context) error {
 	defer stop()
 	front, stopFront := context.WithCancel(ctx)
 	defer stopFront()
-	// One failure stops all.
+	// One failure stops everything.
 	failed := make(chan error, 16+2*len(m.servers))
 	back := group{failed: failed}
 	for _, part := range m.parts() {
@@ -220,7 +223,7 @@ func (m *Master) Run(ctx context.Context) error {
 	return err
 }
 
-// parts are what runs until the last request has been answered.
+// parts are the services that run until the last request is answered.
 func (m *Master) parts() (out []func(context.Context) error) {
 	for _, p := range m.publishers {
 		out = append(out, p.Serve)
@@ -228,6 +231,9 @@ func (m *Master) parts() (out []func(context.Context) error) {
 	out = append(out, m.eventIPC.Serve, m.maintenance().run, m.sinks.Run, m.stock.Run, m.files.fetch, m.adoptJobs)
 	for _, r := range m.returners {
 		out = append(out, r.Run)
+	}
+	if s, ok := m.jobs.(*job.Store); ok && m.cluster == nil {
+		out = append(out, func(ctx context.Context) error { return m.cohabitation.run(ctx, s, m.stockJobs, m.log) })
 	}
 	if m.reactor != nil {
 		out = append(out, m.reactor.Run)
@@ -241,7 +247,7 @@ func (m *Master) parts() (out []func(context.Context) error) {
 	return out
 }
 
-// release gives back what New acquired.
+// release frees what New acquired.
 func (m *Master) release() {
 	for _, s := range m.servers {
 		s.Close()
@@ -271,23 +277,21 @@ func (m *Master) release() {
 	}
 }
 
-// Publish starts a job whose sender may do so, and returns the reply that the
-// sender is owed: {enc: clear, load: {jid, minions, missing}} or a map with
-// error.
+// Publish starts a job for an authorized sender, and returns the reply: {enc:
+// clear, load: {jid, minions, missing}} or a map with error.
 func (m *Master) Publish(load *value.Dict) *value.Dict { return m.publisher.publish(load) }
 
-// RotateAES replaces the key of publications. Minions that still have an
-// accepted key notice at the next publication and sign in again.
+// RotateAES replaces the AES key of publications. Minions with an accepted key
+// notice at the next publication and sign in again.
 func (m *Master) RotateAES() { m.rotation.rotateOrLog() }
 
-// Subscribers returns the peers that listen for publications now, over all
-// transports.
+// Subscribers returns the subscribers to publications of all transports.
 func (m *Master) Subscribers() []transport.Peer { return subscribers(m.publishers) }
 
-// Job returns the stored load of a job, nil if it is not known.
+// Job returns the stored load of a job, nil if it is unknown.
 func (m *Master) Job(jid string) (*value.Dict, error) { return m.sinks.History().Load(jid) }
 
-// JobReturns returns what is stored of a job, by minion.
+// JobReturns returns the stored returns of a job by minion.
 func (m *Master) JobReturns(jid string) (map[string]*value.Dict, error) {
 	return m.sinks.History().Returns(jid)
 }

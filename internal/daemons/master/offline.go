@@ -28,8 +28,9 @@ import (
 	"brine/internal/store/returner"
 )
 
-// offlineRunners are the runners that need no minions and change nothing that a
-// master would have to know of: functions, or modules.
+// offlineRunners are the runners (or their modules) that work without a running
+// master: they need no minions, and change nothing that a running master would
+// have to know.
 var offlineRunners = []string{
 	"cache.fetch", "cache.grains", "cache.list", "cache.mine", "cache.pillar",
 	"config", "doc.runner", "doc.wheel", "error", "fileserver",
@@ -37,17 +38,16 @@ var offlineRunners = []string{
 	"http", "match", "mine.get", "network", "pillar", "saltutil", "test",
 }
 
-// RunsOffline reports whether a runner can answer from disk while no master
-// runs.
+// RunsOffline reports whether a runner works without a running master.
 func RunsOffline(fun string) bool {
 	module, _, _ := strings.Cut(fun, ".")
 	return slices.Contains(offlineRunners, fun) || slices.Contains(offlineRunners, module)
 }
 
-// RunOffline runs a runner in this process, with what a master that does not run
-// has left on disk, and returns what its last event would tell. Jobs are read
-// only, so that this process never holds what a master needs for longer than it
-// works; if a master has them open after all, the error is of kind Unavailable.
+// RunOffline runs a runner in this process on the files of a master that is not
+// running, and returns the data of its last event. It opens jobs read-only, and
+// briefly, so that a master can start; if a running master has them open, the
+// error is of kind Unavailable.
 func RunOffline(ctx context.Context, cfg Config, fun string, args []any, progress func(*value.Dict), log *slog.Logger) (*value.Dict, error) {
 	if !RunsOffline(fun) {
 		return nil, salt.Errorf(salt.Unavailable, "%s needs a master that runs", fun)
@@ -80,7 +80,7 @@ func RunOffline(ctx context.Context, cfg Config, fun string, args []any, progres
 	return d, nil
 }
 
-// offline is what a runner reads while no master runs.
+// offline is the data that a runner reads without a running master.
 type offline struct {
 	cfg   Config
 	log   *slog.Logger
@@ -89,27 +89,27 @@ type offline struct {
 
 	keys    *keystore.Store
 	cache   *cache.Cache
-	jobs    offlineStore      // nil if they are not asked for
-	remote  returner.Returner // that jobs are read from, or nil
+	jobs    offlineStore      // nil if the runner does not need them
+	remote  returner.Returner // where jobs are read from, or nil
 	runners *fn.Registry
 }
 
-// offlineStore are jobs on disk.
+// offlineStore is a read-only job store.
 type offlineStore interface {
 	runners.Jobs
 	Close() error
 }
 
-// open opens what the runner reads.
+// open opens the stores that the runner reads.
 func (m *offline) open(fun string) error {
 	dir := keyDir(&m.cfg)
-	// On a machine that never had a master nothing is to be made.
+	// Nothing is created on a machine that never had a master.
 	for _, path := range []string{m.cfg.CacheDir, dir} {
 		if _, err := os.Stat(path); err != nil {
 			return salt.Errorf(salt.Unavailable, "this machine has no master's data: %w", err)
 		}
 	}
-	own, err := ownDir(&m.cfg)
+	own, err := OwnDir(&m.cfg)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,21 @@ func (m *offline) open(fun string) error {
 	return err
 }
 
-// openJobs opens the jobs for reading, if they are asked for.
+// withShared adds the jobs of masters that share cachedir without a cluster.
+func (m *offline) withShared(s *job.Store) (runners.Jobs, error) {
+	if m.cfg.Cluster.On() {
+		return s, nil
+	}
+	files, err := job.NewLocalCache(m.cfg.CacheDir, m.cfg.Options.HashType)
+	if err != nil {
+		return nil, err
+	}
+	c := &cohabitation{cacheDir: m.cfg.CacheDir}
+	c.look()
+	return &sharedJobs{s, files, c.shared}, nil
+}
+
+// openJobs opens the jobs for reading, if the runner needs them.
 func (m *offline) openJobs(own string, wanted bool) (runners.Jobs, error) {
 	if !wanted {
 		return sinks.NoJobs{}, nil
@@ -178,6 +192,9 @@ func (m *offline) openJobs(own string, wanted bool) (runners.Jobs, error) {
 		switch {
 		case err == nil:
 			m.jobs, jobs = s, s
+			if jobs, err = m.withShared(s); err != nil {
+				return nil, err
+			}
 		case salt.KindOf(err) != salt.NotFound: // a master without jobs has no file
 			return nil, err
 		}
@@ -197,7 +214,8 @@ func (m *offline) openJobs(own string, wanted bool) (runners.Jobs, error) {
 	return sinks.NewReader(m.sinks, jobs, m.log).Beside(remote), nil
 }
 
-// offlineServes is runnerServes while no master runs: no other master is told.
+// offlineServes is runnerServes without a running master: other masters are not
+// notified.
 type offlineServes struct{ runnerServes }
 
 func (offlineServes) TellChanges([]fileserver.Changes) {}

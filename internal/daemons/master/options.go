@@ -7,7 +7,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options are the master's own settings. Names and meanings are Salt's.
+// Options are the master's own options, with Salt's names and meanings.
 type Options struct {
 	OpenMode          bool   `salt:"open_mode" default:"false" doc:"accept any key of any minion; a danger, for emergencies only" change:"live"`
 	MaxMinions        int    `salt:"max_minions" default:"0" doc:"minions that may be connected; further ones are refused; 0 is no limit" change:"live"`
@@ -53,6 +53,7 @@ type Options struct {
 
 	Peer             any  `salt:"peer" default:"{}" doc:"minions that may publish commands, by regular expression, and which functions" change:"live"`
 	PeerRun          any  `salt:"peer_run" default:"{}" doc:"minions that may run runners, by regular expression, and which" change:"live"`
+	MineGet          any  `salt:"mine_get" default:"null" doc:"minions that may read mine data, by regular expression, and the functions whose data they may read; unset: all" change:"live"`
 	JobCacheForStock bool `salt:"job_cache_for_stock_cli" default:"true" doc:"also write a job's load where Salt's own command line looks for it (Brine only)" change:"live"`
 	JobCacheFiles    bool `salt:"job_cache_files" default:"false" doc:"also write what minions return where Salt's Python programs look for it, in cachedir/jobs (Brine only)" change:"live"`
 

@@ -25,9 +25,9 @@ import (
 	"brine/internal/sls/state"
 )
 
-// orchestra is the master as a minion of its own: execution functions and
-// states on its machine, which may order its minions and itself. It is built
-// when it is first asked for.
+// orchestra executes execution functions and states on the master's machine for
+// orchestrations, which may command minions and this master. It is built at
+// first use.
 type orchestra struct {
 	id        string
 	cacheDir  string
@@ -36,7 +36,7 @@ type orchestra struct {
 	templates *templates
 	runners   func() *fn.Registry
 	bus       *event.Bus
-	// orders commands the minions and this master.
+	// orders commands minions and this master.
 	orders func() *client.Client
 	log    *slog.Logger
 
@@ -67,7 +67,7 @@ func (o *orchestra) build() error {
 				Renderer: o.templates.renderer, States: o.states, Grains: o.grains.All, PillarIsFresh: false,
 				Fire: func(_ context.Context, tag string, data *value.Dict) {
 					if err := o.bus.Fire(tag, data); err != nil {
-						o.log.Warn("an event could not be fired", "tag", tag, "err", err)
+						o.log.Warn("cannot fire event", "tag", tag, "err", err)
 					}
 				},
 			},
@@ -76,7 +76,12 @@ func (o *orchestra) build() error {
 			},
 		}),
 	)...)
-	return err
+	if err != nil {
+		return err
+	}
+	o.funcs.Document("states", o.states.Declarations)
+	o.funcs.Document("runners", o.runners)
+	return nil
 }
 
 // Call runs an execution function on the master's machine, as part of the job
@@ -95,34 +100,39 @@ func (o *orchestra) call(jid string) *fn.Call {
 	opts.Set("id", o.id)
 	opts.Set("__role", "master")
 	opts.Set("file_client", "local")
+	compile := func(ctx context.Context, q fn.PillarQuery) (*value.Dict, error) {
+		return live.pillar.Compile(ctx, pillar.Request{
+			ID: o.id, Grains: value.DeepCopy(o.grains.All()).(*value.Dict), Saltenv: q.Saltenv, Pillarenv: q.Pillarenv, Override: q.Override, External: q.External,
+		})
+	}
 	return (&fn.Call{
-		ID: o.id, JID: jid, Log: o.log, Funcs: o.funcs, Config: fn.Tree{Dict: opts}, Grains: o.grains,
-		Files:    fileclient.New(ownSource{o.settings}, fileclient.Options{CacheDir: o.cacheDir, HashType: o.settings.options().HashType}, o.log),
-		Template: o.template, Render: o.render, Catalogues: map[string]*fn.Registry{"states": o.states.Declarations(), "runners": o.runners()},
-		CompilePillar: func(ctx context.Context, q fn.PillarQuery) (*value.Dict, error) {
-			return live.pillar.Compile(ctx, pillar.Request{
-				ID: o.id, Grains: value.DeepCopy(o.grains.All()).(*value.Dict), Saltenv: q.Saltenv, Pillarenv: q.Pillarenv, Override: q.Override, External: q.External,
-			})
-		},
+		ID: o.id, JID: jid, Log: o.log, Funcs: o.funcs, Config: fn.Tree{Dict: opts}, Grains: o.grains, Pillar: fn.NewPillar(nil, compile),
+		Files:     fileclient.New(ownSource{o.settings}, fileclient.Options{CacheDir: o.cacheDir, HashType: o.settings.options().HashType}, o.log),
+		Templates: orchestraTemplates{o},
 	}).Prepare()
 }
 
-func (o *orchestra) request(c *fn.Call, pipe string, t fn.Template) render.Request {
+// orchestraTemplates renders the templates of the master's own states.
+type orchestraTemplates struct{ *orchestra }
+
+func (o orchestraTemplates) request(c *fn.Call, pipe string, t fn.Template) render.Request {
 	return render.Request{
 		Source: t.Source, Path: t.Path, Saltenv: t.Saltenv, Default: pipe, Funcs: boundFunctions{o.funcs, c}, Grains: c.Grains.All(), Pillar: c.Pillar.All(),
 		Opts: c.Config.All(), Context: t.Context, Loader: fileclient.Templates{Files: c.Files},
 	}
 }
 
-func (o *orchestra) template(ctx context.Context, c *fn.Call, t fn.Template) (string, error) {
+// Text implements fn.Templates.
+func (o orchestraTemplates) Text(ctx context.Context, c *fn.Call, t fn.Template) (string, error) {
 	return o.templates.renderer.Text(ctx, t.Engine, o.request(c, "", t))
 }
 
-func (o *orchestra) render(ctx context.Context, c *fn.Call, pipe string, t fn.Template) (any, error) {
+// Data implements fn.Templates.
+func (o orchestraTemplates) Data(ctx context.Context, c *fn.Call, pipe string, t fn.Template) (any, error) {
 	return o.templates.renderer.Render(ctx, o.request(c, pipe, t))
 }
 
-// ownSource is the master as file server of its own states.
+// ownSource serves the master's own states from its file server.
 type ownSource struct{ settings *settings }
 
 // Request implements fileclient.Source.
@@ -131,7 +141,7 @@ func (s ownSource) Request(ctx context.Context, load *value.Dict) (any, error) {
 	wire.View(load, &in)
 	switch in.Cmd {
 	case "_master_tops":
-		return value.NewDict(0), nil // those are of minions
+		return value.NewDict(0), nil // those exist only for minions
 	case "_master_opts":
 		return s.settings.stateOptions(in.EnvOnly), nil
 	case "_file_recv":
@@ -140,7 +150,7 @@ func (s ownSource) Request(ctx context.Context, load *value.Dict) (any, error) {
 	return s.settings.fileServer().Request(ctx, load)
 }
 
-// events yields what is fired on the master's bus.
+// events yields the events of the master's bus.
 func (o *orchestra) events(ctx context.Context) iter.Seq2[*event.Event, error] {
 	return control.Subscribed(ctx, o.bus.Subscribe)
 }

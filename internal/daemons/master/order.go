@@ -7,8 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// order is a request to publish a job as this master reads it, with the keywords in
-// its kwargs. Jobs are stored as such requests.
+// order is a publish request as this master reads it, with the keywords in its
+// kwargs. Jobs are stored in this form.
 type order struct {
 	wire.Publish
 	kw wire.PublishKwargs
@@ -23,30 +23,30 @@ func readOrder(load *value.Dict) *order {
 	return o
 }
 
-// targetType is the kind of the target: glob where none is named.
+// targetType returns the type of the target; default: glob.
 func (o *order) targetType() string { return cmp.Or(o.TgtType, "glob") }
 
-// fun is the name of the function, "" for several.
+// fun returns the function name, "" for several functions.
 func (o *order) fun() string {
 	name, _ := o.Fun.(string)
 	return name
 }
 
-// user is the name that the request gives, "" for none.
+// user returns the user name in the request, or "".
 func (o *order) user() string {
 	name, _ := o.User.(string)
 	return name
 }
 
-// outcome is what publishing has come to.
+// outcome is the result of publishing.
 type outcome struct {
 	jid     string
 	minions *value.List
-	refused bool // with an error in place of a reply
-	failed  bool // or with an error in the reply
+	refused bool // an error replaces the reply
+	failed  bool // the reply contains an error
 }
 
-// outcomeOfReply reads the reply of publisher.publish.
+// outcomeOfReply converts the reply of publisher.publish.
 func outcomeOfReply(reply *value.Dict) outcome {
 	var outer wire.ClearReply
 	var in wire.Published

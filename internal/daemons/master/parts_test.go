@@ -29,8 +29,8 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// parts are services of a master on stores in a directory of the test. No
-// daemon runs, and nothing listens.
+// parts are services of a master on stores in a test directory. No daemon runs,
+// and no port is open.
 type parts struct {
 	t       *testing.T
 	cfg     Config
@@ -41,7 +41,7 @@ type parts struct {
 	Master
 }
 
-// sentJobs is a publisher that keeps what is published.
+// sentJobs is a publisher that records publications.
 type sentJobs struct {
 	transport.Publisher
 	mu      sync.Mutex
@@ -70,14 +70,14 @@ func (s *sentJobs) take() (out [][]string) {
 func (s *sentJobs) Peers() []transport.Peer { return s.peers }
 func (s *sentJobs) Changes() uint64         { return s.changes }
 
-// discard is a log that is not read.
+// discard is a logger without output.
 var discard = slog.New(slog.DiscardHandler)
 
-// testKey is made once: that takes a while.
+// testKey is generated once, because that is slow.
 var testKey = sync.OnceValues(func() (*crypt.PrivateKey, error) { return crypt.GenerateKey(2048) })
 
-// newParts makes the services with these accepted minions. set changes the
-// options that have their defaults.
+// newParts builds the services with these accepted minions. set changes options
+// from their defaults.
 func newParts(t *testing.T, minions []string, set func(*Config)) *parts {
 	t.Helper()
 	p := &parts{t: t, sent: &sentJobs{}}
@@ -147,7 +147,7 @@ func newParts(t *testing.T, minions []string, set func(*Config)) *parts {
 	return p
 }
 
-// ask has a handler answer a request and returns the answer.
+// ask passes a request to a handler and returns the answer.
 func ask(t *testing.T, handle func(*channel.Call), id, cmd string, load *value.Dict) any {
 	t.Helper()
 	replies := make(chan []byte, 1)
@@ -167,7 +167,7 @@ func ask(t *testing.T, handle func(*channel.Call), id, cmd string, load *value.D
 	return nil
 }
 
-// answer is ask for handlers that answer with a map.
+// answer is ask for handlers that return a map.
 func answer(t *testing.T, handle func(*channel.Call), id, cmd string, load *value.Dict) *value.Dict {
 	t.Helper()
 	v := ask(t, handle, id, cmd, load)
@@ -190,7 +190,7 @@ func (p *parts) tags() (out []string) {
 	}
 }
 
-// grains stores grains and pillar of a minion.
+// data stores grains and pillar of a minion.
 func (p *parts) data(id string, grains, pillar *value.Dict) {
 	p.t.Helper()
 	if err := p.cache.StoreMinion(id, cache.Minion{Grains: grains, Pillar: pillar}); err != nil {

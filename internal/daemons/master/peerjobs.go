@@ -16,9 +16,9 @@ import (
 	"brine/internal/store/job"
 )
 
-// peerJobs takes the jobs and returns of the other masters of a cluster.
+// peerJobs handles the jobs and returns of the other masters of a cluster.
 type peerJobs struct {
-	id        string // of this master
+	id        string // id of this master
 	masterID  string // stamped on jobs; "" for none
 	cacheDir  string
 	cluster   *cluster.Cluster
@@ -30,20 +30,19 @@ type peerJobs struct {
 	bus       *event.Bus
 	log       *slog.Logger
 
-	// told are the returns whose event was made here when they came from
-	// another master: its event may come yet. telling is held while that is
-	// found out.
+	// told are returns from other masters whose event was fired here; the peer's
+	// event may still arrive. telling guards the check.
 	telling sync.Mutex
 	told    boundedSet
 
 	searching sync.Mutex
-	// search says that a look for jobs is to begin.
+	// search requests a search for jobs.
 	search atomic.Bool
 }
 
-// took hears what other masters have stored of jobs. A job that this one does
-// not know yet was not handed to it, since the other was lost right then, or
-// this one was away: it is published if it is still to be.
+// took handles jobs that other masters stored. If this master does not know a
+// job, the publishing master did not forward it, because it died or this one
+// was down: the job is published here if it is still due.
 func (p *peerJobs) took(news []job.Taken) {
 	for _, t := range news {
 		if t.ID != "" {
@@ -61,7 +60,7 @@ func (p *peerJobs) took(news []job.Taken) {
 			p.log.Error("cannot read the returns of a job", "jid", t.JID, "err", err)
 		}
 		if len(returned) < len(t.Minions) {
-			p.log.Debug("a job that was given to another master is published", "peer", t.From, "jid", t.JID)
+			p.log.Debug("published a job that was assigned to another master", "peer", t.From, "jid", t.JID)
 			p.publish(cluster.Job{JID: t.JID, Map: jobMap(t.Load, t.JID, p.masterID), Minions: t.Minions, Until: t.Until, From: t.From})
 		}
 		for id := range returned {
@@ -70,8 +69,8 @@ func (p *peerJobs) took(news []job.Taken) {
 	}
 }
 
-// tookReturn fires the event of a return that has not come: the client that waits
-// for it is at the master that the job was given to.
+// tookReturn fires the event of a return whose event has not arrived: the waiting
+// client is at the master that published the job.
 func (p *peerJobs) tookReturn(t job.Taken) {
 	p.telling.Lock()
 	defer p.telling.Unlock()
@@ -90,8 +89,8 @@ func (p *peerJobs) tookReturn(t job.Taken) {
 	p.bus.Fire(salt.Tag("job", t.JID, "ret", t.ID), load)
 }
 
-// heard notes that the event of a return has come from a peer, and reports
-// whether there was one here already.
+// heard records that a peer's event of a return arrived, and reports whether it
+// was already fired here.
 func (p *peerJobs) heard(jid, id string) bool {
 	if !p.cluster.Isolated() {
 		return false
@@ -102,9 +101,9 @@ func (p *peerJobs) heard(jid, id string) bool {
 	return p.told.remove(jid + "/" + id)
 }
 
-// fromStock publishes a job of a stock master, which comes as an event. That of
-// a Brine master comes by itself, so that its event is known already, unless
-// this master was restarted between the two.
+// fromStock publishes a job of a stock master, which arrives as an event. Brine
+// masters forward jobs, so their events are usually known already, unless this
+// master restarted in between.
 func (p *peerJobs) fromStock(from, jid string, data *value.Dict) {
 	if !salt.ValidJID(jid) || p.states.queue.knows(jid) {
 		return
@@ -114,17 +113,17 @@ func (p *peerJobs) fromStock(from, jid string, data *value.Dict) {
 	jobMap.Delete(cluster.PeerID)
 	minions, err := p.jobs.Minions(jid)
 	if err != nil {
-		p.log.Warn("a job of a peer cannot be looked up", "peer", from, "jid", jid, "err", err)
+		p.log.Warn("cannot look up a peer's job", "peer", from, "jid", jid, "err", err)
 	}
 	if load, err := p.jobs.Load(jid); err == nil && load == nil && !strings.HasSuffix(jid, "nocache") {
-		p.log.Error("a peer has published a job that is not in the shared directory: its cachedir is not the one of this master", "peer", from, "jid", jid,
+		p.log.Error("peer published a job that is not in the shared directory: its cachedir differs from this master's", "peer", from, "jid", jid,
 			"cachedir", p.cacheDir)
 	}
 	p.cluster.Relay.SetOrigin(jid, from)
 	p.publish(cluster.Job{JID: jid, Map: jobMap, Minions: minions, Until: p.publisher.expiry(readOrder(jobMap), time.Now()), From: from})
 }
 
-// publish publishes a job of another master to the minions of this one.
+// publish publishes another master's job to the minions of this one.
 func (p *peerJobs) publish(j cluster.Job) {
 	if p.states.queue.knows(j.JID) {
 		return
@@ -135,15 +134,15 @@ func (p *peerJobs) publish(j cluster.Job) {
 	p.states.queue.add(j.Map, j.JID, j.Minions, p.publisher.redelivery.absent(j.Minions, j.Until), j.Until)
 	o := readOrder(j.Map)
 	if err := p.server.Publish(j.Map, receivers(o.TgtType, o.Tgt, j.Minions)); err != nil {
-		p.log.Error("cannot publish a job of a peer", "jid", j.JID, "peer", j.From, "err", err)
+		p.log.Error("cannot publish a peer's job", "jid", j.JID, "peer", j.From, "err", err)
 	}
 }
 
-// takeOver publishes from the shared directory what a peer had stored and not
-// handed on before it was lost.
+// takeOver publishes jobs from the shared directory that a peer stored but did
+// not forward before it died.
 func (p *peerJobs) takeOver(peer string) {
 	if !p.search.CompareAndSwap(false, true) {
-		return // one is to begin
+		return // a search is already requested
 	}
 	go func() {
 		p.searching.Lock()
@@ -151,21 +150,20 @@ func (p *peerJobs) takeOver(peer string) {
 		p.search.Store(false)
 		jobs, err := p.unknown()
 		if err != nil {
-			p.log.Error("jobs of a peer cannot be looked up", "peer", peer, "err", err)
+			p.log.Error("cannot look up the jobs of peers", "peer", peer, "err", err)
 		}
 		for _, j := range jobs {
 			if p.states.queue.knows(j.JID) || !j.Until.After(time.Now()) {
 				continue
 			}
-			p.log.Info("a job that a peer had not handed on is published", "peer", j.From, "jid", j.JID)
+			p.log.Info("published a job that a peer had not forwarded", "peer", j.From, "jid", j.JID)
 			p.cluster.Relay.SetOrigin(j.JID, j.From)
 			p.publish(cluster.Job{JID: j.JID, Map: jobMap(j.Load, j.JID, p.masterID), Minions: j.Minions, Until: j.Until, From: j.From})
 		}
 	}()
 }
 
-// unknown returns jobs that are kept for minions and that this master has not
-// published.
+// unknown returns queued jobs that this master has not published.
 func (p *peerJobs) unknown() ([]job.Queued, error) {
 	if s, ok := p.jobs.(*job.Shared); ok {
 		return s.QueuedBut(time.Now(), queueJobs, p.states.queue.knows)

@@ -16,13 +16,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// presence knows which minions are connected: those that a transport names, or
-// that say their accepted id, and those whose address, by their cached grains, is that of a subscriber.
-// It is computed at most once in a while, and only for those who ask.
+// presence determines which minions are connected: those that a transport authenticates, those that
+// claim their accepted id, and those whose cached grains have the address of a subscriber. The result
+// is cached for a short time.
 type presence struct {
-	id         string // of this master
+	id         string // id of this master
 	publishers []transport.Publisher
-	cluster    *cluster.Cluster // nil for a master of its own
+	cluster    *cluster.Cluster // nil without a cluster
 	bus        *event.Bus
 	ctx        func() context.Context
 	accepted   func() ([]string, error)
@@ -32,15 +32,15 @@ type presence struct {
 	mu    sync.Mutex
 	at    time.Time
 	there map[string]bool
-	known map[string]bool // of the last presence event
+	known map[string]bool // minions of the last presence event
 
-	answers map[string][]string // of other masters, for events; fire alone uses it
+	answers map[string][]string // last answers of other masters, for events; used by fire alone
 }
 
-// presenceAge is how old an answer may be.
+// presenceAge is the maximum age of a cached result.
 const presenceAge = 2 * time.Second
 
-// current returns the connected minions. The map is shared: do not write.
+// current returns the connected minions. The map is shared: do not modify.
 func (p *presence) current() map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +58,7 @@ func (p *presence) compute() map[string]bool {
 			if peer.ID != "" {
 				there[peer.ID] = true
 			} else if peer.Claimed != "" {
-				// Better than the address, which may be that of a balancer.
+				// Better than the address, which may be that of a load balancer.
 				claimed[peer.Claimed] = true
 			} else if host, _, err := net.SplitHostPort(peer.Addr.String()); err == nil {
 				addrs[host] = true
@@ -80,14 +80,14 @@ func (p *presence) compute() map[string]bool {
 	return there
 }
 
-// isAt reports whether one of the minion's addresses is connected.
+// isAt reports whether a subscriber has one of the minion's addresses.
 func (p *presence) isAt(id string, addrs map[string]bool) bool {
 	grains, _ := p.data(id)
 	for _, key := range []string{"ipv4", "ipv6"} {
 		for _, a := range grains.List(key) {
 			s, ok := a.(string)
-			// Loopback is on every host; it tells something only if that
-			// is where the subscriber comes from.
+			// Every host has the loopback address; it counts only if a subscriber connects
+			// from it.
 			if ok && addrs[s] {
 				return true
 			}
@@ -96,8 +96,8 @@ func (p *presence) isAt(id string, addrs map[string]bool) bool {
 	return false
 }
 
-// events returns what a presence event tells: who is there, by now, and who came
-// and went since the last one.
+// events returns the data of a presence event: the connected minions, and who
+// came and went since the last event.
 func (p *presence) events(now map[string]bool) (present, came, gone []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,9 +117,9 @@ func (p *presence) events(now map[string]bool) (present, came, gone []string) {
 	return slices.Sorted(maps.Keys(now)), came, gone
 }
 
-// elsewhere returns the minions of the other masters of the cluster. Of one that
-// is there and does not answer in time the last answer counts: its minions have
-// not gone.
+// elsewhere returns the minions of the other masters of the cluster. If a
+// connected master does not answer in time, its last answer counts: its minions
+// are not gone.
 func (p *presence) elsewhere(ctx context.Context) map[string]bool {
 	answers := p.cluster.Present(ctx)
 	for _, peer := range p.cluster.Members() {
@@ -137,11 +137,11 @@ func (p *presence) elsewhere(ctx context.Context) map[string]bool {
 	return out
 }
 
-// tagPresent is that of the event with all minions that are there. The masters
-// of a cluster hear of each other's.
+// tagPresent is the tag of the event with all connected minions. The masters of
+// a cluster exchange these events.
 var tagPresent = salt.Tag("presence", "present")
 
-// told notes what another master of the cluster has said of all minions.
+// told stores another master's list of connected minions.
 func (p *presence) told(data *value.Dict) {
 	var in wire.Present
 	wire.View(data, &in)
@@ -156,9 +156,8 @@ func (p *presence) told(data *value.Dict) {
 	p.known = known
 }
 
-// fire sends the presence events. Of the masters of a cluster the one
-// that does what one is to do sends them for all; another one goes on where it
-// ended.
+// fire fires the presence events. In a cluster the leader fires them for all,
+// and a new leader continues where the last one stopped.
 func (p *presence) fire(ctx context.Context) {
 	now := p.current()
 	if p.cluster != nil {
@@ -180,8 +179,8 @@ func (p *presence) fire(ctx context.Context) {
 	p.bus.Fire(tagPresent, value.DictOf("present", present))
 }
 
-// holders returns for each minion the masters that it is connected to, nil if
-// there is no cluster. Of stock masters that is not known.
+// holders returns for each minion the masters that it is connected to, nil
+// without a cluster. For stock masters this is unknown.
 func (p *presence) holders() map[string][]string {
 	if p.cluster == nil {
 		return nil
@@ -201,8 +200,8 @@ func (p *presence) holders() map[string][]string {
 	return out
 }
 
-// connected returns the minions that are connected to this master or another
-// one of its cluster.
+// connected returns the minions that are connected to any master of the
+// cluster.
 func (p *presence) connected() map[string]bool {
 	here := p.current()
 	if p.cluster == nil {
@@ -217,8 +216,7 @@ func (p *presence) connected() map[string]bool {
 	return all
 }
 
-// subscribers returns the peers that listen for publications now, over all
-// transports.
+// subscribers returns the subscribers to publications of all transports.
 func subscribers(publishers []transport.Publisher) (out []transport.Peer) {
 	for _, p := range publishers {
 		out = append(out, p.Peers()...)

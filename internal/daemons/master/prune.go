@@ -7,7 +7,7 @@ import (
 	"math/bits"
 )
 
-// minionMemory is what is kept in memory of minions.
+// minionMemory is per-minion state in memory.
 type minionMemory struct {
 	keys     *keystore.Store
 	reports  *connectionReports
@@ -16,8 +16,8 @@ type minionMemory struct {
 	log      *slog.Logger
 }
 
-// prune drops minions whose keys are no longer accepted. Machines come and go for
-// as long as a master runs.
+// prune drops the state of minions without an accepted key. Machines come and go
+// for as long as a master runs.
 func (m *minionMemory) prune() {
 	ids, err := m.keys.Accepted()
 	if err != nil {
@@ -43,12 +43,12 @@ func (s *connectionReports) prune(accepted map[string]bool) {
 	}
 }
 
-// worthwhile reports whether so many of all numbers are to be dropped: a quarter
-// or more. So at most a third more numbers are kept than are needed.
+// worthwhile reports whether pruning drops at least a quarter of all numbers, so
+// that at most a third more are kept than needed.
 func worthwhile(dropped, all int) bool { return dropped > 0 && dropped >= all/4 }
 
-// prune drops the numbers of minions that are not accepted and have no job that
-// is remembered. All sets are made again, so it waits until that is worthwhile.
+// prune drops the numbers of minions without an accepted key or a remembered
+// job. It rebuilds all sets, so it waits until that is worthwhile.
 func (q *queue) prune(accepted map[string]bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -59,7 +59,7 @@ func (q *queue) prune(accepted map[string]bool) {
 		}
 	}
 	if !worthwhile(candidates, len(q.index)) {
-		return // the sets of jobs are many, and publications wait for the lock
+		return // there are many sets, and publications wait for the lock
 	}
 	var used bitset
 	for _, j := range q.order {
@@ -77,7 +77,7 @@ func (q *queue) prune(accepted map[string]bool) {
 		return
 	}
 
-	numbers := make(map[int]int, len(q.index)-unused) // old to new
+	numbers := make(map[int]int, len(q.index)-unused) // from old to new
 	for id, n := range q.index {
 		if !accepted[id] && !used.has(n) {
 			delete(q.index, id)
@@ -95,7 +95,7 @@ func (q *queue) prune(accepted map[string]bool) {
 	q.asked.renumber(numbers)
 }
 
-// sets returns all sets of minions of a job.
+// sets returns all minion sets of a job.
 func (j *queued) sets() []*bitset {
 	return []*bitset{&j.meant, &j.open, &j.handed, &j.running, &j.absent}
 }

@@ -11,8 +11,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestForgottenMinions: machines that come and go leave nothing behind, and what
-// is known of jobs is the same afterwards.
+// TestForgottenMinions: minions that come and go leave no state behind, and job
+// states do not change.
 func TestForgottenMinions(t *testing.T) {
 	now := time.Now()
 	q := newQueue(func() time.Time { return now })
@@ -51,9 +51,8 @@ func TestForgottenMinions(t *testing.T) {
 	}
 }
 
-// TestPruneOfAccepted: prune does not look at the minions of jobs while most
-// minions are accepted. It runs at each loop_interval, and publications wait for
-// it meanwhile.
+// TestPruneOfAccepted: while most minions are accepted, prune does not read the
+// sets of jobs. It runs at each loop_interval and blocks publications.
 func TestPruneOfAccepted(t *testing.T) {
 	q := newQueue(time.Now)
 	accepted := map[string]bool{}

@@ -16,7 +16,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// commands takes jobs from the command line.
+// commands handles publish requests of the command line.
 type commands struct {
 	access    *access
 	recorder  *recorder
@@ -24,7 +24,7 @@ type commands struct {
 	publisher *publisher
 	log       *slog.Logger
 
-	rateLimitedLog *ratelimit.Log // about refused requests
+	rateLimitedLog *ratelimit.Log // limits log messages about refused requests
 }
 
 // publish starts a job: {tgt, tgt_type, fun, arg, ret, jid, kwargs, user, key}.
@@ -33,12 +33,12 @@ func (p *commands) publish(c *channel.Call) {
 	who, o := p.access.sender(c), readOrder(c.Load)
 	switch {
 	case who == nil:
-		p.rateLimitedLog.Log(slog.LevelWarn, "a command was refused: it does not show who sends it", "peer", c.Peer(), "user", fmt.Sprintf("%.80s", o.user()))
+		p.rateLimitedLog.Log(slog.LevelWarn, "refused command: its sender is not authenticated", "peer", c.Peer(), "user", fmt.Sprintf("%.80s", o.user()))
 		p.recorder.record(c, nil, resultRefused, "")
 		c.Reply(refused())
 		return
 	case !p.access.mayPublish(who, o):
-		p.rateLimitedLog.Log(slog.LevelWarn, "a command was refused: its sender may not give it", "peer", c.Peer(), "user", who.name,
+		p.rateLimitedLog.Log(slog.LevelWarn, "refused command: its sender is not authorized", "peer", c.Peer(), "user", who.name,
 			"fun", fmt.Sprintf("%.80s", value.Str(o.Fun)))
 		p.recorder.record(c, who, resultDenied, "")
 		c.Reply(forbidden())
@@ -46,7 +46,7 @@ func (p *commands) publish(c *channel.Call) {
 	}
 	taken, err := p.takenJID(who, o.JID)
 	if err != nil {
-		p.log.Error("cannot look up whether a job id is in use; the command is refused", "jid", o.JID, "user", who.name, "err", err)
+		p.log.Error("refused command: cannot check whether its job id is in use", "jid", o.JID, "user", who.name, "err", err)
 		c.Reply(value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", "the master cannot read its job cache: its log has the reason")))
 		return
 	}
@@ -82,7 +82,7 @@ func (p *commands) publish(c *channel.Call) {
 }
 
 // takenJID reports whether a limited user names the id of another user's job,
-// whose record would be replaced. Batches publish several times with one id.
+// which would replace its record. Batches publish several times with one id.
 func (p *commands) takenJID(who *caller, jid string) (bool, error) {
 	if jid == "" || who.all {
 		return false, nil
@@ -99,8 +99,8 @@ type publisher struct {
 	masterID string // stamped on jobs; "" for none
 	settings *settings
 	targets  *targets
-	keep     time.Duration // of jobs; 0: for ever
-	// revision returns the state of files that a cluster has agreed on, or "".
+	keep     time.Duration // how long jobs are kept; 0: for ever
+	// revision returns the state of the files that a cluster agreed on, or "".
 	revision   func() string
 	jobs       jobStore
 	sinks      *sinks.Jobs
@@ -108,21 +108,21 @@ type publisher struct {
 	bus        *event.Bus
 	queue      *queue
 	redelivery *redelivery
-	cluster    *cluster.Cluster // nil for a master of its own
+	cluster    *cluster.Cluster // nil without a cluster
 	server     *channel.PublishServer
 	reports    *connectionReports
 	mint       func(now time.Time) string // salt.NewJID
 	log        *slog.Logger
 }
 
-// newJID makes the id of a job. After a restart with a clock that was set back, an
-// id may be one of before; the minions that ran that would not run the new job.
+// newJID creates a job id. If the clock was set back before a restart, a new id
+// may equal an old one; minions that ran the old job would ignore the new one.
 func (p *publisher) newJID() string {
 	for {
 		jid := p.mint(time.Now())
 		known, err := p.jobs.Load(jid)
-		if err != nil { // recordJob reports what is wrong with the store
-			p.log.Warn("cannot look up whether a job id is in use", "jid", jid, "err", err)
+		if err != nil { // recordJob reports errors of the store
+			p.log.Warn("cannot check whether a job id is in use", "jid", jid, "err", err)
 		}
 		if known == nil {
 			return jid
@@ -130,10 +130,9 @@ func (p *publisher) newJID() string {
 	}
 }
 
-// publish starts a job whose sender may do so, and returns the
-// reply that the sender is owed: {enc: clear, load: {jid, minions, missing}}
-// or a map with error. The job is on disk before it is sent; one that the disk does
-// not take is refused.
+// publish starts a job for an authorized sender, and returns the reply: {enc:
+// clear, load: {jid, minions, missing}} or a map with error. The job is on disk
+// before it is sent; if that fails, it is refused.
 func (p *publisher) publish(load *value.Dict) *value.Dict {
 	o := readOrder(load)
 	minions, missing, err := p.targets.resolve(o.targetType(), o.Tgt, o.kw.Delimiter)
@@ -158,29 +157,29 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 	expires := p.expiry(o, time.Now())
 	if err := p.recordJob(load, o.fun(), jid, minions, expires); err != nil {
 		if fun := o.fun(); !jobControl[fun] && !endsJobs[fun] {
-			p.log.Error("cannot record a job; it is not published", "jid", jid, "err", err)
+			p.log.Error("cannot record job; not publishing it", "jid", jid, "err", err)
 			return unrecorded(err)
 		}
-		p.log.Error("cannot record a job; it is published, but cannot be looked up later", "jid", jid, "err", err)
+		p.log.Error("cannot record job; publishing it, but it cannot be looked up later", "jid", jid, "err", err)
 	}
 	p.announce(load, o, minions, missing)
 	job := jobMap(load, jid, p.masterID)
 	p.queue.add(job, jid, minions, p.redelivery.absent(minions, expires), expires)
 	p.handToPeers(job, jid, minions, expires)
 	if err := p.server.Publish(job, receivers(o.targetType(), o.Tgt, minions)); err != nil {
-		p.log.Error("cannot publish a job", "jid", jid, "err", err)
+		p.log.Error("cannot publish job", "jid", jid, "err", err)
 		return value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", err.Error()))
 	}
 	p.log.Debug("published", "jid", jid, "fun", value.Str(o.Fun), "minions", len(minions))
 	reply := value.DictOf("jid", jid, "minions", minions, "missing", missing)
-	if others := p.reports.elsewhere(minions); others.Len() > 0 && p.cluster == nil { // a cluster commands all
+	if others := p.reports.elsewhere(minions); others.Len() > 0 && p.cluster == nil { // any master of a cluster reaches all minions
 		reply.Set("elsewhere", others)
 	}
 	return clearReply(reply)
 }
 
-// unrecorded is the reply to the sender of a job that cannot be recorded. Were it
-// published, it could be lost or run twice after a restart, without a trace.
+// unrecorded is the reply to the sender of a job that cannot be recorded. If it
+// were published, a restart could lose it or run it twice, without a trace.
 func unrecorded(why error) *value.Dict {
 	return value.DictOf("error", value.DictOf("name", "SaltMasterError",
 		"message", fmt.Sprintf("the master cannot record the job, so no minion has received it: %v; make room on that disk or repair it, and give "+
@@ -219,31 +218,32 @@ func (p *publisher) announce(load *value.Dict, o *order, minions, missing []stri
 	p.bus.Fire(salt.Tag("job", jid, "publish"), jobMap(load, jid, p.masterID))
 }
 
-// handToPeers has the other masters publish a job to their minions.
+// handToPeers forwards the job to the other masters, which publish it to their
+// minions.
 func (p *publisher) handToPeers(jobMap *value.Dict, jid string, minions []string, until time.Time) {
 	if p.cluster == nil {
 		return
 	}
 	if err := p.cluster.Relay.Publish(cluster.Job{JID: jid, Map: jobMap, Minions: minions, Until: until}); err != nil {
-		p.log.Error("a job cannot be handed to other masters", "jid", jid, "err", err)
+		p.log.Error("cannot forward job to other masters", "jid", jid, "err", err)
 	}
 }
 
-// jobControl are the functions by which command lines ask about jobs. A late
-// answer is useless, so they are not kept for disconnected minions.
+// jobControl are the functions with which the command line queries jobs. A late
+// answer is useless, so they are not queued.
 var jobControl = map[string]bool{
 	"saltutil.find_job": true, "saltutil.running": true, "saltutil.is_running": true,
 }
 
-// endsJobs are the functions by which an operator ends jobs. They are published
-// even if they cannot be recorded: a job may be what fills the disk.
+// endsJobs are the functions with which an operator ends jobs. They are
+// published even if they cannot be recorded: a job may be filling the disk.
 var endsJobs = map[string]bool{
 	"saltutil.kill_job": true, "saltutil.term_job": true, "saltutil.signal_job": true,
 	"saltutil.kill_all_jobs": true, "saltutil.term_all_jobs": true,
 }
 
-// expiry is until when a job is kept for minions that are unreachable: for as long as
-// its sender says (kwargs: expire, in seconds), or as long as commands wait.
+// expiry returns until when a job is queued for unreachable minions: as its sender
+// says (kwargs: expire, in seconds), or as long as commands are kept.
 func (p *publisher) expiry(job *order, now time.Time) time.Time {
 	if jobControl[job.fun()] {
 		return now
@@ -265,8 +265,8 @@ func (p *publisher) expiry(job *order, now time.Time) time.Time {
 // maxExpire is a year, in seconds.
 const maxExpire = 365 * 24 * 3600
 
-// jobMap builds what minions receive, in the order in which Salt's master
-// builds it.
+// jobMap builds the map that minions receive, in the key order of Salt's
+// master.
 func jobMap(load *value.Dict, jid, masterID string) *value.Dict {
 	o := readOrder(load)
 	if o.Arg == nil {
@@ -297,8 +297,8 @@ func jobMap(load *value.Dict, jid, masterID string) *value.Dict {
 	return job
 }
 
-// receivers are the minions that a transport with topics sends to, or nil for
-// everyone: only for targets that name ids can it be told beforehand.
+// receivers are the minions to which a transport with topics sends, nil for
+// all: only targets that name ids can be resolved here.
 func receivers(typ string, tgt any, minions []string) []string {
 	switch typ {
 	case "list":

@@ -10,7 +10,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// commandsOf makes the handler of commands.
+// commandsOf builds the handler of commands.
 func (p *parts) commands() *commands {
 	return &commands{access: p.access, recorder: p.recorder, jobs: p.jobs, publisher: p.publisher, log: discard, rateLimitedLog: p.limited}
 }
@@ -21,8 +21,8 @@ func command(user, fun, tgt string) *value.Dict {
 		"kwargs", value.DictOf("metadata", value.DictOf("a", int64(1)), "password", "secret"))
 }
 
-// TestPublish: a job is stored, announced and published to those that its target
-// means, with its sender but without the credentials, and is on record.
+// TestPublish: a job is stored, announced and published to the targeted minions,
+// with its sender but without credentials, and is recorded.
 func TestPublish(t *testing.T) {
 	p := newParts(t, []string{"web1", "web2", "db1"}, func(c *Config) {
 		c.Options.PublisherACL = value.DictOf("ann", value.ListOf("test.*"))
@@ -78,8 +78,8 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestExpiry: a job is kept for as long as its sender says, at most a year and as
-// long as jobs are, and the questions of command lines are not kept.
+// TestExpiry: a job is queued as long as its sender says, at most a year and as
+// long as jobs are kept; queries of the command line are not queued.
 func TestExpiry(t *testing.T) {
 	p := newParts(t, nil, func(c *Config) { c.Options.Timeout, c.Options.GatherJobTimeout = 5*time.Second, 10*time.Second })
 	p.publisher.keep = 24 * time.Hour
@@ -99,7 +99,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// TestJobsOfMinions: what minions get has the fields of Salt's jobs.
+// TestJobsOfMinions: the job map has the fields of Salt's jobs.
 func TestJobsOfMinions(t *testing.T) {
 	job := jobMap(value.DictOf("fun", "test.ping", "tgt", "a:b", "tgt_type", "grain", "to", int64(5), "user", "root", "kwargs",
 		value.DictOf("delimiter", "|", "metadata", int64(1), "ret_config", "x", "other", "y")), "1", "m1")
@@ -116,8 +116,8 @@ func TestJobsOfMinions(t *testing.T) {
 	}
 }
 
-// TestMissedJobs: a minion that was away gets a job when it asks, once until it
-// says that it runs it, and the state of the job follows.
+// TestMissedJobs: a minion that was unreachable gets a job when it asks, until
+// it reports that it runs it, and the state of the job follows.
 func TestMissedJobs(t *testing.T) {
 	p := newParts(t, []string{"web1", "web2"}, nil)
 	q := &queueRequests{id: "boss", states: p.states, access: p.access}
@@ -156,8 +156,8 @@ func TestMissedJobs(t *testing.T) {
 	}
 }
 
-// TestExpiredJobs: minions that surely never got a job are named when its time
-// is over.
+// TestExpiredJobs: minions that surely never got a job are listed when it
+// expires.
 func TestExpiredJobs(t *testing.T) {
 	p := newParts(t, []string{"web1"}, nil)
 	p.queue.missed("web1", 0, 1) // it is a Brine minion
@@ -170,7 +170,7 @@ func TestExpiredJobs(t *testing.T) {
 	}
 }
 
-// fullStore stores no job.
+// fullStore fails to store any job.
 type fullStore struct{ jobStore }
 
 func (fullStore) NewJobUntil(*value.Dict, []string, time.Time) error {
@@ -178,7 +178,7 @@ func (fullStore) NewJobUntil(*value.Dict, []string, time.Time) error {
 }
 
 // TestUnrecordedJob: a job that cannot be recorded reaches no minion, and its sender
-// learns why. Functions that look at jobs, or end them, are sent all the same.
+// gets the reason. Functions that query or end jobs are sent all the same.
 func TestUnrecordedJob(t *testing.T) {
 	p := newParts(t, []string{"web1"}, nil)
 	p.publisher.jobs = fullStore{p.jobs}
@@ -202,8 +202,8 @@ func TestUnrecordedJob(t *testing.T) {
 	}
 }
 
-// TestFreshJobID: a job never gets the id of another one, which a clock that was set
-// back can bring.
+// TestFreshJobID: a new job never gets the id of another one, even if the clock was
+// set back.
 func TestFreshJobID(t *testing.T) {
 	p := newParts(t, []string{"web1"}, nil)
 	old, fresh := "20260101000000000001", "20260101000000000003"

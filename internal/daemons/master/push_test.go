@@ -10,8 +10,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestPushedSize: parts that all say to follow the first byte are appended, so
-// the limit is that of the file on disk; no other user can read it.
+// TestPushedSize: parts that all claim offset 0 are appended, so the limit
+// counts the file on disk; no other user can read it.
 func TestPushedSize(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -39,7 +39,7 @@ func TestPushedSize(t *testing.T) {
 	}
 }
 
-// A file that a minion pushes has a path that stays in the minion's directory.
+// The path of a pushed file stays in the minion's directory.
 func TestPushedNames(t *testing.T) {
 	for _, bad := range [][]any{{}, {".."}, {"..", "x"}, {"a", "..", "..", "x"}, {"/etc/passwd"}, {"", "..", "x"}, {"."}, {"a/../../x"}, {"a", "../../x"},
 		{int64(1)}, {"a\x00b"}} {

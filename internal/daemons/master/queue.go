@@ -10,50 +10,49 @@ import (
 	"brine/internal/store/job"
 )
 
-// queue knows which minions a job was published to that may not have it yet,
-// until the job expires: they get it when they ask what they have missed, as a
-// Brine minion does whenever it connects. That a minion runs a job once,
-// however often it gets it, is for the minion to see to. The jobs themselves,
-// and until when they are kept, are in the job store, from which load fills
-// the queue when the master starts.
+// queue knows which minions may not have received a job yet, until the job
+// expires: they get it when they ask for missed jobs, as a Brine minion does at
+// each connection. The minion itself ensures that it runs a job once, however
+// often it gets it. The jobs and their expiry are in the job store, from which
+// load fills the queue at the start.
 //
-// It also remembers, for those who ask what became of a job, what is known of
-// each minion, and for a while longer than the job is handed out.
+// It also remembers the state of a job on each minion for queries, for a while
+// after the job expired.
 type queue struct {
 	now func() time.Time
 
 	mu     sync.Mutex
-	index  map[string]int // minions that were addressed, ever
+	index  map[string]int // numbers of all minions that were ever targeted
 	jobs   map[string]*queued
-	order  []*queued // as they were published
+	order  []*queued // in order of publication
 	next   int64     // number of the next job
-	held   int       // bytes of job maps held
-	speaks bitset    // minions that have asked what they missed, so are Brine's
+	held   int       // bytes of job maps in memory
+	speaks bitset    // minions that have asked for missed jobs, so they run Brine
 
-	// What the disk does not have yet.
+	// State that is not on disk yet.
 	changed  map[*queued]bool
 	speakers map[string]bool
 	// asked are minions that have asked since their last start event.
 	asked bitset
 }
 
-// queued is one job in the queue. The sets are of numbers in queue.index.
+// queued is a job in the queue. The sets contain numbers of queue.index.
 type queued struct {
 	jid     string
 	number  int64
 	at      time.Time
 	expires time.Time
-	over    bool        // expired: only remembered
-	job     *value.Dict // what minions get; nil: to be made from the store
+	over    bool        // expired, but remembered
+	job     *value.Dict // what minions receive; nil: read it from the store
 	size    int
 	meant   bitset
 	open    bitset // have not returned
-	handed  bitset // got it when they asked
-	running bitset // have said that they run it
-	absent  bitset // stock minions, as far as is known, that were not connected when it was published
+	handed  bitset // received it when they asked
+	running bitset // have reported that they run it
+	absent  bitset // probable stock minions that were not connected when it was published
 }
 
-// Bounds of what is remembered.
+// Limits of what is remembered.
 const (
 	queueJobs = 20_000
 	queueHeld = 32 << 20
@@ -63,9 +62,8 @@ func newQueue(now func() time.Time) *queue {
 	return &queue{now: now, index: map[string]int{}, jobs: map[string]*queued{}, changed: map[*queued]bool{}, speakers: map[string]bool{}}
 }
 
-// add enters a job that is about to be published to minions, of which absent
-// cannot get it then. A job without time to wait is entered only to be
-// remembered.
+// add enters a job that is about to be published; absent are the minions that
+// are not connected now. A job without expiry is only remembered, not queued.
 func (q *queue) add(load *value.Dict, jid string, minions, absent []string, expires time.Time) {
 	size := textSize(load)
 	q.mu.Lock()
@@ -83,8 +81,8 @@ func (q *queue) add(load *value.Dict, jid string, minions, absent []string, expi
 	}
 }
 
-// mute returns those of some minions that have never asked for what they
-// missed, so that they may be Salt's.
+// mute returns those of some minions that never asked for missed jobs, so they
+// may be stock minions.
 func (q *queue) mute(ids []string) (out []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -96,7 +94,7 @@ func (q *queue) mute(ids []string) (out []string) {
 	return out
 }
 
-// awaits tells whether a job waits for a stock minion.
+// awaits reports whether a job is queued for a stock minion.
 func (q *queue) awaits() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -104,9 +102,9 @@ func (q *queue) awaits() bool {
 	return slices.ContainsFunc(q.order, func(j *queued) bool { return !j.over && !j.absent.empty() && j.expires.After(now) })
 }
 
-// arrived returns the jobs that wait for stock minions that are connected
-// now, at most limit, by minion. It takes them for handed out, and will not
-// return them again.
+// arrived returns the jobs that are queued for stock minions that are connected
+// now, at most limit, by minion. It marks them as delivered, and returns them
+// only once.
 func (q *queue) arrived(there map[string]bool, limit int) map[string][]handout {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -133,7 +131,7 @@ func (q *queue) arrived(there map[string]bool, limit int) map[string][]handout {
 	return out
 }
 
-// restore enters a job as the store has it.
+// restore enters a job from the store.
 func (q *queue) restore(s job.Queued) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -144,7 +142,7 @@ func (q *queue) restore(s job.Queued) {
 	q.enter(j, s.Minions, s.Returned)
 }
 
-// spoke notes that a minion is Brine's; q.mu is held.
+// spoke records that a minion runs Brine; q.mu is held.
 func (q *queue) spoke(n int, id string) {
 	q.asked.set(n)
 	if !q.speaks.has(n) {
@@ -153,8 +151,7 @@ func (q *queue) spoke(n int, id string) {
 	}
 }
 
-// restoreSpeakers enters the minions of which the store knows that they are
-// Brine's.
+// restoreSpeakers enters the minions that run Brine according to the store.
 func (q *queue) restoreSpeakers(ids []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -163,8 +160,8 @@ func (q *queue) restoreSpeakers(ids []string) {
 	}
 }
 
-// started notes the start event of a minion. A Brine minion asks for what it
-// missed before that; if this one has not, it is a stock minion now.
+// started records the start event of a minion. A Brine minion asks for missed
+// jobs first; one that did not is a stock minion now.
 func (q *queue) started(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -174,8 +171,8 @@ func (q *queue) started(id string) {
 	}
 }
 
-// unstored returns what the disk does not have yet, and takes it to be there
-// from now on.
+// unstored returns the states that are not on disk yet, and marks them as
+// stored.
 func (q *queue) unstored() (n job.Notes, any bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -199,8 +196,8 @@ func (q *queue) unstored() (n job.Notes, any bool) {
 	return n, true
 }
 
-// notStored takes back that notes are on the disk: they are due again, as they
-// are by then.
+// notStored undoes unstored after a failed write: the states are due again, in
+// their latest version.
 func (q *queue) notStored(n job.Notes) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -216,7 +213,7 @@ func (q *queue) notStored(n job.Notes) {
 	}
 }
 
-// of returns those in a set that have not returned.
+// of returns the members of a set that have not returned.
 func (j *queued) of(set *bitset, names []string) (ids []string) {
 	for w, word := range set.words {
 		for ; word != 0; word &= word - 1 {
@@ -266,14 +263,14 @@ func (q *queue) numbers(ids []string) []int {
 	return out
 }
 
-// close ends the handing out of a job; q.mu is held.
+// close stops delivery of a job; q.mu is held.
 func (q *queue) close(j *queued) {
 	j.over = true
 	q.held -= j.size
 	j.job, j.size = nil, 0
 }
 
-// forget takes a job out; q.mu is held.
+// forget removes a job; q.mu is held.
 func (q *queue) forget(j *queued) {
 	q.close(j)
 	delete(q.changed, j)
@@ -290,8 +287,8 @@ func (q *queue) forget(j *queued) {
 	}
 }
 
-// unheard returns, of the newest jobs, those that stock minions have not
-// returned for, by minion, but not if it has signed in since.
+// unheard returns, for the newest jobs, the stock minions that have not
+// returned, by minion, except those that signed in since.
 func (q *queue) unheard(within time.Duration, jobs, limit int, signedIn func(id string, since time.Time) bool) map[string][]handout {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -318,7 +315,7 @@ func (q *queue) unheard(within time.Duration, jobs, limit int, signedIn func(id 
 	return out
 }
 
-// meant reports whether a job is remembered, and was published to a minion.
+// meant reports whether a job is remembered and targeted a minion.
 func (q *queue) meant(jid, id string) (meant, known bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -337,14 +334,14 @@ func (q *queue) knows(jid string) bool {
 	return q.jobs[jid] != nil
 }
 
-// spokeElsewhere notes that a minion has asked another master what it missed.
+// spokeElsewhere records that a minion asked another master for missed jobs.
 func (q *queue) spokeElsewhere(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.speaks.set(q.number(id))
 }
 
-// told notes what another master has told of a job on a minion.
+// told records another master's report of a job on a minion.
 func (q *queue) told(jid, id, state string) {
 	switch state {
 	case stateRunning:
@@ -358,8 +355,8 @@ func (q *queue) told(jid, id, state string) {
 	}
 }
 
-// returned notes a minion's return, and reports whether that is news of a job
-// that is known.
+// returned records a minion's return, and reports whether the job is known and
+// the return new.
 func (q *queue) returned(jid, id string) (news bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -375,17 +372,17 @@ func (q *queue) returned(jid, id string) (news bool) {
 	return news
 }
 
-// handout is a job for a minion that asked.
+// handout is a job that is delivered to a minion that asked.
 type handout struct {
 	jid    string
 	number int64
-	job    *value.Dict // nil: to be made from the store
+	job    *value.Dict // nil: read it from the store
 	waited time.Duration
-	first  bool // nothing was heard of it from this minion yet
+	first  bool // the minion has not reacted to it yet
 }
 
-// missed returns the jobs behind a number that a minion may not have, the
-// oldest first, and notes that it has them now.
+// missed returns the jobs after a number that a minion may not have, oldest
+// first, and marks them as delivered.
 func (q *queue) missed(id string, after int64, limit int) (out []handout, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -409,7 +406,7 @@ func (q *queue) missed(id string, after int64, limit int) (out []handout, more b
 	return out, false
 }
 
-// runs notes that a minion runs a job, and reports whether that is news.
+// runs records that a minion runs a job, and reports whether that is new.
 func (q *queue) runs(jid, id string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -424,14 +421,13 @@ func (q *queue) runs(jid, id string) bool {
 	return true
 }
 
-// expired is a job whose time is over, with the minions that never had it.
+// expired is an expired job with the minions that never received it.
 type expired struct {
 	jid   string
 	never []string
 }
 
-// expire ends the handing out of jobs whose time is over, and forgets old
-// ones.
+// expire stops delivery of expired jobs, and forgets old ones.
 func (q *queue) expire() (out []expired) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -451,7 +447,7 @@ func (q *queue) expire() (out []expired) {
 	return out
 }
 
-// silent are the minions that surely never had a job; q.mu is held.
+// silent returns the minions that surely never received a job; q.mu is held.
 func (q *queue) silent(j *queued) (ids []string) {
 	for id, n := range q.index {
 		if j.open.has(n) && (q.speaks.has(n) || j.absent.has(n)) && !j.handed.has(n) && !j.running.has(n) {
@@ -462,19 +458,18 @@ func (q *queue) silent(j *queued) (ids []string) {
 	return ids
 }
 
-// What is known of a job on a minion.
+// The states of a job on a minion.
 const (
-	stateSent      = "sent"      // it was published; a minion of Salt says no more
-	stateQueued    = "queued"    // the minion has given no sign of it, and gets it when it comes
-	stateDelivered = "delivered" // it was handed to the minion when that came back
+	stateSent      = "sent"      // published; stock minions report nothing else
+	stateQueued    = "queued"    // the minion has not reacted; it gets the job when it connects
+	stateDelivered = "delivered" // delivered when the minion reconnected
 	stateRunning   = "running"
 	stateReturned  = "returned"
-	stateExpired   = "expired" // it was still queued when its time was over
+	stateExpired   = "expired" // expired while still queued
 )
 
-// states returns what is known of a job on each minion, which were handed it
-// when they came back, until when it is kept
-// for those that are unreachable, and whether it is known at all.
+// states returns the state of a job on each minion, the minions that got it
+// when they reconnected, its expiry, and whether the job is known.
 func (q *queue) states(jid string) (states map[string]string, delivered []string, expires time.Time, known bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -509,9 +504,9 @@ func (q *queue) states(jid string) (states map[string]string, delivered []string
 	return states, delivered, j.expires, true
 }
 
-// bitset is a set of small numbers, with room only for the range in use.
+// bitset is a set of small numbers that uses memory only for their range.
 type bitset struct {
-	base  int // word of the first bit
+	base  int // index of the first word
 	words []uint64
 }
 
@@ -550,7 +545,7 @@ func (b *bitset) set(n int) {
 	b.words[w-b.base] |= 1 << (n % 64)
 }
 
-// clear takes a number out and reports whether it was in.
+// clear removes a number and reports whether it was present.
 func (b *bitset) clear(n int) bool {
 	if !b.has(n) {
 		return false
@@ -568,7 +563,7 @@ func (b *bitset) empty() bool {
 	return true
 }
 
-// textSize is about how much memory a value holds: a job can carry a file.
+// textSize estimates the memory of a value: a job can contain a file.
 func textSize(v any) int {
 	const each = 16
 	switch x := v.(type) {

@@ -11,9 +11,9 @@ import (
 	"brine/internal/store/job"
 )
 
-// TestQueueOutlivesItsProcess: all that is known of jobs on minions is known to
-// the next process, from the store, also of stock minions, which must not get
-// a job twice; and a minion that is Salt's now is no longer taken for Brine's.
+// TestQueueOutlivesItsProcess: the next process restores all job states from
+// the store, also of stock minions, which must not get a job twice; and a
+// minion that has changed to stock Salt no longer counts as Brine's.
 func TestQueueOutlivesItsProcess(t *testing.T) {
 	var o job.Options
 	if err := field.Defaults(&o); err != nil {
@@ -59,7 +59,7 @@ func TestQueueOutlivesItsProcess(t *testing.T) {
 		t.Fatalf("for the one that came: %v", got)
 	}
 	q.started("old") // asked before
-	q.started("old") // did not: another program has this id now
+	q.started("old") // did not ask: another program has this id now
 	check := func(when string) {
 		t.Helper()
 		states, handed, _, known := q.states(jid)
@@ -97,8 +97,8 @@ func TestQueueOutlivesItsProcess(t *testing.T) {
 	}
 }
 
-// TestNotesThatAreNotStored: the state of jobs that a full disk refused is due
-// again, and a newer one is not replaced.
+// TestNotesThatAreNotStored: job states that a full disk refused are due again,
+// and do not replace newer ones.
 func TestNotesThatAreNotStored(t *testing.T) {
 	now := time.Now()
 	q := newQueue(func() time.Time { return now })
@@ -112,7 +112,7 @@ func TestNotesThatAreNotStored(t *testing.T) {
 		t.Fatalf("nothing was due: %+v", refused)
 	}
 	q.started("b") // it has asked before
-	q.started("b") // now it is Salt's
+	q.started("b") // now it is a stock minion
 	q.notStored(refused)
 	again, any := q.unstored()
 	if st := again.States[jid]; !any || len(st.Running) != 1 || st.Running[0] != "a" || !again.Speakers["a"] || again.Speakers["b"] {

@@ -13,7 +13,7 @@ import (
 	"brine/internal/sls/render"
 )
 
-// newReactor wires what the option reactor says; it is nil if that is nothing.
+// newReactor builds the reactor of the option reactor, nil if that is empty.
 func newReactor(o reactor.Options, t *templates, calls *insideCalls, c *cluster.Cluster) (*reactor.Reactor, error) {
 	inside := within{calls, reactor.User, "reactor"}
 	orders := inside.client()
@@ -23,7 +23,8 @@ func newReactor(o reactor.Options, t *templates, calls *insideCalls, c *cluster.
 	grains := &ownGrains{id: t.id, ctx: t.ctx, log: t.log}
 	return reactor.New(o, reactor.Deps{
 		Bus: calls.bus, Log: t.log.With("component", "reactor"),
-		// The master that an event came to answers it, so that it is answered once.
+		// The master that received an event reacts to it, so that there is one
+		// reaction.
 		Foreign: func(e *event.Event) bool { return c != nil && e.Data.Has(cluster.PeerID) },
 		Read:    func(ctx context.Context, url string) ([]byte, error) { return t.ownFiles().Read(ctx, url, "base") },
 		Render: func(ctx context.Context, path string, source []byte, vars *value.Dict) (any, error) {
@@ -47,7 +48,7 @@ func newReactor(o reactor.Options, t *templates, calls *insideCalls, c *cluster.
 // renderTime bounds the rendering of one reaction.
 const renderTime = 30 * time.Second
 
-// boundFunctions are what a template calls.
+// boundFunctions are the functions that a template calls.
 type boundFunctions struct {
 	*fn.Registry
 	c *fn.Call

@@ -10,35 +10,33 @@ import (
 	"time"
 )
 
-// Behind a balancer no master can tell one stock minion over zeromq from
-// another: all connections come from one address, and none says whose it is. So
-// what one missed while it had no connection is published again when any such
-// connection is new. That is safe for a minion that is the same process as
-// before, since that runs a job id once; and one that was restarted has
-// signed in, which all masters of the cluster know.
+// Behind a load balancer a master cannot tell stock minions over zeromq apart:
+// all connections have one address and no id. So jobs that may have been missed
+// are published again when any such connection is new. A minion process runs a
+// job id once, so this is safe; one that restarted has signed in, which all
+// masters of the cluster know.
 
-// reconnects knows which connections without an id there were, and when minions
-// last signed in at any master.
+// reconnects tracks connections without an id, and when minions last signed in
+// at any master.
 type reconnects struct {
 	mu     sync.Mutex
 	conns  map[string]bool
-	due    bool // there is a new one since the last look
+	due    bool // there is a new connection since the last check
 	signed map[string]time.Time
 
-	// kept has the sign-ins of minions that may be stock ones, for the time after a
-	// restart; nil for a master of its own.
+	// kept stores sign-ins of possible stock minions for a restart; nil without a
+	// cluster.
 	kept  *signInLog
 	stock func(id string) bool
 }
 
-// Bounds of what is published again: stock minions remember the last hundred
-// job ids.
+// Limits of republication: stock minions remember the last hundred job ids.
 const (
 	againFor  = time.Minute
 	againJobs = 80
 )
 
-// signedIn notes that a minion has signed in.
+// signedIn records that a minion signed in.
 func (w *reconnects) signedIn(id string, now time.Time) {
 	w.note(id, now)
 	if w.kept != nil && w.stock(id) {
@@ -53,7 +51,7 @@ func (w *reconnects) note(id string, now time.Time) {
 		w.signed = map[string]time.Time{}
 	}
 	w.signed[id] = now
-	for other, at := range w.signed { // some, in no order: what is old goes in time
+	for other, at := range w.signed { // in arbitrary order: old entries go eventually
 		if now.Sub(at) > 2*againFor {
 			delete(w.signed, other)
 		}
@@ -61,8 +59,8 @@ func (w *reconnects) note(id string, now time.Time) {
 	}
 }
 
-// keep takes over the recorded sign-ins, and records new ones in the directory of
-// this master, which is beside those of the others that share a cachedir.
+// keep restores the recorded sign-ins, and records new ones in this master's
+// directory, beside those of the other masters that share cachedir.
 func (w *reconnects) keep(dir string, stock func(id string) bool, log *ratelimit.Log) error {
 	recent := func() map[string]time.Time {
 		w.mu.Lock()
@@ -80,7 +78,7 @@ func (w *reconnects) keep(dir string, stock func(id string) bool, log *ratelimit
 	return err
 }
 
-// since reports whether a minion has signed in after a moment.
+// since reports whether a minion signed in after a time.
 func (w *reconnects) since(id string, at time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,8 +86,8 @@ func (w *reconnects) since(id string, at time.Time) bool {
 	return ok && last.After(at)
 }
 
-// look takes the connections that there are (a master that has just started had
-// none) and reports whether one was new at the last look: in between, news of a sign-in has come from other masters.
+// look takes the current connections (a master that just started had none) and reports whether one was new at the
+// last check: the delay lets reports of sign-ins arrive from other masters.
 func (w *reconnects) look(now []net.Addr) (due bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +104,7 @@ func (w *reconnects) look(now []net.Addr) (due bool) {
 	return due
 }
 
-// again publishes again what stock minions may have missed.
+// again republishes jobs that stock minions may have missed.
 func (r *redelivery) again() {
 	var anonymous []net.Addr
 	for _, p := range subscribers(r.publishers) {

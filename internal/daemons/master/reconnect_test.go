@@ -9,8 +9,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestHandAgain: what a stock minion may have missed is known, and is
-// not given to one that was started since.
+// TestHandAgain: jobs that a stock minion may have missed are republished, but
+// not for a minion that restarted since.
 func TestHandAgain(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	q := newQueue(func() time.Time { return now })

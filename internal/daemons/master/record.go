@@ -13,22 +13,22 @@ import (
 	"brine/internal/py/value"
 )
 
-// Results of requests, for the record.
+// Results of requests in the audit record.
 const (
 	resultDone    = "done"
 	resultRefused = "refused" // the caller is not authenticated
-	resultDenied  = "denied"  // the permission is missing
-	resultFailed  = "failed"  // of the reactor: it could not be begun
+	resultDenied  = "denied"  // no permission
+	resultFailed  = "failed"  // the reactor could not start it
 )
 
-// newRefusalLimit bounds how many refusals of unauthenticated callers are recorded:
-// every user can cause some, and they must not push out the other records.
+// newRefusalLimit bounds the recorded refusals of unauthenticated callers: every
+// user can cause them, and they must not displace other records.
 func newRefusalLimit() *ratelimit.Window {
 	return &ratelimit.Window{Most: 10, Every: 10 * time.Second}
 }
 
-// refusal is the result for a caller who may not do something, or is not
-// authenticated (nil).
+// refusal returns the result for a caller without permission, or an
+// unauthenticated one (nil).
 func refusal(who *caller) string {
 	if who == nil {
 		return resultRefused
@@ -36,15 +36,15 @@ func refusal(who *caller) string {
 	return resultDenied
 }
 
-// recorder keeps records of who asked for what.
+// recorder writes audit records.
 type recorder struct {
 	audit           *audit.Log
 	log             *ratelimit.Log
 	unauthenticated *ratelimit.Window
 }
 
-// record notes who asked for what. Questions whether a job still runs are left
-// out: programs ask them by themselves.
+// record writes who requested what. It skips the find_job queries that programs
+// send automatically.
 func (r *recorder) record(c *channel.Call, who *caller, result, jid string) {
 	var in wire.Clear
 	wire.View(c.Load, &in)
@@ -79,7 +79,7 @@ func (r *recorder) record(c *channel.Call, who *caller, result, jid string) {
 	r.keep(d)
 }
 
-// entry begins a record of a request.
+// entry starts a record of a request.
 func entry(user, auth string, load *value.Dict) *value.Dict {
 	d := value.DictOf("time", event.Stamp(time.Now()), "user", fmt.Sprintf("%.100s", user), "auth", auth)
 	for _, k := range []string{"fun", "tgt"} {
@@ -92,6 +92,6 @@ func entry(user, auth string, load *value.Dict) *value.Dict {
 
 func (r *recorder) keep(d *value.Dict) {
 	if err := r.audit.Add(d); err != nil {
-		r.log.Log(slog.LevelError, "cannot record who asked for what", "err", err)
+		r.log.Log(slog.LevelError, "cannot write an audit record", "err", err)
 	}
 }

@@ -20,24 +20,24 @@ import (
 	"brine/internal/py/value"
 )
 
-// Stock minions do not ask what they missed, and forget with their process
-// which jobs they ran. So a job is published to one again only if it surely
-// never had it: there was no connection of that minion when the job was
-// published. It then gets it once, when it has come.
+// Stock minions do not ask for missed jobs, and forget at a restart which jobs
+// they ran. So a job is republished to one only if it surely did not receive it:
+// it had no connection when the job was published. It then gets the job once,
+// when it has connected.
 //
-// Over tcp a subscriber proves its id. Over zeromq Salt's say nothing; there
-// the address counts from which a minion sends its requests. That it has come its
-// start event says, or, if only the network was away, that there are as many
-// connections from its address as minions.
+// Over tcp a subscriber proves its id. Over zeromq stock minions send no id;
+// there the address from which a minion sends requests is compared. A start event
+// shows that it has come, or, after a mere network failure, as many connections
+// from its address as there are minions.
 
-// addresses knows from where minions send their requests.
+// addresses knows the source addresses of minions.
 type addresses struct {
 	guests *netserve.Guests // learns the addresses of minions, too
 
 	mu      sync.Mutex
 	at      map[string]netip.Addr // of the last request
-	started map[string]bool       // since the last look
-	before  map[netip.Addr]int    // connections at the last look
+	started map[string]bool       // since the last check
+	before  map[netip.Addr]int    // connections at the last check
 }
 
 func hostOf(a net.Addr) (netip.Addr, bool) {
@@ -48,7 +48,7 @@ func hostOf(a net.Addr) (netip.Addr, bool) {
 	return t.AddrPort().Addr().Unmap(), true
 }
 
-// asked notes from where a minion has sent a request.
+// asked records the source address of a minion's request.
 func (w *addresses) asked(id string, peer net.Addr) {
 	ip, ok := hostOf(peer)
 	if !ok {
@@ -63,7 +63,7 @@ func (w *addresses) asked(id string, peer net.Addr) {
 	w.at[id] = ip
 }
 
-// start notes that a minion has come.
+// start records that a minion has started.
 func (w *addresses) start(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +73,7 @@ func (w *addresses) start(id string) {
 	w.started[id] = true
 }
 
-// come returns the minions that have come since the last call.
+// come returns the minions that started since the last call.
 func (w *addresses) come() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,9 +82,9 @@ func (w *addresses) come() map[string]bool {
 	return out
 }
 
-// back adds to there the minions of which each must have one of the connections,
-// given their number from each address, now and at the last call: a connection
-// that is new may not have subscribed yet.
+// back adds to there the minions that must each have one of the connections,
+// given the number per address now and at the last call: a new connection may
+// not have subscribed yet.
 func (w *addresses) back(conns map[netip.Addr]int, there map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,8 +105,9 @@ func (w *addresses) back(conns map[netip.Addr]int, there map[string]bool) {
 }
 
 // missing returns those of some minions that are surely not connected, given
-// the ids and the addresses of all subscribers, these of those without an id.
-// One at an address from which no minion has asked for anything could be any.
+// the ids of all subscribers and the addresses of those without an id. A
+// subscriber at an address from which no minion sent a request could be any
+// minion.
 func (w *addresses) missing(minions []string, ids map[string]bool, addrs map[netip.Addr]bool) (out []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,22 +131,22 @@ func (w *addresses) missing(minions []string, ids map[string]bool, addrs map[net
 	return out
 }
 
-// redelivery publishes jobs again for stock minions that missed them.
+// redelivery republishes jobs that stock minions missed.
 type redelivery struct {
 	states     *jobStates
 	publishers []transport.Publisher
 	audience   audience
 	addresses  *addresses
 	reconnects *reconnects
-	cluster    *cluster.Cluster // nil for a master of its own
+	cluster    *cluster.Cluster // nil without a cluster
 	server     *channel.PublishServer
 	log        *slog.Logger
 }
 
-// absent returns those of a job's minions that are stock minions, as far as
-// is known, and not connected now.
+// absent returns those of a job's minions that are probably stock minions and
+// not connected now.
 func (r *redelivery) absent(minions []string, expires time.Time) []string {
-	if !expires.After(time.Now()) || r.cluster != nil { // in a cluster it may be elsewhere: again
+	if !expires.After(time.Now()) || r.cluster != nil { // in a cluster the minion may be connected elsewhere: see again
 		return nil
 	}
 	mute := r.states.queue.mute(minions)
@@ -159,10 +160,10 @@ func (r *redelivery) absent(minions []string, expires time.Time) []string {
 	return r.addresses.missing(mute, l.ids, l.addrs)
 }
 
-// stockJobs bounds the jobs that are published again in one second.
+// stockJobs bounds the jobs that are republished per second.
 const stockJobs = 500
 
-// handOut publishes what was kept for stock minions that have come.
+// handOut publishes what was queued for stock minions that have connected.
 func (r *redelivery) handOut() {
 	if r.cluster != nil {
 		r.again()
@@ -170,7 +171,7 @@ func (r *redelivery) handOut() {
 	}
 	there := r.addresses.come()
 	if !r.states.queue.awaits() {
-		r.addresses.back(nil, nil) // what was seen long ago says nothing
+		r.addresses.back(nil, nil) // old observations say nothing
 		return
 	}
 	if there == nil {
@@ -181,21 +182,21 @@ func (r *redelivery) handOut() {
 	r.addresses.back(l.conns, there)
 	come := r.states.queue.arrived(there, stockJobs)
 	if len(come) > 0 {
-		r.states.store() // or they would get it again after a restart
+		r.states.store() // or a restart would republish them
 	}
 	r.republish(come)
 }
 
-// republication is a job that is published again, for some of its minions.
+// republication is a job that is republished to some of its minions.
 type republication struct {
 	handout
 	ids    []string
 	waited []time.Duration
 }
 
-// byJob turns what minions are to get into what is to be published, each job
-// once for all of its minions, the oldest first: without zmq_filtering a
-// publication goes to every subscriber. unfit are those that have no target.
+// byJob groups jobs by minion into republications, one per job with all of its
+// minions, oldest first: without zmq_filtering a publication goes to every
+// subscriber. unfit are jobs whose target cannot be narrowed.
 func byJob(come map[string][]handout) (jobs []*republication, unfit map[string][]string) {
 	known := map[string]*republication{}
 	for _, id := range slices.Sorted(maps.Keys(come)) {
@@ -220,7 +221,7 @@ func byJob(come map[string][]handout) (jobs []*republication, unfit map[string][
 	return jobs, unfit
 }
 
-// republish publishes jobs for stock minions that missed them.
+// republish republishes jobs to stock minions that missed them.
 func (r *redelivery) republish(come map[string][]handout) {
 	jobs, unfit := byJob(come)
 	for jid, ids := range unfit {
@@ -239,7 +240,7 @@ func (r *redelivery) republish(come map[string][]handout) {
 			continue
 		}
 		if err := r.server.Publish(job, a.ids); err != nil {
-			r.log.Error("cannot publish a job", "jid", a.jid, "err", err)
+			r.log.Error("cannot publish job", "jid", a.jid, "err", err)
 			continue
 		}
 		for i, id := range a.ids {
@@ -252,16 +253,16 @@ func (r *redelivery) notForOne(jid string, ids []string) {
 	r.log.Info("cannot redeliver job to stock minions: target cannot be narrowed to single ids", "jid", jid, "minions", ids)
 }
 
-// fitsList tells whether an id can stand in a target that is a list.
+// fitsList reports whether an id can stand in a list target.
 func fitsList(id string) bool { return !strings.ContainsAny(id, " ,()") }
 
-// compoundLetters are the types of targets that depend on the minion's data,
-// with their letter in a compound target.
+// compoundLetters are the target types that depend on the minion's data, with
+// their letters in compound targets.
 var compoundLetters = map[string]string{"grain": "G@", "grain_pcre": "P@", "pillar": "I@", "pillar_pcre": "J@", "ipcidr": "S@"}
 
-// forSome is a job with a target that only some of its minions fit, and these
-// only if they fit the original; nil if there is no such target. Others must
-// not take the job again.
+// forSome returns a job whose target matches only the given minions, and these
+// only if they match the original; nil if there is no such target. Other
+// minions must not take the job again.
 func forSome(job *value.Dict, ids []string) *value.Dict {
 	job = job.Clone()
 	var pub wire.Job

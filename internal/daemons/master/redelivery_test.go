@@ -12,8 +12,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestForSome narrows targets to some minions: what the id decides is decided, what
-// the minion's data decides is left to the minion.
+// TestForSome narrows targets to some minions: the master decides what depends on
+// the id, the minion what depends on its data.
 func TestForSome(t *testing.T) {
 	list := value.ListOf("w1", "w2")
 	for _, c := range []struct {
@@ -61,8 +61,8 @@ func TestForSome(t *testing.T) {
 	}
 }
 
-// TestPublishedOnce: what a thousand minions missed is one publication, not a
-// thousand that each of them gets.
+// TestPublishedOnce: a job that a thousand minions missed is one publication,
+// not a thousand that each of them gets.
 func TestPublishedOnce(t *testing.T) {
 	come := map[string][]handout{"not, fit": {{jid: "2", number: 2}}}
 	for i := range 1000 {
@@ -78,8 +78,9 @@ func TestPublishedOnce(t *testing.T) {
 	}
 }
 
-// TestQueueForStock: a job waits only for a minion that was not connected when
-// it was published, is given out once, and not after its time or its return.
+// TestQueueForStock: a job is queued only for a minion that was not connected
+// when it was published. It is delivered once, and not after its expiry or
+// return.
 func TestQueueForStock(t *testing.T) {
 	now := time.Unix(1000, 0)
 	q := newQueue(func() time.Time { return now })
@@ -167,7 +168,7 @@ func TestWhoIsMissing(t *testing.T) {
 }
 
 // TestWhoIsBack: a minion is back when its address has a connection for each
-// minion there, and had so at the last look.
+// minion there, and also had at the last check.
 func TestWhoIsBack(t *testing.T) {
 	at := func(ip string) *net.TCPAddr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 99} }
 	one, two := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")

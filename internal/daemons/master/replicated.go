@@ -22,10 +22,10 @@ import (
 )
 
 // replicated is the state that the masters of a cluster without a shared directory
-// have in common: each has all of it on its own disk, and tells the others what
-// has changed. Jobs and returns go the same way, from the job store itself.
+// replicate: each has all of it on its own disk, and sends changes to the others.
+// Jobs and returns are replicated the same way, from the job store itself.
 type replicated struct {
-	id       string // of this master
+	id       string // id of this master
 	cacheDir string
 	cluster  *cluster.Cluster
 	log      *slog.Logger
@@ -34,12 +34,12 @@ type replicated struct {
 	mirrors map[string]*replica.Mirror
 	minions *replica.Nested
 
-	// forgot is when deletions were forgotten last; acked and seen are what all
-	// masters knew then, and what any of them.
+	// forgot is when deletions were last forgotten; acked and seen are what all
+	// masters, and any master, knew then.
 	forgot      time.Time
 	acked, seen oplog.Vector
 
-	leaves atomic.Bool // the cluster, when the master ends
+	leaves atomic.Bool // leave the cluster when the master ends
 }
 
 // The kinds of records.
@@ -47,8 +47,8 @@ const (
 	kindKey    = "key"
 	kindPeer   = "peer"
 	kindSecret = "secret"
-	// Of its own kind: a version that does not know it keeps the records, and
-	// does not take the missing file for a deletion.
+	// A kind of its own: a version that does not know it keeps the records, and
+	// does not treat the missing file as a deletion.
 	kindSession = "session"
 	kindRemoved = "removed"
 	kindRotated = "rotated"
@@ -65,8 +65,8 @@ const (
 	streamJobs    = "jobs"
 )
 
-// openReplicated opens the records in the directory own, and brings files and
-// records together.
+// openReplicated opens the records in the directory own, and synchronizes files
+// and records.
 func openReplicated(c *replicated, own string, keys *replica.Keys, minions *cache.Cache) (_ *replicated, err error) {
 	c.mirrors = map[string]*replica.Mirror{}
 	if c.records, err = replica.Open(own, c.id, replica.Ranks{kindKey: replica.KeyRank, kindWork: workRank}, c.log); err != nil {
@@ -97,7 +97,7 @@ func openReplicated(c *replicated, own string, keys *replica.Keys, minions *cach
 		}},
 		kindToken: &replica.Files{Path: filepath.Join(c.cacheDir, "tokens"), Mode: 0o600, Keep: auth.ValidToken},
 	}
-	if minions != nil { // else a server has it
+	if minions != nil { // otherwise a server has it
 		c.minions = &replica.Nested{Path: filepath.Join(c.cacheDir, "minions"), Mode: 0o600}
 		if err := os.MkdirAll(c.minions.Path, 0o750); err != nil {
 			c.Close()
@@ -133,8 +133,8 @@ func (c *replicated) Close() error {
 	return c.records.Close()
 }
 
-// share gives the other masters what there is, and has files follow what comes
-// from them, until ctx ends; stop waits for that.
+// share sends the other masters this one's state, and updates files from
+// theirs, until ctx ends; stop waits for that.
 func (c *replicated) share(ctx context.Context) (stop func()) {
 	c.cluster.Feeds.Share(streamRecords, c.records)
 	c.cluster.Removal.Exclude(func(id string) bool {
@@ -146,7 +146,7 @@ func (c *replicated) share(ctx context.Context) (stop func()) {
 			c.cluster.Removal.Look(id)
 		}
 		if kind == kindRotated && c.mirrors[kindRotated].Sync() == nil {
-			go func() { // it asks other masters, of which this may be the connection
+			go func() { // it queries other masters, maybe over this very connection
 				if err := c.cluster.Keyring.FollowKey(ctx); err != nil {
 					c.log.Debug("the key of the cluster is not here yet", "err", err)
 				}
@@ -164,15 +164,16 @@ func (c *replicated) share(ctx context.Context) (stop func()) {
 	return wg.Wait
 }
 
-// Times of a master that ends.
+// Times of a shutdown.
 const (
 	handOverTime = 5 * time.Second
 	leaveTime    = 30 * time.Second
-	leaveAfter   = time.Second // so that the answer to who asked for it arrives
+	leaveAfter   = time.Second // lets the response reach the caller
 )
 
-// handOver waits until the masters that can be reached have all that this one
-// has, which takes no requests any more; of one that leaves also that.
+// handOver waits until all reachable masters have the data of this one, which
+// accepts no more requests; for a master that leaves also until they know that
+// it does.
 func (c *replicated) handOver() {
 	within := handOverTime
 	if c.leaves.Load() {
@@ -181,7 +182,7 @@ func (c *replicated) handOver() {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	if err := c.handedOver(ctx); err != nil {
-		c.log.Warn("not all that this master has is at the others; they get it when it is started again", "err", err)
+		c.log.Warn("other masters lack some changes of this master; they get them when it starts again", "err", err)
 		return
 	}
 	if !c.leaves.Load() {
@@ -192,13 +193,13 @@ func (c *replicated) handOver() {
 		err = c.handedOver(ctx)
 	}
 	if err != nil {
-		c.log.Error("the others were not told that this master has left; run salt-run cluster.remove there", "id", c.id, "err", err)
+		c.log.Error("other masters were not notified that this master left; run salt-run cluster.remove there", "id", c.id, "err", err)
 		return
 	}
-	c.log.Info("this master has left the cluster; to come back it must join again, without what is in cluster_pki_dir and cachedir")
+	c.log.Info("this master left the cluster; to rejoin, remove cluster_pki_dir and cachedir first")
 }
 
-// handedOver waits until it is so.
+// handedOver waits for that.
 func (c *replicated) handedOver(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -209,8 +210,8 @@ func (c *replicated) handedOver(ctx context.Context) error {
 			}
 		}
 		peers, all, err := c.cluster.Feeds.HandedOver()
-		// A peer that has heard that this one leaves ends the connection, maybe before it
-		// has said that it has heard.
+		// A peer that learned that this master leaves closes the connection, maybe before
+		// it has acknowledged.
 		if err != nil || all && (peers > 0 || !c.leaves.Load() || c.cluster.Removal.Disowned()) {
 			return err
 		}
@@ -222,7 +223,7 @@ func (c *replicated) handedOver(ctx context.Context) error {
 	}
 }
 
-// leave has this master hand over what it has, leave the cluster, and end.
+// leave makes this master hand over its data, leave the cluster and exit.
 func (c *replicated) leave(end func()) error {
 	peers, _, err := c.cluster.Feeds.HandedOver()
 	if err == nil && peers == 0 {

@@ -9,26 +9,26 @@ import (
 	"slices"
 	"time"
 
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/store/job"
 )
 
-// askDigest is what masters ask each other to find out whether they have the
-// same.
+// askDigest is the query with which masters compare their state.
 const askDigest = "digest"
 
 // checkTime bounds the wait for the digests of others.
 const checkTime = time.Minute
 
-// comparison finds out whether all masters of a cluster have the same.
+// comparison checks whether all masters of a cluster have the same state.
 type comparison struct {
 	replicated *replicated
 	revisions  *revisions
 	jobs       jobStore
 }
 
-// digest says what this master has of what all should have: for each section a
-// map of names to short sums.
+// digest returns this master's part of the comparison: for each section a map
+// of names to short checksums.
 func (x *comparison) digest() *value.Dict {
 	d := value.NewDict(len(x.replicated.mirrors) + 2)
 	for _, kind := range slices.Sorted(maps.Keys(x.replicated.mirrors)) {
@@ -65,7 +65,7 @@ func (x *comparison) digest() *value.Dict {
 	return d
 }
 
-// hidden replaces names that are secrets.
+// hidden replaces secret names.
 func hidden(sums *value.Dict) *value.Dict {
 	out := value.NewDict(sums.Len())
 	for k, v := range sums.All() {
@@ -79,10 +79,10 @@ func shortSum(b []byte) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// maxDifferences bounds what is shown of a section.
+// maxDifferences bounds the differences shown per section.
 const maxDifferences = 100
 
-// check compares what all masters have that can be reached.
+// check compares the state of all reachable masters.
 func (x *comparison) check(ctx context.Context) (*value.Dict, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
@@ -111,7 +111,7 @@ func (x *comparison) check(ctx context.Context) (*value.Dict, error) {
 			sums := map[string]bool{}
 			for _, id := range masters {
 				if !all[id].Has(section) {
-					continue // its version does not have this kind
+					continue // its version does not know this kind
 				}
 				sum := all[id].Dict(section).Str(name)
 				by.Set(id, sum)
@@ -126,8 +126,10 @@ func (x *comparison) check(ctx context.Context) (*value.Dict, error) {
 		}
 	}
 	for id, d := range all {
-		if text := d.Str("error"); text != "" {
-			silent.Append(fmt.Sprintf("%s: %s", id, text))
+		var digest wire.Digest
+		wire.View(d, &digest)
+		if digest.Error != "" {
+			silent.Append(fmt.Sprintf("%s: %s", id, digest.Error))
 		}
 	}
 	return value.DictOf("masters", value.Strings(masters), "silent", silent, "counts", counts, "differences", differences,

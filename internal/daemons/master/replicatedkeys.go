@@ -13,9 +13,8 @@ import (
 // maxKeyRecords bounds what keyRecords returns.
 const maxKeyRecords = 1000
 
-// keyRecords returns of the keys of minions, also deleted ones, in which state
-// they are, since when, and on which master and by whom that was decided. match is a glob of
-// ids.
+// keyRecords returns the state of minion keys, including deleted ones: since when, on which
+// master and by whom it was decided. match is a glob of ids.
 func (c *replicated) keyRecords(match string) (*value.Dict, error) {
 	if c == nil {
 		return nil, salt.Errorf(salt.Invalid, "only masters of a cluster without a shared directory have records of keys")

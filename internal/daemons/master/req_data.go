@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
 	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
+	"brine/internal/call/acl"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
 	"brine/internal/net/wire"
@@ -19,32 +21,32 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// minionData takes and gives what the master keeps about minions: grains,
-// pillar and mine.
+// minionData stores and returns what the master keeps of minions: grains,
+// pillar and mine data.
 type minionData struct {
 	ctx      func() context.Context
 	settings *settings
 	targets  *targets
 	cache    *cache.Cache
-	refuses  func() error // why no pillar is made, or nil
+	refuses  func() error // returns why no pillar is compiled, or nil
 	bus      *event.Bus
 	keys     keyBook
-	// forget drops what the channel remembers of a minion whose key is deleted.
+	// forget drops the channel's state of a minion whose key is deleted.
 	forget func(id string)
 	// answerBytes bounds the mine data of one answer; 0 is maxMineAnswer.
 	answerBytes int
 	log         *slog.Logger
 
-	rateLimitedLog *ratelimit.Log // about mine data that is too large
+	rateLimitedLog *ratelimit.Log // limits log messages about mine data that is too large
 }
 
-// maxCompile bounds the making of one pillar: a template must not hold a
+// maxCompile bounds the compilation of a pillar: a template must not occupy a
 // master for ever.
 const maxCompile = 2 * time.Minute
 
-// pillar makes the minion's pillar, answers with it and remembers it with the
-// grains, by which the minion is found as a target. Whose pillar it is says
-// the channel, not the request.
+// pillar compiles the pillar of the minion, answers with it and caches it with
+// the grains, for targeting. The channel authenticates the minion; the id in
+// the request does not count.
 func (d *minionData) pillar(c *channel.Call) {
 	ctx, cancel := context.WithTimeout(d.ctx(), maxCompile)
 	defer cancel()
@@ -57,34 +59,35 @@ func (d *minionData) pillar(c *channel.Call) {
 		p, err = d.settings.current().pillar.Compile(ctx, q)
 	}
 	if err != nil {
-		d.log.Error("cannot make a pillar", "minion", c.ID, "err", err)
+		d.log.Error("cannot compile pillar", "minion", c.ID, "err", err)
 		c.Reply("")
 		return
 	}
-	// What the minion laid over it for once is not its pillar to others, nor is
-	// what a program on it got that gathered no grains (salt-call --skip-grains):
-	// Salt forgets all grains then, and finds the minion by none.
+	// A pillar with overrides is not cached, nor is one for a program that
+	// collected no grains (salt-call --skip-grains): Salt loses all grains then,
+	// and no target by grains matches the minion.
 	if q.Override.Len() == 0 && q.External == nil && !without(q.Grains) {
 		if err := d.cache.StoreMinion(c.ID, cache.Minion{Grains: q.Grains, Pillar: p}); err != nil {
-			d.log.Error("cannot keep a minion's grains and pillar", "minion", c.ID, "err", err)
+			d.log.Error("cannot cache a minion's grains and pillar", "minion", c.ID, "err", err)
 		}
 	}
 	if d.settings.options().MinionDataEvents {
 		d.bus.Fire("minion/refresh/"+c.ID, value.DictOf("Minion data cache refresh", c.ID))
 	}
-	// The old form is encrypted with the session key alone, the other one for the
+	// The old form is encrypted with the session key alone, the new one for the
 	// minion's own key.
 	if in.Ver != "2" && d.settings.options().PillarVersion == 1 {
 		c.Reply(p)
 		return
 	}
 	if err := c.ReplyPrivate(p); err != nil {
-		d.log.Error("cannot answer with the pillar", "minion", c.ID, "err", err)
+		d.log.Error("cannot return pillar", "minion", c.ID, "err", err)
 		c.Reply("")
 	}
 }
 
-// without reports whether grains are none but the id, which is the master's word.
+// without reports whether the grains are empty except for the id, which the
+// master adds.
 func without(grains *value.Dict) bool { return grains.Len() == 1 && grains.Has("id") }
 
 func pillarRequest(id string, in *wire.Pillar) pillar.Request {
@@ -107,14 +110,14 @@ func pillarRequest(id string, in *wire.Pillar) pillar.Request {
 	}
 }
 
-// Bounds of the mine. Each minion can ask for the data of all at once.
+// Limits of mine data. Each minion can request that of all at once.
 const (
 	maxMine          = 16 << 20 // bytes of one minion's data
 	maxMineAnswer    = 64 << 20 // bytes of one answer
 	maxMineFunctions = 1000     // of one request
 )
 
-// mine stores what a minion publishes about itself.
+// mine stores the mine data that a minion publishes.
 func (d *minionData) mine(c *channel.Call) {
 	var in wire.Mine
 	wire.View(c.Load, &in)
@@ -132,23 +135,23 @@ func (d *minionData) mine(c *channel.Call) {
 		}
 	}
 	if value.Weight(data, maxMine) > maxMine {
-		d.rateLimitedLog.Log(slog.LevelError, "the mine data of a minion is refused: it is too large; remove functions with mine.delete", "minion", c.ID,
+		d.rateLimitedLog.Log(slog.LevelError, "refused mine data of a minion: too large; remove functions with mine.delete", "minion", c.ID,
 			"limit_mb", maxMine>>20)
 		c.Reply(false)
 		return
 	}
 	if err := d.cache.Store(bank, "mine", data); err != nil {
-		d.log.Error("cannot keep a minion's mine", "minion", c.ID, "err", err)
+		d.log.Error("cannot store a minion's mine data", "minion", c.ID, "err", err)
 		c.Reply("")
 		return
 	}
 	c.Reply(true)
 }
 
-// mineGet gives the mine data of other minions, as far as their owners allow.
+// mineGet returns the mine data of other minions, as far as their owners allow.
 func (d *minionData) mineGet(c *channel.Call) { c.Reply(d.mineFor(c.ID, c.Load)) }
 
-// mineFor returns the mine data that a request of asker means.
+// mineFor returns the mine data that a request of asker selects.
 func (d *minionData) mineFor(asker string, load *value.Dict) *value.Dict {
 	var in wire.MineGet
 	wire.View(load, &in)
@@ -157,17 +160,18 @@ func (d *minionData) mineFor(asker string, load *value.Dict) *value.Dict {
 	case "":
 		typ = "glob"
 	case "pillar", "pillar_pcre":
-		typ = "pillar_exact" // patterns could be used to guess another minion's pillar
+		typ = "pillar_exact" // with patterns a minion could guess another minion's pillar
 	case "compound":
 		typ = "compound_pillar_exact"
 	}
 	funs, single := mineFunctions(in.Fun)
+	funs = d.mineGranted(asker, funs)
 	ids, err := d.targets.matchingWithin(target.NewBudget(minionTargetTime), typ, in.Tgt, in.Delimiter)
 	if err != nil || len(funs) == 0 {
 		return value.NewDict(0)
 	}
 	if len(funs) > maxMineFunctions {
-		d.rateLimitedLog.Log(slog.LevelWarn, "a request for mine data is refused: it names too many functions", "minion", asker, "limit", maxMineFunctions)
+		d.rateLimitedLog.Log(slog.LevelWarn, "refused request for mine data: it names too many functions", "minion", asker, "limit", maxMineFunctions)
 		return value.NewDict(0)
 	}
 	found := make([]*value.Dict, len(funs))
@@ -181,7 +185,7 @@ func (d *minionData) mineFor(asker string, load *value.Dict) *value.Dict {
 	who := d.targets.subject(asker)
 	for _, id := range ids {
 		mine := d.mineOf(id)
-		budget := target.NewBudget(minionTargetTime) // of each owner: none can use up that of others
+		budget := target.NewBudget(minionTargetTime) // for each owner, so that none can exhaust another's
 		for i, f := range funs {
 			entry, ok := mine.Get(f)
 			if !ok {
@@ -192,7 +196,7 @@ func (d *minionData) mineFor(asker string, load *value.Dict) *value.Dict {
 				continue
 			}
 			if limit -= value.Weight(v, limit) + len(id); limit < 0 {
-				d.rateLimitedLog.Log(slog.LevelError, "a request for mine data is not answered: there is too much; choose fewer minions or functions",
+				d.rateLimitedLog.Log(slog.LevelError, "not answering request for mine data: too much data; select fewer minions or functions",
 					"minion", asker, "functions", len(funs))
 				return value.NewDict(0)
 			}
@@ -211,8 +215,20 @@ func (d *minionData) mineFor(asker string, load *value.Dict) *value.Dict {
 	return out
 }
 
-// mineFunctions returns the functions that a request names, each once, and at most
-// one more than it may.
+// mineGranted returns the functions whose data mine_get lets a minion read. Without
+// that option it is all of them.
+func (d *minionData) mineGranted(asker string, funs []string) []string {
+	option := d.settings.options().MineGet
+	if option == nil {
+		return funs
+	}
+	granted, _ := option.(*value.Dict)
+	list := acl.Lists(granted, asker)
+	return slices.DeleteFunc(funs, func(f string) bool { return !acl.Matches(list, f) })
+}
+
+// mineFunctions returns the functions in a request, without duplicates, and at
+// most one more than is allowed.
 func mineFunctions(v any) (funs []string, single bool) {
 	seen := map[string]bool{}
 	add := func(f string) {
@@ -237,7 +253,7 @@ func mineFunctions(v any) (funs []string, single bool) {
 	return funs, false
 }
 
-// unwrap returns the value of a mine entry if the minion who asks may see it.
+// unwrap returns the value of a mine entry if the requesting minion may see it.
 func unwrap(entry any, who target.Subject, budget *target.Budget) (any, bool) {
 	d, ok := entry.(*value.Dict)
 	var e wire.MineEntry
@@ -255,11 +271,11 @@ func unwrap(entry any, who target.Subject, budget *target.Budget) (any, bool) {
 	return e.Data, true
 }
 
-// mineOf returns what is kept of a minion's mine, nil if nothing.
+// mineOf returns the stored mine data of a minion, or nil.
 func (d *minionData) mineOf(id string) *value.Dict {
 	v, ok, err := d.cache.Fetch("minions/"+id, "mine")
 	if err != nil {
-		d.log.Warn("cannot read a minion's mine", "minion", id, "err", err)
+		d.log.Warn("cannot read a minion's mine data", "minion", id, "err", err)
 	}
 	mine, isDict := v.(*value.Dict)
 	if !ok || !isDict {
@@ -284,7 +300,7 @@ func (d *minionData) mineFlush(c *channel.Call) {
 	c.Reply(err == nil)
 }
 
-// revoke deletes the key of the minion that asks.
+// revoke deletes the key of the requesting minion.
 func (d *minionData) revoke(c *channel.Call) {
 	if !d.settings.options().AllowKeyRevoke {
 		c.Reply(c.Load)

@@ -17,8 +17,8 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// TestMine: what a minion publishes about itself is merged or replaced, deleted
-// and flushed, and given to the minions that its owner allows.
+// TestMine: mine data is merged or replaced, deleted and flushed, and returned
+// to the minions that its owner allows.
 func TestMine(t *testing.T) {
 	p := newParts(t, []string{"web1", "web2", "db1"}, nil)
 	p.data("web1", value.DictOf("os", "Debian"), value.DictOf("role", "front"))
@@ -70,8 +70,39 @@ func TestMine(t *testing.T) {
 	}
 }
 
-// TestMineIsBounded: what one minion publishes is bounded, also in parts, and so are
-// the functions and the size of an answer. Only the request that is too large fails.
+// TestMineGet: of the option mine_get, a minion gets the data of those functions
+// alone that a pattern for its id names, and others get nothing.
+func TestMineGet(t *testing.T) {
+	ip := value.DictOf("web1", "192.0.2.1")
+	for _, c := range []struct {
+		option any
+		asker  string
+		fun    any
+		want   *value.Dict
+	}{
+		{nil, "db1", "ip", ip},
+		{value.DictOf("db.*", value.ListOf("i")), "db1", "ip", ip}, // patterns match at the beginning, as Salt's do
+		{value.DictOf("db.*", value.ListOf("ip")), "db1", "ip,token", value.DictOf("ip", ip)},
+		{value.DictOf("db.*", value.ListOf("ip")), "db1", value.ListOf("ip", "token"), value.DictOf("ip", ip)},
+		{value.DictOf("db.*", value.ListOf("p")), "db1", "ip", value.NewDict(0)},
+		{value.DictOf("web.*", value.ListOf(".*")), "db1", "ip", value.NewDict(0)},
+		{value.DictOf("db.*", ".*"), "db1", "ip", value.NewDict(0)},
+		{value.NewDict(0), "db1", "ip", value.NewDict(0)},
+		{"db.*", "db1", "ip", value.NewDict(0)},
+	} {
+		p := newParts(t, []string{"web1", "db1"}, func(cfg *Config) { cfg.Options.MineGet = c.option })
+		d := p.Master.data
+		ask(t, d.mine, "web1", "_mine", value.DictOf("data", value.DictOf("ip", "192.0.2.1", "token", "secret"), "clear", false))
+		got := answer(t, d.mineGet, c.asker, "_mine_get", value.DictOf("tgt", "web1", "fun", c.fun))
+		if !value.Equal(got, c.want) {
+			t.Errorf("%s: %s asks for %s: %s", value.Repr(c.option), c.asker, value.Repr(c.fun), value.Repr(got))
+		}
+	}
+}
+
+// TestMineIsBounded: the mine data of a minion is bounded, also if it comes in
+// parts, and so are the functions and the size of an answer. Only the request that
+// is too large fails.
 func TestMineIsBounded(t *testing.T) {
 	p := newParts(t, []string{"web1", "web2", "web3"}, nil)
 	d := p.Master.data
@@ -113,7 +144,7 @@ func TestMineIsBounded(t *testing.T) {
 	if got := get("*", many); got.Len() != 0 {
 		t.Errorf("of too many functions: %d", got.Len())
 	}
-	// Each rule of an owner takes a part of one budget, whatever the number of its entries.
+	// All rules of an owner share one budget, however many entries it has.
 	rules := value.NewDict(0)
 	for i := range 200 {
 		rules.Set(fmt.Sprint("f", i), value.DictOf("__saltmine_acl__", int64(1), "__data__", int64(1), "allow_tgt", `^(?=(w|we|web|e|b|3)+\d*!)`,
@@ -131,8 +162,8 @@ func TestMineIsBounded(t *testing.T) {
 	}
 }
 
-// TestPillars: the pillar is of the minion that asks, and is kept with its grains
-// unless it was asked for with other values.
+// TestPillars: the pillar is that of the authenticated minion, and is cached with
+// its grains unless the request has overrides.
 func TestPillars(t *testing.T) {
 	dir := t.TempDir()
 	p := newParts(t, []string{"web1"}, func(c *Config) {
@@ -166,7 +197,7 @@ func TestPillars(t *testing.T) {
 	if tags := p.tags(); !slices.Equal(tags, []string{"minion/refresh/web1"}) {
 		t.Errorf("events %v", tags)
 	}
-	// Values for once are not the minion's pillar, and no grains are not its grains.
+	// A pillar with overrides is not the minion's, and no grains are not its grains.
 	load.Set("pillar_override", value.DictOf("who", "me"))
 	if got := answer(t, p.Master.data.pillar, "web1", "_pillar", load); got.Str("who") != "me" {
 		t.Errorf("with an override: %s", value.Repr(got))
@@ -180,7 +211,7 @@ func TestPillars(t *testing.T) {
 	}
 }
 
-// TestRevokedKeys: a minion may have its own key deleted where that is allowed.
+// TestRevokedKeys: a minion may delete its own key if the options allow it.
 func TestRevokedKeys(t *testing.T) {
 	p := newParts(t, []string{"web1"}, nil)
 	forgotten := ""
@@ -201,8 +232,8 @@ func TestRevokedKeys(t *testing.T) {
 	}
 }
 
-// TestElsewhere: the report of a minion that another master commands counts while
-// it is recent: a minion that is switched off reports nothing.
+// TestElsewhere: the report of a minion that another master commands counts only
+// while it is recent: a minion that is switched off reports nothing.
 func TestElsewhere(t *testing.T) {
 	p := newParts(t, nil, nil)
 	answer(t, p.reports.take, "web1", "_brine_standing", value.DictOf("mode", "failover", "masters", value.ListOf(
@@ -219,8 +250,8 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestConnectionReports: what a minion reports is bounded, comes back as it was,
-// and the newest report counts.
+// TestConnectionReports: reports are bounded, survive encoding, and the newest
+// one counts.
 func TestConnectionReports(t *testing.T) {
 	p := newParts(t, nil, nil)
 	long := make([]byte, 1000)

@@ -15,11 +15,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// events takes events that minions send.
+// events handles events that minions send.
 type events struct {
 	settings  *settings
 	bus       *event.Bus
-	cluster   *cluster.Cluster // nil for a master of its own
+	cluster   *cluster.Cluster // nil without a cluster
 	queue     *queue
 	addresses *addresses
 	log       *slog.Logger
@@ -27,9 +27,9 @@ type events struct {
 }
 
 // reserved are the tags that only the master, salt-api and syndics may use: a
-// minion that could fire them could pose as one of these or as another minion,
-// or set off reactions that trust them. Salt guards a part of these, and only
-// in events sent as a list.
+// minion that fired them could impersonate these or another minion, or trigger
+// reactions that trust them. Salt reserves only some of these, and only in
+// events sent as a list.
 var reserved = globs(
 	"salt/key", "salt/auth", "salt/cloud/*", "salt/run/*", "salt/cluster/*", "salt/token*", "salt/fileserver/*", "salt/netapi/*", "salt/batch/*",
 	"salt/wheel/*", "salt/presence/*", "salt/stats/*", "minion/refresh/*", "key", "rotate_cluster_aes_key", "cluster/*",
@@ -50,7 +50,7 @@ type tagRules struct {
 	syndics bool
 }
 
-// allowed reports whether minion id may fire an event with this tag.
+// allowed reports whether a minion may fire an event with this tag.
 func (r tagRules) allowed(id, tag string) bool {
 	if tag == "" || strings.Contains(tag, "\n") {
 		return false
@@ -60,13 +60,13 @@ func (r tagRules) allowed(id, tag string) bool {
 			return false
 		}
 	}
-	// These tags speak for the minion of that id.
+	// These tags contain the id of the minion that speaks.
 	for _, prefix := range []string{"salt/minion/", "salt/beacon/"} {
 		if rest, ok := strings.CutPrefix(tag, prefix); ok && !strings.HasPrefix(rest, id+"/") && !(r.syndics && prefix == "salt/beacon/") {
 			return false
 		}
 	}
-	// A job's events are the master's, but for the progress of its states.
+	// Job events belong to the master, except the progress of states.
 	if rest, ok := strings.CutPrefix(tag, "salt/job/"); ok {
 		_, rest, _ = strings.Cut(rest, "/")
 		from, isProgress := strings.CutPrefix(rest, "prog/")
@@ -75,11 +75,11 @@ func (r tagRules) allowed(id, tag string) bool {
 	if r.syndics {
 		return true
 	}
-	// A bare job id is the old form of the tag of a return.
+	// A bare job id is the old form of a return's tag.
 	return !strings.HasPrefix(tag, "syndic/") && !salt.ValidJID(tag)
 }
 
-// take fires one event, or a list of them.
+// take fires one event or a list of events.
 func (e *events) take(c *channel.Call) {
 	defer c.Reply(nil)
 	load := c.Load
@@ -113,8 +113,8 @@ func (e *events) take(c *channel.Call) {
 	}
 }
 
-// sign enters the id of the minion that sent an event. Another id stays only
-// where minions may be syndics; the proved id then stands beside it.
+// sign sets the id of an event to that of the minion that sent it. Another id
+// stays only where minions may be syndics; then the authenticated id is added.
 func (e *events) sign(data *value.Dict, id string) {
 	given, ok := data.Get("id")
 	switch {
@@ -127,14 +127,14 @@ func (e *events) sign(data *value.Dict, id string) {
 
 func (e *events) fire(id, tag string, data *value.Dict) {
 	if rules := (tagRules{syndics: e.settings.options().OrderMasters}); !rules.allowed(id, tag) {
-		e.refused.Log(slog.LevelWarn, "an event of a minion was refused: its tag is the master's or another minion's", "minion", id, "tag",
+		e.refused.Log(slog.LevelWarn, "refused event of a minion: its tag belongs to the master or another minion", "minion", id, "tag",
 			fmt.Sprintf("%.200s", tag))
 		return
 	}
 	e.bus.Fire(tag, data)
 	if tag == salt.Tag("minion", id, "start") {
 		e.log.Debug("minion started", "minion", id)
-		if e.cluster == nil { // else it may have asked another master
+		if e.cluster == nil { // in a cluster it may have asked another master
 			e.queue.started(id)
 		}
 		e.addresses.start(id)

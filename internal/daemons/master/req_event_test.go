@@ -2,8 +2,8 @@ package master
 
 import "testing"
 
-// TestEventTags: a minion may use tags of its own, and none that speaks for
-// the master, salt-api, a syndic or another minion.
+// TestEventTags: a minion may use tags of its own, but none of the master,
+// salt-api, a syndic or another minion.
 func TestEventTags(t *testing.T) {
 	const jid = "20260101000000000000"
 	own := []string{

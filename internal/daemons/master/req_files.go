@@ -20,12 +20,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// fileRoutes answers the file server's commands, and takes files that minions push.
+// fileRoutes handles the file server's requests, and files that minions push.
 type fileRoutes struct {
 	cacheDir   string
 	ctx        func() context.Context
 	settings   *settings
-	refuses    func() error // why no file is served, or nil
+	refuses    func() error // returns why no file is served, or nil
 	background *sync.WaitGroup
 	queue      *filequota.Queue
 	log        *slog.Logger
@@ -33,12 +33,12 @@ type fileRoutes struct {
 	rateLimitedLog *ratelimit.Log
 }
 
-// serve hands a command to the file server. What goes wrong there is answered
-// as Salt does: by an empty text.
+// serve passes a request to the file server. After an error it answers with an
+// empty string, as Salt does.
 func (f *fileRoutes) serve(c *channel.Call) { c.Reply(f.answer(c, 0)) }
 
-// answer asks the file server; room, if not 0, is how large a part of a file
-// may be, in bytes.
+// answer passes a request to the file server; room, if not 0, bounds a part of
+// a file, in bytes.
 func (f *fileRoutes) answer(c *channel.Call, room int64) any {
 	load := c.Load.Clone()
 	load.Set("cmd", c.Cmd)
@@ -55,17 +55,17 @@ func (f *fileRoutes) answer(c *channel.Call, room int64) any {
 }
 
 func (f *fileRoutes) failed(c *channel.Call, err error) {
-	f.rateLimitedLog.Log(slog.LevelWarn, "a request to the file server failed", "cmd", c.Cmd, "minion", c.ID, "path", c.Load.At("path"), "err", err)
+	f.rateLimitedLog.Log(slog.LevelWarn, "file server request failed", "cmd", c.Cmd, "minion", c.ID, "path", c.Load.At("path"), "err", err)
 }
 
-// part answers with a part of a file when it is the minion's turn. Waiting for
-// that holds back only the peer that asked.
+// part answers with a part of a file when it is the minion's turn. The wait
+// delays only the requesting peer.
 func (f *fileRoutes) part(c *channel.Call) {
 	turn := f.queue.Wait(c.ID, f.settings.fileServer().PartSize())
 	f.background.Go(func() { c.ReplyThen(f.answer(c, turn.Size), turn.End) })
 }
 
-// share answers a command of Brine minions.
+// share answers a shareable request of Brine minions.
 func (f *fileRoutes) share(c *channel.Call) { f.replyShared(c, nil) }
 
 func (f *fileRoutes) sharedPart(c *channel.Call) {
@@ -73,8 +73,8 @@ func (f *fileRoutes) sharedPart(c *channel.Call) {
 	f.background.Go(func() { f.replyShared(c, turn) })
 }
 
-// replyShared answers a command with what it shares. turn is nil for what is
-// not in the queue.
+// replyShared sends a shared answer. turn is nil for answers that do not use
+// the queue.
 func (f *fileRoutes) replyShared(c *channel.Call, turn *filequota.Turn) {
 	load := c.Load.Clone()
 	load.Set("cmd", c.Cmd)
@@ -97,21 +97,22 @@ func (f *fileRoutes) replyShared(c *channel.Call, turn *filequota.Turn) {
 	c.ReplyShared(v, s, turn.End)
 }
 
-// masterOpts tells what of the master's options counts for states: the names
-// of environments, but none of their directories.
+// masterOpts returns the options of the master that matter for states: the
+// names of environments, but not their directories.
 func (f *fileRoutes) masterOpts(c *channel.Call) {
 	var in wire.MasterOpts
 	wire.View(c.Load, &in)
 	c.Reply(f.settings.stateOptions(in.EnvOnly))
 }
 
-// receive keeps a part of a file that a minion pushes, below its own directory.
+// receive stores a part of a file that a minion pushes, below the minion's
+// directory.
 func (f *fileRoutes) receive(c *channel.Call) {
 	var in wire.FilePush
 	wire.View(c.Load, &in)
 	err := f.store(c.ID, &in)
 	if err != nil {
-		f.rateLimitedLog.Log(slog.LevelError, "cannot take a file that a minion pushes", "minion", c.ID, "path", value.Str(in.Path), "err", err)
+		f.rateLimitedLog.Log(slog.LevelError, "cannot store a file that a minion pushes", "minion", c.ID, "path", value.Str(in.Path), "err", err)
 	}
 	c.Reply(err == nil)
 }
@@ -138,7 +139,7 @@ func (f *fileRoutes) store(id string, in *wire.FilePush) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(dir) // no link in there leads out of it
+	root, err := os.OpenRoot(dir) // rejects symbolic links that leave it
 	if err != nil {
 		return err
 	}
@@ -146,7 +147,7 @@ func (f *fileRoutes) store(id string, in *wire.FilePush) error {
 	return writePart(root, name, part{at: loc, data: data, limit: limit})
 }
 
-// pushName reads the path of a pushed file: a list of names.
+// pushName reads the path of a pushed file, which is a list of names.
 func pushName(path any) (string, error) {
 	var parts []string
 	for _, p := range value.Items(path) {
@@ -163,14 +164,14 @@ func pushName(path any) (string, error) {
 	return filepath.Clean(name), nil
 }
 
-// part is a piece of a pushed file.
+// part is a part of a pushed file.
 type part struct {
-	at    int64 // as the minion says; 0 starts the file again
+	at    int64 // offset claimed by the minion; 0 restarts the file
 	data  []byte
 	limit int64 // of the whole file, in bytes
 }
 
-// writePart puts a part in its place. One that does not follow what is there is
+// writePart writes a part at its offset. Parts at any other offset are
 // appended, as in Salt, so the limit is compared with the size on disk.
 func writePart(root *os.Root, name string, p part) error {
 	if dir := filepath.Dir(name); dir != "." {

@@ -9,7 +9,7 @@ import (
 	"log/slog"
 )
 
-// logins gives out tokens and tells of them.
+// logins issues tokens and answers queries about them.
 type logins struct {
 	ctx      func() context.Context
 	settings *settings
@@ -18,8 +18,8 @@ type logins struct {
 	log      *slog.Logger
 }
 
-// make gives out a token for {eauth, username, password, [token_expire]}; the
-// answer to wrong ones is "".
+// make issues a token for {eauth, username, password, [token_expire]}; wrong
+// credentials are answered with "".
 func (l *logins) make(c *channel.Call) {
 	var in wire.Login
 	wire.View(c.Load, &in)
@@ -37,15 +37,15 @@ func (l *logins) make(c *channel.Call) {
 		return
 	}
 	l.recorder.record(c, nil, resultDone, "")
-	// It tells what the user may do, which programs show; Salt's tell it by
-	// reading the configuration themselves.
+	// The answer includes the user's permissions, which programs show; stock
+	// programs read them from the configuration.
 	if in.Perms {
 		l.tellPerms(t)
 	}
 	c.Reply(t)
 }
 
-// tellPerms adds to a token what its user may do.
+// tellPerms adds the permissions of its user to a token.
 func (l *logins) tellPerms(t *value.Dict) {
 	var in wire.Token
 	wire.View(t, &in)
@@ -54,8 +54,8 @@ func (l *logins) tellPerms(t *value.Dict) {
 	}
 }
 
-// get tells what a token is: who has it may know, and if asked what its user
-// may do. A token that is not good is an empty map.
+// get returns a token to its bearer, with the permissions of its user on
+// request. An invalid token is answered with an empty map.
 func (l *logins) get(c *channel.Call) {
 	if !c.Load.Has("token") {
 		c.Reply(false)
@@ -73,12 +73,12 @@ func (l *logins) get(c *channel.Call) {
 	c.Reply(value.NewDict(0))
 }
 
-// remove takes back a token, which its bearer can ask for.
+// remove deletes a token at its bearer's request.
 func (l *logins) remove(c *channel.Call) {
 	var in wire.TokenRequest
 	wire.View(c.Load, &in)
 	if err := l.tokens.Remove(in.Token); err != nil {
-		l.log.Error("cannot remove a token", "err", err)
+		l.log.Error("cannot remove token", "err", err)
 	}
 	c.Reply(value.NewDict(0))
 }

@@ -1,7 +1,6 @@
 package master
 
 import (
-	"brine/internal/base/ratelimit"
 	"cmp"
 	"context"
 	"fmt"
@@ -14,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/ratelimit"
+
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/call/acl"
@@ -25,13 +26,13 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// peers lets minions command each other and run runners, as far as the
-// options peer and peer_run grant it. Who asks is the minion of the
-// authenticated channel; what a load says about that is not read.
+// peers lets minions command each other and run runners, as far as the options
+// peer and peer_run grant it. The channel authenticates the minion; the id in
+// the load is ignored.
 type peers struct {
 	ctx        func() context.Context
 	cacheDir   string
-	user       string // that the master runs as, by its configuration
+	user       string // configured account of the master process
 	opts       *value.Dict
 	settings   *settings
 	targets    *targets
@@ -42,29 +43,29 @@ type peers struct {
 	background *sync.WaitGroup
 	log        *slog.Logger
 
-	rateLimitedLog *ratelimit.Log // about what is not granted
-	// slots bound the requests that wait for runners or returns, so that they
-	// cannot use up what other slow requests need.
+	rateLimitedLog *ratelimit.Log // limits log messages about requests that are not granted
+	// slots bound the requests that wait for runners or returns, so that they leave
+	// room for other slow requests.
 	slots *slots
 }
 
 const (
-	// peerSlots is how many requests wait for runners or returns at once.
+	// peerSlots is how many requests may wait for runners or returns at once.
 	peerSlots = 32
-	// peerShare is how many of them one minion has at most.
+	// peerShare is how many of them may belong to one minion.
 	peerShare = 8
 	// maxPeerArgs bounds the arguments of one request. Each string among them
 	// is parsed as YAML.
 	maxPeerArgs = 1000
-	// maxPeerWait bounds how long one of them waits for returns.
+	// maxPeerWait bounds how long a request waits for returns.
 	maxPeerWait = 5 * time.Minute
-	// publishAuth is the directory of the cache that holds for every job of a
-	// minion a file with the minion's id, as Salt's master keeps it.
+	// publishAuth is the cache directory with a file for every job of a minion that
+	// contains the minion's id, as in Salt.
 	publishAuth = "publish_auth"
 )
 
-// long works on a request that may wait for long. Waiting for a slot holds
-// back only the peer that asked.
+// long handles a request that may wait for long. Waiting for a slot delays only
+// the requesting peer.
 func (p *peers) long(do func(*channel.Call)) func(*channel.Call) {
 	return func(c *channel.Call) {
 		leave := p.slots.enter(c.ID)
@@ -75,7 +76,7 @@ func (p *peers) long(do func(*channel.Call)) func(*channel.Call) {
 	}
 }
 
-// peerJob is a request to publish that has been understood.
+// peerJob is a parsed request to publish.
 type peerJob struct {
 	load  *value.Dict // for publisher.publish
 	typ   string
@@ -84,8 +85,8 @@ type peerJob struct {
 }
 
 // parse reads {fun, arg, tgt, tgt_type, ret, no_parse}. Several functions are
-// one text with commas, and their arguments a text each. The caller has checked
-// that the minion may publish anything at all: parsing is expensive.
+// one string with commas, each with a string of arguments. Parsing is
+// expensive, so the caller first checks that the minion may publish at all.
 func (p *peers) parse(load *value.Dict) (*peerJob, bool) {
 	var in wire.PeerPublish
 	if wire.Decode(load, &in) != nil || tooManyArgs(&in) {
@@ -131,13 +132,12 @@ func (p *peers) parse(load *value.Dict) (*peerJob, bool) {
 }
 
 // tooManyArgs reports whether a request has more arguments or functions than
-// any honest one, so that parsing it would occupy the master.
+// any honest one: parsing it would occupy the master.
 func tooManyArgs(in *wire.PeerPublish) bool {
 	return len(value.Items(in.Arg)) > maxPeerArgs || len(value.Items(in.NoParse)) > maxPeerArgs || strings.Count(in.Fun, ",") > maxPeerArgs
 }
 
-// plainTarget replaces nodegroups by what they stand for, since minions do
-// not know them.
+// plainTarget expands nodegroups, which minions do not know.
 func (p *peers) plainTarget(typ string, tgt any) (string, any, error) {
 	groups := p.settings.nodegroups()
 	if typ == "nodegroup" {
@@ -162,19 +162,19 @@ func (p *peers) plainTarget(typ string, tgt any) (string, any, error) {
 	return typ, strings.Join(out, " "), nil
 }
 
-// call separates the keywords from the arguments of a job.
+// call separates keywords from the arguments of a job.
 func call(fun string, args []any) acl.Call {
 	c := acl.Call{Fun: fun, Args: args}
 	if n := len(args); n > 0 {
-		if kw, ok := args[n-1].(*value.Dict); ok && kw.Bool("__kwarg__") {
+		if kw := fn.Keywords(args[n-1]); kw != nil {
 			c.Args, c.Kwargs = args[:n-1], kw
 		}
 	}
 	return c
 }
 
-// parseInput reads texts as words of a command line are read, but for the
-// keywords in noParse, and puts all keywords in one map at the end.
+// parseInput parses strings like words of a command line, except the keywords
+// in noParse, and moves all keywords into one map at the end.
 func parseInput(given, noParse []any) []any {
 	raw := map[string]bool{}
 	for _, k := range noParse {
@@ -188,7 +188,7 @@ func parseInput(given, noParse []any) []any {
 			out = append(out, args...)
 			kwargs.Update(kw)
 		case *value.Dict:
-			if x.At("__kwarg__") == true {
+			if fn.Keywords(x) != nil {
 				kwargs.Update(x)
 			} else {
 				out = append(out, x)
@@ -197,23 +197,23 @@ func parseInput(given, noParse []any) []any {
 			out = append(out, a)
 		}
 	}
-	kwargs.Delete("__kwarg__")
+	fn.Unmark(kwargs)
 	if kwargs.Len() > 0 {
-		kwargs.Set("__kwarg__", true)
+		fn.Mark(kwargs)
 		out = append(out, kwargs)
 	}
 	return out
 }
 
-// lists returns what the option peer grants a minion. Nothing of a request is
-// parsed for a minion that it grants nothing.
+// lists returns the grants of the option peer for a minion. Requests of minions
+// without grants are not parsed.
 func (p *peers) lists(id string) []any {
 	peer, _ := p.settings.options().Peer.(*value.Dict)
 	return acl.Lists(peer, id)
 }
 
-// granted decides whether a minion with the grants in list may publish a job,
-// and refuses jobs that would publish again, which could go on for ever.
+// granted decides whether a minion with the grants in list may publish a job.
+// It refuses jobs that would publish again, because they could do so endlessly.
 func (p *peers) granted(list []any, j *peerJob) bool {
 	for _, c := range j.calls {
 		if strings.HasPrefix(strings.TrimSpace(c.Fun), "publish.") {
@@ -222,12 +222,12 @@ func (p *peers) granted(list []any, j *peerJob) bool {
 	}
 	minions, ok := p.exactly(j)
 	return ok && acl.Allowed(list, j.calls, func(tgt string) bool {
-		return p.targets.within(minions, tgt) // the operator's words
+		return p.targets.within(minions, tgt) // a target in the operator's configuration
 	})
 }
 
 // exactly returns the minions of a job, unless its target matches pillars by
-// patterns: with these a minion could guess another one's secrets.
+// patterns: these would let a minion guess another minion's secrets.
 func (p *peers) exactly(j *peerJob) (minions []string, ok bool) {
 	budget := target.NewBudget(minionTargetTime)
 	minions, _, err := p.targets.resolveWithin(budget, j.typ, j.tgt, "")
@@ -242,8 +242,8 @@ func (p *peers) exactly(j *peerJob) (minions []string, ok bool) {
 	return minions, err == nil && subset(minions, valid)
 }
 
-// permitted returns the job that a minion asks for, if the option peer grants it.
-// Nothing is parsed for a minion to which it grants nothing.
+// permitted returns the job that a minion requests, if the option peer grants it.
+// Requests of minions without grants are not parsed.
 func (p *peers) permitted(id string, load *value.Dict) (j *peerJob, ok bool) {
 	list := p.lists(id)
 	if len(list) > 0 {
@@ -252,12 +252,13 @@ func (p *peers) permitted(id string, load *value.Dict) (j *peerJob, ok bool) {
 	return j, ok && p.granted(list, j)
 }
 
-// start publishes a job of a minion that may, and returns its id and who is
-// to return. It is noted first that the minion may ask for the returns.
+// start publishes a job for an authorized minion, and returns its id and the
+// minions that should return. It first records that the minion may request the
+// returns.
 func (p *peers) start(c *channel.Call) (jid string, minions *value.List, ok bool) {
 	j, ok := p.permitted(c.ID, c.Load)
 	if !ok {
-		p.rateLimitedLog.Log(slog.LevelWarn, "a minion asked to publish what the option peer does not grant", "minion", c.ID,
+		p.rateLimitedLog.Log(slog.LevelWarn, "minion may not publish this: the option peer does not grant it", "minion", c.ID,
 			"fun", fmt.Sprintf("%.80s", readOrder(c.Load).fun()))
 		return "", nil, false
 	}
@@ -265,7 +266,7 @@ func (p *peers) start(c *channel.Call) (jid string, minions *value.List, ok bool
 	j.load.Set("jid", jid)
 	j.load.Set("id", c.ID)
 	if err := p.note(jid, c.ID); err != nil {
-		p.log.Error("cannot note whose job this is; it is not published", "minion", c.ID, "err", err)
+		p.log.Error("cannot record which minion published the job; not publishing it", "minion", c.ID, "err", err)
 		return "", nil, false
 	}
 	did := outcomeOfReply(p.publisher.publish(j.load))
@@ -283,7 +284,7 @@ func (p *peers) note(jid, id string) error {
 	return os.WriteFile(filepath.Join(dir, jid), []byte(id), 0o600)
 }
 
-// publish starts a job and tells its id: {jid, minions}.
+// publish starts a job and returns its id: {jid, minions}.
 func (p *peers) publish(c *channel.Call) {
 	jid, minions, ok := p.start(c)
 	if !ok {
@@ -293,8 +294,8 @@ func (p *peers) publish(c *channel.Call) {
 	c.Reply(value.DictOf("jid", jid, "minions", minions))
 }
 
-// publishAndWait starts a job and answers with the returns that came within
-// the time of the field timeout or tmo, in seconds.
+// publishAndWait starts a job and returns what minions return within the time
+// of the field timeout or tmo, in seconds.
 func (p *peers) publishAndWait(c *channel.Call) {
 	wait := p.settings.options().Timeout
 	var in wire.PeerPublish
@@ -376,7 +377,7 @@ func (p *peers) returns(jid string) (*value.Dict, error) {
 	return out, nil
 }
 
-// collect answers with what there is of a job, to the minion whose job it is.
+// collect returns the stored returns of a job to the minion that published it.
 func (p *peers) collect(c *channel.Call) {
 	var in wire.PeerReturns
 	wire.View(c.Load, &in)
@@ -391,7 +392,7 @@ func (p *peers) collect(c *channel.Call) {
 		return
 	}
 	if string(owner) != c.ID {
-		p.rateLimitedLog.Log(slog.LevelWarn, "a minion asked for the returns of a job that is not its own", "minion", c.ID, "jid", jid)
+		p.rateLimitedLog.Log(slog.LevelWarn, "minion asked for the returns of a job of another minion", "minion", c.ID, "jid", jid)
 		c.Reply(value.NewDict(0))
 		return
 	}
@@ -404,12 +405,12 @@ func (p *peers) collect(c *channel.Call) {
 	c.Reply(rets)
 }
 
-// runner runs a runner that peer_run grants, and answers with what it returns.
+// runner runs a runner that peer_run grants, and returns its result.
 func (p *peers) runner(c *channel.Call) {
 	fun := readOrder(c.Load).fun()
 	args, ok := p.runnerArgs(c.ID, c.Load)
 	if !ok {
-		p.rateLimitedLog.Log(slog.LevelWarn, "a minion asked for a runner that the option peer_run does not grant", "minion", c.ID, "fun",
+		p.rateLimitedLog.Log(slog.LevelWarn, "minion may not call this runner: the option peer_run does not grant it", "minion", c.ID, "fun",
 			fmt.Sprintf("%.80s", fun))
 		c.Reply(value.NewDict(0))
 		return
@@ -419,7 +420,7 @@ func (p *peers) runner(c *channel.Call) {
 	c.Reply(o.Return)
 }
 
-// runnerArgs returns the arguments of a runner, if the option peer_run grants it
+// runnerArgs returns the arguments of a runner if the option peer_run grants it
 // to the minion. Only then are they parsed.
 func (p *peers) runnerArgs(id string, load *value.Dict) (args []any, ok bool) {
 	granted, _ := p.settings.options().PeerRun.(*value.Dict)
@@ -430,7 +431,7 @@ func (p *peers) runnerArgs(id string, load *value.Dict) (args []any, ok bool) {
 	return parseInput(value.Items(in.Arg), value.Items(in.NoParse)), true
 }
 
-// functions leaves out the entries for certain targets: a runner has none.
+// functions drops the entries for certain targets, which runners do not have.
 func functions(list []any) []any {
 	return slices.DeleteFunc(slices.Clone(list), func(e any) bool {
 		_, ok := e.(string)
@@ -438,8 +439,8 @@ func functions(list []any) []any {
 	})
 }
 
-// forget removes the notes about whose jobs are whose that are older
-// than the jobs themselves are kept.
+// forget removes the records of which minion published which job, once they are
+// older than jobs are kept.
 func (p *peers) forget(now time.Time, keep time.Duration) {
 	dir := filepath.Join(p.cacheDir, publishAuth)
 	entries, err := os.ReadDir(dir)
@@ -449,7 +450,7 @@ func (p *peers) forget(now time.Time, keep time.Duration) {
 	for _, e := range entries {
 		if fi, err := e.Info(); err == nil && fi.Mode().IsRegular() && now.Sub(fi.ModTime()) > keep {
 			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
-				p.log.Warn("cannot remove an old file", "path", e.Name(), "err", err)
+				p.log.Warn("cannot remove old file", "path", e.Name(), "err", err)
 			}
 		}
 	}

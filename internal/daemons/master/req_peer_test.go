@@ -88,8 +88,8 @@ func TestPeersPublish(t *testing.T) {
 	}
 }
 
-// TestPeersWait: a minion that waits gets what has come by the end of its time,
-// or as soon as all have returned.
+// TestPeersWait: a waiting minion gets the returns at the timeout, or as soon
+// as all minions have returned.
 func TestPeersWait(t *testing.T) {
 	p := newParts(t, []string{"web1", "db1"}, func(c *Config) { c.Options.Peer = value.DictOf(".*", value.ListOf("test.*")) })
 	p.begin()
@@ -163,8 +163,8 @@ func TestPeersRun(t *testing.T) {
 	}
 }
 
-// TestRunsOfUsers: a runner is answered at once with its tag, and what it returns
-// is fired and stored.
+// TestRunsOfUsers: a runner request is answered at once with its tag, and the
+// result is fired and stored.
 func TestRunsOfUsers(t *testing.T) {
 	p := newParts(t, nil, nil)
 	p.begin()

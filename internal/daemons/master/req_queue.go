@@ -10,30 +10,30 @@ import (
 	"brine/internal/store/job"
 )
 
-// queueRequests answers minions that ask which jobs they missed, and command
-// lines that ask about the state of a job.
+// queueRequests answers minions that ask for missed jobs, and command lines
+// that query job states.
 type queueRequests struct {
-	id     string // of this master
+	id     string // id of this master
 	states *jobStates
 	access *access
 }
 
-// tellPeers tells the other masters of a cluster something small about a minion.
+// tellPeers sends the other masters of a cluster a short message about a minion.
 func tellPeers(c *cluster.Cluster, n cluster.Note, id string) {
 	if c != nil {
 		c.Relay.Tell(n, id)
 	}
 }
 
-// Bounds of one answer to a minion that asks what it missed.
+// Limits of one answer to a request for missed jobs.
 const (
 	missedJobs = 500
 	missedSize = 8 << 20
 )
 
-// missed answers a minion that has just connected and asks which jobs it may
-// not have, behind the number of the last answer if there was one: {after}.
-// The answer is {jobs, after, more}.
+// missed answers a minion that just connected and asks for missed jobs, after
+// the number of the last answer if there was one: {after}. The answer is {jobs,
+// after, more}.
 func (q *queueRequests) missed(c *channel.Call) {
 	var in wire.Missed
 	wire.View(c.Load, &in)
@@ -67,10 +67,11 @@ func (q *queueRequests) missed(c *channel.Call) {
 	c.Reply(wire.Encode(wire.MissedJobs{Jobs: jobs, After: after, More: more}))
 }
 
-// runningJobs bounds the jobs that a minion names at a time.
+// runningJobs bounds the jobs in one report of a minion.
 const runningJobs = 1000
 
-// running notes the jobs that a minion says it has run for a while: {jids}.
+// running handles a minion's report of jobs that it has been running for a
+// while: {jids}.
 func (q *queueRequests) running(c *channel.Call) {
 	defer c.Reply(nil)
 	var in wire.RunningJobs
@@ -83,9 +84,10 @@ func (q *queueRequests) running(c *channel.Call) {
 	}
 }
 
-// record notes on disk that a minion begins a job, which has no room to note it
-// itself: {jid}. The answer is {recorded}: true if the job was published to this
-// minion, which has not begun it before, and is not handed out to it any more.
+// record records on disk that a minion starts a job, for a minion whose own disk
+// is full: {jid}. The answer is {recorded}: true if the job was published to
+// this minion, which has not started it before, and is no longer delivered to
+// it.
 func (q *queueRequests) record(c *channel.Call) {
 	var in wire.AboutJob
 	wire.View(c.Load, &in)
@@ -93,13 +95,13 @@ func (q *queueRequests) record(c *channel.Call) {
 	recorded := q.states.queue.runs(jid, c.ID)
 	if recorded {
 		q.states.fire(jid, c.ID, stateRunning)
-		_, forgets := q.states.jobs.(*job.Shared) // has no states of jobs on disk
+		_, forgets := q.states.jobs.(*job.Shared) // stores no job states
 		recorded = !forgets && q.states.tryStore() == nil
 	}
 	c.Reply(wire.Encode(wire.Recorded{Recorded: recorded}))
 }
 
-// report tells a command line what is known of a job: {jid, key, user}. The
+// report answers a command line with the state of a job: {jid, key, user}. The
 // answer is {states: {ID: WORD}, delivered, expires}, or an empty map.
 func (q *queueRequests) report(c *channel.Call) {
 	if !q.access.authorize(c.Load) {
@@ -120,8 +122,8 @@ func (q *queueRequests) report(c *channel.Call) {
 	c.Reply(value.DictOf("states", d, "delivered", late, "expires", float64(expires.UnixMilli())/1000))
 }
 
-// about tells a minion what compares masters: the time here and whose master
-// this is.
+// about returns data by which a minion compares masters: the time here and the
+// master's id.
 func (q *queueRequests) about(c *channel.Call) {
 	c.Reply(value.DictOf("time", float64(time.Now().UnixMicro())/1e6, "id", q.id, "brine", true))
 }

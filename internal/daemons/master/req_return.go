@@ -15,7 +15,7 @@ import (
 	"brine/internal/store/job"
 )
 
-// returns takes the results of jobs.
+// returns handles the results of jobs.
 type returns struct {
 	settings *settings
 	rules    *returnRules
@@ -27,16 +27,16 @@ type returns struct {
 	standby  *standbyJobs
 	log      *slog.Logger
 
-	// told are the returns whose event was fired although they could not be
-	// stored: when they come again no event is fired.
+	// told are returns whose event was fired although they could not be stored:
+	// when they arrive again, no event is fired.
 	told           boundedSet
 	rateLimitedLog *ratelimit.Log
-	own            quota // of returns that belong to no published job
+	own            quota // returns that belong to no published job
 }
 
-// take stores a return and tells the bus. The minion gets its answer once the
-// return is on disk, so what it has been relieved of cannot be lost. A return
-// that was stored before is answered without being told again.
+// take stores a return and fires its event. It answers once the return is on
+// disk, so that the minion can safely drop it. A return that is already stored
+// is answered without another event.
 func (r *returns) take(c *channel.Call) {
 	record, has := c.Load.Get(salt.JobRecord)
 	c.Load.Delete(salt.JobRecord)
@@ -56,7 +56,7 @@ func (r *returns) takeReturn(c *channel.Call) {
 	}
 	var in wire.Return
 	if err := wire.Decode(load, &in); err != nil {
-		r.rateLimitedLog.Log(slog.LevelWarn, "a malformed return was refused", "minion", c.ID, "err", err)
+		r.rateLimitedLog.Log(slog.LevelWarn, "refused malformed return", "minion", c.ID, "err", err)
 		c.Reply("")
 		return
 	}
@@ -72,7 +72,7 @@ func (r *returns) takeReturn(c *channel.Call) {
 		c.Reply(nil)
 		return
 	case !salt.ValidJID(jid):
-		r.rateLimitedLog.Log(slog.LevelWarn, "a return with an invalid job id was refused", "minion", c.ID, "jid", jid)
+		r.rateLimitedLog.Log(slog.LevelWarn, "refused return: invalid job id", "minion", c.ID, "jid", jid)
 		c.Reply("")
 		return
 	}
@@ -81,7 +81,7 @@ func (r *returns) takeReturn(c *channel.Call) {
 		published, allowed = r.rules.belongs(jid, c.ID)
 	}
 	if !allowed {
-		r.rateLimitedLog.Log(slog.LevelWarn, "a return was refused: the job was not for this minion", "minion", c.ID, "jid", jid)
+		r.rateLimitedLog.Log(slog.LevelWarn, "refused return: the job did not target this minion", "minion", c.ID, "jid", jid)
 		c.Reply("")
 		return
 	}
@@ -104,16 +104,16 @@ func (r *returns) takeReturn(c *channel.Call) {
 		case err == nil:
 			c.Reply(nil)
 		case salt.KindOf(err) == salt.Invalid:
-			c.Reply("") // another attempt would not help
+			c.Reply("") // a retry would not help
 		default:
 			c.Reply(value.DictOf(salt.KeepReturn, err.Error()))
 		}
 	})
 }
 
-// calledJID returns the id for a job of salt-call. Brine's proposes one, so that a
-// return that is sent again does not become another job. An id that another job has
-// already does not count.
+// calledJID returns the job id for a return of salt-call. Brine's salt-call
+// proposes one, so that a repeated return does not become another job. A proposal
+// that another job already uses is ignored.
 func (r *returns) calledJID(id, proposed string) string {
 	if salt.ValidJID(proposed) {
 		known, err := r.jobs.Load(proposed)
@@ -124,12 +124,12 @@ func (r *returns) calledJID(id, proposed string) string {
 	return salt.NewJID(time.Now())
 }
 
-// started returns the load of a job that the minion has started itself, nil if
-// a master published the job. The job gets its id here (minted), or the minion
-// says that its schedule or startup_states ran it; the latter counts only for a
-// job that is not known, so that no minion can change what is known of a job.
-// arg, tgt and tgt_type of the return are then those of the job, as Salt's
-// masters have them; otherwise a return has none.
+// started returns the load of a job that the minion started itself, nil if a
+// master published the job. Either the id is created here (minted), or the
+// minion reports a run of its schedule or startup_states; a report counts only
+// for an unknown job, so that no minion can change existing data. arg, tgt and
+// tgt_type of the return are then those of the job, as in Salt; other returns
+// lack them.
 func (r *returns) started(load *value.Dict, in *wire.Return, minted bool) (*value.Dict, error) {
 	jid, id := in.JID, in.ID
 	schedule, _ := in.Schedule.(string)
@@ -153,9 +153,9 @@ func (r *returns) started(load *value.Dict, in *wire.Return, minted bool) (*valu
 	return job, nil
 }
 
-// store writes one return and fires its event, even if it cannot be written:
-// its callers wait for it. A job that is not nil is the load of one that
-// the minion has started itself.
+// store writes a return and fires its event, even if the write fails, because
+// clients wait for it. A non-nil job is the load of a job that the minion
+// started itself.
 func (r *returns) store(jid, id string, load, job *value.Dict, done func(error)) {
 	if job != nil {
 		r.stock.PutLoad(job, jid, []string{id})
@@ -165,17 +165,17 @@ func (r *returns) store(jid, id string, load, job *value.Dict, done func(error))
 			r.sinks.SendLoad(job, jid, []string{id})
 		}
 		r.queue.returned(jid, id)
-		// Also one that came twice: this master may have been killed in between.
+		// Also for a repeated return: this master may have been killed in between.
 		r.sinks.SendReturn(load)
 		key := jid + "/" + id
 		if err != nil {
-			r.rateLimitedLog.Log(slog.LevelError, "cannot store a return; a minion of Brine keeps it and sends it again", "jid", jid, "minion", id, "err", err)
+			r.rateLimitedLog.Log(slog.LevelError, "cannot store return; a Brine minion keeps it and sends it again", "jid", jid, "minion", id, "err", err)
 			dup = !r.told.add(key)
 		} else if r.told.remove(key) {
 			dup = true
 		}
 		if dup {
-			r.log.Debug("a return came twice", "jid", jid, "minion", id)
+			r.log.Debug("received a duplicate return", "jid", jid, "minion", id)
 		} else {
 			r.bus.Fire(salt.Tag("job", jid, "ret", id), load)
 		}
@@ -186,18 +186,25 @@ func (r *returns) store(jid, id string, load, job *value.Dict, done func(error))
 	})
 }
 
+// tellOfConflicts logs that a minion has returned a job twice with different results.
+func tellOfConflicts(log *ratelimit.Log) func(jid, minion string) {
+	return func(jid, minion string) {
+		log.Log(slog.LevelWarn, "a minion returned a job twice with different results, and the first one counts: two machines may use its id and key, "+
+			"as after a copy of a machine; delete the minion's key, and give one of them another id", "minion", minion, "jid", jid)
+	}
+}
+
 // maxTold bounds the returns that are remembered while the disk is full.
 const maxTold = 100_000
 
-// boundedSet is a set of at most maxTold texts; the one that came first makes
-// room.
+// boundedSet is a set of at most maxTold strings; it drops the oldest one.
 type boundedSet struct {
 	mu    sync.Mutex
 	has   map[string]bool
-	order []string // with some that were removed
+	order []string // includes removed ones
 }
 
-// add enters a text and reports whether it was not there.
+// add adds a string and reports whether it was absent.
 func (b *boundedSet) add(s string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -216,7 +223,7 @@ func (b *boundedSet) add(s string) bool {
 	return true
 }
 
-// remove takes a text out and reports whether it was there.
+// remove removes a string and reports whether it was present.
 func (b *boundedSet) remove(s string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -230,14 +237,14 @@ func (b *boundedSet) remove(s string) bool {
 	return true
 }
 
-// takeSyndic stores what a syndic collected for the minions below it.
+// takeSyndic stores the returns that a syndic collected from its minions.
 func (r *returns) takeSyndic(c *channel.Call) {
 	if !r.settings.options().OrderMasters {
-		r.rateLimitedLog.Log(slog.LevelWarn, "returns of a syndic were refused: order_masters is off", "syndic", c.ID)
+		r.rateLimitedLog.Log(slog.LevelWarn, "refused returns of a syndic: order_masters is off", "syndic", c.ID)
 		c.Reply("")
 		return
 	}
-	// One answer for all: it must not say that all is well when it is not.
+	// One answer for all: it reports an error if any return failed.
 	all := answerOnce{left: 1, reply: func(err error) {
 		if err != nil {
 			c.Reply("")
@@ -264,7 +271,7 @@ func (r *returns) takeSyndic(c *channel.Call) {
 			wire.View(d, &ret)
 			load := value.DictOf("jid", entry.JID, "id", id, "fun", entry.Fun, "fun_args", ret.FunArgs)
 			load.Update(d)
-			load.Set("jid", entry.JID) // as they were checked, whatever the return says
+			load.Set("jid", entry.JID) // the checked id, whatever the return contains
 			load.Set("id", id)
 			if entry.MasterID != nil {
 				load.Set("master_id", entry.MasterID)
@@ -276,7 +283,8 @@ func (r *returns) takeSyndic(c *channel.Call) {
 	all.end(nil)
 }
 
-// answerOnce waits for several ends and replies with an error of one, or nil.
+// answerOnce waits for several completions and replies with the first error, or
+// nil.
 type answerOnce struct {
 	mu    sync.Mutex
 	left  int

@@ -18,8 +18,8 @@ func (p *parts) returns() *returns {
 	}
 }
 
-// TestReturns: a return is stored and its event fired once, and the minion is
-// answered with nothing; a return that is not taken, with an empty text.
+// TestReturns: a return is stored and its event fired once, and the answer is
+// nil; a refused return is answered with an empty string.
 func TestReturns(t *testing.T) {
 	p := newParts(t, []string{"web1", "db1"}, nil)
 	r := p.returns()
@@ -49,7 +49,7 @@ func TestReturns(t *testing.T) {
 	if tags := p.tags(); len(tags) > 0 {
 		t.Errorf("events of refused returns: %v", tags)
 	}
-	// A job that the minion has started itself gets an id, a load and an event.
+	// A job that the minion started itself gets an id, a load and an event.
 	if v := ask(t, r.take, "db1", "_return", ret("req")); v != nil {
 		t.Errorf("the answer is %s", value.Repr(v))
 	}
@@ -66,9 +66,9 @@ func TestReturns(t *testing.T) {
 	}
 }
 
-// TestReturnOfCallSentAgain: the return of salt-call is one job however often it is
-// sent, also to a master that was started again. The id that the minion proposes
-// counts only for its own job.
+// TestReturnOfCallSentAgain: a return of salt-call is one job however often it is
+// sent, also after a restart of the master. The proposed id counts only for the
+// minion's own job.
 func TestReturnOfCallSentAgain(t *testing.T) {
 	p := newParts(t, []string{"web1", "db1"}, nil)
 	published := p.publisher.publish(value.DictOf("fun", "test.ping", "tgt", "*")).Dict("load").Str("jid")
@@ -99,7 +99,7 @@ func TestReturnOfCallSentAgain(t *testing.T) {
 	}
 }
 
-// TestReturnQuota: returns of jobs that no master published are bounded.
+// TestReturnQuota: returns that belong to no published job are bounded.
 func TestReturnQuota(t *testing.T) {
 	p := newParts(t, []string{"web1"}, func(c *Config) { c.Options.MinionReturnQuota = 1 })
 	r := p.returns()
@@ -110,8 +110,8 @@ func TestReturnQuota(t *testing.T) {
 	}
 }
 
-// TestReturnQuotaOfUnstored: a return that the disk does not take is sent again, and
-// counts only once it is stored.
+// TestReturnQuotaOfUnstored: a return that cannot be stored is sent again, and
+// counts once it is stored.
 func TestReturnQuotaOfUnstored(t *testing.T) {
 	p := newParts(t, []string{"web1"}, func(c *Config) { c.Options.MinionReturnQuota = 1 })
 	r := p.returns()
@@ -129,8 +129,8 @@ func TestReturnQuotaOfUnstored(t *testing.T) {
 	}
 }
 
-// TestReturnsOfSyndics are taken where there may be syndics, and stored for the
-// minions that they name.
+// TestReturnsOfSyndics are accepted where syndics are configured, and stored
+// for the minions that they name.
 func TestReturnsOfSyndics(t *testing.T) {
 	load := value.DictOf("load", value.ListOf(value.DictOf("jid", "20260101000000000001", "fun", "test.ping", "master_id", "low", "return", value.DictOf(
 		"low1", value.DictOf("return", true, "id", "victim", "jid", "../x"), "low2", value.DictOf("return", false), "../evil", value.DictOf("return", true),
@@ -154,7 +154,7 @@ func TestReturnsOfSyndics(t *testing.T) {
 	}
 }
 
-// TestBoundedSet: the first of too many makes room.
+// TestBoundedSet: the oldest entry is dropped.
 func TestBoundedSet(t *testing.T) {
 	var b boundedSet
 	if !b.add("a") || b.add("a") || !b.remove("a") || b.remove("a") {
@@ -165,5 +165,27 @@ func TestBoundedSet(t *testing.T) {
 	}
 	if len(b.has) != maxTold || b.remove("0") {
 		t.Errorf("%d texts are kept", len(b.has))
+	}
+}
+
+// TestTwoMachinesOfOneID: the second return of a job with another result is named in
+// the log and changes nothing; one that was sent again is not named.
+func TestTwoMachinesOfOneID(t *testing.T) {
+	p := newParts(t, []string{"web1"}, nil)
+	var told []string
+	p.store.OnConflict(func(jid, minion string) { told = append(told, jid+" "+minion) })
+	r := p.returns()
+	jid := p.publisher.publish(value.DictOf("fun", "test.echo", "tgt", "web*")).Dict("load").Str("jid")
+	for i, result := range []any{"one", "one", "two", "one"} {
+		load := value.DictOf("jid", jid, "return", result, "retcode", 0, "success", true, "_stamp", fmt.Sprint(i))
+		if v := ask(t, r.take, "web1", "_return", load); v != nil {
+			t.Errorf("return %d is answered by %s", i, value.Repr(v))
+		}
+	}
+	if want := []string{jid + " web1"}; !slices.Equal(told, want) {
+		t.Errorf("told of %q, not of %q", told, want)
+	}
+	if stored, err := p.jobs.Returns(jid); err != nil || stored["web1"].At("return") != "one" {
+		t.Errorf("stored %v, %v", stored, err)
 	}
 }

@@ -1,11 +1,12 @@
 package master
 
 import (
-	"brine/internal/base/ratelimit"
 	"context"
 	"fmt"
 	"log/slog"
 	"time"
+
+	"brine/internal/base/ratelimit"
 
 	"brine/internal/base/salt"
 	"brine/internal/call/acl"
@@ -17,18 +18,18 @@ import (
 	"brine/internal/py/value"
 )
 
-// wheels answers requests for functions that manage this master.
+// wheels answers requests for wheel functions.
 type wheels struct {
 	access   *access
 	recorder *recorder
 	calls    *wheelCalls
 
-	rateLimitedLog *ratelimit.Log // about refused requests
+	rateLimitedLog *ratelimit.Log // limits log messages about refused requests
 }
 
-// wheelCalls runs functions that manage this master, with events.
+// wheelCalls runs wheel functions and fires their events.
 type wheelCalls struct {
-	id       string // of this master
+	id       string // id of this master
 	ctx      func() context.Context
 	settings *settings
 	registry *fn.Registry
@@ -37,28 +38,28 @@ type wheelCalls struct {
 	log      *slog.Logger
 }
 
-// clientWords are the keywords that Salt's clients put beside the arguments of
-// a function of the master. A function that does not declare one never gets it.
+// clientWords are the keywords that Salt's clients add to the arguments of a
+// wheel function. A function that does not declare them does not get them.
 var clientWords = map[string]bool{
 	"client": true, "cmd": true, "eauth": true, "fun": true, "kwarg": true, "match": true, "token": true, "__jid__": true, "__tag__": true,
 	"__user__": true, "username": true, "password": true, "full_return": true, "print_event": true,
 	"user": true, "key": true, "timeout": true, "jid": true, "__current_eauth": true,
 }
 
-// wheelFields are those of a request that are no arguments, whatever the
+// wheelFields are the request fields that are never arguments, whatever the
 // function declares.
 var wheelFields = map[string]bool{
 	"cmd": true, "fun": true, "arg": true, "kwarg": true, "kwargs": true, "token": true, "eauth": true, "username": true, "password": true,
 }
 
-// wheelArgs are the arguments of a request: its fields arg and kwarg, and all
-// others that are not about the request itself. f may be nil.
+// wheelArgs returns the arguments of a request: its fields arg and kwarg, and
+// all others that do not describe the request itself. f may be nil.
 func wheelArgs(load *value.Dict, f *fn.Func) (args []any, kwargs *value.Dict) {
 	kwargs = value.NewDict(4)
 	for k, v := range load.All() {
 		name, ok := k.(string)
 		if !ok || wheelFields[name] || (name == "key" || name == "user") && howOf(load) == byKey {
-			continue // with byKey these two show who asks
+			continue // byKey uses these two for authentication
 		}
 		kwargs.Set(name, v)
 	}
@@ -67,7 +68,7 @@ func wheelArgs(load *value.Dict, f *fn.Func) (args []any, kwargs *value.Dict) {
 	args, kw := splitKwargs(value.Items(in.Arg))
 	kwargs.Update(kw)
 	kwargs.Update(in.Kwarg)
-	kwargs.Delete("__kwarg__")
+	fn.Unmark(kwargs)
 	for name := range clientWords {
 		if f != nil {
 			if _, ok := f.Param(name); ok {
@@ -87,11 +88,11 @@ type wheelRun struct {
 	kwargs   *value.Dict
 	jid, tag string
 	data     *value.Dict
-	// who has asked for it, and in which way if that is not the usual one.
+	// who made the request, and how if not in the usual way.
 	who, way string
 }
 
-// take reads a request and answers it if it is refused.
+// take authenticates and authorizes a request, and answers a refused one.
 func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
 	who := w.access.sender(c)
 	if who == nil { // before its arguments are copied
@@ -113,23 +114,23 @@ func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
 }
 
 func (w *wheels) refuse(c *channel.Call, who *caller, reply *value.Dict) {
-	w.rateLimitedLog.Log(slog.LevelWarn, "a wheel function was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", readOrder(c.Load).fun()))
+	w.rateLimitedLog.Log(slog.LevelWarn, "refused wheel function", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", readOrder(c.Load).fun()))
 	w.recorder.record(c, who, refusal(who), "")
 	c.Reply(reply)
 }
 
-// begin reads what is to run, for a user who may.
+// begin prepares the run for an authorized caller.
 func (w *wheelCalls) begin(fun string, load *value.Dict, user string) *wheelRun {
 	r := &wheelRun{calls: w, fun: fun, jid: salt.NewJID(time.Now())}
-	f, _ := w.registry.Lookup(fun) // without it r tells that there is none
+	f, _ := w.registry.Lookup(fun) // without f, r reports that there is no such function
 	r.args, r.kwargs = wheelArgs(load, f)
 	r.tag = salt.Tag("wheel", r.jid)
 	r.data = value.DictOf("fun", "wheel."+r.fun, "jid", r.jid, "tag", r.tag, "user", user)
 	return r
 }
 
-// execute runs the function between its two events and returns the data of
-// the last.
+// execute runs the function between its two events and returns the data of the
+// last one.
 func (r *wheelRun) execute() *value.Dict {
 	w := r.calls
 	w.bus.Fire(r.tag+"/new", r.data)
@@ -144,7 +145,7 @@ func (r *wheelRun) execute() *value.Dict {
 	done.Set("return", ret)
 	done.Set("success", ok)
 	told := done.Clone()
-	told.Delete("_stamp") // the bus has its own
+	told.Delete("_stamp") // the bus adds its own
 	w.bus.Fire(r.tag+"/ret", told)
 	return done
 }
@@ -156,8 +157,8 @@ func (w *wheels) run(c *channel.Call) {
 	}
 }
 
-// start answers with {tag, jid} at once. Salt's API does that without asking
-// whether the function is allowed.
+// start answers with {tag, jid} at once. Salt's API does so before it checks
+// the permission.
 func (w *wheels) start(c *channel.Call) {
 	if r, ok := w.take(c); ok {
 		c.Reply(value.DictOf("tag", r.tag, "jid", r.jid))

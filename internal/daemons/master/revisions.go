@@ -1,7 +1,6 @@
 package master
 
 import (
-	"brine/internal/base/ratelimit"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/ratelimit"
+
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
 	"brine/internal/catalogue/runners"
@@ -20,17 +21,18 @@ import (
 	"brine/internal/ha/cluster"
 	"brine/internal/ha/replica"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 )
 
-// revisions is which state of file_roots and pillar_roots the masters of a
-// cluster without a shared directory have agreed on, and the contents of those that
-// count. Who has others agree gets the contents to them first, and then makes a
-// record of the choice (kindRevision). The latest choice counts. A nil one is
-// that of a master of its own, which serves its directories.
+// revisions holds the state of file_roots and pillar_roots that the masters of a
+// cluster without a shared directory agreed on, with the contents of the remembered
+// states. The proposing master distributes the contents first, then records the
+// choice (kindRevision). The latest choice counts. A nil *revisions is a master
+// without a cluster, which serves its own directories.
 type revisions struct {
-	id       string // of this master
+	id       string // id of this master
 	records  *replica.Store
 	cluster  *cluster.Cluster
 	settings *settings
@@ -43,29 +45,30 @@ type revisions struct {
 
 	store *revision.Store
 	wake  wait.Wakeup
-	// asking is held by who has the masters agree.
+	// asking is held while this master proposes a state.
 	asking sync.Mutex
 
 	mu      sync.Mutex
-	serving string            // what is served; "" for the own directories
-	wanted  map[string]*stage // what others have asked to get beforehand, by id
-	late    error             // why no file is served
+	serving string            // what is served; "" for the master's own directories
+	wanted  map[string]*stage // what other masters asked this one to fetch in advance, by id
+	late    error             // why no file is served, or nil
 }
 
-// stage is a revision that is to be here.
+// stage is a revision that is being fetched.
 type stage struct {
 	at      time.Time
-	failure string // of the last attempt
+	failure string // error of the last attempt
 }
 
-// kindRevision is the kind of records of choices, kindTree the section of what
-// masters compare that is about the directories.
+// kindRevision is the kind of the records of choices, kindTree the section of
+// the comparison between masters that covers the directories.
 const (
 	kindRevision = "revision"
 	kindTree     = "tree"
 )
 
-// revisionKey is where a job says what was agreed when it was given.
+// revisionKey is the field of a job with the revision that was agreed when it
+// was published.
 const revisionKey = "revision"
 
 // Questions to other masters.
@@ -74,23 +77,23 @@ const (
 	askContents = "contents"
 )
 
-// Bounds and times of revisions.
+// Limits and times of revisions.
 const (
-	// keptChoices is how many choices are remembered, with the contents.
+	// keptChoices is how many choices are remembered, with their contents.
 	keptChoices = 20
-	// stageTime is how long a revision is kept that no master has chosen.
+	// stageTime is how long a revision that no master chose is kept.
 	stageTime = time.Hour
-	// catchUpTime is how long a master that starts waits to hear what was agreed
-	// while it was away, and again to get it.
+	// catchUpTime is how long a starting master waits for the current choice, and
+	// again for its contents.
 	catchUpTime = 5 * time.Second
-	// switchTime is how long the master that has chosen waits to see the others switch.
+	// switchTime is how long the proposing master waits for the others to switch.
 	switchTime  = 10 * time.Second
 	contentTime = 30 * time.Second // for one answer with contents
 )
 
 // choice is one record.
 type choice struct {
-	ID    string // of the revision
+	ID    string // id of the revision
 	How   string // sync or rollback
 	Files int64
 	Bytes int64
@@ -99,7 +102,7 @@ type choice struct {
 	name  string
 }
 
-// openRevisions opens those in the directory own.
+// openRevisions opens the revisions in the directory own.
 func openRevisions(r *revisions, own string) (*revisions, error) {
 	store, err := revision.Open(filepath.Join(own, "revisions"))
 	if err != nil {
@@ -110,7 +113,7 @@ func openRevisions(r *revisions, own string) (*revisions, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range all { // the latest that is here
+	for _, c := range all { // the latest one whose contents are here
 		if store.Has(c.ID) {
 			r.serving = c.ID
 			break
@@ -128,7 +131,7 @@ func (r *revisions) poke() {
 	r.wake.Wake()
 }
 
-// choices returns what was chosen, the latest first.
+// choices returns the choices, latest first.
 func (r *revisions) choices() (out []choice, err error) {
 	type dated struct {
 		choice
@@ -145,8 +148,10 @@ func (r *revisions) choices() (out []choice, err error) {
 			r.log.Warn("ignoring an invalid choice of files by another master", "err", err)
 			return
 		}
+		var chosen wire.ChosenRevision
+		wire.View(d, &chosen)
 		all = append(all, dated{choice{
-			ID: d.Str("id"), How: d.Str("how"), Files: d.Int("files"), Bytes: d.Int("bytes"), At: rec.Made(), By: rec.By, name: rec.Name,
+			ID: chosen.ID, How: chosen.How, Files: chosen.Files, Bytes: chosen.Bytes, At: rec.Made(), By: rec.By, name: rec.Name,
 		}, rec.At})
 	})
 	slices.SortFunc(all, func(a, b dated) int {
@@ -161,7 +166,7 @@ func (r *revisions) choices() (out []choice, err error) {
 	return out, err
 }
 
-// agreed returns the choice that counts; its ID is "" if there is none.
+// agreed returns the current choice; its ID is "" if there is none.
 func (r *revisions) agreed() (choice, error) {
 	all, err := r.choices()
 	if err != nil || len(all) == 0 {
@@ -170,7 +175,8 @@ func (r *revisions) agreed() (choice, error) {
 	return all[0], nil
 }
 
-// current returns what is served, "" for the own directories.
+// current returns the id of what is served, "" for the master's own
+// directories.
 func (r *revisions) current() string {
 	if r == nil {
 		return ""
@@ -180,7 +186,7 @@ func (r *revisions) current() string {
 	return r.serving
 }
 
-// refuses says why no file and no pillar is given.
+// refuses returns why no file or pillar is served, or nil.
 func (r *revisions) refuses() error {
 	if r == nil {
 		return nil
@@ -190,7 +196,7 @@ func (r *revisions) refuses() error {
 	return r.late
 }
 
-// apply puts what was agreed in the place of the directories of a configuration.
+// apply replaces the directories of a configuration by the agreed ones.
 func (r *revisions) apply(cfg Config) Config {
 	id := r.current()
 	if id == "" {
@@ -199,7 +205,7 @@ func (r *revisions) apply(cfg Config) Config {
 	files, err := r.store.Roots(id, "file_roots")
 	pillars, perr := r.store.Roots(id, "pillar_roots")
 	if err = errors.Join(err, perr); err != nil {
-		r.log.Error("the files that the masters have agreed on cannot be read; none are served", "revision", id, "err", err)
+		r.log.Error("cannot read the agreed state of the files; serving no files", "revision", id, "err", err)
 		files, pillars = value.NewDict(0), value.NewDict(0)
 		r.mu.Lock()
 		r.late = err
@@ -209,7 +215,7 @@ func (r *revisions) apply(cfg Config) Config {
 	return cfg
 }
 
-// serve switches to a revision that is here.
+// serve switches to a revision whose contents are here.
 func (r *revisions) serve(c choice) {
 	var old string
 	r.settings.setRoots(func() {
@@ -218,11 +224,11 @@ func (r *revisions) serve(c choice) {
 		old = r.serving
 		r.serving, r.late = c.ID, nil
 	})
-	r.log.Info("this master serves what the masters have agreed on", "revision", c.ID, "chosen_by", c.By, "how", c.How)
+	r.log.Info("serving the agreed state of the files", "revision", c.ID, "chosen_by", c.By, "how", c.How)
 	r.bus.Fire("salt/cluster/revision", value.DictOf("revision", c.ID, "previous", orNil(old), "by", c.By, "how", c.How))
 }
 
-// shortID is enough of a revision's id to tell it by.
+// shortID is a prefix of a revision's id, for messages.
 func shortID(id string) string { return id[:min(len(id), 12)] }
 
 func orNil(s string) any {
@@ -232,14 +238,15 @@ func orNil(s string) any {
 	return s
 }
 
-// run follows what is agreed, and gets what others ask for, until ctx ends.
+// run follows the choices, and fetches what other masters ask for, until ctx
+// ends.
 func (r *revisions) run(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		r.getWanted(ctx)
 		if err := r.follow(ctx); err != nil && ctx.Err() == nil {
-			r.rateLimitedLog.Log(slog.LevelWarn, "this master cannot get the files that the masters have agreed on; it is tried again", "err", err)
+			r.rateLimitedLog.Log(slog.LevelWarn, "cannot get the agreed state of the files; retrying", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -249,7 +256,7 @@ func (r *revisions) run(ctx context.Context) {
 	}
 }
 
-// follow serves what is agreed, and gets it first if need be.
+// follow serves the current choice, and fetches it first if necessary.
 func (r *revisions) follow(ctx context.Context) error {
 	c, err := r.agreed()
 	if err != nil || c.ID == "" || c.ID == r.current() {
@@ -264,7 +271,7 @@ func (r *revisions) follow(ctx context.Context) error {
 	return r.tidy()
 }
 
-// tidy removes what does not count any more.
+// tidy removes revisions that are no longer needed.
 func (r *revisions) tidy() error {
 	all, err := r.choices()
 	if err != nil {
@@ -286,7 +293,7 @@ func (r *revisions) tidy() error {
 	return r.store.Keep(keep)
 }
 
-// getWanted gets what others have asked for.
+// getWanted fetches what other masters asked for.
 func (r *revisions) getWanted(ctx context.Context) {
 	r.mu.Lock()
 	var ids []string
@@ -310,9 +317,9 @@ func (r *revisions) getWanted(ctx context.Context) {
 	}
 }
 
-// fetch gets a revision from any master that has it.
+// fetch fetches a revision from any master that has it.
 func (r *revisions) fetch(ctx context.Context, id string) error {
-	good := "" // who had the last
+	good := "" // the master that had the last part
 	return r.store.Fetch(ctx, id, func(ctx context.Context, wants []revision.Want) ([][]byte, error) {
 		l := &value.List{}
 		for _, w := range wants {
@@ -346,16 +353,18 @@ func (r *revisions) fetch(ctx context.Context, id string) error {
 	})
 }
 
-// contents asks one master, and returns what it has, up to the first that it
-// does not have.
+// contents asks one master, and returns its contents up to the first that it
+// lacks.
 func (r *revisions) contents(ctx context.Context, peer string, wants *value.List) (out [][]byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, contentTime)
 	defer cancel()
-	d, err := r.cluster.Queries.AskOne(ctx, peer, askContents, value.DictOf("wants", wants))
+	d, err := r.cluster.Queries.AskOne(ctx, peer, askContents, wire.Encode(&wire.ContentsQuestion{Wants: wants}))
 	if err != nil {
 		return nil, err
 	}
-	for _, it := range d.List("parts") {
+	var in wire.ContentsAnswer
+	wire.View(d, &in)
+	for _, it := range value.Items(in.Parts) {
 		b, ok := it.([]byte)
 		if !ok {
 			break
@@ -365,10 +374,12 @@ func (r *revisions) contents(ctx context.Context, peer string, wants *value.List
 	return out, nil
 }
 
-// answerContents gives another master contents.
+// answerContents sends contents to another master.
 func (r *revisions) answerContents(arg *value.Dict) *value.Dict {
+	var in wire.ContentsQuestion
+	wire.View(arg, &in)
 	var wants []revision.Want
-	for _, it := range arg.List("wants") {
+	for _, it := range value.Items(in.Wants) {
 		l, _ := it.(*value.List)
 		if l.Len() != 2 {
 			break
@@ -385,35 +396,35 @@ func (r *revisions) answerContents(arg *value.Dict) *value.Dict {
 			parts.Append(b)
 		}
 	}
-	return value.DictOf("parts", parts)
+	return wire.Encode(&wire.ContentsAnswer{Parts: parts})
 }
 
-// answerStage tells whether a revision is here, which is to be, and what is
-// served.
+// answerStage reports whether a wanted revision is here, and what is served.
 func (r *revisions) answerStage(arg *value.Dict) *value.Dict {
-	id := arg.Str("id")
-	out := value.DictOf("serves", r.current(), "has", r.store.Has(id), "failure", "")
-	if id == "" || out.Bool("has") {
-		return out
+	var in wire.StageQuestion
+	wire.View(arg, &in)
+	out := &wire.StageAnswer{Serves: r.current(), Has: r.store.Has(in.ID)}
+	if in.ID == "" || out.Has {
+		return wire.Encode(out)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	st := r.wanted[id]
+	st := r.wanted[in.ID]
 	if st == nil && len(r.wanted) < keptChoices {
 		st = &stage{}
-		r.wanted[id] = st
+		r.wanted[in.ID] = st
 		r.poke()
 	}
 	if st != nil {
 		st.at = time.Now()
-		out.Set("failure", st.failure)
+		out.Failure = st.failure
 	}
-	return out
+	return wire.Encode(out)
 }
 
-// catchUp has a master that starts hear what was agreed while it was away, and
-// get it, before it serves anything. Masters that cannot be reached are not
-// waited for; if what was agreed does not come in time, all is served but files.
+// catchUp makes a starting master learn and fetch the current choice before it
+// serves. It does not wait for unreachable masters; if the contents do not
+// arrive in time, everything but files is served.
 func (r *revisions) catchUp(ctx context.Context) {
 	if r == nil {
 		return
@@ -434,7 +445,7 @@ func (r *revisions) catchUp(ctx context.Context) {
 	}
 	heard := func() bool { return r.cluster.Feeds.CaughtUp(streamRecords) }
 	if wait(heard); !heard() && ctx.Err() == nil {
-		r.log.Warn("not all masters that seem to be there have answered in time; this one serves the files that it has, or those that others have told it of",
+		r.log.Warn("some masters did not answer in time; serving this master's own files or those that other masters announced",
 			"after", catchUpTime)
 	}
 	there := func() bool {
@@ -448,16 +459,16 @@ func (r *revisions) catchUp(ctx context.Context) {
 	r.mu.Lock()
 	r.late = salt.Errorf(salt.Unavailable, "this master has not got the files yet that the masters have agreed on while it was away")
 	r.mu.Unlock()
-	r.log.Error("the files that the masters have agreed on while this one was away are not here yet; until they are, it serves neither files nor pillars")
+	r.log.Error("the state of the files that the other masters agreed on has not arrived yet; serving no files or pillars until then")
 	r.poke()
-	if there() { // it came meanwhile
+	if there() { // it arrived meanwhile
 		r.mu.Lock()
 		r.late = nil
 		r.mu.Unlock()
 	}
 }
 
-// ownTrees are the directories of this master's configuration.
+// ownTrees returns the directories of this master's configuration.
 func (r *revisions) ownTrees() ([]revision.Tree, error) {
 	cfg := r.settings.configured()
 	var out []revision.Tree
@@ -478,7 +489,7 @@ func (r *revisions) ownTrees() ([]revision.Tree, error) {
 	return out, nil
 }
 
-// trees tells what this master serves, to be compared with others.
+// trees returns what this master serves, for the comparison.
 func (r *revisions) trees() *value.Dict {
 	if id := r.current(); id != "" {
 		return value.DictOf("roots", "revision "+id)
@@ -493,7 +504,7 @@ func (r *revisions) trees() *value.Dict {
 	return value.DictOf("roots", "own directories, which cannot be compared: "+err.Error())
 }
 
-// sync has all masters serve what this one's directories have.
+// Sync makes all masters serve the contents of this one's directories.
 func (r *revisions) Sync(ctx context.Context, o runners.ClusterSyncOptions) (*value.Dict, error) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
@@ -508,7 +519,7 @@ func (r *revisions) Sync(ctx context.Context, o runners.ClusterSyncOptions) (*va
 	return r.choose(ctx, info, "sync", o)
 }
 
-// rollback has all masters serve an earlier state.
+// Rollback makes all masters serve an earlier state.
 func (r *revisions) Rollback(ctx context.Context, id string, o runners.ClusterSyncOptions) (*value.Dict, error) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
@@ -542,7 +553,7 @@ func (r *revisions) Rollback(ctx context.Context, id string, o runners.ClusterSy
 	return r.choose(ctx, info, "rollback", o)
 }
 
-// choose has all masters switch to a revision that is here.
+// choose makes all masters switch to a revision that is here.
 func (r *revisions) choose(ctx context.Context, info revision.Info, how string, o runners.ClusterSyncOptions) (*value.Dict, error) {
 	before, err := r.agreed()
 	if err != nil {
@@ -559,13 +570,13 @@ func (r *revisions) choose(ctx context.Context, info revision.Info, how string, 
 		return out, nil
 	}
 	r.mu.Lock()
-	r.wanted[info.ID] = &stage{at: time.Now()} // tidy leaves it
+	r.wanted[info.ID] = &stage{at: time.Now()} // keeps tidy from removing it
 	r.mu.Unlock()
 	if err := r.handOut(ctx, info.ID, o); err != nil {
 		return nil, err
 	}
 	if before.ID != info.ID {
-		b, err := msgpack.Marshal(value.DictOf("id", info.ID, "how", how, "files", info.Files, "bytes", info.Bytes), msgpack.NewSpec)
+		b, err := msgpack.Marshal(wire.Encode(&wire.ChosenRevision{ID: info.ID, How: how, Files: int64(info.Files), Bytes: info.Bytes}), msgpack.NewSpec)
 		if err != nil {
 			return nil, err
 		}
@@ -574,7 +585,7 @@ func (r *revisions) choose(ctx context.Context, info revision.Info, how string, 
 			return nil, err
 		}
 		if err := r.forget(); err != nil {
-			r.log.Warn("old states of files cannot be removed", "err", err)
+			r.log.Warn("cannot remove old states of files", "err", err)
 		}
 	}
 	r.poke()
@@ -586,7 +597,7 @@ func (r *revisions) choose(ctx context.Context, info revision.Info, how string, 
 	return out, nil
 }
 
-// forget removes the records of choices that are too many.
+// forget removes the records of the oldest choices.
 func (r *revisions) forget() error {
 	all, err := r.choices()
 	if err != nil {
@@ -600,7 +611,7 @@ func (r *revisions) forget() error {
 	return nil
 }
 
-// handOut waits until all masters have a revision that can be reached.
+// handOut waits until all reachable masters have a revision.
 func (r *revisions) handOut(ctx context.Context, id string, o runners.ClusterSyncOptions) error {
 	if o.Force {
 		return nil
@@ -615,15 +626,15 @@ func (r *revisions) handOut(ctx context.Context, id string, o runners.ClusterSyn
 			if !p.Up || p.Gone {
 				continue
 			}
-			d, err := r.ask(ctx, p.ID, value.DictOf("id", id))
+			answer, err := r.ask(ctx, p.ID, &wire.StageQuestion{ID: id})
 			switch {
-			case salt.KindOf(err) == salt.Unavailable: // it has gone just now
+			case salt.KindOf(err) == salt.Unavailable: // it has just become unreachable
 			case err != nil:
 				waits = append(waits, p.ID)
-			case !d.Bool("has"):
+			case !answer.Has:
 				why := p.ID
-				if f := d.Str("failure"); f != "" {
-					why += " (" + f + ")"
+				if answer.Failure != "" {
+					why += " (" + answer.Failure + ")"
 				}
 				waits = append(waits, why)
 			}
@@ -642,7 +653,7 @@ func (r *revisions) handOut(ctx context.Context, id string, o runners.ClusterSyn
 }
 
 // switched waits a while for all masters to serve a revision, and returns what
-// each does.
+// each serves.
 func (r *revisions) switched(ctx context.Context, id string) (*value.Dict, error) {
 	end := time.Now().Add(switchTime)
 	for {
@@ -659,8 +670,8 @@ func (r *revisions) switched(ctx context.Context, id string) (*value.Dict, error
 	}
 }
 
-// members tells of each master what it serves. all is true if those that can be
-// reached serve a revision.
+// members returns for each master what it serves. all is true if all reachable
+// ones serve a revision.
 func (r *revisions) members(ctx context.Context, id string) (out *value.Dict, all bool) {
 	say := func(serves string) string {
 		switch serves {
@@ -677,27 +688,30 @@ func (r *revisions) members(ctx context.Context, id string) (out *value.Dict, al
 		if p.Gone {
 			continue
 		}
-		d, err := r.ask(ctx, p.ID, nil)
+		answer, err := r.ask(ctx, p.ID, &wire.StageQuestion{})
 		if err != nil {
 			out.Set(p.ID, "cannot be reached; it gets what is agreed before it serves again")
 			continue
 		}
-		out.Set(p.ID, say(d.Str("serves")))
-		all = all && d.Str("serves") == id
+		out.Set(p.ID, say(answer.Serves))
+		all = all && answer.Serves == id
 	}
 	return out, all
 }
 
-// askTime bounds the wait for a master that is asked what it has.
+// askTime bounds the wait for a master's answer.
 const askTime = 2 * time.Second
 
-func (r *revisions) ask(ctx context.Context, peer string, about *value.Dict) (*value.Dict, error) {
+func (r *revisions) ask(ctx context.Context, peer string, about *wire.StageQuestion) (answer wire.StageAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	return r.cluster.Queries.AskOne(ctx, peer, askStage, about)
+	d, err := r.cluster.Queries.AskOne(ctx, peer, askStage, wire.Encode(about))
+	wire.View(d, &answer)
+	return answer, err
 }
 
-// show tells what is agreed, and what was; or what a job was given with.
+// Revision returns the current choice and earlier ones, or the revision of a
+// job.
 func (r *revisions) Revision(ctx context.Context, jid string) (*value.Dict, error) {
 	if jid != "" {
 		return r.ofJob(jid)

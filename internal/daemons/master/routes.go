@@ -12,14 +12,14 @@ import (
 // route is a command that a peer may send.
 type route struct {
 	handle func(*channel.Call)
-	// slow routes work on a goroutine of their own, because they wait for a
-	// disk, a minion or a long computation.
+	// slow routes run in a goroutine of their own, because they wait for a disk, a
+	// minion or a long computation.
 	slow bool
 }
 
-// router is the table of all commands: those of minions, which come
-// encrypted, and those of the local command line, which come in clear and
-// prove themselves with a key.
+// router is the table of all commands: those of minions, which are encrypted,
+// and those of the local command line, which are in clear and authenticated
+// with a key.
 type router struct {
 	bounds
 	encrypted  map[string]route
@@ -41,21 +41,21 @@ func newBounds() bounds {
 }
 
 const (
-	// minionRoutes bounds how many slow requests of minions are handled at
-	// once, and minionShare how many of one minion.
+	// minionRoutes bounds the concurrent slow requests of minions, and minionShare
+	// those of one minion.
 	minionRoutes = 64
 	minionShare  = 4
 	// operatorRoutes bounds the slow requests of programs and users. They have
-	// slots of their own: no minion can hold back an operator.
+	// slots of their own, so that minions cannot delay an operator.
 	operatorRoutes = 64
 )
 
-// loginRoutes bounds how many requests with a password are worked on at once,
-// those included whose refusal waits. Package auth bounds the checks, and what
-// an accepted one asks for takes a slot of the slow routes.
+// loginRoutes bounds the concurrent requests with a password, including delayed
+// refusals. Package auth bounds the checks; once accepted, a request takes a
+// slot of the slow routes.
 const loginRoutes = 1024
 
-// handlers are what the routes lead to.
+// handlers are the targets of the routes.
 type handlers struct {
 	returns *returns
 	events  *events
@@ -71,9 +71,9 @@ type handlers struct {
 	standby *standbyJobs
 }
 
-// newRouter returns the table. asked hears of each request of a minion;
-// identify finds out who sends a request with a password. background has the
-// requests that are worked on.
+// newRouter returns the table. asked is called with each request of a minion;
+// identify authenticates requests with a password. background tracks requests
+// in progress.
 func newRouter(h handlers, asked func(id string, from net.Addr), identify func(load *value.Dict) *caller, background *sync.WaitGroup) *router {
 	r := &router{
 		bounds: newBounds(),
@@ -121,19 +121,19 @@ func newRouter(h handlers, asked func(id string, from net.Addr), identify func(l
 	for _, cmd := range fileserver.SharedCommands() {
 		r.encrypted[cmd] = route{handle: h.files.share, slow: true}
 	}
-	// Files have a queue of their own, in place of the slots.
+	// Files have a queue of their own instead of slots.
 	r.encrypted["_serve_file"] = route{handle: h.files.part}
 	r.encrypted["_brine_part"] = route{handle: h.files.sharedPart}
 	return r
 }
 
-// Encrypted serves the request of a minion.
+// Encrypted handles a request of a minion.
 func (r *router) Encrypted(c *channel.Call) {
 	r.asked(c.ID, c.Peer())
 	r.serve(r.encrypted, c)
 }
 
-// Clear serves a request of the command line.
+// Clear handles a request of the command line.
 func (r *router) Clear(c *channel.Call) { r.serve(r.clear, c) }
 
 func (r *router) serve(table map[string]route, c *channel.Call) {
@@ -154,7 +154,7 @@ func (r *router) serve(table map[string]route, c *channel.Call) {
 		})
 		return
 	}
-	// Waiting for a slot holds back only the connection that asked.
+	// Waiting for a slot delays only the requesting connection.
 	leave := r.enter(c)
 	r.background.Go(func() {
 		defer leave()
@@ -162,7 +162,8 @@ func (r *router) serve(table map[string]route, c *channel.Call) {
 	})
 }
 
-// enter waits for a slot for a slow request and returns what frees it.
+// enter waits for a slot for a slow request and returns a function that frees
+// it.
 func (r *router) enter(c *channel.Call) (leave func()) {
 	if c.ID != "" {
 		return r.minions.enter(c.ID)
@@ -171,11 +172,11 @@ func (r *router) enter(c *channel.Call) (leave func()) {
 	return func() { <-r.operators }
 }
 
-// login serves a request with a password. A refusal takes about a second on
-// purpose, and holds no slot meanwhile.
+// login handles a request with a password. A refusal is delayed by about a
+// second on purpose, and holds no slot meanwhile.
 func (r *router) login(rt route, c *channel.Call) {
 	if c.Cmd == "mk_token" {
-		rt.handle(c) // the password is all there is to do
+		rt.handle(c) // checking the password is all that is slow
 		return
 	}
 	who := r.identify(c.Load)

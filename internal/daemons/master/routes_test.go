@@ -10,8 +10,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestMinionsDoNotHoldBackOperators: while one minion has as many slow requests as
-// it likes, and hundreds of passwords are being checked, other minions, operators
+// TestMinionsDoNotHoldBackOperators: while one minion sends any number of slow
+// requests, and hundreds of passwords are being checked, other minions, operators
 // and logins are served.
 func TestMinionsDoNotHoldBackOperators(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -50,7 +50,8 @@ func TestMinionsDoNotHoldBackOperators(t *testing.T) {
 }
 
 // TestUngrantedArgumentsAreNotParsed: the arguments of a request that is not
-// granted, or of too many, are not parsed. Each would cost several allocations.
+// granted, or has too many, are not parsed. Each would cost several
+// allocations.
 func TestUngrantedArgumentsAreNotParsed(t *testing.T) {
 	args := func(n int) *value.List {
 		l := &value.List{}
@@ -70,7 +71,8 @@ func TestUngrantedArgumentsAreNotParsed(t *testing.T) {
 		s := &settings{}
 		s.live.Store(&live{options: c.options})
 		p := &peers{settings: s}
-		// A job that would publish again is never granted, after it was parsed.
+		// A job that would publish again is refused after parsing, even if all is
+		// granted.
 		load := value.DictOf("fun", "publish.publish", "tgt", "*", "ret", "", "arg", args(c.args))
 		for what, ask := range map[string]func() bool{
 			"publish": func() bool { _, ok := p.permitted("evil", load); return ok },

@@ -19,7 +19,7 @@ import (
 
 // runnerCalls runs runners, fires their events and stores what they return.
 type runnerCalls struct {
-	id       string // of this master
+	id       string // id of this master
 	ctx      func() context.Context
 	options  job.Options
 	registry *fn.Registry
@@ -52,10 +52,9 @@ func (r *runnerCalls) run(tag, jid, fun, user string, args []any, opts *value.Di
 	return o
 }
 
-// keep stores what a runner returned, as that of a job whose only minion is
-// the master itself, which is how Salt's runners stand in its job cache. What
-// is read from the job cache does not go into it again: a program that lists the
-// jobs time and again would fill the disk.
+// keep stores the return of a runner as that of a job whose only minion is the
+// master itself, like Salt. Runners that read the job cache are not stored: a
+// program that keeps listing the jobs would fill the disk.
 func (r *runnerCalls) keep(done *value.Dict) {
 	if o := r.options; !o.JobCache || !o.RunnerReturns {
 		return
@@ -73,7 +72,7 @@ func (r *runnerCalls) keep(done *value.Dict) {
 		r.sinks.SendReturn(ret)
 	}
 	if err := r.jobs.Put(run); err != nil {
-		r.rateLimitedLog.Log(slog.LevelError, "cannot keep what a runner returned", "jid", jid, "fun", fun, "err", err)
+		r.rateLimitedLog.Log(slog.LevelError, "cannot store the return of a runner", "jid", jid, "fun", fun, "err", err)
 	}
 }
 
@@ -89,13 +88,13 @@ func (r *runnerCalls) call(ctx context.Context, tag, jid, fun string, args []any
 	return runners.Run(ctx, r.registry, c, fn.Job{Fun: fun, Arg: args})
 }
 
-// running knows which runners work now.
+// running tracks the runners in progress.
 type running struct {
 	mu   sync.Mutex
 	jobs []*value.Dict
 }
 
-// begin adds a runner and returns what takes it away when it has ended.
+// begin adds a runner and returns a function that removes it.
 func (r *running) begin(about *value.Dict) (end func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,8 +106,7 @@ func (r *running) begin(about *value.Dict) (end func()) {
 	}
 }
 
-// list returns the runners in the order in which they began. They must not be
-// changed.
+// list returns the runners by start. They must not be modified.
 func (r *running) list() []*value.Dict {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"strconv"
 )
 
-// runnerTokens makes and ends tokens for the runner auth.
+// runnerTokens creates and deletes tokens for the runner auth.
 type runnerTokens struct {
 	settings *settings
 	tokens   *auth.Tokens
@@ -43,33 +43,29 @@ func (t runnerTokens) DropToken(token string) (bool, error) {
 	return true, t.tokens.Remove(token)
 }
 
-// snapshotDir, in the master's own directory, has a copy of its jobs for
+// snapshotDir, in the master's own directory, contains a copy of its jobs for
 // migrations.
 const snapshotDir = "snapshot"
 
-// jobDatabase is the master's own database of jobs.
+// jobDatabase is the master's own job database.
 type jobDatabase struct {
-	cfg   *Config
+	own   string // the master's own directory
 	store *job.Store
 	stock *job.LocalCache
 }
 
-// ownJobs returns the master's own database of jobs, nil in a cluster whose jobs are files.
-func ownJobs(cfg *Config, jobs jobStore, stock *job.LocalCache) runners.JobDatabase {
+// ownJobs returns the master's own job database, nil in a cluster whose jobs are files.
+func ownJobs(own string, jobs jobStore, stock *job.LocalCache) runners.JobDatabase {
 	s, ok := jobs.(*job.Store)
 	if !ok {
 		return nil
 	}
-	return jobDatabase{cfg, s, stock}
+	return jobDatabase{own, s, stock}
 }
 
 // Snapshot implements runners.JobDatabase.
 func (d jobDatabase) Snapshot() (string, error) {
-	own, err := ownDir(d.cfg)
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(own, snapshotDir)
+	dir := filepath.Join(d.own, snapshotDir)
 	return dir, d.store.Snapshot(dir)
 }
 
@@ -123,8 +119,8 @@ func (r clusterRecords) Keys(match string) (*value.Dict, error) {
 }
 func (r clusterRecords) Leave() error { return leaveCluster(r.id, r.replicated, r.end) }
 
-// newWheels collects the functions that manage this master, and has the bus, the
-// cache and the key of publications follow what they change.
+// newWheels builds the wheel functions, and updates the bus, the cache and the
+// key of publications after their changes.
 func newWheels(d wheel.Deps, bus *event.Bus, c *cache.Cache, s *settings, rotate func()) (*fn.Registry, error) {
 	d.Changed = func(act, id string) { bus.Fire("salt/key", value.DictOf("result", true, "act", act, "id", id)) }
 	d.Forget = func(id string) error {

@@ -1,7 +1,6 @@
 package master
 
 import (
-	"brine/internal/base/ratelimit"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -9,8 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/ratelimit"
+
 	"brine/internal/base/salt"
 	"brine/internal/call/acl"
+	"brine/internal/call/fn"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
 	"brine/internal/net/wire"
@@ -27,12 +29,11 @@ type runs struct {
 	background *sync.WaitGroup
 	opts       *value.Dict
 
-	rateLimitedLog *ratelimit.Log // about refused requests
+	rateLimitedLog *ratelimit.Log // limits log messages about refused requests
 }
 
-// start takes {fun, kwarg: {arg, kwarg}, user, key} or credentials, answers at
-// once with the tag under which the result will be on the event bus, and runs
-// it.
+// start handles {fun, kwarg: {arg, kwarg}, user, key} or credentials. It
+// answers at once with the event tag of the result, and runs the runner.
 func (r *runs) start(c *channel.Call) {
 	who := r.access.sender(c)
 	var in wire.Run
@@ -71,12 +72,12 @@ func (r *runs) start(c *channel.Call) {
 }
 
 func (r *runs) refuse(c *channel.Call, who *caller, reply *value.Dict) {
-	r.rateLimitedLog.Log(slog.LevelWarn, "a runner was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", readOrder(c.Load).fun()))
+	r.rateLimitedLog.Log(slog.LevelWarn, "refused runner function", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", readOrder(c.Load).fun()))
 	r.recorder.record(c, who, refusal(who), "")
 	c.Reply(reply)
 }
 
-// order has a runner run once in the whole cluster.
+// order makes a runner run once in the whole cluster.
 func (r *runs) order(tag, jid, fun, user string, args []any, repeatable bool) *value.Dict {
 	r.bus.Fire(tag+"/new", value.DictOf("fun", "runner."+fun, "jid", jid, "user", user, "fun_args", &value.List{Items: plain(args)}))
 	if err := r.works.order(jid, fun, user, args, repeatable); err != nil {
@@ -85,7 +86,7 @@ func (r *runs) order(tag, jid, fun, user string, args []any, repeatable bool) *v
 	return value.DictOf("tag", tag, "jid", jid)
 }
 
-// onMaster is the name under which functions of the master run.
+// onMaster is the minion id under which functions of the master run.
 func (c *caller) onMaster() string {
 	if c.how == byKey && strings.HasPrefix(c.name, "sudo_") {
 		return processUser()
@@ -93,8 +94,8 @@ func (c *caller) onMaster() string {
 	return c.name
 }
 
-// runnerArgs are the arguments of a runner, in the field kwarg or in the
-// request itself. A field kwarg without arg and kwarg in it holds keywords.
+// runnerArgs returns the arguments of a runner, from the field kwarg or the
+// request itself. A field kwarg without arg and kwarg contains keywords.
 func runnerArgs(load *value.Dict) (args []any, kwargs *value.Dict) {
 	var in wire.Arguments
 	wire.View(load, &in)
@@ -115,39 +116,39 @@ func runnerArgs(load *value.Dict) (args []any, kwargs *value.Dict) {
 	args, kwargs = splitKwargs(value.Items(in.Arg))
 	kwargs.Update(in.Kwarg)
 	kwargs.Update(in.Kwargs)
-	kwargs.Delete("__kwarg__")
+	fn.Unmark(kwargs)
 	return args, kwargs
 }
 
-// splitKwargs takes the maps of keywords out of arguments.
+// splitKwargs removes the maps of keywords from arguments.
 func splitKwargs(given []any) (args []any, kwargs *value.Dict) {
 	kwargs = value.NewDict(4)
 	for _, a := range given {
-		if d, ok := a.(*value.Dict); ok && d.At("__kwarg__") == true {
+		if d := fn.Keywords(a); d != nil {
 			kwargs.Update(d)
 			continue
 		}
 		args = append(args, a)
 	}
-	kwargs.Delete("__kwarg__")
+	fn.Unmark(kwargs)
 	return args, kwargs
 }
 
-// positional puts keywords behind the arguments, as jobs have them.
+// positional appends keywords to the arguments, as in jobs.
 func positional(args []any, kwargs *value.Dict) []any {
 	if kwargs.Len() == 0 {
 		return args
 	}
 	kw := kwargs.Clone()
-	kw.Set("__kwarg__", true)
+	fn.Mark(kw)
 	return append(args, kw)
 }
 
-// secretRunner reports whether a runner gets or returns passwords or tokens. Its
-// arguments are not shown to others, and its return is not kept.
+// secretRunner reports whether a runner takes or returns passwords or tokens.
+// Its arguments are hidden, and its return is not stored.
 func secretRunner(fun string) bool { return strings.HasPrefix(fun, "auth.") }
 
-// shownArgs are the arguments of a runner for events and the job cache.
+// shownArgs returns the arguments of a runner for events and the job cache.
 func shownArgs(fun string, args []any) []any {
 	if secretRunner(fun) {
 		return []any{}
@@ -155,14 +156,14 @@ func shownArgs(fun string, args []any) []any {
 	return plain(args)
 }
 
-// plain are arguments as events tell them: keywords are a map without the sign
-// that they are some.
+// plain returns arguments as events show them: a map of keywords loses its
+// marker.
 func plain(args []any) []any {
 	out := slices.Clone(args)
 	for i, a := range out {
-		if d, ok := a.(*value.Dict); ok && d.At("__kwarg__") == true {
+		if d := fn.Keywords(a); d != nil {
 			d = d.Clone()
-			d.Delete("__kwarg__")
+			fn.Unmark(d)
 			out[i] = d
 		}
 	}

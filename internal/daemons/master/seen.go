@@ -10,11 +10,12 @@ import (
 
 	"brine/internal/ha/cluster"
 	"brine/internal/net/channel"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
-// askSeen tells another master which requests of minions were served, so that it
-// refuses their replay. Nothing of the answer counts but that it comes. Its data:
+// askSeen is the message that reports served requests of minions to another
+// master, which then refuses their replay. The answer is empty. Its data:
 //
 //	from, boot  the id of the master, and a number of its process
 //	seen        a list of [id, key, generation, floor, nonces]
@@ -23,36 +24,37 @@ import (
 const askSeen = "seen"
 
 const (
-	// seenEvery is how often masters tell each other. As long may a request be
-	// replayed at another one.
+	// seenEvery is the interval of these messages. For that long a request can be
+	// replayed at another master.
 	seenEvery = 50 * time.Millisecond
 	// seenChunk bounds the nonces of one message, and seenMinions its minions.
 	seenChunk   = 1 << 14
 	seenMinions = 2000
 	nonceSize   = 8 + 4
-	// seenWaits bounds the minions and nonces that wait for one other master. Beyond
-	// it that master is told everything again, as one that was down.
+	// seenWaits bounds the minions and nonces that are queued for another master.
+	// Beyond it that master is sent everything again, as after an outage.
 	seenWaits = 1 << 20
 )
 
-// seenTeller tells the other masters of a cluster which requests this one serves.
+// seenTeller reports the requests that this master serves to the other masters of
+// a cluster.
 type seenTeller struct {
 	cluster *cluster.Cluster
 	server  *channel.Server
 	self    string
 	boot    string
-	// ask sends one message to a master and waits for the answer.
+	// ask sends a message to a master and waits for the answer.
 	ask func(ctx context.Context, id string, arg *value.Dict) error
 
 	mu    sync.Mutex
 	peers map[string]*seenPeer
 }
 
-// seenPeer is what is known of one other master.
+// seenPeer is the state of one other master.
 type seenPeer struct {
-	boot  string // of its process; another one has forgotten what it was told
-	told  bool   // it knows all up to now, but for what waits
-	busy  bool   // a message is on its way
+	boot  string // identifies its process; a new process has forgotten everything
+	told  bool   // it knows everything except what is queued
+	busy  bool   // a message is in flight
 	waits []channel.Seen
 }
 
@@ -66,7 +68,7 @@ func newSeenTeller(c *cluster.Cluster, server *channel.Server, self string) *see
 	return &seenTeller{cluster: c, server: server, self: self, boot: hex.EncodeToString(b[:]), ask: ask, peers: map[string]*seenPeer{}}
 }
 
-// run tells until ctx ends.
+// run reports until ctx ends.
 func (s *seenTeller) run(ctx context.Context) {
 	tick := time.NewTicker(seenEvery)
 	defer tick.Stop()
@@ -83,7 +85,7 @@ func (s *seenTeller) run(ctx context.Context) {
 	}
 }
 
-// look tells one master the news, or everything if it may lack something.
+// look sends a master the news, or everything if it may lack something.
 func (s *seenTeller) look(ctx context.Context, id string, up bool, news []channel.Seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +108,7 @@ func (s *seenTeller) look(ctx context.Context, id string, up bool, news []channe
 	go s.tell(ctx, id, p, tell)
 }
 
-// peer returns what is known of a master. s.mu is held.
+// peer returns the state of a master. s.mu is held.
 func (s *seenTeller) peer(id string) *seenPeer {
 	p := s.peers[id]
 	if p == nil {
@@ -116,11 +118,11 @@ func (s *seenTeller) peer(id string) *seenPeer {
 	return p
 }
 
-// tell sends what is new to a master. What could not be sent waits again: with
-// everything from the beginning a slow master might never come to the end.
+// tell sends the news to a master. What could not be sent is queued again: if
+// it started over, a slow master might never reach the end.
 func (s *seenTeller) tell(ctx context.Context, id string, p *seenPeer, seen []channel.Seen) {
 	var err error
-	// At least one message is sent: it says which process this is.
+	// At least one message is sent: it identifies this process.
 	for first := true; err == nil && (first || len(seen) > 0); first = false {
 		chunk, rest := packSeen(seen)
 		if err = s.send(ctx, id, chunk); err == nil {
@@ -133,20 +135,20 @@ func (s *seenTeller) tell(ctx context.Context, id string, p *seenPeer, seen []ch
 	switch {
 	case err == nil || !p.told:
 	case len(seen) == 0:
-		p.told, p.waits = false, nil // it does not know of this process yet
+		p.told, p.waits = false, nil // it does not know this process yet
 	default:
 		p.wait(append(seen, p.waits...))
 	}
 }
 
-// send sends one message, which has its own time.
+// send sends one message, which has a timeout of its own.
 func (s *seenTeller) send(ctx context.Context, id string, chunk *value.List) error {
 	ctx, cancel := context.WithTimeout(ctx, tellTime)
 	defer cancel()
-	return s.ask(ctx, id, value.DictOf("from", s.self, "boot", s.boot, "seen", chunk))
+	return s.ask(ctx, id, wire.Encode(&wire.SeenReport{From: s.self, Boot: s.boot, Seen: chunk}))
 }
 
-// wait sets what waits to be told. If it is too much, everything is told again.
+// wait sets what is queued. If it is too much, everything is sent again.
 func (p *seenPeer) wait(seen []channel.Seen) {
 	n := len(seen)
 	for _, e := range seen {
@@ -158,22 +160,23 @@ func (p *seenPeer) wait(seen []channel.Seen) {
 	}
 }
 
-// take learns what another master has served.
+// take records what another master served.
 func (s *seenTeller) take(arg *value.Dict) *value.Dict {
-	s.server.Learn(unpackSeen(arg.List("seen")))
-	from, boot := arg.Str("from"), arg.Str("boot")
+	var in wire.SeenReport
+	wire.View(arg, &in)
+	s.server.Learn(unpackSeen(value.Items(in.Seen)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.peers[from]; p != nil && p.boot != boot {
+	if p := s.peers[in.From]; p != nil && p.boot != in.Boot {
 		if p.boot != "" {
 			p.told, p.waits = false, nil
 		}
-		p.boot = boot
+		p.boot = in.Boot
 	}
 	return value.NewDict(0)
 }
 
-// packSeen encodes as much as one message may hold, and returns the rest.
+// packSeen encodes as much as fits into a message, and returns the rest.
 func packSeen(seen []channel.Seen) (chunk *value.List, rest []channel.Seen) {
 	chunk = &value.List{}
 	nonces := 0
@@ -192,7 +195,7 @@ func packSeen(seen []channel.Seen) (chunk *value.List, rest []channel.Seen) {
 	return chunk, nil
 }
 
-// unpackSeen decodes what packSeen made; what is malformed is left out.
+// unpackSeen decodes the output of packSeen and skips malformed entries.
 func unpackSeen(list []any) (out []channel.Seen) {
 	for _, item := range list {
 		l, _ := item.(*value.List)

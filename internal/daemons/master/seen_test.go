@@ -12,8 +12,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestPackSeen: what one master tells another arrives unchanged, in messages of
-// bounded size; malformed entries are left out.
+// TestPackSeen: reports arrive unchanged, in messages of bounded size;
+// malformed entries are skipped.
 func TestPackSeen(t *testing.T) {
 	var seen []channel.Seen
 	for i := range 3 * seenMinions {
@@ -54,8 +54,9 @@ func TestPackSeen(t *testing.T) {
 }
 
 // TestTellSeenGoesOn: after a message that another master did not answer, the next
-// time goes on with it; what was answered is not told again, and each message has
-// its own time. Only what is too much to be kept is told from the beginning.
+// attempt continues with it; acknowledged messages are not repeated, and each
+// message has its own timeout. Only if too much is queued, everything is sent
+// again.
 func TestTellSeenGoesOn(t *testing.T) {
 	var seen []channel.Seen
 	for i := range 3*seenMinions - 1 {
@@ -93,7 +94,7 @@ func TestTellSeenGoesOn(t *testing.T) {
 			t.Errorf("%s: not told from the beginning", name)
 		}
 	}
-	p.waits, fail = nil, calls+1 // it was started again while a message was on its way
+	p.waits, fail = nil, calls+1 // it restarted while a message was in flight
 	if s.tell(t.Context(), "other", p, news); p.told || len(p.waits) > 0 {
 		t.Error("a master that was started again is not told from the beginning")
 	}

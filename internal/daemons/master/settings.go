@@ -17,22 +17,22 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// settings holds the options in force and the services that are made of them.
-// A reload replaces all of them at once.
+// settings holds the options in force and the services built from them. A
+// reload replaces all of them at once.
 type settings struct {
 	cacheDir string
 	log      *slog.Logger
 	keys     *keystore.Store
 	tokens   *auth.Tokens
-	// compiler makes the compiler of pillars of a configuration.
+	// compiler builds the pillar compiler of a configuration.
 	compiler func(cfg Config, git *gitpillar.Source, groups target.Nodegroups) *pillar.Compiler
-	// roots puts the file_roots and pillar_roots that a cluster has agreed on in
-	// the place of those of a configuration.
+	// roots replaces the file_roots and pillar_roots of a configuration by those
+	// that a cluster agreed on.
 	roots func(Config) Config
 
 	live atomic.Pointer[live]
-	// mu is held while live is replaced; own is the configuration that it was
-	// made of, without what roots put in its place.
+	// mu is held while live is replaced; own is the configuration it was built
+	// from, before roots changed it.
 	mu  sync.Mutex
 	own Config
 }
@@ -49,7 +49,7 @@ type live struct {
 	git      *gitpillar.Source
 	opts     *value.Dict
 	auth     *auth.Service
-	cfg      Config // that all of it was made of
+	cfg      Config // everything was built from it
 }
 
 func (s *settings) current() *live                  { return s.live.Load() }
@@ -60,15 +60,15 @@ func (s *settings) nodegroups() target.Nodegroups   { return s.live.Load().group
 func (s *settings) fileServer() *fileserver.Server  { return s.live.Load().files }
 func (s *settings) channelOptions() channel.Options { return s.live.Load().channel }
 
-// configured returns the configuration of the last reload, whatever roots the
-// cluster has agreed on.
+// configured returns the configuration of the last reload, before the cluster's
+// agreed roots replace parts of it.
 func (s *settings) configured() Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.own
 }
 
-// set takes over a configuration.
+// set applies a configuration.
 func (s *settings) set(cfg Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +98,8 @@ func (s *settings) set(cfg Config) {
 	})
 }
 
-// setRoots switches to other roots: agree has s.roots put them in the place of
-// the configured ones.
+// setRoots switches to other roots: agree makes s.roots replace the configured
+// ones.
 func (s *settings) setRoots(agree func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,14 +117,14 @@ func (s *settings) gitPillar(cfg Config) *gitpillar.Source {
 	src := gitpillar.New(cfg.GitPillar, gitpillar.Config{CacheDir: s.cacheDir, HashType: cfg.Options.HashType, Log: s.log})
 	for _, entry := range pillar.Entries(cfg.Pillar, "git") {
 		if _, err := src.Add(entry); err != nil && cfg.GitPillar.Verify {
-			s.log.Error("ext_pillar: git is not configured well; pillars that need it fail", "err", err)
+			s.log.Error("ext_pillar: git is misconfigured; pillars that need it fail", "err", err)
 		}
 	}
 	return src
 }
 
-// stateOptions returns the options that count for states: the names of environments,
-// but none of their directories.
+// stateOptions returns the options that matter for states: the names of
+// environments, but not their directories.
 func (s *settings) stateOptions(envsOnly bool) *value.Dict {
 	roots := value.NewDict(2)
 	for _, env := range s.fileServer().Envs() {

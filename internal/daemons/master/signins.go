@@ -20,36 +20,37 @@ import (
 	"brine/internal/base/wait"
 )
 
-// signInsName is the file, in the own directory of a master in a cluster, with
-// the recent sign-ins of stock minions: a line "MILLISECONDS ID" for each.
+// signInsName is the file with the recent sign-ins of stock minions, in the own
+// directory of a master in a cluster: a line "MILLISECONDS ID" for each.
 const signInsName = "signedin"
 
-// signInLog keeps sign-ins of stock minions on disk. A master that restarts must
-// know them, or it would publish a job again to a minion that was killed in it
-// and has been restarted.
+// signInLog stores sign-ins of stock minions. Without it a restarted master
+// would republish a job to a minion that was killed while it ran the job and has
+// restarted.
 //
-// A sign-in is appended before it is answered, so that it survives the process.
-// One flush for all that were appended meanwhile has it survive the machine.
+// A sign-in is written before it is answered, so that it survives the process. A
+// later flush, shared by all that were written meanwhile, makes it survive the
+// machine.
 type signInLog struct {
 	path string
 	// recent returns the sign-ins that still matter.
 	recent func() map[string]time.Time
 	sync   func(*os.File) error
 	log    *ratelimit.Log
-	pause  time.Duration // rewritePause, but in tests
+	pause  time.Duration // rewritePause, except in tests
 
 	mu       sync.Mutex
-	file     *os.File // nil: to be written whole with the next sign-in
+	file     *os.File // nil: the next sign-in writes the whole file
 	lines    int
-	retry    time.Time // after a failed rewrite: when the next one is due
+	retry    time.Time // when the next rewrite is due after a failed one
 	appended wait.Wakeup
 }
 
-// rewritePause is the time between attempts to write the whole file. On a full
-// disk each sign-in would write it otherwise.
+// rewritePause is the time between attempts to write the whole file. Otherwise
+// each sign-in would write it on a full disk.
 const rewritePause = time.Second
 
-// signInLines is how many lines more than necessary the file may have.
+// signInLines is how many unneeded lines the file may have.
 const signInLines = 20_000
 
 func newSignInLog(dir string, recent func() map[string]time.Time, log *ratelimit.Log) *signInLog {
@@ -57,7 +58,7 @@ func newSignInLog(dir string, recent func() map[string]time.Time, log *ratelimit
 		appended: wait.NewWakeup()}
 }
 
-// add appends a sign-in, which is among the recent ones.
+// add appends a sign-in, which is already among the recent ones.
 func (l *signInLog) add(id string, at time.Time) {
 	if salt.CheckID(id) != nil {
 		return
@@ -77,7 +78,7 @@ func (l *signInLog) add(id string, at time.Time) {
 func (l *signInLog) append(id string, at time.Time) error {
 	switch {
 	case l.file == nil && time.Now().Before(l.retry):
-		return nil // run writes it then: it is among the recent ones
+		return nil // run writes it later, because it is among the recent ones
 	case l.file == nil || l.lines > signInLines:
 		return l.rewrite()
 	}
@@ -125,20 +126,20 @@ func (l *signInLog) writeWhole() error {
 	return nil
 }
 
-// close has the next sign-in write the whole file; l.mu is held.
+// close makes the next sign-in write the whole file; l.mu is held.
 func (l *signInLog) close() {
 	if l.file != nil {
-		l.file.Close() // what matters of it is in memory
+		l.file.Close() // memory has all that matters of it
 		l.file = nil
 	}
 }
 
 func (l *signInLog) failed(err error) {
-	l.log.Log(slog.LevelWarn, "cannot record that stock minions signed in; after a restart within a minute jobs may be published to them again", "path",
+	l.log.Log(slog.LevelWarn, "cannot record sign-ins of stock minions; a restart within a minute may publish jobs to them again", "path",
 		l.path, "err", atomicfile.Cause(err))
 }
 
-// run flushes what was appended, until ctx ends.
+// run flushes appended lines until ctx ends.
 func (l *signInLog) run(ctx context.Context) error {
 	for {
 		select {
@@ -162,8 +163,8 @@ func (l *signInLog) run(ctx context.Context) error {
 		if err == nil || errors.Is(err, fs.ErrClosed) { // closed: replaced by a newer file
 			continue
 		}
-		// The system reports a failed write once. A second flush of this file would
-		// succeed without the data.
+		// The system reports a failed write only once. A second flush of this file
+		// would succeed without the data.
 		l.mu.Lock()
 		if err = l.rewrite(); err != nil {
 			l.failed(err)
@@ -184,8 +185,8 @@ func (l *signInLog) again() {
 	}
 }
 
-// readSignIns returns the sign-ins after a time that masters have recorded, each
-// in its directory below masters. An error with one file does not hide the others.
+// readSignIns returns the sign-ins after a time that masters recorded, each in its
+// directory below masters. An error with one file does not hide the others.
 func readSignIns(masters string, after time.Time) (map[string]time.Time, error) {
 	out := map[string]time.Time{}
 	dirs, err := os.ReadDir(masters)
@@ -202,7 +203,7 @@ func readSignIns(masters string, after time.Time) (map[string]time.Time, error) 
 			failed = append(failed, fmt.Errorf("cannot read recorded sign-ins: %w", err))
 			continue
 		}
-		// Without its end a line may lack a part of the id.
+		// A line without its end may lack a part of the id.
 		b = b[:bytes.LastIndexByte(b, '\n')+1]
 		for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
 			ms, id, _ := bytes.Cut(s.Bytes(), []byte{' '})

@@ -19,8 +19,8 @@ func testLimit() *ratelimit.Log {
 	return ratelimit.NewLog(slog.New(slog.DiscardHandler), 1, time.Minute)
 }
 
-// TestSignInsSurviveARestart: a master that was killed right after sign-ins does
-// not publish a job again to these minions, but to others. The sign-ins at another
+// TestSignInsSurviveARestart: a master that is killed right after sign-ins
+// republishes no job to these minions, but does to others. Sign-ins at another
 // master that shares the directory count as well.
 func TestSignInsSurviveARestart(t *testing.T) {
 	masters := t.TempDir()
@@ -47,7 +47,7 @@ func TestSignInsSurviveARestart(t *testing.T) {
 	one.signedIn("with space", published.Add(time.Second))
 	one.signedIn("brines", published.Add(time.Second))
 	two.signedIn("elsewhere", published.Add(time.Second))
-	// No flush and no Close: the process is killed. The last line is torn.
+	// No flush and no Close: the process is killed. The last line is incomplete.
 	f, err := os.OpenFile(filepath.Join(dirs["m1"], signInsName), os.O_APPEND|os.O_WRONLY, 0)
 	if err == nil {
 		_, err = fmt.Fprintf(f, "%d ear", published.Add(time.Second).UnixMilli())
@@ -75,8 +75,8 @@ func TestSignInsSurviveARestart(t *testing.T) {
 	}
 }
 
-// TestSignInsOfALargeFleet: the file stays small, and an error with it is not the
-// end of recording.
+// TestSignInsOfALargeFleet: the file stays small, and recording continues after
+// an error.
 func TestSignInsOfALargeFleet(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "m1")
 	w := &reconnects{}
@@ -115,7 +115,7 @@ func TestSignInsOfALargeFleet(t *testing.T) {
 }
 
 // TestFailedFlushOfSignIns: a failed flush is never repeated on the same file,
-// since the second one would succeed without the data.
+// because the second one would succeed without the data.
 func TestFailedFlushOfSignIns(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "m1")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -149,8 +149,8 @@ func TestFailedFlushOfSignIns(t *testing.T) {
 	}
 }
 
-// TestSignInsOnABadDisk: while the file cannot be written, sign-ins do not try that
-// each, and none of them is missing once it can be.
+// TestSignInsOnABadDisk: while the file cannot be written, not every sign-in tries
+// to, and none is missing afterwards.
 func TestSignInsOnABadDisk(t *testing.T) {
 	const signIns = 500
 	dir := filepath.Join(t.TempDir(), "m1")
@@ -166,7 +166,7 @@ func TestSignInsOnABadDisk(t *testing.T) {
 	w.kept.pause = time.Hour
 	now := time.Now()
 	w.signedIn("before", now)
-	w.kept.file.Close() // writing fails, as it does if the directory is gone
+	w.kept.file.Close() // writing fails, as if the directory were gone
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}

@@ -2,11 +2,11 @@ package master
 
 import "sync"
 
-// slots bound how many requests are in progress at once, and how many of them
-// come from one peer, so that one peer cannot hold back the others.
+// slots bound the concurrent requests, in total and per peer, so that one peer
+// cannot block the others.
 type slots struct {
 	all   chan struct{}
-	share int // of one peer
+	share int // for one peer
 
 	mu sync.Mutex
 	of map[string]*share
@@ -23,8 +23,8 @@ func newSlots(total, each int) *slots {
 	return &slots{all: make(chan struct{}, total), share: each, of: map[string]*share{}}
 }
 
-// enter waits for a slot for a peer and returns the function that frees it.
-// The wait holds back the calling connection only.
+// enter waits for a slot for a peer and returns a function that frees it. The
+// wait delays the calling connection only.
 func (s *slots) enter(peer string) (leave func()) {
 	s.mu.Lock()
 	sh := s.of[peer]
@@ -35,8 +35,8 @@ func (s *slots) enter(peer string) (leave func()) {
 	sh.users++
 	s.mu.Unlock()
 
-	// The peer's own slot comes first: a peer that waits for it must not hold
-	// one that another peer could use.
+	// The peer's own slot comes first: a peer that waits for it must not hold one
+	// that another peer could use.
 	sh.taken <- struct{}{}
 	s.all <- struct{}{}
 	return func() {

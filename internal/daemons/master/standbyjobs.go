@@ -20,17 +20,17 @@ import (
 	"brine/internal/store/job"
 )
 
-// A minion with master_type failover runs also the jobs of masters that stand by.
-// So that the operator finds such a job at both masters, it gives the active one
-// the return as well, with a record of the job that the publishing master has
-// signed. Masters with the same key believe each other's records; the minion itself
-// can neither change nor make one.
+// A minion with master_type failover also runs the jobs of standby masters. So that
+// the operator finds such a job at both masters, the minion sends the return to the
+// active master as well, with a record of the job that the publishing master
+// signed. Masters with the same key trust each other's records; the minion can
+// neither change nor forge one.
 
-// standbyJobs gives and takes records of jobs.
+// standbyJobs issues and accepts records of jobs.
 type standbyJobs struct {
-	id       string // of this master
+	id       string // id of this master
 	settings *settings
-	cluster  *cluster.Cluster // nil for a master of its own
+	cluster  *cluster.Cluster // nil without a cluster
 	key      func() *crypt.PrivateKey
 	queue    *queue
 	jobs     jobStore
@@ -46,26 +46,26 @@ type standbyJobs struct {
 
 	mu     sync.Mutex
 	signed map[string][]byte // records by job id
-	order  []string          // of signed, oldest first
+	order  []string          // order of signed, oldest first
 
-	storing sync.Mutex // so that of many minions with one record the first one has it stored
+	storing sync.Mutex // of many minions with one record, the first one stores it
 }
 
-// signedRecords bounds the signed records that are remembered: all minions of a job
-// ask for the same one, at about the same time.
+// signedRecords bounds the cached signed records: all minions of a job request the
+// same one, at about the same time.
 const signedRecords = 64
 
-// Bounds of concurrent returns with records.
+// Limits of concurrent returns with records.
 const (
 	recordSlots = 16
-	recordShare = 2 // of one minion
+	recordShare = 2 // for one minion
 )
 
-// offered reports whether minions run jobs of this master while it stands by. The
-// masters of a cluster publish each job to all minions.
+// offered reports whether minions run jobs of this master while it is on standby.
+// The masters of a cluster publish each job to all minions.
 func (s *standbyJobs) offered() bool { return s.cluster == nil && s.settings.options().StandbyJobs }
 
-// give answers a minion that asks for the record of a job that was published to
+// give answers a minion that requests the record of a job that was published to
 // it: {jid}. The answer is {record}, or an empty map.
 func (s *standbyJobs) give(c *channel.Call) {
 	answer := value.NewDict(1)
@@ -75,7 +75,7 @@ func (s *standbyJobs) give(c *channel.Call) {
 	if meant, _ := s.queue.meant(jid, c.ID); meant && s.offered() {
 		b, err := s.record(jid)
 		if err != nil {
-			s.rateLimitedLog.Log(slog.LevelWarn, "cannot make a record of a job for other masters", "jid", jid, "err", err)
+			s.rateLimitedLog.Log(slog.LevelWarn, "cannot create a job record for other masters", "jid", jid, "err", err)
 		} else if b != nil {
 			answer.Set("record", b)
 		}
@@ -110,7 +110,7 @@ func (s *standbyJobs) record(jid string) ([]byte, error) {
 	return b, nil
 }
 
-// recordOf makes the record of a published job.
+// recordOf builds the record of a published job.
 func recordOf(load *value.Dict, master string) wire.JobRecord {
 	o := readOrder(load)
 	arg, _ := o.Arg.(*value.List)
@@ -121,7 +121,8 @@ func recordOf(load *value.Dict, master string) wire.JobRecord {
 	}
 }
 
-// loadOf is the load of the job that a record is of, as if it was published here.
+// loadOf converts a record into the load of the job, as if it had been published
+// here.
 func loadOf(r *wire.JobRecord) *value.Dict {
 	arg := r.Arg
 	if arg == nil {
@@ -141,8 +142,8 @@ func loadOf(r *wire.JobRecord) *value.Dict {
 	return load
 }
 
-// recordDomain is a prefix of the signed data, so that no other signature of the key
-// is valid for a record: no other signed data begins like this.
+// recordDomain is a prefix of the signed data that no other signed data has, so that
+// no other signature of the key is valid for a record.
 const recordDomain = "brine record of a job\n"
 
 // maxRecordBytes bounds an encoded record. A job with larger arguments has none.
@@ -197,9 +198,9 @@ func decodeRecord(b []byte, to any) error {
 	return wire.Decode(d, to)
 }
 
-// take stores the job that a return of another master's job belongs to, and then
-// continues with the return. It does so outside of the loop of requests, unless the
-// job was published here.
+// take stores the job to which a return from another master's job belongs, and then
+// continues with the return. It leaves the request loop, unless the job was
+// published here.
 func (s *standbyJobs) take(c *channel.Call, record []byte, then func()) {
 	jid := c.Load.Str("jid")
 	if meant, _ := s.queue.meant(jid, c.ID); meant || !s.offered() {
@@ -210,15 +211,15 @@ func (s *standbyJobs) take(c *channel.Call, record []byte, then func()) {
 	s.background.Go(func() {
 		defer leave()
 		if err := s.store(jid, c.ID, record); err != nil {
-			s.rateLimitedLog.Log(slog.LevelWarn, "a return is stored without the record of its job, which another master published", "jid", jid, "minion",
+			s.rateLimitedLog.Log(slog.LevelWarn, "storing a return without the record of its job, which another master published", "jid", jid, "minion",
 				c.ID, "err", err)
 		}
 		then()
 	})
 }
 
-// store stores a job that a record is of, unless one was published under its id that
-// is known here. What a minion has started itself makes way.
+// store stores the job of a record, unless a job published under its id is known
+// here. A job that a minion started itself is replaced.
 func (s *standbyJobs) store(jid, id string, record []byte) error {
 	s.storing.Lock()
 	defer s.storing.Unlock()

@@ -27,9 +27,9 @@ func sealed(t testing.TB, r wire.JobRecord, key *crypt.PrivateKey) []byte {
 	return b
 }
 
-// TestRecordOfAnotherMaster: a record that a master with this key has signed makes a
-// job here; one that a minion has made, changed, or got for another job or minion
-// does not, and none changes a job that is known.
+// TestRecordOfAnotherMaster: a record signed by a master with this key creates a job
+// here. A record that a minion forged, changed, or got for another job or minion
+// does not, and no record changes a known job.
 func TestRecordOfAnotherMaster(t *testing.T) {
 	p := newParts(t, []string{"web1", "web2", "db1"}, nil)
 	key, err := testKey()
@@ -97,7 +97,7 @@ func TestRecordOfAnotherMaster(t *testing.T) {
 		t.Error("a job that has expired was stored")
 	}
 
-	// A job of this master stays as it is, also against a record of a master.
+	// A job of this master does not change, not even by a valid record.
 	if err := p.jobs.NewJobUntil(value.DictOf("cmd", "publish", "jid", jid(4), "fun", "test.ping", "tgt", "web1", "tgt_type", "glob", "arg", value.ListOf(),
 		"user", "ann"), []string{"web1"}, time.Time{}); err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestRecordOfAnotherMaster(t *testing.T) {
 	if d := load(jid(4)); d.Str("fun") != "test.ping" || d.Str("user") != "ann" {
 		t.Errorf("a job of this master became %s", value.Repr(d))
 	}
-	// What a minion claims to have started itself makes way for the record.
+	// A job that a minion claims to have started itself is replaced by the record.
 	ask(t, p.handlers().returns.take, "web2", "_return", value.DictOf("jid", jid(5), "id", "web2", "return", "x", "fun", "test.echo", "fun_args",
 		value.ListOf("x"), "tgt", "web2"))
 	if d := load(jid(5)); d.Str("fun") != "test.echo" {
@@ -118,8 +118,7 @@ func TestRecordOfAnotherMaster(t *testing.T) {
 	}
 }
 
-// TestGiveRecord: a minion gets the record of a job that was published to it, and of
-// no other.
+// TestGiveRecord: a minion gets only records of jobs that were published to it.
 func TestGiveRecord(t *testing.T) {
 	p := newParts(t, []string{"web1", "db1"}, nil)
 	key, err := testKey()
@@ -129,7 +128,7 @@ func TestGiveRecord(t *testing.T) {
 	reply := p.publisher.publish(value.DictOf("cmd", "publish", "fun", "test.ping", "tgt", "web1", "tgt_type", "glob", "arg", value.ListOf(), "ret", "",
 		"jid", "", "user", "root"))
 	jid := reply.Dict("load").Str("jid")
-	for range 2 { // the second one is remembered
+	for range 2 { // the second one is cached
 		d := answer(t, p.standbyJobs.give, "web1", "_brine_published", value.DictOf("jid", jid))
 		r, err := openRecord(d.Bytes("record"), key.Public())
 		if err != nil || r.JID != jid || r.Fun != "test.ping" || r.User != "root" || r.Master != "boss" {

@@ -10,7 +10,7 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// targets finds the minions that a target means, by what the master knows of
+// targets resolves targets to minions, with the data that the master has of
 // them.
 type targets struct {
 	groups func() target.Nodegroups
@@ -18,13 +18,13 @@ type targets struct {
 	cache  *cache.Cache
 }
 
-// minionTargetTime is what the backtracking patterns of one request of a
-// minion may take. They run in the master, and any accepted minion sends them.
+// minionTargetTime bounds the backtracking patterns of one request of a minion.
+// They run in the master, and any accepted minion can send them.
 const minionTargetTime = 100 * time.Millisecond
 
-// resolve returns the accepted minions that a job for a target should be
-// answered by, and the ids that it lists without there being such a minion. A
-// minion whose data is not known counts, because it may match.
+// resolve returns the accepted minions that should answer a job for a target,
+// and listed ids of minions that do not exist. A minion without cached data
+// counts, because it may match.
 func (t *targets) resolve(typ string, tgt any, delimiter string) (minions, missing []string, err error) {
 	return t.resolveWithin(target.NewBudget(target.DefaultBudget), typ, tgt, delimiter)
 }
@@ -43,8 +43,8 @@ func (t *targets) resolveWithin(budget *target.Budget, typ string, tgt any, deli
 	return minions, missing, nil
 }
 
-// matching returns the accepted minions that surely match, as questions of
-// permission need it.
+// matching returns the accepted minions that surely match, as permission checks
+// require.
 func (t *targets) matching(typ string, tgt any, delimiter string) ([]string, error) {
 	return t.matchingWithin(target.NewBudget(target.DefaultBudget), typ, tgt, delimiter)
 }
@@ -68,11 +68,10 @@ func (t *targets) matchingWithin(budget *target.Budget, typ string, tgt any, del
 	return out, nil
 }
 
-// subject is a minion as the master knows it.
+// subject is a minion with the data that the master has of it.
 func (t *targets) subject(id string) target.Subject { return &cached{data: t.minionData, id: id} }
 
-// minionData returns the cached grains and pillar of a minion, nil for what
-// is not known.
+// minionData returns the cached grains and pillar of a minion, nil if unknown.
 func (t *targets) minionData(id string) (grains, pillar *value.Dict) {
 	d := t.cache.MinionData(id)
 	return d.Grains, d.Pillar
@@ -93,7 +92,7 @@ func (t *targets) Matches(typ string, tgt any, id string) (bool, error) {
 	return parsed.Match(t.subject(id)), nil
 }
 
-// within reports whether minions belong to a target of type compound.
+// within reports whether all minions match a compound target.
 func (t *targets) within(minions []string, tgt string) bool {
 	valid, err := t.matching("compound", tgt, "")
 	return err == nil && subset(minions, valid)
@@ -113,15 +112,15 @@ func subset(minions, valid []string) bool {
 	return true
 }
 
-// mayMatch reports whether the target of a job could mean a minion, whatever
-// its grains and pillar are.
+// mayMatch reports whether the target of a job could match a minion with some
+// grains and pillar.
 func mayMatch(groups target.Nodegroups, load *value.Dict, id string) bool {
 	o := readOrder(load)
 	t, err := groups.ParseWithin(target.NewBudget(minionTargetTime), o.TgtType, o.Tgt, o.kw.Delimiter)
 	return err != nil || t.Expect(target.Data{MinionID: id})
 }
 
-// cached reads a minion's data from the cache when a target asks for it.
+// cached reads a minion's data from the cache when a target needs it.
 type cached struct {
 	data   func(id string) (grains, pillar *value.Dict)
 	id     string

@@ -20,7 +20,7 @@ import (
 	"brine/internal/sls/render"
 )
 
-// templates renders what the master itself renders: pillars and reactions.
+// templates renders the templates of the master itself: pillars and reactions.
 type templates struct {
 	id       string
 	cacheDir string
@@ -44,17 +44,16 @@ func newTemplates(t templates, limits render.Limits) (*templates, error) {
 	return &t, err
 }
 
-// functions returns the execution functions that templates of the pillar
-// can call. They run on the master; grains and pillar are those of the minion
-// that the pillar is for.
+// functions returns the execution functions that pillar templates can call.
+// They run on the master; grains and pillar are those of the minion that the
+// pillar is for.
 func (t *templates) functions() (*fn.Registry, error) {
 	all := catalogue.Modules()
 	all = append(all, core.Grains(givenGrains{}), t.runnerModule())
 	return fn.NewRegistry(&ownGrains{id: t.id, ctx: t.ctx, log: t.log}, all...)
 }
 
-// givenGrains lets templates read a minion's grains; they cannot be changed
-// from here.
+// givenGrains gives templates read-only access to a minion's grains.
 type givenGrains struct{}
 
 // Grains implements core.GrainStore.
@@ -74,7 +73,7 @@ type askRunnerArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// runnerModule lets templates ask runners, which know of other minions.
+// runnerModule lets templates call runners.
 func (t *templates) runnerModule() fn.Module {
 	run := func(ctx context.Context, c *fn.Call, a askRunnerArgs) (any, error) {
 		args, kwargs := []any(a.Args), a.Kwargs.Clean()
@@ -93,8 +92,8 @@ func (t *templates) runnerModule() fn.Module {
 	}}
 }
 
-// ownGrains are those of the master's machine, which decide what functions
-// there are. They are gathered when a template first asks.
+// ownGrains are the grains of the master's machine, which decide which
+// functions exist. They are collected when a template first needs them.
 type ownGrains struct {
 	id   string
 	ctx  func() context.Context
@@ -114,37 +113,26 @@ func (g *ownGrains) All() *value.Dict {
 	g.once.Do(func() {
 		d, err := grains.Collect(g.ctx(), grains.Options{ID: g.id, NoDNS: true}, g.log)
 		if err != nil {
-			g.log.Warn("some grains of the master's machine could not be gathered", "err", err)
+			g.log.Warn("cannot collect some grains of the master's machine", "err", err)
 		}
 		g.d = d
 	})
 	return g.d
 }
 
-// compiler returns what makes pillars by some configuration.
+// compiler returns the pillar compiler of a configuration.
 func (t *templates) compiler(cfg Config, git *gitpillar.Source, groups target.Nodegroups) *pillar.Compiler {
 	renderer := cfg.Opts.Str("renderer")
 	return pillar.New(pillar.Config{
-		Options: cfg.Pillar, Top: cfg.Top, Renderer: t.renderer, Default: renderer, Whitelist: names(cfg.Opts.At("renderer_whitelist")),
-		Blacklist: names(cfg.Opts.At("renderer_blacklist")), Opts: cfg.Opts, Nodegroups: groups, Funcs: t.funcs,
+		Options: cfg.Pillar, Top: cfg.Top, Renderer: t.renderer, Default: renderer, Whitelist: value.ListTexts(cfg.Opts.At("renderer_whitelist")),
+		Blacklist: value.ListTexts(cfg.Opts.At("renderer_blacklist")), Opts: cfg.Opts, Nodegroups: groups, Funcs: t.funcs,
 		Call: func() *fn.Call { return &fn.Call{Files: t.ownFiles()} },
 		Git:  git, CacheDir: t.cacheDir, Version: cfg.Opts.Str("saltversion"), Log: t.log,
 	})
 }
 
-// names returns the texts of a list.
-func names(v any) []string {
-	var out []string
-	if l, ok := v.(*value.List); ok && l != nil {
-		for _, it := range l.Items {
-			out = append(out, value.Str(it))
-		}
-	}
-	return out
-}
-
-// local reads what templates import by absolute paths: files that the
-// master serves to all minions anyway, since minions can influence the name.
+// local reads files that templates import by absolute path: only files that the
+// master serves to all minions anyway, because minions can influence the path.
 func (t *templates) local(_, path string) ([]byte, error) {
 	f, ok := t.settings.fileServer().FindLocal(path, "")
 	if !ok {
@@ -153,7 +141,8 @@ func (t *templates) local(_, path string) ([]byte, error) {
 	return os.ReadFile(f.Path)
 }
 
-// ownFiles are the master's own files, for the functions in its templates.
+// ownFiles gives the functions in the master's templates access to its own
+// files.
 func (t *templates) ownFiles() *fileclient.Client {
 	return fileclient.New(t.settings.fileServer(), fileclient.Options{CacheDir: t.cacheDir, HashType: t.settings.options().HashType}, t.log)
 }

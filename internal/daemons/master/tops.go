@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// maxTops bounds what a program of master_tops may write, in bytes.
+	// maxTops bounds the output of a master_tops program, in bytes.
 	maxTops = 8 << 20
-	// topsLimit ends one that has not ended by itself.
+	// topsLimit is the timeout of such a program.
 	topsLimit = time.Minute
 )
 
-// topSource tells by some outside knowledge which SLS files are for a minion:
-// a list for each environment.
+// topSource is an external source of top data: the SLS files of a minion by
+// environment.
 type topSource func(ctx context.Context, id string, conf any) (*value.Dict, error)
 
 // topSources are the sources of the option master_tops.
@@ -31,8 +31,8 @@ var topSources = registry.New[topSource]("source of master_tops")
 // TopSources returns the names of the sources of master_tops, sorted.
 func TopSources() []string { return topSources.Names() }
 
-// tops answers what master_tops say of the minion that asks. What one of them
-// cannot tell is left out, as in Salt.
+// tops returns the data of all master_tops sources for the requesting minion.
+// Sources that fail are skipped, as in Salt.
 func (f *fileRoutes) tops(c *channel.Call) {
 	out := value.NewDict(1)
 	conf := f.settings.options().MasterTops
@@ -40,12 +40,12 @@ func (f *fileRoutes) tops(c *channel.Call) {
 		name := value.Str(k)
 		source, ok := topSources.Lookup(name)
 		if !ok {
-			f.log.Error("there is no such source of top data", "master_tops", name)
+			f.log.Error("no such source of top data", "master_tops", name)
 			continue
 		}
 		got, err := source(f.ctx(), c.ID, v)
 		if err != nil {
-			f.log.Error("a source of top data failed", "master_tops", name, "minion", c.ID, "err", err)
+			f.log.Error("source of top data failed", "master_tops", name, "minion", c.ID, "err", err)
 			continue
 		}
 		for env, sls := range got.All() {
@@ -63,8 +63,8 @@ func (f *fileRoutes) tops(c *channel.Call) {
 
 func init() { topSources.Register("ext_nodes", extNodes) }
 
-// extNodes asks a program, whose last argument is the minion's id. It writes a
-// map in YAML: classes, a list or a map whose keys count, and perhaps
+// extNodes runs a program with the minion's id as last argument. It prints a
+// YAML map: classes, a list or a map whose keys count, and optionally
 // environment.
 func extNodes(ctx context.Context, id string, conf any) (*value.Dict, error) {
 	command, ok := conf.(string)

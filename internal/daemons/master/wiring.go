@@ -34,7 +34,7 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// joinCluster makes this master one of a cluster if the options say so.
+// joinCluster makes this master a member of a cluster if the options say so.
 func (m *Master) joinCluster() error {
 	o := m.cfg.Cluster
 	if !o.On() {
@@ -60,15 +60,18 @@ func (m *Master) joinCluster() error {
 	return err
 }
 
-// openStores opens what is on disk.
+// openStores opens the stores on disk.
 func (m *Master) openStores() (err error) {
 	if m.keys, err = keystore.Open(keyDir(&m.cfg), m.log); err != nil {
 		return err
 	}
-	own, err := ownDir(&m.cfg)
-	if err != nil {
+	took := func(news []job.Taken) { m.peerJobs.took(news) } // not before Run
+	if m.own, m.jobs, err = openOwn(&m.cfg, func(own string) (jobStore, error) { return openJobs(&m.cfg, m.cluster, own, took, m.log) }, m.log); err != nil {
 		return err
 	}
+	m.cohabitation = &cohabitation{cacheDir: m.cfg.CacheDir, beside: m.own.beside}
+	m.cohabitation.look()
+	own := m.own.dir
 	driver, err := drivers.Open(m.cfg.Cache.Driver, remote.Options(m.cfg.Opts), m.cfg.Cache.Timeout)
 	if err != nil {
 		return err
@@ -79,11 +82,11 @@ func (m *Master) openStores() (err error) {
 	if m.audit, err = audit.Open(filepath.Join(own, "audit")); err != nil {
 		return err
 	}
-	took := func(news []job.Taken) { m.peerJobs.took(news) } // not before Run
-	if m.jobs, err = openJobs(&m.cfg, m.cluster, own, took, m.log); err != nil {
+	m.jobs.OnConflict(tellOfConflicts(ratelimit.NewLog(m.log, 10, 10*time.Second)))
+	if m.stockJobs, err = job.NewLocalCache(m.cfg.CacheDir, m.cfg.Options.HashType); err != nil {
 		return err
 	}
-	if m.sinks, err = sinks.Open(m.sinkConfig(), own, m.jobs, m.log); err != nil {
+	if m.sinks, err = sinks.Open(m.sinkConfig(), own, m.readableJobs(), m.log); err != nil {
 		return err
 	}
 	m.bus = event.NewBus(m.cfg.Events.MaxEventSize)
@@ -96,6 +99,15 @@ func (m *Master) openStores() (err error) {
 	return nil
 }
 
+// readableJobs are the jobs that runners read: also those of masters that share
+// cachedir without a cluster.
+func (m *Master) readableJobs() runners.Jobs {
+	if s, ok := m.jobs.(*job.Store); ok && m.cluster == nil {
+		return &sharedJobs{s, m.stockJobs, m.cohabitation.shared}
+	}
+	return m.jobs
+}
+
 func (m *Master) sinkConfig() sinks.Config {
 	return sinks.Config{
 		MasterID: m.cfg.ID, Jobs: m.cfg.Jobs, Returner: m.cfg.Returners, Ext: m.cfg.Client.ExtJobCache, Opts: m.cfg.Opts,
@@ -103,8 +115,8 @@ func (m *Master) sinkConfig() sinks.Config {
 	}
 }
 
-// openReplicated opens what the masters of a cluster without a shared directory
-// have in common.
+// openReplicated opens the replicated state of a cluster without a shared
+// directory.
 func (m *Master) openReplicated(own string) (err error) {
 	if m.decisions, err = keystore.OpenDecisions(m.cfg.CacheDir, m.log); err != nil {
 		return err
@@ -128,7 +140,7 @@ func (m *Master) openReplicated(own string) (err error) {
 	return nil
 }
 
-// wireStores makes the services that need no socket.
+// wireStores builds the services that need no socket.
 func (m *Master) wireStores() (err error) {
 	cfg := &m.cfg
 	m.targets = &targets{groups: m.settings.nodegroups, keys: m.keys, cache: m.cache}
@@ -145,17 +157,18 @@ func (m *Master) wireStores() (err error) {
 	}
 	m.states = &jobStates{queue: m.queue, jobs: m.jobs, cluster: m.cluster, bus: m.bus, masterID: cfg.MasterID, log: m.log, rateLimitedLog: m.refusals}
 	if err := m.states.load(); err != nil {
-		m.log.Error("jobs that waited for minions cannot be read", "err", err)
-	}
-	if m.stockJobs, err = job.NewLocalCache(cfg.CacheDir, cfg.Options.HashType); err != nil {
-		return err
+		m.log.Error("cannot read queued jobs", "err", err)
 	}
 	if err := m.stockJobs.Protect(); err != nil {
-		m.log.Warn("other users may read the jobs", "err", err)
+		m.log.Warn("job database is readable by other users", "err", err)
 	}
-	// In a shared directory they are there already.
-	m.stock = sinks.NewStockFiles(m.stockJobs, func() bool { return m.settings.options().JobCacheForStock && !sharesDir(m.cluster) },
-		func() bool { return m.settings.options().JobCacheFiles && cfg.Jobs.JobCache && !sharesDir(m.cluster) }, m.log)
+	// A shared directory contains them already.
+	hot := m.cohabitation.shared
+	m.stock = sinks.NewStockFiles(m.stockJobs,
+		func() bool { return (m.settings.options().JobCacheForStock || hot()) && !sharesDir(m.cluster) },
+		func() bool {
+			return (m.settings.options().JobCacheFiles || hot()) && cfg.Jobs.JobCache && !sharesDir(m.cluster)
+		}, m.log)
 	if err := os.MkdirAll(cfg.Events.SockDir, 0o755); err != nil {
 		return fmt.Errorf("cannot make sock_dir: %w", err)
 	}
@@ -182,7 +195,7 @@ func (m *Master) bindPublishers() error {
 		o.Guests = m.addresses.guests
 		o.Syndics, o.Heartbeat, o.Identify = m.cfg.Options.OrderMasters, m.cfg.Options.Heartbeat, identify
 		if l.Transport.Traits().Registers && o.Syndics {
-			o.Filter = false // the minions of a syndic cannot be known here
+			o.Filter = false // the minions of a syndic are unknown here
 		}
 		p, err := l.Transport.ListenPublish(l.Publish, o)
 		if err != nil {
@@ -193,7 +206,7 @@ func (m *Master) bindPublishers() error {
 	return nil
 }
 
-// wireServices makes the services that publish.
+// wireServices builds the services that publish.
 func (m *Master) wireServices() (err error) {
 	cfg := &m.cfg
 	if m.cluster != nil {
@@ -218,13 +231,9 @@ func (m *Master) wireServices() (err error) {
 	m.reports.standbyJobs = m.standbyJobs.offered
 	m.reconnects = &reconnects{}
 	if m.cluster != nil {
-		own, err := ownDir(cfg)
-		if err != nil {
-			return err
-		}
 		stock := func(id string) bool { return len(m.queue.mute([]string{id})) > 0 }
-		if err := m.reconnects.keep(own, stock, m.pending.rateLimitedLog); err != nil {
-			m.log.Warn("cannot read which stock minions have signed in; jobs of the last minute may be published to them again", "err", err)
+		if err := m.reconnects.keep(m.own.dir, stock, m.pending.rateLimitedLog); err != nil {
+			m.log.Warn("cannot read which stock minions signed in; jobs of the last minute may be published to them again", "err", err)
 		}
 	}
 	m.redelivery = &redelivery{
@@ -263,9 +272,9 @@ func (m *Master) wireServices() (err error) {
 	return nil
 }
 
-// useJIDSlot has this master make other job ids than those that it works with. Hot
-// masters without a cluster do not know of each other: the hashes of their ids
-// differ but for one in salt.JIDSlots.
+// useJIDSlot makes this master create job ids that differ from those of the
+// masters it works with. Hot masters without a cluster do not know each other: the
+// hashes of their ids collide with a probability of one in salt.JIDSlots.
 func (m *Master) useJIDSlot() {
 	var all []string
 	if m.cluster != nil {
@@ -278,9 +287,9 @@ func (m *Master) useJIDSlot() {
 
 func (m *Master) keyBook() keyBook { return keyBook{m.keys, m.decisions.Note} }
 
-// bindChannel makes what signs minions in and answers requests.
+// bindChannel builds the server that signs minions in and answers requests.
 func (m *Master) bindChannel() error {
-	sessions, err := channel.NewSessions(filepath.Join(m.cfg.CacheDir, "sessions"), m.cfg.Options.PublishSession)
+	sessions, err := channel.NewSessions(m.own.sessions(m.cfg.CacheDir), m.cfg.Options.PublishSession)
 	if err != nil {
 		return err
 	}
@@ -292,7 +301,7 @@ func (m *Master) bindChannel() error {
 	case !sharesDir(m.cluster):
 		sessions.DistrustOld()
 	}
-	port := 0 // announced to minions: that of the first transport
+	port := 0 // port of the first transport, announced to minions
 	if a, ok := m.publishers[0].Addr().(*net.TCPAddr); ok {
 		port = a.Port
 	}
@@ -310,7 +319,7 @@ func (m *Master) bindChannel() error {
 	return nil
 }
 
-// handlers makes what answers requests.
+// handlers builds the request handlers.
 func (m *Master) handlers() handlers {
 	cfg := &m.cfg
 	limited := func() *ratelimit.Log { return ratelimit.NewLog(m.log, 10, 10*time.Second) }
@@ -343,7 +352,7 @@ func (m *Master) handlers() handlers {
 	}
 }
 
-// signedIn tells the bus of a sign-in.
+// signedIn fires the event of a sign-in.
 func (m *Master) signedIn(e channel.AuthEvent) {
 	if e.Act == "pend" {
 		m.pending.added()
@@ -364,7 +373,7 @@ func (m *Master) signedIn(e channel.AuthEvent) {
 	m.bus.Fire("salt/auth", d)
 }
 
-// wireFunctions makes the functions of the master: runners, wheel functions,
+// wireFunctions builds the functions of the master: runners, wheel functions,
 // reactions and event returners.
 func (m *Master) wireFunctions() (err error) {
 	if m.runners.registry, err = m.newRunners(); err != nil {
@@ -382,12 +391,12 @@ func (m *Master) wireFunctions() (err error) {
 	return nil
 }
 
-// newRunners collects the runners. They command minions as any command line
-// does, only without sockets.
+// newRunners builds the runners. They command minions like any command line,
+// but without sockets.
 func (m *Master) newRunners() (*fn.Registry, error) {
 	here := &client.InProcess{Publish: m.publisher.publish, Events: m.bus, User: "root"}
 	d := runners.Deps{
-		Jobs:    runners.JobStores{Jobs: m.sinks.History(), Returners: m.sinks, Database: ownJobs(&m.cfg, m.jobs, m.stockJobs)},
+		Jobs:    runners.JobStores{Jobs: m.sinks.History(), Returners: m.sinks, Database: ownJobs(m.own.dir, m.jobs, m.stockJobs)},
 		Keys:    m.keys,
 		Cache:   m.cache,
 		Minions: runnerMinions{m.presence, m.reports},
@@ -405,7 +414,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Mine: m.data.mineFor,
 		Reactor: func() runners.Reactor {
 			if m.reactor == nil {
-				return nil // and not an interface that holds nil
+				return nil // not an interface that holds nil
 			}
 			return m.reactor
 		},
@@ -421,17 +430,17 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 }
 
 const (
-	// maxRequest bounds one request; minions of Brine send less.
+	// maxRequest bounds one request; Brine minions send less.
 	maxRequest = 64 << 20
-	// maxUnfinished bounds the bytes of requests that are not complete yet,
-	// over all peers and transports: anybody can send beginnings. A quarter is
-	// for small ones; the rest has room for one of the largest, which takes up
-	// to twice its size while its buffer grows.
+	// maxUnfinished bounds the bytes of incomplete requests over all peers and
+	// transports: unauthenticated peers can send partial requests. A quarter is for
+	// small requests; the rest has room for one of the largest, which takes up to
+	// twice its size while its buffer grows.
 	maxUnfinished = 3 * maxRequest
 )
 
-// bindServers comes last: a peer that reaches the request port finds all else
-// ready.
+// bindServers comes last, so that everything is ready for a peer that reaches
+// the request port.
 func (m *Master) bindServers() error {
 	budget := netserve.NewBudget(maxUnfinished)
 	for _, l := range m.cfg.Listen {
@@ -444,19 +453,19 @@ func (m *Master) bindServers() error {
 		}
 		m.servers = append(m.servers, s)
 	}
-	// Minions that know no master find this one by discovery. A master that
-	// cannot answer them is of use all the same.
+	// Minions without a configured master find this one by discovery. A failure of
+	// discovery does not stop the master.
 	a, ok := m.servers[0].Addr().(*net.TCPAddr)
 	if o := m.cfg.Options.Discovery; o.On && ok {
 		var err error
 		if m.answerer, err = discovery.Listen(o, a.AddrPort(), m.log); err != nil {
-			m.log.Error("this master cannot be found by discovery", "err", err)
+			m.log.Error("discovery cannot find this master", "err", err)
 		}
 	}
 	return nil
 }
 
-// maintenance makes what does things by time.
+// maintenance builds the periodic work.
 func (m *Master) maintenance() *maintenance {
 	return &maintenance{
 		keep: m.cfg.Jobs.Keep(), keepDeleted: time.Duration(m.cfg.Cluster.KeepDeleted) * time.Second, interval: m.cfg.Files.Interval,
@@ -467,23 +476,23 @@ func (m *Master) maintenance() *maintenance {
 	}
 }
 
-// adoptJobs takes over what a stock master has left of jobs in cachedir.
+// adoptJobs imports the jobs that a stock master left in cachedir.
 func (m *Master) adoptJobs(ctx context.Context) error {
 	s, ok := m.jobs.(*job.Store)
 	if !ok {
-		return nil // one that shares a directory reads the files
+		return nil // a master with a shared directory reads the files
 	}
 	n, err := job.AdoptNew(ctx, s, m.stockJobs)
 	if n > 0 {
-		m.log.Info("jobs were taken over that a stock master has left in cachedir", "jobs", n)
+		m.log.Info("adopted jobs that a stock master left in cachedir", "jobs", n)
 	}
 	if err != nil && ctx.Err() == nil {
-		m.log.Warn("some jobs that a stock master has left in cachedir could not be taken over; the next start tries again", "err", err)
+		m.log.Warn("cannot adopt some jobs that a stock master left in cachedir; retrying at the next start", "err", err)
 	}
 	return nil
 }
 
-// runCluster speaks with the other masters until ctx ends.
+// runCluster communicates with the other masters until ctx ends.
 func (m *Master) runCluster(ctx context.Context) error {
 	c := m.cluster
 	if m.replicated != nil {
@@ -516,7 +525,7 @@ func (m *Master) runCluster(ctx context.Context) error {
 	defer aside.Wait()
 	defer cancel()
 	defer m.bus.Handle(c.Relay.Event)()
-	always := []string{tagPresent} // what another one is to go on with
+	always := []string{tagPresent} // the next leader continues from these
 	c.Relay.Want(always)
 	m.eventIPC.OnReaders(func(n int) {
 		if n > 0 {

@@ -20,39 +20,41 @@ import (
 	"brine/internal/py/value"
 )
 
-// Caller runs functions outside of the daemon, as salt-call does: with the
-// minion's identity, grains and, unless it is local, one master's pillar.
+// Caller runs functions without the daemon, as salt-call does: with the
+// minion's identity, its grains and, unless it is local, one master's pillar.
 type Caller struct {
-	// Metadata is kept with the job that Return sends, unless it is nil.
+	// Metadata is stored with the job that Return sends, unless it is nil.
 	Metadata any
-	// Executors and ExecutorOpts are those of the call, nil for the configured.
+	// Executors and ExecutorOpts are those of the call; nil means the configured
+	// ones.
 	Executors, ExecutorOpts any
 
 	cfg       *Config
 	log       *slog.Logger
 	links     *link.Set
-	inUse     []string // the masters that the daemon uses
+	inUse     []string // masters that the daemon uses
 	funcs     *fn.Registry
 	grains    *grains.Store
 	calls     *calls.Factory
 	runner    *runner.Runner
 	notes     *jobs.Notes
 	returners *returners.Returners
-	wait      func() // for what runs in the background
+	wait      func() // waits for background work
+	user      interface{ Close() }
 
-	conn *link.Link // nil when local
+	conn *link.Link // nil if local
 	jid  string
 }
 
-// NewCaller prepares a caller. Unless local, it signs in to the first master
-// of the list that can be reached; pending and rejected keys are errors.
+// NewCaller prepares a caller. Unless local, it signs in to the first reachable
+// master of the list; pending and rejected keys are errors.
 func NewCaller(ctx context.Context, cfg Config, local bool, log *slog.Logger) (*Caller, error) {
 	at, err := cfg.Events.Sockets(cfg.ID, cfg.Handshake.HashType)
 	if err != nil {
 		return nil, err
 	}
 	cfg.daemonBus = &at
-	cfg.Events.SockDir = "" // the bus is the daemon's
+	cfg.Events.SockDir = "" // the event bus is the daemon's
 	if local {
 		cfg.Options.MasterType = "disable"
 	}
@@ -67,14 +69,15 @@ func NewCaller(ctx context.Context, cfg Config, local bool, log *slog.Logger) (*
 	return c, c.connect(ctx)
 }
 
-// caller is what salt-call needs of a minion that does not run.
+// caller builds the services that salt-call needs, of a minion that does not
+// run.
 func (m *Minion) caller() *Caller {
 	return &Caller{cfg: &m.cfg, log: m.log, links: m.links, inUse: m.cfg.inUse(), funcs: m.funcs, grains: m.grains, calls: m.calls, runner: m.runner,
-		notes: m.notes, returners: m.returners, wait: m.background.Wait, jid: salt.NewJID(time.Now())}
+		notes: m.notes, returners: m.returners, wait: m.background.Wait, user: m.user, jid: salt.NewJID(time.Now())}
 }
 
-// connect tries the masters in turn, those that the daemon uses first. It does
-// not wait for one that is away while another is there.
+// connect tries the masters in turn, first those that the daemon uses. It does
+// not wait for an unreachable one while another answers.
 func (c *Caller) connect(ctx context.Context) error {
 	o := &c.cfg.Options
 	used := c.inUse
@@ -98,8 +101,7 @@ func (c *Caller) connect(ctx context.Context) error {
 	}
 }
 
-// anyOf tries each master once. final tells that there is no use in trying
-// again soon.
+// anyOf tries each master once. final reports that a quick retry is pointless.
 func (c *Caller) anyOf(ctx context.Context, conns []*link.Link) (final bool, err error) {
 	var faults []error
 	final = true
@@ -126,19 +128,19 @@ func (c *Caller) signIn(ctx context.Context, conn *link.Link) error {
 	return nil
 }
 
-// Functions returns the functions that can be called.
+// Functions returns the callable functions.
 func (c *Caller) Functions() *fn.Registry { return c.funcs }
 
 // Grains returns the minion's grains.
 func (c *Caller) Grains() *value.Dict { return c.grains.Grains() }
 
-// JID is the job id of the call.
+// JID returns the job id of the call.
 func (c *Caller) JID() string { return c.jid }
 
-// ID is the minion's id.
+// ID returns the minion's id.
 func (c *Caller) ID() string { return c.cfg.ID }
 
-// Call runs one function and notes it as running meanwhile.
+// Call runs a function and records it as running meanwhile.
 func (c *Caller) Call(ctx context.Context, fun string, args []any) fn.Outcome {
 	load := value.DictOf("fun", fun, "jid", c.jid, "tgt", "salt-call", "arg", &value.List{Items: args})
 	j := jobs.NewJob(load)
@@ -150,7 +152,7 @@ func (c *Caller) Call(ctx context.Context, fun string, args []any) fn.Outcome {
 	if c.ExecutorOpts != nil {
 		j.Pub.ExecutorOpts = c.ExecutorOpts
 	}
-	// What functions with any keywords see of the call, as Salt names it.
+	// What functions with arbitrary keywords see of the call, under Salt's names.
 	pub := value.DictOf("fun", fun, "pid", os.Getpid(), "jid", c.jid, "tgt", "salt-call")
 	if c.Metadata != nil {
 		pub.Set("metadata", c.Metadata)
@@ -160,7 +162,7 @@ func (c *Caller) Call(ctx context.Context, fun string, args []any) fn.Outcome {
 	})
 }
 
-// Return sends the outcome to the master, which keeps it among its jobs.
+// Return sends the result to the master, which stores it as a job.
 func (c *Caller) Return(ctx context.Context, fun string, args []any, o fn.Outcome) error {
 	if c.conn == nil {
 		return nil
@@ -168,7 +170,7 @@ func (c *Caller) Return(ctx context.Context, fun string, args []any, o fn.Outcom
 	load := value.DictOf("cmd", "_return", "id", c.cfg.ID, "jid", "req", "return", o.Return, "retcode", o.Retcode,
 		"fun", fun, "fun_args", &value.List{Items: args})
 	if c.conn.Client.Peer().Brine {
-		load.Set("call_jid", c.jid) // so that it is one job if it has to be sent again
+		load.Set("call_jid", c.jid) // so that it stays one job if it is sent again
 	}
 	if o.Out != "" {
 		load.Set("out", o.Out)
@@ -180,9 +182,10 @@ func (c *Caller) Return(ctx context.Context, fun string, args []any, o fn.Outcom
 	return err
 }
 
-// Close ends the connection and waits for what runs in the background.
+// Close ends the connection and waits for background work.
 func (c *Caller) Close() {
 	c.wait()
+	c.user.Close()
 	c.returners.Close()
 	if c.conn != nil {
 		c.conn.Client.Close()
@@ -198,7 +201,7 @@ func (c *Caller) Ask(ctx context.Context, load *value.Dict) (any, error) {
 	return c.conn.Client.Request(ctx, load)
 }
 
-// Pillar returns the pillar that this master gave, or nil.
+// Pillar returns the pillar from this master, or nil.
 func (c *Caller) Pillar() *value.Dict {
 	if c.conn == nil {
 		return nil
@@ -206,13 +209,13 @@ func (c *Caller) Pillar() *value.Dict {
 	return c.conn.Pillar()
 }
 
-// Returners are the names in list, which is separated by commas, or if it is
-// empty those of the option return. The master's own is not among them.
+// Returners splits list at commas; if it is empty, it returns the names in the
+// option return. The master's own returner is omitted.
 func (c *Caller) Returners(list string) []string { return c.returners.Names(list) }
 
-// Deliver sends the outcome to the server of a returner, and waits for that
-// at most twice as long as the option returner_timeout says. If the server is
-// unreachable, the result is left to the daemon, which the error tells.
+// Deliver sends the result to the server of a returner, and waits at most twice
+// the option returner_timeout. If the server is unreachable, the daemon takes
+// over the result, which the error reports.
 func (c *Caller) Deliver(ctx context.Context, name, fun string, args []any, o fn.Outcome) error {
 	ret := value.DictOf("id", c.cfg.ID, "jid", c.jid, "fun", fun, "fun_args", &value.List{Items: args}, "return", o.Return, "retcode", o.Retcode, "success", true)
 	if o.Out != "" {

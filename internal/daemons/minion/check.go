@@ -7,8 +7,8 @@ import (
 	"brine/internal/daemons/minion/masters"
 )
 
-// CheckStart returns what would end a start of a minion with this
-// configuration. It connects to no master.
+// CheckStart returns the errors that would prevent a minion with this
+// configuration from starting. It connects to no master.
 func CheckStart(cfg *Config) (faults []error) {
 	o := &cfg.Options
 	for _, text := range o.Master {

@@ -14,13 +14,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// Events on the minion's own bus, as Salt names them.
+// Events on the minion's own bus, under Salt's names.
 const (
 	tagFireMaster = "fire_master"
 	tagEnviron    = "environ_setenv"
 )
 
-// fireMaster passes an event on to all masters.
+// fireMaster forwards an event to all masters.
 func (m *Minion) fireMaster(e *event.Event) {
 	var fire wire.MinionEvent
 	wire.View(e.Data, &fire)
@@ -34,14 +34,14 @@ func (m *Minion) fireMaster(e *event.Event) {
 	m.links.Send(load)
 }
 
-// environByEvent sets variables in the environment of the daemon.
+// environByEvent sets environment variables of the daemon.
 func (m *Minion) environByEvent(e *event.Event) {
 	var in wire.SetEnviron
 	wire.View(e.Data, &in)
 	set := value.DictOf("environ", in.Environ, "false_unsets", in.FalseUnsets, "clear_all", in.ClearAll)
 	m.background.Go(func() {
 		if _, err := m.funcs.Call(m.background.Context(), m.calls.New(nil, ""), "environ.setenv", nil, set); err != nil {
-			m.log.Error("cannot set the environment", "err", err)
+			m.log.Error("cannot set environment variables", "err", err)
 		}
 	})
 }
@@ -51,13 +51,13 @@ func (m *Minion) serveBus(ctx context.Context) {
 		return
 	}
 	if err := m.busIPC.Serve(ctx); err != nil {
-		m.log.Error("the event bus failed", "err", err)
+		m.log.Error("event bus failed", "err", err)
 	}
 }
 
-// openBus has the services obey events of the bus, and offers it to other
-// programs on the host. One bus serves all masters; lists of ports are reduced
-// to their first entry.
+// openBus connects the services to events of the bus, and offers the bus to
+// other programs on the host. One bus serves all masters; of lists of ports the
+// first entry is used.
 func (m *Minion) openBus() (err error) {
 	own := m.bus.Own()
 	own.Handle(m.fireMaster, tagFireMaster)
@@ -70,7 +70,7 @@ func (m *Minion) openBus() (err error) {
 	return err
 }
 
-// tasks are what the minion does of itself by time.
+// tasks are the periodic tasks of the minion itself.
 func (m *Minion) tasks() (out []schedule.Task) {
 	o := &m.cfg.Options
 	if n := o.PingInterval; n > 0 {
@@ -85,7 +85,7 @@ func (m *Minion) tasks() (out []schedule.Task) {
 	return out
 }
 
-// buildTimed makes what runs by time, and the mine.
+// buildTimed builds the schedule, the beacons and the mine.
 func (m *Minion) buildTimed() (err error) {
 	o, masterless := &m.cfg.Options, m.cfg.Options.Masterless()
 	m.mine = &mine.Mine{ID: m.cfg.ID, Log: m.log, Fire: m.bus.Own().Fire, Send: m.links.Send,

@@ -5,7 +5,7 @@ import (
 	"brine/internal/daemons/minion/runner"
 )
 
-// Exit codes of a minion that no master takes, as Salt's.
+// Exit codes of a minion that no master accepts, as in Salt.
 const (
 	ExitFinger   = link.ExitFinger
 	ExitRejected = link.ExitRejected

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"brine/internal/base/atomicfile"
@@ -14,6 +15,7 @@ import (
 	"brine/internal/catalogue"
 	"brine/internal/catalogue/modules/control"
 	"brine/internal/catalogue/modules/core"
+	"brine/internal/catalogue/runners"
 	"brine/internal/daemons/minion/background"
 	"brine/internal/daemons/minion/beacons"
 	"brine/internal/daemons/minion/grains"
@@ -28,18 +30,33 @@ import (
 	"brine/internal/py/value"
 )
 
-// buildFunctions collects the execution modules.
+// buildFunctions builds the execution modules.
 func (m *Minion) buildFunctions() error {
 	if err := m.buildStates(); err != nil {
 		return err
 	}
 	o := &m.cfg.Options
 	r, err := fn.NewRegistry(m.grains.Reader(nil), permitted(m.catalogue(), o.DisableModules, o.WhitelistModules, m.grains.Reader(nil))...)
+	if err == nil {
+		r.Attach(m.user.Source())
+		r.Document("states", m.states.Declarations)
+		r.Document("runners", runnerDocs)
+	}
 	m.funcs = r
 	return err
 }
 
-// Catalogue returns the modules of every minion, to be described, not called.
+// runnerDocs returns the documentation of a master's runners.
+var runnerDocs = sync.OnceValue(func() *fn.Registry {
+	r, err := fn.NewRegistry(nil, runners.New(runners.Deps{})...)
+	if err != nil {
+		panic(err) // two functions of one name
+	}
+	return r
+})
+
+// Catalogue returns the modules of every minion for documentation, not for
+// calls.
 func Catalogue() []fn.Module {
 	m := &Minion{log: slog.New(slog.DiscardHandler), background: background.New(context.Background())}
 	m.cfg.Options.Master = Masters{"salt"} // so that no files of this machine are served
@@ -47,15 +64,15 @@ func Catalogue() []fn.Module {
 	return m.catalogue()
 }
 
-// catalogue names the families of modules, and those modules that need the
-// daemon itself.
+// catalogue lists the families of modules, and the modules that need the daemon
+// itself.
 func (m *Minion) catalogue() []fn.Module {
 	masters := messenger{links: m.links, bus: m.bus, mine: m.mine, masterless: m.cfg.Options.Masterless()}
 	refresher := refresh.Functions{Server: m.refresh}
 	return append(catalogue.Modules(),
 		core.Grains(grainFunctions{m.grains, refresher}),
 		control.Saltutil(control.Deps{Jobs: jobFunctions{m.jobs, m.notes}, Refresh: refresher, Keys: keys{&m.cfg, m.log}, Masters: masters,
-			Local: catalogue.LocalMaster{Open: m.cfg.openLocalMaster}}),
+			Local: catalogue.LocalMaster{Open: m.cfg.openLocalMaster}, Modules: m.user}),
 		control.Event(masters, m.bus),
 		control.Mine(masters),
 		control.Publish(masters),
@@ -65,7 +82,7 @@ func (m *Minion) catalogue() []fn.Module {
 	)
 }
 
-// openLocalMaster opens the way to the master on this machine.
+// openLocalMaster opens the connection to the master on this machine.
 func (cfg *Config) openLocalMaster() (*client.Client, func(), error) {
 	if cfg.LocalMaster == nil {
 		return nil, nil, salt.Errorf(salt.Unavailable, "there is no configuration of a master")
@@ -79,7 +96,7 @@ type grainFunctions struct {
 	refresher refresh.Functions
 }
 
-// Refresh has the grains, and with pillar the pillar, collected again.
+// Refresh collects the grains, and optionally the pillar, again.
 func (s grainFunctions) Refresh(ctx context.Context, pillar bool) error {
 	what := control.RefreshModules
 	if pillar {
@@ -88,8 +105,8 @@ func (s grainFunctions) Refresh(ctx context.Context, pillar bool) error {
 	return s.refresher.Refresh(ctx, what, false, false)
 }
 
-// messenger sends on behalf of functions: over the queues of all connections,
-// or, for salt-call, directly to the one master that it uses.
+// messenger sends messages for functions: over the queues of all connections,
+// or, in salt-call, directly to its master.
 type messenger struct {
 	links      *link.Set
 	bus        *localbus.Bus
@@ -97,7 +114,7 @@ type messenger struct {
 	masterless bool
 }
 
-// Request asks one master that the minion is connected to.
+// Request sends a request to one connected master.
 func (s messenger) Request(ctx context.Context, load *value.Dict) (any, error) {
 	if s.links.Direct != nil {
 		return s.links.Direct.Client.Request(ctx, load)
@@ -110,9 +127,8 @@ func (s messenger) Request(ctx context.Context, load *value.Dict) (any, error) {
 	return nil, salt.Errorf(salt.Unavailable, "no master is connected")
 }
 
-// Pick returns the master of a host name or address, or any one that the
-// minion is connected to. salt-call signs in to the master if that is not the
-// one it already uses.
+// Pick returns the master with a host name or address, or any connected one.
+// salt-call signs in to the master if it does not use it already.
 func (s messenger) Pick(ctx context.Context, host string) (control.Asker, error) {
 	if len(s.links.All()) == 0 || s.masterless {
 		return nil, control.ErrMasterless
@@ -137,13 +153,13 @@ func (s messenger) Pick(ctx context.Context, host string) (control.Asker, error)
 	return nil, salt.Errorf(salt.Unavailable, "no master %q is connected; the option master names those there are", host)
 }
 
-// Send gives a message to every master; one that is away gets it later.
+// Send sends a message to every master; it is queued for an unreachable one.
 func (s messenger) Send(ctx context.Context, load *value.Dict) error {
 	if s.links.Direct != nil {
 		copied := load.Clone()
 		_, err := s.links.Direct.Client.Request(ctx, load)
 		if err == nil && mine.IsRequest(copied) && len(s.links.Receivers()) > 1 {
-			// The other masters get it from the daemon, as in Salt.
+			// The daemon sends it to the other masters, as in Salt.
 			err = localbus.IgnoreNoDaemon(s.bus.Fire(ctx, mine.TagMine, copied))
 		}
 		return err
@@ -156,14 +172,14 @@ func (s messenger) Send(ctx context.Context, load *value.Dict) error {
 		return nil
 	}
 	if cmd, _ := load.Get("cmd"); cmd == "_minion_event" && !load.Has("pretag") {
-		load.Set("pretag", nil) // as in events that Salt's daemons pass on
+		load.Set("pretag", nil) // as in events that stock daemons forward
 	}
 	s.links.Send(load)
 	return nil
 }
 
-// jobFunctions shows the running jobs: those of this process, and those that other
-// processes of this minion (the daemon, or salt-call) have noted.
+// jobFunctions returns the running jobs: those of this process, and those that
+// other processes of this minion (the daemon, or salt-call) recorded.
 type jobFunctions struct {
 	table *jobs.Table
 	notes *jobs.Notes
@@ -185,23 +201,23 @@ func (j jobFunctions) Running() []control.RunningJob {
 	return out
 }
 
-// Signal implements control.Jobs. Only jobs of this process can be reached:
-// the pid of another one's is that of a whole daemon.
+// Signal implements control.Jobs. It reaches only jobs of this process: the pid
+// of another one is that of a whole daemon.
 func (j jobFunctions) Signal(jid string, sig syscall.Signal) error { return j.table.Signal(jid, sig) }
 
 // Cached implements control.Jobs.
 func (j jobFunctions) Cached(jid string) (*value.Dict, bool) { return j.table.Returned(jid) }
 
-// keys makes new keys for the minion.
+// keys replaces the key pair of the minion.
 type keys struct {
 	cfg *Config
 	log *slog.Logger
 }
 
-// Regenerate implements control.Keys. The pair on disk is another one then; this
-// process goes on with the old one, so that the job's return and whatever comes
-// before the operator is ready still pass. The master's key stays: Salt's removes
-// it, too, and then trusts the first that answers.
+// Regenerate implements control.Keys. It replaces the pair on disk; this process
+// keeps the old one, so that the job's return still passes, and everything until
+// the operator is ready. The master's key stays. Stock minions remove it, and
+// then trust the first master that answers.
 func (k keys) Regenerate(context.Context) error {
 	cfg := k.cfg
 	key, err := crypt.GenerateKey(max(cfg.Keysize, 2048))
@@ -217,7 +233,7 @@ func (k keys) Regenerate(context.Context) error {
 	if err := atomicfile.Write(filepath.Join(cfg.PKIDir, "minion.pub"), key.Public().PEM(), 0o644, true); err != nil {
 		return err
 	}
-	k.log.Warn("the minion has a new key pair, which counts from its next start on; masters deny it until its old key is deleted there (salt-key -d, "+
+	k.log.Warn("created a new key pair, used from the next start; masters deny the minion until its old key is deleted there (salt-key -d, "+
 		"or saltutil.revoke_auth) and the new one accepted",
 		"fingerprint", crypt.Fingerprint(key.Public().PEM(), cfg.Handshake.HashType))
 	return nil

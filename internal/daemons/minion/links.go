@@ -19,11 +19,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// buildLinks finds out the masters and makes a link to each.
+// buildLinks determines the masters and builds a link to each.
 func (m *Minion) buildLinks(ctx context.Context) error {
 	o := &m.cfg.Options
 	if len(o.Master) == 0 {
-		return nil // and no key pair is needed
+		return nil // no key pair is needed
 	}
 	signer, fingerprint, err := LoadSigner(m.cfg, m.log)
 	if err != nil {
@@ -71,7 +71,7 @@ func (m *Minion) buildLinks(ctx context.Context) error {
 	return nil
 }
 
-// finder finds out the names of the masters.
+// finder determines the names of the masters.
 func (m *Minion) finder() *masters.Finder {
 	f := &masters.Finder{
 		Options: &m.cfg.Options.MasterOptions, ID: m.cfg.ID, Failback: m.cfg.Options.Failback, Resolver: m.cfg.Resolver, Log: m.log, InUse: m.cfg.inUse,
@@ -83,13 +83,13 @@ func (m *Minion) finder() *masters.Finder {
 	return f
 }
 
-// statusFile is where the daemon notes how it stands with its masters.
+// statusFile is the file with the daemon's connection status.
 func (cfg *Config) statusFile() string { return filepath.Join(cfg.CacheDir, "brine", "masters.json") }
 
 // inUse returns the masters that the running daemon of this minion uses.
 func (cfg *Config) inUse() []string { return status.InUse(cfg.statusFile(), jobs.RunsJobs) }
 
-// addLink adds a link to one master, of several that have keys of their own.
+// addLink adds a link to a master, one of several with their own keys.
 func (m *Minion) addLink(addr address.Master, several bool) (int, error) {
 	signer := *m.identity
 	signer.Trust = m.cfg.trustIn(addr, several)
@@ -122,7 +122,7 @@ func (m *Minion) assign() {
 	})
 }
 
-// newStatus is how this minion stands with its masters; the daemon reports it.
+// newStatus builds the connection status, which the daemon reports.
 func (m *Minion) newStatus() *status.Status {
 	if m.bus.Outside() {
 		return nil
@@ -138,7 +138,7 @@ func (m *Minion) newStatus() *status.Status {
 	})
 }
 
-// zone is where this minion is.
+// zone returns the minion's location.
 func (m *Minion) zone() string {
 	if z := m.cfg.Options.Zone; z != "" {
 		return z

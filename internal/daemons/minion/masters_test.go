@@ -14,7 +14,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// newMinion makes a minion that is not run.
+// newMinion builds a minion that does not run.
 func newMinion(t testing.TB, change func(*Config)) (*Minion, error) {
 	t.Helper()
 	dir := t.TempDir()

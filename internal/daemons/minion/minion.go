@@ -1,11 +1,10 @@
-// Package minion is the minion daemon: it makes the services of a minion and connects
+// Package minion is the minion daemon: it builds the services of a minion and connects
 // them. Each service is a package below this one, with the options and the functions
-// that it uses, and none knows this one.
+// that it uses, and none imports this one.
 //
-// Each master of the list has a supervisor of its own (link), which no other waits for;
-// the table of jobs, the schedule and the grains are shared. All masters are served at
-// once, or one at a time (failover). Nothing that a master does, or fails to do, ends
-// the process.
+// Each master of the list has its own supervisor (link), independent of the others; the
+// table of jobs, the schedule and the grains are shared. All masters are served at
+// once, or one at a time (failover). No action or failure of a master ends the process.
 //
 // Data flows: link -> runner (Accept, jobs.Table, package fn) -> outbox -> link.
 package minion
@@ -42,6 +41,7 @@ import (
 	"brine/internal/daemons/minion/runner"
 	"brine/internal/daemons/minion/schedule"
 	"brine/internal/daemons/minion/status"
+	"brine/internal/daemons/minion/usermodules"
 	"brine/internal/files/fileserver"
 	"brine/internal/files/fileserver/backends"
 	"brine/internal/net/event"
@@ -57,51 +57,52 @@ import (
 	"brine/internal/store/returner"
 )
 
-// Config is what a minion needs to know.
+// Config is the configuration of a minion.
 type Config struct {
 	ID                        string
 	PKIDir, CacheDir, ConfDir string
-	Options                   Options
-	Handshake                 handshake.MinionOptions
-	Transport                 transport.Transport
-	Dial, SubscribeDial       transport.DialOptions
-	Events                    event.MinionOptions
-	Files                     fileserver.Options
-	Backends                  backends.Options
-	Pillar                    pillar.Options
-	GitPillar                 gitpillar.Options
-	Top                       top.Options
+	// ExtensionModules is the directory of the user's own modules.
+	ExtensionModules    string
+	Options             Options
+	Handshake           handshake.MinionOptions
+	Transport           transport.Transport
+	Dial, SubscribeDial transport.DialOptions
+	Events              event.MinionOptions
+	Files               fileserver.Options
+	Backends            backends.Options
+	Pillar              pillar.Options
+	GitPillar           gitpillar.Options
+	Top                 top.Options
 	// Templates bounds the rendering of templates.
 	Templates render.Limits
 	Returners returner.MinionOptions
-	// Resolver looks names up; nil is the system's.
+	// Resolver looks names up; nil means the system's resolver.
 	Resolver *net.Resolver
-	// Keysize is the size in bits of a key that has to be made.
+	// Keysize is the size of a generated key, in bits.
 	Keysize int
-	// Opts are all options under their names, for config.get.
+	// Opts are all options by name, for config.get.
 	Opts *value.Dict
-	// CollectGrains gathers the grains.
+	// CollectGrains collects the grains.
 	CollectGrains func(ctx context.Context) *value.Dict
-	// LateGrains puts that off until a function asks for a grain: most of what
-	// salt-call is for does not.
+	// LateGrains delays that until a function reads a grain: most uses of salt-call
+	// do not.
 	LateGrains bool
-	// Overlaid returns the configuration that comes of laying another file of
-	// options over this one. It may be nil.
+	// Overlaid returns the configuration with another file of options on top of
+	// this one. It may be nil.
 	Overlaid func(path string) (Config, error)
-	// LocalMaster opens the way to the master on this machine, if there is one,
-	// and returns what closes it. It may be nil.
+	// LocalMaster opens the connection to the master on this machine, if there is
+	// one, and returns a function that closes it. It may be nil.
 	LocalMaster func() (c *client.Client, close func(), err error)
-	// StateWatch is told how state runs go on. It may be nil.
+	// StateWatch receives the progress of state runs. It may be nil.
 	StateWatch engine.Observer
-	// Print shows a line to the caller of a function. It is nil in a
-	// daemon.
+	// Print prints a line to the caller of a function. It is nil in a daemon.
 	Print func(line string) error
-	// daemonBus is where the events of the daemon are, if this is not it.
+	// daemonBus is the event bus of the daemon; nil if this process is the daemon.
 	daemonBus *event.Sockets
 }
 
-// Minion is the daemon. New makes one, Run runs it. What it does is done by its
-// services; this type makes them and connects them.
+// Minion is the daemon. New builds it, Run runs it. Its services do the work;
+// this type builds and connects them.
 type Minion struct {
 	cfg        Config
 	log        *slog.Logger
@@ -109,11 +110,12 @@ type Minion struct {
 	bus        *localbus.Bus
 	busIPC     *event.Server
 	grains     *grains.Store
+	user       *usermodules.Modules // the user's own, in Python
 	funcs      *fn.Registry
 	states     *state.Registry
 	renderer   *render.Renderer
 	calls      *calls.Factory
-	own        *ownpillar.Pillar // of file_client: local, else nil
+	own        *ownpillar.Pillar // nil unless file_client is local
 	refresh    *refresh.Server
 	schedule   *schedule.Schedule
 	beacons    *beacons.Scheduler
@@ -128,8 +130,8 @@ type Minion struct {
 	links    *link.Set
 	linkCfg  *link.Config
 	identity *handshake.Minion
-	begin    func(*link.Link)   // has a link work; nil until Run
-	members  *members.Members   // nil unless masters are learned
+	begin    func(*link.Link)   // starts a link; nil until Run
+	members  *members.Members   // nil unless the minion learns its masters
 	failover *failover.Failover // nil unless one master is used at a time
 	status   *status.Status     // nil in salt-call
 	stop     context.CancelCauseFunc
@@ -138,14 +140,14 @@ type Minion struct {
 	readyC    chan struct{}
 }
 
-// New checks the configuration, loads or makes the minion's key pair, gathers
-// grains and binds the sockets of the local event bus.
+// New checks the configuration, loads or generates the minion's key pair,
+// collects grains and binds the sockets of the local event bus.
 func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 	if err := salt.CheckID(cfg.ID); err != nil {
 		return nil, salt.Errorf(salt.Invalid, "%w; set the option id", err)
 	}
 	m := &Minion{cfg: cfg, log: log, readyC: make(chan struct{}), background: background.New(ctx)}
-	if !cfg.local() { // without a master there are no keys; a state may be about the directory
+	if !cfg.local() { // without a master there are no keys, and a state may manage the directory
 		if err := os.MkdirAll(cfg.PKIDir, 0o700); err != nil {
 			return nil, fmt.Errorf("cannot make pki_dir: %w", err)
 		}
@@ -176,12 +178,12 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 	return m, m.openBus()
 }
 
-// buildServices makes the services that need no more than the configuration and each
-// other.
+// buildServices builds the services that need only the configuration and each other.
 func (m *Minion) buildServices() {
 	cfg, log := &m.cfg, m.log
 	o, dir := &cfg.Options, filepath.Join(cfg.CacheDir, "brine")
-	m.renderer = render.New(render.Options{Log: log, Local: render.AnyFile, Limits: cfg.Templates})
+	m.user = m.userModules()
+	m.renderer = render.New(render.Options{Log: log, Local: render.AnyFile, Python: m.user, Limits: cfg.Templates})
 	m.bus = localbus.New(localbus.Config{ID: cfg.ID, HashType: cfg.Handshake.HashType, Events: cfg.Events, Daemon: cfg.daemonBus, Print: cfg.Print})
 	m.links = &link.Set{ID: cfg.ID, OneAtATime: o.OneAtATime(), RejectedRetry: o.RejectedRetry, Stop: func(err error) { m.stop(err) }}
 	m.status = m.newStatus()
@@ -189,13 +191,13 @@ func (m *Minion) buildServices() {
 	m.jobs = jobs.New(o.JIDQueueHWM, m.outbox.Knows)
 	m.notes = &jobs.Notes{Dir: filepath.Join(cfg.CacheDir, "proc"), Log: log}
 	m.grains = grains.New(grains.Config{
-		ID: cfg.ID, Collect: cfg.CollectGrains, Late: cfg.LateGrains, Background: m.background, Master: cfg.Opts.At("master"),
+		ID: cfg.ID, Collect: m.collectGrains, Late: cfg.LateGrains, Background: m.background, Master: cfg.Opts.At("master"),
 		First: func(name string) (string, error) { a, err := o.Parse(name); return a.Host, err },
 	})
 	funcs := func() *fn.Registry { return m.funcs }
 	m.calls = calls.NewFactory(calls.Config{
 		ID: cfg.ID, Opts: cfg.Opts, Grains: m.grains, Renderer: m.renderer, Source: cfg.fileSource(), Server: cfg.localServer(log), Funcs: funcs,
-		States: func() *fn.Registry { return m.states.Declarations() }, Log: log,
+		Log: log,
 	})
 	m.returners = returners.New(returners.Config{
 		Options: cfg.Returners, Disabled: o.DisableReturners, ID: cfg.ID, Dir: dir, Opts: cfg.Opts, Background: m.background, Log: log,
@@ -210,7 +212,8 @@ func (m *Minion) buildServices() {
 	})
 }
 
-// Run serves until ctx ends, or every master refuses (Unwanted). It then lets running jobs end for a moment.
+// Run serves until ctx ends, or every master refuses the minion (Unwanted). Then it waits a moment for
+// running jobs.
 func (m *Minion) Run(ctx context.Context) error {
 	ctx, m.stop = context.WithCancelCause(ctx)
 	defer m.stop(nil)
@@ -221,7 +224,7 @@ func (m *Minion) Run(ctx context.Context) error {
 	m.outbox.Recall(m.runner.Interrupted)
 	m.returners.Recall()
 	if m.cfg.Options.Masterless() && m.cfg.Options.StartupStates != "" {
-		m.log.Error("the startup states are not run: master_type is disable")
+		m.log.Error("not running the startup states: master_type is disable")
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { m.returners.Collect(ctx, m.links.Pillar) })
@@ -256,9 +259,10 @@ func (m *Minion) Run(ctx context.Context) error {
 	select {
 	case <-idle:
 	case <-time.After(3 * time.Second):
-		m.log.Warn("jobs are still running; they are left behind", "jobs", len(m.jobs.List("")))
+		m.log.Warn("stopping while jobs are still running", "jobs", len(m.jobs.List("")))
 	}
 	m.outbox.Close()
+	m.user.Close()
 	for _, c := range m.links.All() {
 		c.Client.Close()
 	}
@@ -269,7 +273,7 @@ func (m *Minion) Run(ctx context.Context) error {
 	return nil
 }
 
-// Ready is closed once the first master has been greeted.
+// Ready is closed once the first master got the start event.
 func (m *Minion) Ready() <-chan struct{} { return m.readyC }
 
 func (m *Minion) ready(c *link.Link) {

@@ -3,6 +3,7 @@ package minion
 import (
 	"time"
 
+	"brine/internal/call/python"
 	"brine/internal/daemons/minion/beacons"
 	"brine/internal/daemons/minion/failover"
 	"brine/internal/daemons/minion/link"
@@ -10,10 +11,11 @@ import (
 	"brine/internal/daemons/minion/outbox"
 	"brine/internal/daemons/minion/runner"
 	"brine/internal/daemons/minion/schedule"
+	"brine/internal/files/extmods"
 )
 
-// Options are the minion's own settings. Names and meanings are Salt's;
-// where a default differs, the reason stands beside it.
+// Options are the minion's own options, with Salt's names and meanings. Where a
+// default differs, a comment gives the reason.
 type Options struct {
 	MasterOptions
 	RunnerOptions
@@ -22,11 +24,12 @@ type Options struct {
 	OutboxOptions
 	ScheduleOptions
 	BeaconOptions
+	PythonOptions
+	ExtmodOptions
 
 	Zone               string        `salt:"master_zone" default:"" doc:"with master_type cluster, masters whose cluster_zone is this one are preferred; empty: the grain zone (Brine only)" change:"restart"`
 	MasterTries        int           `salt:"master_tries" default:"-1" doc:"rounds through the list of masters after which salt-call gives up; the daemon never does (Salt: 1, and the daemon ends)" change:"restart"`
 	AuthTries          int           `salt:"auth_tries" default:"7" doc:"sign-ins without an answer after which salt-call gives a master up, if it is the only one; the daemon never does" change:"restart"`
-	AuthSafemode       bool          `salt:"auth_safemode" default:"true" doc:"accepted for compatibility: a sign-in without an answer is always repeated (Salt: False)" change:"restart"`
 	RandomStartupDelay time.Duration `salt:"random_startup_delay" default:"0" doc:"seconds over which the first connection is spread" change:"restart"`
 	JIDQueueHWM        int           `salt:"minion_jid_queue_hwm" default:"100" doc:"finished jobs remembered so that none runs twice" change:"restart"`
 	PingInterval       int           `salt:"ping_interval" default:"0" doc:"minutes between minion_ping events; 0 is never" change:"restart"`
@@ -42,8 +45,8 @@ type Options struct {
 	DisableReturners   []string      `salt:"disable_returners" default:"[]" list:"comma" doc:"returners that this minion does not have" change:"restart"`
 }
 
-// Options of the parts of the minion. The names are needed as the types are all
-// called Options.
+// Options of the parts of the minion. The aliases are needed because the types
+// are all called Options.
 type (
 	RunnerOptions   = runner.Options
 	MasterOptions   = masters.Options
@@ -52,7 +55,9 @@ type (
 	OutboxOptions   = outbox.Options
 	ScheduleOptions = schedule.Options
 	BeaconOptions   = beacons.Options
+	PythonOptions   = python.Options
+	ExtmodOptions   = extmods.Options
 )
 
-// Masters is the list of masters, written as one string or a list.
+// Masters is the option master: a string or a list.
 type Masters = masters.Names

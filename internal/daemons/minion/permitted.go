@@ -8,10 +8,10 @@ import (
 )
 
 // permitted returns the modules that disable_modules (off) and whitelist_modules
-// (only) leave. Salt's minion compares the first with the names of its files and the
-// second with the names that functions have; its example of a configuration has
-// names of files in both. Here both names count in both options, so that no
-// module stays because the administrator has taken the other one.
+// (only) allow. Salt compares the first with file names and the second with the
+// names in functions; its sample configuration has file names in both. Here both
+// options accept both names, so that no module stays enabled because the
+// administrator used the other name.
 func permitted(all []fn.Module, off, only []string, grains fn.Reader) []fn.Module {
 	if len(off) == 0 && len(only) == 0 {
 		return all
@@ -25,23 +25,22 @@ func permitted(all []fn.Module, off, only []string, grains fn.Reader) []fn.Modul
 	})
 }
 
-// saltFiles has the file of Salt's that a module is in where that has another
-// name.
+// saltFiles maps modules to Salt's file names where they differ.
 var saltFiles = map[string]string{
 	"acl": "linux_acl", "cmd": "cmdmod", "debconf": "debconfmod", "group": "groupadd", "ini": "ini_manage", "locale": "localemod", "log": "logmod",
 	"lvm": "linux_lvm", "random": "mod_random", "shadow": "linux_shadow", "sys": "sysmod", "sysctl": "linux_sysctl", "user": "useradd",
 	"virtualenv": "virtualenv_mod",
 }
 
-// The same for modules that Salt has a file of for each kind of system.
+// The same for modules that have a file per operating system in Salt.
 var (
 	pkgFiles     = map[string]string{"Debian": "aptpkg", "RedHat": "yumpkg"}
 	lowpkgFiles  = map[string]string{"Debian": "dpkg_lowpkg", "RedHat": "rpm_lowpkg"}
 	serviceFiles = map[string]string{"Debian": "debian_service", "RedHat": "rh_service", "Alpine": "gentoo_service"} // without systemd
 )
 
-// saltFile returns the file of Salt's that a module is in on a machine with
-// these grains, "" if it has the module's name.
+// saltFile returns the file of a module in Salt on a machine with these grains,
+// "" if it has the module's name.
 func saltFile(mod string, grains fn.Reader) string {
 	family := value.Str(grains.Get("os_family"))
 	switch mod {

@@ -10,9 +10,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestPermittedModules: a module that the options keep away is not available to
-// anybody: neither to a job, nor to the functions and states that call it. The
-// rows were compared with Salt's minion but where it is said.
+// TestPermittedModules: neither jobs nor functions and states can call a module
+// that the options exclude. The rows were compared with stock Salt except where
+// noted.
 func TestPermittedModules(t *testing.T) {
 	for name, c := range map[string]struct {
 		off, only []string
@@ -55,7 +55,7 @@ func TestPermittedModules(t *testing.T) {
 	}
 }
 
-// TestDisabledReturners: the result goes to none of them.
+// TestDisabledReturners: the result is sent to none of them.
 func TestDisabledReturners(t *testing.T) {
 	m, err := newMinion(t, func(cfg *Config) { cfg.Options.DisableReturners = []string{"redis"} })
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 )
 
 // LoadSigner prepares the minion's side of the sign-in from the files in
-// pki_dir, making the key pair when there is none. It returns the fingerprint
-// of the minion's key, too.
+// pki_dir, and generates the key pair if there is none. It also returns the
+// fingerprint of the minion's key.
 func LoadSigner(cfg Config, log *slog.Logger) (*handshake.Minion, string, error) {
 	path := filepath.Join(cfg.PKIDir, "minion.pem")
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		log.Info("making the minion's key pair", "path", cfg.PKIDir)
+		log.Info("generating the minion's key pair", "path", cfg.PKIDir)
 		k, err := crypt.GenerateKey(max(cfg.Keysize, 2048))
 		if err != nil {
 			return nil, "", err
@@ -30,7 +30,7 @@ func LoadSigner(cfg Config, log *slog.Logger) (*handshake.Minion, string, error)
 		if err := os.MkdirAll(cfg.PKIDir, 0o700); err != nil {
 			return nil, "", fmt.Errorf("cannot make pki_dir: %w", err)
 		}
-		// salt-call may have made it meanwhile: the first one counts.
+		// salt-call may have generated it meanwhile: the first one counts.
 		if err := crypt.WriteKeyPair(cfg.PKIDir, "minion", k, ""); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, "", err
 		}
@@ -50,7 +50,7 @@ func LoadSigner(cfg Config, log *slog.Logger) (*handshake.Minion, string, error)
 	return s, crypt.Fingerprint(key.Public().PEM(), cfg.Handshake.HashType), nil
 }
 
-// loadSigners reads those of the signing keys that are there; none is an error.
+// loadSigners reads the signing keys that exist; a missing one is no error.
 func loadSigners(cfg Config) ([]*crypt.PublicKey, error) {
 	var keys []*crypt.PublicKey
 	var faults []error
@@ -71,7 +71,7 @@ func loadSigners(cfg Config) ([]*crypt.PublicKey, error) {
 	return nil, errors.Join(faults...)
 }
 
-// trustIn returns where the key of one master is kept.
+// trustIn returns the stored public key of one master.
 func (cfg *Config) trustIn(addr address.Master, several bool) *channel.FileTrust {
 	shared := filepath.Join(cfg.PKIDir, "minion_master.pub")
 	name := strings.Map(func(r rune) rune {

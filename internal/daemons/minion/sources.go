@@ -1,6 +1,7 @@
 package minion
 
 import (
+	"context"
 	"log/slog"
 
 	"brine/internal/call/fn"
@@ -8,6 +9,7 @@ import (
 	"brine/internal/daemons/minion/calls"
 	"brine/internal/daemons/minion/grains"
 	"brine/internal/daemons/minion/ownpillar"
+	"brine/internal/daemons/minion/usermodules"
 	"brine/internal/files/fileserver"
 	"brine/internal/py/value"
 	"brine/internal/sls/render"
@@ -18,12 +20,13 @@ func (cfg *Config) local() bool {
 	return cfg.Options.FileClient == "local" || len(cfg.Options.Master) == 0
 }
 
-// fileSource is where files of this machine are.
+// fileSource returns the location of files on this machine.
 func (cfg *Config) fileSource() calls.FileSource {
 	return calls.FileSource{CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType, Files: cfg.Files, Backends: cfg.Backends, Opts: cfg.Opts}
 }
 
-// localServer serves the files of this machine, nil if they come from a master.
+// localServer returns the server of files on this machine, nil if they come
+// from a master.
 func (cfg *Config) localServer(log *slog.Logger) *fileserver.Server {
 	if !cfg.local() {
 		return nil
@@ -31,8 +34,8 @@ func (cfg *Config) localServer(log *slog.Logger) *fileserver.Server {
 	return cfg.fileSource().Server(log)
 }
 
-// ownPillar is the pillar by a configuration, the minion's or one that was made of it.
-// call makes calls by the same configuration.
+// ownPillar returns the pillar compiled by a configuration, the minion's or a derived
+// one. call creates calls with the same configuration.
 func (cfg *Config) ownPillar(r *render.Renderer, funcs *fn.Registry, call func() *fn.Call, g *grains.Store, b *background.Group,
 	log *slog.Logger) *ownpillar.Pillar {
 	return ownpillar.New(ownpillar.Config{
@@ -41,5 +44,32 @@ func (cfg *Config) ownPillar(r *render.Renderer, funcs *fn.Registry, call func()
 	})
 }
 
-// Grains returns the current grains, which the caller must not change.
+// userModules are the user's own modules.
+func (m *Minion) userModules() *usermodules.Modules {
+	cfg := &m.cfg
+	opts := cfg.Opts
+	if opts == nil {
+		opts = value.NewDict(0)
+	}
+	own, _ := fn.Tree{Dict: opts}.Get("grains").(*value.Dict)
+	return usermodules.New(usermodules.Config{
+		Options: cfg.Options.PythonOptions, Sync: cfg.Options.ExtmodOptions, CacheDir: cfg.CacheDir, ExtensionModules: cfg.ExtensionModules,
+		ID: cfg.ID, Opts: opts, OwnGrains: own, Disabled: cfg.Options.DisableModules, Log: m.log,
+		SaltFile: func(module string) string { return saltFile(module, m.grains.Reader(nil)) },
+		Call: func() *fn.Call {
+			c := m.calls.New(nil, "")
+			c.Funcs = m.funcs
+			return c
+		},
+	})
+}
+
+// collectGrains gathers the grains, and adds those of the user's modules.
+func (m *Minion) collectGrains(ctx context.Context) *value.Dict {
+	g := m.cfg.CollectGrains(ctx)
+	m.user.Grains(ctx, g)
+	return g
+}
+
+// Grains returns the current grains, which the caller must not modify.
 func (m *Minion) Grains() *value.Dict { return m.grains.Grains() }

@@ -13,14 +13,17 @@ import (
 	"brine/internal/sls/state"
 )
 
-// buildStates collects the state functions.
+// buildStates builds the state functions.
 func (m *Minion) buildStates() error {
 	r, err := state.NewRegistry(m.grains.Reader(nil), catalogue.States(orchestration.Deps{Listen: m.bus.Watcher().Listen})...)
+	if err == nil {
+		r.Attach(m.user.States())
+	}
 	m.states = r
 	return err
 }
 
-// stateModule is the execution module that runs states.
+// stateModule builds the execution module that runs states.
 func (m *Minion) stateModule() fn.Module {
 	mod := modstates.Module(modstates.Deps{
 		Deps: highstate.Deps{
@@ -30,10 +33,14 @@ func (m *Minion) stateModule() fn.Module {
 				if what == "grains" {
 					m.grains.Collect(ctx)
 				}
-				return nil // modules are part of the program
+				if what == "modules" {
+					m.user.Rescan()
+				}
+				return nil
 			},
 		},
 		Configured: m.configured,
+		Autoload:   m.user.Autoload(),
 		Running: func() []modstates.Job {
 			var out []modstates.Job
 			for _, j := range (jobFunctions{m.jobs, m.notes}).Running() {
@@ -46,9 +53,9 @@ func (m *Minion) stateModule() fn.Module {
 	return mod
 }
 
-// configured returns c as if a file of options were laid over the minion's:
-// options, and with file_client: local also files and pillar. Who the masters
-// are and how they are reached stays.
+// configured returns c with a file of options on top of the minion's: options,
+// and with file_client: local also files and pillar. The masters and
+// connections stay the same.
 func (m *Minion) configured(c *fn.Call, path string) (*fn.Call, error) {
 	if m.cfg.Overlaid == nil {
 		return nil, salt.Errorf(salt.Unavailable, "this minion has no configuration that a file could be laid over")
@@ -68,7 +75,7 @@ func (m *Minion) configured(c *fn.Call, path string) (*fn.Call, error) {
 	d := call()
 	if cfg.local() {
 		own := cfg.ownPillar(m.renderer, m.funcs, call, m.grains, m.background, m.log)
-		d.Pillar, d.CompilePillar = own, own.Compile
+		d.Pillar = own
 	}
 	return d, nil
 }
@@ -80,6 +87,6 @@ func (m *Minion) fireMasters(ctx context.Context, tag string, data *value.Dict) 
 	}
 	load := value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil, "tag", tag, "data", data)
 	if err := (messenger{links: m.links, bus: m.bus}).Send(ctx, load); err != nil {
-		m.log.Warn("an event could not be sent", "tag", tag, "err", err)
+		m.log.Warn("cannot send event", "tag", tag, "err", err)
 	}
 }

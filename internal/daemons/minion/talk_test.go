@@ -11,10 +11,10 @@ import (
 	"brine/test/fuzztest/conversation"
 )
 
-// harmless are the functions that changed publications may run.
+// harmless are the functions that mutated publications may run.
 var harmless = map[string]bool{"test.ping": true, "test.echo": true, "test.arg": true, "saltutil.find_job": true, "saltutil.running": true}
 
-// onlyHarmless makes any other function one that does not exist.
+// onlyHarmless replaces any other function by one that does not exist.
 func onlyHarmless(load *value.Dict) {
 	safe := func(v any) any {
 		if name, ok := v.(string); ok && !harmless[name] {
@@ -36,13 +36,14 @@ func onlyHarmless(load *value.Dict) {
 	}
 }
 
-// FuzzPublicationTalk has one of a minion's masters publish changed jobs. A job
-// of the other one runs afterwards, once, and is returned to that master.
+// FuzzPublicationTalk publishes mutated jobs of one of the minion's masters.
+// Afterwards a job of the other master runs once, and its return goes to that
+// master.
 func FuzzPublicationTalk(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	m, err := newMinion(f, func(cfg *Config) {
 		cfg.Options.Master = []string{"127.0.0.1:1", "127.0.0.1:2"}
-		cfg.Options.ReturnQueue = 8 // the masters never come
+		cfg.Options.ReturnQueue = 8 // the masters never connect
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -80,7 +81,7 @@ func FuzzPublicationTalk(tf *testing.F) {
 	f.Fuzz(func(t *testing.T, program []byte) {
 		var run []string
 		for i, load := range conversation.Mutate(program, talk, values) {
-			// Each run has ids of its own, but for those that were changed.
+			// Each run has ids of its own, except mutated ones.
 			if load.Str("jid") == talk[min(i, len(talk)-1)].Str("jid") {
 				n++
 				load.Set("jid", fmt.Sprintf("20261122%012d", n))

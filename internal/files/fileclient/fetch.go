@@ -117,7 +117,7 @@ func (c *Client) fetchAs(ctx context.Context, at location, dest string, want Has
 			return f, err
 		}
 		c.run.forget(at.env)
-		c.log.Debug("a file has changed while it was fetched; it is fetched again", "path", at.path, "saltenv", at.env)
+		c.log.Debug("file changed while it was fetched; fetching it again", "path", at.path, "saltenv", at.env)
 		if want, err = c.hashRemote(ctx, at); err != nil {
 			return nil, err
 		}

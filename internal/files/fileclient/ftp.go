@@ -32,7 +32,7 @@ func (w webServers) ftp(ctx context.Context, u *url.URL, to io.Writer) (err erro
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	s := &ftpSession{text: textproto.NewConn(conn)}
+	s := &ftpSession{text: textproto.NewConn(answers{io.LimitReader(conn, maxAnswers), conn})}
 	if err := s.login(u); err != nil {
 		return err
 	}
@@ -52,6 +52,15 @@ func (w webServers) ftp(ctx context.Context, u *url.URL, to io.Writer) (err erro
 	data.Close()
 	_, _, err = s.text.ReadResponse(2)
 	return err
+}
+
+// maxAnswers bounds all that a server may answer during one fetch, in bytes, apart from the file.
+const maxAnswers = 256 << 10
+
+// answers is a connection of which a part is read. textproto reads lines and answers of any length.
+type answers struct {
+	io.Reader
+	io.WriteCloser
 }
 
 type ftpSession struct{ text *textproto.Conn }
@@ -101,12 +110,21 @@ func (s *ftpSession) login(u *url.URL) error {
 // passive opens the connection for data, always to the host of the URL: what
 // else a server names could be a machine that is none of its business.
 func (s *ftpSession) passive(ctx context.Context, d *net.Dialer, host string) (net.Conn, error) {
-	if err := s.text.PrintfLine("EPSV"); err != nil {
+	port, err := s.passivePort()
+	if err != nil {
 		return nil, err
+	}
+	return d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+}
+
+// passivePort asks for the port of the connection for data, by EPSV (RFC 2428) or else PASV (RFC 959).
+func (s *ftpSession) passivePort() (int, error) {
+	if err := s.text.PrintfLine("EPSV"); err != nil {
+		return 0, err
 	}
 	code, text, err := s.text.ReadResponse(0)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	port := 0
 	if code == 229 {
@@ -115,10 +133,10 @@ func (s *ftpSession) passive(ctx context.Context, d *net.Dialer, host string) (n
 		}
 	} else {
 		if err := s.text.PrintfLine("PASV"); err != nil {
-			return nil, err
+			return 0, err
 		}
 		if _, text, err = s.text.ReadResponse(227); err != nil {
-			return nil, err
+			return 0, err
 		}
 		_, nums, _ := strings.Cut(text, "(")
 		nums, _, _ = strings.Cut(nums, ")")
@@ -129,7 +147,7 @@ func (s *ftpSession) passive(ctx context.Context, d *net.Dialer, host string) (n
 		}
 	}
 	if port <= 0 || port > 65535 {
-		return nil, fmt.Errorf("the server's answer to EPSV or PASV cannot be read: %q", text)
+		return 0, fmt.Errorf("the server's answer to EPSV or PASV cannot be read: %.200q", text)
 	}
-	return d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	return port, nil
 }

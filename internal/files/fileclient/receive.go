@@ -118,7 +118,7 @@ func (o *origin) patiently(ctx context.Context, ask func() error) error {
 			o.heard.Store(false)
 			return err
 		}
-		o.log.Debug("the master that files come from is waited for", "err", err)
+		o.log.Debug("waiting for the master that serves files", "err", err)
 		if !wait.Sleep(ctx, pause) {
 			return context.Cause(ctx)
 		}

@@ -120,7 +120,7 @@ func (s store) fill(ctx context.Context, h Hash, pour func(f *os.File, from int6
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Rename(part.Name(), full); err != nil {
+	if err := os.Rename(part.Name(), full); err != nil { // rename: a download, compared with its hash when it is read
 		return nil, err
 	}
 	return openRegular(full)
@@ -178,7 +178,7 @@ func (s store) name(h Hash, f *os.File, dest string) error {
 	full, _ := s.path(h)
 	temp, err := linkTemp(full, filepath.Dir(dest))
 	if err == nil && sameFile(f, temp) {
-		if err = os.Rename(temp, dest); err == nil {
+		if err = os.Rename(temp, dest); err == nil { // rename: a further name of a stored file
 			os.Remove(temp) // it remains if both names already are the same file
 			return nil
 		}

@@ -8,7 +8,12 @@ import (
 )
 
 // Templates are the files that a template imports.
-type Templates struct{ Files *Client }
+type Templates struct{ Files reader }
+
+// reader reads a file of a file server.
+type reader interface {
+	Read(ctx context.Context, url, saltenv string) ([]byte, error)
+}
 
 // Load implements render.Loader.
 func (t Templates) Load(ctx context.Context, saltenv, path string) ([]byte, error) {

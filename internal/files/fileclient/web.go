@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/httpclient"
 	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
 )
@@ -189,7 +190,7 @@ func httpStatus(resp *http.Response, u *url.URL) error {
 }
 
 func (w webServers) httpGet(ctx context.Context, u *url.URL, dest string, o URLOptions) (*http.Response, error) {
-	tr, err := w.httpTransport(o)
+	client, err := w.httpClient(o)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +212,7 @@ func (w webServers) httpGet(ctx context.Context, u *url.URL, dest string, o URLO
 			req.Header.Set("If-None-Match", strings.TrimSpace(string(tag)))
 		}
 	}
-	resp, err := (&http.Client{Transport: tr}).Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, salt.Errorf(salt.Unavailable, "cannot fetch %s: %w", redact.Text(u.String()), errors.Unwrap(err))
 	}
@@ -223,7 +224,7 @@ func exists(p string) bool {
 	return err == nil
 }
 
-func (w webServers) httpTransport(o URLOptions) (*http.Transport, error) {
+func (w webServers) httpClient(o URLOptions) (*http.Client, error) {
 	t := &tls.Config{InsecureSkipVerify: o.Insecure} //nolint:gosec // the user asked for it by verify_ssl
 	if w.o.CABundle != "" {
 		pem, err := os.ReadFile(w.o.CABundle)
@@ -235,9 +236,7 @@ func (w webServers) httpTransport(o URLOptions) (*http.Transport, error) {
 			return nil, salt.Errorf(salt.Invalid, "ca_bundle: there is no certificate in %s", w.o.CABundle)
 		}
 	}
-	return &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: t, DialContext: w.dialer().DialContext, ForceAttemptHTTP2: true, DisableKeepAlives: true,
-	}, nil
+	return httpclient.New(httpclient.Options{TLS: t, Proxies: true, Dial: w.dialer().DialContext, HTTP2: true, Once: true}), nil
 }
 
 func (w webServers) dialer() *net.Dialer {

@@ -158,12 +158,12 @@ func New(o Options, c Config, log *slog.Logger) *Server {
 		}
 		mk, ok := c.More[name]
 		if !ok {
-			log.Error("there is no such file server here; its files are not served", "fileserver_backend", name)
+			log.Error("no such file server backend; not serving its files", "fileserver_backend", name)
 			continue
 		}
 		b, err := mk(name)
 		if err != nil {
-			log.Error("a file server cannot be set up; its files are not served", "fileserver_backend", name, "err", err)
+			log.Error("cannot start file server backend; not serving its files", "fileserver_backend", name, "err", err)
 			continue
 		}
 		s.backends = append(s.backends, b)

@@ -29,21 +29,6 @@ func UsualRoots() *value.Dict {
 	return value.DictOf("base", value.ListOf("/srv/salt", "/srv/spm/salt"))
 }
 
-// Texts returns the strings of an option that is a string or a list of them.
-func Texts(v any) []string {
-	switch x := v.(type) {
-	case string:
-		return []string{x}
-	case *value.List:
-		var out []string
-		for _, it := range x.Items {
-			out = append(out, value.Str(it))
-		}
-		return out
-	}
-	return nil
-}
-
 // Root is an environment with its directories.
 type Root struct {
 	Env  string
@@ -61,7 +46,7 @@ func Roots(v any, usual string) []Root {
 	for k, dirs := range d.All() {
 		r := Root{Env: value.Str(k)}
 		if _, one := dirs.(string); !one { // a string is not a list: no directories, as in Salt
-			for _, dir := range Texts(dirs) {
+			for _, dir := range value.Texts(dirs) {
 				r.Dirs = append(r.Dirs, expand(dir)...)
 			}
 		}
@@ -107,7 +92,7 @@ type ignore struct {
 
 func newIgnore(o Options, log *slog.Logger) *ignore {
 	ig := &ignore{}
-	for _, t := range Texts(o.IgnoreRegex) {
+	for _, t := range value.Texts(o.IgnoreRegex) {
 		re, err := target.SearchRegexp(t)
 		if err != nil {
 			log.Warn("ignoring invalid pattern of file_ignore_regex", "err", err)
@@ -115,7 +100,7 @@ func newIgnore(o Options, log *slog.Logger) *ignore {
 		}
 		ig.res = append(ig.res, re)
 	}
-	for _, t := range Texts(o.IgnoreGlob) {
+	for _, t := range value.Texts(o.IgnoreGlob) {
 		ig.globs = append(ig.globs, target.ParseGlob(t))
 	}
 	return ig

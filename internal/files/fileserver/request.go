@@ -209,7 +209,7 @@ func lister(choose func(*Lists) []string) command {
 		if !ok {
 			return &value.List{}, nil
 		}
-		l, err := s.Lists(ctx, env, Texts(load.At("fsbackend"))...)
+		l, err := s.Lists(ctx, env, value.Texts(load.At("fsbackend"))...)
 		if err != nil {
 			return nil, err
 		}
@@ -233,7 +233,7 @@ func (s *Server) symlinkList(ctx context.Context, load *value.Dict) (any, error)
 	if !ok {
 		return out, nil
 	}
-	l, err := s.Lists(ctx, env, Texts(load.At("fsbackend"))...)
+	l, err := s.Lists(ctx, env, value.Texts(load.At("fsbackend"))...)
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +251,7 @@ func (s *Server) symlinkList(ctx context.Context, load *value.Dict) (any, error)
 }
 
 func (s *Server) fileEnvs(_ context.Context, load *value.Dict) (any, error) {
-	names := Texts(load.At("back"))
+	names := value.Texts(load.At("back"))
 	if !load.Bool("sources") {
 		return value.Strings(s.Envs(names...)), nil
 	}

@@ -144,7 +144,7 @@ func (c *Clone) Snapshot() *Snapshot {
 	}
 	var s Snapshot
 	if err := c.read(servedFile, &s); err != nil {
-		c.log.Error("cannot read what is served of a git remote", "remote", redact.Text(c.remote.ID), "err", err)
+		c.log.Error("cannot read the served copy of a git remote", "remote", redact.Text(c.remote.ID), "err", err)
 		return c.snap // the last good one
 	}
 	for dir, o := range c.objects {
@@ -251,7 +251,7 @@ func (c *Clone) Update(ctx context.Context, wait time.Duration) (Result, error) 
 	}
 	defer func() {
 		if err := lease.Release(); err != nil {
-			c.log.Warn("cannot give back the lock of a git remote", "remote", redact.Text(c.remote.ID), "err", err)
+			c.log.Warn("cannot release the lock of a git remote", "remote", redact.Text(c.remote.ID), "err", err)
 		}
 	}()
 	err = c.fetch(inner, lease)
@@ -327,7 +327,7 @@ func (c *Clone) fetch(ctx context.Context, lease *Lease) error {
 	if c.reach(ctx) != nil {
 		return err
 	}
-	c.log.Warn("the copy of a git remote is fetched again, for it cannot be updated", "remote", redact.Text(c.remote.ID), "err", err)
+	c.log.Warn("cannot update the copy of a git remote; fetching it again", "remote", redact.Text(c.remote.ID), "err", err)
 	if e := c.anew(ctx, lease, old, true); e != nil {
 		return fmt.Errorf("%w; fetching all of it again: %v", err, e)
 	}
@@ -488,7 +488,7 @@ func (c *Clone) clean(now *Snapshot) {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(c.c.Dir, e.Name())); err != nil {
-			c.log.Warn("cannot remove an old copy of a git remote", "err", err)
+			c.log.Warn("cannot remove a directory", "err", err)
 		}
 	}
 	if now != nil {
@@ -520,7 +520,7 @@ func removeLocks(dir string) {
 // tidy lets git pack what many fetches have left, when that is worth it.
 func (c *Clone) tidy(ctx context.Context, dir string) {
 	if _, err := runGit(ctx, dir, nil, "gc", "--auto", "--quiet"); err != nil && ctx.Err() == nil {
-		c.log.Warn("cannot tidy up the copy of a git remote", "remote", redact.Text(c.remote.ID), "err", err)
+		c.log.Warn("cannot run git gc on the copy of a git remote", "remote", redact.Text(c.remote.ID), "err", err)
 	}
 }
 
@@ -550,7 +550,7 @@ func (c *Clone) spoilt(err error) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if !c.broken {
-			c.log.Error("the copy of a git remote is broken; the next update fetches it again", "remote", redact.Text(c.remote.ID), "err", err)
+			c.log.Error("copy of a git remote is broken; the next update fetches it again", "remote", redact.Text(c.remote.ID), "err", err)
 		}
 		c.broken = true
 	}

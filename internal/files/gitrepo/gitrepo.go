@@ -31,6 +31,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"brine/internal/base/log/redact"
 )
@@ -103,7 +104,9 @@ func (r Remote) Check() error {
 
 func unfit(c rune) bool { return c < ' ' || c == 0x7f }
 
-var scp = regexp.MustCompile(`^(?:[A-Za-z0-9_.][^@:/\s]*@)?([A-Za-z0-9_.][^@:/\s]*|\[[0-9A-Fa-f:.]+\]):`)
+var scp = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:[A-Za-z0-9_.][^@:/\s]*@)?([A-Za-z0-9_.][^@:/\s]*|\[[0-9A-Fa-f:.]+\]):`)
+})
 
 // scheme returns the transport of the URL.
 func (r Remote) scheme() (string, error) {
@@ -127,7 +130,7 @@ func (r Remote) scheme() (string, error) {
 		}
 		return scheme, nil
 	}
-	if strings.Contains(u, "::") || !scp.MatchString(u) {
+	if strings.Contains(u, "::") || !scp().MatchString(u) {
 		return "", bad
 	}
 	return "ssh", nil

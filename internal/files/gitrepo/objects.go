@@ -226,7 +226,7 @@ func (c *Clone) Tree(ctx context.Context, s *Snapshot, commit string) (*Tree, er
 		}
 		t, err := readTree(out)
 		if err == nil && len(t.Odd) > 0 {
-			c.log.Warn("some files of a git remote have names that are not UTF-8 or lead elsewhere; they are left out", "remote", redact.Text(c.remote.ID),
+			c.log.Warn("skipping files of a git remote: their names are not UTF-8, or lead outside", "remote", redact.Text(c.remote.ID),
 				"commit", commit, "names", strings.Join(t.Odd, ", "))
 		}
 		return t, err
@@ -434,7 +434,7 @@ func (c *Clone) Export(ctx context.Context, s *Snapshot, commit, dest string) er
 	if err := os.Chmod(temp, 0o700); err != nil {
 		return err
 	}
-	err = os.Rename(temp, dest)
+	err = os.Rename(temp, dest) // rename: a directory, made again if it is lost
 	if err != nil && isDir(dest) {
 		return nil // another one was faster with the same
 	}

@@ -143,7 +143,7 @@ func (s *Store) place(temp, sum string, mode uint32) error {
 	if err := os.Mkdir(filepath.Dir(dest), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return os.Rename(temp, dest)
+	return os.Rename(temp, dest) // rename: flushed by its caller, with others
 }
 
 func (s *Store) tree(id string) string { return filepath.Join(s.dir, treesDir, id) }
@@ -299,7 +299,7 @@ func (s *Store) build(id string, list []byte, trees []Listed) error {
 	if err := syncTree(work); err != nil {
 		return err
 	}
-	if err := os.Rename(work, s.tree(id)); err != nil {
+	if err := os.Rename(work, s.tree(id)); err != nil { // rename: a directory, flushed above
 		return err
 	}
 	atomicfile.SyncDir(filepath.Join(s.dir, treesDir))
@@ -548,7 +548,7 @@ func (s *Store) Keep(ids map[string]bool) error {
 		gone = true
 		// Move it first, so that no incomplete revision is visible.
 		aside := filepath.Join(s.dir, workDir, "gone-"+e.Name())
-		if err := os.Rename(s.tree(e.Name()), aside); err != nil {
+		if err := os.Rename(s.tree(e.Name()), aside); err != nil { // rename: moves a directory aside
 			return err
 		}
 		if err := os.RemoveAll(aside); err != nil {

@@ -3,12 +3,12 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
+
 	"io/fs"
 	"maps"
 	"net"
 	"os"
-	"path/filepath"
+
 	"slices"
 	"strings"
 	"sync"
@@ -31,15 +31,22 @@ func (p *peer) tryHandshake(ctx context.Context) error {
 }
 
 // consent returns what the peer answers to this master, nil if it agrees. It retries a peer that takes the connection but does not answer,
-// until ctx ends, and one whose data a network file system may show late, for dataTime.
+// until ctx ends, and one whose refusal may pass.
 func (p *peer) consent(ctx context.Context) error {
 	var late time.Time
 	for {
 		err := p.tryHandshake(ctx)
+		passing := time.Duration(0)
 		switch {
 		case refusal.Is(err, refusal.Data):
+			passing = dataTime // a network file system may show data late
+		case refusal.Is(err, refusal.InUse):
+			passing = 2 * aliveTime // the connection of this master's previous process may still be open there
+		}
+		switch {
+		case passing > 0:
 			if late.IsZero() {
-				late = time.Now().Add(dataTime)
+				late = time.Now().Add(passing)
 			}
 			if time.Now().After(late) {
 				return err
@@ -59,11 +66,6 @@ func silent(err error) bool {
 	var timeout net.Error
 	return !errors.As(err, &made) && errors.As(err, &timeout) && timeout.Timeout()
 }
-
-// unreachableError is the error of a connection that could not be made.
-type unreachableError struct{ error }
-
-func (e unreachableError) Unwrap() error { return e.error }
 
 // unshared returns an error if this master has just created the key of the cluster although a peer runs whose key is not in the directory:
 // it is not the one that the masters share, for example because it is not mounted. With a key of its own this master would make minions
@@ -148,7 +150,7 @@ func (c *Cluster) agree() error {
 			case err == nil:
 				agreed = true
 			case r == nil && silent(err):
-				c.log.Warn("continuing without the answer of a peer that takes connections; it is checked when it connects", "peer", p.id, "err", err)
+				c.log.Warn("continuing without the answer of a peer that accepts connections; checking it when it connects", "peer", p.id, "err", err)
 			case r == nil:
 			case r.Code == refusal.Shares:
 				c.log.Warn("continuing without a peer: "+r.Reason, "peer", p.id)
@@ -187,10 +189,4 @@ func (c *Cluster) agree() error {
 		reasons = append(reasons, c.local.wayBack())
 	}
 	return salt.Errorf(salt.Invalid, "this master cannot be a member of the cluster: %s", strings.Join(reasons, "; "))
-}
-
-// wayBack says what a master does that the members do not know any more, and that is to be a member again.
-func (c *local) wayBack() string {
-	return fmt.Sprintf("if it was removed and is to join again, run brine cluster readmit %s on a member, stop this master, remove %s and start it",
-		c.cfg.ID, filepath.Join(c.cfg.Options.PKIDir, "cluster.pem"))
 }

@@ -119,6 +119,12 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 	if err := c.Voting.vote(dir); err != nil {
 		return nil, err
 	}
+	complete := false
+	defer func() {
+		if !complete {
+			c.Voting.close()
+		}
+	}()
 	if err := c.stand(); err != nil {
 		return nil, err
 	}
@@ -155,6 +161,7 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 	if err != nil {
 		return nil, salt.Errorf(salt.Unavailable, "cluster_pool_port: %w", err)
 	}
+	complete = true
 	return c, nil
 }
 
@@ -167,7 +174,7 @@ func assemble(cfg Config, secrets *keys.Secrets, identity *wire.Identity, log *s
 	c.files = &members.Files{Paths: dir, Log: limited}
 	c.list = &members.List{Files: c.files, Cluster: o.ID, Key: func() *crypt.PrivateKey { return c.Keyring.Key() }, InCharge: c.inCharge}
 	c.share = &members.Share{Files: c.files, ID: cfg.ID, Weight: o.weight(), Shed: o.ShedLoad, Busy: cfg.Busy, Log: log}
-	c.Queries = &queries{log: log, peers: c.peers, answers: map[string]func(*value.Dict) *value.Dict{}}
+	c.Queries = &queries{log: log, peers: c.peers, answers: map[string]func(string, *value.Dict) *value.Dict{}}
 	c.Keyring = &keyring{
 		cfg: &c.cfg, log: log, rateLimitedLog: limited, secrets: secrets, identity: identity, peers: c.peers, queries: c.Queries, list: c.list,
 		restate: c.restate,
@@ -198,7 +205,7 @@ func assemble(cfg Config, secrets *keys.Secrets, identity *wire.Identity, log *s
 func (c *Cluster) Secrets() *keys.Secrets { return c.secrets }
 
 // Close releases what New acquired, if Run was not called.
-func (c *Cluster) Close() error { return c.listener.Close() }
+func (c *Cluster) Close() error { return errors.Join(c.Voting.close(), c.listener.Close()) }
 
 // Run communicates with the peers until ctx ends.
 func (c *Cluster) Run(ctx context.Context, host Host) error {
@@ -210,9 +217,7 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 	stop := context.AfterFunc(ctx, func() { c.listener.Close(); c.conns.CloseAll() })
 	defer stop()
 	c.peers.begin(func(p *peer) { wg.Go(func() { p.run(ctx) }) })
-	if c.Voting.once != nil {
-		wg.Go(func() { c.Voting.once.Run(ctx, c.peers.first) })
-	}
+	wg.Go(func() { c.Voting.run(ctx) })
 	tended := make(chan struct{})
 	go func() { defer close(tended); c.tend(ctx) }()
 	defer func() { <-tended }() // it may start peers
@@ -370,8 +375,10 @@ func (c *Cluster) Present(ctx context.Context) map[string][]string {
 				c.log.Debug("a peer does not report its connected minions", "peer", p.id, "err", err)
 				return
 			}
+			var present wire.Present
+			wire.View(d, &present)
 			var ids []string
-			for _, it := range d.List("present") {
+			for _, it := range value.Items(present.Present) {
 				if id, ok := it.(string); ok && salt.CheckID(id) == nil {
 					ids = append(ids, id)
 				}

@@ -24,7 +24,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// host records what a cluster hands to its master.
+// host records the calls of a cluster to its master.
 type host struct {
 	mu      sync.Mutex
 	jobs    []string
@@ -186,12 +186,12 @@ func (r *running) fire(tag string, pairs ...any) {
 	bus.Fire(tag, value.DictOf(pairs...))
 }
 
-// TestThreeMasters: jobs go to all, in order and once; events to whom they
-// concern; who is connected is known to all.
+// TestThreeMasters: all masters get each job once and in order, events go only
+// to masters with listeners, and connected minions are known everywhere.
 func TestThreeMasters(t *testing.T) {
 	s := newSet(t, 3)
 	a := s.start(0)
-	for i := range 10 { // before anybody is there
+	for i := range 10 { // before any master is connected
 		a.publish(t, i)
 	}
 	b, c := s.start(1), s.start(2)
@@ -249,8 +249,8 @@ func TestThreeMasters(t *testing.T) {
 	}
 }
 
-// TestResume: what is sent while a connection is broken, or the peer is away,
-// comes afterwards, once.
+// TestResume: messages sent while a connection is broken, or the peer is
+// unreachable, arrive afterwards, once.
 func TestResume(t *testing.T) {
 	s := newSet(t, 2)
 	a, b := s.start(0), s.start(1)
@@ -261,7 +261,7 @@ func TestResume(t *testing.T) {
 			a.publish(t, sent)
 			sent++
 		}
-		// Cut what there is, in the middle of it.
+		// Cut the existing connections in the middle of a transfer.
 		p := a.peers.all()[b.cfg.ID]
 		p.mu.Lock()
 		if p.link != nil {
@@ -274,14 +274,14 @@ func TestResume(t *testing.T) {
 		t.Error("a job came twice")
 	}
 	b.stop()
-	clustertest.Eventually(t, "a knows that b is away", a.has(func(h *host) bool { return slices.Contains(h.lost, b.cfg.ID) }))
+	clustertest.Eventually(t, "a knows that b is unreachable", a.has(func(h *host) bool { return slices.Contains(h.lost, b.cfg.ID) }))
 	a.publish(t, sent)
 	b = s.start(1)
 	clustertest.Eventually(t, "the job that was sent meanwhile is there", b.has(func(h *host) bool { return slices.Contains(h.jobs, jid(sent)) }))
 }
 
-// TestBounded: a peer that is away for long costs a bounded amount of memory,
-// and learns that it missed something.
+// TestBounded: an unreachable peer uses a bounded amount of memory, and learns
+// that messages were lost.
 func TestBounded(t *testing.T) {
 	o := queue.New(10, 1000)
 	for i := range 25 {
@@ -306,7 +306,7 @@ func TestBounded(t *testing.T) {
 	a.publish(t, 0)
 	clustertest.Eventually(t, "the first is there", b.has(func(h *host) bool { return len(h.jobs) == 1 }))
 	p := a.peers.all()[b.cfg.ID]
-	clustertest.Eventually(t, "the first is acknowledged", func() error { // or else it would get another number
+	clustertest.Eventually(t, "the first is acknowledged", func() error { // otherwise it would get another number
 		p.out.Mu.Lock()
 		defer p.out.Mu.Unlock()
 		if n := len(p.out.Items); n > 0 {
@@ -321,8 +321,8 @@ func TestBounded(t *testing.T) {
 	clustertest.Eventually(t, "the gap is noticed", b.has(func(h *host) bool { return len(h.jobs) == 2 && slices.Contains(h.lost, a.cfg.ID) }))
 }
 
-// TestRemoval: a peer whose key is deleted is dropped, and taken up again when
-// it is back.
+// TestRemoval: a peer whose key is deleted is dropped, and added again when the
+// key is back.
 func TestRemoval(t *testing.T) {
 	s := newSet(t, 3)
 	a, b, c := s.start(0), s.start(1), s.start(2)
@@ -352,8 +352,8 @@ func TestRemoval(t *testing.T) {
 	}
 }
 
-// TestRefusals: what cannot work together says so, at the start if it can,
-// with the exact difference.
+// TestRefusals: incompatible masters report the exact difference, at the start
+// if possible.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(s *set, cfg *Config)
@@ -385,7 +385,8 @@ func TestRefusals(t *testing.T) {
 				s.cfgs[0].ID = "boss"
 				s.cfgs[1].Options.Peers = []string{address}
 				s.start(0)
-				// Its key and mark are under its id; a master that looks for the address finds neither.
+				// Its key and mark are stored under its id; a master that looks for the address finds
+				// neither.
 				b := s.start(1)
 				if b.Members()[0].Up {
 					t.Error("it is a peer")
@@ -415,8 +416,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestPartialList: a master whose cluster_peers lacks some of the others keeps none
-// of them from starting, as long as one other agrees.
+// TestPartialList: a master whose cluster_peers lacks some of the others prevents
+// none of them from starting, as long as one other agrees.
 func TestPartialList(t *testing.T) {
 	s := newSet(t, 4)
 	for i := 1; i < 3; i++ {
@@ -431,7 +432,7 @@ func TestPartialList(t *testing.T) {
 	clustertest.Eventually(t, "b, a and c are linked", b.linked(2))
 }
 
-// TestLateData: a network file system may show for some time what was there before.
+// TestLateData: a network file system may show outdated data for some time.
 func TestLateData(t *testing.T) {
 	s := newSet(t, 2)
 	a := s.start(0)
@@ -455,8 +456,8 @@ func TestLateData(t *testing.T) {
 	clustertest.Eventually(t, "both are linked", b.linked(1))
 }
 
-// TestUnmountedShare: a master whose directory of keys is empty although a peer
-// runs does not make a cluster of its own.
+// TestUnmountedShare: a master whose key directory is empty although a peer
+// runs does not create a cluster of its own.
 func TestUnmountedShare(t *testing.T) {
 	s := newSet(t, 2)
 	s.start(0)
@@ -476,7 +477,7 @@ func TestUnmountedShare(t *testing.T) {
 }
 
 // TestFounder: of several masters one creates the cluster, and never one that is
-// to join a certain cluster.
+// configured to join an existing cluster.
 func TestFounder(t *testing.T) {
 	for _, c := range []struct {
 		o    Options
@@ -499,7 +500,7 @@ func TestFounder(t *testing.T) {
 	}
 }
 
-// TestRefusedOptions is what is wrong before anybody is asked.
+// TestRefusedOptions lists the errors that are found without contacting peers.
 func TestRefusedOptions(t *testing.T) {
 	ok := Options{ID: "test", Peers: []string{"127.0.0.2"}, Port: 4520}
 	if err := ok.Check("127.0.0.1", true, "0.0.0.0"); err != nil {
@@ -540,8 +541,8 @@ func TestRefusedOptions(t *testing.T) {
 }
 
 // TestSameInstant: three masters that start at the same moment on an empty
-// directory are one cluster each time. BRINE_CLUSTER_STARTS says how often, 3 if
-// it is not set.
+// directory form one cluster each time. BRINE_CLUSTER_STARTS sets the number of
+// runs; default: 3.
 func TestSameInstant(t *testing.T) {
 	times := 3
 	if n, err := strconv.Atoi(os.Getenv("BRINE_CLUSTER_STARTS")); err == nil {
@@ -580,7 +581,7 @@ func TestSameInstant(t *testing.T) {
 	}
 }
 
-// TestRotateByAge: one of them replaces a key that is too old.
+// TestRotateByAge: one master replaces a key that is too old.
 func TestRotateByAge(t *testing.T) {
 	s := newSet(t, 3)
 	for i := range s.cfgs {
@@ -601,19 +602,20 @@ func TestRotateByAge(t *testing.T) {
 			return nil
 		})
 	}
-	// While a master of Salt's replaces it the file is away: the last one counts.
+	// While a stock master replaces it the file is missing: the previous key stays
+	// valid.
 	now := a.Secrets().AES.Current()
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
 	if a.Secrets().AES.Current() != now {
-		t.Error("no key while the file is away")
+		t.Error("no key while the file is missing")
 	}
 }
 
-// TestReturnBeforeItsJob: a return that is quicker than the word of its job
-// comes to who published the job, once, whether that one waits for all events
-// or not; events of jobs that no master announces are dropped.
+// TestReturnBeforeItsJob: a return that arrives before the announcement of its
+// job reaches the master that published the job, once, whether or not that
+// master wants all events; events of jobs that no master announces are dropped.
 func TestReturnBeforeItsJob(t *testing.T) {
 	s := newSet(t, 3)
 	a, b, c := s.start(0), s.start(1), s.start(2)
@@ -643,7 +645,7 @@ func TestReturnBeforeItsJob(t *testing.T) {
 	b.fire(ret(2), "id", "m", "jid", jid(2))
 	a.publish(t, 2)
 	clustertest.Eventually(t, "b knows the job", b.has(func(h *host) bool { return slices.Contains(h.jobs, jid(2)) }))
-	b.fire(ret(1), "id", "m", "jid", jid(1)) // comes after all else
+	b.fire(ret(1), "id", "m", "jid", jid(1)) // arrives after everything else
 	clustertest.Eventually(t, "the last one is there", a.has(func(h *host) bool { return heard(h, 1) == 2 }))
 	if err := a.has(func(h *host) bool { return heard(h, 2) == 1 })(); err != nil {
 		t.Error("not once: ", err)
@@ -651,7 +653,7 @@ func TestReturnBeforeItsJob(t *testing.T) {
 	if err := c.has(func(h *host) bool { return len(h.events) == 0 })(); err != nil {
 		t.Error("an event came to a master without a listener for it: ", err)
 	}
-	b.fire("salt/job/"+jid(3)+"/new", "jid", jid(3)) // of b's own job, which it is about to publish
+	b.fire("salt/job/"+jid(3)+"/new", "jid", jid(3)) // for b's own job, which it is about to publish
 	b.Cluster.Relay.mu.Lock()
 	waited := len(b.Cluster.Relay.early.byJob)
 	b.Cluster.Relay.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// openSecrets makes the keys of a master in a shared directory.
+// openSecrets creates the keys of a master in a shared directory.
 func openSecrets(t testing.TB, dir, id string, i int) *keys.Secrets {
 	t.Helper()
 	pairs, err := clustertest.Keys()
@@ -32,9 +32,9 @@ func openSecrets(t testing.TB, dir, id string, i int) *keys.Secrets {
 	return s
 }
 
-// FuzzJoin: whatever a master says that wants to join, it does not come in
-// without the secret, and whatever a member answers, nothing is written that is
-// of no use.
+// FuzzJoin: a joining master is not admitted without the secret, whatever it
+// sends, and a joining master writes no invalid data, whatever a member
+// answers.
 func FuzzJoin(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	dir := f.TempDir()
@@ -82,7 +82,8 @@ func FuzzJoin(tf *testing.F) {
 			d, _ := v.(*value.Dict)
 			fresh := filepath.Join(t.TempDir(), "pki")
 			joiner := &Config{ID: "a", Own: pairs[0], Options: Options{PKIDir: fresh}}
-			if d == nil || settle(joiner, d) != nil {
+			var welcome wire.Welcome
+			if d == nil || wire.Read(d, &welcome) != nil || settle(joiner, &welcome) != nil {
 				return
 			}
 			if _, err := keys.OpenSecrets(fresh, "a", pairs[0], unknown, "", 2048, clustertest.Quiet()); err != nil {

@@ -40,10 +40,10 @@ type Host interface {
 	Note(n Note, minion string)
 	// Present returns the minions that are connected to this master.
 	Present() []string
-	// Lost says that a peer does not answer (repeated every second), or that messages from it were lost: the host must look up what the
-	// peer stored.
+	// Lost reports that a peer does not answer (repeated every second), or that messages from it were lost: the host must
+	// look up what the peer stored.
 	Lost(peer string)
-	// Rotated says that the AES key of the cluster may have changed.
+	// Rotated reports that the AES key of the cluster may have changed.
 	Rotated()
 }
 
@@ -76,13 +76,14 @@ type Member struct {
 	ID string
 	// Kind is brine, salt or unknown.
 	Kind string
-	// Up says that it answered recently; for stock masters, that a connection to it exists.
+	// Up means that it answered recently; for stock masters, that a connection to it
+	// exists.
 	Up bool
 	// Problem is why this master does not work with it, or "".
 	Problem string
-	// Gone says that it was removed from the cluster.
+	// Gone means that it was removed from the cluster.
 	Gone bool
-	// TLS says that it has used TLS with this process, and CertificateEnds when its last certificate expires.
+	// TLS means that it has used TLS with this process; CertificateEnds is when its last certificate expires.
 	TLS             bool
 	CertificateEnds time.Time
 	// Behind is the number of changes it lacks, by stream, as far as known, without a shared directory.

@@ -191,7 +191,7 @@ func (i *inbound) answerLink(ctx context.Context, conn *wire.Line, frames *event
 	if old := p.in; old != nil {
 		old.Close()
 	}
-	p.in = conn
+	p.in, p.heard = conn, time.Now()
 	if p.inInc != inc {
 		p.inInc, p.inLast = inc, 0
 	}

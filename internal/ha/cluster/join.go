@@ -102,8 +102,8 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 	}
 }
 
-// founds reports whether the master id creates the cluster if no peer is a member yet. One that knows the fingerprint of the cluster's key
-// is to join an existing cluster.
+// founds reports whether the master id creates the cluster if no peer is a member yet. A master that knows the
+// fingerprint of the cluster's key joins an existing cluster.
 func (o *Options) founds(id string) bool {
 	return o.Fingerprint == "" && (len(o.Peers) == 0 || id < slices.Min(o.Peers))
 }
@@ -139,7 +139,8 @@ func join(cfg *Config, id string) error {
 		return err
 	}
 	defer func() { raw.Close() }()
-	// The inner messages, which are bound to this connection, authenticate the member.
+	// Messages inside TLS, which are bound to this connection, authenticate the
+	// member.
 	conn, err := (*wire.Identity)(nil).Client(context.Background(), raw, func(*x509.Certificate) *refusal.Error { return nil })
 	if wire.HasNoTLS(err) {
 		// If all members use TLS, none answers without it.
@@ -171,7 +172,7 @@ func join(cfg *Config, id string) error {
 const maxWelcome = 4 << 20
 
 // settle writes the keys, that of the cluster last: with it this master is a member.
-func settle(cfg *Config, welcome *value.Dict) error {
+func settle(cfg *Config, welcome *wire.Welcome) error {
 	if cfg.Joins != nil {
 		if err := cfg.Joins(); err != nil {
 			return salt.Errorf(salt.Unavailable, "cannot move away the state of an earlier membership: %w", err)
@@ -187,10 +188,10 @@ func settle(cfg *Config, welcome *value.Dict) error {
 			return salt.Errorf(salt.Unavailable, "cannot create a directory of the cluster: %w", err)
 		}
 	}
-	if _, err := crypt.NewCrypticle(welcome.Str("aes")); err != nil {
+	if _, err := crypt.NewCrypticle(welcome.AES); err != nil {
 		return fmt.Errorf("the AES key of the cluster is invalid: %w", err)
 	}
-	for k, pub := range welcome.Dict("peers").All() {
+	for k, pub := range welcome.Peers.All() {
 		id := value.Str(k)
 		text, _ := pub.([]byte)
 		if _, err := crypt.ParsePublic(text); salt.CheckID(id) != nil || err != nil {
@@ -202,11 +203,11 @@ func settle(cfg *Config, welcome *value.Dict) error {
 			}
 		}
 	}
-	key, err := crypt.ParsePrivate(welcome.Bytes("cluster_pem"), cfg.Options.KeyPass)
+	key, err := crypt.ParsePrivate(welcome.ClusterPEM, cfg.Options.KeyPass)
 	if err != nil {
 		return fmt.Errorf("the key of the cluster is invalid: %w", err)
 	}
-	if pub, err := crypt.ParsePublic(welcome.Bytes("cluster_pub")); err != nil || !pub.Equal(key.Public()) {
+	if pub, err := crypt.ParsePublic(welcome.ClusterPub); err != nil || !pub.Equal(key.Public()) {
 		return errors.New("the private and public key of the cluster do not match")
 	}
 	clusterPEM, err := key.EncryptedPEM(cfg.Options.KeyPass)
@@ -214,7 +215,7 @@ func settle(cfg *Config, welcome *value.Dict) error {
 		return err
 	}
 	// A member of an older version has no secret of sessions.
-	if s := welcome.Str("sessions"); s != "" {
+	if s := welcome.Sessions; s != "" {
 		if _, err := crypt.NewCrypticle(s); err != nil {
 			return fmt.Errorf("the secret of session keys that the member sent is invalid: %w", err)
 		}
@@ -223,7 +224,7 @@ func settle(cfg *Config, welcome *value.Dict) error {
 		}
 	}
 	var r keys.Rotation
-	if b := welcome.Bytes("rotation"); len(b) > 0 && json.Unmarshal(b, &r) == nil && r.Pub != "" {
+	if b := welcome.Rotation; len(b) > 0 && json.Unmarshal(b, &r) == nil && r.Pub != "" {
 		if err := atomicfile.Write(filepath.Join(dir, keys.RotationFile), b, 0o644, true); err != nil {
 			return err
 		}
@@ -233,8 +234,8 @@ func settle(cfg *Config, welcome *value.Dict) error {
 		content []byte
 		mode    fs.FileMode
 	}{
-		{keys.AESName, []byte(welcome.Str("aes")), 0o600},
-		{keys.PairName + ".pub", welcome.Bytes("cluster_pub"), 0o644},
+		{keys.AESName, []byte(welcome.AES), 0o600},
+		{keys.PairName + ".pub", welcome.ClusterPub, 0o644},
 		{keys.PairName + ".pem", clusterPEM, 0o400},
 	} {
 		if err := atomicfile.Write(filepath.Join(dir, f.name), f.content, f.mode, true); err != nil {
@@ -244,7 +245,7 @@ func settle(cfg *Config, welcome *value.Dict) error {
 	return nil
 }
 
-// admission is what a member knows for letting a master join.
+// admission decides about joining masters.
 type admission struct {
 	*trust
 	o          *Options
@@ -271,8 +272,8 @@ func (a *admission) Banned(id string) (*refusal.Error, error) {
 }
 
 // Welcome implements memberauth.Admission.
-func (a *admission) Welcome(id string, pub []byte) (*value.Dict, error) {
-	// The members learn of it before it learns of them.
+func (a *admission) Welcome(id string, pub []byte) (*wire.Welcome, error) {
+	// The other members learn of the new one before it learns of them.
 	if err := atomicfile.Write(a.secrets.PeerPath(id), pub, 0o644, true); err != nil {
 		return nil, err
 	}
@@ -286,6 +287,6 @@ func (a *admission) Welcome(id string, pub []byte) (*value.Dict, error) {
 	if err != nil {
 		return nil, err
 	}
-	return value.DictOf("cluster_pem", a.ring.Key.PEM(), "cluster_pub", a.clusterPub, "aes", a.secrets.AES.Current(),
-		"sessions", a.secrets.Sessions.Current(), "rotation", rotated, "peers", all), nil
+	return &wire.Welcome{ClusterPEM: a.ring.Key.PEM(), ClusterPub: a.clusterPub, AES: a.secrets.AES.Current(), Sessions: a.secrets.Sessions.Current(),
+		Rotation: rotated, Peers: all}, nil
 }

@@ -20,7 +20,7 @@ import (
 	"brine/test/fuzztest/conversation"
 )
 
-// joiner talks as a master does that wants to join, changed.
+// joiner sends the mutated messages of a joining master.
 type joiner struct {
 	own    *crypt.PrivateKey
 	member *crypt.PublicKey
@@ -28,8 +28,8 @@ type joiner struct {
 	said   wire.Transcript
 }
 
-// say sends one message and reports whether the conversation goes on. What is
-// Computed is made from the secret and what was said before.
+// say sends one message and reports whether the conversation continues. Fields
+// that are Computed depend on the secret and previous messages.
 func (j *joiner) say(c *clustertest.Caller, msg *value.Dict) bool {
 	d := msg.Dict("data")
 	if d == nil {
@@ -40,7 +40,7 @@ func (j *joiner) say(c *clustertest.Caller, msg *value.Dict) bool {
 	case memberauth.TagDiscover:
 		b, err := wire.Encode(tag, d)
 		if err != nil {
-			return true // cannot be said
+			return true // cannot be encoded
 		}
 		if _, err := c.Write(event.Frame(b)); err != nil {
 			return false
@@ -69,10 +69,10 @@ func (j *joiner) say(c *clustertest.Caller, msg *value.Dict) bool {
 	return c.Frame(tag, d)
 }
 
-// FuzzJoinTalk has a master say changed messages of the conversation by which one
-// joins: once with the secret, once without. Without it nothing is written. With
-// it one key is written at most, under a valid id that was free, and a member
-// lets an honest master in afterwards.
+// FuzzJoinTalk sends mutated messages of a joining master: once with the secret,
+// once without. Without it nothing is written. With it at most one key is
+// written, under a valid id that was free, and a member admits an honest master
+// afterwards.
 func FuzzJoinTalk(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	dir := f.TempDir()
@@ -107,7 +107,7 @@ func FuzzJoinTalk(tf *testing.F) {
 		f.Add(p)
 	}
 	f.Add([]byte{})
-	// serve answers one conversation and returns who has joined.
+	// serve answers one conversation and returns the joined master.
 	serve := func(conn net.Conn) (id string) {
 		frames := event.NewFrameReader(conn, wire.MaxGreeting)
 		body, err := frames.Next()
@@ -130,7 +130,8 @@ func FuzzJoinTalk(tf *testing.F) {
 				break
 			}
 		}
-		// The member answers or hangs up after the second message at the latest.
+		// The member answers or closes the connection after the second message at the
+		// latest.
 		if said > 1 {
 			c.Next(time.Minute)
 		}

@@ -126,11 +126,13 @@ func (k *keyring) fetchKey(ctx context.Context, pub *crypt.PublicKey) (*crypt.Pr
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	for id := range k.peers.all() {
-		d, err := k.queries.AskOne(ctx, id, askKey, value.DictOf("key", keys.Tag(pub)))
+		d, err := k.queries.AskOne(ctx, id, askKey, wire.Dict(&wire.KeyQuestion{Key: keys.Tag(pub)}))
 		if err != nil {
 			continue
 		}
-		if k, err := crypt.ParsePrivate(d.Bytes("pem"), ""); err == nil && k.Public().Equal(pub) {
+		var answer wire.KeyAnswer
+		wire.View(d, &answer)
+		if k, err := crypt.ParsePrivate(answer.PEM, ""); err == nil && k.Public().Equal(pub) {
 			return k, nil
 		}
 	}
@@ -140,10 +142,12 @@ func (k *keyring) fetchKey(ctx context.Context, pub *crypt.PublicKey) (*crypt.Pr
 // answerKey returns the private half of the cluster's key to a member.
 func (k *keyring) answerKey(arg *value.Dict) *value.Dict {
 	ring := k.ring.Load()
-	if !strings.EqualFold(arg.Str("key"), ring.Fingerprint) {
+	var q wire.KeyQuestion
+	wire.View(arg, &q)
+	if !strings.EqualFold(q.Key, ring.Fingerprint) {
 		return value.NewDict(0)
 	}
-	return value.DictOf("pem", ring.Key.PEM())
+	return wire.Dict(&wire.KeyAnswer{PEM: ring.Key.PEM()})
 }
 
 // followKey calls FollowKey periodically.
@@ -206,7 +210,7 @@ func (c *Cluster) RotateKey(ctx context.Context, force bool) (have, late []strin
 		away := 0
 		for _, s := range c.Status(ctx) {
 			switch {
-			case s.Self || s.Says.Str("key") == keys.Tag(next.Public()):
+			case s.Self || s.report().Key == keys.Tag(next.Public()):
 				have = append(have, s.ID)
 				continue
 			case !s.Up:

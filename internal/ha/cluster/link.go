@@ -95,7 +95,7 @@ func (p *peer) runLink(ctx context.Context) {
 const newTime = 30 * time.Second
 
 // handshake connects to the peer and authenticates both ends.
-func (p *peer) handshake(ctx context.Context) (*wire.Session, *value.Dict, error) {
+func (p *peer) handshake(ctx context.Context) (*wire.Session, *wire.Start, error) {
 	c := p.c
 	conn, err := p.dialLine(ctx)
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *peer) handshake(ctx context.Context) (*wire.Session, *value.Dict, error
 	return s, first, err
 }
 
-func (p *peer) introduce(conn *wire.Line) (*wire.Session, *value.Dict, error) {
+func (p *peer) introduce(conn *wire.Line) (*wire.Session, *wire.Start, error) {
 	c := p.c
 	conn.SetDeadline(time.Now().Add(wire.HandshakeTime))
 	frames := event.NewFrameReader(wire.Count(conn, &c.Received), wire.MaxGreeting)
@@ -123,8 +123,13 @@ func (p *peer) introduce(conn *wire.Line) (*wire.Session, *value.Dict, error) {
 		return nil, nil, err
 	}
 	s := p.authenticated(conn, frames, &wire.Session{Cipher: out.Cipher, Out: "d", In: "a"})
-	start, err := s.Receive()
-	return s, start, err
+	frame, err := s.Receive()
+	if err != nil {
+		return nil, nil, err
+	}
+	start := &wire.Start{}
+	wire.View(frame.Body, start)
+	return s, start, nil
 }
 
 // authenticated makes a session of a connection whose other end is the peer.
@@ -199,7 +204,7 @@ func (p *peer) runOut(ctx context.Context) error {
 	linked := make(chan struct{})
 	defer close(linked)
 	p.ended = linked
-	p.want = texts(start, "want")
+	p.want = texts(start.Want)
 	p.mu.Unlock()
 	c.log.Info("connected to a peer", "peer", p.id)
 	fed, unfeed := feed.Start(ctx, p.feedPeer(), c.streams, s, start)
@@ -215,7 +220,7 @@ func (p *peer) runOut(ctx context.Context) error {
 			c.host.Lost(p.id)
 		}
 	}()
-	last := uint64(max(start.Int("last"), 0))
+	last := uint64(max(start.Last, 0))
 	p.out.Ack(last)
 	ended := make(chan error, 1)
 	go func() { ended <- p.readAcks(s, fed) }()
@@ -225,7 +230,7 @@ func (p *peer) runOut(ctx context.Context) error {
 	for {
 		first, items := p.out.From(next, batchItems, batchBytes)
 		if len(items) > 0 {
-			if err := s.Send("first", int64(first), "items", blobs(items)); err != nil {
+			if err := s.Send(&wire.Messages{First: int64(first), Items: blobs(items)}); err != nil {
 				return err
 			}
 			next = first + uint64(len(items))
@@ -250,15 +255,11 @@ func (p *peer) runOut(ctx context.Context) error {
 			return err
 		case <-p.out.More.C():
 		case q := <-p.questions:
-			pairs := []any{"ask", q.number, "what", q.what}
-			if q.arg != nil {
-				pairs = append(pairs, "arg", q.arg)
-			}
-			if err := s.Send(pairs...); err != nil {
+			if err := s.Send(&wire.Question{Number: q.number, What: q.what, Arg: q.arg}); err != nil {
 				return err
 			}
 		case <-timer.C:
-			if err := s.Send("first", int64(next), "items", &value.List{}); err != nil {
+			if err := s.Send(&wire.Messages{First: int64(next)}); err != nil {
 				return err
 			}
 			timer.Reset(beat)
@@ -277,13 +278,9 @@ func blobs(items [][]byte) *value.List {
 // maxWant bounds the prefixes of a peer.
 const maxWant = 100
 
-func texts(d *value.Dict, key string) (out []string) {
-	for _, it := range d.List(key) {
-		if s, ok := it.(string); ok && len(out) < maxWant {
-			out = append(out, s)
-		}
-	}
-	return out
+func texts(l *value.List) []string {
+	out := value.OnlyTexts(l)
+	return out[:min(len(out), maxWant)]
 }
 
 // feedPeer returns what feeds use of the peer.
@@ -308,32 +305,46 @@ func (p *peer) setBehind(stream string, n int64) {
 // readAcks handles the peer's acknowledgements and answers.
 func (p *peer) readAcks(s *wire.Session, fed map[string]*feed.Feed) error {
 	for {
-		d, err := s.Receive()
+		frame, err := s.Receive()
 		if err != nil {
 			return err
 		}
-		if f := fed[d.Str("rep")]; f != nil {
-			f.Answered(d)
+		if f := fed[frame.Rep]; f != nil {
+			var known wire.Known
+			wire.View(frame.Body, &known)
+			f.Answered(&known)
 		}
-		if d.Has("ack") {
-			p.out.Ack(uint64(max(d.Int("ack"), 0)))
+		if frame.Ack != nil {
+			var ack wire.Ack
+			wire.View(frame.Body, &ack)
+			p.out.Ack(uint64(max(ack.Ack, 0)))
 		}
-		if d.Has("want") {
+		if frame.Want != nil {
+			var want wire.Wanted
+			wire.View(frame.Body, &want)
 			p.mu.Lock()
-			p.want = texts(d, "want")
+			p.want = texts(want.Want)
 			p.mu.Unlock()
 		}
-		if d.Has("re") {
-			p.mu.Lock()
-			answer := p.asks[d.Int("re")]
-			p.mu.Unlock()
-			if answer != nil {
-				select {
-				case answer <- d.Dict("data"):
-				default:
-				}
-			}
+		if frame.Re != nil {
+			p.answered(frame.Body)
 		}
+	}
+}
+
+// answered passes an answer to the goroutine that waits for it.
+func (p *peer) answered(body *value.Dict) {
+	var a wire.Answer
+	wire.View(body, &a)
+	p.mu.Lock()
+	waiting := p.asks[a.Number]
+	p.mu.Unlock()
+	if waiting == nil {
+		return
+	}
+	select {
+	case waiting <- a.Data:
+	default:
 	}
 }
 
@@ -367,7 +378,8 @@ func drive(s stepper, first []byte, next func() ([]byte, error), send func(body 
 	}
 }
 
-// inquire asks a peer that is a Brine master and hung up without a message for the reason.
+// inquire asks a peer that is a Brine master and closed the connection without a message
+// for the reason.
 func (p *peer) inquire(ctx context.Context) {
 	if _, err := os.Stat(markPath(p.c.cfg.Options.PKIDir, p.id)); err != nil || p.kind() != kindUnknown || p.isGone() {
 		return
@@ -413,7 +425,7 @@ func (p *peer) isGone() bool {
 // receiveItems handles the messages of a peer in order, each once.
 func (p *peer) receiveItems(ctx context.Context, s *wire.Session, last uint64) error {
 	c := p.c
-	if err := s.Send("last", int64(last), "want", value.Strings(c.wanted()), "vec", c.vectors(), "live", true); err != nil {
+	if err := s.Send(&wire.Start{Last: int64(last), Want: value.Strings(c.wanted()), Vec: c.vectors(), Live: true}); err != nil {
 		return err
 	}
 	applyQueues, stop := feed.Apply(p.feedPeer(), c.streams, s)
@@ -428,56 +440,70 @@ func (p *peer) receiveItems(ctx context.Context, s *wire.Session, last uint64) e
 			case <-done:
 				return
 			case <-news.C():
-				if s.Send("want", value.Strings(c.wanted())) != nil {
+				if s.Send(&wire.Wanted{Want: value.Strings(c.wanted())}) != nil {
 					return
 				}
 			}
 		}
 	}()
 	for {
-		d, err := s.Receive()
+		frame, err := s.Receive()
 		if err != nil {
 			return err
 		}
-		if d.Has("ask") {
+		p.mu.Lock()
+		p.heard = time.Now()
+		p.mu.Unlock()
+		switch {
+		case frame.Ask != nil:
 			if c.excluded(p.id) {
 				return errors.New("the peer was removed from the cluster")
 			}
-			number, what := d.Int("ask"), d.Str("what")
-			data := value.NewDict(1)
-			if what == askPresent {
-				data.Set("present", value.Strings(c.host.Present()))
-			} else if answer := c.answers[what]; answer != nil {
-				// It may take time, which must not delay other frames.
-				go func() {
-					if err := s.Send("re", number, "data", answer(d.Dict("arg"))); err != nil {
-						c.log.Debug("cannot send an answer to a peer", "peer", p.id, "err", err)
-					}
-				}()
-				continue
-			}
-			if err := s.Send("re", number, "data", data); err != nil {
+			if err := p.answer(s, frame.Body); err != nil {
 				return err
 			}
-			continue
-		}
-		if d.Has("rep") {
-			if err := applyQueues.Give(d); err != nil {
+		case frame.Rep != "":
+			var changes wire.Changes
+			wire.View(frame.Body, &changes)
+			if err := applyQueues.Give(&changes); err != nil {
 				return err
 			}
-			continue
-		}
-		if last, err = p.take(d, s.Conn); err != nil {
-			return err
-		}
-		if err := s.Send("ack", int64(last)); err != nil {
-			return err
+		default:
+			var m wire.Messages
+			wire.View(frame.Body, &m)
+			if last, err = p.take(&m, s.Conn); err != nil {
+				return err
+			}
+			if err := s.Send(&wire.Ack{Ack: int64(last)}); err != nil {
+				return err
+			}
 		}
 	}
 }
 
+// answer answers a question of the peer.
+func (p *peer) answer(s *wire.Session, body *value.Dict) error {
+	c := p.c
+	var q wire.Question
+	wire.View(body, &q)
+	if q.What == askPresent {
+		return s.Send(&wire.Answer{Number: q.Number, Data: wire.Dict(&wire.Present{Present: value.Strings(c.host.Present())})})
+	}
+	answer := c.answers[q.What]
+	if answer == nil {
+		return s.Send(&wire.Answer{Number: q.Number, Data: value.NewDict(0)})
+	}
+	// It may take time, which must not delay other frames.
+	go func() {
+		if err := s.Send(&wire.Answer{Number: q.Number, Data: answer(p.id, q.Arg)}); err != nil {
+			c.log.Debug("cannot send an answer to a peer", "peer", p.id, "err", err)
+		}
+	}()
+	return nil
+}
+
 // take passes the messages of a frame to the host and returns the number of the last stored one.
-func (p *peer) take(d *value.Dict, conn *wire.Line) (uint64, error) {
+func (p *peer) take(m *wire.Messages, conn *wire.Line) (uint64, error) {
 	p.deliver.Lock()
 	defer p.deliver.Unlock()
 	p.mu.Lock()
@@ -486,8 +512,8 @@ func (p *peer) take(d *value.Dict, conn *wire.Line) (uint64, error) {
 	if !mine {
 		return last, net.ErrClosed // a newer connection has taken over
 	}
-	first := uint64(max(d.Int("first"), 1))
-	items := d.List("items")
+	first := uint64(max(m.First, 1))
+	items := value.Items(m.Items)
 	if last > 0 && first > last+1 {
 		p.c.log.Warn("the peer dropped messages for this master: its queue was full", "peer", p.id, "messages", first-last-1)
 		p.c.host.Lost(p.id)
@@ -519,17 +545,23 @@ func (p *peer) takeItem(b []byte) error {
 	}
 	d, _ := v.(*value.Dict)
 	c := p.c
-	switch d.Str("k") {
-	case "job":
-		j := Job{JID: d.Str("jid"), Map: d.Dict("job"), Minions: idsOf(d, "minions"), Until: time.UnixMilli(d.Int("until")), From: d.Str("from")}
+	var kind wire.ItemKind
+	wire.View(d, &kind)
+	switch kind.K {
+	case wire.KindJob:
+		var m wire.JobItem
+		wire.View(d, &m)
+		j := Job{JID: m.JID, Map: m.Job, Minions: idsOf(m.Minions), Until: time.UnixMilli(m.Until), From: m.From}
 		if j.Map == nil || !salt.ValidJID(j.JID) {
 			return errors.New("a job without an id")
 		}
 		c.SetOrigin(j.JID, p.id)
 		c.host.Job(j)
-	case "event", "ret":
-		tag, data := d.Str("tag"), d.Dict("data")
-		if d.Str("k") == "ret" {
+	case wire.KindEvent, wire.KindReturn:
+		var m wire.EventItem
+		wire.View(d, &m)
+		tag, data := m.Tag, m.Data
+		if m.K == wire.KindReturn {
 			tag = returnTag(data)
 		}
 		if data == nil || tag == "" {
@@ -540,21 +572,24 @@ func (p *peer) takeItem(b []byte) error {
 			c.host.Rotated()
 		}
 		c.host.Relay(p.id, tag, data)
-	case "note":
-		if id := d.Str("id"); salt.CheckID(id) == nil {
-			c.host.Note(Note(d.Str("note")), id)
+	case wire.KindNote:
+		var m wire.NoteItem
+		wire.View(d, &m)
+		if salt.CheckID(m.ID) == nil {
+			c.host.Note(Note(m.Note), m.ID)
 		}
 	}
 	return nil
 }
 
 // idsOf returns the ids in a list, nil if it is missing.
-func idsOf(d *value.Dict, key string) []string {
-	if !d.Has(key) {
+func idsOf(v any) []string {
+	if v == nil {
 		return nil
 	}
-	out := make([]string, 0, len(d.List(key)))
-	for _, it := range d.List(key) {
+	list := value.Items(v)
+	out := make([]string, 0, len(list))
+	for _, it := range list {
 		if s, ok := it.(string); ok && salt.CheckID(s) == nil {
 			out = append(out, s)
 		}

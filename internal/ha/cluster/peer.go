@@ -3,12 +3,14 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -102,6 +104,7 @@ type peer struct {
 	in     *wire.Line
 	inInc  string
 	inLast uint64
+	heard  time.Time // when the last frame came on in
 }
 
 type earlyEvent struct {
@@ -460,3 +463,14 @@ func (p *peer) cutOff() bool {
 
 // traffic counts the bytes to and from peers.
 type traffic struct{ Sent, Received atomic.Int64 }
+
+// unreachableError is the error of a connection that could not be made.
+type unreachableError struct{ error }
+
+func (e unreachableError) Unwrap() error { return e.error }
+
+// wayBack says what a master does that the members do not know any more, and that is to be a member again.
+func (c *local) wayBack() string {
+	return fmt.Sprintf("if it was removed and is to join again, run brine cluster readmit %s on a member, stop this master, remove %s and start it",
+		c.cfg.ID, filepath.Join(c.cfg.Options.PKIDir, "cluster.pem"))
+}

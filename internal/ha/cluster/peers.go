@@ -80,8 +80,8 @@ func (s *peerSet) adopt(id string) *peer {
 	return p
 }
 
-// first reports whether this master has the lowest id of the reachable ones. In a cluster without a shared directory it does the work of
-// which one master is in charge; two doing it is harmless.
+// first reports whether this master has the lowest id of the reachable ones. In a cluster without a shared directory
+// that master does the work of the leader; two doing it is harmless.
 func (s *peerSet) first() bool {
 	for _, p := range s.all() {
 		if m := p.member(); m.Up && m.ID < s.self {

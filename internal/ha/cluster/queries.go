@@ -13,7 +13,7 @@ import (
 type queries struct {
 	log     *slog.Logger
 	peers   *peerSet
-	answers map[string]func(arg *value.Dict) *value.Dict
+	answers map[string]func(peer string, arg *value.Dict) *value.Dict
 }
 
 // Answer sets the function that answers queries with a name (Ask). It must be called before Run.
@@ -22,7 +22,14 @@ func (q *queries) Answer(name string, fn func() *value.Dict) {
 }
 
 // AnswerWith is Answer for queries with an argument; it is nil if missing.
-func (q *queries) AnswerWith(name string, fn func(arg *value.Dict) *value.Dict) { q.answers[name] = fn }
+func (q *queries) AnswerWith(name string, fn func(arg *value.Dict) *value.Dict) {
+	q.AnswerPeer(name, func(_ string, arg *value.Dict) *value.Dict { return fn(arg) })
+}
+
+// AnswerPeer is AnswerWith for answers that depend on who asks.
+func (q *queries) AnswerPeer(name string, fn func(peer string, arg *value.Dict) *value.Dict) {
+	q.answers[name] = fn
+}
 
 // AskOne queries one master. The error is of kind Unavailable if it is unreachable.
 func (q *queries) AskOne(ctx context.Context, id, name string, arg *value.Dict) (*value.Dict, error) {

@@ -12,7 +12,7 @@ import (
 	"brine/internal/ha/cluster/keys"
 )
 
-// TestOneRotationAtATime: two rotations at once would write one file for the
+// TestOneRotationAtATime: two concurrent rotations would write one file for the
 // private half, and the cluster could get a key that no member has.
 func TestOneRotationAtATime(t *testing.T) {
 	c := assemble(Config{}, &keys.Secrets{}, nil, clustertest.Quiet())
@@ -26,8 +26,8 @@ func TestOneRotationAtATime(t *testing.T) {
 	}
 }
 
-// TestRemovalIsOnRecord: nothing new is sent before the records exclude the
-// removed id, and a removal that could not ban the id can be tried again.
+// TestRemovalIsOnRecord: no new secret is sent before the records exclude the
+// removed id, and a removal that could not ban the id can be retried.
 func TestRemovalIsOnRecord(t *testing.T) {
 	dir := t.TempDir()
 	c := assemble(Config{Options: Options{PKIDir: dir}}, &keys.Secrets{Dir: dir}, nil, clustertest.Quiet())
@@ -42,7 +42,7 @@ func TestRemovalIsOnRecord(t *testing.T) {
 		}
 	}
 	write(peer)
-	write(c.Paths.RemovedDir()) // in the place of the directory
+	write(c.Paths.RemovedDir()) // a file instead of the directory
 	if err := c.Removal.take(t.Context(), "b"); salt.KindOf(err) != salt.Unavailable {
 		t.Errorf("the ban cannot be written: %v", err)
 	}

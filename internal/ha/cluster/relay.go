@@ -27,7 +27,7 @@ type relay struct {
 	peers   *peerSet
 
 	mu      sync.Mutex
-	origins map[string]string // jid -> master
+	origins map[string]string // job id -> id of the master
 	order   []string
 	early   unclaimed
 	want    []string // prefixes of tags that listeners here wait for
@@ -99,8 +99,8 @@ func (r *relay) wanted() []string {
 // Publish sends a job that this master received to all other Brine masters. Stock masters receive its event.
 func (r *relay) Publish(j Job) error {
 	r.SetOrigin(j.JID, r.cfg.ID)
-	d := value.DictOf("k", "job", "jid", j.JID, "job", j.Map, "minions", value.Strings(j.Minions), "until", j.Until.UnixMilli(), "from", r.cfg.ID)
-	b, err := msgpack.Marshal(d, msgpack.NewSpec)
+	m := &wire.JobItem{K: wire.KindJob, JID: j.JID, Job: j.Map, Minions: value.Strings(j.Minions), Until: j.Until.UnixMilli(), From: r.cfg.ID}
+	b, err := msgpack.Marshal(wire.Dict(m), msgpack.NewSpec)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (r *relay) Publish(j Job) error {
 
 // Tell sends a note to all other Brine masters.
 func (r *relay) Tell(n Note, minion string) {
-	b, err := msgpack.Marshal(value.DictOf("k", "note", "note", string(n), "id", minion), msgpack.NewSpec)
+	b, err := msgpack.Marshal(wire.Dict(&wire.NoteItem{K: wire.KindNote, Note: string(n), ID: minion}), msgpack.NewSpec)
 	if err != nil {
 		return
 	}
@@ -207,17 +207,19 @@ const tagRotate = "rotate_cluster_aes_key"
 
 // encodeEvent encodes an event for Brine masters. Most are returns, whose tag follows from the data.
 func encodeEvent(tag string, data *value.Dict) ([]byte, error) {
+	m := &wire.EventItem{K: wire.KindEvent, Tag: tag, Data: data}
 	if tag == returnTag(data) {
-		return msgpack.Marshal(value.DictOf("k", "ret", "data", data), msgpack.NewSpec)
+		m = &wire.EventItem{K: wire.KindReturn, Data: data}
 	}
-	return msgpack.Marshal(value.DictOf("k", "event", "tag", tag, "data", data), msgpack.NewSpec)
+	return msgpack.Marshal(wire.Dict(m), msgpack.NewSpec)
 }
 
 // returnTag returns the tag of a return with this data, "" if it is not a return.
 func returnTag(data *value.Dict) string {
-	jid, id := data.Str("jid"), data.Str("id")
-	if jid == "" || id == "" {
+	var k wire.ReturnKey
+	wire.View(data, &k)
+	if k.JID == "" || k.ID == "" {
 		return ""
 	}
-	return salt.Tag("job", jid, "ret", id)
+	return salt.Tag("job", k.JID, "ret", k.ID)
 }

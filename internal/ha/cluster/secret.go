@@ -40,7 +40,7 @@ func (c *Cluster) RotateSecret(ctx context.Context) (have, late []string, err er
 		away := 0
 		for _, s := range c.Status(ctx) {
 			switch {
-			case s.Self || s.Says.Str("secret") == mine:
+			case s.Self || s.report().Secret == mine:
 				have = append(have, s.ID)
 				continue
 			case !s.Up:

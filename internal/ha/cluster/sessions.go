@@ -24,7 +24,8 @@ func (c *Cluster) signSessions() ([]byte, error) {
 	return c.secrets.Key.Sign(crypt.PKCS1v15SHA224, []byte("session keys of Brine's masters"))
 }
 
-// agreeSessions creates the secret if it is missing and every member supports it. may says whether this master should create it.
+// agreeSessions creates the secret if it is missing and every member supports it. may says whether this master should
+// create it.
 func (c *Cluster) agreeSessions(may bool) error {
 	if !c.cfg.Options.Isolated || !may || c.secrets.Sessions.Current() != "" || !c.trust.allUseSecret() {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"brine/internal/ha/cluster/clustertest"
 )
 
-// TestSlowPeerIsHeard: a peer that takes connections but answers late has not agreed: a
-// master that it refuses does not start.
+// TestSlowPeerIsHeard: a peer that accepts connections but answers late has not agreed:
+// a master that it refuses does not start.
 func TestSlowPeerIsHeard(t *testing.T) {
 	t.Parallel()
 	s := newSet(t, 2)
@@ -22,7 +22,7 @@ func TestSlowPeerIsHeard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It listens, and answers when it runs.
+	// It listens, but answers only once it runs.
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -45,7 +45,7 @@ func TestSlowPeerIsHeard(t *testing.T) {
 }
 
 // TestNoClusterBesideSilentMember: the master that may create the cluster does not while
-// a peer takes connections, if that does not answer: it may be a member.
+// a peer accepts connections without answering: it may be a member.
 func TestNoClusterBesideSilentMember(t *testing.T) {
 	t.Parallel()
 	s := newSet(t, 2)

@@ -27,6 +27,12 @@ type Status struct {
 	Offset time.Duration
 }
 
+// report returns what it says of itself.
+func (s *Status) report() (r wire.Report) {
+	wire.View(s.Says, &r)
+	return r
+}
+
 // Describe sets the function that returns this master's report for Status. It must be called before Run.
 func (c *Cluster) Describe(fn func() *value.Dict) {
 	c.Queries.Answer(askStatus, func() *value.Dict {
@@ -50,7 +56,7 @@ func (c *Cluster) Status(ctx context.Context) []Status {
 	defer cancel()
 	out := []Status{{Member: Member{ID: c.cfg.ID, Kind: kindBrine.String(), Up: true}, Self: true}}
 	if fn := c.Queries.answers[askStatus]; fn != nil {
-		out[0].Says = fn(nil)
+		out[0].Says = fn(c.cfg.ID, nil)
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -64,7 +70,7 @@ func (c *Cluster) Status(ctx context.Context) []Status {
 			if d, err := p.ask(ctx, askStatus, nil); err == nil {
 				took := time.Since(asked)
 				st.Says = d
-				st.Offset = time.UnixMicro(d.Int("now")).Sub(asked.Add(took / 2))
+				st.Offset = time.UnixMicro(st.report().Now).Sub(asked.Add(took / 2))
 			}
 			mu.Lock()
 			defer mu.Unlock()

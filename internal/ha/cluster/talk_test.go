@@ -21,18 +21,18 @@ import (
 	"brine/test/fuzztest/conversation"
 )
 
-// member talks as a master does, changed.
+// member sends the mutated messages of a master.
 type member struct {
 	*Cluster // never run
 	to       *Cluster
 	said     wire.Transcript
-	nonce    string // of the other end
+	nonce    string // nonce of the other end
 	out      *wire.Session
-	patience time.Duration // with an answer
+	patience time.Duration // how long to wait for an answer
 }
 
 // say sends one message of a conversation and reports whether the connection
-// goes on.
+// stays open.
 func (m *member) say(c *clustertest.Caller, msg *value.Dict) bool {
 	d := msg.Dict("data")
 	if d == nil {
@@ -76,7 +76,7 @@ func (m *member) say(c *clustertest.Caller, msg *value.Dict) bool {
 	case tag == memberauth.TagHello:
 		b, err := wire.Encode(tag, d)
 		if err != nil {
-			return true // cannot be said
+			return true // cannot be encoded
 		}
 		if _, err := c.Write(event.Frame(b)); err != nil {
 			return false
@@ -87,12 +87,12 @@ func (m *member) say(c *clustertest.Caller, msg *value.Dict) bool {
 		}
 		m.nonce = r.Str("nonce")
 		m.said = wire.Transcript{}
-		m.said.Add(b, []byte(m.nonce), memberauth.RawFacts(r))
+		m.said.Add(b, []byte(m.nonce), memberauth.RawFacts(r.Dict("facts")))
 		return true
 	case m.out == nil:
 		return c.Frame(tag, d)
 	}
-	// Items are messages of their own.
+	// Items are encoded messages themselves.
 	items := d.List("items")
 	for i, it := range items {
 		if one, ok := it.(*value.Dict); ok {
@@ -101,16 +101,16 @@ func (m *member) say(c *clustertest.Caller, msg *value.Dict) bool {
 			}
 		}
 	}
-	var pairs []any
+	frame := value.NewDict(d.Len() + 2)
 	for k, v := range d.All() {
 		if value.Hashable(k) {
-			pairs = append(pairs, k, v)
+			frame.Set(k, v)
 		}
 	}
-	return m.out.Send(pairs...) == nil
+	return m.out.SendDict(frame) == nil
 }
 
-// tree is the content of all files below a directory.
+// tree returns the content of all files below a directory.
 func tree(t testing.TB, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -128,10 +128,9 @@ func tree(t testing.TB, dir string) string {
 	return b.String()
 }
 
-// FuzzMemberTalk has a member of a cluster, or one that knows a member's id,
-// say changed messages: the handshake, jobs, events, questions and feeds.
-// Another member is served afterwards, under its own name alone, and its key
-// stays.
+// FuzzMemberTalk sends mutated messages of a member, or of a master that knows
+// a member's id: the handshake, jobs, events, queries and feeds. Another member
+// is served afterwards, under its own name only, and its key does not change.
 func FuzzMemberTalk(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	s := newSet(f, 3)
@@ -214,7 +213,7 @@ func FuzzMemberTalk(tf *testing.F) {
 	})
 }
 
-// factsOf returns what a member says of itself in hello.
+// factsOf returns the facts that a member sends in hello.
 func factsOf(c *Cluster) *value.Dict {
 	f := c.inbound.self().Facts
 	f.Proof, f.Now = memberauth.ProofOf(c.inbound.token, ""), time.Now()

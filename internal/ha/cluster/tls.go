@@ -10,8 +10,7 @@ import (
 	"brine/internal/ha/cluster/wire"
 )
 
-// dialLine makes a connection to the peer, by TLS if it is not of a version
-// without.
+// dialLine connects to the peer, with TLS unless the peer's version lacks it.
 func (p *peer) dialLine(ctx context.Context) (*wire.Line, error) {
 	c := p.c
 	conn, err := p.dial(ctx)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"crypto/x509"
+	"net"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -66,8 +67,8 @@ func (t *trust) admitsOld(id string) *refusal.Error {
 	return nil
 }
 
-// vouch returns what is against a connection of the master that claims an id; nil
-// if nothing is.
+// vouch returns the reason to refuse a connection of the master that claims an
+// id; nil if there is none.
 func (t *trust) vouch(tls bool, cert *x509.Certificate, id string) *refusal.Error {
 	switch {
 	case !t.isolated:
@@ -171,7 +172,7 @@ func (t *trust) WasMember(id string) bool {
 }
 
 // Admit implements memberauth.Directory.
-func (t *trust) Admit(id string) *refusal.Error {
+func (t *trust) Admit(id, process string) *refusal.Error {
 	p := t.peers.all()[id]
 	if p == nil {
 		p = t.peers.adopt(id)
@@ -182,5 +183,25 @@ func (t *trust) Admit(id string) *refusal.Error {
 	if p.isGone() {
 		return refusal.New(refusal.Removed, "%s was removed from the cluster", id)
 	}
+	if other := otherProcess(p, process); other != "" {
+		return refusal.New(refusal.InUse,
+			"another process is connected as %s, from %s: two machines have its id and key, as after a copy of a machine; stop one of them; "+
+				"to make the copy a member of its own, give it another id and remove its cluster_pki_dir and cachedir", id, other)
+	}
 	return nil
+}
+
+// aliveTime is how long a connection counts as that of a running process after its last frame: a few beats. A process that was
+// killed closes its connections, so that only the loss of a machine or network leaves one that is open and silent.
+const aliveTime = 5 * beat
+
+// otherProcess returns the address from which another process than the given one is connected as a peer, "" if none is.
+func otherProcess(p *peer, process string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.in == nil || p.inInc == process || time.Since(p.heard) > aliveTime {
+		return ""
+	}
+	host, _, _ := net.SplitHostPort(p.in.RemoteAddr().String())
+	return host
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"brine/internal/base/salt"
 	"brine/internal/ha/cluster/keys"
@@ -14,6 +15,7 @@ import (
 	"brine/internal/ha/cluster/wire"
 	"brine/internal/ha/cluster/witness"
 	"brine/internal/ha/lease"
+	"brine/internal/ha/voter"
 	"brine/internal/py/value"
 )
 
@@ -30,12 +32,15 @@ type voting struct {
 	paths          members.Paths
 
 	once      *lease.Holder // nil without voters
-	voter     *lease.Voter  // if this master is one
+	voter     *voter.Driver // if this master is one
 	witnesses map[string]*witness.Link
 }
 
-// askLease is the query of masters to the voters among them.
-const askLease = "lease"
+// askVote is the query of masters to the voters among them. askLease is that of versions before the voters agreed by raft.
+const (
+	askVote  = "vote"
+	askLease = "lease"
+)
 
 // secretTag identifies the secret without disclosing it.
 func (vt *voting) secretTag() string {
@@ -52,48 +57,118 @@ func (vt *voting) isTag(tag string) bool {
 	return err == nil && tag != "" && (tag == witness.TagOf(witness.Secret(s)) || tag == witness.TagOf(s))
 }
 
-// vote prepares the lease of a cluster without a shared directory, if there are voters.
+// vote prepares the lease of a cluster without a shared directory, if there are voters. close must follow.
 func (vt *voting) vote(dir string) error {
 	voters := vt.cfg.Options.Voters
-	if !vt.cfg.Options.Isolated || len(voters) == 0 {
+	if !vt.cfg.Options.Isolated {
 		return nil
 	}
-	if slices.Contains(voters, vt.cfg.ID) {
+	path := filepath.Join(dir, witness.VoterFile)
+	if !slices.Contains(voters, vt.cfg.ID) {
+		if err := voter.Retire(path); err != nil || len(voters) == 0 {
+			return err
+		}
+	} else {
 		var err error
-		if vt.voter, err = lease.OpenVoter(filepath.Join(dir, witness.LeaseFile), voters); err != nil {
+		cfg := voter.Config{Name: vt.cfg.ID, Voters: voters, Path: path, MayLead: func(name string) bool { return vt.peers.all()[name] != nil }, Log: vt.log}
+		if vt.voter, err = voter.Drive(cfg, vt.post, vt.askVoter); err != nil {
 			return err
 		}
 	}
-	vt.queries.AnswerWith(askLease, func(arg *value.Dict) *value.Dict { return witness.AnswerLease(vt.voter, arg, vt.rateLimitedLog.Log) })
+	for _, name := range []string{askVote, askLease} {
+		vt.queries.AnswerPeer(name, vt.answer)
+	}
 	vt.witnesses = map[string]*witness.Link{}
 	as := &witness.Master{ID: vt.cfg.ID, Cluster: vt.cfg.Options.ID, Identity: vt.identity, Own: vt.cfg.Own, Update: vt.clusterInfo,
 		Dir: filepath.Join(dir, witness.Dir), Log: vt.rateLimitedLog}
 	for _, v := range voters {
 		vt.witnesses[v] = &witness.Link{Master: as, Witness: v, Address: vt.cfg.Options.address(v)}
 	}
-	vt.once = lease.NewHolder(vt.cfg.ID, voters, vt.askVoter, vt.log)
+	vt.once = lease.NewHolder(vt.cfg.ID, lease.Voters{Names: voters, Group: lease.Fingerprint(voters), Ask: vt.askVoter}, vt.log)
 	return nil
 }
 
-// askVoter sends a request to this master itself, another one, or a witness.
-func (vt *voting) askVoter(ctx context.Context, voter string, r lease.Request) (lease.Answer, error) {
-	if voter == vt.cfg.ID && vt.voter != nil {
-		return vt.voter.Answer(r)
+// run takes part until ctx ends.
+func (vt *voting) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if vt.voter != nil {
+		wg.Go(func() {
+			if err := vt.voter.Run(ctx); err != nil {
+				vt.log.Error("cannot close the state of this voter", "err", err)
+			}
+		})
 	}
-	arg := witness.RequestDict(r)
+	if vt.once != nil {
+		wg.Go(func() { vt.once.Run(ctx, vt.peers.first) })
+	}
+}
+
+// close releases what vote acquired, if run was not called.
+func (vt *voting) close() error {
+	if vt.voter == nil {
+		return nil
+	}
+	return vt.voter.Close()
+}
+
+// answer answers another master.
+func (vt *voting) answer(peer string, arg *value.Dict) *value.Dict {
+	ctx, cancel := context.WithTimeout(context.Background(), lease.AskTime)
+	defer cancel()
+	return witness.Reply(ctx, vt.node(), peer, arg, vt.rateLimitedLog.Log)
+}
+
+// node is the voter, nil if this master is none.
+func (vt *voting) node() *voter.Node {
+	if vt.voter == nil {
+		return nil
+	}
+	return vt.voter.Node
+}
+
+// post carries a packet to another voter.
+func (vt *voting) post(ctx context.Context, to string, p voter.Packet) (voter.Packet, error) {
+	arg, err := witness.PacketDict(p)
+	if err != nil {
+		return voter.Packet{}, err
+	}
 	var d *value.Dict
-	var err error
-	if vt.peers.all()[voter] != nil {
-		d, err = vt.queries.AskOne(ctx, voter, askLease, arg)
+	if vt.peers.all()[to] != nil {
+		d, err = vt.queries.AskOne(ctx, to, askVote, arg)
 	} else {
-		d, err = vt.witnesses[voter].Ask(ctx, arg)
+		d, err = vt.witnesses[to].Pass(ctx, arg)
+	}
+	if err != nil {
+		return voter.Packet{}, err
+	}
+	return witness.ReadPacket(d)
+}
+
+// askVoter sends a request to this master itself, another one, or a witness.
+func (vt *voting) askVoter(ctx context.Context, name string, r lease.Request) (lease.Answer, error) {
+	if name == vt.cfg.ID && vt.voter != nil {
+		return vt.voter.Answer(ctx, r)
+	}
+	arg, err := witness.RequestDict(r)
+	if err != nil {
+		return lease.Answer{}, err
+	}
+	var d *value.Dict
+	switch {
+	case vt.peers.all()[name] != nil:
+		d, err = vt.queries.AskOne(ctx, name, askVote, arg)
+	case r.Op == lease.Query || r.Op == lease.Past:
+		d, err = vt.witnesses[name].Ask(ctx, arg)
+	default:
+		return lease.Answer{}, nil // a witness grants nothing
 	}
 	if err != nil {
 		return lease.Answer{}, err
 	}
 	a, err := witness.ReadAnswer(d)
 	if a.Why != "" {
-		vt.rateLimitedLog.Warn("voter "+voter, "a voter grants no lease", "voter", voter, "reason", a.Why)
+		vt.rateLimitedLog.Warn("voter "+name, "a voter grants no lease", "voter", name, "reason", a.Why)
 	}
 	return a, err
 }
@@ -170,7 +245,11 @@ func (vt *voting) informed(ctx context.Context, id string) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, wire.DialTime)
 	defer cancel()
-	_, err := l.Ask(ctx, witness.RequestDict(lease.Request{Holder: vt.cfg.ID, Voters: lease.Fingerprint(vt.cfg.Options.Voters)}))
+	arg, err := witness.RequestDict(lease.Request{Op: lease.Query, Group: lease.Fingerprint(vt.cfg.Options.Voters)})
+	if err != nil {
+		return false, err
+	}
+	_, err = l.Ask(ctx, arg) // whatever it answers: an update precedes it
 	up, byTLS, knows := l.State()
 	if err == nil && up && !byTLS {
 		err = salt.Errorf(salt.Unavailable, "it does not support TLS, and cannot receive a secret")

@@ -10,10 +10,9 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// TestChange: of changes that were made apart the one of the higher rank counts,
-// whenever it was made; a change sees what counts, makes nothing if it is not to,
-// and says whether what it made counts. What is dropped is gone, without a word
-// to others.
+// TestChange: of concurrent changes the one with the higher rank wins, whatever
+// their times; a change sees the winning version, writes nothing if fn declines,
+// and reports whether its version won. A dropped record disappears locally only.
 func TestChange(t *testing.T) {
 	open := func(id string) *Store {
 		dir := filepath.Join(t.TempDir(), id)
@@ -67,13 +66,13 @@ func TestChange(t *testing.T) {
 	change(a, "1", "", true)
 	change(a, "", "1", false)
 	send(a, b)
-	change(b, "333", "1", true) // the next holder goes on
-	change(a, "22", "1", true)  // the one before ends late, and does not know it
+	change(b, "333", "1", true) // the next holder continues
+	change(a, "22", "1", true)  // the previous holder ends late, and does not know of the change
 	send(b, a)
 	send(a, b)
 	is(a, "333")
 	is(b, "333")
-	change(a, "22", "333", true) // who knows has the last word
+	change(a, "22", "333", true) // a master that knows both decides
 	send(a, b)
 	is(b, "22")
 	if err := a.Drop("work", "x"); err != nil {
@@ -89,6 +88,6 @@ func TestChange(t *testing.T) {
 	is(b, "22")
 	var v oplog.Vector
 	if v, _ = a.Vector(); v[a.Self()] == 0 {
-		t.Error("numbers begin anew")
+		t.Error("numbers restart")
 	}
 }

@@ -226,7 +226,7 @@ func PutAside(own, dir string, names, more []string) (aside string, err error) {
 		moves = append(moves, [2]string{path, filepath.Join(aside, filepath.Base(path))})
 	}
 	for _, mv := range moves {
-		if err := ignoreMissing(os.Rename(mv[0], mv[1])); err != nil {
+		if err := ignoreMissing(os.Rename(mv[0], mv[1])); err != nil { // rename: moves files aside
 			return "", err
 		}
 	}

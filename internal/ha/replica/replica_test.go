@@ -21,7 +21,7 @@ import (
 
 const pem = "-----BEGIN PUBLIC KEY-----\n%s\n-----END PUBLIC KEY-----\n"
 
-// site is one master's keys and tokens.
+// site is the keys and tokens of one master.
 type site struct {
 	t      *testing.T
 	dir    string
@@ -157,7 +157,7 @@ func covers(v, w oplog.Vector) bool {
 
 func meet(t *testing.T, sites ...*site) {
 	t.Helper()
-	for range 2 { // what one learns of another it hands on
+	for range 2 { // a site forwards what it learns of another
 		for _, a := range sites {
 			for _, b := range sites {
 				if a != b {
@@ -174,7 +174,7 @@ func meet(t *testing.T, sites ...*site) {
 	}
 }
 
-// TestDecisionsPrevail: what was decided apart, and old copies.
+// TestDecisionsPrevail: concurrent decisions, and old copies.
 func TestDecisionsPrevail(t *testing.T) {
 	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
 	expect := func(s *site, id string, want keystore.State) {
@@ -194,22 +194,22 @@ func TestDecisionsPrevail(t *testing.T) {
 	meet(t, a, b)
 	expect(a, "m1", keystore.Rejected)
 
-	// Apart: rejected here, deleted there and asked for again; accepted later.
+	// Concurrently: rejected here, deleted there and pending again; accepted later.
 	a.move("m2", keystore.Accepted, keystore.Rejected)
 	b.must(b.keys.Delete(keystore.Accepted, "m2"))
 	b.add("m2", "two")
 	b.move("m2", keystore.Pending, keystore.Accepted)
-	a.must(a.keys.Delete(keystore.Accepted, "m3")) // deleted here, still accepted there: no old copy brings it back
+	a.must(a.keys.Delete(keystore.Accepted, "m3")) // deleted here, still accepted there: the old copy does not come back
 	b.reopen("b", func() {})
 	meet(t, a, b)
 	expect(b, "m2", keystore.Rejected)
 	expect(b, "m3", keystore.None)
-	// Who knows both may decide otherwise.
+	// A master that knows both may decide differently.
 	b.move("m2", keystore.Rejected, keystore.Accepted)
 	meet(t, a, b)
 	expect(a, "m2", keystore.Accepted)
 
-	// Two first keys of one id, at the same time: the first counts.
+	// Two first keys of one id, at the same time: the first wins.
 	a.add("new", "first")
 	time.Sleep(time.Millisecond)
 	b.add("new", "second")
@@ -218,7 +218,7 @@ func TestDecisionsPrevail(t *testing.T) {
 		t.Errorf("%q", pub)
 	}
 
-	// Decided while a master was down, by whoever changes its files.
+	// Decided while a master was down, by a program that changes its files.
 	a.reopen("a", func() {
 		if err := a.keys.Delete(keystore.Accepted, "m4"); err != nil {
 			t.Fatal(err)
@@ -227,7 +227,7 @@ func TestDecisionsPrevail(t *testing.T) {
 	meet(t, a, b)
 	expect(b, "m4", keystore.None)
 
-	// A folder that was lost deletes nothing.
+	// A missing directory deletes nothing.
 	before := b.all()
 	a.reopen("a", func() {
 		if err := os.RemoveAll(filepath.Join(a.dir, "pki")); err != nil {
@@ -239,8 +239,8 @@ func TestDecisionsPrevail(t *testing.T) {
 		t.Errorf("%v\n%v", got, before)
 	}
 
-	// Records that were lost come back from the others, and what the files say
-	// then undoes nothing that was decided meanwhile.
+	// Lost records come back from the other masters, and the files undo no decision
+	// made meanwhile.
 	b.move("m5", keystore.Accepted, keystore.Rejected)
 	a.reopen("a", func() {
 		if err := os.Remove(filepath.Join(a.dir, "db", fileName)); err != nil {
@@ -251,7 +251,7 @@ func TestDecisionsPrevail(t *testing.T) {
 	expect(a, "m5", keystore.Rejected)
 }
 
-// TestTokens: tokens come and go everywhere.
+// TestTokens: tokens are created and deleted on all masters.
 func TestTokens(t *testing.T) {
 	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
 	path := func(s *site) string { return filepath.Join(s.dir, "tokens", "0123") }
@@ -267,8 +267,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestOldCopy: a master that was set back to an old copy of its disk takes
-// another name, loses nothing, and undoes nothing.
+// TestOldCopy: a master restored from an old copy of its disk uses another
+// name, loses nothing, and undoes nothing.
 func TestOldCopy(t *testing.T) {
 	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
 	a.add("m1", "one")
@@ -293,10 +293,10 @@ func TestOldCopy(t *testing.T) {
 	}
 }
 
-// TestRestoredDiskDecidesApart: a master is set back to a backup of its whole
-// disk, starts cut off from the others, and makes more changes than the backup
-// lacks. When they meet again, nothing that was deleted meanwhile is back and no
-// decision is lost, although as many changes were made as were forgotten.
+// TestRestoredDiskDecidesApart: a master is restored from a backup of its whole
+// disk, starts without a connection to the others, and makes more changes than
+// the backup lacks. When they meet again, no deleted record is back and no
+// decision is lost, although as many changes were made as were lost.
 func TestRestoredDiskDecidesApart(t *testing.T) {
 	for _, more := range []int{5, 20, 60} { // fewer, as many and more changes than were lost
 		t.Run(fmt.Sprint(more), func(t *testing.T) {
@@ -341,9 +341,9 @@ func TestRestoredDiskDecidesApart(t *testing.T) {
 	}
 }
 
-// TestClockAhead: the clock of a master is two days ahead for a moment. What the
-// master decides then and later reaches the others, also after a restart, and
-// what is shown of it is the time of the clock.
+// TestClockAhead: a master's clock is two days ahead for a moment. Its decisions
+// from then and later reach the others, also after a restart, and the times
+// shown are those of its clock.
 func TestClockAhead(t *testing.T) {
 	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
 	for _, id := range []string{"m1", "m2", "m3"} {
@@ -377,8 +377,8 @@ func TestClockAhead(t *testing.T) {
 	}
 }
 
-// TestUnreadableRecord: a record that cannot be decoded is not acknowledged, as
-// if it were stored.
+// TestUnreadableRecord: a record that cannot be decoded is not acknowledged as
+// stored.
 func TestUnreadableRecord(t *testing.T) {
 	s := newSite(t, t.TempDir(), "a").store
 	for _, data := range [][]byte{{0xc1}, {0x90}, []byte("text")} {
@@ -386,7 +386,7 @@ func TestUnreadableRecord(t *testing.T) {
 			t.Errorf("% x was taken", data)
 		}
 	}
-	// Neither is one whose place leaves no room for others behind it.
+	// Nor is one whose position leaves no room for later ones.
 	far, err := msgpack.Marshal(&value.List{Items: []any{"key", "m1", []byte("x"), int64(maxAt), "b", value.NewDict(0)}}, msgpack.NewSpec)
 	if err != nil {
 		t.Fatal(err)
@@ -404,8 +404,8 @@ func TestUnreadableRecord(t *testing.T) {
 	}
 }
 
-// TestRejectionDuringWrite: a key is rejected on a master in the moment in which
-// that master writes what another one decided. The rejection stays.
+// TestRejectionDuringWrite: a key is rejected on a master while that master
+// writes another master's decision. The rejection stays.
 func TestRejectionDuringWrite(t *testing.T) {
 	if keystore.MirrorMark != markFile+"key" {
 		t.Fatalf("salt-key looks for %s", keystore.MirrorMark)
@@ -423,7 +423,7 @@ func TestRejectionDuringWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The mirror has just looked at the files, and is about to write.
+	// The mirror has just read the files, and is about to write.
 	if err := a.keys.Move("m1", keystore.Pending, keystore.Rejected); err != nil {
 		t.Fatal(err)
 	}
@@ -449,7 +449,7 @@ func TestRejectionDuringWrite(t *testing.T) {
 }
 
 // TestChangeInPlaceDuringWrite: a key file is rewritten in place, which leaves no
-// trace in its directory. A decision of another master is written all the same.
+// trace in its directory. Another master's decision is written anyway.
 func TestChangeInPlaceDuringWrite(t *testing.T) {
 	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
 	a.add("m1", "key")
@@ -473,7 +473,7 @@ func TestChangeInPlaceDuringWrite(t *testing.T) {
 }
 
 // TestRejectionsWhileOthersAccept: hundreds of keys are rejected on one master
-// while the other accepts them. Who was told that a key is rejected can rely on it.
+// while another accepts them. A reported rejection is final.
 func TestRejectionsWhileOthersAccept(t *testing.T) {
 	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
 	const n = 200
@@ -524,8 +524,8 @@ func copyTree(t *testing.T, from, to string) {
 	}
 }
 
-// TestConvergence: whatever is done apart, and in whatever order and through
-// whom masters hear of it, they come to the same.
+// TestConvergence: after concurrent changes, exchanged in any order and over
+// any master, all masters are equal.
 func TestConvergence(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -570,7 +570,7 @@ func TestConvergence(t *testing.T) {
 	}
 }
 
-// TestRanks: to reject comes before to delete, that before to accept.
+// TestRanks: rejecting wins over deleting, deleting over accepting.
 func TestRanks(t *testing.T) {
 	s := newSite(t, t.TempDir(), "a")
 	var got []int
@@ -620,8 +620,8 @@ func FuzzApply(tf *testing.F) {
 	})
 }
 
-// TestMovedWhileLookedAt: a key that goes from folder to folder all the time is
-// never taken for deleted.
+// TestMovedWhileLookedAt: a key that keeps moving between directories is never
+// considered deleted.
 func TestMovedWhileLookedAt(t *testing.T) {
 	s := newSite(t, t.TempDir(), "a")
 	s.must(s.keys.Put(keystore.Pending, "m", fmt.Sprintf(pem, "x")))

@@ -49,7 +49,7 @@ func TestSigned(t *testing.T) {
 	if _, err := Open(forged, testKey().Public()); salt.KindOf(err) != salt.Denied {
 		t.Errorf("forged: %v", err)
 	}
-	// A signature of the same bytes made for another purpose.
+	// A signature of the same bytes for another purpose.
 	v, _ := msgpack.UnmarshalTyped(b)
 	text := v.(*value.Dict).Bytes("list")
 	sig, err := testKey().Sign(crypt.PKCS1v15SHA224, text)

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"brine/internal/base/atomicfile"
 	"brine/internal/base/wait"
 	"brine/internal/host"
 )
@@ -125,29 +125,11 @@ func lockAccounts(ctx context.Context, m *host.Machine) (*os.File, error) {
 
 // replace rewrites a file and keeps its owner and mode.
 func replace(path, text string) error {
-	st, err := os.Stat(path)
-	if err != nil {
+	if _, err := os.Stat(path); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), ".brine-tmp-")
-	if err != nil {
+	return atomicfile.ReplaceAs(path, atomicfile.As{Mode: -1, UID: -1, GID: -1, Durable: true}, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
 		return err
-	}
-	defer os.Remove(temp.Name())
-	defer temp.Close()
-	if owner, ok := st.Sys().(*syscall.Stat_t); ok {
-		if err := temp.Chown(int(owner.Uid), int(owner.Gid)); err != nil && !errors.Is(err, fs.ErrPermission) {
-			return err
-		}
-	}
-	if err := temp.Chmod(st.Mode().Perm()); err != nil {
-		return err
-	}
-	if _, err := temp.WriteString(text); err != nil {
-		return err
-	}
-	if err := temp.Sync(); err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), path)
+	})
 }

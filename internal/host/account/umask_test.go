@@ -2,5 +2,5 @@ package account
 
 import "syscall"
 
-// The permissions that the tests expect are those of the usual umask.
+// The tests expect permissions under the default umask.
 func init() { syscall.Umask(0o022) }

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// room is how much may be unpacked into a directory: a few bytes of an archive can
-// stand for files of any size.
+// room is the space available for unpacking into a directory: a few bytes of an
+// archive can represent files of any size.
 type room struct {
-	free  func() (int64, error) // on the disk
-	holes int64                 // in bytes, of all sparse files up to now
+	free  func() (int64, error) // free disk space
+	holes int64                 // bytes of all sparse files so far
 }
 
 func roomIn(root *os.Root) *room {
@@ -39,8 +39,8 @@ func roomIn(root *os.Root) *room {
 	}}
 }
 
-// check refuses a file that does not fit. Holes take no disk but time, and count as
-// if they took it, those of all files together.
+// check rejects a file that does not fit. Holes take time but no disk space; they
+// count as if they did, summed over all files.
 func (r *room) check(size int64, sparse bool) error {
 	free, err := r.free()
 	if err != nil {
@@ -71,10 +71,10 @@ func isSparse(h *tar.Header) bool {
 	return false
 }
 
-// zeros is a block of a hole.
+// zeros is a block of zeros.
 var zeros [64 << 10]byte
 
-// copySparse copies a file of a size, and leaves holes where it has blocks of zeros.
+// copySparse copies a file and leaves holes for blocks of zeros.
 func copySparse(out *os.File, from io.Reader, want int64) error {
 	var size int64
 	b := make([]byte, len(zeros))
@@ -98,7 +98,7 @@ func copySparse(out *os.File, from io.Reader, want int64) error {
 	}
 }
 
-// apart refuses a zip file with entries that share their data: with these a small
+// apart rejects a zip file with entries that share their data: such a small
 // archive unpacks to any size.
 func apart(files []*zip.File) error {
 	type span struct{ from, to int64 }

@@ -18,7 +18,8 @@ func sparseTar(t *testing.T, size int64, names ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	for _, name := range names {
-		// Go's writer makes no sparse files: this is a header of GNU tar's old form.
+		// Go's writer cannot create sparse files: this is a header in GNU tar's old
+		// format.
 		var one bytes.Buffer
 		w := tar.NewWriter(&one)
 		if err := w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o600, Format: tar.FormatGNU}); err != nil {
@@ -30,7 +31,7 @@ func sparseTar(t *testing.T, size int64, names ...string) []byte {
 			h[at] = 0x80
 			binary.BigEndian.PutUint64(h[at+4:], uint64(n))
 		}
-		number(386, size) // the one piece of data is empty and lies at the end
+		number(386, size) // the only piece of data is empty and at the end
 		number(398, 0)
 		number(483, size)
 		copy(h[148:156], "        ")
@@ -45,7 +46,8 @@ func sparseTar(t *testing.T, size int64, names ...string) []byte {
 	return b.Bytes()
 }
 
-// TestSparseArchive: the holes of an archive take no disk, and are bounded.
+// TestSparseArchive: the holes of an archive take no disk space, and are
+// bounded.
 func TestSparseArchive(t *testing.T) {
 	keep := func(_, _ string, _, _ int) (int, int) { return os.Getuid(), os.Getgid() }
 	unpack := func(b []byte) (string, error) {
@@ -79,8 +81,8 @@ func TestSparseArchive(t *testing.T) {
 	}
 }
 
-// TestOverlappingArchive: entries of a zip file that share their data are refused,
-// and so is an entry that is larger than its header says.
+// TestOverlappingArchive: entries of a zip file that share their data are
+// rejected, and so is an entry that is larger than its header says.
 func TestOverlappingArchive(t *testing.T) {
 	build := func() []byte {
 		var b bytes.Buffer
@@ -100,7 +102,7 @@ func TestOverlappingArchive(t *testing.T) {
 	central := []byte("PK\x01\x02")
 	overlapping := build()
 	second := bytes.LastIndex(overlapping, central)
-	copy(overlapping[second+42:second+46], []byte{0, 0, 0, 0}) // where its local header is
+	copy(overlapping[second+42:second+46], []byte{0, 0, 0, 0}) // offset of its local header
 	larger := build()
 	first := bytes.Index(larger, central)
 	binary.LittleEndian.PutUint32(larger[first+24:], 1000)

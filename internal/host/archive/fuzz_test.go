@@ -13,8 +13,8 @@ import (
 	"brine/test/fuzztest"
 )
 
-// FuzzUnzip unpacks changed archives: nothing is written outside of the
-// directory, and what lies beside it stays.
+// FuzzUnzip unpacks mutated archives: nothing is written outside of the
+// directory, and files beside it do not change.
 func FuzzUnzip(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, entries := range [][][2]string{{{"a/b.txt", "x"}, {"c", ""}}, {{"../victim", "evil"}, {"/etc/x", "y"}}, {{"d/", ""}, {"d/../../victim", "evil"}}} {
@@ -67,7 +67,8 @@ func FuzzUnzip(tf *testing.F) {
 	})
 }
 
-// permit lets any user remove a tree, whatever modes an archive gave its directories.
+// permit lets any user remove a tree, whatever modes an archive set on its
+// directories.
 func permit(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
 		if d != nil && d.IsDir() {
@@ -77,8 +78,8 @@ func permit(dir string) {
 	})
 }
 
-// FuzzUntar unpacks changed archives: nothing is written outside of the
-// directory, neither by a path nor through a link, and listing ends.
+// FuzzUntar unpacks mutated archives: nothing is written outside of the
+// directory, neither by a path nor through a link, and listing terminates.
 func FuzzUntar(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	add := func(headers ...tar.Header) {

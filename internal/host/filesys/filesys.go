@@ -350,10 +350,10 @@ func Copy(from, to string, preserve bool) error {
 // Move renames, or copies and removes across file systems. It replaces the
 // destination.
 func Move(from, to string) error {
-	err := os.Rename(from, to)
+	err := os.Rename(from, to) // rename: moves a file
 	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR) {
 		if err = Remove(to); err == nil {
-			err = os.Rename(from, to)
+			err = os.Rename(from, to) // rename: moves a file
 		}
 	}
 	if !errors.Is(err, syscall.EXDEV) {

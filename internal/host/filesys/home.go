@@ -7,12 +7,12 @@ import (
 )
 
 // ExpandUser replaces a leading ~ by the home directory of this process's user and
-// ~NAME by that of another one, as shells do. The path of an unknown user is
-// returned as it is.
+// ~NAME by that of another one, like shells. A path with an unknown user is
+// returned unchanged.
 func ExpandUser(path string) string { return ExpandUserFrom(path, "") }
 
-// ExpandUserFrom does the same for a caller with an environment of its own: home
-// is the value of HOME, or "" for that of the process.
+// ExpandUserFrom is ExpandUser for a caller with its own environment: home is
+// the value of HOME, or "" for that of the process.
 func ExpandUserFrom(path, home string) string {
 	rest, ok := strings.CutPrefix(path, "~")
 	if !ok {

@@ -3,6 +3,7 @@ package git
 import (
 	"regexp"
 	"strings"
+	"sync"
 
 	"brine/internal/py/value"
 )
@@ -40,7 +41,9 @@ func Remotes(text string) *value.Dict {
 	return out
 }
 
-var updated = regexp.MustCompile(`^[\s*+-]*(?:([0-9a-f]+)\.\.+([0-9a-f]+)|\[(?:new (tag|branch)|tag update)\])\s+(.+?)\s*->`)
+var updated = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[\s*+-]*(?:([0-9a-f]+)\.\.+([0-9a-f]+)|\[(?:new (tag|branch)|tag update)\])\s+(.+?)\s*->`)
+})
 
 // Fetched parses the stderr of fetch: lists of references under "new tags",
 // "new branches" and "updated tags", and under "updated branches" names to
@@ -54,7 +57,7 @@ func Fetched(text string) *value.Dict {
 		out.At(key).(*value.List).Append(ref)
 	}
 	for line := range strings.SplitSeq(text, "\n") {
-		m := updated.FindStringSubmatch(line)
+		m := updated().FindStringSubmatch(line)
 		switch {
 		case m == nil:
 		case m[3] == "tag":

@@ -15,14 +15,14 @@ import (
 	"brine/internal/host"
 )
 
-// Kernel is the kernel of a machine.
+// Kernel manages the kernel modules of a machine.
 type Kernel struct {
 	M *host.Machine
-	// Systemd says that systemd loads the modules at boot.
+	// Systemd means that systemd loads the modules at boot.
 	Systemd bool
 }
 
-// ProgramError says that modprobe or rmmod refused.
+// ProgramError means that modprobe or rmmod failed.
 type ProgramError struct{ Doing, Module, Said string }
 
 func (e *ProgramError) Error() string {
@@ -106,7 +106,7 @@ func (k Kernel) AtBoot() []string {
 	return slices.Compact(names)
 }
 
-// words rejects what modprobe would take for options.
+// words rejects arguments that modprobe would parse as options.
 func words(mod string) ([]string, error) {
 	f := strings.Fields(mod)
 	if len(f) == 0 || slices.ContainsFunc(f, func(w string) bool { return w[0] == '-' || strings.Contains(w, "/") }) {
@@ -148,7 +148,7 @@ func (k Kernel) run(ctx context.Context, doing, mod, program string, args ...str
 	return nil
 }
 
-// without returns what is in a and not in b.
+// without returns the items of a that are not in b.
 func without(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
 }

@@ -15,10 +15,10 @@ import (
 	"brine/internal/py/pyre"
 )
 
-// ErrUnknown says that no description of a locale is installed.
+// ErrUnknown means that no definition of a locale is installed.
 var ErrUnknown = errors.New("no description of the locale is installed")
 
-// NoToolError says that no program can install locales.
+// NoToolError means that no program can install locales.
 type NoToolError struct{}
 
 func (NoToolError) Error() string {
@@ -37,8 +37,8 @@ func Installed(ctx context.Context, m *host.Machine) ([]string, error) {
 	return strings.Split(out.Stdout, "\n"), nil
 }
 
-// Normal spells a locale as they are compared: the territory in capitals, the
-// character set without dashes, and what follows a blank left out.
+// Normal normalizes a locale for comparison: the territory in capitals, the
+// character set without dashes, and without anything after a blank.
 func Normal(name string) string {
 	name, _, _ = strings.Cut(strings.TrimSpace(name), " ")
 	base, modifier, hasModifier := strings.Cut(name, "@")
@@ -61,10 +61,10 @@ func IsInstalled(ctx context.Context, m *host.Machine, name string) (bool, error
 	return slices.ContainsFunc(all, func(have string) bool { return Normal(have) == Normal(name) }), err
 }
 
-// files hold the locale: systemd's, Debian's and old Red Hat's.
+// files are the files with the locale: systemd's, Debian's and old Red Hat's.
 var files = []string{"/etc/locale.conf", "/etc/default/locale", "/etc/sysconfig/i18n"}
 
-// Default returns the locale that programs start with, or "".
+// Default returns the default locale of programs, or "".
 func Default(m *host.Machine) string {
 	for _, file := range files {
 		for _, line := range m.Lines(file) {
@@ -76,8 +76,8 @@ func Default(m *host.Machine) string {
 	return ""
 }
 
-// SetDefault sets the locale that programs start with. ok is false if the
-// program for it refuses.
+// SetDefault sets the default locale of programs. ok is false if the program
+// for it fails.
 func SetDefault(ctx context.Context, m *host.Machine, name string) (ok bool, err error) {
 	if name == "" || strings.ContainsAny(name, " \n\x00=") || name[0] == '-' {
 		return false, invalid(name)
@@ -100,7 +100,7 @@ func invalid(name string) error { return host.Invalidf("'%s' is no name of a loc
 type Wanted struct {
 	Name       string
 	OS, Family string
-	Verbose    bool // let localedef report what it does
+	Verbose    bool // let localedef report its progress
 }
 
 // localeName is a language, a territory, a character set and a modifier.
@@ -108,7 +108,7 @@ var localeName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^([a-z]+)(_[A-Za-z]+)?(?:\.([A-Za-z0-9-]+))?(@[A-Za-z0-9]+)?(?: ([A-Za-z0-9-]+))?$`)
 })
 
-// Install installs a locale and returns the output of the program that did it.
+// Install installs a locale and returns the output of the program.
 func Install(ctx context.Context, m *host.Machine, w Wanted) (host.Output, error) {
 	parts := localeName().FindStringSubmatch(w.Name)
 	if parts == nil {
@@ -145,7 +145,7 @@ func Install(ctx context.Context, m *host.Machine, w Wanted) (host.Output, error
 	return out, nil
 }
 
-// known says whether the machine could have a locale.
+// known reports whether the machine can have a locale.
 func (w Wanted) known(m *host.Machine, place, full string) bool {
 	if w.OS == "Debian" || w.Family == "Gentoo" {
 		return slices.Contains(m.Lines("/usr/share/i18n/SUPPORTED"), full)
@@ -157,9 +157,9 @@ func (w Wanted) known(m *host.Machine, place, full string) bool {
 	return slices.Contains(m.List(dir), place)
 }
 
-// note writes a locale where locale-gen looks for those to make, as a
-// replacement of a pattern that matches whole lines would: where the line was commented, an empty line
-// follows. What was there is kept beside it, with the ending bak.
+// note adds a locale to locale-gen's list, as a replacement of a pattern that matches whole lines
+// would: after a formerly commented line an empty line follows. The old file is kept with the suffix
+// bak.
 func (w Wanted) note(m *host.Machine, language, full string) error {
 	path, pattern, line := "/etc/locale.gen", `^\s*#\s*`+full+`\s*$`, full+"\n"
 	if !m.Exists(path) {

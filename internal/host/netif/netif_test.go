@@ -95,7 +95,7 @@ func TestInterfaces(t *testing.T) {
 	}
 }
 
-// TestInterfacesHere holds our view of this machine against the standard
+// TestInterfacesHere compares our view of this machine with the standard
 // library's.
 func TestInterfacesHere(t *testing.T) {
 	want, err := net.Interfaces()

@@ -12,10 +12,9 @@ import (
 	"brine/internal/host"
 )
 
-// ParseNetwork reads an address with the length of its prefix, a mask or an
-// inverted mask: "192.0.2.5/24", "192.0.2.5/255.255.255.0". Without one it is
-// that of the address alone. The address is kept as it is; Masked returns the
-// network.
+// ParseNetwork parses an address with a prefix length, a mask or an inverted
+// mask: "192.0.2.5/24", "192.0.2.5/255.255.255.0". Without one the prefix is
+// the address alone. The address is not masked; Masked returns the network.
 func ParseNetwork(text string) (netip.Prefix, error) {
 	addr, mask, ok := strings.Cut(text, "/")
 	a, err := netip.ParseAddr(addr)
@@ -44,8 +43,7 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 	return netip.Prefix{}, fmt.Errorf("%q does not appear to be an IPv4 or IPv6 network", text)
 }
 
-// Last returns the last address of a network, which of IPv4 is its broadcast
-// address.
+// Last returns the last address of a network, in IPv4 its broadcast address.
 func Last(p netip.Prefix) netip.Addr {
 	b := p.Masked().Addr().AsSlice()
 	for i := p.Bits(); i < len(b)*8; i++ {
@@ -79,8 +77,8 @@ func Established(m *host.Machine) []Connection {
 	return out
 }
 
-// kernelAddress reads "0100007F:0016", whose words of 32 bits are in the
-// order of a little-endian machine.
+// kernelAddress parses "0100007F:0016", whose 32-bit words are in little-endian
+// order.
 func kernelAddress(s string) (netip.AddrPort, bool) {
 	addr, port, _ := strings.Cut(s, ":")
 	b, err := hex.DecodeString(addr)
@@ -101,12 +99,12 @@ type Route struct {
 	Via       netip.Addr // invalid without a router
 	Interface string
 	Local     bool   // to an address of the machine itself
-	Flags     string // as route(8) shows them; "" if ip(8) reported the route
+	Flags     string // as shown by route(8); "" if the route is from ip(8)
 }
 
 // Routes returns the routes of the main table of IPv4 and of all tables of
-// IPv6, as netstat(8) shows them or, on a machine without it, ip(8) does. ip's
-// routes that lead nowhere are left out.
+// IPv6, as shown by netstat(8) or, on a machine without it, ip(8). It skips
+// ip's routes without a destination interface.
 func Routes(ctx context.Context, m *host.Machine) ([]Route, error) {
 	program, words := "netstat", [][]string{{"-A", "inet", "-rn"}, {"-A", "inet6", "-rn"}}
 	if m.Which(program) == "" {
@@ -140,7 +138,7 @@ func Routes(ctx context.Context, m *host.Machine) ([]Route, error) {
 	return out, nil
 }
 
-// netstatRoute reads a line: destination, router, mask, flags, four more, and
+// netstatRoute parses a line: destination, router, mask, flags, four more, and
 // the interface.
 func netstatRoute(f []string) (r Route, ok bool) {
 	if len(f) < 8 {
@@ -154,8 +152,8 @@ func netstatRoute(f []string) (r Route, ok bool) {
 	return withVia(Route{To: to, Interface: f[7], Flags: f[3]}, via), true
 }
 
-// netstatRoute6 reads a line: destination, router, flags, metric, two more,
-// and the interface. The counter may stick to the word before it.
+// netstatRoute6 parses a line: destination, router, flags, metric, two more,
+// and the interface. The counter may not be separated from the word before it.
 func netstatRoute6(f []string) (r Route, ok bool) {
 	if len(f) != 6 && len(f) != 7 {
 		return r, false
@@ -207,7 +205,7 @@ func parseRoute(f []string, v4 bool) (Route, bool) {
 	return r, true
 }
 
-// RouteTo asks the kernel how it reaches an address, and from which.
+// RouteTo asks the kernel for the route and source address to an address.
 func RouteTo(ctx context.Context, m *host.Machine, to netip.Addr) (r Route, source netip.Addr, err error) {
 	out, err := m.Do(ctx, "ip", "route", "get", to.String())
 	if err != nil {

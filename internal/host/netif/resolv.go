@@ -17,7 +17,7 @@ type Resolv struct {
 	Search   []string
 	SortList []netip.Prefix
 	Options  []string // the first word of each options line
-	// Faults are entries that are no addresses, for a log.
+	// Faults are invalid entries, for a log.
 	Faults []string
 }
 

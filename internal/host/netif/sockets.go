@@ -9,7 +9,7 @@ import (
 	"brine/internal/host"
 )
 
-// Socket is an open socket in the words of netstat(8) or ss(8): addresses have
+// Socket is an open socket as shown by netstat(8) or ss(8): addresses have
 // ports, and State is that of netstat.
 type Socket struct {
 	Proto, RecvQ, SendQ, Local, Remote string
@@ -18,8 +18,8 @@ type Socket struct {
 	Program                            string // "PID/name", or the name alone, or "-"
 }
 
-// Sockets returns the sockets of TCP and UDP, as netstat shows them or, on a
-// machine without it, ss. Only root sees the programs of others.
+// Sockets returns the sockets of TCP and UDP, as shown by netstat or, on a
+// machine without it, ss. Only root sees other users' programs.
 func Sockets(ctx context.Context, m *host.Machine) ([]Socket, error) {
 	program, parse := "netstat", parseNetstat
 	if m.Which(program) == "" {
@@ -86,7 +86,7 @@ func parseSS(f []string) (Socket, bool) {
 	return s, true
 }
 
-// Neighbour is a machine on a network that this one is connected to.
+// Neighbour is a machine on a directly connected network.
 type Neighbour struct {
 	Addr     netip.Addr
 	Hardware string
@@ -112,7 +112,7 @@ func Neighbours(ctx context.Context, m *host.Machine) ([]Neighbour, error) {
 	return list, nil
 }
 
-// ARP returns the neighbours of IPv4, as arp(8) lists them. One that does not
+// ARP returns the neighbours of IPv4, as listed by arp(8). One that does not
 // answer has the hardware address "<incomplete>".
 func ARP(ctx context.Context, m *host.Machine) ([]Neighbour, error) {
 	out, err := m.Do(ctx, "arp", "-an")

@@ -1,4 +1,4 @@
-// Package openstack reads and changes the options of OpenStack's services by
+// Package openstack reads and changes the options of OpenStack services with
 // openstack-config(1), which is part of openstack-utils.
 package openstack
 
@@ -11,7 +11,7 @@ import (
 	"brine/internal/host"
 )
 
-// Program is the program that this package needs.
+// Program is the required program.
 const Program = "openstack-config"
 
 // Option is an option of a service.
@@ -20,12 +20,12 @@ type Option struct {
 	File, Section, Name string
 }
 
-// ProgramError says that the program refused; it has what it wrote to stderr.
+// ProgramError means that the program failed; it has its stderr.
 type ProgramError struct{ Stderr string }
 
 func (e *ProgramError) Error() string { return e.Stderr }
 
-// Absent reports whether the program refused because there is no such option.
+// Absent reports whether the program failed because the option does not exist.
 func (e *ProgramError) Absent() bool {
 	return strings.HasPrefix(strings.ToLower(e.Stderr), "parameter not found:")
 }

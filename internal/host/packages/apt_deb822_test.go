@@ -34,8 +34,8 @@ Signed-By:
  -----END PGP PUBLIC KEY BLOCK-----
 `
 
-// deb822Machine returns a machine with that file alone, and what apt itself
-// reads of it: the addresses that an update would fetch.
+// deb822Machine returns a machine with only that file, and apt's own view of
+// it: the URLs that an update would fetch.
 func deb822Machine(t *testing.T) (a apt, reads func() string) {
 	t.Helper()
 	program := tools.Need(t, "apt", "apt-get")

@@ -34,8 +34,8 @@ type InstallOptions struct {
 	OnlyUpgrade bool
 	// NewConfig replaces changed configuration files, with apt.
 	NewConfig bool
-	// Recommends says whether to install recommended packages, nil for what
-	// the system's configuration says, with apt.
+	// Recommends decides whether to install recommended packages, nil for the
+	// system's configuration; apt only.
 	Recommends *bool
 	// Extra are further options of the program.
 	Extra []string

@@ -26,7 +26,7 @@ const (
 // Package is one version of a package.
 type Package struct {
 	Name    string // with ":i386" or ".i686" if it is not made for this machine
-	Version string // in full: "1:2.3-4"
+	Version string // the full version: "1:2.3-4"
 	State   State
 }
 
@@ -34,26 +34,25 @@ type Package struct {
 type Options struct {
 	// From is the only repository, or for apt the release that is preferred.
 	From string
-	// Enable and Disable are further repositories to use or to leave out, of
-	// Red Hat alone.
+	// Enable and Disable are repositories to enable or to disable; Red Hat only.
 	Enable, Disable []string
-	// Dist allows upgrades that add or remove other packages, of apt alone.
+	// Dist permits upgrades that add or remove other packages; apt only.
 	Dist bool
 }
 
 // Manager is a package manager.
 type Manager interface {
-	// List returns the packages that the machine has, in any order.
+	// List returns the installed packages, in any order.
 	List(ctx context.Context) ([]Package, error)
-	// Candidates returns the versions that could be installed now, by name;
-	// of Alpine and Red Hat only those that are newer than what is installed.
-	// Alternatives of a name, such as "libc6:i386", may be among them.
+	// Candidates returns the installable versions by name; for Alpine and Red Hat
+	// only those newer than the installed ones. Alternatives of a name, such as
+	// "libc6:i386", may be among them.
 	Candidates(ctx context.Context, names []string, o Options) (map[string]string, error)
 	// Upgrades returns the versions that an upgrade of all would install.
 	Upgrades(ctx context.Context, o Options) (map[string]string, error)
 	// Refresh updates the package lists.
 	Refresh(ctx context.Context, o Options) ([]Source, error)
-	// Owner returns the name of the package that a file belongs to, or "".
+	// Owner returns the name of the package that owns a file, or "".
 	Owner(ctx context.Context, path string) (string, error)
 	// Compare orders two versions.
 	Compare(ctx context.Context, a, b string) (int, error)

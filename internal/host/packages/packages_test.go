@@ -13,7 +13,7 @@ import (
 	"brine/internal/host"
 )
 
-// The file holds pairs of versions and their order as Salt has it from rpm.
+// The file has pairs of versions and their order in Salt, from rpm.
 func TestOrderOfRPM(t *testing.T) {
 	b, err := os.ReadFile("testdata/rpm-order.tsv")
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 
 var releasePart = regexp.MustCompile(`[0-9]+|[a-z]+`)
 
-// ComparePython orders versions of Python's packages, such as 1.2, 1.2rc1 and
-// 1.10, by their parts; a word makes a version older than the one without, and
-// zeros at the end count nothing.
+// ComparePython compares versions of Python packages, such as 1.2, 1.2rc1 and
+// 1.10, part by part. A word makes a version older than the one without, and
+// trailing zeros are ignored.
 func ComparePython(a, b string) int {
 	x, y := releasePart.FindAllString(a, -1), releasePart.FindAllString(b, -1)
 	for i := range max(len(x), len(y)) {
@@ -53,8 +53,8 @@ func compareBool(x, y bool) int {
 	return -1
 }
 
-// wordFirst compares a version that continues with a number to one that
-// continues with a word: post releases come after 0, or nothing, a, b, rc and
+// wordFirst compares a version that continues with a number with one that
+// continues with a word: post releases come after 0, or nothing; a, b, rc and
 // dev before.
 func wordFirst(word string, number int) int {
 	if word == "post" && number == 0 {

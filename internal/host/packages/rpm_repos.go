@@ -12,8 +12,8 @@ import (
 // .repo.
 type RepoSection struct {
 	ID string
-	// Keys are the names of the options in their order, Values what they are
-	// set to; a value of several lines holds line breaks.
+	// Keys are the names of the options in order, Values their values; a value of
+	// several lines contains line breaks.
 	Keys   []string
 	Values map[string]string
 	// Comments are the lines of comment in the section.
@@ -114,7 +114,7 @@ type RepoKeeper interface {
 
 var _ RepoKeeper = rpm{}
 
-// repoDirs returns where repositories are.
+// repoDirs returns the directories of repositories.
 func (r rpm) repoDirs(directories []string) []string {
 	if len(directories) > 0 {
 		return directories

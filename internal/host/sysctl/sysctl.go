@@ -111,7 +111,7 @@ func Same(a, b string) bool {
 
 const heading = "#\n# Kernel sysctl configuration\n#\n"
 
-// Keep writes a parameter to a file, which is created if missing, and reports
+// Keep writes a parameter to a file, which it creates if necessary, and reports
 // whether the file changed.
 func Keep(m *host.Machine, file, name, value string) (changed bool, err error) {
 	if strings.ContainsAny(name+value, "\n\x00") {
@@ -152,7 +152,7 @@ func Keep(m *host.Machine, file, name, value string) (changed bool, err error) {
 	return true, m.WriteFile(file, []byte(out.String()))
 }
 
-// DefaultFile is where parameters are kept unless the user says otherwise.
+// DefaultFile is the default file of parameters.
 func DefaultFile(m *host.Machine) string {
 	if m.IsDir("/run/systemd/system") {
 		return "/etc/sysctl.d/99-salt.conf"

@@ -1,5 +1,5 @@
-// Package timezone reads and sets the time zone of a machine and what its
-// hardware clock keeps.
+// Package timezone reads and sets the time zone of a machine and the time of
+// its hardware clock.
 package timezone
 
 import (
@@ -23,16 +23,16 @@ const (
 	localtime = "/etc/localtime"
 )
 
-// ErrUnnamed says that the zone of the machine has no name.
+// ErrUnnamed means that the zone of the machine has no name.
 var ErrUnnamed = errors.New(localtime + " is neither a link to a zone nor named in /etc/timezone")
 
-// UnknownError says that a zone is not installed. Path is where it would be.
+// UnknownError means that a zone is not installed. Path is its expected path.
 type UnknownError struct{ Name, Path string }
 
 func (e *UnknownError) Error() string { return "Can't find a local timezone \"" + e.Name + "\"" }
 
-// Zone returns the name of the time zone. It reads the link that systemd keeps too, and the file that Debian
-// keeps beside it.
+// Zone returns the name of the time zone. It reads the link that systemd also maintains, and Debian's
+// additional file.
 func Zone(m *host.Machine) (string, error) {
 	if link, err := os.Readlink(m.Path(localtime)); err == nil {
 		if !path.IsAbs(link) {
@@ -48,11 +48,11 @@ func Zone(m *host.Machine) (string, error) {
 	if m.Exists(localtime) {
 		return "", ErrUnnamed
 	}
-	return "UTC", nil // what programs take without the file
+	return "UTC", nil // the default of programs without the file
 }
 
-// Now returns the time in the zone of the machine as it is now, which may not
-// be that at the start of this process.
+// Now returns the time in the current zone of the machine, which may have
+// changed since the start of this process.
 func Now(m *host.Machine) time.Time {
 	if b, err := m.ReadFile(localtime); err == nil {
 		if loc, err := time.LoadLocationFromTZData("", b); err == nil {
@@ -94,14 +94,7 @@ func Set(m *host.Machine, name string, named bool) error {
 	if !ok {
 		return &UnknownError{name, path}
 	}
-	// The link is made beside and then moved, so that there always is a zone.
-	link := m.Path("/etc/" + atomicfile.TempPrefix + "localtime")
-	_ = os.Remove(link)
-	if err := os.Symlink(path, link); err != nil {
-		return fmt.Errorf("cannot set the time zone: %w", err)
-	}
-	if err := os.Rename(link, m.Path(localtime)); err != nil {
-		_ = os.Remove(link)
+	if err := atomicfile.Symlink(path, m.Path(localtime), nil); err != nil {
 		return fmt.Errorf("cannot set the time zone: %w", err)
 	}
 	if named {
@@ -112,16 +105,16 @@ func Set(m *host.Machine, name string, named bool) error {
 	return nil
 }
 
-// ClockIsLocal reports whether the hardware clock keeps the local time. It reads
-// the third line of the file that hwclock(8) and systemd keep; without it the
-// clock has UTC.
+// ClockIsLocal reports whether the hardware clock runs in local time, by the
+// third line of the file that hwclock(8) and systemd maintain; without it the
+// clock runs in UTC.
 func ClockIsLocal(m *host.Machine) bool {
 	lines := m.Lines("/etc/adjtime")
 	return len(lines) > 2 && strings.TrimSpace(lines[2]) == "LOCAL"
 }
 
-// SetClockLocal has the hardware clock keep the local time, or UTC. ok is false
-// if timedatectl(1) refuses.
+// SetClockLocal makes the hardware clock run in local time, or UTC. ok is false
+// if timedatectl(1) fails.
 func SetClockLocal(ctx context.Context, m *host.Machine, local bool) (ok bool, err error) {
 	out, err := m.Do(ctx, "timedatectl", "set-local-rtc", strconv.FormatBool(local))
 	if err != nil {

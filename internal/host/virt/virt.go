@@ -105,9 +105,8 @@ func LXC(m *host.Machine) bool {
 	return strings.Contains(m.Text("/proc/1/environ"), "container=lxc")
 }
 
-// SystemdDetect returns what systemd-detect-virt calls the machine: "kvm",
-// "docker", "none" and so on. ok is false if it is not installed or finds
-// nothing.
+// SystemdDetect returns the output of systemd-detect-virt: "kvm", "docker",
+// "none" and so on. ok is false if it is not installed or finds nothing.
 func SystemdDetect(ctx context.Context, m *host.Machine) (name string, ok bool) {
 	out, exit, err := m.Run(ctx, "systemd-detect-virt")
 	return out, err == nil && exit == 0

@@ -13,35 +13,35 @@ import (
 	"brine/internal/py/value"
 )
 
-// KeyBook is what a sign-in asks of the store of minion keys. An error of
-// kind salt.Invalid means that the id cannot be one.
+// KeyBook is the sign-in's access to the store of minion keys. An error of kind
+// salt.Invalid means that the id is invalid.
 type KeyBook interface {
-	// Known returns what is known of id and the key on file, if any.
+	// Known returns the state of an id and the stored key, if any.
 	Known(id string) (handshake.Known, string, error)
-	// Store writes a key to a bank, replacing what is there. rule is the name of
-	// what says so, "" if that is the minion's sign-in itself.
+	// Store writes a key to a bank, replacing the stored one. rule names the rule
+	// that decided, "" for the minion's own sign-in.
 	Store(bank handshake.Bank, id, pem, rule string) error
-	// Add is Store for an id that was not known. If it has got a key in that
-	// bank meanwhile, by another master with the same folder, the error is of
-	// kind salt.Exists.
+	// Add is Store for an unknown id. If the id got a key in that bank meanwhile,
+	// from another master with the same directory, the error is of kind
+	// salt.Exists.
 	Add(bank handshake.Bank, id, pem, rule string) error
 	// DropPending removes id's pending key.
 	DropPending(id, rule string) error
 }
 
-// Admission is what a master's operator has decided about unknown minions.
+// Admission is the operator's policy for unknown minions.
 type Admission interface {
-	// Open reports whether any key is taken (open_mode).
+	// Open reports whether any key is accepted (open_mode).
 	Open() bool
-	// Policy returns how a key of id that is not accepted or rejected yet is
-	// treated; asking may use up a permission that was given for one time.
-	// grains are those that the minion offers for autosigning, or nil.
+	// Policy returns how to treat a key of id that is neither accepted nor
+	// rejected; the call may use up a one-time permission. grains are those that
+	// the minion sends for autosigning, or nil.
 	Policy(id string, grains *value.Dict) handshake.Policy
-	// Full reports whether max_minions keeps id out.
+	// Full reports whether max_minions excludes id.
 	Full(id string) bool
 }
 
-// AuthEvent is one sign-in for the event bus.
+// AuthEvent is a sign-in, for the event bus.
 type AuthEvent struct {
 	Result  bool
 	Act     string // accept, pend, reject, denied, full, or ""
@@ -58,11 +58,11 @@ type Authenticator struct {
 	notify    func(AuthEvent)
 	opts      func() Options // nil: the defaults; see NewServer
 	log       *slog.Logger
-	complain  *ratelimit.Log // about what a peer can cause at will
+	complain  *ratelimit.Log // about errors that any peer can cause
 	deciding  sync.Mutex
 }
 
-// Publications is what a minion must know to read a master's publications.
+// Publications is the data that a minion needs to read a master's publications.
 type Publications struct {
 	Key    string // the current AES key
 	Port   int
@@ -70,7 +70,7 @@ type Publications struct {
 }
 
 // NewAuthenticator returns an authenticator. publishes describes the current
-// publications; notify, which may be nil, gets every decision.
+// publications; notify, which may be nil, receives every decision.
 func NewAuthenticator(identity *handshake.Identity, book KeyBook, admission Admission, sessions *Sessions,
 	publishes func() Publications, notify func(AuthEvent), log *slog.Logger) *Authenticator {
 	if notify == nil {
@@ -80,12 +80,12 @@ func NewAuthenticator(identity *handshake.Identity, book KeyBook, admission Admi
 		complain: ratelimit.NewLog(log, 10, 10*time.Second)}
 }
 
-// Identity returns what this master shows to minions.
+// Identity returns the master's identity towards minions.
 func (a *Authenticator) Identity() *handshake.Identity { return a.identity }
 
-// signIn answers one _auth; changed tells that the minion's accepted key is
-// another one now. pub is the key in req if that was parsed before, or nil. It
-// always returns a reply; Salt 3007 leaves some peers waiting.
+// signIn answers one _auth request; changed means that the minion's accepted
+// key has changed. pub is the key in req if it was parsed before, or nil. It
+// always returns a reply; Salt 3007 sometimes sends none.
 func (a *Authenticator) signIn(req handshake.Request, pub *crypt.PublicKey) (reply any, changed bool) {
 	refuseSHA1 := a.opts != nil && a.opts().RefuseSHA1
 	if !crypt.ValidSigning(req.SigAlgo) || refuseSHA1 && req.SigAlgo == crypt.PKCS1v15SHA1 {
@@ -118,8 +118,8 @@ func (a *Authenticator) signIn(req handshake.Request, pub *crypt.PublicKey) (rep
 	return a.answer(req, v, pub), v.Store == handshake.ToAccepted
 }
 
-// checkPeer judges what can be judged without the store of keys. Salt stores
-// whatever is sent as a key and finds out when it is accepted.
+// checkPeer checks what does not need the key store. Salt stores any data as a
+// key, and notices when the key is accepted.
 func checkPeer(req handshake.Request) (*crypt.PublicKey, error) {
 	if err := salt.CheckID(req.ID); err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func checkPeer(req handshake.Request) (*crypt.PublicKey, error) {
 	return pub, nil
 }
 
-// decide looks the minion up and does what the verdict says.
+// decide looks the minion up and carries out the verdict.
 func (a *Authenticator) decide(req handshake.Request, pub *crypt.PublicKey) (handshake.Verdict, error) {
 	known, same, err := a.lookUp(req)
 	if err != nil {
@@ -143,18 +143,18 @@ func (a *Authenticator) decide(req handshake.Request, pub *crypt.PublicKey) (han
 		}
 	}
 	if known == handshake.Accepted && same {
-		// Nothing to store: a fleet that comes back does not wait for the
-		// disk, nor for unauthenticated peers.
+		// Nothing to store: a fleet that reconnects waits neither for the disk nor for
+		// unauthenticated peers.
 		return handshake.Decide(known, same, a.policy(known, req)), nil
 	}
-	// A small key that the operator has accepted is used.
+	// A small key that the operator has accepted stays valid.
 	if a.opts != nil && pub.Bits() < a.opts().MinMinionKey {
 		return handshake.Verdict{},
 			salt.Errorf(salt.Invalid, "the key of %s has %d bits, min_minion_key_bits is %d: make a new key on the minion, or lower the option",
 				req.ID, pub.Bits(), a.opts().MinMinionKey)
 	}
-	// All else is one step: of two keys that come for an unknown id at the
-	// same moment only one may find it unknown.
+	// The rest is one step: of two keys that arrive for an unknown id at the same
+	// moment only one may find it unknown.
 	a.deciding.Lock()
 	defer a.deciding.Unlock()
 	for range decideTries {
@@ -166,8 +166,8 @@ func (a *Authenticator) decide(req handshake.Request, pub *crypt.PublicKey) (han
 	return handshake.Verdict{}, salt.Errorf(salt.Unavailable, "the key of %s changes all the time", req.ID)
 }
 
-// decideTries bounds how often a decision is made anew because another master
-// with the same keys was quicker.
+// decideTries bounds how often a decision is repeated because another master
+// with the same keys was faster.
 const decideTries = 3
 
 func (a *Authenticator) decideUnknown(req handshake.Request) (handshake.Verdict, error) {
@@ -192,7 +192,7 @@ func (a *Authenticator) decideUnknown(req handshake.Request) (handshake.Verdict,
 		}
 	}
 	if v.Store == handshake.ToAccepted {
-		// Whoever had this id before knows its session key.
+		// The former owner of this id knows its session key.
 		return v, a.sessions.Forget(req.ID)
 	}
 	return v, nil
@@ -231,7 +231,7 @@ func (a *Authenticator) tell(req handshake.Request, v handshake.Verdict) {
 	ok := v.Answer == handshake.Accept || v.Answer == handshake.Wait
 	switch v.Act {
 	case "denied":
-		a.complain.Log(slog.LevelError, "sign-in denied: the key differs from the one on file; if the minion was set up anew, delete its old key", "minion",
+		a.complain.Log(slog.LevelError, "sign-in denied: the key differs from the one on file; if the minion was reinstalled, delete its old key", "minion",
 			req.ID)
 	case "pend":
 		a.log.Info("new key is pending", "minion", req.ID)

@@ -27,11 +27,11 @@ func eventLoad(seal *sealer) *value.Dict {
 	return seal.load("cmd", "_minion_event", "pretag", nil, "tag", "some/event", "data", data)
 }
 
-// manyRequests are those of a benchmark.
+// manyRequests is the number of prepared requests of a benchmark.
 const manyRequests = nonceBurst / 2
 
-// handling returns a function that has a server handle one of n requests, and
-// then a new one, which does not take the first for a replay.
+// handling returns a function that makes a server handle one of n requests, and
+// then a new server, which does not consider the first a replay.
 func handling(t testing.TB, n int, load func(*sealer) *value.Dict) func() {
 	t.Helper()
 	var s *testServer
@@ -131,7 +131,7 @@ func BenchmarkSignIn(b *testing.B) {
 	}
 }
 
-// TestAllocations keeps the hot paths from growing unnoticed.
+// TestAllocations limits the allocations of the hot paths.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates, too")

@@ -12,19 +12,19 @@ import (
 	"brine/internal/py/value"
 )
 
-// Call is one request on its way through the master. Exactly one of Reply and
-// ReplyPrivate must be called, once, from any goroutine.
+// Call is a request in progress. Exactly one of Reply and ReplyPrivate must be
+// called, once, from any goroutine.
 type Call struct {
 	// Cmd is the command's name.
 	Cmd string
 	// Load is the request's map without tok and nonce.
 	Load *value.Dict
-	// ID is the minion that sent it, proved; "" for a clear request.
+	// ID is the authenticated minion; "" for a clear request.
 	ID string
 	// Version is the protocol version of the envelope.
 	Version int
-	// Sender is what a Router has found out about who sent a clear request, for
-	// those that it passes the request on to.
+	// Sender is the authenticated sender of a clear request, set by a Router for
+	// the handlers that it passes the request to.
 	Sender any
 
 	req    *transport.Request
@@ -34,20 +34,21 @@ type Call struct {
 	auth   *Authenticator
 }
 
-// NewCall returns a call that is answered in clear, of a minion that is taken to
-// have proved its id, or of the command line if id is "". Tests of handlers use it.
+// NewCall returns a call that is answered in clear, of a minion that counts as
+// authenticated, or of the command line if id is "". It is for tests of handlers.
 func NewCall(cmd, id string, load *value.Dict, req *transport.Request) *Call {
 	return &Call{Cmd: cmd, ID: id, Load: load, req: req}
 }
 
-// Size is the number of bytes in which the request was sent.
+// Size is the encoded size of the request in bytes.
 func (c *Call) Size() int { return len(c.req.Body) }
 
 // Peer is the address that the request came from; it may be nil.
 func (c *Call) Peer() net.Addr { return c.req.Peer }
 
-// Reply answers with v: sealed for a minion, in clear otherwise. A value that
-// cannot be encoded is answered as Salt answers a failed command, with "".
+// Reply answers with v: encrypted for a minion, in clear otherwise. A value
+// that cannot be encoded is answered with "", Salt's answer for a failed
+// command.
 func (c *Call) Reply(v any) {
 	if c.cipher == nil {
 		replyValue(c.req, v)
@@ -56,8 +57,8 @@ func (c *Call) Reply(v any) {
 	c.reply(v, nil)
 }
 
-// ReplyThen is Reply that tells when the answer is under way no more, which may
-// be long after; sent is called once and must not wait.
+// ReplyThen is Reply with a callback when the answer has left memory, which may
+// be long after; sent is called once and must not block.
 func (c *Call) ReplyThen(v any, sent func()) {
 	if c.cipher == nil || c.req.Answer == nil {
 		defer sent()
@@ -88,13 +89,13 @@ func (c *Call) reply(v any, sent func()) {
 	}})
 }
 
-// seal is the space for an answer while it is made, and of a large one until
+// seal is the buffer of an answer while it is encoded, and of a large one until
 // it is sent.
 type seal struct{ b []byte }
 
 var seals = sync.Pool{New: func() any { return new(seal) }}
 
-// maxSeal is the largest space that is kept: a part of a file fits.
+// maxSeal is the largest buffer that is kept: a part of a file fits.
 const maxSeal = 4 << 20
 
 func (s *seal) free() {
@@ -103,9 +104,9 @@ func (s *seal) free() {
 	}
 }
 
-// ReplyPrivate answers as pillar is answered: under a key made for this one
-// reply, which is encrypted to the minion's public key, and signed by the
-// master. On an error nothing was sent yet and Reply is still to be called.
+// ReplyPrivate answers like _pillar: under a key created for this reply, which
+// is encrypted with the minion's public key, and signed by the master. After an
+// error nothing was sent, and Reply must still be called.
 func (c *Call) ReplyPrivate(v any) error {
 	if c.minion == nil {
 		return errors.New("a clear request has no private reply")
@@ -136,7 +137,7 @@ func (c *Call) ReplyPrivate(v any) error {
 	return nil
 }
 
-// algorithms are those that an envelope asks for.
+// algorithms returns the algorithms that an envelope requests.
 func algorithms(envelope []byte) (enc, sig string) {
 	enc, sig = crypt.OAEPSHA1, crypt.PKCS1v15SHA1
 	if t, ok := textField(envelope, "enc_algo"); ok {

@@ -22,53 +22,51 @@ import (
 	"brine/internal/py/value"
 )
 
-// ClientConfig is what a Client needs.
+// ClientConfig is the configuration of a Client.
 type ClientConfig struct {
-	// Signer makes and judges sign-ins; it is shared by all connections of
-	// a minion.
+	// Signer creates and verifies sign-ins; all connections of a minion share it.
 	Signer *handshake.Minion
 	// Transport carries the messages; Dial is for requests, SubscribeDial
 	// for publications.
 	Transport           transport.Transport
 	Dial, SubscribeDial transport.DialOptions
-	// AuthTimeout bounds one sign-in, RequestTimeout one other request.
-	// 0 means 5 s and 60 s.
+	// AuthTimeout is the timeout of a sign-in, RequestTimeout that of any other
+	// request. 0 means 5 s and 60 s.
 	AuthTimeout, RequestTimeout time.Duration
-	// AutosignGrains are offered at sign-in; nil for none.
+	// AutosignGrains are sent at sign-in; nil for none.
 	AutosignGrains func() *value.Dict
-	// VerifyPublications demands a valid signature on each publication
-	// (the minion's sign_pub_messages), also of masters that do not announce
-	// at the sign-in that they sign.
+	// VerifyPublications requires a valid signature on each publication (the
+	// minion's sign_pub_messages), also from masters that do not announce at the
+	// sign-in that they sign.
 	VerifyPublications bool
 	Log                *slog.Logger
 }
 
-// Client is a minion's connection to one master: it signs in, keeps the keys
-// that it was given, and renews them when the master has changed its own.
-// It may be used by many goroutines. It never gives up for good; every method
-// may be called again after an error.
+// Client is a minion's connection to one master: it signs in, stores the
+// received keys, and renews them when the master has changed its own. It is
+// safe for concurrent use. No error is final; every method may be called again.
 type Client struct {
 	cfg   ClientConfig
 	tok   []byte
-	again atomic.Bool // whether there was a sign-in before
+	again atomic.Bool // set after the first sign-in
 
 	mu      sync.Mutex
 	addr    string
 	req     *connection
-	retired map[*connection]bool // those that were replaced, with requests under way
+	retired map[*connection]bool // replaced connections with pending requests
 	creds   *credentials
-	renewal *renewal // the sign-in under way, or nil
+	renewal *renewal // the sign-in in progress, or nil
 }
 
-// connection is a requester with the number of its requests under way. Client.mu
+// connection is a requester with its number of pending requests. Client.mu
 // guards the fields.
 type connection struct {
 	transport.Requester
 	pending int
-	expire  *time.Timer // ends it although requests are under way; nil until it is retired
+	expire  *time.Timer // closes it despite pending requests; nil until it is retired
 }
 
-// credentials are the keys of one sign-in. gen tells one from the next.
+// credentials are the keys of one sign-in. gen numbers the sign-ins.
 type credentials struct {
 	gen          int
 	aes          string
@@ -77,31 +75,31 @@ type credentials struct {
 	publishPort  int
 	brine        bool
 	shares       bool
-	signs        bool // a publication without a valid signature is forged
+	signs        bool // publications without a valid signature are forged
 	master       *crypt.PublicKey
-	// previous is the key for publications before the last change. What was
-	// sealed with it and is still on its way can be read until previousEnd.
+	// previous is the key for publications before the last change. Publications in
+	// transit that were encrypted with it can be read until previousEnd.
 	previous    *publicationKey
 	previousEnd time.Time
 }
 
-// previousTime is how long the key before the last one is of use. A master
-// changes its key when a minion is to be shut out, which knows the old one.
+// previousTime is how long the previous key is valid. A master changes its key
+// to exclude a minion, which knows the old one.
 const previousTime = 10 * time.Second
 
 // publicationKey lives as long as the master's AES key, which can be longer
-// than one sign-in: the serial must go on counting.
+// than one sign-in: its serial numbers must continue.
 type publicationKey struct {
 	cipher *crypt.Crypticle
 	mu     sync.Mutex
 	serial int64
 }
 
-// renewal is one sign-in, for all who wait for it.
+// renewal is one sign-in, shared by all waiting callers.
 type renewal struct {
 	done chan struct{} // closed after err and left are set
 	err  error
-	left bool // whoever made it did not wait for the end: err says nothing of the master
+	left bool // the caller that made it left early: err says nothing about the master
 }
 
 // NewClient returns a client that is not connected yet; see SetAddress.
@@ -126,8 +124,8 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	return &Client{cfg: cfg, tok: tok, retired: map[*connection]bool{}}, nil
 }
 
-// SetAddress sets the master's request address (host:port). An address other
-// than before drops the connection to the old one.
+// SetAddress sets the master's request address (host:port). A new address drops
+// the connection to the old one.
 func (c *Client) SetAddress(addr string) {
 	c.mu.Lock()
 	if addr == c.addr && c.req != nil {
@@ -140,7 +138,7 @@ func (c *Client) SetAddress(addr string) {
 	closeAll(old)
 }
 
-// Close drops the connection; requests under way fail. SetAddress makes a new
+// Close closes the connection; pending requests fail. SetAddress makes a new
 // one.
 func (c *Client) Close() {
 	c.mu.Lock()
@@ -150,7 +148,7 @@ func (c *Client) Close() {
 	closeAll(old)
 }
 
-// connections returns all connections, for an end. c.mu is held.
+// connections returns all connections, to close them. c.mu is held.
 func (c *Client) connections() (all []*connection) {
 	for r := range c.retired {
 		r.expire.Stop()
@@ -169,14 +167,13 @@ func closeAll(all []*connection) {
 	}
 }
 
-// dial returns a connection that is made when it is needed.
+// dial returns a connection that connects at first use.
 func (c *Client) dial(addr string) *connection {
 	return &connection{Requester: c.cfg.Transport.NewRequester(addr, c.cfg.Dial)}
 }
 
-// redial replaces the connection, unless another one than old is in use. Requests
-// under way end on the old one: they may wait for an answer of a master that is in
-// order.
+// redial replaces the connection, unless another one than old is in use. Pending
+// requests stay on the old one: they may wait for an answer of a healthy master.
 func (c *Client) redial(old *connection) {
 	c.mu.Lock()
 	if c.req != old {
@@ -195,7 +192,7 @@ func (c *Client) redial(old *connection) {
 	}
 }
 
-// retire ends a connection that was replaced, unless it has ended.
+// retire closes a replaced connection after its last request or after a time.
 func (c *Client) retire(r *connection) {
 	c.mu.Lock()
 	mine := c.retired[r]
@@ -207,7 +204,7 @@ func (c *Client) retire(r *connection) {
 	}
 }
 
-// send sends a message on the present connection, which it returns as well.
+// send sends a message on the current connection, which it also returns.
 func (c *Client) send(ctx context.Context, body []byte) (raw []byte, r *connection, err error) {
 	c.mu.Lock()
 	r = c.req
@@ -244,13 +241,13 @@ func (c *Client) PublishPort() int {
 	return 0
 }
 
-// Peer is what the last sign-in told of the master besides its keys.
+// Peer is what the last sign-in showed of the master besides its keys.
 type Peer struct {
-	// Brine tells that it knows the commands that Salt's does not.
+	// Brine means that it knows Brine's additional commands.
 	Brine bool
 }
 
-// Peer returns what is known of the master; nothing before the first sign-in.
+// Peer returns what is known of the master; zero before the first sign-in.
 func (c *Client) Peer() Peer {
 	if cr := c.current(); cr != nil {
 		return Peer{Brine: cr.brine}
@@ -258,8 +255,8 @@ func (c *Client) Peer() Peer {
 	return Peer{}
 }
 
-// KeyTag names the master's key for publications without telling it, "" before
-// the first sign-in. See KeyTag.
+// KeyTag identifies the master's key for publications, "" before the first
+// sign-in. See the function KeyTag.
 func (c *Client) KeyTag() string {
 	if cr := c.current(); cr != nil {
 		return KeyTag(cr.aes)
@@ -267,16 +264,15 @@ func (c *Client) KeyTag() string {
 	return ""
 }
 
-// KeyTag names a key for publications without telling it, so that a minion
-// can ask whether it still has the right one.
+// KeyTag identifies a key for publications without disclosing it, so that a
+// minion can ask whether its key is current.
 func KeyTag(aes string) string {
 	sum := sha256.Sum256([]byte(aes))
 	return hex.EncodeToString(sum[:8])
 }
 
-// Ping asks the master for a sign of life on the way that requests take. What
-// it answers is not authentic; that it answers is all that counts. Both Salt's
-// masters and Brine's know this question.
+// Ping sends a request as a sign of life. The answer is not authenticated; only
+// its arrival counts. Stock and Brine masters know this request.
 func (c *Client) Ping(ctx context.Context) error {
 	body, err := msgpack.Marshal(value.DictOf("enc", "clear", "load", value.DictOf("cmd", "ping"), "version", protocolVersion), msgpack.NewSpec)
 	if err != nil {
@@ -286,18 +282,16 @@ func (c *Client) Ping(ctx context.Context) error {
 	return err
 }
 
-// SignIn makes one attempt to sign in, whatever keys there are; if one is
-// under way already it waits for that. The errors of package handshake tell
-// the reasons.
+// SignIn makes one attempt to sign in, whatever keys there are; if one is in
+// progress it waits for that. The errors of package handshake give the reasons.
 func (c *Client) SignIn(ctx context.Context) error {
 	_, err := c.renew(ctx, c.Generation())
 	return err
 }
 
-// renew makes sure that there are keys of a later sign-in than generation
-// gen. Many may ask at once: one signs in, the others wait for the outcome.
-// fresh tells that this sign-in began after the call; otherwise the keys may
-// be as outdated as those of gen.
+// renew ensures that there are keys of a later sign-in than generation gen.
+// Concurrent callers share one sign-in. fresh means that this sign-in began
+// after the call; otherwise the keys may be as outdated as those of gen.
 func (c *Client) renew(ctx context.Context, gen int) (fresh bool, err error) {
 	for {
 		r, lead := c.joinRenewal(gen)
@@ -334,11 +328,11 @@ func (c *Client) joinRenewal(gen int) (r *renewal, lead bool) {
 	return c.renewal, true
 }
 
-// maxBusy bounds how often a master can put a sign-in off.
+// maxBusy bounds how often a master can postpone a sign-in.
 const maxBusy = 10
 
-// lead signs in and tells those who wait. A master that is busy says when to
-// come back.
+// lead signs in and notifies the waiting callers. A busy master says when to
+// retry.
 func (c *Client) lead(ctx context.Context, r *renewal) {
 	got, err := c.attempt(ctx)
 	for range maxBusy {
@@ -380,8 +374,8 @@ func (c *Client) attempt(ctx context.Context) (*handshake.Credentials, error) {
 	got, err := finish(a, raw)
 	var busy *handshake.Busy
 	if err != nil && !errors.As(err, &busy) {
-		// Behind a balancer the next connection may reach another master, whose
-		// answer is another one.
+		// Behind a load balancer the next connection may reach another master with
+		// another answer.
 		c.redial(conn)
 	}
 	if err == nil && got.Signed != "" {
@@ -398,7 +392,7 @@ func finish(a *handshake.Attempt, raw []byte) (*handshake.Credentials, error) {
 	return a.Finish(reply)
 }
 
-// install puts the keys of a sign-in to use; c.mu is held.
+// install activates the keys of a sign-in; c.mu is held.
 func (c *Client) install(got *handshake.Credentials) error {
 	session, err := crypt.NewCrypticle(got.Session)
 	if err != nil {
@@ -430,15 +424,15 @@ func (c *Client) install(got *handshake.Credentials) error {
 func newNonce() string {
 	var b [16]byte
 	rand.Read(b[:])
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80 // the form of a UUID
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80 // formatted as a UUID
 	return hex.EncodeToString(b[:])
 }
 
-// errRenew says that the master did not know our keys.
+// errRenew means that the master did not know our keys.
 var errRenew = errors.New("the master could not read the request: its log tells why; if its request_server_ttl is set, compare the clocks")
 
 // Request sends a command to the master and returns its answer. load is not
-// changed. If the master no longer knows our keys the client signs in again
+// modified. If the master no longer knows our keys, the client signs in again
 // and repeats the request once.
 func (c *Client) Request(ctx context.Context, load *value.Dict) (any, error) {
 	return c.withRenewal(ctx, func(ctx context.Context, cr *credentials) (any, error) {
@@ -447,13 +441,13 @@ func (c *Client) Request(ctx context.Context, load *value.Dict) (any, error) {
 			return nil, err
 		}
 		v, err := cr.open(raw, nonce)
-		transport.Recycle(raw) // what is opened is elsewhere
+		transport.Recycle(raw) // the decrypted data is in another buffer
 		return v, err
 	})
 }
 
-// RequestPrivate sends a command that is answered under a key of its own, as
-// _pillar is.
+// RequestPrivate sends a command whose answer has a key of its own, such as
+// _pillar.
 func (c *Client) RequestPrivate(ctx context.Context, load *value.Dict) (any, error) {
 	return c.withRenewal(ctx, func(ctx context.Context, cr *credentials) (any, error) {
 		nonce, raw, err := c.exchange(ctx, cr, load)
@@ -464,7 +458,7 @@ func (c *Client) RequestPrivate(ctx context.Context, load *value.Dict) (any, err
 	})
 }
 
-// renewals bounds the sign-ins that one request can lead to.
+// renewals bounds the sign-ins that one request can cause.
 const renewals = 3
 
 func (c *Client) withRenewal(ctx context.Context, do func(context.Context, *credentials) (any, error)) (any, error) {
@@ -487,7 +481,7 @@ func (c *Client) withRenewal(ctx context.Context, do func(context.Context, *cred
 	}
 }
 
-// exchange seals the load under the session key, sends it and returns the raw
+// exchange encrypts the load with the session key, sends it and returns the raw
 // reply.
 func (c *Client) exchange(ctx context.Context, cr *credentials, load *value.Dict) (nonce string, raw []byte, err error) {
 	nonce = newNonce()
@@ -512,9 +506,9 @@ func (c *Client) exchange(ctx context.Context, cr *credentials, load *value.Dict
 	return nonce, raw, err
 }
 
-// open reads an ordinary reply: sealed under the session key, or one of the
-// plain texts by which a master says that it could not. Those are not
-// authentic: they lead to an error or a new sign-in, never to a result.
+// open decrypts an ordinary reply: under the session key, or one of the plain
+// error strings of a master. These are not authenticated: they lead to an error
+// or a new sign-in, never to a result.
 func (cr *credentials) open(raw []byte, nonce string) (any, error) {
 	sealed, ok := msgpack.Text(raw)
 	if !ok {
@@ -532,12 +526,12 @@ func (cr *credentials) open(raw []byte, nonce string) (any, error) {
 	return nil, fmt.Errorf("the master's reply cannot be opened: %w", err)
 }
 
-// isPlainText tells the longer ones of the plain texts.
+// isPlainText recognizes the longer plain error strings.
 func isPlainText(b []byte) bool {
 	return string(b) == serverError || bytes.HasPrefix(b, []byte(badLoad+": "))
 }
 
-// openPrivate reads the reply to RequestPrivate.
+// openPrivate decrypts the reply to RequestPrivate.
 func (c *Client) openPrivate(cr *credentials, raw []byte, nonce string) (any, error) {
 	if _, ok := msgpack.Text(raw); ok {
 		return cr.open(raw, nonce) // an error, or the master chose an ordinary reply
@@ -565,8 +559,8 @@ func (c *Client) openPrivate(cr *credentials, raw []byte, nonce string) (any, er
 	}
 	data := d.Bytes("data")
 	if err := cr.master.Verify(c.cfg.Signer.Options.SigningAlgorithm, data, d.Bytes("sig")); err != nil {
-		// A master that has come back with another key pair still knows the
-		// session; a sign-in tells whether that is in order.
+		// A master that returned with another key pair still knows the session; a
+		// sign-in verifies it.
 		return nil, fmt.Errorf("a private reply is not signed by the master (%w): %w", err, errRenew)
 	}
 	inner, err := dictOf(data, minionLimits)

@@ -20,8 +20,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestHostileReplies: whoever sits on the way and holds no key gets an error
-// or a new sign-in out of the client, never a result.
+// TestHostileReplies: an attacker on the network path without a key causes an
+// error or a new sign-in, never a result.
 func TestHostileReplies(t *testing.T) {
 	seal := func(key, nonce string, v any) []byte {
 		c, err := crypt.NewCrypticle(key)
@@ -81,7 +81,7 @@ func TestHostileReplies(t *testing.T) {
 					t.Errorf("%s: %v, want %s", kind, err, c.want)
 				}
 			}
-			// The same with all around it: it ends, without a result.
+			// The same through the whole client: it ends without a result.
 			if v, err := cl.Request(t.Context(), value.DictOf("cmd", "x")); err == nil {
 				t.Errorf("Request: %v", v)
 			}
@@ -92,8 +92,8 @@ func TestHostileReplies(t *testing.T) {
 	}
 }
 
-// TestSignedPrivateReplyMustFit: what the master has signed for another
-// request or another key is refused.
+// TestSignedPrivateReplyMustFit: signed data for another request or another key
+// is rejected.
 func TestSignedPrivateReplyMustFit(t *testing.T) {
 	c := vecClient(t, wire{}, "")
 	once := crypt.NewKey()
@@ -135,7 +135,8 @@ func TestSignedPrivateReplyMustFit(t *testing.T) {
 	}
 }
 
-// TestHostileSignIn: answers to a sign-in that are large, deep or nonsense.
+// TestHostileSignIn: answers to a sign-in that are large, deeply nested or
+// malformed.
 func TestHostileSignIn(t *testing.T) {
 	for name, reply := range map[string][]byte{
 		"bad load": encode(t, badLoad), "nothing": nil, "not msgpack": {0xc1},
@@ -158,8 +159,8 @@ func TestHostileSignIn(t *testing.T) {
 	}
 }
 
-// turns is a transport whose connections reach one requester after the other, as
-// through a balancer.
+// turns is a transport whose connections reach several requesters in turn, as
+// through a load balancer.
 type turns struct {
 	wire
 	next  []transport.Requester
@@ -170,8 +171,8 @@ func (t turns) NewRequester(string, transport.DialOptions) transport.Requester {
 	return t.next[min(int(t.dials.Add(1)), len(t.next))-1]
 }
 
-// TestRefusedByOneOfMany: after an answer that is of no use the next attempt is
-// made on another connection, which a balancer may lead to another master.
+// TestRefusedByOneOfMany: after an unusable answer the next attempt is made on
+// another connection, which a load balancer may route to another master.
 func TestRefusedByOneOfMany(t *testing.T) {
 	s := newServer(t, echo)
 	s.book.accept("one", private(t, "minion_other").Public())
@@ -191,8 +192,8 @@ func TestRefusedByOneOfMany(t *testing.T) {
 	}
 }
 
-// closable is a requester that ends its requests when it is closed, as a connection
-// does.
+// closable is a requester whose requests end when it is closed, like those of a
+// connection.
 type closable struct {
 	direct
 	closed chan struct{}
@@ -219,9 +220,9 @@ func (c *closable) Request(ctx context.Context, body []byte) ([]byte, error) {
 
 func (c *closable) Close() error { close(c.closed); return nil }
 
-// TestRedialLeavesRequests: a sign-in whose answer is of no use leads to another
-// connection, but the requests under way on the old one, such as returns, are
-// answered; it is closed with the last of them, after the time of a request, or
+// TestRedialLeavesRequests: a sign-in with an unusable answer leads to another
+// connection, but pending requests on the old one, such as returns, are
+// answered; it is closed with the last of them, after the request timeout, or
 // with the client.
 func TestRedialLeavesRequests(t *testing.T) {
 	ends := map[string]func(c *Client, answer chan<- struct{}){
@@ -279,8 +280,8 @@ func TestRedialLeavesRequests(t *testing.T) {
 	}
 }
 
-// TestUnusableKeys: a master, perhaps a true one, that hands out keys which
-// are none. Nothing is taken.
+// TestUnusableKeys: a master, perhaps an authentic one, that sends invalid
+// keys. They are rejected.
 func TestUnusableKeys(t *testing.T) {
 	c := vecClient(t, wire{}, "")
 	before := c.current()
@@ -327,8 +328,7 @@ func TestNoAddress(t *testing.T) {
 }
 
 // TestWaitersShareTheFailure: while the master does not answer, a hundred
-// requests wait for one attempt, not for a hundred; and each only as long as
-// it likes.
+// requests share one attempt, and each waits only as long as its own timeout.
 func TestWaitersShareTheFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var attempts atomic.Int64
@@ -357,7 +357,8 @@ func TestWaitersShareTheFailure(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		// If the impatient one made the attempt, there is a second.
+		// If the request with the short timeout made the attempt, there is a second
+		// one.
 		if n := attempts.Load(); n > 2 {
 			t.Errorf("%d attempts", n)
 		}
@@ -367,8 +368,8 @@ func TestWaitersShareTheFailure(t *testing.T) {
 	})
 }
 
-// TestLeaderGivesUp: one caller makes the attempt for all. If he leaves, the
-// others are not told his reason, but make another.
+// TestLeaderGivesUp: one caller makes the attempt for all. If it leaves, the
+// others do not get its error, but make another attempt.
 func TestLeaderGivesUp(t *testing.T) {
 	s := newServer(t, echo)
 	s.book.accept("one", private(t, "minion_other").Public())
@@ -403,8 +404,8 @@ func TestLeaderGivesUp(t *testing.T) {
 	wg.Wait()
 }
 
-// TestStaleRenewal: somebody else signed in meanwhile, but before the master
-// forgot the session. His keys do not help; a sign-in of our own does.
+// TestStaleRenewal: another caller signed in meanwhile, but before the master
+// forgot the session. Its keys do not help; a sign-in of our own does.
 func TestStaleRenewal(t *testing.T) {
 	s := newServer(t, echo)
 	c := s.client(t)
@@ -429,8 +430,8 @@ func TestStaleRenewal(t *testing.T) {
 	}
 }
 
-// TestStaleRenewalOfPublication: the same for a publication that comes while
-// a sign-in is under way whose answer still has the key before the rotation.
+// TestStaleRenewalOfPublication: the same for a publication that arrives during
+// a sign-in whose answer still has the key from before the rotation.
 func TestStaleRenewalOfPublication(t *testing.T) {
 	s := newServer(t, echo)
 	s.book.accept("one", private(t, "minion_other").Public())
@@ -478,7 +479,7 @@ func TestStaleRenewalOfPublication(t *testing.T) {
 	}
 }
 
-// collector is a Publisher that keeps what it is given.
+// collector is a Publisher that records its publications.
 type collector struct {
 	transport.Publisher
 	payloads [][]byte
@@ -486,7 +487,7 @@ type collector struct {
 
 func (c *collector) Publish(p transport.Publication) { c.payloads = append(c.payloads, p.Payload) }
 
-// TestRequestThatMasterNeverReads: the client does not sign in for ever.
+// TestRequestThatMasterNeverReads: the client does not sign in endlessly.
 func TestRequestThatMasterNeverReads(t *testing.T) {
 	s := newServer(t, echo)
 	s.opts.RequestServerTTL = time.Minute
@@ -571,8 +572,8 @@ func TestPublicationsAcrossKeys(t *testing.T) {
 	})
 }
 
-// TestRotateWhilePublishing: each publication goes out whole under one key,
-// and the serials of a key count up by one in the order of sending.
+// TestRotateWhilePublishing: each publication is encrypted under one key, and
+// the serial numbers of a key count up by one in the order of sending.
 func TestRotateWhilePublishing(t *testing.T) {
 	sink := &collector{}
 	p, err := NewPublishServer(PublishOptions{}, handshake.NewIdentity(private(t, "master"), nil), []transport.Publisher{sink})
@@ -621,8 +622,8 @@ func TestRotateWhilePublishing(t *testing.T) {
 	}
 }
 
-// TestPublicationWaitsForTheMaster: the message that revealed a restart is
-// kept while the master, busy with all the others, does not answer.
+// TestPublicationWaitsForTheMaster: the message that revealed a restart is kept
+// while the master, busy with other minions, does not answer.
 func TestPublicationWaitsForTheMaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, echo)
@@ -652,7 +653,7 @@ func TestPublicationWaitsForTheMaster(t *testing.T) {
 		if job, err := sub.Receive(t.Context()); err != nil || job.Int("n") != 1 {
 			t.Errorf("%v, %v", value.Repr(job), err)
 		}
-		// Refusals are final: the message is not for us any more.
+		// Refusals are final: the message is no longer for us.
 		s.aes = crypt.NewKey()
 		s.book.remove("one")
 		start := time.Now()
@@ -663,7 +664,7 @@ func TestPublicationWaitsForTheMaster(t *testing.T) {
 		if took := time.Since(start); took > 0 {
 			t.Errorf("a refused minion tried again for %v", took)
 		}
-		// Who is not wanted any more stops waiting.
+		// A rejected minion stops waiting.
 		down = 1 << 20
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -682,7 +683,7 @@ func TestFileTrust(t *testing.T) {
 	if _, ok := trust.Known(); ok {
 		t.Error("a key out of nothing")
 	}
-	// Many processes, many keys, one place.
+	// Many processes with different keys adopt one file.
 	var wg sync.WaitGroup
 	got := make([]string, 20)
 	for i := range got {
@@ -723,7 +724,8 @@ func TestFileTrust(t *testing.T) {
 	if on, ok := trust.Known(); on != "a\nb" || !ok {
 		t.Errorf("on file is %q", on)
 	}
-	// What is no file, or cannot be made, is an error with the path.
+	// Something that is not a file, or cannot be created, is an error with the
+	// path.
 	folder := NewFileTrust(dir)
 	nowhere := NewFileTrust(filepath.Join(dir, "no", "where"))
 	for _, tr := range []*FileTrust{folder, nowhere} {

@@ -1,19 +1,19 @@
-// Package channel joins a transport, the ciphers and the sign-in into what
-// the daemons work with: authenticated requests with typed maps in and out,
-// and publications that only minions with the master's current key can read.
+// Package channel combines a transport, the ciphers and the sign-in into the
+// daemons' interface: authenticated requests with typed maps in and out, and
+// publications that only minions with the master's current key can read.
 //
 // Server and PublishServer are the master's side, Client and Subscription the
-// minion's. The package knows no job and no route: a request that passed all
-// checks is handed on as a Call.
+// minion's. The package knows no jobs and no routes: a request that passed all
+// checks becomes a Call.
 //
 // A request is an envelope map
 //
 //	clear: {enc: "clear", load: map, version: 3}
 //	aes:   {enc: "aes", load: sealed, version: 3, id, enc_algo, sig_algo}
 //
-// whose sealed load is a map under the minion's session key, ending with
-// nonce, ts, tok and id. A publication is {enc: "aes", load: sealed, sig_algo,
-// sig} under the master's AES key.
+// whose sealed load is a map under the minion's session key, ending with nonce,
+// ts, tok and id. A publication is {enc: "aes", load: sealed, sig_algo, sig}
+// under the master's AES key.
 package channel
 
 import (
@@ -26,15 +26,15 @@ import (
 	"brine/internal/py/value"
 )
 
-// protocolVersion is the version of Salt's request protocol spoken here.
+// protocolVersion is the supported version of Salt's request protocol.
 const protocolVersion = 3
 
-// sessionVersion is the first version that has session keys. Before it, all
-// minions shared the key for publications, and any of them could speak for
-// another; such requests are refused whatever minimum_auth_version says.
+// sessionVersion is the first version with session keys. Before it, all minions
+// shared the key for publications, and any of them could impersonate another;
+// such requests are refused whatever minimum_auth_version says.
 const sessionVersion = 3
 
-// Texts that a master answers in place of a sealed reply.
+// Plain strings with which a master answers instead of an encrypted reply.
 const (
 	badLoad      = "bad load"
 	badLoadID    = "bad load: id contains a null byte"
@@ -44,22 +44,21 @@ const (
 	serverError  = "Server-side exception handling payload"
 )
 
-// Limits of what is decoded from a peer that has not proved who it is, and
-// from one that has.
+// Decoder limits for an unauthenticated peer, and for an authenticated one.
 var (
 	unauthenticatedLimits = msgpack.Limits{Depth: 64, Items: 1 << 18}
 	minionLimits          = msgpack.Limits{Depth: 500, Items: 4 << 20}
-	// signInLimits are for sign-ins, both ways, and registrations: small
-	// messages that anyone can send.
+	// signInLimits are for sign-ins, in both directions, and registrations: small
+	// unauthenticated messages.
 	signInLimits = msgpack.Limits{Depth: 16, Items: 8 << 10, Bytes: 256 << 10}
 )
 
-// envelope is a request as it came, before anything is believed.
+// envelope is an unauthenticated request.
 type envelope struct {
 	enc     string
 	load    []byte // the raw msgpack of the load
 	version int
-	id      string // "" if there is none or it is not a text
+	id      string // "" if it is missing or not a string
 }
 
 var errEnvelope = errors.New("not a request envelope")
@@ -85,7 +84,7 @@ func parseEnvelope(body []byte) (envelope, error) {
 	return e, nil
 }
 
-// textField returns the value of a key of an encoded map if it is a text.
+// textField returns the value of a key of an encoded map if it is a string.
 func textField(m []byte, key string) (string, bool) {
 	raw, ok, err := msgpack.Field(m, key)
 	if err != nil || !ok {
@@ -95,10 +94,10 @@ func textField(m []byte, key string) (string, bool) {
 	return string(text), ok && utf8.Valid(text)
 }
 
-// parseVersion takes what Python's int() would take; anything else is 0.
+// parseVersion accepts what Python's int() accepts; anything else is 0.
 func parseVersion(raw []byte) int {
 	if len(raw) == 1 && raw[0] <= 0x7f {
-		return int(raw[0]) // a small number, as everybody sends it
+		return int(raw[0]) // a small number, the usual form
 	}
 	v, err := msgpack.Limits{Depth: 1, Items: 4}.Unmarshal(raw)
 	if err != nil {

@@ -41,7 +41,7 @@ func readJSON(t testing.TB, name string, into any) {
 	}
 }
 
-// private returns one of the recorded key pairs; making keys takes long.
+// private returns one of the recorded key pairs; generating keys is slow.
 func private(t testing.TB, name string) *crypt.PrivateKey {
 	t.Helper()
 	k, err := crypt.LoadPrivate(filepath.Join(vectors, "keys", name+".pem"), "")
@@ -69,7 +69,7 @@ func encode(t testing.TB, v any) []byte {
 	return b
 }
 
-// book is a store of keys in memory, and an operator's rules.
+// book is a key store in memory, with an operator's policy.
 type book struct {
 	mu       sync.Mutex
 	accepted map[string]*crypt.PublicKey
@@ -79,7 +79,7 @@ type book struct {
 	auto     bool
 	open     bool
 	full     bool
-	err      error // of every look-up
+	err      error // returned by every look-up
 }
 
 func newBook() *book {
@@ -142,7 +142,7 @@ func (b *book) DropPending(id, _ string) error {
 	return nil
 }
 
-// accept does what an operator does with salt-key -a, remove with -d.
+// accept works like salt-key -a, remove like -d.
 func (b *book) accept(id string, pub *crypt.PublicKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,20 +164,20 @@ func (b *book) Policy(string, *value.Dict) handshake.Policy {
 	return handshake.Policy{AutoSign: b.auto}
 }
 
-// set changes the rules.
+// set changes the policy.
 func (b *book) set(change func(b *book)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	change(b)
 }
 
-// routes is a Router made of a function.
+// routes is a Router that calls a function.
 type routes func(c *Call)
 
 func (r routes) Encrypted(c *Call) { r(c) }
 func (r routes) Clear(c *Call)     { r(c) }
 
-// echo answers with what it was asked; _pillar privately.
+// echo answers with the request; _pillar privately.
 func echo(c *Call) {
 	switch {
 	case c.ID == "":
@@ -231,7 +231,7 @@ func newVecServer(t testing.TB, r routes) *testServer {
 	return s
 }
 
-// ask hands a request to the server and returns the reply.
+// ask passes a request to the server and returns the reply.
 func (s *testServer) ask(t testing.TB, body []byte, newSpec bool) []byte {
 	t.Helper()
 	replies := make(chan []byte, 2)
@@ -248,13 +248,13 @@ func (s *testServer) ask(t testing.TB, body []byte, newSpec bool) []byte {
 	return nil
 }
 
-// direct is a Requester whose master is a function.
+// direct is a Requester that calls a function.
 type direct func(ctx context.Context, body []byte) ([]byte, error)
 
 func (d direct) Request(ctx context.Context, body []byte) ([]byte, error) { return d(ctx, body) }
 func (direct) Close() error                                               { return nil }
 
-// requester makes the server the master of a client, without a transport.
+// requester connects a client to the server without a transport.
 func (s *testServer) requester() direct {
 	return func(ctx context.Context, body []byte) ([]byte, error) {
 		reply := make(chan []byte, 1)
@@ -268,7 +268,7 @@ func (s *testServer) requester() direct {
 	}
 }
 
-// wire is a Transport whose connections are handed in.
+// wire is a Transport with given connections.
 type wire struct {
 	transport.Transport
 	req transport.Requester
@@ -309,7 +309,7 @@ func newClient(t testing.TB, tr transport.Transport, change ...func(*ClientConfi
 	return c
 }
 
-// direct returns a client of the server, accepted and not signed in yet.
+// client returns a client of the server, accepted and not signed in yet.
 func (s *testServer) client(t testing.TB, change ...func(*ClientConfig)) *Client {
 	t.Helper()
 	s.book.accept("one", private(t, "minion_other").Public())
@@ -318,7 +318,7 @@ func (s *testServer) client(t testing.TB, change ...func(*ClientConfig)) *Client
 	return c
 }
 
-// vecCredentials are the keys that the recorded minion got.
+// vecCredentials returns the keys that the recorded minion got.
 func vecCredentials(t testing.TB, aes string) *credentials {
 	t.Helper()
 	session, err := crypt.NewCrypticle(vecSession)

@@ -10,8 +10,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestForgedPublications: whoever knows the key for publications, as every
-// minion does, cannot command another minion, which has no option set.
+// TestForgedPublications: the key for publications, which every minion knows,
+// is not enough to command another minion with default options.
 func TestForgedPublications(t *testing.T) {
 	tr := zeromq.New(quiet)
 	m := newPlace(t, tr).start(t)

@@ -15,8 +15,8 @@ import (
 	"brine/test/fuzztest"
 )
 
-// FuzzHandle: whatever comes, there is one answer, and nobody is served who
-// cannot seal.
+// FuzzHandle: every input gets one answer, and only peers with the session key
+// are served.
 func FuzzHandle(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, name := range []string{"requests/pillar.json", "requests/no_cmd.json", "auth/auth_accepted_with_token.json", "auth/auth_pending.json"} {
@@ -48,7 +48,7 @@ func FuzzHandle(tf *testing.F) {
 	})
 }
 
-// FuzzSealedLoad: an accepted minion sends what it likes.
+// FuzzSealedLoad decodes arbitrary loads of an accepted minion.
 func FuzzSealedLoad(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	files, err := filepath.Glob(filepath.Join(vectors, "requests", "*.json"))
@@ -81,7 +81,7 @@ func FuzzSealedLoad(tf *testing.F) {
 	})
 }
 
-// FuzzReply: no reply is believed that was not made with the keys.
+// FuzzReply: only replies made with the keys are accepted.
 func FuzzReply(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, name := range []string{"requests/pillar.json", "requests/no_cmd.json", "requests/file_hash.json"} {
@@ -100,7 +100,8 @@ func FuzzReply(tf *testing.F) {
 	})
 }
 
-// FuzzPublication: publications and registrations from anybody.
+// FuzzPublication decodes publications and registrations of unauthenticated
+// peers.
 func FuzzPublication(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	var zmq, tcp struct{ Publications []publication }
@@ -129,15 +130,15 @@ func FuzzPublication(tf *testing.F) {
 		if id, err := p.identify(payload, newBook()); err == nil {
 			t.Fatalf("identified: %q", id)
 		}
-		// The same under the right key: what a fellow minion could send.
+		// The same under the right key: another minion could send it.
 		s := &Subscription{c: c, log: quiet}
 		_, _ = s.open(ctx, encode(t, value.DictOf("enc", "aes", "load", cipher.Seal(payload, ""))))
 		_, _ = p.identify(encode(t, value.DictOf("load", cipher.Seal(payload, ""))), newBook())
 	})
 }
 
-// FuzzSessionFile reads changed files of session keys: what is no key is replaced,
-// and the minion gets a key in any case.
+// FuzzSessionFile reads mutated session key files: invalid keys are replaced, and
+// the minion gets a key in any case.
 func FuzzSessionFile(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, key := range []string{vecSession, vecSession + "\n", "", "x", vecSession[:40], " " + vecSession, vecSession + vecSession} {

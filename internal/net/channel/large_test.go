@@ -9,15 +9,15 @@ import (
 	"brine/internal/net/transport"
 )
 
-// TestLargeRequestsWait: large requests of one minion wait for each other, not
-// those of another minion, and an answer lets the next one in.
+// TestLargeRequestsWait: large requests of one minion wait for each other, but
+// not for those of another minion, and an answer admits the next one.
 func TestLargeRequestsWait(t *testing.T) {
 	table := &minionTable{large: semaphore.NewWeighted(maxLarge)}
 	evil, good := &minionState{}, &minionState{}
 	first := releasing(&transport.Request{Reply: func([]byte) {}}, table.reserve(evil, maxLargeEach/2))
 	second := table.reserve(evil, maxLargeEach/2)
 	third := make(chan func(), 1)
-	go func() { third <- table.reserve(evil, 100*maxLargeEach) }() // larger than any bound: waits for all others
+	go func() { third <- table.reserve(evil, 100*maxLargeEach) }() // larger than any limit: waits for all others
 	other := make(chan func(), 1)
 	go func() { other <- table.reserve(good, maxLargeEach) }()
 	select {

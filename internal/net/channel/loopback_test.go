@@ -38,7 +38,7 @@ type master struct {
 	stop     func()
 }
 
-// place is where a master keeps what outlives it.
+// place is the persistent state of a master.
 type place struct {
 	tr       transport.Transport
 	key      *crypt.PrivateKey
@@ -81,7 +81,7 @@ func (p *place) start(t *testing.T) *master {
 	wg.Go(func() { _ = pub.Serve(ctx) })
 	wg.Go(func() { _ = req.Serve(ctx, m.Handle) })
 	m.pub, m.req = pub.Addr().String(), req.Addr().String()
-	p.pub, p.req = m.pub, m.req // the next one listens there, too
+	p.pub, p.req = m.pub, m.req // the next master listens there, too
 	m.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
 	t.Cleanup(m.stop)
 	return m
@@ -111,7 +111,7 @@ func asks(t *testing.T, c *Client) {
 	}
 }
 
-// ear is a subscription that is read all the time.
+// ear is a subscription that is read continuously.
 type ear struct {
 	jobs chan *value.Dict
 	end  chan struct{}
@@ -136,7 +136,7 @@ func (m *master) subscribe(t *testing.T, c *Client) *ear {
 			e.jobs <- job
 		}
 	}()
-	// A publication before the subscription has arrived is not for us.
+	// A publication before the subscription arrived is not received.
 	for last := 0; ; {
 		last--
 		if err := m.Publish(value.DictOf("n", last), []string{"one"}); err != nil {
@@ -239,7 +239,7 @@ func TestSessionKeyRenewal(t *testing.T) {
 			if err := change(); err != nil {
 				t.Fatal(err)
 			}
-			m.Server.table.drop("one") // rather than wait until it looks at the file again
+			m.Server.table.drop("one") // without waiting for the next check of the file
 			gen := c.Generation()
 			asks(t, c)
 			if c.Generation() != gen+1 {
@@ -264,7 +264,7 @@ func TestMasterRestart(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if v, err := c.Request(ctx, value.DictOf("cmd", "echo")); err == nil {
-			t.Fatalf("a master that is away answers %v", v)
+			t.Fatalf("an unreachable master answers %v", v)
 		}
 
 		m = p.start(t)
@@ -272,8 +272,8 @@ func TestMasterRestart(t *testing.T) {
 		if c.Generation() != 1 {
 			t.Errorf("%d sign-ins: session keys outlive the master", c.Generation())
 		}
-		// The first publication reveals the new key, and is read all the same.
-		// A tcp publisher sends it only to those who could register.
+		// The first publication reveals the new key, and is read. A tcp publisher sends
+		// it only to registered subscribers.
 		if tr.Name() == "tcp" {
 			if err := c.SignIn(t.Context()); err != nil {
 				t.Fatal(err)
@@ -321,7 +321,7 @@ func TestRotationLosesNothing(t *testing.T) {
 				t.Fatalf("the key is the same, %v", err)
 			}
 			if m.PublishServer.serial != 0 {
-				t.Errorf("serial %d: it begins anew with each key", m.PublishServer.serial)
+				t.Errorf("serial %d: it restarts with each key", m.PublishServer.serial)
 			}
 			for range 4 {
 				n++
@@ -362,8 +362,8 @@ func TestManyRenewOneSignIn(t *testing.T) {
 	})
 }
 
-// TestManyUnauthenticatedPeers: unauthenticated peers by the hundred neither keep
-// an accepted minion from being served nor make the master remember them.
+// TestManyUnauthenticatedPeers: hundreds of unauthenticated peers neither keep an
+// accepted minion from being served nor use the master's memory.
 func TestManyUnauthenticatedPeers(t *testing.T) {
 	overTransports(t, func(t *testing.T, tr transport.Transport) {
 		m := newPlace(t, tr).start(t)
@@ -406,8 +406,8 @@ func TestManyUnauthenticatedPeers(t *testing.T) {
 	})
 }
 
-// TestTwoMastersMeetANewMinion: of two masters with different keys exactly
-// one becomes the known one, whatever the order.
+// TestTwoMastersMeetANewMinion: of two masters with different keys exactly one
+// becomes the known one, in any order.
 func TestTwoMastersMeetANewMinion(t *testing.T) {
 	tr := zeromq.New(quiet)
 	first, second := newPlace(t, tr), newPlace(t, tr)
@@ -444,8 +444,8 @@ func TestTwoMastersMeetANewMinion(t *testing.T) {
 	}
 }
 
-// TestMasterKeyRemovedAtRunTime: the operator removes minion_master.pub. What
-// runs goes on; the next sign-in is as the first.
+// TestMasterKeyRemovedAtRunTime: the operator removes minion_master.pub.
+// Existing sessions continue; the next sign-in is like the first.
 func TestMasterKeyRemovedAtRunTime(t *testing.T) {
 	tr := zeromq.New(quiet)
 	m := newPlace(t, tr).start(t)
@@ -470,8 +470,8 @@ func TestMasterKeyRemovedAtRunTime(t *testing.T) {
 		t.Errorf("mode of the key file: %v", info.Mode())
 	}
 
-	// A master that came back with another key pair is found out at once, also
-	// by a private reply under a session that is still good.
+	// A master that returned with another key pair is detected at once, also by a
+	// private reply under a valid session.
 	if err := os.WriteFile(trust.File(), []byte(before), 0o644); err != nil {
 		t.Fatal(err)
 	}

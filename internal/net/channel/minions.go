@@ -15,7 +15,7 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// Keys is what the channel asks of the store of minion keys. AcceptedKey is
+// Keys is the channel's access to the store of minion keys. AcceptedKey is
 // called for every request, so it must be cheap for an unchanged key.
 type Keys interface {
 	// AcceptedKey returns id's accepted key, the same pointer as long as the
@@ -23,22 +23,22 @@ type Keys interface {
 	AcceptedKey(id string) (key *crypt.PublicKey, ok bool, err error)
 }
 
-// sessionCheck is how long a session key is used without a look at its file,
-// which another master on the same folder may have replaced.
+// sessionCheck is how long a session key is used before its file is checked
+// again, because another master with the same directory may have replaced it.
 const sessionCheck = time.Second
 
-// minionState is what the master remembers of one accepted minion that has
-// spoken. All of it can be made again from the files, but for the nonces, which
-// is why a restarted master makes new session keys (Sessions.DistrustOld), or is
-// told by the other masters of its cluster (Server.Learn).
+// minionState is the state of one accepted minion that has sent a request. The
+// files can restore it except for the nonces, so a restarted master creates new
+// session keys (Sessions.DistrustOld), or learns the nonces from the other
+// masters of its cluster (Server.Learn).
 type minionState struct {
 	pub *crypt.PublicKey
 
 	mu      sync.Mutex
-	tok     []byte // a token that was found good
+	tok     []byte // a verified token
 	session string
 	cipher  *crypt.Crypticle // of session
-	// sessionTag names session for other masters.
+	// sessionTag identifies session for other masters.
 	sessionTag uint64
 	stamp      stamp
 	checked    time.Time
@@ -47,18 +47,18 @@ type minionState struct {
 	large      *semaphore.Weighted // nil until the first large request
 }
 
-// Bounds in bytes for the requests that are decoded and being handled. A value
-// takes up to 20 times the bytes that it was sent in.
+// Limits in bytes of the requests in memory. A decoded value takes up to 20
+// times its encoded size.
 const (
 	// largeRequest is the size from which a request counts.
 	largeRequest = 256 << 10
-	// maxLarge bounds the large requests of all minions, maxLargeEach those of
-	// one. A request above a bound is handled alone.
+	// maxLarge bounds the large requests of all minions, maxLargeEach those of one.
+	// A request above a limit is handled alone.
 	maxLarge     = 32 << 20
 	maxLargeEach = 8 << 20
 )
 
-// largeOf returns the bound of one minion's large requests.
+// largeOf returns the limit of one minion's large requests.
 func (m *minionState) largeOf() *semaphore.Weighted {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,8 +68,8 @@ func (m *minionState) largeOf() *semaphore.Weighted {
 	return m.large
 }
 
-// reserve waits until a request of so many bytes may be decoded, which holds
-// back the calling connection only, and returns what ends its handling.
+// reserve waits until a request of this size may be decoded, which delays only
+// the calling connection, and returns a function that frees the memory.
 func (t *minionTable) reserve(m *minionState, size int) (release func()) {
 	own, ownSize := m.largeOf(), int64(min(size, maxLargeEach))
 	allSize := int64(min(size, maxLarge))
@@ -83,21 +83,21 @@ func (t *minionTable) reserve(m *minionState, size int) (release func()) {
 }
 
 // minionTable holds the state of minions. Only accepted minions enter it, so
-// that unauthenticated peers cannot make it grow. Reads of different minions
-// share nothing but the map.
+// that unauthenticated peers cannot use memory. Reads of different minions
+// share only the map.
 type minionTable struct {
 	keys     Keys
 	sessions *Sessions
 	log      *slog.Logger
 	large    *semaphore.Weighted // large requests of all minions
 	seen     *seenBox            // for other masters; nil if there are none
-	waiting  waitingSeen         // from other masters
+	waiting  waitingSeen         // received from other masters
 	m        sync.Map            // id -> *minionState
 }
 
 var errNotAccepted = errors.New("the minion's key is not accepted")
 
-// get returns the state of id, whose key must be accepted now.
+// get returns the state of id, whose key must be accepted.
 func (t *minionTable) get(id string) (*minionState, error) {
 	pub, ok, err := t.keys.AcceptedKey(id)
 	if err != nil {
@@ -105,7 +105,7 @@ func (t *minionTable) get(id string) (*minionState, error) {
 	}
 	v, known := t.m.Load(id)
 	if known {
-		// A cache in between may have let go of an unchanged key.
+		// A cache in between may have dropped an unchanged key.
 		if s := v.(*minionState); ok && (s.pub == pub || s.pub.Equal(pub)) {
 			return s, nil
 		}
@@ -118,11 +118,11 @@ func (t *minionTable) get(id string) (*minionState, error) {
 	return v.(*minionState), nil
 }
 
-// forget drops id and its session key, which must not pass to the next minion
-// of that id: the last one knows it.
+// forget drops id and its session key, which the next minion with that id must
+// not get: the last one knows it.
 func (t *minionTable) forget(id string) {
 	if err := t.sessions.Forget(id); err != nil {
-		t.log.Error("a session key is still there", "minion", id, "err", err)
+		t.log.Error("cannot remove a session key", "minion", id, "err", err)
 	}
 	t.drop(id)
 }
@@ -148,8 +148,8 @@ func (t *minionTable) cipherOf(id string, s *minionState, now time.Time) (*crypt
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cipher != nil {
-		// A derived key changes in memory, and its old value may be known to a
-		// master that was removed from the cluster: look every time.
+		// A derived key changes in memory, and a master that was removed from the
+		// cluster may know its old value: check every time.
 		if t.sessions.derive == nil && now.Sub(s.checked) < sessionCheck && !now.Before(s.checked) {
 			return s.cipher, nil
 		}
@@ -162,8 +162,8 @@ func (t *minionTable) cipherOf(id string, s *minionState, now time.Time) (*crypt
 	return s.cipher, err
 }
 
-// refresh reads the session file again, for a request that the cached key
-// could not open. It returns nil if there is no other key.
+// refresh reads the session file again, for a request that the cached key could
+// not open. It returns nil if there is no other key.
 func (t *minionTable) refresh(id string, s *minionState, now time.Time) *crypt.Crypticle {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,8 +185,8 @@ func (t *minionTable) reload(id string, s *minionState, now time.Time) (changed 
 			return false, err
 		}
 		s.session, s.cipher, s.sessionTag, changed = key, c, tagOf(key), true
-		// What was sealed with the old key can be opened no more, so its nonces and
-		// the minion's clock of then do not matter.
+		// Nothing encrypted with the old key can be opened any more, so its nonces and
+		// the minion's clock at that time do not matter.
 		s.nonces = nonceRing{}
 		t.placeWaiting(id, s, now)
 	}
@@ -194,8 +194,8 @@ func (t *minionTable) reload(id string, s *minionState, now time.Time) (changed 
 	return changed, nil
 }
 
-// checkToken verifies tok, the minion's signature over the word "salt". It
-// never changes for a key, so only a new one costs an RSA operation.
+// checkToken verifies tok, the minion's signature of the word "salt". It never
+// changes for a key, so only a new one costs an RSA operation.
 func (s *minionState) checkToken(tok []byte) bool {
 	s.mu.Lock()
 	known := s.tok
@@ -213,22 +213,22 @@ func (s *minionState) checkToken(tok []byte) bool {
 	return true
 }
 
-// freshness says whether a request was seen before.
+// freshness is whether a request is new.
 type freshness uint8
 
 const (
-	// fresh is a new request, one that Salt's minions are known to repeat, or one
-	// without a nonce, which cannot be judged.
+	// fresh is a new request, one that stock minions are known to repeat, or one
+	// without a nonce, which cannot be checked.
 	fresh freshness = iota
 	// replayed is a request whose nonce was seen before.
 	replayed
-	// outrun is a request that was sent before others whose nonces are forgotten:
-	// a replay cannot be told from a clock that was set back.
+	// outrun is a request that was sent before others whose nonces are forgotten: a
+	// replay cannot be distinguished from a clock that was set back.
 	outrun
 )
 
 // judge records the nonce of a request that was sent at ts by the minion's clock,
-// and returns whether the request is a new one. Only a fresh one may be served.
+// and returns whether the request is new. Only a fresh one may be served.
 func (t *minionTable) judge(s *minionState, id, nonce, cmd string, ts int64, now time.Time) freshness {
 	if nonce == "" {
 		return fresh
@@ -236,7 +236,7 @@ func (t *minionTable) judge(s *minionState, id, nonce, cmd string, ts int64, now
 	h := nonceHash(nonce)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sent := uint32(min(max(ts, 0), math.MaxUint32-1)) // room for the floor above it
+	sent := uint32(min(max(ts, 0), math.MaxUint32-1)) // leaves room for the floor above it
 	if sent < s.nonces.floor {
 		s.renew = true
 		return outrun
@@ -251,8 +251,8 @@ func (t *minionTable) judge(s *minionState, id, nonce, cmd string, ts int64, now
 	return fresh
 }
 
-// forgetNonces frees the memory of a burst of requests of a minion that is quiet
-// since.
+// forgetNonces frees the memory of a burst of requests after the minion has
+// become quiet.
 func (m *minionState) forgetNonces(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -260,8 +260,8 @@ func (m *minionState) forgetNonces(now time.Time) {
 }
 
 // renewSession replaces the session key of a minion that is signing in, if one of
-// its requests was outrun: with a new key its clock begins again, and no request
-// of before can be opened.
+// its requests was outrun: with a new key its clock starts over, and no earlier
+// request can be opened.
 func (t *minionTable) renewSession(id string) error {
 	v, ok := t.m.Load(id)
 	if !ok {
@@ -286,19 +286,19 @@ func (t *minionTable) renewSession(id string) error {
 	return err
 }
 
-// repeatTime is how long a pillar may be asked for in one and the same
-// message. Salt's minion sends it up to three times, a minute apart, while
-// the answer does not come. All else it packs anew, and nothing but a pillar
-// can be refused to a replay without harm to an honest minion.
+// repeatTime is how long the same message may request a pillar repeatedly. A
+// stock minion sends it up to three times, a minute apart, while there is no
+// answer. It encodes all other requests again, and a repeated pillar does no
+// harm.
 const repeatTime = 5 * time.Minute
 
-// A replayed request is recognised among the last nonceWindow ones of its
+// A replayed request is recognized among the last nonceWindow requests of its
 // minion, and among all of the last replayTime, but at most nonceBurst: a minion
-// that reports a thousand jobs at once does not make room for a replay. Of older
+// that returns a thousand jobs at once does not make room for a replay. For older
 // ones the floor is remembered: by the minion's own clock all were sent before it.
 //
 // A minion that fetches many small files sends thousands of requests in a second.
-// The floor must not reach what it is sending, so all of the last burstTime are
+// The floor must not reach the current ones, so all of the last burstTime are
 // remembered, at most nonceMost, which is more than one connection carries in a
 // second.
 const (
@@ -310,18 +310,18 @@ const (
 )
 
 // nonceRing remembers the hashes of the last nonces and the seconds in which they
-// came and were sent. It takes some 2.5 KiB for a minion that talks much, and at most
-// 0.5 MiB; the nonces
-// themselves would take several times as much, for each of thousands of minions.
+// arrived and were sent. It takes about 2.5 KiB for an active minion, and at most 0.5
+// MiB; the nonces themselves would take several times as much, for each of thousands
+// of minions.
 type nonceRing struct {
-	hashes []uint64 // those from next on count
+	hashes []uint64 // valid from next on
 	times  []uint32 // of the Unix clock, good until 2106
-	sent   []uint32 // the same of the minion's clock
+	sent   []uint32 // the same by the minion's clock
 	next   int
-	floor  uint32 // the second after the latest in which a forgotten request was sent
+	floor  uint32 // the second after the latest sending time of a forgotten request
 }
 
-// add enters a nonce; if it is there already it returns since when.
+// add adds a nonce; if it is present, it returns since when.
 func (r *nonceRing) add(h uint64, sent uint32, now time.Time) (since time.Time, before bool) {
 	if i := slices.Index(r.hashes[r.next:], h); i >= 0 {
 		return time.Unix(int64(r.times[r.next+i]), 0), true
@@ -331,7 +331,7 @@ func (r *nonceRing) add(h uint64, sent uint32, now time.Time) (since time.Time, 
 	return now, false
 }
 
-// forget drops what need not be remembered any more.
+// forget drops nonces that are no longer needed.
 func (r *nonceRing) forget(now time.Time) {
 	old, burst := uint32(now.Add(-replayTime).Unix()), uint32(now.Add(-burstTime).Unix())
 	for n := len(r.hashes) - r.next; n > nonceWindow; n-- {
@@ -342,7 +342,7 @@ func (r *nonceRing) forget(now time.Time) {
 		r.next++
 	}
 	if r.next > (len(r.hashes)-r.next)/4 {
-		// Anew, so that a burst does not keep its room for ever.
+		// A new slice, so that a burst does not keep its memory for ever.
 		r.hashes = append(make([]uint64, 0, len(r.hashes)-r.next+nonceWindow/4), r.hashes[r.next:]...)
 		r.times = append(make([]uint32, 0, len(r.times)-r.next+nonceWindow/4), r.times[r.next:]...)
 		r.sent = append(make([]uint32, 0, len(r.sent)-r.next+nonceWindow/4), r.sent[r.next:]...)
@@ -350,9 +350,9 @@ func (r *nonceRing) forget(now time.Time) {
 	}
 }
 
-// above returns the floor that a forgotten request leaves, which must refuse the
-// request itself. One without a time leaves none: it would refuse all of a minion
-// that sends no times.
+// above returns the floor for a forgotten request, which must exclude the request
+// itself. A request without a time sets none: it would exclude all requests of a
+// minion that sends no times.
 func above(sent uint32) uint32 {
 	if sent == 0 {
 		return 0

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestNonceRing: nothing new is taken for a replay, however many come at once,
-// and what is repeated within the time is one; later there is room again.
+// TestNonceRing: no new nonce is considered a replay, however many arrive at
+// once, and a repeated one within the time is; later there is room again.
 func TestNonceRing(t *testing.T) {
 	var r nonceRing
 	now := time.Unix(1_800_000_000, 0)

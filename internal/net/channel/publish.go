@@ -14,28 +14,29 @@ import (
 	"brine/internal/py/value"
 )
 
-// PublishOptions are the master's settings for publications.
+// PublishOptions are the master's options for publications.
 type PublishOptions struct {
 	SignPubMessages         bool   `salt:"sign_pub_messages" default:"true" doc:"sign every publication with the master's key" change:"restart"`
 	PublishSigningAlgorithm string `salt:"publish_signing_algorithm" default:"PKCS1v15-SHA1" doc:"RSA signature of publications: PKCS1v15-SHA1 or PKCS1v15-SHA224" change:"restart"`
 }
 
-// PublishServer seals publications and hands them to every transport that the
-// master serves.
+// PublishServer encrypts publications and passes them to every transport of the
+// master.
 type PublishServer struct {
 	opts       PublishOptions
 	identity   *handshake.Identity
 	publishers []transport.Publisher
 
-	// shared returns the AES key of a cluster, nil for a master of its own. The
-	// publications of a cluster have no numbers: each master would count anew.
+	// shared returns the AES key of a cluster, nil without a cluster. The
+	// publications of a cluster have no serial numbers: each master would count
+	// separately.
 	shared func() string
 
 	// key is read without mu: a sign-in does not wait for a signature.
 	key atomic.Pointer[publishKey]
 
-	// mu also keeps the order: minions drop a publication whose serial is
-	// not above that of the one before.
+	// mu also preserves the order: minions drop a publication whose serial is not
+	// above the previous one.
 	mu     sync.Mutex
 	serial int64 // of the last publication under key
 }
@@ -55,7 +56,7 @@ func NewPublishServer(o PublishOptions, identity *handshake.Identity, publishers
 }
 
 // NewSharedPublishServer returns a server whose AES key is that of a cluster:
-// key returns the present one whenever it is needed, and must be quick.
+// key returns the current one at each use, and must be quick.
 func NewSharedPublishServer(o PublishOptions, identity *handshake.Identity, publishers []transport.Publisher, key func() string) (*PublishServer, error) {
 	p, err := NewPublishServer(o, identity, publishers)
 	if err != nil {
@@ -66,7 +67,7 @@ func NewSharedPublishServer(o PublishOptions, identity *handshake.Identity, publ
 	return p, err
 }
 
-// current returns the key for publications as it is now.
+// current returns the current key for publications.
 func (p *PublishServer) current() (*publishKey, error) {
 	k := p.key.Load()
 	if p.shared == nil {
@@ -102,12 +103,12 @@ func (p *PublishServer) Rotate() error {
 
 // AES returns the current key for publications.
 func (p *PublishServer) AES() string {
-	k, _ := p.current() // the last good one
+	k, _ := p.current() // the last valid one
 	return k.aes
 }
 
-// Publish sends a job map to the minions named, or to all if minions is nil.
-// The job is not changed; the serial, unless this is a cluster, is added to a copy.
+// Publish sends a job map to the given minions, or to all if minions is nil. The
+// job is not modified; the serial, unless this is a cluster, is added to a copy.
 func (p *PublishServer) Publish(job *value.Dict, minions []string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,10 +151,9 @@ func (p *PublishServer) Publish(job *value.Dict, minions []string) error {
 	return nil
 }
 
-// Identifier returns the function that a publisher calls with the message by
-// which a subscriber registers its id: {enc: aes, load: sealed {id, tok}}
-// under the AES key. current gives the publish server, which is made after
-// its transports.
+// Identifier returns the function that a publisher calls with the registration
+// of a subscriber: {enc: aes, load: sealed {id, tok}} under the AES key.
+// current returns the publish server, which is created after its transports.
 func Identifier(current func() *PublishServer, keys Keys, log *slog.Logger) func([]byte) (string, bool) {
 	return func(body []byte) (string, bool) {
 		p := current()
@@ -162,7 +162,7 @@ func Identifier(current func() *PublishServer, keys Keys, log *slog.Logger) func
 		}
 		id, err := p.identify(body, keys)
 		if err != nil {
-			log.Debug("a subscriber's registration was ignored", "err", err)
+			log.Debug("ignoring the registration of a subscriber", "err", err)
 			return "", false
 		}
 		return id, true

@@ -11,24 +11,24 @@ import (
 	"brine/internal/base/salt"
 )
 
-// A request can be opened by every master of a cluster, but only the one that
-// served it knows its nonce. So masters tell each other what they have served:
-// without that, a recorded request could be replayed at every other master, and
-// at the same one after a restart. The masters pass Seen on, a few times a second.
-// Nothing waits for that: a request is served also while other masters are
-// unreachable.
+// Every master of a cluster can open a request, but only the one that served it
+// knows its nonce. So masters report to each other what they served: otherwise a
+// recorded request could be replayed at every other master, and at the same one
+// after a restart. They exchange Seen a few times a second. Nothing waits for
+// that: requests are served also while other masters are unreachable.
 
-// Seen is what a master has served of one minion under one session key.
+// Seen is the requests of one minion that a master served under one session
+// key.
 type Seen struct {
 	ID string
-	// Key tells the session key from others of the minion. What was sealed with
-	// another one cannot be replayed.
+	// Key identifies the session key. Requests encrypted with another one cannot be
+	// replayed.
 	Key uint64
-	// Generation is how often the session key was replaced before its time, for
-	// keys that masters compute (Sessions.Derive).
+	// Generation counts the early replacements of the session key, for derived keys
+	// (Sessions.Derive).
 	Generation uint32
-	// Floor is the second after the latest one in which a request was sent whose
-	// nonce is forgotten, by the minion's clock. All sent before it are refused.
+	// Floor is the second after the latest sending time, by the minion's clock, of
+	// a request whose nonce is forgotten. All requests sent before it are refused.
 	Floor  uint32
 	Nonces []SeenNonce
 }
@@ -39,19 +39,19 @@ type SeenNonce struct {
 	Sent uint32 // in seconds by the minion's clock
 }
 
-// maxSeen bounds the nonces that wait to be told. What is left out can be
+// maxSeen bounds the nonces that wait to be reported. Dropped ones can be
 // replayed at another master, so it is far more than a cluster serves between
-// two times of telling.
+// two reports.
 const maxSeen = 1 << 18
 
-// seenBox holds what other masters are to be told. A nil *seenBox takes nothing.
+// seenBox holds the unreported requests. A nil *seenBox drops them.
 type seenBox struct {
 	mu     sync.Mutex
 	byID   map[string]*Seen
 	nonces int
 }
 
-// add enters a request that was served.
+// add adds a served request.
 func (b *seenBox) add(id string, key uint64, generation uint32, n SeenNonce) {
 	if b == nil {
 		return
@@ -66,7 +66,7 @@ func (b *seenBox) add(id string, key uint64, generation uint32, n SeenNonce) {
 	b.nonces++
 }
 
-// renewed enters that a session key was replaced before its time.
+// renewed adds an early replacement of a session key.
 func (b *seenBox) renewed(id string, key uint64, generation uint32) {
 	if b == nil {
 		return
@@ -81,7 +81,7 @@ func (b *seenBox) of(id string, key uint64, generation uint32) *Seen {
 	s := b.byID[id]
 	if s == nil || s.Key != key {
 		if s != nil {
-			b.nonces -= len(s.Nonces) // of a key that is replaced
+			b.nonces -= len(s.Nonces) // of a replaced key
 		}
 		s = &Seen{ID: id, Key: key, Generation: generation}
 		b.byID[id] = s
@@ -100,17 +100,17 @@ func (b *seenBox) take() (out []Seen) {
 	return out
 }
 
-// TellSeen has the server note what it serves, for TakeSeen. It must be called
-// before the first request.
+// TellSeen makes the server record what it serves, for TakeSeen. It must be
+// called before the first request.
 func (s *Server) TellSeen() { s.table.seen = &seenBox{byID: map[string]*Seen{}} }
 
-// TakeSeen returns what was served since the last call.
+// TakeSeen returns the requests served since the last call.
 func (s *Server) TakeSeen() []Seen { return s.table.seen.take() }
 
-// AllSeen returns what this master knows to have been served by any master, for
-// one that has started or could not be reached. Of nonces older than replayTime
-// the floor is told, and of session keys that were replaced before their time the
-// generation, also while nothing was served under them.
+// AllSeen returns all requests that this master knows to have been served by any
+// master, for one that started or was unreachable. Nonces older than replayTime
+// are represented by the floor. Early replacements of session keys are included
+// even if nothing was served under the new keys.
 func (s *Server) AllSeen() (out []Seen) {
 	old := uint32(s.now().Add(-replayTime).Unix())
 	renewed := s.table.sessions.renewed()
@@ -124,7 +124,7 @@ func (s *Server) AllSeen() (out []Seen) {
 		return true
 	})
 	for id, n := range renewed {
-		// Of a key that cannot be computed here the number is told all the same.
+		// For a key that cannot be derived here, the number is reported anyway.
 		e := Seen{ID: id, Generation: n}
 		if key, st, err := s.table.sessions.Get(id); err == nil {
 			e.Key, e.Generation = tagOf(key), st.generation
@@ -149,15 +149,15 @@ func (m *minionState) allSeen(id string, old uint32) Seen {
 	return e
 }
 
-// Learn takes what another master has served, so that this one refuses its
-// replay. What is told of minions that are not accepted here, or of session keys
-// that are not known here, is kept for some minutes: their keys or the secret of
-// the cluster may be on the way.
+// Learn records what another master served, so that this one refuses its replay.
+// Reports for minions that are not accepted here, or for unknown session keys,
+// are kept for some minutes: their keys or the secret of the cluster may still
+// arrive.
 func (s *Server) Learn(seen []Seen) {
 	now := s.now()
 	for _, e := range seen {
 		if err := s.table.learn(e, now); err != nil {
-			s.log.Debug("cannot note what another master has served", "minion", e.ID, "err", err)
+			s.log.Debug("cannot record what another master served", "minion", e.ID, "err", err)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func (t *minionTable) learn(e Seen, now time.Time) error {
 	return nil
 }
 
-// learn enters what was served under the present session key. m.mu is held.
+// learn records what was served under the current session key. m.mu is held.
 func (m *minionState) learn(e Seen, now time.Time) {
 	m.nonces.floor = max(m.nonces.floor, e.Floor)
 	for _, n := range e.Nonces {
@@ -210,7 +210,7 @@ const maxWaiting = 1 << 16
 
 var errWaiting = errors.New("too much waits for keys that are not known here")
 
-// waitingSeen holds what cannot be entered yet, for replayTime.
+// waitingSeen holds reports that cannot be applied yet, for replayTime.
 type waitingSeen struct {
 	mu   sync.Mutex
 	byID map[string][]lateSeen
@@ -239,8 +239,8 @@ func (w *waitingSeen) keep(e Seen, now time.Time) error {
 	return nil
 }
 
-// remove drops the entries of id for which which is true, and returns them.
-// w.mu is held.
+// remove removes the entries of id that which selects, and returns them. w.mu
+// is held.
 func (w *waitingSeen) remove(id string, which func(lateSeen) bool) (out []lateSeen) {
 	all := w.byID[id]
 	if len(all) == 0 {
@@ -261,7 +261,7 @@ func (w *waitingSeen) remove(id string, which func(lateSeen) bool) (out []lateSe
 	return out
 }
 
-// expire drops what has waited for too long.
+// expire drops expired entries.
 func (w *waitingSeen) expire(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -270,8 +270,8 @@ func (w *waitingSeen) expire(now time.Time) {
 	}
 }
 
-// adoptWaiting takes over the generations that wait for id and lead to the keys that
-// were told with them: others are of another secret.
+// adoptWaiting applies the waiting generations of id that lead to the reported keys:
+// others belong to another secret.
 func (t *minionTable) adoptWaiting(id string) {
 	t.waiting.mu.Lock()
 	defer t.waiting.mu.Unlock()
@@ -280,12 +280,13 @@ func (t *minionTable) adoptWaiting(id string) {
 			continue
 		}
 		if err := t.sessions.adopt(id, e.Generation); err != nil {
-			t.log.Debug("cannot note what another master has served", "minion", id, "err", err)
+			t.log.Debug("cannot record what another master served", "minion", id, "err", err)
 		}
 	}
 }
 
-// placeWaiting enters what waits for the present session key of m. m.mu is held.
+// placeWaiting applies the waiting reports for the current session key of m.
+// m.mu is held.
 func (t *minionTable) placeWaiting(id string, m *minionState, now time.Time) {
 	if m.session == "" {
 		return
@@ -303,14 +304,14 @@ func (m *minionState) tag() uint64 {
 	return m.sessionTag
 }
 
-// tagOf names a session key without telling it.
+// tagOf identifies a session key without disclosing it.
 func tagOf(session string) uint64 {
 	sum := sha256.Sum256([]byte(session))
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// nonceHash is the same on all masters. A nonce is a random number that only
-// its minion can choose, and equal hashes harm only that minion.
+// nonceHash is the same on all masters. Only the minion itself can choose its
+// nonces, so equal hashes harm only that minion.
 func nonceHash(nonce string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(nonce))

@@ -7,8 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// member is a master of a cluster whose masters compute session keys, with one
-// accepted minion.
+// member is a master of a cluster with derived session keys and one accepted
+// minion.
 func member(t *testing.T, now *time.Time) *testServer {
 	t.Helper()
 	s := newServer(t, func(c *Call) { c.Reply("served") })
@@ -22,7 +22,7 @@ func member(t *testing.T, now *time.Time) *testServer {
 	return s
 }
 
-// sealed returns a sealer with the present session key.
+// sealed returns a sealer with the current session key.
 func (s *testServer) sealed(t *testing.T) *sealer {
 	t.Helper()
 	key, _, err := s.sessions.Get(vecID)
@@ -32,15 +32,15 @@ func (s *testServer) sealed(t *testing.T) *sealer {
 	return newSealer(t, key, "minion")
 }
 
-// replay hands a recorded request to a server.
+// replay passes a recorded request to a server.
 func (s *testServer) replay(t *testing.T, seal *sealer, load *value.Dict) any {
 	t.Helper()
 	return seal.answerOf(t, s.ask(t, seal.request(t, load), false), load.Str("nonce"))
 }
 
-// TestReplayAtAnotherMaster: a request that one master of a cluster has served is
-// refused by the others that were told, also by one that was restarted, while the
-// minion itself is served everywhere.
+// TestReplayAtAnotherMaster: a request that one master of a cluster served is
+// refused by the others after a report, also by a restarted one, while the minion
+// itself is served everywhere.
 func TestReplayAtAnotherMaster(t *testing.T) {
 	now := time.Now()
 	one, two := member(t, &now), member(t, &now)
@@ -71,7 +71,7 @@ func TestReplayAtAnotherMaster(t *testing.T) {
 		t.Errorf("the minion after a restart is answered %v", got)
 	}
 
-	// Long afterwards the nonce itself is told no more.
+	// Long afterwards the nonce itself is no longer reported.
 	now = now.Add(2 * replayTime)
 	if got := two.replay(t, seal, seal.load("ts", now.Unix())); got != "served" {
 		t.Fatal(got)
@@ -88,8 +88,8 @@ func TestReplayAtAnotherMaster(t *testing.T) {
 }
 
 // TestReplayOfForgottenAtMember: a member that has forgotten a nonce refuses the
-// request all the same, and serves a minion whose clock was set back after one
-// sign-in, at all members.
+// request anyway, and a minion whose clock was set back is served by all members
+// after one sign-in.
 func TestReplayOfForgottenAtMember(t *testing.T) {
 	now := time.Now()
 	one, two := member(t, &now), member(t, &now)
@@ -130,8 +130,8 @@ func TestReplayOfForgottenAtMember(t *testing.T) {
 	}
 }
 
-// TestLearnFromHostileMember: what a member says of minions that are not accepted
-// here, or of other session keys, changes nothing and takes no memory.
+// TestLearnFromHostileMember: a member's reports for minions that are not
+// accepted here, or for other session keys, change nothing and use no memory.
 func TestLearnFromHostileMember(t *testing.T) {
 	now := time.Now()
 	s := member(t, &now)
@@ -152,8 +152,8 @@ func TestLearnFromHostileMember(t *testing.T) {
 	}
 }
 
-// TestGenerationOfHostileMember: no number that another master tells uses up those
-// that follow: a session key can still be replaced before its time.
+// TestGenerationOfHostileMember: no number from another master exhausts the later
+// ones: a session key can still be replaced early.
 func TestGenerationOfHostileMember(t *testing.T) {
 	now := time.Now()
 	s := member(t, &now)
@@ -170,8 +170,8 @@ func TestGenerationOfHostileMember(t *testing.T) {
 	}
 }
 
-// TestGenerationsEndWithSecret: with another secret all keys are new, and what a
-// master tells of generations under the old one does not count.
+// TestGenerationsEndWithSecret: with another secret all keys are new, and
+// reported generations under the old one do not count.
 func TestGenerationsEndWithSecret(t *testing.T) {
 	now := time.Now()
 	s, other := member(t, &now), member(t, &now)
@@ -195,7 +195,7 @@ func TestGenerationsEndWithSecret(t *testing.T) {
 }
 
 // TestGenerationToldToAbsentMember: a member that was down when a session key was
-// replaced before its time has the same key once it is told.
+// replaced early has the same key after a report.
 func TestGenerationToldToAbsentMember(t *testing.T) {
 	now := time.Now()
 	one, absent := member(t, &now), member(t, &now)
@@ -215,7 +215,7 @@ func TestGenerationToldToAbsentMember(t *testing.T) {
 	if got := verdictOf(t, one.ask(t, signInBody(t, vecID, "minion"), false)); got != "accepted" {
 		t.Fatal(got)
 	}
-	one.TakeSeen() // told to others
+	one.TakeSeen() // reported to the others
 	absent.Learn(one.AllSeen())
 	seal := one.sealed(t)
 	if got := absent.replay(t, seal, seal.load()); got != "served" {
@@ -226,9 +226,9 @@ func TestGenerationToldToAbsentMember(t *testing.T) {
 	}
 }
 
-// TestLearnBeforeKeysArrive: what another master has served is refused also by one
-// that was told before the minion was accepted there, or before it had the secret
-// of the session keys.
+// TestLearnBeforeKeysArrive: a reported request is refused also if the report
+// arrived before the minion was accepted, or before the secret of the session
+// keys.
 func TestLearnBeforeKeysArrive(t *testing.T) {
 	for _, generation := range []int{0, 2} {
 		now := time.Now()
@@ -277,8 +277,8 @@ func TestLearnBeforeKeysArrive(t *testing.T) {
 	}
 }
 
-// TestWaitingSeenIsBounded: what cannot be entered takes bounded memory, and is
-// dropped after some minutes.
+// TestWaitingSeenIsBounded: waiting reports use bounded memory, and are dropped
+// after some minutes.
 func TestWaitingSeenIsBounded(t *testing.T) {
 	now := time.Now()
 	s := member(t, &now)

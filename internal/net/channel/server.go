@@ -18,7 +18,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options are the master's settings for the request channel.
+// Options are the master's options for the request channel.
 type Options struct {
 	MinimumAuthVersion int           `salt:"minimum_auth_version" default:"3" doc:"oldest protocol version accepted for sign-ins and local commands; requests of minions need 3" change:"live"`
 	RequestServerTTL   time.Duration `salt:"request_server_ttl" default:"0" doc:"seconds that a request may be old by the clocks of both ends; 0 turns the check off" change:"live"`
@@ -27,13 +27,13 @@ type Options struct {
 	SignInRate         int           `salt:"sign_in_rate" default:"0" doc:"sign-ins that are served in a second; of more, Brine's minions are told when to come back, and Salt's wait and try again; 0 is as many as the machine can (Brine only)" change:"live"`
 }
 
-// Router takes requests that passed every check of the channel. It is called
-// on the goroutine that reads from the peer: what takes long must move to
-// another one before the call is answered.
+// Router handles requests that passed all checks of the channel. It is called
+// on the goroutine that reads from the peer: slow work must move to another
+// goroutine before the call is answered.
 type Router interface {
-	// Encrypted takes a request of the accepted minion c.ID.
+	// Encrypted handles a request of the accepted minion c.ID.
 	Encrypted(c *Call)
-	// Clear takes a request that proves nothing by itself.
+	// Clear handles an unauthenticated request.
 	Clear(c *Call)
 }
 
@@ -45,18 +45,17 @@ type Server struct {
 	auth   *Authenticator
 	router Router
 	log    *slog.Logger
-	// complain reports what the disk does not give; each request may ask for it.
+	// complain logs disk errors; each request may cause one.
 	complain *ratelimit.Log
 	warned   ratelimit.Keys // minions
 	now      func() time.Time
-	// Signing in costs milliseconds of RSA. Each queue serves as many at a time
-	// as it has places, so that many unauthenticated peers do not keep signed-in
-	// minions from being served, nor accepted minions from coming back after a
-	// restart.
+	// A sign-in costs milliseconds of RSA. Each queue serves a limited number at a
+	// time, so that unauthenticated peers delay neither signed-in minions nor
+	// accepted minions that reconnect after a restart.
 	acceptedQueue, unauthenticatedQueue *signInQueue
 }
 
-// NewServer returns a server; opts is asked at each request, so that a reload
+// NewServer returns a server; opts is called at each request, so that a reload
 // takes effect.
 func NewServer(opts func() Options, keys Keys, sessions *Sessions, auth *Authenticator, router Router, log *slog.Logger) *Server {
 	procs := runtime.GOMAXPROCS(0)
@@ -77,15 +76,15 @@ func NewServer(opts func() Options, keys Keys, sessions *Sessions, auth *Authent
 	}
 }
 
-// Forget drops what is remembered of a minion whose key was removed, and its
-// session key.
+// Forget drops the state of a minion whose key was removed, and its session
+// key.
 func (s *Server) Forget(id string) {
 	s.table.forget(id)
 	s.auth.Identity().Forget(id)
 }
 
-// Prune drops what is remembered of minions that are not accepted any more. It is
-// cheap enough for once a minute.
+// Prune drops the state of minions that are no longer accepted. It is cheap
+// enough for once a minute.
 func (s *Server) Prune() {
 	s.table.m.Range(func(id, v any) bool {
 		if _, err := s.table.get(id.(string)); err != nil && !errors.Is(err, errNotAccepted) {
@@ -97,7 +96,7 @@ func (s *Server) Prune() {
 	s.table.waiting.expire(s.now())
 }
 
-// Handle takes one request from a transport.
+// Handle handles one request from a transport.
 func (s *Server) Handle(req *transport.Request) {
 	env, err := parseEnvelope(req.Body)
 	if err != nil {
@@ -122,8 +121,8 @@ func (s *Server) Handle(req *transport.Request) {
 	}
 }
 
-// refuse answers with one of the plain texts. Errors of unauthenticated peers
-// are logged at level debug alone, or such peers could fill the log.
+// refuse answers with one of the plain strings. Errors of unauthenticated peers
+// are logged only at level debug, so that they cannot fill the log.
 func (s *Server) refuse(req *transport.Request, why, text string) {
 	s.log.Debug("request refused", "peer", peerText(req), "why", why)
 	replyValue(req, text)
@@ -173,10 +172,10 @@ func (s *Server) handleClear(req *transport.Request, env envelope) {
 	}
 }
 
-// silence is how long a sign-in that cannot be served stays unanswered. A
-// minion of Salt takes no answer as a reason to try again, but any error as a
-// failure that costs it the publication it wanted to read. So it is answered
-// only when it does not listen any more.
+// silence is how long a sign-in that cannot be served stays unanswered. A stock
+// minion retries after a missing answer, but an error makes it drop the
+// publication that it wanted to read. So it is answered only when it no longer
+// listens.
 const silence = 10 * time.Second
 
 func (s *Server) signIn(req *transport.Request, in handshake.Request) {
@@ -187,14 +186,14 @@ func (s *Server) signIn(req *transport.Request, in handshake.Request) {
 		replyValue(req, handshake.ComeBack(back))
 		return
 	case !ok:
-		s.log.Debug("sign-in dropped: too many at once", "minion", in.ID)
+		s.log.Debug("dropped sign-in: too many at once", "minion", in.ID)
 		time.AfterFunc(silence, func() { replyValue(req, badLoad) })
 		return
 	}
 	defer queue.release(entered)
 	if req.Gone != nil && req.Gone() {
-		// Its time was over before its turn came, and it may be back already.
-		s.log.Debug("sign-in dropped: the minion has given up", "minion", in.ID)
+		// It timed out before its turn, and may be back already.
+		s.log.Debug("dropped sign-in: the minion gave up", "minion", in.ID)
 		replyValue(req, badLoad)
 		return
 	}
@@ -210,9 +209,9 @@ func (s *Server) signIn(req *transport.Request, in handshake.Request) {
 	replyValue(req, reply)
 }
 
-// queueOf returns the queue in which a sign-in waits, and the key that it shows
-// if that is the accepted one. A peer that shows an accepted key need not be its
-// owner, but must at least have seen it.
+// queueOf returns the queue for a sign-in, and its key if that is the accepted
+// one. A peer with an accepted key need not be its owner, but must at least have
+// seen it.
 func (s *Server) queueOf(in handshake.Request) (*signInQueue, *crypt.PublicKey) {
 	if salt.CheckID(in.ID) != nil {
 		return s.unauthenticatedQueue, nil
@@ -239,9 +238,9 @@ func (s *Server) handleAES(req *transport.Request, env envelope) {
 		return
 	}
 	if s.opts().RefuseSHA1 {
-		// The algorithms are outside of what is sealed: a peer on the network path
-		// must not choose them, and a minion that signed in before the option was
-		// set must sign in again.
+		// The algorithms are outside of the encrypted part: a peer on the network path
+		// must not choose them, and a minion that signed in before the option was set
+		// must sign in again.
 		if enc, sig := algorithms(req.Body); enc == crypt.OAEPSHA1 || sig == crypt.PKCS1v15SHA1 {
 			s.refuse(req, env.id+" asks for SHA-1 (refuse_sha1)", badLoad)
 			return
@@ -284,7 +283,7 @@ func (s *Server) handleAES(req *transport.Request, env envelope) {
 		req: req, cipher: cipher, nonce: nonce, minion: m, auth: s.auth})
 }
 
-// releasing returns a request whose answer calls release first.
+// releasing returns a request that calls release before its answer.
 func releasing(req *transport.Request, release func()) *transport.Request {
 	r := *req
 	r.Reply = func(body []byte) { release(); req.Reply(body) }
@@ -295,7 +294,7 @@ func releasing(req *transport.Request, release func()) *transport.Request {
 }
 
 // open decrypts with the cached session key and, if that fails, with one that
-// may have been written meanwhile by another master on the same folder.
+// another master with the same directory may have written meanwhile.
 func (s *Server) open(id string, m *minionState, sealed []byte, now time.Time) (*crypt.Crypticle, []byte, error) {
 	c, err := s.table.cipherOf(id, m, now)
 	if err != nil {
@@ -313,12 +312,12 @@ func (s *Server) open(id string, m *minionState, sealed []byte, now time.Time) (
 	return nil, nil, err
 }
 
-// checkLoad returns what is wrong with an opened load, or "".
+// checkLoad returns the error in a decrypted load, or "".
 func (s *Server) checkLoad(env envelope, m *minionState, load *value.Dict, now time.Time) string {
 	if ttl := s.opts().RequestServerTTL; ttl > 0 {
 		age := now.Sub(time.Unix(load.Int("ts"), 0))
 		if age > ttl || age < -ttl {
-			s.warn(env.id, now, "request refused: its time is off by more than request_server_ttl; check the clocks of this master and the minion",
+			s.warn(env.id, now, "refused request: its time is off by more than request_server_ttl; check the clocks of this master and the minion",
 				"minion", env.id, "age", age.Round(time.Second), "ttl", ttl)
 			return "too old or from the future"
 		}
@@ -335,7 +334,7 @@ func (s *Server) checkLoad(env envelope, m *minionState, load *value.Dict, now t
 	}
 	switch s.table.judge(m, env.id, load.Str("nonce"), load.Str("cmd"), load.Int("ts"), now) {
 	case replayed:
-		s.warn(env.id, now, "a replayed request was refused", "minion", env.id, "cmd", load.Str("cmd"))
+		s.warn(env.id, now, "refused a replayed request", "minion", env.id, "cmd", load.Str("cmd"))
 		return "replayed"
 	case outrun:
 		const why = "sent before requests that are forgotten; was the minion's clock set back?"
@@ -345,7 +344,7 @@ func (s *Server) checkLoad(env envelope, m *minionState, load *value.Dict, now t
 	return ""
 }
 
-// warn logs what somebody on the way can cause at will, but not often.
+// warn logs, at a limited rate, what an attacker on the network path can cause.
 func (s *Server) warn(id string, now time.Time, msg string, args ...any) {
 	if s.warned.Admit(id, now) {
 		s.log.Warn(msg, args...)
@@ -354,7 +353,7 @@ func (s *Server) warn(id string, now time.Time, msg string, args ...any) {
 
 func replyValue(req *transport.Request, v any) {
 	b, err := msgpack.Marshal(v, dialect(req))
-	if err != nil { // only values made here come this way
+	if err != nil { // only values created here get here
 		b = msgpack.AppendNil(nil)
 	}
 	req.Reply(b)

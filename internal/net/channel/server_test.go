@@ -27,8 +27,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// sealer makes requests of the recorded minion as they should be, for tests
-// to spoil.
+// sealer creates valid requests of the recorded minion, which tests then
+// modify.
 type sealer struct {
 	session *crypt.Crypticle
 	tok     []byte
@@ -48,7 +48,7 @@ func newSealer(t testing.TB, session, key string) *sealer {
 	return &sealer{session: c, tok: tok}
 }
 
-// load is a load with all that the master checks.
+// load returns a load with all fields that the master checks.
 func (s *sealer) load(pairs ...any) *value.Dict {
 	s.n++
 	d := value.DictOf("cmd", "echo", "nonce", fmt.Sprintf("%032x", s.n), "ts", time.Now().Unix(), "tok", s.tok, "id", vecID)
@@ -63,7 +63,8 @@ func (s *sealer) envelope(t testing.TB, load any) *value.Dict {
 
 func (s *sealer) request(t testing.TB, load any) []byte { return encode(t, s.envelope(t, load)) }
 
-// answerOf returns the reply as the minion reads it: opened, or the text.
+// answerOf returns the reply as the minion reads it: decrypted, or the plain
+// string.
 func (s *sealer) answerOf(t testing.TB, reply []byte, nonce string) any {
 	t.Helper()
 	text, ok := msgpack.Text(reply)
@@ -89,7 +90,7 @@ func TestBadRequests(t *testing.T) {
 	drop := func(k string) func(*value.Dict) { return func(d *value.Dict) { d.Delete(k) } }
 	for name, c := range map[string]struct {
 		env, load func(*value.Dict)
-		want      string // "" for a good answer
+		want      string // "" for a normal answer
 	}{
 		"good":                      {},
 		"depth that is taken":       {load: set("x", deep)},
@@ -196,8 +197,8 @@ func TestBadClearRequests(t *testing.T) {
 	}
 }
 
-// TestMinimumAuthVersion: what is older than the session keys can be let in
-// to sign in, but not to speak.
+// TestMinimumAuthVersion: peers older than session keys can be allowed to sign
+// in, but not to send requests.
 func TestMinimumAuthVersion(t *testing.T) {
 	seal := newSealer(t, vecSession, "minion")
 	s := newVecServer(t, func(c *Call) { c.Reply("served") })
@@ -251,8 +252,8 @@ func TestReplayedRequest(t *testing.T) {
 		}
 	}
 
-	// Salt's minion repeats its question for the pillar when the answer does
-	// not come: the same bytes, or at least the same nonce.
+	// A stock minion repeats its request for the pillar when the answer does not
+	// arrive: the same bytes, or at least the same nonce.
 	pillar := seal.load("cmd", "_pillar")
 	same := seal.request(t, pillar)
 	for range 3 {
@@ -267,13 +268,13 @@ func TestReplayedRequest(t *testing.T) {
 	}
 }
 
-// TestOldReplay: a request whose nonce is forgotten is refused all the same. A
-// minion whose clock was set back is served after one sign-in, which makes all that
-// was recorded before useless.
+// TestOldReplay: a request whose nonce is forgotten is refused anyway. A minion
+// whose clock was set back is served after one sign-in, which makes all earlier
+// recordings useless.
 func TestOldReplay(t *testing.T) {
 	seal := newSealer(t, vecSession, "minion")
 	now := time.Now()
-	ahead := time.Hour // of the minion's clock
+	ahead := time.Hour // by the minion's clock
 	s := newVecServer(t, func(c *Call) { c.Reply("served") })
 	s.now = func() time.Time { return now }
 	ask := func(seal *sealer) (request []byte, answer any) {
@@ -290,7 +291,7 @@ func TestOldReplay(t *testing.T) {
 		recorded = append(recorded, request)
 		now = now.Add(2 * replayTime / nonceWindow)
 	}
-	for i, request := range recorded { // the latest forgotten one is among them
+	for i, request := range recorded { // includes the latest forgotten one
 		if answer := decode(t, s.ask(t, request, false)); answer != badLoad {
 			t.Fatalf("a replay of request %d of %d is answered %v", i, len(recorded), answer)
 		}
@@ -322,7 +323,7 @@ func TestOldReplay(t *testing.T) {
 
 // TestBusyMinion: a minion that sends more requests in one second of its clock than
 // are remembered of a quiet one is served, and none of them can be replayed, then
-// nor when they are forgotten.
+// or when they are forgotten.
 func TestBusyMinion(t *testing.T) {
 	seal := newSealer(t, vecSession, "minion")
 	now := time.Now()
@@ -358,8 +359,8 @@ func TestBusyMinion(t *testing.T) {
 	}
 }
 
-// TestRequestServerTTL: a request that is too old is refused, and one from
-// the future, too; without the option no clock matters.
+// TestRequestServerTTL: a request that is too old or from the future is
+// refused; without the option the clocks do not matter.
 func TestRequestServerTTL(t *testing.T) {
 	seal := newSealer(t, vecSession, "minion")
 	now := time.Now().Truncate(time.Second)
@@ -397,8 +398,8 @@ func TestRequestServerTTL(t *testing.T) {
 	}
 }
 
-// TestKeyChange: when a minion's key is deleted or replaced, neither the old
-// key nor the old session is of use any more.
+// TestKeyChange: when a minion's key is deleted or replaced, the old key and
+// the old session are invalid.
 func TestKeyChange(t *testing.T) {
 	seal := newSealer(t, vecSession, "minion")
 	s := newVecServer(t, func(c *Call) { c.Reply("served") })
@@ -421,7 +422,7 @@ func TestKeyChange(t *testing.T) {
 	if got := ask(); got != badLoad {
 		t.Errorf("with the key of another: %v", got)
 	}
-	// The next minion of this id has a session key of its own.
+	// The next minion with this id has a session key of its own.
 	b, err := os.ReadFile(path)
 	if err != nil || string(b) == vecSession {
 		t.Errorf("session key %q, %v", b, err)
@@ -450,8 +451,9 @@ func TestKeyChange(t *testing.T) {
 	}
 }
 
-// TestSessionReplacedByAnotherMaster: two masters share the folder. What the
-// other one writes counts at once, even in the same tick of the clock.
+// TestSessionReplacedByAnotherMaster: two masters share the directory. What the
+// other one writes takes effect at once, even within the same tick of the
+// clock.
 func TestSessionReplacedByAnotherMaster(t *testing.T) {
 	seal := newSealer(t, vecSession, "minion")
 	s := newVecServer(t, func(c *Call) { c.Reply("served") })
@@ -491,8 +493,8 @@ func TestSessionReplacedByAnotherMaster(t *testing.T) {
 	}
 }
 
-// TestDistrustOld: keys of another process do not count, and where no file can be
-// written minions get keys all the same, which end with time and with Forget.
+// TestDistrustOld: keys of another process are not used, and if no file can be
+// written, minions get keys anyway, which end with time and with Forget.
 func TestDistrustOld(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sessions")
 	start := func() *Sessions {
@@ -554,7 +556,7 @@ func TestSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(s.dir); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("folder: %v", info.Mode())
+		t.Errorf("directory: %v", info.Mode())
 	}
 	keys := make([]string, 20)
 	var wg sync.WaitGroup
@@ -578,13 +580,13 @@ func TestSessions(t *testing.T) {
 			t.Errorf("forgot %q", id)
 		}
 	}
-	// A key is not thrown away because it cannot be read for another reason
-	// than age or damage.
+	// A key is not discarded if reading it fails for another reason than age or
+	// damage.
 	if err := os.Mkdir(filepath.Join(s.dir, "folder"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := s.Get("folder"); err == nil || !strings.Contains(err.Error(), "folder") {
-		t.Errorf("a folder as key: %v", err)
+		t.Errorf("a directory as key: %v", err)
 	}
 	// The age limits, and the clock.
 	for _, c := range []struct {
@@ -605,7 +607,7 @@ func TestSessions(t *testing.T) {
 		}
 	}
 	if _, err := NewSessions(filepath.Join(s.dir, "one", "x"), 0); err == nil {
-		t.Error("a folder within a file")
+		t.Error("a directory within a file")
 	}
 }
 
@@ -684,7 +686,7 @@ func TestSignInDecisions(t *testing.T) {
 	}
 }
 
-// TestSmallKeys: a key of fewer bits than the option demands is not entered. One
+// TestSmallKeys: a key with fewer bits than the option requires is refused. One
 // that the operator has accepted is used.
 func TestSmallKeys(t *testing.T) {
 	k, err := rsa.GenerateKey(rand.Reader, 1024)
@@ -730,8 +732,8 @@ func TestSmallKeys(t *testing.T) {
 	}
 }
 
-// TestRefuseSHA1: with the option neither a sign-in nor a request may ask for
-// SHA-1, nor leave the algorithm out, which means SHA-1.
+// TestRefuseSHA1: with the option neither a sign-in nor a request may use
+// SHA-1, nor omit the algorithm, which means SHA-1.
 func TestRefuseSHA1(t *testing.T) {
 	seal := newSealer(t, vecSession, "minion")
 	s := newVecServer(t, func(c *Call) { c.Reply("served") })
@@ -809,8 +811,8 @@ func TestBadSignIns(t *testing.T) {
 	}
 }
 
-// TestSignInRace: of many keys that come for one new id at the same moment,
-// one gets the place and all others are denied.
+// TestSignInRace: of many keys that arrive for one new id at the same moment,
+// one is stored and all others are denied.
 func TestSignInRace(t *testing.T) {
 	s := newServer(t, echo)
 	s.book.auto = true
@@ -836,7 +838,7 @@ func TestSignInRace(t *testing.T) {
 	}
 }
 
-// TestNewKeyNewSession: a key that takes an id over does not get the session
+// TestNewKeyNewSession: a key that takes over an id does not get the session
 // that the former owner knows.
 func TestNewKeyNewSession(t *testing.T) {
 	s := newVecServer(t, echo)
@@ -855,9 +857,9 @@ func TestNewKeyNewSession(t *testing.T) {
 	}
 }
 
-// TestFirstSessionOfNewOwner: the session of a minion whose key was accepted in
-// place of another one is good at once, also if the server has only heard of the
-// old key so far.
+// TestFirstSessionOfNewOwner: the session of a minion whose key replaced another
+// accepted one is valid at once, also if the server has seen only the old key so
+// far.
 func TestFirstSessionOfNewOwner(t *testing.T) {
 	s := newVecServer(t, func(c *Call) { c.Reply("served") })
 	ask := func(seal *sealer) any {
@@ -867,7 +869,7 @@ func TestFirstSessionOfNewOwner(t *testing.T) {
 	if got := ask(newSealer(t, vecSession, "minion")); got != "served" {
 		t.Fatal(got)
 	}
-	if err := s.sessions.Forget(vecID); err != nil { // as the deletion of a key does
+	if err := s.sessions.Forget(vecID); err != nil { // as when a key is deleted
 		t.Fatal(err)
 	}
 	s.book.accept(vecID, private(t, "minion_other").Public())
@@ -886,9 +888,9 @@ func TestFirstSessionOfNewOwner(t *testing.T) {
 	}
 }
 
-// TestFullSignInQueue: while unauthenticated peers occupy all their places,
-// accepted minions sign in; a peer whose turn does not come is answered when it
-// has long given up.
+// TestFullSignInQueue: while unauthenticated peers occupy all their slots,
+// accepted minions sign in; a peer whose turn does not come is answered long
+// after its timeout.
 func TestFullSignInQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, echo)
@@ -921,7 +923,7 @@ func TestFullSignInQueue(t *testing.T) {
 	})
 }
 
-// TestSignInOfOneWhoLeft: who has given up by the time of its turn costs
+// TestSignInOfOneWhoLeft: a peer that has timed out before its turn costs
 // nothing and changes nothing.
 func TestSignInOfOneWhoLeft(t *testing.T) {
 	s := newServer(t, echo)
@@ -936,7 +938,7 @@ func TestSignInOfOneWhoLeft(t *testing.T) {
 	}
 }
 
-// TestReplies: what a router may answer.
+// TestReplies: the answers that a router may send.
 func TestReplies(t *testing.T) {
 	seal := newSealer(t, vecSession, "minion")
 	for _, v := range []any{nil, true, "", "text", int64(5), []byte{0xff}, value.DictOf("serial", 1), &value.List{}} {
@@ -1009,7 +1011,7 @@ func TestConcurrentRequests(t *testing.T) {
 
 var _ handshake.Trust = (*FileTrust)(nil)
 
-// TestPrune: a minion whose key is gone leaves no memory and no session key.
+// TestPrune: a minion whose key is deleted leaves no memory and no session key.
 func TestPrune(t *testing.T) {
 	seal := newSealer(t, vecSession, "minion")
 	s := newVecServer(t, func(c *Call) { c.Reply("served") })
@@ -1030,7 +1032,7 @@ func TestPrune(t *testing.T) {
 }
 
 // TestDeniedSignInsInLog: an unauthenticated peer that knows an accepted id cannot
-// fill the log with sign-ins that are denied.
+// fill the log with denied sign-ins.
 func TestDeniedSignInsInLog(t *testing.T) {
 	var log bytes.Buffer
 	s := newServer(t, echo)

@@ -16,54 +16,53 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// Sessions keeps the session keys of minions in files, one per id, so that
-// they outlive the master's process, as Salt does in cachedir/sessions. Other
-// masters may work in the same folder.
+// Sessions keeps the session keys of minions in files, one per id, so that they
+// survive the master's process, like Salt in cachedir/sessions. Other masters
+// may use the same directory.
 type Sessions struct {
 	dir    string
 	maxAge time.Duration
 	now    func() time.Time
-	derive *derivation // nil: keys are made at random, and kept in files
+	derive *derivation // nil: keys are random, and stored in files
 
-	// made has the ids whose key this process made, with the key (unwritten) where
-	// the disk did not take it; nil: a key counts that any process made. See
+	// made has the ids whose key this process created, with the key (unwritten) if
+	// it could not be written; nil: keys of other processes count, too. See
 	// DistrustOld.
 	made *sync.Map
 
-	// generations has how often the derived key of an id was replaced before its
-	// time.
+	// generations counts the early replacements of the derived key of an id.
 	generations sync.Map // id -> generation
 
-	// making is held while a key is made, so that two who need the same key
-	// do not replace each other's.
+	// making is held while a key is created, so that two callers that need the same
+	// key do not replace each other's.
 	making sync.Mutex
 }
 
-// NewSessions keeps the keys in dir, which is made when missing. A key older
+// NewSessions keeps the keys in dir, which it creates if necessary. A key older
 // than maxAge (publish_session) is replaced; 0 means never.
 func NewSessions(dir string, maxAge time.Duration) (*Sessions, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the folder for session keys: %w", err)
+		return nil, fmt.Errorf("cannot create the directory for session keys: %w", err)
 	}
 	atomicfile.RemoveTemps(dir)
 	return &Sessions{dir: dir, maxAge: maxAge, now: time.Now}, nil
 }
 
-// DistrustOld replaces each key that this process did not make when it is first
-// asked for. The nonces of requests are forgotten when a master ends: with the
-// key of before, each of them could be replayed once. It is not for a directory
-// in which other masters make keys. It must be called before the first key is
-// asked for.
+// DistrustOld replaces each key that this process did not create at its first
+// use. A master that ends forgets the nonces of requests: with the old key,
+// each of them could be replayed once. It must not be used if other masters
+// create keys in the directory, and must be called before the first use of a
+// key.
 func (s *Sessions) DistrustOld() { s.made = &sync.Map{} }
 
-// unwritten is a key that is kept in memory since the disk is full or broken: after
-// a restart all minions need new keys, and must not be locked out.
+// unwritten is a key in memory because the disk is full or broken: after a restart
+// all minions need new keys, and must not be locked out.
 type unwritten struct {
 	key string
 	at  time.Time
 }
 
-// inMemory returns the key of id that could not be written.
+// inMemory returns the unwritten key of id.
 func (s *Sessions) inMemory(id string) (unwritten, bool) {
 	if s.made == nil {
 		return unwritten{}, false
@@ -73,19 +72,19 @@ func (s *Sessions) inMemory(id string) (unwritten, bool) {
 	return u, ok
 }
 
-// derivation is how session keys are computed.
+// derivation is how session keys are derived.
 type derivation struct {
 	secret func() []byte
 	key    func(id string) (string, error)
 }
 
 // Derive computes session keys from a secret that the masters of a cluster
-// share, so that all have the same keys without sending them. Nothing is
-// written to disk. secret returns the present secret and must be quick; once it
-// changes, the keys of before are invalid. key returns the public key of a
-// minion. The periods in which one key is used are as long as a key may be
-// used, and those of different minions do not begin at the same moment. Derive
-// must be called before the first key is asked for.
+// share, so that all have the same keys without communication. Nothing is
+// written to disk. secret returns the current secret and must be quick; when it
+// changes, all earlier keys are invalid. key returns the public key of a
+// minion. A key is used for a fixed period; the periods of different minions
+// start at different moments. Derive must be called before the first use of a
+// key.
 func (s *Sessions) Derive(secret func() []byte, key func(id string) (string, error)) error {
 	s.derive = &derivation{secret, key}
 	// Versions that wrote derived keys to files left them here.
@@ -112,8 +111,8 @@ func (s *Sessions) derived(id string) (string, stamp, error) {
 	return derivedKey(secret, id, from, pub, generation), derivedStamp(secret, from, generation), nil
 }
 
-// derivedAt computes the session key that id has now under a generation; "" where
-// keys are not computed.
+// derivedAt computes the current session key of id for a generation; "" if keys
+// are not derived.
 func (s *Sessions) derivedAt(id string, generation uint32) (string, error) {
 	if s.derive == nil {
 		return "", nil
@@ -133,13 +132,13 @@ func derivedKey(secret []byte, id string, from time.Time, pub string, generation
 	return crypt.DeriveKey(secret, text)
 }
 
-// derivedStamp changes when the key does, unless the minion has another key
+// derivedStamp changes with the key, except when the minion gets another key
 // pair.
 func derivedStamp(secret []byte, from time.Time, generation uint32) stamp {
 	return stamp{from, int64(secretTag(secret)), generation}
 }
 
-// secretTag tells a secret from the one before.
+// secretTag distinguishes a secret from the previous one.
 func secretTag(secret []byte) uint64 {
 	h := fnv.New64a()
 	h.Write(secret)
@@ -147,14 +146,14 @@ func secretTag(secret []byte) uint64 {
 }
 
 // generation is how often a derived key was replaced under one secret. With
-// another secret all keys are new, so the count begins again.
+// another secret all keys are new, so the count starts over.
 type generation struct {
 	secret uint64 // its tag
 	n      uint32
 }
 
-// maxGenerations bounds how far the generation of another master may be above the
-// own one. Without a bound, one wrong number would use up all that follow.
+// maxGenerations bounds how far the generation of another master may be ahead of
+// our own. Without a limit, one wrong number would exhaust all later ones.
 const maxGenerations = 1000
 
 // errGeneration is the error of a generation that is not adopted.
@@ -168,8 +167,8 @@ func (s *Sessions) generation(id string, secret uint64) uint32 {
 	return 0
 }
 
-// renewed returns the ids whose derived keys were replaced before their time, with
-// the generation.
+// renewed returns the ids whose derived keys were replaced early, with the
+// generation.
 func (s *Sessions) renewed() map[string]uint32 {
 	if s.derive == nil {
 		return nil
@@ -184,7 +183,7 @@ func (s *Sessions) renewed() map[string]uint32 {
 	return out
 }
 
-// adopt takes over the generation of a derived key from another master. Masters
+// adopt applies the generation of a derived key from another master. Masters
 // use the highest that one of them has.
 func (s *Sessions) adopt(id string, n uint32) error {
 	if s.derive == nil {
@@ -204,8 +203,8 @@ func (s *Sessions) adopt(id string, n uint32) error {
 	return nil
 }
 
-// Renew replaces the session key of id before its time. A derived key gets
-// another generation, which other masters do not know unless they are told.
+// Renew replaces the session key of id early. A derived key gets another
+// generation, which other masters learn from reports.
 func (s *Sessions) Renew(id string) error {
 	if s.derive == nil {
 		return s.Forget(id)
@@ -217,7 +216,7 @@ func (s *Sessions) Renew(id string) error {
 	return nil
 }
 
-// begin is when the time began in which a derived key is used.
+// begin returns the start of the period in which a derived key is used.
 func (s *Sessions) begin(id string) time.Time {
 	if s.maxAge <= 0 {
 		return time.Unix(1, 0)
@@ -229,8 +228,8 @@ func (s *Sessions) begin(id string) time.Time {
 	return time.Unix(0, (s.now().UnixNano()+shift)/age*age-shift)
 }
 
-// stamp tells one state of a session file from another. A file that is
-// replaced within a tick of the file system's clock keeps its stamp.
+// stamp identifies a version of a session file. A file that is replaced within
+// a tick of the file system's clock keeps its stamp.
 type stamp struct {
 	mtime time.Time
 	size  int64
@@ -238,11 +237,11 @@ type stamp struct {
 	generation uint32
 }
 
-// errUnusable is the error of a key that must be made anew.
+// errUnusable is the error of a key that must be created again.
 var errUnusable = errors.New("too old or damaged")
 
-// Get returns the session key of id, making one if there is none, if it is
-// too old or damaged.
+// Get returns the session key of id. It creates one if there is none, or if it
+// is too old or damaged.
 func (s *Sessions) Get(id string) (key string, st stamp, err error) {
 	if err := salt.CheckID(id); err != nil {
 		return "", stamp{}, err
@@ -274,18 +273,18 @@ func (s *Sessions) Get(id string) (key string, st stamp, err error) {
 	if err := os.Chtimes(path, now, now); err != nil {
 		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
 	}
-	// What is there now counts: another master may have been quicker.
+	// The stored key counts: another master may have been faster.
 	return s.read(id)
 }
 
-// replaceable tells an error that a new key cures from one that would throw
-// away a good key, such as too many open files.
+// replaceable distinguishes errors that a new key fixes from errors such as too
+// many open files, for which a valid key must not be discarded.
 func replaceable(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, errUnusable)
 }
 
-// stat returns the state of id's file; it fails if there is none or the key
-// in it is too old or must not be trusted.
+// stat returns the state of id's file; it fails if there is none or the key in
+// it is too old or must not be trusted.
 func (s *Sessions) stat(id string) (stamp, error) {
 	if s.derive != nil {
 		secret := s.derive.secret()
@@ -301,14 +300,15 @@ func (s *Sessions) stat(id string) (stamp, error) {
 	if err != nil {
 		return stamp{}, err
 	}
-	// The time of the file cannot tell: file systems round it, and clocks are set.
+	// The time of the file is not reliable: file systems round it, and clocks are
+	// set.
 	if s.made != nil {
 		if _, own := s.made.Load(id); !own {
 			return stamp{}, errUnusable
 		}
 	}
-	// A time in the future means that the clock was set back; it must not
-	// let a key live longer than that.
+	// A time in the future means that the clock was set back, which must not extend
+	// the life of a key.
 	if age := s.now().Sub(fi.ModTime()); s.maxAge > 0 && (age > s.maxAge || age < -s.maxAge) {
 		return stamp{}, errUnusable
 	}
@@ -334,8 +334,8 @@ func (s *Sessions) read(id string) (string, stamp, error) {
 	return key, st, nil
 }
 
-// Forget removes the session key of id; a minion whose key was deleted must
-// not be able to read on.
+// Forget removes the session key of id; a minion whose key was deleted must not
+// be able to decrypt later messages.
 func (s *Sessions) Forget(id string) error {
 	if err := salt.CheckID(id); err != nil {
 		return err

@@ -12,20 +12,19 @@ import (
 	"brine/internal/py/value"
 )
 
-// An answer with something that many get, such as a part of a file, is
+// A shareable answer, such as a part of a file, is
 //
 //	{"load": sealed, "shared": bytes}
 //
-// where sealed is as in any other answer, a map whose entry "ticket" opens
-// shared (crypt.Shared). Only a client that asks by RequestShared gets
-// one; it asks only masters that have said to be Brine's.
+// where sealed is as in any other answer, a map whose entry "ticket" decrypts
+// shared (crypt.Shared). Only a client that uses RequestShared gets one; it
+// sends that only to Brine masters.
 
-// fieldTicket is the entry of the map that opens what is shared.
+// fieldTicket is the entry of the map that decrypts the shared part.
 const fieldTicket = "ticket"
 
-// ReplyShared answers with a map and something that others get, too. sent, if
-// not nil, is called once, when the answer is under way no more; it must not
-// wait.
+// ReplyShared answers with a map and a shared part. sent, if not nil, is called
+// once, when the answer has left memory; it must not block.
 func (c *Call) ReplyShared(v *value.Dict, s *crypt.Shared, sent func()) {
 	done := func(bool) {
 		if sent != nil {
@@ -54,10 +53,10 @@ func (c *Call) ReplyShared(v *value.Dict, s *crypt.Shared, sent func()) {
 	c.req.Answer(transport.Answer{Head: head, Body: s.Sealed(), Sent: done})
 }
 
-// RequestShared is Request for a command that may be answered with something
-// that others get, too, which is nil if it was not. A master that is not
-// Brine's is not asked: the error is of kind NotFound. free gives the memory of
-// shared back when nothing of it is used any more; it need not be called.
+// RequestShared is Request for a command whose answer may have a shared part,
+// otherwise nil. For a stock master it fails with an error of kind NotFound and
+// sends nothing. free recycles the memory of shared when it is no longer used;
+// the call is optional.
 func (c *Client) RequestShared(ctx context.Context, load *value.Dict) (v any, shared []byte, free func(), err error) {
 	free = func() {}
 	v, err = c.withRenewal(ctx, func(ctx context.Context, cr *credentials) (any, error) {

@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	// queueTimeout bounds how long a sign-in waits for its turn: by then the
+	// queueTimeout bounds how long a sign-in waits for its turn: after that the
 	// minion, whose auth_timeout is 5 s, is about to give up.
 	queueTimeout = 4 * time.Second
-	// longQueue is the length of a queue, by the time that it takes, from which
-	// clients that understand hints are asked to come back.
+	// longQueue is the length of a queue, as a duration, above which clients that
+	// support hints are asked to return later.
 	longQueue = time.Second
-	// maxHint bounds when they are asked to.
+	// maxHint bounds that delay.
 	maxHint = 20 * time.Second
-	// usualTime is what a sign-in takes until that is measured: rather too much,
-	// so that the first of many are not let in too fast.
+	// usualTime is the assumed duration of a sign-in until it is measured: rather
+	// too long, so that the first of many are not admitted too fast.
 	usualTime = 6 * time.Millisecond
 )
 
-// signInQueue serves a few sign-ins at a time, in the order in which they came.
-// When more come than can be served, all would be served just before they give
-// up, or just after. So sign-ins that have waited for half of the timeout let
-// newer ones pass, and are served when there are none, the latest first.
+// signInQueue serves a few sign-ins at a time, in order of arrival. Under
+// overload each would be served just before or just after its timeout. So
+// sign-ins that have waited for half of the timeout let newer ones pass, and
+// are served when there are none, the latest first.
 type signInQueue struct {
 	limit *ratelimit.Pace // of all queues together, or nil
 
@@ -33,13 +33,13 @@ type signInQueue struct {
 	free       int           // places
 	places     int           // in all
 	young, old list.List     // of *waiter, the latest first
-	each       time.Duration // mean time that a sign-in takes
-	booked     time.Time     // up to when others were asked to come back
+	each       time.Duration // mean duration of a sign-in
+	booked     time.Time     // until when other clients were asked to return
 }
 
 type waiter struct {
 	came time.Time
-	at   *list.Element // where it waits
+	at   *list.Element // its position in a queue
 	turn chan struct{} // closed when it is its turn
 }
 
@@ -47,17 +47,17 @@ func newSignInQueue(places int, limit *ratelimit.Pace) *signInQueue {
 	return &signInQueue{limit: limit, free: places, places: places, each: usualTime}
 }
 
-// acquire waits for a place, and for its time if there is a rate, and reports
-// whether it got a place in time. If so, release must be called.
+// acquire waits for a slot, and for its time if there is a rate, and reports
+// whether it got a slot in time. If so, the caller must call release.
 func (q *signInQueue) acquire() (from time.Time, ok bool) {
 	from, _, ok = q.acquireOrHint(false)
 	return from, ok
 }
 
-// acquireOrHint is acquire for a client that may take hints: if it does and the
-// queue is long, back says after which time to come back, and nothing was waited
-// for. The length is looked at as the place in the queue is taken, or all of a
-// thousand that come at once would find the queue empty.
+// acquireOrHint is acquire for a client that may support hints: if it does and
+// the queue is long, it returns at once, and back is the delay after which to
+// return. The length is checked when the slot is taken; otherwise a thousand
+// simultaneous clients would all find the queue empty.
 func (q *signInQueue) acquireOrHint(takesHints bool) (from time.Time, back time.Duration, ok bool) {
 	if from, back, ok = q.place(takesHints); ok {
 		q.limit.Wait()
@@ -102,7 +102,7 @@ func (q *signInQueue) place(takesHints bool) (from time.Time, back time.Duration
 	return time.Time{}, 0, false
 }
 
-// release gives the place to the next one.
+// release passes the slot to the next waiter.
 func (q *signInQueue) release(entered time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -129,9 +129,9 @@ func (q *signInQueue) next() *waiter {
 	return nil
 }
 
-// hint returns when a client that can wait should come back, or 0 if it need
-// not. It deals the times out so that clients arrive as fast as they can be
-// served. q.mu is held.
+// hint returns when a client that can wait should return, or 0 if it need not.
+// It assigns the times so that clients arrive as fast as they can be served.
+// q.mu is held.
 func (q *signInQueue) hint() time.Duration {
 	each := max(q.each/time.Duration(q.places), q.limit.Interval())
 	queue := time.Duration(q.young.Len()+q.old.Len()) * each

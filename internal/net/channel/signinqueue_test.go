@@ -14,8 +14,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestSignInQueueOrder: first come, first served among those who have not waited for
-// long; then the others, the latest first; and who has waited too long is gone.
+// TestSignInQueueOrder: first come, first served among those that have not waited
+// long; then the others, the latest first; and those that have waited too long are
+// gone.
 func TestSignInQueueOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newSignInQueue(1, nil)
@@ -23,7 +24,7 @@ func TestSignInQueueOrder(t *testing.T) {
 		var mu sync.Mutex
 		var in, out []int
 		var wg sync.WaitGroup
-		// They come 4.4, 3.3, 2.2, 1.1 and 0.5 seconds before the place is free.
+		// They arrive 4.4, 3.3, 2.2, 1.1 and 0.5 seconds before the slot is free.
 		for i, pause := range []time.Duration{1100, 1100, 1100, 600, 500} {
 			wg.Go(func() {
 				from, ok := q.acquire()
@@ -49,8 +50,8 @@ func TestSignInQueueOrder(t *testing.T) {
 	})
 }
 
-// TestSignInQueueTimeout: of more sign-ins than can be served in time, none is
-// served after its timeout, and no time is lost.
+// TestSignInQueueTimeout: if more sign-ins arrive than can be served in time,
+// none is served after its timeout, and no time is wasted.
 func TestSignInQueueTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const work, places, clients = 20 * time.Millisecond, 2, 1000
@@ -83,8 +84,8 @@ func TestSignInQueueTimeout(t *testing.T) {
 	})
 }
 
-// TestHints: those who can wait come back as fast as they can be served, and
-// all get in without one being late.
+// TestHints: clients that can wait return as fast as they can be served, and
+// all are admitted in time.
 func TestHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const work, places, clients = 10 * time.Millisecond, 2, 2000
@@ -130,8 +131,8 @@ func TestHints(t *testing.T) {
 	})
 }
 
-// TestRateLimit: however many come to however many queues, no second sees more
-// than the rate, and the rate is reached.
+// TestRateLimit: with any number of clients and queues, no second exceeds the
+// rate, and the rate is reached.
 func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate, clients = 40, 400
@@ -179,7 +180,7 @@ func TestRateLimit(t *testing.T) {
 }
 
 // TestClientComesBack: a client follows the hint of a busy master, up to a
-// bound.
+// limit.
 func TestClientComesBack(t *testing.T) {
 	s := newServer(t, echo)
 	s.book.accept("one", private(t, "minion_other").Public())
@@ -212,8 +213,8 @@ func TestClientComesBack(t *testing.T) {
 	}
 }
 
-// TestServerHints: a master with a long queue puts off clients that take hints,
-// and no others.
+// TestServerHints: a master with a long queue postpones only clients that
+// support hints.
 func TestServerHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, echo)

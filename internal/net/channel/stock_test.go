@@ -69,7 +69,7 @@ func startStockMinion(t *testing.T, tr transport.Transport, addr string) *stockM
 	return &stockMinion{t: t, in: json.NewEncoder(in), out: json.NewDecoder(bufio.NewReader(out))}
 }
 
-// asks sends a load and checks what Salt's minion makes of the reply.
+// asks sends a load and checks the stock minion's reading of the reply.
 func (m *stockMinion) asks(kind string, load map[string]any, want string) {
 	m.t.Helper()
 	if err := m.in.Encode([]any{kind, load}); err != nil {
@@ -84,8 +84,8 @@ func (m *stockMinion) asks(kind string, load map[string]any, want string) {
 	}
 }
 
-// TestStockMinion: Salt's minion signs in, asks, gets over the loss of its
-// session and repeats a question whose answer did not come.
+// TestStockMinion: a stock minion signs in, sends requests, recovers from the
+// loss of its session and repeats a request without an answer.
 func TestStockMinion(t *testing.T) {
 	overTransports(t, func(t *testing.T, tr transport.Transport) {
 		var mu sync.Mutex
@@ -130,7 +130,7 @@ func TestStockMinion(t *testing.T) {
 			t.Errorf("%d questions were left open", len(late))
 		}
 		for _, c := range late {
-			c.Reply(value.NewDict(0)) // nobody listens any more
+			c.Reply(value.NewDict(0)) // the minion no longer listens
 		}
 	})
 }

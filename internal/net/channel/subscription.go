@@ -18,7 +18,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Subscription yields a master's publications, opened and checked.
+// Subscription yields a master's publications, decrypted and verified.
 type Subscription struct {
 	c   *Client
 	sub transport.Subscription
@@ -50,9 +50,9 @@ func (c *Client) Subscribe(ctx context.Context, addr string) (*Subscription, err
 	return s, nil
 }
 
-// register tells the master who listens, on transports that send only to
-// registered minions. A message under the master's present key says it once
-// for the whole connection.
+// register sends the minion's id, on transports that send only to registered
+// minions. A message under the master's current key registers the whole
+// connection.
 func (s *Subscription) register(cr *credentials) error {
 	sender, ok := s.sub.(transport.Sender)
 	s.mu.Lock()
@@ -75,25 +75,24 @@ func (s *Subscription) register(cr *credentials) error {
 	return nil
 }
 
-// Beats reports whether the transport notices by heartbeats when the master is
-// gone; see transport.Beater.
+// Beats reports whether the transport detects a lost master by heartbeats; see
+// transport.Beater.
 func (s *Subscription) Beats() bool {
 	b, ok := s.sub.(transport.Beater)
 	return ok && b.Beats()
 }
 
-// Missed reports whether publications came in between that were not received
-// here, by their numbers, since the last call. On a transport that sends to
-// some minions only that says nothing.
+// Missed reports whether the numbers of publications had a gap since the last
+// call. On a transport that sends to some minions only that means nothing.
 func (s *Subscription) Missed() bool { return s.missed.Load() && s.missed.Swap(false) }
 
 // Close ends the subscription; Receive then fails.
 func (s *Subscription) Close() { s.sub.Close() }
 
-// Receive returns the next job map. Messages that are not for us to read,
+// Receive returns the next job map. Messages that are unreadable for us,
 // replayed or malformed are logged and skipped; an error means that the
-// connection has ended. A message under a key that we do not know makes the
-// client sign in, and is then read: it is not lost.
+// connection has ended. A message under an unknown key makes the client sign
+// in, and is then read: it is not lost.
 func (s *Subscription) Receive(ctx context.Context) (*value.Dict, error) {
 	for {
 		payload, err := s.sub.Receive()
@@ -112,14 +111,14 @@ func (s *Subscription) Receive(ctx context.Context) (*value.Dict, error) {
 	}
 }
 
-// ignored logs a publication that was not taken. Somebody on the way can send
-// any number of them, so only one in ten seconds is worth a warning.
+// ignored logs a skipped publication. An attacker on the network path can send
+// any number of them, so at most one in ten seconds is a warning.
 func (s *Subscription) ignored(err error) {
 	level := slog.LevelDebug
 	if _, ok := s.warned.Admit(time.Now()); ok {
 		level = slog.LevelWarn
 	}
-	s.log.Log(context.Background(), level, "a publication was ignored", "err", err)
+	s.log.Log(context.Background(), level, "ignoring a publication", "err", err)
 }
 
 func (s *Subscription) open(ctx context.Context, payload []byte) (*value.Dict, error) {
@@ -145,8 +144,8 @@ func (s *Subscription) open(ctx context.Context, payload []byte) (*value.Dict, e
 	return job, err
 }
 
-// unsealRenewing signs in again if the message cannot be read with the
-// present keys.
+// unsealRenewing signs in again if the message cannot be read with the current
+// keys.
 func (s *Subscription) unsealRenewing(ctx context.Context, msg *value.Dict) ([]byte, *publicationKey, error) {
 	for fresh := false; ; {
 		cr := s.c.current()
@@ -154,16 +153,16 @@ func (s *Subscription) unsealRenewing(ctx context.Context, msg *value.Dict) ([]b
 		if err == nil || fresh || errors.Is(err, errUnsigned) || errors.Is(err, errForged) {
 			return plain, key, err
 		}
-		s.log.Debug("a publication cannot be read with the present keys; signing in again", "err", err)
-		// Without fresh the keys are of a sign-in that somebody else began,
-		// perhaps before the master changed its key.
+		s.log.Debug("cannot decrypt a publication with the current keys; signing in again", "err", err)
+		// Unless fresh, the keys are from a sign-in of another caller, perhaps from
+		// before the master changed its key.
 		if fresh, err = s.renew(ctx, cr.gen); err != nil {
 			return nil, nil, fmt.Errorf("a publication needs new keys, and the sign-in failed: %w", err)
 		}
 	}
 }
 
-// Renewal of keys while a message waits to be read.
+// Limits of key renewal while a message waits to be read.
 const (
 	renewTries   = 10
 	renewPause   = 100 * time.Millisecond
@@ -177,7 +176,7 @@ func (s *Subscription) Renew(ctx context.Context, since int) error {
 	return err
 }
 
-// Generation tells the present keys from those of an earlier sign-in.
+// Generation identifies the keys of a sign-in.
 func (c *Client) Generation() int {
 	if cr := c.current(); cr != nil {
 		return cr.gen
@@ -185,14 +184,14 @@ func (c *Client) Generation() int {
 	return 0
 }
 
-// renew signs in again, patiently: after a master's restart the whole fleet
-// asks at once, and the message that revealed it must not be lost.
+// renew signs in again, with retries: after a master's restart the whole fleet
+// signs in at once, and the message that revealed it must not be lost.
 func (s *Subscription) renew(ctx context.Context, gen int) (fresh bool, err error) {
 	pause := renewPause
 	for try := 1; ; try++ {
 		fresh, err := s.c.renew(ctx, gen)
 		if err == nil {
-			// The registration is made with the AES key.
+			// The registration uses the AES key.
 			if err := s.register(s.c.current()); err != nil {
 				s.log.Debug("cannot register again", "err", err)
 			}
@@ -203,7 +202,7 @@ func (s *Subscription) renew(ctx context.Context, gen int) (fresh bool, err erro
 			errors.Is(err, handshake.ErrRejected) || errors.As(err, &mismatch) {
 			return false, err
 		}
-		s.log.Debug("sign-in failed; trying again", "err", err)
+		s.log.Debug("sign-in failed; retrying", "err", err)
 		if !wait.Sleep(ctx, pause/2+rand.N(pause)) {
 			return false, context.Cause(ctx)
 		}
@@ -216,8 +215,8 @@ var (
 	errForged   = errors.New("the publication is not signed, but the master announced at the sign-in that it signs all: another minion may have forged it")
 )
 
-// unseal checks the signature, where that is asked for, and decrypts. It
-// returns the key that fitted.
+// unseal verifies the signature, if required, and decrypts. It returns the key
+// that fitted.
 func (s *Subscription) unseal(cr *credentials, msg *value.Dict) ([]byte, *publicationKey, error) {
 	load := msg.Bytes("load")
 	if s.c.cfg.VerifyPublications || cr.signs {
@@ -240,8 +239,9 @@ func (s *Subscription) unseal(cr *credentials, msg *value.Dict) ([]byte, *public
 	return plain, cr.publications, err
 }
 
-// accept removes the serial and refuses a publication that is not newer than
-// the one before: it is a replay. missed reports that one is not the next.
+// accept removes the serial and rejects a publication that is not newer than
+// the previous one: it is a replay. missed reports that numbers in between are
+// missing.
 func (k *publicationKey) accept(job *value.Dict) (missed bool, err error) {
 	if !job.Has("serial") {
 		return false, nil

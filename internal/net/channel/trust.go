@@ -12,21 +12,21 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// FileTrust keeps the master's public key in a file: minion_master.pub in the
-// minion's pki_dir. All connections of one minion share it, since hot masters
-// show one key; so do other processes, such as salt-call. A master that has a
-// key of its own, for which something vouches, has a file of its own.
+// FileTrust stores the master's public key in a file: minion_master.pub in the
+// minion's pki_dir. All connections of one minion share it, because hot masters
+// have one key; so do other processes, such as salt-call. A master with an
+// endorsed key of its own has a file of its own.
 type FileTrust struct {
 	path string
-	// own is the file for this one master, "" for none; apart says that the
-	// shared file says nothing of this master.
+	// own is the file for this one master, "" for none; apart means that the shared
+	// file says nothing about this master.
 	own   string
 	apart bool
 	mu    sync.Mutex
 }
 
 // NewMasterTrust is NewFileTrust for one of several masters, whose own key is
-// in the file own as soon as there is one. apart says that these masters have
+// in the file own once there is one. apart means that these masters have
 // different keys, so that the shared one is no reason to refuse another.
 func NewMasterTrust(path, own string, apart bool) *FileTrust {
 	return &FileTrust{path: path, own: own, apart: apart}
@@ -35,7 +35,7 @@ func NewMasterTrust(path, own string, apart bool) *FileTrust {
 // NewFileTrust uses the given file, which need not exist yet.
 func NewFileTrust(path string) *FileTrust { return &FileTrust{path: path} }
 
-// File returns the path of the file that counts now.
+// File returns the path of the file in use.
 func (t *FileTrust) File() string {
 	if t.own == "" {
 		return t.path
@@ -47,7 +47,7 @@ func (t *FileTrust) File() string {
 }
 
 // Succeed stores pem as the key of this master alone or, with common, of all
-// masters that the shared file is for.
+// masters that share the file.
 func (t *FileTrust) Succeed(pem string, common bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,9 +75,9 @@ func (t *FileTrust) writeOwn(pem string) (string, error) {
 	return t.write(t.own, pem)
 }
 
-// Known returns the key on file. It reads the file each time, so that an
-// operator who removes or replaces it is heard without a restart. A file that
-// cannot be read is as good as none here: Adopt will not overlook it.
+// Known returns the stored key. It reads the file each time, so that changes by
+// an operator take effect without a restart. An unreadable file counts as none
+// here: Adopt reports it.
 func (t *FileTrust) Known() (string, bool) {
 	b, err := os.ReadFile(t.File())
 	if err != nil {
@@ -87,8 +87,8 @@ func (t *FileTrust) Known() (string, bool) {
 }
 
 // Adopt stores pem if there is no key yet or replace is set, and returns the
-// key now on file. Of several processes with different keys for an empty
-// place one wins.
+// key that is stored then. If several processes adopt different keys at once,
+// one wins.
 func (t *FileTrust) Adopt(pem string, replace bool) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,14 +109,14 @@ func (t *FileTrust) Adopt(pem string, replace bool) (string, error) {
 		return pem, nil
 	}
 	if old, readErr := os.ReadFile(t.path); readErr == nil {
-		return crypt.CleanKey(string(old)), nil // another process was quicker
+		return crypt.CleanKey(string(old)), nil // another process was faster
 	}
-	// Not all file systems can make a file only if it is not there.
+	// Not all file systems can create a file exclusively.
 	return t.write(t.path, pem)
 }
 
-// adoptOwn is Adopt for the file of this master; t.mu is held. Programs that
-// know nothing of such files find the first key in the shared one.
+// adoptOwn is Adopt for the file of this master; t.mu is held. Programs that do
+// not know such files find the first key in the shared one.
 func (t *FileTrust) adoptOwn(pem string, replace bool) (string, error) {
 	old, err := os.ReadFile(t.own)
 	switch {

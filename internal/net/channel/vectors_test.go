@@ -14,7 +14,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// exchange is a recorded request and what Salt's master answered.
+// exchange is a recorded request and the stock master's answer.
 type exchange struct {
 	Case      string
 	Request   []byte `json:"request_b64"`
@@ -83,7 +83,7 @@ func tcpExchanges(t *testing.T) []exchange {
 	return all
 }
 
-// plain opens a sealed request or reply of the recorded minion.
+// plain decrypts a request or reply of the recorded minion.
 func plain(t *testing.T, sealed []byte, nonce string) []byte {
 	t.Helper()
 	b, err := vecCredentials(t, "").session.OpenNonce(sealed, nonce)
@@ -103,8 +103,8 @@ func (x exchange) requestLoad(t *testing.T) *value.Dict {
 	return decode(t, b).(*value.Dict)
 }
 
-// TestRecordedRequests feeds what Salt's minion sent to our server, with a
-// router that answers what Salt's master answered.
+// TestRecordedRequests passes recorded requests of a stock minion to our
+// server, with a router that returns the stock master's answers.
 func TestRecordedRequests(t *testing.T) {
 	for _, x := range exchanges(t) {
 		t.Run(x.Case, func(t *testing.T) {
@@ -170,7 +170,7 @@ func mustText(t *testing.T, b []byte) []byte {
 	return text
 }
 
-// openRecorded opens a private reply as our client does.
+// openRecorded decrypts a private reply like our client.
 func openRecorded(t *testing.T, x exchange, nonce string) any {
 	t.Helper()
 	c := vecClient(t, wire{}, "")
@@ -181,8 +181,8 @@ func openRecorded(t *testing.T, x exchange, nonce string) any {
 	return v
 }
 
-// TestClientReadsRecordedReplies: the client's reading of what Salt's master
-// sent, and its refusal when the reply belongs to another request.
+// TestClientReadsRecordedReplies: the client decodes recorded replies of a
+// stock master, and rejects a reply to another request.
 func TestClientReadsRecordedReplies(t *testing.T) {
 	cr := vecCredentials(t, "")
 	for _, x := range exchanges(t) {
@@ -212,8 +212,8 @@ func TestClientReadsRecordedReplies(t *testing.T) {
 	}
 }
 
-// TestClientPacksAsRecorded: our request has the keys of a recorded one, in
-// the same order.
+// TestClientPacksAsRecorded: our request has the keys of a recorded one, in the
+// same order.
 func TestClientPacksAsRecorded(t *testing.T) {
 	var sent []byte
 	c := vecClient(t, wire{req: direct(func(_ context.Context, body []byte) ([]byte, error) {
@@ -222,7 +222,7 @@ func TestClientPacksAsRecorded(t *testing.T) {
 	})}, "")
 	for _, x := range exchanges(t) {
 		if strings.HasPrefix(x.Case, "real minion") {
-			continue // it had put the id and an old tok in first
+			continue // with the id and an old tok at the front
 		}
 		want := x.requestLoad(t)
 		load := want.Clone()
@@ -254,7 +254,7 @@ func TestClientPacksAsRecorded(t *testing.T) {
 	}
 }
 
-// TestRecordedErrors: bad requests and clear commands get Salt's answers.
+// TestRecordedErrors: invalid requests and clear commands get Salt's answers.
 func TestRecordedErrors(t *testing.T) {
 	var v struct {
 		Cases []struct {
@@ -271,7 +271,7 @@ func TestRecordedErrors(t *testing.T) {
 			s := newVecServer(t, func(c *Call) {
 				switch {
 				case c.ID == "" && strings.HasPrefix(x.Name, "clear_"), x.Name == "err_unknown_clear":
-					c.Reply(decode(t, x.Reply)) // what a command answers is not for the channel to know
+					c.Reply(decode(t, x.Reply)) // the answers of commands are not the channel's
 				case x.Name == "ok_control":
 					c.Reply(true)
 				default:
@@ -290,7 +290,7 @@ func TestRecordedErrors(t *testing.T) {
 				t.Errorf("reply %q, want %q", got, x.Reply)
 			}
 			if left, err := os.ReadDir(s.sessions.dir); err != nil || len(left) != 1 {
-				t.Errorf("the folder of session keys holds %v, %v", left, err) // Salt makes one for an unknown minion
+				t.Errorf("the directory of session keys contains %v, %v", left, err) // Salt creates one for an unknown minion
 			}
 		})
 	}
@@ -366,9 +366,9 @@ func (s *Subscription) receive(n int) (job *value.Dict, err error) {
 	return job, nil
 }
 
-// TestPublicationSignature: with verification on, nothing passes that the
-// master has not signed, even if the key for publications fits; and an
-// unsigned one is no reason to sign in.
+// TestPublicationSignature: with verification on, only publications signed by
+// the master pass, even if the key for publications fits; and an unsigned one
+// causes no sign-in.
 func TestPublicationSignature(t *testing.T) {
 	p := publications(t)[0]
 	good := decode(t, p.Payload).(*value.Dict)
@@ -393,7 +393,7 @@ func TestPublicationSignature(t *testing.T) {
 		if name == "unsigned" {
 			defer cancel()
 		} else {
-			cancel() // or it would try ten times to sign in
+			cancel() // otherwise it would try ten times to sign in
 		}
 		if job, err := s.open(ctx, payload); err == nil || name == "unsigned" && !errors.Is(err, errUnsigned) {
 			t.Errorf("%s: %v, %v", name, job, err)
@@ -407,7 +407,7 @@ func TestPublicationSignature(t *testing.T) {
 	}
 }
 
-// TestRecordedRegistration: the message by which Salt's minion registers on
+// TestRecordedRegistration: the message with which a stock minion registers on
 // the tcp transport.
 func TestRecordedRegistration(t *testing.T) {
 	var v struct {

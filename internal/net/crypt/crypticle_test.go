@@ -139,7 +139,7 @@ func TestCrypticleRefuses(t *testing.T) {
 	}
 }
 
-// TestCrypticleBadPadding signs plaintexts that no Encrypt makes.
+// TestCrypticleBadPadding signs plaintexts that Encrypt never creates.
 func TestCrypticleBadPadding(t *testing.T) {
 	key := NewKey()
 	c := crypticle(t, key)
@@ -296,8 +296,8 @@ func TestMAC(t *testing.T) {
 	}
 }
 
-// TestOpenInPlace: it opens what Open opens, within the message, and leaves
-// one that is not authentic as it is.
+// TestOpenInPlace: it opens what Open opens, in place, and leaves an
+// unauthentic message unchanged.
 func TestOpenInPlace(t *testing.T) {
 	c, err := NewCrypticle(NewKey())
 	if err != nil {

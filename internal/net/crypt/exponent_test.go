@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestPublicExponent: with exponent 1 a signature is its own message, so that
+// TestPublicExponent: with exponent 1 a signature equals its message, so that
 // anybody could sign for the key.
 func TestPublicExponent(t *testing.T) {
 	good := private(t, "minion").Public()

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
 )
 
@@ -61,7 +62,7 @@ func LoadOwn(path, passphrase string, log *slog.Logger) (*PrivateKey, error) {
 		return nil, salt.Errorf(salt.Denied, "the private key %s is readable by others (mode %04o), and chmod failed: %w; run chmod 400 on it", path, mode,
 			err)
 	}
-	log.Warn("others than its owner could read the private key; its mode is changed. Make a new key if another user may have read it",
+	log.Warn("private key was readable by other users; changed its mode. Generate a new key if another user may have read it",
 		"path", path, "mode", fmt.Sprintf("%04o", mode), "changed_to", fmt.Sprintf("%04o", mode&0o700))
 	return k, nil
 }
@@ -136,16 +137,9 @@ func WriteKeyPair(dir, name string, k *PrivateKey, passphrase string) error {
 
 // WritePublic writes k to a file of mode 0644 atomically, and replaces an existing one.
 func WritePublic(path string, k *PublicKey) error {
-	dir := filepath.Dir(path)
-	temp, err := writeTemp(dir, k.PEM(), 0o644)
-	if err == nil {
-		defer os.Remove(temp)
-		err = os.Rename(temp, path)
+	if err := atomicfile.Write(path, k.PEM(), 0o644, true); err != nil {
+		return fmt.Errorf("cannot write public key: %w", hint(err, filepath.Dir(path)))
 	}
-	if err != nil {
-		return fmt.Errorf("cannot write public key %s: %w", path, hint(err, dir))
-	}
-	syncDir(dir)
 	return nil
 }
 
@@ -178,7 +172,7 @@ func writeNew(dir, name string, data []byte, mode fs.FileMode) error {
 		if _, err := os.Lstat(path); err == nil {
 			return &fs.PathError{Op: "create", Path: path, Err: fs.ErrExist}
 		}
-		if err := os.Rename(temp, path); err != nil {
+		if err := os.Rename(temp, path); err != nil { // rename: it is flushed, and there is no link
 			return err
 		}
 	}

@@ -114,8 +114,8 @@ func TestWriteEncrypted(t *testing.T) {
 	}
 }
 
-// TestLoadOwn: a key that others could read is closed to them by its owner; one
-// that others could write is refused.
+// TestLoadOwn: the mode of a key that others could read is fixed by its owner;
+// one that others could write is refused.
 func TestLoadOwn(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "minion.pem")

@@ -233,8 +233,8 @@ func TestEncrypt(t *testing.T) {
 	}
 }
 
-// TestDecryptNeedsAllBytes cuts the first byte off a message where it is zero,
-// so that the rest is the same number.
+// TestDecryptNeedsAllBytes removes a zero first byte of a message, so that the
+// rest is the same number.
 func TestDecryptNeedsAllBytes(t *testing.T) {
 	k := private(t, "minion")
 	for {
@@ -446,7 +446,7 @@ func TestParsePublic(t *testing.T) {
 	}
 }
 
-// TestHostilePublic checks that keys made to burn time are refused.
+// TestHostilePublic checks that keys chosen to waste CPU time are refused.
 func TestHostilePublic(t *testing.T) {
 	odd := func(bits uint) *big.Int {
 		n := new(big.Int).Lsh(big.NewInt(1), bits-1)
@@ -652,8 +652,8 @@ func ExampleCleanKey() {
 	// Output: "-----BEGIN PUBLIC KEY-----\n..."
 }
 
-// TestBrokenPKCS8: an encrypted key that was cut, or changed, is an error and
-// nothing worse, and no file has the program reckon for minutes.
+// TestBrokenPKCS8: a truncated or changed encrypted key causes an error, and no
+// file makes the program compute for minutes.
 func TestBrokenPKCS8(t *testing.T) {
 	block, _ := pem.Decode(read(t, "testdata", "encrypted-pkcs8.pem"))
 	good := block.Bytes

@@ -18,7 +18,7 @@ func TestShared(t *testing.T) {
 		if bytes.Equal(ticket, other) || n > 15 && bytes.Equal(sealed, again) {
 			t.Fatal("a key was used twice")
 		}
-		// Of one byte, two keys give the same in 1 of 256 pairs.
+		// With one byte, two keys give the same ciphertext in 1 of 256 cases.
 		if _, err := OpenShared(other, bytes.Clone(sealed)); n > 1 && !errors.Is(err, ErrAuth) {
 			t.Error("a ticket opens what is another's:", err)
 		}

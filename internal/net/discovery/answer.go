@@ -44,7 +44,7 @@ func Listen(o Options, at netip.AddrPort, log *slog.Logger) (*Answerer, error) {
 		return nil, salt.Errorf(salt.Invalid, "option discovery, mapping: %w", err)
 	}
 	if len(text) > maxAnswer {
-		log.Warn("the mapping of the option discovery is too long for Salt's minions", "bytes", len(text), "most", maxAnswer)
+		log.Warn("mapping of the option discovery is too long for stock minions", "bytes", len(text), "most", maxAnswer)
 	}
 	return a, nil
 }
@@ -71,7 +71,7 @@ func (a *Answerer) Serve(ctx context.Context) error {
 			continue
 		}
 		if err := a.reply(from); err != nil {
-			a.log.Debug("cannot answer a minion that searches for a master", "addr", from.String(), "err", err)
+			a.log.Debug("cannot answer a minion that searches for masters", "addr", from.String(), "err", err)
 		}
 	}
 }

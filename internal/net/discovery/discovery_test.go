@@ -65,8 +65,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestFits has the cases of Salt's rule: any item, or all; nothing asked for is
-// always there.
+// TestFits has the cases of Salt's rule: any item, or all; an empty requirement
+// always fits.
 func TestFits(t *testing.T) {
 	theirs := value.DictOf("a", int64(1), "b", "x")
 	for _, c := range []struct {
@@ -157,7 +157,7 @@ func serve(t *testing.T, o Options, at string) {
 // loopback reaches all on this machine, and no other process.
 var loopback = []netip.Addr{netip.MustParseAddr("127.255.255.255")}
 
-// find searches until so many masters have answered, since a packet can be
+// find searches until this many masters have answered, because a packet can be
 // lost, and returns their names in order.
 func find(t *testing.T, o Options, n int) []string {
 	t.Helper()
@@ -215,8 +215,8 @@ func stock(t *testing.T, program string) *exec.Cmd {
 
 func TestStockMinionFindsOurMaster(t *testing.T) {
 	port := freePort(t)
-	// Its question goes to the network of this machine, which need not be
-	// there; so it is sent to this machine only.
+	// It broadcasts to the networks of this machine, of which there may be none; so
+	// it sends to this machine only.
 	c := stock(t, fmt.Sprintf(`
 import json, salt.utils.ssdp as s
 c = s.SSDPDiscoveryClient(port=%d, timeout=2)

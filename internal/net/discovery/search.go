@@ -53,9 +53,9 @@ func search(ctx context.Context, o *Options, to []netip.Addr, log *slog.Logger) 
 		f, mapping, err := parse(buf[:n])
 		switch {
 		case err != nil:
-			log.Debug("ignoring invalid answer to a search for masters", "addr", from.String(), "err", err)
+			log.Debug("ignoring an invalid answer to a search for masters", "addr", from.String(), "err", err)
 		case !o.fits(mapping):
-			log.Debug("ignoring master with another mapping", "addr", from.String(), "master", f.String())
+			log.Debug("ignoring a master with another discovery mapping", "addr", from.String(), "master", f.String())
 		default:
 			if len(found) == 0 {
 				end = earlier(end, time.Now().Add(othersTime))

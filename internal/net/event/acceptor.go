@@ -86,7 +86,7 @@ func (a *acceptor) run(log *slog.Logger) error {
 		case err != nil:
 			return err
 		}
-		log.Warn("cannot accept a program at the event bus", "err", lack)
+		log.Warn("cannot accept a connection to the event bus", "err", lack)
 		time.Sleep(100 * time.Millisecond)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestAllocations keeps the cost of firing from
-// growing unnoticed: without listeners it is free, for a handler it takes the copy of the data and the stamp.
+// TestAllocations limits the cost of firing: without listeners nothing, for a handler the copy of the data
+// and the stamp.
 func TestAllocations(t *testing.T) {
 	data := value.DictOf("id", "m", "return", true, "jid", "20261121035835876743")
 	b := NewBus(0)

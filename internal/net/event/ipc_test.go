@@ -50,7 +50,7 @@ func serve(t testing.TB, bus *Bus, at Sockets, o Options) *Server {
 	return s
 }
 
-// dialReader connects and waits until the server knows of the reader.
+// dialReader connects and waits until the server knows the reader.
 func dialReader(t testing.TB, s *Server) *Reader {
 	t.Helper()
 	s.backlog.mu.Lock()
@@ -125,8 +125,8 @@ func TestBothWays(t *testing.T) {
 	}
 }
 
-// A program that has connected gets what is fired next, even if the server had
-// no time yet to accept it.
+// A program that has connected gets the next event, even if the server has not
+// accepted it yet.
 func TestConnectedIsEnough(t *testing.T) {
 	for _, mode := range []string{"ipc", "tcp"} {
 		o := MasterOptions{Options: testOptions, SockDir: filepath.Dir(masterSockets(t).Pub)}
@@ -212,8 +212,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
-// Readers that do not read cost neither the firer nor the others anything, and
-// a bounded amount of memory.
+// Clients that do not read delay no other client, and use a bounded amount of memory.
 func TestSlowReaders(t *testing.T) {
 	o := testOptions
 	o.PubHWM, o.PubBuffer = 2000, 1
@@ -237,7 +236,7 @@ func TestSlowReaders(t *testing.T) {
 			t.Fatal("a reader that is quick enough missed an event", err)
 		}
 	}
-	// A slow one that wakes up gets whole events, in order, and the newest.
+	// A slow reader that resumes gets whole events, in order, including the newest.
 	last := int64(-1)
 	got := 0
 	for last < events-1 {
@@ -334,7 +333,7 @@ func stockPython(t *testing.T, script string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestSaltUsesOurBus has Salt's own event classes read and send.
+// TestSaltUsesOurBus makes Salt's own event classes read and send.
 func TestSaltUsesOurBus(t *testing.T) {
 	for _, mode := range []string{"ipc", "tcp"} {
 		t.Run(mode, func(t *testing.T) {
@@ -431,7 +430,7 @@ loop.start()
 	must(t, err)
 	defer r.Close()
 	r.SetDeadline(time.Now().Add(time.Minute))
-	// The server does not say when it knows of a reader: send until it does.
+	// The server does not report when it knows a reader: send until it does.
 	ctx, cancel := context.WithCancel(t.Context())
 	var sending sync.WaitGroup
 	sending.Go(func() {

@@ -317,7 +317,7 @@ func (s *Server) serveReader(conn net.Conn, cur *cursor) {
 		clear(batch)
 	}
 	if n := s.backlog.missed(cur); n > 0 {
-		s.log.Warn("a slow reader of events missed some", "missed", n)
+		s.log.Warn("slow event reader missed events", "missed", n)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 const ret = "salt/job/20260101000000000001/ret/m1"
 
-// dialRaw is a reader that does not say whose it is, as those of Salt's programs.
+// dialRaw is a reader that does not identify itself, like Salt's programs.
 func dialRaw(t *testing.T, s *Server) (next func(within time.Duration) string) {
 	t.Helper()
 	conn, err := net.Dial("unix", s.Sockets().Pub)
@@ -35,8 +35,8 @@ func dialRaw(t *testing.T, s *Server) (next func(within time.Duration) string) {
 	}
 }
 
-// TestWake: a reader that may be Salt's gets something after the last return,
-// and nothing otherwise.
+// TestWake: a reader that may be a stock program gets an event after the last
+// return, and nothing otherwise.
 func TestWake(t *testing.T) {
 	bus := NewBus(1 << 20)
 	s := serve(t, bus, masterSockets(t), testOptions)
@@ -67,7 +67,7 @@ func TestWake(t *testing.T) {
 	}
 }
 
-// TestWakeIsNotForBrine: Brine's readers are not woken, and would not show it.
+// TestWakeIsNotForBrine: Brine's readers are not woken, and would hide it.
 func TestWakeIsNotForBrine(t *testing.T) {
 	bus := NewBus(1 << 20)
 	s := serve(t, bus, masterSockets(t), testOptions)

@@ -24,7 +24,7 @@ func TestDecide(t *testing.T) {
 		p     Policy
 		want  Verdict
 	}{
-		// Open mode takes any key and stores it, over what is there.
+		// Open mode accepts and stores any key, replacing the old one.
 		{Unknown, other, open, Verdict{Answer: Accept, Store: ToAccepted, Act: "accept"}},
 		{Accepted, same, open, accept},
 		{Accepted, other, open, Verdict{Answer: Accept, Store: ToAccepted, Act: "accept"}},
@@ -33,17 +33,17 @@ func TestDecide(t *testing.T) {
 		{Rejected, same, open, Verdict{Answer: Accept, Store: ToAccepted, Act: "accept"}},
 		{Rejected, other, open, Verdict{Answer: Accept, Store: ToAccepted, Act: "accept"}},
 		{Blocked, other, open, Verdict{Answer: Accept, Store: ToAccepted, Act: "accept"}},
-		// Rejected stays so; the event has no act.
+		// A rejected key stays rejected; the event has no act.
 		{Rejected, same, ask, Verdict{Answer: Refuse}},
 		{Rejected, other, ask, Verdict{Answer: Refuse}},
 		{Rejected, same, sign, Verdict{Answer: Refuse}},
-		// An accepted minion must show the same key, whatever else is said of it.
+		// An accepted minion must present the same key, whatever the policy is.
 		{Accepted, same, ask, accept},
 		{Accepted, same, reject, accept},
 		{Accepted, other, ask, denied},
 		{Accepted, other, sign, denied},
 		{Accepted, other, reject, denied},
-		// Something that is no key stands where the pending key would be.
+		// Something that is not a key is in the place of the pending key.
 		{Blocked, other, ask, Verdict{Answer: Refuse}},
 		{Blocked, other, sign, Verdict{Answer: Refuse}},
 		// New minions.
@@ -51,7 +51,7 @@ func TestDecide(t *testing.T) {
 		{Unknown, other, sign, Verdict{Answer: Accept, Store: ToAccepted, Act: "accept"}},
 		{Unknown, other, reject, Verdict{Answer: Refuse, Store: ToRejected, Act: "reject"}},
 		{Unknown, other, both, Verdict{Answer: Refuse, Store: ToRejected, Act: "reject"}},
-		// Waiting ones. The first key keeps the place.
+		// Pending keys. The first key keeps the place.
 		{Pending, same, reject, Verdict{Answer: Refuse, Store: ToRejected, DropPending: true, Act: "reject"}},
 		{Pending, other, reject, Verdict{Answer: Refuse, Store: ToRejected, DropPending: true, Act: "reject"}},
 		{Pending, same, both, Verdict{Answer: Refuse, Store: ToRejected, DropPending: true, Act: "reject"}},
@@ -68,8 +68,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideNeverTrustsAnotherKey goes through all cases for what must hold in
-// each of them.
+// TestDecideNeverTrustsAnotherKey checks invariants over all cases.
 func TestDecideNeverTrustsAnotherKey(t *testing.T) {
 	for known := Unknown; known <= Blocked; known++ {
 		for bits := range 8 {

@@ -17,8 +17,8 @@ func endorse(t testing.TB, by, pub string) Endorsement {
 	return e
 }
 
-// TestOldKeyVouchesForItsSuccessor: a master with a new key is believed by
-// minions that know the old one, also over several steps, and by no others.
+// TestOldKeyVouchesForItsSuccessor: minions that know the old key accept a
+// master with a new key, also over several steps; others do not.
 func TestOldKeyVouchesForItsSuccessor(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -62,8 +62,8 @@ func TestOldKeyVouchesForItsSuccessor(t *testing.T) {
 	}
 }
 
-// TestSigningKeyIsReplaced: of several signers any may sign, and an old one
-// vouches for its successor.
+// TestSigningKeyIsReplaced: any of several signers may sign, and an old one
+// endorses its successor.
 func TestSigningKeyIsReplaced(t *testing.T) {
 	sk := private(t, "cluster")
 	id := NewIdentity(private(t, "master"), func(pub []byte, algo string) ([]byte, error) { return sk.Sign(algo, pub) })
@@ -85,7 +85,7 @@ func TestSigningKeyIsReplaced(t *testing.T) {
 	if _, err := a.Finish(answer(t, id, a, nil)); err != nil {
 		t.Error(err)
 	}
-	// The known key does not vouch for another one where a signer is demanded.
+	// Where a signer is required, the known key cannot endorse another one.
 	m = vecMinion(t, publicPEM(t, "minion_other"))
 	verifying(t, m)
 	a = attempt(t, m, nonce)

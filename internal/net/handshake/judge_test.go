@@ -20,7 +20,7 @@ const (
 	sessKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc="
 )
 
-// answer is what the master id says to the attempt; spoil may change the
+// answer is the answer of the master id to the attempt; spoil may change the
 // inner map before it is signed.
 func answer(t testing.TB, id *Identity, a *Attempt, spoil func(in *value.Dict)) *value.Dict {
 	t.Helper()
@@ -59,9 +59,8 @@ func refuses(t *testing.T, a *Attempt, reply any, text string) error {
 }
 
 // TestTamperedBytesAreRefused changes every part of an acceptance, a few bytes
-// in each, on the way to a minion that knows its master and to one that does
-// not. Whatever is changed, either the signature of the whole does not fit or
-// the answer cannot be read.
+// in each, for a minion that knows its master and for one that does not. Either
+// the signature is invalid or the answer cannot be decoded.
 func TestTamperedBytesAreRefused(t *testing.T) {
 	for _, known := range []string{"", publicPEM(t, "master")} {
 		m := vecMinion(t, known)
@@ -93,8 +92,8 @@ func TestTamperedBytesAreRefused(t *testing.T) {
 	}
 }
 
-// TestAcceptanceParts spoils one part each in an answer that is well signed,
-// as a false master would on first contact.
+// TestAcceptanceParts changes one part each in a validly signed answer, as an
+// impostor would on first contact.
 func TestAcceptanceParts(t *testing.T) {
 	other := private(t, "minion_other")
 	master := private(t, "master")
@@ -177,7 +176,7 @@ func TestUnsignedAnswersNeverCount(t *testing.T) {
 }
 
 // TestRefusalOfAnotherMinion: a peer on the network path signs in with a minion's
-// nonce under an id that is rejected, and shows the genuine refusal to the minion.
+// nonce under a rejected id, and forwards the genuine refusal to the minion.
 func TestRefusalOfAnotherMinion(t *testing.T) {
 	master := vecIdentity(t, false)
 	for _, known := range []string{"", publicPEM(t, "master")} {
@@ -199,8 +198,8 @@ func TestRefusalOfAnotherMinion(t *testing.T) {
 	}
 }
 
-// TestForgedRefusals: a minion that knows its master believes no refusal of
-// anybody else, nor an old one.
+// TestForgedRefusals: a minion that knows its master accepts no refusal of
+// another peer, nor an old one.
 func TestForgedRefusals(t *testing.T) {
 	m := vecMinion(t, publicPEM(t, "master"))
 	for _, ans := range []Answer{Wait, Refuse, Full} {
@@ -275,7 +274,7 @@ func TestMasterFinger(t *testing.T) {
 }
 
 // TestSigningKeyVouchesForANewMasterKey: with verify_master_pubkey_sign the
-// master's key may change, if the separate signing key says so.
+// master's key may change if the separate signing key signs it.
 func TestSigningKeyVouchesForANewMasterKey(t *testing.T) {
 	master, old := publicPEM(t, "master"), publicPEM(t, "minion_other")
 	sign := func(key string, signer string) *Identity {
@@ -300,7 +299,7 @@ func TestSigningKeyVouchesForANewMasterKey(t *testing.T) {
 		t.Fatal("the new key was not stored")
 	}
 
-	// The key that is on file needs no signature again, unless that is asked for.
+	// The stored key needs no signature again, unless that is configured.
 	a = attempt(t, m, nonce)
 	wrong := answer(t, sign("master", "cluster"), a, nil)
 	if _, err := a.Finish(wrong); err != nil {
@@ -320,7 +319,8 @@ func TestUnreadableKeyOnFile(t *testing.T) {
 	}
 }
 
-// TestKeyStoredWhileAsking: another connection has met another master first.
+// TestKeyStoredWhileAsking: another connection has stored another master's key
+// first.
 func TestKeyStoredWhileAsking(t *testing.T) {
 	m := vecMinion(t, "")
 	a := attempt(t, m, nonce)
@@ -401,7 +401,7 @@ func TestIdentityKeepsItsSignatures(t *testing.T) {
 	}
 }
 
-// FuzzSignIn feeds arbitrary sign-ins to the master's side.
+// FuzzSignIn decodes arbitrary sign-ins on the master's side.
 func FuzzSignIn(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, name := range []string{"accepted_first", "accepted_with_token", "pending_autosign_grains", "bad_enc_algo", "invalid_id"} {
@@ -438,8 +438,8 @@ func FuzzSignIn(tf *testing.F) {
 	})
 }
 
-// FuzzFinish feeds arbitrary answers to the minion's side. None may be
-// believed: without the master's private key there is no way to make one.
+// FuzzFinish decodes arbitrary answers on the minion's side. None may be
+// accepted: that requires the master's private key.
 func FuzzFinish(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, name := range []string{"accepted_first", "accepted_with_token", "accepted_pub_sig", "pending", "rejected", "bad_enc_algo", "full"} {

@@ -7,8 +7,8 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// TestSealedOnce: what is encrypted for a minion is encrypted again only when
-// something has changed, and always for the key that is shown.
+// TestSealedOnce: secrets are encrypted again only after a change, and always
+// for the current key.
 func TestSealedOnce(t *testing.T) {
 	one, two := mustKey(t), mustKey(t)
 	req := func(k *crypt.PrivateKey) Request {

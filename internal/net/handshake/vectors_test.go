@@ -17,7 +17,7 @@ import (
 
 const vectors = "../../../testdata/vectors"
 
-// recording is a sign-in of Salt's minion at Salt's master.
+// recording is a sign-in of a stock minion at a stock master.
 type recording struct {
 	Request   []byte `json:"request_b64"`
 	Reply     []byte `json:"reply_b64"`
@@ -33,7 +33,7 @@ func record(t testing.TB, name string) recording {
 		t.Fatal(err)
 	}
 	var r recording
-	// The reply_load_decoded of a refusal has a bool where others have text.
+	// The reply_load_decoded of a refusal has a bool where others have a string.
 	if err := json.Unmarshal(b, &r); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func (m *memory) Succeed(pem string, _ bool) error {
 
 func (*memory) File() string { return "minion_master.pub" }
 
-// vecMinion is the minion that was recorded.
+// vecMinion returns the recorded minion.
 func vecMinion(t testing.TB, known string) *Minion {
 	return &Minion{ID: "vecminion", Key: private(t, "minion"), Trust: &memory{pem: known}, Options: MinionOptions{
 		EncryptionAlgorithm: crypt.OAEPSHA1, SigningAlgorithm: crypt.PKCS1v15SHA1,
@@ -151,8 +151,8 @@ func TestMinionJudgesRecordedReplies(t *testing.T) {
 		{name: "accepted_with_token", known: master},
 		{name: "accepted_sha224", known: master},
 		{name: "accepted_pub_sig", set: verifying},
-		{name: "accepted_pub_sig", known: master, set: verifying, text: "did not return our token"}, // it was asked without one
-		{name: "pub_sig_unexpected"},                                                                // Salt's minion refuses it
+		{name: "accepted_pub_sig", known: master, set: verifying, text: "did not return our token"}, // the request had none
+		{name: "pub_sig_unexpected"},                                                                // a stock minion rejects it
 		{name: "accepted_first", set: verifying, text: "does not sign its public key"},
 		{name: "pending", err: ErrPending},
 		{name: "pending", known: master, err: ErrPending},
@@ -225,7 +225,7 @@ func verifying(t *testing.T, m *Minion) {
 	m.Signers = signers(private(t, "master_sign").Public())
 }
 
-// TestMinionAsksAsRecorded compares what we send with what Salt's minion sent.
+// TestMinionAsksAsRecorded compares our request with that of a stock minion.
 func TestMinionAsksAsRecorded(t *testing.T) {
 	for _, name := range []string{"accepted_first", "pending_autosign_grains"} {
 		r := record(t, name)
@@ -272,7 +272,7 @@ func parse(t testing.TB, r recording) Request {
 	return req
 }
 
-// withID is a recorded refusal with the id that Brine's masters add at its end.
+// withID is a recorded refusal with the id that Brine masters append.
 func withID(t testing.TB, id *Identity, r recording, to string) []byte {
 	t.Helper()
 	inner := decode(t, decode(t, r.Reply).Bytes("load"))
@@ -284,7 +284,7 @@ func withID(t testing.TB, id *Identity, r recording, to string) []byte {
 	return encode(t, reply)
 }
 
-// TestMasterRefusesAsRecorded: refusals are deterministic to the last byte.
+// TestMasterRefusesAsRecorded: refusals are identical to the recorded ones.
 func TestMasterRefusesAsRecorded(t *testing.T) {
 	id := vecIdentity(t, false)
 	for name, answer := range map[string]Answer{"pending": Wait, "pending_again": Wait, "pending_autosign_grains": Wait,
@@ -313,8 +313,8 @@ func TestMasterRefusesAsRecorded(t *testing.T) {
 	}
 }
 
-// TestMasterAcceptsAsRecorded: what is deterministic in an acceptance is the
-// same, what is not decrypts to the same.
+// TestMasterAcceptsAsRecorded: the deterministic parts of an acceptance are
+// identical to the recorded ones, and the others decrypt to the same.
 func TestMasterAcceptsAsRecorded(t *testing.T) {
 	minion := private(t, "minion")
 	for _, c := range []struct {

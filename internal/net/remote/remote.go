@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/httpclient"
 	"brine/internal/base/salt"
 	"brine/internal/py/value"
 )
@@ -154,10 +155,7 @@ const maxIdle = 4
 
 // HTTP returns a client for a server's HTTP API, without proxies.
 func HTTP(t *tls.Config, timeout time.Duration) *http.Client {
-	return &http.Client{Timeout: timeout, Transport: &http.Transport{
-		TLSClientConfig: t, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: time.Minute,
-		DialContext: (&net.Dialer{Timeout: timeout}).DialContext,
-	}}
+	return httpclient.New(httpclient.Options{TLS: t, DialTimeout: timeout, Timeout: timeout, MaxIdle: maxIdle, IdleTimeout: time.Minute})
 }
 
 // Failed adds the kind Unavailable to an error of a server, unless it has a kind.

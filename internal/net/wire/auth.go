@@ -2,7 +2,7 @@ package wire
 
 import "brine/internal/py/value"
 
-// SignIn is the load of an _auth request, which a minion sends in clear.
+// SignIn is the load of an _auth request, which a minion sends unencrypted.
 // Source: Salt's AsyncAuth.minion_sign_in_payload. The last fields are Brine's
 // own; Salt's masters ignore them.
 type SignIn struct {
@@ -14,7 +14,7 @@ type SignIn struct {
 	AutosignGrains *value.Dict `wire:"autosign_grains,omitempty"`
 	Token          []byte      `wire:"token,omitempty" max:"4096"`
 	Pub            string      `wire:"pub" max:"16384"`
-	// TakesHints says that the minion understands the answer ComeBack.
+	// TakesHints means that the minion understands the answer ComeBack.
 	TakesHints bool        `wire:"takes_hints,omitempty"`
 	Rest       *value.Dict `wire:"*"`
 }
@@ -29,10 +29,10 @@ type Signed struct {
 	Rest *value.Dict `wire:"*"`
 }
 
-// Refusal is the signed answer that is no acceptance. Ret is False (refused),
+// Refusal is a signed answer that is not an acceptance. Ret is False (refused),
 // True (wait for acceptance) or "full". ID is Brine's own: the minion that the
-// refusal is for, so that it cannot be shown to another one that signed in with
-// the same nonce.
+// refusal is for, so that it cannot be replayed to another one that signed in
+// with the same nonce.
 type Refusal struct {
 	Ret   any         `wire:"ret"`
 	Nonce string      `wire:"nonce"`
@@ -40,13 +40,13 @@ type Refusal struct {
 	Rest  *value.Dict `wire:"*"`
 }
 
-// Unsigned is an answer that is not signed, so that anyone can send it: "bad
-// enc algo", "bad sig algo", a refusal to a peer older than protocol version 2,
-// or, from a Brine master to a minion that sent TakesHints, ComeBack.
+// Unsigned is an unsigned answer, which anyone can send: "bad enc algo", "bad
+// sig algo", a refusal to a peer older than protocol version 2, or, from a
+// Brine master to a minion that sent TakesHints, ComeBack.
 type Unsigned struct {
 	Ret any `wire:"ret"`
-	// ComeBack is after how many milliseconds the minion is to sign in again,
-	// because the master has no time for it now.
+	// ComeBack is the delay in milliseconds after which the minion should sign in
+	// again, because the master is busy now.
 	ComeBack int64       `wire:"come_back,omitempty"`
 	Rest     *value.Dict `wire:"*"`
 }
@@ -60,29 +60,29 @@ const ComeBack = "come_back"
 type Acceptance struct {
 	Enc         string `wire:"enc"`
 	PubKey      string `wire:"pub_key"`
-	PublishPort any    `wire:"publish_port"`      // a port, or anything for none
+	PublishPort any    `wire:"publish_port"`      // a port; other values mean none
 	PubSig      string `wire:"pub_sig,omitempty"` // base64 with newlines
 	Token       []byte `wire:"token,omitempty"`
 	AES         []byte `wire:"aes"`
 	Session     []byte `wire:"session,omitempty"`
 	Sig         []byte `wire:"sig"` // of the AES key
 	Nonce       string `wire:"nonce"`
-	// Brine says that the master knows more commands than Salt's.
+	// Brine means that the master supports Brine's additional commands.
 	Brine bool `wire:"brine,omitempty"`
-	// Shares says that the master answers _brine_tree and _brine_part.
+	// Shares means that the master answers _brine_tree and _brine_part.
 	Shares bool `wire:"brine_shares,omitempty"`
-	// Signs says that the master signs every publication. A Brine minion then
+	// Signs means that the master signs every publication. A Brine minion then
 	// refuses any other: all minions know the key that encrypts publications, so
-	// that without a signature each of them could forge commands to the others.
+	// that without signatures each could forge commands to the others.
 	Signs bool `wire:"brine_signs,omitempty"`
 	// Endorsed is a list of Endorsement.
 	Endorsed *value.List `wire:"brine_endorsed,omitempty"`
-	// Common says that the key is that of all masters of the minion.
+	// Common means that the key is that of all masters of the minion.
 	Common bool        `wire:"brine_common_key,omitempty"`
 	Rest   *value.Dict `wire:"*"`
 }
 
-// Endorsement is a key for which another key vouches.
+// Endorsement is a key that another key has signed.
 type Endorsement struct {
 	Pub  string      `wire:"pub"`
 	Sig  []byte      `wire:"sig"`

@@ -2,21 +2,21 @@ package wire
 
 import "brine/internal/py/value"
 
-// ManageBeacons is the event manage_beacons on a minion's own bus, by which
-// functions have the beacons changed. Source: Salt's execution module beacons.
+// ManageBeacons is the event manage_beacons on a minion's own bus, with which
+// functions change the beacons. Source: Salt's execution module beacons.
 type ManageBeacons struct {
 	Func string `wire:"func" max:"64"`
 	Name string `wire:"name,omitempty"`
 	// BeaconData is the configuration of one beacon.
 	BeaconData any `wire:"beacon_data,omitempty"`
-	// IncludePillar and IncludeOpts limit a list; None stands for true.
+	// IncludePillar and IncludeOpts limit a list; None means true.
 	IncludePillar any         `wire:"include_pillar,omitempty"`
 	IncludeOpts   any         `wire:"include_opts,omitempty"`
 	Rest          *value.Dict `wire:"*"`
 }
 
-// ManageSchedule is the event manage_schedule on a minion's own bus, by which
-// functions have the schedule changed. Source: Salt's execution module schedule.
+// ManageSchedule is the event manage_schedule on a minion's own bus, with which
+// functions change the schedule. Source: Salt's execution module schedule.
 type ManageSchedule struct {
 	Func string `wire:"func" max:"64"`
 	Name string `wire:"name,omitempty"`
@@ -24,15 +24,15 @@ type ManageSchedule struct {
 	Schedule any    `wire:"schedule,omitempty"`
 	Persist  bool   `wire:"persist,omitempty"`
 	Where    string `wire:"where,omitempty" max:"64"` // "", "pillar" or "opts"
-	// Time and NewTime are moments in the format TimeFmt.
+	// Time and NewTime are times in the format TimeFmt.
 	Time    any         `wire:"time,omitempty"`
 	NewTime any         `wire:"new_time,omitempty"`
 	TimeFmt string      `wire:"time_fmt,omitempty" max:"256"`
 	Rest    *value.Dict `wire:"*"`
 }
 
-// Refresh is an event by which a minion collects its grains, pillar or modules
-// again. The keys are those of different tags; Notify is Brine's own.
+// Refresh is an event that makes a minion collect its grains, pillar or modules
+// again. The keys are those of several tags; Notify is Brine's own.
 type Refresh struct {
 	CleanCache   bool        `wire:"clean_cache,omitempty"`
 	ForceRefresh bool        `wire:"force_refresh,omitempty"`
@@ -47,8 +47,8 @@ type Refreshed struct {
 	Rest     *value.Dict `wire:"*"`
 }
 
-// SetEnviron is the event environ_setenv, by which a function sets variables in the
-// environment of the daemon.
+// SetEnviron is the event environ_setenv, with which a function sets environment
+// variables of the daemon.
 type SetEnviron struct {
 	Environ     any         `wire:"environ"`
 	FalseUnsets bool        `wire:"false_unsets"`

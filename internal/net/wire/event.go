@@ -2,12 +2,13 @@ package wire
 
 import "brine/internal/py/value"
 
-// MinionEvent is the request _minion_event, by which a minion fires an event on
-// the master's bus, or several. Source: Salt's Minion._fire_master_prepare.
+// MinionEvent is the request _minion_event, with which a minion fires one or
+// several events on the master's bus. Source: Salt's
+// Minion._fire_master_prepare.
 type MinionEvent struct {
 	ID  any    `wire:"id,omitempty"`
 	Cmd string `wire:"cmd,omitempty" max:"64"`
-	// Pretag is the tag under which the events of a list are fired a second time.
+	// Pretag is the tag under which each event of a list is fired again.
 	Pretag any         `wire:"pretag"`
 	Tag    string      `wire:"tag,omitempty"`
 	Data   any         `wire:"data,omitempty"`
@@ -22,8 +23,8 @@ type Fired struct {
 	Rest *value.Dict `wire:"*"`
 }
 
-// Present is the data of the event salt/presence/present, and of what masters of a
-// cluster report each other.
+// Present is the data of the event salt/presence/present, and of the reports
+// between masters of a cluster.
 type Present struct {
 	Present any         `wire:"present,omitempty"` // a list of ids
 	Rest    *value.Dict `wire:"*"`

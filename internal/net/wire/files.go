@@ -9,12 +9,13 @@ type FilePush struct {
 	ID   any         `wire:"id,omitempty"`
 	Path any         `wire:"path"` // a list of names
 	Size any         `wire:"size,omitempty"`
-	Loc  any         `wire:"loc"` // where in the file the part belongs
+	Loc  any         `wire:"loc"` // offset of the part in the file
 	Data []byte      `wire:"data"`
 	Rest *value.Dict `wire:"*"`
 }
 
-// MasterOpts is the request _master_opts for the options that count for states.
+// MasterOpts is the request _master_opts for the options that matter for
+// states.
 type MasterOpts struct {
 	Cmd     string      `wire:"cmd" max:"64"`
 	EnvOnly bool        `wire:"env_only,omitempty"`

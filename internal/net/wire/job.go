@@ -3,7 +3,7 @@ package wire
 import "brine/internal/py/value"
 
 // Job is a job as a master publishes it to its minions. Source: Salt's
-// ClearFuncs._prep_pub. The minion's notes of jobs that it runs have the same keys,
+// ClearFuncs._prep_pub. The minion's records of running jobs have the same keys,
 // and those below User.
 type Job struct {
 	Fun       any    `wire:"fun,required"` // a name, or a list of names with Arg a list of lists
@@ -12,7 +12,7 @@ type Job struct {
 	JID       string `wire:"jid,required" max:"64"`
 	Ret       any    `wire:"ret,omitempty"` // names of returners with commas
 	MasterID  any    `wire:"master_id,omitempty"`
-	Delimiter string `wire:"delimiter,omitempty" max:"1024"` // of the target, "" for the usual one
+	Delimiter string `wire:"delimiter,omitempty" max:"1024"` // of the target, "" for the default
 	ID        any    `wire:"id,omitempty"`
 	TgtType   string `wire:"tgt_type,omitempty" max:"1024"`
 	To        any    `wire:"to,omitempty"`
@@ -23,7 +23,7 @@ type Job struct {
 	ExecutorOpts    any `wire:"executor_opts,omitempty"`
 	RetKwargs       any `wire:"ret_kwargs,omitempty"`
 	User            any `wire:"user,omitempty"`
-	// Schedule is the name of the job in the schedule that has started it.
+	// Schedule is the name of the scheduled job that started it.
 	Schedule any `wire:"schedule,omitempty"`
 	// PID is the process that runs it.
 	PID  int64       `wire:"pid,omitempty"`

@@ -2,21 +2,22 @@ package wire
 
 import "brine/internal/py/value"
 
-// Login is the clear request for a token. Source: Salt's ClearFuncs.mk_token.
+// Login is the unencrypted request for a token. Source: Salt's
+// ClearFuncs.mk_token.
 type Login struct {
 	Cmd      string `wire:"cmd" max:"64"`
 	EAuth    any    `wire:"eauth,omitempty"`
 	Username any    `wire:"username,omitempty"`
 	Password any    `wire:"password,omitempty"`
-	// TokenExpire is the life of the token in seconds.
+	// TokenExpire is the lifetime of the token in seconds.
 	TokenExpire any `wire:"token_expire,omitempty"`
-	// Perms asks a Brine master for the permissions of the user.
+	// Perms requests the user's permissions from a Brine master.
 	Perms bool        `wire:"_brine_perms,omitempty"`
 	Rest  *value.Dict `wire:"*"`
 }
 
-// TokenRequest is the clear request about a token: what it is (get_token), or
-// to revoke it (_brine_logout). Source: Salt's ClearFuncs.get_token.
+// TokenRequest is the unencrypted request to look up a token (get_token) or to
+// delete it (_brine_logout). Source: Salt's ClearFuncs.get_token.
 type TokenRequest struct {
 	Cmd   string      `wire:"cmd" max:"64"`
 	Token string      `wire:"token" max:"1024"`
@@ -24,7 +25,7 @@ type TokenRequest struct {
 	Rest  *value.Dict `wire:"*"`
 }
 
-// Token is what a master reports a token. Perms are Brine's own.
+// Token is a master's answer about a token. Perms are Brine's own.
 type Token struct {
 	Start  any         `wire:"start,omitempty"`  // Unix seconds
 	Expire any         `wire:"expire,omitempty"` // Unix seconds
@@ -36,7 +37,7 @@ type Token struct {
 	Rest   *value.Dict `wire:"*"`
 }
 
-// Credentials are the keys by which a request shows who sends it to an external
+// Credentials are the keys of a request that authenticate its sender by an external
 // authentication system: a token, or a system, a name and a password. They are keys
 // of the request or of its kwargs.
 type Credentials struct {

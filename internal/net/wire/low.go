@@ -2,7 +2,7 @@ package wire
 
 import "brine/internal/py/value"
 
-// Low is a chunk of low data, by which a user of salt-api has a client call a
+// Low is a chunk of low data, with which a user of salt-api makes a client call a
 // function. Source: Salt's NetapiClient. For runners and wheel functions the keys
 // that are not declared here are keywords.
 type Low struct {

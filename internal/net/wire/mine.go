@@ -2,8 +2,8 @@ package wire
 
 import "brine/internal/py/value"
 
-// Mine is the request _mine, by which a minion stores data for others; Clear
-// replaces what it has stored. Source: Salt's execution module mine.
+// Mine is the request _mine, with which a minion stores data for other minions;
+// Clear replaces its earlier data. Source: Salt's execution module mine.
 type Mine struct {
 	Cmd   string      `wire:"cmd" max:"64"`
 	Data  any         `wire:"data"`
@@ -33,8 +33,8 @@ type MineDelete struct {
 	Rest *value.Dict `wire:"*"`
 }
 
-// MineEntry is stored data whose owner limits who may read it: those that the
-// target AllowTgt has.
+// MineEntry is stored data whose owner restricts access to the minions that
+// match AllowTgt.
 type MineEntry struct {
 	Data         any         `wire:"__data__"`
 	ACL          any         `wire:"__saltmine_acl__,required"`

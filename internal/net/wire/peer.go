@@ -2,12 +2,12 @@ package wire
 
 import "brine/internal/py/value"
 
-// PeerPublish is the request by which a minion publishes to others (minion_pub,
+// PeerPublish is the request with which a minion publishes to others (minion_pub,
 // minion_publish) or runs a runner (minion_runner), as far as the options peer and
 // peer_run grant it. Source: Salt's execution module publish.
 type PeerPublish struct {
 	Cmd     string `wire:"cmd" max:"64"`
-	Fun     string `wire:"fun" max:"65536"` // several names have commas between them
+	Fun     string `wire:"fun" max:"65536"` // several names are separated by commas
 	Arg     any    `wire:"arg,omitempty"`
 	Tgt     any    `wire:"tgt,omitempty"`
 	TgtType string `wire:"tgt_type,omitempty" max:"1024"`
@@ -18,7 +18,7 @@ type PeerPublish struct {
 	// Form is "full" or "clean".
 	Form string `wire:"form,omitempty" max:"64"`
 	ID   any    `wire:"id,omitempty"`
-	// NoParse names keywords whose values are not read as YAML.
+	// NoParse names keywords whose values are not parsed as YAML.
 	NoParse any         `wire:"no_parse,omitempty"`
 	Rest    *value.Dict `wire:"*"`
 }

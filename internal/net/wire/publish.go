@@ -2,15 +2,15 @@ package wire
 
 import "brine/internal/py/value"
 
-// Publish is the clear request by which a program starts a job. Credentials of
-// an external system and tokens are in Kwargs; without them Key is the key of
-// the program's user. Source: Salt's LocalClient._prep_pub.
+// Publish is the unencrypted request with which a program publishes a job.
+// Credentials of an external system and tokens are in Kwargs; without them Key
+// is the key of the program's user. Source: Salt's LocalClient._prep_pub.
 type Publish struct {
 	Cmd string `wire:"cmd" max:"64"`
 	Tgt any    `wire:"tgt"`
 	Fun any    `wire:"fun"` // a name, or a list of names with Arg a list of lists
 	Arg any    `wire:"arg"` // a list
-	// Key and User are nil where the program sends none.
+	// Key and User are nil if the program sends none.
 	Key     any         `wire:"key,omitempty"`
 	TgtType string      `wire:"tgt_type" max:"64"`
 	Ret     string      `wire:"ret"`
@@ -22,16 +22,16 @@ type Publish struct {
 	Rest *value.Dict `wire:"*"`
 }
 
-// Published is the load of the answer to a Publish. JID is nil and Error says
-// why if no minion matched. Source: Salt's ClearFuncs.publish.
+// Published is the load of the answer to a Publish. JID is nil and Error gives
+// the reason if no minion matched. Source: Salt's ClearFuncs.publish.
 type Published struct {
 	JID any `wire:"jid"`
-	// Minions and Missing have texts. Stock masters repeat in Missing whatever the
-	// request's list of targets had.
+	// Minions and Missing contain strings. Stock masters copy into Missing whatever
+	// the request's list of targets contained.
 	Minions *value.List `wire:"minions"`
 	Missing *value.List `wire:"missing,omitempty"`
 	Error   string      `wire:"error,omitempty"`
-	// Elsewhere has the minions that another master commands, and that master
+	// Elsewhere has the minions that another master commands, with that master
 	// (Brine only).
 	Elsewhere *value.Dict `wire:"elsewhere,omitempty"`
 	Rest      *value.Dict `wire:"*"`
@@ -44,7 +44,7 @@ type ClearReply struct {
 	Rest *value.Dict `wire:"*"`
 }
 
-// JobStates asks a Brine master for the states of a job on its minions.
+// JobStates requests the states of a job on its minions from a Brine master.
 type JobStates struct {
 	Cmd  string      `wire:"cmd" max:"64"`
 	JID  string      `wire:"jid" max:"64"`
@@ -59,12 +59,13 @@ type States struct {
 	States *value.Dict `wire:"states"`
 	// Delivered are the minions that received the job when they reconnected.
 	Delivered *value.List `wire:"delivered"`
-	// Expires is until when the job is stored for absent minions, in Unix seconds.
+	// Expires is until when the job is queued for unreachable minions, in Unix
+	// seconds.
 	Expires any         `wire:"expires"`
 	Rest    *value.Dict `wire:"*"`
 }
 
-// Failure is an error that a master reports in an answer, under the key error.
+// Failure is an error in a master's answer, under the key error.
 type Failure struct {
 	Name    string      `wire:"name"` // of Salt's exception
 	Message string      `wire:"message"`
@@ -72,11 +73,12 @@ type Failure struct {
 }
 
 // PublishKwargs are the keywords of a Publish that a master reads. Others are not
-// passed on to minions.
+// sent to minions.
 type PublishKwargs struct {
 	Delimiter string `wire:"delimiter,omitempty" max:"1024"` // of the target
 	Metadata  any    `wire:"metadata,omitempty"`
-	// Expire is how long the job is kept for absent minions, in seconds (Brine only).
+	// Expire is how long the job is queued for unreachable minions, in seconds (Brine
+	// only).
 	Expire          any         `wire:"expire,omitempty"`
 	MasterID        any         `wire:"master_id,omitempty"`
 	RetConfig       any         `wire:"ret_config,omitempty"`
@@ -86,7 +88,7 @@ type PublishKwargs struct {
 	Rest            *value.Dict `wire:"*"`
 }
 
-// Envelope is a request in clear as programs send it.
+// Envelope is an unencrypted request of a program.
 type Envelope struct {
 	Enc     string      `wire:"enc" max:"64"`
 	Load    *value.Dict `wire:"load"`
@@ -94,8 +96,8 @@ type Envelope struct {
 	Rest    *value.Dict `wire:"*"`
 }
 
-// Clear has the keys of a clear request by which a user of the master's machine shows
-// who sends it.
+// Clear has the keys of an unencrypted request that authenticate a user of the
+// master's machine.
 type Clear struct {
 	Cmd  string      `wire:"cmd" max:"64"`
 	Fun  any         `wire:"fun,omitempty"`

@@ -2,10 +2,10 @@ package wire
 
 import "brine/internal/py/value"
 
-// This conversation is Brine's own: a minion asks a Brine master for jobs that it
-// missed, and tells it about the jobs that it runs. Stock masters are not asked.
+// This conversation is Brine's own: a minion requests missed jobs from a Brine
+// master, and reports the jobs that it runs. Stock masters are not asked.
 
-// Missed is the request _brine_missed: the jobs behind the number After.
+// Missed is the request _brine_missed: the jobs after the number After.
 type Missed struct {
 	Cmd   string      `wire:"cmd" max:"64"`
 	ID    string      `wire:"id,omitempty" max:"1024"`
@@ -13,7 +13,8 @@ type Missed struct {
 	Rest  *value.Dict `wire:"*"`
 }
 
-// MissedJobs is the answer to Missed. More says that there are jobs behind After.
+// MissedJobs is the answer to Missed. More means that there are further jobs
+// after After.
 type MissedJobs struct {
 	Jobs  *value.List `wire:"jobs,required"` // of Job
 	After int64       `wire:"after"`
@@ -21,8 +22,8 @@ type MissedJobs struct {
 	Rest  *value.Dict `wire:"*"`
 }
 
-// AboutJob is a request about one job: _brine_record, which has the master record
-// that the job begins, and _brine_published, which asks for its SignedRecord.
+// AboutJob is a request about one job: _brine_record makes the master record that
+// the job starts, and _brine_published requests its SignedRecord.
 type AboutJob struct {
 	Cmd  string      `wire:"cmd" max:"64"`
 	ID   string      `wire:"id,omitempty" max:"1024"`

@@ -18,7 +18,7 @@ type Return struct {
 	User    any    `wire:"user,omitempty"`
 	// MasterID is the master that published the job.
 	MasterID any `wire:"master_id,omitempty"`
-	// Schedule and Tgt are those of jobs that the minion has started itself.
+	// Schedule and Tgt are set for jobs that the minion started itself.
 	Schedule any `wire:"schedule,omitempty"`
 	Tgt      any `wire:"tgt,omitempty"`
 	// CallJID is the id that a Brine salt-call proposes for its job.
@@ -27,9 +27,9 @@ type Return struct {
 	Rest    *value.Dict `wire:"*"`
 }
 
-// JobEvent is an event of a job that is no return: who is to return it (lists
-// of texts), or its state on one minion (a text). On stock masters any minion
-// can fire such events, with values of any type.
+// JobEvent is an event of a job that is not a return: its expected minions
+// (lists of strings), or its state on one minion (a string). On stock masters
+// any minion can fire such events, with values of any type.
 type JobEvent struct {
 	ID      any         `wire:"id,omitempty"`
 	State   any         `wire:"state,omitempty"`
@@ -39,14 +39,14 @@ type JobEvent struct {
 	Rest    *value.Dict `wire:"*"`
 }
 
-// Head has the keys by which a minion's requests are told apart while they wait.
+// Head has the keys that distinguish a minion's queued requests.
 type Head struct {
 	Cmd string `wire:"cmd,omitempty"`
 	JID string `wire:"jid,omitempty"`
 }
 
 // SyndicReturn is the request _syndic_return: the returns of one job that a syndic
-// has collected from the minions below it.
+// collected from its minions.
 type SyndicReturn struct {
 	Cmd  string      `wire:"cmd,omitempty" max:"64"`
 	ID   any         `wire:"id,omitempty"`
@@ -54,7 +54,7 @@ type SyndicReturn struct {
 	Rest *value.Dict `wire:"*"`
 }
 
-// SyndicEntry has the returns of one job by the ids of minions.
+// SyndicEntry has the returns of one job by minion id.
 type SyndicEntry struct {
 	JID      string      `wire:"jid" max:"64"`
 	Fun      any         `wire:"fun,omitempty"`

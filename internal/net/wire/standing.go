@@ -2,11 +2,11 @@ package wire
 
 import "brine/internal/py/value"
 
-// This conversation is Brine's own: a minion reports to each of its masters how its
-// connections to all of them are.
+// This conversation is Brine's own: a minion reports its connections to all masters
+// to each of them.
 
-// Standing is the request _brine_standing, and without Cmd and ID what masters of a
-// cluster report each other of it, with the time At.
+// Standing is the request _brine_standing, and without Cmd and ID the report
+// between masters of a cluster, with the time At.
 type Standing struct {
 	Cmd     string      `wire:"cmd,omitempty" max:"64"`
 	ID      string      `wire:"id,omitempty" max:"1024"`
@@ -17,8 +17,8 @@ type Standing struct {
 	Rest    *value.Dict `wire:"*"`
 }
 
-// StandingMaster is the connection to one master. You marks the receiver, Jobs says
-// that the minion runs jobs of a master that stands by.
+// StandingMaster is the connection to one master. You marks the receiver; Jobs
+// means that the minion runs the jobs of a standby master.
 type StandingMaster struct {
 	Master string      `wire:"master"`
 	State  string      `wire:"state,omitempty"`
@@ -33,12 +33,13 @@ type StandingChange struct {
 	From    string      `wire:"from"`
 	To      string      `wire:"to"`
 	Reason  string      `wire:"reason,omitempty"`
-	Seconds any         `wire:"seconds,omitempty"` // that it took
+	Seconds any         `wire:"seconds,omitempty"` // duration of the change
 	At      any         `wire:"at,omitempty"`      // Unix seconds
 	Rest    *value.Dict `wire:"*"`
 }
 
-// StandingAnswer is the answer to a Standing: Key names the key for publications.
+// StandingAnswer is the answer to a Standing: Key identifies the key for
+// publications.
 type StandingAnswer struct {
 	Key         string `wire:"key"`
 	StandbyJobs bool   `wire:"standby_jobs,omitempty"`
@@ -53,7 +54,7 @@ type MembersAnswer struct {
 	Rest    *value.Dict `wire:"*"`
 }
 
-// IDs is a question between masters of a cluster about some minions.
+// IDs is a query between masters of a cluster about some minions.
 type IDs struct {
 	IDs  any         `wire:"ids"` // a list
 	Rest *value.Dict `wire:"*"`

@@ -16,12 +16,12 @@
 //	required   Decode fails if the key is missing
 //	omitempty  Encode leaves out a zero value
 //
-// The tag max bounds a text or bytes in bytes, and a list in items. A field
+// The tag max bounds a string or bytes in bytes, and a list in items. A field
 // named Rest with the key "*" keeps the keys that the struct does not declare,
 // so that a newer peer's message passes through an older one unchanged.
 //
-// Nothing here is believed: a message comes from a peer that may send anything.
-// Decode checks types and sizes; what a message means is for its reader.
+// A peer may send anything: Decode checks types and sizes; the reader must
+// check the meaning.
 package wire
 
 import (
@@ -34,8 +34,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// Error says which key of a message is missing, too large or of a wrong type.
-// It repeats no value of the peer.
+// Error names the key of a message that is missing, too large or of a wrong
+// type. It contains no value of the peer.
 type Error struct {
 	Key  string
 	Want string // such as "a text of at most 64 bytes"
@@ -54,7 +54,7 @@ type field struct {
 	key      string
 	index    int
 	kind     kind
-	max      int // 0: not bounded here
+	max      int // 0: no limit
 	required bool
 	omit     bool
 }
@@ -91,13 +91,13 @@ type layout struct {
 	rest   int            // index of the field Rest, or -1
 }
 
-// maxFields bounds the keys that a message declares: decode has a bit for each.
+// maxFields bounds the declared keys of a message: decode has a bit for each.
 const maxFields = 64
 
 var layouts sync.Map // reflect.Type -> *layout
 
-// layoutOf returns the declaration of a struct type. A wrong tag is an error of
-// the program, and panics.
+// layoutOf returns the declaration of a struct type. An invalid tag is a
+// programming error and panics.
 func layoutOf(t reflect.Type) *layout {
 	if l, ok := layouts.Load(t); ok {
 		return l.(*layout)
@@ -145,20 +145,20 @@ func layoutOf(t reflect.Type) *layout {
 	return stored.(*layout)
 }
 
-// Decode reads a message into the struct that to points to; a nil dict is an
-// empty message. Keys of None count as missing, as Salt's programs send both.
-// Its error is an *Error about the first wrong field in the order of the
-// struct; the struct is then partly filled.
+// Decode decodes a message into the struct that to points to; a nil dict is an
+// empty message. A key with None counts as missing, because Salt's programs
+// send both. The error is an *Error about the first wrong field in the order of
+// the struct; the struct is then partly filled.
 func Decode(d *value.Dict, to any) error { return decode(d, to, false) }
 
-// View is Decode for a message whose reader takes whatever fits, because an older
-// program wrote it, or because it is passed on unchanged. A value of a wrong type
-// stays in Rest, and its field is empty, as if the key were missing. Sizes are not
-// compared: the receiver of the message has bounded it.
+// View is Decode for a message whose reader accepts whatever fits, because an
+// older program wrote it, or because it is forwarded unchanged. A value of a wrong
+// type stays in Rest, and its field is empty, as if the key were missing. Sizes
+// are not checked: the receiver of the message has checked them.
 func View(d *value.Dict, to any) { _ = decode(d, to, true) }
 
-// decode fills a struct without an allocation of its own but for Rest: it reads
-// every return, event and publication.
+// decode fills a struct without allocations except for Rest: it decodes every
+// return, event and publication.
 func decode(d *value.Dict, to any, lax bool) error {
 	v := reflect.ValueOf(to).Elem()
 	l := layoutOf(v.Type())
@@ -208,8 +208,8 @@ func decode(d *value.Dict, to any, lax bool) error {
 	return nil
 }
 
-// find returns the index of the field of a key, or -1. Messages mostly have their
-// keys in the order of the struct, so the field next is compared first.
+// find returns the index of the field of a key, or -1. The keys of a message are
+// usually in the order of the struct, so the field next is compared first.
 func (l *layout) find(k any, next int) int {
 	name, ok := k.(string)
 	if !ok {
@@ -224,7 +224,8 @@ func (l *layout) find(k any, next int) int {
 	return -1
 }
 
-// set stores a value that is not None, and reports whether it fits, of any size if lax.
+// set stores a value that is not None, and reports whether it fits; if lax, with any
+// size.
 func (f *field) set(to reflect.Value, from any, lax bool) bool {
 	switch f.kind {
 	case anything:
@@ -311,7 +312,7 @@ func (f *field) setList(to reflect.Value, from any, lax bool) bool {
 
 func (f *field) fits(n int) bool { return f.max == 0 || n <= f.max }
 
-// want describes the values that fit.
+// want describes the accepted values.
 func (f *field) want() string {
 	s, unit := "a value", ""
 	switch f.kind {
@@ -336,7 +337,7 @@ func (f *field) want() string {
 	return s
 }
 
-// got describes a value that does not fit.
+// got describes a rejected value.
 func (f *field) got(v any) string {
 	switch x := v.(type) {
 	case string:
@@ -349,8 +350,8 @@ func (f *field) got(v any) string {
 	return value.TypeName(v)
 }
 
-// Encode returns a message, with its keys in the order of the struct that from
-// points to and those of Rest after them. It shares values with the struct.
+// Encode returns a message with its keys in the order of the struct that from
+// points to, followed by those of Rest. It shares values with the struct.
 func Encode(from any) *value.Dict {
 	v := reflect.ValueOf(from)
 	if v.Kind() == reflect.Pointer {
@@ -374,7 +375,7 @@ func Encode(from any) *value.Dict {
 	return d
 }
 
-// empty reports whether a field is left out by omitempty.
+// empty reports whether omitempty omits a field.
 func empty(k kind, v reflect.Value) bool {
 	switch k {
 	case dict:
@@ -387,7 +388,7 @@ func empty(k kind, v reflect.Value) bool {
 	return v.IsZero()
 }
 
-// value returns the value of a field as the codecs take it.
+// value returns the value of a field in the form of the codecs.
 func (f *field) value(v reflect.Value) any {
 	switch f.kind {
 	case dict:

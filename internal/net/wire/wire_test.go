@@ -12,30 +12,7 @@ import (
 
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
-	"brine/test/fuzztest"
 )
-
-// messages are all messages of this package. A message that is missing here is
-// not fuzzed: TestMessagesAreListed finds it.
-var messages = []any{
-	SignIn{}, Signed{}, Refusal{}, Unsigned{}, Acceptance{}, Endorsement{},
-	ManageBeacons{}, ManageSchedule{}, Refresh{}, Refreshed{}, SetEnviron{},
-	ClusterWork{},
-	MinionEvent{}, Fired{}, Present{}, AuthEvent{},
-	FilePush{}, MasterOpts{},
-	Job{},
-	SignedRecord{}, JobRecord{},
-	Login{}, TokenRequest{}, Token{}, Credentials{},
-	Low{},
-	Mine{}, MineGet{}, MineDelete{}, MineEntry{},
-	PeerPublish{}, PeerReturns{},
-	Pillar{},
-	Publish{}, Published{}, ClearReply{}, JobStates{}, States{}, Failure{}, PublishKwargs{}, Envelope{}, Clear{},
-	Missed{}, MissedJobs{}, AboutJob{}, Recorded{}, PublishedRecord{}, RunningJobs{}, NotStored{},
-	Return{}, JobEvent{}, Head{}, SyndicReturn{}, SyndicEntry{},
-	Standing{}, StandingMaster{}, StandingChange{}, StandingAnswer{}, MembersAnswer{}, IDs{},
-	Run{}, Arguments{}, Started{}, Wheel{}, Ran{}, WheelAnswer{},
-}
 
 // sample has one field of each kind.
 type sample struct {
@@ -69,8 +46,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestDecodeForgets: a struct that is used a second time keeps nothing of the
-// first message.
+// TestDecodeForgets: a struct that is reused keeps nothing of the first
+// message.
 func TestDecodeForgets(t *testing.T) {
 	got := sample{Any: 1, Text: "old", Bytes: []byte("x"), Int: 1, Bool: true, Dict: value.NewDict(0), List: &value.List{}, Texts: []string{"x"},
 		Rest: value.DictOf("a", "b")}
@@ -149,137 +126,6 @@ func TestWrongDeclarations(t *testing.T) {
 			Encode(v)
 		}()
 	}
-}
-
-// FuzzMessages: no message of a peer makes Decode panic, what it takes is
-// within the declared bounds, and encoding it and decoding it again changes
-// nothing.
-func FuzzMessages(tf *testing.F) {
-	f := fuzztest.Wrap(tf)
-	for i, m := range messages {
-		b, err := msgpack.Marshal(Encode(m), msgpack.Wire)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b, uint8(i))
-	}
-	f.Fuzz(func(t *testing.T, body []byte, which uint8) {
-		v, err := msgpack.Limits{Depth: 32, Items: 1 << 12}.Unmarshal(body)
-		d, ok := v.(*value.Dict)
-		if err != nil || !ok {
-			return
-		}
-		typ := reflect.TypeOf(messages[int(which)%len(messages)])
-		first, second := reflect.New(typ), reflect.New(typ)
-		if err := Decode(d, first.Interface()); err != nil {
-			if len(err.Error()) > 200 {
-				t.Errorf("an error of %d bytes", len(err.Error()))
-			}
-			return
-		}
-		out := Encode(first.Interface())
-		for k := range d.All() {
-			if !out.Has(k) && value.Truth(d.At(k)) {
-				t.Errorf("%T lost the key %s", first.Elem().Interface(), value.Repr(k))
-			}
-		}
-		if err := Decode(out, second.Interface()); err != nil {
-			t.Fatalf("%T: %v", first.Elem().Interface(), err)
-		}
-		if again := Encode(second.Interface()); value.Repr(again) != value.Repr(out) {
-			t.Errorf("%s became %s", value.Repr(out), value.Repr(again))
-		}
-	})
-}
-
-// FuzzView: a message whose values have any type keeps all that it has when it is
-// read and encoded again.
-func FuzzView(tf *testing.F) {
-	f := fuzztest.Wrap(tf)
-	for i, m := range messages {
-		b, err := msgpack.Marshal(Encode(m), msgpack.Wire)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b, uint8(i))
-	}
-	for i, b := range recorded(f) {
-		f.Add(b, uint8(i))
-	}
-	f.Fuzz(func(t *testing.T, body []byte, which uint8) {
-		v, err := msgpack.Limits{Depth: 32, Items: 1 << 12}.Unmarshal(body)
-		d, ok := v.(*value.Dict)
-		if err != nil || !ok {
-			return
-		}
-		before := value.Repr(d)
-		typ := reflect.TypeOf(messages[int(which)%len(messages)])
-		to := reflect.New(typ)
-		View(d, to.Interface())
-		if after := value.Repr(d); after != before {
-			t.Fatalf("reading %s as %s changed it to %s", before, typ, after)
-		}
-		if _, keeps := typ.FieldByName("Rest"); !keeps {
-			return
-		}
-		out := Encode(to.Interface())
-		for k, val := range d.All() {
-			if got, ok := out.Get(k); value.Truth(val) && (!ok || !sameValue(got, val)) {
-				t.Errorf("%s: the key %s became %s, from %s", typ, value.Repr(k), value.Repr(got), value.Repr(val))
-			}
-		}
-	})
-}
-
-// sameValue compares a value that was decoded and encoded again. A field makes a
-// text of bytes, a list of a tuple, and a number or truth of each other.
-func sameValue(got, was any) bool {
-	switch x := was.(type) {
-	case []byte:
-		if s, ok := got.(string); ok {
-			return s == string(x)
-		}
-	case string:
-		if b, ok := got.([]byte); ok {
-			return string(b) == x
-		}
-	case value.Tuple:
-		if l, ok := got.(*value.List); ok {
-			return value.Repr(l) == value.Repr(&value.List{Items: x})
-		}
-	case float64:
-		if n, ok := got.(int64); ok {
-			return n == int64(x)
-		}
-	}
-	if b, ok := got.(bool); ok {
-		return b == value.Truth(was)
-	}
-	if n, ok := got.(int64); ok && was == true {
-		return n == 1
-	}
-	return value.Repr(got) == value.Repr(was)
-}
-
-// recorded are loads of requests that a stock minion has sent.
-func recorded(f *fuzztest.F) (out [][]byte) {
-	f.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", "stock_requests.json"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	var all []struct{ Case, Load string }
-	if err := json.Unmarshal(b, &all); err != nil || len(all) == 0 {
-		f.Fatalf("%d recordings: %v", len(all), err)
-	}
-	for _, r := range all {
-		load, err := base64.StdEncoding.DecodeString(r.Load)
-		if err != nil {
-			f.Fatal(err)
-		}
-		out = append(out, load)
-	}
-	return out
 }
 
 // TestRecordedRequests: what a stock minion sends is decoded with no key left over,

@@ -2,8 +2,8 @@ package wire
 
 import "brine/internal/py/value"
 
-// Run is the clear request that starts a runner. The credentials are keys of
-// the request itself. Source: Salt's ClearFuncs.runner.
+// Run is the unencrypted request that starts a runner. The credentials are keys
+// of the request itself. Source: Salt's ClearFuncs.runner.
 type Run struct {
 	Cmd string `wire:"cmd" max:"64"`
 	Fun string `wire:"fun" max:"1024"`
@@ -12,7 +12,7 @@ type Run struct {
 	JID   string      `wire:"jid,omitempty" max:"64"`
 	// The following are Brine's own. SkipGrains hides the master's grains from the
 	// function; Lenient drops keywords that the function does not declare; Cluster
-	// runs it once in the whole cluster, again elsewhere if Repeatable.
+	// runs it once in the whole cluster, and again elsewhere if Repeatable.
 	SkipGrains bool        `wire:"skip_grains,omitempty"`
 	Lenient    bool        `wire:"lenient,omitempty"`
 	Cluster    bool        `wire:"cluster,omitempty"`
@@ -24,12 +24,12 @@ type Run struct {
 type Arguments struct {
 	Arg   *value.List `wire:"arg"`
 	Kwarg *value.Dict `wire:"kwarg"`
-	// Kwargs is what some clients send in place of Kwarg.
+	// Kwargs is what some clients send instead of Kwarg.
 	Kwargs *value.Dict `wire:"kwargs,omitempty"`
 	Rest   *value.Dict `wire:"*"`
 }
 
-// Started is the answer to a Run: the runner's events have tags that begin with
+// Started is the answer to a Run: the tags of the runner's events begin with
 // Tag.
 type Started struct {
 	JID  string      `wire:"jid"`
@@ -37,8 +37,8 @@ type Started struct {
 	Rest *value.Dict `wire:"*"`
 }
 
-// Wheel is the clear request that runs a wheel function. The credentials are
-// keys of the request itself. Source: Salt's ClearFuncs.wheel.
+// Wheel is the unencrypted request that runs a wheel function. The credentials
+// are keys of the request itself. Source: Salt's ClearFuncs.wheel.
 type Wheel struct {
 	Cmd   string      `wire:"cmd" max:"64"`
 	Fun   string      `wire:"fun" max:"1024"`

@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// A text that a loop appends to leaves a copy of itself behind at each turn. What
-// the garbage collector has freed may be made again, so that the bound holds for
-// what a rendering has in memory and not for all that it ever made. What is
-// garbage and not freed yet still counts: the bound is one of the process, too.
+// A loop that appends to a string leaves a copy of it behind at each turn. Memory
+// that the garbage collector has freed may be allocated again, so that the limit
+// applies to what a rendering has in memory, not to all that it ever allocated.
+// Garbage that is not freed yet still counts, because the limit protects the
+// process.
 
-// reclaimer counts the bytes of values that can be given back.
+// reclaimer counts the bytes of values that can be returned to the budget.
 type reclaimer struct {
-	lent  int           // not given back yet
+	lent  int           // not returned yet
 	freed *atomic.Int64 // by the collector, and not credited yet
-	tired bool          // a collection of our own was of little use
+	tired bool          // our last forced collection freed little
 }
 
-// lentFrom is the least size in bytes of a value that is given back. Smaller ones
-// are cheaper to make than to watch.
+// lentFrom is the minimum size in bytes of a tracked value. Smaller ones are
+// cheaper to allocate than to track.
 const lentFrom = 1 << 10
 
 type loan struct {
@@ -27,7 +28,7 @@ type loan struct {
 	n  int64
 }
 
-// lend has the n bytes of the value at p given back once it is freed.
+// lend returns the n bytes of the value at p to the budget once it is freed.
 func lend[T any](rt *runtime, p *T, n int) {
 	if n < lentFrom || p == nil {
 		return
@@ -40,9 +41,9 @@ func lend[T any](rt *runtime, p *T, n int) {
 	goruntime.AddCleanup(p, func(l loan) { l.to.Add(l.n) }, loan{d.freed, int64(n)})
 }
 
-// reclaim credits what was freed. If less than need bytes are left then, it has the
-// collector look for more, unless a part of the bound at most can come of it: so
-// collections stay rare beside the work of making what they free.
+// reclaim credits freed bytes. If less than need bytes are left then, it forces a
+// garbage collection, unless that can free only a small part of the limit: so
+// collections stay rare compared with the allocations.
 func (rt *runtime) reclaim(need int) {
 	d := &rt.dead
 	if d.freed == nil {
@@ -54,7 +55,7 @@ func (rt *runtime) reclaim(need int) {
 	}
 	before := rt.left
 	goruntime.GC()
-	// Cleanups run on goroutines of their own.
+	// Cleanups run on separate goroutines.
 	for range 50 {
 		if rt.credit() == 0 && rt.left > before {
 			break

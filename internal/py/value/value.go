@@ -28,7 +28,6 @@ import (
 	"reflect"
 	"slices"
 	"sort"
-	"strings"
 	"time"
 )
 
@@ -418,33 +417,4 @@ func Items(v any) []any {
 		return x
 	}
 	return nil
-}
-
-// Texts returns the items of a list as strings, or v alone if it is not a list;
-// nothing if v is nil or empty. Salt's arguments often allow both.
-func Texts(v any) []string {
-	if l, ok := v.(*List); ok {
-		out := make([]string, l.Len())
-		for i, it := range l.Items {
-			out[i] = Str(it)
-		}
-		return out
-	}
-	if v == nil || v == "" {
-		return nil
-	}
-	return []string{Str(v)}
-}
-
-// Split is Texts for arguments that may also be one comma-separated string;
-// blanks around commas are ignored.
-func Split(v any) []string {
-	if _, ok := v.(*List); ok || v == nil {
-		return Texts(v)
-	}
-	parts := strings.Split(Str(v), ",")
-	for i, p := range parts {
-		parts[i] = strings.TrimSpace(p)
-	}
-	return parts
 }

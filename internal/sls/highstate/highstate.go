@@ -1,11 +1,10 @@
-// Package highstate makes of a minion's file server, pillar and grains what
-// is to be done on it, and does it: top file to SLS names (package top), SLS
-// files to data (render), data to chunks (sls), chunks to results
-// (state/engine). It joins these packages and adds nothing of its own but
-// where they get their files and data from.
+// Package highstate compiles and runs states from a minion's file server,
+// pillar and grains: top file to SLS names (package top), SLS files to data
+// (render), data to chunks (sls), chunks to results (state/engine). It connects
+// these packages to their files and data.
 //
-// A Session is one run, or one look at what a run would do: it has its own
-// pillar and options, so that what a run overrides concerns no other.
+// A Session is one run, or one query of what a run would do. It has its own
+// pillar and options, so that overrides affect no other session.
 package highstate
 
 import (
@@ -20,6 +19,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/call/fn"
+	"brine/internal/files/fileclient"
 	"brine/internal/py/value"
 	"brine/internal/sls/render"
 	"brine/internal/sls/sls"
@@ -28,8 +28,8 @@ import (
 	"brine/internal/sls/top"
 )
 
-// Options are the settings of state runs. Those that a master tells in answer
-// to _master_opts win over the minion's.
+// Options are the options of state runs. Those in a master's answer to
+// _master_opts override the minion's.
 type Options struct {
 	sls.Options
 	Renderer          string      `salt:"renderer" default:"jinja|yaml" doc:"renderers of SLS files that do not name others" change:"live"`
@@ -47,7 +47,7 @@ type Options struct {
 	Nodegroups        *value.Dict `salt:"-"`
 }
 
-// Deps are what all sessions of a minion need.
+// Deps are the shared dependencies of a minion's sessions.
 type Deps struct {
 	// Renderer renders SLS files and templates.
 	Renderer *render.Renderer
@@ -57,22 +57,22 @@ type Deps struct {
 	Fire func(ctx context.Context, tag string, data *value.Dict)
 	// Reload collects "grains" or "modules" again. It may be nil.
 	Reload func(ctx context.Context, what string) error
-	// Grains returns the grains of this moment, which Reload changes.
+	// Grains returns the current grains, which Reload changes.
 	Grains func() *value.Dict
-	// Watch is told how runs go on. It may be nil.
+	// Watch receives the progress of runs. It may be nil.
 	Watch engine.Observer
-	// PillarIsFresh says that a Call's pillar was compiled just before, as by
+	// PillarIsFresh means that a Call's pillar has just been compiled, as by
 	// salt-call, and need not be compiled again for a run.
 	PillarIsFresh bool
 }
 
-// Request says what a session is for.
+// Request describes a session.
 type Request struct {
-	// Saltenv and Pillarenv name environments; "" leaves what the options say.
+	// Saltenv and Pillarenv name environments; "" means the options.
 	Saltenv, Pillarenv string
 	// Pillar is merged over the minion's pillar. It may be nil.
 	Pillar *value.Dict
-	// Test asks for a test, or, false, for none; nil leaves the option.
+	// Test sets test mode; nil means the option.
 	Test *bool
 	// Mock runs all requisites and conditions, but no state.
 	Mock bool
@@ -84,6 +84,16 @@ type Request struct {
 	Hold func(ctx context.Context, id string) (end bool)
 }
 
+// Files are the files of a session. *fileclient.Client implements it.
+type Files interface {
+	fn.Fetcher
+	Envs(ctx context.Context) ([]string, error)
+	MasterOpts(ctx context.Context) (*value.Dict, error)
+	MasterTops(ctx context.Context, id string, opts *value.Dict) (*value.Dict, error)
+	State(ctx context.Context, sls, saltenv string) (fileclient.State, error)
+	States(ctx context.Context, saltenv string) ([]string, error)
+}
+
 // Session is one run. It is used by one goroutine.
 type Session struct {
 	deps   Deps
@@ -92,19 +102,26 @@ type Session struct {
 	opts   *value.Dict // all options, as templates see them
 	o      Options
 	top    top.Options
-	env    string // saltenv, "" for all of the top file
+	env    string // saltenv, "" for all environments of the top file
 	pillar *value.Dict
 	grains *value.Dict
 	avail  map[string][]string
 	envs   map[string]bool
 
 	stateConf render.StateConf
+	files     Files
+	compiler  fn.PillarCompiler // nil if the pillar cannot be compiled again
 }
 
-// Open prepares a session: it asks for the options of the file server and
+// Open prepares a session: it requests the options of the file server and
 // compiles the pillar. The error is for the user.
 func Open(ctx context.Context, d Deps, c *fn.Call, req Request) (*Session, error) {
 	s := &Session{deps: d, call: c, req: req, opts: c.Config.All().Clone(), grains: c.Grains.All(), avail: map[string][]string{}}
+	s.compiler, _ = c.Pillar.(fn.PillarCompiler)
+	var ok bool
+	if s.files, ok = c.Files.(Files); !ok {
+		return nil, errors.New("there is no file server to get states from")
+	}
 	if err := s.readOptions(ctx); err != nil {
 		return nil, err
 	}
@@ -120,11 +137,11 @@ func Open(ctx context.Context, d Deps, c *fn.Call, req Request) (*Session, error
 	return s, nil
 }
 
-// fromMaster are the options that the file server's side decides.
+// fromMaster are the options that the file server decides.
 var fromMaster = []string{"renderer", "failhard", "state_auto_order", "jinja_env", "jinja_sls_env", "jinja_lstrip_blocks", "jinja_trim_blocks"}
 
 func (s *Session) readOptions(ctx context.Context) error {
-	master, err := s.call.Files.MasterOpts(ctx)
+	master, err := s.files.MasterOpts(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot get the options of the file server: %w", err)
 	}
@@ -181,7 +198,7 @@ func decode(from *value.Dict, ptr any) error {
 	return nil
 }
 
-// environments settles saltenv and pillarenv.
+// environments determines saltenv and pillarenv.
 func (s *Session) environments() error {
 	s.env = value.Str(s.opts.At("saltenv"))
 	if s.opts.At("saltenv") == nil {
@@ -207,8 +224,8 @@ func (s *Session) compilePillar(ctx context.Context) error {
 	s.pillar = s.call.Pillar.All()
 	pillarenv := text(s.opts.At("pillarenv"))
 	same := pillarenv == text(s.call.Config.Get("pillarenv"))
-	if s.call.CompilePillar != nil && (!s.deps.PillarIsFresh || s.req.Pillar != nil || !same) {
-		p, err := s.call.CompilePillar(ctx, fn.PillarQuery{Saltenv: s.env, Pillarenv: pillarenv, Override: s.req.Pillar})
+	if s.compiler != nil && (!s.deps.PillarIsFresh || s.req.Pillar != nil || !same) {
+		p, err := s.compiler.Compile(ctx, fn.PillarQuery{Saltenv: s.env, Pillarenv: pillarenv, Override: s.req.Pillar})
 		if err != nil {
 			return fmt.Errorf("cannot compile the pillar: %w", err)
 		}
@@ -231,7 +248,7 @@ func text(v any) string {
 	return value.Str(v)
 }
 
-// merge puts src over dst. All strategies but overwrite and none go down into
+// merge merges src over dst. All strategies but overwrite and none merge nested
 // mappings.
 func merge(dst, src *value.Dict, strategy string, lists bool) {
 	for k, v := range src.All() {
@@ -272,22 +289,25 @@ func (s *Session) Options() Options { return s.o }
 // Saltenv is the environment of the session, "" for all of the top file.
 func (s *Session) Saltenv() string { return s.env }
 
-// PillarErrors returns what is wrong with the pillar. States must not run
-// with half a pillar.
+// PillarErrors returns the errors of the pillar. States must not run with an
+// incomplete pillar.
 func (s *Session) PillarErrors() []any { return s.pillar.List("_errors") }
 
-// Call returns a Call for execution functions that belong to this session:
-// they see its pillar and options.
+// Call returns a Call for execution functions of this session: they see its
+// pillar and options.
 func (s *Session) Call() *fn.Call {
 	c := *s.call
-	c.Pillar, c.Grains, c.Config = fn.Tree{Dict: s.pillar}, fn.Tree{Dict: s.grains}, fn.Tree{Dict: s.opts}
+	if c.Pillar = (fn.Tree{Dict: s.pillar}); s.compiler != nil {
+		c.Pillar = fn.NewPillar(s.pillar, s.compiler.Compile)
+	}
+	c.Grains, c.Config = fn.Tree{Dict: s.grains}, fn.Tree{Dict: s.opts}
 	c.RunAs, c.Progress = "", nil
 	c.SetRetcode(0)
 	return &c
 }
 
-// Matches returns which SLS files the top files give this minion. faults are
-// what is wrong with the top files.
+// Matches returns the SLS files that the top files assign to this minion.
+// faults are the errors of the top files.
 func (s *Session) Matches(ctx context.Context) (matches []top.Match, faults []string, err error) {
 	files, err := top.Gather(ctx, topSource{s}, s.top, s.env)
 	if err != nil {
@@ -309,14 +329,14 @@ func (s *Session) Matches(ctx context.Context) (matches []top.Match, faults []st
 	if matches, err = m.Matches(merged, s.env); err != nil {
 		return nil, nil, err
 	}
-	more, err := s.call.Files.MasterTops(ctx, s.call.ID, s.opts)
+	more, err := s.files.MasterTops(ctx, s.call.ID, s.opts)
 	if err != nil {
-		s.call.Log.Warn("cannot ask the master for master_tops", "err", err)
+		s.call.Log.Warn("cannot get master_tops from the master", "err", err)
 	}
 	return addTops(matches, more, s.o.TopsFirst), nil, nil
 }
 
-// addTops adds what master_tops say.
+// addTops adds the SLS files of master_tops.
 func addTops(matches []top.Match, tops *value.Dict, first bool) []top.Match {
 	for k, v := range tops.All() {
 		env := value.Str(k)
@@ -358,7 +378,7 @@ func contains(list []string, s string) bool {
 func (s *Session) hasEnv(ctx context.Context, env string) bool {
 	if s.envs == nil {
 		s.envs = map[string]bool{"base": true}
-		list, err := s.call.Files.Envs(ctx)
+		list, err := s.files.Envs(ctx)
 		if err != nil {
 			s.call.Log.Warn("cannot list the environments", "err", err)
 		}
@@ -374,7 +394,7 @@ func (s *Session) states(ctx context.Context, env string) ([]string, error) {
 	if names, ok := s.avail[env]; ok {
 		return names, nil
 	}
-	names, err := s.call.Files.States(ctx, env)
+	names, err := s.files.States(ctx, env)
 	if err != nil {
 		return nil, err
 	}
@@ -382,7 +402,8 @@ func (s *Session) states(ctx context.Context, env string) ([]string, error) {
 	return names, nil
 }
 
-// notFound makes of a file client's error what other packages look for.
+// notFound converts a file client's error into the one that other packages
+// check for.
 func notFound(err error, is error) error {
 	if salt.KindOf(err) == salt.NotFound || errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %v", is, err)

@@ -14,8 +14,8 @@ import (
 	"brine/internal/sls/top"
 )
 
-// High renders SLS files into high data. What is faulty is told in faults;
-// the data of the others is there all the same.
+// High renders SLS files into high data. Faults of some files are returned in
+// faults, together with the data of the others.
 func (s *Session) High(ctx context.Context, matches []top.Match) (high *value.Dict, faults []string) {
 	c := sls.New(slsSource{s}, s.o.Options)
 	list := make([]sls.Match, len(matches))
@@ -26,7 +26,7 @@ func (s *Session) High(ctx context.Context, matches []top.Match) (high *value.Di
 	return high, s.texts(ctx, errs)
 }
 
-// Verify returns what is wrong with the form of high data.
+// Verify returns the errors in the structure of high data.
 func (s *Session) Verify(ctx context.Context, high *value.Dict) []string {
 	return s.texts(ctx, sls.Verify(high))
 }
@@ -36,21 +36,21 @@ func (s *Session) RequisiteIn(ctx context.Context, high *value.Dict) []string {
 	return s.texts(ctx, s.o.RequisiteIn(high))
 }
 
-// Chunks makes chunks of high data whose requisites are resolved, or are not
-// to be. It changes high.
+// Chunks converts high data into chunks without changing requisites. It
+// modifies high.
 func (s *Session) Chunks(ctx context.Context, high *value.Dict) ([]*value.Dict, []string) {
 	chunks, errs := sls.Chunks(high, nil)
 	return chunks, s.texts(ctx, errs)
 }
 
-// Low makes chunks of high data by all passes of the compiler. It changes
-// high.
+// Low converts high data into chunks with all passes of the compiler. It
+// modifies high.
 func (s *Session) Low(ctx context.Context, high *value.Dict) ([]*value.Dict, []string) {
 	chunks, errs := s.o.Low(high)
 	return chunks, s.texts(ctx, errs)
 }
 
-// Run compiles and runs high data, which it changes. It returns results or
+// Run compiles and runs high data, which it modifies. It returns results or
 // faults.
 func (s *Session) Run(ctx context.Context, high *value.Dict) (*value.Dict, []string) {
 	chunks, faults := s.Low(ctx, high)
@@ -80,7 +80,7 @@ func (s *Session) Engine() *engine.Engine {
 // Tag is the key of a chunk's result.
 func Tag(low *value.Dict) string { return state.Tag(low) }
 
-// DisabledStates returns what state.disable has noted.
+// DisabledStates returns the states that state.disable has disabled.
 func DisabledStates(grains *value.Dict) []string {
 	var out []string
 	for _, v := range grains.List("state_runs_disabled") {
@@ -89,13 +89,17 @@ func DisabledStates(grains *value.Dict) []string {
 	return out
 }
 
-// reload collects again what later states are to see.
+// Reload collects "grains", "pillar" or "modules" again, for all that the session does
+// from now on.
+func (s *Session) Reload(ctx context.Context, what string) error { return s.reload(ctx, what) }
+
+// reload collects again what later states read.
 func (s *Session) reload(ctx context.Context, what string) error {
 	if what == "pillar" {
-		if s.call.CompilePillar == nil {
+		if s.compiler == nil {
 			return nil
 		}
-		p, err := s.call.CompilePillar(ctx, fn.PillarQuery{Saltenv: s.env, Pillarenv: text(s.opts.At("pillarenv")), Override: s.req.Pillar})
+		p, err := s.compiler.Compile(ctx, fn.PillarQuery{Saltenv: s.env, Pillarenv: text(s.opts.At("pillarenv")), Override: s.req.Pillar})
 		if err != nil {
 			return err
 		}
@@ -114,7 +118,7 @@ func (s *Session) reload(ctx context.Context, what string) error {
 	return err
 }
 
-// texts words faults, each with its place if there is one.
+// texts formats faults, each with its place if known.
 func (s *Session) texts(ctx context.Context, errs []*sls.Error) []string {
 	var out []string
 	for _, e := range errs {
@@ -123,8 +127,8 @@ func (s *Session) texts(ctx context.Context, errs []*sls.Error) []string {
 	return out
 }
 
-// withPlace adds a place on a line of its own, because scripts compare Salt's
-// text whole or by its beginning.
+// withPlace adds a place on a separate line, because scripts compare Salt's
+// text as a whole or by its beginning.
 func withPlace(text, place string) string {
 	if place == "" {
 		return text
@@ -132,17 +136,16 @@ func withPlace(text, place string) string {
 	return strings.TrimSuffix(text, "\n") + "\n" + place
 }
 
-// place finds the line that a fault is about: where the id begins in the text
-// of its SLS.
+// place finds the line of a fault: where the id begins in its SLS.
 func (s *Session) place(ctx context.Context, e *sls.Error) string {
 	if e.SLS == "" || e.Saltenv == "" {
 		return ""
 	}
-	f, err := s.call.Files.State(ctx, e.SLS, e.Saltenv)
+	f, err := s.files.State(ctx, e.SLS, e.Saltenv)
 	if err != nil {
 		return ""
 	}
-	source, err := s.call.Files.Read(ctx, f.Source, e.Saltenv)
+	source, err := s.files.Read(ctx, f.Source, e.Saltenv)
 	if err != nil {
 		return ""
 	}
@@ -173,13 +176,13 @@ func lineOf(source, key string) int {
 }
 
 // Usage returns for every environment which of its SLS files the top file
-// gives this minion: state.show_state_usage.
+// assigns to this minion: state.show_state_usage.
 func (s *Session) Usage(ctx context.Context) (*value.Dict, []string, error) {
 	matches, faults, err := s.Matches(ctx)
 	if err != nil || len(faults) > 0 {
 		return nil, faults, err
 	}
-	envs, err := s.call.Files.Envs(ctx)
+	envs, err := s.files.Envs(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,7 +17,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-// slsSource gives the compiler the rendered SLS files.
+// slsSource provides the compiler with rendered SLS files.
 type slsSource struct{ s *Session }
 
 // States implements sls.Source.
@@ -34,7 +34,7 @@ func (q slsSource) States(ctx context.Context, env string) ([]string, bool) {
 
 // Load implements sls.Source.
 func (q slsSource) Load(ctx context.Context, name, env string) (sls.File, error) {
-	f, err := q.s.call.Files.State(ctx, name, env)
+	f, err := q.s.files.State(ctx, name, env)
 	if err != nil {
 		return sls.File{}, notFound(err, sls.ErrNotFound)
 	}
@@ -44,7 +44,7 @@ func (q slsSource) Load(ctx context.Context, name, env string) (sls.File, error)
 
 // render renders a file of the file server.
 func (s *Session) render(ctx context.Context, url, path, name, env string) (any, error) {
-	text, err := s.call.Files.Read(ctx, url, env)
+	text, err := s.files.Read(ctx, url, env)
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +64,11 @@ func (s *Session) request(text []byte, path, name, env string, c *fn.Call) rende
 	}
 }
 
-// topSource gives the top files.
+// topSource provides the top files.
 type topSource struct{ s *Session }
 
 // Envs implements top.Source.
-func (q topSource) Envs(ctx context.Context) ([]string, error) { return q.s.call.Files.Envs(ctx) }
+func (q topSource) Envs(ctx context.Context) ([]string, error) { return q.s.files.Envs(ctx) }
 
 // States implements top.Source.
 func (q topSource) States(ctx context.Context, env string) ([]string, error) {
@@ -78,7 +78,7 @@ func (q topSource) States(ctx context.Context, env string) ([]string, error) {
 // Top implements top.Source.
 func (q topSource) Top(ctx context.Context, env string) (any, bool, error) {
 	url := fileclient.URL(q.s.top.File())
-	path, err := q.s.call.Files.CacheFile(ctx, url, env)
+	path, err := q.s.files.CacheFile(ctx, url, env)
 	if err != nil {
 		if err := notFound(err, fs.ErrNotExist); !isNotExist(err) {
 			return nil, false, err
@@ -91,7 +91,7 @@ func (q topSource) Top(ctx context.Context, env string) (any, bool, error) {
 
 // SLS implements top.Source.
 func (q topSource) SLS(ctx context.Context, name, env string) (any, error) {
-	f, err := q.s.call.Files.State(ctx, name, env)
+	f, err := q.s.files.State(ctx, name, env)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 // Loader fetches what templates import from the file server.
 type Loader struct {
-	Files *fileclient.Client
+	Files fn.Fetcher
 }
 
 // Load implements render.Loader.
@@ -114,11 +114,14 @@ func (l Loader) Load(ctx context.Context, env, path string) ([]byte, error) {
 	return data, nil
 }
 
-// functions are what templates call.
+// functions are the functions that templates call.
 type functions struct{ c *fn.Call }
 
 // Has implements render.Functions.
 func (f functions) Has(name string) bool { return f.c.Funcs.Has(name) }
+
+// HasModule reports whether there are functions of a module.
+func (f functions) HasModule(name string) bool { return f.c.Funcs.HasModule(name) }
 
 // Names implements render.Functions.
 func (f functions) Names() []string { return f.c.Funcs.Names() }
@@ -135,7 +138,7 @@ func (s *Session) template(ctx context.Context, c *fn.Call, t state.Template) (s
 	return s.deps.Renderer.Text(ctx, t.Engine, req)
 }
 
-// Text renders the text of an SLS that is in no file: state.template_str.
+// Text renders SLS text that is not in a file: state.template_str.
 func (s *Session) Text(ctx context.Context, source string) (high *value.Dict, faults []string, err error) {
 	data, err := s.renderText(ctx, []byte(source), "", "", s.env)
 	if err != nil {
@@ -156,7 +159,7 @@ func (s *Session) Text(ctx context.Context, source string) (high *value.Dict, fa
 	high, errs := sls.New(slsSource{s}, o).RenderData(ctx, name, s.env, d)
 	for _, v := range high.All() {
 		if body, ok := v.(*value.Dict); ok {
-			body.Delete("__sls__") // it is of no SLS
+			body.Delete("__sls__") // it belongs to no SLS
 			body.Delete("__env__")
 		}
 	}

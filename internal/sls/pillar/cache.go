@@ -15,8 +15,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// cache keeps pillars by minion and environment: in memory, or in one file per
-// minion with the form of Salt's.
+// cache caches pillars by minion and environment: in memory, or in one file per
+// minion in Salt's format.
 type cache struct {
 	dir    string // "" for memory
 	ttl    time.Duration
@@ -59,7 +59,7 @@ func (c *cache) put(id, env string, pillar *value.Dict) {
 	k.envs = k.envs.Clone()
 	k.envs.Set(orNil(env), pillar)
 	if err := c.store(id, k); err != nil {
-		c.log.Error("a pillar cannot be kept", "minion", id, "err", err)
+		c.log.Error("cannot cache pillar", "minion", id, "err", err)
 	}
 }
 
@@ -72,7 +72,7 @@ func (c *cache) clear(id string) {
 	}
 }
 
-// load returns what is kept and young enough.
+// load returns the cached pillar unless it is too old.
 func (c *cache) load(id string) (kept, bool) {
 	k, ok := c.memory[id]
 	if c.dir != "" {
@@ -88,14 +88,14 @@ func (c *cache) read(id string) (kept, bool) {
 	b, err := os.ReadFile(filepath.Join(c.dir, id))
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			c.log.Warn("a kept pillar cannot be read", "minion", id, "err", err)
+			c.log.Warn("cannot read cached pillar", "minion", id, "err", err)
 		}
 		return kept{}, false
 	}
 	v, err := msgpack.UnmarshalTyped(b)
 	d, ok := v.(*value.Dict)
 	if err != nil || !ok {
-		c.log.Warn("a kept pillar cannot be read", "minion", id, "err", err)
+		c.log.Warn("cannot read cached pillar", "minion", id, "err", err)
 		return kept{}, false
 	}
 	envs := d.Dict("CacheDisk_data").Dict(id)

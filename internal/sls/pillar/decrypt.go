@@ -10,8 +10,8 @@ import (
 	"brine/internal/sls/render"
 )
 
-// decrypt decrypts what the option decrypt_pillar names. It owns the pillar's
-// top level only, so the way to each value is copied.
+// decrypt decrypts the values that the option decrypt_pillar names. It owns
+// only the pillar's top level, so it copies the path to each value.
 func (r *run) decrypt(ctx context.Context, pillar *value.Dict) *value.Dict {
 	what := repack(r.o.Decrypt)
 	if what == nil {
@@ -50,8 +50,8 @@ func (r *run) decrypt(ctx context.Context, pillar *value.Dict) *value.Dict {
 }
 
 // repack reads the option: a map of paths to renderers, or a list of paths and
-// such maps. nil means that nothing is to be decrypted; an empty map, that the
-// option is of no such form.
+// such maps. nil means nothing to decrypt; an empty map means that the option
+// has another form.
 func repack(v any) *value.Dict {
 	switch x := v.(type) {
 	case *value.Dict:
@@ -82,7 +82,7 @@ func repack(v any) *value.Dict {
 	return nil
 }
 
-// decryptValue decrypts by one of the renderers that may; by any, if the
+// decryptValue decrypts with one of the permitted renderers; with any, if the
 // option names none.
 func (r *run) decryptValue(ctx context.Context, name string, v any) (any, error) {
 	if len(r.o.DecryptRenderers) > 0 && !slices.Contains(r.o.DecryptRenderers, name) {
@@ -105,7 +105,7 @@ func traverseDicts(v any, keys []string) (any, bool) {
 	return v, true
 }
 
-// replaceAt returns d with another value at a path that is there.
+// replaceAt returns d with another value at an existing path.
 func replaceAt(d *value.Dict, keys []string, v any) *value.Dict {
 	out := d.Clone()
 	if len(keys) > 1 {

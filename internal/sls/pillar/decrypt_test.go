@@ -22,7 +22,7 @@ type keyring struct {
 func newKeyring(t *testing.T) keyring {
 	t.Helper()
 	tools.Need(t, "gnupg", "gpg")
-	home, err := os.MkdirTemp("", "gpg") // short: the agent's socket is in it
+	home, err := os.MkdirTemp("", "gpg") // short, because it contains the agent's socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,14 +57,14 @@ func (k keyring) message(text string) string {
 	return k.run(text, "--trust-model", "always", "-ea", "-r", "somebody@example.com")
 }
 
-// block is a text as a YAML block below a key.
+// block returns a string as a YAML block below a key.
 func block(text string, depth int) string {
 	pad := strings.Repeat(" ", depth)
 	return "|\n" + pad + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+pad) + "\n"
 }
 
 // TestDecrypt decrypts messages of a real gpg, by the renderer and by the
-// option decrypt_pillar. What is wanted is what Salt 3007 made of the same.
+// option decrypt_pillar. The expected results are those of Salt 3007.
 func TestDecrypt(t *testing.T) {
 	k, stranger := newKeyring(t), newKeyring(t)
 	one, lines, foreign, none := k.message("secret one"), k.message("two\nlines\n"), stranger.message("x"), k.message("")
@@ -84,7 +84,7 @@ func TestDecrypt(t *testing.T) {
 		decrypt         any
 		change          func(*Options)
 		want            *value.Dict
-		fault           string // part of the only one of _errors
+		fault           string // part of the only entry of _errors
 	}{
 		{"renderer", "#!yaml|gpg\n" + src, must, nil, nil, plain, ""},
 		{"renderer of text", "#!gpg|yaml\n" + k.message("a: [1, 2]"), must, nil, nil, value.DictOf("a", value.ListOf(1, 2)), ""},

@@ -16,7 +16,7 @@ import (
 
 func init() { externals.Register("cmd_yaml", cmdYAML) }
 
-func init() { externals.Register("cmd_yamlex", cmdYAML) } // without its own tags, it is the same language
+func init() { externals.Register("cmd_yamlex", cmdYAML) } // the same language, without its own tags
 
 // cmdYAML runs a command in a shell and reads its output as YAML. %s in the
 // command is the minion's id.
@@ -49,8 +49,8 @@ func cmdJSON(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	return v, nil
 }
 
-// runCommand returns what a command writes. The id of a minion cannot hold
-// what means something to a shell; it is quoted if it does.
+// runCommand returns the output of a command. The id of a minion cannot contain
+// shell metacharacters; it is quoted anyway.
 func runCommand(ctx context.Context, r *run, a args, shell bool) (out, command string, err error) {
 	in, err := a.bind("command")
 	if err != nil {
@@ -65,10 +65,10 @@ func runCommand(ctx context.Context, r *run, a args, shell bool) (out, command s
 		id = proc.Quote(id)
 	}
 	command = strings.ReplaceAll(text, "%s", id)
-	// Programs speak English, and without a shell their errors are part of
-	// the output, as in Salt.
+	// Programs use English, and without a shell their stderr is part of the output,
+	// as in Salt.
 	c := proc.Cmd{Dir: "/root", Env: append(os.Environ(), "LC_ALL=C"), Combined: !shell, MaxOutput: maxAnswer}
-	if unix.Faccessat(unix.AT_FDCWD, c.Dir, unix.R_OK|unix.X_OK, unix.AT_EACCESS) != nil { // of a master that is not root
+	if unix.Faccessat(unix.AT_FDCWD, c.Dir, unix.R_OK|unix.X_OK, unix.AT_EACCESS) != nil { // of a master that does not run as root
 		c.Dir = "/"
 	}
 	if shell {
@@ -81,7 +81,7 @@ func runCommand(ctx context.Context, r *run, a args, shell bool) (out, command s
 		return "", "", err
 	}
 	if res.Code != 0 {
-		r.log.Error("a command of ext_pillar failed", "command", command, "retcode", res.Code, "minion", r.q.ID, "stderr", strings.TrimSpace(string(res.Stderr)))
+		r.log.Error("ext_pillar command failed", "command", command, "retcode", res.Code, "minion", r.q.ID, "stderr", strings.TrimSpace(string(res.Stderr)))
 	}
 	return string(res.Stdout), command, nil
 }

@@ -18,7 +18,7 @@ import (
 
 func init() { externals.Register("file_tree", fileTree) }
 
-// fileTree makes pillar of the names and contents of files: those of the
+// fileTree builds pillar from the names and contents of files: those of the
 // minion's nodegroups below nodegroups/NAME, then those below hosts/ID.
 func fileTree(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	in, err := a.bind("root_dir", "follow_dir_links", "debug", "keep_newline", "render_default", "renderer_blacklist", "renderer_whitelist", "template")
@@ -26,13 +26,13 @@ func fileTree(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 		return nil, err
 	}
 	t := tree{run: r, ctx: ctx, follow: value.Truth(in["follow_dir_links"]), template: in["template"] == true, render: textOr(in["render_default"], r.c.Default),
-		white: texts(in["renderer_whitelist"]), black: texts(in["renderer_blacklist"])}
+		white: value.ListTexts(in["renderer_whitelist"]), black: value.ListTexts(in["renderer_blacklist"])}
 	switch k := in["keep_newline"].(type) {
 	case nil:
 	case bool:
 		t.keepAll = k
 	case *value.List:
-		for _, p := range texts(k) {
+		for _, p := range value.ListTexts(k) {
 			t.keep = append(t.keep, target.ParseGlob(p))
 		}
 	default:
@@ -57,16 +57,6 @@ func textOr(v any, usual string) string {
 	return value.Str(v)
 }
 
-func texts(v any) []string {
-	var out []string
-	if l, ok := v.(*value.List); ok && l != nil {
-		for _, it := range l.Items {
-			out = append(out, value.Str(it))
-		}
-	}
-	return out
-}
-
 type tree struct {
 	*run
 	ctx          context.Context
@@ -79,7 +69,7 @@ type tree struct {
 	depth        int
 }
 
-// roots returns the directories: one that is relative is below each directory of
+// roots returns the directories: a relative one is below each directory of
 // pillar_roots of the pillar's environment.
 func (t *tree) roots(dir string) []string {
 	switch {
@@ -115,7 +105,7 @@ func (t *tree) root(dir string) (*value.Dict, error) {
 		if !slices.Contains(groups, e.Name()) {
 			continue
 		}
-		d, err := t.folder(filepath.Join(dir, "nodegroups", e.Name()), ".")
+		d, err := t.dirMap(filepath.Join(dir, "nodegroups", e.Name()), ".")
 		if err != nil {
 			return nil, err
 		}
@@ -132,22 +122,22 @@ func (t *tree) root(dir string) (*value.Dict, error) {
 		t.log.Error("file_tree: " + host + " exists, but is not a directory")
 		return out, nil
 	}
-	d, err := t.folder(host, ".")
+	d, err := t.dirMap(host, ".")
 	if err != nil {
 		return nil, err
 	}
 	return Merge(out, d, false), nil
 }
 
-// directory makes a map of a directory. rel is its path from the top.
-func (t *tree) folder(dir, rel string) (*value.Dict, error) {
+// dirMap converts a directory into a map. rel is its path from the top.
+func (t *tree) dirMap(dir, rel string) (*value.Dict, error) {
 	if t.depth++; t.depth > maxDepth {
 		return nil, salt.Errorf(salt.Invalid, "file_tree: directories are more than %d levels deep below %s", maxDepth, dir)
 	}
 	defer func() { t.depth-- }()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		t.log.Error("file_tree: a directory cannot be read", "err", err)
+		t.log.Error("file_tree: cannot read a directory", "err", err)
 		return value.NewDict(0), nil
 	}
 	out := value.NewDict(len(entries))
@@ -160,7 +150,7 @@ func (t *tree) folder(dir, rel string) (*value.Dict, error) {
 		case st.IsDir() && e.Type()&fs.ModeSymlink != 0 && !t.follow:
 			out.Set(e.Name(), value.NewDict(0))
 		case st.IsDir():
-			d, err := t.folder(full, filepath.Join(rel, e.Name()))
+			d, err := t.dirMap(full, filepath.Join(rel, e.Name()))
 			if err != nil {
 				return nil, err
 			}
@@ -181,7 +171,7 @@ func (t *tree) folder(dir, rel string) (*value.Dict, error) {
 func (t *tree) file(full, rel string) (any, bool, error) {
 	b, err := os.ReadFile(full)
 	if err != nil {
-		t.log.Error("file_tree: a file cannot be read", "err", err)
+		t.log.Error("file_tree: cannot read a file", "err", err)
 		return nil, false, nil
 	}
 	if bytes.HasSuffix(b, []byte("\n")) && !t.keepAll && !slices.ContainsFunc(t.keep, func(g target.Glob) bool { return g.Match(rel) || g.Match("./"+rel) }) {

@@ -8,7 +8,7 @@ import (
 	"brine/internal/sls/pillar/gitpillar"
 )
 
-// GitDirs gives the directories of git repositories; see gitpillar.Source.
+// GitDirs provides the directories of git repositories; see gitpillar.Source.
 type GitDirs interface {
 	Dirs(ctx context.Context, entry any, pillarenv, saltenv string) ([]gitpillar.Dir, error)
 	Includes() bool
@@ -16,7 +16,7 @@ type GitDirs interface {
 
 var _ GitDirs = (*gitpillar.Source)(nil)
 
-// Entries returns what ext_pillar says of one source, in its order.
+// Entries returns the entries of one source in ext_pillar, in order.
 func Entries(o Options, source string) []any {
 	var out []any
 	l, _ := o.External.(*value.List)
@@ -36,8 +36,8 @@ func Entries(o Options, source string) []any {
 
 func init() { externals.Register("git", gitRepositories) }
 
-// gitRepositories makes a pillar of each repository that is not mounted into
-// others, by its own top file, and merges them.
+// gitRepositories compiles the pillar of each repository that is not mounted
+// into others, by its own top file, and merges them.
 func gitRepositories(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	if r.c.Git == nil {
 		return nil, salt.Errorf(salt.Unavailable, "git repositories cannot be used here")
@@ -79,7 +79,7 @@ func gitRepositories(ctx context.Context, r *run, _ *value.Dict, a args) (any, e
 		}
 		out = r.merge(out, got)
 	}
-	if err != nil { // what could be had is better than nothing, but not whole
+	if err != nil { // available data is better than none, but incomplete
 		r.fail("Failed to load ext_pillar git: " + err.Error())
 	}
 	return out, nil

@@ -9,9 +9,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
+	"brine/internal/base/httpclient"
 	"brine/internal/base/salt"
 	"brine/internal/py/json"
 	"brine/internal/py/value"
@@ -43,8 +45,8 @@ func httpYAML(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	return v, err
 }
 
-// httpArgs are the parameters of both sources; http_json has one more, after
-// them in Salt, too.
+// httpArgs are the parameters of both sources; http_json has one more, the last
+// one as in Salt.
 var httpArgs = []string{"url", "with_grains", "header_dict", "auth", "username", "password"}
 
 // maxAnswer bounds the answer of a web server in bytes.
@@ -52,10 +54,10 @@ const maxAnswer = 32 << 20
 
 var grainName = regexp.MustCompile(`<(.*?)>`)
 
-// ask asks a web server and reads its answer. %s in the URL is the minion's
-// id; with with_grains, <NAME> is a grain. As in Salt a server that is unreachable or
-// answers with an error adds nothing, and the log tells why; one whose answer
-// is cut off or makes no sense is a fault of the pillar.
+// ask sends a request to a web server and decodes its answer. %s in the URL is the
+// minion's id; with with_grains, <NAME> is a grain. As in Salt an unreachable server
+// or an error response adds nothing and is logged; an incomplete or invalid answer is
+// an error of the pillar.
 func (r *run) ask(ctx context.Context, in map[string]any, read func(string) (any, error)) (v any, answered bool, err error) {
 	text, ok := in["url"].(string)
 	if !ok {
@@ -77,21 +79,25 @@ func (r *run) ask(ctx context.Context, in map[string]any, read func(string) (any
 	}
 	body, err := r.get(ctx, text, in)
 	if err != nil && salt.KindOf(err) == salt.Unavailable {
-		r.log.Error("a web server gives no pillar", "minion", r.q.ID, "url", text, "err", err)
+		r.log.Error("web server returned no pillar", "minion", r.q.ID, "url", text, "err", err)
 		return nil, false, nil
 	}
 	if err == nil {
 		v, err = read(body)
 	}
-	if err != nil { // the minion sees it, but not the address, which may hold a secret
-		r.log.Error("a web server gives no pillar", "minion", r.q.ID, "url", text, "err", err)
+	if err != nil { // the minion sees the error, but not the URL, which may contain a secret
+		r.log.Error("web server returned no pillar", "minion", r.q.ID, "url", text, "err", err)
 		return nil, false, fmt.Errorf("the answer cannot be read: %w", err)
 	}
 	return v, true, nil
 }
 
-// quote escapes a text as Python's urllib.parse.quote, which leaves slashes.
+// quote escapes a string like Python's urllib.parse.quote, which keeps slashes.
 func quote(s string) string { return strings.ReplaceAll(url.PathEscape(s), "%2F", "/") }
+
+var client = sync.OnceValue(func() *http.Client {
+	return httpclient.New(httpclient.Options{Proxies: true, HTTP2: true, IdleTimeout: time.Minute})
+})
 
 func (r *run) get(ctx context.Context, text string, in map[string]any) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -100,7 +106,7 @@ func (r *run) get(ctx context.Context, text string, in map[string]any) (string, 
 	if err != nil {
 		return "", err
 	}
-	req.Header.Set("User-Agent", "Salt/"+salt.Version+" http.query()") // some servers ask who asks
+	req.Header.Set("User-Agent", "Salt/"+salt.Version+" http.query()") // some servers require a user agent
 	if d, ok := in["header_dict"].(*value.Dict); ok {
 		for k, v := range d.All() {
 			req.Header.Set(value.Str(k), value.Str(v))
@@ -113,7 +119,7 @@ func (r *run) get(ctx context.Context, text string, in map[string]any) (string, 
 	if user != nil {
 		req.SetBasicAuth(value.Str(user), textOr(password, ""))
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client().Do(req)
 	if err != nil {
 		return "", salt.Errorf(salt.Unavailable, "%w", err)
 	}

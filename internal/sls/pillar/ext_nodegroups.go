@@ -9,7 +9,7 @@ import (
 
 func init() { externals.Register("nodegroups", nodegroups) }
 
-// nodegroups lists the named targets that the minion is in.
+// nodegroups lists the nodegroups of the minion.
 func nodegroups(_ context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	in, err := a.bind("pillar_name")
 	if err != nil {
@@ -22,8 +22,7 @@ func nodegroups(_ context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	return value.DictOf(name, value.Strings(r.groups())), nil
 }
 
-// groups returns the named targets that the minion is in, in the order of the
-// option.
+// groups returns the nodegroups of the minion, in the order of the option.
 func (r *run) groups() []string {
 	out := []string{}
 	subject := target.Data{MinionID: r.q.ID, GrainData: r.q.Grains, PillarData: r.pillar}
@@ -31,7 +30,7 @@ func (r *run) groups() []string {
 	for _, k := range names {
 		m, err := r.c.Nodegroups.Parse("nodegroup", value.Str(k), "")
 		if err != nil {
-			r.log.Error("a nodegroup cannot be read", "nodegroup", value.Str(k), "err", err)
+			r.log.Error("cannot evaluate a nodegroup", "nodegroup", value.Str(k), "err", err)
 			continue
 		}
 		if m.Match(subject) {

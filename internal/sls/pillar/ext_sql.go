@@ -69,7 +69,7 @@ func postgres(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 
 // query is a statement and how its rows become a tree.
 type query struct {
-	root       any // key that the tree is below, or nil
+	root       any // key above the tree, or nil
 	text       string
 	depth      int
 	list, json bool
@@ -77,9 +77,9 @@ type query struct {
 	ignoreNull bool
 }
 
-// readQueries reads what ext_pillar says: a list of queries, or a map of keys to
-// queries, which count in the order of the keys. A query is a text, a list of a
-// text and a depth, or a map.
+// readQueries reads the source's configuration: a list of queries, or a map of
+// keys to queries, in the order of the keys. A query is a string, a list of a
+// string and a depth, or a map.
 func readQueries(a args) ([]query, error) {
 	var out []query
 	add := func(root, v any) error {
@@ -138,7 +138,7 @@ func atoi(s string) (int, error) {
 	return n, nil
 }
 
-// queries runs all queries by ask, which gives the columns and rows of one.
+// queries runs all queries with ask, which returns the columns and rows of one.
 func queries(ask func(text string) ([]string, [][]any, error), a args) (any, error) {
 	qs, err := readQueries(a)
 	if err != nil {
@@ -203,7 +203,7 @@ func ask(ctx context.Context, db *remote.SQL, text, id string) (names []string, 
 	return names, out, rows.Err()
 }
 
-// plainColumn gives a value of a database the form that pillars have.
+// plainColumn converts a database value into a pillar value.
 func plainColumn(v any) any {
 	switch x := v.(type) {
 	case []byte:
@@ -214,12 +214,12 @@ func plainColumn(v any) any {
 	return v
 }
 
-// tree lays rows into a tree: the columns up to depth are keys, the rest are
-// values, by their names if there is more than one. It follows Salt's rules for
-// keys that come again.
+// tree converts rows into a tree: the columns up to depth are keys, the rest
+// are values, by their names if there is more than one. It follows Salt's rules
+// for repeated keys.
 func (q query) tree(focus *value.Dict, names []string, rows [][]any) error {
 	if len(rows) == 0 && len(names) == 0 {
-		return nil // sqlite3 tells no columns then
+		return nil // sqlite3 then reports no columns
 	}
 	n := len(names)
 	depth := q.depth
@@ -322,7 +322,7 @@ func (q query) enter(d *value.Dict, row []any, names []string, depth int, l *lis
 	}
 }
 
-// listify notes which maps become lists of their values in the end, the inner
+// listify records which maps become lists of their values at the end, inner
 // ones first.
 type listify struct {
 	keys  map[*value.Dict][]any

@@ -20,13 +20,13 @@ import (
 
 func init() { externals.Register("sqlite3", sqlite) }
 
-// sqlite reads a database of the option sqlite3 by the program of that name: a
-// library would add megabytes to a binary that reads no database on nearly
+// sqlite reads a database of the option sqlite3 with the program of that name:
+// a library would add megabytes to a binary that reads no database on nearly
 // every machine, and the program is in every distribution.
 func sqlite(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	o, _ := r.c.Opts.At("sqlite3").(*value.Dict)
 	path, wait := "/var/lib/salt/pillar.db", 5*time.Second
-	if p := o.Str("database"); p != "" { // Salt uses timeout only with it
+	if p := o.Str("database"); p != "" { // Salt uses timeout only if database is set
 		path = p
 		switch t := o.At("timeout").(type) {
 		case int64:
@@ -41,7 +41,7 @@ func sqlite(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	return queries(func(text string) ([]string, [][]any, error) { return askSQLite(ctx, path, wait, text, r.q.ID) }, a)
 }
 
-// maxSQLite bounds what a query prints, in bytes.
+// maxSQLite bounds the output of a query, in bytes.
 const maxSQLite = 64 << 20
 
 func askSQLite(ctx context.Context, path string, wait time.Duration, text, id string) ([]string, [][]any, error) {
@@ -64,8 +64,8 @@ func askSQLite(ctx context.Context, path string, wait time.Duration, text, id st
 	return readSQLite(res.Stdout)
 }
 
-// readSQLite reads what sqlite3 -json prints: nothing at all, or a list of one
-// map for each row, whose keys are the columns in order and may come again.
+// readSQLite decodes the output of sqlite3 -json: empty, or a list with one map
+// per row, whose keys are the columns in order and may repeat.
 func readSQLite(out []byte) (names []string, rows [][]any, err error) {
 	dec := stdjson.NewDecoder(bytes.NewReader(out))
 	dec.UseNumber()
@@ -102,7 +102,7 @@ func readSQLite(out []byte) (names []string, rows [][]any, err error) {
 	}
 }
 
-// column gives a value of JSON the form that pillars have.
+// column converts a JSON value into a pillar value.
 func column(t stdjson.Token) any {
 	n, ok := t.(stdjson.Number)
 	if !ok {

@@ -16,10 +16,10 @@ import (
 
 func init() { externals.Register("stack", stack) }
 
-// stack builds pillar of YAML files that are laid over each other: files of
-// configuration, which are templates, list them in order. Each file sees what
-// is there so far as the variable stack, and says by the key __ how it is
-// merged: merge-last (the default), merge-first, overwrite or remove.
+// stack builds pillar from YAML files that are merged in order: configuration
+// files, which are templates, list them. Each file sees the result so far in
+// the variable stack, and sets its merge strategy by the key __: merge-last
+// (the default), merge-first, overwrite or remove.
 func stack(ctx context.Context, r *run, pillar *value.Dict, a args) (any, error) {
 	env := textOr(orNil(r.env), textOr(orNil(r.q.Saltenv), "base"))
 	var files []string
@@ -81,7 +81,7 @@ func items(v any) []any {
 	return []any{v}
 }
 
-// dirLoader finds what templates import beside the file of configuration.
+// dirLoader loads templates beside the configuration file.
 type dirLoader struct{ dir string }
 
 // Load implements render.Loader.
@@ -89,12 +89,12 @@ func (l dirLoader) Load(_ context.Context, _, path string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(l.dir, path))
 }
 
-// local keeps absolute paths below the directory, too, as Jinja's own loader.
+// local keeps absolute paths below the directory, too, like Jinja's own loader.
 func (l dirLoader) local(_, path string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(l.dir, path))
 }
 
-// stackText fills in a template.
+// stackText renders a template.
 func (r *run) stackText(ctx context.Context, dir, file string, stack, pillar *value.Dict) (string, error) {
 	source, err := os.ReadFile(file)
 	if err != nil {
@@ -143,18 +143,18 @@ func (r *run) stackFile(ctx context.Context, cfg string, stack, pillar *value.Di
 	return stack, nil
 }
 
-// stackItems reads what a file of configuration renders to: a YAML list, or a
-// name a line.
+// stackItems reads a rendered configuration file: a YAML list, or a name per
+// line.
 func stackItems(text string) []string {
 	if v, err := yaml.Load([]byte(text), "stack"); err == nil {
 		if l, ok := v.(*value.List); ok {
-			return texts(l)
+			return value.ListTexts(l)
 		}
 	}
 	return strings.Split(strings.TrimRight(text, "\n"), "\n")
 }
 
-// The ways to merge.
+// The merge strategies.
 const (
 	mergeLast  = "merge-last"
 	mergeFirst = "merge-first"
@@ -172,7 +172,7 @@ func strategyOf(v any) (string, error) {
 
 const strategyKey = "__"
 
-// clean takes the ways to merge out of data that is new.
+// clean removes merge strategies from new data.
 func clean(v any) any {
 	switch x := v.(type) {
 	case *value.Dict:

@@ -16,7 +16,7 @@ import (
 	"brine/internal/sls/render"
 )
 
-// site is a web server with good and bad answers.
+// site is a web server with valid and invalid answers.
 func site(t *testing.T) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -69,9 +69,9 @@ func site(t *testing.T) *httptest.Server {
 	return s
 }
 
-// extCases are set beside stock Salt. @S@ is the web server. Where Salt raises
-// or reports an error, in words of its parsers, here is one, too; why is the
-// reason for one that is not to be equal.
+// extCases are compared with stock Salt. @S@ is the web server. Where Salt
+// raises or reports an error, in the words of its parsers, Brine reports one,
+// too; why is the reason for an intended difference.
 const extCases = `[
  {"ext_pillar": [{"http_json": "@S@/json"}]},
  {"ext_pillar": [{"http_json": {"url": "@S@/json", "namespace": "ns"}}]},
@@ -133,8 +133,8 @@ const extCases = `[
  {"ext_pillar": [{"cmd_yamlex": "echo just text"}]}
 ]`
 
-// TestExternalAsSalt makes each pillar and wants what stock Salt 3007.10 made;
-// BRINE_RECORD=1 with BRINE_STOCK_SALT asks it again.
+// TestExternalAsSalt compiles each pillar and expects the result of stock Salt
+// 3007.10; BRINE_RECORD=1 with BRINE_STOCK_SALT records it again.
 func TestExternalAsSalt(t *testing.T) {
 	s := site(t)
 	text := strings.ReplaceAll(extCases, "@S@", s.URL)

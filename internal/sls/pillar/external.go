@@ -11,12 +11,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// external is a further source of pillar. It gets what the option ext_pillar
-// says below its name, bound to its parameters.
+// external is an external source of pillar. It gets its configuration in the
+// option ext_pillar, bound to its parameters.
 type external func(ctx context.Context, r *run, pillar *value.Dict, a args) (any, error)
 
 // args are the arguments of a source: a map gives them by name, a list by
-// place, anything else is the first one.
+// position, anything else is the first one.
 type args struct {
 	list  []any
 	named *value.Dict
@@ -32,8 +32,7 @@ func readArgs(v any) args {
 	return args{list: []any{v}}
 }
 
-// bind gives the arguments for the names of parameters, nil for those not
-// given.
+// bind returns the arguments for the names of parameters, nil for missing ones.
 func (a args) bind(names ...string) (map[string]any, error) {
 	out := map[string]any{}
 	if len(a.list) > len(names) {
@@ -52,20 +51,20 @@ func (a args) bind(names ...string) (map[string]any, error) {
 	return out, nil
 }
 
-// externals are the sources by name, each in a file of its own.
+// externals are the sources by name, one file each.
 var externals = registry.New[external]("external pillar")
 
 // Externals returns the names of the sources of ext_pillar, sorted.
 func Externals() []string { return externals.Names() }
 
-// addOnDemand adds the source that the minion asks for, if it may.
+// addOnDemand adds the source that the minion requests, if permitted.
 func (r *run) addOnDemand() {
 	if r.q.External == nil || !value.Truth(r.q.External) {
 		return
 	}
 	d, ok := r.q.External.(*value.Dict)
 	if !ok {
-		r.log.Error("a minion asks for a source of pillar in a form that is no map", "minion", r.q.ID)
+		r.log.Error("ignoring on-demand ext_pillar of a minion: not a dictionary", "minion", r.q.ID)
 		return
 	}
 	for k := range d.All() {
@@ -78,7 +77,7 @@ func (r *run) addOnDemand() {
 	r.external = append(r.external, d)
 }
 
-// ext asks the further sources, each of which sees what was there before.
+// ext runs the external sources, each of which sees the result so far.
 func (r *run) ext(ctx context.Context, pillar *value.Dict) *value.Dict {
 	if r.q.Override.Len() > 0 {
 		pillar = r.merge(pillar, r.q.Override)
@@ -113,7 +112,7 @@ func (r *run) ext(ctx context.Context, pillar *value.Dict) *value.Dict {
 
 func init() { externals.Register("extra_minion_data_in_pillar", extraMinionData) }
 
-// extraMinionData puts what the minion sent of its options into the pillar.
+// extraMinionData adds the options that the minion sent to the pillar.
 func extraMinionData(_ context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	in, err := a.bind("include")
 	if err != nil {

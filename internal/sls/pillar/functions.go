@@ -26,10 +26,10 @@ func (f functions) Call(ctx context.Context, name string, args []any, kwargs *va
 	return f.reg.Call(ctx, f.call, name, args, kwargs)
 }
 
-// loader finds what templates import, below pillar_roots.
+// loader loads the templates that others import, below pillar_roots.
 type loader struct{ files *fileserver.Server }
 
-// local reads what templates import by absolute paths below pillar_roots.
+// local reads templates by absolute path below pillar_roots.
 func (l loader) local(saltenv, path string) ([]byte, error) {
 	f, ok := l.files.FindLocal(path, saltenv)
 	if !ok {

@@ -18,7 +18,8 @@ import (
 	"brine/test/gittest"
 )
 
-// repository makes a repository with some branches, and returns its directory.
+// repository creates a repository with some branches, and returns its
+// directory.
 func repository(t testing.TB, branches map[string]map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -46,7 +47,7 @@ func put(t testing.TB, dir string, files map[string]string) {
 	gittest.Run(t, dir, "add", "-A")
 }
 
-// gitCases are set beside stock Salt. @A@, @B@ and @C@ are repositories.
+// gitCases are compared with stock Salt. @A@, @B@ and @C@ are repositories.
 const gitCases = `[
  {"options": {"ext_pillar": [{"git": ["main @A@"]}], "git_pillar_base": "main"}},
  {"options": {"ext_pillar": [{"git": ["main @A@", {"main @B@": [{"mountpoint": "web/server/"}]}]}], "git_pillar_base": "main"}},
@@ -76,8 +77,8 @@ const gitCases = `[
  {"options": {"ext_pillar": [{"git": ["v1 @A@"]}], "git_pillar_base": "v1"}}
 ]`
 
-// TestGitAsSalt makes each pillar and wants what stock Salt 3007.10 made;
-// BRINE_RECORD=1 with BRINE_STOCK_SALT asks it again.
+// TestGitAsSalt compiles each pillar and expects the result of stock Salt
+// 3007.10; BRINE_RECORD=1 with BRINE_STOCK_SALT records it again.
 func TestGitAsSalt(t *testing.T) {
 	a := repository(t, map[string]map[string]string{
 		"main": {"top.sls": "base:\n  '*': [common, web.server.nginx, from_c]\ndev:\n  '*': [common]\n",
@@ -121,8 +122,8 @@ func TestGitAsSalt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Of the faults of several repositories Salt keeps those of one by the
-		// merging strategy. Here all are kept.
+		// Of the errors of several repositories Salt keeps one by the merging strategy.
+		// Brine keeps all.
 		faults, salts := value.Texts(got.At("_errors")), value.Texts(want[i].(*value.Dict).At("_errors"))
 		lost := slices.ContainsFunc(salts, func(f string) bool { return !slices.Contains(faults, f) }) || (len(faults) > 0) != (len(salts) > 0)
 		got.Delete("_errors")
@@ -145,8 +146,8 @@ func gitCompiler(t testing.TB, opts *value.Dict, cache string) (*Compiler, *gitp
 	return New(cfg), s
 }
 
-// A repository that is unreachable leaves the pillar as it was; one that never could
-// be had makes it say that it is not whole.
+// A repository that becomes unreachable leaves the pillar unchanged; one that was
+// never fetched is an error of the pillar.
 func TestGitFaults(t *testing.T) {
 	a := repository(t, map[string]map[string]string{"main": {"top.sls": "base:\n  '*': [x]\n", "x.sls": "x: 1\n"}})
 	cache := t.TempDir()

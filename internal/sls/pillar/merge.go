@@ -6,8 +6,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// merge lays b over a by the option pillar_source_merging_strategy. Neither is
-// changed; the result shares what has not changed with them.
+// merge merges b over a by the option pillar_source_merging_strategy. It
+// modifies neither; the result shares unchanged parts with them.
 func (r *run) merge(a, b *value.Dict) *value.Dict {
 	strategy, lists := r.o.Strategy, r.o.MergeLists
 	if strategy == "smart" || strategy == "" {
@@ -24,7 +24,7 @@ func (r *run) merge(a, b *value.Dict) *value.Dict {
 		out.Update(b)
 		return out
 	case "overwrite":
-		// What b has replaces what a has; no dict is left to be merged.
+		// Values of b replace those of a, so no dicts remain to be merged.
 		out := a.Clone()
 		out.Update(b)
 		return out
@@ -38,9 +38,9 @@ func (r *run) merge(a, b *value.Dict) *value.Dict {
 	return Merge(a, b, lists)
 }
 
-// Merge lays b over a: a dict over a dict key by key, anything else in place
-// of what was there; with lists, a list after a list without what the first
-// has. Neither is changed.
+// Merge merges b over a: dicts recursively, anything else is replaced; with
+// lists, a list is appended to a list without the items that the first has. It
+// modifies neither.
 func Merge(a, b *value.Dict, lists bool) *value.Dict {
 	if a.Len() == 0 {
 		return orEmpty(b).Clone()
@@ -80,8 +80,8 @@ func mergeLists(a, b *value.List) *value.List {
 	return out
 }
 
-// mergeList puts values of keys that both have into lists of two. Keys that
-// only b has are dropped, as in Salt.
+// mergeList puts values of keys in both into lists of two. Keys only in b are
+// dropped, as in Salt.
 func mergeList(a, b *value.Dict) *value.Dict {
 	out := value.NewDict(a.Len())
 	for k, v := range a.All() {

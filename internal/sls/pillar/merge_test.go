@@ -7,7 +7,7 @@ import (
 )
 
 // TestMergeLists has the result of salt.utils.dictupdate.update with
-// merge_lists: what the second list has twice stays so.
+// merge_lists: duplicates within the second list stay.
 func TestMergeLists(t *testing.T) {
 	a := value.DictOf("l", value.ListOf("a", "b", "b"), "d", value.DictOf("x", value.ListOf(int64(1))))
 	b := value.DictOf("l", value.ListOf("c", "b", "c", nil, nil), "d", value.DictOf("x", value.ListOf(int64(1), int64(2), int64(2))))

@@ -6,8 +6,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options are Salt's options of the pillar. A master has them, and a minion
-// that makes its pillar itself (file_client: local).
+// Options are Salt's options of the pillar, for masters and for minions with
+// file_client: local.
 type Options struct {
 	Roots            any    `salt:"pillar_roots" default:"null" doc:"directories of pillar files by environment; __env__ stands for any other environment, in a directory's name too" change:"live"`
 	Env              any    `salt:"pillarenv" default:"null" doc:"the only environment that the pillar is made of; null: all" change:"live"`
@@ -32,7 +32,8 @@ type Options struct {
 	CacheBackend string        `salt:"pillar_cache_backend" default:"disk" doc:"where pillars are kept: disk or memory" change:"live"`
 }
 
-// UsualRoots returns Salt's default of pillar_roots, for which there is no tag.
+// UsualRoots returns Salt's default of pillar_roots, which a tag cannot
+// express.
 func UsualRoots() *value.Dict {
 	return value.DictOf("base", value.ListOf("/srv/pillar", "/srv/spm/pillar"))
 }

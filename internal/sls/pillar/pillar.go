@@ -1,18 +1,17 @@
-// Package pillar makes the pillar of one minion: what the top files and SLS
-// files below pillar_roots say for it, with what external sources add, merged
-// and decrypted. A master makes it for its minions, a masterless minion for
-// itself.
+// Package pillar compiles the pillar of one minion: the SLS files that the top files below
+// pillar_roots assign to it, merged with external sources, and decrypted. A master compiles it for
+// its minions, a masterless minion for itself.
 //
 // # Contract
 //
-// A Compiler compiles any number of pillars at
-// once. The caller has authenticated the minion: Request.ID is believed, and nothing in the request
-// of a minion but its grains, the environments and the overrides counts.
+// A Compiler compiles any number of pillars concurrently. The caller has authenticated the minion:
+// Request.ID is trusted, and of a minion's request only its grains, the environments and the
+// overrides are used.
 //
-// A pillar is whole or says that it is not: whatever went wrong is in the list
-// under the key _errors, in Salt's words, and states refuse to run with it.
-// Unless the option pillar_safe_render_error is off, the reasons of a failed
-// rendering are only in the log, since a reason can hold a secret of others.
+// A pillar is complete or reports that it is not: all errors are in the list under the key _errors,
+// in Salt's words, and states refuse to run with it. Unless the option pillar_safe_render_error is
+// off, the reasons of a failed rendering are only in the log, because they can contain secrets of
+// other minions.
 package pillar
 
 import (
@@ -29,34 +28,34 @@ import (
 	"brine/internal/sls/top"
 )
 
-// Config is what a Compiler needs.
+// Config is the configuration of a Compiler.
 type Config struct {
 	Options  Options
 	Top      top.Options
 	Renderer *render.Renderer
 	// Default is the option renderer.
 	Default string
-	// Whitelist and Blacklist are the renderers that may be used, or not.
+	// Whitelist and Blacklist are the permitted and the forbidden renderers.
 	Whitelist, Blacklist []string
-	// Opts are all options, as templates and pillar_opts show them. They are
-	// not changed.
+	// Opts are all options, as templates and pillar_opts show them. They are not
+	// modified.
 	Opts *value.Dict
 	// Nodegroups are the named targets.
 	Nodegroups target.Nodegroups
 	// Funcs are the functions that templates may call; it may be nil.
 	Funcs *fn.Registry
-	// Call prepares what these functions see; it may be nil.
+	// Call prepares the view of these functions; it may be nil.
 	Call func() *fn.Call
 	// Git has the repositories of the external source git; it may be nil.
 	Git GitDirs
 	// CacheDir is the directory of pillar_cache.
 	CacheDir string
-	// Version is what pillar_opts tells as saltversion.
+	// Version is the saltversion in pillar_opts.
 	Version string
 	Log     *slog.Logger
 }
 
-// Compiler makes pillars.
+// Compiler compiles pillars.
 type Compiler struct {
 	c     Config
 	o     Options
@@ -85,25 +84,26 @@ func New(c Config) *Compiler {
 	return p
 }
 
-// Request asks for the pillar of one minion.
+// Request describes the pillar of one minion.
 type Request struct {
-	// ID is the minion, proved.
+	// ID is the authenticated minion.
 	ID string
 	// Grains are the minion's; the request owns them.
 	Grains *value.Dict
-	// Saltenv and Pillarenv are environments, "" if none is meant.
+	// Saltenv and Pillarenv are environments, "" if not set.
 	Saltenv, Pillarenv string
-	// Override is laid over the pillar, and is there for external sources.
+	// Override is merged over the pillar, and available to external sources.
 	Override *value.Dict
 	// Extra is further data of the minion, for external sources.
 	Extra *value.Dict
-	// External is one further source to ask, if on_demand_ext_pillar allows.
+	// External is an additional source, if on_demand_ext_pillar permits it.
 	External any
-	// CleanCache forgets what pillar_cache keeps of the minion.
+	// CleanCache drops what pillar_cache has of the minion.
 	CleanCache bool
 }
 
-// Compile makes a pillar, or takes it from the cache if pillar_cache is set.
+// Compile compiles a pillar, or returns it from the cache if pillar_cache is
+// set.
 func (p *Compiler) Compile(ctx context.Context, q Request) (*value.Dict, error) {
 	if !p.o.Cache {
 		return p.compile(ctx, q)
@@ -114,7 +114,7 @@ func (p *Compiler) Compile(ctx context.Context, q Request) (*value.Dict, error) 
 	if d := p.cache.get(q.ID, q.Pillarenv); d != nil {
 		return d, nil
 	}
-	q.Override = nil // it is the minion's own business, and none of the next request
+	q.Override = nil // overrides apply to this request only, so they are not cached
 	d, err := p.compile(ctx, q)
 	if err == nil {
 		p.cache.put(q.ID, q.Pillarenv, d)
@@ -122,13 +122,13 @@ func (p *Compiler) Compile(ctx context.Context, q Request) (*value.Dict, error) 
 	return d, err
 }
 
-// ClearCache forgets what pillar_cache keeps of a minion.
+// ClearCache drops what pillar_cache has of a minion.
 func (p *Compiler) ClearCache(id string) { p.cache.clear(id) }
 
-// Cached returns what pillar_cache keeps of a minion, or nil.
+// Cached returns what pillar_cache has of a minion, or nil.
 func (p *Compiler) Cached(id, pillarenv string) *value.Dict { return p.cache.get(id, pillarenv) }
 
-// run is the making of one pillar.
+// run is the compilation of one pillar.
 type run struct {
 	*Compiler
 	q        Request
@@ -136,9 +136,9 @@ type run struct {
 	opts     *value.Dict
 	pillar   *value.Dict // that templates see
 	external []any
-	ignored  map[string]map[string]bool // SLS by environment that may be missing
+	ignored  map[string]map[string]bool // SLS names by environment that may be missing
 	errors   []string
-	// topErrors are those of the top files, which are told last.
+	// topErrors are errors of the top files, which are reported last.
 	topErrors []string
 	envs      []string // of pillar_roots, base first
 	funcs     render.Functions
@@ -192,8 +192,8 @@ func orNil(s string) any {
 	return s
 }
 
-// call prepares a Call for the functions in templates: they see the minion's
-// grains and run where the pillar is made.
+// call prepares a Call for functions in templates: they see the minion's grains
+// and run on the compiling machine.
 func (p *Compiler) call(r *run) *fn.Call {
 	c := &fn.Call{}
 	if p.c.Call != nil {
@@ -204,7 +204,7 @@ func (p *Compiler) call(r *run) *fn.Call {
 	return c
 }
 
-// fail notes a fault.
+// fail records an error.
 func (r *run) fail(text string) {
 	r.errors = append(r.errors, text)
 	r.log.Error("Pillar render error: "+text, "minion", r.q.ID)
@@ -253,7 +253,7 @@ func orEmpty(d *value.Dict) *value.Dict {
 	return d
 }
 
-// masterOpts are the options as pillar_opts shows them.
+// masterOpts returns the options as pillar_opts shows them.
 func (r *run) masterOpts() *value.Dict {
 	d := r.opts.Clone()
 	d.Delete("grains")
@@ -262,8 +262,8 @@ func (r *run) masterOpts() *value.Dict {
 	return d
 }
 
-// Top returns the merged top file as it applies to a minion, and what went
-// wrong: the runner pillar.show_top.
+// Top returns the merged top file as it applies to a minion, and its errors:
+// the runner pillar.show_top.
 func (p *Compiler) Top(ctx context.Context, q Request) (*value.Dict, []string) {
 	r := p.begin(q)
 	tops := r.top(ctx)
@@ -286,7 +286,7 @@ func (r *run) text(ctx context.Context, f fileserver.Found, source []byte, salte
 	})
 }
 
-// yamlex reports whether the default renderer aggregates.
+// yamlex reports whether the default renderer supports !aggregate.
 func (r *run) yamlex() bool {
 	return strings.HasSuffix("|"+r.c.Default, "|yamlex") || strings.HasPrefix(r.c.Default, "yamlex_")
 }

@@ -62,8 +62,8 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// A minion that says by its grains what is imported gets nothing but files of
-// pillar_roots, in its environment, and what Config's renderer allows.
+// A minion whose grains choose an import gets only files of pillar_roots in its
+// environment, and what Config's renderer permits.
 func TestAbsoluteImportsStayBelowTheRoots(t *testing.T) {
 	dir := writeTree(t, map[string]string{
 		"base/top.sls":  "base:\n  '*': [imp]\n",

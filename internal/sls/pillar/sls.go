@@ -33,8 +33,7 @@ func (r *run) find(sls, env string) (fileserver.Found, bool) {
 // known reports whether an environment has pillar files.
 func (r *run) known(env string) bool { return slices.Contains(r.envs, env) }
 
-// match returns the SLS files of an environment that a name, perhaps a glob,
-// stands for.
+// match returns the SLS files of an environment that match a name or glob.
 func (r *run) match(ctx context.Context, pattern, env string) []string {
 	if !strings.ContainsAny(pattern, "*?[") {
 		if _, ok := r.find(pattern, env); ok && !strings.ContainsAny(pattern, "/") {
@@ -51,7 +50,7 @@ func (r *run) match(ctx context.Context, pattern, env string) []string {
 	return slices.DeleteFunc(fileclient.StateNames(l.Files), func(n string) bool { return !g.Match(n) })
 }
 
-// render makes the pillar of the SLS files.
+// render compiles the pillar of the SLS files.
 func (r *run) render(ctx context.Context, matches []top.Match) *value.Dict {
 	pillar := orEmpty(r.q.Override)
 	for _, m := range matches {
@@ -87,16 +86,16 @@ func noEnv(env string) string {
 type slsRun struct {
 	run  *run
 	env  string
-	mods map[string]any // what each file rendered to, without its includes
+	mods map[string]any // rendered data of each file, without its includes
 }
 
-// maxDepth bounds includes in includes, maxFiles the files of one pillar.
+// maxDepth bounds the nesting of includes, maxFiles the files of one pillar.
 const (
 	maxDepth = 200
 	maxFiles = 20_000
 )
 
-// sls renders one file with what it includes. nil means that there is none.
+// sls renders one file with its includes. nil means that there is none.
 func (s *slsRun) sls(ctx context.Context, sls string, defaults *value.Dict, depth int) any {
 	if depth > maxDepth || len(s.mods) > maxFiles {
 		s.run.fail(fmt.Sprintf("SLS '%s' is included more than %d levels deep, or there are more than %d files", sls, maxDepth, maxFiles))
@@ -148,22 +147,22 @@ func (r *run) hasFolders(env string) bool {
 	return slices.ContainsFunc(r.roots, func(o fileserver.Root) bool { return (o.Env == env || o.Env == "__env__") && len(o.Dirs) > 0 })
 }
 
-// missing says that there is no such SLS, unless that is allowed.
+// missing reports a missing SLS, unless that is permitted.
 func (s *slsRun) missing(sls string) any {
 	switch {
 	case s.run.ignored[s.env][sls]:
-		s.run.log.Debug("a missing SLS of the pillar is ignored", "sls", sls, "pillarenv", s.env)
-	case s.run.known(s.env) && s.run.hasFolders(s.env): // Salt says nothing of one without
+		s.run.log.Debug("ignoring a missing pillar SLS", "sls", sls, "pillarenv", s.env)
+	case s.run.known(s.env) && s.run.hasFolders(s.env): // Salt reports nothing for an environment without directories
 		s.run.fail(fmt.Sprintf("Specified SLS '%s' in environment '%s' is not available on the salt master", sls, s.env))
 		s.mods[sls] = nil
 	default:
-		s.run.log.Debug("an SLS of the pillar is in an environment that pillar_roots does not have", "sls", sls, "pillarenv", s.env)
+		s.run.log.Debug("pillar SLS is in an environment that pillar_roots lacks", "sls", sls, "pillarenv", s.env)
 	}
 	return nil
 }
 
-// broken says that an SLS could not be rendered; why is for the log alone,
-// unless minions may know.
+// broken reports an SLS that could not be rendered; why is only logged, unless
+// minions may see it.
 func (s *slsRun) broken(sls string, err error) {
 	why := fmt.Sprintf("Rendering SLS '%s' failed, render error:\n%v", sls, err)
 	if s.run.o.SafeErrors {
@@ -210,7 +209,7 @@ func (s *slsRun) include(ctx context.Context, sls string, f fileserver.Found, st
 }
 
 // readInclude reads an item: a name, or a map of a name to its key and
-// defaults. Defaults last until another item has some, as in Salt.
+// defaults. Defaults apply until another item has some, as in Salt.
 func readInclude(it any, before *value.Dict) (name, key string, defaults *value.Dict, ok bool) {
 	switch x := it.(type) {
 	case string:
@@ -243,8 +242,8 @@ func nest(d *value.Dict, key string) *value.Dict {
 	return d
 }
 
-// included returns the names that an item stands for. A name that begins with
-// a dot is looked for both at the top and beside the SLS, as in Salt.
+// included returns the names that match an item. A name that begins with a dot
+// is searched both at the top and beside the SLS, as in Salt.
 func (s *slsRun) included(ctx context.Context, sls string, f fileserver.Found, name string) []string {
 	if !s.run.known(s.env) {
 		s.run.fail(noEnv(s.env))

@@ -21,7 +21,8 @@ const sqlStatements = `[
  "INSERT INTO t VALUES ('web%', '1', 'x', 'p', 'q', 1), ('web%', '1', 'x', 'p', 'r', 2), ('web%', '1', 'y', 's', 't', 3), ('web%', '2', 'x', 'u', NULL, 4), ('db%', '9', 'z', 'z', 'z', 5)"
 ]`
 
-// sqlCases are what ext_pillar says, which Salt's source sqlite3 was asked, too.
+// sqlCases are configurations of ext_pillar with which Salt's source sqlite3 was
+// run, too.
 const sqlCases = `[
  ["SELECT a, b FROM t WHERE %s LIKE minion ORDER BY n"],
  ["SELECT a, b, c FROM t WHERE %s LIKE minion ORDER BY n"],
@@ -37,9 +38,8 @@ const sqlCases = `[
  {"empty": "", "none": {"depth": 2}, "some": "SELECT a, n FROM t WHERE %s LIKE minion ORDER BY n"}
 ]`
 
-// TestDatabases sets what comes of rows of real servers beside what Salt's
-// source sqlite3 made of the same; BRINE_RECORD=1 with BRINE_STOCK_SALT asks it
-// again.
+// TestDatabases compares pillars from rows of real servers with those of Salt's
+// source sqlite3; BRINE_RECORD=1 with BRINE_STOCK_SALT records them again.
 func TestDatabases(t *testing.T) {
 	t.Parallel()
 	if stock := os.Getenv("BRINE_STOCK_SALT"); stock != "" && os.Getenv("BRINE_RECORD") != "" {
@@ -106,7 +106,7 @@ func listOf(t *testing.T, text string) []any {
 	return v.(*value.List).Items
 }
 
-// pillarOf makes the pillar of web1 by one external pillar and its option.
+// pillarOf compiles the pillar of web1 with one external pillar.
 func pillarOf(t *testing.T, name string, conn *value.Dict, what any) *value.Dict {
 	t.Helper()
 	opts := value.DictOf("renderer", "jinja|yaml", "pillar_roots", value.DictOf("base", value.ListOf(t.TempDir())), name, conn, "ext_pillar",

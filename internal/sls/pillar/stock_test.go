@@ -17,8 +17,8 @@ import (
 	"brine/internal/sls/render"
 )
 
-// TestLikeStock compiles cases.json and wants what stock Salt made of it,
-// which testdata/record.py wrote down in expected.json.
+// TestLikeStock compiles cases.json and expects the results of stock Salt,
+// recorded in expected.json by testdata/record.py.
 func TestLikeStock(t *testing.T) {
 	cases, expected := readList(t, "testdata/cases.json"), readList(t, "testdata/expected.json")
 	if len(cases) != len(expected) || len(cases) < 50 {
@@ -48,7 +48,7 @@ func readList(t *testing.T, file string) []any {
 	return v.(*value.List).Items
 }
 
-// compileCase makes the pillar of one case, in the form of the recording.
+// compileCase compiles the pillar of one case, in the format of the recording.
 func compileCase(t *testing.T, c *value.Dict) any {
 	dir := t.TempDir()
 	for name, text := range c.Dict("tree").All() {
@@ -112,7 +112,7 @@ func fill(t testing.TB, ptr any, opts *value.Dict) {
 	}
 }
 
-// plain gives keys and texts the form of the recording.
+// plain converts keys and strings to the format of the recording.
 func plain(v any, dir string) any {
 	switch x := v.(type) {
 	case *value.Dict:
@@ -134,7 +134,7 @@ func plain(v any, dir string) any {
 	case string:
 		x = strings.ReplaceAll(x, dir, "ROOT")
 		if head, _, ok := strings.Cut(x, " failed, render error:\n"); ok {
-			return head // what follows is the renderer's own text
+			return head // the rest is the renderer's own text
 		}
 		return x
 	}

@@ -13,8 +13,8 @@ import (
 	"brine/internal/sls/top"
 )
 
-// envTop is what the top files say of one environment, in the order in which
-// it applies.
+// envTop is the part of the top files for one environment, in order of
+// application.
 type envTop struct {
 	env     string
 	targets []targetTop
@@ -27,8 +27,8 @@ type targetTop struct {
 	order int64
 }
 
-// envs returns the environments, base first. With a pillarenv, __env__ stands
-// for it.
+// listEnvs returns the environments, base first. With a pillarenv, __env__
+// stands for it.
 func (r *run) listEnvs() []string {
 	out := []string{"base"}
 	for _, root := range r.roots {
@@ -44,7 +44,7 @@ func (r *run) listEnvs() []string {
 	return out
 }
 
-// dynamic is the environment that __env__ stands for.
+// dynamic returns the environment that __env__ stands for.
 func (r *run) dynamic() string {
 	for _, env := range []string{r.env, r.q.Saltenv} {
 		if env != "" {
@@ -130,7 +130,7 @@ func (r *run) topFiles(ctx context.Context) (files []topFile, errs []string) {
 			done[name] = true
 			f, ok := r.find(name, env)
 			if !ok {
-				r.log.Error("a top file of the pillar includes a file that is not there", "sls", name, "pillarenv", env)
+				r.log.Error("pillar top file includes a missing file", "sls", name, "pillarenv", env)
 				continue
 			}
 			data, err := r.topText(ctx, f.Path, env)
@@ -145,7 +145,7 @@ func (r *run) topFiles(ctx context.Context) (files []topFile, errs []string) {
 	return files, errs
 }
 
-// topText renders a top file; the result belongs to the caller.
+// topText renders a top file; the caller owns the result.
 func (r *run) topText(ctx context.Context, path, env string) (*value.Dict, error) {
 	source, err := os.ReadFile(path)
 	if err != nil {
@@ -164,8 +164,8 @@ func (r *run) topText(ctx context.Context, path, env string) (*value.Dict, error
 	return nil, fmt.Errorf("the top file %s renders to a %s, not to a map of environments", path, value.TypeName(data))
 }
 
-// mergeTops lays the files over each other: of a target that two files have
-// the later one counts. ok is false if a file has not the form.
+// mergeTops merges the files: if two have the same target, the later one wins.
+// ok is false if a file has an invalid structure.
 func (r *run) mergeTops(files []topFile) (out []envTop, ok bool) {
 	for _, f := range files {
 		for env, body := range f.data.All() {
@@ -198,8 +198,8 @@ func (r *run) mergeTops(files []topFile) (out []envTop, ok bool) {
 	return out, true
 }
 
-// readTarget takes the list of a target apart. A text is a list of its
-// letters, as Python reads it.
+// readTarget splits the list of a target. A string counts as a list of its
+// characters, as in Python.
 func (r *run) readTarget(env string, tgt, data any) (targetTop, bool) {
 	t := targetTop{tgt: tgt}
 	items := top.Items(data)
@@ -258,7 +258,7 @@ func orderOf(v any) int64 {
 	return 0
 }
 
-// matches returns what is for the minion.
+// matches returns the SLS files for the minion.
 func (r *run) matches(tops []envTop) []top.Match {
 	subject := target.Data{MinionID: r.q.ID, GrainData: r.q.Grains, PillarData: r.pillar}
 	var out []top.Match

@@ -24,8 +24,8 @@ func benchTree(b *testing.B) (tree, string) {
 	return t, string(src)
 }
 
-// BenchmarkFormula renders an SLS that imports a map.jinja and macros, as
-// formulas do; testdata/bench/stock.py does the same with stock Salt.
+// BenchmarkFormula renders an SLS that imports a map.jinja and macros, like
+// formulas; testdata/bench/stock.py does the same with stock Salt.
 func BenchmarkFormula(b *testing.B) {
 	t, src := benchTree(b)
 	r := New(Options{})

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// bombs are templates that want all memory or all time. Each must end with an
-// error that names the template and the line.
+// bombs are templates that try to use all memory or all time. Each must end
+// with an error that names the template and the line.
 var bombs = map[string]string{
 	"filter replace":            "{{ ('a'*100000) | replace('a', 'b'*100000) }}",
 	"filter replace of grains":  "{{ grains.big | replace('a', grains.big) }}",
@@ -155,7 +155,7 @@ func heap() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// peak runs do and returns by how much the heap grew at most meanwhile.
+// peak runs do and returns the maximum growth of the heap meanwhile.
 func peak(do func()) uint64 {
 	runtime.GC()
 	before, most := heap(), uint64(0)
@@ -171,7 +171,8 @@ func peak(do func()) uint64 {
 	}
 }
 
-// cpuTime is what the process has worked: the test may have to wait for others.
+// cpuTime returns the CPU time of the process, because the test may have to
+// wait for others.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -185,7 +186,7 @@ func TestBombs(t *testing.T) {
 		t.Fatalf("only %d bombs", len(bombs))
 	}
 	limits := Limits{MaxTime: 3 * time.Second, MaxSteps: 4_000_000}
-	if testing.Short() { // what the limits of time and steps end, they end sooner
+	if testing.Short() { // the limits of time and steps end these sooner
 		limits = Limits{MaxTime: 500 * time.Millisecond, MaxSteps: 400_000}
 	}
 	for name, src := range bombs {
@@ -207,7 +208,7 @@ func TestBombs(t *testing.T) {
 			took := cpuTime() - begin
 			var e *Error
 			switch s, _ := out.(string); {
-			case err == nil && len(s) < 64<<20: // the language bounds what it asks for
+			case err == nil && len(s) < 64<<20: // bounded by the language itself
 			case !errors.As(err, &e):
 				t.Errorf("%d bytes, error %v", len(s), err)
 			case e.Name == "" || e.Line == 0:

@@ -6,8 +6,8 @@ import (
 	"brine/internal/base/salt"
 )
 
-// Decrypt sends data, instead of a text, through one renderer such as gpg,
-// which may change it. Of req only Opts and Path matter.
+// Decrypt passes data, instead of a string, to one renderer such as gpg, which
+// may modify it. Of req only Opts and Path are used.
 func (r *Renderer) Decrypt(ctx context.Context, name string, data any, req Request) (any, error) {
 	do, ok := steps.Lookup(name)
 	if !ok {

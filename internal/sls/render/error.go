@@ -5,28 +5,27 @@ import (
 	"strings"
 )
 
-// Error says why and where a text could not be rendered.
+// Error describes why and where rendering failed.
 type Error struct {
 	// Message is the reason.
 	Message string
-	// Name is the path of the text that has the fault: an imported template,
-	// or the text of the request.
+	// Name is the path of the faulty text: an imported template, or the text of the
+	// request.
 	Name string
 	// Line counts from 1; 0 means unknown.
 	Line int
 	// Column counts from 1; 0 means unknown.
 	Column int
-	// Context is the line among its neighbours, marked as Salt marks it. It
-	// may be empty.
+	// Context is the line with its neighbours, marked as in Salt. It may be empty.
 	Context string
 	// Err is the cause, if it was an error.
 	Err error
 
-	place     string // in place of "; line N", on a line of its own
-	elsewhere bool   // not in the text of the request: the text names the file
+	place     string // instead of "; line N", on a separate line
+	elsewhere bool   // not in the text of the request: the message names the file
 }
 
-// Error returns the text in Salt's form: reason, line, lines around.
+// Error returns the message in Salt's form: reason, line, lines around.
 func (e *Error) Error() string {
 	s := e.Message
 	if e.elsewhere {
@@ -47,10 +46,10 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// around is how many lines Salt shows before and after a fault.
+// around is the number of lines that Salt shows before and after a fault.
 const around = 5
 
-// marker is what Salt puts behind the line of a fault.
+// marker is Salt's mark after the faulty line.
 const marker = "    <======================"
 
 // excerpt returns the lines around one line of a text, the line marked.

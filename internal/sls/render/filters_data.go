@@ -11,8 +11,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// hashable reports whether Python can hash a value: then the filters for sets
-// make a set of it.
+// hashable reports whether Python can hash a value: then the set filters
+// convert it to a set.
 func hashable(v any) bool {
 	switch v.(type) {
 	case *jinja.Set:
@@ -21,7 +21,7 @@ func hashable(v any) bool {
 	return value.Hashable(v)
 }
 
-// uniqueItems drops what came before.
+// uniqueItems drops duplicates.
 func uniqueItems(c *jinja.Call, in []any) *value.List {
 	out := &value.List{}
 	seen := value.NewDict(0)
@@ -52,7 +52,7 @@ func contains(items []any, v any) bool {
 	return false
 }
 
-// setFilter joins two lists; texts and tuples become sets.
+// setFilter combines two lists; strings and tuples become sets.
 func setFilter(name string, pick func(c *jinja.Call, a, b []any) []any) *jinja.Func {
 	return filter(name+"(lst1, lst2)", func(c *jinja.Call) (any, error) {
 		out := uniqueItems(c, pick(c, jinja.Items(c.Bound[0]), jinja.Items(c.Bound[1])))
@@ -63,7 +63,7 @@ func setFilter(name string, pick func(c *jinja.Call, a, b []any) []any) *jinja.F
 	})
 }
 
-// except returns the items of a that are in b, or that are not.
+// except returns the items of a that are, or are not, in b.
 func except(c *jinja.Call, a, b []any, in bool) []any {
 	var out []any
 	for _, v := range a {
@@ -221,8 +221,8 @@ func flatten(c *jinja.Call, out *value.List, v any, levels int, nulls bool, dept
 	return nil
 }
 
-// sample picks items at random. A seed that is a number gives what Python
-// gives; Python itself gives other picks in every process for a text.
+// sample picks random items. With a numeric seed the result is that of Python;
+// with a string seed Python's own result differs in every process.
 func sample(c *jinja.Call, n int, seed any) (any, error) {
 	all := jinja.Items(c.Bound[0])
 	if n < 0 || n > len(all) {
@@ -348,8 +348,8 @@ func listAt(d *value.Dict, k any, verb string) (*value.List, error) {
 	return l, nil
 }
 
-// atKey makes a filter that changes what is at a path of keys, making the
-// dicts on the way.
+// atKey builds a filter that changes the value at a path of keys and creates
+// missing dicts.
 func atKey(name string, do func(d *value.Dict, k, v any) error) *jinja.Func {
 	return filter(name+"(in_dict, keys, value, delimiter=':', ordered_dict=False)", func(c *jinja.Call) (any, error) {
 		d, ok := c.Bound[0].(*value.Dict)
@@ -442,7 +442,7 @@ func fromEntries(c *jinja.Call) (any, error) {
 	return out, nil
 }
 
-// mysqlToDict reads the table that the mysql client prints.
+// mysqlToDict parses a table printed by the mysql client.
 func mysqlToDict(c *jinja.Call) (any, error) {
 	out := value.NewDict(0)
 	var headers []string
@@ -472,7 +472,7 @@ func mysqlToDict(c *jinja.Call) (any, error) {
 	return out, nil
 }
 
-// encodeAll turns every text in data into bytes.
+// encodeAll converts every string in data into bytes.
 func encodeAll(v any, depth int) (any, error) {
 	if depth > 200 {
 		return nil, jinja.Errorf("RecursionError", "a value nests too deep")

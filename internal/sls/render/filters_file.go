@@ -15,7 +15,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// The filters that look at the machine on which the template is rendered.
+// The filters that read the machine on which the template is rendered.
 
 func fileFilters() []*jinja.Func {
 	return []*jinja.Func{
@@ -97,7 +97,7 @@ func head(path string, n int) ([]byte, bool) {
 }
 
 // binary guesses as Salt does: a zero byte, or more than three of ten bytes
-// that are no text.
+// that are not text.
 func binary(b []byte) bool {
 	if len(b) == 0 {
 		return false
@@ -117,7 +117,7 @@ func binary(b []byte) bool {
 	return odd*10 > len(b)*3
 }
 
-// which finds a program as a shell would, and in the directories of the system.
+// which searches a program like a shell, and in the directories of the system.
 func which(exe string) any {
 	runs := func(p string) bool {
 		st, err := os.Stat(p)

@@ -128,8 +128,8 @@ func mac(c *jinja.Call) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// base64Decode forgives what Python's b64decode forgives: characters that
-// are not of the alphabet.
+// base64Decode tolerates what Python's b64decode tolerates: characters outside
+// of the alphabet.
 func base64Decode(c *jinja.Call) (any, error) {
 	b, err := asBytes(c.Bound[0])
 	if err != nil {

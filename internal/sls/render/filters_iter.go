@@ -7,7 +7,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// The filters that Python's itertools give: each yields tuples, once.
+// The filters from Python's itertools: each yields tuples, once.
 
 func iterFilters() []*jinja.Func {
 	return []*jinja.Func{
@@ -97,8 +97,8 @@ func zip(c *jinja.Call, seqs value.Tuple, fill any, longest bool) any {
 	})
 }
 
-// product yields one tuple for each way to pick an item of every pool, the
-// last pool changing fastest.
+// product yields one tuple for each combination of items, one per pool; the
+// last pool changes fastest.
 func product(c *jinja.Call, pools [][]any) any {
 	idx := make([]int, len(pools))
 	done := false
@@ -128,7 +128,7 @@ func product(c *jinja.Call, pools [][]any) any {
 }
 
 // picks yields the tuples of r items whose indexes ok accepts, in the order of
-// the indexes. Prefixes that ok refuses are left at once.
+// the indexes. It skips prefixes that ok rejects.
 func picks(c *jinja.Call, name string, all []any, r int, ok func(idx []int) bool, distinct bool) (any, error) {
 	if r < 0 {
 		return nil, invalid("r must be non-negative")

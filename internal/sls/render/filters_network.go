@@ -72,17 +72,11 @@ func networkFilters() []*jinja.Func {
 
 func options(v any) []string {
 	s, _ := jinja.Text(v)
-	var out []string
-	for _, o := range strings.Split(s, ",") {
-		if o = strings.TrimSpace(o); o != "" {
-			out = append(out, o)
-		}
-	}
-	return out
+	return value.Words(s)
 }
 
-// address returns the text of an address, or of an interface such as 10.0.0.1/8,
-// if it is of the version and has all that the options ask for.
+// address returns the string of an address, or of an interface such as
+// 10.0.0.1/8, if it has the version and the properties that the options require.
 func address(s string, version int, opts []string) (string, bool) {
 	a, err := netip.ParseAddr(s)
 	text := a.String()
@@ -104,8 +98,8 @@ func address(s string, version int, opts []string) (string, bool) {
 	return text, true
 }
 
-// prefix reads an address with a length or a mask behind it; without one it
-// is a single host.
+// prefix parses an address with a length or mask; without one it is a single
+// host.
 func prefix(s string) (netip.Prefix, error) {
 	host, bits, ok := strings.Cut(s, "/")
 	a, err := netip.ParseAddr(host)
@@ -132,7 +126,7 @@ func maskBits(mask string) (int, error) {
 	}
 	b := m.As4()
 	n, size := net.IPMask(b[:]).Size()
-	if size == 0 { // 0.0.0.255, the mask of the hosts
+	if size == 0 { // 0.0.0.255, a host mask
 		for i := range b {
 			b[i] = ^b[i]
 		}
@@ -174,7 +168,7 @@ func inAny(a netip.Addr, nets ...string) bool {
 	return false
 }
 
-// private are the ranges that are not for the whole net, as Python lists them.
+// private are the private address ranges, as in Python.
 func private(a netip.Addr) bool {
 	if a.Is4() {
 		return inAny(a, "0.0.0.0/8", "10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/29", "192.0.0.170/31",
@@ -236,8 +230,7 @@ func asText2(v any) (string, bool) {
 	return jinja.Text(v)
 }
 
-// perAddress makes a filter that says something of one address, or of each of
-// several.
+// perAddress builds a filter that maps one address, or each of several.
 func perAddress(name string, do func(s string) (any, error)) *jinja.Func {
 	return filter(name+"(value, options=None, version=None)", func(c *jinja.Call) (any, error) {
 		version := 0
@@ -268,10 +261,10 @@ func perAddress(name string, do func(s string) (any, error)) *jinja.Func {
 	})
 }
 
-// maxHosts bounds the hosts that are listed of a network.
+// maxHosts bounds the listed hosts of a network.
 const maxHosts = 1 << 20
 
-// networkHosts lists the addresses of a network that hosts can have.
+// networkHosts lists the host addresses of a network.
 func networkHosts(s string) (any, error) {
 	p, err := prefix(s)
 	if err != nil {
@@ -361,7 +354,7 @@ func ipwrap(c *jinja.Call) (any, error) {
 	return wrap(c.Bound[0]), nil
 }
 
-// dnsCheck returns the first address of a name at which the port answers.
+// dnsCheck returns the first address of a name whose port answers.
 func dnsCheck(c *jinja.Call) (any, error) {
 	ctx, cancel := context.WithTimeout(c.Ctx, 30*time.Second)
 	defer cancel()
@@ -391,7 +384,7 @@ func dnsCheck(c *jinja.Call) (any, error) {
 	return nil, fn.Errorf("DNS lookup or connection check of '%s' failed.", c.Str(0))
 }
 
-// queryArguments are the arguments of http_query behind the URL, in the order of
+// queryArguments are the arguments of http_query after the URL, in the order of
 // Salt's function.
 var queryArguments = []string{"method", "params", "data", "data_file", "header_dict", "header_list", "header_file", "username", "password", "auth",
 	"decode", "decode_type", "status", "headers", "text"}

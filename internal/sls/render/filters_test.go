@@ -12,7 +12,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestSaltFilters compares with what stock Salt made of the same expressions.
+// TestSaltFilters compares with the results of stock Salt for the same
+// expressions.
 func TestSaltFilters(t *testing.T) {
 	t.Setenv("TZ", "UTC")
 	old := time.Local
@@ -59,7 +60,8 @@ func TestSaltFilters(t *testing.T) {
 	}
 }
 
-// Texts that are dates: Salt reads them by timelib, which is in its packages.
+// Strings that are dates: Salt parses them with timelib, which is in its
+// packages.
 func TestDates(t *testing.T) {
 	now := time.Date(2020, 2, 29, 13, 14, 15, 0, time.Local)
 	for text, want := range map[string]string{
@@ -87,7 +89,7 @@ func TestDates(t *testing.T) {
 	}
 }
 
-// asked notes the calls of http.query.
+// asked records the calls of http.query.
 type asked struct{ got string }
 
 func (a *asked) Has(name string) bool { return name == "http.query" }
@@ -97,7 +99,7 @@ func (a *asked) Call(_ context.Context, name string, args []any, kw *value.Dict)
 	return value.NewDict(0), nil
 }
 
-// http_query is http.query, with all of its arguments.
+// http_query calls http.query with all of its arguments.
 func TestHTTPQuery(t *testing.T) {
 	for src, want := range map[string]string{
 		"'http://x/' | http_query(test=True)":                          "http.query['http://x/']{'test': True}",

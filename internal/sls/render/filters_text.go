@@ -240,7 +240,7 @@ func camelCase(s string, upper bool) string {
 	return strings.Join(parts, "")
 }
 
-// yamlDouble writes a text in double quotes, all on one line.
+// yamlDouble writes a string in double quotes, on one line.
 func yamlDouble(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -272,7 +272,8 @@ func yamlDouble(s string) string {
 	return b.String()
 }
 
-// yamlSingle writes a text in single quotes; a line end becomes an empty line.
+// yamlSingle writes a string in single quotes; a line end becomes an empty
+// line.
 func yamlSingle(s string) string {
 	s = strings.ReplaceAll(s, "'", "''")
 	return "'" + regexp.MustCompile(`\n+`).ReplaceAllStringFunc(s, func(nl string) string { return nl + "\n" }) + "'"
@@ -307,7 +308,7 @@ func yamlEncode(c *jinja.Call) (any, error) {
 	return nil, wrongType("yaml_encode() only works with YAML scalar data; failed for <class '%s'>", jinja.TypeName(c.Bound[0]))
 }
 
-// methodCall calls a method of a value by name; what has none is None.
+// methodCall calls a method of a value by name; a missing method yields None.
 func methodCall(c *jinja.Call) (any, error) {
 	m, ok := c.Attribute(c.Bound[0], c.Str(1))
 	if !ok {
@@ -354,7 +355,7 @@ func regexFilters() []*jinja.Func {
 	}
 }
 
-// pattern compiles an argument, with the flags that two others ask for.
+// pattern compiles an argument with the flags of two others.
 func pattern(c *jinja.Call, arg, ignoreCase, multiline int) (*pyre.Regexp, error) {
 	var flags pyre.Flags
 	if c.Bool(ignoreCase) {

@@ -23,11 +23,11 @@ func timeFilters() []*jinja.Func {
 	}
 }
 
-// The years 1 and 9999, as Python's dates.
+// The years 1 and 9999, the range of Python's dates.
 const firstSecond, lastSecond = -62135596800, 253402300800
 
-// dateForms are the forms of dates, as time.Parse names them. Months, days and
-// hours may have one digit or two, and seconds a fraction.
+// dateForms are the formats of dates, for time.Parse. Months, days and hours
+// may have one digit or two, and seconds a fraction.
 var dateForms = []string{
 	time.RFC3339, "2006-1-2T15:4:5", "2006-1-2 15:4:5", "2006-1-2 15:4:5 -0700", "2006-1-2 15:4:5 MST", "2006-1-2T15:4", "2006-1-2 15:4", "2006-1-2",
 	"2006/1/2", "2006/1/2 15:4:5",
@@ -47,8 +47,8 @@ var relativeDate = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^([+-]?\d{1,6}) ?(sec|second|min|minute|hour|day|week|fortnight|month|year)s?( ago)?$`)
 })
 
-// dateOf reads a date: a number of seconds, or a text in one of the usual
-// forms. Without a value it is now.
+// dateOf parses a date: a number of seconds, or a string in one of the usual
+// formats. Without a value it is now.
 func dateOf(v any) (time.Time, error) {
 	switch x := v.(type) {
 	case nil:

@@ -12,7 +12,7 @@ import (
 // saltObject is the variable salt.
 type saltObject struct{ funcs Functions }
 
-// TypeName is the name in error texts.
+// TypeName is the name in error messages.
 func (s *saltObject) TypeName() string { return "salt.utils.templates.AliasedLoader" }
 
 // Attr returns a module, or one of the methods of a dict.
@@ -37,7 +37,7 @@ func (s *saltObject) Attr(name string) (any, bool) {
 	return nil, false
 }
 
-// Item returns the function of a full name, or a module.
+// Item returns the function with a full name, or a module.
 func (s *saltObject) Item(key any) (any, bool) {
 	name, ok := key.(string)
 	if !ok || s.funcs == nil {
@@ -52,16 +52,16 @@ func (s *saltObject) Item(key any) (any, bool) {
 	return nil, false
 }
 
-// Contains reports whether there is a function of a full name.
+// Contains reports whether a function with a full name exists.
 func (s *saltObject) Contains(v any) bool {
 	_, ok := s.Item(v)
 	return ok
 }
 
-// Mapping says that the object counts as a dict.
+// Mapping means that the object counts as a dict.
 func (s *saltObject) Mapping() {}
 
-// Iterate goes through the names.
+// Iterate yields the names.
 func (s *saltObject) Iterate() jinja.Iter {
 	i := 0
 	var names []string
@@ -78,6 +78,9 @@ func (s *saltObject) Iterate() jinja.Iter {
 }
 
 func hasModule(f Functions, name string) bool {
+	if m, ok := f.(interface{ HasModule(name string) bool }); ok {
+		return m.HasModule(name)
+	}
 	names := f.Names()
 	i := sort.SearchStrings(names, name+".")
 	return name != "" && i < len(names) && strings.HasPrefix(names[i], name+".")
@@ -89,7 +92,7 @@ type saltModule struct {
 	name  string
 }
 
-// TypeName is the name in error texts.
+// TypeName is the name in error messages.
 func (m *saltModule) TypeName() string { return "salt.loader.lazy.LoadedMod" }
 
 // Attr returns a function.
@@ -107,13 +110,14 @@ type saltFunction struct {
 	name  string
 }
 
-// TypeName is the name in error texts.
+// TypeName is the name in error messages.
 func (f *saltFunction) TypeName() string { return "salt.loader.lazy.LoadedFunc" }
 
-// String is how a function is written.
+// String returns the printed form of a function.
 func (f *saltFunction) String() string { return "<salt.loader.lazy.LoadedFunc " + f.name + ">" }
 
-// Outside implements jinja.Outsider: what functions do is no work of a template.
+// Outside implements jinja.Outsider: the time of functions does not count as the
+// template's.
 func (f *saltFunction) Outside() bool { return true }
 
 // Call calls the function with values of the model.
@@ -134,7 +138,7 @@ func (f *saltFunction) Call(c *jinja.Call) (any, error) {
 	for k, a := range c.Kwargs.All() {
 		take := u.argument
 		if value.Equal(k, "merge") {
-			// It is copied, which Python cannot do with what is undefined.
+			// It is copied, which Python cannot do with an undefined value.
 			take = strictArgument
 		}
 		v, err := take(f.name, a, value.Equal(k, "default"))
@@ -154,33 +158,33 @@ func (f *saltFunction) Call(c *jinja.Call) (any, error) {
 	return u.giveBack(v)
 }
 
-// answered is an error of a function that in Salt logs what is wrong and has an
-// answer all the same, such as one about a server of databases that does not
-// run yet. A template goes on with the answer.
+// answered is an error of a function that in Salt logs the error and returns a
+// value anyway, such as one about a database server that does not run yet. The
+// template continues with that value.
 type answered interface {
 	error
 	Answer() any
 }
 
-// handOn are the functions that return what they are given, or a part of it,
-// without a look at it; true for those that do with a default that is
-// undefined itself. So that a map may hold undefined values that this
-// system does not need, they take it, and the rendering fails where it is used. The
-// other functions need all of their arguments.
+// handOn are the functions that return an argument, or a part of it, without
+// reading it; true for those that do so with an undefined default. They accept
+// undefined values, so that a map may contain values that this system does not
+// need; the rendering fails where one is used. The other functions need all of
+// their arguments.
 var handOn = map[string]bool{
 	"config.get": true, "environ.get": true, "grains.get": true,
 	"defaults.merge": false, "grains.filter_by": false, "match.filter_by": false, "pillar.filter_by": false, "pillar.get": false, "slsutil.update": false,
 }
 
-// undefineds are what a call handed on undefined. Meanwhile constants that no
-// function knows stand for them.
+// undefineds are undefined arguments in a call. Placeholder constants, unknown
+// to all functions, replace them meanwhile.
 type undefineds struct{ kept []any }
 
 const undefinedName = "jinja2.StrictUndefined"
 
 func strictArgument(_ string, a any, _ bool) (any, error) { return jinja.Plain(a) }
 
-// argument returns an argument of a function as a value of the model.
+// argument converts an argument of a function into a value of the model.
 func (u *undefineds) argument(function string, a any, isDefault bool) (any, error) {
 	whole, ok := handOn[function]
 	if !ok || jinja.IsUndefined(a) && !(whole && isDefault) {
@@ -206,8 +210,8 @@ func (u *undefineds) giveBack(v any) (any, error) {
 	})
 }
 
-// ifelse is the global of that name: the first value whose target matches the
-// minion, which the function match.ifelse finds.
+// ifelse is the global ifelse: the first value whose target matches the minion,
+// found by the function match.ifelse.
 func ifelse(f Functions) *jinja.Func {
 	return jinja.NewFunc("ifelse(*args, **kwargs)", func(c *jinja.Call) (any, error) {
 		args := c.Bound[0].(value.Tuple)
@@ -218,7 +222,7 @@ func ifelse(f Functions) *jinja.Func {
 	})
 }
 
-// odict is the global of that name: an ordered dict, which all dicts are.
+// odict is the global odict: an ordered dict, as all dicts are.
 func odict() *jinja.Func {
 	return jinja.NewFunc("odict(*args, **kwargs)", func(c *jinja.Call) (any, error) {
 		d := value.NewDict(0)
@@ -238,21 +242,21 @@ func odict() *jinja.Func {
 	})
 }
 
-// raiseFunc is the global raise: it ends the rendering with a text.
+// raiseFunc is the global raise: it ends the rendering with a message.
 func raiseFunc() *jinja.Func {
 	return jinja.NewFunc("raise(msg)", func(c *jinja.Call) (any, error) {
 		return nil, jinja.Errorf("TemplateError", "%s", jinja.Str(c.Bound[0]))
 	})
 }
 
-// showContext returns all that the template knows.
+// showContext returns the context of the template.
 func showContext() *jinja.Func {
 	return jinja.NewFunc("show_full_context()", func(c *jinja.Call) (any, error) {
 		return simple(c.Context().Names(), 0), nil
 	})
 }
 
-// simple keeps what JSON could hold, and writes the rest as text.
+// simple keeps values that JSON supports, and converts the rest to strings.
 func simple(v any, depth int) any {
 	if depth > 100 {
 		return "..."

@@ -22,9 +22,9 @@ type gpg struct {
 
 func init() { steps.Register("gpg", renderGPG) }
 
-// renderGPG decrypts every armoured message in a text, or in the texts of
-// data. What cannot be decrypted is a fault, unless the option
-// gpg_decrypt_must_succeed is False: then it stays as it is, with a warning.
+// renderGPG decrypts every armoured message in a string, or in the strings of
+// data. A failure is an error, unless the option gpg_decrypt_must_succeed is
+// False: then the message stays, with a warning.
 func renderGPG(ctx context.Context, r *Renderer, req *Request, in any, _ string) (any, error) {
 	program, err := exec.LookPath("gpg")
 	if err != nil {
@@ -42,7 +42,7 @@ func renderGPG(ctx context.Context, r *Renderer, req *Request, in any, _ string)
 	return g.object(ctx, in)
 }
 
-// object walks lists and dicts and changes them in place.
+// object walks lists and dicts and modifies them in place.
 func (g gpg) object(ctx context.Context, v any) (any, error) {
 	var err error
 	switch x := v.(type) {
@@ -68,8 +68,8 @@ func (g gpg) object(ctx context.Context, v any) (any, error) {
 	return v, nil
 }
 
-// text replaces each message by what is in it. The line ends that a YAML
-// block leaves behind a message go.
+// text replaces each message by its plaintext. It removes the line ends that a
+// YAML block leaves after a message.
 func (g gpg) text(ctx context.Context, b []byte) (any, error) {
 	if !bytes.Contains(b, []byte("-----BEGIN PGP MESSAGE-----")) {
 		return asString(b), nil
@@ -106,8 +106,8 @@ func asString(b []byte) any {
 	return b
 }
 
-// decrypt runs gpg on one message. On the command line a message has \n for
-// its line ends.
+// decrypt runs gpg on one message. On the command line a message has \n for its
+// line ends.
 func (g gpg) decrypt(ctx context.Context, m []byte) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, g.program, "--homedir", g.home, "--status-fd", "2", "--no-tty", "-d")
 	cmd.Stdin = strings.NewReader(strings.ReplaceAll(string(m), `\n`, "\n"))
@@ -124,6 +124,6 @@ func (g gpg) decrypt(ctx context.Context, m []byte) ([]byte, error) {
 		return nil, &Error{Message: fmt.Sprintf("Could not decrypt cipher %s, received: %s",
 			value.Repr(m), value.Repr(stderr.Bytes())), Err: err}
 	}
-	g.r.log.Warn("could not decrypt a message", "gpg", strings.TrimSpace(stderr.String()), "homedir", g.home)
+	g.r.log.Warn("cannot decrypt a message", "gpg", strings.TrimSpace(stderr.String()), "homedir", g.home)
 	return m, nil
 }

@@ -17,7 +17,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// templates keeps what has been parsed, for all renderings of a process.
+// templates caches parsed templates, for all renderings of a process.
 type templates struct {
 	mu    sync.Mutex
 	envs  map[jinjaOptions]*jinja.Env
@@ -25,7 +25,7 @@ type templates struct {
 	bytes int
 }
 
-// jinjaOptions are those of Salt's options that change the language.
+// jinjaOptions are Salt's options that change the language.
 type jinjaOptions struct {
 	lax, trim, lstrip, keepEnd           bool
 	lineStatement, lineComment, newlines string
@@ -38,7 +38,7 @@ type templateKey struct {
 	name, source string
 }
 
-// maxKept bounds in bytes the templates that are kept.
+// maxKept bounds the cached templates, in bytes.
 const maxKept = 32 << 20
 
 func (t *templates) env(o jinjaOptions, limits Limits) *jinja.Env {
@@ -78,7 +78,7 @@ func (t *templates) parse(env *jinja.Env, name, source string) (*jinja.Template,
 	return tpl, nil
 }
 
-// language is the language of Salt's templates.
+// language returns the language of Salt's templates.
 func (o jinjaOptions) language() jinja.Options {
 	l := jinja.Options{
 		BlockStart: o.blockStart, BlockEnd: o.blockEnd, VariableStart: o.varStart, VariableEnd: o.varEnd,
@@ -102,7 +102,7 @@ func (o jinjaOptions) language() jinja.Options {
 	return l
 }
 
-// readOptions reads jinja_sls_env, or jinja_env for what is no SLS.
+// readOptions reads jinja_sls_env, or jinja_env for other texts than SLS.
 func readOptions(opts *value.Dict, sls bool) jinjaOptions {
 	o := jinjaOptions{lax: opts.Bool("allow_undefined"), trim: opts.Bool("jinja_trim_blocks"), lstrip: opts.Bool("jinja_lstrip_blocks")}
 	name := "jinja_env"
@@ -128,7 +128,7 @@ func readOptions(opts *value.Dict, sls bool) jinjaOptions {
 
 func init() { steps.Register("jinja", renderJinja) }
 
-// renderJinja fills a template in.
+// renderJinja renders a template.
 func renderJinja(ctx context.Context, r *Renderer, req *Request, in any, arg string) (any, error) {
 	if arg != "" && arg != "-s" {
 		return nil, &Error{Message: "Unknown renderer option: " + arg, Name: req.name(), Line: 1}
@@ -140,19 +140,29 @@ func renderJinja(ctx context.Context, r *Renderer, req *Request, in any, arg str
 	return r.fill(ctx, req, source, true)
 }
 
-// Text fills in the template of a managed file. engine is Salt's name of the
-// template engine: "jinja", or another that gets a clear error. The names
+// Uses returns what a Jinja template reads below a variable such as salt. It renders
+// nothing. The error is that of the parser: the template would not render.
+func (r *Renderer) Uses(req Request, root string) ([]jinja.Use, error) {
+	tpl, err := r.templates.parse(r.templates.env(readOptions(req.Opts, req.SLS != ""), r.limits), req.name(), string(req.Source))
+	if err != nil {
+		return nil, jinjaError(&req, string(req.Source), err)
+	}
+	return tpl.Uses(root), nil
+}
+
+// Text renders the template of a managed file. engine is Salt's name of the
+// template engine: "jinja", or another that causes a clear error. The names
 // that depend on the SLS (tplpath, slspath …) are set only if the Request has
 // an SLS.
 func (r *Renderer) Text(ctx context.Context, engine string, req Request) (string, error) {
 	if engine != "jinja" {
-		return "", unknownRenderer(&req, engine, engine)
+		return r.pythonText(ctx, engine, &req)
 	}
 	return r.fill(ctx, &req, string(req.Source), req.SLS != "")
 }
 
-// fill renders one template. sls says whether the names that depend on the
-// SLS are set.
+// fill renders one template. sls means that names that depend on the SLS are
+// set.
 func (r *Renderer) fill(ctx context.Context, req *Request, source string, sls bool) (string, error) {
 	env := r.templates.env(readOptions(req.Opts, req.SLS != ""), r.limits)
 	tpl, err := r.templates.parse(env, req.name(), source)
@@ -172,13 +182,13 @@ func (r *Renderer) fill(ctx context.Context, req *Request, source string, sls bo
 	return out, nil
 }
 
-// timed logs how long a part of a template took, as Salt does at the level
+// timed logs the duration of a part of a template, as Salt does at the level
 // profile.
 func (r *Renderer) timed(source, label string, d time.Duration) {
 	r.log.Debug("rendered a part of a template", "tag", source, "label", label, "seconds", d.Seconds())
 }
 
-// names are what every template of a rendering knows.
+// names are the names in every template of a rendering.
 func names(ctx context.Context, req *Request, sls bool) map[string]any {
 	tree := func(d *value.Dict) *value.Dict {
 		if d == nil {
@@ -204,7 +214,7 @@ func names(ctx context.Context, req *Request, sls bool) map[string]any {
 	return m
 }
 
-// slsNames adds the names that say where the template is.
+// slsNames adds the names that locate the template.
 func slsNames(m map[string]any, req *Request) {
 	slspath := strings.ReplaceAll(req.SLS, ".", "/")
 	if req.Path != "" {
@@ -221,7 +231,7 @@ func slsNames(m map[string]any, req *Request) {
 		m["tplpath"], m["tplfile"] = req.Path, file
 		m["tpldir"], m["tpldot"] = orDot(slspath), strings.ReplaceAll(slspath, "/", ".")
 	}
-	// the first directory of the tree, which templates of formulas call tplroot
+	// the first directory of the tree, tplroot in templates of formulas
 	m["slspath"] = slspath
 	m["slsdotpath"] = strings.ReplaceAll(slspath, "/", ".")
 	m["slscolonpath"] = strings.ReplaceAll(slspath, "/", ":")
@@ -242,7 +252,7 @@ func orDot(s string) string {
 	return s
 }
 
-// templateLoader finds the templates that others name.
+// templateLoader loads templates that others name.
 type templateLoader struct {
 	r   *Renderer
 	req *Request
@@ -312,8 +322,8 @@ func (l *templateLoader) read(ctx context.Context, file string, local bool) ([]b
 	return nil, fs.ErrNotExist
 }
 
-// beside finds the template of a text that belongs to no environment in the
-// directory of that text.
+// beside finds the template of a text without an environment in the directory
+// of that text.
 func (l *templateLoader) beside(name string) (*jinja.Template, map[string]any, error) {
 	if l.req.Path == "" {
 		return nil, nil, errors.New("no loader for this environment specified")
@@ -335,8 +345,8 @@ func (l *templateLoader) beside(name string) (*jinja.Template, map[string]any, e
 	return t, nil, err
 }
 
-// jinjaError words a failure as Salt does: what it was, then the line among
-// its neighbours, in the template where it happened.
+// jinjaError formats a failure as Salt does: the reason, then the line with its
+// neighbours, in the template where it happened.
 func jinjaError(req *Request, source string, err error) error {
 	var je *jinja.Error
 	if !errors.As(err, &je) {

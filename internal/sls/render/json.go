@@ -11,7 +11,7 @@ import (
 
 func init() { steps.Register("json", renderJSON) }
 
-// renderJSON loads a JSON document. Nothing is an empty dict.
+// renderJSON decodes a JSON document. Empty input is an empty dict.
 func renderJSON(_ context.Context, _ *Renderer, req *Request, in any, _ string) (any, error) {
 	text, err := asText(req, in, "json")
 	if err != nil {

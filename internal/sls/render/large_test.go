@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// bigMap is a map.jinja of some 10,000 lines, as large formulas have.
+// bigMap is a map.jinja of some 10,000 lines, like those of large formulas.
 func bigMap() string {
 	var b strings.Builder
 	b.WriteString("{% set hosts = {\n")
@@ -18,8 +18,8 @@ func bigMap() string {
 	return b.String()
 }
 
-// TestLargeTemplates: what large trees do stays within the default bounds, though
-// it makes many times as much as is ever in memory.
+// TestLargeTemplates: large trees stay within the default limits, although they
+// allocate many times as much as is ever in memory.
 func TestLargeTemplates(t *testing.T) {
 	bounds := Limits{MaxMemory: 64 << 20} // a quarter of the default
 	for _, c := range []struct{ name, src, want string }{

@@ -1,14 +1,13 @@
-// Package render turns the text of an SLS, a pillar file or a template of a
-// managed file into data or text, by Salt's renderers: jinja, yaml, json,
-// text and gpg, and pipes of them such as "jinja|yaml" or "#!yaml|gpg".
+// Package render renders the text of an SLS, a pillar file or a template of a managed
+// file into data or text, with Salt's renderers: jinja, yaml, json, text and gpg, and
+// pipes of them such as "jinja|yaml" or "#!yaml|gpg".
 //
-// One Renderer serves a whole process: it keeps the templates that it has
-// parsed. It knows nothing of file servers or minions; what a template may
-// reach is in the Request: functions, trees of data and a Loader of further
-// templates.
+// One Renderer serves a whole process and caches parsed templates. It knows nothing of
+// file servers or minions; the Request has everything that a template can reach:
+// functions, trees of data and a Loader of further templates.
 //
-// Templates may come from unauthenticated peers and from people who make mistakes: depth,
-// size of the output and time (by the context) are bounded.
+// Templates may come from unauthenticated peers, and authors make mistakes: depth, size
+// of the output and time (by the context) are bounded.
 package render
 
 import (
@@ -28,10 +27,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// DefaultPipe is what Salt's option renderer says unless it is set.
+// DefaultPipe is the default of Salt's option renderer.
 const DefaultPipe = "jinja|yaml"
 
-// Loader fetches the templates that a template imports, includes or extends.
+// Loader loads the templates that a template imports, includes or extends.
 type Loader interface {
 	// Load returns the content of a file of an environment of the file server
 	// (or of the pillar roots). path is relative and has no ".." in it. An
@@ -40,15 +39,15 @@ type Loader interface {
 }
 
 // LocalFiles returns the content of a file that a template imports by its
-// absolute path, which is clean. An error that is fs.ErrNotExist means that
-// there is no such file, or that templates may not read it.
+// absolute, clean path. An error that is fs.ErrNotExist means that there is no
+// such file, or that templates may not read it.
 type LocalFiles func(saltenv, path string) ([]byte, error)
 
 // maxImport bounds a file of AnyFile in bytes.
 const maxImport = 64 << 20
 
-// AnyFile reads every regular file of this machine, as Salt does. It is for
-// minions only: on a master the name may come from a minion.
+// AnyFile reads every regular file of this machine, as Salt does. It is only
+// for minions: on a master a minion may influence the name.
 func AnyFile(_, path string) ([]byte, error) {
 	st, err := os.Stat(path)
 	switch {
@@ -62,10 +61,10 @@ func AnyFile(_, path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Functions are what a template calls as salt['module.function'] or
-// salt.module.function. It is used by one goroutine at a time.
+// Functions are the functions that a template calls as salt['module.function']
+// or salt.module.function. It is used by one goroutine at a time.
 type Functions interface {
-	// Has reports whether there is a function of a full name.
+	// Has reports whether a function with a full name exists.
 	Has(name string) bool
 	// Names returns all full names, sorted.
 	Names() []string
@@ -73,51 +72,51 @@ type Functions interface {
 	Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error)
 }
 
-// Request is one text to render and what its template may reach.
+// Request is one text to render and everything that its template can reach.
 type Request struct {
 	// Source is the text.
 	Source []byte
-	// Path is where the text lies, in full; templates see it as tplpath and
-	// errors name it. It may be empty for a text that is no file.
+	// Path is the full path of the text; templates see it as tplpath and errors
+	// name it. It may be empty for a text that is not a file.
 	Path string
 	// SLS is the dotted name of the SLS, or "" for other texts.
 	SLS string
-	// Saltenv is the environment that the text belongs to, and in which
-	// imports are looked for. Without one they are looked for in the directory
-	// of Path.
+	// Saltenv is the environment of the text, in which imports are searched.
+	// Without one they are searched in the directory of Path.
 	Saltenv string
 	// Default is the pipe for a text that does not begin with "#!" and a
 	// pipe, DefaultPipe if empty.
 	Default string
-	// Argument is handed to the first renderer that takes one and has none.
+	// Argument is passed to the first renderer that takes one and has none.
 	Argument string
 
 	// Funcs may be nil: then there are no functions.
 	Funcs Functions
-	// Grains, Pillar and Opts are the trees that templates see under these
-	// names. As in Salt a template can change them, so they belong to
-	// the run for which the text is rendered.
+	// Grains, Pillar and Opts are the trees that templates see under these names.
+	// As in Salt a template can modify them, so they belong to the run of the text.
 	Grains, Pillar, Opts *value.Dict
-	// Context holds further names for templates; they win over those above.
+	// Context has further names for templates, which override those above.
 	Context *value.Dict
-	// StateConf is what the renderer stateconf keeps of earlier files of the
-	// run; nil if nothing is to be kept.
+	// StateConf is the state of the renderer stateconf from earlier files of the
+	// run; nil if none is to be kept.
 	StateConf *StateConf
-	// Loader may be nil: then nothing can be imported.
+	// Loader may be nil: then imports fail.
 	Loader Loader
-	// Local, if set, is asked for absolute paths before that of the Options.
+	// Local, if set, is used for absolute paths before that of the Options.
 	Local LocalFiles
-	// Whitelist and Blacklist, unless empty, name the renderers that may be
-	// used and that may not: a pipe leaves the others out.
+	// Whitelist and Blacklist, unless empty, name the permitted and the forbidden
+	// renderers: a pipe skips the others.
 	Whitelist, Blacklist []string
 }
 
-// Options are what a Renderer needs.
+// Options are the configuration of a Renderer.
 type Options struct {
 	Log *slog.Logger
-	// Local reads what templates import by absolute paths. Without it, and
-	// without that of the Request, such a path is looked for in the tree.
+	// Local reads templates by absolute path. Without it, and without that of the
+	// Request, such a path is searched in the tree.
 	Local LocalFiles
+	// Python runs the renderers that are written in Python. It may be nil.
+	Python Python
 	Limits
 }
 
@@ -129,12 +128,13 @@ type Limits struct {
 	MaxTime   time.Duration `salt:"template_max_time" default:"60" doc:"seconds that a Jinja template may take, without the time of the functions that it calls" change:"restart"`
 }
 
-// Renderer renders texts. It may be used by any number of goroutines.
+// Renderer renders texts. It is safe for concurrent use.
 type Renderer struct {
 	log       *slog.Logger
 	local     LocalFiles
+	python    Python
 	limits    Limits
-	large     chan struct{} // turns of large renderings
+	large     chan struct{} // slots of large renderings
 	templates templates
 }
 
@@ -143,18 +143,18 @@ func New(o Options) *Renderer {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Renderer{log: o.Log, local: o.Local, limits: o.Limits, large: make(chan struct{}, largeAtOnce)}
+	return &Renderer{log: o.Log, local: o.Local, python: o.Python, limits: o.Limits, large: make(chan struct{}, largeAtOnce)}
 }
 
 // largeAtOnce is how many renderings that need many megabytes or steps run at once;
-// the others wait, so that many together do not take all memory and processors.
-// They are not one, so that one that waits for something does not stop all.
+// the others wait, so that many together do not use all memory and processors. It
+// is more than one, so that one that waits does not stop all.
 const largeAtOnce = 2
 
 type largeKey struct{}
 
-// turn waits until a large rendering may go on. One within another, by a function
-// that it calls, has the turn of that.
+// turn waits until a large rendering may continue. A nested one, in a function
+// that the outer one calls, shares its slot.
 func (r *Renderer) turn(ctx context.Context) (context.Context, func(), error) {
 	if ctx.Value(largeKey{}) != nil {
 		return ctx, func() {}, nil
@@ -167,8 +167,7 @@ func (r *Renderer) turn(ctx context.Context) (context.Context, func(), error) {
 	}
 }
 
-// step is one renderer of a pipe. It gets the text or data that the one
-// before it made.
+// step is one renderer of a pipe. Its input is the output of the one before it.
 type step func(ctx context.Context, r *Renderer, req *Request, in any, arg string) (any, error)
 
 // steps are the renderers by name.
@@ -177,9 +176,9 @@ var steps = registry.New[step]("renderer")
 // Names returns the names of the renderers, sorted.
 func Names() []string { return steps.Names() }
 
-// Render sends a text through its pipe and returns what comes out: data after
-// yaml or json, a string after jinja or text. A text of nothing but blanks is
-// an empty dict. Errors are of type *Error where a place in a text is known.
+// Render passes a text through its pipe and returns the result: data after yaml
+// or json, a string after jinja or text. A blank text is an empty dict. Errors
+// are of type *Error where a place in a text is known.
 func (r *Renderer) Render(ctx context.Context, req Request) (any, error) {
 	if len(bytes.TrimSpace(req.Source)) == 0 {
 		return value.NewDict(0), nil
@@ -187,7 +186,7 @@ func (r *Renderer) Render(ctx context.Context, req Request) (any, error) {
 	if !utf8.Valid(req.Source) {
 		return nil, notUTF8(&req)
 	}
-	pipe, err := parsePipe(&req)
+	pipe, err := r.parsePipe(&req)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +202,7 @@ func (r *Renderer) Render(ctx context.Context, req Request) (any, error) {
 	return data, nil
 }
 
-// notUTF8 tells where a text stops being UTF-8.
+// notUTF8 returns where a text stops being UTF-8.
 func notUTF8(req *Request) error {
 	line := 1
 	for rest := req.Source; len(rest) > 0; {
@@ -231,8 +230,8 @@ type pipeStep struct {
 	do        step
 }
 
-// parsePipe reads the first line of the text, or the default.
-func parsePipe(req *Request) ([]pipeStep, error) {
+// parsePipe parses the first line of the text, or the default.
+func (r *Renderer) parsePipe(req *Request) ([]pipeStep, error) {
 	spec := req.Default
 	if spec == "" {
 		spec = DefaultPipe
@@ -250,16 +249,19 @@ func parsePipe(req *Request) ([]pipeStep, error) {
 		if !allowed(name, req.Whitelist, req.Blacklist) {
 			continue
 		}
-		do, ok := steps.Lookup(name)
-		if !ok {
-			return nil, unknownRenderer(req, name, spec)
+		do := r.external(name, len(out) == 0)
+		if do == nil {
+			var ok bool
+			if do, ok = steps.Lookup(name); !ok {
+				return nil, unknownRenderer(req, name, spec)
+			}
 		}
 		out = append(out, pipeStep{name, strings.TrimSpace(arg), do})
 	}
 	return out, nil
 }
 
-// oldPipe translates the names of pipes from before there were pipes.
+// oldPipe converts the names of pipes from before there were pipes.
 func oldPipe(spec string) (string, bool) {
 	data, template, ok := strings.Cut(spec, "_")
 	if !ok || strings.ContainsAny(spec, "| ") {
@@ -291,14 +293,16 @@ func allowed(name string, white, black []string) bool {
 // either.
 var ErrNoRenderer = errors.New("no such renderer")
 
-// lacking are renderers of Salt that are not here.
+// lacking are renderers of Salt that Brine does not have.
 var lacking = []string{"aws_kms", "dson", "hjson", "json5", "msgpack", "nacl", "pass"}
 
 func unknownRenderer(req *Request, name, spec string) error {
 	e := &Error{Name: req.name(), Line: 1}
 	switch name {
-	case "py", "pydsl", "pyobjects":
+	case "py":
 		e.Message = fmt.Sprintf("the renderer %q runs Python, which is not available here: write the file with jinja and yaml", name)
+	case "pydsl", "pyobjects":
+		e.Message = fmt.Sprintf("Brine does not have the renderer %q: write the file with py, or with jinja and yaml", name)
 	case "mako", "wempy", "cheetah", "genshi":
 		e.Message = fmt.Sprintf("the template engine %q is a Python program, which is not available here: use jinja", name)
 	default:

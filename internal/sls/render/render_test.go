@@ -44,7 +44,7 @@ func (f *functions) Call(_ context.Context, name string, args []any, kw *value.D
 	return args[0], nil
 }
 
-// away is an error with an answer beside it.
+// away is an error with a return value.
 type away struct{}
 
 func (away) Error() string { return "it cannot be asked" }
@@ -141,7 +141,7 @@ func TestErrors(t *testing.T) {
 }
 
 // Absolute paths are files of the machine if templates may read such files,
-// and else names in the tree.
+// otherwise names in the tree.
 func TestAbsoluteImports(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

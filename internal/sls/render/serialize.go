@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// The filters that turn data into text and back.
+// The filters that convert data to text and back.
 
 func filter(sig string, do func(c *jinja.Call) (any, error)) *jinja.Func {
 	return jinja.NewFunc(sig, do)
@@ -94,12 +94,13 @@ func dumpJSON(v any, f json.Format) (string, error) {
 	return s, nil
 }
 
-// object stands for what only templates have: YAML has no form for it.
+// object stands for values that only templates have: YAML cannot represent
+// them.
 var object = value.Ext{}
 
-// formatYAML writes v. What is no plain data becomes NULL, as in Salt: what is
-// undefined, Markup that an earlier filter returned, keys(), values() and
-// items() of a dict, ranges and iterators, unless a list is made of them.
+// formatYAML encodes v. Values that are not plain data become NULL, as in Salt:
+// undefined ones, Markup of an earlier filter, keys(), values() and items() of
+// a dict, ranges and iterators, unless they are converted to a list.
 func formatYAML(v, flow any) (any, error) {
 	p, err := jinja.Convert(v, func(v any) (any, error) {
 		if s, ok := v.(*jinja.Set); ok {
@@ -121,7 +122,7 @@ func formatYAML(v, flow any) (any, error) {
 	return jinja.Markup(strings.TrimSuffix(s, "\n...")), nil
 }
 
-// document is the text that load_yaml and load_json read.
+// document returns the text that load_yaml and load_json parse.
 func document(v any) (string, bool) {
 	switch x := v.(type) {
 	case *jinja.Module:
@@ -150,7 +151,8 @@ func loadYAML(c *jinja.Call) (any, error) {
 	return nil, jinja.Errorf(jinja.RuntimeError, "%s%s\n%s%s", msg, ye.Reason, excerpt(text, at.Line), origin(c.Bound[0], placeText(at)+doing(ye)))
 }
 
-// origin says, on a line of its own, which imported file has a fault and where.
+// origin returns, on a separate line, which imported file has an error and
+// where.
 func origin(v any, place string) string {
 	m, ok := v.(*jinja.Module)
 	switch {
@@ -176,8 +178,8 @@ func loadJSON(c *jinja.Call) (any, error) {
 	return nil, jinja.Errorf(jinja.RuntimeError, "Unable to load json from %s", jinja.Str(c.Bound[0]))
 }
 
-// formatXML writes nested dicts as elements: what is scalar in a dict becomes
-// an attribute, the rest elements within.
+// formatXML writes nested dicts as elements: scalars in a dict become
+// attributes, the rest nested elements.
 func formatXML(v any) (any, error) {
 	var b strings.Builder
 	b.WriteString("<?xml version=\"1.0\" ?>\n")

@@ -10,9 +10,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// StateConf is what the renderer stateconf has gathered from the SLS files of
+// StateConf is what the renderer stateconf has collected from the SLS files of
 // a run: the arguments of each stateconf.set, which later files see and may
-// have extended. Its zero value is ready; a run has one.
+// have extended. Its zero value is ready for use; a run has one.
 type StateConf struct {
 	conf, ext *value.Dict
 }
@@ -34,10 +34,10 @@ type stateconf struct {
 
 func init() { steps.Register("stateconf", renderStateconf) }
 
-// renderStateconf renders a file by two further renderers, one for the
-// template and one for data, and makes names that begin with a dot local to
-// the file. What stateconf.set states above the line "end of state config"
-// set, or had set in other files, the rest of the template sees.
+// renderStateconf renders a file with two further renderers, one for the
+// template and one for data, and makes names that begin with a dot local to the
+// file. The rest of the template sees what stateconf.set states above the line
+// "end of state config", or in other files, have set.
 func renderStateconf(ctx context.Context, r *Renderer, req *Request, in any, arg string) (any, error) {
 	s := &stateconf{req: req, kept: req.StateConf, goal: true, function: firstOf(req.Opts.Str("stateconf_state_func"), "stateconf.set")}
 	s.module = moduleOf(s.function)
@@ -95,7 +95,7 @@ func renderStateconf(ctx context.Context, r *Renderer, req *Request, in any, arg
 	fill := func(text string, more *value.Dict, extract bool) (any, error) {
 		q := *req
 		q.Source = []byte(text)
-		q.Context = value.DictOf("sls_dir", s.folder())
+		q.Context = value.DictOf("sls_dir", s.slsDir())
 		q.Context.Update(more)
 		q.Context.Update(req.Context)
 		out, err := expand(ctx, r, &q, text, strings.Join(template[1:], " "))
@@ -145,20 +145,20 @@ func (s *stateconf) fail(format string, args ...any) error {
 	return &Error{Message: fmt.Sprintf(format, args...), Name: s.req.name(), Line: 1}
 }
 
-// directory is what templates see as sls_dir.
-func (s *stateconf) folder() string {
+// slsDir returns sls_dir as templates see it.
+func (s *stateconf) slsDir() string {
 	if !strings.Contains(s.req.SLS, ".") {
 		return firstOf(s.req.SLS, ".")
 	}
 	return firstOf(parent(strings.ReplaceAll(s.req.SLS, ".", "/")), ".")
 }
 
-// process turns high data into what the states of the file stand for.
+// process converts high data into the states of the file.
 func (s *stateconf) process(in any, extract bool) (any, error) {
 	in = value.DeepCopy(in)
 	high, ok := in.(*value.Dict)
 	if !ok {
-		return in, nil // the compiler tells what is wrong with it
+		return in, nil // the compiler reports the error
 	}
 	for id, body := range high.Clone().All() {
 		if fun, ok := body.(string); ok {
@@ -232,7 +232,7 @@ func (s *stateconf) absolute(name, sls string) (string, error) {
 	return strings.Join(append(slices.Clone(parts[:len(parts)-up]), rest), "."), nil
 }
 
-// local makes an id that begins with a dot one of this file.
+// local makes an id that begins with a dot local to this file.
 func (s *stateconf) local(id string) (string, error) {
 	if strings.Contains(id, "::") {
 		return s.absolute(id, s.req.SLS)
@@ -270,8 +270,8 @@ func chunks(high *value.Dict, without ...string) (out []chunk) {
 	return out
 }
 
-// named calls do for each entry of the requisites named, a mapping of one
-// state to an id.
+// named calls do for each entry of the named requisites, a mapping of one state
+// to an id.
 func (c chunk) named(names []string, do func(entry *value.Dict, state, id any)) {
 	if c.args == nil {
 		return
@@ -298,8 +298,7 @@ func (c chunk) named(names []string, do func(entry *value.Dict, state, id any)) 
 	}
 }
 
-// rename gives ids that begin with a dot their full names, here and where they
-// are required.
+// rename gives ids that begin with a dot their full names, also in requisites.
 func (s *stateconf) rename(high *value.Dict, extend bool) (err error) {
 	if d, ok := high.At("extend").(*value.Dict); ok && !extend {
 		if err := s.rename(d, true); err != nil {
@@ -355,7 +354,7 @@ func isName(v any) bool {
 	return k == "name"
 }
 
-// order has every state require the one before it.
+// order makes every state require the one before it.
 func (s *stateconf) order(high *value.Dict) error {
 	requires := []string{"require", "watch", "listen", "onchanges", "onfail"}
 	requiredBy := []string{"require_in", "watch_in", "listen_in", "onchanges_in", "onfail_in"}
@@ -401,7 +400,7 @@ func (s *stateconf) order(high *value.Dict) error {
 	return nil
 }
 
-// addRequire puts a requirement before those that a state has.
+// addRequire inserts a requirement before those of a state.
 func addRequire(args *value.List, need *value.Dict) {
 	for _, it := range args.Items {
 		d, ok := it.(*value.Dict)
@@ -452,7 +451,7 @@ func (s *stateconf) addGoal(high *value.Dict) error {
 	return nil
 }
 
-// extract keeps what stateconf.set states set. What an extend says wins.
+// extract stores what stateconf.set states set. An extend takes precedence.
 func (s *stateconf) extract(high *value.Dict, extend bool) {
 	for id, v := range high.All() {
 		body, ok := v.(*value.Dict)

@@ -7,7 +7,7 @@ import (
 
 func init() { steps.Register("text", renderText) }
 
-// renderText hands the text on as it is, without its "#!" line.
+// renderText returns the text unchanged, without its "#!" line.
 func renderText(_ context.Context, _ *Renderer, req *Request, in any, _ string) (any, error) {
 	text, err := asText(req, in, "text")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 func init() { steps.Register("toml", renderTOML) }
 
-// renderTOML loads a TOML document. Dates become texts, as those of YAML.
+// renderTOML decodes a TOML document. Dates become strings, as in YAML.
 func renderTOML(_ context.Context, _ *Renderer, req *Request, in any, _ string) (any, error) {
 	text, err := asText(req, in, "toml")
 	if err != nil {
@@ -26,8 +26,8 @@ func renderTOML(_ context.Context, _ *Renderer, req *Request, in any, _ string) 
 
 func init() { steps.Register("yamlex", renderYamlex) }
 
-// renderYamlex loads YAML with the tags !aggregate and !reset. Nothing is an
-// empty dict.
+// renderYamlex decodes YAML with the tags !aggregate and !reset. Empty input is
+// an empty dict.
 func renderYamlex(_ context.Context, _ *Renderer, req *Request, in any, _ string) (any, error) {
 	text, err := asText(req, in, "yamlex")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 
 func init() { steps.Register("yaml", renderYAML) }
 
-// renderYAML loads a YAML document. Nothing, and what Python takes for
-// nothing, is an empty dict.
+// renderYAML decodes a YAML document. Empty input, and values that are false in
+// Python, become an empty dict.
 func renderYAML(_ context.Context, _ *Renderer, req *Request, in any, _ string) (any, error) {
 	text, err := asText(req, in, "yaml")
 	if err != nil {
@@ -29,9 +29,9 @@ func renderYAML(_ context.Context, _ *Renderer, req *Request, in any, _ string) 
 	return v, nil
 }
 
-// yamlError shows the line of the rendered text, which is not that of the
-// file when jinja came first. Salt's message comes first, and what is added
-// behind it on lines of its own, because scripts compare the beginning.
+// yamlError shows the line of the rendered text, which differs from that of the
+// file after jinja. Salt's message comes first, and additions follow on
+// separate lines, because scripts compare the beginning.
 func yamlError(req *Request, err error, text string) error {
 	var ye *yaml.Error
 	if !errors.As(err, &ye) {
@@ -50,7 +50,7 @@ func yamlError(req *Request, err error, text string) error {
 	return e
 }
 
-// saltYAML words a fault as Salt does.
+// saltYAML formats an error as Salt does.
 func saltYAML(e *yaml.Error) string {
 	if e.Stage == yaml.Scanner || e.Stage == yaml.Reader || e.Line == 0 {
 		return e.Reason
@@ -75,7 +75,7 @@ func placeText(at yaml.Mark) string {
 	return fmt.Sprintf("line %d, column %d", at.Line, at.Column)
 }
 
-// doing says what the loader did when it met the fault, if anything is known.
+// doing describes what the loader was parsing at the error, if known.
 func doing(e *yaml.Error) string {
 	switch {
 	case e.Context == "":
@@ -86,8 +86,8 @@ func doing(e *yaml.Error) string {
 	return ", " + e.Context
 }
 
-// faultPlace says where to look. What lacks its end is missed where the text
-// ends; where it begins says more.
+// faultPlace returns where to look. If an end is missing, the parser notices at
+// the end of the text; the beginning is more useful.
 func faultPlace(e *yaml.Error, text string) yaml.Mark {
 	at, begin := e.Mark, e.ContextMark
 	lines := strings.Count(strings.TrimRight(text, "\n"), "\n") + 1
@@ -100,7 +100,7 @@ func faultPlace(e *yaml.Error, text string) yaml.Mark {
 	return at
 }
 
-// startsWithTab reports whether there is a tab at a place in the text.
+// startsWithTab reports whether there is a tab at a position of the text.
 func startsWithTab(text string, line, column int) bool {
 	lines := strings.SplitN(text, "\n", line+1)
 	if line < 1 || line > len(lines) {
@@ -110,7 +110,7 @@ func startsWithTab(text string, line, column int) bool {
 	return column >= 1 && column <= len(l) && l[column-1] == '\t'
 }
 
-// asText is the input of a renderer that reads text.
+// asText returns the input of a renderer that reads text.
 func asText(req *Request, in any, name string) (string, error) {
 	switch x := in.(type) {
 	case string:

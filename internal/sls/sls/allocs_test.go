@@ -7,7 +7,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestChunkAllocations: a chunk is one dict with room for all that it gets.
+// TestChunkAllocations: a chunk is one dict, allocated at its final size.
 func TestChunkAllocations(t *testing.T) {
 	const n = 1000
 	high := value.NewDict(n)
@@ -20,8 +20,8 @@ func TestChunkAllocations(t *testing.T) {
 			t.Fatal(len(chunks), errs)
 		}
 	})
-	// The dict, its entries, the list of the state's chunks, two words that
-	// become values, and the key that it is sorted by.
+	// The dict, its entries, the list of the state's chunks, two strings that
+	// become values, and the sort key.
 	if got > 7*n {
 		t.Errorf("%.1f allocations for each of %d chunks", got/n, n)
 	}

@@ -8,7 +8,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Chunks turns high data into the sorted list of states. extra is added to
+// Chunks converts high data into the sorted list of states. extra is added to
 // every chunk; it may be nil.
 func Chunks(high, extra *value.Dict) ([]*value.Dict, []*Error) {
 	var chunks []*value.Dict
@@ -38,14 +38,13 @@ func Chunks(high, extra *value.Dict) ([]*value.Dict, []*Error) {
 	return chunks, nil
 }
 
-// places are what a chunk reports where its state was declared.
+// places are the fields that tell where a chunk's state was declared.
 var places = []any{"__sls__", "__env__", "__sls_included_from__"}
 
-// ofState makes the chunks of one state, of which there are several if it has
-// several names.
+// ofState creates the chunks of one state: several if it has several names.
 func ofState(id, mod any, body *value.Dict, run *value.List, extra *value.Dict) (chunks []*value.Dict, fault string) {
-	// Room for its arguments, for what is set here and for the order: thousands
-	// of chunks live as long as the run, and one that grows doubles.
+	// Allocate room for the arguments, the fields set here and the order: thousands
+	// of chunks live as long as the run, and a growing one doubles its size.
 	chunk := value.NewDict(len(run.Items) + extra.Len() + 7)
 	chunk.Set("state", mod)
 	chunk.Set("name", id)
@@ -61,13 +60,13 @@ func ofState(id, mod any, body *value.Dict, run *value.List, extra *value.Dict) 
 	for _, arg := range run.Items {
 		switch x := arg.(type) {
 		case string:
-			fun = arg // the last counts
+			fun = arg // the last one counts
 		case *value.Dict:
 			for k, v := range x.All() {
 				switch {
 				case k == "names":
 					names = addNames(names, v)
-				case k == "state": // not the user's to set
+				case k == "state": // reserved
 				case k == "name" && value.TypeName(v) != "str":
 					chunk.Set(k, id)
 				default:
@@ -111,7 +110,7 @@ func addNames(names []any, v any) []any {
 	case *value.Dict:
 		items = x.Keys()
 	default:
-		return names // a fault that Verify reports
+		return names // Verify reports the error
 	}
 	for _, it := range items {
 		if !slices.ContainsFunc(names, func(n any) bool { return value.Equal(n, it) }) {
@@ -121,8 +120,7 @@ func addNames(names []any, v any) []any {
 	return names
 }
 
-// setName gives a chunk one of several names, with the arguments that this
-// name alone has.
+// setName sets one of several names of a chunk, and the arguments of this name.
 func setName(chunk *value.Dict, entry any) (fault string) {
 	d, ok := entry.(*value.Dict)
 	if !ok {
@@ -145,7 +143,7 @@ func setName(chunk *value.Dict, entry any) (fault string) {
 	return ""
 }
 
-// order turns the words and gaps of "order" into numbers, and sorts.
+// order converts the words and gaps of "order" into numbers, and sorts.
 func order(chunks []*value.Dict) {
 	limit := orderCap(chunks)
 	type item struct {
@@ -169,7 +167,7 @@ func order(chunks []*value.Dict) {
 	}
 }
 
-// orderCap is where states without an order go: behind the highest one.
+// orderCap is the position of states without an order: after the highest one.
 func orderCap(chunks []*value.Dict) int64 {
 	limit := int64(1)
 	for _, c := range chunks {

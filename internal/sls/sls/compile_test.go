@@ -95,7 +95,7 @@ func readTree(t *testing.T, path string) (s tree, want map[string]any, opts Opti
 	return s, want, opts
 }
 
-// failed tells results that list faults from results with states.
+// failed distinguishes results that list errors from results with states.
 func failed(v any) bool {
 	l, ok := v.(*value.List)
 	if !ok {
@@ -142,13 +142,13 @@ func TestCompileAsRecorded(t *testing.T) {
 	}
 }
 
-// ours are the trees whose faults Brine tells in other words, because Salt
-// fails in Python there or says less.
+// ours are the trees whose errors Brine reports in other words, because Salt
+// fails in Python there or reports less.
 var ours = map[string]bool{
 	"bad_yaml": true, "include_xenv_missing": true, "key_int": true, "extend_name_notdict": true, "bad_state_null": true,
 }
 
-// compare wants equal data, and faults whose text begins with one of Salt's.
+// compare expects equal data, and errors whose text begins with one of Salt's.
 func compare(t *testing.T, kind string, got, want any) {
 	t.Helper()
 	if failed(want) && failed(got) {
@@ -165,7 +165,7 @@ func compare(t *testing.T, kind string, got, want any) {
 	}
 }
 
-// textKeys makes texts of the keys of high data, as JSON does.
+// textKeys converts the keys of high data to strings, as JSON does.
 func textKeys(v any) any {
 	d, ok := v.(*value.Dict)
 	if !ok {
@@ -210,8 +210,7 @@ func (endless) Load(_ context.Context, name, _ string) (File, error) {
 	return File{Path: name + ".sls", Data: value.DictOf("include", value.ListOf(fmt.Sprintf("s%d", n+1)), name, value.DictOf("test", value.ListOf("nop")))}, nil
 }
 
-// Salt 3007 documents _xenv, but refuses it as an environment that is not
-// there.
+// Salt 3007 documents _xenv, but rejects it as a missing environment.
 func TestIncludeFromAnyEnvironment(t *testing.T) {
 	s := tree{files: map[string][]byte{
 		"base/a.sls": []byte("include: [_xenv: only, _xenv: both, _xenv: none]\na: test.nop\n"),

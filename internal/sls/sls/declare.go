@@ -6,8 +6,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// declare brings the states of an SLS into one shape: "file.managed: [...]"
-// becomes "file: [..., managed]", and every id says where it is from.
+// declare normalizes the states of an SLS: "file.managed: [...]" becomes "file:
+// [..., managed]", and every id gets its origin.
 func (c *Compiler) declare(state *value.Dict, f place) {
 	for _, name := range state.Keys() {
 		v := state.At(name)
@@ -50,7 +50,7 @@ func (c *Compiler) declare(state *value.Dict, f place) {
 	}
 }
 
-// declareShort takes "id: module.function".
+// declareShort handles "id: module.function".
 func (c *Compiler) declareShort(state *value.Dict, f place, name, v any) {
 	if name == "__extend__" || name == "__exclude__" {
 		return
@@ -82,7 +82,7 @@ func moveFun(body *value.Dict, key, mod, fun string, run *value.List) {
 	run.Append(fun)
 }
 
-// takeExtend moves "extend" to where that of all SLS files is gathered.
+// takeExtend moves "extend" to the collected extensions of all SLS files.
 func (c *Compiler) takeExtend(state *value.Dict, f place) {
 	v, ok := state.Get("extend")
 	if !ok {
@@ -117,7 +117,7 @@ func (c *Compiler) takeExtend(state *value.Dict, f place) {
 	sublist(state, "__extend__").Append(ext)
 }
 
-// takeExclude moves "exclude" to where that of all SLS files is gathered.
+// takeExclude moves "exclude" to the collected exclusions of all SLS files.
 func (c *Compiler) takeExclude(state *value.Dict, f place) {
 	v, ok := state.Get("exclude")
 	if !ok {
@@ -132,7 +132,7 @@ func (c *Compiler) takeExclude(state *value.Dict, f place) {
 	sublist(state, "__exclude__").Append(l.Items...)
 }
 
-// giveOrder numbers the states that have no order yet.
+// giveOrder numbers the states without an order.
 func (c *Compiler) giveOrder(state *value.Dict) {
 	if !c.opts.AutoOrder {
 		return
@@ -161,7 +161,7 @@ func hasOrder(run *value.List) bool {
 	return false
 }
 
-// cleanExtends splits the gathered extensions by id and drops repeated ones.
+// cleanExtends splits the collected extensions by id and drops duplicates.
 func cleanExtends(high *value.Dict) {
 	l, ok := high.At("__extend__").(*value.List)
 	if !ok {

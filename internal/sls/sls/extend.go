@@ -9,8 +9,8 @@ import (
 	"brine/internal/sls/state"
 )
 
-// Low compiles high data into chunks: all passes in their order. high is
-// changed. The chunks are nil if there are faults.
+// Low compiles high data into chunks with all passes in order. It modifies
+// high. If there are errors, the chunks are nil.
 func (o Options) Low(high *value.Dict) ([]*value.Dict, []*Error) {
 	errs := Extend(high, false)
 	errs = append(errs, Verify(high)...)
@@ -24,8 +24,8 @@ func (o Options) Low(high *value.Dict) ([]*value.Dict, []*Error) {
 	return Chunks(high, nil)
 }
 
-// Extend merges the gathered extensions into the states that they are about.
-// strict says that an id stands for its states of the module alone.
+// Extend merges the collected extensions into their states. strict means that
+// an id stands only for its states of the module.
 func Extend(high *value.Dict, strict bool) []*Error {
 	l, ok := high.At("__extend__").(*value.List)
 	if !ok {
@@ -58,7 +58,7 @@ func (e *extender) fault(body *value.Dict, id any, text string) {
 func (e *extender) extend(name, v any) {
 	body, ok := v.(*value.Dict)
 	if !ok {
-		return // declared as a fault where it was read
+		return // reported as an error when it was read
 	}
 	module, ok := firstState(body)
 	if !ok {
@@ -115,8 +115,8 @@ func (e *extender) merge(body *value.Dict, name any, target *value.Dict, mod, v 
 	}
 }
 
-// extendArg replaces what run has of the same name, except that requisites
-// are added to.
+// extendArg replaces an argument of the same name in run, but adds to
+// requisites.
 func extendArg(run *value.List, arg any) (fault string) {
 	found := false
 	_, isFun := arg.(string)
@@ -183,8 +183,7 @@ func cannotExtend(name any, body *value.Dict) string {
 		"Ensure that a state with an ID of '%[1]s' is available\nin environment '%[2]s' and to SLS '%[3]s'", value.Str(name), env, sls)
 }
 
-// excludedSLS returns the SLS names that are excluded, which then extend
-// nothing.
+// excludedSLS returns the excluded SLS names, which then extend nothing.
 func excludedSLS(high *value.Dict) []string {
 	var out []string
 	for _, it := range high.List("__exclude__") {
@@ -200,7 +199,7 @@ func excludedSLS(high *value.Dict) []string {
 	return out
 }
 
-// Exclude removes what the gathered exclude lists name.
+// Exclude removes the collected exclusions.
 func Exclude(high *value.Dict) {
 	l, ok := high.At("__exclude__").(*value.List)
 	if !ok {
@@ -240,11 +239,11 @@ func Exclude(high *value.Dict) {
 // ref is a state of high data: its id and module.
 type ref struct{ id, module any }
 
-// index finds states by what requisites call them.
+// index finds states by the names in requisites.
 type index struct {
 	high *value.Dict
-	// byArg has for every module the ids that have an argument of the value
-	// that is the key, which Salt takes for a name.
+	// byArg has for every module the ids with an argument whose value is the key,
+	// which Salt accepts as a name.
 	byArg map[any]map[any][]any
 }
 
@@ -278,8 +277,8 @@ func newIndex(high *value.Dict) *index {
 	return ix
 }
 
-// find returns the states that a name stands for: an id, an SLS, or the value
-// of any argument of a state of the module.
+// find returns the states for a name: an id, an SLS, or the value of any
+// argument of a state of the module.
 func (ix *index) find(name, module any, strict bool) []ref {
 	body, ok := ix.high.Get(name)
 	if ok && strict {

@@ -10,8 +10,8 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// formulas is what Salt 3007.10 made of public formulas: for each its high
-// data, after includes, and the chunks that it came to.
+// formulas has Salt 3007.10's results for public formulas: high data after
+// includes, and chunks.
 func formulas(t testing.TB) *value.Dict {
 	t.Helper()
 	f, err := os.Open("testdata/formulas.json.gz")

@@ -8,11 +8,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// xenv stands for whichever of the minion's environments has the SLS.
+// xenv stands for any of the minion's environments that has the SLS.
 const xenv = "_xenv"
 
-// include renders what one item of an include asks for: a name or glob, a
-// name relative to the SLS, or a mapping of an environment to one of these.
+// include renders one item of an include: a name or glob, a name relative to
+// the SLS, or a mapping of an environment to one of these.
 func (c *Compiler) include(ctx context.Context, state *value.Dict, f place, path string, item any, depth int) {
 	env := f.env
 	if d, ok := item.(*value.Dict); ok {
@@ -56,8 +56,8 @@ func (c *Compiler) include(ctx context.Context, state *value.Dict, f place, path
 	}
 }
 
-// relative resolves a name with leading dots: one dot is the directory that the
-// SLS is in.
+// relative resolves a name with leading dots: one dot is the directory of the
+// SLS.
 func relative(name, sls, path string) (string, bool) {
 	rest := strings.TrimLeft(name, ".")
 	levels := len(name) - len(rest)
@@ -71,7 +71,7 @@ func relative(name, sls, path string) (string, bool) {
 	return strings.Join(append(comps[:len(comps)-levels:len(comps)-levels], rest), "."), true
 }
 
-// resolve decides which environment an include is from.
+// resolve determines the environment of an include.
 func (c *Compiler) resolve(ctx context.Context, f place, env, name string) (string, bool) {
 	var found []string
 	if env != xenv {

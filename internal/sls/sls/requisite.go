@@ -7,8 +7,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// requisitesIn are the requisites that change other states than the one that
-// has them, or copy arguments.
+// requisitesIn are the requisites that change other states, or copy arguments.
 var requisitesIn = map[string]bool{
 	"require_in": true, "watch_in": true, "onfail_in": true, "onchanges_in": true,
 	"use": true, "use_in": true, "prereq": true, "prereq_in": true,
@@ -24,8 +23,8 @@ func notUsed(key any) bool {
 	return requisitesIn[s]
 }
 
-// RequisiteIn gives the states that are named by require_in and the like the
-// requisite that this means, and marks what prereq names.
+// RequisiteIn adds the corresponding requisites to the states that require_in
+// and similar requisites name, and marks the states that prereq names.
 func (o Options) RequisiteIn(high *value.Dict) []*Error {
 	r := &reqIn{opts: o, high: high, extend: value.NewDict(0)}
 	for id, v := range high.All() {
@@ -55,13 +54,13 @@ func (o Options) RequisiteIn(high *value.Dict) []*Error {
 	return append(r.errs, Extend(high, true)...)
 }
 
-// origin is the state whose requisites are at work.
+// origin is the state whose requisites are being processed.
 type origin struct {
 	id, module any
 	body       *value.Dict
 }
 
-// reqIn gathers as extensions what requisites mean for other states.
+// reqIn collects the effects of requisites on other states as extensions.
 type reqIn struct {
 	opts   Options
 	high   *value.Dict
@@ -76,7 +75,7 @@ func (r *reqIn) arg(o origin, arg *value.Dict) {
 	if !requisitesIn[name] || r.opts.disabled(name) {
 		return
 	}
-	if r.ix == nil { // of what was declared, before the first requisite adds to it
+	if r.ix == nil { // built from the declarations, before the first requisite adds to them
 		r.ix = newIndex(r.high)
 	}
 	switch items := v.(type) {
@@ -90,8 +89,8 @@ func (r *reqIn) arg(o origin, arg *value.Dict) {
 	}
 }
 
-// list takes a requisite that is a list. Like Salt's, it treats what an
-// earlier item of the list names again with every later item.
+// list handles a requisite that is a list. Like Salt's, it processes the states
+// of an earlier item again with every later item.
 func (r *reqIn) list(o origin, name string, items *value.List) {
 	var hinges []ref
 	for _, it := range items.Items {
@@ -117,7 +116,7 @@ func (r *reqIn) list(o origin, name string, items *value.List) {
 	}
 }
 
-// named finds the state that a bare id or name stands for.
+// named finds the state with an id or name.
 func (r *reqIn) named(it any) *value.Dict {
 	if value.Hashable(it) {
 		if body, ok := r.high.At(it).(*value.Dict); ok {
@@ -179,7 +178,7 @@ func (r *reqIn) undotted(o origin, name string, module, id any) any {
 	return first
 }
 
-// hinge does what a requisite means for one state that it names.
+// hinge applies a requisite to one state that it names.
 func (r *reqIn) hinge(o origin, name string, h ref) {
 	if !value.Hashable(h.id) || !value.Hashable(h.module) {
 		p := placeOf(o.body)
@@ -255,7 +254,7 @@ func (r *reqIn) addRequisite(o origin, name string, h ref) {
 	}
 }
 
-// args returns the names of the arguments that a state has of its own.
+// args returns the names of a state's own arguments.
 func (r *reqIn) args(s ref) map[any]bool {
 	out := map[any]bool{}
 	body, _ := r.high.At(s.id).(*value.Dict)
@@ -269,7 +268,7 @@ func (r *reqIn) args(s ref) map[any]bool {
 	return out
 }
 
-// copyArgs gives a state the arguments of another, except those it has.
+// copyArgs copies to a state the arguments of another that it lacks.
 func (r *reqIn) copyArgs(from, to ref, own map[any]bool) {
 	body, _ := r.high.At(from.id).(*value.Dict)
 	l, _ := body.At(from.module).(*value.List)

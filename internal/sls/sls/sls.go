@@ -1,20 +1,19 @@
-// Package sls compiles SLS files: from the data that each file renders to, by
-// way of high data (everything that applies to a minion, by id), to low
-// chunks, the list of states in the order in which they run.
+// Package sls compiles SLS files: from the rendered data of each file, through high data
+// (everything that applies to a minion, by id), to low chunks, the list of states in the order in
+// which they run.
 //
-//	high, errs := compiler.Render(ctx, matches)    // include, exclude, extend gathered; order given
-//	chunks, errs := compiler.Low(high)             // extend, requisite_in, exclude done; sorted
+//	high, errs := compiler.Render(ctx, matches)    // include, exclude, extend collected; order assigned
+//	chunks, errs := compiler.Low(high)             // extend, requisite_in, exclude applied; sorted
 //
-// High data and chunks have Salt's shape, key for key, as they are shown by
-// state.show_highstate and state.show_lowstate. The single passes (Extend,
-// Verify, RequisiteIn, Exclude, Chunks) can be called one by one, since some
-// functions of Salt leave some of them out.
+// High data and chunks have exactly Salt's structure, because state.show_highstate and
+// state.show_lowstate show them. The passes (Extend, Verify, RequisiteIn, Exclude, Chunks) can be
+// called separately, because some functions of Salt skip some of them.
 //
-// Faults in SLS files are collected, not returned one by one: each is an
-// *Error with a text that users of Salt know, and the place that it is about.
+// Errors in SLS files are collected: each is an *Error with a text that users of Salt know, and
+// its place.
 //
-// The package reads no file and knows no template language: a Source gives it
-// the data of one SLS. It does not change what the Source gives, nor keeps it.
+// The package reads no file and knows no template language: a Source provides the data of one SLS.
+// It neither modifies nor keeps that data.
 package sls
 
 import (
@@ -27,28 +26,28 @@ import (
 	"brine/internal/py/value"
 )
 
-// Source gives what the SLS files of the environments render to.
+// Source provides the rendered SLS files of the environments.
 type Source interface {
-	// States returns the sorted names of the SLS files of an environment; ok
-	// is false if there is no such environment.
+	// States returns the sorted names of the SLS files of an environment; ok is
+	// false if there is no such environment.
 	States(ctx context.Context, saltenv string) (names []string, ok bool)
-	// Load renders one SLS. The error wraps ErrNotFound if there is none of
-	// the name; any other error says why it could not be rendered.
+	// Load renders one SLS. The error wraps ErrNotFound if there is no such SLS;
+	// any other error is the reason why it could not be rendered.
 	Load(ctx context.Context, name, saltenv string) (File, error)
 }
 
 // File is a rendered SLS.
 type File struct {
-	// Path is where the file is on the file server: "web/init.sls".
+	// Path is the path on the file server: "web/init.sls".
 	Path string
-	// Data is what it renders to. The compiler owns it.
+	// Data is the rendered data. The compiler owns it.
 	Data any
 }
 
-// ErrNotFound says that no environment has the SLS.
+// ErrNotFound means that no environment has the SLS.
 var ErrNotFound = errors.New("there is no such SLS")
 
-// Match is what applies to the minion in one environment, by names or globs.
+// Match is the names or globs that apply to the minion in one environment.
 type Match struct {
 	Saltenv string
 	SLS     []string
@@ -56,9 +55,9 @@ type Match struct {
 
 // Options of the compiler.
 type Options struct {
-	// AutoOrder gives every state without an order one that follows its place.
+	// AutoOrder gives every state without an order one by its position.
 	AutoOrder bool `salt:"state_auto_order" default:"true" doc:"run states in the order in which they are written"`
-	// DisabledRequisites are requisites that are not used.
+	// DisabledRequisites are requisites that are ignored.
 	DisabledRequisites []string `salt:"disabled_requisites" default:"[]" doc:"requisites that are ignored"`
 }
 
@@ -73,27 +72,27 @@ func (o Options) disabled(requisite string) bool {
 
 // Error is a fault in an SLS.
 type Error struct {
-	// Text is what is wrong.
+	// Text describes the error.
 	Text string
-	// SLS and Saltenv name the file that is at fault, "" if none is.
+	// SLS and Saltenv name the faulty file, "" if unknown.
 	SLS, Saltenv string
-	// ID is the state that is at fault, "" if none is.
+	// ID is the faulty state, "" if unknown.
 	ID string
 
-	missing string // the SLS that the file server does not have, "" for other errors
+	missing string // the missing SLS, "" for other errors
 }
 
 func (e *Error) Error() string { return e.Text }
 
-// maxFiles and maxDepth bound a compilation: the number of files and how deep
-// they include each other.
+// maxFiles and maxDepth bound a compilation: the number of files and the
+// nesting of includes.
 const (
 	maxFiles = 20_000
 	maxDepth = 500
 )
 
-// Compiler turns SLS files into high data. It keeps count of the order across
-// calls and must not be used by several goroutines at once.
+// Compiler compiles SLS files into high data. It keeps the order counter across
+// calls and must not be used concurrently.
 type Compiler struct {
 	src    Source
 	opts   Options
@@ -110,7 +109,7 @@ func New(src Source, o Options) *Compiler {
 	return &Compiler{src: src, opts: o, iorder: 10000, done: map[string]bool{}, match: map[string]bool{}, avail: map[string]*listing{}}
 }
 
-// listing is what an environment has.
+// listing is the names in an environment.
 type listing struct {
 	names []string
 	has   map[string]bool
@@ -137,7 +136,7 @@ func (l *listing) filter(pattern string) []string {
 	return out
 }
 
-// listing returns nil if there is no such environment. Every Salt has base.
+// listing returns nil if there is no such environment. base always exists.
 func (c *Compiler) listing(ctx context.Context, saltenv string) *listing {
 	if l, ok := c.avail[saltenv]; ok {
 		return l
@@ -159,13 +158,12 @@ func (c *Compiler) faultf(f place, id, format string, args ...any) {
 	c.fault(&Error{Text: fmt.Sprintf(format, args...), SLS: f.sls, Saltenv: f.env, ID: id})
 }
 
-// place is the SLS that is at work.
+// place is the SLS being processed.
 type place struct{ env, sls string }
 
 func (p place) String() string { return p.env + ":" + p.sls }
 
-// Render renders what applies to a minion, with all that it includes, into
-// high data.
+// Render renders what applies to a minion, with all includes, into high data.
 func (c *Compiler) Render(ctx context.Context, matches []Match) (*value.Dict, []*Error) {
 	high := value.NewDict(0)
 	c.errs = nil
@@ -184,7 +182,7 @@ func (c *Compiler) Render(ctx context.Context, matches []Match) (*value.Dict, []
 	return high, c.errs
 }
 
-// renderMatch adds what one line of the top file asks for.
+// renderMatch adds the files of one line of the top file.
 func (c *Compiler) renderMatch(ctx context.Context, high *value.Dict, saltenv, pattern string) {
 	l := c.listing(ctx, saltenv)
 	if l == nil {
@@ -212,15 +210,15 @@ func (c *Compiler) renderMatch(ctx context.Context, high *value.Dict, saltenv, p
 	}
 }
 
-// RenderData compiles the data of one SLS that is of no file server. Includes
-// start from name.
+// RenderData compiles the data of one SLS without a file. Includes are relative
+// to name.
 func (c *Compiler) RenderData(ctx context.Context, name, saltenv string, data any) (*value.Dict, []*Error) {
 	c.errs = nil
 	high := c.data(ctx, place{saltenv, name}, File{Data: data}, 0)
 	return high, c.errs
 }
 
-// render returns the high data of one SLS and all that it includes.
+// render returns the high data of one SLS with all its includes.
 func (c *Compiler) render(ctx context.Context, f place, depth int) *value.Dict {
 	switch {
 	case ctx.Err() != nil:
@@ -300,7 +298,7 @@ func placeOf(body any) place {
 	return place{value.Str(d.At("__env__")), value.Str(d.At("__sls__"))}
 }
 
-// sublist returns the list under a key, which it makes if there is none.
+// sublist returns the list under a key, and creates it if necessary.
 func sublist(d *value.Dict, key string) *value.List {
 	l, ok := d.At(key).(*value.List)
 	if !ok {
@@ -310,7 +308,7 @@ func sublist(d *value.Dict, key string) *value.List {
 	return l
 }
 
-// hidden reports whether a key of high data is none of the user's.
+// hidden reports whether a key of high data is internal.
 func hidden(key any) bool {
 	s, ok := key.(string)
 	return ok && strings.HasPrefix(s, "__")

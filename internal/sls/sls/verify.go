@@ -8,7 +8,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Verify returns what is wrong with the form of high data.
+// Verify returns the errors in the structure of high data.
 func Verify(high *value.Dict) []*Error {
 	v := &verifier{reqs: map[any]*value.Dict{}}
 	for id, b := range high.All() {
@@ -92,9 +92,9 @@ func (v *verifier) argument(mod any, arg *value.Dict) {
 		}
 		return
 	case "order":
-		// Salt puts a state with any other text behind those with a number. A
-		// text that templates make of a number, or of nothing, is not worth a
-		// run that fails; a misspelt word is.
+		// Salt puts a state with any other string after those with a number. A string
+		// that templates made from a number, or from nothing, does not justify a failed
+		// run; a misspelt word does.
 		if word, ok := val.(string); ok && word != "first" && word != "last" && word != "" && !isNumber(word) {
 			v.faultf("The order of state '%s' in SLS '%s' is '%s', but must be a number, first or last", value.Str(v.id), v.sls, word)
 		}
@@ -143,7 +143,7 @@ func (v *verifier) requisite(mod, req any) {
 	}
 }
 
-// hashable makes a key for a Go map: ids are texts, or faulty.
+// hashable returns a key for a Go map: ids are strings, or invalid.
 func hashable(id any) any {
 	if s, ok := id.(string); ok {
 		return s

@@ -8,34 +8,37 @@ import (
 	"brine/internal/py/value"
 )
 
-// Env is what a state may know beside its arguments. The Call gives it the
+// Env is what a state can access besides its arguments. The Call has the
 // minion's id, the job, grains, pillar, configuration, a logger, the files of
 // file servers and the web, and the execution functions by name (for states
-// such as module.run, whose very purpose is to call them; others use the
-// packages under host).
+// such as module.run, whose purpose is to call them; others use the packages
+// under host).
 type Env struct {
 	*fn.Call
-	// Saltenv is the environment of the file server that the state's SLS is
-	// from, unless the state has an argument saltenv.
+	// Saltenv is the environment of the state's SLS, unless the state has an
+	// argument saltenv.
 	Saltenv string
-	// Low is the state's chunk: arguments, requisites, "__id__", "__sls__".
-	// It must not be changed.
+	// Low is the state's chunk: arguments, requisites, "__id__", "__sls__". It must
+	// not be modified.
 	Low *value.Dict
-	// Run is what all states of a run share. It is never nil.
+	// Run is shared by all states of a run. It is never nil.
 	Run *Run
-	// Template renders a text with a template engine ("jinja" …).
+	// Template renders text with a template engine ("jinja" …).
 	Template func(ctx context.Context, t Template) (string, error)
+	// State runs another state function with these arguments, or with test finds out what
+	// it would do, and returns its result. States of users' Python modules call each other.
+	State func(ctx context.Context, full string, args []any, kwargs *value.Dict, test bool) (*value.Dict, error)
 }
 
 // Exec calls an execution function with positional arguments and, if kw is not
-// nil, keywords. States of things that many kinds of system have, such as
-// packages and services, go this way: which module stands behind "pkg" is the
-// minion's matter.
+// nil, keywords. States whose implementation depends on the system, such as
+// packages and services, use it: the minion decides which module implements
+// "pkg".
 func (e *Env) Exec(ctx context.Context, fun string, kw *value.Dict, args ...any) (any, error) {
 	return e.Funcs.Call(ctx, e.Call, fun, args, kw)
 }
 
-// Can reports whether there is an execution function.
+// Can reports whether an execution function exists.
 func (e *Env) Can(fun string) bool {
 	_, err := e.Funcs.Lookup(fun)
 	return err == nil
@@ -43,21 +46,20 @@ func (e *Env) Can(fun string) bool {
 
 // Template is a text to render.
 type Template struct {
-	// Engine is the name that the SLS gives, "jinja" for most.
+	// Engine is the engine's name in the SLS, usually "jinja".
 	Engine string
-	// Source is the text, Name what to call it in errors and where relative
-	// imports start: the path on the file server.
+	// Source is the text, Name its name in errors and the base of relative imports:
+	// the path on the file server.
 	Source, Name string
 	// Saltenv is the environment of imports.
 	Saltenv string
-	// Context holds the template's variables, beside those of every template.
+	// Context has the template's variables besides the global ones.
 	Context *value.Dict
 }
 
-// Run is what the states of one run share.
+// Run is shared by the states of one run.
 type Run struct {
-	// Chunks are all chunks of the run in their order. They must not be
-	// changed.
+	// Chunks are all chunks of the run in order. They must not be modified.
 	Chunks []*value.Dict
 
 	mu      sync.Mutex
@@ -66,33 +68,33 @@ type Run struct {
 	atEnd   []func()
 }
 
-// NewRun returns the beginning of a run of these chunks.
+// NewRun returns a new run of these chunks.
 func NewRun(chunks []*value.Dict) *Run {
 	return &Run{Chunks: chunks, results: value.NewDict(len(chunks)), vars: map[string]any{}}
 }
 
-// Result returns what a state of this run came to, by its tag (see Tag); nil
-// if it did not run yet.
+// Result returns the result of a state of this run by its tag (see Tag); nil if
+// it has not run yet.
 func (r *Run) Result(tag string) *value.Dict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.results.Dict(tag)
 }
 
-// SetResult notes what a state came to.
+// SetResult stores the result of a state.
 func (r *Run) SetResult(tag string, result *value.Dict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.results.Set(tag, result)
 }
 
-// Results are what the states came to, by tag. They are the engine's, which alone
-// sets any: its goroutine may read them, others ask Result.
+// Results are the results by tag. Only the engine sets them, and only its
+// goroutine may read them; other goroutines call Result.
 func (r *Run) Results() *value.Dict { return r.results }
 
 // Shared returns the value of a key that states of one run share, such as
-// whether package lists were refreshed. The first call makes it. States may
-// run in parallel: the value itself has to be safe for that.
+// whether package lists were refreshed. The first call creates it. States may
+// run in parallel: the value itself must be safe for that.
 func (r *Run) Shared(key string, make func() any) any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,14 +106,15 @@ func (r *Run) Shared(key string, make func() any) any {
 	return v
 }
 
-// AtEnd has a function called when the run is over, whatever became of it.
+// AtEnd registers a function that is called at the end of the run, even after
+// errors.
 func (r *Run) AtEnd(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.atEnd = append(r.atEnd, f)
 }
 
-// End calls what AtEnd was given. The engine calls it after the last state.
+// End calls the registered functions. The engine calls it after the last state.
 func (r *Run) End() {
 	r.mu.Lock()
 	all := r.atEnd
@@ -122,8 +125,7 @@ func (r *Run) End() {
 	}
 }
 
-// SaltenvOf returns the environment of the file server that a chunk's files
-// are from.
+// SaltenvOf returns the file server environment of a chunk's files.
 func SaltenvOf(low *value.Dict) string {
 	env := "base"
 	for _, k := range []string{"__env__", "saltenv"} {

@@ -1,6 +1,13 @@
 package state
 
-import "brine/internal/py/value"
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"brine/internal/base/textedit"
+	"brine/internal/py/value"
+)
 
 // Requisites are the keywords that relate a state to others.
 var Requisites = []string{
@@ -35,8 +42,8 @@ func Internal(key any) bool {
 	return ok && internal[s]
 }
 
-// Arguments picks from a chunk what the function takes. extra are the unknown keys,
-// for a warning.
+// Arguments extracts the function's arguments from a chunk. extra are the unknown
+// keys, for a warning.
 func (f *Func) Arguments(low *value.Dict) (kwargs *value.Dict, extra []string) {
 	kwargs = value.NewDict(low.Len())
 	for k, v := range low.All() {
@@ -50,4 +57,36 @@ func (f *Func) Arguments(low *value.Dict) (kwargs *value.Dict, extra []string) {
 		}
 	}
 	return kwargs, extra
+}
+
+// Knows returns the function with further keywords that it reads without declaring
+// them, for example to refuse them with a text of its own. They are not misspelt.
+func (f Func) Knows(keywords ...string) Func {
+	f.known = append(slices.Clip(f.known), keywords...)
+	return f
+}
+
+// Misspelt returns a warning for each key of a chunk that the function does not
+// declare and that is similar to an argument that it declares and the chunk lacks. A
+// function that takes any keyword ignores such a key otherwise.
+func (f *Func) Misspelt(low *value.Dict) (warnings []string) {
+	var free []string // arguments that are not given
+	for k := range low.All() {
+		name, ok := k.(string)
+		if _, declared := f.Param(name); !ok || declared || Internal(k) || strings.HasPrefix(name, "__") || strings.Contains(name, ".") ||
+			slices.Contains(f.known, name) {
+			continue
+		}
+		if free == nil {
+			for _, p := range f.Params() {
+				if !low.Has(p.Name) {
+					free = append(free, p.Name)
+				}
+			}
+		}
+		if near := textedit.Nearest(name, free); len(near) > 0 {
+			warnings = append(warnings, fmt.Sprintf("%s is no argument of this state and has no effect; did you mean %s?", name, near[0]))
+		}
+	}
+	return warnings
 }

@@ -6,11 +6,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// AllSucceeded reports whether nothing failed among the results of a run, except
-// what other states handle by onfail with onfail_stop: False; high reports
-// those and may be nil. There has to be a result. nested is for results that
-// are parts of others, as the returns of many minions are: what has no form of
-// a result counts as one that did not fail.
+// AllSucceeded reports whether all results of a run succeeded, except failures
+// that other states handle by onfail with onfail_stop: False; high returns those
+// states and may be nil. There must be a result. nested is for results that are
+// parts of others, such as the returns of many minions: an entry without the
+// structure of a result counts as successful.
 func AllSucceeded(results *value.Dict, nested bool, high *value.Dict) bool {
 	if results.Len() == 0 {
 		return false
@@ -34,9 +34,8 @@ func AllSucceeded(results *value.Dict, nested bool, high *value.Dict) bool {
 	return true
 }
 
-// OnFail returns what high data reports states that handle the failure of others,
-// which is all that AllSucceeded needs of it. Later changes of the high data do not
-// change what is returned.
+// OnFail returns the part of high data that AllSucceeded needs: the states that
+// handle the failure of others. Later changes of the high data do not affect it.
 func OnFail(high *value.Dict) *value.Dict {
 	out := value.NewDict(0)
 	for id, v := range high.All() {
@@ -51,8 +50,7 @@ func OnFail(high *value.Dict) *value.Dict {
 	return out
 }
 
-// handled reports whether a failure was dealt with by a state that has it as
-// onfail.
+// handled reports whether a state that has it as onfail handled a failure.
 func handled(tag string, results, high *value.Dict) bool {
 	parts := strings.Split(tag, "_|-")
 	id, module := tag, ""
@@ -86,7 +84,7 @@ func handled(tag string, results, high *value.Dict) bool {
 	return found && good
 }
 
-// handles reports whether the arguments of a state say that it deals with the
+// handles reports whether the arguments of a state declare that it handles the
 // failure of another.
 func handles(run *value.List, module, id string) bool {
 	if run == nil {

@@ -7,51 +7,48 @@ import (
 	"brine/internal/py/value"
 )
 
-// Plan is what a state found out. No steps mean that everything is as it was
-// declared.
+// Plan is what a state has to do. No steps mean that nothing has to change.
 type Plan struct {
-	// Comment is the comment of the result when there are no steps, and also
-	// after steps that leave no comment of their own.
+	// Comment is the comment of the result if there are no steps, or if no step
+	// leaves a comment.
 	Comment string
-	// Steps are carried out in their order, up to the first that fails.
+	// Steps are executed in order, up to the first failure.
 	Steps []Step
-	// Warnings are shown with the result in any case, also beside an error.
+	// Warnings are always shown with the result, also with an error.
 	Warnings []string
-	// SkipWatch keeps mod_watch from running although something that the state
-	// watches has changed.
+	// SkipWatch suppresses mod_watch although a watched state has changed.
 	SkipWatch bool
-	// Extra holds further keys of the result, beside Salt's usual ones.
+	// Extra has further keys of the result, besides Salt's usual ones.
 	Extra *value.Dict
-	// Forecast replaces what test=True shows: by default a result of None
-	// with the changes and comments of the steps, or, without steps, the
-	// same as a real run.
+	// Forecast replaces the result of test=True: by default a result of None with
+	// the changes and comments of the steps, or, without steps, the same as a real
+	// run.
 	Forecast *Result
-	// Whole, if set, stands for all of the above: it carries the state out, or
-	// in a test finds out what would be done, and returns the result. It is for
-	// states that are done elsewhere, by minions or other masters' functions;
-	// what is done here uses Steps, so that a test shows what a run follows.
+	// Whole, if set, replaces all of the above: it executes the state, or in test
+	// mode predicts it, and returns the result. It is for states that run
+	// elsewhere, on minions or by functions of other masters; local states use
+	// Steps, so that a test shows what a run does.
 	Whole func(ctx context.Context, test bool) Result
 }
 
-// Step is one change that is due.
+// Step is one change to make.
 type Step struct {
-	// Change predicts what Do will change; this is shown by test=True.
+	// Change predicts the effect of Do; test=True shows it.
 	Change Change
-	// Do carries the step out and returns what it has changed, which may be
-	// more than was predicted. A nil Diff and an empty Comment stand for
-	// themselves: they are not taken from the predicted change. An error makes
-	// the state fail with the error's text as its comment; the change that is
-	// returned beside it is kept.
+	// Do executes the step and returns the actual change, which may be larger than
+	// predicted. A nil Diff and an empty Comment mean none: they are not taken from
+	// the prediction. An error makes the state fail with the error's text as its
+	// comment; the change returned with it is kept.
 	Do func(ctx context.Context) (Change, error)
 }
 
-// Change is a change that a state makes or made.
+// Change is a change by a state.
 type Change struct {
 	// Diff is merged into the result's changes, for example {"mode": "0644"}
 	// or {"nginx": {"old": "", "new": "1.2"}}.
 	Diff *value.Dict
-	// Comment is a sentence for the user. Those of several steps are shown
-	// as several lines.
+	// Comment is a sentence for the user. Those of several steps become several
+	// lines.
 	Comment string
 }
 
@@ -65,7 +62,7 @@ const (
 	Failed
 )
 
-// Value returns the verdict as results hold it: true, false or nil.
+// Value returns the verdict as in results: true, false or nil.
 func (v Verdict) Value() any {
 	switch v {
 	case Succeeded:
@@ -76,18 +73,17 @@ func (v Verdict) Value() any {
 	return nil
 }
 
-// Result is the outcome of a state, as the engine puts it among the results
-// of a run.
+// Result is the result of a state, as stored by the engine.
 type Result struct {
 	Verdict  Verdict
 	Comment  string
 	Changes  *value.Dict // nil for none
 	Warnings []string
-	// SkipWatch keeps mod_watch from running.
+	// SkipWatch suppresses mod_watch.
 	SkipWatch bool
 	Extra     *value.Dict
 }
 
-// Errorf makes the error of a state or step that fails. Its text is shown to
-// users as it is, so it begins and ends as Salt's comments do.
+// Errorf creates the error of a failing state or step. Its text is shown to
+// users unchanged, so it begins and ends like Salt's comments.
 func Errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }

@@ -1,12 +1,10 @@
-// Package state is the contract between the functions that describe how a
-// machine should be (file.managed, pkg.installed …) and the engine that makes
-// it so.
+// Package state is the contract between the functions that declare the state of a machine
+// (file.managed, pkg.installed …) and the engine that applies it.
 //
-// A state function looks, plans, and changes nothing: it compares what its
-// arguments declare with what it finds, and returns a Plan. A plan without
-// steps says that all is as declared. The engine shows the plan's steps when
-// it was asked for a test, and else carries them out, so that test=True shows
-// the very plan that a run would follow:
+// A state function changes nothing: it compares its arguments with the machine, and returns
+// a Plan. A plan without steps means that nothing has to change. In test mode the engine
+// shows the plan's steps, otherwise it executes them, so that test=True shows exactly what
+// a run does:
 //
 //	type managedArgs struct {
 //		Name string `salt:"name" doc:"path of the file"`
@@ -15,18 +13,16 @@
 //	state.Of("managed", file{}.managed, `Keep content, owner and mode of a file.`)
 //	func (file) managed(ctx context.Context, e *state.Env, a managedArgs) (state.Plan, error)
 //
-// Arguments are declared as those of execution functions are, see package fn.
-// Every state has an argument "name" as its first. What belongs to the engine
-// is no argument: requisites, order, onlyif, unless, creates, check_cmd,
-// retry, parallel, failhard, umask, runas, fire_event and the like. A function
-// that declares an argument of such a name gets its value all the same, and
-// one that declares check_cmd does that check itself.
+// Arguments are declared like those of execution functions, see package fn. Every state has
+// "name" as first argument. Keywords of the engine are not arguments: requisites, order,
+// onlyif, unless, creates, check_cmd, retry, parallel, failhard, umask, runas, fire_event
+// and the like. A function that declares an argument of such a name gets its value anyway,
+// and one that declares check_cmd does that check itself.
 //
-// A function named "mod_watch" of the same module is what runs when something
-// that the state watches has changed and the state itself changed nothing. It
-// gets the arguments of the state and, as "sfun", its function; Env.Low has
-// the states that are watched under "__reqs__". Without such a function a
-// watch is a require.
+// If a watched state has changed and the watching state has not, the engine calls the
+// function "mod_watch" of the same module. It gets the arguments of the state and, as
+// "sfun", its function; Env.Low has the watched states under "__reqs__". Without such a
+// function a watch is a require.
 //
 // The package knows nothing of SLS files, of files or of a machine.
 package state
@@ -40,16 +36,20 @@ import (
 	"brine/internal/py/value"
 )
 
-// Func is a state function: a declaration and the Go function behind it. Make
-// one with Of.
+// Func is a state function: a declaration and its Go function. Create one with
+// Of.
 type Func struct {
 	fn.Func
-	plan func(ctx context.Context, e *Env, args any) (Plan, error)
+	// known are keywords that the function reads without declaring them.
+	known []string
+	plan  func(ctx context.Context, e *Env, args any) (Plan, error)
+	// foreign is set instead of plan for a function of the registry's source.
+	foreign func(ctx context.Context, e *Env, kwargs *value.Dict) (Plan, error)
 }
 
-// Of declares a state function. A is a struct whose tags declare the
-// arguments, the first of which should be "name". The tags are read at the
-// first use; wrong ones panic.
+// Of declares a state function. A is a struct whose tags declare the arguments,
+// the first of which should be "name". The tags are read at the first use;
+// invalid ones panic.
 func Of[A any](name string, f func(ctx context.Context, e *Env, a A) (Plan, error), doc string, opts ...fn.Option) Func {
 	notCallable := func(context.Context, *fn.Call, A) (any, error) {
 		return nil, fn.Errorf("%s is a state: use state.single to run it", name)
@@ -62,8 +62,8 @@ func Of[A any](name string, f func(ctx context.Context, e *Env, a A) (Plan, erro
 	}
 }
 
-// Renamed is the function with a name in its results that is made of the
-// state's: ~/x, say, may be shown with the home directory in it.
+// Renamed returns the function with another name in its results, computed from
+// the state's: for example ~/x with the home directory.
 func (f Func) Renamed(rename func(string) string) Func {
 	plan := f.plan
 	f.plan = func(ctx context.Context, e *Env, args any) (Plan, error) {
@@ -86,9 +86,12 @@ func named(extra *value.Dict, name string) *value.Dict {
 	return d
 }
 
-// Plan binds the arguments and asks the state for its plan. An argument that
-// is missing, unknown or of the wrong kind is an *fn.ArgumentError.
+// Plan binds the arguments and calls the state function. An argument that is
+// missing, unknown or of the wrong type is an *fn.ArgumentError.
 func (f *Func) Plan(ctx context.Context, e *Env, kwargs *value.Dict) (Plan, error) {
+	if f.foreign != nil {
+		return f.foreign(ctx, e, kwargs)
+	}
 	b, err := f.Bind(nil, kwargs)
 	if err != nil {
 		return Plan{}, err
@@ -96,23 +99,23 @@ func (f *Func) Plan(ctx context.Context, e *Env, kwargs *value.Dict) (Plan, erro
 	return f.plan(ctx, e, b.Args())
 }
 
-// Module is a set of state functions under one name.
+// Module is a set of state functions with a common name.
 type Module struct {
 	// Name is the first part of the functions' names.
 	Name string
-	// Doc says what the module is for.
+	// Doc describes the module.
 	Doc string
-	// When, if set, decides whether the module can be used on a machine with
-	// these grains. If not, reason says why, possibly as "".
+	// When, if set, reports whether the module can be used on a machine with these
+	// grains. If not, reason is the reason, possibly "".
 	When func(grains fn.Reader) (reason string, ok bool)
 	// Funcs are the functions.
 	Funcs []Func
 	// Aliases are further names of the module.
 	Aliases []string
-	// Aggregate, if set, merges chunks of a run that can be done together
-	// when the run asks for it (state_aggregate): it returns low, or a copy
-	// that also does the work of other chunks of the module, which it marks
-	// with "__agg__": true. running has the results so far, by tag.
+	// Aggregate, if set, merges chunks of a run that can be executed together if
+	// the run enables that (state_aggregate): it returns low, or a copy that
+	// includes other chunks of the module, which it marks with "__agg__": true.
+	// running has the results so far, by tag.
 	Aggregate func(low *value.Dict, chunks []*value.Dict, running *value.Dict) *value.Dict
 }
 
@@ -120,11 +123,12 @@ type Module struct {
 type Registry struct {
 	decl       *fn.Registry
 	funcs      map[string]*Func
+	source     Source // of states that are no part of the program, or nil
 	aggregates map[string]func(*value.Dict, []*value.Dict, *value.Dict) *value.Dict
 }
 
 // NewRegistry builds a registry of the modules that can be used on a machine
-// with these grains. It fails when a name is declared twice.
+// with these grains. It fails if a name is declared twice.
 func NewRegistry(grains fn.Reader, modules ...Module) (*Registry, error) {
 	r := &Registry{funcs: map[string]*Func{}, aggregates: map[string]func(*value.Dict, []*value.Dict, *value.Dict) *value.Dict{}}
 	decls := make([]fn.Module, len(modules))
@@ -149,19 +153,22 @@ func NewRegistry(grains fn.Reader, modules ...Module) (*Registry, error) {
 	return r, nil
 }
 
-// Lookup returns a function. The error is an *fn.UnknownError that says why
-// there is none.
+// Lookup returns a function. The error is an *fn.UnknownError with the reason.
 func (r *Registry) Lookup(name string) (*Func, error) {
 	if r == nil {
 		return nil, errors.New("there are no states")
 	}
-	if _, err := r.decl.Lookup(name); err != nil {
+	f, err := r.decl.Lookup(name)
+	if err != nil {
 		return nil, err
+	}
+	if f.Foreign() != nil {
+		return r.foreign(name, f), nil
 	}
 	return r.funcs[name], nil
 }
 
-// Has reports whether there is such a function.
+// Has reports whether a function exists.
 func (r *Registry) Has(name string) bool {
 	_, err := r.Lookup(name)
 	return err == nil
@@ -172,6 +179,6 @@ func (r *Registry) Aggregate(module string) func(low *value.Dict, chunks []*valu
 	return r.aggregates[module]
 }
 
-// Declarations returns the functions as what can be listed and documented,
-// but not called.
+// Declarations returns the functions for listing and documentation, not for
+// calls.
 func (r *Registry) Declarations() *fn.Registry { return r.decl }

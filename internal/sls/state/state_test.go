@@ -3,6 +3,7 @@ package state_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"brine/internal/call/fn"
@@ -63,8 +64,8 @@ func TestPlanBindsArguments(t *testing.T) {
 	}
 }
 
-// TestOnFail: of high data that the run changes, what reports failures that other
-// states handle is kept as it was declared, and nothing else.
+// TestOnFail: the states that handle failures of others are kept as declared,
+// even if the run changes the high data, and nothing else is.
 func TestOnFail(t *testing.T) {
 	high := value.DictOf(
 		"breaks", value.DictOf("cmd", value.ListOf("run")),
@@ -79,5 +80,37 @@ func TestOnFail(t *testing.T) {
 	results.Dict("cmd_|-mends_|-true_|-run").Set("result", false)
 	if state.AllSucceeded(results, false, kept) || state.AllSucceeded(results, false, state.OnFail(value.DictOf("other", high.At("other")))) {
 		t.Error("the failure does not count although nothing handled it")
+	}
+}
+
+type openArgs struct {
+	Name   string    `salt:"name"`
+	Mode   string    `salt:"mode" default:""`
+	Kwargs fn.Kwargs `salt:"kwargs"`
+}
+
+// TestMisspelt: a key that is similar to an argument is named with it, and other keys
+// that a function may take are not.
+func TestMisspelt(t *testing.T) {
+	r := registry(t, state.Module{Name: "open", Funcs: []state.Func{
+		state.Of("x", func(context.Context, *state.Env, openArgs) (state.Plan, error) { return state.Plan{}, nil }, `x`)}})
+	f, err := r.Lookup("open.x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	low := value.DictOf("state", "open", "fun", "x", "name", "n", "__id__", "n", "order", 1, "mdoe", "644", "colour", "red", "a.b", 1)
+	got := f.Misspelt(low)
+	want := []string{"mdoe is no argument of this state and has no effect; did you mean mode?"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	low.Set("mode", "600")
+	if got := f.Misspelt(low); len(got) > 0 {
+		t.Errorf("with the argument itself: %q", got)
+	}
+	low.Delete("mode")
+	knows := f.Knows("mdoe")
+	if got := knows.Misspelt(low); len(got) > 0 {
+		t.Errorf("of a keyword that the function knows: %q", got)
 	}
 }

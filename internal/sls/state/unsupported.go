@@ -27,8 +27,8 @@ const unsupported = " acme ansible apache appx apt artifactory assistive at auge
 	"zabbix_host zabbix_hostgroup zabbix_mediatype zabbix_template zabbix_user zabbix_usergroup zabbix_usermacro zabbix_valuemap zenoss " +
 	"zfs zk_concurrency zookeeper zpool "
 
-// Unsupported reports whether Salt has a state module of this name and Brine has
-// not.
+// Unsupported reports whether Salt has a state module with this name that Brine
+// lacks.
 func Unsupported(module string) bool {
 	return !strings.Contains(module, " ") && strings.Contains(unsupported, " "+module+" ")
 }

@@ -1,17 +1,16 @@
 // Package top reads top files: which SLS files of which environments are for
-// which minions. It gathers the top files of all environments with what they
-// include, merges them by the option top_file_merging_strategy, and matches
-// the result with one minion.
+// which minions. It collects the top files of all environments with their
+// includes, merges them by the option top_file_merging_strategy, and matches
+// the result against one minion.
 //
 //	files, err := top.Gather(ctx, src, opts, saltenv)
 //	merged, err := top.Merge(files, opts, log)
 //	matches, err := top.Matches(merged, saltenv, subject, nodegroups, avail)
 //
-// It reads no file and knows no template language: a Source gives it the data
-// of each file. It changes nothing that the Source gives.
+// It reads no file and knows no template language: a Source provides the data
+// of each file, which it does not modify.
 //
-// The pillar's top files are merged by other rules, which package pillar
-// knows; it shares Confirm.
+// Package pillar merges its top files by other rules; it shares Confirm.
 package top
 
 import (
@@ -26,7 +25,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options say how top files are found and merged.
+// Options are the options for finding and merging top files.
 type Options struct {
 	StateTop        string   `salt:"state_top" default:"top.sls" doc:"name of the top file" change:"live"`
 	StateTopSaltenv any      `salt:"state_top_saltenv" default:"null" doc:"the only environment whose top file is used; null: all" change:"live"`
@@ -35,8 +34,8 @@ type Options struct {
 	DefaultTop      string   `salt:"default_top" default:"base" doc:"with the strategy same: environment whose top file is used by those without one" change:"live"`
 }
 
-// FromMaster returns the options that a master told in answer to _master_opts,
-// which count for the minions' states.
+// FromMaster returns the options in a master's answer to _master_opts, which
+// apply to the minion's states.
 func FromMaster(d *value.Dict) Options {
 	o := Options{StateTop: d.Str("state_top"), StateTopSaltenv: d.At("state_top_saltenv"), Strategy: d.Str("top_file_merging_strategy"),
 		DefaultTop: d.Str("default_top")}
@@ -54,9 +53,9 @@ func (o Options) File() string {
 	return strings.TrimLeft(strings.TrimPrefix(o.StateTop, "salt://"), "/")
 }
 
-// Source gives the data of top files.
+// Source provides the data of top files.
 type Source interface {
-	// Envs returns the names of the environments, in their order.
+	// Envs returns the names of the environments in order.
 	Envs(ctx context.Context) ([]string, error)
 	// States returns the sorted names of the SLS files of an environment.
 	States(ctx context.Context, saltenv string) ([]string, error)
@@ -67,13 +66,13 @@ type Source interface {
 	SLS(ctx context.Context, name, saltenv string) (any, error)
 }
 
-// Files are the top files of one environment: its own and those included.
+// Files are the top files of one environment: its own and included ones.
 type Files struct {
 	Saltenv string
 	Tops    []*value.Dict
 }
 
-// Gather renders the top files. With a saltenv only that environment's.
+// Gather renders the top files; with a saltenv only those of that environment.
 func Gather(ctx context.Context, src Source, o Options, saltenv string) ([]Files, error) {
 	if o.Strategy == "same" && saltenv == "" && o.DefaultTop == "" {
 		return nil, salt.Errorf(salt.Invalid, "top_file_merging_strategy set to 'same', but no default_top configuration option was set")
@@ -103,7 +102,7 @@ func Gather(ctx context.Context, src Source, o Options, saltenv string) ([]Files
 	return out, nil
 }
 
-// envs returns the environments whose top files count.
+// envs returns the environments whose top files are used.
 func (o Options) envs(ctx context.Context, src Source) ([]string, error) {
 	if value.Truth(o.StateTopSaltenv) {
 		return []string{value.Str(o.StateTopSaltenv)}, nil
@@ -116,7 +115,7 @@ func (o Options) envs(ctx context.Context, src Source) ([]string, error) {
 		if !slices.Contains(have, "base") {
 			have = append([]string{"base"}, have...)
 		}
-		// base comes first, the others as the master names them.
+		// base comes first, the others in the master's order.
 		slices.SortStableFunc(have, func(a, b string) int { return rank(a) - rank(b) })
 		return have, nil
 	}
@@ -136,7 +135,7 @@ func rank(env string) int {
 	return 1
 }
 
-// add takes a rendered top file, and those that it includes.
+// add adds a rendered top file with its includes.
 func (f *Files) add(ctx context.Context, src Source, data any, done map[string]bool) error {
 	d, ok := data.(*value.Dict)
 	if !ok {
@@ -169,14 +168,14 @@ func (f *Files) add(ctx context.Context, src Source, data any, done map[string]b
 			}
 			included, _ := data.(*value.Dict)
 			included = included.Clone()
-			included.Delete("include") // Salt goes one level deep
+			included.Delete("include") // Salt includes only one level
 			f.Tops = append(f.Tops, included)
 		}
 	}
 	return nil
 }
 
-// match returns the names that a glob stands for.
+// match returns the names that match a glob.
 func match(names []string, pattern string) []string {
 	g := target.ParseGlob(pattern)
 	var out []string
@@ -188,10 +187,11 @@ func match(names []string, pattern string) []string {
 	return out
 }
 
-// errNoTargets is Salt's text for an environment that holds no map.
+// errNoTargets is Salt's message for an environment that is not a map.
 var errNoTargets = salt.Errorf(salt.Invalid, "Unable to render top file. No targets found.")
 
-// Merge makes one top file of all: a map of environments to maps of targets.
+// Merge merges all files into one top file: a map of environments to maps of
+// targets.
 func Merge(files []Files, o Options, log *slog.Logger) (*value.Dict, error) {
 	m := merger{top: value.NewDict(4), log: log}
 	switch o.Strategy {
@@ -211,7 +211,7 @@ type merger struct {
 	log *slog.Logger
 }
 
-// take puts an environment's targets into the merged file.
+// take adds an environment's targets to the merged file.
 func (m merger) take(env any, targets any) error {
 	d, ok := targets.(*value.Dict)
 	if !ok {
@@ -228,8 +228,8 @@ func (m merger) take(env any, targets any) error {
 	return nil
 }
 
-// merge: base decides; another environment's file counts for itself alone,
-// and only if base says nothing of it.
+// merge: base takes precedence; another environment's file counts only for that
+// environment, and only if base does not mention it.
 func (m merger) merge(files []Files) error {
 	for _, f := range files {
 		if f.Saltenv != "base" {
@@ -248,8 +248,7 @@ func (m merger) merge(files []Files) error {
 			continue
 		}
 		for _, t := range f.Tops {
-			// What a file of the same environment said before counts as said
-			// by base, as in Salt.
+			// An earlier file of the same environment counts like base, as in Salt.
 			if targets, ok := t.Get(f.Saltenv); ok && !m.top.Has(f.Saltenv) {
 				if err := m.take(f.Saltenv, targets); err != nil {
 					return err
@@ -260,15 +259,15 @@ func (m merger) merge(files []Files) error {
 	return nil
 }
 
-// same: each environment's file counts for itself alone; one without a file
-// has that of usual.
+// same: each environment's file counts only for that environment; one without a
+// file has that of usual.
 func (m merger) same(files []Files, usual string) error {
 	for _, f := range files {
 		tops := f.Tops
 		if empty(tops) {
 			i := slices.IndexFunc(files, func(o Files) bool { return o.Saltenv == usual })
 			if i < 0 || empty(files[i].Tops) {
-				m.log.Error("an environment has no top file, and that of default_top has none either", "saltenv", f.Saltenv, "default_top", usual)
+				m.log.Error("environment has no top file, nor has the environment of default_top", "saltenv", f.Saltenv, "default_top", usual)
 				continue
 			}
 			tops = files[i].Tops
@@ -288,7 +287,7 @@ func empty(tops []*value.Dict) bool {
 	return !slices.ContainsFunc(tops, func(t *value.Dict) bool { return t.Len() > 0 })
 }
 
-// mergeAll puts the lists of one target in all files together.
+// mergeAll joins the lists of each target from all files.
 func (m merger) mergeAll(files []Files) error {
 	for _, f := range files {
 		for _, t := range f.Tops {
@@ -338,7 +337,7 @@ func (m merger) takeAll(env, targets any) error {
 	return nil
 }
 
-// split takes a target's list apart: how it matches, and the names.
+// split splits a target's list: how it matches, and the names.
 func split(v any) (how any, states []any) {
 	for _, it := range Items(v) {
 		switch it.(type) {
@@ -351,7 +350,7 @@ func split(v any) (how any, states []any) {
 	return how, states
 }
 
-// Items returns what a target lists; a single name is a list of one.
+// Items returns the list of a target; a single name is a list of one.
 func Items(v any) []any {
 	switch x := v.(type) {
 	case *value.List:
@@ -373,20 +372,20 @@ type Match struct {
 	SLS     []string
 }
 
-// Matcher matches a merged top file with one minion.
+// Matcher matches a merged top file against one minion.
 type Matcher struct {
 	Subject    target.Subject
 	Nodegroups target.Nodegroups
-	// Avail reports whether there is an environment of a name.
+	// Avail reports whether an environment exists.
 	Avail func(saltenv string) bool
-	// Log logs targets that cannot be read; it may be nil.
+	// Log logs invalid targets; it may be nil.
 	Log *slog.Logger
 
 	out []Match
 }
 
-// Matches returns what applies to the minion. With a saltenv only what is in
-// that environment's part of the file.
+// Matches returns what applies to the minion; with a saltenv only that
+// environment's part of the file.
 func (m *Matcher) Matches(merged *value.Dict, saltenv string) ([]Match, error) {
 	m.out = nil
 	for env, body := range merged.All() {
@@ -404,7 +403,7 @@ func (m *Matcher) Matches(merged *value.Dict, saltenv string) ([]Match, error) {
 	return m.out, nil
 }
 
-// maxDepth bounds subfilters in subfilters.
+// maxDepth bounds the nesting of subfilters.
 const maxDepth = 50
 
 func (m *Matcher) target(env string, tgt, data any, depth int) error {
@@ -451,11 +450,11 @@ func (m *Matcher) add(env string, names ...string) {
 	m.out[i].SLS = append(m.out[i].SLS, names...)
 }
 
-// Confirm reports whether a target of a top file means a minion. The kind of
-// target is compound unless an item {match: KIND} of the list says another.
-// As in Salt one that cannot be read matches no minion, and the other targets of
-// the file count: log says what is wrong with it. An error is what Salt's
-// matchers stop for.
+// Confirm reports whether a target of a top file matches a minion. The type of
+// the target is compound unless an item {match: TYPE} of the list sets another.
+// As in Salt an invalid target matches no minion, and the other targets of the
+// file count: log records the reason. An error is one at which Salt's matchers
+// stop.
 func Confirm(tgt, data any, s target.Subject, groups target.Nodegroups, log *slog.Logger) (bool, error) {
 	kind := "compound"
 	for _, it := range Items(data) {
@@ -472,12 +471,12 @@ func Confirm(tgt, data any, s target.Subject, groups target.Nodegroups, log *slo
 		return false, err
 	}
 	if log != nil {
-		log.Error("no minion is meant by " + err.Error())
+		log.Error("invalid target of a top file; it matches no minion: " + err.Error())
 	}
 	return false, nil
 }
 
-// asTarget makes a key of a top file, such as a number, a target.
+// asTarget converts a key of a top file, such as a number, to a target.
 func asTarget(tgt any) any {
 	switch tgt.(type) {
 	case string, *value.List, value.Tuple:
@@ -486,7 +485,7 @@ func asTarget(tgt any) any {
 	return value.Str(tgt)
 }
 
-// Verify returns what is wrong with the shape of a merged top file, in Salt's
+// Verify returns the errors in the structure of a merged top file, in Salt's
 // words.
 func Verify(merged any) []string {
 	d, ok := merged.(*value.Dict)

@@ -13,8 +13,7 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// texts is a source of top files: ENV is a top file, ENV/NAME one that is
-// included.
+// texts is a source of top files: ENV is a top file, ENV/NAME an included one.
 type texts map[string]string
 
 func (s texts) Envs(context.Context) ([]string, error) {
@@ -52,8 +51,8 @@ func (s texts) SLS(_ context.Context, name, env string) (any, error) {
 	return yaml.Load([]byte(s[env+"/"+name]), name)
 }
 
-// TestMatches tries the strategies, options and forms of targets on small sets of
-// files. What is wanted follows the rules of Salt as documented.
+// TestMatches tests the strategies, options and forms of targets on small sets of
+// files. The expected results follow the documented rules of Salt.
 func TestMatches(t *testing.T) {
 	two := texts{
 		"base": "base:\n  '*': [b1]\n  'web*': [b2]\ndev:\n  '*': [from-base]\n",

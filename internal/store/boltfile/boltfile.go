@@ -1,8 +1,8 @@
 // Package boltfile opens bbolt files so that no change counts after a failed flush.
 //
-// A system reports a failed flush once, and then takes the pages for written: a second flush succeeds although
-// the disk lacks them. So after a failed commit the file is replaced by a flushed copy before the next change,
-// and changes are refused until that succeeds.
+// The kernel reports a failed flush once, and then considers the pages written: a second flush succeeds
+// although the disk lacks them. So after a failed commit the file is replaced by a flushed copy before the
+// next change, and changes are refused until that succeeds.
 package boltfile
 
 import (
@@ -28,7 +28,7 @@ type File struct {
 	mu sync.RWMutex // held for reading by every use of db, for writing to replace it
 	db *bolt.DB
 
-	// Tests replace these to have a disk fail.
+	// Tests replace these to simulate a failing disk.
 	commit func(*bolt.Tx) error
 	sync   func(*os.File) error
 }
@@ -87,14 +87,14 @@ func (f *File) Update(fn func(*bolt.Tx) error) error {
 	return err
 }
 
-// unwritten reports whether a commit failed before its flush, as on a full disk: what is on disk is not
-// affected, and a copy would need more room.
+// unwritten reports whether a commit failed before its flush, as on a full disk: the data on disk is
+// not affected, and a copy would need more space.
 func unwritten(err error) bool {
 	var p *fs.PathError
 	return errors.As(err, &p) && p.Op == "write"
 }
 
-// replace puts a flushed copy in the place of the file.
+// replace replaces the file by a flushed copy.
 func (f *File) replace() error {
 	temp := f.path + ".new"
 	defer os.Remove(temp) // without effect after the rename
@@ -107,14 +107,14 @@ func (f *File) replace() error {
 		if err != nil {
 			return nil, &fs.PathError{Op: "open", Path: temp, Err: err}
 		}
-		return os.NewFile(uintptr(fd), name), nil // errors name the file as it will be called
+		return os.NewFile(uintptr(fd), name), nil // so that errors name the final path
 	}
-	// It is locked before it has the name, so that no other process can have it.
+	// It is locked before it gets the name, so that no other process can open it.
 	db, err := bolt.Open(f.path, 0o600, &o)
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(temp, f.path); err != nil {
+	if err := os.Rename(temp, f.path); err != nil { // rename: flushed, and locked before it has the name
 		db.Close()
 		return err
 	}

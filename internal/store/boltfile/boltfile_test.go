@@ -25,7 +25,7 @@ func put(f *File, key string) error {
 	})
 }
 
-// has fails unless the file has all keys.
+// has fails the test unless the file has all keys.
 func has(t *testing.T, f *File, keys ...string) {
 	t.Helper()
 	if err := f.View(func(tx *bolt.Tx) error {
@@ -64,7 +64,7 @@ func stat(t *testing.T, path string) os.FileInfo {
 	return fi
 }
 
-// failOnce has the next commit end with an error after its writes.
+// failOnce makes the next commit fail after its writes.
 func failOnce(f *File, err error) {
 	f.commit = func(tx *bolt.Tx) error {
 		f.commit = (*bolt.Tx).Commit
@@ -72,7 +72,7 @@ func failOnce(f *File, err error) {
 	}
 }
 
-// TestFailedFlush: after a failed flush no change counts before the file is replaced by
+// TestFailedFlush: after a failed flush no change counts until the file is replaced by
 // a flushed copy, which other processes find locked.
 func TestFailedFlush(t *testing.T) {
 	f, path := open(t)
@@ -120,7 +120,7 @@ func TestFailedFlush(t *testing.T) {
 	}
 }
 
-// TestFailedDirectory: as long as the new name is not on disk, no change counts.
+// TestFailedDirectory: until the new name is on disk, no change counts.
 func TestFailedDirectory(t *testing.T) {
 	f, _ := open(t)
 	failOnce(f, syscall.EIO)
@@ -143,7 +143,7 @@ func TestFailedDirectory(t *testing.T) {
 	has(t, f, "before", "after")
 }
 
-// TestFailedWrite: a full disk, or a refusal by the caller, is no reason for a copy.
+// TestFailedWrite: a full disk, or a refusal by the caller, causes no copy.
 func TestFailedWrite(t *testing.T) {
 	f, path := open(t)
 	old := stat(t, path)

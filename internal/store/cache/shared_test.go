@@ -43,8 +43,8 @@ func (s *slowStore) Each(_ context.Context, banks []string, key string, _ []stri
 func (s *slowStore) List(context.Context, string) ([]string, error) { return nil, nil }
 func (s *slowStore) Close() error                                   { return nil }
 
-// TestReadDuringWrite: a value that was waiting for the store when a read began, and
-// that has reached it before the read ends, stays known here.
+// TestReadDuringWrite: a value that was queued when a read of the store began, and
+// that was written before the read ended, stays cached.
 func TestReadDuringWrite(t *testing.T) {
 	dir := t.TempDir()
 	s := &slowStore{write: make(chan struct{}), reading: make(chan struct{}), reply: make(chan struct{}), data: map[string][]byte{}}
@@ -62,7 +62,7 @@ func TestReadDuringWrite(t *testing.T) {
 	got := make(chan string)
 	go func() { got <- c.MinionData("m1").Grains.Str("os") }()
 	<-s.reading           // the store has answered that it has no value
-	s.write <- struct{}{} // now it gets it
+	s.write <- struct{}{} // now it is written
 	for deadline := time.Now().Add(time.Minute); c.Status().Waiting > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the value was not written")

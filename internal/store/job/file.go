@@ -90,6 +90,9 @@ func (f *file) close() (err error) {
 // lockTimeout is how long to wait for another process to close the file.
 const lockTimeout = time.Second
 
+// ErrInUse is the cause if another process has the job database open.
+var ErrInUse = errors.New("in use by another process")
+
 // errDamaged says that the content of the file is damaged.
 var errDamaged = errors.New("the job database is damaged")
 
@@ -122,8 +125,8 @@ func openError(path string, err error) error {
 	var errno syscall.Errno
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
-		return salt.Errorf(salt.Unavailable, "the job database %s is in use by another process: stop it, or, if two masters are meant to share a cachedir, "+
-			"share only the directories gitfs and git_pillar in it, or make them a cluster (cluster_id)", path)
+		return salt.Errorf(salt.Unavailable, "the job database %s is %w: stop it, or, if two masters are meant to share a cachedir, "+
+			"give each an id of its own", path, ErrInUse)
 	case errors.Is(err, errDamaged):
 		return err
 	case errors.As(err, &p), errors.As(err, &errno):
@@ -147,7 +150,7 @@ func guard[T any](fn func() (T, error)) (v T, err error) {
 // recreate moves the damaged file aside and opens a new one.
 func (f *file) recreate(why error) (*boltfile.File, error) {
 	aside := f.path + ".damaged-" + time.Now().UTC().Format("20060102T150405.000000")
-	if err := os.Rename(f.path, aside); err != nil {
+	if err := os.Rename(f.path, aside); err != nil { // rename: moves a file aside
 		return nil, salt.Errorf(salt.Unavailable, "%w; cannot move it aside: %w", why, err)
 	}
 	f.log.Error("job database damaged: moved aside and replaced by an empty one; earlier jobs are not shown", "path", aside, "err", why)

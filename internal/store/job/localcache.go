@@ -367,6 +367,21 @@ func (c *LocalCache) Jobs(fn func(*Job) bool) error {
 	})
 }
 
+// List returns jobs in the order of their ids. Unreadable jobs are left out.
+func (c *LocalCache) List(f Filter) ([]*Job, error) {
+	dirs := map[string]string{}
+	err := c.eachDir(func(dir string) bool {
+		if b, err := os.ReadFile(filepath.Join(dir, "jid")); err == nil && salt.ValidJID(string(b)) {
+			dirs[string(b)] = dir
+		}
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	return listDirs(dirs, f), nil
+}
+
 // eachDir calls fn with the directory of every job until it returns false.
 func (c *LocalCache) eachDir(fn func(dir string) bool) error {
 	tops, err := os.ReadDir(c.dir)

@@ -3,6 +3,7 @@ package job
 import (
 	"bytes"
 	"errors"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
 	"brine/internal/py/value"
 )
@@ -126,13 +128,13 @@ func (s *Store) Snapshot(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return salt.Errorf(salt.Unavailable, "cannot create the snapshot directory: %w", err)
 	}
-	temp := filepath.Join(dir, "."+fileName)
-	err := s.file.view(func(tx *bolt.Tx) error { return tx.CopyFile(temp, 0o600) })
-	if err == nil {
-		err = os.Rename(temp, filepath.Join(dir, fileName))
-	}
+	err := s.file.view(func(tx *bolt.Tx) error {
+		return atomicfile.Replace(filepath.Join(dir, fileName), 0o600, func(w io.Writer) error {
+			_, err := tx.WriteTo(w)
+			return err
+		})
+	})
 	if err != nil {
-		os.Remove(temp)
 		return salt.Errorf(salt.Unavailable, "cannot write a snapshot of the jobs: %w", err)
 	}
 	return nil

@@ -44,6 +44,7 @@ type Shared struct {
 	enter   sync.RWMutex // held for reading while sending to ops
 	leaving bool
 	workers sync.WaitGroup
+	conflict
 }
 
 // stockKept are the fields of a return that stock masters store and show.
@@ -80,7 +81,7 @@ func OpenShared(cachedir, id, hashType string, o Options, log *slog.Logger) (*Sh
 		}
 	}
 	if err := c.Protect(); err != nil {
-		log.Warn("other users may read the jobs", "err", err)
+		log.Warn("job directory is readable by other users", "err", err)
 	}
 	for range sharedWorkers {
 		s.workers.Go(s.write)
@@ -138,7 +139,11 @@ func (s *Shared) ReturnStartedAsync(load, job *value.Dict, done func(duplicate b
 	}
 	if s.waiting.Add(o.size()) <= maxWaiting {
 		select {
-		case s.ops <- sharedReturn{o, func(dup bool, err error) { s.waiting.Add(-o.size()); done(dup, err) }}:
+		case s.ops <- sharedReturn{o, func(dup bool, err error) {
+			s.waiting.Add(-o.size())
+			s.tell(o, dup)
+			done(dup, err)
+		}}:
 			return
 		default:
 		}
@@ -208,6 +213,7 @@ func (s *Shared) storeIn(own string, r sharedReturn) (dup bool, err error) {
 	}
 	// A stock master writes in place, and may have died while writing.
 	if there, err := readFile(path); err == nil && there != nil {
+		r.differs = !sameResult(there, r.raw)
 		return true, syncFile(path) // its writer may not have synced it yet
 	}
 	return false, atomicfile.Write(path, r.ret, fileMode, true)
@@ -338,6 +344,11 @@ func (s *Shared) List(f Filter) ([]*Job, error) {
 	if err != nil {
 		return nil, err
 	}
+	return listDirs(dirs, f), nil
+}
+
+// listDirs returns the jobs in directories, by their job ids, in the order of the ids.
+func listDirs(dirs map[string]string, f Filter) []*Job {
 	since := ""
 	if !f.Since.IsZero() {
 		since = string(hourName(f.Since))
@@ -367,7 +378,7 @@ func (s *Shared) List(f Filter) ([]*Job, error) {
 			break
 		}
 	}
-	return jobs, nil
+	return jobs
 }
 
 // Queued is like Store.Queued.

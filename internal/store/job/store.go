@@ -54,6 +54,7 @@ type Store struct {
 	file   *file
 	writer *writer
 	stream *Stream // of a replicated store, else nil
+	conflict
 
 	quit    chan struct{}
 	workers sync.WaitGroup

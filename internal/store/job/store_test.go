@@ -357,6 +357,9 @@ func TestInUse(t *testing.T) {
 	open(t, dir)
 	_, err := Open(dir, options(t), quiet)
 	check(t, err, salt.Unavailable, "is in use by another process: stop it, or, if two masters are meant to share a cachedir")
+	if !errors.Is(err, ErrInUse) {
+		t.Error(err)
+	}
 	_, err = OpenReadOnly(dir, Options{}, quiet)
 	check(t, err, salt.Unavailable, "is in use")
 }

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"time"
@@ -74,7 +75,10 @@ func (s *Store) ReturnStartedAsync(load, job *value.Dict, done func(duplicate bo
 		return
 	}
 	o.started = job
-	o.done = done
+	o.done = func(dup bool, err error) {
+		s.tell(o, dup)
+		done(dup, err)
+	}
 	if err := s.writer.enqueue(o, false); err != nil {
 		done(false, err)
 	}
@@ -237,8 +241,12 @@ func (o *op) applyWhole(at *place) error {
 
 func (o *op) applyReturn(at *place) error {
 	k := key(o.jid, entryReturn, o.id)
-	if at.hour.Get(k) != nil {
+	if there := at.hour.Get(k); there != nil {
 		o.dup = true
+		if !bytes.Equal(there, o.ret) {
+			old, err := decodeDict(there)
+			o.differs = err == nil && o.raw != nil && !sameResult(old, o.raw)
+		}
 		return nil
 	}
 	if !at.hasLoad {

@@ -57,6 +57,7 @@ type op struct {
 	items   []item  // of the batch, decoded
 	refused error   // result: why the batch was refused
 	dup     bool    // result: the return existed
+	differs bool    // result: with another result
 	dropped int     // result: buckets pruned
 	done    func(dup bool, err error)
 }
@@ -186,7 +187,7 @@ func (w *writer) commit(batch []*op) error {
 	return w.file.update(func(tx *bolt.Tx) error {
 		at := &place{tx: tx}
 		for _, o := range batch {
-			o.dup = false
+			o.dup, o.differs = false, false
 			if err := w.apply(at, o); err != nil {
 				return err
 			}

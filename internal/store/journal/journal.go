@@ -39,7 +39,7 @@ const MaxRecord = 80 << 20
 
 var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-	// ErrInUse says that another process has opened the journal.
+	// ErrInUse means that another process has opened the journal.
 	ErrInUse  = errors.New("the journal is in use by another process")
 	errClosed = errors.New("the journal is closed")
 	errFormat = errors.New("not a journal, or of another version")
@@ -193,9 +193,9 @@ func readBody(in io.Reader, body []byte, n int) ([]byte, error) {
 	return body, nil
 }
 
-// Reserve keeps n bytes of disk space behind the records for those of AppendNote. Append writes a record only
-// if so much is left after it. A file system that cannot reserve space is used without. An error says that
-// there is less at present; each append tries again.
+// Reserve keeps n bytes of disk space after the records for those of AppendNote. Append writes a record only
+// if this space is left afterwards. On a file system that cannot reserve space it does nothing. An error
+// means that there is less space now; each append tries again.
 func (j *Journal) Reserve(n int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -372,7 +372,8 @@ func (j *Journal) Rewrite(fill func(emit func(kind byte, payload []byte) (Positi
 		j.reserve = 0
 		return nil
 	}
-	for _, step := range []func() error{out.Flush, reserve, f.Sync, func() error { return os.Rename(temp, j.path) }} {
+	place := func() error { return os.Rename(temp, j.path) } // rename: flushed, and the open file goes on being written
+	for _, step := range []func() error{out.Flush, reserve, f.Sync, place} {
 		if err == nil {
 			err = step()
 		}

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestReserveOnFullDisk: on a full disk no record is written that needs the
-// reserve, notes are, and those survive; when there is room again all is as before.
+// TestReserveOnFullDisk: on a full disk no record that needs the reserve is
+// written, but notes are, and they survive; when there is space again, everything
+// works as before.
 func TestReserveOnFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {

@@ -88,8 +88,9 @@ func (a *Autosign) Signs(id string, grains *value.Dict) (rule string) {
 	return ""
 }
 
-// inFile reports whether a signing file names the id. In one that accepts, a plain
-// name or glob is no regular expression: too many ids would be accepted.
+// inFile reports whether a signing file names the id. In a file that accepts, a
+// plain name or glob is not tried as a regular expression: it would accept too
+// many ids.
 func (a *Autosign) inFile(path, id string) bool {
 	if path == "" {
 		return false
@@ -126,11 +127,11 @@ func (a *Autosign) inFile(path, id string) bool {
 	})
 }
 
-// plainGlob reports whether a line is plainly meant as a name or a glob. Salt reads
-// each line as a regular expression, too, in which web*.example.com fits
-// we-example-com. A line is taken for a regular expression if it has a character
-// that ids and globs do not have, repeats a dot or a class, or has a dot where no
-// name has one.
+// plainGlob reports whether a line is a name or a glob rather than a regular
+// expression. Salt reads each line as a regular expression, too, so that
+// web*.example.com matches we-example-com. A line counts as a regular expression if
+// it has a character that ids and globs do not have, repeats a dot or a class, or
+// has a dot where no name has one.
 func plainGlob(line string) bool {
 	if strings.ContainsAny(line, `\^$|(){}+`) {
 		return false

@@ -80,9 +80,9 @@ func TestSigningFiles(t *testing.T) {
 	}
 }
 
-// TestPlainLines: a name or a glob accepts no id that it fits as a regular
-// expression alone. What is meant as a regular expression stays one, and a line that
-// rejects does so in both meanings.
+// TestPlainLines: a name or a glob accepts no id that it matches only as a regular
+// expression. A regular expression stays one, and a line that rejects does so in
+// both meanings.
 func TestPlainLines(t *testing.T) {
 	s := open(t)
 	o := options(t)

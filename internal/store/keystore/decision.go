@@ -179,7 +179,8 @@ func (d *Decisions) keep(id string, left []note) {
 	}
 }
 
-// Looked says that Who has been called for all changes so far, and that the answers are on disk.
+// Looked reports that Who has been called for all changes so far, and that the answers are on
+// disk.
 func (d *Decisions) Looked() {
 	if d == nil {
 		return
@@ -285,18 +286,11 @@ func writeNote(dir string, owner int, n Decision) error {
 	var r [8]byte
 	rand.Read(r[:])
 	name := fmt.Sprintf("%019d-%x%s", time.Now().UnixNano(), r, noteAfter)
-	temp := filepath.Join(dir, atomicfile.TempPrefix+name)
-	if err := os.WriteFile(temp, b, 0o600); err != nil {
+	if owner <= 0 {
+		owner = -1 // as this process
+	}
+	return atomicfile.ReplaceAs(filepath.Join(dir, name), atomicfile.As{Mode: 0o600, UID: owner, GID: -1}, func(w io.Writer) error {
+		_, err := w.Write(b)
 		return err
-	}
-	if owner > 0 {
-		err = os.Chown(temp, owner, -1)
-	}
-	if err == nil {
-		err = os.Rename(temp, filepath.Join(dir, name))
-	}
-	if err != nil {
-		os.Remove(temp)
-	}
-	return err
+	})
 }

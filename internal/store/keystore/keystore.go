@@ -126,7 +126,7 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 	if info, err := os.Stat(dir); err == nil && info.Mode().Perm() != 0o700 && info.Mode().Perm() != 0o750 {
 		// Salt narrows it too: a user who can write here can accept keys.
 		if err := os.Chmod(dir, 0o700); err != nil {
-			log.Warn("cannot protect the directory of keys; its mode should be 0700 or 0750", "path", dir, "err", err)
+			log.Warn("cannot change the mode of the key directory; its mode should be 0700 or 0750", "path", dir, "err", err)
 		}
 	}
 	return s, nil
@@ -438,10 +438,10 @@ func (s *Store) Move(id string, from, to State) error {
 	}
 	s.announce(from, to, id, pub)
 	src, dst := s.path(from, id), s.path(to, id)
-	err = os.Rename(src, dst)
+	err = os.Rename(src, dst) // rename: moves a key
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = makeDir(filepath.Dir(dst), 0o755); err == nil {
-			err = os.Rename(src, dst)
+			err = os.Rename(src, dst) // rename: moves a key
 		}
 	}
 	s.forget(id)

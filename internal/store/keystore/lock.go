@@ -11,8 +11,8 @@ import (
 )
 
 // MirrorMark is a file in the directory of keys whose keys are replicated to other masters. Its presence makes
-// every change wait for Exclusive: the replica compares the keys with what it knows before it writes
-// another master's decision, and no other decision may come in between.
+// every change wait for Exclusive: the replica compares the keys with what it knows before it writes another
+// master's decision, and no other decision may intervene.
 const MirrorMark = ".brine-replica-key"
 
 // flock is replaced by tests.
@@ -25,9 +25,9 @@ const (
 )
 
 // Exclusive calls fn while no other process or goroutine changes keys through this package. fn gets a store for
-// its own changes. Programs that know no lock, such as Salt's, are not held back. Its error is that of fn, or of
-// kind Unavailable if a change takes longer than the wait. On a file system without flock fn is called without
-// a lock: the moment between comparison and write is short.
+// its own changes. Programs without this lock, such as Salt's, do not wait. The error is that of fn, or of kind
+// Unavailable if a change takes too long. On a file system without flock fn is called without a lock, because
+// the time between comparison and write is short.
 func (s *Store) Exclusive(fn func(*Store) error) error {
 	unlock, err := lockDir(s.dir, syscall.LOCK_EX)
 	switch {
@@ -41,8 +41,8 @@ func (s *Store) Exclusive(fn func(*Store) error) error {
 	return fn(&Store{directory: s.directory, by: s.by, locked: true})
 }
 
-// shared begins a change: it waits for Exclusive of others where keys are replicated. A change is made without the
-// lock rather than not at all.
+// shared begins a change: if keys are replicated, it waits for Exclusive of others. If the lock fails, the change
+// is made without it.
 func (s *Store) shared() (done func()) {
 	if s.locked {
 		return func() {}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestExclusive: where keys are replicated a change waits for Exclusive of another store of the same directory,
-// whose own changes do not wait; elsewhere nothing waits.
+// TestExclusive: if keys are replicated, a change waits for Exclusive of another store of the same directory,
+// whose own changes do not wait; otherwise nothing waits.
 func TestExclusive(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *Store {
@@ -61,7 +61,7 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// TestNoLocks: on a file system without flock, keys can be changed all the same.
+// TestNoLocks: on a file system without flock, keys can still be changed.
 func TestNoLocks(t *testing.T) {
 	flock = func(int, int) error { return syscall.ENOLCK }
 	t.Cleanup(func() { flock = syscall.Flock })

@@ -18,8 +18,8 @@ import (
 const keyLooks = 5
 
 // Keys copies the keys of minions with their states, and then those that arrived or changed state meanwhile.
-// A key pending at the target gets its state from the source if that has decided about it. All other keys at
-// the target stay.
+// If a pending key at the target is accepted or rejected at the source, it gets that state. All other keys
+// at the target stay.
 func Keys(ctx context.Context, from, to *keystore.Store, o Options) (r Report, err error) {
 	c := keyCopy{from: from, to: to, o: o, seen: map[keyPlace]bool{}, counted: map[keyPlace]bool{}}
 	for range keyLooks {

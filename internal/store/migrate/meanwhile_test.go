@@ -55,7 +55,7 @@ func TestJobsThatComeMeanwhile(t *testing.T) {
 		case "jobs3": // all are copied
 			put(jids[0], "b")
 			put(jids[3], "a")
-		case "jobs: compared1": // while that is found, the next one arrives
+		case "jobs: compared1": // then the next one arrives
 			put(jids[0], "c")
 			put(jids[3], "b")
 		}

@@ -4,10 +4,10 @@
 // A log is a set of buckets in the bbolt file of the data, and is written in the transactions that change the
 // data. It has entries of several origins: the file itself, which gets a random name each time it is opened,
 // and the files of other masters. Each origin numbers its changes from 1. No number is used twice under one
-// name, also when the file is replaced by an older copy of itself: the copy goes on under a new name.
+// name, also when the file is replaced by an older copy of itself: the copy continues under a new name.
 //
-// An entry only names the changed item; its data is read when it is sent. So a replaced change costs nothing
-// more, and a log is never larger than the data.
+// An entry only names the changed item; its data is read when it is sent. So a replaced change uses no space,
+// and a log is never larger than the data.
 //
 // A Vector holds for each origin the number up to which a file has all changes that still count. A batch that
 // continues the vector raises it, whichever master sent the batch. Masters that are connected, directly or
@@ -68,9 +68,9 @@ type Batch struct {
 	Forgotten uint64
 }
 
-// Decode decodes the items of a batch. It cuts the batch off before the first one that cannot be decoded, so that
-// nothing is acknowledged that is not stored, and returns why. A batch that is out of order stays as it is, with
-// nothing decoded: Accept refuses it.
+// Decode decodes the items of a batch. It truncates the batch before the first item that cannot be decoded, so
+// that nothing is acknowledged that is not stored, and returns the reason. A batch that is out of order stays
+// unchanged, with nothing decoded: Accept refuses it.
 func Decode[T any](b *Batch, item func(Item) (T, error)) (decoded []T, unreadable error) {
 	last := b.From
 	for i, it := range b.Items {
@@ -106,22 +106,22 @@ type Stream interface {
 	// Vector returns the known changes, and Self the store's own origin.
 	Vector() (Vector, error)
 	Self() string
-	// Own reports whether an origin is the store's own one, or was that of an earlier life of the master.
+	// Own reports whether an origin is the store's own, or was its own before a restart.
 	Own(origin string) bool
 	// Read returns a batch after a number, of about the given number of items and bytes.
 	Read(origin string, after uint64, items, size int) (Batch, error)
 	// Apply applies a batch, and returns when it is on disk. ErrGap means that the batch does not continue
 	// the known changes.
 	Apply(b Batch) error
-	// Renew gives the store a new origin name. It is needed when a peer knows more changes of the present one
-	// than the store itself: memory and disk were set back together, as of a virtual machine, and the store
-	// would use numbers twice.
+	// Renew gives the store a new origin name. It is needed when a peer knows more changes of the present
+	// origin than the store itself: memory and disk were reset together, as of a virtual machine, and the
+	// store would reuse numbers.
 	Renew() error
 	// Changed returns a channel that is closed at the next change.
 	Changed() <-chan struct{}
 }
 
-// ErrGap says that a batch does not continue the known changes.
+// ErrGap means that a batch does not continue the known changes.
 var ErrGap = errors.New("changes before these are missing")
 
 var (
@@ -133,9 +133,9 @@ var (
 // maxName bounds the name of an origin in bytes.
 const maxName = 64
 
-// Init creates missing buckets and gives the file a new name: it is called when a file is opened, which may be an
-// older copy of itself. Others may then know changes under the present name that this copy does not, even if it
-// has none, and would take new ones with the same numbers for those. owner is the id of the master.
+// Init creates missing buckets and gives the file a new name. It is called when a file is opened, because that
+// may be an older copy: other masters may know changes under the present name that this copy lacks, and would
+// confuse new ones with the same numbers with them. owner is the id of the master.
 func Init(tx *bolt.Tx, owner string) error {
 	for _, name := range [][]byte{entriesBucket, vectorBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
@@ -152,14 +152,15 @@ func Renew(tx *bolt.Tx, owner string) error {
 	return tx.Bucket(vectorBucket).Put(selfKey, []byte(prefixOf(owner)+hex.EncodeToString(b[:])))
 }
 
-// prefixOf returns how the names of a master's origins begin: it knows them again also when its disk was set back.
+// prefixOf returns the prefix of the names of a master's origins, by which it recognizes them also after its disk
+// was reset.
 func prefixOf(owner string) string {
 	sum := sha256.Sum256([]byte(owner))
 	return hex.EncodeToString(sum[:4]) + "-"
 }
 
-// Own reports whether an origin is one of a master. Versions that kept one name for the life of a file had no
-// names by which that can be told.
+// Own reports whether an origin belongs to a master. Names by versions that kept one name for the life of a
+// file do not show that.
 func Own(origin, owner string) bool { return strings.HasPrefix(origin, prefixOf(owner)) }
 
 // Self returns the origin name of the file.

@@ -29,7 +29,12 @@ type etcd struct {
 	history     bool
 }
 
-func init() { kinds.Register("etcd", kind{open: newEtcd}) }
+func init() {
+	kinds.Register("etcd", kind{
+		doc:  "Jobs and returns in etcd, in the layout of Salt's returner.",
+		open: newEtcd,
+	})
+}
 
 func newEtcd(c Config) (Returner, error) {
 	src := func(profile string) remote.Source {

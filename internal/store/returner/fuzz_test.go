@@ -7,8 +7,8 @@ import (
 	"brine/test/fuzztest"
 )
 
-// FuzzRow reads jobs and returns as they are in a database, where others can write:
-// what is read can be written again and is read as the same.
+// FuzzRow decodes jobs and returns from a database, where others can write: what is
+// accepted can be stored and read again unchanged.
 func FuzzRow(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, text := range []string{`{"jid": "20261122100000000000", "fun": "test.ping", "return": true, "id": "m1", "success": true}`,

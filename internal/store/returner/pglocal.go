@@ -19,7 +19,10 @@ type pgLocal struct {
 }
 
 func init() {
-	kinds.Register("postgres_local_cache", kind{open: newPostgresLocalCache, events: true, onlyTexts: true})
+	kinds.Register("postgres_local_cache", kind{
+		doc:  "Jobs, returns and events in the tables of PostgreSQL that Salt's returner of this name has. Results are stored as Python prints them.",
+		open: newPostgresLocalCache, events: true, onlyTexts: true,
+	})
 }
 
 func newPostgresLocalCache(c Config) (Returner, error) {

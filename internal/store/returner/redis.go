@@ -25,7 +25,12 @@ type redis struct {
 	history bool
 }
 
-func init() { kinds.Register("redis", kind{open: newRedis}) }
+func init() {
+	kinds.Register("redis", kind{
+		doc:  "Jobs and returns in redis or a cluster of it, which removes them after keep_jobs_seconds.",
+		open: newRedis,
+	})
+}
 
 func newRedis(c Config) (Returner, error) {
 	client, err := remote.Redis(c.settings("redis"), "salt", c.Timeout)

@@ -42,7 +42,7 @@ type Event struct {
 	Data any
 }
 
-// ErrNoEvents says that a returner does not store events, as in Salt.
+// ErrNoEvents means that a returner does not store events, as in Salt.
 var ErrNoEvents = errors.New("this returner stores no events")
 
 // Config is the configuration of all returners.
@@ -58,7 +58,8 @@ type Config struct {
 	Timeout time.Duration
 	// MasterID is stored with events.
 	MasterID string
-	// History says that the data is old: it does not replace the last job of a minion or function.
+	// History means that the data is old: it does not replace the last job of a minion or
+	// function.
 	History bool
 }
 
@@ -68,8 +69,11 @@ func (c Config) settings(prefix string) remote.Settings {
 
 // kind is a returner as its file registers it.
 type kind struct {
+	// doc says what it is for.
+	doc  string
 	open func(Config) (Returner, error)
-	// events says that it stores events, onlyTexts that it stores results only as Python prints them.
+	// events means that it stores events, onlyTexts that it stores results only as Python prints
+	// them.
 	events, onlyTexts bool
 }
 
@@ -77,6 +81,12 @@ var kinds = registry.New[kind]("returner")
 
 // Names returns the known returners, sorted.
 func Names() []string { return kinds.Names() }
+
+// Doc returns what a returner is for.
+func Doc(name string) string {
+	k, _ := kinds.Lookup(name)
+	return k.doc
+}
 
 // KeepsEvents reports whether a returner stores events.
 func KeepsEvents(name string) bool {

@@ -21,7 +21,12 @@ type database struct {
 	jsonb    bool // its columns are JSON, not strings
 }
 
-func init() { kinds.Register("mysql", kind{open: newMySQL, events: true}) }
+func init() {
+	kinds.Register("mysql", kind{
+		doc:  "Jobs, returns and events in tables of MySQL or MariaDB; brine migrate schema mysql prints them.",
+		open: newMySQL, events: true,
+	})
+}
 
 func newMySQL(c Config) (Returner, error) {
 	db, err := remote.MySQL(c.settings("mysql"), remote.Names{Password: "pass", Database: "db", Host: "salt", User: "salt", Pass: "salt", DB: "salt"},
@@ -29,7 +34,12 @@ func newMySQL(c Config) (Returner, error) {
 	return &database{db: db, masterID: c.MasterID, ascii: true}, err
 }
 
-func init() { kinds.Register("pgjsonb", kind{open: newPGJSONB, events: true}) }
+func init() {
+	kinds.Register("pgjsonb", kind{
+		doc:  "Jobs, returns and events in tables of PostgreSQL, as jsonb; brine migrate schema pgjsonb prints them.",
+		open: newPGJSONB, events: true,
+	})
+}
 
 func newPGJSONB(c Config) (Returner, error) {
 	db, err := remote.Postgres(c.settings("returner.pgjsonb"), remote.Names{Password: "pass", Database: "db", Host: "localhost", User: "salt", Pass: "salt",
@@ -37,7 +47,12 @@ func newPGJSONB(c Config) (Returner, error) {
 	return &database{db: db, masterID: c.MasterID, jsonb: true}, err
 }
 
-func init() { kinds.Register("postgres", kind{open: newPostgres, events: true}) }
+func init() {
+	kinds.Register("postgres", kind{
+		doc:  "Jobs, returns and events in tables of PostgreSQL, as text; brine migrate schema postgres prints them.",
+		open: newPostgres, events: true,
+	})
+}
 
 func newPostgres(c Config) (Returner, error) {
 	db, err := remote.Postgres(c.settings("returner.postgres"), remote.Names{Password: "passwd", Database: "db", Host: "localhost", User: "salt",

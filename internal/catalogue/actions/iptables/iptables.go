@@ -53,6 +53,12 @@ func (x Filter) do(ctx context.Context, family, table, line string) (host.Output
 	return out, nil
 }
 
+// change runs iptables to change rules. failed is what it wrote to stderr, "" for a success.
+func (x Filter) change(ctx context.Context, family, table, line string) (failed string, err error) {
+	out, err := x.do(ctx, family, table, line)
+	return out.Stderr, err
+}
+
 // FilterArgs are the arguments of Rules, Version.
 type FilterArgs struct {
 	Family string `salt:"family" doc:"ipv4 or ipv6" default:"ipv4"`
@@ -112,8 +118,8 @@ func (x Filter) Append(ctx context.Context, _ *fn.Call, a RuleArgs) (any, error)
 	if there, err := x.has(ctx, a); err != nil || there {
 		return false, err
 	}
-	out, err := x.do(ctx, a.Family, a.Table, "-A "+a.Chain+" "+a.Rule)
-	return out.Stderr == "", err
+	failed, err := x.change(ctx, a.Family, a.Table, "-A "+a.Chain+" "+a.Rule)
+	return failed == "", err
 }
 
 // InsertArgs are the arguments of Insert.
@@ -151,8 +157,7 @@ func (x Filter) Insert(ctx context.Context, c *fn.Call, a InsertArgs) (any, erro
 	if there, err := x.has(ctx, RuleArgs{a.Table, a.Chain, a.Rule, a.Family}); err != nil || there {
 		return false, err
 	}
-	out, err := x.do(ctx, a.Family, a.Table, "-I "+a.Chain+" "+strconv.Itoa(at)+" "+a.Rule)
-	return out.Stderr, err
+	return x.change(ctx, a.Family, a.Table, "-I "+a.Chain+" "+strconv.Itoa(at)+" "+a.Rule)
 }
 
 // DeleteArgs are the arguments of Delete.
@@ -172,8 +177,7 @@ func (x Filter) Delete(ctx context.Context, _ *fn.Call, a DeleteArgs) (string, e
 		}
 		a.Rule = value.Str(a.Position)
 	}
-	out, err := x.do(ctx, a.Family, a.Table, "-D "+a.Chain+" "+a.Rule)
-	return out.Stderr, err
+	return x.change(ctx, a.Family, a.Table, "-D "+a.Chain+" "+a.Rule)
 }
 
 // ChainArgs are the arguments of CheckChain, Policy.
@@ -198,11 +202,11 @@ func (x Filter) Edit(flag string) func(context.Context, *fn.Call, ChainArgs) (an
 		if a.Chain == "" {
 			return noChain, nil
 		}
-		out, err := x.do(ctx, a.Family, a.Table, flag+" "+a.Chain)
-		if out.Stderr == "" {
+		failed, err := x.change(ctx, a.Family, a.Table, flag+" "+a.Chain)
+		if failed == "" {
 			return true, err
 		}
-		return out.Stderr, err
+		return failed, err
 	}
 }
 
@@ -215,8 +219,7 @@ type FlushArgs struct {
 
 // Flush does iptables.flush.
 func (x Filter) Flush(ctx context.Context, _ *fn.Call, a FlushArgs) (string, error) {
-	out, err := x.do(ctx, a.Family, a.Table, "-F "+a.Chain)
-	return out.Stderr, err
+	return x.change(ctx, a.Family, a.Table, "-F "+a.Chain)
 }
 
 // PolicyArgs are the arguments of SetPolicy.
@@ -235,8 +238,7 @@ func (x Filter) SetPolicy(ctx context.Context, _ *fn.Call, a PolicyArgs) (string
 	case a.Policy == "":
 		return "Error: Policy needs to be specified", nil
 	}
-	out, err := x.do(ctx, a.Family, a.Table, "-P "+a.Chain+" "+a.Policy)
-	return out.Stderr, err
+	return x.change(ctx, a.Family, a.Table, "-P "+a.Chain+" "+a.Policy)
 }
 
 func policyOf(rules *value.Dict, table, chain string) any {

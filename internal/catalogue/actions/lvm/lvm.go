@@ -26,6 +26,16 @@ func (l Volumes) run(ctx context.Context, program string, args ...string) (out, 
 	return o.Stdout, strings.TrimSpace(o.Stderr), o.Exit == 0, nil
 }
 
+// change runs a program that changes something, and returns what it said: success if
+// it succeeded.
+func (l Volumes) change(ctx context.Context, success, program string, args ...string) (said string, err error) {
+	_, said, ok, err := l.run(ctx, program, args...)
+	if ok {
+		said = success
+	}
+	return said, err
+}
+
 // FullVersion does lvm.fullversion.
 func (l Volumes) FullVersion(ctx context.Context, _ *fn.Call, _ struct{}) (*value.Dict, error) {
 	out, _, _, err := l.run(ctx, "lvm", "version")
@@ -140,14 +150,6 @@ func (l Volumes) isPV(ctx context.Context, device string) (bool, error) {
 	return d.Len() > 0, err
 }
 
-// deviceList reads a list of devices, or a text with commas between them.
-func deviceList(v any) []string {
-	if text, ok := v.(string); ok {
-		return strings.Split(text, ",")
-	}
-	return value.Texts(v)
-}
-
 // quietOr is how programs are kept from asking.
 func quietOr(force bool) string {
 	if force {
@@ -182,7 +184,7 @@ type PvcreateArgs struct {
 
 // Pvcreate does lvm.pvcreate.
 func (l Volumes) Pvcreate(ctx context.Context, _ *fn.Call, a PvcreateArgs) (any, error) {
-	devices := deviceList(a.Devices)
+	devices := value.Commas(a.Devices)
 	if len(devices) == 0 {
 		return "Error: at least one device is required", nil
 	}
@@ -229,7 +231,7 @@ type PvArgs struct {
 // each has a program work on those devices that are physical volumes.
 func (l Volumes) each(ctx context.Context, program string, a PvArgs) (any, error) {
 	args := []string{quietOr(a.Force)}
-	for _, d := range deviceList(a.Devices) {
+	for _, d := range value.Commas(a.Devices) {
 		is, err := l.isPV(ctx, d)
 		switch {
 		case err != nil:
@@ -256,7 +258,7 @@ func (l Volumes) Pvremove(ctx context.Context, _ *fn.Call, a PvArgs) (any, error
 	if err != nil || v != true {
 		return v, err
 	}
-	for _, d := range deviceList(a.Devices) {
+	for _, d := range value.Commas(a.Devices) {
 		if is, err := l.isPV(ctx, d); err != nil || is {
 			return `Device "` + d + `" was not affected.`, err
 		}
@@ -284,15 +286,12 @@ func (l Volumes) Vgcreate(ctx context.Context, _ *fn.Call, a VgcreateArgs) (any,
 	if a.Name == "" || !value.Truth(a.Devices) {
 		return lvmNeedsBoth, nil
 	}
-	args := append(append([]string{a.Name}, deviceList(a.Devices)...), quietOr(a.Force))
+	args := append(append([]string{a.Name}, value.Commas(a.Devices)...), quietOr(a.Force))
 	args = append(args, options(a.Kwargs,
 		"addtag alloc autobackup clustered maxlogicalvolumes maxphysicalvolumes metadatatype vgmetadatacopies metadatacopies physicalextentsize zero", "")...)
-	_, said, ok, err := l.run(ctx, "vgcreate", args...)
+	said, err := l.change(ctx, `Volume group "`+a.Name+`" successfully created`, "vgcreate", args...)
 	if err != nil {
 		return nil, err
-	}
-	if ok {
-		said = `Volume group "` + a.Name + `" successfully created`
 	}
 	d, err := l.display(ctx, "vgdisplay", a.Name, vgFields)
 	d.Set("Output from vgcreate", said)
@@ -311,10 +310,8 @@ func (l Volumes) Vgextend(ctx context.Context, _ *fn.Call, a VgextendArgs) (any,
 	if a.Name == "" || !value.Truth(a.Devices) {
 		return lvmNeedsBoth, nil
 	}
-	_, said, ok, err := l.run(ctx, "vgextend", append([]string{a.Name, quietOr(a.Force)}, deviceList(a.Devices)...)...)
-	if ok {
-		said = `Volume group "` + a.Name + `" successfully extended`
-	}
+	said, err := l.change(ctx, `Volume group "`+a.Name+`" successfully extended`, "vgextend",
+		append([]string{a.Name, quietOr(a.Force)}, value.Commas(a.Devices)...)...)
 	return value.DictOf("Output from vgextend", said), err
 }
 
@@ -326,11 +323,7 @@ type VgremoveArgs struct {
 
 // Vgremove does lvm.vgremove.
 func (l Volumes) Vgremove(ctx context.Context, _ *fn.Call, a VgremoveArgs) (string, error) {
-	_, said, ok, err := l.run(ctx, "vgremove", a.Name, quietOr(a.Force))
-	if ok {
-		said = `Volume group "` + a.Name + `" successfully removed`
-	}
-	return said, err
+	return l.change(ctx, `Volume group "`+a.Name+`" successfully removed`, "vgremove", a.Name, quietOr(a.Force))
 }
 
 // LvremoveArgs are the arguments of Lvremove.
@@ -342,11 +335,7 @@ type LvremoveArgs struct {
 
 // Lvremove does lvm.lvremove.
 func (l Volumes) Lvremove(ctx context.Context, _ *fn.Call, a LvremoveArgs) (string, error) {
-	_, said, ok, err := l.run(ctx, "lvremove", a.Group+"/"+a.Name, quietOr(a.Force))
-	if ok {
-		said = `Logical volume "` + a.Name + `" successfully removed`
-	}
-	return said, err
+	return l.change(ctx, `Logical volume "`+a.Name+`" successfully removed`, "lvremove", a.Group+"/"+a.Name, quietOr(a.Force))
 }
 
 // LvcreateArgs are the arguments of Lvcreate.
@@ -442,10 +431,7 @@ func (l Volumes) Resize(program, done, force string) func(context.Context, *fn.C
 		} else {
 			args = append(args, "-l", value.Str(a.Extents))
 		}
-		_, said, ok, err := l.run(ctx, program, append(args, a.Path)...)
-		if ok {
-			said = `Logical volume "` + a.Path + `" successfully ` + done + `.`
-		}
+		said, err := l.change(ctx, `Logical volume "`+a.Path+`" successfully `+done+`.`, program, append(args, a.Path)...)
 		return value.DictOf("Output from "+program, said), err
 	}
 }

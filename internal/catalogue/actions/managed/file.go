@@ -12,7 +12,6 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/call/fn"
-	"brine/internal/files/fileclient"
 	"brine/internal/host"
 	"brine/internal/host/filesys"
 	"brine/internal/py/value"
@@ -210,7 +209,7 @@ func Encoded(given any, encoding, onError string) (*sources.Content, error) {
 
 // SourceMode returns the mode of a source, for files that keep it. Sources of the
 // web have none.
-func SourceMode(ctx context.Context, files *fileclient.Client, s sources.Source) (bits int, ok bool) {
+func SourceMode(ctx context.Context, files fn.Lister, s sources.Source) (bits int, ok bool) {
 	if s.Web() {
 		return 0, false
 	}

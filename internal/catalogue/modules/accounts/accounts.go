@@ -60,23 +60,16 @@ func do(ctx context.Context, c *fn.Call, m *host.Machine, program string, args .
 		return out, fn.Errorf("cannot run %s: %w", program, err)
 	}
 	if out.Exit != 0 {
-		c.Log.Error("a program failed", "program", program, "exit", out.Exit, "stderr", out.Stderr)
+		c.Log.Error("program failed", "program", program, "exit", out.Exit, "stderr", out.Stderr)
 	}
 	return out, nil
 }
 
 // list reads names as a list, or as a text with commas.
 func list(v any) []string {
-	var names []string
-	switch x := v.(type) {
-	case *value.List:
-		for _, it := range x.Items {
-			names = append(names, value.Str(it))
-		}
-	case string:
-		for name := range strings.SplitSeq(x, ",") {
-			names = append(names, strings.TrimSpace(name))
-		}
+	switch v.(type) {
+	case *value.List, string:
+		return value.Split(v)
 	}
-	return names
+	return nil
 }

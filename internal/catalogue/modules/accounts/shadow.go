@@ -112,7 +112,7 @@ type setPasswordArgs struct {
 func (s shadow) setPassword(ctx context.Context, c *fn.Call, a setPasswordArgs) (bool, error) {
 	m := a.below(s.m)
 	if _, ok := account.ByName(ctx, m, a.Name); !ok {
-		c.Log.Warn("there is no such user, so there is no password to set", "user", a.Name)
+		c.Log.Warn("cannot set password: no such user", "user", a.Name)
 		return false, nil
 	}
 	if text, _ := a.UseUsermod.(string); value.Truth(a.UseUsermod) && !strings.EqualFold(text, "false") {

@@ -333,7 +333,7 @@ func (s ssh) rmKey(ctx context.Context, c *fn.Call, a rmKeyArgs) (string, error)
 	}
 	switch found, err := sshkeys.Remove(s.m, path, a.Key); {
 	case err != nil:
-		c.Log.Error("cannot write a file of keys", "path", path, "err", err)
+		c.Log.Error("cannot write SSH key file", "path", path, "err", err)
 		return "Key not removed", nil
 	case found:
 		return "Key removed", nil

@@ -122,7 +122,7 @@ type fireMasterArgs struct {
 
 func (e event) fireMaster(ctx context.Context, c *fn.Call, a fireMasterArgs) (bool, error) {
 	if local(c) {
-		c.Log.Warn("the minion works without a master; the event is not sent", "tag", a.Tag)
+		c.Log.Warn("event not sent: the minion runs without a master", "tag", a.Tag)
 		return false, nil
 	}
 	return e.toMasters(ctx, c, a.Tag, a.Data, a.Preload)
@@ -131,7 +131,7 @@ func (e event) fireMaster(ctx context.Context, c *fn.Call, a fireMasterArgs) (bo
 // A failure to fire is false, as in Salt, and a line in the log.
 func (e event) toBus(ctx context.Context, c *fn.Call, tag string, data *value.Dict) (bool, error) {
 	if err := e.bus.Fire(ctx, tag, data); err != nil {
-		c.Log.Error("cannot fire an event", "tag", tag, "err", err)
+		c.Log.Error("cannot fire event", "tag", tag, "err", err)
 		return false, nil
 	}
 	return true, nil
@@ -141,7 +141,7 @@ func (e event) toMasters(ctx context.Context, c *fn.Call, tag string, data any, 
 	load := value.DictOf("id", c.ID, "tag", tag, "data", data, "cmd", "_minion_event")
 	load.Update(preload)
 	if err := e.masters.Send(ctx, load); err != nil {
-		c.Log.Error("cannot send an event to a master", "tag", tag, "err", err)
+		c.Log.Error("cannot send event to master", "tag", tag, "err", err)
 		return false, nil
 	}
 	return true, nil

@@ -164,7 +164,7 @@ func (m mine) send(ctx context.Context, c *fn.Call, a mineSendArgs) (bool, error
 	allow := takeAllow(kwargs)
 	res, err := c.Funcs.Call(ctx, c, fun, a.Args, kwargs)
 	if err != nil {
-		c.Log.Error("function of the mine failed", "fun", fun, "err", err)
+		c.Log.Error("mine function failed", "fun", fun, "err", err)
 		return false, nil
 	}
 	return m.store(ctx, c, value.DictOf(a.Name, entry(res, allow)), false)
@@ -211,7 +211,7 @@ func (m mine) update(ctx context.Context, c *fn.Call, a updateArgs) (any, error)
 		d := define(value.Str(alias), v)
 		res, err := c.Funcs.Call(ctx, c, d.fun, d.args, d.kwargs)
 		if err != nil {
-			c.Log.Error("function of the mine failed", "fun", d.fun, "err", err)
+			c.Log.Error("mine function failed", "fun", d.fun, "err", err)
 			continue
 		}
 		data.Set(d.alias, entry(res, d.allow))
@@ -257,7 +257,7 @@ func (mine) valid(_ context.Context, c *fn.Call, _ none) (any, error) {
 		d := define(value.Str(alias), v)
 		switch {
 		case !c.Funcs.Has(d.fun):
-			c.Log.Error("function of the mine is not available", "fun", d.fun)
+			c.Log.Error("mine function not available", "fun", d.fun)
 		case d.fun == d.alias:
 			out.Set(d.alias, v)
 		default:

@@ -87,7 +87,7 @@ func (p publish) send(ctx context.Context, c *fn.Call, a publishArgs, form strin
 		return nil, err
 	}
 	if strings.HasPrefix(a.Fun, "publish.") {
-		c.Log.Warn("a job that publishes cannot be published", "fun", a.Fun)
+		c.Log.Warn("cannot publish job: publish functions are not allowed from publish", "fun", a.Fun)
 		return value.NewDict(0), nil
 	}
 	via := ""
@@ -96,7 +96,7 @@ func (p publish) send(ctx context.Context, c *fn.Call, a publishArgs, form strin
 	}
 	master, err := p.masters.Pick(ctx, via)
 	if errors.Is(err, ErrMasterless) {
-		c.Log.Error("a job cannot be published without a master", "fun", a.Fun)
+		c.Log.Error("cannot publish job: the minion runs without a master", "fun", a.Fun)
 		return value.NewDict(0), nil
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,6 +70,19 @@ type Deps struct {
 	Keys    Keys
 	Masters Masters
 	Local   LocalMaster
+	// Modules fetches the user's own modules; nil if there are none.
+	Modules Modules
+}
+
+// Modules are the user's own modules, in Python.
+type Modules interface {
+	// Fetch copies modules of some kinds from the file server and returns the names of new and
+	// changed ones by kind. whitelist and blacklist replace the options unless they are nil.
+	Fetch(ctx context.Context, c *fn.Call, kinds, envs []string, whitelist, blacklist any) (map[string][]string, error)
+	// Rescan looks for modules that have changed on disk.
+	Rescan() bool
+	// List returns the names of all fetched modules by kind.
+	List() map[string][]string
 }
 
 type saltutil struct{ Deps }
@@ -102,13 +116,12 @@ func Saltutil(d Deps) fn.Module {
 			The masters have to accept it, once the old key is deleted there.`, fn.Example("salt '*' saltutil.regen_keys")),
 		fn.Of("revoke_auth", s.revokeAuth, `Ask the masters to remove the minion's key.`, fn.Example("salt '*' saltutil.revoke_auth")),
 		fn.Of("mmodule", s.mmodule, `Call a function of the minion.`, fn.Example("salt '*' saltutil.mmodule base test.ping")),
-		fn.Of("list_extmods", func(context.Context, *fn.Call, none) (*value.Dict, error) { return value.NewDict(0), nil },
-			`Return an empty map: modules are part of the program.`, fn.Example("salt '*' saltutil.list_extmods")),
-		fn.Of("sync_all", s.syncAll, `Return an empty list for each kind of module.
-			Modules are part of the program, so there are none to fetch; the pillar is refreshed.`, fn.Example("salt '*' saltutil.sync_all")),
+		fn.Of("list_extmods", s.listExtmods, `Return the names of the user's own modules by kind.`, fn.Example("salt '*' saltutil.list_extmods")),
+		fn.Of("sync_all", s.syncAll, `Fetch the user's own modules of all kinds from the file server.
+			The result has the names of new and changed ones by kind.`, fn.Example("salt '*' saltutil.sync_all")),
 	}}
 	for _, k := range slices.Concat(kinds, masterKinds, []kind{{name: "outputters", refresh: RefreshModules}}) {
-		m.Funcs = append(m.Funcs, fn.Of("sync_"+k.name, s.sync(k), `Return an empty list: modules are part of the program, so there are none to fetch.`,
+		m.Funcs = append(m.Funcs, fn.Of("sync_"+k.name, s.sync(k), `Fetch the user's own modules of this kind, and return the names of new and changed ones.`,
 			append(k.arguments(), fn.Example("salt '*' saltutil.sync_"+k.name))...))
 	}
 	m.Funcs = append(m.Funcs, s.localFunctions()...)
@@ -276,7 +289,7 @@ func (s saltutil) refreshPillar(ctx context.Context, c *fn.Call, a pillarArgs) (
 	defer cancel()
 	err := s.Refresh.Refresh(limited, RefreshPillar, a.Clean, true)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		c.Log.Warn("the pillar was not refreshed in time", "timeout", a.Timeout) // true all the same, as in Salt
+		c.Log.Warn("pillar refresh timed out", "timeout", a.Timeout) // true all the same, as in Salt
 		return true, nil
 	}
 	if err != nil {
@@ -287,6 +300,9 @@ func (s saltutil) refreshPillar(ctx context.Context, c *fn.Call, a pillarArgs) (
 
 func (s saltutil) refreshModules(ctx context.Context, _ *fn.Call, a kwArgs) (bool, error) {
 	async, ok := a.Kwargs.Get("async")
+	if s.Modules != nil {
+		s.Modules.Rescan()
+	}
 	return s.begin(ctx, RefreshModules, false, ok && !value.Truth(async))
 }
 
@@ -335,10 +351,10 @@ func (k kind) arguments() []fn.Option {
 }
 
 type syncArgs struct {
-	Saltenv   any  `salt:"saltenv" ignored:"modules are part of the program" default:"null"`
+	Saltenv   any  `salt:"saltenv" doc:"environments to fetch from, as a list or with commas; null: those of the top file" default:"null"`
 	Refresh   bool `salt:"refresh" doc:"refresh what the modules change" default:"true"`
-	Whitelist any  `salt:"extmod_whitelist" ignored:"modules are part of the program" default:"null"`
-	Blacklist any  `salt:"extmod_blacklist" ignored:"modules are part of the program" default:"null"`
+	Whitelist any  `salt:"extmod_whitelist" doc:"the only modules to fetch: names with commas, or a map by kind; null: as configured" default:"null"`
+	Blacklist any  `salt:"extmod_blacklist" doc:"modules that are not fetched, given likewise" default:"null"`
 	Clean     bool `salt:"clean_pillar_cache" doc:"drop the pillar's cache" default:"false"`
 }
 
@@ -347,13 +363,60 @@ func (s saltutil) sync(k kind) func(context.Context, *fn.Call, syncArgs) (*value
 		if text := whose[k.name]; text != "" && c.Config.Get("file_client") != "local" {
 			return nil, fn.Errorf("%s modules can only be synced to masterless minions", text)
 		}
+		names, err := s.fetch(ctx, c, a, k.name)
+		if err != nil {
+			return nil, err
+		}
 		if a.Refresh && k.refresh != "" {
 			if _, err := s.begin(ctx, k.refresh, a.Clean, false); err != nil {
 				return nil, err
 			}
 		}
-		return &value.List{}, nil
+		return value.Strings(names[k.name]), nil
 	}
+}
+
+// fetch copies modules of some kinds. Those that no environment has cost nothing.
+func (s saltutil) fetch(ctx context.Context, c *fn.Call, a syncArgs, kinds ...string) (map[string][]string, error) {
+	if s.Modules == nil {
+		return nil, nil
+	}
+	envs := value.Split(a.Saltenv)
+	if a.Saltenv == nil {
+		envs = topEnvs(ctx, c)
+	}
+	names, err := s.Modules.Fetch(ctx, c, kinds, envs, a.Whitelist, a.Blacklist)
+	if err != nil {
+		return names, fn.Errorf("cannot fetch modules: %w", err)
+	}
+	return names, nil
+}
+
+// topEnvs are the environments of which the top file gives this minion states, or base.
+func topEnvs(ctx context.Context, c *fn.Call) []string {
+	v, err := c.Funcs.Call(ctx, c, "state.show_top", nil, nil)
+	tops, _ := v.(*value.Dict)
+	var envs []string
+	for k, names := range tops.All() {
+		if _, ok := names.(*value.List); ok {
+			envs = append(envs, value.Str(k))
+		}
+	}
+	if err != nil || len(envs) == 0 {
+		return []string{"base"}
+	}
+	return envs
+}
+
+func (s saltutil) listExtmods(context.Context, *fn.Call, none) (*value.Dict, error) {
+	d := value.NewDict(0)
+	if s.Modules != nil {
+		all := s.Modules.List()
+		for _, kind := range slices.Sorted(maps.Keys(all)) {
+			d.Set(kind, value.Strings(all[kind]))
+		}
+	}
+	return d, nil
 }
 
 func (s saltutil) syncAll(ctx context.Context, c *fn.Call, a syncArgs) (*value.Dict, error) {
@@ -361,9 +424,17 @@ func (s saltutil) syncAll(ctx context.Context, c *fn.Call, a syncArgs) (*value.D
 	if c.Config.Get("file_client") == "local" {
 		all = slices.Concat(masterKinds[:1], kinds, masterKinds[1:])
 	}
+	kinds := make([]string, len(all))
+	for i, k := range all {
+		kinds[i] = k.name
+	}
+	names, err := s.fetch(ctx, c, a, kinds...)
+	if err != nil {
+		return nil, err
+	}
 	d := value.NewDict(len(all))
-	for _, k := range all {
-		d.Set(k.name, &value.List{})
+	for _, k := range kinds {
+		d.Set(k, value.Strings(names[k]))
 	}
 	if a.Refresh {
 		if _, err := s.begin(ctx, RefreshPillar, a.Clean, false); err != nil {
@@ -427,7 +498,7 @@ func (saltutil) clearJobCache(_ context.Context, c *fn.Call, a hoursArgs) (bool,
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(jobs, e.Name())); err != nil {
-			c.Log.Error("cannot clear the cache of jobs", "err", err)
+			c.Log.Error("cannot clear the job cache", "err", err)
 			return false, nil
 		}
 	}
@@ -448,7 +519,7 @@ type revokeArgs struct {
 func (s saltutil) revokeAuth(ctx context.Context, c *fn.Call, a revokeArgs) (bool, error) {
 	err := s.Masters.Send(ctx, value.DictOf("cmd", "revoke_auth", "id", c.ID, "preserve_minion_cache", a.Preserve))
 	if err != nil {
-		c.Log.Error("cannot revoke the key", "err", err)
+		c.Log.Error("cannot revoke the minion key", "err", err)
 	}
 	return err == nil, nil
 }

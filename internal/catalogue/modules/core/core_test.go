@@ -247,7 +247,8 @@ func TestSysOtherKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := registry(t, &store{all: value.NewDict(0)})
-	c := func() *fn.Call { return &fn.Call{Catalogues: map[string]*fn.Registry{"states": states}} }
+	r.Document("states", func() *fn.Registry { return states })
+	c := func() *fn.Call { return &fn.Call{} }
 	for fun, want := range map[string]string{
 		"sys.list_state_modules":   "['file']",
 		"sys.list_state_functions": "['file.managed']",

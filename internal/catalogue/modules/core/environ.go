@@ -51,11 +51,11 @@ func setVariable(c *fn.Call, key, val any, falseUnsets bool) any {
 	}
 	text, isText := val.(string)
 	if !ok || !isText {
-		c.Log.Error("a variable and its value must be texts", "variable", value.Str(key), "value", value.TypeName(val))
+		c.Log.Error("environment variable and its value must be strings", "variable", value.Str(key), "value", value.TypeName(val))
 		return false
 	}
 	if err := os.Setenv(name, text); err != nil {
-		c.Log.Error("cannot set a variable", "variable", name, "err", err)
+		c.Log.Error("cannot set environment variable", "variable", name, "err", err)
 		return false
 	}
 	return text

@@ -52,10 +52,10 @@ func (jinja) importAs(tag string) func(context.Context, *fn.Call, importArgs) (a
 // template knows the names that depend on the SLS, since the first line of a
 // formula's map.jinja usually takes tplroot from tpldir.
 func evaluate(ctx context.Context, c *fn.Call, source string) (any, error) {
-	if c.Render == nil {
+	if c.Templates == nil {
 		return nil, fn.Errorf("there are no renderers here")
 	}
-	v, err := c.Render(ctx, c, "jinja|json", fn.Template{Source: []byte(source), Path: textPath, Saltenv: "base"})
+	v, err := c.Templates.Data(ctx, c, "jinja|json", fn.Template{Source: []byte(source), Path: textPath, Saltenv: "base"})
 	if err != nil {
 		return nil, fn.Errorf("%w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"brine/internal/call/fn"
+	"brine/internal/call/fn/fntest"
 	"brine/internal/py/value"
 	"brine/internal/sls/render"
 )
@@ -28,9 +29,9 @@ func (f files) Load(_ context.Context, env, path string) ([]byte, error) {
 // rendering is a Call that renders the templates of a tree.
 func rendering(f files) *fn.Call {
 	r := render.New(render.Options{Local: render.AnyFile})
-	return &fn.Call{Log: slog.New(slog.DiscardHandler), Render: func(ctx context.Context, _ *fn.Call, pipe string, tm fn.Template) (any, error) {
+	return &fn.Call{Log: slog.New(slog.DiscardHandler), Templates: fntest.Templates{OfData: func(ctx context.Context, pipe string, tm fn.Template) (any, error) {
 		return r.Render(ctx, render.Request{Source: tm.Source, Path: tm.Path, Saltenv: tm.Saltenv, Default: pipe, Context: tm.Context, Loader: f})
-	}}
+	}}}
 }
 
 func TestJinja(t *testing.T) {
@@ -94,10 +95,10 @@ func TestRendererArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got fn.Template
-	c := &fn.Call{Log: slog.New(slog.DiscardHandler), Render: func(_ context.Context, _ *fn.Call, pipe string, tm fn.Template) (any, error) {
+	c := (&fn.Call{Log: slog.New(slog.DiscardHandler), Templates: fntest.Templates{OfData: func(_ context.Context, pipe string, tm fn.Template) (any, error) {
 		got = tm
 		return pipe, nil
-	}}
+	}}}).Prepare()
 	v, err := r.Call(t.Context(), c, "slsutil.renderer", []any{t.TempDir() + "/none"}, nil)
 	if d, ok := v.(*value.Dict); err != nil || !ok || d.Len() != 0 {
 		t.Errorf("a file that is not there: %v, %v; Salt returns {}", v, err)

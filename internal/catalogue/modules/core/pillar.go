@@ -128,7 +128,8 @@ func fresh(ctx context.Context, c *fn.Call, a pillarItemsArgs) (*value.Dict, err
 	case ok && value.Truth(a.PillarEnc):
 		return nil, fn.Errorf("pillar_enc is not known here; have the master decrypt, with its option decrypt_pillar")
 	}
-	if c.CompilePillar == nil {
+	compiler, ok := c.Pillar.(fn.PillarCompiler)
+	if !ok {
 		if a.Pillarenv != nil || over.Len() > 0 || value.Truth(a.external) {
 			return nil, fn.Errorf("there is no master to make a pillar of another environment or with other data")
 		}
@@ -138,7 +139,7 @@ func fresh(ctx context.Context, c *fn.Call, a pillarItemsArgs) (*value.Dict, err
 	if value.Truth(env) {
 		q.Pillarenv = value.Str(env)
 	}
-	d, err := c.CompilePillar(ctx, q)
+	d, err := compiler.Compile(ctx, q)
 	if err != nil {
 		return nil, fn.Errorf("cannot get the pillar: %w", err)
 	}

@@ -66,7 +66,7 @@ func (slsutil) renderer(ctx context.Context, c *fn.Call, a rendererArgs) (any, e
 		return nil, fn.Invalidf("Must pass either path or string")
 	case a.Path != "" && text != "":
 		return nil, fn.Invalidf("Must not pass both path and string")
-	case c.Render == nil:
+	case c.Templates == nil:
 		return nil, fn.Errorf("there are no renderers here")
 	}
 	vars := a.Kwargs.Clean()
@@ -81,14 +81,14 @@ func (slsutil) renderer(ctx context.Context, c *fn.Call, a rendererArgs) (any, e
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist), salt.KindOf(err) == salt.NotFound: // as Salt: templates count on it
-			c.Log.Warn("slsutil.renderer: there is no such file; the result is empty", "path", a.Path)
+			c.Log.Warn("slsutil.renderer: no such file; returning an empty result", "path", a.Path)
 			return value.NewDict(0), nil
 		case err != nil:
 			return nil, fn.Errorf("cannot fetch %s: %w", a.Path, err)
 		}
 		t.Path = local
 	}
-	v, err := c.Render(ctx, c, a.Default, t)
+	v, err := c.Templates.Data(ctx, c, a.Default, t)
 	if errors.Is(err, render.ErrNoRenderer) { // as Salt
 		c.Log.Error(fmt.Sprintf("The renderer %q is not available", a.Default))
 		return value.NewDict(0), nil

@@ -46,7 +46,7 @@ func (s sys) registry(c *fn.Call) *fn.Registry {
 	if s.kind == "" {
 		return c.Funcs
 	}
-	return c.Catalogues[s.kind]
+	return c.Funcs.Kind(s.kind)
 }
 
 type namesArgs struct {

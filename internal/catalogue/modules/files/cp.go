@@ -56,7 +56,7 @@ func (cp) recv(_ context.Context, c *fn.Call, a recvArgs) (any, error) {
 			err = atomicfile.Replace(final, -1, func(w io.Writer) error { _, err := w.Write(data); return err })
 		}
 		if err != nil {
-			c.Log.Error("cannot write a file of salt-cp", "path", final, "err", err)
+			c.Log.Error("cannot write a file sent by salt-cp", "path", final, "err", err)
 		}
 		written.Set(final, err == nil)
 	}

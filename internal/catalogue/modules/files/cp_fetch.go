@@ -23,38 +23,38 @@ import (
 func fetchFunctions() []fn.Func {
 	m := cp{}
 	return []fn.Func{
-		fn.Of("get_file", m.getFile, `Put a file of the master somewhere.
+		fn.Of("get_file", served(m.getFile), `Put a file of the master somewhere.
 			The answer is its path, or an empty text if the master has no such file. A file that has the right content is left
 			alone; one that is replaced keeps its mode and owner.`, fn.Example("salt '*' cp.get_file salt://path/to/file /minion/dest")),
 		fn.Of("get_template", m.getTemplate, `Fill in a template of the master and put the result somewhere.`,
 			fn.Example("salt '*' cp.get_template salt://path/to/template /minion/dest")),
-		fn.Of("get_dir", m.getDir, `Copy a directory of the master with all that is in it.`,
+		fn.Of("get_dir", served(m.getDir), `Copy a directory of the master with all that is in it.`,
 			fn.Example("salt '*' cp.get_dir salt://path/to/dir /minion/dest")),
-		fn.Of("get_url", m.getURL, `Fetch the file of a URL.
+		fn.Of("get_url", served(m.getURL), `Fetch the file of a URL.
 			Without a destination it goes to the cache; with None the answer is the content.`, fn.Example("salt '*' cp.get_url salt://my/file /tmp/mine")),
 		fn.Of("get_file_str", m.getFileStr, `Return the content of a file.`, fn.Example("salt '*' cp.get_file_str salt://my/file")),
 		fn.Of("cache_file", m.cacheFile, `Fetch a file to the minion's cache and return its path there, or False if there is none.`,
 			fn.Example("salt '*' cp.cache_file salt://path/to/file")),
-		fn.Of("cache_dest", m.cacheDest, `Return where in the cache a file would be.`, fn.Example("salt '*' cp.cache_dest salt://my/file")),
+		fn.Of("cache_dest", served(m.cacheDest), `Return where in the cache a file would be.`, fn.Example("salt '*' cp.cache_dest salt://my/file")),
 		fn.Of("cache_files", m.cacheFiles, `Fetch several files to the minion's cache.`,
 			fn.Example("salt '*' cp.cache_files salt://path/one,salt://path/two")),
-		fn.Of("cache_dir", m.cacheDir, `Fetch a directory of the master to the minion's cache.`, fn.Example("salt '*' cp.cache_dir salt://path/to/dir")),
-		fn.Of("cache_master", m.cacheMaster, `Fetch all files of the master to the minion's cache.`, fn.Example("salt '*' cp.cache_master")),
-		fn.Of("cache_local_file", m.cacheLocalFile, `Copy a file of the minion to its cache.`, fn.Example("salt '*' cp.cache_local_file /etc/hosts")),
-		fn.Of("list_states", m.listStates, `List the names of the SLS files.`, fn.Example("salt '*' cp.list_states")),
+		fn.Of("cache_dir", served(m.cacheDir), `Fetch a directory of the master to the minion's cache.`, fn.Example("salt '*' cp.cache_dir salt://path/to/dir")),
+		fn.Of("cache_master", served(m.cacheMaster), `Fetch all files of the master to the minion's cache.`, fn.Example("salt '*' cp.cache_master")),
+		fn.Of("cache_local_file", served(m.cacheLocalFile), `Copy a file of the minion to its cache.`, fn.Example("salt '*' cp.cache_local_file /etc/hosts")),
+		fn.Of("list_states", served(m.listStates), `List the names of the SLS files.`, fn.Example("salt '*' cp.list_states")),
 		fn.Of("list_master", m.listMaster, `List the files of the master.`, fn.Example("salt '*' cp.list_master")),
 		fn.Of("list_master_dirs", m.listMasterDirs, `List the directories of the master.`, fn.Example("salt '*' cp.list_master_dirs")),
 		fn.Of("list_master_symlinks", m.listMasterSymlinks, `List the symbolic links of the master.`, fn.Example("salt '*' cp.list_master_symlinks")),
-		fn.Of("list_minion", m.listMinion, `List the files in the minion's cache.`, fn.Example("salt '*' cp.list_minion")),
+		fn.Of("list_minion", served(m.listMinion), `List the files in the minion's cache.`, fn.Example("salt '*' cp.list_minion")),
 		fn.Of("is_cached", m.isCached, `Return the path of a file in the minion's cache, or an empty text.`,
 			fn.Example("salt '*' cp.is_cached salt://path/to/file")),
 		fn.Of("hash_file", m.hashFile, `Return the hash of a file of the master or the minion.`, fn.Example("salt '*' cp.hash_file salt://path/to/file")),
 		fn.Of("stat_file", m.statFile, `Return the permissions of a file of the master or the minion.`,
 			fn.Example("salt '*' cp.stat_file salt://path/to/file")),
-		fn.Of("envs", m.envs, `List the environments of the file server.`, fn.Example("salt '*' cp.envs")),
-		fn.Of("push", m.push, `Send a file of the minion to the master, which keeps it if its option file_recv is set.`,
+		fn.Of("envs", served(m.envs), `List the environments of the file server.`, fn.Example("salt '*' cp.envs")),
+		fn.Of("push", served(m.push), `Send a file of the minion to the master, which keeps it if its option file_recv is set.`,
 			fn.Example("salt '*' cp.push /etc/fstab")),
-		fn.Of("push_dir", m.pushDir, `Send the files of a directory to the master.`, fn.Example("salt '*' cp.push_dir /etc/modprobe.d/ glob='*.conf'")),
+		fn.Of("push_dir", served(m.pushDir), `Send the files of a directory to the master.`, fn.Example("salt '*' cp.push_dir /etc/modprobe.d/ glob='*.conf'")),
 	}
 }
 
@@ -72,6 +72,34 @@ func environment(c *fn.Call, v any) string {
 		return value.Str(v)
 	}
 	return "base"
+}
+
+// clientFiles are the files with all that cp does with them. *fileclient.Client
+// implements it.
+type clientFiles interface {
+	fn.Files
+	CacheDest(url, saltenv string) (string, error)
+	CacheLocal(path string) (string, error)
+	CacheMaster(ctx context.Context, saltenv string) ([]string, error)
+	CacheTree(ctx context.Context, url, saltenv string, withEmpty bool, f fileclient.Filter) ([]string, error)
+	Cached(saltenv string) ([]string, error)
+	Envs(ctx context.Context) ([]string, error)
+	GetDir(ctx context.Context, url, dest string, o fileclient.GetOptions) ([]string, error)
+	GetFile(ctx context.Context, url, dest string, o fileclient.GetOptions) (string, error)
+	GetText(ctx context.Context, text string, o fileclient.URLOptions) ([]byte, error)
+	Push(ctx context.Context, id, path, name string, part int) (ok bool, err error)
+	States(ctx context.Context, saltenv string) ([]string, error)
+}
+
+// served returns a function of fn that gets the files of its call.
+func served[A any](f func(context.Context, *fn.Call, clientFiles, A) (any, error)) func(context.Context, *fn.Call, A) (any, error) {
+	return func(ctx context.Context, c *fn.Call, a A) (any, error) {
+		files, ok := c.Files.(clientFiles)
+		if !ok {
+			return nil, fn.Errorf("there is no file server here")
+		}
+		return f(ctx, c, files, a)
+	}
 }
 
 // orFalse gives a path, or what Salt answers if there is no such file.
@@ -95,12 +123,12 @@ type getFileArgs struct {
 	Kwargs   fn.Kwargs `salt:"kwargs"`
 }
 
-func (cp) getFile(ctx context.Context, c *fn.Call, a getFileArgs) (any, error) {
+func (cp) getFile(ctx context.Context, c *fn.Call, files clientFiles, a getFileArgs) (any, error) {
 	env := environment(c, a.Saltenv)
 	if err := fillNames(ctx, c, a.Template, env, a.Kwargs, &a.Path, &a.Dest); err != nil {
 		return nil, err
 	}
-	p, err := c.Files.GetFile(ctx, a.Path, a.Dest, fileclient.GetOptions{Saltenv: env, Makedirs: a.Makedirs, Gzip: gzipLevel(a.Gzip)})
+	p, err := files.GetFile(ctx, a.Path, a.Dest, fileclient.GetOptions{Saltenv: env, Makedirs: a.Makedirs, Gzip: gzipLevel(a.Gzip)})
 	if err != nil && salt.KindOf(err) == salt.NotFound {
 		if _, err := c.Files.Hash(ctx, a.Path, env); err != nil && salt.KindOf(err) == salt.NotFound {
 			return "", nil // there is no such file; False means that there is no directory for it
@@ -141,10 +169,10 @@ func fillNames(ctx context.Context, c *fn.Call, engine any, env string, kw fn.Kw
 }
 
 func fill(ctx context.Context, c *fn.Call, t fn.Template) (string, error) {
-	if c.Template == nil {
+	if c.Templates == nil {
 		return "", fn.Errorf("templates cannot be filled in here")
 	}
-	return c.Template(ctx, c, t)
+	return c.Templates.Text(ctx, c, t)
 }
 
 type getTemplateArgs struct {
@@ -206,12 +234,12 @@ type getDirArgs struct {
 	Kwargs   fn.Kwargs `salt:"kwargs"`
 }
 
-func (cp) getDir(ctx context.Context, c *fn.Call, a getDirArgs) (any, error) {
+func (cp) getDir(ctx context.Context, c *fn.Call, files clientFiles, a getDirArgs) (any, error) {
 	env := environment(c, a.Saltenv)
 	if err := fillNames(ctx, c, a.Template, env, a.Kwargs, &a.Path, &a.Dest); err != nil {
 		return nil, err
 	}
-	return list(c.Files.GetDir(ctx, a.Path, a.Dest, fileclient.GetOptions{Saltenv: env, Gzip: gzipLevel(a.Gzip)}))
+	return list(files.GetDir(ctx, a.Path, a.Dest, fileclient.GetOptions{Saltenv: env, Gzip: gzipLevel(a.Gzip)}))
 }
 
 func list(paths []string, err error) (any, error) {
@@ -229,7 +257,7 @@ type getURLArgs struct {
 	SourceHash any    `salt:"source_hash" doc:"hash of the file; a cached one that has it is not fetched again" default:"null"`
 }
 
-func (cp) getURL(ctx context.Context, c *fn.Call, a getURLArgs) (any, error) {
+func (cp) getURL(ctx context.Context, c *fn.Call, files clientFiles, a getURLArgs) (any, error) {
 	o := fileclient.URLOptions{Saltenv: environment(c, a.Saltenv), Makedirs: a.Makedirs, SourceHash: textOf(a.SourceHash)}
 	dest, isText := a.Dest.(string)
 	if isText {
@@ -239,7 +267,7 @@ func (cp) getURL(ctx context.Context, c *fn.Call, a getURLArgs) (any, error) {
 		}
 		return p, err
 	}
-	b, err := c.Files.GetText(ctx, a.Path, o)
+	b, err := files.GetText(ctx, a.Path, o)
 	if err != nil {
 		return orFalse("", err)
 	}
@@ -310,8 +338,8 @@ type cacheDestArgs struct {
 	envArg
 }
 
-func (cp) cacheDest(_ context.Context, c *fn.Call, a cacheDestArgs) (any, error) {
-	return orFalse(c.Files.CacheDest(a.URL, environment(c, a.Saltenv)))
+func (cp) cacheDest(_ context.Context, c *fn.Call, files clientFiles, a cacheDestArgs) (any, error) {
+	return orFalse(files.CacheDest(a.URL, environment(c, a.Saltenv)))
 }
 
 type cacheFilesArgs struct {
@@ -322,7 +350,7 @@ type cacheFilesArgs struct {
 func (cp) cacheFiles(ctx context.Context, c *fn.Call, a cacheFilesArgs) (any, error) {
 	env := environment(c, a.Saltenv)
 	out := &value.List{Items: []any{}}
-	for _, p := range words(a.Paths) {
+	for _, p := range value.Commas(a.Paths) {
 		got, err := orFalse(c.Files.CacheFile(ctx, p, env))
 		if err != nil {
 			return nil, err
@@ -330,14 +358,6 @@ func (cp) cacheFiles(ctx context.Context, c *fn.Call, a cacheFilesArgs) (any, er
 		out.Append(got)
 	}
 	return out, nil
-}
-
-// words reads a list of texts, or a text with commas.
-func words(v any) []string {
-	if s, ok := v.(string); ok {
-		return strings.Split(s, ",")
-	}
-	return value.Texts(v)
 }
 
 type cacheDirArgs struct {
@@ -348,29 +368,29 @@ type cacheDirArgs struct {
 	ExcludePat   any    `salt:"exclude_pat" doc:"pattern for files to leave out, or a list; a regular expression after E@" default:"null"`
 }
 
-func (cp) cacheDir(ctx context.Context, c *fn.Call, a cacheDirArgs) (any, error) {
-	return list(c.Files.CacheTree(ctx, a.Path, environment(c, a.Saltenv), a.IncludeEmpty,
+func (cp) cacheDir(ctx context.Context, c *fn.Call, files clientFiles, a cacheDirArgs) (any, error) {
+	return list(files.CacheTree(ctx, a.Path, environment(c, a.Saltenv), a.IncludeEmpty,
 		fileclient.Filter{Include: value.Texts(a.IncludePat), Exclude: value.Texts(a.ExcludePat)}))
 }
 
-func (cp) cacheMaster(ctx context.Context, c *fn.Call, a envArg) (any, error) {
-	return list(c.Files.CacheMaster(ctx, environment(c, a.Saltenv)))
+func (cp) cacheMaster(ctx context.Context, c *fn.Call, files clientFiles, a envArg) (any, error) {
+	return list(files.CacheMaster(ctx, environment(c, a.Saltenv)))
 }
 
 type localFileArgs struct {
 	Path string `salt:"path" doc:"path of the file"`
 }
 
-func (cp) cacheLocalFile(_ context.Context, c *fn.Call, a localFileArgs) (any, error) {
-	p, err := c.Files.CacheLocal(a.Path)
+func (cp) cacheLocalFile(_ context.Context, c *fn.Call, files clientFiles, a localFileArgs) (any, error) {
+	p, err := files.CacheLocal(a.Path)
 	if err != nil && salt.KindOf(err) == salt.NotFound {
 		return "", nil
 	}
 	return orFalse(p, err)
 }
 
-func (cp) listStates(ctx context.Context, c *fn.Call, a envArg) (any, error) {
-	return list(c.Files.States(ctx, environment(c, a.Saltenv)))
+func (cp) listStates(ctx context.Context, c *fn.Call, files clientFiles, a envArg) (any, error) {
+	return list(files.States(ctx, environment(c, a.Saltenv)))
 }
 
 type listArgs struct {
@@ -394,8 +414,8 @@ func (cp) listMasterSymlinks(ctx context.Context, c *fn.Call, a listArgs) (any, 
 	return d, nil
 }
 
-func (cp) listMinion(_ context.Context, c *fn.Call, a envArg) (any, error) {
-	return list(c.Files.Cached(environment(c, a.Saltenv)))
+func (cp) listMinion(_ context.Context, c *fn.Call, files clientFiles, a envArg) (any, error) {
+	return list(files.Cached(environment(c, a.Saltenv)))
 }
 
 func (cp) isCached(_ context.Context, c *fn.Call, a pathArgs) (any, error) {
@@ -436,8 +456,8 @@ func (cp) statFile(ctx context.Context, c *fn.Call, a statArgs) (any, error) {
 
 type noArgs struct{}
 
-func (cp) envs(ctx context.Context, c *fn.Call, _ noArgs) (any, error) {
-	return list(c.Files.Envs(ctx))
+func (cp) envs(ctx context.Context, c *fn.Call, files clientFiles, _ noArgs) (any, error) {
+	return list(files.Envs(ctx))
 }
 
 type pushArgs struct {
@@ -447,7 +467,7 @@ type pushArgs struct {
 	RemoveSource bool   `salt:"remove_source" doc:"remove the file here when it has arrived" default:"false"`
 }
 
-func (m cp) push(ctx context.Context, c *fn.Call, a pushArgs) (any, error) {
+func (m cp) push(ctx context.Context, c *fn.Call, files clientFiles, a pushArgs) (any, error) {
 	if strings.Contains(a.Path, "../") || !filepath.IsAbs(a.Path) {
 		return false, nil
 	}
@@ -465,7 +485,7 @@ func (m cp) push(ctx context.Context, c *fn.Call, a pushArgs) (any, error) {
 		name = upload
 	}
 	part, _ := c.Config.Get("file_buffer_size").(int64)
-	ok, err := c.Files.Push(ctx, c.ID, p, strings.TrimLeft(path.Clean(name), "/"), int(part))
+	ok, err := files.Push(ctx, c.ID, p, strings.TrimLeft(path.Clean(name), "/"), int(part))
 	switch {
 	case err != nil && salt.KindOf(err) == salt.NotFound:
 		return false, nil
@@ -491,7 +511,7 @@ type pushDirArgs struct {
 	UploadPath any    `salt:"upload_path" doc:"directory to keep them under at the master" default:"null"`
 }
 
-func (m cp) pushDir(ctx context.Context, c *fn.Call, a pushDirArgs) (any, error) {
+func (m cp) pushDir(ctx context.Context, c *fn.Call, files clientFiles, a pushDirArgs) (any, error) {
 	if strings.Contains(a.Path, "../") || !filepath.IsAbs(a.Path) {
 		return false, nil
 	}
@@ -500,7 +520,7 @@ func (m cp) pushDir(ctx context.Context, c *fn.Call, a pushDirArgs) (any, error)
 		dir = real
 	}
 	if !isDir(dir) {
-		return m.push(ctx, c, pushArgs{Path: dir, UploadPath: a.UploadPath})
+		return m.push(ctx, c, files, pushArgs{Path: dir, UploadPath: a.UploadPath})
 	}
 	wanted := func(string) bool { return true }
 	if a.Glob != nil {
@@ -521,7 +541,7 @@ func (m cp) pushDir(ctx context.Context, c *fn.Call, a pushDirArgs) (any, error)
 		if up := textOf(a.UploadPath); up != "" {
 			one.UploadPath = "/" + strings.Trim(up, "/") + strings.TrimPrefix(p, dir)
 		}
-		if ok, err := m.push(ctx, c, one); err != nil || ok != true {
+		if ok, err := m.push(ctx, c, files, one); err != nil || ok != true {
 			return ok, err
 		}
 	}

@@ -314,15 +314,7 @@ func (file) symlink(_ context.Context, _ *fn.Call, a symlinkArgs) (any, error) {
 	case there && !a.Force && !a.Atomic:
 		return nil, fn.Errorf("Existing path is not a symlink: %s", path)
 	}
-	temp := filepath.Join(filepath.Dir(path), atomicfile.TempPrefix+strconv.Itoa(os.Getpid())+"-"+filepath.Base(path))
-	os.Remove(temp) // of a process that had our number and died
-	err := os.Symlink(a.Src, temp)
-	if err == nil {
-		if err = os.Rename(temp, path); err != nil {
-			os.Remove(temp)
-		}
-	}
-	if err != nil {
+	if err := atomicfile.Symlink(a.Src, path, nil); err != nil {
 		return nil, fn.Errorf("Could not create '%s': %w", path, atomicfile.Cause(err))
 	}
 	return true, nil
@@ -338,7 +330,7 @@ func (file) rename(_ context.Context, _ *fn.Call, a srcDstArgs) (any, error) {
 	if !filepath.IsAbs(src) {
 		return nil, fn.Invalidf("File path must be absolute.")
 	}
-	if err := os.Rename(src, dst); err != nil {
+	if err := os.Rename(src, dst); err != nil { // rename: the user asked for it
 		return nil, fn.Errorf("Could not rename '%s' to '%s': %w", src, dst, atomicfile.Cause(err))
 	}
 	return true, nil
@@ -360,7 +352,7 @@ func (file) move(_ context.Context, _ *fn.Call, a moveArgs) (any, error) {
 	}
 	move := filesys.Move
 	if a.NoCopy {
-		move = os.Rename
+		move = os.Rename // rename: the user asked for it
 	} else if filesys.IsDir(dst) {
 		dst = filepath.Join(dst, filepath.Base(src))
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"brine/internal/call/fn"
+	"brine/internal/call/fn/fntest"
 	"brine/internal/catalogue/modules/stocktest"
 	"brine/internal/files/fileclient"
 	"brine/internal/files/fileserver"
@@ -159,13 +160,13 @@ func TestManagedLikeSalt(t *testing.T) {
 		for _, a := range args[1:] {
 			wire = append(wire, value.From(a))
 		}
-		c := &fn.Call{Files: files, Template: func(_ context.Context, _ *fn.Call, tm fn.Template) (string, error) {
+		c := &fn.Call{Files: files, Templates: fntest.Templates{OfText: func(_ context.Context, tm fn.Template) (string, error) {
 			out := string(tm.Source)
 			for k, v := range tm.Context.All() {
 				out = strings.ReplaceAll(out, "{{ "+value.Str(k)+" }}", value.Str(v))
 			}
 			return out, nil
-		}}
+		}}}
 		got := r.Run(t.Context(), c, fn.Job{Fun: args[0].(string), Arg: wire})
 		text := func(v any, root string) string {
 			// Ours names no protocols that it does not fetch files of hashes by.

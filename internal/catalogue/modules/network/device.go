@@ -164,7 +164,7 @@ func (n network) renameKernel(ctx context.Context, c *fn.Call, name string) (old
 		return "", false, fn.Errorf("cannot run hostnamectl: %w", err)
 	}
 	if out.Exit != 0 {
-		c.Log.Error("the host name was not set", "stderr", out.Stderr)
+		c.Log.Error("cannot set the host name", "stderr", out.Stderr)
 	}
 	return old, out.Exit == 0, nil
 }

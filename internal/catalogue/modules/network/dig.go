@@ -96,7 +96,7 @@ func (d dig) ask(ctx context.Context, c *fn.Call, server string, words ...string
 		return nil, false, fn.Errorf("cannot run dig: %w", err)
 	}
 	if out.Exit != 0 {
-		c.Log.Warn("dig has no answer", "exit", out.Exit, "said", out.Stderr)
+		c.Log.Warn("dig returned no answer", "exit", out.Exit, "said", out.Stderr)
 		return nil, false, nil
 	}
 	return strings.Split(out.Stdout, "\n"), true, nil

@@ -18,6 +18,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"brine/internal/base/httpclient"
 	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/py/json"
@@ -222,9 +223,9 @@ func newClient(c *fn.Call, kw *value.Dict) (*http.Client, error) {
 	if n := kw.Int("timeout"); n > 0 {
 		whole = time.Duration(n) * time.Second
 	}
-	dial := &net.Dialer{Timeout: seconds(c, "http_connect_timeout", 20*time.Second)}
-	tr := &http.Transport{Proxy: proxy(c), DialContext: dial.DialContext, TLSClientConfig: t, ForceAttemptHTTP2: true}
-	return &http.Client{Transport: tr, Timeout: whole}, nil
+	return httpclient.New(httpclient.Options{
+		TLS: t, ByProxy: proxy(c), DialTimeout: seconds(c, "http_connect_timeout", 20*time.Second), Timeout: whole, HTTP2: true,
+	}), nil
 }
 
 // proxy follows the options proxy_host and so on, else the environment.

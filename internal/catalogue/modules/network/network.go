@@ -414,7 +414,7 @@ func (n network) inSubnet(_ context.Context, c *fn.Call, a cidrArgs) (bool, erro
 func within(c *fn.Call, cidr any) (netip.Prefix, bool) {
 	p, err := netif.ParseNetwork(value.Str(cidr))
 	if err != nil || p != p.Masked() {
-		c.Log.Error("this is no network; it must have no bits set behind its mask", "cidr", value.Str(cidr))
+		c.Log.Error("not a network address: it has host bits set", "cidr", value.Str(cidr))
 		return p, false
 	}
 	return p, true

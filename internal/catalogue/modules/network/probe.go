@@ -61,7 +61,7 @@ func (n network) traceroute(ctx context.Context, c *fn.Call, a hostArgs) (*value
 		}
 		d := read(line)
 		if d.Len() == 0 {
-			c.Log.Warn("a line of traceroute is not understood", "line", line)
+			c.Log.Warn("cannot parse a line of traceroute output", "line", line)
 		}
 		out.Append(d)
 	}

@@ -222,7 +222,7 @@ func (p pkg) setSelections(ctx context.Context, c *fn.Call, a setSelectionsArgs)
 				continue
 			}
 			if err := apt.Select(ctx, []string{name}, value.Str(state)); err != nil {
-				c.Log.Error("cannot select a package", "package", name, "state", state, "err", err)
+				c.Log.Error("cannot set the selection of a package", "package", name, "state", state, "err", err)
 				continue
 			}
 			var old any
@@ -366,19 +366,6 @@ type modRepoArgs struct {
 	Kwargs  fn.Kwargs `salt:"kwargs"`
 }
 
-func words(v any) []string {
-	if l, ok := v.(*value.List); ok {
-		return namesArgs{Names: l.Items}.texts()
-	}
-	var out []string
-	for w := range strings.SplitSeq(value.Str(v), ",") {
-		if w = strings.TrimSpace(w); w != "" {
-			out = append(out, w)
-		}
-	}
-	return out
-}
-
 // hasPPAs reports whether the system has archives on Launchpad.
 func hasPPAs(c *fn.Call) bool {
 	os, _ := c.Grains.Get("os").(string)
@@ -443,13 +430,13 @@ func (p pkg) modRepo(ctx context.Context, c *fn.Call, a modRepoArgs) (*value.Dic
 	}
 	r := want
 	if v, ok := a.Kwargs.Get("comps"); ok {
-		r.Comps = slices.Compact(append(r.Comps, words(v)...))
+		r.Comps = slices.Compact(append(r.Comps, value.Words(v)...))
 	}
 	if v, ok := a.Kwargs.Get("architectures"); ok {
-		r.Architectures = words(v)
+		r.Architectures = value.Words(v)
 	}
 	if v, ok := a.Kwargs.Get("comments"); ok {
-		r.Comment = strings.Join(words(v), " ")
+		r.Comment = strings.Join(value.Words(v), " ")
 	}
 	if v, ok := a.Kwargs.Get("disabled"); ok {
 		r.Disabled = isTrue(v, false)

@@ -153,7 +153,7 @@ func (d debconf) setTemplate(ctx context.Context, c *fn.Call, a setTemplateArgs)
 	if err != nil {
 		return false, fn.Errorf("%w", err)
 	}
-	if c.Template == nil {
+	if c.Templates == nil {
 		return false, fn.Errorf("templates cannot be filled in here")
 	}
 	vars := value.NewDict(4)
@@ -162,7 +162,7 @@ func (d debconf) setTemplate(ctx context.Context, c *fn.Call, a setTemplateArgs)
 			vars.Update(more)
 		}
 	}
-	out, err := c.Template(ctx, c, fn.Template{Engine: a.Template, Source: text, Path: path, Saltenv: a.Saltenv, Context: vars})
+	out, err := c.Templates.Text(ctx, c, fn.Template{Engine: a.Template, Source: text, Path: path, Saltenv: a.Saltenv, Context: vars})
 	if err != nil {
 		return false, err
 	}

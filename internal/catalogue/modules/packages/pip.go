@@ -232,7 +232,7 @@ func (p pip) listFrozen(ctx context.Context, c *fn.Call, a pipArgs) (*value.Dict
 	for _, line := range lines {
 		name, version, ok := frozen(line)
 		if !ok && line != "" && line[0] != '#' && !strings.HasPrefix(line, "-") {
-			c.Log.Error("a line of pip is not understood", "line", line)
+			c.Log.Error("argument ruby has no effect: RVM and rbenv are not supported; set gem_bin to select a gem program", "line", line)
 		}
 		if ok && begins(name, a.Prefix) {
 			found.Set(name, version)
@@ -469,7 +469,7 @@ func (p pip) requirements(ctx context.Context, c *fn.Call, v any, cwd, user, sal
 		if strings.HasPrefix(file, "salt://") {
 			cached, err := c.Files.CacheFile(ctx, file, saltenv)
 			if err != nil {
-				c.Log.Error("a file of requirements cannot be fetched", "path", file, "err", err)
+				c.Log.Error("cannot fetch requirements file", "path", file, "err", err)
 				return nil, done, file, nil
 			}
 			file = cached

@@ -105,7 +105,7 @@ func (a pipInstallArgs) wheels(c *fn.Call, version string) (words []string, err 
 		case atLeast(version, 1, 4) && !atLeast(version, 9, 0, 4):
 			words = append(words, o.option)
 		default:
-			c.Log.Error("this version of pip lacks an option, which is ignored", "option", o.option, "version", version)
+			c.Log.Error("ignoring an option that this version of pip lacks", "option", o.option, "version", version)
 		}
 	}
 	if names := value.Split(a.NoBinary); len(names) > 0 {

@@ -364,7 +364,7 @@ func clearRefreshMark(c *fn.Call) {
 		return
 	}
 	if err := os.Remove(filepath.Join(dir, "pkg_refresh")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.Log.Warn("the mark that the lists of packages are to be fetched cannot be removed", "err", err)
+		c.Log.Warn("cannot remove the marker that requests a refresh of the package lists", "err", err)
 	}
 }
 

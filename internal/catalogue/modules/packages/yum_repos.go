@@ -14,7 +14,7 @@ import (
 func (p pkg) keeper(c *fn.Call, kw *value.Dict) (k packages.RepoKeeper, folders []string, ok bool) {
 	k, ok = p.manager(c).(packages.RepoKeeper)
 	if v := kw.At("basedir"); value.Truth(v) {
-		folders = words(v)
+		folders = value.Words(v)
 	}
 	return k, folders, ok
 }
@@ -128,7 +128,7 @@ func changeSection(s *packages.RepoSection, kw *value.Dict) error {
 	}
 	if v, ok := kw.Get("comments"); ok {
 		s.Comments = nil
-		for _, c := range words(v) {
+		for _, c := range value.Words(v) {
 			s.Comments = append(s.Comments, strings.TrimSpace(strings.TrimLeft(c, "# ")))
 		}
 	}

@@ -152,7 +152,7 @@ func (s scripts) told(c *fn.Call, out host.Output, err error) (any, error) {
 		return false, expected(err)
 	}
 	if out.Exit != 0 {
-		c.Log.Error("the init system failed", "exit", out.Exit, "stdout", out.Stdout, "stderr", out.Stderr)
+		c.Log.Error("init system command failed", "exit", out.Exit, "stdout", out.Stdout, "stderr", out.Stderr)
 		c.SetRetcode(out.Exit)
 	}
 	return out.Exit == 0, nil

@@ -44,7 +44,7 @@ func (cmd) runChroot(ctx context.Context, c *fn.Call, a chrootArgs) (*value.Dict
 		for i := len(mounted) - 1; i >= 0; i-- {
 			_, err := c.Funcs.Call(context.WithoutCancel(ctx), c, "mount.umount", []any{mounted[i]}, nil)
 			if err != nil {
-				c.Log.Error("cannot unmount what a command in a directory of its own had", "path", mounted[i], "err", err)
+				c.Log.Error("cannot unmount the file systems of a command in a chroot", "path", mounted[i], "err", err)
 			}
 		}
 	}()
@@ -85,7 +85,7 @@ func mountInto(ctx context.Context, c *fn.Call, root string, binds []string) (mo
 		if done == true {
 			mounted = append(mounted, at)
 		} else {
-			c.Log.Warn("a command in a directory of its own goes without a mount", "path", at, "answer", value.Str(done), "err", err)
+			c.Log.Warn("running a command in a chroot without one of its mounts", "path", at, "answer", value.Str(done), "err", err)
 		}
 	}
 	return mounted
@@ -109,7 +109,7 @@ func endAll(ctx context.Context, c *fn.Call, root string) {
 		wait.Sleep(ctx, 50*time.Millisecond)
 	}
 	if len(within(root)) > 0 {
-		c.Log.Error("processes in the directory of a command could not be ended, so it stays mounted", "root", root)
+		c.Log.Error("cannot end the processes in a chroot; it stays mounted", "root", root)
 	}
 }
 

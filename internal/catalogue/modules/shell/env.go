@@ -84,7 +84,7 @@ func (a *args) environment(ctx context.Context, c *fn.Call, as *proc.User, shell
 	}
 	for k, v := range own.All() {
 		if v == nil {
-			c.Log.Error("environment variable without a value is set to an empty text", "name", value.Str(k))
+			c.Log.Error("environment variable has no value; setting it to an empty string", "name", value.Str(k))
 			v = ""
 		}
 		all.Set(value.Str(k), value.Str(v))

@@ -70,12 +70,12 @@ func (a *args) render(ctx context.Context, c *fn.Call) error {
 
 // fill renders a text that is a template.
 func (a *args) fill(ctx context.Context, c *fn.Call, text []byte, path, env string) ([]byte, error) {
-	if c.Template == nil {
+	if c.Templates == nil {
 		return nil, fn.Errorf("Attempted to render file paths with unavailable engine %s", value.Str(a.Template))
 	}
 	vars, _ := a.Kwargs.Get("context")
 	d, _ := vars.(*value.Dict)
-	out, err := c.Template(ctx, c, fn.Template{Engine: value.Str(a.Template), Source: text, Path: path, Saltenv: env, Context: d})
+	out, err := c.Templates.Text(ctx, c, fn.Template{Engine: value.Str(a.Template), Source: text, Path: path, Saltenv: env, Context: d})
 	return []byte(out), err
 }
 

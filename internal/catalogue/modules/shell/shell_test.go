@@ -78,9 +78,9 @@ func TestScript(t *testing.T) {
 	if o := run(t, &fn.Call{}, "cmd.script_retcode", "file://"+path, "template=null"); o.Return != int64(6) {
 		t.Errorf("got %+v", o)
 	}
-	filled := &fn.Call{Template: func(_ context.Context, _ *fn.Call, tpl fn.Template) (string, error) {
+	filled := &fn.Call{Templates: fntest.Templates{OfText: func(_ context.Context, tpl fn.Template) (string, error) {
 		return strings.Replace(string(tpl.Source), "exit 6", "exit 7", 1), nil
-	}}
+	}}}
 	if o := run(t, filled, "cmd.script_retcode", path); o.Return != int64(7) {
 		t.Errorf("got %+v", o)
 	}

@@ -32,7 +32,7 @@ func kept(c *fn.Call) *value.Dict {
 	v, err := msgpack.Unmarshal(b)
 	d, ok := v.(*value.Dict)
 	if err != nil || !ok {
-		c.Log.Warn("the kept state requests cannot be read", "err", err)
+		c.Log.Warn("cannot read the saved state requests", "err", err)
 		return value.NewDict(0)
 	}
 	return d

@@ -25,7 +25,7 @@ func (m *mod) apply(ctx context.Context, c *fn.Call, a args) (any, error) {
 
 // fromKwargs takes those arguments that a function does not name but hands on.
 func (a *args) fromKwargs() {
-	for k, p := range map[string]*any{"test": &a.Test, "exclude": &a.Exclude, "queue": &a.Queue} {
+	for k, p := range map[string]*any{"test": &a.Test, "exclude": &a.Exclude, "queue": &a.Queue, "sync_mods": &a.SyncMods} {
 		if v, ok := a.Kwargs.Get(k); ok {
 			*p = v
 		}
@@ -89,6 +89,9 @@ func (m *mod) runTop(ctx context.Context, c *fn.Call, a args, s *highstate.Sessi
 		return noStates("No Top file or master_tops data matches found. Please see master log for details."), nil
 	}
 	matches = whitelisted(matches, a.Kwargs.At("whitelist"))
+	if err := m.autoload(ctx, c, s, matches); err != nil {
+		return nil, err
+	}
 	high, faults := s.High(ctx, matches)
 	if len(faults) > 0 {
 		return faulty(c, faults), nil
@@ -140,7 +143,7 @@ func (m *mod) cached(c *fn.Call, a args) *value.Dict {
 	v, err := msgpack.Unmarshal(b)
 	high, ok := v.(*value.Dict)
 	if err != nil || !ok {
-		c.Log.Warn("the high data in the cache cannot be read", "path", name, "err", err)
+		c.Log.Warn("cannot read cached high data", "path", name, "err", err)
 		return nil
 	}
 	return high
@@ -182,6 +185,9 @@ func (m *mod) sls(ctx context.Context, c *fn.Call, a args) (any, error) {
 			if high := m.cached(c, a); high != nil {
 				return m.finish(ctx, c, a, s, high)
 			}
+		}
+		if err := m.syncMods(ctx, c, s, a.SyncMods); err != nil {
+			return nil, err
 		}
 		high, faults := s.High(ctx, []top.Match{{Saltenv: s.Saltenv(), SLS: mods}})
 		if len(faults) > 0 {

@@ -232,7 +232,7 @@ func cacheDir(c *fn.Call) string { return word(c.Config.Get("cachedir")) }
 func keep(c *fn.Call, name string, v any) {
 	as := atomicfile.As{Mode: 0o600, UID: -1, GID: -1, ReplaceLink: true}
 	if err := atomicfile.ReplaceAs(filepath.Join(cacheDir(c), name), as, func(w io.Writer) error { return pack(w, v) }); err != nil {
-		c.Log.Error("cannot keep the result of the state run in the cache", "path", name, "err", err)
+		c.Log.Error("cannot cache the result of the state run", "path", name, "err", err)
 	}
 }
 

@@ -16,6 +16,8 @@ type Deps struct {
 	highstate.Deps
 	// Running lists the jobs of this minion, those of other processes as well.
 	Running func() []Job
+	// Autoload says that a highstate fetches the user's own modules first.
+	Autoload bool
 	// Configured returns a call as the minion would make it if a file of
 	// options, that of the argument localconfig, were laid over its own.
 	Configured func(c *fn.Call, path string) (*fn.Call, error)
@@ -52,7 +54,7 @@ type args struct {
 	Test        any       `salt:"test" doc:"only show what would be done; null: as configured" default:"null"`
 	Exclude     any       `salt:"exclude" doc:"SLS files, or maps of sls or id, that are left out" default:"null"`
 	Queue       any       `salt:"queue" doc:"wait for other state runs: true, or for how many at most; null: as configured" default:"null"`
-	SyncMods    any       `salt:"sync_mods" ignored:"modules are part of the program" default:"null"`
+	SyncMods    any       `salt:"sync_mods" doc:"kinds of the user's own modules to fetch first, as a list or with commas, or all" default:"null"`
 	StateEvents *bool     `salt:"state_events" doc:"tell the master of every state as it is done; null: as configured" default:"null"`
 	Kwargs      fn.Kwargs `salt:"kwargs"`
 }

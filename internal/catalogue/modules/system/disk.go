@@ -103,7 +103,7 @@ func (d disk) percent(ctx context.Context, c *fn.Call, a percentArgs) (any, erro
 	if v, ok := out.Get(value.Str(a.Args)); ok {
 		return v, nil
 	}
-	c.Log.Error("nothing is mounted there", "path", value.Str(a.Args))
+	c.Log.Error("not a mount point", "path", value.Str(a.Args))
 	return value.NewDict(0), nil
 }
 

@@ -62,7 +62,7 @@ func (d disk) do(ctx context.Context, device, program string, args ...string) (h
 // ok is how functions end that say only whether a program succeeded.
 func (d disk) ok(c *fn.Call, out host.Output, err error) (bool, error) {
 	if err == nil && out.Exit != 0 {
-		c.Log.Error("a device was not changed", "exit", out.Exit, "stderr", out.Stderr)
+		c.Log.Error("device not changed", "exit", out.Exit, "stderr", out.Stderr)
 	}
 	return err == nil && out.Exit == 0, err
 }
@@ -94,7 +94,7 @@ func (d disk) typeOf(ctx context.Context, device string) (string, error) {
 }
 
 func (d disk) fsTypeOfPath(ctx context.Context, c *fn.Call, a pathArgs) (string, error) {
-	at, err := mounts(d).fromPath(ctx, c, mountPathArgs(a))
+	at, err := mountFuncs(d).fromPath(ctx, c, mountPathArgs(a))
 	if err != nil {
 		return "", err
 	}
@@ -255,7 +255,7 @@ var lettersOnly = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompi
 func (d disk) hdparms(ctx context.Context, _ *fn.Call, a hdparmArgs) (*value.Dict, error) {
 	letters := value.Str(a.Args)
 	if l, ok := a.Args.(*value.List); ok {
-		letters = strings.Join(texts(l), "")
+		letters = strings.Join(value.ListTexts(l), "")
 	}
 	if !lettersOnly().MatchString(letters) {
 		return nil, fn.Invalidf("args are letters, not %s", value.Repr(a.Args))
@@ -272,7 +272,7 @@ func (d disk) parameters(ctx context.Context, disks any, letters string) (*value
 		l = value.ListOf(disks)
 	}
 	all := value.NewDict(l.Len())
-	for _, name := range texts(l) {
+	for _, name := range value.ListTexts(l) {
 		if !strings.HasPrefix(name, "/dev") {
 			name = "/dev/" + name
 		}
@@ -289,14 +289,6 @@ func (d disk) parameters(ctx context.Context, disks any, letters string) (*value
 		all.Set(name, one)
 	}
 	return all, nil
-}
-
-func texts(l *value.List) []string {
-	out := make([]string, len(l.Items))
-	for i, it := range l.Items {
-		out[i] = value.Str(it)
-	}
-	return out
 }
 
 var numberWithNote = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+) \(([^ ]*?)\)`) })
@@ -388,7 +380,7 @@ func (d disk) hpa(ctx context.Context, c *fn.Call, a hpaArgs) (any, error) {
 		if size <= 0 {
 			size = total
 		}
-		c.Log.Warn("a job hides sectors of a disk", "disk", name, "sectors", size, "jid", c.JID)
+		c.Log.Warn("job hides sectors of a disk (host protected area)", "disk", name, "sectors", size, "jid", c.JID)
 		out, err := d.do(ctx, value.Str(name), "hdparm", "--yes-i-know-what-i-am-doing", "-Np"+strconv.FormatInt(size, 10))
 		if err == nil && out.Exit != 0 {
 			err = fn.Errorf("hdparm failed: %s", out.Message())
@@ -488,7 +480,7 @@ func (d disk) iostat(ctx context.Context, _ *fn.Call, a iostatArgs) (*value.Dict
 			l = value.ListOf(a.Disks)
 		}
 		args[0] = "-xd"
-		for _, name := range texts(l) {
+		for _, name := range value.ListTexts(l) {
 			if name == "" || name[0] == '-' {
 				return nil, fn.Invalidf("%q is no name of a disk", name)
 			}

@@ -60,12 +60,12 @@ func (l locales) generate(ctx context.Context, c *fn.Call, a generateArgs) (any,
 		Verbose: verbose})
 	switch {
 	case errors.Is(err, locale.ErrUnknown):
-		c.Log.Error("there is no such locale", "locale", a.Locale)
+		c.Log.Error("no such locale", "locale", a.Locale)
 		return false, nil
 	case err != nil:
 		return nil, fn.FromHost(err)
 	case out.Exit != 0:
-		c.Log.Error("the locale was not installed", "locale", a.Locale, "stderr", out.Stderr)
+		c.Log.Error("cannot install locale", "locale", a.Locale, "stderr", out.Stderr)
 	}
 	if verbose {
 		c.SetRetcode(out.Exit)

@@ -15,7 +15,7 @@ import (
 
 // cached are the functions of the file mounts below cachedir, in which Salt
 // keeps the options that it mounted with. States of Brine do not need it.
-func (x mounts) cached() []fn.Func {
+func (x mountFuncs) cached() []fn.Func {
 	return []fn.Func{
 		fn.Of("read_mount_cache", x.readCache, `Return what is kept in the cache of a mounted directory.`,
 			fn.Example("salt '*' mount.read_mount_cache /mnt/share")),
@@ -27,7 +27,7 @@ func (x mounts) cached() []fn.Func {
 
 // cache returns the path of the cache and its content; one that is not there
 // is empty.
-func (x mounts) cache(c *fn.Call) (path string, all *value.Dict, err error) {
+func (x mountFuncs) cache(c *fn.Call) (path string, all *value.Dict, err error) {
 	dir, _ := c.Config.Get("cachedir").(string)
 	if dir == "" {
 		return "", nil, fn.Errorf("there is no cachedir")
@@ -50,7 +50,7 @@ func (x mounts) cache(c *fn.Call) (path string, all *value.Dict, err error) {
 	return path, all, nil
 }
 
-func (x mounts) store(path string, all *value.Dict) (bool, error) {
+func (x mountFuncs) store(path string, all *value.Dict) (bool, error) {
 	text := yaml.Dump(all)
 	err := atomicfile.Replace(x.m.Path(path), 0o600, func(w io.Writer) error { _, err := io.WriteString(w, text); return err })
 	if err != nil {
@@ -63,7 +63,7 @@ type readCacheArgs struct {
 	Name string `salt:"name" doc:"the directory"`
 }
 
-func (x mounts) readCache(_ context.Context, c *fn.Call, a readCacheArgs) (any, error) {
+func (x mountFuncs) readCache(_ context.Context, c *fn.Call, a readCacheArgs) (any, error) {
 	_, all, err := x.cache(c)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ type writeCacheArgs struct {
 	Opts   any    `salt:"mount_opts" doc:"options"`
 }
 
-func (x mounts) writeCache(_ context.Context, c *fn.Call, a writeCacheArgs) (bool, error) {
+func (x mountFuncs) writeCache(_ context.Context, c *fn.Call, a writeCacheArgs) (bool, error) {
 	path, all, err := x.cache(c)
 	if err != nil {
 		return false, err
@@ -98,7 +98,7 @@ type deleteCacheArgs struct {
 	Name string `salt:"real_name" doc:"the directory"`
 }
 
-func (x mounts) deleteCache(_ context.Context, c *fn.Call, a deleteCacheArgs) (bool, error) {
+func (x mountFuncs) deleteCache(_ context.Context, c *fn.Call, a deleteCacheArgs) (bool, error) {
 	path, all, err := x.cache(c)
 	if err != nil || !all.Dict("mounts").Has(a.Name) {
 		return err == nil, err

@@ -192,7 +192,7 @@ func (s status) diskusage(_ context.Context, c *fn.Call, a argsOnly) (*value.Dic
 	for _, path := range paths {
 		space, err := fs.SpaceAt(s.m, path)
 		if err != nil {
-			c.Log.Warn("a file system is left out", "err", err)
+			c.Log.Warn("skipping a file system", "err", err)
 			continue
 		}
 		d.Set(path, value.DictOf("available", space.Available, "total", space.Total))
@@ -304,14 +304,14 @@ func (s status) custom(ctx context.Context, c *fn.Call, _ none) (*value.Dict, er
 		}
 		ret, err := c.Funcs.Call(ctx, c, fun, nil, nil)
 		if err != nil {
-			c.Log.Warn("an option asks for what cannot be had", "option", key, "err", err)
+			c.Log.Warn("function named by an option failed; leaving it out", "option", key, "err", err)
 			continue
 		}
 		all, _ := ret.(*value.Dict)
 		for _, name := range names.Items {
 			one, ok := all.Get(name)
 			if !ok {
-				c.Log.Warn("an option asks for what a function does not return", "option", key, "name", value.Str(name))
+				c.Log.Warn("ignoring an item of an option: its function does not return it", "option", key, "name", value.Str(name))
 				one = "UNKNOWN"
 			}
 			found.Set(name, one)

@@ -48,7 +48,7 @@ func systemModule(m *host.Machine) fn.Module {
 
 // run returns what a program prints, whether it succeeds or not, as Salt does.
 func (p power) run(ctx context.Context, c *fn.Call, program string, args ...string) (string, error) {
-	c.Log.Warn("a job acts on the whole machine", "program", program, "args", args, "jid", c.JID)
+	c.Log.Warn("job changes the state of the whole machine", "program", program, "args", args, "jid", c.JID)
 	out, err := p.m.Do(ctx, program, args...)
 	if err != nil {
 		return "", fn.Errorf("cannot run %s: %w", program, err)
@@ -187,13 +187,13 @@ func (p power) setDateTime(ctx context.Context, c *fn.Call, a setArgs) (bool, er
 	if t.Year() != parts[0] || int(t.Month()) != parts[1] || t.Day() != parts[2] || t.Hour() != parts[3] || t.Minute() != parts[4] || t.Second() != parts[5] {
 		return false, fn.Invalidf("there is no such time: %d-%d-%d %d:%d:%d", parts[0], parts[1], parts[2], parts[3], parts[4], parts[5])
 	}
-	c.Log.Warn("a job sets the clock", "to", t, "jid", c.JID)
+	c.Log.Warn("job sets the system clock", "to", t, "jid", c.JID)
 	if _, err := run(ctx, p.m, "date", "-u", "-s", fmt.Sprintf("@%d", t.Unix())); err != nil {
 		return false, err
 	}
 	if ok, _ := p.hasClock(ctx, c, none{}); ok {
 		if _, err := run(ctx, p.m, "hwclock", "--systohc"); err != nil {
-			c.Log.Warn("the hardware clock was not set", "err", err)
+			c.Log.Warn("cannot set the hardware clock", "err", err)
 		}
 	}
 	return true, nil

@@ -201,9 +201,7 @@ func words(v any) ([]string, error) {
 	switch x := v.(type) {
 	case nil:
 	case *value.List:
-		for _, it := range x.Items {
-			w = append(w, value.Str(it))
-		}
+		w = value.Texts(x)
 	default:
 		var err error
 		if w, err = proc.Split(value.Str(x)); err != nil {

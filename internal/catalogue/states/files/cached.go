@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"brine/internal/base/atomicfile"
 	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
@@ -95,7 +96,7 @@ func localCopy(path string, want fileclient.Hash, kind string, skip bool) (state
 	sum, err := sources.Sum(full, kind)
 	switch {
 	case err != nil:
-		return state.Plan{}, fn.Errorf("%s: %w", full, cause(err))
+		return state.Plan{}, fn.Errorf("%s: %w", full, atomicfile.Cause(err))
 	case sum != want.Sum:
 		return state.Plan{}, fn.Errorf("File %s is present on the minion, but the hash (%s) does not match the specified hash (%s)", full, sum, want.Sum)
 	}
@@ -116,7 +117,7 @@ func (file) intoCache(ctx context.Context, e *state.Env, a cachedArgs, want file
 	}
 	sum, err := sources.Sum(path, kind)
 	if err != nil {
-		return state.Change{}, fn.Errorf("%s: %w", path, cause(err))
+		return state.Change{}, fn.Errorf("%s: %w", path, atomicfile.Cause(err))
 	}
 	var change state.Change
 	if old != sum {
@@ -150,7 +151,7 @@ func (file) notCached(_ context.Context, e *state.Env, a notCachedArgs) (state.P
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: gone, Comment: path + " is set to be deleted"},
 		Do: func(context.Context) (state.Change, error) {
 			if err := e.Files.Forget(a.Name, a.Saltenv); err != nil {
-				return state.Change{}, fn.Errorf("Failed to delete %s: %w", path, cause(err))
+				return state.Change{}, fn.Errorf("Failed to delete %s: %w", path, atomicfile.Cause(err))
 			}
 			return state.Change{Diff: gone, Comment: path + " was deleted"}, nil
 		}}}}, nil

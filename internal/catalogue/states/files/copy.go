@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"brine/internal/base/atomicfile"
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/actions/managed"
 	"brine/internal/host/account"
@@ -132,7 +133,7 @@ func (f file) makeCopy(source, name string, a copyArgs, own managed.Owner, isDir
 		}
 	}
 	if err := filesys.CopyTree(source, name, a.Preserve); err != nil {
-		return fn.Errorf(`Failed to copy "%s" to "%s": %w`, source, name, cause(err))
+		return fn.Errorf(`Failed to copy "%s" to "%s": %w`, source, name, atomicfile.Cause(err))
 	}
 	if !isDir || a.Preserve {
 		return nil

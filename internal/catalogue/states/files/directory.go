@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/base/atomicfile"
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/actions/managed"
 	"brine/internal/host/filesys"
@@ -163,7 +164,7 @@ func (d *folder) planBlocked(link bool) (state.Plan, error) {
 			Change: state.Change{Diff: diff, Comment: d.Name + " would be backed up and replaced with a new directory"},
 			Do: func(ctx context.Context) (state.Change, error) {
 				if err := filesys.Move(d.Name, d.Backupname); err != nil {
-					return state.Change{}, fn.Errorf("Unable to rename %s to backup %s: %w", d.Name, d.Backupname, cause(err))
+					return state.Change{}, fn.Errorf("Unable to rename %s to backup %s: %w", d.Name, d.Backupname, atomicfile.Cause(err))
 				}
 				d.exists = false
 				return d.do(ctx)
@@ -179,7 +180,7 @@ func (d *folder) planBlocked(link bool) (state.Plan, error) {
 		Change: state.Change{Diff: merge(value.DictOf("forced", kind+" would be forcibly replaced"), d.changes), Comment: d.foretell()},
 		Do: func(ctx context.Context) (state.Change, error) {
 			if err := os.Remove(d.Name); err != nil {
-				return state.Change{}, fn.Errorf("cannot remove %s: %w", d.Name, cause(err))
+				return state.Change{}, fn.Errorf("cannot remove %s: %w", d.Name, atomicfile.Cause(err))
 			}
 			d.exists = false
 			c, err := d.do(ctx)
@@ -451,11 +452,11 @@ func (d *folder) create() (state.Change, error) {
 			return state.Change{Diff: d.changes}, fn.Errorf("No directory to create %s in", d.Name)
 		}
 		if err := filesys.MakeDirs(up, d.dir.UID, d.dir.GID, d.dir.Bits); err != nil {
-			return state.Change{Diff: d.changes}, fn.Errorf("cannot make the directory %s: %w", up, cause(err))
+			return state.Change{Diff: d.changes}, fn.Errorf("cannot make the directory %s: %w", up, atomicfile.Cause(err))
 		}
 	}
 	if err := filesys.MakeDir(d.Name, d.dir.UID, d.dir.GID, d.dir.Bits); err != nil {
-		return state.Change{Diff: d.changes}, fn.Errorf("Failed to create directory %s: %w", d.Name, cause(err))
+		return state.Change{Diff: d.changes}, fn.Errorf("Failed to create directory %s: %w", d.Name, atomicfile.Cause(err))
 	}
 	return state.Change{Diff: value.DictOf(d.Name, value.DictOf("directory", "new"))}, nil
 }
@@ -465,7 +466,7 @@ func (d *folder) clean(c state.Change) (state.Change, error) {
 	removed := value.ListOf()
 	for _, path := range d.removals {
 		if err := filesys.Remove(path); err != nil {
-			return c, fn.Errorf("cannot remove %s: %w", path, cause(err))
+			return c, fn.Errorf("cannot remove %s: %w", path, atomicfile.Cause(err))
 		}
 		removed.Append(path)
 	}

@@ -45,13 +45,13 @@ func load(name string) (string, error) {
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return "", fn.Errorf("cannot read %s: %w", name, cause(err))
+		return "", fn.Errorf("cannot read %s: %w", name, atomicfile.Cause(err))
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxEdit+1))
 	switch {
 	case err != nil:
-		return "", fn.Errorf("cannot read %s: %w", name, cause(err))
+		return "", fn.Errorf("cannot read %s: %w", name, atomicfile.Cause(err))
 	case len(b) > maxEdit:
 		return "", fn.Errorf("%s has more than %d bytes: too many to edit", name, maxEdit)
 	}
@@ -102,17 +102,17 @@ func (w editing) plan() state.Plan {
 func (w editing) write() error {
 	if w.backup != "" {
 		if err := filesys.Copy(w.name, w.name+w.backup, true); err != nil {
-			return fn.Errorf("cannot make the backup %s: %w", w.name+w.backup, cause(err))
+			return fn.Errorf("cannot make the backup %s: %w", w.name+w.backup, atomicfile.Cause(err))
 		}
 		if w.disowned {
 			if err := os.Lchown(w.name+w.backup, os.Geteuid(), os.Getegid()); err != nil {
-				return fn.Errorf("cannot make the backup %s: %w", w.name+w.backup, cause(err))
+				return fn.Errorf("cannot make the backup %s: %w", w.name+w.backup, atomicfile.Cause(err))
 			}
 		}
 	}
 	as := atomicfile.As{Mode: -1, UID: -1, GID: -1, Durable: true}
 	if err := atomicfile.ReplaceAs(w.name, as, func(to io.Writer) error { _, err := io.WriteString(to, w.new); return err }); err != nil {
-		return fn.Errorf("cannot write %s: %w", w.name, cause(err))
+		return fn.Errorf("cannot write %s: %w", w.name, atomicfile.Cause(err))
 	}
 	return nil
 }
@@ -243,7 +243,7 @@ func (f file) withOwner(w editing, own managed.Owner, fresh bool) state.Plan {
 		if fresh {
 			as := atomicfile.As{Mode: own.Bits, UID: own.UID, GID: own.GID}
 			if err := atomicfile.ReplaceAs(w.name, as, func(io.Writer) error { return nil }); err != nil {
-				return fn.Errorf("cannot make %s: %w", w.name, cause(err))
+				return fn.Errorf("cannot make %s: %w", w.name, atomicfile.Cause(err))
 			}
 			return nil
 		}

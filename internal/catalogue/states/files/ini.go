@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"brine/internal/base/atomicfile"
 	"brine/internal/call/fn"
 	"brine/internal/host/inifile"
 	"brine/internal/py/value"
@@ -52,7 +53,7 @@ func (a iniFile) plan(f *inifile.File, changes *value.Dict, would, none string) 
 	}
 	return state.Plan{Forecast: &state.Result{Comment: would}, Steps: []state.Step{{Do: func(context.Context) (state.Change, error) {
 		if err := f.Write(); err != nil {
-			return state.Change{}, fn.Errorf("Unable to write file '%s'. Exception: %w", a.Name, cause(err))
+			return state.Change{}, fn.Errorf("Unable to write file '%s'. Exception: %w", a.Name, atomicfile.Cause(err))
 		}
 		return state.Change{Diff: changes, Comment: "Changes take effect"}, nil
 	}}}}

@@ -183,7 +183,7 @@ func (k *keying) plan(name string) state.Plan {
 	return state.Plan{Steps: []state.Step{{Change: would, Do: func(context.Context) (state.Change, error) {
 		as := atomicfile.As{Mode: -1, UID: -1, GID: -1, Durable: true}
 		if err := atomicfile.ReplaceAs(name, as, func(w io.Writer) error { _, err := io.WriteString(w, text); return err }); err != nil {
-			return state.Change{}, fn.Errorf("%s not writable: %w", name, cause(err))
+			return state.Change{}, fn.Errorf("%s not writable: %w", name, atomicfile.Cause(err))
 		}
 		return done, nil
 	}}}}

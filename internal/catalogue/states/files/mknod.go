@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"brine/internal/base/atomicfile"
 	"brine/internal/call/fn"
 	"brine/internal/host/filesys"
 	"brine/internal/py/value"
@@ -65,7 +66,7 @@ func (f file) mknod(ctx context.Context, e *state.Env, a mknodArgs) (state.Plan,
 	}
 	now, err := filesys.Look(f.m, name, true)
 	if err != nil {
-		return state.Plan{}, fn.Errorf("%s: %w", name, cause(err))
+		return state.Plan{}, fn.Errorf("%s: %w", name, atomicfile.Cause(err))
 	}
 	changes := own.Differs(now)
 	if changes.Len() == 0 {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"brine/internal/base/atomicfile"
 	"brine/internal/call/fn"
 	"brine/internal/host/filesys"
 	"brine/internal/py/value"
@@ -53,7 +54,7 @@ func (file) absent(_ context.Context, _ *state.Env, a nameArgs) (state.Plan, err
 		Change: state.Change{Diff: gone, Comment: kind + name + " is set for removal"},
 		Do: func(context.Context) (state.Change, error) {
 			if err := filesys.Remove(name); err != nil {
-				return state.Change{}, fn.Errorf("Failed to remove %s%s: %w", noun, name, cause(err))
+				return state.Change{}, fn.Errorf("Failed to remove %s%s: %w", noun, name, atomicfile.Cause(err))
 			}
 			return state.Change{Diff: gone, Comment: "Removed " + noun + name}, nil
 		},
@@ -123,7 +124,7 @@ func moment(s *float64, otherwise time.Time) time.Time {
 func touch(name string, a touchArgs, there bool) (state.Change, error) {
 	if a.Makedirs {
 		if err := filesys.MakeDirs(filepath.Dir(name), -1, -1, -1); err != nil {
-			return state.Change{}, fn.Errorf("cannot make the directory %s: %w", filepath.Dir(name), cause(err))
+			return state.Change{}, fn.Errorf("cannot make the directory %s: %w", filepath.Dir(name), atomicfile.Cause(err))
 		}
 	}
 	if !filesys.IsDir(filepath.Dir(name)) {
@@ -147,7 +148,7 @@ func touch(name string, a touchArgs, there bool) (state.Change, error) {
 		err = os.Chtimes(name, atime, mtime)
 	}
 	if err != nil {
-		return state.Change{}, fn.Errorf("cannot touch %s: %w", name, cause(err))
+		return state.Change{}, fn.Errorf("cannot touch %s: %w", name, atomicfile.Cause(err))
 	}
 	if !there {
 		return state.Change{Diff: value.DictOf("new", name), Comment: "Created empty file " + name}, nil
@@ -186,7 +187,7 @@ func (file) rename(_ context.Context, _ *state.Env, a renameArgs) (state.Plan, e
 				return state.Change{}, err
 			}
 			if err := filesys.Move(source, name); err != nil {
-				return state.Change{}, fn.Errorf(`Failed to move "%s" to "%s": %w`, source, name, cause(err))
+				return state.Change{}, fn.Errorf(`Failed to move "%s" to "%s": %w`, source, name, atomicfile.Cause(err))
 			}
 			return state.Change{Diff: value.DictOf(name, source), Comment: `Moved "` + source + `" to "` + name + `"`}, nil
 		},
@@ -203,7 +204,7 @@ func parent(name string, makedirs bool, uid, gid, mode int) error {
 		return fn.Errorf("The target directory %s is not present", dir)
 	}
 	if err := filesys.MakeDirs(dir, uid, gid, mode); err != nil {
-		return fn.Errorf("cannot make the directory %s: %w", dir, cause(err))
+		return fn.Errorf("cannot make the directory %s: %w", dir, atomicfile.Cause(err))
 	}
 	return nil
 }
@@ -270,7 +271,7 @@ func (f file) hardlink(ctx context.Context, _ *state.Env, a hardlinkArgs) (state
 				err = os.Link(target, name)
 			}
 			if err != nil {
-				return state.Change{}, fn.Errorf("Unable to set target of hard link %s -> %s: %w", name, target, cause(err))
+				return state.Change{}, fn.Errorf("Unable to set target of hard link %s -> %s: %w", name, target, atomicfile.Cause(err))
 			}
 			return state.Change{Diff: made, Comment: "Created new hard link " + name + " -> " + target}, nil
 		},

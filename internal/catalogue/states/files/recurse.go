@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/base/atomicfile"
 	"brine/internal/call/fn"
 	"brine/internal/files/fileclient"
 	"brine/internal/host/filesys"
@@ -331,7 +332,7 @@ func replacing(name, foretold, done string, then func(context.Context) (state.Pl
 		Change: state.Change{Comment: foretold},
 		Do: func(ctx context.Context) (state.Change, error) {
 			if err := filesys.Remove(name); err != nil {
-				return state.Change{}, fn.Errorf("cannot remove %s: %w", name, cause(err))
+				return state.Change{}, fn.Errorf("cannot remove %s: %w", name, atomicfile.Cause(err))
 			}
 			p, err := then(ctx)
 			if err != nil {
@@ -411,7 +412,7 @@ func (t *tree) do(ctx context.Context) (state.Change, error) {
 		err = filesys.MakeDirs(t.Name, own.UID, own.GID, own.Bits)
 	}
 	if err != nil {
-		return state.Change{}, fn.Errorf("cannot make the directory %s: %w", t.Name, cause(err))
+		return state.Change{}, fn.Errorf("cannot make the directory %s: %w", t.Name, atomicfile.Cause(err))
 	}
 	var notes []string
 	for _, p := range t.parts {
@@ -442,7 +443,7 @@ func (t *tree) do(ctx context.Context) (state.Change, error) {
 	removed := value.ListOf()
 	for _, p := range t.removals {
 		if err := filesys.Remove(p); err != nil {
-			notes = append(notes, "\n#### "+p+" ####\n"+cause(err).Error())
+			notes = append(notes, "\n#### "+p+" ####\n"+atomicfile.Cause(err).Error())
 			continue
 		}
 		removed.Append(p)

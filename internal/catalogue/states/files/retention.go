@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/atomicfile"
 	"brine/internal/call/fn"
 	"brine/internal/host/filesys"
 	"brine/internal/py/value"
@@ -93,7 +94,7 @@ func (file) retention(_ context.Context, _ *state.Env, a retentionArgs) (state.P
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: diff, Comment: would}, Do: func(context.Context) (state.Change, error) {
 		for _, f := range gone {
 			if err := filesys.Remove(filepath.Join(name, f)); err != nil {
-				return state.Change{}, fn.Errorf("cannot remove %s: %w", filepath.Join(name, f), cause(err))
+				return state.Change{}, fn.Errorf("cannot remove %s: %w", filepath.Join(name, f), atomicfile.Cause(err))
 			}
 		}
 		return state.Change{Diff: diff, Comment: done}, nil
@@ -110,7 +111,7 @@ func backwards(names []string) *value.List {
 func (a retentionArgs) files(dir string) (files []dated, ignored []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, nil, fn.Errorf("cannot read %s: %w", dir, cause(err))
+		return nil, nil, fn.Errorf("cannot read %s: %w", dir, atomicfile.Cause(err))
 	}
 	place := time.Local
 	if given(a.Timezone) {

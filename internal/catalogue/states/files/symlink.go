@@ -150,7 +150,7 @@ func (l *link) plan() (state.Plan, error) {
 			Change: state.Change{Diff: value.DictOf("ownership", l.now.User()+":"+l.now.Group()), Comment: comment},
 			Do: func(context.Context) (state.Change, error) {
 				if err := os.Lchown(l.Name, l.own.UID, l.own.GID); err != nil {
-					return state.Change{}, fn.Errorf("Failed to set ownership of symlink %s to %s: %w", l.Name, whole, cause(err))
+					return state.Change{}, fn.Errorf("Failed to set ownership of symlink %s to %s: %w", l.Name, whole, atomicfile.Cause(err))
 				}
 				return state.Change{Diff: value.DictOf("ownership", whole), Comment: "Set ownership of symlink " + l.Name + " to " + whole}, nil
 			},
@@ -193,7 +193,7 @@ func (l *link) make() (state.Change, error) {
 			return state.Change{}, fn.Errorf("Directory %s for symlink is not present", dir)
 		}
 		if err := filesys.MakeDirs(dir, l.own.UID, l.own.GID, l.own.Bits); err != nil {
-			return state.Change{}, fn.Errorf("cannot make the directory %s: %w", dir, cause(err))
+			return state.Change{}, fn.Errorf("cannot make the directory %s: %w", dir, atomicfile.Cause(err))
 		}
 	}
 	if l.there && !l.isLink && l.Backupname != "" {
@@ -202,7 +202,7 @@ func (l *link) make() (state.Change, error) {
 		}
 	}
 	if err := l.place(); err != nil {
-		return state.Change{}, fn.Errorf("Unable to create new symlink %s -> %s: %w", l.Name, l.Target, cause(err))
+		return state.Change{}, fn.Errorf("Unable to create new symlink %s -> %s: %w", l.Name, l.Target, atomicfile.Cause(err))
 	}
 	return state.Change{Diff: value.DictOf("new", l.Name), Comment: "Created new symlink " + l.Name + " -> " + l.Target}, nil
 }
@@ -220,15 +220,15 @@ func (l *link) backUpOld() error {
 			return fn.Errorf("Symlink & backup dest exists and Force not set. %s -> %s - backup: %s", l.Name, l.Target, to)
 		}
 		if err := filesys.Remove(to); err != nil {
-			return fn.Errorf("Unable to rename %s to backup %s -> : %w", l.Name, to, cause(err))
+			return fn.Errorf("Unable to rename %s to backup %s -> : %w", l.Name, to, atomicfile.Cause(err))
 		}
 	}
 	rename := filesys.Move
 	if l.NoCopy {
-		rename = os.Rename
+		rename = os.Rename // rename: the user asked for it
 	}
 	if err := rename(l.Name, to); err != nil {
-		return fn.Errorf("Unable to rename %s to backup %s -> : %w", l.Name, to, cause(err))
+		return fn.Errorf("Unable to rename %s to backup %s -> : %w", l.Name, to, atomicfile.Cause(err))
 	}
 	return nil
 }
@@ -236,22 +236,13 @@ func (l *link) backUpOld() error {
 // place puts the link in its place: aside first, so that there is always the
 // old one or the new one.
 func (l *link) place() error {
-	temp := filepath.Join(filepath.Dir(l.Name), fmt.Sprintf("%s%d-%s", atomicfile.TempPrefix, os.Getpid(), filepath.Base(l.Name)))
-	os.Remove(temp) // of a process that had our number and died
-	if err := os.Symlink(l.Target, temp); err != nil {
-		return err
-	}
-	err := os.Lchown(temp, l.own.UID, l.own.GID)
-	if err == nil {
-		if filesys.IsDir(l.Name) && !filesys.IsLink(l.Name) {
-			err = filesys.Remove(l.Name)
+	return atomicfile.Symlink(l.Target, l.Name, func(temp string) error {
+		if err := os.Lchown(temp, l.own.UID, l.own.GID); err != nil {
+			return err
 		}
-	}
-	if err == nil {
-		err = os.Rename(temp, l.Name)
-	}
-	if err != nil {
-		os.Remove(temp)
-	}
-	return err
+		if filesys.IsDir(l.Name) && !filesys.IsLink(l.Name) {
+			return filesys.Remove(l.Name)
+		}
+		return nil
+	})
 }

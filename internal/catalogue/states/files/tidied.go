@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"brine/internal/base/atomicfile"
 	"brine/internal/call/fn"
 	"brine/internal/host/filesys"
 	"brine/internal/py/pyre"
@@ -85,7 +86,7 @@ func (file) tidied(_ context.Context, e *state.Env, a tidiedArgs) (state.Plan, e
 			diff := value.DictOf("removed", gone)
 			for _, path := range t.found {
 				if err := filesys.Remove(path); err != nil {
-					return state.Change{Diff: diff}, fn.Errorf("cannot remove %s: %w", path, cause(err))
+					return state.Change{Diff: diff}, fn.Errorf("cannot remove %s: %w", path, atomicfile.Cause(err))
 				}
 				gone.Append(path)
 			}

@@ -63,7 +63,7 @@ func (m mod) tell(e *state.Env, data *value.Dict) {
 		return
 	}
 	if err := m.Fire("salt/run/"+e.JID+"/args", data); err != nil {
-		e.Log.Warn("an event could not be fired", "err", err)
+		e.Log.Warn("cannot fire event", "err", err)
 	}
 }
 

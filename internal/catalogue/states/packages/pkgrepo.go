@@ -131,7 +131,7 @@ func (r *repo) readLine(on bool) error {
 	}
 	for key, part := range map[string]*[]string{"comps": &line.Comps, "architectures": &line.Architectures} {
 		if v, ok := take(kw, key); ok {
-			*part = fields(v)
+			*part = value.Words(v)
 		}
 	}
 	if !on {
@@ -142,26 +142,12 @@ func (r *repo) readLine(on bool) error {
 	bare.Disabled, bare.Comment = false, ""
 	r.id = bare.String()
 	if v, ok := kw.Get("comments"); ok {
-		line.Comment = strings.Join(fields(v), " ")
+		line.Comment = strings.Join(value.Words(v), " ")
 	}
 	r.want = value.DictOf("architectures", value.Strings(line.Architectures), "comps", value.Strings(line.Comps), "disabled", line.Disabled, "dist",
 		line.Dist,
 		"line", line.String(), "signedby", line.SignedBy, "type", line.Type, "uri", line.URI)
 	return nil
-}
-
-// fields are the items of a list, or of a text with commas.
-func fields(v any) []string {
-	if l, ok := v.(*value.List); ok {
-		return value.Texts(l)
-	}
-	var out []string
-	for w := range strings.SplitSeq(value.Str(v), ",") {
-		if w = strings.TrimSpace(w); w != "" {
-			out = append(out, w)
-		}
-	}
-	return out
 }
 
 // aside are keywords of which a repository that there is knows nothing.
@@ -208,7 +194,7 @@ func (r *repo) same(key string, now any, known bool, want any) bool {
 }
 
 func comments(v any) []string {
-	out := fields(v)
+	out := value.Words(v)
 	for i := range out {
 		out[i] = strings.TrimSpace(strings.TrimLeft(out[i], "# "))
 	}

@@ -4,13 +4,18 @@ import (
 	"context"
 	"strings"
 
+	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/apache"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
 
-// apachePart is a kind of what Debian's Apache can have enabled: what its
-// state is named for, and the word in the functions of the module apache.
-type apachePart struct{ name, word string }
+// apachePart is a kind of what Debian's Apache can have enabled, and what its state
+// is named for.
+type apachePart struct {
+	name string
+	part apache.Part
+}
 
 func init() {
 	for _, m := range apacheModules() {
@@ -21,13 +26,20 @@ func init() {
 // apacheModules returns the modules apache_module, apache_site and
 // apache_conf.
 func apacheModules() (all []state.Module) {
-	for _, p := range []apachePart{{"module", "mod"}, {"site", "site"}, {"conf", "conf"}} {
-		all = append(all, state.Module{Name: "apache_" + p.name, Doc: `Have a ` + p.name + ` of Debian's Apache enabled, or not.`, Funcs: []state.Func{
-			state.Of("enabled", p.have(true), `Have it enabled.`),
-			state.Of("disabled", p.have(false), `Have it disabled.`),
-		}})
+	site, mod, conf := apache.Parts(machine)
+	for _, p := range []apachePart{{"module", mod}, {"site", site}, {"conf", conf}} {
+		all = append(all, state.Module{Name: "apache_" + p.name, When: apacheInstalled, Doc: `Have a ` + p.name + ` of Debian's Apache enabled, or not.`,
+			Funcs: []state.Func{
+				state.Of("enabled", p.have(true), `Have it enabled.`),
+				state.Of("disabled", p.have(false), `Have it disabled.`),
+			}})
 	}
 	return all
+}
+
+// apacheInstalled reports whether this is a Debian with Apache.
+func apacheInstalled(grains fn.Reader) (string, bool) {
+	return "apache module could not be loaded", grains.Get("os_family") == "Debian" && machine.Which("apache2ctl") != ""
 }
 
 type apacheArgs struct {
@@ -36,16 +48,12 @@ type apacheArgs struct {
 
 // have returns the state function that has it enabled, or disabled.
 func (p apachePart) have(enabled bool) func(context.Context, *state.Env, apacheArgs) (state.Plan, error) {
-	verb, fun := "enable", "apache.a2en"+p.word
+	verb := "enable"
 	if !enabled {
-		verb, fun = "disable", "apache.a2dis"+p.word
+		verb = "disable"
 	}
-	return func(ctx context.Context, e *state.Env, a apacheArgs) (state.Plan, error) {
-		now, err := e.Exec(ctx, "apache.check_"+p.word+"_enabled", nil, a.Name)
-		if err != nil {
-			return state.Plan{}, err
-		}
-		if now == enabled {
+	return func(_ context.Context, _ *state.Env, a apacheArgs) (state.Plan, error) {
+		if p.part.Enabled(a.Name) == enabled {
 			return state.Plan{Comment: a.Name + " already " + verb + "d."}, nil
 		}
 		diff := value.DictOf("old", nil, "new", a.Name)
@@ -54,11 +62,10 @@ func (p apachePart) have(enabled bool) func(context.Context, *state.Env, apacheA
 		}
 		return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Apache " + p.name + " " + a.Name + " is set to be " + verb + "d.", Diff: diff},
 			Do: func(ctx context.Context) (state.Change, error) {
-				v, err := e.Exec(ctx, fun, nil, a.Name)
+				d, err := p.part.Set(ctx, a.Name, enabled)
 				if err != nil {
 					return state.Change{}, err
 				}
-				d, _ := v.(*value.Dict)
 				switch said, _ := d.At("Status").(string); {
 				case strings.HasSuffix(said, " "+verb+"d"):
 					return state.Change{Diff: diff}, nil

@@ -16,11 +16,23 @@ import (
 	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/states"
+	"brine/internal/host"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
 
 type service struct{}
+
+// machine is the machine that states change.
+var machine = &host.Machine{}
+
+// text returns an argument as a string, "" for None.
+func text(v any) string {
+	if v == nil {
+		return ""
+	}
+	return value.Str(v)
+}
 
 // units are the modules, which their files register.
 var units = states.Family()
@@ -33,8 +45,8 @@ func init() { units.Declare("service", serviceModule) }
 func serviceModule() state.Module {
 	s := service{}
 	return state.Module{Name: "service", Doc: `Have services run or not, now and after a boot.`, Funcs: []state.Func{
-		state.Of("running", s.running, `Have a service run.`),
-		state.Of("dead", s.dead, `Have a service not run.`),
+		state.Of("running", s.running, `Have a service run.`).Knows("enabled"),
+		state.Of("dead", s.dead, `Have a service not run.`).Knows("enabled"),
 		state.Of("enabled", s.enabled, `Have a service start at boot.`),
 		state.Of("disabled", s.disabled, `Have a service not start at boot.`),
 		state.Of("masked", s.mask(true), `Have nothing start a service (systemd).`),

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/supervisord"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -34,14 +35,12 @@ type supervisordArgs struct {
 	Kwargs  fn.Kwargs `salt:"kwargs"`
 }
 
-func (a supervisordArgs) call(ctx context.Context, e *state.Env, fun string, args ...any) (any, error) {
-	kw := value.NewDict(3)
-	for k, v := range map[string]any{"user": a.User, "conf_file": a.Config, "bin_env": a.BinEnv} {
-		if v != nil {
-			kw.Set(k, v)
-		}
-	}
-	return e.Exec(ctx, "supervisord."+fun, kw, args...)
+// control asks supervisorctl on this machine.
+func control() supervisord.Control { return supervisord.Control{M: machine} }
+
+// named are the arguments for the program or group.
+func (a supervisordArgs) named() supervisord.Args {
+	return supervisord.Args{Name: a.Name, User: text(a.User), Config: text(a.Config), BinEnv: text(a.BinEnv)}
 }
 
 // supervised is what there is of the name.
@@ -54,11 +53,11 @@ type supervised struct {
 }
 
 func (a supervisordArgs) look(ctx context.Context, e *state.Env) (s supervised, err error) {
-	v, err := a.call(ctx, e, "status")
+	with := a.named()
+	states, err := control().Status(ctx, e.Call, supervisord.StatusArgs{User: with.User, Config: with.Config, BinEnv: with.BinEnv})
 	if err != nil {
 		return s, err
 	}
-	states, _ := v.(*value.Dict)
 	for k, v := range states.All() {
 		name, d := value.Str(k), v.(*value.Dict)
 		switch {
@@ -148,25 +147,24 @@ func (r *supervision) add(said, comment string) {
 
 func (a supervisordArgs) run(ctx context.Context, e *state.Env, s supervised) (state.Change, error) {
 	var r supervision
-	step := func(change bool, comment, fun string, args ...any) (string, error) {
-		v, err := a.call(ctx, e, fun, args...)
-		if change {
-			r.did = append(r.did, comment)
-		}
-		said := value.Str(v)
+	with := a.named()
+	did := func(comment, said string, err error) error {
+		r.did = append(r.did, comment)
 		r.add(said, comment)
-		return said, err
+		return err
 	}
 	updated := false
 	var err error
 	switch {
 	case a.Update:
 		var said string
-		said, err = step(false, "Updating supervisor", "update")
+		said, err = control().Update(ctx, e.Call, supervisord.UpdateArgs{User: with.User, Config: with.Config, BinEnv: with.BinEnv})
+		r.add(said, "Updating supervisor")
 		updated = strings.Contains(said, a.Name+": updated")
 	case s.kind == "":
-		if _, err = a.call(ctx, e, "reread"); err == nil {
-			_, err = step(true, "Adding service: "+a.Name, "add", a.Name)
+		if _, err = control().Reread(ctx, e.Call, with); err == nil {
+			said, failed := control().Known("add")(ctx, e.Call, supervisord.KnownArgs(with))
+			err = did("Adding service: "+a.Name, said, failed)
 		}
 	}
 	kind := ""
@@ -179,11 +177,13 @@ func (a supervisordArgs) run(ctx context.Context, e *state.Env, s supervised) (s
 	case s.kind != "" && !s.stopped && updated:
 		r.comment = "Not starting updated" + kind + ": " + a.Name
 	case s.kind != "" && !s.stopped && a.Restart:
-		_, err = step(true, "Restarting"+kind+": "+a.Name, "restart", a.Name)
+		said, failed := control().Do("restart")(ctx, e.Call, with)
+		err = did("Restarting"+kind+": "+a.Name, said, failed)
 	case s.kind != "" && !s.stopped:
 		r.comment = "Not starting already running" + kind + ": " + a.Name
 	case !updated:
-		_, err = step(true, "Starting"+kind+": "+a.Name, "start", a.Name)
+		said, failed := control().Do("start")(ctx, e.Call, with)
+		err = did("Starting"+kind+": "+a.Name, said, failed)
 	}
 	switch {
 	case err != nil:
@@ -223,8 +223,8 @@ func supervisordDead(ctx context.Context, e *state.Env, d supervisordDeadArgs) (
 	return state.Plan{Steps: []state.Step{{
 		Change: state.Change{Comment: "Service " + d.Name + " is set to be stopped"},
 		Do: func(ctx context.Context) (state.Change, error) {
-			v, err := a.call(ctx, e, "stop", a.Name)
-			if said := value.Str(v); err == nil && failure(said) {
+			said, err := control().Do("stop")(ctx, e.Call, a.named())
+			if err == nil && failure(said) {
 				err = fn.Errorf("%s", said)
 			}
 			if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
-	"brine/internal/host"
+	"brine/internal/catalogue/actions/webutil"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -18,7 +18,7 @@ func init() { units.Declare("webutil", webutilModule) }
 // webutilModule are the states of files of users for web servers.
 func webutilModule() state.Module {
 	when := func(fn.Reader) (string, bool) {
-		return "Command not found: htpasswd", (&host.Machine{}).Which("htpasswd") != ""
+		return "Command not found: htpasswd", machine.Which("htpasswd") != ""
 	}
 	return state.Module{Name: "webutil", When: when, Doc: `Keep users in files for web servers, by htpasswd.`, Funcs: []state.Func{
 		state.Of("user_exists", webUserExists, `Have a user.`),
@@ -58,17 +58,18 @@ func webUserExists(ctx context.Context, e *state.Env, a webUserArgs) (state.Plan
 	if err != nil {
 		return state.Plan{}, err
 	}
-	kw := value.DictOf("opts", a.Options, "runas", a.RunAs)
+	htpasswd := webutil.Htpasswd{M: machine}
+	with := webutil.Args{File: a.File, User: a.Name, Password: text(a.Password), Opts: a.Options, RunAs: a.RunAs}
 	if a.Password == nil && (!there || a.Force || a.Update) {
 		return state.Plan{}, fn.Errorf("password is needed, for the user %s", a.Name)
 	}
 	due := !there || a.Force
 	if !due && a.Update {
-		right, err := e.Exec(ctx, "webutil.verify", kw, a.File, a.Name, a.Password)
+		right, err := htpasswd.Verify(ctx, e.Call, with)
 		if err != nil {
 			return state.Plan{}, err
 		}
-		due = right != true
+		due = !right
 	}
 	if !due {
 		return state.Plan{Comment: "User already known"}, nil
@@ -76,7 +77,7 @@ func webUserExists(ctx context.Context, e *state.Env, a webUserArgs) (state.Plan
 	diff := value.DictOf(a.Name, true)
 	would := state.Change{Diff: diff, Comment: "User '" + a.Name + "' is set to be added to htpasswd file"}
 	return state.Plan{Steps: []state.Step{{Change: would, Do: func(ctx context.Context) (state.Change, error) {
-		v, err := e.Exec(ctx, "webutil.useradd", kw, a.File, a.Name, a.Password)
+		v, err := htpasswd.Add(ctx, e.Call, with)
 		return htpasswdSaid(v, err, diff)
 	}}}}, nil
 }
@@ -112,7 +113,7 @@ func webUserAbsent(ctx context.Context, e *state.Env, a webUserAbsentArgs) (stat
 	diff := value.DictOf(a.Name, true)
 	would := state.Change{Diff: diff, Comment: "User '" + a.Name + "' is set to be removed from htpasswd file"}
 	return state.Plan{Steps: []state.Step{{Change: would, Do: func(ctx context.Context) (state.Change, error) {
-		v, err := e.Exec(ctx, "webutil.userdel", value.DictOf("runas", a.RunAs, "all_results", true), a.File, a.Name)
+		v, err := webutil.Htpasswd{M: machine}.Remove(ctx, e.Call, webutil.RemoveArgs{File: a.File, User: a.Name, RunAs: a.RunAs, All: true})
 		return htpasswdSaid(v, err, diff)
 	}}}}, nil
 }

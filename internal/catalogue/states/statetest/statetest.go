@@ -51,6 +51,7 @@ import (
 	"time"
 
 	"brine/internal/call/fn"
+	"brine/internal/call/fn/fntest"
 	"brine/internal/files/fileclient"
 	"brine/internal/files/fileserver"
 	"brine/internal/py/value"
@@ -432,9 +433,9 @@ func newStage(t *testing.T, dir string, tab Table, cases table) *stage {
 			now = fn.Tree{Dict: tab.Grains(cases.grains)}
 		}
 		return &fn.Call{ID: "rec", Files: files, Funcs: funcs, Grains: now, Config: fn.Tree{Dict: config},
-			Template: func(ctx context.Context, _ *fn.Call, tm fn.Template) (string, error) {
+			Templates: fntest.Templates{OfText: func(ctx context.Context, tm fn.Template) (string, error) {
 				return r.Text(ctx, tm.Engine, render.Request{Source: tm.Source, Path: tm.Path, Saltenv: tm.Saltenv, Context: tm.Context})
-			}}
+			}}}
 	}
 	s.deps.Template = func(ctx context.Context, _ *fn.Call, tm state.Template) (string, error) {
 		return r.Text(ctx, tm.Engine, render.Request{Source: []byte(tm.Source), Path: tm.Name, Saltenv: tm.Saltenv, Context: tm.Context})
@@ -609,6 +610,8 @@ func VerifyTable(t *testing.T, table func(*testing.T) Table) {
 		t.Fatal(err)
 	}
 	// The private machine hides /opt and more, where the source tree may be.
+	// Programs such as psql complain of a working directory that is hidden.
+	cmd.Dir = "/"
 	cmd.Args = append(cmd.Args, dir, stock, python, "-W", "ignore", filepath.Join(dir, "record.py"), file, filepath.Join(dir, "machine.sh"), dir)
 	// Salt goes through sets, whose order Python draws for each process.
 	cmd.Env = append(cmd.Env, "PYTHONPATH="+filepath.Join(dir, "stock"), "PYTHONHASHSEED=0")

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/crontabs"
 	"brine/internal/catalogue/states/files"
 	"brine/internal/host"
 	"brine/internal/host/account"
@@ -14,7 +15,10 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "cron", Doc: `Keep jobs in crontabs.`, Funcs: []state.Func{
+	when := func(fn.Reader) (string, bool) {
+		return "cron module could not be loaded", machine.Which("crontab") != ""
+	}
+	units.Add(state.Module{Name: "cron", When: when, Doc: `Keep jobs in crontabs.`, Funcs: []state.Func{
 		state.Of("present", cronPresent, `Have a job in a crontab.`),
 		state.Of("absent", cronAbsent, `Have no such job in a crontab.`),
 		state.Of("file", cronFile, `Have a file as a crontab.`),
@@ -36,6 +40,9 @@ type cronArgs struct {
 	Identifier any    `salt:"identifier" doc:"what tells the job from others; by default the command" default:"false"`
 	Special    any    `salt:"special" doc:"a time such as @daily in place of the others" default:"null"`
 }
+
+// crontab has the crontabs of this machine.
+func crontab() crontabs.Crontabs { return crontabs.Crontabs{M: machine} }
 
 // identifier returns what tells a job from others: false is the command, and
 // null nothing.
@@ -79,7 +86,7 @@ func needsChange(have, want any) bool {
 
 // status looks for a job: absent, present, or update if it differs.
 func (a cronArgs) status(ctx context.Context, e *state.Env, id any) (string, error) {
-	tab, err := ask(ctx, e, "cron.list_tab", a.User)
+	tab, err := crontab().List(ctx, e.Call, crontabs.UserArgs{User: a.User})
 	if err != nil {
 		return "", err
 	}
@@ -106,16 +113,16 @@ func (a cronArgs) status(ctx context.Context, e *state.Env, id any) (string, err
 }
 
 // cronStep changes a crontab by a function that says in a word what it did.
-func cronStep(e *state.Env, what, name, user, foretold, fun string, kw *value.Dict, args ...any) state.Plan {
+func cronStep(what, name, user, foretold string, do func(context.Context) (string, error)) state.Plan {
 	return state.Plan{Steps: []state.Step{{
 		Change: state.Change{Comment: what + " " + name + " " + foretold},
 		Do: func(ctx context.Context) (state.Change, error) {
-			v, err := e.Exec(ctx, fun, kw, args...)
+			said, err := do(ctx)
 			if err != nil {
 				return state.Change{}, err
 			}
 			diff := value.DictOf(user, name)
-			switch v {
+			switch said {
 			case "present":
 				return state.Change{Comment: what + " " + name + " already present"}, nil
 			case "absent":
@@ -127,7 +134,7 @@ func cronStep(e *state.Env, what, name, user, foretold, fun string, kw *value.Di
 			case "removed":
 				return state.Change{Diff: diff, Comment: what + " " + name + " removed from " + user + "'s crontab"}, nil
 			}
-			return state.Change{}, fn.Errorf("%s %s for user %s failed to commit with error \n%s", what, name, user, value.Str(v))
+			return state.Change{}, fn.Errorf("%s %s for user %s failed to commit with error \n%s", what, name, user, said)
 		},
 	}}}
 }
@@ -140,13 +147,14 @@ func cronPresent(ctx context.Context, e *state.Env, a cronArgs) (state.Plan, err
 		return state.Plan{Comment: "Cron " + a.Name + " already present"}, err
 	}
 	foretold := map[string]string{"absent": "is set to be added", "update": "is set to be updated"}[status]
-	kw := value.DictOf("user", a.User, "cmd", a.Name, "comment", a.Comment, "commented", a.Commented, "identifier", id)
-	if a.Special != nil {
-		kw.Set("special", a.Special)
-		return cronStep(e, "Cron", a.Name, a.User, foretold, "cron.set_special", kw), nil
-	}
-	kw.Update(value.DictOf("minute", a.Minute, "hour", a.Hour, "daymonth", a.Daymonth, "month", a.Month, "dayweek", a.Dayweek))
-	return cronStep(e, "Cron", a.Name, a.User, foretold, "cron.set_job", kw), nil
+	return cronStep("Cron", a.Name, a.User, foretold, func(ctx context.Context) (string, error) {
+		if a.Special != nil {
+			return crontab().SetSpecial(ctx, e.Call, crontabs.SetSpecialArgs{User: a.User, Special: value.Str(a.Special), Cmd: a.Name, Commented: a.Commented,
+				Comment: a.Comment, Identifier: id})
+		}
+		return crontab().SetJob(ctx, e.Call, crontabs.SetJobArgs{User: a.User, Minute: a.Minute, Hour: a.Hour, Day: a.Daymonth, Month: a.Month,
+			Weekday: a.Dayweek, Cmd: a.Name, Commented: a.Commented, Comment: a.Comment, Identifier: id})
+	}), nil
 }
 
 type cronAbsentArgs struct {
@@ -160,7 +168,7 @@ type cronAbsentArgs struct {
 func cronAbsent(ctx context.Context, e *state.Env, a cronAbsentArgs) (state.Plan, error) {
 	a.Name = strings.TrimSpace(a.Name)
 	id := identifier(a.Identifier, a.Name)
-	tab, err := ask(ctx, e, "cron.list_tab", a.User)
+	tab, err := crontab().List(ctx, e.Call, crontabs.UserArgs{User: a.User})
 	if err != nil {
 		return state.Plan{}, err
 	}
@@ -177,13 +185,12 @@ func cronAbsent(ctx context.Context, e *state.Env, a cronAbsentArgs) (state.Plan
 		return state.Plan{Comment: "Cron " + a.Name + " already absent",
 			Forecast: &state.Result{Verdict: state.Succeeded, Comment: "Cron " + a.Name + " is absent"}}, nil
 	}
-	kw := value.DictOf("identifier", id)
-	fun := "cron.rm_job"
-	if a.Special != nil {
-		fun = "cron.rm_special"
-		kw.Set("special", a.Special)
-	}
-	return cronStep(e, "Cron", a.Name, a.User, "is set to be removed", fun, kw, a.User, a.Name), nil
+	return cronStep("Cron", a.Name, a.User, "is set to be removed", func(ctx context.Context) (string, error) {
+		if a.Special != nil {
+			return crontab().RmSpecial(ctx, e.Call, crontabs.RmSpecialArgs{User: a.User, Cmd: a.Name, Special: a.Special, Identifier: id})
+		}
+		return crontab().RmJob(ctx, e.Call, crontabs.RmJobArgs{User: a.User, Cmd: a.Name, Identifier: id})
+	}), nil
 }
 
 type cronEnvArgs struct {
@@ -194,7 +201,7 @@ type cronEnvArgs struct {
 
 // cronEnv returns the value of a variable of a crontab.
 func cronEnv(ctx context.Context, e *state.Env, user, name string) (v string, ok bool, err error) {
-	tab, err := ask(ctx, e, "cron.list_tab", user)
+	tab, err := crontab().List(ctx, e.Call, crontabs.UserArgs{User: user})
 	for _, it := range tab.List("env") {
 		if d, _ := it.(*value.Dict); d.At("name") == name {
 			return d.Str("value"), true, err
@@ -218,7 +225,9 @@ func cronEnvPresent(ctx context.Context, e *state.Env, a cronEnvArgs) (state.Pla
 		}
 		foretold = "is set to be updated"
 	}
-	return cronStep(e, "Cron env", a.Name, a.User, foretold, "cron.set_env", value.DictOf("value", a.Value), a.User, a.Name), nil
+	return cronStep("Cron env", a.Name, a.User, foretold, func(ctx context.Context) (string, error) {
+		return crontab().SetEnv(ctx, e.Call, crontabs.SetEnvArgs{User: a.User, Name: a.Name, Value: a.Value})
+	}), nil
 }
 
 type cronEnvAbsentArgs struct {
@@ -236,7 +245,9 @@ func cronEnvAbsent(ctx context.Context, e *state.Env, a cronEnvAbsentArgs) (stat
 		return state.Plan{Comment: "Cron env " + a.Name + " already absent",
 			Forecast: &state.Result{Verdict: state.Succeeded, Comment: "Cron env " + a.Name + " is absent"}}, nil
 	}
-	return cronStep(e, "Cron env", a.Name, a.User, "is set to be removed", "cron.rm_env", nil, a.User, a.Name), nil
+	return cronStep("Cron env", a.Name, a.User, "is set to be removed", func(ctx context.Context) (string, error) {
+		return crontab().RmEnv(ctx, e.Call, crontabs.RmEnvArgs{User: a.User, Name: a.Name})
+	}), nil
 }
 
 type cronFileArgs struct {
@@ -258,11 +269,10 @@ func cronFile(ctx context.Context, e *state.Env, a cronFileArgs) (state.Plan, er
 	if _, ok := account.ByName(ctx, &host.Machine{}, a.User); !ok {
 		return state.Plan{}, fn.Errorf("Could not identify group for user %s", a.User)
 	}
-	raw, err := e.Exec(ctx, "cron.raw_cron", nil, a.User)
+	now, err := crontab().Raw(ctx, e.Call, crontabs.UserArgs{User: a.User})
 	if err != nil {
 		return state.Plan{}, err
 	}
-	now, _ := raw.(string)
 	if !a.Replace && now != "" {
 		return state.Plan{Comment: "User " + a.User + " already has a crontab. No changes made"}, nil
 	}
@@ -342,7 +352,7 @@ func (a cronFileArgs) install(ctx context.Context, e *state.Env, path string) (s
 		}
 		diff.Update(c.Diff)
 	}
-	said, err := ask(ctx, e, "cron.write_cron_file_verbose", a.User, path)
+	said, err := crontab().WriteVerbose(ctx, e.Call, crontabs.FileArgs{User: a.User, Path: path})
 	if err != nil {
 		return state.Change{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/hosts"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -28,7 +29,8 @@ type hostArgs struct {
 
 // entry is one thing to do in the hosts file.
 type entry struct {
-	fun, addr, text   string // hosts.FUN addr text
+	do                func(addr, text string) (bool, error)
+	addr, text        string
 	will, did, failed string // what is said of it
 	kind              string // under which it is among the changes
 	decides           bool   // a test is undecided because of it
@@ -45,7 +47,8 @@ func nameOf(entries *value.Dict, addr string) (names []string, comment string, o
 }
 
 func hostPresent(ctx context.Context, e *state.Env, a hostArgs) (state.Plan, error) {
-	all, err := ask(ctx, e, "hosts.list_hosts")
+	file := hosts.File{M: machine}
+	all, err := file.List(ctx, e.Call, struct{}{})
 	if err != nil {
 		return state.Plan{}, err
 	}
@@ -53,13 +56,22 @@ func hostPresent(ctx context.Context, e *state.Env, a hostArgs) (state.Plan, err
 	var plan state.Plan
 	var comments, faults []string
 	var adds, remarks, removals []entry
+	add := func(addr, name string) (bool, error) {
+		return file.Add(ctx, e.Call, hosts.PairArgs{IP: addr, Alias: name})
+	}
+	remove := func(addr, name string) (bool, error) {
+		return file.Remove(ctx, e.Call, hosts.PairArgs{IP: addr, Alias: name})
+	}
+	setComment := func(addr, text string) (bool, error) {
+		return file.Comment(ctx, e.Call, hosts.CommentArgs{IP: addr, Comment: text})
+	}
 	addition := func(addr string) {
-		adds = append(adds, entry{"add_host", addr, a.Name, "Host " + a.Name + " (" + addr + ") would be added", "Added host " + a.Name + " (" + addr + ")",
+		adds = append(adds, entry{add, addr, a.Name, "Host " + a.Name + " (" + addr + ") would be added", "Added host " + a.Name + " (" + addr + ")",
 			"Failed to add host " + a.Name + " (" + addr + ")", "added", true})
 	}
 	remark := func(addr string) {
 		if a.Comment != "" {
-			remarks = append(remarks, entry{"set_comment", addr, a.Comment, "Comment for " + addr + " (" + a.Comment + ") would be added",
+			remarks = append(remarks, entry{setComment, addr, a.Comment, "Comment for " + addr + " (" + a.Comment + ") would be added",
 				"Set comment for host " + addr + " (" + a.Comment + ")", "Failed to add comment for host " + addr + " (" + a.Comment + ")", "comment_added",
 				false})
 		}
@@ -78,7 +90,7 @@ func hostPresent(ctx context.Context, e *state.Env, a hostArgs) (state.Plan, err
 		switch {
 		case !slices.Contains(ips, addr) && !has:
 		case !slices.Contains(ips, addr) && a.Clean:
-			removals = append(removals, entry{"rm_host", addr, a.Name, "Host " + a.Name + " (" + addr + ") would be removed", "Removed host " + a.Name +
+			removals = append(removals, entry{remove, addr, a.Name, "Host " + a.Name + " (" + addr + ") would be removed", "Removed host " + a.Name +
 				" (" + addr + ")",
 				"Failed to remove host " + a.Name + " (" + addr + ")", "removed", true})
 		case !slices.Contains(ips, addr):
@@ -99,11 +111,11 @@ func hostPresent(ctx context.Context, e *state.Env, a hostArgs) (state.Plan, err
 	if len(faults) > 0 {
 		return plan, fn.Errorf("%s", strings.Join(append(comments, faults...), "\n"))
 	}
-	return hostPlan(e, plan, comments, slices.Concat(adds, remarks, removals)), nil
+	return hostPlan(plan, comments, slices.Concat(adds, remarks, removals)), nil
 }
 
 // hostPlan is the plan of all entries in one step.
-func hostPlan(e *state.Env, plan state.Plan, comments []string, entries []entry) state.Plan {
+func hostPlan(plan state.Plan, comments []string, entries []entry) state.Plan {
 	if len(entries) == 0 {
 		plan.Comment = strings.Join(comments, "\n")
 		return plan
@@ -132,8 +144,7 @@ func hostPlan(e *state.Env, plan state.Plan, comments []string, entries []entry)
 		c, good := state.Change{Diff: value.NewDict(2)}, true
 		said := slices.Clone(comments)
 		for _, en := range entries {
-			ok, err := e.Exec(ctx, "hosts."+en.fun, nil, en.addr, en.text)
-			if err != nil || !value.Truth(ok) {
+			if ok, err := en.do(en.addr, en.text); err != nil || !ok {
 				good = false
 				said = append(said, en.failed)
 				continue
@@ -156,6 +167,7 @@ type hostAbsentArgs struct {
 }
 
 func hostAbsent(ctx context.Context, e *state.Env, a hostAbsentArgs) (state.Plan, error) {
+	file := hosts.File{M: machine}
 	var there, foretold []string
 	done := func(addr string, gone bool) string {
 		if gone {
@@ -165,11 +177,11 @@ func hostAbsent(ctx context.Context, e *state.Env, a hostAbsentArgs) (state.Plan
 	}
 	ips := value.Texts(a.IP)
 	for _, addr := range ips {
-		has, err := e.Exec(ctx, "hosts.has_pair", nil, addr, a.Name)
+		has, err := file.Has(ctx, e.Call, hosts.PairArgs{IP: addr, Alias: a.Name})
 		if err != nil {
 			return state.Plan{}, err
 		}
-		if !value.Truth(has) {
+		if !has {
 			foretold = append(foretold, done(addr, false))
 			continue
 		}
@@ -186,8 +198,8 @@ func hostAbsent(ctx context.Context, e *state.Env, a hostAbsentArgs) (state.Plan
 			for _, addr := range ips {
 				gone := slices.Contains(there, addr)
 				if gone {
-					ok, err := e.Exec(ctx, "hosts.rm_host", nil, addr, a.Name)
-					if err == nil && !value.Truth(ok) {
+					ok, err := file.Remove(ctx, e.Call, hosts.PairArgs{IP: addr, Alias: a.Name})
+					if err == nil && !ok {
 						err = fn.Errorf("Failed to remove host")
 					}
 					if err != nil {
@@ -207,7 +219,8 @@ type hostOnlyArgs struct {
 }
 
 func hostOnly(ctx context.Context, e *state.Env, a hostOnlyArgs) (state.Plan, error) {
-	v, err := e.Exec(ctx, "hosts.get_alias", nil, a.Name)
+	file := hosts.File{M: machine}
+	has, err := file.Names(ctx, e.Call, hosts.IPArgs{IP: a.Name})
 	if err != nil {
 		return state.Plan{}, err
 	}
@@ -215,7 +228,7 @@ func hostOnly(ctx context.Context, e *state.Env, a hostOnlyArgs) (state.Plan, er
 	for i := range names {
 		names[i] = strings.TrimSpace(names[i])
 	}
-	old, want := strings.Join(value.Texts(v), " "), strings.Join(names, " ")
+	old, want := strings.Join(value.Texts(has), " "), strings.Join(names, " ")
 	if old == want {
 		return state.Plan{Comment: `IP address ` + a.Name + ` already set to "` + want + `"`}, nil
 	}
@@ -223,8 +236,8 @@ func hostOnly(ctx context.Context, e *state.Env, a hostOnlyArgs) (state.Plan, er
 	return state.Plan{Steps: []state.Step{{
 		Change: state.Change{Comment: "Would change " + fromTo},
 		Do: func(ctx context.Context) (state.Change, error) {
-			ok, err := e.Exec(ctx, "hosts.set_host", nil, a.Name, want)
-			if err == nil && !value.Truth(ok) {
+			ok, err := file.Set(ctx, e.Call, hosts.SetArgs{IP: a.Name, Alias: want})
+			if err == nil && !ok {
 				err = fn.Errorf("hosts.set_host failed to change %s", fromTo)
 			}
 			if err != nil {

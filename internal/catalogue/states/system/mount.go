@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/mounts"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -48,12 +49,23 @@ type mountedArgs struct {
 	Kwargs     fn.Kwargs `salt:"kwargs"`
 }
 
-// options are the items of a list, or of a text with commas.
-func options(v any) []string {
-	if s, ok := v.(string); ok {
-		return strings.Split(s, ",")
+// mountTable is what is mounted on this machine.
+func mountTable() mounts.Table { return mounts.Table{M: machine} }
+
+// text returns an argument as a string, "" for None.
+func text(v any) string {
+	if v == nil {
+		return ""
 	}
-	return value.Texts(v)
+	return value.Str(v)
+}
+
+// failure returns what is wrong as an error.
+func failure(wrong string, err error) error {
+	if err == nil && wrong != "" {
+		err = fn.Errorf("%s", wrong)
+	}
+	return err
 }
 
 // escape spells a path as the kernel's table of mounts does.
@@ -84,7 +96,7 @@ func mounted(ctx context.Context, e *state.Env, a mountedArgs) (state.Plan, erro
 			return state.Plan{}, fn.Errorf("Must provide %s to mount.mounted", must[0])
 		}
 	}
-	m := &mountState{e: e, a: a, opts: options(a.Opts)}
+	m := &mountState{e: e, a: a, opts: value.Commas(a.Opts)}
 	if a.Name != "/" {
 		m.a.Name = strings.TrimRight(a.Name, "/")
 	}
@@ -95,11 +107,10 @@ func mounted(ctx context.Context, e *state.Env, a mountedArgs) (state.Plan, erro
 }
 
 func (m *mountState) look(ctx context.Context) error {
-	v, err := m.e.Exec(ctx, "mount.active", value.DictOf("extended", true))
-	if err != nil {
+	var err error
+	if m.active, err = mountTable().Active(ctx, m.e.Call, mounts.ActiveArgs{Extended: true}); err != nil {
 		return err
 	}
-	m.active, _ = v.(*value.Dict)
 	m.path = real(m.a.Name)
 	m.now = m.active.Dict(escape(m.path))
 	return m.resolve(ctx)
@@ -212,7 +223,7 @@ func (m *mountState) changed(ctx context.Context) (missing []string, err error) 
 	if slices.Contains(m.opts, "bind") {
 		shown = append(shown, "bind")
 	}
-	invisible := slices.Concat(invisibleOptions, options(m.a.Invisible), options(m.a.Hidden))
+	invisible := slices.Concat(invisibleOptions, value.Commas(m.a.Invisible), value.Commas(m.a.Hidden))
 	keys := slices.Concat(invisibleKeys, value.Texts(m.a.Keys))
 	ignored := []string{}
 	if m.a.Type == "ramfs" {
@@ -378,9 +389,8 @@ func persisted(c state.Change, out string) (state.Change, error) {
 }
 
 func (m *mountState) fstab(ctx context.Context, test bool) (string, error) {
-	kw := value.DictOf("test", test, "match_on", m.a.MatchOn)
-	v, err := m.e.Exec(ctx, "mount.set_fstab", kw, m.a.Name, m.a.Device, m.a.Type, value.Strings(m.opts), m.a.Dump, m.a.Pass, m.a.Config)
-	return value.Str(v), err
+	return mountTable().SetFstab(ctx, m.e.Call, mounts.SetFstabArgs{Name: m.a.Name, Device: m.a.Device, Type: m.a.Type, Opts: value.Strings(m.opts),
+		Dump: m.a.Dump, Pass: m.a.Pass, Config: m.a.Config, Test: test, MatchOn: m.a.MatchOn})
 }
 
 // task decides what is to be done beside the entry in fstab.
@@ -415,11 +425,8 @@ func (m *mountState) task(ctx context.Context) (task, error) {
 }
 
 func (m *mountState) mount(ctx context.Context, diff *value.Dict) (string, error) {
-	out, err := m.e.Exec(ctx, "mount.mount", value.DictOf("user", m.a.User), m.a.Name, m.a.Device, m.a.Mkmnt, m.a.Type, value.Strings(m.opts))
-	if text, ok := out.(string); ok && err == nil {
-		err = fn.Errorf("%s", text)
-	}
-	if err != nil {
+	if err := failure(mountTable().Mount(ctx, m.e.Call, mounts.MountArgs{Name: m.a.Name, Device: m.a.Device, Mkmnt: m.a.Mkmnt, Type: m.a.Type,
+		Opts: value.Strings(m.opts), User: text(m.a.User)})); err != nil {
 		return "", err
 	}
 	diff.Set("mount", true)
@@ -457,12 +464,12 @@ func (m *mountState) again(ctx context.Context) (task, error) {
 	}
 	return task{foretold: "An umount would have been forced because devices do not match.  Watched: " + m.a.Device,
 		do: func(ctx context.Context, diff *value.Dict) (string, error) {
-			text := "Forced unmount because devices don't match. Wanted: " + m.a.Device
+			said := "Forced unmount because devices don't match. Wanted: " + m.a.Device
 			if m.device != m.a.Device {
-				text += " (" + m.device + ")"
+				said += " (" + m.device + ")"
 			}
-			diff.Set("umount", text+", current: "+strings.Join(devices, ", "))
-			if out, err := m.e.Exec(ctx, "mount.umount", value.DictOf("user", m.a.User), m.path); err != nil || out != true {
+			diff.Set("umount", said+", current: "+strings.Join(devices, ", "))
+			if wrong, err := mountTable().Umount(ctx, m.e.Call, mounts.UmountArgs{Name: m.path, User: text(m.a.User)}); err != nil || wrong != "" {
 				return "", fn.Errorf("Unable to unmount")
 			}
 			return m.mount(ctx, diff)
@@ -472,27 +479,21 @@ func (m *mountState) again(ctx context.Context) (task, error) {
 // remount mounts with other options; file systems that cannot do so are
 // unmounted before.
 func (m *mountState) remount(ctx context.Context, diff *value.Dict, options string) error {
-	kw := value.DictOf("mkmnt", m.a.Mkmnt, "fstype", m.a.Type, "opts", value.Strings(m.opts))
-	fun := "mount.remount"
+	opts := value.Strings(m.opts)
 	if m.a.Type == "nfs" || m.a.Type == "cvfs" || strings.HasPrefix(m.a.Type, "fuse") {
-		fun = "mount.mount"
 		diff.Set("umount", "Forced unmount and mount because options ("+options+") changed")
-		out, err := m.e.Exec(ctx, "mount.umount", nil, m.path)
-		if err == nil && out != true {
+		wrong, err := mountTable().Umount(ctx, m.e.Call, mounts.UmountArgs{Name: m.path})
+		if err == nil && wrong != "" {
 			diff.Set("umount", "Forced a lazy unmount and mount because the previous unmount failed and because the options ("+options+") changed")
-			out, err = m.e.Exec(ctx, "mount.umount", value.DictOf("lazy", true), m.path)
+			wrong, err = mountTable().Umount(ctx, m.e.Call, mounts.UmountArgs{Name: m.path, Lazy: true})
 		}
-		if err != nil || out != true {
-			return fn.Errorf("Unable to unmount %s: %s.", m.path, value.Str(out))
+		if err != nil || wrong != "" {
+			return fn.Errorf("Unable to unmount %s: %s.", m.path, wrong)
 		}
-	} else {
-		diff.Set("umount", "Forced remount because options ("+options+") changed")
+		return failure(mountTable().Mount(ctx, m.e.Call, mounts.MountArgs{Name: m.path, Device: m.a.Device, Mkmnt: m.a.Mkmnt, Type: m.a.Type, Opts: opts}))
 	}
-	out, err := m.e.Exec(ctx, fun, kw, m.path, m.a.Device)
-	if err == nil && out != true {
-		err = fn.Errorf("%s", value.Str(out))
-	}
-	return err
+	diff.Set("umount", "Forced remount because options ("+options+") changed")
+	return failure(mountTable().Remount(ctx, m.e.Call, mounts.RemountArgs{Name: m.path, Device: m.a.Device, Mkmnt: m.a.Mkmnt, Type: m.a.Type, Opts: opts}))
 }
 
 type unmountedArgs struct {
@@ -508,16 +509,15 @@ func unmounted(ctx context.Context, e *state.Env, a unmountedArgs) (state.Plan, 
 	if a.Name == "" {
 		return state.Plan{}, fn.Errorf("Must provide name to mount.unmounted")
 	}
-	v, err := e.Exec(ctx, "mount.active", value.DictOf("extended", true))
+	active, err := mountTable().Active(ctx, e.Call, mounts.ActiveArgs{Extended: true})
 	if err != nil {
 		return state.Plan{}, err
 	}
-	active, _ := v.(*value.Dict)
 	isMounted := active.Has(escape(a.Name))
 	comment, purge := "Target was already unmounted", false
 	note := ""
 	if a.Persist {
-		tab, err := ask(ctx, e, "mount.fstab", a.Config)
+		tab, err := mountTable().Fstab(ctx, e.Call, mounts.FstabArgs{Config: a.Config})
 		if err != nil {
 			return state.Plan{}, err
 		}
@@ -541,16 +541,11 @@ func unmounted(ctx context.Context, e *state.Env, a unmountedArgs) (state.Plan, 
 		c := state.Change{Diff: value.NewDict(2), Comment: comment}
 		failed := false // is no reason to leave the entry in fstab
 		if isMounted {
-			args := []any{a.Name}
-			if a.Device != "" {
-				args = append(args, a.Device)
-			}
-			out, err := e.Exec(ctx, "mount.umount", value.DictOf("user", a.User), args...)
-			switch text, isText := out.(string); {
+			switch wrong, err := mountTable().Umount(ctx, e.Call, mounts.UmountArgs{Name: a.Name, Device: a.Device, User: text(a.User)}); {
 			case err != nil:
 				return state.Change{}, err
-			case isText:
-				failed, c.Comment = true, text
+			case wrong != "":
+				failed, c.Comment = true, wrong
 			default:
 				c.Comment = "Target was successfully unmounted"
 				c.Diff.Set("umount", true)
@@ -558,7 +553,7 @@ func unmounted(ctx context.Context, e *state.Env, a unmountedArgs) (state.Plan, 
 		}
 		c.Comment += note
 		if purge {
-			if out, err := e.Exec(ctx, "mount.rm_fstab", nil, a.Name, a.Device, a.Config); err != nil || out != true {
+			if _, err := mountTable().RmFstab(ctx, e.Call, mounts.RmFstabArgs{Name: a.Name, Device: a.Device, Config: a.Config}); err != nil {
 				return state.Change{Diff: c.Diff}, because(c.Comment+". Failed to persist purge", err)
 			}
 			c.Comment += ". Removed target from fstab"
@@ -578,7 +573,7 @@ type swapArgs struct {
 }
 
 func swap(ctx context.Context, e *state.Env, a swapArgs) (state.Plan, error) {
-	on, err := ask(ctx, e, "mount.swaps")
+	on, err := mountTable().Swaps(ctx, e.Call, struct{}{})
 	if err != nil {
 		return state.Plan{}, err
 	}
@@ -590,8 +585,8 @@ func swap(ctx context.Context, e *state.Env, a swapArgs) (state.Plan, error) {
 	}
 	entry := "present"
 	set := func(ctx context.Context, test bool) (string, error) {
-		v, err := e.Exec(ctx, "mount.set_fstab", value.DictOf("test", test), "none", a.Name, "swap", value.ListOf("defaults"), int64(0), int64(0), a.Config)
-		return value.Str(v), err
+		return mountTable().SetFstab(ctx, e.Call, mounts.SetFstabArgs{Name: "none", Device: a.Name, Type: "swap", Opts: "defaults", Dump: int64(0), Pass: int64(0),
+			Config: a.Config, Test: test, MatchOn: "auto"})
 	}
 	if a.Persist {
 		if entry, err = set(ctx, true); err != nil {
@@ -611,8 +606,8 @@ func swap(ctx context.Context, e *state.Env, a swapArgs) (state.Plan, error) {
 		c := state.Change{Diff: value.NewDict(2), Comment: comment}
 		failed := false // is no reason to leave the entry out of fstab
 		if !active {
-			_, err := e.Exec(ctx, "mount.swapon", nil, device)
-			now, err2 := ask(ctx, e, "mount.swaps")
+			_, err := mountTable().SwapOn(ctx, e.Call, mounts.SwapOnArgs{Name: device})
+			now, err2 := mountTable().Swaps(ctx, e.Call, struct{}{})
 			c.Comment = "Swap " + a.Name + " activated"
 			if failed = err != nil || err2 != nil || !now.Has(device); failed {
 				c.Comment = because("Swap "+a.Name+" failed to activate", err).Error()
@@ -677,10 +672,8 @@ func fstabPresent(ctx context.Context, e *state.Env, a fstabArgs) (state.Plan, e
 		return state.Plan{}, err
 	}
 	set := func(ctx context.Context, test bool) (string, error) {
-		kw := value.DictOf("name", a.File, "device", device, "fstype", a.Type, "opts", a.Opts, "dump", a.Freq, "pass_num", a.Pass, "config", a.Config,
-			"match_on", a.MatchOn, "not_change", a.NotChange, "test", test)
-		v, err := e.Exec(ctx, "mount.set_fstab", kw)
-		return value.Str(v), err
+		return mountTable().SetFstab(ctx, e.Call, mounts.SetFstabArgs{Name: a.File, Device: device, Type: a.Type, Opts: a.Opts, Dump: a.Freq, Pass: a.Pass,
+			Config: a.Config, Test: test, MatchOn: a.MatchOn, NotChange: a.NotChange})
 	}
 	out, err := set(ctx, true)
 	if err != nil {
@@ -711,11 +704,11 @@ func fstabPresent(ctx context.Context, e *state.Env, a fstabArgs) (state.Plan, e
 		if out != "new" || !a.Mount {
 			return c, nil
 		}
-		v, err := e.Exec(ctx, "mount.mount", nil, a.File)
-		if text, ok := v.(string); err == nil && ok {
-			_, reason, found := strings.Cut(text, ":")
+		wrong, err := mountTable().Mount(ctx, e.Call, mounts.MountArgs{Name: a.File, Opts: "defaults"})
+		if err == nil && wrong != "" {
+			_, reason, found := strings.Cut(wrong, ":")
 			if !found {
-				reason = text
+				reason = wrong
 			}
 			err = fn.Errorf("%s\nError while mounting %s", c.Comment, reason)
 		}
@@ -742,7 +735,7 @@ func fstabAbsent(ctx context.Context, e *state.Env, a fstabAbsentArgs) (state.Pl
 	if err != nil {
 		return state.Plan{}, err
 	}
-	tab, err := ask(ctx, e, "mount.fstab", a.Config)
+	tab, err := mountTable().Fstab(ctx, e.Call, mounts.FstabArgs{Config: a.Config})
 	if err != nil {
 		return state.Plan{}, err
 	}
@@ -752,7 +745,7 @@ func fstabAbsent(ctx context.Context, e *state.Env, a fstabAbsentArgs) (state.Pl
 	return state.Plan{Steps: []state.Step{{
 		Change: state.Change{Comment: a.File + " entry will be removed from " + a.Config + "."},
 		Do: func(ctx context.Context) (state.Change, error) {
-			if out, err := e.Exec(ctx, "mount.rm_fstab", value.DictOf("name", a.File, "device", device, "config", a.Config)); err != nil || out != true {
+			if _, err := mountTable().RmFstab(ctx, e.Call, mounts.RmFstabArgs{Name: a.File, Device: device, Config: a.Config}); err != nil {
 				return state.Change{}, because(a.File+" entry failed when removing from "+a.Config+".", err)
 			}
 			return state.Change{Diff: value.DictOf("persist", "removed"), Comment: a.File + " entry removed from " + a.Config + "."}, nil
@@ -778,9 +771,10 @@ func remount(_ context.Context, e *state.Env, a remountArgs) (state.Plan, error)
 			if opts == nil {
 				opts = "defaults"
 			}
-			out, err := e.Exec(ctx, "mount.remount", value.DictOf("user", a.User), a.Name, a.Kwargs.At("device"), false, a.Kwargs.At("fstype"), opts)
-			if err != nil || out != true {
-				return state.Change{}, because(a.Name+" failed to remount: "+value.Str(out), err)
+			wrong, err := mountTable().Remount(ctx, e.Call, mounts.RemountArgs{Name: a.Name, Device: text(a.Kwargs.At("device")),
+				Type: text(a.Kwargs.At("fstype")), Opts: opts, User: text(a.User)})
+			if err != nil || wrong != "" {
+				return state.Change{}, because(a.Name+" failed to remount: "+wrong, err)
 			}
 			return state.Change{Comment: a.Name + " remounted"}, nil
 		},

@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/parameters"
 	"brine/internal/host/locale"
+	"brine/internal/host/sysctl"
 	"brine/internal/host/timezone"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
@@ -33,24 +35,18 @@ type sysctlArgs struct {
 
 func sysctlPresent(ctx context.Context, e *state.Env, a sysctlArgs) (state.Plan, error) {
 	want := value.Str(a.Value)
-	config := "/etc/sysctl.conf"
+	kernel, config := parameters.Kernel{M: machine}, sysctl.DefaultFile(machine)
 	if a.Config != nil {
 		config = value.Str(a.Config)
-	} else if e.Can("sysctl.default_config") {
-		v, err := e.Exec(ctx, "sysctl.default_config", nil)
-		if err != nil {
-			return state.Plan{}, err
-		}
-		config = value.Str(v)
 	}
-	v, err := e.Exec(ctx, "sysctl.show", nil, config)
+	v, err := kernel.Show(ctx, e.Call, parameters.ShowArgs{File: config})
 	if err != nil {
 		return state.Plan{}, err
 	}
 	configured, _ := v.(*value.Dict) // an empty list if there is no file yet
 	current := ""
-	if v, err := e.Exec(ctx, "sysctl.get", nil, a.Name); err == nil {
-		current = value.Str(v)
+	if v, err := kernel.Get(ctx, e.Call, parameters.NameArgs{Name: a.Name}); err == nil {
+		current = v
 	}
 	words := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	foretold := "Sysctl option " + a.Name + " would be changed to " + want
@@ -74,7 +70,7 @@ func sysctlPresent(ctx context.Context, e *state.Env, a sysctlArgs) (state.Plan,
 	return state.Plan{Steps: []state.Step{{
 		Change: state.Change{Comment: foretold},
 		Do: func(ctx context.Context) (state.Change, error) {
-			v, err := e.Exec(ctx, "sysctl.persist", nil, a.Name, a.Value, config)
+			v, err := kernel.Persist(ctx, e.Call, parameters.PersistArgs{Name: a.Name, Value: a.Value, Config: config})
 			switch {
 			case err != nil:
 				return state.Change{}, fn.Errorf("Failed to set %s to %s: %w", a.Name, want, err)
@@ -83,7 +79,7 @@ func sysctlPresent(ctx context.Context, e *state.Env, a sysctlArgs) (state.Plan,
 			case v == "Updated":
 				return state.Change{Diff: value.DictOf(a.Name, a.Value), Comment: "Updated sysctl value " + a.Name + " = " + want}, nil
 			}
-			return state.Change{}, fn.Errorf("Failed to set %s to %s: %s", a.Name, want, value.Str(v))
+			return state.Change{}, fn.Errorf("Failed to set %s to %s: %s", a.Name, want, v)
 		},
 	}}}, nil
 }
@@ -170,7 +166,7 @@ func localePresent(ctx context.Context, e *state.Env, a localeArgs) (state.Plan,
 	install := func(ctx context.Context) (bool, error) {
 		out, err := locale.Install(ctx, machine, locale.Wanted{Name: a.Name, OS: value.Str(e.Grains.Get("os")), Family: value.Str(e.Grains.Get("os_family"))})
 		if errors.Is(err, locale.ErrUnknown) || err == nil && out.Exit != 0 {
-			e.Log.Error("cannot install the locale", "locale", a.Name, "stderr", out.Stderr, "err", err)
+			e.Log.Error("cannot install locale", "locale", a.Name, "stderr", out.Stderr, "err", err)
 			return false, nil
 		}
 		return err == nil, err

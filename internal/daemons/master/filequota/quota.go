@@ -1,5 +1,5 @@
-// Package filequota bounds the memory that parts of files take while a master
-// sends them, and shares it between minions. It reads no file and sends nothing.
+// Package filequota bounds the memory for parts of files that a master sends,
+// and shares it between minions. It reads no file and sends nothing.
 package filequota
 
 import (
@@ -9,57 +9,57 @@ import (
 )
 
 const (
-	// Bytes bounds the parts of files that are being made or sent, over
-	// all minions.
+	// Bytes bounds the parts of files that are being read or sent, over all
+	// minions.
 	Bytes = 64 << 20
-	// leastPart is the smallest part that many minions are served in, in bytes; it
-	// is also what the answer with a part that others get as well counts for.
+	// leastPart is the smallest part under load, in bytes; it is also what an
+	// answer with a shared part counts.
 	leastPart = 64 << 10
-	// partsEach bounds what one minion has of the queue, in parts.
+	// partsEach bounds the parts in the queue that belong to one minion.
 	partsEach = 4
 )
 
-// Queue bounds the memory that parts of files take, from before they are
-// read until the system has taken them or the peer is gone, and lets minions
-// have their turns one after the other, however many requests one sends.
+// Queue bounds the memory for parts of files, from before they are read until
+// the kernel has taken them or the peer is gone. Minions take turns, however
+// many requests each sends.
 //
-// Parts get smaller when half of the room is taken, so that many slow minions
-// fit. A minion that reads nothing keeps what it has until its transport gives
-// it up, and cannot have more than a few parts.
+// Parts get smaller when half of the memory is taken, so that many slow minions
+// fit. A minion that does not read keeps its parts until the transport drops
+// it, but gets only a few.
 type Queue struct {
 	mu      sync.Mutex
 	free    int64
 	total   int64
 	held    map[string]int64   // by minion
-	waiting map[string][]*Turn // by minion, the first one first
-	order   []string           // minions that wait, the next one first
+	waiting map[string][]*Turn // by minion, in order of arrival
+	order   []string           // waiting minions, in order of their turns
 	shared  map[*crypt.Shared]*sharedTurns
 }
 
-// sharedTurns are the answers under way that have the same part.
+// sharedTurns counts the answers in progress with the same part.
 type sharedTurns struct {
 	n    int
 	size int64
 }
 
-// Turn is the room that one request has. The nil turn has none.
+// Turn is the memory that one request holds. The nil turn holds none.
 type Turn struct {
 	q      *Queue
 	id     string
-	Size   int64 // of the part that may be made
-	room   int64 // that is taken
+	Size   int64 // of the part that may be read
+	room   int64 // memory that is taken
 	most   int64
 	ready  chan struct{}
 	shared *crypt.Shared
 }
 
-// New returns a queue of so many bytes.
+// New returns a queue of this many bytes.
 func New(total int64) *Queue {
 	return &Queue{free: total, total: total, held: map[string]int64{}, waiting: map[string][]*Turn{}, shared: map[*crypt.Shared]*sharedTurns{}}
 }
 
-// Wait returns when it is a minion's turn to get a part of at most so many
-// bytes. The turn must be ended.
+// Wait returns when it is a minion's turn to get a part of at most this many
+// bytes. The caller must call End.
 func (q *Queue) Wait(id string, most int64) *Turn {
 	t := &Turn{q: q, id: id, most: min(most, q.total), ready: make(chan struct{})}
 	q.mu.Lock()
@@ -73,7 +73,7 @@ func (q *Queue) Wait(id string, most int64) *Turn {
 	return t
 }
 
-// deal gives turns to those who wait, in order; q.mu is held.
+// deal grants turns in order; q.mu is held.
 func (q *Queue) deal() {
 	for i := 0; i < len(q.order); {
 		id := q.order[i]
@@ -99,7 +99,7 @@ func (q *Queue) deal() {
 	}
 }
 
-// part is how large a part may be now.
+// part returns the current maximum size of a part.
 func (q *Queue) part(most int64) int64 {
 	switch {
 	case q.free > q.total/2:
@@ -110,8 +110,8 @@ func (q *Queue) part(most int64) int64 {
 	return min(most, leastPart)
 }
 
-// Shares tells that the part is one that others may get as well: it takes its
-// memory once.
+// Shares reports that other answers may have the same part: its memory counts
+// once.
 func (t *Turn) Shares(s *crypt.Shared) {
 	if t == nil {
 		return
@@ -139,7 +139,7 @@ func (q *Queue) resize(t *Turn, room int64) {
 	t.room = room
 }
 
-// End gives the room back. Ending a turn again does nothing.
+// End frees the memory. Further calls do nothing.
 func (t *Turn) End() {
 	if t == nil {
 		return

@@ -10,8 +10,8 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// TestQueueOfFilesIsFair has one minion ask hundreds of times before others ask
-// once: they do not wait behind it.
+// TestQueueOfFilesIsFair sends hundreds of requests of one minion before one
+// each of others: they do not wait behind it.
 func TestQueueOfFilesIsFair(t *testing.T) {
 	const part = 1 << 20
 	q := New(8 * part)
@@ -58,8 +58,9 @@ func (q *Queue) checkEmpty(t *testing.T) {
 	}
 }
 
-// TestQueueOfFilesIsBounded has a thousand minions ask at once that take their
-// time: never more is under way than the queue allows, and all get their part.
+// TestQueueOfFilesIsBounded sends slow requests of a thousand minions at once:
+// the bytes in progress never exceed the limit, and all minions get their
+// parts.
 func TestQueueOfFilesIsBounded(t *testing.T) {
 	const part, total = 1 << 20, 8 << 20
 	for name, one := range map[string]*crypt.Shared{"parts of their own": nil, "one part for all": crypt.NewShared(make([]byte, part))} {

@@ -17,8 +17,8 @@ import (
 	"brine/internal/store/returner"
 )
 
-// EventReturnOptions say which events are kept outside of the master, and by
-// what.
+// EventReturnOptions select the events that are stored outside of the master,
+// and the returners that do so.
 type EventReturnOptions struct {
 	Returners  any    `salt:"event_return" default:"" doc:"what keeps the master's events: a name or several, of rawfile_json (a line of JSON for each, in a file), local (the master's log), and the returners mysql, pgjsonb, postgres, postgres_local_cache" change:"restart"`
 	Queue      int    `salt:"event_return_queue" default:"0" doc:"events that are collected before they are kept; 0: each at once" change:"restart"`
@@ -28,27 +28,39 @@ type EventReturnOptions struct {
 	RawFile    string `salt:"rawfile_json.filename" default:"/var/log/salt/events" doc:"file of event_return: rawfile_json" change:"restart"`
 }
 
-// eventStore keeps events outside of the master.
+// eventStore stores events outside of the master.
 type eventStore interface {
-	// KeepEvents stores events in their order. An error means that none of
-	// them is stored; they come again.
+	// KeepEvents stores events in order. An error means that none is stored; the
+	// caller retries.
 	KeepEvents(ctx context.Context, events []*event.Event) error
 }
 
-// Bounds of what waits for an event returner.
+// Limits of the queue of an event returner.
 const (
-	// returnerQueue is how many events wait while one that is slow works.
+	// returnerQueue is how many events may be queued for a slow returner.
 	returnerQueue = 1 << 14
-	// returnerMost is how many are held for one that fails.
+	// returnerMost is how many are kept for a failing one.
 	returnerMost = 1 << 14
-	// returnerAgain is how long one that failed is left alone.
+	// returnerAgain is the pause after a failure.
 	returnerAgain = time.Second
-	// returnerLast is how long one has for what is left when the master ends.
+	// returnerLast bounds the final flush when the master ends.
 	returnerLast = 5 * time.Second
 )
 
-// NewEventReturners makes the returners that event_return names. One that is not
-// known is logged and does nothing, as in Salt.
+// EventReturnNames returns the words of event_return, sorted.
+func EventReturnNames() []string {
+	names := []string{"local", "rawfile_json"}
+	for _, n := range returner.Names() {
+		if returner.KeepsEvents(n) {
+			names = append(names, n)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// NewEventReturners builds the returners of event_return. An unknown one is
+// logged and ignored, as in Salt.
 func NewEventReturners(o EventReturnOptions, sinks Config, bus *event.Bus, log *slog.Logger) []*EventReturner {
 	var out []*EventReturner
 	for _, name := range value.Texts(o.Returners) {
@@ -68,7 +80,7 @@ func NewEventReturners(o EventReturnOptions, sinks Config, bus *event.Bus, log *
 				err = returner.ErrNoEvents
 			}
 			if err != nil {
-				log.Error("event_return: there is nothing of this name to keep events; there are rawfile_json, local, mysql, pgjsonb, postgres and "+
+				log.Error("event_return: unknown returner; available are rawfile_json, local, mysql, pgjsonb, postgres and "+
 					"postgres_local_cache", "name", name, "err", err)
 				continue
 			}
@@ -79,13 +91,14 @@ func NewEventReturners(o EventReturnOptions, sinks Config, bus *event.Bus, log *
 	return out
 }
 
-// database keeps events in the server of a returner.
+// database stores events in the server of a returner.
 type database struct {
 	r       returner.Returner
 	timeout time.Duration
 }
 
-// KeepEvents stores events at once. The connections end with the process.
+// KeepEvents stores events at once. The connections stay open until the process
+// ends.
 func (d *database) KeepEvents(ctx context.Context, events []*event.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -103,35 +116,35 @@ func tagGlobs(v any) (out []target.Glob) {
 	return out
 }
 
-// EventReturner collects the events for one event returner.
+// EventReturner queues the events for one event returner.
 type EventReturner struct {
 	name        string
 	to          eventStore
 	bus         *event.Bus
 	log         *slog.Logger
-	most        int           // events that are collected
-	age         time.Duration // after which they are not any longer; 0: for ever
+	most        int           // events in a batch
+	age         time.Duration // how long events are kept; 0: for ever
 	allow, deny []target.Glob
 
 	waiting []*event.Event
 	dropped uint64
-	told    uint64 // of those that were lost, what the log knows of
+	told    uint64 // lost events that are already logged
 }
 
-// wants reports whether an event is to be kept.
+// wants reports whether an event is selected.
 func (k *EventReturner) wants(tag string) bool {
 	fits := func(g target.Glob) bool { return g.Match(tag) }
 	return (len(k.allow) == 0 || slices.ContainsFunc(k.allow, fits)) && !slices.ContainsFunc(k.deny, fits)
 }
 
-// Run keeps events until ctx ends, and then what is left.
+// Run stores events until ctx ends, and then flushes the queue.
 func (k *EventReturner) Run(ctx context.Context) error {
 	events := k.bus.Subscribe(returnerQueue)
 	defer events.Close()
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
 	defer timer.Stop()
-	var again time.Time // when one that failed may be asked once more
+	var again time.Time // when to retry after a failure
 	for {
 		select {
 		case <-ctx.Done():
@@ -170,7 +183,7 @@ func (k *EventReturner) add(e *event.Event) {
 // reportLost logs how many events were lost.
 func (k *EventReturner) reportLost(events *event.Subscription) {
 	if n := k.dropped + events.Dropped(); n > 0 && n != k.told {
-		k.log.Error("events were lost to event_return, which is too slow or fails", "name", k.name, "lost_in_all", n)
+		k.log.Error("event_return lost events: it is too slow or fails", "name", k.name, "lost_in_all", n)
 		k.told = n
 	}
 }
@@ -181,14 +194,14 @@ func (k *EventReturner) flush(ctx context.Context) error {
 	}
 	err := k.to.KeepEvents(ctx, k.waiting)
 	if err != nil {
-		k.log.Error("events could not be kept; they are tried again", "event_return", k.name, "events", len(k.waiting), "err", err)
+		k.log.Error("event_return cannot store events; retrying", "event_return", k.name, "events", len(k.waiting), "err", err)
 		return err
 	}
 	k.waiting = nil
 	return nil
 }
 
-// drain keeps what was fired before the end.
+// drain stores the events that were fired before the end.
 func (k *EventReturner) drain(events *event.Subscription) {
 	events.Close()
 	for e := range events.C {
@@ -199,15 +212,15 @@ func (k *EventReturner) drain(events *event.Subscription) {
 	ctx, cancel := context.WithTimeout(context.Background(), returnerLast)
 	defer cancel()
 	k.reportLost(events)
-	k.flush(ctx) // which has said what is wrong
+	k.flush(ctx) // it logs errors itself
 }
 
-// eventJSON writes an event as Salt's readers see it.
+// eventJSON encodes an event like Salt's readers see it.
 func eventJSON(e *event.Event) (string, error) {
 	return json.Dump(value.DictOf("data", e.Data, "tag", e.Tag), json.Format{ASCII: true, Other: func(v any) (any, error) { return value.Str(v), nil }})
 }
 
-// rawFile is a file with a line for each event. It is opened again each time,
+// rawFile is a file with a line for each event. It is reopened for each batch,
 // so that it can be rotated.
 type rawFile string
 
@@ -217,14 +230,14 @@ func (f rawFile) KeepEvents(_ context.Context, events []*event.Event) error {
 	for _, e := range events {
 		line, err := eventJSON(e)
 		if err != nil {
-			continue // no JSON can say that; it would fail for ever
+			continue // cannot be encoded as JSON; it would fail for ever
 		}
 		b.WriteString(line + "\n")
 	}
 	if err := os.MkdirAll(filepath.Dir(string(f)), 0o755); err != nil {
 		return err
 	}
-	// Events hold what minions return.
+	// Events contain the returns of minions.
 	w, err := os.OpenFile(string(f), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -232,7 +245,7 @@ func (f rawFile) KeepEvents(_ context.Context, events []*event.Event) error {
 	size, err := w.Seek(0, 2)
 	if err == nil {
 		if _, err = w.WriteString(b.String()); err != nil {
-			w.Truncate(size) // or the part that was written would come twice
+			w.Truncate(size) // so that a retry does not repeat the part that was written
 		}
 	}
 	if e := w.Close(); err == nil {
@@ -244,7 +257,7 @@ func (f rawFile) KeepEvents(_ context.Context, events []*event.Event) error {
 	return nil
 }
 
-// logFile is the master's log, in place of Salt's standard output.
+// logFile writes to the master's log instead of standard output as in Salt.
 type logFile struct{ log *slog.Logger }
 
 // KeepEvents implements eventStore.

@@ -1,6 +1,6 @@
-// Package sinks has what gets the jobs, returns and events of a master besides its
-// own store: the servers of master_job_cache and ext_job_cache, the files that
-// Salt's own programs read, and the returners of event_return.
+// Package sinks has the destinations of a master's jobs, returns and events
+// besides its own store: the servers of master_job_cache and ext_job_cache, the
+// files that stock programs read, and the returners of event_return.
 package sinks
 
 import (
@@ -15,16 +15,18 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/catalogue/runners"
 	"brine/internal/net/remote"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/store/job"
 	"brine/internal/store/returner"
 )
 
-// LocalJobs is the word of master_job_cache for this master's own store alone.
+// LocalJobs is the value of master_job_cache that means this master's own store
+// alone.
 const LocalJobs = "local_cache"
 
-// Jobs are the servers of master_job_cache and ext_job_cache, which get jobs
-// besides this master's own store.
+// Jobs are the servers of master_job_cache and ext_job_cache, which store jobs
+// in addition to this master's own store.
 type Jobs struct {
 	cfg  Config
 	list []*jobSink
@@ -34,27 +36,27 @@ type Jobs struct {
 
 // Config are the options of job sinks.
 type Config struct {
-	MasterID string // the id of this master
+	MasterID string // id of this master
 	Jobs     job.Options
 	Returner returner.MasterOptions
 	Ext      string      // ext_job_cache
-	Opts     *value.Dict // all options under their names, for returners
-	// Ctx is the context of what servers are asked for.
+	Opts     *value.Dict // all options by name, for returners
+	// Ctx is the context of server requests.
 	Ctx func() context.Context
 	// Leads reports whether this master removes old jobs from the servers.
 	Leads func() bool
 }
 
-// jobSink is a server that gets jobs besides this master's own store.
+// jobSink is a server that stores jobs in addition to this master's own store.
 type jobSink struct {
 	name string
 	r    returner.Returner
 	box  *returner.Outbox
-	// returns says that it gets those, too, and not from the minions.
+	// returns means that this master also sends returns; otherwise minions do.
 	returns bool
 }
 
-// The kinds of parcels.
+// The kinds of queue entries.
 const (
 	parcelLoad   = "load"
 	parcelReturn = "return"
@@ -67,8 +69,8 @@ func (c *Config) Open(name string) (returner.Returner, error) {
 	})
 }
 
-// Open opens the servers of master_job_cache and ext_job_cache. dir has
-// what waits for them; own is the master's own store.
+// Open opens the servers of master_job_cache and ext_job_cache. dir has their
+// queues; own is the master's own store.
 func Open(cfg Config, dir string, own runners.Jobs, log *slog.Logger) (*Jobs, error) {
 	s := &Jobs{cfg: cfg, own: own, log: log}
 	names := []string{cfg.Returner.JobCache}
@@ -95,36 +97,38 @@ func Open(cfg Config, dir string, own runners.Jobs, log *slog.Logger) (*Jobs, er
 	return s, nil
 }
 
-// NewReader returns sinks to which nothing is sent, to read what servers have.
+// NewReader returns sinks that only read from servers.
 func NewReader(cfg Config, own runners.Jobs, log *slog.Logger) *Jobs {
 	return &Jobs{cfg: cfg, own: own, log: log}
 }
 
-// Beside returns what the own store has, and a server beside that.
+// Beside returns the jobs of the own store and of a server.
 func (s *Jobs) Beside(remote returner.Returner) runners.Jobs {
 	return &history{sinks: s, remote: remote, local: s.own, away: func() bool { return false }}
 }
 
 func (o *jobSink) deliver(ctx context.Context, d *value.Dict) error {
-	if d.Str("kind") == parcelLoad {
-		return o.r.SaveLoad(ctx, d.Str("jid"), d.Dict("data"))
+	var p wire.Parcel
+	wire.View(d, &p)
+	if p.Kind == parcelLoad {
+		return o.r.SaveLoad(ctx, p.JID, p.Data)
 	}
-	return o.r.Return(ctx, d.Dict("data"))
+	return o.r.Return(ctx, p.Data)
 }
 
-// SendLoad has the servers get a job.
+// SendLoad queues a job for the servers.
 func (s *Jobs) SendLoad(load *value.Dict, jid string, minions []string) {
 	if len(s.list) == 0 || !s.cfg.Jobs.JobCache {
 		return
 	}
 	load = load.Clone()
-	load.Set("Minions", value.Strings(slices.Sorted(slices.Values(minions)))) // as Salt's runners look for it
+	load.Set("Minions", value.Strings(slices.Sorted(slices.Values(minions)))) // in the form that Salt's runners look for
 	for _, o := range s.list {
-		o.box.Put(value.DictOf("kind", parcelLoad, "jid", jid, "data", load))
+		o.box.Put(wire.Encode(&wire.Parcel{Kind: parcelLoad, JID: jid, Data: load}))
 	}
 }
 
-// SendReturn has the job cache get a return.
+// SendReturn queues a return for the job cache.
 func (s *Jobs) SendReturn(ret *value.Dict) {
 	jid := ret.Str("jid")
 	if !s.cfg.Jobs.JobCache || strings.HasSuffix(jid, "nocache") {
@@ -132,7 +136,7 @@ func (s *Jobs) SendReturn(ret *value.Dict) {
 	}
 	for _, o := range s.list {
 		if o.returns {
-			o.box.Put(value.DictOf("kind", parcelReturn, "jid", jid, "data", ret))
+			o.box.Put(wire.Encode(&wire.Parcel{Kind: parcelReturn, JID: jid, Data: ret}))
 		}
 	}
 }
@@ -147,7 +151,7 @@ func (s *Jobs) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the connections. A nil *jobSinks has none.
+// Close closes the connections. A nil *Jobs has none.
 func (s *Jobs) Close() {
 	if s == nil {
 		return
@@ -158,10 +162,10 @@ func (s *Jobs) Close() {
 	}
 }
 
-// Clean has the servers forget old jobs. It runs beside other
-// housekeeping, because a server may take its time. Of the masters of a cluster,
-// which have servers in common, the one that leads does so: looking through them
-// costs, and two that archive rows at the same moment would have them twice.
+// Clean makes the servers remove old jobs. It runs concurrently with other
+// maintenance, because a server may be slow. In a cluster with common servers
+// only the leader does so: it is expensive, and two masters that archive rows at
+// once would duplicate them.
 func (s *Jobs) Clean(ctx context.Context) {
 	if !s.cfg.Leads() {
 		return
@@ -175,12 +179,12 @@ func (s *Jobs) Clean(ctx context.Context) {
 		err := o.r.Clean(ctx, keep, s.cfg.Returner.Archive)
 		cancel()
 		if err != nil {
-			s.log.Warn("old jobs cannot be removed from a server", "returner", o.name, "err", err)
+			s.log.Warn("cannot remove old jobs from a returner", "returner", o.name, "err", err)
 		}
 	}
 }
 
-// Statuses says how the servers are that get jobs.
+// Statuses returns the status of each server.
 func (s *Jobs) Statuses() []returner.OutboxStatus {
 	out := make([]returner.OutboxStatus, 0, len(s.list))
 	for _, o := range s.list {
@@ -189,8 +193,8 @@ func (s *Jobs) Statuses() []returner.OutboxStatus {
 	return out
 }
 
-// History is what runners see of jobs: this master's own store, and what the
-// server that is asked first has beside that.
+// History is the runners' view of jobs: this master's own store, and what the
+// preferred server has in addition.
 func (s *Jobs) History() runners.Jobs {
 	if len(s.list) == 0 {
 		return s.own
@@ -199,7 +203,7 @@ func (s *Jobs) History() runners.Jobs {
 	return &history{sinks: s, remote: o.r, local: s.own, away: func() bool { return o.box.Status().Unreachable != nil }}
 }
 
-// JobsOf returns the jobs that a returner has, for a question that names it.
+// JobsOf returns the jobs of a named returner.
 func (s *Jobs) JobsOf(name string) (runners.Jobs, error) {
 	if name == LocalJobs || name == "local" {
 		if s.own == nil {
@@ -222,13 +226,13 @@ func (s *Jobs) JobsOf(name string) (runners.Jobs, error) {
 type history struct {
 	sinks  *Jobs
 	remote returner.Returner
-	local  runners.Jobs // nil: only remote is asked
+	local  runners.Jobs // nil: only remote is read
 	away   func() bool
-	once   bool // remote is closed after a question
+	once   bool // remote is closed after one query
 }
 
-// ask asks the server. Without a store of its own to fall back to, an error
-// is one; else it is logged.
+// ask queries the server. Errors are returned if there is no own store to fall
+// back to, otherwise logged.
 func (h *history) ask(f func(context.Context) error) error {
 	if h.away() {
 		return nil
@@ -240,7 +244,7 @@ func (h *history) ask(f func(context.Context) error) error {
 	defer cancel()
 	err := f(ctx)
 	if err != nil && h.local != nil {
-		h.sinks.log.Warn("the job cache does not answer; this master's own jobs are shown", "err", err)
+		h.sinks.log.Warn("job cache is unreachable; showing only this master's jobs", "err", err)
 		return nil
 	}
 	return err
@@ -254,7 +258,7 @@ func (h *history) remoteLoad(jid string) (load *value.Dict, err error) {
 	return load, err
 }
 
-// Load returns what was published.
+// Load returns the load of a job.
 func (h *history) Load(jid string) (*value.Dict, error) {
 	if h.local != nil {
 		if load, err := h.local.Load(jid); err != nil || load != nil {
@@ -264,7 +268,7 @@ func (h *history) Load(jid string) (*value.Dict, error) {
 	return h.remoteLoad(jid)
 }
 
-// Minions returns whom the job was meant for.
+// Minions returns the targeted minions of a job.
 func (h *history) Minions(jid string) ([]string, error) {
 	if h.local != nil {
 		if ids, err := h.local.Minions(jid); err != nil || ids != nil {
@@ -283,7 +287,7 @@ func minionsOf(load *value.Dict) []string {
 	return ids
 }
 
-// Returns returns what the minions returned, here or elsewhere.
+// Returns returns the returns of a job, from here and the server.
 func (h *history) Returns(jid string) (map[string]*value.Dict, error) {
 	out := map[string]*value.Dict{}
 	if h.local != nil {
@@ -312,7 +316,7 @@ func (h *history) Returns(jid string) (map[string]*value.Dict, error) {
 	return out, err
 }
 
-// List returns the jobs here and elsewhere.
+// List returns the jobs here and on the server.
 func (h *history) List(f job.Filter) ([]*job.Job, error) {
 	var out []*job.Job
 	if h.local != nil {
@@ -352,7 +356,7 @@ func (h *history) List(f job.Filter) ([]*job.Job, error) {
 	return out, nil
 }
 
-// NoJobs are those of a master that has none.
+// NoJobs is a job store without jobs.
 type NoJobs struct{}
 
 func (NoJobs) Load(string) (*value.Dict, error)               { return nil, nil }

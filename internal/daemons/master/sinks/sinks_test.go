@@ -19,8 +19,8 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-// TestEventReturners: the events that the patterns want are in the file in their
-// order, also those that were fired right before the end.
+// TestEventReturners: the selected events are in the file in order, including
+// those that were fired right before the end.
 func TestEventReturners(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dir", "events")
 	bus := event.NewBus(0)
@@ -58,7 +58,8 @@ func (f *failing) KeepEvents(_ context.Context, events []*event.Event) error {
 	return nil
 }
 
-// TestEventsThatCannotBeKept come again, and the oldest of too many are lost.
+// TestEventsThatCannotBeKept: events that cannot be stored are retried, and the
+// oldest of too many are lost.
 func TestEventsThatCannotBeKept(t *testing.T) {
 	to := &failing{left: 1}
 	k := &EventReturner{to: to, log: discard, most: 1}
@@ -97,8 +98,8 @@ func (s *server) Returns(_ context.Context, jid string) (map[string]*value.Dict,
 		"../x": value.NewDict(0)}, s.err
 }
 
-// TestHistory: the own store counts before a server, which adds what is not
-// there; while the server fails, the own store answers alone.
+// TestHistory: the own store takes precedence over a server, which adds missing
+// jobs; while the server fails, the own store answers alone.
 func TestHistory(t *testing.T) {
 	const here, there, odd = "20260101000000000001", "20260101000000000002", "bad"
 	store, err := job.Open(t.TempDir(), job.Options{}, discard)
@@ -152,7 +153,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestNamedReturners: a question may name the own store or a returner.
+// TestNamedReturners: a query may name the own store or a returner.
 func TestNamedReturners(t *testing.T) {
 	none := NewReader(Config{Ctx: t.Context}, nil, discard)
 	if jobs, err := none.JobsOf(LocalJobs); err != nil || jobs == nil {
@@ -169,7 +170,7 @@ func TestNamedReturners(t *testing.T) {
 	closed.Close()
 }
 
-// TestStockFiles: loads and returns are where Salt's programs look for them, and
+// TestStockFiles: loads and returns are where stock programs look for them, but
 // only while the options say so.
 func TestStockFiles(t *testing.T) {
 	dir := t.TempDir()
@@ -189,7 +190,7 @@ func TestStockFiles(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
 	<-ctx.Done()
-	f.Run(ctx) // writes what waits, and ends
+	f.Run(ctx) // writes the queue, and returns
 	files := map[string]int{}
 	filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {

@@ -13,19 +13,20 @@ import (
 	"brine/internal/store/job"
 )
 
-// Bounds of what waits to be written for Salt's programs. More is not written:
-// it is in the job store, and minions are not kept waiting for these files.
+// Limits of the queue of files for stock programs. Beyond them nothing is
+// written: the job store has the data, and minions must not wait for these
+// files.
 const (
 	maxReturnFiles     = 16 << 10
 	maxReturnFileBytes = 64 << 20
 )
 
-// StockFiles keeps jobs and returns where Salt's own programs look for them.
-// Returns it writes in the background (option job_cache_files).
+// StockFiles writes jobs and returns where stock programs look for them. It
+// writes returns in the background (option job_cache_files).
 type StockFiles struct {
 	cache *job.LocalCache
-	// loads and returns say whether to write these; that may change while the
-	// master runs.
+	// loads and returns report whether to write these; the answer may change while
+	// the master runs.
 	loads, returns func() bool
 	log            *slog.Logger
 	rateLimitedLog *ratelimit.Log
@@ -50,11 +51,12 @@ func (f *StockFiles) PutLoad(load *value.Dict, jid string, minions []string) {
 		return
 	}
 	if err := f.cache.WriteLoad(jid, load, minions); err != nil {
-		f.log.Warn("cannot write a job for Salt's own command line", "jid", jid, "err", err)
+		f.log.Warn("cannot write job files for the stock command line", "jid", jid, "err", err)
 	}
 }
 
-// PutReturn has a return written. ret must not change any more.
+// PutReturn queues a return for writing. The caller must not modify ret any
+// more.
 func (f *StockFiles) PutReturn(jid, id string, ret *value.Dict) {
 	if !f.returns() || strings.HasSuffix(jid, "nocache") {
 		return
@@ -71,7 +73,7 @@ func (f *StockFiles) PutReturn(jid, id string, ret *value.Dict) {
 	f.report(salt.Errorf(salt.Unavailable, "the disk cannot keep up with the returns"), jid, id)
 }
 
-// Run writes until ctx ends, and then what is waiting.
+// Run writes until ctx ends, and then flushes the queue.
 func (f *StockFiles) Run(ctx context.Context) error {
 	for {
 		select {
@@ -94,6 +96,6 @@ func (f *StockFiles) write(r returnFile) {
 }
 
 func (f *StockFiles) report(err error, jid, id string) {
-	f.rateLimitedLog.Log(slog.LevelWarn, "cannot write a return for Salt's own programs (job_cache_files); salt-run shows it", "jid", jid, "minion", id,
+	f.rateLimitedLog.Log(slog.LevelWarn, "cannot write return files for stock programs (job_cache_files); salt-run shows the return", "jid", jid, "minion", id,
 		"err", err)
 }

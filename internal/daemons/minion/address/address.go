@@ -1,5 +1,5 @@
-// Package address reads where a minion finds its masters, as the option master says
-// it, and looks up the addresses that this means now. It connects to none of them.
+// Package address parses the option master and looks up the current addresses of
+// masters. It does not connect.
 package address
 
 import (
@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// Master is one entry of the option master, taken apart.
+// Master is a parsed entry of the option master.
 type Master struct {
 	Text string // as written
 	Host string
 	Port int // request port
-	// Search, if set, asks the network for the addresses of masters first.
+	// Search, if set, first searches the network for masters.
 	Search func(context.Context) []Endpoint
 }
 
-// Endpoint returns the host and request port as they are written.
+// Endpoint returns the host and request port as written.
 func (m Master) Endpoint() Endpoint { return Endpoint{m.Host, m.Port} }
 
-// Is reports whether a name means this master: its host, or the whole as it is
-// written in the configuration.
+// Is reports whether a name means this master: its host, or the whole entry as
+// configured.
 func (m Master) Is(name string) bool { return name == m.Host || name == m.Text }
 
 // Parse reads name, name:port, [v6]:port or a bare IPv6 address.
@@ -72,8 +72,8 @@ func parsePort(s string) (int, error) {
 	return p, nil
 }
 
-// Resolve returns the addresses of a master now. It asks again each time, so
-// that a master that moves is found.
+// Resolve returns the current addresses of a master. It looks them up each
+// time, so that a master may move.
 func (a Master) Resolve(ctx context.Context, r *net.Resolver) ([]Endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -118,14 +118,13 @@ func lookUpHost(ctx context.Context, r *net.Resolver, host string, port int) ([]
 	return out, nil
 }
 
-// IsService reports whether a name is one of DNS services, which begin with an
-// underscore, as no host's does.
+// IsService reports whether a name is that of a DNS service. These begin with
+// an underscore; host names do not.
 func IsService(name string) bool {
 	return strings.HasPrefix(name, "_") && strings.Contains(name, "._tcp.")
 }
 
-// LookUpService returns the hosts of a DNS service, in the order of their priority and,
-// by chance, of their weight.
+// LookUpService returns the hosts of a DNS service by priority, and randomly by weight.
 func LookUpService(ctx context.Context, r *net.Resolver, name string) ([]Endpoint, error) {
 	_, found, err := r.LookupSRV(ctx, "", "", name)
 	if err != nil {

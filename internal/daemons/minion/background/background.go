@@ -1,5 +1,5 @@
-// Package background runs what a minion does aside: jobs, looks of beacons, refreshes.
-// The process waits for it at its end.
+// Package background runs the background work of a minion: jobs, beacons, refreshes.
+// The process waits for it when it ends.
 package background
 
 import (
@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Group has the goroutines of one minion, and the context in which jobs run. Use has
-// to be called before others call Context at the same time.
+// Group tracks the goroutines of one minion, and has the context in which jobs run.
+// Call Use before concurrent calls of Context.
 type Group struct {
 	sync.WaitGroup
 	ctx context.Context
@@ -17,7 +17,7 @@ type Group struct {
 // New returns a group whose work ends with ctx.
 func New(ctx context.Context) *Group { return &Group{ctx: ctx} }
 
-// Use has what is started from now on end with another context.
+// Use makes all work that starts from now on end with another context.
 func (g *Group) Use(ctx context.Context) { g.ctx = ctx }
 
 // Context returns the context in which jobs run.

@@ -1,6 +1,6 @@
-// Package beacons looks at what the beacons of a minion watch, by their intervals:
-// those of the option beacons, which functions can change, and those of the pillar.
-// The beacons themselves are in catalogue/beacons.
+// Package beacons schedules the beacons of a minion: those of the option beacons,
+// which functions can change, and those of the pillar. The beacons themselves are
+// in catalogue/beacons.
 package beacons
 
 import (
@@ -26,8 +26,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TagManage is the event on the minion's own bus by which other programs
-// have the beacons changed.
+// TagManage is the event on the minion's own bus with which other programs
+// change the beacons.
 const TagManage = "manage_beacons"
 
 // Options are the options of the minion that this package uses.
@@ -36,12 +36,12 @@ type Options struct {
 	BeaconsBeforeConnect bool `salt:"beacons_before_connect" default:"false" doc:"let beacons look before a master is connected" change:"restart"`
 }
 
-// Config is what a Scheduler needs.
+// Config is the configuration of a Scheduler.
 type Config struct {
 	Options Options
 	// ID is the minion's id.
 	ID string
-	// Masterless says that no master will ever be connected.
+	// Masterless means that no master is ever connected.
 	Masterless bool
 	// Opts are all options, for conf_file and default_include.
 	Opts *value.Dict
@@ -49,10 +49,9 @@ type Config struct {
 	Ready <-chan struct{}
 	// Pillar returns the pillar of the first connected master, or nil.
 	Pillar func() *value.Dict
-	// Running returns the functions that run now.
+	// Running returns the running functions.
 	Running func() []string
-	// Call returns what a look needs to call functions, and the context in which
-	// it does.
+	// Call returns what a beacon needs to call functions, and the context for it.
 	Call func() (context.Context, *fn.Call)
 	// Go runs a function in the background.
 	Go func(func())
@@ -65,8 +64,8 @@ type Config struct {
 
 // Scheduler runs the beacons, one set for all masters: those of the option
 // beacons, which functions can change, and those of the pillar of the first
-// master that is connected. What they see goes to each master that is connected,
-// or to the active one.
+// connected master. Their events go to each connected master, or to the active
+// one.
 type Scheduler struct {
 	cfg   Config
 	kinds map[string]catalogue.Beacon
@@ -74,7 +73,7 @@ type Scheduler struct {
 
 	mu      sync.Mutex
 	initial *value.Dict
-	own     *value.Dict // the option, as it is now
+	own     *value.Dict // current value of the option
 	watches map[string]*watch
 
 	requests localbus.InOrder
@@ -89,11 +88,11 @@ type watch struct {
 	next   time.Time
 	memory *value.Dict
 	held   io.Closer
-	busy   bool // memory and held are the look's
-	over   bool // held is to be closed when no look uses it
+	busy   bool // memory and held belong to the running check
+	over   bool // close held when no check uses it
 }
 
-// rest closes what the beacon keeps open.
+// rest closes the resources that the beacon keeps open.
 func (w *watch) rest() {
 	if w.held != nil {
 		w.held.Close()
@@ -101,14 +100,14 @@ func (w *watch) rest() {
 	}
 }
 
-// end is rest for a beacon that is no more, now or when its look is done.
+// end is rest for a removed beacon, now or after the running check.
 func (w *watch) end() {
 	if w.over = true; !w.busy {
 		w.rest()
 	}
 }
 
-// New returns a scheduler that looks at nothing before Run.
+// New returns a scheduler that does nothing before Run.
 func New(c Config) (*Scheduler, error) {
 	l := &Scheduler{cfg: c, kinds: catalogue.All(&host.Machine{}), wake: wait.NewWakeup(), own: value.NewDict(0), watches: map[string]*watch{},
 		requests: localbus.InOrder{Go: c.Go}}
@@ -123,8 +122,8 @@ func New(c Config) (*Scheduler, error) {
 	return l, nil
 }
 
-// Run looks once a second, from when a master is connected on unless
-// beacons_before_connect says otherwise, as long as there are beacons.
+// Run runs due beacons once a second while there are any. It starts when a
+// master is connected, unless beacons_before_connect says otherwise.
 func (l *Scheduler) Run(ctx context.Context) {
 	if !l.cfg.Options.BeaconsBeforeConnect && !l.cfg.Masterless {
 		select {
@@ -152,12 +151,12 @@ func (l *Scheduler) Run(ctx context.Context) {
 	}
 }
 
-// Changed has the configuration looked at again: a pillar is new.
+// Changed reloads the configuration: the pillar changed.
 func (l *Scheduler) Changed() {
 	l.wake.Wake()
 }
 
-// merged is the configuration; the option wins over the pillar.
+// merged returns the configuration; the option overrides the pillar.
 func (l *Scheduler) merged(pillar, opts bool) *value.Dict {
 	all := value.NewDict(0)
 	if p := l.cfg.Pillar(); pillar && p != nil {
@@ -171,7 +170,8 @@ func (l *Scheduler) merged(pillar, opts bool) *value.Dict {
 	return all
 }
 
-// turn starts the looks that are due and reports whether there are any beacons.
+// turn starts the checks that are due and reports whether there are any
+// beacons.
 func (l *Scheduler) turn(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +212,7 @@ func (l *Scheduler) turn(now time.Time) bool {
 	return len(there) > 0
 }
 
-// end ends the beacons that are chosen; l.mu is held.
+// end ends the selected beacons; l.mu is held.
 func (l *Scheduler) end(chosen func(name string) bool) {
 	for name, w := range l.watches {
 		if chosen(name) {
@@ -226,13 +226,13 @@ func (l *Scheduler) make(name string, def any, now time.Time) *watch {
 	w := &watch{def: def, memory: value.NewDict(0)}
 	w.kind, w.config, w.err = l.parse(name, def)
 	if w.err != nil {
-		l.cfg.Log.Error("a beacon is left out", "beacon", name, "err", w.err)
+		l.cfg.Log.Error("ignoring invalid beacon", "beacon", name, "err", w.err)
 	}
 	w.next = now.Add(w.interval())
 	return w
 }
 
-// interval is the time between looks; the first comes after it, too.
+// interval is the time between checks, and before the first one.
 func (w *watch) interval() time.Duration {
 	switch x := w.config.Get("interval").(type) {
 	case int64:
@@ -260,12 +260,13 @@ func (l *Scheduler) parse(name string, def any) (kind catalogue.Beacon, c catalo
 	return kind, c, kind.Validate(c)
 }
 
-// start looks, in the background: a slow look delays no other; l.mu is held.
+// start runs a check in the background, so that a slow one delays no other;
+// l.mu is held.
 func (l *Scheduler) start(name string, w *watch, now time.Time) {
 	w.next = now.Add(max(w.interval(), time.Second/2))
 	if w.config.Flag("disable_during_state_run", false) &&
 		slices.ContainsFunc(l.cfg.Running(), func(fun string) bool { return strings.HasPrefix(fun, "state.") }) {
-		w.rest() // what the run changes is not to be told of afterwards
+		w.rest() // later checks do not report what the run changes
 		return
 	}
 	w.busy = true
@@ -273,7 +274,7 @@ func (l *Scheduler) start(name string, w *watch, now time.Time) {
 		ctx, c := l.cfg.Call()
 		news, err := w.kind.Look(ctx, catalogue.Look{Config: w.config, Memory: w.memory, Call: c, Now: now, Held: &w.held})
 		if err != nil {
-			l.cfg.Log.Error("a beacon failed", "beacon", name, "err", err)
+			l.cfg.Log.Error("beacon failed", "beacon", name, "err", err)
 		}
 		for _, data := range news {
 			l.tell(name, data)
@@ -289,7 +290,7 @@ func (l *Scheduler) start(name string, w *watch, now time.Time) {
 	})
 }
 
-// tell sends an event as Salt's minions do.
+// tell sends an event in the form of stock minions.
 func (l *Scheduler) tell(name string, data *value.Dict) {
 	tag := "salt/beacon/" + l.cfg.ID + "/" + name + "/" + data.Str("tag")
 	data.Delete("tag")
@@ -299,7 +300,7 @@ func (l *Scheduler) tell(name string, data *value.Dict) {
 	l.cfg.Fire(tag, data)
 }
 
-// setEnabled turns a beacon of the option on or off; l.mu is held.
+// setEnabled enables or disables a beacon of the option; l.mu is held.
 func (l *Scheduler) setEnabled(name string, on bool) {
 	list := &value.List{}
 	switch x := l.own.At(name).(type) {
@@ -330,7 +331,8 @@ func (l *Scheduler) set(key string, v any) {
 	l.own = own
 }
 
-// beaconAnswer is the event that answers a request with this func.
+// beaconAnswer returns the tag of the event that answers a request with this
+// func.
 func beaconAnswer(fun string) string {
 	word := map[string]string{
 		"list": "beacons_list", "list_available": "beacons_list_available", "add": "beacon_add", "modify": "beacon_modify",
@@ -343,13 +345,13 @@ func beaconAnswer(fun string) string {
 	return "/salt/minion/minion_" + word + "_complete"
 }
 
-// ByEvent does what another program asks for.
+// ByEvent handles a request of another program.
 func (l *Scheduler) ByEvent(e *event.Event) {
 	l.requests.Add(func() { l.manage(e.Data) })
 }
 
-// manage does what a request asks for, returns the answer and fires it as an
-// event: complete, beacons as they are then, and comment.
+// manage handles a request, returns the answer and fires it as an event:
+// complete, the current beacons, and comment.
 func (l *Scheduler) manage(req *value.Dict) *value.Dict {
 	var in wire.ManageBeacons
 	wire.View(req, &in)
@@ -404,10 +406,10 @@ func (l *Scheduler) managed(req *wire.ManageBeacons) *value.Dict {
 	return answer
 }
 
-// included reports whether a list is to have a part; it has both by default.
+// included reports whether a list includes a part; the default is both.
 func included(v any) bool { return v == nil || value.Truth(v) }
 
-// change changes one beacon of the option and returns Salt's comment; l.mu is
+// change changes a beacon of the option and returns Salt's comment; l.mu is
 // held.
 func (l *Scheduler) change(fun, name string, data any) (comment string) {
 	known := l.own.Has(name)
@@ -438,8 +440,8 @@ func inPillarComment(fun, name string) string {
 	return "Cannot " + strings.TrimSuffix(fun, "_beacon") + " beacon item " + name + ", it is configured in pillar."
 }
 
-// Functions is the beacons as functions see them: those of this process, or, for
-// salt-call, those of the daemon.
+// Functions gives functions access to the beacons: of this process, or, in
+// salt-call, of the daemon.
 type Functions struct {
 	Scheduler *Scheduler
 	Bus       *localbus.Bus

@@ -18,11 +18,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// station is a scheduler with one kind of beacon, eye, that a test controls.
+// station is a scheduler with one beacon, eye, that a test controls.
 type station struct {
 	*Scheduler
 	wg      sync.WaitGroup
-	mu      sync.Mutex // guards looks, closed and fired while looks are on
+	mu      sync.Mutex // guards looks, closed and fired during checks
 	looks   int
 	closed  int
 	err     error
@@ -38,7 +38,7 @@ func (s *station) Close() error {
 	return nil
 }
 
-// at is a turn at a second after the beginning; it returns when the looks are done.
+// at runs a turn at a second after the start; it returns when the checks are done.
 func (s *station) at(sec int) bool {
 	there := s.turn(begin.Add(time.Duration(sec) * time.Second))
 	s.wg.Wait()
@@ -124,7 +124,7 @@ func TestRunOnce(t *testing.T) {
 
 func TestBrokenBeaconsAreLeftOut(t *testing.T) {
 	s := newStation(t, value.DictOf("eye", list("bad", true), "unknown", list(), "napalm_beacon", list(), "x", list("beacon_module", "eye")))
-	s.err = errors.New("cannot see all") // what was seen is sent all the same
+	s.err = errors.New("cannot see all") // events are sent despite the error
 	s.at(0)
 	if s.looks != 1 || len(s.fired) != 1 || !strings.HasPrefix(s.fired[0], "salt/beacon/w1/x/seen") {
 		t.Errorf("%d looks, fired %v", s.looks, s.fired)

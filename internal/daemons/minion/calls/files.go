@@ -1,5 +1,5 @@
-// Package calls makes what an execution function sees of a minion and of the master
-// that asked for it: grains, pillar, options, files and templates.
+// Package calls builds an execution function's view of a minion and of the master
+// that published the job: grains, pillar, options, files and templates.
 package calls
 
 import (
@@ -8,14 +8,13 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
-	"brine/internal/daemons/minion/link"
 	"brine/internal/files/fileclient"
 	"brine/internal/files/fileserver"
 	"brine/internal/files/fileserver/backends"
 	"brine/internal/py/value"
 )
 
-// FileSource is where the files of a configuration come from.
+// FileSource is the location of the files of a configuration.
 type FileSource struct {
 	// CacheDir and HashType are the options of these names.
 	CacheDir, HashType string
@@ -28,21 +27,6 @@ type FileSource struct {
 // Local returns a client of the files of this machine.
 func (s FileSource) Local(log *slog.Logger) *fileclient.Client {
 	return fileclient.New(localFiles{s.Server(log), s.Opts}, s.options(), log)
-}
-
-// files returns the files for a job of one master: of that master and no other, or of
-// this machine.
-func (m *Factory) files(from *link.Link) *fileclient.Client {
-	var src fileclient.Source
-	switch {
-	case m.cfg.Server != nil:
-		src = localFiles{m.cfg.Server, m.cfg.Opts}
-	case from != nil:
-		src = from.Client
-	}
-	o := m.cfg.Source.options()
-	o.Trees = &m.trees
-	return fileclient.New(src, o, m.cfg.Log)
 }
 
 func (cfg FileSource) options() fileclient.Options {
@@ -64,7 +48,7 @@ func (cfg FileSource) Server(log *slog.Logger) *fileserver.Server {
 	}, log)
 }
 
-// seconds reads an option that is a number of seconds; 0 if it is none.
+// seconds returns an option that is a number of seconds, or 0.
 func seconds(v any) time.Duration {
 	switch x := v.(type) {
 	case int64:
@@ -75,7 +59,7 @@ func seconds(v any) time.Duration {
 	return 0
 }
 
-// localFiles answers as a master would, for a minion with file_client: local.
+// localFiles answers like a master, for a minion with file_client: local.
 type localFiles struct {
 	server *fileserver.Server
 	opts   *value.Dict

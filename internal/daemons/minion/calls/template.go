@@ -9,24 +9,29 @@ import (
 	"brine/internal/sls/render"
 )
 
-// template fills in a template on behalf of a function, such as
-// cp.get_template.
-func (m *Factory) template(ctx context.Context, c *fn.Call, t fn.Template) (string, error) {
-	return m.cfg.Renderer.Text(ctx, t.Engine, render.Request{
-		Source: t.Source, Path: t.Path, Saltenv: t.Saltenv, Funcs: templateFunctions{m.cfg.Funcs(), c}, Grains: c.Grains.All(), Pillar: c.Pillar.All(),
+// templates renders templates for functions such as cp.get_template.
+type templates struct {
+	renderer *render.Renderer
+	funcs    func() *fn.Registry
+}
+
+// Text implements fn.Templates.
+func (m templates) Text(ctx context.Context, c *fn.Call, t fn.Template) (string, error) {
+	return m.renderer.Text(ctx, t.Engine, render.Request{
+		Source: t.Source, Path: t.Path, Saltenv: t.Saltenv, Funcs: templateFunctions{m.funcs(), c}, Grains: c.Grains.All(), Pillar: c.Pillar.All(),
 		Opts: c.Config.All(), Context: t.Context, Loader: fileclient.Templates{Files: c.Files},
 	})
 }
 
-// render turns a text into data on behalf of a function.
-func (m *Factory) render(ctx context.Context, c *fn.Call, pipe string, t fn.Template) (any, error) {
-	return m.cfg.Renderer.Render(ctx, render.Request{
-		Source: t.Source, Path: t.Path, Saltenv: t.Saltenv, Default: pipe, Funcs: templateFunctions{m.cfg.Funcs(), c}, Grains: c.Grains.All(), Pillar: c.Pillar.All(),
+// Data implements fn.Templates.
+func (m templates) Data(ctx context.Context, c *fn.Call, pipe string, t fn.Template) (any, error) {
+	return m.renderer.Render(ctx, render.Request{
+		Source: t.Source, Path: t.Path, Saltenv: t.Saltenv, Default: pipe, Funcs: templateFunctions{m.funcs(), c}, Grains: c.Grains.All(), Pillar: c.Pillar.All(),
 		Opts: c.Config.All(), Context: t.Context, Loader: fileclient.Templates{Files: c.Files},
 	})
 }
 
-// templateFunctions are what a template calls.
+// templateFunctions are the functions that a template calls.
 type templateFunctions struct {
 	*fn.Registry
 	c *fn.Call

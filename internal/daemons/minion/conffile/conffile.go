@@ -1,4 +1,4 @@
-// Package conffile writes the files that functions such as schedule.save leave in the
+// Package conffile writes the files of functions such as schedule.save into the
 // directory of the option default_include, where the next start reads them.
 package conffile
 
@@ -13,8 +13,8 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// Path is where the file name is, by the minion's options conf_file and
-// default_include. what is its content, for an error.
+// Path returns the path of the file name, by the minion's options conf_file and
+// default_include. what describes its content, for errors.
 func Path(opts *value.Dict, name, what string) (string, error) {
 	conf, _ := opts.At("conf_file").(string)
 	if conf == "" {
@@ -24,7 +24,7 @@ func Path(opts *value.Dict, name, what string) (string, error) {
 	return filepath.Join(filepath.Dir(conf), filepath.Dir(cmp.Or(include, "minion.d/*.conf")), name), nil
 }
 
-// Write writes one option to a file of its own.
+// Write writes one option to its own file.
 func Write(path, option string, v any) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("cannot save the option %s: %w", option, err)

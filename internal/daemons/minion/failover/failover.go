@@ -28,7 +28,7 @@ type Options struct {
 	Rebalance        time.Duration `salt:"master_rebalance" default:"300" doc:"with master_type cluster, seconds over which minions go to a preferred master that has joined or come back; 0 is never (Brine only)" change:"restart"`
 }
 
-// Config is what a Failover needs.
+// Config is the configuration of a Failover.
 type Config struct {
 	Options Options
 	// ID is the minion's id.
@@ -39,8 +39,8 @@ type Config struct {
 	Links         *link.Set
 	// Members is the list of masters; nil unless the minion learns it.
 	Members *members.Members
-	// Add makes a link to a master that the configuration does not name, and
-	// returns its index.
+	// Add adds a link to a master that the configuration does not name, and returns
+	// its index.
 	Add func(address.Master) (int, error)
 	// RunningFor returns the ids of the running jobs that a master published.
 	RunningFor func(*link.Link) []string
@@ -48,47 +48,46 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Failover chooses the master that a minion uses.
+// Failover selects the master that a minion uses.
 type Failover struct {
 	cfg     Config
-	ways    int // how many masters the configuration names: the first ones
+	ways    int // number of configured masters: the first ones
 	machine *roles.Machine
 	events  chan roles.Event
 	news    wait.Wakeup // there is a new list of masters
 	ended   chan struct{}
 	held    bool
-	classes map[string]int // of the masters, as they are arranged
+	classes map[string]int // classes of the masters in the current order
 }
 
 // masterPatience is how long a master may take to answer before the next one is
-// tried as well.
+// tried, too.
 const masterPatience = 2 * time.Second
 
-// Bounds of what is learned.
+// Limits of learned data.
 const (
-	// leaveSpread is the time over which the minions of a master leave it that
-	// drains.
+	// leaveSpread is the time over which the minions of a draining master leave it.
 	leaveSpread = 5 * time.Second
-	// slowly is the part of master_rebalance that a minion waits at least.
+	// slowly is the minimum wait of a minion, as a part of master_rebalance.
 	slowly = 10
-	// maxMasters bounds the masters that one process gets to know.
+	// maxMasters bounds the masters that one process remembers.
 	maxMasters = 4 * roster.MaxMembers
 )
 
-// drainTime bounds how long a failback waits for what the master that is to be
-// left has asked for.
+// drainTime bounds how long a failback waits for the jobs of the master that
+// the minion leaves.
 const drainTime = 5 * time.Minute
 
-// usualFailback is how long the preferred master must have been good where
-// the configuration does not say.
+// usualFailback is how long the preferred master must have been reachable, by
+// default.
 const usualFailback = 30 * time.Second
 
-// commandingStandbys is how many masters stand by if their jobs are run: each is
-// another connection of every minion.
+// commandingStandbys is the number of standby masters if their jobs are run:
+// each is another connection of every minion.
 const commandingStandbys = 3
 
-// New returns a Failover that has given no role yet. The links are those that the
-// configuration names.
+// New returns a Failover that has assigned no roles yet. The links are those of
+// the configuration.
 func New(c Config) *Failover {
 	o := &c.Options
 	back := time.Duration(0)
@@ -113,7 +112,7 @@ func New(c Config) *Failover {
 	return f
 }
 
-// Notify tells what a link has met.
+// Notify reports an event of a link.
 func (f *Failover) Notify(e roles.Event) {
 	select {
 	case f.events <- e:
@@ -121,7 +120,7 @@ func (f *Failover) Notify(e roles.Event) {
 	}
 }
 
-// Run takes decisions until ctx ends, the first one after a delay.
+// Run makes decisions until ctx ends, the first one after a delay.
 func (f *Failover) Run(ctx context.Context, delay time.Duration) {
 	defer close(f.ended)
 	if !wait.Sleep(ctx, delay) {
@@ -143,14 +142,14 @@ func (f *Failover) Run(ctx context.Context, delay time.Duration) {
 			f.step(roles.Event{})
 		}
 		if f.cfg.Members != nil && !maps.Equal(f.classes, f.slower()) {
-			f.Learned() // what is known of a master was too long ago
+			f.Learned() // what is known of a master is outdated
 		}
 		pause := time.Minute
 		now := time.Now()
 		if at, ok := f.machine.Wake(now); ok {
 			pause = min(pause, max(at.Sub(now), time.Millisecond))
 			if f.held {
-				pause = min(pause, time.Second) // for the end of the jobs
+				pause = min(pause, time.Second) // until the jobs end
 			}
 		}
 		timer.Reset(pause)
@@ -161,7 +160,7 @@ func (f *Failover) step(e roles.Event) {
 	now := time.Now()
 	f.drain(now)
 	if i := f.machine.Active(); i >= 0 {
-		// It is one of masters whose jobs are run while they stand by, or is not.
+		// The master starts or stops being one whose jobs run on standby.
 		n := 1
 		if f.cfg.Links.All()[i].RunsStandbyJobs() {
 			n = commandingStandbys
@@ -180,7 +179,7 @@ func (f *Failover) step(e roles.Event) {
 	}
 }
 
-// drain tells the machine whether the active master waits for jobs.
+// drain tells the state machine whether the active master waits for jobs.
 func (f *Failover) drain(now time.Time) {
 	i := f.machine.Active()
 	held := i >= 0 && len(f.cfg.RunningFor(f.cfg.Links.All()[i])) > 0
@@ -197,7 +196,7 @@ func (f *Failover) drain(now time.Time) {
 	}
 }
 
-// switched tells the masters and the log of a change.
+// switched reports a change to the masters and the log.
 func (f *Failover) switched(s *roles.Switch) {
 	to := f.cfg.Links.All()[s.To]
 	data := value.DictOf("id", f.cfg.ID, "from", nil, "to", to.Addr.Text, "reason", s.Why, "seconds", s.Took.Seconds())
@@ -206,15 +205,15 @@ func (f *Failover) switched(s *roles.Switch) {
 	}
 	f.cfg.Status.Switched(data)
 	if (s.From != s.To || s.Outage) && f.cfg.Links.Greeted(s.To) {
-		// Salt looks for a master then as at its start, and reports that. A
-		// master that was not told of the minion's start is told in settle.
+		// Salt then searches for a master as at its start, and reports that. A master
+		// that has not got the start event gets it in settle.
 		f.cfg.Links.All()[s.To].SendStart()
 	}
 	if s.From < 0 || s.From == s.To {
 		return
 	}
 	from := f.cfg.Links.All()[s.From]
-	f.cfg.Log.Warn("this minion uses another master now", "from", from.Addr.Text, "to", to.Addr.Text,
+	f.cfg.Log.Warn("switched to another master", "from", from.Addr.Text, "to", to.Addr.Text,
 		"reason", s.Why, "seconds", s.Took.Seconds())
 	from.Out.HandOver(to.Out)
 	tag := "salt/minion/" + f.cfg.ID + "/master_changed"
@@ -227,8 +226,8 @@ func (f *Failover) switched(s *roles.Switch) {
 	}
 }
 
-// arrange has the machine know the masters of the list. It is called by the one
-// goroutine that uses the machine.
+// arrange passes the list of masters to the state machine. Only the goroutine
+// that uses the machine calls it.
 func (f *Failover) arrange(now time.Time) {
 	f.classes = f.slower()
 	addrs, avoid := f.cfg.Members.Preferred(f.classes)
@@ -240,17 +239,17 @@ func (f *Failover) arrange(now time.Time) {
 	for _, text := range addrs {
 		addr, err := address.Parse(text, f.cfg.MasterPort, false)
 		if err != nil {
-			f.cfg.Log.Warn("a master of the list is not used", "master", text, "err", err)
+			f.cfg.Log.Warn("ignoring a master of the list", "master", text, "err", err)
 			continue
 		}
 		i := slices.IndexFunc(conns, func(c *link.Link) bool { return c.Addr.Host == addr.Host && c.Addr.Port == addr.Port })
 		if i < 0 {
 			if len(conns) >= maxMasters {
-				f.cfg.Log.Warn("a master of the list is not used: this process has known too many; restart the minion", "master", text)
+				f.cfg.Log.Warn("ignoring a master of the list: this process has known too many masters; restart the minion", "master", text)
 				continue
 			}
 			if i, err = f.cfg.Add(addr); err != nil {
-				f.cfg.Log.Error("a master of the list is not used", "master", text, "err", err)
+				f.cfg.Log.Error("ignoring a master of the list", "master", text, "err", err)
 				continue
 			}
 			conns = f.cfg.Links.All()
@@ -265,17 +264,17 @@ func (f *Failover) arrange(now time.Time) {
 			order, leave = append(order, i), append(leave, i)
 		}
 	}
-	f.cfg.Log.Info("the masters of the cluster, by preference", "masters", addrs, "draining", avoid)
+	f.cfg.Log.Info("masters of the cluster in order of preference", "masters", addrs, "draining", avoid)
 	f.machine.Arrange(order, leave, now)
 }
 
-// Learned says that there is a new list.
+// Learned reports a new list.
 func (f *Failover) Learned() {
 	f.news.Wake()
 }
 
-// slower are the classes of the masters, by their addresses, that have shown how
-// quickly they answer, and are slower than the first class.
+// slower returns the classes of those masters, by address, that are known to
+// answer more slowly than the first class.
 func (f *Failover) slower() map[string]int {
 	out := map[string]int{}
 	for _, c := range f.cfg.Links.All() {
@@ -286,8 +285,8 @@ func (f *Failover) slower() map[string]int {
 	return out
 }
 
-// rebalance is how long the preferred master must have been good until a minion
-// goes to it, another time for each minion of a fleet.
+// rebalance is how long the preferred master must have been reachable before a
+// minion moves to it; it differs for each minion of a fleet.
 func (o *Options) rebalance() time.Duration {
 	if o.Rebalance <= 0 {
 		return 0

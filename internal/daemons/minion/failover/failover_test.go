@@ -43,7 +43,7 @@ func newFleet(t *testing.T, o Options, names ...string) *fleet {
 	return f
 }
 
-// roles are those of the links, in their order.
+// roles returns the roles of the links in order.
 func (f *fleet) roles() (out []string) {
 	for _, c := range f.links.All() {
 		out = append(out, c.Role().String())

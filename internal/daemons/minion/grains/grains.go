@@ -1,6 +1,6 @@
-// Package grains has the grains of one minion as they are now: collected at the start
-// or when a function first asks, again at a refresh, and changed by functions. They
-// are collected by package catalogue/grains.
+// Package grains holds the current grains of one minion: collected at the start or
+// when a function first reads them, again at a refresh, and changed by functions.
+// Package catalogue/grains collects them.
 package grains
 
 import (
@@ -14,13 +14,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// Config is what a Store needs.
+// Config is the configuration of a Store.
 type Config struct {
 	// ID is the minion's id, which is a grain.
 	ID string
-	// Collect gathers the grains.
+	// Collect collects the grains.
 	Collect func(context.Context) *value.Dict
-	// Late puts that off until a function asks for a grain.
+	// Late delays that until a function reads a grain.
 	Late bool
 	// Background has the context in which late grains are collected.
 	Background *background.Group
@@ -29,18 +29,18 @@ type Config struct {
 	First  func(name string) (host string, err error)
 }
 
-// Store has the grains.
+// Store holds the grains.
 type Store struct {
 	cfg         Config
 	current     atomic.Pointer[value.Dict]
-	gather      sync.Once   // of late grains
+	gather      sync.Once   // for late grains
 	namesMaster atomic.Bool // the grain master is the name of one of several
 }
 
 // New returns a Store without grains.
 func New(c Config) *Store { return &Store{cfg: c} }
 
-// Grains returns the current grains, which the caller must not change.
+// Grains returns the current grains, which the caller must not modify.
 func (s *Store) Grains() *value.Dict {
 	if g := s.current.Load(); g != nil {
 		return g
@@ -56,7 +56,7 @@ func (s *Store) Grains() *value.Dict {
 // Collected reports whether the grains were collected before.
 func (s *Store) Collected() bool { return s.current.Load() != nil }
 
-// Collect gathers the grains again.
+// Collect collects the grains again.
 func (s *Store) Collect(ctx context.Context) {
 	g := s.cfg.Collect(ctx)
 	g.Set("id", s.cfg.ID)
@@ -82,9 +82,9 @@ func (s *Store) Change(set *value.Dict, remove []string) {
 // NamesMaster reports whether the grain master is the name of one of several masters.
 func (s *Store) NamesMaster() bool { return s.namesMaster.Load() }
 
-// oneMaster puts the first master's name in the place of the list, if the grain
-// is that list and not the operator's own. Hot masters all get this name with
-// the grains: in a cluster they keep one record of the minion.
+// oneMaster replaces the list of masters by the first name, if the grain is
+// that list and not the operator's own value. All hot masters get this name
+// with the grains: in a cluster they keep one record of the minion.
 func (s *Store) oneMaster(g *value.Dict) {
 	list, ok := g.At("master").(*value.List)
 	if !ok || !value.Equal(list, s.cfg.Master) || list.Len() == 0 {
@@ -96,8 +96,8 @@ func (s *Store) oneMaster(g *value.Dict) {
 	}
 }
 
-// Reader shows the grains to functions that a master, or nil, asks for:
-// those of this moment, or late ones.
+// Reader gives functions the grains for one master, or for nil: the current
+// ones, or late ones.
 func (s *Store) Reader(from *link.Link) fn.Reader {
 	if s.cfg.Late {
 		return lateGrains{s, from}
@@ -112,7 +112,7 @@ func (s *Store) grainsFor(from *link.Link) *value.Dict {
 	return from.Grains()
 }
 
-// lateGrains are gathered when they are asked for.
+// lateGrains are collected when they are first read.
 type lateGrains struct {
 	s    *Store
 	from *link.Link

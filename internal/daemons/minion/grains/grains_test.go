@@ -62,7 +62,7 @@ func TestChange(t *testing.T) {
 }
 
 // TestNameOfOneMaster: the grain master is the first name of the option, unless the
-// operator has set another one.
+// operator set another value.
 func TestNameOfOneMaster(t *testing.T) {
 	for _, c := range []struct {
 		grain, want any

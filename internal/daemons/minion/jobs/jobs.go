@@ -1,10 +1,13 @@
-// Package jobs knows the jobs of one minion: those that run in this process or were
-// run by it, whichever master sent them, and those that other processes have noted.
+// Package jobs tracks the jobs of one minion: those that run or ran in this
+// process, whichever master published them, and those that other processes
+// recorded.
 package jobs
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"sync"
@@ -17,14 +20,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// Job is one job that this minion runs or has run.
+// Job is a job that this minion runs or ran.
 type Job struct {
 	JID  string
 	Fun  any // a string, or a list for several functions
 	Load *value.Dict
 	// Pub has the keys of Load.
 	Pub wire.Job
-	// First is the master that published it first; nil for a job of the schedule.
+	// First is the master that published it first; nil for a scheduled job.
 	First *link.Link
 
 	// Guarded by the table's lock.
@@ -32,9 +35,10 @@ type Job struct {
 	ret     *value.Dict  // the return, once there is one
 	cancel  context.CancelCauseFunc
 	procs   *proc.Group
+	what    [sha256.Size]byte // the digest of its function and arguments, which may change while it runs
 }
 
-// NewJob returns the job of a publication, or of what was noted of one.
+// NewJob returns the job of a publication, or of a record of one.
 func NewJob(load *value.Dict) *Job {
 	j := &Job{Load: load}
 	wire.View(load, &j.Pub)
@@ -42,10 +46,10 @@ func NewJob(load *value.Dict) *Job {
 	return j
 }
 
-// Table knows all jobs of the process, whichever master sent them. It is
-// why a job that two masters publish under one jid runs once.
+// Table holds all jobs of the process, whichever master published them. It
+// ensures that a job that two masters publish under one jid runs once.
 type Table struct {
-	keep int                   // finished jobs that are remembered
+	keep int                   // number of finished jobs to remember
 	past func(jid string) bool // knows the jobs of earlier processes; may be nil
 
 	mu       sync.Mutex
@@ -60,41 +64,96 @@ func New(keep int, past func(jid string) bool) *Table {
 	return &Table{keep: max(keep, 100), past: past, jobs: map[string]*Job{}, running: map[string]*Job{}}
 }
 
+// Taken is the error for a job whose id another job has, so that it is not run.
+type Taken struct {
+	JID string
+	// Fun is the function, or functions, of the job that has the id.
+	Fun any
+	// Other says that another master published that job. Of one master, the
+	// second publication is not answered: its return would be taken for that of
+	// the first.
+	Other bool
+}
+
+// Error says what to do.
+func (e *Taken) Error() string {
+	return fmt.Sprintf("the job was not run: this minion has another job with the id %s (%.100s), published by another master; run the command again",
+		e.JID, value.Str(e.Fun))
+}
+
 // Admit registers a job that a master published. It returns nil if the job is
-// known already: then the master, if it is another than before, will get the
-// return too; if that is there already, it is handed back for sending.
-func (t *Table) Admit(load *value.Dict, from *link.Link) (j *Job, ready *value.Dict) {
+// known already. Then a further master gets the return, too; if the job has
+// finished, Admit returns it for sending. For another job with the id of a known one
+// the error is a *Taken.
+func (t *Table) Admit(load *value.Dict, from *link.Link) (j *Job, ready *value.Dict, err error) {
 	j = NewJob(load)
 	jid := j.JID
+	what := digest(value.ListOf(j.Fun, j.Pub.Arg))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if old, ok := t.jobs[jid]; ok {
-		for _, o := range old.origins {
-			if o == from {
-				return nil, nil
-			}
+		known := slices.Contains(old.origins, from)
+		switch {
+		case old.what != what:
+			return nil, nil, &Taken{JID: jid, Fun: old.Fun, Other: !known}
+		case known:
+			return nil, nil, nil
 		}
 		old.origins = append(old.origins, from)
-		return nil, old.ret
+		return nil, old.ret, nil
 	}
 	if t.past != nil && t.past(jid) {
-		return nil, nil
+		return nil, nil, nil
 	}
-	j.First, j.origins = from, []*link.Link{from}
+	j.First, j.origins, j.what = from, []*link.Link{from}, what
 	t.jobs[jid] = j
 	t.running[jid] = j
-	return j, nil
+	return j, nil, nil
 }
 
-// Start notes how a job and the processes that it starts can be reached.
+// digest is equal for equal values, whatever the order of a map and whether a
+// string came as bytes.
+func digest(v any) (out [sha256.Size]byte) {
+	h := sha256.New()
+	switch x := v.(type) {
+	case *value.Dict:
+		entries := make([]string, 0, x.Len())
+		for k, v := range x.All() {
+			key, val := digest(k), digest(v)
+			entries = append(entries, string(key[:])+string(val[:]))
+		}
+		slices.Sort(entries)
+		io.WriteString(h, "map ")
+		for _, e := range entries {
+			io.WriteString(h, e)
+		}
+	case *value.List:
+		io.WriteString(h, "list ")
+		for i := range x.Len() {
+			item := digest(x.Items[i])
+			h.Write(item[:])
+		}
+	case string:
+		io.WriteString(h, "text "+x)
+	case []byte:
+		io.WriteString(h, "text ")
+		h.Write(x)
+	default:
+		io.WriteString(h, "other "+value.Repr(v))
+	}
+	h.Sum(out[:0])
+	return out
+}
+
+// Start records how to reach a job and the processes that it starts.
 func (t *Table) Start(j *Job, cancel context.CancelCauseFunc, procs *proc.Group) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	j.cancel, j.procs = cancel, procs
 }
 
-// Finish stores the return and names the masters that wait for it. Old jobs
-// are forgotten.
+// Finish stores the return and names the masters that wait for it. It drops old
+// jobs.
 func (t *Table) Finish(j *Job, ret *value.Dict) []*link.Link {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,8 +167,8 @@ func (t *Table) Finish(j *Job, ret *value.Dict) []*link.Link {
 	return append([]*link.Link(nil), j.origins...)
 }
 
-// Describe returns what saltutil.running reports of a job: its map and the
-// process that it runs in.
+// Describe returns what saltutil.running reports of a job: its map and its
+// process.
 func (j *Job) Describe() *value.Dict {
 	d := j.Load.Clone()
 	d.Set("pid", int64(os.Getpid()))
@@ -129,7 +188,7 @@ func (t *Table) List(except string) []*Job {
 	return out
 }
 
-// find returns the running job of a jid, or nil.
+// find returns the running job with a jid, or nil.
 func (t *Table) find(jid string) *value.Dict {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,7 +198,7 @@ func (t *Table) find(jid string) *value.Dict {
 	return nil
 }
 
-// Returned returns what a finished job returned, as long as it is remembered.
+// Returned returns the return of a finished job while it is remembered.
 func (t *Table) Returned(jid string) (*value.Dict, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,7 +219,7 @@ func (t *Table) Finished() []string {
 // Signalled is the cause with which a job's context ends.
 type Signalled struct{ Signal syscall.Signal }
 
-// Error says which signal.
+// Error names the signal.
 func (s Signalled) Error() string {
 	return fmt.Sprintf("the job was ended by signal %d", int(s.Signal))
 }

@@ -20,20 +20,20 @@ import (
 )
 
 func load(jid string) *value.Dict {
-	return value.DictOf("jid", jid, "fun", "test.ping", "arg", []any{}, "tgt", "*")
+	return value.DictOf("jid", jid, "fun", "test.ping", "arg", value.ListOf(), "tgt", "*")
 }
 
 func TestJobFromTwoMastersRunsOnce(t *testing.T) {
 	tab := New(0, nil)
 	a, b := &link.Link{}, &link.Link{}
-	j, ready := tab.Admit(load("1"), a)
+	j, ready, _ := tab.Admit(load("1"), a)
 	if j == nil || ready != nil {
 		t.Fatal("the first master's job was not admitted")
 	}
-	if again, ready := tab.Admit(load("1"), a); again != nil || ready != nil {
+	if again, ready, _ := tab.Admit(load("1"), a); again != nil || ready != nil {
 		t.Error("a job that one master sent twice was admitted twice")
 	}
-	if other, ready := tab.Admit(load("1"), b); other != nil || ready != nil {
+	if other, ready, _ := tab.Admit(load("1"), b); other != nil || ready != nil {
 		t.Error("a job that another master sent too was admitted again")
 	}
 	ret := value.DictOf("return", true)
@@ -41,19 +41,62 @@ func TestJobFromTwoMastersRunsOnce(t *testing.T) {
 		t.Errorf("the return goes to %v, want both masters", to)
 	}
 	c := &link.Link{}
-	if again, ready := tab.Admit(load("1"), c); again != nil || ready != ret {
+	if again, ready, _ := tab.Admit(load("1"), c); again != nil || ready != ret {
 		t.Error("a master that publishes a finished job must get its return")
 	}
-	if again, ready := tab.Admit(load("1"), a); again != nil || ready != nil {
+	if again, ready, _ := tab.Admit(load("1"), a); again != nil || ready != nil {
 		t.Error("a replay by the same master must do nothing")
+	}
+}
+
+// Another job with the id of a known one does not get its return, nor is it run.
+func TestJobWithTheIDOfAnother(t *testing.T) {
+	tab := New(0, nil)
+	a, b, c := &link.Link{}, &link.Link{}, &link.Link{}
+	args := func(v ...any) *value.Dict {
+		d := load("1")
+		d.Set("arg", value.ListOf(v...))
+		return d
+	}
+	first := args("x", value.DictOf("__kwarg__", true, "k", int64(1)))
+	j, _, err := tab.Admit(first, a)
+	if j == nil || err != nil {
+		t.Fatal(err)
+	}
+	other := first.Clone()
+	other.Set("fun", "test.fib")
+	for name, l := range map[string]*value.Dict{
+		"another function": other, "other arguments": args("y"), "another keyword": args("x", value.DictOf("__kwarg__", true, "k", int64(2))), "none": args(),
+	} {
+		for _, from := range []*link.Link{a, b} {
+			again, ready, err := tab.Admit(l, from)
+			taken, ok := errors.AsType[*Taken](err)
+			if again != nil || ready != nil || !ok || taken.JID != "1" || taken.Fun != "test.ping" || taken.Other != (from == b) {
+				t.Errorf("%s: %v, %v, %+v", name, again, ready, err)
+			}
+		}
+	}
+	// A running function may change its arguments.
+	first.List("arg")[1].(*value.Dict).Delete("__kwarg__")
+	same := args([]byte("x"), value.DictOf("k", int64(1), "__kwarg__", true))
+	same.Set("tgt", "narrowed")
+	if again, ready, err := tab.Admit(same, c); again != nil || ready != nil || err != nil {
+		t.Errorf("the same job: %v, %v, %v", again, ready, err)
+	}
+	ret := value.DictOf("return", true)
+	if to := tab.Finish(j, ret); !slices.Equal(to, []*link.Link{a, c}) {
+		t.Errorf("the return goes to %d masters", len(to))
+	}
+	if again, ready, err := tab.Admit(other, b); again != nil || ready != nil || err == nil {
+		t.Errorf("after the end: %v, %v, %v", again, ready, err)
 	}
 }
 
 func TestJobTableForgetsOldJobsButNoneThatRuns(t *testing.T) {
 	tab := New(100, nil)
-	running, _ := tab.Admit(load("running"), &link.Link{})
+	running, _, _ := tab.Admit(load("running"), &link.Link{})
 	for i := range 500 {
-		j, _ := tab.Admit(load(fmt.Sprint(i)), &link.Link{})
+		j, _, _ := tab.Admit(load(fmt.Sprint(i)), &link.Link{})
 		tab.Finish(j, value.NewDict(0))
 	}
 	if n := len(tab.jobs); n != 101 {
@@ -73,10 +116,10 @@ func TestJobTableForgetsOldJobsButNoneThatRuns(t *testing.T) {
 
 func TestJobsOfAnEarlierProcess(t *testing.T) {
 	tab := New(0, func(jid string) bool { return jid == "old" })
-	if j, _ := tab.Admit(load("old"), &link.Link{}); j != nil {
+	if j, _, _ := tab.Admit(load("old"), &link.Link{}); j != nil {
 		t.Error("a job runs again after a restart")
 	}
-	if j, _ := tab.Admit(load("new"), &link.Link{}); j == nil {
+	if j, _, _ := tab.Admit(load("new"), &link.Link{}); j == nil {
 		t.Error("a new job does not run")
 	}
 }
@@ -87,7 +130,7 @@ func TestSignal(t *testing.T) {
 	if err := tab.Signal("1", syscall.SIGTERM); salt.KindOf(err) != salt.NotFound {
 		t.Errorf("no such job: %v", err)
 	}
-	j, _ := tab.Admit(load("1"), a)
+	j, _, _ := tab.Admit(load("1"), a)
 	tab.Admit(load("1"), b)
 	if err := tab.Signal("1", syscall.SIGTERM); salt.KindOf(err) != salt.Unavailable {
 		t.Errorf("before it has begun: %v", err)
@@ -147,7 +190,7 @@ func TestNotes(t *testing.T) {
 		t.Errorf("left: %v", got)
 	}
 	forget()
-	write("5", value.DictOf("jid", "5", "pid", int64(os.Getpid())), 0) // of a predecessor, in a container
+	write("5", value.DictOf("jid", "5", "pid", int64(os.Getpid())), 0) // of a predecessor, as in a container
 	if n.Forget(); !slices.Equal(names(), []string{"4"}) {
 		t.Errorf("at the start: %v", names())
 	}

@@ -14,17 +14,17 @@ import (
 	"brine/internal/py/value"
 )
 
-// Notes are the files in cachedir/proc by which the processes of one minion know each
-// other's jobs.
+// Notes are the files in cachedir/proc with which the processes of one minion
+// announce their jobs.
 type Notes struct {
 	// Dir is that directory.
 	Dir string
 	Log *slog.Logger
 }
 
-// Record notes a running job in cachedir/proc, where saltutil of another
-// process (salt-call) looks. It returns what removes the note. Failing to
-// write it is no reason not to run the job.
+// Record records a running job in cachedir/proc, where saltutil of another
+// process (salt-call) looks. It returns a function that removes the record. If
+// the write fails, the job runs anyway.
 func (n *Notes) Record(j *Job) (forget func()) {
 	dir := n.Dir
 	path := filepath.Join(dir, j.JID)
@@ -39,14 +39,14 @@ func (n *Notes) Record(j *Job) (forget func()) {
 	}
 	if err != nil {
 		os.Remove(path) // a full disk leaves an empty file
-		n.Log.Warn("cannot note a running job", "jid", j.JID, "err", err)
+		n.Log.Warn("cannot record a running job", "jid", j.JID, "err", err)
 		return func() {}
 	}
 	return func() { os.Remove(path) }
 }
 
-// Others reads the notes of other processes that still live; those of dead
-// ones are removed.
+// Others returns the records of other live processes, and removes those of dead
+// ones.
 func (n *Notes) Others() []*Job {
 	var out []*Job
 	n.each(func(path string, note *Job) {
@@ -62,20 +62,19 @@ func (n *Notes) Others() []*Job {
 	return out
 }
 
-// Forget removes the notes of processes that were killed, at the start:
-// one with our own process id is of a predecessor then, as there is in a
-// container.
+// Forget removes the records of killed processes at the start: a record with
+// our own process id is from a predecessor then, as in a container.
 func (n *Notes) Forget() {
 	n.each(func(path string, note *Job) {
 		if pid := int(note.Pub.PID); pid == os.Getpid() || !RunsJobs(pid) {
-			n.Log.Info("a job was running when its process was killed", "jid", note.JID, "fun", value.Str(note.Fun))
+			n.Log.Info("job was interrupted: its process was killed", "jid", note.JID, "fun", value.Str(note.Fun))
 			os.Remove(path)
 		}
 	})
 }
 
-// each calls f for every note. A file that is none is removed once it is
-// too old to be one that is being written.
+// each calls f for every record. A file that is not a record is removed once it
+// is too old to be still in writing.
 func (n *Notes) each(f func(path string, note *Job)) {
 	dir := n.Dir
 	entries, err := os.ReadDir(dir)
@@ -97,8 +96,8 @@ func (n *Notes) each(f func(path string, note *Job)) {
 	}
 }
 
-// RunsJobs reports whether a process lives and may be one that runs jobs:
-// process ids are used again.
+// RunsJobs reports whether a process exists and may be one that runs jobs:
+// process ids are reused.
 func RunsJobs(pid int) bool {
 	if pid <= 0 || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false

@@ -1,6 +1,6 @@
-// Package link supervises the links of a minion to its masters: a Link resolves, signs
-// in, subscribes, receives, and begins again, for the life of the process. Which role
-// a link has is decided elsewhere (failover); what is received goes to Jobs.
+// Package link supervises the links of a minion to its masters. A Link resolves, signs
+// in, subscribes, receives, and starts over, for the life of the process. Package
+// failover decides the roles of links; received jobs go to Jobs.
 package link
 
 import (
@@ -34,40 +34,15 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options are the options of the minion that this package uses.
-type Options struct {
-	AliveInterval       time.Duration `salt:"master_alive_interval" default:"0" doc:"seconds within which the loss of a master must be noticed; 0 leaves that to heartbeat_interval" change:"restart"`
-	Latency             []float64     `salt:"master_latency" default:"[5, 25, 100]" doc:"with master_type cluster, milliseconds that part the masters of a zone into classes by how quickly they answer a sign of life: those of a quicker class are preferred; an empty list: that does not count (Brine only)" change:"restart"`
-	RetryDNS            time.Duration `salt:"retry_dns" default:"0" doc:"seconds between look-ups of a name that has no address; 0 is as for any other failure (Salt: 30, and no other master is served meanwhile)" change:"restart"`
-	RetryDNSCount       int           `salt:"retry_dns_count" default:"0" doc:"failed look-ups after which the pause is at least 30 seconds; 0 is never (Salt gives the master up)" change:"restart"`
-	PublishPort         int           `salt:"publish_port" default:"4505" doc:"the masters' publish port; the default follows what the master announces" change:"restart"`
-	AcceptanceWait      time.Duration `salt:"acceptance_wait_time" default:"10" doc:"seconds between attempts while the key waits for acceptance" change:"restart"`
-	AcceptanceWaitMax   time.Duration `salt:"acceptance_wait_time_max" default:"0" doc:"seconds up to which that pause doubles; 0 keeps it constant" change:"restart"`
-	AuthTimeout         time.Duration `salt:"auth_timeout" default:"5" doc:"seconds for one sign-in" change:"restart"`
-	RequestTimeout      time.Duration `salt:"request_channel_timeout" default:"60" doc:"seconds for one other request" change:"restart"`
-	RandomReauthDelay   time.Duration `salt:"random_reauth_delay" default:"1" doc:"seconds over which minions spread their sign-ins after a master came back; a command that arrives does not wait for it (Salt: 10)" change:"restart"`
-	ReconDefault        int           `salt:"recon_default" default:"100" doc:"milliseconds before the first reconnection (Salt: 1000)" change:"restart"`
-	ReconMax            int           `salt:"recon_max" default:"1000" doc:"milliseconds up to which that pause doubles (Salt: 10000)" change:"restart"`
-	ReconRandomize      bool          `salt:"recon_randomize" default:"true" doc:"spread reconnections by up to half of the pause" change:"restart"`
-	Heartbeat           time.Duration `salt:"heartbeat_interval" default:"1" doc:"seconds between pings on a quiet connection; a master silent for two of them is lost; 0 turns it off (Brine only)" change:"restart"`
-	StartEventGrains    []string      `salt:"start_event_grains" default:"[]" doc:"grains sent with the start event" change:"restart"`
-	LegacyStartupEvents bool          `salt:"enable_legacy_startup_events" default:"true" doc:"also send the event minion_start" change:"restart"`
-	SignPubMessages     bool          `salt:"sign_pub_messages" default:"false" doc:"demand that publications are signed, also of masters that do not announce that they sign; Brine masters do" change:"restart"`
-	AutosignGrains      []string      `salt:"autosign_grains" default:"[]" doc:"grains offered to the master for automatic acceptance" change:"restart"`
-	FilterPublications  bool          `salt:"zmq_filtering" default:"false" doc:"subscribe by topic; the masters must have the same setting" change:"restart"`
-	StandbyJobs         bool          `salt:"standby_jobs" default:"true" doc:"with failover and distributed, also run the jobs of up to three Brine masters that stand by, and give job and result to the active master as well (Brine only)" change:"restart"`
-	RejectedRetry       bool          `salt:"rejected_retry" default:"true" doc:"go on asking after the master rejected the key (Salt: False, and the process ends)" change:"restart"`
-}
-
-// Jobs takes what masters publish.
+// Jobs handles publications.
 type Jobs interface {
-	// Accept takes one job. It returns at once.
+	// Accept handles one job. It returns at once.
 	Accept(from *Link, load *value.Dict)
 	// RunningFor returns the ids of the running jobs that a master published.
 	RunningFor(*Link) []string
 }
 
-// Config is what the links of one minion need. It does not change.
+// Config is the common configuration of a minion's links. It does not change.
 type Config struct {
 	Options Options
 	// ID is the minion's id, Fingerprint that of its key.
@@ -75,12 +50,12 @@ type Config struct {
 	Transport           transport.Transport
 	Dial, SubscribeDial transport.DialOptions
 	Resolver            *net.Resolver
-	// Opts are all options under their names.
+	// Opts are all options by name.
 	Opts *value.Dict
-	// ExtraPillarData returns what is sent with each request for a pillar.
+	// ExtraPillarData returns the additional data of pillar requests.
 	ExtraPillarData func() *value.Dict
-	// Grains returns the grains; NamesMaster whether their grain master is the
-	// name of one of several masters.
+	// Grains returns the grains, NamesMaster whether their grain master is the name
+	// of one of several masters.
 	Grains      func() *value.Dict
 	NamesMaster func() bool
 	Outbox      *outbox.Outbox
@@ -88,21 +63,22 @@ type Config struct {
 	Jobs        Jobs
 	Status      *status.Status
 	// Members is the list of masters; nil unless the minion learns it. Learned is
-	// called after it, or the latency of a master, has changed.
+	// called when it, or the latency of a master, has changed.
 	Members *members.Members
 	Learned func()
-	// Notify is told what a link has met.
+	// Notify receives the events of links.
 	Notify func(roles.Event)
-	// Ready is called each time that a master was greeted.
+	// Ready is called each time that a master got the start event.
 	Ready func(*Link)
-	// PillarChanged is called when a master has sent its pillar.
+	// PillarChanged is called when a master sent its pillar.
 	PillarChanged func()
 	// Report fires an event on the minion's own bus.
 	Report func(tag string, data *value.Dict)
 	Log    *slog.Logger
 }
 
-// New returns a link to one master, which is in no Set and does nothing before Run.
+// New returns a link to one master. It belongs to no Set and does nothing before
+// Run.
 func New(cfg *Config, addr address.Master, signer *handshake.Minion) (*Link, error) {
 	o := &cfg.Options
 	log := cfg.Log.With("master", addr.Text)
@@ -126,7 +102,7 @@ func New(cfg *Config, addr address.Master, signer *handshake.Minion) (*Link, err
 	return c, nil
 }
 
-// topics are the publications that a filtering minion asks for.
+// topics returns the publications that a filtering minion subscribes to.
 func topics(id string) []string {
 	sum := sha1.Sum([]byte(id))
 	return []string{"broadcast", hex.EncodeToString(sum[:])}
@@ -142,13 +118,12 @@ func (cfg *Config) autosignGrains() *value.Dict {
 	return d
 }
 
-// Link supervises the link to one master, for as long as the process
-// lives. Nothing that it meets ends the process or touches another
-// connection: it waits and tries again. Its role says how much of a link there
-// is to be: with several masters of which one is used at a time, all but one
-// connection stand by or are off.
+// Link supervises the link to one master, for the life of the process. No event
+// of it ends the process or affects another link: it waits and retries. Its
+// role limits what it does: if one of several masters is used, all other links
+// are on standby or off.
 type Link struct {
-	// Index is the place of the link in its Set.
+	// Index is the position of the link in its Set.
 	Index  int
 	Addr   address.Master
 	Client *channel.Client
@@ -160,11 +135,11 @@ type Link struct {
 
 	pillar atomic.Pointer[value.Dict]
 	view   view
-	// greeted is set once the start event has been sent to this master; with
-	// one master at a time the Set knows.
+	// greeted is set once the start event was sent to this master; with one master
+	// at a time the Set knows.
 	greeted  bool
 	locator  locator
-	reported map[cause]bool // why there was no connection since the last one that stood
+	reported map[cause]bool // failures reported since the last stable connection
 	state    atomic.Pointer[linkState]
 	fatal    int // code of the last refusal, guarded by Set.refusals
 	missed   missedJobs
@@ -172,13 +147,14 @@ type Link struct {
 	latency  latency
 }
 
-// linkState is what others may know of a connection.
+// linkState is the public state of a connection.
 type linkState struct {
-	text  string // connected, standby, off, or why it is not
+	text  string // connected, standby, off, or the reason for none
 	since time.Time
 }
 
-// stable is how long a connection must last for what was before to be over.
+// stable is how long a connection must last until earlier failures are
+// forgotten.
 const stable = 10 * time.Second
 
 func (c *Link) setState(s string) {
@@ -204,7 +180,7 @@ func (c *Link) State() status.Master {
 	return m
 }
 
-// SetRole gives the link its role.
+// SetRole sets the role of the link.
 func (c *Link) SetRole(r roles.Role) { c.role.set(r) }
 
 // Role returns the role of the link.
@@ -213,8 +189,8 @@ func (c *Link) Role() roles.Role {
 	return r
 }
 
-// Pillar returns the pillar of this master, nil if it has sent none yet. Of one that
-// stands by it is that of the active one: only that is asked.
+// Pillar returns the pillar of this master, nil if it has sent none yet. For a
+// standby link it is the active master's pillar: only that master is asked.
 func (c *Link) Pillar() *value.Dict {
 	if active := c.cfg.Links.active(); active != nil && active != c {
 		if p := active.pillar.Load(); p != nil {
@@ -224,7 +200,7 @@ func (c *Link) Pillar() *value.Dict {
 	return c.pillar.Load()
 }
 
-// assignment is the role of a connection, which another goroutine sets.
+// assignment is the role of a connection, set by another goroutine.
 type assignment struct {
 	mu      sync.Mutex
 	role    roles.Role
@@ -253,7 +229,7 @@ func (a *assignment) set(r roles.Role) {
 	}
 }
 
-// Run does what the role asks, again and again, until ctx ends.
+// Run acts by the role, again and again, until ctx ends.
 func (c *Link) Run(ctx context.Context) {
 	pause := time.Duration(0)
 	for ctx.Err() == nil {
@@ -283,17 +259,17 @@ func (c *Link) Run(ctx context.Context) {
 		c.report(err, pause)
 		c.cfg.Notify(roles.Event{Kind: roles.Lost, Master: c.Index, Why: reason(err)})
 		if !wait.Until(ctx, changed, pause) {
-			pause = 0 // another role: at once
+			pause = 0 // new role: at once
 		}
 	}
 }
 
-// errRoleChanged ends a session whose master got another role.
+// errRoleChanged ends a session when the role of the link changes.
 var errRoleChanged = errors.New("the master has another role now")
 
-// nextPause is how long to wait after err. Refusals of a living master have a
-// pace of their own, set by the operator; for a master that is away, the
-// pause grows from recon_default to recon_max.
+// nextPause returns the pause after err. Refusals of a live master have their
+// own interval, set by the operator; for an unreachable master the pause grows
+// from recon_default to recon_max.
 func (c *Link) nextPause(last time.Duration, err error) time.Duration {
 	o := &c.cfg.Options
 	if handshake.Refused(err) || errors.Is(err, handshake.ErrFull) {
@@ -305,7 +281,7 @@ func (c *Link) nextPause(last time.Duration, err error) time.Duration {
 	}
 	var busy *handshake.Busy
 	if errors.As(err, &busy) {
-		return busy.Wait // the master has said when it will have time
+		return busy.Wait // the master said when to retry
 	}
 	if d := c.locator.pause(o); d > 0 {
 		return d
@@ -319,9 +295,9 @@ func (c *Link) nextPause(last time.Duration, err error) time.Duration {
 	return next
 }
 
-// cause is what kind of failure ended a session. Reports are limited by cause:
-// in the text of an error a port, a name server or a master can put something
-// new each time. There are few causes, and none uses up the reports of another.
+// cause is the kind of failure that ended a session. Logging is limited by
+// cause, because a port, a name server or a master can change the text of an
+// error each time. There are few causes, and each has its own limit.
 type cause struct {
 	refusal                        error
 	mismatch, untrusted, busy      bool
@@ -356,13 +332,14 @@ func causeOf(err error) cause {
 	return c
 }
 
-// report logs the end of a session, once per cause until a connection stood.
+// report logs the end of a session, once per cause until a connection was
+// stable.
 func (c *Link) report(err error, pause time.Duration) {
 	text := reason(err)
 	c.setState(text)
 	why := causeOf(err)
 	if c.reported[why] {
-		c.log.Debug("still without this master", "err", err, "retry", pause)
+		c.log.Debug("still not connected to this master", "err", err, "retry", pause)
 		return
 	}
 	if c.reported == nil {
@@ -377,32 +354,33 @@ func (c *Link) report(err error, pause time.Duration) {
 		c.cfg.Links.tellRefused(c, err)
 		c.log.Log(context.Background(), slog.LevelError+4, text, "retry", pause) // critical
 	default:
-		c.log.Warn("no connection to the master; it is tried again", "err", err)
+		c.log.Warn("cannot connect to the master; retrying", "err", err)
 	}
 }
 
-// restored reports that the connection is back, once it has lasted for a while:
-// the last line of the log about a master says how it is.
+// restored logs that the connection is back, once it has lasted for a while:
+// the last line of the log about a master shows its state.
 func (c *Link) restored(ctx context.Context) {
 	if !wait.Sleep(ctx, stable) {
 		return
 	}
 	if len(c.reported) > 0 {
-		c.log.Warn("the connection to the master is restored")
+		c.log.Warn("reconnected to the master")
 	}
 	clear(c.reported)
 }
 
-// ownPort is our own end of a connection in the text of an error.
+// ownPort matches the local end of a connection in the text of an error.
 var ownPort = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(\[[0-9A-Fa-f:.%\w]+\]|[0-9.]+):[0-9]+->`)
 })
 
-// reason is the text of an error without our own ends of connections, whose
-// ports are others each time; errors of look-ups have them in their texts.
+// reason returns the text of an error without the local ends of connections,
+// whose ports always differ; look-up errors contain them.
 func reason(err error) string { return ownPort().ReplaceAllString(err.Error(), "") }
 
-// session is one period with a link. It returns why it ended.
+// session is one connection attempt and its connection. It returns the reason
+// for its end.
 func (c *Link) session(ctx context.Context, role roles.Role, changed <-chan struct{}) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -420,7 +398,7 @@ func (c *Link) session(ctx context.Context, role roles.Role, changed <-chan stru
 	return err
 }
 
-// anyAddress tries the addresses of the master one after the other.
+// anyAddress tries the addresses of the master in turn.
 func (c *Link) anyAddress(ctx context.Context, role roles.Role) error {
 	addrs, unresolved := c.locator.addresses(ctx, c.Addr, c.cfg.Resolver)
 	if len(addrs) == 0 {
@@ -446,13 +424,13 @@ func (c *Link) anyAddress(ctx context.Context, role roles.Role) error {
 	return last
 }
 
-// attach connects to one address. was tells that there was a connection, so
+// attach connects to one address. was reports that there was a connection, so
 // that other addresses of the name need not be tried.
 func (c *Link) attach(ctx context.Context, at address.Endpoint) (was bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.Client.SetAddress(at.String())
-	// A master that we know is listened to at once and greeted afterwards,
+	// A known master is subscribed to at once and gets the start event afterwards,
 	// so that nothing it publishes meanwhile is missed.
 	gen := c.Client.Generation()
 	known, warm := gen > 0, c.locator.warm == at.String()
@@ -463,8 +441,7 @@ func (c *Link) attach(ctx context.Context, at address.Endpoint) (was bool, err e
 	}
 	sub, err := c.Client.Subscribe(ctx, address.Endpoint{Host: at.Host, Port: c.publishPort()}.String())
 	if err != nil && known {
-		// It may be up again on another publish port, which it tells when
-		// we sign in.
+		// It may be up again on another publish port, which the sign-in returns.
 		if known = false; c.Client.SignIn(ctx) == nil {
 			sub, err = c.Client.Subscribe(ctx, address.Endpoint{Host: at.Host, Port: c.publishPort()}.String())
 		}
@@ -480,7 +457,7 @@ func (c *Link) attach(ctx context.Context, at address.Endpoint) (was bool, err e
 	c.log.Info("connected to the master", "address", at.Host)
 	c.fire(tagConnected)
 	defer c.fire(tagDisconnected)
-	failed := make(chan error, 2) // of settling and watching
+	failed := make(chan error, 2) // for settling and watching
 	var aside sync.WaitGroup
 	c.missed.again = wait.NewWakeup()
 	aside.Go(func() {
@@ -492,13 +469,13 @@ func (c *Link) attach(ctx context.Context, at address.Endpoint) (was bool, err e
 	err = c.receive(ctx, sub, failed)
 	cancel()
 	aside.Wait() // the next session finds this one's state complete
-	// Leaving is in order; the session is as good as before.
+	// A requested end; the session is still good.
 	c.locator.warm = at.String()
 	return true, err
 }
 
-// publishPort follows the master's announcement unless the option was
-// changed. Salt compares with the wrong default and so never follows.
+// publishPort uses the master's announcement unless the option was changed.
+// Salt compares with the wrong default and so never uses it.
 func (c *Link) publishPort() int {
 	if p := c.cfg.Options.PublishPort; p != defaultPublishPort && p > 0 {
 		return p
@@ -511,12 +488,11 @@ func (c *Link) publishPort() int {
 
 const defaultPublishPort = 4505
 
-// settle does what a new connection needs besides listening. known says that
-// the keys are of an earlier sign-in, that of gen, and warm that they were good
-// a moment ago. Nothing is asked of a master, let alone done for it, before it
-// has shown in this session that it is the one who signed in: what answers
-// could be another process, with the old one's directory, that no sign-in would
-// take for the master any more.
+// settle does what a new connection needs besides receiving. known means that
+// the keys are from an earlier sign-in, that of gen, and warm that they were
+// valid a moment ago. The minion requests nothing and runs nothing before the
+// master has authenticated in this session: another process, with a copy of its
+// directory, could answer.
 func (c *Link) settle(ctx context.Context, sub *channel.Subscription, known, warm bool, gen int) error {
 	if known {
 		if err := c.verify(ctx, sub, warm, gen); err != nil || ctx.Err() != nil {
@@ -537,22 +513,22 @@ func (c *Link) settle(ctx context.Context, sub *channel.Subscription, known, war
 		}
 		c.log.Error("cannot fetch the pillar", "err", err)
 	}
-	c.missed.fetch(ctx) // with the pillar, by which a job may be meant for us
+	c.missed.fetch(ctx) // includes the pillar, which targets may refer to
 	c.SendStart()
 	c.cfg.Links.markGreeted(c)
 	c.cfg.Ready(c)
 	return nil
 }
 
-// verify signs in again unless the master is the very process of the last
-// sign-in: it proves that by its key for publications, which is in no file. One
-// of Salt's cannot be asked, and has no jobs kept for us either.
+// verify signs in again unless the master is the same process as at the last
+// sign-in: it proves that with its key for publications, which is in no file. A
+// stock master cannot be asked, and queues no jobs anyway.
 func (c *Link) verify(ctx context.Context, sub *channel.Subscription, warm bool, gen int) error {
 	if c.Client.Peer().Brine {
 		outdated, err := c.probe(ctx)
 		if c.Client.Generation() != gen {
-			// A restarted master refused the probe, so that the client signed in
-			// again. The subscription has registered with the key of before.
+			// A restarted master refused the probe, so the client signed in again. The
+			// subscription registered with the old key.
 			return sub.Renew(ctx, gen)
 		}
 		if err == nil && !outdated {
@@ -570,8 +546,8 @@ func (c *Link) verify(ctx context.Context, sub *channel.Subscription, warm bool,
 	return nil
 }
 
-// receive hands publications on until the connection fails, or what goes on
-// aside does; those may also end without an error.
+// receive passes publications on until the connection or a background task
+// fails; tasks may also end without an error.
 func (c *Link) receive(ctx context.Context, sub *channel.Subscription, failed <-chan error) error {
 	why := make(chan error, 1)
 	over := make(chan struct{})
@@ -608,8 +584,8 @@ func (c *Link) receive(ctx context.Context, sub *channel.Subscription, failed <-
 }
 
 // reauthDelay spreads the sign-ins of a fleet. Where minions register there is no time for
-// that: a master sends targeted jobs only to minions that have registered,
-// which takes its new key.
+// that: a master sends targeted jobs only to registered minions, and registering requires
+// its new key.
 func (c *Link) reauthDelay() time.Duration {
 	if c.cfg.Transport.Traits().Registers {
 		return 0
@@ -617,8 +593,8 @@ func (c *Link) reauthDelay() time.Duration {
 	return wait.Jitter(c.cfg.Options.RandomReauthDelay)
 }
 
-// FetchPillar asks this master for the pillar and remembers it. Asking also
-// shows the master the grains, by which it finds the minion as a target.
+// FetchPillar requests the pillar from this master and stores it. The request
+// also gives the master the grains, for targeting.
 func (c *Link) FetchPillar(ctx context.Context, clean bool) error {
 	p, err := c.AskPillar(ctx, fn.PillarQuery{Saltenv: name(c.cfg.Opts.At("saltenv")), CleanCache: clean})
 	if err != nil {
@@ -629,7 +605,7 @@ func (c *Link) FetchPillar(ctx context.Context, clean bool) error {
 	return nil
 }
 
-// AskPillar asks this master for a pillar and returns it.
+// AskPillar requests a pillar from this master and returns it.
 func (c *Link) AskPillar(ctx context.Context, q fn.PillarQuery) (*value.Dict, error) {
 	override := q.Override
 	if override == nil {
@@ -665,7 +641,7 @@ func (c *Link) AskPillar(ctx context.Context, q fn.PillarQuery) (*value.Dict, er
 	return p, nil
 }
 
-// name is the value of an option that names an environment, "" for none.
+// name returns the value of an option that names an environment, or "".
 func name(v any) string {
 	if v == nil {
 		return ""
@@ -700,4 +676,34 @@ func (c *Link) SendStart() {
 		}
 		c.Out.Put(load)
 	}
+}
+
+// Opts returns the options with the name of this master.
+func (c *Link) Opts() *value.Dict {
+	all := c.cfg.Opts
+	if _, several := all.At("master").(*value.List); !several {
+		return all
+	}
+	if d := c.view.opts.Load(); d != nil {
+		return d
+	}
+	d := all.Clone()
+	d.Set("master", c.Addr.Host)
+	c.view.opts.Store(d)
+	return d
+}
+
+// Grains returns the current grains with the name of this master.
+func (c *Link) Grains() *value.Dict {
+	base := c.cfg.Grains()
+	if !c.cfg.NamesMaster() || c.Addr.Host == base.At("master") {
+		return base
+	}
+	if v := c.view.grains.Load(); v != nil && v.base == base {
+		return v.shown
+	}
+	d := base.Clone()
+	d.Set("master", c.Addr.Host)
+	c.view.grains.Store(&grainView{base, d})
+	return d
 }

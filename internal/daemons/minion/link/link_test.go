@@ -28,13 +28,13 @@ import (
 
 var testKey = sync.OnceValues(func() (*crypt.PrivateKey, error) { return crypt.GenerateKey(2048) })
 
-// unused takes jobs of no master.
+// unused handles no jobs.
 type unused struct{}
 
 func (unused) Accept(*Link, *value.Dict) {}
 func (unused) RunningFor(*Link) []string { return nil }
 
-// newLinks makes links to masters that are not there.
+// newLinks creates links to masters that do not exist.
 func newLinks(t *testing.T, change func(*Config), names ...string) (*Config, *[]roles.Event) {
 	t.Helper()
 	key, err := testKey()
@@ -133,7 +133,7 @@ func TestGreeting(t *testing.T) {
 	}
 }
 
-// TestRefusals: the minion ends once every master has refused it for good.
+// TestRefusals: the minion ends once every master has permanently refused it.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -203,7 +203,7 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// TestCauses: an error is reported once per kind of cause, whatever its text says.
+// TestCauses: an error is reported once per cause, whatever its text.
 func TestCauses(t *testing.T) {
 	refused := func(port int) error {
 		return &net.OpError{Op: "dial", Net: "tcp", Source: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9), Port: port},
@@ -226,8 +226,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestLostMaster: a master that is not there is reported lost, again and again,
-// and the link ends with its context.
+// TestLostMaster: an unreachable master is reported lost repeatedly, and the
+// link ends with its context.
 func TestLostMaster(t *testing.T) {
 	lost := make(chan roles.Event, 100)
 	cfg, _ := newLinks(t, func(c *Config) {

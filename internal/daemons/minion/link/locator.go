@@ -9,20 +9,20 @@ import (
 	"brine/internal/daemons/minion/address"
 )
 
-// locator finds the addresses of one master. One goroutine uses it, that of the
-// sessions.
+// locator finds the addresses of one master. Only the goroutine of the sessions
+// uses it.
 type locator struct {
-	// warm is the address at which a session was good until now.
+	// warm is the address of the last good session, while it is fresh.
 	warm   string
-	failed int // look-ups in a row
-	// resolved is what the last look-up that succeeded has found.
+	failed int // failed look-ups in a row
+	// resolved is the result of the last successful look-up.
 	resolved []address.Endpoint
 }
 
-// addresses returns where to look for the master: where it was a moment ago,
-// or what its name means now. While that cannot be found out, and err says so,
-// it is where the name led before: a name server that is unreachable parts no
-// minion from its master, and a peer there has to prove itself anyway.
+// addresses returns the addresses to try: that of a moment ago, or the current
+// ones of the name. If the look-up fails (err), they are the previous ones: an
+// unreachable name server does not separate a minion from its master, and peers
+// must authenticate anyway.
 func (l *locator) addresses(ctx context.Context, of address.Master, r *net.Resolver) (found []address.Endpoint, err error) {
 	if host, port, err := net.SplitHostPort(l.warm); err == nil {
 		p, _ := strconv.Atoi(port)
@@ -40,13 +40,12 @@ func (l *locator) addresses(ctx context.Context, of address.Master, r *net.Resol
 	return found, nil
 }
 
-// lookupAgain is how long a look-up may take when there is another address to
-// try.
+// lookupAgain bounds a look-up when there is another address to try.
 const lookupAgain = 2 * time.Second
 
-// pause is how long to wait after a look-up that failed, 0 for as long as after
-// any other failure. The options retry_dns and retry_dns_count reduce the load
-// of a name server; a name is never given up.
+// pause returns the pause after a failed look-up, 0 for the same as after any
+// other failure. The options retry_dns and retry_dns_count reduce the load of a
+// name server; the minion never stops trying.
 func (l *locator) pause(o *Options) time.Duration {
 	switch {
 	case l.failed == 0:
@@ -57,5 +56,5 @@ func (l *locator) pause(o *Options) time.Duration {
 	return o.RetryDNS
 }
 
-// slowLookup is the pause once retry_dns_count look-ups have failed.
+// slowLookup is the pause after retry_dns_count failed look-ups.
 const slowLookup = 30 * time.Second

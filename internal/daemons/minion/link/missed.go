@@ -10,26 +10,26 @@ import (
 	"brine/internal/py/value"
 )
 
-// missedRounds bounds how often one connection asks for more: a master could
-// say for ever that there is.
+// missedRounds bounds the requests per connection: a master could claim for
+// ever that there is more.
 const missedRounds = 1000
 
-// laterChecks are when a new connection asks again what it missed: a job that
-// was published between the first answer and the moment at which the master
-// had taken in the subscription went nowhere.
+// laterChecks are when a new connection asks again for missed jobs: a job
+// published between the first answer and the start of the subscription went
+// nowhere.
 var laterChecks = []time.Duration{2 * time.Second, 10 * time.Second}
 
-// missedJobs asks one master for the jobs that it keeps for this minion.
+// missedJobs fetches the jobs that one master has queued for this minion.
 type missedJobs struct {
 	link *Link
-	// kept is set once the master has shown that it keeps jobs for minions that
-	// are unreachable, as Brine masters do.
+	// kept is set once the master has shown that it queues jobs for unreachable
+	// minions, as Brine masters do.
 	kept  atomic.Bool
-	again wait.Wakeup // of the session: something may have been missed
+	again wait.Wakeup // the session may have missed something
 }
 
-// askAgain asks the master at those times, and whenever the numbers of what it
-// published show a gap, until ctx ends.
+// askAgain asks the master at those times, and whenever the numbers of its
+// publications show a gap, until ctx ends.
 func (m *missedJobs) askAgain(ctx context.Context) {
 	if !m.kept.Load() {
 		return
@@ -48,7 +48,7 @@ func (m *missedJobs) askAgain(ctx context.Context) {
 		case <-due:
 			checks = checks[1:]
 		case <-m.again.C():
-			// What one minion missed many may have missed.
+			// If one minion missed a job, many may have.
 			if !wait.Sleep(ctx, wait.Jitter(askSpread)) {
 				return
 			}
@@ -57,11 +57,11 @@ func (m *missedJobs) askAgain(ctx context.Context) {
 	}
 }
 
-// askSpread is the time over which a fleet asks for what it missed.
+// askSpread is the time over which a fleet asks for missed jobs.
 const askSpread = time.Second
 
-// askSoon has the master asked what was missed, unless that says nothing: where
-// minions register and with filters a minion gets only a part of what is published.
+// askSoon requests a check for missed jobs, unless gaps mean nothing: with
+// registration and filters a minion gets only some of the publications.
 func (m *missedJobs) askSoon() {
 	c := m.link
 	if c.cfg.Transport.Traits().Registers || c.cfg.Options.FilterPublications {
@@ -70,10 +70,10 @@ func (m *missedJobs) askSoon() {
 	m.again.Wake()
 }
 
-// fetch asks the master for the jobs that it keeps for this minion: those
-// that were published while it was away. What it has run before, also in an
-// earlier life of the process, is recognised by its id. Salt's masters are not
-// asked: they would log an error.
+// fetch requests the jobs that the master queued for this minion while it was
+// unreachable. Jobs that it already ran, even in an earlier process, are
+// recognized by id. Stock masters are not asked, because they would log an
+// error.
 func (m *missedJobs) fetch(ctx context.Context) {
 	c := m.link
 	if !c.Client.Peer().Brine {
@@ -83,19 +83,19 @@ func (m *missedJobs) fetch(ctx context.Context) {
 	for range missedRounds {
 		v, err := c.Client.Request(ctx, wire.Encode(wire.Missed{Cmd: "_brine_missed", ID: c.cfg.ID, After: after}))
 		if err != nil {
-			c.log.Debug("cannot ask for missed jobs", "err", err)
+			c.log.Debug("cannot request missed jobs", "err", err)
 			return
 		}
 		d, _ := v.(*value.Dict)
 		var in wire.MissedJobs
 		if err := wire.Decode(d, &in); err != nil {
-			c.log.Debug("the master does not keep jobs for its minions", "err", err)
+			c.log.Debug("the master does not queue jobs for its minions", "err", err)
 			return
 		}
 		m.kept.Store(true)
 		for _, it := range value.Items(in.Jobs) {
 			if load, ok := it.(*value.Dict); ok {
-				c.log.Debug("a job was kept for this minion")
+				c.log.Debug("received a job that the master had queued")
 				c.cfg.Jobs.Accept(c, load)
 			}
 		}

@@ -8,13 +8,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// Events about a master on the minion's own bus, as Salt names them.
+// Events about a master on the minion's own bus, under Salt's names.
 const (
 	tagConnected    = "__master_connected"
 	tagDisconnected = "__master_disconnected"
 )
 
-// SignIn signs in once, at the first address that lets it.
+// SignIn signs in once, at the first address that permits it.
 func (c *Link) SignIn(ctx context.Context) error {
 	addrs, err := c.Addr.Resolve(ctx, c.cfg.Resolver)
 	if err != nil {
@@ -29,25 +29,26 @@ func (c *Link) SignIn(ctx context.Context) error {
 	return err
 }
 
-// SayRunning tells the master which of its jobs run. Nothing depends on it.
+// SayRunning reports the running jobs to the master. Nothing depends on it.
 func (c *Link) SayRunning(ctx context.Context, jids ...string) {
 	if len(jids) == 0 {
 		return
 	}
 	if _, err := c.Client.Request(ctx, value.DictOf("cmd", "_brine_running", "id", c.cfg.ID, "jids", jids)); err != nil {
-		c.log.Debug("cannot tell the master which jobs run", "err", err)
+		c.log.Debug("cannot report running jobs to the master", "err", err)
 	}
 }
 
-// RecordBegun has the master record that a job begins here, and reports whether it
-// has: then it never gives the job to this minion again. It records no job twice.
+// RecordBegun makes the master record that a job starts here, and reports whether
+// it did: then the master never delivers the job to this minion again. It records
+// no job twice.
 func (c *Link) RecordBegun(ctx context.Context, jid string) bool {
 	if !c.Client.Peer().Brine {
 		return false
 	}
 	v, err := c.Client.Request(ctx, wire.Encode(wire.AboutJob{Cmd: "_brine_record", ID: c.cfg.ID, JID: jid}))
 	if err != nil {
-		c.log.Warn("the master cannot record that a job begins", "jid", jid, "err", err)
+		c.log.Warn("the master cannot record that a job starts", "jid", jid, "err", err)
 		return false
 	}
 	d, _ := v.(*value.Dict)
@@ -56,7 +57,8 @@ func (c *Link) RecordBegun(ctx context.Context, jid string) bool {
 	return in.Recorded
 }
 
-// KeepsJobs reports whether the master has shown that it keeps jobs for minions.
+// KeepsJobs reports whether the master has shown that it queues jobs for
+// minions.
 func (c *Link) KeepsJobs() bool { return c.missed.kept.Load() }
 
 // fire fires an event about a master on the minion's own bus.

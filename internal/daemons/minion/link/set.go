@@ -12,29 +12,29 @@ import (
 	"brine/internal/py/value"
 )
 
-// Exit codes of a minion that no master takes, as Salt's.
+// Exit codes of a minion that no master accepts, as in Salt.
 const (
-	ExitFinger   = 42 // no master has the demanded fingerprint
+	ExitFinger   = 42 // no master has the required fingerprint
 	ExitRejected = 77 // all masters have rejected the key
 )
 
-// Unwanted is the error of Run when the configuration asks for an end: every
-// master has said for good that it does not take this minion, or shows another
-// fingerprint than demanded. One that is merely away is no reason to end.
+// Unwanted is the error of Run when the configuration requires the process to
+// end: every master has permanently refused this minion, or has another
+// fingerprint than required. An unreachable master is no reason to end.
 type Unwanted struct {
 	Code int
 	err  error
 }
 
-func (e *Unwanted) Error() string { return fmt.Sprintf("every master refuses: %v", e.err) }
+func (e *Unwanted) Error() string { return fmt.Sprintf("all masters refuse this minion: %v", e.err) }
 
-// Unwrap returns what the last master said.
+// Unwrap returns the last master's error.
 func (e *Unwanted) Unwrap() error { return e.err }
 
-// ExitCode is that of the process.
+// ExitCode is the exit code of the process.
 func (e *Unwanted) ExitCode() int { return e.Code }
 
-// fatalCode is the code with which err would end the process, 0 for never.
+// fatalCode returns the exit code for err, 0 if it never ends the process.
 func (s *Set) fatalCode(err error) int {
 	switch {
 	case errors.Is(err, handshake.ErrFinger):
@@ -45,8 +45,8 @@ func (s *Set) fatalCode(err error) int {
 	return 0
 }
 
-// refusedBy notes what c's master has said, nil for that it is good. When all
-// masters have said the like, the minion ends.
+// refusedBy records the refusal of c's master, nil for success. When all
+// masters have refused, the minion ends.
 func (s *Set) refusedBy(c *Link, err error) {
 	s.refusals.Lock()
 	defer s.refusals.Unlock()
@@ -62,28 +62,28 @@ func (s *Set) refusedBy(c *Link, err error) {
 	s.Stop(&Unwanted{Code: c.fatal, err: err})
 }
 
-// Set has the links of one minion. It only grows.
+// Set is the links of one minion. It only grows.
 type Set struct {
 	// ID is the minion's id.
 	ID string
-	// OneAtATime says that one master is used at a time, which Use names.
+	// OneAtATime means that one master is used at a time; Use names it.
 	OneAtATime bool
 	// RejectedRetry is the option of that name.
 	RejectedRetry bool
 	// Stop ends the minion; it is called with an *Unwanted.
 	Stop func(error)
 
-	// Direct is the link of salt-call, which asks it without a queue; else nil.
+	// Direct is the link of salt-call, which sends without a queue; otherwise nil.
 	Direct *Link
 
 	list     atomic.Pointer[[]*Link]
 	refusals sync.Mutex // guards Link.fatal
-	// current is the master that is, or was last, the active one; told the one
-	// after the last that was told of this minion's start, 0 for none.
+	// current is the current or last active master; told the number, plus one, of
+	// the last master that got the start event, 0 for none.
 	current, told atomic.Int32
 }
 
-// Add adds a link. It is called by one goroutine at a time.
+// Add adds a link. Calls must not be concurrent.
 func (s *Set) Add(c *Link) {
 	all := s.All()
 	c.Index = len(all)
@@ -91,7 +91,7 @@ func (s *Set) Add(c *Link) {
 	s.list.Store(&next)
 }
 
-// All returns the links. The slice does not change any more.
+// All returns the links. The slice is never modified.
 func (s *Set) All() []*Link {
 	if p := s.list.Load(); p != nil {
 		return *p
@@ -99,26 +99,26 @@ func (s *Set) All() []*Link {
 	return nil
 }
 
-// Use notes which master is used, of one at a time.
+// Use sets the active master, if one is used at a time.
 func (s *Set) Use(i int) { s.current.Store(int32(i)) }
 
-// Greeted reports whether the master i was the last one that was told of the
-// minion's start, of one at a time.
+// Greeted reports whether master i was the last one that got the start event,
+// if one is used at a time.
 func (s *Set) Greeted(i int) bool { return s.told.Load() == int32(i)+1 }
 
-// Send gives a message to all masters that are told what concerns all.
+// Send sends a message to all receivers.
 func (s *Set) Send(load *value.Dict) {
 	for _, c := range s.Receivers() {
 		c.Out.Put(load)
 	}
 }
 
-// Fire sends an event to these masters.
+// Fire sends an event to all receivers.
 func (s *Set) Fire(tag string, data any) {
 	s.Send(value.DictOf("id", s.ID, "cmd", "_minion_event", "pretag", nil, "data", data, "tag", tag))
 }
 
-// WithPillar returns the first of these masters that has sent a pillar, or nil.
+// WithPillar returns the first receiver that has sent a pillar, or nil.
 func (s *Set) WithPillar() *Link {
 	for _, c := range s.Receivers() {
 		if c.Pillar() != nil {
@@ -136,7 +136,7 @@ func (s *Set) Pillar() *value.Dict {
 	return nil
 }
 
-// active is the master that is used, of one at a time; else nil.
+// active returns the active master if one is used at a time, otherwise nil.
 func (s *Set) active() *Link {
 	if s.OneAtATime {
 		if all := s.Receivers(); len(all) > 0 {
@@ -146,8 +146,8 @@ func (s *Set) active() *Link {
 	return nil
 }
 
-// Receivers are the masters that are told what concerns all: every one of hot
-// masters, else the active one.
+// Receivers returns the masters that get messages for all: every hot master, or
+// the active one.
 func (s *Set) Receivers() []*Link {
 	if !s.OneAtATime {
 		return s.All()
@@ -159,8 +159,8 @@ func (s *Set) Receivers() []*Link {
 	return all[i : i+1]
 }
 
-// toGreet reports whether c is to be told of the minion's start: a master that
-// is connected for the first time, or again after another one was used.
+// toGreet reports whether c must get the start event: at its first connection,
+// or again after another master was used.
 func (s *Set) toGreet(c *Link) bool {
 	if !s.OneAtATime {
 		return !c.greeted
@@ -168,7 +168,7 @@ func (s *Set) toGreet(c *Link) bool {
 	return !s.Greeted(c.Index)
 }
 
-// markGreeted notes that c was told.
+// markGreeted records that c got the start event.
 func (s *Set) markGreeted(c *Link) {
 	c.greeted = true
 	if s.OneAtATime {
@@ -176,9 +176,9 @@ func (s *Set) markGreeted(c *Link) {
 	}
 }
 
-// tellRefused tells the other masters that one does not take this minion, or
-// is not what it should be, so that an operator learns of it. Those that stand by
-// hear of it, too: the active one may be lost before it has.
+// tellRefused reports to the other masters that one refuses this minion, or has a
+// wrong key, so that an operator learns of it. Standby masters get the report,
+// too: the active one may die before it does.
 func (s *Set) tellRefused(c *Link, err error) {
 	data := value.DictOf("id", s.ID, "master", c.Addr.Text, "reason", reason(err))
 	load := value.DictOf("id", s.ID, "cmd", "_minion_event", "pretag", nil,

@@ -18,9 +18,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// standBy signs in at one address and keeps the session good until the role
-// changes or the master is lost. Of what this master publishes only jobs are
-// taken, if at all (standbyJobs).
+// standBy signs in at one address and keeps the session valid until the role
+// changes or the master is lost. Of this master's publications it uses at most
+// the jobs (standbyJobs).
 func (c *Link) standBy(ctx context.Context, at address.Endpoint) (was bool, err error) {
 	c.Client.SetAddress(at.String())
 	signed := c.locator.warm == at.String() // it was the active one a moment ago
@@ -36,10 +36,10 @@ func (c *Link) standBy(ctx context.Context, at address.Endpoint) (was bool, err 
 	c.locator.warm = at.String()
 	c.setState(status.Standby)
 	c.cfg.Notify(roles.Event{Kind: roles.Up, Master: c.Index})
-	c.log.Info("signed in to the master, which stands by", "address", at.Host)
+	c.log.Info("signed in to a standby master", "address", at.Host)
 	c.Out.Kick() // returns of jobs from its time as the active one
-	// What it published just before we left it is still ours to run: its
-	// sender was told that it would be.
+	// Jobs that it published just before the switch still run here: it told the
+	// sender so.
 	c.missed.fetch(ctx)
 	stood, leave := context.WithCancel(ctx)
 	var aside sync.WaitGroup
@@ -54,8 +54,8 @@ func (c *Link) standBy(ctx context.Context, at address.Endpoint) (was bool, err 
 	return true, err
 }
 
-// keepGood asks the master for a sign of life from time to time, and signs in
-// again when its key is another one.
+// keepGood probes the master periodically, and signs in again when its key has
+// changed.
 func (c *Link) keepGood(ctx context.Context) error {
 	every := c.cfg.Options.probeInterval()
 	signed := time.Now()
@@ -80,12 +80,12 @@ func (c *Link) keepGood(ctx context.Context) error {
 	}
 }
 
-// resign is how old a standby session with a master may become that does not
-// tell whether its key is still the same.
+// resign is the maximum age of a standby session with a master that does not
+// report a change of its key.
 const resign = 10 * time.Minute
 
-// probe asks for a sign of life on the way that requests take. outdated says
-// that the master has another key for publications now.
+// probe sends a request as a sign of life. outdated reports that the master has
+// another key for publications now.
 func (c *Link) probe(ctx context.Context) (outdated bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Options.probeTimeout())
 	defer cancel()
@@ -95,8 +95,8 @@ func (c *Link) probe(ctx context.Context) (outdated bool, err error) {
 	return c.showStatus(ctx)
 }
 
-// showStatus tells a master of Brine's how this minion stands with its
-// masters; see master.standings.
+// showStatus reports the connection status to a Brine master; see
+// master.connectionReports.
 func (c *Link) showStatus(ctx context.Context) (outdated bool, err error) {
 	load, asked := c.cfg.Status.Load(c.Addr.Text), time.Now()
 	v, err := c.Client.Request(ctx, load)
@@ -117,9 +117,9 @@ func (c *Link) showStatus(ctx context.Context) (outdated bool, err error) {
 	return in.Key != c.Client.KeyTag(), nil
 }
 
-// watch looks after the active connection where the transport cannot: it ends
-// with an error when a master that answers no heartbeats does not answer a
-// request either. It also tells the master of changes among the others.
+// watch monitors the active connection where the transport cannot: it fails
+// when a master that sends no heartbeats does not answer a request either. It
+// also reports status changes of the other masters.
 func (c *Link) watch(ctx context.Context, sub *channel.Subscription) error {
 	every := c.cfg.Options.heartbeat()
 	if every <= 0 {
@@ -137,7 +137,7 @@ func (c *Link) watch(ctx context.Context, sub *channel.Subscription) error {
 		ask = t.C
 		again = func() { t.Reset(c.nextAsk()) }
 	}
-	wait := every // the first look is early: does it beat?
+	wait := every // the first check is early: does it send heartbeats?
 	for {
 		select {
 		case <-ctx.Done():
@@ -163,8 +163,8 @@ func (c *Link) watch(ctx context.Context, sub *channel.Subscription) error {
 	}
 }
 
-// nextAsk is how long the active master is not asked whether there is
-// another list. The first times come sooner, to know how quickly it answers.
+// nextAsk is the interval of requests for a new list of masters. The first ones
+// come sooner, to measure the response time.
 func (c *Link) nextAsk() time.Duration {
 	pause := membersPause
 	if c.latency.getting(c.cfg) {
@@ -173,18 +173,17 @@ func (c *Link) nextAsk() time.Duration {
 	return pause - pause/8 + rand.N(pause/4)
 }
 
-// probePause is the time between requests that stand for heartbeats, from lo to
-// hi by how long the last one took: a master that answers at once is asked
-// often, and one that is busy, or has so many minions, seldom: each minion waits
-// probeShare times as long as it has been waited for.
+// probePause is the time between requests that replace heartbeats, from lo to
+// hi, probeShare times the duration of the last one: a fast master is probed
+// often, and one that is busy, or has many minions, seldom.
 func probePause(took, lo, hi time.Duration) time.Duration {
 	return max(min(took*probeShare, hi), min(lo, hi))
 }
 
 const probeShare = 200
 
-// tryShowStatus tells what it can; what could not be told now is told with
-// the next change.
+// tryShowStatus reports the status if possible; otherwise the next change
+// reports it.
 func (c *Link) tryShowStatus(ctx context.Context) {
 	if !c.Client.Peer().Brine {
 		return
@@ -192,34 +191,10 @@ func (c *Link) tryShowStatus(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Options.probeTimeout())
 	defer cancel()
 	if _, err := c.showStatus(ctx); err != nil {
-		c.log.Debug("cannot tell the master how its minion stands", "err", err)
+		c.log.Debug("cannot report the connection status to the master", "err", err)
 	}
 }
 
-// heartbeat is the interval of heartbeats: heartbeat_interval, but no longer
-// than master_alive_interval allows for noticing a lost master.
-func (o *Options) heartbeat() time.Duration {
-	if o.AliveInterval > 0 && (o.Heartbeat <= 0 || o.AliveInterval < 2*o.Heartbeat) {
-		return o.AliveInterval / 2
-	}
-	return max(o.Heartbeat, 0)
-}
-
-// probeInterval is how often a master is asked for a sign of life by a request.
-func (o *Options) probeInterval() time.Duration {
-	if a := o.AliveInterval; a > 0 && a < usualProbe {
-		return a
-	}
-	return usualProbe
-}
-
-// membersPause is how often the active master is asked whether there is another
-// list. One that stands by tells it with each sign of life.
+// membersPause is how often the active master is asked for a new list. A
+// standby master announces it with each sign of life.
 const membersPause = 30 * time.Second
-
-// usualProbe is a compromise: each such request is work for the master.
-const usualProbe = 5 * time.Second
-
-func (o *Options) probeTimeout() time.Duration {
-	return min(max(o.probeInterval(), time.Second), max(o.AuthTimeout, time.Second))
-}

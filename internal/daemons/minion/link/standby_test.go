@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestProbePause: a quick master is asked each second, a slow one each five.
+// TestProbePause: a fast master is probed each second, a slow one every five.
 func TestProbePause(t *testing.T) {
 	const ms = time.Millisecond
 	for took, want := range map[time.Duration]time.Duration{

@@ -14,16 +14,16 @@ import (
 	"brine/internal/py/value"
 )
 
-// standbyJobs takes the jobs of a master that stands by, so that an operator
-// can command the minion at any of its masters. Besides its jobs nothing of such
-// a master is used: the minion sends it neither its start event nor what concerns
-// all masters, and asks it for no pillar.
+// standbyJobs handles the jobs of a standby master, so that an operator can
+// command the minion from any of its masters. Nothing else of such a master is
+// used: the minion sends it neither its start event nor messages for all masters,
+// and requests no pillar from it.
 type standbyJobs struct {
 	link *Link
-	// known is set once the master has said whether minions run its jobs while it
-	// stands by (offered).
+	// known is set once the master has reported whether minions run its jobs while
+	// it is on standby (offered).
 	known, offered atomic.Bool
-	taking         atomic.Bool // the subscription stands
+	taking         atomic.Bool // subscribed
 }
 
 // answered reads the master's answer to a status report.
@@ -31,11 +31,12 @@ func (s *standbyJobs) answered(offered bool) {
 	if was := s.offered.Swap(offered); s.known.Swap(true) && was == offered {
 		return
 	}
-	s.link.cfg.Notify(roles.Event{}) // more masters are to stand by, or fewer
+	s.link.cfg.Notify(roles.Event{}) // the number of standby masters changes
 }
 
 // RunsStandbyJobs reports whether this minion runs jobs of the master while that
-// stands by, and so whether the master takes records of jobs of other masters.
+// is on standby, and so whether the master accepts records of other masters'
+// jobs.
 func (c *Link) RunsStandbyJobs() bool {
 	return c.standby.offered.Load() && c.cfg.Options.takesStandbyJobs(c.cfg)
 }
@@ -45,11 +46,10 @@ func (o *Options) takesStandbyJobs(cfg *Config) bool {
 	return o.StandbyJobs && cfg.Links.OneAtATime && cfg.Members == nil
 }
 
-// resubscribe is the pause between attempts to subscribe to a master that stands
-// by.
+// resubscribe is the pause between attempts to subscribe to a standby master.
 const resubscribe = 5 * time.Second
 
-// run takes jobs until ctx ends.
+// run handles jobs until ctx ends.
 func (s *standbyJobs) run(ctx context.Context, at address.Endpoint) {
 	c := s.link
 	if !c.cfg.Options.takesStandbyJobs(c.cfg) || !c.Client.Peer().Brine {
@@ -66,11 +66,11 @@ func (s *standbyJobs) run(ctx context.Context, at address.Endpoint) {
 			switch {
 			case err == nil || ctx.Err() != nil:
 			case !s.offered.Load():
-				c.log.Info("jobs of the master are not run any more while it stands by: it has standby_jobs: False")
+				c.log.Info("no longer running jobs of the standby master: it has standby_jobs: False")
 			case failed && time.Since(from) < resubscribe: // once for attempts that fail in a row
-				c.log.Debug("no jobs are received from the master, which stands by; it is tried again", "err", err, "retry", resubscribe)
+				c.log.Debug("not receiving jobs from the standby master; retrying", "err", err, "retry", resubscribe)
 			default:
-				c.log.Warn("no jobs are received from the master, which stands by; it is tried again", "err", err, "retry", resubscribe)
+				c.log.Warn("not receiving jobs from the standby master; retrying", "err", err, "retry", resubscribe)
 				failed = true
 			}
 		}
@@ -78,7 +78,7 @@ func (s *standbyJobs) run(ctx context.Context, at address.Endpoint) {
 	}
 }
 
-// take takes jobs of one subscription until it ends.
+// take handles the jobs of one subscription until it ends.
 func (s *standbyJobs) take(ctx context.Context, at address.Endpoint) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -91,13 +91,13 @@ func (s *standbyJobs) take(ctx context.Context, at address.Endpoint) error {
 	stop := context.AfterFunc(ctx, sub.Close)
 	defer stop()
 	s.taking.Store(true)
-	c.log.Info("jobs of the master are run while it stands by", "address", at.Host)
+	c.log.Info("running jobs of the standby master", "address", at.Host)
 
 	c.missed.again = wait.NewWakeup()
 	var aside sync.WaitGroup
 	defer func() { s.taking.Store(false); cancel(); aside.Wait() }()
 	aside.Go(func() {
-		c.tryShowStatus(ctx) // or it would take the minion for unreachable
+		c.tryShowStatus(ctx) // otherwise the master considers the minion unreachable
 		c.missed.fetch(ctx)
 		c.missed.askAgain(ctx)
 	})
@@ -124,13 +124,12 @@ func (s *standbyJobs) watch(ctx context.Context, end func()) {
 	}
 }
 
-// JobRecord asks the master for its signed record of a job that it has published
-// to this minion, by which another master believes that it did; nil if it gives
-// none.
+// JobRecord requests the master's signed record of a job that it published to
+// this minion, as proof for another master; nil if there is none.
 func (c *Link) JobRecord(ctx context.Context, jid string) []byte {
 	v, err := c.Client.Request(ctx, wire.Encode(wire.AboutJob{Cmd: "_brine_published", ID: c.cfg.ID, JID: jid}))
 	if err != nil {
-		c.log.Debug("the master gives no record of a job", "jid", jid, "err", err)
+		c.log.Debug("the master returned no record of a job", "jid", jid, "err", err)
 	}
 	d, _ := v.(*value.Dict)
 	var in wire.PublishedRecord
@@ -138,8 +137,8 @@ func (c *Link) JobRecord(ctx context.Context, jid string) []byte {
 	return in.Record
 }
 
-// deliver sends a message of the queue. A master that does not read records of
-// jobs gets returns without.
+// deliver sends a queued message. A master that does not read records of jobs
+// gets returns without them.
 func (s *standbyJobs) deliver(ctx context.Context, load *value.Dict) (any, error) {
 	c := s.link
 	if load.Has(salt.JobRecord) {

@@ -1,6 +1,6 @@
-// Package localbus is the event bus of one minion, as its daemon and the programs
-// on the same host use it: the daemon fires and answers on a bus of its own,
-// salt-call asks the daemon's by its sockets. It knows no master.
+// Package localbus is the event bus of one minion as used by its daemon and by
+// programs on the same host: the daemon fires and answers on its own bus,
+// salt-call connects to the daemon's sockets. It knows no master.
 package localbus
 
 import (
@@ -20,33 +20,33 @@ import (
 	"brine/internal/py/value"
 )
 
-// Config is what a Bus needs.
+// Config is the configuration of a Bus.
 type Config struct {
-	// ID is the minion's id, HashType the option by which sockets are named.
+	// ID is the minion's id, HashType the option that determines socket names.
 	ID, HashType string
 	Events       event.MinionOptions
-	// Daemon is where the daemon's bus listens; nil in the daemon itself.
+	// Daemon is the address of the daemon's bus; nil in the daemon itself.
 	Daemon *event.Sockets
-	// Print shows a line of state.event; it is nil in a daemon.
+	// Print prints a line of state.event; it is nil in a daemon.
 	Print func(line string) error
 }
 
-// Bus is the bus of the daemon or, in salt-call, the way to it.
+// Bus is the bus of the daemon or, in salt-call, the connection to it.
 type Bus struct {
 	cfg Config
 	own *event.Bus
 }
 
-// New returns a bus without listeners; Config.Daemon says whose it is.
+// New returns a bus without listeners; Config.Daemon decides whose it is.
 func New(c Config) *Bus { return &Bus{cfg: c, own: event.NewBus(c.Events.MaxEventSize)} }
 
-// Own is the bus of this process. That of salt-call has no listeners.
+// Own returns the bus of this process. That of salt-call has no listeners.
 func (b *Bus) Own() *event.Bus { return b.own }
 
-// Outside reports whether the bus is that of another process, the daemon.
+// Outside reports whether the bus belongs to another process, the daemon.
 func (b *Bus) Outside() bool { return b.cfg.Daemon != nil }
 
-// Report fires an event in this process; a failure has no consequence.
+// Report fires an event in this process; errors are ignored.
 func (b *Bus) Report(tag string, data *value.Dict) { _ = b.own.Fire(tag, data) }
 
 // Fire fires an event on the daemon's bus. It implements control.Bus.
@@ -57,8 +57,8 @@ func (b *Bus) Fire(ctx context.Context, tag string, data *value.Dict) error {
 	return b.own.Fire(tag, data)
 }
 
-// Listen offers the bus to other programs on the host, in the option sock_dir. It
-// returns nil if that is not set.
+// Listen offers the bus to other programs on the host, in sock_dir. It returns
+// nil if that option is not set.
 func (b *Bus) Listen(log *slog.Logger) (*event.Server, error) {
 	o := b.cfg.Events
 	if o.SockDir == "" {
@@ -74,8 +74,8 @@ func (b *Bus) Listen(log *slog.Logger) (*event.Server, error) {
 	return event.Listen(b.own, at, o.Options, log)
 }
 
-// InOrder runs what events ask for, one request after the other. A handler of
-// events must not wait, and requests must not overtake each other.
+// InOrder runs requests from events one after the other. An event handler must
+// not block, and requests must not overtake each other.
 type InOrder struct {
 	// Go runs a function in the background.
 	Go func(func())
@@ -85,7 +85,7 @@ type InOrder struct {
 	running bool
 }
 
-// Add has do run after what was added before.
+// Add runs do after everything that was added before.
 func (q *InOrder) Add(do func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -111,11 +111,11 @@ func (q *InOrder) serve() {
 	}
 }
 
-// daemonWait is how long a daemon may take to answer.
+// daemonWait bounds the wait for the daemon's answer.
 const daemonWait = 30 * time.Second
 
-// Ask sends the daemon on this machine requests as events, in their order,
-// and returns the data of the first event with one of the tags.
+// Ask sends requests to the daemon on this machine as events, in order, and
+// returns the data of the first event with one of the tags.
 func (b *Bus) Ask(ctx context.Context, tag string, requests []*value.Dict, answers ...string) (*value.Dict, error) {
 	ctx, cancel := context.WithTimeout(ctx, daemonWait)
 	defer cancel()
@@ -146,8 +146,8 @@ type Waiter struct {
 	answers []string
 }
 
-// AskAll fires events on the bus that the daemon listens to, and returns what
-// waits for the first event with one of the tags. It ends with ctx.
+// AskAll fires events on the daemon's bus, and returns a Waiter for the first
+// event with one of the tags. It ends with ctx.
 func (b *Bus) AskAll(ctx context.Context, tag string, requests []*value.Dict, answers ...string) (w *Waiter, err error) {
 	at := b.cfg.Daemon
 	if at == nil {
@@ -164,7 +164,7 @@ func (b *Bus) AskAll(ctx context.Context, tag string, requests []*value.Dict, an
 	if err != nil {
 		return nil, err
 	}
-	_ = event.Settle(ctx, *at) // or the answer may come before the daemon knows this reader
+	_ = event.Settle(ctx, *at) // otherwise the daemon may answer before it knows this reader
 	p, err := event.DialPush(ctx, *at, 0)
 	if err == nil {
 		defer p.Close()
@@ -179,7 +179,7 @@ func (b *Bus) AskAll(ctx context.Context, tag string, requests []*value.Dict, an
 	return &Waiter{daemon: r, answers: answers}, nil
 }
 
-// Await returns the data of the answer. It is called once.
+// Await returns the data of the answer. Call it once.
 func (w *Waiter) Await(ctx context.Context) (*value.Dict, error) {
 	if w.own != nil {
 		defer w.own.Close()
@@ -204,8 +204,9 @@ func (w *Waiter) Await(ctx context.Context) (*value.Dict, error) {
 	return nil, ctx.Err()
 }
 
-// Watcher is what state.event needs. A daemon watches its own bus only, so
-// that no master can make it listen elsewhere; salt-call any on its machine.
+// Watcher is the event source of state.event. A daemon watches only its own
+// bus, so that no master can make it listen elsewhere; salt-call watches any
+// bus on its machine.
 func (b *Bus) Watcher() control.Watcher {
 	w := control.Watcher{Node: "minion", Program: "salt-call", Print: b.cfg.Print, Listen: b.listen}
 	if b.cfg.Daemon == nil {
@@ -256,7 +257,7 @@ func (b *Bus) dialBus(ctx context.Context, node, sockDir string) (*event.Reader,
 	return event.Dial(ctx, at)
 }
 
-// IgnoreNoDaemon makes an error of no daemon none: there is none to ask.
+// IgnoreNoDaemon turns the error of a missing daemon into nil.
 func IgnoreNoDaemon(err error) error {
 	if salt.KindOf(err) == salt.Unavailable {
 		return nil

@@ -1,6 +1,6 @@
-// Package masters finds out which masters a minion is to use, and in which order: from
-// the option master, after what master_type and random_master do to it, from DNS
-// services, from a function, or from a search of the network.
+// Package masters determines which masters a minion uses, and in which order: from the
+// option master with master_type and random_master, from DNS services, from a
+// function, or from a search of the network.
 package masters
 
 import (
@@ -35,11 +35,11 @@ type Options struct {
 	Discovery       discovery.Options `salt:"discovery" default:"false" doc:"where master is not set, ask the network for masters by broadcast: False, True, or a map with attempts (3), pause (5 seconds), port (4520, UDP), match (any or all) and mapping (what a master must say about itself)" change:"restart"`
 }
 
-// Names is the list of masters, written as one text or a list.
+// Names is the list of masters, written as a string or a list.
 type Names []string
 
-// SetValue takes a text, a list of texts, or a number (port lists are not
-// masters, so that is an error).
+// SetValue accepts a string, a list of strings, or a number (an error: lists of
+// ports are not masters).
 func (m *Names) SetValue(v any) error {
 	switch x := v.(type) {
 	case nil:
@@ -65,7 +65,7 @@ func (m *Names) SetValue(v any) error {
 
 var _ field.Setter = (*Names)(nil)
 
-// Finder finds out the names of the masters.
+// Finder determines the names of the masters.
 type Finder struct {
 	Options *Options
 	// ID is the minion's id.
@@ -87,11 +87,11 @@ const (
 	TypeDistributed = "distributed"
 	TypeFunc        = "func"
 	TypeDisable     = "disable"
-	// TypeCluster is Brine's own.
+	// TypeCluster exists only in Brine.
 	TypeCluster = "cluster"
 )
 
-// CheckType refuses values of master_type that Salt does not know. Without masters it
+// CheckType rejects values of master_type that Salt does not know. Without masters it
 // empties the list.
 func (o *Options) CheckType() error {
 	switch o.MasterType {
@@ -107,8 +107,8 @@ func (o *Options) CheckType() error {
 	return salt.Errorf(salt.Invalid, "master_type %q is not str, failover, distributed, cluster, func or disable", o.MasterType)
 }
 
-// Names returns the option master as a list in the order of preference,
-// after what master_type and random_master do to it.
+// Names returns the option master as a list in order of preference, as changed
+// by master_type and random_master.
 func (m *Finder) Names(ctx context.Context) (Names, error) {
 	o := m.Options
 	names := slices.Clone(o.Master)
@@ -135,10 +135,10 @@ func (m *Finder) Names(ctx context.Context) (Names, error) {
 		names = append(names[n:len(names):len(names)], names[:n]...)
 	case o.shuffle() && o.MasterType == TypeFailover && m.Failback:
 		if len(names) == 2 {
-			m.Log.Warn("master_shuffle does nothing with master_failback and two masters: the minion always goes back to the first", "masters",
+			m.Log.Warn("master_shuffle has no effect with master_failback and two masters: the minion always returns to the first", "masters",
 				strings.Join(names, ", "))
 		}
-		shuffle(names[1:]) // the first one is where it goes back to
+		shuffle(names[1:]) // it always returns to the first one
 	case o.shuffle():
 		shuffle(names)
 	}
@@ -150,7 +150,7 @@ func shuffle(s []string) { rand.Shuffle(len(s), func(i, j int) { s[i], s[j] = s[
 func (o *Options) shuffle() bool { return o.RandomMaster || o.MasterShuffle }
 
 // askFunction calls the execution function that the option master names with
-// master_type func. It returns the name of a master or a list of them.
+// master_type func. It returns one master or a list.
 func (m *Finder) askFunction(ctx context.Context, names Names) (Names, error) {
 	if len(names) != 1 {
 		return nil, salt.Errorf(salt.Invalid, "master_type func: master must be the name of one function, got a list")
@@ -169,18 +169,18 @@ func (m *Finder) askFunction(ctx context.Context, names Names) (Names, error) {
 	return found, nil
 }
 
-// noMaster is the option master where it is not set.
+// noMaster is the option master when it is not set.
 const noMaster = "salt"
 
-// Searches reports whether the network is to be asked for masters.
+// Searches reports whether to search the network for masters.
 func (m *Finder) Searches() bool {
 	o := m.Options
 	return o.Discovery.On && o.MasterType != TypeFunc && len(o.Master) == 1 && o.Master[0] == noMaster
 }
 
-// search asks the network for masters, several times if there is none. Those
-// that the running daemon of this minion has found are good for salt-call. If
-// there is none now, each attempt to connect asks again.
+// search searches the network for masters, several times if none answers.
+// salt-call uses those that the running daemon found. If none answers now, each
+// connection attempt searches again.
 func (m *Finder) search(ctx context.Context) Names {
 	if used := m.InUse(); len(used) > 0 {
 		return used
@@ -189,7 +189,7 @@ func (m *Finder) search(ctx context.Context) Names {
 	for try := 1; ; try++ {
 		found, err := discovery.Search(ctx, o, m.Log)
 		if err != nil {
-			m.Log.Error("the network cannot be asked for masters", "err", err)
+			m.Log.Error("cannot search the network for masters", "err", err)
 		}
 		if len(found) > 0 {
 			var out Names
@@ -200,17 +200,17 @@ func (m *Finder) search(ctx context.Context) Names {
 			return out
 		}
 		if try >= o.Attempts || !wait.Sleep(ctx, o.Pause) {
-			m.Log.Warn("no master has answered; the network is asked again with each attempt to connect", "port", o.Port)
+			m.Log.Warn("no master answered the search; searching again with each connection attempt", "port", o.Port)
 			return m.Options.Master
 		}
 	}
 }
 
-// SearchAgain asks the network again, for an attempt to connect.
+// SearchAgain searches the network for a connection attempt.
 func (m *Finder) SearchAgain(ctx context.Context) (out []address.Endpoint) {
 	found, err := discovery.Search(ctx, &m.Options.Discovery, m.Log)
 	if err != nil {
-		m.Log.Debug("the network cannot be asked for masters", "err", err)
+		m.Log.Debug("cannot search the network for masters", "err", err)
 	}
 	for _, f := range found {
 		out = append(out, address.Endpoint{Host: f.Host, Port: cmp.Or(f.Port, m.Options.MasterPort)})
@@ -221,10 +221,9 @@ func (m *Finder) SearchAgain(ctx context.Context) (out []address.Endpoint) {
 // serviceTime bounds the look-up of a service at the start.
 const serviceTime = 3 * time.Second
 
-// expandServices puts the hosts of a DNS service (_salt._tcp.example.com) in
-// the place of its name, in the order of their priority and, by chance, of
-// their weight. A service that cannot be looked up now stays one entry, which
-// is looked up at each attempt to connect.
+// expandServices replaces the name of a DNS service (_salt._tcp.example.com) by
+// its hosts, by priority and randomly by weight. A service that cannot be
+// looked up now stays one entry, which each connection attempt looks up.
 func (m *Finder) expandServices(ctx context.Context, names Names) Names {
 	var out Names
 	for _, name := range names {
@@ -236,7 +235,7 @@ func (m *Finder) expandServices(ctx context.Context, names Names) Names {
 		found, err := address.LookUpService(limited, m.Resolver, name)
 		cancel()
 		if err != nil {
-			m.Log.Warn("the masters of a DNS service are not known yet; it is looked up again with each attempt", "service", name, "err", err)
+			m.Log.Warn("cannot look up the masters of a DNS service; retrying with each connection attempt", "service", name, "err", err)
 			out = append(out, name)
 		}
 		for _, e := range found {
@@ -248,10 +247,11 @@ func (m *Finder) expandServices(ctx context.Context, names Names) Names {
 	return out
 }
 
-// Learns reports whether the minion learns of its masters from one of them.
+// Learns reports whether the minion gets the list of its masters from one of
+// them.
 func (o *Options) Learns() bool { return o.MasterType == TypeCluster }
 
-// Masterless reports whether the minion has no master by its configuration.
+// Masterless reports whether the configuration says that there is no master.
 func (o *Options) Masterless() bool { return o.MasterType == TypeDisable }
 
 // OneAtATime reports whether one of the masters is used at a time.
@@ -264,9 +264,9 @@ func (o *Options) Parse(name string) (address.Master, error) {
 	return address.Parse(name, o.MasterPort, o.MasterURIFormat == "ip_only")
 }
 
-// Addresses parses names, each address once. A name that searches is looked up in
-// the network first, at each attempt. What cannot be parsed is left out of the
-// addresses and in the error.
+// Addresses parses names and drops duplicates. A name that needs a search is
+// searched for in the network first, at each attempt. Entries that cannot be
+// parsed are in the error only.
 func (m *Finder) Addresses(names Names) (out []address.Master, err error) {
 	for _, text := range names {
 		addr, failed := m.Options.Parse(text)
@@ -275,7 +275,7 @@ func (m *Finder) Addresses(names Names) (out []address.Master, err error) {
 			continue
 		}
 		if slices.ContainsFunc(out, func(a address.Master) bool { return a.Host == addr.Host && a.Port == addr.Port }) {
-			m.Log.Warn("a master is listed twice; the second entry is ignored", "master", text)
+			m.Log.Warn("ignoring the second entry of a master that is listed twice", "master", text)
 			continue
 		}
 		if text == noMaster && m.Searches() {

@@ -60,7 +60,8 @@ func TestOrderOfMasters(t *testing.T) {
 	}
 }
 
-// TestShuffleWithoutEffect: a minion says so when its options make no order.
+// TestShuffleWithoutEffect: a minion warns when its options have no effect on
+// the order.
 func TestShuffleWithoutEffect(t *testing.T) {
 	for n, warns := range map[int]bool{2: true, 3: false} {
 		var said strings.Builder
@@ -70,14 +71,14 @@ func TestShuffleWithoutEffect(t *testing.T) {
 		if _, err := m.Names(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(said.String(), "master_shuffle does nothing"); got != warns {
+		if got := strings.Contains(said.String(), "master_shuffle has no effect"); got != warns {
 			t.Errorf("%d masters: %s", n, &said)
 		}
 	}
 }
 
 // TestService looks masters up as a DNS service: by priority, listed with
-// others, and again later if the name server was away.
+// others, and again later if the name server was unreachable.
 func TestService(t *testing.T) {
 	var down atomic.Bool
 	r := nameServer(t, &down)
@@ -105,8 +106,8 @@ func TestService(t *testing.T) {
 	}
 }
 
-// nameServer is a DNS server that knows one service. While it is down it says
-// that it failed.
+// nameServer is a DNS server with one service. While it is down it answers with
+// an error.
 func nameServer(t *testing.T, down *atomic.Bool) *net.Resolver {
 	t.Helper()
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -130,7 +131,7 @@ func nameServer(t *testing.T, down *atomic.Bool) *net.Resolver {
 	}}
 }
 
-// dnsAnswer answers a question for a service with two hosts, the better one
+// dnsAnswer answers a query for a service with two hosts, the preferred one
 // last, and one for the address of mN with 127.0.0.N.
 func dnsAnswer(q []byte, fail bool) []byte {
 	end := 12

@@ -1,10 +1,10 @@
-// Package members is the list of masters that a minion learns.
+// Package members holds the list of masters that a minion learns.
 //
-// With master_type cluster the masters are learned: the option master names one
-// or more ways in, and a master that answers there has the list of all masters,
-// signed by the key that they have in common (package roster). It is kept over
-// restarts, and an older one is never taken for a newer one. From then on they
-// are masters as with failover, in an order of this minion's own.
+// With master_type cluster the option master names one or more entry points,
+// and a master that answers there sends the list of all masters, signed by
+// their common key (package roster). The list survives restarts, and an older
+// one never replaces a newer one. From then on these masters are used as with
+// failover, in an order of this minion's own.
 package members
 
 import (
@@ -23,13 +23,13 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// Config is what the Members need.
+// Config is the configuration of Members.
 type Config struct {
 	// ID is the minion's id, Transport the name of its transport.
 	ID, Transport string
-	// Path is where the list is kept, KeyPath where the key of the masters is.
+	// Path is the file of the list, KeyPath that of the masters' key.
 	Path, KeyPath string
-	// Zone returns where the minion is.
+	// Zone returns the minion's location.
 	Zone func() string
 	Log  *slog.Logger
 }
@@ -37,16 +37,16 @@ type Config struct {
 // New returns an empty list.
 func New(c Config) *Members { return &Members{cfg: c} }
 
-// Members is the list of masters that a minion has learned.
+// Members is the learned list of masters.
 type Members struct {
 	cfg Config
 
 	mu      sync.Mutex
 	list    roster.List
-	refused int64 // the version that a master had last and that was of no use
+	refused int64 // the last version of a master that was unusable
 }
 
-// masterKey is the key that the minion's masters have in common.
+// masterKey returns the common key of the minion's masters.
 func (s *Members) masterKey() (*crypt.PublicKey, error) {
 	pem, ok := channel.NewFileTrust(s.cfg.KeyPath).Known()
 	if !ok {
@@ -55,7 +55,7 @@ func (s *Members) masterKey() (*crypt.PublicKey, error) {
 	return crypt.ParsePublic([]byte(pem))
 }
 
-// Recall takes up the list that an earlier process has left.
+// Recall loads the list that an earlier process saved.
 func (s *Members) Recall() {
 	fi, err := os.Stat(s.cfg.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,11 +69,11 @@ func (s *Members) Recall() {
 		_, err = s.Take(b)
 	}
 	if err != nil {
-		s.cfg.Log.Warn("the list of masters that was kept is not used; a master will give it again", "path", s.cfg.Path, "err", err)
+		s.cfg.Log.Warn("ignoring the saved list of masters; a master will send it again", "path", s.cfg.Path, "err", err)
 	}
 }
 
-// Take checks a list, and reports whether it is a newer one.
+// Take verifies a list, and reports whether it is newer.
 func (s *Members) Take(signed []byte) (news bool, err error) {
 	key, err := s.masterKey()
 	if err != nil {
@@ -92,14 +92,14 @@ func (s *Members) Take(signed []byte) (news bool, err error) {
 	return true, nil
 }
 
-// Wants reports whether a version is news that was not refused already.
+// Wants reports whether a version is newer and was not rejected before.
 func (s *Members) Wants(version int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return version > s.list.Version && version != s.refused
 }
 
-// Refuse notes a version that is of no use, so that it is not asked for again.
+// Refuse records an unusable version, so that it is not requested again.
 func (s *Members) Refuse(version int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,9 +107,8 @@ func (s *Members) Refuse(version int64) {
 }
 
 // Preferred returns the addresses of the masters in the order in which this minion
-// uses them, and those of them that it is to leave if it can. What the option
-// master names and the list does not is a way in only: a balancer, or a master
-// that is gone.
+// uses them, and those that it should leave. Masters that only the option master
+// names are entry points: a load balancer, or a master that is gone.
 func (s *Members) Preferred(classes map[string]int) (addrs, avoid []string) {
 	s.mu.Lock()
 	l := s.list
@@ -132,7 +131,7 @@ func (s *Members) Preferred(classes map[string]int) (addrs, avoid []string) {
 	return addrs, avoid
 }
 
-// Keep writes a list that was taken to disk, for the next process.
+// Keep saves an accepted list for the next process.
 func (s *Members) Keep(signed []byte) error {
 	if err := os.MkdirAll(filepath.Dir(s.cfg.Path), 0o700); err != nil {
 		return err

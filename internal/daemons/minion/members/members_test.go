@@ -31,7 +31,7 @@ func TestMembers(t *testing.T) {
 		return b
 	}
 	s := New(c)
-	s.Recall() // nothing was kept
+	s.Recall() // nothing was saved
 	if _, err := s.Take(signed(1)); err == nil {
 		t.Error("a list is taken although the key of the masters is not known")
 	}

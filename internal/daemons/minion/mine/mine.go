@@ -1,5 +1,6 @@
-// Package mine sends a minion's mine to its masters: the results of mine_functions by
-// time, and what other programs on the host ask for by an event.
+// Package mine sends a minion's mine data to its masters: the results of
+// mine_functions periodically, and data of other programs on the host, which arrives
+// as events.
 package mine
 
 import (
@@ -11,40 +12,40 @@ import (
 	"brine/internal/py/value"
 )
 
-// TagMine is the event on the minion's own bus that carries a request to the mine.
+// TagMine is the event on the minion's own bus that carries a mine request.
 const TagMine = "_minion_mine"
 
-// Mine passes data of the mine on.
+// Mine forwards mine data.
 type Mine struct {
 	// ID is the minion's id.
 	ID string
 	// Call calls a function.
 	Call func(ctx context.Context, job fn.Job) fn.Outcome
-	// Fire fires an event on the minion's own bus, whose events ByEvent gets.
+	// Fire fires an event on the minion's own bus, whose events go to ByEvent.
 	Fire func(tag string, data *value.Dict) error
-	// Send gives a message to all masters.
+	// Send sends a message to all masters.
 	Send func(load *value.Dict)
 	Log  *slog.Logger
 }
 
-// ByEvent passes data of the mine on to all masters.
+// ByEvent forwards mine data to all masters.
 func (m *Mine) ByEvent(e *event.Event) {
 	load := e.Data.Clone()
 	if !IsRequest(load) {
-		m.Log.Warn("an event of another program is dropped: it is no request to the mine", "tag", e.Tag)
+		m.Log.Warn("dropped event of another program: not a mine request", "tag", e.Tag)
 		return
 	}
 	load.Delete("_stamp")
-	load.Delete("tok") // the sender's; each master gets its own
+	load.Delete("tok") // the sender's token; each master gets its own
 	load.Set("id", m.ID)
 	m.Send(load)
 }
 
-// Pass gives a request to all masters, by way of an event as in Salt: other programs on
-// the host see what the minion sends. What is too large for an event is sent all the same.
+// Pass sends a request to all masters through an event, as in Salt: other programs on the
+// host see what the minion sends. Data that is too large for an event is sent directly.
 func (m *Mine) Pass(load *value.Dict) {
 	if err := m.Fire(TagMine, load); err != nil {
-		m.Log.Warn("cannot fire the event of the mine", "tag", TagMine, "err", err)
+		m.Log.Warn("cannot fire mine event", "tag", TagMine, "err", err)
 		m.Send(load)
 	}
 }
@@ -57,7 +58,7 @@ func (m *Mine) Update(ctx context.Context, funcs *value.Dict) {
 		fun, args := mineCall(alias, v)
 		o := m.Call(ctx, fn.Job{Fun: fun, Arg: args})
 		if o.Err != nil {
-			m.Log.Warn("a mine function failed", "fun", fun, "err", o.Err)
+			m.Log.Warn("mine function failed", "fun", fun, "err", o.Err)
 			continue
 		}
 		data.Set(alias, o.Return)
@@ -90,13 +91,13 @@ func mineCall(alias string, v any) (fun string, args []any) {
 		kw.Delete("mine_function")
 	}
 	if kw.Len() > 0 {
-		kw.Set("__kwarg__", true)
+		fn.Mark(kw)
 		args = append(args, kw)
 	}
 	return fun, args
 }
 
-// IsRequest reports whether a request changes the mine.
+// IsRequest reports whether an event is a mine request.
 func IsRequest(load *value.Dict) bool {
 	cmd, _ := load.Get("cmd")
 	return cmd == "_mine" || cmd == "_mine_delete" || cmd == "_mine_flush"

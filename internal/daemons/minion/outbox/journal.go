@@ -19,47 +19,47 @@ import (
 )
 
 // jobJournal is what the minion knows of jobs beyond the life of its process: the
-// ids of those that it has begun, so that none runs twice, and the returns
-// that masters have not taken yet, so that none is lost. It is a journal on
-// disk and an index of it. Without the journal (another process has it, the
-// disk is broken) it serves as long as the process lives.
+// ids of started jobs, so that none runs twice, and the returns that masters have
+// not accepted yet, so that none is lost. It is a journal on disk with an index
+// in memory. Without the journal (another process has it, the disk is broken) it
+// works until the process ends.
 //
-// A job is noted when it begins; the note is with the system before the
-// function runs and on disk soon after. A return is on disk before it is sent.
+// A job is recorded when it starts; the kernel has the record before the function
+// runs, and the disk soon after. A return is on disk before it is sent.
 type jobJournal struct {
-	limit   int64 // bytes of returns
+	limit   int64 // limit of the bytes of returns
 	maxSeen int
 	log     *slog.Logger
 	flushes wait.Wakeup
 
 	mu      sync.Mutex
 	path    string
-	file    *journal.Journal // nil: nothing outlives the process
+	file    *journal.Journal // nil: nothing survives the process
 	full    error            // why there is none, if the disk was full
 	seen    map[string]bool
 	order   []string // of seen, oldest first
 	begun   map[string]*value.Dict
 	parcels map[string]*parcel
-	queue   []*parcel // oldest first, with some that are done
+	queue   []*parcel // oldest first, includes some that are done
 	live    int64     // bytes of the parcels
-	dropped []string  // ids of returns that were given up, to be told
+	dropped []string  // ids of dropped returns, to be reported
 	failing bool      // the last write failed
 }
 
-// parcel is a return on its way.
+// parcel is a return in delivery.
 type parcel struct {
 	jid   string
 	at    journal.Position
-	load  *value.Dict // if it could not be written; else it is read from the journal
+	load  *value.Dict // only if it could not be written; otherwise the journal has it
 	size  int64
 	since time.Time
 	to    []destination
-	taken bool // by some master, so that it is not lost any more
+	taken bool // some master has it, so it is not lost any more
 	done  bool
-	lent  time.Time // when it was given to a master that did not publish the job
+	lent  time.Time // when it was sent to a master that did not publish the job
 }
 
-// destination is a master that a return is meant for.
+// destination is a master that should get a return.
 type destination struct {
 	addr   string
 	queued bool // in the queue of its connection
@@ -68,25 +68,26 @@ type destination struct {
 // The kinds of records.
 const (
 	recSeen      = 's' // id
-	recBegun     = 'b' // {jid, fun, ...}: what is needed to tell that it was interrupted
+	recBegun     = 'b' // {jid, fun, ...}: the data to report an interruption
 	recProcess   = 'p' // {jid, pid, start}
-	recEnded     = 'e' // id of a job whose return no master wants
+	recEnded     = 'e' // id of a job without a return for masters
 	recReturn    = 'r' // {to, since, taken, load}
 	recDelivered = 'd' // {jid, to}
-	recGone      = 'x' // id of a return that is done or given up
+	recGone      = 'x' // id of a return that is delivered or dropped
 )
 
 const (
-	// rememberJobs is the least number of jobs that are remembered.
+	// rememberJobs is the minimum number of remembered jobs.
 	rememberJobs = 10_000
-	// maxParcels bounds the returns that wait, beside their bytes.
+	// maxParcels bounds the number of queued returns; their bytes are bounded
+	// separately.
 	maxParcels = 50_000
-	// maxHeld bounds the bytes of returns while they cannot be written.
+	// maxHeld bounds the bytes of returns in memory while they cannot be written.
 	maxHeld = 32 << 20
-	// spareQueue is how many entries of the queue may be done, beside as many as
-	// wait.
+	// spareQueue is how many finished entries the queue may have, besides as many
+	// as are waiting.
 	spareQueue = 64
-	// garbage is how much of the journal may be out of date.
+	// garbage is how much of the journal may be outdated.
 	garbage = 4 << 20
 	// keepTaken is how long a return that one master has is kept for another.
 	keepTaken = 7 * 24 * time.Hour
@@ -97,17 +98,17 @@ func newJournal(limit int64, seen int, log *slog.Logger) *jobJournal {
 		seen: map[string]bool{}, begun: map[string]*value.Dict{}, parcels: map[string]*parcel{}}
 }
 
-// reserve is the disk space that is kept for notes of jobs: several hundred that
-// begin while the disk is full.
+// reserve is the disk space reserved for job records: several hundred that start
+// while the disk is full.
 const reserve = 256 << 10
 
-// open takes over the journal at path.
+// open opens the journal at path and replays it.
 func (j *jobJournal) open(path string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.path = path
 	if err := j.reopen(); err != nil {
-		j.log.Error("the journal of jobs cannot be used: returns and the ids of jobs are kept in memory only, and are lost when this process ends", "path",
+		j.log.Error("cannot use the job journal: returns and job ids are kept in memory only and are lost when this process ends", "path",
 			path, "err", err)
 	}
 }
@@ -116,7 +117,7 @@ func (j *jobJournal) open(path string) {
 func (j *jobJournal) reopen() error {
 	file, cut, err := journal.Open(j.path, j.replay)
 	if cut > 0 {
-		j.log.Warn("the end of the journal of jobs could not be read: the last notes before a loss of power, or damage", "path", j.path, "bytes", cut)
+		j.log.Warn("cannot read the end of the job journal: records lost in a power failure, or damage", "path", j.path, "bytes", cut)
 	}
 	j.full = nil
 	if err != nil {
@@ -127,14 +128,14 @@ func (j *jobJournal) reopen() error {
 	}
 	j.file = file
 	if err := file.Reserve(reserve); err != nil {
-		j.log.Warn("cannot reserve disk space for the notes of jobs; without free space no job runs that the master cannot record", "path", j.path, "bytes",
+		j.log.Warn("cannot reserve disk space for job records; on a full disk, jobs that the master cannot record do not run", "path", j.path, "bytes",
 			reserve, "err", err)
 	}
 	j.compact()
 	return nil
 }
 
-// replay takes one record. One that makes no sense is left out.
+// replay applies one record. Invalid records are skipped.
 func (j *jobJournal) replay(r journal.Record) error {
 	var d *value.Dict
 	switch r.Kind {
@@ -205,19 +206,19 @@ func (j *jobJournal) remember(jid string) {
 	}
 }
 
-// knows reports whether a job was begun before.
+// knows reports whether a job was started before.
 func (j *jobJournal) knows(jid string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.seen[jid]
 }
 
-// smallArg bounds the arguments that are noted with a job.
+// smallArg bounds the arguments that are recorded with a job.
 const smallArg = 16 << 10
 
-// begin notes that a job is about to run for some masters. An error says that a
-// later process would not know it. Without a journal, for another reason than a
-// full disk, none is expected to.
+// begin records that a job is about to run for some masters. An error means
+// that a later process would not know it. If there is no journal for a reason
+// other than a full disk, that is no error.
 func (j *jobJournal) begin(jid string, fun any, load *value.Dict, masters []string) error {
 	d := value.DictOf("jid", jid, "fun", fun, "to", masters)
 	for _, k := range []string{"user", "master_id", "metadata", "ret", "ret_config", "ret_kwargs", "schedule", "startup_states"} {
@@ -234,7 +235,7 @@ func (j *jobJournal) begin(jid string, fun any, load *value.Dict, masters []stri
 	defer j.mu.Unlock()
 	j.remember(jid)
 	if j.full != nil {
-		_ = j.reopen() // there may be room by now
+		_ = j.reopen() // there may be space by now
 	}
 	j.begun[jid] = d
 	switch {
@@ -251,7 +252,7 @@ func (j *jobJournal) begin(jid string, fun any, load *value.Dict, masters []stri
 	return nil
 }
 
-// started notes a process that a job has started.
+// started records a process that a job started.
 func (j *jobJournal) started(jid string, pid int) {
 	d := value.DictOf("jid", jid, "pid", pid, "start", startTime(pid))
 	j.mu.Lock()
@@ -259,7 +260,7 @@ func (j *jobJournal) started(jid string, pid int) {
 	_, _ = j.write(recProcess, d)
 }
 
-// end notes that a job has ended without a return that anybody wants.
+// end records that a job ended without a return for any master.
 func (j *jobJournal) end(jid string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -267,8 +268,8 @@ func (j *jobJournal) end(jid string) {
 	j.writeRaw(recEnded, jid)
 }
 
-// keep puts a return on disk for some masters, in whose queues it will be, and
-// comes back when it is there. If it cannot be written it is kept in memory.
+// keep writes a return to disk for some masters, to whose queues the caller
+// adds it. After a write error it keeps the return in memory.
 func (j *jobJournal) keep(ret *value.Dict, masters []string) {
 	p := &parcel{jid: jidOf(ret), since: time.Now()}
 	for _, addr := range masters {
@@ -290,7 +291,7 @@ func (j *jobJournal) keep(ret *value.Dict, masters []string) {
 		return
 	}
 	if err := file.Sync(); err != nil {
-		j.log.Error("a return may not survive a loss of power", "jid", p.jid, "err", err)
+		j.log.Error("cannot flush a return; a power failure may lose it", "jid", p.jid, "err", err)
 	}
 }
 
@@ -302,7 +303,7 @@ func (p *parcel) record(load *value.Dict) *value.Dict {
 	return value.DictOf("to", to, "since", p.since.Unix(), "taken", p.taken, "load", load)
 }
 
-// write appends a record; j.mu is held. Its failure is logged once until one
+// write appends a record; j.mu is held. Errors are logged once until a write
 // succeeds.
 func (j *jobJournal) write(kind byte, d *value.Dict) (journal.Position, error) {
 	if j.file == nil {
@@ -310,7 +311,7 @@ func (j *jobJournal) write(kind byte, d *value.Dict) (journal.Position, error) {
 	}
 	b, err := msgpack.Marshal(d, msgpack.NewSpec)
 	if err != nil {
-		j.log.Error("a job cannot be noted in the journal", "jid", jidOf(d), "err", err)
+		j.log.Error("cannot record job in the job journal", "jid", jidOf(d), "err", err)
 		return journal.Position{}, err
 	}
 	return j.append(kind, b)
@@ -329,7 +330,7 @@ func (j *jobJournal) append(kind byte, b []byte) (journal.Position, error) {
 	}
 	at, err := write(kind, b)
 	if err != nil && !j.failing {
-		j.log.Error("the journal of jobs cannot be written: returns are kept in memory only", "path", j.path, "err", err)
+		j.log.Error("cannot write the job journal; keeping returns in memory only", "path", j.path, "err", err)
 	}
 	j.failing = err != nil
 	return at, err
@@ -342,7 +343,7 @@ func (j *jobJournal) enter(p *parcel) {
 	j.live += p.size
 }
 
-// remove takes a parcel out; j.mu is held.
+// remove removes a parcel; j.mu is held.
 func (j *jobJournal) remove(p *parcel) {
 	if p == nil || p.done {
 		return
@@ -354,14 +355,14 @@ func (j *jobJournal) remove(p *parcel) {
 		j.queue[0] = nil
 		j.queue = j.queue[1:]
 	}
-	// Behind a return that waits for long the done ones must not pile up.
+	// Finished entries must not pile up behind a return that waits for long.
 	if len(j.queue) > 2*len(j.parcels)+spareQueue {
 		j.queue = slices.DeleteFunc(j.queue, func(p *parcel) bool { return p.done })
 	}
 }
 
-// strike notes that a master has a return, and reports whether all have it
-// that should.
+// strike records that a master has a return, and reports whether all masters
+// have it.
 func (j *jobJournal) strike(jid, addr string) (all bool) {
 	p := j.parcels[jid]
 	if p == nil {
@@ -376,7 +377,7 @@ func (j *jobJournal) strike(jid, addr string) (all bool) {
 	return false
 }
 
-// missing returns the masters that have not taken a return.
+// missing returns the masters that have not accepted a return.
 func (j *jobJournal) missing(jid string) (addrs []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -388,7 +389,7 @@ func (j *jobJournal) missing(jid string) (addrs []string) {
 	return addrs
 }
 
-// delivered notes that a master has taken a return.
+// delivered records that a master accepted a return.
 func (j *jobJournal) delivered(jid, addr string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -403,7 +404,7 @@ func (j *jobJournal) delivered(jid, addr string) {
 	j.compact()
 }
 
-// also adds a master that wants a return which is there already.
+// also adds a master to those that should get an existing return.
 func (j *jobJournal) also(jid, addr string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -444,8 +445,8 @@ func (j *jobJournal) read(p *parcel) (*value.Dict, error) {
 	return n.Load, nil
 }
 
-// release notes that a return was put out of the queue of a connection, and
-// reports whether it is safe here.
+// release records that a return was dropped from the queue of a connection, and
+// reports whether the journal has it.
 func (j *jobJournal) release(jid, addr string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -463,7 +464,7 @@ func (j *jobJournal) release(jid, addr string) bool {
 }
 
 // waiting returns up to n returns for a master that are not in its queue yet,
-// the oldest first; they count as being there now.
+// oldest first, and marks them as queued.
 func (j *jobJournal) waiting(addr string, n int) (loads []*value.Dict, more bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -477,8 +478,8 @@ func (j *jobJournal) waiting(addr string, n int) (loads []*value.Dict, more bool
 		}
 		load, err := j.read(p)
 		if err != nil {
-			j.log.Error("a return cannot be read from the journal", "jid", p.jid, "err", err)
-			p.to[i].queued = true // and not again
+			j.log.Error("cannot read a return from the job journal", "jid", p.jid, "err", err)
+			p.to[i].queued = true // and only once
 			continue
 		}
 		p.to[i].queued = true
@@ -487,16 +488,16 @@ func (j *jobJournal) waiting(addr string, n int) (loads []*value.Dict, more bool
 	return loads, false
 }
 
-// stray is a return whose own masters do not take it.
+// stray is a return that its own masters do not accept.
 type stray struct {
 	load *value.Dict
 	own  []string
 }
 
-// again is how long a return that was given to another master waits for it.
+// again is how long a return waits for a substitute master.
 const again = 30 * time.Second
 
-// strays returns up to n returns that no master has taken since a moment.
+// strays returns up to n returns that no master has accepted since a time.
 func (j *jobJournal) strays(since, now time.Time, n int) (out []stray) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -520,8 +521,8 @@ func (j *jobJournal) strays(since, now time.Time, n int) (out []stray) {
 	return out
 }
 
-// forgetMasters takes masters that are not in the configuration any more from
-// the returns that another master has taken, and, if strict, from all.
+// forgetMasters removes masters that are no longer configured from returns that
+// another master has accepted, and, if strict, from all returns.
 func (j *jobJournal) forgetMasters(known []string, strict bool, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -536,8 +537,8 @@ func (j *jobJournal) forgetMasters(known []string, strict bool, now time.Time) {
 	}
 }
 
-// makeRoom gives up returns until the rest is within the bounds: first those
-// that some master has, then the oldest.
+// makeRoom drops returns until the rest is within the limits: first those that
+// some master has, then the oldest.
 func (j *jobJournal) makeRoom() {
 	limit := j.limit
 	if j.file == nil || j.failing {
@@ -558,7 +559,7 @@ func (j *jobJournal) makeRoom() {
 	}
 }
 
-// maxDropped bounds the ids that are told of.
+// maxDropped bounds the reported ids.
 const maxDropped = 1000
 
 // giveUp drops a return; j.mu is held.
@@ -570,13 +571,13 @@ func (j *jobJournal) giveUp(p *parcel) {
 	if !lost {
 		return
 	}
-	j.log.Error("a return is given up: too many wait for masters that are away", "jid", jid, "limit", j.limit)
+	j.log.Error("dropped return: too many are queued for unreachable masters", "jid", jid, "limit", j.limit)
 	if len(j.dropped) < maxDropped {
 		j.dropped = append(j.dropped, jid)
 	}
 }
 
-// givenUp returns the ids of the returns given up since the last call.
+// givenUp returns the ids of the returns dropped since the last call.
 func (j *jobJournal) givenUp() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -585,9 +586,8 @@ func (j *jobJournal) givenUp() []string {
 	return d
 }
 
-// interrupted returns the jobs that were begun by an earlier process and did
-// not end, in the order of their ids. They do not count as begun any more once
-// keep was called for them.
+// interrupted returns the jobs of earlier processes that did not end, by id.
+// Calling keep for a job marks it as ended.
 func (j *jobJournal) interrupted() []*value.Dict {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -598,8 +598,7 @@ func (j *jobJournal) interrupted() []*value.Dict {
 	return out
 }
 
-// compact rewrites the journal when most of it is out of date; j.mu is
-// held.
+// compact rewrites the journal when most of it is outdated; j.mu is held.
 func (j *jobJournal) compact() {
 	if j.file == nil {
 		return
@@ -613,7 +612,7 @@ func (j *jobJournal) compact() {
 		return j.rewrite(moved, emit, read)
 	})
 	if err != nil {
-		j.log.Error("cannot rewrite the journal of jobs", "err", err)
+		j.log.Error("cannot rewrite the job journal", "err", err)
 		return
 	}
 	for p, at := range moved {
@@ -623,7 +622,7 @@ func (j *jobJournal) compact() {
 
 type emitFunc = func(kind byte, payload []byte) (journal.Position, error)
 
-// rewrite emits what still counts, and enters where the returns went.
+// rewrite emits the current records, and updates the positions of returns.
 func (j *jobJournal) rewrite(moved map[*parcel]journal.Position, emit emitFunc, read func(journal.Position) ([]byte, error)) error {
 	for _, jid := range j.order {
 		if _, err := emit(recSeen, []byte(jid)); err != nil {
@@ -645,7 +644,7 @@ func (j *jobJournal) rewrite(moved map[*parcel]journal.Position, emit emitFunc, 
 		}
 		b, err := read(p.at)
 		if err != nil {
-			j.log.Error("a return cannot be read from the journal", "jid", p.jid, "err", err)
+			j.log.Error("cannot read a return from the job journal", "jid", p.jid, "err", err)
 			continue
 		}
 		if moved[p], err = emit(recReturn, b); err != nil {
@@ -658,7 +657,7 @@ func (j *jobJournal) rewrite(moved map[*parcel]journal.Position, emit emitFunc, 
 	return nil
 }
 
-// emitTaken repeats what was noted of a return since it was written.
+// emitTaken repeats the delivery records of a return.
 func (p *parcel) emitTaken(record []byte, emit emitFunc) error {
 	v, _ := msgpack.UnmarshalTyped(record)
 	d, _ := v.(*value.Dict)
@@ -688,7 +687,7 @@ func (p *parcel) emitTaken(record []byte, emit emitFunc) error {
 	return nil
 }
 
-// flush brings the notes to disk.
+// flush flushes records to disk.
 func (j *jobJournal) flush() {
 	j.mu.Lock()
 	file := j.file
@@ -697,11 +696,11 @@ func (j *jobJournal) flush() {
 		return
 	}
 	if err := file.Sync(); err != nil {
-		j.log.Error("the ids of jobs may not survive a loss of power", "err", err)
+		j.log.Error("cannot flush job ids; a power failure may lose them", "err", err)
 	}
 }
 
-// allWaiting marks all returns as being in no queue.
+// allWaiting marks all returns as not queued.
 func (j *jobJournal) allWaiting() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -712,7 +711,7 @@ func (j *jobJournal) allWaiting() {
 	}
 }
 
-// close flushes and lets go of the journal.
+// close flushes and closes the journal.
 func (j *jobJournal) close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -720,7 +719,12 @@ func (j *jobJournal) close() {
 		return
 	}
 	if err := errors.Join(j.file.Sync(), j.file.Close()); err != nil {
-		j.log.Error("the journal of jobs could not be closed", "err", err)
+		j.log.Error("cannot close the job journal", "err", err)
 	}
 	j.file = nil
 }
+
+// MaxReturn bounds the return of one job, in bytes. Masters reject messages above 64
+// MiB, so a larger one would be retried for ever; the difference leaves room for the
+// envelope.
+const MaxReturn = 60 << 20

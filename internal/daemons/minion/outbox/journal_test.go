@@ -12,8 +12,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// openJournal is a memory on a journal. dying lets go of it as a kill does: no
-// record is written, but all that were are with the system.
+// openJournal opens a jobJournal. dying closes it like a kill: no further
+// record is written, but the kernel has all earlier ones.
 func openJournal(t *testing.T, path string, limit int64) (m *jobJournal, dying func()) {
 	t.Helper()
 	m = newJournal(limit, 0, slog.New(slog.DiscardHandler))
@@ -33,7 +33,7 @@ func openJournal(t *testing.T, path string, limit int64) (m *jobJournal, dying f
 	return m, dying
 }
 
-// beginTest notes the beginning of a job.
+// beginTest records the start of a job.
 func (j *jobJournal) beginTest(jid string) {
 	load := value.DictOf("jid", jid, "fun", "test.echo", "arg", value.ListOf("x"), "user", "root")
 	if err := j.begin(jid, "test.echo", load, []string{"a", "b"}); err != nil {
@@ -90,7 +90,7 @@ func TestMemorySurvivesAKill(t *testing.T) {
 		t.Errorf("handed out twice: %s", jidsOf(again))
 	}
 	cut := m.interrupted()
-	if jidsOf(cut) != "003" || cut[0].Str("user") != "root" || len(cut[0].List("processes")) != 1 || fmt.Sprint(texts(cut[0].List("to"))) != "[a b]" {
+	if jidsOf(cut) != "003" || cut[0].Str("user") != "root" || len(cut[0].List("processes")) != 1 || fmt.Sprint(value.OnlyTexts(cut[0].At("to"))) != "[a b]" {
 		t.Errorf("interrupted: %v", value.Repr(value.ListOf(cut)))
 	}
 }
@@ -101,7 +101,7 @@ func TestMemoryIsBoundedAndTellsWhatItDrops(t *testing.T) {
 	for i := range 4 {
 		m.keep(aReturn(jidN(i), big), []string{"a", "b"})
 		if i == 1 {
-			m.delivered(jidN(1), "a") // a has it: it may go without loss
+			m.delivered(jidN(1), "a") // a has it: it may be dropped without loss
 		}
 	}
 	if d := m.givenUp(); len(d) != 0 {

@@ -1,7 +1,7 @@
-// Package outbox keeps what a minion has to deliver. A Queue has the returns and
-// events for one master; the Outbox has the queues of all masters, and a journal
-// on disk of the jobs that were begun and of the returns that no master has taken.
-// It opens no connection: a queue is given the function that sends a request.
+// Package outbox holds the messages that a minion has to deliver. A Queue has the
+// returns and events for one master; the Outbox has the queues of all masters, and
+// a journal on disk of started jobs and of returns that no master has accepted. It
+// opens no connections: a queue is given the function that sends a request.
 package outbox
 
 import (
@@ -19,37 +19,21 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options are the options of the minion that this package uses.
-type Options struct {
-	ReturnRetryTimer    time.Duration `salt:"return_retry_timer" default:"5" doc:"seconds that a master has to take a return" change:"restart"`
-	ReturnRetryTimerMax time.Duration `salt:"return_retry_timer_max" default:"10" doc:"seconds up to which the pause between attempts to deliver a return grows" change:"restart"`
-	ReturnQueue         int           `salt:"return_queue" default:"1000" doc:"returns kept for a master that is away; the oldest is given up, with an error, when there are more (Brine only; Salt gives up after return_retry_tries)" change:"restart"`
-	Outbox              bool          `salt:"return_outbox" default:"true" doc:"keep the ids of jobs, and returns that no master has taken yet, on disk, so that a restart of the minion neither loses a return nor runs a job twice (Brine only)" change:"restart"`
-	OutboxSize          int64         `salt:"return_outbox_size" default:"268435456" doc:"bytes of returns that wait for masters; when there are more the oldest is given up, and the event salt/minion/ID/returns_dropped tells it (Brine only)" change:"restart"`
-	ReturnTo            string        `salt:"return_to" default:"any" doc:"publisher: a return goes to the masters that published its job, whenever they are there; any: another master of this minion gets it too if none of them has taken it for return_retry_timer seconds (Brine only)" change:"restart"`
-	PubRet              bool          `salt:"pub_ret" default:"true" doc:"send returns to the master" change:"restart"`
-}
-
-// Config is what an Outbox needs.
+// Config is the configuration of an Outbox.
 type Config struct {
 	Options Options
 	// ID is the minion's id.
 	ID string
-	// Dir is where the journal is kept.
+	// Dir is the directory of the journal.
 	Dir string
-	// Remember is the number of jobs whose ids are remembered; there is a lower
-	// bound of 10,000.
+	// Remember is the number of job ids to remember, at least 10,000.
 	Remember int
 	// Fire sends an event to the masters.
 	Fire func(tag string, data any)
 	Log  *slog.Logger
 }
 
-// MaxReturn bounds what one job may return, in bytes. Masters do not take messages
-// above 64 MiB, and would be asked for ever; the rest is room for what is around it.
-const MaxReturn = 60 << 20
-
-// Outbox has what waits for all masters.
+// Outbox holds the messages for all masters.
 type Outbox struct {
 	cfg     Config
 	journal *jobJournal
@@ -74,34 +58,34 @@ func (o *Outbox) NewQueue(addr string, request Request, serving func() bool, log
 	return q
 }
 
-// all returns the queues; the slice does not change.
+// all returns the queues; the slice is never modified.
 func (o *Outbox) all() []*Queue {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.queues)
 }
 
-// Knows reports whether a job was begun before, also by an earlier process.
+// Knows reports whether a job was started before, also by an earlier process.
 func (o *Outbox) Knows(jid string) bool { return o.journal.knows(jid) }
 
-// Begin notes that a job is about to run for some masters. After an error, which
-// names the file, a later process of this minion would not know it.
+// Begin records that a job is about to run for some masters. After an error,
+// which names the file, a later process of this minion would not know the job.
 func (o *Outbox) Begin(jid string, fun any, load *value.Dict, to []*Queue) error {
 	return o.journal.begin(jid, fun, load, addrs(to))
 }
 
-// Started notes a process that a job has started.
+// Started records a process that a job started.
 func (o *Outbox) Started(jid string, pid int) { o.journal.started(jid, pid) }
 
-// Also gives a return that is there already to a master that published the job
-// later than others.
+// Also sends an existing return to a master that published the job later than
+// others.
 func (o *Outbox) Also(ret *value.Dict, to *Queue) {
 	o.journal.also(jidOf(ret), to.addr)
 	to.Put(ret)
 }
 
-// addrs are the names of masters in the journal. A nil queue, that of a job which
-// no master published, is left out.
+// addrs returns the names of masters in the journal. Nil queues, of jobs that no
+// master published, are skipped.
 func addrs(queues []*Queue) []string {
 	out := make([]string, 0, len(queues))
 	for _, q := range queues {
@@ -112,7 +96,7 @@ func addrs(queues []*Queue) []string {
 	return out
 }
 
-// GiveBack gives a return to masters; one that lasts is on disk before.
+// GiveBack sends a return to masters. A lasting one is on disk before.
 func (o *Outbox) GiveBack(ret *value.Dict, to []*Queue, lasting bool) {
 	switch {
 	case !lasting:
@@ -129,9 +113,9 @@ func (o *Outbox) GiveBack(ret *value.Dict, to []*Queue, lasting bool) {
 	}
 }
 
-// Recall takes over what an earlier process left behind: returns that no master
-// had, and jobs that it did not bring to an end. interrupted makes the return of
-// such a job from what was noted of it and the reason.
+// Recall restores the state of an earlier process: returns that no master had,
+// and unfinished jobs. interrupted builds the return of such a job from its
+// record and the reason.
 func (o *Outbox) Recall(interrupted func(begun *value.Dict, reason string) *value.Dict) {
 	if !o.cfg.Options.Outbox {
 		return
@@ -142,18 +126,18 @@ func (o *Outbox) Recall(interrupted func(begun *value.Dict, reason string) *valu
 	for _, d := range o.journal.interrupted() {
 		var n begunNote
 		wire.View(d, &n)
-		o.journal.keep(interrupted(d, interruption(&n)), texts(value.Items(n.To)))
+		o.journal.keep(interrupted(d, interruption(&n)), value.OnlyTexts(n.To))
 	}
-	// What was just kept counts as queued, but is not.
+	// Returns that were just written count as queued, but are not.
 	o.journal.allWaiting()
 	for _, q := range queues {
 		q.remind()
 	}
 }
 
-// interruption is what a job returns whose minion was stopped or killed while it
-// ran. What it had started is left alone: it may be a package manager, which is
-// better not disturbed.
+// interruption returns the return of a job that was interrupted because its
+// minion was stopped or killed. Processes that it started are left alone: one
+// may be a package manager, which should not be disturbed.
 func interruption(begun *begunNote) string {
 	text := "ERROR: the minion was stopped or killed while it ran this job, which is not run again; what it had done by then stays"
 	for _, it := range value.Items(begun.Processes) {
@@ -168,17 +152,7 @@ func interruption(begun *begunNote) string {
 	return text
 }
 
-func texts(l []any) []string {
-	out := make([]string, 0, len(l))
-	for _, v := range l {
-		if s, ok := v.(string); ok {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
-// returnToAny is the value of the option return_to that lets any master take
+// returnToAny is the value of the option return_to that lets any master accept
 // a return.
 const returnToAny = "any"
 
@@ -188,9 +162,9 @@ const (
 	flushAfter = 50 * time.Millisecond
 )
 
-// Run brings notes to disk soon after they were made, finds another master for
-// returns whose own ones are unreachable, and reports returns that were given up,
-// until ctx ends. The queues are run by themselves.
+// Run flushes records soon after they were written, finds another master for
+// returns whose own masters are unreachable, and reports dropped returns, until
+// ctx ends. Queues run separately.
 func (o *Outbox) Run(ctx context.Context) {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
@@ -199,8 +173,7 @@ func (o *Outbox) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-o.journal.flushes.C():
-			// The return of a short job brings the note of its beginning to
-			// disk, too.
+			// The return of a short job flushes the record of its start, too.
 			if wait.Sleep(ctx, flushAfter) {
 				o.journal.flush()
 			}
@@ -215,11 +188,11 @@ func (o *Outbox) Run(ctx context.Context) {
 	}
 }
 
-// strayReturns bounds the returns that are given to another master at a time.
+// strayReturns bounds the returns that are sent to another master at a time.
 const strayReturns = 200
 
-// findOthers gives returns that their own masters have not taken in time to
-// one that is connected.
+// findOthers sends returns that their own masters did not accept in time to a
+// connected master.
 func (o *Outbox) findOthers(now time.Time) {
 	there := slices.DeleteFunc(o.all(), func(q *Queue) bool { return !q.serving() })
 	if len(there) == 0 {
@@ -231,12 +204,13 @@ func (o *Outbox) findOthers(now time.Time) {
 		if i < 0 {
 			continue
 		}
-		there[i].log.Info("a return goes to this master: its own has not taken it", "jid", jidOf(s.load), "published_by", s.own)
+		there[i].log.Info("sending return to another master: its own did not accept it", "jid", jidOf(s.load), "published_by", s.own)
 		there[i].Put(s.load)
 	}
 }
 
-// Waiting returns the names of the masters that have not taken the return of a job.
+// Waiting returns the names of the masters that have not accepted the return of a
+// job.
 func (o *Outbox) Waiting(jid string) []string { return o.journal.missing(jid) }
 
 // Close flushes the journal and closes it.

@@ -13,12 +13,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// world is an outbox whose masters can be connected and away.
+// world is an outbox whose masters can be connected or unreachable.
 type world struct {
 	*Outbox
 	mu     sync.Mutex
 	away   map[string]bool
-	taken  map[string][]string // the ids of what a master has got
+	taken  map[string][]string // the ids of the returns that a master got
 	events []string
 	queues map[string]*Queue
 }
@@ -148,7 +148,7 @@ func TestRecall(t *testing.T) {
 func TestInterruptedJobNamesItsProcess(t *testing.T) {
 	begun := &begunNote{JID: "1", Processes: value.ListOf(
 		value.DictOf("pid", 1, "start", startTime(1)),
-		value.DictOf("pid", 1, "start", startTime(1)+1), // another one with that number
+		value.DictOf("pid", 1, "start", startTime(1)+1), // another process with that number
 	)}
 	if startTime(1) == 0 {
 		t.Skip("/proc cannot be read")

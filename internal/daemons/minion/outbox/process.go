@@ -9,9 +9,8 @@ import (
 	"syscall"
 )
 
-// startTime is when a process was started, in ticks since boot, by which it
-// can be told from a later one with the same number; 0 if it is not there or
-// cannot be told.
+// startTime returns the start time of a process, in ticks since boot, which
+// distinguishes it from a later one with the same number; 0 if unknown.
 func startTime(pid int) int64 {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -26,7 +25,7 @@ func startTime(pid int) int64 {
 	return n
 }
 
-// commandLine is how a process was called, shortened.
+// commandLine returns the shortened command line of a process.
 func commandLine(pid int) string {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	if err != nil || syscall.Kill(pid, 0) != nil {

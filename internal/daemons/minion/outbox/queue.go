@@ -18,16 +18,16 @@ import (
 // Request sends one command to a master.
 type Request func(ctx context.Context, load *value.Dict) (any, error)
 
-// Queue delivers returns and events to one master, in order, and keeps
-// them while the master is away. A return that the master has heard but could
-// not store, because its disk is full, is kept apart, so that those behind it
-// are heard without delay, and sent again until it is stored. It is bounded:
-// when more than the option return_queue wait, the oldest makes room. A return
-// is safe in the minion's journal of jobs then, from which it comes back; a
-// message that is not there is given up with an error in the log.
+// Queue delivers returns and events to one master, in order, and keeps them
+// while the master is unreachable. If the master received a return but could
+// not store it, because its disk is full, the return moves to a separate list
+// and is sent again until it is stored, so that it does not delay others. The
+// queue is bounded: when more than the option return_queue wait, the oldest is
+// dropped. A dropped return is still in the job journal, and comes back from
+// there; for any other message an error is logged.
 type Queue struct {
 	request Request
-	addr    string      // of the master, as it is in the memory
+	addr    string      // the master's name in the journal
 	journal *jobJournal // or nil
 	opts    *Options
 	log     *slog.Logger
@@ -36,11 +36,11 @@ type Queue struct {
 
 	mu    sync.Mutex
 	queue []*message
-	kept  []*message    // heard, but not stored; oldest first
+	kept  []*message    // received, but not stored; oldest first
 	turn  int           // which of these is sent next
-	again time.Time     // when those are sent again
-	pause time.Duration // that led to again
-	spilt bool          // the journal may have returns that are not here
+	again time.Time     // when these are sent again
+	pause time.Duration // current pause before again
+	spilt bool          // the journal may have returns that are not queued here
 }
 
 func newQueue(request Request, opts *Options, log *slog.Logger) *Queue {
@@ -63,7 +63,7 @@ func (q *Queue) put(m *message) {
 		if q.journal != nil && lost.isReturn() && q.journal.release(lost.head.JID, q.addr) {
 			q.spilt = true
 		} else {
-			q.log.Error("too much waits for the master; the oldest message is given up",
+			q.log.Error("dropped the oldest message: too many are queued for the master",
 				"cmd", lost.head.Cmd, "jid", lost.head.JID, "limit", limit)
 		}
 	}
@@ -72,8 +72,8 @@ func (q *Queue) put(m *message) {
 	q.wake.Wake()
 }
 
-// Kick makes the sender try all that waits now rather than after a pause: the
-// connection is new.
+// Kick makes the sender retry now rather than after a pause: the connection is
+// new.
 func (q *Queue) Kick() {
 	q.mu.Lock()
 	q.again, q.pause = time.Time{}, 0
@@ -81,7 +81,7 @@ func (q *Queue) Kick() {
 	q.wake.Wake()
 }
 
-// remind makes the sender look into the journal for returns.
+// remind makes the sender check the journal for returns.
 func (q *Queue) remind() {
 	q.mu.Lock()
 	q.spilt = true
@@ -106,8 +106,8 @@ func (q *Queue) refill() {
 	}
 }
 
-// next returns what to send now, or nil and how long that may last; 0 means
-// until something is put in.
+// next returns the next message, or nil and how long to wait; 0 means until
+// something is added.
 func (q *Queue) next(now time.Time) (m *message, left time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -122,8 +122,8 @@ func (q *Queue) next(now time.Time) (m *message, left time.Duration) {
 	return q.kept[q.turn], 0
 }
 
-// keep notes that the master could not store m, and when all such are sent
-// again.
+// keep records that the master could not store m, and sets when to send such
+// messages again.
 func (q *Queue) keep(m *message, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -140,7 +140,7 @@ func (q *Queue) keep(m *message, now time.Time) {
 	q.again = now.Add(q.pause/2 + rand.N(q.pause/2+1))
 }
 
-// done notes that the master has taken m.
+// done records that the master accepted m.
 func (q *Queue) done(m *message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -150,7 +150,7 @@ func (q *Queue) done(m *message) {
 	}
 }
 
-// drop removes m if it is still what next gave; q.mu is held.
+// drop removes m if it is still the next one; q.mu is held.
 func (q *Queue) drop(m *message) {
 	if len(q.queue) > 0 && q.queue[0] == m {
 		q.queue[0] = nil
@@ -166,11 +166,11 @@ func (q *Queue) drop(m *message) {
 }
 
 // tolerated is the number of failed attempts after which a message lets the
-// next one pass, in case it is the message that the master cannot take.
+// next one pass, in case the master cannot accept this one.
 const tolerated = 3
 
-// HandOver gives what waits here, and could be told to any master, to another
-// queue: all but returns, for which the journal of jobs finds a way.
+// HandOver moves the queued messages that any master can get to another queue:
+// all but returns, which the job journal redirects.
 func (q *Queue) HandOver(to *Queue) {
 	var moved []*message
 	q.mu.Lock()
@@ -187,7 +187,7 @@ func (q *Queue) HandOver(to *Queue) {
 	}
 }
 
-// rotate moves the head to the end.
+// rotate moves the first message to the end.
 func (q *Queue) rotate(m *message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -225,21 +225,21 @@ func (q *Queue) Run(ctx context.Context) {
 			failed = 0
 		}
 		pause = min(max(2*pause, 100*time.Millisecond), max(q.opts.ReturnRetryTimerMax, time.Second))
-		q.log.Debug("a message waits for the master", "cmd", m.head.Cmd, "jid", m.head.JID, "err", err)
+		q.log.Debug("queued a message for the master", "cmd", m.head.Cmd, "jid", m.head.JID, "err", err)
 		wait.Until(ctx, q.wake.C(), pause/2+rand.N(pause/2+1))
 	}
 }
 
-// errNotStored says that the master has taken a return, but has no room for it.
+// errNotStored means that the master received a return, but could not store it.
 var errNotStored = errors.New("the master could not store a return; it is kept and sent again")
 
-// deliver returns an error only if another attempt can help.
+// deliver returns an error only if a retry can help.
 func (q *Queue) deliver(ctx context.Context, m *message) error {
 	ctx, cancel := context.WithTimeout(ctx, max(q.opts.ReturnRetryTimer, time.Second))
 	defer cancel()
 	v, err := q.request(ctx, m.load)
 	if err != nil && salt.KindOf(err) == salt.Invalid {
-		q.log.Error("the master does not take a message", "cmd", m.head.Cmd, "jid", m.head.JID, "err", err)
+		q.log.Error("the master rejected a message", "cmd", m.head.Cmd, "jid", m.head.JID, "err", err)
 		return nil
 	}
 	if d, ok := v.(*value.Dict); err == nil && ok {

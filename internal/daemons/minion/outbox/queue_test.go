@@ -15,12 +15,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// fakeLink is a master that is away until told otherwise.
+// fakeLink is a master that is unreachable until it is switched on.
 type fakeLink struct {
 	mu   sync.Mutex
 	up   bool
 	got  []string
-	poor string // what it fails on while up
+	poor string // what it fails to store while up
 }
 
 func (f *fakeLink) request(_ context.Context, l *value.Dict) (any, error) {
@@ -81,8 +81,8 @@ func TestOneReturnCannotHoldUpTheOthers(t *testing.T) {
 	})
 }
 
-// TestReturnsThatCannotBeStored has a master whose disk is full: it hears
-// every return once without delay, and gets them again until it has room.
+// TestReturnsThatCannotBeStored: a master whose disk is full receives every
+// return once without delay, and then again until it can store them.
 func TestReturnsThatCannotBeStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -5,10 +5,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// The following are the records of the journal that have several keys.
+// The following are the journal records with several keys.
 
-// begunNote is a job that has begun: To are the masters that published it, and
-// Processes the processes that it has started. Rest has what its return needs.
+// begunNote is a started job: To are the masters that published it, and
+// Processes the processes that it started. Rest has the data for its return.
 type begunNote struct {
 	JID       string      `wire:"jid"`
 	To        any         `wire:"to,omitempty"`
@@ -16,7 +16,7 @@ type begunNote struct {
 	Rest      *value.Dict `wire:"*"`
 }
 
-// processNote is a process that a job has started.
+// processNote is a process that a job started.
 type processNote struct {
 	JID   string      `wire:"jid,omitempty"`
 	PID   int64       `wire:"pid"`
@@ -24,7 +24,7 @@ type processNote struct {
 	Rest  *value.Dict `wire:"*"`
 }
 
-// returnNote is a return for the masters To. Taken says that a master has it.
+// returnNote is a return for the masters To. Taken means that a master has it.
 type returnNote struct {
 	To    any         `wire:"to"`
 	Since int64       `wire:"since"` // Unix seconds
@@ -33,7 +33,7 @@ type returnNote struct {
 	Rest  *value.Dict `wire:"*"`
 }
 
-// deliveredNote says that a master has a return; To is "" for one that did not
+// deliveredNote means that a master has a return; To is "" for one that did not
 // publish its job.
 type deliveredNote struct {
 	JID  string      `wire:"jid"`
@@ -41,8 +41,7 @@ type deliveredNote struct {
 	Rest *value.Dict `wire:"*"`
 }
 
-// message is what a queue sends: the load, and the keys of it by which the queue
-// treats it.
+// message is a queued message: the load, and the keys that the queue reads.
 type message struct {
 	load *value.Dict
 	head wire.Head
@@ -54,7 +53,7 @@ func newMessage(load *value.Dict) *message {
 	return m
 }
 
-// jidOf returns the id of the job of a return.
+// jidOf returns the job id of a return.
 func jidOf(ret *value.Dict) string { return newMessage(ret).head.JID }
 
 // isReturn reports whether the message is a return, which the journal has, too.

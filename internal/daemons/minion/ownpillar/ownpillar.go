@@ -1,5 +1,5 @@
-// Package ownpillar is the pillar of a minion that compiles it itself (file_client:
-// local), from its own pillar_roots.
+// Package ownpillar compiles the pillar of a minion with file_client: local from
+// its own pillar_roots.
 package ownpillar
 
 import (
@@ -18,27 +18,27 @@ import (
 	"brine/internal/sls/top"
 )
 
-// Config is what a Pillar needs.
+// Config is the configuration of a Pillar.
 type Config struct {
 	// ID is the minion's id, CacheDir and HashType the options of these names.
 	ID, CacheDir, HashType string
 	Pillar                 pillar.Options
 	Git                    gitpillar.Options
 	Top                    top.Options
-	// Opts are all options under their names.
+	// Opts are all options by name.
 	Opts     *value.Dict
 	Renderer *render.Renderer
 	Funcs    *fn.Registry
-	// Call makes what functions see while a pillar is compiled.
+	// Call builds the functions' view for the compilation.
 	Call func() *fn.Call
 	// Grains returns the grains.
 	Grains func() *value.Dict
-	// Background has the context in which the pillar is compiled at first.
+	// Background has the context of the first compilation.
 	Background *background.Group
 	Log        *slog.Logger
 }
 
-// Pillar is compiled when a function first asks for it, and again by Refresh.
+// Pillar is compiled when a function first reads it, and again by Refresh.
 type Pillar struct {
 	cfg      Config
 	compiler *pillar.Compiler
@@ -47,7 +47,7 @@ type Pillar struct {
 	kept *value.Dict
 }
 
-// New returns a pillar that was not compiled yet.
+// New returns a pillar that is not compiled yet.
 func New(cfg Config) *Pillar {
 	p := &Pillar{cfg: cfg}
 	o := cfg.Opts
@@ -57,12 +57,12 @@ func New(cfg Config) *Pillar {
 	}
 	p.compiler = pillar.New(pillar.Config{
 		Options: cfg.Pillar, Top: cfg.Top, Renderer: cfg.Renderer, Default: o.Str("renderer"),
-		Whitelist: listed(o.At("renderer_whitelist")), Blacklist: listed(o.At("renderer_blacklist")),
+		Whitelist: value.ListTexts(o.At("renderer_whitelist")), Blacklist: value.ListTexts(o.At("renderer_blacklist")),
 		Git:  gitpillar.New(cfg.Git, gitpillar.Config{CacheDir: cfg.CacheDir, HashType: cfg.HashType, Alone: true, Log: cfg.Log}),
 		Opts: o, Nodegroups: groups, Funcs: cfg.Funcs, CacheDir: cfg.CacheDir, Version: o.Str("saltversion"), Log: cfg.Log,
 		Call: func() *fn.Call {
 			c := cfg.Call()
-			c.Pillar = fn.Tree{Dict: value.NewDict(0)} // it is being made
+			c.Pillar = fn.Tree{Dict: value.NewDict(0)} // it is being compiled
 			return c
 		},
 	})
@@ -77,7 +77,7 @@ func (p *Pillar) Compile(ctx context.Context, q fn.PillarQuery) (*value.Dict, er
 	})
 }
 
-// Refresh compiles the kept pillar again, clean even if pillar_cache has it.
+// Refresh compiles the pillar again, with clean also if pillar_cache has it.
 func (p *Pillar) Refresh(ctx context.Context, clean bool) error {
 	d, err := p.Compile(ctx, fn.PillarQuery{Saltenv: name(p.cfg.Opts.At("saltenv")), Pillarenv: name(p.cfg.Opts.At("pillarenv")), CleanCache: clean})
 	if err != nil {
@@ -107,11 +107,11 @@ func (p *Pillar) All() *value.Dict {
 // Get implements fn.Reader.
 func (p *Pillar) Get(key string) any { return p.All().At(key) }
 
-// ExtraData are the options that the option pass_to_ext_pillars names, by
-// their paths, for external sources of the pillar.
+// ExtraData returns the options that pass_to_ext_pillars names, by path, for
+// external sources of the pillar.
 func ExtraData(opts *value.Dict) *value.Dict {
 	out := value.NewDict(0)
-	for _, path := range listed(opts.At("pass_to_ext_pillars")) {
+	for _, path := range value.ListTexts(opts.At("pass_to_ext_pillars")) {
 		keys := strings.Split(path, ":")
 		v, ok := any(opts), true
 		for _, k := range keys {
@@ -134,21 +134,10 @@ func ExtraData(opts *value.Dict) *value.Dict {
 	return out
 }
 
-// name is the value of an option that names an environment, "" for none.
+// name returns the value of an option that names an environment, or "".
 func name(v any) string {
 	if v == nil {
 		return ""
 	}
 	return value.Str(v)
-}
-
-// listed returns the texts of an option that is a list.
-func listed(v any) []string {
-	var out []string
-	if l, ok := v.(*value.List); ok && l != nil {
-		for _, it := range l.Items {
-			out = append(out, value.Str(it))
-		}
-	}
-	return out
 }

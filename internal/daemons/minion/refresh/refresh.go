@@ -1,5 +1,5 @@
-// Package refresh collects the grains and fetches the pillar of a minion again, when
-// events of its own bus ask for it. Functions of the daemon and of salt-call fire these
+// Package refresh collects the grains and fetches the pillar of a minion again when an
+// event of its own bus requests it. Functions of the daemon and of salt-call fire these
 // events, so there is one way to refresh.
 package refresh
 
@@ -23,12 +23,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// Events on the minion's own bus that have the daemon collect something again,
-// and those that report the end. The names are Salt's. Functions of the daemon
-// and of salt-call fire the same events, so there is one way to refresh.
+// Events on the minion's own bus that make the daemon collect something again,
+// and those that report the end, under Salt's names.
 const (
 	TagPillar   = "pillar_refresh" // grains, too
-	TagGrains   = "grains_refresh" // and the pillar, if grains have changed
+	TagGrains   = "grains_refresh" // and the pillar, if the grains changed
 	TagModules  = "module_refresh"
 	TagBeacons  = "beacons_refresh"
 	TagMatchers = "matchers_refresh" // matchers are part of the program
@@ -37,14 +36,14 @@ const (
 	tagModulesRefreshed = "/salt/minion/minion_mod_refresh_complete"
 )
 
-// Config is what a Server needs.
+// Config is the configuration of a Server.
 type Config struct {
 	Bus    *localbus.Bus
 	Grains *grains.Store
 	Links  *link.Set
-	// Own returns the pillar of file_client: local, else nil.
+	// Own returns the pillar of file_client: local, otherwise nil.
 	Own func() *ownpillar.Pillar
-	// BeaconsChanged is called when there may be other beacons.
+	// BeaconsChanged is called when beacons may have changed.
 	BeaconsChanged func()
 	Background     *background.Group
 	Log            *slog.Logger
@@ -53,13 +52,13 @@ type Config struct {
 // New returns a Server.
 func New(c Config) *Server { return &Server{cfg: c} }
 
-// batch is what one or several requests ask for.
+// batch combines one or several requests.
 type batch struct {
 	grains    bool // collect the grains
 	pillar    bool // fetch the pillar
-	ifChanged bool // fetch the pillar if the grains differ from before
+	ifChanged bool // fetch the pillar if the grains changed
 	clean     bool // even if pillar_cache has the pillar
-	notify    bool // report the end of the grains
+	notify    bool // report when the grains are collected
 }
 
 func (b *batch) add(o batch) {
@@ -70,9 +69,9 @@ func (b *batch) add(o batch) {
 	b.notify = b.notify || o.notify
 }
 
-// Server serves the requests that come as events, one batch at a time. What
-// comes during a batch forms the next one. The end is reported once all is done:
-// who waits for it may have asked during a batch that began too early for him.
+// Server handles requests from events, one batch at a time. Requests during a
+// batch form the next one. The end is reported once all is done, because a
+// waiting client may have asked during a batch that started too early for it.
 type Server struct {
 	cfg Config
 
@@ -81,7 +80,7 @@ type Server struct {
 	running bool
 }
 
-// ByEvent takes a request.
+// ByEvent handles a request.
 func (r *Server) ByEvent(e *event.Event) {
 	var b batch
 	var in wire.Refresh
@@ -132,8 +131,8 @@ func (r *Server) serve() {
 	}
 }
 
-// report fires the events that say that all is done. Salt's say complete even
-// if the pillar could not be fetched; ours do not, and its readers know that.
+// report fires the events that report the end. Salt reports complete even if
+// the pillar could not be fetched; Brine does not, and its readers know that.
 func (r *Server) report(b batch, failed error) {
 	if b.notify {
 		r.cfg.Bus.Report(tagModulesRefreshed, value.DictOf("complete", true))
@@ -149,7 +148,7 @@ func (r *Server) report(b batch, failed error) {
 	r.cfg.Bus.Report(tagPillarRefreshed, data)
 }
 
-// refresh does what a batch asks for, and says whether it fetched the pillar.
+// refresh runs a batch, and reports whether it fetched the pillar.
 func (r *Server) refresh(ctx context.Context, b batch) (fetched bool, err error) {
 	if b.grains {
 		var old *value.Dict
@@ -158,7 +157,7 @@ func (r *Server) refresh(ctx context.Context, b batch) (fetched bool, err error)
 		}
 		r.cfg.Grains.Collect(ctx)
 		b.pillar = b.pillar || b.ifChanged && !value.Equal(old, r.cfg.Grains.Grains())
-		r.cfg.BeaconsChanged() // as Salt's new modules come with new beacons
+		r.cfg.BeaconsChanged() // in Salt new modules may include new beacons
 	}
 	if !b.pillar {
 		return false, nil
@@ -166,8 +165,8 @@ func (r *Server) refresh(ctx context.Context, b batch) (fetched bool, err error)
 	return true, r.Pillar(ctx, b.clean)
 }
 
-// Pillar asks every connected master for the pillar, all at once, and
-// compiles that of a masterless minion again; with clean, also if pillar_cache has it.
+// Pillar fetches the pillar from every connected master in parallel, and compiles that
+// of a masterless minion again; with clean, also if pillar_cache has it.
 func (r *Server) Pillar(ctx context.Context, clean bool) error {
 	var (
 		wg   sync.WaitGroup
@@ -191,13 +190,13 @@ func (r *Server) Pillar(ctx context.Context, clean bool) error {
 	return errors.Join(errs...)
 }
 
-// Functions has functions collect something again: by events, which the daemon
-// obeys. A call outside of the daemon does it itself if there is no daemon.
+// Functions lets functions refresh data: by events, which the daemon handles. A
+// call outside of the daemon does it itself if there is no daemon.
 type Functions struct{ Server *Server }
 
-// refreshLimit bounds how long salt-call stays after its result to see the
-// daemon refreshed. Who targets by a grain that salt-call has just set then
-// finds the minion.
+// refreshLimit bounds how long salt-call waits after its result until the
+// daemon has refreshed. Afterwards, targets by a grain that salt-call has just
+// set match the minion.
 const refreshLimit = 15 * time.Second
 
 // Refresh implements control.Refresher.
@@ -235,7 +234,7 @@ func (r Functions) Refresh(ctx context.Context, what string, clean, await bool) 
 	return refreshed(answer)
 }
 
-// refreshed is the error that a report tells of.
+// refreshed returns the error in a report.
 func refreshed(answer *value.Dict) error {
 	var end wire.Refreshed
 	wire.View(answer, &end)
@@ -245,8 +244,8 @@ func refreshed(answer *value.Dict) error {
 	return nil
 }
 
-// fromOutside is Refresh of salt-call: it has the daemon do what is asked for,
-// and collects for itself what later functions of the same run may look at.
+// fromOutside is Refresh of salt-call: it makes the daemon refresh, and
+// collects what later functions of the same run may read.
 func (r Functions) fromOutside(ctx context.Context, tag string, data *value.Dict, end string, b batch, await bool) error {
 	s := r.Server
 	if end == "" {
@@ -258,7 +257,7 @@ func (r Functions) fromOutside(ctx context.Context, tag string, data *value.Dict
 		s.cfg.Log.Debug("no daemon to refresh", "err", err)
 	}
 	own := func(ctx context.Context) error {
-		if s.cfg.Grains.Collected() { // else they are collected when a function asks
+		if s.cfg.Grains.Collected() { // otherwise they are collected when a function reads one
 			s.cfg.Grains.Collect(ctx)
 		}
 		switch {
@@ -281,7 +280,7 @@ func (r Functions) fromOutside(ctx context.Context, tag string, data *value.Dict
 	}
 	s.cfg.Background.Go(func() {
 		if err := own(s.cfg.Background.Context()); err != nil {
-			s.cfg.Log.Warn("a refresh failed", "tag", tag, "err", err)
+			s.cfg.Log.Warn("refresh failed", "tag", tag, "err", err)
 		}
 	})
 	if daemon {
@@ -290,7 +289,7 @@ func (r Functions) fromOutside(ctx context.Context, tag string, data *value.Dict
 			defer cancel()
 			answer, err := waiting.Await(ctx)
 			if err = errors.Join(err, refreshed(answer)); err != nil {
-				s.cfg.Log.Debug("the daemon has not reported the end of the refresh", "tag", tag, "err", err)
+				s.cfg.Log.Debug("the daemon did not report the end of the refresh", "tag", tag, "err", err)
 			}
 		})
 	}

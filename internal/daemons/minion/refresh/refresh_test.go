@@ -38,7 +38,7 @@ func newHouse(t *testing.T, daemon *event.Sockets) *house {
 	return h
 }
 
-// TestRefresh: what is asked for is done once the call returns, if it waits.
+// TestRefresh: if the call waits, the refresh is done when it returns.
 func TestRefresh(t *testing.T) {
 	h := newHouse(t, nil)
 	f := Functions{h.Server}
@@ -63,7 +63,7 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// TestReports: the events that say the end name the failure, if there was one.
+// TestReports: the final events name the failure, if there was one.
 func TestReports(t *testing.T) {
 	h := newHouse(t, nil)
 	events := h.cfg.Bus.Own().Subscribe(8, tagPillarRefreshed, tagModulesRefreshed)
@@ -84,7 +84,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestGrainsRefresh: the pillar is fetched only if the grains have changed.
+// TestGrainsRefresh: the pillar is fetched only if the grains changed.
 func TestGrainsRefresh(t *testing.T) {
 	h := newHouse(t, nil)
 	if fetched, err := h.refresh(t.Context(), batch{grains: true, ifChanged: true}); !fetched || err != nil {
@@ -95,7 +95,7 @@ func TestGrainsRefresh(t *testing.T) {
 	}
 }
 
-// TestWithoutDaemon: salt-call refreshes for itself if there is no daemon.
+// TestWithoutDaemon: salt-call refreshes by itself if there is no daemon.
 func TestWithoutDaemon(t *testing.T) {
 	dir := t.TempDir()
 	h := newHouse(t, &event.Sockets{Network: "unix", Pub: dir + "/none", Pull: dir + "/none"})

@@ -22,9 +22,9 @@ import (
 const (
 	calledName  = "called"
 	calledEvery = 3 * time.Second
-	// maxCalled is how many results may wait there.
+	// maxCalled bounds the results in that directory.
 	maxCalled = 10_000
-	// maxCalledSize is how large in bytes one may be.
+	// maxCalledSize bounds one result, in bytes.
 	maxCalledSize = 64 << 20
 )
 
@@ -32,8 +32,8 @@ func (r *Returners) calledDir() string {
 	return filepath.Join(r.cfg.Dir, calledName)
 }
 
-// Names are the returners in list, which is separated by commas, or if it is
-// empty those of the option return. The master's own is not among them.
+// Names splits list at commas; if it is empty, it returns the names in the
+// option return. The master's own returner is omitted.
 func (r *Returners) Names(list string) []string {
 	names := SplitWords(list)
 	if list == "" {
@@ -42,9 +42,9 @@ func (r *Returners) Names(list string) []string {
 	return cleanNames(names)
 }
 
-// Deliver sends a result to the server of a returner, and waits for that at most twice
-// as long as the option returner_timeout says. If the server is unreachable, the result
-// is left to the daemon, which the error tells. pillar may be nil.
+// Deliver sends a result to the server of a returner, and waits at most twice the
+// option returner_timeout. If the server is unreachable, the daemon takes over the
+// result, which the error reports. pillar may be nil.
 func (r *Returners) Deliver(ctx context.Context, name, jid string, pillar, ret *value.Dict) error {
 	if !slices.Contains(r.usable(), name) {
 		return salt.Errorf(salt.NotFound, "there is no returner %q: %s are known", name, strings.Join(r.usable(), ", "))
@@ -66,7 +66,7 @@ func (r *Returners) Deliver(ctx context.Context, name, jid string, pillar, ret *
 	return salt.Errorf(salt.Unavailable, "%w; the result waits in %s until the server is back and salt-minion runs", err, r.calledDir())
 }
 
-// leave keeps a result for the daemon.
+// leave stores a result for the daemon.
 func (r *Returners) leave(name, jid string, ret *value.Dict) error {
 	dir := r.calledDir()
 	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
@@ -88,8 +88,8 @@ func (r *Returners) leave(name, jid string, ret *value.Dict) error {
 	return nil
 }
 
-// Collect takes over what calls outside of the daemon leave, until ctx ends. pillar
-// returns the pillar of the first connected master, or nil.
+// Collect takes over the results of calls outside of the daemon, until ctx ends.
+// pillar returns the pillar of the first connected master, or nil.
 func (r *Returners) Collect(ctx context.Context, pillar func() *value.Dict) {
 	atomicfile.RemoveTemps(r.calledDir())
 	tick := time.NewTicker(calledEvery)
@@ -101,7 +101,7 @@ func (r *Returners) Collect(ctx context.Context, pillar func() *value.Dict) {
 			path := filepath.Join(r.calledDir(), f.Name())
 			if err := r.adopt(path, pillar()); err != nil && !refused[path] {
 				refused[path] = true
-				r.cfg.Log.Error("what salt-call left for a server cannot be delivered", "path", path, "err", err)
+				r.cfg.Log.Error("cannot deliver returns that salt-call queued for a returner", "path", path, "err", err)
 			}
 		}
 		select {
@@ -112,8 +112,8 @@ func (r *Returners) Collect(ctx context.Context, pillar func() *value.Dict) {
 	}
 }
 
-// adopt moves a result that was left to the outbox. In between a crash of the
-// process delivers it twice, which servers store once.
+// adopt moves such a result to the outbox. A crash in between delivers it
+// twice; servers store it once.
 func (r *Returners) adopt(path string, pillar *value.Dict) error {
 	name, _, ok := strings.Cut(filepath.Base(path), ".")
 	if !ok || !slices.Contains(r.usable(), name) {

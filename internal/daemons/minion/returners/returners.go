@@ -1,6 +1,6 @@
-// Package returners sends the results of jobs to servers that are not masters, by the
-// returners that a job or the option return names. What a server that is unreachable
-// shall get waits on disk.
+// Package returners sends the results of jobs to servers that are not masters,
+// through the returners that a job or the option return names. Data for an
+// unreachable server is queued on disk.
 package returners
 
 import (
@@ -19,16 +19,16 @@ import (
 	"brine/internal/store/returner"
 )
 
-// Config is what Returners need.
+// Config is the configuration of Returners.
 type Config struct {
 	Options returner.MinionOptions
 	// Disabled are the returners of the option disable_returners.
 	Disabled []string
 	// ID is the minion's id.
 	ID string
-	// Dir is where results wait.
+	// Dir is the directory of the queues.
 	Dir string
-	// Opts are all options, which have the addresses of servers.
+	// Opts are all options, which include the addresses of servers.
 	Opts       *value.Dict
 	Background *background.Group
 	Log        *slog.Logger
@@ -37,24 +37,24 @@ type Config struct {
 // New returns Returners that have opened nothing.
 func New(c Config) *Returners { return &Returners{cfg: c} }
 
-// SplitWords divides a string at commas; it is empty of an empty string.
+// SplitWords splits a string at commas; an empty string has no words.
 func SplitWords(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
 }
 
 // Returners sends results to the servers that a job, or the option return,
-// names. What a server that is away shall get waits on disk.
+// names. Data for an unreachable server is queued on disk.
 type Returners struct {
 	cfg Config
 
 	mu     sync.Mutex
 	boxes  map[string]*returner.Outbox
-	opened map[string]returner.Returner // those with the usual options
-	pillar *value.Dict                  // has options, too
+	opened map[string]returner.Returner // those with the default options
+	pillar *value.Dict                  // contains options, too
 }
 
-// names are the returners of a job: its own, and those of the option return
-// unless the schedule ordered it.
+// names returns the returners of a job: its own, and those of the option return
+// unless the schedule started it.
 func (r *Returners) names(pub *wire.Job) []string {
 	own, _ := pub.Ret.(string)
 	names := SplitWords(own)
@@ -66,41 +66,40 @@ func (r *Returners) names(pub *wire.Job) []string {
 	return cleanNames(names)
 }
 
-// cleanNames sorts names of returners, each once, without that of the masters'
-// own store.
+// cleanNames sorts names of returners and drops duplicates and the masters' own
+// store.
 func cleanNames(names []string) []string {
 	for i, n := range names {
 		names[i] = strings.TrimSpace(n)
 	}
 	slices.Sort(names)
 	return slices.DeleteFunc(slices.Compact(names), func(n string) bool {
-		return n == "" || n == "local" || n == "local_cache" // the masters have it
+		return n == "" || n == "local" || n == "local_cache" // the masters store it
 	})
 }
 
-// usable are the returners that exist, without those that the minion's
-// options disable.
+// usable returns the returners that exist and are not disabled.
 func (r *Returners) usable() []string {
 	return slices.DeleteFunc(returner.Names(), func(n string) bool { return slices.Contains(r.cfg.Disabled, n) })
 }
 
-// Send has the result of a job delivered. pillar, which may be nil, is that of the
+// Send delivers the result of a job. pillar, which may be nil, is that of the
 // master that published it.
 func (r *Returners) Send(pub *wire.Job, pillar, ret *value.Dict) {
 	for _, name := range r.names(pub) {
 		if !slices.Contains(r.usable(), name) {
-			r.cfg.Log.Error("the result is sent to the master only: there is no returner of that name", "jid", pub.JID, "returner", name)
+			r.cfg.Log.Error("no such returner; sending the result to the master only", "jid", pub.JID, "returner", name)
 			continue
 		}
 		data := ret.Clone()
 		data.Delete("cmd")
 		if err := r.put(pillar, name, data); err != nil {
-			r.cfg.Log.Error("a result is sent to the master only", "jid", pub.JID, "returner", name, "err", err)
+			r.cfg.Log.Error("returner failed; sending the result to the master only", "jid", pub.JID, "returner", name, "err", err)
 		}
 	}
 }
 
-// put has a result delivered by the options in a pillar, which may be nil, and the minion's.
+// put delivers a result with the options in a pillar, which may be nil, and the minion's.
 func (r *Returners) put(pillar *value.Dict, name string, ret *value.Dict) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,7 +121,7 @@ func (r *Returners) patience() time.Duration { return 2 * max(r.cfg.Options.Time
 
 const outboxPrefix = "returns."
 
-// box opens what waits for a returner and begins to deliver; r.mu is held.
+// box opens the queue of a returner and starts delivery; r.mu is held.
 func (r *Returners) box(name string) (*returner.Outbox, error) {
 	if b := r.boxes[name]; b != nil {
 		return b, nil
@@ -148,14 +147,14 @@ func (r *Returners) box(name string) (*returner.Outbox, error) {
 	return b, nil
 }
 
-// waiting is what an outbox keeps: a return, with the id of its job.
+// waiting is a queued return with its job id.
 type waiting struct {
 	JID  string      `wire:"jid"`
 	Data *value.Dict `wire:"data"`
 	Rest *value.Dict `wire:"*"`
 }
 
-// Recall goes on with what an earlier process left.
+// Recall continues with the queues of an earlier process.
 func (r *Returners) Recall() {
 	left, _ := filepath.Glob(filepath.Join(r.cfg.Dir, outboxPrefix+"*"))
 	r.mu.Lock()
@@ -166,7 +165,7 @@ func (r *Returners) Recall() {
 			continue
 		}
 		if _, err := r.box(name); err != nil {
-			r.cfg.Log.Error("results that wait for a server cannot be read", "returner", name, "err", err)
+			r.cfg.Log.Error("cannot read returns queued for a returner", "returner", name, "err", err)
 		}
 	}
 }
@@ -204,7 +203,7 @@ func (r *Returners) deliver(ctx context.Context, name string, ret *value.Dict) e
 	return to.Return(ctx, ret)
 }
 
-// Close ends the connections to servers.
+// Close closes the connections to servers.
 func (r *Returners) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"brine/test/tools"
 )
 
-// fleet is minions and masters of which only the decisions are real: which
-// master each prefers (roster.Prefer), by what it makes of answers
-// (roster.Latency), and when it goes there (Machine). Time is counted in turns.
+// fleet simulates minions and masters. Only the decisions are real: which
+// master each minion prefers (roster.Prefer), by measured response times
+// (roster.Latency), and when it moves (Machine). Time is counted in turns.
 type fleet struct {
 	now     time.Time
 	rand    *rand.Rand
@@ -26,8 +26,8 @@ type fleet struct {
 type simMaster struct {
 	m     roster.Member
 	there bool
-	took  time.Duration // of an answer, without jitter
-	other float64       // what else its machine does, from 0 to 1
+	took  time.Duration // response time, without jitter
+	other float64       // other load of its machine, from 0 to 1
 	load  *roster.Load
 	held  int
 }
@@ -39,15 +39,15 @@ type simMinion struct {
 	asked   []time.Time
 	classes []int
 	up      []bool
-	next    time.Time // when there is something to do
+	next    time.Time // when the minion acts next
 }
 
 const (
-	// askPause is how often masters are asked for a sign of life.
+	// askPause is the interval of requests as a sign of life.
 	askPause = 30 * time.Second
 	turn     = 5 * time.Second
-	// cost is what one minion is to the machine of its master: 2,000 are four
-	// tenths of it.
+	// cost is the load of one minion on its master's machine: 2,000 are four tenths
+	// of it.
 	cost = 0.4 / 2000
 )
 
@@ -71,7 +71,8 @@ func newFleet(minions int, masters ...*simMaster) *fleet {
 	return f
 }
 
-// arrange is what package minion does with a list, or with news of latency.
+// arrange does what package minion does with a list, or with new response
+// times.
 func (f *fleet) arrange(x *simMinion) {
 	var there []roster.Member
 	var leave, order []int
@@ -194,14 +195,14 @@ func (f *fleet) total() (n int) {
 	return n
 }
 
-// settle is how long it takes until all minions have gone where they want: the
-// longest wait, and what it takes to get to know a master.
+// settle is the time until all minions are where they want to be: the longest
+// wait, plus the time to measure a master.
 const settle = 10 * time.Minute
 
-// TestFleet: 10,000 minions and five masters, of which one answers slowly, one
-// is overloaded for some hours, one joins and one drains. They spread evenly but
-// for those, no more of them move than must, never many at once, and once they
-// have moved they stay.
+// TestFleet: 10,000 minions and five masters, of which one is slow, one is
+// overloaded for some hours, one joins and one drains. Apart from these, the
+// minions spread evenly; only those that must move, never many at once, and then
+// they stay.
 func TestFleet(t *testing.T) {
 	tools.Slow(t)
 	t.Parallel()
@@ -215,7 +216,8 @@ func TestFleet(t *testing.T) {
 	all := f.masters
 	index := func(m *simMaster) int { return slices.Index(all, m) }
 
-	// evenly has each hold its part of the minions, by weight, give or take a tenth.
+	// evenly checks that each master has its share of the minions, by weight, within
+	// a tenth.
 	evenly := func(when string, weights map[*simMaster]float64) {
 		t.Helper()
 		sum := 0.0
@@ -231,8 +233,8 @@ func TestFleet(t *testing.T) {
 		t.Logf("%s: a %d, b %d, c %d, d %d, slow %d, late %d; %d moves, at most %d within %v", when, a.held, b.held, c.held, d.held, slow.held, late.held,
 			f.total(), f.most, turn)
 	}
-	// only has all moves since the last call be from one, or to one, and be as
-	// many as the difference.
+	// only checks that all moves since the last call are from one master, or to
+	// one, and are as many as the difference.
 	only := func(when string, m *simMaster, before int, herd int) {
 		t.Helper()
 		moved := f.total()
@@ -253,12 +255,12 @@ func TestFleet(t *testing.T) {
 	even := map[*simMaster]float64{a: 1, b: 1, c: 1, d: 1}
 
 	f.run(turn)
-	first := slow.held // they do not know yet
+	first := slow.held // not measured yet
 	f.run(settle)
 	evenly("at first", even)
 	only("at first", slow, first, first/20)
 
-	// d's machine does something else: it goes from 1.15 to 0.9 or less.
+	// d's machine has other load: it goes from 1.15 to 0.9 or less.
 	before := d.held
 	d.other = 0.65
 	f.run(20*time.Minute + settle)
@@ -283,10 +285,10 @@ func TestFleet(t *testing.T) {
 	f.learn()
 	f.run(settle)
 	evenly("one drains", map[*simMaster]float64{a: 1, c: 1, d: 1, late: 1})
-	only("one drains", b, before, n) // within 5 s, that is what they are asked
+	only("one drains", b, before, n) // within 5 s, as the list demands
 
-	// What is known of the slow one is forgotten, and measured again, by the way:
-	// no minion goes there for that.
+	// The measurements of the slow one expire and are repeated by probes: no minion
+	// moves there for that.
 	f.run(roster.Forget + settle)
 	evenly("hours later", map[*simMaster]float64{a: 1, c: 1, d: 1, late: 1})
 	only("hours later", a, a.held, 0)

@@ -1,13 +1,13 @@
-// Package roles decides which of several masters a minion uses when it uses
-// one at a time (master_type failover and distributed). It is a state machine
-// without sockets and without a clock: it is told what happened and when, and
-// says which role each master has from then on. Package minion drives it.
+// Package roles decides which of several masters a minion uses when it uses one at a
+// time (master_type failover and distributed). It is a state machine without sockets
+// and without a clock: its input is what happened and when, and its output the role
+// of each master. Package failover drives it.
 //
-// One master is active. The next one in line that answers stands by, or the next
-// ones: the minion is signed in there and keeps the sessions good. When the active
-// master is lost, the first one that stands by takes its place at once, and the lost
-// one moves to the end of the line. While none answers, all are tried for ever. Which
-// masters there are, and which one is preferred, may change meanwhile (Arrange).
+// One master is active. The next responding one in line is on standby, or the next
+// ones: the minion is signed in there and keeps the sessions valid. When the active
+// master is lost, the first standby master takes its place at once, and the lost one
+// moves to the end of the line. While none answers, all are tried for ever. The set
+// of masters and the preferred one may change meanwhile (Arrange).
 package roles
 
 import (
@@ -15,42 +15,42 @@ import (
 	"time"
 )
 
-// Role is what a master is for the minion.
+// Role is the role of a master for the minion.
 type Role uint8
 
 // The roles.
 const (
 	// Off: there is no session.
 	Off Role = iota
-	// Standby: a session is made, made again when it is lost, and kept.
+	// Standby: a session is established and kept valid.
 	Standby
-	// Active: its commands are taken.
+	// Active: its commands are accepted.
 	Active
 )
 
 // String returns the role's name.
 func (r Role) String() string { return [...]string{"off", "standby", "active"}[r] }
 
-// Kind is what happened.
+// Kind is the kind of an event.
 type Kind uint8
 
 // The kinds of events. All but Tick are about one master.
 const (
 	// Tick: time has passed.
 	Tick Kind = iota
-	// Up: the session is good.
+	// Up: the session is valid.
 	Up
 	// Serving: commands of the active master are being received.
 	Serving
-	// Lost: there is no session, or an attempt to make one failed.
+	// Lost: there is no session, or an attempt to establish one failed.
 	Lost
-	// Held: the active master must not be left now, because what it asked for
-	// is being done; Free takes that back.
+	// Held: the active master must not be left now, because its jobs are running;
+	// Free ends that.
 	Held
 	Free
 )
 
-// Event is one thing that happened.
+// Event is an input.
 type Event struct {
 	Kind   Kind
 	Master int
@@ -61,42 +61,42 @@ type Event struct {
 type Switch struct {
 	From, To int
 	Why      string
-	// Took is the time from the loss of From, or from the decision to leave
-	// it, until the commands of To were received.
+	// Took is the time from the loss of From, or from the decision to leave it,
+	// until the minion received the commands of To.
 	Took time.Duration
-	// Outage says that there was no master for a while: neither another one
-	// took over nor could From be reached again at the first attempt.
+	// Outage means that there was no master for a while: no other one took over,
+	// and From was not reachable at the first attempt.
 	Outage bool
 }
 
-// Reasons of switches that the machine has by itself.
+// Reasons of switches that the machine decides by itself.
 const (
 	WhyFirst    = "first connection"
 	WhyFailback = "failback"
 	WhyLeave    = "it drains, or is no master of this minion any more"
 )
 
-// Options are the rules.
+// Options are the configuration of a Machine.
 type Options struct {
-	// Masters is how many there are at first; 0 is the preferred one.
+	// Masters is the initial number of masters; 0 is the preferred one.
 	Masters int
-	// Standbys is how many masters are to stand by; 0 is one.
+	// Standbys is the number of standby masters; 0 means one.
 	Standbys int
-	// Failback is how long the preferred master must have been good before
-	// the minion goes back to it; 0 is never.
+	// Failback is how long the preferred master must have been reachable before the
+	// minion returns to it; 0 means never.
 	Failback time.Duration
-	// Patience is how long one candidate may take before the next one is
-	// tried as well.
+	// Patience is how long one candidate may take before the next one is tried,
+	// too.
 	Patience time.Duration
-	// Drain is how long a failback waits for what runs.
+	// Drain is how long a failback waits for running jobs.
 	Drain time.Duration
-	// Leave is how long after Arrange has said so a master is left that is to
-	// be left, if another one is good.
+	// Leave is how long after Arrange a master to be left is left, if another one
+	// is reachable.
 	Leave time.Duration
 }
 
-// Bounds of the time that the preferred master must have been good when it
-// keeps being lost soon after a failback.
+// Limits of the failback delay when the preferred master keeps being lost soon
+// after a failback.
 const (
 	maxFailback = time.Hour
 	soon        = 10 // times Options.Failback
@@ -105,8 +105,8 @@ const (
 // Machine is the state. It is not safe for concurrent use.
 type Machine struct {
 	o       Options
-	order   []int // the line; the active one is not necessarily first
-	pref    []int // the line as it is at first: the preferred one is first
+	order   []int // current order; the active master is not necessarily first
+	pref    []int // original order: the preferred master is first
 	m       []master
 	active  int // -1: none
 	leaving int // still active until the new one serves, or -1
@@ -115,9 +115,9 @@ type Machine struct {
 
 	pending *Switch // not complete
 	since   time.Time
-	lastOK  int // the last one that served, -1: none
+	lastOK  int // the last master that served; -1: none
 
-	chosen time.Time     // when the preferred one became that
+	chosen time.Time     // when the preferred master became that
 	need   time.Duration // for the next failback
 	backAt time.Time     // of the last failback
 }
@@ -126,12 +126,12 @@ type master struct {
 	role   Role
 	up     bool
 	since  time.Time // when up or the role Standby began
-	failed bool      // since it was last up or asked
-	// left is when it was said that it is to be left, else zero.
+	failed bool      // failed since it was last up or tried
+	// left is when Arrange asked to leave it, otherwise zero.
 	left time.Time
 }
 
-// New returns a machine that has done nothing; call Step with a Tick.
+// New returns a machine in its initial state; call Step with a Tick.
 func New(o Options) *Machine {
 	m := &Machine{o: o, m: make([]master, o.Masters), active: -1, leaving: -1, lastOK: -1, need: o.Failback}
 	for i := range o.Masters {
@@ -141,11 +141,11 @@ func New(o Options) *Machine {
 	return m
 }
 
-// Arrange says which masters there are from now on, the preferred one first:
-// numbers that may be new, and then follow on those there are. One that is not
-// named, or that avoid names, is left as soon as another one is good; one that
-// is not named is not tried any more. It never waits for a Step, but needs one
-// to have effects. pref must name one at least.
+// Arrange sets the masters, the preferred one first. New numbers must follow
+// the existing ones. A master that is not named, or that avoid names, is left
+// as soon as another one is reachable; one that is not named is not tried any
+// more. It never waits for a Step, but needs one to have effects. pref must not
+// be empty.
 func (m *Machine) Arrange(pref, avoid []int, now time.Time) {
 	for _, i := range pref {
 		for len(m.m) <= i {
@@ -156,7 +156,7 @@ func (m *Machine) Arrange(pref, avoid []int, now time.Time) {
 		m.chosen = now
 	}
 	m.pref = slices.Clone(pref)
-	// Those that were lost stay at the end of the line.
+	// Lost masters stay at the end of the line.
 	m.order = slices.Clone(pref)
 	slices.SortStableFunc(m.order, func(a, b int) int { return after(m.m[a].failed) - after(m.m[b].failed) })
 	for i := range m.m {
@@ -190,11 +190,11 @@ func (m *Machine) SetStandbys(n int) { m.o.Standbys = n }
 // Role returns the role of master i.
 func (m *Machine) Role(i int) Role { return m.m[i].role }
 
-// Active returns the master whose commands are, or shall be, taken; -1 for
+// Active returns the master whose commands are or will be accepted; -1 for
 // none.
 func (m *Machine) Active() int { return m.active }
 
-// Step takes an event. It returns the switch that it completed, if any.
+// Step processes an event. It returns the switch that it completed, if any.
 func (m *Machine) Step(e Event, now time.Time) *Switch {
 	var done *Switch
 	x := &master{}
@@ -238,7 +238,7 @@ func (m *Machine) arrived(now time.Time) *Switch {
 	return s
 }
 
-// lost takes a master out of use.
+// lost handles the loss of a master.
 func (m *Machine) lost(e Event, now time.Time) {
 	x := &m.m[e.Master]
 	x.up, x.failed, x.since = false, true, now
@@ -252,7 +252,7 @@ func (m *Machine) lost(e Event, now time.Time) {
 		return
 	}
 	if m.leaving >= 0 {
-		// The failback did not succeed; all is as it was.
+		// The failback failed; undo it.
 		m.active, m.leaving, m.serving, m.pending = m.leaving, -1, true, nil
 		m.punish(now)
 		return
@@ -268,7 +268,7 @@ func (m *Machine) lost(e Event, now time.Time) {
 	m.toEnd(e.Master)
 }
 
-// punish makes the next failback wait longer if the last one was not long ago.
+// punish makes the next failback wait longer if the last one was recent.
 func (m *Machine) punish(now time.Time) {
 	if !m.backAt.IsZero() && now.Sub(m.backAt) < soon*m.o.Failback {
 		m.need = min(2*m.need, max(maxFailback, m.o.Failback))
@@ -284,7 +284,7 @@ func (m *Machine) toEnd(i int) {
 	}
 }
 
-// goBack begins the way to a better master if it is time for that.
+// goBack starts the switch to a better master if it is time.
 func (m *Machine) goBack(now time.Time) {
 	to, why, at := m.better(now)
 	if to < 0 || now.Before(at) {
@@ -299,9 +299,9 @@ func (m *Machine) goBack(now time.Time) {
 	m.held = false
 }
 
-// better is the master that the minion will go to by itself, -1 for none, and
-// when, if nothing changes until then: another one if the active one is to be
-// left, else the preferred one.
+// better returns the master to which the minion will move if nothing changes
+// until then, -1 for none, and when: any other one if the active one is to be
+// left, otherwise the preferred one.
 func (m *Machine) better(now time.Time) (to int, why string, at time.Time) {
 	if m.active < 0 || !m.serving {
 		return -1, "", at
@@ -318,8 +318,8 @@ func (m *Machine) better(now time.Time) (to int, why string, at time.Time) {
 		if m.o.Failback <= 0 || to == m.active || !x.up || !x.left.IsZero() {
 			return -1, "", at
 		}
-		// One that stands by may have been good for long: all whose preferred
-		// one it is since a moment ago would go to it at once.
+		// A standby master may have been reachable for long: all minions that have just
+		// come to prefer it would move to it at once.
 		at = later(x.since, m.chosen).Add(m.need)
 	}
 	if m.held {
@@ -328,7 +328,7 @@ func (m *Machine) better(now time.Time) (to int, why string, at time.Time) {
 	return to, why, at
 }
 
-// plan gives out the roles.
+// plan assigns the roles.
 func (m *Machine) plan(now time.Time) {
 	if m.active < 0 {
 		for _, i := range m.order {
@@ -364,11 +364,11 @@ func (m *Machine) plan(now time.Time) {
 	}
 }
 
-// candidates marks those that stand by or are tried: the first that are up,
-// and all before them that have not shown yet that they are not.
+// candidates marks the masters that are on standby or tried: the first that are
+// up, and all before them that have not failed yet.
 func (m *Machine) candidates(want []Role, now time.Time) {
 	left := 1
-	if m.active >= 0 { // or a quicker one than the preferred would become the active one
+	if m.active >= 0 { // otherwise a faster one than the preferred would become active
 		left = max(m.o.Standbys, 1)
 	}
 	for _, i := range m.order {
@@ -385,7 +385,7 @@ func (m *Machine) candidates(want []Role, now time.Time) {
 	}
 }
 
-// Wake returns when Step wants a Tick, unless something happens before.
+// Wake returns when Step needs a Tick, unless something happens before.
 func (m *Machine) Wake(now time.Time) (at time.Time, ok bool) {
 	note := func(t time.Time) {
 		if t.After(now) && (!ok || t.Before(at)) {

@@ -2,37 +2,47 @@ package runner
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
+	"brine/internal/call/fn"
+	"brine/internal/daemons/minion/jobs"
 	"brine/internal/daemons/minion/link"
 	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
-// Accept takes one publication of a master. It returns at once.
+// Accept handles one publication of a master. It returns at once.
 func (r *Runner) Accept(from *link.Link, load *value.Dict) {
 	log := r.cfg.Log.With("master", from.Addr.Text)
 	var pub wire.Job
 	if err := checkJob(load, &pub); err != nil {
-		log.Warn("a job was ignored", "err", err)
+		log.Warn("ignoring job", "err", err)
 		return
 	}
 	ok, err := r.matches(from, &pub)
 	if err != nil {
-		log.Warn("a job was ignored: its target cannot be read", "jid", pub.JID, "err", err)
+		log.Warn("ignoring job: invalid target", "jid", pub.JID, "err", err)
 		return
 	}
 	if !ok {
 		return
 	}
-	j, ready := r.cfg.Jobs.Admit(load, from)
+	j, ready, err := r.cfg.Jobs.Admit(load, from)
+	if taken, ok := errors.AsType[*jobs.Taken](err); ok {
+		log.Error("a job was not run: another job has its id", "jid", taken.JID, "fun", value.Str(pub.Fun), "other_fun", value.Str(taken.Fun))
+		if taken.Other {
+			from.Out.Put(r.returnLoad(jobs.NewJob(load), fn.Outcome{Return: "ERROR: " + err.Error(), Retcode: 1, Out: "nested", Err: err}))
+		}
+		return
+	}
 	if j == nil {
 		if ready != nil {
 			r.cfg.Outbox.Also(ready, from.Out)
 		}
-		log.Debug("the job is known already", "jid", pub.JID)
+		log.Debug("ignoring job: already known", "jid", pub.JID)
 		return
 	}
 	r.cfg.Background.Go(func() { r.execute(r.cfg.Background.Context(), j) })
@@ -57,7 +67,7 @@ func (r *Runner) matches(from *link.Link, pub *wire.Job) (bool, error) {
 	return t.Match(self{r.cfg.ID, r.cfg.Grains(), from}), nil
 }
 
-// self is this minion as a target of one master, whose pillar counts.
+// self returns this minion as a target of one master, whose pillar is used.
 type self struct {
 	id     string
 	grains *value.Dict

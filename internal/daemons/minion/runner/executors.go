@@ -13,12 +13,12 @@ import (
 )
 
 // executor stands between a job and its function. It does something before the function,
-// or calls it. Those that a job names count, else those of the configuration.
+// or calls it. A job's own executors replace the configured ones.
 type executor func(ctx context.Context, r *Runner, j *jobs.Job, call func() fn.Outcome) (o fn.Outcome, called bool, err error)
 
 var executors = registry.New[executor]("executor")
 
-// directCall only calls.
+// directCall only calls the function.
 const directCall = "direct_call"
 
 func init() {
@@ -30,13 +30,13 @@ func init() {
 	})
 }
 
-// defaultSplay is the time in seconds over which splay spreads minions.
+// defaultSplay is the default splay time, in seconds.
 const defaultSplay = 300
 
 // ExecutorNames returns the names of the executors, sorted.
 func ExecutorNames() []string { return executors.Names() }
 
-// executorsOf returns the executors of a job, or why it cannot be run.
+// executorsOf returns the executors of a job, or an error if it cannot run.
 func (r *Runner) executorsOf(j *jobs.Job) ([]string, error) {
 	spec := j.Pub.ModuleExecutors
 	if !value.Truth(spec) {
@@ -58,8 +58,8 @@ func (r *Runner) executorsOf(j *jobs.Job) ([]string, error) {
 	return names, nil
 }
 
-// Through runs a function by way of the job's executors. If none of them calls
-// it, nothing is returned, as in Salt. What looks after other jobs is called at
+// Through runs a function through the job's executors. If none of them calls
+// it, nothing is returned, as in Salt. Job control functions are called at
 // once.
 func (r *Runner) Through(ctx context.Context, j *jobs.Job, name string, call func() fn.Outcome) fn.Outcome {
 	if controls[name] || j.Pub.ModuleExecutors == nil && r.cfg.Options.ModuleExecutors == any(directCall) {
@@ -90,8 +90,8 @@ func notExecuted(name string, err error) fn.Outcome {
 	return fn.Outcome{Return: fmt.Sprintf("ERROR executing '%s': %s", name, err), Retcode: 1, Out: "nested", Err: err}
 }
 
-// splay waits for a part of a time that is different for every minion: the one that the job's
-// executor_opts say.
+// splay waits for a part of the splay time (from the job's executor_opts) that differs for
+// every minion.
 func (r *Runner) splay(ctx context.Context, j *jobs.Job) error {
 	seconds := float64(defaultSplay)
 	opts, _ := j.Pub.ExecutorOpts.(*value.Dict)
@@ -109,14 +109,13 @@ func (r *Runner) splay(ctx context.Context, j *jobs.Job) error {
 		return fmt.Errorf("splaytime must be a positive integer")
 	}
 	pause := time.Duration(seconds*splayShare(r.cfg.ID)) * time.Second
-	r.cfg.Log.Debug("splay waits before a job", "jid", j.JID, "wait", pause)
+	r.cfg.Log.Debug("delaying job (splay)", "jid", j.JID, "wait", pause)
 	wait.Sleep(ctx, pause)
 	return nil
 }
 
-// splayShare is the part of the time that a minion waits, from 0 to below 1:
-// Jenkins' one-at-a-time hash of its id, as Salt's minions take it, so that a
-// mixed fleet spreads evenly.
+// splayShare returns that part, from 0 to below 1: Jenkins' one-at-a-time hash
+// of the id, as in Salt, so that a mixed fleet spreads evenly.
 func splayShare(id string) float64 {
 	var h uint32
 	for i := range len(id) {

@@ -13,16 +13,16 @@ import (
 	"brine/internal/py/value"
 )
 
-// note remembers that a job begins, and what it starts, and tells its masters
-// that it runs if it takes longer than a moment. It returns what ends that, or
-// why the job must not run: neither this minion nor its masters could record it,
-// so that it might run again after a crash.
+// note records the start of a job and its processes, and reports to its masters
+// that it runs if it takes longer than a moment. It returns a function that ends
+// that, or an error if the job must not run: neither this minion nor its masters
+// could record it, so it might run again after a crash.
 func (r *Runner) note(ctx context.Context, j *jobs.Job, procs *proc.Group) (end func(), err error) {
 	procs.Started = func(pid int) { r.cfg.Outbox.Started(j.JID, pid) }
 	origins := r.cfg.Jobs.Origins(j)
 	err = r.cfg.Outbox.Begin(j.JID, j.Fun, j.Load, queues(origins))
 	if err != nil && !j.Load.Has(startupKey) && !recorded(ctx, origins, j.JID) {
-		r.cfg.Log.Error("a job is not run: it cannot be recorded", "jid", j.JID, "err", err)
+		r.cfg.Log.Error("not running job: cannot record it", "jid", j.JID, "err", err)
 		return nil, salt.Errorf(salt.Unavailable,
 			"the job was not run: neither this minion nor the master can record it, so that it could run twice; free disk space on the minion: %w", err)
 	}
@@ -33,8 +33,8 @@ func (r *Runner) note(ctx context.Context, j *jobs.Job, procs *proc.Group) (end 
 // recordTime bounds how long a job waits for its masters to record it.
 const recordTime = 10 * time.Second
 
-// recorded has the masters of a job record that it begins, and reports whether
-// all have.
+// recorded makes the masters of a job record its start, and reports whether all
+// did.
 func recorded(ctx context.Context, origins []*link.Link, jid string) bool {
 	ctx, cancel := context.WithTimeout(ctx, recordTime)
 	defer cancel()
@@ -46,11 +46,11 @@ func recorded(ctx context.Context, origins []*link.Link, jid string) bool {
 	return len(origins) > 0
 }
 
-// sayRunning is how long a job runs before its masters are told: a return that
-// comes sooner says it as well.
+// sayRunning is the delay of the report that a job runs: an earlier return
+// makes it unnecessary.
 const sayRunning = time.Second
 
-// sayRuns tells the masters of a job that it runs.
+// sayRuns reports to the masters of a job that it runs.
 func (r *Runner) sayRuns(j *jobs.Job) {
 	for _, c := range r.cfg.Jobs.Origins(j) {
 		if c.KeepsJobs() {
@@ -59,8 +59,8 @@ func (r *Runner) sayRuns(j *jobs.Job) {
 	}
 }
 
-// queues are the queues of masters; that of none, for a job of the minion itself,
-// is nil.
+// queues returns the queues of masters; for nil, of a job of the minion itself,
+// it has nil.
 func queues(conns []*link.Link) []*outbox.Queue {
 	out := make([]*outbox.Queue, 0, len(conns))
 	for _, c := range conns {
@@ -71,11 +71,11 @@ func queues(conns []*link.Link) []*outbox.Queue {
 	return out
 }
 
-// Interrupted is what a job returns whose minion was stopped or killed while it
-// ran.
+// Interrupted returns the return of a job that was interrupted because its
+// minion was stopped or killed.
 func (r *Runner) Interrupted(d *value.Dict, reason string) *value.Dict {
 	j := jobs.NewJob(d)
-	r.cfg.Log.Warn("a job was interrupted by the end of the process that ran it", "jid", j.JID, "fun", value.Str(j.Fun))
+	r.cfg.Log.Warn("job was interrupted by the end of its process", "jid", j.JID, "fun", value.Str(j.Fun))
 	ret := r.returnLoad(j, fn.Outcome{Return: reason, Retcode: 1, Out: "nested", Err: salt.Errorf(salt.Unavailable, "%s", reason)})
 	ret.Set("interrupted", true)
 	return ret

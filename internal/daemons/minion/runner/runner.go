@@ -1,5 +1,5 @@
-// Package runner runs the jobs of a minion: those that masters publish, those of the
-// schedule and that of startup_states. Each runs once, through the executors, within
+// Package runner runs the jobs of a minion: those that masters publish, scheduled
+// ones and that of startup_states. Each runs once, through the executors, within
 // process_count_max, and its return goes to the outbox and the returners.
 package runner
 
@@ -31,12 +31,12 @@ type Options struct {
 	TopFile         string   `salt:"top_file" default:"" doc:"top file for startup_states: top" change:"restart"`
 }
 
-// Config is what a Runner needs.
+// Config is the configuration of a Runner.
 type Config struct {
 	Options Options
 	// ID is the minion's id.
 	ID string
-	// ScheduledReturners are those of all jobs of the schedule.
+	// ScheduledReturners are the returners of all scheduled jobs.
 	ScheduledReturners any
 	Jobs               *jobs.Table
 	Notes              *jobs.Notes
@@ -44,7 +44,7 @@ type Config struct {
 	Links              *link.Set
 	Returners          *returners.Returners
 	Calls              *calls.Factory
-	// Funcs returns the functions that can be called.
+	// Funcs returns the callable functions.
 	Funcs      func() *fn.Registry
 	Grains     func() *value.Dict
 	Background *background.Group
@@ -54,7 +54,7 @@ type Config struct {
 // Runner runs jobs.
 type Runner struct {
 	cfg   Config
-	slots chan struct{} // process_count_max, nil without limit
+	slots chan struct{} // process_count_max; nil: no limit
 }
 
 // New returns a Runner.
@@ -66,23 +66,22 @@ func New(c Config) *Runner {
 	return r
 }
 
-// controls names the functions that look after other jobs; they never wait for
-// a free slot, or a full minion could not be asked what it is doing.
+// controls are the job control functions. They never wait for a free slot;
+// otherwise a busy minion could not be asked what it is doing.
 var controls = map[string]bool{
 	"saltutil.find_job": true, "saltutil.running": true, "saltutil.is_running": true,
 	"saltutil.kill_job": true, "saltutil.term_job": true, "saltutil.signal_job": true,
 	"saltutil.kill_all_jobs": true, "saltutil.term_all_jobs": true,
 }
 
-// execute runs a job and queues what it returns for every master that
-// published it.
+// execute runs a job and queues its return for every master that published it.
 func (r *Runner) execute(ctx context.Context, j *jobs.Job) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	procs := &proc.Group{}
 	r.cfg.Jobs.Start(j, cancel, procs)
 	name, one := j.Fun.(string)
-	lasting := !one || !controls[name] // worth to be remembered
+	lasting := !one || !controls[name] // whether to remember the job
 	if r.slots != nil && lasting {
 		select {
 		case r.slots <- struct{}{}:
@@ -111,11 +110,11 @@ func (r *Runner) execute(ctx context.Context, j *jobs.Job) {
 	r.cfg.Outbox.GiveBack(ret, queues(to), lasting)
 }
 
-// grace is how long a job that was told to end may take to do so.
+// grace is how long a cancelled job may take to end.
 const grace = 3 * time.Second
 
-// bounded runs the job, and gives up waiting for a function that does not end
-// when it is told to.
+// bounded runs the job, and stops waiting for a function that does not end when
+// it is cancelled.
 func (r *Runner) bounded(ctx context.Context, j *jobs.Job) *value.Dict {
 	done := make(chan *value.Dict, 1)
 	r.cfg.Background.Go(func() { done <- r.perform(ctx, j) })
@@ -186,7 +185,8 @@ func (r *Runner) call(ctx context.Context, j *jobs.Job, name string, args []any)
 	})
 }
 
-// pillarOf is the pillar of the master that published a job, or of the first one.
+// pillarOf returns the pillar of the master that published a job, or of the first
+// one.
 func (r *Runner) pillarOf(j *jobs.Job) *value.Dict {
 	if j.First != nil {
 		return j.First.Pillar()
@@ -194,7 +194,7 @@ func (r *Runner) pillarOf(j *jobs.Job) *value.Dict {
 	return r.cfg.Links.Pillar()
 }
 
-// fitting replaces a result that is too large for the way to the master.
+// fitting replaces a result that is too large to send.
 func fitting(o fn.Outcome) fn.Outcome {
 	if value.Weight(o.Return, outbox.MaxReturn) <= outbox.MaxReturn {
 		return o
@@ -203,7 +203,7 @@ func fitting(o fn.Outcome) fn.Outcome {
 	return fn.Outcome{Return: "ERROR: " + err.Error(), Retcode: 1, Err: err}
 }
 
-// returnLoad builds the message that carries a return to the master.
+// returnLoad builds the message with a return.
 func (r *Runner) returnLoad(j *jobs.Job, o fn.Outcome) *value.Dict {
 	o = fitting(o)
 	load := value.DictOf("cmd", "_return", "id", r.cfg.ID, "success", o.Success, "return", o.Return,
@@ -214,7 +214,7 @@ func (r *Runner) returnLoad(j *jobs.Job, o fn.Outcome) *value.Dict {
 		}
 	}
 	if j.Pub.Schedule != nil || j.Load.Has(startupKey) {
-		// No master published this job: the return says what ran where.
+		// No master published this job: the return has to describe it.
 		load.Set("arg", j.Pub.Arg)
 		load.Set("tgt", r.cfg.ID)
 		load.Set("tgt_type", "glob")

@@ -40,7 +40,7 @@ type echoArgs struct {
 	Text string `salt:"text" doc:"what to return"`
 }
 
-// floor is a runner with two masters that are not there, and functions of its own.
+// floor is a runner with two masters that do not exist, and functions of its own.
 type floor struct {
 	*Runner
 	a, b    *link.Link
@@ -109,7 +109,7 @@ func newFloor(t *testing.T, change func(*Config)) *floor {
 		Notes: &jobs.Notes{Dir: filepath.Join(t.TempDir(), "proc"), Log: log}, Outbox: box, Links: links,
 		Returners: returners.New(returners.Config{Options: returner.MinionOptions{}, ID: "w1", Dir: t.TempDir(), Opts: value.NewDict(0), Background: group,
 			Log: log}),
-		Calls: calls.NewFactory(calls.Config{ID: "w1", Opts: value.NewDict(0), Grains: g, Funcs: get, States: get, Log: log}),
+		Calls: calls.NewFactory(calls.Config{ID: "w1", Opts: value.NewDict(0), Grains: g, Funcs: get, Log: log}),
 		Funcs: get, Grains: g.Grains, Background: group, Log: log,
 	}
 	if change != nil {
@@ -229,7 +229,7 @@ func TestScheduled(t *testing.T) {
 	}
 }
 
-// jids are the ids of the notes of finished jobs, by their order.
+// jids returns the ids in the records of finished jobs, in order.
 func (f *floor) jids(t *testing.T) (out []string) {
 	t.Helper()
 	return f.cfg.Jobs.Finished()
@@ -270,8 +270,8 @@ func TestInterruptedAndTooLarge(t *testing.T) {
 	}
 }
 
-// TestNoRoomForNotes: a job that neither the minion nor a master can record is not
-// run, and its return names the file.
+// TestNoRoomForNotes: a job that neither the minion nor a master can record does
+// not run, and its return names the file.
 func TestNoRoomForNotes(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16k"); err != nil {

@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// definition is what the runner reads of a job of the schedule.
+// definition is what the runner reads of a scheduled job.
 type definition struct {
 	Args         any         `wire:"args,omitempty"`
 	Kwargs       any         `wire:"kwargs,omitempty"`
@@ -24,8 +24,8 @@ type definition struct {
 	Rest         *value.Dict `wire:"*"`
 }
 
-// Scheduled runs one scheduled job and returns it to the masters, each of
-// which keeps its own job cache.
+// Scheduled runs one scheduled job and returns it to the masters, each of which
+// has its own job cache.
 func (r *Runner) Scheduled(name, fun string, d *value.Dict) {
 	var def definition
 	wire.View(d, &def)
@@ -35,7 +35,7 @@ func (r *Runner) Scheduled(name, fun string, d *value.Dict) {
 	args := append([]any(nil), value.Items(def.Args)...)
 	if kw, _ := def.Kwargs.(*value.Dict); kw.Len() > 0 {
 		marked := kw.Clone()
-		marked.Set("__kwarg__", true)
+		fn.Mark(marked)
 		args = append(args, marked)
 	}
 	jid := salt.NewJID(time.Now())
@@ -49,7 +49,7 @@ func (r *Runner) Scheduled(name, fun string, d *value.Dict) {
 			load.Set("ret_kwargs", def.ReturnKwargs)
 		}
 	}
-	j, _ := r.cfg.Jobs.Admit(load, nil)
+	j, _, _ := r.cfg.Jobs.Admit(load, nil)
 	if j == nil {
 		return
 	}

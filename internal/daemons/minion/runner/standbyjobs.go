@@ -11,8 +11,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// active returns the master that commands this minion if it is one of several
-// that are used one at a time, else nil.
+// active returns the master that commands this minion if one of several is used
+// at a time, otherwise nil.
 func (r *Runner) active() *link.Link {
 	if !r.cfg.Links.OneAtATime {
 		return nil
@@ -26,11 +26,12 @@ func (r *Runner) active() *link.Link {
 // recordTimeout bounds how long a return waits for the record of its job.
 const recordTimeout = 2 * time.Second
 
-// fetchRecord asks a master that stands by for the record of a job that it has
-// published, while the job runs. It returns nil for jobs of the active master.
+// fetchRecord requests the record of a job from the standby master that
+// published it, while the job runs. It returns nil for jobs of the active
+// master.
 func (r *Runner) fetchRecord(j *jobs.Job) <-chan []byte {
 	if name, one := j.Fun.(string); one && controls[name] {
-		return nil // a question that only its sender awaits
+		return nil // a query that only its sender waits for
 	}
 	if a := r.active(); a == nil || j.First == nil || a == j.First || !a.RunsStandbyJobs() {
 		return nil
@@ -44,9 +45,9 @@ func (r *Runner) fetchRecord(j *jobs.Job) <-chan []byte {
 	return c
 }
 
-// forActive returns a return with the record of its job, and its receivers with
-// the active master among them, for a job that a master has published that stands
-// by: the operator finds job and result at both.
+// forActive prepares the return of a job that a standby master published: with
+// the record of the job, and with the active master as another receiver, so that
+// the operator finds job and result at both.
 func (r *Runner) forActive(ret *value.Dict, record <-chan []byte, to []*link.Link) (*value.Dict, []*link.Link) {
 	a := r.active()
 	if record == nil || a == nil || slices.Contains(to, a) || !a.RunsStandbyJobs() {

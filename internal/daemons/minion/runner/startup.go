@@ -8,10 +8,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// startupLoad is the job that the option startup_states asks for, nil for none.
-// Salt's minions return such a job under the id "req" and have the master
-// choose one. Here the minion does, so that a return that comes to two masters,
-// or twice to one, is one job.
+// startupLoad returns the job of the option startup_states, nil for none. Stock
+// minions return such a job under the id "req" and let the master create one.
+// Here the minion creates it, so that a return that reaches two masters, or one
+// twice, is one job.
 func (o *Options) startupLoad(id string, now time.Time) (*value.Dict, error) {
 	var fun string
 	arg := &value.List{}
@@ -25,7 +25,7 @@ func (o *Options) startupLoad(id string, now time.Time) (*value.Dict, error) {
 			return nil, salt.Errorf(salt.Invalid, "startup_states: sls needs the option sls_list")
 		}
 		fun = "state.sls"
-		arg.Append(value.Strings(o.SLSList)) // one argument, as with Salt's minions
+		arg.Append(value.Strings(o.SLSList)) // one argument, as in stock minions
 	case "top":
 		if o.TopFile == "" {
 			return nil, salt.Errorf(salt.Invalid, "startup_states: top needs the option top_file")
@@ -41,18 +41,17 @@ func (o *Options) startupLoad(id string, now time.Time) (*value.Dict, error) {
 // startupKey marks the job of startup_states.
 const startupKey = "startup_states"
 
-// Startup runs what startup_states asks for, once in the life of the
-// process however many masters there are; c, the first one that was connected,
-// gets the return.
+// Startup runs startup_states once in the life of the process, however many
+// masters there are; c, the first connected one, gets the return.
 func (r *Runner) Startup(c *link.Link) {
 	load, err := r.cfg.Options.startupLoad(r.cfg.ID, time.Now())
 	if err != nil {
-		r.cfg.Log.Error("the startup states are not run", "err", err)
+		r.cfg.Log.Error("not running the startup states", "err", err)
 	}
 	if load == nil {
 		return
 	}
-	if j, _ := r.cfg.Jobs.Admit(load, c); j != nil {
+	if j, _, _ := r.cfg.Jobs.Admit(load, c); j != nil {
 		r.cfg.Background.Go(func() { r.execute(r.cfg.Background.Context(), j) })
 	}
 }

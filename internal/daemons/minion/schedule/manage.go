@@ -19,11 +19,12 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// TagManage is the event on the minion's own bus by which other programs
-// have the schedule changed: {func, name, …}, as Salt's functions send it.
+// TagManage is the event on the minion's own bus with which other programs
+// change the schedule: {func, name, …}, as Salt's functions send it.
 const TagManage = "manage_schedule"
 
-// scheduleAnswer is the event that answers a request with this func.
+// scheduleAnswer returns the tag of the event that answers a request with this
+// func.
 func scheduleAnswer(fun string) string {
 	word := map[string]string{
 		"list": "list_complete", "add": "add_complete", "delete": "delete_complete", "modify": "modify_complete",
@@ -38,17 +39,17 @@ func scheduleAnswer(fun string) string {
 	return "/salt/minion/minion_schedule_" + word
 }
 
-// silent names the requests that Salt's daemons do not answer. What follows
-// them is answered only after they were served.
+// silent are the requests that Salt's daemons do not answer. Later requests are
+// answered only after these were handled.
 var silent = map[string]bool{"modify": true, "run_job": true, "reload": true}
 
-// ByEvent does what another program asks for.
+// ByEvent handles a request of another program.
 func (s *Schedule) ByEvent(e *event.Event) {
 	s.requests.Add(func() { s.manage(e.Data) })
 }
 
-// manage does what a request asks for, returns the answer and fires it as an
-// event: complete, the schedule as it is then, and error if something failed.
+// manage handles a request, returns the answer and fires it as an event:
+// complete, the current schedule, and error if something failed.
 func (s *Schedule) manage(req *value.Dict) *value.Dict {
 	var in wire.ManageSchedule
 	wire.View(req, &in)
@@ -69,7 +70,7 @@ func (s *Schedule) managed(req *wire.ManageSchedule) *value.Dict {
 		err = s.save()
 	}
 	if err != nil {
-		s.cfg.Log.Error("the schedule could not be changed as it was to be", "func", req.Func, "job", req.Name, "err", err)
+		s.cfg.Log.Error("cannot change the schedule as requested", "func", req.Func, "job", req.Name, "err", err)
 		answer.Set("error", err.Error())
 	}
 	if !answer.Has("schedule") {
@@ -78,8 +79,8 @@ func (s *Schedule) managed(req *wire.ManageSchedule) *value.Dict {
 	return answer
 }
 
-// do does one request; s.mu is held. What is in the pillar cannot be changed
-// here, which Salt only writes to its log.
+// do handles one request; s.mu is held. Jobs of the pillar cannot be changed
+// here; Salt only logs that.
 func (s *Schedule) do(req *wire.ManageSchedule, answer *value.Dict) error {
 	fun, name, now := req.Func, req.Name, time.Now()
 	switch fun {
@@ -148,7 +149,7 @@ func (s *Schedule) do(req *wire.ManageSchedule, answer *value.Dict) error {
 	return nil
 }
 
-// set replaces one entry; others may be reading the old map.
+// set replaces one entry in a copy, because others may be reading the old map.
 func (s *Schedule) set(key, v any) {
 	own := s.own.Clone()
 	if d, ok := v.(*value.Dict); ok && !sched.IsGlobal(value.Str(key)) && !d.Has("enabled") {
@@ -180,7 +181,7 @@ func appendTime(d *value.Dict, key string, at any, req *wire.ManageSchedule) {
 	d.Set(key, &value.List{Items: list})
 }
 
-// status is all that is known of a job, as Salt keeps it.
+// status returns the complete state of a job, in Salt's form.
 func (s *Schedule) status(name, format string) *value.Dict {
 	e := s.jobs[name]
 	if e == nil {
@@ -218,12 +219,12 @@ func (s *Schedule) status(name, format string) *value.Dict {
 	return d
 }
 
-// path is where the schedule is saved.
+// path returns the file of the saved schedule.
 func (s *Schedule) path() (string, error) {
 	return conffile.Path(s.cfg.Opts, "_schedule.conf", "a schedule")
 }
 
-// save writes the schedule, without that of the pillar, for the next start.
+// save writes the schedule, without the pillar's, for the next start.
 func (s *Schedule) save() error {
 	path, err := s.path()
 	if err != nil {
@@ -245,8 +246,8 @@ func (s *Schedule) save() error {
 	return conffile.Write(path, "schedule", clean)
 }
 
-// Functions is the schedule as functions see it: that of this process, or, for
-// salt-call, that of the daemon.
+// Functions gives functions access to the schedule: of this process, or, in
+// salt-call, of the daemon.
 type Functions struct {
 	Schedule *Schedule
 	Bus      *localbus.Bus

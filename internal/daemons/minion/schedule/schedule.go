@@ -1,6 +1,6 @@
-// Package schedule runs the jobs of a minion by time: those of the option schedule,
-// which functions can change, those of the pillar, and what the daemon does of
-// itself. When a job is due is computed by package call/schedule.
+// Package schedule runs the scheduled jobs of a minion: those of the option
+// schedule, which functions can change, those of the pillar, and the daemon's own
+// tasks. Package call/schedule computes when a job is due.
 package schedule
 
 import (
@@ -25,14 +25,14 @@ type Options struct {
 	Schedule              any  `salt:"schedule" default:"{}" doc:"jobs that run by time" change:"restart"`
 }
 
-// Config is what a Schedule needs.
+// Config is the configuration of a Schedule.
 type Config struct {
 	Options Options
-	// Masterless says that no master will ever be connected.
+	// Masterless means that no master is ever connected.
 	Masterless bool
 	// Opts are all options, for conf_file and default_include.
 	Opts *value.Dict
-	// Tasks are what the minion does of itself.
+	// Tasks are the periodic tasks of the minion itself.
 	Tasks []Task
 	// Ready is closed once a master is connected.
 	Ready <-chan struct{}
@@ -40,7 +40,7 @@ type Config struct {
 	Grains func() *value.Dict
 	// Pillar returns the pillar of the first connected master, or nil.
 	Pillar func() *value.Dict
-	// Job runs one job of the schedule and returns when it has ended.
+	// Job runs one scheduled job and returns when it has ended.
 	Job func(name, fun string, def *value.Dict)
 	// Go runs a function in the background.
 	Go func(func())
@@ -49,31 +49,31 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Schedule runs jobs by time, one instance for all masters: those of the
+// Schedule runs scheduled jobs, one instance for all masters: those of the
 // option schedule, which functions can change, and those of the pillar of the
-// first master that is connected.
+// first connected master.
 type Schedule struct {
 	cfg  Config
 	wake wait.Wakeup // something has changed
 
 	mu      sync.Mutex
-	own     *value.Dict // the option, as it is now
-	shared  *value.Dict // of the pillar
-	env     *value.Dict // what else jobs are read by
+	own     *value.Dict // current value of the option
+	shared  *value.Dict // from the pillar
+	env     *value.Dict // other values by which jobs are parsed
 	globals sched.Globals
 	jobs    map[string]*scheduled
 
 	requests localbus.InOrder
 }
 
-// scheduled is a job of the schedule and what became of it.
+// scheduled is a scheduled job and its state.
 type scheduled struct {
 	def  *value.Dict
 	job  *sched.Job
 	err  error
-	next time.Time // when it is due, zero for never
-	due  time.Time // that and its splay
-	// again is when it is to run once more because a range was over.
+	next time.Time // when it is due; zero: never
+	due  time.Time // next plus its splay
+	// again is when it runs once more because a skipped range ends.
 	again   time.Time
 	last    time.Time
 	skipped time.Time
@@ -81,9 +81,9 @@ type scheduled struct {
 	running int
 }
 
-// Task is something that the minion does of itself by time.
+// Task is a periodic task of the minion itself.
 type Task struct {
-	// Every is the time between two runs; the first is after it, or at once OnStart.
+	// Every is the interval; the first run is after it, or at once with OnStart.
 	Every   time.Duration
 	OnStart bool
 	Do      func(ctx context.Context)
@@ -102,8 +102,9 @@ func New(c Config) (*Schedule, error) {
 	return s, nil
 }
 
-// Run drives all tasks until ctx ends. They begin once a master is connected,
-// as in Salt, unless scheduler_before_connect says otherwise or there is none.
+// Run runs all jobs and tasks until ctx ends. It starts once a master is
+// connected, as in Salt, unless scheduler_before_connect says otherwise or
+// there is no master.
 func (s *Schedule) Run(ctx context.Context) {
 	if !s.cfg.Options.ScheduleBeforeConnect && !s.cfg.Masterless {
 		select {
@@ -121,16 +122,16 @@ func (s *Schedule) Run(ctx context.Context) {
 	}
 }
 
-// Changed has the schedule looked at again: a pillar is new.
+// Changed reloads the schedule: the pillar changed.
 func (s *Schedule) Changed() {
 	s.wake.Wake()
 }
 
-// clockCheck bounds how long the schedule sleeps while a job waits for a time
-// of the clock, which may be set.
+// clockCheck bounds the sleep of the schedule while a job waits for a time of
+// day, because the clock may be set.
 const clockCheck = 10 * time.Second
 
-// turn starts what is due and returns after what time it is to be called again.
+// turn starts what is due and returns when to call it again.
 func (s *Schedule) turn(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,8 +148,8 @@ func (s *Schedule) turn(now time.Time) time.Duration {
 		}
 		if !e.next.IsZero() && !e.due.After(now) {
 			due := e.next
-			// An interval begins when the last one ended; a late job is not
-			// made up for more than once.
+			// An interval starts when the last one ended; a late job is made up for only
+			// once.
 			e.plan(now)
 			s.start(e, due, now)
 		}
@@ -171,8 +172,8 @@ func (e *scheduled) plan(t time.Time) {
 	e.due = e.next.Add(e.job.Splay())
 }
 
-// load takes over what option and pillar say now; jobs that are as they were
-// keep their times. s.mu is held.
+// load applies the current option and pillar; unchanged jobs keep their times.
+// s.mu is held.
 func (s *Schedule) load(now time.Time) {
 	s.shared = value.NewDict(0)
 	names := value.NewDict(0)
@@ -216,7 +217,7 @@ func (s *Schedule) load(now time.Time) {
 			e.err = errors.New("no function is named")
 		}
 		if e.err != nil {
-			s.cfg.Log.Error("a scheduled job is left out", "job", name, "err", e.err)
+			s.cfg.Log.Error("ignoring invalid scheduled job", "job", name, "err", e.err)
 		} else {
 			e.plan(now)
 			if old == nil && e.job.OnStart {
@@ -236,8 +237,8 @@ func (s *Schedule) load(now time.Time) {
 	}
 }
 
-// merged is the schedule: of the option ("opts"), the pillar ("pillar"), or
-// both, where the option wins.
+// merged returns the schedule: of the option ("opts"), the pillar ("pillar"),
+// or both, where the option overrides the pillar.
 func (s *Schedule) merged(where string) *value.Dict {
 	all := value.NewDict(0)
 	if where != "opts" {
@@ -249,12 +250,12 @@ func (s *Schedule) merged(where string) *value.Dict {
 	return all
 }
 
-// start runs a job that was due, unless something is against it; s.mu is held.
+// start runs a due job unless it must be skipped; s.mu is held.
 func (s *Schedule) start(e *scheduled, due, now time.Time) {
 	v, err := e.job.Judge(s.globals, due, now)
 	if err != nil {
 		e.err = err
-		s.cfg.Log.Error("a scheduled job is left out", "job", e.job.Name, "err", err)
+		s.cfg.Log.Error("ignoring invalid scheduled job", "job", e.job.Name, "err", err)
 		return
 	}
 	if v.Again.After(now) {
@@ -269,7 +270,7 @@ func (s *Schedule) begin(e *scheduled, v sched.Verdict, now time.Time) {
 	}
 	if v.Skip != "" {
 		e.skipped, e.reason = now, v.Skip
-		s.cfg.Log.Debug("a scheduled job is left out this time", "job", e.job.Name, "reason", v.Skip)
+		s.cfg.Log.Debug("skipping this run of a scheduled job", "job", e.job.Name, "reason", v.Skip)
 		return
 	}
 	fun := cmp.Or(v.Fun, e.job.Fun)
@@ -279,7 +280,7 @@ func (s *Schedule) begin(e *scheduled, v sched.Verdict, now time.Time) {
 		s.cfg.Job(e.job.Name, fun, e.def)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		// Its definition may be another one by now.
+		// Its definition may have changed meanwhile.
 		if now := s.jobs[e.job.Name]; now != nil && now != e && now.running > 0 {
 			now.running--
 		} else {

@@ -17,8 +17,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// idle is a schedule that does not run, so that a test is its clock. Its jobs end
-// at once.
+// idle is a schedule that does not run, so that a test sets the time. Its jobs
+// end at once.
 type idle struct {
 	*Schedule
 	background sync.WaitGroup
@@ -39,7 +39,7 @@ func idleSchedule(t *testing.T, jobs *value.Dict) *idle {
 	return i
 }
 
-// ran waits for what was started, and returns the job's last run.
+// ran waits for the started jobs, and returns the job's last run.
 func (s *idle) ran(name string) time.Time {
 	s.background.Wait()
 	s.mu.Lock()
@@ -70,7 +70,7 @@ func TestScheduleTurns(t *testing.T) {
 		"broken", job("cron", "x"),
 	))
 	last := map[string]time.Time{}
-	// what runs, by the second after the beginning
+	// started jobs, by seconds after the beginning
 	want := map[int]string{
 		0: "start", 10: "each", 15: "late once", 20: "each", 30: "each", 31: "quiet", 40: "each quiet", 50: "each quiet", 60: "cron each quiet",
 		// "late" is due 10 s after it ran, and then waits for another 5.
@@ -236,7 +236,7 @@ func TestBadSchedule(t *testing.T) {
 	}
 }
 
-// TestFunctions asks the schedule as the execution module does, in the daemon.
+// TestFunctions reads the schedule like the execution module, in the daemon.
 func TestFunctions(t *testing.T) {
 	f := Functions{Schedule: idleSchedule(t, value.NewDict(0)).Schedule, Bus: localbus.New(localbus.Config{})}
 	if d, err := f.Saved(); err != nil || d.Len() != 0 {

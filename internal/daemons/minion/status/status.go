@@ -1,6 +1,5 @@
-// Package status is the connection status of a minion: how it stands with each of its
-// masters. It is reported to the masters at each change, and kept in a file that
-// salt-call reads.
+// Package status is the connection status of a minion for each of its masters. It is
+// reported to the masters at each change, and written to a file that salt-call reads.
 package status
 
 import (
@@ -18,7 +17,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// States of a connection that is good.
+// States of a good connection.
 const (
 	Connected = "connected" // receives commands
 	Standby   = "standby"
@@ -28,15 +27,15 @@ const (
 // Master is the status of the connection to one master.
 type Master struct {
 	Name string
-	// State is one of the states above, or why there is no connection; "" if none
-	// was tried yet.
+	// State is one of the states above, or the reason why there is no connection;
+	// "" if none was tried yet.
 	State string
 	Since time.Time
-	// Jobs says that the master stands by and its jobs are run.
+	// Jobs means that the master is on standby and its jobs are run.
 	Jobs bool
 }
 
-// Config is what a Status needs.
+// Config is the configuration of a Status.
 type Config struct {
 	// ID is the minion's id.
 	ID string
@@ -44,12 +43,12 @@ type Config struct {
 	Path string
 	// OneAtATime reports whether the minion uses one master at a time.
 	OneAtATime func() bool
-	// Masters returns the connections in their order.
+	// Masters returns the connections in order.
 	Masters func() []Master
 	Log     *slog.Logger
 }
 
-// Status reports the connections to masters. A nil Status, that of salt-call,
+// Status reports the connections to masters. A nil *Status, as in salt-call,
 // reports nothing.
 type Status struct {
 	cfg  Config
@@ -65,7 +64,7 @@ func New(c Config) *Status {
 	return &Status{cfg: c, kick: wait.NewWakeup(), subs: map[wait.Wakeup]struct{}{}}
 }
 
-// Changed says that there is something new to report.
+// Changed reports that the status changed.
 func (s *Status) Changed() {
 	if s == nil {
 		return
@@ -73,7 +72,7 @@ func (s *Status) Changed() {
 	s.kick.Wake()
 }
 
-// Switched notes a change of the active master.
+// Switched records a change of the active master.
 func (s *Status) Switched(about *value.Dict) {
 	s.mu.Lock()
 	s.last = about.Clone()
@@ -82,25 +81,25 @@ func (s *Status) Switched(about *value.Dict) {
 	s.Changed()
 }
 
-// Subscribe returns what is woken after each change, and at once.
+// Subscribe returns a Wakeup that is signalled at once and after each change.
 func (s *Status) Subscribe() wait.Wakeup {
 	c := wait.NewWakeup()
-	c.Wake() // all is new to a new subscriber
+	c.Wake() // a new subscriber has to read the current status
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.subs[c] = struct{}{}
 	return c
 }
 
-// Unsubscribe ends what Subscribe began.
+// Unsubscribe ends a subscription.
 func (s *Status) Unsubscribe(c wait.Wakeup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.subs, c)
 }
 
-// Run spreads the news until ctx ends, not each at once: a fleet has the same
-// ones at the same moment, when a master comes or goes.
+// Run distributes changes until ctx ends, with a delay: when a master comes or
+// goes, a whole fleet has the same changes at once.
 func (s *Status) Run(ctx context.Context) {
 	defer s.forget()
 	for {
@@ -125,7 +124,8 @@ func (s *Status) Run(ctx context.Context) {
 	}
 }
 
-// Load is the request by which the master of that name is told.
+// Load returns the request that reports the status to the master with that
+// name.
 func (s *Status) Load(name string) *value.Dict {
 	mode, masters := "hot", &value.List{}
 	if s.cfg.OneAtATime() {
@@ -156,7 +156,7 @@ func (s *Status) Load(name string) *value.Dict {
 
 func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// note is what the file holds.
+// note is the content of the file.
 type note struct {
 	PID     int          `json:"pid"`
 	Masters []noteMaster `json:"masters"`
@@ -168,7 +168,8 @@ type noteMaster struct {
 	Since  time.Time `json:"since"`
 }
 
-// save writes the file. It is only of use to salt-call, which does without.
+// save writes the file. Errors are ignored: only salt-call reads it, and works
+// without.
 func (s *Status) save() {
 	n := note{PID: os.Getpid()}
 	for _, c := range s.cfg.Masters() {
@@ -184,15 +185,15 @@ func (s *Status) save() {
 		}
 	}
 	if err != nil {
-		s.cfg.Log.Debug("cannot note which masters are connected", "err", err)
+		s.cfg.Log.Debug("cannot record which masters are connected", "err", err)
 	}
 }
 
 func (s *Status) forget() { os.Remove(s.cfg.Path) }
 
-// InUse returns the masters that the running daemon of this minion is
-// connected to or signed in to, those that command it first; nil if there is
-// no daemon. path is its file, and alive reports whether a process may be one.
+// InUse returns the masters that the running daemon of this minion is connected
+// or signed in to, commanding ones first; nil if there is no daemon. path is
+// its file, and alive reports whether a process may be a daemon.
 func InUse(path string, alive func(pid int) bool) []string {
 	b, err := os.ReadFile(path)
 	if err != nil || len(b) > 1<<20 {

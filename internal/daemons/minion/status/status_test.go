@@ -48,7 +48,7 @@ func TestLoad(t *testing.T) {
 }
 
 // TestChangesSpread: after a change the file is written at once, and subscribers
-// are woken a moment later.
+// are signalled a moment later.
 func TestChangesSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStatus(t)

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -187,21 +188,7 @@ func (f *FS) content(ctx context.Context, r *remote, s *gitrepo.Snapshot, e gitr
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
-		temp, err := os.CreateTemp(dir, atomicfile.TempPrefix+"*")
-		if err != nil {
-			return err
-		}
-		err = r.clone.Copy(context.WithoutCancel(ctx), s, e.ID, temp)
-		if e := temp.Close(); err == nil {
-			err = e
-		}
-		if err == nil {
-			err = os.Rename(temp.Name(), full)
-		}
-		if err != nil {
-			os.Remove(temp.Name())
-		}
-		return err
+		return atomicfile.Replace(full, 0o600, func(w io.Writer) error { return r.clone.Copy(context.WithoutCancel(ctx), s, e.ID, w) })
 	})
 }
 
@@ -442,7 +429,7 @@ func (f *FS) update(ctx context.Context, on []*remote, wait time.Duration) (file
 			c.Fetched[r.told()] = r.clone.Snapshot().State()
 		}
 		if results[i].Held != "" && errs[i] == nil {
-			f.log.Debug("a git remote is locked; it is not fetched now", "remote", id, "by", results[i].Held)
+			f.log.Debug("git remote is locked; not fetching it now", "remote", id, "by", results[i].Held)
 		}
 	}
 	err := errors.Join(errs...)
@@ -475,7 +462,7 @@ func (f *FS) tidyUp() (changed bool) {
 			continue
 		}
 		if err := os.RemoveAll(dir); err != nil {
-			f.log.Error("cannot remove the copy of a git remote that is configured no more", "err", err)
+			f.log.Error("cannot remove the copy of a git remote that is no longer configured", "err", err)
 			continue
 		}
 		changed = true

@@ -206,7 +206,7 @@ func (f *FS) Older(env, name, sum string) (string, bool) {
 		if err == nil {
 			return path, true
 		}
-		f.log.Debug("cannot serve the version of a file before the last update", "path", name, "saltenv", env, "err", err)
+		f.log.Debug("cannot serve the version of a file from before the last update", "path", name, "saltenv", env, "err", err)
 	}
 	return "", false
 }

@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"brine/internal/base/httpclient"
 )
 
 // client is a client of an S3 service.
@@ -38,12 +40,12 @@ func newClient(o Options) *client {
 	if c.keyID == "" {
 		c.keyID, c.key = os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
 	}
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.ResponseHeaderTimeout = time.Minute
+	with := httpclient.Options{Proxies: true, DialTimeout: 30 * time.Second, HeaderTimeout: time.Minute, StayHere: true, HTTP2: true,
+		IdleTimeout: 90 * time.Second}
 	if !o.VerifySSL {
-		t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // set by the option s3.verify_ssl
+		with.TLS = &tls.Config{InsecureSkipVerify: true} // set by the option s3.verify_ssl
 	}
-	c.http = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c.http = httpclient.New(with)
 	return c
 }
 

@@ -140,7 +140,7 @@ func (f *FS) now() *listing {
 		}
 		l := &listing{}
 		if err := json.Unmarshal(b, l); err != nil {
-			f.log.Error("cannot read what is in the buckets of s3fs", "err", err)
+			f.log.Error("cannot read the bucket lists of s3fs", "err", err)
 			return nil
 		}
 		f.arrange(l)

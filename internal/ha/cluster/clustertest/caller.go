@@ -10,7 +10,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Drain is a connection whose other end takes everything and says nothing.
+// Drain is a connection whose other end reads everything and sends nothing.
 type Drain struct{ net.Conn }
 
 func (Drain) Write(b []byte) (int, error) { return len(b), nil }
@@ -23,11 +23,11 @@ func (Drain) SetWriteDeadline(time.Time) error { return nil }
 
 func (Drain) RemoteAddr() net.Addr { return &net.TCPAddr{} }
 
-// Computed marks fields of a conversation that depend on what was said before.
+// Computed marks fields of a conversation that depend on previous messages.
 const Computed = "computed"
 
-// Caller is the client's end of a connection in memory. What comes is read at
-// once, so that neither end waits for the other to read.
+// Caller is the client's end of an in-memory connection. It reads incoming data
+// at once, so that neither end waits for the other to read.
 type Caller struct {
 	net.Conn
 	frames chan []byte
@@ -50,7 +50,7 @@ func Call(serve func(net.Conn), limit int) (c *Caller, hangUp func()) {
 			}
 			select {
 			case c.frames <- bytes.Clone(b):
-			default: // more than anybody reads
+			default: // more than any test reads
 			}
 		}
 	}()
@@ -58,7 +58,8 @@ func Call(serve func(net.Conn), limit int) (c *Caller, hangUp func()) {
 	return c, func() { ours.Close(); <-served; <-read }
 }
 
-// Next returns the next frame, nil if the other end has closed or says nothing.
+// Next returns the next frame, nil if the other end has closed or sends
+// nothing.
 func (c *Caller) Next(patience time.Duration) []byte {
 	select {
 	case b := <-c.frames:
@@ -68,7 +69,8 @@ func (c *Caller) Next(patience time.Duration) []byte {
 	}
 }
 
-// Frame sends a message, and reports whether the connection takes it. What cannot be encoded is not sent.
+// Frame sends a message, and reports whether the connection accepts it. A message that cannot be encoded
+// is not sent.
 func (c *Caller) Frame(tag string, d *value.Dict) bool {
 	b, err := msgpack.Marshal(d, msgpack.NewSpec)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package clustertest has what the tests of packages of a cluster share. It imports none of them.
+// Package clustertest has common helpers for the tests of a cluster's packages. It imports none
+// of them.
 package clustertest
 
 import (
@@ -10,7 +11,7 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// giveUp is how long a test waits for what must come.
+// giveUp is the timeout of tests.
 const giveUp = 60 * time.Second
 
 // Eventually fails the test unless ok succeeds within a minute.

@@ -91,16 +91,18 @@ func readVector(d *value.Dict) oplog.Vector {
 }
 
 // Start sends the peer everything it lacks until stop is called. start is the frame with the peer's vectors.
-func Start(ctx context.Context, p Peer, streams map[string]oplog.Stream, s *wire.Session, start *value.Dict) (feeds map[string]*Feed, stop func()) {
+func Start(ctx context.Context, p Peer, streams map[string]oplog.Stream, s *wire.Session, start *wire.Start) (feeds map[string]*Feed, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	feeds = map[string]*Feed{}
 	for name, stream := range streams {
-		if !start.Dict("vec").Has(name) {
+		vec, shares := start.Vec.Get(name)
+		if !shares {
 			continue
 		}
-		f := &Feed{p: p, s: s, name: name, stream: stream, news: wait.NewWakeup(), have: readVector(start.Dict("vec").Dict(name)), sent: oplog.Vector{},
-			lag: map[string]lag{}, live: start.Bool("live")}
+		theirs, _ := vec.(*value.Dict)
+		f := &Feed{p: p, s: s, name: name, stream: stream, news: wait.NewWakeup(), have: readVector(theirs), sent: oplog.Vector{},
+			lag: map[string]lag{}, live: start.Live}
 		feeds[name] = f
 		wg.Go(func() {
 			if err := f.run(ctx); err != nil && ctx.Err() == nil {
@@ -120,19 +122,19 @@ func (f *Feed) Have() oplog.Vector {
 }
 
 // Answered handles the peer's answer to a batch, or a new vector.
-func (f *Feed) Answered(d *value.Dict) {
+func (f *Feed) Answered(k *wire.Known) {
 	f.mu.Lock()
-	for origin, n := range readVector(d.Dict("vec")) {
+	for origin, n := range readVector(k.Vec) {
 		if f.have[origin] < n && (f.have[origin] > 0 || len(f.have) < maxVector) {
 			f.have[origin] = n
 		}
 	}
-	if d.Has("got") && f.open > 0 {
+	if k.Got != 0 && f.open > 0 {
 		f.open--
 	}
-	if d.Bool("gap") || d.Str("err") != "" {
+	if k.Gap || k.Err != "" {
 		f.sent = oplog.Vector{}
-		f.trouble = d.Str("err")
+		f.trouble = k.Err
 	}
 	f.mu.Unlock()
 	f.news.Wake()
@@ -148,12 +150,12 @@ func (f *Feed) run(ctx context.Context) error {
 	ahead := f.have[self] > mine[self]
 	f.mu.Unlock()
 	if ahead {
-		f.p.Log.Warn("a peer has changes that this process made and does not have: was a virtual machine set back? continuing with a new origin id", "peer",
+		f.p.Log.Warn("a peer has changes of this process that it lacks: was a virtual machine restored from a snapshot? continuing with a new origin id", "peer",
 			f.p.ID, "stream", f.name)
 		return errors.Join(errors.New("this master has lost own changes that the peer has"), f.stream.Renew())
 	}
 	if n := f.lostOwn(mine); n > 0 {
-		f.p.Log.Warn("a peer has changes that this master made before its start and does not have any more: the disk is an older copy; fetching them", "peer",
+		f.p.Log.Warn("a peer has changes that this master made before its start and now lacks: restored from an old copy? fetching them", "peer",
 			f.p.ID, "stream", f.name, "changes", n)
 	}
 	if err := f.tellLive(ctx, mine); err != nil || ctx.Err() != nil {
@@ -240,8 +242,8 @@ func (f *Feed) tellLive(ctx context.Context, mine oplog.Vector) error {
 			f.mu.Lock()
 			f.open++
 			f.mu.Unlock()
-			if err := f.s.Send("rep", f.name, "origin", b.Origin, "from", int64(b.From), "to", int64(b.To), "live", b.Live, "forgotten",
-				int64(b.Forgotten)); err != nil {
+			if err := f.s.Send(&wire.Changes{Rep: f.name, Origin: b.Origin, From: int64(b.From), To: int64(b.To), Live: b.Live,
+				Forgotten: int64(b.Forgotten)}); err != nil {
 				return err
 			}
 		}
@@ -296,7 +298,7 @@ func (f *Feed) step() (sent bool, err error) {
 	for _, it := range b.Items {
 		list.Append(&value.List{Items: []any{int64(it.Number), it.Data}})
 	}
-	return true, f.s.Send("rep", f.name, "origin", b.Origin, "from", int64(b.From), "to", int64(b.To), "items", list)
+	return true, f.s.Send(&wire.Changes{Rep: f.name, Origin: b.Origin, From: int64(b.From), To: int64(b.To), Items: list})
 }
 
 // next selects an origin whose changes the peer lacks. Changes of other masters are left to these, and sent from here only if the peer
@@ -359,16 +361,17 @@ func Apply(p Peer, streams map[string]oplog.Stream, s *wire.Session) (q Queues, 
 }
 
 // Give queues a batch.
-func (e Queues) Give(d *value.Dict) error {
-	batches := e[d.Str("rep")]
+func (e Queues) Give(c *wire.Changes) error {
+	batches := e[c.Rep]
 	if batches == nil {
-		return fmt.Errorf("changes of an unknown stream: %.80q", d.Str("rep"))
+		return fmt.Errorf("changes of an unknown stream: %.80q", c.Rep)
 	}
-	b := oplog.Batch{Origin: d.Str("origin"), From: uint64(max(d.Int("from"), 0)), To: uint64(max(d.Int("to"), 0))}
-	if d.Has("live") {
-		b.Live, b.Forgotten = append([]byte{}, d.Bytes("live")...), uint64(max(d.Int("forgotten"), 0))
+	b := oplog.Batch{Origin: c.Origin, From: uint64(max(c.From, 0)), To: uint64(max(c.To, 0))}
+	if c.Live != nil {
+		live, _ := c.Live.([]byte)
+		b.Live, b.Forgotten = append([]byte{}, live...), uint64(max(c.Forgotten, 0))
 	}
-	for _, it := range d.List("items") {
+	for _, it := range value.Items(c.Items) {
 		l, _ := it.(*value.List)
 		if l.Len() != 2 {
 			return errors.New("an invalid change")
@@ -391,12 +394,12 @@ func apply(p Peer, s *wire.Session, name string, stream oplog.Stream, batches ch
 	defer tick.Stop()
 	var reported oplog.Vector
 	for {
-		pairs := []any{"rep", name}
+		answer := &wire.Known{Rep: name}
 		select {
 		case <-done:
 			return
 		case b := <-batches:
-			pairs = append(pairs, "got", int64(1))
+			answer.Got = 1
 			if b.Live != nil {
 				if err := applyLive(stream, b); err != nil {
 					// Later changes must not be applied without it.
@@ -408,10 +411,10 @@ func apply(p Peer, s *wire.Session, name string, stream oplog.Stream, batches ch
 			}
 			switch err := stream.Apply(b); {
 			case errors.Is(err, oplog.ErrGap):
-				pairs = append(pairs, "gap", true)
+				answer.Gap = true
 			case err != nil:
 				p.Limited.Error("apply "+name, "cannot store changes of another master; it will send them again", "peer", p.ID, "stream", name, "err", err)
-				pairs = append(pairs, "err", fmt.Sprintf("%.500s", err.Error()))
+				answer.Err = fmt.Sprintf("%.500s", err.Error())
 			}
 		case <-tick.C:
 		}
@@ -420,10 +423,11 @@ func apply(p Peer, s *wire.Session, name string, stream oplog.Stream, batches ch
 			s.Conn.Close()
 			return
 		}
-		if len(pairs) == 2 && maps.Equal(v, reported) {
+		if answer.Got == 0 && maps.Equal(v, reported) {
 			continue
 		}
-		if err := s.Send(append(pairs, "vec", VectorDict(changedSince(reported, v)))...); err != nil {
+		answer.Vec = VectorDict(changedSince(reported, v))
+		if err := s.Send(answer); err != nil {
 			return
 		}
 		reported = v

@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"brine/internal/base/wait"
+	"brine/internal/ha/cluster/wire"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/internal/store/oplog"
 	"brine/test/fuzztest"
 )
 
-// FuzzFeed: what a peer says about changes, and the changes, end in no panic,
-// and in nothing that is out of bounds.
+// FuzzFeed: no vector or changes of a peer cause a panic or exceed the bounds.
 func FuzzFeed(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, d := range []*value.Dict{
@@ -34,7 +34,9 @@ func FuzzFeed(tf *testing.F) {
 			return
 		}
 		batches := make(chan oplog.Batch, 1)
-		if err := (Queues{"records": batches}).Give(d); err == nil {
+		var changes wire.Changes
+		wire.View(d, &changes)
+		if err := (Queues{"records": batches}).Give(&changes); err == nil {
 			for _, it := range (<-batches).Items {
 				if int64(it.Number) < 0 {
 					t.Fatalf("change %d", it.Number)
@@ -42,7 +44,9 @@ func FuzzFeed(tf *testing.F) {
 			}
 		}
 		fd := &Feed{name: "records", news: wait.NewWakeup(), have: oplog.Vector{}, sent: oplog.Vector{"a": 1}, lag: map[string]lag{}, open: 1}
-		fd.Answered(d)
+		var known wire.Known
+		wire.View(d, &known)
+		fd.Answered(&known)
 		if fd.open < 0 {
 			t.Fatalf("%d batches are open", fd.open)
 		}
@@ -68,11 +72,11 @@ type ownNames struct {
 func (s ownNames) Self() string           { return s.self }
 func (s ownNames) Own(origin string) bool { return origin[0] == s.self[0] }
 
-// TestOwnChangesInOrder: changes of before the start are sent before those of after
-// it, and those of other masters later than both.
+// TestOwnChangesInOrder: changes from before the start are sent before those after
+// it, and changes of other masters after both.
 func TestOwnChangesInOrder(t *testing.T) {
 	mine := oplog.Vector{"a1": 3, "a2": 2, "b1": 7, "c1": 1}
-	for range 50 { // maps have no order
+	for range 50 { // the iteration order of maps varies
 		f := &Feed{p: Peer{Behind: func(string, int64) {}}, stream: ownNames{self: "a2"}, have: oplog.Vector{"a1": 1}, sent: oplog.Vector{}, lag: map[string]lag{}}
 		var got []string
 		for {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestLease: one at a time, and never for ever.
+// TestLease: one holder at a time, and never for ever.
 func TestLease(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Now()
@@ -47,7 +47,8 @@ func TestLease(t *testing.T) {
 	if again := holders(); !slices.Equal(again, first) {
 		t.Fatalf("%v, then %v", first, again)
 	}
-	// The holder freezes; another takes over, and keeps it when the first wakes.
+	// The holder is suspended; another takes over, and keeps the lease when the
+	// first resumes.
 	frozen := leases[first[0]]
 	leases = slices.Delete(slices.Clone(leases), first[0], first[0]+1)
 	now = now.Add(61 * time.Second)

@@ -17,8 +17,9 @@ import (
 	"brine/internal/net/handshake"
 )
 
-// KeyFiles are the files of the cluster's key pair in cluster_pki_dir.
+// PairName is the base name of the cluster's key pair for minions in cluster_pki_dir, KeyFile and PublicFile are its files.
 const (
+	PairName   = "cluster"
 	KeyFile    = PairName + ".pem"
 	PublicFile = PairName + ".pub"
 )

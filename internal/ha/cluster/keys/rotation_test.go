@@ -12,7 +12,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// FuzzRotation reads the file that says which key of the cluster counts.
+// FuzzRotation decodes the file that names the cluster's current key.
 func FuzzRotation(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	pairs, err := clustertest.Keys()
@@ -45,8 +45,8 @@ func FuzzRotation(tf *testing.F) {
 	})
 }
 
-// TestKeyThatIsNotKept: a master does not go on with a key that is not on its
-// disk, as when its directory is gone.
+// TestKeyThatIsNotKept: a master does not switch to a key that it could not
+// write, for example because its directory is missing.
 func TestKeyThatIsNotKept(t *testing.T) {
 	key, err := crypt.GenerateKey(2048)
 	if err != nil {

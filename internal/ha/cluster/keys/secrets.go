@@ -24,11 +24,8 @@ import (
 // peersDir, in cluster_pki_dir, has the masters' public keys.
 const PeersDir = "peers"
 
-// PairName is the base name of the cluster's key pair for minions, aesFile the key of publications, both in cluster_pki_dir.
-const (
-	PairName = "cluster"
-	AESName  = ".aes"
-)
+// AESName is the file of the key of publications in cluster_pki_dir.
+const AESName = ".aes"
 
 // SessionFile, in cluster_pki_dir, has the secret from which minions' session keys are computed.
 const SessionFile = ".sessions"

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"brine/internal/ha/cluster/refusal"
+	"brine/internal/ha/cluster/wire"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 )
@@ -42,26 +43,27 @@ func ProofOf(token, nonce string) string {
 
 // Dict encodes the facts.
 func (f Facts) Dict() *value.Dict {
-	return value.DictOf("id", f.ID, "cluster", f.Cluster, "peers", value.Strings(f.Peers), "key", f.Key, "hash_type", f.HashType,
-		"version", f.Version, "protocol", f.Protocol, "isolated", f.Isolated, "proof", f.Proof, "now", float64(f.Now.UnixMicro())/1e6, "refusals", f.Refusals)
+	return wire.Dict(&wire.Facts{ID: f.ID, Cluster: f.Cluster, Peers: f.Peers, Key: f.Key, HashType: f.HashType, Version: f.Version, Protocol: f.Protocol,
+		Isolated: f.Isolated, Proof: f.Proof, Now: float64(f.Now.UnixMicro()) / 1e6, Refusals: f.Refusals})
 }
 
 // ReadFacts decodes the facts of another master.
-func ReadFacts(d *value.Dict) Facts {
-	f := Facts{ID: d.Str("id"), Cluster: d.Str("cluster"), Key: d.Str("key"), HashType: d.Str("hash_type"), Version: d.Str("version"),
-		Protocol: d.Int("protocol"), Isolated: d.Bool("isolated"), Proof: d.Str("proof"), Refusals: d.Int("refusals")}
-	for _, it := range d.List("peers") {
-		f.Peers = append(f.Peers, value.Str(it))
+func ReadFacts(d *value.Dict) (Facts, error) {
+	var m wire.Facts
+	if err := wire.Read(d, &m); err != nil {
+		return Facts{}, err
 	}
-	if n, ok := d.At("now").(float64); ok && n > 0 && n < 1e11 {
+	f := Facts{ID: m.ID, Cluster: m.Cluster, Peers: m.Peers, Key: m.Key, HashType: m.HashType, Version: m.Version, Protocol: m.Protocol,
+		Isolated: m.Isolated, Proof: m.Proof, Refusals: m.Refusals}
+	if n, ok := m.Now.(float64); ok && n > 0 && n < 1e11 {
 		f.Now = time.UnixMicro(int64(n * 1e6))
 	}
-	return f
+	return f, nil
 }
 
 // RawFacts returns the signed bytes of the facts in a reply.
-func RawFacts(d *value.Dict) []byte {
-	b, _ := msgpack.Marshal(d.Dict("facts"), msgpack.NewSpec) // came so
+func RawFacts(facts *value.Dict) []byte {
+	b, _ := msgpack.Marshal(facts, msgpack.NewSpec) // came so
 	return b
 }
 

@@ -29,7 +29,6 @@ import (
 	"brine/internal/ha/cluster/refusal"
 	"brine/internal/ha/cluster/wire"
 	"brine/internal/net/crypt"
-	"brine/internal/py/value"
 )
 
 // Tags of the messages of two members.
@@ -40,7 +39,7 @@ const (
 	TagReady = "brine/cluster/ready"
 )
 
-// Shared is what this master knows of directories that masters share, and of keys of the cluster.
+// Shared is this master's access to shared directories and to keys of the cluster.
 type Shared interface {
 	// Parting reports whether the masters are leaving their shared directory.
 	Parting() bool
@@ -50,20 +49,20 @@ type Shared interface {
 	Related(cert *x509.Certificate, fingerprint string) bool
 }
 
-// Directory is what this master knows of the others.
+// Directory is this master's information on the other masters.
 type Directory interface {
 	Shared
 	// PeerKey returns the public key of a master; the error matches fs.ErrNotExist if there is none.
 	PeerKey(id string) (*crypt.PublicKey, error)
 	// PeerPath returns the file with that key, for messages.
 	PeerPath(id string) string
-	// Vouch returns what is against a connection of the master that claims an id, before anything is signed for it; nil if nothing is.
-	// early says that the master has not proved anything yet.
+	// Vouch returns the reason to refuse a connection of the master that claims an id, before anything is signed for it;
+	// nil if there is none. early means that the master is not authenticated yet.
 	Vouch(conn Conn, id string, early bool) *refusal.Error
 	// WasMember reports whether a master without a key had one before.
 	WasMember(id string) bool
-	// Admit accepts an authenticated master, unless it was removed.
-	Admit(id string) *refusal.Error
+	// Admit accepts an authenticated master, unless it was removed or another process than the given one is connected as this master.
+	Admit(id, process string) *refusal.Error
 }
 
 // Conn is what a handshake uses of its connection.
@@ -114,24 +113,17 @@ func (s Self) refuse(said wire.Transcript, theirs Facts, why *refusal.Error) ([]
 	if err != nil {
 		return nil, err
 	}
-	d := why.Dict()
-	if codes < 1 {
-		d.Delete("code") // the signature does not cover it
-	}
-	d.Set("sig", sig)
-	return wire.Encode(wire.TagRefused, d)
+	m := why.Message(codes) // without a code that the signature does not cover
+	m.Sig = sig
+	return wire.Encode(wire.TagRefused, wire.Dict(m))
 }
 
 // readRefusal returns the refusal by the master with the key pub.
-func readRefusal(id string, pub *crypt.PublicKey, said wire.Transcript, d *value.Dict) (*refusal.Error, error) {
+func readRefusal(id string, pub *crypt.PublicKey, said wire.Transcript, m *refusal.Message) (*refusal.Error, error) {
 	said = slices.Clone(said)
-	why := refusal.Read(d)
-	understood := int64(0)
-	if d.Has("code") {
-		understood = refusal.Version
-	}
-	said.Add(why.Signed(understood)...)
-	if err := pub.Verify(crypt.PKCS1v15SHA224, said.Sum(wire.TagRefused), d.Bytes("sig")); err != nil {
+	why := m.Refusal()
+	said.Add(why.Signed(m.Understands())...)
+	if err := pub.Verify(crypt.PKCS1v15SHA224, said.Sum(wire.TagRefused), m.Sig); err != nil {
 		return nil, errors.New("a refusal with an invalid signature")
 	}
 	return why.From(id), nil
@@ -190,7 +182,7 @@ func (d *Dialer) Step(in []byte, now time.Time) (Out, error) {
 
 func (d *Dialer) hello(now time.Time) (Out, error) {
 	d.nonce = d.self.nonce()
-	hello, err := wire.Encode(TagHello, value.DictOf("nonce", d.nonce, "facts", d.self.facts("", now).Dict()))
+	hello, err := wire.Encode(TagHello, wire.Dict(&wire.Hello{Nonce: d.nonce, Facts: d.self.facts("", now).Dict()}))
 	if err != nil {
 		return Out{}, err
 	}
@@ -202,16 +194,22 @@ func (d *Dialer) hello(now time.Time) (Out, error) {
 
 // reply judges the other end, and answers with a key or a refusal.
 func (d *Dialer) reply(in []byte, now time.Time) (Out, error) {
-	tag, m, err := wire.Decode(in)
+	tag, body, err := wire.Decode(in)
 	if err == nil && tag == wire.TagRefused && d.conn.TLS {
-		return Out{}, refusal.Read(m).From(d.peer)
+		return Out{}, refusal.Read(body).Refusal().From(d.peer)
 	}
 	if err != nil || tag != TagReply {
 		return Out{}, errors.Join(fmt.Errorf("not an answer of a Brine master: %.80q", tag), err)
 	}
-	d.theirs = ReadFacts(m.Dict("facts"))
-	d.said.Add([]byte(m.Str("nonce")), RawFacts(m))
-	if why := d.judge(m, now); why != nil {
+	var m wire.Reply
+	if err := wire.Read(body, &m); err != nil {
+		return Out{}, err
+	}
+	if d.theirs, err = ReadFacts(m.Facts); err != nil {
+		return Out{}, err
+	}
+	d.said.Add([]byte(m.Nonce), RawFacts(m.Facts))
+	if why := d.judge(&m, now); why != nil {
 		b, err := d.self.refuse(d.said, d.theirs, why)
 		return Out{Send: b}, errors.Join(why, err)
 	}
@@ -225,17 +223,17 @@ func (d *Dialer) reply(in []byte, now time.Time) (Out, error) {
 			return Out{}, err
 		}
 	}
-	proof := ProofOf(d.self.Token, m.Str("nonce"))
+	proof := ProofOf(d.self.Token, m.Nonce)
 	d.said.Add(box, []byte(proof), []byte(d.self.Process))
 	sig, err := d.self.Own.Sign(crypt.PKCS1v15SHA224, d.said.Sum(TagKey))
 	if err != nil {
 		return Out{}, err
 	}
-	b, err := wire.Encode(TagKey, value.DictOf("key", box, "proof", proof, "inc", d.self.Process, "sig", sig))
+	b, err := wire.Encode(TagKey, wire.Dict(&wire.Key{Key: box, Proof: proof, Process: d.self.Process, Sig: sig}))
 	return Out{Send: b}, err
 }
 
-func (d *Dialer) judge(m *value.Dict, now time.Time) *refusal.Error {
+func (d *Dialer) judge(m *wire.Reply, now time.Time) *refusal.Error {
 	self := d.self.Facts.ID
 	if d.theirs.ID != d.peer {
 		return refusal.New(refusal.ID,
@@ -247,7 +245,7 @@ func (d *Dialer) judge(m *value.Dict, now time.Time) *refusal.Error {
 		return refusal.New(refusal.Key, "there is no key of %s in the shared directory of %s (is cluster_pki_dir one directory for both?): %v", d.peer, self,
 			err)
 	}
-	if err := d.pub.Verify(crypt.PKCS1v15SHA224, d.said.Sum(TagReply), m.Bytes("sig")); err != nil {
+	if err := d.pub.Verify(crypt.PKCS1v15SHA224, d.said.Sum(TagReply), m.Sig); err != nil {
 		return refusal.New(refusal.Key, "the master at %s does not have the key that is in %s", d.peer, d.dir.PeerPath(d.peer))
 	}
 	if why := Differences(d.self.Facts, d.theirs, d.nonce, d.conn.Cert, d.dir); why != nil {
@@ -262,7 +260,7 @@ func (d *Dialer) end(in []byte) (Out, error) {
 		return Out{}, err
 	}
 	if tag == wire.TagRefused {
-		why, err := readRefusal(d.peer, d.pub, d.said, m)
+		why, err := readRefusal(d.peer, d.pub, d.said, refusal.Read(m))
 		if err != nil {
 			return Out{}, err
 		}
@@ -320,49 +318,59 @@ func (a *Answerer) Step(in []byte, now time.Time) (Out, error) {
 }
 
 func (a *Answerer) hello(in []byte, now time.Time) (Out, error) {
-	_, m, err := wire.Decode(in)
+	_, body, err := wire.Decode(in)
 	if err != nil {
 		return Out{}, err
 	}
-	a.theirs = ReadFacts(m.Dict("facts"))
+	var m wire.Hello
+	if err := wire.Read(body, &m); err != nil {
+		return Out{}, err
+	}
+	if a.theirs, err = ReadFacts(m.Facts); err != nil {
+		return Out{}, err
+	}
 	// Before anything is signed or disclosed: without TLS any peer may send hello.
 	if why := a.dir.Vouch(a.conn, a.theirs.ID, true); why != nil {
 		b, err := wire.Encode(wire.TagRefused, why.Dict())
 		return Out{Send: b}, errors.Join(why, err)
 	}
 	a.nonce = a.self.nonce()
-	reply := value.DictOf("nonce", a.nonce, "facts", a.self.facts(m.Str("nonce"), now).Dict())
+	reply := &wire.Reply{Nonce: a.nonce, Facts: a.self.facts(m.Nonce, now).Dict()}
 	a.said = slices.Clone(a.conn.Begin)
-	a.said.Add(in, []byte(a.nonce), RawFacts(reply))
+	a.said.Add(in, []byte(a.nonce), RawFacts(reply.Facts))
 	sig, err := a.self.Own.Sign(crypt.PKCS1v15SHA224, a.said.Sum(TagReply))
 	if err != nil {
 		return Out{}, err
 	}
-	reply.Set("sig", sig)
-	b, err := wire.Encode(TagReply, reply)
+	reply.Sig = sig
+	b, err := wire.Encode(TagReply, wire.Dict(reply))
 	return Out{Send: b}, err
 }
 
 func (a *Answerer) key(in []byte) (Out, error) {
-	tag, m, err := wire.Decode(in)
+	tag, body, err := wire.Decode(in)
 	if err == nil && tag == wire.TagRefused {
-		return Out{}, a.refused(m)
+		return Out{}, a.refused(refusal.Read(body))
 	}
 	if err != nil || tag != TagKey {
 		return Out{}, errors.Join(fmt.Errorf("%.80q instead of a key", tag), err)
 	}
-	a.said.Add(m.Bytes("key"), []byte(m.Str("proof")), []byte(m.Str("inc")))
-	cipher, why := a.judge(m)
+	var m wire.Key
+	if err := wire.Read(body, &m); err != nil {
+		return Out{}, err
+	}
+	a.said.Add(m.Key, []byte(m.Proof), []byte(m.Process))
+	cipher, why := a.judge(&m)
 	if why != nil {
 		b, err := a.self.refuse(a.said, a.theirs, why)
 		return Out{Send: b}, errors.Join(why, err)
 	}
-	b, err := wire.Encode(TagReady, value.NewDict(0))
-	return Out{Send: b, Done: true, Peer: a.theirs, Process: m.Str("inc"), Cipher: cipher}, err
+	b, err := wire.Encode(TagReady, wire.Dict(&wire.Ready{}))
+	return Out{Send: b, Done: true, Peer: a.theirs, Process: m.Process, Cipher: cipher}, err
 }
 
-func (a *Answerer) refused(m *value.Dict) error {
-	r := &Refused{ID: a.theirs.ID, Claimed: m.Str("reason")}
+func (a *Answerer) refused(m *refusal.Message) error {
+	r := &Refused{ID: a.theirs.ID, Claimed: m.Reason}
 	pub, err := a.dir.PeerKey(r.ID)
 	if err != nil {
 		r.Unknown, r.Err = true, err
@@ -373,7 +381,7 @@ func (a *Answerer) refused(m *value.Dict) error {
 }
 
 // judge decides whether to accept the other master after its last message.
-func (a *Answerer) judge(m *value.Dict) (*crypt.Crypticle, *refusal.Error) {
+func (a *Answerer) judge(m *wire.Key) (*crypt.Crypticle, *refusal.Error) {
 	id, self := a.theirs.ID, a.self.Facts.ID
 	pub, err := a.dir.PeerKey(id)
 	missing := errors.Is(err, fs.ErrNotExist)
@@ -389,16 +397,16 @@ func (a *Answerer) judge(m *value.Dict) (*crypt.Crypticle, *refusal.Error) {
 	if salt.CheckID(id) != nil || err != nil {
 		return nil, refusal.New(refusal.Key, "%.100q has no key in cluster_pki_dir of %s (is that one directory for both?)", id, self)
 	}
-	if err := pub.Verify(crypt.PKCS1v15SHA224, a.said.Sum(TagKey), m.Bytes("sig")); err != nil {
+	if err := pub.Verify(crypt.PKCS1v15SHA224, a.said.Sum(TagKey), m.Sig); err != nil {
 		return nil, refusal.New(refusal.Key, "%s does not have the key that is in %s", id, a.dir.PeerPath(id))
 	}
-	a.theirs.Proof = m.Str("proof")
+	a.theirs.Proof = m.Proof
 	if why := Differences(a.self.Facts, a.theirs, a.nonce, a.conn.Cert, a.dir); why != nil {
 		return nil, why
 	}
 	var cipher *crypt.Crypticle
 	if !a.conn.TLS {
-		key, err := a.self.Own.Decrypt(crypt.OAEPSHA224, m.Bytes("key"))
+		key, err := a.self.Own.Decrypt(crypt.OAEPSHA224, m.Key)
 		if err != nil {
 			return nil, refusal.New(refusal.Key, "cannot decrypt the key of the connection")
 		}
@@ -406,5 +414,5 @@ func (a *Answerer) judge(m *value.Dict) (*crypt.Crypticle, *refusal.Error) {
 			return nil, refusal.New(refusal.Key, "the key of the connection is invalid")
 		}
 	}
-	return cipher, a.dir.Admit(id)
+	return cipher, a.dir.Admit(id, m.Process)
 }

@@ -56,7 +56,7 @@ type Joiner struct {
 	key        string
 	clusterPub []byte
 	// Welcome is what the member sends, once the handshake is complete.
-	Welcome *value.Dict
+	Welcome *wire.Welcome
 }
 
 // NewJoiner returns the handshake of a master that joins.
@@ -77,22 +77,26 @@ func (j *Joiner) Step(in []byte, _ time.Time) (Out, error) {
 }
 
 func (j *Joiner) discover() (Out, error) {
-	b, err := wire.Encode(TagDiscover, value.DictOf("id", j.a.ID, "cluster", j.a.Cluster, "protocol", wire.Protocol, "nonce", wire.Nonce(), "pub",
-		j.a.OwnPub))
+	b, err := wire.Encode(TagDiscover, wire.Dict(&wire.Discover{ID: j.a.ID, Cluster: j.a.Cluster, Protocol: wire.Protocol, Nonce: wire.Nonce(),
+		Pub: j.a.OwnPub}))
 	j.said = slices.Clone(j.conn.Begin)
 	j.said.Add(b)
 	return Out{Send: b}, err
 }
 
 func (j *Joiner) prove(in []byte) (Out, error) {
-	m, err := wire.Want(in, TagDiscoverReply)
+	body, err := wire.Want(in, TagDiscoverReply)
 	if err != nil {
 		return Out{}, err
 	}
-	if m.Str("id") != j.a.Member {
-		return Out{}, refusal.New(refusal.ID, "cluster_peers names %s, but the master there has the id %q", j.a.Member, m.Str("id"))
+	var m wire.DiscoverReply
+	if err := wire.Read(body, &m); err != nil {
+		return Out{}, err
 	}
-	j.clusterPub = m.Bytes("cluster_pub")
+	if m.ID != j.a.Member {
+		return Out{}, refusal.New(refusal.ID, "cluster_peers names %s, but the master there has the id %q", j.a.Member, m.ID)
+	}
+	j.clusterPub = m.ClusterPub
 	sum := sha256.Sum256(j.clusterPub)
 	if f := j.a.Fingerprint; f != "" && !strings.EqualFold(f, hex.EncodeToString(sum[:])) {
 		return Out{}, refusal.New(refusal.Key, "its cluster.pub has the fingerprint %x, and cluster_pub_fingerprint is %s: this is another cluster", sum, f)
@@ -102,10 +106,10 @@ func (j *Joiner) prove(in []byte) (Out, error) {
 		return Out{}, err
 	}
 	j.said.Add(wire.Unsigned(in))
-	if err := clusterKey.Verify(crypt.PKCS1v15SHA224, j.said.Sum(TagDiscoverReply), m.Bytes("sig")); err != nil {
+	if err := clusterKey.Verify(crypt.PKCS1v15SHA224, j.said.Sum(TagDiscoverReply), m.Sig); err != nil {
 		return Out{}, refusal.New(refusal.Key, "the master there does not have the key that it shows")
 	}
-	memberKey, err := crypt.ParsePublic(m.Bytes("pub"))
+	memberKey, err := crypt.ParsePublic(m.Pub)
 	if err != nil {
 		return Out{}, err
 	}
@@ -121,36 +125,44 @@ func (j *Joiner) prove(in []byte) (Out, error) {
 	if err != nil {
 		return Out{}, err
 	}
-	b, err := wire.Encode(TagJoin, value.DictOf("key", box, "proof", proof, "sig", sig))
+	b, err := wire.Encode(TagJoin, wire.Dict(&wire.Join{Key: box, Proof: proof, Sig: sig}))
 	return Out{Send: b}, err
 }
 
 func (j *Joiner) welcome(in []byte) (Out, error) {
-	m, err := wire.Want(in, TagJoinReply)
+	body, err := wire.Want(in, TagJoinReply)
 	if err != nil {
+		return Out{}, err
+	}
+	var m wire.JoinReply
+	if err := wire.Read(body, &m); err != nil {
 		return Out{}, err
 	}
 	cipher, err := crypt.NewCrypticle(j.key)
 	if err != nil {
 		return Out{}, err
 	}
-	plain, err := cipher.Open(m.Bytes("sealed"))
+	plain, err := cipher.Open(m.Sealed)
 	if err != nil {
 		return Out{}, err
 	}
+	welcome := &wire.Welcome{}
 	v, err := msgpack.UnmarshalTyped(plain)
-	welcome, _ := v.(*value.Dict)
-	if err != nil || !hmac.Equal(welcome.Bytes("proof"), j.said.Proof(j.a.Secret, TagJoinReply)) {
+	if err == nil {
+		d, _ := v.(*value.Dict)
+		err = wire.Read(d, welcome)
+	}
+	if err != nil || !hmac.Equal(welcome.Proof, j.said.Proof(j.a.Secret, TagJoinReply)) {
 		return Out{}, refusal.New(refusal.Secret, "the master there does not know cluster_secret")
 	}
-	if !bytes.Equal(welcome.Bytes("cluster_pub"), j.clusterPub) {
+	if !bytes.Equal(welcome.ClusterPub, j.clusterPub) {
 		return Out{}, refusal.New(refusal.Key, "the master there has two keys")
 	}
 	j.Welcome = welcome
 	return Out{Done: true}, nil
 }
 
-// Admission is what a member knows for letting masters join.
+// Admission is a member's decision on joining masters.
 type Admission interface {
 	// AllTLS reports whether all members use TLS.
 	AllTLS() bool
@@ -162,7 +174,7 @@ type Admission interface {
 	PeerKey(id string) (*crypt.PublicKey, error)
 	PeerPath(id string) string
 	// Welcome makes a master with a public key (PEM) a member, and returns the keys that it gets.
-	Welcome(id string, pub []byte) (*value.Dict, error)
+	Welcome(id string, pub []byte) (*wire.Welcome, error)
 }
 
 // Host is the member at which a master joins.
@@ -218,31 +230,35 @@ func (a *Admitter) Step(in []byte, _ time.Time) (out Out, err error) {
 }
 
 func (a *Admitter) discover(in []byte) (Out, error) {
-	_, m, err := wire.Decode(in)
+	_, body, err := wire.Decode(in)
 	if err != nil {
 		return Out{}, err
 	}
-	a.pem = m.Bytes("pub")
+	var m wire.Discover
+	if err := wire.Read(body, &m); err != nil {
+		return Out{}, err
+	}
+	a.pem = m.Pub
 	a.pub, err = crypt.ParsePublic(a.pem)
-	id := m.Str("id")
+	id := m.ID
 	switch {
 	case salt.CheckID(id) != nil || err != nil:
 		return Out{}, refusal.New(refusal.ID, "its id or its key is invalid")
 	case id == a.h.ID:
 		return Out{}, refusal.New(refusal.ID, "%s is the id of a member already", id)
-	case m.Str("cluster") != a.h.Cluster:
-		return Out{}, refusal.New(refusal.Settings, "cluster_id is %q on %s and %q on %s", a.h.Cluster, a.h.ID, m.Str("cluster"), id)
-	case m.Int("protocol") != wire.Protocol:
+	case m.Cluster != a.h.Cluster:
+		return Out{}, refusal.New(refusal.Settings, "cluster_id is %q on %s and %q on %s", a.h.Cluster, a.h.ID, m.Cluster, id)
+	case m.Protocol != wire.Protocol:
 		return Out{}, refusal.New(refusal.Protocol, "the version of the protocol between masters is %d on %s and %d on %s", wire.Protocol, a.h.ID,
-			m.Int("protocol"), id)
+			m.Protocol, id)
 	case !a.conn.TLS && a.dir.AllTLS():
 		return Out{}, refusal.New(refusal.TLS, "the members of this cluster use TLS, and %s does not: install the version of the members there", id)
 	}
 	a.id = id
 	a.said = slices.Clone(a.conn.Begin)
 	a.said.Add(in)
-	reply := value.DictOf("id", a.h.ID, "nonce", wire.Nonce(), "pub", a.h.OwnPub, "cluster_pub", a.h.ClusterPub)
-	bare, err := wire.Encode(TagDiscoverReply, reply)
+	reply := &wire.DiscoverReply{ID: a.h.ID, Nonce: wire.Nonce(), Pub: a.h.OwnPub, ClusterPub: a.h.ClusterPub}
+	bare, err := wire.Encode(TagDiscoverReply, wire.Dict(reply))
 	if err != nil {
 		return Out{}, err
 	}
@@ -251,26 +267,30 @@ func (a *Admitter) discover(in []byte) (Out, error) {
 	if err != nil {
 		return Out{}, err
 	}
-	reply.Set("sig", sig)
-	b, err := wire.Encode(TagDiscoverReply, reply)
+	reply.Sig = sig
+	b, err := wire.Encode(TagDiscoverReply, wire.Dict(reply))
 	return Out{Send: b}, err
 }
 
 func (a *Admitter) join(in []byte) (Out, error) {
-	m, err := wire.Want(in, TagJoin)
+	body, err := wire.Want(in, TagJoin)
 	if err != nil {
+		return Out{}, err
+	}
+	var m wire.Join
+	if err := wire.Read(body, &m); err != nil {
 		return Out{}, err
 	}
 	secret, err := a.dir.Secret()
 	if err != nil {
 		return Out{}, err
 	}
-	a.said.Add(m.Bytes("key"))
-	if !hmac.Equal(m.Bytes("proof"), a.said.Proof(secret, TagJoin)) {
+	a.said.Add(m.Key)
+	if !hmac.Equal(m.Proof, a.said.Proof(secret, TagJoin)) {
 		return Out{}, refusal.New(refusal.Secret, "%s does not know cluster_secret", a.id)
 	}
-	a.said.Add(m.Bytes("proof"))
-	if err := a.pub.Verify(crypt.PKCS1v15SHA224, a.said.Sum(TagJoin), m.Bytes("sig")); err != nil {
+	a.said.Add(m.Proof)
+	if err := a.pub.Verify(crypt.PKCS1v15SHA224, a.said.Sum(TagJoin), m.Sig); err != nil {
 		return Out{}, refusal.New(refusal.Key, "%s does not have the key that it shows", a.id)
 	}
 	if why, err := a.dir.Banned(a.id); err != nil {
@@ -278,7 +298,7 @@ func (a *Admitter) join(in []byte) (Out, error) {
 	} else if why != nil {
 		return Out{}, why
 	}
-	key, err := a.h.Own.Decrypt(crypt.OAEPSHA224, m.Bytes("key"))
+	key, err := a.h.Own.Decrypt(crypt.OAEPSHA224, m.Key)
 	if err != nil {
 		return Out{}, refusal.New(refusal.Key, "cannot decrypt the key of the connection")
 	}
@@ -294,11 +314,11 @@ func (a *Admitter) join(in []byte) (Out, error) {
 	if err != nil {
 		return Out{}, err
 	}
-	welcome.Set("proof", a.said.Proof(secret, TagJoinReply))
-	plain, err := msgpack.Marshal(welcome, msgpack.NewSpec)
+	welcome.Proof = a.said.Proof(secret, TagJoinReply)
+	plain, err := msgpack.Marshal(wire.Dict(welcome), msgpack.NewSpec)
 	if err != nil {
 		return Out{}, err
 	}
-	b, err := wire.Encode(TagJoinReply, value.DictOf("sealed", cipher.Seal(plain, "")))
+	b, err := wire.Encode(TagJoinReply, wire.Dict(&wire.JoinReply{Sealed: cipher.Seal(plain, "")}))
 	return Out{Send: b, Done: true}, err
 }

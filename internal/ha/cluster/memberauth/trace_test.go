@@ -20,14 +20,16 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the traces of testdata again")
 
-// TestTraces runs the conversations in testdata/*.txt. A block is commands, a line of four dashes, and what both ends say and decide.
+// TestTraces runs the conversations in testdata/*.txt. A block is commands, a line of four dashes, and the messages
+// and decisions of both ends.
 //
 //	master ID [name=value ...]  a master with its settings: peers, cluster, version, hash_type, clock, key (number of its key pair), isolated,
 //	                            secret, tokens (those in its cachedir), old (a release before refusal codes)
 //	forget ID at OTHER          deletes the public key of a master at another one
 //	ban ID at OTHER             a member that may not join again
+//	copied ID at OTHER          another process is connected there as this master
 //	dial A B [tls] [cut]        A connects to B. cut: the answer to the last message is lost
-//	replay A B                  sends B what A sent in the last conversation
+//	replay A B                  sends B A's messages in the last conversation
 //	join A B                    A joins at B
 func TestTraces(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -82,7 +84,8 @@ type endpoint struct {
 	keys    map[string]*crypt.PublicKey
 	was     map[string]bool
 	banned  map[string]bool
-	shares  bool // others have left the shared directory
+	copied  map[string]bool // masters that are connected as another process
+	shares  bool            // others have left the shared directory
 	secret  string
 	offset  time.Duration
 	old     bool
@@ -105,6 +108,8 @@ func (w *world) command(line string) {
 		delete(w.masters[f[3]].keys, f[1])
 	case "ban":
 		w.masters[f[3]].banned[f[1]] = true
+	case "copied":
+		w.masters[f[3]].copied[f[1]] = true
 	case "dial":
 		flags := strings.Join(f[3:], " ")
 		w.dial(w.masters[f[1]], w.masters[f[2]], f[2], strings.Contains(flags, "tls"), strings.Contains(flags, "cut"))
@@ -123,8 +128,8 @@ func (w *world) master(id string, options []string) {
 		w.t.Fatal(err)
 	}
 	own := map[string]*crypt.PrivateKey{"a": pairs[0], "b": pairs[1], "c": pairs[2]}[id]
-	e := &endpoint{w: w, keys: map[string]*crypt.PublicKey{}, was: map[string]bool{}, banned: map[string]bool{}, foreign: map[string]bool{},
-		secret: "the secret of the cluster"}
+	e := &endpoint{w: w, keys: map[string]*crypt.PublicKey{}, was: map[string]bool{}, banned: map[string]bool{}, copied: map[string]bool{},
+		foreign: map[string]bool{}, secret: "the secret of the cluster"}
 	facts := Facts{ID: id, Cluster: "main", Peers: []string{"a", "b", "c"}, Key: "k1", HashType: "sha256", Version: "1", Protocol: wire.Protocol,
 		Refusals: refusal.Version}
 	for _, o := range options {
@@ -164,7 +169,7 @@ func (w *world) master(id string, options []string) {
 		return fmt.Sprintf("n%d", w.nonces)
 	}}
 	w.masters[id] = e
-	// All know the keys that others had at first, not one that replaced it.
+	// All masters know the original keys of the others, but no replacement.
 	for other, there := range w.masters {
 		for x, k := range map[string]*crypt.PrivateKey{"a": pairs[0], "b": pairs[1], "c": pairs[2]} {
 			if _, known := there.keys[x]; !known && w.masters[x] != nil && x != other && !there.was[x] {
@@ -203,9 +208,12 @@ func (e *endpoint) Vouch(conn Conn, id string, early bool) *refusal.Error {
 
 func (e *endpoint) WasMember(id string) bool { return e.was[id] }
 
-func (e *endpoint) Admit(id string) *refusal.Error {
+func (e *endpoint) Admit(id, process string) *refusal.Error {
 	if e.banned[id] {
 		return refusal.New(refusal.Removed, "%s was removed from the cluster", id)
+	}
+	if e.copied[id] {
+		return refusal.New(refusal.InUse, "another process is connected as %s; this one is the %s", id, process)
 	}
 	return nil
 }
@@ -260,7 +268,7 @@ func (e *endpoint) sends(b []byte) []byte {
 	return b
 }
 
-// replay sends what was said in another conversation.
+// replay sends messages of an earlier conversation.
 func (w *world) replay(to *endpoint) {
 	a := NewAnswerer(to.self, to, Conn{})
 	for _, b := range w.said {
@@ -298,7 +306,7 @@ func (w *world) show(id string, e *endpoint, out Out, err error) {
 	}
 }
 
-// message is a message as text, without what is random.
+// message formats a message without its random parts.
 func message(b []byte) string {
 	tag, d, err := wire.Decode(b)
 	if err != nil {
@@ -346,11 +354,11 @@ func (e *endpoint) Banned(id string) (*refusal.Error, error) {
 	return nil, nil
 }
 
-func (e *endpoint) Welcome(id string, _ []byte) (*value.Dict, error) {
+func (e *endpoint) Welcome(id string, _ []byte) (*wire.Welcome, error) {
 	e.keys[id] = e.w.masters[id].self.Own.Public()
 	fmt.Fprintf(&e.w.out, "  %s: %s is a member\n", e.self.Facts.ID, id)
 	pairs, err := clustertest.Keys()
-	return value.DictOf("cluster_pub", pairs[3].Public().PEM(), "cluster_pem", pairs[3].PEM()), err
+	return &wire.Welcome{ClusterPub: pairs[3].Public().PEM(), ClusterPEM: pairs[3].PEM()}, err
 }
 
 func (w *world) join(from, to *endpoint) {

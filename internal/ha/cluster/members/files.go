@@ -1,8 +1,9 @@
-// Package members has what the masters of a cluster publish for each other and for minions, as files in cluster_pki_dir: who is a member,
-// under which addresses minions reach it, which share of the minions it requests, whether it drains, and which removed ids may not join
-// again. From these the master in charge makes the signed list for minions.
+// Package members has what the masters of a cluster publish for each other and for minions, as files in
+// cluster_pki_dir: the members, the addresses at which minions reach them, the share of the minions that each
+// requests, whether it drains, and removed ids that may not join again. From these the leader creates the signed list
+// for minions.
 //
-// The files are shared or replicated by others; this package only reads and writes them.
+// Other packages share or replicate the files; this package only reads and writes them.
 package members
 
 import (
@@ -39,9 +40,9 @@ type Station struct {
 	Ports    map[string]int `json:"ports"`
 	Zone     string         `json:"zone,omitempty"`
 	Draining bool           `json:"draining,omitempty"`
-	// TLS says that other masters must use TLS with it.
+	// TLS means that other masters must use TLS with it.
 	TLS bool `json:"tls,omitempty"`
-	// Sessions says that its version computes session keys from SessionFile.
+	// Sessions means that its version computes session keys from SessionFile.
 	Sessions bool `json:"sessions,omitempty"`
 	// Key is the fingerprint of the cluster key that it uses.
 	Key string `json:"key,omitempty"`

@@ -49,7 +49,7 @@ func (l *List) Current() (signed []byte, version int64) {
 	return l.signed, l.list.Version
 }
 
-// Refresh reads the list, and creates a new one if it is out of date and this master is in charge.
+// Refresh reads the list, and creates a new one if it is outdated and this master is the leader.
 func (l *List) Refresh(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 type Share struct {
 	Files *Files
 	ID    string
-	// Weight is the full share; Shed says that less is requested under load.
+	// Weight is the full share; Shed means that less is requested under load.
 	Weight int
 	Shed   bool
 	// Busy returns the busy time of this machine's processors since boot, and the total time, in the same unit; nil if unknown.

@@ -9,9 +9,9 @@ import (
 	"brine/internal/ha/cluster/limitlog"
 )
 
-// TestWeigh: a master asks for its weight, for less of it when its machine is
-// busy, and says nothing while nothing changes; who has said nothing that can be
-// read has a full share.
+// TestWeigh: a master requests its weight, or less when its machine is busy, and
+// writes nothing while nothing changes; a master without a readable request has
+// a full share.
 func TestWeigh(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	var busy, total int64

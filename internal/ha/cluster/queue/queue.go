@@ -1,4 +1,4 @@
-// Package queue has the messages that wait for another master.
+// Package queue holds the messages that wait for another master.
 package queue
 
 import (

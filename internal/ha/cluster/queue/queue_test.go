@@ -42,7 +42,7 @@ func TestOrderAndAcknowledgement(t *testing.T) {
 	}
 }
 
-// TestFull: the oldest messages are dropped and counted; one that is larger than the bound stays.
+// TestFull: the oldest messages are dropped and counted; one that is larger than the limit stays.
 func TestFull(t *testing.T) {
 	q := New(2, 10)
 	for _, m := range []string{"a", "b", "c"} {

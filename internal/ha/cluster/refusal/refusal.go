@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -42,8 +43,10 @@ const (
 	Certificate Code = "certificate"
 	// TLS: the connection must use TLS.
 	TLS Code = "tls"
-	// ID: the id is invalid, or another one than expected, or in use.
+	// ID: the id is invalid, or another one than expected, or that of another member.
 	ID Code = "id"
+	// InUse: another process is connected with the same id and key, as after a copy of a machine.
+	InUse Code = "in_use"
 	// Key: a master does not have the private half of its key, or its key is unknown.
 	Key Code = "key"
 	// Removed: the master was removed from the cluster.
@@ -80,10 +83,26 @@ func Is(err error, code Code) bool {
 	return e != nil && e.Code == code
 }
 
-// Dict returns the message for the refused master.
-func (e *Error) Dict() *value.Dict {
-	return value.DictOf("reason", e.Reason, "code", string(e.Code))
+// Message is a refusal as it is sent.
+type Message struct {
+	Reason string `wire:"reason"`
+	// Code is a string; releases before codes send none.
+	Code any         `wire:"code,omitempty"`
+	Sig  []byte      `wire:"sig,omitempty"`
+	Rest *value.Dict `wire:"*"`
 }
+
+// Message returns the message for the refused master. understands is the version of the codes that it understands.
+func (e *Error) Message(understands int64) *Message {
+	m := &Message{Reason: e.Reason}
+	if understands > 0 {
+		m.Code = string(e.Code)
+	}
+	return m
+}
+
+// Dict returns the encoded message, without a signature.
+func (e *Error) Dict() *value.Dict { return wire.Encode(e.Message(Version)) }
 
 // Signed returns what a signature of the refusal covers. understands is the version of the codes that the receiver understands.
 func (e *Error) Signed(understands int64) [][]byte {
@@ -93,13 +112,28 @@ func (e *Error) Signed(understands int64) [][]byte {
 	return [][]byte{[]byte(e.Reason), []byte(e.Code)}
 }
 
-// Read decodes a message.
-func Read(d *value.Dict) *Error {
-	e := &Error{Code: Code(d.Str("code")), Reason: d.Str("reason")}
-	if !d.Has("code") {
-		e.Code = codeOfText(e.Reason)
+// Read decodes a message, which may be that of another release.
+func Read(d *value.Dict) *Message {
+	m := &Message{}
+	wire.View(d, m)
+	return m
+}
+
+// Understands returns the version of the codes that the sender understands.
+func (m *Message) Understands() int64 {
+	if m.Code == nil {
+		return 0
 	}
-	return e
+	return Version
+}
+
+// Refusal returns what the message says.
+func (m *Message) Refusal() *Error {
+	if m.Code == nil {
+		return &Error{Code: codeOfText(m.Reason), Reason: m.Reason}
+	}
+	code, _ := m.Code.(string)
+	return &Error{Code: Code(code), Reason: m.Reason}
 }
 
 // maxReason bounds a reason of another master in bytes.

@@ -25,16 +25,16 @@ func TestRead(t *testing.T) {
 		{"an old member: anything else", value.DictOf("reason", "b was removed from the cluster"), Other},
 		{"nothing", value.DictOf(), Other},
 	} {
-		if got := Read(c.d).Code; got != c.want {
+		if got := Read(c.d).Refusal().Code; got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }
 
-// TestRoundTrip: the code and the text arrive, and the text keeps what releases before the code field look for.
+// TestRoundTrip: code and text arrive, and the text contains the parts by which releases without codes decide.
 func TestRoundTrip(t *testing.T) {
 	e := New(NotMember, "%q %s of a", "b", TextNotMember)
-	got := Read(e.Dict())
+	got := Read(e.Dict()).Refusal()
 	if *got != *e {
 		t.Errorf("%+v, want %+v", got, e)
 	}

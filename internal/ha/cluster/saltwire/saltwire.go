@@ -28,8 +28,6 @@ import (
 const (
 	TagPeer  = "cluster/peer/"
 	tagEvent = "cluster/event/"
-
-	fieldBrine = "brine"
 )
 
 // PeerID is the field in an event's data that names the master it came from.
@@ -45,19 +43,18 @@ func KeyMessage(s *keys.Secrets, peers []string, aes string, answer bool) ([]byt
 	}
 	to := value.NewDict(len(peers))
 	for _, p := range peers {
-		entry := value.NewDict(2)
+		var entry wire.PeerKey
 		if pub, err := s.PeerKey(p); err == nil {
 			sealed, err := pub.Encrypt(crypt.OAEPSHA224, []byte(aes))
 			if err != nil {
 				return nil, fmt.Errorf("the key of the peer %s: %w", p, err)
 			}
-			entry.Set("aes", sealed)
-			entry.Set("sig", sig)
+			entry.AES, entry.Sig = sealed, sig
 		}
-		to.Set(p, entry)
+		to.Set(p, wire.Dict(&entry))
 	}
-	data := value.DictOf("peer_id", s.ID, "peers", to, fieldBrine, value.DictOf("protocol", wire.Protocol, "answer", answer), "_stamp", event.Stamp(time.Now()))
-	b, err := msgpack.Marshal(data, msgpack.NewSpec)
+	data := &wire.PeerKeys{PeerID: s.ID, Peers: to, Brine: wire.Dict(&wire.BrinePeer{Protocol: wire.Protocol, Answer: answer}), Stamp: event.Stamp(time.Now())}
+	b, err := msgpack.Marshal(wire.Dict(data), msgpack.NewSpec)
 	if err != nil {
 		return nil, err
 	}
@@ -80,23 +77,34 @@ func ReadGreeting(s *keys.Secrets, raw []byte) (g Greeting, err error) {
 		return g, err
 	}
 	d, _ := v.(*value.Dict)
-	g.From = d.Str("peer_id")
+	var m wire.PeerKeys
+	err = wire.Read(d, &m)
+	g.From = m.PeerID
+	if err != nil {
+		return g, err
+	}
 	if err := salt.CheckID(g.From); err != nil {
 		return g, fmt.Errorf("peer_id: %w", err)
 	}
-	if b := d.Dict(fieldBrine); b != nil {
-		g.Brine, g.Reply = true, b.Bool("answer")
+	if m.Brine != nil {
+		var b wire.BrinePeer
+		wire.View(m.Brine, &b)
+		g.Brine, g.Reply = true, b.Answer
 	}
-	for k := range d.Dict("peers").All() {
+	for k := range m.Peers.All() {
 		if name, ok := k.(string); ok {
 			g.Names = append(g.Names, name)
 		}
 	}
-	entry := d.Dict("peers").Dict(s.ID)
-	if entry.Len() == 0 {
+	own := m.Peers.Dict(s.ID)
+	if own.Len() == 0 {
 		return g, nil
 	}
-	key, err := s.Own.Decrypt(crypt.OAEPSHA224, entry.Bytes("aes"))
+	var entry wire.PeerKey
+	if err := wire.Read(own, &entry); err != nil {
+		return g, err
+	}
+	key, err := s.Own.Decrypt(crypt.OAEPSHA224, entry.AES)
 	if err != nil {
 		return g, fmt.Errorf("the key is not meant for this master: %w", err)
 	}
@@ -104,7 +112,7 @@ func ReadGreeting(s *keys.Secrets, raw []byte) (g Greeting, err error) {
 	if err != nil {
 		return g, err
 	}
-	signed, err := pub.RecoverX931(entry.Bytes("sig"))
+	signed, err := pub.RecoverX931(entry.Sig)
 	digest := sha256.Sum256(key)
 	if err != nil || subtle.ConstantTimeCompare(signed, []byte(hex.EncodeToString(digest[:]))) != 1 {
 		return g, salt.Errorf(salt.Denied, "the signature is not of the key in %s", s.PeerPath(g.From))
@@ -118,7 +126,7 @@ func ReadGreeting(s *keys.Secrets, raw []byte) (g Greeting, err error) {
 
 // EventMessage returns the message of an event for stock masters.
 func EventMessage(s *keys.Secrets, c *crypt.Crypticle, tag string, data *value.Dict) ([]byte, error) {
-	plain, err := msgpack.Marshal(value.DictOf("event_payload", data), msgpack.Wire)
+	plain, err := msgpack.Marshal(wire.Dict(&wire.PeerEvent{Payload: data}), msgpack.Wire)
 	if err != nil {
 		return nil, err
 	}
@@ -151,9 +159,10 @@ func OpenEvent(c *crypt.Crypticle, raw []byte) (*value.Dict, error) {
 		return nil, err
 	}
 	d, _ := v.(*value.Dict)
-	data := d.Dict("event_payload")
-	if data == nil {
+	var m wire.PeerEvent
+	wire.View(d, &m)
+	if m.Payload == nil {
 		return nil, fmt.Errorf("an event has no data: %w", msgpack.ErrInvalid)
 	}
-	return data, nil
+	return m.Payload, nil
 }

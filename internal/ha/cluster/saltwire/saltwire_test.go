@@ -17,7 +17,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// secretsOf makes the keys of a master in a shared directory.
+// secretsOf creates the keys of a master in a shared directory.
 func secretsOf(t testing.TB, dir, id string, i int) *keys.Secrets {
 	t.Helper()
 	pairs, err := clustertest.Keys()
@@ -31,7 +31,8 @@ func secretsOf(t testing.TB, dir, id string, i int) *keys.Secrets {
 	return s
 }
 
-// TestKeyMessage: a key goes to whom it is for, from who has it.
+// TestKeyMessage: a key message is readable only by its receiver, and only if
+// it is from its sender.
 func TestKeyMessage(t *testing.T) {
 	dir := t.TempDir()
 	a, b, c := secretsOf(t, dir, "a", 0), secretsOf(t, dir, "b", 1), secretsOf(t, t.TempDir(), "c", 2)
@@ -61,7 +62,7 @@ func TestKeyMessage(t *testing.T) {
 	}
 }
 
-// TestEventMessage goes there and back.
+// TestEventMessage encodes and decodes an event.
 func TestEventMessage(t *testing.T) {
 	a := secretsOf(t, t.TempDir(), "a", 0)
 	c, err := crypt.NewCrypticle(crypt.NewKey())
@@ -88,8 +89,8 @@ func TestEventMessage(t *testing.T) {
 	}
 }
 
-// vectors are what a master of Salt's has sent (recorded), with the key that
-// it was sent to.
+// vectors are recorded messages of a stock master, with the key of their
+// receiver.
 type vectors struct {
 	Events []struct {
 		Wire string `json:"wire_b64"`
@@ -101,7 +102,7 @@ type vectors struct {
 	} `json:"events"`
 }
 
-// TestRecorded reads what a master of Salt's has sent.
+// TestRecorded decodes messages of a stock master.
 func TestRecorded(t *testing.T) {
 	b, err := os.ReadFile("../../../../testdata/vectors/cluster.json")
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package wire is what two members of a cluster, or a member and a witness, use for every conversation: messages with a tag, the transcript
-// that signatures cover, TLS with the cluster's key, and numbered frames once both ends are authenticated. It does not know what is said.
+// Package wire is what two members of a cluster, or a member and a witness, use for every conversation: messages with
+// a tag, the transcript that signatures cover, TLS with the cluster's key, and numbered frames once both ends are
+// authenticated. It does not interpret messages.
 package wire
 
 import (
@@ -15,6 +16,7 @@ import (
 
 	"brine/internal/ha/cluster/refusal"
 	"brine/internal/net/event"
+	message "brine/internal/net/wire"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 )
@@ -62,7 +64,7 @@ func Want(body []byte, want string) (*value.Dict, error) {
 	case err != nil || d == nil:
 		return nil, fmt.Errorf("a message that is not a dict: %w", err)
 	case tag == TagRefused:
-		return nil, refusal.Read(d).From("it")
+		return nil, refusal.Read(d).Refusal().From("it")
 	case tag != want:
 		return nil, fmt.Errorf("%.80q instead of %s: this is not a master of a cluster without a shared directory", tag, want)
 	}
@@ -122,6 +124,15 @@ func Decode(body []byte) (tag string, d *value.Dict, err error) {
 	return tag, d, err
 }
 
+// Read decodes a message of a master that is not authenticated yet into the struct that to points to. It checks types and sizes.
+func Read(d *value.Dict, to any) error { return message.Decode(d, to) }
+
+// View decodes a message of a member. A value of a wrong type counts as missing: the member may have another release.
+func View(d *value.Dict, to any) { message.View(d, to) }
+
+// Dict encodes the message that from points to.
+func Dict(from any) *value.Dict { return message.Encode(from) }
+
 // Write sends a message in a frame. If said is not nil, the message is added to it.
 func Write(conn net.Conn, tag string, d *value.Dict, said *Transcript) error {
 	b, err := Encode(tag, d)
@@ -134,3 +145,6 @@ func Write(conn net.Conn, tag string, d *value.Dict, said *Transcript) error {
 	_, err = conn.Write(event.Frame(b))
 	return err
 }
+
+// MaxGreeting bounds messages before authentication, in bytes.
+const MaxGreeting = 256 << 10

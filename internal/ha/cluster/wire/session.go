@@ -54,12 +54,14 @@ type Session struct {
 	numbered, received int64 // numbers of the last frames
 }
 
-// Send sends a frame with the given pairs of keys and values.
-func (s *Session) Send(pairs ...any) error {
+// Send sends the message that m points to in a frame.
+func (s *Session) Send(m any) error { return s.SendDict(Dict(m)) }
+
+// SendDict sends an encoded message, to which it adds the number and the direction.
+func (s *Session) SendDict(d *value.Dict) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.numbered++
-	d := value.DictOf(pairs...)
 	d.Set("n", s.numbered)
 	d.Set("d", s.Out)
 	b, err := msgpack.Marshal(d, msgpack.NewSpec)
@@ -76,27 +78,28 @@ func (s *Session) Send(pairs ...any) error {
 }
 
 // Receive returns the next frame. It fails after some seconds without one, and if a frame is repeated or missing.
-func (s *Session) Receive() (*value.Dict, error) {
+func (s *Session) Receive() (f Frame, err error) {
 	s.Conn.SetReadDeadline(time.Now().Add(silence))
 	body, err := s.Frames.Next()
 	if err != nil {
-		return nil, err
+		return f, err
 	}
 	if s.Cipher != nil {
 		if body, err = s.Cipher.Open(body); err != nil {
-			return nil, err
+			return f, err
 		}
 	}
 	v, err := msgpack.UnmarshalTyped(body)
 	if err != nil {
-		return nil, err
+		return f, err
 	}
-	d, _ := v.(*value.Dict)
+	f.Body, _ = v.(*value.Dict)
+	View(f.Body, &f.FrameHead)
 	s.received++
-	if d.Int("n") != s.received || d.Str("d") != s.In {
-		return nil, errors.New("a frame came twice, or out of order")
+	if f.Number != s.received || f.Direction != s.In {
+		return f, errors.New("a frame came twice, or out of order")
 	}
-	return d, nil
+	return f, nil
 }
 
 // DialTime is the timeout for connecting to a peer, writeTime for one write.
@@ -105,8 +108,5 @@ const (
 	WriteTime = 5 * time.Second
 )
 
-// Bounds of messages from a peer.
-const (
-	MaxGreeting = 256 << 10 // before authentication
-	MaxFrame    = 80 << 20
-)
+// MaxFrame bounds messages from an authenticated peer, in bytes.
+const MaxFrame = 80 << 20

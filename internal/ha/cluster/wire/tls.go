@@ -209,7 +209,7 @@ func (l *Line) Transcript() (t Transcript) {
 	return t
 }
 
-// Unread is a connection of which some bytes were read that are to be read again.
+// Unread is a connection some of whose bytes were read and are to be read again.
 type Unread struct {
 	net.Conn
 	First []byte
@@ -237,8 +237,8 @@ func (b *Identity) Server(ctx context.Context, conn net.Conn) (*Line, error) {
 	return shake(ctx, conn, tls.Server(again, b.config()))
 }
 
-// Client begins TLS on a connection that this end has made. check returns what is
-// against the certificate of the other end, nil if nothing is.
+// Client starts TLS on an outgoing connection. check returns the reason to refuse
+// the other end's certificate, nil if there is none.
 func (b *Identity) Client(ctx context.Context, conn net.Conn, check func(*x509.Certificate) *refusal.Error) (*Line, error) {
 	c := b.config()
 	c.VerifyConnection = func(s tls.ConnectionState) error {
@@ -254,7 +254,8 @@ func (b *Identity) Client(ctx context.Context, conn net.Conn, check func(*x509.C
 	return shake(ctx, conn, tls.Client(conn, c))
 }
 
-// HasNoTLS reports whether a master ended a connection as those do that know no TLS.
+// HasNoTLS reports whether a master closed a connection in the way of versions
+// without TLS.
 func HasNoTLS(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

@@ -37,8 +37,8 @@ func identityOf(t testing.TB, id, cluster string, i int) *Identity {
 	return b
 }
 
-// TestCertificates: what is not of this cluster, for this id and for now is
-// refused in words that name the peer.
+// TestCertificates: a certificate of another cluster, for another id or outside
+// of its validity is refused with a message that names the peer.
 func TestCertificates(t *testing.T) {
 	b := identityOf(t, "192.0.2.1", "main", 0)
 	c, err := b.certificate()
@@ -75,7 +75,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestCertificateIsRenewed long before it ends, and when the clock goes back.
+// TestCertificateIsRenewed long before it expires, and when the clock is set
+// back.
 func TestCertificateIsRenewed(t *testing.T) {
 	b := identityOf(t, "a", "main", 0)
 	at := time.Now()
@@ -97,8 +98,8 @@ func TestCertificateIsRenewed(t *testing.T) {
 	}
 }
 
-// TestUnauthenticatedAreFew: unauthenticated connections of one address are
-// few, and leave room for others; authenticated ones are not counted.
+// TestUnauthenticatedAreFew: unauthenticated connections are limited per
+// address, and leave room for other addresses; authenticated ones do not count.
 func TestUnauthenticatedAreFew(t *testing.T) {
 	var s ConnSet
 	conn := func(host string) net.Conn { return &from{host: host} }
@@ -136,7 +137,7 @@ func TestUnauthenticatedAreFew(t *testing.T) {
 	}
 }
 
-// from is a connection from somewhere.
+// from is a connection from some address.
 type from struct {
 	net.Conn
 	host string
@@ -150,8 +151,8 @@ func (addr) Network() string { return "tcp" }
 
 func (a addr) String() string { return string(a) + ":1" }
 
-// FuzzAnswer: whatever comes first on a connection ends in no panic, and reads
-// the same afterwards if it is no TLS.
+// FuzzAnswer: no first bytes on a connection cause a panic, and without TLS the
+// same bytes are read again.
 func FuzzAnswer(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	b := identityOf(f, "a", "main", 0)
@@ -172,7 +173,7 @@ func FuzzAnswer(tf *testing.F) {
 	})
 }
 
-// half is a connection whose directions are elsewhere.
+// half is a connection with separate reader and writer.
 type half struct {
 	net.Conn
 	io.Reader
@@ -193,7 +194,7 @@ func (h *half) Write(b []byte) (int, error) {
 	return h.Writer.Write(b)
 }
 
-// FuzzCertificate: no other certificate is one of the cluster.
+// FuzzCertificate: no other certificate is accepted as one of the cluster.
 func FuzzCertificate(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	b := identityOf(f, "a", "main", 0)
@@ -221,8 +222,8 @@ func FuzzCertificate(tf *testing.F) {
 	})
 }
 
-// BenchmarkFrame is what it costs to bring one return to a peer over loopback:
-// sealed as without TLS, and by TLS.
+// BenchmarkFrame measures sending one return to a peer over loopback: sealed as
+// without TLS, and with TLS.
 func BenchmarkFrame(b *testing.B) {
 	ret := make([]byte, 600)
 	rand.Read(ret)
@@ -284,7 +285,7 @@ func BenchmarkFrame(b *testing.B) {
 				}()
 				b.ResetTimer()
 				for range b.N {
-					if err := out.Send("first", int64(1), "items", list); err != nil {
+					if err := out.Send(&Messages{First: 1, Items: list}); err != nil {
 						b.Fatal(err)
 					}
 				}

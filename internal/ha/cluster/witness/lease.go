@@ -1,40 +1,110 @@
 package witness
 
 import (
+	"context"
 	"log/slog"
 
 	"brine/internal/base/salt"
 	"brine/internal/ha/lease"
+	"brine/internal/ha/voter"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
-// leaseFile, in a voter's own directory, has its grants.
-const LeaseFile = "lease"
+// VoterFile, in a voter's own directory, has its state.
+const VoterFile = "voter.db"
 
-// RequestDict encodes a request for a lease.
-func RequestDict(r lease.Request) *value.Dict {
-	return value.DictOf("holder", r.Holder, "token", int64(r.Token), "voters", r.Voters, "release", r.Release, "claim", r.Claim)
+// Fields of wire.VoterMessage. Their contents are those of the packages voter and lease.
+const (
+	fieldPacket  = "packet"
+	fieldRequest = "request"
+	fieldAnswer  = "answer"
+	fieldWhy     = "why"
+)
+
+// newVoter is the answer to a master of a version before the voters agreed by raft.
+const newVoter = "it has a newer version, whose voters do not grant leases to masters of this one: install it on all masters and witnesses"
+
+// oldVoter is the error for a voter of such a version.
+const oldVoter = "it has an older version, with which this one does not vote: install the version of this master there"
+
+// PacketDict encodes a packet for another voter.
+func PacketDict(p voter.Packet) (*value.Dict, error) {
+	b, err := p.Encode()
+	return value.DictOf(fieldPacket, b), err
 }
 
-// AnswerLease answers for a voter, which may be nil.
-func AnswerLease(v *lease.Voter, arg *value.Dict, log *slog.Logger) *value.Dict {
-	if v == nil {
-		return value.DictOf("why", "its own cluster_voters does not contain it")
+// ReadPacket decodes the packet by which a voter has answered.
+func ReadPacket(d *value.Dict) (voter.Packet, error) {
+	m := messageOf(d)
+	switch {
+	case len(m.Packet) > 0:
+		return voter.ReadPacket(m.Packet)
+	case m.Why != "":
+		return voter.Packet{}, salt.Errorf(salt.Unavailable, "%.500s", m.Why)
 	}
-	a, err := v.Answer(lease.Request{Holder: arg.Str("holder"), Token: uint64(max(arg.Int("token"), 0)), Voters: arg.Str("voters"),
-		Release: arg.Bool("release"), Claim: arg.Str("claim")})
-	if err != nil {
-		log.Error("cannot grant a lease", "err", err)
-		return value.DictOf("why", err.Error())
-	}
-	return value.DictOf("granted", a.Granted, "seen", int64(a.Seen), "holder", a.Holder, "why", a.Why, "claimed", a.Claimed, "by", a.By)
+	return voter.Packet{}, salt.Errorf(salt.Unavailable, oldVoter)
 }
 
-// ReadAnswer decodes the answer of a voter. An error of kind Unavailable says that it does not support leases.
+func messageOf(d *value.Dict) (m wire.VoterMessage) {
+	wire.View(d, &m)
+	return m
+}
+
+// RequestDict encodes a request to a voter.
+func RequestDict(r lease.Request) (*value.Dict, error) {
+	b, err := r.Encode()
+	return value.DictOf(fieldRequest, b), err
+}
+
+// ReadAnswer decodes the answer of a voter.
 func ReadAnswer(d *value.Dict) (lease.Answer, error) {
-	if d.Len() == 0 {
-		return lease.Answer{}, salt.Errorf(salt.Unavailable, "it does not support leases")
+	m := messageOf(d)
+	switch {
+	case len(m.Answer) > 0:
+		return lease.ReadAnswer(m.Answer)
+	case m.Granted != nil || d.Len() == 0: // as versions answer that had other voters, or none
+		return lease.Answer{}, salt.Errorf(salt.Unavailable, oldVoter)
 	}
-	return lease.Answer{Granted: d.Bool("granted"), Seen: uint64(max(d.Int("seen"), 0)), Holder: d.Str("holder"), Why: d.Str("why"),
-		Claimed: d.Bool("claimed"), By: d.Str("by")}, nil
+	return lease.Answer{Why: m.Why}, nil
+}
+
+// Reply answers a packet or a request for a voter, which may be nil. from is the authenticated sender.
+func Reply(ctx context.Context, n *voter.Node, from string, arg *value.Dict, log *slog.Logger) *value.Dict {
+	d, err := reply(ctx, n, from, arg)
+	if err != nil {
+		level := slog.LevelWarn
+		if salt.KindOf(err) == salt.Unavailable { // no majority
+			level = slog.LevelDebug
+		}
+		log.Log(ctx, level, "cannot answer a voter, or a master that asks for the lease", "from", from, "err", err)
+		return value.DictOf(fieldWhy, err.Error())
+	}
+	return d
+}
+
+func reply(ctx context.Context, n *voter.Node, from string, arg *value.Dict) (*value.Dict, error) {
+	m := messageOf(arg)
+	switch {
+	case n == nil:
+		return value.DictOf(fieldWhy, "its own cluster_voters does not contain it"), nil
+	case len(m.Packet) > 0:
+		p, err := voter.ReadPacket(m.Packet)
+		if err != nil {
+			return nil, err
+		}
+		return PacketDict(n.Exchange(from, p))
+	case len(m.Request) > 0:
+		r, err := lease.ReadRequest(m.Request)
+		if err != nil {
+			return nil, err
+		}
+		a, err := n.Answer(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		b, err := a.Encode()
+		return value.DictOf(fieldAnswer, b), err
+	}
+	return value.DictOf(fieldWhy, newVoter), nil
 }

@@ -45,25 +45,39 @@ type Link struct {
 	Master           *Master
 	Witness, Address string
 
-	mu    sync.Mutex
-	t     *talk
-	told  string // mark of the last update sent on this connection
-	knows string // tag of the witness's secret, as reported; "" if it is another one
+	mu     sync.Mutex
+	t      *talk
+	now    Update // as of looked
+	looked time.Time
+	told   string // mark of the last update sent on this connection
+	knows  string // tag of the witness's secret, as reported; "" if it is another one
 	// derives says that it accepts the witness secret. Older versions do so only after an update of a master.
 	derives bool
 }
 
 // Ask sends one query at a time, preceded by an update if there are changes.
 func (l *Link) Ask(ctx context.Context, arg *value.Dict) (*value.Dict, error) {
+	return l.ask(ctx, arg, 0)
+}
+
+// Pass is Ask for what is sent often: it looks for changes twice a second.
+func (l *Link) Pass(ctx context.Context, arg *value.Dict) (*value.Dict, error) {
+	return l.ask(ctx, arg, lookTime)
+}
+
+// lookTime is the interval in which Pass looks for changes.
+const lookTime = 500 * time.Millisecond
+
+func (l *Link) ask(ctx context.Context, arg *value.Dict, age time.Duration) (*value.Dict, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	old := l.t != nil
-	d, err := l.try(ctx, arg)
+	d, err := l.try(ctx, arg, age)
 	if err != nil && old && ctx.Err() == nil {
-		d, err = l.try(ctx, arg) // it may have been restarted
+		d, err = l.try(ctx, arg, 0) // it may have been restarted
 	}
 	return d, err
 }
@@ -75,17 +89,21 @@ func (l *Link) State() (up, byTLS bool, knows string) {
 	return l.t != nil, l.t != nil && l.t.cipher == nil, l.knows
 }
 
-func (l *Link) try(ctx context.Context, arg *value.Dict) (d *value.Dict, err error) {
+// try sends a query. An update is looked for if the last look is older than age.
+func (l *Link) try(ctx context.Context, arg *value.Dict, age time.Duration) (d *value.Dict, err error) {
 	defer func() {
 		if err != nil && l.t != nil {
 			l.t.conn.Close()
 			l.t, l.told, l.knows = nil, "", ""
 		}
 	}()
-	now, err := l.Master.Update()
-	if err != nil {
-		return nil, err
+	if l.t == nil || time.Since(l.looked) >= age {
+		if l.now, err = l.Master.Update(); err != nil {
+			return nil, err
+		}
+		l.looked = time.Now()
 	}
+	now := l.now
 	if l.t == nil {
 		l.t, err = l.dial(ctx, Secret(now.Secret))
 		if salt.KindOf(err) == salt.Denied && !l.derives {
@@ -213,6 +231,9 @@ func (l *Link) dial(ctx context.Context, secret string) (_ *talk, err error) {
 		l.Master.Log.Warn("old witness "+l.Witness,
 			"a witness does not support TLS: it has an older version, and cannot receive a new secret; install this master's version there", "witness",
 			l.Witness)
+	}
+	if conn.TLS {
+		frames.SetLimit(maxFrame)
 	}
 	return newTalk(conn, frames, secret, said)
 }

@@ -324,3 +324,9 @@ func (a *state) learn(t Update, now time.Time) (secret, members bool, err error)
 	}
 	return secret, members, nil
 }
+
+// fieldUpdate is the field of a frame with an update. Releases of both ends know it by this name.
+const fieldUpdate = "tidings"
+
+// maxMasters bounds the number of members.
+const maxMasters = 64

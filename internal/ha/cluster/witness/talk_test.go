@@ -10,6 +10,7 @@ import (
 	"brine/internal/ha/cluster/clustertest"
 	"brine/internal/ha/cluster/wire"
 	"brine/internal/ha/lease"
+	"brine/internal/ha/voter"
 	"brine/internal/py/value"
 	"brine/test/fuzztest"
 	"brine/test/fuzztest/conversation"
@@ -23,12 +24,17 @@ func FuzzWitnessTalk(tf *testing.F) {
 	w, stop := runWitness(f, f.TempDir(), witnessSecret)
 	defer stop()
 	honest := newTeller(f, w.Addr().String(), "a", "test", witnessSecret, 0)
+	packet, err := voter.Packet{Group: lease.Fingerprint([]string{"w", "b", "a"}), Start: 1}.Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
 	recorded := []*value.Dict{
 		value.DictOf("cluster", "test", "id", "b", "nonce", wire.Nonce()),
 		value.DictOf("proof", clustertest.Computed, "sig", []byte("x")),
 		value.DictOf("tidings", Update{Secret: "a secret that is sent without TLS", Members: map[string]string{"b": "x"}}.dict()),
-		RequestDict(lease.Request{Holder: "b", Voters: lease.Fingerprint([]string{"w", "b", "a"})}),
-		RequestDict(lease.Request{Holder: "b", Token: 7, Voters: lease.Fingerprint([]string{"w", "b", "a"})}),
+		aboutLease(f, "b", lease.Query),
+		aboutLease(f, "b", lease.Acquire),
+		value.DictOf(fieldPacket, packet),
 	}
 	values := conversation.Values("a", "b", "w", "test", clustertest.Computed, witnessPrefix, strings.Repeat("00", 16))
 	for _, p := range conversation.Seeds(len(recorded), values) {

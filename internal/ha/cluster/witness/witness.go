@@ -23,6 +23,7 @@ import (
 	"brine/internal/ha/cluster/limitlog"
 	"brine/internal/ha/cluster/wire"
 	"brine/internal/ha/lease"
+	"brine/internal/ha/voter"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
@@ -49,19 +50,15 @@ const (
 	tagWitnessProof   = "brine/witness/proof"
 	tagWitnessRefused = "brine/witness/refused"
 
-	// fieldUpdate is the field of a frame with an update. Releases of both ends know it by this name.
-	fieldUpdate = "tidings"
-
 	labelMaster  = tagWitnessProof + "/master"
 	labelWitness = tagWitnessProof + "/witness"
 	labelSign    = tagWitnessProof + "/sign"
 )
 
-// maxWitnessFrame bounds frames from unauthenticated peers, maxClusterInfo frames from a master, and maxMasters the number of members.
+// maxWitnessFrame bounds frames from unauthenticated peers, maxFrame those of both ends after that.
 const (
 	maxWitnessFrame = 16 << 10
-	maxClusterInfo  = 512 << 10
-	maxMasters      = 64
+	maxFrame        = voter.MaxPacket + 64<<10
 	// witnessIdle is how long a connection without queries stays open.
 	witnessIdle = time.Minute
 )
@@ -106,7 +103,7 @@ type Server struct {
 	o              Options
 	log            *slog.Logger
 	rateLimitedLog *limitlog.Log
-	voter          *lease.Voter
+	voter          *voter.Driver
 	identity       *wire.Identity
 	known          *state
 	listener       net.Listener
@@ -133,9 +130,6 @@ func New(o Options, log *slog.Logger) (*Server, error) {
 	}
 	w := &Server{o: o, log: log, rateLimitedLog: limitlog.New(log), live: map[net.Conn]asking{}}
 	var err error
-	if w.voter, err = lease.OpenVoter(filepath.Join(o.Dir, LeaseFile), o.Voters); err != nil {
-		return nil, err
-	}
 	if w.identity, err = witnessIdentity(o.Dir, o.ID); err != nil {
 		return nil, err
 	}
@@ -150,8 +144,12 @@ func New(o Options, log *slog.Logger) (*Server, error) {
 	if w.known, err = openState(filepath.Join(o.Dir, knownFile), secret, joining); err != nil {
 		return nil, err
 	}
+	cfg := voter.Config{Name: o.ID, Voters: o.Voters, Path: filepath.Join(o.Dir, VoterFile), Witness: true, MayLead: w.known.has, Log: log}
+	if w.voter, err = voter.Drive(cfg, nil, nil); err != nil {
+		return nil, err
+	}
 	if w.listener, err = net.Listen("tcp", net.JoinHostPort(o.Interface, strconv.Itoa(o.Port))); err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "cluster_pool_port: %w", err)
+		return nil, errors.Join(salt.Errorf(salt.Unavailable, "cluster_pool_port: %w", err), w.voter.Close())
 	}
 	return w, nil
 }
@@ -163,8 +161,16 @@ func (w *Server) Addr() net.Addr { return w.listener.Addr() }
 func (w *Server) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// Of this context, so that it has ended when Accept fails for it.
 	stop := context.AfterFunc(ctx, func() { w.listener.Close(); w.conns.CloseAll() })
 	defer stop()
+	wg.Go(func() {
+		if err := w.voter.Run(ctx); err != nil {
+			w.log.Error("cannot close the state of this voter", "err", err)
+		}
+	})
 	for {
 		conn, err := w.listener.Accept()
 		if ctx.Err() != nil {
@@ -257,7 +263,7 @@ func (w *Server) serve(ctx context.Context, raw net.Conn) error {
 	w.conns.Authenticated(raw)
 	defer w.enter(raw, a)()
 	if conn.TLS {
-		frames.SetLimit(maxClusterInfo)
+		frames.SetLimit(maxFrame)
 	}
 	for {
 		conn.SetDeadline(time.Now().Add(witnessIdle))
@@ -268,8 +274,10 @@ func (w *Server) serve(ctx context.Context, raw net.Conn) error {
 		var back *value.Dict
 		if news := arg.Dict(fieldUpdate); conn.TLS && news != nil {
 			back = w.learn(a, news)
+		} else if conn.TLS {
+			back = Reply(ctx, w.voter.Node, a.id, arg, w.rateLimitedLog.Log)
 		} else {
-			back = AnswerLease(w.voter, arg, w.log)
+			back = value.DictOf(fieldWhy, newVoter)
 		}
 		if err := t.say("w", back); err != nil {
 			return err
@@ -364,7 +372,7 @@ func (t *talk) hear(from string) (*value.Dict, error) {
 			return nil, err
 		}
 	}
-	v, err := msgpack.Limits{Items: 512, Bytes: maxClusterInfo, Depth: 8}.UnmarshalTyped(body)
+	v, err := msgpack.Limits{Items: 512, Bytes: maxFrame, Depth: 8}.UnmarshalTyped(body)
 	d, _ := v.(*value.Dict)
 	t.came++
 	if err != nil || d.Int("n") != t.came || d.Str("d") != from {

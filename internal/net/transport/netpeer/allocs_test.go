@@ -4,8 +4,8 @@ package netpeer
 
 import "testing"
 
-// TestAllocations: a message that the connection takes at once costs no more
-// than its place in the queue.
+// TestAllocations: a message that the connection accepts at once costs only its
+// place in the queue.
 func TestAllocations(t *testing.T) {
 	q := &Queue{Try: sizeOf}
 	m := Message{Head: []byte("head"), Body: []byte("body")}

@@ -154,7 +154,7 @@ func TestDialFromAPort(t *testing.T) {
 			c.Close()
 		}
 	}()
-	for range 2 { // the server ends each connection, so that the port is free again
+	for range 2 { // the server closes each connection, so that the port is free again
 		c, live, err := Dial(context.Background(), l.Addr().String(), transport.DialOptions{LocalAddr: local})
 		if err != nil {
 			t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestFlushLeavesTheRest has a connection take odd numbers of bytes without
-// waiting: all that was pushed must come out, in order and once.
+// TestFlushLeavesTheRest: the connection accepts odd numbers of bytes without
+// waiting; all messages must be written, in order and once.
 func TestFlushLeavesTheRest(t *testing.T) {
 	rnd := rand.New(rand.NewSource(1))
 	var mu sync.Mutex
@@ -66,8 +66,8 @@ func TestFlushLeavesTheRest(t *testing.T) {
 	}
 }
 
-// TestTryOnAFullSocket fills a real connection whose peer does not read, and
-// then has the peer read it all.
+// TestTryOnAFullSocket fills a real connection whose peer does not read; then
+// the peer must receive everything.
 func TestTryOnAFullSocket(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -92,7 +92,7 @@ func TestTryOnAFullSocket(t *testing.T) {
 	for i := range body {
 		body[i] = byte(i * 7)
 	}
-	const messages = 200 // more than the system keeps
+	const messages = 200 // more than the kernel buffers
 	for range messages {
 		q.Push(Message{Body: body})
 	}
@@ -134,14 +134,14 @@ func TestCrew(t *testing.T) {
 		}
 		crew.Add(ready)
 	}
-	add() // before anyone works
+	add() // before a worker runs
 	for range 3 {
 		wg.Go(crew.Work)
 	}
 	for range 50 {
 		add()
 	}
-	crew.Stop() // what was added is still done
+	crew.Stop() // earlier additions are still flushed
 	wg.Wait()
 	for i, q := range queues {
 		q.Wait()

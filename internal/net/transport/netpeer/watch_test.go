@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// drive calls a Watch at the times of a schedule until its verdict is Dead, and
-// returns when it pinged and when it gave up; -1 for never. answer is how long
-// the peer takes for each ping, -1 for ever; gap is what passes between calls.
+// drive calls a Watch on a schedule until its verdict is Dead, and returns when
+// it pinged and when it gave up; -1: never. answer is the response time to a
+// ping, -1: never; gap is the time between calls.
 func drive(w *Watch, interval, until time.Duration, gap func(i int) time.Duration, answer func(ping int) time.Duration) (pings []time.Duration,
 	dead time.Duration) {
 	begin := time.Unix(1000, 0)
@@ -49,7 +49,7 @@ func TestWatchGivesUpInTime(t *testing.T) {
 	if len(pings) != 1 || pings[0] < interval || pings[0] > interval+tick || dead < 2*interval-tick || dead > 2*interval {
 		t.Errorf("pinged at %v, gave up at %v", pings, dead)
 	}
-	// And after a long time of answers.
+	// And after many answers.
 	w = Watch{}
 	pings, dead = drive(&w, interval, time.Hour, every(tick), func(n int) time.Duration {
 		if n == 100 {
@@ -70,13 +70,13 @@ func TestWatchWaitsForAnswers(t *testing.T) {
 			t.Errorf("a peer that answers within %v was given up at %v", answer, dead)
 		}
 	}
-	// One that has become slower step by step.
+	// One that becomes slower gradually.
 	var w Watch
 	slower := func(n int) time.Duration { return min(time.Duration(n)*tick/4, 2*interval) }
 	if _, dead := drive(&w, interval, time.Hour, every(tick), slower); dead >= 0 {
 		t.Errorf("a peer that was ever slower was given up at %v", dead)
 	}
-	// It has the usual time again once it was fast for a while.
+	// It has the usual timeout again after it was fast for a while.
 	pings, dead := drive(&w, interval, time.Hour, every(tick), func(n int) time.Duration {
 		if n < 20 {
 			return 0
@@ -88,9 +88,9 @@ func TestWatchWaitsForAnswers(t *testing.T) {
 	}
 }
 
-// TestWatchOnABusyMachine has calls come late, as when there is no time for
-// this process. The peer, which is no faster, takes up to two of the turns that
-// come then; it must not be given up, and a dead one must.
+// TestWatchOnABusyMachine makes calls late, as when this process gets no CPU
+// time. The peer, equally slow, takes up to two of the late turns; it must not
+// be given up, and a dead one must.
 func TestWatchOnABusyMachine(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// visitor is a connection from an address of the test's choice.
+// visitor is a connection from an arbitrary address.
 type visitor struct {
 	net.Conn
 	from   string
@@ -19,8 +19,8 @@ func (v *visitor) RemoteAddr() net.Addr {
 }
 func (v *visitor) Close() error { v.closed = true; return nil }
 
-// TestGuests: at the bound the oldest connection of the unknown address with
-// the most connections makes room; known addresses keep theirs; without unknown
+// TestGuests: at the limit the oldest connection of the unknown address with
+// the most connections is closed; known addresses keep theirs; without unknown
 // ones a new connection is refused.
 func TestGuests(t *testing.T) {
 	now := time.Now()
@@ -44,7 +44,7 @@ func TestGuests(t *testing.T) {
 	if !evil.closed || evil2.closed || good.closed || good2.closed || newcomer.closed {
 		t.Errorf("closed: evil %t %t, good %t %t, new %t", evil.closed, evil2.closed, good.closed, good2.closed, newcomer.closed)
 	}
-	leaveEvil() // its handler ends after it was dropped
+	leaveEvil() // its handler ends after it was closed
 	if g.total != 4 {
 		t.Errorf("%d connections are counted, 4 are open", g.total)
 	}
@@ -57,7 +57,7 @@ func TestGuests(t *testing.T) {
 	come("10.0.0.8")
 	now = now.Add(knownFor)
 	come("10.0.0.7")
-	if !good2.closed || evil2.closed || newcomer.closed { // of four with one connection it is the oldest
+	if !good2.closed || evil2.closed || newcomer.closed { // the oldest of four with one connection
 		t.Errorf("an address stays known for ever: closed %t, %t, %t", good2.closed, evil2.closed, newcomer.closed)
 	}
 	if local, ok := g.enter(&net.UnixConn{}); !ok || local == nil {
@@ -65,7 +65,7 @@ func TestGuests(t *testing.T) {
 	}
 }
 
-// TestGuestsAreForgotten: an address without connections takes no memory.
+// TestGuestsAreForgotten: an address without connections uses no memory.
 func TestGuestsAreForgotten(t *testing.T) {
 	now := time.Now()
 	g := NewGuests(10)

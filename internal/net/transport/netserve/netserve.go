@@ -83,7 +83,7 @@ func (s *Server) accept(ctx context.Context) error {
 		case !temporary(err):
 			return err
 		default:
-			complaints.Log(slog.LevelWarn, "cannot accept a connection, trying again",
+			complaints.Log(slog.LevelWarn, "cannot accept a connection; retrying",
 				"addr", s.Listener.Addr().String(), "err", err)
 			if !wait.Sleep(ctx, pause) {
 				return nil

@@ -65,7 +65,7 @@ func TestServeClosesAndAwaitsItsConnections(t *testing.T) {
 	}
 }
 
-// flaky fails with the given errors before it hands out the connection.
+// flaky fails with the given errors before it returns the connection.
 type flaky struct {
 	net.Listener
 	mu   sync.Mutex
@@ -179,7 +179,7 @@ func TestBudgetIsNeverOverdrawn(t *testing.T) {
 					continue
 				}
 				most.raise(held.Add(30))
-				runtime.Gosched() // let the others try while this one holds
+				runtime.Gosched() // let the others try meanwhile
 				held.Add(-30)
 				b.Release(30)
 			}

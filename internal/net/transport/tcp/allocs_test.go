@@ -12,8 +12,8 @@ import (
 	"brine/internal/net/transport/transporttest"
 )
 
-// TestPublishAllocations: a publication is made once, and costs no more than its
-// place in the queue for each who gets it.
+// TestPublishAllocations: a publication is encoded once, and costs only a place
+// in the queue per receiver.
 func TestPublishAllocations(t *testing.T) {
 	const subscribers = 200
 	p, err := newTransport().ListenPublish("127.0.0.1:0", transport.ListenOptions{})

@@ -65,7 +65,7 @@ func TestRecordedRequests(t *testing.T) {
 		if string(mid) != x.MID || beat != noBeat {
 			t.Errorf("%s: mid %q, beat %d, want mid %q", x.Case, mid, beat, x.MID)
 		}
-		// What we would send as this request, and answer to it.
+		// Our encoding of this request, and of its answer.
 		if got := append(requestHead(x.MID, false), body...); !bytes.Equal(got, x.Request) {
 			t.Errorf("%s: our request is\n%q, Salt's\n%q", x.Case, got, x.Request)
 		}
@@ -143,7 +143,7 @@ func TestSplitFrame(t *testing.T) {
 	}
 }
 
-// pieces is a connection that hands out a stream in pieces.
+// pieces is a connection that delivers a stream in pieces.
 type pieces struct {
 	net.Conn
 	rest []byte
@@ -171,8 +171,8 @@ func TestFrameReaderPieces(t *testing.T) {
 	for _, n := range []int{0, 1, 5, smallBuffer - 30, smallBuffer, smallBuffer + 1, 2 * smallBuffer, 10, 100_000, 10, 10, 10} {
 		add(append(publishHead(make([]byte, n)), make([]byte, n)...))
 	}
-	// A map of many small values, whose size is not known beforehand, and
-	// behind it so many small frames that they fill its buffer.
+	// A map of many small values, whose size is unknown in advance, followed by
+	// enough small frames to fill its buffer.
 	many := msgpack.AppendArrayHeader([]byte(emptyHead), 50_000)
 	for range 50_000 {
 		many = append(many, 7)

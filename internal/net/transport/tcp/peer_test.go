@@ -146,7 +146,7 @@ func TestRefusedRegistrationsAreBounded(t *testing.T) {
 	}
 }
 
-// TestPipeliningIsBounded has a peer that sends on and on and reads nothing.
+// TestPipeliningIsBounded has a peer that keeps sending and never reads.
 func TestPipeliningIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		backlog, size int
@@ -190,7 +190,7 @@ func TestPipeliningIsBounded(t *testing.T) {
 	}
 }
 
-// TestUnreadReplies has a peer that never reads: the server must stop.
+// TestUnreadReplies has a peer that never reads: the server must stop reading.
 func TestUnreadReplies(t *testing.T) {
 	var sent atomic.Int64
 	reply := append([]byte{0xc6, 0, 1, 0, 0}, make([]byte, 1<<16)...)
@@ -202,11 +202,11 @@ func TestUnreadReplies(t *testing.T) {
 	c.(*net.TCPConn).SetReadBuffer(64 << 10)
 	frame := append(requestHead("00000000", false), 0xc0)
 	c.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
-	c.Write(bytes.Repeat(frame, 200_000)) // would be answered with 13 GB
+	c.Write(bytes.Repeat(frame, 200_000)) // the answers would be 13 GB
 	if n := sent.Load(); n > 64<<20 {
 		t.Errorf("%d MiB of replies were made for a peer that reads none", n>>20)
 	}
-	// It gets the rest when it does read.
+	// It gets the rest when it reads.
 	got := make([]byte, 1<<20)
 	if _, err := io.ReadFull(c, got); err != nil {
 		t.Error(err)
@@ -228,7 +228,8 @@ func TestReplyTwice(t *testing.T) {
 	}
 }
 
-// TestHeadComesBack guards what other clients may put into a head.
+// TestHeadComesBack checks the additional fields of heads that other clients
+// may send.
 func TestHeadComesBack(t *testing.T) {
 	addr := listen(t, transport.ListenOptions{}, func(r *transport.Request) {
 		if !r.NewSpec {
@@ -250,7 +251,7 @@ func TestHeadComesBack(t *testing.T) {
 	}
 }
 
-// TestBeats talks like a peer that knows heartbeats, then falls silent.
+// TestBeats simulates a peer with heartbeats that stops responding.
 func TestBeats(t *testing.T) {
 	addr := listen(t, transport.ListenOptions{Heartbeat: 100 * time.Millisecond}, func(r *transport.Request) { r.Reply(r.Body) })
 	c := dial(t, addr)
@@ -266,7 +267,7 @@ func TestBeats(t *testing.T) {
 	}
 }
 
-// TestFrozenServer freezes a server in the middle of a request.
+// TestFrozenServer suspends a server in the middle of a request.
 func TestFrozenServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -291,8 +292,8 @@ func TestFrozenServer(t *testing.T) {
 	}
 }
 
-// TestMuteServer has a server that accepts and says nothing: after a timeout
-// the next request must go over a new connection.
+// TestMuteServer has a server that accepts and sends nothing: after a timeout
+// the next request must use a new connection.
 func TestMuteServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -333,7 +334,8 @@ func TestMuteServer(t *testing.T) {
 	}
 }
 
-// TestMemoryStaysFlat guards against what grows with requests or connections.
+// TestMemoryStaysFlat checks that memory does not grow with requests or
+// connections.
 func TestMemoryStaysFlat(t *testing.T) {
 	addr := listen(t, transport.ListenOptions{}, func(r *transport.Request) { r.Reply(r.Body) })
 	r := newTransport().NewRequester(addr, transport.DialOptions{})

@@ -245,7 +245,7 @@ func (p *publisher) received(s *subscriber, frame []byte) (frameKind, error) {
 	}
 	id, ok := p.o.Identify(body)
 	if !ok {
-		p.log.Log(slog.LevelInfo, "a subscriber's registration was refused", peerName(s.conn))
+		p.log.Log(slog.LevelInfo, "refused the registration of a subscriber", peerName(s.conn))
 		return refusedRegistration, nil
 	}
 	p.register(s, id)

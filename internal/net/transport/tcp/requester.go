@@ -60,7 +60,7 @@ func (r *requester) Request(ctx context.Context, body []byte) ([]byte, error) {
 		if !errors.Is(err, errEnded) {
 			return reply, err
 		}
-		// Nothing was sent, so that it is safe to try again.
+		// Nothing was sent, so a retry is safe.
 	}
 }
 

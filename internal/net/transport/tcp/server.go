@@ -160,7 +160,7 @@ func (p *requestPeer) close() {
 	p.end()
 }
 
-// account changes what the peer has under way.
+// account updates the peer's counters of pending requests and messages.
 func (p *requestPeer) account(messages, bytes int) {
 	p.mu.Lock()
 	p.open += messages
@@ -173,7 +173,7 @@ func (p *requestPeer) account(messages, bytes int) {
 }
 
 // waitForRoom returns true when the peer may send another request, false when
-// there is no use in reading on.
+// reading on is pointless.
 func (p *requestPeer) waitForRoom() bool {
 	for {
 		p.mu.Lock()

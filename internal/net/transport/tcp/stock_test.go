@@ -45,7 +45,7 @@ func TestStockRequestClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Answer in the reverse order, to prove that mid does its work.
+	// Answer in reverse order, to prove that mid works.
 	const n = 20
 	var held []*transport.Request
 	run(t, func(ctx context.Context) error {
@@ -140,7 +140,7 @@ func TestStockServer(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// A slow answer must not be mistaken for silence.
+	// A slow answer must not be considered silence.
 	slow, err := msgpack.Marshal(value.DictOf("wait", 0.6), msgpack.NewSpec)
 	if err != nil {
 		t.Fatal(err)

@@ -11,35 +11,34 @@
 //	publication  {"head": {},                 "body": bin(payload)}
 //	registration {"head": {},                 "body": map}         subscriber to publisher
 //
-// They are written in msgpack's new spec, bodies included: a body is part of
-// the frame, not a text within it. Requests may overtake each other; mid tells
-// which reply is whose. With TLS, the handshake starts at the first byte.
+// They are written in msgpack's new spec, bodies included: a body is part of the frame,
+// not a string within it. Requests may overtake each other; mid tells which reply is
+// whose. With TLS, the handshake starts at the first byte.
 //
 // # Heartbeats
 //
-// Salt has none on TCP. Two frames extend it between peers that both know
-// them; neither is ever sent to a Salt process that would mind:
+// Salt has none on TCP. Two frames extend it between peers that both know them; neither
+// is sent to a stock process that would react badly:
 //
 //	ping {"head": {"beat": 1}, "body": nil}      pong {"head": {"beat": 2}, "body": nil}
 //
-// A subscriber says first {"head": {"beat": 1}, "body": {"enc": "beat"}}.
-// Salt's publisher reads no head, and drops every body whose enc is not "aes"
-// without a word. A publisher that knows beats answers with a pong, and from
-// then on either side may ping the other. A requester that wants heartbeats
-// adds "beat": 1 beside the mid of the first request of a connection. Salt's
-// server returns it within the reply's head, where it means nothing; ours
-// sends a pong besides. A side that got no pong sends no more, and leaves the
-// connection to the system's keepalive probes, which Heartbeat then shortens
+// A subscriber first sends {"head": {"beat": 1}, "body": {"enc": "beat"}}. Salt's
+// publisher reads no head, and silently drops every body whose enc is not "aes". A
+// publisher that knows beats answers with a pong, and from then on either side may ping
+// the other. A requester that wants heartbeats adds "beat": 1 beside the mid of the
+// first request of a connection. Salt's server returns it within the reply's head, where
+// it has no meaning; ours also sends a pong. A side that got no pong sends no more, and
+// leaves the connection to the system's keepalive probes, which Heartbeat then shortens
 // (package netpeer).
 //
 // # Unauthenticated peers
 //
-// A connection to the request port must bring its first request, or the
-// beginning of a large one, within HandshakeTimeout. The publish port expects
-// nothing from a subscriber but the TLS handshake, if there is TLS. Buffers
-// for messages above a few KiB come out of one budget per listener, and a
-// message that has such a buffer must go on arriving. The server reads no
-// further from a peer that has too many requests unanswered or replies unread.
+// A connection to the request port must bring its first request, or the beginning of a
+// large one, within HandshakeTimeout. The publish port expects nothing from a subscriber
+// but the TLS handshake, if there is TLS. Buffers for messages above a few KiB come out
+// of one budget per listener, and a message that has such a buffer must go on arriving.
+// The server reads no further from a peer that has too many requests unanswered or
+// replies unread.
 package tcp
 
 import (
@@ -65,8 +64,8 @@ type Transport struct{ log *slog.Logger }
 
 var _ transport.Transport = (*Transport)(nil)
 
-// New returns the transport. Listeners log to log what peers do wrong, at a
-// limited rate.
+// New returns the transport. Listeners log errors of peers to log, at a limited
+// rate.
 func New(log *slog.Logger) *Transport { return &Transport{log: log.With("component", "tcp")} }
 
 // Name returns "tcp".
@@ -85,15 +84,15 @@ func (t *Transport) ListenPublish(addr string, o transport.ListenOptions) (trans
 	return listenPublish(addr, o, t.log)
 }
 
-// NewRequester returns a Requester that keeps one connection, over which any
-// number of requests are under way at once.
+// NewRequester returns a Requester that keeps one connection for any number of
+// concurrent requests.
 func (*Transport) NewRequester(addr string, o transport.DialOptions) transport.Requester {
 	return newRequester(addr, o)
 }
 
 // Subscribe connects to a publisher. The Subscription is a transport.Sender:
 // Send carries the body of the minion's registration. Without TLS there is no
-// handshake, so that success only means that something accepted.
+// handshake, so success only means that the port accepted the connection.
 func (*Transport) Subscribe(ctx context.Context, addr string, o transport.DialOptions) (transport.Subscription, error) {
 	return subscribe(ctx, addr, o)
 }
@@ -117,7 +116,7 @@ func withDefaults(o transport.ListenOptions) transport.ListenOptions {
 	return o
 }
 
-// newServer makes the part that both listeners have in common.
+// newServer builds the common part of both listeners.
 func newServer(addr, option string, o transport.ListenOptions, log *slog.Logger) (*netserve.Server, *ratelimit.Log, error) {
 	l, err := netserve.Listen(addr, option, o.KeepAlive)
 	if err != nil {

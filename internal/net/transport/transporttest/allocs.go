@@ -11,9 +11,9 @@ import (
 	"brine/internal/net/transport"
 )
 
-// PublishAllocations fails the test if a publication takes more than most
-// allocations in all. conns have subscribed to p, which is being served, and
-// size is how many bytes payload becomes on each. Nothing else may run.
+// PublishAllocations fails the test if a publication causes more than most
+// allocations. conns have subscribed to p, which is being served, and size is
+// the size of payload on each connection. Nothing else may run.
 func PublishAllocations(t *testing.T, p transport.Publisher, conns []net.Conn, payload []byte, size int, most float64) {
 	t.Helper()
 	got := counter{n: new(atomic.Int64), more: wait.NewWakeup()}
@@ -31,7 +31,7 @@ func PublishAllocations(t *testing.T, p transport.Publisher, conns []net.Conn, p
 	}
 }
 
-// counter counts what is written to it, without allocations of its own.
+// counter counts written bytes without allocations of its own.
 type counter struct {
 	n    *atomic.Int64
 	more wait.Wakeup
@@ -43,8 +43,8 @@ func (c counter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// RequestAllocations fails the test if a request of 600 bytes that is echoed
-// takes more than most allocations at both ends together.
+// RequestAllocations fails the test if an echoed request of 600 bytes causes
+// more than most allocations on both ends together.
 func RequestAllocations(t *testing.T, tr transport.Transport, most float64) {
 	t.Helper()
 	s := serveRequests(t, tr, "127.0.0.1:0", transport.ListenOptions{}, echo)

@@ -20,7 +20,7 @@ func testAnswer(t *testing.T, tr transport.Transport) {
 	s := serveRequests(t, tr, "127.0.0.1:0", transport.ListenOptions{}, func(r *transport.Request) {
 		head := append([]byte{0x92}, r.Body...)
 		r.Answer(transport.Answer{Head: head, Body: shared, Sent: func(bool) { sent.Add(1) }})
-		r.Reply(r.Body)                                                              // one answer only
+		r.Reply(r.Body)                                                              // only one answer is allowed
 		r.Answer(transport.Answer{Body: r.Body, Sent: func(bool) { sent.Add(100) }}) // is called at once
 	})
 	var wg sync.WaitGroup

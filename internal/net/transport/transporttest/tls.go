@@ -19,7 +19,7 @@ import (
 	"brine/internal/net/transport"
 )
 
-// Authority is a certificate authority for a test. Its files are in a temporary directory.
+// Authority is a certificate authority for tests. Its files are in a temporary directory.
 type Authority struct {
 	File string // its own certificate, PEM
 	dir  string

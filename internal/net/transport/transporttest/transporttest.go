@@ -1,13 +1,13 @@
 // Package transporttest is the suite that every transport must pass. A
-// transport's own tests call Run and add what is particular to its wire.
+// transport's own tests call Run and add tests of its protocol.
 //
-// The suite works over real sockets on loopback and knows no wire format:
-// what it needs of one, such as half a message, it makes by letting the
-// transport talk through a proxy that stops forwarding.
+// The suite works over real sockets on loopback and knows no wire format: to
+// create half a message, for example, it makes the transport use a proxy that
+// stops forwarding.
 //
 // Times in it are of two kinds. Short ones are settings of the transport under
-// test. Timeout is how long the suite waits for something that must happen;
-// it is generous, and only a failing test waits that long.
+// test. Timeout is how long the suite waits for an expected event; it is
+// generous, and only a failing test waits that long.
 package transporttest
 
 import (
@@ -27,7 +27,7 @@ import (
 	"brine/test/eventually"
 )
 
-// Timeout is how long the suite waits for what must happen.
+// Timeout is how long the suite waits for an expected event.
 const Timeout = 60 * time.Second
 
 // Run runs the whole suite. newTransport returns a transport to test; it is called for every case.

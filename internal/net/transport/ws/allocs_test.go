@@ -12,8 +12,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestPublishAllocations: a publication is made once, and costs no more than
-// queueing and a frame for each who gets it.
+// TestPublishAllocations: a publication is encoded once, and costs only a place
+// in the queue and a frame per receiver.
 func TestPublishAllocations(t *testing.T) {
 	const subscribers = 200
 	p := publish(t, transport.ListenOptions{})
@@ -28,7 +28,7 @@ func TestPublishAllocations(t *testing.T) {
 	}
 	eventually.True(t, "all have subscribed", func() bool { return len(p.Peers()) == subscribers })
 	payload := make([]byte, 1<<10)
-	const frameHead = 4 // of what is longer than 125 bytes and has no mask
+	const frameHead = 4 // for more than 125 bytes without a mask
 	transporttest.PublishAllocations(t, p, conns, payload, frameHead+len(wrap(payload)), 3.2*subscribers)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"brine/internal/base/httpclient"
 	"brine/internal/base/salt"
 	"brine/internal/net/transport"
 	"brine/internal/net/transport/netpeer"
@@ -23,11 +24,9 @@ func (l *link) dial(ctx context.Context, addr, path string, o transport.DialOpti
 		return err
 	}
 	// TLS is complete, so HTTP runs over it as over a plain connection.
-	client := &http.Client{Transport: &http.Transport{
-		DialContext:            func(context.Context, string, string) (net.Conn, error) { return conn, nil },
-		MaxResponseHeaderBytes: maxHeader,
-		DisableKeepAlives:      true,
-	}}
+	client := httpclient.New(httpclient.Options{
+		Dial: func(context.Context, string, string) (net.Conn, error) { return conn, nil }, MaxHeader: maxHeader, Once: true,
+	})
 	ws, _, err := websocket.Dial(ctx, "ws://"+addr+path, &websocket.DialOptions{
 		HTTPClient: client,
 		HTTPHeader: http.Header{"User-Agent": {userAgent}},

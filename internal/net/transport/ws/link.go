@@ -31,7 +31,7 @@ type link struct {
 	out  netpeer.Queue
 	wg   sync.WaitGroup // for pings
 
-	mayDrop atomic.Bool // the peer answers pings, and would not mind
+	mayDrop atomic.Bool // the peer answers pings, and tolerates a disconnect
 	pinging atomic.Bool
 	silent  atomic.Bool   // closed because the peer was silent
 	watch   netpeer.Watch // only for the goroutine that calls pulse

@@ -101,7 +101,7 @@ func dial(t testing.TB, addr string) net.Conn {
 	return c
 }
 
-// upgraded sends the recorded upgrade and reads the answer to it.
+// upgraded sends the recorded upgrade and reads the answer.
 func upgraded(t *testing.T, c net.Conn, request string) *bufio.Reader {
 	t.Helper()
 	if _, err := io.WriteString(c, request); err != nil {
@@ -122,8 +122,8 @@ func upgraded(t *testing.T, c net.Conn, request string) *bufio.Reader {
 	}
 }
 
-// TestRecordedExchanges replays the bytes of Salt's client, and wants those of
-// Salt's server.
+// TestRecordedExchanges replays the bytes of Salt's client, and expects those
+// of Salt's server.
 func TestRecordedExchanges(t *testing.T) {
 	for _, x := range recorded(t).Exchanges {
 		addr := listen(t, transport.ListenOptions{}, func(r *transport.Request) {
@@ -186,8 +186,8 @@ func rawClient(t *testing.T, addr string) *websocket.Conn {
 	return c
 }
 
-// TestManyRequestsPerConnection sends ahead; the replies must keep the order,
-// and only one request at a time may be with the handler.
+// TestManyRequestsPerConnection sends several requests at once; the replies
+// must keep the order, and the handler gets one request at a time.
 func TestManyRequestsPerConnection(t *testing.T) {
 	var open atomic.Int32
 	addr := listen(t, transport.ListenOptions{}, func(r *transport.Request) {
@@ -213,7 +213,7 @@ func TestManyRequestsPerConnection(t *testing.T) {
 			t.Fatalf("reply %d is %v, %v", i, b, err)
 		}
 	}
-	// Text means nothing, except one word.
+	// Text messages are ignored, except one word.
 	c.Write(ctx, websocket.MessageText, []byte("hello, server"))
 	c.Write(ctx, websocket.MessageText, []byte("hi"))
 	c.Write(ctx, websocket.MessageBinary, []byte{0x55})
@@ -285,8 +285,8 @@ func TestConnectionsAreReused(t *testing.T) {
 	eventually.True(t, "only so many connections are kept", func() bool { return s.(*requestServer).srv.Len() <= maxIdle })
 }
 
-// TestForeignSubscriberIsNotDropped guards Salt's subscriber, which hangs when
-// its connection ends: its silence must not end it.
+// TestForeignSubscriberIsNotDropped: Salt's subscriber hangs when its
+// connection ends, so its silence must not end it.
 func TestForeignSubscriberIsNotDropped(t *testing.T) {
 	const beat = 50 * time.Millisecond
 	p := publish(t, transport.ListenOptions{Heartbeat: beat})
@@ -388,7 +388,7 @@ func TestStockServer(t *testing.T) {
 	}
 }
 
-// FuzzMessages feeds a server with what follows an upgrade.
+// FuzzMessages sends arbitrary data after an upgrade to a server.
 func FuzzMessages(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	r := recorded(f)

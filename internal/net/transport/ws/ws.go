@@ -1,7 +1,7 @@
 // Package ws is Salt's WebSocket transport.
 //
-// Both ports speak HTTP/1.1 up to the upgrade, whatever the path, and then
-// send binary messages:
+// Both ports speak HTTP/1.1 up to the upgrade, whatever the path, and then send
+// binary messages:
 //
 //	request      msgpack envelope, client to server
 //	reply        msgpack object, the other way
@@ -10,29 +10,29 @@
 // The text message "close" asks for the end of the connection.
 //
 // Requests have no ids. On one connection replies come in the order of the
-// requests: our server answers the next when it has answered the last, as
-// Salt's does, and while it works it reads one ahead, so that it sees pings
-// and notices a peer that leaves. Salt's client opens a connection for each
-// request. Ours keeps some for the next one, since either server goes on
-// reading, and opens more while all are busy.
+// requests: our server answers one after the other, like Salt's, and reads one
+// ahead meanwhile, so that it sees pings and notices a peer that disconnects.
+// Salt's client opens a connection for each request. Ours keeps some for later
+// requests, because both servers continue reading, and opens more while all are
+// busy.
 //
 // There is no registration, and no filter: every publication goes to every
 // subscriber.
 //
 // # Heartbeats
 //
-// They are WebSocket pings, one under way at a time. A peer counts as one that
-// answers when it has answered once. But Salt's subscriber answers only while
-// it waits for the next publication, and hangs when its connection is closed;
-// so that a publisher drops for its silence only a peer that calls itself
-// Brine in the upgrade. To the others a ping is what makes TCP notice a dead
-// machine. Salt's publisher never reads: it is pinged once and not dropped.
+// They are WebSocket pings, one at a time. A peer counts as answering when it
+// has answered once. But Salt's subscriber answers only while it waits for the
+// next publication, and hangs when its connection is closed; so a publisher
+// drops only a silent peer that identified itself as Brine in the upgrade. For
+// the others a ping makes TCP notice a dead machine. Salt's publisher never
+// reads: it is pinged once and not dropped.
 //
 // # Unauthenticated peers
 //
-// The TLS handshake and the upgrade must be done within HandshakeTimeout, with
+// The TLS handshake and the upgrade must complete within HandshakeTimeout, with
 // no more than maxHeader bytes. Buffers for messages above a few KiB come out
-// of one budget per listener, and such a message must go on arriving.
+// of one budget per listener, and such a message must make progress.
 package ws
 
 import (

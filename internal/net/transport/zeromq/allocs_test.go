@@ -9,8 +9,8 @@ import (
 	"brine/internal/net/transport/transporttest"
 )
 
-// TestPublishAllocations: a publication is made once, and costs nothing more
-// for each who gets it.
+// TestPublishAllocations: a publication is encoded once, and costs nothing per
+// receiver.
 func TestPublishAllocations(t *testing.T) {
 	p := servePublisher(t, transport.ListenOptions{}, nil)
 	conns := connectBench(t, p, 200, "")

@@ -35,8 +35,8 @@ func connectBench(b testing.TB, p *publisher, n int, prefix string) []net.Conn {
 
 // BenchmarkPublish publishes to 1000 subscribers; one operation is one
 // publication, delivered to all. The subscribers' reading is part of the time.
-// "alone" awaits every delivery before the next publication, so that each
-// costs a system call; "burst" lets 100 be under way, which are batched.
+// "alone" awaits every delivery before the next publication, so that each costs
+// a system call; "burst" allows 100 at once, which are batched.
 func BenchmarkPublish(b *testing.B) {
 	b.Run("alone", func(b *testing.B) { benchmarkPublish(b, 0) })
 	b.Run("burst", func(b *testing.B) { benchmarkPublish(b, 100) })
@@ -154,8 +154,9 @@ func BenchmarkRequester(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleMemory tells what an idle connection takes of the process,
-// without the kernel's part and without the other end, which is a bare socket.
+// BenchmarkIdleMemory measures the memory of an idle connection in this
+// process, without the kernel's part and without the other end, which is a bare
+// socket.
 func BenchmarkIdleMemory(b *testing.B) {
 	const n = 2000
 	memory := func() uint64 {

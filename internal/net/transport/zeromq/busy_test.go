@@ -9,8 +9,9 @@ import (
 	"brine/test/eventually"
 )
 
-// TestBusySubscriber takes much longer than two heartbeats over a publication:
-// the publisher, which lives and has sent more meanwhile, is not lost.
+// TestBusySubscriber processes a publication for much longer than two
+// heartbeats: the publisher, which is alive and has sent more meanwhile, is not
+// considered lost.
 func TestBusySubscriber(t *testing.T) {
 	t.Parallel()
 	const every = 100 * time.Millisecond

@@ -18,7 +18,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// recorded is what real Salt with libzmq 4.3.4 said on its sockets.
+// recorded are the bytes of stock Salt with libzmq 4.3.4.
 type recorded struct {
 	Handshake []struct {
 		Socket         string   `json:"socket"`
@@ -179,7 +179,7 @@ func TestDecoderRefuses(t *testing.T) {
 	}
 }
 
-// chatter is a stream of frames of all kinds and sizes around the edges.
+// chatter is a stream of frames of all kinds and boundary sizes.
 func chatter() (stream []byte, frames []frame) {
 	for i, n := range []int{0, 1, 255, 256, 511, 512, 513, smallBody - 1, smallBody, smallBody + 1, 100_000, 3} {
 		f := frame{body: bytes.Repeat([]byte{byte(i + 1)}, n)}

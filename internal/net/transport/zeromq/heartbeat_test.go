@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// beaten is a peer of a host whose rounds of heartbeats a test calls.
+// beaten is a peer of a host whose heartbeat rounds are called by the test.
 type beaten struct {
 	*link
 	rounds
 	now  time.Time
-	peer *bufio.Reader // what it is sent
+	peer *bufio.Reader // reads what is sent to it
 }
 
 func newBeaten(t *testing.T, every time.Duration) *beaten {
@@ -47,7 +47,7 @@ func newBeaten(t *testing.T, every time.Duration) *beaten {
 	return b
 }
 
-// pings is how many PINGs the peer was sent since the last call.
+// pings returns the number of PINGs sent since the last call.
 func (b *beaten) pings(t *testing.T) int {
 	b.out.send(&packet{head: []byte("!")}) // in none of them
 	got, err := b.peer.ReadBytes('!')
@@ -58,8 +58,8 @@ func (b *beaten) pings(t *testing.T) int {
 	return bytes.Count(got, b.ping.head)
 }
 
-// after has a round so long after the last one, and returns whether the peer
-// was dropped in it or before.
+// after runs a round so long after the last one, and reports whether the peer
+// has been dropped.
 func (b *beaten) after(d time.Duration) (dropped bool) {
 	b.now = b.now.Add(d)
 	if b.round(b.now) {
@@ -70,7 +70,7 @@ func (b *beaten) after(d time.Duration) (dropped bool) {
 	return b.out.closed
 }
 
-// answer is a sign of life that differs from the last one.
+// answer is a new sign of life.
 func (b *beaten) answer() { b.link.pulse.last.Add(1) }
 
 func TestSilentPeerIsDropped(t *testing.T) {
@@ -88,8 +88,8 @@ func TestSilentPeerIsDropped(t *testing.T) {
 	}
 }
 
-// TestNobodyIsDroppedForOurSleep: when the machine stood still, all peers have
-// been silent for long, and the ticker's next tick comes before they can answer.
+// TestNobodyIsDroppedForOurSleep: after this machine was suspended all peers
+// have been silent for long, and the next tick comes before they can answer.
 func TestNobodyIsDroppedForOurSleep(t *testing.T) {
 	b := newBeaten(t, time.Hour)
 	for range 5 {

@@ -19,10 +19,10 @@ import (
 	"brine/test/tools"
 )
 
-// The tests in this file speak with the real libzmq, by way of Python.
+// The tests in this file use the real libzmq, through Python.
 
-// libzmq is a Python program with pyzmq. Its lines of output tell the test how
-// far it is; it ends when its standard input does.
+// libzmq is a Python program with pyzmq. Its output reports its progress; it
+// ends when its standard input is closed.
 type libzmq struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -109,7 +109,7 @@ func (p *libzmq) expect(want string) {
 	}
 }
 
-// tcp is the address as libzmq writes it.
+// tcp returns the address in libzmq's form.
 func tcp(addr fmt.Stringer) string { return "tcp://" + addr.String() }
 
 const interopBeat = 250 * time.Millisecond
@@ -205,7 +205,7 @@ say('quiet')
 	check(func(string) bool { return true })
 	py.expect("some")
 	check(func(m string) bool { return strings.HasPrefix(m, "a") || strings.HasPrefix(m, "bb") })
-	time.Sleep(5 * interopBeat) // longer than anybody's patience
+	time.Sleep(5 * interopBeat) // longer than any timeout
 	p.say("the end")
 	py.expect(digest("the end"))
 	py.expect("quiet")
@@ -239,7 +239,7 @@ for _ in range(2):
 }
 
 // TestLibzmqNoticesOurEnd has a master that sends one PING and then nothing:
-// by the TTL a stock minion without any heartbeat option notices that.
+// the TTL lets a stock minion without heartbeat options detect that.
 func TestLibzmqNoticesOurEnd(t *testing.T) {
 	t.Parallel()
 	s := newFakeServer(t)
@@ -300,7 +300,7 @@ threading.Event().wait()
 		}
 	}
 	py.expect("sent")
-	// A publisher that lives answers; one whose process hangs does not.
+	// A live publisher answers; one whose process hangs does not.
 	ended := make(chan error, 1)
 	go func() {
 		_, err := some.Receive()

@@ -13,7 +13,7 @@ import (
 // patience is how long a test waits for what must happen.
 const patience = 60 * time.Second
 
-// rawPeer is a bare connection on which a test says what it likes.
+// rawPeer is a bare connection for arbitrary data.
 type rawPeer struct {
 	t *testing.T
 	net.Conn
@@ -54,7 +54,7 @@ func (p *rawPeer) shake(minor byte, socket string) {
 	}
 }
 
-// sync returns when the listener has read all that was said before.
+// sync returns when the listener has read all earlier data.
 func (p *rawPeer) sync() {
 	p.t.Helper()
 	p.say(appendCommand(nil, cmdPing, []byte("\x00\x00sync")))
@@ -120,7 +120,7 @@ func serveRequests(t testing.TB, o transport.ListenOptions, h transport.Handler)
 	return s
 }
 
-// servePublisher lets change alter the publisher before it is served.
+// servePublisher lets change modify the publisher before it is served.
 func servePublisher(t testing.TB, o transport.ListenOptions, change func(*publisher)) *publisher {
 	t.Helper()
 	p, err := listenPublish("127.0.0.1:0", o, quiet())
@@ -167,7 +167,7 @@ func mustEcho(t testing.TB, r transport.Requester, body string) {
 	}
 }
 
-// fakeServer accepts connections for a test that plays the master.
+// fakeServer accepts connections for a test that acts as the master.
 type fakeServer struct {
 	t *testing.T
 	net.Listener
@@ -197,7 +197,7 @@ func (s *fakeServer) accept(minor byte, socket string) *rawPeer {
 
 func beUint64(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// subscriptions is the number of prefixes subscribed to.
+// subscriptions returns the number of subscribed prefixes.
 func subscriptions(p *publisher) (n int) {
 	for _, s := range p.shards {
 		s.mu.Lock()

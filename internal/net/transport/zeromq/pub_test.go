@@ -44,8 +44,8 @@ func TestSubscriptionsOfBothVersions(t *testing.T) {
 		c.expect(0, "a1")
 		c.expect(0, "bb2")
 		c.expect(0, "abb")
-		c.say(both[minor%2]) // whichever form it takes
-		c.say(both[0])       // a second time harms nothing
+		c.say(both[minor%2]) // in either form
+		c.say(both[0])       // a repetition is harmless
 		c.sync()
 		p.say("a3")
 		p.say("bb3")
@@ -219,8 +219,8 @@ func TestSubscribeGivesUp(t *testing.T) {
 	}
 }
 
-// TestStalledAmongHealthy is the case that rules out writing to subscribers in
-// turn: two of twelve never read, and ten must get everything.
+// TestStalledAmongHealthy rules out writing to subscribers in turn: two of
+// twelve never read, and ten must get everything.
 func TestStalledAmongHealthy(t *testing.T) {
 	const healthy, stalled, messages, size = 10, 2, 20_000, 1024
 	p := servePublisher(t, transport.ListenOptions{HighWater: 1000}, nil)
@@ -275,8 +275,8 @@ func TestStalledAmongHealthy(t *testing.T) {
 	}
 }
 
-// TestDropsAreCounted has a subscriber stall for a while and then read on:
-// what it gets and what is counted as dropped must be all, in order.
+// TestDropsAreCounted has a subscriber that stalls for a while and then
+// continues: the received and the dropped messages must add up, in order.
 func TestDropsAreCounted(t *testing.T) {
 	const highWater, size = 50, 16 << 10
 	p := servePublisher(t, transport.ListenOptions{HighWater: highWater}, nil)
@@ -309,7 +309,7 @@ func TestDropsAreCounted(t *testing.T) {
 		got++
 	}
 	eventually.True(t, "the queue is empty", p.idle)
-	publish() // it is as good as any other again
+	publish() // it is like any other again
 	if f := c.frame(); int(binary.BigEndian.Uint64(f.body)) != sent-1 {
 		t.Error("the message after the stall was missed")
 	}
@@ -329,8 +329,8 @@ func TestPublisherGivesUpAStalledPeer(t *testing.T) {
 	}
 }
 
-// TestShardLosesNothing publishes from many goroutines to many subscribers
-// that come and go.
+// TestShardLosesNothing publishes from many goroutines while many subscribers
+// come and go.
 func TestShardLosesNothing(t *testing.T) {
 	p := servePublisher(t, transport.ListenOptions{HighWater: 100_000}, nil)
 	const writers, each = 4, 200
@@ -383,7 +383,7 @@ func TestShardLosesNothing(t *testing.T) {
 	churn.Wait()
 }
 
-// TestTopicsAgainstAModel compares the look-up with a scan over everybody.
+// TestTopicsAgainstAModel compares the look-up with a linear scan.
 func TestTopicsAgainstAModel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	topics := topics{lists: make(map[string][]*subscriber)}
@@ -437,8 +437,8 @@ func TestTopicsAgainstAModel(t *testing.T) {
 	}
 }
 
-// TestOutboxWritesAllInOrder sends packets of sizes around the edges through a
-// connection that can only be written to with waiting.
+// TestOutboxWritesAllInOrder sends packets of boundary sizes through a
+// connection that only supports blocking writes.
 func TestOutboxWritesAllInOrder(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()

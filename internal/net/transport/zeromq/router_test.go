@@ -68,7 +68,7 @@ func TestRouterRefuses(t *testing.T) {
 	}
 }
 
-// skipGreeting reads what a listener says to everybody.
+// skipGreeting reads the greeting of a listener.
 func (p *rawPeer) skipGreeting() {
 	p.t.Helper()
 	if _, err := readPeer(p.dec); err != nil {
@@ -113,15 +113,15 @@ func TestRouterAnswersPing(t *testing.T) {
 	p.say(appendCommand(nil, cmdPing, []byte("\x00\x0acontext")))
 	p.expectCommand(cmdPong, "context")
 	p.say(appendCommand(nil, "NEWS", []byte("of tomorrow"))) // unknown, so ignored
-	// Between the frames of a message is an odd place, but libzmq may do so.
+	// A command between the frames of a message is unusual, but libzmq may send it.
 	p.say(appendFrame(nil, flagMore, nil), appendCommand(nil, cmdPing, []byte{0, 0}), appendFrame(nil, 0, []byte("x")))
 	p.expectCommand(cmdPong, "")
 	p.expect(flagMore, "")
 	p.expect(0, "x")
 }
 
-// TestRouterPipeliningFlood has one peer send without end while nothing is
-// answered: only so many requests may reach the handler.
+// TestRouterPipeliningFlood has one peer that keeps sending while nothing is
+// answered: only a limited number of requests may reach the handler.
 func TestRouterPipeliningFlood(t *testing.T) {
 	requests := make(chan *transport.Request, 1000)
 	s := serveRequests(t, transport.ListenOptions{}, func(r *transport.Request) { requests <- r })
@@ -136,7 +136,7 @@ func TestRouterPipeliningFlood(t *testing.T) {
 	for range maxAsked {
 		open = append(open, <-requests)
 	}
-	// The server must be waiting now, and not reading another.
+	// The server must be waiting now, and not reading another request.
 	l := s.current()[0]
 	eventually.True(t, "the flood is dammed", func() bool { return l.waiting(maxAsked) })
 	select {
@@ -160,7 +160,7 @@ func TestRouterPipeliningFlood(t *testing.T) {
 		} else {
 			r.Reply(r.Body)
 		}
-		r.Reply([]byte("again")) // counts for nothing
+		r.Reply([]byte("again")) // has no effect
 	}
 	for i := range n {
 		p.expect(flagMore, "")
@@ -175,7 +175,7 @@ func (l *link) waiting(n int) bool {
 	return l.out.asked == n
 }
 
-// TestRouterPeerThatNeverReads must not fill the memory with its replies.
+// TestRouterPeerThatNeverReads: its replies must not fill the memory.
 func TestRouterPeerThatNeverReads(t *testing.T) {
 	t.Parallel()
 	reply := make([]byte, 256<<10)
@@ -296,7 +296,7 @@ func TestRouterHeartbeats(t *testing.T) {
 		mute.expect(flagCommand, string(ping[2:]))
 	}
 	fickle.say(appendCommand(nil, cmdPong))
-	fickle.expectClosed() // it answered and then fell silent
+	fickle.expectClosed() // it answered before and is silent now
 	mute.say(request("here"))
 	for f := mute.frame(); f.command(); f = mute.frame() {
 	}
@@ -306,8 +306,7 @@ func TestRouterHeartbeats(t *testing.T) {
 	old.expect(0, "unbothered")
 }
 
-// TestRepliesFromManyGoroutines also shows that a reply of any size keeps
-// whole among others.
+// TestRepliesFromManyGoroutines: replies of any size are not mixed with others.
 func TestRepliesFromManyGoroutines(t *testing.T) {
 	var wg sync.WaitGroup
 	s := serveRequests(t, transport.ListenOptions{}, func(r *transport.Request) {
@@ -365,7 +364,7 @@ func TestRequesterClosesIdleConnections(t *testing.T) {
 	mustEcho(t, r, "y")
 }
 
-// TestRequesterNeverSendsTwice plays a master that goes away at two moments.
+// TestRequesterNeverSendsTwice has a master that disconnects at two moments.
 func TestRequesterNeverSendsTwice(t *testing.T) {
 	s := newFakeServer(t)
 	r := newRequester(s.addr(), transport.DialOptions{})
@@ -386,20 +385,20 @@ func TestRequesterNeverSendsTwice(t *testing.T) {
 	if err := <-results; err != nil {
 		t.Fatal(err)
 	}
-	// The connection ends while it is unused: the next request finds that
-	// out before it is sent, and goes over another.
+	// The connection ends while it is unused: the next request detects that before
+	// it is sent, and uses another one.
 	p.Close()
 	go send()
 	p = s.accept(1, "ROUTER")
 	p.expect(flagMore, "")
 	p.expect(0, "q")
-	// The connection ends when the request may have been acted on: it fails.
+	// The connection ends when the request may have been executed: it fails.
 	p.Close()
 	if err := <-results; salt.KindOf(err) != salt.Unavailable {
 		t.Errorf("got %v, want it to be unavailable", err)
 	}
 	go send()
-	p = s.accept(1, "ROUTER") // the next request's, for the queue was empty
+	p = s.accept(1, "ROUTER") // of the next request, because the queue was empty
 	p.expect(flagMore, "")
 	p.expect(0, "q")
 	p.say(request("a"))
@@ -438,8 +437,8 @@ func TestRequesterRefuses(t *testing.T) {
 	}
 }
 
-// TestRequesterTakesNoUnaskedReply has the master speak twice: what it says
-// later must not pass for the answer to the next request.
+// TestRequesterTakesNoUnaskedReply has a master that answers twice: the second
+// answer must not be returned for the next request.
 func TestRequesterTakesNoUnaskedReply(t *testing.T) {
 	s := newFakeServer(t)
 	r := newRequester(s.addr(), transport.DialOptions{})
@@ -483,7 +482,7 @@ func TestRequesterHeartbeats(t *testing.T) {
 	p := s.accept(1, "ROUTER")
 	p.expect(flagMore, "")
 	p.expect(0, "q")
-	for range 5 { // so long as the master answers, the request waits
+	for range 5 { // while the master answers, the request waits
 		p.expectCommand(cmdPing, "\x00\x00")
 		p.say(appendCommand(nil, cmdPong))
 	}
@@ -491,7 +490,7 @@ func TestRequesterHeartbeats(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	go send()
-	old := s.accept(0, "ROUTER") // may not know PING, so it may be slow
+	old := s.accept(0, "ROUTER") // may lack PING, so it may be slow
 	old.expect(flagMore, "")
 	old.expect(0, "q")
 	time.Sleep(5 * every)

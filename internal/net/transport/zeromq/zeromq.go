@@ -1,7 +1,7 @@
-// Package zeromq carries Salt's messages the way stock masters and minions do
-// by default: ZMTP 3.1 and 3.0 over TCP, mechanism NULL, without libzmq. It
-// offers the four roles that Salt needs and no general sockets: ROUTER for
-// requests and PUB on the master, REQ and SUB for those who dial.
+// Package zeromq carries Salt's messages as stock masters and minions do by
+// default: ZMTP 3.1 and 3.0 over TCP, mechanism NULL, without libzmq. It offers
+// the four roles that Salt needs and no general sockets: ROUTER for requests
+// and PUB on the master, REQ and SUB for those who dial.
 //
 // # Greeting
 //
@@ -13,8 +13,8 @@
 //	00               as-server, without meaning for NULL
 //	00*31            filler
 //
-// A peer is spoken to in the lower of both minor versions; unknown ones above
-// are fine. Majors below 3 and other mechanisms are refused.
+// The lower of both minor versions is used; unknown ones above are fine. Majors
+// below 3 and other mechanisms are refused.
 //
 // # Frames
 //
@@ -47,12 +47,12 @@
 //
 // # Unauthenticated peers
 //
-// No peer is authenticated at this level, so everything a peer can make the
-// program hold is bounded: the size of commands and messages, the number of
-// frames, subscriptions, unanswered requests and unsent bytes per peer, the
-// bytes of unfinished large messages over all peers, and the time for the
-// handshake and for a large message. Buffers grow with the bytes that have
-// arrived, never by an announced length.
+// No peer is authenticated at this level, so all memory that a peer can use is
+// bounded: the size of commands and messages, the number of frames,
+// subscriptions, unanswered requests and unsent bytes per peer, the bytes of
+// unfinished large messages over all peers, and the time for the handshake and
+// for a large message. Buffers grow with the bytes that have arrived, never by
+// an announced length.
 package zeromq
 
 import (

@@ -1,7 +1,6 @@
-// Package gitpillar keeps the git repositories that the external pillar git
-// takes its files from. Each commit that is in use is a directory of its own, so
-// that a pillar that is being made goes on with the commit that it began with
-// while another one arrives.
+// Package gitpillar manages the git repositories of the external pillar git.
+// Each commit in use is a separate directory, so that a running compilation
+// continues with its commit while another one arrives.
 package gitpillar
 
 import (
@@ -22,8 +21,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options are Salt's options of git_pillar, which hold for all repositories
-// that say nothing else themselves.
+// Options are Salt's options of git_pillar, the defaults of all repositories.
 type Options struct {
 	Base     string `salt:"git_pillar_base" default:"master" doc:"branch that is the environment base" change:"live"`
 	Branch   string `salt:"git_pillar_branch" default:"master" doc:"branch of repositories that are named without one" change:"live"`
@@ -63,21 +61,21 @@ func parameters() []string {
 	}
 }
 
-// anyEnv is the branch that stands for the one of the environment.
+// anyEnv is the branch name that stands for the environment's branch.
 const anyEnv = "__env__"
 
-// Config is what a Source needs besides.
+// Config is the further configuration of a Source.
 type Config struct {
-	// CacheDir is the cachedir; all is kept in its directory git_pillar.
+	// CacheDir is the cachedir; everything is stored in its directory git_pillar.
 	CacheDir string
-	// HashType is the option hash_type, of which directories have their names.
+	// HashType is the option hash_type, which determines directory names.
 	HashType string
-	// Alone says that Due is not called; see gitfs.
+	// Alone means that Due is not called; see gitfs.
 	Alone bool
 	Log   *slog.Logger
 }
 
-// Source knows the repositories of one configuration.
+// Source manages the repositories of one configuration.
 type Source struct {
 	o      Options
 	c      Config
@@ -85,12 +83,12 @@ type Source struct {
 	leases *gitrepo.Leases
 
 	mu      sync.Mutex
-	remotes map[string]*Remote // by what the configuration says of them
+	remotes map[string]*Remote // by their configuration
 	order   []*Remote
 }
 
-// New returns the source. The repositories of an entry of ext_pillar become
-// known by Add or Dirs.
+// New returns the source. Add or Dirs register the repositories of an entry of
+// ext_pillar.
 func New(o Options, c Config) *Source {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -105,7 +103,7 @@ func (s *Source) Includes() bool { return s.o.Includes }
 
 // Remote is one repository with its branch.
 type Remote struct {
-	// ID is what the configuration says: BRANCH ADDRESS, or an address alone.
+	// ID is the entry in the configuration: BRANCH URL, or only a URL.
 	ID, Branch, URL, Name string
 
 	base, env, root, fallback, mount string
@@ -120,7 +118,7 @@ type Remote struct {
 	fault string
 }
 
-// Add makes the repositories of an entry of ext_pillar known, and returns them.
+// Add registers the repositories of an entry of ext_pillar, and returns them.
 func (s *Source) Add(entry any) ([]*Remote, error) {
 	var items []any
 	switch x := entry.(type) {
@@ -204,16 +202,16 @@ func (s *Source) remote(entry any) (*Remote, error) {
 
 // Dir is a directory of pillar files.
 type Dir struct {
-	// Path is the directory, Env the environment of the pillar that it is for.
+	// Path is the directory, Env the environment of the pillar that uses it.
 	Path, Env string
-	// Mounted says that its top file does not count: it is there for others.
+	// Mounted means that its top file is ignored: it is included by others.
 	Mounted bool
 }
 
-// Dirs returns the directories of an entry of ext_pillar for an environment. What
-// was never fetched is fetched now. A branch that is not there is left out, as
-// in Salt; the error is of repositories that cannot be had at all, and the
-// directories are those of the others.
+// Dirs returns the directories of an entry of ext_pillar for an environment. It
+// fetches repositories that were never fetched. Missing branches are skipped, as
+// in Salt; the error is about unavailable repositories, and the directories are
+// those of the others.
 func (s *Source) Dirs(ctx context.Context, entry any, pillarenv, saltenv string) ([]Dir, error) {
 	remotes, err := s.Add(entry)
 	if err != nil {
@@ -233,7 +231,7 @@ func (s *Source) Dirs(ctx context.Context, entry any, pillarenv, saltenv string)
 	return out, errors.Join(errs...)
 }
 
-// target is the branch or tag of an environment.
+// target returns the branch or tag of an environment.
 func (r *Remote) target(pillarenv, saltenv string) string {
 	if r.Branch != anyEnv {
 		return r.Branch
@@ -257,7 +255,7 @@ func asked(envs ...string) string {
 	return "base"
 }
 
-// envOf is the environment of the pillar that a repository is for.
+// envOf returns the environment of the pillar that uses a repository.
 func (s *Source) envOf(r *Remote, pillarenv, saltenv string) string {
 	env := r.env
 	switch t := r.target(pillarenv, saltenv); {
@@ -279,7 +277,7 @@ func (s *Source) envOf(r *Remote, pillarenv, saltenv string) string {
 	return env
 }
 
-// firstWait bounds the wait for a repository that was never fetched.
+// firstWait bounds the wait for the first fetch of a repository.
 const firstWait = 5 * time.Minute
 
 func (s *Source) dirOf(ctx context.Context, r *Remote, pillarenv, saltenv string) (*Dir, error) {
@@ -309,7 +307,7 @@ func (s *Source) dirOf(ctx context.Context, r *Remote, pillarenv, saltenv string
 		}
 	}
 	if commit == "" {
-		s.log.Error("a repository of the pillar has no such branch or tag", "remote", redact.Text(r.ID), "ref", r.target(pillarenv, saltenv))
+		s.log.Error("pillar repository has no such branch or tag", "remote", redact.Text(r.ID), "ref", r.target(pillarenv, saltenv))
 		return nil, nil
 	}
 	top, err := s.checkedOut(ctx, r, snap, commit)
@@ -318,7 +316,7 @@ func (s *Source) dirOf(ctx context.Context, r *Remote, pillarenv, saltenv string
 	}
 	d := &Dir{Path: filepath.Join(top, "tree", r.root), Env: s.envOf(r, pillarenv, saltenv)}
 	if st, err := os.Stat(d.Path); err != nil || !st.IsDir() {
-		s.log.Error("a repository of the pillar has no such directory", "remote", redact.Text(r.ID), "root", r.root)
+		s.log.Error("pillar repository has no such directory", "remote", redact.Text(r.ID), "root", r.root)
 		return nil, nil
 	}
 	if r.mount != "" {
@@ -350,7 +348,7 @@ func (s *Source) checkedOut(ctx context.Context, r *Remote, snap *gitrepo.Snapsh
 	return top, nil
 }
 
-// mounted returns a directory in which another one appears at a place below.
+// mounted returns a directory that contains another one at a path below.
 func mounted(top, dir, mount string) (string, error) {
 	links := filepath.Join(top, "mounts", strings.ReplaceAll(mount, "/", "|")+"@"+strings.ReplaceAll(strings.TrimPrefix(dir, top), "/", "|"))
 	link := filepath.Join(links, mount)
@@ -369,7 +367,7 @@ func mounted(top, dir, mount string) (string, error) {
 // keepCommits is how long the unused directory of a commit is kept.
 const keepCommits = 24 * time.Hour
 
-// tidyUp removes the directories of commits that are out of use.
+// tidyUp removes the directories of unused commits.
 func (s *Source) tidyUp(r *Remote) {
 	snap := r.clone.Snapshot()
 	dir := filepath.Join(s.dir(), r.folder, "commits")
@@ -384,16 +382,16 @@ func (s *Source) tidyUp(r *Remote) {
 	for _, e := range entries {
 		if st, err := e.Info(); err == nil && !used[e.Name()] && time.Since(st.ModTime()) > keepCommits {
 			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
-				s.log.Warn("cannot remove an old commit of a pillar", "err", err)
+				s.log.Warn("cannot remove an old pillar commit", "err", err)
 			}
 		}
 	}
 }
 
-// told is the name by which other masters know the repository.
+// told returns the name by which other masters identify the repository.
 func (r *Remote) told() string { return "git_pillar/" + r.folder }
 
-// Told takes what another master has fetched and serves now; see
+// Told handles what another master has fetched and serves now; see
 // fileserver.Fetcher.
 func (s *Source) Told(states fetch.States, regular bool) {
 	s.mu.Lock()
@@ -405,7 +403,7 @@ func (s *Source) Told(states fetch.States, regular bool) {
 	}
 }
 
-// served adds what is served of a repository that has been fetched.
+// served adds the state of a fetched repository.
 func (r *Remote) served(to fetch.States) { to[r.told()] = r.clone.Snapshot().State() }
 
 func (s *Source) fetch(ctx context.Context, r *Remote, wait time.Duration) (changed, held bool, err error) {
@@ -423,13 +421,12 @@ func (s *Source) fetch(ctx context.Context, r *Remote, wait time.Duration) (chan
 	return res.Changed, res.Held != "", err
 }
 
-// Fault is what went wrong with a repository for the first time, or "" if that
-// is over.
+// Fault is a new error of a repository, or "" if it has ended.
 type Fault struct{ Remote, Error string }
 
-// Due fetches what it is time for, and returns whether anything has changed,
-// what was fetched without an error, and what is new about faults. leads says
-// that it does so for other masters, too; see fetch.Turn.
+// Due fetches what is due, and returns whether anything changed, what was
+// fetched without an error, and errors that begin or end. leads means that it
+// fetches for other masters, too; see fetch.Turn.
 func (s *Source) Due(ctx context.Context, leads bool) (changed bool, fetched fetch.States, faults []Fault) {
 	fetched = fetch.States{}
 	s.mu.Lock()
@@ -468,10 +465,10 @@ func (s *Source) Due(ctx context.Context, leads bool) (changed bool, fetched fet
 	return changed, fetched, faults
 }
 
-// Update fetches the repositories of a branch and an address or name, "" for
-// all, and returns by id what became of each: true for changes, null for none,
-// false for an error, as the runner git_pillar.update does; and what was fetched
-// without an error.
+// Update fetches the repositories with a branch and a URL or name, "" for all.
+// It returns the results by id: true for changes, null for none, false for an
+// error, as in the runner git_pillar.update; and what was fetched without an
+// error.
 func (s *Source) Update(ctx context.Context, branch, repo string) (*value.Dict, fetch.States, error) {
 	fetched := fetch.States{}
 	s.mu.Lock()
@@ -501,7 +498,7 @@ func (s *Source) Update(ctx context.Context, branch, repo string) (*value.Dict, 
 	return out, fetched, errors.Join(errs...)
 }
 
-// ClearLock removes locks of a kind, and returns Salt's words for that.
+// ClearLock removes locks of a kind, and returns Salt's message.
 func (s *Source) ClearLock(match func(url string) bool, kind string) (done, failed []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -515,7 +512,7 @@ func (s *Source) ClearLock(match func(url string) bool, kind string) (done, fail
 	return done, failed
 }
 
-// Remotes tells how each repository fares.
+// Remotes returns the status of each repository.
 func (s *Source) Remotes() *value.Dict {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 var allRequisites = append(slices.Clone(state.Requisites), state.RequisitesIn...)
 
-// call runs one state function, or only asks for its plan, and returns its
+// call runs one state function, or only requests its plan, and returns its
 // result. attempt counts from 1.
 func (r *run) call(u *unit, low *value.Dict, attempt int) *value.Dict {
 	began := r.now()
@@ -47,7 +47,7 @@ func (r *run) call(u *unit, low *value.Dict, attempt int) *value.Dict {
 	return res
 }
 
-// evaluate uses unless, onlyif and creates, runs the function, and uses
+// evaluate checks unless, onlyif and creates, runs the function, and runs
 // check_cmd.
 func (r *run) evaluate(u *unit, f *state.Func, low *value.Dict, mask *int) *value.Dict {
 	c := r.deps.Call().Prepare()
@@ -86,7 +86,7 @@ func (r *run) evaluate(u *unit, f *state.Func, low *value.Dict, mask *int) *valu
 	return res
 }
 
-// reload collects again what the state asks for.
+// reload collects again what the state requests.
 func (r *run) reload(low, res *value.Dict) {
 	if r.deps.Reload == nil {
 		return
@@ -117,8 +117,8 @@ func (r *run) log(low, res *value.Dict) {
 	r.deps.Log.Info("state done", args...)
 }
 
-// retryData are the settings of retry. Where one is of another form than it
-// must have, the default counts, as with Salt.
+// retryData are the settings of retry. A setting of the wrong type gets its
+// default, as in Salt.
 type retryData struct {
 	until                     bool
 	attempts, interval, splay int64
@@ -169,7 +169,7 @@ func (d retryData) text() string {
 
 func (d retryData) satisfied(res *value.Dict) bool { return res.At("result") == d.until }
 
-// retry repeats a state that did not come to what retry waits for.
+// retry repeats a state until it has the result that retry waits for.
 func (r *run) retry(u *unit, low, res *value.Dict, attempt int) *value.Dict {
 	d := readRetry(low.At("retry"))
 	if r.opts.Test {

@@ -9,12 +9,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// maxDepth bounds how often a state is looked at again after what it requires
-// has run, and within itself by way of what it requires. Once is enough for
-// all but loops.
+// maxDepth bounds how often a state is checked again after its requisites have
+// run, and recursively through its requisites. Once is enough except for loops.
 const maxDepth = 20
 
-// chunk runs a state, before it what it requires, and notes what it comes to.
+// chunk runs a state after its requisites, and stores its result.
 func (r *run) chunk(u *unit, depth int) {
 	if u.entered >= maxDepth {
 		r.set(u.tag, r.recursive(u))
@@ -55,8 +54,8 @@ func (r *run) chunk(u *unit, depth int) {
 	r.finish(u)
 }
 
-// finish reports a result, and makes results of their own of what a state
-// lists as parts of its work.
+// finish reports a result, and creates separate results of the parts that a
+// state lists.
 func (r *run) finish(u *unit) {
 	res, ok := r.results.At(u.tag).(*value.Dict)
 	if !ok {
@@ -88,19 +87,19 @@ func or(v, otherwise any) any {
 	return v
 }
 
-// label says which state a result is of.
+// label sets which state a result belongs to.
 func (r *run) label(res *value.Dict, u *unit) {
 	for _, k := range []string{"__sls__", "__id__", "name"} {
 		res.Set(k, u.low.At(k))
 	}
 }
 
-// noTime is the beginning and the duration of a state that does not run.
+// noTime sets start and duration of a state that does not run.
 func (r *run) noTime() (start string, milliseconds float64) {
 	return clock(r.now()), 0.0
 }
 
-// clock writes a time of the day as Python does.
+// clock formats a time of day like Python.
 func clock(t time.Time) string {
 	if t.Nanosecond()/1000 == 0 {
 		return t.Format("15:04:05")
@@ -134,11 +133,11 @@ func (r *run) recursive(u *unit) *value.Dict {
 	return res
 }
 
-// wanted are the requisites whose states are run before.
+// wanted are the requisites whose states run first.
 var wanted = []string{"require", "require_any", "watch", "watch_any", "prereq", "onfail", "onfail_any", "onfail_all", "onchanges", "onchanges_any"}
 
-// runRequired runs what a state requires and has not run yet, and then the
-// state. It reports false if what came to pass is reported already.
+// runRequired runs the requisites of a state that have not run yet, and then
+// the state. It reports false if the result is already reported.
 func (r *run) runRequired(u *unit, depth int) bool {
 	units, lost := r.required(u)
 	if lost != "" {
@@ -171,7 +170,7 @@ func (r *run) runRequired(u *unit, depth int) bool {
 	}
 	switch {
 	case u.prereq:
-		r.foretell(u)
+		r.predict(u)
 	case depth+1 >= maxDepth:
 		r.set(u.tag, r.recursive(u))
 	default:
@@ -179,7 +178,7 @@ func (r *run) runRequired(u *unit, depth int) bool {
 		if last != nil && r.failedHard(last) {
 			r.stop = true
 		}
-		return false // told by the call
+		return false // reported by the call
 	}
 	if last != nil && r.failedHard(last) {
 		r.stop = true
@@ -188,7 +187,7 @@ func (r *run) runRequired(u *unit, depth int) bool {
 	return true
 }
 
-// required finds what a state requires. lost lists what is nowhere.
+// required finds the states that a state requires. lost lists missing ones.
 func (r *run) required(u *unit) (units []*unit, lost string) {
 	list := wanted
 	if !u.prereq {
@@ -228,8 +227,8 @@ func (r *run) required(u *unit) (units []*unit, lost string) {
 	return units, text.String()
 }
 
-// loop handles a state that needs one that itself waits for it: that is how
-// prereq begins, and an error otherwise.
+// loop handles a state that requires one that is waiting for it: that is how
+// prereq starts, and an error otherwise.
 func (r *run) loop(u, need *unit) bool {
 	if need.prerequired {
 		if !r.pre.Has(u.tag) {
@@ -243,8 +242,8 @@ func (r *run) loop(u, need *unit) bool {
 	return false
 }
 
-// predict notes what a state would change, for those that have it as prereq.
-func (r *run) foretell(u *unit) {
+// predict stores what a state would change, for those that have it as prereq.
+func (r *run) predict(u *unit) {
 	status, _, _ := r.check(u, false)
 	res := r.call(u, u.low, 1)
 	if !value.Truth(res.At("changes")) && status == changed {
@@ -254,10 +253,10 @@ func (r *run) foretell(u *unit) {
 	r.pre.Set(u.tag, res)
 }
 
-// requisiteFailed is for a state that cannot run because another one failed.
+// requisiteFailed handles a state that cannot run because another one failed.
 func (r *run) requisiteFailed(u *unit, found reqs) {
 	if res, ok := r.pre.At(u.tag).(*value.Dict); ok {
-		// What it would have changed is not what it has changed.
+		// Predicted changes are not actual changes.
 		res.Set("changes", value.NewDict(0))
 		res.Set("__run_num__", r.next())
 		r.label(res, u)
@@ -282,8 +281,8 @@ func (r *run) requisiteFailed(u *unit, found reqs) {
 	r.pre.Set(u.tag, res)
 }
 
-// watched runs a state something that it watches has changed: itself, and if
-// that changes nothing, its mod_watch.
+// watched runs a state whose watched states have changed: the state itself, and
+// if that changes nothing, its mod_watch.
 func (r *run) watched(u *unit, found reqs) *value.Dict {
 	res := r.call(u, u.low, 1)
 	if _, ok := r.pending[u.tag]; ok {
@@ -301,7 +300,7 @@ func (r *run) watched(u *unit, found reqs) *value.Dict {
 	return r.call(u, low, 1)
 }
 
-// aggregate merges further chunks into this one, if the run asks for it.
+// aggregate merges further chunks into this one, if the run enables it.
 func (r *run) aggregate(u *unit) {
 	opt := r.opts.Aggregate
 	if v, ok := u.low.Get("aggregate"); ok {
@@ -336,8 +335,8 @@ func (r *run) aggregate(u *unit) {
 	u.low = low
 }
 
-// mergeRequisites gives an aggregated chunk the requisites of all chunks that
-// it does the work of.
+// mergeRequisites gives an aggregated chunk the requisites of all merged
+// chunks.
 func (r *run) mergeRequisites(low *value.Dict) {
 	for _, kind := range allRequisites {
 		var items []any

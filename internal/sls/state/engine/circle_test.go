@@ -11,9 +11,9 @@ import (
 	"brine/internal/sls/state/engine"
 )
 
-// TestCircles runs chunks with requisites of all kinds between any two, also
-// to themselves and round in circles: each run ends, and each chunk has
-// exactly one result.
+// TestCircles runs chunks with requisites of all kinds between any two, also to
+// themselves and in circles: each run ends, and each chunk has exactly one
+// result.
 func TestCircles(t *testing.T) {
 	e := engine.New(deps(t), engine.Options{})
 	for seed := range uint64(1000) {
@@ -39,7 +39,7 @@ func TestCircles(t *testing.T) {
 	}
 }
 
-// tangle makes up to eight chunks that need each other.
+// tangle creates up to eight chunks that require each other.
 func tangle(r *rand.Rand) []*value.Dict {
 	kinds := []string{"require", "require_any", "watch", "watch_any", "prereq", "prerequired", "onfail", "onfail_any", "onfail_all", "onchanges",
 		"onchanges_any", "listen"}

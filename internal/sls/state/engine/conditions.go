@@ -22,8 +22,8 @@ type conditions struct {
 	anywhere *value.Dict // the option global_state_conditions
 }
 
-// unmet uses onlyif, unless and creates. It returns nil if the state is
-// to run, and else what its result says.
+// unmet checks onlyif, unless and creates. It returns nil if the state must
+// run, otherwise the content of its result.
 func (k *conditions) unmet(c *fn.Call, low *value.Dict) *value.Dict {
 	opts := commandOptions(c, low)
 	var comments []string
@@ -52,7 +52,7 @@ func (k *conditions) unmet(c *fn.Call, low *value.Dict) *value.Dict {
 	return res
 }
 
-// commandOptions are the arguments of a state that also hold for the commands
+// commandOptions are the arguments of a state that also apply to the commands
 // of its conditions.
 func commandOptions(c *fn.Call, low *value.Dict) *value.Dict {
 	var without []any
@@ -143,7 +143,7 @@ func (k *conditions) unless(c *fn.Call, v any, opts *value.Dict) (comment string
 	return comment, stop
 }
 
-// noFunction warns of a condition that names no function, and returns the comment.
+// noFunction warns about a condition without a function, and returns the comment.
 func (k *conditions) noFunction(keyword string, entry *value.Dict) string {
 	comment := fmt.Sprintf("no `fun` argument in %s: %s", keyword, value.Repr(entry))
 	k.log.Warn(comment)
@@ -225,8 +225,8 @@ func (k *conditions) checkCmd(c *fn.Call, low *value.Dict) *value.Dict {
 	return res
 }
 
-// global uses the option global_state_conditions: of the conditions
-// that are about a state, one has to match the minion.
+// global checks the option global_state_conditions: of the conditions for a
+// state, one must match the minion.
 func (k *conditions) global(c *fn.Call, low *value.Dict) bool {
 	mod := value.Str(low.At("state"))
 	full := mod + "." + value.Str(low.At("fun"))

@@ -1,15 +1,15 @@
-// Package engine runs low chunks: it decides by their requisites which states
-// run, in which order and how, asks each for its plan, and carries it out or,
-// in a test, shows it. What it comes to has Salt's shape: for every chunk a
-// mapping under the key "module_|-id_|-name_|-function".
+// Package engine runs low chunks: it decides by requisites which states run, in
+// which order and how, requests the plan of each, and executes or, in test
+// mode, shows it. The results have Salt's structure: for every chunk a mapping
+// under the key "module_|-id_|-name_|-function".
 //
-// The engine owns everything that is the same for all states: require, watch,
-// onchanges, onfail, prereq, listen, unless, onlyif, creates, check_cmd,
+// The engine implements everything that all states have in common: require,
+// watch, onchanges, onfail, prereq, listen, unless, onlyif, creates, check_cmd,
 // retry, parallel, failhard, aggregate, slots, umask, runas, fire_event,
 // reload_grains, reload_pillar and reload_modules. States see only their own
 // arguments.
 //
-// It knows nothing of SLS files, masters or minions: Deps are what it needs.
+// It knows nothing of SLS files, masters or minions: Deps has its dependencies.
 package engine
 
 import (
@@ -26,18 +26,18 @@ import (
 
 // Options of a run.
 type Options struct {
-	// Test shows what would be done and changes nothing.
+	// Test shows what would change and changes nothing.
 	Test bool
-	// Mock calls no state at all: all succeed without changes.
+	// Mock calls no state: all succeed without changes.
 	Mock bool
-	// Failhard ends the run at the first state that fails.
+	// Failhard ends the run at the first failure.
 	Failhard bool
 	// Events fires an event for every state that has run.
 	Events bool
-	// Aggregate names the modules whose chunks are merged, or is true for all:
-	// the option state_aggregate.
+	// Aggregate names the modules whose chunks are merged, or is true for all: the
+	// option state_aggregate.
 	Aggregate any
-	// DisabledRequisites are requisites that are not used.
+	// DisabledRequisites are requisites that are ignored.
 	DisabledRequisites []string
 	// DisabledStates are globs of "module.function" that must not run here:
 	// the grain state_runs_disabled.
@@ -46,35 +46,34 @@ type Options struct {
 	Conditions *value.Dict
 }
 
-// Observer is told what the run is doing, by one goroutine.
+// Observer receives the progress of the run, from one goroutine.
 type Observer interface {
-	// Started is reported a state that runs now.
+	// Started is called with a state that starts.
 	Started(low *value.Dict)
-	// Done is reported what a state came to, how many there are so far, and how
-	// many chunks the run has.
+	// Done is called with the result of a state, the number of results, and the
+	// number of chunks.
 	Done(low, result *value.Dict, n, total int)
 }
 
-// Deps is what a run needs of its minion. Only Call and States must be set.
+// Deps are the dependencies of a run. Only Call and States are required.
 type Deps struct {
 	// States are the state functions.
 	States *state.Registry
-	// Call prepares what one state sees of the minion: grains and pillar as
-	// they are now.
+	// Call prepares a state's view of the minion: the current grains and pillar.
 	Call func() *fn.Call
-	// Template renders a text with a template engine.
+	// Template renders text with a template engine.
 	Template func(ctx context.Context, c *fn.Call, t state.Template) (string, error)
 	// Fire sends an event to the master.
 	Fire func(ctx context.Context, tag string, data *value.Dict)
 	// Reload collects "grains", "pillar" or "modules" again.
 	Reload func(ctx context.Context, what string) error
-	// Hold waits while the run is paused before the state of an id, and says
-	// whether the run is to end instead.
+	// Hold waits while the run is paused before the state with an id, and reports
+	// whether to end the run instead.
 	Hold func(ctx context.Context, id string) (end bool)
-	// Where, if set, returns "(file, line n)" of a chunk's ID, or "". Then a
-	// state that there is not is reported in more words than Salt's.
+	// Where, if set, returns "(file, line n)" of a chunk's ID, or "". If set,
+	// errors for unknown states include the location.
 	Where func(ctx context.Context, low *value.Dict) string
-	// Watch is told what happens.
+	// Watch receives the progress.
 	Watch Observer
 	// Log is never nil after New.
 	Log *slog.Logger
@@ -95,9 +94,9 @@ func New(d Deps, o Options) *Engine {
 	return &Engine{deps: d, opts: o, now: time.Now}
 }
 
-// Run runs the chunks in their order, after them what listens to changes, and
-// returns the results. Chunks are changed. When the context ends, no further
-// state is begun.
+// Run runs the chunks in order, then those that listen to changes, and returns
+// the results. It modifies the chunks. When the context ends, no further state
+// starts.
 func (e *Engine) Run(ctx context.Context, chunks []*value.Dict) *value.Dict {
 	r := e.newRun(ctx, chunks)
 	defer r.shared.End()
@@ -112,8 +111,8 @@ func (e *Engine) Run(ctx context.Context, chunks []*value.Dict) *value.Dict {
 	return results
 }
 
-// RunID runs those chunks that have an id, and what they require, and returns
-// the results.
+// RunID runs the chunks with an id, and their requisites, and returns the
+// results.
 func (e *Engine) RunID(ctx context.Context, chunks []*value.Dict, id string) *value.Dict {
 	r := e.newRun(ctx, chunks)
 	defer r.shared.End()
@@ -127,7 +126,7 @@ func (e *Engine) RunID(ctx context.Context, chunks []*value.Dict, id string) *va
 	return r.results
 }
 
-// Single runs one chunk as if it were alone, without requisites.
+// Single runs one chunk alone, without requisites.
 func (e *Engine) Single(ctx context.Context, low *value.Dict) *value.Dict {
 	r := e.newRun(ctx, []*value.Dict{low})
 	defer r.shared.End()
@@ -144,15 +143,15 @@ func (e *Engine) Verify(ctx context.Context, low *value.Dict) []string {
 	return faults
 }
 
-// unit is a chunk and what the engine keeps noting about it.
+// unit is a chunk with its state in the engine.
 type unit struct {
 	low                        *value.Dict
 	tag, id, name, module, sls string
 	includedFrom               []string
-	prereq                     bool // to be asked what it would change
-	prerequired                bool // asked so by a state that it requires
-	entered                    int  // how many looks at it have begun and not ended
-	refused                    bool // asked so it had no function to call: it has no result, as in Salt
+	prereq                     bool // must predict its changes
+	prerequired                bool // a state that it requires requested that
+	entered                    int  // nested checks in progress
+	refused                    bool // without a function when its prediction was requested: it has no result, as in Salt
 }
 
 func newUnit(low *value.Dict) *unit {
@@ -164,14 +163,14 @@ func newUnit(low *value.Dict) *unit {
 	return u
 }
 
-// run is the state of one run. One goroutine works on it; states that run in
-// parallel report by pending.
+// run is the state of one run. One goroutine works on it; parallel states
+// report through pending.
 type run struct {
 	deps *Deps
 	opts *Options
 	now  func() time.Time
 	ctx  context.Context
-	// What a state needs besides the run, each with its part of deps.
+	// The parts that a state uses besides the run, each with its part of deps.
 	verifier   verifier
 	conditions conditions
 	performer  performer
@@ -179,8 +178,8 @@ type run struct {
 	shared  *state.Run
 	units   []*unit
 	byName  map[string][]*unit // by id and by name; nil until the first use
-	results *value.Dict        // by tag; those of shared, or of what listens alone
-	pre     *value.Dict        // what states would change, by tag
+	results *value.Dict        // by tag; those of shared, or of listeners alone
+	pre     *value.Dict        // predicted changes, by tag
 	active  map[string]bool
 	pending map[string]*pending
 	num     int64
@@ -194,7 +193,7 @@ func (e *Engine) newRun(ctx context.Context, chunks []*value.Dict) *run {
 	r := &run{deps: &e.deps, opts: &e.opts, now: e.now, ctx: ctx,
 		verifier:   verifier{ctx, e.deps.States, e.deps.Where},
 		conditions: conditions{ctx, e.deps.Log, fills, e.deps.Call, e.opts.Conditions},
-		performer:  performer{e.deps.Log, fills, shared, e.deps.Template},
+		performer:  performer{e.deps.Log, e.deps.States, fills, shared, e.deps.Template},
 		shared:     shared, results: shared.Results(), pre: value.NewDict(0),
 		active: map[string]bool{}, pending: map[string]*pending{}, total: len(chunks), units: make([]*unit, 0, len(chunks))}
 	for _, low := range chunks {
@@ -203,7 +202,8 @@ func (e *Engine) newRun(ctx context.Context, chunks []*value.Dict) *run {
 	return r
 }
 
-// named returns the units of an id or name. Only runs with requisites ask.
+// named returns the units with an id or name. Only runs with requisites need
+// it.
 func (r *run) named(name string) []*unit {
 	if r.byName == nil {
 		r.byName = make(map[string][]*unit, len(r.units))
@@ -217,8 +217,8 @@ func (r *run) named(name string) []*unit {
 	return r.byName[name]
 }
 
-// all runs the units in their order, and then settles those whose requisites
-// go round in a circle, so that none is passed over without a word.
+// all runs the units in order, and then handles those whose requisites form a
+// circle, so that none is silently skipped.
 func (r *run) all(units []*unit) {
 	if r.inOrder(units) {
 		for _, u := range units {
@@ -252,7 +252,7 @@ func (r *run) inOrder(units []*unit) bool {
 	return !r.stop && r.ctx.Err() == nil
 }
 
-// set notes a result, also where states can see it.
+// set stores a result, also where states can see it.
 func (r *run) set(tag string, result *value.Dict) {
 	r.shared.SetResult(tag, result)
 	if r.results != r.shared.Results() { // those of listeners
@@ -260,7 +260,7 @@ func (r *run) set(tag string, result *value.Dict) {
 	}
 }
 
-// disable takes out what must not run on this minion.
+// disable removes what must not run on this minion.
 func (r *run) disable() *value.Dict {
 	out := value.NewDict(0)
 	if len(r.opts.DisabledStates) == 0 {
@@ -294,7 +294,7 @@ func (r *run) next() int64 {
 	return n
 }
 
-// failedHard says whether a failure of the unit ends the run.
+// failedHard reports whether a failure of the unit ends the run.
 func (r *run) failedHard(u *unit) bool {
 	if r.opts.Test {
 		return false
@@ -307,7 +307,7 @@ func (r *run) failedHard(u *unit) bool {
 	return hard && ok && res.At("result") != nil && !value.Truth(res.At("result"))
 }
 
-// event fires what the master is reported one state's end.
+// event fires the event for the end of one state.
 func (r *run) event(u *unit, result *value.Dict) {
 	if r.deps.Watch != nil {
 		r.deps.Watch.Done(u.low, result, r.results.Len(), r.total)

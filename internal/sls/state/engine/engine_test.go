@@ -83,7 +83,7 @@ func options(t *testing.T, conf []byte) engine.Options {
 	return o
 }
 
-// lines writes results as the recordings have them.
+// lines formats results like the recordings.
 func lines(t *testing.T, results *value.Dict) []string {
 	t.Helper()
 	type line struct {
@@ -184,7 +184,7 @@ func equal(got, want *value.Dict) bool {
 		last := strings.TrimSpace(comment[strings.LastIndex(strings.TrimSpace(comment), "\n"):])
 		_, text, _ := strings.Cut(last, ": ")
 		return got.Str("comment") == text
-	case ok: // the names are of a set of Python's
+	case ok: // the names are in a Python set
 		have := strings.Split(strings.TrimPrefix(got.Str("comment"), failed), ", ")
 		list := strings.Split(names, ", ")
 		slices.Sort(have)

@@ -7,9 +7,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// forms finds keywords of a chunk whose values mean nothing. Salt passes over
-// most of them: a state whose onlyif is a number runs without a condition. A
-// fault here keeps the state from running.
+// forms finds keywords of a chunk with meaningless values. Salt ignores most of
+// them: a state whose onlyif is a number runs without a condition. An error
+// here prevents the state from running.
 func forms(low *value.Dict) (faults []string) {
 	for _, k := range []string{"onlyif", "unless"} {
 		v, ok := low.Get(k)
@@ -51,10 +51,10 @@ func conditionFault(keyword string, v any) string {
 	return fmt.Sprintf("%s: %s is a %s, where %s", keyword, value.Repr(v), value.TypeName(v), expected)
 }
 
-// idle reports keywords that Salt passes over and that do no harm: conditions
-// that decide nothing, since they are no command but what a template made of
-// one (True, False or nothing), and settings of retry for which the usual ones
-// are taken. Trees that have them work with Salt, so they are only warned of.
+// idle reports keywords that Salt ignores and that are harmless: conditions
+// without effect, because a template made them True, False or nothing instead
+// of a command, and settings of retry that fall back to defaults. Trees that
+// have them work with Salt, so they only cause a warning.
 func idle(low *value.Dict) (warnings []string) {
 	for _, k := range []string{"onlyif", "unless"} {
 		for _, it := range items(low.At(k)) {
@@ -70,7 +70,7 @@ func idle(low *value.Dict) (warnings []string) {
 	return warnings
 }
 
-// retryWarnings reports settings of retry that readRetry does not take.
+// retryWarnings reports settings of retry that readRetry ignores.
 func retryWarnings(v any) (warnings []string) {
 	switch x := v.(type) {
 	case bool:

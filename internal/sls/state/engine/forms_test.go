@@ -9,11 +9,11 @@ import (
 	"brine/internal/sls/state/engine"
 )
 
-// TestFormsOfKeywords holds what Salt passes over in silence to a clear word.
+// TestFormsOfKeywords: values that Salt silently ignores cause a clear error.
 func TestFormsOfKeywords(t *testing.T) {
 	for _, c := range []struct {
 		arg  string
-		want string // in the comment of the failed state; "" if it runs
+		want string // part of the failed state's comment; "" if it runs
 	}{
 		{"onlyif: 5", "onlyif: 5 is a int, where a command is expected, a mapping with fun, or a list of these"},
 		{"onlyif: [5, 'true']", "onlyif: 5 is a int"},
@@ -45,13 +45,13 @@ func TestFormsOfKeywords(t *testing.T) {
 	}
 }
 
-// TestRetryOfOtherForms: a setting that cannot be used is reported, and the
-// default counts, as with Salt.
+// TestRetryOfOtherForms: an unusable setting is reported, and the default is
+// used, as in Salt.
 func TestRetryOfOtherForms(t *testing.T) {
 	const usual = "every 30 seconds (with a splay of up to 0 seconds) a maximum of 2 times or until a result of True "
 	for _, c := range []struct {
-		arg, warning string // "" if there is none
-		plan         string // what a test says of it
+		arg, warning string // "" for none
+		plan         string // comment in test mode
 	}{
 		{"often", "retry: 'often' is not True, nor a mapping of attempts, interval, splay and until", usual},
 		{"3", "retry: 3 is not True", usual},
@@ -93,8 +93,8 @@ func warning(res *value.Dict) string {
 	return ""
 }
 
-// TestConditionThatIsNone: what a template made True or False decides
-// nothing, as with Salt, but is reported.
+// TestConditionThatIsNone: a condition that a template made True or False has
+// no effect, as in Salt, but is reported.
 func TestConditionThatIsNone(t *testing.T) {
 	for _, arg := range []string{"onlyif", "unless"} {
 		for _, v := range []bool{true, false} {
@@ -109,7 +109,7 @@ func TestConditionThatIsNone(t *testing.T) {
 }
 
 // TestSlotWithoutValue: a slot that yields null leaves an argument at its
-// default, as Salt's functions take None; one that must be there fails.
+// default, as Salt's functions accept None; a required argument fails.
 func TestSlotWithoutValue(t *testing.T) {
 	const null = "'__slot__:salt:test.arg(x).no.such'"
 	for _, c := range []struct {

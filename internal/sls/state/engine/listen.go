@@ -10,13 +10,13 @@ import (
 // listener is a state that reacts at the end of the run to changes of others.
 type listener struct {
 	module, id string
-	// lookup says that id may be an id or a name of any state of the module.
+	// lookup means that id may be an id or a name of any state of the module.
 	name string
 	to   []any
 }
 
-// listen runs mod_watch of the states that listen to others which have
-// changed, and adds their results.
+// listen runs mod_watch of the states that listen to changed ones, and adds
+// their results.
 func (r *run) listen(results *value.Dict) {
 	listeners := r.listeners()
 	if len(listeners) == 0 {
@@ -60,7 +60,7 @@ func (r *run) listen(results *value.Dict) {
 	r.num = watching.num
 }
 
-// listeners gathers listen and listen_in.
+// listeners collects listen and listen_in.
 func (r *run) listeners() []listener {
 	var out []listener
 	for _, u := range r.units {
@@ -79,7 +79,7 @@ func (r *run) listeners() []listener {
 	return out
 }
 
-// heard returns the mod_watch calls that one item of a listen means.
+// heard returns the mod_watch calls for one item of a listen.
 func (r *run) heard(l listener, it any, find func(module, ref string) []*unit, results, faults *value.Dict) []*unit {
 	d, ok := it.(*value.Dict)
 	if !ok {
@@ -127,7 +127,7 @@ func watchLow(low *value.Dict) *value.Dict {
 	return w
 }
 
-// missing notes that there is no such state.
+// missing reports a missing state.
 func missing(faults *value.Dict, module, ref string) {
 	faults.Set(fmt.Sprintf("Listen_Error_|-listen_%s_|-listen_%s_|-Listen_Error", ref, module), value.DictOf(
 		"comment", fmt.Sprintf("Referenced state %s: %s does not exist", module, ref),

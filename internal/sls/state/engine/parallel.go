@@ -13,10 +13,10 @@ func random(n int64) int64 { return rand.Int64N(n) }
 
 // pending is a state that runs in parallel.
 type pending struct {
-	done chan *value.Dict // gets what it comes to
+	done chan *value.Dict // receives the result
 }
 
-// start begins a state in parallel; its result is a placeholder until settle.
+// start starts a state in parallel; its result is a placeholder until settle.
 func (r *run) start(u *unit, f *state.Func, c *fn.Call, low *value.Dict, mask *int) *value.Dict {
 	p := &pending{done: make(chan *value.Dict, 1)}
 	r.pending[u.tag] = p
@@ -25,7 +25,7 @@ func (r *run) start(u *unit, f *state.Func, c *fn.Call, low *value.Dict, mask *i
 	return value.DictOf("name", low.At("name"), "result", nil, "changes", value.NewDict(0), "comment", "Started in a separate process")
 }
 
-// inParallel runs a state, and again if it is to be retried.
+// inParallel runs a state, and repeats it for retry.
 func (r *run) inParallel(f *state.Func, c *fn.Call, low *value.Dict, mask *int) *value.Dict {
 	began := r.now()
 	res := r.performer.perform(r.ctx, f, c, low, mask, r.opts.Test)
@@ -53,8 +53,8 @@ func (r *run) inParallel(f *state.Func, c *fn.Call, low *value.Dict, mask *int) 
 	return res
 }
 
-// settle waits for those of the units that run in parallel, or for all if
-// units is nil, and puts their results in the place of the placeholders.
+// settle waits for the parallel units, or for all if units is nil, and replaces
+// their placeholders by the results.
 func (r *run) settle(units []*unit) {
 	if len(r.pending) == 0 {
 		return

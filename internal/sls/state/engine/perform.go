@@ -14,24 +14,24 @@ import (
 	"brine/internal/sls/state"
 )
 
-// performer runs the functions of states, several at once if they run in
-// parallel: so it has nothing of the run that changes.
+// performer runs the functions of states, concurrently for parallel states, so
+// it holds no mutable state of the run.
 type performer struct {
 	log      *slog.Logger
+	states   *state.Registry
 	slots    slots
 	shared   *state.Run
 	template func(ctx context.Context, c *fn.Call, t state.Template) (string, error)
 }
 
-// perform asks the state for its plan, and carries it out unless this is a
-// test.
+// perform requests the state's plan, and executes it unless in test mode.
 func (p *performer) perform(ctx context.Context, f *state.Func, c *fn.Call, low *value.Dict, mask *int, test bool) *value.Dict {
 	var out state.Result
 	name := low.At("name")
 	withUmask(mask, func() {
 		defer func() {
 			if cause := recover(); cause != nil {
-				p.log.Error("a state panicked", "state", f.Name(), "id", value.Str(low.At("__id__")), "err", cause, "stack", string(debug.Stack()))
+				p.log.Error("state panicked", "state", f.Name(), "id", value.Str(low.At("__id__")), "err", cause, "stack", string(debug.Stack()))
 				out = state.Result{Verdict: state.Failed, Comment: fmt.Sprintf("An exception occurred in this state: %v", cause)}
 			}
 		}()
@@ -60,13 +60,14 @@ func (p *performer) perform(ctx context.Context, f *state.Func, c *fn.Call, low 
 	return res
 }
 
-// plan asks for the plan and follows it. name becomes what the state is called,
-// which a slot may fill in.
+// plan requests the plan and follows it. name is set to the state's name, which
+// a slot may determine.
 func (p *performer) plan(ctx context.Context, f *state.Func, c *fn.Call, low *value.Dict, test bool, name *any) state.Result {
 	full := value.Str(low.At("state")) + "." + value.Str(low.At("fun"))
 	kwargs, extra := f.Arguments(low)
+	misspelt := f.Misspelt(low)
 	if len(extra) > 0 {
-		return state.Result{Verdict: state.Failed, Comment: invalidArguments(full, extra)}
+		return state.Result{Verdict: state.Failed, Comment: invalidArguments(full, extra), Warnings: misspelt}
 	}
 	filled, err := p.slots.fill(ctx, c, kwargs)
 	if err != nil {
@@ -86,8 +87,34 @@ func (p *performer) plan(ctx context.Context, f *state.Func, c *fn.Call, low *va
 		}
 		return p.template(ctx, c, t)
 	}
+	env.State = func(ctx context.Context, full string, args []any, kwargs *value.Dict, test bool) (*value.Dict, error) {
+		return p.other(ctx, env, full, args, kwargs, test)
+	}
 	plan, err := f.Plan(ctx, env, kwargs)
-	return carryOut(ctx, plan, err, test)
+	out := carryOut(ctx, plan, err, test)
+	out.Warnings = append(misspelt, out.Warnings...)
+	return out
+}
+
+// other runs a state function on behalf of the state of env.
+func (p *performer) other(ctx context.Context, env *state.Env, full string, args []any, kwargs *value.Dict, test bool) (*value.Dict, error) {
+	f, err := p.states.Lookup(full)
+	if err != nil {
+		return nil, err
+	}
+	module, function, _ := strings.Cut(full, ".")
+	low := value.DictOf("state", module, "fun", function)
+	for i, prm := range f.Params() {
+		if i < len(args) {
+			low.Set(prm.Name, args[i])
+		}
+	}
+	low.Update(kwargs)
+	low.Set("__id__", low.At("name"))
+	for _, k := range []string{"__sls__", "__env__"} {
+		low.Set(k, env.Low.At(k))
+	}
+	return p.perform(ctx, f, env.Call, low, nil, test), nil
 }
 
 func invalidArguments(full string, names []string) string {
@@ -98,7 +125,7 @@ func invalidArguments(full string, names []string) string {
 	return fmt.Sprintf("'%s' and '%s' are invalid keyword arguments for '%s'", strings.Join(names[:last], "', '"), names[last], full)
 }
 
-// carryOut makes the result of a plan.
+// carryOut creates the result of a plan.
 func carryOut(ctx context.Context, p state.Plan, err error, test bool) state.Result {
 	if err == nil && p.Whole != nil {
 		return p.Whole(ctx, test)

@@ -23,8 +23,8 @@ func TestPasswordsOfIDsAreNotLogged(t *testing.T) {
 	}
 }
 
-// TestPasswordsStayOutOfResults: a state's comment and warnings, and a
-// function's error, quote URLs without their passwords.
+// TestPasswordsStayOutOfResults: comments and warnings of a state, and errors
+// of functions, quote URLs without passwords.
 func TestPasswordsStayOutOfResults(t *testing.T) {
 	res := engine.New(deps(t), engine.Options{}).Run(t.Context(),
 		[]*value.Dict{value.DictOf("state", "test", "fun", "configurable_test_state", "__id__", "x", "name", "x",

@@ -10,27 +10,27 @@ import (
 	"brine/internal/sls/state"
 )
 
-// verdict says what the requisites of a state allow.
+// verdict is the result of checking a state's requisites.
 type verdict int
 
 const (
 	met       verdict = iota
-	unmet             // something has to run before, or does not exist
-	failed            // something failed that must not
-	changed           // something that is watched has changed
-	noPrereq          // nothing would change of what prereq names
-	noFailure         // nothing failed of what onfail names
-	noChange          // nothing changed of what onchanges names
+	unmet             // something has to run first, or does not exist
+	failed            // a required state failed
+	changed           // a watched state changed
+	noPrereq          // nothing that prereq names would change
+	noFailure         // nothing that onfail names failed
+	noChange          // nothing that onchanges names changed
 )
 
 // kinds are the requisites that decide whether a state runs, in the order in
-// which they are looked at.
+// which they are checked.
 var kinds = []string{"require", "require_any", "watch", "watch_any", "prereq", "onfail", "onfail_any", "onfail_all", "onchanges", "onchanges_any"}
 
 // kindsAndPrerequired are kinds, and the mark of a state that another has as prereq.
 var kindsAndPrerequired = append(slices.Clone(kinds), "prerequired")
 
-// adoptWatch makes watch a require if the module has no mod_watch.
+// adoptWatch turns watch into require if the module has no mod_watch.
 func adoptWatch(states *state.Registry, low *value.Dict) {
 	for _, s := range []string{"", "_any"} {
 		v, ok := low.Get("watch" + s)
@@ -55,7 +55,7 @@ type requirement struct {
 
 func (q requirement) String() string { return q.key + ": " + value.Str(q.val) }
 
-// requirements reads a requisite of a chunk.
+// requirements parses a requisite of a chunk.
 func requirements(low *value.Dict, kind string) ([]requirement, error) {
 	v, ok := low.Get(kind)
 	if !ok || v == nil {
@@ -87,7 +87,7 @@ func requirements(low *value.Dict, kind string) ([]requirement, error) {
 	return out, nil
 }
 
-// find returns the units that a requirement names, in their order.
+// find returns the units that a requirement names, in order.
 func (r *run) find(q requirement) []*unit {
 	want, _ := q.val.(string)
 	if q.key == "sls" {
@@ -122,7 +122,7 @@ func (r *run) find(q requirement) []*unit {
 // reqs are the units that the requisites of a state name.
 type reqs map[string][]*unit
 
-// lows returns the chunks, as mod_watch gets them.
+// lows returns the chunks, as passed to mod_watch.
 func (q reqs) lows() *value.Dict {
 	d := value.NewDict(len(kinds))
 	for _, k := range kinds {
@@ -135,8 +135,8 @@ func (q reqs) lows() *value.Dict {
 	return d
 }
 
-// check looks up how the requisites of a state stand. With pre it also looks
-// at the states that have it as prereq.
+// check checks the requisites of a state. With pre it also checks the states
+// that have it as prereq.
 func (r *run) check(u *unit, pre bool) (verdict, reqs, error) {
 	adoptWatch(r.deps.States, u.low)
 	list := kinds
@@ -178,7 +178,7 @@ func (r *run) check(u *unit, pre bool) (verdict, reqs, error) {
 	return all.verdict(), found, nil
 }
 
-// marks are what was seen of the states that a requisite names.
+// marks summarize the results of the states that a requisite names.
 type marks struct {
 	unmet, fail, pre, premet, onfail, onchanges, changesMet, change, met bool
 }
@@ -217,7 +217,7 @@ func (m marks) verdict() verdict {
 	return met
 }
 
-// marksOf looks at the results of the states that one requisite names.
+// marksOf checks the results of the states that one requisite names.
 func (r *run) marksOf(kind string, units []*unit) marks {
 	var m marks
 	from := r.results
@@ -280,7 +280,7 @@ func (m *marks) look(kind string, res *value.Dict) {
 		m.met = m.met || ran
 	case kind == "prereq":
 		m.pre = true
-	case kind == "prerequired" && result != nil: // neither way, as in Salt
+	case kind == "prerequired" && result != nil: // ignored in both cases, as in Salt
 	default:
 		m.met = m.met || ran
 	}

@@ -10,15 +10,15 @@ import (
 	"brine/internal/sls/state"
 )
 
-// slotMark begins a text that stands for what a function returns when the
+// slotMark begins a string that is replaced by a function's result when the
 // state runs: "__slot__:salt:module.function(arg, key=arg).path ~ text".
 const slotMark = "__slot__:"
 
-// slots calls the functions that slots in arguments name.
+// slots calls the functions in slots of arguments.
 type slots struct{ log *slog.Logger }
 
-// fill fills the slots of arguments: texts, and texts one level down in
-// lists and mappings. Arguments without any are returned as they are.
+// fill replaces the slots in arguments: strings, also one level down in lists
+// and mappings. Arguments without slots are returned unchanged.
 func (s slots) fill(ctx context.Context, c *fn.Call, kwargs *value.Dict) (*value.Dict, error) {
 	if !hasSlot(kwargs, 3) {
 		return kwargs, nil
@@ -34,9 +34,9 @@ func (s slots) fill(ctx context.Context, c *fn.Call, kwargs *value.Dict) (*value
 	return out, nil
 }
 
-// dropNulls leaves arguments out whose slots yielded null, if they may be left
-// out and are of a form that null is not: Salt hands None to its functions,
-// which mostly means the same.
+// dropNulls drops arguments whose slots yielded null, if they are optional and
+// their type excludes null: Salt passes None to its functions, which usually
+// has the same effect.
 func dropNulls(f *state.Func, before, filled *value.Dict) {
 	for k, v := range before.All() {
 		name := value.Str(k)
@@ -113,18 +113,18 @@ func (s slots) one(ctx context.Context, c *fn.Call, v any, depth int) (any, erro
 	return v, nil
 }
 
-// eval calls the function of a slot. What is no slot stays as it is, with
-// a warning, as in Salt.
+// eval calls the function of a slot. An invalid slot stays as it is, with a
+// warning, as in Salt.
 func (s slots) eval(ctx context.Context, c *fn.Call, text string) (any, error) {
 	parts := strings.SplitN(text, ":", 3)
 	if len(parts) != 3 || parts[1] != "salt" {
-		s.log.Warn("a slot has to begin with __slot__:salt:", "slot", text)
+		s.log.Warn("a slot must begin with __slot__:salt:", "slot", text)
 		return text, nil
 	}
 	call, more, appended := strings.Cut(parts[2], "~")
 	fun, args, kwargs, rest, ok := parseCall(call)
 	if !ok || !c.Funcs.Has(fun) {
-		s.log.Warn("a slot has to call an execution function, as in test.arg('arg', kw='kwarg')", "slot", text)
+		s.log.Warn("a slot must call an execution function, as in test.arg('arg', kw='kwarg')", "slot", text)
 		return text, nil
 	}
 	got, err := c.Funcs.Call(ctx, c, fun, args, kwargs)
@@ -137,13 +137,13 @@ func (s slots) eval(ctx context.Context, c *fn.Call, text string) (any, error) {
 	if t, isText := got.(string); appended && isText {
 		return t + strings.TrimSpace(more), nil
 	} else if appended {
-		s.log.Error("a slot appends to what is no text", "slot", text)
+		s.log.Error("a slot appends to a value that is not a string", "slot", text)
 	}
 	return got, nil
 }
 
-// parseCall reads "module.function(a, 'b c', k=v)rest". All arguments are
-// texts; quotes keep blanks and commas, and brackets belong together.
+// parseCall parses "module.function(a, 'b c', k=v)rest". All arguments are
+// strings; quotes protect blanks and commas, and brackets must match.
 func parseCall(s string) (fun string, args []any, kwargs *value.Dict, rest string, ok bool) {
 	fun, body, ok := strings.Cut(s, "(")
 	if !ok || strings.TrimSpace(fun) == "" {
@@ -200,7 +200,7 @@ func parseCall(s string) (fun string, args []any, kwargs *value.Dict, rest strin
 	return "", nil, nil, "", false
 }
 
-// quoted reads a text in quotes; a backslash keeps a quote or backslash.
+// quoted parses a quoted string; a backslash escapes a quote or backslash.
 func quoted(s string) (text string, n int, ok bool) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {

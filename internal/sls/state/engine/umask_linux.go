@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withUmask runs f with a file mode mask of its own. The mask of a process
-// belongs to all of its threads, so f gets a thread that shares it with none
-// and ends with it. Programs that f starts inherit the mask.
+// withUmask runs f with its own file mode mask. The mask belongs to all threads
+// of a process, so f gets a thread that does not share it and ends with f.
+// Programs that f starts inherit the mask.
 func withUmask(mask *int, f func()) {
 	if mask == nil {
 		f()
@@ -17,7 +17,7 @@ func withUmask(mask *int, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread() // permanently: the thread ends with the goroutine
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			old := unix.Umask(*mask)
 			defer unix.Umask(old)

@@ -13,15 +13,15 @@ import (
 	"brine/internal/sls/state"
 )
 
-// verifier looks for what keeps a chunk from being called.
+// verifier checks whether chunks can be called.
 type verifier struct {
 	ctx    context.Context
 	states *state.Registry
 	where  func(ctx context.Context, low *value.Dict) string // Deps.Where
 }
 
-// verify looks whether a chunk can be called. faults are in Salt's words; f is
-// nil if there is nothing to call or no arguments for it.
+// verify checks whether a chunk can be called. faults are in Salt's words; f is
+// nil if the function or arguments for it are missing.
 func (v *verifier) verify(low *value.Dict) (f *state.Func, mask *int, faults []string) {
 	if name := low.At("name"); value.Truth(name) && value.TypeName(name) != "str" {
 		in := ""
@@ -68,9 +68,9 @@ func (v *verifier) verify(low *value.Dict) (f *state.Func, mask *int, faults []s
 	return f, mask, faults
 }
 
-// unknown says what there is in place of a state that Brine has not got. It is
-// empty for a module that Salt has not got either and that is like no other: then
-// Salt's words say all.
+// unknown describes the alternatives to a state that Brine lacks. It is empty for
+// a module that Salt lacks, too, and that resembles no other: then Salt's message
+// suffices.
 func (v *verifier) unknown(full string) string {
 	names := v.states.Declarations().Names()
 	if near := textedit.Nearest(full, names); len(near) > 0 {

@@ -1,5 +1,5 @@
-// Package perms tells how owner, mode, attributes and SELinux context of a file
-// differ from what is wanted, and sets the latter two.
+// Package perms compares owner, mode, attributes and SELinux context of a file
+// with the wanted ones, and sets the latter two.
 package perms
 
 import (
@@ -14,17 +14,17 @@ import (
 	"brine/internal/py/value"
 )
 
-// Marks are what a file has beside owner and mode: attributes as chattr(1)
-// sets them, and the SELinux context.
+// Marks are attributes as chattr(1) sets them, and the SELinux context of a
+// file.
 type Marks struct {
-	// Attrs are letters; nil leaves what is there.
+	// Attrs are letters; nil means no change.
 	Attrs *string
-	// Context is the wanted user, role, type and range; "" is any.
+	// Context is the wanted user, role, type and range; "" means any.
 	Context [4]string
 }
 
-// Parts are the names of the parts of a context: as arguments, in a forecast
-// and in what was done.
+// Parts are the names of the parts of a context: as arguments, in a prediction
+// and in a change.
 var Parts = [4][3]string{{"seuser", "user", "User: "}, {"serole", "role", "Role: "}, {"setype", "type", "Type: "}, {"serange", "range", "Range: "}}
 
 // run runs a program on a file and returns its output.
@@ -39,8 +39,8 @@ func run(ctx context.Context, words ...string) (string, error) {
 	return string(r.Stdout), nil
 }
 
-// Attributes returns the attributes that chattr(1) could change. ok is false
-// on a machine or file system without any.
+// Attributes returns the attributes that chattr(1) can change. ok is false if
+// the machine or file system has none.
 func Attributes(ctx context.Context, path string) (letters string, ok bool) {
 	if _, err := exec.LookPath("lsattr"); err != nil {
 		return "", false
@@ -59,7 +59,7 @@ func Attributes(ctx context.Context, path string) (letters string, ok bool) {
 }
 
 // change returns the attributes to add and to remove. The attribute e, which
-// is set for good, stays.
+// cannot be changed, stays.
 func (m Marks) change(old string) (add, remove string) {
 	for _, r := range *m.Attrs {
 		if !strings.ContainsRune(old, r) && !strings.ContainsRune(add, r) {
@@ -87,7 +87,7 @@ func Context(ctx context.Context, path string) (now [4]string, err error) {
 	return [4]string(words), nil
 }
 
-// Differs reports what is not as declared.
+// Differs returns what differs from the declaration.
 func (m Marks) Differs(ctx context.Context, path string) (*value.Dict, error) {
 	d := value.NewDict(2)
 	if m.Attrs != nil {
@@ -112,7 +112,7 @@ func (m Marks) Differs(ctx context.Context, path string) (*value.Dict, error) {
 	return d, nil
 }
 
-// Apply makes the file as declared, and returns what has changed.
+// Apply sets what differs, and returns the changes.
 func (m Marks) Apply(ctx context.Context, path string) (*value.Dict, error) {
 	d := value.NewDict(2)
 	if m.Attrs != nil {
@@ -134,7 +134,7 @@ func (m Marks) Apply(ctx context.Context, path string) (*value.Dict, error) {
 	return d, nil
 }
 
-// Forecast returns what Apply would.
+// Forecast predicts the result of Apply.
 func (m Marks) Forecast(ctx context.Context, path string) (*value.Dict, error) {
 	d := value.NewDict(2)
 	if m.Attrs != nil {
@@ -154,8 +154,8 @@ func (m Marks) Forecast(ctx context.Context, path string) (*value.Dict, error) {
 	return d, err
 }
 
-// relabel tells how the context is to change, nil if it is not, and what of it
-// is to be set.
+// relabel returns how the context will change, nil if it will not, and the
+// parts to set.
 func (m Marks) relabel(ctx context.Context, path string) (change *value.Dict, want [4]string, err error) {
 	now, err := Context(ctx, path)
 	if err != nil {
@@ -202,7 +202,7 @@ func (m Marks) applyAttributes(ctx context.Context, path string, d *value.Dict) 
 
 func letters(s string) []rune { return slices.Sorted(slices.Values([]rune(s))) }
 
-// Label gives a file a context, for good if the policy is to have it, too.
+// Label sets the context of a file, permanently if it must be in the policy.
 func Label(ctx context.Context, path string, want [4]string, policy bool) error {
 	if policy {
 		if err := with(ctx, []string{"semanage", "fcontext", "--add"}, []string{"--seuser", "", "--type", "--range"}, want, path); err != nil {
@@ -215,8 +215,8 @@ func Label(ctx context.Context, path string, want [4]string, policy bool) error 
 	return nil
 }
 
-// with runs a program on a file, with those parts of a context for which it has
-// options.
+// with runs a program on a file with options for those parts of a context that
+// it supports.
 func with(ctx context.Context, words, options []string, want [4]string, path string) error {
 	for i, option := range options {
 		if option != "" && want[i] != "" {

@@ -8,8 +8,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// Differs reports what of the owner, group and mode is not as wanted, as a
-// map of what is wanted; nil and "" want nothing. The mode of a symbolic link cannot be set.
+// Differs returns which of owner, group and mode differ, as a map of the wanted values; nil
+// and "" mean no wish. The mode of a symbolic link cannot be set.
 func Differs(user, group any, mode string, now filesys.Facts) *value.Dict {
 	d := value.NewDict(3)
 	if given(user) && !same(user, now.User, now.UID) {
@@ -24,10 +24,10 @@ func Differs(user, group any, mode string, now filesys.Facts) *value.Dict {
 	return d
 }
 
-// New is what Salt shows of the owner and mode of a new file: what is not the
-// minion's own, and the mode, if it is to be shown, unless only the
-// owner has permissions. In a directory with the setgid bit the directory's group is the
-// minion's own.
+// New returns what Salt shows of the owner and mode of a new file: values other than the
+// minion's own, and the mode, if it is to be shown, unless only the owner has
+// permissions. In a directory with the setgid bit the directory's group is the minion's
+// own.
 func New(user, group any, mode string, now filesys.Facts, dir string) *value.Dict {
 	d := value.NewDict(3)
 	if given(user) && now.UID != os.Geteuid() {
@@ -42,7 +42,7 @@ func New(user, group any, mode string, now filesys.Facts, dir string) *value.Dic
 	return d
 }
 
-// born is the group of what this process makes in a directory.
+// born returns the group of files that this process creates in a directory.
 func born(dir string) int {
 	if st, err := os.Stat(dir); err == nil && st.Mode()&os.ModeSetgid != 0 {
 		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
@@ -58,8 +58,8 @@ func same(want any, name func() string, id int) bool {
 	return value.Equal(want, int64(id)) || value.Str(want) == value.Str(int64(id)) || value.Equal(want, name())
 }
 
-// DirMode is the mode of directories that are made for a file with this mode: who
-// may do anything with the file may enter them. -1 is none.
+// DirMode returns the mode of directories created for a file with this mode:
+// everyone with a permission for the file may enter them. -1 means none.
 func DirMode(mode string) int {
 	bits, err := filesys.ParseMode(mode)
 	if err != nil || bits < 0 {

@@ -7,7 +7,7 @@ import (
 	"brine/internal/call/fn"
 )
 
-// Encode writes a text in an encoding, by Python's names.
+// Encode encodes a string, by Python's names of encodings.
 func Encode(text, encoding, onError string) ([]byte, error) {
 	name := strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(encoding))
 	var limit rune

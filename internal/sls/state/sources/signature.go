@@ -13,15 +13,15 @@ import (
 	"brine/internal/py/value"
 )
 
-// SignatureArgs are the arguments of states that say who must have signed a
-// source. Signatures are checked with gpg(1).
+// SignatureArgs are the arguments of states for the signature of a source.
+// gpg(1) verifies signatures.
 type SignatureArgs struct {
 	Signature any `salt:"signature" doc:"URL or path of the signature of the source, or true: the source holds it" default:"null"`
 	HashSig   any `salt:"source_hash_sig" doc:"URL or path of the signature of the file of hashes, or true: that holds it" default:"null"`
 	SignerArgs
 }
 
-// SignerArgs are the arguments that say whose signatures count.
+// SignerArgs are the arguments that name the accepted signers.
 type SignerArgs struct {
 	ByAny     any    `salt:"signed_by_any" doc:"fingerprints of keys, one of which must have signed" default:"null"`
 	ByAll     any    `salt:"signed_by_all" doc:"fingerprints of keys that must all have signed" default:"null"`
@@ -29,15 +29,15 @@ type SignerArgs struct {
 	GnuPGHome string `salt:"gnupghome" doc:"directory with the keys to trust; null: that of the minion's user" default:"null"`
 }
 
-// CheckSignature checks the signature of a source that is in the file path.
-func (o How) CheckSignature(ctx context.Context, files *fileclient.Client, s Source, path string) error {
+// CheckSignature verifies the signature of a source in the file path.
+func (o How) CheckSignature(ctx context.Context, files Files, s Source, path string) error {
 	return o.Signed.signed(ctx, files, path, o.Signed.Signature, s, o)
 }
 
-// signed checks the signature of a file. sig is the argument: nothing, true, or
-// where the signature is. A file that was not signed as it should be is taken
-// out of the cache.
-func (a SignatureArgs) signed(ctx context.Context, files *fileclient.Client, path string, sig any, s Source, o How) error {
+// signed verifies the signature of a file. sig is the argument: nothing, true,
+// or the location of the signature. A file without a valid signature is removed
+// from the cache.
+func (a SignatureArgs) signed(ctx context.Context, files Files, path string, sig any, s Source, o How) error {
 	if !value.Truth(sig) {
 		return nil
 	}
@@ -73,7 +73,7 @@ func (a SignatureArgs) signed(ctx context.Context, files *fileclient.Client, pat
 	return fn.Errorf("The file's signature could not be verified: %s", problem)
 }
 
-// judge reads what gpg says and returns what is missing.
+// judge parses the output of gpg and returns what is missing.
 func (a SignatureArgs) judge(status string) string {
 	var signers []string
 	bad := false
@@ -83,7 +83,7 @@ func (a SignatureArgs) judge(status string) string {
 			continue
 		}
 		switch words[1] {
-		case "VALIDSIG": // the last word is the fingerprint of the main key
+		case "VALIDSIG": // the last word is the fingerprint of the primary key
 			signers = append(signers, words[2], words[len(words)-1])
 		case "BADSIG", "EXPSIG", "EXPKEYSIG", "REVKEYSIG":
 			bad = true

@@ -1,5 +1,5 @@
-// Package sources finds the files that states take their content from: of the
-// file server, of the web or of this machine, held to their hashes.
+// Package sources fetches the files from which states take content, from the
+// file server, the web or this machine, and verifies their hashes.
 package sources
 
 import (
@@ -26,10 +26,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// Content is what a file is to hold: in memory, or in another file.
+// Content is the wanted content of a file: in memory, or in another file.
 type Content struct {
 	Data []byte
-	Path string // of the file that holds it, if Data is nil
+	Path string // of the file with the content, if Data is nil
 }
 
 // Open reads the content.
@@ -40,7 +40,7 @@ func (c *Content) Open() (io.ReadCloser, error) {
 	return os.Open(c.Path)
 }
 
-// Bytes returns the content; it must not be changed.
+// Bytes returns the content; it must not be modified.
 func (c *Content) Bytes() ([]byte, error) {
 	if c.Data != nil || c.Path == "" {
 		return c.Data, nil
@@ -48,7 +48,7 @@ func (c *Content) Bytes() ([]byte, error) {
 	return os.ReadFile(c.Path)
 }
 
-// Size returns how many bytes it is.
+// Size returns the size in bytes.
 func (c *Content) Size() (int64, error) {
 	if c.Data != nil || c.Path == "" {
 		return int64(len(c.Data)), nil
@@ -71,8 +71,8 @@ func (c *Content) Pour(w io.Writer) error {
 		return err
 	}
 	defer r.Close()
-	// Most are small. The system's way to copy from file to file, which io.Copy
-	// takes, costs several times as much for those.
+	// Most contents are small. For those, the kernel's file copy, which io.Copy
+	// uses, is several times slower.
 	buf := buffers.Get().(*buffer)
 	defer buffers.Put(buf)
 	n, err := io.ReadFull(r, buf[:])
@@ -86,13 +86,13 @@ func (c *Content) Pour(w io.Writer) error {
 	return err
 }
 
-// buffer is what is read of a file at a time. They are kept: a run manages
-// thousands of files.
+// buffer is a read buffer. Buffers are reused: a run manages thousands of
+// files.
 type buffer [32 << 10]byte
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
-// Same reports whether a regular file holds the content.
+// Same reports whether a regular file has the content.
 func (c *Content) Same(path string) (bool, error) {
 	there, err := filesys.OpenRegular(path)
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *Content) Same(path string) (bool, error) {
 	return SameContent(there, r)
 }
 
-// SameContent reports whether two readers give the same.
+// SameContent reports whether two readers return the same bytes.
 func SameContent(there, r io.Reader) (bool, error) {
 	a, b := buffers.Get().(*buffer), buffers.Get().(*buffer)
 	defer buffers.Put(a)
@@ -132,10 +132,10 @@ func SameContent(there, r io.Reader) (bool, error) {
 
 func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// maxDiff is the largest file of which changes are shown, in bytes.
+// maxDiff is the maximum size of files whose changes are shown, in bytes.
 const maxDiff = 16 << 20
 
-// Diff shows how the content differs from that of a file.
+// Diff returns the difference between the content and a file.
 func (c *Content) Diff(path string) (string, error) {
 	old, err := head(os.Open(path))
 	if err != nil {
@@ -171,7 +171,7 @@ func head(r io.ReadCloser, err error) ([]byte, error) {
 
 // Source is where a file comes from.
 type Source struct {
-	// URL is the name that the SLS gives, Hash its source_hash.
+	// URL is the name in the SLS, Hash its source_hash.
 	URL, Hash string
 	// Env is the environment of salt:// names.
 	Env string
@@ -189,14 +189,14 @@ func (s Source) Scheme() string {
 	return ""
 }
 
-// Web reports whether the source is fetched from a server of the web.
+// Web reports whether the source is on a web server.
 func (s Source) Web() bool {
 	c := s.Scheme()
 	return c != "" && c != "salt" && c != "file"
 }
 
-// Read reads the argument source: a name, or a list of names and of maps
-// of a name to a hash.
+// Read parses the argument source: a name, or a list of names and of maps of a
+// name to a hash.
 func Read(v any, hash, env string) ([]Source, error) {
 	var out []Source
 	switch v := v.(type) {
@@ -228,8 +228,20 @@ func Read(v any, hash, env string) ([]Source, error) {
 	return out, nil
 }
 
-// Choose returns the first source that exists. A single one is not looked for.
-func Choose(ctx context.Context, files *fileclient.Client, all []Source) (Source, error) {
+// Files are the methods of *fileclient.Client that find and fetch sources.
+type Files interface {
+	CacheDir() string
+	CacheFile(ctx context.Context, url, saltenv string) (string, error)
+	Content(ctx context.Context, url, saltenv string) (string, error)
+	ExternPath(text, saltenv string) (string, error)
+	GetURL(ctx context.Context, text, dest string, o fileclient.URLOptions) (string, error)
+	Hash(ctx context.Context, path, saltenv string) (fileclient.Hash, error)
+	List(ctx context.Context, what fileclient.Listing, saltenv, prefix string) ([]string, error)
+	Small(ctx context.Context, url, saltenv string) (data []byte, path string, err error)
+}
+
+// Choose returns the first source that exists. It does not check a single one.
+func Choose(ctx context.Context, files Files, all []Source) (Source, error) {
 	if len(all) == 1 {
 		return all[0], nil
 	}
@@ -237,7 +249,7 @@ func Choose(ctx context.Context, files *fileclient.Client, all []Source) (Source
 }
 
 // FirstThere returns the first source that exists.
-func FirstThere(ctx context.Context, files *fileclient.Client, all []Source) (Source, error) {
+func FirstThere(ctx context.Context, files Files, all []Source) (Source, error) {
 	for _, s := range all {
 		var err error
 		switch s.Scheme() {
@@ -261,34 +273,35 @@ func FirstThere(ctx context.Context, files *fileclient.Client, all []Source) (So
 }
 
 // isDir reports whether a salt:// source is a directory.
-func isDir(ctx context.Context, files *fileclient.Client, s Source) bool {
+func isDir(ctx context.Context, files Files, s Source) bool {
 	path, env, _ := fileclient.SplitURL(s.URL)
 	if env == "" {
 		env = s.Env
 	}
-	// A prefix is not a directory to a master: a.conf begins a.conf.jinja, too.
+	// To a master a directory is a prefix, but a.conf is a prefix of a.conf.jinja,
+	// too.
 	dir := strings.Trim(path, "/") + "/"
 	names, err := files.List(ctx, fileclient.Files, env, dir)
 	return err == nil && slices.ContainsFunc(names, func(f string) bool { return strings.HasPrefix(f, dir) })
 }
 
-// How says how a source is fetched.
+// How describes how to fetch a source.
 type How struct {
-	Name       string // of the file it is for, to find its line in a file of hashes
+	Name       string // the managed file, to find its line in a file of hashes
 	HashName   string // source_hash_name
 	SkipVerify bool
-	Insecure   bool // certificates need not be good
+	Insecure   bool // skip the verification of certificates
 	ETag       bool
-	// InMemory takes contents of small salt:// files without a path.
+	// InMemory fetches small salt:// files into memory, without a path.
 	InMemory bool
-	// Signed says who must have signed the source and the file of hashes.
+	// Signed describes who must have signed the source and the file of hashes.
 	Signed SignatureArgs
 }
 
-// Fetch brings a source to this machine. old is the file that it is for: a
-// salt:// file that is the same is not fetched, and nor is one of the web whose
-// source_hash it has: nil is returned.
-func Fetch(ctx context.Context, files *fileclient.Client, s Source, o How, old string) (*Content, error) {
+// Fetch fetches the source to this machine. old is the managed file: a salt://
+// file with the same content is not fetched, nor is a web source whose
+// source_hash it matches; then it returns nil.
+func Fetch(ctx context.Context, files Files, s Source, o How, old string) (*Content, error) {
 	c, err := fetch(ctx, files, s, o, old)
 	if err != nil || c == nil {
 		return nil, err
@@ -296,7 +309,7 @@ func Fetch(ctx context.Context, files *fileclient.Client, s Source, o How, old s
 	return c, o.CheckSignature(ctx, files, s, c.Path)
 }
 
-func fetch(ctx context.Context, files *fileclient.Client, s Source, o How, old string) (*Content, error) {
+func fetch(ctx context.Context, files Files, s Source, o How, old string) (*Content, error) {
 	switch s.Scheme() {
 	case "salt":
 		return fetchSalt(ctx, files, s, o, old)
@@ -313,7 +326,7 @@ func fetch(ctx context.Context, files *fileclient.Client, s Source, o How, old s
 	return fetchWeb(ctx, files, s, o, old)
 }
 
-func fetchSalt(ctx context.Context, files *fileclient.Client, s Source, o How, old string) (*Content, error) {
+func fetchSalt(ctx context.Context, files Files, s Source, o How, old string) (*Content, error) {
 	failed := func(err error) error {
 		_, env, _ := fileclient.SplitURL(s.URL)
 		if env == "" {
@@ -347,7 +360,7 @@ func fetchSalt(ctx context.Context, files *fileclient.Client, s Source, o How, o
 	return &Content{Path: path}, nil
 }
 
-func fetchWeb(ctx context.Context, files *fileclient.Client, s Source, o How, old string) (*Content, error) {
+func fetchWeb(ctx context.Context, files Files, s Source, o How, old string) (*Content, error) {
 	if s.Hash == "" && !o.SkipVerify && !o.ETag {
 		return nil, fn.Errorf("Unable to verify upstream hash of source file %s, please set source_hash or set skip_verify to True", redact.Text(s.URL))
 	}
@@ -363,7 +376,7 @@ func fetchWeb(ctx context.Context, files *fileclient.Client, s Source, o How, ol
 		}
 		opt.SourceHash = want.Type + "=" + want.Sum
 	} else if cached, err := files.ExternPath(s.URL, s.Env); err == nil && o.SkipVerify && !o.ETag && filesys.IsFile(cached) {
-		return &Content{Path: cached}, nil // as Salt: what is there is good enough
+		return &Content{Path: cached}, nil // as in Salt: the cached file is good enough
 	}
 	path, err := files.GetURL(ctx, s.URL, "", opt)
 	if err != nil {
@@ -372,8 +385,8 @@ func fetchWeb(ctx context.Context, files *fileclient.Client, s Source, o How, ol
 	return check(s, path, want)
 }
 
-// verified checks a file of this machine against its hash.
-func verified(ctx context.Context, files *fileclient.Client, s Source, o How, path string) (*Content, error) {
+// verified checks the hash of a file of this machine.
+func verified(ctx context.Context, files Files, s Source, o How, path string) (*Content, error) {
 	want, err := Hash(ctx, files, s, o)
 	if err != nil {
 		return nil, err
@@ -381,8 +394,8 @@ func verified(ctx context.Context, files *fileclient.Client, s Source, o How, pa
 	return check(s, path, want)
 }
 
-// Check holds a file that was fetched before to the source's hash and signature.
-func Check(ctx context.Context, files *fileclient.Client, s Source, o How, path string) (*Content, error) {
+// Check verifies hash and signature of a file that was fetched before.
+func Check(ctx context.Context, files Files, s Source, o How, path string) (*Content, error) {
 	c := &Content{Path: path}
 	if s.Hash != "" && !o.SkipVerify && !o.ETag {
 		var err error
@@ -408,7 +421,7 @@ func check(s Source, path string, want fileclient.Hash) (*Content, error) {
 	return &Content{Path: path}, nil
 }
 
-// Sum returns the hash of a file in hexadecimal.
+// Sum returns the hash of a file in hexadecimal digits.
 func Sum(path, kind string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -439,14 +452,14 @@ func sumOf(r io.Reader, kind string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// hashes are the kinds of hashes by the number of their hexadecimal digits.
+// hashes are the hash types by their number of hexadecimal digits.
 var hashes = map[int]string{32: "md5", 40: "sha1", 56: "sha224", 64: "sha256", 96: "sha384", 128: "sha512"}
 
 var hexadecimal = regexp.MustCompile(`^[0-9a-fA-F]+$`)
 
-// Hash reads the argument source_hash: a hash, kind=hash, or the name of
-// a file of hashes.
-func Hash(ctx context.Context, files *fileclient.Client, s Source, o How) (fileclient.Hash, error) {
+// Hash parses the argument source_hash: a hash, type=hash, or the name of a
+// file of hashes.
+func Hash(ctx context.Context, files Files, s Source, o How) (fileclient.Hash, error) {
 	invalid := fn.Errorf("Source hash %s format is invalid. The supported formats are: 1) a hash, 2) an expression in the format <hash_type>=<hash>, "+
 		"or 3) either a path to a local file containing hashes, or a URI of a remote hash file. Supported protocols for remote hash files are: salt, "+
 		"file, http, https, ftp. The hash may also not be of a valid length, the following are supported hash types and lengths: md5 (32), sha1 "+
@@ -508,7 +521,7 @@ func noHashFile(url string, err error) error {
 
 var word = regexp.MustCompile(`[0-9a-zA-Z]+`)
 
-// hashWord returns the first word of a line that is a hash of a kind, or if
+// hashWord returns the first word of a line that is a hash of a type, or if
 // kind is "" of any.
 func hashWord(line, kind string) (fileclient.Hash, bool) {
 	for _, w := range word.FindAllString(line, -1) {
@@ -521,10 +534,9 @@ func hashWord(line, kind string) (fileclient.Hash, bool) {
 	return fileclient.Hash{}, false
 }
 
-// FindHash finds a file's hash in the text of a file of hashes: in the first
-// line that names source_hash_name, else the file, else the source, and if
-// there is none, the first hash. kind is that of the hash, "" any, as is
-// an unknown kind.
+// FindHash finds a file's hash in a file of hashes: in the first line that
+// names source_hash_name, else the file, else the source, and if there is none,
+// the first hash. kind is the hash type; "" and unknown types mean any.
 func FindHash(text, kind, url string, o How) (fileclient.Hash, bool) {
 	if fileclient.NewHash(kind) == nil {
 		kind = ""
@@ -554,8 +566,8 @@ func FindHash(text, kind, url string, o How) (fileclient.Hash, bool) {
 	return fileclient.Hash{}, false
 }
 
-// namesFile reports whether a line of a file of hashes is about a file: it has
-// the name as a word, perhaps with directories before it.
+// namesFile reports whether a line of a file of hashes names a file: the name
+// is a word of it, perhaps with directories in front.
 func namesFile(line, name string) bool {
 	if name == "" {
 		return false

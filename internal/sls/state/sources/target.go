@@ -10,15 +10,16 @@ import (
 	"brine/internal/py/value"
 )
 
-// Target is the file that a template is for, as declared.
+// Target is the managed file of a template, as declared.
 type Target struct {
 	Name                     string
 	User, Group, Mode, Attrs any
 }
 
-// Variables are those of the template: what is given goes before what is known
-// of the file, first of all context, then defaults, then more. source is the
-// URL of the template. Anything but a map gives nothing.
+// Variables returns the variables of the template: given ones override facts
+// about the file; of the given ones context comes first, then defaults, then
+// more. source is the URL of the template. Values that are not maps are
+// ignored.
 func (t Target) Variables(source string, more *value.Dict, defaults, context any) *value.Dict {
 	v := value.DictOf("name", t.Name, "source", source, "user", t.User, "group", t.Group, "mode", t.Mode, "attrs", t.Attrs)
 	for _, m := range []any{more, defaults, context} {
@@ -29,8 +30,8 @@ func (t Target) Variables(source string, more *value.Dict, defaults, context any
 	return v
 }
 
-// BackUp keeps a copy of a file before it changes, if mode or the minion's
-// option backup_mode asks for that.
+// BackUp copies a file before it changes, if mode or the minion's option
+// backup_mode requires that.
 func BackUp(config fn.Reader, name string, mode any) error {
 	if mode == nil || mode == "" {
 		mode = config.Get("backup_mode")

@@ -7,6 +7,7 @@ import (
 	"io"
 	_ "io/ioutil" // want `io/ioutil is not used here: use io and os`
 	"log/slog"
+	"os"
 
 	"brine/internal/base/ratelimit"
 )
@@ -54,4 +55,11 @@ func compare(err error, log *slog.Logger) error {
 	limited.Log(slog.LevelWarn, "a message", slog.String("peer", "x"), "path", "/x")
 	limited.Log(slog.LevelWarn, "a message", "minion_id", "x") // want `the key "minion_id" of a log record is called "minion" elsewhere`
 	return fmt.Errorf("%w: %v", errGone, err)
+}
+
+func move() error {
+	if err := os.Rename("a", "b"); err != nil { // want `replace files with atomicfile`
+		return err
+	}
+	return os.Rename("c", "d") // rename: moves a file
 }

@@ -1,0 +1,190 @@
+package python
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
+)
+
+// Functions are functions that Python calls by name.
+type Functions interface {
+	// Has reports whether there is a function of a full name.
+	Has(name string) bool
+	// Names returns all full names.
+	Names() []string
+	// Call calls a function.
+	Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error)
+}
+
+// Env is what a call of a Python function sees of Brine.
+type Env struct {
+	// Call has the grains, pillar, options and templates.
+	Call *fn.Call
+	// Functions are those of Brine by kind: "modules", "states", "runners". Those of the
+	// user's modules are not among them: a helper has them itself.
+	Functions map[string]Functions
+	// Trees are further data, which a module gets when it asks for it: "running".
+	Trees map[string]func() any
+	// Vars are variables of the call: "test", and names with underscores, which the module
+	// finds among its globals.
+	Vars *value.Dict
+}
+
+// vars are the variables that are sent with the call.
+func (e *Env) vars() *value.Dict {
+	d := value.NewDict(e.Vars.Len() + 1)
+	if jid := e.Call.JID; jid != "" && jid != "req" {
+		d.Set("job", jid)
+	}
+	d.Update(e.Vars)
+	return d
+}
+
+// trees numbers large dicts, so that a helper that has one does not get it again. It keeps
+// the dicts, so that no other one gets their place in memory.
+type trees struct {
+	mu   sync.Mutex
+	last int64
+	kept []numbered // newest first
+}
+
+type numbered struct {
+	number int64
+	dict   *value.Dict
+}
+
+const maxTrees = 16
+
+func (t *trees) number(d *value.Dict) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range t.kept {
+		if k.dict == d {
+			return k.number
+		}
+	}
+	t.last++
+	t.kept = append([]numbered{{t.last, d}}, t.kept[:min(len(t.kept), maxTrees-1)]...)
+	return t.last
+}
+
+// request answers one request of Python.
+func (e *Env) request(ctx context.Context, p *Pool, name string, args []any) (v any, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("the request %s of a Python module panicked: %v", name, cause)
+		}
+	}()
+	a := arguments(args)
+	switch name {
+	case "tree":
+		return e.tree(p, a.text(0), a.at(1))
+	case "has":
+		f := e.Functions[a.text(0)]
+		return f != nil && f.Has(a.text(1)), nil
+	case "names":
+		if f := e.Functions[a.text(0)]; f != nil {
+			return value.Strings(f.Names()), nil
+		}
+		return &value.List{}, nil
+	case "doc":
+		return e.doc(a.text(0), a.text(1)), nil
+	case "call":
+		f := e.Functions[a.text(0)]
+		if f == nil {
+			return nil, fn.Errorf("no function of the kind %s can be called here", a.text(0))
+		}
+		kwargs, _ := a.at(3).(*value.Dict)
+		return f.Call(ctx, a.text(1), value.Items(a.at(2)), kwargs)
+	case "progress":
+		e.Call.Report(a.at(0))
+		return nil, nil
+	case "yaml_load":
+		return yaml.LoadText(a.text(0), "")
+	case "yaml_dump":
+		if a.at(1) == true {
+			return yaml.Dump(a.at(0), yaml.KeepOrder()), nil
+		}
+		return yaml.Dump(a.at(0), yaml.KeepOrder(), yaml.FlowLeaves()), nil
+	case "render":
+		return e.render(ctx, a)
+	}
+	return nil, fmt.Errorf("there is no request %q", name)
+}
+
+// arguments are those of a request; what is missing is nil.
+type arguments []any
+
+func (a arguments) at(i int) any {
+	if i < len(a) {
+		return a[i]
+	}
+	return nil
+}
+
+func (a arguments) text(i int) string {
+	s, _ := a.at(i).(string)
+	return s
+}
+
+// tree returns the number and the content of a tree, or its number alone if Python knows it.
+func (e *Env) tree(p *Pool, name string, known any) (any, error) {
+	var d *value.Dict
+	switch name {
+	case "grains":
+		d = e.Call.Grains.All()
+	case "pillar":
+		d = e.Call.Pillar.All()
+	case "opts":
+		d = e.Call.Config.All()
+	default:
+		if get := e.Trees[name]; get != nil {
+			return value.Tuple{int64(0), get()}, nil
+		}
+		return value.Tuple{int64(0), value.NewDict(0)}, nil
+	}
+	if d == nil {
+		d = value.NewDict(0)
+	}
+	number := p.numbers.number(d)
+	for _, k := range value.Items(known) {
+		if k == number {
+			return value.Tuple{number, nil}, nil
+		}
+	}
+	if name == "opts" && (d.Has("grains") || d.Has("pillar")) {
+		d = d.Clone() // Python adds them when they are asked for
+		d.Delete("grains")
+		d.Delete("pillar")
+	}
+	return value.Tuple{number, d}, nil
+}
+
+// doc returns the documentation of a function, or nil.
+func (e *Env) doc(kind, name string) any {
+	if kind != "modules" || e.Call.Funcs == nil {
+		return nil
+	}
+	if f, err := e.Call.Funcs.Lookup(name); err == nil {
+		return f.Doc()
+	}
+	return nil
+}
+
+// render runs a renderer on a text: name, text, saltenv, path, context.
+func (e *Env) render(ctx context.Context, a arguments) (any, error) {
+	c := e.Call
+	variables, _ := a.at(4).(*value.Dict)
+	t := fn.Template{Engine: a.text(0), Source: []byte(a.text(1)), Saltenv: a.text(2), Path: a.text(3), Context: variables}
+	switch {
+	case c.Templates == nil:
+		return nil, fn.Errorf("there are no renderers here")
+	case t.Engine == "jinja":
+		return c.Templates.Text(ctx, c, t)
+	}
+	return c.Templates.Data(ctx, c, t.Engine, t)
+}

@@ -1,0 +1,913 @@
+"""Run the Python modules of a machine on behalf of Brine.
+
+Brine starts this program and talks to it over two pipes, descriptors 3 (requests) and
+4 (answers). A frame is four bytes of length, one byte of flags, and a tuple in the second
+version of the marshal format, which has the same bytes in every Python 3. Bit 0 of the
+flags says that the tuple has values that marshal lacks; see wrap and revive.
+
+    ("q", id, operation, env, ...)   a request, in both directions
+    ("r", id, succeeded, value)      the answer
+    ("l", level, logger, text)       a log record, to Brine only
+
+While a call waits for an answer, requests of the other side are served, so calls nest.
+"""
+
+import marshal
+import os
+import struct
+import sys
+import threading
+
+SHIM = os.path.dirname(os.path.abspath(__file__))
+HEAD = struct.Struct(">IB")
+PID = os.getpid()
+MARK = Ellipsis  # first item of a tuple that stands for another value
+DEEP = 400  # levels of containers, fewer than marshal's limit
+
+
+class Refusal(Exception):
+    """A value that cannot be sent."""
+
+
+def wrap(value, depth=0):
+    """Return a value as marshal can write it."""
+    kind = type(value)
+    if kind in (str, bytes, int, float, bool) or value is None:
+        return value
+    if depth > DEEP:
+        raise Refusal("a value is nested more than {} levels deep".format(DEEP))
+    depth += 1
+    if isinstance(value, dict):
+        return {wrap(k, depth): wrap(v, depth) for k, v in value.items()}
+    if isinstance(value, list):
+        return [wrap(v, depth) for v in value]
+    if isinstance(value, (tuple, set, frozenset)):
+        return tuple(wrap(v, depth) for v in value)
+    for base in (str, bytes, int, float):
+        if isinstance(value, base):
+            return base.__str__(value) if base is str else base(value)
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    datetime = sys.modules.get("datetime")
+    if datetime is not None and isinstance(value, datetime.datetime):
+        return (MARK, "time", value.year, value.month, value.day, value.hour, value.minute,
+                value.second, value.microsecond)
+    if isinstance(value, Context):
+        return wrap(value.value(), depth)
+    items = getattr(value, "items", None)
+    if items is not None and hasattr(value, "keys") and not isinstance(value, type):
+        return {wrap(k, depth): wrap(v, depth) for k, v in items()}
+    return str(value)
+
+
+def revive(value):
+    """Undo what the other side did to values that marshal lacks."""
+    if type(value) is dict:
+        return {revive(k): revive(v) for k, v in value.items()}
+    if type(value) is list:
+        return [revive(v) for v in value]
+    if type(value) is tuple:
+        if len(value) == 9 and value[0] is MARK and value[1] == "time":
+            import datetime
+            return datetime.datetime(*value[2:])
+        return tuple(revive(v) for v in value)
+    return value
+
+
+class Pipe:
+    """The pair of pipes to Brine. Threads of modules may use it, too."""
+
+    def __init__(self):
+        for fd in (3, 4):
+            os.set_inheritable(fd, False)
+        self.source = os.fdopen(3, "rb", 1 << 16)
+        self.limit = 64 << 20
+        self.writing = threading.Lock()
+        self.turn = threading.Condition()
+        self.reading = False
+        self.answers = {}
+        self.last = 0
+
+    def send(self, message):
+        if os.getpid() != PID:
+            os._exit(70)  # a fork of a module fell out of its function
+        flags = 0
+        try:
+            data = marshal.dumps(message, 2)
+        except ValueError:
+            data, flags = marshal.dumps(wrap(message), 2), 1
+        if len(data) > self.limit:
+            raise Refusal("{} bytes are more than the {} that one call may hand over".format(
+                len(data), self.limit))
+        data = HEAD.pack(len(data), flags) + data
+        with self.writing:
+            view = memoryview(data)
+            while view:
+                try:
+                    view = view[os.write(4, view):]
+                except BrokenPipeError:
+                    os._exit(0)
+
+    def receive(self):
+        head = self.source.read(HEAD.size)
+        if len(head) < HEAD.size:
+            leave()
+        size, flags = HEAD.unpack(head)
+        data = self.source.read(size)
+        if len(data) < size:
+            leave()
+        message = marshal.loads(data)
+        return revive(message) if flags & 1 else message
+
+    def ask(self, operation, *args):
+        """Send a request of the current call and return the answer."""
+        with self.turn:
+            self.last += 1
+            number = self.last
+        self.send(("q", number, operation, frame().env) + args)
+        succeeded, value = self.wait(number)
+        if succeeded:
+            return value
+        raise failure(value)
+
+    def wait(self, number):
+        """Serve requests until the answer to a request is there; for ever without one."""
+        while True:
+            with self.turn:
+                while self.reading and number not in self.answers:
+                    self.turn.wait()
+                if number in self.answers:
+                    return self.answers.pop(number)
+                self.reading = True
+            try:
+                message = self.receive()
+            finally:
+                with self.turn:
+                    self.reading = False
+                    self.turn.notify_all()
+            if message[0] == "r":
+                with self.turn:
+                    self.answers[message[1]] = message[2:4]
+                    self.turn.notify_all()
+            else:
+                serve(message)
+
+
+def leave():
+    """End this process: Brine has closed the pipe."""
+    if getattr(frames, "stack", None) or threading.current_thread() is not threading.main_thread():
+        os._exit(0)
+    sys.exit(0)
+
+
+# Calls in progress.
+
+class Frame:
+    """One call that Brine made: its environment, variables and trees of data."""
+
+    def __init__(self, env, variables):
+        self.env, self.vars, self.trees = env, variables, {}
+
+    def tree(self, name):
+        if name in self.trees:
+            return self.trees[name]
+        if name in self.vars:
+            data = self.vars[name]
+        else:
+            known = TREES.get(name, ())
+            number, data = pipe.ask("tree", name, [n for n, _ in known])
+            if number:
+                for n, old in known:
+                    if n == number:
+                        data = old
+                TREES[name] = ([(number, data)] + [t for t in known if t[0] != number])[:4]
+        if name == "opts":
+            data = Options(data)
+            if self.vars.get("test") is not None:
+                data["test"] = self.vars["test"]
+        self.trees[name] = data
+        return data
+
+
+TREES = {}  # name: [(number, data)], newest first
+frames = threading.local()
+latest = [Frame(0, {})]  # for threads of modules, which have no frame of their own
+
+
+def frame():
+    stack = getattr(frames, "stack", None)
+    return stack[-1] if stack else latest[-1]
+
+
+class Options(dict):
+    """The options, with the grains and the pillar, which are fetched when they are asked for."""
+
+    LATE = ("grains", "pillar")
+
+    def __missing__(self, key):
+        if key in self.LATE:
+            self[key] = data = frame().tree(key)
+            return data
+        raise KeyError(key)
+
+    def get(self, key, default=None):
+        return self[key] if key in self else default
+
+    def __contains__(self, key):
+        return key in self.LATE or dict.__contains__(self, key)
+
+
+class Context:
+    """A mapping whose content belongs to the current call, such as __grains__."""
+
+    def __init__(self, name, get):
+        self._name, self._get = name, get
+
+    def value(self):
+        return self._get()
+
+    def __getitem__(self, key):
+        return self._get()[key]
+
+    def __setitem__(self, key, value):
+        self._get()[key] = value
+
+    def __delitem__(self, key):
+        del self._get()[key]
+
+    def __contains__(self, key):
+        return key in self._get()
+
+    def __iter__(self):
+        return iter(self._get())
+
+    def __len__(self):
+        return len(self._get())
+
+    def __bool__(self):
+        return bool(self._get())
+
+    def __eq__(self, other):
+        return self._get() == (other.value() if isinstance(other, Context) else other)
+
+    __hash__ = None
+
+    def __repr__(self):
+        return repr(self._get())
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._get(), name)
+
+    def __copy__(self):
+        return dict(self._get())
+
+    def __deepcopy__(self, memo):
+        import copy
+        return copy.deepcopy(self._get(), memo)
+
+
+CONTEXTS = {}  # job: __context__, oldest first
+
+
+def context():
+    """Return the __context__ of the job."""
+    job = frame().vars.get("job") or "call-{}".format(frame().env)
+    if job not in CONTEXTS:
+        while len(CONTEXTS) >= 16:
+            del CONTEXTS[next(iter(CONTEXTS))]
+        CONTEXTS[job] = {}
+    return CONTEXTS[job]
+
+
+# Errors.
+
+RAISED = []  # (number, exception), newest first: one that passes through Brine stays the same object
+
+
+def describe(exc):
+    """Return an exception as Brine's side gets it."""
+    trace = exc.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(SHIM):
+        trace = trace.tb_next
+    import traceback
+    number = RAISED[0][0] + 1 if RAISED else 1
+    RAISED[:] = [(number, exc)] + RAISED[:7]
+    names = [c.__module__ + "." + c.__qualname__ for c in type(exc).__mro__]
+    lines = traceback.format_exception(type(exc), exc, trace)
+    if trace is None and lines and lines[0].startswith("Traceback"):
+        lines = lines[-1:]
+    try:
+        text = str(exc)
+    except Exception:  # pylint: disable=broad-except
+        text = "(an exception whose text cannot be made)"
+    info = getattr(exc, "info", None)
+    return {"names": names, "text": text, "trace": "".join(lines)[-65536:], "number": number,
+            "info": info if isinstance(info, dict) else None,
+            "summary": getattr(exc, "message", None) if isinstance(info, dict) else None}
+
+
+def failure(error):
+    """Return the exception for an error of Brine's side."""
+    for number, exc in RAISED:
+        if number == error.get("number"):
+            return exc
+    import salt.exceptions
+    kind, text = error["kind"], error["text"]
+    if kind == "unknown":
+        return KeyError(text)
+    if kind == "argument":
+        return TypeError(text)
+    names = {"command": "CommandExecutionError", "invocation": "SaltInvocationError",
+             "program": "CommandNotFoundError"}
+    return getattr(salt.exceptions, names.get(kind, "CommandExecutionError"))(text)
+
+
+# Functions of Brine.
+
+class Function:
+    """A function that Brine has."""
+
+    def __init__(self, kind, name):
+        self.kind, self.name = kind, name
+        self.__name__ = self.__qualname__ = name.rpartition(".")[2]
+
+    def __call__(self, *args, **kwargs):
+        return pipe.ask("call", self.kind, self.name, list(args), kwargs)
+
+    @property
+    def __doc__(self):
+        return pipe.ask("doc", self.kind, self.name)
+
+    def __repr__(self):
+        return "<function {} of Brine>".format(self.name)
+
+
+class Functions:
+    """__salt__ and its like: functions by name, those of the user's modules and Brine's."""
+
+    def __init__(self, kind):
+        self.kind, self.own = kind, {}
+
+    def _find(self, name):
+        if not isinstance(name, str):
+            return None
+        if name in self.own:
+            return self.own[name]
+        loader = LOADERS.get(self.kind)
+        found = loader.find(name, False) if loader else None
+        if found is None and pipe.ask("has", self.kind, name):
+            found = Function(self.kind, name)
+        if found is None and loader:
+            found = loader.find(name, True)
+        return found
+
+    def __getitem__(self, name):
+        found = self._find(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __setitem__(self, name, function):
+        self.own[name] = function
+
+    def __contains__(self, name):
+        return self._find(name) is not None
+
+    def get(self, name, default=None):
+        found = self._find(name)
+        return default if found is None else found
+
+    def keys(self):
+        names = set(pipe.ask("names", self.kind))
+        if self.kind in LOADERS:
+            names.update(LOADERS[self.kind].all())
+        return sorted(names)
+
+    def __iter__(self):
+        return iter(self.keys())
+
+    def __len__(self):
+        return len(self.keys())
+
+    def items(self):
+        return [(name, self[name]) for name in self.keys()]
+
+    def values(self):
+        return [self[name] for name in self.keys()]
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Part(self, name)
+
+
+class Part:
+    """__salt__.module, for __salt__.module.function()."""
+
+    def __init__(self, functions, name):
+        self._functions, self._name = functions, name
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return self._functions[self._name + "." + name]
+        except KeyError:
+            raise AttributeError("{}.{}".format(self._name, name))
+
+    def __getitem__(self, name):
+        return self._functions[self._name + "." + name]
+
+
+class Utils(Functions):
+    """__utils__: the user's utils, then those of the shim."""
+
+    def _find(self, name):
+        found = LOADERS["utils"].find(name, False) if "utils" in LOADERS else None
+        if found is None and isinstance(name, str) and "." in name:
+            module, _, function = name.rpartition(".")
+            import importlib
+            try:
+                found = getattr(importlib.import_module("salt.utils." + module), function, None)
+            except ImportError:
+                found = None
+        if found is None and "utils" in LOADERS:
+            found = LOADERS["utils"].find(name, True)
+        return found
+
+    def keys(self):
+        return sorted(LOADERS["utils"].all()) if "utils" in LOADERS else []
+
+
+# Loading of modules.
+
+VALUES = ("__low__", "__env__", "__sls__", "__instance_id__", "__pub_jid__")
+
+
+class Entry:
+    """A loaded module."""
+
+    def __init__(self):
+        self.names, self.functions, self.reason, self.module, self.failed = (), {}, None, None, False
+
+
+class Loader:
+    """The user's modules of one kind: execution modules, states, grains."""
+
+    def __init__(self, kind, files, claims):
+        self.kind, self.files, self.claims, self.entries = kind, files, claims, {}
+        self.complete = False
+
+    def find(self, full, everywhere):
+        """Return a function by its full name, or None.
+
+        Without everywhere only files are loaded that are likely to have it.
+        """
+        module, _, name = full.partition(".")
+        stems = list(self.claims.get(module, ()))
+        if everywhere:
+            stems += sorted(set(self.files) - set(stems))
+        for stem in stems:
+            entry = self.load(stem)
+            if module in entry.names and name in entry.functions:
+                return entry.functions[name]
+        return None
+
+    def all(self):
+        """Load all files and return the full names of the functions."""
+        names = []
+        for stem in sorted(self.files):
+            entry = self.load(stem)
+            names += [n + "." + f for n in entry.names for f in entry.functions]
+        return names
+
+    def missing(self):
+        """Return the modules that cannot be used, and why."""
+        self.all()
+        return {stem: e.reason for stem, e in self.entries.items() if not e.names}
+
+    def load(self, stem):
+        if stem in self.entries:
+            return self.entries[stem]
+        entry = self.entries[stem] = Entry()
+        path = self.files[stem]
+        try:
+            module = self.execute(stem, path)
+        except SyntaxError as exc:
+            entry.failed = True
+            entry.reason = "{} cannot be loaded: SyntaxError in line {}: {}".format(
+                exc.filename or path, exc.lineno, exc.msg)
+        except BaseException as exc:  # pylint: disable=broad-except
+            entry.failed = True
+            entry.reason = "{} cannot be loaded: {}{}: {}".format(
+                path, type(exc).__name__, where(exc, path), exc)
+        else:
+            self.enter(entry, stem, module)
+        if entry.reason and entry.failed:
+            pipe.send(("l", 40, "brine", entry.reason))
+        return entry
+
+    def execute(self, stem, path):
+        import importlib.util
+        name = "salt.loaded.ext.{}.{}".format(TAGS.get(self.kind, self.kind), stem)
+        search = None
+        if path.endswith("__init__.py"):
+            search = [os.path.dirname(path)]
+        if path.endswith((".so", ".zip")):
+            spec = importlib.util.spec_from_file_location(name, path)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return module
+        spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=search)
+        module = importlib.util.module_from_spec(spec)
+        self.pack(module)
+        sys.modules[name] = module
+        directory = os.path.dirname(search[0] if search else path)
+        sys.path.append(directory)
+        try:
+            with open(path, "rb") as source:
+                exec(compile(source.read(), path, "exec", dont_inherit=True), module.__dict__)
+        except BaseException:
+            del sys.modules[name]
+            raise
+        finally:
+            if directory in sys.path:
+                sys.path.remove(directory)
+        self.pack(module)
+        return module
+
+    def pack(self, module):
+        for name, value in GLOBALS.items():
+            setattr(module, name, value)
+        if self.kind == "runners":
+            module.__salt__ = GLOBALS["__runner__"]
+            module.__jid_event__ = None
+
+    def enter(self, entry, stem, module):
+        """Ask the module whether and under which name it can be used, and list its functions."""
+        name = stem
+        virtual = getattr(module, "__virtual__", None)
+        if callable(virtual):
+            try:
+                answer = virtual()
+            except KeyError:
+                answer = True
+            except BaseException as exc:  # pylint: disable=broad-except
+                answer = (False, "Exception raised when processing __virtual__ function for {}. "
+                          "Module will not be loaded: {}".format(module.__name__, exc))
+                entry.failed = True
+            reason = None
+            if isinstance(answer, tuple):
+                answer, reason = answer[0], answer[1] if len(answer) > 1 else None
+            if not answer:
+                entry.reason = None if reason is None else str(reason)
+                return
+            name = getattr(module, "__virtualname__", answer)
+            if name is True:
+                name = stem
+        entry.module = module
+        aliases = getattr(module, "__virtual_aliases__", ())
+        entry.names = (name,) + tuple([aliases] if isinstance(aliases, str) else aliases)
+        renamed = getattr(module, "__func_alias__", {})
+        chosen = getattr(module, "__load__", None) or dir(module)
+        import functools
+        import types
+        for attr in chosen:
+            function = getattr(module, attr, None)
+            if attr.startswith("_") and attr != "__call__":
+                continue
+            if isinstance(function, (types.FunctionType, functools.partial, types.BuiltinFunctionType)):
+                entry.functions[renamed.get(attr, attr)] = function
+        start = getattr(module, "__init__", None)
+        if isinstance(start, types.FunctionType):
+            try:
+                start(frame().tree("opts"))
+            except TypeError:
+                pass
+
+
+def where(exc, path):
+    """Return the line of a file at which an exception was raised, in words."""
+    line, trace = None, exc.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == path:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return "" if line is None else " in line {}".format(line)
+
+
+TAGS = {"modules": "module", "renderers": "render", "returners": "returner", "runners": "runner",
+        "beacons": "beacons", "outputters": "output"}
+LOADERS = {}
+GLOBALS = {}
+
+
+def fill_globals():
+    GLOBALS.update({
+        "__salt__": Functions("modules"), "__states__": Functions("states"), "__runner__": Functions("runners"),
+        "__utils__": Utils("utils"), "__proxy__": {}, "__serializers__": Functions("serializers"),
+        "__ret__": Functions("returners"), "__executors__": Functions("executors"),
+        "__context__": Context("__context__", context), "__salt_system_encoding__": "utf-8",
+    })
+    for name in ("grains", "pillar", "opts", "running", "lowstate"):
+        GLOBALS["__{}__".format(name)] = Context(
+            "__{}__".format(name), lambda name=name: frame().tree(name))
+    GLOBALS["__file_client__"] = None
+
+
+# Requests of Brine.
+
+def specification(function):
+    """Describe the arguments and the documentation of a function."""
+    real = function
+    while hasattr(real, "__wrapped__"):
+        real = real.__wrapped__
+    code = getattr(real, "__code__", None)
+    if code is None:
+        return {"doc": getattr(function, "__doc__", None), "args": [], "defaults": [],
+                "varargs": "args", "keywords": "kwargs", "only": [], "onlydefaults": {},
+                "out": None}
+    names, count = code.co_varnames, code.co_argcount
+    only = names[count:count + code.co_kwonlyargcount]
+    rest = names[count + code.co_kwonlyargcount:]
+    varargs = keywords = None
+    if code.co_flags & 4:
+        varargs, rest = rest[0], rest[1:]
+    if code.co_flags & 8:
+        keywords = rest[0]
+    args = list(names[:count])
+    if getattr(real, "__self__", None) is not None:
+        args = args[1:]
+    return {"doc": function.__doc__ or real.__doc__, "args": args,
+            "defaults": list(real.__defaults__ or ()), "varargs": varargs, "keywords": keywords,
+            "only": list(only), "onlydefaults": dict(real.__kwdefaults__ or {})}
+
+
+def safe(value):
+    """Return a default as it can be sent."""
+    try:
+        marshal.dumps(value, 2)
+        return value
+    except ValueError:
+        return wrap(value) if isinstance(value, (dict, list, tuple, set)) else repr(value)
+
+
+def do_find(kind, name, everywhere):
+    loader = LOADERS.get(kind)
+    function = loader.find(name, everywhere) if loader else None
+    if function is None:
+        return None
+    spec = specification(function)
+    spec["defaults"] = [safe(v) for v in spec["defaults"]]
+    spec["onlydefaults"] = {k: safe(v) for k, v in spec["onlydefaults"].items()}
+    module = sys.modules.get(getattr(function, "__module__", None))
+    outputters = getattr(module, "__outputter__", None)
+    spec["out"] = outputters.get(name.partition(".")[2]) if isinstance(outputters, dict) else None
+    return spec
+
+
+def do_list(kind):
+    loader = LOADERS.get(kind)
+    if loader is None:
+        return [[], {}]
+    return [sorted(loader.all()), loader.missing()]
+
+
+def do_call(kind, name, args, kwargs):
+    loader = LOADERS.get(kind)
+    function = loader.find(name, True) if loader else None
+    if function is None:
+        raise KeyError(name)
+    return finish(inject(function, args, kwargs))
+
+
+def inject(function, args, kwargs):
+    """Call a function with the variables of the call among its globals."""
+    variables = frame().vars
+    scope = getattr(function, "__globals__", None)
+    real = function
+    while hasattr(real, "__wrapped__"):
+        real = real.__wrapped__
+        scope = getattr(real, "__globals__", scope)
+    values = {n: variables[n] for n in VALUES if n in variables}
+    if scope is None or not values:
+        return function(*args, **kwargs)
+    missing = object()
+    before = {n: scope.get(n, missing) for n in values}
+    scope.update(values)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        for n, v in before.items():
+            if v is missing:
+                scope.pop(n, None)
+            else:
+                scope[n] = v
+
+
+def finish(value):
+    """Return the result of a call; a generator's parts are put together."""
+    import types
+    if not isinstance(value, types.GeneratorType):
+        return value
+    whole = {}
+    for part in value:
+        if isinstance(part, dict) and isinstance(whole, dict):
+            whole.update(part)
+        else:
+            if not isinstance(whole, list):
+                whole = []
+            whole.append(part)
+        pipe.ask("progress", part)
+    return whole
+
+
+def do_grains(collected):
+    """Return what the user's grains modules say."""
+    loader, out = LOADERS.get("grains"), {}
+    frame().trees["grains"] = collected
+    for stem in sorted(loader.files) if loader else ():
+        entry = loader.load(stem)
+        for name in sorted(entry.functions):
+            function = entry.functions[name]
+            spec = specification(function)
+            kwargs = {}
+            if "grains" in spec["args"]:
+                kwargs["grains"] = collected
+            if "proxy" in spec["args"]:
+                continue
+            try:
+                part = function(**kwargs)
+            except BaseException as exc:  # pylint: disable=broad-except
+                pipe.send(("l", 40, "brine", "grains function {} in {} failed: {}".format(
+                    name, loader.files[stem], describe(exc)["trace"])))
+                continue
+            if isinstance(part, dict):
+                out.update(part)
+                collected.update(part)
+    return out
+
+
+def do_render(name, data, first, path, values):
+    """Run a renderer: py, or one of the user's."""
+    import io
+    if name == "py":
+        return run_source(data, path, values)
+    function = LOADERS["renderers"].find(name + ".render", True) if "renderers" in LOADERS else None
+    if function is None:
+        raise KeyError(name)
+    kwargs = {k: v for k, v in values.items() if k in ("saltenv", "sls", "argline", "context")}
+    kwargs["tmplpath"] = path
+    source = io.StringIO(data) if first and isinstance(data, str) else data
+    result = function(source, **kwargs)
+    return result.read() if hasattr(result, "read") else result
+
+
+def run_source(source, path, values):
+    """Run the function run of a Python source, as the renderer py does."""
+    import types
+    module = types.ModuleType(os.path.basename(path).partition(".")[0] or "template")
+    module.__file__ = path
+    module.__dict__.update(GLOBALS)
+    for name in ("salt", "grains", "pillar", "opts"):
+        module.__dict__[name] = GLOBALS["__{}__".format(name)]
+    for name in ("grains", "pillar"):
+        module.__dict__[name] = module.__dict__["__{}__".format(name)] = frame().tree(name)
+    module.__dict__.update(values)
+    module.__env__, module.__sls__ = values.get("saltenv"), values.get("sls")
+    remember(path, source)
+    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
+    run = module.__dict__.get("run")
+    if run is None:
+        raise AttributeError("{} has no function run".format(path))
+    return run()
+
+
+def remember(path, source):
+    """Let tracebacks quote a source that is in no file."""
+    import linecache
+    linecache.cache[path] = (len(source), None, source.splitlines(True), path)
+
+
+OPERATIONS = {"find": do_find, "list": do_list, "call": do_call, "grains": do_grains,
+              "render": do_render}
+
+
+def serve(message):
+    number, operation, env, variables = message[1:5]
+    stack = frames.__dict__.setdefault("stack", [])
+    current = Frame(env, variables)
+    stack.append(current)
+    latest.append(current)
+    try:
+        try:
+            value = OPERATIONS[operation](*message[5:])
+            code = 0
+            if operation == "call" and len(stack) == 1:
+                code = CONTEXTS.get(variables.get("job") or "call-{}".format(env), {}).pop("retcode", 0)
+                code = code if type(code) is int else 0
+            pipe.send(("r", number, True, value, code))
+        except BaseException as exc:  # pylint: disable=broad-except
+            pipe.send(("r", number, False, describe(exc), 0))
+    finally:
+        stack.pop()
+        latest.remove(current)
+        CONTEXTS.pop("call-{}".format(env), None)
+
+
+# The shim: import of salt.*.
+
+def install_shim():
+    import importlib.machinery as machinery
+
+    class Source(machinery.SourceFileLoader):
+        """Keeps the compiled shim, although modules of users are not kept compiled."""
+
+        def get_code(self, fullname):
+            before, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+            try:
+                return super().get_code(fullname)
+            finally:
+                sys.dont_write_bytecode = before
+
+    class Finder:
+        """Finds the shim's modules, and says what it does not have."""
+
+        @staticmethod
+        def find_spec(fullname, path=None, target=None):
+            if fullname != "salt" and not fullname.startswith("salt."):
+                return None
+            base = os.path.join(SHIM, *fullname.split("."))
+            for file in (os.path.join(base, "__init__.py"), base + ".py"):
+                if os.path.isfile(file):
+                    return spec(fullname, file)
+            import salt.substitutes
+            return salt.substitutes.spec(fullname)
+
+    def spec(fullname, file):
+        import importlib.util
+        package = [os.path.dirname(file)] if file.endswith("__init__.py") else None
+        return importlib.util.spec_from_file_location(
+            fullname, file, loader=Source(fullname, file), submodule_search_locations=package)
+
+    sys.meta_path.insert(0, Finder)
+
+
+def start_logging(level):
+    import logging
+
+    class Handler(logging.Handler):
+        """Passes records to Brine's log."""
+
+        def emit(self, record):
+            try:
+                pipe.send(("l", record.levelno, record.name, self.format(record)))
+            except Refusal:
+                pass
+
+    for number, name in ((5, "trace"), (15, "profile"), (1, "garbage")):
+        logging.addLevelName(number, name.upper())
+
+        def method(self, text, *args, _number=number, **kwargs):
+            if self.isEnabledFor(_number):
+                self._log(_number, text, args, **kwargs)
+        setattr(logging.Logger, name, method)
+        setattr(logging, name.upper(), number)
+    logging.root.addHandler(Handler())
+    logging.root.setLevel(level)
+
+
+def close_others():
+    """Close descriptors that this process has got by mistake."""
+    try:
+        found = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        found = range(5, 1024)
+    for fd in found:
+        if fd > 4:
+            try:
+                os.close(fd)
+            except OSError:
+                pass
+
+
+def main():
+    global pipe
+    close_others()
+    pipe = Pipe()
+    sys.dont_write_bytecode = True
+    sys.argv = ["salt-minion"]
+    message = pipe.receive()
+    settings = message[1]
+    pipe.limit = settings["limit"]
+    install_shim()
+    start_logging(settings["level"])
+    fill_globals()
+    for kind, (files, claims) in settings["loaders"].items():
+        LOADERS[kind] = Loader(kind, files, claims)
+    for directory in settings["path"]:
+        sys.path.append(directory)
+    pipe.send(("r", 0, True, list(sys.version_info[:3]), 0))
+    pipe.wait(None)

@@ -1,0 +1,1 @@
+"""What Brine gives the user's Python modules in the place of Salt's package."""

@@ -1,0 +1,1 @@
+"""Libraries that Salt brings along."""

@@ -1,0 +1,1 @@
+"""Renderers that modules call."""

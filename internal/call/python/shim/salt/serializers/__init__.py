@@ -1,0 +1,11 @@
+"""Serializers."""
+
+from salt.exceptions import SaltException
+
+
+class DeserializationError(SaltException, RuntimeError):
+    """A text cannot be read."""
+
+
+class SerializationError(SaltException, RuntimeError):
+    """A value cannot be written."""

@@ -1,0 +1,30 @@
+"""The serializer json."""
+
+import salt.utils.json
+from salt.serializers import DeserializationError, SerializationError
+
+available = True
+
+
+def deserialize(stream_or_string, **options):
+    """Return the value of a text or a file."""
+    try:
+        if hasattr(stream_or_string, "read"):
+            stream_or_string = stream_or_string.read()
+        if isinstance(stream_or_string, bytes):
+            stream_or_string = stream_or_string.decode("utf-8")
+        return salt.utils.json.loads(stream_or_string)
+    except Exception as exc:
+        raise DeserializationError(exc)
+
+
+def serialize(obj, **options):
+    """Return a value as text, or write it to the file fp."""
+    fp = options.pop("fp", None)
+    try:
+        text = salt.utils.json.dumps(obj, **options)
+    except Exception as exc:
+        raise SerializationError(exc)
+    if fp is None:
+        return text
+    return fp.write(text)

@@ -1,0 +1,115 @@
+"""Modules that are made when they are imported: salt.modules.x and the like."""
+
+import importlib.machinery
+import sys
+import types
+
+# Files of Salt whose functions have another name.
+FILES = {
+    "cmdmod": "cmd", "aptpkg": "pkg", "yumpkg": "pkg", "dpkg_lowpkg": "lowpkg", "rpm_lowpkg": "lowpkg",
+    "useradd": "user", "groupadd": "group", "sysmod": "sys", "systemd_service": "service",
+    "debian_service": "service", "rh_service": "service", "linux_sysctl": "sysctl", "linux_lvm": "lvm",
+    "linux_acl": "acl", "linux_shadow": "shadow", "virtualenv_mod": "virtualenv", "mod_random": "random",
+    "localemod": "locale", "debian_ip": "ip", "rh_ip": "ip", "debconfmod": "debconf", "ini_manage": "ini",
+    "timezone": "timezone", "dockermod": "docker", "pip_state": "pip", "alternatives": "alternatives",
+}
+KINDS = {"salt.modules": "__salt__", "salt.states": "__states__", "salt.runners": "__runner__"}
+
+
+class Substitute(types.ModuleType):
+    """A module whose functions are those of __salt__ or __states__."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        import brine_helper
+        package, _, module = self.__name__.rpartition(".")
+        functions = brine_helper.GLOBALS[KINDS[package]]
+        module = FILES.get(module, module)
+        for candidate in (name, name.rstrip("_")):
+            found = functions.get(module + "." + candidate)
+            if found is not None:
+                return found
+        raise AttributeError("Brine has no function {}.{}, which {}.{} of Salt is".format(
+            module, name, self.__name__, name))
+
+
+class Package(types.ModuleType):
+    """A package whose modules are made on demand."""
+
+    __path__ = []
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        import importlib
+        try:
+            return importlib.import_module(self.__name__ + "." + name)
+        except ImportError as exc:
+            raise AttributeError(str(exc)) from None
+
+
+class Loader:
+    """Makes one module."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def create_module(self, spec):
+        return self.kind(spec.name)
+
+    def exec_module(self, module):
+        pass
+
+
+def spec(fullname):
+    """Return how to import a module that is in no file, or raise an ImportError that says what is missing."""
+    if fullname in KINDS:
+        return importlib.machinery.ModuleSpec(fullname, Loader(Package), is_package=True)
+    package = fullname.rpartition(".")[0]
+    if package in KINDS:
+        return importlib.machinery.ModuleSpec(fullname, Loader(Substitute))
+    if fullname.startswith("salt.loaded"):
+        if fullname.count(".") < 3:
+            return importlib.machinery.ModuleSpec(fullname, Loader(Package), is_package=True)
+        return loaded(fullname)
+    raise ModuleNotFoundError(
+        "Brine does not provide Salt's Python module {}, which {} imports; see python-modules.md".format(
+            fullname, importer()), name=fullname)
+
+
+def loaded(fullname):
+    """Import a module of the user's by the name that Salt gives it."""
+    import brine_helper
+    tag, _, stem = fullname[len("salt.loaded.ext."):].partition(".")
+    for kind, loader in brine_helper.LOADERS.items():
+        if brine_helper.TAGS.get(kind, kind) == tag and stem in loader.files:
+            loader.load(stem)
+            module = sys.modules.get(fullname)
+            if module is not None:
+                return importlib.machinery.ModuleSpec(fullname, Existing(module))
+    raise ModuleNotFoundError("there is no module {}".format(fullname), name=fullname)
+
+
+class Existing(Loader):
+    """Hands out a module that exists."""
+
+    def __init__(self, module):
+        super().__init__(None)
+        self.module = module
+
+    def create_module(self, spec):
+        return self.module
+
+
+def importer():
+    """Return the file and line of the import statement that is being executed."""
+    import brine_helper
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(brine_helper.SHIM) and not name.startswith("<frozen"):
+            if "/importlib/" not in name:
+                return "{} in line {}".format(name, frame.f_lineno)
+        frame = frame.f_back
+    return "a module"

@@ -1,0 +1,16 @@
+"""Directories of Salt."""
+
+ROOT_DIR = "/"
+CONFIG_DIR = "/etc/salt"
+CACHE_DIR = "/var/cache/salt"
+SOCK_DIR = "/var/run/salt"
+SRV_ROOT_DIR = "/srv"
+BASE_FILE_ROOTS_DIR = "/srv/salt"
+BASE_PILLAR_ROOTS_DIR = "/srv/pillar"
+BASE_MASTER_ROOTS_DIR = "/srv/salt-master"
+LOGS_DIR = "/var/log/salt"
+PIDFILE_DIR = "/var/run"
+SPM_PARENT_PATH = "/srv/spm"
+SHARE_DIR = "/usr/share/salt"
+LIB_STATE_DIR = CONFIG_DIR
+HOME_DIR = "/root"

@@ -1,0 +1,98 @@
+"""Arguments of functions."""
+
+import collections
+import inspect
+import shlex
+
+ArgSpec = collections.namedtuple("ArgSpec", "args varargs keywords defaults")
+
+
+def clean_kwargs(**kwargs):
+    """Return the keywords that do not begin with two underscores."""
+    return {k: v for k, v in kwargs.items() if not k.startswith("__")}
+
+
+def invalid_kwargs(invalid, raise_exc=True):
+    """Raise an error that names keywords."""
+    from salt.exceptions import SaltInvocationError
+    text = "The following keyword arguments are not valid: {}".format(", ".join(
+        "{}={}".format(k, v) for k, v in invalid.items()) if isinstance(invalid, dict) else ", ".join(invalid))
+    if raise_exc:
+        raise SaltInvocationError(text)
+    return text
+
+
+def get_function_argspec(func, is_class_method=None):
+    """Return the arguments of a function."""
+    while hasattr(func, "__wrapped__"):
+        func = func.__wrapped__
+    spec = inspect.getfullargspec(func)
+    args = spec.args[1:] if is_class_method or inspect.ismethod(func) else spec.args
+    return ArgSpec(args, spec.varargs, spec.varkw, spec.defaults)
+
+
+def arg_lookup(func, aspec=None):
+    """Return the required arguments and those with defaults."""
+    spec = aspec or get_function_argspec(func)
+    defaults = spec.defaults or ()
+    first = len(spec.args) - len(defaults)
+    return {"args": spec.args[:first], "kwargs": dict(zip(spec.args[first:], defaults))}
+
+
+def format_call(fun, data, initial_ret=None, expected_extra_kws=(), is_class_method=None):
+    """Return from data the arguments and keywords that a function takes."""
+    from salt.exceptions import SaltInvocationError
+    out = dict(initial_ret or {}, args=[], kwargs={})
+    spec = get_function_argspec(fun, is_class_method)
+    known = arg_lookup(fun, spec)
+    missing = [a for a in known["args"] if a not in data]
+    if missing:
+        raise SaltInvocationError("{} takes at least {} argument{} ({} given)".format(
+            getattr(fun, "__name__", fun), len(known["args"]), "s" * (len(known["args"]) > 1),
+            len(known["args"]) - len(missing)))
+    out["args"] = [data[a] for a in known["args"]]
+    out["kwargs"] = {k: data.get(k, v) for k, v in known["kwargs"].items()}
+    extra = {k: v for k, v in data.items() if k not in spec.args and k not in expected_extra_kws}
+    if spec.keywords:
+        out["kwargs"].update(extra)
+    return out
+
+
+def yamlify_arg(arg):
+    """Return an argument of a command line as YAML reads it."""
+    if not isinstance(arg, str) or not arg.strip():
+        return arg
+    import salt.utils.yaml
+    try:
+        value = salt.utils.yaml.safe_load(arg)
+    except Exception:  # pylint: disable=broad-except
+        return arg
+    return arg if value is None and arg.strip().lower() not in ("null", "none", "~") else value
+
+
+def split_input(val, mapper=None):
+    """Return the parts of a list or of a text with commas."""
+    parts = val if isinstance(val, list) else [p.strip() for p in str(val).split(",")]
+    return [mapper(p) for p in parts] if mapper else parts
+
+
+def shlex_split(s, **kwargs):
+    """Return the words of a command line."""
+    return shlex.split(s, **kwargs) if isinstance(s, str) else s
+
+
+def argspec_report(functions, module=""):
+    """Return the arguments of functions by name."""
+    out = {}
+    for name, function in functions.items():
+        if name.startswith(module):
+            spec = get_function_argspec(function)
+            out[name] = {"args": spec.args, "defaults": spec.defaults, "varargs": True if spec.varargs else None,
+                         "kwargs": True if spec.keywords else None}
+    return out
+
+
+def test_mode(**kwargs):
+    """Report whether the keyword test is set."""
+    from salt.utils.data import is_true
+    return any(k.lower() == "test" and is_true(v) for k, v in kwargs.items())

@@ -1,0 +1,8 @@
+"""Older names."""
+
+import copy
+
+
+def deepcopy_bound(name):
+    """Return a copy."""
+    return copy.deepcopy(name)

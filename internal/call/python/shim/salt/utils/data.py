@@ -1,0 +1,307 @@
+"""Nested data."""
+
+import collections.abc
+import fnmatch
+import re
+
+DEFAULT_TARGET_DELIM = ":"
+
+
+def traverse_dict(data, key, default=None, delimiter=DEFAULT_TARGET_DELIM):
+    """Return the value at a path of keys."""
+    for part in str(key).split(delimiter):
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return default
+    return data
+
+
+def traverse_dict_and_list(data, key, default=None, delimiter=DEFAULT_TARGET_DELIM):
+    """Return the value at a path of keys and places in lists."""
+    parts = key if isinstance(key, (list, tuple)) else str(key).split(delimiter)
+    for part in parts:
+        if isinstance(data, (list, tuple)):
+            try:
+                data = data[int(part)]
+                continue
+            except IndexError:
+                return default
+            except (TypeError, ValueError):
+                found = [d for d in data if isinstance(d, dict) and part in d]
+                if not found:
+                    return default
+                data = found[0][part]
+                continue
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            try:
+                data = data[int(part)]
+            except (KeyError, IndexError, TypeError, ValueError):
+                return default
+    return data
+
+
+def is_list(value):
+    """Report whether a value is a list."""
+    return isinstance(value, list)
+
+
+def is_iter(thing, ignore=(str, bytes)):
+    """Report whether a value can be gone through."""
+    return not isinstance(thing, ignore) and hasattr(thing, "__iter__")
+
+
+def is_dictlist(data):
+    """Report whether a value is a list of dicts with one key each."""
+    return isinstance(data, list) and all(isinstance(d, dict) and len(d) == 1 for d in data)
+
+
+def is_true(value=None):
+    """Report whether a value or its text means true."""
+    try:
+        value = int(value)
+    except (TypeError, ValueError):
+        pass
+    if isinstance(value, (int, float)):
+        return value > 0
+    if isinstance(value, str):
+        return value.lower() == "true"
+    return bool(value)
+
+
+def repack_dictlist(data, strict=False, recurse=False, key_cb=None, val_cb=None):
+    """Return a list of dicts and texts as one dict."""
+    out = {}
+    for item in data if isinstance(data, list) else []:
+        if isinstance(item, dict) and len(item) == 1:
+            key, value = next(iter(item.items()))
+            if recurse and is_dictlist(value):
+                value = repack_dictlist(value, recurse=True)
+        elif isinstance(item, dict) or strict:
+            return {}
+        else:
+            key, value = item, None
+        key = key_cb(key) if key_cb else key
+        out[key] = val_cb(key, value) if val_cb else value
+    return out
+
+
+def compare_dicts(old=None, new=None):
+    """Return what differs between two dicts, as old and new."""
+    old, new = old or {}, new or {}
+    out = {}
+    for key in set(old) | set(new):
+        if key not in new:
+            out[key] = {"old": old[key], "new": ""}
+        elif key not in old:
+            out[key] = {"old": "", "new": new[key]}
+        elif old[key] != new[key]:
+            out[key] = {"old": old[key], "new": new[key]}
+    return out
+
+
+def compare_lists(old=None, new=None):
+    """Return what differs between two lists, as old and new."""
+    old, new = old or [], new or []
+    out = {}
+    added = [v for v in new if v not in old]
+    gone = [v for v in old if v not in new]
+    if added:
+        out["new"] = added
+    if gone:
+        out["old"] = gone
+    return out
+
+
+def recursive_diff(old, new, ignore_keys=None, ignore_order=False, ignore_missing_keys=False):
+    """Return what differs between nested values, as old and new."""
+    ignored = ignore_keys or []
+    if isinstance(old, collections.abc.Mapping) and isinstance(new, collections.abc.Mapping):
+        was, now = {}, {}
+        for key in list(old) + [k for k in new if k not in old]:
+            if key in ignored:
+                continue
+            if key not in new:
+                if not ignore_missing_keys:
+                    was[key] = old[key]
+            elif key not in old:
+                now[key] = new[key]
+            else:
+                part = recursive_diff(old[key], new[key], ignore_keys, ignore_order, ignore_missing_keys)
+                if part:
+                    was[key], now[key] = part.get("old"), part.get("new")
+        out = {}
+        if was:
+            out["old"] = was
+        if now:
+            out["new"] = now
+        return out
+    if isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)) and ignore_order:
+        if len(old) == len(new) and all(v in new for v in old):
+            return {}
+    return {} if old == new else {"old": old, "new": new}
+
+
+def subdict_match(data, expr, delimiter=DEFAULT_TARGET_DELIM, regex_match=False, exact_match=False):
+    """Report whether the value at a path of keys matches a pattern."""
+    parts = expr.split(delimiter)
+
+    def fits(value, pattern):
+        value, pattern = str(value).lower(), pattern.lower()
+        if exact_match:
+            return value == pattern
+        if regex_match:
+            return bool(re.match(pattern, value))
+        return fnmatch.fnmatch(value, pattern)
+    for i in range(1, len(parts)):
+        found = traverse_dict_and_list(data, delimiter.join(parts[:i]), {}, delimiter)
+        pattern = delimiter.join(parts[i:])
+        if found == {}:
+            continue
+        if isinstance(found, dict):
+            if pattern == "*" or any(fits(k, pattern) for k in found):
+                return True
+        elif isinstance(found, list):
+            if any(fits(v, pattern) for v in found if not isinstance(v, dict)):
+                return True
+        elif fits(found, pattern):
+            return True
+    return False
+
+
+def substr_in_list(string_to_search_for, list_to_search):
+    """Report whether a text is part of an item."""
+    return any(string_to_search_for in s for s in list_to_search)
+
+
+def mysql_to_dict(data, key):
+    """Return the lines of a table that mysql prints as dicts by a column."""
+    out, headers = {}, []
+    for line in data:
+        if not line or line.startswith("+"):
+            continue
+        comps = [c.strip() for c in line.split("|")][1:-1]
+        if not headers:
+            headers = [c.lower() for c in comps]
+            continue
+        row = dict(zip(headers, comps))
+        if key in row:
+            out[row[key]] = row
+    return out
+
+
+def decode(data, *args, **kwargs):
+    """Return nested data with text in the place of bytes."""
+    if isinstance(data, bytes):
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            return data
+    if isinstance(data, dict):
+        return type(data)((decode(k), decode(v)) for k, v in data.items())
+    if isinstance(data, list):
+        return [decode(v) for v in data]
+    if isinstance(data, tuple):
+        return tuple(decode(v) for v in data)
+    return data
+
+
+decode_dict = decode_list = decode_tuple = decode
+
+
+def encode(data, *args, **kwargs):
+    """Return nested data with bytes in the place of text."""
+    if isinstance(data, str):
+        return data.encode("utf-8")
+    if isinstance(data, dict):
+        return type(data)((encode(k), encode(v)) for k, v in data.items())
+    if isinstance(data, list):
+        return [encode(v) for v in data]
+    if isinstance(data, tuple):
+        return tuple(encode(v) for v in data)
+    return data
+
+
+encode_dict = encode_list = encode_tuple = encode
+
+
+def stringify(data):
+    """Return the items of a list as texts."""
+    return [v if isinstance(v, str) else str(v) for v in data]
+
+
+def flatten(data, levels=None, preserve_nulls=False, _ids=None):
+    """Return nested lists as one."""
+    out = []
+    for item in data:
+        if item is None and not preserve_nulls:
+            continue
+        if isinstance(item, (list, tuple)) and (levels is None or levels > 0):
+            out += flatten(item, None if levels is None else levels - 1, preserve_nulls)
+        else:
+            out.append(item)
+    return out
+
+
+def sorted_ignorecase(values):
+    """Return texts sorted without regard to case."""
+    return sorted(values, key=str.lower)
+
+
+def filter_falsey(data, recurse_depth=None, ignore_types=()):
+    """Return data without what is false."""
+    deeper = None if recurse_depth is None else recurse_depth - 1
+
+    def clean(value):
+        if recurse_depth == 0 or not isinstance(value, (dict, list)):
+            return value
+        return filter_falsey(value, deeper, ignore_types)
+
+    def keep(value):
+        return type(value) in ignore_types or bool(value)
+    if isinstance(data, dict):
+        pairs = ((k, clean(v)) for k, v in data.items())
+        return type(data)((k, v) for k, v in pairs if keep(v))
+    return type(data)(v for v in map(clean, data) if keep(v))
+
+
+def json_query(data, expr):
+    """Search nested data by a JMESPath expression."""
+    import jmespath
+    return jmespath.search(expr, data)
+
+
+def get_value(obj, path, default=None):
+    """Return the values at a path of keys as a list of dicts."""
+    found = traverse_dict_and_list(obj, path, default)
+    return [{"value": found}]
+
+
+class CaseInsensitiveDict(dict):
+    """A dict whose keys are texts in any case."""
+
+    def __init__(self, init=None, **kwargs):
+        super().__init__()
+        self.update(init or {}, **kwargs)
+
+    @staticmethod
+    def _key(key):
+        return key.lower() if isinstance(key, str) else key
+
+    def __getitem__(self, key):
+        return dict.__getitem__(self, self._key(key))
+
+    def __setitem__(self, key, value):
+        dict.__setitem__(self, self._key(key), value)
+
+    def __contains__(self, key):
+        return dict.__contains__(self, self._key(key))
+
+    def get(self, key, default=None):
+        return dict.get(self, self._key(key), default)
+
+    def update(self, *args, **kwargs):
+        for key, value in dict(*args, **kwargs).items():
+            self[key] = value

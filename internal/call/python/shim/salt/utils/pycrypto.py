@@ -1,0 +1,14 @@
+"""Passwords."""
+
+import secrets
+import string
+
+
+def secure_password(length=20, use_random=True, chars=None, lowercase=True, uppercase=True, digits=True,
+                    punctuation=True, whitespace=False, printable=False):
+    """Return a random password."""
+    if chars is None:
+        chars = "".join(s for s, use in (
+            (string.ascii_lowercase, lowercase), (string.ascii_uppercase, uppercase), (string.digits, digits),
+            (string.punctuation, punctuation)) if use)
+    return "".join(secrets.choice(chars) for _ in range(int(length)))

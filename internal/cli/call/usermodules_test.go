@@ -1,0 +1,204 @@
+package call
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"brine/test/tools"
+)
+
+// userTree returns the directory of the configuration of a minion whose files are those of
+// an archive in testdata.
+func userTree(t *testing.T, archive, more string) string {
+	t.Helper()
+	tools.NeedPython(t, "python3", "marshal")
+	a, err := txtar.ParseFile(filepath.Join("testdata", archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, f := range a.Files {
+		path := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := "root_dir: " + dir + "\nid: alpha\nfile_client: local\nenable_fqdns_grains: false\nskip_grains: true\n" +
+		"file_roots: {base: [" + dir + "/srv]}\npillar_roots: {base: [" + dir + "/pillar]}\ngrains: {role: web}\n" + more
+	if err := os.WriteFile(filepath.Join(dir, "minion"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// local returns the result of a call as JSON.
+func local(t *testing.T, dir string, args ...string) (any, result) {
+	t.Helper()
+	r := runCall(t.Context(), dir, "", append([]string{"--out", "json"}, args...)...)
+	var whole map[string]any
+	if err := json.Unmarshal([]byte(r.stdout), &whole); err != nil {
+		return nil, r
+	}
+	return whole["local"], r
+}
+
+// TestUserModules calls the user's own modules of every kind: after they were fetched, and
+// as Salt's minion does (the archive says what was compared with one).
+func TestUserModules(t *testing.T) {
+	dir := userTree(t, "usermodules.txtar", "")
+	if v, r := local(t, dir, "mine1.hi"); v != nil || r.code == 0 || !strings.Contains(r.stderr, "'mine1.hi' is not available.") {
+		t.Errorf("before they were fetched: %+v", r)
+	}
+	v, r := local(t, dir, "saltutil.sync_all")
+	all, _ := v.(map[string]any)
+	for kind, want := range map[string]string{"modules": "[modules.mine1 modules.other modules.refused modules.test]", "states": "[states.mine]",
+		"grains": "[grains.own]", "utils": "[utils.helper]", "renderers": "[renderers.upper]", "beacons": "[]"} {
+		if got := strings.ReplaceAll(jsonText(all[kind]), `"`, ""); got != strings.ReplaceAll(want, " ", ",") {
+			t.Errorf("%s: %s; %+v", kind, got, r)
+		}
+	}
+	for call, want := range map[string]string{
+		"saltutil.sync_modules":             `[]`, // nothing has changed
+		"saltutil.sync_states saltenv=base": `[]`,
+		"saltutil.list_extmods": `{"grains":["own"],"modules":["mine1","other","refused","test"],` +
+			`"renderers":["upper"],"states":["mine"],"utils":["helper"]}`,
+		"mine1.hi":                           `"hello you"`,
+		"mine1.hi Ann":                       `"hello Ann"`,
+		"named.where":                        `["alpha","web","from pillar"]`, // __virtualname__
+		"named.cross":                        `["x","hello Bob",8]`,
+		"test.ping":                          `"not True"`, // overridden
+		"cmd.run echo x":                     `"x"`,
+		"grains.get own":                     `"of Python"`,
+		"grains.get role":                    `"web"`, // the configuration's own
+		"sys.argspec mine1.hi":               `{"mine1.hi":{"args":["name"],"defaults":["you"],"kwargs":null,"varargs":null}}`,
+		"sys.list_functions mine1":           `["mine1.boom","mine1.expected","mine1.hi","mine1.list"]`,
+		"sys.list_state_functions mine":      `["mine.mod_watch","mine.present","mine.raises"]`,
+		"slsutil.renderer salt://up.txt":     `{"A":1}`,
+		"slsutil.renderer salt://python.sls": `{"a":{"test.nop":[{"name":"alpha python base"}]}}`,
+	} {
+		words := strings.SplitN(call, " ", 2)
+		if v, r := local(t, dir, words...); jsonText(v) != want {
+			t.Errorf("%s: %s; %+v", call, jsonText(v), r)
+		}
+	}
+	if _, r := local(t, dir, "mine1.list"); !strings.Contains(r.stdout, "1180591620717411303424") {
+		t.Errorf("%+v", r)
+	}
+	if _, r := local(t, dir, "sys.doc", "mine1.hi"); !strings.Contains(r.stdout, "Greet somebody.") {
+		t.Errorf("%+v", r)
+	}
+	for call, want := range map[string]string{
+		"mine1.boom":     "The minion function caused an exception: Traceback (most recent call last):",
+		"mine1.expected": "Error running 'mine1.expected': expected",
+		"mine1.hi a b c": "hi() takes from 0 to 1 positional arguments but 3 were given",
+		"refused.x":      "'refused' __virtual__ returned False: not on this machine",
+		"mine1.no":       "'mine1.no' is not available.",
+		"test.echo x":    "'test.echo' is not available.", // the module is replaced as a whole
+	} {
+		if _, r := local(t, dir, strings.Fields(call)...); r.code == 0 || !strings.Contains(r.stderr+r.stdout, want) {
+			t.Errorf("%s: %+v", call, r)
+		}
+	}
+}
+
+// TestUserStates runs states of the user's modules, whose result the state engine treats as
+// any other.
+func TestUserStates(t *testing.T) {
+	dir := userTree(t, "usermodules.txtar", "")
+	v, r := local(t, dir, "state.apply") // fetches the modules first
+	got, _ := v.(map[string]any)
+	for tag, want := range map[string]string{
+		"mine_|-a_|-a_|-present": `{"comment":"changed; sub: True","changes":{"env":"base","id":"a","new":"hello SLS"},"result":true}`,
+		"mine_|-b_|-b_|-present": `{"comment":"watched by present after [mine_|-a_|-a_|-present]","changes":{"watched":true},"result":true}`,
+	} {
+		if s := part(got[tag]); s != want {
+			t.Errorf("%s: %s; %+v", tag, s, r)
+		}
+	}
+	if s := part(got["mine_|-c_|-c_|-raises"]); !strings.Contains(s, `An exception occurred in this state: Traceback`) || !strings.Contains(s, "KeyError: 'c'") {
+		t.Error(s)
+	}
+	if s := part(got["test_|-d_|-alpha d base_|-nop"]); !strings.Contains(s, `"result":true`) {
+		t.Error(got)
+	}
+	v, r = local(t, dir, "state.single", "mine.present", "name=x", "test=True")
+	if s := part(v.(map[string]any)["mine_|-x_|-x_|-present"]); s != `{"comment":"would change","changes":{},"result":null}` {
+		t.Errorf("%s; %+v", s, r)
+	}
+}
+
+func part(v any) string {
+	m, _ := v.(map[string]any)
+	if m == nil {
+		return "nothing"
+	}
+	return `{"comment":` + jsonText(m["comment"]) + `,"changes":` + jsonText(m["changes"]) + `,"result":` + jsonText(m["result"]) + `}`
+}
+
+func jsonText(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.NewReplacer(`\u003e`, ">", `\u003c`, "<").Replace(string(b))
+}
+
+// TestUserModulesChange: a module that was changed or removed on the file server is the
+// same on the minion after the next fetch.
+func TestUserModulesChange(t *testing.T) {
+	dir := userTree(t, "usermodules.txtar", "extmod_blacklist: {modules: [other]}\n")
+	if v, r := local(t, dir, "saltutil.sync_modules"); jsonText(v) != `["modules.mine1","modules.refused","modules.test"]` {
+		t.Fatalf("%+v", r)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "srv", "_modules", "mine1.py"), []byte("def hi():\n    return 'changed'\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "srv", "_modules", "test.py")); err != nil {
+		t.Fatal(err)
+	}
+	if v, r := local(t, dir, "saltutil.sync_modules"); jsonText(v) != `["modules.mine1"]` {
+		t.Errorf("%+v", r)
+	}
+	if v, r := local(t, dir, "mine1.hi"); v != "changed" {
+		t.Errorf("%+v", r)
+	}
+	if v, r := local(t, dir, "test.ping"); v != true {
+		t.Errorf("a removed module still overrides: %+v", r)
+	}
+}
+
+// TestNoHelper: a minion without modules of the user starts no Python, and python_helper:
+// off says why a function of theirs does not run.
+func TestNoHelper(t *testing.T) {
+	dir := userTree(t, "usermodules.txtar", "python: /no/python\n")
+	if v, r := local(t, dir, "test.ping"); v != true || strings.Contains(r.stderr, "python") {
+		t.Errorf("%+v", r)
+	}
+	if v, r := local(t, dir, "saltutil.sync_modules"); jsonText(v) == "null" {
+		t.Errorf("%+v", r)
+	}
+	if _, r := local(t, dir, "mine1.hi"); r.code == 0 || !strings.Contains(r.stderr, "cannot run Python modules: the option python names /no/python") {
+		t.Errorf("%+v", r)
+	}
+	if v, r := local(t, dir, "cmd.run", "echo x"); v != "x" {
+		t.Errorf("%+v", r)
+	}
+	dir = userTree(t, "usermodules.txtar", "python_helper: false\n")
+	if v, r := local(t, dir, "saltutil.sync_modules"); jsonText(v) == "null" {
+		t.Errorf("%+v", r)
+	}
+	if _, r := local(t, dir, "mine1.hi"); r.code == 0 || !strings.Contains(r.stderr, "the option python_helper is off") {
+		t.Errorf("%+v", r)
+	}
+	if v, r := local(t, dir, "test.ping"); v != true {
+		t.Errorf("%+v", r)
+	}
+}

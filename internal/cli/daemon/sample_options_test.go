@@ -1,0 +1,135 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"brine/internal/base/log"
+	"brine/internal/cli/frame"
+	"brine/internal/daemons/config"
+)
+
+// byPrograms are options that no part of a daemon declares: command-line programs
+// read them, or functions by config.get. The tests of those show their effect.
+var byPrograms = map[string]string{
+	"backup_mode":              "internal/sls/state/sources",
+	"batch_safe_limit":         "internal/cli/salt",
+	"batch_safe_size":          "internal/cli/salt",
+	"cli_summary":              "internal/cli/salt",
+	"gpg_decrypt_must_succeed": "internal/sls/render",
+	"jinja_env":                "internal/sls/render",
+	"jinja_sls_env":            "internal/sls/render",
+	"failhard":                 "internal/sls/highstate", // of the master, by _master_opts
+	"netapi_enable_clients":    "internal/daemons/api",
+	"no_proxy":                 "internal/catalogue/modules/network",
+	"output_file":              "internal/cli/frame",
+	"pillar_raise_on_missing":  "internal/catalogue/modules/core",
+	"preserve_minion_cache":    "internal/cli/key",
+	"providers":                "internal/catalogue/modules/services",
+	"proxy_host":               "internal/catalogue/modules/network",
+	"proxy_password":           "internal/catalogue/modules/network",
+	"proxy_port":               "internal/catalogue/modules/network",
+	"proxy_username":           "internal/catalogue/modules/network",
+	"renderer":                 "internal/daemons/master",
+	"return":                   "internal/cli/salt",
+	"show_jid":                 "internal/cli/salt",
+	"show_timeout":             "internal/cli/salt",
+	"state_aggregate":          "internal/sls/highstate",
+	"state_events":             "internal/sls/highstate",
+}
+
+// TestSampleOptions sets each option of the sample files of Salt 3007.10 to another
+// value than its default, one at a time. Each either changes what the daemon is made
+// of, is read by a program, or is named by the check and by the start.
+func TestSampleOptions(t *testing.T) {
+	text, err := os.ReadFile("testdata/sample_options.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		kind, option, _ := strings.Cut(strings.TrimSpace(line), " ")
+		name, _, _ := strings.Cut(option, ":")
+		counts[kind+" "+fateOf(t, config.Kind(kind), name, option)]++
+	}
+	t.Log(counts)
+	if all := counts["master works"] + counts["master named"] + counts["minion works"] + counts["minion named"]; all < 365 {
+		t.Errorf("only %d options were tried", all)
+	}
+}
+
+// fateOf returns "works" or "named".
+func fateOf(t *testing.T, kind config.Kind, name, option string) string {
+	t.Helper()
+	base := "root_dir: " + t.TempDir() + "\nenable_fqdns_grains: false\n"
+	for key, v := range map[string]string{"id": "one", "master": "127.0.0.1", "interface": "127.0.0.1"} {
+		if key != name {
+			base += key + ": " + v + "\n"
+		}
+	}
+	if isNamed(t, kind, base+option+"\n", name) {
+		return "named"
+	}
+	if byPrograms[name] != "" {
+		return "works"
+	}
+	if reflect.DeepEqual(decoded(t, kind, base), decoded(t, kind, base+option+"\n")) {
+		t.Errorf("%s %s: nothing changes, and neither the check nor a warning names it", kind, option)
+	}
+	return "works"
+}
+
+// isNamed reports whether --check-config names an option.
+func isNamed(t *testing.T, kind config.Kind, conf, name string) bool {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, string(kind)), []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	applet := map[config.Kind]frame.Applet{config.MasterKind: MasterApplet(), config.MinionKind: MinionApplet()}[kind]
+	var out bytes.Buffer
+	env := frame.OSEnv()
+	env.Stdout, env.Stderr = &out, &out
+	applet.Run(context.Background(), env, []string{"-c", dir, "--check-config"})
+	for line := range strings.Lines(out.String()) {
+		if words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" :=", r) }); slices.Contains(words, name) &&
+			!strings.HasPrefix(line, "OK") {
+			return true
+		}
+	}
+	return false
+}
+
+// decoded returns the options that a daemon is made of.
+func decoded(t *testing.T, kind config.Kind, conf string) any {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), string(kind))
+	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	held := &log.Held{}
+	tree, err := config.Load(path, kind, held.Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The paths of the two configurations differ.
+	tree.Path = ""
+	if kind == config.MasterKind {
+		m, err := config.NewMaster(tree, config.ThisMachine(), held.Logger())
+		if err != nil {
+			t.Errorf("%s: %v", conf, err)
+		}
+		return m
+	}
+	m, err := config.NewMinion(tree, config.ThisMachine(), false, held.Logger())
+	if err != nil {
+		t.Errorf("%s: %v", conf, err)
+	}
+	return m
+}

@@ -1,0 +1,264 @@
+package compat
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// write makes a file below dir.
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// installation writes a small Salt installation and returns its directory.
+func installation(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		write(t, dir, name, strings.ReplaceAll(text, "DIR", dir))
+	}
+	return dir
+}
+
+func check(t *testing.T, cfg Config) *Report {
+	t.Helper()
+	cfg.Getenv, cfg.Log = func(string) string { return "" }, slog.New(slog.DiscardHandler)
+	r, err := Check(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// lines returns the findings as KIND NAME FILE:LINE, "missing" before those that are.
+func lines(r *Report, dir string) (out []string) {
+	for _, f := range r.Findings {
+		for _, p := range f.Places {
+			s := f.Kind + " " + f.Name + " " + strings.TrimPrefix(p.String(), dir+"/")
+			if f.Missing {
+				s = "missing " + s
+			}
+			out = append(out, s)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func compare(t *testing.T, got, want []string) {
+	t.Helper()
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("found\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+const masterConf = `root_dir: DIR
+file_roots: {base: [DIR/salt]}
+pillar_roots: {base: [DIR/pillar]}
+worker_threads: 20
+ext_pillar: [{vault: x}]
+engines: [{stalekey: {}}]
+timeuot: 3
+`
+
+// TestTexts: options, renderers, states, functions and files in Python are found by
+// the texts alone, with their places, and what Brine has is not named.
+func TestTexts(t *testing.T) {
+	dir := installation(t, map[string]string{
+		"etc/master":    masterConf,
+		"etc/minion":    "root_dir: DIR\nmaster: m1\nsudo_user: nobody\nfile_client: remote\n",
+		"salt/good.sls": "{% set x = salt['grains.get']('os') %}\n/etc/motd:\n  file.managed:\n    - contents: {{ salt.test.echo('x') }}\n",
+		"salt/py.sls":   "#!py\n\ndef run():\n    return {}\n",
+		"salt/k8s.sls":  "x:\n  kubernetes.namespace_present: []\n\ny:\n  file.shortcut:\n    - name: /x\n",
+		"salt/funcs.sls": "{# salt['vault.read_secret']('no') #}\n\n{% set a = salt['vault.read_secret']('x') %}\n" +
+			"{% set b = salt.boto_ec2.find_images() %}\nz:\n  test.nop: []\n",
+		"salt/own.sls":           "a:\n  mystate.done: []\nb:\n  cmd.run:\n    - name: {{ salt['mymod.go']() }}\n    - cwd: {{ salt['mymod.stop']() }}\n",
+		"salt/conf.jinja":        "{{ salt['mymod.go']() }}\n",
+		"salt/data.bin":          "\x00{{ salt['nosuch.one']() }}",
+		"salt/_modules/mymod.py": "def go():\n    return 1\n", "salt/_grains/mine.py": "", "salt/_runners/mine.py": "",
+		"salt/_states/other.py": "__virtualname__ = 'mystate'\n\ndef done(name):\n    return {}\n", "pillar/py.sls": "#!py\n",
+		// Names of SLS files are no states, and a module for another system is none that is missing.
+		"salt/top.sls":      "base:\n  '*':\n    - vault.server\n",
+		"salt/win.sls":      "include:\n  - tls.lego\nx:\n  chocolatey.installed: []\n",
+		"pillar/secret.sls": "#!yaml|nacl\na: b\n",
+		"pillar/top.sls":    "base:\n  '*':\n    - secret\n",
+	})
+	r := check(t, Config{ConfigDir: filepath.Join(dir, "etc")})
+	compare(t, lines(r, dir), []string{
+		"missing engine stalekey etc/master:6", "missing pillar source vault etc/master:5", "option timeuot etc/master:7", "option worker_threads etc/master:4",
+		"missing option sudo_user etc/minion:3",
+		"missing renderer py pillar/py.sls:1", "missing renderer nacl pillar/secret.sls:1",
+		"missing state kubernetes.namespace_present salt/k8s.sls:2", "missing state file.shortcut salt/k8s.sls:5",
+		"missing function vault.read_secret salt/funcs.sls:3", "missing function boto_ec2.find_images salt/funcs.sls:4",
+		"missing python mymod.stop salt/own.sls:6", "missing python _runners/mine salt/_runners/mine.py",
+		"python _modules/mymod salt/_modules/mymod.py", "python _states/mystate salt/_states/other.py", "python _grains/mine salt/_grains/mine.py",
+	})
+	if r.SLS != 10 || r.Good != 5 || !r.Missing() { // good.sls, py.sls, win.sls and two top.sls
+		t.Errorf("%d of %d are good: %s", r.Good, r.SLS, r.Summary())
+	}
+	for _, want := range []string{
+		"5 of 10 SLS files use only what Brine has; 5 need what is missing. Missing: 1 engine (stalekey), 2 functions (boto_ec2.find_images, vault.read_secret), ",
+		"\n  vault: ext_pillar: there is no \"vault\"; use one of ", "\n      " + dir + "/etc/master:5\n",
+	} {
+		if !strings.Contains(r.Text(), want) {
+			t.Errorf("no %q in\n%s", want, r.Text())
+		}
+	}
+}
+
+// TestNothingMissing: an installation of which all is there.
+func TestNothingMissing(t *testing.T) {
+	dir := installation(t, map[string]string{"tree/a.sls": "x:\n  pkg.installed: []\n", "pillar/b.sls": "a: b\n"})
+	r := check(t, Config{Trees: []string{dir + "/tree"}, Pillars: []string{dir + "/pillar"}})
+	if len(r.Findings) > 0 || r.Missing() || r.Summary() != "2 of 2 SLS files use only what Brine has. Nothing will be missing." {
+		t.Errorf("%s %v", r.Summary(), r.Findings)
+	}
+}
+
+// TestRecordedMinions: the SLS files of the top file are rendered with the grains and
+// the pillar in the master's cache. No function runs that looks at a machine.
+func TestRecordedMinions(t *testing.T) {
+	dir := installation(t, map[string]string{
+		"etc/master":   "root_dir: DIR\nfile_roots: {base: [DIR/salt]}\n",
+		"salt/top.sls": "base:\n  'os:Debian':\n    - match: grain\n    - web\n  'db*':\n    - db\n",
+		"salt/web.sls": "include:\n  - web.base\n/etc/web:\n  file.managed:\n    - mdoe: '644'\n" +
+			"    - contents: {{ pillar['text'] }}\nu:\n  user.present:\n    - shel: /bin/sh\n",
+		"salt/web/base.sls": "d:\n  docker_container:\n    - running\n",
+		"salt/db.sls":       "{% if salt['cmd.run']('touch DIR/ran') %}\n{% endif %}\nx:\n  test.nop: []\n",
+		"salt/other.sls":    "{{ nosuch.thing }}\n",
+	})
+	for id, d := range map[string]*value.Dict{
+		"web1": value.DictOf("grains", value.DictOf("id", "web1", "os", "Debian"), "pillar", value.DictOf("text", "hello")),
+		"web2": value.DictOf("grains", value.DictOf("id", "web2", "os", "Debian"), "pillar", value.NewDict(0)),
+		"db1":  value.DictOf("grains", value.DictOf("id", "db1", "os", "Alpine"), "pillar", value.NewDict(0)),
+	} {
+		data, err := msgpack.Marshal(d, msgpack.Wire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, dir, "var/cache/salt/master/minions/"+id+"/data.p", string(data))
+	}
+	r := check(t, Config{ConfigDir: dir + "/etc", Minions: true})
+	compare(t, lines(r, dir), []string{
+		"missing render web salt/web.sls:6", // of web2, which lacks the pillar
+		"missing argument user.present shel salt/web.sls:9", "argument file.managed mdoe salt/web.sls:5",
+		"missing state docker_container.running salt/web/base.sls:2",
+		"note db salt/db.sls",
+	})
+	if r.Minions != 3 || r.Rendered != 3 {
+		t.Errorf("%d SLS files for %d minions", r.Rendered, r.Minions)
+	}
+	for _, f := range r.Findings {
+		if want := map[string]string{KindRender: "web2", KindState: "web1"}[f.Kind]; want != "" && !slices.Equal(f.Minions, []string{want}) {
+			t.Errorf("%s concerns %v", f.Name, f.Minions)
+		}
+	}
+	if _, err := os.Stat(dir + "/ran"); err == nil {
+		t.Error("a function of a template has run")
+	}
+	if _, err := os.Stat(dir + "/var/cache/salt/master/brine"); err == nil {
+		t.Error("the check has written to the cache of the master")
+	}
+}
+
+// TestNamesEverywhere: functions, arguments and units that SLS files, pillar, reactions and
+// options name outside of templates.
+func TestNamesEverywhere(t *testing.T) {
+	dir := installation(t, map[string]string{
+		"etc/master": "root_dir: DIR\nfile_roots: {base: [DIR/salt]}\npillar_roots: {base: [DIR/pillar]}\nreactor:\n  - 'salt/x': [DIR/react/*.sls]\n" +
+			"schedule:\n  a: {function: nosuch.run, returner: kafka}\nevent_return: kafka\ncache: mongo\nmaster_job_cache: couchdb\n",
+		"etc/minion": "root_dir: DIR\nmaster: m\nmine_functions:\n  ip: [{mine_function: vault.addrs}]\nbeacons: {journald: []}\n" +
+			"schedule:\n  a: {function: x509.check}\n",
+		"etc/roster": "web1:\n  host: 192.0.2.1\n", "etc/cloud": "# nothing\n", "etc/proxy": "# a\nmaster: m\n",
+		"react/a.sls": "go:\n  local.nosuch.go:\n    - tgt: '*'\n  runner.cloud.map_run: []\n  runner.state.orchestrate: []\n  local.test.ping: []\n" +
+			"  wheel.key.nosuch: []\n",
+		"salt/run.sls": "a:\n  module.run:\n    - name: vault.read\n\nb:\n  module.run:\n    - nosuch.one:\n      - x: 1\n    - test.ping: []\n\n" +
+			"c:\n  cmd.run:\n    - onlyif:\n      - fun: nosuch.two\n      - test -e /x\n    - name: __slot__:salt:nosuch.three(a)\n    - cwdd: /x\n" +
+			"    - shel: /x\n" +
+			"d:\n  pkg: [installed, {verson: 1}]\n  service:\n    - runing\n\nextend:\n  e:\n    rvm.installed:\n      - watch:\n        - pkg: d\n",
+		"salt/orch.sls": "{% set x = salt['saltutil.runner']('nosuch.look') %}\nupdate:\n  salt.function:\n    - tgt: '*'\n" +
+			"    - name: nosuch.four\n    - ret: mongo\n\n" +
+			"r:\n  salt.runner:\n    - name: venafi.gen\n\nnosuch.five:\n  salt.function:\n    - tgt: '*'\n\nf: {% if salt['mine.get']('*', 'x') %}a{% endif %}\n",
+		"salt/text.sls": "/etc/app.yml:\n  file.serialize:\n    - dataset:\n        http.host: x\n        rvm.installed: y\n/etc/y:\n" +
+			"  file.managed:\n    - contents: |\n" +
+			"        a:\n          rvm.installed:\n      \n    - template: mako\n",
+		"salt/kw.sls":      "{% if salt['file.file_exists'](path='/x', follow=True) %}\n{% endif %}\n{% if salt.test.echo(text='x', more=1) %}\n{% endif %}\n",
+		"salt/jinja.sls":   "a:\n  test.nop: []\n{% if x | nosuchfilter %}\n{% endif %}\n",
+		"salt/broken.sls":  "a:\n  test.nop: []\n b: [\n",
+		"salt/latin.sls":   "a:\n  test.nop:\n    - name: \xe4\n",
+		"salt/unknown.sls": "a:\n  nosuch_state.done: []\n",
+		"pillar/sched.sls": "schedule:\n  job:\n    function: nosuch.six\n    returner: kafka\nmine_functions:\n  nosuch.seven: []\n  al:\n" +
+			"    - mine_function: nosuch.eight\n",
+		"pillar/beacon.sls": "beacons:\n  journald: []\n  load: []\n  own:\n    - beacon_module: watchdog\n",
+		"pillar/mine.sls":   "x: {{ salt['mine.get']('*', 'y') }}\n",
+	})
+	r := check(t, Config{ConfigDir: filepath.Join(dir, "etc")})
+	got := lines(r, dir)
+	for _, want := range []string{
+		"missing runner nosuch.run etc/master:6", "missing returner kafka etc/master:6", "missing returner kafka etc/master:8",
+		"missing cache mongo etc/master:9",
+		"missing returner couchdb etc/master:10", "missing function vault.addrs etc/minion:3", "missing beacon journald etc/minion:5",
+		"missing function x509.check etc/minion:6", "missing program salt-ssh etc/roster:1", "missing program salt-proxy etc/proxy:2",
+		"missing function nosuch.go react/a.sls:2", "missing runner cloud.map_run react/a.sls:4", "missing wheel key.nosuch react/a.sls:7",
+		"missing function vault.read salt/run.sls:2", "missing function nosuch.one salt/run.sls:7", "missing function nosuch.two salt/run.sls:14",
+		"missing function nosuch.three salt/run.sls:16", "argument cmd.run cwdd salt/run.sls:17", "argument cmd.run shel salt/run.sls:18",
+		"argument pkg.installed verson salt/run.sls:20", "missing state service.runing salt/run.sls:21", "missing state rvm.installed salt/run.sls:26",
+		"missing runner nosuch.look salt/orch.sls:1", "missing function nosuch.four salt/orch.sls:3", "missing returner mongo salt/orch.sls:6",
+		"missing runner venafi.gen salt/orch.sls:9", "missing function nosuch.five salt/orch.sls:13", "missing function mine.get salt/orch.sls:16",
+		"missing renderer mako salt/text.sls:12", "missing argument file.file_exists follow salt/kw.sls:1", "missing argument test.echo more salt/kw.sls:3",
+		"missing render jinja.sls salt/jinja.sls:3", "missing render broken.sls salt/broken.sls:3", "missing render latin.sls salt/latin.sls:3",
+		"state nosuch_state.done salt/unknown.sls:2",
+		"missing function nosuch.six pillar/sched.sls:3", "missing returner kafka pillar/sched.sls:4", "missing function nosuch.seven pillar/sched.sls:6",
+		"missing function nosuch.eight pillar/sched.sls:8", "missing beacon journald pillar/beacon.sls:2", "missing beacon watchdog pillar/beacon.sls:5",
+		"missing function mine.get pillar/mine.sls:1",
+	} {
+		if !slices.Contains(got, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	for _, line := range got {
+		for _, not := range []string{"http.host", "salt/text.sls:5", "salt/text.sls:10", "test.ping", "etc/cloud", "load pillar", "runner state", "own pillar"} {
+			if strings.Contains(line, not) {
+				t.Errorf("%q is there", line)
+			}
+		}
+	}
+	if t.Failed() {
+		t.Log(strings.Join(got, "\n"))
+	}
+}
+
+// TestAllPlaces: each place of a thing that is missing is listed, in JSON all of them.
+func TestAllPlaces(t *testing.T) {
+	files := map[string]string{}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		files["tree/"+name+".sls"] = "x:\n  rvm.installed: []\ny:\n  rvm.installed: []\n"
+	}
+	dir := installation(t, files)
+	r := check(t, Config{Trees: []string{dir + "/tree"}})
+	if len(r.Findings) != 1 || r.Findings[0].Uses != 14 || len(r.Findings[0].Places) != 14 {
+		t.Fatalf("%+v", r.Findings)
+	}
+	found := r.Data().List("findings")[0].(*value.Dict)
+	if places := value.Texts(found.At("places")); len(places) != 14 || places[13] != dir+"/tree/g.sls:4" {
+		t.Errorf("JSON has the places %v", places)
+	}
+	if want := "and at 9 more places"; !strings.Contains(r.Text(), want) {
+		t.Errorf("no %q in\n%s", want, r.Text())
+	}
+}

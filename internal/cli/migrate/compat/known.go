@@ -1,0 +1,176 @@
+package compat
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"brine/internal/call/fn"
+	"brine/internal/catalogue"
+	"brine/internal/catalogue/runners"
+	"brine/internal/catalogue/states/orchestration"
+	"brine/internal/catalogue/wheel"
+	"brine/internal/daemons/minion"
+	"brine/internal/sls/state"
+)
+
+// where is who renders a template and calls its functions.
+type where int
+
+const (
+	onMinion where = iota
+	onMaster
+)
+
+// functionSet is functions by full name, and the names of their modules.
+type functionSet struct {
+	functions map[string]*fn.Func
+	modules   map[string]bool
+}
+
+func newSet(all []fn.Module) functionSet {
+	s := functionSet{map[string]*fn.Func{}, map[string]bool{}}
+	for _, m := range all {
+		for _, name := range append([]string{m.Name}, m.Aliases...) {
+			s.modules[name] = true
+			for i := range m.Funcs {
+				if full := name + "." + m.Funcs[i].Name(); s.functions[full] == nil {
+					s.functions[full] = &m.Funcs[i]
+				}
+			}
+		}
+	}
+	return s
+}
+
+// known is what Brine has.
+type known struct {
+	minion, master, runners, wheel functionSet
+	states                         *state.Registry
+	stateMods                      map[string]bool
+	all                            []fn.Module // execution modules
+	// python are the modules in Python that the trees have, by kind and name.
+	python map[string]*pythonFile
+}
+
+func newKnown() (*known, error) {
+	k := &known{stateMods: map[string]bool{}, python: map[string]*pythonFile{}}
+	k.all = minion.Catalogue()
+	k.minion, k.master = newSet(k.all), newSet(catalogue.Modules())
+	// These exist on masters in another form.
+	for _, m := range k.all {
+		switch m.Name {
+		case "grains", "state":
+			k.master.add(m, "")
+		case "saltutil":
+			k.master.add(m, "runner")
+		}
+	}
+	k.runners, k.wheel = newSet(runners.New(runners.Deps{})), newSet(wheel.New(wheel.Deps{}))
+	mods := catalogue.States(orchestration.Deps{})
+	for i := range mods {
+		mods[i].When = nil // on whatever machine
+		for _, name := range append([]string{mods[i].Name}, mods[i].Aliases...) {
+			k.stateMods[name] = true
+		}
+	}
+	// Several modules of one name are for different machines: the first counts.
+	seen := map[string]bool{}
+	mods = slices.DeleteFunc(mods, func(m state.Module) bool {
+		twice := seen[m.Name]
+		seen[m.Name] = true
+		return twice
+	})
+	var err error
+	k.states, err = state.NewRegistry(nil, mods...)
+	return k, err
+}
+
+// add adds a module, or one function of it.
+func (s functionSet) add(m fn.Module, only string) {
+	s.modules[m.Name] = true
+	for i := range m.Funcs {
+		if name := m.Funcs[i].Name(); only == "" || name == only {
+			s.functions[m.Name+"."+name] = &m.Funcs[i]
+		}
+	}
+}
+
+// missingState says why a state function is not available, or "".
+func (k *known) missingState(full string) (why, kind string) {
+	module, _, _ := strings.Cut(full, ".")
+	if k.states.Declarations().Has(full) {
+		return "", ""
+	}
+	if p := k.python["_states/"+module]; p != nil {
+		return p.missing(full)
+	}
+	switch {
+	case k.stateMods[module] && !k.hasFunctions(module): // it is for other systems and refuses to run on Linux
+		return "", ""
+	case k.stateMods[module]:
+		return "Brine has the state module " + module + ", but not this function", KindState
+	case state.Unsupported(module):
+		return "Brine does not have Salt's state module " + module, KindState
+	}
+	return "neither Brine nor Salt has the state module " + module, KindState
+}
+
+// isState reports whether a word is likely the name of a state module.
+func (k *known) isState(module string) bool {
+	return k.stateMods[module] || state.Unsupported(module) || k.python["_states/"+module] != nil
+}
+
+// hasFunctions reports whether a state module has any function.
+func (k *known) hasFunctions(module string) bool {
+	return slices.ContainsFunc(k.states.Declarations().Names(), func(n string) bool { return strings.HasPrefix(n, module+".") })
+}
+
+// missing says why a function of a module in Python is not available, or "".
+func (p *pythonFile) missing(full string) (why, kind string) {
+	_, name, _ := strings.Cut(full, ".")
+	switch {
+	case !available(p):
+		return "the function is in a module in Python, which is not run: " + p.path, KindPython
+	case !p.has(name):
+		return p.path + " does not define this function", KindPython
+	}
+	return "", ""
+}
+
+// missingFunction says why an execution function is not available, or "".
+func (k *known) missingFunction(full string, at where) (why, kind string) {
+	module, _, _ := strings.Cut(full, ".")
+	set := k.minion
+	if at == onMaster {
+		set = k.master
+	}
+	if set.functions[full] != nil {
+		return "", ""
+	}
+	if p := k.python["_modules/"+module]; p != nil {
+		if at == onMaster {
+			return "masters do not run the module in Python that has it: " + p.path, KindPython
+		}
+		return p.missing(full)
+	}
+	switch {
+	case k.minion.functions[full] != nil:
+		return "minions have this function, and templates that a master renders do not", KindFunction
+	case k.minion.modules[module]:
+		return "Brine has the execution module " + module + ", but not this function", KindFunction
+	}
+	return "Brine does not have the execution module " + module, KindFunction
+}
+
+// missingIn says why a runner or wheel function is not available, or "".
+func (k *known) missingIn(set functionSet, what, full string) string {
+	module, _, _ := strings.Cut(full, ".")
+	switch {
+	case set.functions[full] != nil, what == KindRunner && module == "state":
+		return ""
+	case set.modules[module]:
+		return fmt.Sprintf("Brine has the %s module %s, but not this function", what, module)
+	}
+	return fmt.Sprintf("Brine does not have the %s module %s", what, module)
+}

@@ -1,0 +1,75 @@
+package compat
+
+import (
+	"bytes"
+	"strings"
+	"time"
+)
+
+// maxRender bounds the rendering of one file, without the functions that it calls.
+const maxRender = 20 * time.Second
+
+// lineCounter finds the lines of growing offsets.
+type lineCounter struct {
+	text       []byte
+	line, last int
+}
+
+func (l *lineCounter) at(offset int) int {
+	if offset < l.last {
+		l.line, l.last = 0, 0
+	}
+	l.line += bytes.Count(l.text[l.last:offset], []byte{'\n'})
+	l.last = offset
+	return l.line + 1
+}
+
+// lineIndex keeps the lines of files.
+type lineIndex struct {
+	files map[string]fileLines
+	bytes int
+}
+
+// maxIndex bounds the kept lines, in bytes.
+const maxIndex = 64 << 20
+
+type fileLines []string
+
+func (i *lineIndex) of(path string) fileLines {
+	if l, ok := i.files[path]; ok {
+		return l
+	}
+	text, err := readFile(path, maxSLS)
+	if err != nil {
+		return nil
+	}
+	if i.bytes += len(text); i.files == nil || i.bytes > maxIndex {
+		i.files, i.bytes = map[string]fileLines{}, len(text)
+	}
+	l := fileLines(strings.Split(string(text), "\n"))
+	i.files[path] = l
+	return l
+}
+
+// find returns the line of the state full of an id: that of its function below the id, as
+// far as both stand in the text, 0 if neither does.
+func (l fileLines) find(id, full string) int {
+	module, _, _ := strings.Cut(full, ".")
+	start := l.after(1, id+":")
+	for _, word := range []string{full, module + ":"} {
+		if n := l.after(start, word); n > 0 {
+			return n
+		}
+	}
+	return start
+}
+
+// after returns the first line from start that has a word, 0 if none has.
+func (l fileLines) after(start int, word string) int {
+	for i := max(start, 1) - 1; i < len(l); i++ {
+		if strings.Contains(l[i], word) {
+			return i + 1
+		}
+	}
+	return 0
+}

@@ -1,0 +1,128 @@
+package compat
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// pythonFile is a module in Python that a tree has.
+type pythonFile struct {
+	kind string // the directory, such as _modules
+	name string // of the module
+	path string
+	// functions are those that the file defines.
+	functions []string
+}
+
+// pythonKinds are the directories of a tree from which Salt syncs modules.
+var pythonKinds = []string{
+	"_auth", "_beacons", "_cache", "_clouds", "_engines", "_executors", "_fileserver", "_grains", "_log_handlers", "_matchers", "_modules", "_output", "_pillar",
+	"_proxy", "_queues", "_renderers", "_returners", "_roster", "_runners", "_sdb", "_serializers", "_states", "_thorium", "_tokens", "_tops", "_utils",
+	"_wheel", "_wrapper",
+}
+
+// minionKinds are those that Brine minions run by the machine's python3.
+var minionKinds = []string{"_grains", "_modules", "_renderers", "_states", "_utils"}
+
+// available decides whether a module in Python can be used.
+func available(p *pythonFile) bool { return slices.Contains(minionKinds, p.kind) }
+
+// pythonRenderer reports whether minions have a renderer because they run Python. A
+// master has none of them.
+func pythonRenderer(name string) bool { return name == "py" }
+
+var (
+	definition  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^(?:async )?def\s+([A-Za-z]\w*)\s*\(`) })
+	virtualName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^__virtualname__\s*=\s*['"](\w+)['"]`) })
+)
+
+// readPython reads the names that a module defines.
+func readPython(kind, path string, text []byte) *pythonFile {
+	p := &pythonFile{kind: kind, name: strings.TrimSuffix(filepath.Base(path), ".py"), path: path}
+	if m := virtualName().FindSubmatch(text); m != nil {
+		p.name = string(m[1])
+	}
+	for _, m := range definition().FindAllSubmatch(text, -1) {
+		name := string(m[1])
+		p.functions = append(p.functions, name, strings.TrimSuffix(name, "_"))
+	}
+	return p
+}
+
+// has reports whether the file may have a function. A module without definitions of its
+// own may import them.
+func (p *pythonFile) has(name string) bool {
+	return len(p.functions) == 0 || slices.Contains(p.functions, name)
+}
+
+// findPython finds the modules in Python of a tree.
+func (c *checker) findPython(dir string) error {
+	for _, kind := range pythonKinds {
+		if err := c.pythonIn(kind, filepath.Join(dir, kind)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pythonIn finds the modules of a kind in a directory, if it exists.
+func (c *checker) pythonIn(kind, dir string) error {
+	w := &walker{ctx: c.ctx}
+	w.failed = func(path string, err error) {
+		if path != dir {
+			c.unread(path, err)
+		}
+	}
+	w.enter = func(string) bool { return true }
+	w.file = func(path string, err error) {
+		if filepath.Ext(path) != ".py" || filepath.Base(path) == "__init__.py" {
+			return
+		}
+		var text []byte
+		if err == nil {
+			text, err = readFile(path, maxSLS)
+		}
+		if err != nil {
+			c.unread(path, err)
+			return
+		}
+		p := readPython(kind, path, text)
+		if key := kind + "/" + p.name; c.known.python[key] == nil {
+			c.known.python[key] = p
+		}
+	}
+	return w.walk(dir, 0)
+}
+
+// pythonCalls checks the functions that a text in Python calls.
+func (c *checker) pythonCalls(path string, text []byte) {
+	lines := lineCounter{text: text}
+	for _, m := range byKey().FindAllSubmatchIndex(text, -1) {
+		c.function(string(text[m[2]:m[3]]), path, lines.at(m[0]), onMinion)
+	}
+}
+
+// reportPython adds the modules in Python: those that Brine does not run, and for
+// information those that minions run.
+func (c *checker) reportPython() {
+	var files []*pythonFile
+	for _, p := range c.known.python {
+		files = append(files, p)
+	}
+	slices.SortFunc(files, func(a, b *pythonFile) int { return strings.Compare(a.path, b.path) })
+	for _, p := range files {
+		f := Finding{Kind: KindPython, Name: p.kind + "/" + p.name, Places: at(p.path, 0)}
+		if available(p) {
+			f.Why = "minions run it by the machine's python3; try it as docs/python-modules.md says"
+			if text, err := readFile(p.path, maxSLS); err == nil && p.kind != "_utils" {
+				c.pythonCalls(p.path, text)
+			}
+		} else {
+			f.Why, f.Missing = "modules in Python of this kind are not run (docs/python-modules.md)", true
+		}
+		c.add(f)
+	}
+}

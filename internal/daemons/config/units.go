@@ -1,0 +1,124 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"brine/internal/call/auth"
+	"brine/internal/call/output"
+	"brine/internal/catalogue/beacons"
+	"brine/internal/daemons/master"
+	"brine/internal/daemons/master/sinks"
+	"brine/internal/daemons/minion/runner"
+	"brine/internal/files/fileserver/backends"
+	"brine/internal/py/value"
+	"brine/internal/sls/pillar"
+	"brine/internal/store/returner"
+)
+
+// unitOption is an option that names units.
+type unitOption struct {
+	key   string
+	names func(v any) []string
+	known func() []string
+	// lost says what happens without a unit. A daemon starts nevertheless if it is
+	// empty.
+	lost string
+}
+
+// Options of both daemons, and of each.
+var (
+	commonUnits = []unitOption{
+		{"output", value.Split, outputters, ""},
+	}
+	// dataUnits are the sources of files and pillar, of a master and of a minion that has no master.
+	dataUnits = []unitOption{
+		{"fileserver_backend", value.Split, backends.Names, "its files would be missing"},
+		{"ext_pillar", keysOfList, pillar.Externals, "minions would be configured without its pillar"},
+	}
+	masterUnits = []unitOption{
+		{"external_auth", keys, auth.Systems, "its users could not log in"},
+		{"event_return", value.Texts, sinks.EventReturnNames, "no event would be stored there"},
+		{"master_tops", keys, master.TopSources, "minions would be configured without its SLS files"},
+	}
+	minionUnits = []unitOption{
+		{"return", value.Texts, returner.Names, ""},
+		{"beacons", beaconNames, beacons.Names, ""},
+		{"module_executors", value.Split, runner.ExecutorNames, "no function would run"},
+	}
+)
+
+// MissingUnits returns the units that options name and that do not exist. A daemon
+// starts without those of other, with a warning.
+func (t *Tree) MissingUnits() (needed []Unsupported, other []Unsupported) {
+	options := slices.Concat(commonUnits, masterUnits, dataUnits)
+	if t.Kind == MinionKind {
+		options = slices.Concat(commonUnits, minionUnits)
+		if t.Values.Str("file_client") == "local" {
+			options = append(options, dataUnits...)
+		}
+	}
+	for _, o := range options {
+		known := o.known()
+		for _, name := range o.names(t.Values.At(o.key)) {
+			switch {
+			case name == "" || slices.Contains(known, name):
+			case o.lost != "":
+				needed = append(needed, missingUnit(o.key, name, known, "; without it "+o.lost))
+			default:
+				other = append(other, missingUnit(o.key, name, known, ""))
+			}
+		}
+	}
+	return needed, other
+}
+
+func missingUnit(key, name string, known []string, lost string) Unsupported {
+	why := fmt.Sprintf("there is no %q; use one of %s%s", name, strings.Join(known, ", "), lost)
+	if name == "sseapi" {
+		why += "; " + insteadOfConsole
+	}
+	return Unsupported{Key: key, Unit: name, Why: why}
+}
+
+// outputters returns the values of the option output: text is another name of txt.
+func outputters() []string { return append(output.Names(), "text") }
+
+// keys reads the keys of a map.
+func keys(v any) (names []string) {
+	d, _ := v.(*value.Dict)
+	for k := range d.All() {
+		names = append(names, value.Str(k))
+	}
+	return names
+}
+
+// keysOfList reads a list of maps.
+func keysOfList(v any) (names []string) {
+	l, _ := v.(*value.List)
+	if l == nil {
+		return nil
+	}
+	for _, it := range l.Items {
+		names = append(names, keys(it)...)
+	}
+	return names
+}
+
+// beaconNames reads a map of settings, of which beacon_module may name the beacon.
+func beaconNames(v any) (names []string) {
+	d, _ := v.(*value.Dict)
+	for k, def := range d.All() {
+		name := value.Str(k)
+		if c, err := beacons.ParseConfig(def); err == nil {
+			if s, ok := c.Get("beacon_module").(string); ok {
+				name = s
+			}
+		}
+		if name != "enabled" {
+			names = append(names, name)
+		}
+	}
+	return names
+}

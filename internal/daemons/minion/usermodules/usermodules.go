@@ -1,0 +1,412 @@
+// Package usermodules gives a minion the user's own Python modules: execution modules,
+// states, grains and renderers, which package call/python runs and files/extmods keeps on
+// disk. It is what registries and renderers ask (Source), and what saltutil.sync_* calls.
+//
+// No helper is started for a function that no module of the user claims.
+package usermodules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/call/fn"
+	"brine/internal/call/python"
+	"brine/internal/files/extmods"
+	"brine/internal/py/value"
+)
+
+// Kinds are the kinds of modules that this package runs.
+const (
+	kindModules   = "modules"
+	kindStates    = "states"
+	kindGrains    = "grains"
+	kindRenderers = "renderers"
+)
+
+// kinds are all kinds that a helper loads.
+var kinds = []string{kindModules, kindStates, kindGrains, kindRenderers, "utils", "returners", "serializers", "outputters", "executors"}
+
+// Config is what Modules need.
+type Config struct {
+	Options python.Options
+	Sync    extmods.Options
+	// CacheDir is the directory of the minion's cache, ExtensionModules that of its modules.
+	CacheDir, ExtensionModules string
+	// ID is the minion's id.
+	ID string
+	// Opts are all options under their names, OwnGrains those grains that they set.
+	Opts, OwnGrains *value.Dict
+	// Disabled are modules that are not used.
+	Disabled []string
+	// SaltFile returns the name of the file in which Salt has an execution module, "" if it is
+	// the module's: a user's file of that name replaces the module.
+	SaltFile func(module string) string
+	// Call makes a call for what belongs to no job: whether a module can be used.
+	Call func() *fn.Call
+	Log  *slog.Logger
+}
+
+// Modules are the user's modules of one minion.
+type Modules struct {
+	cfg  Config
+	pool *python.Pool
+
+	mu       sync.Mutex
+	scanned  bool
+	listings map[string]extmods.Listing
+	version  uint64
+	found    map[query]*fn.Func
+	lists    map[string]*list
+}
+
+// query is a look-up whose result is kept.
+type query struct {
+	kind, name string
+	own        bool
+}
+
+// list has all functions of a kind.
+type list struct {
+	names   []string
+	missing map[string]string
+}
+
+// New returns the modules that are on disk.
+func New(c Config) *Modules {
+	m := &Modules{cfg: c}
+	m.pool = python.New(python.Config{
+		Options: c.Options, Dir: filepath.Join(c.CacheDir, "brine", "python"), Loaders: m.files, Path: c.Sync.Dirs, Log: c.Log,
+	})
+	return m
+}
+
+// Close ends the helpers.
+func (m *Modules) Close() { m.pool.Close() }
+
+// Rescan looks for modules that were added, changed or removed, and reports whether there
+// are any. Later calls use what is there now.
+func (m *Modules) Rescan() bool {
+	m.mu.Lock()
+	changed := m.scan()
+	m.mu.Unlock()
+	if changed {
+		m.pool.Reload()
+	}
+	return changed
+}
+
+// scan lists the modules; the caller holds the lock.
+func (m *Modules) scan() (changed bool) {
+	now := make(map[string]extmods.Listing, len(kinds))
+	for _, kind := range kinds {
+		l := extmods.Scan(extmods.Dirs(m.cfg.Opts, m.cfg.ExtensionModules, kind))
+		if kind == kindModules {
+			l = without(l, m.cfg.Disabled)
+		}
+		now[kind] = l
+		changed = changed || l.Stamp != m.listings[kind].Stamp
+	}
+	if changed = changed && m.scanned; changed || !m.scanned {
+		m.version++
+		m.listings, m.found, m.lists = now, map[query]*fn.Func{}, map[string]*list{}
+	}
+	m.scanned = true
+	return changed
+}
+
+// without leaves out modules by the names of their files and of their functions.
+func without(l extmods.Listing, off []string) extmods.Listing {
+	for _, name := range off {
+		for _, stem := range append(slices.Clone(l.Claims[name]), name) {
+			delete(l.Paths, stem)
+			for claim, stems := range l.Claims {
+				if stems = slices.DeleteFunc(slices.Clone(stems), func(s string) bool { return s == stem }); len(stems) == 0 {
+					delete(l.Claims, claim)
+				} else {
+					l.Claims[claim] = stems
+				}
+			}
+		}
+	}
+	return l
+}
+
+// listing returns the modules of a kind, and the version of all.
+func (m *Modules) listing(kind string) (extmods.Listing, uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.scanned {
+		m.scan()
+	}
+	return m.listings[kind], m.version
+}
+
+// files are what a helper loads.
+func (m *Modules) files() map[string]python.Files {
+	out := map[string]python.Files{}
+	for _, kind := range kinds {
+		if l, _ := m.listing(kind); len(l.Paths) > 0 {
+			out[kind] = python.Files{Paths: l.Paths, Claims: l.Claims}
+		}
+	}
+	return out
+}
+
+// env is what a call of Python sees.
+func env(c *fn.Call, vars *value.Dict) *python.Env {
+	return &python.Env{Call: c, Vars: vars, Functions: map[string]python.Functions{kindModules: ownFunctions{c}}}
+}
+
+// ownFunctions are Brine's functions, without those of the user's modules, which the helper
+// has itself.
+type ownFunctions struct{ c *fn.Call }
+
+// Has implements python.Functions.
+func (o ownFunctions) Has(name string) bool {
+	_, ok := o.c.Funcs.Own(name)
+	return ok
+}
+
+// Names implements python.Functions.
+func (o ownFunctions) Names() []string { return o.c.Funcs.OwnNames() }
+
+// Call implements python.Functions.
+func (o ownFunctions) Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error) {
+	f, ok := o.c.Funcs.Own(name)
+	if !ok {
+		return nil, fn.Errorf("'%s' is not available.", name)
+	}
+	return f.Call(ctx, o.c, args, kwargs)
+}
+
+// Source are the user's execution modules, for a registry.
+func (m *Modules) Source() fn.Source { return source{m, kindModules} }
+
+// source are the modules of one kind.
+type source struct {
+	m    *Modules
+	kind string
+}
+
+// Find implements fn.Source.
+func (s source) Find(full string, own bool) *fn.Func {
+	l, version := s.m.listing(s.kind)
+	module, _, ok := strings.Cut(full, ".")
+	claimed := len(l.Claims[module]) > 0
+	if len(l.Paths) == 0 || !ok || !claimed && own || s.m.pool.Off() != nil && (own || !claimed) {
+		return nil
+	}
+	q := query{s.kind, full, own}
+	s.m.mu.Lock()
+	f, known := s.m.found[q]
+	s.m.mu.Unlock()
+	if known {
+		return f
+	}
+	f, keep := s.find(full, own, claimed)
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	if keep && version == s.m.version {
+		s.m.found[q] = f
+	}
+	return f
+}
+
+// loadLimit bounds how long modules may take to be loaded: a look-up belongs to no job that
+// could be killed.
+const loadLimit = time.Minute
+
+func loading() (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.Background(), loadLimit, fmt.Errorf("modules were not loaded within %v", loadLimit))
+}
+
+// find asks Python for a function. keep says that the answer stays the same.
+func (s source) find(full string, own, claimed bool) (f *fn.Func, keep bool) {
+	ctx, cancel := loading()
+	defer cancel()
+	spec, err := s.m.pool.Find(ctx, env(s.m.call(), nil), s.kind, full, !own)
+	if err != nil {
+		s.m.cfg.Log.Error("cannot load Python modules", "function", full, "err", err)
+		if !claimed || own {
+			return nil, false
+		}
+		_, name, _ := strings.Cut(full, ".")
+		failing := &fn.Foreign{Name: name, VarArgs: "args", Keywords: "kwargs",
+			Call: func(context.Context, *fn.Call, []any, *value.Dict) (any, error) { return nil, err }}
+		return failing.Func(), false
+	}
+	if spec == nil {
+		// A state may install what the module needs, so it is asked again.
+		return nil, own
+	}
+	spec.Call = func(ctx context.Context, c *fn.Call, args []any, kwargs *value.Dict) (any, error) {
+		v, code, err := s.m.pool.Call(ctx, env(c, nil), s.kind, full, args, kwargs)
+		if code != 0 {
+			c.SetRetcode(code)
+		}
+		return v, err
+	}
+	return spec.Func(), true
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+func (m *Modules) call() *fn.Call { return m.cfg.Call().Prepare() }
+
+// Hides implements fn.Source.
+func (s source) Hides(module string) bool {
+	l, _ := s.m.listing(s.kind)
+	if len(l.Paths) == 0 || s.m.pool.Off() != nil {
+		return false
+	}
+	file := module
+	if s.kind == kindModules {
+		if other := s.m.cfg.SaltFile(module); other != "" {
+			file = other
+		}
+	}
+	return slices.Contains(l.Claims[module], file)
+}
+
+// Claims implements fn.Source.
+func (s source) Claims(module string) bool {
+	l, _ := s.m.listing(s.kind)
+	return len(l.Claims[module]) > 0
+}
+
+// Names implements fn.Source.
+func (s source) Names() ([]string, uint64) {
+	all, version := s.list()
+	return all.names, version
+}
+
+// Missing implements fn.Source.
+func (s source) Missing() map[string]string {
+	all, _ := s.list()
+	return all.missing
+}
+
+func (s source) list() (*list, uint64) {
+	l, version := s.m.listing(s.kind)
+	if len(l.Paths) == 0 || s.m.pool.Off() != nil {
+		return &list{}, version
+	}
+	s.m.mu.Lock()
+	kept := s.m.lists[s.kind]
+	s.m.mu.Unlock()
+	if kept != nil {
+		return kept, version
+	}
+	ctx, cancel := loading()
+	defer cancel()
+	names, missing, err := s.m.pool.List(ctx, env(s.m.call(), nil), s.kind)
+	if err != nil {
+		s.m.cfg.Log.Error("cannot list Python modules", "kind", s.kind, "err", err)
+		return &list{}, version
+	}
+	all := &list{names: names, missing: map[string]string{}}
+	slices.Sort(all.names)
+	all.names = slices.Compact(all.names)
+	for k, v := range missing.All() {
+		all.missing[value.Str(k)] = text(v)
+		for name := range maps.Keys(l.Claims) { // the reason is the same under all names of the file
+			if slices.Contains(l.Claims[name], value.Str(k)) {
+				all.missing[name] = text(v)
+			}
+		}
+	}
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	if version == s.m.version {
+		s.m.lists[s.kind] = all
+	}
+	return all, version
+}
+
+// Grains adds what the user's grains modules say to the collected grains. Those that the
+// configuration sets stay.
+func (m *Modules) Grains(ctx context.Context, collected *value.Dict) {
+	m.Rescan()
+	l, _ := m.listing(kindGrains)
+	if len(l.Paths) == 0 {
+		return
+	}
+	if err := m.pool.Off(); err != nil {
+		m.cfg.Log.Warn("the user's grains modules are not run", "err", err)
+		return
+	}
+	c := (&fn.Call{ID: m.cfg.ID, Grains: fn.Tree{Dict: collected}, Config: fn.Tree{Dict: m.cfg.Opts}, Log: m.cfg.Log}).Prepare()
+	more, err := m.pool.Grains(ctx, env(c, nil), collected)
+	if err != nil {
+		m.cfg.Log.Error("cannot run the user's grains modules", "err", err)
+		return
+	}
+	for k, v := range more.All() {
+		if !m.cfg.OwnGrains.Has(k) {
+			collected.Set(k, v)
+		}
+	}
+}
+
+// errUnsynced is for a kind that a caller asked for without files to fetch from.
+var errUnsynced = errors.New("there is no file server to fetch modules from")
+
+// Fetch copies modules of some kinds from the file server and returns the names of new and
+// changed ones by kind. whitelist and blacklist replace the options unless they are nil.
+func (m *Modules) Fetch(ctx context.Context, c *fn.Call, kinds, envs []string, whitelist, blacklist any) (map[string][]string, error) {
+	files, ok := c.Files.(extmods.Files)
+	if !ok {
+		return nil, errUnsynced
+	}
+	if whitelist == nil {
+		whitelist = m.cfg.Sync.Whitelist
+	}
+	if blacklist == nil {
+		blacklist = m.cfg.Sync.Blacklist
+	}
+	there, err := extmods.Kinds(ctx, files, envs)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]string{}
+	any, errs := false, []error(nil)
+	for _, kind := range kinds {
+		if !there[kind] && !extmods.Holds(m.cfg.ExtensionModules, kind) {
+			continue
+		}
+		q := extmods.Query{Kind: kind, Envs: envs, Whitelist: extmods.Names(whitelist, kind), Blacklist: extmods.Names(blacklist, kind),
+			Clean: m.cfg.Sync.Clean}
+		names, changed, err := extmods.Sync(ctx, files, m.cfg.ExtensionModules, q, m.cfg.Log)
+		out[kind] = names
+		any = any || changed
+		errs = append(errs, err)
+	}
+	if any {
+		m.Rescan()
+	}
+	return out, errors.Join(errs...)
+}
+
+// Autoload reports whether a highstate fetches modules at its start.
+func (m *Modules) Autoload() bool { return m.cfg.Sync.Autoload }
+
+// List returns the names of the fetched modules by kind.
+func (m *Modules) List() map[string][]string {
+	out := map[string][]string{}
+	for _, kind := range extmods.Present(m.cfg.ExtensionModules) {
+		l := extmods.Scan([]string{filepath.Join(m.cfg.ExtensionModules, kind)})
+		out[kind] = slices.Sorted(maps.Keys(l.Paths))
+	}
+	return out
+}

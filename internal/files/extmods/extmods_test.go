@@ -1,0 +1,115 @@
+package extmods
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"brine/internal/files/fileclient"
+	"brine/internal/files/fileserver"
+	"brine/internal/py/value"
+)
+
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSync(t *testing.T) {
+	base, dev, cache := t.TempDir(), t.TempDir(), t.TempDir()
+	log := slog.New(slog.DiscardHandler)
+	server := fileserver.New(fileserver.Options{Backends: []string{"roots"}, FollowSymlinks: true,
+		FileRoots: value.DictOf("base", value.ListOf(base), "dev", value.ListOf(dev))},
+		fileserver.Config{CacheDir: t.TempDir(), HashType: "sha256", BufferSize: 1 << 16}, log)
+	files := fileclient.New(server, fileclient.Options{CacheDir: cache}, log)
+	write(t, base, map[string]string{"_modules/a.py": "1", "_modules/sub/b.py": "2", "_modules/readme.txt": "3", "_states/s.py": "4", "web/init.sls": "5"})
+	write(t, dev, map[string]string{"_modules/c.py": "6", "_modules/a.py": "of dev"})
+	dir := filepath.Join(t.TempDir(), "extmods")
+	sync := func(envs string, white, black []string) string {
+		t.Helper()
+		names, changed, err := Sync(t.Context(), files, dir,
+			Query{Kind: "modules", Envs: strings.Split(envs, ","), Whitelist: white, Blacklist: black, Clean: true}, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := strings.Join(names, " ")
+		if changed {
+			out += " changed"
+		}
+		return out
+	}
+	for _, c := range []struct {
+		envs         string
+		white, black []string
+		want         string
+	}{
+		{"base", nil, nil, "modules.a modules.sub.b changed"},
+		{"base", nil, nil, ""},
+		{"base,dev", nil, nil, "modules.a modules.c changed"},
+		{"base", nil, []string{"sub.b"}, "modules.a changed"}, // c and sub.b are removed
+		{"base", []string{"a"}, nil, ""},
+		{"base", []string{}, nil, " changed"},
+	} {
+		if got := sync(c.envs, c.white, c.black); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	if found, err := filepath.Glob(filepath.Join(dir, "modules", "*")); err != nil || len(found) > 0 {
+		t.Error(found, err)
+	}
+	kinds, err := Kinds(t.Context(), files, []string{"base"})
+	if err != nil || !kinds["modules"] || !kinds["states"] || kinds["grains"] {
+		t.Error(kinds, err)
+	}
+}
+
+func TestScan(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	write(t, first, map[string]string{
+		"plain.py": "def x():\n    pass\n",
+		"named.py": "__virtualname__ = 'virtual'\n\n\ndef __virtual__():\n    return __virtualname__\n",
+		"pkg.py":   "def __virtual__():\n    if True:\n        return \"package\"\n\n    return False\n\n\ndef other():\n    return 'no name'\n",
+		"alias.py": "__virtual_aliases__ = ('one', \"two\")\n", "_private.py": "", "text.txt": "", "whole/__init__.py": "", "empty/x.txt": "",
+	})
+	write(t, second, map[string]string{"plain.py": "hidden", "more.cpython-311-x86_64-linux-gnu.so": ""})
+	l := Scan([]string{first, filepath.Join(first, "nothing"), second})
+	want := map[string]string{"plain": "plain", "named": "named", "virtual": "named", "pkg": "pkg", "package": "pkg",
+		"alias": "alias", "one": "alias", "two": "alias",
+		"whole": "whole", "more": "more"}
+	for name, stem := range want {
+		if !slices.Equal(l.Claims[name], []string{stem}) {
+			t.Errorf("%s is claimed by %v", name, l.Claims[name])
+		}
+	}
+	if len(l.Claims) != len(want) || len(l.Paths) != 6 || l.Paths["plain"] != filepath.Join(first, "plain.py") {
+		t.Error(l.Claims, l.Paths)
+	}
+	write(t, first, map[string]string{"plain.py": "def changed():\n    pass\n"})
+	if Scan([]string{first, second}).Stamp == l.Stamp {
+		t.Error("a changed file is not noticed")
+	}
+}
+
+func TestDirs(t *testing.T) {
+	opts := value.DictOf("module_dirs", value.ListOf("/a"), "states_dirs", value.ListOf("/b"))
+	if got := strings.Join(Dirs(opts, "/ext", "states"), " "); got != "/a/states /a/_states /b /ext/states" {
+		t.Error(got)
+	}
+	if got := Names(value.DictOf("states", value.ListOf("x")), "modules"); got != nil {
+		t.Error(got)
+	}
+	if got := Names("x,y", "modules"); len(got) != 2 {
+		t.Error(got)
+	}
+}

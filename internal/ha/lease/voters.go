@@ -1,0 +1,36 @@
+package lease
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"brine/internal/base/salt"
+)
+
+// Fingerprint returns the fingerprint of a list of voters, regardless of order.
+func Fingerprint(voters []string) string {
+	l := slices.Sorted(slices.Values(voters))
+	sum := sha256.Sum256([]byte(strings.Join(l, "\x00")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// CheckVoters rejects lists that cannot give a lease, or whose lease would not survive the loss of a voter.
+func CheckVoters(voters []string) error {
+	seen := map[string]bool{}
+	for _, v := range voters {
+		switch {
+		case salt.CheckID(v) != nil || strings.ContainsAny(v, "/ "):
+			return salt.Errorf(salt.Invalid, "cluster_voters: %.80q is not an address or name", v)
+		case seen[v]:
+			return salt.Errorf(salt.Invalid, "cluster_voters names %s twice", v)
+		}
+		seen[v] = true
+	}
+	if n := len(voters); n > 0 && (n < 3 || n%2 == 0) {
+		return salt.Errorf(salt.Invalid,
+			"cluster_voters names %d: an odd number of at least 3 is required; with two masters, add a machine that runs brine witness", n)
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package voter
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"brine/internal/base/salt"
+	"brine/internal/ha/lease"
+)
+
+// Files of a voter of earlier versions, in the directory of the state. A voter asked each one by itself, and a majority of grants was the lease.
+const (
+	oldGrants = "lease"
+	oldClaims = "lease.claims"
+)
+
+// readOldVoter returns what this voter granted and recorded with an earlier version.
+//
+// A voter has one version at a time. Any two majorities of one list have a voter in common. So no master has a lease from a majority of old
+// voters, other than one that was granted before that voter was restarted, when a majority of new ones has chosen a leader: and that leader
+// waits for lease.Term before it grants anything.
+func readOldVoter(path string) (b lease.Before, err error) {
+	dir := filepath.Dir(path)
+	var g struct {
+		Token uint64 `json:"token"`
+	}
+	if err := readOld(filepath.Join(dir, oldGrants), &g); err != nil {
+		return b, err
+	}
+	var claims map[string]struct {
+		Holder string `json:"holder"`
+	}
+	if err := readOld(filepath.Join(dir, oldClaims), &claims); err != nil {
+		return b, err
+	}
+	b.Seen = g.Token
+	b.Claims.Forgotten = claims[""].Holder // the highest name of those that it has forgotten
+	b.Claims.By = map[string]string{}
+	for name, c := range claims {
+		if name != "" {
+			b.Claims.By[name] = c.Holder
+		}
+	}
+	return b, nil
+}
+
+func readOld(path string, v any) error {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, v)
+	}
+	if err != nil {
+		return salt.Errorf(salt.Invalid, "cannot read what this voter has granted with an earlier version: %s: %w; if it is damaged, remove it if no "+
+			"other voter is in the same state, and start again", path, err)
+	}
+	return nil
+}
+
+// dropOldVoter removes those files, which no longer count.
+func dropOldVoter(path string) error {
+	for _, name := range []string{oldGrants, oldClaims} {
+		if err := os.Remove(filepath.Join(filepath.Dir(path), name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return salt.Errorf(salt.Unavailable, "cannot remove a file of an earlier version: %w", err)
+		}
+	}
+	return nil
+}
+
+// Retire ends the part of a master in a group, since its configuration names no voters any more. What it knew counts for the next group.
+func Retire(path string) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	n, err := Open(Config{Path: path})
+	if err != nil {
+		return err
+	}
+	return n.Close()
+}

@@ -1,0 +1,128 @@
+package voter
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"brine/internal/base/wait"
+	"brine/internal/ha/lease"
+)
+
+// Driver runs a node: it carries packets to the other voters, and calls Tick.
+type Driver struct {
+	*Node
+	post  func(ctx context.Context, to string, p Packet) (Packet, error)
+	ask   func(ctx context.Context, voter string, r lease.Request) (lease.Answer, error)
+	boxes map[string]*mailbox
+}
+
+// mailbox has the messages for another voter.
+type mailbox struct {
+	wake wait.Wakeup
+
+	mu       sync.Mutex
+	messages [][]byte
+	calls    bool // a packet is wanted, with messages or without
+}
+
+// Times and bounds of a driver.
+const (
+	// postTime bounds the way of a packet and of its answer.
+	postTime = time.Second
+	// maxMail bounds the messages that wait for the answer to a packet. Raft sends again what is lost.
+	maxMail = 256
+)
+
+// Drive opens a voter. post carries a packet to another one and returns its answer; nil for a witness, which only answers. ask asks a voter.
+// Run or Close must follow.
+func Drive(cfg Config, post func(ctx context.Context, to string, p Packet) (Packet, error),
+	ask func(ctx context.Context, voter string, r lease.Request) (lease.Answer, error)) (*Driver, error) {
+	d := &Driver{post: post, ask: ask, boxes: map[string]*mailbox{}}
+	if post != nil {
+		for _, name := range cfg.Voters {
+			if name != cfg.Name {
+				d.boxes[name] = &mailbox{wake: wait.NewWakeup()}
+			}
+		}
+		cfg.Mail = d.put
+	}
+	var err error
+	d.Node, err = Open(cfg)
+	return d, err
+}
+
+// put puts messages into a mailbox.
+func (d *Driver) put(to string, messages [][]byte) {
+	b := d.boxes[to]
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	b.messages = append(b.messages, messages...)
+	b.messages = b.messages[max(0, len(b.messages)-maxMail):]
+	b.calls = true
+	b.mu.Unlock()
+	b.wake.Wake()
+}
+
+// take empties a mailbox.
+func (b *mailbox) take() (messages [][]byte, calls bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	messages, calls = b.messages, b.calls
+	b.messages, b.calls = nil, false
+	return messages, calls
+}
+
+// Run takes part until ctx ends, and closes the node.
+func (d *Driver) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for name, b := range d.boxes {
+		wg.Go(func() { d.carry(ctx, name, b) })
+	}
+	tick := time.NewTicker(TickTime)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+			d.Tick()
+			if d.ask != nil && d.Begins() {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(ctx, postTime)
+					defer cancel()
+					d.Begin(ctx, d.ask)
+				})
+			}
+		}
+	}
+	wg.Wait()
+	return d.Close()
+}
+
+// carry sends what is in a mailbox, one packet at a time.
+func (d *Driver) carry(ctx context.Context, name string, b *mailbox) {
+	for ctx.Err() == nil {
+		messages, calls := b.take()
+		if !calls {
+			select {
+			case <-ctx.Done():
+			case <-b.wake.C():
+			}
+			continue
+		}
+		d.pass(ctx, name, messages)
+	}
+}
+
+func (d *Driver) pass(ctx context.Context, name string, messages [][]byte) {
+	ctx, cancel := context.WithTimeout(ctx, postTime)
+	defer cancel()
+	back, err := d.post(ctx, name, d.Packet(name, messages))
+	if err != nil {
+		d.e.cfg.Log.Debug("cannot reach a voter", "voter", name, "err", err)
+		return
+	}
+	d.Returned(name, back)
+}

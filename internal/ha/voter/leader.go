@@ -1,0 +1,278 @@
+package voter
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+
+	"brine/internal/base/salt"
+	"brine/internal/ha/lease"
+)
+
+// note takes note of a new term in which this voter leads.
+func (n *engine) note() {
+	if n.raft == nil {
+		return
+	}
+	s := n.raft.BasicStatus()
+	if leads := s.RaftState == raft.StateLeader; leads && n.ledTerm != s.GetTerm() {
+		// It is unknown when the lease was renewed: at the latest now.
+		n.dropWaiting()
+		n.ledTerm, n.renewed = s.GetTerm(), n.now()
+	} else if !leads && len(n.waiting) > 0 {
+		n.dropWaiting()
+	}
+}
+
+// leads reports whether this voter is the leader as far as it knows.
+func (n *engine) leads() bool {
+	return n.raft != nil && n.pending == nil && n.raft.BasicStatus().RaftState == raft.StateLeader
+}
+
+// live reports whether the lease may be valid, as far as a leader knows. Before the first grant another master may have one of an earlier
+// group or version.
+func (n *engine) live() bool {
+	return (n.state.Holder != "" || !n.state.Granted) && n.now().Sub(n.renewed) < lease.Term
+}
+
+// Leads reports whether this voter is the leader as far as it knows.
+func (n *Node) Leads() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.e.leads()
+}
+
+// Answer answers a request.
+func (n *Node) Answer(ctx context.Context, r lease.Request) (lease.Answer, error) {
+	answered := make(chan lease.Answer, 1)
+	n.Handle(r, func(a lease.Answer) { answered <- a })
+	select {
+	case a := <-answered:
+		return a, nil
+	case <-ctx.Done():
+		return lease.Answer{}, salt.Errorf(salt.Unavailable, "a majority of the voters has not confirmed it in time")
+	}
+}
+
+// Handle calls reply once with the answer to a request, at once or when a majority has agreed. reply must not wait or use the node.
+func (n *Node) Handle(r lease.Request, reply func(lease.Answer)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	a := lease.Answer{Seen: n.e.state.Token, Holder: n.e.state.Holder, Leads: n.e.leads() && !n.e.cfg.Witness, Why: n.cannot(r)}
+	switch {
+	case r.Op == lease.Past && r.Group == n.e.group && r.Generation == n.e.meta.Generation:
+		past := n.e.meta.Before
+		a.Past = &past
+		reply(a)
+	case a.Why != "" || !a.Leads || n.e.state.Floor == 0:
+		reply(a)
+	default:
+		n.lead(r, a, reply)
+	}
+}
+
+// cannot returns why this voter cannot vote. One that waits for others can.
+func (n *Node) cannot(r lease.Request) string {
+	switch {
+	case r.Group != n.e.group:
+		return "its cluster_voters are others"
+	case n.e.why != "":
+		return n.e.why
+	case n.e.raft != nil && n.e.ready() && n.e.state.Members[n.e.meta.Number] == "":
+		return "it has lost its state, and a majority of the others has not taken it up again"
+	}
+	return ""
+}
+
+// lead handles a request to the leader.
+func (n *Node) lead(r lease.Request, a lease.Answer, reply func(lease.Answer)) {
+	finish := func(res lease.Answer, done bool) {
+		res.Leads = done
+		if !done {
+			res.Seen, res.Holder = n.e.state.Token, n.e.state.Holder
+		}
+		reply(res)
+	}
+	mine := r.Holder != "" && n.e.state.Holder == r.Holder
+	switch {
+	case r.Op == lease.Query:
+		n.e.confirm(func(_ lease.Answer, done bool) {
+			finish(lease.Answer{Seen: n.e.state.Token, Holder: n.e.state.Holder, Live: done && n.e.state.Holder != "" && n.e.live()}, done)
+		})
+	case r.Holder == "" || len(r.Name) > lease.MaxClaim:
+		reply(a)
+	case r.Op == lease.Claim && mine && n.e.state.Token == r.Token && r.Name != "":
+		n.e.propose(command{Op: opClaim, Holder: r.Holder, Token: r.Token, Claim: r.Name}, finish)
+	case r.Op == lease.Release && mine && n.e.state.Token == r.Token:
+		n.e.propose(command{Op: opRelease, Holder: r.Holder, Token: r.Token}, finish)
+	case r.Op == lease.Renew && mine && n.e.state.Token == r.Token, r.Op == lease.Acquire && mine && n.e.state.Token > r.Token:
+		n.renew(r.Holder, a, finish, reply)
+	case r.Op == lease.Acquire && !n.e.granting && (mine || !n.e.live()):
+		n.e.granting = true
+		n.e.propose(command{Op: opGrant, Holder: r.Holder, Token: n.e.state.Token}, func(res lease.Answer, done bool) {
+			n.e.granting = false
+			finish(res, done)
+		})
+	default:
+		reply(a)
+	}
+}
+
+// renew gives the holder more time.
+func (n *Node) renew(holder string, a lease.Answer, finish func(lease.Answer, bool), reply func(lease.Answer)) {
+	if n.e.granting { // it has expired, and another holder gets it
+		reply(a)
+		return
+	}
+	token := n.e.state.Token
+	n.e.renewed = n.e.now()
+	n.e.confirm(func(_ lease.Answer, done bool) {
+		ok := done && n.e.state.Token == token && n.e.state.Holder == holder
+		finish(lease.Answer{Granted: ok, Seen: n.e.state.Token, Holder: n.e.state.Holder}, done)
+	})
+}
+
+// Tick must be called every TickTime.
+func (n *Node) Tick() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.e.meta.Number == 0 {
+		n.e.settle()
+	}
+	if n.e.raft == nil || !n.e.ready() {
+		if n.e.majorityAgrees() {
+			n.e.waited++
+		}
+		n.e.hello()
+		return
+	}
+	n.e.do(func() { n.e.raft.Tick() })
+	if n.e.raft == nil {
+		return
+	}
+	leader := n.e.raft.BasicStatus().Lead
+	if n.e.leaderless++; leader != raft.None {
+		n.e.leaderless = 0
+	}
+	n.ticks++
+	switch {
+	case leader == raft.None || leader != n.e.meta.Number && n.e.isWitness(n.e.state.Members[leader]):
+		n.e.hello() // a witness has no other way to send than to answer
+	case n.ticks%callTicks == 0: // nor to learn whether its disk is an old one
+		for _, name := range n.e.cfg.Voters {
+			if name != n.e.cfg.Name && n.e.isWitness(name) {
+				n.e.mail(name, nil)
+			}
+		}
+	}
+	if n.e.leads() {
+		n.e.swap()
+		n.yield()
+	}
+}
+
+// callTicks is the interval in which a master calls witnesses, even if it has nothing to say.
+const callTicks = 5
+
+// isWitness reports whether another voter is no master, as far as known.
+func (n *engine) isWitness(name string) bool { return n.cfg.MayLead != nil && !n.cfg.MayLead(name) }
+
+// hello has the others say what they know.
+func (n *engine) hello() {
+	for _, name := range n.cfg.Voters {
+		if name != n.cfg.Name {
+			n.mail(name, nil)
+		}
+	}
+}
+
+// yieldTime is the interval of tries to give up the lead.
+const yieldTime = 2 * time.Second
+
+// yield passes the lead to another master if this is a witness, and while this master holds the lease: a new leader must wait before it can
+// grant the lease of a master that died, so they had better not die together.
+func (n *Node) yield() {
+	if !n.e.cfg.Witness && lease.IDOf(n.e.state.Holder) != n.e.cfg.Name || n.e.cfg.MayLead == nil || n.e.now().Sub(n.moved) < yieldTime {
+		return
+	}
+	last, err := n.e.log.LastIndex()
+	if err != nil {
+		return
+	}
+	progress := n.e.raft.Status().Progress
+	for _, id := range slices.Sorted(maps.Keys(progress)) {
+		name, p := n.e.state.Members[id], progress[id]
+		if id != n.e.meta.Number && name != "" && p.RecentActive && p.Match == last && n.e.cfg.MayLead(name) {
+			n.moved = n.e.now()
+			n.e.do(func() { n.e.raft.TransferLeader(id) })
+			return
+		}
+	}
+}
+
+// Begins reports whether this voter leads a group that has yet to learn which tokens were granted before.
+func (n *Node) Begins() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.e.leads() && n.e.state.Floor == 0 && !n.beginning
+}
+
+// Begin asks a majority of the voters which tokens were granted and what was claimed before the group began, and records it: only then is a
+// lease granted.
+func (n *Node) Begin(ctx context.Context, ask func(ctx context.Context, voter string, r lease.Request) (lease.Answer, error)) {
+	n.mu.Lock()
+	if !n.e.leads() || n.e.state.Floor != 0 || n.beginning {
+		n.mu.Unlock()
+		return
+	}
+	n.beginning = true
+	before, names, generation := n.e.meta.Before, n.e.state.names(), n.e.meta.Generation
+	n.mu.Unlock()
+	defer func() {
+		n.mu.Lock()
+		n.beginning = false
+		n.mu.Unlock()
+	}()
+	known := make(chan *lease.Before, len(names))
+	others := 0
+	for _, name := range names {
+		if name == n.e.cfg.Name {
+			continue
+		}
+		others++
+		go func() {
+			a, err := ask(ctx, name, lease.Request{Op: lease.Past, Group: n.e.group, Generation: generation})
+			if err != nil {
+				a.Past = nil
+			}
+			known <- a.Past
+		}()
+	}
+	var all []lease.Before
+	for range others {
+		if b := <-known; b != nil {
+			all = append(all, *b)
+		}
+	}
+	n.begin(append(all, before), len(names))
+}
+
+// begin records what some of so many voters knew.
+func (n *Node) begin(known []lease.Before, of int) {
+	if len(known) <= of/2 {
+		return
+	}
+	// So tokens also grow if all voters have lost their disks.
+	all := lease.Before{Seen: uint64(max(n.e.now().UnixMilli(), 1))}
+	for _, b := range known {
+		all.Merge(b)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.e.leads() && n.e.state.Floor == 0 {
+		n.e.propose(command{Op: opBegin, Before: &all}, func(lease.Answer, bool) {})
+	}
+}

@@ -1,0 +1,254 @@
+package voter
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"brine/internal/base/salt"
+)
+
+// Packet is what voters send each other.
+type Packet struct {
+	// Group is the fingerprint of the configured list of the sender, Generation which group of that list it is in.
+	Group      string `json:"group"`
+	Generation uint64 `json:"generation,omitempty"`
+	// Number is the number of the sender in the group, 0 if it has none yet, and Term its term.
+	Number uint64 `json:"number,omitempty"`
+	Term   uint64 `json:"term,omitempty"`
+	// Writes counts the changes of the sender's disk.
+	Writes uint64 `json:"writes,omitempty"`
+	// Start is a random number of the start of the sender.
+	Start uint64 `json:"start"`
+	// About is the last start of the other end whose disk the sender has found to be no older than it knew. 0: none.
+	About uint64 `json:"about,omitempty"`
+	// Old is a start of the other end with an older disk. 0: none.
+	Old      uint64   `json:"old,omitempty"`
+	Messages [][]byte `json:"messages,omitempty"`
+}
+
+// Bounds of packets of others.
+const (
+	// MaxPacket bounds an encoded packet in bytes. A snapshot with all claims is the largest one.
+	MaxPacket   = 4 << 20
+	maxMessages = 1024
+	maxGroup    = 64
+)
+
+// Encode encodes a packet.
+func (p Packet) Encode() ([]byte, error) { return json.Marshal(p) }
+
+// ReadPacket decodes a packet.
+func ReadPacket(b []byte) (p Packet, err error) {
+	if len(b) > MaxPacket {
+		return p, salt.Errorf(salt.Invalid, "a packet of a voter has %d bytes; at most %d are allowed", len(b), MaxPacket)
+	}
+	if err := json.Unmarshal(b, &p); err != nil {
+		return p, salt.Errorf(salt.Invalid, "cannot decode a packet of a voter: %w", err)
+	}
+	if len(p.Group) > maxGroup || len(p.Messages) > maxMessages {
+		return p, salt.Errorf(salt.Invalid, "a packet of a voter has %d messages; at most %d are allowed", len(p.Messages), maxMessages)
+	}
+	return p, nil
+}
+
+// began reports whether the sender has a part in a group that it must not forget.
+func (p Packet) began() bool { return p.Term > firstTerm }
+
+// mark is what a voter stores of another one.
+type mark struct {
+	Writes uint64 `json:"writes"`
+	Start  uint64 `json:"start"`
+}
+
+// maxMarks bounds the marks. Those of members are always kept.
+const maxMarks = 64
+
+// packet returns a packet without messages for a voter.
+func (n *engine) packet(to string) Packet {
+	p := Packet{Group: n.group, Generation: n.meta.Generation, Number: n.meta.Number, Writes: n.writes, Start: n.begun, Old: n.olds[to]}
+	if n.raft != nil {
+		p.Term = n.raft.BasicStatus().HardState.GetTerm()
+	}
+	if last := n.heard[to]; last.Number != 0 {
+		p.About = n.marks[last.Number].Start
+	}
+	return p
+}
+
+// Packet returns a packet with messages for a voter.
+func (n *Node) Packet(to string, messages [][]byte) Packet {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.e.packet(to)
+	p.Messages = messages
+	return p
+}
+
+// Exchange handles a packet of a voter, which the caller has authenticated, and returns the packet for it.
+func (n *Node) Exchange(from string, p Packet) Packet {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.heed(from, p) {
+		n.step(from, p.Messages, p.Number)
+	}
+	out := n.e.packet(from)
+	out.Messages = append(n.e.replies, n.e.outbox[from]...)
+	n.e.replies = nil
+	delete(n.e.outbox, from)
+	return out
+}
+
+// Returned handles the packet by which a voter has answered.
+func (n *Node) Returned(from string, p Packet) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.heed(from, p) {
+		n.step(from, p.Messages, 0)
+	}
+}
+
+// heed takes note of a packet apart from its messages, and reports whether to handle these.
+func (n *Node) heed(from string, p Packet) bool {
+	if p.Group != n.e.group || from == n.e.cfg.Name || !slices.Contains(n.e.cfg.Voters, from) {
+		return false
+	}
+	messages := p.Messages
+	p.Messages = nil
+	switch {
+	case n.e.blank():
+	case p.Generation < n.e.meta.Generation:
+		return false // it learns that from the next packet
+	case p.Generation > n.e.meta.Generation:
+		if p.began() || p.Term == firstTerm && !n.e.packet(from).began() {
+			n.e.leave(p.Generation)
+		}
+		return false
+	}
+	if slices.Contains(n.e.state.Gone, p.Number) {
+		n.e.olds[from] = p.Start // it was replaced
+		return false
+	}
+	known := n.e.marks[p.Number]
+	lower := p.Number != 0 && p.Writes < known.Writes
+	if lower && p.Start != known.Start {
+		n.e.olds[from] = p.Start
+		return false
+	}
+	if p.Old != 0 && p.Old == n.e.begun && n.e.meta.Number != 0 {
+		if err := n.e.replace(from + " has seen a later state of this voter"); err != nil {
+			n.e.cfg.Log.Error("cannot begin as a new voter", "err", err)
+		}
+		return false
+	}
+	if !lower { // otherwise it is a late packet
+		delete(n.e.olds, from)
+		n.e.heard[from] = p
+		if p.Number != 0 && !n.e.blank() {
+			n.e.remember(p)
+		}
+	}
+	if n.e.blank() {
+		n.e.settle()
+	}
+	if n.e.raft == nil || p.Generation != n.e.meta.Generation {
+		return false
+	}
+	if p.About == n.e.begun {
+		n.e.agrees[from] = true
+	}
+	return len(messages) > 0
+}
+
+// remember makes a mark. It is stored with what follows from the packet.
+func (n *engine) remember(p Packet) {
+	if len(n.marks) >= maxMarks {
+		for number := range n.marks {
+			if n.state.Members[number] == "" {
+				delete(n.marks, number)
+			}
+		}
+	}
+	n.marks[p.Number] = mark{Writes: p.Writes, Start: p.Start}
+}
+
+// ready reports whether this voter takes part: its disk is the one that it had, as far as the others know.
+func (n *engine) ready() bool {
+	n.sure = n.sure || n.agreeing() == len(n.cfg.Voters)-1 || n.majorityAgrees() && n.waited >= patience
+	return n.sure
+}
+
+// agreeing returns how many others know no later state of this voter.
+func (n *engine) agreeing() (agree int) {
+	for _, name := range n.cfg.Voters {
+		if name != n.cfg.Name && n.agrees[name] {
+			agree++
+		}
+	}
+	return agree
+}
+
+func (n *engine) majorityAgrees() bool { return n.agreeing()+1 > len(n.cfg.Voters)/2 }
+
+// blank reports whether this voter has no part in a group yet.
+func (n *engine) blank() bool {
+	if n.raft == nil || n.meta.Number == 0 {
+		return n.meta.Number == 0
+	}
+	last, err := n.log.LastIndex()
+	return err == nil && last == 0
+}
+
+// leave has this voter leave a group that a majority has left.
+func (n *engine) leave(generation uint64) {
+	n.cfg.Log.Warn("the other voters have begun a new group: this voter joins it", "generation", generation)
+	n.dropWaiting()
+	n.meta.Generation = generation
+	if err := n.renumber(0, nil); err != nil {
+		n.cfg.Log.Error("cannot join the other voters", "err", err)
+	}
+}
+
+// settle decides whether a blank voter begins a group with others, or joins one.
+func (n *engine) settle() {
+	if !slices.Contains(n.cfg.Voters, n.cfg.Name) || n.pending != nil {
+		return
+	}
+	majority := len(n.cfg.Voters)/2 + 1
+	groups := map[uint64]int{}
+	generation := n.meta.Generation
+	for _, p := range n.heard {
+		if p.began() {
+			groups[p.Generation]++
+		} else {
+			generation = max(generation, p.Generation)
+		}
+	}
+	var err error
+	defer func() {
+		if err != nil {
+			n.cfg.Log.Error("cannot begin as a voter", "err", err)
+		}
+	}()
+	for _, g := range slices.Backward(slices.Sorted(maps.Keys(groups))) {
+		// This voter has left those that are lower. A majority that has not left them is right.
+		if g < n.meta.Generation && groups[g] < majority {
+			continue
+		}
+		if n.meta.Number == 0 || g != n.meta.Generation {
+			n.meta.Generation = g
+			err = n.renumber(newNumber(), nil)
+		}
+		return
+	}
+	fresh := 1
+	for _, p := range n.heard {
+		if !p.began() && p.Generation == generation {
+			fresh++
+		}
+	}
+	n.meta.Generation = generation
+	if fresh >= majority {
+		err = n.found()
+	}
+}

@@ -1,0 +1,98 @@
+package voter
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"brine/internal/ha/lease"
+)
+
+// state is what the entries of the log make: the lease, the claims and the members. It has no times, so that it is the same on all voters.
+type state struct {
+	// Floor is added to the index of an entry to get a token. 0: no lease is granted yet, because it is unknown which tokens were granted
+	// before this group existed.
+	Floor uint64 `json:"floor"`
+	// Token is the greatest granted one, Holder its holder, "" after a release.
+	Token  uint64 `json:"token"`
+	Holder string `json:"holder"`
+	// Granted says that this group has granted a lease.
+	Granted bool `json:"granted"`
+	lease.Claims
+	// Members are the names of the voters, by their number in the group.
+	Members map[uint64]string `json:"members"`
+	// Gone are the numbers of voters that were replaced.
+	Gone []uint64 `json:"gone,omitempty"`
+}
+
+func newState() *state {
+	return &state{Claims: lease.Claims{By: map[string]string{}}, Members: map[uint64]string{}}
+}
+
+func readState(b []byte) (*state, error) {
+	s := newState()
+	err := json.Unmarshal(b, s)
+	return s, err
+}
+
+func (s *state) bytes() []byte {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // of strings and numbers
+	}
+	return b
+}
+
+// names returns the members, sorted.
+func (s *state) names() []string { return slices.Sorted(maps.Values(s.Members)) }
+
+// command is an entry of the log.
+type command struct {
+	Op commandOp `json:"op"`
+	// ID finds the request on the leader that proposed the entry.
+	ID     uint64 `json:"id"`
+	Holder string `json:"holder,omitempty"`
+	// Token is that of the holder; of a grant it is the one that the leader has seen before.
+	Token  uint64        `json:"token,omitempty"`
+	Claim  string        `json:"claim,omitempty"`
+	Before *lease.Before `json:"before,omitempty"`
+}
+
+type commandOp string
+
+const (
+	opBegin   commandOp = "begin"
+	opGrant   commandOp = "grant"
+	opRelease commandOp = "release"
+	opClaim   commandOp = "claim"
+)
+
+// apply changes the state, and returns the answer for the requester.
+func (s *state) apply(index uint64, c command) lease.Answer {
+	var a lease.Answer
+	switch c.Op {
+	case opBegin:
+		if s.Floor == 0 && c.Before != nil {
+			s.Floor = max(c.Before.Seen, 1)
+			s.Token = c.Before.Seen
+			s.Merge(c.Before.Claims)
+		}
+	case opGrant:
+		// Another grant in between means that the leader did not know the present holder.
+		if s.Floor > 0 && s.Token == c.Token {
+			s.Token, s.Holder, s.Granted = s.Floor+index, c.Holder, true
+			a.Granted = true
+		}
+	case opRelease:
+		if s.Token == c.Token && s.Holder == c.Holder {
+			s.Holder = ""
+		}
+	case opClaim:
+		if s.Token == c.Token && s.Holder == c.Holder && c.Holder != "" {
+			a.By = s.Record(c.Claim, c.Holder)
+			a.Claimed = a.By == ""
+		}
+	}
+	a.Seen, a.Holder = s.Token, s.Holder
+	return a
+}

@@ -1,0 +1,66 @@
+package wire
+
+import "brine/internal/py/value"
+
+// This conversation is Brine's own: questions that masters of a cluster ask each
+// other, and their answers. How they travel is package cluster's.
+
+// SeenReport is the question seen: the nonces of requests that the master From has
+// served since it started as Boot.
+type SeenReport struct {
+	From string      `wire:"from" max:"1024"`
+	Boot string      `wire:"boot" max:"64"`
+	Seen *value.List `wire:"seen"`
+	Rest *value.Dict `wire:"*"`
+}
+
+// FetchedReport is the question fetched: the state of each source that the sender
+// fetches. Leads says that it fetches for all masters.
+type FetchedReport struct {
+	Leads  bool        `wire:"leads"`
+	States *value.Dict `wire:"states"` // texts by name
+	Rest   *value.Dict `wire:"*"`
+}
+
+// StageQuestion asks whether the receiver has a revision, which it is to get if not.
+type StageQuestion struct {
+	ID   string      `wire:"id" max:"1024"`
+	Rest *value.Dict `wire:"*"`
+}
+
+// StageAnswer is the answer to a StageQuestion.
+type StageAnswer struct {
+	Serves  string      `wire:"serves"` // the revision that the master serves
+	Has     bool        `wire:"has"`
+	Failure string      `wire:"failure"` // why it has not got the revision, "" for none
+	Rest    *value.Dict `wire:"*"`
+}
+
+// ContentsQuestion asks for parts of contents: pairs of a hash and an offset.
+type ContentsQuestion struct {
+	Wants *value.List `wire:"wants"`
+	Rest  *value.Dict `wire:"*"`
+}
+
+// ContentsAnswer has a part for each pair of the question, None for one that the
+// sender does not have.
+type ContentsAnswer struct {
+	Parts *value.List `wire:"parts"`
+	Rest  *value.Dict `wire:"*"`
+}
+
+// ChosenRevision is the record of a revision of files that all masters serve.
+type ChosenRevision struct {
+	ID    string      `wire:"id"`
+	How   string      `wire:"how"`
+	Files int64       `wire:"files"`
+	Bytes int64       `wire:"bytes"`
+	Rest  *value.Dict `wire:"*"`
+}
+
+// Digest is the answer about replicated data: sums by name and section. Error says
+// what could not be read.
+type Digest struct {
+	Error string      `wire:"error,omitempty"`
+	Rest  *value.Dict `wire:"*"` // the sections
+}

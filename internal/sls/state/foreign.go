@@ -1,0 +1,92 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+)
+
+// Source has state functions that are found while the program runs. It is the source of the
+// declarations, too.
+type Source interface {
+	fn.Source
+	// Plan returns the plan of a state that Find has found.
+	Plan(ctx context.Context, e *Env, full string, kwargs *value.Dict) (Plan, error)
+}
+
+// Attach adds a source. It is called before the registry is used.
+func (r *Registry) Attach(s Source) {
+	r.source = s
+	r.decl.Attach(s)
+}
+
+// foreign returns a function of the source.
+func (r *Registry) foreign(full string, f *fn.Func) *Func {
+	return &Func{Func: *f, foreign: func(ctx context.Context, e *Env, kwargs *value.Dict) (Plan, error) {
+		return r.source.Plan(ctx, e, full, kwargs)
+	}}
+}
+
+// SLSOf returns the SLS of a chunk.
+func SLSOf(low *value.Dict) any { return low.At("__sls__") }
+
+var errResult = errors.New("the state does not return what states have to")
+
+// ReadResult reads what a state returned that is not written in Go. Salt refuses the same.
+func ReadResult(v any) (Result, error) {
+	d, ok := v.(*value.Dict)
+	if !ok {
+		return Result{}, fmt.Errorf("%w: Malformed state return, return must be a dict", errResult)
+	}
+	var lacking []string
+	for _, k := range []string{"name", "result", "changes", "comment"} {
+		if !d.Has(k) {
+			lacking = append(lacking, k)
+		}
+	}
+	if len(lacking) > 0 {
+		return Result{}, fmt.Errorf("%w: The following keys were not present in the state return: %s", errResult, strings.Join(lacking, ", "))
+	}
+	out := Result{Verdict: Undecided, Extra: value.DictOf("name", d.At("name"))}
+	if res := d.At("result"); res != nil {
+		out.Verdict = Failed
+		if value.Truth(res) {
+			out.Verdict = Succeeded
+		}
+	}
+	if out.Changes, ok = d.At("changes").(*value.Dict); !ok {
+		return Result{}, fmt.Errorf("%w: changes is a %s, not a dict", errResult, value.TypeName(d.At("changes")))
+	}
+	out.Comment = lines(d.At("comment"))
+	for k, w := range d.All() {
+		switch k {
+		case "name", "result", "changes", "comment":
+		case "warnings":
+			for _, it := range value.Items(w) {
+				out.Warnings = append(out.Warnings, value.Str(it))
+			}
+		case "skip_watch":
+			out.SkipWatch = value.Truth(w)
+		default:
+			out.Extra.Set(k, w)
+		}
+	}
+	return out, nil
+}
+
+// lines returns a comment, which may be a list of lines.
+func lines(v any) string {
+	items := value.Items(v)
+	if _, isText := v.(string); isText || items == nil {
+		return value.Str(v)
+	}
+	texts := make([]string, len(items))
+	for i, it := range items {
+		texts[i] = value.Str(it)
+	}
+	return strings.Join(texts, "\n")
+}

@@ -1,0 +1,89 @@
+package badinput
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"brine/test/daemontest"
+	"brine/test/eventually"
+)
+
+// mistake is a command line with a typical mistake, and what is said to it.
+type mistake struct {
+	args []string
+	want []string
+}
+
+// TestFirstHour makes the typical mistakes of a first hour, with a real master and a
+// real minion. Each message says what is wrong and, where there is one, what to type.
+func TestFirstHour(t *testing.T) {
+	t.Parallel()
+	tree := t.TempDir()
+	for name, text := range map[string]string{
+		"mode.sls":   "x:\n  file.managed:\n    - name: " + tree + "/out\n    - mdoe: '644'\n    - contents: a\n",
+		"typo.sls":   "x:\n  file.manged:\n    - name: /nowhere\n",
+		"tab.sls":    "x:\n  file.managed:\n\t- name: a\n",
+		"undef.sls":  "# first line\nx: {{ grains.nosuch.deep }}\n",
+		"loop.sls":   "include:\n  - nosuch\n",
+		"vault.sls":  "x:\n  vault.policy_present: []\n",
+		"twice.sls":  "x:\n  test.nop: []\nx:\n  test.nop: []\n",
+		"needs.sls":  "x:\n  test.nop:\n    - require:\n      - file: nothing\n",
+		"python.sls": "#!py\ndef run(:\n",
+	} {
+		must(t, os.WriteFile(filepath.Join(tree, name), []byte(text), 0o600))
+	}
+	m := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "gather_job_timeout: 1\ntimeout: 5\nfile_roots: {base: ["+tree+"]}\n").Start()
+	w := daemontest.NewMinion(t, brine, "web1", []string{m.Host}, "").Start()
+	eventually.True(t, "the key is pending", func() bool {
+		_, err := os.Stat(m.Path("etc/salt/pki/master/minions_pre/web1"))
+		return err == nil
+	})
+	try := func(mistakes []mistake) {
+		t.Helper()
+		for _, k := range mistakes {
+			dir := m.Dir
+			if k.args[0] == "salt-call" || k.args[0] == "salt-minion" {
+				dir = w.Dir
+			}
+			out, _ := program(t, k.args[0], append([]string{"-c", dir}, k.args[1:]...)...)
+			demand(t, strings.Join(k.args, " "), out, k.want...)
+		}
+	}
+	accept := "salt-key -a web1"
+	try([]mistake{
+		{[]string{"salt", "*", "test.ping"}, []string{"No minions matched the target", "The keys of minions are pending", accept}},
+		{[]string{"salt", "web1", "test.ping"}, []string{accept}},
+		{[]string{"salt-call", "test.ping"}, []string{"the key is pending: accept it on the master with: " + accept}},
+		{[]string{"salt-key", "-y", "-a", "web2"}, []string{"The key glob 'web2' does not match any unaccepted keys."}},
+	})
+	if out, code := program(t, "salt-key", "-c", m.Dir, "-y", "-a", "web1"); code != 0 {
+		t.Fatal(out)
+	}
+	eventually.True(t, "the minion answers", func() bool { return m.PingAll(brine, "web1") == nil })
+	state := func(name string) []string { return []string{"salt", "web1", "state.apply", name} }
+	try([]mistake{
+		{[]string{"salt", "wbe1", "test.ping"}, []string{"There is no minion wbe1. Did you mean web1?"}},
+		{[]string{"salt", "web1", "tset.ping"}, []string{"'tset.ping' is not available.", "Did you mean test.ping?"}},
+		{[]string{"salt-call", "--local", "tset.ping"}, []string{"'tset.ping' is not available.", "Did you mean test.ping?"}},
+		{[]string{"salt-run", "manage.stauts"}, []string{"There is no runner manage.stauts. Did you mean manage.status"}},
+		{[]string{"salt", "-C", "G@os:Debian and (web*", "test.ping"}, []string{"the target G@os:Debian and (web* of type compound is malformed", `"(web*"`}},
+		{[]string{"salt", "-E", "[", "test.ping"}, []string{"the target [ of type pcre is malformed"}},
+		{[]string{"salt", "-S", "10.0.0.0/99", "test.ping"}, []string{"the target 10.0.0.0/99 of type ipcidr is malformed"}},
+		{[]string{"salt", "web1"}, []string{"Incomplete options passed."}},
+		{[]string{"salt", "--ouput=json", "web1", "test.ping"}, []string{"--output"}},
+		{state("mode"), []string{"mdoe is no argument of this state and has no effect; did you mean"}},
+		{state("typo"), []string{"State 'file.manged' was not found in SLS 'typo'", "did you mean file.managed", "(typo.sls, line 1)"}},
+		{state("tab"), []string{"Rendering SLS 'base:tab' failed", "line 3", "a tab"}},
+		{state("undef"), []string{"Rendering SLS 'base:undef' failed", "'nosuch'", "line 2"}},
+		{state("nosuch"), []string{"No matching sls found for 'nosuch' in env 'base'"}},
+		{state("loop"), []string{"nosuch"}},
+		{state("vault"), []string{"Brine does not have the states of Salt's module vault"}},
+		{state("twice"), []string{"x", "conflicting ID"}},
+		{state("needs"), []string{"The following requisites were not found", "nothing"}},
+		{state("python"), []string{"Rendering SLS 'base:python' failed"}},
+		{[]string{"salt-minion"}, []string{"an instance is already running: process "}},
+		{[]string{"salt-master"}, []string{"an instance is already running: process "}},
+	})
+}
