@@ -44,7 +44,6 @@ func TestRunnersWithoutMaster(t *testing.T) {
 		{"word.sls", []string{"fileserver.file_list"}},
 		{"word: web", []string{"pillar.show_pillar", "m1"}},
 		{"Passed invalid arguments", []string{"jobs.lookup_jid", "x=1"}},
-		{"jobs.lookup_jid:", []string{"-d", "jobs.lookup_jid"}},
 	}
 	var before []string
 	ask := func(args []string) (out, stderr string, code int) {
@@ -101,6 +100,13 @@ func TestRunnersOnAFreshMachine(t *testing.T) {
 	if out, stderr, code := m.Run(daemontest.Brine, "salt-run", "jobs.list_jobs"); code != 1 || !strings.Contains(stderr, "Is master running?") ||
 		!strings.Contains(stderr, "no master's data") {
 		t.Errorf("%d %s%s", code, out, stderr)
+	}
+	for args, want := range map[string]string{"-d jobs.lookup_jid": "jobs.lookup_jid:", "--out=yaml": "jobs.lookup_jid:", "-a pam -d test.arg": "test.arg:",
+		"config.get hash_type": "sha256", "doc.runner": "test.arg:", "doc.wheel": "key.accept:", "test.arg one": "one", "saltutil.sync_all": "modules"} {
+		if out, stderr, code := m.Run(daemontest.Brine, "salt-run", strings.Fields(args)...); code != 0 || !strings.Contains(out, want) ||
+			strings.Contains(stderr, "Is master running?") || strings.Contains(args, "-d") && stderr != "" {
+			t.Errorf("salt-run %s: %d %s%s", args, code, out, stderr)
+		}
 	}
 	if _, err := os.Stat(m.Path("var")); !os.IsNotExist(err) {
 		t.Error(err)

@@ -142,14 +142,11 @@ func (p *program) interrupted(jid string) int {
 }
 
 func (p *program) do(ctx context.Context, args []string) error {
+	if p.opts.Doc || len(args) == 0 {
+		return p.docs(args)
+	}
 	if err := p.Authenticate(ctx); err != nil {
 		return err
-	}
-	switch {
-	case p.opts.Doc:
-		return p.docs(ctx, args)
-	case len(args) == 0:
-		return p.execute(ctx, client.Runner{Fun: "doc.runner"})
 	}
 	raw := map[string]bool{}
 	for _, n := range p.opts.Names() {
@@ -317,15 +314,15 @@ func exitOf(data *value.Dict) int {
 }
 
 // docs shows the documentation of the selected functions: one function, a
-// module, or a pattern.
-func (p *program) docs(ctx context.Context, args []string) error {
-	data, err := p.call(ctx, client.Runner{Fun: "doc.runner"}, nil, func(client.RunnerEvent) {})
+// module, or a pattern. It asks no master: this program has the same runners.
+func (p *program) docs(args []string) error {
+	reg, err := fn.NewRegistry(nil, runners.New(runners.Deps{})...)
 	if err != nil {
 		return err
 	}
-	all, ok := data.At("return").(*value.Dict)
-	if !ok {
-		return fmt.Errorf("the master has no documentation: %s", value.Str(data.At("return")))
+	all := reg.Docs()
+	if !p.opts.Doc {
+		return p.Show.Show(all, "", output.Call{})
 	}
 	word := ""
 	if len(args) > 0 {
@@ -342,7 +339,7 @@ func (p *program) docs(ctx context.Context, args []string) error {
 		if err := p.Show.Show(name+":", "txt", output.Call{}); err != nil {
 			return err
 		}
-		fmt.Fprintln(p.Env.Stdout, strings.ReplaceAll(value.Str(all.At(name)), "\x1b", "?"))
+		fmt.Fprintln(p.Env.Stdout, value.Str(all.At(name)))
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package master
 import (
 	"brine/internal/daemons/master/sinks"
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -38,11 +40,18 @@ var offlineRunners = []string{
 	"http", "match", "mine.get", "network", "pillar", "saltutil", "test",
 }
 
-// RunsOffline reports whether a runner works without a running master.
-func RunsOffline(fun string) bool {
+// withoutData are those of them that read no data of a master, so that they work
+// on a machine that never had one.
+var withoutData = []string{"config", "doc", "error", "http", "network.wol", "network.wollist", "saltutil", "test"}
+
+// named reports whether a list of functions and modules has a function.
+func named(list []string, fun string) bool {
 	module, _, _ := strings.Cut(fun, ".")
-	return slices.Contains(offlineRunners, fun) || slices.Contains(offlineRunners, module)
+	return slices.Contains(list, fun) || slices.Contains(list, module)
 }
+
+// RunsOffline reports whether a runner works without a running master.
+func RunsOffline(fun string) bool { return named(offlineRunners, fun) }
 
 // RunOffline runs a runner in this process on the files of a master that is not
 // running, and returns the data of its last event. It opens jobs read-only, and
@@ -106,6 +115,9 @@ func (m *offline) open(fun string) error {
 	// Nothing is created on a machine that never had a master.
 	for _, path := range []string{m.cfg.CacheDir, dir} {
 		if _, err := os.Stat(path); err != nil {
+			if errors.Is(err, fs.ErrNotExist) && named(withoutData, fun) {
+				return m.openNothing()
+			}
 			return salt.Errorf(salt.Unavailable, "this machine has no master's data: %w", err)
 		}
 	}
@@ -157,6 +169,16 @@ func (m *offline) open(fun string) error {
 		Client: client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), none, none, m.log), Bus: m.bus, Running: (&running{}).list,
 		Wheels: func() *value.Dict { return wheels.Docs() }, Serves: offlineServes{runnerServes{settings: s}}, Mine: data.mineFor,
 	})...)
+	return err
+}
+
+// openNothing makes the runners without any store.
+func (m *offline) openNothing() (err error) {
+	wheels, err := fn.NewRegistry(nil, wheel.New(wheel.Deps{})...)
+	if err != nil {
+		return err
+	}
+	m.runners, err = fn.NewRegistry(nil, runners.New(runners.Deps{Bus: m.bus, Wheels: func() *value.Dict { return wheels.Docs() }})...)
 	return err
 }
 
