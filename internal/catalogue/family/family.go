@@ -26,19 +26,23 @@ func NewKind[M any](what string, name func(M) string) Kind[M] {
 func (k Kind[M]) Modules(m *host.Machine) []M {
 	all := make([]M, 0, len(k.units.Names()))
 	for _, name := range k.units.Names() {
-		build, _ := k.units.Lookup(name)
-		all = append(all, build(m))
+		all = append(all, k.Module(name, m))
 	}
 	return all
 }
 
-// Module returns the module with a name, which must be registered.
+// Module returns the module with a name, which must be registered. It panics if the module
+// calls itself otherwise: users could not call it by its name.
 func (k Kind[M]) Module(name string, m *host.Machine) M {
 	build, ok := k.units.Lookup(name)
 	if !ok {
 		panic("family: no module " + name)
 	}
-	return build(m)
+	mod := build(m)
+	if k.name(mod) != name {
+		panic("family: the module " + k.name(mod) + " is registered as " + name)
+	}
+	return mod
 }
 
 // Family is the modules of one package.
@@ -56,12 +60,9 @@ func (f Family[M]) Register(name string, build Build[M]) {
 	f.units.Register(name, build)
 }
 
-// Add registers a module that does not use the machine.
-func (f Family[M]) Add(mod M) { f.Register(f.name(mod), func(*host.Machine) M { return mod }) }
-
-// Declare registers a module that does not use the machine and is built on first use. A
-// program that runs no modules, such as salt, then does not spend time and memory on its
-// description.
+// Declare registers a module that does not use the machine. It is built when it is looked
+// up, so that a program that runs no modules, such as salt, does not spend time and memory
+// on its description.
 func (f Family[M]) Declare(name string, build func() M) {
 	f.Register(name, func(*host.Machine) M { return build() })
 }

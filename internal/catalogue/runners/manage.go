@@ -58,8 +58,8 @@ Nothing is sent to minions. Stock minions report nothing; only their connection 
 		fn.Of("key_regen", m.keyRegen,
 			`Make all minions create new keys, and delete all keys of this master, including its own. The master must be restarted within 60 seconds.`,
 			fn.Example("salt-run manage.key_regen")),
-		fn.Of("versions", m.versions, `Ask minions for their version and compare it with the master's. A Brine minion or master has the version of Brine
-behind that of Salt: 3007.10 (Brine 0.1.0).`, fn.Example("salt-run manage.versions")),
+		fn.Of("versions", m.versions, `Ask minions for their version and compare it with the master's.
+			A Brine minion or master has the version of Brine behind that of Salt: 3007.10 (Brine 0.1.0).`, fn.Example("salt-run manage.versions")),
 	}}
 	for _, name := range []string{"list_state", "present", "joined", "allowed", "alived", "reaped"} {
 		mod.Funcs = append(mod.Funcs, fn.Of(name, m.present, `Return the minions that are connected. Nothing is sent to them.`,

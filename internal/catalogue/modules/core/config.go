@@ -14,22 +14,24 @@ import (
 type config struct{}
 
 func init() {
-	units.Add(fn.Module{Name: "config", Doc: `Options of the minion, and values that grains or pillar set in their place.`, Funcs: []fn.Func{
-		fn.Of("get", config{}.get, `Return the value at a path.
+	units.Declare("config", func() fn.Module {
+		return fn.Module{Name: "config", Doc: `Options of the minion, and values that grains or pillar set in their place.`, Funcs: []fn.Func{
+			fn.Of("get", config{}.get, `Return the value at a path.
 			Options come first, then grains, pillar and the master's options in pillar.`,
-			fn.Params("key", "default", "delimiter", "merge", "omit_opts", "omit_pillar", "omit_master", "omit_grains"),
-			fn.Example("salt '*' config.get pkg:apache")),
-		fn.Of("option", config{}.option, `Return the value of a key, from options, grains, pillar or the master's options in pillar.`,
-			fn.Example("salt '*' config.option hash_type")),
-		fn.Of("merge", config{}.merge, `Return the value of a key, with maps and lists from options, the master and pillar put together.`,
-			fn.Example("salt '*' config.merge schedule")),
-		fn.Of("dot_vals", config{}.dotVals, `Return the options whose names begin with a word and a dot.`, fn.Example("salt '*' config.dot_vals test")),
-		fn.Of("items", test{}.getOpts, `Return all options of the minion.`, fn.Example("salt '*' config.items")),
-		fn.Of("backup_mode", config{}.backupMode, `Return the backup mode for files.`, fn.Example("salt '*' config.backup_mode")),
-		fn.Of("manage_mode", config{}.manageMode, `Return a file mode in four digits.`, fn.Example("salt '*' config.manage_mode 644")),
-		fn.Of("valid_fileproto", config{}.validFileproto, `Say whether files can be named by such an address.`,
-			fn.Example("salt '*' config.valid_fileproto salt://path/to/file")),
-	}})
+				fn.Params("key", "default", "delimiter", "merge", "omit_opts", "omit_pillar", "omit_master", "omit_grains"),
+				fn.Example("salt '*' config.get pkg:apache")),
+			fn.Of("option", config{}.option, `Return the value of a key, from options, grains, pillar or the master's options in pillar.`,
+				fn.Example("salt '*' config.option hash_type")),
+			fn.Of("merge", config{}.merge, `Return the value of a key, with maps and lists from options, the master and pillar put together.`,
+				fn.Example("salt '*' config.merge schedule")),
+			fn.Of("dot_vals", config{}.dotVals, `Return the options whose names begin with a word and a dot.`, fn.Example("salt '*' config.dot_vals test")),
+			fn.Of("items", test{}.getOpts, `Return all options of the minion.`, fn.Example("salt '*' config.items")),
+			fn.Of("backup_mode", config{}.backupMode, `Return the backup mode for files.`, fn.Example("salt '*' config.backup_mode")),
+			fn.Of("manage_mode", config{}.manageMode, `Return a file mode in four digits.`, fn.Example("salt '*' config.manage_mode 644")),
+			fn.Of("valid_fileproto", config{}.validFileproto, `Say whether files can be named by such an address.`,
+				fn.Example("salt '*' config.valid_fileproto salt://path/to/file")),
+		}}
+	})
 }
 
 // builtin holds values of keys that no one has set.

@@ -22,19 +22,21 @@ type datastore struct{ mu *sync.Mutex }
 
 func init() {
 	d := datastore{&sync.Mutex{}}
-	units.Add(fn.Module{Name: "data", Doc: `A map that the minion keeps on disk for whatever use.`, Funcs: []fn.Func{
-		fn.Of("clear", d.clear, `Remove all that is kept.`, fn.Example("salt '*' data.clear")),
-		fn.Of("load", d.load, `Return all that is kept.`, fn.Example("salt '*' data.load")),
-		fn.Of("items", d.load, `Same as data.load.`, fn.Example("salt '*' data.items")),
-		fn.Of("dump", d.dump, `Replace all that is kept.`, fn.Example("salt '*' data.dump '{eggs: spam}'")),
-		fn.Of("update", d.update, `Set the value of a key.`, fn.Example("salt '*' data.update key value")),
-		fn.Of("cas", d.cas, `Set the value of a key if it has a given value.`, fn.Example("salt '*' data.cas key value old_value")),
-		fn.Of("pop", d.pop, `Remove a key and return its value.`, fn.Example("salt '*' data.pop key 'there was no value'")),
-		fn.Of("get", d.get, `Return the value of a key, or a list of those of several.`, fn.Example("salt '*' data.get '[key1, key2]'")),
-		fn.Of("keys", d.keys, `Return all keys.`, fn.Example("salt '*' data.keys")),
-		fn.Of("values", d.values, `Return all values.`, fn.Example("salt '*' data.values")),
-		fn.Of("has_key", d.hasKey, `Say whether there is a key.`, fn.Example("salt '*' data.has_key key")),
-	}})
+	units.Declare("data", func() fn.Module {
+		return fn.Module{Name: "data", Doc: `A map that the minion keeps on disk for whatever use.`, Funcs: []fn.Func{
+			fn.Of("clear", d.clear, `Remove all that is kept.`, fn.Example("salt '*' data.clear")),
+			fn.Of("load", d.load, `Return all that is kept.`, fn.Example("salt '*' data.load")),
+			fn.Of("items", d.load, `Same as data.load.`, fn.Example("salt '*' data.items")),
+			fn.Of("dump", d.dump, `Replace all that is kept.`, fn.Example("salt '*' data.dump '{eggs: spam}'")),
+			fn.Of("update", d.update, `Set the value of a key.`, fn.Example("salt '*' data.update key value")),
+			fn.Of("cas", d.cas, `Set the value of a key if it has a given value.`, fn.Example("salt '*' data.cas key value old_value")),
+			fn.Of("pop", d.pop, `Remove a key and return its value.`, fn.Example("salt '*' data.pop key 'there was no value'")),
+			fn.Of("get", d.get, `Return the value of a key, or a list of those of several.`, fn.Example("salt '*' data.get '[key1, key2]'")),
+			fn.Of("keys", d.keys, `Return all keys.`, fn.Example("salt '*' data.keys")),
+			fn.Of("values", d.values, `Return all values.`, fn.Example("salt '*' data.values")),
+			fn.Of("has_key", d.hasKey, `Say whether there is a key.`, fn.Example("salt '*' data.has_key key")),
+		}}
+	})
 }
 
 func (datastore) path(c *fn.Call) string {

@@ -15,15 +15,17 @@ type defaults struct{}
 
 func init() {
 	d := defaults{}
-	units.Add(fn.Module{Name: "defaults", Doc: `Default values of formulas, and how to lay others over them.`, Funcs: []fn.Func{
-		fn.Of("get", d.get, `Return a value of the file defaults.yaml or defaults.json of a formula: the pillar is not looked at.`,
-			fn.Example("salt '*' defaults.get core:users:root")),
-		fn.Of("merge", d.merge, `Lay one map over another, which is changed unless in_place is false, and return it.`,
-			fn.Example(`salt '*' defaults.merge '{a: b}' '{d: e}'`)),
-		fn.Of("deepcopy", d.deepcopy, `Return a copy that shares nothing with the value.`, fn.Example(`salt '*' defaults.deepcopy '{a: [1]}'`)),
-		fn.Of("update", d.update, `Fill each of the maps in a map with default values.`,
-			fn.Example(`salt '*' defaults.update '{u1: {shell: zsh}}' '{shell: bash}'`)),
-	}})
+	units.Declare("defaults", func() fn.Module {
+		return fn.Module{Name: "defaults", Doc: `Default values of formulas, and how to lay others over them.`, Funcs: []fn.Func{
+			fn.Of("get", d.get, `Return a value of the file defaults.yaml or defaults.json of a formula: the pillar is not looked at.`,
+				fn.Example("salt '*' defaults.get core:users:root")),
+			fn.Of("merge", d.merge, `Lay one map over another, which is changed unless in_place is false, and return it.`,
+				fn.Example(`salt '*' defaults.merge '{a: b}' '{d: e}'`)),
+			fn.Of("deepcopy", d.deepcopy, `Return a copy that shares nothing with the value.`, fn.Example(`salt '*' defaults.deepcopy '{a: [1]}'`)),
+			fn.Of("update", d.update, `Fill each of the maps in a map with default values.`,
+				fn.Example(`salt '*' defaults.update '{u1: {shell: zsh}}' '{shell: bash}'`)),
+		}}
+	})
 }
 
 type defaultsGetArgs struct {

@@ -13,16 +13,18 @@ import (
 type environ struct{}
 
 func init() {
-	units.Add(fn.Module{Name: "environ", Doc: `Environment variables of the minion. A change lasts until the minion ends and holds for all jobs.`,
-		Funcs: []fn.Func{
-			fn.Of("setval", environ{}.setval, `Set a variable.`, fn.Example("salt '*' environ.setval foo bar")),
-			fn.Of("setenv", environ{}.setenv, `Set several variables.`, fn.Example("salt '*' environ.setenv '{foo: bar, baz: quux}'")),
-			fn.Of("get", environ{}.get, `Return the value of a variable.`, fn.Example("salt '*' environ.get foo")),
-			fn.Of("has_value", environ{}.hasValue, `Say whether there is a variable, possibly with a given value.`,
-				fn.Example("salt '*' environ.has_value foo")),
-			fn.Of("item", environ{}.item, `Return the values of some variables.`, fn.Example("salt '*' environ.item '[foo, baz]' default=null")),
-			fn.Of("items", environ{}.items, `Return all variables.`, fn.Example("salt '*' environ.items")),
-		}})
+	units.Declare("environ", func() fn.Module {
+		return fn.Module{Name: "environ", Doc: `Environment variables of the minion. A change lasts until the minion ends and holds for all jobs.`,
+			Funcs: []fn.Func{
+				fn.Of("setval", environ{}.setval, `Set a variable.`, fn.Example("salt '*' environ.setval foo bar")),
+				fn.Of("setenv", environ{}.setenv, `Set several variables.`, fn.Example("salt '*' environ.setenv '{foo: bar, baz: quux}'")),
+				fn.Of("get", environ{}.get, `Return the value of a variable.`, fn.Example("salt '*' environ.get foo")),
+				fn.Of("has_value", environ{}.hasValue, `Say whether there is a variable, possibly with a given value.`,
+					fn.Example("salt '*' environ.has_value foo")),
+				fn.Of("item", environ{}.item, `Return the values of some variables.`, fn.Example("salt '*' environ.item '[foo, baz]' default=null")),
+				fn.Of("items", environ{}.items, `Return all variables.`, fn.Example("salt '*' environ.items")),
+			}}
+	})
 }
 
 type environSetArgs struct {

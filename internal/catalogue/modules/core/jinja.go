@@ -11,14 +11,16 @@ type jinja struct{}
 
 func init() {
 	j := jinja{}
-	units.Add(fn.Module{Name: "jinja", Doc: `What templates of the state tree come to.`, Funcs: []fn.Func{
-		fn.Of("load_map", j.loadMap, `Return a variable of a template, such as the map of a formula.`,
-			fn.Example("salt '*' jinja.load_map template-formula/map.jinja template")),
-		fn.Of("import_yaml", j.importAs("import_yaml"), `Return the data of a YAML file, after its Jinja.`,
-			fn.Example("salt '*' jinja.import_yaml template-formula/defaults.yaml")),
-		fn.Of("import_json", j.importAs("import_json"), `Return the data of a JSON file, after its Jinja.`,
-			fn.Example("salt '*' jinja.import_json template-formula/defaults.json")),
-	}})
+	units.Declare("jinja", func() fn.Module {
+		return fn.Module{Name: "jinja", Doc: `What templates of the state tree come to.`, Funcs: []fn.Func{
+			fn.Of("load_map", j.loadMap, `Return a variable of a template, such as the map of a formula.`,
+				fn.Example("salt '*' jinja.load_map template-formula/map.jinja template")),
+			fn.Of("import_yaml", j.importAs("import_yaml"), `Return the data of a YAML file, after its Jinja.`,
+				fn.Example("salt '*' jinja.import_yaml template-formula/defaults.yaml")),
+			fn.Of("import_json", j.importAs("import_json"), `Return the data of a JSON file, after its Jinja.`,
+				fn.Example("salt '*' jinja.import_json template-formula/defaults.json")),
+		}}
+	})
 }
 
 type loadMapArgs struct {

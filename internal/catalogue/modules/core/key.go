@@ -16,11 +16,13 @@ import (
 type key struct{ file string }
 
 func init() {
-	units.Add(fn.Module{Name: "key", Doc: `Fingerprints of the minion's keys.`, Funcs: []fn.Func{
-		fn.Of("finger", key{"minion.pub"}.finger, `Return the fingerprint of the minion's public key.`, fn.Example("salt '*' key.finger")),
-		fn.Of("finger_master", key{"minion_master.pub"}.finger, `Return the fingerprint of the master's public key that the minion trusts.`,
-			fn.Example("salt '*' key.finger_master")),
-	}})
+	units.Declare("key", func() fn.Module {
+		return fn.Module{Name: "key", Doc: `Fingerprints of the minion's keys.`, Funcs: []fn.Func{
+			fn.Of("finger", key{"minion.pub"}.finger, `Return the fingerprint of the minion's public key.`, fn.Example("salt '*' key.finger")),
+			fn.Of("finger_master", key{"minion_master.pub"}.finger, `Return the fingerprint of the master's public key that the minion trusts.`,
+				fn.Example("salt '*' key.finger_master")),
+		}}
+	})
 }
 
 type fingerArgs struct {

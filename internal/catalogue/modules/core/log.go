@@ -12,7 +12,9 @@ import (
 // logger writes messages of one level.
 type logger struct{ level slog.Level }
 
-func init() {
+func init() { units.Declare("log", logModule) }
+
+func logModule() fn.Module {
 	m := fn.Module{Name: "log", Doc: `Write into the minion's log, from templates above all.`}
 	for _, l := range []struct {
 		name  string
@@ -24,7 +26,7 @@ func init() {
 		m.Funcs = append(m.Funcs, fn.Of(l.name, logger{l.level}.log, `Write a message of level `+l.name+`.`,
 			fn.Example("salt '*' log."+l.name+" 'This is a message'")))
 	}
-	units.Add(m)
+	return m
 }
 
 type logArgs struct {

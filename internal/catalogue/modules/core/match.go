@@ -14,7 +14,9 @@ import (
 // match says whether this minion is meant by a target of one type.
 type match struct{ kind string }
 
-func init() {
+func init() { units.Declare("match", matchModule) }
+
+func matchModule() fn.Module {
 	m := fn.Module{Name: "match", Doc: `Whether targets mean this minion.`}
 	for _, kind := range []struct{ name, example string }{
 		{"compound", "'L@cheese,foo and *'"}, {"list", "server1,server2"}, {"pcre", "'.*'"}, {"glob", "'*'"},
@@ -39,7 +41,7 @@ func init() {
 		fn.Of("ifelse", match{}.ifelse, `Return the value after the first target that means the minion, or else the last argument.`,
 			fn.Example("salt '*' match.ifelse 'foo*' 'Foo!' 'bar*' 'Bar!' minion_id=bar03")),
 	)
-	units.Add(m)
+	return m
 }
 
 // means says whether a target means the minion, or another id with this

@@ -14,23 +14,25 @@ import (
 type pillar struct{}
 
 func init() {
-	units.Add(fn.Module{Name: "pillar", Doc: `Data that the master keeps for this minion.`, Funcs: []fn.Func{
-		fn.Of("get", pillar{}.get, `Return the value at a path.`, notSet, fn.Example("salt '*' pillar.get pkg:apache")),
-		fn.Of("fetch", pillar{}.get, `Same as pillar.get.`, notSet, fn.Example("salt '*' pillar.fetch pkg:apache")),
-		fn.Of("items", pillar{}.items, `Return the whole pillar, or the values at some paths.`, fn.Example("salt '*' pillar.items")),
-		fn.Of("data", pillar{}.items, `Same as pillar.items.`, fn.Example("salt '*' pillar.data")),
-		fn.Of("obfuscate", pillar{}.obfuscate, `Return the whole pillar with the types in place of the values.`, fn.Example("salt '*' pillar.obfuscate")),
-		fn.Of("ext", pillar{}.ext, `Return the pillar with a further source, if the master's option on_demand_ext_pillar allows it.`,
-			fn.Example("salt '*' pillar.ext '{libvirt: _}'")),
-		fn.Of("ls", pillar{}.ls, `Return the names at the top of the pillar.`, fn.Example("salt '*' pillar.ls")),
-		fn.Of("item", pillar{}.item, `Return the values at some paths.`, fn.Example("salt '*' pillar.item foo foo:bar")),
-		fn.Of("raw", pillar{}.raw, `Return the pillar, or one key of it, as the minion holds it.`, fn.Example("salt '*' pillar.raw key=roles")),
-		fn.Of("keys", pillar{}.keys, `Return the keys of the map at a path.`, fn.Example("salt '*' pillar.keys web:sites")),
-		fn.Of("filter_by", pillar{}.filterBy, `Return the value of a map whose key, a pattern, matches a value of the pillar.`,
-			fn.Example("salt '*' pillar.filter_by '{web: Serve it up, db: I query, default: x_x}' role")),
-		fn.Of("file_exists", pillar{}.fileExists, `Say whether there is such a file below the option pillar_roots.`,
-			fn.Example("salt-call pillar.file_exists foo/bar.sls")),
-	}})
+	units.Declare("pillar", func() fn.Module {
+		return fn.Module{Name: "pillar", Doc: `Data that the master keeps for this minion.`, Funcs: []fn.Func{
+			fn.Of("get", pillar{}.get, `Return the value at a path.`, notSet, fn.Example("salt '*' pillar.get pkg:apache")),
+			fn.Of("fetch", pillar{}.get, `Same as pillar.get.`, notSet, fn.Example("salt '*' pillar.fetch pkg:apache")),
+			fn.Of("items", pillar{}.items, `Return the whole pillar, or the values at some paths.`, fn.Example("salt '*' pillar.items")),
+			fn.Of("data", pillar{}.items, `Same as pillar.items.`, fn.Example("salt '*' pillar.data")),
+			fn.Of("obfuscate", pillar{}.obfuscate, `Return the whole pillar with the types in place of the values.`, fn.Example("salt '*' pillar.obfuscate")),
+			fn.Of("ext", pillar{}.ext, `Return the pillar with a further source, if the master's option on_demand_ext_pillar allows it.`,
+				fn.Example("salt '*' pillar.ext '{libvirt: _}'")),
+			fn.Of("ls", pillar{}.ls, `Return the names at the top of the pillar.`, fn.Example("salt '*' pillar.ls")),
+			fn.Of("item", pillar{}.item, `Return the values at some paths.`, fn.Example("salt '*' pillar.item foo foo:bar")),
+			fn.Of("raw", pillar{}.raw, `Return the pillar, or one key of it, as the minion holds it.`, fn.Example("salt '*' pillar.raw key=roles")),
+			fn.Of("keys", pillar{}.keys, `Return the keys of the map at a path.`, fn.Example("salt '*' pillar.keys web:sites")),
+			fn.Of("filter_by", pillar{}.filterBy, `Return the value of a map whose key, a pattern, matches a value of the pillar.`,
+				fn.Example("salt '*' pillar.filter_by '{web: Serve it up, db: I query, default: x_x}' role")),
+			fn.Of("file_exists", pillar{}.fileExists, `Say whether there is such a file below the option pillar_roots.`,
+				fn.Example("salt-call pillar.file_exists foo/bar.sls")),
+		}}
+	})
 }
 
 // unset is Salt's mark for a default that was not given.

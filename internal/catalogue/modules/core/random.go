@@ -21,16 +21,19 @@ import (
 type random struct{}
 
 func init() {
-	units.Add(fn.Module{Name: "random", Doc: `Random texts and numbers, and hashes.`, Funcs: []fn.Func{
-		fn.Of("hash", random{}.hash, `Return the hash of a text.`, fn.Example("salt '*' random.hash 'I am a string' md5")),
-		fn.Of("str_encode", random{}.strEncode, `Return a text in base64.`, fn.Example("salt '*' random.str_encode 'I am a new string'")),
-		fn.Of("get_str", random{}.getStr, `Return a random text, fit for a password.`, fn.Example("salt '*' random.get_str 128 chars='abc123.!()'")),
-		fn.Of("shadow_hash", random{}.shadowHash, `Return a password hashed for /etc/shadow.`, fn.Example("salt '*' random.shadow_hash 'My5alT' 'MyP@asswd' sha512")),
-		fn.Of("rand_int", random{}.randInt, `Return a random whole number between two, both included.`, fn.Example("salt '*' random.rand_int 1 10")),
-		fn.Of("seed", random{}.seed, `Return a number below another that is always the same for one minion.`, fn.Example("salt '*' random.seed 10")),
-		fn.Of("sample", random{}.sample, `Return some items of a list in random order.`, fn.Example(`salt '*' random.sample '[one, two]' 1 seed=something`)),
-		fn.Of("shuffle", random{}.shuffle, `Return a list in random order.`, fn.Example(`salt '*' random.shuffle '[one, two]' seed=something`)),
-	}})
+	units.Declare("random", func() fn.Module {
+		return fn.Module{Name: "random", Doc: `Random texts and numbers, and hashes.`, Funcs: []fn.Func{
+			fn.Of("hash", random{}.hash, `Return the hash of a text.`, fn.Example("salt '*' random.hash 'I am a string' md5")),
+			fn.Of("str_encode", random{}.strEncode, `Return a text in base64.`, fn.Example("salt '*' random.str_encode 'I am a new string'")),
+			fn.Of("get_str", random{}.getStr, `Return a random text, fit for a password.`, fn.Example("salt '*' random.get_str 128 chars='abc123.!()'")),
+			fn.Of("shadow_hash", random{}.shadowHash, `Return a password hashed for /etc/shadow.`,
+				fn.Example("salt '*' random.shadow_hash 'My5alT' 'MyP@asswd' sha512")),
+			fn.Of("rand_int", random{}.randInt, `Return a random whole number between two, both included.`, fn.Example("salt '*' random.rand_int 1 10")),
+			fn.Of("seed", random{}.seed, `Return a number below another that is always the same for one minion.`, fn.Example("salt '*' random.seed 10")),
+			fn.Of("sample", random{}.sample, `Return some items of a list in random order.`, fn.Example(`salt '*' random.sample '[one, two]' 1 seed=something`)),
+			fn.Of("shuffle", random{}.shuffle, `Return a list in random order.`, fn.Example(`salt '*' random.shuffle '[one, two]' seed=something`)),
+		}}
+	})
 }
 
 // newHash returns the hash of a name of Python's hashlib, or nil.

@@ -23,30 +23,32 @@ type slsutil struct{}
 
 func init() {
 	s := slsutil{}
-	units.Add(fn.Module{Name: "slsutil", Doc: `What templates of states need: merging maps, texts of values, files of the state tree.`, Funcs: []fn.Func{
-		fn.Of("merge", s.merge, `Return two maps put together.
+	units.Declare("slsutil", func() fn.Module {
+		return fn.Module{Name: "slsutil", Doc: `What templates of states need: merging maps, texts of values, files of the state tree.`, Funcs: []fn.Func{
+			fn.Of("merge", s.merge, `Return two maps put together.
 			The strategies are smart, recurse, aggregate, overwrite, list and none.`, fn.Example(`salt '*' slsutil.merge '{foo: Foo}' '{bar: Bar}'`)),
-		fn.Of("merge_all", s.mergeAll, `Return several maps put together in their order.`,
-			fn.Example(`salt '*' slsutil.merge_all '[{foo: Foo}, {foo: Bar}]'`)),
-		fn.Of("update", s.update, `Lay one map over another, which is changed, and return it.`,
-			fn.Example(`salt '*' slsutil.update '{foo: Foo}' '{bar: Bar}'`)),
-		fn.Of("boolstr", s.boolstr, `Return one text if a value is true, and another otherwise.`,
-			fn.Example("salt '*' slsutil.boolstr True true=yes false=no")),
-		fn.Of("banner", s.banner, `Return a comment that says that a file is managed.`, fn.Example("salt '*' slsutil.banner commentchar='//'")),
-		fn.Of("renderer", s.renderer, `Return what a file or a text comes to by a pipe of renderers. Further keywords are variables of templates.`,
-			fn.Example("salt '*' slsutil.renderer salt://path/to/file jinja")),
-		fn.Of("serialize", s.serialize,
-			`Return a value as text in the format of a serializer: json, yaml, yamlex, toml, plist, configparser, keyvalue, python or msgpack.
+			fn.Of("merge_all", s.mergeAll, `Return several maps put together in their order.`,
+				fn.Example(`salt '*' slsutil.merge_all '[{foo: Foo}, {foo: Bar}]'`)),
+			fn.Of("update", s.update, `Lay one map over another, which is changed, and return it.`,
+				fn.Example(`salt '*' slsutil.update '{foo: Foo}' '{bar: Bar}'`)),
+			fn.Of("boolstr", s.boolstr, `Return one text if a value is true, and another otherwise.`,
+				fn.Example("salt '*' slsutil.boolstr True true=yes false=no")),
+			fn.Of("banner", s.banner, `Return a comment that says that a file is managed.`, fn.Example("salt '*' slsutil.banner commentchar='//'")),
+			fn.Of("renderer", s.renderer, `Return what a file or a text comes to by a pipe of renderers. Further keywords are variables of templates.`,
+				fn.Example("salt '*' slsutil.renderer salt://path/to/file jinja")),
+			fn.Of("serialize", s.serialize,
+				`Return a value as text in the format of a serializer: json, yaml, yamlex, toml, plist, configparser, keyvalue, python or msgpack.
 			Keywords are options of what writes the format.`, fn.Example(`salt '*' slsutil.serialize 'json' obj="{'foo': 'Foo!'}"`)),
-		fn.Of("deserialize", s.deserialize, `Return the value that a text in the format of a serializer means; of those of slsutil.serialize all but python.`,
-			fn.Example(`salt '*' slsutil.deserialize 'json' '{"foo": "Foo!"}'`)),
-		fn.Of("file_exists", s.fileExists, `Say whether there is a file in the state tree.`, fn.Example("salt '*' slsutil.file_exists nginx/defaults.yaml")),
-		fn.Of("dir_exists", s.dirExists, `Say whether there is a directory in the state tree.`, fn.Example("salt '*' slsutil.dir_exists nginx/files")),
-		fn.Of("path_exists", s.pathExists, `Say whether there is a file or directory in the state tree.`,
-			fn.Example("salt '*' slsutil.path_exists nginx/defaults.yaml")),
-		fn.Of("findup", s.findup, `Return the first of some names that exists in a directory of the state tree or in one above it.`,
-			fn.Example("salt '*' slsutil.findup formulas/shared/nginx map.jinja")),
-	}})
+			fn.Of("deserialize", s.deserialize, `Return the value that a text in the format of a serializer means; of those of slsutil.serialize all but python.`,
+				fn.Example(`salt '*' slsutil.deserialize 'json' '{"foo": "Foo!"}'`)),
+			fn.Of("file_exists", s.fileExists, `Say whether there is a file in the state tree.`, fn.Example("salt '*' slsutil.file_exists nginx/defaults.yaml")),
+			fn.Of("dir_exists", s.dirExists, `Say whether there is a directory in the state tree.`, fn.Example("salt '*' slsutil.dir_exists nginx/files")),
+			fn.Of("path_exists", s.pathExists, `Say whether there is a file or directory in the state tree.`,
+				fn.Example("salt '*' slsutil.path_exists nginx/defaults.yaml")),
+			fn.Of("findup", s.findup, `Return the first of some names that exists in a directory of the state tree or in one above it.`,
+				fn.Example("salt '*' slsutil.findup formulas/shared/nginx map.jinja")),
+		}}
+	})
 }
 
 type rendererArgs struct {

@@ -13,7 +13,9 @@ import (
 // sys describes the functions of one kind; "" are the execution functions.
 type sys struct{ kind string }
 
-func init() {
+func init() { units.Declare("sys", sysModule) }
+
+func sysModule() fn.Module {
 	m := fn.Module{Name: "sys", Doc: `What functions there are and how they are called.`, Funcs: []fn.Func{
 		fn.Of("doc", sys{}.doc, `Return the documentation of functions.
 			Without a name, of all. A name is a function, a module, or a pattern with an asterisk.`, fn.Example("salt '*' sys.doc test.ping")),
@@ -39,7 +41,7 @@ func init() {
 		fn.Of("renderer_doc", sys{"renderers"}.doc, `Return the documentation of renderers.`, fn.Example("salt '*' sys.renderer_doc")),
 		fn.Of("list_renderers", sys{"renderers"}.listModules, `Return the names of renderers.`, fn.Example("salt '*' sys.list_renderers")),
 	)
-	units.Add(m)
+	return m
 }
 
 func (s sys) registry(c *fn.Call) *fn.Registry {

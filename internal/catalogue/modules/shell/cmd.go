@@ -20,71 +20,73 @@ func init() {
 	unused := fn.Ignored("there is no PowerShell on Unix",
 		strings.Fields("cmd cwd stdin runas shell env clean_env template rstrip umask output_encoding output_loglevel hide_output "+
 			"timeout reset_system_locale ignore_retcode saltenv "+success)...)
-	units.Add(fn.Module{Name: "cmd", Aliases: []string{"cmdmod"}, Doc: `Run programs and shell commands.`, Funcs: []fn.Func{
-		fn.Of("run", cmd{}.run, `Run a command and return its output.`, usual, takes(
-			"python_shell env clean_env template rstrip umask output_encoding output_loglevel log_callback hide_output timeout reset_system_locale "+
-				"ignore_retcode saltenv use_vt redirect_stderr bg password encoded_cmd raise_err prepend_path "+success),
-			fn.Example(`salt '*' cmd.run "ls -l | awk '/foo/{print \\$2}'"`), fn.Example(`salt '*' cmd.run 'echo $A' env='{A: b}' cwd=/tmp`)),
-		fn.Of("shell", cmd{}.shell, `Run a command by way of a shell and return its output.`, usual, takes(
-			"env clean_env template rstrip umask output_encoding output_loglevel log_callback hide_output timeout reset_system_locale "+
-				"ignore_retcode saltenv use_vt bg password prepend_path "+success),
-			fn.Example(`salt '*' cmd.shell 'ls -l | grep foo'`)),
-		fn.Of("run_stdout", cmd{}.runStdout, `Run a command and return what it writes to standard output.`, usual, takes(single),
-			fn.Example("salt '*' cmd.run_stdout 'ls -l'")),
-		fn.Of("run_stderr", cmd{}.runStderr, `Run a command and return what it writes to standard error.`, usual, takes(single),
-			fn.Example("salt '*' cmd.run_stderr 'ls -l'")),
-		fn.Of("run_all", cmd{}.runAll, `Run a command and return its process id, exit status and both outputs.`, usual,
-			fn.Default("redirect_stderr", "false"), takes(
+	units.Declare("cmd", func() fn.Module {
+		return fn.Module{Name: "cmd", Aliases: []string{"cmdmod"}, Doc: `Run programs and shell commands.`, Funcs: []fn.Func{
+			fn.Of("run", cmd{}.run, `Run a command and return its output.`, usual, takes(
 				"python_shell env clean_env template rstrip umask output_encoding output_loglevel log_callback hide_output timeout reset_system_locale "+
-					"ignore_retcode saltenv use_vt redirect_stderr password encoded_cmd prepend_path "+success),
-			fn.Example("salt '*' cmd.run_all 'ls -l'")),
-		fn.Of("retcode", cmd{}.retcode, `Run a command and return its exit status.`, usual, takes(
-			"python_shell env clean_env template umask output_encoding output_loglevel log_callback timeout reset_system_locale ignore_retcode "+
-				"saltenv use_vt password "+success),
-			fn.Example("salt '*' cmd.retcode 'test -f /etc/hosts'")),
-		fn.Of("run_bg", cmd{}.runBg, `Start a command that goes on by itself, and return its process id.`, usual,
-			fn.Params(strings.Fields("cmd cwd runas group shell "+
-				"python_shell env clean_env template umask timeout output_encoding output_loglevel log_callback reset_system_locale ignore_retcode "+
-				"saltenv password prepend_path "+success)...),
-			fn.Example("salt '*' cmd.run_bg 'sleep 100'")),
-		fn.Of("script", cmd{}.script, `Run a script, given as an absolute path on the minion.`, usual,
-			fn.Params(strings.Fields("source args cwd stdin runas group shell "+
-				"python_shell env template umask output_encoding output_loglevel log_callback hide_output timeout reset_system_locale saltenv use_vt "+
-				"bg password "+success)...),
-			fn.Example("salt '*' cmd.script /usr/local/sbin/check args='a b'")),
-		fn.Of("script_retcode", cmd{}.scriptRetcode, `Run a script and return its exit status.`, fn.Default("template", "jinja"), usual,
-			fn.Params(strings.Fields("source args cwd stdin runas group shell "+
-				"python_shell env template umask timeout reset_system_locale saltenv output_encoding output_loglevel log_callback use_vt password "+
-				success)...),
-			fn.Example("salt '*' cmd.script_retcode /usr/local/sbin/check")),
-		fn.Of("exec_code", cmd{}.execCode, `Run a program text with an interpreter and return its standard output.
-			All further keywords are those of cmd.run_all.`, fn.Example("salt '*' cmd.exec_code sh 'echo hello'")),
-		fn.Of("exec_code_all", cmd{}.execCodeAll, `Run a program text with an interpreter and return what cmd.run_all does.
-			All further keywords are those of cmd.run_all.`, fn.Example("salt '*' cmd.exec_code_all sh 'echo hello'")),
-		fn.Of("run_chroot", cmd{}.runChroot,
-			`Run a command with a directory as its /, where /dev, /proc and /sys are mounted, and return what cmd.run_all does.`, usual,
-			fn.Default("python_shell", "true"), fn.Default("output_loglevel", "quiet"),
-			fn.Params(strings.Fields("root cmd cwd stdin runas group shell python_shell binds "+
+					"ignore_retcode saltenv use_vt redirect_stderr bg password encoded_cmd raise_err prepend_path "+success),
+				fn.Example(`salt '*' cmd.run "ls -l | awk '/foo/{print \\$2}'"`), fn.Example(`salt '*' cmd.run 'echo $A' env='{A: b}' cwd=/tmp`)),
+			fn.Of("shell", cmd{}.shell, `Run a command by way of a shell and return its output.`, usual, takes(
 				"env clean_env template rstrip umask output_encoding output_loglevel log_callback hide_output timeout reset_system_locale "+
-				"ignore_retcode saltenv use_vt bg "+success)...),
-			fn.Example("salt '*' cmd.run_chroot /var/lib/lxc/container_name/rootfs 'sh /tmp/bootstrap.sh'")),
-		fn.Of("powershell", cmd{}.powershell, `Refuse: PowerShell is for minions on Windows.`, unused, fn.Default("shell", "powershell"),
-			fn.Params(strings.Fields(
-				"cmd cwd stdin runas shell env clean_env template rstrip umask output_encoding output_loglevel hide_output timeout reset_system_locale "+
-					"ignore_retcode saltenv use_vt password depth encode_cmd "+success)...), fn.Example("salt '*' cmd.powershell 'Get-Service'")),
-		fn.Of("powershell_all", cmd{}.powershell, `Refuse: PowerShell is for minions on Windows.`, unused, fn.Default("shell", "powershell"),
-			fn.Params(strings.Fields(
-				"cmd cwd stdin runas shell env clean_env template rstrip umask output_encoding output_loglevel quiet timeout reset_system_locale "+
-					"ignore_retcode saltenv use_vt password depth encode_cmd force_list "+success)...),
-			fn.Example("salt '*' cmd.powershell_all 'Get-Service'")),
-		fn.Of("has_exec", cmd{}.hasExec, `Say whether there is a program.`, fn.Example("salt '*' cmd.has_exec cat")),
-		fn.Of("which", cmd{}.which, `Return the path of a program, null if there is none.`, fn.Example("salt '*' cmd.which cat")),
-		fn.Of("which_bin", cmd{}.whichBin, `Return the path of the first program of a list that there is.`,
-			fn.Example("salt '*' cmd.which_bin '[pip3, pip]'")),
-		fn.Of("shells", cmd{}.shells, `Return the shells that /etc/shells lists.`, fn.Example("salt '*' cmd.shells")),
-		fn.Of("shell_info", cmd{}.shellInfo, `Return the path and version of a shell or interpreter.`, fn.Example("salt '*' cmd.shell_info bash")),
-		fn.Of("tty", cmd{}.tty, `Write a text to a terminal of the minion.`, fn.Example("salt '*' cmd.tty pts3 'This is a test'")),
-	}})
+					"ignore_retcode saltenv use_vt bg password prepend_path "+success),
+				fn.Example(`salt '*' cmd.shell 'ls -l | grep foo'`)),
+			fn.Of("run_stdout", cmd{}.runStdout, `Run a command and return what it writes to standard output.`, usual, takes(single),
+				fn.Example("salt '*' cmd.run_stdout 'ls -l'")),
+			fn.Of("run_stderr", cmd{}.runStderr, `Run a command and return what it writes to standard error.`, usual, takes(single),
+				fn.Example("salt '*' cmd.run_stderr 'ls -l'")),
+			fn.Of("run_all", cmd{}.runAll, `Run a command and return its process id, exit status and both outputs.`, usual,
+				fn.Default("redirect_stderr", "false"), takes(
+					"python_shell env clean_env template rstrip umask output_encoding output_loglevel log_callback hide_output timeout reset_system_locale "+
+						"ignore_retcode saltenv use_vt redirect_stderr password encoded_cmd prepend_path "+success),
+				fn.Example("salt '*' cmd.run_all 'ls -l'")),
+			fn.Of("retcode", cmd{}.retcode, `Run a command and return its exit status.`, usual, takes(
+				"python_shell env clean_env template umask output_encoding output_loglevel log_callback timeout reset_system_locale ignore_retcode "+
+					"saltenv use_vt password "+success),
+				fn.Example("salt '*' cmd.retcode 'test -f /etc/hosts'")),
+			fn.Of("run_bg", cmd{}.runBg, `Start a command that goes on by itself, and return its process id.`, usual,
+				fn.Params(strings.Fields("cmd cwd runas group shell "+
+					"python_shell env clean_env template umask timeout output_encoding output_loglevel log_callback reset_system_locale ignore_retcode "+
+					"saltenv password prepend_path "+success)...),
+				fn.Example("salt '*' cmd.run_bg 'sleep 100'")),
+			fn.Of("script", cmd{}.script, `Run a script, given as an absolute path on the minion.`, usual,
+				fn.Params(strings.Fields("source args cwd stdin runas group shell "+
+					"python_shell env template umask output_encoding output_loglevel log_callback hide_output timeout reset_system_locale saltenv use_vt "+
+					"bg password "+success)...),
+				fn.Example("salt '*' cmd.script /usr/local/sbin/check args='a b'")),
+			fn.Of("script_retcode", cmd{}.scriptRetcode, `Run a script and return its exit status.`, fn.Default("template", "jinja"), usual,
+				fn.Params(strings.Fields("source args cwd stdin runas group shell "+
+					"python_shell env template umask timeout reset_system_locale saltenv output_encoding output_loglevel log_callback use_vt password "+
+					success)...),
+				fn.Example("salt '*' cmd.script_retcode /usr/local/sbin/check")),
+			fn.Of("exec_code", cmd{}.execCode, `Run a program text with an interpreter and return its standard output.
+			All further keywords are those of cmd.run_all.`, fn.Example("salt '*' cmd.exec_code sh 'echo hello'")),
+			fn.Of("exec_code_all", cmd{}.execCodeAll, `Run a program text with an interpreter and return what cmd.run_all does.
+			All further keywords are those of cmd.run_all.`, fn.Example("salt '*' cmd.exec_code_all sh 'echo hello'")),
+			fn.Of("run_chroot", cmd{}.runChroot,
+				`Run a command with a directory as its /, where /dev, /proc and /sys are mounted, and return what cmd.run_all does.`, usual,
+				fn.Default("python_shell", "true"), fn.Default("output_loglevel", "quiet"),
+				fn.Params(strings.Fields("root cmd cwd stdin runas group shell python_shell binds "+
+					"env clean_env template rstrip umask output_encoding output_loglevel log_callback hide_output timeout reset_system_locale "+
+					"ignore_retcode saltenv use_vt bg "+success)...),
+				fn.Example("salt '*' cmd.run_chroot /var/lib/lxc/container_name/rootfs 'sh /tmp/bootstrap.sh'")),
+			fn.Of("powershell", cmd{}.powershell, `Refuse: PowerShell is for minions on Windows.`, unused, fn.Default("shell", "powershell"),
+				fn.Params(strings.Fields(
+					"cmd cwd stdin runas shell env clean_env template rstrip umask output_encoding output_loglevel hide_output timeout reset_system_locale "+
+						"ignore_retcode saltenv use_vt password depth encode_cmd "+success)...), fn.Example("salt '*' cmd.powershell 'Get-Service'")),
+			fn.Of("powershell_all", cmd{}.powershell, `Refuse: PowerShell is for minions on Windows.`, unused, fn.Default("shell", "powershell"),
+				fn.Params(strings.Fields(
+					"cmd cwd stdin runas shell env clean_env template rstrip umask output_encoding output_loglevel quiet timeout reset_system_locale "+
+						"ignore_retcode saltenv use_vt password depth encode_cmd force_list "+success)...),
+				fn.Example("salt '*' cmd.powershell_all 'Get-Service'")),
+			fn.Of("has_exec", cmd{}.hasExec, `Say whether there is a program.`, fn.Example("salt '*' cmd.has_exec cat")),
+			fn.Of("which", cmd{}.which, `Return the path of a program, null if there is none.`, fn.Example("salt '*' cmd.which cat")),
+			fn.Of("which_bin", cmd{}.whichBin, `Return the path of the first program of a list that there is.`,
+				fn.Example("salt '*' cmd.which_bin '[pip3, pip]'")),
+			fn.Of("shells", cmd{}.shells, `Return the shells that /etc/shells lists.`, fn.Example("salt '*' cmd.shells")),
+			fn.Of("shell_info", cmd{}.shellInfo, `Return the path and version of a shell or interpreter.`, fn.Example("salt '*' cmd.shell_info bash")),
+			fn.Of("tty", cmd{}.tty, `Write a text to a terminal of the minion.`, fn.Example("salt '*' cmd.tty pts3 'This is a test'")),
+		}}
+	})
 }
 
 const (

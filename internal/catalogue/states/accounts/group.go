@@ -12,10 +12,12 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "group", Doc: `Keep groups of users.`, Funcs: []state.Func{
-		state.Of("present", groupPresent, `Have a group, possibly with an id and members.`),
-		state.Of("absent", groupAbsent, `Have no such group.`),
-	}})
+	units.Declare("group", func() state.Module {
+		return state.Module{Name: "group", Doc: `Keep groups of users.`, Funcs: []state.Func{
+			state.Of("present", groupPresent, `Have a group, possibly with an id and members.`),
+			state.Of("absent", groupAbsent, `Have no such group.`),
+		}}
+	})
 }
 
 type groupArgs struct {

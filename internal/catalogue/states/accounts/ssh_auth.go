@@ -13,11 +13,13 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "ssh_auth", Doc: `Keep the keys with which users may log in.`, Funcs: []state.Func{
-		state.Of("present", authPresent, `Have a key that may log in as a user, or all keys of a file.`),
-		state.Of("absent", authAbsent, `Have no such key, or none of a file.`),
-		state.Of("manage", authManage, `Have keys, and no others, that may log in as a user.`),
-	}})
+	units.Declare("ssh_auth", func() state.Module {
+		return state.Module{Name: "ssh_auth", Doc: `Keep the keys with which users may log in.`, Funcs: []state.Func{
+			state.Of("present", authPresent, `Have a key that may log in as a user, or all keys of a file.`),
+			state.Of("absent", authAbsent, `Have no such key, or none of a file.`),
+			state.Of("manage", authManage, `Have keys, and no others, that may log in as a user.`),
+		}}
+	})
 }
 
 // authArgs are the arguments of the states of keys.

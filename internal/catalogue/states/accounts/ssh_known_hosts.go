@@ -10,10 +10,12 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "ssh_known_hosts", Doc: `Keep the keys of hosts that users trust.`, Funcs: []state.Func{
-		state.Of("present", knownPresent, `Have the key of a host: one that is given, or one that the host sends and that has a fingerprint.`),
-		state.Of("absent", knownAbsent, `Have no key of a host.`),
-	}})
+	units.Declare("ssh_known_hosts", func() state.Module {
+		return state.Module{Name: "ssh_known_hosts", Doc: `Keep the keys of hosts that users trust.`, Funcs: []state.Func{
+			state.Of("present", knownPresent, `Have the key of a host: one that is given, or one that the host sends and that has a fingerprint.`),
+			state.Of("absent", knownAbsent, `Have no key of a host.`),
+		}}
+	})
 }
 
 type knownArgs struct {

@@ -13,10 +13,12 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "user", Doc: `Keep users.`, Funcs: []state.Func{
-		state.Of("present", userPresent, `Have a user, possibly with an id, groups, a home, a password and more.`),
-		state.Of("absent", userAbsent, `Have no such user.`),
-	}})
+	units.Declare("user", func() state.Module {
+		return state.Module{Name: "user", Doc: `Keep users.`, Funcs: []state.Func{
+			state.Of("present", userPresent, `Have a user, possibly with an id, groups, a home, a password and more.`),
+			state.Of("absent", userAbsent, `Have no such user.`),
+		}}
+	})
 }
 
 type userArgs struct {

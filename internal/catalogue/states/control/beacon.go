@@ -10,12 +10,14 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "beacon", Doc: `What the minion looks out for.`, Funcs: []state.Func{
-		state.Of("present", beaconPresent, `Have a beacon. All further keywords are its settings.`),
-		state.Of("absent", beaconAbsent, `Have no beacon of a name.`),
-		state.Of("enabled", beaconEnabled, `Have a beacon enabled.`),
-		state.Of("disabled", beaconDisabled, `Have a beacon disabled.`),
-	}})
+	units.Declare("beacon", func() state.Module {
+		return state.Module{Name: "beacon", Doc: `What the minion looks out for.`, Funcs: []state.Func{
+			state.Of("present", beaconPresent, `Have a beacon. All further keywords are its settings.`),
+			state.Of("absent", beaconAbsent, `Have no beacon of a name.`),
+			state.Of("enabled", beaconEnabled, `Have a beacon enabled.`),
+			state.Of("disabled", beaconDisabled, `Have a beacon disabled.`),
+		}}
+	})
 }
 
 type beaconArgs struct {

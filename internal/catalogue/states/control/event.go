@@ -9,12 +9,14 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "event", Doc: `Fire events during a run.`, Funcs: []state.Func{
-		state.Of("send", sendEvent, `Fire an event on the masters. Further keywords are those of the function event.send.`),
-		state.Of("fire_master", sendEvent, `Same as event.send.`),
-		state.Of("wait", waitToSend, `Fire an event if something that this state watches has changed.`),
-		state.Of("mod_watch", sendEvent, `Fire the event of a state that watches.`),
-	}})
+	units.Declare("event", func() state.Module {
+		return state.Module{Name: "event", Doc: `Fire events during a run.`, Funcs: []state.Func{
+			state.Of("send", sendEvent, `Fire an event on the masters. Further keywords are those of the function event.send.`),
+			state.Of("fire_master", sendEvent, `Same as event.send.`),
+			state.Of("wait", waitToSend, `Fire an event if something that this state watches has changed.`),
+			state.Of("mod_watch", sendEvent, `Fire the event of a state that watches.`),
+		}}
+	})
 }
 
 type sendArgs struct {

@@ -13,11 +13,13 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "loop", Doc: `Call a function until it returns what is wanted.`, Funcs: []state.Func{
-		state.Of("until", until, `Wait until a condition holds for what a function returns.
+	units.Declare("loop", func() state.Module {
+		return state.Module{Name: "loop", Doc: `Call a function until it returns what is wanted.`, Funcs: []state.Func{
+			state.Of("until", until, `Wait until a condition holds for what a function returns.
 			The condition is an expression of Jinja, in which m_ret is what the function returned; Salt has one of Python there.`),
-		state.Of("until_no_eval", untilNoEval, `Wait until a function returns what is expected.`),
-	}})
+			state.Of("until_no_eval", untilNoEval, `Wait until a function returns what is expected.`),
+		}}
+	})
 }
 
 type untilArgs struct {

@@ -13,16 +13,22 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "status", Doc: `Watch the load and the programs of the machine.`, Funcs: []state.Func{
-		state.Of("loadavg", loadavg, `Fail unless a load average is within limits.`),
-		state.Of("process", process, `Fail unless a program runs.`),
-	}})
-	units.Add(state.Module{Name: "disk", Doc: `Watch the space of the machine's disks.`, Funcs: []state.Func{
-		state.Of("status", diskStatus, `Fail unless the space of a mount point or directory is within limits.`),
-	}})
-	units.Add(state.Module{Name: "process", Doc: `Programs that run.`, Funcs: []state.Func{
-		state.Of("absent", processAbsent, `Have no program run whose command line matches a pattern.`),
-	}})
+	units.Declare("status", func() state.Module {
+		return state.Module{Name: "status", Doc: `Watch the load and the programs of the machine.`, Funcs: []state.Func{
+			state.Of("loadavg", loadavg, `Fail unless a load average is within limits.`),
+			state.Of("process", process, `Fail unless a program runs.`),
+		}}
+	})
+	units.Declare("disk", func() state.Module {
+		return state.Module{Name: "disk", Doc: `Watch the space of the machine's disks.`, Funcs: []state.Func{
+			state.Of("status", diskStatus, `Fail unless the space of a mount point or directory is within limits.`),
+		}}
+	})
+	units.Declare("process", func() state.Module {
+		return state.Module{Name: "process", Doc: `Programs that run.`, Funcs: []state.Func{
+			state.Of("absent", processAbsent, `Have no program run whose command line matches a pattern.`),
+		}}
+	})
 }
 
 type loadArgs struct {

@@ -12,14 +12,16 @@ import (
 var kinds = []string{"beacons", "clouds", "engines", "executors", "grains", "log_handlers", "matchers", "modules", "output", "outputters", "pillar",
 	"proxymodules", "renderers", "returners", "sdb", "serializers", "states", "thorium", "tops", "utils", "wrapper"}
 
-func init() {
+func init() { units.Declare("saltutil", saltutilModule) }
+
+func saltutilModule() state.Module {
 	m := state.Module{Name: "saltutil", Doc: `Fetch modules from the master.`, Funcs: []state.Func{
 		state.Of("sync_all", syncAll, `Fetch modules of all kinds. Keywords are those of the function.`),
 	}}
 	for _, kind := range kinds {
 		m.Funcs = append(m.Funcs, state.Of("sync_"+kind, syncOne(kind), `Fetch modules of a kind. Keywords are those of the function.`))
 	}
-	units.Add(m)
+	return m
 }
 
 type syncArgs struct {

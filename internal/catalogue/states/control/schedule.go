@@ -10,12 +10,14 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "schedule", Doc: `Jobs that the minion runs by time.`, Funcs: []state.Func{
-		state.Of("present", jobPresent, `Have a job in the schedule. Keywords are those of the function schedule.add.`),
-		state.Of("absent", jobAbsent, `Have no job of a name in the schedule.`),
-		state.Of("enabled", jobTurned("enable_job", "Enabled job %s from schedule"), `Have a job of the schedule enabled.`),
-		state.Of("disabled", jobTurned("disable_job", "Disabled job %s from schedule"), `Have a job of the schedule disabled.`),
-	}})
+	units.Declare("schedule", func() state.Module {
+		return state.Module{Name: "schedule", Doc: `Jobs that the minion runs by time.`, Funcs: []state.Func{
+			state.Of("present", jobPresent, `Have a job in the schedule. Keywords are those of the function schedule.add.`),
+			state.Of("absent", jobAbsent, `Have no job of a name in the schedule.`),
+			state.Of("enabled", jobTurned("enable_job", "Enabled job %s from schedule"), `Have a job of the schedule enabled.`),
+			state.Of("disabled", jobTurned("disable_job", "Disabled job %s from schedule"), `Have a job of the schedule disabled.`),
+		}}
+	})
 }
 
 type jobArgs struct {

@@ -11,9 +11,11 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "environ", Doc: `Set variables of the minion's environment.`, Funcs: []state.Func{
-		state.Of("setenv", setenv, `Have variables in the environment of the minion and what it starts.`),
-	}})
+	units.Declare("environ", func() state.Module {
+		return state.Module{Name: "environ", Doc: `Set variables of the minion's environment.`, Funcs: []state.Func{
+			state.Of("setenv", setenv, `Have variables in the environment of the minion and what it starts.`),
+		}}
+	})
 }
 
 type setenvArgs struct {

@@ -14,14 +14,16 @@ type grains struct{}
 
 func init() {
 	g := grains{}
-	units.Add(state.Module{Name: "grains", Doc: `Keep grains in the minion's file of grains.`, Funcs: []state.Func{
-		state.Of("exists", g.exists, `Fail unless there is a grain.`),
-		state.Of("present", g.present, `Have a grain with a value.`),
-		state.Of("absent", g.absent, `Have a grain without value, or no such grain.`),
-		state.Of("append", g.append, `Have a value in a grain that is a list.`),
-		state.Of("list_present", g.listPresent, `Have values in a grain that is a list; without such a grain it is made.`),
-		state.Of("list_absent", g.listAbsent, `Have values not in a grain that is a list.`),
-	}})
+	units.Declare("grains", func() state.Module {
+		return state.Module{Name: "grains", Doc: `Keep grains in the minion's file of grains.`, Funcs: []state.Func{
+			state.Of("exists", g.exists, `Fail unless there is a grain.`),
+			state.Of("present", g.present, `Have a grain with a value.`),
+			state.Of("absent", g.absent, `Have a grain without value, or no such grain.`),
+			state.Of("append", g.append, `Have a value in a grain that is a list.`),
+			state.Of("list_present", g.listPresent, `Have values in a grain that is a list; without such a grain it is made.`),
+			state.Of("list_absent", g.listAbsent, `Have values not in a grain that is a list.`),
+		}}
+	})
 }
 
 type grainArgs struct {

@@ -15,11 +15,13 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "http", Doc: `Ask a web server, and succeed if its answer is as expected.
+	units.Declare("http", func() state.Module {
+		return state.Module{Name: "http", Doc: `Ask a web server, and succeed if its answer is as expected.
 		Further arguments are those of the function http.query.`, Funcs: []state.Func{
-		state.Of("query", httpQuery, `Ask a web server once.`),
-		state.Of("wait_for_successful_query", httpWait, `Ask a web server again and again until its answer is as expected.`),
-	}})
+			state.Of("query", httpQuery, `Ask a web server once.`),
+			state.Of("wait_for_successful_query", httpWait, `Ask a web server again and again until its answer is as expected.`),
+		}}
+	})
 }
 
 type httpArgs struct {

@@ -14,14 +14,16 @@ import (
 type module struct{}
 
 func init() {
-	units.Add(state.Module{Name: "module", Doc: `Call execution functions.`, Funcs: []state.Func{
-		state.Of("run", module{}.run,
-			`Call functions. Keywords with a dot are functions, each with a list of its arguments; without such, the name is the function and the `+
-				`keywords are its arguments.`),
-		state.Of("wait", module{}.wait, `Call functions when something that the state watches has changed.`),
-		state.Of("watch", module{}.wait, `Same as module.wait.`),
-		state.Of("mod_watch", module{}.run, `Call the functions of a state that watches.`),
-	}})
+	units.Declare("module", func() state.Module {
+		return state.Module{Name: "module", Doc: `Call execution functions.`, Funcs: []state.Func{
+			state.Of("run", module{}.run,
+				`Call functions. Keywords with a dot are functions, each with a list of its arguments; without such, the name is the function and the `+
+					`keywords are its arguments.`),
+			state.Of("wait", module{}.wait, `Call functions when something that the state watches has changed.`),
+			state.Of("watch", module{}.wait, `Same as module.wait.`),
+			state.Of("mod_watch", module{}.run, `Call the functions of a state that watches.`),
+		}}
+	})
 }
 
 func (module) wait(context.Context, *state.Env, anyArgs) (state.Plan, error) {

@@ -15,17 +15,19 @@ import (
 type test struct{}
 
 func init() {
-	units.Add(state.Module{Name: "test", Doc: `States that do nothing, to try requisites and outputters with.`, Funcs: []state.Func{
-		state.Of("nop", test{}.nop, `Do nothing, whatever the arguments are.`),
-		state.Of("succeed_without_changes", test{}.succeed, `Succeed without changes.`),
-		state.Of("succeed_with_changes", test{}.succeedWithChanges, `Succeed and report a change.`),
-		state.Of("fail_without_changes", test{}.fail, `Fail without changes.`),
-		state.Of("fail_with_changes", test{}.failWithChanges, `Fail and report a change.`),
-		state.Of("configurable_test_state", test{}.configurable, `Give the result that the arguments ask for.`),
-		state.Of("show_notification", test{}.notify, `Show a text as the comment.`),
-		state.Of("check_pillar", test{}.checkPillar, `Fail unless keys are in the pillar and of a kind.`),
-		state.Of("mod_watch", test{}.watch, `Tell which of the watched states have changes.`),
-	}})
+	units.Declare("test", func() state.Module {
+		return state.Module{Name: "test", Doc: `States that do nothing, to try requisites and outputters with.`, Funcs: []state.Func{
+			state.Of("nop", test{}.nop, `Do nothing, whatever the arguments are.`),
+			state.Of("succeed_without_changes", test{}.succeed, `Succeed without changes.`),
+			state.Of("succeed_with_changes", test{}.succeedWithChanges, `Succeed and report a change.`),
+			state.Of("fail_without_changes", test{}.fail, `Fail without changes.`),
+			state.Of("fail_with_changes", test{}.failWithChanges, `Fail and report a change.`),
+			state.Of("configurable_test_state", test{}.configurable, `Give the result that the arguments ask for.`),
+			state.Of("show_notification", test{}.notify, `Show a text as the comment.`),
+			state.Of("check_pillar", test{}.checkPillar, `Fail unless keys are in the pillar and of a kind.`),
+			state.Of("mod_watch", test{}.watch, `Tell which of the watched states have changes.`),
+		}}
+	})
 }
 
 type anyArgs struct {

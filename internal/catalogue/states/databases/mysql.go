@@ -14,22 +14,30 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "mysql_database", Doc: `Have databases of a MySQL or MariaDB server, or not.`, Funcs: []state.Func{
-		state.Of("present", databasePresent, `Have a database.`),
-		state.Of("absent", databaseAbsent, `Have no such database.`),
-	}})
-	units.Add(state.Module{Name: "mysql_user", Doc: `Have users of a MySQL or MariaDB server, or not.`, Funcs: []state.Func{
-		state.Of("present", userPresent, `Have a user with a password.`),
-		state.Of("absent", userAbsent, `Have no such user.`),
-	}})
-	units.Add(state.Module{Name: "mysql_grants", Doc: `Have rights of users of a MySQL or MariaDB server, or not.`, Funcs: []state.Func{
-		state.Of("present", grantPresent, `Have a user with rights.`),
-		state.Of("absent", grantAbsent, `Have a user without rights.`, fn.Params("name", "grant", "database", "user", "host", "grant_option", "escape")),
-	}})
-	units.Add(state.Module{Name: "mysql_query", Doc: `Run statements on a MySQL or MariaDB server.`, Funcs: []state.Func{
-		state.Of("run", queryRun, `Run a statement.`),
-		state.Of("run_file", queryRunFile, `Run the statements of a file.`),
-	}})
+	units.Declare("mysql_database", func() state.Module {
+		return state.Module{Name: "mysql_database", Doc: `Have databases of a MySQL or MariaDB server, or not.`, Funcs: []state.Func{
+			state.Of("present", databasePresent, `Have a database.`),
+			state.Of("absent", databaseAbsent, `Have no such database.`),
+		}}
+	})
+	units.Declare("mysql_user", func() state.Module {
+		return state.Module{Name: "mysql_user", Doc: `Have users of a MySQL or MariaDB server, or not.`, Funcs: []state.Func{
+			state.Of("present", userPresent, `Have a user with a password.`),
+			state.Of("absent", userAbsent, `Have no such user.`),
+		}}
+	})
+	units.Declare("mysql_grants", func() state.Module {
+		return state.Module{Name: "mysql_grants", Doc: `Have rights of users of a MySQL or MariaDB server, or not.`, Funcs: []state.Func{
+			state.Of("present", grantPresent, `Have a user with rights.`),
+			state.Of("absent", grantAbsent, `Have a user without rights.`, fn.Params("name", "grant", "database", "user", "host", "grant_option", "escape")),
+		}}
+	})
+	units.Declare("mysql_query", func() state.Module {
+		return state.Module{Name: "mysql_query", Doc: `Run statements on a MySQL or MariaDB server.`, Funcs: []state.Func{
+			state.Of("run", queryRun, `Run a statement.`),
+			state.Of("run_file", queryRunFile, `Run the statements of a file.`),
+		}}
+	})
 }
 
 type databaseArgs struct {

@@ -13,14 +13,18 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "postgres_database", Doc: `Have databases of a PostgreSQL server, or not.`, Funcs: []state.Func{
-		state.Of("present", pgDatabasePresent, `Have a database.`),
-		state.Of("absent", pgDatabaseAbsent, `Have no such database.`),
-	}})
-	units.Add(state.Module{Name: "postgres_user", Doc: `Have roles of a PostgreSQL server that may log in, or not.`, Funcs: []state.Func{
-		state.Of("present", roleNeeded, `Have a role.`),
-		state.Of("absent", roleUnwanted, `Have no such role.`),
-	}})
+	units.Declare("postgres_database", func() state.Module {
+		return state.Module{Name: "postgres_database", Doc: `Have databases of a PostgreSQL server, or not.`, Funcs: []state.Func{
+			state.Of("present", pgDatabasePresent, `Have a database.`),
+			state.Of("absent", pgDatabaseAbsent, `Have no such database.`),
+		}}
+	})
+	units.Declare("postgres_user", func() state.Module {
+		return state.Module{Name: "postgres_user", Doc: `Have roles of a PostgreSQL server that may log in, or not.`, Funcs: []state.Func{
+			state.Of("present", roleNeeded, `Have a role.`),
+			state.Of("absent", roleUnwanted, `Have no such role.`),
+		}}
+	})
 }
 
 // reach says how to reach a PostgreSQL server.

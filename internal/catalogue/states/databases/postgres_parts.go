@@ -10,30 +10,42 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "postgres_group", Doc: `Have roles of a PostgreSQL server that others are members of, or not.`, Funcs: []state.Func{
-		state.Of("present", pgGroupPresent, `Have a role.`),
-		state.Of("absent", pgGroupAbsent, `Have no such role.`),
-	}})
-	units.Add(state.Module{Name: "postgres_privileges", Doc: `Have roles of a PostgreSQL server with rights, or without.`, Funcs: []state.Func{
-		state.Of("present", rightsGranted, `Grant rights.`),
-		state.Of("absent", rightsRevoked, `Take rights back.`),
-	}})
-	units.Add(state.Module{Name: "postgres_tablespace", Doc: `Have tablespaces of a PostgreSQL server, or not.`, Funcs: []state.Func{
-		state.Of("present", spacePresent, `Have a tablespace.`),
-		state.Of("absent", spaceAbsent, `Have no such tablespace.`),
-	}})
-	units.Add(state.Module{Name: "postgres_extension", Doc: `Have extensions in a PostgreSQL database, or not.`, Funcs: []state.Func{
-		state.Of("present", extensionPresent, `Have an extension.`),
-		state.Of("absent", extensionAbsent, `Have no such extension.`),
-	}})
-	units.Add(state.Module{Name: "postgres_schema", Doc: `Have schemas in a PostgreSQL database, or not.`, Funcs: []state.Func{
-		state.Of("present", schemaPresent, `Have a schema.`),
-		state.Of("absent", schemaAbsent, `Have no such schema.`),
-	}})
-	units.Add(state.Module{Name: "postgres_language", Doc: `Have languages in a PostgreSQL database, or not.`, Funcs: []state.Func{
-		state.Of("present", languagePresent, `Have a language.`),
-		state.Of("absent", languageAbsent, `Have no such language.`),
-	}})
+	units.Declare("postgres_group", func() state.Module {
+		return state.Module{Name: "postgres_group", Doc: `Have roles of a PostgreSQL server that others are members of, or not.`, Funcs: []state.Func{
+			state.Of("present", pgGroupPresent, `Have a role.`),
+			state.Of("absent", pgGroupAbsent, `Have no such role.`),
+		}}
+	})
+	units.Declare("postgres_privileges", func() state.Module {
+		return state.Module{Name: "postgres_privileges", Doc: `Have roles of a PostgreSQL server with rights, or without.`, Funcs: []state.Func{
+			state.Of("present", rightsGranted, `Grant rights.`),
+			state.Of("absent", rightsRevoked, `Take rights back.`),
+		}}
+	})
+	units.Declare("postgres_tablespace", func() state.Module {
+		return state.Module{Name: "postgres_tablespace", Doc: `Have tablespaces of a PostgreSQL server, or not.`, Funcs: []state.Func{
+			state.Of("present", spacePresent, `Have a tablespace.`),
+			state.Of("absent", spaceAbsent, `Have no such tablespace.`),
+		}}
+	})
+	units.Declare("postgres_extension", func() state.Module {
+		return state.Module{Name: "postgres_extension", Doc: `Have extensions in a PostgreSQL database, or not.`, Funcs: []state.Func{
+			state.Of("present", extensionPresent, `Have an extension.`),
+			state.Of("absent", extensionAbsent, `Have no such extension.`),
+		}}
+	})
+	units.Declare("postgres_schema", func() state.Module {
+		return state.Module{Name: "postgres_schema", Doc: `Have schemas in a PostgreSQL database, or not.`, Funcs: []state.Func{
+			state.Of("present", schemaPresent, `Have a schema.`),
+			state.Of("absent", schemaAbsent, `Have no such schema.`),
+		}}
+	})
+	units.Declare("postgres_language", func() state.Module {
+		return state.Module{Name: "postgres_language", Doc: `Have languages in a PostgreSQL database, or not.`, Funcs: []state.Func{
+			state.Of("present", languagePresent, `Have a language.`),
+			state.Of("absent", languageAbsent, `Have no such language.`),
+		}}
+	})
 }
 
 type groupArgs struct {

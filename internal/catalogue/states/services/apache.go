@@ -18,23 +18,19 @@ type apachePart struct {
 }
 
 func init() {
-	for _, m := range apacheModules() {
-		units.Add(m)
+	site, mod, conf := apache.Parts(machine)
+	for _, p := range []apachePart{{"module", mod}, {"site", site}, {"conf", conf}} {
+		units.Declare("apache_"+p.name, p.module)
 	}
 }
 
-// apacheModules returns the modules apache_module, apache_site and
-// apache_conf.
-func apacheModules() (all []state.Module) {
-	site, mod, conf := apache.Parts(machine)
-	for _, p := range []apachePart{{"module", mod}, {"site", site}, {"conf", conf}} {
-		all = append(all, state.Module{Name: "apache_" + p.name, When: apacheInstalled, Doc: `Have a ` + p.name + ` of Debian's Apache enabled, or not.`,
-			Funcs: []state.Func{
-				state.Of("enabled", p.have(true), `Have it enabled.`),
-				state.Of("disabled", p.have(false), `Have it disabled.`),
-			}})
-	}
-	return all
+// module returns the module apache_module, apache_site or apache_conf.
+func (p apachePart) module() state.Module {
+	return state.Module{Name: "apache_" + p.name, When: apacheInstalled, Doc: `Have a ` + p.name + ` of Debian's Apache enabled, or not.`,
+		Funcs: []state.Func{
+			state.Of("enabled", p.have(true), `Have it enabled.`),
+			state.Of("disabled", p.have(false), `Have it disabled.`),
+		}}
 }
 
 // apacheInstalled reports whether this is a Debian with Apache.

@@ -14,31 +14,38 @@ import (
 )
 
 func init() {
-	for _, m := range rabbitmqModules() {
-		units.Add(m)
-	}
+	units.Declare("rabbitmq_user", rabbitmqUserModule)
+	units.Declare("rabbitmq_vhost", rabbitmqVhostModule)
+	units.Declare("rabbitmq_plugin", rabbitmqPluginModule)
+	units.Declare("rabbitmq_policy", rabbitmqPolicyModule)
 }
 
-// rabbitmqModules are the states of the broker RabbitMQ.
-func rabbitmqModules() []state.Module {
-	return []state.Module{
-		{Name: "rabbitmq_user", When: withRabbitmq, Doc: `Keep the users of RabbitMQ.`, Funcs: []state.Func{
-			state.Of("present", rabbitUserPresent, `Have a user with a password, tags and rights.`),
-			state.Of("absent", rabbitUserAbsent, `Have no such user.`),
-		}},
-		{Name: "rabbitmq_vhost", When: withRabbitmq, Doc: `Keep the virtual hosts of RabbitMQ.`, Funcs: []state.Func{
-			state.Of("present", rabbitVhost(true), `Have a virtual host.`),
-			state.Of("absent", rabbitVhost(false), `Have no such virtual host.`),
-		}},
-		{Name: "rabbitmq_plugin", When: withRabbitmq, Doc: `Keep plugins of RabbitMQ enabled, or not.`, Funcs: []state.Func{
-			state.Of("enabled", rabbitPlugin(true), `Have a plugin enabled.`),
-			state.Of("disabled", rabbitPlugin(false), `Have a plugin disabled.`),
-		}},
-		{Name: "rabbitmq_policy", When: withRabbitmq, Doc: `Keep the policies of RabbitMQ.`, Funcs: []state.Func{
-			state.Of("present", rabbitPolicyPresent, `Have a policy.`),
-			state.Of("absent", rabbitPolicyAbsent, `Have no such policy.`),
-		}},
-	}
+func rabbitmqUserModule() state.Module {
+	return state.Module{Name: "rabbitmq_user", When: withRabbitmq, Doc: `Keep the users of RabbitMQ.`, Funcs: []state.Func{
+		state.Of("present", rabbitUserPresent, `Have a user with a password, tags and rights.`),
+		state.Of("absent", rabbitUserAbsent, `Have no such user.`),
+	}}
+}
+
+func rabbitmqVhostModule() state.Module {
+	return state.Module{Name: "rabbitmq_vhost", When: withRabbitmq, Doc: `Keep the virtual hosts of RabbitMQ.`, Funcs: []state.Func{
+		state.Of("present", rabbitVhost(true), `Have a virtual host.`),
+		state.Of("absent", rabbitVhost(false), `Have no such virtual host.`),
+	}}
+}
+
+func rabbitmqPluginModule() state.Module {
+	return state.Module{Name: "rabbitmq_plugin", When: withRabbitmq, Doc: `Keep plugins of RabbitMQ enabled, or not.`, Funcs: []state.Func{
+		state.Of("enabled", rabbitPlugin(true), `Have a plugin enabled.`),
+		state.Of("disabled", rabbitPlugin(false), `Have a plugin disabled.`),
+	}}
+}
+
+func rabbitmqPolicyModule() state.Module {
+	return state.Module{Name: "rabbitmq_policy", When: withRabbitmq, Doc: `Keep the policies of RabbitMQ.`, Funcs: []state.Func{
+		state.Of("present", rabbitPolicyPresent, `Have a policy.`),
+		state.Of("absent", rabbitPolicyAbsent, `Have no such policy.`),
+	}}
 }
 
 func withRabbitmq(fn.Reader) (string, bool) {

@@ -11,10 +11,12 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "alias", Doc: `Keep aliases of mailboxes.`, Funcs: []state.Func{
-		state.Of("present", aliasPresent, `Have an alias with a target.`),
-		state.Of("absent", aliasAbsent, `Have no such alias.`),
-	}})
+	units.Declare("alias", func() state.Module {
+		return state.Module{Name: "alias", Doc: `Keep aliases of mailboxes.`, Funcs: []state.Func{
+			state.Of("present", aliasPresent, `Have an alias with a target.`),
+			state.Of("absent", aliasAbsent, `Have no such alias.`),
+		}}
+	})
 }
 
 // aliasFile is the file of the option aliases.file.

@@ -14,10 +14,12 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "blockdev", Doc: `Keep block devices tuned and formatted.`, Funcs: []state.Func{
-		state.Of("tuned", blockTuned, `Have attributes of a device: read-ahead, filesystem-read-ahead, read-only, read-write.`),
-		state.Of("formatted", blockFormatted, `Have a file system on a device. What another one held is lost.`),
-	}})
+	units.Declare("blockdev", func() state.Module {
+		return state.Module{Name: "blockdev", Doc: `Keep block devices tuned and formatted.`, Funcs: []state.Func{
+			state.Of("tuned", blockTuned, `Have attributes of a device: read-ahead, filesystem-read-ahead, read-only, read-write.`),
+			state.Of("formatted", blockFormatted, `Have a file system on a device. What another one held is lost.`),
+		}}
+	})
 }
 
 type blockTunedArgs struct {

@@ -18,13 +18,15 @@ func init() {
 	when := func(fn.Reader) (string, bool) {
 		return "cron module could not be loaded", machine.Which("crontab") != ""
 	}
-	units.Add(state.Module{Name: "cron", When: when, Doc: `Keep jobs in crontabs.`, Funcs: []state.Func{
-		state.Of("present", cronPresent, `Have a job in a crontab.`),
-		state.Of("absent", cronAbsent, `Have no such job in a crontab.`),
-		state.Of("file", cronFile, `Have a file as a crontab.`),
-		state.Of("env_present", cronEnvPresent, `Have a variable in a crontab.`),
-		state.Of("env_absent", cronEnvAbsent, `Have no such variable in a crontab.`),
-	}})
+	units.Declare("cron", func() state.Module {
+		return state.Module{Name: "cron", When: when, Doc: `Keep jobs in crontabs.`, Funcs: []state.Func{
+			state.Of("present", cronPresent, `Have a job in a crontab.`),
+			state.Of("absent", cronAbsent, `Have no such job in a crontab.`),
+			state.Of("file", cronFile, `Have a file as a crontab.`),
+			state.Of("env_present", cronEnvPresent, `Have a variable in a crontab.`),
+			state.Of("env_absent", cronEnvAbsent, `Have no such variable in a crontab.`),
+		}}
+	})
 }
 
 type cronArgs struct {

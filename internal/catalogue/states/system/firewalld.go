@@ -16,10 +16,12 @@ func init() {
 	when := func(fn.Reader) (string, bool) {
 		return "firewall-cmd is not available, firewalld is probably not installed.", (&host.Machine{}).Which("firewall-cmd") != ""
 	}
-	units.Add(state.Module{Name: "firewalld", When: when, Doc: `Keep zones and services of firewalld.`, Funcs: []state.Func{
-		state.Of("present", firewalldPresent, `Have a zone with what it lets in.`),
-		state.Of("service", firewalldService, `Have a service of some ports and protocols.`),
-	}})
+	units.Declare("firewalld", func() state.Module {
+		return state.Module{Name: "firewalld", When: when, Doc: `Keep zones and services of firewalld.`, Funcs: []state.Func{
+			state.Of("present", firewalldPresent, `Have a zone with what it lets in.`),
+			state.Of("service", firewalldService, `Have a service of some ports and protocols.`),
+		}}
+	})
 }
 
 type firewalldArgs struct {

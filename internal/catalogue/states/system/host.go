@@ -13,11 +13,13 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "host", Doc: `Keep names of hosts in the hosts file.`, Funcs: []state.Func{
-		state.Of("present", hostPresent, `Have addresses of a name in the hosts file.`),
-		state.Of("absent", hostAbsent, `Have no such addresses of a name in the hosts file.`),
-		state.Of("only", hostOnly, `Have names, and no others, for an address.`),
-	}})
+	units.Declare("host", func() state.Module {
+		return state.Module{Name: "host", Doc: `Keep names of hosts in the hosts file.`, Funcs: []state.Func{
+			state.Of("present", hostPresent, `Have addresses of a name in the hosts file.`),
+			state.Of("absent", hostAbsent, `Have no such addresses of a name in the hosts file.`),
+			state.Of("only", hostOnly, `Have names, and no others, for an address.`),
+		}}
+	})
 }
 
 type hostArgs struct {

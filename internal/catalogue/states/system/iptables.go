@@ -11,15 +11,17 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "iptables", Doc: `Keep the rules of the packet filter.`, Funcs: []state.Func{
-		state.Of("chain_present", chainPresent, `Have a chain.`),
-		state.Of("chain_absent", chainAbsent, `Have no chain of this name.`),
-		state.Of("append", ruleAppended, `Have a rule in a chain, at its end if it is new. Further arguments are iptables' long options.`),
-		state.Of("insert", ruleInserted, `Have a rule in a chain, at a position if it is new. Further arguments are iptables' long options.`),
-		state.Of("delete", ruleDeleted, `Have no such rule in a chain. Further arguments are iptables' long options.`),
-		state.Of("set_policy", policySet, `Set what becomes of packets that no rule of a chain is about.`),
-		state.Of("flush", flushed, `Delete all rules of a chain, or of a table.`),
-	}})
+	units.Declare("iptables", func() state.Module {
+		return state.Module{Name: "iptables", Doc: `Keep the rules of the packet filter.`, Funcs: []state.Func{
+			state.Of("chain_present", chainPresent, `Have a chain.`),
+			state.Of("chain_absent", chainAbsent, `Have no chain of this name.`),
+			state.Of("append", ruleAppended, `Have a rule in a chain, at its end if it is new. Further arguments are iptables' long options.`),
+			state.Of("insert", ruleInserted, `Have a rule in a chain, at a position if it is new. Further arguments are iptables' long options.`),
+			state.Of("delete", ruleDeleted, `Have no such rule in a chain. Further arguments are iptables' long options.`),
+			state.Of("set_policy", policySet, `Set what becomes of packets that no rule of a chain is about.`),
+			state.Of("flush", flushed, `Delete all rules of a chain, or of a table.`),
+		}}
+	})
 }
 
 type chainArgs struct {

@@ -12,10 +12,12 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "kmod", Doc: `Have modules of the kernel loaded, or not.`, Funcs: []state.Func{
-		state.Of("present", kmodPresent, `Have modules loaded, and with persist at boot, too.`),
-		state.Of("absent", kmodAbsent, `Have modules not loaded.`),
-	}})
+	units.Declare("kmod", func() state.Module {
+		return state.Module{Name: "kmod", Doc: `Have modules of the kernel loaded, or not.`, Funcs: []state.Func{
+			state.Of("present", kmodPresent, `Have modules loaded, and with persist at boot, too.`),
+			state.Of("absent", kmodAbsent, `Have modules not loaded.`),
+		}}
+	})
 }
 
 type kmodArgs struct {

@@ -15,16 +15,18 @@ import (
 
 func init() {
 	when := func(fn.Reader) (string, bool) { return "lvm command not found", (&host.Machine{}).Which("lvm") != "" }
-	units.Add(state.Module{Name: "lvm", When: when,
-		Doc: `Keep physical volumes, volume groups and logical volumes. Further arguments are options of pvcreate, vgcreate and lvcreate.`,
-		Funcs: []state.Func{
-			state.Of("pv_present", pvPresent, `Have a device be a physical volume.`),
-			state.Of("pv_absent", pvAbsent, `Have a device be no physical volume.`),
-			state.Of("vg_present", vgPresent, `Have a volume group with physical volumes.`),
-			state.Of("vg_absent", vgAbsent, `Have no such volume group.`),
-			state.Of("lv_present", lvPresent, `Have a logical volume.`),
-			state.Of("lv_absent", lvAbsent, `Have no such logical volume.`),
-		}})
+	units.Declare("lvm", func() state.Module {
+		return state.Module{Name: "lvm", When: when,
+			Doc: `Keep physical volumes, volume groups and logical volumes. Further arguments are options of pvcreate, vgcreate and lvcreate.`,
+			Funcs: []state.Func{
+				state.Of("pv_present", pvPresent, `Have a device be a physical volume.`),
+				state.Of("pv_absent", pvAbsent, `Have a device be no physical volume.`),
+				state.Of("vg_present", vgPresent, `Have a volume group with physical volumes.`),
+				state.Of("vg_absent", vgAbsent, `Have no such volume group.`),
+				state.Of("lv_present", lvPresent, `Have a logical volume.`),
+				state.Of("lv_absent", lvAbsent, `Have no such logical volume.`),
+			}}
+	})
 }
 
 // volumes are those of this machine.

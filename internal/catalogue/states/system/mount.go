@@ -16,14 +16,16 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "mount", Doc: `Keep file systems mounted, or not, and the file fstab.`, Funcs: []state.Func{
-		state.Of("mounted", mounted, `Have a file system mounted, now and after a boot.`),
-		state.Of("unmounted", unmounted, `Have nothing mounted on a directory.`),
-		state.Of("swap", swap, `Have a file or device to swap to.`),
-		state.Of("fstab_present", fstabPresent, `Have an entry in fstab.`),
-		state.Of("fstab_absent", fstabAbsent, `Have no such entry in fstab.`),
-		state.Of("mod_watch", remount, `Mount again what a state that watches has mounted.`),
-	}})
+	units.Declare("mount", func() state.Module {
+		return state.Module{Name: "mount", Doc: `Keep file systems mounted, or not, and the file fstab.`, Funcs: []state.Func{
+			state.Of("mounted", mounted, `Have a file system mounted, now and after a boot.`),
+			state.Of("unmounted", unmounted, `Have nothing mounted on a directory.`),
+			state.Of("swap", swap, `Have a file or device to swap to.`),
+			state.Of("fstab_present", fstabPresent, `Have an entry in fstab.`),
+			state.Of("fstab_absent", fstabAbsent, `Have no such entry in fstab.`),
+			state.Of("mod_watch", remount, `Mount again what a state that watches has mounted.`),
+		}}
+	})
 }
 
 type mountedArgs struct {

@@ -53,6 +53,8 @@ var elsewhere = map[string]string{
 
 func init() {
 	for name, reason := range elsewhere {
-		units.Add(state.Module{Name: name, Doc: `States of another system.`, When: func(fn.Reader) (string, bool) { return reason, false }})
+		units.Declare(name, func() state.Module {
+			return state.Module{Name: name, Doc: `States of another system.`, When: func(fn.Reader) (string, bool) { return reason, false }}
+		})
 	}
 }

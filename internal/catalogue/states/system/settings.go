@@ -15,16 +15,22 @@ import (
 )
 
 func init() {
-	units.Add(state.Module{Name: "sysctl", Doc: `Keep parameters of the kernel.`, Funcs: []state.Func{
-		state.Of("present", sysctlPresent, `Have a value of a kernel parameter, now and after a boot.`),
-	}})
-	units.Add(state.Module{Name: "timezone", Doc: `Keep the time zone.`, Funcs: []state.Func{
-		state.Of("system", timezoneSystem, `Have a time zone, and the hardware clock in UTC.`),
-	}})
-	units.Add(state.Module{Name: "locale", Doc: `Keep locales.`, Funcs: []state.Func{
-		state.Of("system", localeSystem, `Have a locale as the system's.`),
-		state.Of("present", localePresent, `Have a locale that can be used.`),
-	}})
+	units.Declare("sysctl", func() state.Module {
+		return state.Module{Name: "sysctl", Doc: `Keep parameters of the kernel.`, Funcs: []state.Func{
+			state.Of("present", sysctlPresent, `Have a value of a kernel parameter, now and after a boot.`),
+		}}
+	})
+	units.Declare("timezone", func() state.Module {
+		return state.Module{Name: "timezone", Doc: `Keep the time zone.`, Funcs: []state.Func{
+			state.Of("system", timezoneSystem, `Have a time zone, and the hardware clock in UTC.`),
+		}}
+	})
+	units.Declare("locale", func() state.Module {
+		return state.Module{Name: "locale", Doc: `Keep locales.`, Funcs: []state.Func{
+			state.Of("system", localeSystem, `Have a locale as the system's.`),
+			state.Of("present", localePresent, `Have a locale that can be used.`),
+		}}
+	})
 }
 
 type sysctlArgs struct {
