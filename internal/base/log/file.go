@@ -1,14 +1,18 @@
 package log
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 )
 
-// File is a log file, opened for appending and reopened on demand.
+// File is a log file, opened for appending. It follows rotation: when another program has
+// moved or deleted the file, the next message goes into a new one of the same path, as
+// Salt's log files do; Salt's packages rotate them without a signal to the daemons.
 type File struct {
 	path string
 	mu   sync.Mutex
@@ -39,14 +43,31 @@ func openAppend(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Write appends to the file. After Close it does nothing.
+// Write appends to the file. After Close it does nothing. A rotated file whose successor
+// cannot be created stays in use: a message in the old file is better than none.
 func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.f == nil {
 		return len(p), nil
 	}
+	if f.rotated() {
+		if next, err := openAppend(f.path); err == nil {
+			_ = f.f.Close()
+			f.f = next
+		}
+	}
 	return f.f.Write(p)
+}
+
+// rotated reports whether the path no longer names the open file. The caller holds the lock.
+func (f *File) rotated() bool {
+	at, err := os.Stat(f.path)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	open, err := f.f.Stat()
+	return err == nil && !os.SameFile(at, open)
 }
 
 // Reopen opens the path again and closes the old file. If that fails, the old

@@ -82,10 +82,10 @@ func TestFileFormatAndReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log", "master")
 	l, b := logTo(t, Options{File: path, FileLevel: "debug", Level: "error"})
 	l.With("component", "salt.master").Debug("one")
+	l.Debug("two")
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)
 	}
-	l.Debug("two")
 	if err := l.Reopen(); err != nil {
 		t.Fatal(err)
 	}
@@ -291,4 +291,50 @@ func TestPasswordsAreMasked(t *testing.T) {
 		"cannot fetch https://<redacted>@h/x of=https://<redacted>@h/a err=ftp://<redacted>@h g.url=redis://<redacted>@h\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+// TestRotation moves and deletes the file under an open log, as logrotate does, without a
+// signal.
+func TestRotation(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dir", "log")
+	f, err := OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	write := func(text string) {
+		t.Helper()
+		if _, err := f.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(path, want string) {
+		t.Helper()
+		if b, err := os.ReadFile(path); err != nil || string(b) != want {
+			t.Errorf("%s: %q, %v, want %q", filepath.Base(path), b, err, want)
+		}
+	}
+	write("one\n")
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	write("two\n")
+	read(path+".1", "one\n")
+	read(path, "two\n")
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	write("three\n")
+	read(path, "three\n")
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o640 {
+		t.Errorf("mode of %v, %v", st, err)
+	}
+	// No successor can be created where the directory's name is a file: the log goes on.
+	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Dir(path), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write("four\n")
 }
