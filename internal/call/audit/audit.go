@@ -24,15 +24,18 @@ const maxSize = 16 << 20
 type Log struct {
 	path string
 
-	mu   sync.Mutex
-	f    *os.File
-	size int64
-	max  int64
+	mu     sync.Mutex
+	f      *os.File // nil if it could not be opened
+	closed bool
+	size   int64
+	max    int64
+	// write is (*os.File).WriteString, except in tests.
+	write func(f *os.File, text string) (int, error)
 }
 
 // Open opens the log at path or creates it.
 func Open(path string) (*Log, error) {
-	l := &Log{path: path, max: maxSize}
+	l := &Log{path: path, max: maxSize, write: (*os.File).WriteString}
 	return l, l.open()
 }
 
@@ -65,21 +68,34 @@ func (l *Log) Add(d *value.Dict) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.f == nil {
+	if l.closed {
 		return os.ErrClosed
 	}
-	if l.size+int64(len(text)) >= l.max {
-		l.f.Close()
-		l.f = nil
-		if err := os.Rename(l.path, l.path+".1"); err != nil { // rename: rotates a log
-			return errors.Join(err, l.open())
-		}
-		if err := l.open(); err != nil {
-			return err
+	failed := l.prepare(int64(len(text)))
+	if l.f == nil {
+		return failed
+	}
+	n, err := l.write(l.f, text+"\n")
+	if err != nil && n > 0 {
+		// The rest of a line would spoil the next record.
+		if e := l.f.Truncate(l.size); e == nil {
+			n = 0
 		}
 	}
-	n, err := l.f.WriteString(text + "\n")
 	l.size += int64(n)
+	return errors.Join(failed, err)
+}
+
+// prepare opens the file for n more bytes. One that is too large and cannot be renamed is written on.
+func (l *Log) prepare(n int64) (err error) {
+	if l.f != nil && l.size+n >= l.max {
+		l.f.Close()
+		l.f = nil
+		err = os.Rename(l.path, l.path+".1") // rename: rotates a log
+	}
+	if l.f == nil {
+		err = errors.Join(err, l.open())
+	}
 	return err
 }
 
@@ -114,6 +130,7 @@ func (l *Log) Recent(limit int, keep func(*value.Dict) bool) ([]*value.Dict, err
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.closed = true
 	if l.f == nil {
 		return nil
 	}

@@ -1,10 +1,12 @@
 package audit
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"brine/internal/py/value"
@@ -74,5 +76,75 @@ func TestRecent(t *testing.T) {
 	}
 	if got := show(2, all); got != "100 99" {
 		t.Errorf("after a restart: %s", got)
+	}
+}
+
+// TestDiskThatIsFull: what is written of a record before the disk is full spoils no later
+// one, and a log that cannot be renamed is written on.
+func TestDiskThatIsFull(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit")
+	l, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	l.write = func(f *os.File, text string) (int, error) {
+		n, _ := f.WriteString(text[:len(text)/2])
+		return n, syscall.ENOSPC
+	}
+	for range 2 {
+		if err := l.Add(value.DictOf("n", 1)); !errors.Is(err, syscall.ENOSPC) {
+			t.Error(err)
+		}
+	}
+	l.write = (*os.File).WriteString
+	if err := l.Add(value.DictOf("n", 2)); err != nil {
+		t.Error(err)
+	}
+	// A directory in the place of the old log cannot be replaced by it.
+	if err := os.MkdirAll(path+".1/x", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l.max = 1
+	if err := l.Add(value.DictOf("n", 3)); err == nil {
+		t.Error("no error for a log that cannot be renamed")
+	}
+	b, err := os.ReadFile(path)
+	if want := "{\"n\": 2}\n{\"n\": 3}\n"; string(b) != want || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+	os.RemoveAll(path + ".1")
+	if err := l.Add(value.DictOf("n", 4)); err != nil {
+		t.Error(err)
+	}
+	if list, err := l.Recent(9, all); err != nil || len(list) != 3 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// TestLogThatComesBack: a log that could not be opened is opened again.
+func TestLogThatComesBack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "x")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(filepath.Join(dir, "audit"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	l.max = 1
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Add(value.DictOf("n", 1)); err == nil {
+		t.Error("no error without the directory")
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l.max = maxSize
+	if err := l.Add(value.DictOf("n", 2)); err != nil {
+		t.Error(err)
 	}
 }

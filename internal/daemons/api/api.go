@@ -453,6 +453,9 @@ func (c *call) address() string {
 	if err != nil {
 		host = c.r.RemoteAddr
 	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		host = a.Unmap().String()
+	}
 	hops := strings.Split(strings.Join(c.r.Header.Values("X-Forwarded-For"), ","), ",")
 	for len(hops) > 0 && c.s.trustsProxy(host) {
 		last := strings.TrimSpace(hops[len(hops)-1])

@@ -261,6 +261,7 @@ func TestBadSettings(t *testing.T) {
 		"{port: 1, disable_ssl: true, hots: x}": "hots",
 		"{port: 1, disable_ssl: true, authorized_ips: [1.2.3]}":                  "authorized_ips",
 		"{port: 1, disable_ssl: true, trusted_proxies: [10.0.0.0/33]}":           "trusted_proxies",
+		"{port: 1, disable_ssl: true, trusted_proxies: ['::ffff:0:0/90']}":       "trusted_proxies",
 		"{port: 1, disable_ssl: true, login_limit: -1}":                          "login_limit",
 		"{port: 1, disable_ssl: true, host: [x]}":                                "host",
 		"{port: 1, disable_ssl: true, max_request_body_size: 0}":                 "max_request_body_size",
@@ -984,7 +985,19 @@ func TestTrustedProxies(t *testing.T) {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}
+	// IPv4 in the form of IPv6 is the same address, on both sides.
+	s = settings(t, "trusted_proxies: ['::ffff:10.0.0.1', '::ffff:10.1.0.0/112', '10.2.0.1'], authorized_ips: ['::ffff:192.0.2.7', '2001:DB8:0::7']")
+	for _, remote := range []string{"10.0.0.1:5", "10.1.0.9:5", "[::ffff:10.0.0.1]:5", "[::ffff:10.2.0.1]:5"} {
+		for _, client := range []string{"192.0.2.7", "::ffff:192.0.2.7", "2001:db8::7"} {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.RemoteAddr, r.Header["X-Forwarded-For"] = remote, []string{client}
+			if c := (&call{s: &s, r: r}); !c.fromProxy() || !c.fromAuthorized() {
+				t.Errorf("%s for %s: %s", remote, client, c.address())
+			}
+		}
+	}
 	// Several headers are one list.
+	s = settings(t, "trusted_proxies: [10.0.0.1]")
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr, r.Header["X-Forwarded-For"] = "10.0.0.1:5", []string{"203.0.113.1", "192.0.2.7"}
 	if got := (&call{s: &s, r: r}).address(); got != "192.0.2.7" {

@@ -148,17 +148,22 @@ func (o *Options) Read(dir string) (*Settings, error) {
 		s.Origins = append(s.Origins, value.Str(v))
 	}
 	for _, v := range list(d.At("authorized_ips")) {
-		if _, err := netip.ParseAddr(value.Str(v)); err != nil {
+		a, err := netip.ParseAddr(value.Str(v))
+		if err != nil {
 			fault("authorized_ips", "%q is no address", value.Str(v))
 		}
-		s.AuthorizedIPs = append(s.AuthorizedIPs, value.Str(v))
+		s.AuthorizedIPs = append(s.AuthorizedIPs, a.Unmap().String())
 	}
 	for _, v := range list(d.At("trusted_proxies")) {
 		p, err := netip.ParsePrefix(value.Str(v))
 		if a, bad := netip.ParseAddr(value.Str(v)); bad == nil {
 			p, err = a.Prefix(a.BitLen())
 		}
-		if err != nil {
+		if p, ok := unmapped(p); ok {
+			s.Proxies = append(s.Proxies, p)
+			continue
+		}
+		if err != nil || p.Addr().Is4In6() {
 			fault("trusted_proxies", "%q is no address or network; write 192.0.2.1 or 192.0.2.0/24", value.Str(v))
 		}
 		s.Proxies = append(s.Proxies, p)
@@ -192,6 +197,15 @@ func (o *Options) Read(dir string) (*Settings, error) {
 		return nil, &salt.Error{Kind: salt.Invalid, Err: errors.Join(faults...)}
 	}
 	return s, nil
+}
+
+// unmapped converts a network of IPv4 addresses in the form of IPv6.
+func unmapped(p netip.Prefix) (netip.Prefix, bool) {
+	const mapped = 96 // bits of the prefix of all of them
+	if !p.Addr().Is4In6() || p.Bits() < mapped {
+		return p, false
+	}
+	return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mapped), true
 }
 
 // trustsProxy reports whether an address belongs to trusted_proxies.

@@ -1,15 +1,17 @@
 package master
 
 import (
-	"brine/internal/base/ratelimit"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/call/audit"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
 	"brine/internal/net/wire"
+	"brine/internal/py/json"
 	"brine/internal/py/value"
 )
 
@@ -39,7 +41,7 @@ func refusal(who *caller) string {
 // recorder writes audit records.
 type recorder struct {
 	audit           *audit.Log
-	log             *ratelimit.Log
+	log             *slog.Logger
 	unauthenticated *ratelimit.Window
 }
 
@@ -91,7 +93,10 @@ func entry(user, auth string, load *value.Dict) *value.Dict {
 }
 
 func (r *recorder) keep(d *value.Dict) {
-	if err := r.audit.Add(d); err != nil {
-		r.log.Log(slog.LevelError, "cannot write an audit record", "err", err)
+	err := r.audit.Add(d)
+	if err == nil {
+		return
 	}
+	text, e := json.Dump(d, json.Format{ASCII: true})
+	r.log.Error("cannot write an audit record", "record", text, "err", errors.Join(err, e))
 }

@@ -145,7 +145,7 @@ func (m *Master) wireStores() (err error) {
 	cfg := &m.cfg
 	m.targets = &targets{groups: m.settings.nodegroups, keys: m.keys, cache: m.cache}
 	m.access = &access{ctx: m.life.context, settings: m.settings, targets: m.targets, local: m.local, user: cfg.User}
-	m.recorder = &recorder{audit: m.audit, log: m.refusals, unauthenticated: newRefusalLimit()}
+	m.recorder = &recorder{audit: m.audit, log: m.log, unauthenticated: newRefusalLimit()}
 	m.runners = &runnerCalls{
 		id: cfg.ID, ctx: m.life.context, options: cfg.Jobs, running: &running{}, jobs: m.jobs, sinks: m.sinks, bus: m.bus, log: m.log,
 		rateLimitedLog: m.refusals,
