@@ -85,3 +85,151 @@ func TestVotersUpgrade(t *testing.T) {
 		})
 	}
 }
+
+// TestVoterDisks: of three masters that vote each one that does not work for the cluster
+// is killed during such work. Then one gets an old file of the voter, one loses it, and
+// one is removed from the cluster and readmitted with an empty disk. Each votes again,
+// the lease goes on with growing tokens, and work that was begun is not begun again. Then
+// two are killed: the last one says so, and the lease is back with them.
+func TestVoterDisks(t *testing.T) {
+	t.Parallel()
+	a := newApart(t, 3, "auto_accept: true\n")
+	var ids []string
+	for _, m := range a.masters {
+		ids = append(ids, m.Name)
+	}
+	for _, m := range a.masters {
+		m.Write("master", m.Read("master")+fmt.Sprintf("cluster_voters: [%s]\n", strings.Join(ids, ", ")))
+	}
+	a.start()
+	one, two, three := a.masters[0], a.masters[1], a.masters[2]
+	_, token := holder(t, "at first", 0, a.masters...)
+	var done []string
+	work := func(at *node) {
+		t.Helper()
+		eventually.Nil(t, soon, "work is done once", func() error {
+			out, errs, code := at.Run(brine, "salt-run", "--cluster", "--async", "test.arg", fmt.Sprint(len(done)))
+			jid := jidIn(out + errs)
+			if code != 0 || jid == "" {
+				return fmt.Errorf("%d %s%s", code, out, errs)
+			}
+			inState(t, at, jid, "done")
+			done = append(done, jid)
+			return nil
+		})
+	}
+	file := func(m *node) string { return m.Path("var/cache/salt/master/brine/masters/" + m.Name + "/voter.db") }
+	all := func(what string) {
+		t.Helper()
+		for _, m := range a.masters {
+			eventually.Nil(t, soon, m.Name+" knows that all vote "+what, func() error {
+				by, err := votersAt(m)
+				for _, id := range ids {
+					if err == nil && by[id].Votes != "yes" {
+						err = fmt.Errorf("%s: %+v", id, by[id])
+					}
+				}
+				return err
+			})
+		}
+		_, now := holder(t, what, token-1, a.masters...)
+		token = now
+		work(one)
+		for _, jid := range done {
+			if got := inState(t, one, jid, "done"); got.Runs != 1 {
+				t.Errorf("%s: %s has begun %d times", what, jid, got.Runs)
+			}
+		}
+	}
+	work(one)
+	all("at first")
+
+	// One of the others leads the voters: the master with the lease passes the lead on.
+	for range 2 {
+		out, errs, code := one.Run(brine, "salt-run", "--cluster", "--async", "test.sleep", "8")
+		jid := jidIn(out + errs)
+		if code != 0 || jid == "" {
+			t.Fatal(code, out, errs)
+		}
+		on := inState(t, one, jid, "running").On
+		away := but(a.masters, a.named(on))[len(done)%2]
+		away.Kill()
+		eventually.Nil(t, soon, "it ends, and has begun once", func() error {
+			w, err := workAt(a.named(on), jid)
+			if err == nil && (w.State != "done" && w.State != "failed" || w.Runs != 1) { // on a slow machine the lease may expire
+				err = fmt.Errorf("%+v", w)
+			}
+			return err
+		})
+		away.Start()
+		all("after " + away.Name + " was killed in the work")
+	}
+
+	three.Kill()
+	old, err := os.ReadFile(file(three))
+	must(t, err)
+	three.Start()
+	all("after a restart")
+	three.Kill()
+	must(t, os.WriteFile(file(three), old, 0o600))
+	three.Start()
+	all("with an old file")
+	if !strings.Contains(three.Log(), "becomes a new voter in its own place") {
+		t.Error("it does not say that its file is an old one")
+	}
+
+	two.Kill()
+	must(t, os.Remove(file(two)))
+	two.Start()
+	all("with a lost file")
+
+	out, errs, code := one.Run(brine, "cluster", "remove", three.Name)
+	now := shownSecret(out)
+	if code != 0 || now == "" {
+		t.Fatal(code, out, errs)
+	}
+	three.Kill()
+	eventually.Nil(t, soon, "it is said that the removed one does not vote", func() error {
+		by, err := votersAt(one)
+		if err == nil && (by[three.Name].Votes == "yes" || by[two.Name].Votes != "yes") {
+			err = fmt.Errorf("%+v", by)
+		}
+		return err
+	})
+	holder(t, "without the removed one", token-1, one, two)
+	work(one)
+	if out, errs, code := one.Run(brine, "cluster", "readmit", three.Name); code != 0 {
+		t.Fatal(out, errs)
+	}
+	eventually.Nil(t, soon, "the other member knows", func() error {
+		if _, err := os.Stat(two.Path("cluster/removed/" + three.Name)); err == nil {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	for _, dir := range []string{"cluster", "var/cache", "etc/salt/pki"} {
+		must(t, os.RemoveAll(three.Path(dir)))
+	}
+	three.Write("master", strings.Replace(three.Read("master"), "cluster_secret: "+secret, "cluster_secret: "+now, 1))
+	three.Start()
+	all("after it was readmitted")
+
+	two.Kill()
+	three.Kill()
+	eventually.Nil(t, soon, "the last one says that there is no majority", func() error {
+		by, err := votersAt(one)
+		if err == nil && (by[two.Name].Votes == "yes" || by[three.Name].Votes == "yes") {
+			err = fmt.Errorf("%+v", by)
+		}
+		if l, err2 := lease(one); err == nil && (err2 != nil || l.Here || l.Majority) {
+			err = fmt.Errorf("%+v %w", l, err2)
+		}
+		if _, _, code := one.Run(brine, "cluster", "voters"); err == nil && code != 1 {
+			err = fmt.Errorf("exit code %d", code)
+		}
+		return err
+	})
+	two.Start()
+	three.Start()
+	all("with all back")
+}
