@@ -27,6 +27,7 @@ type statusRow struct {
 	Lag      int     `json:"lag"`
 	Clock    float64 `json:"clock"`
 	Version  string  `json:"version"`
+	Differs  int     `json:"differs"`
 }
 
 func status(m *node) (rows []statusRow, code int, err error) {

@@ -432,11 +432,14 @@ func (c clusters) status(ctx context.Context, call *fn.Call, _ struct{}) (*value
 		row.Set("draining", stations[s.ID].Draining)
 		row.Set("lag", lag)
 		row.Set("clock", math.Round(s.Offset.Seconds()*1000)/1000)
+		differs := int64(0)
 		if c.Cluster.Isolated() {
 			row.Set("certificate", s.Says.At("certificate"))
+			differs = s.Says.Int("differs")
+			row.Set("differs", differs)
 		}
 		rows.Append(row)
-		if !s.Self && state != "up" {
+		if !s.Self && state != "up" || differs > 0 {
 			call.SetRetcode(1)
 		}
 	}

@@ -370,6 +370,12 @@ func (p *patient) data() (out []finding) {
 			"brine cluster check shows the differences; while minions return there may be short ones. For directories of files (tree) run salt-run cluster.sync_roots " +
 				"on the master whose directories are right"})
 	}
+	for _, s := range p.status {
+		if n := s.Says.Int("differs"); n > 0 {
+			out = append(out, finding{"data", s.ID, fmt.Sprintf("%d replicated records differ from those of other masters, and cannot be repaired safely", n),
+				"the log of that master names them; decide again on the master that is right, for example with salt-key"})
+		}
+	}
 	return out
 }
 

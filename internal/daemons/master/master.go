@@ -25,6 +25,7 @@ import (
 	"brine/internal/call/auth"
 	"brine/internal/catalogue/reactor"
 	"brine/internal/ha/cluster"
+	"brine/internal/ha/replica"
 	"brine/internal/net/channel"
 	"brine/internal/net/discovery"
 	"brine/internal/net/event"
@@ -109,6 +110,7 @@ type services struct {
 	revisions   *revisions
 	clusterJobs *clusterJobs
 	comparison  *comparison
+	recordWatch *replica.Watch
 }
 
 // lifetime is the duration of Run. Requests arrive only during it.

@@ -38,7 +38,7 @@ func (x *comparison) digest() *value.Dict {
 		if err != nil {
 			d.Set("error", err.Error())
 		}
-		if kind == kindToken || kind == kindSecret || kind == kindSession {
+		if isSecretName(kind) {
 			sums = hidden(sums)
 		}
 		d.Set(kind, sums)

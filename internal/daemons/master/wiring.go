@@ -137,6 +137,7 @@ func (m *Master) openReplicated(own string) (err error) {
 		return err
 	}
 	m.comparison = &comparison{replicated: m.replicated, revisions: m.revisions, jobs: m.jobs}
+	m.recordWatch = newRecordWatch(m.replicated, m.bus, m.log)
 	return nil
 }
 
@@ -498,6 +499,7 @@ func (m *Master) runCluster(ctx context.Context) error {
 	if m.replicated != nil {
 		c.Keyring.OnKey(m.identity.Replace)
 		c.Queries.Answer(askDigest, m.comparison.digest)
+		c.Queries.AnswerWith(askSums, answerSums(m.recordWatch))
 		c.Queries.AnswerWith(askStage, m.revisions.answerStage)
 		c.Queries.AnswerWith(askContents, m.revisions.answerContents)
 		stop := m.replicated.share(ctx)
@@ -508,11 +510,16 @@ func (m *Master) runCluster(ctx context.Context) error {
 		var wait sync.WaitGroup
 		wait.Go(func() { m.revisions.run(ctx) })
 		wait.Go(func() { m.clusterJobs.run(m.life.context()) })
+		wait.Go(func() { m.recordWatch.Run(ctx) })
 		defer wait.Wait()
 	}
 	c.Describe(func() *value.Dict {
-		return value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())), "files",
+		d := value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())), "files",
 			orNil(shortID(m.revisions.current())))
+		if m.recordWatch != nil {
+			d.Set("differs", int64(len(m.recordWatch.Differences())))
+		}
+		return d
 	})
 	c.Queries.AnswerWith(askHealth, m.health.own)
 	c.Queries.AnswerWith(askStandings, m.reports.answer)

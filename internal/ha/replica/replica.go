@@ -520,7 +520,7 @@ func (s *Store) Read(origin string, after uint64, items, size int) (oplog.Batch,
 				if r.origin != origin || r.number != n {
 					continue
 				}
-				data, err := msgpack.Marshal(&value.List{Items: []any{kind, name, orNil(r.Value), r.At, r.by(), vectorDict(r.seen)}}, msgpack.NewSpec)
+				data, err := encodeItem(r)
 				if err != nil {
 					failed = err
 					return false
@@ -540,6 +540,16 @@ func (s *Store) OnChange(fn func(kind, name string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.heard = append(s.heard, fn)
+}
+
+// tell calls the functions of OnChange.
+func (s *Store) tell(kind, name string) {
+	s.mu.Lock()
+	heard := s.heard
+	s.mu.Unlock()
+	for _, fn := range heard {
+		fn(kind, name)
+	}
 }
 
 // Apply implements oplog.Stream. Of a batch with a record that cannot be decoded it applies those before, and fails: what was not stored
@@ -594,13 +604,8 @@ func (s *Store) Apply(b oplog.Batch) error {
 	if err != nil {
 		return failed(err)
 	}
-	s.mu.Lock()
-	heard := s.heard
-	s.mu.Unlock()
 	for _, r := range news {
-		for _, fn := range heard {
-			fn(r.Kind, r.Name)
-		}
+		s.tell(r.Kind, r.Name)
 	}
 	if len(news) > 0 {
 		s.signal.Fire()

@@ -64,3 +64,11 @@ type Digest struct {
 	Error string      `wire:"error,omitempty"`
 	Rest  *value.Dict `wire:"*"` // the sections
 }
+
+// SumsMessage is a question about checksums of replicated records, or its answer.
+// The contents are those of package replica.
+type SumsMessage struct {
+	Question []byte      `wire:"question,omitempty"`
+	Answer   []byte      `wire:"answer,omitempty"`
+	Rest     *value.Dict `wire:"*"`
+}

@@ -1,0 +1,79 @@
+package master
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"brine/internal/ha/cluster"
+	"brine/internal/ha/replica"
+	"brine/internal/net/event"
+	"brine/internal/net/wire"
+	"brine/internal/py/value"
+)
+
+// askSums is the query with which masters compare parts of their records all the
+// time.
+const askSums = "sums"
+
+// newRecordWatch returns the continuous comparison of records.
+func newRecordWatch(c *replicated, bus *event.Bus, log *slog.Logger) *replica.Watch {
+	return &replica.Watch{
+		Store: c.records, Kinds: slices.Sorted(maps.Keys(c.mirrors)), Show: shownName, Log: log,
+		Peers: func() (ids []string, members int) { return comparable(c.cluster.Members()) },
+		Ask: func(ctx context.Context, peer string, question []byte) ([]byte, error) {
+			d, err := c.cluster.Queries.AskOne(ctx, peer, askSums, wire.Encode(&wire.SumsMessage{Question: question}))
+			if err != nil {
+				return nil, err
+			}
+			var out wire.SumsMessage
+			wire.View(d, &out)
+			return out.Answer, nil
+		},
+		Found: func(d replica.Difference) {
+			log.Error("a replicated record differs from that of another master", "kind", d.Kind, "name", d.Name, "peer", d.Peer, "here", d.Here, "there", d.There)
+			bus.Fire("salt/cluster/difference", value.DictOf("kind", d.Kind, "name", d.Name, "peer", d.Peer, "here", d.Here, "there", d.There, "since",
+				d.Since.UTC().Format(time.RFC3339)))
+		},
+	}
+}
+
+// answerSums answers another master.
+func answerSums(w *replica.Watch) func(arg *value.Dict) *value.Dict {
+	return func(arg *value.Dict) *value.Dict {
+		var in wire.SumsMessage
+		wire.View(arg, &in)
+		return wire.Encode(&wire.SumsMessage{Answer: w.Answer(in.Question)})
+	}
+}
+
+// comparable returns the members to compare with, and how many members there are,
+// this one included.
+func comparable(all []cluster.Member) (ids []string, members int) {
+	members = 1
+	for _, m := range all {
+		if m.Gone {
+			continue
+		}
+		members++
+		if m.Up && m.Problem == "" {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids, members
+}
+
+// isSecretName reports whether the names of a kind are secrets.
+func isSecretName(kind string) bool {
+	return kind == kindToken || kind == kindSecret || kind == kindSession
+}
+
+// shownName returns the name of a record for logs.
+func shownName(kind, name string) string {
+	if isSecretName(kind) {
+		return shortSum([]byte(name))
+	}
+	return name
+}

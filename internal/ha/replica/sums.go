@@ -1,0 +1,196 @@
+package replica
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	bolt "go.etcd.io/bbolt"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+	"brine/internal/store/oplog"
+)
+
+// Bounds of one comparison.
+const (
+	chunkThings = 256
+	chunkBytes  = 1 << 20
+	// maxOrigin bounds the name of an origin.
+	maxOrigin = 64
+)
+
+// sumThing returns the checksum of the winning version of a thing, "" if it is deleted: masters forget deletions at different times.
+func (s *Store) sumThing(kind, name string, all []*Record) string {
+	r := s.winner(kind, all)
+	if r == nil || r.Value == nil {
+		return ""
+	}
+	h := sha256.New()
+	h.Write([]byte(kind + "\x00" + name + "\x00" + r.origin + "\x00"))
+	h.Write(binary.BigEndian.AppendUint64(nil, r.number))
+	h.Write(r.Value)
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// sums returns the checksums of the things of a kind after a name up to another one, in order; "" is no bound. It ends early after many of
+// them. last is the name up to which it got, "" for all.
+func (s *Store) sums(kind, after, to string) (sums map[string]string, last string, err error) {
+	sums, last = map[string]string{}, to
+	err = s.db.View(func(tx *bolt.Tx) error {
+		prefix := recordKey(kind, "")
+		c := tx.Bucket(recordsBucket).Cursor()
+		things, size := 0, 0
+		at := ""
+		for k, b := c.Seek(recordKey(kind, after)); bytes.HasPrefix(k, prefix); k, b = c.Next() {
+			_, name := splitKey(k)
+			if name == after && after != "" {
+				continue
+			}
+			if to != "" && name > to {
+				return nil
+			}
+			if things >= chunkThings || size >= chunkBytes {
+				last = at
+				return nil
+			}
+			all, err := decodeAll(kind, name, b)
+			if err != nil {
+				return err
+			}
+			if sum := s.sumThing(kind, name, all); sum != "" {
+				sums[name] = sum
+			}
+			things, size, at = things+1, size+len(b), name
+		}
+		return nil
+	})
+	return sums, last, failed(err)
+}
+
+// some returns the checksums of some things of a kind.
+func (s *Store) some(kind string, names []string) (sums map[string]string, err error) {
+	sums = map[string]string{}
+	err = s.db.View(func(tx *bolt.Tx) error {
+		for _, name := range names {
+			all, err := load(tx, kind, name)
+			if err != nil {
+				return err
+			}
+			if sum := s.sumThing(kind, name, all); sum != "" {
+				sums[name] = sum
+			}
+		}
+		return nil
+	})
+	return sums, failed(err)
+}
+
+// total returns one checksum of many.
+func total(sums map[string]string) string {
+	names := make([]string, 0, len(sums))
+	for name := range sums {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	h := sha256.New()
+	for _, name := range names {
+		h.Write([]byte(name + "\x00" + sums[name] + "\x00"))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// version is a version of a thing for another master.
+type version struct {
+	Origin string `json:"origin"`
+	Number uint64 `json:"number"`
+	Data   []byte `json:"data"`
+}
+
+func encodeItem(r *Record) ([]byte, error) {
+	return msgpack.Marshal(&value.List{Items: []any{r.Kind, r.Name, orNil(r.Value), r.At, r.by(), vectorDict(r.seen)}}, msgpack.NewSpec)
+}
+
+// versions returns the versions of a thing, also deletions.
+func (s *Store) versions(kind, name string) (out []version, err error) {
+	err = s.db.View(func(tx *bolt.Tx) error {
+		all, err := load(tx, kind, name)
+		if err != nil {
+			return err
+		}
+		for _, r := range all {
+			data, err := encodeItem(r)
+			if err != nil {
+				return err
+			}
+			out = append(out, version{r.origin, r.number, data})
+		}
+		return nil
+	})
+	return out, failed(err)
+}
+
+func isOrigin(name string) bool {
+	return name != "" && len(name) <= maxOrigin && !strings.Contains(name, "\x00")
+}
+
+// take merges versions of a thing that another master has, as if they had just arrived. With instead they replace those of the same number,
+// whose content is damaged here.
+func (s *Store) take(kind, name string, versions []version, instead bool) (changed bool, err error) {
+	latest, last := s.latestPlace(), int64(0)
+	var records []*Record
+	for _, v := range versions {
+		r, err := readItem(v.Data)
+		if err != nil || r.Kind != kind || r.Name != name || r.At > latest || v.Number == 0 || !isOrigin(v.Origin) {
+			return false, salt.Errorf(salt.Invalid, "a version of %s %.80q of another master is not a record", kind, name)
+		}
+		r.origin, r.number = v.Origin, v.Number
+		last = max(last, r.At)
+		records = append(records, r)
+	}
+	err = s.db.Update(func(tx *bolt.Tx) error {
+		changed = false
+		all, err := load(tx, kind, name)
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			old := all
+			if instead {
+				all = slices.DeleteFunc(slices.Clone(all), func(o *Record) bool {
+					return o.origin == r.origin && o.number == r.number && !bytes.Equal(o.Value, r.Value)
+				})
+			}
+			next, took := s.merge(all, r)
+			if !took {
+				all = old
+				continue
+			}
+			if err := replace(tx, kind, name, old, next); err != nil {
+				return err
+			}
+			if err := oplog.Put(tx, r.origin, r.number, recordKey(kind, name)); err != nil {
+				return err
+			}
+			all, changed = next, true
+		}
+		if !changed {
+			return nil
+		}
+		if err := tx.Bucket(metaBucket).Put(clockKey, fmt.Append(nil, s.tick(tx, last))); err != nil {
+			return err
+		}
+		return tx.Bucket(todoBucket).Put(recordKey(kind, name), nil)
+	})
+	if err != nil || !changed {
+		return false, failed(err)
+	}
+	s.tell(kind, name)
+	s.signal.Fire()
+	return true, nil
+}

@@ -1,0 +1,77 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"brine/internal/ha/replica"
+	"brine/test/eventually"
+)
+
+// TestRecordsCompared: a record that one of three masters has lost is found and taken
+// from the others, and one that only one of them has is found, told and left as it is,
+// until it is decided about again.
+func TestRecordsCompared(t *testing.T) {
+	t.Parallel()
+	a := newApart(t, 3, "").start()
+	one, two, three := a.masters[0], a.masters[1], a.masters[2]
+	a.pend(one, "lost", "kept", "few")
+	one.Accept("lost", "kept", "few")
+	for _, m := range a.masters {
+		for _, id := range []string{"lost", "kept", "few"} {
+			isState(t, m, id, "minions")
+		}
+	}
+	a.equal(one, 3, map[string]int{"key": 3})
+	events := three.Tagged("salt/cluster/difference")
+	forget := func(m *node, ids ...string) {
+		t.Helper()
+		m.Kill()
+		s, err := replica.Open(m.Path("var/cache/salt/master/brine/masters/"+m.Name), m.Name, replica.Ranks{"key": replica.KeyRank}, slog.New(slog.DiscardHandler))
+		must(t, err)
+		for _, id := range ids {
+			must(t, s.Drop("key", id))
+			must(t, os.Remove(m.Path("cluster/minions/"+id)))
+		}
+		must(t, s.Close())
+	}
+	forget(one, "few")
+	forget(two, "few", "lost")
+	one.Start()
+	two.Start()
+	isState(t, two, "lost", "minions")
+	if log := two.Log(); !strings.Contains(log, "was repaired") {
+		t.Error("it does not say that a record was repaired")
+	}
+	eventually.Nil(t, soon, "the other difference is told", func() error {
+		rows, code, err := status(three)
+		if err != nil || code == 0 || slices.ContainsFunc(rows, func(r statusRow) bool { return r.Differs == 0 }) {
+			return fmt.Errorf("%d %+v %w", code, rows, err)
+		}
+		if all := events(); !strings.Contains(all, "few") {
+			return errors.New("no event")
+		}
+		d, _, err := diagnose(three)
+		if err != nil || !strings.Contains(fmt.Sprint(d.Findings), "cannot be repaired safely") {
+			return fmt.Errorf("%+v %w", d, err)
+		}
+		return nil
+	})
+	if s := state(three, "few") + state(one, "few") + state(two, "few"); s != "minions" {
+		t.Errorf("what one of three has is now %q", s)
+	}
+	a.deleteKey(three, "few")
+	eventually.Nil(t, soon, "there is no difference", func() error {
+		rows, code, err := status(one)
+		if err != nil || code != 0 || slices.ContainsFunc(rows, func(r statusRow) bool { return r.Differs != 0 }) {
+			return fmt.Errorf("%d %+v %w", code, rows, err)
+		}
+		return nil
+	})
+	a.equal(one, 3, map[string]int{"key": 2})
+}
