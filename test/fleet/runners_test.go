@@ -17,7 +17,7 @@ import (
 )
 
 // requestPort is the port of an address.
-func requestPort(t *testing.T, addr string) uint16 {
+func requestPort(t testing.TB, addr string) uint16 {
 	t.Helper()
 	a, err := netip.ParseAddrPort(addr)
 	if err != nil {

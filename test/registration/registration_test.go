@@ -54,8 +54,10 @@ const (
 func units() []unit {
 	one := func(kind, path, text string) unit { return unit{kind, map[string]string{path: text}, nil} }
 	return []unit{
-		one("execution module", "catalogue/modules/shell/unit_x.go", file("shell", `units.Add(fn.Module{Name: "unit_x", Doc: "d"})`, fnPkg)),
-		one("state module", "catalogue/states/core/unit_x.go", file("core", `units.Add(state.Module{Name: "unit_x", Doc: "d"})`, "brine/internal/sls/state")),
+		one("execution module", "catalogue/modules/shell/unit_x.go",
+			file("shell", `units.Declare("unit_x", func() fn.Module { return fn.Module{Name: "unit_x", Doc: "d"} })`, fnPkg)),
+		one("state module", "catalogue/states/core/unit_x.go",
+			file("core", `units.Declare("unit_x", func() state.Module { return state.Module{Name: "unit_x", Doc: "d"} })`, "brine/internal/sls/state")),
 		one("runner", "catalogue/runners/unit_x.go", file("runners",
 			`runners.Register("unit_x", func(Deps) fn.Module { return fn.Module{Name: "unit_x", Doc: "d"} })`, fnPkg)),
 		one("wheel module", "catalogue/wheel/unit_x.go", file("wheel",

@@ -71,6 +71,16 @@ func Trace(err error) string {
 	return ""
 }
 
+// Text returns the text of the exception that an error comes from, without its traceback, or
+// that of the error.
+func Text(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Text
+	}
+	return err.Error()
+}
+
 // described is an error as Python gets it. An exception that has come out of the same helper
 // goes back as what it was.
 func (h *helper) described(err error) *value.Dict {

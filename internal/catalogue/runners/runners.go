@@ -122,6 +122,7 @@ type Serves interface {
 	FileServers
 	GitPillars
 	PillarSource
+	ModuleSource
 }
 
 // runners make the modules of what the master has.

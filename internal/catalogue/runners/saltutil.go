@@ -7,37 +7,82 @@ import (
 	"brine/internal/py/value"
 )
 
-// synced are the kinds of modules that Salt's runner fetches from the file
-// server, in its order.
+// ModuleSource copies the user's own modules from the master's file server to its directory
+// extension_modules.
+type ModuleSource interface {
+	// SyncModules copies modules of some kinds, and returns the names of new and changed ones
+	// by kind. whitelist and blacklist are nil for those of the options.
+	SyncModules(ctx context.Context, kinds, envs []string, whitelist, blacklist any) (map[string][]string, error)
+}
+
+// synced are the kinds of modules that Salt's runner fetches from the file server, in its order.
 var synced = []string{"clouds", "modules", "states", "grains", "renderers", "returners", "output", "proxymodules", "runners", "wheel", "engines", "thorium",
-	"queues", "pillar", "utils", "sdb", "cache", "fileserver", "tops", "eauth_tokens", "serializers", "executors", "roster", "wrapper"}
+	"queues", "pillar", "utils", "sdb", "cache", "fileserver", "tops", "eauth_tokens", "serializers", "executors", "wrapper", "roster"}
 
-func init() { runners.Register("saltutil", func(Deps) fn.Module { return saltutilModule() }) }
+// dirOf are the kinds whose directory has another name than the function.
+var dirOf = map[string]string{"proxymodules": "proxy", "eauth_tokens": "tokens"}
 
-func saltutilModule() fn.Module {
-	m := fn.Module{Name: "saltutil", Doc: `Syncing of custom Python modules, which Brine does not run: nothing is ever fetched.`, Funcs: []fn.Func{
-		fn.Of("sync_all", syncAll, `Return an empty list for each kind of module: Brine runs no Python modules.`,
-			fn.Example("salt-run saltutil.sync_all")),
+// keyOf are the kinds that the result of sync_all names otherwise than the function.
+var keyOf = map[string]string{"eauth_tokens": "tokens"}
+
+func init() {
+	runners.Register("saltutil", func(d Deps) fn.Module { return saltutilModule(ownFiles{d.Serves}) })
+}
+
+func saltutilModule(o ownFiles) fn.Module {
+	m := fn.Module{Name: "saltutil", Doc: `Fetch the user's own modules from the file server to this master.`, Funcs: []fn.Func{
+		fn.Of("sync_all", o.syncAll, `Fetch modules of all kinds.
+			The result has the names of new and changed ones by kind.`, fn.Example("salt-run saltutil.sync_all")),
 	}}
 	for _, kind := range synced {
-		m.Funcs = append(m.Funcs, fn.Of("sync_"+kind, syncNone, `Return an empty list: Brine runs no Python modules.`,
+		m.Funcs = append(m.Funcs, fn.Of("sync_"+kind, o.sync(kind), `Fetch modules of this kind, and return the names of new and changed ones.`,
 			fn.Example("salt-run saltutil.sync_"+kind)))
 	}
 	return m
 }
 
 type extmodArgs struct {
-	Saltenv   any `salt:"saltenv" ignored:"modules are part of the program" default:"base"`
-	Whitelist any `salt:"extmod_whitelist" ignored:"modules are part of the program" default:"null"`
-	Blacklist any `salt:"extmod_blacklist" ignored:"modules are part of the program" default:"null"`
+	Saltenv   any `salt:"saltenv" doc:"environments to fetch from, as a list or with commas" default:"base"`
+	Whitelist any `salt:"extmod_whitelist" doc:"the only modules to fetch: names with commas, or a map by kind; null: as configured" default:"null"`
+	Blacklist any `salt:"extmod_blacklist" doc:"modules that are not fetched, given likewise" default:"null"`
 }
 
-func syncNone(context.Context, *fn.Call, extmodArgs) (*value.List, error) { return &value.List{}, nil }
+// ownFiles copies modules.
+type ownFiles struct{ source ModuleSource }
 
-func syncAll(context.Context, *fn.Call, extmodArgs) (*value.Dict, error) {
+func (o ownFiles) fetch(ctx context.Context, a extmodArgs, kinds []string) (map[string][]string, error) {
+	if o.source == nil {
+		return nil, nil // a machine that never had a master has no files
+	}
+	dirs := make([]string, len(kinds))
+	for i, kind := range kinds {
+		dirs[i] = orName(dirOf, kind)
+	}
+	return o.source.SyncModules(ctx, dirs, value.Split(a.Saltenv), a.Whitelist, a.Blacklist)
+}
+
+func orName(names map[string]string, kind string) string {
+	if name, ok := names[kind]; ok {
+		return name
+	}
+	return kind
+}
+
+func (o ownFiles) sync(kind string) func(context.Context, *fn.Call, extmodArgs) (*value.List, error) {
+	return func(ctx context.Context, _ *fn.Call, a extmodArgs) (*value.List, error) {
+		names, err := o.fetch(ctx, a, []string{kind})
+		return value.Strings(names[orName(dirOf, kind)]), err
+	}
+}
+
+func (o ownFiles) syncAll(ctx context.Context, _ *fn.Call, a extmodArgs) (*value.Dict, error) {
+	names, err := o.fetch(ctx, a, synced)
+	if err != nil {
+		return nil, err
+	}
 	out := value.NewDict(len(synced))
 	for _, kind := range synced {
-		out.Set(kind, &value.List{})
+		out.Set(orName(keyOf, kind), value.Strings(names[orName(dirOf, kind)]))
 	}
 	return out, nil
 }

@@ -202,3 +202,24 @@ func TestNoHelper(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestUserPillar: a masterless minion uses a source of ext_pillar of the user.
+func TestUserPillar(t *testing.T) {
+	dir := userTree(t, "usermodules.txtar", "ext_pillar: [{mine: [a, b]}]\nignore_unsupported: [ext_pillar.mine]\n")
+	source := "def ext_pillar(minion_id, pillar, *args):\n    return {'own': [minion_id, __grains__['role'], list(args)]}\n"
+	if err := os.MkdirAll(filepath.Join(dir, "srv", "_pillar"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "srv", "_pillar", "mine.py"), []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if v, r := local(t, dir, "pillar.get", "own"); jsonText(v) != `""` {
+		t.Errorf("before it was fetched: %s; %+v", jsonText(v), r)
+	}
+	if v, r := local(t, dir, "saltutil.sync_pillar"); jsonText(v) != `["pillar.mine"]` {
+		t.Errorf("%s; %+v", jsonText(v), r)
+	}
+	if v, r := local(t, dir, "pillar.get", "own"); jsonText(v) != `["alpha","web",["a","b"]]` {
+		t.Errorf("%s; %+v", jsonText(v), r)
+	}
+}

@@ -40,7 +40,7 @@ var ineffectiveGroups = []ineffectiveGroup{
 	{why: "tokens are files below cachedir, which masters of a cluster share", refused: true, options: "eauth_tokens=localfs eauth_redis_host eauth_redis_port"},
 	{why: "the system django does not exist; use ldap, oidc, pam or file", options: "django_auth_path django_auth_settings"},
 
-	{why: "masters run no modules in Python, and minions need no such setting (docs/python-modules.md)",
+	{why: "Brine runs no modules in Python of this kind, or needs no such setting (docs/python-modules.md)",
 		options: `add_proxymodule_to_opts auth_dirs autoload_dynamic_modules=true beacons_dirs cache_dirs
 		clean_dynamic_modules=true client_dirs clouds_dirs cloud_dirs cython_enable enable_zip_modules engines_dirs executor_dirs executors_dirs
 		extmod_blacklist extmod_whitelist features fileserver_dirs grains_dirs log_handlers_dirs matchers_dirs metaproxy_dirs module_dirs

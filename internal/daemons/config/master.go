@@ -95,7 +95,7 @@ func (m *Master) Parts(t *Tree) (master.Config, error) {
 	opts.Set("conf_file", f.ConfFile)
 	opts.Set("__role", "master")
 	return master.Config{
-		ID: f.ID, MasterID: f.MasterID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, User: f.User,
+		ID: f.ID, MasterID: f.MasterID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, ExtensionModules: f.ExtensionModules, User: f.User,
 		Options: m.Options, Auth: m.Auth, Channel: m.Channel, Publish: m.Publish, Keys: m.Keys, Cache: m.Cache, Client: m.Client,
 		Jobs: m.Jobs, Returners: m.Returners, Cluster: m.Cluster, Interface: m.Network.Interface, Events: m.Events, Files: m.Served,
 		Backends: m.Elsewhere, Top: m.Top, Pillar: m.Pillar, Templates: m.Templates, GitPillar: m.GitPillar, Reactor: m.Reactor, EventReturn: m.Returns,

@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -11,6 +13,7 @@ import (
 	"brine/internal/daemons/master"
 	"brine/internal/daemons/master/sinks"
 	"brine/internal/daemons/minion/runner"
+	"brine/internal/files/extmods"
 	"brine/internal/files/fileserver/backends"
 	"brine/internal/py/value"
 	"brine/internal/sls/pillar"
@@ -22,30 +25,49 @@ type unitOption struct {
 	key   string
 	names func(v any) []string
 	known func() []string
+	// python is the kind of the user's own modules that the option may name as well.
+	python string
 	// lost says what happens without a unit. A daemon starts nevertheless if it is
 	// empty.
 	lost string
 }
 
+// ownModules returns the names of the user's own modules of a kind that are on disk.
+func (t *Tree) ownModules(kind string) []string {
+	root, dir := t.Values.Str("root_dir"), t.Values.Str("extension_modules")
+	if root == "" {
+		root = "/"
+	}
+	if dir == "" {
+		cache := t.Values.Str("cachedir")
+		if cache == "" {
+			cache = "/var/cache/salt/" + string(t.Kind)
+		}
+		dir = filepath.Join(cache, "extmods")
+	}
+	l := extmods.Scan(extmods.Dirs(t.Values, underRoot(root, dir), kind))
+	return slices.Sorted(maps.Keys(l.Claims))
+}
+
 // Options of both daemons, and of each.
 var (
 	commonUnits = []unitOption{
-		{"output", value.Split, outputters, ""},
+		{"output", value.Split, outputters, "", ""},
 	}
 	// dataUnits are the sources of files and pillar, of a master and of a minion that has no master.
 	dataUnits = []unitOption{
-		{"fileserver_backend", value.Split, backends.Names, "its files would be missing"},
-		{"ext_pillar", keysOfList, pillar.Externals, "minions would be configured without its pillar"},
+		{"fileserver_backend", value.Split, backends.Names, "", "its files would be missing"},
+		{"ext_pillar", keysOfList, pillar.Externals, "pillar", "minions would be configured without its pillar"},
 	}
 	masterUnits = []unitOption{
-		{"external_auth", keys, auth.Systems, "its users could not log in"},
-		{"event_return", value.Texts, sinks.EventReturnNames, "no event would be stored there"},
-		{"master_tops", keys, master.TopSources, "minions would be configured without its SLS files"},
+		{"external_auth", keys, auth.Systems, "", "its users could not log in"},
+		{"event_return", value.Texts, sinks.EventReturnNames, "", "no event would be stored there"},
+		{"master_tops", keys, master.TopSources, "tops", "minions would be configured without its SLS files"},
 	}
 	minionUnits = []unitOption{
-		{"return", value.Texts, returner.Names, ""},
-		{"beacons", beaconNames, beacons.Names, ""},
-		{"module_executors", value.Split, runner.ExecutorNames, "no function would run"},
+		{"return", value.Texts, returner.Names, "", ""},
+		{"beacons", beaconNames, beacons.Names, "", ""},
+		{"module_executors", value.Split, runner.ExecutorNames, "", "no function would run"},
 	}
 )
 
@@ -61,11 +83,22 @@ func (t *Tree) MissingUnits() (needed []Unsupported, other []Unsupported) {
 	}
 	for _, o := range options {
 		known := o.known()
+		if o.python != "" {
+			known = append(slices.Clone(known), t.ownModules(o.python)...)
+		}
 		for _, name := range o.names(t.Values.At(o.key)) {
 			switch {
 			case name == "" || slices.Contains(known, name):
 			case o.lost != "":
-				needed = append(needed, missingUnit(o.key, name, known, "; without it "+o.lost))
+				lost := "; without it " + o.lost
+				if o.python != "" {
+					program := "salt-run"
+					if t.Kind == MinionKind {
+						program = "salt-call --local"
+					}
+					lost = "; if it is a module of your own, fetch it with " + program + " saltutil.sync_" + o.python + lost
+				}
+				needed = append(needed, missingUnit(o.key, name, known, lost))
 			default:
 				other = append(other, missingUnit(o.key, name, known, ""))
 			}

@@ -37,24 +37,26 @@ type Config struct {
 	MasterID         string
 	PKIDir, CacheDir string
 	// Interface is the address to listen on, for other masters.
-	Interface string
-	User      string
-	Listen    []Listen
-	Options   Options
-	Auth      auth.Options
-	Channel   channel.Options
-	Publish   channel.PublishOptions
-	Keys      keystore.Options
-	Cache     cache.Options
-	Client    client.Options
-	Jobs      job.Options
-	Returners returner.MasterOptions
-	Cluster   cluster.Options
-	Events    event.MasterOptions
-	Files     fileserver.Options
-	Backends  backends.Options
-	Top       top.Options
-	Pillar    pillar.Options
+	// ExtensionModules is the directory of the user's own modules.
+	ExtensionModules string
+	Interface        string
+	User             string
+	Listen           []Listen
+	Options          Options
+	Auth             auth.Options
+	Channel          channel.Options
+	Publish          channel.PublishOptions
+	Keys             keystore.Options
+	Cache            cache.Options
+	Client           client.Options
+	Jobs             job.Options
+	Returners        returner.MasterOptions
+	Cluster          cluster.Options
+	Events           event.MasterOptions
+	Files            fileserver.Options
+	Backends         backends.Options
+	Top              top.Options
+	Pillar           pillar.Options
 	// Templates bounds the rendering of templates.
 	Templates   render.Limits
 	GitPillar   gitpillar.Options

@@ -24,6 +24,7 @@ import (
 	"brine/internal/call/audit"
 	"brine/internal/call/auth"
 	"brine/internal/catalogue/reactor"
+	"brine/internal/daemons/usermodules"
 	"brine/internal/ha/cluster"
 	"brine/internal/ha/replica"
 	"brine/internal/net/channel"
@@ -78,6 +79,7 @@ type Master struct {
 // services are the services that Master builds on its stores.
 type services struct {
 	templates   *templates
+	user        *usermodules.Modules // the user's own, in Python
 	targets     *targets
 	access      *access
 	recorder    *recorder
@@ -220,6 +222,7 @@ func (m *Master) Run(ctx context.Context) error {
 	stop()
 	back.Wait()
 	m.states.store()
+	m.user.Close()
 	err = errors.Join(err, m.jobs.Close(), m.audit.Close(), m.cache.Close(), m.replicated.Close())
 	m.sinks.Close()
 	return err
@@ -274,6 +277,9 @@ func (m *Master) release() {
 	}
 	m.replicated.Close()
 	m.sinks.Close()
+	if m.user != nil {
+		m.user.Close()
+	}
 	if m.audit != nil {
 		m.audit.Close()
 	}

@@ -17,12 +17,12 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/runners"
 	"brine/internal/catalogue/wheel"
+	"brine/internal/daemons/usermodules"
 	"brine/internal/files/fetch"
 	"brine/internal/files/fileserver"
 	"brine/internal/net/event"
 	"brine/internal/net/remote"
 	"brine/internal/py/value"
-	"brine/internal/sls/render"
 	"brine/internal/store/cache"
 	"brine/internal/store/cache/drivers"
 	"brine/internal/store/job"
@@ -101,6 +101,7 @@ type offline struct {
 	jobs    offlineStore      // nil if the runner does not need them
 	remote  returner.Returner // where jobs are read from, or nil
 	runners *fn.Registry
+	user    *usermodules.Modules
 }
 
 // offlineStore is a read-only job store.
@@ -142,12 +143,12 @@ func (m *offline) open(fun string) error {
 	s := &settings{cacheDir: m.cfg.CacheDir, log: m.log, keys: m.keys, roots: func(cfg Config) Config { return cfg }}
 	t, err := newTemplates(templates{
 		id: m.cfg.ID, cacheDir: m.cfg.CacheDir, opts: m.cfg.Opts, ctx: m.sinks.Ctx, settings: s, runners: func() *fn.Registry { return m.runners },
-		log:      m.log,
-		renderer: render.New(render.Options{Log: m.log}),
-	}, render.Limits{})
+		log: m.log,
+	}, &m.cfg)
 	if err != nil {
 		return err
 	}
+	m.user = t.user
 	s.compiler = t.compiler
 	s.set(m.cfg)
 	known := &targets{groups: s.nodegroups, keys: m.keys, cache: m.cache}
@@ -167,7 +168,7 @@ func (m *offline) open(fun string) error {
 	m.runners, err = fn.NewRegistry(nil, runners.New(runners.Deps{
 		Jobs: runners.JobStores{Jobs: jobs, Returners: sinks.NewReader(m.sinks, stored, m.log)}, Keys: m.keys, Cache: m.cache, Targets: known,
 		Client: client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), none, none, m.log), Bus: m.bus, Running: (&running{}).list,
-		Wheels: func() *value.Dict { return wheels.Docs() }, Serves: offlineServes{runnerServes{settings: s}}, Mine: data.mineFor,
+		Wheels: func() *value.Dict { return wheels.Docs() }, Serves: offlineServes{runnerServes{settings: s, templates: t}}, Mine: data.mineFor,
 	})...)
 	return err
 }
@@ -254,5 +255,8 @@ func (m *offline) close() {
 	}
 	if m.remote != nil {
 		m.remote.Close()
+	}
+	if m.user != nil {
+		m.user.Close()
 	}
 }

@@ -3,12 +3,23 @@ package master
 import (
 	"time"
 
+	"brine/internal/call/python"
+	"brine/internal/files/extmods"
 	"brine/internal/net/discovery"
 	"brine/internal/py/value"
 )
 
+// Options of the user's own modules. The aliases are needed because the types are called Options.
+type (
+	PythonOptions = python.Options
+	ModuleOptions = extmods.MasterOptions
+)
+
 // Options are the master's own options, with Salt's names and meanings.
 type Options struct {
+	PythonOptions
+	ModuleOptions
+
 	OpenMode          bool   `salt:"open_mode" default:"false" doc:"accept any key of any minion; a danger, for emergencies only" change:"live"`
 	MaxMinions        int    `salt:"max_minions" default:"0" doc:"minions that may be connected; further ones are refused; 0 is no limit" change:"live"`
 	MaxPending        int    `salt:"max_pending_keys" default:"100000" doc:"keys that may wait for acceptance; further unknown minions are turned away, so that unauthenticated peers cannot fill the disk (Brine only)" change:"live"`
@@ -40,7 +51,7 @@ type Options struct {
 	Timeout          time.Duration `salt:"timeout" default:"5" doc:"seconds that commands wait for minions" change:"live"`
 	GatherJobTimeout time.Duration `salt:"gather_job_timeout" default:"10" doc:"seconds that commands wait for the answer whether a job is still running" change:"live"`
 	AllowKeyRevoke   bool          `salt:"allow_minion_key_revoke" default:"true" doc:"let minions delete their own key" change:"live"`
-	MasterTops       *value.Dict   `salt:"master_tops" default:"null" doc:"what else tells which SLS files are for a minion: a map of ext_nodes and a command, which gets the minion's id" change:"live"`
+	MasterTops       *value.Dict   `salt:"master_tops" default:"null" doc:"what else tells which SLS files are for a minion: a map of ext_nodes and a command, which gets the minion's id, or of a module in Python and what it wants" change:"live"`
 	PillarVersion    int           `salt:"pillar_version" default:"2" doc:"1: answer minions that ask for a pillar in the form of before 2015 in that form, which is encrypted with the session key alone" change:"live"`
 	FileBufferSize   int           `salt:"file_buffer_size" default:"1048576" doc:"bytes of a file that are sent at once" change:"live"`
 	FileRecv         bool          `salt:"file_recv" default:"false" doc:"let minions push files to this master" change:"live"`

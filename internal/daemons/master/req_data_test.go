@@ -13,7 +13,6 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/net/channel"
 	"brine/internal/py/value"
-	"brine/internal/sls/render"
 	"brine/internal/store/keystore"
 )
 
@@ -180,7 +179,7 @@ func TestPillars(t *testing.T) {
 	p.templates, err = newTemplates(templates{
 		id: "boss", cacheDir: p.cfg.CacheDir, opts: p.cfg.Opts, ctx: context.Background, settings: p.settings, log: discard,
 		runners: func() *fn.Registry { return nil },
-	}, render.Limits{})
+	}, &p.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ type fileRoutes struct {
 	cacheDir   string
 	ctx        func() context.Context
 	settings   *settings
+	templates  *templates
 	refuses    func() error // returns why no file is served, or nil
 	background *sync.WaitGroup
 	queue      *filequota.Queue

@@ -86,8 +86,9 @@ func (m runnerMinions) Standings(ctx context.Context, ids []string) map[string]r
 
 // runnerServes implements runners.Serves.
 type runnerServes struct {
-	settings *settings
-	files    *fileUpdates
+	settings  *settings
+	files     *fileUpdates
+	templates *templates
 }
 
 func (s runnerServes) FileServer() runners.FileServer         { return s.settings.fileServer() }

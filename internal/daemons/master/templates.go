@@ -13,6 +13,7 @@ import (
 	"brine/internal/catalogue"
 	"brine/internal/catalogue/grains"
 	"brine/internal/catalogue/modules/core"
+	"brine/internal/daemons/usermodules"
 	"brine/internal/files/fileclient"
 	"brine/internal/py/value"
 	"brine/internal/sls/pillar"
@@ -28,6 +29,8 @@ type templates struct {
 	ctx      func() context.Context
 	settings *settings
 	renderer *render.Renderer
+	// user are the user's own modules.
+	user *usermodules.Modules
 	// runners returns the runners that templates can call.
 	runners func() *fn.Registry
 	// funcs are the execution functions that templates can call.
@@ -35,13 +38,18 @@ type templates struct {
 	log   *slog.Logger
 }
 
-func newTemplates(t templates, limits render.Limits) (*templates, error) {
+func newTemplates(t templates, cfg *Config) (*templates, error) {
+	made := &t
+	t.user = userModules(cfg, made.call, t.log)
 	if t.renderer == nil {
-		t.renderer = render.New(render.Options{Log: t.log, Local: t.local, Limits: limits})
+		t.renderer = render.New(render.Options{Log: t.log, Local: t.local, Python: t.user, Limits: cfg.Templates})
 	}
 	var err error
-	t.funcs, err = t.functions()
-	return &t, err
+	if t.funcs, err = t.functions(); err != nil {
+		return nil, err
+	}
+	t.funcs.Attach(t.user.Source())
+	return made, nil
 }
 
 // functions returns the execution functions that pillar templates can call.
@@ -125,7 +133,7 @@ func (t *templates) compiler(cfg Config, git *gitpillar.Source, groups target.No
 	renderer := cfg.Opts.Str("renderer")
 	return pillar.New(pillar.Config{
 		Options: cfg.Pillar, Top: cfg.Top, Renderer: t.renderer, Default: renderer, Whitelist: value.ListTexts(cfg.Opts.At("renderer_whitelist")),
-		Blacklist: value.ListTexts(cfg.Opts.At("renderer_blacklist")), Opts: cfg.Opts, Nodegroups: groups, Funcs: t.funcs,
+		Blacklist: value.ListTexts(cfg.Opts.At("renderer_blacklist")), Opts: cfg.Opts, Nodegroups: groups, Funcs: t.funcs, Python: t.user.Pillars(),
 		Call: func() *fn.Call { return &fn.Call{Files: t.ownFiles()} },
 		Git:  git, CacheDir: t.cacheDir, Version: cfg.Opts.Str("saltversion"), Log: t.log,
 	})

@@ -39,6 +39,11 @@ func (f *fileRoutes) tops(c *channel.Call) {
 	for k, v := range conf.All() {
 		name := value.Str(k)
 		source, ok := topSources.Lookup(name)
+		if f.templates.isTop(name) {
+			source, ok = func(ctx context.Context, id string, _ any) (*value.Dict, error) {
+				return f.templates.pythonTop(ctx, id, name, c.Load)
+			}, true
+		}
 		if !ok {
 			f.log.Error("no such source of top data", "master_tops", name)
 			continue

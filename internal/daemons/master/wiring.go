@@ -179,9 +179,10 @@ func (m *Master) wireStores() (err error) {
 	if m.templates, err = newTemplates(templates{
 		id: cfg.ID, cacheDir: cfg.CacheDir, opts: cfg.Opts, ctx: m.life.context, settings: m.settings, log: m.log,
 		runners: func() *fn.Registry { return m.runners.registry },
-	}, cfg.Templates); err != nil {
+	}, cfg); err != nil {
 		return err
 	}
+	m.user = m.templates.user
 	m.settings.compiler = m.templates.compiler
 	m.settings.set(m.cfg)
 	return nil
@@ -336,7 +337,7 @@ func (m *Master) handlers() handlers {
 		events: &events{settings: m.settings, bus: m.bus, cluster: m.cluster, queue: m.queue, addresses: m.addresses, log: m.log, refused: limited()},
 		data:   m.data,
 		files: &fileRoutes{
-			cacheDir: cfg.CacheDir, ctx: m.life.context, settings: m.settings, refuses: m.revisions.refuses, background: &m.background,
+			cacheDir: cfg.CacheDir, ctx: m.life.context, settings: m.settings, templates: m.templates, refuses: m.revisions.refuses, background: &m.background,
 			queue: filequota.New(filequota.Bytes), log: m.log, rateLimitedLog: m.refusals,
 		},
 		queue:   &queueRequests{id: cfg.ID, states: m.states, access: m.access},
@@ -404,7 +405,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Targets: m.targets,
 		Client:  client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
 		Bus:     m.bus,
-		Serves:  runnerServes{m.settings, m.files},
+		Serves:  runnerServes{m.settings, m.files, m.templates},
 		Running: m.runners.running.list,
 		Wheels:  func() *value.Dict { return m.wheels.registry.Docs() },
 		Audit:   m.audit.Recent,
@@ -427,7 +428,12 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 			Records: clusterRecords{id: m.cfg.ID, work: m.clusterJobs, replicated: m.replicated, comparison: m.comparison, health: m.health,
 				end: func() { m.life.end() }}} // Run sets end later
 	}
-	return fn.NewRegistry(nil, runners.New(d)...)
+	all, err := fn.NewRegistry(nil, runners.New(d)...)
+	if err != nil {
+		return nil, err
+	}
+	all.Attach(m.user.Runners())
+	return all, nil
 }
 
 const (

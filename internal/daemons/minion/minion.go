@@ -41,7 +41,7 @@ import (
 	"brine/internal/daemons/minion/runner"
 	"brine/internal/daemons/minion/schedule"
 	"brine/internal/daemons/minion/status"
-	"brine/internal/daemons/minion/usermodules"
+	"brine/internal/daemons/usermodules"
 	"brine/internal/files/fileserver"
 	"brine/internal/files/fileserver/backends"
 	"brine/internal/net/event"
@@ -169,7 +169,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 		return nil, err
 	}
 	if m.cfg.local() {
-		m.own = m.cfg.ownPillar(m.renderer, m.funcs, func() *fn.Call { return m.calls.New(nil, "") }, m.grains, m.background, log)
+		m.own = m.cfg.ownPillar(m.renderer, m.funcs, m.user, func() *fn.Call { return m.calls.New(nil, "") }, m.grains, m.background, log)
 		m.calls.SetOwnPillar(m.own)
 	}
 	if err := m.buildLinks(ctx); err != nil {

@@ -9,7 +9,7 @@ import (
 	"brine/internal/daemons/minion/calls"
 	"brine/internal/daemons/minion/grains"
 	"brine/internal/daemons/minion/ownpillar"
-	"brine/internal/daemons/minion/usermodules"
+	"brine/internal/daemons/usermodules"
 	"brine/internal/files/fileserver"
 	"brine/internal/py/value"
 	"brine/internal/sls/render"
@@ -36,11 +36,11 @@ func (cfg *Config) localServer(log *slog.Logger) *fileserver.Server {
 
 // ownPillar returns the pillar compiled by a configuration, the minion's or a derived
 // one. call creates calls with the same configuration.
-func (cfg *Config) ownPillar(r *render.Renderer, funcs *fn.Registry, call func() *fn.Call, g *grains.Store, b *background.Group,
+func (cfg *Config) ownPillar(r *render.Renderer, funcs *fn.Registry, user *usermodules.Modules, call func() *fn.Call, g *grains.Store, b *background.Group,
 	log *slog.Logger) *ownpillar.Pillar {
 	return ownpillar.New(ownpillar.Config{
 		ID: cfg.ID, CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType, Pillar: cfg.Pillar, Git: cfg.GitPillar, Top: cfg.Top, Opts: cfg.Opts,
-		Renderer: r, Funcs: funcs, Call: call, Grains: g.Grains, Background: b, Log: log,
+		Renderer: r, Funcs: funcs, Python: user.Pillars(), Call: call, Grains: g.Grains, Background: b, Log: log,
 	})
 }
 
@@ -53,6 +53,7 @@ func (m *Minion) userModules() *usermodules.Modules {
 	}
 	own, _ := fn.Tree{Dict: opts}.Get("grains").(*value.Dict)
 	return usermodules.New(usermodules.Config{
+		Kinds:   usermodules.MinionKinds,
 		Options: cfg.Options.PythonOptions, Sync: cfg.Options.ExtmodOptions, CacheDir: cfg.CacheDir, ExtensionModules: cfg.ExtensionModules,
 		ID: cfg.ID, Opts: opts, OwnGrains: own, Disabled: cfg.Options.DisableModules, Log: m.log,
 		SaltFile: func(module string) string { return saltFile(module, m.grains.Reader(nil)) },

@@ -74,7 +74,7 @@ func (m *Minion) configured(c *fn.Call, path string) (*fn.Call, error) {
 	}
 	d := call()
 	if cfg.local() {
-		own := cfg.ownPillar(m.renderer, m.funcs, call, m.grains, m.background, m.log)
+		own := cfg.ownPillar(m.renderer, m.funcs, m.user, call, m.grains, m.background, m.log)
 		d.Pillar = own
 	}
 	return d, nil

@@ -173,6 +173,7 @@ func Dirs(opts *value.Dict, extensionModules, kind string) []string {
 // dirOptions are the options that name directories of a kind alone.
 var dirOptions = map[string]string{
 	"modules": "module_dirs", "states": "states_dirs", "grains": "grains_dirs", "renderers": "render_dirs", "utils": "utils_dirs",
+	"runners": "runner_dirs", "pillar": "pillar_dirs", "tops": "top_dirs",
 }
 
 // maxScan bounds how much of a file is searched for its name.
@@ -269,6 +270,24 @@ type Options struct {
 	GrainsDirs []string `salt:"grains_dirs" default:"[]" doc:"directories of grains modules" change:"restart"`
 	RenderDirs []string `salt:"render_dirs" default:"[]" doc:"directories of renderers" change:"restart"`
 	UtilsDirs  []string `salt:"utils_dirs" default:"[]" doc:"directories of modules for __utils__" change:"restart"`
+}
+
+// MasterOptions are the options of a master's own modules.
+type MasterOptions struct {
+	Clean      bool     `salt:"clean_dynamic_modules" default:"true" doc:"let the runner saltutil remove fetched modules that the file server no longer has" change:"restart"`
+	Whitelist  any      `salt:"extmod_whitelist" default:"{}" doc:"by kind, the only modules to fetch" change:"restart"`
+	Blacklist  any      `salt:"extmod_blacklist" default:"{}" doc:"by kind, modules that are not fetched" change:"restart"`
+	Dirs       []string `salt:"module_dirs" default:"[]" doc:"directories with modules of the user, in a directory for each kind" change:"restart"`
+	RenderDirs []string `salt:"render_dirs" default:"[]" doc:"directories of renderers" change:"restart"`
+	UtilsDirs  []string `salt:"utils_dirs" default:"[]" doc:"directories of modules for __utils__" change:"restart"`
+	RunnerDirs []string `salt:"runner_dirs" default:"[]" doc:"directories of runners in Python" change:"restart"`
+	PillarDirs []string `salt:"pillar_dirs" default:"[]" doc:"directories of modules in Python that ext_pillar may name" change:"restart"`
+	TopDirs    []string `salt:"top_dirs" default:"[]" doc:"directories of modules in Python that master_tops may name" change:"restart"`
+}
+
+// Sync returns the options for fetching.
+func (o MasterOptions) Sync() Options {
+	return Options{Clean: o.Clean, Whitelist: o.Whitelist, Blacklist: o.Blacklist, Dirs: o.Dirs}
 }
 
 // Kinds returns the kinds of modules of which environments of the file server have files.

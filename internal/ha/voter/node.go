@@ -23,8 +23,7 @@
 // only one that had counted what that one confirmed, and no protocol with a majority can tell then. Waiting for all for ever would exclude
 // that; but of three voters none could start while another one is lost.
 //
-// A machine that is set back while it runs, as by a snapshot of its memory, goes on with the same start. It takes a new number when it hears
-// how much of that start another voter knows, but may have voted before.
+// A machine that is set back while it runs goes on with the same start: that is not noticed.
 //
 // # Groups and generations
 //
@@ -43,7 +42,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -138,7 +136,6 @@ type engine struct {
 	ledTerm    uint64           // the term in which this voter leads, or led last
 	renewed    time.Time        // of the lease, at the latest
 	granting   bool             // a grant is in the log, and not applied
-	unheard    string           // why this leader cannot begin the group yet
 }
 
 // firstTerm is the term of the state that a group begins with.
@@ -180,8 +177,7 @@ func (n *engine) open() error {
 		return salt.Errorf(salt.Invalid, "the state of this voter %s is damaged: %w; remove it: the voter then joins the others again", n.cfg.Path, err)
 	}
 	n.meta, n.writes, n.marks = s.meta, s.writes, s.marks
-	// If the earlier version has run again, it may have granted more.
-	if s.Group == n.group && !hasOldVoter(n.cfg.Path) {
+	if s.Group == n.group {
 		return n.start(s)
 	}
 	if n.meta.Before, err = past(s); err != nil {
@@ -192,7 +188,7 @@ func (n *engine) open() error {
 		return err
 	}
 	n.meta.Before.Merge(old)
-	n.meta.Group, n.meta.Voters, n.meta.Number = n.group, n.cfg.Voters, 0
+	n.meta.Group, n.meta.Number = n.group, 0
 	if s.Group != "" {
 		n.meta.Generation++
 	}
@@ -223,7 +219,6 @@ func past(s *saved) (lease.Before, error) {
 		}
 	}
 	b.Merge(lease.Before{Seen: st.Token, Claims: st.Claims})
-	begun := st.Floor != 0
 	for _, e := range s.entries {
 		var c command
 		if e.GetType() != pb.EntryNormal || len(e.GetData()) == 0 {
@@ -237,7 +232,6 @@ func past(s *saved) (lease.Before, error) {
 			if c.Before != nil {
 				st.Floor = max(st.Floor, c.Before.Seen)
 				b.Merge(*c.Before)
-				begun = begun || e.GetIndex() <= s.hard.GetCommit()
 			}
 		case opGrant:
 			b.Seen = max(b.Seen, st.Floor+e.GetIndex())
@@ -245,7 +239,6 @@ func past(s *saved) (lease.Before, error) {
 			b.Claims.Merge(lease.Claims{By: map[string]string{c.Claim: c.Holder}})
 		}
 	}
-	b.From = leftGroup(b.From, s, begun)
 	return b, nil
 }
 
@@ -291,8 +284,7 @@ func (n *engine) start(s *saved) error {
 	})
 }
 
-// guard runs fn, and has this voter take a new number if the library finds that its log lacks what it had confirmed, or cannot go on: what
-// another voter sends must not end the process, which is a master.
+// guard runs fn, and has this voter take a new number if the library finds that its log lacks what it had confirmed.
 func (n *engine) guard(fn func() error) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -300,9 +292,7 @@ func (n *engine) guard(fn func() error) (err error) {
 		case brokenLog:
 			err = n.replace(string(p))
 		default:
-			n.cfg.Log.Error("this voter cannot handle what the others have agreed on, or one of them does not keep to the protocol", "panic", p, "stack",
-				string(debug.Stack()))
-			err = n.replace("it could not go on with its log")
+			panic(p)
 		}
 	}()
 	return fn()
@@ -317,15 +307,12 @@ func (n *engine) replace(why string) error {
 
 // renumber begins an empty log, or one with a first state, under a number. Number 0 is that of no group.
 func (n *engine) renumber(number uint64, first *saved) error {
-	old, err := n.disk.load()
-	if err == nil {
-		n.meta.Before, err = past(old)
+	if s, err := n.disk.load(); err == nil {
+		if n.meta.Before, err = past(s); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		n.raft, n.meta.Number, n.why = nil, 0, "its disk cannot be read"
-		return salt.Errorf(salt.Unavailable, "cannot read the state of this voter: %w", err)
-	}
-	n.meta.Group, n.meta.Voters, n.meta.Number = n.group, n.cfg.Voters, number
+	n.meta.Group, n.meta.Number = n.group, number
 	c := change{meta: &n.meta}
 	s := &saved{meta: n.meta}
 	if first != nil {
@@ -369,20 +356,20 @@ func (n *engine) found() error {
 	})
 }
 
-// step passes the messages of a packet to raft. Messages to the number replyTo become replies.
-func (n *Node) step(from string, p Packet, replyTo uint64) {
+// step passes messages to raft. Messages to the number replyTo become replies.
+func (n *Node) step(from string, messages [][]byte, replyTo uint64) {
 	n.e.replyTo, n.e.replies = replyTo, nil
 	defer func() { n.e.replyTo = 0 }()
 	if !n.e.ready() {
 		return
 	}
-	for _, b := range p.Messages {
+	for _, b := range messages {
 		m := &pb.Message{}
 		if err := proto.Unmarshal(b, m); err != nil {
 			n.e.cfg.Log.Warn("cannot decode a message of a voter", "voter", from, "err", err)
 			return
 		}
-		if m.GetFrom() != p.Number || !n.e.takes(from, m) { // of before it took this number: the count in the packet is not about them
+		if !n.e.takes(from, m) {
 			continue
 		}
 		n.e.do(func() {
@@ -404,27 +391,10 @@ func (n *engine) takes(from string, m *pb.Message) bool {
 	switch m.GetType() {
 	case pb.MsgTimeoutNow:
 		return !n.cfg.Witness
-	case pb.MsgSnap: // raft confirms it before it is written, so what cannot be written must not get there
-		_, err := readState(m.GetSnapshot().GetData())
-		return err == nil
-	case pb.MsgApp:
-		return inOrder(m)
-	case pb.MsgAppResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgPreVote, pb.MsgPreVoteResp:
+	case pb.MsgApp, pb.MsgAppResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgSnap, pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgPreVote, pb.MsgPreVoteResp:
 		return true
 	}
 	return false // a follower proposes nothing
-}
-
-// inOrder reports whether the entries of a message follow each other, which the library relies on: it would not come to an end otherwise.
-func inOrder(m *pb.Message) bool {
-	index, term := m.GetIndex(), m.GetLogTerm()
-	for _, e := range m.GetEntries() {
-		if index++; index == 0 || e.GetIndex() != index || e.GetTerm() < term || e.GetTerm() > m.GetTerm() {
-			return false
-		}
-		term = e.GetTerm()
-	}
-	return true
 }
 
 // do runs fn, which uses raft, and handles what follows.

@@ -23,7 +23,7 @@ var conversations = map[string][]any{
 	"event": {wire.MinionEvent{}, wire.Fired{}, wire.Present{}, wire.AuthEvent{}, wire.ManageBeacons{},
 		wire.ManageSchedule{}, wire.Refresh{}, wire.Refreshed{}, wire.SetEnviron{}},
 	"mine":   {wire.Mine{}, wire.MineGet{}, wire.MineDelete{}, wire.MineEntry{}},
-	"files":  {wire.FilePush{}, wire.MasterOpts{}},
+	"files":  {wire.FilePush{}, wire.MasterOpts{}, wire.TopData{}, wire.TopOpts{}},
 	"pillar": {wire.Pillar{}},
 	"queue": {wire.Missed{}, wire.MissedJobs{}, wire.AboutJob{}, wire.Recorded{}, wire.PublishedRecord{}, wire.RunningJobs{}, wire.NotStored{},
 		wire.Standing{}, wire.StandingMaster{}, wire.StandingChange{}, wire.StandingAnswer{}, wire.MembersAnswer{}, wire.IDs{}},

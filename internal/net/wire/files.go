@@ -14,6 +14,19 @@ type FilePush struct {
 	Rest *value.Dict `wire:"*"`
 }
 
+// TopData is the request _master_tops for the top data of master_tops.
+type TopData struct {
+	// Opts are the minion's options, with its grains.
+	Opts *value.Dict `wire:"opts,omitempty"`
+	Rest *value.Dict `wire:"*"`
+}
+
+// TopOpts are what sources of master_tops use of the minion's options.
+type TopOpts struct {
+	Grains *value.Dict `wire:"grains,omitempty"`
+	Rest   *value.Dict `wire:"*"`
+}
+
 // MasterOpts is the request _master_opts for the options that matter for
 // states.
 type MasterOpts struct {

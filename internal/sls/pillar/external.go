@@ -8,6 +8,7 @@ import (
 
 	"brine/internal/base/registry"
 	"brine/internal/base/salt"
+	"brine/internal/call/fn"
 	"brine/internal/py/value"
 )
 
@@ -54,6 +55,31 @@ func (a args) bind(names ...string) (map[string]any, error) {
 // externals are the sources by name, one file each.
 var externals = registry.New[external]("external pillar")
 
+// Python runs the sources of ext_pillar that are modules in Python.
+type Python interface {
+	// Has reports whether there is a module of a name, which goes before a source of Brine.
+	Has(name string) bool
+	// Pillar returns what a module has for the minion of c. pillar is the pillar so far, extra
+	// further data of the minion, and conf what the option says about the module.
+	Pillar(ctx context.Context, c *fn.Call, name string, pillar, extra *value.Dict, conf any) (any, error)
+}
+
+// sourceOf returns the source of a name, or nil.
+func sourceOf(r *run, name string) func(ctx context.Context, pillar *value.Dict, conf any) (any, error) {
+	if r.c.Python != nil && r.c.Python.Has(name) {
+		return func(ctx context.Context, pillar *value.Dict, conf any) (any, error) {
+			return r.c.Python.Pillar(ctx, r.call(r), name, pillar, r.q.Extra, conf)
+		}
+	}
+	own, ok := externals.Lookup(name)
+	if !ok {
+		return nil
+	}
+	return func(ctx context.Context, pillar *value.Dict, conf any) (any, error) {
+		return own(ctx, r, pillar, readArgs(conf))
+	}
+}
+
 // Externals returns the names of the sources of ext_pillar, sorted.
 func Externals() []string { return externals.Names() }
 
@@ -90,12 +116,12 @@ func (r *run) ext(ctx context.Context, pillar *value.Dict) *value.Dict {
 		}
 		for k, v := range d.All() {
 			name := value.Str(k)
-			source, ok := externals.Lookup(name)
-			if !ok {
+			source := sourceOf(r, name)
+			if source == nil {
 				r.log.Error("Specified ext_pillar interface " + name + " is unavailable")
 				continue
 			}
-			got, err := source(ctx, r, pillar, readArgs(v))
+			got, err := source(ctx, pillar, v)
 			if err != nil {
 				r.fail(fmt.Sprintf("Failed to load ext_pillar %s: %v", name, err))
 				continue

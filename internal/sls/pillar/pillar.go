@@ -46,6 +46,8 @@ type Config struct {
 	Funcs *fn.Registry
 	// Call prepares the view of these functions; it may be nil.
 	Call func() *fn.Call
+	// Python has the sources of ext_pillar that are modules in Python; it may be nil.
+	Python Python
 	// Git has the repositories of the external source git; it may be nil.
 	Git GitDirs
 	// CacheDir is the directory of pillar_cache.

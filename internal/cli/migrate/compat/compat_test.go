@@ -71,7 +71,7 @@ const masterConf = `root_dir: DIR
 file_roots: {base: [DIR/salt]}
 pillar_roots: {base: [DIR/pillar]}
 worker_threads: 20
-ext_pillar: [{vault: x}]
+ext_pillar: [{vault: x}, {own: x}]
 engines: [{stalekey: {}}]
 timeuot: 3
 `
@@ -91,6 +91,7 @@ func TestTexts(t *testing.T) {
 		"salt/conf.jinja":        "{{ salt['mymod.go']() }}\n",
 		"salt/data.bin":          "\x00{{ salt['nosuch.one']() }}",
 		"salt/_modules/mymod.py": "def go():\n    return 1\n", "salt/_grains/mine.py": "", "salt/_runners/mine.py": "",
+		"salt/_pillar/own.py":   "def ext_pillar(minion_id, pillar, x):\n    return {}\n",
 		"salt/_states/other.py": "__virtualname__ = 'mystate'\n\ndef done(name):\n    return {}\n", "pillar/py.sls": "#!py\n",
 		// Names of SLS files are no states, and a module for another system is none that is missing.
 		"salt/top.sls":      "base:\n  '*':\n    - vault.server\n",
@@ -102,17 +103,18 @@ func TestTexts(t *testing.T) {
 	compare(t, lines(r, dir), []string{
 		"missing engine stalekey etc/master:6", "missing pillar source vault etc/master:5", "option timeuot etc/master:7", "option worker_threads etc/master:4",
 		"missing option sudo_user etc/minion:3",
-		"missing renderer py pillar/py.sls:1", "missing renderer nacl pillar/secret.sls:1",
+		"missing renderer nacl pillar/secret.sls:1",
 		"missing state kubernetes.namespace_present salt/k8s.sls:2", "missing state file.shortcut salt/k8s.sls:5",
 		"missing function vault.read_secret salt/funcs.sls:3", "missing function boto_ec2.find_images salt/funcs.sls:4",
-		"missing python mymod.stop salt/own.sls:6", "missing python _runners/mine salt/_runners/mine.py",
+		"missing python mymod.stop salt/own.sls:6",
 		"python _modules/mymod salt/_modules/mymod.py", "python _states/mystate salt/_states/other.py", "python _grains/mine salt/_grains/mine.py",
+		"python _runners/mine salt/_runners/mine.py", "python _pillar/own salt/_pillar/own.py", "pillar source own etc/master:5",
 	})
-	if r.SLS != 10 || r.Good != 5 || !r.Missing() { // good.sls, py.sls, win.sls and two top.sls
+	if r.SLS != 10 || r.Good != 6 || !r.Missing() { // good.sls, py.sls, win.sls, pillar/py.sls and two top.sls
 		t.Errorf("%d of %d are good: %s", r.Good, r.SLS, r.Summary())
 	}
 	for _, want := range []string{
-		"5 of 10 SLS files use only what Brine has; 5 need what is missing. Missing: 1 engine (stalekey), 2 functions (boto_ec2.find_images, vault.read_secret), ",
+		"6 of 10 SLS files use only what Brine has; 4 need what is missing. Missing: 1 engine (stalekey), 2 functions (boto_ec2.find_images, vault.read_secret), ",
 		"\n  vault: ext_pillar: there is no \"vault\"; use one of ", "\n      " + dir + "/etc/master:5\n",
 	} {
 		if !strings.Contains(r.Text(), want) {

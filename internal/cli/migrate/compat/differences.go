@@ -41,7 +41,6 @@ var differences = []Difference{
 	{"function", []string{"state.check_request"}, "`state.check_request`", "its keywords lack __pub_*"},
 	{"function", []string{"state.soft_kill"}, "`state.soft_kill` of a state that nothing pauses", "ends the run before a state that nothing pauses"},
 	{"function", []string{"state.event"}, "`state.event` on a minion or master by others", "needs a count"},
-	{"runner", []string{"saltutil."}, "runners `saltutil.sync_*`", "sync functions return empty lists: masters run no modules in Python"},
 	{"runner", []string{"queue."}, "runners `queue.*`", "there is one backend, the master's cache, under the name sqlite"},
 	{"runner", []string{"survey.diff"}, "runner `survey.diff`", "returns the diffs in the key diff of each pool"},
 	{"runner", []string{"manage.key_regen"}, "runner `manage.key_regen` in a cluster", "refuses in a cluster"},

@@ -149,9 +149,6 @@ func (k *known) missingFunction(full string, at where) (why, kind string) {
 		return "", ""
 	}
 	if p := k.python["_modules/"+module]; p != nil {
-		if at == onMaster {
-			return "masters do not run the module in Python that has it: " + p.path, KindPython
-		}
 		return p.missing(full)
 	}
 	switch {

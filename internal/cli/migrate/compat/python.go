@@ -24,14 +24,19 @@ var pythonKinds = []string{
 	"_wheel", "_wrapper",
 }
 
-// minionKinds are those that Brine minions run by the machine's python3.
-var minionKinds = []string{"_grains", "_modules", "_renderers", "_states", "_utils"}
+// minionKinds are those that Brine minions run by the machine's python3, masterKinds those that
+// masters run.
+var (
+	minionKinds = []string{"_grains", "_modules", "_renderers", "_states", "_utils"}
+	masterKinds = []string{"_modules", "_pillar", "_renderers", "_runners", "_tops", "_utils"}
+)
 
 // available decides whether a module in Python can be used.
-func available(p *pythonFile) bool { return slices.Contains(minionKinds, p.kind) }
+func available(p *pythonFile) bool {
+	return slices.Contains(minionKinds, p.kind) || slices.Contains(masterKinds, p.kind)
+}
 
-// pythonRenderer reports whether minions have a renderer because they run Python. A
-// master has none of them.
+// pythonRenderer reports whether minions and masters have a renderer because they run Python.
 func pythonRenderer(name string) bool { return name == "py" }
 
 var (
@@ -98,16 +103,25 @@ func (c *checker) pythonIn(kind, dir string) error {
 }
 
 // pythonCalls checks the functions that a text in Python calls.
-func (c *checker) pythonCalls(path string, text []byte) {
+func (c *checker) pythonCalls(path string, text []byte, where where) {
 	lines := lineCounter{text: text}
 	for _, m := range byKey().FindAllSubmatchIndex(text, -1) {
-		c.function(string(text[m[2]:m[3]]), path, lines.at(m[0]), onMinion)
+		c.function(string(text[m[2]:m[3]]), path, lines.at(m[0]), where)
 	}
 }
 
+// pythonUnits are the directories of a tree that have units which options name, by the kind of
+// their findings.
+var pythonUnits = map[string]string{KindPillar: "_pillar", KindTop: "_tops"}
+
 // reportPython adds the modules in Python: those that Brine does not run, and for
-// information those that minions run.
+// information those that minions and masters run.
 func (c *checker) reportPython() {
+	for _, f := range c.findings {
+		if dir := pythonUnits[f.Kind]; dir != "" && c.known.python[dir+"/"+f.Name] != nil {
+			f.Why, f.Missing = "the tree has it as a module in Python", false
+		}
+	}
 	var files []*pythonFile
 	for _, p := range c.known.python {
 		files = append(files, p)
@@ -116,9 +130,16 @@ func (c *checker) reportPython() {
 	for _, p := range files {
 		f := Finding{Kind: KindPython, Name: p.kind + "/" + p.name, Places: at(p.path, 0)}
 		if available(p) {
+			where := onMinion
 			f.Why = "minions run it by the machine's python3; try it as docs/python-modules.md says"
-			if text, err := readFile(p.path, maxSLS); err == nil && p.kind != "_utils" {
-				c.pythonCalls(p.path, text)
+			if !slices.Contains(minionKinds, p.kind) {
+				where = onMaster
+				f.Why = "masters run it by the machine's python3 after salt-run saltutil.sync_" + strings.TrimPrefix(p.kind, "_") +
+					"; try it as docs/python-modules.md says"
+			}
+			// The __salt__ of a runner has runners.
+			if text, err := readFile(p.path, maxSLS); err == nil && p.kind != "_utils" && p.kind != "_runners" {
+				c.pythonCalls(p.path, text, where)
 			}
 		} else {
 			f.Why, f.Missing = "modules in Python of this kind are not run (docs/python-modules.md)", true

@@ -153,11 +153,15 @@ func (t *text) isOrchestration() bool {
 func (c *checker) sls(r root, path string, source []byte) {
 	t := &text{root: r, path: path}
 	pipe := pipeOf(string(source), r.renderer)
-	complete := c.renderers(pipe, path, r.pillar)
+	complete := c.renderers(pipe, path)
 	stateconf := slices.Contains(pipe, "stateconf")
 	switch {
 	case slices.ContainsFunc(pipe, pythonRenderer):
-		c.pythonCalls(path, source)
+		where := onMinion
+		if r.pillar {
+			where = onMaster
+		}
+		c.pythonCalls(path, source, where)
 		return
 	case !slices.Contains(pipe, "yaml") && !stateconf:
 		c.jinja(t, source, pipe, onMinion)
@@ -462,19 +466,16 @@ func pipeOf(text, usual string) []string {
 }
 
 // renderers reports whether all renderers of a file are there.
-func (c *checker) renderers(pipe []string, path string, pillar bool) bool {
+func (c *checker) renderers(pipe []string, path string) bool {
 	ok := true
 	for _, name := range pipe {
-		if slices.Contains(render.Names(), name) || !pillar && pythonRenderer(name) {
+		if slices.Contains(render.Names(), name) || pythonRenderer(name) {
 			continue
 		}
 		ok = false
 		why := "Brine does not have the renderer " + name + "; it has " + strings.Join(render.Names(), ", ")
-		if pillar && pythonRenderer(name) {
-			why = "minions have the renderer " + name + ", masters do not"
-		}
 		if p := c.known.python["_renderers/"+name]; p != nil {
-			if available(p) && !pillar {
+			if available(p) {
 				ok = true
 				continue
 			}

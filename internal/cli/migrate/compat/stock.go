@@ -14,7 +14,6 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/py/json"
 	"brine/internal/py/value"
-	"brine/internal/sls/render"
 )
 
 // stockProgram compiles the same SLS files by stock Salt.
@@ -110,7 +109,7 @@ func (r *renderings) compareMinion(m recorded, all []compiled) error {
 		}
 	}
 	request := value.DictOf("id", m.id, "grains", m.grains, "pillar", m.pillar, "file_roots", r.c.trees(false), "opts", opts, "sls", list, "pure", allowed,
-		"filters", value.Strings(render.MachineFilters()), "dir", r.cacheDir+"/stock")
+		"dir", r.cacheDir+"/stock")
 	text, err := json.Dump(request, json.Format{})
 	if err != nil {
 		return salt.Errorf(salt.Internal, "cannot pass the data of %s to stock Salt: %w", m.id, err)

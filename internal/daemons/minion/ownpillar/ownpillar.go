@@ -29,6 +29,8 @@ type Config struct {
 	Opts     *value.Dict
 	Renderer *render.Renderer
 	Funcs    *fn.Registry
+	// Python has the sources of ext_pillar in Python.
+	Python pillar.Python
 	// Call builds the functions' view for the compilation.
 	Call func() *fn.Call
 	// Grains returns the grains.
@@ -59,7 +61,7 @@ func New(cfg Config) *Pillar {
 		Options: cfg.Pillar, Top: cfg.Top, Renderer: cfg.Renderer, Default: o.Str("renderer"),
 		Whitelist: value.ListTexts(o.At("renderer_whitelist")), Blacklist: value.ListTexts(o.At("renderer_blacklist")),
 		Git:  gitpillar.New(cfg.Git, gitpillar.Config{CacheDir: cfg.CacheDir, HashType: cfg.HashType, Alone: true, Log: cfg.Log}),
-		Opts: o, Nodegroups: groups, Funcs: cfg.Funcs, CacheDir: cfg.CacheDir, Version: o.Str("saltversion"), Log: cfg.Log,
+		Opts: o, Nodegroups: groups, Funcs: cfg.Funcs, Python: cfg.Python, CacheDir: cfg.CacheDir, Version: o.Str("saltversion"), Log: cfg.Log,
 		Call: func() *fn.Call {
 			c := cfg.Call()
 			c.Pillar = fn.Tree{Dict: value.NewDict(0)} // it is being compiled

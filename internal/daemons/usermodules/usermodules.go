@@ -1,6 +1,7 @@
-// Package usermodules gives a minion the user's own Python modules: execution modules,
-// states, grains and renderers, which package call/python runs and files/extmods keeps on
-// disk. It is what registries and renderers ask (Source), and what saltutil.sync_* calls.
+// Package usermodules gives a minion or a master the user's own Python modules: execution
+// modules, states, grains, renderers, runners and sources of pillar and of top data, which
+// package call/python runs and files/extmods keeps on disk. It is what registries, renderers
+// and the pillar ask (Source, Pillar), and what saltutil.sync_* calls.
 //
 // No helper is started for a function that no module of the user claims.
 package usermodules
@@ -29,18 +30,26 @@ const (
 	kindStates    = "states"
 	kindGrains    = "grains"
 	kindRenderers = "renderers"
+	kindRunners   = "runners"
+	kindPillar    = "pillar"
+	kindTops      = "tops"
 )
 
-// kinds are all kinds that a helper loads.
-var kinds = []string{kindModules, kindStates, kindGrains, kindRenderers, "utils", "returners", "serializers", "outputters", "executors"}
+// MinionKinds are all kinds that a helper of a minion loads, MasterKinds those of a master's.
+var (
+	MinionKinds = []string{kindModules, kindStates, kindGrains, kindRenderers, kindPillar, "utils", "returners", "serializers", "outputters", "executors"}
+	MasterKinds = []string{kindModules, kindRenderers, kindRunners, kindPillar, kindTops, "utils", "serializers"}
+)
 
 // Config is what Modules need.
 type Config struct {
+	// Kinds are the kinds of modules that can be used: MinionKinds or MasterKinds.
+	Kinds   []string
 	Options python.Options
 	Sync    extmods.Options
-	// CacheDir is the directory of the minion's cache, ExtensionModules that of its modules.
+	// CacheDir is the directory of the daemon's cache, ExtensionModules that of its modules.
 	CacheDir, ExtensionModules string
-	// ID is the minion's id.
+	// ID is the id of the minion or master.
 	ID string
 	// Opts are all options under their names, OwnGrains those grains that they set.
 	Opts, OwnGrains *value.Dict
@@ -54,7 +63,7 @@ type Config struct {
 	Log  *slog.Logger
 }
 
-// Modules are the user's modules of one minion.
+// Modules are the user's modules of one minion or master.
 type Modules struct {
 	cfg  Config
 	pool *python.Pool
@@ -105,8 +114,8 @@ func (m *Modules) Rescan() bool {
 
 // scan lists the modules; the caller holds the lock.
 func (m *Modules) scan() (changed bool) {
-	now := make(map[string]extmods.Listing, len(kinds))
-	for _, kind := range kinds {
+	now := make(map[string]extmods.Listing, len(m.cfg.Kinds))
+	for _, kind := range m.cfg.Kinds {
 		l := extmods.Scan(extmods.Dirs(m.cfg.Opts, m.cfg.ExtensionModules, kind))
 		if kind == kindModules {
 			l = without(l, m.cfg.Disabled)
@@ -152,7 +161,7 @@ func (m *Modules) listing(kind string) (extmods.Listing, uint64) {
 // files are what a helper loads.
 func (m *Modules) files() map[string]python.Files {
 	out := map[string]python.Files{}
-	for _, kind := range kinds {
+	for _, kind := range m.cfg.Kinds {
 		if l, _ := m.listing(kind); len(l.Paths) > 0 {
 			out[kind] = python.Files{Paths: l.Paths, Claims: l.Claims}
 		}
@@ -189,6 +198,9 @@ func (o ownFunctions) Call(ctx context.Context, name string, args []any, kwargs 
 
 // Source are the user's execution modules, for a registry.
 func (m *Modules) Source() fn.Source { return source{m, kindModules} }
+
+// Runners are the user's runners, for a registry. A runner's __salt__ has runners.
+func (m *Modules) Runners() fn.Source { return source{m, kindRunners} }
 
 // source are the modules of one kind.
 type source struct {
@@ -248,7 +260,11 @@ func (s source) find(full string, own, claimed bool) (f *fn.Func, keep bool) {
 		return nil, own
 	}
 	spec.Call = func(ctx context.Context, c *fn.Call, args []any, kwargs *value.Dict) (any, error) {
-		v, code, err := s.m.pool.Call(ctx, env(c, nil), s.kind, full, args, kwargs)
+		e := env(c, nil)
+		if s.kind == kindRunners {
+			e.Functions = map[string]python.Functions{kindRunners: ownFunctions{c}}
+		}
+		v, code, err := s.m.pool.Call(ctx, e, s.kind, full, args, kwargs)
 		if code != 0 {
 			c.SetRetcode(code)
 		}

@@ -1,0 +1,69 @@
+package master
+
+import (
+	"context"
+	"log/slog"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/fn"
+	"brine/internal/daemons/usermodules"
+	"brine/internal/net/wire"
+	"brine/internal/py/value"
+)
+
+// userModules are the user's own modules of a master. call makes a call for what belongs to no
+// minion.
+func userModules(cfg *Config, call func() *fn.Call, log *slog.Logger) *usermodules.Modules {
+	o := cfg.Options
+	return usermodules.New(usermodules.Config{
+		Kinds: usermodules.MasterKinds, Options: o.PythonOptions, Sync: o.ModuleOptions.Sync(), CacheDir: cfg.CacheDir,
+		ExtensionModules: cfg.ExtensionModules, ID: cfg.ID, Opts: cfg.Opts, OwnGrains: value.NewDict(0), Log: log,
+		SaltFile: func(string) string { return "" },
+		Call:     call,
+	})
+}
+
+// call makes a call of the master's execution functions that belongs to no minion.
+func (t *templates) call() *fn.Call {
+	opts := t.opts.Clone()
+	opts.Set("id", t.id)
+	opts.Set("__role", "master")
+	return &fn.Call{ID: t.id, Log: t.log, Funcs: t.funcs, Config: fn.Tree{Dict: opts}, Grains: fn.Tree{Dict: value.NewDict(0)}, Files: t.ownFiles()}
+}
+
+// SyncModules implements runners.ModuleSource.
+func (s runnerServes) SyncModules(ctx context.Context, kinds, envs []string, whitelist, blacklist any) (map[string][]string, error) {
+	if s.templates == nil || s.templates.user == nil {
+		return nil, salt.Errorf(salt.Unavailable, "there is no master's data on this machine, so no files to fetch modules from")
+	}
+	return s.templates.user.Fetch(ctx, s.templates.call(), kinds, envs, whitelist, blacklist)
+}
+
+// pythonTop asks a module in Python for top data: for each environment, a list of SLS files.
+func (t *templates) pythonTop(ctx context.Context, id, name string, sent *value.Dict) (*value.Dict, error) {
+	c := t.call()
+	var in wire.TopData
+	wire.View(sent, &in)
+	opts := in.Opts.Clone()
+	if opts == nil {
+		opts = value.NewDict(1)
+	}
+	opts.Set("id", id) // the minion may have sent another one
+	var of wire.TopOpts
+	wire.View(opts, &of)
+	if of.Grains == nil {
+		of.Grains = value.NewDict(0)
+	}
+	v, err := t.user.Top(ctx, c, name, opts, of.Grains)
+	if err != nil {
+		return nil, err
+	}
+	d, ok := v.(*value.Dict)
+	if !ok {
+		return nil, salt.Errorf(salt.Invalid, "its function top returns a %s, not a map", value.TypeName(v))
+	}
+	return d, nil
+}
+
+// isTop reports whether a source of top data is a module in Python.
+func (t *templates) isTop(name string) bool { return t.user.HasTop(name) }

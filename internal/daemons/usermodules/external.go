@@ -1,0 +1,81 @@
+package usermodules
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"brine/internal/call/fn"
+	"brine/internal/call/python"
+	"brine/internal/py/value"
+)
+
+// The functions that Salt calls in modules of these kinds.
+const (
+	funcPillar = "ext_pillar"
+	funcTop    = "top"
+)
+
+// Pillars are the user's modules that the option ext_pillar may name.
+func (m *Modules) Pillars() Pillars { return Pillars{m} }
+
+// Pillars implements pillar.Python.
+type Pillars struct{ m *Modules }
+
+// Has reports whether there is a module of a name. Only its text is read.
+func (p Pillars) Has(name string) bool { return p.m.has(kindPillar, name) }
+
+// Pillar calls the function ext_pillar of a module, as Salt does: with the id of the minion, the
+// pillar so far, and what the option says about the module, which is a map of keywords, a list of
+// arguments or one argument. extra is further data of the minion, for a function that wants it.
+func (p Pillars) Pillar(ctx context.Context, c *fn.Call, name string, pillar, extra *value.Dict, conf any) (any, error) {
+	opts := c.Config.All().Clone()
+	opts.Set("id", p.m.cfg.ID) // as in Salt: templates see the minion's id, and these modules the master's
+	c.Config = fn.Tree{Dict: opts}
+	c = c.Prepare()
+	full := name + "." + funcPillar
+	args, kwargs := []any{c.ID, pillar}, value.NewDict(0)
+	switch x := conf.(type) {
+	case *value.Dict:
+		kwargs = x.Clone()
+		if extra.Len() == 0 {
+			break
+		}
+		spec, err := p.m.pool.Find(ctx, env(c, nil), kindPillar, full, true)
+		if err != nil {
+			return nil, err
+		}
+		if spec != nil && slices.Contains(spec.Args, "extra_minion_data") {
+			kwargs.Set("extra_minion_data", extra)
+		}
+	case *value.List:
+		args = append(args, x.Items...)
+	default:
+		args = append(args, conf)
+	}
+	return p.m.result(p.m.pool.Call(ctx, env(c, nil), kindPillar, full, args, kwargs))
+}
+
+// result is what a call returns. Of an exception the caller gets the text, as from Salt, and the
+// log has the traceback.
+func (m *Modules) result(v any, _ int, err error) (any, error) {
+	if trace := python.Trace(err); trace != "" {
+		m.cfg.Log.Error("a Python module raised an exception", "traceback", trace)
+		return nil, errors.New(python.Text(err))
+	}
+	return v, err
+}
+
+// HasTop reports whether there is a source of top data of a name.
+func (m *Modules) HasTop(name string) bool { return m.has(kindTops, name) }
+
+// Top calls the function top of a module, as Salt does for the option master_tops: with the
+// minion's options, as it sent them, and its grains.
+func (m *Modules) Top(ctx context.Context, c *fn.Call, name string, opts, grains *value.Dict) (any, error) {
+	return m.result(m.pool.Call(ctx, env(c.Prepare(), nil), kindTops, name+"."+funcTop, nil, value.DictOf("opts", opts, "grains", grains)))
+}
+
+func (m *Modules) has(kind, name string) bool {
+	l, _ := m.listing(kind)
+	return len(l.Claims[name]) > 0
+}

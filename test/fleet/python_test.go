@@ -1,0 +1,162 @@
+package fleet
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"brine/internal/call/client"
+	"brine/internal/daemons/master"
+	"brine/internal/py/value"
+	"brine/test/eventually"
+	"brine/test/tools"
+)
+
+// pythonMaster is a master whose file server has modules in Python.
+func pythonMaster(t *testing.T) *theMaster {
+	t.Helper()
+	tools.NeedPython(t, "python3", "marshal")
+	a, err := txtar.ParseFile("testdata/masterpython.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := shortDir(t)
+	for _, f := range a.Files {
+		path := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, string(f.Data))
+	}
+	return startMaster(t, "one", "tcp", func(cfg *master.Config) {
+		cfg.Keys.AutoAccept = true
+		defaults(t, &cfg.Files, &cfg.Pillar, &cfg.Top, &cfg.Client)
+		cfg.ExtensionModules = filepath.Join(cfg.CacheDir, "extmods")
+		cfg.Files.FileRoots = value.DictOf("base", value.ListOf(filepath.Join(dir, "files")))
+		cfg.Pillar.Roots = value.DictOf("base", value.ListOf(filepath.Join(dir, "pillar")))
+		cfg.Pillar.External = yamlDict(t, "x: [{mine: {prefix: ab, count: 2}}, {broken: milk}]").At("x")
+		cfg.Options.MasterTops = value.DictOf("where", "from_top")
+		cfg.Opts.Update(value.DictOf("master_tops", cfg.Options.MasterTops, "conf_file", "/none", "renderer", "jinja|yaml"))
+	})
+}
+
+// local is a client on the master's machine.
+func (m *theMaster) local() *client.Client {
+	m.t.Helper()
+	l, _ := newLog(m.t, "client")
+	at := client.Place{Interface: "127.0.0.1", Sockets: m.cfg.Events.Sockets(), CacheDir: m.cfg.CacheDir, User: "root", Transport: "tcp",
+		RetPort: requestPort(m.t, m.req)}
+	local, err := client.NewLocal(at, "root", l)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.t.Cleanup(func() { local.Close() })
+	return client.New(client.Options{Timeout: time.Minute, GatherJobTimeout: time.Minute}, "", local, local, l)
+}
+
+// TestMastersPython has a master fetch the user's own modules, and use them as sources of pillar
+// and of top data, as renderers and as runners.
+func TestMastersPython(t *testing.T) {
+	m := pythonMaster(t)
+	starts := m.events("salt/minion/")
+	for _, id := range []string{"web1", "db1"} {
+		startMinion(t, id, "tcp", []*theMaster{m}, nil)
+		m.awaitStart(starts, id)
+	}
+	c := m.local()
+
+	if got := m.runner(c, "site.hello"); !strings.Contains(got, "site.hello") || !strings.Contains(got, "not available") {
+		t.Errorf("before the modules were fetched: %s", got)
+	}
+	all, err := c.Run(t.Context(), client.Runner{Fun: "saltutil.sync_all"}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fetched, _ := all.At("return").(*value.Dict)
+	for kind, want := range map[string]string{"pillar": "pillar.broken pillar.own", "modules": "modules.tools", "tops": "tops.where", "runners": "runners.site",
+		"states": ""} {
+		names := value.Texts(fetched.At(kind))
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("fetched of %s: %q, want %q (%s)", kind, got, want, value.Repr(all.At("return")))
+		}
+	}
+	if got := m.runner(c, "saltutil.sync_pillar"); got != "[]" {
+		t.Errorf("fetched again: %s", got)
+	}
+	for call, want := range map[string]string{
+		"site.hello":     "'hello you'",
+		"site.hello Ann": "'hello Ann'",
+		"site.cross":     "['hello Bob', 'a', False]",
+		"site.ping web1": "{'web1': True}",
+	} {
+		words := strings.Fields(call)
+		args := make([]any, 0, 1)
+		for _, w := range words[1:] {
+			args = append(args, w)
+		}
+		if got := m.runner(c, words[0], args...); got != want {
+			t.Errorf("%s: %s, want %s", call, got, want)
+		}
+	}
+	if got := m.runner(c, "site.fails"); !strings.Contains(got, "Exception occurred in runner site.fails") || !strings.Contains(got, "out of order") {
+		t.Errorf("a runner that fails: %s", got)
+	}
+	if got := m.runner(c, "doc.runner"); !strings.Contains(got, "Greet somebody.") {
+		t.Errorf("doc.runner lacks the runner in Python: %.300s", got)
+	}
+
+	pillar, _ := m.command("glob", "web1", "pillar.items", 1)["web1"].At("return").(*value.Dict)
+	if got, want := value.Repr(pillar.At("ext")), "{'id': 'web1', 'role': 'web', 'seen': 'yes it is', 'prefix': 'abab', 'echo': 'x', 'mine': 4, "+
+		"'opts': 'one', 'extra': None}"; got != want {
+		t.Errorf("ext_pillar: %s, want %s", got, want)
+	}
+	if got, want := value.Repr(pillar.At("by_py")), "['web1', 'web1', 8]"; got != want {
+		t.Errorf("a pillar file of the renderer py: %s, want %s", got, want)
+	}
+	failing, _ := m.command("glob", "db1", "pillar.items", 1)["db1"].At("return").(*value.Dict)
+	if got := value.Repr(failing.At("_errors")); got != "['Failed to load ext_pillar broken: no milk today']" {
+		t.Errorf("the errors of the pillar: %s", got)
+	}
+	if got := value.Repr(m.command("glob", "web1", "state.show_top", 1)["web1"].At("return")); got != "{'base': ['from_top.web', 'web1']}" {
+		t.Errorf("master_tops: %s", got)
+	}
+}
+
+// TestMastersPythonChanges has a changed module used from the next fetch on, while the master runs.
+func TestMastersPythonChanges(t *testing.T) {
+	m := pythonMaster(t)
+	c := m.local()
+	m.runner(c, "saltutil.sync_runners")
+	if got := m.runner(c, "site.hello"); got != "'hello you'" {
+		t.Fatal(got)
+	}
+	roots, _ := m.cfg.Files.FileRoots.(*value.Dict)
+	path := filepath.Join(value.Texts(roots.At("base"))[0], "_runners", "site.py")
+	write(t, path, "def hello():\n    return 'changed'\n")
+	eventually.Nil(t, eventually.Limit, "the file server has the new file", func() error {
+		m.runner(c, "fileserver.update")
+		m.runner(c, "saltutil.sync_runners")
+		if got := m.runner(c, "site.hello"); got != "'changed'" {
+			return fmt.Errorf("site.hello returns %s", got)
+		}
+		return nil
+	})
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	eventually.Nil(t, eventually.Limit, "the removed module is not used", func() error {
+		m.runner(c, "fileserver.update")
+		m.runner(c, "saltutil.sync_runners")
+		if got := m.runner(c, "site.hello"); !strings.Contains(got, "not available") {
+			return fmt.Errorf("site.hello returns %s", got)
+		}
+		return nil
+	})
+}
