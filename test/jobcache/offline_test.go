@@ -11,6 +11,7 @@ import (
 	"brine/internal/store/job"
 	"brine/test/daemontest"
 	"brine/test/eventually"
+	"brine/test/tools"
 )
 
 // TestRunnersWithoutMaster: while no master runs, salt-run reads what one has
@@ -102,7 +103,7 @@ func TestRunnersOnAFreshMachine(t *testing.T) {
 		t.Errorf("%d %s%s", code, out, stderr)
 	}
 	for args, want := range map[string]string{"-d jobs.lookup_jid": "jobs.lookup_jid:", "--out=yaml": "jobs.lookup_jid:", "-a pam -d test.arg": "test.arg:",
-		"config.get hash_type": "sha256", "doc.runner": "test.arg:", "doc.wheel": "key.accept:", "test.arg one": "one", "saltutil.sync_all": "modules"} {
+		"config.get hash_type": "sha256", "doc.runner": "test.arg:", "doc.wheel": "key.accept:", "test.arg one": "one"} {
 		if out, stderr, code := m.Run(daemontest.Brine, "salt-run", strings.Fields(args)...); code != 0 || !strings.Contains(out, want) ||
 			strings.Contains(stderr, "Is master running?") || strings.Contains(args, "-d") && stderr != "" {
 			t.Errorf("salt-run %s: %d %s%s", args, code, out, stderr)
@@ -110,5 +111,34 @@ func TestRunnersOnAFreshMachine(t *testing.T) {
 	}
 	if _, err := os.Stat(m.Path("var")); !os.IsNotExist(err) {
 		t.Error(err)
+	}
+}
+
+// TestModulesBeforeTheFirstStart fetches the source of ext_pillar without which the master does
+// not start, on a machine that never had a master.
+func TestModulesBeforeTheFirstStart(t *testing.T) {
+	t.Parallel()
+	tools.NeedPython(t, "python3", "marshal")
+	files := t.TempDir()
+	m := daemontest.NewMaster(t, daemontest.Brine, "a", daemontest.Host(), "file_roots: {base: ["+files+"]}\next_pillar: [{mine: x}]\n")
+	if out, stderr, code := m.Run(daemontest.Brine, "salt-master", "--check-config"); code == 0 || !strings.Contains(out+stderr, "salt-run saltutil.sync_pillar") {
+		t.Errorf("before: %d %s%s", code, out, stderr)
+	}
+	if err := os.Mkdir(filepath.Join(files, "_pillar"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := "def ext_pillar(minion_id, pillar, conf):\n    return {'of': minion_id + conf}\n"
+	if err := os.WriteFile(filepath.Join(files, "_pillar", "mine.py"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, stderr, code := m.Run(daemontest.Brine, "salt-run", "saltutil.sync_pillar"); code != 0 || !strings.Contains(out, "pillar.mine") {
+		t.Fatalf("%d %s%s", code, out, stderr)
+	}
+	if out, stderr, code := m.Run(daemontest.Brine, "salt-run", "pillar.show_pillar", "web1"); code != 0 || !strings.Contains(out, "web1x") {
+		t.Errorf("%d %s%s", code, out, stderr)
+	}
+	m.Start()
+	if out, stderr, code := m.Run(daemontest.Brine, "salt-run", "pillar.show_pillar", "web2"); code != 0 || !strings.Contains(out, "web2x") {
+		t.Errorf("by the master that runs: %d %s%s", code, out, stderr)
 	}
 }

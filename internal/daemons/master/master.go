@@ -140,13 +140,8 @@ func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 			m.release()
 		}
 	}()
-	for _, dir := range []struct {
-		path string
-		mode os.FileMode
-	}{{cfg.PKIDir, 0o700}, {cfg.CacheDir, 0o755 & closedCache(&cfg)}} {
-		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
-			return nil, fmt.Errorf("cannot make a directory: %w", err)
-		}
+	if err := makeDirs(&cfg); err != nil {
+		return nil, err
 	}
 	if err := closeToOthers(&cfg, log); err != nil {
 		return nil, err
@@ -171,6 +166,19 @@ func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 		}
 	}
 	return m, nil
+}
+
+// makeDirs makes the directories of a master.
+func makeDirs(cfg *Config) error {
+	for _, dir := range []struct {
+		path string
+		mode os.FileMode
+	}{{cfg.PKIDir, 0o700}, {cfg.CacheDir, 0o755 & closedCache(cfg)}} {
+		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
+			return fmt.Errorf("cannot make a directory: %w", err)
+		}
+	}
+	return nil
 }
 
 // Reload applies the options that can change while the master runs.

@@ -42,7 +42,7 @@ var offlineRunners = []string{
 
 // withoutData are those of them that read no data of a master, so that they work
 // on a machine that never had one.
-var withoutData = []string{"config", "doc", "error", "http", "network.wol", "network.wollist", "saltutil", "test"}
+var withoutData = []string{"config", "doc", "error", "http", "network.wol", "network.wollist", "test"}
 
 // named reports whether a list of functions and modules has a function.
 func named(list []string, fun string) bool {
@@ -113,7 +113,13 @@ type offlineStore interface {
 // open opens the stores that the runner reads.
 func (m *offline) open(fun string) error {
 	dir := keyDir(&m.cfg)
-	// Nothing is created on a machine that never had a master.
+	// Nothing is created on a machine that never had a master, but by what fetches modules: a
+	// master whose options name them starts only when they are there.
+	if module, _, _ := strings.Cut(fun, "."); module == "saltutil" {
+		if err := makeDirs(&m.cfg); err != nil {
+			return err
+		}
+	}
 	for _, path := range []string{m.cfg.CacheDir, dir} {
 		if _, err := os.Stat(path); err != nil {
 			if errors.Is(err, fs.ErrNotExist) && named(withoutData, fun) {
