@@ -65,7 +65,7 @@ func (vt *voting) vote(dir string) error {
 	}
 	path := filepath.Join(dir, witness.VoterFile)
 	if !slices.Contains(voters, vt.cfg.ID) {
-		if err := voter.Retire(path); err != nil || len(voters) == 0 {
+		if err := voter.Retire(path, len(voters) == 0); err != nil || len(voters) == 0 {
 			return err
 		}
 	} else {

@@ -69,9 +69,26 @@ func (c *Claims) Merge(o Claims) {
 type Before struct {
 	Seen uint64 `json:"seen"`
 	Claims
+	// From are the earlier groups of which a majority must be heard.
+	From []Origin `json:"from,omitempty"`
 }
 
-// Merge adds what another voter knows.
+// Origin is an earlier group in which a voter had a part. Only a majority of its voters together knows all that it granted and recorded.
+type Origin struct {
+	Generation uint64   `json:"generation"`
+	Voters     []string `json:"voters"`
+	// Complete says that the voter also knew all of the groups before.
+	Complete bool `json:"complete,omitempty"`
+	// Lost says that the voter had lost what it had known of the group, and was not given it again.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// Same reports whether both are the same group.
+func (o Origin) Same(p Origin) bool {
+	return o.Generation == p.Generation && Fingerprint(o.Voters) == Fingerprint(p.Voters)
+}
+
+// Merge adds what another voter knows, apart from the groups.
 func (b *Before) Merge(o Before) {
 	b.Seen = max(b.Seen, o.Seen)
 	b.Claims.Merge(o.Claims)

@@ -47,6 +47,16 @@ func readOldVoter(path string) (b lease.Before, err error) {
 	return b, nil
 }
 
+// hasOldVoter reports whether there are such files.
+func hasOldVoter(path string) bool {
+	for _, name := range []string{oldGrants, oldClaims} {
+		if _, err := os.Lstat(filepath.Join(filepath.Dir(path), name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
 func readOld(path string, v any) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,14 +82,21 @@ func dropOldVoter(path string) error {
 	return nil
 }
 
-// Retire ends the part of a master in a group, since its configuration names no voters any more. What it knew counts for the next group.
-func Retire(path string) error {
+// Retire ends the part of a master in a group, since its configuration does not name it as a voter any more. What it knew counts for the next
+// group. If its configuration names no voters at all, as after brine cluster recover, other voters of its former groups are not waited for.
+func Retire(path string, all bool) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	n, err := Open(Config{Path: path})
 	if err != nil {
 		return err
+	}
+	if from := n.e.meta.Before.From; all && (len(from) != 1 || len(from[0].Voters) > 0) {
+		n.e.meta.Before.From = []lease.Origin{{Generation: n.e.meta.Generation, Complete: true}}
+		if err := n.e.save(change{meta: &n.e.meta}); err != nil {
+			return errors.Join(salt.Errorf(salt.Unavailable, "cannot write the state of this voter: %w", err), n.Close())
+		}
 	}
 	return n.Close()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -81,6 +82,8 @@ func (n *Node) cannot(r lease.Request) string {
 		return "its cluster_voters are others"
 	case n.e.why != "":
 		return n.e.why
+	case n.e.leads() && n.e.state.Floor == 0 && n.e.unheard != "":
+		return n.e.unheard
 	case n.e.raft != nil && n.e.ready() && n.e.state.Members[n.e.meta.Number] == "":
 		return "it has lost its state, and a majority of the others has not taken it up again"
 	}
@@ -236,7 +239,7 @@ func (n *Node) Begin(ctx context.Context, ask func(ctx context.Context, voter st
 		n.beginning = false
 		n.mu.Unlock()
 	}()
-	known := make(chan *lease.Before, len(names))
+	known := make(chan said, len(names))
 	others := 0
 	for _, name := range names {
 		if name == n.e.cfg.Name {
@@ -248,21 +251,26 @@ func (n *Node) Begin(ctx context.Context, ask func(ctx context.Context, voter st
 			if err != nil {
 				a.Past = nil
 			}
-			known <- a.Past
+			known <- said{name, a.Past}
 		}()
 	}
-	var all []lease.Before
+	all := map[string]lease.Before{n.e.cfg.Name: before}
 	for range others {
-		if b := <-known; b != nil {
-			all = append(all, *b)
+		if s := <-known; s.past != nil {
+			all[s.voter] = *s.past
 		}
 	}
-	n.begin(append(all, before), len(names))
+	n.begin(all, len(names))
+}
+
+type said struct {
+	voter string
+	past  *lease.Before
 }
 
 // begin records what some of so many voters knew.
-func (n *Node) begin(known []lease.Before, of int) {
-	if len(known) <= of/2 {
+func (n *Node) begin(known map[string]lease.Before, of int) {
+	if len(known) <= of/2 || n.awaits(known) {
 		return
 	}
 	// So tokens also grow if all voters have lost their disks.
@@ -273,6 +281,24 @@ func (n *Node) begin(known []lease.Before, of int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.e.leads() && n.e.state.Floor == 0 {
+		// An earlier group may have granted a lease until its voters left it.
+		n.e.renewed = n.e.now()
 		n.e.propose(command{Op: opBegin, Before: &all}, func(lease.Answer, bool) {})
 	}
+}
+
+// awaits reports whether the group has yet to hear what others knew.
+func (n *Node) awaits(known map[string]lease.Before) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	former, missing := awaited(known, n.e.meta.Generation)
+	was := n.e.unheard
+	if n.e.unheard = ""; len(former) > 0 {
+		n.e.unheard = "a majority of the former voters, " + strings.Join(former, ", ") + ", must have the new list before a lease is granted; missing: " +
+			strings.Join(missing, ", ")
+	}
+	if n.e.unheard != was && n.e.unheard != "" {
+		n.e.cfg.Log.Warn("no lease is granted yet: " + n.e.unheard)
+	}
+	return n.e.unheard != ""
 }

@@ -23,7 +23,8 @@
 // only one that had counted what that one confirmed, and no protocol with a majority can tell then. Waiting for all for ever would exclude
 // that; but of three voters none could start while another one is lost.
 //
-// A machine that is set back while it runs goes on with the same start: that is not noticed.
+// A machine that is set back while it runs, as by a snapshot of its memory, goes on with the same start. It takes a new number when it hears
+// how much of that start another voter knows, but may have voted before.
 //
 // # Groups and generations
 //
@@ -136,6 +137,7 @@ type engine struct {
 	ledTerm    uint64           // the term in which this voter leads, or led last
 	renewed    time.Time        // of the lease, at the latest
 	granting   bool             // a grant is in the log, and not applied
+	unheard    string           // why this leader cannot begin the group yet
 }
 
 // firstTerm is the term of the state that a group begins with.
@@ -177,7 +179,8 @@ func (n *engine) open() error {
 		return salt.Errorf(salt.Invalid, "the state of this voter %s is damaged: %w; remove it: the voter then joins the others again", n.cfg.Path, err)
 	}
 	n.meta, n.writes, n.marks = s.meta, s.writes, s.marks
-	if s.Group == n.group {
+	// If the earlier version has run again, it may have granted more.
+	if s.Group == n.group && !hasOldVoter(n.cfg.Path) {
 		return n.start(s)
 	}
 	if n.meta.Before, err = past(s); err != nil {
@@ -188,7 +191,7 @@ func (n *engine) open() error {
 		return err
 	}
 	n.meta.Before.Merge(old)
-	n.meta.Group, n.meta.Number = n.group, 0
+	n.meta.Group, n.meta.Voters, n.meta.Number = n.group, n.cfg.Voters, 0
 	if s.Group != "" {
 		n.meta.Generation++
 	}
@@ -219,6 +222,7 @@ func past(s *saved) (lease.Before, error) {
 		}
 	}
 	b.Merge(lease.Before{Seen: st.Token, Claims: st.Claims})
+	begun := st.Floor != 0
 	for _, e := range s.entries {
 		var c command
 		if e.GetType() != pb.EntryNormal || len(e.GetData()) == 0 {
@@ -232,6 +236,7 @@ func past(s *saved) (lease.Before, error) {
 			if c.Before != nil {
 				st.Floor = max(st.Floor, c.Before.Seen)
 				b.Merge(*c.Before)
+				begun = begun || e.GetIndex() <= s.hard.GetCommit()
 			}
 		case opGrant:
 			b.Seen = max(b.Seen, st.Floor+e.GetIndex())
@@ -239,6 +244,7 @@ func past(s *saved) (lease.Before, error) {
 			b.Claims.Merge(lease.Claims{By: map[string]string{c.Claim: c.Holder}})
 		}
 	}
+	b.From = leftGroup(b.From, s, begun)
 	return b, nil
 }
 
@@ -307,12 +313,15 @@ func (n *engine) replace(why string) error {
 
 // renumber begins an empty log, or one with a first state, under a number. Number 0 is that of no group.
 func (n *engine) renumber(number uint64, first *saved) error {
-	if s, err := n.disk.load(); err == nil {
-		if n.meta.Before, err = past(s); err != nil {
-			return err
-		}
+	old, err := n.disk.load()
+	if err == nil {
+		n.meta.Before, err = past(old)
 	}
-	n.meta.Group, n.meta.Number = n.group, number
+	if err != nil {
+		n.raft, n.meta.Number, n.why = nil, 0, "its disk cannot be read"
+		return salt.Errorf(salt.Unavailable, "cannot read the state of this voter: %w", err)
+	}
+	n.meta.Group, n.meta.Voters, n.meta.Number = n.group, n.cfg.Voters, number
 	c := change{meta: &n.meta}
 	s := &saved{meta: n.meta}
 	if first != nil {
@@ -356,20 +365,20 @@ func (n *engine) found() error {
 	})
 }
 
-// step passes messages to raft. Messages to the number replyTo become replies.
-func (n *Node) step(from string, messages [][]byte, replyTo uint64) {
+// step passes the messages of a packet to raft. Messages to the number replyTo become replies.
+func (n *Node) step(from string, p Packet, replyTo uint64) {
 	n.e.replyTo, n.e.replies = replyTo, nil
 	defer func() { n.e.replyTo = 0 }()
 	if !n.e.ready() {
 		return
 	}
-	for _, b := range messages {
+	for _, b := range p.Messages {
 		m := &pb.Message{}
 		if err := proto.Unmarshal(b, m); err != nil {
 			n.e.cfg.Log.Warn("cannot decode a message of a voter", "voter", from, "err", err)
 			return
 		}
-		if !n.e.takes(from, m) {
+		if m.GetFrom() != p.Number || !n.e.takes(from, m) { // of before it took this number: the count in the packet is not about them
 			continue
 		}
 		n.e.do(func() {

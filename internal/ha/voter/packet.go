@@ -22,6 +22,8 @@ type Packet struct {
 	Start uint64 `json:"start"`
 	// About is the last start of the other end whose disk the sender has found to be no older than it knew. 0: none.
 	About uint64 `json:"about,omitempty"`
+	// Known is the highest count of changes in that start that the sender has heard of.
+	Known uint64 `json:"known,omitempty"`
 	// Old is a start of the other end with an older disk. 0: none.
 	Old      uint64   `json:"old,omitempty"`
 	Messages [][]byte `json:"messages,omitempty"`
@@ -71,7 +73,7 @@ func (n *engine) packet(to string) Packet {
 		p.Term = n.raft.BasicStatus().HardState.GetTerm()
 	}
 	if last := n.heard[to]; last.Number != 0 {
-		p.About = n.marks[last.Number].Start
+		p.About, p.Known = n.marks[last.Number].Start, n.marks[last.Number].Writes
 	}
 	return p
 }
@@ -90,7 +92,7 @@ func (n *Node) Exchange(from string, p Packet) Packet {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.heed(from, p) {
-		n.step(from, p.Messages, p.Number)
+		n.step(from, p, p.Number)
 	}
 	out := n.e.packet(from)
 	out.Messages = append(n.e.replies, n.e.outbox[from]...)
@@ -104,7 +106,7 @@ func (n *Node) Returned(from string, p Packet) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.heed(from, p) {
-		n.step(from, p.Messages, 0)
+		n.step(from, p, 0)
 	}
 }
 
@@ -135,7 +137,8 @@ func (n *Node) heed(from string, p Packet) bool {
 		n.e.olds[from] = p.Start
 		return false
 	}
-	if p.Old != 0 && p.Old == n.e.begun && n.e.meta.Number != 0 {
+	// In the second case the machine was set back while it runs.
+	if n.e.meta.Number != 0 && (p.Old != 0 && p.Old == n.e.begun || p.About == n.e.begun && p.Known > n.e.writes) {
 		if err := n.e.replace(from + " has seen a later state of this voter"); err != nil {
 			n.e.cfg.Log.Error("cannot begin as a new voter", "err", err)
 		}
@@ -188,7 +191,17 @@ func (n *engine) agreeing() (agree int) {
 	return agree
 }
 
-func (n *engine) majorityAgrees() bool { return n.agreeing()+1 > len(n.cfg.Voters)/2 }
+// majorityAgrees reports whether a majority knows no later state of this voter, itself included. Witnesses have no connections to each
+// other, so none of them can know anything of another one.
+func (n *engine) majorityAgrees() bool {
+	agree := n.agreeing() + 1
+	for _, name := range n.cfg.Voters {
+		if n.cfg.Witness && name != n.cfg.Name && !n.agrees[name] && n.isWitness(name) {
+			agree++
+		}
+	}
+	return agree > len(n.cfg.Voters)/2
+}
 
 // blank reports whether this voter has no part in a group yet.
 func (n *engine) blank() bool {

@@ -17,8 +17,9 @@ import (
 
 // meta is which group the log is of, and what this voter knew before.
 type meta struct {
-	// Group is the fingerprint of the list that the group began with.
-	Group string `json:"group"`
+	// Group is the fingerprint of the list that the group began with, Voters that list.
+	Group  string   `json:"group"`
+	Voters []string `json:"voters,omitempty"`
 	// Generation is which group of that list it is.
 	Generation uint64 `json:"generation,omitempty"`
 	// Number is the one of this voter in the group, 0 if it has none.

@@ -94,6 +94,21 @@ func TestWitnessLeads(t *testing.T) {
 	}
 }
 
+// TestRestartedWitnesses: of three masters and two witnesses two masters are lost. The witnesses, which have no connection to each other, vote
+// also after a restart: otherwise the third master could never have the lease.
+func TestRestartedWitnesses(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, 7)
+	w := newWorld(t, 7, 3, 2, faults{})
+	w.until("one has the lease", func() bool { return w.holder() != nil })
+	w.machines["v1"].gone, w.machines["v2"].gone = true, true
+	for _, name := range []string{"v3", "v4"} {
+		w.machines[name].start()
+		w.machines[name].ticks()
+	}
+	w.run(patience * TickTime)
+	w.until("the third master has the lease", func() bool { return w.holder() == w.machines["v0"] })
+}
+
 // TestRemovedDisk: a voter that has lost its disk takes a new number in the place of the old one; its old disk then counts as lost, too.
 func TestRemovedDisk(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 1)
@@ -148,6 +163,49 @@ func TestOldDiskOfRestartedGroup(t *testing.T) {
 		o.beats()
 	}
 	w.until("it votes under a new number", func() bool { return m.node.e.meta.Number != number && m.member() && m.recovered() })
+}
+
+// TestSetBackWhileRunning: a machine that is set back while it runs, as by a snapshot of its memory, goes on with the same start. The others
+// say how much they know of that, so it takes a new number.
+func TestSetBackWhileRunning(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, 8)
+	w := newWorld(t, 8, 3, 0, faults{})
+	w.until("one has the lease", func() bool { return w.holder() != nil })
+	m := w.machines["v1"]
+	old, start, number, work := m.disk.clone(), m.node.e.begun, m.node.e.meta.Number, w.work
+	w.until("work has begun", func() bool { return w.work > work+2 })
+	m.disk = old
+	m.start()
+	m.node.e.begun, m.node.e.sure = start, true
+	p := w.machines["v0"].node.Exchange("v1", m.node.Packet("v0", nil))
+	p.Messages = nil // raft may find it, too
+	if m.node.Returned("v0", p); m.node.e.meta.Number == number {
+		t.Error("it goes on when it hears of that")
+	}
+	m.ticks()
+	m.beats()
+	w.until("it votes under a new number", func() bool { return m.node.e.meta.Number != number && m.member() && m.recovered() })
+}
+
+// TestMessagesOfFormerNumber: a message that a voter sent before it was replaced does not count as one of the voter that it is now, whose count
+// of changes is in the packet.
+func TestMessagesOfFormerNumber(t *testing.T) {
+	cryptotest.SetGlobalRandom(t, 9)
+	w := newWorld(t, 9, 3, 0, faults{})
+	w.until("one has the lease", func() bool { return w.holder() != nil })
+	a, b := w.machines["v0"].node, w.machines["v1"].node
+	term := a.e.raft.BasicStatus().GetTerm()
+	text, err := proto.Marshal(&pb.Message{Type: pb.MsgHeartbeat.Enum(), From: new(b.e.meta.Number), To: new(a.e.meta.Number), Term: new(term + 5)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.e.replace("a test"); err != nil {
+		t.Fatal(err)
+	}
+	a.Exchange("v1", b.Packet("v0", [][]byte{text}))
+	if now := a.e.raft.BasicStatus().GetTerm(); now != term {
+		t.Errorf("term %d after %d", now, term)
+	}
 }
 
 // TestReplacedOnce: what others say of the state that a voter had before it was replaced does not have it replaced again; and with its new
@@ -269,6 +327,95 @@ func TestChangedList(t *testing.T) {
 	}
 }
 
+// TestChangedListWaits: the one voter that knows the last claims is started with the new list last. No lease is granted before, since the
+// others do not know what they have missed.
+func TestChangedListWaits(t *testing.T) {
+	for seed := range uint64(8) {
+		cryptotest.SetGlobalRandom(t, seed)
+		w := newWorld(t, seed, 4, 0, faults{})
+		a, b, c, d := w.machines["v0"], w.machines["v1"], w.machines["v2"], w.machines["v3"]
+		set := func(list []string, machines ...*machine) {
+			for _, m := range machines {
+				m.list, m.gone = list, false
+				m.start()
+				m.ticks()
+				m.beats()
+			}
+		}
+		d.gone = true
+		set([]string{"v0", "v1", "v2"}, a, b, c)
+		w.until("one has the lease with the first list, and all vote", func() bool { return w.holder() != nil && a.member() })
+		for _, name := range []string{"v1", "v2"} {
+			w.cut[[2]string{name, "v0"}], w.cut[[2]string{"v0", name}] = true, true
+		}
+		work := w.work
+		w.until("work has begun while one voter is cut off", func() bool { return w.holder() != nil && w.holder() != a && w.work > work+2 })
+		c.gone = true
+		clear(w.cut)
+		after := []string{"v0", "v1", "v3"}
+		set(after, a, d)
+		if w.run(20 * time.Second); w.failed != nil {
+			t.Fatal(seed, w.failed)
+		}
+		for _, m := range []*machine{a, d} {
+			if _, holds := m.holder.Token(); holds {
+				t.Fatalf("seed %d: %s has the lease, and does not know what %s knows", seed, m.name, b.name)
+			}
+		}
+		set(after, b)
+		w.until("one has the lease with the new list", func() bool { return w.holder() != nil })
+		for name := range w.begun {
+			if w.holder().node.e.state.By[name] == "" {
+				t.Errorf("seed %d: %s is forgotten", seed, name)
+			}
+		}
+	}
+}
+
+// TestManyLists: voters are replaced and added, and removed, while they run, in any order, and those that are left out go on with the former list
+// for a while. There is one lease at most, tokens grow, and no claim is lost.
+func TestManyLists(t *testing.T) {
+	lists := [][]string{{"v0", "v1", "v2"}, {"v0", "v1", "v3"}, {"v0", "v1", "v3", "v4", "v5"}, {"v0", "v3", "v4"}, {"v0", "v2", "v3"}}
+	n, _ := seeds(t, 6)
+	for seed := range n {
+		cryptotest.SetGlobalRandom(t, seed)
+		w := newWorld(t, seed, 6, 0, faults{lose: 50, slow: 20})
+		for _, m := range w.machines {
+			m.gone = true
+		}
+		for i, list := range append(lists, lists[0]) {
+			names := slices.Clone(list)
+			w.rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+			for _, name := range names {
+				m := w.machines[name]
+				m.list, m.gone = list, false
+				m.start()
+				m.ticks()
+				m.beats()
+				w.run(w.within(8 * time.Second))
+			}
+			work := w.work
+			w.until(fmt.Sprintf("seed %d: one has the lease with list %d, and all take part", seed, i), func() bool {
+				return w.holder() != nil && slices.Contains(list, w.holder().name) && w.work > work+1 && !slices.ContainsFunc(list, func(name string) bool {
+					m := w.machines[name]
+					return !m.node.e.ready() || !m.member() || m.node.e.state.Floor == 0
+				})
+			})
+			w.until(fmt.Sprintf("seed %d: all claims are known with list %d", seed, i), func() bool {
+				for name := range w.begun {
+					if w.machines[list[0]].node.e.state.By[name] == "" {
+						return false
+					}
+				}
+				return true
+			})
+			for name, m := range w.machines {
+				m.gone = !slices.Contains(list, name)
+			}
+		}
+	}
+}
+
 // TestTwoOfOneName: a copy of a master, or the master after a restart, has the name of the holder, but neither its lease nor its claims.
 func TestTwoOfOneName(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 3)
@@ -361,8 +508,9 @@ func TestOldVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	generation := uint64(0)
 	ask := func() *lease.Before {
-		a, err := n.Answer(t.Context(), lease.Request{Op: lease.Past, Group: lease.Fingerprint(cfg.Voters)})
+		a, err := n.Answer(t.Context(), lease.Request{Op: lease.Past, Group: lease.Fingerprint(cfg.Voters), Generation: generation})
 		if err != nil || a.Past == nil {
 			t.Fatal(a, err)
 		}
@@ -384,6 +532,17 @@ func TestOldVersion(t *testing.T) {
 	}
 	if b := ask(); b.Seen != 1763971200123 {
 		t.Errorf("after a start: %+v", b)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	write(oldGrants, `{"token": 1763971999999, "holder": "c/XYZ"}`) // the earlier version ran again
+	if n, err = Open(cfg); err != nil {
+		t.Fatal(err)
+	}
+	generation = 1
+	if b := ask(); b.Seen != 1763971999999 || b.By["work/2"] != "b/XYZ" {
+		t.Errorf("after the earlier version: %+v", b)
 	}
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
