@@ -203,12 +203,12 @@ func (w *Watch) Step(ctx context.Context, now time.Time) {
 	w.turn++
 	peer := peers[w.turn%len(peers)]
 	err := w.again(ctx, peer, peers, members, now)
-	for range w.Kinds { // most have few things
+	for range w.Kinds { // most are short
 		if err != nil {
 			break
 		}
-		var n int
-		if n, err = w.next(ctx, peer, now); n >= chunkThings/2 {
+		var more bool
+		if more, err = w.next(ctx, peer, now); more {
 			break
 		}
 	}
@@ -217,27 +217,27 @@ func (w *Watch) Step(ctx context.Context, now time.Time) {
 	}
 }
 
-// next compares the next part with a master, and returns how many things that were.
-func (w *Watch) next(ctx context.Context, peer string, now time.Time) (things int, err error) {
+// next compares the next part with a master, and reports whether the kind has more.
+func (w *Watch) next(ctx context.Context, peer string, now time.Time) (more bool, err error) {
 	at := w.cursors[peer]
 	kind := w.Kinds[at.kind%len(w.Kinds)]
 	here, last, err := w.Store.sums(kind, at.after, "")
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	r, err := w.ask(ctx, peer, question{Kind: kind, After: at.after, To: last, Total: total(here)})
 	if err != nil {
 		w.cursors[peer] = cursor{kind: at.kind + 1} // it may not know this kind
-		return 0, err
+		return false, err
 	}
 	if !r.Same && r.Last != last { // the other one has more things up to there
 		if here, last, err = w.Store.sums(kind, at.after, r.Last); err != nil {
-			return 0, err
+			return false, err
 		}
 	}
 	mine, err := w.Store.Vector()
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	inside := func(name string) bool { return name > at.after && (last == "" || name <= last) }
 	maps.DeleteFunc(w.suspects, func(s suspect, _ *doubt) bool {
@@ -255,7 +255,7 @@ func (w *Watch) next(ctx context.Context, peer string, now time.Time) (things in
 		at.kind++
 	}
 	w.cursors[peer] = at
-	return len(here), nil
+	return last != "", nil
 }
 
 func union(a, b map[string]string) []string {

@@ -362,6 +362,13 @@ func TestChangedListWaits(t *testing.T) {
 				t.Fatalf("seed %d: %s has the lease, and does not know what %s knows", seed, m.name, b.name)
 			}
 		}
+		why := ""
+		for _, m := range []*machine{a, d} {
+			m.node.Handle(lease.Request{Op: lease.Query, Group: m.node.e.group}, func(a lease.Answer) { why += a.Why })
+		}
+		if !strings.Contains(why, "missing: v1, v2") {
+			t.Errorf("seed %d: the leader does not say for whom it waits: %q", seed, why)
+		}
 		set(after, b)
 		w.until("one has the lease with the new list", func() bool { return w.holder() != nil })
 		for name := range w.begun {
