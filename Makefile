@@ -30,8 +30,9 @@ tools: ## what tests need of Debian's packages and this machine has not
 
 # Tests that start many daemons as processes, or measure.
 SLOW := bench(/.*)?|test/(api|badinput|cli|cluster|durable|git|ha|interop|jobcache|stores)
-# Tests whose subject is another process, which is built without the race detector.
-APART := test/(api|badinput|cli|cluster|durable|git|ha|interop|jobcache|layers|registration)
+# Tests whose subject is another process, which is built without the race detector: daemons, or
+# the programs that states call, one after the other.
+APART := test/(api|badinput|cli|cluster|durable|git|ha|interop|jobcache|layers|registration)|internal/catalogue/states/(databases|packages|services|system)
 
 test: tools ## the tests of packages and of masters and minions in one process, but for the slowest
 	$(GO) test -short -timeout 30m $$($(GO) list $(PKGS) | grep -vE '^brine/($(SLOW))$$')
