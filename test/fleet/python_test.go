@@ -13,6 +13,7 @@ import (
 
 	"brine/internal/call/client"
 	"brine/internal/daemons/master"
+	"brine/internal/daemons/minion"
 	"brine/internal/py/value"
 	"brine/test/eventually"
 	"brine/test/tools"
@@ -127,6 +128,35 @@ func TestMastersPython(t *testing.T) {
 	if got := value.Repr(m.command("glob", "web1", "state.show_top", 1)["web1"].At("return")); got != "{'base': ['from_top.web', 'web1']}" {
 		t.Errorf("master_tops: %s", got)
 	}
+}
+
+// TestReturnerOfTheUser has a minion hand results to a returner in Python that the option return
+// names and that arrives only while the minion runs.
+func TestReturnerOfTheUser(t *testing.T) {
+	m := pythonMaster(t)
+	path := filepath.Join(shortDir(t), "returned")
+	starts := m.events("salt/minion/")
+	startMinion(t, "web1", "tcp", []*theMaster{m}, func(cfg *minion.Config) {
+		defaults(t, &cfg.Returners)
+		cfg.Returners.Return = value.ListOf("filed")
+		cfg.ExtensionModules = filepath.Join(cfg.CacheDir, "extmods")
+		cfg.Opts.Update(value.DictOf("returned_to", path))
+	})
+	m.awaitStart(starts, "web1")
+	if got := value.Repr(m.command("glob", "web1", "saltutil.sync_returners", 1)["web1"].At("return")); got != "['returners.filed']" {
+		t.Fatal(got)
+	}
+	m.command("glob", "web1", "test.echo", 1, "one")
+	m.command("glob", "web1", "test.echo", 1, "two")
+	eventually.Nil(t, eventually.Limit, "both results are handed over", func() error {
+		got, err := os.ReadFile(path)
+		lines := strings.Fields(string(got))
+		slices.Sort(lines)
+		if err != nil || strings.Join(lines, " ") != "web1=one web1=two" {
+			return fmt.Errorf("%q, %v", got, err)
+		}
+		return nil
+	})
 }
 
 // TestMastersPythonChanges has a changed module used from the next fetch on, while the master runs.

@@ -223,3 +223,29 @@ func TestUserPillar(t *testing.T) {
 		t.Errorf("%s; %+v", jsonText(v), r)
 	}
 }
+
+// TestUserReturner: salt-call hands a result to a returner of the user, and reports its exception.
+func TestUserReturner(t *testing.T) {
+	dir := userTree(t, "usermodules.txtar", "")
+	source := "def returner(ret):\n    if ret['return'] == 'bad':\n        raise ValueError('not this one')\n" +
+		"    with open(__opts__['root_dir'] + '/returned', 'w') as f:\n" +
+		"        f.write('{} {} {}'.format(ret['id'], ret['fun'], __salt__['test.echo'](ret['return'])))\n"
+	if err := os.MkdirAll(filepath.Join(dir, "srv", "_returners"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "srv", "_returners", "mine.py"), []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if v, r := local(t, dir, "saltutil.sync_returners"); jsonText(v) != `["returners.mine"]` {
+		t.Fatalf("%s; %+v", jsonText(v), r)
+	}
+	if _, r := local(t, dir, "--return", "mine", "test.echo", "good"); r.code != 0 {
+		t.Errorf("%+v", r)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "returned")); err != nil || string(got) != "alpha test.echo good" {
+		t.Errorf("handed over: %q, %v", got, err)
+	}
+	if _, r := local(t, dir, "--return", "mine", "test.echo", "bad"); !strings.Contains(r.stderr, "not this one") {
+		t.Errorf("%+v", r)
+	}
+}

@@ -65,7 +65,7 @@ var (
 		{"master_tops", keys, master.TopSources, "tops", "minions would be configured without its SLS files"},
 	}
 	minionUnits = []unitOption{
-		{"return", value.Texts, returner.Names, "", ""},
+		{"return", value.Texts, returner.Names, "returners", ""},
 		{"beacons", beaconNames, beacons.Names, "", ""},
 		{"module_executors", value.Split, runner.ExecutorNames, "", "no function would run"},
 	}

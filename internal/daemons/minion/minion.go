@@ -200,7 +200,7 @@ func (m *Minion) buildServices() {
 		Log: log,
 	})
 	m.returners = returners.New(returners.Config{
-		Options: cfg.Returners, Disabled: o.DisableReturners, ID: cfg.ID, Dir: dir, Opts: cfg.Opts, Background: m.background, Log: log,
+		Options: cfg.Returners, Own: m.user.Returners(), Disabled: o.DisableReturners, ID: cfg.ID, Dir: dir, Opts: cfg.Opts, Background: m.background, Log: log,
 	})
 	m.runner = runner.New(runner.Config{
 		Options: o.RunnerOptions, ID: cfg.ID, ScheduledReturners: cfg.Returners.Scheduled, Jobs: m.jobs, Notes: m.notes, Outbox: m.outbox, Links: m.links,

@@ -3,6 +3,7 @@ package usermodules
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"brine/internal/call/fn"
@@ -14,6 +15,7 @@ import (
 const (
 	funcPillar = "ext_pillar"
 	funcTop    = "top"
+	funcReturn = "returner"
 )
 
 // Pillars are the user's modules that the option ext_pillar may name.
@@ -78,4 +80,25 @@ func (m *Modules) Top(ctx context.Context, c *fn.Call, name string, opts, grains
 func (m *Modules) has(kind, name string) bool {
 	l, _ := m.listing(kind)
 	return len(l.Claims[name]) > 0
+}
+
+// Returners are the user's returners, by which a minion sends results to other servers.
+func (m *Modules) Returners() Returners { return Returners{m} }
+
+// Returners implements the interface of the minion's returners.
+type Returners struct{ m *Modules }
+
+// Has reports whether there is a returner of a name. Only its text is read.
+func (r Returners) Has(name string) bool { return r.m.has(kindReturners, name) }
+
+// Names returns the names of all returners.
+func (r Returners) Names() []string {
+	l, _ := r.m.listing(kindReturners)
+	return slices.Sorted(maps.Keys(l.Claims))
+}
+
+// Return calls the function returner of a module with a result, as Salt does.
+func (r Returners) Return(ctx context.Context, name string, ret *value.Dict) error {
+	_, err := r.m.result(r.m.pool.Call(ctx, env(r.m.call(), nil), kindReturners, name+"."+funcReturn, []any{ret}, nil))
+	return err
 }

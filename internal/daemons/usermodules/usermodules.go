@@ -33,11 +33,12 @@ const (
 	kindRunners   = "runners"
 	kindPillar    = "pillar"
 	kindTops      = "tops"
+	kindReturners = "returners"
 )
 
 // MinionKinds are all kinds that a helper of a minion loads, MasterKinds those of a master's.
 var (
-	MinionKinds = []string{kindModules, kindStates, kindGrains, kindRenderers, kindPillar, "utils", "returners", "serializers", "outputters", "executors"}
+	MinionKinds = []string{kindModules, kindStates, kindGrains, kindRenderers, kindPillar, kindReturners, "utils", "serializers", "outputters", "executors"}
 	MasterKinds = []string{kindModules, kindRenderers, kindRunners, kindPillar, kindTops, "utils", "serializers"}
 )
 

@@ -173,7 +173,7 @@ func Dirs(opts *value.Dict, extensionModules, kind string) []string {
 // dirOptions are the options that name directories of a kind alone.
 var dirOptions = map[string]string{
 	"modules": "module_dirs", "states": "states_dirs", "grains": "grains_dirs", "renderers": "render_dirs", "utils": "utils_dirs",
-	"runners": "runner_dirs", "pillar": "pillar_dirs", "tops": "top_dirs",
+	"returners": "returner_dirs", "runners": "runner_dirs", "pillar": "pillar_dirs", "tops": "top_dirs",
 }
 
 // maxScan bounds how much of a file is searched for its name.
@@ -270,6 +270,7 @@ type Options struct {
 	GrainsDirs []string `salt:"grains_dirs" default:"[]" doc:"directories of grains modules" change:"restart"`
 	RenderDirs []string `salt:"render_dirs" default:"[]" doc:"directories of renderers" change:"restart"`
 	UtilsDirs  []string `salt:"utils_dirs" default:"[]" doc:"directories of modules for __utils__" change:"restart"`
+	ReturnDirs []string `salt:"returner_dirs" default:"[]" doc:"directories of returners" change:"restart"`
 }
 
 // MasterOptions are the options of a master's own modules.

@@ -27,7 +27,7 @@ var pythonKinds = []string{
 // minionKinds are those that Brine minions run by the machine's python3, masterKinds those that
 // masters run.
 var (
-	minionKinds = []string{"_grains", "_modules", "_renderers", "_states", "_utils"}
+	minionKinds = []string{"_grains", "_modules", "_renderers", "_returners", "_states", "_utils"}
 	masterKinds = []string{"_modules", "_pillar", "_renderers", "_runners", "_tops", "_utils"}
 )
 

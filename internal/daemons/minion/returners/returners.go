@@ -22,6 +22,8 @@ import (
 // Config is the configuration of Returners.
 type Config struct {
 	Options returner.MinionOptions
+	// Own are those of the user, which go before the others.
+	Own Own
 	// Disabled are the returners of the option disable_returners.
 	Disabled []string
 	// ID is the minion's id.
@@ -32,6 +34,15 @@ type Config struct {
 	Opts       *value.Dict
 	Background *background.Group
 	Log        *slog.Logger
+}
+
+// Own are returners of the user.
+type Own interface {
+	// Has reports whether there is a returner of a name, Names returns all names.
+	Has(name string) bool
+	Names() []string
+	// Return hands a result over.
+	Return(ctx context.Context, name string, ret *value.Dict) error
 }
 
 // New returns Returners that have opened nothing.
@@ -80,7 +91,12 @@ func cleanNames(names []string) []string {
 
 // usable returns the returners that exist and are not disabled.
 func (r *Returners) usable() []string {
-	return slices.DeleteFunc(returner.Names(), func(n string) bool { return slices.Contains(r.cfg.Disabled, n) })
+	all := returner.Names()
+	if r.cfg.Own != nil {
+		all = append(all, r.cfg.Own.Names()...)
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(n string) bool { return slices.Contains(r.cfg.Disabled, n) })
 }
 
 // Send delivers the result of a job. pillar, which may be nil, is that of the
@@ -171,6 +187,9 @@ func (r *Returners) Recall() {
 }
 
 func (r *Returners) deliver(ctx context.Context, name string, ret *value.Dict) error {
+	if r.cfg.Own != nil && r.cfg.Own.Has(name) {
+		return r.cfg.Own.Return(ctx, name, ret)
+	}
 	var job wire.Job
 	wire.View(ret, &job)
 	config, _ := job.RetConfig.(string)
