@@ -19,8 +19,8 @@ var checkCommand = frame.Command{
 	Name: "migrate check", Usage: "[options]",
 	Doc: "Reads a Salt installation and reports what Brine does not have of what it uses: options, states, functions, arguments, renderers, returners, " +
 		"beacons, pillar sources and modules in Python, with file and line, and intended differences that concern it. With --minions it also renders the SLS " +
-		"and pillar files for the minions in the master's cache, and where stock Salt is installed it compares the lowstates. It changes nothing, runs no " +
-		"state, and calls no function that looks at a machine. The exit code is 1 if something will be missing.",
+		"and pillar files for the minions in the master's cache, and with --stock it compares the lowstates with those of stock Salt. It changes nothing, runs " +
+		"no state, and calls no function that looks at a machine. The exit code is 1 if something will be missing.",
 }
 
 type checkOptions struct {
@@ -28,7 +28,7 @@ type checkOptions struct {
 	Tree    []string `flag:"--tree" arg:"DIR" doc:"Directory of SLS files; may be given more than once. Default: the file_roots of the master."`
 	Pillar  []string `flag:"--pillar" arg:"DIR" doc:"Directory of pillar; may be given more than once. Default: the pillar_roots of the master."`
 	Minions bool     `flag:"--minions" doc:"Also render the SLS files of the top file for the minions whose grains and pillar the master's cache has."`
-	Stock   string   `flag:"--stock" arg:"PYTHON" doc:"Python that runs stock Salt, with which --minions compares the lowstates; none: do not compare. Default: that of an installed stock Salt."`
+	Stock   string   `flag:"--stock" arg:"PYTHON" doc:"With --minions, compare the lowstates with those that this Python's stock Salt compiles; installed: that of the installed stock Salt. Templates can make stock Salt run programs as this user: name it only for trees that you trust. Default: none."`
 	Out     string   `flag:"--out --output" arg:"NAME" doc:"Output format: json, yaml and others, as for salt. Default: a text for people."`
 }
 
@@ -71,12 +71,13 @@ func runCheck(ctx context.Context, env *frame.Env, args []string) int {
 // onedir is the Python of Salt's packages.
 const onedir = "/opt/saltstack/salt/bin/python3"
 
-// stockPython returns the Python that runs an installed stock Salt, "" for none.
+// stockPython returns the Python that runs stock Salt, "" for none. It is never
+// started unasked: a hostile template can run programs through it.
 func stockPython(o *checkOptions, env *frame.Env) string {
 	switch {
-	case !o.Minions || o.Stock == "none":
+	case !o.Minions || o.Stock == "" || o.Stock == "none":
 		return ""
-	case o.Stock != "":
+	case o.Stock != "installed":
 		return o.Stock
 	}
 	for dir := range strings.SplitSeq(env.Getenv("PATH"), ":") {

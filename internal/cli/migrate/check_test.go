@@ -76,8 +76,8 @@ func TestCheckCommand(t *testing.T) {
 	}
 }
 
-// TestStockPython: the Python of an installed stock Salt is found, and Brine's own salt-call
-// is none.
+// TestStockPython: the Python of an installed stock Salt is found if it is asked for, and
+// Brine's own salt-call is none.
 func TestStockPython(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/brine/salt-call", "\x7fELF")
@@ -90,7 +90,8 @@ func TestStockPython(t *testing.T) {
 		o    checkOptions
 		want string
 	}{
-		{checkOptions{Minions: true}, "/usr/lib/salt/python3.11"}, {checkOptions{}, ""}, {checkOptions{Minions: true, Stock: "none"}, ""},
+		{checkOptions{Minions: true, Stock: "installed"}, "/usr/lib/salt/python3.11"}, {checkOptions{Minions: true}, ""},
+		{checkOptions{Stock: "installed"}, ""}, {checkOptions{Minions: true, Stock: "none"}, ""},
 		{checkOptions{Minions: true, Stock: "/opt/python"}, "/opt/python"},
 	} {
 		if got := stockPython(&c.o, env); got != c.want {

@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"io/fs"
 	"os"
@@ -17,21 +18,46 @@ import (
 
 // The filters that read the machine on which the template is rendered.
 
+type apartKey struct{}
+
+// Apart returns a context for templates of another machine: filters that would read
+// this one, or connect to others, fail instead. refuse returns the error of such a
+// filter by its name.
+func Apart(ctx context.Context, refuse func(filter string) error) context.Context {
+	return context.WithValue(ctx, apartKey{}, refuse)
+}
+
+// MachineFilters returns the names of these filters, sorted.
+func MachineFilters() []string {
+	return []string{"dns_check", "file_hashsum", "get_uid", "http_query", "is_bin_file", "is_empty", "is_text_file", "list_files", "which"}
+}
+
+// machineFilter declares a filter that reads the machine, or connects to others.
+func machineFilter(sig string, do func(c *jinja.Call) (any, error)) *jinja.Func {
+	name, _, _ := strings.Cut(sig, "(")
+	return filter(sig, func(c *jinja.Call) (any, error) {
+		if refuse, ok := c.Ctx.Value(apartKey{}).(func(string) error); ok {
+			return nil, refuse(name)
+		}
+		return do(c)
+	})
+}
+
 func fileFilters() []*jinja.Func {
 	return []*jinja.Func{
-		filter("is_empty(filename)", func(c *jinja.Call) (any, error) {
+		machineFilter("is_empty(filename)", func(c *jinja.Call) (any, error) {
 			st, err := os.Stat(c.Str(0))
 			return err == nil && st.Size() == 0, nil
 		}),
-		filter("is_text_file(fp_, blocksize=512)", func(c *jinja.Call) (any, error) {
+		machineFilter("is_text_file(fp_, blocksize=512)", func(c *jinja.Call) (any, error) {
 			b, ok := head(c.Str(0), min(max(c.Int(1), 0), 1<<20))
 			return ok && !binary(b), nil
 		}),
-		filter("is_bin_file(path)", func(c *jinja.Call) (any, error) {
+		machineFilter("is_bin_file(path)", func(c *jinja.Call) (any, error) {
 			b, ok := head(c.Str(0), 2048)
 			return ok && binary(b), nil
 		}),
-		filter("list_files(directory)", func(c *jinja.Call) (any, error) {
+		machineFilter("list_files(directory)", func(c *jinja.Call) (any, error) {
 			l := value.Strings([]string{c.Str(0)})
 			err := filepath.WalkDir(c.Str(0), func(p string, _ fs.DirEntry, err error) error {
 				c.Tick()
@@ -43,7 +69,7 @@ func fileFilters() []*jinja.Func {
 			})
 			return l, err
 		}),
-		filter("which(exe=None)", func(c *jinja.Call) (any, error) {
+		machineFilter("which(exe=None)", func(c *jinja.Call) (any, error) {
 			mustBeDefined(c.Bound[0])
 			s, _ := jinja.Text(c.Bound[0])
 			return which(s), nil
@@ -68,7 +94,7 @@ func fileFilters() []*jinja.Func {
 			}
 			return filepath.Join(parts...), nil
 		}),
-		filter("get_uid(user=None)", func(c *jinja.Call) (any, error) {
+		machineFilter("get_uid(user=None)", func(c *jinja.Call) (any, error) {
 			if c.Bound[0] == nil {
 				return int64(os.Geteuid()), nil
 			}

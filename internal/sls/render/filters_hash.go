@@ -9,11 +9,13 @@ import (
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"hash"
 	"io"
 	"math/big"
 	"os"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"brine/internal/py/jinja"
@@ -88,18 +90,13 @@ func hashFilters() []*jinja.Func {
 			}
 			return base64.StdEncoding.EncodeToString(b)[:n], nil
 		}),
-		filter("file_hashsum(path, form='sha256', chunk_size=65536)", func(c *jinja.Call) (any, error) {
+		machineFilter("file_hashsum(path, form='sha256', chunk_size=65536)", func(c *jinja.Call) (any, error) {
 			h := newHash(c.Str(1))
 			if h == nil {
 				return nil, invalid("Invalid hash type: %s", c.Str(1))
 			}
-			f, err := os.Open(c.Str(0))
-			if err != nil {
-				return nil, err
-			}
-			defer f.Close()
 			sum := h()
-			if _, err := io.Copy(sum, f); err != nil {
+			if err := sumFile(c, sum, c.Str(0)); err != nil {
 				return nil, err
 			}
 			return hex.EncodeToString(sum.Sum(nil)), nil
@@ -149,4 +146,30 @@ func base64Decode(c *jinja.Call) (any, error) {
 		return string(out), nil
 	}
 	return out, nil
+}
+
+// sumFile hashes a regular file within the limits of the template, which may have
+// the path from a minion. Opening a FIFO would wait for ever, and a device has no
+// end.
+func sumFile(c *jinja.Call, sum io.Writer, path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !st.Mode().IsRegular() {
+		return invalid("%s is not a regular file", path)
+	}
+	for {
+		c.Tick()
+		if _, err := io.CopyN(sum, f, 64<<10); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
 }

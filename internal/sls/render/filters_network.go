@@ -65,8 +65,8 @@ func networkFilters() []*jinja.Func {
 			}
 			return b, nil
 		}),
-		filter("dns_check(addr, port, safe=False, ipv6=None)", dnsCheck),
-		filter("http_query(url, *args, **kwargs)", httpQuery),
+		machineFilter("dns_check(addr, port, safe=False, ipv6=None)", dnsCheck),
+		machineFilter("http_query(url, *args, **kwargs)", httpQuery),
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -117,5 +119,49 @@ func TestHTTPQuery(t *testing.T) {
 	_, err := New(Options{}).Text(t.Context(), "jinja", Request{Source: []byte("{{ 'http://x/' | http_query }}")})
 	if err == nil || !strings.Contains(err.Error(), "not available here") {
 		t.Error(err)
+	}
+}
+
+// TestFiltersOfAnotherMachine: where templates of another machine are rendered, no filter
+// looks at this one.
+func TestFiltersOfAnotherMachine(t *testing.T) {
+	var refused []string
+	ctx := Apart(t.Context(), func(name string) error {
+		refused = append(refused, name)
+		return errors.New("not here")
+	})
+	for _, name := range MachineFilters() {
+		args := ""
+		if name == "dns_check" {
+			args = "(1)"
+		}
+		_, err := New(Options{}).Render(ctx, Request{Source: []byte("{{ '/nonexistent' | " + name + args + " }}"), Default: "jinja"})
+		if err == nil || !strings.Contains(err.Error(), "not here") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if !slices.Equal(refused, MachineFilters()) {
+		t.Errorf("refused %v", refused)
+	}
+}
+
+// TestHashOfEndlessFiles: a path from a minion cannot keep a template waiting or reading.
+func TestHashOfEndlessFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(dir+"/fifo", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/large", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(dir+"/large", 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{dir + "/fifo": "is not a regular file", "/dev/zero": "is not a regular file", dir + "/large": "template_max_time"} {
+		r := New(Options{Limits: Limits{MaxTime: time.Second}})
+		_, err := r.Render(t.Context(), Request{Source: []byte("{{ '" + path + "' | file_hashsum }}"), Default: "jinja"})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }

@@ -122,11 +122,11 @@ func (c *checker) add(f Finding) {
 		return
 	}
 	for _, p := range f.Places {
-		if slices.Contains(old.Places, p) {
-			continue
-		}
-		old.Uses++
-		if len(old.Places) < maxPlaces {
+		switch {
+		case len(old.Places) >= maxPlaces: // a search for each of many more would take too long
+			old.Uses++
+		case !slices.Contains(old.Places, p):
+			old.Uses++
 			old.Places = append(old.Places, p)
 		}
 	}

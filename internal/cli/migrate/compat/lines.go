@@ -26,34 +26,41 @@ func (l *lineCounter) at(offset int) int {
 
 // lineIndex keeps the lines of files.
 type lineIndex struct {
-	files map[string]fileLines
+	files map[string]*fileLines
 	bytes int
 }
 
 // maxIndex bounds the kept lines, in bytes.
 const maxIndex = 64 << 20
 
-type fileLines []string
+// maxLooked bounds the comparisons in one file: each state of a large one may be
+// searched in all of its lines. Then places have no line.
+const maxLooked = 20_000_000
 
-func (i *lineIndex) of(path string) fileLines {
+type fileLines struct {
+	lines  []string
+	looked int
+}
+
+func (i *lineIndex) of(path string) *fileLines {
 	if l, ok := i.files[path]; ok {
 		return l
 	}
 	text, err := readFile(path, maxSLS)
 	if err != nil {
-		return nil
+		return &fileLines{}
 	}
 	if i.bytes += len(text); i.files == nil || i.bytes > maxIndex {
-		i.files, i.bytes = map[string]fileLines{}, len(text)
+		i.files, i.bytes = map[string]*fileLines{}, len(text)
 	}
-	l := fileLines(strings.Split(string(text), "\n"))
+	l := &fileLines{lines: strings.Split(string(text), "\n")}
 	i.files[path] = l
 	return l
 }
 
 // find returns the line of the state full of an id: that of its function below the id, as
 // far as both stand in the text, 0 if neither does.
-func (l fileLines) find(id, full string) int {
+func (l *fileLines) find(id, full string) int {
 	module, _, _ := strings.Cut(full, ".")
 	start := l.after(1, id+":")
 	for _, word := range []string{full, module + ":"} {
@@ -65,9 +72,10 @@ func (l fileLines) find(id, full string) int {
 }
 
 // after returns the first line from start that has a word, 0 if none has.
-func (l fileLines) after(start int, word string) int {
-	for i := max(start, 1) - 1; i < len(l); i++ {
-		if strings.Contains(l[i], word) {
+func (l *fileLines) after(start int, word string) int {
+	for i := max(start, 1) - 1; i < len(l.lines) && l.looked < maxLooked; i++ {
+		l.looked++
+		if strings.Contains(l.lines[i], word) {
 			return i + 1
 		}
 	}

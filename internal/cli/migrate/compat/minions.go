@@ -30,7 +30,6 @@ var pure = map[string]string{
 	"grains":   "equals fetch filter_by get has_value item items ls",
 	"hashutil": "base64_b64decode base64_b64encode base64_decodestring base64_encodestring digest github_signature hmac_compute hmac_signature md5_digest " +
 		"sha256_digest sha512_digest",
-	"jinja":   "import_json import_yaml load_map",
 	"match":   "compound data glob grain grain_pcre ipcidr list pcre pillar pillar_pcre",
 	"pillar":  "fetch filter_by get item keys raw",
 	"slsutil": "banner boolstr deserialize file_exists merge merge_all path_exists serialize update",
@@ -88,16 +87,27 @@ func (c *checker) functions(met *[]string) (*fn.Registry, error) {
 // stub is a function that is not called. It notes that a template wanted it.
 func stub(full string, met *[]string) fn.Func {
 	_, name, _ := strings.Cut(full, ".")
-	return fn.Of(name, func(context.Context, *fn.Call, anything) (any, error) {
-		if len(*met) < maxMet {
-			*met = append(*met, full)
-		}
-		return nil, fn.Errorf("%s is not called: %w", full, errMachine)
-	}, `Not called.`)
+	return fn.Of(name, func(context.Context, *fn.Call, anything) (any, error) { return nil, refuse(full, met) }, `Not called.`)
+}
+
+// refuse notes a function or filter that is not called, and returns its error.
+func refuse(name string, met *[]string) error {
+	if len(*met) < maxMet {
+		*met = append(*met, name)
+	}
+	return fn.Errorf("%s is not called: %w", name, errMachine)
+}
+
+// apart returns the context of renderings whose templates do not see this machine.
+func (c *checker) apart(met *[]string) context.Context {
+	return render.Apart(c.ctx, func(filter string) error { return refuse(filter, met) })
 }
 
 // maxMet bounds the noted functions of one rendering.
 const maxMet = 100
+
+// noRenderers are the renderers that run a program.
+var noRenderers = []string{"gpg"}
 
 // recorded is what a master's cache has of one minion.
 type recorded struct {
@@ -216,6 +226,7 @@ func (r *renderings) session(m recorded, met *[]string) (*highstate.Session, err
 	for k, v := range map[string]any{"id": m.id, "file_client": "local", "grains": m.grains, "__role": "minion"} {
 		opts.Set(k, v)
 	}
+	opts.Set("renderer_blacklist", value.Strings(append(value.ListTexts(opts.At("renderer_blacklist")), noRenderers...)))
 	for _, k := range []string{"saltenv", "pillarenv"} { // the minion's own, which are not recorded
 		opts.Delete(k)
 	}
@@ -225,7 +236,7 @@ func (r *renderings) session(m recorded, met *[]string) (*highstate.Session, err
 	call := (&fn.Call{ID: m.id, Grains: fn.Tree{Dict: m.grains}, Pillar: fn.Tree{Dict: m.pillar}, Config: fn.Tree{Dict: opts}, Funcs: funcs, Files: files,
 		Log: r.c.cfg.Log}).Prepare()
 	deps := highstate.Deps{Renderer: render.New(render.Options{Log: r.c.cfg.Log, Limits: r.c.limits()}), States: r.c.known.states}
-	s, err := highstate.Open(r.c.ctx, deps, call, highstate.Request{})
+	s, err := highstate.Open(r.c.apart(met), deps, call, highstate.Request{})
 	if err != nil {
 		return nil, fmt.Errorf("cannot prepare the rendering for %s: %w", m.id, err)
 	}
@@ -258,7 +269,8 @@ func (r *renderings) minion(m recorded) error {
 	if err != nil {
 		return err
 	}
-	matches, faults, err := s.Matches(r.c.ctx)
+	ctx := r.c.apart(&met)
+	matches, faults, err := s.Matches(ctx)
 	if ctxErr := r.c.ctx.Err(); ctxErr != nil {
 		return ctxErr
 	}
@@ -273,7 +285,7 @@ func (r *renderings) minion(m recorded) error {
 	for _, match := range matches {
 		for _, name := range match.SLS {
 			met = met[:0]
-			r.slsFor(s, m.id, match.Saltenv, name, &met)
+			r.slsFor(ctx, s, m.id, match.Saltenv, name, &met)
 			if err := r.c.ctx.Err(); err != nil {
 				return err
 			}
@@ -283,12 +295,12 @@ func (r *renderings) minion(m recorded) error {
 }
 
 // slsFor renders one SLS with those that it includes, and checks what it uses.
-func (r *renderings) slsFor(s *highstate.Session, id, env, name string, met *[]string) {
+func (r *renderings) slsFor(ctx context.Context, s *highstate.Session, id, env, name string, met *[]string) {
 	path := r.path(env, name)
 	if r.exhausted[path] {
 		return
 	}
-	high, faults := s.High(r.c.ctx, []top.Match{{Saltenv: env, SLS: []string{name}}})
+	high, faults := s.High(ctx, []top.Match{{Saltenv: env, SLS: []string{name}}})
 	if r.c.ctx.Err() != nil {
 		return
 	}
@@ -315,11 +327,11 @@ func (r *renderings) slsFor(s *highstate.Session, id, env, name string, met *[]s
 		}
 	}
 	copied := value.DeepCopy(high).(*value.Dict)
-	chunks, faults := s.Low(r.c.ctx, high)
+	chunks, faults := s.Low(ctx, high)
 	r.keep(id, env, name, path, chunks, faults)
 	if len(faults) > 0 {
 		// Requisites of other SLS files are not there: that is no error of this one.
-		chunks, _ = s.Chunks(r.c.ctx, copied)
+		chunks, _ = s.Chunks(ctx, copied)
 	}
 	for _, low := range chunks {
 		r.chunk(low, id)

@@ -45,10 +45,10 @@ func (r *renderings) pillars(m recorded) error {
 	opts.Set("pillar_roots", trees)
 	c := pillar.New(pillar.Config{
 		Options: o, Top: conf.Top, Renderer: render.New(render.Options{Log: r.c.cfg.Log, Limits: r.c.limits()}), Default: r.c.master.opts.Str("renderer"),
-		Blacklist: []string{"gpg"}, Opts: opts, Nodegroups: groups, Funcs: funcs, CacheDir: r.cacheDir, Log: r.c.cfg.Log,
+		Blacklist: noRenderers, Opts: opts, Nodegroups: groups, Funcs: funcs, CacheDir: r.cacheDir, Log: r.c.cfg.Log,
 		Call: func() *fn.Call { return &fn.Call{} },
 	})
-	d, err := c.Compile(r.c.ctx, pillar.Request{ID: m.id, Grains: value.DeepCopy(m.grains).(*value.Dict)})
+	d, err := c.Compile(r.c.apart(&met), pillar.Request{ID: m.id, Grains: value.DeepCopy(m.grains).(*value.Dict)})
 	if err != nil {
 		return r.c.ctx.Err()
 	}

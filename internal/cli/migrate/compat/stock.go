@@ -14,6 +14,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/py/json"
 	"brine/internal/py/value"
+	"brine/internal/sls/render"
 )
 
 // stockProgram compiles the same SLS files by stock Salt.
@@ -109,7 +110,7 @@ func (r *renderings) compareMinion(m recorded, all []compiled) error {
 		}
 	}
 	request := value.DictOf("id", m.id, "grains", m.grains, "pillar", m.pillar, "file_roots", r.c.trees(false), "opts", opts, "sls", list, "pure", allowed,
-		"dir", r.cacheDir+"/stock")
+		"filters", value.Strings(render.MachineFilters()), "dir", r.cacheDir+"/stock")
 	text, err := json.Dump(request, json.Format{})
 	if err != nil {
 		return salt.Errorf(salt.Internal, "cannot pass the data of %s to stock Salt: %w", m.id, err)

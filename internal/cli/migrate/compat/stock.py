@@ -1,8 +1,10 @@
 """Compiles SLS files by stock Salt for one minion, whose data comes from a master's cache.
 
 Reads a request in JSON from stdin and prints the lowstates. Of execution functions it runs
-those alone that neither look at a machine nor change one; a template that wants another one
-is not compiled.
+those alone that neither look at a machine nor change one; a template that wants another one,
+or a renderer that can run programs, is not compiled. This is no sandbox: templates reach
+objects of Salt through which a hostile tree can do what this process can. So the program
+that starts this one asks for leave.
 """
 import json
 import logging
@@ -18,6 +20,8 @@ logging.disable(logging.CRITICAL)
 import salt.config
 import salt.loader
 import salt.state
+import salt.utils.decorators.jinja
+import salt.utils.sdb
 import salt.version
 
 
@@ -26,26 +30,26 @@ class Machine(Exception):
 
 
 class Functions(dict):
-    """The functions that templates see."""
+    """The functions that templates see, which see no attribute with an underscore."""
 
     def __init__(self, real, pure):
         super().__init__()
-        self.real, self.pure, self.wanted = real, pure, []
+        self._real, self._pure, self._wanted = real, pure, []
 
     def _is_pure(self, name):
         module, _, function = name.partition(".")
-        return function in self.pure.get(module, ())
+        return function in self._pure.get(module, ())
 
     def __getitem__(self, name):
-        found = self.real[name]
-        if self._is_pure(name):
-            return found
+        found = self._real[name]
 
-        def stub(*args, **kwargs):
-            self.wanted.append(name)
+        def call(*args, **kwargs):  # found has attributes by which to call others
+            if self._is_pure(name):
+                return found(*args, **kwargs)
+            self._wanted.append(name)
             raise Machine(name)
 
-        return stub
+        return call
 
     def get(self, name, default=None):
         try:
@@ -54,19 +58,19 @@ class Functions(dict):
             return default
 
     def __contains__(self, name):
-        return name in self.real
+        return name in self._real
 
     def __iter__(self):
-        return iter(self.real)
+        return iter(self._real)
 
     def __len__(self):
-        return len(self.real)
+        return len(self._real)
 
     def keys(self):
-        return self.real.keys()
+        return self._real.keys()
 
     def items(self):
-        return [(k, self[k]) for k in self.real]
+        return [(k, self[k]) for k in self._real]
 
     def __getattr__(self, module):
         if module.startswith("_"):
@@ -78,6 +82,31 @@ class Functions(dict):
                 return outer[module + "." + name]
 
         return Module()
+
+
+class Renderers(dict):
+    """The renderers that run nothing."""
+
+    def __init__(self, real, wanted):
+        super().__init__()
+        self._real, self._wanted = real, wanted
+
+    def __getitem__(self, name):
+        if name not in ("jinja", "json", "text", "yaml"):
+            self._wanted.append(name)
+            raise Machine(name)
+        return self._real[name]
+
+
+class Filter:
+    """A filter that would look at the machine or connect to others."""
+
+    def __init__(self, name, wanted):
+        self._name, self._wanted = name, wanted
+
+    def __call__(self, *args, **kwargs):
+        self._wanted.append(self._name)
+        raise Machine(self._name)
 
 
 def compile_sls(high_state, env, sls):
@@ -119,17 +148,21 @@ high_state = salt.state.HighState(opts, initial_pillar=request["pillar"])
 state = high_state.state
 functions = Functions(state.functions, request["pure"])
 context = {}
-state.rend = salt.loader.render(opts, functions, states=state.states, context=context)
+state.rend = Renderers(salt.loader.render(opts, functions, states=state.states, context=context), functions._wanted)
+filters = salt.utils.decorators.jinja.JinjaFilter.salt_jinja_filters
+for name in request["filters"]:
+    filters[name] = Filter(name, functions._wanted)
+salt.utils.sdb.sdb_get = lambda uri, *args, **kwargs: uri
 
 compiled = []
 for env, sls in request["sls"]:
-    functions.wanted.clear()
+    functions._wanted.clear()
     high_state.building_highstate.clear()
     try:
         low, faults = compile_sls(high_state, env, sls)
     except Exception as e:  # pylint: disable=broad-except
         low, faults = None, [repr(e)]
-    compiled.append({"machine": bool(functions.wanted), "low": low, "faults": [str(f) for f in faults]})
+    compiled.append({"machine": bool(functions._wanted), "low": low, "faults": [str(f) for f in faults]})
 
 
 def plain(v):
