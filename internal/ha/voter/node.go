@@ -43,6 +43,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -290,7 +291,8 @@ func (n *engine) start(s *saved) error {
 	})
 }
 
-// guard runs fn, and has this voter take a new number if the library finds that its log lacks what it had confirmed.
+// guard runs fn, and has this voter take a new number if the library finds that its log lacks what it had confirmed, or cannot go on: what
+// another voter sends must not end the process, which is a master.
 func (n *engine) guard(fn func() error) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -298,7 +300,9 @@ func (n *engine) guard(fn func() error) (err error) {
 		case brokenLog:
 			err = n.replace(string(p))
 		default:
-			panic(p)
+			n.cfg.Log.Error("this voter cannot handle what the others have agreed on, or one of them does not keep to the protocol", "panic", p, "stack",
+				string(debug.Stack()))
+			err = n.replace("it could not go on with its log")
 		}
 	}()
 	return fn()
@@ -400,10 +404,27 @@ func (n *engine) takes(from string, m *pb.Message) bool {
 	switch m.GetType() {
 	case pb.MsgTimeoutNow:
 		return !n.cfg.Witness
-	case pb.MsgApp, pb.MsgAppResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgSnap, pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgPreVote, pb.MsgPreVoteResp:
+	case pb.MsgSnap: // raft confirms it before it is written, so what cannot be written must not get there
+		_, err := readState(m.GetSnapshot().GetData())
+		return err == nil
+	case pb.MsgApp:
+		return inOrder(m)
+	case pb.MsgAppResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgPreVote, pb.MsgPreVoteResp:
 		return true
 	}
 	return false // a follower proposes nothing
+}
+
+// inOrder reports whether the entries of a message follow each other, which the library relies on: it would not come to an end otherwise.
+func inOrder(m *pb.Message) bool {
+	index, term := m.GetIndex(), m.GetLogTerm()
+	for _, e := range m.GetEntries() {
+		if index++; index == 0 || e.GetIndex() != index || e.GetTerm() < term || e.GetTerm() > m.GetTerm() {
+			return false
+		}
+		term = e.GetTerm()
+	}
+	return true
 }
 
 // do runs fn, which uses raft, and handles what follows.

@@ -32,6 +32,12 @@ func newState() *state {
 func readState(b []byte) (*state, error) {
 	s := newState()
 	err := json.Unmarshal(b, s)
+	if s.Members == nil {
+		s.Members = map[uint64]string{}
+	}
+	if s.By == nil {
+		s.By = map[string]string{}
+	}
 	return s, err
 }
 
