@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Ahead builds the program with a clock that is five minutes ahead, and returns
@@ -16,7 +17,13 @@ import (
 // skipped unless BRINE_CLOCK is set.
 func Ahead(t testing.TB) []string {
 	t.Helper()
-	return otherClock(t, "\tsec += 300\n", "", "")
+	return Off(t, 5*time.Minute)
+}
+
+// Off is Ahead with a clock that is off by another time.
+func Off(t testing.TB, by time.Duration) []string {
+	t.Helper()
+	return otherClock(t, fmt.Sprintf("\tsec += %d\n", int64(by/time.Second)), "", "")
 }
 
 // Jumping is Ahead with a clock that is right until jump says that it is to be

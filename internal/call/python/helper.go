@@ -27,11 +27,17 @@ const (
 	flagMarked = 1
 	// farewell is how long a helper may take to end after its pipe was closed.
 	farewell = 2 * time.Second
+	// maxServing bounds the requests of Python that are answered at the same time: each
+	// thread of it has one.
+	maxServing = 1000
 	// startLimit is how long Python may take to start.
 	startLimit = time.Minute
 )
 
-var errMalformed = errors.New("the Python helper sent a message that cannot be read")
+var (
+	errMalformed = errors.New("the Python helper sent a message that cannot be read")
+	errFlood     = fmt.Errorf("the Python helper has made more than %d requests at the same time", maxServing)
+)
 
 // helper is one process.
 type helper struct {
@@ -50,6 +56,7 @@ type helper struct {
 	last    int64
 	answers map[int64]chan answer
 	envs    map[int64]*activity
+	serving int      // requests of Python
 	why     error    // why this process has ended it
 	printed []string // the last lines of its output
 	silent  chan struct{}
@@ -414,7 +421,12 @@ func (h *helper) take(m value.Tuple) error {
 		}
 		h.mu.Lock()
 		a := h.envs[env]
+		h.serving++
+		many := h.serving > maxServing
 		h.mu.Unlock()
+		if many {
+			return errFlood
+		}
 		go h.serve(a, number, name, m[4:])
 		return nil
 	}
@@ -423,6 +435,11 @@ func (h *helper) take(m value.Tuple) error {
 
 // serve answers one request of Python.
 func (h *helper) serve(a *activity, number int64, name string, args []any) {
+	defer func() {
+		h.mu.Lock()
+		h.serving--
+		h.mu.Unlock()
+	}()
 	v, err := any(nil), errCallEnded
 	if a != nil {
 		v, err = a.env.request(a.ctx, h.pool, name, args)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/files/fileclient"
@@ -238,7 +240,12 @@ func virtualNames(path string) []string {
 	if filepath.Ext(path) != ".py" {
 		return nil
 	}
-	data, err := os.ReadFile(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxScan+1))
 	if err != nil || len(data) > maxScan {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"brine/internal/files/fileclient"
@@ -111,5 +112,27 @@ func TestDirs(t *testing.T) {
 	}
 	if got := Names("x,y", "modules"); len(got) != 2 {
 		t.Error(got)
+	}
+}
+
+// TestScanLargeFiles: a file of any size is listed without being read whole, and what is no
+// regular file is left out.
+func TestScanLargeFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "large.py"), []byte("__virtualname__ = 'other'\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "large.py"), 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "fifo.py"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/zero", filepath.Join(dir, "zero.py")); err != nil {
+		t.Fatal(err)
+	}
+	l := Scan([]string{dir})
+	if len(l.Paths) != 1 || l.Paths["large"] == "" || len(l.Claims) != 1 {
+		t.Errorf("%v", l)
 	}
 }

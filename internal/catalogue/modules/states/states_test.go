@@ -204,3 +204,46 @@ func TestSoftKill(t *testing.T) {
 		t.Errorf("the run did not end before b: %s", got)
 	}
 }
+
+// TestBrokenPillar: no state runs, and the run fails, if a pillar file could not be
+// rendered.
+func TestBrokenPillar(t *testing.T) {
+	for _, job := range [][]any{
+		{"state.apply"}, {"state.apply", "a"}, {"state.highstate"}, {"state.sls", "a"}, {"state.sls_id", "a", "a"}, {"state.top", "top.sls"},
+	} {
+		m := newMinion(t, tree)
+		c := m.call("")
+		c.Pillar = fn.Tree{Dict: value.DictOf("port", 80, "_errors", value.ListOf("Rendering SLS 'secrets' failed"))}
+		o := m.funcs.Run(t.Context(), c, fn.Job{Fun: job[0].(string), Arg: job[1:]})
+		if text := value.Repr(o.Return); o.Retcode == 0 || !strings.Contains(text, "Rendering SLS 'secrets' failed") || strings.Contains(text, "port 80") {
+			t.Errorf("%v: exit code %d, %s", job, o.Retcode, text)
+		}
+	}
+}
+
+// TestCachesOfRunsArePrivate: the caches of a run may have secrets of the pillar.
+func TestCachesOfRunsArePrivate(t *testing.T) {
+	m := newMinion(t, tree)
+	for _, mods := range [][]any{nil, {"a"}} {
+		if o := m.run("state.apply", mods...); o.Retcode != 0 {
+			t.Fatal(value.Repr(o.Return))
+		}
+	}
+	found := map[string]bool{}
+	dir := m.opts.Str("cachedir")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if st, err := e.Info(); err == nil && st.Mode().IsRegular() {
+			found[e.Name()] = true
+			if st.Mode().Perm() != 0o600 {
+				t.Errorf("%s has the mode %v", e.Name(), st.Mode())
+			}
+		}
+	}
+	if !found["sls.p"] || !found["highstate.cache.p"] {
+		t.Errorf("found %v", found)
+	}
+}
