@@ -178,6 +178,13 @@ func TestMastersPythonChanges(t *testing.T) {
 		}
 		return nil
 	})
+	write(t, filepath.Join(m.cfg.ExtensionModules, "runners", "late.py"), "def x():\n    return 'there'\n")
+	eventually.Nil(t, eventually.Limit, "a module that was put there is used", func() error {
+		if got := m.runner(c, "late.x"); got != "'there'" {
+			return fmt.Errorf("late.x returns %s", got)
+		}
+		return nil
+	})
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

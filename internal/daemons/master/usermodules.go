@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
@@ -11,12 +12,16 @@ import (
 	"brine/internal/py/value"
 )
 
+// lookForModules is how often a master looks for files that its operator has put into the
+// directories of modules; Salt's programs read them at each start.
+const lookForModules = 2 * time.Second
+
 // userModules are the user's own modules of a master. call makes a call for what belongs to no
 // minion.
 func userModules(cfg *Config, call func() *fn.Call, log *slog.Logger) *usermodules.Modules {
 	o := cfg.Options
 	return usermodules.New(usermodules.Config{
-		Kinds: usermodules.MasterKinds, Options: o.PythonOptions, Sync: o.ModuleOptions.Sync(), CacheDir: cfg.CacheDir,
+		Kinds: usermodules.MasterKinds, Every: lookForModules, Options: o.PythonOptions, Sync: o.ModuleOptions.Sync(), CacheDir: cfg.CacheDir,
 		ExtensionModules: cfg.ExtensionModules, ID: cfg.ID, Opts: cfg.Opts, OwnGrains: value.NewDict(0), Log: log,
 		SaltFile: func(string) string { return "" },
 		Call:     call,

@@ -48,6 +48,8 @@ type Config struct {
 	Kinds   []string
 	Options python.Options
 	Sync    extmods.Options
+	// Every is the time after which a look-up looks for changed files; 0 leaves that to Rescan.
+	Every time.Duration
 	// CacheDir is the directory of the daemon's cache, ExtensionModules that of its modules.
 	CacheDir, ExtensionModules string
 	// ID is the id of the minion or master.
@@ -71,6 +73,7 @@ type Modules struct {
 
 	mu       sync.Mutex
 	scanned  bool
+	looked   time.Time // when the files were listed last
 	listings map[string]extmods.Listing
 	version  uint64
 	found    map[query]*fn.Func
@@ -128,7 +131,7 @@ func (m *Modules) scan() (changed bool) {
 		m.version++
 		m.listings, m.found, m.lists = now, map[query]*fn.Func{}, map[string]*list{}
 	}
-	m.scanned = true
+	m.scanned, m.looked = true, time.Now()
 	return changed
 }
 
@@ -152,11 +155,16 @@ func without(l extmods.Listing, off []string) extmods.Listing {
 // listing returns the modules of a kind, and the version of all.
 func (m *Modules) listing(kind string) (extmods.Listing, uint64) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.scanned {
-		m.scan()
+	changed := false
+	if !m.scanned || m.cfg.Every > 0 && time.Since(m.looked) > m.cfg.Every {
+		changed = m.scan()
 	}
-	return m.listings[kind], m.version
+	l, version := m.listings[kind], m.version
+	m.mu.Unlock()
+	if changed {
+		m.pool.Reload()
+	}
+	return l, version
 }
 
 // files are what a helper loads.
