@@ -10,6 +10,7 @@ import (
 	"brine/internal/base/log"
 	"brine/internal/base/profile"
 	"brine/internal/call/output"
+	"brine/internal/catalogue/actions/certs"
 	"brine/internal/catalogue/grains"
 	"brine/internal/daemons/minion"
 	"brine/internal/files/fileserver"
@@ -43,6 +44,7 @@ type Minion struct {
 	GitPillar gitpillar.Options `title:"Pillar from git"`
 	Top       top.Options       `title:"Top files"`
 	Templates render.Limits     `title:"Limits of templates"`
+	X509      certs.Options     `title:"Certificates"`
 	Output    output.Options
 	Profile   profile.Options `title:"Profiling"`
 	Returners returner.MinionOptions

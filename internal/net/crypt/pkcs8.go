@@ -1,10 +1,12 @@
 package crypt
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/des"
 	"crypto/pbkdf2"
+	"crypto/rand"
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -41,12 +43,79 @@ var (
 // decryptPKCS8 returns the PrivateKeyInfo in an EncryptedPrivateKeyInfo (RFC 5958), encrypted by
 // PBES2 with PBKDF2 and a cipher in CBC mode, as OpenSSL and Python's cryptography write it.
 func decryptPKCS8(der []byte, passphrase string) ([]byte, error) {
-	if passphrase == "" {
-		return nil, ErrPassphrase
-	}
 	var outer struct {
 		Algorithm pkix.AlgorithmIdentifier
 		Data      []byte
+	}
+	if passphrase == "" {
+		return nil, ErrPassphrase
+	}
+	if err := unmarshalAll(der, &outer); err != nil {
+		return nil, err
+	}
+	return DecryptPBES2(outer.Algorithm, outer.Data, passphrase)
+}
+
+// DecryptPKCS8 returns the PrivateKeyInfo in an EncryptedPrivateKeyInfo. The error is ErrPassphrase or ErrKey.
+func DecryptPKCS8(der []byte, passphrase string) ([]byte, error) {
+	return decryptPKCS8(der, passphrase)
+}
+
+// EncryptPKCS8 makes an EncryptedPrivateKeyInfo of a PrivateKeyInfo.
+func EncryptPKCS8(der []byte, passphrase string) ([]byte, error) {
+	algorithm, data, err := EncryptPBES2(der, passphrase)
+	if err != nil {
+		return nil, err
+	}
+	return asn1.Marshal(struct {
+		Algorithm pkix.AlgorithmIdentifier
+		Data      []byte
+	}{algorithm, data})
+}
+
+// EncryptPBES2 encrypts by PBES2 with PBKDF2 (HMAC-SHA-256) and AES-256 in CBC mode, as OpenSSL does.
+func EncryptPBES2(plain []byte, passphrase string) (algorithm pkix.AlgorithmIdentifier, data []byte, err error) {
+	const iterations = 20_000 // the file may be attacked for long, and each use of the key costs this
+	salt, iv := make([]byte, 16), make([]byte, aes.BlockSize)
+	rand.Read(salt) // never fails
+	rand.Read(iv)
+	key, err := pbkdf2.Key(sha256.New, passphrase, salt, iterations, 32)
+	if err != nil {
+		return algorithm, nil, fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return algorithm, nil, fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	pad := aes.BlockSize - len(plain)%aes.BlockSize
+	data = append(bytes.Clone(plain), bytes.Repeat([]byte{byte(pad)}, pad)...)
+	cipher.NewCBCEncrypter(block, iv).CryptBlocks(data, data)
+	kdf, err := asn1.Marshal(struct {
+		Salt       []byte
+		Iterations int
+		PRF        pkix.AlgorithmIdentifier
+	}{salt, iterations, pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 2, 9}, Parameters: asn1.NullRawValue}})
+	if err != nil {
+		return algorithm, nil, fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	vector, err := asn1.Marshal(iv)
+	if err != nil {
+		return algorithm, nil, fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	scheme, err := asn1.Marshal(struct{ KDF, Cipher pkix.AlgorithmIdentifier }{
+		pkix.AlgorithmIdentifier{Algorithm: oidPBKDF2, Parameters: asn1.RawValue{FullBytes: kdf}},
+		pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 1, 42}, Parameters: asn1.RawValue{FullBytes: vector}},
+	})
+	if err != nil {
+		return algorithm, nil, fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	return pkix.AlgorithmIdentifier{Algorithm: oidPBES2, Parameters: asn1.RawValue{FullBytes: scheme}}, data, nil
+}
+
+// DecryptPBES2 decrypts what PBES2 encrypted: one value in DER. The error is ErrPassphrase or ErrKey.
+func DecryptPBES2(algorithm pkix.AlgorithmIdentifier, data []byte, passphrase string) ([]byte, error) {
+	if passphrase == "" {
+		return nil, ErrPassphrase
 	}
 	var scheme struct{ KDF, Cipher pkix.AlgorithmIdentifier }
 	var kdf struct {
@@ -56,13 +125,10 @@ func decryptPKCS8(der []byte, passphrase string) ([]byte, error) {
 		PRF        pkix.AlgorithmIdentifier `asn1:"optional"`
 	}
 	var iv []byte
-	if err := unmarshalAll(der, &outer); err != nil {
-		return nil, err
+	if !algorithm.Algorithm.Equal(oidPBES2) {
+		return nil, fmt.Errorf("%w: encrypted PKCS#8 by %v instead of PBES2; %s", ErrKey, algorithm.Algorithm, pkcs8Convert)
 	}
-	if !outer.Algorithm.Algorithm.Equal(oidPBES2) {
-		return nil, fmt.Errorf("%w: encrypted PKCS#8 by %v instead of PBES2; %s", ErrKey, outer.Algorithm.Algorithm, pkcs8Convert)
-	}
-	if err := unmarshalAll(outer.Algorithm.Parameters.FullBytes, &scheme); err != nil {
+	if err := unmarshalAll(algorithm.Parameters.FullBytes, &scheme); err != nil {
 		return nil, err
 	}
 	if !scheme.KDF.Algorithm.Equal(oidPBKDF2) {
@@ -96,11 +162,11 @@ func decryptPKCS8(der []byte, passphrase string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", ErrKey, err)
 	}
 	size := block.BlockSize()
-	if len(iv) != size || len(outer.Data) == 0 || len(outer.Data)%size != 0 {
-		return nil, fmt.Errorf("%w: encrypted PKCS#8 with %d bytes and a vector of %d", ErrKey, len(outer.Data), len(iv))
+	if len(iv) != size || len(data) == 0 || len(data)%size != 0 {
+		return nil, fmt.Errorf("%w: encrypted PKCS#8 with %d bytes and a vector of %d", ErrKey, len(data), len(iv))
 	}
-	plain := make([]byte, len(outer.Data))
-	cipher.NewCBCDecrypter(block, iv).CryptBlocks(plain, outer.Data)
+	plain := make([]byte, len(data))
+	cipher.NewCBCDecrypter(block, iv).CryptBlocks(plain, data)
 	// With a wrong passphrase there is no valid padding, or by chance no valid key.
 	pad := int(plain[len(plain)-1])
 	if pad == 0 || pad > size {

@@ -23,7 +23,7 @@ const unsupported = " acme ansible apache appx apt artifactory assistive at auge
 	"pkgng postgres_cluster postgres_initdb powercfg powerpath probes proxy pushover pyenv pyrax_queues quota rabbitmq_cluster " +
 	"rabbitmq_upstream raid rbac rbenv redis reg restconf rsync rvm salt_proxy selinux serverdensity_device shortcut slack smtp snapper " +
 	"solrcloud splunk splunk_search sqlite3 statuspage svn sysfs syslog_ng system task telemetry_alert testinfra tls tomcat " +
-	"trafficserver tuned uptime vagrant vault vbox_guest victorops virt winrepo wordpress wua wusa x509 xattr xml xmpp zabbix_action " +
+	"trafficserver tuned uptime vagrant vault vbox_guest victorops virt winrepo wordpress wua wusa xattr xml xmpp zabbix_action " +
 	"zabbix_host zabbix_hostgroup zabbix_mediatype zabbix_template zabbix_user zabbix_usergroup zabbix_usermacro zabbix_valuemap zenoss " +
 	"zfs zk_concurrency zookeeper zpool "
 
