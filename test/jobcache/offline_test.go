@@ -137,6 +137,19 @@ func TestModulesBeforeTheFirstStart(t *testing.T) {
 	if out, stderr, code := m.Run(daemontest.Brine, "salt-run", "pillar.show_pillar", "web1"); code != 0 || !strings.Contains(out, "web1x") {
 		t.Errorf("%d %s%s", code, out, stderr)
 	}
+	if err := os.Mkdir(filepath.Join(files, "_runners"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	runner := "def hello():\n    \"\"\"Greet the site.\"\"\"\n    return 'hello'\n"
+	if err := os.WriteFile(filepath.Join(files, "_runners", "site.py"), []byte(runner), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, stderr, code := m.Run(daemontest.Brine, "salt-run", "saltutil.sync_runners"); code != 0 || !strings.Contains(out, "runners.site") {
+		t.Fatalf("%d %s%s", code, out, stderr)
+	}
+	if out, stderr, code := m.Run(daemontest.Brine, "salt-run", "-d", "site"); code != 0 || !strings.Contains(out, "Greet the site.") || stderr != "" {
+		t.Errorf("-d: %d %s%s", code, out, stderr)
+	}
 	m.Start()
 	if out, stderr, code := m.Run(daemontest.Brine, "salt-run", "pillar.show_pillar", "web2"); code != 0 || !strings.Contains(out, "web2x") {
 		t.Errorf("by the master that runs: %d %s%s", code, out, stderr)

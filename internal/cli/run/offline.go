@@ -37,3 +37,23 @@ func (p *program) call(ctx context.Context, r client.Runner, started func(jid st
 	}
 	return nil, salt.Errorf(salt.Unavailable, "%w\n%s cannot answer from disk either: %w", err, r.Fun, offlineErr)
 }
+
+// attachOwn adds the user's runners in Python, and returns a function that ends their helper. They
+// are loaded as the master's user. If that cannot be, Brine's runners are shown alone.
+func (p *program) attachOwn(reg *fn.Registry) (done func()) {
+	done = func() {}
+	cfg, err := p.Conf.Parts(p.Tree)
+	if err != nil {
+		return done
+	}
+	own := master.OwnRunners(&cfg, p.Log.Logger)
+	if own == nil {
+		return done
+	}
+	if err := daemon.Become(p.Conf.Files.User); err != nil {
+		p.Log.Warn("runners in Python are not shown", "err", err)
+		return done
+	}
+	reg.Attach(own.Runners())
+	return own.Close
+}

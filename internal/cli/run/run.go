@@ -314,12 +314,15 @@ func exitOf(data *value.Dict) int {
 }
 
 // docs shows the documentation of the selected functions: one function, a
-// module, or a pattern. It asks no master: this program has the same runners.
+// module, or a pattern. It asks no master: this program has the same runners, and those of the
+// user are on this machine.
 func (p *program) docs(args []string) error {
 	reg, err := fn.NewRegistry(nil, runners.New(runners.Deps{})...)
 	if err != nil {
 		return err
 	}
+	done := p.attachOwn(reg)
+	defer done()
 	all := reg.Docs()
 	if !p.opts.Doc {
 		return p.Show.Show(all, "", output.Call{})

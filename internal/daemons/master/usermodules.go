@@ -72,3 +72,16 @@ func (t *templates) pythonTop(ctx context.Context, id, name string, sent *value.
 
 // isTop reports whether a source of top data is a module in Python.
 func (t *templates) isTop(name string) bool { return t.user.HasTop(name) }
+
+// OwnRunners returns the user's own modules of a master on this machine, for a program that shows
+// their documentation; nil if no runner is among them. The caller closes them.
+func OwnRunners(cfg *Config, log *slog.Logger) *usermodules.Modules {
+	own := userModules(cfg, func() *fn.Call {
+		return &fn.Call{ID: cfg.ID, Log: log, Config: fn.Tree{Dict: cfg.Opts}, Grains: fn.Tree{Dict: value.NewDict(0)}}
+	}, log)
+	if !own.HasRunners() {
+		own.Close()
+		return nil
+	}
+	return own
+}

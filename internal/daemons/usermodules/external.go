@@ -68,6 +68,12 @@ func (m *Modules) result(v any, _ int, err error) (any, error) {
 	return v, err
 }
 
+// HasRunners reports whether there are runners of the user.
+func (m *Modules) HasRunners() bool {
+	l, _ := m.listing(kindRunners)
+	return len(l.Paths) > 0
+}
+
 // HasTop reports whether there is a source of top data of a name.
 func (m *Modules) HasTop(name string) bool { return m.has(kindTops, name) }
 
