@@ -165,15 +165,23 @@ func (s *seenTeller) take(arg *value.Dict) *value.Dict {
 	var in wire.SeenReport
 	wire.View(arg, &in)
 	s.server.Learn(unpackSeen(value.Items(in.Seen)))
+	s.meet(in.From, in.Boot)
+	return value.NewDict(0)
+}
+
+// meet notes the process of a master. A new one has forgotten what the former one
+// was told, even if it started before anyone noticed.
+func (s *seenTeller) meet(id, boot string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.peers[in.From]; p != nil && p.boot != in.Boot {
-		if p.boot != "" {
-			p.told, p.waits = false, nil
-		}
-		p.boot = in.Boot
+	p := s.peers[id]
+	if p == nil || p.boot == boot {
+		return
 	}
-	return value.NewDict(0)
+	if p.boot != "" {
+		p.told, p.waits = false, nil
+	}
+	p.boot = boot
 }
 
 // packSeen encodes as much as fits into a message, and returns the rest.

@@ -99,3 +99,24 @@ func TestTellSeenGoesOn(t *testing.T) {
 		t.Error("a master that was started again is not told from the beginning")
 	}
 }
+
+// TestQuickRestartIsTold: a master that was started again before its connection was
+// missed is told everything.
+func TestQuickRestartIsTold(t *testing.T) {
+	p := &seenPeer{told: true, waits: []channel.Seen{{ID: "new"}}}
+	s := &seenTeller{peers: map[string]*seenPeer{"other": p}}
+	s.meet("unknown", "1")
+	s.meet("other", "1")
+	s.meet("other", "1")
+	if !p.told || len(p.waits) != 1 {
+		t.Error("its first message counts as a restart")
+	}
+	s.meet("other", "2")
+	if p.told || len(p.waits) != 0 {
+		t.Error("a restart is not noticed")
+	}
+	p.told = true
+	if s.meet("other", "2"); !p.told {
+		t.Error("each message counts as a restart")
+	}
+}
