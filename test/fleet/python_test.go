@@ -197,3 +197,43 @@ func TestMastersPythonChanges(t *testing.T) {
 		return nil
 	})
 }
+
+// TestRunnersBesidePillars: pillars that occupy all helpers do not keep a runner waiting.
+func TestRunnersBesidePillars(t *testing.T) {
+	tools.NeedPython(t, "python3", "marshal")
+	dir := shortDir(t)
+	m := startMaster(t, "one", "tcp", func(cfg *master.Config) {
+		cfg.Keys.AutoAccept = true
+		defaults(t, &cfg.Files, &cfg.Pillar, &cfg.Top, &cfg.Client)
+		cfg.Options.PythonOptions.Helpers = 1
+		cfg.ExtensionModules = filepath.Join(dir, "extmods")
+		cfg.Pillar.External = value.ListOf(value.DictOf("slow", dir))
+	})
+	for name, text := range map[string]string{
+		"pillar/slow.py": "import os, time\n\n\ndef ext_pillar(minion_id, pillar, path):\n    open(path + '/begun', 'w').close()\n" +
+			"    while not os.path.exists(path + '/go'):\n        time.sleep(0.02)\n    return {'waited': True}\n",
+		"runners/site.py": "def hello():\n    return 'hello'\n",
+	} {
+		path := filepath.Join(dir, "extmods", name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, text)
+	}
+	startMinion(t, "web1", "tcp", []*theMaster{m}, nil)
+	eventually.Nil(t, eventually.Limit, "the pillar occupies the helper", func() error {
+		_, err := os.Stat(filepath.Join(dir, "begun"))
+		return err
+	})
+	if got := m.runner(m.local(), "site.hello"); got != "'hello'" {
+		t.Errorf("meanwhile a runner returns %s", got)
+	}
+	write(t, filepath.Join(dir, "go"), "")
+	eventually.Nil(t, eventually.Limit, "the minion has its pillar", func() error {
+		v := m.command("glob", "web1", "pillar.get", 1, "waited")["web1"].At("return")
+		if v != true {
+			return fmt.Errorf("%v", v)
+		}
+		return nil
+	})
+}

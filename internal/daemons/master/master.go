@@ -80,6 +80,7 @@ type Master struct {
 type services struct {
 	templates   *templates
 	user        *usermodules.Modules // the user's own, in Python
+	userRunners *usermodules.Modules
 	targets     *targets
 	access      *access
 	recorder    *recorder
@@ -231,6 +232,7 @@ func (m *Master) Run(ctx context.Context) error {
 	back.Wait()
 	m.states.store()
 	m.user.Close()
+	m.userRunners.Close()
 	err = errors.Join(err, m.jobs.Close(), m.audit.Close(), m.cache.Close(), m.replicated.Close())
 	m.sinks.Close()
 	return err
@@ -287,6 +289,9 @@ func (m *Master) release() {
 	m.sinks.Close()
 	if m.user != nil {
 		m.user.Close()
+	}
+	if m.userRunners != nil {
+		m.userRunners.Close()
 	}
 	if m.audit != nil {
 		m.audit.Close()

@@ -16,12 +16,12 @@ import (
 // directories of modules; Salt's programs read them at each start.
 const lookForModules = 2 * time.Second
 
-// userModules are the user's own modules of a master. call makes a call for what belongs to no
+// userModules are the user's own modules of a master, of some kinds. call makes a call for what belongs to no
 // minion.
-func userModules(cfg *Config, call func() *fn.Call, log *slog.Logger) *usermodules.Modules {
+func userModules(cfg *Config, kinds []string, call func() *fn.Call, log *slog.Logger) *usermodules.Modules {
 	o := cfg.Options
 	return usermodules.New(usermodules.Config{
-		Kinds: usermodules.MasterKinds, Every: lookForModules, Options: o.PythonOptions, Sync: o.ModuleOptions.Sync(), CacheDir: cfg.CacheDir,
+		Kinds: kinds, Every: lookForModules, Options: o.PythonOptions, Sync: o.ModuleOptions.Sync(), CacheDir: cfg.CacheDir,
 		ExtensionModules: cfg.ExtensionModules, ID: cfg.ID, Opts: cfg.Opts, OwnGrains: value.NewDict(0), Log: log,
 		SaltFile: func(string) string { return "" },
 		Call:     call,
@@ -41,7 +41,11 @@ func (s runnerServes) SyncModules(ctx context.Context, kinds, envs []string, whi
 	if s.templates == nil || s.templates.user == nil {
 		return nil, salt.Errorf(salt.Unavailable, "there is no master's data on this machine, so no files to fetch modules from")
 	}
-	return s.templates.user.Fetch(ctx, s.templates.call(), kinds, envs, whitelist, blacklist)
+	names, err := s.templates.user.Fetch(ctx, s.templates.call(), kinds, envs, whitelist, blacklist)
+	if s.runners != nil {
+		s.runners.Rescan()
+	}
+	return names, err
 }
 
 // pythonTop asks a module in Python for top data: for each environment, a list of SLS files.
@@ -76,7 +80,7 @@ func (t *templates) isTop(name string) bool { return t.user.HasTop(name) }
 // OwnRunners returns the user's own modules of a master on this machine, for a program that shows
 // their documentation; nil if no runner is among them. The caller closes them.
 func OwnRunners(cfg *Config, log *slog.Logger) *usermodules.Modules {
-	own := userModules(cfg, func() *fn.Call {
+	own := userModules(cfg, usermodules.RunnerKinds, func() *fn.Call {
 		return &fn.Call{ID: cfg.ID, Log: log, Config: fn.Tree{Dict: cfg.Opts}, Grains: fn.Tree{Dict: value.NewDict(0)}}
 	}, log)
 	if !own.HasRunners() {

@@ -4,6 +4,7 @@ import (
 	"brine/internal/base/ratelimit"
 	"brine/internal/daemons/master/filequota"
 	"brine/internal/daemons/master/sinks"
+	"brine/internal/daemons/usermodules"
 	"context"
 	"fmt"
 	"net"
@@ -183,6 +184,7 @@ func (m *Master) wireStores() (err error) {
 		return err
 	}
 	m.user = m.templates.user
+	m.userRunners = userModules(cfg, usermodules.RunnerKinds, m.templates.call, m.log)
 	m.settings.compiler = m.templates.compiler
 	m.settings.set(m.cfg)
 	return nil
@@ -405,7 +407,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Targets: m.targets,
 		Client:  client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
 		Bus:     m.bus,
-		Serves:  runnerServes{m.settings, m.files, m.templates},
+		Serves:  runnerServes{m.settings, m.files, m.templates, m.userRunners},
 		Running: m.runners.running.list,
 		Wheels:  func() *value.Dict { return m.wheels.registry.Docs() },
 		Audit:   m.audit.Recent,
@@ -432,7 +434,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	all.Attach(m.user.Runners())
+	all.Attach(m.userRunners.Runners())
 	return all, nil
 }
 

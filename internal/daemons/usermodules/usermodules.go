@@ -36,15 +36,18 @@ const (
 	kindReturners = "returners"
 )
 
-// MinionKinds are all kinds that a helper of a minion loads, MasterKinds those of a master's.
+// MinionKinds are all kinds that a helper of a minion loads, MasterKinds those of a master that
+// work for minions, and RunnerKinds those of its runners. They have helpers of their own, so that
+// requests of minions cannot keep an operator waiting.
 var (
 	MinionKinds = []string{kindModules, kindStates, kindGrains, kindRenderers, kindPillar, kindReturners, "utils", "serializers", "outputters", "executors"}
-	MasterKinds = []string{kindModules, kindRenderers, kindRunners, kindPillar, kindTops, "utils", "serializers"}
+	MasterKinds = []string{kindModules, kindRenderers, kindPillar, kindTops, "utils", "serializers"}
+	RunnerKinds = []string{kindRunners, "utils", "serializers"}
 )
 
 // Config is what Modules need.
 type Config struct {
-	// Kinds are the kinds of modules that can be used: MinionKinds or MasterKinds.
+	// Kinds are the kinds of modules that can be used: MinionKinds, MasterKinds or RunnerKinds.
 	Kinds   []string
 	Options python.Options
 	Sync    extmods.Options
