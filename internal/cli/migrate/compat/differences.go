@@ -19,9 +19,7 @@ type Difference struct {
 	Text string
 }
 
-// Differences are those that a check can find.
-func Differences() []Difference { return differences }
-
+// differences are those that a check can find.
 var differences = []Difference{
 	{"option", []string{"startup_states"}, "job id of `startup_states`",
 		"the minion creates the job id; Salt's minion returns req, and the master creates one"},
