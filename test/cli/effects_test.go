@@ -95,7 +95,7 @@ func allEffects() map[string]effect {
 		}
 	}
 	for _, p := range []string{"salt", "salt-key", "salt-run", "salt-call", "salt-cp", "salt-master", "salt-minion", "salt-api", "demo", "ha", "cluster",
-		"witness", "man", "migrate", "completion"} {
+		"witness", "man", "migrate", "doc", "completion"} {
 		add(p, map[string]effect{
 			"--version":         {line: "@ stray --none", out: `^` + p + ` 3007\.10 \(Brine .*\)\n$`},
 			"--versions-report": {line: "@ stray", out: `Salt Version:\n.*Brine Version:`},
@@ -124,6 +124,7 @@ func allEffects() map[string]effect {
 	add("witness", map[string]effect{"--config-dir": {line: "@", value: "DIR/conf", before: files("conf/witness", "cluster_id: main\n"), code: 1,
 		err: `cluster_witness_secret is not set`}})
 	add("man", map[string]effect{"--dir": {line: "@", value: "DIR/pages", file: "pages/salt-key.1", holds: `\.SH NAME`}})
+	add("doc", map[string]effect{"--dir": {line: "@", value: "DIR/pages", file: "pages/states/cmd.md", holds: `cmd\.run`}})
 	return all
 }
 
@@ -196,7 +197,7 @@ func clientEffects(program, line string) map[string]effect {
 		"--delimiter":       {},
 		"--timeout":         {},
 	}
-	if program != "salt-key" && program != "salt" {
+	if program != "salt-key" && program != "salt" && program != "salt-run" { // which answers test.arg itself
 		e := all["--config-dir"]
 		e.code = 1 // there is no master
 		all["--config-dir"] = e

@@ -108,7 +108,7 @@ func endings() map[string][]ending {
 		"salt: the master cannot be reached or does not answer": as("salt", "-c DOWN alpha test.ping"),
 		"salt-run: the function failed": join(as("salt-run", "-c BOSS error.error Exception"),
 			with(7, 7, "salt-run", "-c BOSS salt.cmd test.echo '{retcode: 7}'")),
-		"salt-run: the master cannot be reached":                      as("salt-run", "-c DOWN test.arg"),
+		"salt-run: the master cannot be reached":                      as("salt-run", "-c DOWN manage.present"),
 		"salt-run: there is no such function":                         as("salt-run", "-c BOSS no.such"),
 		"salt-run: wrong arguments":                                   as("salt-run", "-c BOSS jobs.lookup_jid", "-c BOSS test.sleep 1 2 3"),
 		"salt-run: the function returned False":                       as("salt-run", "-c BOSS salt.cmd test.false"),
