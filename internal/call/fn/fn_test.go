@@ -506,3 +506,32 @@ func BenchmarkRun(b *testing.B) {
 		r.Run(b.Context(), &Call{}, Job{Fun: "test.three", Arg: list("a", value.DictOf("__kwarg__", true, "b", 1))})
 	}
 }
+
+// askingSource is a source that looks functions up while it is asked, as Python modules do.
+type askingSource struct{ r *Registry }
+
+func (s askingSource) Find(string, bool) *Func   { return nil }
+func (s askingSource) Hides(string) bool         { return false }
+func (s askingSource) Claims(string) bool        { return false }
+func (s askingSource) Names() ([]string, uint64) { return nil, 0 }
+func (s askingSource) Missing() map[string]string {
+	s.r.Own("b.f")
+	return map[string]string{"x": "gone"}
+}
+
+// TestSourceAsks: a registry with late grains does not wait for itself while its source looks
+// functions up.
+func TestSourceAsks(t *testing.T) {
+	asked := 0
+	r, err := NewRegistry(lateTree{&asked}, Module{Name: "b", When: func(Reader) (string, bool) { return "", true }, Funcs: []Func{Of("f", echo, "F.")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Attach(askingSource{r})
+	if got := r.Missing()["x"]; got != "gone" {
+		t.Errorf("missing: %q", got)
+	}
+	if _, err := r.Lookup("x.f"); err == nil || err.Error() != "'x' __virtual__ returned False: gone" {
+		t.Error(err)
+	}
+}

@@ -194,8 +194,14 @@ func (r *Registry) reconsider(mod, name string) *Func {
 
 func (r *Registry) unknown(name string) string {
 	mod, _ := split(name)
-	if r != nil && !r.modules[mod] {
-		reason, ok := r.missing[mod]
+	if r == nil {
+		return fmt.Sprintf(textUnavailable, name)
+	}
+	unlock := r.settle(mod)
+	there := r.modules[mod]
+	reason, ok := r.missing[mod]
+	unlock() // the source may look functions up
+	if !there {
 		if !ok && r.source != nil {
 			reason, ok = r.source.Missing()[mod]
 		}
@@ -243,11 +249,13 @@ func (r *Registry) Missing() map[string]string {
 	if r == nil {
 		return nil
 	}
-	defer r.settle("")()
+	unlock := r.settle("")
+	all := r.missing // it no longer changes
+	unlock()
 	if r.source == nil {
-		return r.missing
+		return all
 	}
-	all := maps.Clone(r.missing)
+	all = maps.Clone(all)
 	maps.Copy(all, r.source.Missing())
 	return all
 }
