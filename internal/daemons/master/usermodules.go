@@ -16,8 +16,8 @@ import (
 // directories of modules; Salt's programs read them at each start.
 const lookForModules = 2 * time.Second
 
-// userModules are the user's own modules of a master, of some kinds. call makes a call for what belongs to no
-// minion.
+// userModules are the user's own modules of a master, of some kinds. call makes a call for what
+// belongs to no minion.
 func userModules(cfg *Config, kinds []string, call func() *fn.Call, log *slog.Logger) *usermodules.Modules {
 	o := cfg.Options
 	return usermodules.New(usermodules.Config{

@@ -110,14 +110,14 @@ func lies(b uint64) map[string][]*pb.Message {
 		"voters that learn": {
 			snap(&pb.Snapshot{Data: good, Metadata: meta(9, &pb.ConfState{Voters: []uint64{me, b}, Learners: []uint64{me, b}})}),
 		},
-		"a joint of strangers": {
+		"a joint list of unknown voters": {
 			snap(&pb.Snapshot{Data: good, Metadata: meta(9, &pb.ConfState{Voters: []uint64{me, b}, VotersOutgoing: []uint64{7}, LearnersNext: []uint64{8}})}),
 		},
 		"voter 0": {snap(&pb.Snapshot{Data: good, Metadata: meta(9, &pb.ConfState{Voters: []uint64{me, 0, b}})})},
 		"the last snapshot": {
 			snap(&pb.Snapshot{Data: good, Metadata: meta(math.MaxUint64, voters)}), {Type: pb.MsgHeartbeat.Enum(), Commit: new(uint64(math.MaxUint64))},
 		},
-		"a claim of nobody":      {app(2, entry(2, pb.EntryNormal, []byte(`{"op":"claim"}`)))},
+		"a claim without a name": {app(2, entry(2, pb.EntryNormal, []byte(`{"op":"claim"}`)))},
 		"a beginning of nothing": {app(2, entry(2, pb.EntryNormal, []byte(`{"op":"begin"}`)))},
 		"the highest term":       {{Type: pb.MsgHeartbeat.Enum(), Term: new(uint64(math.MaxUint64))}},
 	}

@@ -332,7 +332,7 @@ func (n *engine) renumber(number uint64, first *saved) error {
 		s.hard, s.snap = first.hard, first.snap
 		c.hard, c.snap = first.hard, first.snap
 	}
-	n.sure, n.begun = true, newNumber() // nobody relies on the number yet, and what others say is about the one before
+	n.sure, n.begun = true, newNumber() // no voter relies on this number yet; what others say is about the one before
 	if err := n.save(c); err != nil {
 		n.raft, n.meta.Number, n.why = nil, 0, "its disk cannot be written"
 		return salt.Errorf(salt.Unavailable, "cannot write the state of this voter: %w", err)

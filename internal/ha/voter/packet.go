@@ -91,7 +91,7 @@ func (n *Node) Packet(to string, messages [][]byte) Packet {
 func (n *Node) Exchange(from string, p Packet) Packet {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.heed(from, p) {
+	if n.admit(from, p) {
 		n.step(from, p, p.Number)
 	}
 	out := n.e.packet(from)
@@ -105,13 +105,13 @@ func (n *Node) Exchange(from string, p Packet) Packet {
 func (n *Node) Returned(from string, p Packet) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.heed(from, p) {
+	if n.admit(from, p) {
 		n.step(from, p, 0)
 	}
 }
 
-// heed takes note of a packet apart from its messages, and reports whether to handle these.
-func (n *Node) heed(from string, p Packet) bool {
+// admit records what a packet says apart from its messages, and reports whether to handle these.
+func (n *Node) admit(from string, p Packet) bool {
 	if p.Group != n.e.group || from == n.e.cfg.Name || !slices.Contains(n.e.cfg.Voters, from) {
 		return false
 	}
