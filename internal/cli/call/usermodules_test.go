@@ -205,7 +205,8 @@ func TestNoHelper(t *testing.T) {
 
 // TestUserPillar: a masterless minion uses a source of ext_pillar of the user.
 func TestUserPillar(t *testing.T) {
-	dir := userTree(t, "usermodules.txtar", "ext_pillar: [{mine: [a, b]}]\nignore_unsupported: [ext_pillar.mine]\n")
+	dir := userTree(t, "usermodules.txtar", "ext_pillar: [{mine: [a, b]}, {bad: x}, {bare: x}]\n"+
+		"ignore_unsupported: [ext_pillar]\n")
 	source := "def ext_pillar(minion_id, pillar, *args):\n    return {'own': [minion_id, __grains__['role'], list(args)]}\n"
 	if err := os.MkdirAll(filepath.Join(dir, "srv", "_pillar"), 0o755); err != nil {
 		t.Fatal(err)
@@ -221,6 +222,18 @@ func TestUserPillar(t *testing.T) {
 	}
 	if v, r := local(t, dir, "pillar.get", "own"); jsonText(v) != `["alpha","web",["a","b"]]` {
 		t.Errorf("%s; %+v", jsonText(v), r)
+	}
+	// What cannot be used is named with its file.
+	for name, text := range map[string]string{"bad": "def ext_pillar(\n", "bare": "x = 1\n"} {
+		path := filepath.Join(dir, "var", "cache", "salt", "minion", "extmods", "pillar", name+".py")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v, r := local(t, dir, "pillar.get", "_errors")
+	if got := jsonText(v); !strings.Contains(got, "bad.py cannot be loaded: SyntaxError in line 1") ||
+		!strings.Contains(got, "bare.py has no function ext_pillar") {
+		t.Errorf("%s; %+v", got, r)
 	}
 }
 

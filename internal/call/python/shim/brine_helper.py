@@ -475,6 +475,17 @@ class Loader:
                 return entry.functions[name]
         return None
 
+    def why(self, full):
+        """Say why there is no function of a full name."""
+        module, _, name = full.partition(".")
+        stems = self.claims.get(module, ())
+        for stem in stems:
+            if self.load(stem).reason:
+                return self.load(stem).reason
+        if stems:
+            return "{} has no function {}".format(self.files[stems[0]], name)
+        return "there is no module {}".format(module)
+
     def all(self):
         """Load all files and return the full names of the functions."""
         names = []
@@ -679,7 +690,8 @@ def do_call(kind, name, args, kwargs):
     loader = LOADERS.get(kind)
     function = loader.find(name, True) if loader else None
     if function is None:
-        raise KeyError(name)
+        import salt.exceptions
+        raise salt.exceptions.CommandExecutionError(loader.why(name) if loader else name)
     return finish(inject(function, args, kwargs))
 
 
