@@ -46,7 +46,7 @@ func newWatched(t *testing.T, n int) *watched {
 			Ask: func(_ context.Context, peer string, q []byte) ([]byte, error) {
 				j := int(peer[0] - '0')
 				if x.away[j] {
-					return nil, salt.Errorf(salt.Unavailable, "it is away")
+					return nil, salt.Errorf(salt.Unavailable, "it is unreachable")
 				}
 				if j == x.old {
 					return nil, nil

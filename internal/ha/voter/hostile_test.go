@@ -142,8 +142,8 @@ func tell(t testing.TB, n *Node, group string, a, b uint64, messages []*pb.Messa
 	n.Exchange("b", p)
 }
 
-// TestLyingVoter: a voter that sends anything, such as a witness that somebody has broken
-// into, ends no master: the process goes on, and the voter does not stop for ever.
+// TestLyingVoter: a voter that sends anything, such as a witness that an attacker controls,
+// ends no master: the process goes on, and the voter does not stop for ever.
 func TestLyingVoter(t *testing.T) {
 	for what, messages := range lies(firstNumber(lease.Fingerprint([]string{"a", "b", "c"}), 0, "b")) {
 		t.Run(what, func(t *testing.T) {
