@@ -88,7 +88,7 @@ func (s *Store) Queued(now time.Time, limit int) ([]Queued, error) {
 			}
 			q, err := readQueued(tx, k, v)
 			if err != nil {
-				return err
+				s.damaged(string(k[8:]), "queued job", err)
 			}
 			if q.Load != nil {
 				out = append(out, q)
@@ -109,7 +109,7 @@ func readQueued(tx *bolt.Tx, k, v []byte) (q Queued, err error) {
 	f := Filter{Returned: true}
 	j, err := f.read(hour, jid)
 	if err != nil {
-		return q, err
+		return Queued{}, err
 	}
 	q = Queued{Job: *j, Until: queuedMoment(k)}
 	_, q.From = readFrom(hour, jid)
@@ -121,7 +121,7 @@ func readQueued(tx *bolt.Tx, k, v []byte) (q Queued, err error) {
 		if raw := states.Get(k[8:]); raw != nil {
 			d, err := decodeDict(raw)
 			if err != nil {
-				return q, err
+				return Queued{}, err // who has begun is unknown: the job could run twice
 			}
 			q.State = State{Handed: value.Texts(d.At("handed")), Running: value.Texts(d.At("running")), Absent: value.Texts(d.At("absent"))}
 		}

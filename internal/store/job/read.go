@@ -3,6 +3,7 @@ package job
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -112,7 +113,8 @@ func (s *Store) EachReturn(jid string, fn func(id string, ret *value.Dict) bool)
 		for _, e := range got {
 			ret, err := decodeDict(e.raw)
 			if err != nil {
-				return err
+				s.damaged(jid, "return of "+e.id, err)
+				ret = unreadable(err)
 			}
 			if !fn(e.id, ret) {
 				return nil
@@ -120,6 +122,11 @@ func (s *Store) EachReturn(jid string, fn func(id string, ret *value.Dict) bool)
 		}
 		from = append(key(jid, entryReturn, got[len(got)-1].id), 0)
 	}
+}
+
+// unreadable stands for a return that is damaged.
+func unreadable(err error) *value.Dict {
+	return value.DictOf("return", fmt.Sprintf("ERROR: The master has this return but %v.", err), "retcode", 1, "success", false)
 }
 
 // Snapshot writes the current jobs to a directory that Open and OpenReadOnly can read. It replaces an older
@@ -183,7 +190,7 @@ func (s *Store) List(f Filter) ([]*Job, error) {
 			if !f.Since.IsZero() && bytes.Compare(name, hourName(f.Since)) < 0 {
 				return nil
 			}
-			return f.inHour(hour, &jobs)
+			return s.inHour(&f, hour, &jobs)
 		})
 		if errors.Is(err, errFound) {
 			return nil
@@ -207,7 +214,7 @@ func (f *Filter) keeps(j *Job) (keep bool, err error) {
 }
 
 // inHour appends the jobs of an hour; errFound says that the limit is reached.
-func (f *Filter) inHour(hour *bolt.Bucket, jobs *[]*Job) error {
+func (s *Store) inHour(f *Filter, hour *bolt.Bucket, jobs *[]*Job) error {
 	c := hour.Cursor()
 	for jid := f.firstJID(c); jid != ""; jid = f.nextJID(c, jid) {
 		if f.After != "" && jid <= f.After || f.Before != "" && jid >= f.Before {
@@ -215,7 +222,7 @@ func (f *Filter) inHour(hour *bolt.Bucket, jobs *[]*Job) error {
 		}
 		j, err := f.read(hour, jid)
 		if err != nil {
-			return err
+			s.damaged(jid, "load", err)
 		}
 		keep, err := f.keeps(j)
 		if err != nil {
@@ -253,14 +260,12 @@ func (f *Filter) nextJID(c *bolt.Cursor, jid string) string {
 	return next
 }
 
+// read reads a job. With an error, which is of its load, the rest of the job is there.
 func (f *Filter) read(hour *bolt.Bucket, jid string) (*Job, error) {
+	var damage error
 	j := &Job{JID: jid, Minions: decodeIDs(hour.Get(key(jid, entryMinions, "")))}
 	if raw := hour.Get(key(jid, entryLoad, "")); raw != nil {
-		load, err := decodeDict(raw)
-		if err != nil {
-			return nil, err
-		}
-		j.Load = load
+		j.Load, damage = decodeDict(raw)
 	}
 	if f.Returned {
 		prefix := key(jid, entryReturn, "")
@@ -269,7 +274,7 @@ func (f *Filter) read(hour *bolt.Bucket, jid string) (*Job, error) {
 			j.Returned = append(j.Returned, strings.Clone(string(k[len(prefix):])))
 		}
 	}
-	return j, nil
+	return j, damage
 }
 
 // Active returns the jobs stored since a time that lack a return of some minion, newest first.

@@ -30,6 +30,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
@@ -54,6 +55,8 @@ type Store struct {
 	file   *file
 	writer *writer
 	stream *Stream // of a replicated store, else nil
+	// damage reports entries that cannot be read.
+	damage *ratelimit.Log
 	conflict
 
 	quit    chan struct{}
@@ -78,7 +81,7 @@ func OpenReadOnly(dir string, o Options, log *slog.Logger) (*Store, error) {
 }
 
 func newStore(dir string, o Options, log *slog.Logger) *Store {
-	s := &Store{o: o, now: time.Now, quit: make(chan struct{})}
+	s := &Store{o: o, now: time.Now, quit: make(chan struct{}), damage: ratelimit.NewLog(log, 10, time.Hour)}
 	s.file = &file{path: filepath.Join(dir, fileName), log: log, setup: makeBuckets}
 	s.writer = newWriter(s.file, s.apply)
 	return s
@@ -206,6 +209,11 @@ func encode(v any) ([]byte, error) {
 		return nil, salt.Errorf(salt.Invalid, "cannot store a job: %w", err)
 	}
 	return b, nil
+}
+
+// damaged reports an entry that cannot be read. One such entry must hide no other.
+func (s *Store) damaged(jid, what string, err error) {
+	s.damage.Log(slog.LevelError, "an entry of the job database is damaged; the others are served", "path", s.file.path, "jid", jid, "entry", what, "err", err)
 }
 
 func decodeDict(b []byte) (*value.Dict, error) {

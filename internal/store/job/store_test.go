@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+
 	"brine/internal/base/field"
 	"brine/internal/base/salt"
 	"brine/internal/py/value"
@@ -679,5 +681,46 @@ func BenchmarkNewJob(b *testing.B) {
 	defer s.Close()
 	for b.Loop() {
 		must(b, s.NewJob(load(salt.NewJID(time.Now())), []string{"a"}))
+	}
+}
+
+// TestDamagedEntries: an entry whose bytes have changed on the disk, which the file's own structure does not show, hides no other one.
+func TestDamagedEntries(t *testing.T) {
+	s := open(t, t.TempDir())
+	now := time.Now()
+	var jids []string
+	for i := range 4 {
+		j := salt.FormatJID(now.Add(time.Duration(i) * time.Second))
+		jids = append(jids, j)
+		must(t, s.NewJobUntil(load(j), []string{"a", "b", "c"}, now.Add(time.Hour)))
+		s.Return(ret(j, "a", 1))
+		s.Return(ret(j, "b", 2))
+	}
+	must(t, s.Note(Notes{States: map[string]State{jids[3]: {Handed: []string{"a"}}}}))
+	must(t, s.file.db.Update(func(tx *bolt.Tx) error {
+		spoil := func(b *bolt.Bucket, k []byte) error { return b.Put(k, append([]byte{0xc1}, b.Get(k)...)) }
+		return errors.Join(
+			spoil(findHour(tx, jids[1]), key(jids[1], entryLoad, "")),
+			spoil(findHour(tx, jids[2]), key(jids[2], entryReturn, "a")),
+			spoil(tx.Bucket(statesBucket), []byte(jids[3])))
+	}))
+	jobs, err := s.List(Filter{Oldest: true, Returned: true})
+	if err != nil || len(jobs) != 4 || jobs[1].Load != nil || len(jobs[1].Returned) != 2 || jobs[3].Load == nil {
+		t.Errorf("jobs: %v %v", jobs, err)
+	}
+	if active, err := s.Active(now.Add(-time.Hour)); err != nil || len(active) != 4 {
+		t.Errorf("active jobs: %d %v", len(active), err)
+	}
+	if _, err := s.Load(jids[1]); salt.KindOf(err) != salt.Internal {
+		t.Errorf("the damaged load: %v", err)
+	}
+	rets, err := s.Returns(jids[2])
+	if err != nil || len(rets) != 2 || rets["b"].At("return") != int64(2) || rets["a"].At("success") != false {
+		t.Errorf("returns: %v %v", rets, err)
+	}
+	// Who has begun the last job is unknown, so it is not sent again.
+	queued, err := s.Queued(now, 10)
+	if err != nil || len(queued) != 2 || queued[0].JID != jids[0] || queued[1].JID != jids[2] {
+		t.Errorf("queued: %v %v", queued, err)
 	}
 }
