@@ -239,10 +239,16 @@ func (s source) Find(full string, own bool) *fn.Func {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	if keep && version == s.m.version {
+		if len(s.m.found) >= maxFound {
+			clear(s.m.found)
+		}
 		s.m.found[q] = f
 	}
 	return f
 }
+
+// maxFound bounds the answers that are kept: callers choose the names.
+const maxFound = 1 << 12
 
 // loadLimit bounds how long modules may take to be loaded: a look-up belongs to no job that
 // could be killed.
