@@ -404,17 +404,89 @@ func TestUnlistedCommands(t *testing.T) {
 	}
 }
 
-// A master of syndics sends a job on although it knows no minion for it; who is
-// limited to some minions must not get one through that way.
+// TestLimitedUsersOnAMasterOfSyndics: a master of syndics sends a job on although
+// it does not know all of its minions, so the job has the permissions of a
+// limited user, which the masters below check (CVE-2022-22941).
 func TestLimitedUsersOnAMasterOfSyndics(t *testing.T) {
 	m := eauthMaster(t, func(cfg *master.Config) { cfg.Options.OrderMasters = true })
 	c := m.asker()
 	limited, ops := c.token("limited"), c.token("ops")
-	if got := c.verdict(publication("below", "test.ping", value.ListOf(), "token", limited)); got != "AuthorizationError" {
-		t.Errorf("limited: %s", got)
+	events := m.events("salt/job/")
+	list := func(d *value.Dict, ids ...any) *value.Dict {
+		d.Set("tgt", value.ListOf(ids...))
+		d.Set("tgt_type", "list")
+		return d
 	}
-	if got := c.verdict(publication("below", "test.ping", value.ListOf(), "token", ops)); got != "ok" {
-		t.Errorf("for all minions: %s", got)
+	none := value.ListOf
+	forged := publication("alpha", "test.ping", none(), "token", limited, "auth_list", value.ListOf(".*"))
+	forged.Set("auth_list", value.ListOf(".*"))
+	for _, x := range []struct {
+		what, want string // the last entry of the permissions in the job
+		load       *value.Dict
+	}{
+		{"limited, a known and an unknown minion", "@wheel", list(publication("", "test.ping", none(), "token", limited), "alpha", "below")},
+		{"limited, an unknown minion", "@wheel", publication("below", "test.ping", none(), "token", limited)},
+		{"limited, with other permissions in the request", "@wheel", forged},
+		{"ops", "test.*", publication("below", "test.ping", none(), "token", ops)},
+	} {
+		if got := c.verdict(x.load); got != "ok" {
+			t.Fatalf("%s: %s", x.what, got)
+		}
+		job := awaitJob(t, events)
+		granted := job.List("auth_list")
+		if len(granted) == 0 || !strings.Contains(value.Repr(granted[len(granted)-1]), x.want) {
+			t.Errorf("%s: the job for syndics has the permissions %s", x.what, value.Repr(job.At("auth_list")))
+		}
+	}
+	if got := c.verdict(list(publication("", "test.ping", none(), "token", limited), "beta", "below")); got != "AuthorizationError" {
+		t.Errorf("limited, with a known minion of others: %s", got)
+	}
+}
+
+// awaitJob returns the next job of a master's bus, as minions get it.
+func awaitJob(t *testing.T, events <-chan *event.Event) *value.Dict {
+	t.Helper()
+	for {
+		select {
+		case e := <-events:
+			if strings.HasSuffix(e.Tag, "/publish") {
+				return e.Data
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("no job was published")
+		}
+	}
+}
+
+// TestRequestsOfSyndics: a stock syndic publishes with the key of the machine,
+// and with the permissions that the user of the master above has.
+func TestRequestsOfSyndics(t *testing.T) {
+	m := eauthMaster(t, nil)
+	c := m.asker()
+	key, err := os.ReadFile(filepath.Join(m.cfg.CacheDir, ".root_key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := value.DictOf("alpha*", value.ListOf("test.*"))
+	for _, x := range []struct {
+		tgt, fun string
+		granted  any
+		want     string
+	}{
+		{"alpha", "test.ping", value.ListOf(entry), "ok"},
+		{"*", "test.ping", value.ListOf(entry), "AuthorizationError"},
+		{"alpha", "cmd.run", value.ListOf(entry), "AuthorizationError"},
+		{"*", "test.ping", value.ListOf("test.*"), "ok"},
+		{"*", "cmd.run", value.ListOf(), "ok"}, // root above
+		{"*", "cmd.run", nil, "ok"},
+		{"*", "cmd.run", "not a list", "AuthorizationError"},
+		{"*", "cmd.run", value.DictOf("a", "b"), "AuthorizationError"},
+	} {
+		d := publication(x.tgt, x.fun, value.ListOf(), "auth_list", x.granted)
+		d.Set("key", strings.TrimSpace(string(key)))
+		if got := c.verdict(d); got != x.want {
+			t.Errorf("%s %s with %s: %s, want %s", x.tgt, x.fun, value.Repr(x.granted), got, x.want)
+		}
 	}
 }
 

@@ -42,6 +42,24 @@ type caller struct {
 	list []any
 }
 
+// authListKey has the permissions of a limited user in a job for syndics, under
+// Salt's name: of the job on its way to them, and of a syndic's request.
+const authListKey = "auth_list"
+
+// limited returns the caller with the permissions that a syndic's request has
+// from the master above: the syndic's own key permits everything. Without any,
+// the user of the master above may do everything, as in Salt.
+func (c *caller) limited(above any) *caller {
+	l, ok := above.(*value.List)
+	if above == nil || ok && l.Len() == 0 {
+		return c
+	}
+	if !ok {
+		return &caller{how: c.how, name: c.name} // not readable: no permission
+	}
+	return &caller{how: c.how, name: c.name, list: l.Items}
+}
+
 // external returns the credentials for external authentication in a request, or
 // nil. A request that has them is authenticated by them alone.
 func external(load *value.Dict) *value.Dict {
@@ -178,9 +196,6 @@ func (a *access) mayPublish(c *caller, o *order) bool {
 	return acl.Allowed(c.list, calls, func(tgt string) bool {
 		if err != nil {
 			return false // callers that may target all minions get an error message
-		}
-		if len(minions) == 0 && a.settings.options().OrderMasters {
-			return false // the target may match minions of syndics, which are unknown here
 		}
 		return a.targets.within(minions, tgt)
 	})

@@ -31,6 +31,9 @@ type commands struct {
 // Credentials of an external system are in kwargs.
 func (p *commands) publish(c *channel.Call) {
 	who, o := p.access.sender(c), readOrder(c.Load)
+	if who != nil && who.all {
+		who = who.limited(o.kw.AuthList)
+	}
 	switch {
 	case who == nil:
 		p.rateLimitedLog.Log(slog.LevelWarn, "refused command: its sender is not authenticated", "peer", c.Peer(), "user", fmt.Sprintf("%.80s", o.user()))
@@ -64,13 +67,18 @@ func (p *commands) publish(c *channel.Call) {
 	// Credentials are not stored with jobs.
 	if o.Kwargs != nil {
 		kwargs := o.Kwargs.Clone()
-		for _, k := range []string{"token", "eauth", "username", "password", "auth_list"} {
+		for _, k := range []string{"token", "eauth", "username", "password", authListKey} {
 			kwargs.Delete(k)
 		}
 		load.Set("kwargs", kwargs)
 	}
-	for _, k := range []string{"token", "eauth", "username", "password"} {
+	for _, k := range []string{"token", "eauth", "username", "password", authListKey} {
 		load.Delete(k)
+	}
+	if p.access.settings.options().OrderMasters && !who.all {
+		// The masters below resolve the target again, among minions that are
+		// unknown here, and each checks these permissions for its own.
+		load.Set(authListKey, &value.List{Items: who.list})
 	}
 	reply := p.publisher.publish(load)
 	result, did := resultDone, outcomeOfReply(reply)
@@ -281,7 +289,7 @@ func jobMap(load *value.Dict, jid, masterID string) *value.Dict {
 	if d := o.kw.Delimiter; d != "" && d != target.DefaultDelimiter {
 		job.Set("delimiter", d)
 	}
-	for _, k := range []string{"id", "tgt_type", "to"} {
+	for _, k := range []string{"id", "tgt_type", "to", authListKey} {
 		if v, ok := load.Get(k); ok {
 			job.Set(k, v)
 		}

@@ -79,13 +79,16 @@ type PublishKwargs struct {
 	Metadata  any    `wire:"metadata,omitempty"`
 	// Expire is how long the job is queued for unreachable minions, in seconds (Brine
 	// only).
-	Expire          any         `wire:"expire,omitempty"`
-	MasterID        any         `wire:"master_id,omitempty"`
-	RetConfig       any         `wire:"ret_config,omitempty"`
-	RetKwargs       any         `wire:"ret_kwargs,omitempty"`
-	ModuleExecutors any         `wire:"module_executors,omitempty"`
-	ExecutorOpts    any         `wire:"executor_opts,omitempty"`
-	Rest            *value.Dict `wire:"*"`
+	Expire          any `wire:"expire,omitempty"`
+	MasterID        any `wire:"master_id,omitempty"`
+	RetConfig       any `wire:"ret_config,omitempty"`
+	RetKwargs       any `wire:"ret_kwargs,omitempty"`
+	ModuleExecutors any `wire:"module_executors,omitempty"`
+	ExecutorOpts    any `wire:"executor_opts,omitempty"`
+	// AuthList has the permissions of the user of the master above, in a syndic's
+	// request; without entries that user may do everything.
+	AuthList any         `wire:"auth_list,omitempty"`
+	Rest     *value.Dict `wire:"*"`
 }
 
 // Envelope is an unencrypted request of a program.
