@@ -74,7 +74,8 @@ keep)
 	;;
 reset)
 	while read -r _ dir _; do
-		case $dir in /srv/* | /opt/*) umount "$dir" ;; esac
+		# Mounts of the real machine are hidden, but listed.
+		case $dir in /srv/* | /opt/*) ! mountpoint -q "$dir" || umount "$dir" ;; esac
 	done </proc/mounts
 	find "$D/at" -mindepth 2 -delete
 	cp -a "$D/kept/." "$D/at/"
