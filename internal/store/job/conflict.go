@@ -16,14 +16,14 @@ func (c *conflict) tell(o *op, dup bool) {
 	}
 }
 
-// sameResult reports whether two returns have the same result.
+// sameResult reports whether two returns have the same result. Minions can cause it at will, so it makes no copy.
 func sameResult(stored any, ret *value.Dict) bool {
 	d, ok := stored.(*value.Dict)
 	if !ok {
 		return false
 	}
 	for _, k := range []string{"return", "retcode"} {
-		if value.Repr(d.At(k)) != value.Repr(ret.At(k)) {
+		if !value.Equal(d.At(k), ret.At(k)) {
 			return false
 		}
 	}
