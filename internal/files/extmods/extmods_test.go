@@ -1,6 +1,7 @@
 package extmods
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -134,5 +135,53 @@ func TestScanLargeFiles(t *testing.T) {
 	l := Scan([]string{dir})
 	if len(l.Paths) != 1 || l.Paths["large"] == "" || len(l.Claims) != 1 {
 		t.Errorf("%v", l)
+	}
+}
+
+// TestSyncOnFullDisk: modules that do not fit fail the call with their path. What was there
+// before stays whole, also what the file server no longer has, and room later suffices.
+func TestSyncOnFullDisk(t *testing.T) {
+	base, dir := t.TempDir(), t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skip("cannot mount a small file system:", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	log := slog.New(slog.DiscardHandler)
+	server := fileserver.New(fileserver.Options{Backends: []string{"roots"}, FileRoots: value.DictOf("base", value.ListOf(base))},
+		fileserver.Config{CacheDir: t.TempDir(), HashType: "sha256", BufferSize: 1 << 16}, log)
+	files := fileclient.New(server, fileclient.Options{CacheDir: t.TempDir()}, log)
+	sync := func() ([]string, bool, error) {
+		return Sync(t.Context(), files, dir, Query{Kind: "modules", Envs: []string{"base"}, Clean: true}, log)
+	}
+	write(t, base, map[string]string{"_modules/a.py": "old", "_modules/gone.py": "x"})
+	if _, _, err := sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(base, "_modules/gone.py")); err != nil {
+		t.Fatal(err)
+	}
+	large := strings.Repeat("# a comment\n", 10000)
+	write(t, base, map[string]string{"_modules/a.py": large, "_modules/b.py": "new"})
+	_, _, err := sync()
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), filepath.Join(dir, "modules/a.py")) {
+		t.Errorf("the error is %v", err)
+	}
+	for name, want := range map[string]string{"a.py": "old", "gone.py": "x"} {
+		if got, err := os.ReadFile(filepath.Join(dir, "modules", name)); string(got) != want {
+			t.Errorf("%s: %.20q %v", name, got, err)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "modules", ".*")); err != nil || len(left) > 0 {
+		t.Error("what could not be written is left:", left, err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	names, changed, err := sync()
+	if err != nil || !changed || strings.Join(names, " ") != "modules.a modules.b" {
+		t.Error(names, changed, err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "modules/gone.py")); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
 	}
 }
