@@ -96,6 +96,7 @@ func TestMastersPython(t *testing.T) {
 		"site.hello Ann": "'hello Ann'",
 		"site.cross":     "['hello Bob', 'a', False]",
 		"site.ping web1": "{'web1': True}",
+		"site.shares":    "'hi X'", // a module of the utils, by its name and by __utils__
 	} {
 		words := strings.Fields(call)
 		args := make([]any, 0, 1)

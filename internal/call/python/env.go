@@ -3,9 +3,12 @@ package python
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"sync"
 
+	"brine/internal/base/field"
 	"brine/internal/call/fn"
+	"brine/internal/call/output"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
 )
@@ -110,6 +113,8 @@ func (e *Env) request(ctx context.Context, p *Pool, name string, args []any) (v 
 			return yaml.Dump(a.at(0), yaml.KeepOrder()), nil
 		}
 		return yaml.Dump(a.at(0), yaml.KeepOrder(), yaml.FlowLeaves()), nil
+	case "output":
+		return e.output(a)
 	case "render":
 		return e.render(ctx, a)
 	}
@@ -173,6 +178,27 @@ func (e *Env) doc(kind, name string) any {
 		return f.Doc()
 	}
 	return nil
+}
+
+// output shows data by an outputter: name, data, options.
+func (e *Env) output(a arguments) (any, error) {
+	var o output.Options
+	if err := field.Defaults(&o); err != nil {
+		return nil, err
+	}
+	given, _ := a.at(2).(*value.Dict)
+	fields, err := field.Of(reflect.TypeFor[output.Options]())
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fields {
+		if v, ok := given.Get(f.Name); ok {
+			if err := f.Set(reflect.ValueOf(&o).Elem(), v); err != nil {
+				return nil, &fn.InvocationError{Err: fmt.Errorf("the option %s: %w", f.Name, err)}
+			}
+		}
+	}
+	return output.New(o, e.Call.Log).Render(a.text(0), a.at(1), output.Call{}), nil
 }
 
 // render runs a renderer on a text: name, text, saltenv, path, context.

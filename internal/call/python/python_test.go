@@ -618,3 +618,60 @@ func BenchmarkFirstCall(b *testing.B) {
 	spent := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
 	b.ReportMetric(float64(spent)/1e6/float64(b.N), "python-ms/op")
 }
+
+// TestReturnersAndOutput: modules find the options of returners and show data as those of Salt do.
+func TestReturnersAndOutput(t *testing.T) {
+	f := newFixture(t, map[string]string{"shows": `
+import salt.output
+import salt.returners
+import salt.utils
+from salt.output import nested
+from salt._compat import ElementTree, ipaddress
+from salt.ext.ipaddress import ip_address
+
+OPTIONS = {"mine.host": "h", "alt.mine.host": "other", "mine": {"port": 1, "empty": ""}, "alt.mine": {"port": 2}, "creds": {"mine.user": "u"},
+           "mine.profile": "creds"}
+
+def options(ret=None, **more):
+    config = lambda name, default="": OPTIONS.get(name, default)
+    return salt.returners.get_returner_options("mine", ret, {n: n for n in ("host", "port", "empty", "none", "profile")},
+        __salt__={"config.option": config}, defaults={"none": "given", "empty": "full"}, **more)
+
+def profile():
+    return options(profile_attr="profile", profile_attrs={"user": "user"})
+
+def plain():
+    return salt.returners.get_returner_options("mine", {"ret_kwargs": {"host": "x"}}, {"host": "host", "port": "port"},
+        __opts__={"mine.host": "h", "port": 3})
+
+def show(data):
+    return [salt.output.out_format(data, "json", {}), salt.output.string_format(data, "nested", {"color": True}),
+            salt.output.html_format(data, "raw"), nested.output(data)]
+
+@salt.utils.memoize
+def address():
+    return str(ip_address("::1") + 1)
+`, "breaks": "def __init__(opts):\n    import no_such_thing\n\ndef x():\n    pass\n"}, nil)
+	for call, want := range map[string]string{
+		"shows.options": "{'host': 'h', 'port': 1, 'empty': 'full', 'none': 'given', 'profile': 'creds'}",
+		"shows.profile": "{'host': 'h', 'port': 1, 'empty': 'full', 'none': 'given', 'profile': 'creds', 'user': 'u'}",
+		"shows.plain":   "{'host': 'x', 'port': 3}",
+		"shows.address": "'::2'",
+	} {
+		if v, err := f.run(t, call); value.Repr(v) != want {
+			t.Errorf("%s: %s, %v", call, value.Repr(v), err)
+		}
+	}
+	if v, err := f.run(t, "shows.options", value.DictOf("ret_config", "alt")); !strings.Contains(value.Repr(v), "'host': 'other', 'port': 2") {
+		t.Errorf("%s, %v", value.Repr(v), err)
+	}
+	v, err := f.run(t, "shows.show", value.DictOf("a", "1 2"))
+	if got, want := value.Repr(v), `['{\n    "a": "1 2"\n}', 'a:\n    1 2', "{'a':&nbsp;'1&nbsp;2'}", 'a:\n    1 2']`; got != want {
+		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+	// A module whose __init__ fails costs no other one.
+	names, missing, err := f.List(t.Context(), f.env, "modules")
+	if !slices.Contains(names, "shows.show") || !strings.Contains(value.Str(missing.At("breaks")), "its function __init__ raised ModuleNotFoundError in line 2") {
+		t.Errorf("%v, %s, %v", names, value.Repr(missing), err)
+	}
+}

@@ -99,7 +99,9 @@ type list struct {
 func New(c Config) *Modules {
 	m := &Modules{cfg: c}
 	m.pool = python.New(python.Config{
-		Options: c.Options, Dir: filepath.Join(c.CacheDir, "brine", "python"), Loaders: m.files, Path: c.Sync.Dirs, Log: c.Log,
+		Options: c.Options, Dir: filepath.Join(c.CacheDir, "brine", "python"), Loaders: m.files, Log: c.Log,
+		// Modules import the user's utils by their names, too.
+		Path: append(slices.Clone(c.Sync.Dirs), extmods.Dirs(c.Opts, c.ExtensionModules, "utils")...),
 	})
 	return m
 }

@@ -597,6 +597,11 @@ class Loader:
                 start(frame().tree("opts"))
             except TypeError:
                 pass
+            except BaseException as exc:  # pylint: disable=broad-except
+                path = self.files[stem]
+                entry.names, entry.functions, entry.failed = (), {}, True
+                entry.reason = "{} cannot be used: its function __init__ raised {}{}: {}".format(
+                    path, type(exc).__name__, where(exc, path), exc)
 
 
 def where(exc, path):

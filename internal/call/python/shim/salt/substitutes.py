@@ -24,6 +24,8 @@ class Substitute(types.ModuleType):
             raise AttributeError(name)
         import brine_helper
         package, _, module = self.__name__.rpartition(".")
+        if package == "salt.output":
+            return self.output(module, name)
         functions = brine_helper.GLOBALS[KINDS[package]]
         module = FILES.get(module, module)
         for candidate in (name, name.rstrip("_")):
@@ -32,6 +34,15 @@ class Substitute(types.ModuleType):
                 return found
         raise AttributeError("Brine has no function {}.{}, which {}.{} of Salt is".format(
             module, name, self.__name__, name))
+
+
+    @staticmethod
+    def output(module, name):
+        """Return the function of an outputter of Salt's."""
+        if name != "output":
+            raise AttributeError("Brine's outputter {} has only the function output, not {}".format(module, name))
+        import salt.output
+        return salt.output.get_printout(module, {})
 
 
 class Package(types.ModuleType):
@@ -67,7 +78,7 @@ def spec(fullname):
     if fullname in KINDS:
         return importlib.machinery.ModuleSpec(fullname, Loader(Package), is_package=True)
     package = fullname.rpartition(".")[0]
-    if package in KINDS:
+    if package in KINDS or package == "salt.output":
         return importlib.machinery.ModuleSpec(fullname, Loader(Substitute))
     if fullname.startswith("salt.loaded"):
         if fullname.count(".") < 3:

@@ -20,6 +20,7 @@ _OLD = {
     "get_group_list": "user", "namespaced_function": "functools", "alias_function": "functools",
     "dictupdate": None, "date_format": "dateutils", "date_cast": "dateutils", "strftime": "dateutils",
     "rand_str": "stringutils", "decode_dict": "data", "decode_list": "data",
+    "memoize": "decorators", "depends": "decorators",
 }
 _NAMES = {"path_join": "join", "human_size_to_bytes": "human_to_bytes", "date_format": "strftime"}
 
