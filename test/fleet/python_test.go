@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"brine/internal/call/auth"
 	"brine/internal/call/client"
 	"brine/internal/daemons/master"
 	"brine/internal/daemons/minion"
@@ -20,7 +22,7 @@ import (
 )
 
 // pythonMaster is a master whose file server has modules in Python.
-func pythonMaster(t *testing.T) *theMaster {
+func pythonMaster(t *testing.T, change ...func(*master.Config)) *theMaster {
 	t.Helper()
 	tools.NeedPython(t, "python3", "marshal")
 	a, err := txtar.ParseFile("testdata/masterpython.txtar")
@@ -43,7 +45,10 @@ func pythonMaster(t *testing.T) *theMaster {
 		cfg.Pillar.Roots = value.DictOf("base", value.ListOf(filepath.Join(dir, "pillar")))
 		cfg.Pillar.External = yamlDict(t, "x: [{mine: {prefix: ab, count: 2}}, {broken: milk}]").At("x")
 		cfg.Options.MasterTops = value.DictOf("where", "from_top")
-		cfg.Opts.Update(value.DictOf("master_tops", cfg.Options.MasterTops, "conf_file", "/none", "renderer", "jinja|yaml"))
+		cfg.Opts.Update(value.DictOf("master_tops", cfg.Options.MasterTops, "conf_file", "/none", "renderer", "jinja|yaml", "pki_dir", cfg.PKIDir))
+		for _, f := range change {
+			f(cfg)
+		}
 	})
 }
 
@@ -131,6 +136,84 @@ func TestMastersPython(t *testing.T) {
 	}
 }
 
+// TestWheelModules calls the user's own wheel functions as a program with a password, from a runner
+// and from the reactor: with the permissions of built-in ones.
+func TestWheelModules(t *testing.T) {
+	dir := shortDir(t)
+	write(t, filepath.Join(dir, "react.sls"), "look:\n  wheel.site.keys:\n    - args: {match: 'db*'}\n")
+	m := pythonMaster(t, func(cfg *master.Config) {
+		cfg.Auth = auth.Options{SharedSecret: "s3cret", TokenExpire: time.Hour, External: yamlDict(t, `
+sharedsecret:
+  admin: ['@wheel']
+  some: [{'@wheel': [{'site.keys': {kwargs: {match: 'web.*'}}}]}]
+  other: [{'@wheel': [key.list_all]}]
+`)}
+		cfg.Reactor.Reactor, cfg.Reactor.Threads, cfg.Reactor.Queue = yamlDict(t, "x: [my/tag: ["+dir+"/react.sls]]").At("x"), 1, 10
+	})
+	starts := m.events("salt/minion/")
+	for _, id := range []string{"web1", "db1"} {
+		startMinion(t, id, "tcp", []*theMaster{m}, nil)
+		m.awaitStart(starts, id)
+	}
+	c := m.local()
+	if got := m.runner(c, "saltutil.sync_wheel"); got != "['wheel.site']" {
+		t.Fatal(got)
+	}
+	m.runner(c, "saltutil.sync_runners")
+	ask := m.askerBy("tcp")
+	wheel := func(who, fun string, more ...any) string {
+		t.Helper()
+		load := value.DictOf("cmd", "wheel", "fun", fun, "eauth", "sharedsecret", "username", who, "password", "s3cret")
+		load.Update(value.DictOf(more...))
+		reply, _ := ask.ask(load).(*value.Dict)
+		if e := reply.Dict("error"); e != nil {
+			return e.Str("name")
+		}
+		return value.Repr(reply.Dict("data").At("success")) + " " + value.Repr(reply.Dict("data").At("return"))
+	}
+	if got := wheel("other", "site.keys", "match", "web1"); got != "AuthorizationError" {
+		t.Errorf("a user without the permission: %s", got)
+	}
+	if _, err := os.Stat(filepath.Join(m.cfg.PKIDir, "loaded")); err == nil {
+		t.Error("the function ran for a user without the permission")
+	}
+	for _, x := range []struct{ got, want string }{
+		{wheel("admin", "site.keys", "match", "*"), "True [False, ['db1', 'web1']]"},
+		{wheel("admin", "site.keys", "arg", value.ListOf("web*", true)), "True [True, ['web1']]"},
+		{wheel("some", "site.keys", "match", "web*"), "True [False, ['web1']]"},
+		{wheel("some", "site.keys", "match", "db*"), "AuthorizationError"},
+		{wheel("some", "site.keys", "match", "web*", "kwarg", value.DictOf("match", "db*")), "AuthorizationError"},
+		{wheel("other", "site.fails"), "AuthorizationError"},
+		{wheel("admin", "key.list_all", "match", "x"), "True " + value.Repr(value.DictOf("local", value.ListOf("master.pem", "master.pub"),
+			"minions_rejected", &value.List{}, "minions_denied", &value.List{}, "minions_pre", &value.List{}, "minions", value.ListOf("db1", "web1")))},
+		{m.runner(c, "site.accepted"), "[['db1', 'web1'], [True, ['web1']]]"},
+	} {
+		if x.got != x.want {
+			t.Errorf("%s, want %s", x.got, x.want)
+		}
+	}
+	if got := wheel("admin", "site.fails"); !strings.Contains(got, "False") || !strings.Contains(got, "Exception occurred in wheel site.fails") ||
+		!strings.Contains(got, "Traceback") || !strings.Contains(got, "out of keys") {
+		t.Errorf("a wheel function that fails: %s", got)
+	}
+	if got := wheel("admin", "site.nothing"); !strings.Contains(got, "False") || !strings.Contains(got, "site.nothing") {
+		t.Errorf("a wheel function that is not there: %s", got)
+	}
+	if got := m.runner(c, "doc.wheel"); !strings.Contains(got, "List accepted keys.") {
+		t.Errorf("doc.wheel lacks the functions in Python: %.300s", got)
+	}
+	events := m.events("salt/wheel/")
+	m.command("glob", "web1", "event.send", 1, "my/tag")
+	for e := range events {
+		if strings.HasSuffix(e.Tag, "/ret") && e.Data.Str("fun") == "wheel.site.keys" {
+			if got := value.Repr(e.Data.At("return")) + e.Data.Str("user"); got != "[False, ['db1']]Reactor" {
+				t.Errorf("called by the reactor: %s", got)
+			}
+			break
+		}
+	}
+}
+
 // TestReturnerOfTheUser has a minion hand results to a returner in Python that the option return
 // names and that arrives only while the minion runs.
 func TestReturnerOfTheUser(t *testing.T) {
@@ -158,6 +241,100 @@ func TestReturnerOfTheUser(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestJobCacheOfTheUser has a master hand jobs, returns and events to a returner in Python. What fails
+// there costs its own call, and nothing in the master's own store.
+func TestJobCacheOfTheUser(t *testing.T) {
+	dir := shortDir(t)
+	module, err := os.ReadFile("testdata/jobcache.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "jobs", "20260101000000000000"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// A job that another master has stored there.
+	write(t, filepath.Join(dir, "jobs", "20260101000000000000", ".load"), `[{"fun": "test.arg", "arg": [1], "tgt": "far*", "user": "ann"}, ["far1"]]`)
+	write(t, filepath.Join(dir, "jobs", "20260101000000000000", "far1"), `{"return": "of another master"}`)
+	m := pythonMaster(t, func(cfg *master.Config) {
+		path := filepath.Join(cfg.ExtensionModules, "returners", "files.py")
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, string(module))
+		defaults(t, &cfg.Returners, &cfg.Jobs)
+		cfg.Returners.JobCache, cfg.EventReturn.Returners, cfg.EventReturn.Whitelist = "kept", "kept", value.ListOf("my/*")
+		cfg.Opts.Update(value.DictOf("kept.dir", dir))
+		broken := *cfg
+		broken.Returners.JobCache = "nosuch"
+		off := *cfg
+		off.Options.PythonOptions.Helper = false
+		for c, want := range map[*master.Config]string{&broken: "saltutil.sync_returners", &off: "python_helper"} {
+			if got := errors.Join(master.CheckStart(c)...); got == nil || !strings.Contains(got.Error(), want) {
+				t.Errorf("the check before the start: %v, want %s", got, want)
+			}
+		}
+		if got := master.CheckStart(cfg); got != nil {
+			t.Errorf("the check before the start: %v", got)
+		}
+	})
+	starts := m.events("salt/minion/")
+	startMinion(t, "web1", "tcp", []*theMaster{m}, nil)
+	m.awaitStart(starts, "web1")
+	stored := func(jid string) string {
+		text, _ := os.ReadFile(filepath.Join(dir, "jobs", jid, "web1"))
+		return string(text)
+	}
+	jids := map[string]string{}
+	for _, word := range []string{"poison", "exit", "later", "fine"} {
+		events := m.events("salt/job/")
+		jids[word] = m.publish("glob", "web1", "test.echo", "", word)
+		m.await(events, jids[word], 1)
+		if err := m.returned(jids[word], "web1", word); err != nil {
+			t.Errorf("the master's own store lacks %s: %v", word, err)
+		}
+	}
+	eventually.Nil(t, eventually.Limit, "the log names what was not stored", func() error {
+		text := m.log.String()
+		for _, want := range []string{"this one is poisoned", "Traceback", "exit status 3", "the server is away", "returner unreachable"} {
+			if !strings.Contains(text, want) {
+				return fmt.Errorf("the log lacks %q", want)
+			}
+		}
+		return nil
+	})
+	write(t, filepath.Join(dir, "up"), "")
+	eventually.Nil(t, eventually.Limit, "the job cache has what it took", func() error {
+		for word, want := range map[string]string{"poison": "", "exit": "", "later": `"later"`, "fine": `"fine"`} {
+			if got := stored(jids[word]); want == "" && got != "" || !strings.Contains(got, want) || want != "" && !strings.Contains(got, `"by": "one"`) {
+				return fmt.Errorf("%s: %q", word, got)
+			}
+		}
+		return nil
+	})
+
+	c := m.local()
+	if got := m.runner(c, "jobs.lookup_jid", "20260101000000000000"); got != "{'far1': 'of another master'}" {
+		t.Errorf("a job of another master: %s", got)
+	}
+	if got := m.runner(c, "jobs.list_jobs"); !strings.Contains(got, "'20260101000000000000': {'Arguments': [], 'Function': 'test.arg'") &&
+		!strings.Contains(got, "'20260101000000000000': {'Function': 'test.arg'") {
+		t.Errorf("the list of jobs: %s", got)
+	}
+	for i, tag := range []string{"my/one", "my/poison", "other", "my/two"} {
+		m.command("glob", "web1", "event.send", 1, tag, value.DictOf("__kwarg__", true, "n", i))
+	}
+	eventually.Nil(t, eventually.Limit, "events are stored, but for the one that fails", func() error {
+		got, err := os.ReadFile(filepath.Join(dir, "events"))
+		if err != nil || string(got) != "my/one 0\nmy/two 3\n" {
+			return fmt.Errorf("%q, %v", got, err)
+		}
+		return nil
+	})
+	if text := m.log.String(); !strings.Contains(text, "this event is poisoned") {
+		t.Error("the log does not name the event that was not stored")
+	}
 }
 
 // TestMastersPythonChanges has a changed module used from the next fetch on, while the master runs.

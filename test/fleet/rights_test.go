@@ -24,9 +24,11 @@ type asker struct {
 	req transport.Requester
 }
 
-func (m *theMaster) asker() *asker {
+func (m *theMaster) asker() *asker { return m.askerBy("zeromq") }
+
+func (m *theMaster) askerBy(name string) *asker {
 	l, _ := newLog(m.t, "client")
-	r := transportOf(m.t, "zeromq", l).NewRequester(m.req, transport.DialOptions{})
+	r := transportOf(m.t, name, l).NewRequester(m.req, transport.DialOptions{})
 	m.t.Cleanup(func() { r.Close() })
 	return &asker{m.t, r}
 }

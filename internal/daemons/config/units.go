@@ -61,7 +61,7 @@ var (
 	}
 	masterUnits = []unitOption{
 		{"external_auth", keys, auth.Systems, "", "its users could not log in"},
-		{"event_return", value.Texts, sinks.EventReturnNames, "", "no event would be stored there"},
+		{"event_return", value.Texts, sinks.EventReturnNames, "returners", "no event would be stored there"},
 		{"master_tops", keys, master.TopSources, "tops", "minions would be configured without its SLS files"},
 	}
 	minionUnits = []unitOption{

@@ -10,6 +10,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/catalogue/reactor"
+	"brine/internal/daemons/usermodules"
 	"brine/internal/net/crypt"
 	"brine/internal/store/cache/drivers"
 	"brine/internal/store/returner"
@@ -23,9 +24,10 @@ func CheckStart(cfg *Config) (faults []error) {
 		faults = append(faults, err)
 	}
 	for _, name := range []string{cfg.Returners.JobCache, cfg.Client.ExtJobCache} {
-		if name != "" && name != sinks.LocalJobs && name != "local" && !slices.Contains(returner.Names(), name) {
-			_, err := returner.Open(name, returner.Config{})
-			faults = append(faults, err)
+		if name != "" && name != sinks.LocalJobs && name != "local" {
+			if err := checkReturner(cfg, name); err != nil {
+				faults = append(faults, err)
+			}
 		}
 	}
 	if cfg.Options.MasterSignPubkey && cfg.Options.MasterUsePubkeySignature {
@@ -37,6 +39,18 @@ func CheckStart(cfg *Config) (faults []error) {
 		faults = append(faults, err)
 	}
 	return append(faults, checkPair(cfg)...)
+}
+
+// checkReturner reports why a returner cannot store the master's jobs.
+func checkReturner(cfg *Config, name string) error {
+	own := userModules(cfg, usermodules.ReturnerKinds, nil, nil, slog.New(slog.DiscardHandler))
+	defer own.Close()
+	if slices.Contains(returner.Names(), name) && !own.Returners().Has(name) {
+		return nil // its options may name what is not there yet
+	}
+	c := sinks.Config{Python: own.Returners()}
+	_, err := c.Open(name)
+	return err
 }
 
 // checkPair compares the halves of the master's key pair if both are readable.

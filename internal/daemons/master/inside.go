@@ -1,6 +1,7 @@
 package master
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -18,7 +19,7 @@ import (
 type within struct {
 	*insideCalls
 	// user is the name under which runners and wheel functions run; how is their
-	// origin: "reactor" or "orchestration".
+	// origin: "reactor", "orchestration" or "runner".
 	user, how string
 }
 
@@ -56,10 +57,8 @@ func (w within) onMaster(load *value.Dict) *value.Dict {
 	wire.View(load, &in)
 	fun := in.Fun
 	if in.Cmd == "wheel" {
-		r := w.wheels.begin(fun, load, w.user)
-		r.who, r.way = w.user, w.how
-		w.record("wheel", load, r.jid, resultDone)
-		return value.DictOf("tag", r.tag, "data", r.execute())
+		done := w.wheel(w.wheels.ctx(), fun, load)
+		return value.DictOf("tag", done.At("tag"), "data", done)
 	}
 	args, kwargs := runnerArgs(load)
 	jid := salt.NewJID(time.Now())
@@ -67,6 +66,14 @@ func (w within) onMaster(load *value.Dict) *value.Dict {
 	w.record("runner", load, jid, resultDone)
 	w.background.Go(func() { w.runners.run(tag, jid, fun, w.user, positional(args, kwargs), w.opts) })
 	return value.DictOf("tag", tag, "jid", jid)
+}
+
+// wheel runs a wheel function and returns the data of its last event.
+func (w within) wheel(ctx context.Context, fun string, load *value.Dict) *value.Dict {
+	r := w.wheels.begin(fun, load, w.user)
+	r.who, r.way = w.user, w.how
+	w.record("wheel", load, r.jid, resultDone)
+	return r.execute(ctx)
 }
 
 func (w within) record(cmd string, load *value.Dict, jid, result string) {

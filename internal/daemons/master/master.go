@@ -81,6 +81,8 @@ type services struct {
 	templates   *templates
 	user        *usermodules.Modules // the user's own, in Python
 	userRunners *usermodules.Modules
+	// userReturners are those of the job cache and of event_return.
+	userReturners *usermodules.Modules
 	targets     *targets
 	access      *access
 	recorder    *recorder
@@ -233,6 +235,7 @@ func (m *Master) Run(ctx context.Context) error {
 	m.states.store()
 	m.user.Close()
 	m.userRunners.Close()
+	m.userReturners.Close()
 	err = errors.Join(err, m.jobs.Close(), m.audit.Close(), m.cache.Close(), m.replicated.Close())
 	m.sinks.Close()
 	return err
@@ -292,6 +295,9 @@ func (m *Master) release() {
 	}
 	if m.userRunners != nil {
 		m.userRunners.Close()
+	}
+	if m.userReturners != nil {
+		m.userReturners.Close()
 	}
 	if m.audit != nil {
 		m.audit.Close()

@@ -102,6 +102,9 @@ type offline struct {
 	remote  returner.Returner // where jobs are read from, or nil
 	runners *fn.Registry
 	user    *usermodules.Modules
+	// returners are the user's own.
+	returners *usermodules.Modules
+	templates *templates
 }
 
 // offlineStore is a read-only job store.
@@ -142,6 +145,8 @@ func (m *offline) open(fun string) error {
 	if m.cache, err = cache.Open(m.cfg.CacheDir, own, m.cfg.Cache, driver, m.log); err != nil {
 		return err
 	}
+	m.returners = userModules(&m.cfg, usermodules.ReturnerKinds, func() *fn.Call { return m.templates.call() }, nil, m.log)
+	m.sinks.Python = m.returners.Returners()
 	jobs, err := m.openJobs(own, strings.HasPrefix(fun, "jobs."))
 	if err != nil {
 		return err
@@ -154,7 +159,7 @@ func (m *offline) open(fun string) error {
 	if err != nil {
 		return err
 	}
-	m.user = t.user
+	m.user, m.templates = t.user, t
 	s.compiler = t.compiler
 	s.set(m.cfg)
 	known := &targets{groups: s.nodegroups, keys: m.keys, cache: m.cache}
@@ -262,7 +267,9 @@ func (m *offline) close() {
 	if m.remote != nil {
 		m.remote.Close()
 	}
-	if m.user != nil {
-		m.user.Close()
+	for _, own := range []*usermodules.Modules{m.user, m.returners} {
+		if own != nil {
+			own.Close()
+		}
 	}
 }

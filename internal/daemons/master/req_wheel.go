@@ -52,9 +52,21 @@ var wheelFields = map[string]bool{
 	"cmd": true, "fun": true, "arg": true, "kwarg": true, "kwargs": true, "token": true, "eauth": true, "username": true, "password": true,
 }
 
+// declares reports whether a function has a parameter of a name. f may be nil.
+func declares(f *fn.Func) func(name string) bool {
+	return func(name string) bool {
+		if f == nil {
+			return false
+		}
+		_, ok := f.Param(name)
+		return ok
+	}
+}
+
 // wheelArgs returns the arguments of a request: its fields arg and kwarg, and
-// all others that do not describe the request itself. f may be nil.
-func wheelArgs(load *value.Dict, f *fn.Func) (args []any, kwargs *value.Dict) {
+// all others that do not describe the request itself. declares says which of
+// clientWords the function takes.
+func wheelArgs(load *value.Dict, declares func(name string) bool) (args []any, kwargs *value.Dict) {
 	kwargs = value.NewDict(4)
 	for k, v := range load.All() {
 		name, ok := k.(string)
@@ -70,12 +82,9 @@ func wheelArgs(load *value.Dict, f *fn.Func) (args []any, kwargs *value.Dict) {
 	kwargs.Update(in.Kwarg)
 	fn.Unmark(kwargs)
 	for name := range clientWords {
-		if f != nil {
-			if _, ok := f.Param(name); ok {
-				continue
-			}
+		if !declares(name) {
+			kwargs.Delete(name)
 		}
-		kwargs.Delete(name)
 	}
 	return args, kwargs
 }
@@ -99,7 +108,17 @@ func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
 		w.refuse(c, nil, refusedOnMaster(c.Load, nil))
 		return nil, false
 	}
-	r := w.calls.begin(readOrder(c.Load).fun(), c.Load, "")
+	fun := readOrder(c.Load).fun()
+	if _, own := w.calls.registry.Own(fun); !own {
+		// To find a function in Python its module is loaded, which is not for users who may not
+		// call it. Which words it takes is not known yet; the final arguments are checked below.
+		args, kwargs := wheelArgs(c.Load, func(string) bool { return true })
+		if reply := mayRun(who, acl.Wheel, fun, args, kwargs, c.Load); reply != nil {
+			w.refuse(c, who, reply)
+			return nil, false
+		}
+	}
+	r := w.calls.begin(fun, c.Load, "")
 	if reply := mayRun(who, acl.Wheel, r.fun, r.args, r.kwargs, c.Load); reply != nil {
 		w.refuse(c, who, reply)
 		return nil, false
@@ -123,7 +142,7 @@ func (w *wheels) refuse(c *channel.Call, who *caller, reply *value.Dict) {
 func (w *wheelCalls) begin(fun string, load *value.Dict, user string) *wheelRun {
 	r := &wheelRun{calls: w, fun: fun, jid: salt.NewJID(time.Now())}
 	f, _ := w.registry.Lookup(fun) // without f, r reports that there is no such function
-	r.args, r.kwargs = wheelArgs(load, f)
+	r.args, r.kwargs = wheelArgs(load, declares(f))
 	r.tag = salt.Tag("wheel", r.jid)
 	r.data = value.DictOf("fun", "wheel."+r.fun, "jid", r.jid, "tag", r.tag, "user", user)
 	return r
@@ -131,7 +150,7 @@ func (w *wheelCalls) begin(fun string, load *value.Dict, user string) *wheelRun 
 
 // execute runs the function between its two events and returns the data of the
 // last one.
-func (r *wheelRun) execute() *value.Dict {
+func (r *wheelRun) execute(ctx context.Context) *value.Dict {
 	w := r.calls
 	w.bus.Fire(r.tag+"/new", r.data)
 	c := &fn.Call{ID: w.id, JID: r.jid, Log: w.log, Config: fn.Tree{Dict: w.settings.current().opts}}
@@ -139,7 +158,7 @@ func (r *wheelRun) execute() *value.Dict {
 	if r.way != "" {
 		how += " (" + r.way + ")"
 	}
-	ret, ok := wheel.Run(wheel.With(w.ctx(), w.keys.as(r.who, how)), w.registry, c, r.fun, r.args, r.kwargs)
+	ret, ok := wheel.Run(wheel.With(ctx, w.keys.as(r.who, how)), w.registry, c, r.fun, r.args, r.kwargs)
 	done := r.data.Clone()
 	done.Set("_stamp", event.Stamp(time.Now()))
 	done.Set("return", ret)
@@ -153,7 +172,7 @@ func (r *wheelRun) execute() *value.Dict {
 // run answers with {tag, data} when the function has ended.
 func (w *wheels) run(c *channel.Call) {
 	if r, ok := w.take(c); ok {
-		c.Reply(value.DictOf("tag", r.tag, "data", r.execute()))
+		c.Reply(value.DictOf("tag", r.tag, "data", r.execute(w.calls.ctx())))
 	}
 }
 
@@ -162,6 +181,6 @@ func (w *wheels) run(c *channel.Call) {
 func (w *wheels) start(c *channel.Call) {
 	if r, ok := w.take(c); ok {
 		c.Reply(value.DictOf("tag", r.tag, "jid", r.jid))
-		r.execute()
+		r.execute(w.calls.ctx())
 	}
 }

@@ -40,7 +40,7 @@ type templates struct {
 
 func newTemplates(t templates, cfg *Config) (*templates, error) {
 	made := &t
-	t.user = userModules(cfg, usermodules.MasterKinds, made.call, t.log)
+	t.user = userModules(cfg, usermodules.MasterKinds, made.call, nil, t.log)
 	if t.renderer == nil {
 		t.renderer = render.New(render.Options{Log: t.log, Local: t.local, Python: t.user, Limits: cfg.Templates})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
+	"brine/internal/call/python"
 	"brine/internal/daemons/usermodules"
 	"brine/internal/net/wire"
 	"brine/internal/py/value"
@@ -17,13 +18,14 @@ import (
 const lookForModules = 2 * time.Second
 
 // userModules are the user's own modules of a master, of some kinds. call makes a call for what
-// belongs to no minion.
-func userModules(cfg *Config, kinds []string, call func() *fn.Call, log *slog.Logger) *usermodules.Modules {
+// belongs to no minion; wheel are the functions that runners call by salt.wheel, or nil.
+func userModules(cfg *Config, kinds []string, call func() *fn.Call, wheel python.Functions, log *slog.Logger) *usermodules.Modules {
 	o := cfg.Options
 	return usermodules.New(usermodules.Config{
 		Kinds: kinds, Every: lookForModules, Options: o.PythonOptions, Sync: o.ModuleOptions.Sync(), CacheDir: cfg.CacheDir,
 		ExtensionModules: cfg.ExtensionModules, ID: cfg.ID, Opts: cfg.Opts, OwnGrains: value.NewDict(0), Log: log,
 		SaltFile: func(string) string { return "" },
+		Wheel:    wheel,
 		Call:     call,
 	})
 }
@@ -46,6 +48,31 @@ func (s runnerServes) SyncModules(ctx context.Context, kinds, envs []string, whi
 		s.runners.Rescan()
 	}
 	return names, err
+}
+
+// ownWheels are the master's own wheel functions, for the user's runners. Their calls are recorded
+// and have the events of all others.
+type ownWheels struct {
+	calls *wheelCalls
+	order func() within
+}
+
+// Has implements python.Functions.
+func (w ownWheels) Has(name string) bool {
+	_, ok := w.calls.registry.Own(name)
+	return ok
+}
+
+// Names implements python.Functions.
+func (w ownWheels) Names() []string { return w.calls.registry.OwnNames() }
+
+// Call implements python.Functions.
+func (w ownWheels) Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error) {
+	done := w.order().wheel(ctx, name, value.DictOf("fun", name, "arg", &value.List{Items: args}, "kwarg", kwargs))
+	if done.At("success") != true {
+		return nil, fn.Errorf("%s", value.Str(done.At("return")))
+	}
+	return done.At("return"), nil
 }
 
 // pythonTop asks a module in Python for top data: for each environment, a list of SLS files.
@@ -82,7 +109,7 @@ func (t *templates) isTop(name string) bool { return t.user.HasTop(name) }
 func OwnRunners(cfg *Config, log *slog.Logger) *usermodules.Modules {
 	own := userModules(cfg, usermodules.RunnerKinds, func() *fn.Call {
 		return &fn.Call{ID: cfg.ID, Log: log, Config: fn.Tree{Dict: cfg.Opts}, Grains: fn.Tree{Dict: value.NewDict(0)}}
-	}, log)
+	}, nil, log)
 	if !own.HasRunners() {
 		own.Close()
 		return nil

@@ -87,6 +87,8 @@ func (m *Master) openStores() (err error) {
 	if m.stockJobs, err = job.NewLocalCache(m.cfg.CacheDir, m.cfg.Options.HashType); err != nil {
 		return err
 	}
+	// The functions that returners call are made later, before the first entry is delivered.
+	m.userReturners = userModules(&m.cfg, usermodules.ReturnerKinds, func() *fn.Call { return m.templates.call() }, nil, m.log)
 	if m.sinks, err = sinks.Open(m.sinkConfig(), own, m.readableJobs(), m.log); err != nil {
 		return err
 	}
@@ -112,6 +114,7 @@ func (m *Master) readableJobs() runners.Jobs {
 func (m *Master) sinkConfig() sinks.Config {
 	return sinks.Config{
 		MasterID: m.cfg.ID, Jobs: m.cfg.Jobs, Returner: m.cfg.Returners, Ext: m.cfg.Client.ExtJobCache, Opts: m.cfg.Opts,
+		Python: m.userReturners.Returners(),
 		Ctx: m.life.context, Leads: func() bool { return m.cluster == nil || m.cluster.Leads() },
 	}
 }
@@ -184,7 +187,6 @@ func (m *Master) wireStores() (err error) {
 		return err
 	}
 	m.user = m.templates.user
-	m.userRunners = userModules(cfg, usermodules.RunnerKinds, m.templates.call, m.log)
 	m.settings.compiler = m.templates.compiler
 	m.settings.set(m.cfg)
 	return nil
@@ -380,6 +382,9 @@ func (m *Master) signedIn(e channel.AuthEvent) {
 // wireFunctions builds the functions of the master: runners, wheel functions,
 // reactions and event returners.
 func (m *Master) wireFunctions() (err error) {
+	m.userRunners = userModules(&m.cfg, usermodules.RunnerKinds, m.templates.call, ownWheels{m.wheels, func() within {
+		return within{m.inside, processUser(), "runner"}
+	}}, m.log)
 	if m.runners.registry, err = m.newRunners(); err != nil {
 		return err
 	}
@@ -388,6 +393,7 @@ func (m *Master) wireFunctions() (err error) {
 	}, m.bus, m.cache, m.settings, m.rotation.rotateOrLog); err != nil {
 		return err
 	}
+	m.wheels.registry.Attach(m.userRunners.Wheels())
 	if m.reactor, err = newReactor(m.cfg.Reactor, m.templates, m.inside, m.cluster); err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ const (
 	kindPillar    = "pillar"
 	kindTops      = "tops"
 	kindReturners = "returners"
+	kindWheel     = "wheel"
 )
 
 // MinionKinds are all kinds that a helper of a minion loads, MasterKinds those of a master that
@@ -42,7 +43,7 @@ const (
 var (
 	MinionKinds = []string{kindModules, kindStates, kindGrains, kindRenderers, kindPillar, kindReturners, "utils", "serializers", "outputters", "executors"}
 	MasterKinds = []string{kindModules, kindRenderers, kindPillar, kindTops, "utils", "serializers"}
-	RunnerKinds = []string{kindRunners, "utils", "serializers"}
+	RunnerKinds = []string{kindRunners, kindWheel, "utils", "serializers"}
 )
 
 // Config is what Modules need.
@@ -64,6 +65,8 @@ type Config struct {
 	// SaltFile returns the name of the file in which Salt has an execution module, "" if it is
 	// the module's: a user's file of that name replaces the module.
 	SaltFile func(module string) string
+	// Wheel are the master's own wheel functions, for runners and wheel modules, or nil.
+	Wheel python.Functions
 	// Call makes a call for what belongs to no job: whether a module can be used.
 	Call func() *fn.Call
 	Log  *slog.Logger
@@ -216,6 +219,9 @@ func (m *Modules) Source() fn.Source { return source{m, kindModules} }
 // Runners are the user's runners, for a registry. A runner's __salt__ has runners.
 func (m *Modules) Runners() fn.Source { return source{m, kindRunners} }
 
+// Wheels are the user's wheel modules, for a registry. As in Salt they have no __salt__.
+func (m *Modules) Wheels() fn.Source { return source{m, kindWheel} }
+
 // source are the modules of one kind.
 type source struct {
 	m    *Modules
@@ -281,8 +287,14 @@ func (s source) find(full string, own, claimed bool) (f *fn.Func, keep bool) {
 	}
 	spec.Call = func(ctx context.Context, c *fn.Call, args []any, kwargs *value.Dict) (any, error) {
 		e := env(c, nil)
-		if s.kind == kindRunners {
+		switch s.kind {
+		case kindRunners:
 			e.Functions = map[string]python.Functions{kindRunners: ownFunctions{c}}
+		case kindWheel:
+			e.Functions = map[string]python.Functions{}
+		}
+		if s.m.cfg.Wheel != nil {
+			e.Functions[kindWheel] = s.m.cfg.Wheel
 		}
 		v, code, err := s.m.pool.Call(ctx, e, s.kind, full, args, kwargs)
 		if code != 0 {

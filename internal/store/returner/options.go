@@ -4,7 +4,7 @@ import "time"
 
 // MasterOptions select where a master stores jobs besides its own store.
 type MasterOptions struct {
-	JobCache string        `salt:"master_job_cache" default:"local_cache" doc:"returner that also receives jobs and returns, for masters that share their history: redis, etcd, mysql, pgjsonb, postgres, postgres_local_cache" change:"restart"`
+	JobCache string        `salt:"master_job_cache" default:"local_cache" doc:"returner that also receives jobs and returns, for masters that share their history: redis, etcd, mysql, pgjsonb, postgres, postgres_local_cache, or one in Python" change:"restart"`
 	Archive  bool          `salt:"archive_jobs"     default:"false"       doc:"move old jobs of a database to its tables named _archive instead of removing them" change:"restart"`
 	Timeout  time.Duration `salt:"returner_timeout" default:"5"           doc:"seconds to wait for the server of a returner (Brine only)" change:"restart"`
 }

@@ -21,6 +21,7 @@ type Outbox struct {
 	log     *slog.Logger
 	deliver func(context.Context, *value.Dict) error
 	timeout time.Duration
+	most    int // concurrent deliveries
 	j       *journal.Journal
 	wake    wait.Wakeup
 
@@ -58,7 +59,7 @@ const (
 // OpenOutbox opens the queue in the file at path. deliver sends a parcel to the server; its error is of kind
 // Unavailable if a retry may help.
 func OpenOutbox(path, name string, timeout time.Duration, deliver func(context.Context, *value.Dict) error, log *slog.Logger) (*Outbox, error) {
-	o := &Outbox{name: name, log: log, deliver: deliver, timeout: timeout, wake: wait.NewWakeup(), since: time.Now()}
+	o := &Outbox{name: name, log: log, deliver: deliver, timeout: timeout, most: parallel, wake: wait.NewWakeup(), since: time.Now()}
 	sent := map[uint64]bool{}
 	var err error
 	o.j, _, err = journal.Open(path, func(r journal.Record) error {
@@ -87,6 +88,10 @@ func OpenOutbox(path, name string, timeout time.Duration, deliver func(context.C
 	}
 	return o, nil
 }
+
+// InOrder makes the Outbox deliver one entry at a time, in the order of their queueing. It is
+// called before Run.
+func (o *Outbox) InOrder() { o.most = 1 }
 
 // Put queues d for delivery. When it returns, d survives the end of the process.
 func (o *Outbox) Put(d *value.Dict) {
@@ -196,7 +201,7 @@ func (o *Outbox) Run(ctx context.Context) {
 // round delivers some parcels concurrently. It reports whether to continue without a pause.
 func (o *Outbox) round(ctx context.Context) bool {
 	o.mu.Lock()
-	n := min(len(o.queue), parallel)
+	n := min(len(o.queue), o.most)
 	if o.downErr != nil {
 		n = min(n, 1) // a single attempt, until the server is back
 	}

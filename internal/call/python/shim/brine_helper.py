@@ -421,6 +421,14 @@ class Part:
         return self._functions[self._name + "." + name]
 
 
+class Progress:
+    """__jid_event__: the events of the runner in progress."""
+
+    def fire_event(self, data, tag=None):
+        pipe.ask("progress", data)
+        return True
+
+
 class Utils(Functions):
     """__utils__: the user's utils, then those of the shim."""
 
@@ -554,7 +562,8 @@ class Loader:
             setattr(module, name, value)
         if self.kind == "runners":
             module.__salt__ = GLOBALS["__runner__"]
-            module.__jid_event__ = None
+        if self.kind in ("runners", "wheel"):
+            module.__jid_event__ = Progress()
 
     def enter(self, entry, stem, module):
         """Ask the module whether and under which name it can be used, and list its functions."""
@@ -623,6 +632,7 @@ GLOBALS = {}
 def fill_globals():
     GLOBALS.update({
         "__salt__": Functions("modules"), "__states__": Functions("states"), "__runner__": Functions("runners"),
+        "__wheel__": Functions("wheel"),
         "__utils__": Utils("utils"), "__proxy__": {}, "__serializers__": Functions("serializers"),
         "__ret__": Functions("returners"), "__executors__": Functions("executors"),
         "__context__": Context("__context__", context), "__salt_system_encoding__": "utf-8",

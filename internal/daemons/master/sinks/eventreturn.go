@@ -20,7 +20,7 @@ import (
 // EventReturnOptions select the events that are stored outside of the master,
 // and the returners that do so.
 type EventReturnOptions struct {
-	Returners  any    `salt:"event_return" default:"" doc:"what keeps the master's events: a name or several, of rawfile_json (a line of JSON for each, in a file), local (the master's log), and the returners mysql, pgjsonb, postgres, postgres_local_cache" change:"restart"`
+	Returners  any    `salt:"event_return" default:"" doc:"what keeps the master's events: a name or several, of rawfile_json (a line of JSON for each, in a file), local (the master's log), and the returners mysql, pgjsonb, postgres, postgres_local_cache, and those in Python" change:"restart"`
 	Queue      int    `salt:"event_return_queue" default:"0" doc:"events that are collected before they are kept; 0: each at once" change:"restart"`
 	MaxSeconds int    `salt:"event_return_queue_max_seconds" default:"0" doc:"seconds after which collected events are kept although they are few; 0: they wait" change:"restart"`
 	Whitelist  any    `salt:"event_return_whitelist" default:"[]" doc:"patterns for the tags of the events to keep; none: all" change:"restart"`
@@ -75,16 +75,16 @@ func NewEventReturners(o EventReturnOptions, sinks Config, bus *event.Bus, log *
 			k.to = logFile{log}
 		default:
 			r, err := sinks.Open(name)
-			if err == nil && !returner.KeepsEvents(name) {
+			if err == nil && !sinks.has(name) && !returner.KeepsEvents(name) {
 				r.Close()
 				err = returner.ErrNoEvents
 			}
 			if err != nil {
-				log.Error("event_return: unknown returner; available are rawfile_json, local, mysql, pgjsonb, postgres and "+
-					"postgres_local_cache", "name", name, "err", err)
+				log.Error("event_return: unknown returner; available are rawfile_json, local, mysql, pgjsonb, postgres, "+
+					"postgres_local_cache and those in Python", "name", name, "err", err)
 				continue
 			}
-			k.to = &database{r, max(sinks.Returner.Timeout, time.Second)}
+			k.to = &database{r, patience(r, max(sinks.Returner.Timeout, time.Second))}
 		}
 		out = append(out, k)
 	}

@@ -5,6 +5,7 @@ package sinks
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -41,10 +42,34 @@ type Config struct {
 	Returner returner.MasterOptions
 	Ext      string      // ext_job_cache
 	Opts     *value.Dict // all options by name, for returners
+	// Python are the user's own returners, or nil.
+	Python PythonReturners
 	// Ctx is the context of server requests.
 	Ctx func() context.Context
 	// Leads reports whether this master removes old jobs from the servers.
 	Leads func() bool
+}
+
+// PythonReturners are the user's own returners, which replace those of the same names.
+type PythonReturners interface {
+	// Has reports whether there is a returner of a name.
+	Has(name string) bool
+	// Open returns a returner.
+	Open(name string) (returner.Returner, error)
+}
+
+// inOrder is a returner that is called for one entry after the other.
+type inOrder interface{ InOrder() }
+
+// patient is a returner whose calls have a time limit of their own.
+type patient interface{ Patience() time.Duration }
+
+// patience is how long a call of a returner may take, usual for most.
+func patience(r returner.Returner, usual time.Duration) time.Duration {
+	if p, ok := r.(patient); ok {
+		return p.Patience()
+	}
+	return usual
 }
 
 // jobSink is a server that stores jobs in addition to this master's own store.
@@ -64,10 +89,20 @@ const (
 
 // Open connects to the server of a returner.
 func (c *Config) Open(name string) (returner.Returner, error) {
-	return returner.Open(name, returner.Config{
+	if c.has(name) {
+		return c.Python.Open(name)
+	}
+	r, err := returner.Open(name, returner.Config{
 		Source: remote.Options(c.Opts), Keep: c.Jobs.Keep(), Timeout: c.Returner.Timeout, MasterID: c.MasterID,
 	})
+	if err != nil && salt.KindOf(err) == salt.NotFound && c.Python != nil {
+		err = fmt.Errorf("%w; if it is a module of your own, fetch it with salt-run saltutil.sync_returners", err)
+	}
+	return r, err
 }
+
+// has reports whether a returner is one of the user's own.
+func (c *Config) has(name string) bool { return c.Python != nil && c.Python.Has(name) }
 
 // Open opens the servers of master_job_cache and ext_job_cache. dir has their
 // queues; own is the master's own store.
@@ -87,10 +122,13 @@ func Open(cfg Config, dir string, own runners.Jobs, log *slog.Logger) (*Jobs, er
 			return nil, err
 		}
 		o := &jobSink{name: name, r: r, returns: i == 0}
-		if o.box, err = returner.OpenOutbox(filepath.Join(dir, "outbox."+name), name, 2*max(cfg.Returner.Timeout, time.Second), o.deliver, log); err != nil {
+		if o.box, err = returner.OpenOutbox(filepath.Join(dir, "outbox."+name), name, patience(r, 2*max(cfg.Returner.Timeout, time.Second)), o.deliver, log); err != nil {
 			r.Close()
 			s.Close()
 			return nil, err
+		}
+		if _, ok := r.(inOrder); ok {
+			o.box.InOrder()
 		}
 		s.list = append(s.list, o)
 	}
@@ -240,7 +278,7 @@ func (h *history) ask(f func(context.Context) error) error {
 	if h.once {
 		defer h.remote.Close()
 	}
-	ctx, cancel := context.WithTimeout(h.sinks.cfg.Ctx(), 4*max(h.sinks.cfg.Returner.Timeout, time.Second))
+	ctx, cancel := context.WithTimeout(h.sinks.cfg.Ctx(), patience(h.remote, 4*max(h.sinks.cfg.Returner.Timeout, time.Second)))
 	defer cancel()
 	err := f(ctx)
 	if err != nil && h.local != nil {

@@ -13,7 +13,8 @@ FILES = {
     "localemod": "locale", "debian_ip": "ip", "rh_ip": "ip", "debconfmod": "debconf", "ini_manage": "ini",
     "timezone": "timezone", "dockermod": "docker", "pip_state": "pip", "alternatives": "alternatives",
 }
-KINDS = {"salt.modules": "__salt__", "salt.states": "__states__", "salt.runners": "__runner__"}
+KINDS = {"salt.modules": "__salt__", "salt.states": "__states__", "salt.runners": "__runner__",
+         "salt.wheel": "__wheel__"}
 
 
 class Substitute(types.ModuleType):
