@@ -214,6 +214,77 @@ sharedsecret:
 	}
 }
 
+// TestAuthOfTheUser has users sign in by a module in Python, which also grants permissions. What
+// fails there refuses the user, and no log has the password.
+func TestAuthOfTheUser(t *testing.T) {
+	m := pythonMaster(t, func(cfg *master.Config) {
+		cfg.Auth = auth.Options{TokenExpire: time.Hour, External: yamlDict(t, "{mine: {ann: [test.ping], staff%: [test.echo], lost: [.*], granted: [.*], odd: [.*]}}")}
+		cfg.Opts.Set("word", "s3cret\u00e9\x00")
+	})
+	c := m.local()
+	ask := m.askerBy("tcp")
+	login := func(name, password, fun string) string {
+		t.Helper()
+		return ask.verdict(publication("*", fun, value.ListOf(), "eauth", "mine", "username", name, "password", password))
+	}
+	if got := login("ann", "s3cret\u00e9\x00ann", "test.ping"); got != "AuthenticationError" {
+		t.Errorf("before the module was fetched: %s", got)
+	}
+	if got := m.runner(c, "saltutil.sync_auth"); got != "['auth.own']" {
+		t.Fatal(got)
+	}
+	m.Reload(m.cfg)
+	for _, x := range []struct{ name, fun, want string }{
+		{"ann", "test.ping", "no match"},
+		{"ann", "cmd.run", "AuthorizationError"},
+		{"sam", "test.echo", "no match"}, // by a group
+		{"sam", "test.ping", "AuthorizationError"},
+		{"granted", "test.arg", "no match"},
+		{"granted", "test.ping", "AuthorizationError"}, // what the module grants is all
+		{"lost", "test.ping", "AuthenticationError"},
+		{"odd", "test.ping", "AuthenticationError"},
+		{"boom", "test.ping", "AuthenticationError"},
+		{"dies", "test.ping", "AuthenticationError"},
+		{"ann\x00", "test.ping", "AuthorizationError"},
+		{"'); drop(\u202e\"", "test.ping", "AuthorizationError"},
+	} {
+		if got := login(x.name, "s3cret\u00e9\x00"+x.name, x.fun); got != x.want {
+			t.Errorf("%q, %s: %s, want %s", x.name, x.fun, got, x.want)
+		}
+	}
+	for _, password := range []string{"", "s3cret\u00e9\x00", strings.Repeat("x", 1<<17), "s3cret\xff"} {
+		if got := login("ann", password, "test.ping"); got != "AuthenticationError" {
+			t.Errorf("the password %.20q: %s", password, got)
+		}
+	}
+	token := func(name string) string {
+		t.Helper()
+		d, _ := ask.ask(value.DictOf("cmd", "mk_token", "eauth", "mine", "username", name, "password", "s3cret\u00e9\x00"+name)).(*value.Dict)
+		return d.Str("token")
+	}
+	for name, can := range map[string]string{"ann": "test.ping", "granted": "test.arg", "sam": "test.echo"} {
+		tok := token(name)
+		for _, fun := range []string{"test.ping", "test.arg", "test.echo"} {
+			want := "AuthorizationError"
+			if fun == can {
+				want = "no match"
+			}
+			if got := ask.verdict(publication("*", fun, value.ListOf(), "token", tok)); got != want {
+				t.Errorf("%s by a token, %s: %s, want %s", name, fun, got, want)
+			}
+		}
+	}
+	text := m.log.String()
+	for _, want := range []string{"raised builtins.ValueError at File", "raised builtins.RuntimeError at File", "not a list of permissions", "exit status 1"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the log lacks %q", want)
+		}
+	}
+	if strings.Contains(text, "s3cret") {
+		t.Error("the log has a password")
+	}
+}
+
 // TestReturnerOfTheUser has a minion hand results to a returner in Python that the option return
 // names and that arrives only while the minion runs.
 func TestReturnerOfTheUser(t *testing.T) {

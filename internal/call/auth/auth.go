@@ -63,6 +63,18 @@ type System interface {
 // namer is a System whose credentials contain the user name.
 type namer interface{ NamesUsers() }
 
+// Modules are systems that are no part of the program: the user's own modules. They go before
+// built-in ones of the same name.
+type Modules interface {
+	// Has reports whether there is a system of a name.
+	Has(name string) bool
+	// System returns it. It is not started before it is asked.
+	System(name string) System
+}
+
+// slotted is a System that can answer only some checks at the same time.
+type slotted interface{ Slots() int }
+
 // Vouched is the data that a system returns about a user.
 type Vouched struct {
 	// Name replaces the name in the credentials unless it is "".
@@ -70,6 +82,8 @@ type Vouched struct {
 	Groups []string
 	// Entries are permissions, as a list in the form of external_auth.
 	Entries []any
+	// Only says that the user has no permissions but Entries. Tokens store them.
+	Only bool
 }
 
 // ErrRefused says that name and password do not match. It does not say which is wrong.
@@ -95,6 +109,9 @@ type Service struct {
 	limiter *limiter
 	// slowest is the typical time of a refusal, so that timing reveals nothing.
 	slowest time.Duration
+	// slots bounds the checks of systems that have few slots of their own. One name gets at most
+	// half of them.
+	slots map[string]*limiter
 
 	mu sync.Mutex
 }
@@ -105,15 +122,21 @@ const refusalTime = time.Second
 // longRefusal bounds how much a slow system adds to it.
 const longRefusal = 3 * time.Second
 
-// New returns the service. Unknown systems and those with invalid settings accept no users; errs names them.
-func New(o Options, tokens *Tokens, log *slog.Logger) (s *Service, errs []error) {
+// New returns the service. own may be nil. Unknown systems and those with invalid settings accept no users; errs names them.
+func New(o Options, own Modules, tokens *Tokens, log *slog.Logger) (s *Service, errs []error) {
 	s = &Service{o: o, used: map[string]System{}, broken: map[string]error{}, tokens: tokens, log: log, limiter: newLimiter(maxAsked, maxAskedOfOne),
-		slowest: refusalTime}
+		slowest: refusalTime, slots: map[string]*limiter{}}
 	for k, v := range o.External.All() {
 		name := value.Str(k)
 		build, ok := systems.Lookup(name)
 		conf, isDict := v.(*value.Dict)
 		switch {
+		case own != nil && own.Has(name):
+			sys := own.System(name)
+			s.used[name] = sys
+			if few, ok := sys.(slotted); ok {
+				s.slots[name] = newLimiter(few.Slots(), max(1, few.Slots()/2))
+			}
 		case !ok:
 			errs = append(errs, fmt.Errorf("external_auth: unknown system %q; supported: %v", name, Systems()))
 		case !isDict && v != nil:
@@ -133,7 +156,7 @@ func New(o Options, tokens *Tokens, log *slog.Logger) (s *Service, errs []error)
 
 // Authenticate identifies the user with these credentials. Its error is of kind Denied. A refusal is delayed without blocking other checks.
 func (s *Service) Authenticate(ctx context.Context, c Credentials) (*User, error) {
-	done, err := s.limiter.take(ctx, c.Name)
+	done, err := s.take(ctx, c)
 	if err != nil {
 		return nil, ErrRefused
 	}
@@ -144,11 +167,28 @@ func (s *Service) Authenticate(ctx context.Context, c Credentials) (*User, error
 		if v.Name == "" {
 			v.Name = c.Name
 		}
-		return &User{Name: v.Name, System: c.System, Groups: v.Groups, own: v.Entries}, nil
+		return &User{Name: v.Name, System: c.System, Groups: v.Groups, own: v.Entries, kept: v.Only}, nil
 	}
 	s.log.Warn("authentication failed", "eauth", fmt.Sprintf("%.40s", c.System), "user", fmt.Sprintf("%.80s", c.Name), "err", err)
 	s.linger(ctx, began)
 	return nil, ErrRefused
+}
+
+// take waits until a check may run. What waits for a slot of its system keeps no slot from others.
+func (s *Service) take(ctx context.Context, c Credentials) (done func(), err error) {
+	own := s.slots[c.System]
+	if own == nil {
+		return s.limiter.take(ctx, c.Name)
+	}
+	free, err := own.take(ctx, c.Name)
+	if err != nil {
+		return nil, err
+	}
+	if done, err = s.limiter.take(ctx, c.Name); err != nil {
+		free()
+		return nil, err
+	}
+	return func() { done(); free() }, nil
 }
 
 func (s *Service) ask(ctx context.Context, c Credentials) (Vouched, error) {
@@ -209,7 +249,7 @@ func (s *Service) NewToken(ctx context.Context, c Credentials, expire float64) (
 	}
 	now := float64(time.Now().UnixNano()) / 1e9
 	t := value.DictOf("start", now, "expire", now+good, "name", u.Name, "eauth", u.System)
-	if s.keepACL() {
+	if s.keepACL() || u.kept {
 		t.Set("auth_list", &value.List{Items: s.Rights(u)})
 	}
 	if len(u.Groups) > 0 {
@@ -251,7 +291,8 @@ func (s *Service) ByToken(token string) (*User, error) {
 	for _, g := range t.List("groups") {
 		u.Groups = append(u.Groups, value.Str(g))
 	}
-	if l, ok := t.At("auth_list").(*value.List); ok && s.keepACL() {
+	// A module grants permissions when the user signs in, so its tokens have them in any case.
+	if l, ok := t.At("auth_list").(*value.List); ok && (s.keepACL() || s.slots[u.System] != nil) {
 		u.own, u.kept = l.Items, true
 	}
 	return u, nil

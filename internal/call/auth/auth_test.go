@@ -52,7 +52,7 @@ func service(t *testing.T, o Options) (*Service, []error) {
 	if o.TokenExpire == 0 {
 		o.TokenExpire = time.Hour
 	}
-	s, errs := New(o, tokens, quiet())
+	s, errs := New(o, nil, tokens, quiet())
 	s.slowest = 0
 	return s, errs
 }
@@ -118,7 +118,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _ := New(Options{SharedSecret: "right-secret", External: external(t, "{sharedsecret: {}}")}, tokens,
+	s, _ := New(Options{SharedSecret: "right-secret", External: external(t, "{sharedsecret: {}}")}, nil, tokens,
 		slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	s.slowest = 0
 	s.Authenticate(t.Context(), Credentials{"sharedsecret", "ann", "wrong-secret"})
@@ -535,7 +535,7 @@ func TestUnusableSystem(t *testing.T) {
 	var said strings.Builder
 	o := Options{External: value.DictOf("pam", value.DictOf("ann", value.ListOf("test.*"))), PAMHelper: filepath.Join(t.TempDir(), "none"),
 		PAMService: "login"}
-	s, faults := New(o, nil, slog.New(slog.NewTextHandler(&said, nil)))
+	s, faults := New(o, nil, nil, slog.New(slog.NewTextHandler(&said, nil)))
 	if len(faults) != 1 || !strings.Contains(faults[0].Error(), "make pam") {
 		t.Fatal(faults)
 	}

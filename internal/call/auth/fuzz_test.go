@@ -35,7 +35,7 @@ func FuzzTokenFile(tf *testing.F) {
 		f.Fatal(err)
 	}
 	path := filepath.Join(tokens.dir, name)
-	s, errs := New(Options{SharedSecret: "x", External: value.DictOf("sharedsecret", value.DictOf("ann", value.ListOf("test.*")))}, tokens,
+	s, errs := New(Options{SharedSecret: "x", External: value.DictOf("sharedsecret", value.DictOf("ann", value.ListOf("test.*")))}, nil, tokens,
 		slog.New(slog.DiscardHandler))
 	if len(errs) > 0 {
 		f.Fatal(errs)

@@ -89,6 +89,9 @@ func New(c Config) *Pool {
 	return p
 }
 
+// Slots returns how many calls may run at the same time.
+func (p *Pool) Slots() int { return cap(p.free) }
+
 // Off returns ErrOff if Python modules must not run.
 func (p *Pool) Off() error {
 	if !p.cfg.Options.Helper {

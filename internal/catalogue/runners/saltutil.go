@@ -2,6 +2,7 @@ package runners
 
 import (
 	"context"
+	"slices"
 
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
@@ -34,7 +35,7 @@ func saltutilModule(o ownFiles) fn.Module {
 		fn.Of("sync_all", o.syncAll, `Fetch modules of all kinds.
 			The result has the names of new and changed ones by kind.`, fn.Example("salt-run saltutil.sync_all")),
 	}}
-	for _, kind := range synced {
+	for _, kind := range append(slices.Clone(synced), "auth") { // Salt has no function for auth
 		m.Funcs = append(m.Funcs, fn.Of("sync_"+kind, o.sync(kind), `Fetch modules of this kind, and return the names of new and changed ones.`,
 			fn.Example("salt-run saltutil.sync_"+kind)))
 	}

@@ -36,7 +36,7 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 		refused: t.Refuse(cfg.Overrides, &config.Master{}, &apiOptions{}),
 		folders: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
 		check: func(_ context.Context, c *checker) {
-			_, faults := auth.New(knownSystems(cfg.Auth), nil, log)
+			_, faults := auth.New(knownSystems(cfg.Auth), nil, nil, log)
 			for _, err := range faults {
 				c.warn("%v", err)
 			}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"brine/internal/call/auth"
+	"brine/internal/files/extmods"
 	"brine/internal/py/value"
 )
 
@@ -78,8 +79,11 @@ func (s *Session) warnUnusable(system string) {
 	if !ok {
 		return
 	}
+	if own := extmods.Scan(extmods.Dirs(s.Tree.Values, s.Conf.Files.ExtensionModules, "auth")); len(own.Claims[system]) > 0 {
+		return // a module in Python
+	}
 	only.External = value.DictOf(system, conf)
-	if _, faults := auth.New(only, nil, s.Log.Logger); len(faults) > 0 {
+	if _, faults := auth.New(only, nil, nil, s.Log.Logger); len(faults) > 0 {
 		s.Log.Warn("the master does not support this authentication system", "eauth", system, "err", faults[0])
 	}
 }

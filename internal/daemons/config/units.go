@@ -60,7 +60,7 @@ var (
 		{"ext_pillar", keysOfList, pillar.Externals, "pillar", "minions would be configured without its pillar"},
 	}
 	masterUnits = []unitOption{
-		{"external_auth", keys, auth.Systems, "", "its users could not log in"},
+		{"external_auth", keys, auth.Systems, "auth", "its users could not log in"},
 		{"event_return", value.Texts, sinks.EventReturnNames, "returners", "no event would be stored there"},
 		{"master_tops", keys, master.TopSources, "tops", "minions would be configured without its SLS files"},
 	}

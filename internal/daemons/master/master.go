@@ -81,8 +81,8 @@ type services struct {
 	templates   *templates
 	user        *usermodules.Modules // the user's own, in Python
 	userRunners *usermodules.Modules
-	// userReturners are those of the job cache and of event_return.
-	userReturners *usermodules.Modules
+	// userReturners are those of the job cache and of event_return, userAuth those of external_auth.
+	userReturners, userAuth *usermodules.Modules
 	targets     *targets
 	access      *access
 	recorder    *recorder
@@ -233,12 +233,31 @@ func (m *Master) Run(ctx context.Context) error {
 	stop()
 	back.Wait()
 	m.states.store()
-	m.user.Close()
-	m.userRunners.Close()
-	m.userReturners.Close()
+	m.closeModules()
 	err = errors.Join(err, m.jobs.Close(), m.audit.Close(), m.cache.Close(), m.replicated.Close())
 	m.sinks.Close()
 	return err
+}
+
+// ownModules are the user's own modules: each has helpers of its own.
+func (m *Master) ownModules() []*usermodules.Modules {
+	return []*usermodules.Modules{m.user, m.userRunners, m.userReturners, m.userAuth}
+}
+
+// rescanModules makes further calls use the modules that are on disk now.
+func (m *Master) rescanModules() {
+	for _, own := range m.ownModules() {
+		own.Rescan()
+	}
+}
+
+// closeModules ends the helpers of the user's own modules.
+func (m *Master) closeModules() {
+	for _, own := range m.ownModules() {
+		if own != nil {
+			own.Close()
+		}
+	}
 }
 
 // parts are the services that run until the last request is answered.
@@ -290,15 +309,7 @@ func (m *Master) release() {
 	}
 	m.replicated.Close()
 	m.sinks.Close()
-	if m.user != nil {
-		m.user.Close()
-	}
-	if m.userRunners != nil {
-		m.userRunners.Close()
-	}
-	if m.userReturners != nil {
-		m.userReturners.Close()
-	}
+	m.closeModules()
 	if m.audit != nil {
 		m.audit.Close()
 	}

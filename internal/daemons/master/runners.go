@@ -6,7 +6,6 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/runners"
 	"brine/internal/catalogue/wheel"
-	"brine/internal/daemons/usermodules"
 	"brine/internal/files/fileserver"
 	"brine/internal/net/event"
 	"brine/internal/net/wire"
@@ -90,7 +89,7 @@ type runnerServes struct {
 	settings  *settings
 	files     *fileUpdates
 	templates *templates
-	runners   *usermodules.Modules // those in Python
+	fetched   func() // called after modules in Python were fetched, or nil
 }
 
 func (s runnerServes) FileServer() runners.FileServer         { return s.settings.fileServer() }

@@ -24,6 +24,8 @@ type settings struct {
 	log      *slog.Logger
 	keys     *keystore.Store
 	tokens   *auth.Tokens
+	// systems are the user's own modules of external_auth, or nil.
+	systems auth.Modules
 	// compiler builds the pillar compiler of a configuration.
 	compiler func(cfg Config, git *gitpillar.Source, groups target.Nodegroups) *pillar.Compiler
 	// roots replaces the file_roots and pillar_roots of a configuration by those
@@ -78,7 +80,7 @@ func (s *settings) set(cfg Config) {
 	for k, v := range cfg.Options.Nodegroups.All() {
 		groups[value.Str(k)] = v
 	}
-	who, errs := auth.New(cfg.Auth, s.tokens, s.log)
+	who, errs := auth.New(cfg.Auth, s.systems, s.tokens, s.log)
 	for _, err := range errs {
 		s.log.Error("cannot use an authentication system of external_auth", "err", err)
 	}

@@ -44,8 +44,8 @@ func (s runnerServes) SyncModules(ctx context.Context, kinds, envs []string, whi
 		return nil, salt.Errorf(salt.Unavailable, "there is no master's data on this machine, so no files to fetch modules from")
 	}
 	names, err := s.templates.user.Fetch(ctx, s.templates.call(), kinds, envs, whitelist, blacklist)
-	if s.runners != nil {
-		s.runners.Rescan()
+	if s.fetched != nil {
+		s.fetched()
 	}
 	return names, err
 }

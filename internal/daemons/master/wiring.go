@@ -93,7 +93,9 @@ func (m *Master) openStores() (err error) {
 		return err
 	}
 	m.bus = event.NewBus(m.cfg.Events.MaxEventSize)
+	m.userAuth = userModules(&m.cfg, usermodules.AuthKinds, func() *fn.Call { return m.templates.call() }, nil, m.log)
 	m.settings = &settings{
+		systems: m.userAuth.Systems(),
 		cacheDir: m.cfg.CacheDir, log: m.log, keys: m.keys, tokens: m.tokens, roots: func(cfg Config) Config { return m.revisions.apply(cfg) },
 	}
 	if isolated(m.cluster) {
@@ -413,7 +415,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Targets: m.targets,
 		Client:  client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
 		Bus:     m.bus,
-		Serves:  runnerServes{m.settings, m.files, m.templates, m.userRunners},
+		Serves:  runnerServes{m.settings, m.files, m.templates, m.rescanModules},
 		Running: m.runners.running.list,
 		Wheels:  func() *value.Dict { return m.wheels.registry.Docs() },
 		Audit:   m.audit.Recent,

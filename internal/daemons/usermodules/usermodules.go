@@ -35,6 +35,7 @@ const (
 	kindTops      = "tops"
 	kindReturners = "returners"
 	kindWheel     = "wheel"
+	kindAuth      = "auth"
 )
 
 // MinionKinds are all kinds that a helper of a minion loads, MasterKinds those of a master that

@@ -175,7 +175,7 @@ func Dirs(opts *value.Dict, extensionModules, kind string) []string {
 // dirOptions are the options that name directories of a kind alone.
 var dirOptions = map[string]string{
 	"modules": "module_dirs", "states": "states_dirs", "grains": "grains_dirs", "renderers": "render_dirs", "utils": "utils_dirs",
-	"returners": "returner_dirs", "runners": "runner_dirs", "pillar": "pillar_dirs", "tops": "top_dirs", "wheel": "wheel_dirs",
+	"returners": "returner_dirs", "runners": "runner_dirs", "pillar": "pillar_dirs", "tops": "top_dirs", "wheel": "wheel_dirs", "auth": "auth_dirs",
 }
 
 // maxScan bounds how much of a file is searched for its name.
@@ -292,6 +292,7 @@ type MasterOptions struct {
 	PillarDirs []string `salt:"pillar_dirs" default:"[]" doc:"directories of modules in Python that ext_pillar may name" change:"restart"`
 	TopDirs    []string `salt:"top_dirs" default:"[]" doc:"directories of modules in Python that master_tops may name" change:"restart"`
 	ReturnDirs []string `salt:"returner_dirs" default:"[]" doc:"directories of returners in Python, for master_job_cache and event_return" change:"restart"`
+	AuthDirs   []string `salt:"auth_dirs" default:"[]" doc:"directories of modules in Python that external_auth may name" change:"restart"`
 	WheelDirs  []string `salt:"wheel_dirs" default:"[]" doc:"directories of wheel modules in Python" change:"restart"`
 }
 

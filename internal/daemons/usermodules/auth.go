@@ -1,0 +1,118 @@
+package usermodules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"brine/internal/call/auth"
+	"brine/internal/call/fn"
+	"brine/internal/call/python"
+	"brine/internal/py/value"
+)
+
+// AuthKinds are those that a helper of a master loads to authenticate users. It has helpers of its
+// own, so that users who sign in wait for nothing else.
+var AuthKinds = []string{kindAuth, kindModules, "utils", "serializers"}
+
+// Systems are the user's modules that the option external_auth may name.
+func (m *Modules) Systems() Systems { return Systems{m} }
+
+// Systems implements auth.Modules.
+type Systems struct{ m *Modules }
+
+// Has implements auth.Modules. Only the text of the module is read.
+func (s Systems) Has(name string) bool { return s.m.has(kindAuth, name) }
+
+// System implements auth.Modules.
+func (s Systems) System(name string) auth.System { return &system{source{s.m, kindAuth}, name} }
+
+// system is an authentication module: its function auth decides, groups and acl say what the user
+// may do. They get those of the words username, password and eauth that they declare, as in Salt.
+type system struct {
+	source
+	name string
+}
+
+// Slots is how many checks can run at the same time.
+func (s *system) Slots() int { return s.m.pool.Slots() }
+
+// Authenticate implements auth.System.
+func (s *system) Authenticate(ctx context.Context, c auth.Credentials) (v auth.Vouched, err error) {
+	if !utf8.ValidString(c.Name) || !utf8.ValidString(c.Password) {
+		return v, auth.ErrRefused
+	}
+	switch ok, found, err := s.ask(ctx, "auth", c); {
+	case err != nil:
+		return v, err
+	case !found:
+		return v, fmt.Errorf("the Python module %s cannot be loaded, or has no function auth", s.name)
+	case !value.Truth(ok):
+		return v, auth.ErrRefused
+	}
+	groups, _, err := s.ask(ctx, "groups", c)
+	if err != nil {
+		return v, err
+	}
+	for _, g := range value.Items(groups) {
+		if name, ok := g.(string); ok {
+			v.Groups = append(v.Groups, name)
+		}
+	}
+	granted, _, err := s.ask(ctx, "acl", c)
+	if err != nil || granted == nil {
+		return v, err
+	}
+	l, ok := granted.(*value.List)
+	if !ok {
+		return v, fmt.Errorf("the function acl of the Python module %s returned a %s, not a list of permissions or None", s.name, value.TypeName(granted))
+	}
+	v.Entries, v.Only = l.Items, true
+	return v, nil
+}
+
+// ask calls a function of the module with the words that it declares. A user whose permissions
+// cannot be found out does not get those of others: an exception refuses.
+func (s *system) ask(ctx context.Context, function string, c auth.Credentials) (v any, found bool, err error) {
+	f := s.Find(s.name+"."+function, true)
+	if f == nil {
+		return nil, false, nil
+	}
+	kwargs := value.NewDict(3)
+	for _, word := range [][2]string{{"username", c.Name}, {"password", c.Password}, {"eauth", c.System}} {
+		if takes(f, word[0]) {
+			kwargs.Set(word[0], word[1])
+		}
+	}
+	v, _, err = s.m.pool.Call(ctx, env(s.m.call(), nil), kindAuth, s.name+"."+function, nil, kwargs)
+	if err != nil {
+		err = s.failure(function, err)
+	}
+	return v, true, err
+}
+
+// takes reports whether a function has a parameter of a name.
+func takes(f *fn.Func, name string) bool {
+	_, ok := f.Param(name)
+	return ok
+}
+
+// failure is the error of a call without the text of an exception, in which the password may be.
+func (s *system) failure(function string, err error) error {
+	var raised *python.Error
+	if !errors.As(err, &raised) || len(raised.Names) == 0 {
+		return err
+	}
+	at := ""
+	for line := range strings.Lines(raised.Trace) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, `File "`) {
+			at = " at " + line
+		}
+	}
+	return fmt.Errorf("the function %s of the Python module %s raised %s%s (its message is not shown, since it may have the password)",
+		function, s.name, raised.Names[0], at)
+}
+
+var _ auth.Modules = Systems{}
