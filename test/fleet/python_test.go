@@ -285,6 +285,65 @@ func TestAuthOfTheUser(t *testing.T) {
 	}
 }
 
+// TestBeaconOfTheUser has a minion watch by a beacon in Python that is fetched while it runs: the
+// module keeps what it saw, an exception costs one look, and close is called.
+func TestBeaconOfTheUser(t *testing.T) {
+	m := pythonMaster(t)
+	dir := shortDir(t)
+	starts := m.events("salt/minion/")
+	startMinion(t, "web1", "tcp", []*theMaster{m}, func(cfg *minion.Config) {
+		cfg.ExtensionModules = filepath.Join(cfg.CacheDir, "extmods")
+		cfg.Options.PythonOptions.Idle = 1 // a helper that ended would see all as new
+		cfg.Options.Beacons = value.DictOf("watched", value.ListOf(value.DictOf("dir", dir), value.DictOf("beacon_module", "counted")),
+			"wrong", value.ListOf(value.DictOf("beacon_module", "counted")))
+	})
+	m.awaitStart(starts, "web1")
+	write(t, filepath.Join(dir, "first"), "")
+	events := m.events("salt/beacon/")
+	if got := value.Repr(m.command("glob", "web1", "saltutil.sync_beacons", 1)["web1"].At("return")); got != "['beacons.counts']" {
+		t.Fatal(got)
+	}
+	next := func(name string, seen int, several bool) {
+		t.Helper()
+		select {
+		case e := <-events:
+			want := value.Repr(value.DictOf("seen", seen, "as", "watched", "role", "web", "echo", name, "several", several, "id", "web1"))
+			e.Data.Delete("_stamp")
+			if got := value.Repr(e.Data); e.Tag != "salt/beacon/web1/watched/"+name || got != want {
+				t.Errorf("%s %s, want %s", e.Tag, got, want)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("no event of %s", name)
+		}
+	}
+	next("first", 1, false)
+	write(t, filepath.Join(dir, "fail"), "")
+	eventually.Nil(t, eventually.Limit, "the module fails once", func() error {
+		if _, err := os.Stat(filepath.Join(dir, "fail")); err == nil {
+			return errors.New("it has not looked")
+		}
+		return nil
+	})
+	write(t, filepath.Join(dir, "second"), "")
+	next("second", 2, true)
+	check := func(settings *value.List, want string) {
+		t.Helper()
+		got := value.Repr(m.command("glob", "web1", "beacons.add", 1, "other", settings)["web1"].At("return"))
+		if !strings.Contains(got, want) {
+			t.Errorf("beacons.add: %s, want %s", got, want)
+		}
+	}
+	check(value.ListOf(value.DictOf("beacon_module", "counted")), "it needs dir")
+	if got := value.Repr(m.command("glob", "web1", "beacons.list_available", 1)["web1"].At("return")); !strings.Contains(got, "counted") {
+		t.Errorf("beacons.list_available: %s", got)
+	}
+	m.command("glob", "web1", "beacons.delete", 1, "watched")
+	eventually.Nil(t, eventually.Limit, "the beacon is closed", func() error {
+		_, err := os.Stat(filepath.Join(dir, "closed"))
+		return err
+	})
+}
+
 // TestReturnerOfTheUser has a minion hand results to a returner in Python that the option return
 // names and that arrives only while the minion runs.
 func TestReturnerOfTheUser(t *testing.T) {

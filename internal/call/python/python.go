@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"slices"
@@ -55,6 +56,9 @@ type Config struct {
 	Dir string
 	// Loaders returns the modules by kind ("modules", "states"). It is called for each helper.
 	Loaders func() map[string]Files
+	// One means that one helper makes all calls and is not ended while it is idle: its modules keep
+	// in memory what later calls need.
+	One bool
 	// Path is added to the directories of Python's imports.
 	Path []string
 	Log  *slog.Logger
@@ -79,7 +83,7 @@ type Pool struct {
 
 // New returns a Pool without helpers.
 func New(c Config) *Pool {
-	if c.Options.Helpers < 1 {
+	if c.Options.Helpers < 1 || c.One {
 		c.Options.Helpers = 1
 	}
 	p := &Pool{cfg: c, free: make(chan struct{}, c.Options.Helpers), all: map[*helper]bool{}}
@@ -226,7 +230,11 @@ func (p *Pool) give(h *helper) {
 	p.mu.Lock()
 	keep := !p.closed && !large && h.generation == p.generation
 	if keep {
-		h.rest = time.AfterFunc(p.cfg.Options.Idle, func() { p.expire(h) })
+		idle := p.cfg.Options.Idle
+		if p.cfg.One {
+			idle = math.MaxInt64
+		}
+		h.rest = time.AfterFunc(idle, func() { p.expire(h) })
 		p.idle = append(p.idle, h)
 	}
 	p.mu.Unlock()
@@ -254,6 +262,7 @@ func (p *Pool) expire(h *helper) {
 
 // call runs one operation in a helper.
 func (p *Pool) call(ctx context.Context, env *Env, queue bool, operation string, args ...any) (any, int, error) {
+	queue = queue || p.cfg.One
 	h, release, err := p.acquire(ctx, queue)
 	if err != nil {
 		return nil, 0, err

@@ -66,7 +66,7 @@ var (
 	}
 	minionUnits = []unitOption{
 		{"return", value.Texts, returner.Names, "returners", ""},
-		{"beacons", beaconNames, beacons.Names, "", ""},
+		{"beacons", beaconNames, beacons.Names, "beacons", ""},
 		{"module_executors", value.Split, runner.ExecutorNames, "", "no function would run"},
 	}
 )

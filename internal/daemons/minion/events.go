@@ -115,7 +115,8 @@ func (m *Minion) buildTimed() (err error) {
 			c.Prepare()
 			return m.background.Context(), c
 		},
-		Go: m.background.Go, Fire: m.links.Fire, Report: m.bus.Report, Log: m.log,
+		Python: m.userBeacons.Beacons(),
+		Go:     m.background.Go, Fire: m.links.Fire, Report: m.bus.Report, Log: m.log,
 	})
 	return err
 }

@@ -111,15 +111,17 @@ type Minion struct {
 	busIPC     *event.Server
 	grains     *grains.Store
 	user       *usermodules.Modules // the user's own, in Python
-	funcs      *fn.Registry
-	states     *state.Registry
-	renderer   *render.Renderer
-	calls      *calls.Factory
-	own        *ownpillar.Pillar // nil unless file_client is local
-	refresh    *refresh.Server
-	schedule   *schedule.Schedule
-	beacons    *beacons.Scheduler
-	mine       *mine.Mine
+	// userBeacons are the beacons among them, which have a process of their own.
+	userBeacons *usermodules.Modules
+	funcs       *fn.Registry
+	states      *state.Registry
+	renderer    *render.Renderer
+	calls       *calls.Factory
+	own         *ownpillar.Pillar // nil unless file_client is local
+	refresh     *refresh.Server
+	schedule    *schedule.Schedule
+	beacons     *beacons.Scheduler
+	mine        *mine.Mine
 
 	jobs      *jobs.Table
 	notes     *jobs.Notes
@@ -182,7 +184,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 func (m *Minion) buildServices() {
 	cfg, log := &m.cfg, m.log
 	o, dir := &cfg.Options, filepath.Join(cfg.CacheDir, "brine")
-	m.user = m.userModules()
+	m.user = m.userModules(usermodules.MinionKinds)
+	m.userBeacons = m.userModules(usermodules.BeaconKinds)
 	m.renderer = render.New(render.Options{Log: log, Local: render.AnyFile, Python: m.user, Limits: cfg.Templates})
 	m.bus = localbus.New(localbus.Config{ID: cfg.ID, HashType: cfg.Handshake.HashType, Events: cfg.Events, Daemon: cfg.daemonBus, Print: cfg.Print})
 	m.links = &link.Set{ID: cfg.ID, OneAtATime: o.OneAtATime(), RejectedRetry: o.RejectedRetry, Stop: func(err error) { m.stop(err) }}
@@ -263,6 +266,7 @@ func (m *Minion) Run(ctx context.Context) error {
 	}
 	m.outbox.Close()
 	m.user.Close()
+	m.userBeacons.Close()
 	for _, c := range m.links.All() {
 		c.Client.Close()
 	}

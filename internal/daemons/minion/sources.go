@@ -3,6 +3,8 @@ package minion
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"time"
 
 	"brine/internal/call/fn"
 	"brine/internal/daemons/minion/background"
@@ -44,16 +46,24 @@ func (cfg *Config) ownPillar(r *render.Renderer, funcs *fn.Registry, user *userm
 	})
 }
 
-// userModules are the user's own modules.
-func (m *Minion) userModules() *usermodules.Modules {
+// lookForBeacons is how often the beacons look for changed modules. All others are looked for when
+// something fetches them.
+const lookForBeacons = 2 * time.Second
+
+// userModules are the user's own modules of some kinds.
+func (m *Minion) userModules(kinds []string) *usermodules.Modules {
 	cfg := &m.cfg
 	opts := cfg.Opts
 	if opts == nil {
 		opts = value.NewDict(0)
 	}
 	own, _ := fn.Tree{Dict: opts}.Get("grains").(*value.Dict)
+	one, every := slices.Equal(kinds, usermodules.BeaconKinds), time.Duration(0)
+	if one {
+		every = lookForBeacons
+	}
 	return usermodules.New(usermodules.Config{
-		Kinds:   usermodules.MinionKinds,
+		Kinds: kinds, One: one, Every: every,
 		Options: cfg.Options.PythonOptions, Sync: cfg.Options.ExtmodOptions, CacheDir: cfg.CacheDir, ExtensionModules: cfg.ExtensionModules,
 		ID: cfg.ID, Opts: opts, OwnGrains: own, Disabled: cfg.Options.DisableModules, Log: m.log,
 		SaltFile: func(module string) string { return saltFile(module, m.grains.Reader(nil)) },

@@ -36,13 +36,14 @@ const (
 	kindReturners = "returners"
 	kindWheel     = "wheel"
 	kindAuth      = "auth"
+	kindBeacons   = "beacons"
 )
 
 // MinionKinds are all kinds that a helper of a minion loads, MasterKinds those of a master that
 // work for minions, and RunnerKinds those of its runners. They have helpers of their own, so that
 // requests of minions cannot keep an operator waiting.
 var (
-	MinionKinds = []string{kindModules, kindStates, kindGrains, kindRenderers, kindPillar, kindReturners, "utils", "serializers", "outputters", "executors"}
+	MinionKinds = []string{kindModules, kindStates, kindGrains, kindRenderers, kindPillar, kindReturners, "utils", "serializers", "executors"}
 	MasterKinds = []string{kindModules, kindRenderers, kindPillar, kindTops, "utils", "serializers"}
 	RunnerKinds = []string{kindRunners, kindWheel, "utils", "serializers"}
 )
@@ -52,6 +53,8 @@ type Config struct {
 	// Kinds are the kinds of modules that can be used: MinionKinds, MasterKinds or RunnerKinds.
 	Kinds   []string
 	Options python.Options
+	// One means that one process makes all calls; see python.Config.
+	One bool
 	Sync    extmods.Options
 	// Every is the time after which a look-up looks for changed files; 0 leaves that to Rescan.
 	Every time.Duration
@@ -78,6 +81,9 @@ type Modules struct {
 	cfg  Config
 	pool *python.Pool
 
+	// closings are calls in the background that Close waits for.
+	closings sync.WaitGroup
+
 	mu       sync.Mutex
 	scanned  bool
 	looked   time.Time // when the files were listed last
@@ -103,7 +109,7 @@ type list struct {
 func New(c Config) *Modules {
 	m := &Modules{cfg: c}
 	m.pool = python.New(python.Config{
-		Options: c.Options, Dir: filepath.Join(c.CacheDir, "brine", "python"), Loaders: m.files, Log: c.Log,
+		Options: c.Options, One: c.One, Dir: filepath.Join(c.CacheDir, "brine", "python"), Loaders: m.files, Log: c.Log,
 		// Modules import the user's utils by their names, too.
 		Path: append(slices.Clone(c.Sync.Dirs), extmods.Dirs(c.Opts, c.ExtensionModules, "utils")...),
 	})
@@ -111,7 +117,10 @@ func New(c Config) *Modules {
 }
 
 // Close ends the helpers.
-func (m *Modules) Close() { m.pool.Close() }
+func (m *Modules) Close() {
+	m.closings.Wait()
+	m.pool.Close()
+}
 
 // Rescan looks for modules that were added, changed or removed, and reports whether there
 // are any. Later calls use what is there now.

@@ -176,6 +176,7 @@ func Dirs(opts *value.Dict, extensionModules, kind string) []string {
 var dirOptions = map[string]string{
 	"modules": "module_dirs", "states": "states_dirs", "grains": "grains_dirs", "renderers": "render_dirs", "utils": "utils_dirs",
 	"returners": "returner_dirs", "runners": "runner_dirs", "pillar": "pillar_dirs", "tops": "top_dirs", "wheel": "wheel_dirs", "auth": "auth_dirs",
+	"beacons": "beacons_dirs",
 }
 
 // maxScan bounds how much of a file is searched for its name.
@@ -278,6 +279,7 @@ type Options struct {
 	RenderDirs []string `salt:"render_dirs" default:"[]" doc:"directories of renderers" change:"restart"`
 	UtilsDirs  []string `salt:"utils_dirs" default:"[]" doc:"directories of modules for __utils__" change:"restart"`
 	ReturnDirs []string `salt:"returner_dirs" default:"[]" doc:"directories of returners" change:"restart"`
+	BeaconDirs []string `salt:"beacons_dirs" default:"[]" doc:"directories of beacons" change:"restart"`
 }
 
 // MasterOptions are the options of a master's own modules.

@@ -707,6 +707,8 @@ def do_call(kind, name, args, kwargs):
     if function is None:
         import salt.exceptions
         raise salt.exceptions.CommandExecutionError(loader.why(name) if loader else name)
+    if kind == "beacons":
+        return list(function(*args, **kwargs) or ())
     return finish(inject(function, args, kwargs))
 
 

@@ -53,6 +53,8 @@ type Config struct {
 	Running func() []string
 	// Call returns what a beacon needs to call functions, and the context for it.
 	Call func() (context.Context, *fn.Call)
+	// Python are the user's own beacons, which replace those of the same names, or nil.
+	Python Python
 	// Go runs a function in the background.
 	Go func(func())
 	// Fire sends an event to the masters.
@@ -60,6 +62,14 @@ type Config struct {
 	// Report fires an event on the minion's own bus.
 	Report func(tag string, data *value.Dict)
 	Log    *slog.Logger
+}
+
+// Python are the user's own beacons.
+type Python interface {
+	// Find returns the beacon of a module for a configured one of the name as.
+	Find(module, as string) (catalogue.Beacon, bool)
+	// Names returns the names of all.
+	Names() []string
 }
 
 // Scheduler runs the beacons, one set for all masters: those of the option
@@ -82,6 +92,9 @@ type Scheduler struct {
 // watch is one configured beacon.
 type watch struct {
 	def    any
+	module string // whose beacon it is
+	python bool   // it is one of the user's
+	valid  bool   // the settings of one of the user's were checked
 	kind   catalogue.Beacon
 	config catalogue.Config
 	err    error
@@ -193,7 +206,7 @@ func (l *Scheduler) turn(now time.Time) bool {
 		}
 		there[name] = true
 		w := l.watches[name]
-		if w == nil || !value.Equal(w.def, def) {
+		if w == nil || !value.Equal(w.def, def) || w.err != nil && !w.python && l.ofPython(w.module) {
 			if w != nil {
 				w.end()
 			}
@@ -223,8 +236,12 @@ func (l *Scheduler) end(chosen func(name string) bool) {
 }
 
 func (l *Scheduler) make(name string, def any, now time.Time) *watch {
-	w := &watch{def: def, memory: value.NewDict(0)}
+	w := &watch{def: def, module: moduleOf(name, def), memory: value.NewDict(0)}
+	w.python = l.ofPython(w.module)
 	w.kind, w.config, w.err = l.parse(name, def)
+	if w.err == nil && !w.python {
+		w.err = w.kind.Validate(w.config) // one in Python checks before its first look, without the lock
+	}
 	if w.err != nil {
 		l.cfg.Log.Error("ignoring invalid beacon", "beacon", name, "err", w.err)
 	}
@@ -243,12 +260,35 @@ func (w *watch) interval() time.Duration {
 	return 0
 }
 
+// moduleOf returns the module of a configured beacon.
+func moduleOf(name string, def any) string {
+	if c, err := catalogue.ParseConfig(def); err == nil {
+		if s, ok := c.Get("beacon_module").(string); ok {
+			return s
+		}
+	}
+	return name
+}
+
+// ofPython reports whether a module is one of the user's own. One may be fetched at any time.
+func (l *Scheduler) ofPython(module string) bool {
+	if l.cfg.Python == nil {
+		return false
+	}
+	_, ok := l.cfg.Python.Find(module, module)
+	return ok
+}
+
 func (l *Scheduler) parse(name string, def any) (kind catalogue.Beacon, c catalogue.Config, err error) {
 	if c, err = catalogue.ParseConfig(def); err != nil {
 		return kind, c, err
 	}
-	if s, ok := c.Get("beacon_module").(string); ok {
-		name = s
+	as := name
+	name = moduleOf(name, def)
+	if l.cfg.Python != nil {
+		if kind, ok := l.cfg.Python.Find(name, as); ok {
+			return kind, c, nil
+		}
 	}
 	kind, ok := l.kinds[name]
 	if reason := catalogue.Unsupported(name); !ok && reason != "" {
@@ -257,7 +297,16 @@ func (l *Scheduler) parse(name string, def any) (kind catalogue.Beacon, c catalo
 	if !ok {
 		return kind, c, fmt.Errorf("there is no beacon %q", name)
 	}
-	return kind, c, kind.Validate(c)
+	return kind, c, nil
+}
+
+// validate returns an error for invalid settings.
+func (l *Scheduler) validate(name string, def any) error {
+	kind, c, err := l.parse(name, def)
+	if err != nil {
+		return err
+	}
+	return kind.Validate(c)
 }
 
 // start runs a check in the background, so that a slow one delays no other;
@@ -272,6 +321,13 @@ func (l *Scheduler) start(name string, w *watch, now time.Time) {
 	w.busy = true
 	l.cfg.Go(func() {
 		ctx, c := l.cfg.Call()
+		if w.python && !w.valid {
+			if err := w.kind.Validate(w.config); err != nil {
+				l.invalid(name, w, err)
+				return
+			}
+			w.valid = true
+		}
 		news, err := w.kind.Look(ctx, catalogue.Look{Config: w.config, Memory: w.memory, Call: c, Now: now, Held: &w.held})
 		if err != nil {
 			l.cfg.Log.Error("beacon failed", "beacon", name, "err", err)
@@ -288,6 +344,14 @@ func (l *Scheduler) start(name string, w *watch, now time.Time) {
 			l.setEnabled(name, false)
 		}
 	})
+}
+
+// invalid ends a check whose settings the module refuses: there is no other before they change.
+func (l *Scheduler) invalid(name string, w *watch, err error) {
+	l.cfg.Log.Error("ignoring invalid beacon", "beacon", name, "err", err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.err, w.busy = err, false
 }
 
 // tell sends an event in the form of stock minions.
@@ -363,6 +427,10 @@ func (l *Scheduler) manage(req *value.Dict) *value.Dict {
 }
 
 func (l *Scheduler) managed(req *wire.ManageBeacons) *value.Dict {
+	var invalid error
+	if req.Func == "validate_beacon" { // without the lock, since one in Python may take long
+		invalid = l.validate(req.Name, req.BeaconData)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.Changed()
@@ -378,15 +446,17 @@ func (l *Scheduler) managed(req *wire.ManageBeacons) *value.Dict {
 		for k := range l.kinds {
 			names = append(names, k)
 		}
+		if l.cfg.Python != nil {
+			names = append(names, l.cfg.Python.Names()...)
+		}
 		slices.Sort(names)
-		answer.Set("beacons", value.Strings(names))
+		answer.Set("beacons", value.Strings(slices.Compact(names)))
 		return answer
 	case "validate_beacon":
-		_, _, err := l.parse(name, req.BeaconData)
-		answer.Set("valid", err == nil)
+		answer.Set("valid", invalid == nil)
 		answer.Set("vcomment", "Valid beacon configuration")
-		if err != nil {
-			answer.Set("vcomment", err.Error())
+		if invalid != nil {
+			answer.Set("vcomment", invalid.Error())
 		}
 	case "enable", "disable":
 		l.set("enabled", fun == "enable")
