@@ -184,11 +184,12 @@ func (s *Service) take(ctx context.Context, c Credentials) (done func(), err err
 	if err != nil {
 		return nil, err
 	}
-	if done, err = s.limiter.take(ctx, c.Name); err != nil {
+	ended, err := s.limiter.take(ctx, c.Name)
+	if err != nil {
 		free()
 		return nil, err
 	}
-	return func() { done(); free() }, nil
+	return func() { ended(); free() }, nil
 }
 
 func (s *Service) ask(ctx context.Context, c Credentials) (Vouched, error) {

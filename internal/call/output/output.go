@@ -92,7 +92,19 @@ type Printer struct {
 	opts Options
 	log  *slog.Logger
 	pal  palette
+	own  Own
 }
+
+// Own are outputters that are no part of the program: the user's own modules. They go before built-in ones of the same name.
+type Own interface {
+	// Has reports whether there is an outputter of a name.
+	Has(name string) bool
+	// Output renders data. color says whether to use colours.
+	Output(name string, data any, c Call, color bool) (string, error)
+}
+
+// Use adds outputters. It is called before the Printer is used.
+func (p *Printer) Use(own Own) { p.own = own }
 
 // New returns a printer. It logs unknown outputters and data that does not fit.
 func New(opts Options, log *slog.Logger) *Printer {
@@ -117,12 +129,23 @@ func Choose(wanted, suggested string) string {
 	return suggested
 }
 
+func (p *Printer) owns(name string) bool { return p.own != nil && p.own.Has(name) }
+
 func (p *Printer) find(name string) outputter {
 	switch name {
 	case "":
 		name = "nested"
 	case "text":
 		name = "txt"
+	}
+	if p.owns(name) {
+		return func(p *Printer, data any, c Call) (string, error) {
+			text, err := p.own.Output(name, data, c, p.opts.Color != nil && *p.opts.Color)
+			if err != nil {
+				p.log.Error("outputter failed; using nested", "outputter", name, "err", err)
+			}
+			return text, err
+		}
 	}
 	if f, ok := outputters.Lookup(name); ok {
 		return f
@@ -147,7 +170,7 @@ func (p *Printer) Render(name string, data any, c Call) string {
 // Print renders data and writes it to w in whole lines. It writes nothing for empty output.
 func (p *Printer) Print(w io.Writer, name string, data any, c Call) error {
 	b := bufio.NewWriterSize(w, printBuffer)
-	if name == "json" { // fits any data, and is streamed
+	if name == "json" && !p.owns(name) { // fits any data, and is streamed
 		p.writeJSON(b, data)
 	} else {
 		text := p.Render(name, data, c)

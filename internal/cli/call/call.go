@@ -250,6 +250,7 @@ func (r *runner) run(ctx context.Context, cfg *config.Minion, tree *config.Tree)
 		return r.noMaster(err)
 	}
 	defer c.Close()
+	r.show.Use(c.Outputters())
 	switch {
 	case r.o.Grains:
 		return r.print(c.Grains(), "", 0)

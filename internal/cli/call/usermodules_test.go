@@ -262,3 +262,37 @@ func TestUserReturner(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestUserOutputters shows a result by the user's own outputters. One that fails costs no data.
+func TestUserOutputters(t *testing.T) {
+	dir := userTree(t, "usermodules.txtar", "output: own\n")
+	for name, text := range map[string]string{
+		"own": "def output(data, _retcode=0):\n    return '<{}|{}|{}|{}>\\n'.format(data['local'], _retcode, __opts__['id'], __opts__['color'])\n",
+		"txt": "from salt.utils.color import get_colors\ndef output(data):\n    return 'mine: ' + get_colors(True)['GREEN'] + data['local']\n",
+		"bad": "def output(data):\n    raise ValueError('it does not fit')\n", "none": "def output(data, **kwargs):\n    return None\n",
+	} {
+		path := filepath.Join(dir, "var/cache/salt/minion/extmods/output", name+".py")
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for out, want := range map[string]string{
+		"": "<x|0|alpha|False>\n", "--out=txt": "mine: \x1b[0;32mx\n", "--out=bad": "local:\n    x\n", "--out=none": "", "--out=json": "{\n    \"local\": \"x\"\n}\n",
+		"--out=nosuch": "local:\n    x\n",
+	} {
+		args := []string{"test.echo", "x"}
+		if out != "" {
+			args = append([]string{out}, args...)
+		}
+		r := runCall(t.Context(), dir, "", args...)
+		if r.stdout != want {
+			t.Errorf("%s: %q, want %q (%s)", out, r.stdout, want, r.stderr)
+		}
+		if bad := strings.Contains(r.stderr, "it does not fit"); bad != (out == "--out=bad") {
+			t.Errorf("%s: %s", out, r.stderr)
+		}
+	}
+}

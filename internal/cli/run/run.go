@@ -18,6 +18,7 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/call/output"
 	"brine/internal/catalogue/runners"
+	"brine/internal/cli/daemon"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/session"
 	"brine/internal/py/value"
@@ -85,6 +86,7 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 		return session.Fail(env, &command, err)
 	}
 	defer p.Close()
+	p.UseOutputters(daemon.Become)
 	return p.exitCode(p.do(ctx, inv.Args))
 }
 

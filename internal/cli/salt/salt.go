@@ -12,6 +12,7 @@ import (
 	"brine/internal/base/target"
 	"brine/internal/call/client"
 	"brine/internal/call/output"
+	"brine/internal/cli/daemon"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/session"
 	"brine/internal/daemons/config"
@@ -100,6 +101,7 @@ func (p *program) run(ctx context.Context, env *frame.Env, args []string) int {
 		return session.Fail(env, &command, err)
 	}
 	defer p.session.Close()
+	p.session.UseOutputters(daemon.Become)
 	if v, ok := p.session.Tree.Values.Get("show_timeout"); inv.Given("show_timeout") {
 		p.opts.HideTimeout = p.opts.HideTimeout || !p.opts.ShowTimeout // that may be from the Saltfile
 	} else if ok && !value.Truth(v) {

@@ -6,6 +6,7 @@ package session
 import (
 	"errors"
 	"log/slog"
+	"os"
 
 	"brine/internal/base/log"
 	"brine/internal/base/salt"
@@ -13,6 +14,8 @@ import (
 	"brine/internal/call/output"
 	"brine/internal/cli/frame"
 	"brine/internal/daemons/config"
+	"brine/internal/daemons/master"
+	"brine/internal/daemons/usermodules"
 	"brine/internal/net/transport/named"
 )
 
@@ -46,8 +49,9 @@ type Session struct {
 	Show     *frame.Display
 	Client   *client.Client
 
-	opts  *Options
-	local *client.Local
+	opts       *Options
+	local      *client.Local
+	outputters usermodules.Outputters
 }
 
 // UsageError is an error that is the user's, found only after parsing.
@@ -87,6 +91,25 @@ func Open(env *frame.Env, inv *frame.Invocation, o *Options, tune func(*output.O
 		return nil, err
 	}
 	return s, nil
+}
+
+// UseOutputters lets the program show data by outputters in Python. become makes this process one
+// of the master's user: that user may write the modules, so root does not run them.
+func (s *Session) UseOutputters(become func(user string) error) {
+	s.outputters.Modules = func() (*usermodules.Modules, error) {
+		cfg, err := s.Conf.Parts(s.Tree)
+		if err != nil {
+			return nil, err
+		}
+		return master.OwnOutputters(&cfg, s.Log.Logger), nil
+	}
+	s.outputters.Before = func() error {
+		if os.Geteuid() != 0 {
+			return nil
+		}
+		return become(s.Conf.Files.User)
+	}
+	s.Show.Use(&s.outputters)
 }
 
 // load reads the configuration. Odd but harmless things in it are the
@@ -143,6 +166,7 @@ func (s *Session) Close() {
 	if s.local != nil {
 		s.local.Close()
 	}
+	s.outputters.Close()
 	s.Show.Close()
 	s.Log.Close()
 }

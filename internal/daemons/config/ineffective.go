@@ -41,12 +41,12 @@ var ineffectiveGroups = []ineffectiveGroup{
 	{why: "the system django does not exist; use ldap, oidc, pam or file", options: "django_auth_path django_auth_settings"},
 
 	{why: "Brine runs no modules in Python of this kind, or needs no such setting (docs/python-modules.md)",
-		options: `add_proxymodule_to_opts auth_dirs autoload_dynamic_modules=true beacons_dirs cache_dirs
+		options: `add_proxymodule_to_opts autoload_dynamic_modules=true cache_dirs
 		clean_dynamic_modules=true client_dirs clouds_dirs cloud_dirs cython_enable enable_zip_modules engines_dirs executor_dirs executors_dirs
 		extmod_blacklist extmod_whitelist fileserver_dirs grains_dirs log_handlers_dirs matchers_dirs metaproxy_dirs module_dirs
-		modules_dirs modules_max_memory=-1 netapi_dirs optimization_order=[0,1,2] output_dirs outputter_dirs pillar_dirs pkgdb_dirs pkgfiles_dirs
+		modules_dirs modules_max_memory=-1 netapi_dirs optimization_order=[0,1,2] output_dirs pillar_dirs pkgdb_dirs pkgfiles_dirs
 		queue_dirs queues_dirs render_dirs renderers_dirs returner_dirs returners_dirs roster_dirs runner_dirs runners_dirs sdb_dirs serializers_dirs
-		states_dirs thorium_dirs tokens_dirs top_dirs tops_dirs utils_dirs wheel_dirs wrapper_dirs`},
+		states_dirs thorium_dirs tokens_dirs top_dirs tops_dirs utils_dirs wrapper_dirs`},
 	{why: "there is one module x509, that of x509_v2, and there are no other features to choose", options: `features={"x509_v2":true}`},
 	{why: "one process does the work of Salt's many, and needs no such setting", options: `con_cache event_publisher_niceness event_return_niceness
 		fileserver_update_niceness ipc_write_buffer key_cache maintenance_niceness max_open_files=100000 multiprocessing=true mworker_niceness

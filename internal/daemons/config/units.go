@@ -52,7 +52,7 @@ func (t *Tree) ownModules(kind string) []string {
 // Options of both daemons, and of each.
 var (
 	commonUnits = []unitOption{
-		{"output", value.Split, outputters, "", ""},
+		{"output", value.Split, outputters, "output", ""},
 	}
 	// dataUnits are the sources of files and pillar, of a master and of a minion that has no master.
 	dataUnits = []unitOption{

@@ -32,13 +32,15 @@ func TestOwnUnits(t *testing.T) {
 		}
 		return strings.Join(out, " ")
 	}
-	text := "root_dir: " + root + "\next_pillar: [{mine: 1}]\nmaster_tops: {where: 2}\n"
-	if got := names(text); got != "master_tops.where ext_pillar.mine" {
+	text := "root_dir: " + root + "\next_pillar: [{mine: 1}]\nmaster_tops: {where: 2}\nexternal_auth: {sso: {}}\nevent_return: kept\noutput: own\n"
+	if got := names(text); got != "external_auth.sso event_return.kept master_tops.where ext_pillar.mine" {
 		t.Errorf("before they are fetched: %q", got)
 	}
 	for path, source := range map[string]string{
 		"var/cache/salt/master/extmods/pillar/own.py": "__virtualname__ = 'mine'\n", "var/cache/salt/master/extmods/tops/where.py": "",
-		"elsewhere/mine.py": "",
+		"var/cache/salt/master/extmods/auth/own.py": "__virtualname__ = 'sso'\n", "var/cache/salt/master/extmods/returners/kept.py": "",
+		"var/cache/salt/master/extmods/output/own.py": "",
+		"elsewhere/mine.py":                           "",
 	} {
 		path = filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -51,6 +53,10 @@ func TestOwnUnits(t *testing.T) {
 	if got := names(text); got != "" {
 		t.Errorf("after they were fetched: %q", got)
 	}
+	if _, other := tree(text).MissingUnits(); len(other) > 0 {
+		t.Errorf("warnings after they were fetched: %v", other)
+	}
+	text = "root_dir: " + root + "\next_pillar: [{mine: 1}]\nmaster_tops: {where: 2}\n"
 	if got := names(text + "extension_modules: /none\n"); got != "master_tops.where ext_pillar.mine" {
 		t.Errorf("with another directory: %q", got)
 	}

@@ -57,8 +57,8 @@ func (w within) onMaster(load *value.Dict) *value.Dict {
 	wire.View(load, &in)
 	fun := in.Fun
 	if in.Cmd == "wheel" {
-		done := w.wheel(w.wheels.ctx(), fun, load)
-		return value.DictOf("tag", done.At("tag"), "data", done)
+		tag, done := w.wheel(w.wheels.ctx(), fun, load)
+		return value.DictOf("tag", tag, "data", done)
 	}
 	args, kwargs := runnerArgs(load)
 	jid := salt.NewJID(time.Now())
@@ -69,11 +69,11 @@ func (w within) onMaster(load *value.Dict) *value.Dict {
 }
 
 // wheel runs a wheel function and returns the data of its last event.
-func (w within) wheel(ctx context.Context, fun string, load *value.Dict) *value.Dict {
+func (w within) wheel(ctx context.Context, fun string, load *value.Dict) (tag string, done *value.Dict) {
 	r := w.wheels.begin(fun, load, w.user)
 	r.who, r.way = w.user, w.how
 	w.record("wheel", load, r.jid, resultDone)
-	return r.execute(ctx)
+	return r.tag, r.execute(ctx)
 }
 
 func (w within) record(cmd string, load *value.Dict, jid, result string) {

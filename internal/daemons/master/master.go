@@ -83,28 +83,28 @@ type services struct {
 	userRunners *usermodules.Modules
 	// userReturners are those of the job cache and of event_return, userAuth those of external_auth.
 	userReturners, userAuth *usermodules.Modules
-	targets     *targets
-	access      *access
-	recorder    *recorder
-	queue       *queue
-	states      *jobStates
-	addresses   *addresses
-	reconnects  *reconnects
-	presence    *presence
-	redelivery  *redelivery
-	publisher   *publisher
-	sinks       *sinks.Jobs
-	stock       *sinks.StockFiles
-	runners     *runnerCalls
-	wheels      *wheelCalls
-	inside      *insideCalls
-	data        *minionData
-	peers       *peers
-	reports     *connectionReports
-	standbyJobs *standbyJobs
-	pending     *pendingCount
-	files       *fileUpdates
-	rotation    *keyRotation
+	targets                 *targets
+	access                  *access
+	recorder                *recorder
+	queue                   *queue
+	states                  *jobStates
+	addresses               *addresses
+	reconnects              *reconnects
+	presence                *presence
+	redelivery              *redelivery
+	publisher               *publisher
+	sinks                   *sinks.Jobs
+	stock                   *sinks.StockFiles
+	runners                 *runnerCalls
+	wheels                  *wheelCalls
+	inside                  *insideCalls
+	data                    *minionData
+	peers                   *peers
+	reports                 *connectionReports
+	standbyJobs             *standbyJobs
+	pending                 *pendingCount
+	files                   *fileUpdates
+	rotation                *keyRotation
 
 	// Nil without a cluster.
 	cluster  *cluster.Cluster

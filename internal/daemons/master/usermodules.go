@@ -68,11 +68,13 @@ func (w ownWheels) Names() []string { return w.calls.registry.OwnNames() }
 
 // Call implements python.Functions.
 func (w ownWheels) Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error) {
-	done := w.order().wheel(ctx, name, value.DictOf("fun", name, "arg", &value.List{Items: args}, "kwarg", kwargs))
-	if done.At("success") != true {
-		return nil, fn.Errorf("%s", value.Str(done.At("return")))
+	_, done := w.order().wheel(ctx, name, value.DictOf("fun", name, "arg", &value.List{Items: args}, "kwarg", kwargs))
+	var ran wire.Ran
+	wire.View(done, &ran)
+	if ran.Success != true {
+		return nil, fn.Errorf("%s", value.Str(ran.Return))
 	}
-	return done.At("return"), nil
+	return ran.Return, nil
 }
 
 // pythonTop asks a module in Python for top data: for each environment, a list of SLS files.
@@ -115,4 +117,12 @@ func OwnRunners(cfg *Config, log *slog.Logger) *usermodules.Modules {
 		return nil
 	}
 	return own
+}
+
+// OwnOutputters returns the user's own outputters of a master on this machine, for a program that
+// shows what it returns.
+func OwnOutputters(cfg *Config, log *slog.Logger) *usermodules.Modules {
+	return userModules(cfg, usermodules.OutputKinds, func() *fn.Call {
+		return &fn.Call{ID: cfg.ID, Log: log, Config: fn.Tree{Dict: cfg.Opts}, Grains: fn.Tree{Dict: value.NewDict(0)}}
+	}, nil, log)
 }

@@ -95,7 +95,7 @@ func (m *Master) openStores() (err error) {
 	m.bus = event.NewBus(m.cfg.Events.MaxEventSize)
 	m.userAuth = userModules(&m.cfg, usermodules.AuthKinds, func() *fn.Call { return m.templates.call() }, nil, m.log)
 	m.settings = &settings{
-		systems: m.userAuth.Systems(),
+		systems:  m.userAuth.Systems(),
 		cacheDir: m.cfg.CacheDir, log: m.log, keys: m.keys, tokens: m.tokens, roots: func(cfg Config) Config { return m.revisions.apply(cfg) },
 	}
 	if isolated(m.cluster) {
@@ -117,7 +117,7 @@ func (m *Master) sinkConfig() sinks.Config {
 	return sinks.Config{
 		MasterID: m.cfg.ID, Jobs: m.cfg.Jobs, Returner: m.cfg.Returners, Ext: m.cfg.Client.ExtJobCache, Opts: m.cfg.Opts,
 		Python: m.userReturners.Returners(),
-		Ctx: m.life.context, Leads: func() bool { return m.cluster == nil || m.cluster.Leads() },
+		Ctx:    m.life.context, Leads: func() bool { return m.cluster == nil || m.cluster.Leads() },
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"brine/internal/daemons/minion/link"
 	"brine/internal/daemons/minion/returners"
 	"brine/internal/daemons/minion/runner"
+	"brine/internal/daemons/usermodules"
 	"brine/internal/py/value"
 )
 
@@ -40,7 +41,7 @@ type Caller struct {
 	notes     *jobs.Notes
 	returners *returners.Returners
 	wait      func() // waits for background work
-	user      interface{ Close() }
+	user      *usermodules.Modules
 
 	conn *link.Link // nil if local
 	jid  string
@@ -180,6 +181,11 @@ func (c *Caller) Return(ctx context.Context, fun string, args []any, o fn.Outcom
 	}
 	_, err := c.conn.Client.Request(ctx, load)
 	return err
+}
+
+// Outputters are the user's outputters, until Close.
+func (c *Caller) Outputters() *usermodules.Outputters {
+	return &usermodules.Outputters{Modules: func() (*usermodules.Modules, error) { return c.user, nil }}
 }
 
 // Close ends the connection and waits for background work.

@@ -37,13 +37,14 @@ const (
 	kindWheel     = "wheel"
 	kindAuth      = "auth"
 	kindBeacons   = "beacons"
+	kindOutput    = "output"
 )
 
 // MinionKinds are all kinds that a helper of a minion loads, MasterKinds those of a master that
 // work for minions, and RunnerKinds those of its runners. They have helpers of their own, so that
 // requests of minions cannot keep an operator waiting.
 var (
-	MinionKinds = []string{kindModules, kindStates, kindGrains, kindRenderers, kindPillar, kindReturners, "utils", "serializers", "executors"}
+	MinionKinds = []string{kindModules, kindStates, kindGrains, kindRenderers, kindPillar, kindReturners, kindOutput, "utils", "serializers", "executors"}
 	MasterKinds = []string{kindModules, kindRenderers, kindPillar, kindTops, "utils", "serializers"}
 	RunnerKinds = []string{kindRunners, kindWheel, "utils", "serializers"}
 )
@@ -54,8 +55,8 @@ type Config struct {
 	Kinds   []string
 	Options python.Options
 	// One means that one process makes all calls; see python.Config.
-	One bool
-	Sync    extmods.Options
+	One  bool
+	Sync extmods.Options
 	// Every is the time after which a look-up looks for changed files; 0 leaves that to Rescan.
 	Every time.Duration
 	// CacheDir is the directory of the daemon's cache, ExtensionModules that of its modules.

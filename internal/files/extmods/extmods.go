@@ -176,6 +176,7 @@ func Dirs(opts *value.Dict, extensionModules, kind string) []string {
 var dirOptions = map[string]string{
 	"modules": "module_dirs", "states": "states_dirs", "grains": "grains_dirs", "renderers": "render_dirs", "utils": "utils_dirs",
 	"returners": "returner_dirs", "runners": "runner_dirs", "pillar": "pillar_dirs", "tops": "top_dirs", "wheel": "wheel_dirs", "auth": "auth_dirs",
+	"output":  "outputter_dirs",
 	"beacons": "beacons_dirs",
 }
 
@@ -279,6 +280,7 @@ type Options struct {
 	RenderDirs []string `salt:"render_dirs" default:"[]" doc:"directories of renderers" change:"restart"`
 	UtilsDirs  []string `salt:"utils_dirs" default:"[]" doc:"directories of modules for __utils__" change:"restart"`
 	ReturnDirs []string `salt:"returner_dirs" default:"[]" doc:"directories of returners" change:"restart"`
+	OutputDirs []string `salt:"outputter_dirs" default:"[]" doc:"directories of outputters" change:"restart"`
 	BeaconDirs []string `salt:"beacons_dirs" default:"[]" doc:"directories of beacons" change:"restart"`
 }
 
@@ -294,6 +296,7 @@ type MasterOptions struct {
 	PillarDirs []string `salt:"pillar_dirs" default:"[]" doc:"directories of modules in Python that ext_pillar may name" change:"restart"`
 	TopDirs    []string `salt:"top_dirs" default:"[]" doc:"directories of modules in Python that master_tops may name" change:"restart"`
 	ReturnDirs []string `salt:"returner_dirs" default:"[]" doc:"directories of returners in Python, for master_job_cache and event_return" change:"restart"`
+	OutputDirs []string `salt:"outputter_dirs" default:"[]" doc:"directories of outputters in Python" change:"restart"`
 	AuthDirs   []string `salt:"auth_dirs" default:"[]" doc:"directories of modules in Python that external_auth may name" change:"restart"`
 	WheelDirs  []string `salt:"wheel_dirs" default:"[]" doc:"directories of wheel modules in Python" change:"restart"`
 }

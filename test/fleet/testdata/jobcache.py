@@ -39,7 +39,7 @@ def returner(load):
     if what == "exit":
         os._exit(3)
     if what == "later" and not os.path.exists(_path("up")):
-        raise ConnectionRefusedError("the server is away")
+        raise ConnectionRefusedError("the server is down")
     _read("jobs", load["jid"], ".load")  # a job is stored before its returns
     _write({"return": what, "fun": load["fun"], "by": __salt__["test.echo"](__opts__["id"])}, "jobs", load["jid"], load["id"])
 

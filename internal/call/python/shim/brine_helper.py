@@ -624,7 +624,7 @@ def where(exc, path):
 
 
 TAGS = {"modules": "module", "renderers": "render", "returners": "returner", "runners": "runner",
-        "beacons": "beacons", "outputters": "output"}
+        "beacons": "beacons"}
 LOADERS = {}
 GLOBALS = {}
 

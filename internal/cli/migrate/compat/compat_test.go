@@ -74,14 +74,20 @@ worker_threads: 20
 ext_pillar: [{vault: x}, {own: x}]
 engines: [{stalekey: {}}]
 timeuot: 3
+external_auth: {sso: {ann: [test.ping]}, ldaps: {}}
+master_job_cache: kept
+event_return: [kept, nowhere]
+output: own
 `
 
 // TestTexts: options, renderers, states, functions and files in Python are found by
 // the texts alone, with their places, and what Brine has is not named.
 func TestTexts(t *testing.T) {
 	dir := installation(t, map[string]string{
-		"etc/master":    masterConf,
-		"etc/minion":    "root_dir: DIR\nmaster: m1\nsudo_user: nobody\nfile_client: remote\n",
+		"etc/master":        masterConf,
+		"etc/minion":        "root_dir: DIR\nmaster: m1\nsudo_user: nobody\nfile_client: remote\nbeacons: {own: []}\n",
+		"salt/_auth/own.py": "__virtualname__ = 'sso'\n", "salt/_returners/kept.py": "", "salt/_wheel/site.py": "def x():\n    __salt__['no.such']()\n",
+		"salt/_beacons/own.py": "", "salt/_output/own.py": "", "salt/_engines/own.py": "",
 		"salt/good.sls": "{% set x = salt['grains.get']('os') %}\n/etc/motd:\n  file.managed:\n    - contents: {{ salt.test.echo('x') }}\n",
 		"salt/py.sls":   "#!py\n\ndef run():\n    return {}\n",
 		"salt/k8s.sls":  "x:\n  kubernetes.namespace_present: []\n\ny:\n  file.shortcut:\n    - name: /x\n",
@@ -109,12 +115,17 @@ func TestTexts(t *testing.T) {
 		"missing python mymod.stop salt/own.sls:6",
 		"python _modules/mymod salt/_modules/mymod.py", "python _states/mystate salt/_states/other.py", "python _grains/mine salt/_grains/mine.py",
 		"python _runners/mine salt/_runners/mine.py", "python _pillar/own salt/_pillar/own.py", "pillar source own etc/master:5",
+		"python _auth/sso salt/_auth/own.py", "python _returners/kept salt/_returners/kept.py", "python _wheel/site salt/_wheel/site.py",
+		"python _beacons/own salt/_beacons/own.py", "python _output/own salt/_output/own.py", "missing python _engines/own salt/_engines/own.py",
+		"authentication system sso etc/master:8", "missing authentication system ldaps etc/master:8", "returner kept etc/master:9", "returner kept etc/master:10",
+		"missing returner nowhere etc/master:10", "outputter own etc/master:11", "beacon own etc/minion:5",
 	})
 	if r.SLS != 10 || r.Good != 6 || !r.Missing() { // good.sls, py.sls, win.sls, pillar/py.sls and two top.sls
 		t.Errorf("%d of %d are good: %s", r.Good, r.SLS, r.Summary())
 	}
 	for _, want := range []string{
-		"6 of 10 SLS files use only what Brine has; 4 need what is missing. Missing: 1 engine (stalekey), 2 functions (boto_ec2.find_images, vault.read_secret), ",
+		"6 of 10 SLS files use only what Brine has; 4 need what is missing. Missing: 1 authentication system (ldaps), 1 engine (stalekey), " +
+			"2 functions (boto_ec2.find_images, vault.read_secret), ",
 		"\n  vault: ext_pillar: there is no \"vault\"; use one of ", "\n      " + dir + "/etc/master:5\n",
 	} {
 		if !strings.Contains(r.Text(), want) {

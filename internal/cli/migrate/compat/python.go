@@ -27,8 +27,8 @@ var pythonKinds = []string{
 // minionKinds are those that Brine minions run by the machine's python3, masterKinds those that
 // masters run.
 var (
-	minionKinds = []string{"_grains", "_modules", "_renderers", "_returners", "_states", "_utils"}
-	masterKinds = []string{"_modules", "_pillar", "_renderers", "_runners", "_tops", "_utils"}
+	minionKinds = []string{"_beacons", "_grains", "_modules", "_output", "_renderers", "_returners", "_states", "_utils"}
+	masterKinds = []string{"_auth", "_modules", "_output", "_pillar", "_renderers", "_returners", "_runners", "_tops", "_utils", "_wheel"}
 )
 
 // available decides whether a module in Python can be used.
@@ -112,7 +112,9 @@ func (c *checker) pythonCalls(path string, text []byte, where where) {
 
 // pythonUnits are the directories of a tree that have units which options name, by the kind of
 // their findings.
-var pythonUnits = map[string]string{KindPillar: "_pillar", KindTop: "_tops"}
+var pythonUnits = map[string]string{
+	KindAuth: "_auth", KindBeacon: "_beacons", KindOutputter: "_output", KindPillar: "_pillar", KindReturner: "_returners", KindTop: "_tops",
+}
 
 // reportPython adds the modules in Python: those that Brine does not run, and for
 // information those that minions and masters run.
@@ -137,8 +139,8 @@ func (c *checker) reportPython() {
 				f.Why = "masters run it by the machine's python3 after salt-run saltutil.sync_" + strings.TrimPrefix(p.kind, "_") +
 					"; try it as docs/python-modules.md says"
 			}
-			// The __salt__ of a runner has runners.
-			if text, err := readFile(p.path, maxSLS); err == nil && p.kind != "_utils" && p.kind != "_runners" {
+			// The __salt__ of a runner has runners, that of a wheel module and an outputter no functions.
+			if text, err := readFile(p.path, maxSLS); err == nil && !slices.Contains([]string{"_utils", "_runners", "_wheel", "_output"}, p.kind) {
 				c.pythonCalls(p.path, text, where)
 			}
 		} else {

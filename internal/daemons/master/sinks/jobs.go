@@ -122,7 +122,8 @@ func Open(cfg Config, dir string, own runners.Jobs, log *slog.Logger) (*Jobs, er
 			return nil, err
 		}
 		o := &jobSink{name: name, r: r, returns: i == 0}
-		if o.box, err = returner.OpenOutbox(filepath.Join(dir, "outbox."+name), name, patience(r, 2*max(cfg.Returner.Timeout, time.Second)), o.deliver, log); err != nil {
+		limit := patience(r, 2*max(cfg.Returner.Timeout, time.Second))
+		if o.box, err = returner.OpenOutbox(filepath.Join(dir, "outbox."+name), name, limit, o.deliver, log); err != nil {
 			r.Close()
 			s.Close()
 			return nil, err

@@ -26,7 +26,7 @@ class Substitute(types.ModuleType):
         import brine_helper
         package, _, module = self.__name__.rpartition(".")
         if package == "salt.output":
-            return self.output(module, name)
+            return self._outputter(module, name)
         functions = brine_helper.GLOBALS[KINDS[package]]
         module = FILES.get(module, module)
         for candidate in (name, name.rstrip("_")):
@@ -38,7 +38,7 @@ class Substitute(types.ModuleType):
 
 
     @staticmethod
-    def output(module, name):
+    def _outputter(module, name):
         """Return the function of an outputter of Salt's."""
         if name != "output":
             raise AttributeError("Brine's outputter {} has only the function output, not {}".format(module, name))
