@@ -45,7 +45,7 @@ var surplus = map[string][]string{
 	"cluster witness-secret": {"junk", "--id a"},
 	"cluster rotate-secret":  {"junk", "--secret new"},
 	"cluster status":         {"junk", "--id a"},
-	"cluster voters":         {"junk", "--id a"},
+	"cluster voters":         {"junk", "--id a", "list junk", "list --force", "--force", "add", "add a b", "add a --force", "remove", "remove a --sure"},
 	"cluster members":        {"junk", "--id a"},
 	"cluster check":          {"junk", "--id a"},
 	"witness":                {"junk"},

@@ -167,7 +167,7 @@ func TestWitnessRefuses(t *testing.T) {
 		"cluster_id: test":                      "cluster_id is not set",
 		"cluster_secret: another":               "cluster_witness_secret is not set",
 		"cluster_voters: [":                     "cluster_voters is not set",
-		fmt.Sprintf("id: %s\n", w.Host):         "does not name this witness",
+		fmt.Sprintf("id: %s\n", w.Host):         "is not the address or name of this witness",
 		fmt.Sprintf("[%s, ", a.masters[0].Name): "an odd number of at least 3",
 	} {
 		bad := daemontest.NewMaster(t, brine, "witness", daemontest.Host(), "")

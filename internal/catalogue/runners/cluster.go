@@ -3,6 +3,7 @@ package runners
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -48,6 +49,8 @@ type ClusterVoting interface {
 	Once() (token uint64, may bool)
 	// Voters are the members that grant the lease.
 	Voters(ctx context.Context) []cluster.Voter
+	// ChangeVoters adds or removes one, waits for that, and returns the new list.
+	ChangeVoters(ctx context.Context, op lease.Op, id string, force bool) (lease.List, error)
 }
 
 // ClusterRecords is what the masters of a cluster know of each other and of their work.
@@ -171,8 +174,16 @@ The return code is 1 if one of them cannot vote. Each row has:
 voter, is: master or witness. votes: yes, or why it cannot. grants: the master that it grants the lease to. token: the highest granted token
 that it knows. tls: whether it is asked by TLS. secret: whether a witness has the current secret of the cluster.
 
-The list comes from the configuration, which is the same on all masters. To replace a voter, stop the old one for good, then change the list on all masters and restart them.`,
+The list is that of the configuration until cluster.add_voter or cluster.remove_voter changes it.`,
 			fn.Example("salt-run cluster.voters")),
+		fn.Of("add_voter", c.addVoter, `Add a master or a running witness to the voters, and wait until it votes.
+
+It gets the state of the others first, without a vote. From then on cluster_voters in the configuration does not count; correct it on all machines all the same.`,
+			fn.Example("salt-run cluster.add_voter 192.0.2.4")),
+		fn.Of("remove_voter", c.removeVoter, `Remove a master or witness from the voters.
+
+It fails if fewer than three voters or no reachable majority would be left; force=True removes it then, too. A master stays a member of the cluster.`,
+			fn.Example("salt-run cluster.remove_voter 192.0.2.4"), fn.Example("salt-run cluster.remove_voter 192.0.2.4 force=True")),
 		fn.Of("keys", c.keys,
 			`Return the state of minion keys, including deleted ones: since when, and on which master, by whom and how it was decided.
 
@@ -535,6 +546,44 @@ func (c clusters) voters(ctx context.Context, call *fn.Call, _ struct{}) (*value
 		rows.Append(row)
 	}
 	return rows, nil
+}
+
+// changeTime is how long a change of the voters is waited for.
+const changeTime = 30 * time.Second
+
+type addVoterArgs struct {
+	ID string `salt:"id" doc:"id of the master or witness"`
+}
+
+func (c clusters) addVoter(ctx context.Context, _ *fn.Call, a addVoterArgs) (*value.Dict, error) {
+	return c.changeVoters(ctx, lease.AddVoter, a.ID, false)
+}
+
+type removeVoterArgs struct {
+	ID    string `salt:"id" doc:"id of the master or witness"`
+	Force bool   `salt:"force" doc:"also if fewer than three voters or no reachable majority is left" default:"false"`
+}
+
+func (c clusters) removeVoter(ctx context.Context, _ *fn.Call, a removeVoterArgs) (*value.Dict, error) {
+	return c.changeVoters(ctx, lease.RemoveVoter, a.ID, a.Force)
+}
+
+func (c clusters) changeVoters(ctx context.Context, op lease.Op, id string, force bool) (*value.Dict, error) {
+	if err := c.isolated(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, changeTime)
+	defer cancel()
+	l, err := c.Voting.ChangeVoters(ctx, op, id, force)
+	if err != nil {
+		return nil, err
+	}
+	d := value.DictOf("voters", value.Strings(l.Names), "next",
+		"set this list as cluster_voters in the configuration of all masters and witnesses; no restart is needed")
+	if n := len(l.Names); n%2 == 0 {
+		d.Set("note", fmt.Sprintf("%d voters survive the loss of no more than %d do: add or remove another one", n, n-1))
+	}
+	return d, nil
 }
 
 type leaseArgs struct {

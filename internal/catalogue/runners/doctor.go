@@ -309,12 +309,20 @@ func (p *patient) votes() (out []finding) {
 		return nil
 	}
 	lists := map[string][]string{}
-	p.there(func(id string, d *value.Dict) {
+	joined := func(l []any) string {
 		var all []string
-		for _, v := range d.List("voters") {
+		for _, v := range l {
 			all = append(all, value.Str(v))
 		}
-		lists[strings.Join(all, ", ")] = append(lists[strings.Join(all, ", ")], id)
+		return strings.Join(all, ", ")
+	}
+	p.there(func(id string, d *value.Dict) {
+		now := joined(d.List("voters"))
+		lists[now] = append(lists[now], id)
+		if d.Has("configured") && joined(d.List("configured")) != now {
+			out = append(out, finding{"voters", id, "cluster_voters in its configuration does not count, since a command has changed the voters: " +
+				cmp.Or(joined(d.List("configured")), "none") + "; the voters are " + now, "set cluster_voters: [" + now + "] there"})
+		}
 	})
 	if len(lists) > 1 {
 		var parts []string

@@ -66,7 +66,10 @@ var command = frame.Command{
 		{Name: "witness-secret", Doc: "Shows the secret of the cluster's witnesses, for cluster_witness_secret in their configuration.",
 			Example: "brine cluster witness-secret", Options: []string{"out"}},
 		{Name: "status", Doc: "Shows the state of each master and voter.", Example: "brine cluster status --out json", Options: []string{"out"}},
-		{Name: "voters", Doc: "Shows the state of the voters.", Example: "brine cluster voters", Options: []string{"out"}},
+		{Name: "voters", Args: "[list | add ID | remove ID]",
+			Doc: "Shows the state of the voters; adds a master or a running witness to them, or removes one. Removing one so that fewer than three, or no " +
+				"reachable majority, would be left needs --force.",
+			Example: "brine cluster voters add 10.0.0.4", Options: []string{"force", "out"}},
 		{Name: "members", Doc: "Shows the members as seen by this one.", Example: "brine cluster members", Options: []string{"out"}},
 		{Name: "check", Doc: "Compares the data of the members.", Example: "brine cluster check", Options: []string{"out"}},
 	},
@@ -87,7 +90,7 @@ type options struct {
 	PKIDir      string `flag:"--pki-dir" arg:"DIR" doc:"With unshare: directory for the keys of the cluster and of minions. Default: cluster, in pki_dir."`
 	CacheDir    string `flag:"--cache-dir" arg:"DIR" doc:"With unshare: directory for jobs and data of minions. Default: cachedir with the suffix -own."`
 	KeepSecret  bool   `flag:"--keep-secret" doc:"With remove: keep the secret for joining, and tokens: the machine will be repaired and come back."`
-	Force       bool   `flag:"--force" doc:"With rotate-key: even if stock minions are connected, which do not accept the new key by themselves."`
+	Force       bool   `flag:"--force" doc:"With rotate-key: even if stock minions are connected, which do not accept the new key by themselves. With voters remove: even if fewer than three voters, or no reachable majority, are left."`
 	Sure        bool   `flag:"--sure" doc:"With recover: remove them. Without it, only show what would be done."`
 	Out         string `flag:"--out --output" arg:"NAME" doc:"With rotate-secret, rotate-key, witness-secret, status, voters, members and check: output format, as for salt-run."`
 }
@@ -127,6 +130,11 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 	if what != "init" && what != "join" {
 		line := []string{"-c", o.ConfigDir}
 		out := o.Out
+		if what == "voters" && len(names) > 0 && names[0] != "list" {
+			what, names = names[0]+"-voter", names[1:]
+		} else if what == "voters" {
+			names = nil
+		}
 		if out == "" && (what == "status" || what == "voters") {
 			out = "table"
 		}
@@ -180,23 +188,49 @@ func misused(inv *frame.Invocation, what string, names []string) string {
 		"leave":  {0, 0, "out"},
 		"remove": {1, 1, "keep_secret out"}, "readmit": {1, 1, "out"}, "recover": {0, 0, "sure out"}, "drain": {0, 1, "out"}, "undrain": {0, 1, "out"},
 		"rotate-secret": {0, 0, "out"}, "rotate-key": {0, 0, "force out"}, "witness-secret": {0, 0, ""},
-		"status": {0, 0, "out"}, "voters": {0, 0, "out"}, "members": {0, 0, "out"}, "check": {0, 0, "out"},
+		"status": {0, 0, "out"}, "voters": {0, 2, "force out"}, "members": {0, 0, "out"}, "check": {0, 0, "out"},
 	}[what]
 	switch {
 	case !known:
 		return "there is no " + what + "; there are " + words
+	case what == "voters":
+		return misusedVoters(inv, names)
 	case len(names) > n.most && n.most == 0:
 		return what + " takes no arguments"
 	case len(names) < n.least || len(names) > n.most:
 		return what + " takes the id of a master"
 	}
-	used := strings.Fields(n.options)
+	return misusedOptions(inv, what, n.options)
+}
+
+// misusedOptions returns an error message for options that a subcommand does not use, or "".
+func misusedOptions(inv *frame.Invocation, what, options string) string {
+	used := strings.Fields(options)
 	for _, o := range []string{"id", "name", "secret", "secret_file", "fingerprint", "pki_dir", "cache_dir", "sure", "keep_secret", "force", "out"} {
 		if inv.Given(o) && !slices.Contains(used, o) {
 			return what + " does not use the option --" + strings.ReplaceAll(o, "_", "-")
 		}
 	}
 	return ""
+}
+
+// misusedVoters is misused for the subcommand voters.
+func misusedVoters(inv *frame.Invocation, names []string) string {
+	verb := "list"
+	if len(names) > 0 {
+		verb = names[0]
+	}
+	switch {
+	case verb != "list" && verb != "add" && verb != "remove":
+		return "voters takes list, add ID or remove ID"
+	case verb == "list" && len(names) > 1:
+		return "voters list takes no arguments"
+	case verb != "list" && len(names) != 2:
+		return "voters " + verb + " takes the id of a master or witness"
+	case verb != "remove" && inv.Given("force"):
+		return "voters " + verb + " does not use the option --force"
+	}
+	return misusedOptions(inv, "voters "+verb, "force out")
 }
 
 func failed(env *frame.Env, err error) int {

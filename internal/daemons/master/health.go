@@ -47,7 +47,8 @@ func (h *health) collect(ctx context.Context) map[string]*value.Dict {
 //	own, cluster  fingerprints of its public key and of the cluster's
 //	peers         those of the other members, by id
 //	sees          of each: up, problem, behind (changes, by stream)
-//	voters        cluster_voters
+//	voters        the voters as this master knows them
+//	configured    cluster_voters
 //	disks         of each directory: path, free, size in bytes
 //	options       sums of the options that decide what minions get
 //	few           minions, by id, that name fewer masters than there are: which
@@ -75,9 +76,8 @@ func (h *health) own(*value.Dict) *value.Dict {
 		sees.Set(p.ID, value.DictOf("up", p.Up, "problem", p.Problem, "behind", behind))
 	}
 	d.Set("sees", sees)
-	voters := slices.Clone(h.options.Voters)
-	slices.Sort(voters)
-	d.Set("voters", value.Strings(voters))
+	d.Set("voters", value.Strings(slices.Sorted(slices.Values(h.cluster.Voting.List().Names))))
+	d.Set("configured", value.Strings(slices.Sorted(slices.Values(h.options.Voters))))
 	disks := &value.List{}
 	for _, path := range []string{h.cacheDir, h.keyDir} {
 		if s, err := disk.SpaceAt(&host.Machine{}, path); err == nil {

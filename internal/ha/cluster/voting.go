@@ -2,12 +2,17 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
+	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
 	"brine/internal/ha/cluster/keys"
 	"brine/internal/ha/cluster/limitlog"
@@ -31,9 +36,34 @@ type voting struct {
 	queries        *queries
 	paths          members.Paths
 
-	once      *lease.Holder // nil without voters
-	voter     *voter.Driver // if this master is one
+	once   *lease.Holder // nil without voters
+	voter  *voter.Driver // waits for an invitation if this master does not vote
+	caller *witness.Master
+	dir    string
+
+	mu        sync.Mutex
 	witnesses map[string]*witness.Link
+}
+
+// votersFile, in a master's own directory, has the list of voters if a command has changed it.
+const votersFile = "voters.json"
+
+// maxLinks bounds the witnesses that were ever asked.
+const maxLinks = 64
+
+// link returns the connection to a witness.
+func (vt *voting) link(name string) (*witness.Link, error) {
+	vt.mu.Lock()
+	defer vt.mu.Unlock()
+	l := vt.witnesses[name]
+	if l == nil {
+		if len(vt.witnesses) >= maxLinks {
+			return nil, salt.Errorf(salt.Unavailable, "%d witnesses were asked since the start of this master: restart it", maxLinks)
+		}
+		l = &witness.Link{Master: vt.caller, Witness: name, Address: vt.cfg.Options.address(name)}
+		vt.witnesses[name] = l
+	}
+	return l, nil
 }
 
 // askVote is the query of masters to the voters among them. askLease is that of versions before the voters agreed by raft.
@@ -64,28 +94,95 @@ func (vt *voting) vote(dir string) error {
 		return nil
 	}
 	path := filepath.Join(dir, witness.VoterFile)
-	if !slices.Contains(voters, vt.cfg.ID) {
-		if err := voter.Retire(path, len(voters) == 0); err != nil || len(voters) == 0 {
-			return err
-		}
-	} else {
-		var err error
-		cfg := voter.Config{Name: vt.cfg.ID, Voters: voters, Path: path, MayLead: func(name string) bool { return vt.peers.all()[name] != nil }, Log: vt.log}
-		if vt.voter, err = voter.Drive(cfg, vt.post, vt.askVoter); err != nil {
-			return err
-		}
-	}
+	vt.dir = dir
 	for _, name := range []string{askVote, askLease} {
 		vt.queries.AnswerPeer(name, vt.answer)
 	}
-	vt.witnesses = map[string]*witness.Link{}
-	as := &witness.Master{ID: vt.cfg.ID, Cluster: vt.cfg.Options.ID, Identity: vt.identity, Own: vt.cfg.Own, Update: vt.clusterInfo,
-		Dir: filepath.Join(dir, witness.Dir), Log: vt.rateLimitedLog}
-	for _, v := range voters {
-		vt.witnesses[v] = &witness.Link{Master: as, Witness: v, Address: vt.cfg.Options.address(v)}
+	if len(voters) == 0 {
+		if err := os.Remove(filepath.Join(dir, votersFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return salt.Errorf(salt.Unavailable, "cannot remove the list of voters: %w", err)
+		}
+		return voter.Retire(path)
 	}
-	vt.once = lease.NewHolder(vt.cfg.ID, lease.Voters{Names: voters, Group: lease.Fingerprint(voters), Ask: vt.askVoter}, vt.log)
+	learned, err := vt.readVoters()
+	if err != nil {
+		return err
+	}
+	cfg := voter.Config{Name: vt.cfg.ID, Voters: voters, Path: path, MayLead: func(name string) bool { return vt.peers.all()[name] != nil }, Log: vt.log}
+	if vt.voter, err = voter.Drive(cfg, vt.post, vt.askVoter); err != nil {
+		return err
+	}
+	vt.witnesses = map[string]*witness.Link{}
+	vt.caller = &witness.Master{ID: vt.cfg.ID, Cluster: vt.cfg.Options.ID, Identity: vt.identity, Own: vt.cfg.Own, Update: vt.clusterInfo,
+		Dir: filepath.Join(dir, witness.Dir), Log: vt.rateLimitedLog}
+	vt.once = lease.NewHolder(vt.cfg.ID, lease.Voters{Names: voters, Group: lease.Fingerprint(voters), Ask: vt.askVoter, Learned: vt.learned}, vt.log)
+	if l := vt.voter.List(); l.Changed > learned.Changed || l.Changed > 0 && l.Group != learned.Group {
+		learned = l
+	} else if learned.Changed > 0 {
+		vt.compareConfigured(learned)
+	}
+	vt.once.Know(learned)
 	return nil
+}
+
+// readVoters returns the list that this master has learned, if a command has changed it.
+func (vt *voting) readVoters() (l lease.List, err error) {
+	path := filepath.Join(vt.dir, votersFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &l)
+	}
+	if err != nil {
+		return l, salt.Errorf(salt.Unavailable, "cannot read the list of voters %s: %w; if it is damaged, remove it: the voters say it again", path, err)
+	}
+	return l, nil
+}
+
+// learned keeps a list that a command has changed, or a later one.
+func (vt *voting) learned(lease.List) {
+	vt.mu.Lock()
+	defer vt.mu.Unlock()
+	l := vt.once.List()
+	path := filepath.Join(vt.dir, votersFile)
+	b, err := json.Marshal(l)
+	if err == nil && l.Changed == 0 {
+		err = os.Remove(path)
+	} else if err == nil {
+		err = atomicfile.Write(path, b, 0o600, true)
+	}
+	if err != nil {
+		vt.log.Error("cannot store the list of voters: after a restart this master begins with cluster_voters of its configuration", "path", path, "err", err)
+	}
+	if !slices.Contains(l.Names, vt.cfg.ID) { // otherwise the voter says it
+		vt.compareConfigured(l)
+	}
+}
+
+// compareConfigured logs it if the list of the configuration does not count.
+func (vt *voting) compareConfigured(l lease.List) {
+	if configured := vt.cfg.Options.Voters; lease.Fingerprint(l.Names) != lease.Fingerprint(configured) {
+		vt.log.Warn("cluster_voters in the configuration does not count: a command has changed the voters; correct the configuration",
+			"configured", strings.Join(configured, ", "), "voters", strings.Join(l.Names, ", "))
+	}
+}
+
+// List returns the voters as far as this master knows.
+func (vt *voting) List() lease.List {
+	if vt.once == nil {
+		return lease.List{Names: vt.cfg.Options.Voters}
+	}
+	return vt.once.List()
+}
+
+// ChangeVoters adds or removes a voter, and waits for that.
+func (vt *voting) ChangeVoters(ctx context.Context, op lease.Op, id string, force bool) (lease.List, error) {
+	if vt.once == nil {
+		return lease.List{}, salt.Errorf(salt.Invalid, "cluster_voters is not set: set it to three or five masters or witnesses on all masters, and restart them")
+	}
+	return vt.once.ChangeVoters(ctx, op, id, force)
 }
 
 // run takes part until ctx ends.
@@ -136,8 +233,10 @@ func (vt *voting) post(ctx context.Context, to string, p voter.Packet) (voter.Pa
 	var d *value.Dict
 	if vt.peers.all()[to] != nil {
 		d, err = vt.queries.AskOne(ctx, to, askVote, arg)
+	} else if l, problem := vt.link(to); problem != nil {
+		err = problem
 	} else {
-		d, err = vt.witnesses[to].Pass(ctx, arg)
+		d, err = l.Pass(ctx, arg)
 	}
 	if err != nil {
 		return voter.Packet{}, err
@@ -159,7 +258,10 @@ func (vt *voting) askVoter(ctx context.Context, name string, r lease.Request) (l
 	case vt.peers.all()[name] != nil:
 		d, err = vt.queries.AskOne(ctx, name, askVote, arg)
 	case r.Op == lease.Query || r.Op == lease.Past:
-		d, err = vt.witnesses[name].Ask(ctx, arg)
+		var l *witness.Link
+		if l, err = vt.link(name); err == nil {
+			d, err = l.Ask(ctx, arg)
+		}
 	default:
 		return lease.Answer{}, nil // a witness grants nothing
 	}
@@ -229,7 +331,8 @@ func (vt *voting) clusterInfo() (t witness.Update, err error) {
 // outside returns the voters that are not masters, as far as known.
 func (vt *voting) outside() []string {
 	var out []string
-	for _, v := range vt.cfg.Options.Voters {
+	l := vt.List()
+	for _, v := range slices.Concat(l.Names, l.Learners) {
 		if v != vt.cfg.ID && vt.peers.all()[v] == nil {
 			out = append(out, v)
 		}
@@ -239,13 +342,16 @@ func (vt *voting) outside() []string {
 
 // informed reports whether a witness has the current joining secret; an error says why it will not get it soon.
 func (vt *voting) informed(ctx context.Context, id string) (bool, error) {
-	l := vt.witnesses[id]
-	if l == nil {
+	if vt.once == nil {
 		return false, salt.Errorf(salt.Unavailable, "this master has no connection to it")
+	}
+	l, err := vt.link(id)
+	if err != nil {
+		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, wire.DialTime)
 	defer cancel()
-	arg, err := witness.RequestDict(lease.Request{Op: lease.Query, Group: lease.Fingerprint(vt.cfg.Options.Voters)})
+	arg, err := witness.RequestDict(lease.Request{Op: lease.Query, Group: vt.List().Group})
 	if err != nil {
 		return false, err
 	}
@@ -257,21 +363,25 @@ func (vt *voting) informed(ctx context.Context, id string) (bool, error) {
 	return err == nil && vt.isTag(knows), err
 }
 
-// Voters queries the voters, in the order of the configuration.
+// Voters queries the voters, in the order of the configuration unless a command has changed them.
 func (vt *voting) Voters(ctx context.Context) (voters []Voter) {
 	s := vt.Lease(ctx)
 	if s == nil {
 		return nil
 	}
 	outside := vt.outside()
-	for _, id := range vt.cfg.Options.Voters {
+	l := vt.List()
+	for _, id := range slices.Concat(l.Names, l.Learners) {
 		v := Voter{ID: id, Witness: slices.Contains(outside, id), Why: s.Silent[id]}
 		if a, ok := s.Voters[id]; ok {
 			v.Votes, v.Holder, v.Token = true, a.Holder, a.Seen
 		}
+		if slices.Contains(l.Learners, id) {
+			v.Why = "it was added, and gets the state of the others before it votes"
+		}
 		if p := vt.peers.all()[id]; p != nil {
 			v.TLS = p.member().TLS
-		} else if l := vt.witnesses[id]; v.Witness && l != nil {
+		} else if l, err := vt.link(id); v.Witness && err == nil {
 			_, byTLS, knows := l.State()
 			v.TLS, v.Secret = byTLS, vt.isTag(knows)
 		} else {

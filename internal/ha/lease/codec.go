@@ -25,6 +25,9 @@ func ReadRequest(b []byte) (r Request, err error) {
 	if err := json.Unmarshal(b, &r); err != nil {
 		return r, salt.Errorf(salt.Invalid, "cannot decode a request to a voter: %w", err)
 	}
+	if r.Voter != "" && checkVoter(r.Voter) != nil {
+		return r, salt.Errorf(salt.Invalid, "a request to a voter names the voter %.80q, which is not an address or name", r.Voter)
+	}
 	if len(r.Holder) > maxHolder || len(r.Name) > MaxClaim {
 		return r, salt.Errorf(salt.Invalid, "a request to a voter names %.80q and %.80q, which is too long", r.Holder, r.Name)
 	}

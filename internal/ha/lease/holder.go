@@ -74,6 +74,9 @@ const (
 	Claim Op = "claim"
 	// Past asks what the voter knew before its group began.
 	Past Op = "past"
+	// AddVoter and RemoveVoter change the voters.
+	AddVoter    Op = "add_voter"
+	RemoveVoter Op = "remove_voter"
 )
 
 // Request is a request to a voter.
@@ -87,6 +90,9 @@ type Request struct {
 	Token  uint64 `json:"token,omitempty"`
 	// Name is the claim.
 	Name string `json:"name,omitempty"`
+	// Voter is the one to be added or removed, Force says that it is removed even if the others are too few.
+	Voter string `json:"voter,omitempty"`
+	Force bool   `json:"force,omitempty"`
 }
 
 // Answer is a voter's answer. Only the leader of the voters grants and claims.
@@ -106,6 +112,11 @@ type Answer struct {
 	By      string `json:"by,omitempty"`
 	// Past is the answer to such a request.
 	Past *Before `json:"past,omitempty"`
+	// List is the list of voters as far as this voter knows, if a command has changed it or if the requester has another one.
+	List *List `json:"list,omitempty"`
+	// Change is how far a change of the voters is, and Reason says more about it.
+	Change Change `json:"change,omitempty"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // Voters are the voters as seen by a master.
@@ -113,7 +124,9 @@ type Voters struct {
 	// Names is the configured list, Group its fingerprint.
 	Names []string
 	Group string
-	Ask   func(ctx context.Context, voter string, r Request) (Answer, error)
+	// Learned, if not nil, is called with each list by which a command has replaced the configured one.
+	Learned func(List)
+	Ask     func(ctx context.Context, voter string, r Request) (Answer, error)
 	// Now is the clock of this master; nil: time.Now.
 	Now func() time.Time
 }
@@ -128,11 +141,12 @@ type Holder struct {
 	mu    sync.Mutex
 	token uint64
 	from  time.Time // from before the lease was requested
+	list  List
 }
 
 // NewHolder returns a candidate with an id.
 func NewHolder(id string, voters Voters, log *slog.Logger) *Holder {
-	h := &Holder{self: identity(id), voters: voters, log: log, now: voters.Now}
+	h := &Holder{self: identity(id), voters: voters, log: log, now: voters.Now, list: List{Group: voters.Group, Names: voters.Names}}
 	if h.now == nil {
 		h.now = time.Now
 	}
@@ -199,17 +213,20 @@ type said struct {
 	err error
 }
 
-// askAll asks all voters. The channel has room for all answers.
-func (h *Holder) askAll(ctx context.Context, r Request) (answers <-chan said, n int) {
-	r.Group = h.voters.Group
-	out := make(chan said, len(h.voters.Names))
-	for _, v := range h.voters.Names {
+// askAll asks voters. The channel has room for all answers.
+func (h *Holder) askAll(ctx context.Context, r Request, names []string) (answers <-chan said, n int) {
+	r.Group = h.List().Group
+	out := make(chan said, len(names))
+	for _, v := range names {
 		go func() {
 			a, err := h.voters.Ask(ctx, v, r)
+			if err == nil {
+				h.Learn(a)
+			}
 			out <- said{v, a, err}
 		}()
 	}
-	return out, len(h.voters.Names)
+	return out, len(names)
 }
 
 // Wish returns the request by which the holder keeps the lease, or the candidate gets it.
@@ -239,7 +256,7 @@ func (h *Holder) round(ctx context.Context) {
 	from := h.now()
 	ctx, cancel := context.WithTimeout(ctx, AskTime)
 	defer cancel()
-	answers, n := h.askAll(ctx, h.Wish())
+	answers, n := h.askAll(ctx, h.Wish(), h.all())
 	for range n {
 		if a := <-answers; a.err == nil && a.Granted {
 			h.Granted(a.Answer, from)
@@ -259,7 +276,7 @@ func (h *Holder) release(ctx context.Context) {
 	h.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AskTime)
 	defer cancel()
-	answers, n := h.askAll(ctx, Request{Op: Release, Holder: h.self, Token: token})
+	answers, n := h.askAll(ctx, Request{Op: Release, Holder: h.self, Token: token}, h.List().Names)
 	for range n {
 		if a := <-answers; a.err == nil && a.Leads {
 			return
@@ -281,7 +298,7 @@ func (h *Holder) Claim(ctx context.Context, name string) (token uint64, by strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, AskTime)
 	defer cancel()
-	answers, n := h.askAll(ctx, Request{Op: Claim, Holder: h.self, Token: token, Name: name})
+	answers, n := h.askAll(ctx, Request{Op: Claim, Holder: h.self, Token: token, Name: name}, h.List().Names)
 	why := ""
 	for range n {
 		a := <-answers
@@ -316,7 +333,7 @@ type Status struct {
 func (h *Holder) Status(ctx context.Context) Status {
 	ctx, cancel := context.WithTimeout(ctx, AskTime)
 	defer cancel()
-	answers, n := h.askAll(ctx, Request{Op: Query})
+	answers, n := h.askAll(ctx, Request{Op: Query}, h.List().Names)
 	s := Status{Voters: map[string]Answer{}, Silent: map[string]string{}}
 	for range n {
 		a := <-answers

@@ -16,13 +16,20 @@ func Fingerprint(voters []string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+func checkVoter(id string) error {
+	if salt.CheckID(id) != nil || strings.ContainsAny(id, "/ ") {
+		return salt.Errorf(salt.Invalid, "%.80q is not an address or name", id)
+	}
+	return nil
+}
+
 // CheckVoters rejects lists that cannot give a lease, or whose lease would not survive the loss of a voter.
 func CheckVoters(voters []string) error {
 	seen := map[string]bool{}
 	for _, v := range voters {
 		switch {
-		case salt.CheckID(v) != nil || strings.ContainsAny(v, "/ "):
-			return salt.Errorf(salt.Invalid, "cluster_voters: %.80q is not an address or name", v)
+		case checkVoter(v) != nil:
+			return salt.Errorf(salt.Invalid, "cluster_voters: %w", checkVoter(v))
 		case seen[v]:
 			return salt.Errorf(salt.Invalid, "cluster_voters names %s twice", v)
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -82,17 +83,17 @@ func dropOldVoter(path string) error {
 	return nil
 }
 
-// Retire ends the part of a master in a group, since its configuration does not name it as a voter any more. What it knew counts for the next
-// group. If its configuration names no voters at all, as after brine cluster recover, other voters of its former groups are not waited for.
-func Retire(path string, all bool) error {
+// Retire ends the part of a master in a group, since its configuration names no voters any more, as after brine cluster recover. What it knew
+// counts for the next group, and other voters of its former groups are not waited for.
+func Retire(path string) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	n, err := Open(Config{Path: path})
+	n, err := Open(Config{Path: path, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
-	if from := n.e.meta.Before.From; all && (len(from) != 1 || len(from[0].Voters) > 0) {
+	if from := n.e.meta.Before.From; len(from) != 1 || len(from[0].Voters) > 0 {
 		n.e.meta.Before.From = []lease.Origin{{Generation: n.e.meta.Generation, Complete: true}}
 		if err := n.e.save(change{meta: &n.e.meta}); err != nil {
 			return errors.Join(salt.Errorf(salt.Unavailable, "cannot write the state of this voter: %w", err), n.Close())

@@ -12,9 +12,12 @@ import (
 // Driver runs a node: it carries packets to the other voters, and calls Tick.
 type Driver struct {
 	*Node
-	post  func(ctx context.Context, to string, p Packet) (Packet, error)
-	ask   func(ctx context.Context, voter string, r lease.Request) (lease.Answer, error)
+	post func(ctx context.Context, to string, p Packet) (Packet, error)
+	ask  func(ctx context.Context, voter string, r lease.Request) (lease.Answer, error)
+
+	boxMu sync.Mutex
 	boxes map[string]*mailbox
+	begin func(name string, b *mailbox) // nil before Run and after its end
 }
 
 // mailbox has the messages for another voter.
@@ -40,11 +43,6 @@ func Drive(cfg Config, post func(ctx context.Context, to string, p Packet) (Pack
 	ask func(ctx context.Context, voter string, r lease.Request) (lease.Answer, error)) (*Driver, error) {
 	d := &Driver{post: post, ask: ask, boxes: map[string]*mailbox{}}
 	if post != nil {
-		for _, name := range cfg.Voters {
-			if name != cfg.Name {
-				d.boxes[name] = &mailbox{wake: wait.NewWakeup()}
-			}
-		}
 		cfg.Mail = d.put
 	}
 	var err error
@@ -54,7 +52,7 @@ func Drive(cfg Config, post func(ctx context.Context, to string, p Packet) (Pack
 
 // put puts messages into a mailbox.
 func (d *Driver) put(to string, messages [][]byte) {
-	b := d.boxes[to]
+	b := d.box(to)
 	if b == nil {
 		return
 	}
@@ -64,6 +62,24 @@ func (d *Driver) put(to string, messages [][]byte) {
 	b.calls = true
 	b.mu.Unlock()
 	b.wake.Wake()
+}
+
+// maxBoxes bounds the voters that a driver has written to.
+const maxBoxes = 256
+
+// box returns the mailbox for a voter, nil if there are too many.
+func (d *Driver) box(to string) *mailbox {
+	d.boxMu.Lock()
+	defer d.boxMu.Unlock()
+	b := d.boxes[to]
+	if b == nil && len(d.boxes) < maxBoxes {
+		b = &mailbox{wake: wait.NewWakeup()}
+		d.boxes[to] = b
+		if d.begin != nil {
+			d.begin(to, b)
+		}
+	}
+	return b
 }
 
 // take empties a mailbox.
@@ -78,9 +94,12 @@ func (b *mailbox) take() (messages [][]byte, calls bool) {
 // Run takes part until ctx ends, and closes the node.
 func (d *Driver) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
+	d.boxMu.Lock()
+	d.begin = func(name string, b *mailbox) { wg.Go(func() { d.carry(ctx, name, b) }) }
 	for name, b := range d.boxes {
-		wg.Go(func() { d.carry(ctx, name, b) })
+		d.begin(name, b)
 	}
+	d.boxMu.Unlock()
 	tick := time.NewTicker(TickTime)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -97,6 +116,9 @@ func (d *Driver) Run(ctx context.Context) error {
 			}
 		}
 	}
+	d.boxMu.Lock()
+	d.begin = nil
+	d.boxMu.Unlock()
 	wg.Wait()
 	return d.Close()
 }
@@ -122,6 +144,7 @@ func (d *Driver) pass(ctx context.Context, name string, messages [][]byte) {
 	back, err := d.post(ctx, name, d.Packet(name, messages))
 	if err != nil {
 		d.e.cfg.Log.Debug("cannot reach a voter", "voter", name, "err", err)
+		d.unreachable(name, err.Error())
 		return
 	}
 	d.Returned(name, back)

@@ -23,6 +23,7 @@ func (n *engine) note() {
 		// It is unknown when the lease was renewed: at the latest now.
 		n.dropWaiting()
 		n.ledTerm, n.renewed = s.GetTerm(), n.now()
+		n.changer.invited, n.changer.proposed = invitation{}, 0
 	} else if !leads && len(n.waiting) > 0 {
 		n.dropWaiting()
 	}
@@ -63,12 +64,20 @@ func (n *Node) Handle(r lease.Request, reply func(lease.Answer)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	a := lease.Answer{Seen: n.e.state.Token, Holder: n.e.state.Holder, Leads: n.e.leads() && !n.e.cfg.Witness, Why: n.cannot(r)}
+	answer := reply
+	if l := n.e.list(); l.Changed > 0 || r.Group != n.e.group {
+		l.Learners = n.e.state.learners()
+		reply = func(a lease.Answer) { a.List = &l; answer(a) }
+	}
 	switch {
 	case r.Op == lease.Past && r.Group == n.e.group && r.Generation == n.e.meta.Generation:
 		past := n.e.meta.Before
 		a.Past = &past
 		reply(a)
 	case a.Why != "" || !a.Leads || n.e.state.Floor == 0:
+		reply(a)
+	case r.Op == lease.AddVoter || r.Op == lease.RemoveVoter:
+		a.Change, a.Reason = n.changeVoters(r)
 		reply(a)
 	default:
 		n.lead(r, a, reply)
@@ -78,8 +87,14 @@ func (n *Node) Handle(r lease.Request, reply func(lease.Answer)) {
 // cannot returns why this voter cannot vote. One that waits for others can.
 func (n *Node) cannot(r lease.Request) string {
 	switch {
+	case n.e.meta.Left:
+		return "it was removed from the voters by a command; the voters are " + strings.Join(n.e.meta.Voters, ", ")
 	case r.Group != n.e.group:
 		return "its cluster_voters are others"
+	case !n.e.takesPart():
+		return "it is not a voter"
+	case slices.Contains(n.e.state.learners(), n.e.cfg.Name):
+		return "it was added, and gets the state of the others before it votes"
 	case n.e.why != "":
 		return n.e.why
 	case n.e.leads() && n.e.state.Floor == 0 && n.e.unheard != "":
@@ -142,6 +157,9 @@ func (n *Node) renew(holder string, a lease.Answer, finish func(lease.Answer, bo
 func (n *Node) Tick() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.e.ticks++; !n.e.takesPart() && n.e.blank() {
+		return // until it is invited
+	}
 	if n.e.meta.Number == 0 {
 		n.e.settle()
 	}
@@ -160,19 +178,23 @@ func (n *Node) Tick() {
 	if n.e.leaderless++; leader != raft.None {
 		n.e.leaderless = 0
 	}
-	n.ticks++
+	if n.e.roll.removed() {
+		n.e.roll.retire(n.e.list())
+		return
+	}
 	switch {
-	case leader == raft.None || leader != n.e.meta.Number && n.e.isWitness(n.e.state.Members[leader]):
+	case leader == raft.None || leader != n.e.meta.Number && n.e.isWitness(n.e.state.nameOf(leader)):
 		n.e.hello() // a witness has no other way to send than to answer
-	case n.ticks%callTicks == 0: // nor to learn whether its disk is an old one
-		for _, name := range n.e.cfg.Voters {
-			if name != n.e.cfg.Name && n.e.isWitness(name) {
+	case n.e.ticks%callTicks == 0: // nor to learn whether its disk is an old one
+		for _, name := range n.e.roll.others() {
+			if n.e.isWitness(name) {
 				n.e.mail(name, nil)
 			}
 		}
 	}
 	if n.e.leads() {
 		n.e.swap()
+		n.e.changer.goOn()
 		n.yield()
 	}
 }
@@ -185,10 +207,8 @@ func (n *engine) isWitness(name string) bool { return n.cfg.MayLead != nil && !n
 
 // hello has the others say what they know.
 func (n *engine) hello() {
-	for _, name := range n.cfg.Voters {
-		if name != n.cfg.Name {
-			n.mail(name, nil)
-		}
+	for _, name := range n.roll.others() {
+		n.mail(name, nil)
 	}
 }
 

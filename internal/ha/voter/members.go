@@ -13,6 +13,9 @@ import (
 type members struct {
 	Add  map[uint64]string `json:"add"`
 	Drop []uint64          `json:"drop"`
+	// Learner says that those in Add do not vote yet, Command that it is no replacement of a voter by itself.
+	Learner bool `json:"learner,omitempty"`
+	Command bool `json:"command,omitempty"`
 }
 
 // proposeChange has the voters changed, in one step.
@@ -23,13 +26,21 @@ func (n *engine) proposeChange(m members) {
 		cc.Changes = append(cc.Changes, &pb.ConfChangeSingle{Type: pb.ConfChangeRemoveNode.Enum(), NodeId: new(number)})
 	}
 	for _, number := range slices.Sorted(maps.Keys(m.Add)) {
-		cc.Changes = append(cc.Changes, &pb.ConfChangeSingle{Type: pb.ConfChangeAddNode.Enum(), NodeId: new(number)})
+		kind := pb.ConfChangeAddNode
+		if m.Learner {
+			kind = pb.ConfChangeAddLearnerNode
+		}
+		cc.Changes = append(cc.Changes, &pb.ConfChangeSingle{Type: kind.Enum(), NodeId: new(number)})
 	}
 	if err == nil {
 		n.do(func() { err = n.raft.ProposeConfChange(cc) })
 	}
 	if err != nil {
 		n.cfg.Log.Debug("cannot change the voters now", "err", err)
+		return
+	}
+	if last, err := n.log.LastIndex(); err == nil {
+		n.changer.proposed = last
 	}
 }
 
@@ -59,9 +70,18 @@ func (n *engine) applyChange(e *pb.Entry) {
 	if len(m.Add) == 0 && len(m.Drop) == 0 {
 		return // the end of one
 	}
+	if m.Command {
+		n.applyCommand(e.GetIndex(), m)
+		return
+	}
 	for _, number := range m.Drop {
 		delete(n.state.Members, number)
+		delete(n.state.Learners, number)
 		n.state.Gone = append(n.state.Gone, number)
+	}
+	if m.Learner {
+		maps.Copy(n.state.Learners, m.Add)
+		return
 	}
 	maps.Copy(n.state.Members, m.Add)
 	for _, name := range m.Add {
@@ -71,13 +91,18 @@ func (n *engine) applyChange(e *pb.Entry) {
 
 // swap gives a voter that has lost its disk its new number.
 func (n *engine) swap() {
-	for _, number := range slices.Sorted(maps.Keys(n.state.Members)) {
-		name := n.state.Members[number]
-		p := n.heard[name]
-		if name == n.cfg.Name || p.Number == 0 || p.Number == number || p.Generation != n.meta.Generation || slices.Contains(n.state.Gone, p.Number) {
-			continue
+	if n.changer.changing() {
+		return
+	}
+	for _, m := range []map[uint64]string{n.state.Members, n.state.Learners} {
+		for _, number := range slices.Sorted(maps.Keys(m)) {
+			name := m[number]
+			p := n.heard[name]
+			if name == n.cfg.Name || p.Number == 0 || p.Number == number || p.Generation != n.meta.Generation || slices.Contains(n.state.Gone, p.Number) {
+				continue
+			}
+			n.proposeChange(members{Drop: []uint64{number}, Add: map[uint64]string{p.Number: name}, Learner: n.state.Learners[number] != ""})
+			return // one at a time
 		}
-		n.proposeChange(members{Drop: []uint64{number}, Add: map[uint64]string{p.Number: name}})
-		return // one at a time
 	}
 }

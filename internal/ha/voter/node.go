@@ -31,6 +31,14 @@
 // A group begins with a configured list, when a majority of its voters has none. A voter whose list has changed leaves its group and takes
 // along what it knows (lease.Before). If the list changes back, the group of that list begins again, under a higher generation: a voter
 // that has missed both changes leaves the old one when it hears of that.
+//
+// # Changes by command
+//
+// A command changes the voters of a group that runs, one at a time, by an entry of its log. From then on the list of the configuration does not
+// count: each voter has the list on its disk. A voter that is added takes the group of the leader that invites it, gets the log as a
+// learner, and votes when it has caught up. A voter that has missed changes, is removed, or has lost its disk learns the list from any
+// packet, which names the entry of the last change. A voter that is removed keeps that on its disk, so that it joins no group again unless it
+// is invited.
 package voter
 
 import (
@@ -98,7 +106,6 @@ type Config struct {
 type Node struct {
 	mu        sync.Mutex
 	e         engine
-	ticks     int       // of Tick
 	beginning bool      // the leader asks what there was before the group
 	moved     time.Time // the last try to give up the lead
 }
@@ -139,6 +146,10 @@ type engine struct {
 	renewed    time.Time        // of the lease, at the latest
 	granting   bool             // a grant is in the log, and not applied
 	unheard    string           // why this leader cannot begin the group yet
+
+	ticks   int // of Tick
+	roll    roll
+	changer changer
 }
 
 // firstTerm is the term of the state that a group begins with.
@@ -159,9 +170,12 @@ func Open(cfg Config) (*Node, error) {
 }
 
 func newNode(cfg Config, d disk) *Node {
-	return &Node{e: engine{cfg: cfg, group: lease.Fingerprint(cfg.Voters), now: time.Now, disk: d, begun: newNumber(), state: newState(),
+	n := &Node{e: engine{cfg: cfg, group: lease.Fingerprint(cfg.Voters), now: time.Now, disk: d, begun: newNumber(), state: newState(),
 		conf: &pb.ConfState{}, marks: map[uint64]mark{}, heard: map[string]Packet{}, olds: map[string]uint64{}, agrees: map[string]bool{},
 		outbox: map[string][][]byte{}, waiting: waiting{}}}
+	n.e.roll = roll{n: &n.e}
+	n.e.changer = changer{n: &n.e, heardAt: map[string]int{}, farewell: map[string]int{}}
+	return n
 }
 
 // Close closes the file.
@@ -181,8 +195,13 @@ func (n *engine) open() error {
 	}
 	n.meta, n.writes, n.marks = s.meta, s.writes, s.marks
 	// If the earlier version has run again, it may have granted more.
-	if s.Group == n.group && !hasOldVoter(n.cfg.Path) {
-		return n.start(s)
+	if n.roll.keeps(s) && !hasOldVoter(n.cfg.Path) {
+		n.group = s.Group
+		if err := n.start(s); err != nil {
+			return err
+		}
+		n.roll.compareConfigured()
+		return nil
 	}
 	if n.meta.Before, err = past(s); err != nil {
 		return err
@@ -192,7 +211,7 @@ func (n *engine) open() error {
 		return err
 	}
 	n.meta.Before.Merge(old)
-	n.meta.Group, n.meta.Voters, n.meta.Number = n.group, n.cfg.Voters, 0
+	n.meta.Group, n.meta.Voters, n.meta.Number, n.meta.Changed, n.meta.Left = n.group, n.cfg.Voters, 0, 0, false
 	if s.Group != "" {
 		n.meta.Generation++
 	}
@@ -253,6 +272,7 @@ func past(s *saved) (lease.Before, error) {
 func (n *engine) start(s *saved) error {
 	n.raft, n.state, n.conf, n.applied, n.snapped = nil, newState(), &pb.ConfState{}, 0, 0
 	n.pending, n.changed, n.why, n.waited, n.leaderless, n.ledTerm = nil, false, "", 0, 0, 0
+	n.changer.invited, n.changer.proposed = invitation{}, 0
 	clear(n.agrees)
 	clear(n.outbox)
 	if n.meta.Number == 0 {
@@ -325,7 +345,10 @@ func (n *engine) renumber(number uint64, first *saved) error {
 		n.raft, n.meta.Number, n.why = nil, 0, "its disk cannot be read"
 		return salt.Errorf(salt.Unavailable, "cannot read the state of this voter: %w", err)
 	}
-	n.meta.Group, n.meta.Voters, n.meta.Number = n.group, n.cfg.Voters, number
+	n.meta.Group, n.meta.Number = n.group, number
+	if n.meta.Changed == 0 {
+		n.meta.Voters = n.cfg.Voters
+	}
 	c := change{meta: &n.meta}
 	s := &saved{meta: n.meta}
 	if first != nil {
@@ -398,7 +421,7 @@ func (n *engine) takes(from string, m *pb.Message) bool {
 	if n.raft == nil || m.GetTo() != n.meta.Number {
 		return false
 	}
-	if name := n.state.Members[m.GetFrom()]; name != "" && name != from {
+	if name := n.state.nameOf(m.GetFrom()); name != "" && name != from {
 		return false
 	}
 	switch m.GetType() {
@@ -543,7 +566,7 @@ func (n *engine) send(messages []*pb.Message) {
 		}
 		if m.GetTo() == n.replyTo && n.replyTo != 0 {
 			n.replies = append(n.replies, b)
-		} else if name := n.state.Members[m.GetTo()]; name != "" {
+		} else if name := n.state.nameOf(m.GetTo()); name != "" {
 			mail[name] = append(mail[name], b)
 		}
 	}

@@ -27,6 +27,13 @@ type Packet struct {
 	// Old is a start of the other end with an older disk. 0: none.
 	Old      uint64   `json:"old,omitempty"`
 	Messages [][]byte `json:"messages,omitempty"`
+	// List are the voters and Joining the learners as far as the sender knows, and Changed the entry by which a command changed them. If no
+	// command has, they are left out.
+	List    []string `json:"list,omitempty"`
+	Joining []string `json:"joining,omitempty"`
+	Changed uint64   `json:"changed,omitempty"`
+	// Invite says that the sender leads the group and is about to add the other end to it.
+	Invite bool `json:"invite,omitempty"`
 }
 
 // Bounds of packets of others.
@@ -35,6 +42,7 @@ const (
 	MaxPacket   = 4 << 20
 	maxMessages = 1024
 	maxGroup    = 64
+	maxNames    = 64
 )
 
 // Encode encodes a packet.
@@ -50,6 +58,14 @@ func ReadPacket(b []byte) (p Packet, err error) {
 	}
 	if len(p.Group) > maxGroup || len(p.Messages) > maxMessages {
 		return p, salt.Errorf(salt.Invalid, "a packet of a voter has %d messages; at most %d are allowed", len(p.Messages), maxMessages)
+	}
+	if len(p.List) > maxNames || len(p.Joining) > maxNames {
+		return p, salt.Errorf(salt.Invalid, "a packet of a voter names %d voters; at most %d are allowed", max(len(p.List), len(p.Joining)), maxNames)
+	}
+	for _, name := range slices.Concat(p.List, p.Joining) {
+		if salt.CheckID(name) != nil {
+			return p, salt.Errorf(salt.Invalid, "a packet of a voter names %.80q as a voter", name)
+		}
 	}
 	return p, nil
 }
@@ -74,6 +90,10 @@ func (n *engine) packet(to string) Packet {
 	}
 	if last := n.heard[to]; last.Number != 0 {
 		p.About, p.Known = n.marks[last.Number].Start, n.marks[last.Number].Writes
+	}
+	p.Invite = n.changer.invited.name == to && n.leads()
+	if l := n.list(); l.Changed > 0 || p.Invite {
+		p.List, p.Joining, p.Changed = l.Names, n.state.learners(), l.Changed
 	}
 	return p
 }
@@ -112,7 +132,11 @@ func (n *Node) Returned(from string, p Packet) {
 
 // admit records what a packet says apart from its messages, and reports whether to handle these.
 func (n *Node) admit(from string, p Packet) bool {
-	if p.Group != n.e.group || from == n.e.cfg.Name || !slices.Contains(n.e.cfg.Voters, from) {
+	if from == n.e.cfg.Name || n.e.roll.follow(p) {
+		return false
+	}
+	if p.Group != n.e.group || !n.e.roll.knows(from) {
+		n.e.changer.outside(from, p)
 		return false
 	}
 	messages := p.Messages
@@ -146,7 +170,7 @@ func (n *Node) admit(from string, p Packet) bool {
 	}
 	if !lower { // otherwise it is a late packet
 		delete(n.e.olds, from)
-		n.e.heard[from] = p
+		n.e.heard[from], n.e.changer.heardAt[from] = p, n.e.ticks
 		if p.Number != 0 && !n.e.blank() {
 			n.e.remember(p)
 		}
@@ -167,7 +191,7 @@ func (n *Node) admit(from string, p Packet) bool {
 func (n *engine) remember(p Packet) {
 	if len(n.marks) >= maxMarks {
 		for number := range n.marks {
-			if n.state.Members[number] == "" {
+			if n.state.nameOf(number) == "" {
 				delete(n.marks, number)
 			}
 		}
@@ -177,14 +201,15 @@ func (n *engine) remember(p Packet) {
 
 // ready reports whether this voter takes part: its disk is the one that it had, as far as the others know.
 func (n *engine) ready() bool {
-	n.sure = n.sure || n.agreeing() == len(n.cfg.Voters)-1 || n.majorityAgrees() && n.waited >= patience
+	others := n.roll.others()
+	n.sure = n.sure || n.agreeing(others) == len(others) && len(others) > 0 || n.majorityAgrees() && n.waited >= patience
 	return n.sure
 }
 
-// agreeing returns how many others know no later state of this voter.
-func (n *engine) agreeing() (agree int) {
-	for _, name := range n.cfg.Voters {
-		if name != n.cfg.Name && n.agrees[name] {
+// agreeing returns how many of others know no later state of this voter.
+func (n *engine) agreeing(others []string) (agree int) {
+	for _, name := range others {
+		if n.agrees[name] {
 			agree++
 		}
 	}
@@ -194,13 +219,17 @@ func (n *engine) agreeing() (agree int) {
 // majorityAgrees reports whether a majority knows no later state of this voter, itself included. Witnesses have no connections to each
 // other, so none of them can know anything of another one.
 func (n *engine) majorityAgrees() bool {
-	agree := n.agreeing() + 1
-	for _, name := range n.cfg.Voters {
-		if n.cfg.Witness && name != n.cfg.Name && !n.agrees[name] && n.isWitness(name) {
+	voters := n.list()
+	if n.roll.news.Changed > voters.Changed {
+		voters = n.roll.news // those of the own list may be gone for good
+	}
+	agree := 0
+	for _, name := range voters.Names {
+		if name == n.cfg.Name || n.agrees[name] || n.cfg.Witness && n.isWitness(name) {
 			agree++
 		}
 	}
-	return agree > len(n.cfg.Voters)/2
+	return agree > len(voters.Names)/2
 }
 
 // blank reports whether this voter has no part in a group yet.
@@ -216,7 +245,7 @@ func (n *engine) blank() bool {
 func (n *engine) leave(generation uint64) {
 	n.cfg.Log.Warn("the other voters have begun a new group: this voter joins it", "generation", generation)
 	n.dropWaiting()
-	n.meta.Generation = generation
+	n.meta.Generation, n.meta.Changed = generation, 0
 	if err := n.renumber(0, nil); err != nil {
 		n.cfg.Log.Error("cannot join the other voters", "err", err)
 	}
@@ -224,7 +253,7 @@ func (n *engine) leave(generation uint64) {
 
 // settle decides whether a blank voter begins a group with others, or joins one.
 func (n *engine) settle() {
-	if !slices.Contains(n.cfg.Voters, n.cfg.Name) || n.pending != nil {
+	if !slices.Contains(n.cfg.Voters, n.cfg.Name) || n.pending != nil || n.meta.Changed > 0 {
 		return
 	}
 	majority := len(n.cfg.Voters)/2 + 1

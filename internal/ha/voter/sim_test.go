@@ -206,7 +206,7 @@ func (m *machine) start() {
 			}
 		}
 	}
-	m.holder = lease.NewHolder(m.name, lease.Voters{Now: m.clock}, cfg.Log)
+	m.holder = lease.NewHolder(m.name, lease.Voters{Names: m.list, Group: lease.Fingerprint(m.list), Now: m.clock}, cfg.Log)
 }
 
 // run has a machine do something, when it does not stand still.
@@ -254,7 +254,10 @@ func (m *machine) send(to string, p Packet, messages [][]byte) {
 // ask sends a request to all voters that are masters.
 func (m *machine) ask(r lease.Request, fn func(lease.Answer)) {
 	w, life := m.w, m.life
-	r.Group = lease.Fingerprint(m.list)
+	if r.Group = lease.Fingerprint(m.list); !m.witness {
+		r.Group = m.holder.List().Group
+	}
+	h := m.holder
 	for _, name := range slices.Sorted(maps.Keys(w.machines)) {
 		if w.machines[name].witness || w.machines[name].gone {
 			continue
@@ -263,6 +266,7 @@ func (m *machine) ask(r lease.Request, fn func(lease.Answer)) {
 			w.machines[name].node.Handle(r, func(a lease.Answer) {
 				w.network(name, m.name, func() {
 					if m.life == life {
+						h.Learn(a)
 						fn(a)
 					}
 				})

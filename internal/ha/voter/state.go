@@ -21,12 +21,19 @@ type state struct {
 	lease.Claims
 	// Members are the names of the voters, by their number in the group.
 	Members map[uint64]string `json:"members"`
-	// Gone are the numbers of voters that were replaced.
+	// Gone are the numbers of voters that were replaced or removed.
 	Gone []uint64 `json:"gone,omitempty"`
+	// Learners are those that get the log and do not vote yet.
+	Learners map[uint64]string `json:"learners,omitempty"`
+	// Changed is the index of the last entry by which a command changed the voters, 0 if they are those that the group began with.
+	Changed uint64 `json:"changed,omitempty"`
+	// Left has the entries by which voters were removed, by name.
+	Left map[string]uint64 `json:"left,omitempty"`
 }
 
 func newState() *state {
-	return &state{Claims: lease.Claims{By: map[string]string{}}, Members: map[uint64]string{}}
+	return &state{Claims: lease.Claims{By: map[string]string{}}, Members: map[uint64]string{},
+		Learners: map[uint64]string{}, Left: map[string]uint64{}}
 }
 
 func readState(b []byte) (*state, error) {
@@ -37,6 +44,12 @@ func readState(b []byte) (*state, error) {
 	}
 	if s.By == nil {
 		s.By = map[string]string{}
+	}
+	if s.Learners == nil {
+		s.Learners = map[uint64]string{}
+	}
+	if s.Left == nil {
+		s.Left = map[string]uint64{}
 	}
 	return s, err
 }
@@ -51,6 +64,29 @@ func (s *state) bytes() []byte {
 
 // names returns the members, sorted.
 func (s *state) names() []string { return slices.Sorted(maps.Values(s.Members)) }
+
+// learners returns those that do not vote yet, sorted.
+func (s *state) learners() []string { return slices.Sorted(maps.Values(s.Learners)) }
+
+// nameOf returns the name of a voter or learner, "" if it is neither.
+func (s *state) nameOf(number uint64) string {
+	if name := s.Members[number]; name != "" {
+		return name
+	}
+	return s.Learners[number]
+}
+
+// numberOf returns the number of a voter or learner, 0 if it is neither.
+func (s *state) numberOf(name string) uint64 {
+	for _, m := range []map[uint64]string{s.Members, s.Learners} {
+		for number, of := range m {
+			if of == name {
+				return number
+			}
+		}
+	}
+	return 0
+}
 
 // command is an entry of the log.
 type command struct {

@@ -24,6 +24,11 @@ type meta struct {
 	Generation uint64 `json:"generation,omitempty"`
 	// Number is the one of this voter in the group, 0 if it has none.
 	Number uint64 `json:"number"`
+	// Changed is not 0 if Voters was changed by a command, or if this voter was added by one: the entry of the change, as far as known without
+	// the log. The list of the configuration does not count then.
+	Changed uint64 `json:"changed,omitempty"`
+	// Left says that this voter was removed by a command.
+	Left bool `json:"left,omitempty"`
 	// Before is what this voter knows of earlier groups, and of the protocol of earlier versions.
 	Before lease.Before `json:"before"`
 }

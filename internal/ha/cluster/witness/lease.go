@@ -87,7 +87,7 @@ func reply(ctx context.Context, n *voter.Node, from string, arg *value.Dict) (*v
 	m := messageOf(arg)
 	switch {
 	case n == nil:
-		return value.DictOf(fieldWhy, "its own cluster_voters does not contain it"), nil
+		return value.DictOf(fieldWhy, "it has no cluster_voters: set it there"), nil
 	case len(m.Packet) > 0:
 		p, err := voter.ReadPacket(m.Packet)
 		if err != nil {

@@ -90,8 +90,8 @@ func (o *Options) Check() error {
 			keys.MinSecret)
 	case len(o.Voters) == 0:
 		return salt.Errorf(salt.Invalid, "cluster_voters is not set: the same list as on the masters, with this witness (%q) in it", o.ID)
-	case !slices.Contains(o.Voters, o.ID):
-		return salt.Errorf(salt.Invalid, "cluster_voters does not name this witness, whose id is %q", o.ID)
+	case salt.CheckID(o.ID) != nil:
+		return salt.Errorf(salt.Invalid, "id: %q is not the address or name of this witness", o.ID)
 	case o.Port < 1 || o.Port > 65535:
 		return salt.Errorf(salt.Invalid, "cluster_pool_port: %d is not a port", o.Port)
 	}
@@ -143,6 +143,10 @@ func New(o Options, log *slog.Logger) (*Server, error) {
 	}
 	if w.known, err = openState(filepath.Join(o.Dir, knownFile), secret, joining); err != nil {
 		return nil, err
+	}
+	if !slices.Contains(o.Voters, o.ID) {
+		log.Warn("cluster_voters does not name this witness: it votes when brine cluster voters add was run for it on a master", "id", o.ID, "configured",
+			strings.Join(o.Voters, ", "))
 	}
 	cfg := voter.Config{Name: o.ID, Voters: o.Voters, Path: filepath.Join(o.Dir, VoterFile), Witness: true, MayLead: w.known.has, Log: log}
 	if w.voter, err = voter.Drive(cfg, nil, nil); err != nil {
