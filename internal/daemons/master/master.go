@@ -116,6 +116,7 @@ type services struct {
 	clusterJobs *clusterJobs
 	comparison  *comparison
 	recordWatch *replica.Watch
+	jobWatch    *replica.Watch // nil unless jobs are replicated
 }
 
 // lifetime is the duration of Run. Requests arrive only during it.

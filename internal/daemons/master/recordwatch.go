@@ -12,31 +12,58 @@ import (
 	"brine/internal/net/event"
 	"brine/internal/net/wire"
 	"brine/internal/py/value"
+	"brine/internal/store/job"
 )
 
-// askSums is the query with which masters compare parts of their records all the
-// time.
-const askSums = "sums"
+// askSums and askJobSums are the queries with which masters compare parts of their
+// records, and of their jobs and returns, all the time.
+const (
+	askSums    = "sums"
+	askJobSums = "jobsums"
+)
 
 // newRecordWatch returns the continuous comparison of records.
 func newRecordWatch(c *replicated, bus *event.Bus, log *slog.Logger) *replica.Watch {
 	return &replica.Watch{
-		Store: c.records, Kinds: slices.Sorted(maps.Keys(c.mirrors)), Show: shownName, Log: log,
-		Peers: func() (ids []string, members int) { return comparable(c.cluster.Members()) },
-		Ask: func(ctx context.Context, peer string, question []byte) ([]byte, error) {
-			d, err := c.cluster.Queries.AskOne(ctx, peer, askSums, wire.Encode(&wire.SumsMessage{Question: question}))
-			if err != nil {
-				return nil, err
-			}
-			var out wire.SumsMessage
-			wire.View(d, &out)
-			return out.Answer, nil
-		},
-		Found: func(d replica.Difference) {
-			log.Error("a replicated record differs from that of another master", "kind", d.Kind, "name", d.Name, "peer", d.Peer, "here", d.Here, "there", d.There)
-			bus.Fire("salt/cluster/difference", value.DictOf("kind", d.Kind, "name", d.Name, "peer", d.Peer, "here", d.Here, "there", d.There, "since",
-				d.Since.UTC().Format(time.RFC3339)))
-		},
+		Source: c.records, Kinds: slices.Sorted(maps.Keys(c.mirrors)), Show: shownName, Log: log,
+		Peers: comparedWith(c.cluster), Ask: askFor(c.cluster, askSums), Found: tellDifference(bus, log),
+	}
+}
+
+// newJobWatch returns the continuous comparison of jobs and returns; nil if a master without a disk of its own keeps them.
+func newJobWatch(c *cluster.Cluster, jobs jobStore, bus *event.Bus, log *slog.Logger) *replica.Watch {
+	s, ok := jobs.(*job.Store)
+	if !ok || s.Stream() == nil {
+		return nil
+	}
+	return &replica.Watch{
+		Source: replica.NewJobs(s), Kinds: []string{replica.KindJob}, Union: true, Show: replica.ShowJob, Log: log,
+		Peers: comparedWith(c), Ask: askFor(c, askJobSums), Found: tellDifference(bus, log),
+	}
+}
+
+func comparedWith(c *cluster.Cluster) func() (ids []string, members int) {
+	return func() (ids []string, members int) { return comparable(c.Members()) }
+}
+
+// askFor returns a function that asks another master by a query.
+func askFor(c *cluster.Cluster, query string) func(ctx context.Context, peer string, question []byte) ([]byte, error) {
+	return func(ctx context.Context, peer string, question []byte) ([]byte, error) {
+		d, err := c.Queries.AskOne(ctx, peer, query, wire.Encode(&wire.SumsMessage{Question: question}))
+		if err != nil {
+			return nil, err
+		}
+		var out wire.SumsMessage
+		wire.View(d, &out)
+		return out.Answer, nil
+	}
+}
+
+func tellDifference(bus *event.Bus, log *slog.Logger) func(d replica.Difference) {
+	return func(d replica.Difference) {
+		log.Error("a replicated record differs from that of another master", "kind", d.Kind, "name", d.Name, "peer", d.Peer, "here", d.Here, "there", d.There)
+		bus.Fire("salt/cluster/difference", value.DictOf("kind", d.Kind, "name", d.Name, "peer", d.Peer, "here", d.Here, "there", d.There, "since",
+			d.Since.UTC().Format(time.RFC3339)))
 	}
 }
 
@@ -70,10 +97,10 @@ func isSecretName(kind string) bool {
 	return kind == kindToken || kind == kindSecret || kind == kindSession
 }
 
-// shownName returns the name of a record for logs.
-func shownName(kind, name string) string {
+// shownName returns the kind and the name of a record for logs.
+func shownName(kind, name string) (string, string) {
 	if isSecretName(kind) {
-		return shortSum([]byte(name))
+		name = shortSum([]byte(name))
 	}
-	return name
+	return kind, name
 }

@@ -144,6 +144,7 @@ func (m *Master) openReplicated(own string) (err error) {
 	}
 	m.comparison = &comparison{replicated: m.replicated, revisions: m.revisions, jobs: m.jobs}
 	m.recordWatch = newRecordWatch(m.replicated, m.bus, m.log)
+	m.jobWatch = newJobWatch(m.cluster, m.jobs, m.bus, m.log)
 	return nil
 }
 
@@ -527,13 +528,21 @@ func (m *Master) runCluster(ctx context.Context) error {
 		wait.Go(func() { m.revisions.run(ctx) })
 		wait.Go(func() { m.clusterJobs.run(m.life.context()) })
 		wait.Go(func() { m.recordWatch.Run(ctx) })
+		if m.jobWatch != nil {
+			c.Queries.AnswerWith(askJobSums, answerSums(m.jobWatch))
+			wait.Go(func() { m.jobWatch.Run(ctx) })
+		}
 		defer wait.Wait()
 	}
 	c.Describe(func() *value.Dict {
 		d := value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())), "files",
 			orNil(shortID(m.revisions.current())))
 		if m.recordWatch != nil {
-			d.Set("differs", int64(len(m.recordWatch.Differences())))
+			differs := len(m.recordWatch.Differences())
+			if m.jobWatch != nil {
+				differs += len(m.jobWatch.Differences())
+			}
+			d.Set("differs", int64(differs))
 		}
 		return d
 	})

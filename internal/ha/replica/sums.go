@@ -38,10 +38,11 @@ func (s *Store) sumThing(kind, name string, all []*Record) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// sums returns the checksums of the things of a kind after a name up to another one, in order; "" is no bound. It ends early after many of
-// them. last is the name up to which it got, "" for all.
-func (s *Store) sums(kind, after, to string) (sums map[string]string, last string, err error) {
-	sums, last = map[string]string{}, to
+var _ Source = (*Store)(nil)
+
+// Sums implements Source. It ends early after many things.
+func (s *Store) Sums(kind, after, to string) (p Part, err error) {
+	p = Part{Sums: map[string]string{}, Last: to}
 	err = s.db.View(func(tx *bolt.Tx) error {
 		prefix := recordKey(kind, "")
 		c := tx.Bucket(recordsBucket).Cursor()
@@ -56,7 +57,7 @@ func (s *Store) sums(kind, after, to string) (sums map[string]string, last strin
 				return nil
 			}
 			if things >= chunkThings || size >= chunkBytes {
-				last = at
+				p.Last = at
 				return nil
 			}
 			all, err := decodeAll(kind, name, b)
@@ -64,17 +65,17 @@ func (s *Store) sums(kind, after, to string) (sums map[string]string, last strin
 				return err
 			}
 			if sum := s.sumThing(kind, name, all); sum != "" {
-				sums[name] = sum
+				p.Sums[name] = sum
 			}
 			things, size, at = things+1, size+len(b), name
 		}
 		return nil
 	})
-	return sums, last, failed(err)
+	return p, failed(err)
 }
 
-// some returns the checksums of some things of a kind.
-func (s *Store) some(kind string, names []string) (sums map[string]string, err error) {
+// Some implements Source.
+func (s *Store) Some(kind string, names []string) (sums map[string]string, from string, err error) {
 	sums = map[string]string{}
 	err = s.db.View(func(tx *bolt.Tx) error {
 		for _, name := range names {
@@ -88,7 +89,7 @@ func (s *Store) some(kind string, names []string) (sums map[string]string, err e
 		}
 		return nil
 	})
-	return sums, failed(err)
+	return sums, "", failed(err)
 }
 
 // total returns one checksum of many.
@@ -105,8 +106,9 @@ func total(sums map[string]string) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// version is a version of a thing for another master.
-type version struct {
+// Version is a version of a thing for another master.
+type Version struct {
+	// Origin and Number identify the change. Of a job or return Origin is the hour in which it is stored.
 	Origin string `json:"origin"`
 	Number uint64 `json:"number"`
 	Data   []byte `json:"data"`
@@ -116,8 +118,8 @@ func encodeItem(r *Record) ([]byte, error) {
 	return msgpack.Marshal(&value.List{Items: []any{r.Kind, r.Name, orNil(r.Value), r.At, r.by(), vectorDict(r.seen)}}, msgpack.NewSpec)
 }
 
-// versions returns the versions of a thing, also deletions.
-func (s *Store) versions(kind, name string) (out []version, err error) {
+// Versions implements Source. Deletions are among them.
+func (s *Store) Versions(kind, name string) (out []Version, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		all, err := load(tx, kind, name)
 		if err != nil {
@@ -128,7 +130,7 @@ func (s *Store) versions(kind, name string) (out []version, err error) {
 			if err != nil {
 				return err
 			}
-			out = append(out, version{r.origin, r.number, data})
+			out = append(out, Version{r.origin, r.number, data})
 		}
 		return nil
 	})
@@ -139,9 +141,9 @@ func isOrigin(name string) bool {
 	return name != "" && len(name) <= maxOrigin && !strings.Contains(name, "\x00")
 }
 
-// take merges versions of a thing that another master has, as if they had just arrived. With instead they replace those of the same number,
-// whose content is damaged here.
-func (s *Store) take(kind, name string, versions []version, instead bool) (changed bool, err error) {
+// Take implements Source: it merges versions of another master as if they had just arrived. With instead they replace those of the same
+// number, whose content is damaged here.
+func (s *Store) Take(kind, name string, versions []Version, instead bool) (changed bool, err error) {
 	latest, last := s.latestPlace(), int64(0)
 	var records []*Record
 	for _, v := range versions {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/store/job"
 	"brine/internal/store/oplog"
 )
 
@@ -27,17 +28,19 @@ import (
 //   - If this master has none, or another content of the same version, it takes what a majority of all masters has. A deletion
 //     is forgotten only when all masters know it, so a majority that has a thing has not missed its deletion.
 //
-// A thing that only a minority has is not deleted: it is for an operator to decide.
+// A thing that only a minority has is not deleted: it is for an operator to decide. With Union, things are only ever added: then what this master
+// lacks is taken from any other one.
 type Watch struct {
-	Store *Store
-	Kinds []string
+	Source Source
+	Kinds  []string
+	Union  bool
 	// Peers returns the masters that can be reached, and how many masters there are, this one included.
 	Peers func() (ids []string, members int)
 	Ask   func(ctx context.Context, peer string, question []byte) ([]byte, error)
 	// Found is called once for each difference.
 	Found func(d Difference)
-	// Show returns a name for logs; nil: the name itself.
-	Show func(kind, name string) string
+	// Show returns a kind and a name for logs; nil: as they are.
+	Show func(kind, name string) (string, string)
 	Log  *slog.Logger
 
 	known    atomic.Pointer[[]Difference]
@@ -45,6 +48,28 @@ type Watch struct {
 	turn     int
 	cursors  map[string]cursor
 	suspects map[suspect]*doubt
+}
+
+// Source is what masters compare: things of some kinds, in the order of their names.
+type Source interface {
+	// Vector is which changes are known.
+	Vector() (oplog.Vector, error)
+	// Sums returns the checksums of a part of the things after a name up to another one; "" is no bound.
+	Sums(kind, after, to string) (Part, error)
+	// Some returns the checksums of some things. Those before from are not compared.
+	Some(kind string, names []string) (sums map[string]string, from string, err error)
+	// Versions returns the versions of a thing, for Take on another master. With instead they replace what is damaged there.
+	Versions(kind, name string) ([]Version, error)
+	Take(kind, name string, versions []Version, instead bool) (changed bool, err error)
+}
+
+// Part is the checksums of some things.
+type Part struct {
+	Sums map[string]string
+	// Last is the name up to which it got, "" for all.
+	Last string
+	// From is the name before which things are not compared, "" if all are.
+	From string
 }
 
 // Difference is a thing of which two masters have different versions.
@@ -96,10 +121,11 @@ type reply struct {
 	Same bool              `json:"same,omitempty"`
 	Sums map[string]string `json:"sums,omitempty"`
 	Last string            `json:"last,omitempty"`
+	From string            `json:"from,omitempty"`
 	// Before is what the answering master knew before it computed the checksums, After what it knew then.
 	Before   oplog.Vector `json:"before,omitempty"`
 	After    oplog.Vector `json:"after,omitempty"`
-	Versions []version    `json:"versions,omitempty"`
+	Versions []Version    `json:"versions,omitempty"`
 	Why      string       `json:"why,omitempty"`
 }
 
@@ -129,20 +155,22 @@ func (w *Watch) answer(text []byte) (r reply, err error) {
 	}
 	switch {
 	case q.Whole != "":
-		r.Versions, err = w.Store.versions(q.Kind, q.Whole)
+		r.Versions, err = w.Source.Versions(q.Kind, q.Whole)
 		return r, err
 	case len(q.Names) > 0:
-		if r.Before, err = w.Store.Vector(); err == nil {
-			r.Sums, err = w.Store.some(q.Kind, q.Names)
+		if r.Before, err = w.Source.Vector(); err == nil {
+			r.Sums, r.From, err = w.Source.Some(q.Kind, q.Names)
 		}
 	default:
-		r.Sums, r.Last, err = w.Store.sums(q.Kind, q.After, q.To)
-		if err == nil && r.Last == q.To && total(r.Sums) == q.Total {
-			return reply{Same: true, Last: r.Last}, nil
+		var p Part
+		p, err = w.Source.Sums(q.Kind, q.After, q.To)
+		if err == nil && p.Last == q.To && total(p.Sums) == q.Total {
+			return reply{Same: true, Last: p.Last}, nil
 		}
+		r.Sums, r.Last, r.From = p.Sums, p.Last, p.From
 	}
 	if err == nil {
-		r.After, err = w.Store.Vector()
+		r.After, err = w.Source.Vector()
 	}
 	return r, err
 }
@@ -221,32 +249,35 @@ func (w *Watch) Step(ctx context.Context, now time.Time) {
 func (w *Watch) next(ctx context.Context, peer string, now time.Time) (more bool, err error) {
 	at := w.cursors[peer]
 	kind := w.Kinds[at.kind%len(w.Kinds)]
-	here, last, err := w.Store.sums(kind, at.after, "")
+	p, err := w.Source.Sums(kind, at.after, "")
 	if err != nil {
 		return false, err
 	}
+	here, last := p.Sums, p.Last
 	r, err := w.ask(ctx, peer, question{Kind: kind, After: at.after, To: last, Total: total(here)})
 	if err != nil {
 		w.cursors[peer] = cursor{kind: at.kind + 1} // it may not know this kind
 		return false, err
 	}
 	if !r.Same && r.Last != last { // the other one has more things up to there
-		if here, last, err = w.Store.sums(kind, at.after, r.Last); err != nil {
+		if p, err = w.Source.Sums(kind, at.after, r.Last); err != nil {
 			return false, err
 		}
+		here, last = p.Sums, p.Last
 	}
-	mine, err := w.Store.Vector()
+	mine, err := w.Source.Vector()
 	if err != nil {
 		return false, err
 	}
+	from := max(p.From, r.From)
 	inside := func(name string) bool { return name > at.after && (last == "" || name <= last) }
 	maps.DeleteFunc(w.suspects, func(s suspect, _ *doubt) bool {
-		return s.peer == peer && s.kind == kind && inside(s.name) && (r.Same || here[s.name] == r.Sums[s.name])
+		return s.peer == peer && s.kind == kind && (s.name < from || inside(s.name) && (r.Same || !differ(here[s.name], r.Sums[s.name])))
 	})
 	if !r.Same {
 		for _, name := range union(here, r.Sums) {
 			s := suspect{peer, kind, name}
-			if inside(name) && here[name] != r.Sums[name] && w.suspects[s] == nil && len(w.suspects) < maxSuspects {
+			if inside(name) && name >= from && differ(here[name], r.Sums[name]) && w.suspects[s] == nil && len(w.suspects) < maxSuspects {
 				w.suspects[s] = &doubt{here: here[name], there: r.Sums[name], mine: mine, theirs: r.After, since: now, looked: now}
 			}
 		}
@@ -256,6 +287,11 @@ func (w *Watch) next(ctx context.Context, peer string, now time.Time) (more bool
 	}
 	w.cursors[peer] = at
 	return last != "", nil
+}
+
+// differ reports whether two checksums are of different contents.
+func differ(here, there string) bool {
+	return here != there && here != job.Uncompared && there != job.Uncompared
 }
 
 func union(a, b map[string]string) []string {
@@ -278,15 +314,15 @@ func (w *Watch) again(ctx context.Context, peer string, peers []string, members 
 		}
 	}
 	for kind, names := range old {
-		before, err := w.Store.Vector()
+		before, err := w.Source.Vector()
 		if err != nil {
 			return err
 		}
-		here, err := w.Store.some(kind, names)
+		here, from, err := w.Source.Some(kind, names)
 		if err != nil {
 			return err
 		}
-		after, err := w.Store.Vector()
+		after, err := w.Source.Vector()
 		if err != nil {
 			return err
 		}
@@ -299,7 +335,7 @@ func (w *Watch) again(ctx context.Context, peer string, peers []string, members 
 			d := w.suspects[s]
 			d.looked = now
 			switch {
-			case here[name] == r.Sums[name]:
+			case !differ(here[name], r.Sums[name]), name < max(from, r.From):
 				delete(w.suspects, s)
 			case here[name] != d.here || r.Sums[name] != d.there:
 				w.suspects[s] = &doubt{here: here[name], there: r.Sums[name], mine: after, theirs: r.After, since: d.since, looked: now, found: d.found}
@@ -316,12 +352,13 @@ func (w *Watch) again(ctx context.Context, peer string, peers []string, members 
 }
 
 func (w *Watch) difference(s suspect, d *doubt) Difference {
-	return Difference{Kind: s.kind, Name: w.show(s), Peer: s.peer, Since: d.since, Here: d.here, There: d.there}
+	kind, name := w.show(s)
+	return Difference{Kind: kind, Name: name, Peer: s.peer, Since: d.since, Here: d.here, There: d.there}
 }
 
-func (w *Watch) show(s suspect) string {
+func (w *Watch) show(s suspect) (kind, name string) {
 	if w.Show == nil {
-		return s.name
+		return s.kind, s.name
 	}
 	return w.Show(s.kind, s.name)
 }
@@ -338,21 +375,54 @@ func includes(v, o oplog.Vector) bool {
 
 // repair takes what another master has, if that is safe.
 func (w *Watch) repair(ctx context.Context, s suspect, d *doubt, peers []string, members int) {
-	took, err := w.merge(ctx, s)
-	if err == nil && !took {
+	var took bool
+	var err error
+	if w.Union {
+		took, err = w.unite(ctx, s, d, peers, members)
+	} else if took, err = w.merge(ctx, s); err == nil && !took {
 		took, err = w.follow(ctx, s, d, peers, members)
 	}
+	kind, name := w.show(s)
 	switch {
 	case err != nil:
-		w.Log.Debug("cannot repair a record", "kind", s.kind, "peer", s.peer, "err", err)
+		w.Log.Debug("cannot repair a record", "kind", kind, "name", name, "peer", s.peer, "err", err)
 	case took:
-		w.Log.Warn("a replicated record differed from that of another master, and was repaired", "kind", s.kind, "name", w.show(s), "peer", s.peer)
+		w.Log.Warn("a replicated record differed from that of another master, and was repaired", "kind", kind, "name", name, "peer", s.peer)
 	}
+}
+
+// unite takes what this master lacks. Of two contents the one counts that a majority has; without one both masters merge them.
+func (w *Watch) unite(ctx context.Context, s suspect, d *doubt, peers []string, members int) (took bool, err error) {
+	if d.there == "" {
+		return false, nil // the other one takes it
+	}
+	instead := false
+	if d.here != "" {
+		own, other := 1, 0
+		for _, peer := range peers {
+			switch r, err := w.ask(ctx, peer, question{Kind: s.kind, Names: []string{s.name}}); {
+			case err != nil:
+			case r.Sums[s.name] == d.here:
+				own++
+			case r.Sums[s.name] == d.there:
+				other++
+			}
+		}
+		if own > members/2 {
+			return false, nil
+		}
+		instead = other > members/2
+	}
+	r, err := w.ask(ctx, s.peer, question{Kind: s.kind, Whole: s.name})
+	if err != nil || len(r.Versions) == 0 {
+		return false, err
+	}
+	return w.Source.Take(s.kind, s.name, r.Versions, instead)
 }
 
 // merge merges the versions of another master, if both have some.
 func (w *Watch) merge(ctx context.Context, s suspect) (took bool, err error) {
-	own, err := w.Store.versions(s.kind, s.name)
+	own, err := w.Source.Versions(s.kind, s.name)
 	if err != nil || len(own) == 0 {
 		return false, err
 	}
@@ -360,7 +430,7 @@ func (w *Watch) merge(ctx context.Context, s suspect) (took bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	return w.Store.take(s.kind, s.name, r.Versions, false)
+	return w.Source.Take(s.kind, s.name, r.Versions, false)
 }
 
 // follow takes what a majority has.
@@ -382,7 +452,7 @@ func (w *Watch) follow(ctx context.Context, s suspect, d *doubt, peers []string,
 	if err != nil {
 		return false, err
 	}
-	return w.Store.take(s.kind, s.name, r.Versions, true)
+	return w.Source.Take(s.kind, s.name, r.Versions, true)
 }
 
 // publish makes the differences known.

@@ -34,7 +34,7 @@ func newWatched(t *testing.T, n int) *watched {
 		t.Cleanup(func() { s.Close() })
 		x.stores = append(x.stores, s)
 		x.watches = append(x.watches, &Watch{
-			Store: s, Kinds: []string{"thing", "key"}, Log: slog.New(slog.DiscardHandler),
+			Source: s, Kinds: []string{"thing", "key"}, Log: slog.New(slog.DiscardHandler),
 			Peers: func() (ids []string, members int) {
 				for j := range n {
 					if j != i && !x.away[j] {
@@ -269,7 +269,7 @@ func TestWatchAnswer(t *testing.T) {
 			t.Errorf("%s: %s", q, got)
 		}
 	}
-	if _, err := x.stores[0].take("thing", "a", []version{{"o", 1, []byte("x")}}, false); err == nil {
+	if _, err := x.stores[0].Take("thing", "a", []Version{{"o", 1, []byte("x")}}, false); err == nil {
 		t.Error("a version that is none is taken")
 	}
 }

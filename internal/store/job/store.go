@@ -178,6 +178,12 @@ var errFound = errors.New("found")
 // findHour returns the bucket that has a job, or nil. It tries the hour in the id first, which is right
 // except around the full hour and for ids made by others.
 func findHour(tx *bolt.Tx, jid string) *bolt.Bucket {
+	hour, _ := hourOf(tx, jid)
+	return hour
+}
+
+// hourOf is findHour with the name of the bucket.
+func hourOf(tx *bolt.Tx, jid string) (hour *bolt.Bucket, name []byte) {
 	has := func(b *bolt.Bucket) bool {
 		k, _ := b.Cursor().Seek(key(jid, 0, ""))
 		found, _, _ := splitKey(k)
@@ -185,22 +191,22 @@ func findHour(tx *bolt.Tx, jid string) *bolt.Bucket {
 	}
 	hours := tx.Bucket(hoursBucket)
 	if hours == nil {
-		return nil
+		return nil, nil
 	}
 	if len(jid) >= len(hourLayout) {
-		if b := hours.Bucket([]byte(jid[:len(hourLayout)])); b != nil && has(b) {
-			return b
+		name := []byte(jid[:len(hourLayout)])
+		if b := hours.Bucket(name); b != nil && has(b) {
+			return b, name
 		}
 	}
-	var found *bolt.Bucket
-	eachHour(tx, true, func(_ []byte, b *bolt.Bucket) error {
+	eachHour(tx, true, func(at []byte, b *bolt.Bucket) error {
 		if has(b) {
-			found = b
+			hour, name = b, at
 			return errFound
 		}
 		return nil
 	})
-	return found
+	return hour, name
 }
 
 func encode(v any) ([]byte, error) {

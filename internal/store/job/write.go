@@ -156,6 +156,10 @@ func (s *Store) apply(at *place, o *op) error {
 		return err
 	case opTake:
 		return o.take(at, s.now())
+	case opRestore:
+		return o.restore(at, s.now())
+	case opResend:
+		return o.resend(at)
 	case opRenew:
 		return oplog.Renew(at.tx, s.stream.id)
 	case opNotes:

@@ -35,6 +35,8 @@ const (
 	opRepair // a reader found damage
 	opTake   // a batch of another master
 	opRenew
+	opRestore // a thing of another master that differs
+	opResend
 	opAdopted
 	opNone
 )
@@ -49,7 +51,7 @@ type op struct {
 	started *value.Dict // the load of a job started by the minion itself, or nil
 	minions []string
 	whole   []*op     // the returns of a whole job
-	until   time.Time // of a job kept for disconnected minions; or the start of reading Salt's files
+	until   time.Time // of a job kept for disconnected minions; or the start of reading Salt's files; or the hour of a restored job
 	notes   Notes
 	why     error // of a repair
 	batch   oplog.Batch
@@ -58,6 +60,8 @@ type op struct {
 	refused error   // result: why the batch was refused
 	dup     bool    // result: the return existed
 	differs bool    // result: with another result
+	instead bool    // of a restore: replace what is here
+	changed bool    // result: of a restore
 	dropped int     // result: buckets pruned
 	done    func(dup bool, err error)
 }

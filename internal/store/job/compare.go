@@ -1,0 +1,360 @@
+package job
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"brine/internal/base/salt"
+	"brine/internal/store/oplog"
+)
+
+// Compared is the jobs and returns of a replicated store for comparison with those of other masters. A thing is a job with its minions, whose
+// name is its id, or a return, whose name is the job id, a NUL and the minion. So names sort as the keys of the database do.
+//
+// Jobs are stored, and expire, by the hour in which they arrived, which may differ from master to master. So those that may have expired on
+// another one are left out, and those whose id is of a later time, as stock minions in other time zones make them.
+type Compared struct {
+	s *Store
+
+	mu     sync.Mutex
+	resent map[string]time.Time
+}
+
+// Compared returns that.
+func (s *Store) Compared() *Compared { return &Compared{s: s, resent: map[string]time.Time{}} }
+
+// Bounds of one comparison.
+const (
+	compareThings = 2048
+	compareBytes  = 1 << 20
+	// maxItem bounds what is sent as an answer. Larger things go the way of new ones.
+	maxItem = 1 << 20
+	// resendPause is how long such a thing is not sent again, maxResent how many are remembered.
+	resendPause = 10 * time.Minute
+	maxResent   = 1024
+	// expiryMargin is how long before they expire, by their ids, things are not compared any more. ahead is how much later than it arrived the id
+	// of a job may be.
+	expiryMargin = 3 * time.Hour
+	ahead        = 2 * time.Hour
+	// Uncompared is the checksum of a thing that is not compared.
+	Uncompared = "-"
+	// none sorts after all job ids.
+	none = "~"
+)
+
+// Vector is Stream.Vector.
+func (c *Compared) Vector() (oplog.Vector, error) { return c.s.stream.Vector() }
+
+// from returns the name before which things are not compared.
+func (c *Compared) from() string {
+	keep := c.s.o.Keep()
+	switch {
+	case !c.s.o.JobCache:
+		return none
+	case keep <= 0:
+		return ""
+	}
+	return c.s.now().UTC().Add(min(expiryMargin, keep/4) - keep).Format(jidMinute)
+}
+
+// jidMinute is the first part of a job id.
+const jidMinute = "200601021504"
+
+// Sums returns the checksums of the things after a name up to another one, in order; "" is no bound. It ends early after many of them. last is
+// the name up to which it got, "" for all. Things before from are not compared.
+func (c *Compared) Sums(after, to string) (sums map[string]string, last, from string, err error) {
+	sums, last, from = map[string]string{}, to, c.from()
+	start := max(after, from)
+	err = c.s.file.view(func(tx *bolt.Tx) error {
+		things, size := 0, 0
+		at := ""
+		walkThings(tx, start, func(name string, sum func() (string, int)) bool {
+			if name <= after {
+				return true
+			}
+			if to != "" && name > to {
+				return false
+			}
+			if things >= compareThings || size >= compareBytes {
+				last = at
+				return false
+			}
+			text, n := sum()
+			if text != "" {
+				sums[name] = text
+			}
+			things, size, at = things+1, size+n, name
+			return true
+		})
+		return nil
+	})
+	return sums, last, from, err
+}
+
+// hourCursor is a position in an hour.
+type hourCursor struct {
+	hour   *bolt.Bucket
+	latest string // ids of later hours are not compared
+	c      *bolt.Cursor
+	k, v   []byte
+}
+
+// latestHour returns the latest hour of the ids that are compared in an hour.
+func latestHour(hour []byte) string {
+	t, err := time.Parse(hourLayout, string(hour))
+	if err != nil {
+		return ""
+	}
+	return t.Add(ahead).Format(hourLayout)
+}
+
+// walkThings calls fn for the things from a name on, in the order of their names, until it returns false. sum returns the checksum, and how
+// many bytes were read for it.
+func walkThings(tx *bolt.Tx, start string, fn func(name string, sum func() (text string, size int)) bool) {
+	var all []*hourCursor
+	eachHour(tx, false, func(name []byte, hour *bolt.Bucket) error {
+		h := &hourCursor{hour: hour, latest: latestHour(name), c: hour.Cursor()}
+		if h.k, h.v = h.c.Seek(startKey(start)); h.k != nil {
+			all = append(all, h)
+		}
+		return nil
+	})
+	for len(all) > 0 {
+		h := slices.MinFunc(all, func(a, b *hourCursor) int { return bytes.Compare(a.k, b.k) })
+		// Until another hour may have the next job.
+		for jid := ""; h.k != nil; h.k, h.v = h.c.Next() {
+			now, entry, id := splitKey(h.k)
+			if jid != "" && now != jid {
+				break
+			}
+			first := jid == ""
+			jid = now
+			if len(jid) < len(hourLayout) || jid[:len(hourLayout)] > h.latest {
+				if entry == entryReturn {
+					first, now = true, jid+"\x00"+id
+				}
+				if first && !fn(now, func() (string, int) { return Uncompared, 0 }) {
+					return
+				}
+				continue
+			}
+			switch {
+			case entry == entryReturn:
+				raw := h.v
+				if !fn(jid+"\x00"+id, func() (string, int) { return sumReturn(raw), len(raw) }) {
+					return
+				}
+			case first:
+				if !fn(jid, func() (string, int) { return sumJob(h.hour, jid) }) {
+					return
+				}
+			}
+		}
+		all = slices.DeleteFunc(all, func(h *hourCursor) bool { return h.k == nil })
+	}
+}
+
+// startKey returns the key from which the things from a name on are found.
+func startKey(name string) []byte {
+	if jid, id, ok := strings.Cut(name, "\x00"); ok {
+		return key(jid, entryReturn, id)
+	}
+	return []byte(name)
+}
+
+func sumReturn(raw []byte) string { return shortSum([]byte("r"), raw) }
+
+// sumJob returns the checksum of a job without its returns, "" if there is none.
+func sumJob(hour *bolt.Bucket, jid string) (text string, size int) {
+	load, ids := hour.Get(key(jid, entryLoad, "")), hour.Get(key(jid, entryMinions, ""))
+	if load == nil && ids == nil {
+		return "", 0
+	}
+	minions := decodeIDs(ids)
+	slices.Sort(minions)
+	return shortSum([]byte("l"), load, []byte("\x00"+strings.Join(minions, "\x00"))), len(load) + len(ids)
+}
+
+func shortSum(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// Some returns the checksums of some things.
+func (c *Compared) Some(names []string) (sums map[string]string, from string, err error) {
+	sums, from = map[string]string{}, c.from()
+	err = c.s.file.view(func(tx *bolt.Tx) error {
+		for _, name := range names {
+			if sum := sumThing(tx, name); sum != "" {
+				sums[name] = sum
+			}
+		}
+		return nil
+	})
+	return sums, from, err
+}
+
+func sumThing(tx *bolt.Tx, name string) string {
+	jid, id, isReturn := strings.Cut(name, "\x00")
+	hour, at := hourOf(tx, jid)
+	if hour == nil {
+		return ""
+	}
+	if len(jid) < len(hourLayout) || jid[:len(hourLayout)] > latestHour(at) {
+		return Uncompared
+	}
+	if !isReturn {
+		text, _ := sumJob(hour, jid)
+		return text
+	}
+	raw := hour.Get(key(jid, entryReturn, id))
+	if raw == nil {
+		return ""
+	}
+	return sumReturn(raw)
+}
+
+// logKey returns the entry of the log for a thing.
+func logKey(name string) []byte {
+	if jid, id, ok := strings.Cut(name, "\x00"); ok {
+		return key(jid, entryReturn, id)
+	}
+	return key(name, entryLoad, "")
+}
+
+// Item returns a thing for Restore on another master, and the hour in which it is stored. Nil: there is none, or it is large and is sent to all
+// other masters as if it were new.
+func (c *Compared) Item(name string) (data []byte, hour string, err error) {
+	jid, id, _ := strings.Cut(name, "\x00")
+	err = c.s.file.view(func(tx *bolt.Tx) error {
+		_, at := hourOf(tx, jid)
+		hour = string(at)
+		var err error
+		data, err = readItem(tx, logKey(name))
+		return err
+	})
+	if err != nil || len(data) <= maxItem {
+		return data, hour, err
+	}
+	if !c.mayResend(name) {
+		return nil, "", nil
+	}
+	return nil, "", c.s.writer.wait(&op{kind: opResend, jid: jid, id: id})
+}
+
+// mayResend reports whether a thing was not sent again lately, and notes that it is.
+func (c *Compared) mayResend(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.s.now()
+	for old, at := range c.resent {
+		if now.Sub(at) > resendPause {
+			delete(c.resent, old)
+		}
+	}
+	if _, lately := c.resent[name]; lately || len(c.resent) >= maxResent {
+		return false
+	}
+	c.resent[name] = now
+	return true
+}
+
+// Restore stores a thing of another master: one that is missing here, or a version of it that is merged with the own one. With instead it
+// replaces that, which is damaged. hour is the one in which the other master stores it, so that it expires with that. What has changed is sent
+// to other masters as if it were new.
+func (c *Compared) Restore(name string, data []byte, hour string, instead bool) (changed bool, err error) {
+	at, err := time.Parse(hourLayout, hour)
+	if err != nil {
+		return false, salt.Errorf(salt.Invalid, "%.20q is not the hour of a job", hour)
+	}
+	if keep := c.s.o.Keep(); keep > 0 && c.s.now().Sub(at.Add(time.Hour)) > keep {
+		return false, nil
+	}
+	it, err := decodeItem(data)
+	if err != nil || !bytes.Equal(logKey(name), it.ref()) {
+		return false, salt.Errorf(salt.Invalid, "what another master sent for %.100q is not that job or return", name)
+	}
+	if name < c.from() {
+		return false, nil
+	}
+	o := &op{kind: opRestore, jid: it.JID, id: it.ID, items: []item{it}, instead: instead, until: at}
+	if err := c.s.writer.wait(o); err != nil {
+		return false, err
+	}
+	if taken := c.s.stream.taken; taken != nil && len(o.took) > 0 {
+		taken(o.took)
+	}
+	return o.changed, nil
+}
+
+// ref returns the entry of the log for an item.
+func (it item) ref() []byte {
+	if it.ID != "" {
+		return key(it.JID, entryReturn, it.ID)
+	}
+	return key(it.JID, entryLoad, "")
+}
+
+// restore stores an item.
+func (o *op) restore(at *place, now time.Time) error {
+	it := o.items[0]
+	if o.until.Before(now) {
+		now = o.until
+	}
+	o.took, o.changed = nil, false
+	name := it.JID
+	if it.ID != "" {
+		name += "\x00" + it.ID
+	}
+	before := sumThing(at.tx, name)
+	if o.instead && before != "" {
+		if err := at.find(it.JID, now); err != nil {
+			return err
+		}
+		var err error
+		if it.ID != "" {
+			err = at.hour.Put(it.ref(), it.raw)
+		} else if err = at.putLoad(it.raw); err == nil {
+			err = putIDs(at.hour, it.JID, it.Minions)
+		}
+		if err != nil {
+			return err
+		}
+	} else {
+		t, _, err := at.takeItem(it, now)
+		if err != nil {
+			return err
+		}
+		if t != nil {
+			o.took = append(o.took, *t)
+		}
+	}
+	if o.changed = sumThing(at.tx, name) != before; !o.changed {
+		return nil
+	}
+	_, _, err := oplog.Append(at.tx, it.ref())
+	return err
+}
+
+// resend logs a thing again, if it is still there.
+func (o *op) resend(at *place) error {
+	name := o.jid
+	if o.id != "" {
+		name += "\x00" + o.id
+	}
+	if sumThing(at.tx, name) == "" {
+		return nil
+	}
+	_, _, err := oplog.Append(at.tx, logKey(name))
+	return err
+}
