@@ -675,3 +675,12 @@ def address():
 		t.Errorf("%v, %s, %v", names, value.Repr(missing), err)
 	}
 }
+
+// TestShimHasSourcesOnly: what Python compiles while somebody tries the shim does not get into it.
+func TestShimHasSourcesOnly(t *testing.T) {
+	for name := range shimContents() {
+		if filepath.Ext(name) != ".py" {
+			t.Errorf("the shim has %s, which is no source; remove it", name)
+		}
+	}
+}
