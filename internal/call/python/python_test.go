@@ -676,7 +676,7 @@ def address():
 	}
 }
 
-// TestShimHasSourcesOnly: what Python compiles while somebody tries the shim does not get into it.
+// TestShimHasSourcesOnly: compiled files, which Python writes when the shim is tried by hand, are not part of it.
 func TestShimHasSourcesOnly(t *testing.T) {
 	for name := range shimContents() {
 		if filepath.Ext(name) != ".py" {
