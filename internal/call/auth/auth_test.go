@@ -546,3 +546,67 @@ func TestUnusableSystem(t *testing.T) {
 		t.Errorf("log: %s", &said)
 	}
 }
+
+// fewSlots is a system of a user's module that answers few checks at the same time.
+type fewSlots struct{ asked, answer chan string }
+
+func (fewSlots) Has(name string) bool   { return name == "own" }
+func (f fewSlots) System(string) System { return f }
+func (fewSlots) Slots() int             { return 4 }
+
+func (f fewSlots) Authenticate(_ context.Context, c Credentials) (Vouched, error) {
+	f.asked <- c.Name
+	<-f.answer
+	return Vouched{Entries: []any{"test.ping"}, Only: true}, nil
+}
+
+// TestSlotsOfModules: one name gets half of the slots of a module's system, and what waits for them
+// keeps no other system waiting. Permissions that the module grants stay with the token.
+func TestSlotsOfModules(t *testing.T) {
+	f := fewSlots{make(chan string, 100), make(chan string)}
+	tokens, err := OpenTokens(filepath.Join(t.TempDir(), "tokens"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, errs := New(Options{SharedSecret: "x", TokenExpire: time.Hour, External: external(t, "{own: {ann: [.*]}, sharedsecret: {bob: [.*]}}")}, f, tokens, quiet())
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	const many = 100 // more than all systems together may ask
+	got := make(chan *User, many+1)
+	login := func(name string) {
+		u, err := s.Authenticate(context.Background(), Credentials{System: "own", Name: name, Password: "p"})
+		if err != nil {
+			t.Error(err)
+		}
+		got <- u
+	}
+	for range many {
+		go login("ann")
+	}
+	for range 2 {
+		if name := <-f.asked; name != "ann" {
+			t.Fatal(name)
+		}
+	}
+	go login("eve")
+	if name := <-f.asked; name != "eve" {
+		t.Fatalf("the third check is one of %s", name)
+	}
+	if _, err := s.Authenticate(t.Context(), Credentials{System: "sharedsecret", Name: "bob", Password: "x"}); err != nil {
+		t.Errorf("another system: %v", err)
+	}
+	close(f.answer)
+	for range many + 1 {
+		if u := <-got; value.Repr(&value.List{Items: s.Rights(u)}) != "['test.ping']" {
+			t.Errorf("%s may %v", u.Name, s.Rights(u))
+		}
+	}
+	tok, err := s.NewToken(t.Context(), Credentials{System: "own", Name: "ann", Password: "p"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u, err := s.ByToken(tok.Str("token")); err != nil || len(s.Rights(u)) != 1 {
+		t.Errorf("by a token: %v, %v", u, err)
+	}
+}

@@ -296,3 +296,65 @@ func TestUserOutputters(t *testing.T) {
 		}
 	}
 }
+
+// sameAsStock compares what a file of the archive becomes with what it is in Salt.
+func sameAsStock(t *testing.T, dir, name string) {
+	t.Helper()
+	var want any
+	text, err := os.ReadFile(filepath.Join(dir, name+".json"))
+	if err == nil {
+		err = json.Unmarshal(text, &want)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, r := local(t, dir, "slsutil.renderer", "salt://"+name+".sls"); jsonText(v) != jsonText(want) {
+		t.Errorf("%s: %s, want %s; %s", name, jsonText(v), jsonText(want), r.stderr)
+	}
+}
+
+// TestPyobjects renders SLS files of the renderer pyobjects as Salt does.
+func TestPyobjects(t *testing.T) {
+	dir := userTree(t, "pyobjects.txtar", "")
+	sameAsStock(t, dir, "site")
+	for file, want := range map[string]string{
+		"twice": "two states have the ID 'x' and the function test.nop", "fails": "fails.sls in line 3: there is no file salt://lib/nothing.sls",
+	} {
+		if _, r := local(t, dir, "slsutil.renderer", "salt://"+file+".sls"); !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: %s", file, r.stderr)
+		}
+	}
+	// The states are run by Brine.
+	v, r := local(t, dir, "state.sls", "plain")
+	states, _ := v.(map[string]any)
+	if s := part(states["test_|-plain_|-plain_|-succeed_without_changes"]); !strings.Contains(s, `"result":true`) {
+		t.Errorf("%s; %+v", s, r)
+	}
+}
+
+// TestMako renders an SLS file of the renderer mako as Salt does, if the Python here has the library.
+func TestMako(t *testing.T) {
+	tools.NeedPython(t, "python3", "mako")
+	sameAsStock(t, userTree(t, "pyobjects.txtar", ""), "text")
+}
+
+// TestMakoWithoutLibrary names what is missing.
+func TestMakoWithoutLibrary(t *testing.T) {
+	dir := userTree(t, "pyobjects.txtar", "")
+	python := filepath.Join(dir, "python")
+	if err := os.WriteFile(python, []byte("#!/bin/sh\nexec /usr/bin/python3 -S \"$@\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PYTHONPATH", "")
+	conf := filepath.Join(dir, "minion")
+	text, err := os.ReadFile(conf)
+	if err == nil {
+		err = os.WriteFile(conf, append(text, []byte("python: "+python+"\n")...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, r := local(t, dir, "slsutil.renderer", "salt://text.sls"); !strings.Contains(r.stderr, "install it (python3-mako)") {
+		t.Errorf("%+v", r)
+	}
+}

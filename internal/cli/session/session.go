@@ -16,6 +16,7 @@ import (
 	"brine/internal/daemons/config"
 	"brine/internal/daemons/master"
 	"brine/internal/daemons/usermodules"
+	"brine/internal/files/extmods"
 	"brine/internal/net/transport/named"
 )
 
@@ -93,10 +94,16 @@ func Open(env *frame.Env, inv *frame.Invocation, o *Options, tune func(*output.O
 	return s, nil
 }
 
+var errNoOutputters = errors.New("there are no outputters in Python")
+
 // UseOutputters lets the program show data by outputters in Python. become makes this process one
 // of the master's user: that user may write the modules, so root does not run them.
 func (s *Session) UseOutputters(become func(user string) error) {
 	s.outputters.Modules = func() (*usermodules.Modules, error) {
+		// Most masters have none, so their configuration is not put together for nothing.
+		if l := extmods.Scan(extmods.Dirs(s.Tree.Values, s.Conf.Files.ExtensionModules, "output")); len(l.Paths) == 0 {
+			return nil, errNoOutputters
+		}
 		cfg, err := s.Conf.Parts(s.Tree)
 		if err != nil {
 			return nil, err

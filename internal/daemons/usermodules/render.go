@@ -2,6 +2,7 @@ package usermodules
 
 import (
 	"context"
+	"slices"
 
 	"brine/internal/call/fn"
 	"brine/internal/call/python"
@@ -9,12 +10,18 @@ import (
 	"brine/internal/sls/render"
 )
 
+// ownRenderers are renderers of Salt that need Python, and that are no modules of the user.
+var ownRenderers = []string{"mako", "py", "pyobjects"}
+
+// Renderers returns the renderers of Salt that run in Python.
+func Renderers() []string { return slices.Clone(ownRenderers) }
+
 // Has implements render.Python.
 func (m *Modules) Has(name string) bool {
 	if m.pool.Off() != nil {
 		return false
 	}
-	if name == "py" {
+	if slices.Contains(ownRenderers, name) {
 		return true
 	}
 	l, _ := m.listing(kindRenderers)
@@ -37,7 +44,7 @@ func (m *Modules) Render(ctx context.Context, name string, req *render.Request, 
 	if arg != "" {
 		values.Update(value.DictOf("argline", arg))
 	}
-	if name == "py" {
+	if slices.Contains(ownRenderers, name) {
 		values.Update(req.Context)
 	} else if req.Context.Len() > 0 {
 		values.Update(value.DictOf("context", req.Context))

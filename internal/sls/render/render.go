@@ -299,11 +299,11 @@ var lacking = []string{"aws_kms", "dson", "hjson", "json5", "msgpack", "nacl", "
 func unknownRenderer(req *Request, name, spec string) error {
 	e := &Error{Name: req.name(), Line: 1}
 	switch name {
-	case "py":
+	case "mako", "py", "pyobjects":
 		e.Message = fmt.Sprintf("the renderer %q runs Python, which is not available here: write the file with jinja and yaml", name)
-	case "pydsl", "pyobjects":
+	case "pydsl":
 		e.Message = fmt.Sprintf("Brine does not have the renderer %q: write the file with py, or with jinja and yaml", name)
-	case "mako", "wempy", "cheetah", "genshi":
+	case "wempy", "cheetah", "genshi":
 		e.Message = fmt.Sprintf("the template engine %q is a Python program, which is not available here: use jinja", name)
 	default:
 		e.Message = fmt.Sprintf("The renderer %q is not available: it names %q, and there are %s", spec, name, strings.Join(Names(), ", "))

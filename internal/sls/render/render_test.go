@@ -123,7 +123,7 @@ func TestErrors(t *testing.T) {
 		{"yaml", "a: 1\nb:\n\t- c\n",
 			"found character that cannot start any token\n(line 3, column 1: a tab)\n\n---\na: 1\nb:\n\t- c    <======================\n---"},
 		{"py", "#!py\ndef run(): pass\n", "the renderer \"py\" runs Python, which is not available here: write the file with jinja and yaml; line 1"},
-		{"mako", "#!mako|yaml\n", "the template engine \"mako\" is a Python program, which is not available here: use jinja; line 1"},
+		{"mako", "#!mako|yaml\n", "the renderer \"mako\" runs Python, which is not available here: write the file with jinja and yaml; line 1"},
 		{"utf-8", "a\nb\xff\n", "the text is not valid UTF-8; line 2"},
 		{"raise", "{{ raise('stop it') }}", "Jinja error: stop it; line 1\n\n---\n{{ raise('stop it') }}    <======================\n---"},
 	} {

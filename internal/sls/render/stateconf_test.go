@@ -47,7 +47,7 @@ func TestStateconf(t *testing.T) {
 	for source, want := range map[string]string{
 		"#!stateconf -x\na: b":                "stateconf has no option -x; it has -G, -o, -s and -p",
 		"#!stateconf jinja\na: b":             "stateconf takes two renderers with a dot between them, as in #!stateconf yaml . jinja",
-		"#!stateconf yaml . mako\na: b":       `the template engine "mako" is a Python program, which is not available here: use jinja`,
+		"#!stateconf yaml . mako\na: b":       `the renderer "mako" runs Python, which is not available here: write the file with jinja and yaml`,
 		"#!stateconf -p\na: b":                "",
 		"#!stateconf yaml . jinja\n[a, b]\n":  "",
 		"#!stateconf yaml . jinja\na: [b]\n":  "",

@@ -786,7 +786,8 @@ def do_render(name, data, first, path, values):
         return run_source(data, path, values)
     function = LOADERS["renderers"].find(name + ".render", True) if "renderers" in LOADERS else None
     if function is None:
-        raise KeyError(name)
+        import brine_templates
+        return brine_templates.RENDERERS[name](data if isinstance(data, str) else str(data), path, values)
     kwargs = {k: v for k, v in values.items() if k in ("saltenv", "sls", "argline", "context")}
     kwargs["tmplpath"] = path
     source = io.StringIO(data) if first and isinstance(data, str) else data

@@ -209,7 +209,7 @@ func TestNamesEverywhere(t *testing.T) {
 			"r:\n  salt.runner:\n    - name: venafi.gen\n\nnosuch.five:\n  salt.function:\n    - tgt: '*'\n\nf: {% if salt['mine.get']('*', 'x') %}a{% endif %}\n",
 		"salt/text.sls": "/etc/app.yml:\n  file.serialize:\n    - dataset:\n        http.host: x\n        rvm.installed: y\n/etc/y:\n" +
 			"  file.managed:\n    - contents: |\n" +
-			"        a:\n          rvm.installed:\n      \n    - template: mako\n",
+			"        a:\n          rvm.installed:\n      \n    - template: wempy\n",
 		"salt/kw.sls":      "{% if salt['file.file_exists'](path='/x', follow=True) %}\n{% endif %}\n{% if salt.test.echo(text='x', more=1) %}\n{% endif %}\n",
 		"salt/jinja.sls":   "a:\n  test.nop: []\n{% if x | nosuchfilter %}\n{% endif %}\n",
 		"salt/broken.sls":  "a:\n  test.nop: []\n b: [\n",
@@ -233,7 +233,7 @@ func TestNamesEverywhere(t *testing.T) {
 		"argument pkg.installed verson salt/run.sls:20", "missing state service.runing salt/run.sls:21", "missing state rvm.installed salt/run.sls:26",
 		"missing runner nosuch.look salt/orch.sls:1", "missing function nosuch.four salt/orch.sls:3", "missing returner mongo salt/orch.sls:6",
 		"missing runner venafi.gen salt/orch.sls:9", "missing function nosuch.five salt/orch.sls:13", "missing function mine.get salt/orch.sls:16",
-		"missing renderer mako salt/text.sls:12", "missing argument file.file_exists follow salt/kw.sls:1", "missing argument test.echo more salt/kw.sls:3",
+		"missing renderer wempy salt/text.sls:12", "missing argument file.file_exists follow salt/kw.sls:1", "missing argument test.echo more salt/kw.sls:3",
 		"missing render jinja.sls salt/jinja.sls:3", "missing render broken.sls salt/broken.sls:3", "missing render latin.sls salt/latin.sls:3",
 		"state nosuch_state.done salt/unknown.sls:2",
 		"missing function nosuch.six pillar/sched.sls:3", "missing returner kafka pillar/sched.sls:4", "missing function nosuch.seven pillar/sched.sls:6",

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"brine/internal/daemons/usermodules"
 )
 
 // pythonFile is a module in Python that a tree has.
@@ -37,7 +39,7 @@ func available(p *pythonFile) bool {
 }
 
 // pythonRenderer reports whether minions and masters have a renderer because they run Python.
-func pythonRenderer(name string) bool { return name == "py" }
+func pythonRenderer(name string) bool { return slices.Contains(usermodules.Renderers(), name) }
 
 var (
 	definition  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^(?:async )?def\s+([A-Za-z]\w*)\s*\(`) })
