@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"brine/internal/cli/frame"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
+	"brine/test/tools"
 )
 
 const recordings = "../../../testdata/golden/cli"
@@ -143,5 +146,31 @@ func TestInterrupt(t *testing.T) {
 	close(begun)
 	if got.code != 0 || !strings.HasPrefix(got.stderr, "\nExiting gracefully on Ctrl-c\n") {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestOutputterInPython shows a result by a module of the master.
+func TestOutputterInPython(t *testing.T) {
+	tools.NeedPython(t, "python3", "marshal")
+	m := clienttest.Start(t, clienttest.Options{Runner: real(t, nil)})
+	conf := filepath.Join(m.Dir, "master")
+	text, err := os.ReadFile(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, "\noutputter_dirs: ["+m.Dir+"/own]\nuser: ''\n"...)
+	for path, data := range map[string][]byte{
+		conf:                   text,
+		m.Dir + "/own/mine.py": []byte("def output(data):\n    return '{}: {}'.format(__opts__['output'], sorted(data))\n"),
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := saltRun(t.Context(), m, "--out=mine", "test.arg", "a"); got != (outcome{0, "mine: ['args', 'kwargs']\n", ""}) {
+		t.Errorf("%+v", got)
 	}
 }
