@@ -495,6 +495,31 @@ func (c *Client) wheel(ctx context.Context, cmd, fun string, args []any, kwargs 
 	return checkReply(reply)
 }
 
+// ErrNoLook says that the master is not one of Brine's, or an older one.
+var ErrNoLook error = &salt.Error{Kind: salt.Unavailable, Err: constError("the master has no data for the console: it needs Brine on the master")}
+
+// Look calls a function of the runner fleet with the permissions of a token, and without a job. The master answers at once.
+func (c *Client) Look(ctx context.Context, token, fun string, kwargs *value.Dict) (any, error) {
+	load := wire.Encode(wire.Look{Cmd: "_brine_look", Fun: fun, Kwarg: kwargs})
+	c.As(value.DictOf("token", token)).sign(load)
+	reply, err := c.request(ctx, load, c.o.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	d, err := checkReply(reply)
+	if errors.Is(err, ErrNoReply) {
+		return nil, ErrNoLook
+	}
+	if err != nil {
+		return nil, err
+	}
+	var in wire.Looked
+	if err := wire.Decode(d, &in); err != nil {
+		return nil, unreadable(err)
+	}
+	return in.Return, nil
+}
+
 // NewToken requests a token from the master: {start, expire, name, eauth, token} and perms, the permissions of its user. creds are eauth,
 // username and password, and optionally token_expire.
 func (c *Client) NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error) {

@@ -64,6 +64,7 @@ type handlers struct {
 	queue   *queueRequests
 	publish *commands
 	runs    *runs
+	looks   *looks
 	wheels  *wheels
 	logins  *logins
 	peers   *peers
@@ -108,6 +109,7 @@ func newRouter(h handlers, asked func(id string, from net.Addr), identify func(l
 			"publish":       {handle: h.publish.publish, slow: true},
 			"_brine_states": {handle: h.queue.report},
 			"runner":        {handle: h.runs.start, slow: true},
+			"_brine_look":   {handle: h.looks.answer, slow: true},
 			"wheel":         {handle: h.wheels.run, slow: true},
 			"_brine_wheel":  {handle: h.wheels.start, slow: true},
 			"mk_token":      {handle: h.logins.make, slow: true},

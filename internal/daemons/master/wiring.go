@@ -336,6 +336,10 @@ func (m *Master) handlers() handlers {
 		ctx: m.life.context, cacheDir: cfg.CacheDir, user: cfg.User, opts: cfg.Opts, settings: m.settings, targets: m.targets, publisher: m.publisher,
 		runners: m.runners, jobs: m.jobs, bus: m.bus, background: &m.background, log: m.log, rateLimitedLog: limited(), slots: newSlots(peerSlots, peerShare),
 	}
+	theRuns := &runs{
+		access: m.access, recorder: m.recorder, calls: m.runners, works: m.clusterJobs, bus: m.bus, background: &m.background, opts: cfg.Opts,
+		rateLimitedLog: m.refusals,
+	}
 	return handlers{
 		returns: &returns{
 			settings: m.settings, rules: &returnRules{m.settings, m.queue, m.jobs}, jobs: m.jobs, bus: m.bus, queue: m.queue, sinks: m.sinks, stock: m.stock,
@@ -349,9 +353,9 @@ func (m *Master) handlers() handlers {
 		},
 		queue:   &queueRequests{id: cfg.ID, states: m.states, access: m.access},
 		publish: &commands{access: m.access, recorder: m.recorder, jobs: m.jobs, publisher: m.publisher, log: m.log, rateLimitedLog: m.refusals},
-		runs: &runs{
-			access: m.access, recorder: m.recorder, calls: m.runners, works: m.clusterJobs, bus: m.bus, background: &m.background, opts: cfg.Opts,
-			rateLimitedLog: m.refusals,
+		runs:    theRuns,
+		looks: &looks{
+			id: cfg.ID, ctx: m.life.context, access: m.access, registry: func() *fn.Registry { return m.runners.registry }, opts: cfg.Opts, runs: theRuns,
 		},
 		wheels:  &wheels{access: m.access, recorder: m.recorder, calls: m.wheels, rateLimitedLog: m.refusals},
 		logins:  &logins{ctx: m.life.context, settings: m.settings, tokens: m.tokens, recorder: m.recorder, log: m.log},

@@ -29,7 +29,7 @@ var conversations = map[string][]any{
 		wire.Standing{}, wire.StandingMaster{}, wire.StandingChange{}, wire.StandingAnswer{}, wire.MembersAnswer{}, wire.IDs{}},
 	"cluster": {wire.SeenReport{}, wire.FetchedReport{}, wire.StageQuestion{}, wire.StageAnswer{}, wire.ContentsQuestion{}, wire.ContentsAnswer{},
 		wire.ChosenRevision{}, wire.Digest{}, wire.SumsMessage{}, wire.VoterMessage{}},
-	"work": {wire.Run{}, wire.Arguments{}, wire.Started{}, wire.Wheel{}, wire.Ran{}, wire.WheelAnswer{}, wire.ClusterWork{}},
+	"work": {wire.Run{}, wire.Look{}, wire.Looked{}, wire.Arguments{}, wire.Started{}, wire.Wheel{}, wire.Ran{}, wire.WheelAnswer{}, wire.ClusterWork{}},
 }
 
 // FuzzAuth fuzzes sign-ins, and the tokens of users.

@@ -20,6 +20,22 @@ type Run struct {
 	Rest       *value.Dict `wire:"*"`
 }
 
+// Look is the unencrypted request of a console for a function of the runner fleet,
+// which is answered at once, without a job. The credentials are keys of the request
+// itself. It is Brine's own.
+type Look struct {
+	Cmd   string      `wire:"cmd" max:"64"`
+	Fun   string      `wire:"fun" max:"1024"`
+	Kwarg *value.Dict `wire:"kwarg"`
+	Rest  *value.Dict `wire:"*"`
+}
+
+// Looked is the answer to a Look.
+type Looked struct {
+	Return any         `wire:"return"`
+	Rest   *value.Dict `wire:"*"`
+}
+
 // Arguments are the arguments of a Run.
 type Arguments struct {
 	Arg   *value.List `wire:"arg"`

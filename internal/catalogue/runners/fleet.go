@@ -1,0 +1,462 @@
+package runners
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/fn"
+	"brine/internal/ha/roster"
+	"brine/internal/py/value"
+)
+
+// fleet returns what a console shows. It sends nothing to minions: it reads keys,
+// connections, the cache of minion data and the job cache.
+type fleet struct {
+	selection
+	Minions
+	jobs    Jobs
+	cluster *Clustering
+	here    HereFunc
+	links   *linkCache
+}
+
+func init() { runners.Register("fleet", fleetModule) }
+
+func fleetModule(d Deps) fn.Module {
+	f := fleet{d.selection(), d.Minions, d.Jobs.Jobs, d.Cluster, d.Here, &linkCache{}}
+	return fn.Module{Name: "fleet", Doc: `The fleet as the console shows it. Nothing is sent to minions.`, Funcs: []fn.Func{
+		fn.Of("topology", f.topology, `Return the masters, and which of them command each accepted minion.
+
+minions has for each id: state (up, down, or elsewhere: connected to another master alone), by: the masters that command it, and
+standby: those that it keeps as standby. revision changes with the result: with since set to it, an unchanged result is left out. names are what minions call a master.`,
+			fn.Example("salt-run fleet.topology")),
+		fn.Of("minions", f.list, `Return a page of the accepted minions, with their number by state, master, version and operating system.`,
+			fn.Example("salt-run fleet.minions"), fn.Example("salt-run fleet.minions search=web state=down limit=20")),
+		fn.Of("minion", f.minion, `Return the grains of an accepted minion, and its masters.`, fn.Example("salt-run fleet.minion web1")),
+		fn.Of("preview", f.preview, `Return the accepted minions that a target means, as far as is known, with their states.`,
+			fn.Example("salt-run fleet.preview 'G@role:web and not web9' tgt_type=compound")),
+		fn.Of("jobs", f.jobList, `Return the newest jobs, with the number of minions that returned and failed.`,
+			fn.Example("salt-run fleet.jobs"), fn.Example("salt-run fleet.jobs fun='state.*' minion=web1 limit=10")),
+		fn.Of("job", f.job, `Return a job and the results of its minions. Large returns are left out; fleet.result has them.`,
+			fn.Example("salt-run fleet.job 20260101120000000000")),
+		fn.Of("result", f.result, `Return what one minion returned for a job.`, fn.Example("salt-run fleet.result 20260101120000000000 web1")),
+		fn.Of("functions", f.functions, `Return the names of Brine's execution functions, or the documentation and arguments of one.`,
+			fn.Example("salt-run fleet.functions"), fn.Example("salt-run fleet.functions pkg.install")),
+	}}
+}
+
+// FleetModule is the module of the functions that a console may call without a job
+// of its own for each call: they change nothing and wait for no minion.
+const FleetModule = "fleet"
+
+// States of a minion.
+const (
+	minionUp        = "up"
+	minionDown      = "down"
+	minionElsewhere = "elsewhere"
+)
+
+// minionLink is how a minion is connected.
+type minionLink struct {
+	state       string
+	by, standby []string
+}
+
+// picture is the connections of all accepted minions at one time.
+type picture struct {
+	ids     []string // sorted
+	links   map[string]minionLink
+	away    map[string]string // masters that minions cannot reach, with the reason
+	known   map[string]string // the master of each name that minions have for one
+	changes map[string]*StandingChange
+}
+
+// linkCache keeps the last picture for a short time, so that several consoles cost a
+// master as much as one.
+type linkCache struct {
+	mu   sync.Mutex
+	at   time.Time
+	last *picture
+}
+
+// pictureAge is for how long a picture serves others.
+const pictureAge = 500 * time.Millisecond
+
+// elsewhereAge is the maximum age of a report that names a commanding master for a
+// minion that is not connected here.
+const elsewhereAge = time.Minute
+
+// picture returns the connections of all accepted minions. own is this master's id.
+func (f fleet) picture(ctx context.Context, own string) (*picture, error) {
+	f.links.mu.Lock()
+	defer f.links.mu.Unlock()
+	if f.links.last != nil && time.Since(f.links.at) < pictureAge {
+		return f.links.last, nil
+	}
+	ids, err := f.keys.Accepted()
+	if err != nil {
+		return nil, err
+	}
+	ids = slices.Sorted(slices.Values(ids))
+	there, holders, standings := f.Connected(), f.Holders(), f.Standings(ctx, ids)
+	names := f.names(own)
+	p := &picture{ids: ids, links: make(map[string]minionLink, len(ids)), away: map[string]string{}, known: map[string]string{},
+		changes: map[string]*StandingChange{}}
+	for _, id := range ids {
+		s, reported := standings[id]
+		l := minionLink{state: minionDown}
+		fresh := reported && time.Since(s.At) < elsewhereAge
+		if there[id] || fresh {
+			for _, m := range s.Masters {
+				name := names(m, f.cluster == nil)
+				p.known[m.Master] = name
+				switch m.State {
+				case stateConnected:
+					l.by = append(l.by, name)
+				case stateStandby:
+					l.standby = append(l.standby, name)
+				case stateOff, "":
+				default:
+					p.away[name] = m.State
+				}
+			}
+		}
+		if s.Last != nil {
+			p.changes[id] = s.Last
+		}
+		switch {
+		case there[id]:
+			l.state = minionUp
+			if len(l.by) == 0 {
+				l.by = slices.Clone(holders[id])
+			}
+			if len(l.by) == 0 {
+				l.by = []string{own}
+			}
+		case fresh && len(l.by) > 0 && !slices.Contains(l.by, own):
+			l.state = minionElsewhere
+		default:
+			l.by, l.standby = nil, nil
+		}
+		slices.Sort(l.by)
+		slices.Sort(l.standby)
+		p.links[id] = l
+	}
+	f.links.last, f.links.at = p, time.Now()
+	return p, nil
+}
+
+// names returns a function that names a master in a minion's report: by its id in the
+// cluster, or if it is this one, else as the minion's configuration does.
+func (f fleet) names(own string) func(m StandingMaster, alone bool) string {
+	byHost := map[string]string{}
+	if f.cluster != nil {
+		byHost[own] = own
+		for _, m := range f.cluster.Members() {
+			byHost[m.ID] = m.ID
+		}
+		for id, s := range f.cluster.Stations() {
+			byHost[s.Host] = id
+		}
+	}
+	return func(m StandingMaster, alone bool) string {
+		if m.Here && alone {
+			return own
+		}
+		host, _, err := net.SplitHostPort(m.Master)
+		if err != nil {
+			host = m.Master
+		}
+		return cmp.Or(byHost[host], byHost[m.Master], m.Master)
+	}
+}
+
+type topologyArgs struct {
+	Since string `salt:"since" doc:"revision of the result that the caller has" default:""`
+}
+
+func (f fleet) topology(ctx context.Context, c *fn.Call, a topologyArgs) (*value.Dict, error) {
+	p, err := f.picture(ctx, c.ID)
+	if err != nil {
+		return nil, err
+	}
+	masters := f.masters(c.ID, p)
+	minions := value.NewDict(len(p.ids))
+	for _, id := range p.ids {
+		minions.Set(id, p.links[id].dict())
+	}
+	h := fnv.New64a()
+	fmt.Fprint(h, value.Repr(masters))
+	for _, id := range p.ids {
+		l := p.links[id]
+		fmt.Fprintf(h, "%q%s%q%q", id, l.state, l.by, l.standby)
+	}
+	revision := fmt.Sprintf("%016x", h.Sum64())
+	if revision == a.Since {
+		return value.DictOf("revision", revision), nil
+	}
+	return value.DictOf("revision", revision, "here", c.ID, "masters", masters, "minions", minions), nil
+}
+
+func (l minionLink) dict() *value.Dict {
+	d := value.DictOf("state", l.state, "by", value.Strings(l.by))
+	if len(l.standby) > 0 {
+		d.Set("standby", value.Strings(l.standby))
+	}
+	return d
+}
+
+// masters describes the masters that this one knows: the members of its cluster, and
+// those that minions name.
+func (f fleet) masters(own string, p *picture) *value.List {
+	rows := map[string]*value.Dict{own: value.DictOf("id", own, "state", minionUp, "here", true)}
+	for _, name := range p.known {
+		if rows[name] == nil {
+			rows[name] = value.DictOf("id", name, "state", minionUp, "here", false)
+		}
+	}
+	counts := map[string]int64{}
+	for _, l := range p.links {
+		for _, m := range l.by {
+			counts[m]++
+			if rows[m] == nil {
+				rows[m] = value.DictOf("id", m, "state", minionUp, "here", false)
+			}
+		}
+	}
+	for name, why := range p.away {
+		if rows[name] != nil && counts[name] == 0 && name != own {
+			rows[name].Set("state", minionDown)
+			rows[name].Set("problem", why)
+		}
+	}
+	if f.cluster != nil {
+		f.members(own, rows)
+	}
+	out := &value.List{}
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		rows[name].Set("minions", counts[name])
+		var called []string
+		for text, id := range p.known {
+			if id == name {
+				called = append(called, text)
+			}
+		}
+		slices.Sort(called)
+		if len(called) > 0 {
+			rows[name].Set("names", value.Strings(called))
+		}
+		out.Append(rows[name])
+	}
+	return out
+}
+
+// members adds what the cluster knows of its masters.
+func (f fleet) members(own string, rows map[string]*value.Dict) {
+	rows[own].Set("leads", f.cluster.Leads())
+	for _, m := range f.cluster.Members() {
+		if m.Gone {
+			continue
+		}
+		state, lag := minionUp, int64(0)
+		if !m.Up {
+			state = minionDown
+		}
+		for _, n := range m.Behind {
+			lag += n
+		}
+		d := value.DictOf("id", m.ID, "state", state, "here", false)
+		if m.Problem != "" {
+			d.Set("problem", m.Problem)
+		}
+		if f.cluster.Isolated() {
+			d.Set("lag", lag)
+		}
+		rows[m.ID] = d
+	}
+	for id, s := range f.cluster.Stations() {
+		if d := rows[id]; d != nil {
+			addStation(d, s)
+		}
+	}
+}
+
+func addStation(d *value.Dict, s roster.Member) {
+	if s.Draining {
+		d.Set("draining", true)
+	}
+	if s.Zone != "" {
+		d.Set("zone", s.Zone)
+	}
+}
+
+// maxPage bounds the rows of a page.
+const maxPage = 1000
+
+type pageArgs struct {
+	Offset int `salt:"offset" doc:"rows to skip" default:"0"`
+	Limit  int `salt:"limit" doc:"maximum number of rows, up to 1000" default:"100"`
+}
+
+func (a pageArgs) of(n int) (from, to int) {
+	from = min(max(a.Offset, 0), n)
+	return from, min(from+min(max(a.Limit, 0), maxPage), n)
+}
+
+type listMinionsArgs struct {
+	Search  string `salt:"search" doc:"part of the id or of the operating system" default:""`
+	State   string `salt:"state" doc:"up, down or elsewhere; empty: all" default:""`
+	Master  string `salt:"master" doc:"a master that commands it; empty: all" default:""`
+	Version string `salt:"version" doc:"version of Salt; empty: all" default:""`
+	pageArgs
+}
+
+// minionRow is a minion in the list.
+type minionRow struct {
+	id, os, version, brine string
+	link                   minionLink
+}
+
+func (f fleet) row(id string, l minionLink) minionRow {
+	g := f.cache.MinionData(id).Grains
+	return minionRow{id: id, os: strings.TrimSpace(g.Str("os") + " " + value.Str(cmp.Or(g.At("osrelease"), any("")))), version: g.Str("saltversion"),
+		brine: g.Str("brine_version"), link: l}
+}
+
+func (a listMinionsArgs) wants(r minionRow) bool {
+	search := strings.ToLower(a.Search)
+	return (search == "" || strings.Contains(strings.ToLower(r.id), search) || strings.Contains(strings.ToLower(r.os), search)) &&
+		(a.State == "" || a.State == r.link.state) && (a.Master == "" || slices.Contains(r.link.by, a.Master)) &&
+		(a.Version == "" || a.Version == r.version)
+}
+
+func (f fleet) list(ctx context.Context, c *fn.Call, a listMinionsArgs) (*value.Dict, error) {
+	p, err := f.picture(ctx, c.ID)
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]map[string]int64{"state": {}, "master": {}, "version": {}, "os": {}}
+	var found []minionRow
+	for _, id := range p.ids {
+		r := f.row(id, p.links[id])
+		if !a.wants(r) {
+			continue
+		}
+		found = append(found, r)
+		counts["state"][r.link.state]++
+		counts["version"][r.version]++
+		counts["os"][r.os]++
+		for _, m := range r.link.by {
+			counts["master"][m]++
+		}
+	}
+	rows := &value.List{}
+	from, to := a.of(len(found))
+	for _, r := range found[from:to] {
+		d := r.link.dict()
+		d.Insert(0, "id", r.id)
+		d.Set("os", r.os)
+		d.Set("version", r.version)
+		if r.brine != "" {
+			d.Set("brine", r.brine)
+		}
+		rows.Append(d)
+	}
+	facets := value.NewDict(len(counts))
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		facets.Set(name, counted(counts[name]))
+	}
+	return value.DictOf("accepted", int64(len(p.ids)), "matched", int64(len(found)), "offset", int64(from), "rows", rows, "counts", facets), nil
+}
+
+// maxCounts bounds the distinct values that are counted in an answer.
+const maxCounts = 50
+
+func counted(m map[string]int64) *value.Dict {
+	keys := slices.SortedFunc(maps.Keys(m), func(a, b string) int { return cmp.Or(cmp.Compare(m[b], m[a]), strings.Compare(a, b)) })
+	d := value.NewDict(len(keys))
+	for _, k := range keys[:min(len(keys), maxCounts)] {
+		d.Set(k, m[k])
+	}
+	return d
+}
+
+type idArgs struct {
+	ID string `salt:"id" doc:"id of the minion"`
+}
+
+func (f fleet) minion(ctx context.Context, c *fn.Call, a idArgs) (*value.Dict, error) {
+	p, err := f.picture(ctx, c.ID)
+	if err != nil {
+		return nil, err
+	}
+	l, ok := p.links[a.ID]
+	if !ok {
+		return nil, salt.Errorf(salt.NotFound, "there is no accepted minion %.200q", a.ID)
+	}
+	d := l.dict()
+	d.Insert(0, "id", a.ID)
+	if ch := p.changes[a.ID]; ch != nil {
+		d.Set("changed", value.DictOf("from", orNil(ch.From), "to", ch.To, "reason", ch.Reason, "seconds", ch.Seconds, "at", stamp(ch.At)))
+	}
+	grains := f.cache.MinionData(a.ID).Grains
+	d.Set("grains", grains)
+	if grains == nil {
+		d.Set("grains", value.NewDict(0))
+	}
+	return d, nil
+}
+
+// maxPreviewed bounds the ids in a preview.
+const maxPreviewed = 200
+
+func (f fleet) preview(ctx context.Context, c *fn.Call, a targetArgs) (*value.Dict, error) {
+	ids, err := f.minions(a.Tgt, a.TgtType)
+	if err != nil {
+		return nil, err
+	}
+	p, err := f.picture(ctx, c.ID)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(ids)
+	states := map[string]int64{}
+	for _, id := range ids {
+		states[cmp.Or(p.links[id].state, minionDown)]++
+	}
+	return value.DictOf("matched", int64(len(ids)), "states", counted(states), "ids", value.Strings(ids[:min(len(ids), maxPreviewed)])), nil
+}
+
+type functionsArgs struct {
+	Name string `salt:"name" doc:"function to describe; empty: list all names" default:""`
+}
+
+func (f fleet) functions(ctx context.Context, c *fn.Call, a functionsArgs) (any, error) {
+	if f.here == nil {
+		return nil, salt.Errorf(salt.Unavailable, "this master cannot list functions")
+	}
+	if a.Name == "" {
+		return f.here(ctx, c.JID, "sys.list_functions", nil, value.NewDict(0))
+	}
+	if strings.ContainsAny(a.Name, "*?[") {
+		return nil, salt.Errorf(salt.Invalid, "name must be one function, not a pattern")
+	}
+	doc, err := f.here(ctx, c.JID, "sys.doc", []any{a.Name}, value.NewDict(0))
+	if err != nil {
+		return nil, err
+	}
+	spec, err := f.here(ctx, c.JID, "sys.argspec", []any{a.Name}, value.NewDict(0))
+	if err != nil {
+		return nil, err
+	}
+	return value.DictOf("doc", doc, "argspec", spec), nil
+}

@@ -1,0 +1,149 @@
+package runners
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"brine/internal/py/value"
+	"brine/internal/store/cache"
+)
+
+// text is the return of a runner, as Python writes it.
+func (h *house) text(line string) string {
+	h.t.Helper()
+	return value.Repr(h.call(line).Return)
+}
+
+func TestFleetTopology(t *testing.T) {
+	h := newHouse(t)
+	now := time.Now()
+	h.standing = map[string]Standing{
+		"alpha": {Mode: "failover", At: now, Masters: []StandingMaster{
+			{Master: "one", State: "connected", Here: true}, {Master: "two", State: "standby"}, {Master: "three", State: "refused"}}},
+		"gamma": {Mode: "failover", At: now, Masters: []StandingMaster{{Master: "one", State: "standby", Here: true}, {Master: "two", State: "connected"}},
+			Last: &StandingChange{From: "one", To: "two", Reason: "closed", At: now}},
+	}
+	want := `'here': 'vm_master', 'masters': [` +
+		`{'id': 'three', 'state': 'down', 'here': False, 'problem': 'refused', 'minions': 0, 'names': ['three']}, ` +
+		`{'id': 'two', 'state': 'up', 'here': False, 'minions': 1, 'names': ['two']}, ` +
+		`{'id': 'vm_master', 'state': 'up', 'here': True, 'minions': 2, 'names': ['one']}], 'minions': {` +
+		`'alpha': {'state': 'up', 'by': ['vm_master'], 'standby': ['two']}, ` +
+		`'beta': {'state': 'up', 'by': ['vm_master']}, ` +
+		`'gamma': {'state': 'elsewhere', 'by': ['two'], 'standby': ['vm_master']}}}`
+	got := h.text("fleet.topology")
+	if !strings.HasSuffix(got, want) {
+		t.Errorf("%s, want\n%s", got, want)
+	}
+	revision := strings.Split(got, "'")[3]
+	if got := h.text("fleet.topology since=" + revision); got != "{'revision': '"+revision+"'}" {
+		t.Errorf("unchanged: %s", got)
+	}
+	for line, want := range map[string]string{
+		"fleet.minions search=ALP":         `{'accepted': 3, 'matched': 1, 'offset': 0, 'rows': [{'id': 'alpha', 'state': 'up', 'by': ['vm_master'], 'standby': ['two']`,
+		"fleet.minions state=elsewhere":    `{'accepted': 3, 'matched': 1, 'offset': 0, 'rows': [{'id': 'gamma'`,
+		"fleet.minions master=two":         `{'accepted': 3, 'matched': 1, 'offset': 0, 'rows': [{'id': 'gamma'`,
+		"fleet.minions offset=2 limit=5":   `{'accepted': 3, 'matched': 3, 'offset': 2, 'rows': [{'id': 'gamma'`,
+		"fleet.minions offset=9":           `{'accepted': 3, 'matched': 3, 'offset': 3, 'rows': [], `,
+		"fleet.minions version=1":          `{'accepted': 3, 'matched': 0, 'offset': 0, 'rows': [], `,
+		"fleet.minion gamma":               `{'id': 'gamma', 'state': 'elsewhere', 'by': ['two'], 'standby': ['vm_master'], 'changed': {'from': 'one', 'to': 'two', 'reason': 'closed'`,
+		"fleet.minion delta":               `Exception occurred in runner fleet.minion: there is no accepted minion "delta`,
+		"fleet.preview alpha":              `{'matched': 1, 'states': {'up': 1}, 'ids': ['alpha']}`,
+		"fleet.preview 'alpha,gamma' list": `{'matched': 2, 'states': {'elsewhere': 1, 'up': 1}, 'ids': ['alpha', 'gamma']}`,
+		"fleet.preview nosuch":             `{'matched': 0, 'states': {}, 'ids': []}`,
+	} {
+		if got := strings.Trim(h.text(line), `'"`); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want\n%s", line, got, want)
+		}
+	}
+	if got := h.text("fleet.minions"); !strings.Contains(got, `'counts': {'master': {'vm_master': 2, 'two': 1}, 'os': {'': 3}, 'state': {'up': 2, 'elsewhere': 1}`) {
+		t.Error(got)
+	}
+}
+
+// TestFleetOldReport: a minion that is not connected here, and last reported another
+// master some time ago, may be switched off by now.
+func TestFleetOldReport(t *testing.T) {
+	h := newHouse(t)
+	h.standing = map[string]Standing{"gamma": {At: time.Now().Add(-2 * elsewhereAge), Masters: []StandingMaster{{Master: "two", State: "connected"}}}}
+	if got := h.text("fleet.topology"); !strings.Contains(got, `'gamma': {'state': 'down', 'by': []}`) {
+		t.Error(got)
+	}
+}
+
+func TestFleetJobs(t *testing.T) {
+	h := newHouse(t)
+	h.addPing()
+	const jid2, jid3 = "20261121050000000000", "20261121060000000000"
+	states := value.DictOf("file_|-a_|-/a_|-managed", value.DictOf("result", true, "changes", value.DictOf("diff", "x")),
+		"file_|-b_|-/b_|-managed", value.DictOf("result", false, "changes", value.NewDict(0)))
+	h.add(jid2, "state.apply", "*", "glob", []string{"alpha", "beta", "gamma"}, nil, map[string]*value.Dict{
+		"alpha": value.DictOf("return", states, "retcode", 0, "success", true), "beta": value.DictOf("return", strings.Repeat("x", maxResult+1), "retcode", 1)})
+	h.add(jid3, "saltutil.find_job", "*", "glob", []string{"alpha"}, nil, nil)
+	if got := h.text("fleet.jobs"); !strings.Contains(got, "'minions': 3, 'returned': 2, 'failed': 2}") || strings.Contains(got, "find_job") ||
+		!strings.HasSuffix(got, "'more': False}") || strings.Index(got, jid2) > strings.Index(got, jid1) {
+		t.Error(got)
+	}
+	for line, want := range map[string]string{
+		"fleet.jobs fun='state.*'":    jid2,
+		"fleet.jobs minion=gamma":     jid2,
+		"fleet.jobs before=" + jid2:   jid1,
+		"fleet.jobs all=True limit=1": jid3,
+	} {
+		if got := h.text(line); strings.Count(got, "'jid'") != 1 || !strings.Contains(got, want) {
+			t.Errorf("%s: %s", line, got)
+		}
+	}
+	if got := h.text("fleet.jobs limit=1"); !strings.HasSuffix(got, "'more': True}") {
+		t.Error(got)
+	}
+	got := h.text("fleet.job " + jid2)
+	for _, want := range []string{"'minions': ['alpha', 'beta', 'gamma']", "'states': {'ok': 0, 'changed': 1, 'failed': 1, 'unknown': 0}", "'cut': True"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s lacks %s", got, want)
+		}
+	}
+	if len(got) > maxResult {
+		t.Errorf("%d bytes", len(got))
+	}
+	if got := h.text("fleet.result " + jid2 + " beta"); len(got) < maxResult || !strings.Contains(got, "'failed': True") {
+		t.Errorf("%.200s", got)
+	}
+	for _, line := range []string{"fleet.result " + jid2 + " gamma", "fleet.job 20200101000000000000"} {
+		if got := h.text(line); !strings.Contains(got, "Exception occurred") {
+			t.Errorf("%s: %s", line, got)
+		}
+	}
+}
+
+// TestFleetOfManyResults: the answer for a job is bounded, however many minions have
+// returned however much.
+func TestFleetOfManyResults(t *testing.T) {
+	h := newHouse(t)
+	ids, returns := []string{}, map[string]*value.Dict{}
+	for i := range 300 {
+		id := fmt.Sprintf("w%03d", i)
+		ids = append(ids, id)
+		returns[id] = value.DictOf("return", strings.Repeat("x", maxResult-10), "retcode", 0)
+	}
+	h.add("20261121070000000000", "cmd.run", "*", "glob", ids, nil, returns)
+	got := h.text("fleet.job 20261121070000000000")
+	if len(got) > maxResults+len(ids)*200 || strings.Count(got, "'failed': False") != len(ids) || !strings.Contains(got, "'cut': True") {
+		t.Errorf("%d bytes, %d results", len(got), strings.Count(got, "'failed': False"))
+	}
+}
+
+func TestFleetGrains(t *testing.T) {
+	h := newHouse(t)
+	grains := value.DictOf("id", "alpha", "os", "Debian", "osrelease", "12", "saltversion", "3007.10", "brine_version", "0.1.0")
+	if err := h.deps.Cache.StoreMinion("alpha", cache.Minion{Grains: grains}); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.text("fleet.minions search=debian"); !strings.Contains(got, "'os': 'Debian 12', 'version': '3007.10', 'brine': '0.1.0'}") {
+		t.Error(got)
+	}
+	if got := h.text("fleet.minion alpha"); !strings.Contains(got, "'grains': {'id': 'alpha', 'os': 'Debian'") {
+		t.Error(got)
+	}
+}

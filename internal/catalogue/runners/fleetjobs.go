@@ -1,0 +1,260 @@
+package runners
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"brine/internal/base/salt"
+	"brine/internal/base/target"
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+	"brine/internal/store/job"
+)
+
+// Bounds of what fleet.job and fleet.jobs return.
+const (
+	// maxResult and maxResults bound the returns in a job in bytes: of one minion, and
+	// of all.
+	maxResult  = 32 << 10
+	maxResults = 4 << 20
+	// maxJudged is for how many returns the list of jobs counts the failures of a job:
+	// it has to read them.
+	maxJudged = 200
+	// maxJobs bounds the jobs of a page.
+	maxJobs = 200
+)
+
+type jobListArgs struct {
+	Fun    string `salt:"fun" doc:"glob for the function" default:"'*'"`
+	User   string `salt:"user" doc:"glob for the user" default:"'*'"`
+	Minion string `salt:"minion" doc:"id of a minion of the job; empty: any" default:""`
+	Before string `salt:"before" doc:"only jobs before this job id; empty: the newest" default:""`
+	Limit  int    `salt:"limit" doc:"maximum number of jobs, up to 200" default:"50"`
+	All    bool   `salt:"all" doc:"include jobs by which clients look for running jobs" default:"false"`
+}
+
+// quiet are the functions with which clients look for running jobs.
+var quiet = []string{"saltutil.find_job", "saltutil.running"}
+
+func (f fleet) jobList(_ context.Context, _ *fn.Call, a jobListArgs) (*value.Dict, error) {
+	fun, user := target.ParseGlob(a.Fun), target.ParseGlob(a.User)
+	list, err := f.jobs.List(job.Filter{Limit: min(max(a.Limit, 1), maxJobs) + 1, Before: a.Before, Returned: true, Keep: func(j *job.Job) bool {
+		name := value.Str(j.Load.At("fun"))
+		return (a.All || !slices.Contains(quiet, name)) && fun.Match(name) && user.Match(j.Load.Str("user")) &&
+			(a.Minion == "" || slices.Contains(j.Minions, a.Minion))
+	}})
+	if err != nil {
+		return nil, err
+	}
+	more := len(list) > min(max(a.Limit, 1), maxJobs)
+	if more {
+		list = list[:len(list)-1]
+	}
+	rows := &value.List{}
+	for _, j := range list {
+		d := about(j.JID, j.Load)
+		d.Set("minions", int64(max(len(j.Minions), len(j.Returned))))
+		d.Set("returned", int64(len(j.Returned)))
+		if len(j.Returned) <= maxJudged {
+			failed, err := f.failed(j.JID)
+			if err != nil {
+				return nil, err
+			}
+			d.Set("failed", failed)
+		}
+		rows.Append(d)
+	}
+	return value.DictOf("rows", rows, "more", more), nil
+}
+
+// failed counts the failed returns of a job.
+func (f fleet) failed(jid string) (n int64, err error) {
+	returns, err := f.jobs.Returns(jid)
+	for _, r := range returns {
+		if Failed(r) {
+			n++
+		}
+	}
+	return n, err
+}
+
+// Failed reports whether a return is of a failure: by its return code, by its own
+// word, or by one of its states.
+func Failed(ret *value.Dict) bool {
+	if code, ok := ret.At("retcode").(int64); ok && code != 0 {
+		return true
+	}
+	if ret.At("success") == false {
+		return true
+	}
+	s := StatesOf(ret.At("return"))
+	return s != nil && s.Failed > 0
+}
+
+// about describes a job by its publication.
+func about(jid string, load *value.Dict) *value.Dict {
+	d := value.DictOf("jid", jid, "fun", load.At("fun"), "tgt", load.At("tgt"), "tgt_type", load.At("tgt_type"), "user", load.At("user"),
+		"time", startTime(jid))
+	arg, _ := bounded(load.At("arg"), maxArgs)
+	d.Set("arg", arg)
+	return d
+}
+
+// maxArgs bounds the arguments of a job in bytes, as shown.
+const maxArgs = 2 << 10
+
+type fleetJobArgs struct {
+	JID string `salt:"jid" doc:"job id"`
+}
+
+func (f fleet) job(_ context.Context, _ *fn.Call, a fleetJobArgs) (*value.Dict, error) {
+	load, err := f.jobs.Load(a.JID)
+	if err != nil {
+		return nil, err
+	}
+	if load == nil {
+		return nil, salt.Errorf(salt.NotFound, "there is no job %.64q in the job cache", a.JID)
+	}
+	minions, err := f.jobs.Minions(a.JID)
+	if err != nil {
+		return nil, err
+	}
+	returns, err := f.jobs.Returns(a.JID)
+	if err != nil {
+		return nil, err
+	}
+	d := about(a.JID, load)
+	minions = append(minions, slices.Collect(maps.Keys(returns))...)
+	slices.Sort(minions)
+	minions = slices.Compact(minions)
+	d.Set("minions", value.Strings(minions))
+	results, room := value.NewDict(len(returns)), maxResults
+	for _, id := range minions {
+		if r := returns[id]; r != nil {
+			row, size := summary(r, min(room, maxResult))
+			room -= size
+			results.Set(id, row)
+		}
+	}
+	d.Set("results", results)
+	return d, nil
+}
+
+// summary describes a return in at most about most bytes, and reports how many it takes.
+func summary(ret *value.Dict, most int) (*value.Dict, int) {
+	d := value.DictOf("retcode", ret.At("retcode"), "success", ret.At("success"), "failed", Failed(ret))
+	v := ret.At("return")
+	if s := StatesOf(v); s != nil {
+		d.Set("states", s.Dict())
+	}
+	shown, size := bounded(v, most)
+	if size > most {
+		d.Set("cut", true)
+		return d, 0
+	}
+	d.Set("return", shown)
+	return d, size
+}
+
+// bounded returns a value if it takes at most about most bytes, else nil.
+func bounded(v any, most int) (shown any, size int) {
+	size = Size(v, most)
+	if size > most {
+		return nil, size
+	}
+	return v, size
+}
+
+// Size estimates the bytes of a value as JSON. It stops above most.
+func Size(v any, most int) (n int) {
+	switch x := v.(type) {
+	case string:
+		return len(x) + 2
+	case []byte:
+		return len(x) + 2
+	case *value.List:
+		for _, it := range value.Items(x) {
+			if n += 2 + Size(it, most-n); n > most {
+				return n
+			}
+		}
+	case value.Tuple:
+		for _, it := range x {
+			if n += 2 + Size(it, most-n); n > most {
+				return n
+			}
+		}
+	case *value.Dict:
+		for k, it := range x.All() {
+			if n += 4 + Size(k, most-n) + Size(it, most-n); n > most {
+				return n
+			}
+		}
+	default:
+		return 8
+	}
+	return n + 2
+}
+
+type resultArgs struct {
+	JID string `salt:"jid" doc:"job id"`
+	ID  string `salt:"id" doc:"id of the minion"`
+}
+
+// maxWhole bounds a single return in bytes, as fleet.result has it.
+const maxWhole = 8 << 20
+
+func (f fleet) result(_ context.Context, _ *fn.Call, a resultArgs) (*value.Dict, error) {
+	returns, err := f.jobs.Returns(a.JID)
+	if err != nil {
+		return nil, err
+	}
+	r := returns[a.ID]
+	if r == nil {
+		return nil, salt.Errorf(salt.NotFound, "%.200q has returned nothing for the job %.64q", a.ID, a.JID)
+	}
+	d, _ := summary(r, maxWhole)
+	return d, nil
+}
+
+// States counts the states in a return of state functions.
+type States struct {
+	OK, Changed, Failed, Unknown int64
+}
+
+// StatesOf counts the states in a return; nil if it is not one of a state function.
+func StatesOf(v any) *States {
+	d, ok := v.(*value.Dict)
+	if !ok || d.Len() == 0 {
+		return nil
+	}
+	s := &States{}
+	for k, v := range d.All() {
+		name, isText := k.(string)
+		one, isDict := v.(*value.Dict)
+		if !isText || !isDict || strings.Count(name, "_|-") != 3 {
+			return nil
+		}
+		result, there := one.Get("result")
+		switch {
+		case !there:
+			return nil
+		case result == nil:
+			s.Unknown++
+		case result == false:
+			s.Failed++
+		case value.Truth(one.At("changes")):
+			s.Changed++
+		default:
+			s.OK++
+		}
+	}
+	return s
+}
+
+// Dict returns the numbers as a map.
+func (s *States) Dict() *value.Dict {
+	return value.DictOf("ok", s.OK, "changed", s.Changed, "failed", s.Failed, "unknown", s.Unknown)
+}

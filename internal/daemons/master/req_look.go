@@ -1,0 +1,53 @@
+package master
+
+import (
+	"context"
+	"strings"
+
+	"brine/internal/call/acl"
+	"brine/internal/call/fn"
+	"brine/internal/catalogue/runners"
+	"brine/internal/net/channel"
+	"brine/internal/net/wire"
+	"brine/internal/py/value"
+)
+
+// looks answers consoles. It runs the functions of the runner fleet, with the
+// permissions of runners, but without a job: a console asks every few seconds, and
+// would fill the job cache, the event bus and the audit log.
+type looks struct {
+	id       string // id of this master
+	ctx      func() context.Context
+	access   *access
+	registry func() *fn.Registry
+	opts     *value.Dict
+	runs     *runs // refuses, and records that
+}
+
+// answer handles {fun, kwarg} and credentials.
+func (l *looks) answer(c *channel.Call) {
+	who := l.access.sender(c)
+	var in wire.Look
+	wire.View(c.Load, &in)
+	if who == nil {
+		l.runs.refuse(c, nil, refusedOnMaster(c.Load, nil))
+		return
+	}
+	if reply := mayRun(who, acl.Runner, in.Fun, nil, in.Kwarg, c.Load); reply != nil {
+		l.runs.refuse(c, who, reply)
+		return
+	}
+	if !strings.HasPrefix(in.Fun, runners.FleetModule+".") {
+		c.Reply(failure("SaltInvocationError", "only functions of the runner "+runners.FleetModule+" run without a job"))
+		return
+	}
+	kwargs := value.NewDict(0)
+	kwargs.Update(in.Kwarg)
+	call := &fn.Call{ID: l.id, Config: fn.Tree{Dict: l.opts}}
+	o := l.registry().Run(l.ctx(), call, fn.Job{Fun: in.Fun, Arg: positional(nil, kwargs)})
+	if o.Err != nil {
+		c.Reply(failure("SaltInvocationError", o.Err.Error()))
+		return
+	}
+	c.Reply(value.DictOf("return", o.Return))
+}
