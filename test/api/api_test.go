@@ -142,6 +142,7 @@ func TestRights(t *testing.T) {
 		"GET /health":       all(200),
 		"GET /app":          all(200),
 		"GET /static":       all(404),
+		"GET /console":      all(200),                       // the start page; TestConsolePaths has what is below
 		"POST /logout":      {401, 401, 401, 200, 200, 200}, // the last, since it ends sessions
 		// POST of one minion is nothing.
 		"POST /minions/{id}": {401, 401, 401, 404, 404, 404},

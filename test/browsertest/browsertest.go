@@ -6,6 +6,7 @@ package browsertest
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -188,4 +189,76 @@ func (b *Browser) Cookies() (all []Cookie) {
 	b.t.Helper()
 	b.must(http.MethodGet, "/cookie", nil, &all)
 	return all
+}
+
+// special are the keys of WebDriver that have no character.
+var special = map[string]string{"Enter": "\ue007", "Tab": "\ue004", "Escape": "\ue00c"}
+
+// Type presses and releases keys one after the other: the characters of each text, or
+// one of the keys Enter, Tab and Escape. They go to what has the focus.
+func (b *Browser) Type(texts ...string) {
+	b.t.Helper()
+	var actions []map[string]any
+	press := func(key string) {
+		actions = append(actions, map[string]any{"type": "keyDown", "value": key}, map[string]any{"type": "keyUp", "value": key})
+	}
+	for _, text := range texts {
+		if key, ok := special[text]; ok {
+			press(key)
+			continue
+		}
+		for _, r := range text {
+			press(string(r))
+		}
+	}
+	b.must(http.MethodPost, "/actions", map[string]any{"actions": []any{map[string]any{"type": "key", "id": "keyboard", "actions": actions}}}, nil)
+}
+
+// Command sends a command of the DevTools protocol.
+func (b *Browser) Command(name string, params map[string]any) {
+	b.t.Helper()
+	b.must(http.MethodPost, "/goog/cdp/execute", map[string]any{"cmd": name, "params": params}, nil)
+}
+
+// Width makes the page as wide as a screen of so many pixels; 0 undoes that.
+func (b *Browser) Width(pixels int) {
+	b.t.Helper()
+	if pixels == 0 {
+		b.Command("Emulation.clearDeviceMetricsOverride", map[string]any{})
+		return
+	}
+	b.Command("Emulation.setDeviceMetricsOverride", map[string]any{"width": pixels, "height": 740, "deviceScaleFactor": 1, "mobile": false})
+}
+
+// Scheme makes the system prefer light or dark.
+func (b *Browser) Scheme(name string) {
+	b.t.Helper()
+	b.Command("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": name}}})
+}
+
+// Message is what the browser has logged.
+type Message struct {
+	Level  string `json:"level"`
+	Source string `json:"source"`
+	Text   string `json:"message"`
+}
+
+// Messages returns what the browser has logged since the last call: errors of scripts,
+// failed requests, violations of a content security policy.
+func (b *Browser) Messages() (all []Message) {
+	b.t.Helper()
+	b.must(http.MethodPost, "/se/log", map[string]any{"type": "browser"}, &all)
+	return all
+}
+
+// Picture returns the page as an image in PNG.
+func (b *Browser) Picture() []byte {
+	b.t.Helper()
+	var text string
+	b.must(http.MethodGet, "/screenshot", nil, &text)
+	png, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return png
 }

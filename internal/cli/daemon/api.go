@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"brine/internal/daemons/api"
 	"brine/internal/daemons/config"
 	"brine/internal/net/transport/named"
+	"brine/internal/py/value"
 )
 
 // APIApplet is the entry of salt-api in the table of programs.
@@ -55,6 +57,10 @@ func loadAPI(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 	if err != nil {
 		return nil, err
 	}
+	for name := range cfg.Auth.External.All() {
+		settings.EAuth = append(settings.EAuth, value.Str(name))
+	}
+	slices.Sort(settings.EAuth)
 	cfg.Log.File = o.API.LogFile
 	return &common{
 		log: &cfg.Log, pidFile: o.API.PIDFile, profile: cfg.Profile, user: f.User, folders: []string{f.CacheDir},

@@ -43,6 +43,8 @@ type Master interface {
 	Token(ctx context.Context, token string) (*value.Dict, error)
 	// DropToken deletes a token.
 	DropToken(ctx context.Context, token string) error
+	// Look calls a function of the runner fleet with the permissions of a token.
+	Look(ctx context.Context, token, fun string, kwargs *value.Dict) (any, error)
 	// Ping returns an error if the master does not answer.
 	Ping(ctx context.Context) error
 }

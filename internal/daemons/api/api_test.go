@@ -37,6 +37,7 @@ import (
 
 // fakeMaster has one user, ann with the password p, and runs nothing.
 type fakeMaster struct {
+	look   func(fun string, kwargs *value.Dict) (any, error)
 	mu     sync.Mutex
 	tokens map[string]bool
 	low    func(chunk *value.Dict) ([]any, error)
@@ -89,6 +90,13 @@ func (m *fakeMaster) DropToken(_ context.Context, token string) error {
 }
 
 // Ping implements Master.
+func (m *fakeMaster) Look(ctx context.Context, token, fun string, kwargs *value.Dict) (any, error) {
+	if t, err := m.Token(ctx, token); t == nil || m.look == nil {
+		return nil, errors.Join(err, salt.Errorf(salt.Denied, "no"))
+	}
+	return m.look(fun, kwargs)
+}
+
 func (m *fakeMaster) Ping(context.Context) error {
 	if m.dead.Load() {
 		return salt.Errorf(salt.Unavailable, "dead")

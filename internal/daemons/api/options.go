@@ -38,8 +38,14 @@ type Settings struct {
 	App, AppPath       string
 	Favicon, Prefix    string
 	Sessions           bool
-	ACL                *value.Dict // api_acl; nil: all users may log in
-	AuthorizedIPs      []string
+	// Console serves the web console at /console. ConsoleMasters are the origins of the
+	// salt-api of other masters, at which its pages continue if this one is lost.
+	Console        bool
+	ConsoleMasters []string
+	// EAuth are the authentication systems that the console offers.
+	EAuth         []string
+	ACL           *value.Dict // api_acl; nil: all users may log in
+	AuthorizedIPs []string
 	// OwnEvents decides whether streams show a user only the events of its own
 	// jobs; nil: only users without permission for the event bus.
 	OwnEvents *bool
@@ -73,7 +79,7 @@ type Settings struct {
 var known = []string{"port", "host", "ssl_crt", "ssl_key", "ssl_chain", "disable_ssl", "max_request_body_size", "debug", "webhook_url",
 	"webhook_disable_auth", "collect_stats", "stats_disable_auth", "static", "static_path", "app", "app_path", "favicon", "root_prefix",
 	"enable_sessions", "api_acl", "authorized_ips", "own_events", "cors_origins", "trusted_proxies", "login_limit", "hsts_max_age",
-	"max_connections", "max_connections_per_address", "thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
+	"max_connections", "max_connections_per_address", "console", "console_masters", "thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
 	"log.access_file", "log.error_file", "expire_responses", "backlog", "engine"}
 
 // Read checks the options. dir is the directory of the sessions.
@@ -121,7 +127,7 @@ func (o *Options) Read(dir string) (*Settings, error) {
 		Static: text("static", ""), StaticPath: "/" + strings.Trim(text("static_path", "/static"), "/"),
 		App: text("app", ""), AppPath: "/" + strings.Trim(text("app_path", "/app"), "/"),
 		Favicon: text("favicon", ""), Prefix: strings.TrimSuffix("/"+strings.Trim(text("root_prefix", "/"), "/"), "/"),
-		Sessions: truth("enable_sessions", true), Timeout: o.Timeout, SessionsDir: dir,
+		Console: truth("console", true), Sessions: truth("enable_sessions", true), Timeout: o.Timeout, SessionsDir: dir,
 		LoginLimit: int(number("login_limit", 20, 0, 1<<20)), HSTS: int(number("hsts_max_age", 0, 0, 1<<31-1)),
 		MaxConnections: int(number("max_connections", maxConnections, 1, 1<<20)),
 		MaxPerAddress:  int(number("max_connections_per_address", maxPerAddress, 0, 1<<20)),
@@ -146,6 +152,14 @@ func (o *Options) Read(dir string) (*Settings, error) {
 			fault("cors_origins", "%q is no origin; one is written https://host:port", value.Str(v))
 		}
 		s.Origins = append(s.Origins, value.Str(v))
+	}
+	for _, v := range list(d.At("console_masters")) {
+		u, err := url.Parse(value.Str(v))
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Path != "" || strings.ContainsAny(u.Host, " ;,'\"") {
+			fault("console_masters", "%q is no origin; one is written https://host:port", value.Str(v))
+			continue
+		}
+		s.ConsoleMasters = append(s.ConsoleMasters, value.Str(v))
 	}
 	for _, v := range list(d.At("authorized_ips")) {
 		a, err := netip.ParseAddr(value.Str(v))

@@ -69,6 +69,10 @@ func (a *Server) resources() map[string]*resource {
 		"/openapi.json": {about: "This description.", allow: getOnly,
 			do: map[string]handler{get: own.openAPI}},
 	}
+	if a.s.Console && a.s.Sessions {
+		pages := &consoles{s: &a.s, master: a.master, streams: bus}
+		t["/console"] = &resource{about: "The web console.", allow: getOnly, below: -1, raw: true, do: map[string]handler{get: pages.get}}
+	}
 	if a.s.Webhook != "/" {
 		t[a.s.Webhook] = &resource{about: "Firing an event.", allow: post, below: -1, session: true, auth: !a.s.WebhookOpen, checked: true,
 			do: map[string]handler{put: a.hook}}

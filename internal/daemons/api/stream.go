@@ -13,6 +13,7 @@ import (
 
 	"brine/internal/base/wait"
 	"brine/internal/call/acl"
+	"brine/internal/daemons/console"
 	"brine/internal/py/value"
 )
 
@@ -21,6 +22,15 @@ type message struct {
 	tag  string
 	json string // {"data": {...}, "tag": "..."}
 	data *value.Dict
+
+	once  sync.Once
+	brief *console.Event
+}
+
+// short returns the event as the console gets it, nil if it cannot be encoded.
+func (m *message) short() *console.Event {
+	m.once.Do(func() { m.brief, _ = console.NewEvent(m.tag, m.data) })
+	return m.brief
 }
 
 // oneLine replaces line ends of server-sent events.
@@ -148,7 +158,9 @@ func (f *feed) give(m *message) {
 type view struct {
 	all  bool
 	user string
-	jobs map[string]bool // the user's jobs, by jid
+	// rights are the user's permissions.
+	rights []any
+	jobs   map[string]bool // the user's jobs, by jid
 }
 
 // maxViewed bounds the jobs of its user that a stream remembers.
@@ -213,7 +225,7 @@ func (e *streams) admit(c *call, token string) (*view, error) {
 		return nil, &failure{http.StatusUnauthorized, textNoPermission}
 	}
 	proven(c.r)
-	return &view{all: e.seesAll(t), user: t.Str("name"), jobs: map[string]bool{}}, nil
+	return &view{all: e.seesAll(t), user: t.Str("name"), rights: t.List("perms"), jobs: map[string]bool{}}, nil
 }
 
 // seesAll reports whether the user of a token sees all events. Salt shows them

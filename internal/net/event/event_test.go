@@ -234,10 +234,10 @@ func TestTrim(t *testing.T) {
 		var got []string
 		for _, k := range []string{"small", "n", "big", "deep", "list", "_stamp"} {
 			x := v.(*value.Dict).At(k)
-			if k == "deep" && x.(*value.Dict).At("inner") == trimmed {
+			if k == "deep" && x.(*value.Dict).At("inner") == Trimmed {
 				got = append(got, "deep.inner")
 			}
-			if x == trimmed {
+			if x == Trimmed {
 				got = append(got, k)
 			}
 		}
@@ -245,7 +245,7 @@ func TestTrim(t *testing.T) {
 			t.Errorf("limit %d: trimmed %s, want %s", limit, s, want)
 		}
 	}
-	if d.Str("big") == trimmed || d.Dict("deep").At("inner") == trimmed {
+	if d.Str("big") == Trimmed || d.Dict("deep").At("inner") == Trimmed {
 		t.Error("the event itself was changed")
 	}
 }

@@ -5,8 +5,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// trimmed replaces a value that was too large.
-const trimmed = "VALUE_TRIMMED"
+// Trimmed replaces a value that was too large for the bus. Source: Salt's
+// salt.utils.dicttrim.
+const Trimmed = "VALUE_TRIMMED"
 
 // encodeData encodes the data of an event. If it takes more than limit bytes, values are replaced:
 // first those larger than half the limit, then smaller ones in steps of a tenth, until the rest
@@ -33,7 +34,7 @@ func trimDict(d *value.Dict, size int) *value.Dict {
 		if inner, ok := v.(*value.Dict); ok {
 			v = trimDict(inner, size)
 		} else if k != "_stamp" && largerThan(v, size) {
-			v = trimmed
+			v = Trimmed
 		}
 		out.Set(k, v)
 	}
@@ -45,10 +46,10 @@ func largerThan(v any, size int) bool {
 	case nil, bool, int64, float64:
 		return false
 	case string:
-		return len(x) > max(size, len(trimmed))
+		return len(x) > max(size, len(Trimmed))
 	case []byte:
-		return len(x) > max(size, len(trimmed))
+		return len(x) > max(size, len(Trimmed))
 	}
 	b, err := msgpack.Marshal(v, msgpack.NewSpec)
-	return err != nil || len(b) > max(size, len(trimmed))
+	return err != nil || len(b) > max(size, len(Trimmed))
 }

@@ -1,0 +1,366 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/acl"
+	"brine/internal/catalogue/runners"
+	"brine/internal/daemons/console"
+	"brine/internal/py/value"
+)
+
+// consoles serves the web console: its files, and what its pages read. All that a page
+// changes goes through the resources that other clients use.
+type consoles struct {
+	s       *Settings
+	master  Master
+	streams *streams
+
+	mu      sync.Mutex
+	pages   map[string]*page // by the token of the session
+	cleaned time.Time
+}
+
+// page bounds what the pages of one session may ask.
+type page struct {
+	pace    *console.Pace
+	streams int
+	used    time.Time
+}
+
+const (
+	// lookRate and lookBurst bound the questions of a session per second, pageStreams
+	// its open streams.
+	lookRate, lookBurst = 10, 40
+	pageStreams         = 8
+	// pageAge is how long the counts of an idle session are kept.
+	pageAge = 10 * time.Minute
+)
+
+// numbers and truths are arguments of the runner fleet that are no strings.
+var (
+	numbers = map[string]bool{"offset": true, "limit": true}
+	truths  = map[string]bool{"all": true}
+)
+
+func (o *consoles) get(c *call) (any, error) {
+	name := strings.Join(c.rest, "/")
+	fun, isLook := strings.CutPrefix(name, "look/")
+	switch {
+	case isLook, name == "boot", name == "me", name == "stream":
+		c.kind = typeJSON
+		c.w.Header().Set("Cache-Control", "no-store")
+		// Browsers set this header over TLS. Pages of other sites have no business here,
+		// also those in cors_origins.
+		if from := c.r.Header.Get("Sec-Fetch-Site"); from != "" && from != "same-origin" && from != "none" {
+			return nil, &failure{http.StatusForbidden, "This is for the pages of the console only"}
+		}
+		return nil, o.data(c, name, fun)
+	case name == "":
+		if !strings.HasSuffix(c.r.URL.Path, "/") {
+			c.w.Header().Set("Location", c.s.Prefix+"/console/")
+			c.status = http.StatusTemporaryRedirect
+			c.write(nil, typeHTML)
+			return nil, nil
+		}
+		fallthrough
+	default:
+		// The files are for everyone, like a login page.
+		if !console.Serve(c.w, c.r, name, c.s.ConsoleMasters) {
+			return nil, &failure{http.StatusNotFound, notFound(c.r)}
+		}
+		c.count()
+		return nil, nil
+	}
+}
+
+// data answers a page. fun is the function to look by.
+func (o *consoles) data(c *call, name, fun string) error {
+	if name == "boot" {
+		c.answer(value.DictOf("version", salt.BrineVersion, "eauth", value.Strings(c.s.EAuth), "clients", value.Strings(c.s.Clients),
+			"masters", value.Strings(c.s.ConsoleMasters)), nil)
+		return nil
+	}
+	if c.of == nil {
+		return &failure{http.StatusUnauthorized, textNoPermission}
+	}
+	if !c.fromAuthorized() {
+		return &failure{http.StatusForbidden, "Bad IP"}
+	}
+	switch name {
+	case "me":
+		c.answer(o.me(c))
+	case "stream":
+		return o.stream(c)
+	default:
+		c.answer(o.look(c, fun))
+	}
+	return nil
+}
+
+// used are the functions by which pages decide what to show.
+var used = map[string][]string{
+	acl.Runner: {"fleet.topology", "fleet.minions", "fleet.minion", "fleet.preview", "fleet.jobs", "fleet.job", "fleet.result", "fleet.functions"},
+	acl.Wheel:  {"key.list_all", "key.finger", "key.accept_dict", "key.reject_dict", "key.delete_dict"},
+}
+
+// me describes the session's user. It tells pages what to show; the master decides on
+// each request.
+func (o *consoles) me(c *call) (any, error) {
+	t, err := o.master.Token(c.r.Context(), c.of.Token)
+	if err != nil {
+		return nil, err
+	}
+	if t == nil {
+		return nil, &failure{http.StatusUnauthorized, textNoPermission}
+	}
+	may := value.NewDict(0)
+	rights := t.List("perms")
+	for form, names := range used {
+		for _, fun := range names {
+			may.Set(form+"."+fun, c.allows(form) && acl.OnMaster(rights, form, acl.Call{Fun: fun}))
+		}
+	}
+	return value.DictOf("user", t.Str("name"), "eauth", t.At("eauth"), "expire", t.At("expire"), "may", may,
+		"commands", c.allows("local_async") && commands(rights), "all_events", o.streams.seesAll(t)), nil
+}
+
+// commands reports whether permissions include any function of minions.
+func commands(rights []any) bool {
+	for _, r := range rights {
+		if d, ok := r.(*value.Dict); ok && d.Len() > 0 {
+			r, _ = d.Entry(0)
+		}
+		if s, ok := r.(string); ok && !strings.HasPrefix(s, "@") {
+			return true
+		}
+	}
+	return false
+}
+
+// allows reports whether netapi_enable_clients has a client.
+func (c *call) allows(client string) bool {
+	for _, name := range c.s.Clients {
+		if name == client {
+			return true
+		}
+	}
+	return false
+}
+
+// errNoRunners refuses to read the fleet if the operator has not enabled runners.
+var errNoRunners = salt.Errorf(salt.Invalid, "Client disabled: 'runner'. Add to 'netapi_enable_clients' master config option to enable.")
+
+// look calls a function of the runner fleet with the session's token.
+func (o *consoles) look(c *call, fun string) (any, error) {
+	if !c.allows(acl.Runner) {
+		return nil, errNoRunners
+	}
+	if !o.page(c.of.Token, func(p *page) bool { return p.pace.Admit(1, time.Now()) }) {
+		c.w.Header().Set("Retry-After", "1")
+		return nil, &failure{http.StatusTooManyRequests, "This session asks too often: try again in a second"}
+	}
+	kwargs := value.NewDict(4)
+	for k, vs := range c.r.URL.Query() {
+		v := vs[len(vs)-1]
+		switch {
+		case numbers[k]:
+			n, err := strconv.ParseInt(v, 10, 32)
+			if err != nil {
+				return nil, &failure{http.StatusBadRequest, k + " must be a number"}
+			}
+			kwargs.Set(k, n)
+		case truths[k]:
+			kwargs.Set(k, v == "true")
+		default:
+			kwargs.Set(k, v)
+		}
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), c.s.Timeout)
+	defer cancel()
+	ret, err := o.master.Look(ctx, c.of.Token, runners.FleetModule+"."+fun, kwargs)
+	if err != nil {
+		return nil, err
+	}
+	return value.DictOf("return", ret), nil
+}
+
+// page runs fn with the counts of a session.
+func (o *consoles) page(token string, fn func(*page) bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	if now.Sub(o.cleaned) > pageAge {
+		for k, p := range o.pages {
+			if p.streams == 0 && now.Sub(p.used) > pageAge {
+				delete(o.pages, k)
+			}
+		}
+		o.cleaned = now
+	}
+	p := o.pages[token]
+	if p == nil {
+		p = &page{pace: console.NewPace(lookRate, lookBurst)}
+		if o.pages == nil {
+			o.pages = map[string]*page{}
+		}
+		o.pages[token] = p
+	}
+	p.used = now
+	return fn(p)
+}
+
+const (
+	// flowTime is how long events are collected before they are sent together.
+	flowTime = 100 * time.Millisecond
+	// topologyTime is how often the topology is read while no event suggests a change,
+	// and hintPause the minimum time between two readings.
+	topologyTime = 2 * time.Second
+	hintPause    = 200 * time.Millisecond
+)
+
+// stream sends a page the topology, then its changes, and the events that its user may
+// see, shortened and within a rate.
+func (o *consoles) stream(c *call) error {
+	token := c.of.Token
+	v, err := o.streams.admit(c, token)
+	if err != nil {
+		return err
+	}
+	if !o.page(token, func(p *page) bool {
+		if p.streams >= pageStreams {
+			return false
+		}
+		p.streams++
+		return true
+	}) {
+		return &failure{http.StatusTooManyRequests, "This session has too many pages open"}
+	}
+	defer o.page(token, func(p *page) bool { p.streams--; return true })
+	r := o.streams.feed.open()
+	defer o.streams.feed.close(r)
+	h := c.w.Header()
+	h.Set("Content-Type", "text/event-stream;charset=utf-8")
+	h.Set("X-Accel-Buffering", "no") // keeps nginx from buffering events
+	c.count()
+	c.w.WriteHeader(http.StatusOK)
+	if c.r.Method == http.MethodHead {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(c.r.Context())
+	defer cancel()
+	hint, changes := make(chan struct{}, 1), make(chan string)
+	// Without the permission each question would be a refusal in the audit log.
+	if c.allows(acl.Runner) && acl.OnMaster(v.rights, acl.Runner, acl.Call{Fun: "fleet.topology"}) {
+		go o.watch(ctx, token, hint, changes)
+	}
+	ctl := http.NewResponseController(c.w)
+	send := func(name, text string) bool {
+		_, err := c.w.Write([]byte("event: " + name + "\ndata: " + text + "\n\n"))
+		return err == nil && ctl.Flush() == nil
+	}
+	if _, err := c.w.Write([]byte("retry: 400\n\n")); err != nil || ctl.Flush() != nil {
+		return nil
+	}
+	check := time.NewTicker(c.s.checkTime)
+	defer check.Stop()
+	flow := console.NewFlow()
+	var due <-chan time.Time // to send what flow has
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-check.C:
+			if o.streams.recheck(ctx, token, v) || !send("alive", "{}") {
+				return nil
+			}
+		case text := <-changes:
+			if !send("topology", text) {
+				return nil
+			}
+		case <-due:
+			due = nil
+			if text := flow.Take(); text != "" && !send("bus", text) {
+				return nil
+			}
+		case m, ok := <-r.c:
+			if !ok {
+				return nil // too slow: it comes back and gets everything again
+			}
+			r.took(m)
+			if console.Hints(m.tag) {
+				select {
+				case hint <- struct{}{}:
+				default:
+				}
+			}
+			if !v.sees(m) {
+				continue
+			}
+			if e := m.short(); e != nil {
+				flow.Put(e, time.Now())
+				if due == nil {
+					due = time.After(flowTime)
+				}
+			}
+		}
+	}
+}
+
+// watch reads the topology until ctx ends, and sends its changes.
+func (o *consoles) watch(ctx context.Context, token string, hint <-chan struct{}, changes chan<- string) {
+	var have console.Topology
+	problem := ""
+	for {
+		text, wait := "", topologyTime
+		ret, err := o.master.Look(ctx, token, "fleet.topology", value.DictOf("since", have.Revision))
+		if d, ok := ret.(*value.Dict); ok && err == nil {
+			if text, err = have.Update(d); err == nil {
+				problem = ""
+			}
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			wait = o.s.checkTime
+			if f := (*failure)(nil); !errors.As(err, &f) && salt.KindOf(err) != salt.Denied {
+				wait = topologyTime // the master is unreachable for the moment
+			}
+			if why := err.Error(); why != problem {
+				problem = why
+				if b, e := encode(value.DictOf("problem", why), typeJSON); e == nil {
+					text = string(b)
+				}
+				have = console.Topology{}
+			}
+		}
+		if text != "" {
+			select {
+			case changes <- text:
+			case <-ctx.Done():
+				return
+			}
+		}
+		pause := time.NewTimer(hintPause)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		case <-pause.C:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-hint:
+		case <-time.After(wait - hintPause):
+		}
+	}
+}

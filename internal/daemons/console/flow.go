@@ -1,0 +1,123 @@
+package console
+
+import (
+	"strings"
+	"time"
+
+	"brine/internal/py/value"
+)
+
+// Pace bounds how often something happens, with a reserve for bursts.
+type Pace struct {
+	rate, burst float64 // per second
+	left        float64
+	last        time.Time
+}
+
+// NewPace returns a Pace with its whole reserve.
+func NewPace(rate, burst float64) *Pace { return &Pace{rate: rate, burst: burst, left: burst} }
+
+// Admit reports whether n more fit now, and counts them if so.
+func (p *Pace) Admit(n float64, now time.Time) bool {
+	if !p.last.IsZero() {
+		p.left = min(p.burst, p.left+p.rate*now.Sub(p.last).Seconds())
+	}
+	p.last = now
+	if p.left < n {
+		return false
+	}
+	p.left -= n
+	return true
+}
+
+// Rates of what a page gets: events with their data, events with the minimum, and
+// bytes of both, per second.
+const (
+	eventRate, eventBurst = 200, 400
+	bareRate, bareBurst   = 5000, 10000
+	byteRate, byteBurst   = 512 << 10, 1 << 20
+)
+
+// Flow collects events for a page. Events above its rates are shortened further or
+// left out, and counted.
+type Flow struct {
+	events, bare, bytes *Pace
+	waiting             []string
+	skipped             int64
+}
+
+// NewFlow returns an empty Flow.
+func NewFlow() *Flow {
+	return &Flow{events: NewPace(eventRate, eventBurst), bare: NewPace(bareRate, bareBurst), bytes: NewPace(byteRate, byteBurst)}
+}
+
+// Put adds an event.
+func (f *Flow) Put(e *Event, now time.Time) {
+	switch {
+	case f.events.Admit(1, now) && f.bytes.Admit(float64(len(e.Brief)), now):
+		f.waiting = append(f.waiting, e.Brief)
+	case e.Bare != "" && f.bare.Admit(1, now) && f.bytes.Admit(float64(len(e.Bare)), now):
+		f.waiting = append(f.waiting, e.Bare)
+	default:
+		f.skipped++
+	}
+}
+
+// Take returns the waiting events as JSON, "" if there are none.
+func (f *Flow) Take() string {
+	if len(f.waiting) == 0 && f.skipped == 0 {
+		return ""
+	}
+	text := `{"events": [` + strings.Join(f.waiting, ",") + `], "skipped": ` + value.Str(f.skipped) + "}"
+	f.waiting, f.skipped = f.waiting[:0], 0
+	return text
+}
+
+// Topology is the topology that a page has.
+type Topology struct {
+	Revision string
+	minions  map[string]string // by id, encoded
+}
+
+// Update returns as JSON what has changed since the last one, "" if nothing has. d is
+// the result of fleet.topology.
+func (t *Topology) Update(d *value.Dict) (string, error) {
+	revision := d.Str("revision")
+	if !d.Has("minions") || revision == t.Revision {
+		return "", nil
+	}
+	now := map[string]string{}
+	set := value.NewDict(0)
+	for k, v := range d.Dict("minions").All() {
+		id := value.Str(k)
+		text, err := encode(v)
+		if err != nil {
+			return "", err
+		}
+		now[id] = text
+		if t.minions[id] != text {
+			set.Set(id, v)
+		}
+	}
+	gone := &value.List{}
+	for id := range t.minions {
+		if _, ok := now[id]; !ok {
+			gone.Append(id)
+		}
+	}
+	first := t.minions == nil
+	t.Revision, t.minions = revision, now
+	return encode(value.DictOf("full", first, "here", d.At("here"), "masters", d.At("masters"), "set", set, "gone", gone))
+}
+
+// Hints reports whether an event means that the topology may have changed.
+func Hints(tag string) bool {
+	parts := strings.Split(tag, "/")
+	switch {
+	case tag == "salt/key", tag == "salt/auth", tag == "salt/presence/change", tag == "minion_start":
+		return true
+	case len(parts) == 4 && parts[1] == "minion":
+		return parts[3] == "master_changed" || parts[3] == "start"
+	}
+	return len(parts) > 1 && parts[0] == "salt" && parts[1] == "cluster"
+}

@@ -1,0 +1,192 @@
+// The frame of the console: sign-in, navigation, keys of the keyboard, and the pages.
+
+import { h, fill, say, ask } from "./dom.js";
+import { boot, me, logout, onEnd } from "./api.js";
+import { store, watch, reset } from "./store.js";
+import { open, close } from "./stream.js";
+import { signIn } from "./signin.js";
+import { overview } from "./overview.js";
+import { minions, minion } from "./minions.js";
+import { keys } from "./keys.js";
+import { jobs, job } from "./jobs.js";
+import { runPage } from "./run.js";
+import { events } from "./events.js";
+
+const pages = {
+  overview: { title: "Overview", key: "o", show: overview, needs: "runner.fleet.topology" },
+  minions: { title: "Minions", key: "m", show: minions, one: minion, needs: "runner.fleet.minions" },
+  keys: { title: "Keys", key: "k", show: keys, needs: "wheel.key.list_all" },
+  jobs: { title: "Jobs", key: "j", show: jobs, one: job },
+  run: { title: "Run", key: "r", show: runPage },
+  events: { title: "Events", key: "e", show: events },
+};
+
+const app = document.getElementById("app");
+const server = { eauth: [], masters: [], version: "" };
+let user = null, main = null, leave = () => {}, shown = "";
+
+// Theme: what the system wants, unless the user has chosen.
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const chosen = { get theme() { try { return localStorage.getItem("theme"); } catch { return null; } } };
+function theme() {
+  document.documentElement.dataset.theme = chosen.theme || (dark.matches ? "dark" : "light");
+}
+function otherTheme() {
+  const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+  try { localStorage.setItem("theme", next); } catch { /* it lasts for this page then */ }
+  document.documentElement.dataset.theme = next;
+}
+dark.addEventListener("change", theme);
+theme();
+
+// place reads the address: #/page/part?name=value.
+export function place() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/");
+  let part = rest.join("/");
+  try { part = decodeURIComponent(part); } catch { /* shown as it is */ }
+  return { name: pages[name] ? name : "overview", part, query: new URLSearchParams(query || "") };
+}
+
+function frame() {
+  const banner = h("div", { class: "banner", role: "alert", hidden: true, id: "banner" });
+  main = h("main", { id: "main", tabindex: "-1" });
+  const link = ([name, p]) => h("a", { href: "#/" + name, "data-page": name }, p.title);
+  fill(app, h("div", { class: "shell" },
+    h("div", { class: "side" }, h("div", { class: "name" }, "Brine"),
+      h("nav", { "aria-label": "Pages" }, Object.entries(pages).filter(([, p]) => allowed(p)).map(link))),
+    h("div", {},
+      h("header", { class: "top" },
+        h("span", { id: "connection", class: "status waiting" }, "\u2026 connecting"), h("span", { class: "space" }),
+        h("span", { class: "quiet data", id: "who" }, user.user),
+        h("button", { type: "button", id: "theme", on: { click: otherTheme } }, "Theme"),
+        h("button", { type: "button", id: "help", on: { click: help } }, "Keys ?"),
+        h("button", { type: "button", id: "sign-out", on: { click: signOut } }, "Sign out")),
+      banner, main)));
+}
+
+const allowed = (p) => !p.needs || user.may[p.needs];
+
+async function route() {
+  if (!user) return;
+  const at = place();
+  const p = pages[at.name];
+  const id = at.name + "/" + at.part;
+  leave();
+  leave = () => {};
+  for (const a of app.querySelectorAll("nav a")) {
+    if (a.dataset.page === at.name) a.setAttribute("aria-current", "page");
+    else a.removeAttribute("aria-current");
+  }
+  document.title = p.title + " \u2013 Brine console";
+  fill(main);
+  if (!allowed(p)) {
+    fill(main, h("h1", {}, p.title), h("p", {}, "Your permissions do not include " + p.needs.replace(".", " ") + ". An entry of external_auth can grant it."));
+  } else {
+    leave = (at.part && p.one ? p.one : p.show)(main, { ...at, user, server }) || (() => {});
+  }
+  if (shown && shown !== id) main.focus();
+  shown = id;
+}
+
+function connection() {
+  const e = document.getElementById("connection");
+  if (!e) return;
+  e.className = "status " + (store.connected ? "ok" : "failed");
+  e.textContent = store.connected ? "\u2713 live" : "\u2717 connection lost, trying again";
+  if (!store.connected) say("The connection to the server is lost. Trying again.");
+}
+
+function failover() {
+  const e = document.getElementById("banner");
+  const last = store.moves[0];
+  if (!e || !last) return;
+  const recent = store.moves.filter((m) => m.from === last.from && last.at - m.at < 60000);
+  const text = "Failover: " + recent.length + (recent.length === 1 ? " minion has" : " minions have") + " moved from " + last.from + " to " +
+    [...new Set(recent.map((m) => m.to))].join(", ") + " (" + last.reason + ")";
+  fill(e, text, " ", h("button", { type: "button", on: { click: () => { e.hidden = true; } } }, "Dismiss"));
+  e.hidden = false;
+}
+
+function help() {
+  const rows = [["?", "this list"], ["/", "search or filter"], ["j / k", "next or previous row"], ["Enter", "open the row"], ["Esc", "leave a field"],
+    ["t", "theme"], ...Object.values(pages).filter(allowed).map((p) => ["g " + p.key, p.title])];
+  ask("Keyboard", h("table", {}, h("tbody", {}, rows.map(([k, t]) => h("tr", {}, h("td", {}, h("kbd", {}, k)), h("td", {}, t))))));
+}
+
+let goes = 0; // when g was pressed
+document.addEventListener("keydown", (e) => {
+  if (!user || e.ctrlKey || e.altKey || e.metaKey || document.querySelector("dialog[open]")) return;
+  const field = e.target.closest && e.target.closest("input, select, textarea");
+  if (e.key === "Escape" && field) { field.blur(); main.focus(); return; }
+  if (field) return;
+  const rows = [...main.querySelectorAll("tbody tr")].filter((r) => r.offsetParent);
+  const at = rows.findIndex((r) => r.classList.contains("at"));
+  const go = (i) => {
+    if (!rows[i]) return;
+    if (rows[at]) rows[at].classList.remove("at");
+    rows[i].classList.add("at");
+    const a = rows[i].querySelector("a, button, input");
+    if (a) a.focus();
+    rows[i].scrollIntoView({ block: "nearest" });
+  };
+  if (Date.now() - goes < 1500) {
+    goes = 0;
+    const next = Object.entries(pages).find(([, p]) => p.key === e.key && allowed(p));
+    if (next) { e.preventDefault(); location.hash = "#/" + next[0]; return; }
+  }
+  const does = {
+    "?": help, t: otherTheme, g: () => { goes = Date.now(); },
+    "/": () => { const f = main.querySelector("input.filter"); if (f) f.focus(); },
+    j: () => go(at + 1), k: () => go(at - 1),
+  }[e.key];
+  if (does) { e.preventDefault(); does(); }
+});
+
+async function signOut() {
+  try { await logout(); } catch { /* the page forgets all the same */ }
+  stop();
+}
+
+// stop ends what needs a session, and asks for the next one.
+function stop() {
+  if (!user) return;
+  user = null;
+  leave();
+  leave = () => {};
+  close();
+  reset();
+  shown = "";
+  for (const d of document.querySelectorAll("dialog")) d.remove();
+  askToSignIn();
+}
+
+function askToSignIn() {
+  document.title = "Sign in \u2013 Brine console";
+  signIn(app, server, begin);
+}
+
+async function begin() {
+  user = await me();
+  frame();
+  open(server.masters);
+  route();
+}
+
+onEnd(stop);
+watch("connection", connection);
+watch("connection", (again) => { if (again && place().name !== "run") route(); }); // a form keeps what was typed
+watch("moves", failover);
+addEventListener("hashchange", route);
+document.getElementById("skip").addEventListener("click", (e) => { e.preventDefault(); if (main) main.focus(); });
+
+try {
+  Object.assign(server, await boot());
+} catch (e) {
+  fill(app, h("p", { class: "error" }, e.message));
+}
+try {
+  await begin();
+} catch {
+  askToSignIn();
+}

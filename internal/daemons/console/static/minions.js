@@ -1,0 +1,107 @@
+import { h, fill, table, row, stateOf } from "./dom.js";
+import { store, watch } from "./store.js";
+import { look } from "./api.js";
+import { tree } from "./result.js";
+import { when } from "./text.js";
+import { jobRows } from "./jobs.js";
+
+const pageSize = 200;
+
+// minions lists the accepted minions, filtered by the master.
+export function minions(main, { query }) {
+  const field = (name, label) => h("input", { class: name === "search" ? "filter" : null, id: "f-" + name, "aria-label": label, value: query.get(name) || "" });
+  const search = field("search", "Search");
+  const pick = (name) => h("select", { id: "f-" + name }, h("option", { value: query.get(name) || "" }, query.get(name) || "all"));
+  const selects = { state: pick("state"), master: pick("master"), version: pick("version") };
+  const summary = h("p", { class: "quiet", role: "status", id: "summary" }), list = h("div", { id: "list" }), error = h("p", { class: "error" });
+  const pager = h("div", { class: "fields" });
+  let offset = Number(query.get("offset")) || 0, asked = 0, over = false;
+
+  const filters = () => ({ search: search.value, state: selects.state.value, master: selects.master.value, version: selects.version.value });
+  const load = async () => {
+    const n = ++asked;
+    let d;
+    try {
+      d = await look("minions", { ...filters(), offset, limit: pageSize });
+    } catch (e) {
+      if (!over) fill(error, e.message);
+      return;
+    }
+    if (n !== asked || over) return; // a later question was asked
+    fill(error);
+    for (const [name, select] of Object.entries(selects)) {
+      if (document.activeElement === select) continue;
+      const now = select.value;
+      const counts = Object.entries(d.counts[name]).filter(([v]) => v !== "");
+      for (const v of name === "state" ? ["up", "down", "elsewhere"] : [now]) if (v && !counts.some(([c]) => c === v)) counts.push([v, 0]);
+      fill(select, h("option", { value: "" }, "all"), counts.map(([v, c]) => h("option", { value: v }, v + " (" + c + ")")));
+      select.value = now;
+    }
+    fill(summary, d.matched + " of " + d.accepted + " minions");
+    fill(list, d.rows.length === 0 ? h("p", { class: "quiet" }, "No accepted minion matches.") :
+      table("Minions", ["Minion", "State", "Masters", "Standby", "Operating system", "Version"], d.rows.map((m) => row([
+        h("a", { href: "#/minions/" + encodeURIComponent(m.id) }, m.id), stateOf(m.state), m.by.join(", "), (m.standby || []).join(", "), m.os,
+        m.version + (m.brine ? " (Brine " + m.brine + ")" : "")], { "data-id": m.id }))));
+    const page = (text, to, off) => h("button", { type: "button", disabled: off, on: { click: () => { offset = to; load(); } } }, text);
+    fill(pager, d.matched > pageSize && [page("Previous", Math.max(0, d.offset - pageSize), d.offset === 0),
+      page("Next", d.offset + pageSize, d.offset + d.rows.length >= d.matched), h("span", { class: "quiet" }, (d.offset + 1) + " to " + (d.offset + d.rows.length))]);
+  };
+  const filter = () => {
+    offset = 0;
+    const q = new URLSearchParams(Object.entries(filters()).filter(([, v]) => v));
+    history.replaceState(null, "", "#/minions" + (q.size ? "?" + q : ""));
+    load();
+  };
+  let typing;
+  search.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(filter, 250); });
+  for (const s of Object.values(selects)) s.addEventListener("change", filter);
+  fill(main, h("h1", {}, "Minions"), error, h("div", { class: "fields" },
+    h("div", { class: "grow" }, h("label", { for: "f-search" }, "Id or operating system"), search),
+    Object.entries(selects).map(([name, s]) => h("div", {}, h("label", { for: "f-" + name }, name[0].toUpperCase() + name.slice(1)), s))), summary, list, pager);
+  load();
+  let due;
+  const end = watch("topology", () => { clearTimeout(due); due = setTimeout(load, 300); });
+  return () => { over = true; clearTimeout(due); clearTimeout(typing); end(); };
+}
+
+// minion shows one minion: its masters, its last jobs and its grains.
+export function minion(main, { part: id, user }) {
+  const about = h("div", { class: "card" }), grains = h("div", { class: "card" }), last = h("div", {}), error = h("p", { class: "error" });
+  let over = false;
+  const link = () => {
+    const m = store.minions.get(id);
+    if (m) fill(about.firstChild || about.appendChild(h("p", { id: "link" })), stateOf(m.state), " ", m.by.length > 0 && "Masters: " + m.by.join(", "),
+      m.standby && m.standby.length > 0 && ". Standby: " + m.standby.join(", "));
+  };
+  const load = async () => {
+    try {
+      const d = await look("minion", { id });
+      if (over) return;
+      fill(about, h("p", { id: "link" }));
+      store.minions.set(id, { state: d.state, by: d.by, standby: d.standby });
+      link();
+      if (d.changed) {
+        about.append(h("p", { class: "quiet" }, "Last change of the master: " + (d.changed.from || "none") + " to " + d.changed.to + " at " + when(d.changed.at) + ", " + d.changed.reason));
+      }
+      fill(grains, Object.keys(d.grains).length ? tree(d.grains) : h("p", { class: "quiet" }, "The master has no grains of this minion."));
+    } catch (e) {
+      fill(error, e.message);
+    }
+  };
+  const loadJobs = async () => {
+    if (!user.may["runner.fleet.jobs"]) return;
+    try {
+      const d = await look("jobs", { minion: id, limit: 20 });
+      if (!over) fill(last, jobRows(d.rows));
+    } catch (e) {
+      fill(last, h("p", { class: "error" }, e.message));
+    }
+  };
+  fill(main, h("h1", { class: "data" }, id), error, about,
+    user.commands && h("p", {}, h("a", { href: "#/run?tgt=" + encodeURIComponent(id) + "&tgt_type=list" }, "Run a function on it")),
+    user.may["runner.fleet.jobs"] && h("h2", {}, "Last jobs"), last, h("h2", {}, "Grains"), grains);
+  load();
+  loadJobs();
+  const ends = [watch("topology", link)];
+  return () => { over = true; ends.forEach((end) => end()); };
+}

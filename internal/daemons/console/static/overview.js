@@ -1,0 +1,65 @@
+import { h, fill, table, row, stateOf } from "./dom.js";
+import { store, watch } from "./store.js";
+import { when } from "./text.js";
+
+const shownMoves = 100;
+
+// overview shows the masters, which minions they command, and the last changes.
+export function overview(main) {
+  const cards = h("div", { class: "cards" }), band = h("div", { class: "band", id: "band" }), moves = h("div", { id: "moves" });
+  const problem = h("p", { class: "error" });
+  fill(main, h("h1", {}, "Overview"), problem, cards, h("h2", {}, "Masters and their minions"), h("div", { class: "card" }, band),
+    h("h2", {}, "Changes of masters"), moves);
+
+  const bars = new Map(); // by master: the elements of its row
+  const draw = () => {
+    fill(problem, store.problem);
+    const counts = { up: 0, down: 0, elsewhere: 0 };
+    const held = new Map(), standby = new Map();
+    for (const m of store.minions.values()) {
+      counts[m.state]++;
+      for (const name of m.by) held.set(name, (held.get(name) || 0) + 1);
+      for (const name of m.standby || []) standby.set(name, (standby.get(name) || 0) + 1);
+    }
+    const card = (title, n, to) => h("div", { class: "card" }, h("div", { class: "figure" }, n), to ? h("a", { href: to }, title) : title);
+    fill(cards, store.known ? [card("minions", store.minions.size, "#/minions"), card("connected", counts.up, "#/minions?state=up"),
+      card("not connected", counts.down, "#/minions?state=down"), counts.elsewhere > 0 && card("at another master", counts.elsewhere, "#/minions?state=elsewhere"),
+      card("masters", store.masters.length)] : h("p", { class: "quiet" }, "Waiting for the master."));
+    const names = new Set();
+    for (const m of store.masters) {
+      names.add(m.id);
+      let b = bars.get(m.id);
+      if (!b) {
+        const bar = h("rect", { class: "held", x: 0, y: 4, height: 20, width: 0 });
+        b = { bar, count: h("div", { class: "number count" }), id: h("div", { class: "id" }) };
+        b.row = h("div", { class: "row", "data-master": m.id }, b.id,
+          h("svg", { viewBox: "0 0 1000 28", preserveAspectRatio: "none", "aria-hidden": "true" }, h("rect", { class: "track", x: 0, y: 4, height: 20, width: 1000 }), bar),
+          b.count);
+        bars.set(m.id, b);
+        band.append(b.row);
+      }
+      const n = held.get(m.id) || 0;
+      b.row.className = "row " + m.state;
+      b.row.dataset.count = n;
+      b.bar.setAttribute("width", store.minions.size ? (1000 * n) / store.minions.size : 0);
+      fill(b.count, h("a", { href: "#/minions?master=" + encodeURIComponent(m.id) }, n));
+      fill(b.id, h("strong", {}, m.id), m.here && " (this master)", h("br"), stateOf(m.state), m.leads && " leads",
+        m.draining && " draining", m.lag > 0 && " lacks " + m.lag + " changes", standby.get(m.id) && " standby of " + standby.get(m.id),
+        m.problem && h("div", { class: "quiet" }, m.problem));
+    }
+    for (const [name, b] of bars) if (!names.has(name)) { b.row.remove(); bars.delete(name); }
+  };
+  const list = () => {
+    if (store.moves.length === 0) {
+      fill(moves, h("p", { class: "quiet" }, "None since this page was opened."));
+      return;
+    }
+    fill(moves, table("Changes of masters", ["Time", "Minion", "From", "To", "Reason", { text: "Seconds", number: true }],
+      store.moves.slice(0, shownMoves).map((m) => row([when(m.at), h("a", { href: "#/minions/" + encodeURIComponent(m.id) }, m.id), m.from || "", m.to, m.reason || "",
+        h("td", { class: "number" }, typeof m.seconds === "number" ? m.seconds.toFixed(3) : "")]))));
+  };
+  draw();
+  list();
+  const ends = [watch("topology", draw), watch("moves", list)];
+  return () => ends.forEach((end) => end());
+}

@@ -1,0 +1,122 @@
+import { h, fill, status } from "./dom.js";
+import { command, look } from "./api.js";
+
+const types = ["glob", "list", "grain", "compound", "nodegroup", "pcre", "grain_pcre", "pillar", "ipcidr"];
+const flags = { list: "-L", grain: "-G", compound: "-C", nodegroup: "-N", pcre: "-E", grain_pcre: "-P", pillar: "-I", ipcidr: "-S" };
+
+// words splits a line like a shell does, without expansions.
+export function words(line) {
+  const out = [];
+  let word = null, quote = "";
+  for (let i = 0; i < line.length; i++) {
+    const c = line[i];
+    if (quote) {
+      if (c === quote) quote = "";
+      else if (c === "\\" && quote === '"' && i + 1 < line.length) word += line[++i];
+      else word += c;
+    } else if (c === "'" || c === '"') {
+      quote = c;
+      word = word ?? "";
+    } else if (c === "\\" && i + 1 < line.length) word = (word ?? "") + line[++i];
+    else if (c === " " || c === "\t") {
+      if (word !== null) out.push(word);
+      word = null;
+    } else word = (word ?? "") + c;
+  }
+  if (quote) throw new Error("A quote in the arguments is not closed.");
+  if (word !== null) out.push(word);
+  return out;
+}
+
+const quoted = (w) => (/^[\w@%+=:,./-]+$/.test(w) ? w : "'" + w.replaceAll("'", "'\\''") + "'");
+
+// runPage starts a job, and goes to its page.
+export function runPage(main, { query, user }) {
+  const tgt = h("input", { id: "tgt", value: query.get("tgt") || "*", required: true, spellcheck: "false" });
+  const type = h("select", { id: "tgt_type" }, types.map((t) => h("option", { value: t }, t)));
+  type.value = types.includes(query.get("tgt_type")) ? query.get("tgt_type") : "glob";
+  const fun = h("input", { id: "fun", value: query.get("fun") || "", required: true, list: "functions", spellcheck: "false", autocapitalize: "none", class: "filter" });
+  const args = h("input", { id: "args", spellcheck: "false", autocapitalize: "none" });
+  const names = h("datalist", { id: "functions" }), doc = h("div", { id: "doc" }), matches = h("p", { id: "matches", class: "quiet", role: "status" });
+  const shell = h("p", { class: "data", id: "shell" }), error = h("p", { class: "error", role: "alert" });
+  const button = h("button", { type: "submit", class: "main", id: "start" }, "Run");
+  let over = false, asked = 0, matched = null, due = null, docDue = null;
+
+  const line = () => {
+    try {
+      fill(shell, ["salt", ...(flags[type.value] ? [flags[type.value]] : []), quoted(tgt.value), fun.value || "FUNCTION", ...words(args.value).map(quoted)].join(" "));
+      fill(error);
+    } catch (e) {
+      fill(error, e.message);
+    }
+  };
+  const preview = async () => {
+    matched = null;
+    if (!user.may["runner.fleet.preview"] || !tgt.value) return;
+    const n = ++asked;
+    try {
+      const d = await look("preview", { tgt: tgt.value, tgt_type: type.value });
+      if (over || n !== asked) return;
+      matched = d.matched;
+      fill(matches, d.matched + " minions match" + (d.matched ? ": " + Object.entries(d.states).map(([s, c]) => c + " " + s).join(", ") + ". " : "."),
+        h("span", { class: "data" }, d.ids.slice(0, 12).join(", ") + (d.matched > 12 ? " \u2026" : "")));
+    } catch (e) {
+      if (!over && n === asked) fill(matches, e.message);
+    }
+  };
+  const describe = async () => {
+    fill(doc);
+    if (!user.may["runner.fleet.functions"] || !/^\w+\.\w+$/.test(fun.value)) return;
+    const name = fun.value;
+    try {
+      const d = await look("functions", { name });
+      if (over || fun.value !== name) return;
+      const spec = (d.argspec || {})[name], text = (d.doc || {})[name];
+      if (!spec && !text) {
+        fill(doc, h("p", { class: "quiet" }, "Brine has no function of this name; a module of yours may have it."));
+        return;
+      }
+      const defaults = (spec && spec.defaults) || [];
+      const params = ((spec && spec.args) || []).map((a, i, l) => {
+        const k = i - (l.length - defaults.length);
+        return k >= 0 ? a + "=" + JSON.stringify(defaults[k]) : a;
+      });
+      fill(doc, h("p", { class: "data" }, name + " " + params.join(" ")), text && h("pre", { class: "data" }, text));
+    } catch { /* the documentation is not needed to run it */ }
+  };
+  const start = async (e) => {
+    e.preventDefault();
+    fill(error);
+    button.disabled = true;
+    try {
+      const got = await command(tgt.value, type.value, fun.value, words(args.value));
+      if (!got || !got.jid) {
+        fill(error, "No minion matches the target.");
+        return;
+      }
+      location.hash = "#/jobs/" + encodeURIComponent(got.jid);
+    } catch (x) {
+      fill(error, x.message);
+    } finally {
+      button.disabled = false;
+    }
+  };
+  const later = () => { clearTimeout(due); line(); due = setTimeout(preview, 300); };
+  tgt.addEventListener("input", later);
+  type.addEventListener("change", later);
+  fun.addEventListener("input", () => { line(); clearTimeout(docDue); docDue = setTimeout(describe, 300); });
+  args.addEventListener("input", line);
+  fill(main, h("h1", {}, "Run"), user.commands ? null : h("p", { class: "error" }, status("failed", "Your permissions include no function of minions.")),
+    h("form", { on: { submit: start }, class: "card" },
+      h("div", { class: "fields" }, h("div", {}, h("label", { for: "tgt_type" }, "Target type"), type), h("div", { class: "grow" }, h("label", { for: "tgt" }, "Target"), tgt)), matches,
+      h("div", { class: "fields" }, h("div", { class: "grow" }, h("label", { for: "fun" }, "Function"), fun, names),
+        h("div", { class: "grow" }, h("label", { for: "args" }, "Arguments, as on a command line"), args), button),
+      error, h("p", { class: "quiet" }, "The same on the command line:"), shell), doc);
+  line();
+  preview();
+  describe();
+  if (user.may["runner.fleet.functions"]) {
+    look("functions").then((all) => { if (!over) fill(names, all.map((f) => h("option", { value: f }))); }, () => {});
+  }
+  return () => { over = true; clearTimeout(due); clearTimeout(docDue); };
+}

@@ -1,0 +1,217 @@
+// Package console looks at the web console in a real browser, which Chromium is: with
+// real masters, minions and salt-api.
+//
+// BRINE_PICTURES names a directory for pictures of the pages.
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"brine/test/browsertest"
+	"brine/test/daemontest"
+	"brine/test/eventually"
+)
+
+func TestMain(m *testing.M) { daemontest.Main(m) }
+
+// port is that of salt-api, on the address of its master.
+const port = 28200
+
+const conf = `timeout: 10
+gather_job_timeout: 5
+sharedsecret: s3cret
+netapi_enable_clients: [local, local_async, runner, runner_async, wheel, wheel_async]
+external_auth:
+  sharedsecret:
+    admin: ['.*', '@runner', '@wheel']
+    limited:
+      - 'alpha':
+          - test.*
+    reader: ['@fleet']
+  file:
+    ^filename: %s
+    ^filetype: htpasswd
+    amy: ['@runner']
+rest_cherrypy:
+  host: %s
+  port: %d
+  disable_ssl: true
+`
+
+// stage is a master with its salt-api, and a page in a browser.
+type stage struct {
+	*browsertest.Browser
+	t      *testing.T
+	master *daemontest.Node
+	api    *daemontest.Node
+	url    string
+}
+
+// configure returns the configuration of a master for the console.
+func configure(t *testing.T, host string) string {
+	t.Helper()
+	hash, err := bcrypt.GenerateFromPassword([]byte("pa ss"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := filepath.Join(daemontest.ShortDir(t), "users")
+	if err := os.WriteFile(users, []byte("amy:"+string(hash)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf(conf, users, host, port)
+}
+
+// start runs a master with a salt-api and minions, and opens the console.
+func start(t *testing.T, more string, minions ...string) *stage {
+	t.Helper()
+	b := browsertest.Start(t)
+	host := daemontest.Host()
+	m := daemontest.NewMaster(t, daemontest.Brine, "m1", host, configure(t, host)+"auto_accept: true\n"+more).Start()
+	s := &stage{b, t, m, daemontest.NewAPI(m).Launch(), fmt.Sprintf("http://%s:%d", host, port)}
+	s.await()
+	for _, id := range minions {
+		daemontest.NewMinion(t, daemontest.Brine, id, []string{host}, "").Start()
+	}
+	if len(minions) > 0 {
+		eventually.Nil(t, time.Minute, "the minions answer", func() error { return m.PingAll(daemontest.Brine, minions...) })
+	}
+	s.Open(s.url + "/console")
+	return s
+}
+
+// await waits until salt-api answers.
+func (s *stage) await() {
+	s.t.Helper()
+	eventually.Nil(s.t, time.Minute, "the API answers", func() error {
+		resp, err := http.Get(s.url + "/health")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	})
+}
+
+// until waits until a condition of the page holds: an expression in JavaScript, whose
+// arguments are args[0] and so on.
+func (s *stage) until(what, condition string, args ...any) {
+	s.t.Helper()
+	var ok bool
+	s.Run(&ok, `for (const end = Date.now() + 60000; Date.now() < end; await new Promise((r) => setTimeout(r, 20))) {
+		try { if (`+condition+`) return true; } catch {}
+	}
+	return false;`, args...)
+	if !ok {
+		s.t.Fatalf("%s: not within a minute; the page at %s shows\n%.4000s\n%v", what, s.text("location.href"), s.text("document.body.innerText"), s.Messages())
+	}
+}
+
+// text returns the value of an expression.
+func (s *stage) text(expression string, args ...any) (v string) {
+	s.t.Helper()
+	s.Run(&v, "return String("+expression+");", args...)
+	return v
+}
+
+// sees waits until the page has a text, whatever white space is in it.
+func (s *stage) sees(text string) {
+	s.t.Helper()
+	s.until("the page shows "+text, `document.body.innerText.replace(/\s+/g, " ").includes(args[0])`, text)
+}
+
+// click clicks on what a selector finds, when it is there.
+func (s *stage) click(selector string) {
+	s.t.Helper()
+	s.until("there is "+selector, `document.querySelector(args[0])`, selector)
+	s.Run(nil, `document.querySelector(args[0]).click();`, selector)
+}
+
+// set writes into a field, as typing does.
+func (s *stage) set(selector, text string) {
+	s.t.Helper()
+	s.until("there is "+selector, `document.querySelector(args[0])`, selector)
+	s.Run(nil, `const e = document.querySelector(args[0]); e.value = args[1];
+		e.dispatchEvent(new Event("input", {bubbles: true})); e.dispatchEvent(new Event("change", {bubbles: true}));`, selector, text)
+}
+
+// signIn signs a user in by the form.
+func (s *stage) signIn(user, password, system string) {
+	s.t.Helper()
+	s.set("#username", user)
+	s.set("#password", password)
+	s.set("#eauth", system)
+	s.click("#sign-in")
+}
+
+// enter signs the administrator in, and waits for the first page.
+func (s *stage) enter() {
+	s.t.Helper()
+	s.signIn("admin", "s3cret", "sharedsecret")
+	s.until("the stream is open", `document.getElementById("connection").textContent.includes("live")`)
+}
+
+// page goes to a page of the console.
+func (s *stage) page(hash string) {
+	s.t.Helper()
+	s.Run(nil, `location.hash = args[0];`, hash)
+}
+
+// clean fails for what the browser has complained about, such as a violation of the
+// policy. Refused requests that a test has made are allowed by a part of their text.
+func (s *stage) clean(allowed ...string) {
+	s.t.Helper()
+next:
+	for _, m := range s.Messages() {
+		for _, a := range allowed {
+			if strings.Contains(m.Text, a) {
+				continue next
+			}
+		}
+		s.t.Errorf("the browser: %s %s: %s", m.Level, m.Source, m.Text)
+	}
+}
+
+// picture keeps the page as a picture, if the caller of the test wants that.
+func (s *stage) picture(name string) {
+	s.t.Helper()
+	dir := os.Getenv("BRINE_PICTURES")
+	if dir == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), s.Picture(), 0o644); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// fits fails if a page is wider than the screen.
+func (s *stage) fits(what string) {
+	s.t.Helper()
+	var d struct {
+		Wide, Screen int
+		Which        string
+	}
+	s.Run(&d, `const w = document.documentElement.clientWidth;
+		const inside = (e) => { for (let p = e.parentElement; p; p = p.parentElement) if (getComputedStyle(p).overflowX !== "visible") return true; return false; };
+		const bad = [...document.querySelectorAll("body *")].find((e) => e.getBoundingClientRect().right > w + 1 && !inside(e) && !e.closest(".hidden-text, .skip"));
+		return {wide: document.documentElement.scrollWidth, screen: w, which: bad ? bad.outerHTML.slice(0, 300) : ""};`)
+	if d.Wide > d.Screen || d.Which != "" {
+		s.t.Errorf("%s: %d pixels on a screen of %d: %s", what, d.Wide, d.Screen, d.Which)
+	}
+}
+
+func (s *stage) json(to any, expression string, args ...any) {
+	s.t.Helper()
+	var text string
+	s.Run(&text, "return JSON.stringify("+expression+");", args...)
+	if err := json.Unmarshal([]byte(text), to); err != nil {
+		s.t.Fatalf("%v: %s", err, text)
+	}
+}

@@ -1,0 +1,141 @@
+package console
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"brine/test/daemontest"
+	"brine/test/eventually"
+)
+
+// TestJobs: a job is started by the form, and its results come as they arrive.
+func TestJobs(t *testing.T) {
+	roots := daemontest.ShortDir(t)
+	sls := `first: {test.succeed_without_changes: []}
+broken: {test.fail_without_changes: []}
+changed: {test.succeed_with_changes: []}
+`
+	if err := os.WriteFile(filepath.Join(roots, "web.sls"), []byte(sls), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, "file_roots: {base: ["+roots+"]}\n", "alpha", "beta")
+	gone := daemontest.NewMinion(t, daemontest.Brine, "gone", []string{s.master.Host}, "").Start()
+	eventually.Nil(t, time.Minute, "the minion answers", func() error { return s.master.PingOnly(daemontest.Brine, "gone") })
+	gone.Kill()
+	s.enter()
+
+	// The form: how many minions match, and what a function wants.
+	s.page("#/run")
+	s.sees("3 minions match")
+	s.set("#tgt", "alp*")
+	s.sees("1 minions match: 1 up. alpha")
+	s.set("#fun", "test.arg")
+	s.until("functions are offered", `[...document.querySelectorAll("#functions option")].some((o) => o.value === "test.arg")`)
+	s.set("#fun", "test.echo")
+	s.sees("test.echo text")
+	s.set("#fun", "test.arg")
+	s.set("#args", `1 two 'thr ee' a=4`)
+	s.sees(`salt 'alp*' test.arg 1 two 'thr ee' a=4`)
+	s.picture("run")
+	s.click("#start")
+	s.sees("1 of 1 minions returned")
+	s.until("the arguments are those of a command line", `document.querySelector("#results").textContent.replace(/\s/g, "").includes("args:-1-two-three")`)
+	s.set("#f-only", "failed")
+	s.until("no failure", `document.querySelectorAll("#results tr[data-id]").length === 0`)
+
+	// A wrong target, and quotes that are not closed.
+	s.page("#/run?tgt=nosuch&fun=test.ping")
+	s.sees("0 minions match.")
+	s.click("#start")
+	s.sees("No minion matches the target.")
+	s.set("#args", `'open`)
+	s.click("#start")
+	s.sees("A quote in the arguments is not closed.")
+
+	// States: failures first.
+	s.page("#/run?tgt=alpha,beta&tgt_type=list&fun=state.apply")
+	s.set("#args", "web")
+	s.click("#start")
+	s.sees("2 of 2 minions returned, 2 failed")
+	s.until("the summary of each minion", `document.querySelectorAll("#results .status.failed").length >= 2`)
+	s.sees("1 failed, 1 changed, 1 in order")
+	var kinds []string
+	s.json(&kinds, `[...document.querySelectorAll("tr[data-id=alpha] .states > details")].map((d) => d.className)`)
+	if got := strings.Join(kinds, " "); got != "state-failed state-changed state-ok" {
+		t.Errorf("states are shown as %s", got)
+	}
+	s.sees("test.fail_without_changes: broken")
+	s.picture("states")
+
+	// Results come while a minion that does not answer is waited for.
+	s.page("#/run?tgt=*&fun=test.ping")
+	s.click("#start")
+	s.sees("2 of 3 minions returned")
+	s.until("the dead one is told of", `document.querySelector("tr[data-id=gone] .status").textContent.includes("no return yet")`)
+
+	s.page("#/jobs")
+	s.until("the jobs are listed", `document.querySelectorAll("tr[data-jid]").length >= 3`)
+	s.sees("2 of 2 failed")
+	s.sees("2 of 3 returned")
+	s.picture("jobs")
+	s.set("#f-fun", "state.*")
+	s.until("the filter", `document.querySelectorAll("tr[data-jid]").length === 1`)
+	s.click("tr[data-jid] a")
+	s.sees("2 of 2 minions returned, 2 failed")
+	s.clean("401")
+}
+
+// TestPermissions: the console does for a user what the master allows, and no more.
+func TestPermissions(t *testing.T) {
+	s := start(t, "", "alpha", "beta")
+	s.signIn("limited", "s3cret", "sharedsecret")
+	s.sees("Your permissions do not include runner fleet.topology")
+	s.page("#/run?tgt=alpha&fun=test.echo")
+	s.set("#args", "hello")
+	s.click("#start")
+	s.sees("1 of 1 minions returned")
+	s.sees("hello")
+	s.page("#/run?tgt=beta&fun=test.ping")
+	s.click("#start")
+	s.sees("Authorization error occurred.")
+	s.page("#/run?tgt=alpha&fun=cmd.run")
+	s.set("#args", "id")
+	s.click("#start")
+	s.sees("Authorization error occurred.")
+	// The job of another user is not shown, neither as an event.
+	if _, err := s.master.SaltJSON(daemontest.Brine, "*", "test.version"); err != nil {
+		t.Fatal(err)
+	}
+	s.page("#/jobs")
+	s.sees("test.echo")
+	s.page("#/events")
+	s.sees("You see the events of your own jobs")
+	s.until("own events are there", `document.querySelectorAll("tr[data-tag]").length > 0`)
+	if body := s.text("document.body.innerText"); strings.Contains(body, "test.version") {
+		t.Errorf("it shows the job of another user:\n%s", body)
+	}
+	var status []int
+	s.Run(&status, `const out = [];
+		for (const fun of ["topology", "minions", "minion?id=alpha", "jobs", "preview", "functions", "job?jid=1", "result?jid=1&id=alpha"]) out.push((await fetch("look/" + fun)).status);
+		return out;`)
+	for _, st := range status {
+		if st != 401 {
+			t.Errorf("the master's data for a user without permission: %v", status)
+			break
+		}
+	}
+	s.sees("Events")
+	s.click("#sign-out")
+
+	s.signIn("reader", "s3cret", "sharedsecret")
+	s.sees("Sign out")
+	s.page("#/overview")
+	s.held("m1", 2)
+	s.page("#/run?tgt=alpha&fun=test.ping")
+	s.click("#start")
+	s.sees("Authorization error occurred.")
+	s.clean("401")
+}
