@@ -4,7 +4,7 @@ PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp sal
 PKGS    := ./...
 export CGO_ENABLED = 0
 
-.PHONY: tools pam normal durable durable-apart build reference man demo demo-cluster test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop changelog clean help
+.PHONY: tools pam normal durable durable-apart build reference man demo demo-cluster demo-console test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop changelog clean help
 
 build: ## the static binary bin/brine, and a link for each of Salt's programs
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine ./cmd/brine
@@ -25,14 +25,17 @@ demo: build ## two masters and four minions on loopback, one master dies and ret
 demo-cluster: build ## three masters without a shared folder, six minions; a master dies, one joins, one leaves
 	@bin/brine demo cluster
 
+demo-console: build ## two masters with their web consoles and three minions, until Ctrl-C
+	@bin/brine demo console
+
 tools: ## what tests need of Debian's packages and this machine has not
 	@test/tools/install
 
 # Tests that start many daemons as processes, or measure.
-SLOW := bench(/.*)?|test/(api|badinput|cli|cluster|durable|git|ha|interop|jobcache|stores)
+SLOW := bench(/.*)?|test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|stores)
 # Tests whose subject is another process, which is built without the race detector: daemons, or
 # the programs that states call, one after the other.
-APART := test/(api|badinput|cli|cluster|durable|git|ha|interop|jobcache|layers|registration)|internal/catalogue/states/(databases|packages|services|system)
+APART := test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|layers|registration)|internal/catalogue/states/(databases|packages|services|system)
 
 test: tools ## the tests of packages and of masters and minions in one process, but for the slowest
 	$(GO) test -short -timeout 30m $$($(GO) list $(PKGS) | grep -vE '^brine/($(SLOW))$$')

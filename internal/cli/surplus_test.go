@@ -25,7 +25,7 @@ var surplus = map[string][]string{
 	"salt-run":  {"-d test.arg junk"},
 	"salt-call": {"--local -d test.arg junk"},
 	"salt-cp":   nil, // takes any number of files
-	"demo":      {"junk", "cluster junk"},
+	"demo":      {"junk", "cluster junk", "console junk"},
 	"ha doctor": {"--harm true", "--fault kill", "--away 3"}, // takes any number of masters
 	"ha report": {"a b", "--cluster", "--mend true"},
 	"ha drill":  {"junk"},

@@ -32,11 +32,12 @@ func Applet() frame.Applet {
 }
 
 var command = frame.Command{
-	Name: "demo", Usage: "[cluster]",
+	Name: "demo", Usage: "[cluster|console]",
 	Doc: "Starts two masters and three minions on loopback, commands them, applies states from either, and has one master die and come back; then " +
 		"the same with a minion that uses one master at a time. " +
 		"With the word cluster: three masters without a shared directory become one, six minions, a master that is killed, one that joins and one " +
-		"that leaves.",
+		"that leaves. " +
+		"With the word console: two masters with their web consoles and three minions run until you end them.",
 }
 
 func run(ctx context.Context, env *frame.Env, args []string) int {
@@ -49,8 +50,10 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 	switch {
 	case len(inv.Args) == 1 && inv.Args[0] == "cluster":
 		show = d.runCluster
+	case len(inv.Args) == 1 && inv.Args[0] == "console":
+		show = d.runConsole
 	case len(inv.Args) > 0:
-		return command.Fail(env, "it takes no arguments, or the word cluster")
+		return command.Fail(env, "it takes no arguments, or one of the words cluster and console")
 	}
 	err := show(ctx)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ type Fleet struct {
 	// Dir is the directory of all.
 	Dir              string
 	Masters, Minions []*Daemon
+	APIs             []*Daemon
 }
 
 // Daemon is one process of this very binary.
@@ -182,6 +184,45 @@ func (d *Daemon) Start() error {
 	return nil
 }
 
+// AddAPIs prepares a salt-api without TLS for each master, whose consoles know each other.
+// It returns their addresses.
+func (f *Fleet) AddAPIs() (urls []string, err error) {
+	ports, err := freePorts(len(f.Masters))
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range ports {
+		urls = append(urls, fmt.Sprintf("http://%s:%d", apiHost(i), p))
+	}
+	for i, m := range f.Masters {
+		text := fmt.Sprintf("rest_cherrypy: {host: %s, port: %d, disable_ssl: True, console_masters: ['%s']}\n", apiHost(i), ports[i],
+			strings.Join(urls, "', '"))
+		path := filepath.Join(m.Dir, "master")
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(path, append(b, text...), 0o600); err != nil {
+			return nil, err
+		}
+		f.APIs = append(f.APIs, &Daemon{Name: "salt-api of " + m.Name, program: "salt-api", self: m.self, Dir: m.Dir, Log: filepath.Join(m.Dir, "api.log"), Addr: m.Addr})
+	}
+	return urls, nil
+}
+
+// apiHost is the address of a salt-api. A browser has one cookie for all ports of a host.
+func apiHost(i int) string { return fmt.Sprintf("127.0.0.%d", i+1) }
+
+// PID returns the number of the process, 0 if it does not run.
+func (d *Daemon) PID() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cmd == nil {
+		return 0
+	}
+	return d.cmd.Process.Pid
+}
+
 // Kill ends the process as a power cut would, and waits until it is gone.
 func (d *Daemon) Kill() { d.End(syscall.SIGKILL) }
 
@@ -256,7 +297,7 @@ func (f *Fleet) ClusterSecret() (file string, err error) {
 
 // Daemons returns all.
 func (f *Fleet) Daemons() []*Daemon {
-	return append(append([]*Daemon(nil), f.Masters...), f.Minions...)
+	return slices.Concat(f.Masters, f.Minions, f.APIs)
 }
 
 // StartMasters starts the first master, which makes its key pair, copies the

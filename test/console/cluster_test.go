@@ -1,0 +1,80 @@
+package console
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"brine/test/browsertest"
+	"brine/test/daemontest"
+	"brine/test/eventually"
+)
+
+// TestCluster: the console of any member shows all members and their minions. A key that
+// is accepted there is accepted at all members, and a member that dies is shown with its
+// minions at the others.
+func TestCluster(t *testing.T) {
+	b := browsertest.Start(t)
+	hosts := []string{daemontest.Host(), daemontest.Host(), daemontest.Host()}
+	var masters []*daemontest.Node
+	for i, host := range hosts {
+		peers := slices.Delete(slices.Clone(hosts), i, i+1)
+		text := configure(t, host) + fmt.Sprintf("cluster_id: shown\ncluster_isolated_filesystem: True\ncluster_secret: 7ef7697a5ec2e70f7e5755ecd0123456\ncluster_peers: [%s]\n",
+			strings.Join(peers, ", "))
+		masters = append(masters, daemontest.NewMaster(t, daemontest.Brine, host, host, text).Launch())
+	}
+	for _, m := range masters {
+		m.Await()
+	}
+	third := &stage{b, t, masters[2], daemontest.NewAPI(masters[2]).Launch(), fmt.Sprintf("http://%s:%d", hosts[2], port)}
+	third.await()
+	for _, id := range []string{"w1", "w2"} {
+		daemontest.NewMinion(t, daemontest.Brine, id, hosts, "master_type: cluster").Start()
+	}
+	b.Open(third.url + "/console/#/keys")
+	third.enter()
+	for _, id := range []string{"w1", "w2"} {
+		third.click(`section[data-state=minions_pre] tr[data-id=` + id + `] button.accept`)
+		third.until("the question", `document.querySelector("dialog[open] #fingerprint")`)
+		third.click("dialog .confirm")
+		third.until(id+" is accepted", `document.querySelector("section[data-state=minions] tr[data-id=" + args[0] + "]")`, id)
+	}
+	for _, m := range masters {
+		eventually.Nil(t, time.Minute, "the keys are accepted at "+m.Name, func() error {
+			keys, err := m.Keys()
+			if err == nil && !slices.Equal(keys["minions"], []string{"w1", "w2"}) {
+				err = fmt.Errorf("%v", keys)
+			}
+			return err
+		})
+	}
+	third.page("#/overview")
+	third.until("three masters hold two minions", `document.querySelectorAll("#band .row.up").length === 3 &&
+		[...document.querySelectorAll("#band .row")].reduce((n, r) => n + Number(r.dataset.count), 0) === 2`)
+	holder := third.text(`[...document.querySelectorAll("#band .row")].sort((a, b) => b.dataset.count - a.dataset.count)[0].dataset.master`)
+	third.picture("cluster")
+	i := slices.Index(hosts, holder)
+	if i < 0 {
+		t.Fatalf("the master %s holds most minions; there are %v", holder, hosts)
+	}
+	if i == 2 {
+		i = 0 // the console is at the third
+	}
+	masters[i].Kill()
+	third.until("the member is down, and the others hold its minions", `[...document.querySelectorAll("#band .row.down")].map((r) => r.dataset.master + r.dataset.count).join() === args[0] + "0" &&
+		[...document.querySelectorAll("#band .row")].reduce((n, r) => n + Number(r.dataset.count), 0) === 2`, hosts[i])
+	third.page("#/run?fun=test.ping")
+	third.click("#start")
+	third.sees("2 of 2 minions returned")
+	eventually.Nil(t, time.Minute, "the job is known at the other member", func() error {
+		out, errs, _ := masters[1-min(i, 1)].Run(daemontest.Brine, "salt-run", "jobs.list_jobs", "--out=json", "search_function=test.ping")
+		if !strings.Contains(out, "test.ping") {
+			return errors.New(out + errs)
+		}
+		return nil
+	})
+	third.clean("401")
+}
