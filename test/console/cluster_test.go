@@ -22,8 +22,8 @@ func TestCluster(t *testing.T) {
 	var masters []*daemontest.Node
 	for i, host := range hosts {
 		peers := slices.Delete(slices.Clone(hosts), i, i+1)
-		text := configure(t, host) + fmt.Sprintf("cluster_id: shown\ncluster_isolated_filesystem: True\ncluster_secret: 7ef7697a5ec2e70f7e5755ecd0123456\ncluster_peers: [%s]\n",
-			strings.Join(peers, ", "))
+		text := configure(t, host) + "cluster_id: shown\ncluster_isolated_filesystem: True\ncluster_secret: 7ef7697a5ec2e70f7e5755ecd0123456\n" +
+			fmt.Sprintf("cluster_peers: [%s]\n", strings.Join(peers, ", "))
 		masters = append(masters, daemontest.NewMaster(t, daemontest.Brine, host, host, text).Launch())
 	}
 	for _, m := range masters {

@@ -9,16 +9,11 @@ import (
 	"brine/test/daemontest"
 )
 
-// rows returns the ids in the list.
-func (s *stage) rows() (ids []string) {
-	s.t.Helper()
-	s.json(&ids, `[...document.querySelectorAll("tr[data-id]")].map((r) => r.dataset.id)`)
-	return ids
-}
-
+// lists waits until the list has these ids.
 func (s *stage) lists(ids ...string) {
 	s.t.Helper()
-	s.until("the list has "+strings.Join(ids, ", "), `JSON.stringify([...document.querySelectorAll("tr[data-id]")].map((r) => r.dataset.id)) === JSON.stringify(args[0])`, ids)
+	s.until("the list has "+strings.Join(ids, ", "), `
+		JSON.stringify([...document.querySelectorAll("tr[data-id]")].map((r) => r.dataset.id)) === JSON.stringify(args[0])`, ids)
 }
 
 // TestMinions: the list and its filters, and the page of a minion.
@@ -75,8 +70,9 @@ func TestKeys(t *testing.T) {
 		t.Helper()
 		ids = append([]string{}, ids...) // not null
 		slices.Sort(ids)
-		s.until("the keys "+strings.Join(ids, ", ")+" are in "+state, `JSON.stringify([...document.querySelectorAll("section[data-state=" + args[0] + "] tr[data-id]")].map((r) => r.dataset.id).sort()) === JSON.stringify(args[1])`,
-			state, ids)
+		s.until("the keys "+strings.Join(ids, ", ")+" are in "+state, `
+			JSON.stringify([...document.querySelectorAll("section[data-state=" + args[0] + "] tr[data-id]")].map((r) => r.dataset.id).sort()) ===
+			JSON.stringify(args[1])`, state, ids)
 	}
 	in("minions_pre", "one", "three", "two")
 	press := func(what, id string) {

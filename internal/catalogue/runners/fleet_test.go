@@ -41,13 +41,15 @@ func TestFleetTopology(t *testing.T) {
 		t.Errorf("unchanged: %s", got)
 	}
 	for line, want := range map[string]string{
-		"fleet.minions search=ALP":         `{'accepted': 3, 'matched': 1, 'offset': 0, 'rows': [{'id': 'alpha', 'state': 'up', 'by': ['vm_master'], 'standby': ['two']`,
-		"fleet.minions state=elsewhere":    `{'accepted': 3, 'matched': 1, 'offset': 0, 'rows': [{'id': 'gamma'`,
-		"fleet.minions master=two":         `{'accepted': 3, 'matched': 1, 'offset': 0, 'rows': [{'id': 'gamma'`,
-		"fleet.minions offset=2 limit=5":   `{'accepted': 3, 'matched': 3, 'offset': 2, 'rows': [{'id': 'gamma'`,
-		"fleet.minions offset=9":           `{'accepted': 3, 'matched': 3, 'offset': 3, 'rows': [], `,
-		"fleet.minions version=1":          `{'accepted': 3, 'matched': 0, 'offset': 0, 'rows': [], `,
-		"fleet.minion gamma":               `{'id': 'gamma', 'state': 'elsewhere', 'by': ['two'], 'standby': ['vm_master'], 'changed': {'from': 'one', 'to': 'two', 'reason': 'closed'`,
+		"fleet.minions search=ALP": `{'accepted': 3, 'matched': 1, 'offset': 0, 'rows': [{'id': 'alpha', ` +
+			`'state': 'up', 'by': ['vm_master'], 'standby': ['two']`,
+		"fleet.minions state=elsewhere":  `{'accepted': 3, 'matched': 1, 'offset': 0, 'rows': [{'id': 'gamma'`,
+		"fleet.minions master=two":       `{'accepted': 3, 'matched': 1, 'offset': 0, 'rows': [{'id': 'gamma'`,
+		"fleet.minions offset=2 limit=5": `{'accepted': 3, 'matched': 3, 'offset': 2, 'rows': [{'id': 'gamma'`,
+		"fleet.minions offset=9":         `{'accepted': 3, 'matched': 3, 'offset': 3, 'rows': [], `,
+		"fleet.minions version=1":        `{'accepted': 3, 'matched': 0, 'offset': 0, 'rows': [], `,
+		"fleet.minion gamma": `{'id': 'gamma', 'state': 'elsewhere', 'by': ['two'], ` +
+			`'standby': ['vm_master'], 'changed': {'from': 'one', 'to': 'two', 'reason': 'closed'`,
 		"fleet.minion delta":               `Exception occurred in runner fleet.minion: there is no accepted minion "delta`,
 		"fleet.preview alpha":              `{'matched': 1, 'states': {'up': 1}, 'ids': ['alpha']}`,
 		"fleet.preview 'alpha,gamma' list": `{'matched': 2, 'states': {'elsewhere': 1, 'up': 1}, 'ids': ['alpha', 'gamma']}`,
@@ -57,7 +59,8 @@ func TestFleetTopology(t *testing.T) {
 			t.Errorf("%s: %s, want\n%s", line, got, want)
 		}
 	}
-	if got := h.text("fleet.minions"); !strings.Contains(got, `'counts': {'master': {'vm_master': 2, 'two': 1}, 'os': {'': 3}, 'state': {'up': 2, 'elsewhere': 1}`) {
+	if got := h.text("fleet.minions"); !strings.Contains(got, `'counts': {'master': `+
+		`{'vm_master': 2, 'two': 1}, 'os': {'': 3}, 'state': {'up': 2, 'elsewhere': 1}`) {
 		t.Error(got)
 	}
 }

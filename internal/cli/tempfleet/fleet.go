@@ -205,7 +205,9 @@ func (f *Fleet) AddAPIs() (urls []string, err error) {
 		if err := os.WriteFile(path, append(b, text...), 0o600); err != nil {
 			return nil, err
 		}
-		f.APIs = append(f.APIs, &Daemon{Name: "salt-api of " + m.Name, program: "salt-api", self: m.self, Dir: m.Dir, Log: filepath.Join(m.Dir, "api.log"), Addr: m.Addr})
+		f.APIs = append(f.APIs, &Daemon{
+			Name: "salt-api of " + m.Name, program: "salt-api", self: m.self, Dir: m.Dir, Log: filepath.Join(m.Dir, "api.log"), Addr: m.Addr,
+		})
 	}
 	return urls, nil
 }

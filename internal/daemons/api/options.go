@@ -79,7 +79,8 @@ type Settings struct {
 var known = []string{"port", "host", "ssl_crt", "ssl_key", "ssl_chain", "disable_ssl", "max_request_body_size", "debug", "webhook_url",
 	"webhook_disable_auth", "collect_stats", "stats_disable_auth", "static", "static_path", "app", "app_path", "favicon", "root_prefix",
 	"enable_sessions", "api_acl", "authorized_ips", "own_events", "cors_origins", "trusted_proxies", "login_limit", "hsts_max_age",
-	"max_connections", "max_connections_per_address", "console", "console_masters", "thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
+	"max_connections", "max_connections_per_address", "console", "console_masters",
+	"thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
 	"log.access_file", "log.error_file", "expire_responses", "backlog", "engine"}
 
 // Read checks the options. dir is the directory of the sessions.
