@@ -137,7 +137,7 @@ func (p *Pool) settings() *value.Dict {
 			level = l.python
 		}
 	}
-	return value.DictOf("loaders", loaders, "level", level, "limit", maxFrame, "path", p.cfg.Path)
+	return value.DictOf("loaders", loaders, "level", level, "limit", maxFrame, "path", p.cfg.Path, "stock", p.cfg.Stock)
 }
 
 // spawn starts the process and what reads from it.

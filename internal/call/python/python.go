@@ -56,6 +56,9 @@ type Config struct {
 	Dir string
 	// Loaders returns the modules by kind ("modules", "states"). It is called for each helper.
 	Loaders func() map[string]Files
+	// Stock is the directory that has the package of a stock Salt, whose modules the helpers load,
+	// with that package instead of the shim. "" is none.
+	Stock string
 	// One means that one helper makes all calls and is not ended while it is idle: its modules keep
 	// in memory what later calls need.
 	One bool

@@ -358,3 +358,38 @@ func TestMakoWithoutLibrary(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestStockFallback runs functions and states that Brine does not have by those of a stock Salt, if
+// the option says so, and never those of modules that are disabled.
+func TestStockFallback(t *testing.T) {
+	tree, python := tools.StockSalt(t)
+	t.Setenv("PYTHONPATH", tree)
+	call := func(more string, args ...string) result {
+		t.Helper()
+		return runCall(t.Context(), userTree(t, "pyobjects.txtar", "python: "+python+"\n"+more), "", args...)
+	}
+	const on = "python_fallback: salt\n"
+	db := filepath.Join(t.TempDir(), "x.db")
+	for _, x := range []struct {
+		more string
+		args []string
+		want string
+	}{
+		{"", []string{"sqlite3.tables", db}, "'sqlite3.tables' is not available."},
+		{on, []string{"state.single", "sqlite3.table_present", "name=things", "db=" + db, "schema=CREATE TABLE things (x TEXT)"}, "Succeeded: 1 (changed=1)"},
+		{on, []string{"state.single", "sqlite3.table_present", "name=things", "db=" + db, "schema=CREATE TABLE things (x TEXT)"}, "exists with matching schema"},
+		{on, []string{"sqlite3.tables", db}, "- things"},
+		{on, []string{"sqlite3.no_such"}, "'sqlite3.no_such' is not available."},
+		{on + "disable_modules: [sqlite3]\n", []string{"sqlite3.tables", db}, "'sqlite3.tables' is not available."},
+		{on + "whitelist_modules: [test]\n", []string{"sqlite3.tables", db}, "'sqlite3.tables' is not available."},
+		{"python_fallback: pepper\n", []string{"test.ping"}, `python_fallback: "pepper" is neither salt nor empty`},
+	} {
+		if r := call(x.more, x.args...); !strings.Contains(r.stdout+r.stderr, x.want) {
+			t.Errorf("%s%v: %+v, want %s", x.more, x.args, r, x.want)
+		}
+	}
+	t.Setenv("PYTHONPATH", "")
+	if r := call(on, "sqlite3.version"); !strings.Contains(r.stderr, "does not have Salt's package") && !strings.Contains(r.stdout, ".") {
+		t.Errorf("without the package: %+v", r)
+	}
+}

@@ -42,6 +42,7 @@ type Caller struct {
 	returners *returners.Returners
 	wait      func() // waits for background work
 	user      *usermodules.Modules
+	stock     *usermodules.Stock
 
 	conn *link.Link // nil if local
 	jid  string
@@ -74,7 +75,7 @@ func NewCaller(ctx context.Context, cfg Config, local bool, log *slog.Logger) (*
 // run.
 func (m *Minion) caller() *Caller {
 	return &Caller{cfg: &m.cfg, log: m.log, links: m.links, inUse: m.cfg.inUse(), funcs: m.funcs, grains: m.grains, calls: m.calls, runner: m.runner,
-		notes: m.notes, returners: m.returners, wait: m.background.Wait, user: m.user, jid: salt.NewJID(time.Now())}
+		notes: m.notes, returners: m.returners, wait: m.background.Wait, user: m.user, stock: m.stock, jid: salt.NewJID(time.Now())}
 }
 
 // connect tries the masters in turn, first those that the daemon uses. It does
@@ -192,6 +193,7 @@ func (c *Caller) Outputters() *usermodules.Outputters {
 func (c *Caller) Close() {
 	c.wait()
 	c.user.Close()
+	c.stock.Close()
 	c.returners.Close()
 	if c.conn != nil {
 		c.conn.Client.Close()

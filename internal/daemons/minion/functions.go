@@ -32,13 +32,21 @@ import (
 
 // buildFunctions builds the execution modules.
 func (m *Minion) buildFunctions() error {
+	var err error
+	if m.stock, err = m.stockModules(); err != nil {
+		return err
+	}
 	if err := m.buildStates(); err != nil {
 		return err
 	}
 	o := &m.cfg.Options
 	r, err := fn.NewRegistry(m.grains.Reader(nil), permitted(m.catalogue(), o.DisableModules, o.WhitelistModules, m.grains.Reader(nil))...)
 	if err == nil {
-		r.Attach(m.user.Source())
+		if m.stock != nil {
+			r.Attach(m.stock.Source(m.user.Source()))
+		} else {
+			r.Attach(m.user.Source())
+		}
 		r.Document("states", m.states.Declarations)
 		r.Document("runners", runnerDocs)
 	}

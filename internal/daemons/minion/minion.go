@@ -111,6 +111,8 @@ type Minion struct {
 	busIPC     *event.Server
 	grains     *grains.Store
 	user       *usermodules.Modules // the user's own, in Python
+	// stock are modules of a stock Salt, or nil.
+	stock *usermodules.Stock
 	// userBeacons are the beacons among them, which have a process of their own.
 	userBeacons *usermodules.Modules
 	funcs       *fn.Registry
@@ -267,6 +269,7 @@ func (m *Minion) Run(ctx context.Context) error {
 	m.outbox.Close()
 	m.user.Close()
 	m.userBeacons.Close()
+	m.stock.Close()
 	for _, c := range m.links.All() {
 		c.Client.Close()
 	}

@@ -42,6 +42,7 @@ type Options struct {
 	FileBufferSize     int           `salt:"file_buffer_size" default:"262144" doc:"bytes of a file that are sent at once" change:"restart"`
 	DisableModules     []string      `salt:"disable_modules" default:"[]" list:"comma" doc:"execution modules that this minion does not have, by the name of their functions or of Salt's file (cmd or cmdmod)" change:"restart"`
 	WhitelistModules   []string      `salt:"whitelist_modules" default:"[]" list:"comma" doc:"the only execution modules that this minion has, named likewise; empty is all" change:"restart"`
+	PythonFallback     string        `salt:"python_fallback" default:"" doc:"salt: functions and states that Brine does not have are those of a stock Salt that is installed for the Python of the option python; empty: they are not available (Brine only)" change:"restart"`
 	DisableReturners   []string      `salt:"disable_returners" default:"[]" list:"comma" doc:"returners that this minion does not have" change:"restart"`
 }
 

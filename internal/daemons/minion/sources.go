@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"brine/internal/base/salt"
 	"brine/internal/call/fn"
 	"brine/internal/daemons/minion/background"
 	"brine/internal/daemons/minion/calls"
@@ -52,6 +53,10 @@ const lookForBeacons = 2 * time.Second
 
 // userModules are the user's own modules of some kinds.
 func (m *Minion) userModules(kinds []string) *usermodules.Modules {
+	return usermodules.New(m.modulesConfig(kinds))
+}
+
+func (m *Minion) modulesConfig(kinds []string) usermodules.Config {
 	cfg := &m.cfg
 	opts := cfg.Opts
 	if opts == nil {
@@ -62,7 +67,7 @@ func (m *Minion) userModules(kinds []string) *usermodules.Modules {
 	if one {
 		every = lookForBeacons
 	}
-	return usermodules.New(usermodules.Config{
+	return usermodules.Config{
 		Kinds: kinds, One: one, Every: every,
 		Options: cfg.Options.PythonOptions, Sync: cfg.Options.ExtmodOptions, CacheDir: cfg.CacheDir, ExtensionModules: cfg.ExtensionModules,
 		ID: cfg.ID, Opts: opts, OwnGrains: own, Disabled: cfg.Options.DisableModules, Log: m.log,
@@ -72,7 +77,30 @@ func (m *Minion) userModules(kinds []string) *usermodules.Modules {
 			c.Funcs = m.funcs
 			return c
 		},
-	})
+	}
+}
+
+// stockModules are those of a stock Salt that the option python_fallback allows, or nil.
+func (m *Minion) stockModules() (*usermodules.Stock, error) {
+	o := &m.cfg.Options
+	switch o.PythonFallback {
+	case "":
+		return nil, nil
+	case "salt":
+	default:
+		return nil, salt.Errorf(salt.Invalid, "python_fallback: %q is neither salt nor empty", o.PythonFallback)
+	}
+	return &usermodules.Stock{
+		Python: o.Program, Log: m.log,
+		Allowed: func(module string) bool {
+			return (len(o.WhitelistModules) == 0 || slices.Contains(o.WhitelistModules, module)) && !slices.Contains(o.DisableModules, module)
+		},
+		Modules: func(python, dir string) *usermodules.Modules {
+			c := m.modulesConfig(usermodules.StockKinds)
+			c.Stock, c.Options.Program = dir, python
+			return usermodules.New(c)
+		},
+	}, nil
 }
 
 // collectGrains gathers the grains, and adds those of the user's modules.

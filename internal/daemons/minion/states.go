@@ -17,7 +17,11 @@ import (
 func (m *Minion) buildStates() error {
 	r, err := state.NewRegistry(m.grains.Reader(nil), catalogue.States(orchestration.Deps{Listen: m.bus.Watcher().Listen})...)
 	if err == nil {
-		r.Attach(m.user.States())
+		if m.stock != nil {
+			r.Attach(m.stock.States(m.user.States()))
+		} else {
+			r.Attach(m.user.States())
+		}
 	}
 	m.states = r
 	return err

@@ -54,6 +54,8 @@ type Config struct {
 	// Kinds are the kinds of modules that can be used: MinionKinds, MasterKinds or RunnerKinds.
 	Kinds   []string
 	Options python.Options
+	// Stock is the directory of the package of a stock Salt, whose modules these are, or "".
+	Stock string
 	// One means that one process makes all calls; see python.Config.
 	One  bool
 	Sync extmods.Options
@@ -110,7 +112,7 @@ type list struct {
 func New(c Config) *Modules {
 	m := &Modules{cfg: c}
 	m.pool = python.New(python.Config{
-		Options: c.Options, One: c.One, Dir: filepath.Join(c.CacheDir, "brine", "python"), Loaders: m.files, Log: c.Log,
+		Options: c.Options, One: c.One, Stock: c.Stock, Dir: filepath.Join(c.CacheDir, "brine", "python"), Loaders: m.files, Log: c.Log,
 		// Modules import the user's utils by their names, too.
 		Path: append(slices.Clone(c.Sync.Dirs), extmods.Dirs(c.Opts, c.ExtensionModules, "utils")...),
 	})
@@ -139,7 +141,11 @@ func (m *Modules) Rescan() bool {
 func (m *Modules) scan() (changed bool) {
 	now := make(map[string]extmods.Listing, len(m.cfg.Kinds))
 	for _, kind := range m.cfg.Kinds {
-		l := extmods.Scan(extmods.Dirs(m.cfg.Opts, m.cfg.ExtensionModules, kind))
+		dirs := extmods.Dirs(m.cfg.Opts, m.cfg.ExtensionModules, kind)
+		if m.cfg.Stock != "" {
+			dirs = []string{filepath.Join(m.cfg.Stock, "salt", kind)}
+		}
+		l := extmods.Scan(dirs)
 		if kind == kindModules {
 			l = without(l, m.cfg.Disabled)
 		}

@@ -356,10 +356,12 @@ class Functions:
         if name in self.own:
             return self.own[name]
         loader = LOADERS.get(self.kind)
+        if STOCK and pipe.ask("has", self.kind, name):
+            return Function(self.kind, name)  # stock Salt has what Brine has not
         found = loader.find(name, False) if loader else None
-        if found is None and pipe.ask("has", self.kind, name):
+        if found is None and not STOCK and pipe.ask("has", self.kind, name):
             found = Function(self.kind, name)
-        if found is None and loader:
+        if found is None and loader and not STOCK:
             found = loader.find(name, True)
         return found
 
@@ -530,7 +532,7 @@ class Loader:
 
     def execute(self, stem, path):
         import importlib.util
-        name = "salt.loaded.ext.{}.{}".format(TAGS.get(self.kind, self.kind), stem)
+        name = "salt.loaded.{}.{}.{}".format("int" if STOCK else "ext", TAGS.get(self.kind, self.kind), stem)
         search = None
         if path.endswith("__init__.py"):
             search = [os.path.dirname(path)]
@@ -627,6 +629,7 @@ TAGS = {"modules": "module", "renderers": "render", "returners": "returner", "ru
         "beacons": "beacons"}
 LOADERS = {}
 GLOBALS = {}
+STOCK = []  # the directory of stock Salt's package, if that is used
 
 
 def fill_globals():
@@ -932,7 +935,11 @@ def main():
     message = pipe.receive()
     settings = message[1]
     pipe.limit = settings["limit"]
-    install_shim()
+    if settings["stock"]:
+        STOCK.append(settings["stock"])
+        sys.path[0] = settings["stock"]  # instead of the shim, which this program has loaded
+    else:
+        install_shim()
     start_logging(settings["level"])
     fill_globals()
     for kind, (files, claims) in settings["loaders"].items():

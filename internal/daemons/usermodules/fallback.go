@@ -1,0 +1,137 @@
+package usermodules
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+	"brine/internal/sls/state"
+)
+
+// StockKinds are those that the helper of a stock Salt loads.
+var StockKinds = []string{kindModules, kindStates}
+
+// kept are modules of Salt that work with the minion itself. They are Brine's alone: Salt's would
+// use the minion's key and sockets beside it.
+var kept = []string{"beacons", "config", "cp", "event", "grains", "mine", "minion", "pillar", "publish", "saltutil", "schedule", "state", "sys"}
+
+// Stock are the modules of a stock Salt that is installed on this machine, for functions that
+// neither the user nor Brine has. They are looked for when such a function is called first.
+type Stock struct {
+	// Modules makes the modules of the package in a directory, run by a Python.
+	Modules func(python, dir string) *Modules
+	// Python names the Python that has the package, "" for that of Salt's packages or the system's.
+	Python string
+	// Allowed reports whether a minion may have a module.
+	Allowed func(module string) bool
+	Log     *slog.Logger
+
+	once sync.Once
+	m    *Modules
+}
+
+// stockPython is the Python of Salt's own packages.
+const stockPython = "/opt/saltstack/salt/bin/python3"
+
+// modules returns the modules, nil if there are none.
+func (s *Stock) modules() *Modules {
+	s.once.Do(func() {
+		python, dir, err := s.locate()
+		if err != nil {
+			s.Log.Error("cannot use a stock Salt's modules", "err", err)
+			return
+		}
+		s.m = s.Modules(python, dir)
+	})
+	return s.m
+}
+
+// locate asks Python where the package salt is.
+func (s *Stock) locate() (python, dir string, err error) {
+	python = s.Python
+	if python == "" {
+		if python, err = exec.LookPath(stockPython); err != nil {
+			python = "/usr/bin/python3"
+		}
+	}
+	ctx, cancel := loading()
+	defer cancel()
+	cmd := exec.CommandContext(ctx, python, "-c", "import importlib.util; print(importlib.util.find_spec('salt').submodule_search_locations[0])")
+	cmd.Dir = "/"
+	out, err := cmd.Output()
+	dir = strings.TrimSpace(string(out))
+	if err != nil || !filepath.IsAbs(dir) {
+		return "", "", fmt.Errorf("the option python_fallback is salt, but %s does not have Salt's package: install it, or name the Python that has it "+
+			"by the option python", python)
+	}
+	return python, filepath.Dir(dir), nil
+}
+
+// Close ends the helpers.
+func (s *Stock) Close() {
+	if s != nil && s.m != nil {
+		s.m.Close()
+	}
+}
+
+// find returns a function of stock Salt. Only modules that are likely to have it are loaded.
+func (s *Stock) find(kind, full string) *fn.Func {
+	module, _, _ := strings.Cut(full, ".")
+	if slices.Contains(kept, module) || !s.Allowed(module) {
+		return nil
+	}
+	m := s.modules()
+	if m == nil {
+		return nil
+	}
+	return source{m, kind}.Find(full, true)
+}
+
+// Source are the user's execution modules, and those of stock Salt where neither they nor Brine
+// have a function.
+func (s *Stock) Source(user fn.Source) fn.Source { return withStock{user, s} }
+
+type withStock struct {
+	fn.Source
+	s *Stock
+}
+
+// Find implements fn.Source.
+func (w withStock) Find(full string, own bool) *fn.Func {
+	if f := w.Source.Find(full, own); f != nil || own {
+		return f
+	}
+	return w.s.find(kindModules, full)
+}
+
+// States are the user's state modules, and those of stock Salt likewise.
+func (s *Stock) States(user state.Source) state.Source { return statesWithStock{user, s} }
+
+type statesWithStock struct {
+	state.Source
+	s *Stock
+}
+
+// Find implements fn.Source.
+func (w statesWithStock) Find(full string, own bool) *fn.Func {
+	if f := w.Source.Find(full, own); f != nil || own {
+		return f
+	}
+	return w.s.find(kindStates, full)
+}
+
+// Plan implements state.Source.
+func (w statesWithStock) Plan(ctx context.Context, e *state.Env, full string, kwargs *value.Dict) (state.Plan, error) {
+	module, _, _ := strings.Cut(full, ".")
+	if w.s.m == nil || w.Source.Claims(module) && w.Source.Find(full, true) != nil {
+		return w.Source.Plan(ctx, e, full, kwargs)
+	}
+	return w.s.m.States().Plan(ctx, e, full, kwargs)
+}
