@@ -3,7 +3,9 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -18,7 +20,11 @@ import (
 // until it is decided about again.
 func TestRecordsCompared(t *testing.T) {
 	t.Parallel()
-	a := newApart(t, 3, "").start()
+	a := newApart(t, 3, "")
+	for _, m := range a.masters {
+		m.Write("master", m.Read("master")+"metrics_address: "+m.Host+":24575\n")
+	}
+	a.start()
 	one, two, three := a.masters[0], a.masters[1], a.masters[2]
 	a.pend(one, "lost", "kept", "few")
 	one.Accept("lost", "kept", "few")
@@ -62,6 +68,9 @@ func TestRecordsCompared(t *testing.T) {
 		}
 		return nil
 	})
+	if n := metric(t, three, "brine_cluster_differences"); n != 1 {
+		t.Errorf("brine_cluster_differences is %v, want 1", n)
+	}
 	if s := state(three, "few") + state(one, "few") + state(two, "few"); s != "minions" {
 		t.Errorf("what one of three has is now %q", s)
 	}
@@ -74,4 +83,23 @@ func TestRecordsCompared(t *testing.T) {
 		return nil
 	})
 	a.equal(one, 3, map[string]int{"key": 2})
+}
+
+// metric returns a metric without labels.
+func metric(t *testing.T, m *node, name string) (v float64) {
+	t.Helper()
+	rep, err := http.Get("http://" + m.Host + ":24575/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rep.Body.Close()
+	b, err := io.ReadAll(rep.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, ok := strings.Cut(string(b), "\n"+name+" ")
+	if _, err := fmt.Sscan(after, &v); !ok || err != nil {
+		t.Fatalf("no %s: %v", name, err)
+	}
+	return v
 }

@@ -24,6 +24,7 @@ import (
 	"syscall"
 
 	"brine/internal/base/log"
+	"brine/internal/base/metrics"
 	"brine/internal/base/profile"
 	"brine/internal/base/salt"
 	"brine/internal/cli/frame"
@@ -47,6 +48,7 @@ type options struct {
 
 // service is what a daemon is once it is built.
 type service interface {
+	metrics.Daemon
 	// Run serves until ctx ends.
 	Run(ctx context.Context) error
 }
@@ -85,6 +87,7 @@ type common struct {
 	// check looks for what would go wrong at a start.
 	check   func(ctx context.Context, c *checker)
 	profile profile.Options
+	metrics string // address, "" for none
 	// build makes the daemon, binding what it needs.
 	build func(ctx context.Context, log *slog.Logger) (service, error)
 	// reload hands this configuration to a daemon that was built with another;
@@ -243,6 +246,7 @@ func (b *blueprint) serve(ctx context.Context, env *frame.Env, c *common, held *
 		return b.exitCode(err)
 	}
 	defer serveProfiles(c.profile, logger.Logger)()
+	defer metrics.Serve(c.metrics, b.command.Name, s, logger.Logger)()
 	go keepMemory(ctx, b.room)
 	defer b.onHangup(logger, s, load)()
 	m := serviceManager()

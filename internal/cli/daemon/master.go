@@ -32,7 +32,7 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 		return nil, err
 	}
 	return &common{
-		log: &cfg.Log, pidFile: cfg.Files.PIDFile, profile: cfg.Profile, user: cfg.Files.User,
+		log: &cfg.Log, pidFile: cfg.Files.PIDFile, profile: cfg.Profile, metrics: cfg.Metrics.Address, user: cfg.Files.User,
 		refused: t.Refuse(cfg.Overrides, &config.Master{}, &apiOptions{}),
 		folders: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
 		check: func(_ context.Context, c *checker) {

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"brine/internal/base/log"
+	"brine/internal/base/metrics"
 	"brine/internal/cli/frame"
 	"brine/internal/daemons/config"
 	"brine/internal/ha/cluster/witness"
@@ -17,7 +18,7 @@ var command = frame.Command{
 	Doc: "A voter for the lease by which one master of a cluster without a shared directory runs the tasks that run once: with two masters, the " +
 		"third. It has no keys and no data. " +
 		"It reads the file witness in the configuration directory: id, cluster_id, cluster_witness_secret, cluster_voters, and optionally interface, " +
-		"cluster_pool_port and cachedir; all as on the masters.",
+		"cluster_pool_port, cachedir and metrics_address; all as on the masters.",
 }
 
 // Applet is the entry in the table of programs.
@@ -32,6 +33,7 @@ type options struct {
 // Settings are the options in the file.
 type Settings struct {
 	Witness        witness.Options
+	Metrics        metrics.Options
 	Level          string `salt:"log_level" default:"info" doc:"log level on stderr: debug, info, warning or error" change:"restart"`
 	DefaultInclude any    `salt:"default_include" default:"witness.d/*.conf" doc:"further files, relative to this one; later ones take precedence" change:"restart"`
 	Include        any    `salt:"include" default:"null" doc:"path, pattern or list of further files, which take precedence over all others" change:"restart"`
@@ -71,6 +73,7 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		env.Errorf("witness: %v", err)
 		return config.ExitCode(err)
 	}
+	defer metrics.Serve(s.Metrics.Address, "brine-witness", w, logger.Logger)()
 	logger.Info("witness started", "pid", os.Getpid(), "address", w.Addr().String())
 	if err := w.Run(ctx); err != nil {
 		env.Errorf("witness: %v", err)

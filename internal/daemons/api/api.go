@@ -28,6 +28,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/metrics"
 	"brine/internal/base/salt"
 	"brine/internal/call/client"
 	"brine/internal/py/value"
@@ -73,6 +74,7 @@ type Server struct {
 	table    map[string]*resource
 	static   *os.Root
 	stats    counters
+	conf     *tls.Config // nil without TLS
 	figures  *figures
 }
 
@@ -81,6 +83,7 @@ type counters struct {
 	requests, active, written, accepted atomic.Int64
 	mu                                  sync.Mutex
 	byStatus                            map[int]int64
+	times                               metrics.Times
 }
 
 // New opens the sessions and binds the address. After an error nothing stays
@@ -110,6 +113,7 @@ func New(s Settings, m Master, b Bus, log *slog.Logger) (*Server, error) {
 			a.listener.Close()
 			return nil, err
 		}
+		a.conf = conf
 		a.listener = tls.NewListener(a.listener, conf)
 	}
 	return a, nil
@@ -316,6 +320,9 @@ func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer done()
+	}
+	if !res.stream {
+		defer a.stats.times.Since(time.Now())
 	}
 	a.serve(c, res)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/metrics"
 	"brine/internal/base/salt"
 	"brine/internal/py/value"
 )
@@ -21,6 +22,7 @@ type Options struct {
 	Enable  any           `salt:"netapi_enable_clients" default:"[]" doc:"clients that salt-api may use: local, local_async, local_batch, local_subset, runner, runner_async, wheel, wheel_async" change:"restart"`
 	Timeout time.Duration `salt:"rest_timeout" default:"300" doc:"seconds that salt-api waits for a function" change:"restart"`
 	LogFile string        `salt:"api_logfile" default:"/var/log/salt/api" doc:"log file of salt-api" change:"restart"`
+	Metrics string        `salt:"api_metrics_address" default:"" doc:"address and port where salt-api serves /metrics for Prometheus, /livez and /readyz, as metrics_address does for other daemons; empty: off (Brine only)" change:"restart"`
 	PIDFile string        `salt:"api_pidfile" default:"/var/run/salt-api.pid" doc:"file for the number of salt-api's process" change:"restart"`
 }
 
@@ -136,6 +138,9 @@ func (o *Options) Read(dir string) (*Settings, error) {
 	}
 	if !d.Has("port") {
 		fault("port", "is missing: set it to the port that salt-api is to listen on")
+	}
+	if err := metrics.Check("api_metrics_address", o.Metrics); err != nil {
+		faults = append(faults, err)
 	}
 	if acl, ok := d.Get("api_acl"); ok {
 		s.hasACL = true

@@ -25,8 +25,9 @@ type resource struct {
 	below int
 	// session: responses set the cookie. auth: a session is needed. authPost: POST
 	// needs one. checked: the master must confirm its token first. raw: the handler
-	// writes the response itself. addresses: authorized_ips applies.
-	session, auth, authPost, checked, raw, addresses bool
+	// writes the response itself. stream: the response lasts as long as the client wants.
+	// addresses: authorized_ips applies.
+	session, auth, authPost, checked, raw, stream, addresses bool
 }
 
 var (
@@ -58,8 +59,8 @@ func (a *Server) resources() map[string]*resource {
 			do: map[string]handler{get: low.jobs}},
 		"/keys": {about: "The keys of minions; and making a pair.", allow: getPost, below: 1, session: true, addresses: true,
 			do: map[string]handler{get: low.keys, put: low.newKeys}},
-		"/events": {about: "The event bus, as server-sent events.", allow: getOnly, session: true, raw: true, do: map[string]handler{get: bus.events}},
-		"/ws": {about: "The event bus, over a WebSocket.", allow: getOnly, below: 1, session: true, raw: true,
+		"/events": {about: "The event bus, as server-sent events.", allow: getOnly, session: true, raw: true, stream: true, do: map[string]handler{get: bus.events}},
+		"/ws": {about: "The event bus, over a WebSocket.", allow: getOnly, below: 1, session: true, raw: true, stream: true,
 			do: map[string]handler{get: bus.socket}},
 		"/stats": {about: "Statistics of this server.", allow: getOnly, session: true, auth: !a.s.StatsOpen, checked: true,
 			do: map[string]handler{get: own.statistics}},

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/metrics"
 	"brine/internal/base/salt"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
@@ -70,44 +70,32 @@ const (
 	pingTime = 5 * time.Second
 )
 
-// health returns whether this server and its master work. Clients with a token
-// get details of the master.
-func (f *figures) health(c *call) (any, error) {
+// answers returns an error if the master does not answer.
+func (f *figures) answers(ctx context.Context) error {
 	f.alive.mu.Lock()
 	defer f.alive.mu.Unlock()
 	if time.Since(f.alive.at) > pulseTime {
-		limited, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), pingTime)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTime)
 		defer cancel()
 		f.alive.dead, f.alive.at = f.master.Ping(limited), time.Now()
 	}
-	if f.alive.dead != nil {
+	return f.alive.dead
+}
+
+// health returns whether this server and its master work.
+func (f *figures) health(c *call) (any, error) {
+	if f.answers(c.r.Context()) != nil {
 		c.status = http.StatusServiceUnavailable
 		return value.DictOf("status", "the master does not answer"), nil
 	}
 	return value.DictOf("status", "ok"), nil
 }
 
-// metrics returns the same numbers in Prometheus format.
+// metrics returns the same numbers in Prometheus' format.
 func (f *figures) metrics(c *call) (any, error) {
-	var b strings.Builder
-	row := func(name, kind, help string, v float64) {
-		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n%s %g\n", name, help, name, kind, name, v)
-	}
-	row("brine_api_uptime_seconds", "gauge", "Time since the start.", time.Since(f.began).Seconds())
-	row("brine_api_requests_active", "gauge", "Requests at work, streams of events included.", float64(f.stats.active.Load()))
-	row("brine_api_connections", "gauge", "Open connections.", float64(f.admitted.count()))
-	row("brine_api_connections_refused_total", "counter", "Connections and forwarded requests beyond the limits.", float64(f.admitted.refused.Load()))
-	row("brine_api_connections_displaced_total", "counter", "Connections without a session that were closed to admit others.",
-		float64(f.admitted.evicted.Load()))
-	row("brine_api_sent_bytes_total", "counter", "Bytes of answers, without streams.", float64(f.stats.written.Load()))
-	b.WriteString("# HELP brine_api_requests_total Answers by status.\n# TYPE brine_api_requests_total counter\n")
-	f.stats.mu.Lock()
-	byStatus := maps.Clone(f.stats.byStatus)
-	f.stats.mu.Unlock()
-	for _, status := range slices.Sorted(maps.Keys(byStatus)) {
-		fmt.Fprintf(&b, "brine_api_requests_total{status=\"%d\"} %d\n", status, byStatus[status])
-	}
-	c.write([]byte(b.String()), "text/plain; version=0.0.4; charset=utf-8")
+	var p metrics.Page
+	f.write(&p)
+	c.write(p.Bytes(), metrics.Type)
 	return nil, nil
 }
 

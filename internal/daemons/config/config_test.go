@@ -320,4 +320,4 @@ func TestExamples(t *testing.T) {
 var companions = map[string]map[string]any{}
 
 // byAPI are options of salt-api.
-var byAPI = map[string]bool{"netapi_enable_clients": true, "rest_cherrypy": true}
+var byAPI = map[string]bool{"api_metrics_address": true, "netapi_enable_clients": true, "rest_cherrypy": true}

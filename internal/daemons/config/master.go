@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"brine/internal/base/log"
+	"brine/internal/base/metrics"
 	"brine/internal/base/profile"
 	"brine/internal/call/auth"
 	"brine/internal/call/client"
@@ -58,6 +59,7 @@ type Master struct {
 	GitPillar gitpillar.Options        `title:"Pillar from git"`
 	Output    output.Options
 	Profile   profile.Options `title:"Profiling"`
+	Metrics   metrics.Options `title:"Metrics and health"`
 }
 
 // MasterFiles are the master's identity and directories. root_dir is applied to

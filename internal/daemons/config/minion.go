@@ -8,6 +8,7 @@ import (
 
 	"brine/internal/base/field"
 	"brine/internal/base/log"
+	"brine/internal/base/metrics"
 	"brine/internal/base/profile"
 	"brine/internal/call/output"
 	"brine/internal/catalogue/actions/certs"
@@ -47,6 +48,7 @@ type Minion struct {
 	X509      certs.Options     `title:"Certificates"`
 	Output    output.Options
 	Profile   profile.Options `title:"Profiling"`
+	Metrics   metrics.Options `title:"Metrics and health"`
 	Returners returner.MinionOptions
 }
 

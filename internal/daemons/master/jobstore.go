@@ -29,6 +29,8 @@ type jobStore interface {
 	// OnConflict calls hear for each second return with another result.
 	OnConflict(hear func(jid, minion string))
 	Prune() (int, error)
+	// Probe writes something to the disk, and returns an error if jobs cannot be stored.
+	Probe() error
 	Close() error
 }
 

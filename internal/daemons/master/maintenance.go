@@ -32,6 +32,7 @@ type maintenance struct {
 	cluster     *cluster.Cluster // nil without a cluster
 	replicated  *replicated      // nil unless in a cluster without a shared directory
 	useJIDSlot  func()           // repeated, because members come and go
+	beat        *atomic.Int64    // when the last turn began, in seconds since 1970
 	log         *slog.Logger
 }
 
@@ -47,6 +48,7 @@ func (m *maintenance) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-second.C:
+			m.beat.Store(now.Unix())
 			if err := m.rotation.onRequest(); err != nil {
 				rotations.Log(slog.LevelError, "cannot rotate the AES key", "err", err)
 			}

@@ -71,9 +71,10 @@ type Master struct {
 	publish    *channel.PublishServer
 	requests   *channel.Server
 	servers    []transport.RequestServer
-	answerer   *discovery.Answerer    // of the option discovery, or nil
-	reactor    *reactor.Reactor       // of the option reactor, or nil
-	returners  []*sinks.EventReturner // of the option event_return
+	counts
+	answerer  *discovery.Answerer    // of the option discovery, or nil
+	reactor   *reactor.Reactor       // of the option reactor, or nil
+	returners []*sinks.EventReturner // of the option event_return
 }
 
 // services are the services that Master builds on its stores.
@@ -138,6 +139,7 @@ func (l *lifetime) context() context.Context {
 func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 	m := &Master{cfg: cfg, log: log, began: time.Now(), refusals: ratelimit.NewLog(log, 10, 10*time.Second)}
 	m.queue = newQueue(time.Now)
+	m.functions = newFunctionCounts()
 	m.pending = &pendingCount{rateLimitedLog: ratelimit.NewLog(log, 1, time.Minute)}
 	defer func() {
 		if err != nil {
@@ -216,6 +218,8 @@ func (m *Master) Run(ctx context.Context) error {
 		back.Go(func() error { return part(inner) })
 	}
 	m.revisions.catchUp(ctx)
+	m.serving.Store(true)
+	defer m.serving.Store(false)
 	servers := group{failed: failed}
 	for _, s := range m.servers {
 		servers.Go(func() error { return s.Serve(front, m.requests.Handle) })
@@ -226,6 +230,7 @@ func (m *Master) Run(ctx context.Context) error {
 	case err = <-failed:
 		stopFront()
 	}
+	m.serving.Store(false)
 	servers.Wait()
 	m.background.Wait()
 	if m.replicated != nil && err == nil {

@@ -119,6 +119,7 @@ type publisher struct {
 	cluster    *cluster.Cluster // nil without a cluster
 	server     *channel.PublishServer
 	reports    *connectionReports
+	functions  *functionCounts
 	mint       func(now time.Time) string // salt.NewJID
 	log        *slog.Logger
 }
@@ -178,6 +179,7 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 		p.log.Error("cannot publish job", "jid", jid, "err", err)
 		return value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", err.Error()))
 	}
+	p.functions.published(o, len(minions))
 	p.log.Debug("published", "jid", jid, "fun", value.Str(o.Fun), "minions", len(minions))
 	reply := value.DictOf("jid", jid, "minions", minions, "missing", missing)
 	if others := p.reports.elsewhere(minions); others.Len() > 0 && p.cluster == nil { // any master of a cluster reaches all minions

@@ -81,6 +81,20 @@ func (q *queue) add(load *value.Dict, jid string, minions, absent []string, expi
 	}
 }
 
+// kept counts the jobs that are queued for unreachable minions, and the bytes of those
+// that are in memory.
+func (q *queue) kept() (jobs int, held int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	for _, j := range q.order {
+		if !j.over && j.expires.After(now) && !j.open.empty() {
+			jobs++
+		}
+	}
+	return jobs, q.held
+}
+
 // mute returns those of some minions that never asked for missed jobs, so they
 // may be stock minions.
 func (q *queue) mute(ids []string) (out []string) {

@@ -5,8 +5,10 @@ import (
 	"brine/internal/daemons/master/sinks"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"brine/internal/base/metrics"
 	"brine/internal/base/salt"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
@@ -26,6 +28,9 @@ type returns struct {
 	stock    *sinks.StockFiles
 	standby  *standbyJobs
 	log      *slog.Logger
+
+	functions                             *functionCounts
+	stored, repeated, notStored, rejected atomic.Int64
 
 	// told are returns whose event was fired although they could not be stored:
 	// when they arrive again, no event is fired.
@@ -56,6 +61,7 @@ func (r *returns) takeReturn(c *channel.Call) {
 	}
 	var in wire.Return
 	if err := wire.Decode(load, &in); err != nil {
+		r.rejected.Add(1)
 		r.rateLimitedLog.Log(slog.LevelWarn, "refused malformed return", "minion", c.ID, "err", err)
 		c.Reply("")
 		return
@@ -72,6 +78,7 @@ func (r *returns) takeReturn(c *channel.Call) {
 		c.Reply(nil)
 		return
 	case !salt.ValidJID(jid):
+		r.rejected.Add(1)
 		r.rateLimitedLog.Log(slog.LevelWarn, "refused return: invalid job id", "minion", c.ID, "jid", jid)
 		c.Reply("")
 		return
@@ -81,11 +88,13 @@ func (r *returns) takeReturn(c *channel.Call) {
 		published, allowed = r.rules.belongs(jid, c.ID)
 	}
 	if !allowed {
+		r.rejected.Add(1)
 		r.rateLimitedLog.Log(slog.LevelWarn, "refused return: the job did not target this minion", "minion", c.ID, "jid", jid)
 		c.Reply("")
 		return
 	}
 	if limit := int64(r.settings.options().MinionReturnQuota) << 20; !published && !r.own.take(c.ID, c.Size(), limit) {
+		r.rejected.Add(1)
 		const full = "a minion's returns of jobs that no master published exceed minion_return_quota in this hour; a Brine minion keeps them"
 		r.rateLimitedLog.Log(slog.LevelError, full, "minion", c.ID, "jid", jid, "quota_mb", limit>>20)
 		c.Reply(value.DictOf(salt.KeepReturn, full))
@@ -174,9 +183,19 @@ func (r *returns) store(jid, id string, load, job *value.Dict, done func(error))
 		} else if r.told.remove(key) {
 			dup = true
 		}
+		if err != nil {
+			r.notStored.Add(1)
+		}
 		if dup {
+			r.repeated.Add(1)
 			r.log.Debug("received a duplicate return", "jid", jid, "minion", id)
 		} else {
+			if err == nil {
+				r.stored.Add(1)
+			}
+			var ret wire.Return
+			wire.View(load, &ret)
+			r.functions.returned(&ret)
 			r.bus.Fire(salt.Tag("job", jid, "ret", id), load)
 		}
 		if err == nil && !dup {
@@ -184,6 +203,16 @@ func (r *returns) store(jid, id string, load, job *value.Dict, done func(error))
 		}
 		done(err)
 	})
+}
+
+var returnResults = metrics.Family{Name: "brine_master_returns_total", Kind: metrics.Counter,
+	Help: "Returns that arrived, by what became of them. One that could not be stored is sent again by a Brine minion.", Labels: []string{"result"}}
+
+func (r *returns) metrics(p *metrics.Page) {
+	p.Count(&returnResults, r.stored.Load(), "stored")
+	p.Count(&returnResults, r.repeated.Load(), "repeated")
+	p.Count(&returnResults, r.notStored.Load(), "not_stored")
+	p.Count(&returnResults, r.rejected.Load(), "rejected")
 }
 
 // tellOfConflicts logs that a minion has returned a job twice with different results.

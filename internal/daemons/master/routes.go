@@ -2,8 +2,10 @@ package master
 
 import (
 	"net"
+	"slices"
 	"sync"
 
+	"brine/internal/base/metrics"
 	"brine/internal/files/fileserver"
 	"brine/internal/net/channel"
 	"brine/internal/py/value"
@@ -15,6 +17,8 @@ type route struct {
 	// slow routes run in a goroutine of their own, because they wait for a disk, a
 	// minion or a long computation.
 	slow bool
+	// times counts how long the answers take.
+	times *metrics.Times
 }
 
 // router is the table of all commands: those of minions, which are encrypted,
@@ -27,6 +31,7 @@ type router struct {
 	asked      func(id string, from net.Addr)
 	identify   func(load *value.Dict) *caller
 	background *sync.WaitGroup
+	timed
 }
 
 // bounds limit how many requests are in progress at once.
@@ -126,7 +131,44 @@ func newRouter(h handlers, asked func(id string, from net.Addr), identify func(l
 	// Files have a queue of their own instead of slots.
 	r.encrypted["_serve_file"] = route{handle: h.files.part}
 	r.encrypted["_brine_part"] = route{handle: h.files.sharedPart}
+	r.observe()
 	return r
+}
+
+// observe gives each route the times of its kind.
+func (r *router) observe() {
+	for cmd, rt := range r.clear {
+		rt.times = &r.others
+		r.clear[cmd] = rt
+	}
+	files := append(append(fileserver.Commands(), fileserver.SharedCommands()...), "_serve_file", "_brine_part")
+	for cmd, rt := range r.encrypted {
+		switch {
+		case cmd == "_return" || cmd == "_syndic_return":
+			rt.times = &r.returns
+		case cmd == "_pillar":
+			rt.times = &r.pillars
+		case cmd == "_minion_event":
+			rt.times = &r.events
+		case slices.Contains(files, cmd):
+			rt.times = &r.files
+		default:
+			rt.times = &r.others
+		}
+		r.encrypted[cmd] = rt
+	}
+}
+
+// metrics writes what is in progress, and how long requests take.
+func (r *router) metrics(p *metrics.Page, signIns *metrics.Times) {
+	for _, b := range []struct {
+		by   string
+		busy chan struct{}
+	}{{"minions", r.minions.all}, {"operators", r.operators}, {"logins", r.logins}} {
+		p.Count(&busyRequests, int64(len(b.busy)), b.by)
+		p.Count(&mostRequests, int64(cap(b.busy)), b.by)
+	}
+	r.timed.metrics(p, signIns)
 }
 
 // Encrypted handles a request of a minion.
@@ -144,6 +186,7 @@ func (r *router) serve(table map[string]route, c *channel.Call) {
 		c.Reply(value.NewDict(0))
 		return
 	}
+	c.Observe(rt.times)
 	if !rt.slow {
 		rt.handle(c)
 		return

@@ -251,7 +251,8 @@ func (m *Master) wireServices() (err error) {
 	m.publisher = &publisher{
 		masterID: cfg.MasterID, settings: m.settings, targets: m.targets, keep: cfg.Jobs.Keep(), revision: m.revisions.current, jobs: m.jobs, sinks: m.sinks,
 		stock: m.stock, bus: m.bus, queue: m.queue, redelivery: m.redelivery, cluster: m.cluster, server: m.publish, reports: m.reports, mint: salt.NewJID,
-		log: m.log,
+		functions: m.functions,
+		log:       m.log,
 	}
 	m.useJIDSlot()
 	m.rotation = &keyRotation{
@@ -320,8 +321,9 @@ func (m *Master) bindChannel() error {
 			return channel.Publications{Key: m.publish.AES(), Port: port, Signed: m.cfg.Publish.SignPubMessages}
 		}, m.signedIn, m.log)
 	identify := func(load *value.Dict) *caller { return m.access.identify(m.life.context(), load) }
-	m.requests = channel.NewServer(m.settings.channelOptions, acceptedKeys{m.keys}, sessions, auth,
-		newRouter(m.handlers(), m.addresses.asked, identify, &m.background), m.log)
+	h := m.handlers()
+	m.returned, m.router = h.returns, newRouter(h, m.addresses.asked, identify, &m.background)
+	m.requests = channel.NewServer(m.settings.channelOptions, acceptedKeys{m.keys}, sessions, auth, m.router, m.log)
 	if m.cluster != nil {
 		m.requests.TellSeen()
 	}
@@ -343,7 +345,7 @@ func (m *Master) handlers() handlers {
 	return handlers{
 		returns: &returns{
 			settings: m.settings, rules: &returnRules{m.settings, m.queue, m.jobs}, jobs: m.jobs, bus: m.bus, queue: m.queue, sinks: m.sinks, stock: m.stock,
-			standby: m.standbyJobs, log: m.log, rateLimitedLog: limited(), own: quota{now: time.Now},
+			standby: m.standbyJobs, log: m.log, rateLimitedLog: limited(), own: quota{now: time.Now}, functions: m.functions,
 		},
 		events: &events{settings: m.settings, bus: m.bus, cluster: m.cluster, queue: m.queue, addresses: m.addresses, log: m.log, refused: limited()},
 		data:   m.data,
@@ -367,6 +369,7 @@ func (m *Master) handlers() handlers {
 
 // signedIn fires the event of a sign-in.
 func (m *Master) signedIn(e channel.AuthEvent) {
+	m.signIns.count(e.Act)
 	if e.Act == "pend" {
 		m.pending.added()
 	}
@@ -494,7 +497,7 @@ func (m *Master) maintenance() *maintenance {
 		settings: m.settings, rotation: m.rotation, states: m.states, redelivery: m.redelivery, files: m.files, presence: m.presence, sinks: m.sinks,
 		jobs: m.jobs, stockJobs: m.stockJobs, tokens: m.tokens, peers: m.peers,
 		minions: &minionMemory{m.keys, m.reports, m.queue, m.requests, m.log}, cluster: m.cluster, replicated: m.replicated, useJIDSlot: m.useJIDSlot,
-		log: m.log,
+		beat: &m.beat, log: m.log,
 	}
 }
 

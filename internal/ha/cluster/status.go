@@ -42,8 +42,8 @@ func (c *Cluster) Describe(fn func() *value.Dict) {
 		d.Set("leads", c.Leads())
 		d.Set("secret", c.Voting.secretTag())
 		d.Set("key", c.Keyring.ring.Load().Fingerprint)
-		if c.identity != nil {
-			d.Set("certificate", wire.Stamp(c.identity.Expires()))
+		if ends := c.CertificateEnds(); !ends.IsZero() {
+			d.Set("certificate", wire.Stamp(ends))
 		}
 		d.Set("now", time.Now().UnixMicro())
 		return d
@@ -80,4 +80,12 @@ func (c *Cluster) Status(ctx context.Context) []Status {
 	wg.Wait()
 	slices.SortFunc(out, func(a, b Status) int { return strings.Compare(a.ID, b.ID) })
 	return out
+}
+
+// CertificateEnds returns when the certificate of this master for other members ends, the zero time if it has none.
+func (c *Cluster) CertificateEnds() time.Time {
+	if c.identity == nil {
+		return time.Time{}
+	}
+	return c.identity.Expires()
 }

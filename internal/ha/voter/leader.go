@@ -47,6 +47,27 @@ func (n *Node) Leads() bool {
 	return n.e.leads()
 }
 
+// Health is how a voter fares.
+type Health struct {
+	// Problem says why it cannot vote, "" if it can.
+	Problem string
+	// Leads says that it is the leader, Led that it knows one.
+	Leads, Led bool
+	Term       uint64
+}
+
+// Health returns how the voter fares, as far as it knows.
+func (n *Node) Health() Health {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h := Health{Problem: n.e.why, Leads: n.e.leads()}
+	if n.e.raft != nil {
+		s := n.e.raft.BasicStatus()
+		h.Led, h.Term = s.Lead != 0, s.GetTerm()
+	}
+	return h
+}
+
 // Answer answers a request.
 func (n *Node) Answer(ctx context.Context, r lease.Request) (lease.Answer, error) {
 	answered := make(chan lease.Answer, 1)

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
+	"brine/internal/base/metrics"
 	"brine/internal/net/crypt"
 	"brine/internal/net/transport"
 	"brine/internal/py/msgpack"
@@ -32,6 +34,19 @@ type Call struct {
 	nonce  string
 	minion *minionState
 	auth   *Authenticator
+	times  *metrics.Times // counts how long the answer takes, or nil
+	began  time.Time
+}
+
+// Observe counts in times how long it takes from now until the call is answered.
+func (c *Call) Observe(times *metrics.Times) { c.times, c.began = times, time.Now() }
+
+// answered is called with the first byte of the answer.
+func (c *Call) answered() {
+	if c.times != nil {
+		c.times.Since(c.began)
+		c.times = nil
+	}
 }
 
 // NewCall returns a call that is answered in clear, of a minion that counts as
@@ -51,6 +66,7 @@ func (c *Call) Peer() net.Addr { return c.req.Peer }
 // command.
 func (c *Call) Reply(v any) {
 	if c.cipher == nil {
+		c.answered()
 		replyValue(c.req, v)
 		return
 	}
@@ -69,6 +85,7 @@ func (c *Call) ReplyThen(v any, sent func()) {
 }
 
 func (c *Call) reply(v any, sent func()) {
+	c.answered()
 	s := seals.Get().(*seal)
 	var err error
 	s.b, err = c.cipher.AppendSealed(s.b[:0], c.nonce, func(b []byte) ([]byte, error) { return msgpack.Append(b, v, msgpack.Wire) })
@@ -133,6 +150,7 @@ func (c *Call) ReplyPrivate(v any) error {
 	if err != nil {
 		return err
 	}
+	c.answered()
 	replyValue(c.req, value.DictOf("key", key, "pillar", cipher.Seal(plain, "")))
 	return nil
 }

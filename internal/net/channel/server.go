@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"brine/internal/base/metrics"
 	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/net/crypt"
@@ -53,6 +54,7 @@ type Server struct {
 	// time, so that unauthenticated peers delay neither signed-in minions nor
 	// accepted minions that reconnect after a restart.
 	acceptedQueue, unauthenticatedQueue *signInQueue
+	signIns                             metrics.Times
 }
 
 // NewServer returns a server; opts is called at each request, so that a reload
@@ -179,6 +181,7 @@ func (s *Server) handleClear(req *transport.Request, env envelope) {
 const silence = 10 * time.Second
 
 func (s *Server) signIn(req *transport.Request, in handshake.Request) {
+	start := time.Now()
 	queue, pub := s.queueOf(in)
 	entered, back, ok := queue.acquireOrHint(in.TakesHints)
 	switch {
@@ -206,8 +209,13 @@ func (s *Server) signIn(req *transport.Request, in handshake.Request) {
 	if changed {
 		s.table.drop(in.ID)
 	}
+	s.signIns.Since(start)
 	replyValue(req, reply)
 }
+
+// SignIns returns how long sign-ins took, from the request to the answer. Those that
+// had to wait for a turn are in it, those that got none are not.
+func (s *Server) SignIns() *metrics.Times { return &s.signIns }
 
 // queueOf returns the queue for a sign-in, and its key if that is the accepted
 // one. A peer with an accepted key need not be its owner, but must at least have

@@ -50,6 +50,7 @@ func (c *Call) ReplyShared(v *value.Dict, s *crypt.Shared, sent func()) {
 	head = msgpack.AppendBin(head, sealed, d)
 	head = msgpack.AppendString(head, "shared", d)
 	head = msgpack.AppendBinHeader(head, len(s.Sealed()), d)
+	c.answered()
 	c.req.Answer(transport.Answer{Head: head, Body: s.Sealed(), Sent: done})
 }
 

@@ -15,6 +15,7 @@ type backlog struct {
 	first   uint64 // number of frames[0]
 	bytes   int
 	readers map[*cursor]struct{}
+	lost    uint64 // frames that readers missed, in sum
 }
 
 // cursor is the position of one reader.
@@ -109,6 +110,7 @@ func (b *backlog) take(c *cursor, dst [][]byte, n, size int) (frames [][]byte, o
 	}
 	if c.next < b.first {
 		c.missed += b.first - c.next
+		b.lost += b.first - c.next
 		c.next = b.first
 	}
 	from := c.next
@@ -129,4 +131,11 @@ func (b *backlog) missed(c *cursor) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return c.missed
+}
+
+// allMissed counts the frames that all readers lost.
+func (b *backlog) allMissed() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lost
 }

@@ -108,6 +108,8 @@ type Bus struct {
 
 	mu        sync.Mutex // to change listeners
 	listeners atomic.Pointer[[]*listener]
+
+	fired, dropped atomic.Uint64
 }
 
 // listener is a subscription or a handler.
@@ -143,6 +145,7 @@ func (b *Bus) Fire(tag string, data *value.Dict) error {
 	if tag == "" || strings.Contains(tag, tagEnd) || !utf8.ValidString(tag) {
 		return salt.Errorf(salt.Invalid, "%q is not a valid tag of an event", tag)
 	}
+	b.fired.Add(1)
 	var e *Event
 	for _, l := range *b.listeners.Load() {
 		if !l.wants(tag) {
@@ -172,6 +175,7 @@ func (b *Bus) Relay(tag string, data *value.Dict) error {
 
 // forward sends an event of another program to all listeners.
 func (b *Bus) forward(e *Event) {
+	b.fired.Add(1)
 	for _, l := range *b.listeners.Load() {
 		if l.wants(e.Tag) {
 			l.handle(e)
@@ -201,6 +205,7 @@ type Subscription struct {
 	// C yields the events, and is closed by Close.
 	C <-chan *Event
 
+	bus     *Bus
 	remove  func()
 	mu      sync.Mutex
 	c       chan *Event
@@ -212,7 +217,7 @@ type Subscription struct {
 // there is none. While the queue is full, further events are dropped.
 func (b *Bus) Subscribe(size int, prefixes ...string) *Subscription {
 	c := make(chan *Event, max(size, 1))
-	s := &Subscription{C: c, c: c}
+	s := &Subscription{C: c, c: c, bus: b}
 	s.remove = b.Handle(s.put, prefixes...)
 	return s
 }
@@ -227,6 +232,7 @@ func (s *Subscription) put(e *Event) {
 	case s.c <- e:
 	default:
 		s.dropped.Add(1)
+		s.bus.dropped.Add(1)
 	}
 }
 

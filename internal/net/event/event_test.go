@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"brine/internal/base/field"
+	"brine/internal/base/metrics"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/test/fuzztest"
@@ -297,4 +298,29 @@ func BenchmarkFire(b *testing.B) {
 
 func appendFrame(dst, body []byte) []byte {
 	return append(append(dst, beginFrame(len(body))...), body...)
+}
+
+// TestMissedEventsAreCounted: what subscriptions and other programs miss is counted.
+func TestMissedEventsAreCounted(t *testing.T) {
+	b := NewBus(0)
+	s := &Server{backlog: newBacklog(2, 1<<20)}
+	page := func() string {
+		var p metrics.Page
+		Metrics(&p, b, s)
+		return string(p.Bytes())
+	}
+	b.Subscribe(1)
+	cur := s.backlog.open()
+	for range 5 {
+		must(t, b.Fire("x", nil))
+		s.backlog.add([]byte("frame"))
+	}
+	s.backlog.take(cur, nil, 10, 1<<20)
+	got := page()
+	for _, want := range []string{"brine_events_total 5\n",
+		"brine_events_dropped_total{reader=\"part\"} 4\n", "brine_events_dropped_total{reader=\"program\"} 3\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
 }

@@ -27,6 +27,14 @@ type Return struct {
 	Rest    *value.Dict `wire:"*"`
 }
 
+// Succeeded reports whether the job did what it should. A run of states with a failed
+// state has a retcode, but may have success.
+func (r *Return) Succeeded() bool {
+	code, isInt := r.Retcode.(int64)
+	success, isBool := r.Success.(bool)
+	return (!isInt || code == 0) && (!isBool || success)
+}
+
 // JobEvent is an event of a job that is not a return: its expected minions
 // (lists of strings), or its state on one minion (a string). On stock masters
 // any minion can fire such events, with values of any type.

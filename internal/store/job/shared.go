@@ -476,3 +476,12 @@ func (s *Shared) Prune() (int, error) {
 	}
 	return s.c.Prune(s.o.Keep(), now)
 }
+
+// Probe writes a file of this master beside the queue, and returns an error if that fails.
+func (s *Shared) Probe() error {
+	path := filepath.Join(filepath.Dir(s.marks), "probe."+s.id)
+	if err := atomicfile.Write(path, []byte(s.now().UTC().Format(time.RFC3339)+"\n"), 0o600, true); err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot write the job cache: %w", err)
+	}
+	return nil
+}

@@ -132,6 +132,12 @@ func (s *Store) Put(w *Whole) error {
 	return s.writer.wait(o)
 }
 
+// probeKey, in the bucket of metadata, has the time of the last probe.
+var probeKey = []byte("probed")
+
+// Probe writes a record, and returns an error if the database cannot be written.
+func (s *Store) Probe() error { return s.writer.wait(&op{kind: opProbe}) }
+
 // Expired reports whether a job with that id would expire at once if it were added.
 func (s *Store) Expired(jid string) bool { return s.o.Expired(jid, s.now()) }
 
@@ -166,6 +172,8 @@ func (s *Store) apply(at *place, o *op) error {
 		return o.notes.put(at.tx)
 	case opAdopted:
 		return putAdopted(at.tx, o.until)
+	case opProbe:
+		return at.tx.Bucket(metaBucket).Put(probeKey, []byte(s.now().UTC().Format(time.RFC3339)))
 	case opJob, opMinions, opReturn, opWhole:
 	default:
 		return nil

@@ -38,6 +38,7 @@ const (
 	opRestore // a thing of another master that differs
 	opResend
 	opAdopted
+	opProbe
 	opNone
 )
 

@@ -87,7 +87,15 @@ type directory struct {
 
 	mu       sync.RWMutex
 	accepted listing
+	counts   [Denied + 1]counted // by State
 	parsed   map[string]parsedKey
+}
+
+// counted is the number of ids in a state.
+type counted struct {
+	n     int
+	stamp host.Stamp
+	valid bool
 }
 
 // listing is a snapshot of the accepted ids.
@@ -247,6 +255,32 @@ func (s *Store) List() (map[State][]string, error) {
 		out[st] = ids
 	}
 	return out, nil
+}
+
+// Count returns the number of ids in a state. It costs one stat while nothing changes.
+func (s *Store) Count(st State) (int, error) {
+	if st == Accepted {
+		ids, err := s.Accepted()
+		return len(ids), err
+	}
+	now, err := host.StampOf(s.dir + "/" + dirNames[st])
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, salt.Errorf(salt.Unavailable, "cannot count the %s keys: %w", st, err)
+	}
+	s.mu.RLock()
+	c := s.counts[st]
+	s.mu.RUnlock()
+	if c.valid && c.stamp == now {
+		return c.n, nil
+	}
+	ids, err := s.readDir(st)
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[st] = counted{n: len(ids), stamp: now, valid: now.Settled()}
+	return len(ids), nil
 }
 
 func (s *Store) readDir(st State) ([]string, error) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"brine/internal/base/salt"
@@ -56,6 +57,9 @@ type Table struct {
 	jobs     map[string]*Job
 	running  map[string]*Job
 	finished []string // oldest first
+
+	// Numbers of finished jobs.
+	succeeded, failed, statesSucceeded, statesFailed atomic.Int64
 }
 
 // New returns an empty table that remembers keep finished jobs, at least 100. past
@@ -155,6 +159,7 @@ func (t *Table) Start(j *Job, cancel context.CancelCauseFunc, procs *proc.Group)
 // Finish stores the return and names the masters that wait for it. It drops old
 // jobs.
 func (t *Table) Finish(j *Job, ret *value.Dict) []*link.Link {
+	t.count(ret)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	j.ret, j.cancel = ret, nil

@@ -3,12 +3,14 @@ package outbox
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"brine/internal/base/metrics"
 	"brine/internal/py/value"
 )
 
@@ -251,5 +253,30 @@ func BenchmarkRemember(b *testing.B) {
 		ret.Set("jid", jid)
 		m.keep(ret, []string{"a"})
 		m.delivered(jid, "a")
+	}
+}
+
+// TestFailingJournal: that returns cannot be kept on disk is a metric.
+func TestFailingJournal(t *testing.T) {
+	dir := t.TempDir()
+	o := New(Config{Options: Options{Outbox: true, OutboxSize: 1 << 20}, ID: "w1", Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	page := func() string {
+		var p metrics.Page
+		o.Metrics(&p)
+		return string(p.Bytes())
+	}
+	o.Recall(nil)
+	if got := page(); !strings.Contains(got, "brine_minion_outbox_failing 0\n") {
+		t.Errorf("with a journal:\n%s", got)
+	}
+	o.Close()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o = New(Config{Options: Options{Outbox: true, OutboxSize: 1 << 20}, ID: "w1", Dir: file, Log: slog.New(slog.DiscardHandler)})
+	o.Recall(nil)
+	if got := page(); !strings.Contains(got, "brine_minion_outbox_failing 1\n") {
+		t.Errorf("without a journal:\n%s", got)
 	}
 }

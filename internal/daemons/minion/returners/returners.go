@@ -6,6 +6,7 @@ package returners
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -230,4 +231,15 @@ func (r *Returners) Close() {
 		to.Close()
 		delete(r.opened, name)
 	}
+}
+
+// Statuses returns the state of the queues, by name.
+func (r *Returners) Statuses() []returner.OutboxStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]returner.OutboxStatus, 0, len(r.boxes))
+	for _, name := range slices.Sorted(maps.Keys(r.boxes)) {
+		out = append(out, r.boxes[name].Status())
+	}
+	return out
 }

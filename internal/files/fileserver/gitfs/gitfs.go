@@ -565,3 +565,13 @@ func (f *FS) Remotes() *value.Dict {
 	}
 	return out
 }
+
+// Fetched returns when each remote was last fetched with success, by its id without a
+// password; the zero time means never.
+func (f *FS) Fetched() map[string]time.Time {
+	out := make(map[string]time.Time, len(f.remotes))
+	for _, r := range f.remotes {
+		out[redact.Text(r.id)] = r.clone.Status().Fetched
+	}
+	return out
+}

@@ -522,3 +522,15 @@ func (s *Source) Remotes() *value.Dict {
 	}
 	return out
 }
+
+// Fetched returns when each repository was last fetched with success, by its id without
+// a password; the zero time means never.
+func (s *Source) Fetched() map[string]time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[string]time.Time, len(s.order))
+	for _, r := range s.order {
+		out[redact.Text(r.ID)] = r.clone.Status().Fetched
+	}
+	return out
+}

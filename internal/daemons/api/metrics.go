@@ -1,0 +1,68 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"brine/internal/base/metrics"
+)
+
+var (
+	uptime      = metrics.Family{Name: "brine_api_uptime_seconds", Help: "Time since the start."}
+	active      = metrics.Family{Name: "brine_api_requests_active", Help: "Requests at work, streams of events included."}
+	connections = metrics.Family{Name: "brine_api_connections", Help: "Open connections."}
+	refused     = metrics.Family{Name: "brine_api_connections_refused_total", Kind: metrics.Counter,
+		Help: "Connections and forwarded requests beyond the limits."}
+	displaced = metrics.Family{Name: "brine_api_connections_displaced_total", Kind: metrics.Counter,
+		Help: "Connections without a session that were closed to admit others."}
+	sent     = metrics.Family{Name: "brine_api_sent_bytes_total", Kind: metrics.Counter, Help: "Bytes of answers, without streams."}
+	requests = metrics.Family{Name: "brine_api_requests_total", Kind: metrics.Counter, Help: "Answers by status.", Labels: []string{"status"}}
+	times    = metrics.Family{Name: "brine_api_request_duration_seconds", Kind: metrics.Duration,
+		Help: "Time from a request to the end of its answer, streams excluded."}
+	masterUp = metrics.Family{Name: "brine_api_master_up", Help: "1 while the master answers."}
+)
+
+// Families returns the metrics of salt-api at metrics_address. The resource /metrics of
+// its own port has those that begin with brine_api.
+func Families() []*metrics.Family {
+	return append(metrics.ProcessFamilies(), &uptime, &active, &connections, &refused, &displaced, &sent, &requests, &times, &masterUp,
+		metrics.CertificateFamily())
+}
+
+func (f *figures) write(p *metrics.Page) {
+	p.Set(&uptime, time.Since(f.began).Seconds())
+	p.Count(&active, f.stats.active.Load())
+	p.Count(&connections, int64(f.admitted.count()))
+	p.Count(&refused, f.admitted.refused.Load())
+	p.Count(&displaced, f.admitted.evicted.Load())
+	p.Count(&sent, f.stats.written.Load())
+	p.Times(&times, &f.stats.times)
+	f.stats.mu.Lock()
+	byStatus := maps.Clone(f.stats.byStatus)
+	f.stats.mu.Unlock()
+	for _, status := range slices.Sorted(maps.Keys(byStatus)) {
+		p.Count(&requests, byStatus[status], strconv.Itoa(status))
+	}
+}
+
+// Metrics implements metrics.Daemon.
+func (a *Server) Metrics(p *metrics.Page) {
+	a.figures.write(p)
+	p.Bool(&masterUp, a.figures.answers(context.Background()) == nil)
+	p.TLS("ssl", a.conf)
+}
+
+// Live implements metrics.Daemon.
+func (a *Server) CheckLive(context.Context) error { return nil }
+
+// Ready implements metrics.Daemon: without its master an API can do nothing.
+func (a *Server) CheckReady(ctx context.Context) error {
+	if err := a.figures.answers(ctx); err != nil {
+		return fmt.Errorf("the master does not answer: %w", err)
+	}
+	return nil
+}

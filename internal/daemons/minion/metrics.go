@@ -1,0 +1,60 @@
+package minion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"brine/internal/base/metrics"
+	"brine/internal/daemons/minion/jobs"
+	"brine/internal/daemons/minion/link"
+	"brine/internal/daemons/minion/outbox"
+	"brine/internal/daemons/minion/status"
+	"brine/internal/net/event"
+	"brine/internal/store/returner"
+)
+
+// Families returns the metrics of a minion.
+func Families() []*metrics.Family {
+	return slices.Concat(metrics.ProcessFamilies(), jobs.Families(), outbox.Families(), link.Families(), event.Families(), returner.Families(),
+		[]*metrics.Family{metrics.CertificateFamily()})
+}
+
+// Metrics implements metrics.Daemon.
+func (m *Minion) Metrics(p *metrics.Page) {
+	m.jobs.Metrics(p)
+	m.outbox.Metrics(p)
+	m.links.Metrics(p)
+	event.Metrics(p, m.bus.Own(), m.busIPC)
+	returner.Metrics(p, m.returners.Statuses())
+	p.TLS("ssl", m.cfg.Dial.TLS)
+}
+
+// Live implements metrics.Daemon.
+func (m *Minion) CheckLive(context.Context) error {
+	m.jobs.List("") // these take the locks of jobs and of masters
+	m.links.All()
+	return nil
+}
+
+// Ready implements metrics.Daemon. A minion is ready while a master can command it, or
+// if it has none by its configuration.
+func (m *Minion) CheckReady(context.Context) error {
+	if len(m.cfg.Options.Master) == 0 {
+		return nil
+	}
+	var why []string
+	for _, l := range m.links.All() {
+		if l.Is(status.Connected) {
+			return nil
+		}
+		s := l.State()
+		if s.State == "" {
+			s.State = "not tried yet"
+		}
+		why = append(why, fmt.Sprintf("%s: %s", s.Name, s.State))
+	}
+	return errors.New("the minion is connected to no master: " + strings.Join(why, "; "))
+}
