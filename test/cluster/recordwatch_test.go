@@ -68,14 +68,17 @@ func TestRecordsCompared(t *testing.T) {
 		}
 		return nil
 	})
-	if n := metric(t, three, "brine_cluster_differences"); n != 1 {
-		t.Errorf("brine_cluster_differences is %v, want 1", n)
+	if n := metric(t, three, "brine_cluster_differences"); n < 1 { // one for each peer, and what is being repaired
+		t.Errorf("brine_cluster_differences is %v", n)
 	}
 	if s := state(three, "few") + state(one, "few") + state(two, "few"); s != "minions" {
 		t.Errorf("what one of three has is now %q", s)
 	}
 	a.deleteKey(three, "few")
 	eventually.Nil(t, soon, "there is no difference", func() error {
+		if n := metric(t, three, "brine_cluster_differences"); n != 0 {
+			return fmt.Errorf("brine_cluster_differences is %v", n)
+		}
 		rows, code, err := status(one)
 		if err != nil || code != 0 || slices.ContainsFunc(rows, func(r statusRow) bool { return r.Differs != 0 }) {
 			return fmt.Errorf("%d %+v %w", code, rows, err)

@@ -28,7 +28,7 @@ var (
 		Help:   "Changes that a peer has not had yet, as far as this master knows, by what is replicated.",
 		Labels: []string{"peer", "stream"}}
 	peerDiffers = metrics.Family{Name: "brine_cluster_differences",
-		Help: "Replicated records in which this master differs from a peer for longer than replication takes."}
+		Help: "Replicated records, jobs and returns in which this master differs from a peer for longer than replication takes, counted for each peer."}
 	leads = metrics.Family{Name: "brine_cluster_leads",
 		Help: "1 on the master that does what only one of the cluster may do: with cluster_voters, the holder of the lease."}
 	leaseToken = metrics.Family{Name: "brine_cluster_lease_token", Help: "Number of the lease that this master holds; 0 without."}
@@ -153,7 +153,11 @@ func (m *Master) clusterMetrics(p *metrics.Page) {
 	p.Bool(&leads, may)
 	p.Count(&leaseToken, int64(token))
 	if m.recordWatch != nil {
-		p.Count(&peerDiffers, int64(len(m.recordWatch.Differences())))
+		n := len(m.recordWatch.Differences())
+		if m.jobWatch != nil {
+			n += len(m.jobWatch.Differences())
+		}
+		p.Count(&peerDiffers, int64(n))
 	}
 }
 
