@@ -27,7 +27,8 @@ func TestMinionsDoNotHoldBackOperators(t *testing.T) {
 			}
 			table[c.Cmd] = route{slow: true, handle: func(*channel.Call) { served[from].Add(1); <-release }}
 			for range n {
-				go r.serve(table, &c)
+				one := c
+				go r.serve(table, &one)
 			}
 			synctest.Wait()
 		}
