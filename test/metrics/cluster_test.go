@@ -45,7 +45,6 @@ func TestCluster(t *testing.T) {
 	for _, m := range masters {
 		m.Await()
 	}
-	positive := func(_, now float64) bool { return now > 0 }
 	witnessRows := []row{
 		{`brine_witness_masters_connected`, nil, is(2)},
 		{`brine_witness_leader_known`, nil, is(1)},
