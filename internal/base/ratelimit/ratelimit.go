@@ -1,6 +1,6 @@
 // Package ratelimit bounds how often something happens: so many times in an
 // interval (Window), once in an interval for each key (Keys), evenly spaced
-// (Pace), or written to a log (Log). It has no goroutines.
+// (Pace), at a rate with a reserve for bursts (Bucket), or written to a log (Log). It has no goroutines.
 package ratelimit
 
 import (
@@ -127,4 +127,27 @@ func (p *Pace) Wait() {
 	p.next = turn.Add(each)
 	p.mu.Unlock()
 	time.Sleep(turn.Sub(now))
+}
+
+// Bucket is a token bucket: it admits Rate per second on average, and as many as Burst
+// at once after a pause. It starts with its whole reserve. It is not safe for concurrent
+// use.
+type Bucket struct {
+	Rate, Burst float64
+
+	used float64
+	last time.Time
+}
+
+// Admit reports whether n more fit at that time, and counts them if so.
+func (b *Bucket) Admit(n float64, now time.Time) bool {
+	if since := now.Sub(b.last); since > 0 {
+		b.used = max(0, b.used-b.Rate*since.Seconds())
+	}
+	b.last = now
+	if b.used+n > b.Burst {
+		return false
+	}
+	b.used += n
+	return true
 }

@@ -88,6 +88,34 @@ func TestPace(t *testing.T) {
 	})
 }
 
+func TestBucket(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	b := Bucket{Rate: 10, Burst: 20}
+	admit := func(want int) {
+		t.Helper()
+		n := 0
+		for b.Admit(1, now) {
+			n++
+		}
+		if n != want {
+			t.Errorf("%d admitted, want %d", n, want)
+		}
+	}
+	admit(20)
+	admit(0)
+	now = now.Add(500 * time.Millisecond)
+	admit(5)
+	now = now.Add(time.Hour)
+	if b.Admit(21, now) {
+		t.Error("more than the burst is admitted at once")
+	}
+	admit(20)
+	now = now.Add(-time.Hour) // a clock that is set back neither adds nor takes
+	admit(0)
+	now = now.Add(time.Second)
+	admit(10)
+}
+
 func TestLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/call/acl"
 	"brine/internal/catalogue/runners"
@@ -30,7 +32,7 @@ type consoles struct {
 
 // page bounds what the pages of one session may ask.
 type page struct {
-	pace    *console.Pace
+	looks   ratelimit.Bucket
 	streams int
 	used    time.Time
 }
@@ -147,12 +149,7 @@ func commands(rights []any) bool {
 
 // allows reports whether netapi_enable_clients has a client.
 func (c *call) allows(client string) bool {
-	for _, name := range c.s.Clients {
-		if name == client {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(c.s.Clients, client)
 }
 
 // errNoRunners refuses to read the fleet if the operator has not enabled runners.
@@ -163,7 +160,7 @@ func (o *consoles) look(c *call, fun string) (any, error) {
 	if !c.allows(acl.Runner) {
 		return nil, errNoRunners
 	}
-	if !o.page(c.of.Token, func(p *page) bool { return p.pace.Admit(1, time.Now()) }) {
+	if !o.page(c.of.Token, func(p *page) bool { return p.looks.Admit(1, time.Now()) }) {
 		c.w.Header().Set("Retry-After", "1")
 		return nil, &failure{http.StatusTooManyRequests, "This session asks too often: try again in a second"}
 	}
@@ -207,7 +204,7 @@ func (o *consoles) page(token string, fn func(*page) bool) bool {
 	}
 	p := o.pages[token]
 	if p == nil {
-		p = &page{pace: console.NewPace(lookRate, lookBurst)}
+		p = &page{looks: ratelimit.Bucket{Rate: lookRate, Burst: lookBurst}}
 		if o.pages == nil {
 			o.pages = map[string]*page{}
 		}

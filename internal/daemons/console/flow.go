@@ -4,31 +4,9 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/py/value"
 )
-
-// Pace bounds how often something happens, with a reserve for bursts.
-type Pace struct {
-	rate, burst float64 // per second
-	left        float64
-	last        time.Time
-}
-
-// NewPace returns a Pace with its whole reserve.
-func NewPace(rate, burst float64) *Pace { return &Pace{rate: rate, burst: burst, left: burst} }
-
-// Admit reports whether n more fit now, and counts them if so.
-func (p *Pace) Admit(n float64, now time.Time) bool {
-	if !p.last.IsZero() {
-		p.left = min(p.burst, p.left+p.rate*now.Sub(p.last).Seconds())
-	}
-	p.last = now
-	if p.left < n {
-		return false
-	}
-	p.left -= n
-	return true
-}
 
 // Rates of what a page gets: events with their data, events with the minimum, and
 // bytes of both, per second.
@@ -41,14 +19,18 @@ const (
 // Flow collects events for a page. Events above its rates are shortened further or
 // left out, and counted.
 type Flow struct {
-	events, bare, bytes *Pace
+	events, bare, bytes ratelimit.Bucket
 	waiting             []string
 	skipped             int64
 }
 
 // NewFlow returns an empty Flow.
 func NewFlow() *Flow {
-	return &Flow{events: NewPace(eventRate, eventBurst), bare: NewPace(bareRate, bareBurst), bytes: NewPace(byteRate, byteBurst)}
+	return &Flow{
+		events: ratelimit.Bucket{Rate: eventRate, Burst: eventBurst},
+		bare:   ratelimit.Bucket{Rate: bareRate, Burst: bareBurst},
+		bytes:  ratelimit.Bucket{Rate: byteRate, Burst: byteBurst},
+	}
 }
 
 // Put adds an event.
