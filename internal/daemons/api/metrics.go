@@ -56,10 +56,10 @@ func (a *Server) Metrics(p *metrics.Page) {
 	p.TLS("ssl", a.conf)
 }
 
-// Live implements metrics.Daemon.
+// CheckLive implements metrics.Daemon.
 func (a *Server) CheckLive(context.Context) error { return nil }
 
-// Ready implements metrics.Daemon: without its master an API can do nothing.
+// CheckReady implements metrics.Daemon: without its master an API can do nothing.
 func (a *Server) CheckReady(ctx context.Context) error {
 	if err := a.figures.answers(ctx); err != nil {
 		return fmt.Errorf("the master does not answer: %w", err)
