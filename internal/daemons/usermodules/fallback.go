@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
@@ -34,7 +35,7 @@ type Stock struct {
 	Log     *slog.Logger
 
 	once sync.Once
-	m    *Modules
+	m    atomic.Pointer[Modules]
 }
 
 // stockPython is the Python of Salt's own packages.
@@ -48,9 +49,9 @@ func (s *Stock) modules() *Modules {
 			s.Log.Error("cannot use a stock Salt's modules", "err", err)
 			return
 		}
-		s.m = s.Modules(python, dir)
+		s.m.Store(s.Modules(python, dir))
 	})
-	return s.m
+	return s.m.Load()
 }
 
 // locate asks Python where the package salt is.
@@ -76,13 +77,26 @@ func (s *Stock) locate() (python, dir string, err error) {
 
 // Close ends the helpers.
 func (s *Stock) Close() {
-	if s != nil && s.m != nil {
-		s.m.Close()
+	if s == nil {
+		return
+	}
+	if m := s.m.Load(); m != nil {
+		m.Close()
 	}
 }
 
-// find returns a function of stock Salt. Only modules that are likely to have it are loaded.
-func (s *Stock) find(kind, full string) *fn.Func {
+// finder finds functions of a user's modules. With own, Brine has the function as well, and only modules
+// that claim its name are asked.
+type finder interface {
+	Find(full string, own bool) *fn.Func
+}
+
+// find returns the user's function, or that of stock Salt. Only modules that are likely to have it
+// are loaded.
+func (s *Stock) find(user finder, kind, full string, own bool) *fn.Func {
+	if f := user.Find(full, own); f != nil || own {
+		return f
+	}
 	module, _, _ := strings.Cut(full, ".")
 	if slices.Contains(kept, module) || !s.Allowed(module) {
 		return nil
@@ -105,10 +119,7 @@ type withStock struct {
 
 // Find implements fn.Source.
 func (w withStock) Find(full string, own bool) *fn.Func {
-	if f := w.Source.Find(full, own); f != nil || own {
-		return f
-	}
-	return w.s.find(kindModules, full)
+	return w.s.find(w.Source, kindModules, full, own)
 }
 
 // States are the user's state modules, and those of stock Salt likewise.
@@ -121,17 +132,14 @@ type statesWithStock struct {
 
 // Find implements fn.Source.
 func (w statesWithStock) Find(full string, own bool) *fn.Func {
-	if f := w.Source.Find(full, own); f != nil || own {
-		return f
-	}
-	return w.s.find(kindStates, full)
+	return w.s.find(w.Source, kindStates, full, own)
 }
 
 // Plan implements state.Source.
 func (w statesWithStock) Plan(ctx context.Context, e *state.Env, full string, kwargs *value.Dict) (state.Plan, error) {
-	module, _, _ := strings.Cut(full, ".")
-	if w.s.m == nil || w.Source.Claims(module) && w.Source.Find(full, true) != nil {
+	m := w.s.m.Load()
+	if m == nil || w.Source.Find(full, true) != nil || w.Source.Find(full, false) != nil {
 		return w.Source.Plan(ctx, e, full, kwargs)
 	}
-	return w.s.m.States().Plan(ctx, e, full, kwargs)
+	return m.States().Plan(ctx, e, full, kwargs)
 }
