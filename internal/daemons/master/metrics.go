@@ -153,11 +153,7 @@ func (m *Master) clusterMetrics(p *metrics.Page) {
 	p.Bool(&leads, may)
 	p.Count(&leaseToken, int64(token))
 	if m.recordWatch != nil {
-		n := len(m.recordWatch.Differences())
-		if m.jobWatch != nil {
-			n += len(m.jobWatch.Differences())
-		}
-		p.Count(&peerDiffers, int64(n))
+		p.Count(&peerDiffers, int64(differing(m.recordWatch, m.jobWatch)))
 	}
 }
 

@@ -42,6 +42,16 @@ func newJobWatch(c *cluster.Cluster, jobs jobStore, bus *event.Bus, log *slog.Lo
 	}
 }
 
+// differing counts the differences that comparisons have found; those that are nil have found none.
+func differing(watches ...*replica.Watch) (n int) {
+	for _, w := range watches {
+		if w != nil {
+			n += len(w.Differences())
+		}
+	}
+	return n
+}
+
 func comparedWith(c *cluster.Cluster) func() (ids []string, members int) {
 	return func() (ids []string, members int) { return comparable(c.Members()) }
 }

@@ -106,12 +106,17 @@ func (t *templates) pythonTop(ctx context.Context, id, name string, sent *value.
 // isTop reports whether a source of top data is a module in Python.
 func (t *templates) isTop(name string) bool { return t.user.HasTop(name) }
 
+// offlineCall makes calls of a program that has a master's configuration only.
+func offlineCall(cfg *Config, log *slog.Logger) func() *fn.Call {
+	return func() *fn.Call {
+		return &fn.Call{ID: cfg.ID, Log: log, Config: fn.Tree{Dict: cfg.Opts}, Grains: fn.Tree{Dict: value.NewDict(0)}}
+	}
+}
+
 // OwnRunners returns the user's own modules of a master on this machine, for a program that shows
 // their documentation; nil if no runner is among them. The caller closes them.
 func OwnRunners(cfg *Config, log *slog.Logger) *usermodules.Modules {
-	own := userModules(cfg, usermodules.RunnerKinds, func() *fn.Call {
-		return &fn.Call{ID: cfg.ID, Log: log, Config: fn.Tree{Dict: cfg.Opts}, Grains: fn.Tree{Dict: value.NewDict(0)}}
-	}, nil, log)
+	own := userModules(cfg, usermodules.RunnerKinds, offlineCall(cfg, log), nil, log)
 	if !own.HasRunners() {
 		own.Close()
 		return nil
@@ -122,7 +127,5 @@ func OwnRunners(cfg *Config, log *slog.Logger) *usermodules.Modules {
 // OwnOutputters returns the user's own outputters of a master on this machine, for a program that
 // shows what it returns.
 func OwnOutputters(cfg *Config, log *slog.Logger) *usermodules.Modules {
-	return userModules(cfg, usermodules.OutputKinds, func() *fn.Call {
-		return &fn.Call{ID: cfg.ID, Log: log, Config: fn.Tree{Dict: cfg.Opts}, Grains: fn.Tree{Dict: value.NewDict(0)}}
-	}, nil, log)
+	return userModules(cfg, usermodules.OutputKinds, offlineCall(cfg, log), nil, log)
 }

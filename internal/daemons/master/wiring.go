@@ -545,11 +545,7 @@ func (m *Master) runCluster(ctx context.Context) error {
 		d := value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())), "files",
 			orNil(shortID(m.revisions.current())))
 		if m.recordWatch != nil {
-			differs := len(m.recordWatch.Differences())
-			if m.jobWatch != nil {
-				differs += len(m.jobWatch.Differences())
-			}
-			d.Set("differs", int64(differs))
+			d.Set("differs", int64(differing(m.recordWatch, m.jobWatch)))
 		}
 		return d
 	})
