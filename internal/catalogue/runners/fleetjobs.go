@@ -19,9 +19,10 @@ const (
 	// of all.
 	maxResult  = 32 << 10
 	maxResults = 4 << 20
-	// maxJudged is for how many returns the list of jobs counts the failures of a job:
-	// it has to read them.
-	maxJudged = 200
+	// maxJudged and maxJudgedAll are for how many returns the list of jobs counts
+	// failures, of a job and of all: it has to read them. The newest jobs go first.
+	maxJudged    = 200
+	maxJudgedAll = 2000
 	// maxJobs bounds the jobs of a page.
 	maxJobs = 200
 )
@@ -52,12 +53,13 @@ func (f fleet) jobList(_ context.Context, _ *fn.Call, a jobListArgs) (*value.Dic
 	if more {
 		list = list[:len(list)-1]
 	}
-	rows := &value.List{}
+	rows, judged := &value.List{}, 0
 	for _, j := range list {
 		d := about(j.JID, j.Load)
 		d.Set("minions", int64(max(len(j.Minions), len(j.Returned))))
 		d.Set("returned", int64(len(j.Returned)))
-		if len(j.Returned) <= maxJudged {
+		if n := len(j.Returned); n <= maxJudged && judged+n <= maxJudgedAll {
+			judged += n
 			failed, err := f.failed(j.JID)
 			if err != nil {
 				return nil, err
