@@ -53,6 +53,17 @@ func (p *parser) compoundWords(words []string) (node, error) {
 	return n, nil
 }
 
+// CheckParentheses returns an error for a parenthesis in a compound target that is part of
+// a word. It is read as a character of a minion id, as in Salt, which is hardly meant.
+func CheckParentheses(expr string) error {
+	for word := range strings.FieldsSeq(expr) {
+		if len(word) > 1 && !strings.Contains(word, "@") && (strings.HasPrefix(word, "(") || strings.HasSuffix(word, ")")) {
+			return salt.Errorf(salt.Invalid, "a parenthesis needs a blank on both sides, and %q has none", word)
+		}
+	}
+	return nil
+}
+
 // compound is the parser state of a list of words. Or binds weakest, then and,
 // then not; "a not b" means "a and not b".
 type compound struct {

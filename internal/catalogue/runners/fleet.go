@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/target"
 	"brine/internal/call/fn"
 	"brine/internal/ha/roster"
 	"brine/internal/py/value"
@@ -420,6 +421,11 @@ func (f fleet) minion(ctx context.Context, c *fn.Call, a idArgs) (*value.Dict, e
 const maxPreviewed = 200
 
 func (f fleet) preview(ctx context.Context, c *fn.Call, a targetArgs) (*value.Dict, error) {
+	if expr, ok := a.Tgt.(string); ok && a.TgtType == "compound" {
+		if err := target.CheckParentheses(expr); err != nil {
+			return nil, err
+		}
+	}
 	ids, err := f.minions(a.Tgt, a.TgtType)
 	if err != nil {
 		return nil, err

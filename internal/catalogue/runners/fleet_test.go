@@ -54,6 +54,8 @@ func TestFleetTopology(t *testing.T) {
 		"fleet.preview alpha":              `{'matched': 1, 'states': {'up': 1}, 'ids': ['alpha']}`,
 		"fleet.preview 'alpha,gamma' list": `{'matched': 2, 'states': {'elsewhere': 1, 'up': 1}, 'ids': ['alpha', 'gamma']}`,
 		"fleet.preview nosuch":             `{'matched': 0, 'states': {}, 'ids': []}`,
+		"fleet.preview '(alpha or beta)' compound": `Exception occurred in runner fleet.preview: a parenthesis needs a blank ` +
+			`on both sides, and "(alpha" has none`,
 	} {
 		if got := strings.Trim(h.text(line), `'"`); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want\n%s", line, got, want)
@@ -62,6 +64,26 @@ func TestFleetTopology(t *testing.T) {
 	if got := h.text("fleet.minions"); !strings.Contains(got, `'counts': {'master': `+
 		`{'vm_master': 2, 'two': 1}, 'os': {'': 3}, 'state': {'up': 2, 'elsewhere': 1}`) {
 		t.Error(got)
+	}
+}
+
+// TestFleetOfManyFailures: a page of jobs reads a bounded number of returns.
+func TestFleetOfManyFailures(t *testing.T) {
+	h := newHouse(t)
+	h.addPing()
+	ids := make([]string, maxJudged)
+	returns := map[string]*value.Dict{}
+	for i := range ids {
+		ids[i] = fmt.Sprintf("m%d", i)
+		returns[ids[i]] = value.DictOf("return", false, "retcode", 1)
+	}
+	const jobs = maxJudgedAll/maxJudged + 2
+	for i := range jobs {
+		h.add(fmt.Sprintf("202611210700000000%02d", i), "test.false", "*", "glob", ids, nil, returns)
+	}
+	got := h.text("fleet.jobs")
+	if n := strings.Count(got, fmt.Sprintf("'failed': %d", maxJudged)); n != maxJudgedAll/maxJudged || strings.Count(got, "'jid'") != jobs+1 {
+		t.Errorf("the failures of %d jobs of %d are counted", n, strings.Count(got, "'jid'"))
 	}
 }
 

@@ -102,21 +102,10 @@ func malformed(p *program) error {
 	}
 	_, err := p.parsed()
 	if expr, ok := p.cmd.target.(string); ok && err == nil && typ == "compound" {
-		err = parentheses(expr)
+		err = target.CheckParentheses(expr)
 	}
 	if err != nil && !errors.As(err, new(*target.CircularError)) && !errors.As(err, new(*target.UnknownGroupError)) {
 		return exit{frame.ExitNoReturn, fmt.Sprintf("ERROR: the target %s of type %s is malformed: %v. No command was sent", value.Str(p.cmd.target), typ, err)}
-	}
-	return nil
-}
-
-// parentheses returns an error for a parenthesis that is part of a word: it would be a
-// character of a minion id.
-func parentheses(expr string) error {
-	for word := range strings.FieldsSeq(expr) {
-		if len(word) > 1 && !strings.Contains(word, "@") && (strings.HasPrefix(word, "(") || strings.HasSuffix(word, ")")) {
-			return fmt.Errorf("a parenthesis needs a blank on both sides, and %q has none", word)
-		}
 	}
 	return nil
 }
