@@ -107,7 +107,7 @@ type row struct {
 }
 
 func is(v float64) func(_, now float64) bool { return func(_, now float64) bool { return now == v } }
-func positive(_, now float64) bool { return now > 0 }
+func positive(_, now float64) bool           { return now > 0 }
 func recent(_, now float64) bool {
 	return now > float64(time.Now().Add(-time.Hour).Unix()) && now <= float64(time.Now().Unix()+1)
 }
