@@ -35,7 +35,8 @@ func TestStockMaster(t *testing.T) {
 	if got := saltRun(t.Context(), m, "manage.up"); got != (outcome{0, "- " + s.Minion + "\n", ""}) {
 		t.Errorf("manage.up: %+v", got)
 	}
-	if got := saltRun(t.Context(), m, "-d", "jobs.lookup_jid"); got.code != 0 || !strings.HasPrefix(got.stdout, "jobs.lookup_jid:\n\n    Return the printout") {
+	// The documentation is the program's own, as with Salt's salt-run.
+	if got := saltRun(t.Context(), m, "-d", "jobs.lookup_jid"); got.code != 0 || !strings.HasPrefix(got.stdout, "jobs.lookup_jid:\n\n    Return what the minions returned") {
 		t.Errorf("-d: %+v", got)
 	}
 	if got := saltRun(t.Context(), m, "no.such"); got.code != 1 || !strings.HasPrefix(got.stdout, "Exception occurred in runner no.such: Traceback") {
