@@ -157,16 +157,22 @@ func load(tx *bolt.Tx, kind, name string) ([]*Record, error) {
 	return decodeAll(kind, name, b)
 }
 
+// damaged is the error of a record that cannot be decoded.
+func damaged(kind, name string) error {
+	return salt.Errorf(salt.Internal, "cannot decode the record of %s %q in %s, which is damaged; stop the master, move the file away and start again: "+
+		"its contents are fetched from the other masters", kind, name, fileName)
+}
+
 func decodeAll(kind, name string, b []byte) (out []*Record, err error) {
 	v, err := msgpack.UnmarshalTyped(b)
 	l, _ := v.(*value.List)
 	if err != nil || l == nil {
-		return nil, salt.Errorf(salt.Internal, "cannot decode a record of the replicated state: %s %s", kind, name)
+		return nil, damaged(kind, name)
 	}
 	for _, it := range l.Items {
 		e, _ := it.(*value.List)
 		if e.Len() != 6 {
-			return nil, salt.Errorf(salt.Internal, "cannot decode a record of the replicated state: %s %s", kind, name)
+			return nil, damaged(kind, name)
 		}
 		r := &Record{Kind: kind, Name: name}
 		if r.Value, _ = e.Items[0].([]byte); r.Value == nil && e.Items[0] != nil {

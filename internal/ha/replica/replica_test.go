@@ -9,8 +9,11 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	bolt "go.etcd.io/bbolt"
 
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
@@ -651,5 +654,20 @@ func TestMovedWhileLookedAt(t *testing.T) {
 	close(done)
 	if err := <-stopped; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestDamagedRecord: the error names the record, the file, and the way out.
+func TestDamagedRecord(t *testing.T) {
+	s := newSite(t, t.TempDir(), "a")
+	err := s.store.db.Update(func(tx *bolt.Tx) error { return tx.Bucket(recordsBucket).Put(recordKey("key", "web1"), []byte{0xc1}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, get := s.store.Get("key", "web1")
+	for _, err := range []error{get, s.store.Each("key", func(*Record) {})} {
+		if err == nil || !strings.Contains(err.Error(), `key "web1" in replica.db`) || !strings.Contains(err.Error(), "move the file away") {
+			t.Error(err)
+		}
 	}
 }
