@@ -359,6 +359,31 @@ func TestMakoWithoutLibrary(t *testing.T) {
 	}
 }
 
+// TestPermittedUserModules: disable_modules and whitelist_modules hold for the user's own modules.
+func TestPermittedUserModules(t *testing.T) {
+	for more, want := range map[string]bool{
+		"": true, "disable_modules: [mine1]\n": false, "disable_modules: [other]\n": true, "whitelist_modules: [test]\n": false,
+		"whitelist_modules: [test, mine1]\n": true,
+	} {
+		dir := userTree(t, "usermodules.txtar", "")
+		if _, r := local(t, dir, "saltutil.sync_all"); r.code != 0 {
+			t.Fatalf("%+v", r)
+		}
+		path := filepath.Join(dir, "minion")
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, append(text, []byte(more)...), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, r := local(t, dir, "mine1.hi")
+		if there := !strings.Contains(r.stderr, "'mine1.hi' is not available."); there != want || there != (v != nil) {
+			t.Errorf("%q: %v, %+v", more, v, r)
+		}
+	}
+}
+
 // TestStockFallback runs functions and states that Brine does not have by those of a stock Salt, if
 // the option says so, and never those of modules that are disabled.
 func TestStockFallback(t *testing.T) {

@@ -70,7 +70,8 @@ func (m *Minion) modulesConfig(kinds []string) usermodules.Config {
 	return usermodules.Config{
 		Kinds: kinds, One: one, Every: every,
 		Options: cfg.Options.PythonOptions, Sync: cfg.Options.ExtmodOptions, CacheDir: cfg.CacheDir, ExtensionModules: cfg.ExtensionModules,
-		ID: cfg.ID, Opts: opts, OwnGrains: own, Disabled: cfg.Options.DisableModules, Log: m.log,
+		ID: cfg.ID, Opts: opts, OwnGrains: own, Disabled: cfg.Options.DisableModules, Only: cfg.Options.WhitelistModules,
+		Log:      m.log,
 		SaltFile: func(module string) string { return saltFile(module, m.grains.Reader(nil)) },
 		Call: func() *fn.Call {
 			c := m.calls.New(nil, "")

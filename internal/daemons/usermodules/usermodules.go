@@ -67,8 +67,9 @@ type Config struct {
 	ID string
 	// Opts are all options under their names, OwnGrains those grains that they set.
 	Opts, OwnGrains *value.Dict
-	// Disabled are modules that are not used.
-	Disabled []string
+	// Disabled are execution modules that are not used, Only the only ones that are, if any. Both
+	// have names of files or of modules.
+	Disabled, Only []string
 	// SaltFile returns the name of the file in which Salt has an execution module, "" if it is
 	// the module's: a user's file of that name replaces the module.
 	SaltFile func(module string) string
@@ -147,7 +148,7 @@ func (m *Modules) scan() (changed bool) {
 		}
 		l := extmods.Scan(dirs)
 		if kind == kindModules {
-			l = without(l, m.cfg.Disabled)
+			l = only(without(l, m.cfg.Disabled), m.cfg.Only)
 		}
 		now[kind] = l
 		changed = changed || l.Stamp != m.listings[kind].Stamp
@@ -164,17 +165,39 @@ func (m *Modules) scan() (changed bool) {
 func without(l extmods.Listing, off []string) extmods.Listing {
 	for _, name := range off {
 		for _, stem := range append(slices.Clone(l.Claims[name]), name) {
-			delete(l.Paths, stem)
-			for claim, stems := range l.Claims {
-				if stems = slices.DeleteFunc(slices.Clone(stems), func(s string) bool { return s == stem }); len(stems) == 0 {
-					delete(l.Claims, claim)
-				} else {
-					l.Claims[claim] = stems
-				}
-			}
+			remove(l, stem)
 		}
 	}
 	return l
+}
+
+// only removes the files that are not named, if any are.
+func only(l extmods.Listing, names []string) extmods.Listing {
+	if len(names) == 0 {
+		return l
+	}
+	keep := slices.Clone(names)
+	for _, name := range names {
+		keep = append(keep, l.Claims[name]...)
+	}
+	for stem := range l.Paths {
+		if !slices.Contains(keep, stem) {
+			remove(l, stem)
+		}
+	}
+	return l
+}
+
+// remove removes a file and what it claims.
+func remove(l extmods.Listing, stem string) {
+	delete(l.Paths, stem)
+	for claim, stems := range l.Claims {
+		if stems = slices.DeleteFunc(slices.Clone(stems), func(s string) bool { return s == stem }); len(stems) == 0 {
+			delete(l.Claims, claim)
+		} else {
+			l.Claims[claim] = stems
+		}
+	}
 }
 
 // listing returns the modules of a kind, and the version of all.
