@@ -36,7 +36,8 @@ func TestStockMaster(t *testing.T) {
 		t.Errorf("manage.up: %+v", got)
 	}
 	// The documentation is the program's own, as with Salt's salt-run.
-	if got := saltRun(t.Context(), m, "-d", "jobs.lookup_jid"); got.code != 0 || !strings.HasPrefix(got.stdout, "jobs.lookup_jid:\n\n    Return what the minions returned") {
+	const doc = "jobs.lookup_jid:\n\n    Return what the minions returned"
+	if got := saltRun(t.Context(), m, "-d", "jobs.lookup_jid"); got.code != 0 || !strings.HasPrefix(got.stdout, doc) {
 		t.Errorf("-d: %+v", got)
 	}
 	if got := saltRun(t.Context(), m, "no.such"); got.code != 1 || !strings.HasPrefix(got.stdout, "Exception occurred in runner no.such: Traceback") {
