@@ -94,11 +94,13 @@ func TestTexts(t *testing.T) {
 		"salt/funcs.sls": "{# salt['vault.read_secret']('no') #}\n\n{% set a = salt['vault.read_secret']('x') %}\n" +
 			"{% set b = salt.boto_ec2.find_images() %}\nz:\n  test.nop: []\n",
 		"salt/own.sls":           "a:\n  mystate.done: []\nb:\n  cmd.run:\n    - name: {{ salt['mymod.go']() }}\n    - cwd: {{ salt['mymod.stop']() }}\n",
-		"salt/conf.jinja":        "{{ salt['mymod.go']() }}\n",
+		"salt/conf.jinja":        "{{ salt['mymod.go']() }}{{ salt['mymod.more']() }}{{ salt['mymod.given']() }}\n",
 		"salt/data.bin":          "\x00{{ salt['nosuch.one']() }}",
 		"salt/_modules/mymod.py": "def go():\n    return 1\n", "salt/_grains/mine.py": "", "salt/_runners/mine.py": "",
-		"salt/_pillar/own.py":   "def ext_pillar(minion_id, pillar, x):\n    return {}\n",
-		"salt/_states/other.py": "__virtualname__ = 'mystate'\n\ndef done(name):\n    return {}\n", "pillar/py.sls": "#!py\n",
+		// Two files with one name: Salt looks into both.
+		"salt/_modules/mymore.py": "from x import (\n  given,\n)\n__virtualname__ = 'mymod'\nmore = given(1)\n",
+		"salt/_pillar/own.py":     "def ext_pillar(minion_id, pillar, x):\n    return {}\n",
+		"salt/_states/other.py":   "__virtualname__ = 'mystate'\n\ndef done(name):\n    return {}\n", "pillar/py.sls": "#!py\n",
 		// Names of SLS files are no states, and a module for another system is none that is missing.
 		"salt/top.sls":      "base:\n  '*':\n    - vault.server\n",
 		"salt/win.sls":      "include:\n  - tls.lego\nx:\n  chocolatey.installed: []\n",
@@ -113,7 +115,8 @@ func TestTexts(t *testing.T) {
 		"missing state kubernetes.namespace_present salt/k8s.sls:2", "missing state file.shortcut salt/k8s.sls:5",
 		"missing function vault.read_secret salt/funcs.sls:3", "missing function boto_ec2.find_images salt/funcs.sls:4",
 		"missing python mymod.stop salt/own.sls:6",
-		"python _modules/mymod salt/_modules/mymod.py", "python _states/mystate salt/_states/other.py", "python _grains/mine salt/_grains/mine.py",
+		"python _modules/mymod salt/_modules/mymod.py", "python _modules/mymod salt/_modules/mymore.py",
+		"python _states/mystate salt/_states/other.py", "python _grains/mine salt/_grains/mine.py",
 		"python _runners/mine salt/_runners/mine.py", "python _pillar/own salt/_pillar/own.py", "pillar source own etc/master:5",
 		"python _auth/sso salt/_auth/own.py", "python _returners/kept salt/_returners/kept.py", "python _wheel/site salt/_wheel/site.py",
 		"python _beacons/own salt/_beacons/own.py", "python _output/own salt/_output/own.py", "missing python _engines/own salt/_engines/own.py",

@@ -50,11 +50,11 @@ type known struct {
 	stateMods                      map[string]bool
 	all                            []fn.Module // execution modules
 	// python are the modules in Python that the trees have, by kind and name.
-	python map[string]*pythonFile
+	python map[string]pythonModule
 }
 
 func newKnown() (*known, error) {
-	k := &known{stateMods: map[string]bool{}, python: map[string]*pythonFile{}}
+	k := &known{stateMods: map[string]bool{}, python: map[string]pythonModule{}}
 	k.all = minion.Catalogue()
 	k.minion, k.master = newSet(k.all), newSet(catalogue.Modules())
 	// These exist on masters in another form.
@@ -63,7 +63,9 @@ func newKnown() (*known, error) {
 		case "grains", "state":
 			k.master.add(m, "")
 		case "saltutil":
-			k.master.add(m, "runner")
+			for _, name := range []string{"runner", "cmd", "cmd_iter"} {
+				k.master.add(m, name)
+			}
 		}
 	}
 	k.runners, k.wheel = newSet(runners.New(runners.Deps{})), newSet(wheel.New(wheel.Deps{}))
@@ -127,15 +129,23 @@ func (k *known) hasFunctions(module string) bool {
 }
 
 // missing says why a function of a module in Python is not available, or "".
-func (p *pythonFile) missing(full string) (why, kind string) {
+func (m pythonModule) missing(full string) (why, kind string) {
 	_, name, _ := strings.Cut(full, ".")
-	switch {
-	case !available(p):
-		return "the function is in a module in Python, which is not run: " + p.path, KindPython
-	case !p.has(name):
-		return p.path + " does not define this function", KindPython
+	var paths []string
+	for _, p := range m {
+		switch {
+		case !available(p):
+			return "the function is in a module in Python, which is not run: " + p.path, KindPython
+		case p.has(name):
+			return "", ""
+		}
+		paths = append(paths, p.path)
 	}
-	return "", ""
+	verb := " does"
+	if len(paths) > 1 {
+		verb = " do"
+	}
+	return strings.Join(paths, ", ") + verb + " not define this function", KindPython
 }
 
 // missingFunction says why an execution function is not available, or "".

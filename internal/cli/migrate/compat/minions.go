@@ -69,15 +69,19 @@ func (c *checker) functions(met *[]string) (*fn.Registry, error) {
 			out = append(out, m)
 		}
 	}
-	for _, p := range c.known.python {
-		if p.kind != "_modules" || has(p.name) {
+	for key, files := range c.known.python {
+		module, ok := strings.CutPrefix(key, "_modules/")
+		if !ok || has(module) {
 			continue
 		}
-		names := slices.Clone(p.functions)
+		var names []string
+		for _, p := range files {
+			names = append(names, p.functions...)
+		}
 		slices.Sort(names)
-		m := fn.Module{Name: p.name}
+		m := fn.Module{Name: module}
 		for _, name := range slices.Compact(names) {
-			m.Funcs = append(m.Funcs, stub(p.name+"."+name, met))
+			m.Funcs = append(m.Funcs, stub(module+"."+name, met))
 		}
 		out = append(out, m)
 	}

@@ -15,9 +15,15 @@ type pythonFile struct {
 	kind string // the directory, such as _modules
 	name string // of the module
 	path string
-	// functions are those that the file defines.
+	// functions are the names that may be functions of the module.
 	functions []string
+	// more says that there may be others: the file imports all names of another module.
+	more bool
 }
+
+// pythonModule is the files of one kind whose modules have one name. Salt looks for a function in
+// all of them.
+type pythonModule []*pythonFile
 
 // pythonKinds are the directories of a tree from which Salt syncs modules.
 var pythonKinds = []string{
@@ -42,7 +48,11 @@ func available(p *pythonFile) bool {
 func pythonRenderer(name string) bool { return slices.Contains(usermodules.Renderers(), name) }
 
 var (
-	definition  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^(?:async )?def\s+([A-Za-z]\w*)\s*\(`) })
+	// definition is what gives a module a function: def, an assignment such as show = _make("show"), or an import.
+	definition = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?m)^(?:(?:async )?def\s+([A-Za-z]\w*)\s*\(|([A-Za-z]\w*)\s*=[^=]|from\s+\S+\s+import\s+([^(\n#]+|\([^)]*\)))`)
+	})
+	word        = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Za-z]\w*`) })
 	virtualName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^__virtualname__\s*=\s*['"](\w+)['"]`) })
 )
 
@@ -53,16 +63,17 @@ func readPython(kind, path string, text []byte) *pythonFile {
 		p.name = string(m[1])
 	}
 	for _, m := range definition().FindAllSubmatch(text, -1) {
-		name := string(m[1])
-		p.functions = append(p.functions, name, strings.TrimSuffix(name, "_"))
+		p.more = p.more || strings.Contains(string(m[3]), "*")
+		for _, name := range word().FindAllString(string(m[1])+" "+string(m[2])+" "+string(m[3]), -1) {
+			p.functions = append(p.functions, name, strings.TrimSuffix(name, "_"))
+		}
 	}
 	return p
 }
 
-// has reports whether the file may have a function. A module without definitions of its
-// own may import them.
+// has reports whether the file may have a function.
 func (p *pythonFile) has(name string) bool {
-	return len(p.functions) == 0 || slices.Contains(p.functions, name)
+	return p.more || len(p.functions) == 0 || slices.Contains(p.functions, name)
 }
 
 // findPython finds the modules in Python of a tree.
@@ -97,8 +108,10 @@ func (c *checker) pythonIn(kind, dir string) error {
 			return
 		}
 		p := readPython(kind, path, text)
-		if key := kind + "/" + p.name; c.known.python[key] == nil {
-			c.known.python[key] = p
+		key := kind + "/" + p.name
+		same := func(other *pythonFile) bool { return filepath.Base(other.path) == filepath.Base(path) }
+		if !slices.ContainsFunc(c.known.python[key], same) { // the first tree that has a file wins
+			c.known.python[key] = append(c.known.python[key], p)
 		}
 	}
 	return w.walk(dir, 0)
@@ -127,8 +140,8 @@ func (c *checker) reportPython() {
 		}
 	}
 	var files []*pythonFile
-	for _, p := range c.known.python {
-		files = append(files, p)
+	for _, m := range c.known.python {
+		files = append(files, m...)
 	}
 	slices.SortFunc(files, func(a, b *pythonFile) int { return strings.Compare(a.path, b.path) })
 	for _, p := range files {

@@ -474,12 +474,12 @@ func (c *checker) renderers(pipe []string, path string) bool {
 		}
 		ok = false
 		why := "Brine does not have the renderer " + name + "; it has " + strings.Join(render.Names(), ", ")
-		if p := c.known.python["_renderers/"+name]; p != nil {
-			if available(p) {
+		if m := c.known.python["_renderers/"+name]; m != nil {
+			if available(m[0]) {
 				ok = true
 				continue
 			}
-			why = "the renderer is a module in Python: " + p.path
+			why = "the renderer is a module in Python: " + m[0].path
 		}
 		c.add(Finding{Kind: KindRenderer, Name: name, Places: at(path, 1), Why: why, Missing: true})
 	}
