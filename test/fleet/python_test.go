@@ -136,6 +136,30 @@ func TestMastersPython(t *testing.T) {
 	}
 }
 
+// TestTemplatesCommandMinions: a pillar file asks minions by saltutil.cmd, as modules in Python do.
+func TestTemplatesCommandMinions(t *testing.T) {
+	dir := shortDir(t)
+	write(t, filepath.Join(dir, "top.sls"), "ask:\n  web1: [ask]\n")
+	write(t, filepath.Join(dir, "ask.sls"), "ret: {{ salt['saltutil.cmd']('db1', 'test.echo', arg=['hi']).db1 | tojson }}\n"+
+		"each: {{ salt.saltutil.cmd_iter('db1', 'no.such')[0].db1.retcode }}\nnobody: {{ salt['saltutil.cmd']('x', 'test.ping') }}\n")
+	m := startMaster(t, "one", "tcp", func(cfg *master.Config) {
+		cfg.Keys.AutoAccept = true
+		defaults(t, &cfg.Files, &cfg.Pillar, &cfg.Top, &cfg.Client)
+		cfg.Pillar.Roots = value.DictOf("ask", value.ListOf(dir))
+		cfg.Opts.Update(value.DictOf("renderer", "jinja|yaml"))
+	})
+	starts := m.events("salt/minion/")
+	for _, id := range []string{"web1", "db1"} {
+		startMinion(t, id, "tcp", []*theMaster{m}, nil)
+		m.awaitStart(starts, id)
+	}
+	got, _ := m.command("glob", "web1", "pillar.items", 1, "pillarenv=ask")["web1"].At("return").(*value.Dict)
+	ret := got.Dict("ret")
+	if ret.At("ret") != "hi" || ret.At("retcode") != int64(0) || ret.At("jid") == nil || got.At("each") != int64(1) || got.Dict("nobody").Len() != 0 {
+		t.Errorf("%s", value.Repr(got))
+	}
+}
+
 // TestWheelModules calls the user's own wheel functions as a program with a password, from a runner
 // and from the reactor: with the permissions of built-in ones.
 func TestWheelModules(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 type within struct {
 	*insideCalls
 	// user is the name under which runners and wheel functions run; how is their
-	// origin: "reactor", "orchestration" or "runner".
+	// origin: "reactor", "orchestration", "runner" or "template".
 	user, how string
 }
 

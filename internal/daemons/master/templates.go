@@ -5,13 +5,16 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
+	"brine/internal/call/client"
 	"brine/internal/call/fn"
 	"brine/internal/catalogue"
 	"brine/internal/catalogue/grains"
+	"brine/internal/catalogue/modules/control"
 	"brine/internal/catalogue/modules/core"
 	"brine/internal/daemons/usermodules"
 	"brine/internal/files/fileclient"
@@ -33,6 +36,8 @@ type templates struct {
 	user *usermodules.Modules
 	// runners returns the runners that templates can call.
 	runners func() *fn.Registry
+	// orders returns a client that commands minions; nil: no master is running.
+	orders func() *client.Client
 	// funcs are the execution functions that templates can call.
 	funcs *fn.Registry
 	log   *slog.Logger
@@ -57,7 +62,7 @@ func newTemplates(t templates, cfg *Config) (*templates, error) {
 // pillar is for.
 func (t *templates) functions() (*fn.Registry, error) {
 	all := catalogue.Modules()
-	all = append(all, core.Grains(givenGrains{}), t.runnerModule())
+	all = append(all, core.Grains(givenGrains{}), t.askMaster())
 	return fn.NewRegistry(&ownGrains{id: t.id, ctx: t.ctx, log: t.log}, all...)
 }
 
@@ -81,8 +86,8 @@ type askRunnerArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// runnerModule lets templates call runners.
-func (t *templates) runnerModule() fn.Module {
+// askMaster lets templates call runners and command minions.
+func (t *templates) askMaster() fn.Module {
 	run := func(ctx context.Context, c *fn.Call, a askRunnerArgs) (any, error) {
 		args, kwargs := []any(a.Args), a.Kwargs.Clean()
 		if l, ok := kwargs.At("arg").(*value.List); ok {
@@ -95,9 +100,17 @@ func (t *templates) runnerModule() fn.Module {
 		}
 		return t.runners().Call(ctx, (&fn.Call{ID: t.id, Config: fn.Tree{Dict: t.opts}, Log: t.log, Funcs: t.runners()}).Prepare(), a.Name, args, kwargs)
 	}
-	return fn.Module{Name: "saltutil", Doc: `Ask the master.`, Funcs: []fn.Func{
-		fn.Of("runner", run, `Run a runner of this master and return its result.`),
-	}}
+	open := func() (*client.Client, func(), error) {
+		if t.orders == nil {
+			return nil, nil, salt.Errorf(salt.Unavailable, "the master does not run")
+		}
+		return t.orders(), func() {}, nil
+	}
+	commands := slices.DeleteFunc(control.Orders(catalogue.LocalMaster{Open: open}).Funcs, func(f fn.Func) bool {
+		return f.Name() != "cmd" && f.Name() != "cmd_iter"
+	})
+	return fn.Module{Name: "saltutil", Doc: `Ask the master and its minions.`, Funcs: append(commands,
+		fn.Of("runner", run, `Run a runner of this master and return its result.`))}
 }
 
 // ownGrains are the grains of the master's machine, which decide which

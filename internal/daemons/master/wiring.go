@@ -186,6 +186,7 @@ func (m *Master) wireStores() (err error) {
 	if m.templates, err = newTemplates(templates{
 		id: cfg.ID, cacheDir: cfg.CacheDir, opts: cfg.Opts, ctx: m.life.context, settings: m.settings, log: m.log,
 		runners: func() *fn.Registry { return m.runners.registry },
+		orders:  func() *client.Client { return within{m.inside, processUser(), "template"}.client() },
 	}, cfg); err != nil {
 		return err
 	}
