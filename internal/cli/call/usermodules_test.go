@@ -359,6 +359,33 @@ func TestMakoWithoutLibrary(t *testing.T) {
 	}
 }
 
+// TestLoadedFunctions: the functions of a module are those that Salt finds.
+func TestLoadedFunctions(t *testing.T) {
+	dir := userTree(t, "loader.txtar", "")
+	if _, r := local(t, dir, "saltutil.sync_all"); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	for _, x := range []struct{ call, want string }{
+		{"sys.list_functions imports", `["imports.other","imports.own","imports.shares"]`},
+		{"sys.list_functions broken", `[]`},
+		{"sys.list_state_functions around", `["around.nop"]`},
+		{"imports.shares", `"b'eA=='"`},
+	} {
+		if v, r := local(t, dir, strings.Fields(x.call)...); jsonText(v) != x.want {
+			t.Errorf("%s: %s, want %s; %s", x.call, jsonText(v), x.want, r.stderr)
+		}
+	}
+	for _, name := range []string{"imports.b64decode", "imports.fopen", "imports.part", "imports.sleep", "broken.hi"} {
+		if _, r := local(t, dir, name); !strings.Contains(r.stderr, "'"+name+"' is not available.") && !strings.Contains(r.stderr, "__virtual__") {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	v, r := local(t, dir, "state.single", "around.nop", "x")
+	if s := jsonText(v); !strings.Contains(s, `"result":true`) {
+		t.Errorf("%s; %s", s, r.stderr)
+	}
+}
+
 // TestPermittedUserModules: disable_modules and whitelist_modules hold for the user's own modules.
 func TestPermittedUserModules(t *testing.T) {
 	for more, want := range map[string]bool{

@@ -306,11 +306,40 @@ func loading() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(context.Background(), loadLimit, fmt.Errorf("modules were not loaded within %v", loadLimit))
 }
 
+// loading is what modules see while they are loaded. The function __virtual__ of a state module may
+// ask which states there are.
+func (s source) loading() *python.Env {
+	e := env(s.m.call(), nil)
+	if s.kind == kindStates && e.Call.Funcs != nil {
+		if declared := e.Call.Funcs.Kind(kindStates); declared != nil {
+			e.Functions[kindStates] = declaredStates{declared}
+		}
+	}
+	return e
+}
+
+// declaredStates are Brine's states outside of a run, where none can be called.
+type declaredStates struct{ registry *fn.Registry }
+
+// Has implements python.Functions.
+func (d declaredStates) Has(name string) bool {
+	_, ok := d.registry.Own(name)
+	return ok
+}
+
+// Names implements python.Functions.
+func (d declaredStates) Names() []string { return d.registry.OwnNames() }
+
+// Call implements python.Functions.
+func (d declaredStates) Call(_ context.Context, name string, _ []any, _ *value.Dict) (any, error) {
+	return nil, fn.Errorf("the state %s can be called in a run of states only, not while modules are loaded", name)
+}
+
 // find asks Python for a function. keep says that the answer stays the same.
 func (s source) find(full string, own, claimed bool) (f *fn.Func, keep bool) {
 	ctx, cancel := loading()
 	defer cancel()
-	spec, err := s.m.pool.Find(ctx, env(s.m.call(), nil), s.kind, full, !own)
+	spec, err := s.m.pool.Find(ctx, s.loading(), s.kind, full, !own)
 	if err != nil {
 		s.m.cfg.Log.Error("cannot load Python modules", "function", full, "err", err)
 		if !claimed || own {
@@ -398,7 +427,7 @@ func (s source) list() (*list, uint64) {
 	}
 	ctx, cancel := loading()
 	defer cancel()
-	names, missing, err := s.m.pool.List(ctx, env(s.m.call(), nil), s.kind)
+	names, missing, err := s.m.pool.List(ctx, s.loading(), s.kind)
 	if err != nil {
 		s.m.cfg.Log.Error("cannot list Python modules", "kind", s.kind, "err", err)
 		return &list{}, version

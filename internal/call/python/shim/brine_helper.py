@@ -574,8 +574,6 @@ class Loader:
         if callable(virtual):
             try:
                 answer = virtual()
-            except KeyError:
-                answer = True
             except BaseException as exc:  # pylint: disable=broad-except
                 answer = (False, "Exception raised when processing __virtual__ function for {}. "
                           "Module will not be loaded: {}".format(module.__name__, exc))
@@ -600,7 +598,10 @@ class Loader:
             function = getattr(module, attr, None)
             if attr.startswith("_") and attr != "__call__":
                 continue
-            if isinstance(function, (types.FunctionType, functools.partial, types.BuiltinFunctionType)):
+            if not isinstance(function, (types.FunctionType, functools.partial)):
+                continue
+            # As in Salt, an imported function is none of the module, except in utils.
+            if self.kind == "utils" or str(function.__module__).startswith("salt.loaded"):
                 entry.functions[renamed.get(attr, attr)] = function
         start = getattr(module, "__init__", None)
         if isinstance(start, types.FunctionType):
