@@ -1,9 +1,11 @@
 package job
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -96,7 +98,7 @@ func (s *Store) Queued(now time.Time, limit int) ([]Queued, error) {
 		}
 		return nil
 	})
-	slices.SortStableFunc(out, func(a, b Queued) int { return a.At.Compare(b.At) })
+	slices.SortFunc(out, func(a, b Queued) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.JID, b.JID)) })
 	return out, err
 }
 

@@ -684,6 +684,25 @@ func BenchmarkNewJob(b *testing.B) {
 	}
 }
 
+// TestQueuedInOrder: jobs of one millisecond are delivered in the order of their ids.
+func TestQueuedInOrder(t *testing.T) {
+	s := open(t, t.TempDir())
+	now := time.Now()
+	var jids []string
+	for i := range 30 {
+		jids = append(jids, salt.FormatJID(now.Add(time.Duration(i)*time.Microsecond)))
+		must(t, s.NewJobUntil(load(jids[i]), []string{"a"}, now.Add(time.Hour)))
+	}
+	queued, err := s.Queued(now, 100)
+	var got []string
+	for _, q := range queued {
+		got = append(got, q.JID)
+	}
+	if err != nil || !slices.Equal(got, jids) {
+		t.Errorf("%q %v, want %q", got, err, jids)
+	}
+}
+
 // TestDamagedEntries: an entry whose bytes have changed on the disk, which the file's own structure does not show, hides no other one.
 func TestDamagedEntries(t *testing.T) {
 	s := open(t, t.TempDir())
