@@ -45,7 +45,7 @@ func (r *Runner) Accept(from *link.Link, load *value.Dict) {
 		log.Debug("ignoring job: already known", "jid", pub.JID)
 		return
 	}
-	r.cfg.Background.Go(func() { r.execute(r.cfg.Background.Context(), j) })
+	r.begin(j)
 }
 
 // checkJob decodes a publication.

@@ -54,14 +54,14 @@ type Config struct {
 // Runner runs jobs.
 type Runner struct {
 	cfg   Config
-	slots chan struct{} // process_count_max; nil: no limit
+	slots *slots // nil: no limit
 }
 
 // New returns a Runner.
 func New(c Config) *Runner {
 	r := &Runner{cfg: c}
 	if n := c.Options.ProcessCountMax; n > 0 {
-		r.slots = make(chan struct{}, n)
+		r.slots = &slots{free: n}
 	}
 	return r
 }
@@ -74,18 +74,33 @@ var controls = map[string]bool{
 	"saltutil.kill_all_jobs": true, "saltutil.term_all_jobs": true,
 }
 
-// execute runs a job and queues its return for every master that published it.
-func (r *Runner) execute(ctx context.Context, j *jobs.Job) {
+// begin runs a job in the background. Jobs that wait for a free slot get one in the
+// order of the calls.
+func (r *Runner) begin(j *jobs.Job) {
+	name, one := j.Fun.(string)
+	lasting := !one || !controls[name]
+	var turn chan struct{}
+	if r.slots != nil && lasting {
+		turn = r.slots.enter()
+	}
+	r.cfg.Background.Go(func() {
+		if turn != nil {
+			defer r.slots.leave(turn)
+		}
+		r.execute(r.cfg.Background.Context(), j, lasting, turn)
+	})
+}
+
+// execute runs a job and queues its return for every master that published it. lasting
+// says whether to remember the job; turn, if not nil, is closed when it may run.
+func (r *Runner) execute(ctx context.Context, j *jobs.Job, lasting bool, turn <-chan struct{}) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	procs := &proc.Group{}
 	r.cfg.Jobs.Start(j, cancel, procs)
-	name, one := j.Fun.(string)
-	lasting := !one || !controls[name] // whether to remember the job
-	if r.slots != nil && lasting {
+	if turn != nil {
 		select {
-		case r.slots <- struct{}{}:
-			defer func() { <-r.slots }()
+		case <-turn:
 		case <-ctx.Done():
 		}
 	}

@@ -30,6 +30,7 @@ import (
 	"brine/internal/net/transport/zeromq"
 	"brine/internal/py/value"
 	"brine/internal/store/returner"
+	"brine/test/eventually"
 )
 
 var testKey = sync.OnceValues(func() (*crypt.PrivateKey, error) { return crypt.GenerateKey(2048) })
@@ -182,6 +183,32 @@ func TestProcessCountMax(t *testing.T) {
 	f.proceed <- struct{}{}
 	if f.ret(t, jid1); f.most.Load() != 1 {
 		t.Errorf("%d jobs at the same time", f.most.Load())
+	}
+}
+
+// TestJobsWaitInOrder: jobs that wait for a slot run in the order in which they came, and one
+// that is killed meanwhile does not run.
+func TestJobsWaitInOrder(t *testing.T) {
+	f := newFloor(t, func(c *Config) { c.Options.ProcessCountMax = 1 })
+	f.Accept(f.a, aJob(jid1, "t.wait"))
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, fmt.Sprintf("202611210700000001%02d", i))
+		f.Accept(f.a, value.DictOf("jid", ids[i], "fun", "t.echo", "arg", value.ListOf("x"), "tgt", "*", "tgt_type", "glob"))
+	}
+	eventually.Nil(t, eventually.Limit, "the last job is killed", func() error { return f.cfg.Jobs.Signal(ids[19], 15) })
+	f.proceed <- struct{}{}
+	last := ""
+	for i, jid := range ids {
+		d := f.ret(t, jid)
+		if stamp := d.Str("_stamp"); i < 19 && (stamp < last || d.Str("return") != "x") {
+			t.Errorf("job %d: %s after %s: %s", i, stamp, last, value.Repr(d))
+		} else if i < 19 {
+			last = stamp
+		}
+		if i == 19 && d.Int("retcode") != 143 {
+			t.Errorf("the killed job: %s", value.Repr(d))
+		}
 	}
 }
 

@@ -52,6 +52,6 @@ func (r *Runner) Startup(c *link.Link) {
 		return
 	}
 	if j, _, _ := r.cfg.Jobs.Admit(load, c); j != nil {
-		r.cfg.Background.Go(func() { r.execute(r.cfg.Background.Context(), j) })
+		r.begin(j)
 	}
 }
