@@ -1,5 +1,5 @@
-// Package modules has the execution modules of every machine. A family is a package below
-// it, whose files each register their module.
+// Package modules registers the execution modules of every machine. A family is a package
+// below this one, whose files each register their module.
 package modules
 
 import (

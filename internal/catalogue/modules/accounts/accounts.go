@@ -1,6 +1,6 @@
-// Package accounts holds the execution modules for users, groups and
-// passwords: user, group, shadow and ssh. They are skins over host/account and the
-// programs of the shadow suite (useradd, groupadd, chage and so on).
+// Package accounts holds the execution modules for users, groups and passwords:
+// user, group, shadow and ssh. They use host/account and the programs of the shadow
+// suite (useradd, groupadd, chage and so on).
 package accounts
 
 import (
@@ -14,21 +14,21 @@ import (
 	"brine/internal/py/value"
 )
 
-// none is the argument of functions without any.
+// none is the argument type of functions without arguments.
 type none struct{}
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = modules.Family()
 
 // Modules returns the modules of this family.
 func Modules(m *host.Machine) []fn.Module { return units.Modules(m) }
 
-// rootArg is the argument that names another root of the file system.
+// rootArg is the argument for another root directory.
 type rootArg struct {
 	Root string `salt:"root" doc:"directory that is the root of the file system to work on" default:"null"`
 }
 
-// below returns the machine whose files lie below the root.
+// below returns the machine whose files are below the root.
 func (a rootArg) below(m *host.Machine) *host.Machine {
 	if a.Root == "" {
 		return m
@@ -36,7 +36,7 @@ func (a rootArg) below(m *host.Machine) *host.Machine {
 	return &host.Machine{Root: filepath.Join("/", m.Root, a.Root)}
 }
 
-// change says what programs are reported the root.
+// change returns the option that tells a program the root.
 func (a rootArg) change(option string) []string {
 	if a.Root == "" {
 		return nil
@@ -44,8 +44,8 @@ func (a rootArg) change(option string) []string {
 	return []string{option, a.Root}
 }
 
-// plainName refuses names that a program would take for an option, or that
-// would break the files.
+// plainName rejects names that a program would take for an option, or that would
+// corrupt the files.
 func plainName(what, name string) error {
 	if name == "" || name[0] == '-' || strings.ContainsAny(name, ":\n\x00") {
 		return fn.Invalidf("%q is no name of a %s", name, what)
@@ -65,7 +65,7 @@ func do(ctx context.Context, c *fn.Call, m *host.Machine, program string, args .
 	return out, nil
 }
 
-// list reads names as a list, or as a text with commas.
+// list reads names from a list or a comma-separated string.
 func list(v any) []string {
 	switch v.(type) {
 	case *value.List, string:

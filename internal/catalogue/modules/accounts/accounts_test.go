@@ -26,8 +26,8 @@ func TestSignatures(t *testing.T) {
 
 func TestRecordingIsTrue(t *testing.T) { stocktest.Verify(t, signatures) }
 
-// fake is a machine below a directory whose programs do nothing but note how
-// they were called.
+// fake is a machine below a directory. Its programs only record how they were
+// called.
 type fake struct {
 	*host.Machine
 	calls  []string
@@ -181,7 +181,8 @@ func TestChanging(t *testing.T) {
 	}
 }
 
-// Nothing that looks like an option reaches a program.
+// TestRefused checks that no argument that looks like an option reaches a
+// program.
 func TestRefused(t *testing.T) {
 	for fun, arg := range map[string][]any{
 		"user.add": {"-x"}, "user.delete": {"--root=/"}, "user.rename": {"fred", "-l"}, "user.chshell": {"fred", "-x"}, "user.chuid": {"fred", "five"},
@@ -231,7 +232,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestLikeSaltHere compares what both read of this machine.
+// TestLikeSaltHere compares what Salt and Brine read from this machine.
 func TestLikeSaltHere(t *testing.T) {
 	jobs := [][]any{{"user.info", "root"}, {"user.info", "no-such"}, {"user.getent"}, {"user.list_users"}, {"user.list_groups", "root"},
 		{"user.list_groups", "no-such"},

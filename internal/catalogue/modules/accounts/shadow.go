@@ -164,8 +164,8 @@ type daysArgs struct {
 	rootArg
 }
 
-// set makes the function that sets one number by an option of chage(1). Of a
-// date only the exit status reports whether it was taken.
+// set returns a function that sets one number with an option of chage(1). For
+// dates, only the exit status shows success.
 func (s shadow) set(key, option string) func(context.Context, *fn.Call, daysArgs) (bool, error) {
 	return func(ctx context.Context, c *fn.Call, a daysArgs) (bool, error) {
 		v := map[string]any{"inact": a.Inactdays, "max": a.Maxdays, "min": a.Mindays, "warn": a.Warndays, "lstchg": a.Date, "expire": a.Expire}[key]

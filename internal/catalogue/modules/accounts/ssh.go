@@ -52,7 +52,7 @@ func sshModule(m *host.Machine) fn.Module {
 	}}
 }
 
-// file returns a user and the path of one of his files.
+// file returns a user and the path of one of the user's files.
 func (s ssh) file(ctx context.Context, user, config string) (account.User, string, error) {
 	u, ok := account.ByName(ctx, s.m, user)
 	if !ok {
@@ -120,7 +120,7 @@ func (s ssh) users(ctx context.Context, v any) (names []string, single bool) {
 	return names, false
 }
 
-// read returns the valid keys of a file by key.
+// read returns the valid keys of a file, indexed by key.
 func (s ssh) read(path, hash string) (*value.Dict, error) {
 	keys, err := sshkeys.Read(s.m, path)
 	if err != nil {
@@ -239,8 +239,8 @@ type keyPathArgs struct {
 
 var privateKey = regexp.MustCompile(`BEGIN (?:\w+\s)*PRIVATE KEY`)
 
-// encrypted finds the word in the head of the file, as Salt does: it knows
-// nothing of keys in OpenSSH's own format.
+// encrypted looks for the word ENCRYPTED in the file, as Salt does. It does
+// not detect encryption in OpenSSH's own key format.
 func (s ssh) encrypted(_ context.Context, _ *fn.Call, a keyPathArgs) (bool, error) {
 	b, err := s.m.ReadFile(a.Key)
 	if err != nil {
@@ -438,10 +438,10 @@ func (s ssh) hostKeys(_ context.Context, _ *fn.Call, a hostKeysArgs) (*value.Dic
 	return out, nil
 }
 
-// errors of known hosts are results, as in Salt.
+// status returns errors of known hosts as results, as Salt does.
 func status(word, key string, v any) *value.Dict { return value.DictOf("status", word, key, v) }
 
-// knownFile returns the file of a user, or of the machine.
+// knownFile returns the known hosts file of a user, or of the machine.
 func (s ssh) knownFile(ctx context.Context, user, config string) (path string, u account.User, fault *value.Dict) {
 	if user == "" {
 		if config == "" {
@@ -598,14 +598,14 @@ func (s ssh) setHost(ctx context.Context, c *fn.Call, a setHostArgs) (*value.Dic
 	}
 	before, _ := shownHosts(old, hashName(a.Hash))
 	after, _ := shownHosts(fresh, hashName(a.Hash))
-	if a.Key != "" { // as it is given, whether or not it is one
+	if a.Key != "" { // shown as given, even if it is not a valid key
 		after = value.ListOf(value.DictOf("hostname", a.Hostname, "enc", a.Enc, "key", a.Key))
 	}
 	return value.DictOf("status", "updated", "old", before, "new", after), nil
 }
 
-// learn writes the file. One that is new belongs to its user, and so does a
-// directory that is new, which no other process may enter.
+// learn writes the file. A new file belongs to its user. So does a new
+// directory, which is accessible to the user only.
 func (s ssh) learn(u account.User, path, name string, lines []sshkeys.Host, all bool) error {
 	dir := filepath.Dir(path)
 	isNew, newDir := !s.m.Exists(path), !s.m.Exists(dir)
@@ -628,7 +628,7 @@ func (s ssh) learn(u account.User, path, name string, lines []sshkeys.Host, all 
 	return err
 }
 
-// trusted reports whether the file has what is wanted.
+// trusted reports whether the file already has the key in the arguments.
 func trusted(old []sshkeys.Host, a setHostArgs) bool {
 	return slices.ContainsFunc(old, func(h sshkeys.Host) bool {
 		if a.Enc != "" && h.Type != a.Enc {
@@ -661,8 +661,8 @@ func sameKeys(a, b []sshkeys.Host) bool {
 	return slices.Equal(key(a), key(b))
 }
 
-// fresh returns the key that is given, or those that the host sends; text
-// says why they are no good.
+// fresh returns the given key, or those that the host sends. text says why
+// they are unusable.
 func (s ssh) fresh(ctx context.Context, a setHostArgs) (hosts []sshkeys.Host, text string, err error) {
 	if a.Key != "" {
 		enc := a.Enc

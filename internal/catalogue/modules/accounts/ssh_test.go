@@ -18,7 +18,7 @@ const (
 	keyB = "AAAAC3NzaC1lZDI1NTE5AAAAIJ5BzE2T3kq0hQ0m8H1gP8wq8Wf7g2nPqUqK1N5rQxYz"
 )
 
-// TestSSHLikeSalt edits copies of the same files with each.
+// TestSSHLikeSalt edits copies of the same files with Salt and with Brine.
 func TestSSHLikeSalt(t *testing.T) {
 	files := func() string {
 		dir := t.TempDir()

@@ -56,7 +56,7 @@ type classArgs struct {
 
 func (user) noClass(context.Context, *fn.Call, classArgs) (bool, error) { return false, nil }
 
-// commentKeys are the parts of the comment of an account, in their order.
+// commentKeys lists the parts of an account's comment, in order.
 var (
 	commentKeys = []string{"fullname", "roomnumber", "workphone", "homephone", "other"}
 	commentDocs = []string{"full name", "room number", "telephone number at work", "telephone number at home", "further information"}
@@ -84,7 +84,7 @@ func describe(ctx context.Context, groups *account.Memberships, u account.User) 
 	return d
 }
 
-// commentParts always returns five.
+// commentParts splits a comment into five parts, which may be empty.
 func commentParts(comment string) []string {
 	parts := strings.SplitN(comment, ",", 5)
 	return append(parts, make([]string, 5-len(parts))...)
@@ -210,7 +210,7 @@ func (u user) addOptions(a userAddArgs) []string {
 	case a.Usergroup != nil && *a.Usergroup:
 		flag(!a.Local, "-U")
 	case slices.Contains(list(a.Groups), a.Name) && u.userGroups():
-		// A group of this name is among the groups, so it is the own one.
+		// A group with the user's name in the list becomes the primary group.
 		add("-g", a.Name)
 	}
 	if a.Usergroup != nil && !*a.Usergroup {
@@ -230,7 +230,7 @@ func (u user) addOptions(a userAddArgs) []string {
 	return append(args, a.Name)
 }
 
-// userGroups says whether useradd makes a group for each user.
+// userGroups reports whether useradd makes a group for each user.
 func (u user) userGroups() bool {
 	for _, line := range u.m.Lines("/etc/login.defs") {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == "USERGROUPS_ENAB" {
@@ -248,7 +248,7 @@ type userDeleteArgs struct {
 	Local bool `salt:"local" doc:"use luserdel" default:"false"`
 }
 
-// exitHome is the exit status of userdel that could not remove all files.
+// exitHome is the exit status of userdel if it could not remove all files.
 const exitHome = 12
 
 func (u user) delete(ctx context.Context, c *fn.Call, a userDeleteArgs) (bool, error) {
@@ -312,8 +312,8 @@ type userChangeArgs struct {
 	rootArg
 }
 
-// change makes the function that sets one thing of an account by an option of
-// usermod.
+// change returns a function that sets one property of an account with an
+// option of usermod.
 func change(u user, key, option string) func(context.Context, *fn.Call, userChangeArgs) (bool, error) {
 	return func(ctx context.Context, c *fn.Call, a userChangeArgs) (bool, error) {
 		v := map[string]any{"uid": a.UID, "gid": a.GID, "shell": a.Shell, "home": a.Home}[key]
@@ -385,7 +385,7 @@ func (u user) chgroups(ctx context.Context, c *fn.Call, a chgroupsArgs) (bool, e
 	if out.Exit == 0 || !strings.Contains(out.Stderr, "not found in") {
 		return out.Exit == 0, nil
 	}
-	// The user comes from a directory service, which usermod does not know.
+	// The user comes from a directory service, which usermod cannot change.
 	all := true
 	for _, g := range groups {
 		out, err := do(ctx, c, u.m, "gpasswd", "-a", a.Name, g)
@@ -407,7 +407,7 @@ type commentArgs struct {
 	rootArg
 }
 
-// comment makes the function that sets one part of an account's comment.
+// comment returns a function that sets one part of an account's comment.
 func (u user) comment(i int) func(context.Context, *fn.Call, commentArgs) (bool, error) {
 	return func(ctx context.Context, c *fn.Call, a commentArgs) (bool, error) {
 		text := ""

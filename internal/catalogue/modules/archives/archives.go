@@ -1,6 +1,6 @@
 // Package archives holds the execution module archive: packing, unpacking and
-// listing of tar, zip and gzip files. It is a skin over host/archive and the
-// programs tar, gzip, gunzip, zip, unzip, rar and unrar.
+// listing of tar, zip and gzip files. It uses host/archive and the programs
+// tar, gzip, gunzip, zip, unzip, rar and unrar.
 package archives
 
 import (
@@ -23,7 +23,7 @@ import (
 
 type archiver struct{ m *host.Machine }
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = modules.Family()
 
 // Modules returns the modules of this family.
@@ -55,8 +55,8 @@ func archiveModule(m *host.Machine) fn.Module {
 	}}
 }
 
-// run runs a program and returns its lines. Where the program fails, they say
-// why, and the job has its exit status.
+// run runs a program and returns its output. If the program fails, the output
+// has the reason, and the job gets its exit status.
 func (a archiver) run(ctx context.Context, call *fn.Call, runas, cwd, program string, args ...string) (string, error) {
 	c := host.Cmd{Program: program, Args: args, Dir: cwd}
 	if runas != "" {
@@ -87,7 +87,7 @@ func lines(text string) *value.List {
 	return value.Strings(strings.Split(text, "\n"))
 }
 
-// sources are files, by patterns.
+// sources returns the files that match patterns.
 func sources(v any, cwd string) []string {
 	var out []string
 	for _, s := range value.Split(v) {
@@ -197,7 +197,7 @@ type cmdUnzipArgs struct {
 	Password any    `salt:"password" doc:"password of the archive" default:"null"`
 }
 
-// trim cuts a result: true means 100 lines.
+// trim shortens a result to a number of lines; true means 100.
 func trim(l *value.List, v any) *value.List {
 	n := 0
 	switch x := v.(type) {
@@ -293,7 +293,7 @@ func (a archiver) list(ctx context.Context, c *fn.Call, x listArgs) (any, error)
 	}
 	content, err := archive.List(ctx, a.m.Path(file), format)
 	if x.Clean && file != x.Name {
-		_ = os.Remove(file) // it is only in the cache
+		_ = os.Remove(file) // a copy in the cache
 	}
 	if err != nil {
 		return nil, fn.Errorf("Failed to list contents of %s: %w", x.Name, err)
@@ -313,7 +313,8 @@ func (a archiver) list(ctx context.Context, c *fn.Call, x listArgs) (any, error)
 	return value.Strings(all), nil
 }
 
-// file is where an archive is, after it was fetched if it is elsewhere.
+// file returns the local path of an archive, and fetches it first if
+// necessary.
 func (a archiver) file(ctx context.Context, c *fn.Call, name, saltenv string) (string, error) {
 	if !strings.Contains(name, "://") {
 		return name, nil

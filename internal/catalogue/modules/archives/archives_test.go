@@ -32,7 +32,7 @@ func run(t *testing.T, fun string, args ...any) fn.Outcome {
 	return r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: "archive." + fun, Arg: args})
 }
 
-// TestLikeSalt lists, packs and unpacks the same archives with each.
+// TestLikeSalt lists, packs and unpacks the same archives with Salt and with Brine.
 func TestLikeSalt(t *testing.T) {
 	dir := t.TempDir()
 	script := `set -e; cd "$1"; mkdir -p src/a/b; echo 1 > src/a/b/f; echo 2 > src/g; ln -s g src/l; chmod 750 src/a; chmod 600 src/g
@@ -84,7 +84,7 @@ func TestLikeSalt(t *testing.T) {
 	}
 }
 
-// TestZipStaysInside unpacks an archive that wants to write elsewhere.
+// TestZipStaysInside unpacks an archive with paths outside of the directory.
 func TestZipStaysInside(t *testing.T) {
 	dir := t.TempDir()
 	f, err := os.Create(filepath.Join(dir, "evil.zip"))
@@ -118,7 +118,7 @@ func TestZipStaysInside(t *testing.T) {
 	}
 }
 
-// TestZip packs what archive.unzip unpacks.
+// TestZip unpacks with archive.unzip what archive.zip packs.
 func TestZip(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"src/a/b/deep": 0o640, "src/run": 0o755, "one": 0o600} {
@@ -158,7 +158,7 @@ func TestZip(t *testing.T) {
 	}
 }
 
-// TestRar looks at how the programs are called, which are not free.
+// TestRar only checks how the programs are called, as they are not free software.
 func TestRar(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"rar", "unrar"} {

@@ -57,7 +57,7 @@ func (a archiver) isEncrypted(ctx context.Context, c *fn.Call, x encryptedArgs) 
 	}
 	is, err := archive.Encrypted(a.m.Path(file))
 	if x.Clean && file != x.Name {
-		_ = os.Remove(file) // it is only in the cache
+		_ = os.Remove(file) // a copy in the cache
 	}
 	switch {
 	case errors.Is(err, zip.ErrFormat):

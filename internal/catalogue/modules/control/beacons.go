@@ -10,13 +10,13 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// Lookout is the beacons of a minion.
+// Lookout manages the beacons of a minion.
 type Lookout interface {
-	// Manage does what a request asks for, in the form of Salt's event
-	// manage_beacons: func, name, beacon_data. The answer has beacons as they
-	// are then, and comment where complete is false.
+	// Manage handles a request in the form of Salt's event manage_beacons:
+	// func, name, beacon_data. The answer has the resulting beacons, and a
+	// comment if complete is false.
 	Manage(ctx context.Context, req *value.Dict) (*value.Dict, error)
-	// Save keeps the configuration for the next start, and returns where.
+	// Save stores the configuration for the next start, and returns its path.
 	Save(all *value.Dict) (path string, err error)
 }
 
@@ -85,7 +85,7 @@ func beaconResult(ok bool, format string, args ...any) *value.Dict {
 	return value.DictOf("comment", fmt.Sprintf(format, args...), "result", ok)
 }
 
-// known returns the beacons that are configured.
+// known returns the configured beacons.
 func (m beaconModule) known(ctx context.Context) (*value.Dict, error) {
 	answer, err := m.l.Manage(ctx, value.DictOf("func", "list", "include_pillar", true, "include_opts", true))
 	if err != nil {
@@ -94,7 +94,7 @@ func (m beaconModule) known(ctx context.Context) (*value.Dict, error) {
 	return answer.Dict("beacons"), nil
 }
 
-// manage sends a request about one beacon; done is the comment if all is well.
+// manage sends a request about one beacon; done is the comment on success.
 func (m beaconModule) manage(ctx context.Context, done string, kv ...any) (*value.Dict, error) {
 	answer, err := m.l.Manage(ctx, value.DictOf(kv...))
 	if err != nil {
@@ -106,7 +106,7 @@ func (m beaconModule) manage(ctx context.Context, done string, kv ...any) (*valu
 	return beaconResult(true, "%s", done), nil
 }
 
-// fault says what is wrong with settings, "" if nothing.
+// fault returns what is wrong with settings, "" if nothing.
 func (m beaconModule) fault(ctx context.Context, a beaconDataArgs) (string, error) {
 	answer, err := m.l.Manage(ctx, value.DictOf("func", "validate_beacon", "name", a.Name, "beacon_data", a.Data))
 	if err != nil || answer.Bool("valid") {

@@ -1,7 +1,7 @@
-// Package control holds the execution modules that steer a living minion:
-// saltutil, event and mine. Each is built by the daemon from the few powers
-// it needs, which the interfaces here name. Their methods may be called from
-// several goroutines.
+// Package control holds the execution modules that control a running minion:
+// saltutil, event, mine and others. The daemon builds each with the few
+// interfaces that it needs. Their methods may be called from several
+// goroutines.
 package control
 
 import (
@@ -10,12 +10,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// Masters reaches the masters that the minion is connected to. It adds what
-// authenticates a message; the load carries cmd, id and content.
+// Masters sends requests to the masters that the minion is connected to. It
+// adds the authentication; load has cmd, id and the content.
 type Masters interface {
 	// Request asks one master and returns its answer.
 	Request(ctx context.Context, load *value.Dict) (any, error)
-	// Send gives a message to every connected master. It fails if none took it.
+	// Send sends a message to every connected master. It fails if no master
+	// accepted it.
 	Send(ctx context.Context, load *value.Dict) error
 }
 
@@ -24,5 +25,5 @@ type Bus interface {
 	Fire(ctx context.Context, tag string, data *value.Dict) error
 }
 
-// none is the argument of functions without any.
+// none is the argument type of functions without arguments.
 type none struct{}

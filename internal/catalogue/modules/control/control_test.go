@@ -21,7 +21,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// daemon stands in for a minion: it notes what it is asked for.
+// daemon stands in for a minion and records the requests to it.
 type daemon struct {
 	jobs       []RunningJob
 	cached     map[string]*value.Dict
@@ -29,7 +29,7 @@ type daemon struct {
 	fail       error
 	answer     any
 	masterless bool
-	block      bool // Refresh waits for the context's end
+	block      bool // Refresh waits until the context ends
 }
 
 func (d *daemon) note(parts ...string) error {
@@ -67,7 +67,7 @@ func (d *daemon) Fire(_ context.Context, tag string, data *value.Dict) error {
 	return d.note("fire", tag, value.Repr(data))
 }
 
-// choice is a daemon with one master, or none.
+// choice picks a daemon as the only master, or none.
 type choice struct{ d *daemon }
 
 func (c choice) Pick(_ context.Context, host string) (Asker, error) {
@@ -144,7 +144,7 @@ func TestRecordingIsTrue(t *testing.T) {
 	stocktest.Verify(t, table)
 }
 
-// check runs a job and compares what it returns and what was asked for.
+// check runs a job and compares its return and the recorded requests.
 func check(t *testing.T, d *daemon, c *fn.Call, fun string, arg []any, want string, asked ...string) {
 	t.Helper()
 	d.asked = nil
@@ -182,7 +182,7 @@ func TestJobs(t *testing.T) {
 	check(t, d, call(), "saltutil.kill_job", []any{"1"}, "Signal 9 sent to job 1 at pid 7", "signal 1 9")
 	check(t, d, call(), "saltutil.signal_job", []any{"2", 10}, "Signal 10 sent to job 2 at pid 7", "signal 2 10")
 	check(t, d, call(), "saltutil.signal_job", []any{"1", 0}, "ERROR executing 'saltutil.signal_job': 0 is not the number of a signal")
-	check(t, d, call(), "saltutil.term_job", []any{"3"}, "") // never itself
+	check(t, d, call(), "saltutil.term_job", []any{"3"}, "") // never the calling job
 	check(t, d, call(), "saltutil.term_all_jobs", nil, "['Signal 15 sent to job 1 at pid 7', 'Signal 15 sent to job 2 at pid 7']", "signal 1 15",
 		"signal 2 15")
 	d.fail = salt.Errorf(salt.NotFound, "gone")
@@ -228,7 +228,7 @@ func TestRefresh(t *testing.T) {
 	check(t, d, &fn.Call{}, "saltutil.refresh_pillar", nil, "ERROR: cannot refresh the pillar: no master", "refresh pillar True False")
 }
 
-// TestSync has the functions that concern a minion without a master.
+// TestSync calls the sync functions on a minion without a master.
 func TestSync(t *testing.T) {
 	d, alone := &daemon{}, &fn.Call{Config: fn.Tree{Dict: value.DictOf("file_client", "local")}}
 	check(t, d, &fn.Call{}, "saltutil.sync_tops", nil, "ERROR: Master top modules can only be synced to masterless minions")
@@ -360,7 +360,7 @@ func TestEvent(t *testing.T) {
 	check(t, d, call(), "event.fire_master", []any{data, "t"}, "False", "send {'id': 'alpha', 'tag': 't', 'data': {'a': 1}, 'cmd': '_minion_event'}")
 }
 
-// The messages have the keys of those that real minions sent.
+// The messages have the same keys as those that real minions sent.
 func TestMine(t *testing.T) {
 	d := &daemon{answer: value.DictOf("alpha", 1, "beta", 2)}
 	call := func() *fn.Call {

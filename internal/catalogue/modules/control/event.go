@@ -66,7 +66,7 @@ func (e event) send(ctx context.Context, c *fn.Call, a sendArgs) (bool, error) {
 	return e.toMasters(ctx, c, a.Tag, data, a.Preload)
 }
 
-// local says that the minion works without a master.
+// local reports whether the minion works without a master.
 func local(c *fn.Call) bool {
 	return (value.Truth(c.Config.Get("local")) || c.Config.Get("file_client") == "local") && !useMaster(c)
 }
@@ -83,7 +83,7 @@ func environ() *value.Dict {
 	return d
 }
 
-// subset returns the keys that which lists, or everything if it is no list.
+// subset returns the keys that which lists, or all if which is not a list.
 func subset(d *value.Dict, which any) *value.Dict {
 	l, ok := which.(*value.List)
 	if !ok {
@@ -128,7 +128,7 @@ func (e event) fireMaster(ctx context.Context, c *fn.Call, a fireMasterArgs) (bo
 	return e.toMasters(ctx, c, a.Tag, a.Data, a.Preload)
 }
 
-// A failure to fire is false, as in Salt, and a line in the log.
+// A failure to fire returns false, as in Salt, and is logged.
 func (e event) toBus(ctx context.Context, c *fn.Call, tag string, data *value.Dict) (bool, error) {
 	if err := e.bus.Fire(ctx, tag, data); err != nil {
 		c.Log.Error("cannot fire event", "tag", tag, "err", err)

@@ -10,32 +10,33 @@ import (
 	"brine/internal/py/value"
 )
 
-// LocalMaster is the master on the minion's own machine, which lets its user
-// do all that salt and salt-run can. Each call fails where there is none.
+// LocalMaster is the master on the minion's own machine. It permits everything
+// that salt and salt-run can do. Each call fails if there is no such master.
 type LocalMaster interface {
-	// Run runs a function of the master itself and returns what its event
-	// says: fun, jid, user, return, success.
+	// Run runs a runner function and returns the data of its event: fun, jid,
+	// user, return, success.
 	Run(ctx context.Context, fun string, args []any, kwargs *value.Dict, jid string) (*value.Dict, error)
-	// Wheel runs a function that manages the master and returns what its event
-	// says: fun, jid, user, return, success.
+	// Wheel runs a wheel function and returns the data of its event: fun, jid,
+	// user, return, success.
 	Wheel(ctx context.Context, fun string, args []any, kwargs *value.Dict) (*value.Dict, error)
-	// Command has minions do something and returns what comes back: by minion
-	// a dict of ret, retcode, jid and, if the minion names one, out.
+	// Command runs a function on minions and yields what they return: for each
+	// minion a dict of ret, retcode, jid and, if the minion sets it, out.
 	Command(ctx context.Context, o Order) iter.Seq2[*value.Dict, error]
 }
 
-// Order is what minions are to do.
+// Order is a job for minions.
 type Order struct {
 	Target, Fun any
 	Type        string
 	Arg         []any
-	Kwargs      *value.Dict   // of the function
-	Ret         string        // returners
+	Kwargs      *value.Dict   // keywords of the function
+	Ret         string        // names of returners
 	Timeout     time.Duration // 0 means as configured
-	// Batch is how many work at a time, as salt -b has it; "" means all. The
-	// dicts hold ret and out then, as Salt's.
+	// Batch is how many minions work at a time, as for salt -b; "" means all.
+	// The dicts then hold ret and out, as in Salt.
 	Batch string
-	// Subset is of how many minions, chosen at random, it is asked; 0 means all.
+	// Subset is the number of minions, chosen at random, that get the job; 0
+	// means all.
 	Subset int
 	// Expect adds a dict with "failed" for every minion that does not return.
 	Expect bool
@@ -46,8 +47,8 @@ type Order struct {
 	Publish *value.Dict
 }
 
-// Orders returns what of the module saltutil orders others, for a master that
-// calls functions itself.
+// Orders returns the functions of saltutil that run jobs on the master and other
+// minions, for a master that calls functions itself.
 func Orders(l LocalMaster) fn.Module {
 	return fn.Module{Name: "saltutil", Doc: `Ask the master and its minions.`, Funcs: saltutil{Deps{Local: l}}.localFunctions()}
 }
@@ -95,7 +96,7 @@ func (s saltutil) runner(ctx context.Context, _ *fn.Call, a localRunnerArgs) (an
 	return data.At("return"), nil
 }
 
-// onMaster adds to an error where the function can be used.
+// onMaster adds to an error that the function needs a master on this machine.
 func onMaster(err error) error {
 	return fn.Errorf("no master on this machine could be asked, and this function needs one: %w", err)
 }
@@ -112,7 +113,7 @@ type localCmdArgs struct {
 	Kwargs  fn.Kwargs     `salt:"kwargs"`
 }
 
-// results commands minions.
+// results runs a job on minions.
 func (s saltutil) results(ctx context.Context, a localCmdArgs) (iter.Seq2[*value.Dict, error], error) {
 	if a.SSH {
 		return nil, fn.Errorf("there is no salt-ssh yet: leave ssh out")
@@ -144,7 +145,7 @@ func (s saltutil) results(ctx context.Context, a localCmdArgs) (iter.Seq2[*value
 		}
 	}
 	if o.Batch != "" {
-		o.Subset = 0 // as in Salt
+		o.Subset = 0 // Salt ignores subset for batches
 	}
 	return s.Local.Command(ctx, o), nil
 }

@@ -49,8 +49,8 @@ func (m mine) get(ctx context.Context, c *fn.Call, a mineGetArgs) (any, error) {
 
 func masterless(c *fn.Call) bool { return c.Config.Get("file_client") == "local" }
 
-// ownMine is the mine of a minion without a master: what it has kept itself
-// under mine_cache, if it is meant by the target.
+// ownMine returns the mine of a minion without a master: its own data under
+// mine_cache, if the target matches it.
 func ownMine(ctx context.Context, c *fn.Call, a mineGetArgs) (any, error) {
 	out := value.NewDict(0)
 	match, err := target.Parse(a.TgtType, a.Tgt, ":")
@@ -126,7 +126,7 @@ func define(alias string, v any) definition {
 	return d
 }
 
-// takeAllow moves the keywords that say who may read an entry.
+// takeAllow removes and returns the keywords that say who may read an entry.
 func takeAllow(kwargs *value.Dict) *value.Dict {
 	allow := value.NewDict(2)
 	for _, k := range []string{"allow_tgt", "allow_tgt_type"} {
@@ -138,7 +138,8 @@ func takeAllow(kwargs *value.Dict) *value.Dict {
 	return allow
 }
 
-// entry is the result of a function in the form in which it is left.
+// entry returns the result of a function in the form in which the mine stores
+// it.
 func entry(result any, allow *value.Dict) any {
 	if !allow.Has("allow_tgt") {
 		return result
@@ -219,8 +220,8 @@ func (m mine) update(ctx context.Context, c *fn.Call, a updateArgs) (any, error)
 	return m.store(ctx, c, data, a.Clear)
 }
 
-// mineFunctions returns the option mine_functions, put together from the
-// minion's options, the master's and the pillar; the first decides.
+// mineFunctions returns the option mine_functions, merged from the minion's
+// options, the master's options and the pillar, in this order of precedence.
 func mineFunctions(c *fn.Call) *value.Dict {
 	all := value.NewDict(0)
 	for _, d := range []*value.Dict{c.Pillar.All(), c.Pillar.All().Dict("master"), c.Config.All()} {

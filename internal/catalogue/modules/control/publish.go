@@ -14,16 +14,16 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// Asker asks one and the same master.
+// Asker sends requests to one master.
 type Asker interface {
 	Request(ctx context.Context, load *value.Dict) (any, error)
 }
 
-// Choice picks a master to ask several things in a row.
+// Choice picks a master for several consecutive requests.
 type Choice interface {
-	// Pick returns a connected master, or the one of this host name or
-	// address. It fails when there is none, with ErrMasterless if there never
-	// will be.
+	// Pick returns a connected master, or the one with this host name or
+	// address. It fails if there is none; with ErrMasterless if there will
+	// never be one.
 	Pick(ctx context.Context, host string) (Asker, error)
 }
 
@@ -57,7 +57,8 @@ type publishArgs struct {
 	Via      any    `salt:"via_master" doc:"host name or address of the master to ask" default:"null"`
 }
 
-// pollEvery is how often the master is asked for returns, as Salt does.
+// pollEvery is how often the master is asked for returns. Salt uses the same
+// interval.
 const pollEvery = 300 * time.Millisecond
 
 func (p publish) publish(ctx context.Context, c *fn.Call, a publishArgs) (any, error) {
@@ -79,8 +80,8 @@ func (p publish) fullData(ctx context.Context, c *fn.Call, a publishArgs) (any, 
 	return p.send(ctx, c, a, "full")
 }
 
-// send publishes and waits until all minions have returned or the time is
-// over.
+// send publishes a job and waits until all minions have returned or the
+// timeout is over.
 func (p publish) send(ctx context.Context, c *fn.Call, a publishArgs, form string) (any, error) {
 	limit, err := seconds(a.Timeout)
 	if err != nil {
@@ -140,8 +141,8 @@ func complete(rets *value.Dict, minions []any) bool {
 	return true
 }
 
-// late makes the text of a master that does not answer in time a result, as
-// Salt has it, and any other failure an error.
+// late returns Salt's message if the master does not answer in time, and an
+// error for any other failure.
 func late(err error, fun, what string) (any, error) {
 	if salt.KindOf(err) == salt.Timeout || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Sprintf("'%s' %s timed out", fun, what), nil
@@ -162,7 +163,7 @@ func seconds(v any) (time.Duration, error) {
 	return 0, fn.Invalidf("timeout must be a number of seconds, not %s", value.Repr(v))
 }
 
-// arguments makes a list of what was given as arguments.
+// arguments converts a value or a YAML string to a list of arguments.
 func arguments(v any) *value.List {
 	if s, ok := v.(string); ok {
 		v = yaml.LoadArg(s)
@@ -176,7 +177,8 @@ func arguments(v any) *value.List {
 	return value.ListOf(v)
 }
 
-// noParse is the option by which keywords stay texts.
+// noParse returns the option no_parse, which lists keywords that are not
+// parsed as YAML.
 func noParse(c *fn.Call) any {
 	if v := c.Config.Get("no_parse"); v != nil {
 		return v

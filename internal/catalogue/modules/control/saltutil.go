@@ -19,7 +19,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// RunningJob is a job that the minion is at.
+// RunningJob is a job that the minion is running.
 type RunningJob struct {
 	JID string
 	// Fun is the name of the function, or a list of names.
@@ -32,38 +32,37 @@ type RunningJob struct {
 
 // Jobs is the minion's table of jobs.
 type Jobs interface {
-	// Running returns the running jobs, in no order.
+	// Running returns the running jobs in any order.
 	Running() []RunningJob
 	// Signal sends sig to the programs that a job runs, and ends the job. The
 	// error is of kind salt.NotFound if the job has ended meanwhile.
 	Signal(jid string, sig syscall.Signal) error
-	// Cached returns what a job returned, if the minion keeps that.
+	// Cached returns what a job returned, if the minion has kept it.
 	Cached(jid string) (*value.Dict, bool)
 }
 
-// What a Refresher can collect again.
+// The kinds of data that a Refresher can collect again.
 const (
-	RefreshPillar   = "pillar" // and the grains, by which it is compiled
+	RefreshPillar   = "pillar" // includes the grains, which the pillar depends on
 	RefreshModules  = "modules"
 	RefreshBeacons  = "beacons"
 	RefreshMatchers = "matchers"
 )
 
-// Refresher has the minion collect something again.
+// Refresher collects data of the minion again.
 type Refresher interface {
-	// Refresh begins to collect what is named, and with wait returns only
-	// when that is done. clean also drops the pillar's cache.
+	// Refresh starts to collect data of a kind. With wait, it returns when that is done. clean
+	// also drops the pillar's cache.
 	Refresh(ctx context.Context, what string, clean, wait bool) error
 }
 
-// Keys makes the minion's key pair again.
+// Keys replaces the minion's key pair.
 type Keys interface {
-	// Regenerate makes a new key pair, which the minion uses from its next
-	// start on.
+	// Regenerate makes a new key pair, which the minion uses after its next start.
 	Regenerate(ctx context.Context) error
 }
 
-// Deps are the powers that saltutil needs.
+// Deps are the interfaces that saltutil needs.
 type Deps struct {
 	Jobs    Jobs
 	Refresh Refresher
@@ -204,7 +203,7 @@ func (s saltutil) signalJob(_ context.Context, c *fn.Call, a signalArgs) (string
 	return s.signal(c, a.JID, syscall.Signal(a.Sig))
 }
 
-// signal returns Salt's texts; "" is for a job that does not run.
+// signal returns Salt's messages; "" for a job that does not run.
 func (s saltutil) signal(c *fn.Call, jid string, sig syscall.Signal) (string, error) {
 	jobs := s.others(c)
 	i := slices.IndexFunc(jobs, func(j RunningJob) bool { return j.JID == jid })
@@ -261,7 +260,7 @@ func (s saltutil) refreshGrains(ctx context.Context, _ *fn.Call, a kwArgs) (bool
 	if len(bad) > 0 {
 		return false, fn.Invalidf("The following keyword arguments are not valid: %s", strings.Join(bad, ", "))
 	}
-	what := RefreshModules // which collects the grains too
+	what := RefreshModules // refreshing modules also collects the grains
 	if pillar {
 		what = RefreshPillar
 	}
@@ -289,7 +288,7 @@ func (s saltutil) refreshPillar(ctx context.Context, c *fn.Call, a pillarArgs) (
 	defer cancel()
 	err := s.Refresh.Refresh(limited, RefreshPillar, a.Clean, true)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		c.Log.Warn("pillar refresh timed out", "timeout", a.Timeout) // true all the same, as in Salt
+		c.Log.Warn("pillar refresh timed out", "timeout", a.Timeout) // Salt returns true even so
 		return true, nil
 	}
 	if err != nil {
@@ -310,16 +309,15 @@ func (s saltutil) refreshPlain(what string) func(context.Context, *fn.Call, none
 	return func(ctx context.Context, _ *fn.Call, _ none) (bool, error) { return s.begin(ctx, what, false, false) }
 }
 
-// kind is a kind of module that Salt fetches from a master, and what it
-// refreshes then.
+// kind is a kind of module that Salt fetches from a master, with what is refreshed afterwards.
 type kind struct {
 	name, refresh string
-	// quiet kinds refresh only if asked to, lean ones cannot, and clean ones
-	// can drop the pillar's cache.
+	// quiet kinds refresh only on request, lean ones never, and clean ones can drop the
+	// pillar's cache.
 	quiet, lean, clean bool
 }
 
-// kinds are those that sync_all fetches.
+// kinds lists what sync_all fetches.
 var kinds = []kind{
 	{name: "clouds", refresh: RefreshModules}, {name: "beacons", refresh: RefreshBeacons}, {name: "modules", refresh: RefreshModules},
 	{name: "states", refresh: RefreshModules}, {name: "sdb", lean: true}, {name: "grains", refresh: RefreshPillar, clean: true},
@@ -329,14 +327,14 @@ var kinds = []kind{
 	{name: "serializers", refresh: RefreshModules}, {name: "matchers", quiet: true},
 }
 
-// masterKinds are those that a minion without a master uses itself; sync_all
-// fetches the first of them before all others.
+// masterKinds lists the kinds that only a minion without a master uses. sync_all fetches the
+// first of them before all others.
 var masterKinds = []kind{{name: "tops"}, {name: "pillar", refresh: RefreshPillar, clean: true}, {name: "wrapper", refresh: RefreshModules}}
 
-// whose are the words of a master's kinds in errors.
+// whose maps a master's kinds to their names in errors.
 var whose = map[string]string{"tops": "Master top", "pillar": "Pillar", "wrapper": "Wrapper"}
 
-// arguments are those that a function for this kind takes.
+// arguments returns the arguments of a sync function for this kind.
 func (k kind) arguments() []fn.Option {
 	names := []string{"saltenv", "refresh", "extmod_whitelist", "extmod_blacklist"}
 	switch {
@@ -376,7 +374,7 @@ func (s saltutil) sync(k kind) func(context.Context, *fn.Call, syncArgs) (*value
 	}
 }
 
-// fetch copies modules of some kinds. Those that no environment has cost nothing.
+// fetch copies modules of some kinds. Kinds that no environment has cost nothing.
 func (s saltutil) fetch(ctx context.Context, c *fn.Call, a syncArgs, kinds ...string) (map[string][]string, error) {
 	if s.Modules == nil {
 		return nil, nil
@@ -392,7 +390,8 @@ func (s saltutil) fetch(ctx context.Context, c *fn.Call, a syncArgs, kinds ...st
 	return names, nil
 }
 
-// topEnvs are the environments of which the top file gives this minion states, or base.
+// topEnvs returns the environments from which the top file assigns states to this minion, or
+// base.
 func topEnvs(ctx context.Context, c *fn.Call) []string {
 	v, err := c.Funcs.Call(ctx, c, "state.show_top", nil, nil)
 	tops, _ := v.(*value.Dict)
@@ -444,7 +443,7 @@ func (s saltutil) syncAll(ctx context.Context, c *fn.Call, a syncArgs) (*value.D
 	return d, nil
 }
 
-// cacheDir returns the directory of the cache; it refuses what cannot be one.
+// cacheDir returns the directory of the cache. It rejects an implausible one.
 func cacheDir(c *fn.Call) (string, error) {
 	dir, _ := c.Config.Get("cachedir").(string)
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) == "/" {

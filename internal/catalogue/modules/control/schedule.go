@@ -11,11 +11,11 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// Scheduler is the schedule of a minion.
+// Scheduler manages the schedule of a minion.
 type Scheduler interface {
-	// Manage does what a request asks for, in the form of Salt's event
-	// manage_schedule: func, name, schedule, persist and others. The answer has
-	// the schedule as it is then, and error if something failed.
+	// Manage handles a request in the form of Salt's event manage_schedule:
+	// func, name, schedule, persist and others. The answer has the resulting
+	// schedule, and error if something failed.
 	Manage(ctx context.Context, req *value.Dict) (*value.Dict, error)
 	// Saved returns the jobs in the file of the saved schedule, and Save
 	// replaces them there.
@@ -63,8 +63,8 @@ func Schedule(s Scheduler) fn.Module {
 const scheduleKeys = " name maxrunning function splay range when once once_fmt returner jid_include args kwargs _seconds seconds minutes hours days enabled" +
 	" return_job metadata cron until after return_config return_kwargs run_on_start skip_during_range run_after_skip_range "
 
-// entries returns the jobs as they are: of the option ("opts"), the pillar
-// ("pillar"), both (""), or of the file.
+// entries returns the unprocessed jobs: of the option ("opts"), of the pillar
+// ("pillar"), of both (""), or of the saved file.
 func (m schedule) entries(ctx context.Context, where string, offline bool) (*value.Dict, error) {
 	if offline {
 		d, err := m.s.Saved()
@@ -84,7 +84,7 @@ func (m schedule) entries(ctx context.Context, where string, offline bool) (*val
 	return answer.Dict("schedule"), nil
 }
 
-// shown is entries as list shows them.
+// shown returns entries in the form that schedule.list shows.
 func (m schedule) shown(ctx context.Context, where string, all, disabled, offline bool) (*value.Dict, error) {
 	raw, err := m.entries(ctx, where, offline)
 	if err != nil {
@@ -137,7 +137,7 @@ func (m schedule) list(ctx context.Context, _ *fn.Call, a scheduleListArgs) (any
 	}
 	saved, err := m.s.Saved()
 	if err != nil {
-		saved = nil // there is none to speak of
+		saved = nil // treat an unreadable file as empty
 	}
 	for k, v := range jobs.All() {
 		if d, ok := v.(*value.Dict); ok {
@@ -257,8 +257,8 @@ func (m schedule) delete(ctx context.Context, _ *fn.Call, a scheduleJobArgs) (an
 	return scheduleResult(true, fmt.Sprintf("Deleted Job %s from schedule.", name), name, "removed"), nil
 }
 
-// makeJob turns the keywords of add into a job. why, if not nil, is the answer
-// that tells what is wrong.
+// makeJob converts the keywords of add to a job. why, if not nil, is the answer
+// for invalid keywords.
 func makeJob(name string, kw *value.Dict) (job, why *value.Dict) {
 	wrong := func(text string) (*value.Dict, *value.Dict) {
 		return nil, value.DictOf("comment", text, "result", false)
@@ -307,7 +307,8 @@ func makeJob(name string, kw *value.Dict) (job, why *value.Dict) {
 	return job, nil
 }
 
-// conflict tells what keywords do not go together. interval says that one of them is an interval.
+// conflict reports keywords that exclude each other. interval says that one of them is an
+// interval.
 func conflict(kw *value.Dict) (why string, interval bool) {
 	for _, k := range []string{"seconds", "minutes", "hours", "days"} {
 		if kw.Has(k) && (kw.Has("when") || kw.Has("cron")) {
@@ -463,7 +464,7 @@ func (m schedule) runJob(ctx context.Context, _ *fn.Call, a scheduleRunArgs) (an
 	return ret(true, fmt.Sprintf("Scheduling Job %s on minion.", name))
 }
 
-// turnJob makes enable_job or disable_job.
+// turnJob returns the function enable_job or disable_job.
 func (m schedule) turnJob(fun string) func(context.Context, *fn.Call, scheduleJobArgs) (any, error) {
 	word, past, on := "enable", "enabled", true
 	if fun == "disable_job" {
@@ -493,7 +494,7 @@ func (m schedule) turnJob(fun string) func(context.Context, *fn.Call, scheduleJo
 	}
 }
 
-// turn makes enable or disable, of the whole schedule.
+// turn returns the function enable or disable, for the whole schedule.
 func (m schedule) turn(fun string) func(context.Context, *fn.Call, scheduleKwArgs) (any, error) {
 	past := fun + "d"
 	return func(ctx context.Context, _ *fn.Call, a scheduleKwArgs) (any, error) {
@@ -527,7 +528,7 @@ func (m schedule) save(ctx context.Context, _ *fn.Call, a scheduleKwArgs) (any, 
 	return value.DictOf("comment", "Schedule (non-pillar items) saved.", "result", true), nil
 }
 
-// reload takes over the saved schedule: Salt's looks for a file that it never
+// reload loads the saved schedule. Salt's version reads a file that it never
 // writes.
 func (m schedule) reload(ctx context.Context, _ *fn.Call, _ none) (any, error) {
 	saved, err := m.s.Saved()
@@ -562,7 +563,7 @@ func (m schedule) skip(ctx context.Context, c *fn.Call, a scheduleSkipArgs) (any
 	return m.move1(ctx, c, "skip_job", value.Str(a.Name), a.Kw, "time", a.At)
 }
 
-// move1 moves or leaves out one run.
+// move1 postpones or skips one run.
 func (m schedule) move1(ctx context.Context, c *fn.Call, fun, name string, kw fn.Kwargs, times ...any) (any, error) {
 	ret := func(ok bool, comment string) (any, error) { return value.DictOf("comment", comment, "result", ok), nil }
 	format := kw.Str("time_fmt")
@@ -637,8 +638,8 @@ func (m schedule) copy(ctx context.Context, c *fn.Call, a scheduleMoveArgs) (any
 	return m.give(ctx, c, a, "copy", "Copied Job %s from schedule to minion(s).")
 }
 
-// give adds a job to the schedules of other minions, which the master must
-// allow (peer).
+// give adds a job to the schedules of other minions; the master must allow it
+// (peer).
 func (m schedule) give(ctx context.Context, c *fn.Call, a scheduleMoveArgs, word, done string) (any, error) {
 	name := value.Str(a.Name)
 	ret := value.DictOf("comment", &value.List{}, "result", true)
@@ -655,7 +656,7 @@ func (m schedule) give(ctx context.Context, c *fn.Call, a scheduleMoveArgs, word
 	if !ok {
 		return value.DictOf("comment", fmt.Sprintf("Job %s does not exist.", name), "result", false), nil
 	}
-	// The keywords of add have other names than two parts of a job.
+	// Two keys of a job have other names as keywords of add.
 	arg := []any{name}
 	for k, v := range job.All() {
 		switch key := value.Str(k); key {

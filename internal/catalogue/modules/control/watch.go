@@ -13,20 +13,20 @@ import (
 	"brine/internal/py/value"
 )
 
-// Watcher is what state.event needs of where it runs.
+// Watcher is the environment that state.event runs in.
 type Watcher struct {
-	// Node is whose events are meant unless another is named: "minion" or
-	// "master". Program is what prints them on its machine.
+	// Node says whose events are shown by default: "minion" or "master".
+	// Program is the program that prints them.
 	Node, Program string
-	// Listen yields all events of a bus until ctx ends: of a minion or master
-	// whose sockets are in sockDir, or as configured if that is "".
+	// Listen yields all events of the bus of a minion or master until ctx ends.
+	// sockDir is the directory of its sockets; "" means the configured one.
 	Listen func(ctx context.Context, node, sockDir string) iter.Seq2[*bus.Event, error]
-	// Print shows a line to the user; nil where there is none to show it to.
+	// Print shows a line to the user; nil if there is no terminal to print to.
 	Print func(line string) error
 }
 
-// Event returns the function state.event. Only a program of the user's prints:
-// events about events would never end.
+// Event returns the function state.event. Only a program that a user started
+// prints; a daemon would create endless events about events.
 func (w Watcher) Event() fn.Func {
 	return fn.Of("event", w.event, `Wait for events whose tags match, and print each: its tag, a tab, its data as JSON.
 		Each counts down until none is left. `+w.Program+` prints them itself; a `+w.Node+` that is asked by others only waits for them.`,
@@ -68,7 +68,7 @@ func Subscribed(ctx context.Context, subscribe func(size int, prefixes ...string
 	}
 }
 
-// watchQueue is how many events may wait for a watcher.
+// watchQueue is the number of events that may be queued for a watcher.
 const watchQueue = 1000
 
 type watchArgs struct {
@@ -118,7 +118,7 @@ func (w Watcher) event(ctx context.Context, c *fn.Call, a watchArgs) (any, error
 	return nil, ctx.Err()
 }
 
-// showEvent returns what makes a line of an event.
+// showEvent returns a function that formats an event as a line.
 func showEvent(pretty bool) func(*bus.Event) string {
 	o := output.Options{StripColors: true, Indent: output.Indent{Given: true, Width: -1}}
 	if pretty {
@@ -130,18 +130,17 @@ func showEvent(pretty bool) func(*bus.Event) string {
 	}
 }
 
-// tagMatch fits a tag that is the expression, or that it matches as a glob or
-// as a regular expression.
+// tagMatch matches a tag literally, as a glob, or as a regular expression.
 type tagMatch struct {
 	text string
 	glob target.Glob
-	re   *regexp.Regexp // nil if it is none
+	re   *regexp.Regexp // nil if the expression is not a valid one
 }
 
 func newTagMatch(expr string) tagMatch {
 	re, err := target.CompileFullRegexp(expr)
 	if err != nil {
-		re = nil // most globs
+		re = nil // most globs are not valid regular expressions
 	}
 	return tagMatch{expr, target.ParseGlob(expr), re}
 }

@@ -34,7 +34,7 @@ func init() {
 	})
 }
 
-// builtin holds values of keys that no one has set.
+// builtin holds the values of keys that are not configured.
 var builtin = value.DictOf(
 	"test.foo", "unconfigured",
 	"hosts.file", "/etc/hosts",
@@ -50,7 +50,7 @@ var builtin = value.DictOf(
 	"docker.exec_driver", "docker-exec",
 )
 
-// omit says which sources are left out.
+// omit says which sources are ignored.
 type omit struct {
 	Opts   bool `salt:"omit_opts" doc:"leave out the options" default:"false"`
 	Grains bool `salt:"omit_grains" doc:"leave out the grains" default:"false"`
@@ -58,7 +58,7 @@ type omit struct {
 	Master bool `salt:"omit_master" doc:"leave out the master's options in pillar" default:"false"`
 }
 
-// sources returns the trees that are not left out, the first to decide first.
+// sources returns the remaining trees in order of precedence.
 func (o omit) sources(c *fn.Call) []*value.Dict {
 	pillar := c.Pillar.All()
 	var all []*value.Dict
@@ -181,8 +181,8 @@ func (config) merge(_ context.Context, c *fn.Call, a mergeArgs) (any, error) {
 	return a.Default, nil
 }
 
-// join puts two values of one kind together; the first decides where both
-// have a key.
+// join merges two values of the same type; the first takes precedence where
+// both have a key.
 func join(a, b any) any {
 	switch x := a.(type) {
 	case nil:

@@ -1,9 +1,8 @@
-// Package core holds the execution modules that work on the minion itself
-// and on what it knows: test, sys, config, grains, pillar, match, data, key,
-// log and environ, and random, which needs nothing. They need nothing of the
-// machine. A module is one file, which adds itself to the list that
-// Modules returns; grains can also change what the daemon holds and is
-// therefore built by Grains.
+// Package core holds the execution modules that work on the minion itself and
+// its data: test, sys, config, grains, pillar, match, data, key, log, environ
+// and random. They do not use the machine. Each module is one file, which
+// registers itself for Modules. Grains builds the module grains, which also
+// changes data that the daemon holds.
 package core
 
 import (
@@ -11,7 +10,7 @@ import (
 	"brine/internal/catalogue/modules"
 )
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = modules.Family()
 
 // Modules returns the modules of this family that need no daemon.

@@ -16,7 +16,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// store is a daemon's grains.
+// store holds a daemon's grains.
 type store struct {
 	mu      sync.Mutex
 	all     *value.Dict
@@ -191,7 +191,7 @@ func TestGrainsFile(t *testing.T) {
 	}
 }
 
-// Appends from many jobs at once must all be there in the end.
+// TestGrainsAreNotLost checks that concurrent appends of many jobs are all kept.
 func TestGrainsAreNotLost(t *testing.T) {
 	s := &store{all: value.NewDict(0)}
 	r := registry(t, s)

@@ -16,8 +16,8 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// datastore is a map in a file of the minion's cache, which Salt reads too.
-// One function at a time changes it, so that no change is lost.
+// datastore is a map in a file of the minion's cache, which Salt can read. A
+// lock serializes changes, so that none is lost.
 type datastore struct{ mu *sync.Mutex }
 
 func init() {
@@ -43,7 +43,7 @@ func (datastore) path(c *fn.Call) string {
 	return filepath.Join(value.Str(c.Config.Get("cachedir")), "datastore")
 }
 
-// read returns what is kept, an empty map if nothing ever was.
+// read returns the stored map, empty if there is none.
 func (d datastore) read(c *fn.Call) (*value.Dict, error) {
 	b, err := os.ReadFile(d.path(c))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(b) == 0 {
@@ -71,7 +71,7 @@ func (d datastore) write(c *fn.Call, all *value.Dict) error {
 	return nil
 }
 
-// change reads, lets f change, and writes if f says so.
+// change reads the map, calls f, and writes the map if f returns true.
 func (d datastore) change(c *fn.Call, f func(all *value.Dict) (write bool)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,7 +114,7 @@ type dataKeyArgs struct {
 	Key any `salt:"key" doc:"the key"`
 }
 
-// named refuses what cannot be a key.
+// named rejects values that cannot be keys.
 func named(key any) error {
 	if !value.Hashable(key) {
 		return fn.Invalidf("a key is a text or a number, not a %s", value.TypeName(key))
@@ -232,7 +232,7 @@ func (d datastore) hasKey(_ context.Context, c *fn.Call, a dataKeyArgs) (bool, e
 	return all.Has(a.Key), err
 }
 
-// cut takes key:pattern apart; what follows a second colon does not count.
+// cut splits key:pattern. It ignores everything after a second colon.
 func cut(s string) (key, pattern string, ok bool) {
 	key, rest, ok := strings.Cut(s, ":")
 	pattern, _, _ = strings.Cut(rest, ":")

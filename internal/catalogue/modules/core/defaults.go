@@ -45,7 +45,7 @@ func (defaults) get(ctx context.Context, c *fn.Call, a defaultsGetArgs) (any, er
 	return a.Default, nil
 }
 
-// loadDefaults returns None for a formula without such a file.
+// loadDefaults returns None for a formula that lacks the file.
 func loadDefaults(ctx context.Context, c *fn.Call, formula string) (any, error) {
 	for _, ext := range []string{"yaml", "json"} {
 		name := "salt://" + formula + "/defaults." + ext

@@ -9,7 +9,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// environ works on the environment of this process, which all jobs share.
+// environ reads and sets the environment of this process, which all jobs
+// share.
 type environ struct{}
 
 func init() {

@@ -19,29 +19,27 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// GrainStore is what the functions that change grains need of the daemon.
+// GrainStore gives the functions that change grains access to the daemon's.
 // Its methods may be called from several goroutines.
 type GrainStore interface {
-	// Grains returns the grains as they are now, with all changes made. The
-	// caller must not change them.
+	// Grains returns the current grains. The caller must not change them.
 	Grains() *value.Dict
-	// Change sets and removes top-level grains. Who reads them afterwards
-	// sees the change.
+	// Change sets and removes top-level grains. Later readers see the change.
 	Change(set *value.Dict, remove []string)
-	// Refresh has all grains collected again, and then the pillar if pillar
-	// is true. It does not wait for that.
+	// Refresh starts to collect all grains again, and then the pillar if
+	// pillar is true. It does not wait for the end.
 	Refresh(ctx context.Context, pillar bool) error
 }
 
-// grains changes the file of grains beside the minion's configuration; one
-// function at a time, so that no change is lost.
+// grains changes the grains file beside the minion's configuration. A lock
+// serializes changes, so that none is lost.
 type grains struct {
 	store GrainStore
 	mu    *sync.Mutex
 }
 
-// Grains returns the module grains, which changes grains by way of store.
-// The option conf_file says where the file of grains is.
+// Grains returns the module grains, which changes grains through store. The
+// option conf_file determines the path of the grains file.
 func Grains(store GrainStore) fn.Module {
 	g := grains{store, &sync.Mutex{}}
 	return fn.Module{Name: "grains", Doc: `What the minion knows of itself.`, Funcs: []fn.Func{
@@ -127,7 +125,7 @@ func (grains) item(_ context.Context, c *fn.Call, a anyArgs) (*value.Dict, error
 	return out, nil
 }
 
-// sanitize replaces what tells a machine from others.
+// sanitize replaces grains that identify the machine.
 func sanitize(d *value.Dict) {
 	for key, text := range map[string]string{
 		"domain": "DOMAINNAME", "fqdn": "MINION.DOMAINNAME", "id": "MINION.DOMAINNAME", "host": "MINION", "localhost": "MINION", "nodename": "MINION",
@@ -177,7 +175,7 @@ func (grains) filterBy(_ context.Context, c *fn.Call, a filterArgs) (any, error)
 	return filterBy(c.Grains.All(), a.Grain, a)
 }
 
-// filterBy chooses by the value at a path of a tree.
+// filterBy selects an entry by the value at a path of a tree.
 func filterBy(tree *value.Dict, path any, a filterArgs) (any, error) {
 	found := filter(tree, path, a)
 	if base, ok := a.Lookup.Get(a.Base); ok && value.Truth(a.Base) {
@@ -265,7 +263,7 @@ func (g grains) setval(ctx context.Context, c *fn.Call, a setvalArgs) (any, erro
 	return g.setvals(ctx, c, setvalsArgs{value.DictOf(a.Key, a.Val), a.Destructive, a.Refresh})
 }
 
-// grainsFile is where grains that were set are kept.
+// grainsFile returns the path of the file with grains that were set.
 func grainsFile(c *fn.Call) (string, error) {
 	conf, _ := c.Config.Get("conf_file").(string)
 	if conf == "" {
@@ -277,8 +275,8 @@ func grainsFile(c *fn.Call) (string, error) {
 	return filepath.Join(filepath.Dir(conf), "grains"), nil
 }
 
-// write changes the file and the store, and returns what was set, or a text
-// that says why the file could not be read. The caller holds the lock.
+// write changes the file and the store, and returns what was set, or a message
+// if the file could not be read. The caller holds the lock.
 func (g grains) write(ctx context.Context, c *fn.Call, set *value.Dict, destructive, pillar bool) (any, error) {
 	path, err := grainsFile(c)
 	if err != nil {
@@ -317,7 +315,7 @@ func (g grains) write(ctx context.Context, c *fn.Call, set *value.Dict, destruct
 	return set, g.store.Refresh(ctx, pillar)
 }
 
-// writeYAML replaces a file at once, so that no reader sees half of it.
+// writeYAML replaces a file atomically, so that no reader sees half of it.
 func writeYAML(path string, v any) error {
 	mode := fs.FileMode(0o644)
 	if info, err := os.Stat(path); err == nil {

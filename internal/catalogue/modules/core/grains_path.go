@@ -10,17 +10,17 @@ import (
 	"brine/internal/py/value"
 )
 
-// The functions here change a grain at a path: they work out the new value of
-// the top-level grain that the path begins with, and set that.
+// The functions here change a grain at a path: they compute the new value of
+// the top-level grain in which the path begins, and set that.
 
-// at returns a copy of the grain at a path, for change. It asks the store, as
-// the Call may hold grains from before another job's change.
+// at returns a copy of the grain at a path, to be changed. It reads the store,
+// as the Call may hold grains from before another job's change.
 func (g grains) at(path, delimiter string) (any, bool) {
 	v, ok := traverse(g.store.Grains(), path, delimiter)
 	return value.DeepCopy(v), ok
 }
 
-// up takes the last step off a path.
+// up splits off the last step of a path.
 func up(path, delimiter string) (parent, step string, ok bool) {
 	if delimiter == "" {
 		return path, "", false
@@ -95,8 +95,8 @@ func contains(l *value.List, v any) bool {
 	return slices.ContainsFunc(l.Items, func(it any) bool { return value.Equal(it, v) })
 }
 
-// place sets v at a path through maps, which are made where there are none.
-// A grain on the way that is no map is an error, so that it is not lost.
+// place sets v at a path and creates missing maps on the way. A grain on the
+// way that is not a map is an error, so that it is not overwritten.
 func (g grains) place(ctx context.Context, c *fn.Call, path, delimiter string, v any) (any, error) {
 	for {
 		parent, step, ok := up(path, delimiter)
@@ -183,8 +183,8 @@ func (g grains) set(ctx context.Context, c *fn.Call, a setArgs) (*value.Dict, er
 	return setReturn("", changes, true), nil
 }
 
-// setStep sets v below have, one step of the path, and returns what have
-// becomes; ok is false when it is in the way.
+// setStep sets v below have, one step of the path, and returns the new value
+// of have; ok is false if have is of another type.
 func setStep(have any, step string, v any, a setArgs) (becomes any, ok bool) {
 	one := value.DictOf(step, v)
 	switch x := have.(type) {

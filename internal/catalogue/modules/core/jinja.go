@@ -32,7 +32,7 @@ type importArgs struct {
 	Path string `salt:"path" doc:"path in the state tree"`
 }
 
-// quoted is a path as a template writes it.
+// quoted returns a path as a string literal for a template.
 func quoted(path string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(path) + `"`
 }
@@ -50,9 +50,9 @@ func (jinja) importAs(tag string) func(context.Context, *fn.Call, importArgs) (a
 	}
 }
 
-// evaluate fills in a template that makes JSON, and returns its data. The
-// template knows the names that depend on the SLS, since the first line of a
-// formula's map.jinja usually takes tplroot from tpldir.
+// evaluate renders a template that produces JSON, and returns its data. The
+// variables that depend on the SLS are set, since the first line of a
+// formula's map.jinja usually derives tplroot from tpldir.
 func evaluate(ctx context.Context, c *fn.Call, source string) (any, error) {
 	if c.Templates == nil {
 		return nil, fn.Errorf("there are no renderers here")
@@ -64,5 +64,5 @@ func evaluate(ctx context.Context, c *fn.Call, source string) (any, error) {
 	return v, nil
 }
 
-// textPath is the path of a template that is in no file, as templates see it.
+// textPath is the path that templates see if they are not in a file.
 const textPath = ":string:"

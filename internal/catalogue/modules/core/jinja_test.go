@@ -26,7 +26,7 @@ func (f files) Load(_ context.Context, env, path string) ([]byte, error) {
 	return nil, fs.ErrNotExist
 }
 
-// rendering is a Call that renders the templates of a tree.
+// rendering returns a Call that renders the templates of a tree.
 func rendering(f files) *fn.Call {
 	r := render.New(render.Options{Local: render.AnyFile})
 	return &fn.Call{Log: slog.New(slog.DiscardHandler), Templates: fntest.Templates{OfData: func(ctx context.Context, pipe string, tm fn.Template) (any, error) {
@@ -50,7 +50,7 @@ func TestJinja(t *testing.T) {
 		"form/map.jinja": `{%- set tplroot = tpldir.split('/')[0] %}
 {%- set m = [tplroot, tpldir, tplfile, tpldot, tplpath, slspath, slsdotpath, slscolonpath, sls_path, sls, saltenv] %}`,
 	})
-	// The names are those that Salt has, whose file is a temporary one.
+	// Salt has the same names, except that its file is a temporary one.
 	const names = "['.', '.', ':string:', '', ':string:', '', '', '', '', '', 'base']"
 	for _, job := range []struct {
 		fun  string
@@ -75,7 +75,7 @@ func TestJinja(t *testing.T) {
 		t.Error(err)
 	}
 	for pipe, want := range map[string]string{
-		"nothing": "{}", "jinja|nothing": "{}", "nothing|yaml": "{}", // as Salt, which only logs it
+		"nothing": "{}", "jinja|nothing": "{}", "nothing|yaml": "{}", // Salt only logs the error
 		"json5": "is not available", "py": "Python", "jinja|mako": "Python", "jinja|yaml": "{'a': 1}",
 	} {
 		v, err := r.Call(t.Context(), c, "slsutil.renderer", nil, value.DictOf("string", "a: 1", "default_renderer", pipe))

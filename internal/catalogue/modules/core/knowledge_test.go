@@ -17,16 +17,16 @@ import (
 	"brine/internal/py/value"
 )
 
-// knowledge is the table of the modules that read pillar, data and targets.
+// knowledge is the test table for the modules that read pillar, data and targets.
 const knowledge = "testdata/knowledge.json"
 
-// recordedEnvironment is that of the recording.
+// recordedEnvironment sets the environment of the recording.
 func recordedEnvironment(t *testing.T) {
 	t.Helper()
 	for name, v := range map[string]string{"HOME": "/", "BRINE_T": "", "BRINE_U": ""} {
 		t.Setenv(name, v)
 	}
-	os.Unsetenv("BRINE_T") // Setenv has it restored
+	os.Unsetenv("BRINE_T") // Setenv restores it
 	os.Unsetenv("BRINE_U")
 }
 
@@ -175,7 +175,7 @@ func TestSignaturesAreTrue(t *testing.T) { stocktest.Verify(t, signatures) }
 
 const merges = "testdata/merge.json"
 
-// TestMergesLikeSalt puts maps together, shows values and makes banners.
+// TestMergesLikeSalt merges maps, shows values and makes banners.
 func TestMergesLikeSalt(t *testing.T) {
 	r, err := fn.NewRegistry(nil, Modules()...)
 	if err != nil {
@@ -186,7 +186,7 @@ func TestMergesLikeSalt(t *testing.T) {
 
 func TestMergesAreTrue(t *testing.T) { stocktest.Verify(t, merges) }
 
-// tree is a state tree of names only.
+// tree is a state tree that consists of names only.
 type tree map[string][]any
 
 func (t tree) Request(_ context.Context, load *value.Dict) (any, error) {

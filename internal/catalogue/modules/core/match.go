@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// match says whether this minion is meant by a target of one type.
+// match reports whether a target of one type matches this minion.
 type match struct{ kind string }
 
 func init() { units.Declare("match", matchModule) }
@@ -44,8 +44,8 @@ func matchModule() fn.Module {
 	return m
 }
 
-// means says whether a target means the minion, or another id with this
-// minion's data. A target that cannot be read means no one.
+// means reports whether a target matches the minion, or another id with this
+// minion's data. An invalid target matches no minion.
 func means(c *fn.Call, kind string, tgt any, delimiter string, id any) bool {
 	groups := target.Nodegroups{}
 	if d, ok := c.Config.Get("nodegroups").(*value.Dict); ok {
@@ -130,7 +130,7 @@ type matchFilterArgs struct {
 	Default    any         `salt:"default" doc:"key of the value to return if no target matches" default:"default"`
 }
 
-// kindOf accepts Python's name of the function too.
+// kindOf also accepts Python's name of the function.
 func kindOf(tgtType string) (string, error) {
 	switch tgtType {
 	case "list_":

@@ -35,10 +35,10 @@ func init() {
 	})
 }
 
-// unset is Salt's mark for a default that was not given.
+// unset is Salt's marker for a default that was not given.
 const unset = "__unset__"
 
-// notSet is how Salt shows a default that is none.
+// notSet is how Salt's documentation shows an absent default.
 var notSet = fn.Shown("default", func() any { return "<Constant.NOT_SET>" })
 
 type pillarGetArgs struct {
@@ -81,7 +81,7 @@ func (pillar) get(ctx context.Context, c *fn.Call, a pillarGetArgs) (any, error)
 	return a.Default, nil
 }
 
-// layOver puts a value over a default of its kind.
+// layOver merges a value over a default of the same type.
 func layOver(under, over any, ok, lists bool) (any, bool) {
 	switch d := under.(type) {
 	case *value.Dict:
@@ -102,8 +102,8 @@ func layOver(under, over any, ok, lists bool) (any, bool) {
 	return nil, false
 }
 
-// held returns the pillar that the minion holds, or a fresh one if an
-// environment is named.
+// held returns the minion's pillar, or compiles it again for a named
+// environment.
 func held(ctx context.Context, c *fn.Call, pillarenv, saltenv any) (*value.Dict, error) {
 	if pillarenv == nil && saltenv == nil {
 		return c.Pillar.All(), nil
@@ -111,8 +111,8 @@ func held(ctx context.Context, c *fn.Call, pillarenv, saltenv any) (*value.Dict,
 	return fresh(ctx, c, pillarItemsArgs{Pillarenv: pillarenv, Saltenv: saltenv})
 }
 
-// fresh has the pillar created again. If no master can, it is the one that the
-// minion holds, unless something else is asked for.
+// fresh compiles the pillar again. If no master can, it returns the minion's
+// pillar, unless another environment or other data is requested.
 func fresh(ctx context.Context, c *fn.Call, a pillarItemsArgs) (*value.Dict, error) {
 	env := a.Pillarenv
 	if env == nil {
@@ -182,7 +182,7 @@ func (pillar) obfuscate(ctx context.Context, c *fn.Call, a pillarItemsArgs) (any
 	return obfuscate(all), err
 }
 
-// obfuscate replaces all that is no container by the name of its type.
+// obfuscate replaces all values except containers by the names of their types.
 func obfuscate(v any) any {
 	switch x := v.(type) {
 	case *value.Dict:
@@ -304,7 +304,7 @@ func (pillar) fileExists(_ context.Context, c *fn.Call, a pillarFileArgs) (bool,
 		return false, fn.Errorf("No pillar_roots found. Are you running this on the master?")
 	}
 	if !filepath.IsLocal(a.Path) {
-		return false, nil // the directories of the pillar are where to look, not what lies around them
+		return false, nil // do not look outside of the pillar's directories
 	}
 	for env, dirs := range roots.All() {
 		if value.Truth(a.Saltenv) && !value.Equal(env, a.Saltenv) {

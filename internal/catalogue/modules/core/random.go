@@ -36,7 +36,7 @@ func init() {
 	})
 }
 
-// newHash returns the hash of a name of Python's hashlib, or nil.
+// newHash returns the hash with a name of Python's hashlib, or nil.
 func newHash(name string) hash.Hash {
 	if make, ok := hashes[name]; ok {
 		return make()
@@ -99,7 +99,7 @@ func (random) strEncode(_ context.Context, _ *fn.Call, a encodeArgs) (string, er
 	return base64.StdEncoding.EncodeToString(b), nil
 }
 
-// The classes of characters that texts are made of.
+// Character classes of random strings.
 const (
 	lowercase   = "abcdefghijklmnopqrstuvwxyz"
 	uppercase   = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -119,7 +119,7 @@ type getStrArgs struct {
 	Printable   bool   `salt:"printable" doc:"use all of these" default:"false"`
 }
 
-// maxText bounds a random text.
+// maxText bounds the length of a random string.
 const maxText = 1 << 20
 
 func (random) getStr(_ context.Context, _ *fn.Call, a getStrArgs) (string, error) {
@@ -194,7 +194,7 @@ type randIntArgs struct {
 	Seed  any   `salt:"seed" doc:"what makes the number always the same" default:"null"`
 }
 
-// source returns the generator of a seed, or an unpredictable one.
+// source returns a generator for a seed; without a seed it is unpredictable.
 func source(seed any) (*mersenne.Source, error) {
 	if seed == nil {
 		b := make([]byte, 32)
@@ -260,7 +260,7 @@ func (random) sample(ctx context.Context, c *fn.Call, a sampleArgs) (*value.List
 	if a.Size < 0 || a.Size > a.Value.Len() {
 		return nil, fn.Invalidf("a list of %d items has no sample of %d", a.Value.Len(), a.Size)
 	}
-	if a.Seed != nil { // Salt seeds with the hash
+	if a.Seed != nil { // Salt uses the hash of the seed
 		sum, err := random{}.hash(ctx, c, randomHashArgs{a.Seed, "sha512"})
 		if err != nil {
 			return nil, err

@@ -82,7 +82,7 @@ func (slsutil) renderer(ctx context.Context, c *fn.Call, a rendererArgs) (any, e
 			t.Source, err = os.ReadFile(local)
 		}
 		switch {
-		case errors.Is(err, fs.ErrNotExist), salt.KindOf(err) == salt.NotFound: // as Salt: templates count on it
+		case errors.Is(err, fs.ErrNotExist), salt.KindOf(err) == salt.NotFound: // as in Salt; templates rely on it
 			c.Log.Warn("slsutil.renderer: no such file; returning an empty result", "path", a.Path)
 			return value.NewDict(0), nil
 		case err != nil:
@@ -91,7 +91,7 @@ func (slsutil) renderer(ctx context.Context, c *fn.Call, a rendererArgs) (any, e
 		t.Path = local
 	}
 	v, err := c.Templates.Data(ctx, c, a.Default, t)
-	if errors.Is(err, render.ErrNoRenderer) { // as Salt
+	if errors.Is(err, render.ErrNoRenderer) { // as in Salt
 		c.Log.Error(fmt.Sprintf("The renderer %q is not available", a.Default))
 		return value.NewDict(0), nil
 	}
@@ -202,7 +202,7 @@ func (slsutil) banner(_ context.Context, _ *fn.Call, a bannerArgs) (string, erro
 	lines = append(lines, border, spacer)
 	for _, l := range wrap(title, width) {
 		room := width - utf8.RuneCountInString(l)
-		before := room/2 + room&width&1 // as Python's str.center
+		before := room/2 + room&width&1 // rounds like Python's str.center
 		lines = append(lines, left+" "+blanks(before)+l+blanks(room-before)+" "+right)
 	}
 	lines = append(lines, spacer)
@@ -220,8 +220,8 @@ func (slsutil) banner(_ context.Context, _ *fn.Call, a bannerArgs) (string, erro
 	return out, nil
 }
 
-// wrap breaks a text into lines at blanks. A word that is too long for a line
-// is broken, and begins on the line before it if there is room.
+// wrap breaks a string into lines at blanks. It splits a word that is too long
+// for a line, starting on the line before if there is room.
 func wrap(text string, width int) []string {
 	var lines []string
 	line := []rune(nil)

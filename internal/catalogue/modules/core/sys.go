@@ -10,7 +10,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// sys describes the functions of one kind; "" are the execution functions.
+// sys describes the functions of one kind; "" means execution functions.
 type sys struct{ kind string }
 
 func init() { units.Declare("sys", sysModule) }

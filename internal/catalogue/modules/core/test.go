@@ -27,7 +27,7 @@ import (
 
 type test struct{}
 
-// none is the argument of functions without any.
+// none is the argument type of functions without arguments.
 type none struct{}
 
 func init() {
@@ -162,7 +162,7 @@ func (test) randSleep(ctx context.Context, _ *fn.Call, a randSleepArgs) (bool, e
 	return slept(ctx, time.Duration(n.Int64())*time.Second)
 }
 
-// slept returns true after a time, or the reason of the context's end.
+// slept returns true after a time, or an error if the context ends.
 func slept(ctx context.Context, d time.Duration) (bool, error) {
 	if !wait.Sleep(ctx, d) {
 		return false, context.Cause(ctx)
@@ -296,7 +296,7 @@ func (test) collatz(ctx context.Context, _ *fn.Call, a collatzArgs) (value.Tuple
 	}
 	begin := time.Now()
 	steps := &value.List{}
-	float := false // Python's division yields a float, and all after it
+	float := false // Python's division yields a float, and so do later results
 	for n := a.Start; n != 1; {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -359,8 +359,8 @@ func (test) raise(_ context.Context, c *fn.Call, a raiseArgs) (bool, error) {
 	return false, nil
 }
 
-// Names of exceptions, by what a function that raises them returns: Salt's that
-// count as a CommandExecutionError, its others, and Python's own.
+// Names of exceptions, grouped by what a function that raises them returns:
+// Salt's that count as a CommandExecutionError, Salt's others, and Python's own.
 var (
 	commandErrors = strings.Fields(`
 	ArgumentValueError CheckError CodePageError CommandExecutionError InvalidConfigError InvalidEntityError VMwareApiError
@@ -387,7 +387,7 @@ var (
 	UnboundLocalError UnicodeError UnicodeWarning UserWarning ValueError Warning ZeroDivisionError`)
 )
 
-// exceptionText is Python's str() of an exception with these arguments.
+// exceptionText returns Python's str() of an exception with these arguments.
 func exceptionText(args fn.Args) string {
 	switch len(args) {
 	case 0:

@@ -8,10 +8,10 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// traverse follows a path such as a:b:0 into nested maps and lists. In a list
-// a step is an index, or a key that one of the maps in the list has. A key
-// that is not a text is found by its YAML form. Where the path is no text it
-// is the only key.
+// traverse follows a path such as a:b:0 into nested maps and lists. In a list,
+// a step is an index, or a key of one of the maps in the list. Keys that are
+// not strings are matched by their YAML form. A path that is not a string is
+// the only key.
 func traverse(v, path any, delimiter string) (any, bool) {
 	s, ok := path.(string)
 	if !ok {
@@ -86,11 +86,11 @@ func item(l *value.List, step any) (any, bool) {
 	return l.Items[index], true
 }
 
-// update sets every entry of src in dst, map by map.
+// update recursively sets the entries of src in dst.
 func update(dst, src *value.Dict) { merge(dst, src, false) }
 
-// merge is update that, with lists, puts lists together instead of replacing
-// them.
+// merge does the same as update; if lists is set, it also joins lists instead
+// of replacing them.
 func merge(dst, src *value.Dict, lists bool) {
 	for k, v := range src.All() {
 		switch into := dst.At(k).(type) {
@@ -108,8 +108,7 @@ func merge(dst, src *value.Dict, lists bool) {
 	}
 }
 
-// joined returns a list of the items of both, those of the second only where
-// the first does not have them.
+// joined returns the items of a, followed by the items of b that a lacks.
 func joined(a, b *value.List) *value.List {
 	out := value.DeepCopy(a).(*value.List)
 	if b != nil {

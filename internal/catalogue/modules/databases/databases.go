@@ -1,6 +1,6 @@
-// Package databases holds the execution modules that manage the servers of
-// databases: mysql, a skin over remote, and postgres, one over psql(1), which can
-// come in by the account that it runs as.
+// Package databases holds the execution modules that manage database servers:
+// mysql uses package remote, and postgres runs psql(1), which can authenticate by
+// the account that it runs as.
 package databases
 
 import (
@@ -9,7 +9,7 @@ import (
 	"brine/internal/host"
 )
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = modules.Family()
 
 // Modules returns the modules of this family.

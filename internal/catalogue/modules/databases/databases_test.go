@@ -23,8 +23,8 @@ func TestSignatures(t *testing.T) { stocktest.Signatures(t, signatures, Modules(
 
 func TestRecordingIsTrue(t *testing.T) { stocktest.Verify(t, signatures) }
 
-// TestNoServer asks servers that are not there. The text of a socket is that of
-// the client library.
+// TestNoServer connects to servers that do not exist. The error for a socket is
+// that of the client library.
 func TestNoServer(t *testing.T) {
 	gone := filepath.Join(t.TempDir(), "sock")
 	funcs, err := fn.NewRegistry(nil, Modules(&host.Machine{})...)
@@ -87,7 +87,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// FuzzReadGrant looks for texts that make it crash.
+// FuzzReadGrant checks that no input causes a panic.
 func FuzzReadGrant(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	f.Add("GRANT SELECT (a) ON `b`.* TO 'c'@'d'")

@@ -68,30 +68,30 @@ func mysqlModule() fn.Module {
 		}}
 }
 
-// onlyConn are the arguments of functions that need no more than a server.
+// onlyConn are the arguments of functions that only need a server.
 type onlyConn struct {
 	Conn fn.Kwargs `salt:"connection_args"`
 }
 
-// conn is a connected server.
+// conn is a connection to a server.
 type conn struct {
 	*remote.SQL
 	version string
 }
 
-// sockets are where the client libraries look for a server on this machine.
+// sockets lists where client libraries look for a server on this machine.
 var sockets = []string{"/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock"}
 
-// hereSetting is the setting that tells that a socket of this machine is meant.
+// hereSetting marks that a socket of this machine is used.
 const hereSetting = "is here"
 
-// settings are how to reach the server and who asks.
+// settings returns how to reach the server and with which credentials.
 func settings(ctx context.Context, c *fn.Call, kw fn.Kwargs) (remote.Settings, error) {
 	file := value.NewDict(0)
 	own := func(name string) any { return kw.At("connection_" + name) }
 	option := func(name string) any {
 		if kw.Has("connection_default_file") {
-			return nil // what it says is not to be overridden
+			return nil // options must not override the file
 		}
 		v, err := c.Funcs.Call(ctx, c, "config.option", []any{"mysql." + name, nil}, nil)
 		if err != nil {
@@ -178,11 +178,12 @@ func clientFile(path, group string) (*value.Dict, error) {
 	return d, nil
 }
 
-// maxQuery bounds one statement: long enough for one that changes a large
+// maxQuery bounds the time of one statement, long enough to change a large
 // table.
 const maxQuery = time.Hour
 
-// open connects to the server. What it refuses is an error in Salt's words.
+// open connects to the server. If the server refuses, the error has Salt's
+// words.
 func open(ctx context.Context, c *fn.Call, kw fn.Kwargs) (*conn, error) {
 	s, err := settings(ctx, c, kw)
 	if err != nil {
@@ -203,9 +204,9 @@ func open(ctx context.Context, c *fn.Call, kw fn.Kwargs) (*conn, error) {
 	return x, nil
 }
 
-// unreachable is the error of a server that does not answer, for a socket in
-// the words of the client library that Salt has on Debian. Where no way to the
-// server is named, and there is no socket, that is what the library looked for.
+// unreachable returns the error for a server that does not answer. For a
+// socket, it has the words of the client library that Salt uses on Debian. The
+// library tries a socket if no way to the server is configured.
 func unreachable(s remote.Settings, err error) error {
 	path := s.Text("unix_socket", "")
 	number := syscall.ENOENT
@@ -221,7 +222,7 @@ func unreachable(s remote.Settings, err error) error {
 	return fn.Errorf("MySQL Error 2003: Can't connect to MySQL server on '%s' (%v)", host, err)
 }
 
-// refused is an error of the server.
+// refused is an error that the server returned.
 type refused struct {
 	number uint16
 	text   string
@@ -236,7 +237,7 @@ func failure(err error) error {
 	return fn.Errorf("%w", err)
 }
 
-// with connects to the server for the time of a function.
+// with connects to the server, calls do, and disconnects.
 func with[T any](ctx context.Context, c *fn.Call, kw fn.Kwargs, do func(*conn) (T, error)) (T, error) {
 	x, err := open(ctx, c, kw)
 	if err != nil {
@@ -256,8 +257,8 @@ func with[T any](ctx context.Context, c *fn.Call, kw fn.Kwargs, do func(*conn) (
 	return do(x)
 }
 
-// noServer is the error of a server that cannot be asked. Salt's functions
-// log it and return something empty, which templates go on with.
+// noServer is the error if the server cannot be reached. Salt's functions log
+// it and return an empty value, with which templates continue.
 type noServer struct {
 	error
 	answer any
@@ -265,10 +266,10 @@ type noServer struct {
 
 func (u *noServer) Unwrap() error { return u.error }
 
-// Answer is what Salt's function returns, for templates.
+// Answer returns what Salt's function returns, for templates.
 func (u *noServer) Answer() any { return u.answer }
 
-// cannotAsk logs an error of connecting and puts an answer beside it.
+// cannotAsk logs a connection error and attaches the answer for templates.
 func cannotAsk(c *fn.Call, err error, answer any) error {
 	if c.Log != nil {
 		c.Log.Error(err.Error())
@@ -276,8 +277,8 @@ func cannotAsk(c *fn.Call, err error, answer any) error {
 	return &noServer{err, answer}
 }
 
-// orList is with's result, for functions that Salt has answer with an empty
-// list if the server cannot be asked.
+// orList changes the answer to an empty list, for functions that return one in
+// Salt if the server cannot be reached.
 func orList[T any](v T, err error) (T, error) {
 	var u *noServer
 	if errors.As(err, &u) {
@@ -294,8 +295,8 @@ func (x *conn) run(ctx context.Context, q string, args ...any) error {
 	return nil
 }
 
-// rows returns the names of columns and the rows of an answer. All values are
-// texts or nil.
+// rows returns the column names and the rows of a result. All values are
+// strings or nil.
 func (x *conn) rows(ctx context.Context, q string, args ...any) (names []string, all [][]any, err error) {
 	r, err := x.QueryContext(ctx, q, args...)
 	if err != nil {
@@ -344,7 +345,7 @@ func plain(v any, t *sql.ColumnType) any {
 	}
 }
 
-// column returns the first column of all rows.
+// column returns the first column of a result.
 func (x *conn) column(ctx context.Context, q string, args ...any) (*value.List, error) {
 	_, rows, err := x.rows(ctx, q, args...)
 	l := &value.List{}
@@ -370,7 +371,7 @@ func (x *conn) dicts(ctx context.Context, q string, args ...any) (*value.List, e
 
 func (x *conn) maria() bool { return strings.Contains(x.version, "MariaDB") }
 
-// since reports whether the server is of a version or newer.
+// since reports whether the server has this version or a newer one.
 func (x *conn) since(major, minor, patch int) bool {
 	m := regexp.MustCompile(`^(\d+)\.(\d+)\.(\d+)`).FindStringSubmatch(x.version)
 	if m == nil {
@@ -407,7 +408,7 @@ type queryArgs struct {
 
 var asks = regexp.MustCompile(`(?i)^\s*(SELECT|SHOW|DESC)`)
 
-// took is how long a statement took, as Salt shows it.
+// took formats the duration of a statement as Salt does.
 func took(d time.Duration) *value.Dict {
 	s := d.Seconds()
 	human := strconv.FormatFloat(s, 'f', 2, 64) + "s"
@@ -494,8 +495,8 @@ func fileQuery(ctx context.Context, c *fn.Call, a fileQueryArgs) (any, error) {
 	return out, nil
 }
 
-// statements takes a script apart at the semicolons that are not inside of
-// quotes, and leaves comments out.
+// statements splits a script at semicolons outside of quotes, and drops
+// comments.
 func statements(text string) []string {
 	var all []string
 	var b strings.Builder
@@ -645,7 +646,7 @@ type quoteArgs struct {
 }
 
 func quoteName(_ context.Context, _ *fn.Call, a quoteArgs) (string, error) {
-	return strings.ReplaceAll(quoted(a.Name, a.Grants), "%", "%%"), nil // as the text of a statement with values of Salt's driver
+	return strings.ReplaceAll(quoted(a.Name, a.Grants), "%", "%%"), nil // escaped for Salt's driver, which fills in values with %
 }
 
 func quoted(name string, grants bool) string {
@@ -684,8 +685,8 @@ func pluginStatus(ctx context.Context, c *fn.Call, a pluginArgs) (string, error)
 	return with(ctx, c, a.Conn, func(x *conn) (string, error) { return x.plugin(ctx, a.Name) })
 }
 
-// hash is the hash that servers keep of passwords of the plugin
-// mysql_native_password.
+// hash returns the hash of a password as the plugin mysql_native_password
+// stores it.
 func hash(password string) string {
 	first := sha1.Sum([]byte(password))
 	second := sha1.Sum(first[:])

@@ -32,8 +32,9 @@ type existsArgs struct {
 	Conn         fn.Kwargs `salt:"connection_args"`
 }
 
-// reach connects as the caller says, or, if the user who is asked about is the
-// one who asks, with that user's new password: it may have been set before.
+// reach connects with the caller's credentials. If those are refused and the
+// user in question is the one who connects, it tries that user's new password,
+// which may already be set.
 func reach(ctx context.Context, c *fn.Call, user string, password any, kw fn.Kwargs) (*conn, error) {
 	x, err := open(ctx, c, kw)
 	var no *refused
@@ -45,7 +46,7 @@ func reach(ctx context.Context, c *fn.Call, user string, password any, kw fn.Kwa
 	return x, err
 }
 
-// passwords is the column that holds passwords.
+// passwords returns the name of the column that holds passwords.
 func (x *conn) passwords(ctx context.Context, given any) (string, error) {
 	if value.Truth(given) {
 		return quoted(value.Str(given), false), nil
@@ -58,7 +59,7 @@ func (x *conn) passwords(ctx context.Context, given any) (string, error) {
 	return "authentication_string", err
 }
 
-// by is the name of the plugin that lets accounts of the machine in.
+// by returns the name of the plugin that authenticates accounts of the machine.
 func (x *conn) by() string {
 	if x.maria() {
 		return "unix_socket"
@@ -66,10 +67,10 @@ func (x *conn) by() string {
 	return "auth_socket"
 }
 
-// native is the plugin whose passwords can be compared.
+// native is the plugin whose passwords can be compared by their hash.
 const native = "mysql_native_password"
 
-// pluginOf is the plugin that lets a user in.
+// pluginOf returns the plugin that authenticates a user.
 func (x *conn) pluginOf(ctx context.Context, user, host string) (string, error) {
 	l, err := x.column(ctx, "SELECT plugin FROM mysql.user WHERE User = ? AND Host = ?", user, host)
 	if l.Len() == 0 || value.Str(l.Items[0]) == "" {
@@ -96,7 +97,7 @@ func (x *conn) hasUser(ctx context.Context, a existsArgs) (bool, error) {
 	case value.Truth(a.Password):
 		if x.maria() || plugin == native {
 			q, args = q+" AND "+column+" = ?", append(args, hash(value.Str(a.Password)))
-		} // else only the server can tell
+		} // other plugins: only the server can compare
 	case value.Truth(a.Hash):
 		q, args = q+" AND "+column+" = ?", append(args, value.Str(a.Hash))
 	}
@@ -135,7 +136,8 @@ type createArgs struct {
 	Conn     fn.Kwargs `salt:"connection_args"`
 }
 
-// bySocket says how a user is let in by the account of the machine.
+// bySocket returns the clause that authenticates a user by the account of the
+// machine.
 func (x *conn) bySocket(ctx context.Context, host string) (string, error) {
 	state, err := x.plugin(ctx, x.by())
 	switch {
@@ -233,7 +235,7 @@ func userChpass(ctx context.Context, c *fn.Call, a chpassArgs) (bool, error) {
 		q, args = "ALTER USER ?@?"+by, []any{a.User, a.Host}
 	case x.maria() && x.since(10, 4, 0):
 		if plugin == "unix_socket" {
-			plugin = native // the other one knows no passwords
+			plugin = native // unix_socket has no passwords
 		}
 		q, args = "ALTER USER ?@? IDENTIFIED VIA "+quoted(plugin, false)+" USING ?", []any{a.User, a.Host, secret}
 	case !x.maria() && x.since(8, 0, 11):
@@ -271,14 +273,13 @@ type tokenArgs struct {
 	Grant string `salt:"grant" doc:"the statement"`
 }
 
-// given is what a GRANT statement gives to whom.
+// given is the content of a GRANT statement.
 type given struct {
-	rights               []string // one for each column too, as in SELECT.name
+	rights               []string // one for each column too, such as SELECT.name
 	database, user, host string
 }
 
-// until returns what is before a word that stands alone outside of quotes and
-// brackets, and what is behind it.
+// until splits a string at a word that is outside of quotes and brackets.
 func until(text, word string) (before, after string, ok bool) {
 	depth := 0
 	for i := 0; i < len(text); i++ {
@@ -302,7 +303,7 @@ func until(text, word string) (before, after string, ok bool) {
 	return text, "", false
 }
 
-// name takes a quoted or plain name off a text.
+// name splits a quoted or plain name off the beginning of a string.
 func name(text string) (n, rest string) {
 	if text == "" || !strings.ContainsRune("'`\"", rune(text[0])) {
 		i := strings.IndexAny(text+" ", " @.")
@@ -324,7 +325,7 @@ func name(text string) (n, rest string) {
 	return b.String(), ""
 }
 
-// splitRights splits rights such as "SELECT (a, b), INSERT".
+// splitRights splits privileges such as "SELECT (a, b), INSERT".
 func splitRights(text string) []string {
 	var out []string
 	for text = strings.TrimSpace(text); text != ""; {
@@ -403,7 +404,7 @@ type grantArgs struct {
 	Conn     fn.Kwargs `salt:"connection_args"`
 }
 
-// target is the name of what rights are given on, for a statement.
+// target returns the object of a grant, for a statement.
 func (a grantArgs) target() (string, error) {
 	i := strings.LastIndexByte(a.Database, '.')
 	if i < 0 {
@@ -421,7 +422,7 @@ func (a grantArgs) target() (string, error) {
 	return db + "." + table, nil
 }
 
-// rights checks what would be part of a statement.
+// rights validates privileges before they become part of a statement.
 func rights(grant string) (string, error) {
 	grant = strings.TrimSpace(grant)
 	if strings.EqualFold(grant, "ALL") {
@@ -439,7 +440,7 @@ func rights(grant string) (string, error) {
 	return grant, nil
 }
 
-// aliases are rights that newer servers of MariaDB show by another name.
+// aliases renames privileges to the names that newer MariaDB servers show.
 func (x *conn) aliases(list []string) []string {
 	out := make([]string, len(list))
 	for i, r := range list {
@@ -459,14 +460,14 @@ func (x *conn) aliases(list []string) []string {
 	return out
 }
 
-// every are the rights that ALL PRIVILEGES on *.* stands for in what MySQL
-// since 8.0 shows.
+// every lists the privileges that MySQL shows since version 8.0 for ALL
+// PRIVILEGES on *.*.
 var every = strings.Split("ALTER,ALTER ROUTINE,CREATE,CREATE ROLE,CREATE ROUTINE,CREATE TABLESPACE,CREATE TEMPORARY TABLES,CREATE USER,CREATE "+
 	"VIEW,DELETE,DROP,DROP ROLE,"+
 	"EVENT,EXECUTE,FILE,INDEX,INSERT,LOCK TABLES,PROCESS,REFERENCES,RELOAD,REPLICATION CLIENT,REPLICATION SLAVE,SELECT,SHOW DATABASES,SHOW "+
 	"VIEW,SHUTDOWN,SUPER,TRIGGER,UPDATE", ",")
 
-// bare leaves quotes and escapes out of a name, so that it can be compared.
+// bare removes quotes and escapes from a name for a comparison.
 func bare(name string) string { return strings.NewReplacer("`", "", `\`, "", `"`, "").Replace(name) }
 
 func (x *conn) has(ctx context.Context, a grantArgs) (bool, error) {
@@ -522,7 +523,7 @@ func (a addArgs) plain() grantArgs {
 	return grantArgs{a.Grant, a.Database, a.User, a.Host, a.Option, a.Escape, a.Conn}
 }
 
-// requirements are what TLS must offer, as part of a statement.
+// requirements returns the TLS requirements as part of a statement.
 func requirements(v any) (text string, args []any, err error) {
 	l, ok := v.(*value.List)
 	if !ok || l.Len() == 0 {

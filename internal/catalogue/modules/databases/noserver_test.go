@@ -14,8 +14,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestServerIsAway asks a server that does not run: an error, beside which
-// stands what stock Salt 3007.10 returned, for templates.
+// TestServerIsAway calls functions for a server that does not run. The error
+// carries what stock Salt 3007.10 returned, for templates.
 func TestServerIsAway(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,8 +61,8 @@ func TestServerIsAway(t *testing.T) {
 	}
 }
 
-// TestPostgresIsAway does the same with psql, which is not asked for real. What
-// stock returned is what it did with an address that nothing listens on.
+// TestPostgresIsAway does the same with a fake psql. Stock Salt's values were
+// recorded with an address on which no server listens.
 func TestPostgresIsAway(t *testing.T) {
 	psql := filepath.Join(t.TempDir(), "psql")
 	if err := os.WriteFile(psql, []byte("#!/bin/sh\necho 'psql: error: connection refused' >&2\nexit 2\n"), 0o755); err != nil {

@@ -56,8 +56,8 @@ func postgresModule(m *host.Machine) fn.Module {
 	return mod
 }
 
-// answerOfNone puts what Salt's function returns, if the server does not answer,
-// beside the error.
+// answerOfNone attaches to the error what Salt's function returns if the server
+// does not answer.
 func answerOfNone(fun string, err error) error {
 	var u *noServer
 	if !errors.As(err, &u) {
@@ -73,14 +73,14 @@ func answerOfNone(fun string, err error) error {
 	case "create_metadata":
 		u.answer = value.ListOf(extensionMissing)
 	case "drop_extension":
-		u.answer = true // what is not known to be there is gone
+		u.answer = true // Salt regards an unknown extension as removed
 	default:
 		u.answer = false
 	}
 	return err
 }
 
-// pg says how to reach the server.
+// pg are the arguments for the connection to the server.
 type pg struct {
 	User     any `salt:"user" doc:"role that asks" default:"null"`
 	Host     any `salt:"host" doc:"name, address or directory of the socket" default:"null"`
@@ -89,7 +89,7 @@ type pg struct {
 	Password any `salt:"password" doc:"password of the role that asks" default:"null"`
 }
 
-// session is a way to the server.
+// session is a configured connection to the server.
 type session struct {
 	postgres
 	c      *fn.Call
@@ -119,8 +119,8 @@ func (x postgres) at(ctx context.Context, c *fn.Call, to pg, runas any) (*sessio
 	return s, nil
 }
 
-// psql runs statements. They go by its input: arguments can be seen by
-// everybody on the machine.
+// psql runs statements. It passes them on standard input, as all users of the
+// machine can see arguments.
 func (s *session) psql(ctx context.Context, sql string, args ...string) (host.Output, error) {
 	cmd := host.Cmd{Program: s.binary, Stdin: sql + "\n", Env: []string{"PGCONNECT_TIMEOUT=30"}}
 	cmd.Args = append([]string{"--no-align", "--no-psqlrc", "--no-password", "--quiet", "-v", "ON_ERROR_STOP=1", "-v", "datestyle=ISO,MDY"}, args...)
@@ -160,24 +160,23 @@ func (s *session) psql(ctx context.Context, sql string, args ...string) (host.Ou
 	return out, nil
 }
 
-// do executes statements, and says whether that was done.
+// do executes statements and reports whether they succeeded.
 func (s *session) do(ctx context.Context, sql string, args ...string) (bool, error) {
 	out, err := s.psql(ctx, sql, args...)
 	return err == nil && out.Exit == 0, err
 }
 
-// rows returns the rows of a query. A server that does not answer it is an
-// error.
+// rows returns the rows of a query. It fails if the server does not answer.
 func (s *session) rows(ctx context.Context, query string) (*value.List, error) {
 	return s.rowsOf(ctx, copyOut(query))
 }
 
-// copyOut is the statement that prints the rows of a query.
+// copyOut returns a statement that prints the rows of a query.
 func copyOut(query string) string {
 	return "COPY (" + strings.TrimRight(strings.TrimSpace(query), ";") + ") TO STDOUT WITH CSV HEADER"
 }
 
-// rowsOf returns the rows that a statement prints. Options are those of psql.
+// rowsOf returns the rows that a statement prints. options are options of psql.
 func (s *session) rowsOf(ctx context.Context, statement string, options ...string) (*value.List, error) {
 	out, err := s.psql(ctx, statement, options...)
 	if err != nil {
@@ -323,8 +322,8 @@ type pgAlterArgs struct {
 	RunAs      any `salt:"runas" doc:"account to run psql as" default:"null"`
 }
 
-// ownAll makes a role the owner of what a database holds. Sequences of columns
-// go with their tables.
+// ownAll makes a role the owner of everything in a database. Sequences of columns
+// change with their tables.
 const ownAll = `DO $do$ DECLARE r record; BEGIN
 FOR r IN SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'TABLE' END AS kind, c.oid::regclass::text AS name
 	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -475,7 +474,7 @@ type pgUserArgs struct {
 	RunAs       any `salt:"runas" doc:"account to run psql as" default:"null"`
 }
 
-// options are the role's as part of a statement.
+// options returns the options of the role as part of a statement.
 func (a pgUserArgs) options() (string, error) {
 	var out []string
 	for _, o := range []struct {
@@ -538,7 +537,7 @@ func (x postgres) userCreate(ctx context.Context, c *fn.Call, a pgUserArgs) (boo
 	return x.role(ctx, c, a, "CREATE", false)
 }
 
-// pgUpdateArgs is pgUserArgs in another order.
+// pgUpdateArgs has the fields of pgUserArgs in another order.
 type pgUpdateArgs struct {
 	Name string `salt:"username" doc:"name of the role"`
 	pg
@@ -563,7 +562,7 @@ func (x postgres) userUpdate(ctx context.Context, c *fn.Call, a pgUpdateArgs) (b
 		"ALTER", true)
 }
 
-// role makes or changes a role, of which all or nothing is done.
+// role creates or changes a role in one transaction.
 func (x postgres) role(ctx context.Context, c *fn.Call, a pgUserArgs, verb string, wanted bool) (bool, error) {
 	there, err := x.userExists(ctx, c, pgNameArgs{Name: a.Name, pg: a.pg, RunAs: a.RunAs})
 	if err != nil || there != wanted {
@@ -632,7 +631,7 @@ func (x postgres) groupCreate(ctx context.Context, c *fn.Call, a pgGroupArgs) (b
 	return x.role(ctx, c, a.role(), "CREATE", false)
 }
 
-// pgGroupUpdateArgs is pgGroupArgs in another order.
+// pgGroupUpdateArgs has the fields of pgGroupArgs in another order.
 type pgGroupUpdateArgs struct {
 	Name string `salt:"groupname" doc:"name of the role"`
 	pg

@@ -8,7 +8,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// partsFuncs are the functions for what servers and databases are made of.
+// partsFuncs returns the functions for tablespaces, extensions, schemas, languages and
+// other parts of a server.
 func (x postgres) partsFuncs() []fn.Func {
 	return []fn.Func{
 		fn.Of("tablespace_list", x.tablespaceList, `Return the tablespaces.`, fn.Example("salt '*' postgres.tablespace_list")),
@@ -54,7 +55,7 @@ func (x postgres) partsFuncs() []fn.Func {
 	}
 }
 
-// keyed returns rows by the text of one of their columns.
+// keyed returns the rows of a query as a map, with one column as the key.
 func (x postgres) keyed(ctx context.Context, c *fn.Call, to pg, runas any, column string, keep bool, query string) (*value.Dict, error) {
 	s, err := x.at(ctx, c, to, runas)
 	if err != nil {
@@ -76,7 +77,7 @@ func (x postgres) keyed(ctx context.Context, c *fn.Call, to pg, runas any, colum
 	return d, nil
 }
 
-// run executes statements one after the other, and says whether all were done.
+// run executes statements one by one and reports whether all succeeded.
 func (x postgres) run(ctx context.Context, c *fn.Call, to pg, runas any, statements ...string) (bool, error) {
 	s, err := x.at(ctx, c, to, runas)
 	if err != nil {
@@ -110,7 +111,7 @@ type pgSpaceArgs struct {
 	RunAs any `salt:"runas" doc:"account to run psql as" default:"null"`
 }
 
-// setting is an option of a tablespace as SQL.
+// setting formats an option of a tablespace as SQL.
 func setting(name, v any) string { return ident(name) + " = " + literal(v) }
 
 func (x postgres) tablespaceCreate(ctx context.Context, c *fn.Call, a pgSpaceArgs) (bool, error) {
@@ -208,7 +209,7 @@ type pgMetadataArgs struct {
 	RunAs any `salt:"runas" doc:"account to run psql as" default:"null"`
 }
 
-// What create_metadata says.
+// Results of create_metadata.
 const (
 	extensionMissing   = "EXTENSION NOT INSTALLED"
 	extensionInstalled = "EXTENSION INSTALLED"
@@ -216,10 +217,10 @@ const (
 	extensionElsewhere = "EXTENSION TO MOVE"
 )
 
-// todo is what is to be done about an extension.
+// todo says which changes an extension needs.
 type todo struct{ install, upgrade, move bool }
 
-// extension says what is to be done about an extension.
+// extension returns which changes an extension needs.
 func (x postgres) extension(ctx context.Context, c *fn.Call, a pgMetadataArgs) (todo, error) {
 	v, err := x.getInstalledExtension(ctx, c, pgNameArgs{a.Name, a.pg, a.RunAs})
 	d, _ := v.(*value.Dict)
@@ -232,7 +233,7 @@ func (x postgres) extension(ctx context.Context, c *fn.Call, a pgMetadataArgs) (
 	}, nil
 }
 
-// olderVersion compares versions of extensions, by their numbers and words.
+// olderVersion compares versions of extensions by their numbers and words.
 func olderVersion(a, b string) bool {
 	x, y := versionParts(a), versionParts(b)
 	for i := range min(len(x), len(y)) {
@@ -318,7 +319,7 @@ func (x postgres) createExtension(ctx context.Context, c *fn.Call, a pgExtension
 	if err != nil || !there {
 		return false, err
 	}
-	version := func(v any) string { return literal(strings.Trim(value.Str(v), "'")) } // people quote it for Salt
+	version := func(v any) string { return literal(strings.Trim(value.Str(v), "'")) } // users quote versions for Salt
 	var queries []string
 	if t.install {
 		q := "CREATE EXTENSION "
@@ -379,7 +380,7 @@ func (x postgres) dropExtension(ctx context.Context, c *fn.Call, a pgDropArgs) (
 	return x.run(ctx, c, a.pg, a.RunAs, q)
 }
 
-// pgSchemas says how to reach the database of schemas.
+// pgSchemas are the arguments for the connection to the database of schemas.
 type pgSchemas struct {
 	RunAs    any `salt:"user" doc:"account to run psql as" default:"null"`
 	User     any `salt:"db_user" doc:"role that asks" default:"null"`
@@ -443,7 +444,7 @@ func (x postgres) schemaRemove(ctx context.Context, c *fn.Call, a pgSchemaArgs) 
 	return x.run(ctx, c, a.pg(a.Database), a.RunAs, "DROP SCHEMA "+ident(a.Name))
 }
 
-// pgLanguages says how to reach the database of languages.
+// pgLanguages are the arguments for the connection to the database of languages.
 type pgLanguages struct {
 	Database any `salt:"maintenance_db" doc:"the database"`
 	User     any `salt:"user" doc:"role that asks" default:"null"`

@@ -23,12 +23,12 @@ func (x postgres) rightsFuncs() []fn.Func {
 	}
 }
 
-// grantable is a type of things that rights are granted on.
+// grantable is a type of object that privileges are granted on.
 type grantable struct {
 	// acl is the letter of the type for acldefault().
 	acl string
-	// from is the end of a query with the columns acl and owner. %s is the name
-	// of the thing, %n that of its schema.
+	// from is the end of a query with the columns acl and owner. %s stands for
+	// the name of the object, %n for that of its schema.
 	from   string
 	rights []string
 }
@@ -49,25 +49,25 @@ var grantables = map[string]grantable{
 	"database":   {"d", `datacl AS acl, datdba AS owner FROM pg_database WHERE datname = %s`, []string{"CREATE", "TEMPORARY", "CONNECT"}},
 }
 
-// thing is what rights are asked for on.
+// thing is the object of a grant.
 type thing struct {
 	name, kind, schema string
 }
 
 func (o thing) group() bool { return o.kind == "group" }
 
-// query is the end of a query with the columns acl and owner.
+// query returns the end of a query with the columns acl and owner.
 func (o thing) query() string {
 	return strings.NewReplacer("%n", literal(o.schema), "%s", literal(o.name)).Replace(grantables[o.kind].from)
 }
 
-// all reports whether every table or sequence of the schema is meant.
+// all reports whether the object is every table or sequence of the schema.
 func (o thing) all() bool {
 	return (o.kind == "table" || o.kind == "sequence") && strings.EqualFold(o.name, "ALL")
 }
 
-// sql is the thing as GRANT and REVOKE name it. The name of a function comes
-// with the types of its arguments, so it cannot be quoted.
+// sql returns the object as GRANT and REVOKE name it. A function's name includes
+// the types of its arguments, so it cannot be quoted.
 func (o thing) sql() string {
 	switch {
 	case o.all():
@@ -88,8 +88,9 @@ func thingOf(name, kind, schema string) (thing, error) {
 	return o, nil
 }
 
-// granted returns who has which rights, each with whether it may be passed
-// on; of a group, the members with whether they may take in others.
+// granted returns the privileges of each role, each with whether it may be
+// passed on. For a group, it returns the members, each with whether it may add
+// others.
 func (s *session) granted(ctx context.Context, o thing) (*value.Dict, error) {
 	if o.group() {
 		l, err := s.rows(ctx, `SELECT r.rolname AS role, m.admin_option AS option FROM pg_auth_members m JOIN pg_roles r ON m.member = r.oid
@@ -104,7 +105,8 @@ func (s *session) granted(ctx context.Context, o thing) (*value.Dict, error) {
 		}
 		return d, nil
 	}
-	// An unchanged value is null, which stands for the type's default.
+	// The ACL is null if it was never changed. Then the default of the type
+	// applies.
 	l, err := s.rows(ctx,
 		`SELECT CASE a.grantee WHEN 0 THEN 'public' ELSE pg_get_userbyid(a.grantee) END AS role, a.privilege_type AS "right", a.is_grantable AS option
 		FROM (SELECT `+o.query()+`) o, aclexplode(coalesce(o.acl, acldefault('`+grantables[o.kind].acl+`', o.owner))) a`)
@@ -123,8 +125,8 @@ func (s *session) granted(ctx context.Context, o thing) (*value.Dict, error) {
 	return d, nil
 }
 
-// every returns all rights that the server knows of a type: a newer one knows
-// more.
+// every returns all privileges that the server has for a type; newer servers
+// have more.
 func (s *session) every(ctx context.Context, o thing) (rights []string, err error) {
 	l, err := s.rows(ctx, `SELECT privilege_type AS "right" FROM aclexplode(acldefault('`+grantables[o.kind].acl+`', 10)) WHERE grantee = 10`)
 	if err != nil {
@@ -136,6 +138,7 @@ func (s *session) every(ctx context.Context, o thing) (rights []string, err erro
 	return rights, nil
 }
 
+// wantedRights validates the comma-separated privileges of a request.
 // wantedRights checks the rights of a request, which stand with commas.
 func (o thing) wantedRights(privileges any) ([]string, error) {
 	text := ""
@@ -158,8 +161,8 @@ func (o thing) wantedRights(privileges any) ([]string, error) {
 	return rights, nil
 }
 
-// has reports whether a role has all of the rights and, if option is set, may
-// pass them on.
+// has reports whether a role has all of the privileges and, if option is set,
+// may pass them on.
 func (s *session) has(ctx context.Context, role string, o thing, rights []string, option bool) (bool, error) {
 	all, err := s.granted(ctx, o)
 	if err != nil {
@@ -228,7 +231,8 @@ type pgRightsArgs struct {
 	RunAs    any    `salt:"runas" doc:"account to run psql as" default:"null"`
 }
 
-// request checks a request and asks how things are.
+// request validates a request and looks up whether the role already has the
+// privileges.
 func (x postgres) request(ctx context.Context, c *fn.Call, a pgRightsArgs) (s *session, o thing, rights []string, has bool, err error) {
 	if o, err = thingOf(a.Object, a.Kind, a.Schema); err != nil {
 		return

@@ -19,8 +19,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// maxInflated bounds what one compressed chunk may grow to, in bytes. A chunk
-// of salt-cp holds 96 KiB unless the master is configured otherwise.
+// maxInflated bounds the size of one decompressed chunk, in bytes. A chunk of
+// salt-cp holds 96 KiB unless the master is configured otherwise.
 const maxInflated = 32 << 20
 
 type cp struct{}
@@ -63,7 +63,8 @@ func (cp) recv(_ context.Context, c *fn.Call, a recvArgs) (any, error) {
 	return written, nil
 }
 
-// place decides where a file goes, or returns "" if there is no such place.
+// place returns the path to which a file is copied, or "" if its directory
+// does not exist.
 func place(name, dest string) string {
 	base := path.Base(name)
 	switch {
@@ -131,7 +132,7 @@ func (cp) recvChunked(_ context.Context, c *fn.Call, a chunkArgs) (any, error) {
 	return done(c, err)
 }
 
-// done returns true, or the failure as the text that salt-cp shows.
+// done returns true, or the error as the string that salt-cp shows.
 func done(c *fn.Call, err error) (any, error) {
 	if err != nil {
 		c.SetRetcode(1)
@@ -140,8 +141,8 @@ func done(c *fn.Call, err error) (any, error) {
 	return true, nil
 }
 
-// osText writes an error of the system as Python does, which is what users
-// of salt-cp know and may search for.
+// osText formats a system error as Python does, since users of salt-cp know
+// these messages and may search for them.
 func osText(err error) string {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
@@ -156,8 +157,8 @@ func osText(err error) string {
 	return text
 }
 
-// inflate writes a chunk to w, unpacked if it is compressed, without holding
-// all of it in memory.
+// inflate writes a chunk to w, decompressed if necessary, without holding all
+// of it in memory.
 func inflate(w io.Writer, chunk []byte, compressed bool) error {
 	if !compressed {
 		_, err := w.Write(chunk)
@@ -177,7 +178,7 @@ func inflate(w io.Writer, chunk []byte, compressed bool) error {
 	return err
 }
 
-// extend appends to a file. If that fails, the file is as long as before.
+// extend appends to a file. If that fails, it restores the old length.
 func extend(dest string, pour func(io.Writer) error) (err error) {
 	final, _, err := atomicfile.Resolve(dest)
 	if err != nil {

@@ -58,7 +58,7 @@ func fetchFunctions() []fn.Func {
 	}
 }
 
-// envArg is what most functions have in common.
+// envArg is the argument that most functions have.
 type envArg struct {
 	Saltenv any `salt:"saltenv" doc:"environment; that of the option saltenv, or base, if null" default:"null"`
 }
@@ -74,8 +74,8 @@ func environment(c *fn.Call, v any) string {
 	return "base"
 }
 
-// clientFiles are the files with all that cp does with them. *fileclient.Client
-// implements it.
+// clientFiles are the methods that cp needs of the call's files.
+// *fileclient.Client implements it.
 type clientFiles interface {
 	fn.Files
 	CacheDest(url, saltenv string) (string, error)
@@ -91,7 +91,8 @@ type clientFiles interface {
 	States(ctx context.Context, saltenv string) ([]string, error)
 }
 
-// served returns a function of fn that gets the files of its call.
+// served returns a function for package fn that passes the files of the call to
+// f.
 func served[A any](f func(context.Context, *fn.Call, clientFiles, A) (any, error)) func(context.Context, *fn.Call, A) (any, error) {
 	return func(ctx context.Context, c *fn.Call, a A) (any, error) {
 		files, ok := c.Files.(clientFiles)
@@ -102,7 +103,7 @@ func served[A any](f func(context.Context, *fn.Call, clientFiles, A) (any, error
 	}
 }
 
-// orFalse gives a path, or what Salt answers if there is no such file.
+// orFalse returns a path, or false if the file does not exist, as Salt does.
 func orFalse(p string, err error) (any, error) {
 	switch {
 	case err == nil:
@@ -131,7 +132,7 @@ func (cp) getFile(ctx context.Context, c *fn.Call, files clientFiles, a getFileA
 	p, err := files.GetFile(ctx, a.Path, a.Dest, fileclient.GetOptions{Saltenv: env, Makedirs: a.Makedirs, Gzip: gzipLevel(a.Gzip)})
 	if err != nil && salt.KindOf(err) == salt.NotFound {
 		if _, err := c.Files.Hash(ctx, a.Path, env); err != nil && salt.KindOf(err) == salt.NotFound {
-			return "", nil // there is no such file; False means that there is no directory for it
+			return "", nil // the file does not exist; false would mean a missing directory
 		}
 	}
 	return orFalse(p, err)
@@ -149,7 +150,7 @@ func gzipLevel(v any) int {
 	return 0
 }
 
-// fillNames fills in templates in paths.
+// fillNames renders templates in paths.
 func fillNames(ctx context.Context, c *fn.Call, engine any, env string, kw fn.Kwargs, names ...*string) error {
 	if !value.Truth(engine) {
 		return nil
@@ -296,7 +297,8 @@ type pathArgs struct {
 func (cp) getFileStr(ctx context.Context, c *fn.Call, a pathArgs) (any, error) {
 	env := environment(c, a.Saltenv)
 	if strings.HasPrefix(a.Path, "salt://") {
-		// Not by its path in the cache: a run for another master may replace it.
+		// Do not read the path in the cache: a run for another master may
+		// replace it.
 		b, err := c.Files.Read(ctx, a.Path, env)
 		if err != nil {
 			return orFalse("", err)

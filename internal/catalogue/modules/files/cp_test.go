@@ -83,7 +83,8 @@ func mode(t *testing.T, path string) uint32 {
 	return st.Mode & 0o7777
 }
 
-// b64 is bytes, as salt-cp sends them: a text that ends with "=" would be a keyword.
+// b64 returns base64 as bytes, as salt-cp sends it: a string that ends with "=" would be
+// a keyword.
 func b64(s string) []byte { return []byte(base64.StdEncoding.EncodeToString([]byte(s))) }
 
 func packed(s string) []byte {
@@ -94,7 +95,8 @@ func packed(s string) []byte {
 	return b64(b.String())
 }
 
-// A file that is replaced keeps mode, and a link to it stays a link.
+// TestReplaceKeeps checks that a replaced file keeps its mode, and that a link remains a
+// link.
 func TestReplaceKeeps(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")

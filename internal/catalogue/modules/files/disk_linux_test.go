@@ -10,8 +10,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// A full disk changes nothing: neither the old file nor the part of a new one
-// that was written before.
+// TestFullDisk checks that a full disk changes neither the old file nor the
+// part of a new one that was written before.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {

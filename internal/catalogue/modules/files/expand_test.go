@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestPathsOfOtherUsers: file.file_exists '~root/x' looks in root's home directory.
+// TestPathsOfOtherUsers checks that file.file_exists '~root/x' looks in root's home
+// directory.
 func TestPathsOfOtherUsers(t *testing.T) {
 	want := "~root/x"
 	if u, err := user.Lookup("root"); err == nil {

@@ -24,9 +24,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// file is the module file of one machine. What is reported files is in this
-// file, what changes them in file_change.go and file_edit.go, the search in
-// file_find.go, and what programs do with them in file_tools.go.
+// file is the module file of one machine. The functions that read files are in
+// this file, those that change them in file_change.go and file_edit.go, the
+// search in file_find.go, and those that run programs in file_tools.go.
 type file struct{ m *host.Machine }
 
 func init() { units.Register("file", fileModule) }
@@ -107,7 +107,7 @@ func (file) pathExistsGlob(_ context.Context, _ *fn.Call, a pathArg) (any, error
 func (f file) isHardlink(_ context.Context, _ *fn.Call, a pathArg) (any, error) {
 	st, err := os.Lstat(filesys.ExpandUser(a.Path))
 	if err != nil {
-		return value.NewDict(0), nil // as Salt, which returns what lstat gave
+		return value.NewDict(0), nil // as in Salt, which returns the result of lstat
 	}
 	raw, ok := st.Sys().(*syscall.Stat_t)
 	return ok && raw.Nlink > 1, nil
@@ -135,7 +135,7 @@ type followArgs struct {
 
 func (f file) look(path string, follow bool) (filesys.Facts, error) {
 	x, err := filesys.Look(f.m, filesys.ExpandUser(path), follow)
-	if errors.Is(err, fs.ErrNotExist) && follow { // a link to nothing
+	if errors.Is(err, fs.ErrNotExist) && follow { // a dangling link
 		x, err = filesys.Look(f.m, filesys.ExpandUser(path), false)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -354,7 +354,7 @@ type readArgs struct {
 	Binary bool   `salt:"binary" doc:"return bytes, not text" default:"false"`
 }
 
-// maxRead is the largest file that is returned, in bytes.
+// maxRead bounds the size of a file that is returned, in bytes.
 const maxRead = 64 << 20
 
 func (file) read(_ context.Context, _ *fn.Call, a readArgs) (any, error) {
@@ -458,7 +458,7 @@ type containsArgs struct {
 	Text any    `salt:"text" doc:"the text"`
 }
 
-// contents reads a file of which a text is looked for. ok is false if it
+// contents reads a file that is searched for a string. ok is false if it
 // cannot be read.
 func contents(path string) (text string, ok bool) {
 	f, err := os.Open(filesys.ExpandUser(path))
@@ -522,7 +522,7 @@ func (file) diskusage(_ context.Context, _ *fn.Call, a pathArg) (any, error) {
 	}
 	err := filepath.WalkDir(root, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
-			return nil // what cannot be read has no size
+			return nil // unreadable directories count as empty
 		}
 		st, err := e.Info()
 		if err != nil {
@@ -570,7 +570,7 @@ func (file) join(_ context.Context, _ *fn.Call, a joinArgs) (any, error) {
 	for i, p := range a.Parts {
 		s := value.Str(p)
 		switch {
-		case i == 0 || strings.HasPrefix(s, "/"): // an absolute part starts again
+		case i == 0 || strings.HasPrefix(s, "/"): // an absolute part replaces those before it
 			path = s
 		default:
 			path = strings.TrimSuffix(path, "/") + "/" + s

@@ -148,7 +148,7 @@ type linesArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// lines returns the lines that are given one by one, or as the keyword args.
+// lines returns the lines given as arguments, or as the keyword args.
 func (a linesArgs) lines() ([]string, string) {
 	all := []any(a.Args)
 	if v, ok := a.Kwargs.Get("args"); ok {
@@ -184,9 +184,9 @@ func (file) write(_ context.Context, _ *fn.Call, a linesArgs) (any, error) {
 	return wrote("Wrote", len(lines), path), put(path, text)
 }
 
-// append adds to the file in place and with one write, so that what others
-// append at the same time, from another run or another program, is not lost;
-// a file put in its place would lose it.
+// append adds to the file in place and with a single write, so that concurrent
+// appends by other runs or programs are not lost. Replacing the file would
+// lose them.
 func (file) append(_ context.Context, _ *fn.Call, a linesArgs) (any, error) {
 	lines, text := a.lines()
 	path := filesys.ExpandUser(a.Path)
@@ -203,13 +203,13 @@ func (file) append(_ context.Context, _ *fn.Call, a linesArgs) (any, error) {
 	if _, err := f.WriteString(text); err != nil {
 		return nil, fn.Errorf("cannot append to %s: %w", path, atomicfile.Cause(err))
 	}
-	if err := f.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) { // which is what a pipe or a terminal answers
+	if err := f.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) { // EINVAL is the error of a pipe or a terminal
 		return nil, fn.Errorf("cannot append to %s: %w", path, atomicfile.Cause(err))
 	}
 	return wrote("Wrote", len(lines), path), nil
 }
 
-// unfinished says whether the last line of a file lacks its end.
+// unfinished reports whether the last line of a file lacks a line feed.
 func unfinished(f *os.File) (bool, error) {
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
@@ -475,7 +475,7 @@ type mkdirArgs struct {
 	Mode  any    `salt:"mode" doc:"mode" default:"null"`
 }
 
-// make makes directories with owner and mode.
+// make creates a directory and its parents with owner and mode.
 func (f file) make(ctx context.Context, path string, user, group, mode any) error {
 	uid, okUser := filesys.UserID(ctx, f.m, user)
 	gid, okGroup := filesys.GroupID(ctx, f.m, group)

@@ -33,7 +33,7 @@ func (f file) edits() []fn.Func {
 	}
 }
 
-// load reads a file that is to be edited.
+// load reads a file to be edited.
 func load(path, missing string) (real, text string, err error) {
 	path = filesys.ExpandUser(path)
 	real, err = filepath.EvalSymlinks(path)
@@ -52,7 +52,7 @@ func load(path, missing string) (real, text string, err error) {
 	return real, s, nil
 }
 
-// save writes a file that was edited, with a copy of the old one if wanted.
+// save writes an edited file, and keeps a copy of the old one if backup is set.
 func save(path, backup, text string) error {
 	if backup != "" {
 		if err := filesys.Copy(path, path+backup, true); err != nil {
@@ -138,13 +138,13 @@ func (f file) replace(ctx context.Context, c *fn.Call, a replaceArgs) (any, erro
 	})
 	end := backupEnd(a.Backup)
 	v, err := edited(path, text, changed, err, a.Show, a.DryRun, end)
-	if err == nil && end != "" && changed != text && !a.DryRun { // the copy does not belong to the file's owner, as with Salt
+	if err == nil && end != "" && changed != text && !a.DryRun { // as in Salt, the copy does not belong to the file's owner
 		err = os.Lchown(path+end, os.Geteuid(), os.Getegid())
 	}
 	return v, err
 }
 
-// edited writes what has changed, and returns the diff or whether there is one.
+// edited writes the changed file, and returns the diff or whether there is one.
 func edited(path, old, new string, err error, show, dry bool, backup string) (any, error) {
 	if err != nil {
 		var wrong *textedit.Error
@@ -278,7 +278,7 @@ func (file) commentLine(_ context.Context, _ *fn.Call, a commentLineArgs) (any, 
 	if err != nil {
 		return nil, fn.Errorf("%w", err)
 	}
-	// The diff is of the lines alone that are found.
+	// The diff only covers the matching lines.
 	var before, after []string
 	new := textedit.SplitLines(changed)
 	for i, l := range textedit.SplitLines(text) {

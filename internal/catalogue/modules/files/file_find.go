@@ -33,10 +33,10 @@ type findArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// candidate is a file that may be what is looked for.
+// candidate is a file that the search visits.
 type candidate struct {
 	path  string
-	facts filesys.Facts // of what it stands for, or of a link to nothing
+	facts filesys.Facts // of the link's target, unless the link is dangling
 }
 
 // finder is a search.
@@ -81,7 +81,7 @@ func (f file) find(ctx context.Context, c *fn.Call, a findArgs) (any, error) {
 	return &value.List{Items: found}, nil
 }
 
-// options of find that say how far it goes.
+// depth reads one of the options that limit the depth.
 func depth(opts *value.Dict, key string, otherwise int) (int, error) {
 	v, ok := opts.Get(key)
 	if !ok {
@@ -154,7 +154,7 @@ func (s *finder) option(ctx context.Context, key, v string) error {
 	return fmt.Errorf(`invalid option "%s"`, key)
 }
 
-// braces expands {a,b} in a glob, which others do not know.
+// braces expands {a,b} in a glob, which globs do not support otherwise.
 func braces(glob string) []string {
 	open := strings.IndexByte(glob, '{')
 	if open < 0 {
@@ -232,7 +232,7 @@ func (s *finder) byID(v string, number func(string) (int, bool), of func(candida
 	return nil
 }
 
-// sizes reads a size such as +10m.
+// sizes parses a size such as +10m.
 func sizes(v string) (least, most int64, err error) {
 	t := strings.TrimSpace(v)
 	sign := byte('=')
@@ -259,8 +259,8 @@ func sizes(v string) (least, most int64, err error) {
 	return n, n + unit - 1, nil
 }
 
-// byTime takes files that were changed longer ago, or with - more recently,
-// than an interval such as 1w3d6h.
+// byTime selects files that were changed longer ago than an interval such as
+// 1w3d6h or, with a leading -, more recently.
 func (s *finder) byTime(v string) error {
 	t := strings.ReplaceAll(strings.ToLower(v), " ", "")
 	recent := strings.HasPrefix(t, "-")
@@ -270,7 +270,7 @@ func (s *finder) byTime(v string) error {
 	for t != "" {
 		n := len(t) - len(strings.TrimLeft(t, "0123456789."))
 		x, err := strconv.ParseFloat(t[:n], 64)
-		unit := units['d'] // a number alone counts days
+		unit := units['d'] // a number without a unit counts days
 		if n < len(t) {
 			unit = units[t[n]]
 			n++
@@ -332,7 +332,7 @@ func (s *finder) print(v string) error {
 	return nil
 }
 
-// tell returns what print calls by a word.
+// tell returns the property of a file that a word of print names.
 func (c candidate) tell(word string) (any, bool) {
 	f := c.facts
 	named := func(name string, id int) any {
@@ -405,7 +405,7 @@ func execute(ctx context.Context, command, path string) any {
 	return command + ":\n" + string(r.Stdout) + "\n"
 }
 
-// walk visits a path and what is below it.
+// walk visits a path and everything below it.
 func (s *finder) walk(ctx context.Context, root string, found *[]any) error {
 	if s.min < 1 {
 		if err := s.visit(root, found); err != nil {
@@ -421,7 +421,7 @@ func (s *finder) walk(ctx context.Context, root string, found *[]any) error {
 			return ctx.Err()
 		}
 		if err != nil || path == root {
-			return nil // what cannot be read is left out, as find(1) does
+			return nil // skip what cannot be read, as find(1) does
 		}
 		depth := strings.Count(path, "/") - base
 		if s.max >= 0 && depth > s.max {
@@ -439,7 +439,7 @@ func (s *finder) visit(path string, found *[]any) error {
 	var err error
 	if c.facts, err = filesys.Look(s.m, path, true); err != nil {
 		if c.facts, err = filesys.Look(s.m, path, false); err != nil {
-			return nil // gone meanwhile
+			return nil // removed in the meantime
 		}
 	}
 	for _, ok := range s.criteria {

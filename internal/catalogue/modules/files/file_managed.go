@@ -17,8 +17,8 @@ import (
 	"brine/internal/sls/state/sources"
 )
 
-// managed are the functions that compare a file with what is wanted, and make
-// it so, a step at a time. The state file.managed does all of it at once.
+// managed returns the functions that compare and change a file step by step. The
+// state file.managed does all steps at once.
 func (f file) managed() []fn.Func {
 	return []fn.Func{
 		fn.Of("get_managed", f.getManaged, `Bring what a file is to hold to this machine, filled in if it is a template.
@@ -41,7 +41,7 @@ func (f file) managed() []fn.Func {
 	}
 }
 
-// contextArgs are the wanted parts of the SELinux context.
+// contextArgs are the wanted fields of the SELinux context.
 type contextArgs struct {
 	SEUser  string `salt:"seuser" doc:"wanted SELinux user" default:"null"`
 	SERole  string `salt:"serole" doc:"wanted SELinux role" default:"null"`
@@ -58,6 +58,7 @@ func (a contextArgs) marks(attrs any) perms.Marks {
 	return m
 }
 
+// wantedArgs describe the wanted file.
 // wantedArgs are the arguments that say what a file is to be.
 type wantedArgs struct {
 	Name       string  `salt:"name" doc:"path of the file"`
@@ -101,7 +102,7 @@ func (f file) checkManaged(ctx context.Context, c *fn.Call, a checkManagedArgs) 
 	case problem != "":
 		return value.ListOf(false, problem), nil
 	}
-	if strings.HasPrefix(a.Name, os.TempDir()) { // as Salt
+	if strings.HasPrefix(a.Name, os.TempDir()) { // as in Salt
 		for _, k := range []string{"user", "group", "mode"} {
 			changes.Delete(k)
 		}
@@ -124,8 +125,8 @@ func (f file) checkManagedChanges(ctx context.Context, c *fn.Call, a checkManage
 	return changes, err
 }
 
-// compare finds what a file is to hold, and what is to change for that; problem
-// says why it does not.
+// compare determines the wanted content and returns the changes needed; problem
+// says why it cannot.
 func (f file) compare(ctx context.Context, c *fn.Call, a checkManagedChangesArgs) (changes *value.Dict, problem string, err error) {
 	source, hash, err := chooseSource(ctx, c, a.Source, a.SourceHash, a.Saltenv)
 	if err != nil {
@@ -154,8 +155,8 @@ func (f file) compare(ctx context.Context, c *fn.Call, a checkManagedChangesArgs
 	return changes, "", err
 }
 
-// modeOf returns the mode of a source of the file server or of this machine,
-// and of any other the wanted one.
+// modeOf returns the mode of a source on the file server or this machine; for
+// other sources, the wanted mode.
 func modeOf(ctx context.Context, c *fn.Call, url, saltenv string, wanted any) any {
 	if bits, ok := managed.SourceMode(ctx, c.Files, sources.Source{URL: url, Env: saltenv}); ok {
 		return fmt.Sprintf("%04o", bits)
@@ -219,7 +220,7 @@ func (f file) meta(ctx context.Context, c *fn.Call, a fileMetaArgs) (*value.Dict
 	return changes, err
 }
 
-// metaDiff shows how a file differs from its source.
+// metaDiff returns how a file differs from its source.
 func metaDiff(ctx context.Context, c *fn.Call, a fileMetaArgs, t *managed.File, changes *value.Dict) error {
 	path := of(a.Path)
 	if path == "" && of(a.Source) != "" {
@@ -338,8 +339,8 @@ func (f file) permit(ctx context.Context, c *fn.Call, a checkPermsArgs) (ret, be
 	return ret, before, nil
 }
 
-// setPerms sets what is due of owner and mode, and returns what then is as it
-// should be.
+// setPerms applies the changes of owner and mode in due, and returns those that
+// succeeded.
 func (f file) setPerms(ctx context.Context, c *fn.Call, a checkPermsArgs, name string, due *value.Dict, fail func(string)) (*value.Dict, error) {
 	if due.Has("user") || due.Has("group") {
 		wrong, err := f.chown(a.Follow)(ctx, c, chownArgs{Path: name, User: a.User, Group: a.Group})
@@ -402,7 +403,7 @@ type manageFileArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// priorResult reads the argument ret; what is empty stands for none.
+// priorResult reads the argument ret; an empty value counts as absent.
 func priorResult(ret any) (*value.Dict, error) {
 	given, ok := ret.(*value.Dict)
 	if value.Truth(ret) && !ok {
@@ -436,7 +437,7 @@ func (f file) manageFile(ctx context.Context, c *fn.Call, a manageFileArgs) (any
 	if err != nil {
 		return failed(err)
 	}
-	if dryRun(c) && !there { // there is nothing to compare
+	if dryRun(c) && !there { // nothing to compare with
 		ret.Set("comment", "File "+a.Name+" not updated")
 		if ret.Set("changes", changes); changes.Len() > 0 {
 			ret.Set("result", nil)
@@ -465,7 +466,7 @@ func (f file) manageFile(ctx context.Context, c *fn.Call, a manageFileArgs) (any
 	return ret, nil
 }
 
-// content is what the file is to hold, nil if that is not said.
+// content returns the wanted content, nil if none is given.
 func (a *manageFileArgs) content(ctx context.Context, c *fn.Call) (*sources.Content, error) {
 	if a.Contents != nil {
 		return managed.Encoded(a.Contents, a.Encoding, a.OnError)
@@ -485,12 +486,12 @@ func (a *manageFileArgs) content(ctx context.Context, c *fn.Call) (*sources.Cont
 		return sources.Check(ctx, c.Files, src, how, of(a.Path))
 	}
 	if src.Hash == "" {
-		how.SkipVerify = true // as Salt: without sfn the hash is that of what comes
+		how.SkipVerify = true // as in Salt: without sfn, the hash is that of the fetched source
 	}
 	return sources.Fetch(ctx, c.Files, src, how, "")
 }
 
-// target is the file that the arguments describe.
+// target returns the file that the arguments describe.
 func (f file) target(ctx context.Context, c *fn.Call, a manageFileArgs) (*managed.File, error) {
 	own, err := managed.OwnerOf(ctx, f.m, a.User, a.Group, filesys.NormalizeMode(a.Mode))
 	if err != nil {
@@ -500,9 +501,9 @@ func (f file) target(ctx context.Context, c *fn.Call, a manageFileArgs) (*manage
 		Backup: a.Backup, Config: c.Config, HideChanges: !a.Show}, nil
 }
 
-// place puts the content where it belongs, if it is not there, and returns what
-// has changed; in a test, what would. An owner that does not exist is left to
-// check_perms, which reports it.
+// place writes the content if the file differs, and returns the changes; in a
+// test run, the predicted ones. It leaves a missing owner to check_perms, which
+// reports it.
 func (f file) place(ctx context.Context, c *fn.Call, a manageFileArgs, want *sources.Content, there bool) (*value.Dict, error) {
 	t, err := f.target(ctx, c, a)
 	if err != nil {

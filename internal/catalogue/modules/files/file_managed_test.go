@@ -33,7 +33,7 @@ func TestFileSignaturesAreTrue(t *testing.T) { stocktest.Verify(t, fileSignature
 const md5a, sha1a, sha256a = "0cc175b9c0f1b6a831c399e269772661", "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8",
 	"ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
 
-// growManaged makes the files that managedJobs are about.
+// growManaged creates the files that managedJobs use.
 func growManaged(t *testing.T, root string) {
 	t.Helper()
 	for name, text := range map[string]string{
@@ -58,10 +58,11 @@ func growManaged(t *testing.T, root string) {
 
 var none any
 
-// sum is the source_sum of files with an a.
+// sum is the source_sum of files that contain an a.
 var sum = map[string]any{"hash_type": "sha256", "hsum": sha256a}
 
-// managedJobs are done beside Salt, in order; R/ is the directory.
+// managedJobs are run with Brine and Salt, in order. R/ stands for the
+// directory.
 var managedJobs = [][]any{
 	{"file.get_source_sum", "/x/a", "source_hash=" + md5a}, {"file.get_source_sum", "/x/a", "http://h/a", "sha1 = " + strings.ToUpper(sha1a)},
 	{"file.get_source_sum", "/x/a", "source_hash=R/sums"},
@@ -134,7 +135,7 @@ func TestManagedLikeSalt(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("owners can only be changed by root")
 	}
-	// check_managed leaves owners of files below the directory for temporary files out.
+	// check_managed ignores owners of files below the directory for temporary files.
 	base := t.TempDir()
 	theirs, ours := filepath.Join(base, "theirs"), filepath.Join(base, "ours!!")
 	growManaged(t, theirs)
@@ -169,7 +170,8 @@ func TestManagedLikeSalt(t *testing.T) {
 		}}}
 		got := r.Run(t.Context(), c, fn.Job{Fun: args[0].(string), Arg: wire})
 		text := func(v any, root string) string {
-			// Ours names no protocols that it does not fetch files of hashes by.
+			// Brine's message does not list protocols that it does not support
+			// for files of hashes.
 			return strings.NewReplacer(root, "R", ", swift, s3.", ".").Replace(value.Repr(inOrder(v)))
 		}
 		g, w := text(got.Return, ours), text(recorded[i].At("return"), theirs)
@@ -183,7 +185,7 @@ func TestManagedLikeSalt(t *testing.T) {
 	}
 }
 
-// inOrder sorts the keys of maps: Salt's have no meaning.
+// inOrder sorts the keys of maps, as the order of Salt's is meaningless.
 func inOrder(v any) any {
 	switch v := v.(type) {
 	case value.Tuple:
@@ -206,7 +208,7 @@ func inOrder(v any) any {
 	return v
 }
 
-// rooted puts a directory in the place of R/ in arguments.
+// rooted replaces R/ in arguments by a directory.
 func rooted(root string, v any) any {
 	switch v := v.(type) {
 	case string:
@@ -227,8 +229,8 @@ func rooted(root string, v any) any {
 	return v
 }
 
-// TestManagedInTest has what is only to be shown, and what a limit is for:
-// Salt changes the files then, too, or fails.
+// TestManagedInTest covers test runs, and the use of limit: Salt changes the
+// files in both cases, or fails.
 func TestManagedInTest(t *testing.T) {
 	root := t.TempDir()
 	growManaged(t, root)
@@ -276,7 +278,7 @@ func TestManagedInTest(t *testing.T) {
 	}
 }
 
-// owner is the name of who runs the test.
+// owner returns the user and group that own a file of this test.
 func owner(t *testing.T, path string) (user, group string) {
 	t.Helper()
 	x, err := (file{&host.Machine{}}).look(path, true)
@@ -286,8 +288,8 @@ func owner(t *testing.T, path string) (user, group string) {
 	return x.User(), x.Group()
 }
 
-// TestSourceSumSaysWhy has the file of hashes on a server whose certificate
-// nothing trusts: the error names that, not a missing file.
+// TestSourceSumSaysWhy gets the file of hashes from a server with an untrusted
+// certificate. The error must say that, not that a file is missing.
 func TestSourceSumSaysWhy(t *testing.T) {
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, sha256a+"  x\n") }))
 	t.Cleanup(srv.Close)

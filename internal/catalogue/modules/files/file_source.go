@@ -19,7 +19,7 @@ import (
 	"brine/internal/sls/state/sources"
 )
 
-// sourced are the functions about what a file is to hold, and SELinux.
+// sourced returns the functions about a file's source, and those about SELinux.
 func (f file) sourced() []fn.Func {
 	return []fn.Func{
 		fn.Of("get_source_sum", f.getSourceSum, `Read the argument source_hash of states: a hash, kind=hash, or the URL or path of a file of hashes.`,
@@ -110,8 +110,8 @@ func (file) sourceList(ctx context.Context, c *fn.Call, a sourceListArgs) (any, 
 	return value.ListOf(url, hash), err
 }
 
-// chooseSource returns the first source that is there, and its hash. One that
-// is not in a list is not looked for.
+// chooseSource returns the first existing source, and its hash. A single
+// source, outside of a list, is not looked up.
 func chooseSource(ctx context.Context, c *fn.Call, source, hash any, saltenv string) (url, sum any, err error) {
 	if _, ok := source.(*value.List); !ok {
 		return source, hash, nil
@@ -187,12 +187,12 @@ func (file) getManaged(ctx context.Context, c *fn.Call, a getManagedArgs) (any, 
 	return value.ListOf(g.path, g.sumDict(), g.problem), err
 }
 
-// gotten is what get_managed finds: the file with the content, "" if it is not
-// needed, its hash, and why there is neither.
+// gotten is the result of get_managed: the file with the content ("" if it is
+// not needed), its hash, and the reason if there is neither.
 type gotten struct {
 	path, problem string
 	sum           fileclient.Hash
-	temporary     bool // the file is to be removed
+	temporary     bool // remove the file after use
 }
 
 func (g gotten) sumDict() *value.Dict {
@@ -202,7 +202,7 @@ func (g gotten) sumDict() *value.Dict {
 	return hashDict(g.sum)
 }
 
-// drop removes a file that was made for one call.
+// drop removes a temporary file.
 func (g gotten) drop() {
 	if g.temporary {
 		os.Remove(g.path)
@@ -246,8 +246,8 @@ func (a *getManagedArgs) how() sources.How {
 		Signed: sources.SignatureArgs{HashSig: a.HashSig, SignerArgs: a.SignerArgs}}
 }
 
-// find looks for the source: a file of this machine and its hash, or the hash
-// alone.
+// find looks up the source: a file of this machine and its hash, or only the
+// hash.
 func (a *getManagedArgs) find(ctx context.Context, c *fn.Call, src sources.Source) (g gotten, err error) {
 	switch src.Scheme() {
 	case "salt":
@@ -276,7 +276,7 @@ func (a *getManagedArgs) find(ctx context.Context, c *fn.Call, src sources.Sourc
 	return g, err
 }
 
-// fill fills the template in, into a file of its own.
+// fill renders the template into a temporary file.
 func (a *getManagedArgs) fill(ctx context.Context, c *fn.Call, g gotten) (gotten, error) {
 	if of(a.Template) != templateEngine {
 		return gotten{path: g.path, problem: unsupported(of(a.Template))}, nil
@@ -310,7 +310,7 @@ func (a *getManagedArgs) fill(ctx context.Context, c *fn.Call, g gotten) (gotten
 	return g, nil
 }
 
-// of is a text, "" for null: Salt has arguments that must be given and may be
+// of returns the string, "" for null: some of Salt's required arguments may be
 // null.
 func of(text *string) string {
 	if text == nil {
@@ -352,7 +352,7 @@ func (file) psed(_ context.Context, _ *fn.Call, a psedArgs) (any, error) {
 		}
 		flags |= flag
 	}
-	// What the limit finds, and what is before it, stays.
+	// The text before the match of limit, and the match itself, stay unchanged.
 	from := 0
 	if limit := plain(a.Limit, a.Escape); limit != "" {
 		re, err := pyre.Compile(limit, 0)
@@ -379,8 +379,8 @@ func (file) psed(_ context.Context, _ *fn.Call, a psedArgs) (any, error) {
 	return nil, save(path, a.Backup, text[:from]+edited)
 }
 
-// plain escapes what is special in a regular expression, if wanted, as sed's
-// functions do, but not for a shell.
+// plain escapes special characters of a regular expression if escape is set, as
+// Salt's sed functions do, but not for a shell.
 func plain(v any, escape bool) string {
 	if !escape {
 		return value.Str(v)

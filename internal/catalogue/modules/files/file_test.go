@@ -15,7 +15,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// plant makes a small tree.
+// plant creates a small tree.
 func plant(t *testing.T, root string) {
 	t.Helper()
 	for name, text := range map[string]string{
@@ -40,7 +40,7 @@ func plant(t *testing.T, root string) {
 	}
 }
 
-// fileJobs are calls whose results do not depend on the time; R is the directory.
+// fileJobs are calls whose results do not depend on the time. R stands for the directory.
 var fileJobs = [][]any{
 	{"file.file_exists", "R/a"}, {"file.file_exists", "R/d"}, {"file.file_exists", "R/none"}, {"file.file_exists", "R/link"},
 	{"file.directory_exists", "R/d"}, {"file.directory_exists", "R/a"},
@@ -105,13 +105,13 @@ var fileJobs = [][]any{
 	{"file.restore_backup", "R/a", 0}, {"file.delete_backup", "R/a", "x"}, {"file.remove_backup", "R/a", "00"},
 }
 
-// differ are calls that we answer better, and why.
+// differ lists calls for which Brine's result is better, with the reason.
 var differ = map[string]string{
 	"file.blockreplace R/edit S E other": "a line without an end is not glued to the marker twice",
 	"file.line R/edit x mode=what":       "the same fault, in fewer words",
 }
 
-// TestFileLikeSalt has a stock minion and ours do the same in two trees.
+// TestFileLikeSalt runs the same calls on a stock minion and on Brine, in two trees.
 func TestFileLikeSalt(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("owners can only be changed by root")

@@ -22,8 +22,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// tools returns the functions that run programs on files, make nodes and look after the
-// copies that changes leave behind.
+// tools returns the functions that run programs on files, make device nodes and manage
+// backup copies.
 func (f file) tools() []fn.Func {
 	return []fn.Func{
 		fn.Of("grep", f.grep, `Run grep(1) on a file, or on those that a glob finds, and return what cmd.run_all does.`,
@@ -61,8 +61,7 @@ func (f file) tools() []fn.Func {
 	}
 }
 
-// run runs a program by way of the module cmd, so that the result is that of
-// cmd.run_all.
+// run runs a program through the cmd module, so that the result is that of cmd.run_all.
 func (file) run(ctx context.Context, c *fn.Call, words ...string) (*value.Dict, error) {
 	ret, err := c.Funcs.Call(ctx, c, "cmd.run_all", []any{value.Strings(words)}, value.DictOf("python_shell", false))
 	d, _ := ret.(*value.Dict)
@@ -107,7 +106,7 @@ type sedArgs struct {
 	Negate    bool   `salt:"negate_match" doc:"look at the lines that limit does not find" default:"false"`
 }
 
-// sedText makes a text part of sed's command.
+// sedText escapes a string for a command of sed.
 func sedText(v any, plain bool) string {
 	s := strings.NewReplacer("'", `'"'"'`, "/", `\/`).Replace(value.Str(v))
 	if plain {
@@ -118,7 +117,7 @@ func sedText(v any, plain bool) string {
 	return s
 }
 
-// sedCommand is sed's command to replace, in lines that limit finds.
+// sedCommand returns the sed command that replaces text in lines that match limit.
 func sedCommand(limit, negate, before, after, flags string) string {
 	if limit != "" {
 		limit = "/" + limit + "/ "
@@ -184,7 +183,7 @@ func (f file) patch(ctx context.Context, c *fn.Call, a patchArgs) (any, error) {
 		words = append(words, "--dry-run")
 	}
 	if !slices.Contains(options, "-N") && !slices.Contains(options, "--forward") {
-		words = append(words, "--forward") // asks nothing
+		words = append(words, "--forward") // does not ask questions
 	}
 	if !slices.Contains(options, "-r") && !has("-r ", "--reject-file") {
 		words = append(words, "--reject-file=-")
@@ -288,7 +287,7 @@ type nodeArgs struct {
 	Mode  any    `salt:"mode" doc:"mode" default:"'0660'"`
 }
 
-// nodes are the kinds of nodes: the bits of their mode and their names.
+// nodes maps the kinds of nodes to the bits of their mode and their names.
 var nodes = map[string]struct {
 	bits uint32
 	name string
@@ -321,7 +320,7 @@ func (f file) node(kind string) func(context.Context, *fn.Call, nodeArgs) (any, 
 	}
 }
 
-// own gives a node that there is its mode, whatever the umask, and its owners.
+// own sets the mode of an existing node, regardless of the umask, and its owners.
 func (f file) own(ctx context.Context, path string, user, group any, mode int) error {
 	if err := filesys.SetMode(path, mode); err != nil {
 		return fn.Errorf("cannot set the mode of %s: %w", path, err)
@@ -391,7 +390,7 @@ type backup struct {
 	size int64
 }
 
-// backups returns the copies of a file, the newest first.
+// backups returns the copies of a file, newest first.
 func backups(c *fn.Call, path string) []backup {
 	dir, _ := c.Config.Get("cachedir").(string)
 	dir = filepath.Join(dir, "file_backup", filepath.Dir(path))
@@ -412,7 +411,7 @@ func backups(c *fn.Call, path string) []backup {
 	return found
 }
 
-// backupTime reads the end of a copy's name: "Sun_Nov_22_01:02:03_000045_2026".
+// backupTime parses the suffix of a copy's name: "Sun_Nov_22_01:02:03_000045_2026".
 func backupTime(stamp string) (time.Time, bool) {
 	const seconds = len("Sun_Nov_22_01:02:03")
 	if len(stamp) < seconds+2 {
@@ -429,7 +428,7 @@ type backupsArgs struct {
 	Limit any    `salt:"limit" doc:"how many at most" default:"null"`
 }
 
-// shownBackups numbers copies.
+// shownBackups returns the copies as a map with numbers as keys.
 func shownBackups(list []backup, limit any) *value.Dict {
 	if n, err := strconv.Atoi(value.Str(limit)); limit != nil && err == nil {
 		list = list[:max(0, min(n, len(list)))]
@@ -447,7 +446,7 @@ func (file) listBackups(_ context.Context, c *fn.Call, a backupsArgs) (any, erro
 
 func (file) listBackupsDir(_ context.Context, c *fn.Call, a backupsArgs) (any, error) {
 	dir, _ := c.Config.Get("cachedir").(string)
-	parent := filepath.Dir(filesys.ExpandUser(a.Path)) // what comes before the last slash
+	parent := filepath.Dir(filesys.ExpandUser(a.Path)) // the part before the last slash
 	if strings.HasSuffix(a.Path, "/") {
 		parent = filepath.Clean(filesys.ExpandUser(a.Path))
 	}
@@ -458,7 +457,7 @@ func (file) listBackupsDir(_ context.Context, c *fn.Call, a backupsArgs) (any, e
 	}
 	for _, e := range entries {
 		name := e.Name()
-		for i := range name { // a file's own name may have an underscore, too
+		for i := range name { // a file's own name may also contain an underscore
 			if _, ok := backupTime(strings.TrimPrefix(name[i:], "_")); ok && name[i] == '_' && !found.Has(name[:i]) {
 				found.Set(name[:i], shownBackups(backups(c, filepath.Join(parent, name[:i])), a.Limit))
 			}
@@ -472,7 +471,7 @@ type backupArgs struct {
 	ID   any    `salt:"backup_id" doc:"number of the copy"`
 }
 
-// pick returns a copy by its number, or what to say of a wrong one.
+// pick returns a copy by its number, or the message for an invalid one.
 func (a backupArgs) pick(c *fn.Call) (b backup, said string) {
 	text := value.Str(a.ID)
 	n, err := strconv.Atoi(text)

@@ -17,7 +17,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// keep makes two copies of a file, and one of another.
+// keep makes two backup copies of one file, and one of another.
 func keep(t *testing.T) (cache, path string) {
 	t.Helper()
 	cache, path = t.TempDir(), filepath.Join(t.TempDir(), "my_file")
@@ -78,7 +78,7 @@ func TestBackups(t *testing.T) {
 	if b, err := os.ReadFile(path); err != nil || string(b) != "old\n" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if left := strings.Count(job("file.list_backups", path), "Location"); left != 2 { // that of the restore, too
+	if left := strings.Count(job("file.list_backups", path), "Location"); left != 2 { // includes the copy made by the restore
 		t.Errorf("%d copies", left)
 	}
 }
@@ -99,7 +99,7 @@ func TestBackupsLikeSalt(t *testing.T) {
 		arg := slices.Clone(jobs[i][1:])
 		arg[0] = path2
 		got := r.Run(t.Context(), c, fn.Job{Fun: j.Str("fun"), Arg: arg}).Return
-		d := value.NewDict(0) // JSON has no numbers as keys
+		d := value.NewDict(0) // JSON cannot have numbers as keys
 		if all, ok := got.(*value.Dict); ok {
 			for k, v := range all.All() {
 				d.Set(value.Str(k), v)
@@ -111,7 +111,7 @@ func TestBackupsLikeSalt(t *testing.T) {
 	}
 }
 
-// TestPrograms has what reaches lsattr and chattr.
+// TestPrograms checks the arguments of lsattr and chattr.
 func TestPrograms(t *testing.T) {
 	m := &host.Machine{Root: t.TempDir()}
 	for _, p := range []string{"/bin/lsattr", "/bin/chattr"} {
@@ -155,7 +155,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestOpenFiles finds what this test has open.
+// TestOpenFiles finds the files that this test has open.
 func TestOpenFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "open")
 	f, err := os.Create(path)
@@ -178,8 +178,7 @@ func TestOpenFiles(t *testing.T) {
 	}
 }
 
-// TestAppendAtOnce: of lines that several append to one file at the same time,
-// none is lost.
+// TestAppendAtOnce checks that concurrent appends to one file lose no line.
 func TestAppendAtOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")

@@ -1,6 +1,5 @@
-// Package files holds the execution modules that bring files to the minion, tell
-// of them and change them.
-// A module is one file of this package.
+// Package files holds the execution modules that fetch, describe and change
+// files. Each module is one file of this package.
 package files
 
 import (
@@ -9,7 +8,7 @@ import (
 	"brine/internal/host"
 )
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = modules.Family()
 
 // Modules returns the modules of this family.

@@ -57,7 +57,7 @@ var hashes = map[string]func() hash.Hash{
 	"md5": md5.New, "sha1": sha1.New, "sha224": sha256.New224, "sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New,
 }
 
-// raw returns the bytes of a text; nothing else has any.
+// raw returns the bytes of a string; other types are an error.
 func raw(v any) ([]byte, error) {
 	if b, ok := content(v); ok {
 		return b, nil
@@ -65,7 +65,7 @@ func raw(v any) ([]byte, error) {
 	return nil, fn.Invalidf("a text is needed, not a %s; put a number in quotes", value.TypeName(v))
 }
 
-// shown returns bytes as a text if they are one.
+// shown returns bytes as a string if they are valid UTF-8.
 func shown(b []byte) any {
 	if utf8.Valid(b) {
 		return string(b)
@@ -134,7 +134,7 @@ func (hashutil) encode(_ context.Context, _ *fn.Call, a instrArgs) (string, erro
 	return base64.StdEncoding.EncodeToString(b), err
 }
 
-// decodeBase64 overlooks all characters that are none of base64's, as Python
+// decodeBase64 ignores characters outside of base64's alphabet, as Python
 // does.
 func decodeBase64(v any) ([]byte, error) {
 	b, err := raw(v)
@@ -159,7 +159,7 @@ func (hashutil) decode(_ context.Context, _ *fn.Call, a instrArgs) (any, error) 
 	return shown(b), err
 }
 
-// lineBytes is how many bytes make a line of 76 characters.
+// lineBytes is the number of bytes that fill a line of 76 characters.
 const lineBytes = 57
 
 func lines(b []byte) string {
@@ -178,7 +178,7 @@ func (hashutil) encodeLines(_ context.Context, _ *fn.Call, a instrArgs) (string,
 	return lines(b), err
 }
 
-// maxEncoded bounds a file that is to become a result, in bytes.
+// maxEncoded bounds the size of a file that is returned encoded, in bytes.
 const maxEncoded = 64 << 20
 
 type fnameArgs struct {

@@ -9,7 +9,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// ini are the functions of files with sections and options.
+// ini implements the functions for files with sections and options.
 type ini struct{}
 
 func init() { units.Declare("ini", iniModule) }
@@ -30,7 +30,7 @@ func iniModule() fn.Module {
 	}}
 }
 
-// iniHow says how a file is written.
+// iniHow are the options for the format of a file.
 type iniHow struct {
 	Separator string `salt:"separator" doc:"what stands between an option and its value" default:"="`
 	Encoding  any    `salt:"encoding" doc:"encoding of the file; there is none but UTF-8" default:"null"`

@@ -19,7 +19,7 @@ func TestINISignatures(t *testing.T) {
 
 func TestINIRecordingIsTrue(t *testing.T) { stocktest.Verify(t, iniSignatures) }
 
-// TestINILikeSalt has both change a file of the same content, step by step.
+// TestINILikeSalt changes two equal files with Salt and with Brine, step by step.
 func TestINILikeSalt(t *testing.T) {
 	one := func(k string, v any) map[string]any { return map[string]any{k: v} }
 	jobs := func(dir string) [][]any {

@@ -30,7 +30,7 @@ type openstackArgs struct {
 	Parameter string `salt:"parameter" doc:"name of the option"`
 }
 
-// outcome returns the output of the program, and its errors as Salt's.
+// outcome returns the output of the program. Its errors have Salt's words.
 func outcome(out string, err error) (string, error) {
 	if errors.Is(err, exec.ErrNotFound) {
 		return "", &fn.ProgramError{Program: openstack.Program}

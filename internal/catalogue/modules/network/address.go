@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// privateNets are the networks that IANA's registries call not globally
-// reachable, and globalNets those within them that are.
+// privateNets lists the networks that IANA's registries call not globally
+// reachable. globalNets lists the exceptions within them.
 var (
 	privateNets = networks(
 		"0.0.0.0/8", "10.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.0.170/31", "192.0.2.0/24",
@@ -31,7 +31,7 @@ func private(a netip.Addr) bool {
 	return slices.ContainsFunc(privateNets, has) && !slices.ContainsFunc(globalNets, has)
 }
 
-// count returns how many addresses a network has.
+// count returns the number of addresses of a network.
 func count(p netip.Prefix) *big.Int {
 	return new(big.Int).Lsh(big.NewInt(1), uint(p.Addr().BitLen()-p.Bits()))
 }

@@ -100,7 +100,7 @@ type hostnameArgs struct {
 
 var hostName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$`) })
 
-// maxHostName is how long a host's name may be, in bytes.
+// maxHostName is the maximum length of a host name, in bytes.
 const maxHostName = 253
 
 func (n network) setHostname(ctx context.Context, c *fn.Call, a hostnameArgs) (bool, error) {
@@ -137,8 +137,8 @@ func (n network) setHostname(ctx context.Context, c *fn.Call, a hostnameArgs) (b
 	return true, nil
 }
 
-// renameKernel sets the name for now, or for ever where systemd runs, and
-// returns the one before. ok is false if hostnamectl refuses.
+// renameKernel sets the host name and returns the old one. The change is
+// permanent only where systemd runs. ok is false if hostnamectl fails.
 func (n network) renameKernel(ctx context.Context, c *fn.Call, name string) (old string, ok bool, err error) {
 	if n.Machine.Which("hostnamectl") == "" {
 		if old, err = n.getFQDN(ctx, c, none{}); err != nil {
@@ -169,8 +169,8 @@ func (n network) renameKernel(ctx context.Context, c *fn.Call, name string) (old
 	return old, out.Exit == 0, nil
 }
 
-// setVariable changes the value of a variable in a file of a shell, which
-// keeps its quotes. A file without the variable stays as it is.
+// setVariable changes the value of a variable in a shell file and keeps its
+// quotes. A file without the variable stays unchanged.
 func (n network) setVariable(path, name, val string) error {
 	data, err := n.Machine.ReadFile(path)
 	if err != nil {

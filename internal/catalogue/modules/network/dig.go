@@ -13,7 +13,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// dig asks name servers by the program dig.
+// dig queries name servers with the program dig.
 type dig struct{ m *host.Machine }
 
 func init() { units.Register("dig", digModule) }
@@ -84,7 +84,7 @@ type mxArgs struct {
 func (d dig) ask(ctx context.Context, c *fn.Call, server string, words ...string) ([]string, bool, error) {
 	for _, w := range append(words, server) {
 		if w != "-x" && strings.HasPrefix(w, "-") || strings.HasPrefix(w, "@") || strings.HasPrefix(w, "+") {
-			return nil, false, fn.Invalidf("%q is no name of a host", w) // but an option of dig
+			return nil, false, fn.Invalidf("%q is no name of a host", w) // dig would take it for an option
 		}
 	}
 	words = append([]string{"+short"}, words...)
@@ -112,7 +112,7 @@ func (d dig) addressesOf(ctx context.Context, c *fn.Call, name, kind, server str
 	lines, _, err := d.ask(ctx, c, server, name, kind)
 	found := []string{}
 	for _, l := range lines {
-		if isAddress(l) { // names of which the host is another come first
+		if isAddress(l) { // the answer starts with the aliases (CNAME)
 			found = append(found, l)
 		}
 	}
@@ -185,8 +185,8 @@ type spfArgs struct {
 
 var mechanism = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:\+|~)?(ip[46]|include):(.+)`) })
 
-// mostSPF bounds how many records are followed from one to the next: RFC 7208
-// allows ten look-ups, and records can name each other.
+// mostSPF bounds how many SPF records are followed: RFC 7208 allows ten
+// look-ups, and records can name each other.
 const mostSPF = 10
 
 func (d dig) spf(ctx context.Context, c *fn.Call, a spfArgs) ([]string, error) {
@@ -240,8 +240,8 @@ func (d dig) checkIP(_ context.Context, _ *fn.Call, a checkIPArgs) (bool, error)
 	return ok && isAddress(text), nil
 }
 
-// isAddress reports whether a text is an address, with or without the length of
-// a network: 1 to 32, or 8 to 128.
+// isAddress reports whether a string is an IP address, with or without the
+// length of a network: 1 to 32, or 8 to 128.
 func isAddress(text string) bool {
 	at := strings.LastIndexByte(text, '/')
 	length := -1

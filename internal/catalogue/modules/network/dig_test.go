@@ -16,8 +16,7 @@ import (
 	"brine/test/tools"
 )
 
-// zone is what the test's name server knows, by the number of the type and the
-// name.
+// zone has the records of the test's name server, by type and name.
 var zone = map[uint16]map[string][]string{
 	1:  {"www.example.test.": {"192.0.2.1", "192.0.2.2"}, "ns.example.test.": {"192.0.2.53"}, "mail.example.test.": {"192.0.2.25"}},
 	2:  {"example.test.": {"ns.example.test."}},
@@ -29,7 +28,7 @@ var zone = map[uint16]map[string][]string{
 	28: {"www.example.test.": {"2001:db8::1"}},
 }
 
-// wire writes a name as DNS sends it.
+// wire encodes a name for DNS.
 func wire(name string) []byte {
 	var b []byte
 	for label := range strings.SplitSeq(strings.TrimSuffix(name, "."), ".") {
@@ -66,7 +65,7 @@ func reply(q []byte) []byte {
 	return out
 }
 
-// TestDig asks a name server of its own by the real dig.
+// TestDig queries a test name server with the real dig.
 func TestDig(t *testing.T) {
 	tools.Need(t, "bind9-dnsutils", "dig")
 	if os.Geteuid() != 0 {
@@ -107,8 +106,8 @@ func TestDig(t *testing.T) {
 		{"MX", []any{"example.test", false, server}, "[['10', 'mail.example.test.']]"},
 		{"mx", []any{"example.test", true, server}, "[['10', '192.0.2.25']]"},
 		{"SPF", []any{"example.test", "TXT", server},
-			"['192.0.2.0/24', '2001:db8::1', '192.0.2.0/24', '2001:db8::1', '192.0.2.0/24']"}, // they name each other: ten questions are asked
-		{"A", []any{"www.example.test", "127.53.77.2"}, "[]"}, // no server
+			"['192.0.2.0/24', '2001:db8::1', '192.0.2.0/24', '2001:db8::1', '192.0.2.0/24']"}, // the records name each other: ten queries
+		{"A", []any{"www.example.test", "127.53.77.2"}, "[]"}, // no server listens there
 		{"check_ip", []any{"192.0.2.1/33"}, "False"},
 		{"check_ip", []any{"2001:db8::/64"}, "True"},
 		{"check_ip", []any{"www.example.test"}, "False"},

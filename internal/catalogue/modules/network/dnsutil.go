@@ -15,8 +15,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// dnsutil reads the files of name servers and the hosts file, keeps serial
-// numbers of zones, and asks name servers, by dig(1) if it is there.
+// dnsutil reads zone files and the hosts file, keeps serial numbers of zones,
+// and queries name servers with dig(1) if it is installed.
 type dnsutil struct{ m *host.Machine }
 
 const needsDig = "This function requires dig, which is not currently available"
@@ -56,7 +56,7 @@ func (d dnsutil) parseHosts(_ context.Context, _ *fn.Call, a parseHostsArgs) (an
 	if text == "" {
 		b, err := d.m.ReadFile(a.File)
 		if err != nil {
-			return "Error: hosts data was not found", nil //nolint:nilerr // said in the answer, as Salt does
+			return "Error: hosts data was not found", nil //nolint:nilerr // as in Salt, the error is the result
 		}
 		text = string(b)
 	}
@@ -168,14 +168,14 @@ func (d dnsutil) parseZone(_ context.Context, _ *fn.Call, a parseZoneArgs) (any,
 	return parseZone(text)
 }
 
-// zoneFile is what is known of a zone while its file is read.
+// zoneFile is the state of parsing a zone file.
 type zoneFile struct {
 	*value.Dict
 }
 
 func parseZone(text string) (*value.Dict, error) {
 	z := zoneFile{value.NewDict(12)}
-	several := "" // lines of a record with brackets
+	several := "" // collected lines of a record with brackets
 	n := 0
 	for line := range strings.Lines(text) {
 		n++
@@ -278,8 +278,8 @@ func (z zoneFile) list(kind string, entry any) {
 	l.Append(entry)
 }
 
-// zoneSeconds returns a time in seconds, at most a week, which also stands for
-// what cannot be read.
+// zoneSeconds parses a duration and returns seconds, at most a week. It also
+// returns a week for an invalid one.
 func zoneSeconds(text string) int64 {
 	const week = 604800
 	text = strings.ToUpper(text)
@@ -329,7 +329,7 @@ func (d dnsutil) serial(ctx context.Context, c *fn.Call, a serialArgs) (any, err
 	return next, err
 }
 
-// dig calls a function of the module dig, if there is the program.
+// dig calls a function of the module dig, if the program is installed.
 func (d dnsutil) dig(ctx context.Context, c *fn.Call, fun string, args ...any) (any, error) {
 	if d.m.Which("dig") == "" {
 		return needsDig, nil
@@ -352,7 +352,8 @@ func orNull(s string) any {
 	return s
 }
 
-// addresses asks by dig, or else the machine's resolver, if no server is named.
+// addresses returns a function that resolves names with dig, or with the
+// machine's resolver if dig is not installed and no server is named.
 func (d dnsutil) addresses(network, fun string) func(context.Context, *fn.Call, digArgs) (any, error) {
 	return func(ctx context.Context, c *fn.Call, a digArgs) (any, error) {
 		if d.m.Which("dig") != "" || a.Server != "" {
@@ -360,7 +361,7 @@ func (d dnsutil) addresses(network, fun string) func(context.Context, *fn.Call, 
 		}
 		found, err := net.DefaultResolver.LookupIP(ctx, network, a.Host)
 		if err != nil {
-			return "Unable to resolve " + a.Host, nil //nolint:nilerr // said in the answer, as Salt does
+			return "Unable to resolve " + a.Host, nil //nolint:nilerr // as in Salt, the error is the result
 		}
 		addresses := []string{}
 		for _, ip := range found {

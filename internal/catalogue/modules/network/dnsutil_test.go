@@ -15,7 +15,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestDNSUtilLikeSalt edits copies of a hosts file with each.
+// TestDNSUtilLikeSalt edits copies of a hosts file with Salt and with Brine.
 func TestDNSUtilLikeSalt(t *testing.T) {
 	write := func() string {
 		path := filepath.Join(t.TempDir(), "hosts")
@@ -57,7 +57,7 @@ func TestDNSUtilLikeSalt(t *testing.T) {
 	}
 }
 
-// kept are the grains of a minion.
+// kept holds the grains of a minion.
 type kept struct{ *value.Dict }
 
 func (k kept) Grains() *value.Dict { return k.Dict }

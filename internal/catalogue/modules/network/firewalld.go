@@ -10,7 +10,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// firewalld asks firewall-cmd(1), which commands the daemon firewalld.
+// firewalld runs firewall-cmd(1), which controls the daemon firewalld.
 type firewalld struct{ m *host.Machine }
 
 func init() { units.Register("firewalld", firewalldModule) }
@@ -131,7 +131,7 @@ func (f firewalld) run(ctx context.Context, words ...string) (string, error) {
 	return stdout, nil
 }
 
-// ask runs firewall-cmd with words in which arguments have their places.
+// ask runs firewall-cmd. It replaces placeholders in pattern by the arguments.
 func (f firewalld) ask(ctx context.Context, a firewalldArgs, pattern string) (string, error) {
 	places := strings.NewReplacer("NAME", a.Name, "SERVICE", a.Service, "PORT", a.Port, "PROTOCOL", a.Protocol, "INTERFACE", a.Interface, "SOURCE", a.Source,
 		"RULE", a.Rule, "FORWARD", "port="+a.Src+":proto="+a.Proto+":toport="+a.Dest+":toaddr="+a.DstAddr, "ZONE", a.Zone)
@@ -151,8 +151,8 @@ func (f firewalld) ask(ctx context.Context, a firewalldArgs, pattern string) (st
 	return f.run(ctx, words...)
 }
 
-// say is what firewall-cmd prints. What has no argument permanent is not meant
-// to have the option.
+// say returns a function that runs firewall-cmd and returns its output.
+// Patterns that do not support --permanent run without it.
 func (f firewalld) say(pattern string) func(context.Context, *fn.Call, firewalldArgs) (string, error) {
 	switch pattern {
 	case "--version", "--reload", "--get-default-zone", "--set-default-zone=ZONE", "--runtime-to-permanent":
@@ -171,7 +171,8 @@ func (f firewalld) words(pattern string) func(context.Context, *fn.Call, firewal
 	}
 }
 
-// made is what makes or deletes something permanent, and reloads.
+// made returns a function that permanently adds or removes something, and
+// reloads.
 func (f firewalld) made(pattern string) func(context.Context, *fn.Call, firewalldArgs) (string, error) {
 	return func(ctx context.Context, _ *fn.Call, a firewalldArgs) (string, error) {
 		said, err := f.ask(ctx, a, pattern)
@@ -195,8 +196,8 @@ func (f firewalld) ofService(pattern string) func(context.Context, *fn.Call, fir
 	}
 }
 
-// zonesOf reads what is listed of zones: the lines of a zone are indented, and
-// further values of one of them begin with a tab.
+// zonesOf parses a list of zones. The lines of a zone are indented; further
+// values of a line begin with a tab.
 func zonesOf(text string) *value.Dict {
 	all := value.NewDict(1)
 	var zone *value.Dict
@@ -242,7 +243,7 @@ func (f firewalld) masquerade(ctx context.Context, c *fn.Call, a firewalldArgs) 
 	return err == nil, err
 }
 
-// hide has a zone hide addresses if that is forced.
+// hide enables masquerading for a zone if force is set.
 func (f firewalld) hide(ctx context.Context, c *fn.Call, a firewalldArgs) error {
 	if !a.Force {
 		return nil
@@ -293,8 +294,8 @@ func (f firewalld) richRules(ctx context.Context, _ *fn.Call, a firewalldArgs) (
 	return all, err
 }
 
-// icmp blocks or allows a type of ICMP, unless it is already as blocked says
-// that it must be before.
+// icmp returns a function that blocks or allows an ICMP type, unless that is
+// already so. blocked is the state to be changed.
 func (f firewalld) icmp(option string, blocked bool) func(context.Context, *fn.Call, firewalldArgs) (any, error) {
 	return func(ctx context.Context, c *fn.Call, a firewalldArgs) (any, error) {
 		known, err := f.words("--get-icmptypes")(ctx, c, a)

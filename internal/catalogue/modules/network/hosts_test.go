@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestHostsLikeSalt edits a copy of one file with each.
+// TestHostsLikeSalt edits copies of one file with Salt and with Brine.
 func TestHostsLikeSalt(t *testing.T) {
 	write := func() string {
 		path := filepath.Join(t.TempDir(), "hosts")

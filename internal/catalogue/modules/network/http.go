@@ -44,11 +44,12 @@ func httpModule() fn.Module {
 	}}
 }
 
-// maxBody bounds an answer in bytes: it is held in memory, and sent to the
+// maxBody bounds a response in bytes: it is held in memory, and sent to the
 // master.
 const maxBody = 64 << 20
 
-// known are the keywords of http.query. Those with false have no effect here.
+// known lists the keywords of http.query. Those with false have no effect
+// here.
 var known = map[string]bool{
 	"method": true, "params": true, "data": true, "data_file": true, "header_dict": true, "header_list": true, "username": true, "password": true,
 	"decode": true, "decode_type": true, "status": true, "headers": true, "text": true, "text_out": true, "verify_ssl": true, "ca_bundle": true,
@@ -105,13 +106,13 @@ func unanswered(kw *value.Dict, err error) *value.Dict {
 	}
 	var u *url.Error
 	if errors.As(err, &u) {
-		err = u.Err // the address may hold a password
+		err = u.Err // the URL may contain a password
 	}
 	d.Set("error", err.Error())
 	return d
 }
 
-// request puts keywords in their places.
+// request builds a request from keywords.
 func request(ctx context.Context, address string, kw *value.Dict) (*http.Request, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -157,7 +158,7 @@ func request(ctx context.Context, address string, kw *value.Dict) (*http.Request
 	return req, nil
 }
 
-// data is the body: a text, a map as a form, or a file.
+// data returns the body: a string, a map encoded as a form, or a file.
 func data(kw *value.Dict) (string, error) {
 	if file := kw.Str("data_file"); file != "" {
 		b, err := os.ReadFile(file)
@@ -177,7 +178,7 @@ func data(kw *value.Dict) (string, error) {
 	}
 }
 
-// seconds reads an option of seconds.
+// seconds reads an option in seconds.
 func seconds(c *fn.Call, name string, otherwise time.Duration) time.Duration {
 	switch x := c.Config.Get(name).(type) {
 	case int64:
@@ -228,7 +229,8 @@ func newClient(c *fn.Call, kw *value.Dict) (*http.Client, error) {
 	}), nil
 }
 
-// proxy follows the options proxy_host and so on, else the environment.
+// proxy returns the proxy set by proxy_host and related options, or else by
+// the environment.
 func proxy(c *fn.Call) func(*http.Request) (*url.URL, error) {
 	host, _ := c.Config.Get("proxy_host").(string)
 	port := c.Config.Get("proxy_port")
@@ -291,7 +293,8 @@ func replied(kw *value.Dict, resp *http.Response, b []byte) (*value.Dict, error)
 	return d, nil
 }
 
-// decode sets dict, or says that the text is to be shown as it is.
+// decode sets dict to the decoded body. plain says that the body is shown as a
+// string.
 func decode(d *value.Dict, how, content string, b []byte) (plain bool, err error) {
 	if how == "" || how == "auto" {
 		switch {
@@ -333,8 +336,8 @@ type node struct {
 	Children []node `xml:",any"`
 }
 
-// elements returns the children of the root, each a map from its name to its
-// text or its own children.
+// elements returns the children of the root, each as a map from its name to
+// its text or its own children.
 func elements(b []byte) (*value.List, error) {
 	var root node
 	if err := xml.Unmarshal(b, &root); err != nil {

@@ -13,7 +13,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// server answers with what it was asked.
+// server echoes requests.
 func server(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -101,7 +101,7 @@ func TestHTTPLikeSalt(t *testing.T) {
 	}
 }
 
-// TestHeadersInOrder: two equal answers are shown alike.
+// TestHeadersInOrder checks that equal responses are shown alike.
 func TestHeadersInOrder(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for _, name := range []string{"X-C", "X-A", "X-B", "X-F", "X-E", "X-D"} {

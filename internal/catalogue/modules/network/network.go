@@ -1,5 +1,5 @@
-// Package network holds the execution module network. It is a skin over
-// host/netif and host/names.
+// Package network holds the execution module network. It uses host/netif and
+// host/names.
 package network
 
 import (
@@ -23,25 +23,25 @@ import (
 	"brine/internal/py/value"
 )
 
-// Sources are where facts come from.
+// Sources are the sources of facts.
 type Sources struct {
 	Machine *host.Machine
-	// Interfaces lists the interfaces; netif.Interfaces does so of this
+	// Interfaces lists the interfaces, such as netif.Interfaces for this
 	// machine.
 	Interfaces func() ([]netif.Interface, error)
-	// DNS finds names; it may be nil.
+	// DNS resolves names; it may be nil.
 	DNS names.Resolver
 }
 
-// none is the argument of functions without any.
+// none is the argument type of functions without arguments.
 type none struct{}
 
 type network struct{ Sources }
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = modules.Family()
 
-// Modules returns the modules of this family, with other sources than those of the machine.
+// Modules returns the modules of this family, with other sources than the machine.
 func Modules(s Sources) []fn.Module {
 	all := units.Modules(s.Machine)
 	for i := range all {
@@ -171,7 +171,7 @@ type ifaceArgs struct {
 	Iface string `salt:"iface" doc:"name of the interface"`
 }
 
-// one returns an interface, or the text that Salt returns when there is none.
+// one returns an interface, or the message that Salt returns if there is none.
 func (n network) one(name string) (*netif.Interface, string, error) {
 	list, err := n.Interfaces()
 	if err != nil {
@@ -219,8 +219,8 @@ func (n network) hwAddr(_ context.Context, _ *fn.Call, a ifaceArgs) (string, err
 	return f.Hardware, nil
 }
 
-// prefixes returns the addresses of one version of IP, each once and sorted,
-// of the interfaces whose names match a pattern; nil means all.
+// prefixes returns the addresses of one IP version, sorted and without
+// duplicates, of the interfaces whose names match the patterns; nil means all.
 func (n network) prefixes(patterns any, v4 bool) ([]netip.Prefix, error) {
 	list, err := n.Interfaces()
 	if err != nil {
@@ -291,7 +291,7 @@ func (n network) addresses(a ipAddrsArgs, v4 bool) (*value.List, error) {
 	if value.Truth(a.CIDR) {
 		p, err := netif.ParseNetwork(value.Str(a.CIDR))
 		if err != nil || p != p.Masked() {
-			return &value.List{}, nil // Salt finds no address in what is no network
+			return &value.List{}, nil // as in Salt, an invalid network has no addresses
 		}
 		within = p
 	}
@@ -324,7 +324,7 @@ func (n network) subnets6(context.Context, *fn.Call, none) (*value.List, error) 
 	return n.netsOf(nil, false)
 }
 
-// netsOf takes names of interfaces literally, unlike the other functions.
+// netsOf takes interface names literally, unlike the other functions.
 func (n network) netsOf(names any, v4 bool) (*value.List, error) {
 	list, err := n.Interfaces()
 	if err != nil {
@@ -410,7 +410,7 @@ func (n network) inSubnet(_ context.Context, c *fn.Call, a cidrArgs) (bool, erro
 	return false, nil
 }
 
-// within reads a network, which has no bits set behind its mask.
+// within parses a network, which must have no bits set after its mask.
 func within(c *fn.Call, cidr any) (netip.Prefix, bool) {
 	p, err := netif.ParseNetwork(value.Str(cidr))
 	if err != nil || p != p.Masked() {
@@ -446,7 +446,7 @@ func (n network) ipInSubnet(_ context.Context, c *fn.Call, a ipInArgs) (bool, er
 	return false, nil
 }
 
-// parse reads an address.
+// parse parses an IP address.
 func parse(v any) (netip.Addr, error) {
 	a, err := netip.ParseAddr(value.Str(v))
 	if err != nil {
@@ -642,8 +642,8 @@ func (n network) getRoute(ctx context.Context, _ *fn.Call, a hexArgs) (*value.Di
 	return value.DictOf("destination", to.String(), "gateway", text(r.Via), "interface", r.Interface, "source", text(source)), nil
 }
 
-// sanitize keeps what may be in the name of a host, as Salt does, and lets no
-// name pass for an option.
+// sanitize keeps the characters that are valid in a host name, as Salt does,
+// and removes leading dashes so that it is not taken for an option.
 func sanitize(host string) string {
 	return strings.TrimLeft(strings.Map(func(r rune) rune {
 		if r == '.' || r == '-' || r == '_' || r == ':' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
@@ -690,8 +690,7 @@ type connectArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// datagram is what a UDP service is sent; only an answer tells that it is
-// there.
+// datagram is sent to UDP services. Only an answer shows that there is one.
 const datagram = "brine"
 
 func (n network) connect(ctx context.Context, _ *fn.Call, a connectArgs) (*value.Dict, error) {
@@ -738,7 +737,7 @@ func (n network) connect(ctx context.Context, _ *fn.Call, a connectArgs) (*value
 	return said(true, "Successfully connected to %s (%s) on %s port %s", a.Host, remote, proto, port)
 }
 
-// dialed returns the address that an attempt went to.
+// dialed returns the address that a connection attempt used.
 func dialed(err error, host string) string {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Addr != nil {

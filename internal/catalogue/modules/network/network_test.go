@@ -191,7 +191,7 @@ func TestFixture(t *testing.T) {
 	}
 }
 
-// TestRoutesOfNetstat reads what netstat shows in place of ip.
+// TestRoutesOfNetstat reads the output of netstat where ip is missing.
 func TestRoutesOfNetstat(t *testing.T) {
 	s, _ := fixture(t)
 	if err := s.Machine.WriteFile("/bin/netstat", nil); err != nil {
@@ -229,7 +229,7 @@ func TestRoutesOfNetstat(t *testing.T) {
 	}
 }
 
-// TestOldTraceroute reads the lines of a program without the format of Linux.
+// TestOldTraceroute parses the output of a traceroute other than Linux's.
 func TestOldTraceroute(t *testing.T) {
 	want := "{'count': '1', 'hostname': 'gw', 'ip': '(192.0.2.1)', 'ms1': 'ms', 'ms2': 'ms', 'ms3': 'ms', 'ping1': '0.1', 'ping2': '0.2', 'ping3': '0.3'}"
 	if got := value.Repr(oldHop(" 1  gw (192.0.2.1)  0.1 ms  0.2 ms  0.3 ms")); got != want {
@@ -394,7 +394,7 @@ func TestKernelRefuses(t *testing.T) {
 	}
 }
 
-// TestLikeSaltHere compares what both read of this machine.
+// TestLikeSaltHere compares what Salt and Brine read from this machine.
 func TestLikeSaltHere(t *testing.T) {
 	list, err := netif.Interfaces()
 	if err != nil {

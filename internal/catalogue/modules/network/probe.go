@@ -25,7 +25,7 @@ func (n network) dig(ctx context.Context, _ *fn.Call, a hostArgs) (string, error
 	return n.about(ctx, "dig", a.Host)
 }
 
-// about runs a program with the name of a host.
+// about runs a program with a host name as the argument.
 func (n network) about(ctx context.Context, program, name string) (string, error) {
 	host := sanitize(name)
 	if host == "" {
@@ -70,7 +70,7 @@ func (n network) traceroute(ctx context.Context, c *fn.Call, a hostArgs) (*value
 
 var tracerVersion = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[Vv]ersion (\d+)\.(\d+)\.*(\d*)`) })
 
-// modern says whether traceroute is the one of Linux from 2.0.14 on.
+// modern reports whether traceroute is the one of Linux since 2.0.14.
 func modern(text string) bool {
 	m := tracerVersion().FindStringSubmatch(text)
 	if m == nil {
@@ -83,7 +83,7 @@ func modern(text string) bool {
 	return v[0] >= 2 && (v[1] > 0 || v[2] >= 14)
 }
 
-// hop reads a line such as " 1  gw (192.0.2.1)  0.031 ms  0.012 ms  0.009 ms".
+// hop parses a line such as " 1 gw (192.0.2.1) 0.031 ms 0.012 ms 0.009 ms".
 func hop(line string) *value.Dict {
 	parts := strings.Split(line, "  ")
 	count, err := strconv.Atoi(strings.TrimSpace(parts[0]))
@@ -107,7 +107,7 @@ func hop(line string) *value.Dict {
 	return value.NewDict(0)
 }
 
-// oldHop reads the lines of all other programs, word by word.
+// oldHop parses the lines of other traceroute programs, word by word.
 func oldHop(line string) *value.Dict {
 	f := strings.Fields(line)
 	if len(f) < 9 {

@@ -42,8 +42,8 @@ func (n network) neighbours(v4 bool) func(context.Context, *fn.Call, none) (*val
 	}
 }
 
-// byHardware returns the addresses of one version of IP. Of a machine with
-// several it is the last, as in Salt.
+// byHardware maps hardware addresses to addresses of one IP version. The last
+// one wins, as in Salt.
 func byHardware(list []netif.Neighbour, v4 bool) *value.Dict {
 	d := value.NewDict(len(list))
 	for _, one := range list {
@@ -54,7 +54,7 @@ func byHardware(list []netif.Neighbour, v4 bool) *value.Dict {
 	return d
 }
 
-// needs reports a program that is not there.
+// needs returns an error if a program is not installed.
 func (n network) needs(program string) error {
 	if n.Machine.Which(program) == "" {
 		return &fn.ProgramError{Program: program}
@@ -62,7 +62,7 @@ func (n network) needs(program string) error {
 	return nil
 }
 
-// expected makes an error one that users are to see as it is.
+// expected marks an error to be shown to users as it is.
 func expected(err error) error {
 	if err == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// apart are the functions that Debian's tools alone can do.
+// apart returns the functions that need Debian's tools.
 func (p pkg) apart() []fn.Func {
 	return []fn.Func{
 		fn.Of("info_installed", p.infoInstalled, `Return what is known of installed packages.`,
@@ -68,7 +68,7 @@ func (p pkg) needRestart(ctx context.Context, c *fn.Call, _ keywords) (*value.Li
 	return value.Strings(slices.Sorted(maps.Keys(found))), nil
 }
 
-// infoNames are the names under which pkg.info_installed shows fields.
+// infoNames maps fields to their names in pkg.info_installed.
 var infoNames = map[string]string{"package": "name", "origin": "vendor", "section": "group", "maintainer": "packager", "homepage": "url"}
 
 func (p pkg) infoInstalled(ctx context.Context, c *fn.Call, a namesArgs) (*value.Dict, error) {
@@ -95,8 +95,8 @@ func (p pkg) infoInstalled(ctx context.Context, c *fn.Call, a namesArgs) (*value
 	return out, err
 }
 
-// informed returns what dpkg knows of packages. What it says of those that it
-// does not know is an error, unless the keyword failhard is false.
+// informed returns what dpkg knows of packages. Unknown packages are an error,
+// unless the keyword failhard is false.
 func informed(ctx context.Context, apt packages.Apt, a namesArgs) ([]packages.Info, error) {
 	list, err := apt.Info(ctx, a.texts())
 	if err != nil && isTrue(a.Kwargs.At("failhard"), true) {
@@ -235,7 +235,7 @@ func (p pkg) setSelections(ctx context.Context, c *fn.Call, a setSelectionsArgs)
 	return out, nil
 }
 
-// selection reads what is wanted, by state.
+// selection reads the wanted selections, by state.
 func selection(ctx context.Context, c *fn.Call, a setSelectionsArgs) (*value.Dict, error) {
 	hasPath := value.Truth(a.Path)
 	if hasPath && value.Truth(a.Selection) {
@@ -312,7 +312,7 @@ type repoArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// find returns the repositories that there are and the one that is meant.
+// find returns all repositories, and the one that a line describes.
 func (p pkg) find(c *fn.Call, line string) (a packages.Apt, want packages.Repo, all []packages.Repo, err error) {
 	if a, err = p.apt(c, "changing repositories"); err != nil {
 		return a, want, nil, err
@@ -329,7 +329,8 @@ func (p pkg) find(c *fn.Call, line string) (a packages.Apt, want packages.Repo, 
 	return a, want, all, expected(err)
 }
 
-// share reports whether two have a component in common, or name none.
+// share reports whether two repositories have a component in common, or name
+// none.
 func share(want, have packages.Repo) bool {
 	return len(want.Comps) == 0 || slices.ContainsFunc(want.Comps, func(comp string) bool { return slices.Contains(have.Comps, comp) })
 }
@@ -343,10 +344,10 @@ func (p pkg) getRepo(_ context.Context, c *fn.Call, a repoArgs) (*value.Dict, er
 	}
 	_, want, all, err := p.find(c, a.Repo)
 	if errors.Is(err, packages.ErrNoRepo) {
-		return value.NewDict(0), nil // what is no line, no source has
+		return value.NewDict(0), nil // an invalid line matches no repository
 	}
 	if strings.HasPrefix(a.Repo, "ppa:") && !hasPPAs(c) {
-		return value.NewDict(0), nil // as Salt, which refuses it only in functions that write
+		return value.NewDict(0), nil // Salt rejects it only in functions that write
 	}
 	if err != nil {
 		return nil, err
@@ -366,13 +367,13 @@ type modRepoArgs struct {
 	Kwargs  fn.Kwargs `salt:"kwargs"`
 }
 
-// hasPPAs reports whether the system has archives on Launchpad.
+// hasPPAs reports whether the system supports archives on Launchpad (PPAs).
 func hasPPAs(c *fn.Call) bool {
 	os, _ := c.Grains.Get("os").(string)
 	return os == "Ubuntu" || os == "Mint" || os == "neon" || os == "Linux Mint"
 }
 
-// ppaLine is the line of apt's sources of an archive on Launchpad.
+// ppaLine returns the line in apt's sources for an archive on Launchpad.
 func ppaLine(c *fn.Call, name string) (string, error) {
 	owner, archive, ok := strings.Cut(strings.TrimPrefix(name, "ppa:"), "/")
 	release, _ := c.Grains.Get("oscodename").(string)
@@ -386,8 +387,8 @@ func ppaLine(c *fn.Call, name string) (string, error) {
 	return "deb http://ppa.launchpad.net/" + owner + "/" + archive + "/ubuntu " + release + " main", nil
 }
 
-// addPPA adds an archive of Launchpad and its key by way of
-// apt-add-repository(1), which knows where they are.
+// addPPA adds an archive on Launchpad and its key with apt-add-repository(1),
+// which knows their URLs.
 func (p pkg) addPPA(ctx context.Context, c *fn.Call, a modRepoArgs) (*value.Dict, error) {
 	if _, err := ppaLine(c, a.Repo); err != nil {
 		return nil, err

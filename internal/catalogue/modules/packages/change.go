@@ -17,7 +17,7 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// changing are the functions that change what is installed.
+// changing returns the functions that install, upgrade and remove packages.
 func (p pkg) changing() []fn.Func {
 	return []fn.Func{
 		fn.Of("install", p.install, `Install packages, or bring them to a version, and return what changed.
@@ -41,7 +41,7 @@ func (p pkg) changing() []fn.Func {
 	}
 }
 
-// changer returns the manager as one that changes things.
+// changer returns the package manager for changes.
 func (p pkg) changer(c *fn.Call) packages.Changer {
 	return p.manager(c).(packages.Changer)
 }
@@ -89,7 +89,7 @@ func (p pkg) install(ctx context.Context, c *fn.Call, a installArgs) (*value.Dic
 	return changesOr(changes, err, "Problem encountered installing package(s)")
 }
 
-// targets reads name, pkgs and sources, of which the last wins.
+// targets reads name, pkgs and sources; the last one given wins.
 func (p pkg) targets(ctx context.Context, c *fn.Call, a installArgs) ([]packages.Target, error) {
 	pkgs, sources := parsed(a.Pkgs), parsed(a.Sources)
 	switch {
@@ -120,7 +120,7 @@ func orElse(v, otherwise any) any {
 	return v
 }
 
-// parsed reads a text as YAML, since a list may come as one.
+// parsed parses a string as YAML, since a list may be given as a string.
 func parsed(v any) any {
 	if s, ok := v.(string); ok {
 		return yaml.LoadArg(s)
@@ -128,7 +128,7 @@ func parsed(v any) any {
 	return v
 }
 
-// named reads a list of names and of maps from name to version.
+// named reads a list of names and of maps from names to versions.
 func (p pkg) named(c *fn.Call, v any) ([]packages.Target, error) {
 	l, ok := v.(*value.List)
 	if !ok {
@@ -160,8 +160,8 @@ func (p pkg) named(c *fn.Call, v any) ([]packages.Target, error) {
 	return targets, nil
 }
 
-// sources reads a list of maps from name to file or URL, and fetches the
-// latter.
+// sources reads a list of maps from names to files or URLs, and fetches the
+// URLs.
 func (p pkg) sources(ctx context.Context, c *fn.Call, v any, saltenv string) ([]packages.Target, error) {
 	l, ok := v.(*value.List)
 	if !ok {
@@ -190,7 +190,7 @@ func (p pkg) sources(ctx context.Context, c *fn.Call, v any, saltenv string) ([]
 	return targets, nil
 }
 
-// shownChanges is {name: {old, new}}, in the order of the names.
+// shownChanges returns {name: {old, new}}, sorted by name.
 func shownChanges(changes packages.Changes) *value.Dict {
 	d := value.NewDict(len(changes))
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
@@ -199,7 +199,7 @@ func shownChanges(changes packages.Changes) *value.Dict {
 	return d
 }
 
-// changesOr returns changes, or an error that holds them.
+// changesOr returns changes, or an error with the changes made before it.
 func changesOr(changes packages.Changes, err error, text string) (*value.Dict, error) {
 	if err == nil {
 		return shownChanges(changes), nil
@@ -220,7 +220,7 @@ func faults(err error) *value.List {
 	return l
 }
 
-// problem is an error with details, in the form in which Salt shows them.
+// problem returns an error with details in Salt's form.
 func problem(text string, info *value.Dict) error {
 	err := fmt.Errorf("%s. Additional info follows:\n\n%s", text, output.Nested(info))
 	return &fn.CommandError{Err: err, Info: info, Summary: text}
@@ -252,7 +252,8 @@ func (p pkg) remove(ctx context.Context, c *fn.Call, a removeArgs) (*value.Dict,
 	return changesOr(gone, err, textRemoving)
 }
 
-// purge tells Debian's removed configurations apart; other systems have none.
+// purge also removes configurations. On Debian, the result lists packages of
+// which only the configuration was removed separately.
 func (p pkg) purge(ctx context.Context, c *fn.Call, a removeArgs) (*value.Dict, error) {
 	names, err := p.names(c, a)
 	if err != nil || len(names) == 0 {
@@ -309,7 +310,8 @@ func (p pkg) autoremove(ctx context.Context, c *fn.Call, a autoremoveArgs) (any,
 	return names, expected(err)
 }
 
-// apt returns the manager of Debian, or says that a function needs it.
+// apt returns Debian's package manager, or an error that says that a function
+// needs it.
 func (p pkg) apt(c *fn.Call, what string) (packages.Apt, error) {
 	a, ok := packages.AptOf(p.manager(c))
 	if !ok {
@@ -360,7 +362,7 @@ func (p pkg) unhold(ctx context.Context, c *fn.Call, a holdArgs) (*value.Dict, e
 	return p.setHold(ctx, c, a, false)
 }
 
-// setHold returns for each package a result as states have it.
+// setHold returns a result for each package in the form of state results.
 func (p pkg) setHold(ctx context.Context, c *fn.Call, a holdArgs, hold bool) (*value.Dict, error) {
 	names, err := a.names()
 	if err != nil {
@@ -467,7 +469,7 @@ func (p pkg) listRepoPkgs(ctx context.Context, c *fn.Call, a repoPkgsArgs) (*val
 	return d, nil
 }
 
-// separator is between a package's name and architecture.
+// separator returns the string between a package's name and its architecture.
 func separator(c *fn.Call) string {
 	if family(c.Grains) == "Debian" {
 		return ":"
@@ -475,7 +477,7 @@ func separator(c *fn.Call) string {
 	return "."
 }
 
-// normal leaves out the architecture from a name if it is the machine's own.
+// normal strips the architecture from a name if it is the machine's own.
 func (p pkg) normal(c *fn.Call, name string) string {
 	if family(c.Grains) == "Alpine" {
 		return name

@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// debconf are the answers to the questions of Debian's packages.
+// debconf reads and sets the answers to the questions of Debian's packages.
 type debconf struct{ m *host.Machine }
 
 func init() { units.Register("debconf", debconfModule) }
@@ -72,7 +72,7 @@ func (d debconf) show(ctx context.Context, c *fn.Call, a showArg) (any, error) {
 	return all.At(a.Name), err
 }
 
-// load has debconf read answers.
+// load passes answers to debconf.
 func (d debconf) load(ctx context.Context, text []byte) (bool, error) {
 	f, err := os.CreateTemp("", "debconf")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// gem manages packages of Ruby.
+// gem manages Ruby packages.
 type gem struct{ m *host.Machine }
 
 func init() { units.Register("gem", gemModule) }
@@ -65,8 +65,7 @@ type gemInstallArgs struct {
 	Source      string `salt:"source" doc:"address that the packages come from" default:"null"`
 }
 
-// run has gem do something, by way of the module cmd, and returns what it
-// prints.
+// run runs gem through the cmd module and returns its output.
 func (g gem) run(ctx context.Context, c *fn.Call, a gemArgs, words ...string) (string, error) {
 	if a.Ruby != "" {
 		c.Log.Warn("the argument ruby has no effect: RVM and rbenv are not asked; gem_bin names another gem", "ruby", a.Ruby)
@@ -111,7 +110,7 @@ func (g gem) install(ctx context.Context, c *fn.Call, a gemInstallArgs) (string,
 			words = append(words, name)
 		}
 	}
-	if atLeast(version, 3) { // one option for both, since then
+	if atLeast(version, 3) { // version 3 has one option for both
 		option(!a.Rdoc || !a.Ri, "--no-document")
 		option(a.PreReleases, "--prerelease")
 	} else {
@@ -152,8 +151,8 @@ func (g gem) versionOf(ctx context.Context, c *fn.Call, a gemArgs) (any, error) 
 	return v, err
 }
 
-// version returns the first line that begins like a version: warnings may come
-// before it.
+// version returns the first line that looks like a version, as warnings may
+// precede it.
 func (g gem) version(ctx context.Context, c *fn.Call, a gemArgs) (string, error) {
 	out, err := g.run(ctx, c, a, "--version")
 	for line := range strings.SplitSeq(out, "\n") {
@@ -205,7 +204,7 @@ func (g gem) sourcesRemove(ctx context.Context, c *fn.Call, a gemArgs) (string, 
 func (g gem) sourcesList(ctx context.Context, c *fn.Call, a gemArgs) ([]string, error) {
 	out, err := g.run(ctx, c, a, "sources")
 	lines := strings.Split(out, "\n")
-	if len(lines) < 3 { // two lines of words come first
+	if len(lines) < 3 { // two header lines come first
 		return []string{}, err
 	}
 	return lines[2:], err

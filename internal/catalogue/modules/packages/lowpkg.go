@@ -17,8 +17,8 @@ import (
 
 func init() { units.Register("lowpkg", lowpkgModule) }
 
-// lowpkgModule is the module of what is below a package manager: files of
-// packages, and dpkg's own list of what is wanted.
+// lowpkgModule returns the module for the level below a package manager: files
+// of packages, and dpkg's selections.
 func lowpkgModule(m *host.Machine) fn.Module {
 	p := pkg{m}
 	return fn.Module{Name: "lowpkg", When: p.whenLow, Doc: `Files of packages and the package database itself.`, Funcs: []fn.Func{
@@ -32,7 +32,7 @@ func lowpkgModule(m *host.Machine) fn.Module {
 	}}
 }
 
-// whenLow is where rpm, too, is enough.
+// whenLow reports whether the module works. On Red Hat systems, rpm suffices.
 func (p pkg) whenLow(grains fn.Reader) (string, bool) {
 	if family(grains) != "RedHat" {
 		return p.when(grains)
@@ -88,8 +88,8 @@ func (p pkg) listLow(ctx context.Context, c *fn.Call, a namesArgs) (any, error) 
 	return shown(all, false), nil
 }
 
-// listDpkg names packages as dpkg does: with their architecture where several
-// can be installed.
+// listDpkg names packages as dpkg does: with their architecture if several can
+// be installed at once.
 func (p pkg) listDpkg(ctx context.Context, names []string) (any, error) {
 	for _, name := range names {
 		if strings.HasPrefix(name, "-") {
@@ -167,7 +167,7 @@ func (p pkg) listDownloaded(ctx context.Context, c *fn.Call, a downloadedArgs) (
 	top := p.m.Path(filepath.Join("/", a.Root, "/var/cache/apt"))
 	err = filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || filepath.Ext(path) != ".deb" {
-			return nil // a directory that cannot be read holds nothing of ours
+			return nil // skip unreadable directories
 		}
 		info, err := e.Info()
 		if err != nil {

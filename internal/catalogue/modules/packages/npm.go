@@ -13,7 +13,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// npm manages packages of Node.js.
+// npm manages Node.js packages.
 type npm struct{ m *host.Machine }
 
 func init() { units.Register("npm", npmModule) }
@@ -62,15 +62,14 @@ type npmArgs struct {
 	Force bool        `salt:"force" doc:"have npm do it" default:"false"`
 }
 
-// run has npm do something, by way of the module cmd, and returns what that
-// returns.
+// run runs npm through the cmd module and returns the result of cmd.run_all.
 func (n npm) run(ctx context.Context, c *fn.Call, a npmArgs, words ...string) (*value.Dict, error) {
 	kw := value.DictOf("python_shell", false, "ignore_retcode", true)
 	env := value.NewDict(4)
 	env.Update(a.Env)
 	if a.Runas != "" {
 		kw.Set("runas", a.Runas)
-		if u, ok := account.ByName(ctx, n.m, a.Runas); ok && u.UID != 0 { // npm gives files to the user that these name
+		if u, ok := account.ByName(ctx, n.m, a.Runas); ok && u.UID != 0 { // npm gives files to the user named by these variables
 			env.Set("SUDO_UID", strconv.FormatInt(int64(u.UID), 10))
 			env.Set("SUDO_USER", "")
 		}
@@ -127,7 +126,7 @@ func (n npm) install(ctx context.Context, c *fn.Call, a npmInstallArgs) (any, er
 	return out, nil
 }
 
-// jsonIn finds the JSON in a text that has words before it.
+// jsonIn finds the JSON in a string with words before it.
 func jsonIn(text string) (any, bool) {
 	for i, r := range text {
 		if (r == '{' || r == '[') && (i == 0 || text[i-1] == '\n') {
@@ -154,7 +153,7 @@ func (n npm) uninstall(ctx context.Context, c *fn.Call, a npmUninstallArgs) (boo
 	return n.went(ctx, c, npmArgs{Dir: a.Dir, Runas: a.Runas, Env: a.Env}, words...)
 }
 
-// went reports whether npm succeeds.
+// went runs npm and reports whether it succeeded.
 func (n npm) went(ctx context.Context, c *fn.Call, a npmArgs, words ...string) (bool, error) {
 	d, err := n.run(ctx, c, a, words...)
 	if err != nil {
@@ -188,7 +187,7 @@ func (n npm) list(ctx context.Context, c *fn.Call, a npmArgs) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without packages there is an exit code, too, but no words.
+	// Without packages, npm also fails, but without error output.
 	if d.Int("retcode") != 0 && d.Str("stderr") != "" {
 		return nil, fn.Errorf("%s", d.Str("stderr"))
 	}

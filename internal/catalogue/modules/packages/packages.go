@@ -1,6 +1,6 @@
-// Package packages holds the execution modules for software: pkg, lowpkg, pip
-// and alternatives. They are skins over host/packages for Debian, Red Hat and
-// Alpine Linux and systems made from them.
+// Package packages holds the execution modules for software: pkg, lowpkg, pip,
+// alternatives and others. They use host/packages for Debian, Red Hat, Alpine
+// Linux and their derivatives.
 package packages
 
 import (
@@ -9,7 +9,7 @@ import (
 	"brine/internal/host"
 )
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = modules.Family()
 
 // Modules returns the modules of this family.

@@ -30,8 +30,7 @@ func TestSignatures(t *testing.T) {
 	stocktest.Signatures(t, answers, one, nil)
 }
 
-// answers was recorded where there is debconf-utils, without which Salt has no
-// such module.
+// answers was recorded with debconf-utils, without which Salt lacks the module.
 const answers = "testdata/debconf.json"
 
 // TestLikeSalt compares versions as apt does. The recording needs Debian.
@@ -167,8 +166,8 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// TestRefreshMark: who fetches the lists takes away the file that asks for it,
-// also where the lists are new enough.
+// TestRefreshMark checks that fetching the lists removes the file that requests
+// it, even if the lists are new enough.
 func TestRefreshMark(t *testing.T) {
 	f := newFake(t)
 	f.answers["apt-get -q update"] = "Hit:1 http://c d"
@@ -179,7 +178,7 @@ func TestRefreshMark(t *testing.T) {
 		{Fun: "pkg.refresh_db"},
 		{Fun: "pkg.refresh_db", Arg: []any{3600}},
 		{Fun: "pkg.latest_version", Arg: []any{"bash"}},
-		{Fun: "pkg.refresh_db"}, // without the file
+		{Fun: "pkg.refresh_db"}, // the file does not exist
 	} {
 		if job.Arg != nil || len(f.calls) == 0 {
 			if err := os.WriteFile(mark, nil, 0o600); err != nil {
@@ -196,7 +195,8 @@ func TestRefreshMark(t *testing.T) {
 	}
 }
 
-// TestNoRepo: a text that is not a line of apt's sources names no repository.
+// TestNoRepo checks that a string that is not a line of apt's sources names no
+// repository.
 func TestNoRepo(t *testing.T) {
 	f := newFake(t)
 	if err := f.WriteFile("/etc/apt/sources.list", []byte("deb http://a.example.com/debian stable main\n")); err != nil {
@@ -213,7 +213,7 @@ func TestNoRepo(t *testing.T) {
 	}
 }
 
-// TestAlternatives works with the real program in directories of its own.
+// TestAlternatives runs the real program in temporary directories.
 func TestAlternatives(t *testing.T) {
 	real, err := exec.LookPath("update-alternatives")
 	if err != nil {
@@ -246,7 +246,7 @@ func TestAlternatives(t *testing.T) {
 	for _, c := range []struct {
 		fun  string
 		args []any
-		want any // of alternatives.show_current afterwards
+		want any // the result of alternatives.show_current afterwards
 	}{
 		{"install", []any{"tool", link, one, 10}, one},
 		{"install", []any{"tool", link, two, 20}, two},
@@ -297,7 +297,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestLikeSaltHere compares what both read of this machine.
+// TestLikeSaltHere compares what Salt and Brine read from this machine.
 func TestLikeSaltHere(t *testing.T) {
 	jobs := [][]any{{"pkg.list_pkgs"}, {"pkg.version", "bash"}, {"pkg.version", "lib*"}, {"pkg.version", "bash", "nothing-such"},
 		{"pkg.latest_version", "bash", "refresh=False"},

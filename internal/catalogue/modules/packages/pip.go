@@ -53,13 +53,13 @@ func pipModule(m *host.Machine) fn.Module {
 		}}
 }
 
-// pipArgs are the arguments of the functions that look.
+// pipArgs are the arguments of the functions that only read.
 type pipArgs struct {
 	pipPlace
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// pipPlace says which pip it is about.
+// pipPlace selects the pip to run.
 type pipPlace struct {
 	Prefix     string `salt:"prefix" doc:"how names begin" default:"null"`
 	Name       string `salt:"pkgname" doc:"name of the package"`
@@ -76,7 +76,7 @@ type pipPlace struct {
 	ExtraIndex string `salt:"extra_index_url" doc:"address of a further index" default:"null"`
 }
 
-// program returns how pip is called.
+// program returns the command line of pip.
 func (p pip) program(binEnv string) ([]string, error) {
 	if binEnv == "" {
 		for _, name := range []string{"python3", "python"} {
@@ -105,8 +105,7 @@ func (p pip) program(binEnv string) ([]string, error) {
 	}
 }
 
-// run has pip do something, by way of the module cmd, which knows of users and
-// environments.
+// run runs pip through the cmd module, which handles users and environments.
 func (p pip) run(ctx context.Context, c *fn.Call, a pipPlace, more *value.Dict, words ...string) (*value.Dict, error) {
 	program, err := p.program(a.BinEnv)
 	if err != nil {
@@ -151,7 +150,7 @@ func (p pip) run(ctx context.Context, c *fn.Call, a pipPlace, more *value.Dict, 
 	return d, nil
 }
 
-// output returns what pip prints, and fails if it does.
+// output returns the output of pip, and fails if pip does.
 func (p pip) output(ctx context.Context, c *fn.Call, a pipPlace, more *value.Dict, words ...string) (string, error) {
 	d, err := p.run(ctx, c, a, more, words...)
 	if err != nil {
@@ -171,7 +170,7 @@ func (p pip) versionOf(ctx context.Context, c *fn.Call, a pipPlace) (any, error)
 	return v, err
 }
 
-// version returns the version of pip, "" if it does not tell.
+// version returns the version of pip, "" if pip does not print it.
 func (p pip) version(ctx context.Context, c *fn.Call, a pipPlace) (string, error) {
 	a.EnvVars = nil
 	d, err := p.run(ctx, c, a, nil, "--version")
@@ -245,7 +244,7 @@ func begins(name, prefix string) bool {
 	return strings.HasPrefix(strings.ToLower(name), strings.ToLower(prefix))
 }
 
-// frozen reads a line such as "a==1.0" or "-e git+https://host/a@abc#egg=a".
+// frozen parses a line such as "a==1.0" or "-e git+https://host/a@abc#egg=a".
 func frozen(line string) (name, version string, ok bool) {
 	if text, editable := strings.CutPrefix(line, "-e "); editable {
 		if version, name, ok = strings.Cut(text, "#egg="); ok {
@@ -439,7 +438,7 @@ func (p pip) allVersions(ctx context.Context, c *fn.Call, a pipPlace) (any, erro
 	return value.Strings(versions), nil
 }
 
-// pipName refuses what pip would take for an option.
+// pipName rejects names that pip would take for options.
 func pipName(name string) error {
 	if name == "" || name[0] == '-' {
 		return fn.Invalidf("%q is no package; options go into extra_args", name)
@@ -449,7 +448,7 @@ func pipName(name string) error {
 
 var pipURL = regexp.MustCompile(`^(https?|ftp|file)://`)
 
-// withURL adds an option with an address, unless there is none.
+// withURL adds an option with a URL, unless that is empty.
 func withURL(words []string, option, url string) ([]string, error) {
 	switch {
 	case url == "":
@@ -460,9 +459,9 @@ func withURL(words []string, option, url string) ([]string, error) {
 	return append(words, option, url), nil
 }
 
-// requirements returns the options for files of requirements, and what removes
-// the copies that were made for another user. missing is a file that the
-// master does not have.
+// requirements returns the options for requirements files, and a function that
+// removes the copies made for another user. missing is a file that the master
+// does not have.
 func (p pip) requirements(ctx context.Context, c *fn.Call, v any, cwd, user, saltenv string) (words []string, done func(), missing string, err error) {
 	done = func() {}
 	for _, file := range value.Split(v) {
@@ -493,8 +492,8 @@ var (
 	pipComment  = regexp.MustCompile(`(?m)(?:^|\s+)#.*$`)
 )
 
-// copyFor copies a file and those that it names to a directory of a user, who
-// mostly may not read the cache.
+// copyFor copies a file and the files that it names to a directory of a user,
+// who usually cannot read the cache.
 func (p pip) copyFor(ctx context.Context, user, cwd, file string) (copied string, remove func(), err error) {
 	owner, ok := account.ByName(ctx, p.m, user)
 	if !ok {

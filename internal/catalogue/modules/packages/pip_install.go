@@ -90,7 +90,7 @@ func (p pip) install(ctx context.Context, c *fn.Call, a pipInstallArgs) (*value.
 		words = append(words, more...)
 	}
 	if !value.Truth(a.Pkgs) && len(files) == 0 && !value.Truth(a.Editable) {
-		return value.DictOf("retcode", 0, "stdout", "No packages to install."), nil // pip would fail
+		return value.DictOf("retcode", 0, "stdout", "No packages to install."), nil // pip would fail without packages
 	}
 	return p.run(ctx, c, a.place(), a.Kwargs.Clean(), words...)
 }
@@ -114,7 +114,7 @@ func (a pipInstallArgs) wheels(c *fn.Call, version string) (words []string, err 
 	return words, nil
 }
 
-// proxy returns the option for a proxy: the given one, or that of the minion.
+// proxy returns the option for a proxy: the given one, or the minion's.
 func proxy(c *fn.Call, given any) []string {
 	if value.Truth(given) {
 		return []string{"--proxy", value.Str(given)}
@@ -135,8 +135,7 @@ func proxy(c *fn.Call, given any) []string {
 	return []string{"--proxy", "http://" + login + get("proxy_host") + ":" + get("proxy_port")}
 }
 
-// logFile returns the option for the log, which must be a file that can be
-// written.
+// logFile returns the option for the log file, which must be writable.
 func logFile(path string) ([]string, error) {
 	if path == "" {
 		return nil, nil
@@ -162,7 +161,7 @@ func logFile(path string) ([]string, error) {
 	return []string{"--log", path}, nil
 }
 
-// waiting returns the option for a number of seconds.
+// waiting returns the option for a timeout in seconds.
 func waiting(v any) ([]string, error) {
 	if !value.Truth(v) {
 		return nil, nil
@@ -279,7 +278,7 @@ func (a pipInstallArgs) packages(*fn.Call, string) (words []string, err error) {
 		if err := pipName(name); err != nil {
 			return nil, err
 		}
-		words = append(words, strings.ReplaceAll(name, ";", ",")) // which stands for a comma in a text with commas
+		words = append(words, strings.ReplaceAll(name, ";", ",")) // ; stands for a comma, which separates names
 	}
 	for _, e := range value.Split(a.Editable) {
 		if e != "." && !strings.HasPrefix(e, "file://") && !strings.HasPrefix(e, "/") && !egg.MatchString(e) {

@@ -14,7 +14,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// pips answers as pip does, by its words. The calls of cmd.run_all are noted
+// pips answers as pip does, by its arguments, and records calls of cmd.run_all
 // with their keywords.
 type pips struct {
 	m       *host.Machine
@@ -180,7 +180,7 @@ func TestPipUpgrade(t *testing.T) {
 	}
 }
 
-// TestPipRequirements has a file for a user who could not read it.
+// TestPipRequirements copies a file for a user who cannot read the cache.
 func TestPipRequirements(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can give files away")
@@ -219,7 +219,8 @@ func TestPipRequirements(t *testing.T) {
 	}
 }
 
-// TestPipLikeSaltHere compares what both say of the pip of this machine.
+// TestPipLikeSaltHere compares what Salt and Brine report about the pip of
+// this machine.
 func TestPipLikeSaltHere(t *testing.T) {
 	const python = "/usr/bin/python3"
 	jobs := [][]any{{"pip.version", python}, {"pip.list", "bin_env=" + python}, {"pip.list", "p", python}, {"pip.freeze", python},
@@ -241,7 +242,7 @@ func TestPipLikeSaltHere(t *testing.T) {
 	}
 }
 
-// TestNeedRestart reads what checkrestart tells.
+// TestNeedRestart parses the output of checkrestart.
 func TestNeedRestart(t *testing.T) {
 	f := newFake(t)
 	if o := f.run(t, "pkg.services_need_restart"); !strings.HasPrefix(value.Str(o.Return),

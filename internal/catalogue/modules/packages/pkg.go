@@ -47,7 +47,7 @@ func pkgModule(m *host.Machine) fn.Module {
 		Funcs: slices.Concat(reading, p.changing(), append(p.apart(), p.keyFunctions()...))}
 }
 
-// redHat holds systems that name another family but have its packages.
+// redHat lists systems with another os_family that use Red Hat's packages.
 var redHat = []string{"amazon", "xcp", "xenserver", "virtuozzolinux", "virtuozzo", "issabel pbx", "openeuler"}
 
 func family(grains fn.Reader) string {
@@ -77,7 +77,7 @@ func (p pkg) manager(c *fn.Call) packages.Manager {
 	return packages.For(p.m, family(c.Grains), arch)
 }
 
-// expected makes an error one that users are to see as it is.
+// expected marks an error to be shown to users as it is.
 func expected(err error) error {
 	if err == nil {
 		return nil
@@ -85,7 +85,7 @@ func expected(err error) error {
 	return fn.Errorf("%w", err)
 }
 
-// isTrue reads a keyword that may be a word.
+// isTrue reads a boolean keyword that may be a string.
 func isTrue(v any, otherwise bool) bool {
 	if v == nil {
 		return otherwise
@@ -118,7 +118,7 @@ func (p pkg) listPkgs(ctx context.Context, c *fn.Call, a listArgs) (*value.Dict,
 	return shown(versions, isTrue(a.List, false)), nil
 }
 
-// installed returns the versions of packages, sorted.
+// installed returns the versions of installed packages, sorted.
 func (p pkg) installed(ctx context.Context, c *fn.Call, states ...packages.State) (map[string][]string, error) {
 	list, err := p.manager(c).List(ctx)
 	if err != nil {
@@ -134,7 +134,7 @@ func (p pkg) installed(ctx context.Context, c *fn.Call, states ...packages.State
 	return versions, nil
 }
 
-// shown returns versions by name, in the order of the names.
+// shown returns versions by name, sorted by name.
 func shown(versions map[string][]string, lists bool) *value.Dict {
 	d := value.NewDict(len(versions))
 	for _, name := range slices.Sorted(maps.Keys(versions)) {
@@ -186,8 +186,8 @@ func (p pkg) version(ctx context.Context, c *fn.Call, a namesArgs) (any, error) 
 	return single(shown(found, isTrue(a.Kwargs.At("versions_as_list"), false)), several), nil
 }
 
-// single returns the only value of a map instead of the map, unless a pattern
-// asked for several.
+// single returns the only value of a map instead of the map, unless several were
+// requested.
 func single(d *value.Dict, several bool) any {
 	if d.Len() == 1 && !several {
 		_, v := d.Entry(0)
@@ -258,9 +258,9 @@ func (p pkg) latestVersion(ctx context.Context, c *fn.Call, a namesArgs) (any, e
 	return single(latest, false), nil
 }
 
-// ofCandidates is what Salt's module for apt returns: a version alone if there
-// is one package of all that were asked for, even if several were, and a map
-// if a single one is unknown.
+// ofCandidates returns what Salt's module for apt returns: only the version if
+// exactly one of the requested packages exists, even if several were requested,
+// and a map if a single one is unknown.
 func ofCandidates(latest *value.Dict, candidates map[string]string) any {
 	known := &value.List{}
 	for name := range latest.All() {
@@ -274,8 +274,8 @@ func ofCandidates(latest *value.Dict, candidates map[string]string) any {
 	return latest
 }
 
-// alternatives puts the names of a package for other architectures after a
-// name that is no package itself.
+// alternatives adds, after each name that is not a package, the names for other
+// architectures.
 func alternatives(names []string, candidates map[string]string) []string {
 	out := slices.Clone(names)
 	for _, name := range names {
@@ -325,8 +325,8 @@ type refreshArgs struct {
 	Kwargs         fn.Kwargs `salt:"kwargs"`
 }
 
-// refreshDB returns what each family's module of Salt does: a map of the
-// sources for Debian, else one word.
+// refreshDB returns what Salt's module of each family does: a map of the sources
+// for Debian, else one word.
 func (p pkg) refreshDB(ctx context.Context, c *fn.Call, a refreshArgs) (any, error) {
 	valid, _ := a.CacheValidTime.(int64)
 	sources, err := p.refresh(ctx, c, options(a.Kwargs.Dict), valid)
@@ -355,9 +355,8 @@ func (p pkg) refreshDB(ctx context.Context, c *fn.Call, a refreshArgs) (any, err
 	return d, nil
 }
 
-// clearRefreshMark removes the file with which Salt notes that the lists are to
-// be fetched. Who sets it, by hand or with a Salt that was here before, must not
-// have them fetched again.
+// clearRefreshMark removes the file by which Salt requests fetching the lists.
+// The request, set by hand or by an earlier Salt, must not be repeated.
 func clearRefreshMark(c *fn.Call) {
 	dir, _ := c.Config.Get("cachedir").(string)
 	if dir == "" {

@@ -14,10 +14,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// keyrings is the directory of keys that lines of apt's sources name.
+// keyrings is the directory of keys that lines in apt's sources refer to.
 const keyrings = "/etc/apt/keyrings"
 
-// keyFunctions are those of the keys that sign repositories of apt.
+// keyFunctions returns the functions for the keys that sign apt repositories.
 func (p pkg) keyFunctions() []fn.Func {
 	return []fn.Func{
 		fn.Of("get_repo_keys", p.getKeys,
@@ -30,7 +30,7 @@ func (p pkg) keyFunctions() []fn.Func {
 	}
 }
 
-// keyPlace says where keys are kept.
+// keyPlace says where keys are stored.
 type keyPlace struct {
 	AptKey any    `salt:"aptkey" doc:"by way of apt-key(8), if there is such a program" default:"true"`
 	KeyDir string `salt:"keydir" doc:"directory of keys otherwise; null: /etc/apt/keyrings" default:"null"`
@@ -43,10 +43,10 @@ func (k keyPlace) dir() string {
 	return keyrings
 }
 
-// aptKey reports whether apt-key(8) keeps the keys.
+// aptKey reports whether apt-key(8) manages the keys.
 func (p pkg) aptKey(v any) bool { return isTrue(v, true) && p.m.Which("apt-key") != "" }
 
-// do runs a program, of which a failure is an error.
+// do runs a program; its failure is an error.
 func (p pkg) do(ctx context.Context, program string, args ...string) (string, error) {
 	out, err := p.m.Do(ctx, program, args...)
 	if err != nil {
@@ -73,7 +73,7 @@ func (p pkg) getKeys(ctx context.Context, _ *fn.Call, a keyPlace) (any, error) {
 	}
 	files, err := os.ReadDir(p.m.Path(a.dir()))
 	if err != nil {
-		return false, nil // as Salt
+		return false, nil // as in Salt
 	}
 	all := value.NewDict(len(files))
 	for _, f := range files {
@@ -86,7 +86,7 @@ func (p pkg) getKeys(ctx context.Context, _ *fn.Call, a keyPlace) (any, error) {
 	return all, nil
 }
 
-// keysOf lists the keys in a file, with a home of GnuPG's for the purpose.
+// keysOf lists the keys in a file, with a temporary home directory for GnuPG.
 func (p pkg) keysOf(ctx context.Context, path string) (*value.Dict, error) {
 	home, err := os.MkdirTemp("", "gpg")
 	if err != nil {
@@ -97,10 +97,10 @@ func (p pkg) keysOf(ctx context.Context, path string) (*value.Dict, error) {
 	if err != nil {
 		return nil, expected(err)
 	}
-	return readKeys(out.Stdout), nil // what is no key has none
+	return readKeys(out.Stdout), nil // a file without keys yields an empty list
 }
 
-// readKeys reads keys as gpg(1) lists them with colons.
+// readKeys parses the colon-separated listing of gpg(1).
 func readKeys(text string) *value.Dict {
 	all := value.NewDict(4)
 	var key, at *value.Dict
@@ -149,7 +149,7 @@ type addKeyArgs struct {
 	KeyFile string `salt:"keyfile" doc:"name of the file in the directory" default:"null"`
 }
 
-// hexKey is a key's number as a text. YAML makes some of them numbers.
+// hexKey returns a key id as a string. YAML turns some of them into numbers.
 func hexKey(v any) string {
 	if n, ok := v.(int64); ok {
 		return strings.ToUpper(strconv.FormatInt(n, 16))
@@ -215,7 +215,7 @@ func (p pkg) addKey(ctx context.Context, c *fn.Call, a addKeyArgs) (any, error) 
 	return nil, fn.Invalidf("a path, a text, or a keyserver with a keyid is needed")
 }
 
-// keep adds a key: to those of apt-key, or as a file.
+// keep adds a key to apt-key's or as a file.
 func (p pkg) keep(ctx context.Context, key []byte, aptKey bool, path string) (bool, error) {
 	if !aptKey {
 		b, err := key, error(nil)
@@ -242,7 +242,7 @@ func (p pkg) keep(ctx context.Context, key []byte, aptKey bool, path string) (bo
 	return err == nil, expected(err)
 }
 
-// receive asks a keyserver for a key.
+// receive fetches a key from a keyserver.
 func (p pkg) receive(ctx context.Context, server, id string, aptKey bool, path string) (bool, error) {
 	if aptKey {
 		_, err := p.do(ctx, "apt-key", "adv", "--batch", "--keyserver", server, "--logger-fd", "1", "--recv-keys", id)
@@ -313,8 +313,8 @@ func (p pkg) delKey(ctx context.Context, c *fn.Call, a delKeyArgs) (any, error) 
 	return false, nil
 }
 
-// trust sees to the key of a repository: by keyid and keyserver, key_url or
-// key_text. It goes to the file that signed-by names, else to apt-key's.
+// trust installs the key of a repository: by keyid and keyserver, key_url or
+// key_text. It goes to the file that signed-by names, or else to apt-key.
 func (p pkg) trust(ctx context.Context, c *fn.Call, r packages.Repo, a modRepoArgs) error {
 	kw := a.Kwargs
 	aptKey := p.aptKey(a.AptKey)

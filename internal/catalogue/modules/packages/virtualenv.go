@@ -14,7 +14,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// virtualenv makes environments of Python that are apart from the system's.
+// virtualenv creates Python environments that are separate from the system's.
 type virtualenv struct{ m *host.Machine }
 
 func init() { units.Register("virtualenv", virtualenvModule) }
@@ -58,7 +58,8 @@ type virtualenvArgs struct {
 	Kwargs         fn.Kwargs `salt:"kwargs"`
 }
 
-// names are the programs that make environments, the first that is there wins.
+// virtualenvNames are the programs that create environments; the first
+// existing one is used.
 var virtualenvNames = []string{"virtualenv-3", "virtualenv3", "virtualenv"}
 
 // program returns the name of the program, "venv" for Python's own module.
@@ -120,7 +121,7 @@ func (v virtualenv) create(ctx context.Context, c *fn.Call, a virtualenvArgs) (*
 	return ret, nil
 }
 
-// run has cmd.run_all do something as the user.
+// run runs a program as the user with cmd.run_all.
 func (v virtualenv) run(ctx context.Context, c *fn.Call, a virtualenvArgs, words []string) (*value.Dict, error) {
 	kw := a.Kwargs.Clean()
 	kw.Set("python_shell", false)
@@ -143,7 +144,7 @@ func notSupported(option, bin string) error {
 	return fn.Errorf("The `%s`(`--%s`) option is not supported by '%s'", option, strings.ReplaceAll(option, "_", "-"), bin)
 }
 
-// ofVirtualenv are the options that virtualenv has and venv lacks.
+// ofVirtualenv returns the options that virtualenv has and venv lacks.
 func (a virtualenvArgs) ofVirtualenv(ctx context.Context, c *fn.Call, v virtualenv, bin string) ([]string, error) {
 	switch {
 	case a.Upgrade != nil:
@@ -178,7 +179,7 @@ func (a virtualenvArgs) ofVirtualenv(ctx context.Context, c *fn.Call, v virtuale
 	return words, nil
 }
 
-// ofVenv are the options that venv has and virtualenv lacks.
+// ofVenv returns the options that venv has and virtualenv lacks.
 func (a virtualenvArgs) ofVenv(_ context.Context, _ *fn.Call, _ virtualenv, bin string) ([]string, error) {
 	switch {
 	case strings.TrimSpace(a.Python) != "":
@@ -245,8 +246,8 @@ type insideArgs struct {
 	Resource     string `salt:"resource" doc:"path of the file within the package" default:"null"`
 }
 
-// code has the environment's Python run a text, with arguments that are no
-// part of it.
+// code runs code with the environment's Python and passes arguments
+// separately.
 func (v virtualenv) code(ctx context.Context, venv, text string, args ...string) (string, error) {
 	python := filepath.Join(venv, "bin", "python")
 	if v.m.Which(python) == "" {

@@ -9,7 +9,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// keeper returns the manager as one whose repositories are in files, and the
+// keeper returns the package manager if its repositories are in files, and the
 // directories that the keyword basedir names.
 func (p pkg) keeper(c *fn.Call, kw *value.Dict) (k packages.RepoKeeper, folders []string, ok bool) {
 	k, ok = p.manager(c).(packages.RepoKeeper)
@@ -19,7 +19,8 @@ func (p pkg) keeper(c *fn.Call, kw *value.Dict) (k packages.RepoKeeper, folders 
 	return k, folders, ok
 }
 
-// shownSection is a repository as its options, and where it is if file is set.
+// shownSection returns the options of a repository, and its file if file is
+// set.
 func shownSection(s *packages.RepoSection, file bool) *value.Dict {
 	d := value.NewDict(len(s.Keys) + 2)
 	for _, k := range s.Keys {
@@ -34,7 +35,7 @@ func shownSection(s *packages.RepoSection, file bool) *value.Dict {
 	return d
 }
 
-// findSection returns a repository and the file that it is in.
+// findSection returns a repository and the file that contains it.
 func findSection(k packages.RepoKeeper, folders []string, id string) (*packages.RepoFile, *packages.RepoSection) {
 	for _, f := range k.RepoFiles(folders) {
 		if s := f.Section(id); s != nil {
@@ -54,11 +55,11 @@ func listSections(k packages.RepoKeeper, folders []string) *value.Dict {
 	return out
 }
 
-// notOptions are keywords of pkg.mod_repo that do not go into the file.
+// notOptions lists keywords of pkg.mod_repo that are not written to the file.
 var notOptions = []string{"saltenv", "basedir", "strict_config", "comments", "key_url", "key_text", "keyid", "keyserver", "refresh", "allow_insecure_key",
 	"aptkey", "repo"}
 
-// optionText is an option as it stands in the file.
+// optionText formats an option for the file.
 func optionText(v any) string {
 	switch v := v.(type) {
 	case bool:
@@ -107,7 +108,7 @@ func modSection(k packages.RepoKeeper, folders []string, id string, kw *value.Di
 	return value.DictOf(f.Path, sections), nil
 }
 
-// changeSection sets options, and removes those that are set to nothing.
+// changeSection sets options, and removes those without a value.
 func changeSection(s *packages.RepoSection, kw *value.Dict) error {
 	for key, v := range kw.All() {
 		k := strings.ToLower(value.Str(key))

@@ -16,7 +16,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = modules.Family()
 
 // Modules returns the modules of this family.
@@ -83,7 +83,7 @@ func x509Module() fn.Module {
 	}}
 }
 
-// storeArgs say how pkcs12 is written.
+// storeArgs are the options for writing pkcs12.
 type storeArgs struct {
 	PKCS12Passphrase   *string `salt:"pkcs12_passphrase" doc:"passphrase of pkcs12" default:"null"`
 	PKCS12Compat       bool    `salt:"pkcs12_encryption_compat" doc:"encrypt pkcs12 as old systems need it (PBESv1SHA1And3KeyTripleDESCBC)" default:"false"`
@@ -102,7 +102,7 @@ type createCertificateArgs struct {
 	Kwargs    fn.Kwargs `salt:"kwargs"`
 }
 
-// oneOf checks an encoding.
+// oneOf validates an encoding.
 func oneOf(encoding string, valid ...string) error {
 	if slices.Contains(valid, encoding) {
 		return nil
@@ -112,7 +112,8 @@ func oneOf(encoding string, valid ...string) error {
 
 var encodings = []string{"der", "pem", "pkcs7_der", "pkcs7_pem", "pkcs12"}
 
-// keywords returns what the user gave, under the present names, without what has no effect.
+// keywords returns the user's keywords under their present names, without those that have
+// no effect.
 func keywords(kw fn.Kwargs, ignored ...string) *value.Dict {
 	d := kw.Clean()
 	if v, ok := d.Get("algorithm"); ok {
@@ -181,7 +182,7 @@ func listed(v any) any {
 	return value.ListOf(v)
 }
 
-// encode encodes a certificate and those that are appended.
+// encode encodes a certificate and the appended ones.
 func encode(cert *certs.Certificate, appended any, encoding string, made *certs.Issue, a storeArgs) ([]byte, error) {
 	chain, err := certs.LoadChain(appended)
 	if err != nil {
@@ -196,7 +197,7 @@ func encode(cert *certs.Certificate, appended any, encoding string, made *certs.
 	return certs.EncodeStore(cert, chain, made.Key, a.PKCS12Passphrase, a.PKCS12FriendlyName, a.PKCS12Compat)
 }
 
-// shown is what a function returns of an encoded thing.
+// shown returns an encoded object as a function returns it.
 func shown(b []byte, encoding string, raw bool) any {
 	switch {
 	case raw:
@@ -260,7 +261,7 @@ type createCRLArgs struct {
 	Kwargs            fn.Kwargs   `salt:"kwargs"`
 }
 
-// unknown refuses keywords other than those without effect.
+// unknown rejects unknown keywords, except those without effect.
 func unknown(kw fn.Kwargs, ignored ...string) error {
 	d := kw.Clean()
 	var names []string
@@ -298,7 +299,7 @@ func (x509) createCRL(_ context.Context, c *fn.Call, a createCRLArgs) (any, erro
 	return deliver(l.Encode(a.Encoding), a.Encoding, a.Raw, a.Path, "CRL")
 }
 
-// deliver returns an encoded thing, or writes it.
+// deliver returns an encoded object, or writes it to a file.
 func deliver(out []byte, encoding string, raw bool, path *string, what string) (any, error) {
 	if path == nil {
 		return shown(out, encoding, raw), nil
@@ -485,7 +486,7 @@ type globArgs struct {
 	GlobPath string `salt:"glob_path" doc:"glob of paths"`
 }
 
-// each reads every file that matches a glob, and leaves out those that cannot be read so.
+// each reads every file that matches a glob, and skips those that cannot be parsed.
 func each(glob string, read func(path string) (any, error)) (*value.Dict, error) {
 	paths, err := filepath.Glob(glob)
 	if err != nil {

@@ -12,21 +12,23 @@ import (
 	"brine/internal/py/value"
 )
 
-// scripts are the services of a machine that systemd did not start. Arguments
-// that only systemd knows have no effect.
+// scripts manages the services of a machine on which systemd does not run.
+// Arguments that only systemd knows have no effect.
 type scripts struct {
 	initd.System
 	m *host.Machine
 }
 
-// function is a function of systemd's services, and method its counterpart.
+// function is a function of systemd's services, and method is the same for the
+// init system.
 type (
 	function = func(context.Context, *fn.Call, args) (any, error)
 	method   = func(scripts, context.Context, *fn.Call, args) (any, error)
 )
 
-// or returns what asks systemd, or the init system where that does not run. A
-// name is checked first, and other roots are systemd's alone.
+// or returns a function that asks systemd, or the init system where systemd
+// does not run. It validates the name first. Only systemd supports other
+// roots.
 func (s service) or(units function, other method) function {
 	return func(ctx context.Context, c *fn.Call, a args) (any, error) {
 		init, ok := s.scripts(c)
@@ -37,9 +39,9 @@ func (s service) or(units function, other method) function {
 	}
 }
 
-// scripts returns the init system of a machine that systemd did not start. ok
-// is false if there is none, and if the option providers names systemd, which
-// can enable and mask units without running.
+// scripts returns the init system of a machine on which systemd does not run.
+// ok is false if there is none, and if the option providers names systemd,
+// which can enable and mask units without running.
 func (s service) scripts(c *fn.Call) (init scripts, ok bool) {
 	if d, _ := c.Config.Get("providers").(*value.Dict); d.Str("service") == "systemd_service" {
 		return scripts{}, false
@@ -48,8 +50,8 @@ func (s service) scripts(c *fn.Call) (init scripts, ok bool) {
 	return scripts{sys, s.m}, ok
 }
 
-// names returns the names of the services for which keep holds. Of OpenRC it
-// is a map of them to their runlevels, if levels are wanted.
+// names returns the names of the services for which keep returns true. With
+// levels set, OpenRC returns a map from names to runlevels.
 func (s scripts) names(ctx context.Context, levels bool, keep func(initd.Service) bool) (any, error) {
 	all, err := s.Services(ctx)
 	if err != nil {
@@ -80,7 +82,7 @@ func (s scripts) disabledOnes(ctx context.Context, _ *fn.Call, _ args) (any, err
 	return s.names(ctx, false, func(o initd.Service) bool { return !o.Enabled })
 }
 
-// find returns a service. ok is false if there is none.
+// find looks up a service. ok is false if there is none.
 func (s scripts) find(ctx context.Context, name string) (one initd.Service, ok bool, err error) {
 	if err := checked(name); err != nil {
 		return one, false, err
@@ -121,7 +123,7 @@ func (s scripts) startsAtBoot(ctx context.Context, a bootArgs) (bool, error) {
 	return one.Enabled, nil
 }
 
-// levels reads the keyword runlevels, which OpenRC has.
+// levels reads the keyword runlevels, which is for OpenRC.
 func levels(a bootArgs) []string {
 	v, _ := a.Kwargs.Get("runlevels")
 	l, ok := v.(*value.List)
@@ -137,7 +139,7 @@ func levels(a bootArgs) []string {
 	return out
 }
 
-// run has a script do something. Its exit status is that of the job.
+// run runs a service script with a verb. The job gets its exit status.
 func (s scripts) run(ctx context.Context, c *fn.Call, name, word string) (any, error) {
 	if err := checked(name); err != nil {
 		return nil, err
@@ -146,7 +148,7 @@ func (s scripts) run(ctx context.Context, c *fn.Call, name, word string) (any, e
 	return s.told(c, out, err)
 }
 
-// told makes a result of how a program ended.
+// told reports whether a program succeeded. The job gets its exit status.
 func (s scripts) told(c *fn.Call, out host.Output, err error) (any, error) {
 	if err != nil {
 		return false, expected(err)

@@ -82,7 +82,7 @@ type args struct {
 	Root          string `salt:"root" doc:"directory that is the root of the file system to work on" default:"null"`
 }
 
-// bootArgs are those of functions that take any keyword.
+// bootArgs are the arguments of functions that accept any keyword.
 type bootArgs struct {
 	args
 	Kwargs fn.Kwargs `salt:"kwargs"`
@@ -90,8 +90,8 @@ type bootArgs struct {
 
 func (s service) on(a args) systemd.Machine { return systemd.Machine{Machine: s.m, Below: a.Root} }
 
-// checked refuses what systemctl would take for an option, and several names
-// in one.
+// checked rejects names that systemctl would take for an option, and several
+// names in one.
 func checked(name string) error {
 	if name == "" || name[0] == '-' || strings.ContainsAny(name, " \n\x00/") {
 		return fn.Invalidf("%q is no name of a service", name)
@@ -110,7 +110,7 @@ func (s service) inState(state string) function {
 	}
 }
 
-// expected makes an error one that users are to see as it is.
+// expected marks an error to be shown to users as it is.
 func expected(err error) error {
 	if err == nil {
 		return nil
@@ -132,8 +132,8 @@ func (s service) missing(ctx context.Context, c *fn.Call, a args) (any, error) {
 	return !known, err
 }
 
-// refresh has systemd read a unit again if its file changed, and says whether
-// there is one. It does nothing for another root.
+// refresh reloads a unit in systemd if its file changed. known reports whether
+// the unit exists. It does nothing for another root.
 func (s service) refresh(ctx context.Context, c *fn.Call, a args) (known bool, err error) {
 	if err := checked(a.Name); err != nil || a.Root != "" {
 		return false, err
@@ -242,7 +242,8 @@ func (s service) startsAtBoot(ctx context.Context, a args) (bool, error) {
 	return m.Script(a.Name) && m.ScriptEnabled(ctx, a.Name), nil
 }
 
-// linked says whether a unit made from a template is wanted by another.
+// linked reports whether a unit made from a template is wanted by another
+// unit.
 func (s service) linked(a args) bool {
 	dir := filepath.Join("/", a.Root, "/etc/systemd/system")
 	for _, sub := range s.m.List(dir) {
@@ -255,8 +256,8 @@ func (s service) linked(a args) bool {
 	return false
 }
 
-// block says how to wait: by default not for the minion's own service, which
-// could not tell anybody.
+// block returns the option about waiting: by default, systemctl does not wait
+// for the minion's own service, since the minion could not report the result.
 func block(a args) []string {
 	own := a.NoBlock == nil && systemd.FullName(a.Name) == "salt-minion.service"
 	if own || a.NoBlock != nil && *a.NoBlock {
@@ -265,7 +266,7 @@ func block(a args) []string {
 	return nil
 }
 
-// perform refreshes and unmasks as asked, and then acts.
+// perform reloads and unmasks the unit as requested, and then runs the action.
 func (s service) perform(ctx context.Context, c *fn.Call, a args, action ...string) (host.Output, error) {
 	if _, err := s.refresh(ctx, c, a); err != nil {
 		return host.Output{}, err
@@ -283,7 +284,7 @@ func (s service) perform(ctx context.Context, c *fn.Call, a args, action ...stri
 	return out, expected(err)
 }
 
-// failed returns what systemctl says, as an error.
+// failed returns the output of systemctl as an error.
 func failed(out host.Output) error {
 	text := out.Stderr
 	if text == "" {
@@ -328,8 +329,8 @@ func (s service) disable(ctx context.Context, c *fn.Call, a bootArgs) (any, erro
 	return err == nil && out.Exit == 0, err
 }
 
-// script enables or disables a script of System V init. done is false if the
-// name is not that of one.
+// script enables or disables a System V init script. done is false if there is
+// no script of that name.
 func (s service) script(ctx context.Context, a args, on bool) (ok, done bool, err error) {
 	if err := checked(a.Name); err != nil || !s.on(a).Script(a.Name) {
 		return false, false, err
@@ -395,7 +396,7 @@ func (s service) show(ctx context.Context, _ *fn.Call, a args) (*value.Dict, err
 	return properties(out.Stdout), nil
 }
 
-// properties reads the lines of systemctl show.
+// properties parses the output of systemctl show.
 func properties(text string) *value.Dict {
 	d := value.NewDict(64)
 	for line := range strings.SplitSeq(text, "\n") {

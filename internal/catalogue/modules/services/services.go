@@ -1,6 +1,6 @@
-// Package services holds the execution module service, a skin over
-// host/systemd and, where systemd does not run, host/initd; and apache, for
-// what a web server of Debian serves; and supervisord, for the daemon of that name.
+// Package services holds the execution modules service, which uses host/systemd or,
+// where systemd does not run, host/initd; apache, for Debian's web server;
+// supervisord, for the daemon of that name; and others.
 package services
 
 import (
@@ -9,11 +9,11 @@ import (
 	"brine/internal/host"
 )
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = modules.Family()
 
 // Modules returns the modules of this family.
 func Modules(m *host.Machine) []fn.Module { return units.Modules(m) }
 
-// none is the argument of functions without any.
+// none is the argument type of functions without arguments.
 type none struct{}

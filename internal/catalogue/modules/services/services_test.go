@@ -26,8 +26,8 @@ func TestSignatures(t *testing.T) {
 
 func TestRecordingIsTrue(t *testing.T) { stocktest.Verify(t, signatures) }
 
-// fake is a machine below a directory with a systemctl that answers from a map
-// of its arguments and notes what it was asked.
+// fake is a machine below a directory. Its systemctl answers from a map of its
+// arguments and records them.
 type fake struct {
 	*host.Machine
 	calls   []string
@@ -200,7 +200,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestWithoutSystemd has scripts of System V init in place of units.
+// TestWithoutSystemd uses System V init scripts instead of units.
 func TestWithoutSystemd(t *testing.T) {
 	f := newFake(t)
 	if err := os.RemoveAll(f.Path("/run/systemd")); err != nil {
@@ -298,7 +298,7 @@ func TestOpenRC(t *testing.T) {
 	}
 }
 
-// TestScriptsLikeSaltHere compares what both do on a machine without systemd.
+// TestScriptsLikeSaltHere compares Salt and Brine on a machine without systemd.
 func TestScriptsLikeSaltHere(t *testing.T) {
 	m := &host.Machine{}
 	if _, ok := initd.Find(m); !ok {
@@ -315,7 +315,7 @@ func TestScriptsLikeSaltHere(t *testing.T) {
 	}
 	for i, j := range stocktest.Ask(t, nil, jobs...) {
 		if i == 0 {
-			continue // where it finds the programs
+			continue // depends on where the programs are
 		}
 		if got := r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: j.Str("fun"), Arg: jobs[i][1:]}); !value.Equal(got.Return, j.At("return")) {
 			t.Errorf("%v: returns %s\nSalt: %s", jobs[i], value.Repr(got.Return), value.Repr(j.At("return")))
@@ -323,7 +323,7 @@ func TestScriptsLikeSaltHere(t *testing.T) {
 	}
 }
 
-// TestLikeSaltHere compares what both read of this machine.
+// TestLikeSaltHere compares what Salt and Brine read from this machine.
 func TestLikeSaltHere(t *testing.T) {
 	jobs := [][]any{{"service.get_all"}, {"service.get_static"}, {"service.enabled", "fstrim.timer"}, {"service.enabled", "no-such@x"}}
 	const provider = "systemd_service"

@@ -15,15 +15,15 @@ import (
 )
 
 // chrootArgs are the arguments of run_chroot: a directory, the directories of the
-// machine that it sees, and those of cmd.run_all.
+// machine to mount in it, and the arguments of cmd.run_all.
 type chrootArgs struct {
 	Root  string `salt:"root" doc:"directory that is / to the command"`
 	Binds any    `salt:"binds" doc:"list of directories of the minion that the command sees, too" default:"null"`
 	args
 }
 
-// runChroot runs a command in a directory with /dev, /proc and /sys mounted, and
-// then ends what still runs in there and unmounts all.
+// runChroot runs a command in a directory with /dev, /proc and /sys mounted.
+// Afterwards it ends processes that still run there, and unmounts everything.
 func (cmd) runChroot(ctx context.Context, c *fn.Call, a chrootArgs) (*value.Dict, error) {
 	root := filepath.Clean(a.Root)
 	if !filepath.IsAbs(root) || root == "/" {
@@ -36,7 +36,7 @@ func (cmd) runChroot(ctx context.Context, c *fn.Call, a chrootArgs) (*value.Dict
 		return nil, fn.Errorf("cmd.run_chroot cannot run in the background: what it mounts is unmounted when the command has ended")
 	}
 	if real, err := filepath.EvalSymlinks(root); err == nil {
-		root = real // by which the kernel knows it
+		root = real // the path that the kernel reports
 	}
 	mounted := mountInto(ctx, c, root, value.Texts(a.Binds))
 	defer func() {
@@ -57,7 +57,7 @@ func (cmd) runChroot(ctx context.Context, c *fn.Call, a chrootArgs) (*value.Dict
 		line = strings.Join(value.Texts(l), " ")
 	}
 	words := []string{"chroot"}
-	if a.Runas != "" { // who is a user of that directory, not of the minion
+	if a.Runas != "" { // a user inside the chroot
 		words = append(words, "--userspec", a.Runas+":"+a.Group)
 	}
 	no := false
@@ -67,8 +67,8 @@ func (cmd) runChroot(ctx context.Context, c *fn.Call, a chrootArgs) (*value.Dict
 	return cmd{}.runAll(ctx, c, inside)
 }
 
-// mountInto mounts what programs need, and returns where. What cannot be
-// mounted is left out, as Salt leaves it out: many commands need none of it.
+// mountInto mounts what programs need, and returns the mount points. As in Salt,
+// failed mounts are skipped: many commands do not need them.
 func mountInto(ctx context.Context, c *fn.Call, root string, binds []string) (mounted []string) {
 	type mount struct{ at, what, typ, opts string }
 	all := []mount{{"dev", "devtmpfs", "devtmpfs", "defaults"}, {"proc", "proc", "proc", "defaults"}, {"sys", "sysfs", "sysfs", "defaults"}}
@@ -91,7 +91,7 @@ func mountInto(ctx context.Context, c *fn.Call, root string, binds []string) (mo
 	return mounted
 }
 
-// endAll ends the processes whose / is the directory or lies in it.
+// endAll ends the processes whose root is the directory or inside it.
 func endAll(ctx context.Context, c *fn.Call, root string) {
 	const tries = 6
 	for i := range tries {
@@ -104,7 +104,7 @@ func endAll(ctx context.Context, c *fn.Call, root string) {
 			sig = syscall.SIGKILL
 		}
 		for _, pid := range pids {
-			_ = syscall.Kill(pid, sig) // it may have ended by itself
+			_ = syscall.Kill(pid, sig) // the process may have ended already
 		}
 		wait.Sleep(ctx, 50*time.Millisecond)
 	}
@@ -130,7 +130,7 @@ func within(root string) (pids []int) {
 	return pids
 }
 
-// powershellArgs are the arguments of powershell that no other function has.
+// powershellArgs are the arguments that only powershell has.
 type powershellArgs struct {
 	args
 	Depth     any  `salt:"depth" ignored:"there is no PowerShell on Unix" default:"null"`

@@ -15,8 +15,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// jail is a directory with a shell, the programs given, and the libraries that
-// they need.
+// jail returns a directory with a shell, the given programs, and the libraries
+// that they need.
 func jail(t *testing.T, programs ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -51,7 +51,7 @@ func jail(t *testing.T, programs ...string) string {
 	for _, p := range programs {
 		add(p)
 	}
-	defer func() { // shells start nothing in the background without it
+	defer func() { // shells need it for background processes
 		if err := os.WriteFile(filepath.Join(root, "dev/null"), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -75,8 +75,8 @@ type umountArgs struct {
 	Name string `salt:"name" doc:"directory"`
 }
 
-// TestRunChroot runs commands in a directory of their own. What is mounted there
-// is noted, not mounted: that is for the module mount, and its tests.
+// TestRunChroot runs commands in a chroot. Mounts are only recorded: the module
+// mount has its own tests.
 func TestRunChroot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("chroot needs root")
@@ -112,7 +112,7 @@ func TestRunChroot(t *testing.T) {
 	if err := syscall.Mkfifo(root+"/never", 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The second program waits for ever, and would after the command.
+	// The second program waits for ever, and would outlive the command.
 	o := call(root, "cat /word; cat /etc/hostname; cat /never >/ignored 2>&1 & exit 7", "binds="+given)
 	d, _ := o.Return.(*value.Dict)
 	if d.At("stdout") != "inside" || !strings.Contains(d.Str("stderr"), "/etc/hostname") || d.Int("retcode") != 7 || o.Retcode != 7 {

@@ -95,13 +95,14 @@ const (
 		"ignore_retcode saltenv use_vt password prepend_path " + success
 )
 
-// takes lists the arguments of a function after those that all begin with.
+// takes declares the arguments of a function: those that all functions begin
+// with, and the rest.
 func takes(rest string) fn.Option {
 	return fn.Params(strings.Fields("cmd cwd stdin runas group shell " + rest)...)
 }
 
 // args are the arguments of all functions that run a command. Each function
-// takes some of them, in an order of its own.
+// declares some of them in its own order.
 type args struct {
 	Source          string    `salt:"source" doc:"absolute path of the script"`
 	Args            any       `salt:"args" doc:"arguments of the program, as a text or list" default:"null"`
@@ -137,7 +138,7 @@ type args struct {
 	SuccessStderr   any       `salt:"success_stderr" doc:"list of texts in standard error that make the exit status 0" default:"null"`
 	Kwargs          fn.Kwargs `salt:"kwargs"`
 
-	// What redirect_stderr says is overruled by these.
+	// These override redirect_stderr.
 	separate, combined bool
 }
 
@@ -248,7 +249,7 @@ type infoArgs struct {
 }
 
 var (
-	// versionFlag tells how to ask an interpreter for its version.
+	// versionFlag maps interpreters to their option for printing the version.
 	versionFlag = map[string]string{"bash": "--version", "zsh": "--version", "tcsh": "--version", "perl": "-v", "python": "-V", "ruby": "-v", "php": "-v"}
 	versionText = regexp.MustCompile(`\bv?((\d+(?:\.\d+)*)[^\s,)]*)`)
 )

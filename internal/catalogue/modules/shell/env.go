@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// user returns whom to run as; nil is the minion's own user.
+// user returns the user to run as; nil means the minion's own user.
 func (a *args) user(ctx context.Context) (*proc.User, error) {
 	if a.Runas == "" && a.Group == "" {
 		return nil, nil
@@ -46,13 +46,13 @@ func (a *args) user(ctx context.Context) (*proc.User, error) {
 	return u, nil
 }
 
-// locale names the variables that decide on language and format of output.
+// locale lists the variables that determine language and format of output.
 var locale = []string{
 	"LC_CTYPE", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "LC_MONETARY", "LC_MESSAGES", "LC_PAPER", "LC_NAME", "LC_ADDRESS",
 	"LC_TELEPHONE", "LC_MEASUREMENT", "LC_IDENTIFICATION", "LANGUAGE",
 }
 
-// vars is an environment in the order in which names first came.
+// vars is an environment in the order in which names were first set.
 type vars struct{ *value.Dict }
 
 func (v vars) add(list []string) {
@@ -63,8 +63,8 @@ func (v vars) add(list []string) {
 	}
 }
 
-// environment builds the environment: that of the minion (unless clean_env),
-// then that of the user, then env.
+// environment builds the environment from that of the minion (unless clean_env
+// is set), that of the user, and env, in this order.
 func (a *args) environment(ctx context.Context, c *fn.Call, as *proc.User, shell string) ([]string, error) {
 	all, own := vars{value.NewDict(64)}, envDict(a.Env)
 	if !a.CleanEnv {
@@ -97,7 +97,7 @@ func (a *args) environment(ctx context.Context, c *fn.Call, as *proc.User, shell
 		all.Set("PATH", a.PrependPath+":"+all.Str("PATH"))
 	}
 	if !own.Has("NOTIFY_SOCKET") {
-		all.Delete("NOTIFY_SOCKET") // or a child could speak to systemd for the minion
+		all.Delete("NOTIFY_SOCKET") // a child must not notify systemd for the minion
 	}
 	list := make([]string, 0, all.Len())
 	for k, v := range all.All() {
@@ -110,7 +110,7 @@ func (a *args) environment(ctx context.Context, c *fn.Call, as *proc.User, shell
 	return list, nil
 }
 
-// envDict reads env: a map, or a list of maps of one entry and bare names.
+// envDict reads env: a map, or a list of single-entry maps and bare names.
 func envDict(v any) *value.Dict {
 	switch x := v.(type) {
 	case *value.Dict:

@@ -22,14 +22,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// maxOutput bounds what a command may write. A master could not take more
-// in one return anyway.
+// maxOutput bounds the output of a command, in bytes. A master could not
+// accept more in one return anyway.
 const maxOutput = 256 << 20
 
-// result is how a command ended.
+// result is the outcome of a command.
 type result struct {
 	pid            int
-	code           any // number, or nil of a command that was not waited for
+	code           any // number, or nil if the command was not waited for
 	stdout, stderr string
 	failed         bool
 }
@@ -67,7 +67,7 @@ func (a *args) execute(ctx context.Context, c *fn.Call) (result, error) {
 	case err != nil:
 		return result{}, a.startFailed(err, command, p)
 	case out.TimedOut:
-		// As in Salt this leaves the exit status of the job as it is.
+		// As in Salt, this does not change the exit status of the job.
 		text := fmt.Sprintf("%s : Timed out after %s seconds", command, value.Str(a.Timeout))
 		return result{pid: out.PID, code: 1, stdout: text, failed: !a.IgnoreRetcode}, nil
 	}
@@ -85,8 +85,8 @@ func (a *args) execute(ctx context.Context, c *fn.Call) (result, error) {
 	return r, nil
 }
 
-// adoptKeywords takes those keywords that a function does not declare but
-// hands on to the one place that runs commands.
+// adoptKeywords reads keywords that a function does not declare, but passes on
+// to the code that runs commands.
 func (a *args) adoptKeywords() {
 	if v, ok := a.Kwargs.Get("bg"); ok {
 		a.Bg = value.Truth(v)
@@ -99,8 +99,8 @@ func (a *args) adoptKeywords() {
 	}
 }
 
-// prepare checks everything and builds the process. command is its text as
-// messages show it.
+// prepare validates everything and builds the process. command is the command
+// line as messages show it.
 func (a *args) prepare(ctx context.Context, c *fn.Call) (p proc.Cmd, command string, err error) {
 	shell := a.Shell
 	if shell == "" {
@@ -114,8 +114,8 @@ func (a *args) prepare(ctx context.Context, c *fn.Call) (p proc.Cmd, command str
 			return p, "", err
 		}
 	}
-	// A word such as false comes as what YAML makes of it, and is run by its
-	// name, as with Salt.
+	// A word such as false arrives as a YAML value, and is run by its name, as
+	// in Salt.
 	if l, isList := a.Cmd.(*value.List); a.Cmd == nil || a.Cmd == "" || isList && l.Len() == 0 {
 		return p, "", fn.Invalidf("there is no command to run")
 	}
@@ -153,7 +153,8 @@ func (a *args) prepare(ctx context.Context, c *fn.Call) (p proc.Cmd, command str
 	return p, command, err
 }
 
-// argv returns the program with its arguments, and the text of the command.
+// argv returns the program with its arguments, and the command line for
+// messages.
 func (a *args) argv(c *fn.Call, shell string) (argv []string, command string, err error) {
 	var words []string
 	list, isList := a.Cmd.(*value.List)
@@ -179,9 +180,9 @@ func (a *args) argv(c *fn.Call, shell string) (argv []string, command string, er
 	return words, value.Repr(value.Strings(words)), nil
 }
 
-// throughShell says whether a shell reads the command: always if the caller
-// says so, and by default for what users type, unless cmd_safe says that
-// states may do without python_shell too.
+// throughShell reports whether a shell runs the command: always if the caller
+// requests it, and by default for commands that users type, unless cmd_safe
+// allows states to omit python_shell.
 func (a *args) throughShell(c *fn.Call) bool {
 	if a.PythonShell != nil {
 		return *a.PythonShell
@@ -196,7 +197,7 @@ func defaultShell() string {
 	return "/bin/sh"
 }
 
-// allowed uses the options cmd_blacklist_glob and cmd_whitelist_glob.
+// allowed applies the options cmd_blacklist_glob and cmd_whitelist_glob.
 func allowed(c *fn.Call, command any) bool {
 	text := value.Str(command)
 	if l, ok := command.(*value.List); ok {
@@ -217,7 +218,7 @@ func allowed(c *fn.Call, command any) bool {
 	return !value.Truth(white) || matches(white)
 }
 
-// setting returns an option, which grains and pillar may give instead.
+// setting returns an option, which grains and pillar can also set.
 func setting(c *fn.Call, key string) any {
 	for _, r := range []fn.Reader{c.Config, c.Grains, c.Pillar} {
 		if v, ok := r.All().Get(key); ok {
@@ -227,7 +228,7 @@ func setting(c *fn.Call, key string) any {
 	return nil
 }
 
-// mask reads the umask, of which 22 and "022" are the same octal number.
+// mask reads the umask. 22 and "022" are the same octal number.
 func (a *args) mask() (*uint32, error) {
 	if a.Umask == nil {
 		return nil, nil
@@ -277,18 +278,18 @@ func (a *args) timeout() (time.Duration, error) {
 	case float64:
 		seconds = x
 	case bool:
-		seconds = 1 // a number to Python
+		seconds = 1 // True is 1 in Python
 	default:
 		return 0, fmt.Errorf("timeout %s must be a number", value.Str(a.Timeout))
 	}
-	const most = 1 << 33 // seconds that fit a Duration
+	const most = 1 << 33 // maximum seconds of a Duration
 	if seconds > most {
 		return 0, nil
 	}
 	return max(time.Duration(seconds*float64(time.Second)), 1), nil
 }
 
-// good says what besides an exit status of 0 is a success.
+// good lists outcomes other than exit status 0 that count as success.
 type good struct {
 	codes          []int
 	stdout, stderr []string
@@ -316,7 +317,7 @@ func (g good) apply(code int, r result) int {
 	return code
 }
 
-// text decodes output.
+// text decodes output to a string.
 func (a *args) text(out []byte) string {
 	var s string
 	switch strings.ToLower(strings.NewReplacer("_", "-", " ", "").Replace(a.OutputEncoding)) {
@@ -335,7 +336,8 @@ func (a *args) text(out []byte) string {
 	return s
 }
 
-// decode reads UTF-8; a byte that is none becomes the replacement character.
+// decode decodes UTF-8 and replaces invalid bytes by the replacement
+// character.
 func decode(out []byte) string {
 	if utf8.Valid(out) {
 		return string(out)
@@ -343,8 +345,8 @@ func decode(out []byte) string {
 	return string([]rune(string(out)))
 }
 
-// startFailed words an error of starting a program as Salt does, but without
-// the environment, which may hold secrets.
+// startFailed formats the error of starting a program as Salt does, but
+// without the environment, which may hold secrets.
 func (a *args) startFailed(err error, command string, p proc.Cmd) error {
 	var start *proc.StartError
 	if !errors.As(err, &start) {
@@ -364,7 +366,7 @@ func orNil(s string) any {
 	return s
 }
 
-// startReason is Python's text of an error of the operating system.
+// startReason returns Python's message for a system error.
 func startReason(err error) string {
 	var start *proc.StartError
 	var errno syscall.Errno
@@ -375,7 +377,7 @@ func startReason(err error) string {
 	return fmt.Sprintf("[Errno %d] %s: '%s'", int(errno), strings.ToUpper(text[:1])+text[1:], start.Name)
 }
 
-// logLevel reads output_loglevel; silent is true for quiet.
+// logLevel parses output_loglevel; silent is true for quiet.
 func logLevel(name string) (level slog.Level, silent bool) {
 	if quiet(name) {
 		return 0, true
@@ -402,7 +404,7 @@ func logResult(ctx context.Context, l *slog.Logger, level slog.Level, command st
 	}
 }
 
-// first returns the program of a command, the only part that is logged.
+// first returns the program of a command. No other part of it is logged.
 func first(command any) string {
 	if l, ok := command.(*value.List); ok && len(l.Items) > 0 {
 		command = l.Items[0]

@@ -34,7 +34,7 @@ func (cmd) script(ctx context.Context, c *fn.Call, a args) (*value.Dict, error) 
 		if text, err = a.fill(ctx, c, text, source, env); err != nil {
 			return nil, err
 		}
-		a.Template = nil // it is about the script, not about the command
+		a.Template = nil // the script is the template, not the command
 	}
 	words, err := argWords(a.Args)
 	if err != nil {
@@ -48,7 +48,7 @@ func (cmd) script(ctx context.Context, c *fn.Call, a args) (*value.Dict, error) 
 	return a.runText(ctx, c, nil, text, filepath.Ext(source), words)
 }
 
-// render fills in a command and its working directory, which are templates.
+// render renders the command and its working directory as templates.
 func (a *args) render(ctx context.Context, c *fn.Call) error {
 	env := "base"
 	if a.Saltenv != nil {
@@ -68,7 +68,7 @@ func (a *args) render(ctx context.Context, c *fn.Call) error {
 	return nil
 }
 
-// fill renders a text that is a template.
+// fill renders text as a template.
 func (a *args) fill(ctx context.Context, c *fn.Call, text []byte, path, env string) ([]byte, error) {
 	if c.Templates == nil {
 		return nil, fn.Errorf("Attempted to render file paths with unavailable engine %s", value.Str(a.Template))
@@ -84,7 +84,7 @@ func (cmd) scriptRetcode(ctx context.Context, c *fn.Call, a args) (any, error) {
 	return d.At("retcode"), err
 }
 
-// argWords reads the arguments of a script.
+// argWords splits the arguments of a script.
 func argWords(v any) ([]string, error) {
 	switch x := v.(type) {
 	case nil:
@@ -95,8 +95,8 @@ func argWords(v any) ([]string, error) {
 	return proc.Split(value.Str(v))
 }
 
-// runText writes a program text to a file that only the user can read, runs
-// it, by an interpreter if one is given, and removes it.
+// runText writes a script to a file that only the user can read, runs it, with
+// an interpreter if one is given, and removes it.
 func (a *args) runText(ctx context.Context, c *fn.Call, interpreter []string, text []byte, ext string, words []string) (*value.Dict, error) {
 	as, err := a.user(ctx)
 	if err != nil {
@@ -140,7 +140,7 @@ func (cmd) execCodeAll(ctx context.Context, c *fn.Call, a codeArgs) (*value.Dict
 	if err != nil {
 		return nil, err
 	}
-	// The keywords of the job are its own, as for cmd.run_all: they say
+	// The keywords of the job are passed as for cmd.run_all, since they decide
 	// whether a command may run at all.
 	bound, err := runAll.Bind([]any{"", a.Cwd}, a.Kwargs.Dict)
 	if err != nil {

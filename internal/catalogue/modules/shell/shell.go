@@ -1,5 +1,5 @@
-// Package shell holds the execution modules that run programs: cmd. They are
-// skins over host/proc with Salt's arguments, defaults and texts.
+// Package shell holds the execution module cmd, which runs programs. It uses
+// host/proc with Salt's arguments, defaults and messages.
 package shell
 
 import (
@@ -7,7 +7,7 @@ import (
 	"brine/internal/catalogue/modules"
 )
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = modules.Family()
 
 // Modules returns the modules of this family.

@@ -28,7 +28,8 @@ func registry(t *testing.T) *fn.Registry {
 
 func TestCatalogue(t *testing.T) { fntest.Catalogue(t, Modules()) }
 
-// fixedEnvironment is that of the recording: no job may depend on more.
+// fixedEnvironment sets the environment of the recording. Jobs must not depend
+// on other variables.
 func fixedEnvironment(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -47,8 +48,8 @@ func TestLikeSalt(t *testing.T) {
 
 func TestRecordingIsTrue(t *testing.T) {
 	fixedEnvironment(t)
-	// Salt makes a file of a terminal that is not there, which would then be
-	// there for TestLikeSalt.
+	// Salt creates a regular file for a missing terminal, which TestLikeSalt
+	// would then find.
 	t.Cleanup(func() {
 		const terminal = "/dev/tty47110815"
 		if st, err := os.Stat(terminal); err == nil && st.Mode().IsRegular() {
@@ -74,7 +75,7 @@ func TestScript(t *testing.T) {
 	if !ok || d.Str("stdout") != "2 b c" || d.Str("stderr") != "e" || d.Int("retcode") != 6 || o.Retcode != 6 {
 		t.Errorf("got %+v", o)
 	}
-	// cmd.script_retcode takes the script for a template, unless told not to.
+	// cmd.script_retcode renders the script as a template by default.
 	if o := run(t, &fn.Call{}, "cmd.script_retcode", "file://"+path, "template=null"); o.Return != int64(6) {
 		t.Errorf("got %+v", o)
 	}
@@ -94,8 +95,8 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// What is shown of a shell is the one that would be used, and a program text
-// takes the keywords of a command.
+// TestSignatures checks that the documented shell is the one that is used, and
+// that a script takes the keywords of a command.
 func TestSignatures(t *testing.T) {
 	t.Setenv("SHELL", "/bin/zsh")
 	r := registry(t)
@@ -123,7 +124,7 @@ func TestSignatures(t *testing.T) {
 			t.Errorf("%s: got  %s\nwant %s", fun, got, want)
 		}
 	}
-	t.Setenv("SHELL", "/bin/sh") // what follows runs it
+	t.Setenv("SHELL", "/bin/sh") // used by the jobs below
 	if o := run(t, &fn.Call{}, "cmd.exec_code_all", "sh", "echo $A; pwd; exit 3", "/", "env={A: b}",
 		"success_retcodes=[3]"); value.Repr(o.Return.(*value.Dict).At("stdout")) != `'b\n/'` || o.Retcode != 0 {
 		t.Errorf("%+v", value.Repr(o.Return))
@@ -133,7 +134,8 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// A shell reads the command where users type it, and where cmd_safe is off.
+// TestShellByDefault checks that a shell runs the command if a user types it,
+// and if cmd_safe is off.
 func TestShellByDefault(t *testing.T) {
 	r := registry(t)
 	for _, tt := range []struct {
@@ -181,7 +183,7 @@ func TestEndsWithTheJob(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("ended by the user")
 	go func() {
-		_, err := os.ReadFile(fifo) // until the command has written
+		_, err := os.ReadFile(fifo) // blocks until the command has written
 		cancel(errors.Join(why, err))
 	}()
 	o := registry(t).Run(ctx, &fn.Call{}, fn.Job{Fun: "cmd.run", Arg: []any{"echo > " + fifo + "; sleep 1000"}, Pub: value.DictOf("jid", "1")})

@@ -8,14 +8,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// broken are trees with a fault each: of the SLS x, or of the top file if there
-// is one. want are parts of what state.apply says: the file or SLS, the line
-// where there is one, and what is wrong.
+// broken are trees with one error each, in the SLS x or in the top file. want
+// are parts of what state.apply reports: the file or SLS, the line if there is
+// one, and what is wrong.
 var broken = map[string]struct {
 	files map[string]string
 	want  []string
 }{
-	// Texts that YAML refuses.
+	// Invalid YAML.
 	"tab": {slsFile("a:\n\ttest.nop: []\n"), []string{`SLS 'base:x' failed: found character that cannot start any token\n(line `, `: a tab)`,
 		`\n(line 2`}},
 	"tab after the key": {slsFile("a:\n  test.nop:\n\t- x: 1\n"), []string{`SLS 'base:x' failed: found character that cannot start any token\n(line `,
@@ -100,7 +100,7 @@ var broken = map[string]struct {
 	"Python": {slsFile("#!py\ndef run():\n  return {}\n"),
 		[]string{`SLS 'base:x' failed: the renderer "py" runs Python, which is not available here: write the file with jinja a`, `; line 1`}},
 	"bad JSON": {slsFile("#!json\n{\"a\": \n"), []string{`SLS 'base:x' failed: Expecting value`, `; line 3`}},
-	// What is no state.
+	// Invalid states.
 	"a list": {slsFile("- a\n- b\n"), []string{`SLS x does not render to a dictionary\n(it is a list)\n(x.sls)`}},
 	"a text": {slsFile("just words\n"), []string{`SLS x does not render to a dictionary\n(it is a str)\n(x.sls)`}},
 	"id is a number": {slsFile("1:\n  test.nop: []\n"),
@@ -204,8 +204,8 @@ func topFile(text string) map[string]string {
 	return map[string]string{"top.sls": text, "x.sls": "a: test.nop\n"}
 }
 
-// TestBadFiles runs broken trees: each is refused, or its state fails, with
-// words that lead to the fault, and nothing panics or hangs.
+// TestBadFiles runs broken trees: each is rejected, or its state fails, with a
+// message that locates the error. Nothing panics or hangs.
 func TestBadFiles(t *testing.T) {
 	for name, c := range broken {
 		t.Run(name, func(t *testing.T) {
@@ -219,7 +219,8 @@ func TestBadFiles(t *testing.T) {
 			if o.Retcode == 0 || len(c.want) == 0 {
 				t.Errorf("exit code %d, %s", o.Retcode, got)
 			}
-			// Salt's text ends its line: places are on lines of their own.
+			// Salt's message takes the whole line: locations are on lines of
+			// their own.
 			if regexp.MustCompile(`[^n]\((\w+\.\w+, )?line \d`).MatchString(got) {
 				t.Errorf("a place behind Salt's text on its line: %s", got)
 			}

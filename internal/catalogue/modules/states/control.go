@@ -52,10 +52,11 @@ func (m *mod) running(_ context.Context, c *fn.Call, a runningArgs) (*value.List
 	return l, nil
 }
 
-// pauseFolder is where, below cachedir, it is noted what is asked of runs.
+// pauseFolder is the directory below cachedir with the requests to pause, resume or end
+// runs.
 const pauseFolder = "state_pause"
 
-// all stands for whichever state is next.
+// all stands for the next state, whichever it is.
 const all = "__all__"
 
 type pauseArgs struct {
@@ -151,7 +152,7 @@ func (m *mod) getPauses(_ context.Context, c *fn.Call, a pauseArgs) (*value.Dict
 	return out, nil
 }
 
-// pauses are the notes of what is asked of runs, a file per job.
+// pauses stores the requests to pause, resume or end runs, one file per job.
 type pauses struct{ dir string }
 
 func (p pauses) read(jid string) (*value.Dict, error) {
@@ -188,10 +189,10 @@ func (p pauses) change(jid string, f func(*value.Dict)) error {
 	return nil
 }
 
-// look is how often a paused run looks whether it may go on.
+// look is the interval at which a paused run checks whether it may continue.
 const look = 200 * time.Millisecond
 
-// hold waits while a run is paused before a state; end says that it is to end.
+// hold waits while a run is paused before a state; end says that the run must end.
 func (p pauses) hold(ctx context.Context, jid, id string) (end bool) {
 	began := time.Now()
 	for {
@@ -291,7 +292,7 @@ func (m *mod) listDisabled(_ context.Context, c *fn.Call, _ none) (any, error) {
 	return "", nil
 }
 
-// disabledSLS returns a text for every SLS that must not run here.
+// disabledSLS returns a message for every SLS that is disabled on this minion.
 func disabledSLS(c *fn.Call, names []string) []string {
 	var out []string
 	off := highstate.DisabledStates(c.Grains.All())

@@ -14,17 +14,17 @@ import (
 	"brine/internal/py/value"
 )
 
-// gate lets one state run through at a time: others are refused, or wait, as
-// they ask. Runs of other processes of the minion count, too.
+// gate admits one state run at a time. Others are rejected, or wait, as they
+// request. Runs of other processes of the minion count, too.
 type gate struct {
 	foreign func() []Job
 
 	mu      sync.Mutex
-	entries []*entry      // in the order in which they came
+	entries []*entry      // in order of arrival
 	changed chan struct{} // closed and replaced when an entry leaves
 }
 
-// entry is a run, or one that waits.
+// entry is a run that is active or waiting.
 type entry struct {
 	jid, fun string
 	waiting  bool
@@ -46,11 +46,12 @@ func newGate(running func() []Job) *gate {
 	}, changed: make(chan struct{})}
 }
 
-// poll is how often runs of other processes are looked for.
+// poll is the interval at which runs of other processes are checked.
 const poll = 500 * time.Millisecond
 
-// enter waits for, or refuses, a function beside other runs. To others it goes
-// by the name under which it was ordered, such as state.apply, or else by fun.
+// enter waits for other runs to end, or rejects the function because of them.
+// Messages call the run by the function that was published, such as
+// state.apply, or else fun.
 func (m *mod) enter(ctx context.Context, c *fn.Call, a args, fun string) (leave func(), conflict *value.List) {
 	queue := a.Queue
 	if queue == nil {
@@ -74,7 +75,8 @@ func (m *mod) enter(ctx context.Context, c *fn.Call, a args, fun string) (leave 
 	return leave, nil
 }
 
-// enter returns a text for every run that is in the way, or how to leave.
+// enter returns a message for every conflicting run, or else a function that
+// leaves the gate.
 func (g *gate) enter(ctx context.Context, jid, fun string, queue any, concurrent bool) (conflicts []string, leave func(), err error) {
 	foreign := g.foreign()
 	g.mu.Lock()
@@ -114,7 +116,7 @@ func (g *gate) enter(ctx context.Context, jid, fun string, queue any, concurrent
 	return nil, func() { g.leave(e) }, nil
 }
 
-// waits reads the option queue: true, or how many runs may be waited for.
+// waits evaluates the option queue: true, or the number of runs to wait for.
 func waits(queue any, ahead int) bool {
 	switch x := queue.(type) {
 	case bool:
@@ -125,7 +127,7 @@ func waits(queue any, ahead int) bool {
 	return false
 }
 
-// older leaves out jobs that began after ours: they wait for us.
+// older filters out jobs that began after ours: they wait for us.
 func older(jobs []Job, jid string) []Job {
 	var out []Job
 	for _, j := range jobs {
@@ -136,7 +138,7 @@ func older(jobs []Job, jid string) []Job {
 	return out
 }
 
-// before lists the runs that are in front of an entry, or all if it is nil.
+// before lists the runs that precede an entry, or all if it is nil.
 func (g *gate) before(e *entry, foreign []Job) []Job {
 	out := append([]Job(nil), foreign...)
 	for _, o := range g.entries {
@@ -169,7 +171,7 @@ func (g *gate) remove(e *entry) {
 	g.changed = make(chan struct{})
 }
 
-// list returns the runs that go on, except one.
+// list returns the active runs, except one.
 func (g *gate) list(except string) []Job {
 	foreign := g.foreign()
 	g.mu.Lock()
@@ -183,7 +185,7 @@ func (g *gate) list(except string) []Job {
 	return out
 }
 
-// text says that a run is in the way, in Salt's words.
+// text returns Salt's message that a run conflicts.
 func (j Job) text() string {
 	when := j.JID
 	if t, err := salt.JIDTime(j.JID); err == nil {

@@ -9,7 +9,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestPack: what is written entry by entry is what is written in one piece.
+// TestPack checks that encoding entry by entry yields the same bytes as encoding at once.
 func TestPack(t *testing.T) {
 	long := value.NewDict(0)
 	for i := range 3000 {

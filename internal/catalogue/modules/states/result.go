@@ -6,8 +6,8 @@ import (
 	"brine/internal/sls/state"
 )
 
-// setRetcode sets the exit code of what a run came to. high is what it ran,
-// if that is known.
+// setRetcode sets the exit code for the results of a run. high is the high
+// data, if known.
 func setRetcode(c *fn.Call, results, high *value.Dict) {
 	c.SetRetcode(0)
 	if !state.AllSucceeded(results, false, high) {

@@ -23,7 +23,7 @@ func (m *mod) apply(ctx context.Context, c *fn.Call, a args) (any, error) {
 	return m.highstate(ctx, c, a)
 }
 
-// fromKwargs takes those arguments that a function does not name but hands on.
+// fromKwargs reads arguments that a function does not declare but passes on.
 func (a *args) fromKwargs() {
 	for k, p := range map[string]*any{"test": &a.Test, "exclude": &a.Exclude, "queue": &a.Queue, "sync_mods": &a.SyncMods} {
 		if v, ok := a.Kwargs.Get(k); ok {
@@ -43,7 +43,7 @@ func (m *mod) test(ctx context.Context, c *fn.Call, a args) (any, error) {
 
 const textDisabled = "Salt highstate run is disabled. To re-enable, run state.enable highstate"
 
-// noStates is the result of a run that finds nothing to do.
+// noStates is the result of a run without states.
 func noStates(comment string) *value.Dict {
 	return value.DictOf("no_|-states_|-states_|-None", value.DictOf("result", false, "comment", comment, "name", "No States",
 		"changes", value.NewDict(0), "__run_num__", 0))
@@ -70,7 +70,7 @@ func (m *mod) top(ctx context.Context, c *fn.Call, a args) (any, error) {
 	})
 }
 
-// runTop applies what the top file gives the minion.
+// runTop applies the states that the top file assigns to the minion.
 func (m *mod) runTop(ctx context.Context, c *fn.Call, a args, s *highstate.Session) (any, error) {
 	if a.Kwargs.Bool("cache") {
 		if high := m.cached(c, a); high != nil {
@@ -109,7 +109,7 @@ func (m *mod) runTop(ctx context.Context, c *fn.Call, a args, s *highstate.Sessi
 	return m.finish(ctx, c, a, s, high)
 }
 
-// whitelisted keeps of the matches only the SLS files that a list names.
+// whitelisted drops SLS files from the matches that are not on the list.
 func whitelisted(matches []top.Match, v any) []top.Match {
 	if !value.Truth(v) {
 		return matches
@@ -151,7 +151,7 @@ func (m *mod) cached(c *fn.Call, a args) *value.Dict {
 
 // finish runs high data and sets the exit code.
 func (m *mod) finish(ctx context.Context, c *fn.Call, a args, s *highstate.Session, high *value.Dict) (any, error) {
-	onfail := state.OnFail(high) // the run changes what was declared
+	onfail := state.OnFail(high) // the run modifies high
 	results, faults := s.Run(ctx, high)
 	if len(faults) > 0 {
 		return faulty(c, faults), nil
@@ -163,7 +163,7 @@ func (m *mod) finish(ctx context.Context, c *fn.Call, a args, s *highstate.Sessi
 	return results, nil
 }
 
-// withChanges leaves out what succeeded without changes.
+// withChanges drops results that succeeded without changes.
 func withChanges(results *value.Dict) *value.Dict {
 	out := value.NewDict(0)
 	for tag, v := range results.All() {
@@ -275,8 +275,8 @@ func (m *mod) low(ctx context.Context, c *fn.Call, a args) (any, error) {
 		if faults := s.Engine().Verify(ctx, low); len(faults) > 0 {
 			return faulty(c, faults), nil
 		}
-		// A failure sets no exit code here: as of every function, the result
-		// false of what it returns does (1, and not 2 as of a run).
+		// A failure sets no exit code here. As for every function, a result of
+		// false sets 1, not 2 as for a run.
 		return s.Engine().Single(ctx, low), nil
 	})
 }

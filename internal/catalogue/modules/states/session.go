@@ -52,7 +52,7 @@ func word(v any) string {
 	return value.Str(v)
 }
 
-// test decides whether a run is only a test; nil leaves the option.
+// test decides whether a run is only a test; nil means that the option decides.
 func (a *args) test(c *fn.Call) *bool {
 	yes, no := true, false
 	if a.Test != nil {
@@ -104,7 +104,7 @@ func (m *mod) override(ctx context.Context, a args) (*value.Dict, error) {
 	return d, nil
 }
 
-// decrypt sends every text of a tree through a renderer.
+// decrypt renders every string of a tree with a renderer.
 func (m *mod) decrypt(ctx context.Context, v any, enc string) (any, error) {
 	switch x := v.(type) {
 	case string:
@@ -134,24 +134,24 @@ func (m *mod) decrypt(ctx context.Context, v any, enc string) (any, error) {
 	return v, nil
 }
 
-// session is what a function requires of the session it works in.
+// session is what a function requires of its session.
 type session struct {
-	fun string // as others see it run
-	env string // environment if the caller names none
+	fun string // name that other runs see
+	env string // default environment
 	of  pillarRule
 }
 
-// pillarRule is what a function makes of a faulty pillar.
+// pillarRule is how a function treats pillar errors.
 type pillarRule int
 
 const (
-	anyPillar    pillarRule = iota // works all the same
-	listFaults                     // returns the list of the faults
+	anyPillar    pillarRule = iota // ignores them
+	listFaults                     // returns the list of errors
 	failOnFaults                   // fails
 )
 
-// in does the work of a function in a session. If another run is in the way,
-// the result is the list that says so.
+// in runs a function in a session. If another run conflicts, the result is the
+// list of conflicts.
 func (m *mod) in(ctx context.Context, c *fn.Call, a args, want session, work func(*highstate.Session) (any, error)) (any, error) {
 	leave, conflict := m.enter(ctx, c, a, want.fun)
 	if conflict != nil {
@@ -175,8 +175,8 @@ func (m *mod) in(ctx context.Context, c *fn.Call, a args, want session, work fun
 	return work(s)
 }
 
-// pillarFaults returns the list that a run ends with because of a faulty
-// pillar, nil if there is none or the caller does not mind.
+// pillarFaults returns the list of pillar errors with which a run ends, nil if
+// there are none or the caller ignores them (force).
 func (a *args) pillarFaults(c *fn.Call, s *highstate.Session) *value.List {
 	errs := s.PillarErrors()
 	if len(errs) == 0 || a.Kwargs.Bool("force") {
@@ -186,7 +186,7 @@ func (a *args) pillarFaults(c *fn.Call, s *highstate.Session) *value.List {
 	return &value.List{Items: append([]any{"Pillar failed to render with the following messages:"}, errs...)}
 }
 
-// pillarError is pillarFaults for functions that fail in that case.
+// pillarError returns the same as an error, for functions that fail.
 func (a *args) pillarError(c *fn.Call, s *highstate.Session) error {
 	l := a.pillarFaults(c, s)
 	if l == nil {
@@ -199,13 +199,13 @@ func (a *args) pillarError(c *fn.Call, s *highstate.Session) error {
 	return fn.Errorf("Pillar failed to render: %s", strings.Join(texts, "\n"))
 }
 
-// faulty is what a function returns for SLS files that do not compile.
+// faulty returns the result for SLS files that do not compile.
 func faulty(c *fn.Call, faults []string) *value.List {
 	c.SetRetcode(codeCompile)
 	return value.Strings(faults)
 }
 
-// addExclude adds what the caller excludes to high data.
+// addExclude adds the caller's exclusions to high data.
 func addExclude(high *value.Dict, v any) {
 	if !value.Truth(v) {
 		return
@@ -227,8 +227,7 @@ func addExclude(high *value.Dict, v any) {
 
 func cacheDir(c *fn.Call) string { return word(c.Config.Get("cachedir")) }
 
-// keep writes a value into the cache directory; what cannot be kept is only
-// logged.
+// keep writes a value to the cache directory. Errors are only logged.
 func keep(c *fn.Call, name string, v any) {
 	as := atomicfile.As{Mode: 0o600, UID: -1, GID: -1, ReplaceLink: true}
 	if err := atomicfile.ReplaceAs(filepath.Join(cacheDir(c), name), as, func(w io.Writer) error { return pack(w, v) }); err != nil {
@@ -236,8 +235,8 @@ func keep(c *fn.Call, name string, v any) {
 	}
 }
 
-// pack writes a value in msgpack, a mapping entry by entry: that of a thousand
-// states is long.
+// pack encodes a value as msgpack, a mapping entry by entry: thousands of
+// states are large.
 func pack(w io.Writer, v any) error {
 	d, ok := v.(*value.Dict)
 	if !ok {

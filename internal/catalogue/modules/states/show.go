@@ -10,7 +10,7 @@ import (
 	"brine/internal/sls/top"
 )
 
-// ofTop renders what the top file gives the minion.
+// ofTop renders the states that the top file assigns to the minion.
 func ofTop(ctx context.Context, s *highstate.Session) (*value.Dict, []string) {
 	matches, faults, err := s.Matches(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (m *mod) showTop(ctx context.Context, c *fn.Call, a args) (any, error) {
 	})
 }
 
-// highOf renders SLS files and looks at their form.
+// highOf renders SLS files and validates their form.
 func (m *mod) highOf(ctx context.Context, a args, s *highstate.Session) (*value.Dict, []string) {
 	high, faults := s.High(ctx, []top.Match{{Saltenv: s.Saltenv(), SLS: value.Split(a.Mods)}})
 	return high, append(faults, s.Verify(ctx, high)...)

@@ -1,7 +1,6 @@
-// Package states holds the execution module state: it applies SLS files to
-// the minion, shows what they come to, and steers runs that are under way. It
-// is a skin over package highstate; what a run needs of the daemon comes by
-// Deps.
+// Package states holds the execution module state: it applies SLS files to the
+// minion, shows their compiled form, and controls active runs. It uses package
+// highstate; Deps has what a run needs of the daemon.
 package states
 
 import (
@@ -14,16 +13,17 @@ import (
 // Deps are what the module needs of the minion.
 type Deps struct {
 	highstate.Deps
-	// Running lists the jobs of this minion, those of other processes as well.
+	// Running lists the active jobs of this minion, including those of other
+	// processes.
 	Running func() []Job
-	// Autoload says that a highstate fetches the user's own modules first.
+	// Autoload makes a highstate fetch the user's own modules first.
 	Autoload bool
-	// Configured returns a call as the minion would make it if a file of
-	// options, that of the argument localconfig, were laid over its own.
+	// Configured returns a call with the minion's options overridden by a
+	// file, which the argument localconfig names.
 	Configured func(c *fn.Call, path string) (*fn.Call, error)
 }
 
-// Job is a job that runs.
+// Job is an active job.
 type Job struct {
 	JID, Fun string
 	PID      int

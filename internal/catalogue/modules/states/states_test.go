@@ -26,7 +26,7 @@ type source struct {
 }
 
 func (s source) Request(ctx context.Context, load *value.Dict) (any, error) {
-	if err := ctx.Err(); err != nil { // as a request to a master
+	if err := ctx.Err(); err != nil { // like a request to a master
 		return nil, err
 	}
 	switch load.Str("cmd") {
@@ -38,7 +38,7 @@ func (s source) Request(ctx context.Context, load *value.Dict) (any, error) {
 	return s.Server.Request(ctx, load)
 }
 
-// minion runs functions of the module over a tree of SLS files.
+// minion runs functions of the module with a tree of SLS files.
 type minion struct {
 	t     *testing.T
 	funcs *fn.Registry
@@ -111,7 +111,7 @@ func TestRuns(t *testing.T) {
 		fun     string
 		args    []any
 		retcode int
-		want    string // part of the result
+		want    string // expected part of the result
 	}{
 		{"state.apply", nil, 0, "'test_|-a_|-port 80 of Debian_|-succeed_with_changes'"},
 		{"state.highstate", []any{kwargs("test", true)}, 0, "'result': None"},
@@ -186,7 +186,7 @@ func TestOneRunAtATime(t *testing.T) {
 		_, leave, _ := g.enter(t.Context(), second, "state.apply", true, false)
 		entered <- leave
 	}()
-	_, again, _ := g.enter(t.Context(), first, "state.sls", false, false) // by the run itself
+	_, again, _ := g.enter(t.Context(), first, "state.sls", false, false) // a nested call of the run itself
 	again()
 	leave()
 	(<-entered)()
@@ -205,8 +205,8 @@ func TestSoftKill(t *testing.T) {
 	}
 }
 
-// TestBrokenPillar: no state runs, and the run fails, if a pillar file could not be
-// rendered.
+// TestBrokenPillar checks that no state runs, and the run fails, if a pillar file
+// cannot be rendered.
 func TestBrokenPillar(t *testing.T) {
 	for _, job := range [][]any{
 		{"state.apply"}, {"state.apply", "a"}, {"state.highstate"}, {"state.sls", "a"}, {"state.sls_id", "a", "a"}, {"state.top", "top.sls"},
@@ -221,7 +221,8 @@ func TestBrokenPillar(t *testing.T) {
 	}
 }
 
-// TestCachesOfRunsArePrivate: the caches of a run may have secrets of the pillar.
+// TestCachesOfRunsArePrivate checks the permissions of the caches of a run, which
+// may hold secrets of the pillar.
 func TestCachesOfRunsArePrivate(t *testing.T) {
 	m := newMinion(t, tree)
 	for _, mods := range [][]any{nil, {"a"}} {

@@ -11,7 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// TestTreesAsSalt shows the trees that stock Salt was recorded with.
+// TestTreesAsSalt compares compiled trees with the recordings of stock Salt.
 func TestTreesAsSalt(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/trees.txtar")
 	if err != nil {

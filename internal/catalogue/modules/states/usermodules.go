@@ -9,8 +9,8 @@ import (
 	"brine/internal/sls/top"
 )
 
-// autoload fetches the user's own modules of the environments of a highstate. States then
-// see the grains and the pillar with what new grains modules say.
+// autoload fetches the user's own modules for the environments of a highstate. States then
+// see grains and pillar that include the new grains modules.
 func (m *mod) autoload(ctx context.Context, c *fn.Call, s *highstate.Session, matches []top.Match) error {
 	if !m.deps.Autoload || !c.Funcs.Has("saltutil.sync_all") {
 		return nil

@@ -9,11 +9,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// Signatures holds the arguments of all functions of the modules to those
-// that Salt's functions have: the same names in the same order, with the same
-// defaults. The jobs of the table are sys.argspec of each module. A function
-// that Salt does not have fails, and so does one that differs, unless differ
-// names it with the reason.
+// Signatures compares the arguments of all functions with those of Salt's
+// functions: the same names in the same order, with the same defaults. The
+// jobs of the table are sys.argspec of each module. It fails for a function
+// that Salt lacks or that differs, unless differ has it with the reason.
 func Signatures(t *testing.T, path string, modules []fn.Module, differ map[string]string) {
 	t.Helper()
 	specs := value.NewDict(0)
@@ -51,7 +50,8 @@ func Signatures(t *testing.T, path string, modules []fn.Module, differ map[strin
 	t.Logf("Salt's functions that Brine lacks: %s", strings.Join(missing, " "))
 }
 
-// signature says how a function differs from a specification, or returns "".
+// signature returns how a function differs from a specification, "" if it does
+// not.
 func signature(f *fn.Func, spec *value.Dict) string {
 	if spec == nil {
 		return "Salt has no such function"
@@ -80,7 +80,7 @@ func signature(f *fn.Func, spec *value.Dict) string {
 	return ""
 }
 
-// empty says whether both mean that nothing was given.
+// empty reports whether both values mean that nothing was given.
 func empty(a, b any) bool {
 	text, _ := b.(string)
 	return (a == nil || a == "") && (b == nil || b == "") || strings.HasPrefix(text, "<Constant")

@@ -80,8 +80,8 @@ func Pillar(t *testing.T, path string) *value.Dict {
 	return load(t, path).Dict("pillar")
 }
 
-// Compare runs the jobs of a table in their order with the functions of r.
-// prepare makes the Call of each job.
+// Compare runs the jobs of a table in order with the functions of r. prepare
+// makes the Call of each job.
 func Compare(t *testing.T, path string, r *fn.Registry, prepare func() *fn.Call) {
 	t.Helper()
 	for _, j := range read(t, path) {
@@ -118,11 +118,11 @@ func compare(t *testing.T, j *value.Dict, r *fn.Registry, c *fn.Call) {
 
 const fault = "The minion function caused an exception: "
 
-// context is the part of an error text in which Salt shows a whole
-// environment; ours does not.
+// context matches the part of an error message in which Salt shows a whole
+// environment; Brine omits it.
 var context = regexp.MustCompile(`(?s)with the context '.*', reason:`)
 
-// normal replaces what is not compared.
+// normal replaces what must not be compared.
 func normal(v any) any {
 	switch x := v.(type) {
 	case value.Tuple:
@@ -139,7 +139,7 @@ func normal(v any) any {
 			if k == "pid" {
 				w = value.TypeName(w)
 			}
-			d.Set(value.Str(k), normal(w)) // JSON has no other keys
+			d.Set(value.Str(k), normal(w)) // JSON keys are strings
 		}
 		return d
 	case string:
@@ -151,8 +151,8 @@ func normal(v any) any {
 	return v
 }
 
-// same compares, and takes a fault for equal if Salt's text, which begins
-// with the name of a Python class, ends with ours.
+// same compares values. A fault is equal if Salt's message, which begins with
+// the name of a Python class, ends with Brine's.
 func same(got, want any) bool {
 	g, ok1 := got.(string)
 	w, ok2 := want.(string)
@@ -163,7 +163,8 @@ func same(got, want any) bool {
 	return value.Equal(got, want)
 }
 
-// model decodes the next value of JSON into the model, with maps in order.
+// model decodes the next JSON value to the value model and keeps the order of
+// maps.
 func model(d *json.Decoder) (any, error) {
 	d.UseNumber()
 	tok, err := d.Token()
@@ -215,9 +216,9 @@ func dict(d *json.Decoder) (any, error) {
 	return out, err
 }
 
-// Verify has a real minion run the jobs of a table again and compares with
-// the recording. It skips unless BRINE_STOCK_SALT names Salt's source tree.
-// With BRINE_RECORD set the table is written again instead.
+// Verify runs the jobs of a table again on a real minion and compares with the
+// recording. It skips unless BRINE_STOCK_SALT names Salt's source tree. If
+// BRINE_RECORD is set, it rewrites the table instead.
 func Verify(t *testing.T, path string) {
 	t.Helper()
 	old, err := os.ReadFile(path)
@@ -240,10 +241,10 @@ func Verify(t *testing.T, path string) {
 	}
 }
 
-// Ask has a real minion with these options, possibly none, run jobs here and
-// now and returns their outcomes, for results that belong to one machine and
-// cannot be recorded. Each job is the name of a function and its arguments.
-// It skips like Verify.
+// Ask runs jobs now on a real minion with these options, possibly none, and
+// returns their outcomes, for results that depend on the machine and cannot be
+// recorded. Each job is the name of a function and its arguments. It skips
+// like Verify.
 func Ask(t *testing.T, options map[string]any, jobs ...[]any) []*value.Dict {
 	t.Helper()
 	type job struct {
@@ -262,8 +263,8 @@ func Ask(t *testing.T, options map[string]any, jobs ...[]any) []*value.Dict {
 	return read(t, path)
 }
 
-// record has a real minion run the jobs of a table and returns the table with
-// the outcomes, and the file that holds it.
+// record runs the jobs of a table on a real minion and returns the table with
+// the outcomes, and its file.
 func record(t *testing.T, jobs []byte) (path string, done []byte) {
 	t.Helper()
 	stock, python := tools.StockSalt(t)
@@ -275,7 +276,7 @@ func record(t *testing.T, jobs []byte) (path string, done []byte) {
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), python, "-W", "ignore", script, path)
-	// Nothing of the caller's environment may get into a recording.
+	// The caller's environment must not get into a recording.
 	cmd.Env = []string{"PYTHONPATH=" + stock, "HOME=/", "SHELL=/bin/bash", "PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "PYTHONHASHSEED=0"}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("recording: %v\n%s", err, out)

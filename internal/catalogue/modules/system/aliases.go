@@ -9,7 +9,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// aliases are the other names of mailboxes, as sendmail's file has them.
+// aliases reads and changes mail aliases in sendmail's file.
 type aliases struct{ m *host.Machine }
 
 func init() { units.Register("aliases", aliasesModule) }

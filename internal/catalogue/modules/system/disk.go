@@ -28,7 +28,7 @@ type dfArgs struct {
 	Args any `salt:"args" doc:"single-letter options of df(1), as a text or list" default:"null"`
 }
 
-// dfOptions are those that leave the columns as they are.
+// dfOptions returns the options that do not change the columns of df.
 func dfOptions(v any, caller string) ([]string, error) {
 	var letters []string
 	switch x := v.(type) {

@@ -15,7 +15,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// devices are the functions that concern one block device.
+// devices returns the functions for one block device.
 func (d disk) devices() []fn.Func {
 	return []fn.Func{
 		fn.Of("fstype", d.fsType, `Return the type of the file system on a device, or an empty text.`, fn.Example("salt '*' disk.fstype /dev/sdX1")),
@@ -39,7 +39,7 @@ type diskArgs struct {
 	Device string `salt:"device" doc:"path of the device"`
 }
 
-// checkDevice refuses what a program would take for an option.
+// checkDevice rejects names that a program would take for an option.
 func checkDevice(device string) error {
 	if !strings.HasPrefix(device, "/") || strings.ContainsAny(device, " \n\x00") {
 		return fn.Invalidf("a device is a path such as /dev/sda, not %q", device)
@@ -47,7 +47,7 @@ func checkDevice(device string) error {
 	return nil
 }
 
-// do runs a program about a device.
+// do runs a program on a device.
 func (d disk) do(ctx context.Context, device, program string, args ...string) (host.Output, error) {
 	if err := checkDevice(device); err != nil {
 		return host.Output{}, err
@@ -59,7 +59,7 @@ func (d disk) do(ctx context.Context, device, program string, args ...string) (h
 	return out, nil
 }
 
-// ok is how functions end that say only whether a program succeeded.
+// ok reports whether a program succeeded, and logs its failure.
 func (d disk) ok(c *fn.Call, out host.Output, err error) (bool, error) {
 	if err == nil && out.Exit != 0 {
 		c.Log.Error("device not changed", "exit", out.Exit, "stderr", out.Stderr)
@@ -101,7 +101,7 @@ func (d disk) fsTypeOfPath(ctx context.Context, c *fn.Call, a pathArgs) (string,
 	var found fs.Mount
 	for _, m := range fs.Mounts(d.m) {
 		if m.Path == at {
-			found = m // of several at one place the last is seen
+			found = m // the last of several mounts at one path is visible
 		}
 	}
 	if strings.HasPrefix(found.Device, "/") {
@@ -110,8 +110,8 @@ func (d disk) fsTypeOfPath(ctx context.Context, c *fn.Call, a pathArgs) (string,
 	return found.Type, nil
 }
 
-// attributes are what blockdev reports a device, in the order in which it is
-// asked.
+// attributes lists the properties of a device in the order in which blockdev
+// is asked for them.
 var attributes = []string{"getro", "getsz", "getss", "getpbsz", "getiomin", "getioopt", "getalignoff", "getmaxsect", "getsize", "getsize64", "getra",
 	"getfra"}
 
@@ -188,7 +188,7 @@ func (d disk) wipe(ctx context.Context, c *fn.Call, a diskArgs) (bool, error) {
 	return d.ok(c, out, err)
 }
 
-// resize returns true or null, as in Salt.
+// resize returns true or, on failure, null, as in Salt.
 func (d disk) resize(ctx context.Context, c *fn.Call, a diskArgs) (any, error) {
 	out, err := d.do(ctx, a.Device, "resize2fs")
 	if ok, err := d.ok(c, out, err); err != nil || ok {
@@ -293,7 +293,7 @@ func (d disk) parameters(ctx context.Context, disks any, letters string) (*value
 
 var numberWithNote = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+) \(([^ ]*?)\)`) })
 
-// parameter reads a line of hdparm: a name, and a number with a note, or
+// parameter parses a line of hdparm: a name, and a number with a note, or
 // values between slashes and commas.
 func parameter(d *value.Dict, line string) {
 	key, text, ok := strings.Cut(line, ":")
@@ -435,7 +435,7 @@ func wanted(list, v any) bool {
 	return !ok || slices.ContainsFunc(l.Items, func(it any) bool { return value.Equal(it, v) })
 }
 
-// smartRow reads the words of a line; the last column takes all that is left.
+// smartRow splits a line into columns; the last column takes the rest.
 func smartRow(columns, words []string, values any) *value.Dict {
 	one := value.NewDict(len(columns))
 	for i, name := range columns {
@@ -491,9 +491,10 @@ func (d disk) iostat(ctx context.Context, _ *fn.Call, a iostatArgs) (*value.Dict
 	return parseIostat(out), err
 }
 
-// parseIostat returns averages by disk, and those of the processors as "sys".
+// parseIostat returns averages by disk. Those of the processors have the key
+// "sys".
 func parseIostat(text string) *value.Dict {
-	sums := value.NewDict(8) // of sums by column
+	sums := value.NewDict(8) // by name, then by column
 	var columns []string
 	counts, disks, sys := map[string]int{}, false, false
 	add := func(name string, words []string) {

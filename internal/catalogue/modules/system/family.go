@@ -1,6 +1,5 @@
-// Package system holds the execution modules for the machine itself: disk,
-// status, ps, timezone, locale, kmod, system, mount, sysctl, cron and aliases. They are skins over the
-// packages below host.
+// Package system holds the execution modules for the machine itself: disk, status, ps, timezone,
+// locale, kmod, system, mount, sysctl, cron, aliases and others. They use the packages below host.
 package system
 
 import (
@@ -13,16 +12,16 @@ import (
 	"brine/internal/py/value"
 )
 
-// none is the argument of functions without any.
+// none is the argument type of functions without arguments.
 type none struct{}
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = modules.Family()
 
 // Modules returns the modules of this family.
 func Modules(m *host.Machine) []fn.Module { return units.Modules(m) }
 
-// run runs a program that has to succeed.
+// run runs a program and returns an error if it fails.
 func run(ctx context.Context, m *host.Machine, program string, args ...string) (string, error) {
 	out, err := m.Do(ctx, program, args...)
 	if err != nil {
@@ -34,7 +33,7 @@ func run(ctx context.Context, m *host.Machine, program string, args ...string) (
 	return out.Stdout, nil
 }
 
-// number makes a number of a text that is one.
+// number converts a string to a number if it is one.
 func number(s string) any {
 	if i, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return i

@@ -72,8 +72,8 @@ type loadArgs struct {
 	Persist bool   `salt:"persist" doc:"load it at boot too" default:"false"`
 }
 
-// changedNames returns names, or the message of the program that failed: that is no
-// error to Salt.
+// changedNames returns names, or the error message of the program, which Salt
+// returns as the result.
 func changedNames(all []string, err error) (any, error) {
 	var failed *kmod.ProgramError
 	if errors.As(err, &failed) {

@@ -11,7 +11,7 @@ import (
 	"brine/internal/host/mount"
 )
 
-// mountFuncs are the functions that states do not need.
+// mountFuncs has the functions that states do not use.
 type mountFuncs struct{ m *host.Machine }
 
 func init() { units.Register("mount", mountModule) }
@@ -64,7 +64,7 @@ func (x mountFuncs) swapOff(ctx context.Context, c *fn.Call, a nameArgs) (any, e
 	return !after.Has(a.Name), nil
 }
 
-// trueOr returns true, or what is wrong.
+// trueOr returns true, or the message of what is wrong.
 func trueOr(wrong string, err error) (any, error) {
 	switch {
 	case err != nil:

@@ -13,8 +13,8 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// cached are the functions of the file mounts below cachedir, in which Salt
-// keeps the options that it mounted with. States of Brine do not need it.
+// cached returns the functions for the file mounts below cachedir, in which
+// Salt stores mount options. Brine's states do not need it.
 func (x mountFuncs) cached() []fn.Func {
 	return []fn.Func{
 		fn.Of("read_mount_cache", x.readCache, `Return what is kept in the cache of a mounted directory.`,
@@ -25,8 +25,8 @@ func (x mountFuncs) cached() []fn.Func {
 	}
 }
 
-// cache returns the path of the cache and its content; one that is not there
-// is empty.
+// cache returns the path of the cache and its content; a missing file counts
+// as empty.
 func (x mountFuncs) cache(c *fn.Call) (path string, all *value.Dict, err error) {
 	dir, _ := c.Config.Get("cachedir").(string)
 	if dir == "" {

@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// program adds one to a fake machine.
+// program adds programs to a fake machine.
 func (f *fake) program(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -234,8 +234,8 @@ func TestWithOthers(t *testing.T) {
 	}
 }
 
-// TestLoadHere compares with what the kernel rounds to two digits, which may
-// be a little older.
+// TestLoadHere compares with the kernel's load averages, which are rounded to
+// two digits and may be slightly older.
 func TestLoadHere(t *testing.T) {
 	o := func() *value.Dict {
 		r, err := fn.NewRegistry(nil, Modules(&host.Machine{})...)

@@ -53,7 +53,7 @@ type topArgs struct {
 	Interval float64 `salt:"interval" doc:"seconds to look for" default:"3"`
 }
 
-// states are psutil's words for the kernel's letters.
+// states maps the kernel's letters to psutil's words.
 var states = map[string]string{"R": "running", "S": "sleeping", "D": "disk-sleep", "T": "stopped", "t": "tracing-stop", "Z": "zombie", "X": "dead",
 	"x": "dead", "K": "wake-kill", "W": "waking", "I": "idle", "P": "parked"}
 
@@ -88,7 +88,7 @@ func (p ps) top(ctx context.Context, _ *fn.Call, a topArgs) (*value.List, error)
 		}
 		d, ok := process.Detail(p.m, u.PID)
 		if !ok {
-			continue // it ended meanwhile
+			continue // the process has ended
 		}
 		mem := d.Memory
 		out.Append(value.DictOf("cmd", cmd, "user", owners.Name(u.UID), "status", states[u.State], "pid", u.PID, "create_time", created(u.Process),
@@ -100,7 +100,7 @@ func (p ps) top(ctx context.Context, _ *fn.Call, a topArgs) (*value.List, error)
 	return out, nil
 }
 
-// pause waits for some seconds, or for the end of the job.
+// pause waits for some seconds, or until the job ends.
 func pause(ctx context.Context, seconds float64) error {
 	if !(seconds >= 0 && seconds <= 3600) {
 		return fn.Invalidf("the interval is a number of seconds up to 3600, not %v", seconds)
@@ -215,13 +215,14 @@ func (p ps) psaux(ctx context.Context, _ *fn.Call, a psauxArgs) (*value.List, er
 	return value.ListOf(name, lines, strconv.Itoa(lines.Len())+" occurrence(s)."), nil
 }
 
-// timeNames are the kernel's columns in /proc/stat.
+// timeNames names the columns in /proc/stat.
 var timeNames = []string{"user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal", "guest", "guest_nice"}
 
-// ticks is how many of the kernel's units make a second.
+// ticks is the number of the kernel's time units in a second.
 const ticks = 100
 
-// times returns the seconds of all processors together, or of each.
+// times returns the processor times in seconds, in total or for each
+// processor.
 func (p ps) times(each bool) [][]float64 {
 	var out [][]float64
 	for _, l := range counters.Lines(p.m, "/proc/stat") {
@@ -285,8 +286,8 @@ func (p ps) cpuPercent(ctx context.Context, _ *fn.Call, a percentCPUArgs) (any, 
 	return out.Items[0], nil
 }
 
-// busy returns how much of the time between two looks was not spent idly, in
-// percent with one digit. What guests used is part of user and nice.
+// busy returns the busy share of the time between two samples, in percent with
+// one digit. Guest time is part of user and nice.
 func busy(before, after []float64) float64 {
 	const idle, iowait, guest = 3, 4, 8
 	var all, idly float64
@@ -315,7 +316,7 @@ func (p ps) virtualMemory(context.Context, *fn.Call, none) (*value.Dict, error) 
 		"active", mem["Active"], "inactive", mem["Inactive"], "buffers", mem["Buffers"], "cached", cached, "shared", mem["Shmem"], "slab", mem["Slab"]), nil
 }
 
-// share returns a part in percent with one digit.
+// share returns part/whole in percent with one digit.
 func share(part, whole int64) float64 {
 	if whole <= 0 {
 		return 0
@@ -328,7 +329,7 @@ func (p ps) swapMemory(context.Context, *fn.Call, none) (*value.Dict, error) {
 	for _, l := range counters.Lines(p.m, "/proc/vmstat") {
 		if (l.Name == "pswpin" || l.Name == "pswpout") && len(l.Values) > 0 {
 			n, _ := strconv.ParseInt(l.Values[0], 10, 64)
-			paged[l.Name] = n * 4096 // psutil counts pages of 4 KiB everywhere
+			paged[l.Name] = n * 4096 // psutil always assumes pages of 4 KiB
 		}
 	}
 	total, free := mem["SwapTotal"], mem["SwapFree"]
@@ -372,8 +373,7 @@ func (p ps) diskUsage(_ context.Context, _ *fn.Call, a pathArgs) (*value.Dict, e
 	return value.DictOf("total", s.Total, "used", used, "free", s.Available, "percent", share(used, used+s.Available)), nil
 }
 
-// ioKeys says which counters are returned, and where they are among those of
-// the kernel.
+// ioKeys maps the returned counters to their columns in the kernel's list.
 var ioKeys = map[string]int{"bytes_sent": 8, "bytes_recv": 0, "packets_sent": 9, "packets_recv": 1, "errin": 2, "errout": 10, "dropin": 3, "dropout": 11}
 
 type ioArgs struct {

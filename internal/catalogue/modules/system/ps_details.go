@@ -72,8 +72,8 @@ func textKeys(d *value.Dict) []string {
 	return keys
 }
 
-// attributes returns all under psutil's names, where what consists of several
-// numbers is a list of them.
+// attributes returns all attributes under psutil's names. Attributes with
+// several numbers are lists.
 func (p ps) attributes(d process.Details) *value.Dict {
 	m := d.Memory
 	total := counters.Memory(p.m)["MemTotal"]
@@ -114,8 +114,7 @@ func (p ps) attributes(d process.Details) *value.Dict {
 	return out
 }
 
-// ioNice returns class and priority of a process among those that wait for
-// disks.
+// ioNice returns the I/O scheduling class and priority of a process.
 func (p ps) ioNice(pid int) any {
 	const ofProcess, classBits = 1, 13
 	if !p.m.Live() {
@@ -128,8 +127,8 @@ func (p ps) ioNice(pid int) any {
 	return value.ListOf(int64(v>>classBits), int64(v&(1<<classBits-1)))
 }
 
-// openFiles returns the regular files: path, descriptor, position, mode and
-// flags.
+// openFiles returns the open regular files: path, descriptor, position, mode
+// and flags.
 func (p ps) openFiles(fds []process.FD) *value.List {
 	out := &value.List{}
 	for _, fd := range fds {
@@ -140,7 +139,7 @@ func (p ps) openFiles(fds []process.FD) *value.List {
 	return out
 }
 
-// openMode is the mode of Python's open.
+// openMode returns the mode as Python's open takes it.
 func openMode(flags int) string {
 	mode := []string{"r", "w", "w+", "r"}[flags&unix.O_ACCMODE]
 	if flags&unix.O_APPEND != 0 {
@@ -156,7 +155,7 @@ func orNull(s string) any {
 	return s
 }
 
-// created is when a process was started, in seconds with two digits.
+// created returns when a process was started, in seconds with two digits.
 func created(p process.Process) float64 {
 	return float64(p.Started.UnixMilli()/10) / 100
 }
@@ -182,7 +181,7 @@ type allArgs struct {
 	All bool `salt:"all" doc:"also file systems that are on no disk" default:"false"`
 }
 
-// maxPath is how long a path may be on Linux.
+// maxPath is the maximum length of a path on Linux.
 const maxPath = 4096
 
 func (p ps) partitions(_ context.Context, _ *fn.Call, a allArgs) (*value.List, error) {
@@ -232,8 +231,8 @@ type deviceArgs struct {
 	Device string `salt:"device" doc:"name of the only disk or partition to count" default:"null"`
 }
 
-// diskCounts says which counters are returned, and where they are in
-// /proc/diskstats; those of sectors count 512 bytes each.
+// diskCounts lists the returned counters with their columns in
+// /proc/diskstats. A sector is 512 bytes.
 var diskCounts = []struct {
 	key  string
 	at   int
@@ -251,7 +250,7 @@ func (p ps) diskCounters(_ context.Context, _ *fn.Call, a deviceArgs) (any, erro
 			continue
 		}
 		if a.Device == "" && !p.m.Exists("/sys/block/"+strings.ReplaceAll(f[2], "/", "!")) {
-			continue // a partition, which its disk counts
+			continue // a partition, which is part of its disk's counters
 		}
 		found = true
 		for i, c := range diskCounts {
@@ -300,7 +299,7 @@ func (p ps) lsof(ctx context.Context, _ *fn.Call, a textArgs) (*value.List, erro
 	return value.ListOf(a.Name, printed(out)), nil
 }
 
-// printed is all that a program printed.
+// printed returns standard output and standard error of a program.
 func printed(out host.Output) string {
 	return strings.Trim(out.Stdout+"\n"+out.Stderr, "\n")
 }

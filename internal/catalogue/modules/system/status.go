@@ -67,7 +67,7 @@ func (s status) uptime(ctx context.Context, _ *fn.Call, _ none) (*value.Dict, er
 	if s.m.Which("who") != "" {
 		out, _, err := s.m.Run(ctx, "who", "-s")
 		if err == nil {
-			d.Set("users", int64(strings.Count(out, "\n")+1)) // Salt counts no one as one
+			d.Set("users", int64(strings.Count(out, "\n")+1)) // as in Salt, 1 if no user is logged in
 		}
 	}
 	return d, nil

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// layouts are the directives of Python's strftime that Go can write too.
+// layouts maps the directives of Python's strftime that Go also supports.
 var layouts = map[byte]string{
 	'a': "Mon", 'A': "Monday", 'b': "Jan", 'B': "January", 'h': "Jan", 'c': "Mon Jan _2 15:04:05 2006", 'd': "02", 'D': "01/02/06", 'e': "_2",
 	'F': "2006-01-02", 'H': "15", 'I': "03", 'm': "01", 'M': "04", 'p': "PM", 'r': "03:04:05 PM", 'R': "15:04", 'S': "05", 'T': "15:04:05",
 	'x': "01/02/06", 'X': "15:04:05", 'y': "06", 'Y': "2006", 'z': "-0700", 'Z': "MST",
 }
 
-// strftime writes a time in Python's format. A directive that is not known
-// stays as it is.
+// strftime formats a time with Python's directives. Unknown directives are
+// copied.
 func strftime(format string, t time.Time) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {

@@ -46,7 +46,7 @@ func systemModule(m *host.Machine) fn.Module {
 	}}
 }
 
-// run returns what a program prints, whether it succeeds or not, as Salt does.
+// run returns the output of a program even if it fails, as Salt does.
 func (p power) run(ctx context.Context, c *fn.Call, program string, args ...string) (string, error) {
 	c.Log.Warn("job changes the state of the whole machine", "program", program, "args", args, "jid", c.JID)
 	out, err := p.m.Do(ctx, program, args...)
@@ -67,7 +67,7 @@ type atArgs struct {
 	At any `salt:"at_time" doc:"time as hh:mm, or minutes from now; now if null" default:"null"`
 }
 
-// when is what shutdown(8) takes for a time.
+// when matches a time for shutdown(8).
 var when = regexp.MustCompile(`^(now|\+?[0-9]{1,6}|[0-9]{1,2}:[0-9]{2})$`)
 
 func (p power) at(option string) func(context.Context, *fn.Call, atArgs) (string, error) {
@@ -101,7 +101,7 @@ type offsetArgs struct {
 	Offset any `salt:"utc_offset" doc:"offset from UTC such as +0130; that of the machine if null" default:"null"`
 }
 
-// clockNow returns the time at an offset, or in the machine's zone.
+// clockNow returns the time at a UTC offset, or in the machine's time zone.
 func (p power) clockNow(offset any) (time.Time, error) {
 	if offset == nil {
 		return timezone.Now(p.m), nil

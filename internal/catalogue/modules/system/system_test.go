@@ -30,7 +30,7 @@ func TestSignatures(t *testing.T) {
 	stocktest.Signatures(t, cronTable, one, nil)
 }
 
-// cronTable was recorded where there is cron, without which Salt has no such
+// cronTable was recorded with cron installed, without which Salt lacks the
 // module.
 const cronTable = "testdata/cron.json"
 
@@ -41,7 +41,7 @@ func TestRecordingIsTrue(t *testing.T) {
 	}
 }
 
-// TestMountsLikeSalt compares what both read here.
+// TestMountsLikeSalt compares what Salt and Brine read from this machine.
 func TestMountsLikeSalt(t *testing.T) {
 	dir := t.TempDir()
 	tab := filepath.Join(dir, "fstab")
@@ -72,7 +72,7 @@ func TestMountsLikeSalt(t *testing.T) {
 	}
 }
 
-// TestMountCacheLikeSalt keeps how directories are mounted, as Salt does.
+// TestMountCacheLikeSalt compares the cache of mount options with Salt's.
 func TestMountCacheLikeSalt(t *testing.T) {
 	jobs := [][]any{{"mount.read_mount_cache", "/x"}, {"mount.delete_mount_cache", "/x"},
 		{"mount.write_mount_cache", "/x", "tmpfs", true, "tmpfs", "ro,noexec"},
@@ -94,7 +94,7 @@ func TestMountCacheLikeSalt(t *testing.T) {
 	}
 }
 
-// TestCron keeps a crontab by a program that stands in for the real one.
+// TestCron changes a crontab with a fake crontab program.
 func TestCron(t *testing.T) {
 	m := &host.Machine{Root: t.TempDir()}
 	if err := m.WriteFile("/usr/bin/crontab", nil); err != nil {
@@ -146,8 +146,8 @@ func TestCron(t *testing.T) {
 	}
 }
 
-// fake is a machine below a directory. Its programs note how they were called
-// and answer from a map; nothing is ever run.
+// fake is a machine below a directory. Its programs record how they were called
+// and answer from a map; no real program runs.
 type fake struct {
 	*host.Machine
 	calls   []string
@@ -429,7 +429,7 @@ func TestActing(t *testing.T) {
 	}
 }
 
-// Nothing that was not meant reaches a program.
+// TestRefused checks that no unintended argument reaches a program.
 func TestRefused(t *testing.T) {
 	for _, c := range [][]any{
 		{"system.reboot", "-k"}, {"system.reboot", "now; rm"}, {"system.shutdown", "tomorrow"}, {"system.init", "-q"}, {"system.init", 9},
@@ -527,11 +527,11 @@ func TestStrftime(t *testing.T) {
 	}
 }
 
-// TestLikeSaltHere compares what both read of this machine: the values where
-// they stand still, else the names and types. status.netstats is left out, as
-// Salt loses the last counter of each group, and the terminal of a process, as
-// psutil takes any regular file /dev/tty* for the terminal of processes without
-// one, and the tests of the shell's modules let Salt make such a file.
+// TestLikeSaltHere compares what Salt and Brine read from this machine: constant
+// values, and otherwise names and types. It omits status.netstats, as Salt loses
+// the last counter of each group. It also omits the terminal of a process: for
+// processes without one, psutil takes any regular file /dev/tty*, and tests of
+// the shell's modules let Salt create such a file.
 func TestLikeSaltHere(t *testing.T) {
 	still := [][]any{{"status.nproc"}, {"status.version"}, {"status.cpuinfo"}, {"ps.num_cpus"}, {"ps.boot_time"}, {"ps.total_physical_memory"},
 		{"timezone.get_zonecode"}, {"timezone.get_offset"},
@@ -565,9 +565,9 @@ func TestLikeSaltHere(t *testing.T) {
 	}
 }
 
-// shape replaces values by their types, and digits in texts by one; a list of
-// many is one item. The command of a process is a list, or for a kernel thread
-// its name, and which process comes first changes from one moment to the next.
+// shape replaces values by their types, and numbers in strings by one. It
+// reduces lists to one item. It masks the command of a process, which is a list,
+// or a name for a kernel thread, and the first process may differ.
 func shape(v any) any {
 	switch x := v.(type) {
 	case *value.Dict:

@@ -57,7 +57,7 @@ func (z zones) setZone(_ context.Context, c *fn.Call, a zoneArgs) (any, error) {
 	family := c.Grains.Get("os_family")
 	err := timezone.Set(z.m, a.Timezone, family == "Debian" || family == "Gentoo")
 	var unknown *timezone.UnknownError
-	if errors.As(err, &unknown) { // no error to Salt
+	if errors.As(err, &unknown) { // not an error in Salt
 		return "Zone does not exist: " + unknown.Path, nil
 	}
 	return err == nil, fn.FromHost(err)

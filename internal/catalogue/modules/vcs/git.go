@@ -18,7 +18,7 @@ import (
 
 type git struct{ m *host.Machine }
 
-// args are the arguments of all functions; each names those it takes.
+// args are the arguments of all functions; each declares those it takes.
 type args struct {
 	Cwd       any    `salt:"cwd" doc:"directory of the checkout"`
 	URL       string `salt:"url" doc:"address of the repository"`
@@ -59,7 +59,7 @@ type args struct {
 	Info      bool   `salt:"versioninfo" doc:"return a list of numbers" default:"false"`
 }
 
-// open is args and any keyword.
+// open is args with any further keywords.
 type open struct {
 	args
 	Kwargs fn.Kwargs `salt:"kwargs"`
@@ -143,7 +143,7 @@ func gitModule(m *host.Machine) fn.Module {
 	)}
 }
 
-// given refuses an argument that is missing where it must not be.
+// given rejects a missing argument that is required.
 func given(v any, name string) error {
 	if v == nil || v == "" {
 		return fn.Invalidf("Missing '%s' argument", name)
@@ -151,8 +151,8 @@ func given(v any, name string) error {
 	return nil
 }
 
-// run makes git ready: the directory, relative to the home of the user, and the
-// keys.
+// run prepares git: the directory, relative to the user's home directory, and
+// the keys.
 func (g git) run(ctx context.Context, c *fn.Call, a args) (gitcmd.Git, error) {
 	r := gitcmd.Git{Machine: g.m, User: a.User}
 	if a.Cwd != nil {
@@ -195,7 +195,7 @@ func (g git) folder(ctx context.Context, a args) string {
 	return filepath.Join(home, strings.TrimPrefix(dir, "~/"))
 }
 
-// words splits options as a shell does; a trailing -- is left out.
+// words splits options as a shell does and drops a trailing --.
 func words(v any) ([]string, error) {
 	var w []string
 	switch x := v.(type) {
@@ -214,7 +214,7 @@ func words(v any) ([]string, error) {
 	return w, nil
 }
 
-// command puts options in their places: git GITOPTS name OPTS more.
+// command returns the command line: git GITOPTS name OPTS more.
 func (g git) command(ctx context.Context, c *fn.Call, a args, name string, more ...string) (gitcmd.Git, []string, error) {
 	r, err := g.run(ctx, c, a)
 	if err != nil {
@@ -231,7 +231,7 @@ func (g git) command(ctx context.Context, c *fn.Call, a args, name string, more 
 	return r, append(append(append(before, strings.Fields(name)...), opts...), more...), nil
 }
 
-// failed shows git's failures as they are.
+// failed marks git's errors to be shown as they are.
 func failed(err error) error {
 	if err == nil {
 		return nil
@@ -248,7 +248,7 @@ func (g git) do(ctx context.Context, c *fn.Call, a args, name string, more ...st
 	return out, failed(err)
 }
 
-// said is do for commands that speak on the other output.
+// said does the same as do, for commands that write to standard error.
 func (g git) said(ctx context.Context, c *fn.Call, a args, name string, more ...string) (string, error) {
 	r, line, err := g.command(ctx, c, a, name, more...)
 	if err != nil {
@@ -258,12 +258,12 @@ func (g git) said(ctx context.Context, c *fn.Call, a args, name string, more ...
 	return out, failed(err)
 }
 
-// plain is a function that is nothing but a command.
+// plain returns a function that only runs a command.
 func (g git) plain(name string) func(context.Context, *fn.Call, args) (string, error) {
 	return func(ctx context.Context, c *fn.Call, a args) (string, error) { return g.do(ctx, c, a, name) }
 }
 
-// optional returns an argument that may be missing.
+// optional returns an optional argument as a list.
 func optional(v any) []string {
 	if v == nil || v == "" {
 		return nil
@@ -604,7 +604,7 @@ func number(s string) (n int64, ok bool) {
 	return n, s != ""
 }
 
-// where says which file of settings is meant.
+// where returns the option for the configuration file.
 func where(a open) ([]string, error) {
 	if a.Kwargs.Bool("global") {
 		return []string{"--global"}, nil

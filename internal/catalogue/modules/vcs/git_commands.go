@@ -11,8 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// moreArgs are the arguments of the functions in this file that others do not
-// have.
+// moreArgs are further arguments, for the functions in this file.
 type moreArgs struct {
 	args
 	Output      string `salt:"output" doc:"file to write"`
@@ -41,7 +40,7 @@ type moreArgs struct {
 	Expire      any    `salt:"expire" doc:"only what is older than this time" default:"null"`
 }
 
-// moreOpen is moreArgs and any keyword.
+// moreOpen is moreArgs with any further keywords.
 type moreOpen struct {
 	moreArgs
 	Kwargs fn.Kwargs `salt:"kwargs"`
@@ -60,7 +59,7 @@ type refArgs struct {
 	Encoding any    `salt:"output_encoding" ignored:"output is UTF-8" default:"null"`
 }
 
-// commands returns the rarer functions, which run git with arguments.
+// commands returns the rarely used functions, which run git with arguments.
 func (g git) commands() []fn.Func {
 	ex := func(line string) fn.Option { return fn.Example("salt myminion git." + line) }
 	return []fn.Func{
@@ -96,7 +95,7 @@ func (g git) commands() []fn.Func {
 	}
 }
 
-// only refuses keywords but these.
+// only rejects keywords other than names.
 func only(kwargs fn.Kwargs, names ...string) error {
 	for k, v := range kwargs.Clean().All() {
 		if !slices.Contains(names, value.Str(k)) {
@@ -177,7 +176,7 @@ func (g git) diff(ctx context.Context, c *fn.Call, a moreArgs) (string, error) {
 		}
 	}
 	text, err := g.said(ctx, c, a.args, "diff", more...)
-	if a.NoIndex && exit(err) != 0 { // 1 is the code for files that differ
+	if a.NoIndex && exit(err) != 0 { // 1 means that the files differ
 		err = nil
 	}
 	return text, err

@@ -14,7 +14,7 @@ import (
 	"brine/internal/host"
 	gitcmd "brine/internal/host/git"
 	"brine/internal/py/value"
-	_ "brine/test/gittest" // leaves no variables of git
+	_ "brine/test/gittest" // clears git's environment variables
 	"brine/test/tools"
 )
 
@@ -26,7 +26,7 @@ func TestSignatures(t *testing.T) { stocktest.Signatures(t, signatures, Modules(
 
 func TestRecordingIsTrue(t *testing.T) { stocktest.Verify(t, signatures) }
 
-// repository makes a repository with two commits, a branch and a tag.
+// repository creates a repository with two commits, a branch and a tag.
 func repository(t *testing.T) string {
 	t.Helper()
 	tools.Need(t, "git", "git")
@@ -41,10 +41,10 @@ func repository(t *testing.T) string {
 	return dir
 }
 
-// TestLikeSalt works with a clone of one repository with each.
+// TestLikeSalt uses a clone of one repository with Salt and with Brine.
 func TestLikeSalt(t *testing.T) {
 	origin := repository(t)
-	t.Setenv("HOME", "/") // as that of the recording: no settings of the user that runs the test
+	t.Setenv("HOME", "/") // as in the recording: without the user's git configuration
 	jobs := func(dir string) [][]any {
 		d := dir + "/w"
 		return [][]any{
@@ -117,7 +117,7 @@ func TestSecretsStayHidden(t *testing.T) {
 	}
 }
 
-// TestSeldomNeeded runs what TestLikeSalt compares, where there is no Salt.
+// TestSeldomNeeded runs the functions of TestLikeSalt without Salt.
 func TestSeldomNeeded(t *testing.T) {
 	origin := repository(t)
 	t.Setenv("HOME", "/")

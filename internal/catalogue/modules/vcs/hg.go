@@ -9,7 +9,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// hg asks Mercurial's hg(1).
+// hg runs Mercurial's hg(1).
 type hg struct{ m *host.Machine }
 
 func init() { units.Register("hg", hgModule) }
@@ -33,7 +33,7 @@ func hgModule(m *host.Machine) fn.Module {
 	}}
 }
 
-// run runs hg by way of the module cmd.
+// run runs hg through the cmd module.
 func (h hg) run(ctx context.Context, c *fn.Call, cwd, user any, words ...string) (*value.Dict, error) {
 	kw := value.DictOf("python_shell", false)
 	if value.Truth(cwd) {
@@ -47,7 +47,7 @@ func (h hg) run(ctx context.Context, c *fn.Call, cwd, user any, words ...string)
 	return d, err
 }
 
-// must is run of what has to succeed.
+// must runs hg and returns an error if it fails.
 func (h hg) must(ctx context.Context, c *fn.Call, cwd, user any, words ...string) (string, error) {
 	d, err := h.run(ctx, c, cwd, user, words...)
 	if err == nil && d.Int("retcode") != 0 {
@@ -108,7 +108,7 @@ func (h hg) archive(ctx context.Context, c *fn.Call, a hgArchiveArgs) (string, e
 	return strings.TrimSpace(d.Str("stdout") + "\n" + d.Str("stderr")), err
 }
 
-// hgFar are the options for another repository, and the user's own.
+// hgFar returns the options for a remote repository, and the user's own.
 func hgFar(identity, opts any) (words []string) {
 	if value.Truth(identity) {
 		words = append(words, "--ssh", "ssh -i "+value.Str(identity))

@@ -1,5 +1,5 @@
-// Package vcs holds the execution modules for version control: git. It is a
-// skin over host/git.
+// Package vcs holds the execution modules for version control: git, which uses
+// host/git, and hg.
 package vcs
 
 import (
@@ -8,7 +8,7 @@ import (
 	"brine/internal/host"
 )
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = modules.Family()
 
 // Modules returns the modules of this family.
