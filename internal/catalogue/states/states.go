@@ -1,5 +1,5 @@
-// Package states has the state modules of every machine. A family is a package below it,
-// whose files each register their modules.
+// Package states registers the state modules of every machine. A family is a package
+// below this one, whose files each register their modules.
 package states
 
 import (

@@ -1,8 +1,8 @@
-// Package accounts holds the state modules for who may use a machine: user,
-// group, ssh_auth and ssh_known_hosts.
+// Package accounts holds the state modules for access to a machine: user, group,
+// ssh_auth and ssh_known_hosts.
 //
-// Accounts are read and changed by the minion's execution modules user, group
-// and shadow, whichever they are.
+// Accounts are read and changed with the minion's execution modules user, group and
+// shadow, whatever their implementation.
 package accounts
 
 import (
@@ -13,14 +13,14 @@ import (
 	"brine/internal/sls/state"
 )
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = states.Family()
 
 // Modules returns the state modules of this family.
 func Modules() []state.Module { return units.Modules(nil) }
 
-// info returns what user.info or group.info says, an empty map for an unknown name.
-// local asks for the machine's own accounts, past a directory service.
+// info returns the result of user.info or group.info, an empty map for an unknown
+// name. local reads the machine's own accounts and ignores directory services.
 func info(ctx context.Context, e *state.Env, module, name string, local bool) (*value.Dict, error) {
 	var kw *value.Dict
 	if local {

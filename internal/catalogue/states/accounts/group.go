@@ -31,12 +31,12 @@ type groupArgs struct {
 	Local     bool   `salt:"local" doc:"the machine's own groups, past a directory service" default:"false"`
 }
 
-// groupChange is what of a group is not as declared.
+// groupChange is one difference between a group and its declaration.
 type groupChange struct {
 	key   string
-	users []string // of all but gid
+	users []string // for every key but gid
 	gid   int64
-	set   bool // it is shown as a set
+	set   bool // shown as a set
 }
 
 func (c groupChange) value() any {
@@ -53,7 +53,7 @@ func (c groupChange) value() any {
 	return value.Strings(c.users)
 }
 
-// differs compares a group that there is.
+// differs compares an existing group with the declared one.
 func (a groupArgs) differs(have *value.Dict) (list []groupChange, err error) {
 	if value.Truth(a.GID) {
 		gid, err := strconv.ParseInt(value.Str(a.GID), 10, 64)
@@ -187,7 +187,7 @@ func (a groupArgs) apply(ctx context.Context, e *state.Env, c groupChange) (err 
 	return err
 }
 
-// create is the plan to add the group.
+// create returns the plan to add the group.
 func (a groupArgs) create(ctx context.Context, e *state.Env) (state.Plan, error) {
 	p := state.Plan{Steps: []state.Step{{
 		Change: state.Change{Comment: "Group " + a.Name + " set to be added"},

@@ -22,7 +22,7 @@ func init() {
 	})
 }
 
-// authArgs are the arguments of the states of keys.
+// authArgs are the arguments of the states for SSH keys.
 type authArgs struct {
 	Name    string    `salt:"name" doc:"the key in base64, or a line with options, type, key and comment"`
 	User    string    `salt:"user" doc:"user"`
@@ -37,7 +37,7 @@ type authArgs struct {
 
 var keyLine = regexp.MustCompile(`^(.*?)\s?((?:sk-)?(?:ssh-|ecds)[\w@.-]+\s.+)$`)
 
-// read takes a line apart.
+// read parses a whole key line given as the name.
 func (a *authArgs) read() error {
 	name := strings.TrimSpace(a.Name)
 	if name == "" {
@@ -65,12 +65,13 @@ func (a authArgs) options() any {
 	return a.Options
 }
 
-// check asks what would have to be done for the key: add, update or exists.
+// check returns what must be done for the key: add, update or exists.
 func (a authArgs) check(ctx context.Context, e *state.Env) (any, error) {
 	return e.Exec(ctx, "ssh.check_key", value.DictOf("config", a.Config, "fingerprint_hash_type", a.Hash), a.User, a.Name, a.Enc, a.Comment, a.options())
 }
 
-// checkFile asks so of all keys of the source, which must have some.
+// checkFile returns the same for all keys of the source. A source without keys
+// is an error.
 func (a authArgs) checkFile(ctx context.Context, e *state.Env) (*value.Dict, error) {
 	v, err := e.Exec(ctx, "ssh.check_key_file", value.DictOf("saltenv", e.Saltenv, "fingerprint_hash_type", a.Hash), a.User, a.Source, a.Config)
 	d, _ := v.(*value.Dict)
@@ -80,8 +81,8 @@ func (a authArgs) checkFile(ctx context.Context, e *state.Env) (*value.Dict, err
 	return d, err
 }
 
-// fetch makes sure that the source is available. ssh.check_key_file answers
-// nothing where it cannot.
+// fetch fetches the source into the cache, since ssh.check_key_file returns
+// nothing if it cannot.
 func (a authArgs) fetch(ctx context.Context, e *state.Env) error {
 	_, err := e.Files.GetURL(ctx, a.Source, "", fileclient.URLOptions{Saltenv: e.Saltenv, Makedirs: true})
 	return err
@@ -118,7 +119,7 @@ func authPresent(ctx context.Context, e *state.Env, a authArgs) (state.Plan, err
 	}}}, nil
 }
 
-// outcome tells what a word of ssh.set_auth_key means.
+// outcome converts the result of ssh.set_auth_key to a change.
 func (a authArgs) outcome(v any) (state.Change, error) {
 	of := "The authorized host key " + a.Name
 	switch v {
@@ -186,7 +187,7 @@ func authAbsent(ctx context.Context, e *state.Env, a authArgs) (state.Plan, erro
 	}
 	p := state.Plan{Steps: []state.Step{step}}
 	switch {
-	case err != nil: // a type that is none keeps no key from going
+	case err != nil: // an invalid type does not prevent removing a key
 		p.Forecast = &state.Result{Verdict: state.Failed, Comment: err.Error()}
 	case check != "exists" && check != "update":
 		p.Forecast = &state.Result{Verdict: state.Succeeded, Comment: "Key is already absent"}
@@ -194,7 +195,7 @@ func authAbsent(ctx context.Context, e *state.Env, a authArgs) (state.Plan, erro
 	return p, nil
 }
 
-// removed makes a change of what the function said.
+// removed converts the result of the execution function to a change.
 func removed(v any, name string) (state.Change, error) {
 	switch said := value.Str(v); said {
 	case "User authorized keys file not present":
@@ -206,8 +207,8 @@ func removed(v any, name string) (state.Change, error) {
 	}
 }
 
-// absentFile leaves the keys where they are if there is no source, as Salt
-// does, but not without a word.
+// absentFile keeps the keys if the source is missing, as Salt does, but adds a
+// warning.
 func (a authArgs) absentFile(ctx context.Context, e *state.Env) (state.Plan, error) {
 	if err := a.fetch(ctx, e); err != nil {
 		return state.Plan{Warnings: []string{"Source file " + a.Source + " is missing: no key was removed"},

@@ -31,7 +31,7 @@ type knownArgs struct {
 	Hash        any    `salt:"fingerprint_hash_type" doc:"hash of the fingerprints; null for sha256" default:"null"`
 }
 
-// file returns the file that is meant.
+// knownFile returns the path of the known hosts file.
 func knownFile(user, config string) (string, error) {
 	switch {
 	case config == "" && user == "":
@@ -51,8 +51,8 @@ func textOrNone(s string) any {
 	return s
 }
 
-// knownPresent takes the key where both key and fingerprint are given, as Salt
-// does. Only Salt's test mode calls that a failure; ours shows what a run does.
+// knownPresent uses the key if both key and fingerprint are given, as Salt
+// does. Salt's test mode fails then; Brine's shows what a run would do.
 func knownPresent(ctx context.Context, e *state.Env, a knownArgs) (state.Plan, error) {
 	config, err := knownFile(a.User, a.Config)
 	switch {
@@ -93,7 +93,7 @@ func knownPresent(ctx context.Context, e *state.Env, a knownArgs) (state.Plan, e
 	return p, nil
 }
 
-// saved tells what ssh.set_known_host did.
+// saved converts the result of ssh.set_known_host to a change.
 func (a knownArgs) saved(d *value.Dict, config string) (state.Change, error) {
 	switch d.Str("status") {
 	case "exists":

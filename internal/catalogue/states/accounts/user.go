@@ -62,14 +62,14 @@ type userArgs struct {
 	Local           bool   `salt:"local" doc:"the machine's own users, past a directory service" default:"false"`
 }
 
-// redacted stands for passwords.
+// redacted is shown instead of passwords.
 const redacted = "XXX-REDACTED-XXX"
 
-// userState is a user that is to be, and what is known.
+// userState is the declared user, with what prepare has found out.
 type userState struct {
 	e        *state.Env
 	a        userArgs
-	optional []string // the optional groups that there are
+	optional []string // those optional groups that exist
 	ids      map[string]any
 }
 
@@ -112,7 +112,7 @@ func userPresent(ctx context.Context, e *state.Env, a userArgs) (state.Plan, err
 	}}}, nil
 }
 
-// prepare checks the arguments and looks for groups.
+// prepare validates the arguments and looks up groups.
 func (u *userState) prepare(ctx context.Context) error {
 	a := &u.a
 	for _, f := range []*any{&a.Fullname, &a.Roomnumber, &a.Workphone, &a.Homephone, &a.Other} {
@@ -155,8 +155,8 @@ func (u *userState) prepare(ctx context.Context) error {
 	return nil
 }
 
-// hash makes a hash of the password, with the salt that the user's own hash
-// has, so that it does not differ without need.
+// hash hashes the password with the salt of the user's current hash, so that
+// equal passwords do not differ.
 func (u *userState) hash(ctx context.Context) error {
 	v, err := u.e.Exec(ctx, "shadow.info", nil, u.a.Name)
 	if err != nil {
@@ -183,8 +183,8 @@ func (u *userState) gidOf(ctx context.Context, name any) (any, error) {
 	return id, err
 }
 
-// ownGroup returns which group the user is to have: with usergroup the one of
-// the user's name, if there is one.
+// ownGroup returns the primary group that the user should have. With
+// usergroup, it is the group with the user's name, if it exists.
 func (u *userState) ownGroup(ctx context.Context) (any, error) {
 	if u.a.Usergroup != nil && *u.a.Usergroup {
 		if id, err := u.gidOf(ctx, u.a.Name); err != nil || id != "" {
@@ -204,8 +204,8 @@ func (u *userState) shadow(ctx context.Context) (*value.Dict, error) {
 	return d, err
 }
 
-// differs returns what of a user is not as declared: what it is to be, by the
-// names of attributes.
+// differs returns the attributes of a user that differ, with their declared
+// values.
 func (u *userState) differs(ctx context.Context, have *value.Dict, gid any) (*value.Dict, error) {
 	a, change := u.a, value.NewDict(8)
 	if value.Truth(a.UID) && !value.Equal(have.At("uid"), a.UID) {
@@ -262,8 +262,8 @@ func (u *userState) differs(ctx context.Context, have *value.Dict, gid any) (*va
 	return change, nil
 }
 
-// groups returns the further groups that the user is to be in, and whether
-// that differs from those that are.
+// groups returns the supplementary groups that the user should have, and
+// whether the present ones differ.
 func (u *userState) groups(ctx context.Context, have *value.Dict, gid any) (wanted []string, differ bool, err error) {
 	now := value.Texts(have.At("groups"))
 	wanted = append(value.Texts(u.a.Groups), u.optional...)
@@ -295,8 +295,8 @@ func (u *userState) groups(ctx context.Context, have *value.Dict, gid any) (want
 		now, wanted = slices.DeleteFunc(now, gone), slices.DeleteFunc(wanted, gone)
 		return nil
 	}
-	// The own group is no further one, also if it is about to change; nor is
-	// one of the user's name that was not requested.
+	// The primary group is not a supplementary one, even if it is about to
+	// change. Neither is a group with the user's name that was not requested.
 	for i, g := range []any{own, old} {
 		v, err := u.e.Exec(ctx, "file.gid_to_group", nil, g)
 		if err != nil {
@@ -319,7 +319,7 @@ func (u *userState) groups(ctx context.Context, have *value.Dict, gid any) (want
 	return wanted, differ && (len(wanted) > 0 || u.a.RemoveGroups), err
 }
 
-// groupsDiffer compares groups; one with the id of another counts as it.
+// groupsDiffer compares groups. Groups with the same id are equal.
 func (u *userState) groupsDiffer(ctx context.Context, now, wanted []string) (bool, error) {
 	var diff []string
 	for _, g := range wanted {
@@ -357,8 +357,8 @@ func (u *userState) groupsDiffer(ctx context.Context, now, wanted []string) (boo
 	return false, nil
 }
 
-// days are the attributes of the password file that are counted in days, in
-// the order in which they are set: names of argument and entry.
+// days lists the attributes of the shadow file that are counted in days, in
+// the order in which they are set, with the names of their argument and entry.
 var days = []struct{ arg, entry, words string }{
 	{"date", "lstchg", "last change date"}, {"mindays", "min", "minimum days"}, {"maxdays", "max", "maximum days"},
 	{"inactdays", "inact", "inactive days"}, {"warndays", "warn", "warn days"}, {"expire", "expire", "expire days"},
@@ -398,7 +398,7 @@ func (u *userState) shadowDiffers(ctx context.Context, change *value.Dict) error
 	return nil
 }
 
-// forbidden refuses changes of ids that were not allowed.
+// forbidden rejects changes of ids that are not allowed.
 func (u *userState) forbidden(have, change *value.Dict) error {
 	faults := &value.List{}
 	for _, c := range []struct {
@@ -417,7 +417,7 @@ func (u *userState) forbidden(have, change *value.Dict) error {
 	return fn.Errorf("Encountered error checking for needed changes. Additional info follows:\n\n%s", output.Nested(faults))
 }
 
-// do calls functions one after the other, up to the first that fails.
+// do calls functions one after the other until one fails.
 func (u *userState) do(ctx context.Context, err *error, fun string, kw *value.Dict, args ...any) {
 	if *err == nil {
 		_, *err = u.e.Exec(ctx, fun, kw, append([]any{u.a.Name}, args...)...)
@@ -470,7 +470,7 @@ func (u *userState) apply(ctx context.Context, have, change *value.Dict) (err er
 	return err
 }
 
-// change changes a user that there is, and looks whether that worked.
+// change changes an existing user, and verifies the result.
 func (u *userState) change(ctx context.Context, have, changes *value.Dict) (state.Change, error) {
 	before, err := u.shadow(ctx)
 	if err == nil {
@@ -564,7 +564,7 @@ func (u *userState) create(ctx context.Context) (state.Change, error) {
 	return c, nil
 }
 
-// passwords sets what the password file has of a new user.
+// passwords sets the attributes of a new user in the shadow file.
 func (u *userState) passwords(ctx context.Context, diff *value.Dict) (problem string, err error) {
 	if !u.e.Can("shadow.info") {
 		return "", nil

@@ -1,5 +1,5 @@
-// Package archives holds the state module archive: directories that hold what is
-// in an archive. The texts of comments and the shape of changes are Salt's.
+// Package archives holds the state module archive, which unpacks archives into
+// directories. The texts of comments and the shape of changes are Salt's.
 package archives
 
 import (
@@ -31,7 +31,7 @@ import (
 
 type archives struct{ m *host.Machine }
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = states.Family()
 
 // Modules returns the modules of this family.
@@ -78,27 +78,27 @@ type extractedArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// unpacking is an archive that is to be unpacked.
+// unpacking is an archive to be unpacked.
 type unpacking struct {
 	extractedArgs
 	m    *host.Machine
 	e    *state.Env
-	name string // with a slash at its end
+	name string // with a trailing slash
 	uid  int
 	gid  int
 	src  sources.Source
-	want fileclient.Hash // that source_hash gives
+	want fileclient.Hash // from source_hash
 	// shown is the source as the user sees it.
 	shown  string
 	format string
 	opts   string
 	// trim is the number of names to show, 0 for all.
 	trim    int
-	file    string // the archive
+	file    string // path of the archive
 	content archive.Content
-	missing bool     // some of it is not there
-	wrong   []string // what is there and of another type
-	// hash is that of the file, noted the one it was unpacked with.
+	missing bool     // some of the content is missing
+	wrong   []string // existing paths of another type
+	// hash is the hash of the archive, noted the one it was last unpacked with.
 	hash, noted string
 	updated     bool // the hash has changed
 }
@@ -137,7 +137,7 @@ func text(v any) string {
 	return value.Str(v)
 }
 
-// check refuses arguments that make no sense.
+// check rejects invalid combinations of arguments.
 func (u *unpacking) check() error {
 	on := text(u.EnforceOn)
 	u.name = strings.TrimRight(u.Name, "/") + "/"
@@ -159,7 +159,7 @@ func (u *unpacking) check() error {
 	return nil
 }
 
-// owner finds whom the files are to belong to.
+// owner looks up the declared user and group.
 func (u *unpacking) owner(ctx context.Context) error {
 	u.uid, u.gid = -1, -1
 	var ok bool
@@ -176,7 +176,7 @@ func (u *unpacking) owner(ctx context.Context) error {
 	return nil
 }
 
-// find chooses the source and finds out of what kind it is.
+// find chooses the source and determines its format.
 func (u *unpacking) find(ctx context.Context) error {
 	all, err := sources.Read(u.Source, u.SourceHash, u.e.Saltenv)
 	if err != nil {
@@ -217,7 +217,7 @@ func (u *unpacking) find(ctx context.Context) error {
 
 func (u *unpacking) local() bool { return u.src.Scheme() == "" || u.src.Scheme() == "file" }
 
-// checkOptions refuses options that do not suit the kind of archive.
+// checkOptions rejects options that do not fit the format.
 func (u *unpacking) checkOptions() error {
 	u.opts = text(u.Options)
 	switch {
@@ -253,13 +253,13 @@ func (u *unpacking) runsUnzip() bool {
 	return u.opts != "" || value.Truth(u.Password) || value.Truth(u.UseUnzip)
 }
 
-// how says how the archive is fetched and what proves that it is the right one.
+// how returns how to fetch and verify the archive.
 func (u *unpacking) how() sources.How {
 	return sources.How{Name: filepath.Base(u.src.URL), HashName: u.SourceHashName, SkipVerify: u.SkipVerify, ETag: u.UseETag, Signed: u.SignatureArgs}
 }
 
-// resolveHash reads source_hash, and checks the signature of a file of hashes.
-// From here on the source has a hash in place of the name of such a file.
+// resolveHash reads source_hash, and checks the signature if it names a file of
+// hashes. Then the source has the hash instead of the name of that file.
 func (u *unpacking) resolveHash(ctx context.Context) error {
 	if u.src.Hash == "" {
 		return nil
@@ -282,7 +282,7 @@ func (u *unpacking) fetch(ctx context.Context) error {
 			return err
 		}
 		u.file = c.Path
-		// A web source has been checked against the hash while it was fetched.
+		// Web sources were checked against the hash while they were fetched.
 		if u.src.Scheme() == "salt" && u.src.Hash != "" && !u.SkipVerify {
 			if sum, err := sources.Sum(u.file, u.want.Type); err != nil || sum != u.want.Sum {
 				return fn.Errorf("File is cached to %s, but the hash (%s) does not match the specified hash (%s)", u.file, sum, u.want.Sum)
@@ -308,7 +308,7 @@ func (u *unpacking) verified() error {
 
 var strip = regexp.MustCompile(`--strip(?:-components)?(?:\s+|=)(\d+)`)
 
-// list finds out what is in the archive.
+// list lists the content of the archive.
 func (u *unpacking) list(ctx context.Context) error {
 	if u.format == "zip" && !value.Truth(u.Password) {
 		if secret, err := archive.Encrypted(u.file); err == nil && secret {
@@ -347,7 +347,7 @@ func (u *unpacking) list(ctx context.Context) error {
 	return nil
 }
 
-// unlisted is the error for an archive that cannot be read.
+// unlisted returns the error for an unreadable archive.
 func (u *unpacking) unlisted(err error) error {
 	text := "Failed to list contents of " + u.file + ": " + err.Error()
 	if u.format == "tar" {
@@ -356,7 +356,7 @@ func (u *unpacking) unlisted(err error) error {
 	return fn.Errorf("%s", text)
 }
 
-// compare looks which files of the archive are there.
+// compare checks which files of the archive exist.
 func (u *unpacking) compare() error {
 	kinds := []struct {
 		names []string
@@ -383,7 +383,8 @@ func (u *unpacking) compare() error {
 	return nil
 }
 
-// note is the file that tells with which hash an archive was unpacked.
+// note returns the path of the file that stores the hash with which an archive
+// was unpacked.
 func (u *unpacking) note() (path, kind string) {
 	cache := text(u.e.Config.Get("cachedir"))
 	rel, err := filepath.Rel(cache, u.file)
@@ -397,7 +398,7 @@ func (u *unpacking) note() (path, kind string) {
 	return filepath.Join(cache, "archive_hash", rel+".hash"), kind
 }
 
-// readNote reads the hash that the archive was unpacked with.
+// readNote reads the hash that the archive was last unpacked with.
 func (u *unpacking) readNote() error {
 	path, kind := u.note()
 	b, err := os.ReadFile(path)
@@ -431,7 +432,8 @@ func (u *unpacking) writeNote() error {
 	return os.WriteFile(path, []byte(kind+":"+u.hash+"\n"), 0o644)
 }
 
-// lookUp returns the ids of names that this machine knows.
+// lookUp returns a function that maps user and group names to ids of this
+// machine, if they exist.
 func (u *unpacking) lookUp(ctx context.Context) func(user, group string, uid, gid int) (int, int) {
 	return func(user, group string, uid, gid int) (int, int) {
 		if id, ok := filesys.UserID(ctx, u.m, user); ok && user != "" && id >= 0 {
@@ -444,7 +446,8 @@ func (u *unpacking) lookUp(ctx context.Context) func(user, group string, uid, gi
 	}
 }
 
-// sameHash reports whether the archive was unpacked with the hash of the SLS.
+// sameHash reports whether the archive was last unpacked with the hash in the
+// SLS.
 func (u *unpacking) sameHash() (bool, error) {
 	if !u.SkipList || u.noted == "" || u.src.Hash == "" {
 		return false, nil

@@ -14,7 +14,7 @@ func TestAgainstStock(t *testing.T) {
 
 func TestRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/extracted") }
 
-// TestSigned checks signatures with a real gpg.
+// TestSigned checks signatures with the real gpg.
 func TestSigned(t *testing.T) {
 	statetest.Needs(t, "tar", "gzip", "gpg", "gpgconf")
 	statetest.Run(t, statetest.Table{Name: "testdata/signed", States: Modules(&host.Machine{})})

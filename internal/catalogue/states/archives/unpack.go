@@ -49,7 +49,7 @@ func (u *unpacking) plan(ctx context.Context) (state.Plan, error) {
 	return u.planKept()
 }
 
-// planWrong is the plan when something of another type is in the way.
+// planWrong returns the plan if paths of another type exist.
 func (u *unpacking) planWrong() (state.Plan, error) {
 	what := "The below paths (relative to " + u.name + ") exist, but are the incorrect type (file instead of directory, symlink instead of file, etc.)."
 	paths := "\n"
@@ -93,7 +93,7 @@ func (u *unpacking) planExtraction() (state.Plan, error) {
 	}}}, nil
 }
 
-// planKept is the plan when all files are there: their owner may be wrong.
+// planKept returns the plan if all files exist: their owner may be wrong.
 func (u *unpacking) planKept() (state.Plan, error) {
 	comment := "All files in archive are already present"
 	stale := u.notes() && u.noted != u.hash
@@ -131,7 +131,7 @@ func (u *unpacking) extract(ctx context.Context, changes *value.Dict) (string, e
 	names, err := u.unpack(ctx)
 	if err != nil {
 		if made {
-			_ = os.Remove(u.name) // if it is still empty
+			_ = os.Remove(u.name) // only if it is empty
 		}
 		return "", fn.Errorf("%w", err)
 	}
@@ -155,7 +155,7 @@ func (u *unpacking) extract(ctx context.Context, changes *value.Dict) (string, e
 	return u.finish(changes, u.shown+" extracted to "+u.name+u.reason()+". Output was trimmed to "+value.Str(trimmed)+" number of lines")
 }
 
-// clear removes what clean, clean_parent and force say.
+// clear removes paths as clean, clean_parent and force require.
 func (u *unpacking) clear(changes *value.Dict) error {
 	remove := func(name string) error {
 		path := strings.TrimRight(u.name+name, "/")
@@ -195,7 +195,7 @@ func (u *unpacking) clear(changes *value.Dict) error {
 	return nil
 }
 
-// unpack returns the names that were unpacked.
+// unpack unpacks the archive and returns the names.
 func (u *unpacking) unpack(ctx context.Context) ([]string, error) {
 	switch {
 	case u.format == "zip" && !u.runsUnzip():
@@ -223,7 +223,8 @@ func (u *unpacking) unpack(ctx context.Context) ([]string, error) {
 	return strings.Split(out.Stdout, "\n"), nil
 }
 
-// tarWords are the arguments of tar: short options without a dash come first.
+// tarWords returns the arguments of tar. Short options without a dash come
+// first.
 func (u *unpacking) tarWords(words []string) []string {
 	short, long := "xv", []string(nil)
 	for i, w := range words {
@@ -244,7 +245,7 @@ func (u *unpacking) unzipWords(words []string) []string {
 		args = append(args, "-P", value.Str(u.Password))
 	}
 	if u.Overwrite || u.missing || u.updated || len(u.wrong) > 0 {
-		args = append(args, "-o") // it must not ask
+		args = append(args, "-o") // unzip must not ask
 	}
 	args = append(append(args, words...), u.file, "-d", u.name)
 	if x := value.Split(u.Excludes); len(x) > 0 {
@@ -253,7 +254,7 @@ func (u *unpacking) unzipWords(words []string) []string {
 	return args
 }
 
-// finish gives the files to their owner and notes the hash.
+// finish sets the owner of the files and stores the hash.
 func (u *unpacking) finish(changes *value.Dict, comment string) (string, error) {
 	if value.Truth(u.User) || value.Truth(u.Group) {
 		o := &owners{u: u}
@@ -278,7 +279,7 @@ func (u *unpacking) finish(changes *value.Dict, comment string) (string, error) 
 	return comment, u.leave()
 }
 
-// leave removes the archive from the cache unless it is to be kept.
+// leave removes the archive from the cache unless it must be kept.
 func (u *unpacking) leave() error {
 	keep := u.KeepSource
 	if keep == nil {
@@ -293,17 +294,17 @@ func (u *unpacking) leave() error {
 	return nil
 }
 
-// owners gives files to a user and a group.
+// owners sets the user and group of files.
 type owners struct {
 	u       *unpacking
-	dry     bool // only look
+	dry     bool // only check
 	changed bool
 	missing []string
 	failed  []string
 }
 
-// enforce goes through what is at the top of the archive, or the path that the
-// SLS names, and through the directories below.
+// enforce visits the top level of the archive, or the path that the SLS names,
+// and the directories below.
 func (o *owners) enforce() {
 	top := o.u.content.Top()
 	dirs, others := top.Dirs, append(append([]string(nil), top.Files...), top.Links...)

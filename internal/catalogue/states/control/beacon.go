@@ -26,20 +26,20 @@ type beaconArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// turnArgs are those of enabled and disabled.
+// turnArgs are the arguments of enabled and disabled.
 type turnArgs struct {
 	Name   string    `salt:"name" doc:"name of the beacon"`
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// beacon is a beacon that a state is about.
+// beacon is the beacon that a state manages.
 type beacon struct {
 	env  *state.Env
 	name string
 	kw   *value.Dict
 }
 
-// now returns the settings of the beacon, and whether there is one.
+// now returns the settings of the beacon, and whether it exists.
 func (b beacon) now(ctx context.Context) (settings any, there bool, err error) {
 	kw := b.kw.Clone()
 	kw.Set("return_yaml", false)
@@ -52,8 +52,8 @@ func (b beacon) now(ctx context.Context) (settings any, there bool, err error) {
 	return settings, there, nil
 }
 
-// order has something done to the beacon. What the module says counts if it
-// fails or is only asked, done otherwise.
+// order calls a function for the beacon. The comment is the module's in a test
+// or on failure, and done otherwise.
 func (b beacon) order(ctx context.Context, test bool, function, done string, args ...any) (state.Result, *value.Dict) {
 	kw := b.kw.Clone()
 	if test {
@@ -65,13 +65,13 @@ func (b beacon) order(ctx context.Context, test bool, function, done string, arg
 		return failed("%v", err), nil
 	case !value.Truth(answer.At("result")):
 		return failed("%s", told(answer)), answer
-	case test: // Salt says True, as if nothing was to be done
+	case test: // Salt returns True, as if nothing had to change
 		return undecided("%s", told(answer)), answer
 	}
 	return succeeded("%s", done), answer
 }
 
-// saved has the beacons kept, if wanted, after a state that did not fail.
+// saved saves the beacons, if requested, after a state that did not fail.
 func (b beacon) saved(ctx context.Context, test, save bool, r state.Result) state.Result {
 	switch {
 	case !save || r.Verdict == state.Failed:
@@ -140,7 +140,7 @@ func beaconDisabled(_ context.Context, e *state.Env, a turnArgs) (state.Plan, er
 	})
 }
 
-// turn has something done to the beacon if there is one.
+// turn calls a function for the beacon if it exists.
 func (b beacon) turn(ctx context.Context, test bool, function, done, none string) state.Result {
 	_, there, err := b.now(ctx)
 	switch {

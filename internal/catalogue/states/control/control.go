@@ -1,7 +1,7 @@
-// Package control holds the states that manage the minion itself, not its
-// machine, and those that watch or wait without changing a thing: event,
-// schedule, beacon, saltutil, loop, process, status and disk. They go by the
-// execution functions of the same names, which know the minion.
+// Package control holds the states that manage the minion itself rather than its
+// machine, and those that watch or wait without changes: event, schedule,
+// beacon, saltutil, loop, process, status and disk. They call the execution
+// modules of the same names.
 package control
 
 import (
@@ -14,13 +14,13 @@ import (
 	"brine/internal/sls/state"
 )
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = states.Family()
 
 // Modules returns the state modules of this family.
 func Modules() []state.Module { return units.Modules(nil) }
 
-// whole is the plan of a state that is carried out elsewhere.
+// whole returns a plan whose result a function produces as a whole.
 func whole(do func(ctx context.Context, test bool) state.Result) (state.Plan, error) {
 	return state.Plan{Whole: do}, nil
 }
@@ -37,8 +37,8 @@ func undecided(format string, args ...any) state.Result {
 	return state.Result{Verdict: state.Undecided, Comment: fmt.Sprintf(format, args...)}
 }
 
-// told is the comment of an answer of the modules schedule and beacons: a text,
-// or lines.
+// told returns the comment in an answer of the modules schedule and beacons: a
+// string, or lines.
 func told(answer *value.Dict) string {
 	if l, ok := answer.At("comment").(*value.List); ok {
 		return strings.Join(value.Texts(l), "\n")

@@ -13,7 +13,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-// TestAgainstStock watches, waits and ends programs by states.
+// TestAgainstStock watches, waits for and ends processes with states.
 func TestAgainstStock(t *testing.T) {
 	statetest.Run(t, statetest.Table{Name: "testdata/control", States: Modules(),
 		Functions: slices.Concat(core.Modules(), files.Modules(&host.Machine{}), system.Modules(&host.Machine{}))})
@@ -21,7 +21,7 @@ func TestAgainstStock(t *testing.T) {
 
 func TestRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/control") }
 
-// TestNoPattern leaves all processes alone, which an empty pattern matches.
+// TestNoPattern checks that an empty pattern, which matches every process, ends none.
 func TestNoPattern(t *testing.T) {
 	p, err := processAbsent(t.Context(), nil, absentArgs{})
 	if err != nil {

@@ -43,7 +43,7 @@ func sendEvent(_ context.Context, e *state.Env, a sendArgs) (state.Plan, error) 
 			case err != nil:
 				r = failed("%v", err)
 			case fired != true:
-				// Salt says "Event fired" here, too.
+				// Salt's comment is "Event fired" even then.
 				r = failed("The event could not be fired: the log of the minion says why")
 			default:
 				r = succeeded("Event fired")

@@ -85,8 +85,8 @@ func until(_ context.Context, e *state.Env, a untilArgs) (state.Plan, error) {
 	})
 }
 
-// holds evaluates a condition by the template engine, which unlike Python can
-// do no harm.
+// holds evaluates a condition with the template engine, which is safe, unlike
+// Python.
 func holds(ctx context.Context, e *state.Env, condition string, got any) (bool, error) {
 	out, err := e.Template(ctx, state.Template{
 		Engine: "jinja", Source: "{% if " + condition + " %}yes{% endif %}", Name: "condition", Saltenv: e.Saltenv, Context: value.DictOf("m_ret", got),
@@ -99,8 +99,8 @@ func holds(ctx context.Context, e *state.Env, condition string, got any) (bool, 
 	return out == "yes", nil
 }
 
-// repeated calls do until it is done, fails, or the time is over, and returns
-// how often.
+// repeated calls do until it is done, fails, or the time limit is over, and
+// returns the number of attempts.
 func repeated(ctx context.Context, every, limit time.Duration, do func(attempt int) (done bool, err error)) (attempts int, err error) {
 	for end := time.Now().Add(limit); time.Now().Before(end); {
 		attempts++
@@ -130,7 +130,7 @@ func untilNoEval(_ context.Context, e *state.Env, a untilNoEvalArgs) (state.Plan
 		every, limit, fault := times(a.Period, a.Timeout)
 		compare := a.comparator(ctx, e)
 		switch {
-		case test: // as Salt, whatever the arguments are
+		case test: // as in Salt, for any arguments
 			return undecided("Would have waited for \"%s\" to produce \"%s\".", a.Name, value.Str(a.Expected))
 		case !e.Can(a.Name):
 			return failed("Module.function \"%s\" is unavailable.", a.Name)
@@ -163,8 +163,8 @@ func untilNoEval(_ context.Context, e *state.Env, a untilNoEvalArgs) (state.Plan
 	})
 }
 
-// comparator returns what reports whether a value fits, nil for an operator that
-// is none.
+// comparator returns a function that compares a value, nil for an unknown
+// operator.
 func (a untilNoEvalArgs) comparator(ctx context.Context, e *state.Env) func(got any) (bool, error) {
 	if e.Can(a.Operator) {
 		return func(got any) (bool, error) {
@@ -201,7 +201,8 @@ func (a untilNoEvalArgs) comparator(ctx context.Context, e *state.Env) func(got 
 	return nil
 }
 
-// contains reports whether a list, the keys of a map or a text has something.
+// contains reports whether a list, the keys of a map, or a string contains an
+// item.
 func contains(v, item any) bool {
 	switch v := v.(type) {
 	case *value.List:

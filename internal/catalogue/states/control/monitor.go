@@ -75,7 +75,7 @@ func loadavg(_ context.Context, e *state.Env, a loadArgs) (state.Plan, error) {
 	})
 }
 
-// limit reads a limit, which may be a number or a text.
+// limit parses a limit, which may be a number or a string.
 func limit(name string, v any) (n float64, given bool, err error) {
 	if !value.Truth(v) {
 		return 0, false, nil
@@ -86,7 +86,8 @@ func limit(name string, v any) (n float64, given bool, err error) {
 	return n, true, nil
 }
 
-// withData adds what a state saw, as Salt's states that watch do.
+// withData adds the observed data to the result, as Salt's monitoring states
+// do.
 func withData(r state.Result, data any) state.Result {
 	r.Extra = value.DictOf("data", data)
 	return r
@@ -158,7 +159,8 @@ type diskArgs struct {
 	Free     bool   `salt:"free" doc:"the limits are for free space, not for what is used" default:"false"`
 }
 
-// spaceLimit reads a limit with its unit. Percents are whole numbers up to 100.
+// spaceLimit parses a limit with its unit. Percentages are whole numbers up to
+// 100.
 func (a diskArgs) spaceLimit(name string, v any) (n int64, fault string) {
 	text, unit := value.Str(v), "%"
 	if a.Absolute {
@@ -211,8 +213,8 @@ func diskStatus(_ context.Context, e *state.Env, a diskArgs) (state.Plan, error)
 	})
 }
 
-// ofMount returns what is used of a mount point and what is left, in kilobytes
-// or percents.
+// ofMount returns the used and available space of a mount point, in kilobytes
+// or percent.
 func (a diskArgs) ofMount(mount *value.Dict) (used, available float64) {
 	number := func(key string) float64 {
 		n, _ := strconv.ParseFloat(strings.Trim(value.Str(mount.At(key)), "%"), 64)
@@ -224,7 +226,7 @@ func (a diskArgs) ofMount(mount *value.Dict) (used, available float64) {
 	return number("capacity"), 100 - number("capacity")
 }
 
-// ofFolder judges the file system that a directory is on.
+// ofFolder checks the file system of a directory.
 func (a diskArgs) ofFolder(ctx context.Context, e *state.Env, least, most *int64) state.Result {
 	if st, err := os.Stat(a.Name); err != nil || !st.IsDir() {
 		return withData(failed("Disk mount %s not present. Directory %s does not exist or is not a directory", a.Name, a.Name), value.NewDict(0))
@@ -246,10 +248,11 @@ func (a diskArgs) ofFolder(ctx context.Context, e *state.Env, least, most *int64
 	return withData(a.judged(used, available, !a.Absolute && total != 0, least, most), data)
 }
 
-// tenths rounds to one digit behind the point.
+// tenths rounds to one decimal place.
 func tenths(f float64) float64 { return math.RoundToEven(f*10) / 10 }
 
-// judged compares with the limits. Rounded numbers are shown with their point.
+// judged compares with the limits. Rounded numbers are shown with a decimal
+// point.
 func (a diskArgs) judged(used, available float64, rounded bool, least, most *int64) state.Result {
 	what, n, unit := "used", used, "%"
 	if a.Free {

@@ -62,7 +62,7 @@ func syncOne(kind string) func(context.Context, *state.Env, syncArgs) (state.Pla
 			if test {
 				return undecided("%s would have been run", function)
 			}
-			if !e.Can(function) { // as Salt: some kinds are the master's
+			if !e.Can(function) { // as in Salt: only the master has some kinds
 				return failed("Failed to run sync_%s: '%s'", kind, function)
 			}
 			names, err := e.Exec(ctx, function, a.Kwargs.Dict)

@@ -25,7 +25,7 @@ type jobArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// keywords are those of a call of module schedule.
+// keywords returns the keywords for a call of the module schedule.
 func (a jobArgs) keywords(test bool) *value.Dict {
 	kw := a.Kwargs.Clone()
 	if test {
@@ -34,7 +34,7 @@ func (a jobArgs) keywords(test bool) *value.Dict {
 	return kw
 }
 
-// scheduled returns the jobs of the schedule by their names.
+// scheduled returns the jobs of the schedule by name.
 func scheduled(ctx context.Context, e *state.Env, a jobArgs) (*value.Dict, error) {
 	v, err := e.Exec(ctx, "schedule.list", value.DictOf("show_all", true, "return_yaml", false, "offline", a.Kwargs.Bool("offline")))
 	if err != nil {
@@ -44,7 +44,7 @@ func scheduled(ctx context.Context, e *state.Env, a jobArgs) (*value.Dict, error
 	return jobs, nil
 }
 
-// order calls a function of module schedule or beacons that answers with
+// order calls a function of the modules schedule or beacons, whose answer has
 // result, comment and changes.
 func order(ctx context.Context, e *state.Env, function string, kw *value.Dict, args ...any) (*value.Dict, error) {
 	v, err := e.Exec(ctx, function, kw, args...)
@@ -92,7 +92,7 @@ func jobPresent(_ context.Context, e *state.Env, a jobArgs) (state.Plan, error) 
 			return failed("%s", told(answer))
 		}
 		if test {
-			r := undecided("%s", told(answer)) // Salt says True, as if nothing was to be done
+			r := undecided("%s", told(answer)) // Salt returns True, as if nothing had to change
 			if r.Changes = answer.Dict("changes"); !there {
 				r.Changes = value.DictOf(a.Name, "added")
 			}
@@ -118,7 +118,7 @@ func jobTurned(function, done string) func(context.Context, *state.Env, jobArgs)
 	}
 }
 
-// whatIs has something done to a job if it is in the schedule.
+// whatIs calls a function for a job if it is in the schedule.
 func (a jobArgs) whatIs(ctx context.Context, e *state.Env, test bool, function, done string, changes bool) state.Result {
 	jobs, err := scheduled(ctx, e, a)
 	if err != nil {

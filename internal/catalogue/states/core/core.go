@@ -1,6 +1,5 @@
-// Package core holds the states that need nothing of the machine: test, module, http and others. A
-// state module is one file, which adds itself to the list that Modules
-// returns.
+// Package core holds the states that do not use the machine: test, module, http and others. Each
+// state module is one file, which registers itself.
 package core
 
 import (
@@ -8,7 +7,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = states.Family()
 
 // Modules returns the state modules of this family.

@@ -16,14 +16,14 @@ import (
 	"brine/internal/sls/state"
 )
 
-// TestAgainstStock calls functions and sets variables by states.
+// TestAgainstStock calls functions and sets variables with states.
 func TestAgainstStock(t *testing.T) {
 	statetest.Run(t, statetest.Table{Name: "testdata/core", States: Modules(), Functions: slices.Concat(core.Modules(), files.Modules(&host.Machine{}))})
 }
 
 func TestRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/core") }
 
-// TestHTTP asks a server of the test.
+// TestHTTP queries a test server.
 func TestHTTP(t *testing.T) { statetest.Run(t, httpTable(t)) }
 
 func TestHTTPRecordingIsTrue(t *testing.T) { statetest.VerifyTable(t, httpTable) }
@@ -49,7 +49,7 @@ func httpTable(t *testing.T) statetest.Table {
 	return tab
 }
 
-// TestHTTPTypes refuses kinds of comparison that there are not.
+// TestHTTPTypes checks that unknown types of comparison are rejected.
 func TestHTTPTypes(t *testing.T) {
 	for _, a := range []httpArgs{{Match: "x", MatchType: "regex", StatusType: "string"}, {Status: int64(200), MatchType: "string", StatusType: "range"}} {
 		if r := a.answer(t.Context(), nil, false); r.Verdict != state.Failed || !strings.Contains(r.Comment, "_type is ") {

@@ -60,7 +60,7 @@ func setenv(_ context.Context, e *state.Env, a setenvArgs) (state.Plan, error) {
 	}}}, nil
 }
 
-// changes compares the environment with what is wanted of it.
+// changes compares the environment with the declared variables.
 func (a setenvArgs) changes(vars *value.Dict) *value.Dict {
 	out := value.NewDict(vars.Len())
 	var unset any = ""

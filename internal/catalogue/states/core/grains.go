@@ -58,7 +58,7 @@ type grainPresentArgs struct {
 	Force bool   `salt:"force" doc:"replace a map or list, or anything by one" default:"false"`
 }
 
-// set calls grains.set, which returns a result as states have it.
+// set calls grains.set, which returns the form of a state result.
 func (grains) set(ctx context.Context, e *state.Env, path string, v any, kw *value.Dict) (*value.Dict, error) {
 	r, err := e.Exec(ctx, "grains.set", kw, path, v)
 	d, _ := r.(*value.Dict)

@@ -12,7 +12,7 @@ import (
 	"brine/internal/sls/state/engine"
 )
 
-// store keeps grains in memory.
+// store holds grains in memory.
 type store struct{ d *value.Dict }
 
 func (s *store) Grains() *value.Dict { return s.d }
@@ -52,7 +52,7 @@ func TestGrains(t *testing.T) {
 		fun              string
 		args             *value.Dict
 		test, run, again string
-		grain            string // what the grain is afterwards, by path
+		grain            string // the resulting grain, by path
 		want             any
 	}{
 		{"exists", value.DictOf("name", "os"), "True: Grain exists {}", "True: Grain exists {}", "True: Grain exists {}", "os", "Debian"},

@@ -34,13 +34,13 @@ type httpArgs struct {
 	Kwargs     fn.Kwargs `salt:"kwargs"`
 }
 
-// answer asks once. What is asked may change something on the server, so that
-// a test asks only what the argument test_url names.
+// answer sends one request and checks the response. The request may change
+// something on the server, so a test run only queries test_url.
 func (a httpArgs) answer(ctx context.Context, e *state.Env, test bool) state.Result {
 	if a.Match == nil && a.Status == nil {
 		return state.Result{Verdict: state.Failed, Comment: " Either match text (match) or a status code (status) is required."}
 	}
-	// Salt compares nothing then, and says nothing.
+	// Salt then compares nothing, without an error.
 	switch {
 	case a.MatchType != "string" && a.MatchType != "pcre":
 		return state.Result{Verdict: state.Failed, Comment: fmt.Sprintf("match_type is %q, but must be string or pcre", a.MatchType)}
@@ -88,7 +88,7 @@ func (a httpArgs) answer(ctx context.Context, e *state.Env, test bool) state.Res
 	return r
 }
 
-// httpCheck compares an answer with what is expected.
+// httpCheck compares a response with the expected one.
 type httpCheck struct {
 	result *state.Result
 	said   []string

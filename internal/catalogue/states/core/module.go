@@ -46,8 +46,8 @@ func (m module) run(_ context.Context, e *state.Env, a anyArgs) (state.Plan, err
 	return m.several(e, calls, kw)
 }
 
-// several is the plan of keywords that are functions. What follows a colon
-// tells two calls of one function apart.
+// several returns the plan for keywords that are functions. A suffix after a
+// colon distinguishes two calls of one function.
 func (m module) several(e *state.Env, calls []string, kw *value.Dict) (state.Plan, error) {
 	var missing, known []string
 	for _, key := range calls {
@@ -67,7 +67,7 @@ func (m module) several(e *state.Env, calls []string, kw *value.Dict) (state.Pla
 		return before + joined(after, list)
 	}
 	foretold := text("Function", known, " % to be executed.")
-	name := value.DictOf("name", value.Strings(calls)) // of the result, as Salt has it
+	name := value.DictOf("name", value.Strings(calls)) // name in the result, as in Salt
 	if len(missing) > 0 {
 		problem := text("Unavailable function", missing, ": %.")
 		return state.Plan{Extra: name, Forecast: &state.Result{Verdict: state.Failed, Comment: strings.TrimSpace(problem + " " + foretold)}},
@@ -108,7 +108,7 @@ func (m module) several(e *state.Env, calls []string, kw *value.Dict) (state.Pla
 	}}}, nil
 }
 
-// joined puts names with commas into a text in the place of a %.
+// joined replaces % in text by the comma-separated names.
 func joined(text string, names []string) string {
 	return strings.Replace(text, "%", strings.Join(names, ", "), 1)
 }
@@ -120,7 +120,7 @@ func orElse(v, otherwise any) any {
 	return v
 }
 
-// call calls a function with a list of arguments, in which maps are keywords.
+// call calls a function with a list of arguments. Maps in it are keywords.
 func (module) call(ctx context.Context, e *state.Env, fun string, given any) (any, error) {
 	var args []any
 	kw := value.NewDict(2)
@@ -155,8 +155,8 @@ func (module) call(ctx context.Context, e *state.Env, fun string, given any) (an
 	return e.Exec(ctx, fun, kw, args...)
 }
 
-// worked reports whether a function returned no failure: false, or a map that
-// says so itself or in a map within.
+// worked reports whether a function succeeded. It failed if it returned false,
+// or a map that has a failure at any depth.
 func worked(v any) bool {
 	switch v := v.(type) {
 	case bool:
@@ -174,8 +174,8 @@ func worked(v any) bool {
 	return true
 }
 
-// own are arguments of functions whose names a state has for itself, so that
-// they are given with m_ before them.
+// own lists arguments of functions that a state uses itself. For the function
+// they are given with the prefix m_.
 var own = []string{"name", "fun", "names", "state", "saltenv"}
 
 func rename(arg string) string {
@@ -185,7 +185,7 @@ func rename(arg string) string {
 	return arg
 }
 
-// named is the plan of a state whose name is the function.
+// named returns the plan of a state whose name is the function.
 func (module) named(e *state.Env, fun string, kw *value.Dict) (state.Plan, error) {
 	f, err := e.Funcs.Lookup(fun)
 	if err != nil {
@@ -213,7 +213,7 @@ func (module) named(e *state.Env, fun string, kw *value.Dict) (state.Plan, error
 	}}}, nil
 }
 
-// arguments picks those of a function from the keywords of a state.
+// arguments selects a function's arguments from the keywords of a state.
 func arguments(f *fn.Func, kw *value.Dict) (args []any, more *value.Dict, err error) {
 	more = value.NewDict(4)
 	missing := ""
@@ -238,7 +238,7 @@ func arguments(f *fn.Func, kw *value.Dict) (args []any, more *value.Dict, err er
 		if !isList {
 			return nil, nil, fn.Errorf("'%s' must be a list.", rest)
 		}
-		// Further positional arguments need those before them in their places.
+		// Further positional arguments must come after all declared ones.
 		for _, p := range f.Params() {
 			if p.Keyword {
 				continue

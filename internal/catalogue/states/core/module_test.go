@@ -11,8 +11,8 @@ import (
 	"brine/internal/sls/state/engine"
 )
 
-// TestModuleWaitCallsFunctions has functions as keywords of a state that
-// watches another with changes.
+// TestModuleWaitCallsFunctions calls functions given as keywords when a
+// watched state has changed.
 func TestModuleWaitCallsFunctions(t *testing.T) {
 	states, err := state.NewRegistry(nil, Modules()...)
 	if err != nil {

@@ -35,8 +35,8 @@ type anyArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// comment returns the argument comment, which these states take from all
-// others.
+// comment returns the argument comment. These states ignore all other
+// arguments.
 func (a anyArgs) comment(otherwise string) string {
 	if v, ok := a.Kwargs.Get("comment"); ok {
 		return value.Str(v)
@@ -127,8 +127,8 @@ func (test) configurable(_ context.Context, _ *state.Env, a configurableArgs) (s
 	return p, nil
 }
 
-// forecast is what a test shows: like Salt it does not look at what a random
-// choice came to, but at the argument.
+// forecast returns the result of a test run. As in Salt, it depends on the
+// argument, not on a random choice.
 func (a configurableArgs) forecast(changes bool) *state.Result {
 	f := &state.Result{Comment: a.Comment}
 	if a.Comment == "" {
@@ -180,10 +180,10 @@ type checkPillarArgs struct {
 	Verbose    bool   `salt:"verbose" doc:"also tell of the keys that are right" default:"false"`
 }
 
-// kind is a type that check_pillar can ask for.
+// kind is a type that check_pillar can require.
 type kind struct {
 	keys any
-	name string // as Salt shows it, "" for any type
+	name string // Salt's name, "" for any type
 	is   func(v any) bool
 }
 

@@ -1,8 +1,8 @@
-// Package databases holds the state modules for the servers of databases:
-// mysql_database, mysql_user, mysql_grants, mysql_query, postgres_database,
-// postgres_user, postgres_group, postgres_privileges and others for what
-// PostgreSQL's databases are made of. They work by the execution module of the server. Further
-// arguments of all of them say which server is meant; see the execution module.
+// Package databases holds the state modules for database servers: mysql_database, mysql_user,
+// mysql_grants, mysql_query, postgres_database, postgres_user, postgres_group,
+// postgres_privileges and others for parts of PostgreSQL databases. They call the execution
+// module of the server. Further arguments of all of them select the server; see the execution
+// module.
 package databases
 
 import (
@@ -14,7 +14,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = states.Family()
 
 // Modules returns the state modules of this family.
@@ -27,8 +27,8 @@ type server struct {
 	conn   fn.Kwargs
 }
 
-// call calls a function with keywords, given as names and values; those that
-// are nil are left out.
+// call calls a function with keywords, given as pairs of name and value. Nil values are
+// omitted.
 func (s server) call(ctx context.Context, fun string, pairs ...any) (any, error) {
 	kw := s.conn.Clone()
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -44,12 +44,12 @@ func (s server) is(ctx context.Context, fun string, pairs ...any) (bool, error) 
 	return value.Truth(v), err
 }
 
-// one is a plan of one step.
+// one returns a plan of one step.
 func one(would string, do func(ctx context.Context) (state.Change, error)) state.Plan {
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: would}, Do: do}}}
 }
 
-// done is the outcome of a step: what it changed, or that it failed.
+// done returns the outcome of a step: its change, or its failure.
 func done(ok bool, err error, name, what, comment, failed string) (state.Change, error) {
 	switch {
 	case err != nil:

@@ -15,7 +15,7 @@ import (
 	"brine/test/tools"
 )
 
-// postgresTable is a table of PostgreSQL with a server for it.
+// postgresTable returns a test table with a PostgreSQL server.
 func postgresTable(t *testing.T, name string) statetest.Table {
 	m := &host.Machine{}
 	tab := statetest.Table{Name: "testdata/" + name, States: append(slices.Clone(Modules()), core.Modules()...),
@@ -39,7 +39,7 @@ func TestPostgresRecordingIsTrue(t *testing.T) {
 	statetest.VerifyTable(t, func(t *testing.T) statetest.Table { return postgresTable(t, "postgres") })
 }
 
-// TestPostgresParts changes what databases and roles of a real server have.
+// TestPostgresParts changes parts of databases and roles on a real server.
 func TestPostgresParts(t *testing.T) {
 	t.Parallel()
 	statetest.Run(t, postgresTable(t, "postgres_parts"))
@@ -49,7 +49,7 @@ func TestPostgresPartsRecordingIsTrue(t *testing.T) {
 	statetest.VerifyTable(t, func(t *testing.T) statetest.Table { return postgresTable(t, "postgres_parts") })
 }
 
-// mysqlTable is the table of MySQL with a server for it.
+// mysqlTable returns the MySQL test table with a server.
 func mysqlTable(t *testing.T) statetest.Table {
 	tab := statetest.Table{Name: "testdata/mysql", States: append(slices.Clone(Modules()), core.Modules()...),
 		Functions: slices.Concat(moddatabases.Modules(&host.Machine{}), files.Modules(&host.Machine{}), modcore.Modules())}

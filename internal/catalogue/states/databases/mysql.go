@@ -173,7 +173,7 @@ func userPresent(ctx context.Context, e *state.Env, a userArgs) (state.Plan, err
 	return a.create(s)
 }
 
-// change is the plan of a user with another password.
+// change returns the plan to change a user's password.
 func (a userArgs) change(s server, passwordless bool) (state.Plan, error) {
 	word, past := "change", "changed"
 	if passwordless {
@@ -198,7 +198,7 @@ func (a userArgs) change(s server, passwordless bool) (state.Plan, error) {
 	return p, nil
 }
 
-// create is the plan of a new user.
+// create returns the plan to create a user.
 func (a userArgs) create(s server) (state.Plan, error) {
 	would, did := "User "+a.who()+" is set to be added", "The user "+a.who()+" has been added"
 	if value.Truth(a.Open) {
@@ -291,7 +291,7 @@ func grantPresent(ctx context.Context, e *state.Env, a grantArgs) (state.Plan, e
 	}), nil
 }
 
-// revoke takes what rights the user has on the database.
+// revoke revokes the user's privileges on the database.
 func (a grantArgs) revoke(ctx context.Context, s server) error {
 	v, err := s.call(ctx, "user_grants", "user", a.User, "host", a.Host)
 	if err != nil {
@@ -349,7 +349,7 @@ func grantAbsent(ctx context.Context, e *state.Env, a grantArgs) (state.Plan, er
 	}), nil
 }
 
-// into says where the answer of statements goes.
+// into are the arguments for where to store the result of statements.
 type into struct {
 	Output    any `salt:"output" doc:"grain, or a file to write the answer to" default:"null"`
 	Grain     any `salt:"grain" doc:"grain to hold the answer" default:"null"`
@@ -417,7 +417,7 @@ func (a into) plan(ctx context.Context, s server, flags any, check bool, databas
 		if err != nil {
 			return state.Plan{}, err
 		}
-		if !there { // which Salt does not call a failure
+		if !there { // not a failure in Salt
 			r := state.Result{Verdict: state.Undecided, Comment: "Database " + shown + " is not present"}
 			return state.Plan{Whole: func(context.Context, bool) state.Result { return r }}, nil
 		}
@@ -441,8 +441,8 @@ func (a into) plan(ctx context.Context, s server, flags any, check bool, databas
 	}), nil
 }
 
-// where names what the answer is stored in. already says why nothing is to be
-// done.
+// where describes where the result is stored. already is the comment if nothing
+// has to be done.
 func (a into) where(ctx context.Context, s server) (where, already string, err error) {
 	overwrite := value.Truth(a.Overwrite)
 	switch {
@@ -488,7 +488,7 @@ func contains(l *value.List, v any) bool {
 	return false
 }
 
-// mapped makes maps of the rows of an answer.
+// mapped converts the rows of a result to maps.
 func mapped(answer any) {
 	d, ok := answer.(*value.Dict)
 	if !ok || !d.Has("results") {
@@ -509,8 +509,8 @@ func mapped(answer any) {
 	d.Set("results", out)
 }
 
-// items are those of a list or tuple. (The columns of a file's statements are a
-// list of tuples.)
+// items returns the items of a list or tuple. (The columns of a file's
+// statements are a list of tuples.)
 func items(v any) []any {
 	switch v := v.(type) {
 	case *value.List:
@@ -521,7 +521,7 @@ func items(v any) []any {
 	return nil
 }
 
-// store puts an answer where it belongs and says where that is.
+// store stores a result and returns a description of where.
 func (a into) store(ctx context.Context, e *state.Env, answer any) (string, error) {
 	switch {
 	case a.Output == "grain":

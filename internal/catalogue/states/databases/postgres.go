@@ -27,7 +27,7 @@ func init() {
 	})
 }
 
-// reach says how to reach a PostgreSQL server.
+// reach are the arguments for the connection to a PostgreSQL server.
 type reach struct {
 	User     any `salt:"user" doc:"account to run psql as" default:"null"`
 	DB       any `salt:"maintenance_db" doc:"database to connect to" default:"null"`
@@ -122,7 +122,7 @@ type roleArgs struct {
 	reach
 }
 
-// expiry is when a password ends, as the server writes it.
+// expiry returns when a password expires, in the server's format.
 func (a roleArgs) expiry(ctx context.Context, s server) (any, error) {
 	v, err := s.call(ctx, "psql_query", "query", "SELECT '"+strings.ReplaceAll(value.Str(a.Until), "'", "''")+"'::timestamp(0) as dt")
 	if err != nil {
@@ -135,10 +135,10 @@ func (a roleArgs) expiry(ctx context.Context, s server) (any, error) {
 			}
 		}
 	}
-	return nil, nil // such as infinity
+	return nil, nil // for example, infinity
 }
 
-// update lists what is to change of a role.
+// update returns the attributes of a role that must change.
 func (a roleArgs) update(ctx context.Context, s server, now *value.Dict, password bool) (*value.Dict, error) {
 	diff := value.NewDict(4)
 	for _, o := range []struct {
@@ -177,7 +177,8 @@ func roleNeeded(ctx context.Context, e *state.Env, a roleArgs) (state.Plan, erro
 	return rolePresent(ctx, e, "user", a)
 }
 
-// rolePresent has a role, which is called kind, a user or a group.
+// rolePresent ensures that a role exists. kind is what messages call it, a user or a
+// group.
 func rolePresent(ctx context.Context, e *state.Env, kind string, a roleArgs) (state.Plan, error) {
 	s := a.server(e)
 	label := strings.ToUpper(kind[:1]) + kind[1:] + " " + a.Name
@@ -208,7 +209,7 @@ func rolePresent(ctx context.Context, e *state.Env, kind string, a roleArgs) (st
 		diff = value.DictOf(a.Name, changes)
 		foretold = diff
 		if s := a.Superuser; s != nil && value.Equal(s, now.At("superuser")) {
-			a.Superuser = nil // only superusers may say so
+			a.Superuser = nil // only superusers may set it
 		}
 	}
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: label + " is set to be " + verb + "d", Diff: foretold},
@@ -228,7 +229,8 @@ func roleUnwanted(ctx context.Context, e *state.Env, a pgNameArgs) (state.Plan, 
 	return roleAbsent(ctx, e, "user", a)
 }
 
-// roleAbsent has no such role, which is called kind, a user or a group.
+// roleAbsent ensures that a role does not exist. kind is what messages call it, a user or
+// a group.
 func roleAbsent(ctx context.Context, e *state.Env, kind string, a pgNameArgs) (state.Plan, error) {
 	s := a.server(e)
 	label := strings.ToUpper(kind[:1]) + kind[1:] + " " + a.Name

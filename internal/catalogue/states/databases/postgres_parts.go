@@ -83,7 +83,7 @@ type rightsArgs struct {
 	reach
 }
 
-// what names what is granted; pairs are the arguments of the functions.
+// what describes the privileges; pairs are the arguments for the functions.
 func (a rightsArgs) what() (what string, pairs []any) {
 	what = "None"
 	pairs = []any{"name", a.Name, "object_name", a.Object, "object_type", a.Kind, "prepend", a.Schema}
@@ -254,9 +254,9 @@ func extensionAbsent(ctx context.Context, e *state.Env, a extensionAbsentArgs) (
 	}), nil
 }
 
-// unless is what a test shows of something in a database that cannot be asked:
-// if that is so since there is no such database, the state before this one may
-// be about to make it. Otherwise the plan is empty.
+// unless returns the forecast if a database cannot be queried because it does
+// not exist: an earlier state may be about to create it. Otherwise the plan is
+// empty.
 func (s server) unless(ctx context.Context, database any, would string) state.Plan {
 	kw := fn.Kwargs{Dict: s.conn.Clone()}
 	kw.Delete("dbname")
@@ -268,7 +268,7 @@ func (s server) unless(ctx context.Context, database any, would string) state.Pl
 	return state.Plan{Forecast: &state.Result{Comment: would}}
 }
 
-// schemaReach says how to reach the database of a schema.
+// schemaReach are the arguments for the connection to the database of a schema.
 type schemaReach struct {
 	User     any `salt:"user" doc:"account to run psql as" default:"null"`
 	Role     any `salt:"db_user" doc:"role that asks" default:"null"`

@@ -17,11 +17,12 @@ func init() {
 	})
 }
 
-// gathered are the texts of a run, by file and name.
+// gathered holds the texts that accumulators of a run added, by file and name.
 type gathered struct {
 	mu    sync.Mutex
 	files map[string]*value.Dict
-	// targets are the ids that the accumulators of a file are required by.
+	// targets has, for each accumulator of a file, the ids of the states that
+	// require it (require_in).
 	targets map[string]map[string][]string
 }
 
@@ -31,7 +32,7 @@ func accumulators(r *state.Run) *gathered {
 	}).(*gathered)
 }
 
-// of returns a copy of what was gathered for a file, or nil.
+// of returns a copy of the texts for a file, or nil.
 func (g *gathered) of(file string) any {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -41,8 +42,8 @@ func (g *gathered) of(file string) any {
 	return nil
 }
 
-// meantFor returns what was gathered for a file by the accumulators that are
-// required by a state; if there are none, all of it.
+// meantFor returns the texts for a file from the accumulators that a state
+// requires; if it requires none, all texts.
 func (g *gathered) meantFor(file, id string) *value.Dict {
 	all, _ := g.of(file).(*value.Dict)
 	g.mu.Lock()
@@ -59,7 +60,7 @@ func (g *gathered) meantFor(file, id string) *value.Dict {
 	return some
 }
 
-// require notes which states require an accumulator.
+// require records the states that require an accumulator.
 func (g *gathered) require(file, name string, ids []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,7 +70,7 @@ func (g *gathered) require(file, name string, ids []string) {
 	g.targets[file][name] = append(g.targets[file][name], ids...)
 }
 
-// add notes a text and reports whether it is new.
+// add adds a text and reports whether it is new.
 func (g *gathered) add(file, name string, text any) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,7 +100,8 @@ type accumulatedArgs struct {
 	Kwargs   fn.Kwargs `salt:"kwargs"`
 }
 
-// accumulated has no steps: what it gathers is needed by tests, too.
+// accumulated returns a plan without steps, because test runs need the texts,
+// too.
 func (file) accumulated(_ context.Context, e *state.Env, a accumulatedArgs) (state.Plan, error) {
 	ids := append(requiredBy(e.Low.At("require_in")), requiredBy(e.Low.At("watch_in"))...)
 	switch {

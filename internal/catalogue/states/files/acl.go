@@ -16,7 +16,7 @@ import (
 
 func init() { units.Register("acl", aclModule) }
 
-// aclModule are the states of access control lists.
+// aclModule returns the states for access control lists.
 func aclModule(m *host.Machine) state.Module {
 	when := func(fn.Reader) (string, bool) {
 		return "The linux_acl state cannot be loaded: the getfacl or setfacl binary is not in the path.", m.Which("getfacl") != "" && m.Which("setfacl") != ""
@@ -29,24 +29,24 @@ func aclModule(m *host.Machine) state.Module {
 	}}
 }
 
-// aclNow is what a file has of one kind of entries.
+// aclNow holds the present entries of one type.
 type aclNow struct {
 	files     *value.Dict
 	name      string
 	kind      string
 	byDefault bool
-	entries   *value.List // those of the file itself
+	entries   *value.List // entries of the file itself
 }
 
-// aclLists are those of this machine.
+// aclLists accesses the lists of this machine.
 var aclLists = acl.Lists{M: &host.Machine{}}
 
-// aclKeywords ask for errors, and for the files of a directory, too.
+// aclKeywords returns keywords that request errors, and recursion if set.
 func aclKeywords(recurse bool) fn.Kwargs {
 	return fn.Kwargs{Dict: value.DictOf("recursive", recurse, "raise_err", true)}
 }
 
-// aclLook reads what a file has. A kind that no file can have is an error.
+// aclLook reads the entries of a file. An invalid type is an error.
 func aclLook(ctx context.Context, e *state.Env, name, kind string, recurse bool) (aclNow, error) {
 	if _, err := os.Stat(name); err != nil {
 		return aclNow{}, state.Errorf("%s does not exist", name)
@@ -70,7 +70,7 @@ func aclLook(ctx context.Context, e *state.Env, name, kind string, recurse bool)
 	return n, err
 }
 
-// of returns the entries that a file has of the kind.
+// of returns the entries of a file with the type.
 func (n aclNow) of(file *value.Dict) *value.List {
 	if n.byDefault {
 		file = file.Dict("defaults")
@@ -79,7 +79,7 @@ func (n aclNow) of(file *value.Dict) *value.List {
 	return l
 }
 
-// find returns the rights of a user or group as a number.
+// find returns the permissions of a user or group as a number.
 func find(l *value.List, who string) (octal int64, ok bool) {
 	if l == nil {
 		return 0, false
@@ -92,7 +92,7 @@ func find(l *value.List, who string) (octal int64, ok bool) {
 	return 0, false
 }
 
-// who is the name to look for: the owner's if none is given.
+// who returns the name to look for: the owner if none is given.
 func (n aclNow) who(name string) string {
 	if name == "" {
 		return n.files.Dict(n.name).Dict("comment").Str(ownerKey(n.kind))
@@ -100,7 +100,7 @@ func (n aclNow) who(name string) string {
 	return name
 }
 
-// ownerKey is where getfacl reports the owner of a kind.
+// ownerKey returns getfacl's key for the owner of a type.
 func ownerKey(kind string) string {
 	if kind == "user" {
 		return "owner"
@@ -108,7 +108,7 @@ func ownerKey(kind string) string {
 	return kind
 }
 
-// octal is a text such as rwx, or a digit, as a number.
+// octal converts permissions such as rwx, or a digit, to a number.
 func octal(perms string) (n int64) {
 	for _, c := range perms {
 		switch c {
@@ -127,8 +127,8 @@ func octal(perms string) (n int64) {
 	return n
 }
 
-// letters is how Salt shows rights that were: with r for what is x, and the
-// other way round.
+// letters formats old permissions as Salt does: with r for the bit of x, and
+// vice versa.
 func letters(n int64) string {
 	b := []byte("---")
 	for i, c := range []byte("rwx") {
@@ -174,15 +174,15 @@ func aclPresent(ctx context.Context, e *state.Env, a aclArgs) (state.Plan, error
 	}
 	diff, would, did := value.DictOf("new", entry(a.Perms)), "New permissions will be applied for "+a.ACLName+": "+a.Perms, "Applied new permissions for "+
 		a.ACLName
-	if there && (a.ACLName != "" || n.kind != "user") { // of owners Salt does not tell what they could do
+	if there && (a.ACLName != "" || n.kind != "user") { // Salt does not show old permissions of owners
 		diff.Set("old", entry(letters(now)))
 		would, did = "Updated permissions will be applied for "+a.ACLName+": "+letters(now)+" -> "+a.Perms, "Updated permissions for "+a.ACLName
 	}
 	return aclPlan(e, a, []string{a.ACLName}, a.ACLName, diff, would, did), nil
 }
 
-// aclPlan is a plan that sets the rights of some users or groups, which are
-// reported as shown.
+// aclPlan returns a plan that sets the permissions of users or groups. shown
+// is how messages call them.
 func aclPlan(e *state.Env, a aclArgs, names []string, shown string, diff *value.Dict, would, did string) state.Plan {
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: diff, Comment: would}, Do: func(ctx context.Context) (state.Change, error) {
 		var err error

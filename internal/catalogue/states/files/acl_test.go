@@ -24,8 +24,8 @@ func TestACL(t *testing.T) {
 
 func TestACLRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/acl") }
 
-// TestOpenstackConfig has crudini, which openstack-config is made of, change a
-// file.
+// TestOpenstackConfig lets crudini, on which openstack-config is based, change
+// a file.
 func TestOpenstackConfig(t *testing.T) {
 	tools.Need(t, "crudini", "crudini")
 	statetest.Run(t, modulesTable("openstack"))

@@ -20,39 +20,40 @@ import (
 	"brine/internal/sls/state/sources"
 )
 
-// A file is on the disk before it takes its name, so that a power cut leaves
-// the old one or the whole new one. To flush one file takes a disk
-// milliseconds, and hardly more for dozens at once. So the first state of a
-// run that writes a file looks what the next file.managed will hold, writes
-// that to files without names as well, and flushes all of it together. So does
-// the first file of a file.recurse with those that come after it. Nothing
-// of it is to be seen: each file gets its name when its own state runs, and
-// only if it holds exactly what that state then wants. What no state took is
-// gone when the run ends, however it does.
+// A file is flushed to disk before it is renamed to its final name, so that a
+// power failure leaves either the old file or the complete new one. Flushing one
+// file takes a disk milliseconds, and dozens at once hardly more. So the first
+// state of a run that writes a file determines what the next file.managed states
+// will write, writes that to unnamed files as well, and flushes all of them
+// together. The first file of a file.recurse does the same for those that follow.
+// None of this is visible: each file gets its name when its own state runs, and
+// only if it holds exactly what that state then wants. Unused files are gone when
+// the run ends, even if it crashes.
 
 const (
-	// aheadStates is how many states, or files of one, are looked at, and so how
-	// many files are open.
+	// aheadStates is how many states, or files of one state, are examined ahead.
+	// It bounds the number of open files.
 	aheadStates = 64
-	// aheadFile and aheadBytes bound, in bytes, a file and all of them.
+	// aheadFile and aheadBytes bound the size of one file and of all files, in
+	// bytes.
 	aheadFile  = 1 << 20
 	aheadBytes = 16 << 20
 )
 
-// ahead are the files of a run that were written aside.
+// ahead holds the files of a run that were written ahead.
 type ahead struct {
 	once  sync.Once
 	mu    sync.Mutex
-	index map[*value.Dict]int // of the run's chunks
-	until int                 // the first chunk that was not looked at yet
+	index map[*value.Dict]int // index of each chunk of the run
+	until int                 // index of the first chunk that was not examined
 	files map[string]asideFile
-	buf   []byte // what holds reads into
+	buf   []byte // read buffer of holds
 }
 
 type asideFile struct {
 	f   *os.File
 	dir inherited
-	// open is set for a file with the mode that new files get.
+	// open is set if the file has the default mode of new files.
 	open bool
 }
 
@@ -77,8 +78,8 @@ func (a *ahead) drop() {
 	clear(a.files)
 }
 
-// ready returns what looks for the state's content among the files that were
-// written aside, or nil if there are none for this state.
+// ready returns a function that looks for the state's content among the files
+// written ahead, or nil if this state cannot use them.
 func (t *managedFile) ready(ctx context.Context) managed.Ready {
 	if t.e.Run == nil || t.e.Low == nil || t.e.Low.Has("umask") || t.e.Low.Has("parallel") {
 		return nil
@@ -90,8 +91,8 @@ func (t *managedFile) ready(ctx context.Context) managed.Ready {
 	return func(final string, old fs.FileInfo) *os.File { return aheadOf(t.e.Run).take(ctx, t, want, final, old) }
 }
 
-// take returns a content as a file that is on the disk and can take the name
-// final, where old is now, or nil.
+// take returns a flushed file with the content, which can be renamed to final, or
+// nil. old is the present file.
 func (a *ahead) take(ctx context.Context, t *managedFile, want *sources.Content, final string, old fs.FileInfo) *os.File {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,8 +108,9 @@ func (a *ahead) take(ctx context.Context, t *managedFile, want *sources.Content,
 		return nil
 	}
 	delete(a.files, t.Name)
-	// Whose directory was made or changed meanwhile would have another group, and
-	// a new file without a declared mode has the one that new files get.
+	// If the directory was created or changed meanwhile, the file would inherit
+	// another group. A new file without a declared mode must have the default
+	// mode.
 	if x.dir != inheritedFrom(final) || x.open != (t.Own.Bits < 0 && old == nil) || !a.holds(x.f, want) {
 		x.f.Close()
 		return nil
@@ -116,7 +118,7 @@ func (a *ahead) take(ctx context.Context, t *managedFile, want *sources.Content,
 	return x.f
 }
 
-// holds reports whether a file that was written aside has just this content.
+// holds reports whether a file written ahead has exactly this content.
 func (a *ahead) holds(f *os.File, want *sources.Content) bool {
 	if rest := want.Data; len(rest) > 0 {
 		if a.buf == nil {
@@ -141,7 +143,7 @@ func (a *ahead) holds(f *os.File, want *sources.Content) bool {
 	return err == nil && same
 }
 
-// look writes aside what the state wants, and what those right after it will.
+// look writes ahead the content of the state and of those that follow it.
 func (a *ahead) look(ctx context.Context, t *managedFile, want *sources.Content, i int) {
 	chunks := t.e.Run.Chunks
 	b := &batch{ahead: a, left: aheadBytes}
@@ -158,20 +160,20 @@ func (a *ahead) look(ctx context.Context, t *managedFile, want *sources.Content,
 	b.sync()
 }
 
-// group are the files that one state writes one after the other, whose contents
+// group holds the files that one state writes one after the other. Their contents
 // are known before the first is written.
 type group struct {
 	files []*managedFile
-	until int // the first that was not looked at yet
+	until int // index of the first file that was not examined
 }
 
-// add has a file know its place in the group.
+// add appends a file to the group.
 func (g *group) add(t *managedFile) {
 	t.group, t.place = g, len(g.files)
 	g.files = append(g.files, t)
 }
 
-// lookIn writes aside a file of a group and those after it.
+// lookIn writes ahead a file of a group and those that follow it.
 func (a *ahead) lookIn(g *group, i int) {
 	if i < g.until {
 		return
@@ -184,10 +186,10 @@ func (a *ahead) lookIn(g *group, i int) {
 	b.sync()
 }
 
-// batch are files that are written aside and flushed together.
+// batch is a set of files that are written ahead and flushed together.
 type batch struct {
 	*ahead
-	left  int64 // bytes that may still be written
+	left  int64 // remaining bytes
 	names []string
 	open  []*os.File
 }
@@ -211,14 +213,15 @@ func (b *batch) sync() {
 	}
 }
 
-// declaration reads the arguments of file.managed.
+// declaration returns the state function file.managed, which declares the
+// arguments.
 var declaration = sync.OnceValue(func() state.Func {
 	return state.Of("managed", func(context.Context, *state.Env, managedArgs) (p state.Plan, err error) { return p, err }, "")
 })
 
-// next returns another file.managed and what it is going to write, as far as that can
-// be told without its turn: templates are rendered once, and no command is run
-// before it is due. It is nil if there is nothing to write.
+// next returns another file.managed with the content that it will write, as far as
+// this can be predicted: templates are rendered only once, and no command runs early.
+// It returns nil if there is nothing to write.
 func (t *managedFile) next(ctx context.Context, low *value.Dict) *managedFile {
 	f := declaration()
 	kwargs, extra := f.Arguments(low)
@@ -253,7 +256,7 @@ func (t *managedFile) next(ctx context.Context, low *value.Dict) *managedFile {
 	return n
 }
 
-// write writes a content to the directory that it is for.
+// write writes a content to an unnamed file in its directory.
 func (b *batch) write(t *managedFile, want *sources.Content) (asideFile, bool) {
 	size, err := want.Size()
 	if err != nil || size > min(aheadFile, b.left) {
@@ -277,7 +280,7 @@ func (b *batch) write(t *managedFile, want *sources.Content) (asideFile, bool) {
 	return x, true
 }
 
-// target returns the path that the file is to have, and what is there.
+// target returns the final path of the file, and what exists there.
 func (t *managedFile) target() (string, fs.FileInfo, error) {
 	if !t.Follow {
 		st, err := os.Lstat(t.Name)
@@ -289,7 +292,7 @@ func (t *managedFile) target() (string, fs.FileInfo, error) {
 	return atomicfile.Resolve(t.Name)
 }
 
-// inherited is what a new file takes over from its directory.
+// inherited is what a new file inherits from its directory.
 type inherited struct {
 	inode, dev uint64
 	mode, gid  uint32

@@ -16,8 +16,7 @@ import (
 	"brine/internal/sls/state/engine"
 )
 
-// applied runs file.managed states, each of which may be preceded by something
-// that happens just before its turn.
+// applied runs file.managed states. before is called just before each of them.
 func applied(t *testing.T, before func(id string), chunks ...*value.Dict) *value.Dict {
 	t.Helper()
 	states, err := state.NewRegistry(nil, Modules(&host.Machine{})...)
@@ -38,9 +37,9 @@ func managedChunk(path, contents string, more ...any) *value.Dict {
 	return d
 }
 
-// TestAhead has many files written in one run: what was written aside for the
-// later ones is not to be seen before their turn, counts only if it is still
-// what they want, and none of it is left.
+// TestAhead writes many files in one run. Files written ahead must be invisible
+// before their state runs, must be used only if they still have the wanted
+// content, and must all be gone afterwards.
 func TestAhead(t *testing.T) {
 	dir := t.TempDir()
 	path := func(i int) string { return filepath.Join(dir, fmt.Sprint(i)) }
@@ -48,7 +47,7 @@ func TestAhead(t *testing.T) {
 	for i := range 100 {
 		chunks = append(chunks, managedChunk(path(i), fmt.Sprintf("content %d", i), "mode", "0640"))
 	}
-	os.WriteFile(path(7), []byte("content 7\n"), 0o640) // is as it should be
+	os.WriteFile(path(7), []byte("content 7\n"), 0o640) // already correct
 	os.WriteFile(path(8), []byte("something\n"), 0o604)
 	chunks[9].Delete("mode")
 	chunks[10].Set("makedirs", true)
@@ -69,12 +68,12 @@ func TestAhead(t *testing.T) {
 				}
 			}
 		}
-		if id == path(12) { // the file now has another group to take over
+		if id == path(12) { // changes what the file inherits
 			if err := os.Chmod(filepath.Join(dir, "d"), 0o711); err != nil {
 				t.Error(err)
 			}
 		}
-		if id == path(20) { // gone as its state comes to use it
+		if id == path(20) { // changed just before its state uses it
 			for _, f := range temporaries(t, dir) {
 				if b, _ := os.ReadFile(f); string(b) == "content 20\n" {
 					os.WriteFile(f, []byte("forged\n"), 0o600)
@@ -107,15 +106,14 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestAheadOfFailure ends a run before the states whose files were written
-// aside.
+// TestAheadOfFailure ends a run before the states whose files were written ahead.
 func TestAheadOfFailure(t *testing.T) {
 	dir := t.TempDir()
 	var chunks []*value.Dict
 	for i := range 20 {
 		chunks = append(chunks, managedChunk(filepath.Join(dir, fmt.Sprint(i)), "x", "failhard", true))
 	}
-	chunks[3].Set("name", filepath.Join(dir, "none", "f")) // has no directory
+	chunks[3].Set("name", filepath.Join(dir, "none", "f")) // its directory does not exist
 	applied(t, func(string) {}, chunks...)
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 3 {
@@ -123,9 +121,9 @@ func TestAheadOfFailure(t *testing.T) {
 	}
 }
 
-// TestAheadOfRecurse has one state write many files: the first to be written has
-// those after it written aside and flushed with it, and what became something
-// else meanwhile, or is in a directory that is not there yet, is written all the same.
+// TestAheadOfRecurse writes many files with one state. The first one writes ahead and
+// flushes those after it. Files that changed meanwhile, or whose directory does not
+// exist yet, must be written, too.
 func TestAheadOfRecurse(t *testing.T) {
 	dir := t.TempDir()
 	run := state.NewRun([]*value.Dict{value.DictOf("state", "file", "fun", "recurse")})
@@ -139,7 +137,7 @@ func TestAheadOfRecurse(t *testing.T) {
 		}
 		return filepath.Join(dir, fmt.Sprint(i))
 	}
-	if err := os.WriteFile(path(7), []byte("content 7\n"), 0o640); err != nil { // is as it should be
+	if err := os.WriteFile(path(7), []byte("content 7\n"), 0o640); err != nil { // already correct
 		t.Fatal(err)
 	}
 	for i := range n {
@@ -166,7 +164,7 @@ func TestAheadOfRecurse(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if aside := len(temporaries(t, dir)); i == 0 && aside != aheadStates-2 { // without the first, and the one in sub
+		if aside := len(temporaries(t, dir)); i == 0 && aside != aheadStates-2 { // without the first one and the one in sub
 			t.Errorf("%d files were written aside", aside)
 		}
 		if _, err := os.Stat(path(i + 1)); i == 1 && err == nil {
@@ -184,8 +182,8 @@ func TestAheadOfRecurse(t *testing.T) {
 	}
 }
 
-// temporaries are the files without names in a directory, and those with names
-// that must not be visible.
+// temporaries returns the unnamed files in a directory, and those with hidden
+// temporary names.
 func temporaries(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -81,7 +81,7 @@ func (f file) cached(ctx context.Context, e *state.Env, a cachedArgs) (state.Pla
 	}}}}, nil
 }
 
-// localCopy is about a file of this machine, which is not copied.
+// localCopy returns the plan for a file of this machine, which is not copied.
 func localCopy(path string, want fileclient.Hash, kind string, skip bool) (state.Plan, error) {
 	full := filesys.ExpandUser(path)
 	if real, err := filepath.EvalSymlinks(full); err == nil {

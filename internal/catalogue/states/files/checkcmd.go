@@ -13,14 +13,14 @@ import (
 	"brine/internal/sls/state/sources"
 )
 
-// checkCommand are the arguments of states that check a new content by a command.
+// checkCommand are the arguments of states that check new content with a command.
 type checkCommand struct {
 	CheckCmd string `salt:"check_cmd" doc:"command that gets the name of a file with the new content and must succeed before it is used" default:"null"`
 	TmpDir   string `salt:"tmp_dir" doc:"directory of the file for check_cmd" default:""`
 	TmpExt   string `salt:"tmp_ext" doc:"end of its name" default:""`
 }
 
-// accepts runs check_cmd on a new content.
+// accepts runs check_cmd on new content.
 func (c checkCommand) accepts(ctx context.Context, e *state.Env, m *host.Machine, want *sources.Content, own managed.Owner) error {
 	if c.CheckCmd == "" || want == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"brine/internal/sls/state/sources"
 )
 
-// contentArgs are the arguments that say what is in a file.
+// contentArgs are the arguments that determine the content of a file.
 type contentArgs struct {
 	Source          any    `salt:"source" doc:"where the content comes from: salt://, http://, https:// or ftp:// URL, or path; of a list, the first that exists" default:"null"`
 	SourceHash      string `salt:"source_hash" doc:"hash of the source, kind=hash, or a file of hashes; needed for http, https and ftp" default:"null"`
@@ -33,7 +33,7 @@ type contentArgs struct {
 	Defaults        any    `salt:"defaults" doc:"variables of the template that context can override" default:"null"`
 }
 
-// given returns the content that the SLS, pillar or grains give: a text, or
+// given returns the content given in the SLS, pillar or grains: a string, or
 // bytes.
 func (a *contentArgs) given(e *state.Env) (text any, ok bool, err error) {
 	var v any
@@ -107,11 +107,11 @@ type fileTemplate struct {
 	e      *state.Env
 	args   *contentArgs
 	target sources.Target
-	// more are variables that the SLS gives besides context and defaults.
+	// more holds variables from the SLS besides context and defaults.
 	more *value.Dict
 }
 
-// render renders a string that the SLS, pillar or grains give.
+// render renders a string from the SLS, pillar or grains.
 func (r fileTemplate) render(ctx context.Context, text string) (string, error) {
 	return r.run(ctx, state.Template{Source: text, Name: r.target.Name, Saltenv: r.e.Saltenv, Context: r.variables("")})
 }
@@ -129,8 +129,8 @@ func (r fileTemplate) run(ctx context.Context, t state.Template) (string, error)
 	return r.e.Template(ctx, t)
 }
 
-// variables are those of the template: what the SLS gives goes before what is
-// known of the file.
+// variables returns the variables of the template. Those from the SLS override
+// those about the file.
 func (r fileTemplate) variables(url string) *value.Dict {
 	v := r.target.Variables(url, r.more, r.args.Defaults, r.args.Context)
 	if acc := accumulators(r.e.Run).of(r.target.Name); acc != nil {

@@ -83,7 +83,7 @@ func (f file) copy(ctx context.Context, _ *state.Env, a copyArgs) (state.Plan, e
 	}}}, nil
 }
 
-// copyOwner is who a copy is to belong to.
+// copyOwner returns the owner that a copy should have.
 func (f file) copyOwner(ctx context.Context, a copyArgs, from filesys.Facts) (managed.Owner, error) {
 	if a.Preserve {
 		return f.owner(ctx, int64(from.UID), int64(from.GID), from.Mode)

@@ -64,7 +64,7 @@ func (file) decode(ctx context.Context, e *state.Env, a decodeArgs) (state.Plan,
 		}}}}, nil
 }
 
-// decodedHash is the hash of what is given in base64.
+// decodedHash returns the hash of base64-encoded content.
 func decodedHash(ctx context.Context, e *state.Env, content any, kind string) (any, error) {
 	text := strings.Join(strings.Fields(value.Str(content)), "")
 	b, err := base64.StdEncoding.DecodeString(text)

@@ -44,15 +44,15 @@ type directoryArgs struct {
 	Kwargs       fn.Kwargs `salt:"kwargs"`
 }
 
-// directory is a directory as it is to be.
+// directory holds the declared state of a directory.
 type folder struct {
 	file
 	e *state.Env
 	directoryArgs
-	dir, files managed.Owner // of directories, of files below
+	dir, files managed.Owner // for directories, and for files below
 	what       map[string]bool
 	spare      chooser
-	blocked    bool // a file or link is in its place
+	blocked    bool // a file or link exists at its path
 	changes    *value.Dict
 	removals   []string
 	exists     bool
@@ -103,7 +103,7 @@ func (f file) newFolder(ctx context.Context, e *state.Env, a directoryArgs) (*fo
 
 var recursions = []string{"user", "group", "mode", "ignore_files", "ignore_dirs", "silent"}
 
-// recursion reads the argument recurse.
+// recursion parses the argument recurse.
 func recursion(v any) (map[string]bool, error) {
 	if !value.Truth(v) {
 		return nil, nil
@@ -149,7 +149,7 @@ func (d *folder) plan() (state.Plan, error) {
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: d.changes, Comment: d.foretell()}, Do: d.do}}}, nil
 }
 
-// planBlocked replaces what is in the directory's place.
+// planBlocked replaces the file or link at the directory's path.
 func (d *folder) planBlocked(link bool) (state.Plan, error) {
 	if d.Backupname != "" {
 		if filesys.Exists(d.Backupname, false) && !d.Force {
@@ -190,7 +190,7 @@ func (d *folder) planBlocked(link bool) (state.Plan, error) {
 	}}}, nil
 }
 
-// predict lists what is due, as a test shows it.
+// predict lists the changes as a test run shows them.
 func (d *folder) foretell() string {
 	var b strings.Builder
 	b.WriteString("The following files will be changed:\n")
@@ -204,7 +204,7 @@ func (d *folder) foretell() string {
 	return b.String()
 }
 
-// compare finds what is not as declared.
+// compare finds the differences from the declaration.
 func (d *folder) compare() error {
 	if !d.exists {
 		d.changes.Set(d.Name, value.DictOf("directory", "new"))
@@ -239,7 +239,7 @@ func (d *folder) compare() error {
 
 func (d *folder) diff(now filesys.Facts, want managed.Owner) *value.Dict { return want.Differs(now) }
 
-// below visits what recurse is about.
+// below visits the paths that recurse selects.
 func (d *folder) below(visit func(path string, now filesys.Facts, want managed.Owner)) error {
 	if d.what == nil {
 		return nil
@@ -279,9 +279,9 @@ func (d *folder) below(visit func(path string, now filesys.Facts, want managed.O
 	})
 }
 
-// walk visits all that is in a directory, without following links: the files,
-// then the directories, then what is in these. depth is 1 for what is in the
-// directory itself. fs.SkipDir spares what is in a directory.
+// walk visits the content of a directory without following links: first the
+// files, then the directories, then their content. depth is 1 for the directory's
+// own entries. On fs.SkipDir, it skips a directory's content.
 func walk(root string, visit func(path string, depth int, isDir bool) error) error {
 	err := walkFrom(root, 1, visit)
 	if err != nil {
@@ -322,8 +322,8 @@ func walkFrom(dir string, depth int, visit func(path string, depth int, isDir bo
 	return nil
 }
 
-// unwanted lists what clean removes: all that no required state keeps and that
-// exclude_pat does not spare; in all, with what is in directories that go.
+// unwanted lists what clean removes: everything that no required state keeps and
+// exclude_pat does not match. all also has the content of removed directories.
 func (d *folder) unwanted(chunks []*value.Dict) (removals, all []string, err error) {
 	keep := map[string]bool{d.Name: true}
 	var trees []string
@@ -367,8 +367,9 @@ func required(require any, chunks []*value.Dict) []string {
 	return out
 }
 
-// leftovers lists what is in a directory and neither kept, nor in a tree that is
-// kept whole, nor spared; in all, with what is in directories that go.
+// leftovers lists the content of a directory that is neither kept, nor in one of
+// the trees, nor matched by spare. all also has the content of removed
+// directories.
 func leftovers(root string, keep map[string]bool, trees []string, spare chooser) (out, all []string, err error) {
 	going := map[string]bool{}
 	err = walk(root, func(path string, _ int, isDir bool) error {
@@ -398,7 +399,7 @@ func leftovers(root string, keep map[string]bool, trees []string, spare chooser)
 	return out, all, err
 }
 
-// do makes the directory as declared.
+// do changes the directory to the declared state.
 func (d *folder) do(context.Context) (state.Change, error) {
 	if err := d.dir.Available(); err != nil {
 		return state.Change{}, err
@@ -444,8 +445,8 @@ func (d *folder) do(context.Context) (state.Change, error) {
 	return d.clean(change)
 }
 
-// create makes the directory. Where it cannot, the changes are those that a test
-// shows, as with Salt.
+// create creates the directory. If it cannot, the changes are those of a test
+// run, as in Salt.
 func (d *folder) create() (state.Change, error) {
 	if up := filepath.Dir(d.Name); !filesys.IsDir(up) {
 		if !d.Makedirs {
@@ -461,7 +462,7 @@ func (d *folder) create() (state.Change, error) {
 	return state.Change{Diff: value.DictOf(d.Name, value.DictOf("directory", "new"))}, nil
 }
 
-// clean removes what is not wanted.
+// clean removes unwanted files.
 func (d *folder) clean(c state.Change) (state.Change, error) {
 	removed := value.ListOf()
 	for _, path := range d.removals {

@@ -32,10 +32,10 @@ func init() {
 	})
 }
 
-// maxEdit is the largest file that is edited, in bytes.
+// maxEdit bounds the size of a file that is edited, in bytes.
 const maxEdit = 256 << 20
 
-// load reads a file that is to be edited.
+// load reads a file to be edited.
 func load(name string) (string, error) {
 	switch {
 	case !filepath.IsAbs(name):
@@ -68,17 +68,17 @@ func refuseBinary(name, text string) error {
 // editing is a file with its old and its new text.
 type editing struct {
 	name, old, new string
-	// backup is the end of the name of a copy of the old file, "" for none.
+	// backup is the suffix for a copy of the old file, "" for none.
 	backup string
-	// disowned says that the copy belongs to who runs this, and not to the
-	// file's owner.
+	// disowned means that the copy belongs to the user of this process instead
+	// of the file's owner.
 	disowned bool
 	// predicted and done are the comments of a test and of a run.
 	foretold, done string
 	show           bool
 }
 
-// plan is the plan that writes the new text.
+// plan returns the plan to write the new text.
 func (w editing) plan() state.Plan {
 	if w.old == w.new {
 		return state.Plan{Comment: "No changes needed to be made"}
@@ -117,7 +117,7 @@ func (w editing) write() error {
 	return nil
 }
 
-// backupEnd reads the argument backup: the end of a name, or nothing.
+// backupEnd parses the argument backup: a suffix, or a false value.
 func backupEnd(v any) string {
 	if s, ok := v.(string); ok {
 		return s
@@ -230,7 +230,8 @@ func (f file) line(ctx context.Context, _ *state.Env, a lineArgs) (state.Plan, e
 	return f.withOwner(w, own, fresh), nil
 }
 
-// withOwner also makes a file that is not there, and sets its owner and mode.
+// withOwner returns the plan to write the file, creating it if it is new, and
+// to set its owner and mode.
 func (f file) withOwner(w editing, own managed.Owner, fresh bool) state.Plan {
 	p := w.plan()
 	if own.User == nil && own.Group == nil && own.Mode == "" && !fresh {
@@ -324,7 +325,7 @@ func (f file) blockreplace(ctx context.Context, e *state.Env, a blockArgs) (stat
 	}.plan(), nil
 }
 
-// gatheredText adds what file.accumulated gathered to the text of a block.
+// gatheredText adds the texts of file.accumulated to the text of a block.
 func gatheredText(e *state.Env, name, text string) string {
 	acc := accumulators(e.Run).meantFor(name, e.Low.Str("__id__"))
 	if acc == nil {
@@ -360,7 +361,7 @@ type uncommentArgs struct {
 	Backup any    `salt:"backup" doc:"end of the name of a copy of the old file, or false" default:".bak"`
 }
 
-// anchors take flags and anchors off a regular expression.
+// anchors removes flags and anchors from a regular expression.
 func anchors(regex string) string {
 	if strings.HasPrefix(regex, "(?") && len(regex) > 3 && regex[3] == ')' {
 		regex = regex[4:]
@@ -444,8 +445,8 @@ func (file) uncomment(_ context.Context, _ *state.Env, a uncommentArgs) (state.P
 		"Expected uncommented lines not found"), nil
 }
 
-// commenting is the plan of comment and uncomment. want finds lines as they
-// are to be.
+// commenting returns the plan of comment and uncomment. want matches lines in
+// the wanted form.
 func commenting(w editing, want, good, bad string) state.Plan {
 	w.show = true
 	changes := value.NewDict(1)

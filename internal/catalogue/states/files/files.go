@@ -1,11 +1,11 @@
-// Package files holds the state modules file, files, directories and links with
-// content, owner and mode, ini and openstack_config, files of options, and acl,
-// lists of who may do what. A state is one file of this package, or a few that
-// belong together; each adds its functions to the list.
+// Package files holds the state modules file (files, directories and links with content,
+// owner and mode), ini and openstack_config (option files), and acl (access control
+// lists). Each state is one or a few files of this package, which add their functions to
+// the list.
 //
-// Contents are compared before anything is written, and written aside, so that no reader
-// sees a partial file. The texts of comments and the shape of changes
-// are Salt's.
+// Contents are compared before anything is written, and written to temporary files, so
+// that no reader sees a partial file. The texts of comments and the shape of changes are
+// Salt's.
 package files
 
 import (
@@ -28,13 +28,13 @@ var functions []func(file) []state.Func
 
 func add(f func(file) []state.Func) { functions = append(functions, f) }
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = states.Family()
 
 // Modules returns the modules of this family, working on one machine.
 func Modules(m *host.Machine) []state.Module { return units.Modules(m) }
 
-// Module returns one of them.
+// Module returns one module by name.
 func Module(name string, m *host.Machine) state.Module { return units.Module(name, m) }
 
 func init() { units.Register("file", fileModule) }
@@ -52,7 +52,7 @@ func fileModule(m *host.Machine) state.Module {
 	return mod
 }
 
-// absolute checks the name of a state and expands it.
+// absolute validates and expands the name of a state.
 func absolute(name, missing string) (string, error) {
 	name = filesys.ExpandUser(name)
 	switch {
@@ -64,8 +64,8 @@ func absolute(name, missing string) (string, error) {
 	return name, nil
 }
 
-// owner reads user, group and mode. A user or group that does not exist, yet,
-// is for the run to complain of, not for a test.
+// owner reads user, group and mode. A missing user or group is an error in a run, but not
+// in a test, since an earlier state may create it.
 func (f file) owner(ctx context.Context, user, group any, mode string) (managed.Owner, error) {
 	return managed.OwnerOf(ctx, f.m, user, group, mode)
 }

@@ -6,8 +6,8 @@ import (
 	"brine/test/fuzztest"
 )
 
-// FuzzStrptime reads names of files in formats of Python's strptime: a time that is
-// read lies in a year that the format can hold, and is read the same again.
+// FuzzStrptime parses file names with formats of Python's strptime. A parsed time
+// must have a year that the format can represent, and must parse the same again.
 func FuzzStrptime(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, c := range [][2]string{{"backup-%Y-%m-%d.tar", "backup-2026-11-22.tar"}, {"%d.%m.%y %H:%M:%S.%f", "22.11.26 10:00:59.123"}, {"%j %Y", "366 2024"},

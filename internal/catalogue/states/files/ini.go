@@ -13,7 +13,7 @@ import (
 
 func init() { units.Declare("ini", iniModule) }
 
-// iniModule are the states of files with sections and options.
+// iniModule returns the states for files with sections and options.
 func iniModule() state.Module {
 	return state.Module{Name: "ini", Doc: `Keep options and sections in files of such. Comments are kept.`, Funcs: []state.Func{
 		state.Of("options_present", iniPresent, `Have options with these values.`),
@@ -23,7 +23,7 @@ func iniModule() state.Module {
 	}}
 }
 
-// iniFile is the file that a state is about.
+// iniFile are the arguments for the file that a state manages.
 type iniFile struct {
 	Name      string `salt:"name" doc:"path of the file"`
 	Sections  any    `salt:"sections" doc:"map of sections to their options, and of options that stand before the first section" default:"null"`
@@ -42,8 +42,8 @@ func (a iniFile) read(tight bool) (*inifile.File, error) {
 	return f, nil
 }
 
-// plan is that of a file which was changed in memory. would are the sentences
-// of a test.
+// plan returns the plan to write a file that was changed in memory. would is
+// the comment of a test.
 func (a iniFile) plan(f *inifile.File, changes *value.Dict, would, none string) state.Plan {
 	if would == "" {
 		would = none
@@ -125,7 +125,7 @@ func iniPresent(_ context.Context, _ *state.Env, a iniPresentArgs) (state.Plan, 
 	return a.plan(f, changes, would, ""), nil
 }
 
-// compared says which options would change.
+// compared describes which options would change.
 func compared(s *inifile.Section, want *value.Dict, name string) (would string) {
 	for k, v := range want.All() {
 		if now, ok := s.Option(value.Str(k)); ok && now == value.Str(v) {
@@ -150,7 +150,7 @@ func iniAbsent(_ context.Context, _ *state.Env, a iniFile) (state.Plan, error) {
 	for k, v := range sections.All() {
 		name := value.Str(k)
 		keys, ok := v.(*value.List)
-		if !ok { // an option before the first section
+		if !ok { // an option outside of any section
 			if old := f.Remove(name); old != nil {
 				would += "Deleted key " + name + ".\n"
 				changes.Set(name, old)
@@ -176,7 +176,7 @@ func iniAbsent(_ context.Context, _ *state.Env, a iniFile) (state.Plan, error) {
 	return a.plan(f, changes, would, "No changes detected."), nil
 }
 
-// names are those of sections, which are given as a list or a map.
+// names returns the names of sections, given as a list or a map.
 func (a iniFile) names() []string {
 	if d, ok := a.Sections.(*value.Dict); ok {
 		var out []string

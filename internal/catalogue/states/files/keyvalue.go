@@ -38,10 +38,10 @@ type keyvalueArgs struct {
 	Create          bool        `salt:"create_if_missing" doc:"make the file if there is none" default:"false"`
 }
 
-// keying goes over the lines of a file.
+// keying edits the lines of a file.
 type keying struct {
 	keyvalueArgs
-	left    map[string]int64 // lines that a key may still have
+	left    map[string]int64 // number of lines that may still be added for a key
 	content []string
 	diff    []string
 	changes int
@@ -82,7 +82,7 @@ func (f file) keyvalue(_ context.Context, _ *state.Env, a keyvalueArgs) (state.P
 	return k.plan(name), nil
 }
 
-// blanks are what Python takes for blanks in ASCII.
+// blanks are the ASCII characters that Python treats as white space.
 const blanks = " \t\n\r\v\f"
 
 func (k *keying) bare(line string) string {
@@ -93,7 +93,7 @@ func (k *keying) bare(line string) string {
 	return strings.TrimLeft(line, cut)
 }
 
-// line returns what becomes of a line.
+// line returns the new version of a line.
 func (k *keying) line(line string) string {
 	bare := k.bare(line)
 	commented := len(bare) < len(line)
@@ -161,7 +161,7 @@ func (k *keying) missing() {
 		return
 	}
 	shown := []string{"  <SOF>\n"}
-	for i := len(lines) - 1; i >= 0; i-- { // each goes before the others
+	for i := len(lines) - 1; i >= 0; i-- { // each is prepended
 		shown = append(shown, "+ "+lines[i])
 	}
 	var top []string

@@ -44,42 +44,44 @@ type managedArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// managedFile is a file that is to be as declared.
+// managedFile is a file with its declared state.
 type managedFile struct {
 	managed.File
 	e    *state.Env
 	args *managedArgs
+	// want is the content; nil leaves the present one.
 	// want is the content; nil leaves what is there.
 	want *sources.Content
-	// sourced is set when the content is a file's.
+	// sourced is set if the content comes from a source file.
 	sourced bool
-	// keep is set when the content is only for a file that is not there yet.
+	// keep is set if the content is used only to create a missing file.
 	keep bool
 	seen seen
-	// group is that of the files which the same state writes, if it writes
-	// several, and place the number in it.
+	// group holds the files that the same state writes, if it writes several, and
+	// place is the index in it.
 	group *group
 	place int
-	// writes is set when the plan is to write the content.
+	// writes is set if the plan writes the content.
 	writes bool
-	source sources.Source // that the content is from, if any
+	source sources.Source // source of the content, if any
 }
 
-// newManaged returns the file of the arguments. Its owner is not known yet.
+// newManaged returns the file that the arguments describe. Its owner is not
+// resolved yet.
 func newManaged(m *host.Machine, e *state.Env, args *managedArgs) *managedFile {
 	return &managedFile{e: e, args: args, File: managed.File{M: m, Name: filesys.ExpandUser(args.Name), Marks: args.marks(),
 		Follow: args.FollowSymlinks, Parent: managed.Parent{Make: args.Makedirs, Mode: args.DirMode}, Backup: args.Backup, Config: e.Config,
 		HideChanges: !args.ShowChanges}}
 }
 
-// seen is what is at a path: itself, and what it stands for if it is a
+// seen describes what exists at a path: the path itself, and its target if it is a
 // symbolic link.
 type seen struct {
 	link, file       filesys.Facts
 	linkErr, fileErr error
 }
 
-// look looks at a path, once for all that the plan has to know.
+// look examines a path once, for the whole plan.
 func look(m *host.Machine, path string) (s seen) {
 	s.link, s.linkErr = filesys.Look(m, path, false)
 	s.file, s.fileErr = s.link, s.linkErr
@@ -97,8 +99,8 @@ func (f file) managed(ctx context.Context, e *state.Env, a managedArgs) (state.P
 	return newManaged(f.m, e, &a).planned(ctx, nil)
 }
 
-// planned finds out what is to be done. A file whose content is to be written
-// joins the group, if there is one.
+// planned returns the plan. A file whose content must be written joins the group,
+// if there is one.
 func (t *managedFile) planned(ctx context.Context, g *group) (state.Plan, error) {
 	a := t.args
 	var plan state.Plan
@@ -127,7 +129,7 @@ func (t *managedFile) planned(ctx context.Context, g *group) (state.Plan, error)
 		return plan, fn.Errorf("Specified target %s is a directory", t.Name)
 	}
 	if err := t.load(ctx); err != nil {
-		if nobody := t.Own.Available(); nobody != nil { // comes first, but a test does not mind it
+		if nobody := t.Own.Available(); nobody != nil { // reported first in a run, but not in a test
 			plan.Forecast = &state.Result{Verdict: state.Failed, Comment: err.Error()}
 			return plan, nobody
 		}
@@ -142,8 +144,8 @@ func (t *managedFile) planned(ctx context.Context, g *group) (state.Plan, error)
 	return p, err
 }
 
-// leaveSource removes the source from the cache, if it is not to be kept there:
-// at once if it is not needed any more, else after the last step.
+// leaveSource removes the source from the cache unless it must be kept: immediately
+// if it is no longer needed, else after the last step.
 func (t *managedFile) leaveSource(p *state.Plan) {
 	if t.args.KeepSource || t.source.URL == "" || t.source.Scheme() == "" || t.source.Scheme() == "file" {
 		return
@@ -171,7 +173,7 @@ func (t *managedFile) leaveSource(p *state.Plan) {
 	}
 }
 
-// mode is the declared mode, "" if the file takes that of its source.
+// mode returns the declared mode, "" if the file takes that of its source.
 func (a *managedArgs) mode() string {
 	if a.keepsMode() {
 		return ""
@@ -184,8 +186,8 @@ func (a *managedArgs) keepsMode() bool {
 	return ok && strings.EqualFold(s, "keep")
 }
 
-// check refuses arguments that do not go together. keep is set when the content is
-// only for a file that is not there yet.
+// check rejects invalid combinations of arguments. keep is set if the content is
+// used only to create a missing file.
 func (a *managedArgs) check() (keep bool, err error) {
 	n := 0
 	for _, v := range []any{a.Contents, a.ContentsPillar, a.ContentsGrains} {
@@ -235,7 +237,7 @@ func (t *managedFile) template() fileTemplate {
 	return fileTemplate{t.e, &a.contentArgs, target, a.Kwargs.Dict}
 }
 
-// load finds out what the file is to hold.
+// load determines the wanted content.
 func (t *managedFile) load(ctx context.Context) error {
 	a := t.args
 	text, given, err := a.given(t.e)
@@ -250,7 +252,7 @@ func (t *managedFile) load(ctx context.Context) error {
 					"to be treated as a Jinja template.")
 			}
 			text, err = t.template().render(ctx, s)
-			t.seen = look(t.M, t.Name) // a template can do anything
+			t.seen = look(t.M, t.Name) // rendering may have changed the file
 			if err != nil {
 				return err
 			}
@@ -263,7 +265,7 @@ func (t *managedFile) load(ctx context.Context) error {
 		return err
 	}
 	if t.keep && t.seen.fileErr == nil {
-		return nil // only owner and mode count
+		return nil // only owner and mode are managed
 	}
 	s, err := sources.Choose(ctx, t.e.Files, all)
 	if err != nil {
@@ -288,8 +290,9 @@ func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 		return err
 	}
 	if s.Web() {
-		t.seen = look(t.M, t.Name) // that took its time
-		// Nothing was fetched: the file has the hash, and only owner and mode count.
+		t.seen = look(t.M, t.Name) // the download took time, in which the file may have changed
+		// If nothing was fetched, the file has the hash, and only owner and mode are
+		// managed.
 		t.keep = c == nil && a.SourceHash != "" && !a.SkipVerify
 	}
 	if a.keepsMode() {
@@ -303,7 +306,7 @@ func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 			return fn.Errorf("Unable to manage file: %w", err)
 		}
 		out, err := t.template().renderFrom(ctx, string(text), s)
-		t.seen = look(t.M, t.Name) // a template can do anything
+		t.seen = look(t.M, t.Name) // rendering may have changed the file
 		if err != nil {
 			return err
 		}
@@ -326,7 +329,7 @@ func isSource(s sources.Source, name string) bool {
 	return err == nil && os.SameFile(from, to)
 }
 
-// plan compares with what is there.
+// plan compares the file with the declaration.
 func (t *managedFile) plan(ctx context.Context) (state.Plan, error) {
 	now, err := t.seen.link, t.seen.linkErr
 	if t.Follow {
@@ -371,7 +374,7 @@ func (t *managedFile) plan(ctx context.Context) (state.Plan, error) {
 	return t.steps(changes, replace), nil
 }
 
-// shownDiff is Diff, or why there is none.
+// shownDiff returns the diff, or the error message if there is none.
 func (t *managedFile) shownDiff() string {
 	d, err := t.Diff(t.want)
 	if err != nil {
@@ -380,7 +383,7 @@ func (t *managedFile) shownDiff() string {
 	return d
 }
 
-// planOwner is for a file whose content is left alone.
+// planOwner returns the plan for a file whose content stays unchanged.
 func (t *managedFile) planOwner(ctx context.Context, now filesys.Facts) (state.Plan, error) {
 	changes, err := t.Differs(ctx, now)
 	if err != nil {
@@ -414,7 +417,7 @@ func (t *managedFile) planOwner(ctx context.Context, now filesys.Facts) (state.P
 
 const note = "\nNote: No changes made, actual changes may\nbe different due to other states."
 
-// steps is the step that makes the file as declared.
+// steps returns the plan with the step that changes the file.
 func (t *managedFile) steps(foretold *value.Dict, replace bool) state.Plan {
 	t.writes = replace && t.want != nil
 	return state.Plan{Steps: []state.Step{{
@@ -431,7 +434,7 @@ func (t *managedFile) steps(foretold *value.Dict, replace bool) state.Plan {
 	}}}
 }
 
-// create makes the file.
+// create creates the file.
 func (t *managedFile) create(ctx context.Context) (state.Change, error) {
 	if err := t.args.accepts(ctx, t.e, t.M, t.want, t.Own); err != nil {
 		return state.Change{}, err
@@ -451,7 +454,7 @@ func (t *managedFile) create(ctx context.Context) (state.Change, error) {
 	return state.Change{Diff: merge(changes, marked), Comment: comment}, err
 }
 
-// update changes a file that is there.
+// update changes an existing file.
 func (t *managedFile) update(ctx context.Context, foretold *value.Dict, replace bool) (state.Change, error) {
 	changes := value.NewDict(4)
 	if replace {

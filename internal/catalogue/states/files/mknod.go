@@ -81,7 +81,7 @@ func (f file) mknod(ctx context.Context, e *state.Env, a mknodArgs) (state.Plan,
 	}}}}, nil
 }
 
-// numbersOf reads the two numbers of a device.
+// numbersOf parses the major and minor number of a device.
 func numbersOf(v any) (n [2]int64, ok bool) {
 	var items []any
 	switch v := v.(type) {

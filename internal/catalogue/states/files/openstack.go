@@ -14,7 +14,8 @@ import (
 
 func init() { units.Declare("openstack_config", openstackModule) }
 
-// openstackModule are the states of the configuration of OpenStack's services.
+// openstackModule returns the states for the configuration of OpenStack
+// services.
 func openstackModule() state.Module {
 	return state.Module{Name: "openstack_config", Doc: `Keep options of OpenStack's services, by openstack-config.`, Funcs: []state.Func{
 		state.Of("present", openstackPresent, `Have an option with a value.`),
@@ -22,7 +23,7 @@ func openstackModule() state.Module {
 	}}
 }
 
-// lookUpOption returns the value of an option, and whether it is there.
+// lookUpOption returns the value of an option, and whether it exists.
 func lookUpOption(ctx context.Context, o openstack.Option) (v string, there bool, err error) {
 	v, err = o.Get(ctx)
 	var failed *openstack.ProgramError
@@ -35,8 +36,8 @@ func lookUpOption(ctx context.Context, o openstack.Option) (v string, there bool
 	return v, err == nil, err
 }
 
-// openstackOption is an option of this machine. Its name is that of the state,
-// unless another is given.
+// openstackOption returns an option of this machine. Its name is the state's,
+// unless parameter is given.
 func openstackOption(file, section, name string, parameter any) openstack.Option {
 	if parameter != nil {
 		name = value.Str(parameter)

@@ -41,7 +41,7 @@ type patchArgs struct {
 	Kwargs     fn.Kwargs `salt:"kwargs"`
 }
 
-// patching is a patch on its way to a file or directory.
+// patching applies a patch to a file or directory.
 type patching struct {
 	patchArgs
 	e       *state.Env
@@ -91,7 +91,7 @@ func (f file) patch(ctx context.Context, e *state.Env, a patchArgs) (plan state.
 	return p.plan(ctx, dir)
 }
 
-// readOptions takes apart the options, of which some are not allowed.
+// readOptions parses the options and rejects some.
 func (p *patching) readOptions() error {
 	words, err := proc.Split(p.Options)
 	if err != nil {
@@ -133,7 +133,7 @@ func (p *patching) readOptions() error {
 	return nil
 }
 
-// fetch puts the patch into a directory.
+// fetch copies the patch to a directory.
 func (p *patching) fetch(ctx context.Context, f file, dir string, warned *[]string) error {
 	all, err := sources.Read(p.Source, p.SourceHash, p.e.Saltenv)
 	if err != nil {
@@ -163,7 +163,7 @@ func (p *patching) fetch(ctx context.Context, f file, dir string, warned *[]stri
 	return t.Write(t.want, nil)
 }
 
-// call runs patch(1), and returns what cmd.run_all does.
+// call runs patch(1), and returns the result of cmd.run_all.
 func (p *patching) call(ctx context.Context, patch string, dry bool, more ...string) (*value.Dict, error) {
 	var quoted []string
 	for _, o := range append(p.options[:len(p.options):len(p.options)], more...) {
@@ -181,7 +181,7 @@ func (p *patching) strip() []string {
 	return []string{"-p" + strconv.FormatInt(*p.Strip, 10)}
 }
 
-// plan tries the patch.
+// plan tries the patch in a dry run.
 func (p *patching) plan(ctx context.Context, dir string) (state.Plan, error) {
 	patch, rejects := filepath.Join(dir, "patch"), filepath.Join(dir, "rejects")
 	tried, err := p.call(ctx, patch, false, append([]string{"-N", "-r", rejects, "-o", filepath.Join(dir, "result")}, p.strip()...)...)
@@ -220,8 +220,8 @@ func (p *patching) plan(ctx context.Context, dir string) (state.Plan, error) {
 		}}}}, nil
 }
 
-// rejected is for a patch that does not fit: perhaps it was applied before, so
-// that what was rejected fits backwards.
+// rejected handles a patch that does not apply. It may have been applied
+// before; then the rejected hunks apply in reverse.
 func (p *patching) rejected(ctx context.Context, tried *value.Dict, rejects string) (state.Plan, error) {
 	if st, err := os.Stat(rejects); err != nil || st.Size() == 0 {
 		return state.Plan{}, fn.Errorf("%s", tried.Str("stderr"))

@@ -105,7 +105,7 @@ func (f file) touch(_ context.Context, _ *state.Env, a touchArgs) (state.Plan, e
 		step.Change = state.Change{Diff: value.DictOf("touched", name), Comment: "Times set to be updated on file " + name}
 	case a.Atime != nil || a.Mtime != nil:
 		return state.Plan{Comment: "File " + name + " exists and has the correct times"}, nil
-	default: // as touch(1): the times become now, each time
+	default: // like touch(1), each run sets the times to now
 		return state.Plan{Steps: []state.Step{step},
 			Forecast: &state.Result{Verdict: state.Succeeded, Comment: "File " + name + " exists and has the correct times"}}, nil
 	}
@@ -138,7 +138,7 @@ func touch(name string, a touchArgs, there bool) (state.Change, error) {
 	}
 	now := time.Now()
 	atime, mtime := moment(a.Atime, now), moment(a.Mtime, now)
-	switch { // Salt gives the one that is missing the other's
+	switch { // as in Salt, a missing time is set to the other
 	case a.Atime == nil && a.Mtime != nil:
 		atime = mtime
 	case a.Mtime == nil && a.Atime != nil:
@@ -194,7 +194,7 @@ func (file) rename(_ context.Context, _ *state.Env, a renameArgs) (state.Plan, e
 	}}}, nil
 }
 
-// parent makes sure that the directory of a file is there.
+// parent ensures that the directory of a file exists.
 func parent(name string, makedirs bool, uid, gid, mode int) error {
 	dir := filepath.Dir(name)
 	switch {

@@ -7,8 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// chooser decides by include_pat and exclude_pat which paths count. Each is a
-// glob, a regular expression after "E@", or a list of these.
+// chooser selects paths by include_pat and exclude_pat. Each is a glob, a
+// regular expression after "E@", or a list of these.
 type chooser struct{ include, exclude []func(string) (bool, error) }
 
 func newChooser(include, exclude any) (c chooser, err error) {
@@ -45,7 +45,7 @@ func patterns(v any) (out []func(string) (bool, error), err error) {
 	return out, nil
 }
 
-// takes reports whether a path counts.
+// takes reports whether a path is selected.
 func (c chooser) takes(path string) (bool, error) {
 	in, err := matches(c.include, path)
 	if err != nil || len(c.include) > 0 && !in {

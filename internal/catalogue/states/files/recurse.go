@@ -47,23 +47,23 @@ type recurseArgs struct {
 	Kwargs        fn.Kwargs `salt:"kwargs"`
 }
 
-// tree is a directory that is kept as on the file server.
+// tree is a directory that is copied from the file server.
 type tree struct {
 	file
 	e *state.Env
 	recurseArgs
 	src, env string // on the file server
 	choose   chooser
-	files    []string          // paths below src
-	dirs     map[string]bool   // paths of directories to make
-	links    map[string]string // paths below src, and what they lead to
+	files    []string          // paths relative to src
+	dirs     map[string]bool   // directories to create
+	links    map[string]string // targets of links, by path relative to src
 	keep     map[string]bool
 	parts    []part
-	writing  group // those of the parts that are files with new contents
+	writing  group // those parts that write new contents
 	removals []string
 }
 
-// part is the plan of one file, directory or link of a tree.
+// part is the plan for one file, directory or link of a tree.
 type part struct {
 	path string
 	plan state.Plan
@@ -136,7 +136,8 @@ func (t *tree) locate(ctx context.Context) error {
 	return nil
 }
 
-// below returns a path of the file server relative to the source.
+// below returns a path of the file server relative to the source. ok is false
+// if it is not below it.
 func (t *tree) below(p string) (string, bool) {
 	if t.src == "" {
 		return p, p != ""
@@ -145,6 +146,7 @@ func (t *tree) below(p string) (string, bool) {
 	return rel, ok && rel != ""
 }
 
+// wanted reports whether a path below the source is selected.
 // wanted reports whether a path below the source counts.
 func (t *tree) wanted(rel string) (bool, error) {
 	if rel == ".." || strings.HasPrefix(rel, "../") || t.Maxdepth != nil && strings.Count(rel, "/") > *t.Maxdepth {
@@ -153,7 +155,7 @@ func (t *tree) wanted(rel string) (bool, error) {
 	return t.choose.takes(rel)
 }
 
-// list asks what is in the directory.
+// list lists the directory on the file server.
 func (t *tree) list(ctx context.Context) error {
 	if t.KeepSymlinks {
 		if err := t.listLinks(ctx); err != nil {
@@ -237,7 +239,7 @@ func (t *tree) throughLink(rel string) bool {
 
 func (t *tree) at(rel string) string { return filepath.Join(t.Name, filepath.FromSlash(rel)) }
 
-// plan asks the states of the parts.
+// plan collects the plans of the parts.
 func (t *tree) plan(ctx context.Context) (state.Plan, error) {
 	for _, rel := range sortedKeys(t.links) {
 		p, err := t.symlink(ctx, t.e, symlinkArgs{
@@ -326,7 +328,7 @@ func (t *tree) managedArgs(name, rel string) *managedArgs {
 	return a
 }
 
-// replacing is the plan for something of the wrong kind.
+// replacing returns the plan to replace a path of the wrong type.
 func replacing(name, foretold, done string, then func(context.Context) (state.Plan, error)) state.Plan {
 	return state.Plan{Steps: []state.Step{{
 		Change: state.Change{Comment: foretold},
@@ -348,7 +350,7 @@ func replacing(name, foretold, done string, then func(context.Context) (state.Pl
 	}}}
 }
 
-// join makes one plan of those of the parts.
+// join merges the plans of the parts.
 func (t *tree) join() state.Plan {
 	foretold := value.NewDict(0)
 	var notes []string
@@ -387,7 +389,7 @@ func (t *tree) join() state.Plan {
 		if filesys.IsDir(t.Name) {
 			return state.Plan{Comment: right}
 		}
-		// Nothing goes into it, but it is made, of which nothing is told.
+		// The directory stays empty. It is created without a reported change.
 		return state.Plan{Forecast: &state.Result{Verdict: state.Succeeded, Comment: right}, Steps: []state.Step{{Do: t.do}}}
 	}
 	forecast := &state.Result{Verdict: state.Undecided, Comment: strings.TrimSpace(strings.Join(notes, "\n")), Changes: foretold}
@@ -400,8 +402,7 @@ func (t *tree) join() state.Plan {
 	return state.Plan{Forecast: forecast, Steps: []state.Step{{Change: state.Change{Diff: foretold, Comment: forecast.Comment}, Do: t.do}}}
 }
 
-// do carries the plans of the parts out. One that fails does not keep the
-// others from it.
+// do executes the plans of the parts. A failure does not stop the others.
 func (t *tree) do(ctx context.Context) (state.Change, error) {
 	changes := value.NewDict(len(t.parts))
 	own, err := t.owner(ctx, t.User, t.Group, filesys.NormalizeMode(t.DirMode))
@@ -428,7 +429,7 @@ func (t *tree) do(ctx context.Context) (state.Change, error) {
 				merge(diff, c.Diff)
 			}
 		}
-		if p.path == t.Name && diff.Has(t.Name) { // it was just made, if it was not there
+		if p.path == t.Name && diff.Has(t.Name) { // its creation was just reported
 			if d, ok := diff.At(t.Name).(*value.Dict); ok && d.Has("directory") {
 				diff.Delete(t.Name)
 			}

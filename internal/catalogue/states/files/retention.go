@@ -38,8 +38,9 @@ type dated struct {
 	at   time.Time
 }
 
-// depths are how many parts of a time, of year, month, day and hour, are alike
-// in files of which the first is kept.
+// depths maps rules to how many leading parts of the time (year, month, day,
+// hour) are equal within a group of files. The first file of each group is
+// kept.
 var depths = map[string]int{"first_of_year": 1, "first_of_month": 2, "first_of_day": 3, "first_of_hour": 4, "most_recent": 5}
 
 func (file) retention(_ context.Context, _ *state.Env, a retentionArgs) (state.Plan, error) {
@@ -65,7 +66,7 @@ func (file) retention(_ context.Context, _ *state.Env, a retentionArgs) (state.P
 		depth, ok := depths[value.Str(rule)]
 		key := calendar
 		if rule == "first_of_week" {
-			depth, key, ok, n = 2, weeks, true, n+1 // Salt keeps one week more
+			depth, key, ok, n = 2, weeks, true, n+1 // Salt keeps one more week
 		}
 		if !ok {
 			return state.Plan{},
@@ -107,7 +108,8 @@ func backwards(names []string) *value.List {
 	return value.Strings(names)
 }
 
-// files returns the files that have a time, and the names of the others.
+// files returns the files whose names contain a time, and the names of the
+// others.
 func (a retentionArgs) files(dir string) (files []dated, ignored []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -146,15 +148,15 @@ func calendar(t time.Time) [5]int64 {
 	return [5]int64{int64(t.Year()), int64(t.Month()), int64(t.Day()), int64(t.Hour()), t.UnixNano()}
 }
 
-// weeks numbers weeks as the calendar does, within its years: the last days of
-// December may be in week 1, as in Salt.
+// weeks returns year and week number by the calendar. As in Salt, the last days
+// of December may be in week 1 of the same year.
 func weeks(t time.Time) [5]int64 {
 	_, week := t.ISOWeek()
 	return [5]int64{int64(t.Year()), int64(week), int64((t.Weekday() + 6) % 7), t.UnixNano()}
 }
 
-// firsts returns the first file of each of the newest n groups, in which the
-// first parts of the times are alike.
+// firsts returns the first file of each of the newest n groups. Times in a
+// group have equal leading parts.
 func firsts(files []dated, key func(time.Time) [5]int64, depth int, n int64) []string {
 	all := slices.Clone(files)
 	slices.SortStableFunc(all, func(a, b dated) int {
@@ -180,14 +182,14 @@ func firsts(files []dated, key func(time.Time) [5]int64, depth int, n int64) []s
 	return out
 }
 
-// strptime reads times in a format of Python's.
+// strptime parses times in a Python format.
 type strptime struct {
 	re   *regexp.Regexp
 	what []byte
 }
 
-// numbers are the directives of a format that are numbers, and what they look
-// like.
+// numbers lists the numeric directives of a format with their regular
+// expressions.
 const numbers = `Y(\d{4}) m(1[0-2]|0[1-9]|[1-9]) d(3[01]|[12]\d|0[1-9]|[1-9]) H(2[0-3]|[01]\d|\d) I(1[0-2]|0[1-9]|[1-9]) M([0-5]\d|\d) ` +
 	`S(6[01]|[0-5]\d|\d) y(\d\d) j(36[0-6]|3[0-5]\d|[12]\d\d|0[1-9]\d|00[1-9]|[1-9]\d|0[1-9]|[1-9]) f(\d{1,6}) b([A-Za-z]{3}) B([A-Za-z]+) ` +
 	`p([AaPp][Mm]) a([A-Za-z]{3}) A([A-Za-z]+)`
@@ -229,7 +231,7 @@ func newStrptime(format string) (*strptime, error) {
 	return p, nil
 }
 
-// parse reads a time; ok is false if the text is none in this format.
+// parse parses a time; ok is false if the string does not match the format.
 func (p *strptime) parse(text string) (t time.Time, ok bool) {
 	m := p.re.FindStringSubmatch(text)
 	if m == nil {

@@ -103,7 +103,7 @@ func (a serializeArgs) serializer() any {
 	return "yaml"
 }
 
-// data returns what is to be in the file.
+// data returns the data to be written.
 func (a serializeArgs) data(e *state.Env) (any, error) {
 	switch {
 	case value.Truth(a.Dataset) && value.Truth(a.DatasetPillar):
@@ -120,7 +120,7 @@ func (a serializeArgs) data(e *state.Env) (any, error) {
 	return a.Dataset, nil
 }
 
-// merged reads the file, if there is one, and puts the data over its own.
+// merged merges the data over that of the existing file.
 func (a serializeArgs) merged(name, how string, format serialize.Format, data any) (old, merged any, err error) {
 	if !filesys.IsFile(name) {
 		return nil, data, nil
@@ -130,7 +130,7 @@ func (a serializeArgs) merged(name, how string, format serialize.Format, data an
 	}
 	b, err := readAtMost(name, serialize.MaxBytes)
 	if err == nil {
-		if how != "plist" && how != "msgpack" { // Python reads text with any line ends
+		if how != "plist" && how != "msgpack" { // Python accepts any line endings in text
 			b = []byte(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(b)))
 		}
 		old, err = format.Read(b, dictOf(a.DeserializerOpts))
@@ -150,7 +150,8 @@ func (a serializeArgs) merged(name, how string, format serialize.Format, data an
 	return old, merged, err
 }
 
-// changedKeys tells how two mappings differ: their keys to maps of old and new.
+// changedKeys returns the differences of two mappings: changed keys with maps
+// of old and new.
 func changedKeys(old, now any) any {
 	x, ok1 := old.(*value.Dict)
 	y, ok2 := now.(*value.Dict)
@@ -175,7 +176,7 @@ func changedKeys(old, now any) any {
 	return out
 }
 
-// dictOf reads options, a map or a list of maps.
+// dictOf converts options, a map or a list of maps, to a map.
 func dictOf(options any) *value.Dict {
 	out := value.NewDict(4)
 	switch x := options.(type) {
@@ -191,7 +192,7 @@ func dictOf(options any) *value.Dict {
 	return out
 }
 
-// text writes the data: a string, or bytes in a format that is no text.
+// text serializes the data: to a string, or to bytes for a binary format.
 func (a serializeArgs) text(how string, format serialize.Format, data any) (any, error) {
 	options := value.NewDict(4)
 	switch how {
@@ -200,7 +201,7 @@ func (a serializeArgs) text(how string, format serialize.Format, data any) (any,
 		if a.Encoding != "" {
 			options.Set("allow_unicode", true)
 		}
-	case "yamlex": // what comes from an SLS is an OrderedDict in Python, which this one does not sort
+	case "yamlex": // data from an SLS is an OrderedDict, whose keys Python's yamlex does not sort
 		options.Set("sort_keys", false)
 	case "json":
 		options = value.DictOf("indent", 2, "separators", []any{",", ": "}, "sort_keys", true)
@@ -216,7 +217,7 @@ func (a serializeArgs) text(how string, format serialize.Format, data any) (any,
 	return out, nil
 }
 
-// readAtMost reads a file that must not have more bytes.
+// readAtMost reads a file and fails if it is larger than limit bytes.
 func readAtMost(name string, limit int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -248,13 +249,13 @@ func (f file) keepText(ctx context.Context, e *state.Env, name string, a seriali
 	return t.plan(ctx)
 }
 
-// withDiff words the plan as of data, and shows how the data change if that is
-// known.
+// withDiff replaces the comment of the plan, and shows the changes of the data
+// if they are known.
 func withDiff(p state.Plan, diff any, name string, show bool) state.Plan {
 	for i, s := range p.Steps {
 		s.Change.Comment = "Dataset will be serialized and stored into " + name
 		do := s.Do
-		if d := s.Change.Diff; !show && d.Len() > 0 { // in a test of a new file, too
+		if d := s.Change.Diff; !show && d.Len() > 0 { // also in a test of a new file
 			s.Change.Diff = d.Clone()
 			s.Change.Diff.Set("diff", "<show_changes=False>")
 		}

@@ -47,7 +47,7 @@ func (k keyring) gpg(words ...string) string {
 	return string(out)
 }
 
-// TestSigned takes sources that are signed with a real gpg, or not.
+// TestSigned uses sources with and without signatures of a real gpg.
 func TestSigned(t *testing.T) {
 	statetest.Needs(t, "gpg", "gpgconf")
 	k, stranger := newKeyring(t), newKeyring(t)

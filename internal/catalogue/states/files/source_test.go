@@ -19,8 +19,8 @@ func sha256Of(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestWebSourceIsNotFetchedAgain has a file with the content of its source
-// while the server is down.
+// TestWebSourceIsNotFetchedAgain manages a file that already has the content
+// of its source while the server is down.
 func TestWebSourceIsNotFetchedAgain(t *testing.T) {
 	s := newStage(t)
 	text := "hi\n"
@@ -37,7 +37,7 @@ func TestWebSourceIsNotFetchedAgain(t *testing.T) {
 	}
 }
 
-// TestKeepSource looks for what a state leaves in the minion's cache.
+// TestKeepSource checks what a state leaves in the minion's cache.
 func TestKeepSource(t *testing.T) {
 	small, large := "secret\n", strings.Repeat("secret\n", 1<<17)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(small)) }))
@@ -79,7 +79,7 @@ func TestKeepSource(t *testing.T) {
 	}
 }
 
-// TestTemplateIsNotItsOwnSource has a template in the place of the file.
+// TestTemplateIsNotItsOwnSource uses the managed file as its own template.
 func TestTemplateIsNotItsOwnSource(t *testing.T) {
 	s := newStage(t)
 	text := "{{ 1 + 1 }}\n"
@@ -93,7 +93,8 @@ func TestTemplateIsNotItsOwnSource(t *testing.T) {
 	}
 }
 
-// TestPasswordsStayOutOfComments has URLs with a password that cannot be fetched.
+// TestPasswordsStayOutOfComments uses URLs with a password that cannot be
+// fetched.
 func TestPasswordsStayOutOfComments(t *testing.T) {
 	s := newStage(t)
 	text := "old\n"
@@ -114,8 +115,8 @@ func TestPasswordsStayOutOfComments(t *testing.T) {
 	}
 }
 
-// TestAccumulators has two blocks of one file with texts of their own, and an
-// accumulator that is required by a bare id.
+// TestAccumulators fills two blocks of one file with different texts, one from
+// an accumulator that a bare id requires.
 func TestAccumulators(t *testing.T) {
 	s := newStage(t)
 	text := "#a\n#A\n#b\n#B\n"

@@ -35,7 +35,7 @@ type outcome struct {
 	Warnings any
 }
 
-// recording is what stock Salt did, see testdata/record.py.
+// recording is what stock Salt did; see testdata/record.py.
 type recording struct {
 	Tree  map[string]*string
 	Cases []struct {
@@ -59,7 +59,7 @@ func recorded(t testing.TB) (r recording) {
 	return r
 }
 
-// stage is a directory with the tree, and an engine over it.
+// stage is a directory with the tree, and an engine that works on it.
 type stage struct {
 	t    *testing.T
 	root string
@@ -90,7 +90,7 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// build makes the tree again.
+// build recreates the tree.
 func (s *stage) build(tree map[string]*string) {
 	s.t.Helper()
 	for _, sub := range []string{"srv", "w"} {
@@ -129,7 +129,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// look describes the tree as the recording does.
+// look describes the tree in the format of the recording.
 func (s *stage) look() map[string][]any {
 	out := map[string][]any{}
 	err := filepath.WalkDir(filepath.Join(s.root, "w"), func(p string, e fs.DirEntry, err error) error {
@@ -166,7 +166,7 @@ func (s *stage) look() map[string][]any {
 	return out
 }
 
-// fill puts the directory in the arguments' place.
+// fill inserts the directory into arguments.
 func (s *stage) fill(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -204,7 +204,7 @@ func (s *stage) run(fun string, args map[string]any, test bool) outcome {
 	return o
 }
 
-// plain is a value as JSON reads it.
+// plain converts a value to the types of decoded JSON.
 func (s *stage) plain(v any) any {
 	switch v := v.(type) {
 	case *value.Dict:
@@ -256,10 +256,10 @@ func TestAgainstStock(t *testing.T) {
 	}
 }
 
-// compare wants the same outcome.
+// compare checks that the outcomes are equal.
 func (s *stage) compare(when string, got, want outcome) {
 	s.t.Helper()
-	if want.Crash != "" { // where Salt has a traceback, we have an error
+	if want.Crash != "" { // Brine returns an error where Salt has a traceback
 		if got.Result != false || got.Comment == "" {
 			s.t.Errorf("%s: %+v; Salt fails: %s", when, got, want.Crash)
 		}
@@ -279,7 +279,7 @@ func (s *stage) compare(when string, got, want outcome) {
 	}
 }
 
-// sections sorts the parts of a comment that Salt shows in the order of a set.
+// sections sorts the parts of a comment that Salt shows in random order.
 func sections(comment string) string {
 	parts := strings.Split("\n"+comment, "\n#### ")
 	for i := range parts {
@@ -289,7 +289,7 @@ func sections(comment string) string {
 	return strings.TrimSpace(strings.Join(parts, "\n\n#### "))
 }
 
-// sortRemoved does the same with the files that were removed.
+// sortRemoved sorts the removed files in changes.
 func sortRemoved(changes any) {
 	m, _ := changes.(map[string]any)
 	if l, ok := m["removed"].([]any); ok {
@@ -297,7 +297,7 @@ func sortRemoved(changes any) {
 	}
 }
 
-// betters are scenarios in which we do not do as Salt, and why.
+// betters lists scenarios in which Brine deliberately differs from Salt, with the reason.
 var betters = map[string]string{
 	`file.managed {"name":"ROOT/w/new","source":"ROOT/srv/a.txt","source_hash":"md5=00000000000000000000000000000000"}`: "a wrong hash fails in tests, too",
 	`file.directory {"name":"ROOT/w/d","recurse":["user","silent"],"user":"nobody"}`:                                    "silent is silent",
@@ -307,7 +307,7 @@ var betters = map[string]string{
 	`file.touch {"mtime":1000000000,"name":"ROOT/w/old"}`:           "what is right is not touched again",
 }
 
-// tree wants the same files to have changed.
+// tree checks that the same files have changed.
 func (s *stage) tree(before, changed map[string][]any, gone []string) {
 	s.t.Helper()
 	want := map[string][]any{}

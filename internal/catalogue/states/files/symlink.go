@@ -39,15 +39,15 @@ type symlinkArgs struct {
 	Kwargs     fn.Kwargs `salt:"kwargs"`
 }
 
-// link is a symbolic link as it is to be.
+// link is a declared symbolic link.
 type link struct {
 	file
 	symlinkArgs
 	own    managed.Owner
 	now    filesys.Facts
-	there  bool // anything at all
+	there  bool // something exists at the path
 	isLink bool
-	to     string // where the link leads now
+	to     string // present target of the link
 }
 
 func (f file) symlink(ctx context.Context, _ *state.Env, a symlinkArgs) (state.Plan, error) {
@@ -68,7 +68,7 @@ func (f file) symlink(ctx context.Context, _ *state.Env, a symlinkArgs) (state.P
 	return l.plan()
 }
 
-// owners fills in who the link is to belong to.
+// owners resolves the owner of the link.
 func (l *link) owners(ctx context.Context) error {
 	user, group := l.User, l.Group
 	if l.Inherit && l.isLink {
@@ -159,7 +159,7 @@ func (l *link) plan() (state.Plan, error) {
 	return l.inTheWay(hint)
 }
 
-// inTheWay plans for a file or directory where the link is to be.
+// inTheWay returns the plan if a file or directory exists at the link's path.
 func (l *link) inTheWay(hint string) (state.Plan, error) {
 	if l.Force {
 		p := l.step(nil, "The file or directory "+l.Name+" is set for removal to make way for a new symlink targeting "+l.Target+hint)
@@ -233,8 +233,8 @@ func (l *link) backUpOld() error {
 	return nil
 }
 
-// place puts the link in its place: aside first, so that there is always the
-// old one or the new one.
+// place creates the link under a temporary name and renames it, so that the
+// old or the new link always exists.
 func (l *link) place() error {
 	return atomicfile.Symlink(l.Target, l.Name, func(temp string) error {
 		if err := os.Lchown(temp, l.own.UID, l.own.GID); err != nil {

@@ -25,7 +25,7 @@ func init() {
 	})
 }
 
-// textsArgs are the arguments of states that take texts from files.
+// textsArgs are the arguments of states that read texts from files.
 type textsArgs struct {
 	Source       any         `salt:"source" doc:"file that holds the text" default:"null"`
 	SourceHash   any         `salt:"source_hash" doc:"its hash, for http, https and ftp" default:"null"`
@@ -36,7 +36,7 @@ type textsArgs struct {
 	Context      *value.Dict `salt:"context" doc:"variables of the template" default:"null"`
 }
 
-// texts returns the texts of the files that are named.
+// texts returns the texts of the named files.
 func (f file) texts(ctx context.Context, e *state.Env, name string, a textsArgs) ([]string, error) {
 	if given(a.Source) && a.Sources.Len() > 0 {
 		return nil, fn.Errorf("source and sources are mutually exclusive")
@@ -109,14 +109,14 @@ type prependArgs struct {
 	Header bool `salt:"header" doc:"the texts must be the first lines, not only somewhere" default:"null"`
 }
 
-// chunks returns the texts of the arguments.
+// chunks returns the texts that the arguments give.
 func (f file) chunks(ctx context.Context, e *state.Env, name string, text any, a textsArgs) ([]string, error) {
 	if given(a.Source) || a.Sources.Len() > 0 {
 		return f.texts(ctx, e, name, a)
 	}
 	switch t := text.(type) {
 	case nil:
-		return []string{"None"}, nil // as Salt: text is not optional without a source
+		return []string{"None"}, nil // as in Salt: without a source, text is required
 	case *value.List:
 		var out []string
 		for _, it := range t.Items {
@@ -127,15 +127,16 @@ func (f file) chunks(ctx context.Context, e *state.Env, name string, text any, a
 	return []string{value.Str(text)}, nil
 }
 
-// texted is a file that is to have texts.
+// texted is a file and the texts that it must contain.
 type texted struct {
 	name   string
-	old    string // what it holds
-	fresh  bool   // it is not there yet
+	old    string // present content
+	fresh  bool   // the file does not exist
 	chunks []string
 }
 
-// texted reads what append and prepend, named by function, work on.
+// texted reads the file and texts of append or prepend; function names it in
+// errors.
 func (f file) texted(ctx context.Context, e *state.Env, function, name string, text any, a textsArgs) (texted, error) {
 	t := texted{name: filesys.ExpandUser(name)}
 	if t.name == "" {
@@ -158,7 +159,7 @@ func (t texted) lines() []string {
 	return out
 }
 
-// missing returns the lines of the texts that the file has not.
+// missing returns the lines of the texts that the file lacks.
 func (t texted) missing(ignoreSpace bool) ([]string, error) {
 	var out []string
 	for _, c := range t.chunks {
@@ -173,7 +174,7 @@ func (t texted) missing(ignoreSpace bool) ([]string, error) {
 	return out, nil
 }
 
-// opened reads the file that gets texts. One that is not there is made.
+// opened reads the file. A missing file counts as empty.
 func opened(name string) (text string, fresh bool, err error) {
 	switch {
 	case !filepath.IsAbs(name):
@@ -185,8 +186,8 @@ func opened(name string) (text string, fresh bool, err error) {
 	return "", true, nil
 }
 
-// spaced is a pattern that finds a text as whole lines, whatever white space is
-// in it.
+// spaced returns a regular expression that finds a text as whole lines, with any
+// white space.
 func spaced(text string) string {
 	var lns []string
 	for _, line := range value.SplitLines(text, false) {
@@ -201,9 +202,9 @@ func spaced(text string) string {
 	return `(?m)^\s*` + strings.Join(lns, `\s*`) + `\s*$`
 }
 
-// shellWords splits a line at white space. Where both kinds of quotes are in it,
-// what begins with a double quote ends with the next, white space and all, as
-// Salt's shlex has it.
+// shellWords splits a line at white space. If the line has both kinds of quotes,
+// a part that begins with a double quote ends with the next one and may contain
+// white space, like in Salt's use of shlex.
 func shellWords(line string) []string {
 	quoting := strings.Contains(line, "'") && strings.Contains(line, `"`) && !strings.Contains(line, `'\"`)
 	var words []string
@@ -226,7 +227,7 @@ func shellWords(line string) []string {
 	}
 }
 
-// has reports whether a file has a text.
+// has reports whether a file contains a text.
 func has(text, chunk string, ignoreSpace bool) (bool, error) {
 	if ignoreSpace {
 		chunk = spaced(chunk)
@@ -257,8 +258,8 @@ func (f file) append(ctx context.Context, e *state.Env, a appendArgs) (state.Pla
 	return f.texting(editing{name: t.name, old: t.old, new: changed}, t.fresh, a.Makedirs, diff, fmt.Sprintf("Appended %d lines", len(more))), nil
 }
 
-// joinedDiff is the diff of lines without their ends, with an end more after
-// each: as Salt shows appended lines.
+// joinedDiff returns the diff of lines without their line ends, with a line end
+// after each, as Salt shows appended lines.
 func joinedDiff(old, new string) string {
 	return strings.Join(textedit.DiffItems(value.SplitLines(old, false), value.SplitLines(new, false), "", ""), "\n")
 }
@@ -299,7 +300,7 @@ func startsWith(all, first []string) bool {
 	return true
 }
 
-// texting is the plan of append and prepend.
+// texting returns the plan of append and prepend.
 func (f file) texting(w editing, fresh, makedirs bool, diff, done string) state.Plan {
 	changes := value.NewDict(1)
 	if diff != "" {

@@ -45,7 +45,7 @@ type tidiedArgs struct {
 	Kwargs     fn.Kwargs `salt:"kwargs"`
 }
 
-// tidying decides what is removed.
+// tidying decides which paths are removed.
 type tidying struct {
 	tidiedArgs
 	size            int64
@@ -108,14 +108,14 @@ func expressions(v any) ([]*pyre.Regexp, error) {
 	return out, nil
 }
 
-// day is the number of a day, by the clock of this place.
+// day returns the number of a day in local time.
 func day(t time.Time) int64 {
 	y, m, d := t.Date()
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / 86400
 }
 
-// bytesOf reads a size such as 10M; what is none is 0. KB and KiB differ, as
-// they do in Salt: the first is 1000.
+// bytesOf parses a size such as 10M; an invalid one is 0. As in Salt, KB is
+// 1000 bytes and KiB is 1024.
 func bytesOf(v any) int64 {
 	if n, ok := v.(int64); ok {
 		return n
@@ -140,11 +140,11 @@ func bytesOf(v any) int64 {
 	return int64(n)
 }
 
-// walk looks at what is in a directory, the deepest first.
+// walk visits the content of a directory, deepest first.
 func (t *tidying) walk(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
-		return nil // gone, or not ours to read
+		return nil // removed, or unreadable
 	}
 	entries, err := d.ReadDir(-1)
 	d.Close()
@@ -176,7 +176,7 @@ func (t *tidying) walk(dir string) error {
 	return nil
 }
 
-// circular reports whether a link leads to a directory that it is in.
+// circular reports whether a link leads to a directory that contains it.
 func circular(link, dir string) bool {
 	to, err := filepath.EvalSymlinks(link)
 	if err != nil {
@@ -186,7 +186,7 @@ func circular(link, dir string) bool {
 	return err != nil || real == to || strings.HasPrefix(real, strings.TrimSuffix(to, "/")+"/")
 }
 
-// due reports whether a path is to be removed.
+// due reports whether a path must be removed.
 func (t *tidying) due(path string) (bool, error) {
 	st, err := os.Lstat(path)
 	if err != nil {
@@ -241,7 +241,7 @@ func matchesAny(all []*pyre.Regexp, name string) (bool, error) {
 	return false, nil
 }
 
-// moment is the time that counts.
+// moment returns the time that is compared.
 func (t *tidying) moment(st fs.FileInfo) time.Time {
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	what, _ := t.Comparison.(string)

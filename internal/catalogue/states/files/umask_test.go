@@ -2,5 +2,5 @@ package files
 
 import "syscall"
 
-// The permissions that the tests expect are those of the usual umask.
+// The tests expect the permissions of the usual umask.
 func init() { syscall.Umask(0o022) }

@@ -29,7 +29,7 @@ func TestUpkeep(t *testing.T) {
 
 func TestUpkeepRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/upkeep") }
 
-// TestReplaced has backups and rejects in places that the states name.
+// TestReplaced covers states that name paths for backups and rejects.
 func TestReplaced(t *testing.T) {
 	statetest.Needs(t, "patch")
 	statetest.Run(t, upkeep("replaced"))
@@ -37,7 +37,7 @@ func TestReplaced(t *testing.T) {
 
 func TestReplacedRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/replaced") }
 
-// TestNodes makes devices that are never read.
+// TestNodes makes device nodes, which are never read.
 func TestNodes(t *testing.T) {
 	if err := unix.Mknod(filepath.Join(t.TempDir(), "null"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))); err != nil {
 		t.Skipf("devices cannot be made here: %v", err)
@@ -47,7 +47,7 @@ func TestNodes(t *testing.T) {
 
 func TestNodesRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/nodes") }
 
-// TestMarks has scripts in the place of SELinux's programs.
+// TestMarks uses scripts instead of SELinux's programs.
 func TestMarks(t *testing.T) {
 	statetest.Needs(t, "chattr", "lsattr")
 	at := filepath.Join(t.TempDir(), "x")
@@ -64,7 +64,8 @@ func TestMarks(t *testing.T) {
 
 func TestMarksRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/marks") }
 
-// TestOwner makes files in directories that give their group on, and below the home.
+// TestOwner creates files in directories with the setgid bit, and below the home
+// directory.
 func TestOwner(t *testing.T) { statetest.Run(t, upkeep("owner")) }
 
 func TestOwnerRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/owner") }
@@ -73,8 +74,8 @@ func TestINI(t *testing.T) { statetest.Run(t, upkeep("ini")) }
 
 func TestINIRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/ini") }
 
-// A directory of which nothing goes into the copy is made all the same, and
-// nothing is reported it.
+// TestRecurseOfNothing checks that a directory is created even if none of its
+// content is selected, and that no change is reported.
 func TestRecurseOfNothing(t *testing.T) {
 	s := newStage(t)
 	text := "x"

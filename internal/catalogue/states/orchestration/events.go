@@ -29,8 +29,8 @@ func (m mod) waitForEvent(_ context.Context, e *state.Env, a waitArgs) (state.Pl
 	}}, nil
 }
 
-// await takes items off the list as events report them. Also an empty list
-// waits for an event, as in Salt.
+// await removes items from the list as events report them. As in Salt, an
+// empty list also waits for an event.
 func (m mod) await(ctx context.Context, a waitArgs) state.Result {
 	limited, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
@@ -69,7 +69,7 @@ func (m mod) await(ctx context.Context, a waitArgs) state.Result {
 	return end(outcome(false, "Timeout value reached."))
 }
 
-// named are the items that an event reports.
+// named returns the items that an event reports.
 func named(data *value.Dict, field string) []any {
 	v := data.At(field)
 	if v == nil {

@@ -18,16 +18,17 @@ type masterArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// orchestrations are the runners that run SLS files as this one is run.
+// orchestrations lists the runners that run SLS files like the present run.
 var orchestrations = []string{"state.orchestrate", "state.orch", "state.sls"}
 
-// callRunner runs a function of the master and returns all that is known of it.
+// callRunner runs a function of the master and returns its full return.
 func callRunner(ctx context.Context, e *state.Env, name string, given *value.Dict) (*value.Dict, error) {
 	kw := value.NewDict(given.Len() + 3)
 	kw.Update(given)
 	kw.Set("full_return", true)
 	if slices.Contains(orchestrations, name) {
-		// It can be paused with this one, and is of the same environment.
+		// The nested orchestration can be paused with this one, and has the
+		// same environment.
 		kw.Set("orchestration_jid", e.JID)
 		if !kw.Has("saltenv") {
 			kw.Set("saltenv", e.Saltenv)
@@ -41,7 +42,8 @@ func callRunner(ctx context.Context, e *state.Env, name string, given *value.Dic
 	return d, nil
 }
 
-// done makes the result of a function of the master. kind is Runner or Wheel.
+// done returns the result for a function of the master. kind is Runner or
+// Wheel.
 func done(kind, name string, about *value.Dict, err error) state.Result {
 	if err != nil {
 		return outcome(false, err.Error())
@@ -100,7 +102,8 @@ type job struct {
 	err      error
 }
 
-// jobs reads the argument runners; ok is false if it is neither text nor map.
+// jobs parses the argument runners; ok is false if it is neither a string nor a
+// map.
 func jobs(v any) (list []*job, ok bool) {
 	if s, isText := v.(string); isText {
 		return []*job{{id: s, name: s}}, true
@@ -132,7 +135,7 @@ func (m mod) parallelRunners(_ context.Context, e *state.Env, a parallelArgs) (s
 		return state.Plan{}, state.Errorf("The runners parameter must be a string or dict.")
 	}
 	return state.Plan{Whole: func(ctx context.Context, test bool) state.Result {
-		if test { // Salt runs them
+		if test { // Salt runs them even in a test
 			return forecast("Runner functions would be executed: " + strings.Join(names(list), ", "))
 		}
 		var wg sync.WaitGroup
@@ -152,9 +155,9 @@ func names(list []*job) []string {
 	return out
 }
 
-// together makes one result of several runners.
+// together merges the results of several runners.
 func together(list []*job) state.Result {
-	states := true // all are state runs, and shown as such
+	states := true // whether all are state runs and are shown as such
 	var failed []*job
 	for _, j := range list {
 		if j.err != nil {
@@ -203,8 +206,8 @@ func indented(text string) string {
 	return "  " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ")
 }
 
-// changesOf picks the changes out of results of states, those of minions among
-// them.
+// changesOf extracts the changes from state results, including those of
+// minions.
 func changesOf(v any) *value.Dict {
 	d, ok := v.(*value.Dict)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-// orderArgs say whom an order is for, and how it goes out.
+// orderArgs say which minions get a job, and how it is sent.
 type orderArgs struct {
 	Name      string `salt:"name" doc:"name of the state; of salt.function the function"`
 	Tgt       any    `salt:"tgt" doc:"target"`
@@ -29,7 +29,7 @@ type orderArgs struct {
 	Failhard  any    `salt:"failhard" doc:"start no more of a batch when one has failed; null: as configured" default:"null"`
 }
 
-// keywords are those of saltutil.cmd.
+// keywords returns the keywords for saltutil.cmd.
 func (a orderArgs) keywords(e *state.Env) *value.Dict {
 	kw := value.DictOf("tgt_type", a.TgtType, "ret", strings.Join(value.Split(a.Ret), ","), "timeout", a.Timeout, "ssh", a.SSH, "expect_minions", a.Expect)
 	for k, v := range map[string]any{"ret_config": a.RetConfig, "ret_kwargs": a.RetKwargs} {
@@ -49,7 +49,7 @@ func (a orderArgs) keywords(e *state.Env) *value.Dict {
 	return kw
 }
 
-// mayFail returns the minions whose failure does not count.
+// mayFail returns the minions whose failure is ignored.
 func (a orderArgs) mayFail() (ids []string, warning string) {
 	switch a.FailOn.(type) {
 	case nil:
@@ -63,7 +63,7 @@ func (a orderArgs) mayFail() (ids []string, warning string) {
 	return nil, "'fail_minions' needs to be a list or a comma separated string. Ignored."
 }
 
-// command orders minions and returns what they returned.
+// command runs a function on minions and returns their returns.
 func command(ctx context.Context, e *state.Env, tgt any, fun string, kw *value.Dict) (*value.Dict, error) {
 	v, err := e.Exec(ctx, "saltutil.cmd", kw, tgt, fun)
 	if err != nil {
@@ -158,7 +158,7 @@ func (m mod) applyStates(ctx context.Context, e *state.Env, a stateArgs, test bo
 	return res
 }
 
-// judge makes the result of what minions returned.
+// judge computes the result from the returns of minions.
 func (a stateArgs) judge(returned *value.Dict, allowed int) state.Result {
 	if returned.Len() == 0 && a.Expect {
 		return outcome(false, "No minions returned")

@@ -1,10 +1,9 @@
-// Package orchestration holds the state module salt, by which an SLS orders
-// minions and masters: it is meant for the runner state.orchestrate, and works
-// on a minion beside a master, too. Without a master salt.state applies states
-// to the minion itself.
+// Package orchestration holds the state module salt, with which an SLS runs
+// jobs on minions and masters. It is intended for the runner state.orchestrate,
+// and also works on a minion beside a master. Without a master, salt.state
+// applies states to the minion itself.
 //
-// What is ordered uses the execution module saltutil, which knows the way
-// to the master.
+// Jobs are sent with the execution module saltutil, which can reach the master.
 package orchestration
 
 import (
@@ -17,12 +16,13 @@ import (
 	"brine/internal/sls/state"
 )
 
-// Deps are what the module needs of where it runs.
+// Deps is what the module needs from its environment.
 type Deps struct {
-	// Listen yields all events of a bus until ctx ends: of "minion" or
-	// "master", whose sockets are in sockDir, or as configured if that is "".
+	// Listen yields all events of the bus of a "minion" or "master" until ctx
+	// ends. sockDir is the directory of its sockets; "" means the configured
+	// one.
 	Listen func(ctx context.Context, node, sockDir string) iter.Seq2[*event.Event, error]
-	// Fire puts an event on the bus of the master that runs the SLS. It is nil
+	// Fire fires an event on the bus of the master that runs the SLS. It is nil
 	// on minions.
 	Fire func(tag string, data *value.Dict) error
 }
@@ -43,7 +43,7 @@ func Modules(d Deps) []state.Module {
 	}}}
 }
 
-// outcome is what a state came to.
+// outcome returns a result.
 func outcome(ok bool, comment string) state.Result {
 	r := state.Result{Verdict: state.Failed, Comment: comment}
 	if ok {
@@ -52,12 +52,13 @@ func outcome(ok bool, comment string) state.Result {
 	return r
 }
 
-// forecast is what a test shows of a state that cannot be tried.
+// forecast returns the result of a test run for a state that cannot be tried.
 func forecast(comment string) state.Result {
 	return state.Result{Verdict: state.Undecided, Comment: comment}
 }
 
-// tell puts on the master's bus what a state of its is about to order.
+// tell fires an event on the master's bus with the arguments of the job that a
+// state is about to send.
 func (m mod) tell(e *state.Env, data *value.Dict) {
 	if m.Fire == nil {
 		return
@@ -67,8 +68,8 @@ func (m mod) tell(e *state.Env, data *value.Dict) {
 	}
 }
 
-// jidOf is the part of a result that names the job of the minions or the
-// master; nil if there is none.
+// jidOf returns the part of a result with the id of the job, nil if there is
+// none.
 func jidOf(about *value.Dict) *value.Dict {
 	if jid, ok := about.Get("jid"); ok {
 		return value.DictOf("__jid__", jid)

@@ -32,13 +32,13 @@ type alternativeInstallArgs struct {
 	Priority any    `salt:"priority" doc:"the highest number wins"`
 }
 
-// alternative asks a function of the execution module about a program.
+// alternative calls a boolean function of the execution module alternatives.
 func alternative(ctx context.Context, e *state.Env, fun string, args ...any) (bool, error) {
 	v, err := e.Exec(ctx, "alternatives."+fun, nil, args...)
 	return value.Truth(v), err
 }
 
-// current returns the program that a name stands for, "" for none.
+// current returns the current program for a name, "" for none.
 func current(ctx context.Context, e *state.Env, name string) (string, error) {
 	v, err := e.Exec(ctx, "alternatives.show_current", nil, name)
 	path, _ := v.(string)
@@ -103,7 +103,7 @@ func alternativeRemoved(ctx context.Context, e *state.Env, a alternativeArgs) (s
 	}}}, nil
 }
 
-// display returns the lines that the system's program shows of a name.
+// display returns the lines that the system's program prints about a name.
 func display(ctx context.Context, e *state.Env, name string) ([]string, error) {
 	v, err := e.Exec(ctx, "alternatives.display", nil, name)
 	return strings.Split(value.Str(v), "\n"), err

@@ -11,7 +11,7 @@ import (
 
 func init() { units.Declare("debconf", debconfModule) }
 
-// debconfModule are the states of answers to the questions of packages.
+// debconfModule returns the states for answers to packages' questions.
 func debconfModule() state.Module {
 	return state.Module{Name: "debconf", When: func(grains fn.Reader) (string, bool) {
 		return "only available on Debian and its like", grains == nil || grains.Get("os_family") == "Debian"

@@ -90,7 +90,7 @@ func downloaded(ctx context.Context, e *state.Env, a downloadArgs) (state.Plan, 
 	}}}, nil
 }
 
-// fetched returns the versions of packages that were fetched, as lists.
+// fetched returns the versions of downloaded packages, as lists.
 func (p pkg) fetched(ctx context.Context) (*value.Dict, error) {
 	v, err := p.exec(ctx, "list_downloaded", nil)
 	d, _ := v.(*value.Dict)

@@ -14,7 +14,7 @@ import (
 
 func init() { units.Declare("gem", gemModule) }
 
-// gemModule are the states of Ruby's packages.
+// gemModule returns the states for Ruby packages.
 func gemModule() state.Module {
 	return state.Module{Name: "gem", Doc: `Keep packages of Ruby installed, or not, by way of gem.`, Funcs: []state.Func{
 		state.Of("installed", gemInstalled, `Have a package of Ruby installed, possibly in a version.`),
@@ -57,8 +57,8 @@ type gemInstalledArgs struct {
 
 var gemCondition = regexp.MustCompile(`^(>=|>|<=|<)\s*(.*)$`)
 
-// fulfilled reports whether the installed versions are what is wanted, and how
-// the result says so.
+// fulfilled reports whether the installed versions meet the requirement, and
+// returns the comment.
 func (a gemInstalledArgs) fulfilled(have []string) (string, bool) {
 	const already = "Gem is already installed."
 	if a.Version == nil {
@@ -145,7 +145,7 @@ func gemSource(what string) func(context.Context, *state.Env, gemSourceArgs) (st
 	}
 }
 
-// made is the change of a step, or its failure.
+// made returns the change of a step, or its failure.
 func made(err error, diff *value.Dict, comment string) (state.Change, error) {
 	if err != nil {
 		return state.Change{}, err

@@ -25,15 +25,15 @@ type unheldArgs struct {
 	Kwargs  fn.Kwargs `salt:"kwargs"`
 }
 
-// holdChange is one package to hold or free.
+// holdChange is a package to be held or unheld.
 type holdChange struct {
 	name    string
 	version any
 	on      bool
-	before  bool // it is held in another version
+	before  bool // another version is held
 }
 
-// holdList returns the packages of name, version and pkgs, with their versions.
+// holdList returns the packages in name, version and pkgs, with their versions.
 func holdList(name *string, version, pkgs any) (*value.Dict, error) {
 	out := value.NewDict(2)
 	if pkgs == nil {
@@ -123,7 +123,7 @@ func unheld(ctx context.Context, e *state.Env, a unheldArgs) (state.Plan, error)
 	return p.setHolds(given(a.Name), list), nil
 }
 
-// setHolds is the plan of changes to what is held.
+// setHolds returns the plan to change holds.
 func (p pkg) setHolds(id any, list []holdChange) state.Plan {
 	if len(list) == 0 {
 		return state.Plan{Comment: "No changes made"}
@@ -163,8 +163,8 @@ func (p pkg) setHolds(id any, list []holdChange) state.Plan {
 	}}}
 }
 
-// setHold holds or frees one package and adds what the function returns to
-// the changes.
+// setHold holds or unholds one package and adds the function's result to the
+// changes.
 func (p pkg) setHold(ctx context.Context, id any, c holdChange, diff *value.Dict) (comment string, good bool, err error) {
 	call := func(fun string, item any) (*value.Dict, error) {
 		v, err := p.bare(ctx, fun, value.DictOf("name", id, "pkgs", value.ListOf(item)))

@@ -27,23 +27,23 @@ type installArgs struct {
 	UpdateHolds  bool `salt:"update_holds" doc:"also change packages that keep their version" default:"false"`
 }
 
-// install is a state that wants packages installed, and what it found.
+// install is a state that installs packages, with what it has found out.
 type install struct {
 	pkg
 	a       installArgs
 	refresh bool
 
-	sources   *value.List // nil without
-	desired   *value.Dict // version that is wanted, or source, by name
-	targets   *value.Dict // what is to be installed of that
-	unpurge   []string    // what waits to be removed and is not to
-	reinstall *value.Dict // what is to be installed again
-	altered   *value.Dict // why, if files were altered
-	spec      bool        // some version was compared
+	sources   *value.List // nil if not given
+	desired   *value.Dict // wanted version, or source, by name
+	targets   *value.Dict // those that must be installed
+	unpurge   []string    // packages marked for removal that must stay
+	reinstall *value.Dict // those that must be reinstalled
+	altered   *value.Dict // the reason, if files were altered
+	spec      bool        // a version was compared
 	warnings  []string
 }
 
-// settled says that there is nothing to install.
+// settled means that there is nothing to install.
 type settled struct{ comment string }
 
 func (s *settled) Error() string { return s.comment }
@@ -75,8 +75,8 @@ func installed(ctx context.Context, e *state.Env, a installArgs) (state.Plan, er
 	return state.Plan{Warnings: in.warnings, Steps: []state.Step{{Change: in.foretell(ctx), Do: in.do}}}, nil
 }
 
-// look finds out what is to be installed. The error is a *settled if all is
-// well.
+// look determines what must be installed. The error is a *settled if nothing
+// must be.
 func (in *install) look(ctx context.Context) error {
 	a := in.a
 	if value.Truth(a.Pkgs) && value.Truth(a.Sources) {
@@ -124,6 +124,7 @@ func (in *install) look(ctx context.Context) error {
 	return in.settle("All specified packages are already installed")
 }
 
+// want reads the wanted packages.
 // want reads which packages are wanted.
 func (in *install) want(ctx context.Context) (err error) {
 	if !value.Truth(in.a.Sources) {
@@ -154,7 +155,7 @@ func (in *install) want(ctx context.Context) (err error) {
 	return nil
 }
 
-// preflight looks for packages that the package manager does not know.
+// preflight checks for packages that the package manager does not know.
 func (in *install) preflight(ctx context.Context, have *value.Dict) error {
 	if in.a.NoSuggest || !in.can("check_db") {
 		return nil
@@ -177,7 +178,7 @@ func (in *install) preflight(ctx context.Context, have *value.Dict) error {
 	}
 	v, err := in.exec(ctx, "check_db", value.DictOf("fromrepo", in.a.From), anys(names)...)
 	if err != nil {
-		return nil // what cannot be looked for may still be there
+		return nil // without the check, the packages may still exist
 	}
 	var unknown, comments []string
 	d, _ := v.(*value.Dict)
@@ -205,7 +206,7 @@ func (in *install) preflight(ctx context.Context, have *value.Dict) error {
 	return nil
 }
 
-// newest puts versions in the place of "latest".
+// newest replaces "latest" by versions.
 func (in *install) newest(ctx context.Context, have *value.Dict) error {
 	var names []string
 	for name, v := range in.desired.All() {
@@ -234,8 +235,8 @@ func (in *install) newest(ctx context.Context, have *value.Dict) error {
 	return nil
 }
 
-// latest asks for the newest versions. The answer of apt's module is one
-// version if one package of several is known; then each is asked for.
+// latest returns the newest versions. apt's module returns a bare version if
+// only one of several packages is known; then each is queried alone.
 func (p pkg) latest(ctx context.Context, ask func(context.Context, string, *value.Dict, ...any) (any, error), kw *value.Dict, names []string) (*value.Dict,
 	error) {
 	v, err := ask(ctx, "latest_version", kw, anys(names)...)
@@ -257,7 +258,8 @@ func (p pkg) latest(ctx context.Context, ask func(context.Context, string, *valu
 	return all, nil
 }
 
-// byName is what functions of several names return, which is no map for one.
+// byName converts the result of functions that return a bare value for a
+// single name to a map.
 func byName(v any, names []string) *value.Dict {
 	if d, ok := v.(*value.Dict); ok {
 		return d
@@ -265,7 +267,7 @@ func byName(v any, names []string) *value.Dict {
 	return value.DictOf(names[0], v)
 }
 
-// compare decides about one package.
+// compare decides whether one package must be installed.
 func (in *install) compare(ctx context.Context, name string, wanted any, have []string) error {
 	if len(have) == 0 {
 		in.targets.Set(name, wanted)
@@ -312,8 +314,8 @@ func (in *install) compare(ctx context.Context, name string, wanted any, have []
 	return nil
 }
 
-// fileVersion returns the version of a package file. known is false where it
-// cannot be told.
+// fileVersion returns the version of a package file. known is false if it
+// cannot be determined.
 func (in *install) fileVersion(ctx context.Context, src string) (version any, known bool, err error) {
 	if !in.e.Can("lowpkg.bin_pkg_info") {
 		return nil, false, nil
@@ -339,7 +341,7 @@ func (in *install) fileVersion(ctx context.Context, src string) (version any, kn
 	return d.At("version"), true, nil
 }
 
-// verify returns the files of a package that were altered.
+// verify returns the altered files of a package.
 func (in *install) verify(ctx context.Context, name string) (any, error) {
 	kw := value.DictOf("ignore_types", value.ListOf(), "verify_options", value.ListOf())
 	if l, ok := in.a.Verify.(*value.List); ok {
@@ -352,7 +354,7 @@ func (in *install) verify(ctx context.Context, name string) (any, error) {
 	return in.exec(ctx, "verify", kw, name)
 }
 
-// checkFiles marks a package to be installed again if files were altered.
+// checkFiles marks a package for reinstallation if files were altered.
 func (in *install) checkFiles(ctx context.Context, name string, wanted any) error {
 	if !value.Truth(in.a.Verify) {
 		return nil
@@ -365,7 +367,7 @@ func (in *install) checkFiles(ctx context.Context, name string, wanted any) erro
 	return err
 }
 
-// predict says what would be done.
+// predict returns the predicted changes.
 func (in *install) foretell(ctx context.Context) state.Change {
 	c := state.Change{Diff: value.NewDict(4)}
 	var comments []string
@@ -407,7 +409,8 @@ func (in *install) foretell(ctx context.Context) state.Change {
 	return c
 }
 
-// label shows packages with their versions, or those of files by name.
+// label formats packages with their versions. Packages from files have only
+// the name.
 func (in *install) label(names []string, versions *value.Dict) []string {
 	if in.sources != nil {
 		return names
@@ -455,7 +458,7 @@ func (p pkg) installable(ctx context.Context, targets, have *value.Dict, refresh
 	return out
 }
 
-// do installs, and looks whether that worked.
+// do installs the packages and verifies the result.
 func (in *install) do(ctx context.Context) (state.Change, error) {
 	c := state.Change{Diff: value.NewDict(4)}
 	var comments []string
@@ -506,7 +509,7 @@ func (in *install) do(ctx context.Context) (state.Change, error) {
 	return c, err
 }
 
-// keywords are those of pkg.install.
+// keywords returns the keywords for pkg.install.
 func (in *install) keywords() *value.Dict {
 	kw := value.DictOf("name", nil, "refresh", in.refresh, "fromrepo", in.a.From, "skip_verify", in.a.SkipVerify, "pkgs", nil, "sources", nil,
 		"reinstall", in.reinstall.Len() > 0, "normalize", in.a.Plain, "update_holds", in.a.UpdateHolds, "ignore_epoch", in.a.Epoch)
@@ -532,7 +535,7 @@ func (in *install) keywords() *value.Dict {
 	return kw
 }
 
-// outcome compares what is installed with what is wanted.
+// outcome compares the installed packages with the wanted ones.
 func (in *install) outcome(ctx context.Context, changes *value.Dict, h heldNow) (comments, failed []string, err error) {
 	var modified, unmodified []string
 	if in.sources != nil {
@@ -614,7 +617,7 @@ func (p pkg) verified(ctx context.Context, name string, wanted any, have *value.
 	return p.fulfills(ctx, versions, text, nil, false)
 }
 
-// again reports the packages that were installed again.
+// again reports the packages that were reinstalled.
 func (in *install) again(ctx context.Context, done *value.Dict) (comments []string, good bool, err error) {
 	good = true
 	var bad []string
@@ -644,7 +647,7 @@ func (in *install) again(ctx context.Context, done *value.Dict) (comments []stri
 	return append(comments, bad...), good, nil
 }
 
-// heldNow is what the argument hold led to: results as pkg.hold returns them.
+// heldNow has the results of the argument hold, as pkg.hold returns them.
 type heldNow struct{ changed, same, failed []*value.Dict }
 
 // merge adds the changes of holds to those of packages, and returns comments.
@@ -669,7 +672,7 @@ func (h heldNow) merge(changes *value.Dict) (comments []string) {
 	return comments
 }
 
-// hold holds or frees the packages, if the state says so.
+// hold holds or unholds the packages if the state declares it.
 func (in *install) hold(ctx context.Context) (h heldNow, err error) {
 	on, ok := in.options.Get("hold")
 	if !ok || !in.can("hold") {
@@ -709,8 +712,8 @@ func (in *install) hold(ctx context.Context) (h heldNow, err error) {
 	return h, nil
 }
 
-// onlyHold is the plan of packages that are installed as wanted, but may have
-// to be held or freed.
+// onlyHold returns the plan for packages that are installed as wanted, but may
+// have to be held or unheld.
 func (in *install) onlyHold(ctx context.Context, comment string) (state.Plan, error) {
 	p := state.Plan{Comment: comment, Warnings: in.warnings}
 	on, ok := in.options.Get("hold")

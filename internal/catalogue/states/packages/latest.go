@@ -21,14 +21,14 @@ type latestArgs struct {
 	Kwargs     fn.Kwargs `salt:"kwargs"`
 }
 
-// fresh are packages that are to be of the newest version.
+// fresh is a state that upgrades packages to the newest version.
 type fresh struct {
 	pkg
 	a         latestArgs
 	names     []string
-	have      *value.Dict // versions that are installed, by name
+	have      *value.Dict // installed versions, by name
 	targets   *value.Dict // newer versions, by name
-	unchanged []string    // names of the list pkgs that are new enough
+	unchanged []string    // names in the list pkgs that are up to date
 }
 
 func latest(ctx context.Context, e *state.Env, a latestArgs) (state.Plan, error) {
@@ -61,7 +61,7 @@ func latest(ctx context.Context, e *state.Env, a latestArgs) (state.Plan, error)
 	return state.Plan{Steps: []state.Step{{Change: f.foretell(ctx), Do: f.do}}}, nil
 }
 
-// look compares what is installed with what could be.
+// look compares the installed versions with the available ones.
 func (f *fresh) look(ctx context.Context) error {
 	kw := value.DictOf("fromrepo", f.a.From, "refresh", due(f.e, f.a.Refresh, true))
 	newer, err := f.latest(ctx, f.exec, kw, f.names)
@@ -159,7 +159,7 @@ func (f *fresh) do(ctx context.Context) (state.Change, error) {
 	return state.Change{Diff: changes, Comment: comment}, nil
 }
 
-// nothing tells that no package changed although some should.
+// nothing returns the message that no package changed although some should.
 func (f *fresh) nothing() string {
 	names := slices.Sorted(slices.Values(keys(f.targets)))
 	text := "Package " + names[0] + " failed to update."

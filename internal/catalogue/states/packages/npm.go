@@ -13,7 +13,7 @@ import (
 
 func init() { units.Declare("npm", npmModule) }
 
-// npmModule are the states of packages of Node.js.
+// npmModule returns the states for Node.js packages.
 func npmModule() state.Module {
 	return state.Module{Name: "npm", Doc: `Keep packages of Node.js installed, or not, by way of npm: in a directory, or on the whole machine.`,
 		Funcs: []state.Func{
@@ -36,7 +36,7 @@ type npmInstalledArgs struct {
 
 var npmName = regexp.MustCompile(`^(@?[^@\s]+)(?:@(\S+))?`)
 
-// environment reads variables that are a map or a list of maps.
+// environment converts variables given as a map or a list of maps.
 func environment(v any) any {
 	l, ok := v.(*value.List)
 	if !ok {
@@ -50,7 +50,8 @@ func environment(v any) any {
 	return all
 }
 
-// sort tells which packages are there, with their versions, and which are not.
+// sort splits packages into missing ones and installed ones, the latter with their
+// versions.
 func (a npmInstalledArgs) sort(pkgs []string, have *value.Dict) (missing, there []string, err error) {
 	for _, pkg := range pkgs {
 		m := npmName.FindStringSubmatch(pkg)
@@ -62,7 +63,7 @@ func (a npmInstalledArgs) sort(pkgs []string, have *value.Dict) (missing, there 
 		switch {
 		case a.Force || !found.Has("version") && !fromAddress(name, have):
 			missing = append(missing, pkg)
-		case found == nil: // installed under the name that is in it
+		case found == nil: // a URL: the package is installed under its own name
 			there = append(there, pkg)
 		case version != "" && found.Str("version") != version:
 			missing = append(missing, pkg)
@@ -73,7 +74,7 @@ func (a npmInstalledArgs) sort(pkgs []string, have *value.Dict) (missing, there 
 	return missing, there, nil
 }
 
-// fromAddress reports whether a package came from an address.
+// fromAddress reports whether a package was installed from a URL.
 func fromAddress(address string, have *value.Dict) bool {
 	_, place, ok := strings.Cut(address, "://")
 	if !ok {
@@ -157,7 +158,7 @@ type npmBootstrapArgs struct {
 	Silent bool   `salt:"silent" doc:"have npm print no more than the result" default:"true"`
 }
 
-// npmBootstrap runs npm each time, which alone knows what is missing.
+// npmBootstrap always runs npm, as only npm knows what is missing.
 func npmBootstrap(ctx context.Context, e *state.Env, a npmBootstrapArgs) (state.Plan, error) {
 	call := func(ctx context.Context, more ...any) (any, error) {
 		v, err := e.Exec(ctx, "npm.install", with(append(more, "dir", a.Name, "runas", a.User, "silent", a.Silent)...))
@@ -182,7 +183,7 @@ func npmBootstrap(ctx context.Context, e *state.Env, a npmBootstrapArgs) (state.
 		case !value.Truth(v):
 			return state.Result{Verdict: state.Succeeded, Comment: "Directory is already bootstrapped"}
 		}
-		if text, ok := v.(string); ok { // no JSON: something else went on
+		if text, ok := v.(string); ok { // not JSON: an error message
 			return state.Result{Verdict: state.Failed, Comment: "Could not bootstrap directory: " + text}
 		}
 		return state.Result{Verdict: state.Succeeded, Comment: "Directory was successfully bootstrapped", Changes: value.DictOf(a.Name, "Bootstrapped")}
@@ -219,7 +220,7 @@ func npmCacheCleaned(ctx context.Context, e *state.Env, a npmCacheArgs) (state.P
 		if err != nil {
 			return state.Plan{}, err
 		}
-		if !slices.Contains(cached, all[0]+"/"+what+"/") { // the first line is the directory
+		if !slices.Contains(cached, all[0]+"/"+what+"/") { // the first line is the cache directory
 			return state.Plan{Comment: "Package " + what + " is not in the cache"}, nil
 		}
 	}

@@ -1,9 +1,10 @@
-// Package packages holds the state modules pkg, pkgrepo, pip and alternatives:
-// which software is installed, in which version, where it comes from, and what
-// names of programs stand for.
+// Package packages holds the state modules pkg, pkgrepo, pip, alternatives and
+// others: installed software, its versions and sources, and the programs that
+// common names refer to.
 //
-// The states know no package manager. They ask the minion's execution module
-// pkg, whichever that is, and do without what it cannot do.
+// The states are independent of the package manager. They call the minion's
+// execution module pkg, whatever its implementation, and omit what it does not
+// support.
 package packages
 
 import (
@@ -23,14 +24,14 @@ import (
 	"brine/internal/sls/state"
 )
 
-// pkg is the module pkg of one state that runs.
+// pkg calls the execution module pkg for a running state.
 type pkg struct {
 	e *state.Env
-	// options are the keywords that go on to the execution functions.
+	// options are the keywords passed to the execution functions.
 	options *value.Dict
 }
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = states.Family()
 
 // Modules returns the modules of this family.
@@ -55,7 +56,7 @@ func pkgModule() state.Module {
 	}}
 }
 
-// words are the arguments that all states with packages have.
+// words are the common arguments of states for packages.
 type words struct {
 	Name    *string   `salt:"name" doc:"name of the package; null if pkgs is given"`
 	Version any       `salt:"version" doc:"version, or condition such as >=1.2; null for any, latest for the newest" default:"null"`
@@ -65,14 +66,14 @@ type words struct {
 	Kwargs  fn.Kwargs `salt:"kwargs"`
 }
 
-// pkg returns the module with the keywords of a state.
+// pkg returns the pkg for the keywords of a state.
 func (w words) pkg(e *state.Env) pkg {
 	kw := w.Kwargs.Clone()
 	kw.Set("saltenv", e.Saltenv)
 	return pkg{e, kw}
 }
 
-// none reports whether pkgs is a list without packages.
+// none reports whether pkgs is an empty list.
 func (w words) none() bool {
 	l, ok := w.Pkgs.(*value.List)
 	return ok && l.Len() == 0
@@ -98,10 +99,10 @@ func (w words) list() (*value.List, error) {
 	return value.ListOf(*w.Name), nil
 }
 
-// errNoName says that neither name nor pkgs names a package.
+// errNoName means that neither name nor pkgs names a package.
 var errNoName = fn.Errorf("the name of the package is null: give the argument name or pkgs")
 
-// given returns a name as an argument of a function: null if there is none.
+// given returns an optional name as an argument: null if there is none.
 func given(name *string) any {
 	if name == nil {
 		return nil
@@ -109,15 +110,15 @@ func given(name *string) any {
 	return *name
 }
 
-// exec calls a function of the execution module with the state's keywords,
-// and those of more.
+// exec calls a function of the execution module with the state's keywords and
+// those in more.
 func (p pkg) exec(ctx context.Context, fun string, more *value.Dict, args ...any) (any, error) {
 	kw := p.options.Clone()
 	kw.Update(more)
 	return p.e.Exec(ctx, "pkg."+fun, kw, args...)
 }
 
-// bare calls a function with no other keywords than those of kw.
+// bare calls a function with only the keywords in kw.
 func (p pkg) bare(ctx context.Context, fun string, kw *value.Dict, args ...any) (any, error) {
 	return p.e.Exec(ctx, "pkg."+fun, kw, args...)
 }
@@ -132,14 +133,15 @@ func (p pkg) installed(ctx context.Context, kw ...any) (*value.Dict, error) {
 	return d, err
 }
 
-// refreshed notes whether the lists of packages were fetched in this run.
+// refreshed records whether the package lists were fetched in this run.
 type refreshed struct {
 	mu   sync.Mutex
 	done bool
 }
 
-// due reports whether a state has to fetch the lists: if it says so, or, if it
-// says nothing and may, if no state of the run did.
+// due reports whether a state must fetch the package lists: if refresh is true,
+// or, if refresh is not given and mayBeFirst is set, if no state of the run
+// has.
 func due(e *state.Env, refresh any, mayBeFirst bool) bool {
 	r := e.Run.Shared("pkg.refreshed", func() any { return new(refreshed) }).(*refreshed)
 	r.mu.Lock()
@@ -153,7 +155,7 @@ func due(e *state.Env, refresh any, mayBeFirst bool) bool {
 	return on
 }
 
-// normal leaves the machine's own architecture out of a name.
+// normal strips the machine's own architecture from a name.
 func (p pkg) normal(ctx context.Context, name string, wanted bool) (string, error) {
 	if !wanted || !p.can("normalize_name") {
 		return name, nil
@@ -162,7 +164,7 @@ func (p pkg) normal(ctx context.Context, name string, wanted bool) (string, erro
 	return value.Str(v), err
 }
 
-// named returns the packages of a list by name, each with its version or nil.
+// named returns the packages of a list as a map from names to versions or nil.
 func (p pkg) named(ctx context.Context, l *value.List, normalize bool) (*value.Dict, error) {
 	out := value.NewDict(l.Len())
 	n := 0
@@ -197,10 +199,10 @@ func (p pkg) named(ctx context.Context, l *value.List, normalize bool) (*value.D
 
 var conditionForm = regexp.MustCompile(`^(<=>|!=|>=|<=|>>|<<|<>|>|<|=)?\s?([^<>=]+)$`)
 
-// condition is one demand on a version.
+// condition is a requirement on a version.
 type condition struct{ op, version string }
 
-// conditions reads demands with commas between them.
+// conditions parses comma-separated requirements.
 func conditions(text string) []condition {
 	var out []condition
 	if text = strings.TrimSpace(text); text == "" {
@@ -219,7 +221,8 @@ func conditions(text string) []condition {
 	return out
 }
 
-// fulfills reports whether one of the installed versions meets all demands.
+// fulfills reports whether one of the installed versions meets all
+// requirements.
 func (p pkg) fulfills(ctx context.Context, have []string, wanted string, ignoreEpoch any, newerToo bool) (bool, error) {
 	all := conditions(wanted)
 	if newerToo && len(all) == 1 && all[0].op == "==" {
@@ -274,7 +277,7 @@ func (p pkg) meets(ctx context.Context, version string, c condition, ignoreEpoch
 	return false, nil
 }
 
-// clean returns a version as the package manager knows it, nil for none.
+// clean returns a version in the package manager's form, nil for none.
 func (p pkg) clean(ctx context.Context, version any) (any, error) {
 	if !value.Truth(version) || !p.can("version_clean") {
 		return version, nil
@@ -298,7 +301,7 @@ func anys(names []string) []any {
 	return out
 }
 
-// withVersion shows a package with the version that is wanted of it.
+// withVersion formats a package with its wanted version.
 func withVersion(name string, version any) string {
 	v := value.Str(version)
 	switch {
@@ -318,8 +321,8 @@ func shown(names []string, desired *value.Dict) []string {
 	return out
 }
 
-// failure is the change that was made before an error, and the error without
-// it; an error without details gets an introduction.
+// failure splits an error into the change that was made before it and the error
+// itself. An error without details gets an introduction.
 func failure(err error, introduction string) (state.Change, error) {
 	var command *fn.CommandError
 	if !errors.As(err, &command) || command.Info == nil {
@@ -338,8 +341,8 @@ func failure(err error, introduction string) (state.Change, error) {
 	return state.Change{Diff: changes}, fn.Errorf("%s", text)
 }
 
-// holds returns the packages that keep their version, and for those that keep
-// a certain one, which. exact says that the package manager holds versions.
+// holds returns the held packages, with the held version if there is one. exact
+// says that the package manager holds versions.
 func (p pkg) holds(ctx context.Context) (locks *value.Dict, exact bool, err error) {
 	locks = value.NewDict(4)
 	var v any
@@ -376,8 +379,8 @@ func (p pkg) holds(ctx context.Context) (locks *value.Dict, exact bool, err erro
 
 var lockForm = regexp.MustCompile(`^(.+)-(\d+):(.*)\.\*`)
 
-// contribution returns what a state adds to one that does the work of several:
-// the argument and its items.
+// contribution returns what a state adds to an aggregated one: the argument and
+// its items.
 func contribution(low *value.Dict) (kind string, items []any) {
 	for _, kind := range []string{"sources", "pkgs"} {
 		if l, ok := low.At(kind).(*value.List); ok {
@@ -390,7 +393,8 @@ func contribution(low *value.Dict) (kind string, items []any) {
 	return "pkgs", []any{low.At("name")}
 }
 
-// aggregate merges the packages of other states of a run that do the same.
+// aggregate merges into low the packages of other states of the run with the
+// same function.
 func aggregate(low *value.Dict, chunks []*value.Dict, running *value.Dict) *value.Dict {
 	kind, all := contribution(low)
 	if !slices.Contains([]string{"installed", "latest", "removed", "purged"}, low.Str("fun")) || low.Has("hold") {
@@ -412,7 +416,7 @@ func aggregate(low *value.Dict, chunks []*value.Dict, running *value.Dict) *valu
 	return merged
 }
 
-// unique is a list without what is in it twice.
+// unique returns a list without duplicates.
 func unique(items []any) *value.List {
 	l := &value.List{}
 	for _, it := range items {

@@ -16,7 +16,7 @@ func table(name string) statetest.Table {
 	return statetest.Table{Name: "testdata/" + name, States: append(Modules(), core.Modules()...), Functions: packages.Modules(&host.Machine{})}
 }
 
-// TestAPT installs, holds and removes packages that it makes itself, with the
+// TestAPT installs, holds and removes packages that it builds itself, with the
 // real apt and dpkg.
 func TestAPT(t *testing.T) {
 	statetest.Needs(t, "apt-get", "dpkg-deb", "/var/lib/dpkg", "/var/lib/apt", "/var/cache/apt")
@@ -25,7 +25,7 @@ func TestAPT(t *testing.T) {
 
 func TestAPTRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/apt") }
 
-// TestUnnamed: a name may be null where pkgs has the names.
+// TestUnnamed checks that name may be null if pkgs has the names.
 func TestUnnamed(t *testing.T) {
 	statetest.Needs(t, "apt-get", "dpkg-deb", "/var/lib/dpkg", "/var/lib/apt", "/var/cache/apt")
 	statetest.Run(t, table("unnamed"))
@@ -33,7 +33,7 @@ func TestUnnamed(t *testing.T) {
 
 func TestUnnamedRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/unnamed") }
 
-// TestNothingNamed: a package is named by name or by pkgs.
+// TestNothingNamed checks the error if neither name nor pkgs names a package.
 func TestNothingNamed(t *testing.T) {
 	if _, err := (words{}).list(); !errors.Is(err, errNoName) {
 		t.Errorf("list: %v", err)
@@ -48,7 +48,7 @@ func TestRepositories(t *testing.T) { statetest.Run(t, table("repo")) }
 
 func TestRepositoriesRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/repo") }
 
-// TestPip works with a script in pip's place.
+// TestPip uses a script instead of pip.
 func TestPip(t *testing.T) {
 	tab := table("pip")
 	tab.Functions = append(tab.Functions, shell.Modules()...)
@@ -57,8 +57,8 @@ func TestPip(t *testing.T) {
 
 func TestPipRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/pip") }
 
-// TestVirtualenv makes environments with the real virtualenv, venv and pip, and
-// installs packages that it has written itself.
+// TestVirtualenv creates environments with the real virtualenv, venv and pip,
+// and installs packages that it has written itself.
 func TestVirtualenv(t *testing.T) {
 	tools.Slow(t)
 	statetest.Needs(t, "virtualenv")
@@ -92,7 +92,7 @@ func TestNPM(t *testing.T) {
 
 func TestNPMRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/npm") }
 
-// TestAlternatives changes what a common name stands for.
+// TestAlternatives changes the program that a common name refers to.
 func TestAlternatives(t *testing.T) {
 	statetest.Needs(t, "update-alternatives", "/var/lib/dpkg")
 	statetest.Run(t, table("alternatives"))
@@ -100,7 +100,7 @@ func TestAlternatives(t *testing.T) {
 
 func TestAlternativesRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/alternatives") }
 
-// TestRepositoryKeys has a script in the place of apt-key(8).
+// TestRepositoryKeys uses a script instead of apt-key(8).
 func TestRepositoryKeys(t *testing.T) {
 	statetest.Needs(t, "gpg")
 	statetest.Run(t, table("keys"))
@@ -108,7 +108,7 @@ func TestRepositoryKeys(t *testing.T) {
 
 func TestRepositoryKeysRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/keys") }
 
-// TestDebconf has scripts in the place of debconf's programs.
+// TestDebconf uses scripts instead of debconf's programs.
 func TestDebconf(t *testing.T) { statetest.Run(t, table("debconf")) }
 
 func TestDebconfRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/debconf") }

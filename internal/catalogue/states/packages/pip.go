@@ -17,7 +17,7 @@ import (
 
 func init() { units.Declare("pip", pipModule) }
 
-// pipModule are the states of Python's packages.
+// pipModule returns the states for Python packages.
 func pipModule() state.Module {
 	return state.Module{Name: "pip", Doc: `Keep packages of Python installed, or not, by way of pip.`, Funcs: []state.Func{
 		state.Of("installed", pipInstalled, `Have packages of Python installed, possibly in a version.
@@ -27,14 +27,14 @@ func pipModule() state.Module {
 	}}
 }
 
-// pipPlace says which pip a state is about.
+// pipPlace selects the pip that a state uses.
 type pipPlace struct {
 	BinEnv string `salt:"bin_env" doc:"virtual environment, or path of pip or Python" default:"null"`
 	User   string `salt:"user" doc:"user to run pip as" default:"null"`
 	Cwd    string `salt:"cwd" doc:"working directory" default:"null"`
 }
 
-// words are the place as arguments of functions.
+// words returns these arguments, with more, for the execution functions.
 func (p pipPlace) words(more ...any) *value.Dict {
 	d := value.NewDict(6)
 	for k, v := range map[string]string{"bin_env": p.BinEnv, "user": p.User, "cwd": p.Cwd} {
@@ -50,7 +50,8 @@ func (p pipPlace) words(more ...any) *value.Dict {
 	return d
 }
 
-// versions returns the versions of installed packages by their plain names.
+// versions returns the versions of installed packages by their normalized
+// names.
 func (p pipPlace) versions(ctx context.Context, e *state.Env, env any) (map[string]string, error) {
 	v, err := e.Exec(ctx, "pip.list", p.words("env_vars", env))
 	if err != nil {
@@ -66,7 +67,7 @@ func (p pipPlace) versions(ctx context.Context, e *state.Env, env any) (map[stri
 
 var separators = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[-_.]+`) })
 
-// plainName is the name by which two packages are one.
+// plainName normalizes a name, so that equivalent names are equal.
 func plainName(name string) string { return separators().ReplaceAllString(strings.ToLower(name), "-") }
 
 type pipInstalledArgs struct {
@@ -85,15 +86,15 @@ type pipInstalledArgs struct {
 	Kwargs          fn.Kwargs `salt:"kwargs"`
 }
 
-// requirement is something to install.
+// requirement is a package to install.
 type requirement struct {
 	text string
-	// name is that of the package, "" if only pip can tell.
+	// name is the package's name, "" if only pip can tell.
 	name  string
 	specs []spec
 }
 
-// spec is a condition on the version.
+// spec is a requirement on the version.
 type spec struct{ op, version string }
 
 var (
@@ -104,7 +105,7 @@ var (
 	eggName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[#&]egg=([A-Za-z0-9._-]+)`) })
 )
 
-// readRequirement reads what pip takes for a package.
+// readRequirement parses a requirement in pip's syntax.
 func readRequirement(text string) (requirement, error) {
 	r := requirement{text: text}
 	switch {
@@ -140,7 +141,7 @@ func badRequirement(text string) error {
 	return fn.Errorf("pip raised an exception while parsing '%s': it is no name of a package with conditions such as >=1.2,<2", text)
 }
 
-// fulfilled reports whether a version is one that is wanted.
+// fulfilled reports whether a version meets the requirement.
 func (r requirement) fulfilled(version string) bool {
 	for _, s := range r.specs {
 		c := hostpkgs.ComparePython(version, s.version)
@@ -251,7 +252,7 @@ func (a pipInstalledArgs) wanted() ([]requirement, error) {
 	return out, nil
 }
 
-// there reports whether a package is installed as it should be.
+// there reports whether a package is installed as required.
 func (a pipInstalledArgs) there(ctx context.Context, e *state.Env, r requirement, have map[string]string) (note string, ok bool, err error) {
 	version, installed := have[plainName(r.name)]
 	if r.name == "" || !installed || a.IgnoreInstalled || a.ForceReinstall {
@@ -283,7 +284,7 @@ func (a pipInstalledArgs) there(ctx context.Context, e *state.Env, r requirement
 	return note, hostpkgs.ComparePython(version, newest) == 0, nil
 }
 
-// call installs by way of pip.install and returns what pip printed.
+// call calls pip.install and returns pip's output.
 func (a pipInstalledArgs) call(ctx context.Context, e *state.Env, pkgs string) (stdout string, err error) {
 	kw := a.Kwargs.Clone()
 	kw.Update(a.words("env_vars", a.EnvVars, "index_url", a.Index, "extra_index_url", a.ExtraIndex, "requirements", a.Requirements, "editable", a.Editable,
@@ -339,13 +340,13 @@ func (a pipInstalledArgs) install(ctx context.Context, e *state.Env, missing []r
 	return state.Change{Diff: diff, Comment: strings.Join(append(notes, last), "\n")}, nil
 }
 
-// unchanged are the beginnings of what pip prints when a file of requirements
+// unchanged lists the beginnings of pip's lines when a requirements file
 // changes nothing.
 var unchanged = []string{"Requirement already satisfied", "Requirement already up-to-date", "Requirement not upgraded", "Collecting", "Cloning",
 	"Cleaning up...", "Looking in indexes"}
 
-// planFiles is the plan for files of requirements and checkouts: pip is run
-// each time, for it alone knows what is missing.
+// planFiles returns the plan for requirements files and checkouts. It always
+// runs pip, as only pip knows what is missing.
 func (a pipInstalledArgs) planFiles(e *state.Env) state.Plan {
 	var would []string
 	if value.Truth(a.Requirements) {

@@ -32,11 +32,11 @@ type repoArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// repo is a repository that is to be.
+// repo is a declared repository.
 type repo struct {
 	pkg
 	a    repoArgs
-	id   string // what the execution module calls it
+	id   string // id in the execution module
 	want *value.Dict
 }
 
@@ -64,9 +64,9 @@ func repoManaged(ctx context.Context, e *state.Env, a repoArgs) (state.Plan, err
 	}}}, nil
 }
 
-// read checks the arguments and finds out what the repository is to be. Of
-// several ways to name a key the first of keyid, key_url and key_text counts;
-// Salt's complaint of that does not keep it from doing so, either.
+// read validates the arguments and determines the wanted repository. If
+// several arguments name a key, the first of keyid, key_url and key_text is
+// used; Salt complains, but does the same.
 func (r *repo) read() error {
 	kw := r.options
 	if !r.can("get_repo") {
@@ -110,14 +110,14 @@ func take(d *value.Dict, key string) (v any, ok bool) {
 	return v, ok && v != nil
 }
 
-// readLine reads a line of apt's sources, of which keywords override parts.
+// readLine parses a line of apt's sources. Keywords override its parts.
 func (r *repo) readLine(on bool) error {
 	if r.a.PPA != nil {
 		r.id = "ppa:" + value.Str(r.a.PPA)
 	}
 	kw := r.options
 	if strings.HasPrefix(r.id, "ppa:") {
-		r.want = value.NewDict(0) // what is there, is right
+		r.want = value.NewDict(0) // an existing PPA is not compared
 		return nil
 	}
 	line, err := packages.ParseRepo(r.id)
@@ -150,11 +150,11 @@ func (r *repo) readLine(on bool) error {
 	return nil
 }
 
-// aside are keywords of which a repository that there is knows nothing.
+// aside lists keywords that are not compared with an existing repository.
 var aside = []string{"file", "key_url", "key_text", "keyid", "keyserver", "clean_file", "refresh", "refresh_db", "consolidate", "keyid_ppa", "ppa_auth",
 	"basedir", "saltenv", "strict_config"}
 
-// differs says what of a repository is not as declared, old and new.
+// differs returns the old and new values of a repository that differ.
 func (r *repo) differs(have *value.Dict) *value.Dict {
 	diff := value.NewDict(2)
 	if have.Len() == 0 {
@@ -220,7 +220,7 @@ func sameLine(a, b string, withComment bool) bool {
 	return x.String() == y.String()
 }
 
-// do writes the repository, and looks what changed.
+// do writes the repository, and compares it with the former one.
 func (r *repo) do(ctx context.Context, have *value.Dict) (state.Change, error) {
 	if path := r.options.Str("file"); path != "" && salt.IsTrue(r.options.At("clean_file")) {
 		if err := new(host.Machine).WriteFile(path, nil); err != nil {

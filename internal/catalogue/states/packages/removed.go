@@ -10,7 +10,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-// removal is a state that wants packages gone.
+// removal is a state that removes packages.
 type removal struct {
 	pkg
 	a      words
@@ -59,8 +59,8 @@ func (r *removal) plan(ctx context.Context) (state.Plan, error) {
 	}}}, nil
 }
 
-// targets returns those packages that are there. spec says that versions were
-// compared.
+// targets returns the installed packages to remove. spec says that versions
+// were compared.
 func (r *removal) targets(ctx context.Context) (names []string, spec bool, err error) {
 	have, err := r.installed(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *removal) targets(ctx context.Context) (names []string, spec bool, err e
 	return names, spec, nil
 }
 
-// left returns the packages that are gone except their configuration.
+// left returns the removed packages whose configuration remains.
 func (r *removal) left(ctx context.Context) ([]string, error) {
 	d, err := r.installed(ctx, "removed", true)
 	var names []string

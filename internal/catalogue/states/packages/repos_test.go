@@ -15,7 +15,7 @@ import (
 	"brine/internal/sls/state/engine"
 )
 
-// repoStage is a machine below a directory, of a family of systems.
+// repoStage is a machine below a directory, with an OS family.
 type repoStage struct {
 	t    *testing.T
 	m    *host.Machine
@@ -30,7 +30,7 @@ func newRepoStage(t *testing.T, family string, files map[string]string) *repoSta
 			t.Fatal(err)
 		}
 	}
-	if family == "RedHat" { // without the program there is no module pkg
+	if family == "RedHat" { // the module pkg needs the program
 		if err := errors.Join(s.m.WriteFile("/usr/bin/dnf", nil), os.Chmod(s.m.Path("/usr/bin/dnf"), 0o755)); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 
 func init() { units.Declare("virtualenv", virtualenvModule) }
 
-// virtualenvModule are the states of Python's virtual environments.
+// virtualenvModule returns the states for Python's virtual environments.
 func virtualenvModule() state.Module {
 	return state.Module{Name: "virtualenv", Doc: `Keep virtual environments of Python.`, Funcs: []state.Func{
 		state.Of("managed", virtualenvManaged, `Have a virtual environment, possibly with packages.
@@ -88,7 +88,7 @@ func virtualenvManaged(ctx context.Context, e *state.Env, a virtualenvArgs) (sta
 		p.Steps = nil
 		p.Comment = "virtualenv exists"
 		fallthrough
-	default: // only pip can tell what is missing
+	default: // only pip knows what is missing
 		p.Forecast = &state.Result{Verdict: state.Succeeded, Comment: "Virtualenv " + a.Name + " is already created"}
 	}
 	return p, nil
@@ -96,7 +96,7 @@ func virtualenvManaged(ctx context.Context, e *state.Env, a virtualenvArgs) (sta
 
 func (a virtualenvArgs) fills() bool { return value.Truth(a.Requirements) || value.Truth(a.Pkgs) }
 
-// inside tells what an environment has.
+// inside returns the packages and the Python version of an environment.
 func (a virtualenvArgs) inside(ctx context.Context, e *state.Env) (*value.Dict, error) {
 	frozen, err := e.Exec(ctx, "pip.freeze", value.DictOf("bin_env", a.Name))
 	if err != nil {
@@ -106,14 +106,14 @@ func (a virtualenvArgs) inside(ctx context.Context, e *state.Env) (*value.Dict, 
 	return value.DictOf("cleared_packages", frozen, "old", version), err
 }
 
-// version returns what the environment's Python says of itself: since 3.4 that
-// is on stdout, and Salt looks at stderr alone.
+// version returns what the environment's Python prints to stderr. Salt reads
+// only that, but since Python 3.4 the version is on stdout.
 func (a virtualenvArgs) version(ctx context.Context, e *state.Env) (any, error) {
 	v, err := e.Exec(ctx, "cmd.run_stderr", value.DictOf("python_shell", false), a.python()+" -V")
 	return strings.Trim(value.Str(v), "\n"), err
 }
 
-// with are arguments without those that are not given.
+// with returns pairs as keywords, without those that are not given.
 func with(pairs ...any) *value.Dict {
 	d := value.NewDict(len(pairs) / 2)
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -132,7 +132,7 @@ func (a virtualenvArgs) run(ctx context.Context, e *state.Env, exists bool) (sta
 		}
 	}
 	if err := a.checkPip(ctx, e); err != nil {
-		c.Comment = "" // Salt reports the option alone
+		c.Comment = "" // Salt only reports the option
 		return c, err
 	}
 	if !a.fills() {
@@ -170,7 +170,7 @@ func (a virtualenvArgs) create(ctx context.Context, e *state.Env, exists bool, c
 	return err
 }
 
-// checkPip refuses options that the environment's pip lacks.
+// checkPip rejects options that the environment's pip lacks.
 func (a virtualenvArgs) checkPip(ctx context.Context, e *state.Env) error {
 	for _, o := range []struct {
 		name        string
@@ -195,7 +195,7 @@ func (a virtualenvArgs) checkPip(ctx context.Context, e *state.Env) error {
 	return nil
 }
 
-// fill installs packages, and compares what there is before and after.
+// fill installs packages, and compares the packages before and after.
 func (a virtualenvArgs) fill(ctx context.Context, e *state.Env, c *state.Change) error {
 	before, err := e.Exec(ctx, "pip.freeze", with("bin_env", a.Name, "user", a.User))
 	if err != nil {
@@ -206,7 +206,7 @@ func (a virtualenvArgs) fill(ctx context.Context, e *state.Env, c *state.Change)
 		if err != nil {
 			return err
 		}
-		if full != first[0] { // what the file names is beside it
+		if full != first[0] { // paths in the file are relative to it
 			a.Cwd = filepath.Dir(full)
 		}
 	}
@@ -224,7 +224,7 @@ func (a virtualenvArgs) fill(ctx context.Context, e *state.Env, c *state.Change)
 	if d, _ := v.(*value.Dict); !d.Has("retcode") {
 		return fn.Errorf("%s", d.Str("comment"))
 	} else if d.Int("retcode") != 0 {
-		failed = fn.Errorf("%s\n%s", d.Str("stdout"), d.Str("stderr")) // below the comment
+		failed = fn.Errorf("%s\n%s", d.Str("stdout"), d.Str("stderr")) // appended to the comment
 	}
 	after, err := e.Exec(ctx, "pip.freeze", value.DictOf("bin_env", a.Name))
 	if err != nil {

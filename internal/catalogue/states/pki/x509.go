@@ -1,5 +1,5 @@
-// Package pki holds the state module x509. Its states decide what is in a file, and have
-// file.managed write it, whose result follows theirs.
+// Package pki holds the state module x509. Its states determine the content of a file,
+// let file.managed write it, and append the result of file.managed to theirs.
 package pki
 
 import (
@@ -19,7 +19,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = states.Family()
 
 // Modules returns the state modules of this family.
@@ -78,28 +78,28 @@ func (a fileArgs) keywords(name string) *value.Dict {
 	return d
 }
 
-// target is a file that a state keeps.
+// target is a file that a state manages.
 type target struct {
 	e    *state.Env
-	what string // in comments
+	what string // what comments call it
 	name string
-	file *value.Dict // arguments of file.managed
-	// real is the path of the content, "" if there is none.
+	file *value.Dict // arguments for file.managed
+	// real is the path of the existing content, "" if there is none.
 	real     string
 	encoding string
-	// changes are what is to change of the content.
+	// changes lists the changes of the content.
 	changes *value.Dict
 	current bool
-	// encode makes the content.
+	// encode creates the content.
 	encode func(ctx context.Context) ([]byte, error)
-	// link is set when a symbolic link is to give way.
+	// link is set if a symbolic link must be replaced.
 	link bool
-	// results are those of file.managed.
+	// results are the results of file.managed.
 	results *value.List
 	blocked *state.Plan
 }
 
-// begin asks file.managed for the file without its content.
+// begin calls file.managed in test mode for the file without its content.
 func begin(ctx context.Context, e *state.Env, what, name, encoding string, a fileArgs) (*target, error) {
 	name = filesys.ExpandUser(name)
 	t := &target{e: e, what: what, name: name, file: a.keywords(name), encoding: encoding, changes: value.NewDict(2), results: &value.List{}}
@@ -137,7 +137,7 @@ func begin(ctx context.Context, e *state.Env, what, name, encoding string, a fil
 
 func (t *target) comment() string { return "The " + t.what + " is in the correct state" }
 
-// managed runs file.managed, and has its result follow.
+// managed calls file.managed and keeps its result.
 func (t *target) managed(ctx context.Context, more *value.Dict, test bool) (*value.Dict, error) {
 	kw := t.file.Clone()
 	kw.Update(more)
@@ -151,10 +151,10 @@ func (t *target) managed(ctx context.Context, more *value.Dict, test bool) (*val
 	return res, nil
 }
 
-// replace says that the present content cannot be read and is to be replaced.
+// replace records that the present content is unreadable and must be replaced.
 func (t *target) replace() { t.changes.Set("replaced", t.name) }
 
-// plan is what is to be done, given the changes.
+// plan returns the plan for the changes.
 func (t *target) plan() state.Plan {
 	extra := value.DictOf("sub_state_run", t.results)
 	first, _ := t.results.Items[0].(*value.Dict)
@@ -184,7 +184,7 @@ func (t *target) plan() state.Plan {
 	}}}
 }
 
-// write makes the content and writes it.
+// write creates the content and writes it.
 func (t *target) write(ctx context.Context) error {
 	if t.changes.Len() == 0 {
 		return t.apply(ctx, value.DictOf("replace", false))
@@ -202,7 +202,7 @@ func (t *target) write(ctx context.Context) error {
 	if strings.HasSuffix(t.encoding, "pem") {
 		return t.apply(ctx, value.DictOf("contents", string(content)))
 	}
-	if !t.file.Has("check_cmd") && !value.Truth(t.file.At("backup")) { // as Salt does
+	if !t.file.Has("check_cmd") && !value.Truth(t.file.At("backup")) { // as in Salt
 		if err := t.apply(ctx, value.DictOf("replace", false)); err != nil {
 			return err
 		}
@@ -216,7 +216,7 @@ func (t *target) write(ctx context.Context) error {
 	return t.apply(ctx, value.DictOf("source", path))
 }
 
-// apply has file.managed work.
+// apply calls file.managed.
 func (t *target) apply(ctx context.Context, more *value.Dict) error {
 	res, err := t.managed(ctx, more, false)
 	if err != nil {
@@ -232,9 +232,9 @@ func (t *target) apply(ctx context.Context, more *value.Dict) error {
 	return nil
 }
 
-// aside writes a binary content to a file of its own, which file.managed copies.
+// aside writes binary content to a temporary file, which file.managed copies.
 func aside(content []byte) (string, error) {
-	f, err := os.CreateTemp("", "x509-") // only its owner may read it
+	f, err := os.CreateTemp("", "x509-") // readable by its owner only
 	if err != nil {
 		return "", fn.Errorf("%w", err)
 	}
@@ -249,7 +249,7 @@ func aside(content []byte) (string, error) {
 	return f.Name(), nil
 }
 
-// only reports whether nothing else is to change.
+// only reports whether there are no changes except these.
 func (t *target) only(names ...string) bool {
 	for k := range t.changes.All() {
 		if !slices.Contains(names, value.Str(k)) {
@@ -259,7 +259,7 @@ func (t *target) only(names ...string) bool {
 	return true
 }
 
-// digest compares the hash of a signature.
+// digest compares the hash algorithms of signatures.
 func (t *target) digest(now, want string) {
 	if now != "" && now != strings.ToLower(want) {
 		t.changes.Set("digest", want)
@@ -302,7 +302,7 @@ type certificateArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// keywords are those of x509.create_certificate.
+// keywords returns the keywords for x509.create_certificate.
 func (a *certificateArgs) keywords() *value.Dict {
 	kw := a.Kwargs.Clean()
 	digest := a.Digest
@@ -358,7 +358,7 @@ type certificate struct {
 	*target
 	a    *certificateArgs
 	kw   *value.Dict
-	now  *certs.CertificateFile // nil if there is none that can be read
+	now  *certs.CertificateFile // nil if no readable one exists
 	want *certs.Issue
 }
 
@@ -414,7 +414,7 @@ func orNull(s *string) any {
 	return *s
 }
 
-// content makes the file's content: of the present certificate, if it stays.
+// content creates the file's content, with the present certificate if it is kept.
 func (c *certificate) content(ctx context.Context) ([]byte, error) {
 	chain, err := certs.LoadChain(c.a.AppendCerts)
 	if err != nil {
@@ -457,7 +457,7 @@ type crlArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// unknown refuses further arguments other than those without effect.
+// unknown rejects unknown arguments, except those without effect.
 func unknown(kw fn.Kwargs, ignored ...string) error {
 	var names []string
 	for k := range kw.Clean().All() {
@@ -742,7 +742,7 @@ func (x509) privateKey(ctx context.Context, e *state.Env, a privateKeyArgs) (sta
 	return t.plan(), nil
 }
 
-// presentKey reads the key that is there; it is nil if it is to be replaced.
+// presentKey reads the existing key; it returns nil if the key must be replaced.
 func (t *target) presentKey(a *privateKeyArgs) (*certs.Key, error) {
 	k, err := certs.LoadKey(t.real, a.Passphrase)
 	switch {
@@ -776,7 +776,7 @@ func (t *target) presentKey(a *privateKeyArgs) (*certs.Key, error) {
 	return nil, nil
 }
 
-// compareKey compares kind, length and encoding.
+// compareKey compares type, length and encoding.
 func (t *target) compareKey(k certs.Key, a *privateKeyArgs, size int) {
 	if size == 0 {
 		size = map[string]int{"rsa": 2048, "ec": 256}[a.Algo]

@@ -12,7 +12,8 @@ import (
 	"brine/test/tools"
 )
 
-// TestX509 keeps keys, certificates, requests and lists in real files, as Salt's states do.
+// TestX509 manages keys, certificates, requests and lists in real files, as Salt's states
+// do.
 func TestX509(t *testing.T) {
 	tools.Need(t, "openssl", "openssl")
 	m := &host.Machine{}

@@ -10,8 +10,8 @@ import (
 	"brine/internal/sls/state"
 )
 
-// apachePart is a kind of what Debian's Apache can have enabled, and what its state
-// is named for.
+// apachePart is a kind of configuration that Debian's Apache can enable, with the
+// suffix of its state's name.
 type apachePart struct {
 	name string
 	part apache.Part
@@ -33,7 +33,7 @@ func (p apachePart) module() state.Module {
 		}}
 }
 
-// apacheInstalled reports whether this is a Debian with Apache.
+// apacheInstalled reports whether this is a Debian system with Apache.
 func apacheInstalled(grains fn.Reader) (string, bool) {
 	return "apache module could not be loaded", grains.Get("os_family") == "Debian" && machine.Which("apache2ctl") != ""
 }
@@ -42,7 +42,7 @@ type apacheArgs struct {
 	Name string `salt:"name" doc:"its name"`
 }
 
-// have returns the state function that has it enabled, or disabled.
+// have returns the state function that enables or disables it.
 func (p apachePart) have(enabled bool) func(context.Context, *state.Env, apacheArgs) (state.Plan, error) {
 	verb := "enable"
 	if !enabled {

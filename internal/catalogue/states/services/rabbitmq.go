@@ -54,7 +54,7 @@ func withRabbitmq(fn.Reader) (string, bool) {
 
 var broker = rabbitmq.Broker{M: &host.Machine{}}
 
-// answer words errors as the states' comments are worded.
+// answer formats errors as comments of these states.
 func answer[T any](v T, err error) (T, error) {
 	if err != nil {
 		err = state.Errorf("Error: %w", err)
@@ -71,7 +71,7 @@ type rabbitUserArgs struct {
 	RunAs    any    `salt:"runas" doc:"user to run rabbitmqctl as" default:"null"`
 }
 
-// rabbitRights are the rights in one virtual host.
+// rabbitRights are the permissions in one virtual host.
 type rabbitRights struct {
 	vhost string
 	perms []any
@@ -111,7 +111,7 @@ func (a rabbitUserArgs) rights() (all []rabbitRights, err error) {
 	return all, nil
 }
 
-// password is the declared password as the program takes it.
+// password returns the declared password as the program expects it.
 func (a rabbitUserArgs) password() string {
 	if a.Password == nil {
 		return ""
@@ -181,7 +181,7 @@ func rabbitUserPresent(ctx context.Context, e *state.Env, a rabbitUserArgs) (sta
 	}}}}, nil
 }
 
-// configure adds what is to change of tags and rights to diff, and changes it
+// configure adds the changes of tags and permissions to diff, and makes them
 // unless this is a test.
 func (a rabbitUserArgs) configure(ctx context.Context, e *state.Env, rights []rabbitRights, diff *value.Dict, test bool) (state.Change, error) {
 	c := state.Change{Diff: diff, Comment: "'" + a.Name + "' was configured."}
@@ -229,7 +229,7 @@ func (a rabbitUserArgs) tag(ctx context.Context, e *state.Env, diff *value.Dict,
 	if text, ok := tags.(string); ok {
 		tags = value.Strings(strings.Fields(text))
 	}
-	sorted := func(v any) []string { // a user without tags has one that is empty
+	sorted := func(v any) []string { // without tags, the broker reports one empty tag
 		s := slices.DeleteFunc(value.Texts(v), func(t string) bool { return t == "" })
 		slices.Sort(s)
 		return slices.Compact(s)
@@ -251,10 +251,10 @@ type rabbitNameArgs struct {
 	RunAs any    `salt:"runas" doc:"user to run the program as" default:"null"`
 }
 
-// rabbitCall changes something and returns what the broker says, by a title.
+// rabbitCall makes a change and returns the broker's output under a title.
 type rabbitCall func(context.Context, *fn.Call, rabbitmq.Args) (*value.Dict, error)
 
-// rabbitStep is a plan of one call.
+// rabbitStep returns a plan with one call.
 func rabbitStep(e *state.Env, diff *value.Dict, would string, did func(said *value.Dict) string, do rabbitCall, args rabbitmq.Args) state.Plan {
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: diff, Comment: would}, Do: func(ctx context.Context) (state.Change, error) {
 		v, err := answer(do(ctx, e.Call, args))
@@ -283,7 +283,7 @@ type rabbitVhostArgs struct {
 	Name string `salt:"name" doc:"virtual host"`
 }
 
-// field returns a text of what a function has said.
+// fieldOf returns a function that returns one string of a result.
 func fieldOf(name string) func(*value.Dict) string {
 	return func(d *value.Dict) string { return d.Str(name) }
 }
@@ -365,7 +365,7 @@ func rabbitPolicyPresent(ctx context.Context, e *state.Env, a rabbitPolicyArgs) 
 	}}}}, nil
 }
 
-// updates names what of a policy is to change.
+// updates names the parts of a policy that must change.
 func (a rabbitPolicyArgs) updates(now *value.Dict) (updates []string, err error) {
 	read := func(v any) any {
 		text, ok := v.(string)

@@ -1,10 +1,11 @@
-// Package services holds the state module service: what runs on a machine,
-// and what starts when it boots; and apache_module, apache_site and
-// apache_conf for what a web server of Debian serves; supervisord and
-// rabbitmq_user and others for the daemons of these names.
+// Package services holds the state module service: which services run, and
+// which start at boot. It also holds apache_module, apache_site and apache_conf
+// for Debian's web server, and supervisord, rabbitmq_user and others for the
+// daemons of these names.
 //
-// The states know no init system. They ask the minion's execution module
-// service, whichever that is, and do without what it cannot do.
+// The states are independent of the init system. They call the minion's
+// execution module service, whatever its implementation, and omit what it does
+// not support.
 package services
 
 import (
@@ -34,7 +35,7 @@ func text(v any) string {
 	return value.Str(v)
 }
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = states.Family()
 
 // Modules returns the modules of this family.
@@ -76,7 +77,7 @@ type unit struct {
 	e    *state.Env
 	name string
 	sig  any
-	// options are keywords of the state that functions may take.
+	// options are keywords of the state that functions may accept.
 	options *value.Dict
 }
 
@@ -107,8 +108,8 @@ func (u unit) runs(ctx context.Context) (bool, error) {
 	return u.bool(ctx, "status", u.name, u.sig)
 }
 
-// boots reports whether the service starts at boot; without a way to know it
-// counts as so.
+// boots reports whether the service starts at boot. If this cannot be
+// determined, it returns true.
 func (u unit) boots(ctx context.Context) (bool, error) {
 	if !u.e.Can("service.enabled") {
 		return true, nil
@@ -131,7 +132,7 @@ func (u unit) available(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// unavailableError says that the machine has no such service.
+// unavailableError means that the machine lacks the service.
 type unavailableError struct{ error }
 
 func (e unavailableError) Unwrap() error { return e.error }
@@ -152,6 +153,7 @@ func (a runArgs) unit(e *state.Env) unit {
 	return newUnit(e, a.Name, a.Sig, kw)
 }
 
+// wanted reads the argument enable; nil means that it is not given.
 // wanted reads the argument enable: nil for neither.
 func (a runArgs) wanted() *bool {
 	on := false
@@ -166,17 +168,17 @@ func (a runArgs) wanted() *bool {
 	return &on
 }
 
-// phase is what is said of a service whose start at boot is changed.
+// phase selects the comment for a service whose start at boot changes.
 type phase int
 
 const (
-	desired phase = iota // nothing else had to be done
+	desired phase = iota // nothing else had to change
 	runs
 	dead
 )
 
-// boot changes whether the service starts at boot, and says so as Salt does.
-// changed is false if it was as wanted.
+// boot changes whether the service starts at boot, with Salt's comments.
+// changed is false if nothing had to change.
 func (u unit) boot(ctx context.Context, on bool, p phase) (c state.Change, changed bool, err error) {
 	what, fun, not := "enabled", "enable", ""
 	if !on {
@@ -227,8 +229,8 @@ func (u unit) boot(ctx context.Context, on bool, p phase) (c state.Change, chang
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// onlyBoot is the plan of a service for which nothing but its start at boot
-// may have to change.
+// onlyBoot returns the plan for a service of which only the start at boot may
+// have to change.
 func (u unit) onlyBoot(ctx context.Context, on bool) (state.Plan, error) {
 	what, fun := "enabled", "enable"
 	if !on {
@@ -252,12 +254,12 @@ func (u unit) onlyBoot(ctx context.Context, on bool) (state.Plan, error) {
 			}}}, nil
 		}
 	}
-	c, _, err := u.boot(ctx, on, desired) // only says why there is nothing to do
+	c, _, err := u.boot(ctx, on, desired) // only returns the comment that nothing changes
 	return state.Plan{Comment: c.Comment}, err
 }
 
-// look finds out what running and dead begin with. done says that the plan is
-// all there is to do.
+// look makes the checks that running and dead have in common. done says that p
+// is the final plan.
 func (a runArgs) look(ctx context.Context, u unit, verb string) (p state.Plan, done bool, err error) {
 	if a.Kwargs.Has("enabled") {
 		return p, true, fn.Errorf(`Service %s uses non-existent option "enabled".  Perhaps "enable" option was intended?`, a.Name)
@@ -288,7 +290,8 @@ func (u unit) now(ctx context.Context) (running, boots bool, err error) {
 	return running, boots, err
 }
 
-// settled is the plan of a service that runs or not as it is to.
+// settled returns the plan for a service that already runs, or does not run, as
+// declared.
 func (u unit) settled(ctx context.Context, comment string, want *bool, boots bool) (state.Plan, error) {
 	if want == nil || *want == boots {
 		return state.Plan{Comment: comment}, nil
@@ -348,7 +351,7 @@ func (service) running(ctx context.Context, e *state.Env, a runArgs) (state.Plan
 	}}}, nil
 }
 
-// failed makes the comment of a change the error's, if there is one.
+// failed moves the comment of a failed change to the error.
 func failed(c state.Change, err error) (state.Change, error) {
 	if errors.Is(err, errBad) {
 		err = fn.Errorf("%s", c.Comment)
@@ -367,11 +370,11 @@ func lines(parts ...string) string {
 	return strings.Join(kept, "\n")
 }
 
-// errBad says that the comment of the change beside it reports a failure.
+// errBad means that the comment of the returned change reports the failure.
 var errBad = fn.Errorf("failed")
 
-// turn starts or stops a service, and has it start at boot or not. unmasked is
-// what undoing a mask before had to say.
+// turn starts or stops a service, and changes its start at boot. unmasked is
+// the comment of a previous unmask.
 func (a runArgs) turn(ctx context.Context, u unit, on, booted bool, unmasked string) (state.Change, error) {
 	fun, good, bad := "start", "Started service "+a.Name, "Service "+a.Name+" failed to start"
 	if !on {
@@ -436,7 +439,7 @@ func (a runArgs) alsoBoot(ctx context.Context, u unit, c state.Change, running b
 	return c, nil
 }
 
-// wait waits as init_delay says.
+// wait waits for init_delay.
 func (a runArgs) wait(ctx context.Context) error { return initDelay(ctx, a.InitDelay) }
 
 // initDelay waits for a number of seconds as given in SLS files.
@@ -501,7 +504,7 @@ func (service) mask(on bool) func(context.Context, *state.Env, maskArgs) (state.
 	}
 }
 
-// maskPlan is the plan to mask a service or to undo that.
+// maskPlan returns the plan to mask or unmask a service.
 func (u unit) maskPlan(ctx context.Context, on, runtime bool) (state.Plan, error) {
 	if !u.e.Can("service.masked") {
 		return state.Plan{}, fn.Errorf("Service masking not available on this minion")
@@ -548,7 +551,7 @@ type watchArgs struct {
 	Kwargs      fn.Kwargs `salt:"kwargs"`
 }
 
-// verb returns the function that has a service notice a change.
+// verb returns the function that makes a service notice a change.
 func (a watchArgs) verb(u unit, running bool) (fun, verb, past string) {
 	switch {
 	case !running:

@@ -25,8 +25,8 @@ func table(name string) statetest.Table {
 	return statetest.Table{Name: "testdata/" + name, States: append(Modules(), core.Modules()...), Functions: []fn.Module(services.Modules(&host.Machine{}))}
 }
 
-// TestSystemd runs the states on a machine whose systemctl is a script with
-// units that can fail.
+// TestSystemd runs the states on a machine with a fake systemctl, a script
+// with units that can fail.
 func TestSystemd(t *testing.T) { statetest.Run(t, table("systemd")) }
 
 func TestSystemdRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/systemd") }
@@ -39,7 +39,7 @@ func TestScripts(t *testing.T) {
 
 func TestScriptsRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/sysv") }
 
-// TestApache enables and disables what Debian's Apache serves.
+// TestApache enables and disables parts of Debian's Apache.
 func TestApache(t *testing.T) {
 	tools.Need(t, "apache2", "a2ensite")
 	statetest.Run(t, table("apache"))
@@ -47,7 +47,7 @@ func TestApache(t *testing.T) {
 
 func TestApacheRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/apache") }
 
-// supervisordTable is the table of supervisord with a daemon for it.
+// supervisordTable returns the supervisord test table with a daemon.
 func supervisordTable(t *testing.T) statetest.Table {
 	t.Helper()
 	tab := table("supervisord")
@@ -84,9 +84,9 @@ func supervisordTable(t *testing.T) statetest.Table {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() { // it stops its programs first
+	t.Cleanup(func() { // supervisord stops its programs first
 		err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), <-ended)
-		// It listens before it handles signals.
+		// It may not handle signals yet when it listens.
 		if state := cmd.ProcessState; err != nil && (state == nil || state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM) {
 			t.Error(err)
 		}
@@ -107,7 +107,7 @@ func supervisordTable(t *testing.T) statetest.Table {
 	return tab
 }
 
-// TestSupervisord commands a real supervisord.
+// TestSupervisord controls a real supervisord.
 func TestSupervisord(t *testing.T) {
 	tools.Slow(t)
 	statetest.Run(t, supervisordTable(t))
@@ -115,7 +115,7 @@ func TestSupervisord(t *testing.T) {
 
 func TestSupervisordRecordingIsTrue(t *testing.T) { statetest.VerifyTable(t, supervisordTable) }
 
-// rabbitmqTable is the table of RabbitMQ with a server for it.
+// rabbitmqTable returns the RabbitMQ test table with a server.
 func rabbitmqTable(t *testing.T) statetest.Table {
 	t.Helper()
 	tab := table("rabbitmq")
@@ -142,7 +142,7 @@ func TestRabbitMQ(t *testing.T) {
 
 func TestRabbitMQRecordingIsTrue(t *testing.T) { statetest.VerifyTable(t, rabbitmqTable) }
 
-// TestWebutil changes files of users with htpasswd.
+// TestWebutil changes user files with htpasswd.
 func TestWebutil(t *testing.T) {
 	tools.Need(t, "apache2", "htpasswd")
 	tab := table("webutil")
@@ -152,7 +152,8 @@ func TestWebutil(t *testing.T) {
 
 func TestWebutilRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/webutil") }
 
-// TestWebUserWithoutFile is no file without users.
+// TestWebUserWithoutFile checks that a missing file counts as one without
+// users.
 func TestWebUserWithoutFile(t *testing.T) {
 	if _, err := webUserAbsent(t.Context(), nil, webUserAbsentArgs{Name: "joe"}); err == nil || !strings.Contains(err.Error(), "htpasswd_file is needed") {
 		t.Errorf("%v", err)

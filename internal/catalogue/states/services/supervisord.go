@@ -13,7 +13,7 @@ import (
 
 func init() { units.Declare("supervisord", supervisordModule) }
 
-// supervisordModule are the states of programs that the daemon supervisord
+// supervisordModule returns the states for programs that the daemon supervisord
 // runs.
 func supervisordModule() state.Module {
 	return state.Module{Name: "supervisord",
@@ -35,19 +35,19 @@ type supervisordArgs struct {
 	Kwargs  fn.Kwargs `salt:"kwargs"`
 }
 
-// control asks supervisorctl on this machine.
+// control returns the supervisorctl of this machine.
 func control() supervisord.Control { return supervisord.Control{M: machine} }
 
-// named are the arguments for the program or group.
+// named returns the arguments for the program or group.
 func (a supervisordArgs) named() supervisord.Args {
 	return supervisord.Args{Name: a.Name, User: text(a.User), Config: text(a.Config), BinEnv: text(a.BinEnv)}
 }
 
-// supervised is what there is of the name.
+// supervised is the status of the named program or group.
 type supervised struct {
 	kind string // "service", "group", or "" if there is none
-	// idle are the programs that do not run, of all that are meant, and stopped
-	// says that one of them will not run by itself either.
+	// all are the programs of the name, idle those that do not run. stopped
+	// means that one of them will not start by itself.
 	all, idle []string
 	stopped   bool
 }
@@ -77,7 +77,7 @@ func (a supervisordArgs) look(ctx context.Context, e *state.Env) (s supervised, 
 	return s, nil
 }
 
-// predicted is what a test says.
+// predicted returns the result of a test run.
 func (s supervised) foretold(name string) *state.Result {
 	group := strings.HasSuffix(name, ":")
 	r := &state.Result{}
@@ -114,7 +114,7 @@ func supervisordRunning(ctx context.Context, e *state.Env, a supervisordArgs) (s
 		return p, nil
 	}
 	if s.kind != "" && (a.Restart || a.Update) && p.Forecast.Verdict == state.Succeeded {
-		// Salt's test takes neither into account.
+		// Salt's test ignores restart and update.
 		p.Forecast.Verdict, p.Forecast.Comment = state.Undecided, "Service "+a.Name+" will be updated"
 		if a.Restart {
 			p.Forecast.Comment = "Service " + a.Name + " will be restarted"
@@ -124,14 +124,14 @@ func supervisordRunning(ctx context.Context, e *state.Env, a supervisordArgs) (s
 	return p, nil
 }
 
-// harmless are errors of supervisorctl that say that nothing was to be done.
+// harmless lists errors of supervisorctl that mean that nothing had to be done.
 var harmless = []string{"already started", "not running", "process group already active"}
 
 func failure(said string) bool {
 	return strings.Contains(said, "ERROR") && !slices.ContainsFunc(harmless, func(h string) bool { return strings.Contains(said, h) })
 }
 
-// supervision gathers what happens; the last words are the comment.
+// supervision collects the results of calls; the last message is the comment.
 type supervision struct {
 	comment string
 	failed  bool

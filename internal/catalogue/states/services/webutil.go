@@ -15,7 +15,7 @@ import (
 
 func init() { units.Declare("webutil", webutilModule) }
 
-// webutilModule are the states of files of users for web servers.
+// webutilModule returns the states for user files of web servers.
 func webutilModule() state.Module {
 	when := func(fn.Reader) (string, bool) {
 		return "Command not found: htpasswd", machine.Which("htpasswd") != ""
@@ -36,7 +36,7 @@ type webUserArgs struct {
 	Update   bool   `salt:"update" doc:"set the password of a user that has another one" default:"false"`
 }
 
-// webUser reports whether a file has a user.
+// webUser reports whether a file contains a user.
 func webUser(file, name string) (bool, error) {
 	if file == "" {
 		return false, fn.Errorf("htpasswd_file is needed: the path of the file with the users")
@@ -82,7 +82,7 @@ func webUserExists(ctx context.Context, e *state.Env, a webUserArgs) (state.Plan
 	}}}}, nil
 }
 
-// htpasswdSaid is the outcome of a run of htpasswd.
+// htpasswdSaid returns the outcome of a run of htpasswd.
 func htpasswdSaid(v any, err error, diff *value.Dict) (state.Change, error) {
 	d, _ := v.(*value.Dict)
 	switch {

@@ -11,8 +11,8 @@ import (
 	"brine/internal/sls/state/engine"
 )
 
-// TestWaitInRoot: cmd.wait has its command run in root once something that it
-// watches has changed, as cmd.run does.
+// TestWaitInRoot checks that cmd.wait runs its command in root after a watched
+// state has changed, as cmd.run does.
 func TestWaitInRoot(t *testing.T) {
 	type args struct {
 		Root   string    `salt:"root"`

@@ -1,8 +1,8 @@
 // Package shell holds the state module cmd: commands and scripts that a run
-// carries out.
+// executes.
 //
-// A command cannot be asked whether it is due: unless, onlyif and creates say
-// so, or its output, with stateful. In a test it is not run.
+// Whether a command is needed is decided by unless, onlyif and creates, or by
+// its own output if it is stateful. A test does not run it.
 package shell
 
 import (
@@ -18,7 +18,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = states.Family()
 
 // Modules returns the modules of this family.
@@ -37,7 +37,7 @@ func cmdModule() state.Module {
 	}}
 }
 
-// common are the arguments of commands and scripts.
+// common are the common arguments of commands and scripts.
 type common struct {
 	Cwd             string    `salt:"cwd" doc:"working directory" default:"null"`
 	Runas           string    `salt:"runas" doc:"user to run as" default:"null"`
@@ -84,7 +84,7 @@ func waitScript(context.Context, *state.Env, scriptArgs) (state.Plan, error) {
 	return state.Plan{}, nil
 }
 
-// check refuses arguments that cannot be used.
+// check rejects invalid arguments.
 func (a *common) check() error {
 	switch a.Env.(type) {
 	case nil, *value.List, *value.Dict:
@@ -101,8 +101,8 @@ func (a *common) isStateful() bool {
 	return a.Stateful == true
 }
 
-// testName is the command that takes the place of the state's in a test: it
-// says what would change, and changes nothing.
+// testName returns the command that a test runs instead of the state's
+// (test_name). It reports what would change, without changing it.
 func (a *common) testName(e *state.Env) string {
 	l, _ := a.Stateful.(*value.List)
 	if l.Len() == 0 || !value.Truth(e.Config.Get("test")) {
@@ -112,7 +112,7 @@ func (a *common) testName(e *state.Env) string {
 	return d.Str("test_name")
 }
 
-// forecast is what a test shows of a command that takes the state's place.
+// forecast returns the result of a test from the output of that command.
 func forecast(change state.Change, err error) state.Plan {
 	r := &state.Result{Verdict: state.Undecided, Comment: change.Comment, Changes: change.Diff}
 	switch {
@@ -124,7 +124,7 @@ func forecast(change state.Change, err error) state.Plan {
 	return state.Plan{Forecast: r, Steps: []state.Step{{Do: func(context.Context) (state.Change, error) { return change, err }}}}
 }
 
-// keywords are the arguments of the execution function.
+// keywords returns the keywords for the execution function.
 func (a *common) keywords(e *state.Env) *value.Dict {
 	shell := a.Shell
 	if shell == "" {
@@ -155,9 +155,9 @@ func orNone(s string) any {
 	return s
 }
 
-// do runs an execution function and makes the state's result of what it
-// returns. The functions cmd.run_all and cmd.script know all there is to know
-// of running commands, so the state asks them.
+// do calls an execution function and converts its return to the state's
+// result. Commands are run by cmd.run_all and cmd.script only, which handle
+// all their options.
 func (a *common) do(ctx context.Context, e *state.Env, fun string, args []any, kw *value.Dict, done string) (state.Change, error) {
 	if a.Cwd != "" {
 		if st, err := os.Stat(a.Cwd); err != nil || !st.IsDir() {
@@ -193,7 +193,7 @@ func (a *common) do(ctx context.Context, e *state.Env, fun string, args []any, k
 	return change, err
 }
 
-// reinterpret makes the change of a stateful command of its output.
+// reinterpret converts the output of a stateful command to a change.
 func reinterpret(all *value.Dict) (state.Change, error) {
 	out, _ := all.At("stdout").(string)
 	if out == "" {
@@ -228,8 +228,8 @@ func or(v, otherwise any) any {
 	return v
 }
 
-// parse reads the output of a stateful command: a JSON object, or name=value
-// pairs in the last line. rest is what goes before that.
+// parse parses the output of a stateful command: a JSON object, or name=value
+// pairs in the last line. rest is the output before it.
 func parse(out string) (data *value.Dict, rest string, err error) {
 	if v, err := json.Load(out); err == nil {
 		d, ok := v.(*value.Dict)
@@ -338,7 +338,7 @@ func script(ctx context.Context, e *state.Env, a scriptArgs) (state.Plan, error)
 	}}}}, nil
 }
 
-// watch runs what a state that watches is about.
+// watch runs the command of a state because a watched state changed.
 func watch(ctx context.Context, e *state.Env, a watchArgs) (state.Plan, error) {
 	name, ok := map[string]string{"wait": "run", "run": "run", "watch": "run", "wait_script": "script", "script": "script"}[a.Sfun]
 	if !ok {

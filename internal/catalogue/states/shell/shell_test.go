@@ -11,14 +11,14 @@ import (
 	"brine/internal/sls/state/engine"
 )
 
-// allArgs takes what the state hands on.
+// allArgs accepts all arguments that the state passes on.
 type allArgs struct {
 	Cmd    any       `salt:"cmd" doc:"command"`
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// results are what the commands of the tests come to; the states know nothing
-// of how a command is run.
+// results are the outcomes of the test commands. The states do not know how a
+// command is run.
 var results = map[string]*value.Dict{
 	"good":    value.DictOf("pid", 1, "retcode", 0, "stdout", "out", "stderr", ""),
 	"bad":     value.DictOf("pid", 1, "retcode", 3, "stdout", "", "stderr", "why"),

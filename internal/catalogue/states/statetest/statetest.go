@@ -70,26 +70,26 @@ var recorder []byte
 
 // Table is a table and what is to be held to it.
 type Table struct {
-	// Name is the table's path without its ending.
+	// Name is the table's path without its extension.
 	Name string
 	// States are the state modules, Functions the execution modules that they
 	// may call.
 	States    []state.Module
 	Functions []fn.Module
-	// Grains, if set, are read for every state again, from the table's as they
-	// were at first.
+	// Grains, if set, returns new grains for every state, from those of the
+	// table.
 	Grains func(table *value.Dict) *value.Dict
-	// Env are variables, NAME=value, that all commands see. An option of the
-	// table that is $NAME has the variable's value. They are for servers that
-	// the test has started, and must not be in what is compared.
+	// Env are variables, NAME=value, for all commands. An option of the table
+	// that is $NAME is replaced by the variable's value. They locate servers
+	// that the test has started, and must not be compared.
 	Env []string
 }
 
-// Inside reports whether the test runs in the private machine, and not before.
+// Inside reports whether the test already runs in the private machine.
 func Inside() bool { return os.Getenv(folder) != "" }
 
-// directory names, in the environment of the process in the private machine, the
-// directory to work in.
+// directory is the environment variable that names the working directory in the
+// private machine.
 const folder = "BRINE_STATETEST"
 
 // path is the PATH of everything that runs in the private machine.
@@ -209,7 +209,7 @@ func readCase(n int, d *value.Dict) (c caseOf, err error) {
 	return c, err
 }
 
-// plain is a value as JSON reads it.
+// plain converts a value to the types of decoded JSON.
 func plain(v any) any {
 	switch v := v.(type) {
 	case *value.Dict:
@@ -236,9 +236,8 @@ func plainList(items []any) any {
 	return l
 }
 
-// Run holds the states to the recording of a table. It must be called by a
-// test itself, not by a part of one, since it runs that test again in the
-// private machine.
+// Run compares the states with the recording of a table. A top-level test must
+// call it, not a subtest, since it runs that test again in the private machine.
 func Run(t *testing.T, tab Table) {
 	t.Helper()
 	if dir := os.Getenv(folder); dir != "" {
@@ -256,9 +255,9 @@ func Run(t *testing.T, tab Table) {
 	}
 }
 
-// skipUnlessPrivate skips the test if the start of a command failed because
-// there can be no mount namespace: in a container without the privilege, or in
-// a chroot whose root is no mount point.
+// skipUnlessPrivate skips the test if a command cannot start because mount
+// namespaces are unavailable: in a container without the privilege, or in a
+// chroot whose root is not a mount point.
 func skipUnlessPrivate(t *testing.T, err error) {
 	t.Helper()
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) {
@@ -266,18 +265,19 @@ func skipUnlessPrivate(t *testing.T, err error) {
 	}
 }
 
-// command makes a command that runs in namespaces of its own.
+// command returns a command that runs in new namespaces.
 func command(t *testing.T, tab Table, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("a machine of its own needs root")
 	}
-	dir, err := os.MkdirTemp("", "statetest") // others than root must be able to enter it
+	dir, err := os.MkdirTemp("", "statetest") // other users than root must be able to enter it
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// A daemon that a table started ends with it, but may be writing still.
+		// A daemon of a table is killed with the namespace, but may still be
+		// writing.
 		err := os.RemoveAll(dir)
 		for deadline := time.Now().Add(30 * time.Second); errors.Is(err, syscall.ENOTEMPTY) && time.Now().Before(deadline); err = os.RemoveAll(dir) {
 			time.Sleep(100 * time.Millisecond)
@@ -296,12 +296,13 @@ func command(t *testing.T, tab Table, name string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Env = []string{folder + "=" + dir, "PATH=" + path, "HOME=/srv", "SHELL=/bin/sh", "TMPDIR=" + os.TempDir(), "LC_ALL=C", "USER=root"}
-	// The directories of the machine may be on several file systems, or on that of its root.
+	// The directories of the machine may be on several file systems, or on the root file
+	// system.
 	cmd.Env = append(cmd.Env, "GIT_DISCOVERY_ACROSS_FILESYSTEM=1")
 	cmd.Env = append(cmd.Env, tab.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	of := load(t, tab.Name)
-	if of.disk { // machine.sh keeps off memory then
+	if of.disk { // machine.sh then uses the disk instead of memory
 		cmd.Env = append(cmd.Env, "BRINE_STATETEST_DISK=1")
 	}
 	if of.network {
@@ -357,7 +358,7 @@ func inside(t *testing.T, dir string, tab Table) {
 	}
 }
 
-// expanded are the options of a table with the values of variables.
+// expanded returns the options of a table with variables replaced.
 func expanded(options *value.Dict, env []string) *value.Dict {
 	out := value.NewDict(options.Len())
 	for k, v := range options.All() {
@@ -443,7 +444,7 @@ func newStage(t *testing.T, dir string, tab Table, cases table) *stage {
 	return s
 }
 
-// masked replaces what differs from run to run.
+// masked replaces what differs between runs.
 func (t table) masked(text string) string {
 	for _, m := range t.mask {
 		text = regexp.MustCompile(m[0]).ReplaceAllString(text, m[1])
@@ -451,7 +452,7 @@ func (t table) masked(text string) string {
 	return text
 }
 
-// maskedAll does so in all texts and whole numbers of a value.
+// maskedAll does the same in all strings and whole numbers of a value.
 func (t table) maskedAll(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -481,7 +482,7 @@ func (s *stage) shown(command string) string {
 	}
 	cmd := exec.CommandContext(s.t.Context(), "sh", "-c", command)
 	cmd.Dir = "/"
-	out, _ := cmd.CombinedOutput() // what fails, shows that
+	out, _ := cmd.CombinedOutput() // the output shows a failure
 	return s.tab.masked(string(out))
 }
 
@@ -556,7 +557,7 @@ func (s *stage) compareOne(when string, got, want outcome) {
 			s.t.Fatal(err)
 		}
 	}
-	if want.Crash != "" || strings.HasPrefix(want.Comment, traceback) { // where Salt has a traceback, we have an error
+	if want.Crash != "" || strings.HasPrefix(want.Comment, traceback) { // Brine returns an error where Salt has a traceback
 		if got.Result != false || got.Comment == "" {
 			s.t.Errorf("%s: %+v; Salt fails: %s%s", when, got, want.Crash, want.Comment)
 		}
@@ -568,16 +569,16 @@ func (s *stage) compareOne(when string, got, want outcome) {
 	}
 }
 
-// Verify has stock Salt, whose source tree BRINE_STOCK_SALT names, go through
-// a table again and compares with the recording; it skips without. With
-// BRINE_RECORD set the recording is written again instead.
+// Verify runs a table with stock Salt from the source tree in BRINE_STOCK_SALT,
+// and compares with the recording. Without the variable it skips. With
+// BRINE_RECORD set, it rewrites the recording instead.
 func Verify(t *testing.T, name string) {
 	t.Helper()
 	VerifyTable(t, func(*testing.T) Table { return Table{Name: name} })
 }
 
-// VerifyTable is Verify of a table with variables. It makes the table, which
-// may start a server for it, only where there is a stock Salt.
+// VerifyTable does the same for a table with variables. It calls table, which
+// may start a server, only if stock Salt is available.
 func VerifyTable(t *testing.T, table func(*testing.T) Table) {
 	t.Helper()
 	stock, python := tools.StockSalt(t)
@@ -609,11 +610,12 @@ func VerifyTable(t *testing.T, table func(*testing.T) Table) {
 	if err := os.WriteFile(file, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// The private machine hides /opt and more, where the source tree may be.
-	// Programs such as psql complain of a working directory that is hidden.
+	// The private machine hides /opt and other directories, where the source
+	// tree may be. Programs such as psql complain if their working directory is
+	// hidden.
 	cmd.Dir = "/"
 	cmd.Args = append(cmd.Args, dir, stock, python, "-W", "ignore", filepath.Join(dir, "record.py"), file, filepath.Join(dir, "machine.sh"), dir)
-	// Salt goes through sets, whose order Python draws for each process.
+	// Salt iterates over sets, whose order is random in each Python process.
 	cmd.Env = append(cmd.Env, "PYTHONPATH="+filepath.Join(dir, "stock"), "PYTHONHASHSEED=0")
 	var said strings.Builder
 	cmd.Stderr = &said
@@ -643,7 +645,8 @@ func VerifyTable(t *testing.T, table func(*testing.T) Table) {
 	}
 }
 
-// whole makes floats without fraction ints again, which JSON writes as such.
+// whole converts floats without a fraction to ints, as JSON does not
+// distinguish them.
 func whole(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -662,8 +665,8 @@ func whole(v any) any {
 	return v
 }
 
-// Needs skips the test if this machine has not got a program or directory, or
-// fails it where that is required.
+// Needs skips the test if a program or directory is missing, or fails it if
+// tools are required.
 func Needs(t *testing.T, names ...string) {
 	t.Helper()
 	for _, n := range names {

@@ -19,7 +19,7 @@ func init() {
 	})
 }
 
-// aliasFile is the file of the option aliases.file.
+// aliasFile returns the file of the option aliases.file.
 func aliasFile(e *state.Env) mailaliases.File {
 	f := mailaliases.File{M: machine}
 	if v := e.Config.Get("aliases.file"); value.Truth(v) {
@@ -68,7 +68,7 @@ func aliasAbsent(_ context.Context, e *state.Env, a aliasNameArgs) (state.Plan, 
 		}}}}, nil
 }
 
-// joined names things in a sentence: "module x" or "modules x, y".
+// joined joins names in a sentence: "module x" or "modules x, y".
 func joined(noun string, names []string, one, many string) string {
 	if len(names) == 1 {
 		return noun + " " + names[0] + " " + one

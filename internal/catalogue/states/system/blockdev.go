@@ -27,7 +27,7 @@ type blockTunedArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// tunable are the attributes, and what reports them.
+// tunable maps attributes to blockdev's option that reads them.
 var tunable = map[string]string{"read-ahead": "getra", "filesystem-read-ahead": "getfra", "read-only": "getro", "read-write": "getro"}
 
 func blockTuned(_ context.Context, e *state.Env, a blockTunedArgs) (state.Plan, error) {
@@ -77,7 +77,7 @@ type blockFormattedArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// signature is the type of the file system that blkid finds on a device.
+// signature returns the type of file system that blkid finds on a device.
 func signature(ctx context.Context, name string) (string, error) {
 	out, err := (&host.Machine{}).Do(ctx, "blkid", "-o", "value", "-s", "TYPE", name)
 	if err != nil {
@@ -111,7 +111,7 @@ func blockFormatted(ctx context.Context, e *state.Env, a blockFormattedArgs) (st
 				switch {
 				case err != nil:
 					return state.Change{}, err
-				case found == a.Type: // Salt reports the new one twice
+				case found == a.Type: // Salt reports the new type as the old one, too
 					return state.Change{Diff: value.DictOf("new", a.Type, "old", found), Comment: a.Name + " has been formatted with " + a.Type}, nil
 				case found != "":
 					return state.Change{}, state.Errorf("Failed to format %s", a.Name)

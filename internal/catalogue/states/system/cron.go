@@ -43,11 +43,11 @@ type cronArgs struct {
 	Special    any    `salt:"special" doc:"a time such as @daily in place of the others" default:"null"`
 }
 
-// crontab has the crontabs of this machine.
+// crontab accesses the crontabs of this machine.
 func crontab() crontabs.Crontabs { return crontabs.Crontabs{M: machine} }
 
-// identifier returns what tells a job from others: false is the command, and
-// null nothing.
+// identifier returns the identifier of a job: false stands for the command,
+// and null for none.
 func identifier(v any, cmd string) any {
 	switch {
 	case v == false:
@@ -58,11 +58,10 @@ func identifier(v any, cmd string) any {
 	return value.Str(v)
 }
 
-// noIdentifier stands for none among identifiers.
+// noIdentifier is the identifier of jobs without one.
 const noIdentifier = "NO ID SET"
 
-// matched reports whether a job of a crontab is meant by command and
-// identifier.
+// matched reports whether a job has the command or identifier.
 func matched(job *value.Dict, cmd string, id any) bool {
 	have, want := noIdentifier, noIdentifier
 	if value.Truth(job.At("identifier")) {
@@ -78,7 +77,7 @@ func matched(job *value.Dict, cmd string, id any) bool {
 	return have == want || same && have == noIdentifier
 }
 
-// needsChange compares one field. A random time is one that is fixed.
+// needsChange compares one field. "random" matches any fixed time.
 func needsChange(have, want any) bool {
 	if value.Equal(have, want) || want == nil {
 		return false
@@ -86,7 +85,8 @@ func needsChange(have, want any) bool {
 	return want != "random" || have == "*"
 }
 
-// status looks for a job: absent, present, or update if it differs.
+// status returns the status of a job: absent, present, or update if it
+// differs.
 func (a cronArgs) status(ctx context.Context, e *state.Env, id any) (string, error) {
 	tab, err := crontab().List(ctx, e.Call, crontabs.UserArgs{User: a.User})
 	if err != nil {
@@ -114,7 +114,8 @@ func (a cronArgs) status(ctx context.Context, e *state.Env, id any) (string, err
 	return "absent", nil
 }
 
-// cronStep changes a crontab by a function that says in a word what it did.
+// cronStep returns a plan that changes a crontab with do, which returns what
+// it did in one word.
 func cronStep(what, name, user, foretold string, do func(context.Context) (string, error)) state.Plan {
 	return state.Plan{Steps: []state.Step{{
 		Change: state.Change{Comment: what + " " + name + " " + foretold},
@@ -201,7 +202,7 @@ type cronEnvArgs struct {
 	User  string `salt:"user" doc:"whose crontab" default:"root"`
 }
 
-// cronEnv returns the value of a variable of a crontab.
+// cronEnv returns the value of a variable in a crontab.
 func cronEnv(ctx context.Context, e *state.Env, user, name string) (v string, ok bool, err error) {
 	tab, err := crontab().List(ctx, e.Call, crontabs.UserArgs{User: user})
 	for _, it := range tab.List("env") {
@@ -265,8 +266,8 @@ type cronFileArgs struct {
 	Kwargs         fn.Kwargs `salt:"kwargs"`
 }
 
-// cronFile has a copy of the crontab managed as any file, and then makes it
-// the crontab.
+// cronFile manages a copy of the crontab with file.managed, and then installs
+// it as the crontab.
 func cronFile(ctx context.Context, e *state.Env, a cronFileArgs) (state.Plan, error) {
 	if _, ok := account.ByName(ctx, &host.Machine{}, a.User); !ok {
 		return state.Plan{}, fn.Errorf("Could not identify group for user %s", a.User)
@@ -306,7 +307,7 @@ func cronFile(ctx context.Context, e *state.Env, a cronFileArgs) (state.Plan, er
 	}}}, nil
 }
 
-// with runs do with the path of a file that holds the crontab.
+// with calls do with the path of a file that contains the crontab.
 func (a cronFileArgs) with(now string, do func(path string) error) error {
 	f, err := os.CreateTemp("", "crontab")
 	if err != nil {
@@ -326,7 +327,7 @@ func (a cronFileArgs) with(now string, do func(path string) error) error {
 	return do(f.Name())
 }
 
-// managed is the plan of file.managed for the file.
+// managed returns the plan of file.managed for the file.
 func (a cronFileArgs) managed(ctx context.Context, e *state.Env, path string) (state.Plan, error) {
 	kw := a.Kwargs.Clone()
 	for k, v := range map[string]any{"name": path, "source": a.Name, "source_hash": a.SourceHash, "source_hash_name": a.SourceHashName,

@@ -44,7 +44,7 @@ type firewalldArgs struct {
 	PruneRichRules  bool   `salt:"prune_rich_rules" doc:"have no others" default:"false"`
 }
 
-// zonePart is a list of a zone.
+// zonePart is one list of a zone.
 type zonePart struct {
 	key   string
 	want  any
@@ -54,7 +54,7 @@ type zonePart struct {
 	drop  func(ctx context.Context, item string) error
 }
 
-// wall asks the execution module; its errors are worded as comments are.
+// wall calls the execution module and formats errors as comments.
 type wall struct{ e *state.Env }
 
 func (w wall) ask(ctx context.Context, fun string, args ...any) (any, error) {
@@ -70,7 +70,8 @@ func (w wall) texts(ctx context.Context, fun string, args ...any) ([]string, err
 	return value.Texts(v), err
 }
 
-// item calls a function for an item, with a zone before or after it.
+// item returns a function that calls fun for an item, with the zone before or
+// after it.
 func (w wall) item(fun, zone string, zoneFirst bool) func(context.Context, string) error {
 	return func(ctx context.Context, item string) error {
 		var err error
@@ -83,7 +84,7 @@ func (w wall) item(fun, zone string, zoneFirst bool) func(context.Context, strin
 	}
 }
 
-// forward calls a function for port:port:protocol:address.
+// forward returns a function that calls fun for port:port:protocol:address.
 func (w wall) forward(fun, zone string) func(context.Context, string) error {
 	return func(ctx context.Context, item string) error {
 		p := strings.Split(item, ":")
@@ -108,10 +109,10 @@ func (a firewalldArgs) parts(w wall) []zonePart {
 	}
 }
 
-// forwardKeys are how Salt shows the parts of port:port:protocol:address.
+// forwardKeys are Salt's names for the parts of port:port:protocol:address.
 var forwardKeys = []string{"Source port", "Destination port", "Protocol", "Destination address"}
 
-// shownItems is a list as changes show it.
+// shownItems formats a list for changes.
 func (p zonePart) shownItems(items []string) *value.List {
 	if p.key != "port_fwd" {
 		return value.Strings(items)
@@ -127,8 +128,8 @@ func (p zonePart) shownItems(items []string) *value.List {
 	return l
 }
 
-// current is what a zone has of a list; one that is yet to be made has what
-// new zones have, which is nothing.
+// current returns the items of a zone's list. A zone that will be created
+// (fresh) has none.
 func (p zonePart) current(ctx context.Context, w wall, zone string, fresh bool) ([]string, error) {
 	if fresh {
 		return nil, nil
@@ -151,6 +152,7 @@ func (p zonePart) current(ctx context.Context, w wall, zone string, fresh bool) 
 	return all, err
 }
 
+// wanted returns the declared items.
 // wanted is the list that is declared.
 func (p zonePart) wanted(ctx context.Context, w wall) ([]string, error) {
 	if !value.Truth(p.want) {
@@ -158,7 +160,7 @@ func (p zonePart) wanted(ctx context.Context, w wall) ([]string, error) {
 	}
 	items := value.Texts(p.want)
 	switch p.key {
-	case "icmp_types": // Salt leaves out what there is not
+	case "icmp_types": // as in Salt, unknown types are ignored
 		known, err := w.texts(ctx, "get_icmp_types")
 		if err != nil {
 			return nil, err
@@ -178,7 +180,7 @@ func (p zonePart) wanted(ctx context.Context, w wall) ([]string, error) {
 	return items, nil
 }
 
-// wallPlan gathers what is to be done, and how that is reported.
+// wallPlan collects changes and how they are reported.
 type wallPlan struct {
 	changes *value.Dict
 	do      []func(context.Context) error
@@ -189,7 +191,7 @@ func (p *wallPlan) change(key string, old, now any, do ...func(context.Context) 
 	p.do = append(p.do, do...)
 }
 
-// part adds what is to change of a list.
+// part adds the changes of one list.
 func (p *wallPlan) part(ctx context.Context, w wall, part zonePart, zone string, fresh bool) error {
 	if !value.Truth(part.want) && !part.prune {
 		return nil
@@ -273,7 +275,7 @@ func firewalldPresent(ctx context.Context, e *state.Env, a firewalldArgs) (state
 	return p.plan(w, a.Name, "Configuration for '"+a.Name+"' will change:\n"+strings.TrimRight(output.Nested(p.changes), " \n"), nil), nil
 }
 
-// plan is the plan of what was gathered.
+// plan returns the plan for the collected changes.
 func (p *wallPlan) plan(w wall, name, would string, foretold *value.Dict) state.Plan {
 	if p.changes.Len() == 0 {
 		return state.Plan{Comment: "'" + name + "' is already in the desired state."}
@@ -320,7 +322,7 @@ func firewalldService(ctx context.Context, e *state.Env, a firewalldServiceArgs)
 			return state.Plan{}, err
 		}
 	}
-	if fresh && p.changes.Len() == 0 { // Salt makes it all the same, and tells nothing
+	if fresh && p.changes.Len() == 0 { // as in Salt, the zone is created without a reported change
 		plan := state.Plan{Comment: "'" + a.Name + "' is already in the desired state."}
 		plan.Steps = []state.Step{{Change: state.Change{Comment: "Configuration for '" + a.Name + "' will change."},
 			Do: func(ctx context.Context) (state.Change, error) {

@@ -7,7 +7,7 @@ import (
 	"brine/test/tools"
 )
 
-// TestFirewalld commands a real firewalld, in namespaces of its own.
+// TestFirewalld controls a real firewalld in separate namespaces.
 func TestFirewalld(t *testing.T) {
 	tools.Slow(t)
 	tools.Need(t, "firewalld", "firewall-cmd")

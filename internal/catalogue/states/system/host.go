@@ -29,13 +29,13 @@ type hostArgs struct {
 	Clean   bool   `salt:"clean" doc:"take the name from all other addresses" default:"false"`
 }
 
-// entry is one thing to do in the hosts file.
+// entry is one change of the hosts file.
 type entry struct {
 	do                func(addr, text string) (bool, error)
 	addr, text        string
-	will, did, failed string // what is said of it
-	kind              string // under which it is among the changes
-	decides           bool   // a test is undecided because of it
+	will, did, failed string // comments
+	kind              string // its key in the changes
+	decides           bool   // makes a test undecided
 }
 
 // nameOf returns the entry of an address. An entry is a map, or the list of
@@ -116,7 +116,7 @@ func hostPresent(ctx context.Context, e *state.Env, a hostArgs) (state.Plan, err
 	return hostPlan(plan, comments, slices.Concat(adds, remarks, removals)), nil
 }
 
-// hostPlan is the plan of all entries in one step.
+// hostPlan returns a plan that makes all changes in one step.
 func hostPlan(plan state.Plan, comments []string, entries []entry) state.Plan {
 	if len(entries) == 0 {
 		plan.Comment = strings.Join(comments, "\n")
@@ -139,7 +139,7 @@ func hostPlan(plan state.Plan, comments []string, entries []entry) state.Plan {
 		}
 	}
 	foretold.Comment = strings.Join(said, "\n")
-	if verdict == state.Succeeded { // Salt takes a comment for no change
+	if verdict == state.Succeeded { // for Salt, a comment alone is not a change
 		plan.Forecast = &state.Result{Verdict: verdict, Comment: foretold.Comment, Changes: foretold.Diff, Warnings: plan.Warnings}
 	}
 	plan.Steps = []state.Step{{Change: foretold, Do: func(ctx context.Context) (state.Change, error) {

@@ -34,15 +34,15 @@ func (a chainArgs) chain() iptables.ChainArgs {
 	return iptables.ChainArgs{Table: a.Table, Chain: a.Name, Family: a.Family}
 }
 
-// filter is the packet filter of this machine.
+// filter accesses the packet filter of this machine.
 func filter() iptables.Filter { return iptables.Filter{M: machine} }
 
-// one is a plan of one step. A failure is told by an error.
+// one returns a plan of one step. do returns an error for a failure.
 func one(would string, do func(ctx context.Context) (state.Change, error)) state.Plan {
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: would}, Do: do}}}
 }
 
-// changed is what all states about the packet filter report.
+// changed returns the change that all states for the packet filter report.
 func changed(name, comment string) state.Change {
 	return state.Change{Diff: value.DictOf("locale", name), Comment: comment}
 }
@@ -101,12 +101,12 @@ type ruleArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs" doc:"chain, position, save (true, or a file to write the rules to), and options of iptables"`
 }
 
-// filterRule is a rule that is to be, or not to be.
+// filterRule is a desired or an unwanted rule.
 type filterRule struct {
 	ruleArgs
 	e             *state.Env
 	chain         string
-	rule, command string // the options, and all of a command that is shown
+	rule, command string // the options, and the whole command for messages
 	there         bool
 }
 
@@ -119,7 +119,7 @@ func (a ruleArgs) need(keys ...string) error {
 	return nil
 }
 
-// look builds the rule and looks whether its chain has it.
+// look builds the rule and checks whether its chain has it.
 func (a ruleArgs) look(ctx context.Context, e *state.Env, letter string) (*filterRule, error) {
 	if err := a.need("chain"); err != nil {
 		return nil, err
@@ -147,8 +147,8 @@ func (a ruleArgs) look(ctx context.Context, e *state.Env, letter string) (*filte
 	return r, err
 }
 
-// file is where to save the rules, if that is to be done; "" stands for the
-// file that the system reads at boot.
+// file returns where to save the rules, if requested; "" means the file that
+// the system reads at boot.
 func (a ruleArgs) file() (file string, save bool) {
 	v := a.Kwargs.At("save")
 	if v != true && value.Truth(v) {
@@ -162,7 +162,7 @@ func (a ruleArgs) saveTo(ctx context.Context, e *state.Env, file string) (string
 	return value.Str(said), err
 }
 
-// rulesOf are the rules of all chains.
+// rulesOf returns the rules of all chains.
 func rulesOf(all *value.Dict) *value.List {
 	out := &value.List{}
 	for _, table := range all.All() {
@@ -175,7 +175,7 @@ func rulesOf(all *value.Dict) *value.List {
 	return out
 }
 
-// unsaved reports whether the file has other rules than the kernel.
+// unsaved reports whether the rules in the file differ from the kernel's.
 func (a ruleArgs) unsaved(ctx context.Context, e *state.Env, file string) (bool, error) {
 	saved, err := filter().SavedRules(ctx, e.Call, iptables.SavedArgs{File: file, Family: a.Family})
 	if err != nil {
@@ -185,7 +185,8 @@ func (a ruleArgs) unsaved(ctx context.Context, e *state.Env, file string) (bool,
 	return !value.Equal(rulesOf(saved), rulesOf(now)), err
 }
 
-// present is the plan of a rule that is to be. texts are what to say of it.
+// present returns the plan to add the rule. already, would and failed are
+// comments.
 func (r *filterRule) present(ctx context.Context, already, would, failed string, add func(ctx context.Context) (bool, error)) (state.Plan, error) {
 	file, save := r.file()
 	if r.there {
@@ -196,7 +197,7 @@ func (r *filterRule) present(ctx context.Context, already, would, failed string,
 		if err != nil || !other {
 			return state.Plan{Comment: already}, err
 		}
-		// That the file is out of date is no change to Salt.
+		// In Salt, saving an outdated file is not a change.
 		return state.Plan{Whole: func(ctx context.Context, test bool) state.Result {
 			if test {
 				return state.Result{Verdict: state.Succeeded, Comment: already}

@@ -26,6 +26,7 @@ type kmodArgs struct {
 	Mods    any    `salt:"mods" doc:"list of modules" default:"null"`
 }
 
+// wanted returns the modules that a state names.
 // wanted are the modules that a state is about.
 func (a kmodArgs) wanted() []string {
 	if l, ok := a.Mods.(*value.List); ok {
@@ -60,7 +61,7 @@ func kmodPresent(_ context.Context, e *state.Env, a kmodArgs) (state.Plan, error
 	would := joined("Kernel module", missing, "is set to be loaded", "are set to be loaded")
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: strings.TrimSpace(note + "\n" + would)},
 		Do: func(ctx context.Context) (state.Change, error) {
-			known := append(kernel.Available(), now...) // what is loaded may be built in
+			known := append(kernel.Available(), now...) // loaded modules may be built in
 			r := kmodRun{notes: nonEmpty(note), diff: value.NewDict(2), word: "loaded"}
 			var unknown, rest []string
 			for _, m := range missing {
@@ -86,7 +87,7 @@ func nonEmpty(s string) []string {
 	return []string{s}
 }
 
-// kmodRun gathers what became of modules.
+// kmodRun collects the results for modules.
 type kmodRun struct {
 	notes         []string
 	diff          *value.Dict
@@ -96,10 +97,10 @@ type kmodRun struct {
 	failed        bool
 }
 
-// each does the same with modules, of which one may bring others.
+// each calls do for each module. Loading one may load others.
 func (r *kmodRun) each(mods []string, do func(string) ([]string, error)) {
 	for _, m := range mods {
-		if r.diff.Has(m) { // another needed it
+		if r.diff.Has(m) { // already loaded for another module
 			r.done = append(r.done, m)
 			continue
 		}

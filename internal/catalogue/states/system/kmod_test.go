@@ -13,7 +13,7 @@ import (
 	"brine/internal/sls/state/engine"
 )
 
-// kernel stands for the machine's: modules cannot be loaded for a test.
+// kernel replaces the kernel's modules by fake ones: tests cannot load modules.
 func kernel(t *testing.T) {
 	m := &host.Machine{Root: t.TempDir()}
 	loaded := []string{"loop"}

@@ -29,17 +29,17 @@ func init() {
 	})
 }
 
-// volumes are those of this machine.
+// volumes accesses the volumes of this machine.
 func volumes() lvm.Volumes { return lvm.Volumes{M: machine} }
 
-// Functions that are called with the keywords that the user gave a state.
+// Functions for binding the keywords that the user gave a state.
 var (
 	pvcreate = fn.Of("pvcreate", volumes().Pvcreate, "Make physical volumes.")
 	vgcreate = fn.Of("vgcreate", volumes().Vgcreate, "Make a volume group.")
 	lvcreate = fn.Of("lvcreate", volumes().Lvcreate, "Make a logical volume.")
 )
 
-// display shows a thing by its name.
+// display shows an object by name.
 type display func(ctx context.Context, e *state.Env, name string) (*value.Dict, error)
 
 func shownPV(ctx context.Context, e *state.Env, name string) (*value.Dict, error) {
@@ -54,16 +54,16 @@ func shownLV(ctx context.Context, e *state.Env, name string) (*value.Dict, error
 	return volumes().Lvdisplay(ctx, e.Call, lvm.LvdisplayArgs{Name: name})
 }
 
-// lvmThing makes or removes something.
+// lvmThing creates or removes an LVM object.
 type lvmThing struct {
 	show       display
-	name, noun string // noun is how the thing is called, with its name
-	made       bool   // make it, and do not remove it
+	name, noun string // noun is what messages call the object, with its name
+	made       bool   // create it rather than remove it
 	logical    bool   // it is a logical volume
 	do         func(ctx context.Context) (any, error)
 }
 
-// plan is that of a thing that is not as it is to be.
+// plan returns the plan to create or remove the object.
 func (t lvmThing) plan(e *state.Env) state.Plan {
 	word, key, fails := "created", "created", "create"
 	if !t.made {
@@ -150,7 +150,7 @@ func vgPresent(ctx context.Context, e *state.Env, a vgPresentArgs) (state.Plan, 
 	}}.plan(e), nil
 }
 
-// extended is the plan for a volume group that is there.
+// extended returns the plan for an existing volume group.
 func (a vgPresentArgs) extended(ctx context.Context, e *state.Env) (state.Plan, error) {
 	comment, failed := "Volume Group "+a.Name+" already present", false
 	note := func(text string, fault bool) {
@@ -186,7 +186,7 @@ func (a vgPresentArgs) extended(ctx context.Context, e *state.Env) (state.Plan, 
 	if failed && len(p.Steps) == 0 {
 		return state.Plan{}, state.Errorf("%s", comment)
 	}
-	if len(p.Steps) > 0 { // the words come last, with what failed
+	if len(p.Steps) > 0 { // the comment comes last, with the failures
 		p.Steps = append(p.Steps, state.Step{Change: state.Change{Comment: comment}, Do: func(context.Context) (state.Change, error) {
 			if failed {
 				return state.Change{}, state.Errorf("%s", comment)
@@ -198,8 +198,8 @@ func (a vgPresentArgs) extended(ctx context.Context, e *state.Env) (state.Plan, 
 	return p, nil
 }
 
-// groupOf returns the volume group of a device, and whether that is a physical
-// volume at all.
+// groupOf returns the volume group of a device, and whether it is a physical
+// volume.
 func groupOf(ctx context.Context, e *state.Env, device string) (group string, there bool, err error) {
 	real := device
 	if path, err := filepath.EvalSymlinks(device); err == nil {
@@ -234,7 +234,7 @@ type lvPresentArgs struct {
 	Kwargs   fn.Kwargs `salt:"kwargs"`
 }
 
-// megabytes reads a size. Sectors are of 512 bytes.
+// megabytes parses a size. A sector has 512 bytes.
 func megabytes(size any) (float64, error) {
 	text := strings.ToLower(value.Str(size))
 	number := strings.TrimRight(strings.TrimSuffix(text, "b"), "smgtp")
@@ -289,7 +289,7 @@ func lvPresent(ctx context.Context, e *state.Env, a lvPresentArgs) (state.Plan, 
 	}}.plan(e), nil
 }
 
-// resized is the plan for a logical volume that is there.
+// resized returns the plan for an existing logical volume.
 func (a lvPresentArgs) resized(ctx context.Context, e *state.Env, name, path string, now *value.Dict) (state.Plan, error) {
 	noun := "Logical Volume " + name
 	there := state.Plan{Comment: noun + " already present"}

@@ -12,7 +12,7 @@ import (
 	"brine/test/tools"
 )
 
-// lvmTable is the table of LVM, with two devices that are files.
+// lvmTable returns the LVM test table, with two devices backed by files.
 func lvmTable(t *testing.T) statetest.Table {
 	t.Helper()
 	tab := table("lvm")
@@ -47,7 +47,7 @@ func lvmTable(t *testing.T) statetest.Table {
 	return tab
 }
 
-// TestLVM makes volumes on real devices, and formats and tunes these.
+// TestLVM creates, formats and tunes volumes on real devices.
 func TestLVM(t *testing.T) {
 	tools.Slow(t)
 	statetest.Run(t, lvmTable(t))

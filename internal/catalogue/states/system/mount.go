@@ -51,7 +51,7 @@ type mountedArgs struct {
 	Kwargs     fn.Kwargs `salt:"kwargs"`
 }
 
-// mountTable is what is mounted on this machine.
+// mountTable accesses the mounts of this machine.
 func mountTable() mounts.Table { return mounts.Table{M: machine} }
 
 // text returns an argument as a string, "" for None.
@@ -62,7 +62,7 @@ func text(v any) string {
 	return value.Str(v)
 }
 
-// failure returns what is wrong as an error.
+// failure converts an error message to an error.
 func failure(wrong string, err error) error {
 	if err == nil && wrong != "" {
 		err = fn.Errorf("%s", wrong)
@@ -70,10 +70,10 @@ func failure(wrong string, err error) error {
 	return err
 }
 
-// escape spells a path as the kernel's table of mounts does.
+// escape escapes a path like the kernel's mount table.
 func escape(path string) string { return strings.ReplaceAll(path, " ", `\040`) }
 
-// real follows links; what is not there stays as it is.
+// real resolves links; a missing path is returned as it is.
 func real(path string) string {
 	if p, err := filepath.EvalSymlinks(path); err == nil {
 		return p
@@ -81,15 +81,15 @@ func real(path string) string {
 	return filepath.Clean(path)
 }
 
-// mountState is a mount that is to be, and what is.
+// mountState is a declared mount and the present mounts.
 type mountState struct {
 	e      *state.Env
 	a      mountedArgs
 	opts   []string
-	active *value.Dict // of the whole machine, by directory
-	now    *value.Dict // of this directory, nil if nothing is mounted
-	path   string      // without links
-	device string      // without links, or the UUID
+	active *value.Dict // all mounts of the machine, by directory
+	now    *value.Dict // mount of this directory, nil if none
+	path   string      // with links resolved
+	device string      // with links resolved, or the UUID
 }
 
 func mounted(ctx context.Context, e *state.Env, a mountedArgs) (state.Plan, error) {
@@ -120,7 +120,7 @@ func (m *mountState) look(ctx context.Context) error {
 
 var logicalVolume = regexp.MustCompile(`^/dev/([^/]+)/([^/]+)$`)
 
-// resolve finds out what the device is called in the table of mounts.
+// resolve determines the device's name in the mount table.
 func (m *mountState) resolve(ctx context.Context) error {
 	device := m.a.Device
 	upper := strings.ToUpper(device)
@@ -148,15 +148,15 @@ func (m *mountState) resolve(ctx context.Context) error {
 		m.device = d.Str("stdout")
 	default:
 		if kind, rest, ok := strings.Cut(device, "#"); ok && kind != "" && rest != "" {
-			m.device = rest // of FUSE
+			m.device = rest // FUSE
 		}
 	}
 	return nil
 }
 
-// bind finds the device that holds the source of a bind mount, whose options
-// the mount has too. Of a file system without a device, such as tmpfs, only
-// what is mounted on the source itself holds it, as in Salt.
+// bind determines the device of a bind mount's source, whose options apply to
+// the mount, too. As in Salt, a source on a file system without a device, such
+// as tmpfs, must itself be a mount point.
 func (m *mountState) bind() {
 	m.device = m.now.Str("device")
 	onDevice := strings.HasPrefix(m.device, "/")
@@ -178,7 +178,7 @@ func (m *mountState) bind() {
 	}
 }
 
-// devices are the names of what is mounted.
+// devices returns all names of the mounted device.
 func (m *mountState) devices() []string {
 	d := m.now.Str("device")
 	list := []string{d, real(d)}
@@ -202,7 +202,7 @@ var (
 	sizeOption    = regexp.MustCompile(`^size=([0-9]+)(k|m|g)`)
 )
 
-// inKilobytes spells the option size as the kernel does.
+// inKilobytes formats the option size as the kernel does.
 func inKilobytes(opt string) string {
 	p := sizeOption.FindStringSubmatch(opt)
 	if p == nil {
@@ -215,7 +215,7 @@ func inKilobytes(opt string) string {
 	return "size=" + strconv.FormatUint(n*map[string]uint64{"k": 1, "m": 1 << 10, "g": 1 << 20}[p[2]], 10) + "k"
 }
 
-// changed returns the options that what is mounted lacks.
+// changed returns the declared options that the present mount lacks.
 func (m *mountState) changed(ctx context.Context) (missing []string, err error) {
 	shown, sized := []string{}, false
 	for _, o := range append(value.Texts(m.now.At("opts")), value.Texts(m.now.At("superopts"))...) {
@@ -270,9 +270,9 @@ func (m *mountState) changed(ctx context.Context) (missing []string, err error) 
 	return missing, nil
 }
 
-// spelled says whether what is mounted with a size has an option that the
-// kernel may spell otherwise or not show: a mode without the zero before it, an
-// owner that is root. Salt takes every option for shown there.
+// spelled reports whether a mount with a size has an option that the kernel may
+// show in another form or not at all: a mode without a leading zero, or root as
+// the owner. Salt assumes that every option is shown.
 func spelled(opt string, shown []string) bool {
 	key, v, hasValue := strings.Cut(opt, "=")
 	if !hasValue || sizeOption.MatchString(opt) {
@@ -282,7 +282,8 @@ func spelled(opt string, shown []string) bool {
 	return key != "mode" || err != nil || slices.Contains(shown, "mode="+strconv.FormatUint(mode, 8))
 }
 
-// tmpfsHas is memory.tmpfsHas for mounts that are no tmpfs as well.
+// tmpfsHas does the same as memory.tmpfsHas. For other mounts than tmpfs, known
+// is false.
 func (m *mountState) tmpfsHas(shown []string, opt string) (has, known bool) {
 	if m.a.Type != "tmpfs" {
 		return false, false
@@ -294,7 +295,7 @@ func (m *mountState) tmpfsHas(shown []string, opt string) (has, known bool) {
 	return mem.tmpfsHas(shown, opt)
 }
 
-// withID puts the id of a user or group in the place of its name.
+// withID replaces the name of a user or group by its id.
 func (m *mountState) withID(ctx context.Context, key, name string) (string, error) {
 	if _, err := strconv.Atoi(name); err == nil {
 		return key + "=" + name, nil
@@ -306,12 +307,12 @@ func (m *mountState) withID(ctx context.Context, key, name string) (string, erro
 	return key + "=" + name, err
 }
 
-// task is what has to be done of a mount, beside its entry in fstab.
+// task is what must be done for a mount, apart from its entry in fstab.
 type task struct {
-	foretold string                                             // what a test says; "" if there is nothing to do
-	said     string                                             // what is said when nothing is done
-	do       func(context.Context, *value.Dict) (string, error) // fills in changes and returns what is said
-	last     bool                                               // a test says no more than this
+	foretold string                                             // comment of a test; "" if there is nothing to do
+	said     string                                             // comment if nothing is done
+	do       func(context.Context, *value.Dict) (string, error) // fills in changes and returns the comment
+	last     bool                                               // a test adds nothing to this comment
 }
 
 func (m *mountState) plan(ctx context.Context) (state.Plan, error) {
@@ -371,7 +372,7 @@ func orText(a, b string) string {
 	return b
 }
 
-// persisted adds what became of the entry in fstab.
+// persisted adds the result for the entry in fstab.
 func persisted(c state.Change, out string) (state.Change, error) {
 	switch out {
 	case "present":
@@ -395,7 +396,7 @@ func (m *mountState) fstab(ctx context.Context, test bool) (string, error) {
 		Dump: m.a.Dump, Pass: m.a.Pass, Config: m.a.Config, Test: test, MatchOn: m.a.MatchOn})
 }
 
-// task decides what is to be done beside the entry in fstab.
+// task decides what must be done, apart from the entry in fstab.
 func (m *mountState) task(ctx context.Context) (task, error) {
 	switch {
 	case m.now != nil && m.a.Mount:
@@ -435,7 +436,7 @@ func (m *mountState) mount(ctx context.Context, diff *value.Dict) (string, error
 	return "Target was successfully mounted", nil
 }
 
-// again decides about something that is mounted.
+// again decides what must be done for an existing mount.
 func (m *mountState) again(ctx context.Context) (task, error) {
 	missing, err := m.changed(ctx)
 	if err != nil {
@@ -478,8 +479,8 @@ func (m *mountState) again(ctx context.Context) (task, error) {
 		}}, nil
 }
 
-// remount mounts with other options; file systems that cannot do so are
-// unmounted before.
+// remount mounts with other options. File systems that do not support remounting
+// are unmounted first.
 func (m *mountState) remount(ctx context.Context, diff *value.Dict, options string) error {
 	opts := value.Strings(m.opts)
 	if m.a.Type == "nfs" || m.a.Type == "cvfs" || strings.HasPrefix(m.a.Type, "fuse") {
@@ -541,7 +542,7 @@ func unmounted(ctx context.Context, e *state.Env, a unmountedArgs) (state.Plan, 
 	}
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: foretold}, Do: func(ctx context.Context) (state.Change, error) {
 		c := state.Change{Diff: value.NewDict(2), Comment: comment}
-		failed := false // is no reason to leave the entry in fstab
+		failed := false // even then, remove the entry in fstab
 		if isMounted {
 			switch wrong, err := mountTable().Umount(ctx, e.Call, mounts.UmountArgs{Name: a.Name, Device: a.Device, User: text(a.User)}); {
 			case err != nil:
@@ -606,7 +607,7 @@ func swap(ctx context.Context, e *state.Env, a swapArgs) (state.Plan, error) {
 	}
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: foretold}, Do: func(ctx context.Context) (state.Change, error) {
 		c := state.Change{Diff: value.NewDict(2), Comment: comment}
-		failed := false // is no reason to leave the entry out of fstab
+		failed := false // even then, add the entry in fstab
 		if !active {
 			_, err := mountTable().SwapOn(ctx, e.Call, mounts.SwapOnArgs{Name: device})
 			now, err2 := mountTable().Swaps(ctx, e.Call, struct{}{})
@@ -650,7 +651,7 @@ type fstabArgs struct {
 	FSMount   bool   `salt:"fs_mount" ignored:"only AIX needs it" default:"true"`
 }
 
-// convert names a device by a label or id.
+// convert replaces a device by its label or id.
 func convert(ctx context.Context, e *state.Env, device string, by any) (string, error) {
 	kind := strings.ToLower(value.Str(by))
 	if by == nil || kind == "device" || !strings.HasPrefix(device, "/") {

@@ -5,8 +5,8 @@ import (
 	"brine/internal/sls/state"
 )
 
-// elsewhere are the state modules of other systems than those that Brine runs
-// on, with what Salt gives as the reason why they cannot be used.
+// elsewhere lists state modules for other operating systems, with Salt's
+// reason why they are unavailable.
 var elsewhere = map[string]string{
 	"chocolatey":        "chocolatey module could not be loaded",
 	"cyg":               "cyg module could not be loaded",

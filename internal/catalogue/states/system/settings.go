@@ -49,7 +49,7 @@ func sysctlPresent(ctx context.Context, e *state.Env, a sysctlArgs) (state.Plan,
 	if err != nil {
 		return state.Plan{}, err
 	}
-	configured, _ := v.(*value.Dict) // an empty list if there is no file yet
+	configured, _ := v.(*value.Dict) // an empty list if the file does not exist
 	current := ""
 	if v, err := kernel.Get(ctx, e.Call, parameters.NameArgs{Name: a.Name}); err == nil {
 		current = v
@@ -66,7 +66,7 @@ func sysctlPresent(ctx context.Context, e *state.Env, a sysctlArgs) (state.Plan,
 	case current == "" || has && words(want) != words(current):
 	case has && words(value.Str(configured.At(a.Name))) == words(want):
 		return state.Plan{Comment: "Sysctl value " + a.Name + " = " + want + " is already set"}, nil
-	case has: // the file has another value, which the next boot would bring back
+	case has: // the file has another value, which would apply after a reboot
 	case words(want) != words(current):
 		foretold = "Sysctl option " + a.Name + " set to be changed to " + want
 	default:
@@ -141,7 +141,7 @@ func timezoneSystem(ctx context.Context, e *state.Env, a timezoneArgs) (state.Pl
 	}}}, nil
 }
 
-// because adds the reason to a text, if there is one.
+// because adds the reason to a message, if there is one.
 func because(text string, err error) error {
 	if err == nil {
 		return fn.Errorf("%s", text)

@@ -1,6 +1,5 @@
-// Package system holds the state modules for the settings of a machine: cron,
-// host, sysctl, mount, iptables, timezone, locale, kmod, alias, lvm, blockdev and firewalld. A module is one file, which adds
-// itself to the list.
+// Package system holds the state modules for the settings of a machine: cron, host, sysctl, mount, iptables, timezone, locale,
+// kmod, alias, lvm, blockdev and firewalld. Each module is one file, which registers itself.
 //
 // They use the packages below host, as the execution modules of the same names do.
 package system
@@ -14,10 +13,10 @@ import (
 	"brine/internal/sls/state"
 )
 
-// machine is the machine that states change; tests set another.
+// machine is the machine that states change; tests replace it.
 var machine = &host.Machine{}
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = states.Family()
 
 // Modules returns the state modules of this family.

@@ -24,13 +24,13 @@ func table(name string) statetest.Table {
 		Functions: slices.Concat(system.Modules(m), files.Modules(m), network.Modules(network.Sources{Machine: m}), modcore.Modules())}
 }
 
-// TestCron changes crontabs by way of a crontab(1) that is a script.
+// TestCron changes crontabs with a script as crontab(1).
 func TestCron(t *testing.T) { statetest.Run(t, table("cron")) }
 
 func TestCronRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/cron") }
 
-// TestSettings changes the hosts file, the time zone and more, with files in
-// the place of the kernel's parameters, and scripts in that of timedatectl(1)
+// TestSettings changes the hosts file, the time zone and other settings, with
+// files instead of kernel parameters, and scripts instead of timedatectl(1)
 // and update-locale(8).
 func TestSettings(t *testing.T) {
 	statetest.Needs(t, "/usr/share/zoneinfo/Europe/Berlin")
@@ -39,8 +39,7 @@ func TestSettings(t *testing.T) {
 
 func TestSettingsRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/settings") }
 
-// TestLocale changes /etc/locale.gen, with a script in the place of
-// locale-gen(8).
+// TestLocale changes /etc/locale.gen, with a script instead of locale-gen(8).
 func TestLocale(t *testing.T) {
 	statetest.Needs(t, "/usr/share/i18n/SUPPORTED")
 	statetest.Run(t, table("locale"))
@@ -48,7 +47,7 @@ func TestLocale(t *testing.T) {
 
 func TestLocaleRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/locale") }
 
-// TestMount mounts file systems in memory.
+// TestMount mounts tmpfs file systems.
 func TestMount(t *testing.T) { statetest.Run(t, table("mount")) }
 
 func TestMountRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/mount") }
@@ -58,11 +57,12 @@ func TestAlias(t *testing.T) { statetest.Run(t, table("alias")) }
 
 func TestAliasRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/alias") }
 
-// TestIptables changes the packet filter of a network namespace of its own.
+// TestIptables changes the packet filter of a separate network namespace.
 func TestIptables(t *testing.T) {
 	iptables := tools.Need(t, "iptables", "iptables")
 	if os.Getuid() == 0 {
-		// The root user of a container may not change packet filters, even those of a namespace of its own.
+		// The root user of a container may not be allowed to change packet filters, even in a new
+		// namespace.
 		list := exec.Command(iptables, "-S")
 		list.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET}
 		if out, err := list.CombinedOutput(); err != nil {

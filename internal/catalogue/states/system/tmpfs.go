@@ -10,12 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is how much memory the kernel has, which the options of a tmpfs
-// refer to.
+// memory is the size of the kernel's memory, to which tmpfs options are
+// relative.
 type memory struct{ page, pages uint64 }
 
-// kernelMemory asks the kernel itself: containers may show other figures in
-// /proc/meminfo.
+// kernelMemory asks the kernel, because /proc/meminfo may differ in containers.
 func kernelMemory() (memory, bool) {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {
@@ -25,9 +24,9 @@ func kernelMemory() (memory, bool) {
 	return memory{page: page, pages: uint64(info.Totalram) * uint64(info.Unit) / page}, true
 }
 
-// tmpfsOption spells an option of a tmpfs as the kernel shows it. The spelling
-// is empty for a default, which the kernel does not show. Options that the
-// kernel shows as they are given, or not at all, are not known.
+// tmpfsOption converts a tmpfs option to the form that the kernel shows. shown
+// is empty for a default, which the kernel omits. known is false for options
+// that the kernel shows unchanged or never.
 func (m memory) tmpfsOption(opt string) (key, shown string, known bool) {
 	key, v, _ := strings.Cut(opt, "=")
 	switch key {
@@ -58,7 +57,8 @@ func (m memory) tmpfsOption(opt string) (key, shown string, known bool) {
 	return key, "", false
 }
 
-// tmpfsPages returns how many pages an option allows, as the kernel rounds.
+// tmpfsPages returns the number of pages that an option allows, rounded like
+// the kernel.
 func (m memory) tmpfsPages(key, v string) (pages uint64, ok bool) {
 	n, rest, ok := kernelNumber(v)
 	switch {
@@ -78,8 +78,8 @@ func (m memory) tmpfsPages(key, v string) (pages uint64, ok bool) {
 	return n/m.page + min(n%m.page, 1), true
 }
 
-// kernelNumber reads a number with a suffix such as k, as the kernel does, and
-// returns what follows it.
+// kernelNumber parses a number with a suffix such as k, as the kernel does, and
+// returns the rest.
 func kernelNumber(v string) (n uint64, rest string, ok bool) {
 	end := len(v) - len(strings.TrimLeft(v, "0123456789"))
 	n, err := strconv.ParseUint(v[:end], 10, 64)
@@ -96,8 +96,8 @@ func kernelNumber(v string) (n uint64, rest string, ok bool) {
 	return n, rest, true
 }
 
-// tmpfsHas reports whether a tmpfs whose options are shown has an option, and
-// whether that can be told at all.
+// tmpfsHas reports whether a tmpfs, given its shown options, has an option, and
+// whether this can be determined.
 func (m memory) tmpfsHas(shown []string, opt string) (has, known bool) {
 	key, want, known := m.tmpfsOption(opt)
 	if !known {

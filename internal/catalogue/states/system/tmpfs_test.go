@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestTmpfsOptions compares options with what kernels with an odd and an even
-// number of pages show. The kernel rounds half of an odd number up for
-// size=50%, and down for the default, so that only one of them shows a size.
+// TestTmpfsOptions compares options with the output of kernels with an odd and
+// an even number of pages. The kernel rounds half of an odd number up for
+// size=50%, and down for the default, so that only the former is shown.
 func TestTmpfsOptions(t *testing.T) {
 	const page = 4096
 	for _, c := range []struct {

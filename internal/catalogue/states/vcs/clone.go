@@ -9,7 +9,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-// planClone is the plan when there is no checkout yet.
+// planClone returns the plan if there is no checkout yet.
 func (f *following) planClone() (state.Plan, error) {
 	clear, err := room(f.Target, f.ForceClone)
 	if err != nil {
@@ -72,7 +72,7 @@ func (f *following) clone(ctx context.Context) error {
 	return nil
 }
 
-// settle checks out what is wanted in a new clone.
+// settle checks out the wanted revision in a new clone.
 func (f *following) settle(ctx context.Context) error {
 	if f.kind == kindTag && !slices.Contains(f.r.names(ctx, "refs/tags/"), f.Rev) {
 		return already(f.done, "Revision '%s' does not exist in clone", f.Rev)
@@ -106,7 +106,7 @@ func (f *following) settle(ctx context.Context) error {
 	return nil
 }
 
-// start is where a new local branch begins.
+// start returns the revision at which a new local branch begins.
 func (f *following) start() string {
 	switch {
 	case f.Rev == "HEAD":

@@ -29,7 +29,7 @@ type configSetArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// settings are the settings of a repository or of a user.
+// settings accesses the settings of a repository or of a user.
 type settings struct {
 	repo
 	global bool
@@ -59,7 +59,7 @@ func (s settings) get(ctx context.Context, name string) []string {
 	return strings.Split(out, "\n")
 }
 
-// match returns the values of all settings that a pattern fits: a dict of
+// match returns the values of all settings that match a pattern: a dict of
 // lists.
 func (s settings) match(ctx context.Context, pattern, valueRegex string) *value.Dict {
 	args := s.args("--get-regexp", pattern)
@@ -128,7 +128,7 @@ func (g git) configSet(ctx context.Context, _ *state.Env, a configSetArgs) (stat
 	}}}, nil
 }
 
-// values returns what the setting is to be, and how that is shown.
+// values returns the wanted values of the setting, and how they are shown.
 func (a configSetArgs) values() ([]string, string) {
 	switch x := a.Multivar.(type) {
 	case nil:
@@ -213,7 +213,7 @@ func (g git) configUnset(ctx context.Context, _ *state.Env, a configUnsetArgs) (
 	}}}, nil
 }
 
-// gone returns the values that are not there any more.
+// gone returns the values that were removed.
 func gone(pre, post *value.Dict) *value.Dict {
 	out := value.NewDict(0)
 	for k, v := range pre.All() {

@@ -33,15 +33,15 @@ type detachedArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// pinned is a checkout that is held at a revision.
+// pinned is a checkout of a fixed revision.
 type pinned struct {
 	detachedArgs
 	r     repo
 	url   string
-	there bool // the checkout
-	clear bool // what is in the way is to be removed
+	there bool // the checkout exists
+	clear bool // remove the content of the directory
 	old   string
-	// fetchURL is the address that the checkout has, when it is to be changed.
+	// fetchURL is the present URL of the remote, if it must change.
 	fetchURL string
 	repoint  bool
 	fetch    bool
@@ -84,7 +84,7 @@ func (g git) detached(ctx context.Context, e *state.Env, a detachedArgs) (state.
 	return p.look(ctx)
 }
 
-// look plans what is to be done with a checkout that is there.
+// look returns the plan for an existing checkout.
 func (p *pinned) look(ctx context.Context) (state.Plan, error) {
 	p.old = p.r.head(ctx)
 	if isHash(p.Rev) {
@@ -107,8 +107,7 @@ func (p *pinned) look(ctx context.Context) (state.Plan, error) {
 	return p.plan(at)
 }
 
-// plan predicts the first thing that will be done: what follows depends on
-// it.
+// plan predicts the first action: the later ones depend on it.
 func (p *pinned) plan(at string) (state.Plan, error) {
 	r := &state.Result{}
 	switch {
@@ -132,7 +131,7 @@ func (p *pinned) plan(at string) (state.Plan, error) {
 	return state.Plan{Forecast: r, Steps: []state.Step{{Do: p.carryOut}}}, nil
 }
 
-// commit finds what the revision is in the checkout.
+// commit resolves the revision in the checkout.
 func (p *pinned) commit(ctx context.Context) (string, error) {
 	if isHash(p.Rev) {
 		if !p.r.does(ctx, "describe", "--always", p.Rev) {
@@ -208,7 +207,7 @@ func (p *pinned) obtain(ctx context.Context) error {
 	return nil
 }
 
-// settle checks the commit out.
+// settle checks out the commit.
 func (p *pinned) settle(ctx context.Context) error {
 	at, err := p.commit(ctx)
 	if err != nil {

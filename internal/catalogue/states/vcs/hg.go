@@ -14,7 +14,7 @@ import (
 
 func init() { units.Register("hg", hgModule) }
 
-// hgModule are the states of Mercurial.
+// hgModule returns the states for Mercurial.
 func hgModule(m *host.Machine) state.Module {
 	when := func(fn.Reader) (string, bool) { return "Command hg not found", m.Which("hg") != "" }
 	return state.Module{Name: "hg", When: when, Doc: `Keep checkouts of Mercurial.`, Funcs: []state.Func{

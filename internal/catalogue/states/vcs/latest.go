@@ -43,7 +43,7 @@ type latestArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// Kinds of what a revision names in the remote repository.
+// The kinds of revisions in the remote repository.
 const (
 	kindNone = iota
 	kindBranch
@@ -56,17 +56,17 @@ type following struct {
 	latestArgs
 	g   git
 	r   repo
-	url string // with name and password
+	url string // with user name and password
 
-	// What is wanted, in the remote repository.
+	// The wanted revision in the remote repository.
 	refs *value.Dict
 	kind int
-	hash string // "" for nothing
-	// upstream is the branch to follow, "" for none; with rev HEAD (anyUpstream)
-	// what is set stays.
+	hash string // "" for none
+	// upstream is the branch to track, "" for none. With rev HEAD (anyUpstream),
+	// the present one is kept.
 	upstream    string
 	anyUpstream bool
-	// place names the revision to the user.
+	// place describes the revision for the user.
 	place string
 
 	done    []string
@@ -94,7 +94,7 @@ func (g git) latest(ctx context.Context, e *state.Env, a latestArgs) (state.Plan
 	return f.planClone()
 }
 
-// check refuses arguments that make no sense.
+// check rejects invalid combinations of arguments.
 func (f *following) check() error {
 	reset := f.ForceReset == true || f.ForceReset == false || f.ForceReset == "remote-changes"
 	if err := known(f.Kwargs); err != nil {
@@ -122,7 +122,7 @@ func (f *following) check() error {
 	return nil
 }
 
-// resolve asks the remote repository what the revision is.
+// resolve looks up the revision in the remote repository.
 func (f *following) resolve(ctx context.Context) error {
 	far := f.r
 	far.Dir = ""
@@ -171,7 +171,7 @@ func (f *following) find() {
 	}
 }
 
-// defaultBranch is the branch that the remote repository has checked out.
+// defaultBranch returns the branch that HEAD of the remote repository names.
 func (f *following) defaultBranch() string {
 	head := f.refs.Str("HEAD")
 	for k, v := range f.refs.All() {
@@ -182,7 +182,7 @@ func (f *following) defaultBranch() string {
 	return ""
 }
 
-// tags are the names of the remote repository's tags.
+// tags returns the tags of the remote repository.
 func (f *following) tags() []string {
 	var out []string
 	for k := range f.refs.All() {
@@ -194,7 +194,7 @@ func (f *following) tags() []string {
 }
 
 func (f *following) there(ctx context.Context) bool {
-	if f.Bare { // a checkout is none, and not to be fetched into
+	if f.Bare { // a checkout is not a bare repository and must not be fetched into
 		return filesys.IsDir(filepath.Join(f.Target, "refs")) || filesys.IsDir(f.Target) && f.r.IsWorktree(ctx)
 	}
 	return f.r.isCheckout(ctx)
@@ -210,7 +210,8 @@ func (f *following) equal(local string) bool {
 
 func (f *following) say(text string) { f.done = append(f.done, text) }
 
-// fail is the state's error; of git's complaints the command is left out.
+// fail returns the error of the state, with git's error message but without the
+// command.
 func (f *following) fail(err error) error {
 	var own *fn.CommandError
 	if errors.As(err, &own) {
@@ -219,7 +220,7 @@ func (f *following) fail(err error) error {
 	return already(f.done, "%s", said(err))
 }
 
-// upToDate is the comment when HEAD is where it belongs.
+// upToDate returns the comment if HEAD is already correct.
 func (f *following) upToDate(done []string, made string, dirty bool) string {
 	text := "Repository " + f.Target + " is up-to-date"
 	if dirty {
@@ -231,8 +232,8 @@ func (f *following) upToDate(done []string, made string, dirty bool) string {
 	return text
 }
 
-// follow sets which branch the local one follows. opts are nil when nothing is
-// to be done.
+// follow returns options that set the upstream of the local branch, nil if
+// nothing must change.
 func (f *following) follow(now string, branches []string) (opts []string, word string) {
 	switch {
 	case f.upstream != "" && now != f.upstream:
@@ -240,7 +241,7 @@ func (f *following) follow(now string, branches []string) (opts []string, word s
 			word = "set to " + f.upstream
 		}
 		if f.Branch != "" && !slices.Contains(branches, f.Branch) {
-			return nil, word // checking it out will do that
+			return nil, word // checking out the branch sets it
 		}
 		return []string{"branch", "--set-upstream-to", f.upstream}, word
 	case f.upstream == "" && !f.anyUpstream && now != "":

@@ -13,21 +13,21 @@ import (
 	"brine/internal/sls/state"
 )
 
-// checkout is what was found in an existing checkout.
+// checkout describes an existing checkout.
 type checkout struct {
 	*following
 	rev, branch string // HEAD and its branch, "" for none
 	branches    []string
 	tags        []string
-	// base is the commit that is to become the wanted one, on baseBranch.
+	// base is the commit that must become the wanted one, on baseBranch.
 	base, baseBranch string
-	fetchURL         string // of the remote repository, "" for none
-	follows          string // the branch that baseBranch follows
-	dirty            bool   // changes that are not committed
+	fetchURL         string // URL of the remote, "" for none
+	follows          string // upstream of baseBranch
+	dirty            bool   // has uncommitted changes
 	equals           bool   // HEAD is the wanted commit
-	has              bool   // the wanted commit is there, and named as it should be
-	// ahead reports whether base is an ancestor of the wanted commit; nil when
-	// only a fetch can tell.
+	has              bool   // the wanted commit exists, with the right name
+	// ahead reports whether base is an ancestor of the wanted commit; nil if
+	// this is unknown before a fetch.
 	ahead *bool
 }
 
@@ -62,7 +62,7 @@ func (f *following) update(ctx context.Context) (state.Plan, error) {
 	return state.Plan{Forecast: forecast, Steps: []state.Step{{Do: c.carryOut}}}, nil
 }
 
-// updateBare fetches into a repository without a checkout, each time.
+// updateBare returns the plan that always fetches into a bare repository.
 func (f *following) updateBare() (state.Plan, error) {
 	would := "Bare repository at " + f.Target + " would be fetched"
 	return state.Plan{
@@ -106,10 +106,10 @@ func (f *following) failedFetch(err error) error {
 		"Output of the fetch command follows:\n\n%s", said(err))
 }
 
-// moves reports whether another local branch is to be checked out.
+// moves reports whether another local branch must be checked out.
 func (c *checkout) moves() bool { return c.Branch != "" && c.Branch != c.branch }
 
-// stays reports whether HEAD is not to be moved although it differs.
+// stays reports whether HEAD must not be moved although it differs.
 func (c *checkout) stays() bool { return !c.equals && !c.UpdateHead && !c.moves() }
 
 func (c *checkout) present(place string) string {
@@ -119,7 +119,7 @@ func (c *checkout) present(place string) string {
 	return place + " is already present and local HEAD (" + short(c.rev) + ") does not match, but update_head=False. HEAD has not been updated locally."
 }
 
-// look finds out how the checkout is.
+// look examines the checkout.
 func (c *checkout) look(ctx context.Context) error {
 	r := c.r
 	c.branches, c.tags = r.names(ctx, "refs/heads/"), r.names(ctx, "refs/tags/")
@@ -155,7 +155,7 @@ func (c *checkout) look(ctx context.Context) error {
 	return nil
 }
 
-// owns finds out whether the wanted commit is there already, under its name.
+// owns determines whether the wanted commit already exists under its name.
 func (c *checkout) owns(ctx context.Context) error {
 	switch {
 	case c.kind == kindHash && c.base != "" && strings.HasPrefix(c.base, c.hash):
@@ -175,7 +175,8 @@ func (c *checkout) owns(ctx context.Context) error {
 	return nil
 }
 
-// newTags and oldTags are the tags that the checkout lacks and has too many.
+// newTags returns the tags that the checkout lacks, and oldTags those that the
+// remote repository lacks.
 func (c *checkout) newTags() []string { return without(c.following.tags(), c.tags) }
 func (c *checkout) oldTags() []string {
 	if !c.SyncTags {
@@ -194,14 +195,14 @@ func without(all, known []string) []string {
 	return out
 }
 
-// settled reports whether nothing at all is to be done.
+// settled reports whether nothing has to be done.
 func (c *checkout) settled() bool {
 	opts, _ := c.follow(c.follows, c.branches)
 	return c.equals && c.has && !c.moves() && !c.dirty && c.fetchURL == c.url && opts == nil &&
 		c.ahead != nil && *c.ahead && len(c.newTags())+len(c.oldTags()) == 0 && !c.Submodules
 }
 
-// notForward is the failure when local work would be lost.
+// notForward returns the error if local work would be lost.
 func (c *checkout) notForward() error {
 	advice := ""
 	main := c.defaultBranch()
@@ -232,7 +233,7 @@ func (c *checkout) notForward() error {
 		why, reset, lost, advice)
 }
 
-// forecast says what carryOut would do.
+// forecast predicts what carryOut would do.
 func (c *checkout) forecast() *state.Result {
 	changes := value.NewDict(3)
 	var would []string
@@ -288,7 +289,7 @@ func (c *checkout) foretellTags(changes *value.Dict, say func(string)) {
 	}
 }
 
-// foretellHead says where HEAD would go.
+// foretellHead predicts where HEAD would move.
 func (c *checkout) foretellHead(say func(string), newURL bool) {
 	how := "updated"
 	if c.ahead != nil {
@@ -319,13 +320,13 @@ func (c *checkout) foretellHead(say func(string), newURL bool) {
 	}
 }
 
-// carryOut brings the checkout to what is wanted.
+// carryOut updates the checkout.
 func (c *checkout) carryOut(ctx context.Context) (state.Change, error) {
 	comment, err := c.work(ctx)
 	if err != nil {
 		return state.Change{Diff: c.changes}, c.fail(err)
 	}
-	if comment != "" { // HEAD stays where it is
+	if comment != "" { // HEAD was not moved
 		return state.Change{Diff: c.changes, Comment: comment}, nil
 	}
 	rev := c.r.head(ctx)
@@ -343,7 +344,7 @@ func (c *checkout) work(ctx context.Context) (comment string, err error) {
 	if err := c.point(ctx); err != nil {
 		return "", err
 	}
-	if c.fetchURL != c.url { // git has forgotten which branches follow the remote repository's
+	if c.fetchURL != c.url { // git has dropped the upstream of the branches
 		c.has = false
 		c.follows = c.r.word(ctx, "rev-parse", "--abbrev-ref", c.baseBranch+"@{upstream}")
 	}
@@ -354,7 +355,7 @@ func (c *checkout) work(ctx context.Context) (comment string, err error) {
 			"can work around this by setting the 'branch' argument (which will ensure that the named branch is created if it does not already exist).")
 	}
 	if len(c.newTags())+len(without(c.tags, c.following.tags())) > 0 {
-		c.has = false // a fetch brings tags
+		c.has = false // tags are updated by a fetch
 	}
 	c.syncTags(ctx)
 	if !c.has {
@@ -382,7 +383,7 @@ func (c *checkout) work(ctx context.Context) (comment string, err error) {
 	return "", nil
 }
 
-// point sets the address of the remote repository.
+// point sets the URL of the remote repository.
 func (c *checkout) point(ctx context.Context) error {
 	if c.fetchURL == c.url {
 		return nil
@@ -415,7 +416,7 @@ func (c *checkout) syncTags(ctx context.Context) {
 	}
 }
 
-// bring fetches. A comment says that this was all.
+// bring fetches. If comment is not empty, nothing else must be done.
 func (c *checkout) bring(ctx context.Context) (comment string, err error) {
 	came, err := c.r.fetch(ctx, c.Remote, c.ForceFetch, c.refspecs())
 	if err != nil {
@@ -438,7 +439,7 @@ func (c *checkout) bring(ctx context.Context) (comment string, err error) {
 	return "", nil
 }
 
-// move checks the local branch out and discards what force_reset allows.
+// move checks out the local branch and discards what force_reset allows.
 func (c *checkout) move(ctx context.Context) error {
 	if c.moves() {
 		if c.dirty && !c.ForceCheckout {
@@ -479,7 +480,7 @@ func (c *checkout) move(ctx context.Context) error {
 	return nil
 }
 
-// forward moves HEAD ahead.
+// forward fast-forwards HEAD.
 func (c *checkout) forward(ctx context.Context) error {
 	if !*c.ahead || c.equal(c.base) {
 		return nil

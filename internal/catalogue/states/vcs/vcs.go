@@ -1,6 +1,6 @@
 // Package vcs holds the state modules git and hg: checkouts that follow a remote
-// repository, repositories, and settings of git. The texts of comments and the
-// shape of changes are Salt's.
+// repository, repositories, and git settings. The texts of comments and the shape
+// of changes are Salt's.
 package vcs
 
 import (
@@ -26,7 +26,7 @@ var functions []func(git) []state.Func
 
 func add(f func(git) []state.Func) { functions = append(functions, f) }
 
-// units are the modules, which their files register.
+// units holds the modules, which the files of this package register.
 var units = states.Family()
 
 // Modules returns the modules of this family, working on one machine.
@@ -47,14 +47,14 @@ func gitModule(m *host.Machine) state.Module {
 	return mod
 }
 
-// as says who git runs as.
+// as are the arguments for the user that runs git.
 type as struct {
 	User     string `salt:"user" doc:"user that git runs as" default:"null"`
 	Password any    `salt:"password" ignored:"only Windows needs it" default:"null"`
 	Encoding any    `salt:"output_encoding" ignored:"output is UTF-8" default:"null"`
 }
 
-// access is how a remote repository is reached.
+// access are the arguments for authentication at a remote repository.
 type access struct {
 	as
 	Identity  any    `salt:"identity" doc:"file of a private key for SSH, or a list" default:"null"`
@@ -72,7 +72,7 @@ func (g git) local(dir string, a as) repo {
 	return repo{gitcmd.Git{Machine: g.m, Dir: dir, User: a.User}, dir}
 }
 
-// reach is local, with the keys that remote repositories need.
+// reach returns a repo like local, with the keys for remote repositories.
 func (g git) reach(ctx context.Context, e *state.Env, dir string, a access) (repo, error) {
 	r := g.local(dir, a.as)
 	var files []any
@@ -108,7 +108,7 @@ func (g git) reach(ctx context.Context, e *state.Env, dir string, a access) (rep
 	return r, nil
 }
 
-// address is the URL of a remote repository with name and password.
+// address adds name and password to the URL of a remote repository.
 func (a access) address(url string) (string, error) {
 	full, err := gitcmd.WithPassword(url, a.HTTPSUser, a.HTTPSPass)
 	if err != nil {
@@ -117,7 +117,7 @@ func (a access) address(url string) (string, error) {
 	return full, nil
 }
 
-// word asks for one thing; "" if there is none.
+// word returns the one-line output of git; "" if it fails.
 func (r repo) word(ctx context.Context, args ...string) string {
 	out, err := r.Run(ctx, args...)
 	if err != nil {
@@ -150,7 +150,7 @@ func (r repo) remotes(ctx context.Context) *value.Dict {
 	return gitcmd.Remotes(r.word(ctx, "remote", "--verbose"))
 }
 
-// fetch returns whether anything came.
+// fetch fetches and reports whether anything changed.
 func (r repo) fetch(ctx context.Context, remote string, force bool, refspecs []string) (bool, error) {
 	args := []string{"fetch"}
 	if force {
@@ -175,7 +175,7 @@ func (r repo) submodules(ctx context.Context) error {
 	return err
 }
 
-// clone makes the checkout; r.dir need not be there yet.
+// clone creates the checkout; r.dir need not exist.
 func (r repo) clone(ctx context.Context, url string, opts ...string) error {
 	args := append(append([]string{"clone"}, opts...), "--", url, r.dir)
 	r.Dir = ""
@@ -188,8 +188,8 @@ func (r repo) isCheckout(ctx context.Context) bool {
 	return filesys.IsDir(filepath.Join(r.dir, ".git")) || filesys.IsDir(r.dir) && r.IsWorktree(ctx)
 }
 
-// room makes sure that a directory can be cloned into. It returns whether there
-// are contents in the way that force allows to remove.
+// room checks whether a directory can be cloned into. clear means that it has
+// contents that must be removed, which force allows.
 func room(target string, force bool) (clear bool, err error) {
 	items, err := os.ReadDir(target)
 	if errors.Is(err, os.ErrNotExist) {
@@ -205,7 +205,7 @@ func room(target string, force bool) (clear bool, err error) {
 	return force, nil
 }
 
-// empty removes what is in a directory.
+// empty removes the content of a directory.
 func empty(target string) error {
 	items, err := os.ReadDir(target)
 	if err != nil {
@@ -219,7 +219,7 @@ func empty(target string) error {
 	return nil
 }
 
-// said is git's complaint without the command.
+// said returns git's error message without the command.
 func said(err error) string {
 	var e *gitcmd.Error
 	if errors.As(err, &e) && e.Error() == err.Error() && e.Text != "" {
@@ -237,7 +237,7 @@ func sentences(all []string) string {
 	return text
 }
 
-// already adds what was done before a failure.
+// already adds the changes made before a failure to the error.
 func already(done []string, format string, args ...any) error {
 	if len(done) == 0 {
 		return fn.Errorf(format, args...)
@@ -245,7 +245,7 @@ func already(done []string, format string, args ...any) error {
 	return fn.Errorf(format+"\n\nChanges already made: %s", append(args, sentences(done))...)
 }
 
-// known refuses keywords that no function has.
+// known rejects unknown keywords.
 func known(k fn.Kwargs, names ...string) error {
 	var bad []string
 	for key, v := range k.Clean().All() {
@@ -259,7 +259,7 @@ func known(k fn.Kwargs, names ...string) error {
 	return nil
 }
 
-// short is the beginning of a hash.
+// short returns the abbreviated hash.
 func short(hash string) string { return hash[:min(len(hash), 7)] }
 
 // isHash reports whether a revision looks like a hash or its beginning.

@@ -17,7 +17,7 @@ func TestAgainstStock(t *testing.T) {
 
 func TestRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/git") }
 
-// TestHg follows repositories of Mercurial.
+// TestHg follows Mercurial repositories.
 func TestHg(t *testing.T) {
 	tools.Need(t, "mercurial", "hg")
 	m := &host.Machine{}
