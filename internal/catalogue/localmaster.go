@@ -12,8 +12,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// LocalMaster commands the master on this machine, as salt and salt-run do.
-// Each call connects again, since the master may restart.
+// LocalMaster gives commands to the master on this machine, as salt and
+// salt-run do. Each call opens a new connection, since the master may restart.
 type LocalMaster struct {
 	// Open returns a client of the master, and a function that closes it.
 	Open func() (*client.Client, func(), error)
@@ -42,7 +42,7 @@ func (l LocalMaster) Wheel(ctx context.Context, fun string, args []any, kwargs *
 }
 
 // Command implements control.LocalMaster. Minions that do not return are
-// missing in the result; a target that matches no minion returns nothing.
+// missing in the result; if no minion matches, the result is empty.
 func (l LocalMaster) Command(ctx context.Context, o control.Order) iter.Seq2[*value.Dict, error] {
 	return func(yield func(*value.Dict, error) bool) {
 		c, done, err := l.Open()
@@ -100,8 +100,8 @@ func (l LocalMaster) Command(ctx context.Context, o control.Order) iter.Seq2[*va
 	}
 }
 
-// batch commands that many minions at a time. An absent one returns false, as
-// in Salt.
+// batch runs a job on a limited number of minions at a time. A minion that
+// does not answer returns false, as in Salt.
 func batch(ctx context.Context, c *client.Client, j client.Job, o control.Order, yield func(*value.Dict, error) bool) {
 	size, ok := client.BatchSize(o.Batch)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-// TestUnsupported fails when a module has come that was told to be missing.
+// TestUnsupported fails if an existing module is listed as unsupported.
 func TestUnsupported(t *testing.T) {
 	if !state.Unsupported("docker_container") || state.Unsupported("docker_container x509") || state.Unsupported("") {
 		t.Error("names are not found as they should be")

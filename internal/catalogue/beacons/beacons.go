@@ -20,8 +20,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// Look is one check: the settings, the beacon's notes from earlier checks, and
-// the functions of the minion.
+// Look is one check: the settings, the beacon's data from earlier checks, and the
+// functions of the minion.
 type Look struct {
 	Config Config
 	Memory *value.Dict
@@ -91,7 +91,7 @@ func (c Config) own(each func(key string, v any)) {
 // Beacon is one kind of beacon.
 type Beacon struct {
 	Name string
-	// Doc describes it and its settings, Example is YAML of settings.
+	// Doc describes the beacon and its settings. Example is YAML of settings.
 	Doc, Example string
 	// Validate returns an error for invalid settings.
 	Validate func(Config) error
@@ -122,7 +122,7 @@ type machine struct{ m *host.Machine }
 
 func valid(Config) error { return nil }
 
-// needs requires a map of settings under a key.
+// needs returns a validation that requires a map of settings under a key.
 func needs(key string) func(Config) error {
 	return func(c Config) error {
 		if _, ok := c.Get(key).(*value.Dict); !ok {
@@ -236,7 +236,8 @@ func init() {
 	})
 }
 
-// percent reports the usage of memory when it reaches a percentage.
+// percent returns a beacon that reports the usage of memory when it reaches a
+// percentage.
 func (machine) percent(name, fun string) func(context.Context, Look) ([]*value.Dict, error) {
 	return func(ctx context.Context, l Look) ([]*value.Dict, error) {
 		limit, err := percentage(l.Config.Get("percent"))

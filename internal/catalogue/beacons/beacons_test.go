@@ -18,7 +18,7 @@ import (
 
 func dict(kv ...any) *value.Dict { return value.DictOf(kv...) }
 
-// rig is a machine of files, and functions that return what a test says.
+// rig is a machine made of files, with functions that return what a test sets.
 type rig struct {
 	t       *testing.T
 	root    string
@@ -71,7 +71,7 @@ func (r *rig) file(path, text string) {
 	}
 }
 
-// look compares what a beacon tells, as text.
+// look compares the events of a beacon, as a string.
 func (r *rig) look(kind string, config any, want string) {
 	r.t.Helper()
 	c, err := ParseConfig(config)
@@ -176,7 +176,7 @@ func TestStatus(t *testing.T) {
 
 func TestProcesses(t *testing.T) {
 	r := newRig(t)
-	r.kinds = All(&host.Machine{}) // this test is a process
+	r.kinds = All(&host.Machine{}) // so that the process of this test is found
 	self, err := os.ReadFile("/proc/self/comm")
 	if err != nil {
 		t.Skip(err)

@@ -157,7 +157,7 @@ func describeCert(path string, c *x509.Certificate, now time.Time) *value.Dict {
 		"has_expired", now.After(c.NotAfter))
 }
 
-// attributeNames are OpenSSL's short names of the parts of a name.
+// attributeNames maps object identifiers to OpenSSL's short names of attributes.
 var attributeNames = map[string]string{
 	"2.5.4.3": "CN", "2.5.4.4": "SN", "2.5.4.5": "serialNumber", "2.5.4.6": "C", "2.5.4.7": "L", "2.5.4.8": "ST", "2.5.4.9": "street",
 	"2.5.4.10": "O", "2.5.4.11": "OU", "2.5.4.12": "title", "2.5.4.13": "description", "2.5.4.15": "businessCategory", "2.5.4.17": "postalCode",
@@ -249,9 +249,8 @@ var extendedUsages = map[x509.ExtKeyUsage]string{
 	x509.ExtKeyUsageOCSPSigning: "OCSP Signing",
 }
 
-// extensionText prints an extension as OpenSSL does, for the extensions that
-// certificates of servers and authorities have; for others it prints their
-// bytes.
+// extensionText formats an extension as OpenSSL does, if servers' or CAs'
+// certificates use it; otherwise it prints the bytes.
 func extensionText(c *x509.Certificate, e pkix.Extension) string {
 	var words []string
 	switch extensionName(e.Id) {

@@ -26,7 +26,7 @@ import (
 	"brine/test/tools"
 )
 
-// news is look without a comparison.
+// news returns the events of a beacon, which look compares.
 func (r *rig) news(kind string, config any) ([]*value.Dict, error) {
 	r.t.Helper()
 	c, err := ParseConfig(config)
@@ -67,14 +67,15 @@ func TestLog(t *testing.T) {
 	r.look("log", conf, "")
 	r.add("var/log/app", "out end\n")
 	r.look("log", conf, "{'tag': 'hi', 'match': 'yes', 'raw': 'hello without end', 'error': ''}")
-	// Rotated: another file by that name, however long.
+	// Rotated: another file with that name is read from its beginning, even if it is
+	// longer.
 	if err := os.Remove(filepath.Join(r.root, "var/log/app")); err != nil {
 		t.Fatal(err)
 	}
-	r.file("var/log/other", "") // takes the number of the file that is gone
+	r.file("var/log/other", "") // takes the inode number of the removed file
 	r.file("var/log/app", strings.Repeat("x\n", 100)+"hello again\n")
 	r.look("log", conf, "{'tag': 'hi', 'match': 'yes', 'raw': 'hello again', 'error': ''}")
-	// A file that is there at the first look is read from its end.
+	// A file that exists at the first look is read from its end.
 	r.memory = value.NewDict(0)
 	r.look("log", conf, "")
 	r.look("log", conf, "")
@@ -90,7 +91,7 @@ func TestLogIsBounded(t *testing.T) {
 	r.look("log", conf, "{'tag': 't', 'match': 'yes', 'raw': 'end', 'error': ''}")
 }
 
-// record makes a record of wtmp.
+// record encodes a record of wtmp.
 func record(kind int16, line, user, host string, at time.Time) string {
 	b := make([]byte, recordSize())
 	binary.NativeEndian.PutUint16(b, uint16(kind))
@@ -215,7 +216,7 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// TestCertificates compares with what OpenSSL prints.
+// TestCertificates compares events with the output of OpenSSL.
 func TestCertificates(t *testing.T) {
 	r := newRig(t)
 	r.now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -310,7 +311,7 @@ func TestParseExec(t *testing.T) {
 	}
 }
 
-// TestShell traces a real shell where strace is there and may be used.
+// TestShell traces a real shell if strace exists and may be used.
 func TestShell(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("strace is for Linux")

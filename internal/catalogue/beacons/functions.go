@@ -61,7 +61,7 @@ func packages(ctx context.Context, l Look) (out []*value.Dict, err error) {
 	return out, nil
 }
 
-// monitored is a function of the beacon salt_monitor.
+// monitored is a function that the beacon salt_monitor calls.
 type monitored struct {
 	fun    string
 	args   *value.List
@@ -138,8 +138,8 @@ func init() {
 	})
 }
 
-// monitor calls functions and reports their results, of a list only the true
-// items.
+// monitor calls functions and reports their results. Of a list it reports only
+// the true items.
 func monitor(ctx context.Context, l Look) (out []*value.Dict, err error) {
 	all, single, err := monitoredFunctions(l.Config)
 	if err != nil {

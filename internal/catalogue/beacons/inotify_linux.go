@@ -29,8 +29,8 @@ func init() {
 	})
 }
 
-// inotifyMasks are the words of mask and the names of changes: "create" is
-// reported as IN_CREATE.
+// inotifyMasks maps the words of mask and the names of changes to bits: "create"
+// is reported as IN_CREATE.
 var inotifyMasks = map[string]uint32{
 	"access": unix.IN_ACCESS, "attrib": unix.IN_ATTRIB, "close_nowrite": unix.IN_CLOSE_NOWRITE, "close_write": unix.IN_CLOSE_WRITE,
 	"create": unix.IN_CREATE, "delete": unix.IN_DELETE, "delete_self": unix.IN_DELETE_SELF, "modify": unix.IN_MODIFY,
@@ -164,7 +164,7 @@ func exclusions(v any) (out []func(string) bool, err error) {
 // notifier is an open inotify queue with its watches.
 type notifier struct {
 	fd    int
-	dirs  map[int32]string // watch to path
+	dirs  map[int32]string // path by watch
 	files map[string]*watched
 	added map[string]bool // entries of files that are watched
 	full  error           // why some watches failed
@@ -204,7 +204,7 @@ func inotify(_ context.Context, l Look) ([]*value.Dict, error) {
 // add watches a path, recursively if configured, and reports whether it exists.
 // Links to directories are watched if they are configured and not followed below.
 func (n *notifier) add(path string, w *watched, below bool) bool {
-	mask := w.mask&^(unix.IN_IGNORED|unix.IN_UNMOUNT) | unix.IN_MOVE_SELF // to follow it
+	mask := w.mask&^(unix.IN_IGNORED|unix.IN_UNMOUNT) | unix.IN_MOVE_SELF // watched in order to follow the path
 	if w.recurse || w.autoAdd {
 		mask |= unix.IN_MOVED_FROM
 	}
@@ -242,7 +242,8 @@ func (n *notifier) add(path string, w *watched, below bool) bool {
 	return true
 }
 
-// of returns the entry of files that a path belongs to: the nearest parent.
+// of returns the entry of files that a path belongs to: that of the nearest
+// parent.
 func (n *notifier) of(path string) *watched {
 	for {
 		if w := n.files[path]; w != nil || path == "/" {
@@ -308,13 +309,13 @@ func (n *notifier) change(out []*value.Dict, wd int32, mask uint32, name string)
 		return out
 	}
 	switch configured := n.files[dir] != nil; {
-	case mask&unix.IN_IGNORED != 0: // gone, or no longer watched
+	case mask&unix.IN_IGNORED != 0: // removed, or no longer watched
 		delete(n.dirs, wd)
 		if configured {
-			delete(n.added, dir) // it may come back
+			delete(n.added, dir) // it may be created again
 		}
 	case mask&unix.IN_MOVE_SELF != 0 && configured:
-		n.leave(dir) // the next file at its path is the one to watch
+		n.leave(dir) // watch the next file at this path
 		delete(n.added, dir)
 	case mask&unix.IN_MOVED_FROM != 0 && mask&unix.IN_ISDIR != 0:
 		n.leave(path)
@@ -360,13 +361,13 @@ func found(out []*value.Dict, folder string, w *watched) []*value.Dict {
 func (n *notifier) leave(folder string) {
 	for wd, path := range n.dirs {
 		if path == folder || strings.HasPrefix(path, folder+"/") {
-			_, _ = unix.InotifyRmWatch(n.fd, uint32(wd)) // it may be gone already
+			_, _ = unix.InotifyRmWatch(n.fd, uint32(wd)) // it may not exist any more
 			delete(n.dirs, wd)
 		}
 	}
 }
 
-// changeName is the kernel's name of a change.
+// changeName returns the kernel's name of a change.
 func changeName(mask uint32) string {
 	text := ""
 	for word, m := range inotifyMasks {

@@ -9,9 +9,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestInotify changes a tree between looks. What is told is what Salt 3007.10
-// reports the same changes, but that Salt goes on naming a directory that was
-// moved by its former path, and goes on watching one that was moved away.
+// TestInotify changes a tree between looks. Salt 3007.10 reports the same
+// changes, except that it continues to report a renamed directory by its
+// former path, and to watch a directory that was moved away.
 func TestInotify(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -37,9 +37,9 @@ func TestInotify(t *testing.T) {
 	}
 	t.Cleanup(func() { r.held.Close() })
 
-	look() // there is nothing yet
+	look() // the tree does not exist yet
 	r.file("top/sub/a", "")
-	look() // from now on
+	look() // starts watching
 	r.file("top/sub/a", "more")
 	r.file("top/sub/b", "")
 	look("IN_CLOSE_WRITE sub/a", "IN_CREATE sub/b", "IN_CLOSE_WRITE sub/b")
@@ -60,7 +60,7 @@ func TestInotify(t *testing.T) {
 	r.file("away/deep/e", "")
 	look()
 
-	// A file that editors replace goes on being watched.
+	// A file that an editor replaces is still watched.
 	r.held.Close()
 	r.held = nil
 	top = filepath.Join(top, "sub/a")

@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// patterns reads the setting tags: a pattern for each tag suffix.
+// patterns reads the setting tags, which has a pattern for each tag suffix.
 func patterns(c Config) (tags []string, found map[string]*pyre.Regexp, err error) {
 	v := c.Get("tags")
 	all, ok := v.(*value.Dict)
@@ -52,8 +52,8 @@ func init() {
 	})
 }
 
-// log reports the new lines of a file that match a pattern at their beginning,
-// with Salt's fields and values.
+// log reports the new lines of a file whose beginning matches a pattern, with
+// Salt's fields and values.
 func (b machine) log(_ context.Context, l Look) (out []*value.Dict, err error) {
 	path, _ := l.Config.Get("file").(string)
 	text, err := grown(l.Memory, b.m.Path(path), func(b []byte) int { return bytes.LastIndexByte(b, '\n') + 1 })

@@ -110,12 +110,12 @@ func parseMoment(text string) (func(now time.Time) time.Time, error) {
 	return nil, fmt.Errorf("%q is not a time such as 8am or 16:30", text)
 }
 
-// watchedUsers are the users whose logins are reported, and when.
+// watchedUsers says whose logins are reported, and when.
 type watchedUsers struct {
 	all    bool // neither users nor groups are configured
 	users  map[string]*hours
 	groups map[string]*hours
-	rest   *hours // of users without a range of their own
+	rest   *hours // for users without a range of their own
 }
 
 func parseUsers(c Config) (w watchedUsers, err error) {

@@ -10,8 +10,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// netCounters are the counters of an interface by Salt's names, in the order of
-// its events, with their places in /proc/net/dev.
+// netCounters lists the counters of an interface by Salt's names, in the order
+// of its events, with their columns in /proc/net/dev.
 var netCounters = []struct {
 	name string
 	at   int

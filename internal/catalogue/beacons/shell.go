@@ -19,8 +19,8 @@ import (
 
 // Bounds of the beacon sh.
 const (
-	maxTraces   = 500    // shells that are traced at once
-	maxCommands = 10_000 // commands that wait for a check
+	maxTraces   = 500    // maximum number of traced shells
+	maxCommands = 10_000 // maximum number of queued commands
 	maxTrace    = 64 << 10
 )
 
@@ -32,7 +32,7 @@ type tracer struct {
 	traced   map[int]*exec.Cmd
 	commands []*value.Dict
 	lost     int
-	err      error // why the last strace has ended
+	err      error // why the last strace ended
 	wg       sync.WaitGroup
 }
 
@@ -47,10 +47,10 @@ func (t *tracer) Close() error {
 	return nil
 }
 
-// follow traces a shell, and reports what it and its children execute, with the
-// process id of the shell as the tag and the user of the shell.
+// follow traces a shell and reports the commands that it and its children
+// execute. The tag is the process id of the shell.
 func (t *tracer) follow(pid int, user string) error {
-	// 4096: strace shows 32 bytes of an argument otherwise.
+	// 4096: by default, strace prints only 32 bytes of an argument.
 	c := exec.Command(t.program, "-f", "-s", "4096", "-e", "trace=execve", "-p", strconv.Itoa(pid))
 	out, err := c.StderrPipe()
 	if err != nil {
@@ -84,7 +84,7 @@ func (t *tracer) read(out io.Reader, pid int, user string) (last string) {
 			return last
 		}
 		last = string(line)
-		for long && err == nil { // the rest of an overlong line
+		for long && err == nil { // skip the rest of an overlong line
 			_, long, err = lines.ReadLine()
 		}
 		program, args, ok := parseExec(last)
@@ -138,7 +138,7 @@ func parseExec(line string) (program string, args []string, ok bool) {
 		}
 		text, after, ok := unquoteC(rest[1:])
 		if !ok {
-			break // cut off
+			break // truncated
 		}
 		if rest = after; first {
 			program, first = text, false
@@ -189,8 +189,8 @@ func init() {
 	})
 }
 
-// shell reports what users execute in the shells of /etc/shells that have no
-// arguments.
+// shell reports the commands of users in the shells of /etc/shells that were
+// started without arguments.
 func (b machine) shell(ctx context.Context, l Look) ([]*value.Dict, error) {
 	t, _ := (*l.Held).(*tracer)
 	if t == nil {

@@ -11,12 +11,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// maxRead bounds what one check reads of a file; the rest follows with the
-// next.
+// maxRead bounds what one check reads of a file, in bytes. The next check reads
+// the rest.
 const maxRead = 1 << 20
 
-// grown returns what was appended to a file since the last check; at the first
-// check that is nothing. keep returns how much of it is complete; the rest is
+// grown returns what was appended to a file since the last check, nothing at
+// the first check. keep returns how many bytes are complete; the rest is
 // returned again. A missing file is reported once. A file that appears, was
 // replaced or became shorter is read from its beginning.
 func grown(memory *value.Dict, path string, keep func([]byte) int) ([]byte, error) {
@@ -65,7 +65,7 @@ func grown(memory *value.Dict, path string, keep func([]byte) int) ([]byte, erro
 	data = data[:n]
 	whole := keep(data)
 	if whole == 0 && n == maxRead {
-		whole = n // a line without a line feed
+		whole = n // the last line lacks a line feed
 	}
 	memory.Set("at", begin+int64(whole))
 	return data[:whole], nil

@@ -1,7 +1,7 @@
 package beacons
 
-// unsupported are the beacons of Salt 3007 that Brine does not have, with the
-// reason or what does the same.
+// unsupported lists the beacons of Salt 3007 that Brine lacks, with the reason
+// or an alternative.
 var unsupported = map[string]string{
 	"adb":              "it is for Android devices",
 	"aix_account":      "it is for AIX",
@@ -23,6 +23,6 @@ var unsupported = map[string]string{
 	"vmadm":            "it is for SmartOS",
 }
 
-// Unsupported returns why Brine does not have one of Salt's beacons; "" for any
-// other name.
+// Unsupported returns why Brine lacks one of Salt's beacons; "" for any other
+// name.
 func Unsupported(name string) string { return unsupported[name] }

@@ -10,7 +10,7 @@ import (
 // Build creates a module for a machine.
 type Build[M any] func(*host.Machine) M
 
-// Kind is the modules of all families of one kind. Names are unique.
+// Kind holds the modules of all families of one kind. Names are unique.
 type Kind[M any] struct {
 	units *registry.Registry[Build[M]]
 	name  func(M) string
@@ -21,8 +21,7 @@ func NewKind[M any](what string, name func(M) string) Kind[M] {
 	return Kind[M]{registry.New[Build[M]](what), name}
 }
 
-// Modules returns the modules of all families that the program imports, in the order of
-// their names.
+// Modules returns the modules of all families that the program imports, sorted by name.
 func (k Kind[M]) Modules(m *host.Machine) []M {
 	all := make([]M, 0, len(k.units.Names()))
 	for _, name := range k.units.Names() {
@@ -31,8 +30,8 @@ func (k Kind[M]) Modules(m *host.Machine) []M {
 	return all
 }
 
-// Module returns the module with a name, which must be registered. It panics if the module
-// calls itself otherwise: users could not call it by its name.
+// Module returns the registered module with a name. It panics if there is none, or if the
+// module has another name, under which users could not call it.
 func (k Kind[M]) Module(name string, m *host.Machine) M {
 	build, ok := k.units.Lookup(name)
 	if !ok {
@@ -45,7 +44,7 @@ func (k Kind[M]) Module(name string, m *host.Machine) M {
 	return mod
 }
 
-// Family is the modules of one package.
+// Family holds the modules of one package.
 type Family[M any] struct {
 	all Kind[M]
 	Kind[M]
@@ -54,7 +53,7 @@ type Family[M any] struct {
 // Family returns a family without modules.
 func (k Kind[M]) Family() Family[M] { return Family[M]{k, NewKind("module", k.name)} }
 
-// Register adds a module by its name.
+// Register adds a module under its name.
 func (f Family[M]) Register(name string, build Build[M]) {
 	f.all.units.Register(name, build)
 	f.units.Register(name, build)

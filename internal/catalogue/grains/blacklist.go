@@ -7,10 +7,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// without returns d without the keys that a pattern matches, d itself if there
-// is none. A pattern is tried as a glob and as a regular expression for the
-// whole name; an invalid pattern matches nothing. As in Salt "a|b" as an
-// expression matches what starts with a, or is b.
+// without returns d without the keys that match a pattern, d itself if none
+// matches. A pattern is tried as a glob and as a regular expression for the
+// whole name; an invalid pattern matches nothing. As in Salt, the expression
+// "a|b" matches what starts with a, or is b.
 func without(d *value.Dict, patterns []string) *value.Dict {
 	if len(patterns) == 0 || d.Len() == 0 {
 		return d
@@ -21,7 +21,7 @@ func without(d *value.Dict, patterns []string) *value.Dict {
 			rx = append(rx, re)
 		}
 		whole := `\A` + p + `\z`
-		if _, err := regexp.Compile(whole); err != nil { // or an unbalanced parenthesis would close ours
+		if _, err := regexp.Compile(whole); err != nil { // an unbalanced parenthesis would close ours
 			continue
 		}
 		if re, err := regexp.Compile(`^(?:` + whole + `)`); err == nil {
@@ -47,7 +47,7 @@ func matchAny(rx []*regexp.Regexp, s string) bool {
 	return false
 }
 
-// glob turns *, ? and [!a-z] into a regular expression.
+// glob converts *, ? and [!a-z] to a regular expression.
 func glob(p string) string {
 	var b strings.Builder
 	for i := 0; i < len(p); {
@@ -86,7 +86,7 @@ func globSet(p string) (rx string, n int) {
 	}
 	end := start
 	if end < len(p) && p[end] == ']' {
-		end++ // a bracket in first place is literal
+		end++ // a bracket in first position is literal
 	}
 	for end < len(p) && p[end] != ']' {
 		end++

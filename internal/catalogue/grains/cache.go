@@ -39,7 +39,7 @@ func readCache(o Options, now time.Time, log *slog.Logger) *value.Dict {
 		return nil
 	}
 	if l, ok := d.At("osrelease_info").(*value.List); ok {
-		d.Set("osrelease_info", value.Tuple(l.Items)) // the file knows no tuples
+		d.Set("osrelease_info", value.Tuple(l.Items)) // the file format has no tuples
 	}
 	return d
 }

@@ -12,7 +12,8 @@ import (
 func init() { collectors.Register("config", grainsFile) }
 
 // grainsFile reads the file "grains" beside the minion's configuration file. A
-// syntax error is reported with file and line, and the file counts as empty.
+// syntax error is reported with file and line, and the file is treated as
+// empty.
 func grainsFile(_ context.Context, c *collection) (*value.Dict, error) {
 	if c.ConfFile == "" {
 		return nil, nil

@@ -22,17 +22,17 @@ func cpuGrains(_ context.Context, c *collection) (*value.Dict, error) {
 
 func init() { collectors.Register("mem", memory) }
 
-// memory is in MiB, rounded down.
+// memory returns sizes in MiB, rounded down.
 func memory(_ context.Context, c *collection) (*value.Dict, error) {
 	m := cpu.ReadMemory(c.Machine)
 	return value.DictOf("mem_total", m.Total/1024, "swap_total", m.Swap/1024), nil
 }
 
-// gpuVendors are words in vendor names that become the grain; the first match
-// wins. Any other vendor is "unknown".
+// gpuVendors lists words in vendor names that are used as the grain; the first
+// match wins. Any other vendor is "unknown".
 var gpuVendors = []string{"nvidia", "amd", "ati", "intel", "vmware", "matrox", "aspeed"}
 
-// gpuVendorIDs are used on machines without a PCI ID database.
+// gpuVendorIDs maps PCI vendor IDs, for machines without a PCI ID database.
 var gpuVendorIDs = map[uint16]string{
 	0x10de: "nvidia", 0x1002: "amd", 0x1022: "amd", 0x8086: "intel", 0x15ad: "vmware", 0x102b: "matrox", 0x1a03: "aspeed",
 }

@@ -66,8 +66,8 @@ func zfs(ctx context.Context, c *collection) (*value.Dict, error) {
 	return d, nil
 }
 
-// zfsManual reports whether man has a page on feature flags, which is Salt's
-// test for feature flags of ZFS.
+// zfsManual reports whether man has a page on feature flags. Salt detects
+// feature flags of ZFS this way.
 func zfsManual(c *collection) bool {
 	if c.Which("man") == "" {
 		return false

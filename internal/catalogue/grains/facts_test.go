@@ -17,8 +17,8 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// fill gives m what testdata/facts.txt describes in lines: an SMBIOS table,
-// PCI devices, and programs that print what their files say.
+// fill adds to m what testdata/facts.txt describes: an SMBIOS table, PCI
+// devices, and programs that print the contents of their files.
 func fill(t *testing.T, m *host.Machine, files map[string]string) {
 	t.Helper()
 	write := func(name, text string) {
@@ -88,15 +88,14 @@ func smbiosTable(t *testing.T, text string) string {
 	return string(append(table, 127, 4, 0xff, 0xff, 0, 0))
 }
 
-// TestFacts holds what Collect finds on machines that exist only as files
-// against what Salt's functions derive from the same files. testdata/facts.py
-// writes its answers.
+// TestFacts compares the grains of machines made of files with the grains that
+// Salt's functions derive from the same files. testdata/facts.py wrote those.
 func TestFacts(t *testing.T) {
 	golden, all := answers(t, "facts.json"), machines(t, "facts.txt")
 	if len(all) != len(golden) || len(all) < 60 {
 		t.Fatalf("%d machines, %d answers", len(all), len(golden))
 	}
-	// These grains must not be there unless Salt has them too.
+	// These grains must be absent unless Salt has them too.
 	optional := []string{"virtual_subtype", "manufacturer", "productname", "serialnumber", "uuid", "biosversion", "biosvendor", "boardname",
 		"biosreleasedate",
 		"virtual_hv_version", "virtual_hv_features", "dns", "machine_id", "mdadm", "kernelparams"}

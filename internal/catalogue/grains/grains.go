@@ -188,9 +188,9 @@ func newCollection(ctx context.Context, o Options, log *slog.Logger) *collection
 	return c
 }
 
-// lookUpName starts the lookup of the machine's full name, and returns a
-// function that waits for it. The family "hostname" always calls it, so that
-// Collect does not end before.
+// lookUpName starts the lookup of the machine's full name, and returns a function
+// that waits for it. The family "hostname" always calls that, so that Collect does
+// not return earlier.
 func (c *collection) lookUpName() func() string {
 	done := make(chan struct{})
 	name := ""
@@ -204,8 +204,8 @@ func (c *collection) lookUpName() func() string {
 	}
 }
 
-// lazily compiles a regular expression on first use: programs that need no
-// grains should not pay for it at their start.
+// lazily compiles a regular expression on first use, so that programs without
+// grains start faster.
 func lazily(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

@@ -25,7 +25,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// collect gathers the grains of m with o and expects no fault.
+// collect returns the grains of m with o, and fails the test on an error.
 func collect(t *testing.T, m *host.Machine, o Options) *value.Dict {
 	t.Helper()
 	o.Machine = m
@@ -89,7 +89,7 @@ func TestHere(t *testing.T) {
 	}
 }
 
-// TestServerID has the number that Salt gives to an id.
+// TestServerID checks the number that Salt derives from an id.
 func TestServerID(t *testing.T) {
 	d := collect(t, &host.Machine{Root: t.TempDir()}, Options{ID: "probe", Master: value.ListOf("a", "b")})
 	expect(t, d, "server_id", 734552213, "master", value.ListOf("a", "b"))
@@ -142,7 +142,7 @@ func TestNetwork(t *testing.T) {
 	expect(t, d, "ipv4", value.ListOf(), "fqdn_ip4", value.ListOf(), "host", "web")
 }
 
-// deaf is a DNS that never answers.
+// deaf is a DNS resolver that never answers.
 type deaf struct{}
 
 func (deaf) LookupCNAME(ctx context.Context, _ string) (string, error) {
@@ -160,8 +160,8 @@ func (deaf) LookupAddr(ctx context.Context, _ string) ([]string, error) {
 	return nil, ctx.Err()
 }
 
-// TestDNSIsBounded measures with a clock of its own: all lookups together may
-// take the timeout once, and nothing without DNS.
+// TestDNSIsBounded uses a fake clock: all lookups together may take the
+// timeout once, and no time without DNS.
 func TestDNSIsBounded(t *testing.T) {
 	m := machine(t, map[string]string{"proc/sys/kernel/hostname": "web\n"})
 	synctest.Test(t, func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestMergeAndGet(t *testing.T) {
 	}
 }
 
-// TestBlacklist has what Salt itself matches with these patterns.
+// TestBlacklist has the names that Salt itself matches with these patterns.
 func TestBlacklist(t *testing.T) {
 	d := value.DictOf("os", 1, "os_family", 2, "cpu_flags", 3, "a.b", 4, "a]b", 5, "a[b", 6, "x^y", 7, 8, "number", "new\nline", 9, "nodename", 10, "a)(b",
 		11)
@@ -490,7 +490,7 @@ func TestHypervisorFeatures(t *testing.T) {
 	}
 }
 
-// TestNoLeaks expects every goroutine to have ended with Collect.
+// TestNoLeaks checks that every goroutine has ended when Collect returns.
 func TestNoLeaks(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 5 {

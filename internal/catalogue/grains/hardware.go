@@ -9,7 +9,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// dmiGrains are in Salt's order.
+// dmiGrains lists grains and their DMI keys, in Salt's order.
 var dmiGrains = [][2]string{
 	{"biosversion", "bios_version"},
 	{"biosvendor", "bios_vendor"},
@@ -25,8 +25,8 @@ func init() { collectors.Register("hardware", hardware) }
 
 func hardware(_ context.Context, c *collection) (*value.Dict, error) { return c.firmware(), nil }
 
-// firmware finds manufacturer, productname and similar grains. Those that only
-// root may read are omitted for other users.
+// firmware returns manufacturer, productname and similar grains. Values that
+// only root may read are omitted for other users.
 func firmware(ctx context.Context, m *host.Machine) *value.Dict {
 	if !dmi.Available(m) {
 		if m.Which("dmidecode") != "" || m.Which("smbios") != "" || m.Which("fw_printenv") == "" {

@@ -29,7 +29,7 @@ var differences = map[string]string{
 	"brine_version":    "our own",
 }
 
-// stockGrains returns the grains that real Salt finds on this machine, as it
+// stockGrains returns the grains that stock Salt finds on this machine, as it
 // prints them.
 func stockGrains(t *testing.T, conf string) map[string]any {
 	t.Helper()
@@ -76,7 +76,7 @@ func model(v any) any {
 	return v
 }
 
-// untuple makes lists of tuples, as JSON does.
+// untuple converts tuples to lists, as JSON does.
 func untuple(v any) any {
 	switch x := v.(type) {
 	case value.Tuple:
@@ -144,7 +144,8 @@ func TestAgainstSalt(t *testing.T) {
 	t.Logf("%d grains compared, %d of Salt's", ours.Len(), len(stock))
 }
 
-// TestSaltReadsCache leaves a cache file to Salt, which shows it as its own.
+// TestSaltReadsCache checks that Salt reads a cache file of Brine and shows
+// its grains.
 func TestSaltReadsCache(t *testing.T) {
 	conf, root := t.TempDir(), t.TempDir()
 	cache := filepath.Join(root, "var", "cache", "salt", "minion")

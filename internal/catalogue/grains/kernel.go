@@ -14,15 +14,15 @@ func init() { collectors.Register("kernel", kernel) }
 func kernel(_ context.Context, c *collection) (*value.Dict, error) {
 	u := c.uname()
 	return value.DictOf(
-		"num_gpus", 0, "gpus", value.ListOf(), // keep these values without graphics cards
+		"num_gpus", 0, "gpus", value.ListOf(), // these values remain if there are no graphics cards
 		"kernel", u.System, "nodename", u.Node, "kernelrelease", u.Release, "kernelversion", u.Version, "cpuarch", u.Machine,
 	), nil
 }
 
 func init() { collectors.Register("kernelparams", kernelParams) }
 
-// kernelParams are pairs of name and value. As in Salt a value that contains
-// an equals sign is lost.
+// kernelParams returns pairs of name and value. As in Salt, a value that
+// contains an equals sign is lost.
 func kernelParams(_ context.Context, c *collection) (*value.Dict, error) {
 	line, ok := boot.CommandLine(c.Machine)
 	if !ok {
@@ -30,7 +30,7 @@ func kernelParams(_ context.Context, c *collection) (*value.Dict, error) {
 	}
 	words, err := proc.Split(line)
 	if err != nil {
-		words = strings.Fields(line) // an unclosed quote; Salt would have no grains at all
+		words = strings.Fields(line) // an unclosed quote, for which Salt would return no grains at all
 	}
 	params := value.ListOf()
 	for _, w := range words {
@@ -111,7 +111,7 @@ func init() { collectors.Register("ps", psCommand) }
 func psCommand(_ context.Context, c *collection) (*value.Dict, error) {
 	ps := "ps -efHww"
 	switch {
-	case c.virtual().Str("virtual") == "openvzhn": // without the processes of guests
+	case c.virtual().Str("virtual") == "openvzhn": // omits the processes of guests
 		ps = `ps -fH -p $(grep -l "^envID:[[:space:]]*0\$" /proc/[0-9]*/status | sed -e "s=/proc/\([0-9]*\)/.*=\1=")  | awk '{ $7=""; print }'`
 	case c.dist().Str("os_family") == "NILinuxRT":
 		ps = "ps -o user,pid,ppid,tty,time,comm"

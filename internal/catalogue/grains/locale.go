@@ -10,8 +10,8 @@ import (
 
 func init() { collectors.Register("locale_info", localeInfo) }
 
-// localeInfo returns what Python would find. The language of the C locale is
-// null.
+// localeInfo returns the values that Python would find. The language of the C
+// locale is null.
 func localeInfo(_ context.Context, c *collection) (*value.Dict, error) {
 	l := locale.Read(c.Machine, time.Now())
 	orNull := func(s string) any {

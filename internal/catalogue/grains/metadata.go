@@ -14,13 +14,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// The bounds of what a metadata server may return.
+// Bounds for the answers of a metadata server.
 const (
 	metadataHost     = "http://169.254.169.254"
-	metadataDial     = 100 * time.Millisecond // it is near, or does not exist
+	metadataDial     = 100 * time.Millisecond // short, as the server is local if it exists
 	metadataDepth    = 16
 	metadataRequests = 2000
-	metadataBytes    = 1 << 20 // of one answer
+	metadataBytes    = 1 << 20 // per answer
 )
 
 func init() { collectors.Register("metadata", metadata) }
@@ -61,14 +61,14 @@ type metadataWalk struct {
 	client *http.Client
 	base   string
 	token  string
-	left   int // requests
+	left   int // number of requests that are still allowed
 }
 
 func newMetadataWalk(base string) *metadataWalk {
 	return &metadataWalk{
 		base:   strings.TrimSuffix(base, "/") + "/",
 		left:   metadataRequests,
-		client: httpclient.New(httpclient.Options{DialTimeout: metadataDial, StayHere: true}), // no proxy: the address belongs to this machine's host
+		client: httpclient.New(httpclient.Options{DialTimeout: metadataDial, StayHere: true}), // no proxy: this address is local to the host
 	}
 }
 

@@ -193,7 +193,7 @@ func defaultGateway(_ context.Context, c *collection) (*value.Dict, error) {
 func gateway(g netif.Gateway) any {
 	switch {
 	case g.Other && g.Via.Is4():
-		return "inet" // the word before the address in ip's output
+		return "inet" // the word before the address in the output of ip
 	case g.Other:
 		return "inet6"
 	case g.Via.IsValid():
@@ -204,7 +204,7 @@ func gateway(g netif.Gateway) any {
 
 func init() { collectors.Register("dns", resolver) }
 
-// resolver is the grain dns.
+// resolver returns the grain dns.
 func resolver(_ context.Context, c *collection) (*value.Dict, error) {
 	r := netif.ReadResolv(c.Machine)
 	if r == nil {

@@ -37,8 +37,8 @@ type Options struct {
 	// Master is the master's address as configured, a string or a list; nil counts
 	// as "".
 	Master any
-	// ConfFile is the minion's configuration file or the directory with it; the
-	// file "grains" beside or in it holds static grains. "" means none.
+	// ConfFile is the minion's configuration file or directory. The file "grains"
+	// beside or in it holds static grains. "" means none.
 	ConfFile string
 	// AppendDomain is the option append_domain; nil when it is not set.
 	AppendDomain any
@@ -61,6 +61,6 @@ type Options struct {
 	// MetadataURL is the URL of the metadata server; "" means the usual one.
 	MetadataURL string
 
-	// interfaces replaces the kernel's answer in tests.
+	// interfaces replaces the kernel's list of interfaces in tests.
 	interfaces func() ([]netif.Interface, error)
 }

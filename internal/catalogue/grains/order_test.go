@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestOrder: every group of Salt's order is registered, once, and others come after them.
+// TestOrder checks that every group of Salt's order is registered once, and that other
+// groups come after them.
 func TestOrder(t *testing.T) {
 	var names []string
 	for _, f := range families() {

@@ -54,7 +54,7 @@ var osNames = map[string]string{
 	"void":       "Void",
 }
 
-// osNamesByID are for names that the rule would not shorten as Salt does.
+// osNamesByID holds names that osNames would not shorten as Salt does.
 var osNamesByID = map[[2]string]string{
 	{"astra", "Astra Linux (Orel)"}:     "AstraLinuxCE",
 	{"astra", "Astra Linux (Smolensk)"}: "AstraLinuxSE",
@@ -106,9 +106,9 @@ func init() { collectors.Register("os", osGrains) }
 
 func osGrains(_ context.Context, c *collection) (*value.Dict, error) { return c.dist(), nil }
 
-// distribution finds os, os_family, osfullname, osrelease, oscodename and
+// distribution returns os, os_family, osfullname, osrelease, oscodename and
 // lsb_distrib_*. As in Salt, names come from os-release, but the release and
-// most of the code name from lsb-release or from what stands in for it.
+// most of the code name come from lsb-release or its substitutes.
 func distribution(m *host.Machine) *value.Dict {
 	info := osrelease.Read(m)
 	d := value.NewDict(10)
@@ -119,7 +119,7 @@ func distribution(m *host.Machine) *value.Dict {
 	}
 	if info.OSRelease != nil {
 		d.Set("os", osName(info.OSRelease["NAME"], info.OSRelease["ID"]))
-		d.Set("os_family", "") // reserves the place; set below
+		d.Set("os_family", "") // keeps the position; set below
 		if name := osCodename(info.OSRelease); name != "" {
 			d.Set("oscodename", name)
 		}
@@ -127,7 +127,7 @@ func distribution(m *host.Machine) *value.Dict {
 	}
 	switch {
 	case strings.HasPrefix(strings.ToLower(d.Str("lsb_distrib_description")), "antergos"):
-		d.Set("osfullname", "Antergos Linux") // its lsb-release says Arch
+		d.Set("osfullname", "Antergos Linux") // Antergos' lsb-release says Arch
 	case d.Has("lsb_distrib_id"):
 	case info.OSRelease != nil:
 		lsbFromOSRelease(d, info.OSRelease)
@@ -278,7 +278,7 @@ func oldSUSE(d *value.Dict, lines []string) {
 }
 
 // finishDistribution derives the os grains from the lsb grains, and from info
-// what those lack.
+// where those are missing.
 func finishDistribution(d *value.Dict, info *osrelease.Info) {
 	unquote := func(s string) string { return strings.Trim(strings.Trim(s, `"`), "'") }
 	lsb := func(key, otherwise string) string {
@@ -296,7 +296,7 @@ func finishDistribution(d *value.Dict, info *osrelease.Info) {
 	}
 	if !d.Has("osrelease") {
 		if c := d.Str("lsb_distrib_codename"); strings.Contains(c, "CentOS Linux 7") || strings.Contains(c, "CentOS Linux 8") {
-			d.Delete("lsb_distrib_release") // lacks the minor number, which /etc/centos-release has
+			d.Delete("lsb_distrib_release") // lacks the minor number, unlike /etc/centos-release
 		}
 		d.Set("osrelease", strings.TrimSpace(lsb("release", unquote(info.Version()))))
 	}
@@ -312,8 +312,8 @@ func finishDistribution(d *value.Dict, info *osrelease.Info) {
 	d.Set("os_family", osFamily(d.Str("os")))
 }
 
-// shortenCodename keeps the part in parentheses, for distributions that write
-// their code name so.
+// shortenCodename keeps only the part in parentheses, for distributions that
+// write their code name this way.
 func shortenCodename(d *value.Dict) {
 	os, name := d.Str("os"), d.Str("lsb_distrib_codename")
 	if !strings.Contains(os, "Rocky") && !strings.Contains(os, "AlmaLinux") && !strings.Contains(os, "AstraLinuxSE") {
@@ -391,9 +391,9 @@ func osArch(ctx context.Context, c *collection) (*value.Dict, error) {
 	return value.DictOf("osarch", arch), nil
 }
 
-// debianArch reads dpkg's database: its list of architectures, which machines
-// with foreign ones have and which starts with their own, or else what dpkg
-// itself was built for.
+// debianArch reads dpkg's database. The list of architectures starts with the
+// native one, but exists only on machines with foreign ones. Without it, the
+// architecture of the package dpkg counts.
 func debianArch(ctx context.Context, c *collection, machine string) string {
 	if lines := c.Lines("/var/lib/dpkg/arch"); len(lines) > 0 && lines[0] != "" {
 		return lines[0]
@@ -407,8 +407,8 @@ func debianArch(ctx context.Context, c *collection, machine string) string {
 	return machine
 }
 
-// dpkgStatus returns the entry of one package in the list of packages, or "".
-// The list has megabytes; it is read only that far.
+// dpkgStatus returns a field of one package in dpkg's status file, or "". The
+// file is megabytes long; reading stops at the package.
 func dpkgStatus(path, pkg, key string) string {
 	f, err := os.Open(path)
 	if err != nil {

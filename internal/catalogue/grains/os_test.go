@@ -12,7 +12,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// machines reads a text of testdata into a directory of files per machine.
+// machines parses a file of testdata into the files of each machine.
 func machines(t *testing.T, name string) map[string]map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + name)
@@ -56,7 +56,7 @@ func machine(t *testing.T, files map[string]string) *host.Machine {
 	return &host.Machine{Root: root}
 }
 
-// answers reads what Salt derived.
+// answers reads the grains that Salt derived.
 func answers(t *testing.T, name string) map[string]any {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + name)
@@ -72,8 +72,8 @@ func answers(t *testing.T, name string) map[string]any {
 	return golden
 }
 
-// compare tells where got is not what Salt has. With only set, grains that
-// Salt was not asked for do not count.
+// compare reports where got differs from Salt's grains. If only is set, it
+// skips grains that Salt was not asked for.
 func compare(t *testing.T, got, want *value.Dict, only func(name string) bool) {
 	t.Helper()
 	for k, w := range want.All() {
@@ -88,8 +88,8 @@ func compare(t *testing.T, got, want *value.Dict, only func(name string) bool) {
 	}
 }
 
-// TestDistributions holds the os grains of many distributions against what
-// Salt derives from the same files. testdata/os.py writes its answers.
+// TestDistributions compares the os grains of many distributions with what
+// Salt derives from the same files. testdata/os.py wrote those.
 func TestDistributions(t *testing.T) {
 	golden := answers(t, "os.json")
 	all := machines(t, "os.txt")

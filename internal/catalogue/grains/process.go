@@ -119,7 +119,7 @@ func versions(_ context.Context, c *collection) (*value.Dict, error) {
 	return d, nil
 }
 
-// Salt's own packages of this version bring Python 3.10.
+// Salt's own packages of this version ship Python 3.10.
 const (
 	pythonMajor = 3
 	pythonMinor = 10
@@ -129,8 +129,8 @@ var pythonName = lazily(`^python(\d+)\.(\d+)$`)
 
 func init() { collectors.Register("python", python) }
 
-// python describes the system's python3. Its micro version, which only the
-// program knows, counts as 0.
+// python describes the system's python3. Its micro version counts as 0, as only
+// running the program would show it.
 func python(_ context.Context, c *collection) (*value.Dict, error) {
 	major, minor := pythonMajor, pythonMinor
 	exe := c.Which("/usr/bin/python3")

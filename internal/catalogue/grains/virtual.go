@@ -20,8 +20,8 @@ type verdict struct {
 	kind, sub string
 }
 
-// detectVirtual finds virtual, virtual_subtype and virtual_hv_*. The order of
-// the signs, and which sign overrides which, is Salt's.
+// detectVirtual returns virtual, virtual_subtype and virtual_hv_*. The order
+// and precedence of the signs are Salt's.
 func (c *collection) detectVirtual() *value.Dict {
 	if strings.Contains(c.uname().Version, "BrandZ virtual linux") {
 		return value.DictOf("virtual", "zone")
@@ -44,9 +44,9 @@ func (c *collection) detectVirtual() *value.Dict {
 	return d
 }
 
-// askTools asks the machine's tools up to the first that knows. Of dmidecode
-// and lspci only the presence counts: their data is read from the kernel, so
-// that the grain is Salt's but no process is needed.
+// askTools tries the machine's tools until one knows. dmidecode and lspci only
+// need to be present: their data is read from the kernel, which gives Salt's
+// grain without a process.
 func (c *collection) askTools(v *verdict) {
 	lines, installed, ok := virt.What(c.programs, c.Machine)
 	if installed {
@@ -107,8 +107,8 @@ func virtWhat(v *verdict, lines []string) {
 	}
 }
 
-// systemdName sets the grains for a name from systemd-detect-virt, and reports
-// whether the name is known.
+// systemdName sets the grains for a name printed by systemd-detect-virt, and
+// reports whether the name is known.
 func systemdName(v *verdict, name string) bool {
 	switch {
 	case slices.Contains([]string{"qemu", "kvm", "oracle", "xen", "bochs", "chroot", "uml", "systemd-nspawn"}, name):
@@ -239,7 +239,7 @@ func (c *collection) readContainer(v *verdict) {
 
 var amazonVersion = lazily(`.\.amazon`)
 
-// readAmazon identifies Amazon's machines, where Salt could: as root with
+// readAmazon identifies Amazon's machines where Salt could: as root and with
 // dmidecode.
 func (c *collection) readAmazon(v *verdict) {
 	if !slices.Contains([]string{"qemu", "kvm", "xen", "amazon"}, v.kind) || c.Which("dmidecode") == "" || !c.Superuser() {
@@ -261,7 +261,7 @@ func (c *collection) readAmazon(v *verdict) {
 	}
 }
 
-// xenFeatures are the names of the bits of Xen's features.
+// xenFeatures names the bits of Xen's features.
 var xenFeatures = []string{
 	0: "writable_page_tables", 1: "writable_descriptor_tables", 2: "auto_translated_physmap", 3: "supervisor_mode_kernel",
 	4: "pae_pgdir_above_4gb", 5: "mmu_pt_update_preserve_ad", 7: "gnttab_map_avail_bits", 8: "hvm_callback_vector", 9: "hvm_safe_pvclock",

@@ -46,8 +46,8 @@ const User = "Reactor"
 // Deps is what a reactor uses of its master.
 type Deps struct {
 	Bus *event.Bus
-	// Foreign reports whether another master's reactor handles an event, which
-	// receives it too; nil: none is foreign.
+	// Foreign reports whether another master's reactor, which also receives the
+	// event, handles it. Nil means that none does.
 	Foreign func(*event.Event) bool
 	// Read fetches a file of the file server by its salt:// URL.
 	Read func(ctx context.Context, url string) ([]byte, error)

@@ -27,9 +27,9 @@ func load(t *testing.T, text string) any {
 	return v
 }
 
-// The reactions of all forms, in the order in which Salt 3007.10 runs them and
-// with the arguments that it gives them; those of jobs.lookup_jid are given by
-// place there, which is the same.
+// TestFormsAsSalt runs reactions of all forms, in Salt 3007.10's order and with
+// its arguments. The arguments of jobs.lookup_jid are positional there, which
+// is equivalent.
 func TestFormsAsSalt(t *testing.T) {
 	b, err := os.ReadFile("testdata/forms.sls")
 	if err != nil {
@@ -94,7 +94,7 @@ func TestWrongForms(t *testing.T) {
 	}
 }
 
-// fake is a master that notes what is asked of it.
+// fake is a master that records requests.
 type fake struct {
 	*Reactor
 	bus  *event.Bus
@@ -115,7 +115,7 @@ func (f *fake) logged() string {
 	return f.log.String()
 }
 
-// begin runs a reactor. do, if not nil, is what low data does.
+// begin starts a reactor. do, if not nil, handles low data.
 func begin(t *testing.T, o Options, do func(*value.Dict) error) *fake {
 	t.Helper()
 	f := &fake{bus: event.NewBus(0), ran: make(chan string, 10000)}
@@ -159,7 +159,7 @@ func begin(t *testing.T, o Options, do func(*value.Dict) error) *fake {
 	return f
 }
 
-// next is the next thing that ran.
+// next returns the next recorded request.
 func (f *fake) next(t *testing.T) string {
 	t.Helper()
 	select {
@@ -171,8 +171,8 @@ func (f *fake) next(t *testing.T) string {
 	return ""
 }
 
-// until fires an event until something runs: the reactor begins to listen when
-// it is ready.
+// until fires an event until something runs, since the reactor needs time to
+// subscribe.
 func (f *fake) until(t *testing.T, tag string) string {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -205,7 +205,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	f.bus.Fire("other", value.NewDict(0))
-	f.bus.Fire("a/b", value.DictOf("user", User)) // the reactor's own
+	f.bus.Fire("a/b", value.DictOf("user", User)) // caused by the reactor itself
 	f.bus.Fire("a/b", value.DictOf("user", "root"))
 	seen := map[string]bool{}
 	for len(seen) < 4 {
@@ -229,8 +229,9 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A reaction whose event causes it again does not run away, what is too much
-// is left out and said to be, and failures and panics have no other effect.
+// TestBounds checks that a reaction whose event causes it again does not loop
+// without limit, that dropped reactions are logged, and that failures and
+// panics have no other effect.
 func TestBounds(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "r.sls")
 	if err := os.WriteFile(file, []byte("x: {runner.r: []}"), 0o600); err != nil {
@@ -241,7 +242,7 @@ func TestBounds(t *testing.T) {
 		<-hold
 		panic("broken")
 	})
-	f.until(t, "e") // one works; another as soon as there is an event
+	f.until(t, "e") // one worker is busy; the next event starts another
 	end := time.Now().Add(eventually.Limit)
 	for !strings.Contains(f.logged(), "dropped reaction") {
 		f.bus.Fire("e", value.NewDict(0))

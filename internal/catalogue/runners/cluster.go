@@ -35,69 +35,73 @@ type Cluster interface {
 	Status(ctx context.Context) []cluster.Status
 	// RotateSecret replaces the secret that masters need to join.
 	RotateSecret(ctx context.Context) (have, late []string, err error)
-	// RotateKey replaces the key of the cluster.
+	// RotateKey replaces the cluster's key.
 	RotateKey(ctx context.Context, force bool) (have, late []string, err error)
-	// Stations are the members as shown to minions.
+	// Stations returns the members as shown to minions.
 	Stations() map[string]roster.Member
 }
 
 // ClusterVoting decides which master runs the tasks that run once per cluster.
 type ClusterVoting interface {
-	// Lease reports the lease, nil without voters. Once reports whether this master
-	// holds it, and its token.
+	// Lease returns the status of the lease, nil without voters. Once reports
+	// whether this master holds it, and the token of the lease.
 	Lease(ctx context.Context) *lease.Status
 	Once() (token uint64, may bool)
-	// Voters are the members that grant the lease.
+	// Voters returns the members that grant the lease.
 	Voters(ctx context.Context) []cluster.Voter
-	// ChangeVoters adds or removes one, waits for that, and returns the new list.
+	// ChangeVoters adds or removes a voter, waits until that is done, and returns
+	// the new list.
 	ChangeVoters(ctx context.Context, op lease.Op, id string, force bool) (lease.List, error)
 }
 
-// ClusterRecords is what the masters of a cluster know of each other and of their work.
+// ClusterRecords gives access to replicated state and cluster jobs.
 type ClusterRecords interface {
-	// Check compares what they have.
+	// Check compares the replicated state of the masters.
 	Check(ctx context.Context) (*value.Dict, error)
-	// Health asks them how they find the cluster, by their ids.
+	// Health returns each master's report about the cluster, by id.
 	Health(ctx context.Context) map[string]*value.Dict
-	// Work returns what was ordered for the whole cluster, or one job of it.
+	// Work returns the cluster jobs, or one of them.
 	Work(jid string) (*value.Dict, error)
-	// Keys returns when and where was decided about keys that a glob means.
+	// Keys returns when and where the state of the keys that match a glob was
+	// decided.
 	Keys(match string) (*value.Dict, error)
-	// Leave has this master leave the cluster, and end.
+	// Leave removes this master from the cluster and stops it.
 	Leave() error
 }
 
 // ClusterRoots are the file_roots and pillar_roots that all masters of a cluster serve.
 type ClusterRoots interface {
-	// Sync makes those of this master what all serve.
+	// Sync publishes this master's files to all masters.
 	Sync(ctx context.Context, o ClusterSyncOptions) (*value.Dict, error)
-	// Revision tells what all serve, or what a job was given with.
+	// Revision describes the revision that all masters serve, or the one that a job
+	// was published with.
 	Revision(ctx context.Context, jid string) (*value.Dict, error)
-	// Rollback goes back to an earlier state.
+	// Rollback returns to an earlier revision.
 	Rollback(ctx context.Context, revision string, o ClusterSyncOptions) (*value.Dict, error)
 }
 
-// ClusterSyncOptions say how masters are to agree on other files.
+// ClusterSyncOptions control how masters change to other files.
 type ClusterSyncOptions struct {
-	// Test has nothing changed.
+	// Test makes no changes.
 	Test bool
-	// Force does not wait for masters that have not got all of it.
+	// Force does not wait for masters that lack some of the files.
 	Force bool
-	// Timeout bounds that.
+	// Timeout bounds that wait.
 	Timeout time.Duration
 }
 
-// Clustering is the cluster of a master.
+// Clustering is a master's view of its cluster.
 type Clustering struct {
 	Cluster
-	// ID is this master's name there.
+	// ID is this master's id in the cluster.
 	ID      string
 	Voting  ClusterVoting
 	Records ClusterRecords
 	Roots   ClusterRoots
 }
 
-// clusters has the zero Clustering for a master of its own.
+// clusters implements the module cluster. Clustering is zero for a standalone
+// master.
 type clusters struct{ Clustering }
 
 func init() { runners.Register("cluster", clusterModule) }
@@ -247,7 +251,7 @@ func (c clusters) members(_ context.Context, _ *fn.Call, _ struct{}) (*value.Dic
 	return out, nil
 }
 
-// checkTime bounds a comparison of all masters.
+// checkTime bounds the comparison of all masters.
 const checkTime = 2 * time.Minute
 
 func (c clusters) check(ctx context.Context, call *fn.Call, _ struct{}) (*value.Dict, error) {
@@ -321,8 +325,7 @@ func (c clusters) readmit(_ context.Context, _ *fn.Call, a readmitArgs) (bool, e
 	return true, c.Cluster.Readmit(a.ID)
 }
 
-// lateness sets the return code if a reachable member has not taken a new
-// secret.
+// lateness sets the return code if a reachable member has not accepted a new secret.
 func (c clusters) lateness(call *fn.Call, late []string) {
 	for _, m := range c.Cluster.Members() {
 		if m.Up && slices.Contains(late, m.ID) {
@@ -548,7 +551,7 @@ func (c clusters) voters(ctx context.Context, call *fn.Call, _ struct{}) (*value
 	return rows, nil
 }
 
-// changeTime is how long a change of the voters is waited for.
+// changeTime bounds the wait for a change of the voters.
 const changeTime = 30 * time.Second
 
 type addVoterArgs struct {

@@ -26,7 +26,7 @@ type patient struct {
 	// health is the report of each master (master.health), by id.
 	health map[string]*value.Dict
 	voters []cluster.Voter
-	// differs are the sections in which the replicated data of masters differs.
+	// differs lists the sections in which the replicated data of masters differs.
 	differs []string
 	now     time.Time
 }
@@ -34,13 +34,13 @@ type patient struct {
 // Bounds of healthy values.
 const (
 	maxOffset    = 500 * time.Millisecond
-	maxBehind    = 1000 // changes
-	leastDays    = 30   // remaining time of a certificate
-	leastFree    = 5    // percent of a disk
+	maxBehind    = 1000 // number of changes
+	leastDays    = 30   // remaining validity of a certificate
+	leastFree    = 5    // percent of the disk
 	leastFreeAbs = 256 << 20
 )
 
-// checked are the names of the checks, in their order.
+// checked lists the names of the checks in order.
 var checked = []string{"members", "identity", "secret", "version", "clock", "lag", "voters", "certificate", "files", "data", "minions", "disk", "drain"}
 
 // doctor diagnoses the cluster.
@@ -98,7 +98,7 @@ func (p *patient) findings() (out []finding) {
 	return out
 }
 
-// there calls fn for the masters that answered, in their order.
+// there calls fn for each master that answered, in order.
 func (p *patient) there(fn func(id string, d *value.Dict)) {
 	for _, id := range slices.Sorted(maps.Keys(p.health)) {
 		if d := p.health[id]; d.Has("own") {
@@ -206,7 +206,7 @@ func (p *patient) options() (out []finding) {
 // do not know.
 func (p *patient) identity() (out []finding) {
 	if !p.isolated {
-		return nil // all use one directory
+		return nil // all use the same directory
 	}
 	own, cluster := map[string]string{}, map[string]string{}
 	p.there(func(id string, d *value.Dict) { own[id], cluster[id] = d.Str("own"), d.Str("cluster") })
@@ -247,7 +247,7 @@ func (p *patient) same() (out []finding) {
 		var parts []string
 		for _, v := range slices.Sorted(maps.Keys(by)) {
 			if check == "secret" {
-				parts = append(parts, strings.Join(by[v], ", ")) // not even a hash of it
+				parts = append(parts, strings.Join(by[v], ", ")) // show not even a hash of the secret
 			} else {
 				parts = append(parts, v+" on "+strings.Join(by[v], ", "))
 			}

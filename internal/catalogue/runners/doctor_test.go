@@ -10,7 +10,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestFindings: what cannot be brought about with real masters in a test: clocks,
+// TestFindings covers what real masters in a test cannot produce: clocks,
 // certificates, disks, lag, and masters of several versions.
 func TestFindings(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -31,8 +31,8 @@ var _ FileServer = (*fileserver.Server)(nil)
 // FileServers returns the file server as it is configured now.
 type FileServers interface {
 	FileServer() FileServer
-	// TellChanges puts on the bus what an update of the file server has found, and tells the other masters of
-	// a cluster what was fetched.
+	// TellChanges publishes the changes found by an update on the event bus, and notifies the other masters of
+	// a cluster of fetched content.
 	TellChanges([]fileserver.Changes)
 }
 

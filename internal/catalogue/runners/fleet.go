@@ -66,30 +66,30 @@ const (
 	minionElsewhere = "elsewhere"
 )
 
-// minionLink is how a minion is connected.
+// minionLink is the connection status of a minion.
 type minionLink struct {
 	state       string
 	by, standby []string
 }
 
-// picture is the connections of all accepted minions at one time.
+// picture holds the connections of all accepted minions at one time.
 type picture struct {
 	ids     []string // sorted
 	links   map[string]minionLink
 	away    map[string]string // masters that minions cannot reach, with the reason
-	known   map[string]string // the master of each name that minions have for one
+	known   map[string]string // master ids by the names that minions use
 	changes map[string]*StandingChange
 }
 
 // linkCache keeps the last picture for a short time, so that several consoles cost a
-// master as much as one.
+// master no more than one.
 type linkCache struct {
 	mu   sync.Mutex
 	at   time.Time
 	last *picture
 }
 
-// pictureAge is for how long a picture serves others.
+// pictureAge is how long a picture is reused.
 const pictureAge = 500 * time.Millisecond
 
 // elsewhereAge is the maximum age of a report that names a commanding master for a
@@ -156,8 +156,9 @@ func (f fleet) picture(ctx context.Context, own string) (*picture, error) {
 	return p, nil
 }
 
-// names returns a function that names a master in a minion's report: by its id in the
-// cluster, or if it is this one, else as the minion's configuration does.
+// names returns a function that returns the display name of a master in a minion's
+// report: its cluster id if it is a member or this master, else the name in the
+// minion's configuration.
 func (f fleet) names(own string) func(m StandingMaster, alone bool) string {
 	byHost := map[string]string{}
 	if f.cluster != nil {

@@ -10,7 +10,7 @@ import (
 	"brine/internal/store/cache"
 )
 
-// text is the return of a runner, as Python writes it.
+// text runs a runner and returns its return, formatted as Python does.
 func (h *house) text(line string) string {
 	h.t.Helper()
 	return value.Repr(h.call(line).Return)
@@ -67,7 +67,8 @@ func TestFleetTopology(t *testing.T) {
 	}
 }
 
-// TestFleetOfManyFailures: a page of jobs reads a bounded number of returns.
+// TestFleetOfManyFailures checks that a page of jobs reads a bounded number of
+// returns.
 func TestFleetOfManyFailures(t *testing.T) {
 	h := newHouse(t)
 	h.addPing()
@@ -87,8 +88,8 @@ func TestFleetOfManyFailures(t *testing.T) {
 	}
 }
 
-// TestFleetOldReport: a minion that is not connected here, and last reported another
-// master some time ago, may be switched off by now.
+// TestFleetOldReport covers a minion that is not connected here and reported another
+// master some time ago: it may be switched off by now.
 func TestFleetOldReport(t *testing.T) {
 	h := newHouse(t)
 	h.standing = map[string]Standing{"gamma": {At: time.Now().Add(-2 * elsewhereAge), Masters: []StandingMaster{{Master: "two", State: "connected"}}}}
@@ -142,8 +143,8 @@ func TestFleetJobs(t *testing.T) {
 	}
 }
 
-// TestFleetOfManyResults: the answer for a job is bounded, however many minions have
-// returned however much.
+// TestFleetOfManyResults checks that the answer for a job is bounded for any number
+// and size of returns.
 func TestFleetOfManyResults(t *testing.T) {
 	h := newHouse(t)
 	ids, returns := []string{}, map[string]*value.Dict{}

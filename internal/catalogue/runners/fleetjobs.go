@@ -15,12 +15,12 @@ import (
 
 // Bounds of what fleet.job and fleet.jobs return.
 const (
-	// maxResult and maxResults bound the returns in a job in bytes: of one minion, and
-	// of all.
+	// maxResult and maxResults bound the size of the returns in a job, in bytes: of one
+	// minion, and of all.
 	maxResult  = 32 << 10
 	maxResults = 4 << 20
-	// maxJudged and maxJudgedAll are for how many returns the list of jobs counts
-	// failures, of a job and of all: it has to read them. The newest jobs go first.
+	// maxJudged and maxJudgedAll bound how many returns the list of jobs reads to count
+	// failures: of one job, and of all. The newest jobs go first.
 	maxJudged    = 200
 	maxJudgedAll = 2000
 	// maxJobs bounds the jobs of a page.
@@ -36,7 +36,7 @@ type jobListArgs struct {
 	All    bool   `salt:"all" doc:"include jobs by which clients look for running jobs" default:"false"`
 }
 
-// quiet are the functions with which clients look for running jobs.
+// quiet lists the functions with which clients look for running jobs.
 var quiet = []string{"saltutil.find_job", "saltutil.running"}
 
 func (f fleet) jobList(_ context.Context, _ *fn.Call, a jobListArgs) (*value.Dict, error) {
@@ -82,8 +82,8 @@ func (f fleet) failed(jid string) (n int64, err error) {
 	return n, err
 }
 
-// Failed reports whether a return is of a failure: by its return code, by its own
-// word, or by one of its states.
+// Failed reports whether a return is a failure: by its return code, its success field,
+// or the result of one of its states.
 func Failed(ret *value.Dict) bool {
 	if code, ok := ret.At("retcode").(int64); ok && code != 0 {
 		return true
@@ -95,7 +95,7 @@ func Failed(ret *value.Dict) bool {
 	return s != nil && s.Failed > 0
 }
 
-// about describes a job by its publication.
+// about describes a job by its published load.
 func about(jid string, load *value.Dict) *value.Dict {
 	d := value.DictOf("jid", jid, "fun", load.At("fun"), "tgt", load.At("tgt"), "tgt_type", load.At("tgt_type"), "user", load.At("user"),
 		"time", startTime(jid))
@@ -104,7 +104,7 @@ func about(jid string, load *value.Dict) *value.Dict {
 	return d
 }
 
-// maxArgs bounds the arguments of a job in bytes, as shown.
+// maxArgs bounds the arguments of a job, as shown, in bytes.
 const maxArgs = 2 << 10
 
 type fleetJobArgs struct {
@@ -144,7 +144,7 @@ func (f fleet) job(_ context.Context, _ *fn.Call, a fleetJobArgs) (*value.Dict, 
 	return d, nil
 }
 
-// summary describes a return in at most about most bytes, and reports how many it takes.
+// summary describes a return in at most about most bytes, and returns the number used.
 func summary(ret *value.Dict, most int) (*value.Dict, int) {
 	d := value.DictOf("retcode", ret.At("retcode"), "success", ret.At("success"), "failed", Failed(ret))
 	v := ret.At("return")
@@ -205,7 +205,7 @@ type resultArgs struct {
 	ID  string `salt:"id" doc:"id of the minion"`
 }
 
-// maxWhole bounds a single return in bytes, as fleet.result has it.
+// maxWhole bounds the single return of fleet.result, in bytes.
 const maxWhole = 8 << 20
 
 func (f fleet) result(_ context.Context, _ *fn.Call, a resultArgs) (*value.Dict, error) {

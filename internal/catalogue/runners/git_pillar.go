@@ -10,7 +10,8 @@ import (
 
 // GitPillar is the set of git repositories of the pillar.
 type GitPillar interface {
-	// Update fetches those of a branch and a URL or name, all if empty.
+	// Update fetches the repositories with a branch and a URL or name; empty
+	// means all.
 	Update(ctx context.Context, branch, repo string) (*value.Dict, error)
 	// Remotes returns the status of each repository.
 	Remotes() *value.Dict

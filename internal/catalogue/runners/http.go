@@ -81,7 +81,7 @@ func (w web) update(ctx context.Context, c *fn.Call, a bundleArgs) (any, error) 
 	for _, name := range value.Split(a.Merge) {
 		b, err := os.ReadFile(name)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // as Salt does
+			continue // as in Salt
 		}
 		if err != nil {
 			return nil, fn.Errorf("cannot append a file: %w", err)

@@ -16,7 +16,7 @@ import (
 	"brine/internal/store/returner"
 )
 
-// JobStores are the jobs of the master, and those of its returners.
+// JobStores gives access to the jobs of the master and of its returners.
 type JobStores struct {
 	Jobs
 	// Returners may be nil.
@@ -25,19 +25,19 @@ type JobStores struct {
 	Database JobDatabase
 }
 
-// JobReturners are returners that have jobs.
+// JobReturners gives access to returners that store jobs.
 type JobReturners interface {
-	// JobsOf returns the jobs that a returner has.
+	// JobsOf returns the jobs in a returner.
 	JobsOf(name string) (Jobs, error)
-	// Statuses returns how the servers are that get this master's jobs.
+	// Statuses returns the status of the servers that receive this master's jobs.
 	Statuses() []returner.OutboxStatus
 }
 
 // JobDatabase is the master's own database of jobs.
 type JobDatabase interface {
-	// Snapshot writes the jobs into a directory of the master's, and returns that.
+	// Snapshot writes the jobs to a directory of the master, and returns its path.
 	Snapshot() (dir string, err error)
-	// Adopt takes over the jobs in Salt's files, and returns how many it looked at.
+	// Adopt imports the jobs in Salt's files, and returns how many it examined.
 	Adopt() (int, error)
 }
 
@@ -139,7 +139,7 @@ func (a progressArgs) tell(c *fn.Call, text string) {
 	}
 }
 
-// jidArgs name a job.
+// jidArgs are the arguments of functions for one job.
 type jidArgs struct {
 	JID    string `salt:"jid" doc:"job id"`
 	Source any    `salt:"ext_source" doc:"returner to ask instead of the job cache" default:"null"`
@@ -249,7 +249,7 @@ func (j jobs) describe(jid string) (*value.Dict, error) {
 	return d, nil
 }
 
-// instance describes a job by its publication.
+// instance describes a job by its published load.
 func instance(load *value.Dict) *value.Dict {
 	if load.Len() == 0 {
 		return value.DictOf("Error", "Cannot contact returner or no job with this jid")

@@ -21,12 +21,13 @@ import (
 
 // Minions tells which minions are connected.
 type Minions interface {
-	// Connected returns the minions that are connected now. The map is only read.
+	// Connected returns the connected minions. The caller must not change the map.
 	Connected() map[string]bool
-	// Holders returns, in a cluster, to which masters each minion is connected; nil for a master of its own.
+	// Holders returns, in a cluster, the masters to which each minion is connected; nil for a standalone
+	// master.
 	Holders() map[string][]string
-	// Standings returns what these minions have reported about their masters, in a cluster to any of its
-	// masters. Minions that reported nothing are missing.
+	// Standings returns what these minions have reported about their masters, to any master of a cluster.
+	// Minions without a report are missing.
 	Standings(ctx context.Context, ids []string) map[string]Standing
 }
 
@@ -240,7 +241,7 @@ func (m manage) versions(ctx context.Context, _ *fn.Call, _ none) (*value.Dict, 
 	return ret, nil
 }
 
-// brine returns the version of Brine as it stands behind that of Salt, "" for stock Salt.
+// brine formats Brine's version as a suffix of Salt's, "" for stock Salt.
 func brine(version string) string {
 	if version == "" {
 		return ""
@@ -267,7 +268,7 @@ func compareVersions(a, b string) int {
 	return slices.CompareFunc(numbers(a), numbers(b), cmp.Compare[int])
 }
 
-// textRegenerated is Salt's message after that.
+// textRegenerated is Salt's message after the keys were deleted.
 const textRegenerated = "The minion and master keys have been deleted.  Restart the Salt\n" +
 	"Master within the next 60 seconds!!!\n\n" +
 	"Wait for the minions to reconnect.  Once the minions reconnect\n" +

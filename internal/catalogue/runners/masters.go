@@ -11,10 +11,10 @@ import (
 
 // Standing is a minion's report about the connections to its masters.
 type Standing struct {
-	// Mode is hot (all masters command it) or failover (one at a time).
+	// Mode is hot (all masters send jobs) or failover (one at a time).
 	Mode    string
 	Masters []StandingMaster
-	// Last is the last change of the master in failover, nil for none.
+	// Last is the last change of the master in failover mode, nil for none.
 	Last *StandingChange
 	// At is the time of the report.
 	At time.Time
@@ -74,9 +74,8 @@ func stamp(t time.Time) any {
 	return t.UTC().Format("2006-01-02T15:04:05Z")
 }
 
-// masters returns the masters of each minion. In a cluster held_by lists the
-// masters that it is connected to, and here reports whether it is connected to
-// any.
+// masters returns the masters of each minion. In a cluster, held_by lists the masters
+// that it is connected to, and here reports whether it is connected to any.
 func (m manage) masters(ctx context.Context, _ *fn.Call, a targetArgs) (*value.Dict, error) {
 	ids, err := m.minions(a.Tgt, a.TgtType)
 	if err != nil {

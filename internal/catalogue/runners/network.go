@@ -89,7 +89,7 @@ type wollistArgs struct {
 	wakeArgs
 }
 
-// maxList bounds the size of a file of addresses in bytes.
+// maxList bounds the size of a file of addresses, in bytes.
 const maxList = 1 << 20
 
 func (network) wollist(ctx context.Context, c *fn.Call, a wollistArgs) (*value.List, error) {
@@ -107,7 +107,7 @@ func (network) wollist(ctx context.Context, c *fn.Call, a wollistArgs) (*value.L
 			continue
 		}
 		if err := a.wake(ctx, mac); err != nil {
-			c.Report(value.DictOf("error", fmt.Sprintf("line %d: %s", n, err))) // without the line, which may contain a secret
+			c.Report(value.DictOf("error", fmt.Sprintf("line %d: %s", n, err))) // omits the line, which may contain a secret
 			continue
 		}
 		c.Report(value.DictOf("message", "Waking up "+mac))
@@ -134,7 +134,7 @@ func (n network) wolmatch(ctx context.Context, c *fn.Call, a wolmatchArgs) (*val
 			if name == "lo" {
 				continue
 			}
-			if err := a.wake(ctx, mac); errors.Is(err, errMAC) { // a tunnel
+			if err := a.wake(ctx, mac); errors.Is(err, errMAC) { // a tunnel, which has no MAC address
 				c.Log.Info("not a usable interface", "minion", id, "interface", value.Str(name))
 				continue
 			} else if err != nil {

@@ -15,7 +15,7 @@ import (
 	"brine/internal/store/cache"
 )
 
-// sleeper is a socket that gets what would wake machines.
+// sleeper returns a socket that receives the magic packets.
 func sleeper(t *testing.T) (args string, woken func() string) {
 	t.Helper()
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})

@@ -13,7 +13,7 @@ import (
 
 func init() { runners.Register("state", stateModule) }
 
-// stateModule is the master's module state: state.event, and the functions that
+// stateModule returns the master's module state: state.event, and the functions that
 // run SLS files.
 func stateModule(d Deps) fn.Module {
 	var bus Subscriber = d.Bus
@@ -92,8 +92,7 @@ func (o orchestrator) orchestrate(ctx context.Context, c *fn.Call, a orchestrate
 	if jid == "" {
 		jid = c.JID
 	}
-	// Orchestrations may run at the same time: they change other machines, not this
-	// one.
+	// Orchestrations may run concurrently: they change other machines, not this one.
 	kw := given("mods", a.Mods, "saltenv", a.Saltenv, "test", a.Test, "exclude", a.Exclude, "pillar", a.Pillar, "pillarenv", a.Pillarenv,
 		"pillar_enc", a.PillarEnc, "concurrent", true)
 	ret, err := o.here(ctx, jid, "state.sls", nil, kw)

@@ -20,7 +20,7 @@ type Pillars interface {
 
 var _ Pillars = (*pillar.Compiler)(nil)
 
-// PillarSource returns what makes pillars, as it is configured now.
+// PillarSource returns the pillar compiler for the current configuration.
 type PillarSource interface {
 	Pillars() Pillars
 }

@@ -14,7 +14,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// queues are lists of items in a bank of the master's cache, so masters with a
+// queues holds lists of items in a bank of the master's cache. Masters with a
 // shared cache share them. A queue holds an item only once.
 type queues struct {
 	cache Cache
@@ -22,7 +22,7 @@ type queues struct {
 	mu    *sync.Mutex
 }
 
-// queueBank has a list for each queue.
+// queueBank is the bank with a list for each queue.
 const queueBank = "queues"
 
 // queueBackend is the name of Salt's default backend, accepted as an alias for
@@ -61,7 +61,7 @@ func (queues) known(queue, backend, fun string) error {
 	return nil
 }
 
-// shown formats an item as a string, a runner in Salt's form.
+// shown formats an item as a string, and a runner in Salt's form.
 func shown(item any) (string, error) {
 	if s, ok := item.(string); ok {
 		return s, nil
@@ -213,7 +213,7 @@ func (q queues) items(_ context.Context, _ *fn.Call, a queueArgs) (*value.List, 
 	return texts(all)
 }
 
-// texts returns items in Salt's form.
+// texts formats items in Salt's form.
 func texts(items []any) (*value.List, error) {
 	out := &value.List{}
 	for _, it := range items {
@@ -249,7 +249,7 @@ func (q queues) pop(_ context.Context, _ *fn.Call, a popArgs) (*value.List, erro
 		if n, err = strconv.Atoi(strings.TrimSpace(text)); err != nil {
 			return nil, fn.Invalidf("Quantity must be an integer or \"all\".\nError: \"invalid literal for int() with base 10: '%s'\".", text)
 		}
-		if n < 0 { // same as LIMIT -1
+		if n < 0 { // like LIMIT -1
 			n = len(all)
 		}
 	}

@@ -102,7 +102,7 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// theReactor keeps rules.
+// theReactor stores rules.
 type theReactor struct {
 	rules  *value.List
 	follow bool

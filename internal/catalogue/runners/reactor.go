@@ -7,10 +7,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// Reactor answers events with commands.
+// Reactor responds to events with commands.
 type Reactor interface {
 	List() *value.List
-	// Add returns false if the tag has a rule already, Delete if it has none.
+	// Add returns false if the tag already has a rule. Delete returns false if it has
+	// none.
 	Add(tag string, files any) (bool, error)
 	Delete(tag string) bool
 	// Leads reports whether the reactor responds to events.

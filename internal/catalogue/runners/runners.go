@@ -1,10 +1,8 @@
-// Package runners holds the functions that a master runs itself, for salt-run
-// and others: what jobs there were, which minions are up, what is known of
-// them. A module is one file.
+// Package runners holds the functions that a master runs itself, for salt-run and other clients: past jobs,
+// minions that are up, and data about minions. Each module is one file.
 //
-// New makes the modules of what the master has (Deps), Run executes one
-// function and puts errors in the words in which salt-run's users know them.
-// Functions that ask minions do so through a client, as any command line does.
+// New builds the modules from what the master provides (Deps). Run executes one function and formats errors
+// as users of salt-run know them. Functions that send jobs to minions use a client, as any command line does.
 package runners
 
 import (
@@ -23,15 +21,15 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// Jobs is the memory of jobs.
+// Jobs is the job cache.
 type Jobs interface {
-	// Load returns what was published, or nil for a job that is not known.
+	// Load returns the published load of a job, or nil for an unknown job.
 	Load(jid string) (*value.Dict, error)
-	// Minions returns whom the job was meant for.
+	// Minions returns the minions that the job was published to.
 	Minions(jid string) ([]string, error)
-	// Returns returns by minion dicts of return, retcode, success and out.
+	// Returns returns, by minion, dicts of return, retcode, success and out.
 	Returns(jid string) (map[string]*value.Dict, error)
-	// List returns the jobs there are.
+	// List returns the jobs that match a filter.
 	List(f job.Filter) ([]*job.Job, error)
 }
 
@@ -41,7 +39,7 @@ type Keys interface {
 	Delete(st keystore.State, id string) error
 }
 
-// Cache is what the master keeps of minions, and banks of values.
+// Cache stores data of minions, and banks of values.
 type Cache interface {
 	MinionData(id string) cache.Minion
 	StoreMinion(id string, m cache.Minion) error
@@ -49,7 +47,7 @@ type Cache interface {
 	Store(bank, key string, v any) error
 	Flush(bank, key string) (bool, error)
 	List(bank string) ([]string, error)
-	// Status says how the store is, if masters share one.
+	// Status returns the status of the store if masters share one.
 	Status() cache.Status
 }
 
@@ -65,7 +63,7 @@ type Bus interface {
 	Subscriber
 }
 
-// Firer puts an event on a bus.
+// Firer fires events on a bus.
 type Firer interface {
 	Fire(tag string, data *value.Dict) error
 }
@@ -75,7 +73,7 @@ type Subscriber interface {
 	Subscribe(size int, prefixes ...string) *event.Subscription
 }
 
-// Commander commands the minions of the master, and waits for their returns.
+// Commander publishes jobs to the minions of the master, and waits for their returns.
 type Commander interface {
 	Call(ctx context.Context, j client.Job) (client.Published, []client.Result, error)
 }
@@ -85,39 +83,39 @@ var (
 	_ Commander = (*client.Client)(nil)
 )
 
-// Deps is what a master offers to runners. A module keeps only what it uses; an interface is declared in the
-// file of the module that it is for, or here if several use it.
+// Deps is what a master provides for runners. A module keeps only what it uses. An interface is declared in
+// the file of its module, or here if several modules use it.
 type Deps struct {
 	Jobs    JobStores
 	Keys    Keys
 	Cache   Cache
 	Minions Minions
 	Targets Targets
-	// Cluster is nil for a master of its own.
+	// Cluster is nil for a standalone master.
 	Cluster *Clustering
 	Client  Commander
 	Bus     Bus
-	// Serves returns the file server and the pillars as they are configured now.
+	// Serves gives access to the file server and the pillars as currently configured.
 	Serves Serves
-	// Running returns the runners that work now, each a dict of fun, jid, user and fun_args.
+	// Running returns the active runners, each a dict of fun, jid, user and fun_args.
 	Running func() []*value.Dict
 	// Wheels returns the documentation of the wheel functions, by name.
 	Wheels func() *value.Dict
-	// Audit returns the newest records of who asked for what.
+	// Audit returns the newest records of the audit log that keep selects.
 	Audit func(limit int, keep func(*value.Dict) bool) ([]*value.Dict, error)
-	// Here runs an execution function on the master's machine, with states that can order minions.
+	// Here runs an execution function on the master's machine, with states that can send jobs to minions.
 	Here HereFunc
-	// Mine returns the mine data that a request {tgt, tgt_type, fun} means, as far as asker may see them.
+	// Mine returns the mine data for a request {tgt, tgt_type, fun}, as far as asker may read it.
 	Mine func(asker string, load *value.Dict) *value.Dict
 	// Reactor returns the master's reactor, nil if none is configured.
 	Reactor func() Reactor
-	// Tokens makes and ends tokens of external_auth.
+	// Tokens creates and deletes tokens of external_auth.
 	Tokens Tokens
-	// PKIDir has the master's keys and those of minions.
+	// PKIDir is the directory of the master's keys and those of minions.
 	PKIDir string
 }
 
-// Serves is what a master serves, as its configuration is now.
+// Serves gives access to what a master serves, as currently configured.
 type Serves interface {
 	FileServers
 	GitPillars
@@ -125,10 +123,10 @@ type Serves interface {
 	ModuleSource
 }
 
-// runners make the modules of what the master has.
+// runners holds functions that build the modules.
 var runners = registry.New[func(Deps) fn.Module]("runner")
 
-// New returns the modules, in the order of their names.
+// New returns the modules, sorted by name.
 func New(d Deps) []fn.Module {
 	var all []fn.Module
 	for _, name := range runners.Names() {
@@ -138,15 +136,14 @@ func New(d Deps) []fn.Module {
 	return all
 }
 
-// Texts that salt-run's users know.
+// Messages that users of salt-run know.
 const (
 	textInvalid   = "\nPassed invalid arguments: %s\n\nUsage:\n%s"
 	textException = "Exception occurred in runner %s: %s"
 )
 
-// Run executes a runner as a job. Wrong arguments and unknown functions have
-// retcode 0, because salt-run counts as successful when it could show what is
-// wrong.
+// Run executes a runner as a job. Wrong arguments and unknown functions have retcode 0, as salt-run regards
+// showing the problem as success.
 func Run(ctx context.Context, r *fn.Registry, c *fn.Call, j fn.Job) fn.Outcome {
 	o := r.Run(ctx, c, j)
 	var (
@@ -156,7 +153,7 @@ func Run(ctx context.Context, r *fn.Registry, c *fn.Call, j fn.Job) fn.Outcome {
 	)
 	switch {
 	case o.Err == nil:
-		o.Retcode = c.Retcode() // a map that says of itself that it failed is data here
+		o.Retcode = c.Retcode() // a returned map with a failure is data here
 		o.Success = o.Retcode == 0
 	case errors.As(o.Err, &unknown):
 		o.Retcode = 0
@@ -171,24 +168,24 @@ func Run(ctx context.Context, r *fn.Registry, c *fn.Call, j fn.Job) fn.Outcome {
 	return o
 }
 
-// none is the argument of functions without any.
+// none is the argument type of functions without arguments.
 type none struct{}
 
-// targetArgs choose minions.
+// targetArgs select minions.
 type targetArgs struct {
 	Tgt     any    `salt:"tgt" doc:"target" default:"*"`
 	TgtType string `salt:"tgt_type" doc:"type of the target" default:"glob"`
 }
 
-// Targets matches minions by targets.
+// Targets matches minions against targets.
 type Targets interface {
 	// Nodegroups returns the named targets.
 	Nodegroups() target.Nodegroups
-	// Matches reports whether an accepted minion is known to match a target.
+	// Matches reports whether an accepted minion matches a target, according to its cached data.
 	Matches(typ string, tgt any, id string) (bool, error)
 }
 
-// selection finds the accepted minions of a target.
+// selection finds the accepted minions that match a target.
 type selection struct {
 	targets Targets
 	keys    Keys
@@ -197,8 +194,7 @@ type selection struct {
 
 func (d Deps) selection() selection { return selection{d.Targets, d.Keys, d.Cache} }
 
-// minions returns the accepted minions that a target means, as far as that is
-// known.
+// minions returns the accepted minions that match a target, according to their cached data.
 func (s selection) minions(tgt any, typ string) ([]string, error) {
 	m, err := s.targets.Nodegroups().Parse(typ, tgt, "")
 	if err != nil {
@@ -215,7 +211,7 @@ func (s selection) minions(tgt any, typ string) ([]string, error) {
 	return ids, nil
 }
 
-// patterns reads a list, or a text with commas, as globs.
+// patterns reads a list, or a comma-separated string, as globs.
 func patterns(v any) []target.Glob {
 	var out []target.Glob
 	for _, p := range value.Split(v) {
@@ -233,7 +229,7 @@ func matchAny(globs []target.Glob, text string) bool {
 	return false
 }
 
-// withOutputter wraps data so that salt-run shows it in a certain form.
+// withOutputter wraps data so that salt-run shows it with an outputter.
 func withOutputter(out string, data any) any {
 	if out == "" {
 		return data

@@ -25,18 +25,18 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// house is a master's stores, with alpha and beta up and gamma down.
+// house holds a master's stores, with alpha and beta up and gamma down.
 type house struct {
 	t    *testing.T
 	deps Deps
 	reg  *fn.Registry
 	bus  *event.Bus
 	jobs *job.Store
-	// running is what saltutil.running returns by minion.
+	// running is what saltutil.running returns, by minion.
 	running map[string]any
-	runs    []*value.Dict // runners at work
+	runs    []*value.Dict // active runners
 	version map[string]string
-	// standing is what minions have reported their masters.
+	// standing is what minions have reported about their masters.
 	standing map[string]Standing
 }
 
@@ -88,7 +88,7 @@ type theTargets struct{}
 func (theTargets) Nodegroups() target.Nodegroups             { return target.Nodegroups{"web": "L@alpha,beta"} }
 func (theTargets) Matches(string, any, string) (bool, error) { return false, nil }
 
-// publish is a master whose minions alpha and beta answer at once.
+// publish stands in for a master whose minions alpha and beta answer at once.
 func (h *house) publish(load *value.Dict) *value.Dict {
 	m, err := target.Parse(load.Str("tgt_type"), load.At("tgt"), "")
 	if err != nil {

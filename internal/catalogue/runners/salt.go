@@ -21,7 +21,7 @@ type execution struct {
 	made    *ownFunctions
 }
 
-// ownFunctions are the functions of salt.cmd, made on first use.
+// ownFunctions holds the functions of salt.cmd, built on first use.
 type ownFunctions struct {
 	once  sync.Once
 	funcs *fn.Registry
@@ -53,9 +53,8 @@ func saltModule(d Deps) fn.Module {
 	}}
 }
 
-// onMaster are the modules whose functions run on the master. Functions that
-// change the process or its files are left out, because the master has many
-// users at once.
+// onMaster lists the modules whose functions may run on the master. Functions that
+// change the process or its files are left out, because many users share the master.
 var onMaster = map[string][]string{ // module: its functions, nil for all
 	"config": nil, "match": nil, "random": nil, "sys": nil, "test": nil,
 	"grains": {"get", "fetch", "has_value", "items", "item", "ls", "equals", "filter_by"},
@@ -65,7 +64,7 @@ var onMaster = map[string][]string{ // module: its functions, nil for all
 const textOnMaster = " On a master salt.cmd allows only functions of config, grains, match, random, sys and test that change nothing; use the " +
 	"minion of this machine for others."
 
-// newFunctions collects the functions of salt.cmd.
+// newFunctions builds the functions of salt.cmd.
 func newFunctions() (*fn.Registry, error) {
 	var modules []fn.Module
 	for _, m := range append(core.Modules()[:len(core.Modules()):len(core.Modules())], core.Grains(nil)) {
@@ -107,9 +106,9 @@ func (e execution) cmd(ctx context.Context, c *fn.Call, a cmdArgs) (any, error) 
 	return ret, err
 }
 
-// ownGrains are the master's grains, collected on first use.
+// ownGrains holds the master's grains, collected on first use.
 type ownGrains struct {
-	ctx  context.Context // only one function uses them
+	ctx  context.Context // of the only function call that uses the grains
 	conf fn.Reader
 	id   string
 	log  *slog.Logger
@@ -136,7 +135,7 @@ func (g *ownGrains) All() *value.Dict {
 			return
 		}
 		o.ID, o.ConfFile = g.id, value.Str(g.conf.Get("conf_file"))
-		o.FQDNs = false // no caller waits for DNS here
+		o.FQDNs = false // avoids waiting for DNS
 		o.Static, _ = g.conf.Get("grains").(*value.Dict)
 		var err error
 		if g.all, err = grains.Collect(g.ctx, o, g.log); err != nil {

@@ -41,6 +41,6 @@ func TestExecute(t *testing.T) {
 func TestMasterJobs(t *testing.T) {
 	h := newHouse(t)
 	h.want("jobs.master", "[]")
-	h.runs = []*value.Dict{value.DictOf("fun", "runner.test.sleep", "jid", "1"), value.DictOf("fun", "runner.jobs.master", "jid", "")} // "" is this one
+	h.runs = []*value.Dict{value.DictOf("fun", "runner.test.sleep", "jid", "1"), value.DictOf("fun", "runner.jobs.master", "jid", "")} // "" means this master
 	h.want("jobs.master", "[{'fun': 'runner.test.sleep', 'jid': '1'}]")
 }

@@ -12,18 +12,19 @@ import (
 // extension_modules.
 type ModuleSource interface {
 	// SyncModules copies modules of some kinds, and returns the names of new and changed ones
-	// by kind. whitelist and blacklist are nil for those of the options.
+	// by kind. Nil for whitelist and blacklist means those of the options.
 	SyncModules(ctx context.Context, kinds, envs []string, whitelist, blacklist any) (map[string][]string, error)
 }
 
-// synced are the kinds of modules that Salt's runner fetches from the file server, in its order.
+// synced lists the kinds of modules that Salt's runner fetches from the file server, in order.
 var synced = []string{"clouds", "modules", "states", "grains", "renderers", "returners", "output", "proxymodules", "runners", "wheel", "engines", "thorium",
 	"queues", "pillar", "utils", "sdb", "cache", "fileserver", "tops", "eauth_tokens", "serializers", "executors", "wrapper", "roster"}
 
-// dirOf are the kinds whose directory has another name than the function.
+// dirOf maps kinds to their directory, where its name differs from the function's.
 var dirOf = map[string]string{"proxymodules": "proxy", "eauth_tokens": "tokens"}
 
-// keyOf are the kinds that the result of sync_all names otherwise than the function.
+// keyOf maps kinds to their key in the result of sync_all, where it differs from the
+// function's name.
 var keyOf = map[string]string{"eauth_tokens": "tokens"}
 
 func init() {
@@ -48,7 +49,7 @@ type extmodArgs struct {
 	Blacklist any `salt:"extmod_blacklist" doc:"modules that are not fetched, given likewise" default:"null"`
 }
 
-// ownFiles copies modules.
+// ownFiles copies the user's own modules.
 type ownFiles struct{ source ModuleSource }
 
 func (o ownFiles) fetch(ctx context.Context, a extmodArgs, kinds []string) (map[string][]string, error) {

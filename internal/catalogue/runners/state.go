@@ -9,8 +9,8 @@ import (
 	"brine/internal/net/event"
 )
 
-// State returns the module state. salt-run has one of its own, which prints
-// the events; print is nil in the master.
+// State returns the module state. salt-run uses its own one, which prints the
+// events; in the master, print is nil.
 func State(listen func(context.Context) iter.Seq2[*event.Event, error], print func(line string) error) fn.Module {
 	w := control.Watcher{Node: "master", Program: "salt-run", Listen: control.OnlyOwn("master", listen), Print: print}
 	return fn.Module{Name: "state", Doc: `Follow what happens.`, Funcs: []fn.Func{w.Event()}}

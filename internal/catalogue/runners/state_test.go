@@ -14,7 +14,7 @@ import (
 
 var errLost = errors.New("lost")
 
-// watch runs state.event as salt-run does, over events of these tags.
+// watch runs state.event as salt-run does, with events of these tags.
 func watch(t *testing.T, args []any, tags ...string) (lines []string, o fn.Outcome) {
 	t.Helper()
 	reg, err := fn.NewRegistry(nil, State(func(context.Context) iter.Seq2[*event.Event, error] {
@@ -70,13 +70,13 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A master only waits, and prints nothing.
+// TestWatchInMaster checks that a master only waits, and prints nothing.
 func TestWatchInMaster(t *testing.T) {
 	h := newHouse(t)
 	all := h.bus.Subscribe(10)
 	done := make(chan fn.Outcome)
 	go func() { done <- h.call("state.event my/* count=2") }()
-	for n := 0; ; n++ { // it may not listen yet
+	for n := 0; ; n++ { // it may not have subscribed yet
 		select {
 		case o := <-done:
 			if o.Return != nil || o.Err != nil || n < 2 {

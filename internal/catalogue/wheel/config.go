@@ -60,8 +60,8 @@ func (configuration) apply(_ context.Context, c *fn.Call, a applyArgs) (any, err
 	return nil, nil
 }
 
-// withOption returns a configuration file with one option set: in place of its
-// old lines, or at the end.
+// withOption returns a configuration file with one option set: it replaces the
+// option's old lines, or is appended.
 func withOption(text, key string, v any) (string, error) {
 	before, err := options(text)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// site has a configuration, two file roots and one pillar root, and things
+// site is a configuration, two file roots and one pillar root, with files
 // outside of them.
 type site struct {
 	t    *testing.T
@@ -64,7 +64,7 @@ func newSite(t *testing.T) *site {
 func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 
 // run calls a function with keywords and returns the result as Python shows
-// it, with the name of the site's directory taken out.
+// it, without the path of the site's directory.
 func (s *site) run(fun string, pairs ...any) string {
 	s.t.Helper()
 	ret, _ := Run(context.Background(), s.r, &fn.Call{Config: fn.Tree{Dict: s.opts}}, fun, nil, value.DictOf(pairs...))
@@ -122,7 +122,8 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// No path leads out of a root, neither to read nor to write.
+// TestPathsThatLeadOut checks that no path leads out of a root, neither for
+// reading nor for writing.
 func TestPathsThatLeadOut(t *testing.T) {
 	s := newSite(t)
 	for _, option := range []string{"file_roots", "pillar_roots"} {

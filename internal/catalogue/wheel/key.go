@@ -20,7 +20,7 @@ import (
 
 type key struct{ Deps }
 
-// of is k with the keys of the caller.
+// of returns k with the keys of the caller.
 func (k key) of(ctx context.Context) key {
 	if keys, ok := ctx.Value(keysOf{}).(Keys); ok {
 		k.Keys = keys
@@ -54,7 +54,7 @@ func keyModule(d Deps) fn.Module {
 	}}
 }
 
-// order is the order in which Salt lists its directories.
+// order is the order in which Salt lists the states of keys.
 var order = []keystore.State{keystore.Accepted, keystore.Pending, keystore.Rejected, keystore.Denied}
 
 // found are ids by state, in order.
@@ -70,7 +70,7 @@ func (f found) dict(empty bool) *value.Dict {
 	return d
 }
 
-// globs reads a glob, or several with commas or as a list.
+// globs reads a glob, or several as a list or separated by commas.
 func globs(match any) (fits func(string) bool) {
 	var all []target.Glob
 	words := []any{match}

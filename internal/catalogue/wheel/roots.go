@@ -37,7 +37,7 @@ func fileRootsModule() fn.Module {
 func init() { modules.Register("pillar_roots", func(Deps) fn.Module { return pillarRootsModule() }) }
 
 func pillarRootsModule() fn.Module {
-	// Pillar is mostly secret.
+	// Pillar data is mostly secret.
 	r := roots{option: "pillar_roots", refused: func(string) string { return "Invalid path" }, mode: 0o640, dirMode: 0o750}
 	return r.module(`The files of pillar_roots.`)
 }

@@ -1,6 +1,6 @@
 // Package wheel has the functions that manage the master itself: minion keys,
-// options, connected minions. Programs call them for users, mainly the REST
-// API. A module is one file.
+// options, connected minions. Programs such as the REST API call them for
+// users. Each module is one file.
 package wheel
 
 import (
@@ -54,7 +54,7 @@ func With(ctx context.Context, keys Keys) context.Context {
 // modules are functions that create modules from Deps.
 var modules = registry.New[func(Deps) fn.Module]("wheel module")
 
-// New returns the modules, in the order of their names.
+// New returns the modules, sorted by name.
 func New(d Deps) []fn.Module {
 	var all []fn.Module
 	for _, name := range modules.Names() {

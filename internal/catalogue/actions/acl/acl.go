@@ -1,4 +1,4 @@
-// Package acl is what the execution module and the states acl do: it reads and
+// Package acl implements the execution module and the states acl: it reads and
 // changes access control lists and returns them in Salt's format.
 package acl
 
@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Lists asks getfacl(1) and setfacl(1).
+// Lists calls getfacl(1) and setfacl(1).
 type Lists struct{ M *host.Machine }
 
 func (a Lists) run(ctx context.Context, program string, words ...string) (host.Output, error) {
@@ -22,7 +22,7 @@ func (a Lists) run(ctx context.Context, program string, words ...string) (host.O
 	return out, nil
 }
 
-// Version does acl.version.
+// Version implements acl.version.
 func (a Lists) Version(ctx context.Context, _ *fn.Call, _ struct{}) (string, error) {
 	out, err := a.run(ctx, "getfacl", "--version")
 	if f := strings.Fields(out.Stdout); err == nil && len(f) > 1 {
@@ -37,7 +37,7 @@ type Args struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// paths are the files, after "--", and before them the option for directories.
+// paths returns the paths after "--", preceded by -R if recursive is set.
 func (a Args) paths() ([]string, error) {
 	if len(a.Files) == 0 {
 		return nil, fn.Errorf("You need to specify at least one file or directory to work with!")
@@ -53,7 +53,7 @@ func (a Args) paths() ([]string, error) {
 	return words, nil
 }
 
-// Get does acl.getfacl.
+// Get implements acl.getfacl.
 func (a Lists) Get(ctx context.Context, _ *fn.Call, args Args) (*value.Dict, error) {
 	words, err := args.paths()
 	if err != nil {
@@ -66,7 +66,7 @@ func (a Lists) Get(ctx context.Context, _ *fn.Call, args Args) (*value.Dict, err
 	return aclsOf(out.Stdout), nil
 }
 
-// unescaped undoes how getfacl writes bytes of names: \ooo in octal.
+// unescaped decodes the octal escapes (\ooo) that getfacl writes in names.
 func unescaped(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -80,7 +80,7 @@ func unescaped(s string) string {
 	return b.String()
 }
 
-// aclsOf reads what getfacl prints.
+// aclsOf parses the output of getfacl.
 func aclsOf(text string) *value.Dict {
 	all := value.NewDict(1)
 	var file, comment *value.Dict
@@ -107,7 +107,7 @@ func aclsOf(text string) *value.Dict {
 			}
 			continue
 		}
-		line, _, _ = strings.Cut(line, "\t") // the effective rights
+		line, _, _ = strings.Cut(line, "\t") // without the effective permissions
 		f := strings.Split(line, ":")
 		into := file
 		if f[0] == "default" && file != nil {
@@ -152,7 +152,7 @@ func addEntry(into, comment *value.Dict, kind, name, rights string) {
 	}
 }
 
-// Wipe does acl.wipefacls.
+// Wipe implements acl.wipefacls.
 func (a Lists) Wipe(ctx context.Context, _ *fn.Call, args Args) (bool, error) {
 	words, err := args.paths()
 	if err != nil {
@@ -162,7 +162,7 @@ func (a Lists) Wipe(ctx context.Context, _ *fn.Call, args Args) (bool, error) {
 	return err == nil, err
 }
 
-// aclPrefix is the beginning of an entry as setfacl reads it.
+// aclPrefix returns the beginning of an entry in setfacl's syntax.
 func aclPrefix(kind string) string {
 	prefix := ""
 	for _, d := range []string{"default:", "d:"} {
@@ -193,7 +193,7 @@ type ModifyArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// Modify does acl.modfacl.
+// Modify implements acl.modfacl.
 func (a Lists) Modify(ctx context.Context, c *fn.Call, args ModifyArgs) (bool, error) {
 	words, err := Args{args.Files, args.Kwargs}.paths()
 	if err != nil {
@@ -204,7 +204,8 @@ func (a Lists) Modify(ctx context.Context, c *fn.Call, args ModifyArgs) (bool, e
 	return a.done(c, out, err, args.Kwargs.Bool("raise_err"))
 }
 
-// done is how changes end: a failure is reported only where that is asked for.
+// done returns the result of a change. A failure of the program is an error
+// only if tell is set.
 func (a Lists) done(c *fn.Call, out host.Output, err error, tell bool) (bool, error) {
 	if err == nil && out.Exit != 0 {
 		c.SetRetcode(out.Exit)
@@ -223,7 +224,7 @@ type RemoveArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// Remove does acl.delfacl.
+// Remove implements acl.delfacl.
 func (a Lists) Remove(ctx context.Context, c *fn.Call, args RemoveArgs) (bool, error) {
 	words, err := Args{args.Files, args.Kwargs}.paths()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package apache does the work of the execution module apache and the states
+// Package apache implements the execution module apache and the states
 // apache_module, apache_site and apache_conf.
 package apache
 
@@ -12,15 +12,17 @@ import (
 	"brine/internal/py/value"
 )
 
-// Part is a kind of what Debian's Apache can have enabled.
+// Part is a kind of configuration that Debian's Apache can enable: a site, a
+// module or a configuration file.
 type Part struct {
 	m           *host.Machine
 	title, word string
-	// enabled returns the links below /etc/apache2 one of which exists if it is enabled.
+	// enabled returns links below /etc/apache2; the name is enabled if one of them
+	// exists.
 	enabled func(name string) []string
 }
 
-// Parts are those of a machine.
+// Parts returns the three parts of a machine's Apache.
 func Parts(m *host.Machine) (site, mod, conf Part) {
 	site = Part{m, "Site", "site", func(name string) []string {
 		links := []string{"sites-enabled/" + withConf(name)}
@@ -39,10 +41,11 @@ func Parts(m *host.Machine) (site, mod, conf Part) {
 	return site, mod, conf
 }
 
-// withConf is a name with the ending of its file.
+// withConf returns the name with the suffix .conf.
 func withConf(name string) string { return strings.TrimSuffix(name, ".conf") + ".conf" }
 
-// Enabled reports whether it is enabled: whether there is a link to it.
+// Enabled reports whether name is enabled, that is, whether a link to it
+// exists.
 func (p Part) Enabled(name string) bool {
 	for _, link := range p.enabled(name) {
 		if st, err := os.Lstat(p.m.Path("/etc/apache2/" + link)); err == nil && st.Mode()&os.ModeSymlink != 0 {
@@ -52,7 +55,7 @@ func (p Part) Enabled(name string) bool {
 	return false
 }
 
-// Set enables or disables it, and reports in Salt's words how that went.
+// Set enables or disables name and returns the outcome in Salt's words.
 func (p Part) Set(ctx context.Context, name string, on bool) (*value.Dict, error) {
 	verb, title := "dis", "Dis"
 	if on {

@@ -16,7 +16,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Compat gives names of Salt's earlier module their present ones, in place.
+// Compat renames keywords of Salt's earlier module to the present ones, in place.
 func Compat(kw *value.Dict) {
 	rename := func(name string, long []string) {
 		for _, l := range long {
@@ -36,7 +36,8 @@ func Compat(kw *value.Dict) {
 	}
 }
 
-// Merge lays a signing policy over the arguments of a request. Neither is changed.
+// Merge returns the arguments of a request overridden by a signing policy. Neither argument is
+// changed.
 func Merge(policy, kw *value.Dict) *value.Dict {
 	out := kw.Clone()
 	Compat(out)
@@ -83,7 +84,7 @@ func Policy(v any) *value.Dict {
 	return value.NewDict(0)
 }
 
-// Issue is a certificate that is to be made.
+// Issue describes a certificate or request to be made.
 type Issue struct {
 	signer crypto.Signer // nil if another machine signs
 	// Key is the private key of the certificate, if it was given.
@@ -100,7 +101,7 @@ type Issue struct {
 	digest     string
 }
 
-// Digest is the hash for the signature, unless the key is of a kind without.
+// Digest returns the name of the hash for the signature, "" for keys that need none.
 func (i *Issue) Digest() string { return i.digest }
 
 // text returns an argument that is a string, or nil if it is missing or null.
@@ -113,11 +114,11 @@ func text(kw *value.Dict, name string) *string {
 	return &s
 }
 
-// Days is what days_valid is without an argument.
+// Days is the default of days_valid.
 const Days = 365
 
-// Prepare reads the arguments of a certificate, those of x509.create_certificate. remote says
-// that another machine signs, so that the signing key is not there.
+// Prepare reads the arguments of x509.create_certificate. remote says that another machine
+// signs, so that no signing key is needed.
 func Prepare(kw *value.Dict, remote bool) (*Issue, error) {
 	i := &Issue{digest: "sha256"}
 	if d := text(kw, "digest"); d != nil {
@@ -167,7 +168,7 @@ func Prepare(kw *value.Dict, remote bool) (*Issue, error) {
 	return i, i.extend(kw, request)
 }
 
-// BadDigest is the error of an unknown hash.
+// BadDigest returns the error for an unknown hash.
 func BadDigest(name string) error {
 	return fn.Errorf("Invalid value '%s' for digest. Valid: %s", name, strings.Join(Digests(), ", "))
 }
@@ -179,7 +180,7 @@ func loadRequestOf(v any) (*Request, error) {
 	return LoadRequest(v)
 }
 
-// choosePublic finds the public key, and checks that the CA's key is that of its certificate.
+// choosePublic finds the public key, and checks that the CA's key belongs to its certificate.
 func (i *Issue) choosePublic(kw *value.Dict, request *Request) error {
 	var err error
 	switch {
@@ -257,7 +258,7 @@ func (i *Issue) extend(kw *value.Dict, request *Request) error {
 	}
 	for _, k := range kinds() {
 		v, ok := kw.Get(k.name)
-		if !k.crt || !ok || v == nil { // a policy forbids an extension by null
+		if !k.crt || !ok || v == nil { // null in a policy forbids an extension
 			continue
 		}
 		e, err := k.create(v, c)
@@ -308,7 +309,8 @@ func (i *Issue) Sign() (*Certificate, error) {
 	return c, nil
 }
 
-// parseSerial reads a serial number: an integer, or hexadecimal digits. Without one it is random.
+// parseSerial reads a serial number, as an integer or hexadecimal digits. Without one it returns
+// a random number.
 func parseSerial(v any) (*big.Int, error) {
 	var n *big.Int
 	switch x := v.(type) {
@@ -341,7 +343,7 @@ func parseSerial(v any) (*big.Int, error) {
 	return n, nil
 }
 
-// PrepareRequest reads the arguments of a request, those of x509.create_csr.
+// PrepareRequest reads the arguments of x509.create_csr.
 func PrepareRequest(kw *value.Dict) (*Issue, error) {
 	k, err := LoadKey(kw.At("private_key"), text(kw, "private_key_passphrase"))
 	if err != nil {
@@ -398,7 +400,7 @@ func (i *Issue) SignRequest() (*Request, error) {
 	return parseRequest(der)
 }
 
-// Revoke is a list that is to be made.
+// Revoke describes a revocation list to be made.
 type Revoke struct {
 	signer     crypto.Signer
 	issuer     *Certificate
@@ -408,7 +410,7 @@ type Revoke struct {
 	digest     string
 }
 
-// Issuer is the name of the issuer.
+// Issuer returns the name of the issuer.
 func (r *Revoke) Issuer() Name {
 	if r.issuer == nil {
 		return nil
@@ -416,13 +418,13 @@ func (r *Revoke) Issuer() Name {
 	return r.issuer.Subject
 }
 
-// Digest is the hash for the signature, unless the key is of a kind without.
+// Digest returns the name of the hash for the signature, "" for keys that need none.
 func (r *Revoke) Digest() string { return r.digest }
 
-// SigningKey is the public key of the issuer.
+// SigningKey returns the public key of the issuer.
 func (r *Revoke) SigningKey() ([]byte, error) { return publicDER(r.signer.Public()) }
 
-// Revocations are the arguments of a list.
+// Revocations are the arguments for a revocation list.
 type Revocations struct {
 	Key, Certificate any
 	Passphrase       *string
@@ -433,7 +435,7 @@ type Revocations struct {
 	Extensions       *value.Dict
 }
 
-// PrepareList reads the arguments of a list, those of x509.create_crl.
+// PrepareList reads the arguments of x509.create_crl.
 func PrepareList(a Revocations, log *slog.Logger) (*Revoke, error) {
 	r := &Revoke{next: time.Duration(a.Days) * 24 * time.Hour, digest: strings.ToLower(a.Digest)}
 	if !slices.Contains(Digests(), r.digest) {
@@ -481,7 +483,8 @@ func PrepareList(a Revocations, log *slog.Logger) (*Revoke, error) {
 	return r, nil
 }
 
-// revoked reads an entry in the earlier forms too: a name with a list of maps, and reason.
+// revoked converts an entry in one of Salt's earlier forms: a name with a list of maps, and
+// reason.
 func revoked(d *value.Dict) *value.Dict {
 	if d.Len() == 1 {
 		_, v := d.Entry(0)
@@ -546,7 +549,7 @@ func (r *Revoke) revoke(d *value.Dict, expired bool, log *slog.Logger) error {
 	return nil
 }
 
-// Sign makes the list.
+// Sign makes the revocation list.
 func (r *Revoke) Sign() (*List, error) {
 	if r.issuer == nil {
 		return nil, fn.Errorf("A CRL must have an issuer name: signing_cert is needed")

@@ -1,10 +1,10 @@
 // Package certs makes, reads and compares X.509 certificates, signing requests
-// and revocation lists for the execution module and the states x509, from the
-// words and maps in which Salt's users write names and extensions.
+// and revocation lists for the execution module and the states x509. Names and
+// extensions are given in Salt's strings and maps.
 //
-// The DER is written and read here rather than by crypto/x509, which does not
-// let a caller choose the order of names and the form of every extension, and
-// refuses certificates that its own verifier would not use.
+// It encodes and decodes DER itself. crypto/x509 does not let a caller choose
+// the order of names and the form of every extension, and refuses certificates
+// that its own verifier would not use.
 package certs
 
 import (
@@ -21,14 +21,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// TimeFormat is the form of dates in arguments and results; they are UTC.
+// TimeFormat is the format of dates in arguments and results. They are UTC.
 const TimeFormat = "2006-01-02 15:04:05"
 
-// maxSource bounds the size of a file that is read.
+// maxSource bounds the size of a file that is read, in bytes.
 const maxSource = 8 << 20
 
-// Source returns the bytes that an argument means: a file of that path, text in
-// PEM, hexadecimal digits, base64, or bytes.
+// Source returns the bytes that an argument stands for: the path of a file, PEM,
+// hexadecimal digits, base64, or the bytes themselves.
 func Source(v any) ([]byte, error) {
 	if s, ok := v.(string); ok && isFile(s) {
 		return readFile(s)
@@ -36,7 +36,8 @@ func Source(v any) ([]byte, error) {
 	return Inline(v)
 }
 
-// Inline is Source for arguments from elsewhere, which name no file of this machine.
+// Inline is Source for arguments from other machines: they cannot name a file of
+// this machine.
 func Inline(v any) ([]byte, error) {
 	switch x := v.(type) {
 	case []byte:
@@ -88,7 +89,7 @@ func readFile(path string) ([]byte, error) {
 	return b, nil
 }
 
-// Hex formats bytes as pairs of digits with colons.
+// Hex formats bytes as pairs of hexadecimal digits separated by colons.
 func Hex(b []byte) string {
 	parts := make([]string, len(b))
 	for i, c := range b {
@@ -97,7 +98,7 @@ func Hex(b []byte) string {
 	return strings.Join(parts, ":")
 }
 
-// SerialHex formats a serial number as Hex.
+// SerialHex formats a serial number as Hex does.
 func SerialHex(n *big.Int) string {
 	if n.Sign() == 0 {
 		return "00"
@@ -153,7 +154,7 @@ func oid(s string) asn1.ObjectIdentifier {
 	return id
 }
 
-// must is for values that can always be marshalled.
+// must marshals values whose marshalling cannot fail; it panics otherwise.
 func must(v any, params string) []byte {
 	b, err := asn1.MarshalWithParams(v, params)
 	if err != nil {

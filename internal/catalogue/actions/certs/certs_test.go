@@ -14,7 +14,7 @@ import (
 	"brine/test/tools"
 )
 
-// issued is a certificate with many extensions, with its key.
+// issued returns a certificate with many extensions, and its key.
 func issued(t testing.TB) (*Certificate, *Issue) {
 	t.Helper()
 	k, err := Generate("ed25519", 0)
@@ -41,7 +41,7 @@ func issued(t testing.TB) (*Certificate, *Issue) {
 	return c, i
 }
 
-// TestStores holds PKCS#12 files to OpenSSL: it reads ours, and we read its.
+// TestStores checks that OpenSSL reads our PKCS#12 files and that we read OpenSSL's.
 func TestStores(t *testing.T) {
 	t.Parallel()
 	openssl := tools.Need(t, "openssl", "openssl")
@@ -101,7 +101,7 @@ func TestStores(t *testing.T) {
 	}
 }
 
-// TestEncryptedKeys has OpenSSL read keys that are encrypted.
+// TestEncryptedKeys lets OpenSSL read encrypted keys.
 func TestEncryptedKeys(t *testing.T) {
 	t.Parallel()
 	openssl := tools.Need(t, "openssl", "openssl")
@@ -140,7 +140,7 @@ func TestEncryptedKeys(t *testing.T) {
 	}
 }
 
-// TestMerge: what a policy says replaces what a request says.
+// TestMerge checks that a policy overrides a request.
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	l := value.ListOf
@@ -162,8 +162,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// FuzzParse reads anything as each kind of thing: what can be read can be described, and is the same
-// when its encoding is read.
+// FuzzParse parses arbitrary input as each kind of object. What parses must be describable, and equal
+// after another round of encoding and parsing.
 func FuzzParse(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	c, i := issued(f)
@@ -223,7 +223,7 @@ func FuzzParse(tf *testing.F) {
 	})
 }
 
-// FuzzName reads names, and what is written of them again.
+// FuzzName checks that parsed names are the same after they are written and parsed again.
 func FuzzName(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, s := range []string{"CN=a,O=b", `CN=a\,b+OU=\23x\ `, "2.5.4.12=x", "CN=#4142", "C=DE", "=", "CN=\\"} {

@@ -7,8 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// Differs tells what of a certificate is to change for it to be as wanted. named says that its
-// serial number is given, and with which words.
+// Differs returns what of a certificate must change to become as wanted. serial is the serial
+// number as the user gave it, nil if not given.
 func (c *Certificate) Differs(want *Issue, serial any) (*value.Dict, error) {
 	d := value.NewDict(6)
 	if serial != nil && want.Serial.Cmp(c.Serial) != 0 {
@@ -38,7 +38,7 @@ func (c *Certificate) Differs(want *Issue, serial any) (*value.Dict, error) {
 	return d, nil
 }
 
-// Differs tells what of a request is to change for it to be as wanted.
+// Differs returns what of a request must change to become as wanted.
 func (r *Request) Differs(want *Issue) *value.Dict {
 	d := value.NewDict(3)
 	if !SamePublic(r.PublicKey, want.PublicKey) {
@@ -53,8 +53,8 @@ func (r *Request) Differs(want *Issue) *value.Dict {
 	return d
 }
 
-// Differs tells what of a list is to change for it to be as wanted. auto says that its number
-// counts by itself.
+// Differs returns what of a list must change to become as wanted. auto says that its number is
+// incremented automatically.
 func (l *List) Differs(want *Revoke, auto bool) (*value.Dict, error) {
 	d := value.NewDict(4)
 	if !want.Issuer().Equal(l.Issuer) {
@@ -110,7 +110,7 @@ func (l *List) Differs(want *Revoke, auto bool) (*value.Dict, error) {
 	return d, nil
 }
 
-// compareExtensions returns the names of extensions that are to change, nil for none.
+// compareExtensions returns the names of the extensions that must change, nil for none.
 func compareExtensions(now, want []Extension) *value.Dict {
 	d := value.DictOf("added", &value.List{}, "changed", &value.List{}, "removed", &value.List{})
 	found := false

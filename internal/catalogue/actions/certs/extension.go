@@ -14,34 +14,35 @@ import (
 	"brine/internal/py/value"
 )
 
-// Extension is an extension with the DER of its value.
+// Extension is an X.509 extension. Value is DER.
 type Extension struct {
 	ID       asn1.ObjectIdentifier
 	Critical bool `asn1:"optional"`
 	Value    []byte
 }
 
-// kind is a kind of extension.
+// name is Salt's name. oid is the object identifier, "" if the extension cannot be encoded.
 type kind struct {
 	// name is Salt's, oid that of the encoding ("" if it cannot be encoded).
 	name, oid string
 	// shown is the name in changes.
 	shown string
 	long  []string
-	// crt, crl, entry say where it may be; csr, whether a request may have it.
+	// crt, csr, crl and entry say whether certificates, requests, lists and entries of lists
+	// may have it.
 	crt, csr, crl, entry bool
 	make                 func(v any, c *scope) (der []byte, critical bool, err error)
 	show                 func(der []byte, e *value.Dict) error
 }
 
-// scope is what extensions are derived from.
+// scope holds the keys that extensions are derived from.
 type scope struct {
 	subject []byte       // the public key of the certificate, as its SubjectPublicKeyInfo
-	ca      *Certificate // nil for none
+	ca      *Certificate // the CA's public key if there is no CA certificate (self-signed)
 	caKey   []byte       // the CA's public key where it has no certificate: of a self-signed one
 }
 
-// kinds are all kinds, in the order in which they are encoded and shown.
+// kinds returns all kinds, in the order in which they are encoded and shown.
 func kinds() []kind {
 	return []kind{
 		{name: "basicConstraints", oid: "2.5.29.19", crt: true, csr: true, make: makeBasicConstraints, show: showBasicConstraints},
@@ -78,7 +79,7 @@ func kinds() []kind {
 	}
 }
 
-// longNames are the names of Salt's earlier module.
+// longNames returns the names of the extension in Salt's earlier module.
 func (k kind) longNames() []string {
 	if k.long != nil {
 		return k.long
@@ -114,7 +115,7 @@ func extensionName(id asn1.ObjectIdentifier) string {
 	return "Unknown OID"
 }
 
-// create makes an extension.
+// create encodes an extension from its setting.
 func (k kind) create(v any, c *scope) (Extension, error) {
 	der, critical, err := k.make(v, c)
 	if err != nil {
@@ -140,8 +141,8 @@ func show(all []Extension, entry bool) *value.Dict {
 	return out
 }
 
-// confString reads a string in OpenSSL's form: words with commas between them, each with or
-// without a value behind a colon.
+// confString parses OpenSSL's syntax: words separated by commas, each with an optional value
+// after a colon.
 func confString(s string) (words []pair, critical bool) {
 	if critical = strings.HasPrefix(s, "critical"); critical {
 		s = strings.TrimSpace(strings.Trim(s[len("critical"):], ","))
@@ -158,7 +159,7 @@ func confString(s string) (words []pair, critical bool) {
 
 const present = "__present__"
 
-// settings reads a value as a map of settings, from such a string or a map.
+// settings reads settings from a string in OpenSSL's syntax or from a map.
 func settings(v any) (d *value.Dict, critical bool, err error) {
 	switch x := v.(type) {
 	case *value.Dict:
@@ -191,7 +192,7 @@ func settings(v any) (d *value.Dict, critical bool, err error) {
 	return nil, false, fn.Invalidf("expected a string, a list or a map, got %s", value.Repr(v))
 }
 
-// has reports whether a string, list or map contains a word, as Python's "in".
+// has reports whether a string, list or map contains a word, like Python's "in".
 func has(v any, word string) bool {
 	switch x := v.(type) {
 	case string:
@@ -285,7 +286,7 @@ func showBasicConstraints(der []byte, e *value.Dict) error {
 	return nil
 }
 
-// usages are the bits of key usage in their order.
+// usages names the bits of key usage, in order.
 var usages = [...]string{"digitalSignature", "nonRepudiation", "keyEncipherment", "dataEncipherment", "keyAgreement", "keyCertSign", "cRLSign",
 	"encipherOnly", "decipherOnly"}
 
@@ -300,7 +301,7 @@ func makeKeyUsage(v any, _ *scope) ([]byte, bool, error) {
 	return must(bits(set), ""), has(v, "critical"), nil
 }
 
-// bits encodes flags without trailing zeros.
+// bits encodes flags as a bit string without trailing zeros.
 func bits(set []bool) asn1.BitString {
 	var b asn1.BitString
 	for i, on := range set {
@@ -327,7 +328,7 @@ func showKeyUsage(der []byte, e *value.Dict) error {
 	return nil
 }
 
-// purposes are extended key usages by their names.
+// purposes returns the extended key usages by name.
 func purposes() map[string]string {
 	return map[string]string{
 		"serverAuth": "1.3.6.1.5.5.7.3.1", "clientAuth": "1.3.6.1.5.5.7.3.2", "codeSigning": "1.3.6.1.5.5.7.3.3", "emailProtection": "1.3.6.1.5.5.7.3.4",
@@ -396,7 +397,7 @@ func showExtendedKeyUsage(der []byte, e *value.Dict) error {
 	return nil
 }
 
-// keyID is the identifier of a public key: the hash of its bits.
+// keyID returns the identifier of a public key: the hash of its bits.
 func keyID(spki []byte) ([]byte, error) {
 	var k struct {
 		Algorithm asn1.RawValue
@@ -472,7 +473,7 @@ func makeAuthorityKeyIdentifier(v any, c *scope) ([]byte, bool, error) {
 	return sequence(body), false, nil
 }
 
-// authorityID is the identifier of the CA's key.
+// authorityID returns the identifier of the CA's key.
 func (c *scope) authorityID() ([]byte, error) {
 	if c.ca == nil {
 		return keyID(c.caKey)
@@ -509,7 +510,7 @@ func showAuthorityKeyIdentifier(der []byte, e *value.Dict) error {
 	return err
 }
 
-// fields are the parts of a sequence.
+// fields returns the elements of a DER sequence.
 func fields(der []byte) ([]asn1.RawValue, error) {
 	var raw asn1.RawValue
 	if err := unmarshal(der, &raw); err != nil {
@@ -518,7 +519,7 @@ func fields(der []byte) ([]asn1.RawValue, error) {
 	return split(raw.Bytes)
 }
 
-// split are consecutive values.
+// split returns consecutive DER values.
 func split(der []byte) (out []asn1.RawValue, err error) {
 	for len(der) > 0 {
 		var v asn1.RawValue
@@ -601,7 +602,7 @@ func showNames(der []byte, e *value.Dict) error {
 	return err
 }
 
-// access are methods of access by their names.
+// access returns the access methods by name.
 func access() map[string]string {
 	return map[string]string{"OCSP": "1.3.6.1.5.5.7.48.1", "caIssuers": "1.3.6.1.5.5.7.48.2", "caRepository": "1.3.6.1.5.5.7.48.5"}
 }
@@ -682,11 +683,11 @@ func showAuthorityInfoAccess(der []byte, e *value.Dict) error {
 	return nil
 }
 
-// reasons are the bits of reasons of distribution points, and the numbers of those of revocations.
+// reasons names the reason bits of distribution points, in order.
 var reasons = [...]string{"unspecified", "keyCompromise", "cACompromise", "affiliationChanged", "superseded", "cessationOfOperation", "certificateHold",
 	"privilegeWithdrawn", "aACompromise"}
 
-// revocations are the reasons in lists by their numbers; 7 has no meaning.
+// revocations names the reason codes in revocation lists; 7 is unused.
 var revocations = [...]string{"unspecified", "keyCompromise", "cACompromise", "affiliationChanged", "superseded", "cessationOfOperation",
 	"certificateHold", "", "removeFromCRL", "privilegeWithdrawn", "aACompromise"}
 
@@ -705,7 +706,7 @@ func reasonBits(v any) (asn1.BitString, error) {
 	return bits(set), nil
 }
 
-// contentOf is the content of DER, without its tag and length.
+// contentOf returns the content of a DER value, without tag and length.
 func contentOf(der []byte) []byte {
 	var raw asn1.RawValue
 	if _, err := asn1.Unmarshal(der, &raw); err != nil {
@@ -794,7 +795,7 @@ func makeDistributionPoints(v any, _ *scope) ([]byte, bool, error) {
 	return sequence(body), critical, nil
 }
 
-// listed makes a list of a single value.
+// listed wraps a single value in a list.
 func listed(v any) any {
 	if _, ok := v.(*value.List); ok || v == nil {
 		return v
@@ -1007,7 +1008,7 @@ func makePolicies(v any, _ *scope) ([]byte, bool, error) {
 	return sequence(body), value.Truth(d.At("critical")), nil
 }
 
-// qualifier encodes the address of a statement, or a notice for the user.
+// qualifier encodes the URL of a statement, or a notice for the user.
 func qualifier(q any) ([]byte, error) {
 	if s, ok := q.(string); ok {
 		return sequence(append(must(oid(oidStatement), ""), must(s, "ia5")...)), nil

@@ -12,7 +12,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Tags of GeneralName.
+// Tags of a GeneralName (RFC 5280).
 const (
 	gnOther = iota
 	gnMail
@@ -25,7 +25,7 @@ const (
 	gnID
 )
 
-// pair is a kind and a value, as in DNS:example.com.
+// pair is a type and a value, such as DNS:example.com.
 type pair struct {
 	kind  string
 	value any
@@ -39,7 +39,7 @@ func splitPair(s string) (pair, error) {
 	return pair{strings.TrimSpace(k), strings.TrimSpace(v)}, nil
 }
 
-// generalName encodes one name. In constraints, domains may begin with a dot.
+// generalName encodes one name. Domains in constraints may begin with a dot.
 func generalName(p pair) (asn1.RawValue, error) {
 	text := textOf(p.value)
 	switch strings.ToLower(p.kind) {
@@ -93,7 +93,7 @@ func generalName(p pair) (asn1.RawValue, error) {
 	return asn1.RawValue{}, fn.Errorf("GeneralName type %s is invalid", strings.ToLower(p.kind))
 }
 
-// addressBytes encodes an address, or a network with its mask.
+// addressBytes encodes an IP address, or a network with its mask.
 func addressBytes(s string) ([]byte, error) {
 	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
 		return a.AsSlice(), nil
@@ -119,7 +119,7 @@ func addressBytes(s string) ([]byte, error) {
 	return append(a.AsSlice(), m.AsSlice()...), nil
 }
 
-// toASCII checks a domain, which must be written in its ASCII form.
+// toASCII checks a domain name, which must be in ASCII form.
 func toASCII(domain string, dot, wildcard bool) (string, error) {
 	prefix := ""
 	if rest, ok := strings.CutPrefix(domain, "."); ok && dot {
@@ -208,7 +208,7 @@ func pairsOf(items []any) ([]pair, error) {
 	return out, nil
 }
 
-// showGeneralName returns the text of a name.
+// showGeneralName returns the string form of a name.
 func showGeneralName(g asn1.RawValue) string {
 	if g.Class != asn1.ClassContextSpecific {
 		return "?"
@@ -243,7 +243,7 @@ func showGeneralName(g asn1.RawValue) string {
 	return fmt.Sprintf("%d:%x", g.Tag, g.Bytes)
 }
 
-// showAddress writes an address without abbreviation, or a network.
+// showAddress formats an IP address without abbreviation, or a network.
 func showAddress(b []byte) string {
 	switch len(b) {
 	case 4, 16:

@@ -17,14 +17,14 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// Key is a private key as it was found.
+// Key is a private key with the encoding in which it was found.
 type Key struct {
 	crypto.Signer
 	// Encoding is pem, der or pkcs12.
 	Encoding string
 }
 
-// Errors of keys, which states distinguish.
+// Errors of keys, which the states tell apart.
 var (
 	ErrPassphrase = fn.Invalidf("Bad decrypt - is the password correct?")
 	ErrEncrypted  = fn.Invalidf("Private key is encrypted. Please provide a password.")
@@ -80,7 +80,7 @@ func parseKeyBlock(block *pem.Block, passphrase *string) (crypto.Signer, error) 
 		}
 	}
 	s, err := plainKey(der)
-	if err != nil && (old || block.Type == "ENCRYPTED PRIVATE KEY") { // by chance, the padding was valid
+	if err != nil && (old || block.Type == "ENCRYPTED PRIVATE KEY") { // a wrong key can yield valid padding by chance
 		return nil, ErrPassphrase
 	} else if err != nil {
 		return nil, ErrPEMKey
@@ -88,7 +88,7 @@ func parseKeyBlock(block *pem.Block, passphrase *string) (crypto.Signer, error) 
 	return s, nil
 }
 
-// plainKey reads DER that is not encrypted.
+// plainKey parses an unencrypted key in DER.
 func plainKey(der []byte) (crypto.Signer, error) {
 	k, err := x509.ParsePKCS8PrivateKey(der)
 	if err != nil {
@@ -138,13 +138,14 @@ func parseBinaryKey(b []byte, passphrase *string) (Key, error) {
 	return Key{store.key, "pkcs12"}, nil
 }
 
-// encryptedPKCS8 reports whether DER looks like an encrypted key: an algorithm and a string.
+// encryptedPKCS8 reports whether DER looks like an encrypted key: an algorithm and an octet
+// string.
 func encryptedPKCS8(der []byte) bool {
 	parts, err := fields(der)
 	return err == nil && len(parts) == 2 && parts[0].Tag == 16 && parts[1].Tag == 4
 }
 
-// Generate makes a private key; size 0 is the usual one of the algorithm.
+// Generate makes a private key; size 0 means the default of the algorithm.
 func Generate(algo string, size int) (crypto.Signer, error) {
 	switch algo {
 	case "rsa":
@@ -170,7 +171,7 @@ func Generate(algo string, size int) (crypto.Signer, error) {
 	return nil, fn.Invalidf("Invalid algorithm specified for generating private key: %s. Valid: rsa, ec, ed25519, ed448", algo)
 }
 
-// KeyType returns the kind of a key and, for rsa and ec, its size.
+// KeyType returns the type of a key and, for rsa and ec, its size in bits.
 func KeyType(pub crypto.PublicKey) (kind string, size int) {
 	switch k := pub.(type) {
 	case *rsa.PublicKey:
@@ -208,7 +209,7 @@ func EncodeKey(k crypto.Signer, encoding string, passphrase *string, compat bool
 	return pem.EncodeToMemory(&pem.Block{Type: name, Bytes: der}), nil
 }
 
-// publicDER is the SubjectPublicKeyInfo of a key.
+// publicDER returns the SubjectPublicKeyInfo of a key.
 func publicDER(pub crypto.PublicKey) ([]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(pub)
 	if err != nil {
@@ -217,7 +218,7 @@ func publicDER(pub crypto.PublicKey) ([]byte, error) {
 	return der, nil
 }
 
-// PublicPEM encodes a public key.
+// PublicPEM encodes a public key as PEM.
 func PublicPEM(spki []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki}))
 }
@@ -257,7 +258,8 @@ func parsePublic(b []byte) ([]byte, error) {
 	return publicDER(pub)
 }
 
-// PublicOf returns the public key of a public key, a certificate, a private key or a request.
+// PublicOf returns the public key that v holds: a public key, a certificate, a private key or
+// a request.
 func PublicOf(v any, passphrase *string) ([]byte, error) {
 	b, err := Source(v)
 	if err != nil {
@@ -278,7 +280,7 @@ func PublicOf(v any, passphrase *string) ([]byte, error) {
 	return nil, fn.Errorf("Could not load key as certificate, public key, private key or CSR")
 }
 
-// SamePublic compares public keys.
+// SamePublic reports whether two public keys are equal.
 func SamePublic(a, b []byte) bool {
 	x, err := x509.ParsePKIXPublicKey(a)
 	y, err2 := x509.ParsePKIXPublicKey(b)
@@ -286,7 +288,7 @@ func SamePublic(a, b []byte) bool {
 	return err == nil && err2 == nil && ok && k.Equal(y)
 }
 
-// Matches reports whether the key belongs to a public key.
+// Matches reports whether the key belongs to the public key spki.
 func (k Key) Matches(spki []byte) (bool, error) {
 	own, err := publicDER(k.Public())
 	return err == nil && SamePublic(own, spki), err

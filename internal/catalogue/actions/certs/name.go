@@ -23,17 +23,17 @@ type RDN []Attribute
 type Attribute struct {
 	ID    asn1.ObjectIdentifier
 	Value string
-	// tag is that of the encoding, 0 for the usual one.
+	// tag is the ASN.1 string type, 0 for the usual one.
 	tag int
 }
 
-// nameAttribute is a kind of attribute; long are its names in Salt's earlier module.
+// nameAttribute is a type of attribute. long holds its names in Salt's earlier module.
 type nameAttribute struct {
 	name, id string
 	long     []string
 }
 
-// nameAttributes are the kinds in the order in which a map of them is encoded.
+// nameAttributes lists the types in the order in which the attributes of a map are encoded.
 var nameAttributes = [...]nameAttribute{
 	{"C", "2.5.4.6", nil},
 	{"ST", "2.5.4.8", []string{"stateOrProvinceName"}},
@@ -49,11 +49,11 @@ var nameAttributes = [...]nameAttribute{
 	{"SERIALNUMBER", "2.5.4.5", []string{"serialNumber"}},
 }
 
-// rfc4514 are the names of attributes in strings, with their identifiers.
+// rfc4514 maps object identifiers to the attribute names in RFC 4514 strings.
 var rfc4514 = [...][2]string{{"2.5.4.3", "CN"}, {"2.5.4.7", "L"}, {"2.5.4.8", "ST"}, {"2.5.4.10", "O"}, {"2.5.4.11", "OU"}, {"2.5.4.6", "C"},
 	{"2.5.4.9", "STREET"}, {"0.9.2342.19200300.100.1.25", "DC"}, {"0.9.2342.19200300.100.1.1", "UID"}}
 
-// usualTag is the type of string in which an attribute is encoded.
+// usualTag returns the ASN.1 string type in which an attribute is encoded.
 func usualTag(id string) int {
 	switch id {
 	case "2.5.4.6", "2.5.4.5", "2.5.4.46", "1.3.6.1.4.1.311.60.2.1.3":
@@ -76,8 +76,8 @@ func newAttribute(id asn1.ObjectIdentifier, v string) (Attribute, error) {
 	return Attribute{ID: id, Value: v}, nil
 }
 
-// ParseName reads a distinguished name: a string as RFC 4514 writes it, a list of relative names
-// in the order of their encoding, or a map of attributes.
+// ParseName reads a distinguished name: a string in the syntax of RFC 4514, a list of relative
+// names in the order of their encoding, or a map of attributes.
 func ParseName(v any) (Name, error) {
 	switch x := v.(type) {
 	case string:
@@ -132,7 +132,7 @@ func parseRDN(v any) (RDN, error) {
 	return n[0], nil
 }
 
-// parseRFC4514 reads a string, in which the first name is the last one of the encoding.
+// parseRFC4514 parses a string, whose first relative name is encoded last.
 func parseRFC4514(s string) (Name, error) {
 	var n Name
 	if s == "" {
@@ -177,7 +177,7 @@ func attributeID(s string) (asn1.ObjectIdentifier, error) {
 	return parseOID(s)
 }
 
-// attributeValue reads a value up to a comma or plus sign.
+// attributeValue parses a value up to a comma or plus sign.
 func attributeValue(s string) (v, rest string, err error) {
 	if hexed, ok := strings.CutPrefix(s, "#"); ok {
 		end := strings.IndexAny(hexed, ",+")
@@ -221,7 +221,7 @@ func attributeValue(s string) (v, rest string, err error) {
 	return string(out), "", nil
 }
 
-// String is the name as RFC 4514 writes it.
+// String returns the name in the syntax of RFC 4514.
 func (n Name) String() string {
 	out := make([]string, 0, len(n))
 	for _, r := range slices.Backward(n) {
@@ -259,7 +259,7 @@ func escape(s string) string {
 	return s
 }
 
-// Dict returns the first attribute of each known kind.
+// Dict returns the first attribute of each known type.
 func (n Name) Dict() *value.Dict {
 	d := value.NewDict(len(n))
 	for _, a := range nameAttributes {
@@ -284,7 +284,7 @@ func (n Name) first(id string) (string, bool) {
 	return "", false
 }
 
-// Equal reports whether names have the same attributes, however they are encoded.
+// Equal reports whether names have the same attributes, in any encoding.
 func (n Name) Equal(o Name) bool {
 	return slices.EqualFunc(n, o, func(a, b RDN) bool {
 		if len(a) != len(b) {
@@ -320,7 +320,7 @@ func (n Name) encode() []byte {
 	return sequence(all)
 }
 
-// decodeName reads DER.
+// decodeName parses DER.
 func decodeName(der []byte) (Name, error) {
 	var rdns []asn1.RawValue
 	if err := unmarshal(der, &rdns); err != nil {
@@ -347,7 +347,7 @@ func decodeName(der []byte) (Name, error) {
 	return n, nil
 }
 
-// stringOf is the text of a value of any type of string.
+// stringOf returns the text of an ASN.1 value of any string type.
 func stringOf(v asn1.RawValue) string {
 	if v.Class == asn1.ClassUniversal {
 		switch v.Tag {

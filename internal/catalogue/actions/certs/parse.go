@@ -18,7 +18,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// signed is what certificates, requests and lists have in common.
+// signed is the common part of certificates, requests and lists.
 type signed struct {
 	DER       []byte
 	body      []byte
@@ -38,10 +38,10 @@ func parseSigned(der []byte, body any) (signed, error) {
 	return signed{der, outer.Body.FullBytes, outer.Algorithm, outer.Signature.RightAlign()}, unmarshal(outer.Body.FullBytes, body)
 }
 
-// Digest is the hash of the signature, "" if there is none or if it is unknown.
+// Digest returns the name of the signature's hash, "" if there is none or it is unknown.
 func (s *signed) Digest() string { return algorithm(s.algorithm.Algorithm).digest }
 
-// SignedBy reports whether a public key has made the signature.
+// SignedBy reports whether the signature was made with the private key of spki.
 func (s *signed) SignedBy(spki []byte) (bool, error) {
 	return verify(spki, s.algorithm, s.body, s.signature)
 }
@@ -87,23 +87,23 @@ func parseCertificate(der []byte) (*Certificate, error) {
 	return c, nil
 }
 
-// PEM is the certificate in PEM.
+// PEM returns the certificate as PEM.
 func (c *Certificate) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.DER})
 }
 
-// CertificateFile is what a file or argument with certificates holds.
+// CertificateFile is the content of a file or argument with certificates.
 type CertificateFile struct {
 	*Certificate
 	// Chain are further certificates.
 	Chain []*Certificate
 	// Encoding is pem, der, pkcs7_pem, pkcs7_der or pkcs12.
 	Encoding string
-	// FriendlyName is that of pkcs12, nil for none.
+	// FriendlyName is the name in a PKCS#12 file, nil for none.
 	FriendlyName *string
 }
 
-// Errors of certificates, which states distinguish.
+// Errors of certificates, which the states tell apart.
 var (
 	ErrPEMCertificate = fn.Errorf("Could not load PEM-encoded certificate.")
 	ErrNoCertificate  = fn.Invalidf("Could not deserialize binary data, neither as DER nor PKCS#7, PKCS#12.")
@@ -118,7 +118,7 @@ func LoadCertificate(v any) (*Certificate, error) {
 	return f.Certificate, nil
 }
 
-// LoadCertificates reads a certificate and those that follow it.
+// LoadCertificates reads a certificate and those that follow it in the same file.
 func LoadCertificates(v any, passphrase *string) (*CertificateFile, error) {
 	b, err := Source(v)
 	if err != nil {
@@ -180,14 +180,14 @@ var (
 	oidData       = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 7, 1}
 )
 
-// contentInfo is the outer form of PKCS#7.
+// contentInfo is the outer structure of PKCS#7.
 type contentInfo struct {
 	Type asn1.ObjectIdentifier
-	// Content is the tag of the content; its bytes are the content.
+	// Content is the tagged content; its Bytes are the content itself.
 	Content asn1.RawValue `asn1:"optional"`
 }
 
-// parsePKCS7 returns the certificates of a message without a signer.
+// parsePKCS7 returns the certificates of a PKCS#7 message without a signer.
 func parsePKCS7(der []byte) ([]*Certificate, error) {
 	var outer contentInfo
 	if err := unmarshal(der, &outer); err != nil {
@@ -223,13 +223,13 @@ func parsePKCS7(der []byte) ([]*Certificate, error) {
 	return all, nil
 }
 
-// encodePKCS7 is a message of certificates without a signer.
+// encodePKCS7 encodes certificates as a PKCS#7 message without a signer.
 func encodePKCS7(all []*Certificate) []byte {
 	parts := make([][]byte, len(all))
 	for i, c := range all {
 		parts[i] = c.DER
 	}
-	slices.SortFunc(parts, bytes.Compare) // a set
+	slices.SortFunc(parts, bytes.Compare) // DER sorts the elements of a set
 	set := asn1.RawValue{Tag: asn1.TagSet, IsCompound: true}
 	body := must(1, "")
 	body = append(body, must(set, "")...)
@@ -239,7 +239,7 @@ func encodePKCS7(all []*Certificate) []byte {
 	return sequence(append(must(oidSignedData, ""), must(tagged(0, true, sequence(body)), "")...))
 }
 
-// EncodeCertificates encodes a certificate and those that are to follow it.
+// EncodeCertificates encodes a certificate and the chain that follows it.
 func EncodeCertificates(c *Certificate, chain []*Certificate, encoding string) ([]byte, error) {
 	all := append([]*Certificate{c}, chain...)
 	switch encoding {
@@ -259,7 +259,7 @@ func EncodeCertificates(c *Certificate, chain []*Certificate, encoding string) (
 	return nil, fn.Errorf("Invalid value '%s' for encoding. Valid: der, pem, pkcs7_der, pkcs7_pem, pkcs12", encoding)
 }
 
-// Read describes the certificate.
+// Read describes the certificate as a map.
 func (c *Certificate) Read() (*value.Dict, error) {
 	pub, err := x509.ParsePKIXPublicKey(c.PublicKey)
 	if err != nil {
@@ -289,8 +289,8 @@ func orNull(s string) any {
 	return s
 }
 
-// nameHash is the start of a name's hash, in the order of bytes of the machines that OpenSSL's
-// c_rehash was made on.
+// nameHash returns the first 4 bytes of a name's hash, in little-endian order as OpenSSL's
+// c_rehash prints it.
 func nameHash(der []byte) string {
 	sum := sha1.Sum(der)
 	b := sum[:4]
@@ -311,7 +311,7 @@ type Request struct {
 
 var oidExtensionRequest = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 9, 14}
 
-// Errors of requests and lists, which states distinguish.
+// Errors of requests and lists, which the states tell apart.
 var (
 	ErrPEMRequest = fn.Invalidf("Could not load PEM-encoded certificate signing request.")
 	ErrDERRequest = fn.Invalidf("Could not load DER-encoded certificate signing request.")
@@ -365,7 +365,7 @@ func parseRequest(b []byte) (*Request, error) {
 	return r, nil
 }
 
-// blockOf is the content of the first PEM block of one of these types.
+// blockOf returns the content of the first PEM block of one of the types.
 func blockOf(text []byte, types ...string) []byte {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if slices.Contains(types, block.Type) {
@@ -383,7 +383,7 @@ func (r *Request) Encode(encoding string) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: r.DER})
 }
 
-// Read describes the request.
+// Read describes the request as a map.
 func (r *Request) Read() (*value.Dict, error) {
 	pub, err := x509.ParsePKIXPublicKey(r.PublicKey)
 	if err != nil {
@@ -471,7 +471,7 @@ func (l *List) Number() (int64, bool) {
 	return 0, false
 }
 
-// Read describes the list.
+// Read describes the list as a map.
 func (l *List) Read() *value.Dict {
 	revoked := value.NewDict(len(l.Revoked))
 	for _, r := range l.Revoked {
@@ -486,7 +486,7 @@ func (l *List) Read() *value.Dict {
 		"extensions", show(l.Extensions, false), "signature_algorithm", algorithm(l.signed.algorithm.Algorithm).name)
 }
 
-// LoadChain reads a certificate or a list of them.
+// LoadChain reads one certificate or a list of certificates.
 func LoadChain(v any) ([]*Certificate, error) {
 	if !value.Truth(v) {
 		return nil, nil
@@ -506,12 +506,12 @@ func LoadChain(v any) ([]*Certificate, error) {
 	return all, nil
 }
 
-// Expires reports whether the certificate has expired in a number of days.
+// Expires reports whether the certificate will have expired in a number of days.
 func (c *Certificate) Expires(days int) bool {
 	return !c.NotAfter.After(time.Now().Add(time.Duration(days) * 24 * time.Hour))
 }
 
-// SameChain compares lists of certificates.
+// SameChain reports whether two lists hold the same certificates.
 func SameChain(a, b []*Certificate) bool {
 	return slices.EqualFunc(a, b, func(x, y *Certificate) bool { return bytes.Equal(x.DER, y.DER) })
 }

@@ -11,8 +11,9 @@ import (
 	"brine/internal/call/fn"
 )
 
-// Entry returns the first PEM entry of a text, of a type if one is given, with its lines as they
-// are usual. The text may have lost its line breaks, and holds secrets: no error quotes it.
+// Entry returns the first PEM entry of a string, optionally of one of the types, with normal line
+// breaks. The string may have lost its line breaks. Errors do not quote it, as it may hold
+// secrets.
 func Entry(v any, types ...string) (string, error) {
 	b, err := Source(v)
 	if err != nil {
@@ -82,8 +83,9 @@ func entry(kind, body string) string {
 	return out.String()
 }
 
-// WritePEM writes the entry of a text to a file; a new file is for its owner alone. Without
-// overwrite, a certificate keeps the private key and the parameters that the file has.
+// WritePEM writes the PEM entry of a string to a file. A new file is accessible to its owner
+// only. Without overwrite, a certificate keeps the private key and the parameters that the file
+// has.
 func WritePEM(text, path string, overwrite bool, types ...string) error {
 	out, err := Entry(text, types...)
 	if err != nil {
@@ -104,7 +106,7 @@ func WritePEM(text, path string, overwrite bool, types ...string) error {
 	return WriteFile(path, []byte(out))
 }
 
-// WriteFile writes a file; a new one is for its owner alone.
+// WriteFile writes a file. A new file is accessible to its owner only.
 func WriteFile(path string, content []byte) error {
 	mode := -1
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {

@@ -10,15 +10,16 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options are the minion's options for certificates. The pillar may have the policies as well.
+// Options are the minion's options for certificates. Policies may also come from the pillar.
 type Options struct {
 	Policies any `salt:"x509_signing_policies" default:"{}" doc:"signing policies of x509 by name: settings of certificates that this minion signs, and minions, who may ask" change:"live"`
 }
 
-// policiesKey is where pillar and configuration have signing policies.
+// policiesKey is the key of signing policies in pillar and configuration.
 const policiesKey = "x509_signing_policies"
 
-// localPolicy returns a signing policy of this minion: of the pillar, else of its configuration.
+// localPolicy returns a signing policy of this minion, from the pillar or else from its
+// configuration.
 func localPolicy(ctx context.Context, c *fn.Call, name any) (*value.Dict, error) {
 	if name == nil {
 		return value.NewDict(0), nil
@@ -36,7 +37,7 @@ func localPolicy(ctx context.Context, c *fn.Call, name any) (*value.Dict, error)
 	return Policy(all.At(name)), nil
 }
 
-// SigningPolicy returns a signing policy, of this minion or of another one.
+// SigningPolicy returns a signing policy of this minion or of another one.
 func SigningPolicy(ctx context.Context, c *fn.Call, name, server any) (*value.Dict, error) {
 	if server == nil {
 		p, err := localPolicy(ctx, c, name)
@@ -71,7 +72,7 @@ func SigningPolicy(ctx context.Context, c *fn.Call, name, server any) (*value.Di
 	return d, nil
 }
 
-// ask has another minion sign, or tell its signing policy.
+// ask asks another minion to sign a certificate, or only for its signing policy.
 func ask(ctx context.Context, c *fn.Call, server, policy any, kw *value.Dict, only bool) (any, error) {
 	v, err := c.Funcs.Call(ctx, c, "publish.publish", []any{server, "x509.sign_remote_certificate"},
 		value.DictOf("arg", value.ListOf(policy, kw, only)))
@@ -94,12 +95,12 @@ func ask(ctx context.Context, c *fn.Call, server, policy any, kw *value.Dict, on
 	return d.At("data"), nil
 }
 
-// mine are arguments that say how this minion signs and what it writes: only its policy sets them,
-// and no request of another minion.
+// mine lists the arguments that control how this minion signs and what it writes. Only its own
+// policy may set them, not the request of another minion.
 var mine = [...]string{"signing_private_key", "signing_private_key_passphrase", "signing_cert", "private_key", "private_key_passphrase",
 	"copypath", "prepend_cn", "ca_server", "signing_policy", "minions"}
 
-// SignForOther signs a certificate for another minion, or returns the policy for its comparison.
+// SignForOther signs a certificate for another minion, or only returns the policy for a comparison.
 // The result is a map of data and errors.
 func SignForOther(ctx context.Context, c *fn.Call, name any, kw *value.Dict, only bool, asker any) *value.Dict {
 	data, err := signForOther(ctx, c, name, kw, only, asker)
@@ -141,7 +142,7 @@ func signForOther(ctx context.Context, c *fn.Call, name any, kw *value.Dict, onl
 	for _, k := range mine {
 		request.Delete(k)
 	}
-	for _, k := range []string{"public_key", "csr"} { // no file of this machine
+	for _, k := range []string{"public_key", "csr"} { // a request must not name files of this machine
 		if v := request.At(k); value.Truth(v) {
 			b, err := Inline(v)
 			if err != nil {
@@ -161,7 +162,7 @@ func signForOther(ctx context.Context, c *fn.Call, name any, kw *value.Dict, onl
 	return cert.DER, nil
 }
 
-// shownPolicy is a policy without the key that signs.
+// shownPolicy returns a policy without the signing key.
 func shownPolicy(policy *value.Dict) (*value.Dict, error) {
 	policy.Delete("signing_private_key")
 	policy.Delete("signing_private_key_passphrase")
@@ -175,8 +176,8 @@ func shownPolicy(policy *value.Dict) (*value.Dict, error) {
 	return policy, nil
 }
 
-// matches reports whether a policy is for a minion: a glob, or a compound expression, which the
-// master matches.
+// matches reports whether a policy's expression matches a minion: a glob, or a compound expression,
+// which the master evaluates.
 func matches(ctx context.Context, c *fn.Call, expr, id string) (bool, error) {
 	if !strings.Contains(expr, "@") {
 		return target.ParseGlob(expr).Match(id), nil
@@ -192,7 +193,7 @@ func matches(ctx context.Context, c *fn.Call, expr, id string) (bool, error) {
 	return d.At("res") == id, nil
 }
 
-// askRemote asks another minion for a certificate. The private key does not leave this one.
+// askRemote requests a certificate from another minion. The private key stays on this one.
 func askRemote(ctx context.Context, c *fn.Call, server, policy any, kw *value.Dict) (*Certificate, error) {
 	request := value.NewDict(kw.Len())
 	for k, v := range kw.All() {
@@ -232,7 +233,7 @@ func askRemote(ctx context.Context, c *fn.Call, server, policy any, kw *value.Di
 	return nil, fn.Errorf("ca_server did not return a certificate: %s", value.Str(v))
 }
 
-// Make makes a certificate with the arguments of x509.create_certificate, here or by ca_server.
+// Make makes a certificate with the arguments of x509.create_certificate, locally or on ca_server.
 func Make(ctx context.Context, c *fn.Call, server, policy any, kw *value.Dict) (*Certificate, *Issue, error) {
 	if server == nil {
 		p, err := SigningPolicy(ctx, c, policy, nil)
@@ -262,7 +263,8 @@ func Make(ctx context.Context, c *fn.Call, server, policy any, kw *value.Dict) (
 	return cert, own, err
 }
 
-// SignHere makes a certificate with the arguments of x509.create_certificate, which include copypath.
+// SignHere makes a certificate locally with the arguments of x509.create_certificate, including
+// copypath.
 func SignHere(kw *value.Dict) (*Certificate, *Issue, error) {
 	i, err := Prepare(kw, false)
 	if err != nil {

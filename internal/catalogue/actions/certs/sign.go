@@ -18,12 +18,12 @@ import (
 	"brine/internal/call/fn"
 )
 
-// Digests are the names of hashes for signatures.
+// Digests returns the names of the hashes for signatures.
 func Digests() []string {
 	return []string{"sha1", "sha224", "sha256", "sha384", "sha512", "sha512_224", "sha512_256", "sha3_224", "sha3_256", "sha3_384", "sha3_512"}
 }
 
-// signature is an algorithm of signatures.
+// signature is a signature algorithm.
 type signature struct {
 	oid, name, digest, key string
 	hash                   crypto.Hash
@@ -58,7 +58,7 @@ func signatures() []signature {
 
 const oidPSS = "1.2.840.113549.1.1.10"
 
-// algorithm describes an algorithm; the result is empty for an unknown one.
+// algorithm looks up a signature algorithm; the result is empty for an unknown one.
 func algorithm(id asn1.ObjectIdentifier) signature {
 	for _, s := range signatures() {
 		if s.oid == id.String() {
@@ -86,8 +86,8 @@ func choose(pub crypto.PublicKey, digest string) (signature, pkix.AlgorithmIdent
 	return signature{}, pkix.AlgorithmIdentifier{}, fn.Errorf("the digest %s is not supported for signatures with this type of key (%s)", digest, kind)
 }
 
-// sign returns the DER of what was signed with the signature behind it. body makes what is
-// signed, given the algorithm.
+// sign returns DER of a signed object. body returns the part that is signed, given the
+// algorithm.
 func sign(k crypto.Signer, digest string, body func(pkix.AlgorithmIdentifier) ([]byte, error)) ([]byte, error) {
 	s, id, err := choose(k.Public(), strings.ToLower(digest))
 	if err != nil {
@@ -118,7 +118,7 @@ func sign(k crypto.Signer, digest string, body func(pkix.AlgorithmIdentifier) ([
 	return out, nil
 }
 
-// verify reports whether a key has made a signature.
+// verify reports whether the signature was made with the private key of spki.
 func verify(spki []byte, id pkix.AlgorithmIdentifier, body, sig []byte) (bool, error) {
 	pub, err := x509.ParsePKIXPublicKey(spki)
 	kind, _ := KeyType(pub)
@@ -156,7 +156,7 @@ func verify(spki []byte, id pkix.AlgorithmIdentifier, body, sig []byte) (bool, e
 	return false, nil
 }
 
-// pssHash is the hash in the parameters of RSASSA-PSS.
+// pssHash returns the hash in the parameters of RSASSA-PSS.
 func pssHash(der []byte) crypto.Hash {
 	var p struct {
 		Hash pkix.AlgorithmIdentifier `asn1:"optional,explicit,tag:0"`

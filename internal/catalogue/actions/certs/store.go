@@ -22,7 +22,7 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// store is what a PKCS#12 file holds (RFC 7292).
+// store is the content of a PKCS#12 file (RFC 7292).
 type store struct {
 	key         crypto.Signer
 	certificate *Certificate
@@ -30,7 +30,7 @@ type store struct {
 	name        *string // friendly name of the certificate
 }
 
-// maxRounds bounds the work that a file may cause.
+// maxRounds bounds the key derivation rounds that a file may require.
 const maxRounds = 1_000_000
 
 var (
@@ -44,7 +44,7 @@ var (
 	oidTripleDES     = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 12, 1, 3}
 )
 
-// macData is the integrity of a file.
+// macData is the MAC of a file.
 type macData struct {
 	Digest struct {
 		Algorithm pkix.AlgorithmIdentifier
@@ -62,14 +62,14 @@ type pfx struct {
 
 type bag struct {
 	ID         asn1.ObjectIdentifier
-	Value      asn1.RawValue // the tag of the content; its bytes are the content
+	Value      asn1.RawValue // the tagged content; its Bytes are the content itself
 	Attributes []struct {
 		ID     asn1.ObjectIdentifier
 		Values []asn1.RawValue `asn1:"set"`
 	} `asn1:"set,optional"`
 }
 
-// secret is a passphrase in the form that the format hashes: UTF-16 with a final zero.
+// secret encodes a passphrase as PKCS#12 hashes it: UTF-16 with a final zero.
 func secret(passphrase *string) []byte {
 	if passphrase == nil {
 		return nil
@@ -81,8 +81,8 @@ func secret(passphrase *string) []byte {
 	return append(out, 0, 0)
 }
 
-// derive makes a key (purpose 1), a vector (2) or the key of the integrity (3), as appendix B
-// of RFC 7292 describes.
+// derive derives a key (purpose 1), an initialization vector (2) or a MAC key (3), as in
+// appendix B of RFC 7292.
 func derive(newHash func() hash.Hash, password, salt []byte, rounds int, purpose byte, size int) []byte {
 	h := newHash()
 	v, u := h.BlockSize(), h.Size()
@@ -119,7 +119,7 @@ func derive(newHash func() hash.Hash, password, salt []byte, rounds int, purpose
 	}
 }
 
-// macHash is the hash of the integrity, nil for an unknown one.
+// macHash returns the hash of the MAC, nil for an unknown one.
 func macHash(id asn1.ObjectIdentifier) func() hash.Hash {
 	switch id.String() {
 	case "1.3.14.3.2.26":
@@ -136,7 +136,7 @@ func macHash(id asn1.ObjectIdentifier) func() hash.Hash {
 
 var errStore = errors.New("no PKCS#12 file, or of an unknown form")
 
-// parseStore reads a file. The error is ErrPassphrase if the passphrase is wrong or missing.
+// parseStore parses a file. The error is ErrPassphrase if the passphrase is wrong or missing.
 func parseStore(der []byte, passphrase *string) (store, error) {
 	var s store
 	var file pfx
@@ -185,7 +185,7 @@ func parseStore(der []byte, passphrase *string) (store, error) {
 	return s, nil
 }
 
-// openSafe returns the bags of a part.
+// openSafe returns the bags of one part of the file, decrypted if necessary.
 func openSafe(p contentInfo, passphrase *string) ([]byte, error) {
 	if p.Type.Equal(oidData) {
 		var content []byte
@@ -249,7 +249,7 @@ func tripleDES(passphrase string, salt []byte, rounds int, make func(cipher.Bloc
 	return make(block, derive(sha1.New, password, salt, rounds, 2, des.BlockSize)), nil
 }
 
-// take adds what a bag holds.
+// take adds the content of a bag to the store.
 func (s *store) take(b bag, passphrase *string) error {
 	switch {
 	case b.ID.Equal(oidKeyBag):
@@ -372,7 +372,7 @@ func encodeStore(s store, passphrase *string, compat bool) ([]byte, error) {
 	return finish(sequence(safes), passphrase, compat)
 }
 
-// finish adds the integrity.
+// finish adds the MAC.
 func finish(safe []byte, passphrase *string, compat bool) ([]byte, error) {
 	newHash, id, rounds := sha256.New, "2.16.840.1.101.3.4.2.1", 20_000
 	if compat {
@@ -395,7 +395,7 @@ func dataPart(content []byte) []byte {
 	return sequence(append(must(oidData, ""), must(tagged(0, true, must(content, "")), "")...))
 }
 
-// sealSafe is a part with bags, encrypted if there is a passphrase.
+// sealSafe encodes bags as a part of the file, encrypted if there is a passphrase.
 func sealSafe(bags []byte, passphrase *string, compat bool) ([]byte, error) {
 	if passphrase == nil {
 		return dataPart(bags), nil

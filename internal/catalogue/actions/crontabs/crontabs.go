@@ -1,4 +1,4 @@
-// Package crontabs does the work of the execution module and the state cron.
+// Package crontabs implements the execution module and the state cron.
 package crontabs
 
 import (
@@ -15,7 +15,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Crontabs are the crontabs of a machine.
+// Crontabs reads and changes the crontabs of a machine.
 type Crontabs struct{ M *host.Machine }
 
 // UserArgs are the arguments of Raw, List.
@@ -23,13 +23,13 @@ type UserArgs struct {
 	User string `salt:"user" doc:"whose crontab"`
 }
 
-// Raw does cron.raw_cron.
+// Raw implements cron.raw_cron.
 func (x Crontabs) Raw(ctx context.Context, _ *fn.Call, a UserArgs) (string, error) {
 	text, err := cron.Raw(ctx, x.M, a.User)
 	return text, failed(err)
 }
 
-// failed makes an error one that users are to see as it is.
+// failed marks an error to be shown to users as it is.
 func failed(err error) error {
 	if err == nil {
 		return nil
@@ -56,7 +56,7 @@ func present(s string, has bool) any {
 	return s
 }
 
-// List does cron.list_tab.
+// List implements cron.list_tab.
 func (x Crontabs) List(ctx context.Context, _ *fn.Call, a UserArgs) (*value.Dict, error) {
 	tab, err := cron.Read(ctx, x.M, a.User)
 	if err != nil {
@@ -82,7 +82,7 @@ type EntryArgs struct {
 	Cmd        any    `salt:"cmd" doc:"command, unless there is an identifier" default:"null"`
 }
 
-// Entry does cron.get_entry.
+// Entry implements cron.get_entry.
 func (x Crontabs) Entry(ctx context.Context, _ *fn.Call, a EntryArgs) (any, error) {
 	tab, err := cron.Read(ctx, x.M, a.User)
 	if err != nil {
@@ -97,8 +97,8 @@ func (x Crontabs) Entry(ctx context.Context, _ *fn.Call, a EntryArgs) (any, erro
 	return false, nil
 }
 
-// change changes a user's crontab. What crontab(1) complains about is the
-// result, as in Salt.
+// change changes a user's crontab. It returns the error output of crontab(1)
+// as the result, as Salt does.
 func (x Crontabs) change(ctx context.Context, user string, do func(*cron.Tab) (string, error)) (string, error) {
 	tab, err := cron.Read(ctx, x.M, user)
 	if err != nil {
@@ -135,7 +135,7 @@ func optional(v any) (string, bool) {
 	return value.Str(v), true
 }
 
-// SetJob does cron.set_job.
+// SetJob implements cron.set_job.
 func (x Crontabs) SetJob(ctx context.Context, _ *fn.Call, a SetJobArgs) (string, error) {
 	lower := func(v any) string { return strings.ToLower(value.Str(v)) }
 	j := cron.Job{Minute: lower(a.Minute), Hour: lower(a.Hour), Day: lower(a.Day), Month: lower(a.Month), Weekday: lower(a.Weekday), Cmd: a.Cmd,
@@ -148,8 +148,8 @@ func (x Crontabs) SetJob(ctx context.Context, _ *fn.Call, a SetJobArgs) (string,
 	})
 }
 
-// chance puts numbers in the place of "random" and of ranges "3:7", those of
-// the job that is there, if any.
+// chance replaces "random" and ranges such as "3:7" by numbers. It keeps the
+// numbers of an existing job.
 func chance(t *cron.Tab, j *cron.Job) {
 	var old cron.Job
 	for _, o := range t.Jobs {
@@ -192,7 +192,7 @@ type SetSpecialArgs struct {
 	Identifier any    `salt:"identifier" doc:"what the job is known by" default:"null"`
 }
 
-// SetSpecial does cron.set_special.
+// SetSpecial implements cron.set_special.
 func (x Crontabs) SetSpecial(ctx context.Context, _ *fn.Call, a SetSpecialArgs) (string, error) {
 	j := cron.Job{Special: a.Special, Cmd: a.Cmd, Disabled: a.Commented}
 	j.Comment, j.HasComment = optional(a.Comment)
@@ -212,7 +212,7 @@ type RmJobArgs struct {
 	Identifier any    `salt:"identifier" doc:"identifier of the job" default:"null"`
 }
 
-// RmJob does cron.rm_job.
+// RmJob implements cron.rm_job.
 func (x Crontabs) RmJob(ctx context.Context, _ *fn.Call, a RmJobArgs) (string, error) {
 	id, _ := optional(a.Identifier)
 	spare := func(j cron.Job) bool {
@@ -235,7 +235,7 @@ type RmSpecialArgs struct {
 	Identifier any    `salt:"identifier" doc:"identifier of the job" default:"null"`
 }
 
-// RmSpecial does cron.rm_special.
+// RmSpecial implements cron.rm_special.
 func (x Crontabs) RmSpecial(ctx context.Context, _ *fn.Call, a RmSpecialArgs) (string, error) {
 	id, _ := optional(a.Identifier)
 	spare := func(j cron.Job) bool { return a.Special != nil && j.Special != value.Str(a.Special) }
@@ -249,7 +249,7 @@ type SetEnvArgs struct {
 	Value any    `salt:"value" doc:"its value" default:"null"`
 }
 
-// SetEnv does cron.set_env.
+// SetEnv implements cron.set_env.
 func (x Crontabs) SetEnv(ctx context.Context, _ *fn.Call, a SetEnvArgs) (string, error) {
 	v := ""
 	if a.Value != nil {
@@ -264,7 +264,7 @@ type RmEnvArgs struct {
 	Name string `salt:"name" doc:"name of the variable"`
 }
 
-// RmEnv does cron.rm_env.
+// RmEnv implements cron.rm_env.
 func (x Crontabs) RmEnv(ctx context.Context, _ *fn.Call, a RmEnvArgs) (string, error) {
 	return x.change(ctx, a.User, func(t *cron.Tab) (string, error) { return t.RemoveEnv(a.Name), nil })
 }
@@ -286,13 +286,13 @@ func (x Crontabs) load(ctx context.Context, a FileArgs) (string, error) {
 	return "", nil
 }
 
-// Write does cron.write_cron_file.
+// Write implements cron.write_cron_file.
 func (x Crontabs) Write(ctx context.Context, _ *fn.Call, a FileArgs) (bool, error) {
 	said, err := x.load(ctx, a)
 	return said == "" && err == nil, err
 }
 
-// WriteVerbose does cron.write_cron_file_verbose.
+// WriteVerbose implements cron.write_cron_file_verbose.
 func (x Crontabs) WriteVerbose(ctx context.Context, _ *fn.Call, a FileArgs) (*value.Dict, error) {
 	said, err := x.load(ctx, a)
 	code := 0

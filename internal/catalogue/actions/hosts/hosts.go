@@ -1,4 +1,4 @@
-// Package hosts does the work of the execution module hosts and the state host.
+// Package hosts implements the execution module hosts and the state host.
 package hosts
 
 import (
@@ -14,7 +14,7 @@ import (
 // File is the hosts file of a machine.
 type File struct{ M *host.Machine }
 
-// read reads the file, whose name is an option.
+// read reads the hosts file. An option sets its path.
 func (h File) read(c *fn.Call) (*hostsfile.File, error) {
 	path, _ := c.Config.Get("hosts.file").(string)
 	if path == "" {
@@ -42,7 +42,7 @@ func (h File) change(c *fn.Call, do func(*hostsfile.File) error) (bool, error) {
 	return true, nil
 }
 
-// List does hosts.list_hosts.
+// List implements hosts.list_hosts.
 func (h File) List(_ context.Context, c *fn.Call, _ struct{}) (*value.Dict, error) {
 	f, err := h.read(c)
 	if err != nil {
@@ -77,7 +77,7 @@ type NameArgs struct {
 	Host string `salt:"host" doc:"name"`
 }
 
-// Ip does hosts.get_ip.
+// Ip implements hosts.get_ip.
 func (h File) Ip(_ context.Context, c *fn.Call, a NameArgs) (string, error) {
 	f, err := h.read(c)
 	if err != nil {
@@ -91,7 +91,7 @@ type IPArgs struct {
 	IP string `salt:"ip" doc:"address"`
 }
 
-// Names does hosts.get_alias.
+// Names implements hosts.get_alias.
 func (h File) Names(_ context.Context, c *fn.Call, a IPArgs) (*value.List, error) {
 	f, err := h.read(c)
 	if err != nil {
@@ -106,7 +106,7 @@ type PairArgs struct {
 	Alias any    `salt:"alias" doc:"name"`
 }
 
-// aliases reads a list, or a text with blanks.
+// aliases reads a list of names, or a string with blanks between names.
 func (a PairArgs) aliases() []string {
 	if l, ok := a.Alias.(*value.List); ok {
 		return value.ListTexts(l)
@@ -114,7 +114,7 @@ func (a PairArgs) aliases() []string {
 	return strings.Fields(value.Str(a.Alias))
 }
 
-// Has does hosts.has_pair.
+// Has implements hosts.has_pair.
 func (h File) Has(_ context.Context, c *fn.Call, a PairArgs) (bool, error) {
 	f, err := h.read(c)
 	if err != nil {
@@ -139,7 +139,7 @@ type SetArgs struct {
 	Comment any    `salt:"comment" doc:"comment of the line" default:"null"`
 }
 
-// Set does hosts.set_host.
+// Set implements hosts.set_host.
 func (h File) Set(_ context.Context, c *fn.Call, a SetArgs) (bool, error) {
 	comment := ""
 	if value.Truth(a.Comment) {
@@ -148,7 +148,7 @@ func (h File) Set(_ context.Context, c *fn.Call, a SetArgs) (bool, error) {
 	return h.change(c, func(f *hostsfile.File) error { return f.Set(a.IP, PairArgs{a.IP, a.Alias}.aliases(), comment) })
 }
 
-// Add does hosts.add_host.
+// Add implements hosts.add_host.
 func (h File) Add(_ context.Context, c *fn.Call, a PairArgs) (bool, error) {
 	return h.change(c, func(f *hostsfile.File) error {
 		for _, n := range a.aliases() {
@@ -160,7 +160,7 @@ func (h File) Add(_ context.Context, c *fn.Call, a PairArgs) (bool, error) {
 	})
 }
 
-// Remove does hosts.rm_host.
+// Remove implements hosts.rm_host.
 func (h File) Remove(_ context.Context, c *fn.Call, a PairArgs) (bool, error) {
 	return h.change(c, func(f *hostsfile.File) error {
 		for _, n := range a.aliases() {
@@ -176,7 +176,7 @@ type CommentArgs struct {
 	Comment string `salt:"comment" doc:"the comment"`
 }
 
-// Comment does hosts.set_comment.
+// Comment implements hosts.set_comment.
 func (h File) Comment(_ context.Context, c *fn.Call, a CommentArgs) (bool, error) {
 	found := false
 	_, err := h.change(c, func(f *hostsfile.File) error {

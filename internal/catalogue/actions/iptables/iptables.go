@@ -1,5 +1,5 @@
-// Package iptables is what the execution module and the states iptables do: it
-// builds rules of Salt's keywords, and reads and changes the packet filter.
+// Package iptables implements the execution module and the states iptables: it
+// builds rules from Salt's keywords, and reads and changes the packet filter.
 package iptables
 
 import (
@@ -20,7 +20,7 @@ import (
 // Filter is the packet filter of a machine.
 type Filter struct{ M *host.Machine }
 
-// tool is the program for a family of addresses; its name ends in suffix.
+// tool returns the path of iptables or ip6tables, with a suffix such as "-save".
 func (x Filter) tool(family, suffix string) (string, error) {
 	name := "iptables" + suffix
 	if family == "ipv6" {
@@ -33,7 +33,7 @@ func (x Filter) tool(family, suffix string) (string, error) {
 	return path, nil
 }
 
-// do runs iptables and returns what it has to complain of.
+// do runs iptables. If it fails, Stderr of the output is not empty.
 func (x Filter) do(ctx context.Context, family, table, line string) (host.Output, error) {
 	path, err := x.tool(family, "")
 	if err != nil {
@@ -53,7 +53,7 @@ func (x Filter) do(ctx context.Context, family, table, line string) (host.Output
 	return out, nil
 }
 
-// change runs iptables to change rules. failed is what it wrote to stderr, "" for a success.
+// change runs iptables to change rules. failed is its error output, "" on success.
 func (x Filter) change(ctx context.Context, family, table, line string) (failed string, err error) {
 	out, err := x.do(ctx, family, table, line)
 	return out.Stderr, err
@@ -64,7 +64,7 @@ type FilterArgs struct {
 	Family string `salt:"family" doc:"ipv4 or ipv6" default:"ipv4"`
 }
 
-// Version does iptables.version.
+// Version implements iptables.version.
 func (x Filter) Version(ctx context.Context, _ *fn.Call, a FilterArgs) (string, error) {
 	path, err := x.tool(a.Family, "")
 	if err != nil {
@@ -96,7 +96,7 @@ func (x Filter) has(ctx context.Context, a RuleArgs) (bool, error) {
 	return err == nil && out.Exit == 0, err
 }
 
-// Check does iptables.check.
+// Check implements iptables.check.
 func (x Filter) Check(ctx context.Context, _ *fn.Call, a RuleArgs) (any, error) {
 	switch {
 	case a.Chain == "":
@@ -107,7 +107,7 @@ func (x Filter) Check(ctx context.Context, _ *fn.Call, a RuleArgs) (any, error) 
 	return x.has(ctx, a)
 }
 
-// Append does iptables.append.
+// Append implements iptables.append.
 func (x Filter) Append(ctx context.Context, _ *fn.Call, a RuleArgs) (any, error) {
 	switch {
 	case a.Chain == "":
@@ -131,7 +131,7 @@ type InsertArgs struct {
 	Family   string `salt:"family" doc:"ipv4 or ipv6" default:"ipv4"`
 }
 
-// Insert does iptables.insert.
+// Insert implements iptables.insert.
 func (x Filter) Insert(ctx context.Context, c *fn.Call, a InsertArgs) (any, error) {
 	switch {
 	case a.Chain == "":
@@ -169,7 +169,7 @@ type DeleteArgs struct {
 	Family   string `salt:"family" doc:"ipv4 or ipv6" default:"ipv4"`
 }
 
-// Delete does iptables.delete.
+// Delete implements iptables.delete.
 func (x Filter) Delete(ctx context.Context, _ *fn.Call, a DeleteArgs) (string, error) {
 	if value.Truth(a.Position) {
 		if a.Rule != "" {
@@ -187,7 +187,7 @@ type ChainArgs struct {
 	Family string `salt:"family" doc:"ipv4 or ipv6" default:"ipv4"`
 }
 
-// CheckChain does iptables.check_chain.
+// CheckChain implements iptables.check_chain.
 func (x Filter) CheckChain(ctx context.Context, _ *fn.Call, a ChainArgs) (any, error) {
 	if a.Chain == "" {
 		return noChain, nil
@@ -196,7 +196,7 @@ func (x Filter) CheckChain(ctx context.Context, _ *fn.Call, a ChainArgs) (any, e
 	return strings.Contains(text, ":"+a.Chain+" "), err
 }
 
-// edit makes a function that makes or deletes a chain.
+// Edit returns a function that creates or deletes a chain.
 func (x Filter) Edit(flag string) func(context.Context, *fn.Call, ChainArgs) (any, error) {
 	return func(ctx context.Context, _ *fn.Call, a ChainArgs) (any, error) {
 		if a.Chain == "" {
@@ -217,7 +217,7 @@ type FlushArgs struct {
 	Family string `salt:"family" doc:"ipv4 or ipv6" default:"ipv4"`
 }
 
-// Flush does iptables.flush.
+// Flush implements iptables.flush.
 func (x Filter) Flush(ctx context.Context, _ *fn.Call, a FlushArgs) (string, error) {
 	return x.change(ctx, a.Family, a.Table, "-F "+a.Chain)
 }
@@ -230,7 +230,7 @@ type PolicyArgs struct {
 	Family string `salt:"family" doc:"ipv4 or ipv6" default:"ipv4"`
 }
 
-// SetPolicy does iptables.set_policy.
+// SetPolicy implements iptables.set_policy.
 func (x Filter) SetPolicy(ctx context.Context, _ *fn.Call, a PolicyArgs) (string, error) {
 	switch {
 	case a.Chain == "":
@@ -245,7 +245,7 @@ func policyOf(rules *value.Dict, table, chain string) any {
 	return rules.Dict(table).Dict(chain).At("policy")
 }
 
-// Policy does iptables.get_policy.
+// Policy implements iptables.get_policy.
 func (x Filter) Policy(ctx context.Context, c *fn.Call, a ChainArgs) (any, error) {
 	if a.Chain == "" {
 		return noChain, nil
@@ -262,7 +262,7 @@ type SavedPolicyArgs struct {
 	Family string `salt:"family" doc:"ipv4 or ipv6" default:"ipv4"`
 }
 
-// SavedPolicy does iptables.get_saved_policy.
+// SavedPolicy implements iptables.get_saved_policy.
 func (x Filter) SavedPolicy(ctx context.Context, c *fn.Call, a SavedPolicyArgs) (any, error) {
 	if a.Chain == "" {
 		return noChain, nil
@@ -271,7 +271,7 @@ func (x Filter) SavedPolicy(ctx context.Context, c *fn.Call, a SavedPolicyArgs) 
 	return policyOf(all, a.Table, a.Chain), err
 }
 
-// dump is what iptables-save prints.
+// dump returns the output of iptables-save.
 func (x Filter) dump(ctx context.Context, family string, args ...string) (string, error) {
 	path, err := x.tool(family, "-save")
 	if err != nil {
@@ -284,7 +284,7 @@ func (x Filter) dump(ctx context.Context, family string, args ...string) (string
 	return out.Stdout, nil
 }
 
-// Rules does iptables.get_rules.
+// Rules implements iptables.get_rules.
 func (x Filter) Rules(ctx context.Context, _ *fn.Call, a FilterArgs) (*value.Dict, error) {
 	text, err := x.dump(ctx, a.Family)
 	if err != nil {
@@ -299,7 +299,7 @@ type SavedArgs struct {
 	Family string `salt:"family" doc:"ipv4 or ipv6" default:"ipv4"`
 }
 
-// SavedRules does iptables.get_saved_rules.
+// SavedRules implements iptables.get_saved_rules.
 func (x Filter) SavedRules(_ context.Context, c *fn.Call, a SavedArgs) (*value.Dict, error) {
 	file := a.File
 	if file == "" {
@@ -315,7 +315,7 @@ func (x Filter) SavedRules(_ context.Context, c *fn.Call, a SavedArgs) (*value.D
 	return ReadRules(string(b))
 }
 
-// bootRules is the file of rules that the system loads at boot.
+// bootRules returns the path of the rules that the system loads at boot.
 func bootRules(c *fn.Call, family string) (string, error) {
 	six := family == "ipv6"
 	pick := func(four, other string) (string, error) {
@@ -330,7 +330,7 @@ func bootRules(c *fn.Call, family string) (string, error) {
 		return pick("/etc/sysconfig/iptables", "/etc/sysconfig/ip6tables")
 	case "Arch", "Void":
 		return pick("/etc/iptables/iptables.rules", "/etc/iptables/ip6tables.rules")
-	case "Debian": // where the package iptables-persistent looks
+	case "Debian": // read by the package iptables-persistent
 		return pick("/etc/iptables/rules.v4", "/etc/iptables/rules.v6")
 	case "Suse":
 		return "/etc/sysconfig/scripts/SuSEfirewall2-custom", nil
@@ -352,7 +352,7 @@ type SaveArgs struct {
 	Family string `salt:"family" doc:"ipv4 or ipv6" default:"ipv4"`
 }
 
-// Save does iptables.save.
+// Save implements iptables.save.
 func (x Filter) Save(ctx context.Context, c *fn.Call, a SaveArgs) (any, error) {
 	file := a.File
 	if file == "" {
@@ -374,8 +374,8 @@ func (x Filter) Save(ctx context.Context, c *fn.Call, a SaveArgs) (any, error) {
 	return c.Funcs.Call(ctx, c, "file.write", []any{file, text}, nil)
 }
 
-// withoutMatching leaves lines out of saved rules: those of programs that make
-// their own at every start.
+// withoutMatching drops lines from saved rules that match iptables.save_filters,
+// for programs that add their rules at every start.
 func withoutMatching(c *fn.Call, text string) (string, error) {
 	filters := value.Texts(c.Config.Get("iptables.save_filters"))
 	if len(filters) == 0 {
@@ -406,8 +406,7 @@ next:
 	return strings.Join(kept, ""), nil
 }
 
-// ruleKeys are the keys of options in rules, where they are not those of the long
-// option.
+// ruleKeys maps options in rules to keys, where these differ from the long option.
 var ruleKeys = map[string]string{
 	"-p": "protocol", "-s": "source", "-d": "destination", "-j": "jump", "-g": "goto", "-i": "in-interface", "-o": "out-interface", "-f": "fragment",
 	"-c": "set-counters", "-m": "match", "--sport": "source_port", "--source-port": "source_port", "--dport": "destination_port",
@@ -415,7 +414,7 @@ var ruleKeys = map[string]string{
 	"--dst-cc": "destination-country",
 }
 
-// ReadRules reads what iptables-save prints.
+// ReadRules parses the output of iptables-save.
 func ReadRules(text string) (*value.Dict, error) {
 	all := value.NewDict(4)
 	table := value.NewDict(0)
@@ -452,8 +451,8 @@ func ReadRules(text string) (*value.Dict, error) {
 	return all, nil
 }
 
-// readRule reads the options of a rule: each has a list of what it was given.
-// What is not to match is a value that begins with "! ".
+// readRule parses the options of a rule. Each option has a list of values. A
+// negated value begins with "! ".
 func readRule(words []string) *value.Dict {
 	rule := value.NewDict(4)
 	not := false
@@ -499,7 +498,7 @@ type BuildArgs struct {
 	Kwargs   fn.Kwargs `salt:"kwargs"`
 }
 
-// Build does iptables.build_rule.
+// Build implements iptables.build_rule.
 func (x Filter) Build(_ context.Context, _ *fn.Call, a BuildArgs) (string, error) {
 	b := ruleBuilder{kw: a.Kwargs.Clean()}
 	for k := range a.Kwargs.All() {
@@ -530,15 +529,15 @@ func (x Filter) Build(_ context.Context, _ *fn.Call, a BuildArgs) (string, error
 	return strings.Join([]string{path, "--wait", "-t", a.Table, flag + a.Command, a.Chain, value.Str(a.Position), rule}, " "), nil
 }
 
-// ruleBuilder makes the options of a rule out of keywords.
+// ruleBuilder converts keywords to the options of a rule.
 type ruleBuilder struct {
 	kw    *value.Dict
 	parts []string
 	wrong string
 }
 
-// take removes a keyword and returns its text, and "! " if its value says what
-// is not to match.
+// take removes a keyword and returns its value as a string. not is "! " if the
+// value is negated.
 func (b *ruleBuilder) take(key string) (text, not string, ok bool) {
 	v, ok := b.kw.Get(key)
 	if !ok {
@@ -560,7 +559,7 @@ func negation(text string) (plain, not string) {
 
 func (b *ruleBuilder) add(part string) { b.parts = append(b.parts, part) }
 
-// module names a match extension, once.
+// module adds a match extension unless it was added before.
 func (b *ruleBuilder) module(name string) (isNew bool) {
 	for _, p := range b.parts {
 		if p == "-m "+name {
@@ -587,7 +586,7 @@ func (b *ruleBuilder) build() string {
 	}
 	b.option("if", "-i")
 	b.option("of", "-o")
-	policy := b.kw.At("match") == "policy" // whose proto is an option of its own
+	policy := b.kw.At("match") == "policy" // policy has its own option proto
 	protocol := false
 	if v, ok := b.kw.Get("proto"); ok && !policy {
 		b.kw.Delete("proto")
@@ -647,7 +646,7 @@ func (b *ruleBuilder) matches(policy bool) {
 			b.add("-m " + m)
 			switch strings.TrimSpace(m) {
 			case "pknock", "quota2", "recent":
-				if v, ok := b.kw.Get("name_"); ok { // name is the state's
+				if v, ok := b.kw.Get("name_"); ok { // keyword name is taken by the state
 					b.kw.Delete("name_")
 					b.add("--name " + value.Str(v))
 				}
@@ -666,7 +665,7 @@ func (b *ruleBuilder) matches(policy bool) {
 	}
 }
 
-// ports adds a list of ports, which is negated as a whole.
+// ports adds a list of ports, which can only be negated as a whole.
 func (b *ruleBuilder) ports(key string) {
 	v := b.kw.At(key)
 	b.kw.Delete(key)
@@ -685,8 +684,8 @@ func (b *ruleBuilder) ports(key string) {
 	b.add("--" + key + " " + strings.Join(items, ","))
 }
 
-// jumps are the options that follow what a rule jumps to, after the jump
-// itself; see iptables(8), iptables-extensions(8) and xtables-addons(8).
+// jumps lists the options of the jump target, which follow the jump itself; see
+// iptables(8), iptables-extensions(8) and xtables-addons(8).
 var jumps = strings.Fields(`j jump
 	add-set and-mark and-tos checksum-fill clamp-mss-to-pmtu clustermac ctevents ctmask del-set ecn-tcp-remove exist expevents gateway hash-init hashmode
 	helper label local-node log-ip-options log-level log-prefix log-tcp-options log-tcp-sequence log-uid mask new nfmask nflog-group nflog-prefix nflog-range

@@ -1,4 +1,4 @@
-// Package lvm is what the execution module and the states lvm do: it shows and
+// Package lvm implements the execution module and the states lvm: it shows and
 // changes volumes in Salt's format.
 package lvm
 
@@ -13,11 +13,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// lvm asks the programs of lvm(8).
+// Volumes runs the programs of lvm(8).
 type Volumes struct{ M *host.Machine }
 
-// run runs one of the programs and returns what it prints; said is the error
-// text if it fails.
+// run runs a program and returns its output. said is its error output.
 func (l Volumes) run(ctx context.Context, program string, args ...string) (out, said string, ok bool, err error) {
 	o, err := l.M.Do(ctx, program, args...)
 	if err != nil {
@@ -26,8 +25,8 @@ func (l Volumes) run(ctx context.Context, program string, args ...string) (out, 
 	return o.Stdout, strings.TrimSpace(o.Stderr), o.Exit == 0, nil
 }
 
-// change runs a program that changes something, and returns what it said: success if
-// it succeeded.
+// change runs a program that changes something. It returns success if the program
+// succeeds, else its error output.
 func (l Volumes) change(ctx context.Context, success, program string, args ...string) (said string, err error) {
 	_, said, ok, err := l.run(ctx, program, args...)
 	if ok {
@@ -36,7 +35,7 @@ func (l Volumes) change(ctx context.Context, success, program string, args ...st
 	return said, err
 }
 
-// FullVersion does lvm.fullversion.
+// FullVersion implements lvm.fullversion.
 func (l Volumes) FullVersion(ctx context.Context, _ *fn.Call, _ struct{}) (*value.Dict, error) {
 	out, _, _, err := l.run(ctx, "lvm", "version")
 	all := value.NewDict(4)
@@ -49,13 +48,13 @@ func (l Volumes) FullVersion(ctx context.Context, _ *fn.Call, _ struct{}) (*valu
 	return all, err
 }
 
-// Version does lvm.version.
+// Version implements lvm.version.
 func (l Volumes) Version(ctx context.Context, c *fn.Call, n struct{}) (string, error) {
 	d, err := l.FullVersion(ctx, c, n)
 	return d.Str("LVM version"), err
 }
 
-// The columns of what is displayed.
+// The columns of the programs' output.
 var (
 	pvFields = []string{"Physical Volume Device", "Volume Group Name", "Physical Volume Size (kB)", "Internal Physical Volume Number",
 		"Physical Volume Status", "Physical Volume (not) Allocatable",
@@ -71,8 +70,8 @@ var (
 		"Minor Device Number"}
 )
 
-// display reads what a program shows of one thing or of all, by the first
-// column. What cannot be shown is nothing.
+// display parses the output of a program about one object or all of them, by the
+// first column. The result is empty if the program fails.
 func (l Volumes) display(ctx context.Context, program, name string, fields []string) (*value.Dict, error) {
 	args := []string{"-c"}
 	if name != "" {
@@ -104,7 +103,7 @@ type PvdisplayArgs struct {
 	Quiet bool   `salt:"quiet" ignored:"a failure is not logged" default:"false"`
 }
 
-// Pvdisplay does lvm.pvdisplay.
+// Pvdisplay implements lvm.pvdisplay.
 func (l Volumes) Pvdisplay(ctx context.Context, _ *fn.Call, a PvdisplayArgs) (*value.Dict, error) {
 	d, err := l.display(ctx, "pvdisplay", a.Name, pvFields)
 	if err != nil || !a.Real {
@@ -129,7 +128,7 @@ type VgdisplayArgs struct {
 	Quiet bool   `salt:"quiet" ignored:"a failure is not logged" default:"false"`
 }
 
-// Vgdisplay does lvm.vgdisplay.
+// Vgdisplay implements lvm.vgdisplay.
 func (l Volumes) Vgdisplay(ctx context.Context, _ *fn.Call, a VgdisplayArgs) (*value.Dict, error) {
 	return l.display(ctx, "vgdisplay", a.Name, vgFields)
 }
@@ -140,7 +139,7 @@ type LvdisplayArgs struct {
 	Quiet bool   `salt:"quiet" ignored:"a failure is not logged" default:"false"`
 }
 
-// Lvdisplay does lvm.lvdisplay.
+// Lvdisplay implements lvm.lvdisplay.
 func (l Volumes) Lvdisplay(ctx context.Context, _ *fn.Call, a LvdisplayArgs) (*value.Dict, error) {
 	return l.display(ctx, "lvdisplay", a.Name, lvFields)
 }
@@ -150,7 +149,7 @@ func (l Volumes) isPV(ctx context.Context, device string) (bool, error) {
 	return d.Len() > 0, err
 }
 
-// quietOr is how programs are kept from asking.
+// quietOr returns the option that keeps programs from asking questions.
 func quietOr(force bool) string {
 	if force {
 		return "--yes"
@@ -158,8 +157,8 @@ func quietOr(force bool) string {
 	return "-qq"
 }
 
-// options are the keywords that are options of a program, those of bare
-// without a value.
+// options converts keywords to options of a program. The options in bare have no
+// value.
 func options(kw fn.Kwargs, valid, bare string) (args []string) {
 	for k, v := range kw.Clean().All() {
 		name := value.Str(k)
@@ -182,7 +181,7 @@ type PvcreateArgs struct {
 	Kwargs   fn.Kwargs `salt:"kwargs"`
 }
 
-// Pvcreate does lvm.pvcreate.
+// Pvcreate implements lvm.pvcreate.
 func (l Volumes) Pvcreate(ctx context.Context, _ *fn.Call, a PvcreateArgs) (any, error) {
 	devices := value.Commas(a.Devices)
 	if len(devices) == 0 {
@@ -228,7 +227,7 @@ type PvArgs struct {
 	Force    bool `salt:"force" doc:"do not ask" default:"true"`
 }
 
-// each has a program work on those devices that are physical volumes.
+// each runs a program on those devices that are physical volumes.
 func (l Volumes) each(ctx context.Context, program string, a PvArgs) (any, error) {
 	args := []string{quietOr(a.Force)}
 	for _, d := range value.Commas(a.Devices) {
@@ -252,7 +251,7 @@ func (l Volumes) each(ctx context.Context, program string, a PvArgs) (any, error
 	return true, nil
 }
 
-// Pvremove does lvm.pvremove.
+// Pvremove implements lvm.pvremove.
 func (l Volumes) Pvremove(ctx context.Context, _ *fn.Call, a PvArgs) (any, error) {
 	v, err := l.each(ctx, "pvremove", a)
 	if err != nil || v != true {
@@ -266,7 +265,7 @@ func (l Volumes) Pvremove(ctx context.Context, _ *fn.Call, a PvArgs) (any, error
 	return true, nil
 }
 
-// Pvresize does lvm.pvresize.
+// Pvresize implements lvm.pvresize.
 func (l Volumes) Pvresize(ctx context.Context, _ *fn.Call, a PvArgs) (any, error) {
 	return l.each(ctx, "pvresize", a)
 }
@@ -281,7 +280,7 @@ type VgcreateArgs struct {
 
 const lvmNeedsBoth = "Error: vgname and device(s) are both required"
 
-// Vgcreate does lvm.vgcreate.
+// Vgcreate implements lvm.vgcreate.
 func (l Volumes) Vgcreate(ctx context.Context, _ *fn.Call, a VgcreateArgs) (any, error) {
 	if a.Name == "" || !value.Truth(a.Devices) {
 		return lvmNeedsBoth, nil
@@ -305,7 +304,7 @@ type VgextendArgs struct {
 	Force   bool   `salt:"force" doc:"answer all questions with yes" default:"false"`
 }
 
-// Vgextend does lvm.vgextend.
+// Vgextend implements lvm.vgextend.
 func (l Volumes) Vgextend(ctx context.Context, _ *fn.Call, a VgextendArgs) (any, error) {
 	if a.Name == "" || !value.Truth(a.Devices) {
 		return lvmNeedsBoth, nil
@@ -321,7 +320,7 @@ type VgremoveArgs struct {
 	Force bool   `salt:"force" doc:"do not ask" default:"true"`
 }
 
-// Vgremove does lvm.vgremove.
+// Vgremove implements lvm.vgremove.
 func (l Volumes) Vgremove(ctx context.Context, _ *fn.Call, a VgremoveArgs) (string, error) {
 	return l.change(ctx, `Volume group "`+a.Name+`" successfully removed`, "vgremove", a.Name, quietOr(a.Force))
 }
@@ -333,7 +332,7 @@ type LvremoveArgs struct {
 	Force bool   `salt:"force" doc:"do not ask" default:"true"`
 }
 
-// Lvremove does lvm.lvremove.
+// Lvremove implements lvm.lvremove.
 func (l Volumes) Lvremove(ctx context.Context, _ *fn.Call, a LvremoveArgs) (string, error) {
 	return l.change(ctx, `Logical volume "`+a.Name+`" successfully removed`, "lvremove", a.Group+"/"+a.Name, quietOr(a.Force))
 }
@@ -352,7 +351,7 @@ type LvcreateArgs struct {
 	Kwargs   fn.Kwargs `salt:"kwargs"`
 }
 
-// Lvcreate does lvm.lvcreate.
+// Lvcreate implements lvm.lvcreate.
 func (l Volumes) Lvcreate(ctx context.Context, _ *fn.Call, a LvcreateArgs) (any, error) {
 	size, extents := value.Truth(a.Size), value.Truth(a.Extents)
 	switch {
@@ -403,7 +402,7 @@ func (l Volumes) Lvcreate(ctx context.Context, _ *fn.Call, a LvcreateArgs) (any,
 	return d, err
 }
 
-// LvresizeArgs are arguments.
+// LvresizeArgs are the arguments of Resize.
 type LvresizeArgs struct {
 	Size    any    `salt:"size" doc:"new size, or + and what to add" default:"null"`
 	Path    string `salt:"lvpath" doc:"path of the logical volume" default:"null"`
@@ -412,7 +411,7 @@ type LvresizeArgs struct {
 	FS      bool   `salt:"resizefs" doc:"change the file system, too" default:"false"`
 }
 
-// Resize does lvm.lvresize and others of its kind.
+// Resize returns a function that implements lvm.lvresize or lvm.lvextend.
 func (l Volumes) Resize(program, done, force string) func(context.Context, *fn.Call, LvresizeArgs) (*value.Dict, error) {
 	return func(ctx context.Context, c *fn.Call, a LvresizeArgs) (*value.Dict, error) {
 		if value.Truth(a.Size) == value.Truth(a.Extents) {

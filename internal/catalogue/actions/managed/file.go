@@ -1,6 +1,6 @@
-// Package managed is what the state file.managed and the execution functions
-// file.manage_file, file.check_managed, file.check_file_meta and others do: it
-// compares a file with declared contents, owner, mode and attributes, and writes it.
+// Package managed implements the state file.managed and the execution functions
+// file.manage_file, file.check_managed, file.check_file_meta and others: it compares
+// a file with declared contents, owner, mode and attributes, and writes it.
 package managed
 
 import (
@@ -34,14 +34,15 @@ type File struct {
 	Backup any
 	// Config has the options obfuscate_templates, backup_mode and cachedir.
 	Config fn.Reader
-	// HideChanges leaves the changes of the content out of diffs.
+	// HideChanges hides the changes of the content in diffs.
 	HideChanges bool
 }
 
 // Parent says what to do if the directory of a new file is missing.
 type Parent struct {
 	Make bool
-	// Mode is that of the new directories; if nil, it follows from the mode of the file.
+	// Mode is the mode of new directories; if nil, it is derived from the mode of the
+	// file.
 	Mode any
 }
 
@@ -57,7 +58,8 @@ func (p Parent) bits(mode string) (int, error) {
 	return bits, nil
 }
 
-// MakeParent makes the directory of the file if it is missing and that is allowed.
+// MakeParent creates the directory of the file if it is missing and creating it is
+// allowed.
 func (f *File) MakeParent() error {
 	dir := filepath.Dir(f.Name)
 	switch {
@@ -79,8 +81,8 @@ func (f *File) MakeParent() error {
 	return nil
 }
 
-// Diff shows how a content differs from that of the file. It hides the changes
-// if the minion's options or HideChanges say so.
+// Diff returns the diff between the file and a new content. It hides the changes if
+// the minion's options or HideChanges say so.
 func (f *File) Diff(want *sources.Content) (string, error) {
 	obfuscate, _ := f.Config.Get("obfuscate_templates").(bool)
 	switch {
@@ -96,7 +98,7 @@ func (f *File) Diff(want *sources.Content) (string, error) {
 	return d, nil
 }
 
-// DiffUnlessSame is Diff, or "" if the file has the content.
+// DiffUnlessSame returns "" if the file has the content, else Diff.
 func (f *File) DiffUnlessSame(want *sources.Content) (string, error) {
 	same, err := want.Same(f.Name)
 	switch {
@@ -108,8 +110,8 @@ func (f *File) DiffUnlessSame(want *sources.Content) (string, error) {
 	return f.Diff(want)
 }
 
-// Differs reports what of owner, mode, attributes and SELinux context is not as
-// declared. now is what is there.
+// Differs returns which of owner, mode, attributes and SELinux context differ from
+// the declared ones. now is the current state.
 func (f *File) Differs(ctx context.Context, now filesys.Facts) (*value.Dict, error) {
 	changes := f.Own.Differs(now)
 	marked, err := f.Marks.Differs(ctx, f.Name)
@@ -117,7 +119,7 @@ func (f *File) Differs(ctx context.Context, now filesys.Facts) (*value.Dict, err
 	return changes, err
 }
 
-// Apply sets owner, mode, attributes and SELinux context, and returns what has changed.
+// Apply sets owner, mode, attributes and SELinux context, and returns the changes.
 func (f *File) Apply(ctx context.Context) (*value.Dict, error) {
 	changes, err := f.Own.Apply(f.M, f.Name, f.Follow)
 	if err != nil {
@@ -128,10 +130,10 @@ func (f *File) Apply(ctx context.Context) (*value.Dict, error) {
 	return changes, err
 }
 
-// Ready returns a file that already has a content, or nil; see atomicfile.As.
+// Ready returns a file that already holds the content, or nil; see atomicfile.As.
 type Ready func(final string, old fs.FileInfo) *os.File
 
-// Write puts a content in place, with owner and mode.
+// Write replaces the file by one with the content, owner and mode.
 func (f *File) Write(want *sources.Content, ready Ready) error {
 	as := atomicfile.As{Mode: f.Own.Bits, UID: f.Own.UID, GID: f.Own.GID, ReplaceLink: !f.Follow, Durable: true}
 	taken := false
@@ -153,8 +155,8 @@ func (f *File) Write(want *sources.Content, ready Ready) error {
 	return nil
 }
 
-// Created is what Create will change, as far as the content goes. A nil content is
-// an empty file.
+// Created predicts how Create changes the content. A nil content means an empty
+// file.
 func (f *File) Created(want *sources.Content) *value.Dict {
 	if want == nil {
 		return value.DictOf("new", "file "+f.Name+" created")
@@ -162,8 +164,8 @@ func (f *File) Created(want *sources.Content) *value.Dict {
 	return value.DictOf("diff", "New file")
 }
 
-// Create writes the file where nothing is, and returns what Salt shows of its
-// content, owner and mode. showMode shows the mode even if none is declared.
+// Create writes a new file, and returns the changes of content, owner and mode as
+// Salt shows them. showMode shows the mode even if none is declared.
 func (f *File) Create(want *sources.Content, showMode bool, ready Ready) (*value.Dict, error) {
 	changes := f.Created(want)
 	if want == nil {
@@ -186,8 +188,8 @@ func (f *File) Create(want *sources.Content, showMode bool, ready Ready) (*value
 	return changes, nil
 }
 
-// Replace gives the file another content, and keeps a copy of the old one if
-// Backup or the minion's options say so.
+// Replace replaces the content, and keeps a copy of the old file if Backup or the
+// minion's options say so.
 func (f *File) Replace(want *sources.Content, ready Ready) error {
 	if err := sources.BackUp(f.Config, f.Name, f.Backup); err != nil {
 		return err
@@ -195,7 +197,7 @@ func (f *File) Replace(want *sources.Content, ready Ready) error {
 	return f.Write(want, ready)
 }
 
-// Encoded returns a content that is given as a string in an encoding, or as bytes.
+// Encoded returns a content given as a string with an encoding, or as bytes.
 func Encoded(given any, encoding, onError string) (*sources.Content, error) {
 	if b, ok := given.([]byte); ok {
 		return &sources.Content{Data: append([]byte{}, b...)}, nil
@@ -207,7 +209,7 @@ func Encoded(given any, encoding, onError string) (*sources.Content, error) {
 	return &sources.Content{Data: b}, nil
 }
 
-// SourceMode returns the mode of a source, for files that keep it. Sources of the
+// SourceMode returns the mode of a source, for files that keep it. Sources on the
 // web have none.
 func SourceMode(ctx context.Context, files fn.Lister, s sources.Source) (bits int, ok bool) {
 	if s.Web() {

@@ -12,7 +12,7 @@ import (
 	"brine/internal/sls/state/sources"
 )
 
-// TestFile makes a file, replaces it and compares it, as the state and the execution
+// TestFile creates, replaces and compares a file, as the state and the execution
 // functions do.
 func TestFile(t *testing.T) {
 	dir, m := t.TempDir(), &host.Machine{}
@@ -60,8 +60,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestMissingOwner leaves what does not exist to the run: nothing is given to
-// another user or group instead.
+// TestMissingOwner checks that a missing user or group is reported by Available, and
+// is not replaced by another one.
 func TestMissingOwner(t *testing.T) {
 	own, err := OwnerOf(t.Context(), &host.Machine{}, "no-such-user-here", "no-such-group-here", "")
 	if err != nil || own.UID != -1 || own.GID != -1 || own.Bits != -1 {

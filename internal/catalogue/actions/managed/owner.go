@@ -11,12 +11,12 @@ import (
 	"brine/internal/sls/state/perms"
 )
 
-// Owner is the user, group and mode that a file should have, as declared: nil
-// and "" leave what is there.
+// Owner is the declared user, group and mode of a file; nil and "" mean no
+// change.
 type Owner struct {
 	User, Group any
 	Mode        string
-	// UID, GID and Bits are the same as numbers, -1 for what is not declared.
+	// UID, GID and Bits are the numeric values, -1 if not declared.
 	UID, GID int
 	Bits     int
 	// Problem names the user and group that do not exist.
@@ -51,13 +51,13 @@ func (o Owner) Available() error {
 	return nil
 }
 
-// Differs reports what of the owner and mode is not as declared. The mode of a
-// symbolic link cannot be set.
+// Differs returns how the owner and mode differ from the declared ones. The mode
+// of a symbolic link cannot be set.
 func (o Owner) Differs(now filesys.Facts) *value.Dict {
 	return perms.Differs(o.User, o.Group, o.Mode, now)
 }
 
-// Apply sets the owner and mode of a file, and returns what has changed.
+// Apply sets the owner and mode of a file, and returns the changes.
 func (o Owner) Apply(m *host.Machine, path string, follow bool) (*value.Dict, error) {
 	now, err := filesys.Look(m, path, follow)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package mounts does the work of the execution module and the state mount: mounted file
+// Package mounts implements the execution module and the state mount: mounted file
 // systems, fstab and swap.
 package mounts
 
@@ -17,11 +17,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// Table is what is mounted on a machine, and what is to be.
+// Table reads and changes the mounted file systems and the fstab of a machine.
 type Table struct{ M *host.Machine }
 
-// opts are options as Salt shows them, with names of users and groups as
-// numbers.
+// opts returns mount options as Salt shows them, with numbers instead of user and group
+// names.
 func (x Table) opts(ctx context.Context, list []string) *value.List {
 	l := &value.List{}
 	for _, o := range list {
@@ -45,7 +45,7 @@ type ActiveArgs struct {
 	Extended bool `salt:"extended" doc:"tell more of each" default:"false"`
 }
 
-// Active does mount.active.
+// Active implements mount.active.
 func (x Table) Active(ctx context.Context, _ *fn.Call, a ActiveArgs) (*value.Dict, error) {
 	all, err := mount.Active(x.M)
 	if err != nil {
@@ -73,8 +73,8 @@ func (x Table) Active(ctx context.Context, _ *fn.Call, a ActiveArgs) (*value.Dic
 	return out, nil
 }
 
-// together are the options as /proc/self/mounts has them: rw or ro of the
-// mount or the file system, then those of the mount, then the others.
+// together merges the options of a mount and of its file system into the order of
+// /proc/self/mounts: rw or ro, then those of the mount, then those of the file system.
 func together(opts, super []string) []string {
 	if len(opts) == 0 {
 		return super
@@ -97,12 +97,12 @@ func text(s string) any {
 	return s
 }
 
-// listed are the devices as mount(8) lists them, by directory.
+// listed returns the devices that mount(8) lists, by mount point.
 func (x Table) listed(ctx context.Context) map[string]string {
 	out := map[string]string{}
 	list, _, err := x.M.Run(ctx, "mount", "-l")
 	if err != nil {
-		return out // it tells the same as the kernel's list, except names
+		return out // the kernel's list has the same devices, except names
 	}
 	for line := range strings.SplitSeq(list, "\n") {
 		if f := strings.Fields(line); len(f) >= 3 {
@@ -112,12 +112,12 @@ func (x Table) listed(ctx context.Context) map[string]string {
 	return out
 }
 
-// identities are UUID and label of devices.
+// identities returns the UUID and the label of each device.
 func (x Table) identities(ctx context.Context) map[string][2]string {
 	out := map[string][2]string{}
 	found, err := disk.Identities(ctx, x.M)
 	if err != nil {
-		return out // only root may ask
+		return out // blkid needs root
 	}
 	for _, id := range found {
 		var names [2]string
@@ -139,7 +139,7 @@ type FstabArgs struct {
 	Config string `salt:"config" doc:"the file" default:"/etc/fstab"`
 }
 
-// Fstab does mount.fstab.
+// Fstab implements mount.fstab.
 func (x Table) Fstab(_ context.Context, _ *fn.Call, a FstabArgs) (*value.Dict, error) {
 	out := value.NewDict(0)
 	for _, e := range mount.ReadFstab(x.M, a.Config) {
@@ -167,7 +167,7 @@ type SetFstabArgs struct {
 	Kwargs    fn.Kwargs `salt:"kwargs"`
 }
 
-// SetFstab does mount.set_fstab.
+// SetFstab implements mount.set_fstab.
 func (x Table) SetFstab(_ context.Context, c *fn.Call, a SetFstabArgs) (string, error) {
 	blanks := strings.NewReplacer(`\ `, `\040`, " ", `\040`)
 	e := mount.Entry{Device: blanks.Replace(a.Device), Name: blanks.Replace(a.Name), Type: a.Type, Opts: commaList(a.Opts), Dump: value.Str(a.Dump),
@@ -197,7 +197,7 @@ func (x Table) SetFstab(_ context.Context, c *fn.Call, a SetFstabArgs) (string, 
 	return done, nil
 }
 
-// commaList reads a list, or a text with commas.
+// commaList reads a list, or a string with commas.
 func commaList(v any) []string {
 	if v == "" || v == false {
 		return nil
@@ -212,7 +212,7 @@ type RmFstabArgs struct {
 	Config string `salt:"config" doc:"the file" default:"/etc/fstab"`
 }
 
-// RmFstab does mount.rm_fstab.
+// RmFstab implements mount.rm_fstab.
 func (x Table) RmFstab(_ context.Context, _ *fn.Call, a RmFstabArgs) (bool, error) {
 	if _, err := mount.RemoveFstab(x.M, a.Config, a.Name, a.Device); err != nil {
 		return false, fn.Errorf("%w", err)
@@ -231,7 +231,7 @@ type MountArgs struct {
 	Util   string `salt:"util" doc:"only mount is known" default:"mount"`
 }
 
-// as gives a program the rights of a user.
+// as returns a function that lets a program run as a user.
 func as(ctx context.Context, m *host.Machine, name string) func(*host.Cmd) error {
 	if name == "" {
 		return nil
@@ -249,7 +249,7 @@ func as(ctx context.Context, m *host.Machine, name string) func(*host.Cmd) error
 	}
 }
 
-// Mount does mount.mount. It returns what is wrong, "" for a success.
+// Mount implements mount.mount. wrong is the error message, "" on success.
 func (x Table) Mount(ctx context.Context, _ *fn.Call, a MountArgs) (wrong string, err error) {
 	if a.Mkmnt && !x.M.Exists(a.Name) {
 		if err := x.makeDir(ctx, a.Name, a.User); err != nil {
@@ -266,7 +266,7 @@ func (x Table) Mount(ctx context.Context, _ *fn.Call, a MountArgs) (wrong string
 	return "", nil
 }
 
-// makeDir creates a directory to mount on, which belongs to a user; "" is this process'.
+// makeDir creates a mount point owned by a user; "" means the user of this process.
 func (x Table) makeDir(ctx context.Context, name, user string) error {
 	if err := os.MkdirAll(x.M.Path(name), 0o755); err != nil || user == "" {
 		return err
@@ -288,7 +288,7 @@ type RemountArgs struct {
 	User   string `salt:"user" doc:"user whose rights are used" default:"null"`
 }
 
-// Remount does mount.remount. It returns what is wrong, "" for a success.
+// Remount implements mount.remount. wrong is the error message, "" on success.
 func (x Table) Remount(ctx context.Context, c *fn.Call, a RemountArgs) (wrong string, err error) {
 	on, err := mount.Is(x.M, a.Name)
 	if err != nil {
@@ -310,7 +310,7 @@ type UmountArgs struct {
 	Lazy   bool   `salt:"lazy" doc:"detach now, and clean up when it is not used any more" default:"false"`
 }
 
-// Umount does mount.umount. It returns what is wrong, "" for a success.
+// Umount implements mount.umount. wrong is the error message, "" on success.
 func (x Table) Umount(ctx context.Context, _ *fn.Call, a UmountArgs) (wrong string, err error) {
 	if a.Util != "mount" && a.Util != "" {
 		return "", fn.Errorf("cannot unmount %s by %s: only mount is known", a.Name, a.Util)
@@ -332,7 +332,7 @@ func (x Table) Umount(ctx context.Context, _ *fn.Call, a UmountArgs) (wrong stri
 	return "", nil
 }
 
-// Swaps does mount.swaps.
+// Swaps implements mount.swaps.
 func (x Table) Swaps(context.Context, *fn.Call, struct{}) (*value.Dict, error) {
 	out := value.NewDict(0)
 	for _, s := range mount.Swaps(x.M) {
@@ -347,7 +347,7 @@ type SwapOnArgs struct {
 	Priority any    `salt:"priority" doc:"which one is used first" default:"null"`
 }
 
-// SwapOn does mount.swapon.
+// SwapOn implements mount.swapon.
 func (x Table) SwapOn(ctx context.Context, c *fn.Call, a SwapOnArgs) (*value.Dict, error) {
 	before, _ := x.Swaps(ctx, c, struct{}{})
 	if stats, ok := before.Get(a.Name); ok {

@@ -1,4 +1,4 @@
-// Package parameters does the work of the execution module and the state sysctl.
+// Package parameters implements the execution module and the state sysctl.
 package parameters
 
 import (
@@ -17,7 +17,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Kernel is the kernel of a machine, which has parameters.
+// Kernel reads and sets kernel parameters of a machine.
 type Kernel struct{ M *host.Machine }
 
 // ShowArgs are the arguments of Show.
@@ -25,7 +25,7 @@ type ShowArgs struct {
 	File any `salt:"config_file" doc:"file to show instead of what the kernel has" default:"false"`
 }
 
-// Show does sysctl.show.
+// Show implements sysctl.show.
 func (k Kernel) Show(_ context.Context, _ *fn.Call, a ShowArgs) (any, error) {
 	if !value.Truth(a.File) {
 		all := sysctl.All(k.M)
@@ -54,7 +54,7 @@ type NameArgs struct {
 	Name string `salt:"name" doc:"name of the parameter"`
 }
 
-// Get does sysctl.get.
+// Get implements sysctl.get.
 func (k Kernel) Get(_ context.Context, _ *fn.Call, a NameArgs) (string, error) {
 	v, err := sysctl.Get(k.M, a.Name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,7 +82,7 @@ func (k Kernel) set(name, v string) error {
 	return nil
 }
 
-// refusal says in the words of sysctl(8) why the kernel does not take a value.
+// refusal returns sysctl(8)'s message for a value that the kernel rejects.
 func refusal(name string, err error) error {
 	var at *fs.PathError
 	var no syscall.Errno
@@ -96,7 +96,7 @@ func refusal(name string, err error) error {
 	return fmt.Errorf("sysctl: setting key %q: %s", name, strings.ToUpper(text[:1])+text[1:])
 }
 
-// Assign does sysctl.assign.
+// Assign implements sysctl.assign.
 func (k Kernel) Assign(_ context.Context, _ *fn.Call, a AssignArgs) (*value.Dict, error) {
 	v := value.Str(a.Value)
 	return value.DictOf(a.Name, v), k.set(a.Name, v)
@@ -109,7 +109,7 @@ type PersistArgs struct {
 	Config any    `salt:"config" doc:"file to keep it in; null for the usual one" default:"null"`
 }
 
-// Persist does sysctl.persist.
+// Persist implements sysctl.persist.
 func (k Kernel) Persist(_ context.Context, _ *fn.Call, a PersistArgs) (string, error) {
 	v, file := value.Str(a.Value), sysctl.DefaultFile(k.M)
 	if value.Truth(a.Config) {

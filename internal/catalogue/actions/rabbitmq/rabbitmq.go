@@ -1,5 +1,5 @@
-// Package rabbitmq is what the execution module and the states rabbitmq do: it
-// commands the broker of this machine and returns its answers in Salt's format.
+// Package rabbitmq implements the execution module and the states rabbitmq: it
+// controls the broker of this machine and returns results in Salt's format.
 package rabbitmq
 
 import (
@@ -17,8 +17,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// rabbitmq asks rabbitmqctl and rabbitmq-plugins, which command the broker of
-// this machine.
+// Broker runs rabbitmqctl and rabbitmq-plugins, which control the broker of this
+// machine.
 type Broker struct{ M *host.Machine }
 
 // Args are the arguments of AddUser, CheckPassword, DeleteUpstream and others.
@@ -29,10 +29,10 @@ type Args struct {
 	RunAs    any    `salt:"runas" doc:"user to run the program as" default:"null"`
 }
 
-// call runs a program of the broker by way of the module cmd.
+// call runs a program of the broker through the cmd module.
 func (r Broker) call(ctx context.Context, c *fn.Call, runas any, program string, words ...string) (*value.Dict, error) {
 	path := r.M.Which(program)
-	if path == "" && program == "rabbitmq-plugins" { // where it lies outside of PATH
+	if path == "" && program == "rabbitmq-plugins" { // its path if it is not in PATH
 		v, err := c.Funcs.Call(ctx, c, "pkg.version", []any{"rabbitmq-server"}, nil)
 		if err != nil {
 			return nil, err
@@ -52,7 +52,7 @@ func (r Broker) call(ctx context.Context, c *fn.Call, runas any, program string,
 	return d, err
 }
 
-// ask is call with what is printed, or the error if there is any.
+// ask runs a program and returns its output. Error output is an error.
 func (r Broker) ask(ctx context.Context, c *fn.Call, runas any, program string, words ...string) (string, error) {
 	d, err := r.call(ctx, c, runas, program, words...)
 	if err == nil && (d.Int("retcode") != 0 || d.Str("stderr") != "") {
@@ -63,8 +63,8 @@ func (r Broker) ask(ctx context.Context, c *fn.Call, runas any, program string, 
 
 const rabbitmqctl = "rabbitmqctl"
 
-// do runs rabbitmqctl with words of which NAME, PASSWORD and VHOST are
-// arguments, and returns what it prints under a title.
+// do returns a function that runs rabbitmqctl, with NAME, PASSWORD and VHOST in words
+// replaced by arguments. The result has the output under a title.
 func (r Broker) do(title, words string) func(context.Context, *fn.Call, Args) (*value.Dict, error) {
 	return func(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 		line := strings.Fields(words)
@@ -90,15 +90,16 @@ func (r Broker) titled(ctx context.Context, c *fn.Call, title string, runas any,
 	return value.DictOf(title, said), nil
 }
 
-// Say does rabbitmq.status and others of its kind.
+// Say returns a function that implements rabbitmq.status or another function without
+// arguments.
 func (r Broker) Say(verb string) func(context.Context, *fn.Call, Args) (string, error) {
 	return func(ctx context.Context, c *fn.Call, a Args) (string, error) {
 		return r.ask(ctx, c, a.RunAs, rabbitmqctl, verb)
 	}
 }
 
-// rabbitRows returns the lines that are rows of a table. header is the first line of
-// tables of newer versions, which is none.
+// rabbitRows returns the rows of a table. header is the header line that newer
+// versions print; it is skipped.
 func rabbitRows(text, header string) (rows []string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
@@ -114,7 +115,7 @@ func rabbitRows(text, header string) (rows []string) {
 	return rows
 }
 
-// ListUsers does rabbitmq.list_users.
+// ListUsers implements rabbitmq.list_users.
 func (r Broker) ListUsers(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 	said, err := r.ask(ctx, c, a.RunAs, rabbitmqctl, "list_users", "-q")
 	if err != nil {
@@ -140,7 +141,7 @@ func (r Broker) ListUsers(ctx context.Context, c *fn.Call, a Args) (*value.Dict,
 	return users, nil
 }
 
-// ListVhosts does rabbitmq.list_vhosts.
+// ListVhosts implements rabbitmq.list_vhosts.
 func (r Broker) ListVhosts(ctx context.Context, c *fn.Call, a Args) (*value.List, error) {
 	said, err := r.ask(ctx, c, a.RunAs, rabbitmqctl, "list_vhosts", "-q")
 	names := &value.List{}
@@ -152,7 +153,7 @@ func (r Broker) ListVhosts(ctx context.Context, c *fn.Call, a Args) (*value.List
 	return names, err
 }
 
-// ListUpstreams does rabbitmq.list_upstreams.
+// ListUpstreams implements rabbitmq.list_upstreams.
 func (r Broker) ListUpstreams(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 	d, err := r.call(ctx, c, a.RunAs, rabbitmqctl, "list_parameters", "-q")
 	all := value.NewDict(2)
@@ -164,29 +165,29 @@ func (r Broker) ListUpstreams(ctx context.Context, c *fn.Call, a Args) (*value.D
 	return all, err
 }
 
-// UserExists does rabbitmq.user_exists.
+// UserExists implements rabbitmq.user_exists.
 func (r Broker) UserExists(ctx context.Context, c *fn.Call, a Args) (bool, error) {
 	d, err := r.ListUsers(ctx, c, a)
 	return d.Has(a.Name), err
 }
 
-// VhostExists does rabbitmq.vhost_exists.
+// VhostExists implements rabbitmq.vhost_exists.
 func (r Broker) VhostExists(ctx context.Context, c *fn.Call, a Args) (bool, error) {
 	l, err := r.ListVhosts(ctx, c, a)
 	return slices.Contains(value.Texts(l), a.Name), err
 }
 
-// UpstreamExists does rabbitmq.upstream_exists.
+// UpstreamExists implements rabbitmq.upstream_exists.
 func (r Broker) UpstreamExists(ctx context.Context, c *fn.Call, a Args) (bool, error) {
 	d, err := r.ListUpstreams(ctx, c, a)
 	return d.Has(a.Name), err
 }
 
-// AddUser does rabbitmq.add_user.
+// AddUser implements rabbitmq.add_user.
 func (r Broker) AddUser(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 	clear := a.Password == ""
 	if clear {
-		a.Password = rand.Text() // a user cannot be added without
+		a.Password = rand.Text() // the program requires a password
 	}
 	said, err := r.titled(ctx, c, "Added", a.RunAs, rabbitmqctl, "add_user", a.Name, a.Password)
 	if err != nil || !clear {
@@ -205,7 +206,7 @@ var rabbitVersion = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?:RabbitMQ version:\s*|\{rabbit,"RabbitMQ",")([0-9]+)\.([0-9]+)\.([0-9]+)`)
 })
 
-// CheckPassword does rabbitmq.check_password.
+// CheckPassword implements rabbitmq.check_password.
 func (r Broker) CheckPassword(ctx context.Context, c *fn.Call, a Args) (bool, error) {
 	status, err := r.call(ctx, c, a.RunAs, rabbitmqctl, "status")
 	if err != nil {
@@ -238,12 +239,12 @@ type RightsArgs struct {
 	RunAs any    `salt:"runas" doc:"user to run the program as" default:"null"`
 }
 
-// SetPermissions does rabbitmq.set_permissions.
+// SetPermissions implements rabbitmq.set_permissions.
 func (r Broker) SetPermissions(ctx context.Context, c *fn.Call, a RightsArgs) (*value.Dict, error) {
 	return r.titled(ctx, c, "Permissions Set", a.RunAs, rabbitmqctl, "set_permissions", "-p", a.Vhost, a.User, a.Conf, a.Write, a.Read)
 }
 
-// permissions reads a list of rights, by one of their fields.
+// permissions reads a list of permissions, indexed by one of their fields.
 func (r Broker) permissions(ctx context.Context, c *fn.Call, runas any, by string, words ...string) (*value.Dict, error) {
 	d, err := r.call(ctx, c, runas, rabbitmqctl, words...)
 	if err != nil {
@@ -268,12 +269,12 @@ func (r Broker) permissions(ctx context.Context, c *fn.Call, runas any, by strin
 	return all, nil
 }
 
-// ListPermissions does rabbitmq.list_permissions.
+// ListPermissions implements rabbitmq.list_permissions.
 func (r Broker) ListPermissions(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 	return r.permissions(ctx, c, a.RunAs, "user", "list_permissions", "--formatter=json", "-p", a.Vhost)
 }
 
-// ListUserPermissions does rabbitmq.list_user_permissions.
+// ListUserPermissions implements rabbitmq.list_user_permissions.
 func (r Broker) ListUserPermissions(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 	return r.permissions(ctx, c, a.RunAs, "vhost", "list_user_permissions", a.Name, "--formatter=json")
 }
@@ -285,7 +286,7 @@ type TagsArgs struct {
 	RunAs any    `salt:"runas" doc:"user to run the program as" default:"null"`
 }
 
-// SetTags does rabbitmq.set_user_tags.
+// SetTags implements rabbitmq.set_user_tags.
 func (r Broker) SetTags(ctx context.Context, c *fn.Call, a TagsArgs) (*value.Dict, error) {
 	return r.titled(ctx, c, "Tag(s) set", a.RunAs, rabbitmqctl, append([]string{"set_user_tags", a.Name}, value.Texts(a.Tags)...)...)
 }
@@ -298,7 +299,7 @@ type JoinArgs struct {
 	RunAs   any    `salt:"runas" doc:"user to run the program as" default:"null"`
 }
 
-// JoinCluster does rabbitmq.join_cluster.
+// JoinCluster implements rabbitmq.join_cluster.
 func (r Broker) JoinCluster(ctx context.Context, c *fn.Call, a JoinArgs) (*value.Dict, error) {
 	words := []string{"join_cluster"}
 	if value.Truth(a.RAMNode) {
@@ -320,7 +321,7 @@ type QueuesArgs struct {
 	Facts fn.Args `salt:"args"`
 }
 
-// ListQueues does rabbitmq.list_queues.
+// ListQueues implements rabbitmq.list_queues.
 func (r Broker) ListQueues(ctx context.Context, c *fn.Call, a QueuesArgs) (*value.Dict, error) {
 	return r.queues(ctx, c, a.RunAs, a.Facts)
 }
@@ -332,7 +333,7 @@ type QueuesVhostArgs struct {
 	Facts fn.Args `salt:"args"`
 }
 
-// ListQueuesVhost does rabbitmq.list_queues_vhost.
+// ListQueuesVhost implements rabbitmq.list_queues_vhost.
 func (r Broker) ListQueuesVhost(ctx context.Context, c *fn.Call, a QueuesVhostArgs) (*value.Dict, error) {
 	return r.queues(ctx, c, a.RunAs, a.Facts, "-p", a.Vhost)
 }
@@ -358,9 +359,8 @@ func (r Broker) queues(ctx context.Context, c *fn.Call, runas any, facts fn.Args
 	return all, err
 }
 
-// listPolicies reads tables of version 3.7 and later, where the pattern comes
-// before what it applies to, and those of earlier ones, which may lack the
-// latter.
+// ListPolicies reads the tables of version 3.7 and later, where the pattern comes
+// before apply-to, and those of earlier versions, which may lack apply-to.
 func (r Broker) ListPolicies(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 	said, err := r.ask(ctx, c, a.RunAs, rabbitmqctl, "list_policies", "-q", "-p", a.Vhost)
 	if err != nil {
@@ -409,7 +409,7 @@ type PolicyArgs struct {
 	ApplyTo    any    `salt:"apply_to" doc:"queues, exchanges or all" default:"null"`
 }
 
-// SetPolicy does rabbitmq.set_policy.
+// SetPolicy implements rabbitmq.set_policy.
 func (r Broker) SetPolicy(ctx context.Context, c *fn.Call, a PolicyArgs) (*value.Dict, error) {
 	definition, ok := a.Definition.(string)
 	if d, isDict := a.Definition.(*value.Dict); isDict {
@@ -432,13 +432,14 @@ func (r Broker) SetPolicy(ctx context.Context, c *fn.Call, a PolicyArgs) (*value
 	return r.titled(ctx, c, "Set", a.RunAs, rabbitmqctl, append(words, a.Name, a.Pattern, definition)...)
 }
 
-// PolicyExists does rabbitmq.policy_exists.
+// PolicyExists implements rabbitmq.policy_exists.
 func (r Broker) PolicyExists(ctx context.Context, c *fn.Call, a Args) (bool, error) {
 	d, err := r.ListPolicies(ctx, c, a)
 	return d.Dict(a.Vhost).Has(a.Name), err
 }
 
-// Plugins does rabbitmq.list_available_plugins and others of its kind.
+// Plugins returns a function that implements rabbitmq.list_available_plugins or a
+// similar function.
 func (r Broker) Plugins(words ...string) func(context.Context, *fn.Call, Args) (*value.List, error) {
 	return func(ctx context.Context, c *fn.Call, a Args) (*value.List, error) {
 		said, err := r.ask(ctx, c, a.RunAs, "rabbitmq-plugins", words...)
@@ -452,7 +453,7 @@ func (r Broker) Plugins(words ...string) func(context.Context, *fn.Call, Args) (
 	}
 }
 
-// PluginIsEnabled does rabbitmq.plugin_is_enabled.
+// PluginIsEnabled implements rabbitmq.plugin_is_enabled.
 func (r Broker) PluginIsEnabled(ctx context.Context, c *fn.Call, a Args) (bool, error) {
 	l, err := r.Plugins("list", "-m", "-e")(ctx, c, a)
 	return slices.Contains(value.Texts(l), a.Name), err
@@ -481,7 +482,7 @@ type UpstreamArgs struct {
 	RunAs    any    `salt:"runas" doc:"user to run the program as" default:"null"`
 }
 
-// SetUpstream does rabbitmq.set_upstream.
+// SetUpstream implements rabbitmq.set_upstream.
 func (r Broker) SetUpstream(ctx context.Context, c *fn.Call, a UpstreamArgs) (bool, error) {
 	params := value.DictOf("uri", a.URI, "prefetch-count", a.Prefetch, "reconnect-delay", a.Delay, "ack-mode", a.Ack, "trust-user-id", a.Trust, "exchange",
 		a.Exchange,
@@ -500,48 +501,48 @@ func (r Broker) SetUpstream(ctx context.Context, c *fn.Call, a UpstreamArgs) (bo
 	return err == nil, err
 }
 
-// DeleteUpstream does rabbitmq.delete_upstream.
+// DeleteUpstream implements rabbitmq.delete_upstream.
 func (r Broker) DeleteUpstream(ctx context.Context, c *fn.Call, a Args) (bool, error) {
 	_, err := r.ask(ctx, c, a.RunAs, rabbitmqctl, "clear_parameter", "federation-upstream", a.Name)
 	return err == nil, err
 }
 
-// DeleteUser does rabbitmq.delete_user.
+// DeleteUser implements rabbitmq.delete_user.
 func (r Broker) DeleteUser(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 	return r.do("Deleted", "delete_user NAME")(ctx, c, a)
 }
 
-// ChangePassword does rabbitmq.change_password.
+// ChangePassword implements rabbitmq.change_password.
 func (r Broker) ChangePassword(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 	return r.do("Password Changed", "change_password NAME PASSWORD")(ctx, c, a)
 }
 
-// ClearPassword does rabbitmq.clear_password.
+// ClearPassword implements rabbitmq.clear_password.
 func (r Broker) ClearPassword(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 	return r.do("Password Cleared", "clear_password NAME")(ctx, c, a)
 }
 
-// AddVhost does rabbitmq.add_vhost.
+// AddVhost implements rabbitmq.add_vhost.
 func (r Broker) AddVhost(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 	return r.do("Added", "add_vhost VHOST")(ctx, c, a)
 }
 
-// DeleteVhost does rabbitmq.delete_vhost.
+// DeleteVhost implements rabbitmq.delete_vhost.
 func (r Broker) DeleteVhost(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 	return r.do("Deleted", "delete_vhost VHOST")(ctx, c, a)
 }
 
-// DeletePolicy does rabbitmq.delete_policy.
+// DeletePolicy implements rabbitmq.delete_policy.
 func (r Broker) DeletePolicy(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 	return r.do("Deleted", "clear_policy -p VHOST NAME")(ctx, c, a)
 }
 
-// EnablePlugin does rabbitmq.enable_plugin.
+// EnablePlugin implements rabbitmq.enable_plugin.
 func (r Broker) EnablePlugin(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 	return r.plugin("Enabled", "enable")(ctx, c, a)
 }
 
-// DisablePlugin does rabbitmq.disable_plugin.
+// DisablePlugin implements rabbitmq.disable_plugin.
 func (r Broker) DisablePlugin(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 	return r.plugin("Disabled", "disable")(ctx, c, a)
 }

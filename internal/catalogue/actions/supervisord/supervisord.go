@@ -1,4 +1,4 @@
-// Package supervisord does the work of the execution module and the state supervisord.
+// Package supervisord implements the execution module and the state supervisord.
 package supervisord
 
 import (
@@ -13,7 +13,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Control asks supervisorctl, which commands the daemon supervisord of a machine.
+// Control runs supervisorctl, which controls the daemon supervisord of a machine.
 type Control struct{ M *host.Machine }
 
 // Args are the arguments of Reread.
@@ -24,7 +24,7 @@ type Args struct {
 	BinEnv string `salt:"bin_env" doc:"path of supervisorctl, or of a virtual environment with it" default:"null"`
 }
 
-// group names a group without the asterisk.
+// group removes the asterisk from the name of a group.
 func group(name string) string {
 	if g, ok := strings.CutSuffix(name, ":*"); ok {
 		return g + ":"
@@ -32,7 +32,7 @@ func group(name string) string {
 	return name
 }
 
-// bare names a group without the colon.
+// bare removes the asterisk and the colon from the name of a group.
 func bare(name string) string { return strings.TrimSuffix(group(name), ":") }
 
 func (s Control) program(binEnv string) (string, error) {
@@ -53,8 +53,8 @@ func (s Control) program(binEnv string) (string, error) {
 	return path, nil
 }
 
-// run has supervisorctl do something, by way of the module cmd, and returns
-// what it prints, with ERROR before it if it fails without that word.
+// run runs supervisorctl through the cmd module and returns its output. If it
+// fails, the output contains ERROR.
 func (s Control) run(ctx context.Context, c *fn.Call, a Args, words ...string) (string, error) {
 	program, err := s.program(a.BinEnv)
 	if err != nil {
@@ -80,14 +80,14 @@ func (s Control) run(ctx context.Context, c *fn.Call, a Args, words ...string) (
 	return said, nil
 }
 
-// Do returns the function of a verb: start, restart, stop.
+// Do returns the function for a verb: start, restart or stop.
 func (s Control) Do(verb string) func(context.Context, *fn.Call, Args) (string, error) {
 	return func(ctx context.Context, c *fn.Call, a Args) (string, error) {
 		return s.run(ctx, c, a, verb, group(a.Name))
 	}
 }
 
-// KnownArgs are the arguments of .
+// KnownArgs are the arguments of Known.
 type KnownArgs struct {
 	Name   string `salt:"name" doc:"program or group"`
 	User   string `salt:"user" doc:"user to run supervisorctl as" default:"null"`
@@ -101,7 +101,7 @@ func (s Control) Known(verb string) func(context.Context, *fn.Call, KnownArgs) (
 	}
 }
 
-// Reread does supervisord.reread.
+// Reread implements supervisord.reread.
 func (s Control) Reread(ctx context.Context, c *fn.Call, a Args) (string, error) {
 	return s.run(ctx, c, a, "reread")
 }
@@ -114,7 +114,7 @@ type UpdateArgs struct {
 	Name   string `salt:"name" doc:"group; all without" default:"null"`
 }
 
-// Update does supervisord.update.
+// Update implements supervisord.update.
 func (s Control) Update(ctx context.Context, c *fn.Call, a UpdateArgs) (string, error) {
 	words := []string{"update"}
 	if a.Name != "" {
@@ -131,7 +131,7 @@ type StatusArgs struct {
 	BinEnv string `salt:"bin_env" doc:"path of supervisorctl, or of a virtual environment with it" default:"null"`
 }
 
-// StatusRaw does supervisord.status_raw.
+// StatusRaw implements supervisord.status_raw.
 func (s Control) StatusRaw(ctx context.Context, c *fn.Call, a StatusArgs) (string, error) {
 	words := []string{"status"}
 	if a.Name != "" {
@@ -142,7 +142,7 @@ func (s Control) StatusRaw(ctx context.Context, c *fn.Call, a StatusArgs) (strin
 
 var statusLine = regexp.MustCompile(`^\s*(\S+)\s+(\S+)\s*(.*)$`)
 
-// Status does supervisord.status.
+// Status implements supervisord.status.
 func (s Control) Status(ctx context.Context, c *fn.Call, a StatusArgs) (*value.Dict, error) {
 	text, err := s.StatusRaw(ctx, c, a)
 	all := value.NewDict(16)
@@ -163,7 +163,7 @@ type BoolArgs struct {
 	BinEnv   string `salt:"bin_env" doc:"path of supervisorctl, or of a virtual environment with it" default:"null"`
 }
 
-// StatusBool does supervisord.status_bool.
+// StatusBool implements supervisord.status_bool.
 func (s Control) StatusBool(ctx context.Context, c *fn.Call, a BoolArgs) (bool, error) {
 	all, err := s.Status(ctx, c, StatusArgs{a.Name, a.User, a.Config, a.BinEnv})
 	if a.Expected == "" {
@@ -180,7 +180,7 @@ type CustomArgs struct {
 	BinEnv  string `salt:"bin_env" doc:"path of supervisorctl, or of a virtual environment with it" default:"null"`
 }
 
-// Custom does supervisord.custom.
+// Custom implements supervisord.custom.
 func (s Control) Custom(ctx context.Context, c *fn.Call, a CustomArgs) (string, error) {
 	return s.run(ctx, c, Args{User: a.User, Config: a.Config, BinEnv: a.BinEnv}, a.Command)
 }
@@ -191,7 +191,7 @@ type OptionsArgs struct {
 	Config string `salt:"conf_file" doc:"path of the configuration" default:"null"`
 }
 
-// Options does supervisord.options.
+// Options implements supervisord.options.
 func (s Control) Options(_ context.Context, _ *fn.Call, a OptionsArgs) (*value.Dict, error) {
 	for _, path := range []string{"/etc/supervisor/supervisord.conf", "/etc/supervisord.conf"} {
 		if a.Config == "" && s.M.IsFile(path) {
@@ -227,7 +227,7 @@ func (s Control) Options(_ context.Context, _ *fn.Call, a OptionsArgs) (*value.D
 	return found, nil
 }
 
-// plainValue reads numbers and the words true and false.
+// plainValue converts numbers and the words true and false.
 func plainValue(text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n

@@ -1,5 +1,5 @@
-// Package webutil does the work of the execution module and the state webutil: files of users for
-// web servers.
+// Package webutil implements the execution module and the state webutil: user files of web
+// servers.
 package webutil
 
 import (
@@ -11,10 +11,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// Htpasswd asks htpasswd(1) on a machine.
+// Htpasswd runs htpasswd(1) on a machine.
 type Htpasswd struct{ M *host.Machine }
 
-// run runs htpasswd by way of the module cmd.
+// run runs htpasswd through the cmd module.
 func (w Htpasswd) run(ctx context.Context, c *fn.Call, runas any, words ...string) (*value.Dict, error) {
 	kw := value.DictOf("python_shell", false, "output_loglevel", "quiet")
 	if value.Truth(runas) {
@@ -34,7 +34,7 @@ type Args struct {
 	RunAs    any    `salt:"runas" doc:"user to run htpasswd as" default:"null"`
 }
 
-// Add does webutil.useradd.
+// Add implements webutil.useradd.
 func (w Htpasswd) Add(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 	if !w.M.Exists(a.File) {
 		a.Opts += "c"
@@ -50,7 +50,7 @@ type RemoveArgs struct {
 	All   bool   `salt:"all_results" doc:"return a map with the exit status, too" default:"false"`
 }
 
-// Remove does webutil.userdel.
+// Remove implements webutil.userdel.
 func (w Htpasswd) Remove(ctx context.Context, c *fn.Call, a RemoveArgs) (any, error) {
 	if !w.M.Exists(a.File) {
 		return "Error: The specified htpasswd file does not exist", nil
@@ -66,7 +66,7 @@ func (w Htpasswd) Remove(ctx context.Context, c *fn.Call, a RemoveArgs) (any, er
 	return lines, nil
 }
 
-// Verify does webutil.verify.
+// Verify implements webutil.verify.
 func (w Htpasswd) Verify(ctx context.Context, c *fn.Call, a Args) (bool, error) {
 	if !w.M.Exists(a.File) {
 		return false, nil
