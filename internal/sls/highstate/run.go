@@ -89,8 +89,7 @@ func DisabledStates(grains *value.Dict) []string {
 	return out
 }
 
-// Reload collects "grains", "pillar" or "modules" again, for all that the session does
-// from now on.
+// Reload collects "grains", "pillar" or "modules" again, for the rest of the session.
 func (s *Session) Reload(ctx context.Context, what string) error { return s.reload(ctx, what) }
 
 // reload collects again what later states read.
@@ -118,7 +117,7 @@ func (s *Session) reload(ctx context.Context, what string) error {
 	return err
 }
 
-// texts formats faults, each with its place if known.
+// texts formats faults, each with its location if known.
 func (s *Session) texts(ctx context.Context, errs []*sls.Error) []string {
 	var out []string
 	for _, e := range errs {
@@ -127,8 +126,8 @@ func (s *Session) texts(ctx context.Context, errs []*sls.Error) []string {
 	return out
 }
 
-// withPlace adds a place on a separate line, because scripts compare Salt's
-// text as a whole or by its beginning.
+// withPlace adds a location on a separate line, because scripts compare Salt's message
+// as a whole or by its beginning.
 func withPlace(text, place string) string {
 	if place == "" {
 		return text
@@ -136,7 +135,7 @@ func withPlace(text, place string) string {
 	return strings.TrimSuffix(text, "\n") + "\n" + place
 }
 
-// place finds the line of a fault: where the id begins in its SLS.
+// place returns the location of a fault: the line on which the id begins in its SLS.
 func (s *Session) place(ctx context.Context, e *sls.Error) string {
 	if e.SLS == "" || e.Saltenv == "" {
 		return ""

@@ -11,8 +11,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// BenchmarkCompile compiles the pillar of a minion from 200 lines with jinja,
-// as a master does for each minion of a fleet.
+// BenchmarkCompile compiles a minion's pillar from 200 lines with jinja, as a
+// master does for each minion of a fleet.
 func BenchmarkCompile(b *testing.B) {
 	files := map[string]string{"base/top.sls": "base:\n  '*': [common, app]\n  'web*': [web]\n"}
 	for _, name := range []string{"common", "app", "web"} {

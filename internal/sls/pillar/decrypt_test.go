@@ -144,8 +144,8 @@ func TestDecrypt(t *testing.T) {
 	}
 }
 
-// TestDecryptKeys: without gpg_keydir the keys are in gpgkeys, beside the
-// configuration.
+// TestDecryptKeys checks that without gpg_keydir the keys are in gpgkeys,
+// beside the configuration.
 func TestDecryptKeys(t *testing.T) {
 	k := newKeyring(t)
 	conf := t.TempDir()

@@ -16,7 +16,7 @@ import (
 
 func init() { externals.Register("cmd_yaml", cmdYAML) }
 
-func init() { externals.Register("cmd_yamlex", cmdYAML) } // the same language, without its own tags
+func init() { externals.Register("cmd_yamlex", cmdYAML) } // the same format; yamlex tags are not supported
 
 // cmdYAML runs a command in a shell and reads its output as YAML. %s in the
 // command is the minion's id.
@@ -68,7 +68,7 @@ func runCommand(ctx context.Context, r *run, a args, shell bool) (out, command s
 	// Programs use English, and without a shell their stderr is part of the output,
 	// as in Salt.
 	c := proc.Cmd{Dir: "/root", Env: append(os.Environ(), "LC_ALL=C"), Combined: !shell, MaxOutput: maxAnswer}
-	if unix.Faccessat(unix.AT_FDCWD, c.Dir, unix.R_OK|unix.X_OK, unix.AT_EACCESS) != nil { // of a master that does not run as root
+	if unix.Faccessat(unix.AT_FDCWD, c.Dir, unix.R_OK|unix.X_OK, unix.AT_EACCESS) != nil { // if the master does not run as root
 		c.Dir = "/"
 	}
 	if shell {

@@ -69,9 +69,9 @@ func site(t *testing.T) *httptest.Server {
 	return s
 }
 
-// extCases are compared with stock Salt. @S@ is the web server. Where Salt
-// raises or reports an error, in the words of its parsers, Brine reports one,
-// too; why is the reason for an intended difference.
+// extCases are compared with stock Salt. @S@ stands for the web server. Where
+// Salt raises or reports an error with the message of its parsers, Brine also
+// reports an error; why is the reason for an intended difference.
 const extCases = `[
  {"ext_pillar": [{"http_json": "@S@/json"}]},
  {"ext_pillar": [{"http_json": {"url": "@S@/json", "namespace": "ns"}}]},

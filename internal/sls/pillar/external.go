@@ -57,14 +57,15 @@ var externals = registry.New[external]("external pillar")
 
 // Python runs the sources of ext_pillar that are modules in Python.
 type Python interface {
-	// Has reports whether there is a module of a name, which goes before a source of Brine.
+	// Has reports whether a Python module has this name. It takes precedence over a source of
+	// Brine.
 	Has(name string) bool
-	// Pillar returns what a module has for the minion of c. pillar is the pillar so far, extra
-	// further data of the minion, and conf what the option says about the module.
+	// Pillar returns a module's pillar for the minion of c. pillar is the pillar so far, extra
+	// further data of the minion, and conf the module's configuration.
 	Pillar(ctx context.Context, c *fn.Call, name string, pillar, extra *value.Dict, conf any) (any, error)
 }
 
-// sourceOf returns the source of a name, or nil.
+// sourceOf returns the source with a name, or nil.
 func sourceOf(r *run, name string) func(ctx context.Context, pillar *value.Dict, conf any) (any, error) {
 	if r.c.Python != nil && r.c.Python.Has(name) {
 		return func(ctx context.Context, pillar *value.Dict, conf any) (any, error) {

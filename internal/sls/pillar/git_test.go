@@ -122,8 +122,8 @@ func TestGitAsSalt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Of the errors of several repositories Salt keeps one by the merging strategy.
-		// Brine keeps all.
+		// Of the errors of several repositories, Salt keeps one, as the merging strategy
+		// decides. Brine keeps all.
 		faults, salts := value.Texts(got.At("_errors")), value.Texts(want[i].(*value.Dict).At("_errors"))
 		lost := slices.ContainsFunc(salts, func(f string) bool { return !slices.Contains(faults, f) }) || (len(faults) > 0) != (len(salts) > 0)
 		got.Delete("_errors")
@@ -146,8 +146,8 @@ func gitCompiler(t testing.TB, opts *value.Dict, cache string) (*Compiler, *gitp
 	return New(cfg), s
 }
 
-// A repository that becomes unreachable leaves the pillar unchanged; one that was
-// never fetched is an error of the pillar.
+// TestGitFaults checks that a repository that becomes unreachable leaves the pillar
+// unchanged, and that one that was never fetched is an error of the pillar.
 func TestGitFaults(t *testing.T) {
 	a := repository(t, map[string]map[string]string{"main": {"top.sls": "base:\n  '*': [x]\n", "x.sls": "x: 1\n"}})
 	cache := t.TempDir()

@@ -6,7 +6,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestMergeLists has the result of salt.utils.dictupdate.update with
+// TestMergeLists has the results of salt.utils.dictupdate.update with
 // merge_lists: duplicates within the second list stay.
 func TestMergeLists(t *testing.T) {
 	a := value.DictOf("l", value.ListOf("a", "b", "b"), "d", value.DictOf("x", value.ListOf(int64(1))))

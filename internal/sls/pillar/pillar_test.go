@@ -62,8 +62,9 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// A minion whose grains choose an import gets only files of pillar_roots in its
-// environment, and what Config's renderer permits.
+// TestAbsoluteImportsStayBelowTheRoots checks that a minion whose grains select
+// an import can only read files of pillar_roots in its environment, and files
+// that the renderer's configuration permits.
 func TestAbsoluteImportsStayBelowTheRoots(t *testing.T) {
 	dir := writeTree(t, map[string]string{
 		"base/top.sls":  "base:\n  '*': [imp]\n",
@@ -82,7 +83,7 @@ func TestAbsoluteImportsStayBelowTheRoots(t *testing.T) {
 	c := compiler(dir, func(c *Config) { c.Renderer = render.New(render.Options{Local: states}) })
 	for path, want := range map[string]string{
 		dir + "/base/good.sls": "{'good': 1}", dir + "/states/map": "{'map': 1}",
-		dir + "/base/link":     "{'outside': 1}", // the administrator's link
+		dir + "/base/link":     "{'outside': 1}", // a link that the administrator made
 		dir + "/dev/other.sls": "", dir + "/outside": "", dir + "/base/../outside": "", dir + "/states/../outside": "", "/etc/passwd": "",
 		"/base/../../etc/passwd": "", "../outside": "", "./../outside": "", dir + "/base/../dev/other.sls": "", dir + "/base": "",
 	} {

@@ -21,8 +21,8 @@ const sqlStatements = `[
  "INSERT INTO t VALUES ('web%', '1', 'x', 'p', 'q', 1), ('web%', '1', 'x', 'p', 'r', 2), ('web%', '1', 'y', 's', 't', 3), ('web%', '2', 'x', 'u', NULL, 4), ('db%', '9', 'z', 'z', 'z', 5)"
 ]`
 
-// sqlCases are configurations of ext_pillar with which Salt's source sqlite3 was
-// run, too.
+// sqlCases are configurations of ext_pillar that were also run with Salt's source
+// sqlite3.
 const sqlCases = `[
  ["SELECT a, b FROM t WHERE %s LIKE minion ORDER BY n"],
  ["SELECT a, b, c FROM t WHERE %s LIKE minion ORDER BY n"],

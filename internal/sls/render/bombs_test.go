@@ -186,7 +186,7 @@ func TestBombs(t *testing.T) {
 		t.Fatalf("only %d bombs", len(bombs))
 	}
 	limits := Limits{MaxTime: 3 * time.Second, MaxSteps: 4_000_000}
-	if testing.Short() { // the limits of time and steps end these sooner
+	if testing.Short() { // the limits of time and steps apply earlier
 		limits = Limits{MaxTime: 500 * time.Millisecond, MaxSteps: 400_000}
 	}
 	for name, src := range bombs {
@@ -208,7 +208,7 @@ func TestBombs(t *testing.T) {
 			took := cpuTime() - begin
 			var e *Error
 			switch s, _ := out.(string); {
-			case err == nil && len(s) < 64<<20: // bounded by the language itself
+			case err == nil && len(s) < 64<<20: // the language itself bounds the size
 			case !errors.As(err, &e):
 				t.Errorf("%d bytes, error %v", len(s), err)
 			case e.Name == "" || e.Line == 0:

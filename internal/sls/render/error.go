@@ -21,8 +21,8 @@ type Error struct {
 	// Err is the cause, if it was an error.
 	Err error
 
-	place     string // instead of "; line N", on a separate line
-	elsewhere bool   // not in the text of the request: the message names the file
+	place     string // separate line that replaces "; line N"
+	elsewhere bool   // the error is in another file, which the message names
 }
 
 // Error returns the message in Salt's form: reason, line, lines around.

@@ -16,13 +16,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// The filters that read the machine on which the template is rendered.
+// The filters in this file read the machine on which the template is rendered.
 
 type apartKey struct{}
 
-// Apart returns a context for templates of another machine: filters that would read
-// this one, or connect to others, fail instead. refuse returns the error of such a
-// filter by its name.
+// Apart returns a context for rendering templates of another machine: filters that
+// would read this machine or open connections fail. refuse returns the error for a
+// filter.
 func Apart(ctx context.Context, refuse func(filter string) error) context.Context {
 	return context.WithValue(ctx, apartKey{}, refuse)
 }

@@ -62,8 +62,8 @@ func TestSaltFilters(t *testing.T) {
 	}
 }
 
-// Strings that are dates: Salt parses them with timelib, which is in its
-// packages.
+// TestDates covers strings that are dates. Salt parses them with timelib, which its
+// packages contain.
 func TestDates(t *testing.T) {
 	now := time.Date(2020, 2, 29, 13, 14, 15, 0, time.Local)
 	for text, want := range map[string]string{
@@ -101,7 +101,7 @@ func (a *asked) Call(_ context.Context, name string, args []any, kw *value.Dict)
 	return value.NewDict(0), nil
 }
 
-// http_query calls http.query with all of its arguments.
+// TestHTTPQuery checks that the filter passes all arguments to the function http.query.
 func TestHTTPQuery(t *testing.T) {
 	for src, want := range map[string]string{
 		"'http://x/' | http_query(test=True)":                          "http.query['http://x/']{'test': True}",
@@ -122,8 +122,8 @@ func TestHTTPQuery(t *testing.T) {
 	}
 }
 
-// TestFiltersOfAnotherMachine: where templates of another machine are rendered, no filter
-// looks at this one.
+// TestFiltersOfAnotherMachine checks that no filter reads this machine if templates of
+// another one are rendered.
 func TestFiltersOfAnotherMachine(t *testing.T) {
 	var refused []string
 	ctx := Apart(t.Context(), func(name string) error {
@@ -145,7 +145,8 @@ func TestFiltersOfAnotherMachine(t *testing.T) {
 	}
 }
 
-// TestHashOfEndlessFiles: a path from a minion cannot keep a template waiting or reading.
+// TestHashOfEndlessFiles checks that a path from a minion cannot make a template wait or
+// read forever.
 func TestHashOfEndlessFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(dir+"/fifo", 0o600); err != nil {

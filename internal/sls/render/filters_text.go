@@ -90,7 +90,7 @@ func shellQuote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'"'"'`) + "'"
 }
 
-// uuid5 is a UUID of the fifth kind in Salt's namespace.
+// uuid5 returns a version 5 UUID in Salt's namespace.
 func uuid5(s string) string {
 	space, _ := hex.DecodeString("91633ebf1c865e33935a28061f4b480e")
 	h := sha1.Sum(append(space, s...))
@@ -114,7 +114,7 @@ func toBytes(c *jinja.Call) (any, error) {
 	return jinja.Encode(s, c.Str(1), c.Str(2)), nil
 }
 
-// asBytes is what the hashes read.
+// asBytes returns the bytes that are hashed.
 func asBytes(v any) ([]byte, error) {
 	if b, ok := v.([]byte); ok {
 		return b, nil

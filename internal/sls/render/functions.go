@@ -138,7 +138,7 @@ func (f *saltFunction) Call(c *jinja.Call) (any, error) {
 	for k, a := range c.Kwargs.All() {
 		take := u.argument
 		if value.Equal(k, "merge") {
-			// It is copied, which Python cannot do with an undefined value.
+			// Python copies it, which fails with an undefined value.
 			take = strictArgument
 		}
 		v, err := take(f.name, a, value.Equal(k, "default"))

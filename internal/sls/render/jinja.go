@@ -140,8 +140,8 @@ func renderJinja(ctx context.Context, r *Renderer, req *Request, in any, arg str
 	return r.fill(ctx, req, source, true)
 }
 
-// Uses returns what a Jinja template reads below a variable such as salt. It renders
-// nothing. The error is that of the parser: the template would not render.
+// Uses returns what a Jinja template reads from a variable such as salt, without
+// rendering it. The error is the parser's.
 func (r *Renderer) Uses(req Request, root string) ([]jinja.Use, error) {
 	tpl, err := r.templates.parse(r.templates.env(readOptions(req.Opts, req.SLS != ""), r.limits), req.name(), string(req.Source))
 	if err != nil {
@@ -188,7 +188,7 @@ func (r *Renderer) timed(source, label string, d time.Duration) {
 	r.log.Debug("rendered a part of a template", "tag", source, "label", label, "seconds", d.Seconds())
 }
 
-// names are the names in every template of a rendering.
+// names returns the variables of every template of a rendering.
 func names(ctx context.Context, req *Request, sls bool) map[string]any {
 	tree := func(d *value.Dict) *value.Dict {
 		if d == nil {

@@ -18,8 +18,8 @@ func bigMap() string {
 	return b.String()
 }
 
-// TestLargeTemplates: large trees stay within the default limits, although they
-// allocate many times as much as is ever in memory.
+// TestLargeTemplates checks that large trees stay within the default limits,
+// although they allocate many times the memory that they use at once.
 func TestLargeTemplates(t *testing.T) {
 	bounds := Limits{MaxMemory: 64 << 20} // a quarter of the default
 	for _, c := range []struct{ name, src, want string }{

@@ -8,11 +8,11 @@ import (
 
 // Python runs the renderers that are written in Python.
 type Python interface {
-	// Has reports whether there is a renderer of a name: py, or one of the user's, which
-	// goes before one of the same name that is not.
+	// Has reports whether there is a renderer with this name: py, or a user's own one,
+	// which takes precedence over a renderer of Brine.
 	Has(name string) bool
-	// Render runs a renderer on the text or data that the one before it made. first says
-	// that there was none before it.
+	// Render passes text or data to a renderer. first means that it is the first renderer
+	// of the pipe.
 	Render(ctx context.Context, name string, req *Request, data any, first bool, arg string) (any, error)
 }
 

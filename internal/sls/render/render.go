@@ -146,9 +146,9 @@ func New(o Options) *Renderer {
 	return &Renderer{log: o.Log, local: o.Local, python: o.Python, limits: o.Limits, large: make(chan struct{}, largeAtOnce)}
 }
 
-// largeAtOnce is how many renderings that need many megabytes or steps run at once;
-// the others wait, so that many together do not use all memory and processors. It
-// is more than one, so that one that waits does not stop all.
+// largeAtOnce is the number of concurrent renderings that need many megabytes or
+// steps. Others wait, so that together they do not use all memory and processors. It
+// is more than one, so that a blocked rendering does not stop all.
 const largeAtOnce = 2
 
 type largeKey struct{}
@@ -261,7 +261,7 @@ func (r *Renderer) parsePipe(req *Request) ([]pipeStep, error) {
 	return out, nil
 }
 
-// oldPipe converts the names of pipes from before there were pipes.
+// oldPipe converts renderer names from Salt versions without pipes.
 func oldPipe(spec string) (string, bool) {
 	data, template, ok := strings.Cut(spec, "_")
 	if !ok || strings.ContainsAny(spec, "| ") {
@@ -289,11 +289,10 @@ func allowed(name string, white, black []string) bool {
 	return (len(white) == 0 || has(white)) && !has(black)
 }
 
-// ErrNoRenderer is the cause if a pipe names a renderer that Salt does not have
-// either.
+// ErrNoRenderer is the cause if a pipe names a renderer that Salt lacks, too.
 var ErrNoRenderer = errors.New("no such renderer")
 
-// lacking are renderers of Salt that Brine does not have.
+// lacking lists renderers of Salt that Brine lacks.
 var lacking = []string{"aws_kms", "dson", "hjson", "json5", "msgpack", "nacl", "pass"}
 
 func unknownRenderer(req *Request, name, spec string) error {

@@ -140,8 +140,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Absolute paths are files of the machine if templates may read such files,
-// otherwise names in the tree.
+// TestAbsoluteImports checks that absolute paths are files of the machine if
+// templates may read these, and names in the tree otherwise.
 func TestAbsoluteImports(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

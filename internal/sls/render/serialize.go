@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// The filters that convert data to text and back.
+// The filters in this file convert between data and text.
 
 func filter(sig string, do func(c *jinja.Call) (any, error)) *jinja.Func {
 	return jinja.NewFunc(sig, do)

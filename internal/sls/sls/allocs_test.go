@@ -7,7 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestChunkAllocations: a chunk is one dict, allocated at its final size.
+// TestChunkAllocations checks that a chunk is one dict, allocated at its final
+// size.
 func TestChunkAllocations(t *testing.T) {
 	const n = 1000
 	high := value.NewDict(n)

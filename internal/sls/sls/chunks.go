@@ -38,7 +38,7 @@ func Chunks(high, extra *value.Dict) ([]*value.Dict, []*Error) {
 	return chunks, nil
 }
 
-// places are the fields that tell where a chunk's state was declared.
+// places are the keys that tell where a chunk's state was declared.
 var places = []any{"__sls__", "__env__", "__sls_included_from__"}
 
 // ofState creates the chunks of one state: several if it has several names.

@@ -95,7 +95,7 @@ func readTree(t *testing.T, path string) (s tree, want map[string]any, opts Opti
 	return s, want, opts
 }
 
-// failed distinguishes results that list errors from results with states.
+// failed reports whether a result is a list of errors instead of states.
 func failed(v any) bool {
 	l, ok := v.(*value.List)
 	if !ok {
@@ -142,13 +142,14 @@ func TestCompileAsRecorded(t *testing.T) {
 	}
 }
 
-// ours are the trees whose errors Brine reports in other words, because Salt
-// fails in Python there or reports less.
+// ours lists the trees for which Brine's errors differ, because Salt has a
+// traceback or reports less.
 var ours = map[string]bool{
 	"bad_yaml": true, "include_xenv_missing": true, "key_int": true, "extend_name_notdict": true, "bad_state_null": true,
 }
 
-// compare expects equal data, and errors whose text begins with one of Salt's.
+// compare checks that data are equal, and that errors begin with one of
+// Salt's.
 func compare(t *testing.T, kind string, got, want any) {
 	t.Helper()
 	if failed(want) && failed(got) {
@@ -198,7 +199,7 @@ func TestEndlessIncludes(t *testing.T) {
 	}
 }
 
-// endless has an SLS for every name, which includes another one.
+// endless is a source in which every name is an SLS that includes another one.
 type endless struct{}
 
 func (endless) States(context.Context, string) ([]string, bool) { return nil, true }
@@ -210,7 +211,8 @@ func (endless) Load(_ context.Context, name, _ string) (File, error) {
 	return File{Path: name + ".sls", Data: value.DictOf("include", value.ListOf(fmt.Sprintf("s%d", n+1)), name, value.DictOf("test", value.ListOf("nop")))}, nil
 }
 
-// Salt 3007 documents _xenv, but rejects it as a missing environment.
+// TestIncludeFromAnyEnvironment: Salt 3007 documents _xenv, but rejects it as
+// a missing environment.
 func TestIncludeFromAnyEnvironment(t *testing.T) {
 	s := tree{files: map[string][]byte{
 		"base/a.sls": []byte("include: [_xenv: only, _xenv: both, _xenv: none]\na: test.nop\n"),

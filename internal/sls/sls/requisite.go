@@ -7,13 +7,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// requisitesIn are the requisites that change other states, or copy arguments.
+// requisitesIn lists the requisites that change other states, or copy arguments.
 var requisitesIn = map[string]bool{
 	"require_in": true, "watch_in": true, "onfail_in": true, "onchanges_in": true,
 	"use": true, "use_in": true, "prereq": true, "prereq_in": true,
 }
 
-// notUsed are the arguments that use and use_in do not copy.
+// notUsed reports whether use and use_in do not copy an argument.
 func notUsed(key any) bool {
 	s, _ := key.(string)
 	switch s {
@@ -89,7 +89,7 @@ func (r *reqIn) arg(o origin, arg *value.Dict) {
 	}
 }
 
-// list handles a requisite that is a list. Like Salt's, it processes the states
+// list handles a requisite that is a list. As in Salt, it processes the states
 // of an earlier item again with every later item.
 func (r *reqIn) list(o origin, name string, items *value.List) {
 	var hinges []ref
@@ -228,7 +228,7 @@ func (r *reqIn) run(id, module any) *value.List {
 	return l
 }
 
-// addRequisite makes h require (watch …) the origin.
+// addRequisite makes h require (or watch, and so on) the origin.
 func (r *reqIn) addRequisite(o origin, name string, h ref) {
 	if !value.Hashable(h.id) {
 		return

@@ -97,9 +97,9 @@ type Compiler struct {
 	src    Source
 	opts   Options
 	iorder int64
-	done   map[string]bool // "saltenv:sls" of what was rendered
-	match  map[string]bool // environments that apply
-	order  []string        // these in their order
+	done   map[string]bool // rendered files, as "saltenv:sls"
+	match  map[string]bool // environments that apply to the minion
+	order  []string        // the same, in order
 	avail  map[string]*listing
 	errs   []*Error
 }

@@ -93,8 +93,8 @@ func (v *verifier) argument(mod any, arg *value.Dict) {
 		return
 	case "order":
 		// Salt puts a state with any other string after those with a number. A string
-		// that templates made from a number, or from nothing, does not justify a failed
-		// run; a misspelt word does.
+		// that a template derived from a number, or an empty one, does not justify a
+		// failed run; a misspelt word does.
 		if word, ok := val.(string); ok && word != "first" && word != "last" && word != "" && !isNumber(word) {
 			v.faultf("The order of state '%s' in SLS '%s' is '%s', but must be a number, first or last", value.Str(v.id), v.sls, word)
 		}
@@ -136,7 +136,7 @@ func (v *verifier) requisite(mod, req any) {
 		return
 	}
 	v.reqs[hashable(v.id)].Set(val, key)
-	// Two states that require each other.
+	// The two states require each other.
 	other, ok := v.reqs[hashable(val)]
 	if ok && other.Has(v.id) && value.Equal(other.At(v.id), mod) && value.Equal(other.At("state"), v.reqs[hashable(v.id)].At(val)) {
 		v.faultf("A recursive requisite was found, SLS \"%s\" ID \"%s\" ID \"%s\"", v.sls, value.Str(v.id), value.Str(val))

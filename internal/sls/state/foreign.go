@@ -10,15 +10,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// Source has state functions that are found while the program runs. It is the source of the
-// declarations, too.
+// Source provides state functions that are found at run time, and their declarations.
 type Source interface {
 	fn.Source
-	// Plan returns the plan of a state that Find has found.
+	// Plan returns the plan of a state function that Find has found.
 	Plan(ctx context.Context, e *Env, full string, kwargs *value.Dict) (Plan, error)
 }
 
-// Attach adds a source. It is called before the registry is used.
+// Attach adds a source. It must be called before the registry is used.
 func (r *Registry) Attach(s Source) {
 	r.source = s
 	r.decl.Attach(s)
@@ -36,7 +35,8 @@ func SLSOf(low *value.Dict) any { return low.At("__sls__") }
 
 var errResult = errors.New("the state does not return what states have to")
 
-// ReadResult reads what a state returned that is not written in Go. Salt refuses the same.
+// ReadResult converts the return of a state that is not written in Go. It rejects the same
+// values as Salt.
 func ReadResult(v any) (Result, error) {
 	d, ok := v.(*value.Dict)
 	if !ok {

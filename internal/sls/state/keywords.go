@@ -60,7 +60,8 @@ func (f *Func) Arguments(low *value.Dict) (kwargs *value.Dict, extra []string) {
 }
 
 // Knows returns the function with further keywords that it reads without declaring
-// them, for example to refuse them with a text of its own. They are not misspelt.
+// them, for example to reject them with its own message. They are not reported as
+// misspelt.
 func (f Func) Knows(keywords ...string) Func {
 	f.known = append(slices.Clip(f.known), keywords...)
 	return f

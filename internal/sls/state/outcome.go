@@ -107,7 +107,7 @@ func handles(run *value.List, module, id string) bool {
 	return false
 }
 
-// goesOn reports whether the arguments of a state have onfail_stop: False.
+// goesOn reports whether the arguments of a state include onfail_stop: False.
 func goesOn(run *value.List) bool {
 	for _, arg := range run.Items {
 		if d, _ := arg.(*value.Dict); d.At("onfail_stop") == false {

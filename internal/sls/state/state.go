@@ -123,7 +123,7 @@ type Module struct {
 type Registry struct {
 	decl       *fn.Registry
 	funcs      map[string]*Func
-	source     Source // of states that are no part of the program, or nil
+	source     Source // of states that are not part of the program, or nil
 	aggregates map[string]func(*value.Dict, []*value.Dict, *value.Dict) *value.Dict
 }
 

@@ -64,8 +64,8 @@ func TestPlanBindsArguments(t *testing.T) {
 	}
 }
 
-// TestOnFail: the states that handle failures of others are kept as declared,
-// even if the run changes the high data, and nothing else is.
+// TestOnFail checks that exactly the states that handle failures of others are kept as
+// declared, even if the run changes the high data.
 func TestOnFail(t *testing.T) {
 	high := value.DictOf(
 		"breaks", value.DictOf("cmd", value.ListOf("run")),
@@ -89,8 +89,8 @@ type openArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// TestMisspelt: a key that is similar to an argument is named with it, and other keys
-// that a function may take are not.
+// TestMisspelt checks that a key that is similar to an argument is reported with it,
+// and that other keys that a function accepts are not.
 func TestMisspelt(t *testing.T) {
 	r := registry(t, state.Module{Name: "open", Funcs: []state.Func{
 		state.Of("x", func(context.Context, *state.Env, openArgs) (state.Plan, error) { return state.Plan{}, nil }, `x`)}})

@@ -2,7 +2,7 @@ package state
 
 import "strings"
 
-// unsupported are the state modules of Salt 3007 that Brine does not have.
+// unsupported lists the state modules of Salt 3007 that Brine lacks.
 const unsupported = " acme ansible apache appx apt artifactory assistive at augeas aws_sqs bigip boto3_elasticache boto3_elasticsearch boto3_route53 " +
 	"boto3_sns boto_apigateway boto_asg boto_cfn boto_cloudfront boto_cloudtrail boto_cloudwatch_alarm boto_cloudwatch_event " +
 	"boto_cognitoidentity boto_datapipeline boto_dynamodb boto_ec2 boto_elasticache boto_elasticsearch_domain boto_elb boto_elbv2 " +

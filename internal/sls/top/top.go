@@ -452,9 +452,9 @@ func (m *Matcher) add(env string, names ...string) {
 
 // Confirm reports whether a target of a top file matches a minion. The type of
 // the target is compound unless an item {match: TYPE} of the list sets another.
-// As in Salt an invalid target matches no minion, and the other targets of the
-// file count: log records the reason. An error is one at which Salt's matchers
-// stop.
+// As in Salt, an invalid target matches no minion, and the other targets of the
+// file still apply; log records the reason. An error means that Salt's matchers
+// would stop.
 func Confirm(tgt, data any, s target.Subject, groups target.Nodegroups, log *slog.Logger) (bool, error) {
 	kind := "compound"
 	for _, it := range Items(data) {

@@ -143,7 +143,7 @@ func (s *Source) Add(entry any) ([]*Remote, error) {
 			}
 			for _, o := range s.order {
 				if o.folder == r.folder {
-					r.clone = o.clone // with other parameters, in another entry
+					r.clone = o.clone // the same clone, in another entry with other parameters
 				}
 			}
 			s.remotes[key] = r
@@ -333,7 +333,7 @@ func (s *Source) checkedOut(ctx context.Context, r *Remote, snap *gitrepo.Snapsh
 	top := filepath.Join(s.dir(), r.folder, "commits", commit)
 	if st, err := os.Stat(top); err == nil {
 		if now := time.Now(); now.Sub(st.ModTime()) > time.Hour {
-			_ = os.Chtimes(top, now, now) // it is in use
+			_ = os.Chtimes(top, now, now) // marks it as used
 		}
 		if _, err := os.Stat(filepath.Join(top, "tree")); err == nil {
 			return top, nil
@@ -388,11 +388,11 @@ func (s *Source) tidyUp(r *Remote) {
 	}
 }
 
-// told returns the name by which other masters identify the repository.
+// told returns the name that identifies the repository for other masters.
 func (r *Remote) told() string { return "git_pillar/" + r.folder }
 
-// Told handles what another master has fetched and serves now; see
-// fileserver.Fetcher.
+// Told handles a message that another master has fetched and now serves other
+// commits; see fileserver.Fetcher.
 func (s *Source) Told(states fetch.States, regular bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

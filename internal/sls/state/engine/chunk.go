@@ -133,6 +133,7 @@ func (r *run) recursive(u *unit) *value.Dict {
 	return res
 }
 
+// wanted lists the requisites whose states run first.
 // wanted are the requisites whose states run first.
 var wanted = []string{"require", "require_any", "watch", "watch_any", "prereq", "onfail", "onfail_any", "onfail_all", "onchanges", "onchanges_any"}
 
@@ -242,7 +243,8 @@ func (r *run) loop(u, need *unit) bool {
 	return false
 }
 
-// predict stores what a state would change, for those that have it as prereq.
+// predict stores the predicted changes of a state, for states that have it as
+// prereq.
 func (r *run) predict(u *unit) {
 	status, _, _ := r.check(u, false)
 	res := r.call(u, u.low, 1)

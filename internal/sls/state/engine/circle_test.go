@@ -11,9 +11,9 @@ import (
 	"brine/internal/sls/state/engine"
 )
 
-// TestCircles runs chunks with requisites of all kinds between any two, also to
-// themselves and in circles: each run ends, and each chunk has exactly one
-// result.
+// TestCircles runs chunks with all kinds of requisites between any two,
+// including themselves and circles. Each run must end, and each chunk must have
+// exactly one result.
 func TestCircles(t *testing.T) {
 	e := engine.New(deps(t), engine.Options{})
 	for seed := range uint64(1000) {

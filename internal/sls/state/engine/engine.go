@@ -70,8 +70,8 @@ type Deps struct {
 	// Hold waits while the run is paused before the state with an id, and reports
 	// whether to end the run instead.
 	Hold func(ctx context.Context, id string) (end bool)
-	// Where, if set, returns "(file, line n)" of a chunk's ID, or "". If set,
-	// errors for unknown states include the location.
+	// Where, if set, returns "(file, line n)" for a chunk's ID, or "". Then errors
+	// for unknown states include the location.
 	Where func(ctx context.Context, low *value.Dict) string
 	// Watch receives the progress.
 	Watch Observer
@@ -149,9 +149,9 @@ type unit struct {
 	tag, id, name, module, sls string
 	includedFrom               []string
 	prereq                     bool // must predict its changes
-	prerequired                bool // a state that it requires requested that
+	prerequired                bool // a state that it requires has it as prereq
 	entered                    int  // nested checks in progress
-	refused                    bool // without a function when its prediction was requested: it has no result, as in Salt
+	refused                    bool // lacked a function when its prediction was requested; as in Salt, it has no result
 }
 
 func newUnit(low *value.Dict) *unit {
@@ -170,7 +170,7 @@ type run struct {
 	opts *Options
 	now  func() time.Time
 	ctx  context.Context
-	// The parts that a state uses besides the run, each with its part of deps.
+	// The components that states use, each with its part of deps.
 	verifier   verifier
 	conditions conditions
 	performer  performer
@@ -178,13 +178,13 @@ type run struct {
 	shared  *state.Run
 	units   []*unit
 	byName  map[string][]*unit // by id and by name; nil until the first use
-	results *value.Dict        // by tag; those of shared, or of listeners alone
+	results *value.Dict        // by tag; those of shared, or only those of listeners
 	pre     *value.Dict        // predicted changes, by tag
 	active  map[string]bool
 	pending map[string]*pending
 	num     int64
 	total   int
-	stop    bool // failhard
+	stop    bool // set by failhard
 }
 
 func (e *Engine) newRun(ctx context.Context, chunks []*value.Dict) *run {

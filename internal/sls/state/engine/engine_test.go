@@ -171,20 +171,20 @@ func compare(t *testing.T, kind string, results *value.Dict, want []byte) {
 	}
 }
 
-// equal compares results. Where Salt fails in Python, Brine may do better.
+// equal compares results. Brine may do better where Salt has a traceback.
 func equal(got, want *value.Dict) bool {
 	const failed = "One or more requisite failed: "
 	comment := want.Str("comment")
 	switch names, ok := strings.CutPrefix(comment, failed); {
 	case strings.Contains(comment, "KeyError: 'comment'"), strings.Contains(comment, "IndexError"):
-		// An empty list of conditions; a slot that appends to a result
+		// An empty list of conditions, or a slot that appends to a result
 		// without a path.
 		return got.At("result") != false
 	case strings.Contains(comment, "Traceback"):
 		last := strings.TrimSpace(comment[strings.LastIndex(strings.TrimSpace(comment), "\n"):])
 		_, text, _ := strings.Cut(last, ": ")
 		return got.Str("comment") == text
-	case ok: // the names are in a Python set
+	case ok: // Python lists the names in random order
 		have := strings.Split(strings.TrimPrefix(got.Str("comment"), failed), ", ")
 		list := strings.Split(names, ", ")
 		slices.Sort(have)

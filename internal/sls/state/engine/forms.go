@@ -40,10 +40,10 @@ func forms(low *value.Dict) (faults []string) {
 func conditionFault(keyword string, v any) string {
 	const expected = "a command is expected, a mapping with fun, or a list of these"
 	switch x := v.(type) {
-	case string, nil, bool: // see idle
+	case string, nil, bool: // idle warns about these
 		return ""
 	case *value.Dict:
-		if _, ok := x.At("fun").(string); !ok && x.Has("fun") { // without fun there is a warning, as in Salt
+		if _, ok := x.At("fun").(string); !ok && x.Has("fun") { // a missing fun only causes a warning, as in Salt
 			return fmt.Sprintf("%s: %s names no function: write it as fun: module.function", keyword, value.Repr(x))
 		}
 		return ""

@@ -9,11 +9,12 @@ import (
 	"brine/internal/sls/state/engine"
 )
 
-// TestFormsOfKeywords: values that Salt silently ignores cause a clear error.
+// TestFormsOfKeywords checks that values that Salt silently ignores cause a
+// clear error.
 func TestFormsOfKeywords(t *testing.T) {
 	for _, c := range []struct {
 		arg  string
-		want string // part of the failed state's comment; "" if it runs
+		want string // expected part of the failed state's comment; "" if it runs
 	}{
 		{"onlyif: 5", "onlyif: 5 is a int, where a command is expected, a mapping with fun, or a list of these"},
 		{"onlyif: [5, 'true']", "onlyif: 5 is a int"},
@@ -45,8 +46,8 @@ func TestFormsOfKeywords(t *testing.T) {
 	}
 }
 
-// TestRetryOfOtherForms: an unusable setting is reported, and the default is
-// used, as in Salt.
+// TestRetryOfOtherForms checks that an unusable setting is reported, and that
+// the default is used, as in Salt.
 func TestRetryOfOtherForms(t *testing.T) {
 	const usual = "every 30 seconds (with a splay of up to 0 seconds) a maximum of 2 times or until a result of True "
 	for _, c := range []struct {
@@ -93,8 +94,8 @@ func warning(res *value.Dict) string {
 	return ""
 }
 
-// TestConditionThatIsNone: a condition that a template made True or False has
-// no effect, as in Salt, but is reported.
+// TestConditionThatIsNone checks that a condition that a template made True or
+// False has no effect, as in Salt, but is reported.
 func TestConditionThatIsNone(t *testing.T) {
 	for _, arg := range []string{"onlyif", "unless"} {
 		for _, v := range []bool{true, false} {
@@ -108,8 +109,9 @@ func TestConditionThatIsNone(t *testing.T) {
 	}
 }
 
-// TestSlotWithoutValue: a slot that yields null leaves an argument at its
-// default, as Salt's functions accept None; a required argument fails.
+// TestSlotWithoutValue checks that a slot that yields null leaves an argument
+// at its default, as Salt's functions accept None, and that a required
+// argument fails.
 func TestSlotWithoutValue(t *testing.T) {
 	const null = "'__slot__:salt:test.arg(x).no.such'"
 	for _, c := range []struct {

@@ -9,7 +9,7 @@ import (
 	"brine/internal/sls/state/engine"
 )
 
-// TestPasswordsOfIDsAreNotLogged has an id that is a URL with a password.
+// TestPasswordsOfIDsAreNotLogged uses an id that is a URL with a password.
 func TestPasswordsOfIDsAreNotLogged(t *testing.T) {
 	var out strings.Builder
 	d := deps(t)
@@ -23,8 +23,8 @@ func TestPasswordsOfIDsAreNotLogged(t *testing.T) {
 	}
 }
 
-// TestPasswordsStayOutOfResults: comments and warnings of a state, and errors
-// of functions, quote URLs without passwords.
+// TestPasswordsStayOutOfResults checks that comments and warnings of a state,
+// and errors of functions, quote URLs without passwords.
 func TestPasswordsStayOutOfResults(t *testing.T) {
 	res := engine.New(deps(t), engine.Options{}).Run(t.Context(),
 		[]*value.Dict{value.DictOf("state", "test", "fun", "configurable_test_state", "__id__", "x", "name", "x",

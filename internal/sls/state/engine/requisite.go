@@ -23,11 +23,12 @@ const (
 	noChange          // nothing that onchanges names changed
 )
 
-// kinds are the requisites that decide whether a state runs, in the order in
+// kinds lists the requisites that decide whether a state runs, in the order in
 // which they are checked.
 var kinds = []string{"require", "require_any", "watch", "watch_any", "prereq", "onfail", "onfail_any", "onfail_all", "onchanges", "onchanges_any"}
 
-// kindsAndPrerequired are kinds, and the mark of a state that another has as prereq.
+// kindsAndPrerequired are kinds, and the marker of a state that another one has as
+// prereq.
 var kindsAndPrerequired = append(slices.Clone(kinds), "prerequired")
 
 // adoptWatch turns watch into require if the module has no mod_watch.
@@ -178,7 +179,7 @@ func (r *run) check(u *unit, pre bool) (verdict, reqs, error) {
 	return all.verdict(), found, nil
 }
 
-// marks summarize the results of the states that a requisite names.
+// marks summarizes the results of the states that a requisite names.
 type marks struct {
 	unmet, fail, pre, premet, onfail, onchanges, changesMet, change, met bool
 }

@@ -68,9 +68,9 @@ func (v *verifier) verify(low *value.Dict) (f *state.Func, mask *int, faults []s
 	return f, mask, faults
 }
 
-// unknown describes the alternatives to a state that Brine lacks. It is empty for
-// a module that Salt lacks, too, and that resembles no other: then Salt's message
-// suffices.
+// unknown describes alternatives to a state that Brine lacks. It returns "" if
+// Salt lacks the module, too, and no other module has a similar name: then Salt's
+// message suffices.
 func (v *verifier) unknown(full string) string {
 	names := v.states.Declarations().Names()
 	if near := textedit.Nearest(full, names); len(near) > 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 // Differs returns which of owner, group and mode differ, as a map of the wanted values; nil
-// and "" mean no wish. The mode of a symbolic link cannot be set.
+// and "" mean no change. The mode of a symbolic link cannot be set.
 func Differs(user, group any, mode string, now filesys.Facts) *value.Dict {
 	d := value.NewDict(3)
 	if given(user) && !same(user, now.User, now.UID) {
@@ -24,10 +24,9 @@ func Differs(user, group any, mode string, now filesys.Facts) *value.Dict {
 	return d
 }
 
-// New returns what Salt shows of the owner and mode of a new file: values other than the
-// minion's own, and the mode, if it is to be shown, unless only the owner has
-// permissions. In a directory with the setgid bit the directory's group is the minion's
-// own.
+// New returns what Salt shows for a new file: an owner or group other than the minion's own,
+// and the mode, if it must be shown, unless only the owner has permissions. In a directory
+// with the setgid bit, the directory's group counts as the minion's own.
 func New(user, group any, mode string, now filesys.Facts, dir string) *value.Dict {
 	d := value.NewDict(3)
 	if given(user) && now.UID != os.Geteuid() {

@@ -73,7 +73,8 @@ func (a SignatureArgs) signed(ctx context.Context, files Files, path string, sig
 	return fn.Errorf("The file's signature could not be verified: %s", problem)
 }
 
-// judge parses the output of gpg and returns what is missing.
+// judge parses the output of gpg and returns why the signature is not accepted,
+// "" if it is.
 func (a SignatureArgs) judge(status string) string {
 	var signers []string
 	bad := false

@@ -278,8 +278,8 @@ func isDir(ctx context.Context, files Files, s Source) bool {
 	if env == "" {
 		env = s.Env
 	}
-	// To a master a directory is a prefix, but a.conf is a prefix of a.conf.jinja,
-	// too.
+	// For a master, a directory is a prefix, but a.conf is also a prefix of
+	// a.conf.jinja.
 	dir := strings.Trim(path, "/") + "/"
 	names, err := files.List(ctx, fileclient.Files, env, dir)
 	return err == nil && slices.ContainsFunc(names, func(f string) bool { return strings.HasPrefix(f, dir) })
@@ -376,7 +376,7 @@ func fetchWeb(ctx context.Context, files Files, s Source, o How, old string) (*C
 		}
 		opt.SourceHash = want.Type + "=" + want.Sum
 	} else if cached, err := files.ExternPath(s.URL, s.Env); err == nil && o.SkipVerify && !o.ETag && filesys.IsFile(cached) {
-		return &Content{Path: cached}, nil // as in Salt: the cached file is good enough
+		return &Content{Path: cached}, nil // as in Salt, the cached file suffices
 	}
 	path, err := files.GetURL(ctx, s.URL, "", opt)
 	if err != nil {
@@ -521,8 +521,8 @@ func noHashFile(url string, err error) error {
 
 var word = regexp.MustCompile(`[0-9a-zA-Z]+`)
 
-// hashWord returns the first word of a line that is a hash of a type, or if
-// kind is "" of any.
+// hashWord returns the first word of a line that is a hash of a type, or of any
+// type if kind is "".
 func hashWord(line, kind string) (fileclient.Hash, bool) {
 	for _, w := range word.FindAllString(line, -1) {
 		n := len(w)
@@ -534,9 +534,9 @@ func hashWord(line, kind string) (fileclient.Hash, bool) {
 	return fileclient.Hash{}, false
 }
 
-// FindHash finds a file's hash in a file of hashes: in the first line that
-// names source_hash_name, else the file, else the source, and if there is none,
-// the first hash. kind is the hash type; "" and unknown types mean any.
+// FindHash finds a file's hash in a file of hashes. It takes the first line that
+// names source_hash_name, else the file, else the source, and otherwise the
+// first hash. kind is the hash type; "" and unknown types mean any.
 func FindHash(text, kind, url string, o How) (fileclient.Hash, bool) {
 	if fileclient.NewHash(kind) == nil {
 		kind = ""

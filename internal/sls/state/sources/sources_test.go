@@ -11,8 +11,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestFirstThere has names one of which is a prefix of another: a master lists
-// files by prefix, and only files in a directory make it exist.
+// TestFirstThere uses names one of which is a prefix of another: a master lists
+// files by prefix, but a directory only exists if there are files in it.
 func TestFirstThere(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"a.conf.jinja": "x", "tree/file": "y"} {
@@ -49,7 +49,7 @@ func TestFirstThere(t *testing.T) {
 	}
 }
 
-// TestFindHash has files of hashes in the formats of md5sum, BSD and Debian.
+// TestFindHash parses files of hashes in the formats of md5sum, BSD and Debian.
 func TestFindHash(t *testing.T) {
 	const md5a, md5b, sha = "0cc175b9c0f1b6a831c399e269772661", "92EB5FFEE6AE2FEC3AD71C777531578F", "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8"
 	text := "x" + md5a + " a\n" + md5a + "  other\n" + md5b + " *dir/a b\n MD5 (c.gz) = " + md5b + "\n" + sha + " 12 d.gz.sig\n" + sha + " 12 d.gz\n"
