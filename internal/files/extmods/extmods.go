@@ -1,6 +1,6 @@
-// Package extmods has the user's own modules on disk: it copies them from the directories
-// _modules, _states and the like of a file server into the directory extension_modules, as
-// Salt does, and lists what is there. It does not run them.
+// Package extmods manages the user's own modules on disk: it copies them from the directories
+// _modules, _states and others of a file server to the directory extension_modules, as Salt
+// does, and lists them. It does not run them.
 package extmods
 
 import (
@@ -29,16 +29,16 @@ import (
 type Query struct {
 	// Kind is the kind of module: "modules", "states".
 	Kind string
-	// Envs are the environments of the file server, in their order.
+	// Envs are the environments of the file server, in order.
 	Envs []string
-	// Whitelist names the only modules to copy, Blacklist those to leave out: those of this
-	// kind, nil for none.
+	// Whitelist names the only modules to copy, and Blacklist those to skip: the entries for
+	// this kind, nil for none.
 	Whitelist, Blacklist []string
-	// Clean removes what the file server does not have.
+	// Clean removes modules that the file server lacks.
 	Clean bool
 }
 
-// extensions are those of files that are copied.
+// extensions selects the files that are copied.
 var extensions = fileclient.Filter{Include: []string{`E@\.(pyx?|so|zip)$`}}
 
 // Files are the methods of *fileclient.Client that fetch modules.
@@ -91,7 +91,7 @@ func Sync(ctx context.Context, c Files, dir string, q Query, log *slog.Logger) (
 	return names, changed || removed, err
 }
 
-// place copies a file unless it is there, and reports whether it did.
+// place copies a file unless an equal one exists, and reports whether it did.
 func place(from, to string) (copied bool, err error) {
 	data, err := os.ReadFile(from)
 	if err != nil {
@@ -106,7 +106,7 @@ func place(from, to string) (copied bool, err error) {
 	return true, atomicfile.Write(to, data, 0o600, false)
 }
 
-// clean removes files that are not to be there, and directories without files.
+// clean removes files that are not in keep, and empty directories.
 func clean(dir string, keep map[string]bool) (removed bool, err error) {
 	var dirs []string
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -124,8 +124,8 @@ func clean(dir string, keep map[string]bool) (removed bool, err error) {
 		removed = true
 		return os.Remove(path)
 	})
-	for _, d := range slices.Backward(dirs) { // those inside come first
-		if os.Remove(d) == nil { // others have files
+	for _, d := range slices.Backward(dirs) { // nested ones first
+		if os.Remove(d) == nil { // fails for directories with files
 			removed = true
 		}
 	}
@@ -135,8 +135,8 @@ func clean(dir string, keep map[string]bool) (removed bool, err error) {
 	return removed, err
 }
 
-// Names reads a whitelist or blacklist of extension modules: a list of names with commas, or
-// a map of lists by kind. nil means that there is none for this kind.
+// Names reads a whitelist or blacklist of extension modules: a list, comma-separated names,
+// or a map of lists by kind. It returns nil if there is none for this kind.
 func Names(v any, kind string) []string {
 	switch x := v.(type) {
 	case string:
@@ -149,18 +149,18 @@ func Names(v any, kind string) []string {
 	return nil
 }
 
-// Listing are the modules of one kind that are on disk.
+// Listing lists the modules of one kind on disk.
 type Listing struct {
-	// Paths are their files by name.
+	// Paths are the files of modules, by name.
 	Paths map[string]string
-	// Claims are the modules that say that they provide functions under a name.
+	// Claims are the modules that provide functions under another name, by that name.
 	Claims map[string][]string
-	// Stamp is another one when a file has changed.
+	// Stamp changes if any file changes.
 	Stamp string
 }
 
-// Dirs returns the directories of a kind, those that come first win: the directories of
-// the option module_dirs, those of the kind's own option, and extension_modules.
+// Dirs returns the directories of a kind in order of precedence: those of the option
+// module_dirs, those of the kind's own option, and extension_modules.
 func Dirs(opts *value.Dict, extensionModules, kind string) []string {
 	var dirs []string
 	for _, d := range value.Texts(opts.At("module_dirs")) {
@@ -172,7 +172,7 @@ func Dirs(opts *value.Dict, extensionModules, kind string) []string {
 	return append(dirs, filepath.Join(extensionModules, kind))
 }
 
-// dirOptions are the options that name directories of a kind alone.
+// dirOptions lists the options with directories for one kind only.
 var dirOptions = map[string]string{
 	"modules": "module_dirs", "states": "states_dirs", "grains": "grains_dirs", "renderers": "render_dirs", "utils": "utils_dirs",
 	"returners": "returner_dirs", "runners": "runner_dirs", "pillar": "pillar_dirs", "tops": "top_dirs", "wheel": "wheel_dirs", "auth": "auth_dirs",
@@ -180,11 +180,11 @@ var dirOptions = map[string]string{
 	"beacons": "beacons_dirs",
 }
 
-// maxScan bounds how much of a file is searched for its name.
+// maxScan bounds how much of a file is searched for its names, in bytes.
 const maxScan = 1 << 20
 
-// Scan lists the modules of directories. Those of earlier ones hide later ones of the same
-// name. A directory that does not exist has none.
+// Scan lists the modules in directories. A module in an earlier directory hides one of the
+// same name in a later one. Missing directories count as empty.
 func Scan(dirs []string) Listing {
 	l := Listing{Paths: map[string]string{}, Claims: map[string][]string{}}
 	var stamp strings.Builder
@@ -227,7 +227,7 @@ func Scan(dirs []string) Listing {
 	return l
 }
 
-// The ways in which a module names itself.
+// The ways in which a module can set its name.
 var (
 	virtualName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^__virtualname__\s*=\s*['"]([\w.-]+)['"]`) })
 	virtualAlias = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^__virtual_aliases__\s*=\s*[(\[]?([^)\]\n]*)`) })
@@ -236,8 +236,8 @@ var (
 	quoted       = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`['"]([\w.-]+)['"]`) })
 )
 
-// virtualNames returns the names that the text of a module gives it. A module may have
-// another one that only running it tells.
+// virtualNames returns the names that a module's source sets. Other names may only be known
+// by running it.
 func virtualNames(path string) []string {
 	if filepath.Ext(path) != ".py" {
 		return nil
@@ -306,7 +306,7 @@ func (o MasterOptions) Sync() Options {
 	return Options{Clean: o.Clean, Whitelist: o.Whitelist, Blacklist: o.Blacklist, Dirs: o.Dirs}
 }
 
-// Kinds returns the kinds of modules of which environments of the file server have files.
+// Kinds returns the kinds of modules that some environment of the file server has.
 func Kinds(ctx context.Context, c Files, envs []string) (map[string]bool, error) {
 	kinds := map[string]bool{}
 	for _, env := range envs {
@@ -323,13 +323,13 @@ func Kinds(ctx context.Context, c Files, envs []string) (map[string]bool, error)
 	return kinds, nil
 }
 
-// Holds reports whether the directory of a kind has anything in it.
+// Holds reports whether the directory of a kind exists and is not empty.
 func Holds(dir, kind string) bool {
 	entries, err := os.ReadDir(filepath.Join(dir, kind))
 	return err == nil && len(entries) > 0
 }
 
-// Present returns the kinds of modules that have a directory.
+// Present returns the kinds of modules whose directory exists.
 func Present(dir string) []string {
 	var kinds []string
 	entries, err := os.ReadDir(dir)

@@ -116,8 +116,8 @@ func TestDirs(t *testing.T) {
 	}
 }
 
-// TestScanLargeFiles: a file of any size is listed without being read whole, and what is no
-// regular file is left out.
+// TestScanLargeFiles checks that a file of any size is listed without being read completely,
+// and that only regular files are listed.
 func TestScanLargeFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "large.py"), []byte("__virtualname__ = 'other'\n"), 0o600); err != nil {
@@ -138,8 +138,9 @@ func TestScanLargeFiles(t *testing.T) {
 	}
 }
 
-// TestSyncOnFullDisk: modules that do not fit fail the call with their path. What was there
-// before stays whole, also what the file server no longer has, and room later suffices.
+// TestSyncOnFullDisk checks that the call fails with the path of a module that does not fit.
+// Existing modules stay complete, including those that the file server lacks now. When there
+// is space, the sync succeeds.
 func TestSyncOnFullDisk(t *testing.T) {
 	base, dir := t.TempDir(), t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {

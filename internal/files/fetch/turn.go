@@ -1,5 +1,5 @@
-// Package fetch decides when a master fetches remote data that it serves. In a cluster one master fetches for
-// all, as long as the others hear from it.
+// Package fetch decides when a master fetches the remote data that it serves. In a cluster, one master fetches
+// for all, as long as the others hear from it.
 package fetch
 
 import (
@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// States maps names, which are the same on all masters, to the state of what is served: equal strings mean
+// States maps names, which are the same on all masters, to the state of the served data: equal strings mean
 // equal content.
 type States map[string]string
 
-// Turn says when one item is to be fetched. The zero Turn is due at once.
+// Turn decides when one item must be fetched. The zero Turn is due at once.
 type Turn struct {
 	mu           sync.Mutex
 	tried, heard time.Time
 	asked        bool
 }
 
-// patience is how long a master relies on another one that fetches, since it last heard from it. The constant
-// part is for short intervals, some of which a master under load may miss.
+// patience is how long a master relies on messages of another one that fetches. The constant part is for short
+// intervals, of which a master under load may miss some.
 func patience(interval time.Duration) time.Duration { return 3*interval + 10*time.Second }
 
-// Due reports whether to fetch now. leads says that this master fetches for all. Others fetch after a message
+// Due reports whether to fetch now. leads means that this master fetches for all. Others fetch after a message
 // of the leading master (Told), or after a few intervals without one.
 func (t *Turn) Due(interval time.Duration, leads bool) bool {
 	t.mu.Lock()
@@ -54,8 +54,8 @@ func (t *Turn) Take() {
 	t.tried, t.asked = time.Now(), false
 }
 
-// Told records that another master has fetched the item: the leading one (regular), or one that was told to.
-// Unless both now serve the same, this master must fetch too.
+// Told records that another master has fetched the item: the leading one (regular), or one that was asked to.
+// same means that both now serve the same data; otherwise this master must fetch, too.
 func (t *Turn) Told(same, regular bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestTurn checks that the leading master fetches at each interval, and that others fetch when they hear of
-// different content, and at each interval once they hear nothing.
+// TestTurn checks that the leading master fetches at each interval. The others must fetch when they hear of
+// different content, and at each interval when they hear nothing.
 func TestTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const interval = time.Minute
@@ -22,7 +22,7 @@ func TestTurn(t *testing.T) {
 		u.Take()
 		is(false, false)
 		time.Sleep(interval)
-		is(true, true) // heard from no master
+		is(true, true) // no message from a master yet
 		u.Take()
 		time.Sleep(interval / 2)
 		u.Told(true, true)
@@ -34,7 +34,7 @@ func TestTurn(t *testing.T) {
 		u.Take()
 		u.Told(true, false)
 		is(false, false)
-		u.Told(false, false) // another master was told to fetch
+		u.Told(false, false) // another master was asked to fetch
 		is(true, true)
 		u.Take()
 		for range 10 {

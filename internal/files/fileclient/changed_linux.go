@@ -5,5 +5,5 @@ import (
 	"time"
 )
 
-// changed is when a file got or lost a name last, or changed otherwise.
+// changed returns when a file last changed, including changes of its names (ctime).
 func changed(st *syscall.Stat_t) time.Time { return time.Unix(st.Ctim.Unix()) }

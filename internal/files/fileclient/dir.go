@@ -16,8 +16,8 @@ func sorted(s []string) []string {
 	return slices.Compact(s)
 }
 
-// GetDir copies a directory of a file server, with its empty directories, below dest and returns the paths of
-// all files there, sorted. The last name of the directory's path is kept.
+// GetDir copies a directory of a file server, including empty directories, to a directory below dest with the
+// same last name, and returns the sorted paths of all files in it.
 func (c *Client) GetDir(ctx context.Context, url, dest string, o GetOptions) ([]string, error) {
 	at, ok := locate(url, o.Saltenv)
 	if !ok {
@@ -47,7 +47,7 @@ func (c *Client) GetDir(ctx context.Context, url, dest string, o GetOptions) ([]
 		}
 		got, err := c.GetFile(ctx, scheme+escape(name), to, o)
 		if salt.KindOf(err) == salt.NotFound {
-			continue // removed meanwhile, or a dangling link
+			continue // removed in the meantime, or a dangling link
 		}
 		if err != nil {
 			return out, err
@@ -71,8 +71,8 @@ func (c *Client) GetDir(ctx context.Context, url, dest string, o GetOptions) ([]
 	return sorted(out), nil
 }
 
-// Filter selects files by their path on the server. A pattern is a glob, or after E@ a regular expression
-// that must match a part.
+// Filter selects files by their path on the server. A pattern is a glob or, after E@, a regular expression
+// that must match part of the path.
 type Filter struct {
 	Include, Exclude []string
 }
@@ -113,8 +113,8 @@ func patterns(texts []string) ([]func(string) bool, error) {
 	return out, nil
 }
 
-// CacheTree puts a directory of a file server into the cache, with its empty directories if withEmpty, and
-// returns the paths there.
+// CacheTree copies a directory of a file server to the cache, including empty directories if withEmpty is set,
+// and returns the paths there.
 func (c *Client) CacheTree(ctx context.Context, url, saltenv string, withEmpty bool, f Filter) ([]string, error) {
 	at, ok := locate(url, saltenv)
 	if !ok {
@@ -146,7 +146,7 @@ func (c *Client) CacheTree(ctx context.Context, url, saltenv string, withEmpty b
 	return out, nil
 }
 
-// CacheMaster puts all files of an environment into the cache.
+// CacheMaster copies all files of an environment to the cache.
 func (c *Client) CacheMaster(ctx context.Context, saltenv string) ([]string, error) {
 	return c.cacheAll(ctx, saltenv, func(string) bool { return true })
 }
@@ -163,7 +163,7 @@ func (c *Client) cacheAll(ctx context.Context, saltenv string, chosen func(strin
 		}
 		p, err := c.GetFile(ctx, scheme+escape(name), "", GetOptions{Saltenv: saltenv, Makedirs: true})
 		if salt.KindOf(err) == salt.NotFound {
-			continue // removed meanwhile, or a dangling link
+			continue // removed in the meantime, or a dangling link
 		}
 		if err != nil {
 			return out, err
@@ -173,7 +173,7 @@ func (c *Client) cacheAll(ctx context.Context, saltenv string, chosen func(strin
 	return out, nil
 }
 
-// escape marks a listed name that would be read as one with a query.
+// escape marks a listed name that contains a question mark, which would begin a query.
 func escape(name string) string {
 	if strings.Contains(name, "?") {
 		return "|" + name

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// attempts bounds how often a file is fetched that changes during the transfer.
+	// attempts bounds how often the fetch of a file is retried because the file changed during the transfer.
 	attempts = 5
 	// maxInflated bounds the size of one decompressed part in bytes. A master sends parts of
 	// file_buffer_size, 1 MiB by default.
@@ -32,7 +32,7 @@ func (c *Client) CacheFile(ctx context.Context, url, saltenv string) (string, er
 	return c.GetURL(ctx, url, "", URLOptions{Saltenv: saltenv, Makedirs: true})
 }
 
-// Open opens a salt:// file. Its content has the hash that the source reported, whatever happens to the cache
+// Open opens a salt:// file. Its content has the hash that the source reported, even if the cache changes
 // meanwhile.
 func (c *Client) Open(ctx context.Context, url, saltenv string) (*os.File, error) {
 	at, ok := locate(url, saltenv)
@@ -59,11 +59,11 @@ type GetOptions struct {
 	// Makedirs creates the directory of the file; without it, a missing directory is an error of kind
 	// NotFound.
 	Makedirs bool
-	// Gzip is the level of compression of the transfer, 1 to 9; 0 is none.
+	// Gzip is the compression level of the transfer, 1 to 9; 0 means none.
 	Gzip int
 }
 
-// GetFile puts a salt:// file at dest, or into the cache if dest is empty, and returns its path. If dest is a
+// GetFile copies a salt:// file to dest, or to the cache if dest is empty, and returns its path. If dest is a
 // directory or ends in a slash, the file keeps its name. An existing file with the right content is not
 // touched; another one keeps its mode and owner.
 func (c *Client) GetFile(ctx context.Context, url, dest string, o GetOptions) (string, error) {
@@ -91,12 +91,12 @@ func isDir(p string) bool {
 }
 
 type fetchOptions struct {
-	cache    bool // dest is in the cache, and ours
+	cache    bool // dest is in the cache
 	makedirs bool
 	gzip     int
 }
 
-// fetch updates dest from the source, and returns it open.
+// fetch updates dest from the source, and opens it.
 func (c *Client) fetch(ctx context.Context, at location, dest string, o fetchOptions) (*os.File, error) {
 	if err := at.check(); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (c *Client) fetch(ctx context.Context, at location, dest string, o fetchOpt
 	return c.fetchAs(ctx, at, dest, want, o)
 }
 
-// fetchAs is fetch for a file whose hash the source has just reported.
+// fetchAs does the same for a file whose hash the source has just reported.
 func (c *Client) fetchAs(ctx context.Context, at location, dest string, want Hash, o fetchOptions) (*os.File, error) {
 	for try := 1; ; try++ {
 		f, err := c.obtain(ctx, at, dest, want, o)
@@ -124,7 +124,7 @@ func (c *Client) fetchAs(ctx context.Context, at location, dest string, want Has
 	}
 }
 
-// obtain makes dest a file with this hash.
+// obtain replaces dest by a file with this hash, if necessary.
 func (c *Client) obtain(ctx context.Context, at location, dest string, want Hash, o fetchOptions) (*os.File, error) {
 	if c.origin.sharer == nil || !o.cache {
 		if f := unchanged(dest, want); f != nil {
@@ -143,8 +143,8 @@ func (c *Client) obtain(ctx context.Context, at location, dest string, want Hash
 	return f, nil
 }
 
-// Content makes sure that a file with the current content of a salt:// URL exists, and returns its path. The
-// path never gets other content, except by a manual change in the cache.
+// Content ensures that a file with the current content of a salt:// URL exists, and returns its path. The path
+// never gets other content, except by a manual change in the cache.
 func (c *Client) Content(ctx context.Context, url, saltenv string) (string, error) {
 	if c.origin.sharer == nil {
 		return c.CacheFile(ctx, url, saltenv)
@@ -162,9 +162,9 @@ func (c *Client) Content(ctx context.Context, url, saltenv string) (string, erro
 	return f.Name(), nil
 }
 
-// Small is Content for files that may be kept in memory: data is the content of the URL, or nil if it is
-// large, and path is a file with it then. So a file used by many states is read once. data must not be
-// changed.
+// Small is Content for files that may be kept in memory, so that a file used by many states is read once. data
+// is the content of the URL. For a large file, data is nil, and path names a file with the content. data must
+// not be changed.
 func (c *Client) Small(ctx context.Context, url, saltenv string) (data []byte, path string, err error) {
 	at, ok := locate(url, saltenv)
 	if !ok || at.check() != nil {
@@ -185,14 +185,14 @@ func (c *Client) Small(ctx context.Context, url, saltenv string) (data []byte, p
 	}
 	defer f.Close()
 	if c.origin.sharer != nil {
-		dest = f.Name() // as Content
+		dest = f.Name() // as in Content
 	}
 	if data, err = io.ReadAll(io.LimitReader(f, maxSmall+1)); err != nil {
 		return nil, "", err
 	}
 	h := NewHash(want.Type)
 	h.Write(data)
-	if len(data) > maxSmall || hex.EncodeToString(h.Sum(nil)) != want.Sum { // it may have changed meanwhile
+	if len(data) > maxSmall || hex.EncodeToString(h.Sum(nil)) != want.Sum { // the cached file may have changed
 		return nil, dest, nil
 	}
 	c.run.keep(at, want, data)
@@ -212,14 +212,14 @@ func unchanged(path string, want Hash) *os.File {
 	return f
 }
 
-// changedError says that the content does not match the reported hash.
+// changedError means that the content does not match the reported hash.
 type changedError struct{ at location }
 
 func (e *changedError) Error() string {
 	return fmt.Sprintf("the file salt://%s of the environment %s does not have the hash that its source tells", e.at.path, e.at.env)
 }
 
-// download fetches a file to dest by way of a temporary file.
+// download fetches a file to dest through a temporary file.
 func (c *Client) download(ctx context.Context, at location, dest string, want Hash, o fetchOptions) (*os.File, error) {
 	if err := prepare(dest, o); err != nil {
 		return nil, err
@@ -245,8 +245,8 @@ func (c *Client) download(ctx context.Context, at location, dest string, want Ha
 	return f, err
 }
 
-// prepare creates the directory of a file. In the cache it removes files that are in the way, since they are
-// left from an earlier state of the source.
+// prepare creates the directory of a file. In the cache, it removes obstructing files, which are left from an
+// earlier state of the source.
 func prepare(dest string, o fetchOptions) error {
 	dir := filepath.Dir(dest)
 	if !o.cache {
@@ -267,7 +267,7 @@ func prepare(dest string, o fetchOptions) error {
 	if err == nil {
 		return nil
 	}
-	for p := dir; len(p) > 1; p = filepath.Dir(p) { // a file where a directory is to be
+	for p := dir; len(p) > 1; p = filepath.Dir(p) { // a file where a directory must be
 		if st, e := os.Lstat(p); e == nil {
 			if !st.IsDir() {
 				os.Remove(p)

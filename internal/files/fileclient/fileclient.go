@@ -40,22 +40,21 @@ import (
 	"brine/internal/py/value"
 )
 
-// Source answers the commands of a file server (_file_list, _serve_file and
-// so on, each a dict with cmd): a channel to a master, or the file server of
-// this process.
+// Source answers the commands of a file server (_file_list, _serve_file and others, each a dict with cmd): a
+// channel to a master, or the file server of this process.
 type Source interface {
 	Request(ctx context.Context, load *value.Dict) (any, error)
 }
 
-// Options say where files are kept and how they are fetched.
+// Options configure where files are stored and how they are fetched.
 type Options struct {
 	// CacheDir is the minion's cachedir.
 	CacheDir string
-	// HashType names the hash of files of this machine.
+	// HashType is the hash algorithm for files of this machine.
 	HashType string
-	// Web says how files of other servers are fetched.
+	// Web configures how files of web servers are fetched.
 	Web WebOptions
-	// Trees, if set, keeps lists of files from one job to the next.
+	// Trees, if set, caches lists of files across jobs.
 	Trees *Trees
 }
 
@@ -67,8 +66,8 @@ type Client struct {
 	run    run
 }
 
-// New returns a client. src may be nil if there is no master: then only files
-// of this machine and of the web is available.
+// New returns a client. src may be nil if there is no master: then only files of this machine and of the web
+// are available.
 func New(src Source, o Options, log *slog.Logger) *Client {
 	if o.HashType == "" {
 		o.HashType = "sha256"
@@ -76,10 +75,10 @@ func New(src Source, o Options, log *slog.Logger) *Client {
 	return &Client{origin: newOrigin(src, log), o: o, log: log}
 }
 
-// CacheDir returns the directory that the cache is in.
+// CacheDir returns the cache directory.
 func (c *Client) CacheDir() string { return c.o.CacheDir }
 
-// absent is the text of an error that also matches fs.ErrNotExist.
+// absent is the message of an error that also matches fs.ErrNotExist.
 type absent string
 
 func (a absent) Error() string      { return string(a) }
@@ -91,14 +90,14 @@ func notFound(path, saltenv string) error {
 	return salt.Errorf(salt.NotFound, "%w", absent(fmt.Sprintf("there is no file salt://%s in the environment %s", path, saltenv)))
 }
 
-// Hash is the hash of a file.
+// Hash is the hash of a file's content.
 type Hash struct {
-	// Type names the algorithm, Sum is in hexadecimal.
+	// Type names the algorithm. Sum is in hexadecimal digits.
 	Type, Sum string
 }
 
-// Hash returns the hash of a salt:// file, or of a file of this machine by the
-// option hash_type.
+// Hash returns the hash of a salt:// file, or of a file of this machine with the algorithm of the option
+// hash_type.
 func (c *Client) Hash(ctx context.Context, path, saltenv string) (Hash, error) {
 	at, ok := locate(path, saltenv)
 	if !ok {
@@ -136,10 +135,8 @@ func (c *Client) hashRemote(ctx context.Context, at location) (Hash, error) {
 	return h, nil
 }
 
-// Stat returns what stat(2) says of a salt:// file where it lies, or of a file
-// of this machine: mode, ino, dev, nlink, uid, gid, size and the times of
-// access, change of content and change, in seconds. A source that does not
-// tell gives nil.
+// Stat returns stat(2) of a salt:// file on its server, or of a file of this machine: mode, ino, dev, nlink,
+// uid, gid, size, atime, mtime and ctime, in seconds. It returns nil if the source does not provide it.
 func (c *Client) Stat(ctx context.Context, path, saltenv string) ([]int64, error) {
 	at, ok := locate(path, saltenv)
 	if !ok {
@@ -161,7 +158,7 @@ func (c *Client) Stat(ctx context.Context, path, saltenv string) ([]int64, error
 	return out, nil
 }
 
-// missing gives an error of a file that is not there its kind.
+// missing adds the kind NotFound to an error about a missing file.
 func missing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return salt.Errorf(salt.NotFound, "%w", err)
@@ -169,7 +166,7 @@ func missing(err error) error {
 	return err
 }
 
-// Listing names a list that a file server has of an environment.
+// Listing names a list that a file server provides for an environment.
 type Listing string
 
 // The lists.
@@ -179,8 +176,8 @@ const (
 	EmptyDirs Listing = "_file_list_emptydirs"
 )
 
-// List returns one of the lists, sorted. prefix limits it to names that begin
-// so; slashes around it do not count.
+// List returns one of the lists, sorted. prefix limits it to names with this prefix; slashes around the
+// prefix are ignored.
 func (c *Client) List(ctx context.Context, what Listing, saltenv, prefix string) ([]string, error) {
 	if what == Files && saltenv != "" {
 		t, err := c.tree(ctx, saltenv)
@@ -205,7 +202,7 @@ func (c *Client) List(ctx context.Context, what Listing, saltenv, prefix string)
 	return texts(v), nil
 }
 
-// texts returns the names in a list that came from a source.
+// texts returns the names in a list from a source.
 func texts(v any) []string {
 	l, _ := v.(*value.List)
 	out := make([]string, 0, l.Len())
@@ -223,8 +220,7 @@ func texts(v any) []string {
 	return out
 }
 
-// Symlinks returns the symbolic links of an environment and what they point
-// to.
+// Symlinks returns the symbolic links of an environment and their targets.
 func (c *Client) Symlinks(ctx context.Context, saltenv, prefix string) (*value.Dict, error) {
 	return c.origin.dict(ctx, "_symlink_list", "saltenv", saltenv, "prefix", prefix)
 }
@@ -238,15 +234,14 @@ func (c *Client) Envs(ctx context.Context) ([]string, error) {
 	return texts(v), nil
 }
 
-// MasterOpts returns the options of the source that matter for states:
-// file_roots (the names of the environments only), state_top, nodegroups and
-// so on.
+// MasterOpts returns the options of the source that affect states: file_roots (only the names of the
+// environments), state_top, nodegroups and others.
 func (c *Client) MasterOpts(ctx context.Context) (*value.Dict, error) {
 	return c.origin.dict(ctx, "_master_opts")
 }
 
-// MasterTops returns what the source's master_tops say about a minion: a dict
-// of environments and lists of SLS names.
+// MasterTops returns the result of the source's master_tops for a minion: a dict of environments and lists
+// of SLS names.
 func (c *Client) MasterTops(ctx context.Context, id string, opts *value.Dict) (*value.Dict, error) {
 	return c.origin.dict(ctx, "_master_tops", "id", id, "opts", opts)
 }
@@ -260,14 +255,13 @@ func (c *Client) States(ctx context.Context, saltenv string) ([]string, error) {
 	return StateNames(files), nil
 }
 
-// State is where an SLS file came from and lies now.
+// State locates an SLS file at its source and in the cache.
 type State struct {
 	// Source is the salt:// URL, Dest the path in the cache.
 	Source, Dest string
 }
 
-// State fetches the SLS file of a name such as web.nginx: web/nginx.sls or
-// web/nginx/init.sls.
+// State fetches the SLS file for a name such as web.nginx: web/nginx.sls or web/nginx/init.sls.
 func (c *Client) State(ctx context.Context, sls, saltenv string) (State, error) {
 	base := strings.ReplaceAll(sls, ".", "/")
 	for _, p := range []string{base + ".sls", base + "/init.sls"} {
@@ -279,13 +273,13 @@ func (c *Client) State(ctx context.Context, sls, saltenv string) (State, error) 
 	return State{}, salt.Errorf(salt.NotFound, "%w", absent(fmt.Sprintf("there is no SLS %s in the environment %s", sls, saltenv)))
 }
 
-// cachePath returns where a salt:// file is kept.
+// cachePath returns the path of a salt:// file in the cache.
 func (c *Client) cachePath(at location) string {
 	return filepath.Join(c.o.CacheDir, "files", at.env, at.file())
 }
 
-// IsCached returns the path of a file in the cache, or "" if it is not there.
-// It does not ask the source.
+// IsCached returns the path of a file in the cache, or "" if it is not cached. It sends no request to the
+// source.
 func (c *Client) IsCached(path, saltenv string) string {
 	escaped := strings.HasPrefix(path, "|") || strings.HasPrefix(path, scheme+"|")
 	at, ok := locate(path, saltenv)
@@ -310,7 +304,7 @@ func (c *Client) IsCached(path, saltenv string) string {
 	return ""
 }
 
-// Forget removes a file from the cache, if it is there.
+// Forget removes a file from the cache, if it exists.
 func (c *Client) Forget(url, saltenv string) error {
 	path := strings.TrimPrefix(c.IsCached(url, saltenv), "|")
 	if path == "" {
@@ -322,7 +316,7 @@ func (c *Client) Forget(url, saltenv string) error {
 	return nil
 }
 
-// CacheDest returns where a file would be kept.
+// CacheDest returns the path at which a file would be cached.
 func (c *Client) CacheDest(url, saltenv string) (string, error) {
 	if at, ok := locate(url, saltenv); ok {
 		return c.cachePath(at), at.check()
@@ -333,8 +327,7 @@ func (c *Client) CacheDest(url, saltenv string) (string, error) {
 	return c.ExternPath(url, saltenv)
 }
 
-// Cached returns the paths of all files in the cache of an environment, and of
-// those of this machine, sorted.
+// Cached returns the sorted paths of all cached files of an environment and of this machine.
 func (c *Client) Cached(saltenv string) ([]string, error) {
 	if !filepath.IsLocal(saltenv) {
 		return nil, nil

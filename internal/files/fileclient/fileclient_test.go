@@ -44,8 +44,8 @@ func client(src Source, cache string) *Client {
 	return New(src, Options{CacheDir: cache}, slog.New(slog.DiscardHandler))
 }
 
-// TestEachMasterHasItsOwnFiles has the runs of two masters with different
-// trees read the same path at once, out of one cache.
+// TestEachMasterHasItsOwnFiles lets the runs of two masters with different trees
+// read the same path concurrently, with one cache.
 func TestEachMasterHasItsOwnFiles(t *testing.T) {
 	cache := t.TempDir()
 	var wg sync.WaitGroup
@@ -69,13 +69,13 @@ func TestEachMasterHasItsOwnFiles(t *testing.T) {
 	}
 }
 
-// sourceFunc is a source that answers as the test says.
+// sourceFunc is a source whose answers the test sets.
 type sourceFunc func(load *value.Dict) (any, error)
 
 func (f sourceFunc) Request(_ context.Context, load *value.Dict) (any, error) { return f(load) }
 
-// TestWrongContent has a source send other content than it told the hash of:
-// nothing of it is left, and what was there stays.
+// TestWrongContent uses a source that sends other content than it reported the
+// hash of. None of it must remain, and the existing file must stay.
 func TestWrongContent(t *testing.T) {
 	cache := t.TempDir()
 	good := client(master(t, map[string]string{"f": "good"}), cache)
@@ -103,7 +103,8 @@ func TestWrongContent(t *testing.T) {
 	}
 }
 
-// TestChangesOnTheWay changes the file between its hash and its content.
+// TestChangesOnTheWay changes the file between the request of its hash and of
+// its content.
 func TestChangesOnTheWay(t *testing.T) {
 	contents, i := []string{"one", "two", "three"}, 0
 	c := client(sourceFunc(func(load *value.Dict) (any, error) {
@@ -140,8 +141,7 @@ func TestPathsThatLeadOut(t *testing.T) {
 	}
 }
 
-// TestInTheWay has a file where the cache needs a directory, and the other way
-// round.
+// TestInTheWay covers a file where the cache needs a directory, and vice versa.
 func TestInTheWay(t *testing.T) {
 	cache := t.TempDir()
 	for _, files := range []map[string]string{{"a": "file"}, {"a/b/c": "deep"}, {"a/b": "flat"}, {"a": "file again"}} {
@@ -154,8 +154,8 @@ func TestInTheWay(t *testing.T) {
 	}
 }
 
-// TestReplacedFileKeepsModeAndLink puts a file over one that has a mode of its
-// own, by way of a link.
+// TestReplacedFileKeepsModeAndLink replaces, through a link, a file that has
+// another mode.
 func TestReplacedFileKeepsModeAndLink(t *testing.T) {
 	dir := t.TempDir()
 	real, link := dir+"/real", dir+"/link"
@@ -251,9 +251,9 @@ func FuzzURL(tf *testing.F) {
 	})
 }
 
-// TestSmall has a job want one file several times: its content is fetched and
-// read once, but whether it has changed is asked each time. What is large comes
-// as a path.
+// TestSmall lets a job read one file several times: the content must be fetched
+// and read once, but the source must be asked each time whether it has changed.
+// Large files are returned as a path.
 func TestSmall(t *testing.T) {
 	contents := map[string]string{"f": "one", "empty": "", "large": strings.Repeat("x", maxSmall+1)}
 	served := 0

@@ -54,10 +54,12 @@ func (w webServers) ftp(ctx context.Context, u *url.URL, to io.Writer) (err erro
 	return err
 }
 
-// maxAnswers bounds all that a server may answer during one fetch, in bytes, apart from the file.
+// maxAnswers bounds the size of all replies of a server during one fetch, in bytes, without the
+// file.
 const maxAnswers = 256 << 10
 
-// answers is a connection of which a part is read. textproto reads lines and answers of any length.
+// answers limits how much is read from a connection, since textproto reads lines and replies of any
+// length.
 type answers struct {
 	io.Reader
 	io.WriteCloser
@@ -65,7 +67,8 @@ type answers struct {
 
 type ftpSession struct{ text *textproto.Conn }
 
-// command sends a line and wants an answer of a class: 1 begun, 2 done, 3 go on.
+// command sends a line and expects a reply of a class: 1 begun, 2 done, 3
+// continue.
 func (s *ftpSession) command(class int, format string, args ...any) error {
 	line := fmt.Sprintf(format, args...)
 	if strings.ContainsAny(line, "\r\n") {
@@ -107,8 +110,9 @@ func (s *ftpSession) login(u *url.URL) error {
 	return s.command(2, "TYPE I")
 }
 
-// passive opens the connection for data, always to the host of the URL: what
-// else a server names could be a machine that is none of its business.
+// passive opens the data connection, always to the host of the URL: another
+// address from the server could be a machine that it must not reach through
+// this client.
 func (s *ftpSession) passive(ctx context.Context, d *net.Dialer, host string) (net.Conn, error) {
 	port, err := s.passivePort()
 	if err != nil {
@@ -117,7 +121,7 @@ func (s *ftpSession) passive(ctx context.Context, d *net.Dialer, host string) (n
 	return d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 }
 
-// passivePort asks for the port of the connection for data, by EPSV (RFC 2428) or else PASV (RFC 959).
+// passivePort requests the port of the data connection with EPSV (RFC 2428) or else PASV (RFC 959).
 func (s *ftpSession) passivePort() (int, error) {
 	if err := s.text.PrintfLine("EPSV"); err != nil {
 		return 0, err

@@ -13,8 +13,8 @@ import (
 	"brine/test/fuzztest"
 )
 
-// TestEndlessAnswersOfFTP: a server that answers without end, in one line or in many,
-// ends the fetch with an error after some kilobytes.
+// TestEndlessAnswersOfFTP checks that a server that replies without end, in one line
+// or in many, ends the fetch with an error after some kilobytes.
 func TestEndlessAnswersOfFTP(t *testing.T) {
 	for name, text := range map[string]string{"one line": strings.Repeat("x", 1<<10), "many lines": "220-hello\r\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -46,7 +46,7 @@ func TestEndlessAnswersOfFTP(t *testing.T) {
 			}
 			select {
 			case n := <-sent:
-				if n > 32<<20 { // what the kernel's buffers hold is far less
+				if n > 32<<20 { // much more than the kernel's buffers hold
 					t.Errorf("%d bytes of an answer were read", n)
 				}
 			case <-time.After(time.Minute):
@@ -56,7 +56,7 @@ func TestEndlessAnswersOfFTP(t *testing.T) {
 	}
 }
 
-// FuzzFTP reads a server's answers.
+// FuzzFTP parses replies of a server.
 func FuzzFTP(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, s := range []string{

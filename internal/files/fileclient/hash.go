@@ -14,10 +14,10 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// NewHash returns the hash of a name, or nil if there is none of that name.
+// NewHash returns the hash with a name, or nil for an unknown name.
 func NewHash(name string) hash.Hash { return crypt.NewHash(name) }
 
-// lengths are those of hashes in hexadecimal.
+// lengths maps the lengths of hexadecimal hashes to hash types.
 var lengths = map[int]string{32: "md5", 40: "sha1", 56: "sha224", 64: "sha256", 96: "sha384", 128: "sha512"}
 
 func hashFile(path, form string) (string, error) {
@@ -29,7 +29,7 @@ func hashFile(path, form string) (string, error) {
 	return hashOf(f, form)
 }
 
-// hashOf returns the hash of a whole file, which is then at its beginning.
+// hashOf returns the hash of a whole file, and seeks to its beginning.
 func hashOf(f *os.File, form string) (string, error) {
 	h := NewHash(form)
 	if h == nil {
@@ -61,7 +61,7 @@ func openRegular(path string) (*os.File, error) {
 	return f, nil
 }
 
-// statNumbers are the ten numbers of stat(2), in the order of Python.
+// statNumbers returns the ten numbers of stat(2), in Python's order.
 func statNumbers(path string) ([]int64, error) {
 	var s unix.Stat_t
 	if err := unix.Stat(path, &s); err != nil {

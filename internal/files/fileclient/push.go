@@ -10,8 +10,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// Push sends a local file to the source, which stores it under name. ok is false if the source refuses it.
-// part is the size of one request in bytes.
+// Push sends a local file to the source, which stores it under name. ok is false if the source rejects it.
+// part is the size of one request, in bytes.
 func (c *Client) Push(ctx context.Context, id, path, name string, part int) (ok bool, err error) {
 	f, err := openRegular(path)
 	if err != nil {

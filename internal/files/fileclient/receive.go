@@ -15,14 +15,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// patience is how long to wait for a master that has answered this client and is now unreachable. So a run of
-// states survives a restart or failover of its master.
+// patience is how long to wait for a master that has answered this client before and is now unreachable, so
+// that a run of states survives a restart or failover of its master.
 const patience = 2 * time.Minute
 
-// origin makes the requests to where files come from.
+// origin sends requests to the source of files.
 type origin struct {
 	src    Source
-	sharer Sharer // src, if it can be a master; files are kept by content then
+	sharer Sharer // src if it supports shared answers; then files are stored by content
 	log    *slog.Logger
 	// heard is set while src answers.
 	heard atomic.Bool
@@ -34,7 +34,7 @@ func newOrigin(src Source, log *slog.Logger) *origin {
 	return o
 }
 
-// request asks the source, and waits for a master that has answered before.
+// request sends a request, and waits for a master that has answered before.
 func (o *origin) request(ctx context.Context, cmd string, pairs ...any) (any, error) {
 	if o.src == nil {
 		return nil, salt.Errorf(salt.Unavailable, "there is no master to fetch files from; set file_client: local to use the file_roots of this machine")
@@ -47,7 +47,7 @@ func (o *origin) request(ctx context.Context, cmd string, pairs ...any) (any, er
 		return err
 	}
 	var err error
-	if cmd == "_file_recv" { // what is appended twice is twice there
+	if cmd == "_file_recv" { // no retry: the data could be appended twice
 		err = ask()
 	} else {
 		err = o.patiently(ctx, ask)
@@ -58,7 +58,7 @@ func (o *origin) request(ctx context.Context, cmd string, pairs ...any) (any, er
 	return v, nil
 }
 
-// dict is request for a reply that is a dict.
+// dict sends a request whose reply must be a dict.
 func (o *origin) dict(ctx context.Context, cmd string, pairs ...any) (*value.Dict, error) {
 	v, err := o.request(ctx, cmd, pairs...)
 	if err != nil {
@@ -70,8 +70,9 @@ func (o *origin) dict(ctx context.Context, cmd string, pairs ...any) (*value.Dic
 	return value.NewDict(0), nil
 }
 
-// receive writes a file to w from an offset on; h has hashed what is before. The error is a *changedError if
-// the whole does not have the wanted hash. It waits for a broken connection to return.
+// receive writes a file to w, starting at an offset; h has hashed the part before it. The error is a
+// *changedError if the whole file does not have the wanted hash. It waits until a broken connection is
+// restored.
 func (o *origin) receive(ctx context.Context, at location, w io.Writer, h hash.Hash, from int64, want Hash, level int) error {
 	if h == nil {
 		return salt.Errorf(salt.Invalid, "the file server uses the hash %q, which is not known here", want.Type)
@@ -98,8 +99,8 @@ func (o *origin) receive(ctx context.Context, at location, w io.Writer, h hash.H
 	return nil
 }
 
-// patiently makes a request, and retries it if the master has answered before and is now unreachable. After
-// an unsuccessful wait, requests do not wait until the master answers again.
+// patiently sends a request, and retries it if the master has answered before and is now unreachable. After an
+// unsuccessful wait, requests do not wait until the master has answered again.
 func (o *origin) patiently(ctx context.Context, ask func() error) error {
 	for until, pause := time.Now().Add(patience), 100*time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := ask()
@@ -125,7 +126,7 @@ func (o *origin) patiently(ctx context.Context, ask func() error) error {
 	}
 }
 
-// requestShared makes a request to a Brine master.
+// requestShared sends a request to a Brine master.
 func (o *origin) requestShared(ctx context.Context, load *value.Dict) (v any, shared []byte, free func(), err error) {
 	err = o.patiently(ctx, func() (err error) {
 		v, shared, free, err = o.sharer.RequestShared(ctx, load)
@@ -165,7 +166,7 @@ func (o *origin) sharedPart(ctx context.Context, at location, want Hash, loc int
 	case !d.Has("size"):
 		return nil, false, nil, notFound(at.path, at.env)
 	case len(part) == 0 && loc < size, loc+int64(len(part)) > size:
-		return nil, false, nil, &changedError{at} // it became shorter
+		return nil, false, nil, &changedError{at} // the file became shorter
 	}
 	return part, loc+int64(len(part)) == size, free, nil
 }

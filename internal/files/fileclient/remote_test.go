@@ -19,13 +19,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// remote is a Brine master as seen over a connection.
+// remote is a Brine master behind a connection.
 type remote struct {
 	*fileserver.Server
 	mu    sync.Mutex
 	asked map[string]int
-	bytes int                          // of parts that were sent
-	fail  func(load *value.Dict) error // instead of an answer
+	bytes int                          // total size of the sent parts
+	fail  func(load *value.Dict) error // if set, returns an error instead of an answer
 }
 
 func remoteMaster(t testing.TB, files map[string]string) *remote {
@@ -63,12 +63,13 @@ func (r *remote) RequestShared(ctx context.Context, load *value.Dict) (any, []by
 	if load.Str("cmd") == "_brine_part" {
 		r.bytes += len(plain)
 	}
-	// What was freed is used by others.
+	// Overwrite the buffer on free, since others may reuse it.
 	return v, plain, func() { clear(plain) }, err
 }
 
-// TestOneListForARun fetches many files: their hashes come in one answer, what
-// has equal content comes once, and a further run is told that nothing changed.
+// TestOneListForARun fetches many files: their hashes must come in one answer,
+// equal content must be sent once, and a second run must learn that nothing
+// changed.
 func TestOneListForARun(t *testing.T) {
 	files := map[string]string{"a?b": "odd"}
 	for i := range 50 {
@@ -106,8 +107,9 @@ func TestOneListForARun(t *testing.T) {
 	}
 }
 
-// TestMasterIsAwayDuringARun: a master that has answered is waited for, once; one
-// that has not, and one that was waited for without effect, is not.
+// TestMasterIsAwayDuringARun checks that the client waits once for a master that
+// has answered before, but not for one that never answered, nor again after an
+// unsuccessful wait.
 func TestMasterIsAwayDuringARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := remoteMaster(t, map[string]string{"a": "1", "b": "2", "c": "3"})
@@ -183,9 +185,9 @@ func TestChangedDuringARun(t *testing.T) {
 	}
 }
 
-// TestCutConnection cuts a transfer: within a job it goes on when the master is
-// there again; after a job that failed, the next one goes on where that ended,
-// unless what is there is not the beginning of the file.
+// TestCutConnection interrupts a transfer. Within a job, it must continue when the
+// master is back. After a failed job, the next one must continue at the same
+// offset, unless the partial file is not the beginning of the file.
 func TestCutConnection(t *testing.T) {
 	text := strings.Repeat("0123456789", 100) // ten parts
 	m := remoteMaster(t, map[string]string{"big": text})
@@ -237,15 +239,15 @@ func TestCutConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(text)
-	// Damage done by hand is found, too.
+	// Manual damage in the cache is detected, too.
 	if err := os.WriteFile(whole[0], []byte("damaged"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	read(text)
 }
 
-// TestContentOfTwoMasters has the paths of two masters' files of one name: each
-// goes on holding what it held.
+// TestContentOfTwoMasters checks that the paths for equally named files of two
+// masters keep their contents.
 func TestContentOfTwoMasters(t *testing.T) {
 	cache := t.TempDir()
 	var wg sync.WaitGroup
@@ -273,7 +275,8 @@ func TestContentOfTwoMasters(t *testing.T) {
 	}
 }
 
-// TestManyWantOneContent has one transfer for all who want a content at once.
+// TestManyWantOneContent checks that concurrent requests for one content share a
+// transfer.
 func TestManyWantOneContent(t *testing.T) {
 	m := remoteMaster(t, map[string]string{"f": strings.Repeat("x", 1000), "g": strings.Repeat("x", 1000)})
 	cache := t.TempDir()
@@ -292,7 +295,7 @@ func TestManyWantOneContent(t *testing.T) {
 	}
 }
 
-// saltMaster is a stock master over the same kind of connection.
+// saltMaster is a stock master behind the same kind of connection.
 type saltMaster struct{ *fileserver.Server }
 
 func (saltMaster) RequestShared(context.Context, *value.Dict) (any, []byte, func(), error) {

@@ -16,13 +16,12 @@ import (
 	"brine/internal/base/wait"
 )
 
-// store keeps the contents of salt:// files by hash, below the cache directory:
-// brine/contents/HASHTYPE/XX/HASH. The files of the cache are further hard links to them. So equal content is
-// fetched once, whatever its names, environments and masters, and a path in the store never gets other
-// content.
+// store stores the contents of salt:// files by hash, below the cache directory:
+// brine/contents/HASHTYPE/XX/HASH. The files of the cache are hard links to them. So equal content is fetched
+// once, regardless of names, environments and masters, and a path in the store never gets other content.
 //
-// A content that is being fetched is in HASH.part, locked (flock) by the process that fetches it. Others
-// wait, and if the transfer fails the next one continues where it ended.
+// A content that is being fetched is in HASH.part, locked (flock) by the process that fetches it. Others wait,
+// and if the transfer fails, the next one continues at the same offset.
 type store struct{ dir string }
 
 func (c *Client) store() store { return store{filepath.Join(c.o.CacheDir, "brine", "contents")} }
@@ -35,7 +34,7 @@ func (s store) path(h Hash) (p string, ok bool) {
 	return filepath.Join(s.dir, strings.ToLower(h.Type), h.Sum[:2], h.Sum), true
 }
 
-// keep makes sure that the store has a content, which it requests from the origin if need be. dest is where a
+// keep ensures that the store has a content, and requests it from the origin if necessary. dest is where a
 // cache of Salt or an older Brine may have it.
 func (s store) keep(ctx context.Context, from *origin, at location, dest string, want Hash, level int) (*os.File, error) {
 	f, err := s.fill(ctx, want, func(part *os.File, offset int64) error {
@@ -63,7 +62,7 @@ func (s store) keep(ctx context.Context, from *origin, at location, dest string,
 	return f, err
 }
 
-// pourTo writes a content to w, from the store if it has it, else from the origin.
+// pourTo writes a content to w, from the store or else from the origin.
 func (s store) pourTo(ctx context.Context, from *origin, at location, w io.Writer, want Hash, level int) error {
 	if full, ok := s.path(want); ok && from.sharer != nil {
 		if f := unchanged(full, want); f != nil {
@@ -78,12 +77,12 @@ func (s store) pourTo(ctx context.Context, from *origin, at location, w io.Write
 const (
 	// abandoned is the age at which a content without another name, or an incomplete one, is removed.
 	abandoned = 7 * 24 * time.Hour
-	// sweepEvery is the interval of removing such contents.
+	// sweepEvery is the interval at which such contents are removed.
 	sweepEvery = 24 * time.Hour
 )
 
-// fill makes sure that the store has a content. pour writes it to a file from an offset on; the file has what
-// is before.
+// fill ensures that the store has a content. pour writes the content to a file, starting at an offset; the
+// file already has the part before it.
 func (s store) fill(ctx context.Context, h Hash, pour func(f *os.File, from int64) error) (*os.File, error) {
 	full, ok := s.path(h)
 	if !ok {
@@ -109,7 +108,7 @@ func (s store) fill(ctx context.Context, h Hash, pour func(f *os.File, from int6
 		err = pour(part, from)
 	}
 	if bad := (*changedError)(nil); from > 0 && errors.As(err, &bad) {
-		// The earlier part was not the beginning of the content, for example after a power cut.
+		// The partial file is not the beginning of the content, for example after a power failure.
 		if err = truncate(part); err == nil {
 			err = pour(part, 0)
 		}
@@ -167,7 +166,7 @@ func sameFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// name gives a content a further name, or copies it where links are impossible.
+// name adds a name for a content, or copies it where links are impossible.
 func (s store) name(h Hash, f *os.File, dest string) error {
 	if sameFile(f, dest) {
 		return nil
@@ -179,7 +178,7 @@ func (s store) name(h Hash, f *os.File, dest string) error {
 	temp, err := linkTemp(full, filepath.Dir(dest))
 	if err == nil && sameFile(f, temp) {
 		if err = os.Rename(temp, dest); err == nil { // rename: a further name of a stored file
-			os.Remove(temp) // it remains if both names already are the same file
+			os.Remove(temp) // os.Rename does nothing if both names already are the same file
 			return nil
 		}
 	}
@@ -193,7 +192,7 @@ func (s store) name(h Hash, f *os.File, dest string) error {
 	return err
 }
 
-// linkTemp makes a link with a temporary name.
+// linkTemp creates a link with a temporary name.
 func linkTemp(full, dir string) (string, error) {
 	f, err := os.CreateTemp(dir, atomicfile.TempPrefix)
 	if err != nil {
@@ -206,7 +205,7 @@ func linkTemp(full, dir string) (string, error) {
 	return f.Name(), os.Link(full, f.Name())
 }
 
-// forget removes a name of a content, and the content if it has no other name.
+// forget removes a name of a content, and the content itself if it has no other name.
 func (s store) forget(path, hashType string) error {
 	f, err := openRegular(path)
 	if err != nil {
@@ -225,7 +224,7 @@ func (s store) forget(path, hashType string) error {
 	return nil
 }
 
-// sweep removes, once a day, contents that have long been unused.
+// sweep removes, once a day, contents that have not been used for long.
 func (s store) sweep() {
 	mark := filepath.Join(s.dir, ".swept")
 	if st, err := os.Stat(mark); err == nil && time.Since(st.ModTime()) < sweepEvery {

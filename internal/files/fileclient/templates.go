@@ -7,7 +7,7 @@ import (
 	"brine/internal/base/salt"
 )
 
-// Templates are the files that a template imports.
+// Templates loads the files that a template imports.
 type Templates struct{ Files reader }
 
 // reader reads a file of a file server.

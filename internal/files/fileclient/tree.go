@@ -33,7 +33,7 @@ type tree struct {
 	complete bool
 }
 
-// hash returns the hash of a file, and whether the tree knows it or its absence.
+// hash returns the hash of a file; known is false if the tree does not know whether the file exists.
 func (t *tree) hash(at location) (h Hash, known bool) {
 	if strings.HasPrefix(at.path, "/") || strings.Contains(at.path, "?") && !strings.HasPrefix(at.path, "|") || strings.Contains(at.path, "../") {
 		return Hash{}, false // the server must resolve it
@@ -105,7 +105,8 @@ type smallContent struct {
 	data []byte
 }
 
-// maxSmall bounds a file that is kept in memory during a job, and maxHeld all of them, in bytes.
+// maxSmall bounds the size of a file that is kept in memory during a job, and maxHeld that of all such files,
+// in bytes.
 const (
 	maxSmall = 32 << 10
 	maxHeld  = 1 << 20
@@ -152,7 +153,7 @@ func (r *run) env(name string) *runEnv {
 	return e
 }
 
-// forget drops the tree of an environment that has changed.
+// forget drops the tree of a changed environment.
 func (r *run) forget(name string) {
 	e := r.env(name)
 	e.mu.Lock()
@@ -160,8 +161,8 @@ func (r *run) forget(name string) {
 	e.mu.Unlock()
 }
 
-// tree returns the tree of an environment, or nil. It is fetched once per job, so that all files are from the
-// same time, and only from the second file on.
+// tree returns the tree of an environment, or nil. It is fetched once per job, so that all files are
+// consistent, and only when a second file is requested.
 func (c *Client) tree(ctx context.Context, env string) (*tree, error) {
 	if c.origin.sharer == nil {
 		return nil, nil
@@ -185,14 +186,14 @@ func (c *Client) tree(ctx context.Context, env string) (*tree, error) {
 	d, _ := v.(*value.Dict)
 	tag := d.Str("tag")
 	if tag == "" {
-		e.none = true // too large
+		e.none = true // the tree is too large
 		return nil, nil
 	}
 	e.tree, err = c.o.Trees.get(tag, func() (*tree, error) { return readTree(tag, packed) })
 	return e.tree, err
 }
 
-// maxTree bounds the unpacked size of a tree in bytes.
+// maxTree bounds the uncompressed size of a tree, in bytes.
 const maxTree = 64 << 20
 
 func readTree(tag string, packed []byte) (*tree, error) {

@@ -10,8 +10,8 @@ import (
 	"brine/test/fuzztest"
 )
 
-// FuzzTree reads lists of files as a hostile master may send them. packed says
-// whether the input is compressed already.
+// FuzzTree parses lists of files that a hostile master may send. packed says
+// whether the input is already compressed.
 func FuzzTree(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	plain, err := msgpack.Marshal(value.ListOf("sha256", true, value.ListOf("a/b", "c"), value.ListOf("00", "11")), msgpack.NewSpec)

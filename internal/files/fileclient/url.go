@@ -13,15 +13,15 @@ const scheme = "salt://"
 // URL returns the salt:// URL of a path.
 func URL(path string) string { return scheme + strings.TrimPrefix(path, "/") }
 
-// SplitURL takes a salt:// URL apart. saltenv is "" if the URL does not say.
-// Anything else is returned as it is.
+// SplitURL splits a salt:// URL. saltenv is "" if the URL has no environment.
+// Other strings are returned unchanged.
 func SplitURL(url string) (path, saltenv string, ok bool) {
 	rest, ok := strings.CutPrefix(url, scheme)
 	if !ok {
 		return url, "", false
 	}
 	if p, _, found := strings.Cut(rest, "?env="); found {
-		return p, "", true // the name of old: Salt does not use it any more
+		return p, "", true // an old name, which Salt now ignores
 	}
 	path, saltenv, _ = strings.Cut(rest, "?saltenv=")
 	return path, saltenv, true
@@ -29,11 +29,11 @@ func SplitURL(url string) (path, saltenv string, ok bool) {
 
 // location is a file of a file server.
 type location struct {
-	path string // as the server is asked; it may begin with |
+	path string // as sent to the server; it may begin with |
 	env  string
 }
 
-// locate reads a salt:// URL.
+// locate parses a salt:// URL.
 func locate(url, saltenv string) (location, bool) {
 	path, env, ok := SplitURL(url)
 	if env == "" {
@@ -45,7 +45,7 @@ func locate(url, saltenv string) (location, bool) {
 	return location{path, env}, ok
 }
 
-// file is the path without the mark of an escaped name.
+// file returns the path without the marker of an escaped name.
 func (l location) file() string {
 	p := strings.TrimLeft(l.path, "|/")
 	if !strings.HasPrefix(l.path, "|") {
@@ -54,8 +54,8 @@ func (l location) file() string {
 	return p
 }
 
-// check refuses what would lie outside of the cache directory. No file server has
-// such files.
+// check rejects paths outside of the cache directory. No file server has such
+// files.
 func (l location) check() error {
 	if !filepath.IsLocal(l.file()) || !filepath.IsLocal(l.env) {
 		return notFound(l.path, l.env)
@@ -63,7 +63,7 @@ func (l location) check() error {
 	return nil
 }
 
-// StateNames returns the names of the SLS files among files, sorted.
+// StateNames returns the sorted names of the SLS files among files.
 func StateNames(files []string) []string {
 	var out []string
 	for _, f := range files {

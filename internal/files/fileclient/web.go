@@ -24,35 +24,36 @@ import (
 	"brine/internal/base/salt"
 )
 
-// WebOptions say how files of web servers are fetched. The zero value waits as
-// long as Salt does and trusts whom the system trusts.
+// WebOptions configure how files of web servers are fetched. The zero value has
+// Salt's timeouts and uses the system's trusted certificates.
 type WebOptions struct {
 	// ConnectTimeout and RequestTimeout bound a connection and a whole
-	// transfer; 0 means 20 s and an hour.
+	// transfer; 0 means 20 s and one hour.
 	ConnectTimeout, RequestTimeout time.Duration
-	// CABundle is a file of certificates to trust in place of the system's.
+	// CABundle is a file of trusted certificates that replaces the system's.
 	CABundle string
-	// UserAgent is what the client calls itself.
+	// UserAgent is the User-Agent header.
 	UserAgent string
 }
 
-// URLOptions say how the file of a URL is fetched.
+// URLOptions configure how the file of a URL is fetched.
 type URLOptions struct {
 	Saltenv  string
 	Makedirs bool
-	// SourceHash is the hash that the file is to have, in hexadecimal, perhaps
-	// after its name and a =. A cached file that has it is not fetched again.
+	// SourceHash is the expected hash of the file, in hexadecimal digits,
+	// optionally after its type and a =. A cached file with this hash is not
+	// fetched again.
 	SourceHash string
 	// Insecure accepts any certificate of an https server.
 	Insecure bool
-	// ETag asks an http server whether the cached file is the newest.
+	// ETag asks an HTTP server whether the cached file is current.
 	ETag bool
 }
 
-// GetURL puts the file of a URL at dest, or into the cache if dest is empty,
-// and returns its path. salt, http, https and ftp are fetched; a path of this
-// machine and a file:// URL are returned as a path, wherever dest is, as in
-// Salt. A dest that is a directory, or ends in a slash, keeps the file's name.
+// GetURL copies the file of a URL to dest, or to the cache if dest is empty,
+// and returns its path. It fetches salt, http, https and ftp URLs. As in Salt,
+// it returns a local path or file:// URL as a path, and ignores dest. If dest
+// is a directory or ends in a slash, the file keeps its name.
 func (c *Client) GetURL(ctx context.Context, text, dest string, o URLOptions) (string, error) {
 	if strings.HasPrefix(text, scheme) {
 		return c.GetFile(ctx, text, dest, GetOptions{Saltenv: o.Saltenv, Makedirs: o.Makedirs})
@@ -88,7 +89,8 @@ func absolute(p string) (string, error) {
 	return p, nil
 }
 
-// webDest decides where a file of the web goes, and makes its directory.
+// webDest returns the destination of a file from the web, and creates its
+// directory.
 func (c *Client) webDest(text, dest string, u *url.URL, o URLOptions) (string, error) {
 	if dest == "" {
 		p, err := c.ExternPath(text, o.Saltenv)
@@ -107,8 +109,8 @@ func (c *Client) webDest(text, dest string, u *url.URL, o URLOptions) (string, e
 	return dest, prepare(dest, fetchOptions{makedirs: o.Makedirs})
 }
 
-// ExternPath returns where the file of a URL is kept; get_template puts what
-// it makes there, too.
+// ExternPath returns the path at which the file of a URL is cached.
+// get_template also stores its output there.
 func (c *Client) ExternPath(text, saltenv string) (string, error) {
 	if saltenv == "" {
 		saltenv = "base"
@@ -134,7 +136,7 @@ func (c *Client) ExternPath(text, saltenv string) (string, error) {
 	return filepath.Join(root, file), nil
 }
 
-// hasHash reports whether a file has a hash that the user wrote.
+// hasHash reports whether a file has a hash that the user specified.
 func hasHash(path, want string) bool {
 	want = strings.ToLower(want[strings.LastIndexByte(want, '=')+1:])
 	form, ok := lengths[len(want)]
@@ -148,7 +150,7 @@ func hasHash(path, want string) bool {
 // webServers fetches files from http, https and ftp servers.
 type webServers struct{ o WebOptions }
 
-// fetch puts the file of a URL at dest.
+// fetch copies the file of a URL to dest.
 func (w webServers) fetch(ctx context.Context, u *url.URL, dest string, o URLOptions) error {
 	timeout := w.o.RequestTimeout
 	if timeout <= 0 {
@@ -180,11 +182,11 @@ func (w webServers) fetch(ctx context.Context, u *url.URL, dest string, o URLOpt
 	return nil
 }
 
-// httpStatus reports an answer without a file.
+// httpStatus returns the error for a response without the file.
 func httpStatus(resp *http.Response, u *url.URL) error {
 	kind := salt.Unavailable
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone {
-		kind = salt.Internal // not NotFound: in Salt a web server's no is an error, not an absence
+		kind = salt.Internal // not NotFound: in Salt, a web server's 404 is an error, not an absence
 	}
 	return salt.Errorf(kind, "Error: HTTP %d: %s reading %s", resp.StatusCode, http.StatusText(resp.StatusCode), u.Path)
 }
@@ -247,7 +249,7 @@ func (w webServers) dialer() *net.Dialer {
 	return &net.Dialer{Timeout: d}
 }
 
-// GetText returns the content of a URL without keeping it: cp.get_url with
+// GetText returns the content of a URL without storing it, like cp.get_url with
 // dest None.
 func (c *Client) GetText(ctx context.Context, text string, o URLOptions) ([]byte, error) {
 	if strings.HasPrefix(text, scheme) {
@@ -281,7 +283,7 @@ func (c *Client) GetText(ctx context.Context, text string, o URLOptions) ([]byte
 	return limited(f)
 }
 
-// maxText bounds what is held in memory of a file, in bytes.
+// maxText bounds the content held in memory, in bytes.
 const maxText = 256 << 20
 
 func limited(r io.Reader) ([]byte, error) {

@@ -33,82 +33,81 @@ import (
 	"brine/internal/py/value"
 )
 
-// Backend is one kind of place that files come from.
+// Backend is one kind of source of files.
 type Backend interface {
-	// Name is what the option fileserver_backend calls it.
+	// Name returns the name in the option fileserver_backend.
 	Name() string
 	// Envs returns the names of the environments, sorted.
 	Envs() []string
-	// Find looks for a file. name is relative, clean and without "..", env is
-	// a name that does not lead out of a directory. query holds what the URL said
-	// behind a question mark.
+	// Find looks up a file. name is relative, clean and without "..". env is a
+	// name that does not lead out of a directory. query has the parameters after
+	// the question mark in the URL.
 	Find(env, name string, query map[string]string) (Found, bool)
-	// Lists returns what an environment holds. It must not be changed.
+	// Lists returns the content of an environment, which must not be changed.
 	Lists(ctx context.Context, env string) (*Lists, error)
 	// Update looks for changes and returns them.
 	Update(ctx context.Context) (Changes, error)
-	// Forget drops the lists that are kept of some environments, or of all if
-	// envs is nil, and returns whose there were.
+	// Forget drops the cached lists of some environments, or of all if envs is
+	// nil, and returns the environments whose lists were dropped.
 	Forget(envs []string) []string
 }
 
-// Fetcher is a Backend that keeps copies of what is elsewhere.
+// Fetcher is a Backend that copies files from elsewhere.
 type Fetcher interface {
 	Backend
-	// UpdateOnly is Update for some of what it copies, by id or name.
+	// UpdateOnly updates only the remotes with these ids or names.
 	UpdateOnly(ctx context.Context, names []string) (Changes, error)
-	// Due updates what it is time for, and reports whether there was any. leads
-	// says that it does so for other masters, too; see fetch.Turn.
+	// Due updates the remotes that are due; any reports whether there were any.
+	// leads means that this master fetches for others, too; see fetch.Turn.
 	Due(ctx context.Context, leads bool) (c Changes, any bool, err error)
-	// Told takes what another master has fetched and serves now. regular says
-	// that it fetches for this one, too.
+	// Told handles a message that another master has fetched and now serves these
+	// states. regular means that it fetches for this master, too.
 	Told(states fetch.States, regular bool)
-	// ClearCache removes all copies, and returns what went wrong.
+	// ClearCache removes all copies, and returns error messages.
 	ClearCache() (failed []string)
-	// Lock keeps copies from being updated, ClearLock removes locks, of the
-	// addresses that a pattern means, or all if it is empty. kind is update,
-	// checkout or mountpoint. Both return Salt's words for what they did.
+	// Lock prevents updates of remotes, and ClearLock removes locks, for the URLs
+	// that match a pattern, or all if it is empty. kind is update, checkout or
+	// mountpoint. Both return Salt's messages.
 	Lock(glob string) (done, failed []string)
 	ClearLock(glob, kind string) (done, failed []string)
-	// Remotes tells how what is copied fares, by id.
+	// Remotes returns the status of each remote, by id.
 	Remotes() *value.Dict
 }
 
 // Found is a file that can be served.
 type Found struct {
-	// Path is where it lies, Rel its name in the environment.
+	// Path is the local path of the file, Rel its name in the environment.
 	Path, Rel string
-	// Mode is what is reported the file in place of the whole stat(2); 0 means
-	// that the file at Path is the one to ask.
+	// Mode, if not 0, is reported to clients instead of the whole stat(2) of Path.
 	Mode uint32
 	// Backend names the backend.
 	Backend string
-	// stamp is the version of the file at Path that was found, if that is known.
+	// stamp is the version of the file at Path that was found, if known.
 	stamp host.Stamp
 }
 
-// Lists is what an environment holds; the names are relative and sorted.
+// Lists is the content of an environment; the names are relative and sorted.
 type Lists struct {
 	Files, Dirs, EmptyDirs []string
-	// Links are the symbolic links and what they point to.
+	// Links maps symbolic links to their targets.
 	Links map[string]string
 }
 
-// Changes is what has happened to a backend's files since the last look.
+// Changes is what has changed in a backend's files since the last update.
 type Changes struct {
 	Backend                 string
 	Changed, Removed, Added []string
-	// Any says whether there were any.
+	// Any reports whether anything changed.
 	Any bool
-	// Faults are what went wrong for the first time, by what it was with;
-	// empty texts say that all is well again.
+	// Faults are new errors by remote or other cause; an empty string means that
+	// an error has ended.
 	Faults map[string]string
-	// Fetched is what was fetched without an error.
+	// Fetched has the state of everything that was fetched without an error.
 	Fetched fetch.States
 }
 
-// Event returns the changes as the data of Salt's event. A backend that does
-// not tell single files has nil for all three.
+// Event returns the changes as the data of Salt's event. The three lists are nil
+// for a backend that does not report single files.
 func (c Changes) Event() *value.Dict {
 	if c.Changed == nil && c.Removed == nil && c.Added == nil {
 		return value.DictOf("changed", c.Any, "backend", c.Backend)
@@ -117,8 +116,8 @@ func (c Changes) Event() *value.Dict {
 		"removed", value.Strings(c.Removed), "added", value.Strings(c.Added)), "backend", c.Backend)
 }
 
-// Server answers for all backends of the option fileserver_backend; of two
-// that have a file the first one wins.
+// Server serves the files of all backends in the option fileserver_backend. If
+// several have a file, the first one wins.
 type Server struct {
 	backends []Backend
 	part     int64 // bytes
@@ -131,18 +130,18 @@ type Server struct {
 
 // Config is what a Server needs besides its options.
 type Config struct {
-	// CacheDir is where Update notes the files that it has seen.
+	// CacheDir is the directory where Update records the files that it has seen.
 	CacheDir string
-	// HashType is the option hash_type, BufferSize that of the largest part
-	// of a file in bytes (file_buffer_size); 0 means 1 MiB.
+	// HashType is the option hash_type. BufferSize is the maximum size of a part
+	// of a file, in bytes (file_buffer_size); 0 means 1 MiB.
 	HashType   string
 	BufferSize int
-	// More makes the backends that are in packages of their own, by the names
-	// that fileserver_backend has for them.
+	// More has constructors of backends in other packages, by their names in
+	// fileserver_backend.
 	More map[string]func(name string) (Backend, error)
 }
 
-// New returns the file server of some options.
+// New returns a file server.
 func New(o Options, c Config, log *slog.Logger) *Server {
 	s := &Server{log: log, hashes: newHashCache(strings.ToLower(c.HashType)), part: int64(min(c.BufferSize, maxPart))}
 	if s.part <= 0 {
@@ -171,8 +170,8 @@ func New(o Options, c Config, log *slog.Logger) *Server {
 	return s
 }
 
-// WithRoots returns a server that has other directories of file_roots, and else all
-// that this one has. The hashes that are known stay known.
+// WithRoots returns a server with other directories of file_roots that is otherwise
+// the same. Cached hashes are kept.
 func (s *Server) WithRoots(o Options, c Config) *Server {
 	out := &Server{backends: slices.Clone(s.backends), part: s.part, log: s.log, hashes: s.hashes}
 	out.trees = trees{seed: maphash.MakeSeed(), env: map[string]*envTree{}}
@@ -185,11 +184,11 @@ func (s *Server) WithRoots(o Options, c Config) *Server {
 	return out
 }
 
-// maxPart bounds a part of a file in bytes: it has to fit a message.
+// maxPart bounds a part of a file, in bytes: it must fit into a message.
 const maxPart = 16 << 20
 
-// Backends returns the names of the backends that a list names: those that are
-// there. A name that begins with - takes one away; nil means all.
+// Backends returns the names of the existing backends in a list. A name that
+// begins with - removes one; nil means all.
 func (s *Server) Backends(names []string) []string {
 	var out []string
 	names = slices.Clone(names)
@@ -205,8 +204,8 @@ func (s *Server) Backends(names []string) []string {
 	return out
 }
 
-// named returns the name under which a backend is configured: Salt has two for
-// some, with and without fs at the end.
+// named returns the name under which a backend is configured: Salt has two names
+// for some, with and without the suffix fs.
 func (s *Server) named(name string) string {
 	rest, minus := strings.CutPrefix(name, "-")
 	for _, b := range s.backends {
@@ -235,8 +234,8 @@ func (s *Server) Envs(backends ...string) []string {
 	return slices.Compact(out)
 }
 
-// Find looks for a file as a request names it: a relative path, perhaps with a
-// query behind a question mark; a | at the beginning says that there is none.
+// Find looks up a file by the path in a request: a relative path, optionally with
+// a query after a question mark. A leading | means that there is no query.
 func (s *Server) Find(name, env string) (Found, bool) {
 	var query map[string]string
 	if rest, escaped := strings.CutPrefix(name, "|"); escaped {
@@ -257,9 +256,9 @@ func (s *Server) Find(name, env string) (Found, bool) {
 	return Found{}, false
 }
 
-// FindLocal looks for a file by its absolute path: it must be below a directory
-// of file_roots, in the environment given or, if that is "", in any of those
-// that are configured by name.
+// FindLocal looks up a file by its absolute path. It must be below a directory of
+// file_roots, of the given environment or, if that is "", of any environment
+// configured by name.
 func (s *Server) FindLocal(name, env string) (Found, bool) {
 	envs := []string{env}
 	if env == "" {
@@ -298,7 +297,7 @@ func splitQuery(name string) (string, map[string]string) {
 	return name, query
 }
 
-// cleanName refuses what is no name of a file below a directory.
+// cleanName rejects names that are not those of a file below a directory.
 func cleanName(name string) (string, bool) {
 	if name == "" || path.IsAbs(name) || strings.Contains(name, "../") || strings.ContainsRune(name, 0) {
 		return "", false
@@ -307,13 +306,13 @@ func cleanName(name string) (string, bool) {
 	return name, name != "." && filepath.IsLocal(name)
 }
 
-// validEnv refuses what would lead out of a directory whose name has the
-// environment in it.
+// validEnv rejects environments that would lead out of a directory if used in a
+// path.
 func validEnv(env string) bool {
 	return env != "" && filepath.IsLocal(env) && path.Clean(env) == env && !strings.ContainsRune(env, 0)
 }
 
-// Lists returns what an environment holds, over some backends or all.
+// Lists returns the content of an environment, from some backends or all.
 func (s *Server) Lists(ctx context.Context, env string, backends ...string) (*Lists, error) {
 	if !validEnv(env) {
 		return &Lists{}, nil
@@ -340,8 +339,8 @@ func (s *Server) Lists(ctx context.Context, env string, backends ...string) (*Li
 	return out, nil
 }
 
-// Forget drops what is kept of lists of some environments (nil: all) and of
-// hashes, and returns the environments by backend whose lists there were.
+// Forget drops cached hashes, and the cached lists of some environments (nil:
+// all). It returns the environments by backend whose lists were dropped.
 func (s *Server) Forget(envs []string, backends ...string) map[string][]string {
 	out := map[string][]string{}
 	for _, b := range s.chosen(backends) {
@@ -354,14 +353,14 @@ func (s *Server) Forget(envs []string, backends ...string) map[string][]string {
 	return out
 }
 
-// Update looks for changes in some backends, or all. What goes wrong with one
-// keeps none of the others from it.
+// Update updates some backends, or all. An error of one backend does not stop the
+// others.
 func (s *Server) Update(ctx context.Context, backends ...string) ([]Changes, error) {
 	return s.UpdateOnly(ctx, nil, backends...)
 }
 
-// UpdateOnly is Update for some of what backends copy from elsewhere; others
-// leave the names alone.
+// UpdateOnly updates only some remotes of backends; backends without remotes
+// ignore the names.
 func (s *Server) UpdateOnly(ctx context.Context, names []string, backends ...string) ([]Changes, error) {
 	var out []Changes
 	var errs []error
@@ -381,7 +380,8 @@ func (s *Server) UpdateOnly(ctx context.Context, names []string, backends ...str
 	return out, errors.Join(errs...)
 }
 
-// Fetchers returns those of some backends, or all, that keep copies.
+// Fetchers returns those backends, of some or of all, that copy files from
+// elsewhere.
 func (s *Server) Fetchers(backends ...string) []Fetcher {
 	var out []Fetcher
 	for _, b := range s.chosen(backends) {

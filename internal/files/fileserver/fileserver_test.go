@@ -26,7 +26,7 @@ func write(t testing.TB, path, text string) {
 	}
 }
 
-// served returns a server of DIR/base and DIR/any/ENV, and DIR.
+// served returns a server with the environments DIR/base and DIR/any/ENV, and DIR.
 func served(t testing.TB, follow bool) (*Server, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -94,7 +94,8 @@ func TestNothingOutsideIsServed(t *testing.T) {
 	}
 }
 
-// An absolute path is found below the directories of file_roots only.
+// TestFindLocal checks that an absolute path is found below the directories of file_roots
+// only.
 func TestFindLocal(t *testing.T) {
 	for _, follow := range []bool{true, false} {
 		s, dir := served(t, follow)
@@ -127,7 +128,7 @@ func TestSymlinks(t *testing.T) {
 		}
 		l := ask(t, s, "_file_list", "saltenv", "base", "prefix", "").(*value.List)
 		if l.Len() > 40 || !slices.Contains(l.Items, any("a/file")) {
-			t.Errorf("follow %v: %s", follow, value.Repr(l)) // links in circles end
+			t.Errorf("follow %v: %s", follow, value.Repr(l)) // circular links must end
 		}
 	}
 }

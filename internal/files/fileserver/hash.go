@@ -44,7 +44,7 @@ func (h *hashCache) of(path string) (string, error) {
 	return h.version(path, s)
 }
 
-// found is of for a file that a backend has just found.
+// found does the same for a file that a backend has just found.
 func (h *hashCache) found(f Found) (string, error) {
 	if f.stamp == (host.Stamp{}) {
 		return h.of(f.Path)
@@ -81,7 +81,7 @@ func (h *hashCache) version(path string, s host.Stamp) (string, error) {
 	return e.sum, e.err
 }
 
-// known is of for a file whose hash is cached.
+// known returns the hash of a file only if it is cached.
 func (h *hashCache) known(path string) (string, bool) {
 	s, err := host.StampOf(path)
 	if err != nil {
@@ -108,7 +108,7 @@ func (h *hashCache) forget() {
 	clear(h.sums)
 }
 
-// sum reads a file. The stamp is that of the file after reading.
+// sum hashes a file. The stamp is that of the file after reading.
 func sum(path, form string) (string, host.Stamp, error) {
 	n := crypt.NewHash(form)
 	if n == nil {

@@ -15,10 +15,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// command answers one command. An error is answered as "", as in Salt.
+// command answers one command. An error becomes the answer "", as in Salt.
 type command func(s *Server, ctx context.Context, load *value.Dict) (any, error)
 
-// commands are the file server's part of the protocol.
+// commands returns the file server's part of the protocol.
 func commands() map[string]command {
 	return map[string]command{
 		"_file_find":           (*Server).fileFind,
@@ -45,7 +45,7 @@ func Commands() []string {
 var table = commands() // constant
 
 // Request answers a command; load is a dict with cmd and the arguments that Salt's clients send. Errors are
-// the server's own.
+// internal ones of the server.
 func (s *Server) Request(ctx context.Context, load *value.Dict) (any, error) {
 	f, ok := table[load.Str("cmd")]
 	if !ok {
@@ -54,7 +54,7 @@ func (s *Server) Request(ctx context.Context, load *value.Dict) (any, error) {
 	return f(s, ctx, load)
 }
 
-// RequestPart is Request for a part of a file of at most limit bytes, if that is not 0.
+// RequestPart does the same, but limits a part of a file to limit bytes, unless limit is 0.
 func (s *Server) RequestPart(ctx context.Context, load *value.Dict, limit int64) (any, error) {
 	if limit > 0 && load.Str("cmd") == "_serve_file" {
 		return s.serveUpTo(load, min(s.part, limit))
@@ -202,7 +202,7 @@ func compress(data []byte, level int) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// lister makes the command that answers with one of the lists.
+// lister returns the command that answers with one of the lists.
 func lister(choose func(*Lists) []string) command {
 	return func(s *Server, ctx context.Context, load *value.Dict) (any, error) {
 		env, ok := envOf(load)

@@ -21,7 +21,7 @@ type roots struct {
 	roots  []Root
 	o      Options
 	ignore *ignore
-	noted  string // directory of the notes of Update
+	noted  string // directory where Update stores its data
 	log    *slog.Logger
 
 	mu    sync.Mutex
@@ -83,8 +83,8 @@ func (r *roots) findLocal(env, name string) (Found, bool) {
 	return Found{}, false
 }
 
-// inside returns the path of a regular file below a directory and its version, unless a symbolic link on the
-// way leads out of it and links are not to be followed.
+// inside returns the path and the version of a regular file below a directory. If links are not followed, it
+// rejects a path that leads out of the directory through a symbolic link.
 func (r *roots) inside(dir, name string) (string, host.Stamp, bool) {
 	full := filepath.Join(dir, name)
 	if !r.o.FollowSymlinks {
@@ -108,8 +108,8 @@ func below(dir, p string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// envLists are the lists of one environment with the state of its directories. mu is held while they are
-// made.
+// envLists holds the lists of one environment with the state of its directories. mu is held while they are
+// computed.
 type envLists struct {
 	mu      sync.Mutex
 	lists   *Lists
@@ -131,7 +131,7 @@ func (r *roots) Lists(ctx context.Context, env string) (*Lists, error) {
 	r.mu.Lock()
 	e := r.lists[env]
 	if e == nil {
-		if len(r.lists) > 1000 { // names invented by minions
+		if len(r.lists) > 1000 { // minions can invent names of environments
 			clear(r.lists)
 		}
 		e = &envLists{}
@@ -210,7 +210,7 @@ func (w *walk) root(dir string) error {
 // maxDepth bounds the nesting of directories.
 const maxDepth = 200
 
-// directory reads one directory and what is below. above are its parents, to which a symbolic link may not lead
+// directory reads one directory and everything below. above are its parents, to which a symbolic link must not lead
 // back. listed says whether the directory itself is listed.
 func (w *walk) folder(path, rel string, listed bool, above []host.Stamp) error {
 	if err := w.ctx.Err(); err != nil {
@@ -275,8 +275,8 @@ func (w *walk) entry(dir, rel string, e fs.DirEntry, above []host.Stamp) error {
 	return nil
 }
 
-// link records a symbolic link. Links that lead out of the directory and are followed are left out, so that
-// minions get their targets.
+// link records a symbolic link. It omits followed links that lead out of the directory, so that minions get
+// their targets.
 func (w *walk) link(full, name string) {
 	to, err := os.Readlink(full)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// shared answers a command that only Brine minions use: with a map, and with data shared by all minions that
+// shared answers a command that only Brine minions send, with a map and with data shared by all minions that
 // request the same.
 type shared func(s *Server, ctx context.Context, load *value.Dict) (*value.Dict, *crypt.Shared, error)
 
@@ -40,8 +40,8 @@ func (s *Server) RequestShared(ctx context.Context, load *value.Dict) (*value.Di
 // PartSize is the maximum size of a part of a file in bytes.
 func (s *Server) PartSize() int64 { return s.part }
 
-// servePart answers with the bytes of a file from loc on if the file has the hash hsum, and with its size. If
-// the file has another hash by now the answer says changed; if it does not exist, the answer is empty.
+// servePart answers with the size of a file and its bytes from loc on, if the file has the hash hsum. If the
+// file has another hash, the answer has changed set; if it does not exist, the answer is empty.
 func (s *Server) servePart(_ context.Context, load *value.Dict) (*value.Dict, *crypt.Shared, error) {
 	none := value.NewDict(0)
 	loc, isInt := load.At("loc").(int64)
@@ -74,7 +74,7 @@ func (s *Server) servePart(_ context.Context, load *value.Dict) (*value.Dict, *c
 	return value.DictOf("size", p.size), p.shared, nil
 }
 
-// errOther says that a file does not have the wanted hash.
+// errOther means that a file does not have the wanted hash.
 var errOther = errors.New("the file has another hash")
 
 // holding returns the path of a file with this name and hash, "" for no file.
@@ -108,7 +108,7 @@ func (s *Server) holding(env, name, want string) (string, error) {
 type part struct {
 	shared *crypt.Shared
 	size   int64 // of the whole file
-	// firm says that the file was unchanged after the part was read.
+	// firm means that the file was unchanged after the part was read.
 	firm bool
 }
 
@@ -150,10 +150,10 @@ type parts struct {
 
 type keptPart struct {
 	key  partKey
-	done chan struct{} // closed when the rest is known
+	done chan struct{} // closed when the part is known
 	part *part
 	err  error
-	kept bool // counted in bytes; guarded by parts.mu
+	kept bool // its size counts towards maxParts; guarded by parts.mu
 }
 
 // cost is the size of a part in memory. Empty parts count too, since minions choose the offsets.

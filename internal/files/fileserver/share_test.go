@@ -38,8 +38,9 @@ func rootsOf(t *testing.T, dir string) *Server {
 		Config{CacheDir: t.TempDir(), HashType: "sha256", BufferSize: 1000}, slog.New(slog.DiscardHandler))
 }
 
-// TestSharedPartsOfHostileMinions asks for what is not served, and for ever new
-// places: nothing else is answered, and what is kept is bounded.
+// TestSharedPartsOfHostileMinions requests files that are not served, and many
+// different offsets. Only served data must be returned, and the cache must stay
+// bounded.
 func TestSharedPartsOfHostileMinions(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "base")
@@ -84,7 +85,7 @@ func TestSharedPartsOfHostileMinions(t *testing.T) {
 	}
 }
 
-// waitSettled waits until a change of a file would show.
+// waitSettled waits until another change of a file would change its stamp.
 func waitSettled(t *testing.T, path string) {
 	for {
 		s, err := host.StampOf(path)
@@ -98,8 +99,8 @@ func waitSettled(t *testing.T, path string) {
 	}
 }
 
-// TestTreeIsNewerThanTheQuestion has many ask for the tree while a file changes:
-// who asks after a change never gets what was before it.
+// TestTreeIsNewerThanTheQuestion requests the tree concurrently while a file
+// changes: a request after a change must never get an older tree.
 func TestTreeIsNewerThanTheQuestion(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/f", "")

@@ -27,7 +27,7 @@ const (
 	// maxTree bounds the files of a tree. Above it hashes are requested one by one, since comparing the time
 	// stamps of all files would take longer.
 	maxTree = 20000
-	// maxSummed is the largest file that is hashed before its hash was requested, in bytes.
+	// maxSummed bounds the size of files that are hashed before their hash is requested, in bytes.
 	maxSummed = 4 << 20
 	// maxTrees bounds the environments with cached trees.
 	maxTrees = 64
@@ -43,11 +43,11 @@ type Summer struct {
 	Known func(path string) (string, bool)
 }
 
-// Sums are the hashes of an environment's files by name, "" where computing one would take long. They must
-// not be changed.
+// Sums are the hashes of an environment's files by name, "" if computing one would take long. They must not be
+// changed.
 type Sums struct {
 	Files map[string]string
-	// Complete says that Find finds no other files.
+	// Complete means that Find finds no other files.
 	Complete bool
 }
 
@@ -86,7 +86,7 @@ type envTree struct {
 }
 
 type making struct {
-	done chan struct{} // closed when the rest is known
+	done chan struct{} // closed when the tree is known
 	tree *tree
 	err  error
 }
@@ -253,7 +253,7 @@ func (r *roots) Sums(ctx context.Context, env string, by Summer) (Sums, error) {
 	return out, nil
 }
 
-// small returns the hash of a file that is not large.
+// small returns the hash of a file, "" for a large one.
 func small(path string, by Summer) string {
 	sum, ok := by.Known(path)
 	if ok {

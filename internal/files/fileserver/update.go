@@ -58,14 +58,14 @@ func (r *roots) Update(ctx context.Context) (Changes, error) {
 	return c, atomicfile.Write(file, b.Bytes(), 0o644, false)
 }
 
-// mtimes returns the times of all files, written as Python does.
+// mtimes returns the modification times of all files, formatted as Python does.
 func (r *roots) mtimes(ctx context.Context) (map[string]string, error) {
 	out := map[string]string{}
 	for _, root := range r.roots {
 		for _, dir := range root.Dirs {
 			err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 				if err != nil {
-					return nil // unreadable, or removed meanwhile
+					return nil // unreadable, or removed in the meantime
 				}
 				if d.IsDir() || r.ignore.has(p) {
 					return ctx.Err()
@@ -83,7 +83,7 @@ func (r *roots) mtimes(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// seconds writes a time as Python's float of seconds.
+// seconds formats a time as Python's float of seconds.
 func seconds(ns int64) string {
 	s := strconv.FormatFloat(float64(ns)/1e9, 'f', -1, 64)
 	if !strings.Contains(s, ".") {

@@ -25,9 +25,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// Config says where a Clone is.
+// Config locates a Clone.
 type Config struct {
-	// Dir is its directory, Work that of its lock.
+	// Dir is the directory of the copy, Work that of its lock.
 	Dir, Work string
 	Leases    *Leases
 	Log       *slog.Logger
@@ -41,15 +41,15 @@ type Clone struct {
 
 	mu      sync.Mutex
 	snap    *Snapshot
-	stamp   os.FileInfo // of the served file that snap is of
+	stamp   os.FileInfo // of the file from which snap was read
 	trees   *treeCache
 	objects map[string]*objects // by directory
-	broken  bool                // a reader could not read required data
+	broken  bool                // a reader found required data missing
 	fault   Status
-	rebuilt time.Time // when the copy was last fetched again because of faults
+	rebuilt time.Time // last time that the copy was fetched again because it was broken
 }
 
-// Open returns the copy of a remote; nothing is fetched. The settings must have
+// Open returns the copy of a remote without fetching it. The settings must have
 // passed Check.
 func Open(r Remote, c Config) *Clone {
 	if r.Refspecs == nil {
@@ -61,25 +61,25 @@ func Open(r Remote, c Config) *Clone {
 	return &Clone{remote: r, c: c, log: c.Log, trees: newTreeCache(), objects: map[string]*objects{}}
 }
 
-// Remote returns the settings.
+// Remote returns the settings of the remote.
 func (c *Clone) Remote() Remote { return c.remote }
 
-// Snapshot is what is served of a remote at one time. It does not change.
+// Snapshot is the served state of a remote at one time. It does not change.
 type Snapshot struct {
-	// Refs are the commits of the references, whose names are without refs/:
+	// Refs maps references, whose names lack the prefix refs/, to commits:
 	// remotes/origin/main, tags/v1.
 	Refs map[string]string `json:"refs"`
-	// Directory is where the objects are, within the Clone's.
+	// Directory is the directory of the objects, within the Clone's.
 	Folder string `json:"folder"`
-	// Serial counts the changes.
+	// Serial is incremented with each change.
 	Serial int64 `json:"serial"`
 	// Time is when it was fetched.
 	Time time.Time `json:"time"`
-	// By is who fetched it.
+	// By names the process that fetched it.
 	By string `json:"by"`
 }
 
-// Branch and Tag return the commit of a branch or tag of the remote.
+// Branch returns the commit of a branch of the remote.
 func (s *Snapshot) Branch(name string) (commit string, ok bool) {
 	return s.ref("remotes/origin/" + name)
 }
@@ -95,8 +95,8 @@ func (s *Snapshot) ref(name string) (string, bool) {
 	return commit, ok
 }
 
-// State is a text that is the same for snapshots with the same references, ""
-// for none.
+// State returns a string that is equal for snapshots with the same references,
+// "" for none.
 func (s *Snapshot) State() string {
 	if s == nil {
 		return ""
@@ -108,27 +108,29 @@ func (s *Snapshot) State() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Status is how a remote fares.
+// Status is the status of fetching a remote.
 type Status struct {
-	// Tried and Fetched are when it was last asked, and last with success.
+	// Tried and Fetched are the times of the last attempt and of the last
+	// success.
 	Tried   time.Time `json:"tried"`
 	Fetched time.Time `json:"fetched"`
-	// Error is what went wrong since then, "" if nothing did.
+	// Error is the error of the last attempt, "" if it succeeded.
 	Error string `json:"error,omitempty"`
-	// Since is when the errors began.
+	// Since is the time of the first of these errors.
 	Since time.Time `json:"since,omitzero"`
-	// By is who asked.
+	// By names the process of the last attempt.
 	By string `json:"by"`
 }
 
 const (
 	servedFile = "served.json"
 	statusFile = "status.json"
-	// maxServed bounds the file of what is served, in bytes.
+	// maxServed bounds the size of served.json, in bytes.
 	maxServed = 256 << 20
 )
 
-// Snapshot returns what is served now, nil if nothing has been fetched yet.
+// Snapshot returns the state that is served now, nil if nothing has been
+// fetched yet.
 func (c *Clone) Snapshot() *Snapshot {
 	st, err := os.Stat(filepath.Join(c.c.Dir, servedFile))
 	c.mu.Lock()
@@ -145,7 +147,7 @@ func (c *Clone) Snapshot() *Snapshot {
 	var s Snapshot
 	if err := c.read(servedFile, &s); err != nil {
 		c.log.Error("cannot read the served copy of a git remote", "remote", redact.Text(c.remote.ID), "err", err)
-		return c.snap // the last good one
+		return c.snap // keep the last valid one
 	}
 	for dir, o := range c.objects {
 		if dir != s.Folder {
@@ -186,7 +188,7 @@ func (c *Clone) write(name string, v any) error {
 	return atomicfile.Write(filepath.Join(c.c.Dir, name), b, 0o600, name == servedFile)
 }
 
-// Status returns how the remote fares.
+// Status returns the status of fetching the remote.
 func (c *Clone) Status() Status {
 	var s Status
 	if err := c.read(statusFile, &s); err != nil {
@@ -197,11 +199,11 @@ func (c *Clone) Status() Status {
 	return s
 }
 
-// LockFile is the file of the lock of updates.
+// LockFile returns the path of the lock for updates.
 func (c *Clone) LockFile() string { return filepath.Join(c.c.Work, "update.lk") }
 
-// Lock keeps everybody from fetching; see Leases.Set. role is the word for
-// what the Clone is used for, in Salt's words for what was done.
+// Lock prevents all processes from fetching; see Leases.Set. role is what
+// Salt's messages call the use of the Clone.
 func (c *Clone) Lock(role string) (done, failed []string) {
 	if err := c.c.Leases.Set(c.LockFile()); err != nil {
 		return nil, []string{fmt.Sprintf("Unable to set update lock for %s remote '%s': %v", role, redact.Text(c.remote.ID), err)}
@@ -223,15 +225,16 @@ func (c *Clone) ClearLock(role, kind string) (done, failed []string) {
 
 // Result is what an Update has done.
 type Result struct {
-	// Changed says that another commit, branch or tag is served than before.
+	// Changed means that other commits, branches or tags are served than
+	// before.
 	Changed bool
-	// Held is who has the lock, if that is why nothing was fetched.
+	// Held names the owner of the lock if nothing was fetched because of it.
 	Held string
 }
 
-// Update fetches the remote. If another process does so, it waits up to some
-// time for it and takes what that has fetched. After an error, what was served
-// goes on being served.
+// Update fetches the remote. If another process is fetching it, Update waits up
+// to the given time and uses that result. After an error, the old state is
+// still served.
 func (c *Clone) Update(ctx context.Context, wait time.Duration) (Result, error) {
 	var before int64
 	if s := c.Snapshot(); s != nil {
@@ -268,7 +271,7 @@ func (c *Clone) Update(ctx context.Context, wait time.Duration) (Result, error) 
 	return Result{Changed: s != nil && s.Serial != before}, err
 }
 
-// note keeps how an update went.
+// note stores the result of an update.
 func (c *Clone) note(err error) error {
 	s, now := c.Status(), time.Now().UTC()
 	s.Tried, s.By = now, me().String()
@@ -287,11 +290,11 @@ func (c *Clone) note(err error) error {
 	return c.write(statusFile, s)
 }
 
-// rebuildPause is how long a copy with faults is left alone that has just been
-// fetched again.
+// rebuildPause is the minimum time between two complete fetches of a broken
+// copy.
 const rebuildPause = 10 * time.Minute
 
-// fetch brings the copy up to date and serves it.
+// fetch updates the copy and serves the new state.
 func (c *Clone) fetch(ctx context.Context, lease *Lease) error {
 	old := c.Snapshot()
 	c.clean(old)
@@ -322,8 +325,8 @@ func (c *Clone) fetch(ctx context.Context, lease *Lease) error {
 	if errors.Is(err, ErrNoGit) || ctx.Err() != nil || recent {
 		return err
 	}
-	// Is it the remote, or the copy? Only of a remote that answers it makes
-	// sense to fetch a whole copy.
+	// The error may be caused by the remote or by the copy. A complete fetch is
+	// only useful if the remote answers.
 	if c.reach(ctx) != nil {
 		return err
 	}
@@ -334,7 +337,7 @@ func (c *Clone) fetch(ctx context.Context, lease *Lease) error {
 	return nil
 }
 
-// again fetches all into a new directory and serves it from there.
+// again fetches everything into a new directory and serves it from there.
 func (c *Clone) anew(ctx context.Context, lease *Lease, old *Snapshot, repair bool) error {
 	folder := "repo-" + rand.Text() + ".git"
 	dir := filepath.Join(c.c.Dir, folder)
@@ -381,7 +384,7 @@ func (c *Clone) fetchInto(ctx context.Context, dir string) error {
 	return err
 }
 
-// reach asks the remote for its references.
+// reach requests the references of the remote.
 func (c *Clone) reach(ctx context.Context) error {
 	address, s, vars, err := c.remote.toRemote(c.c.Dir)
 	if err != nil {
@@ -391,8 +394,8 @@ func (c *Clone) reach(ctx context.Context) error {
 	return err
 }
 
-// refsOf returns the commits of all branches of the remote and tags. What is
-// no commit is left out.
+// refsOf returns the commits of all tags and of all branches of the remote. It
+// omits references to other objects.
 func refsOf(ctx context.Context, dir string) (map[string]string, error) {
 	out, err := runGit(ctx, dir, nil, "for-each-ref", "--format=%(objecttype) %(objectname) %(*objecttype) %(*objectname) %(refname)", "refs/remotes/origin/",
 		"refs/tags/")
@@ -424,14 +427,14 @@ func refsOf(ctx context.Context, dir string) (map[string]string, error) {
 	return refs, nil
 }
 
-// isObjectID reports whether s is the full name of an object, by SHA-1 or
+// isObjectID reports whether s is the full id of an object, in SHA-1 or
 // SHA-256.
 func isObjectID(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// whole checks that what is served and did not change can still be read; git
-// has checked what it fetched.
+// whole checks that the served objects that did not change are still readable;
+// git has checked the fetched ones.
 func (c *Clone) whole(ctx context.Context, dir string, old, now map[string]string) error {
 	var ask strings.Builder
 	for name, id := range old {
@@ -454,7 +457,7 @@ func (c *Clone) whole(ctx context.Context, dir string, old, now map[string]strin
 	return nil
 }
 
-// serve makes a state of the copy what is served, unless it is already.
+// serve makes a state of the copy the served one, unless it already is.
 func (c *Clone) serve(lease *Lease, old *Snapshot, folder string, refs map[string]string) error {
 	if old != nil && old.Folder == folder && maps.Equal(old.Refs, refs) {
 		return nil
@@ -466,11 +469,11 @@ func (c *Clone) serve(lease *Lease, old *Snapshot, folder string, refs map[strin
 	return lease.Guarded(func() error { return c.write(servedFile, s) })
 }
 
-// stale is the age at which files are removed, because they can no longer be in use.
+// stale is the age at which files are removed because they can no longer be in use.
 const stale = 15 * time.Minute
 
-// clean removes what processes that died, or earlier copies, have left. It
-// needs the lease.
+// clean removes files of dead processes and earlier copies. It requires the
+// lease.
 func (c *Clone) clean(now *Snapshot) {
 	atomicfile.RemoveTemps(c.c.Dir)
 	entries, err := os.ReadDir(c.c.Dir)
@@ -481,8 +484,8 @@ func (c *Clone) clean(now *Snapshot) {
 		if !folderName.MatchString(e.Name()) || now != nil && e.Name() == now.Folder {
 			continue
 		}
-		// Another process may still read the copy that was served before. One
-		// that never was served can go at once.
+		// Another process may still read the copy that was served before. A
+		// copy that was never served can be removed immediately.
 		served := filepath.Join(c.c.Dir, e.Name(), "served")
 		if st, err := os.Stat(served); err == nil && time.Since(st.ModTime()) < stale {
 			continue
@@ -492,7 +495,8 @@ func (c *Clone) clean(now *Snapshot) {
 		}
 	}
 	if now != nil {
-		// When the copy goes out of use, this is when that was, about.
+		// Record the time at which this copy was last served, for its removal
+		// later.
 		if err := os.WriteFile(filepath.Join(c.c.Dir, now.Folder, "served"), nil, 0o600); err != nil {
 			c.log.Debug("cannot mark a copy as served", "err", err)
 		}
@@ -517,7 +521,7 @@ func removeLocks(dir string) {
 	}
 }
 
-// tidy lets git pack what many fetches have left, when that is worth it.
+// tidy lets git repack the objects of many fetches if necessary.
 func (c *Clone) tidy(ctx context.Context, dir string) {
 	if _, err := runGit(ctx, dir, nil, "gc", "--auto", "--quiet"); err != nil && ctx.Err() == nil {
 		c.log.Warn("cannot run git gc on the copy of a git remote", "remote", redact.Text(c.remote.ID), "err", err)
@@ -534,7 +538,7 @@ func (c *Clone) Clear() error {
 	return err
 }
 
-// Close ends the programs that read the copy. It can be used again.
+// Close ends the processes that read the copy. The Clone can be used again.
 func (c *Clone) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -544,7 +548,7 @@ func (c *Clone) Close() {
 	}
 }
 
-// spoilt notes that the copy lacks something, which the next Update fixes.
+// spoilt records that the copy is broken, which the next Update repairs.
 func (c *Clone) spoilt(err error) error {
 	if errors.Is(err, errBroken) {
 		c.mu.Lock()
@@ -557,14 +561,14 @@ func (c *Clone) spoilt(err error) error {
 	return err
 }
 
-// Broken reports whether the copy was found to lack something.
+// Broken reports whether the copy was found to be broken.
 func (c *Clone) Broken() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.broken
 }
 
-// Describe tells how the remote fares and what is served of it, for people.
+// Describe returns the status and the served state of the remote, for display.
 func (c *Clone) Describe() *value.Dict {
 	at := func(t time.Time) any {
 		if t.IsZero() {

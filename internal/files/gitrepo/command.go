@@ -19,28 +19,29 @@ import (
 )
 
 const (
-	// maxText bounds what git may print, in bytes: a list of files, at most.
+	// maxText bounds the output of git, in bytes. The largest output is a list
+	// of files.
 	maxText = 512 << 20
-	// fetchLimit ends a fetch that has not ended by itself. Connections over
-	// which nothing comes end much earlier.
+	// fetchLimit bounds a fetch. Connections without traffic are closed much
+	// earlier.
 	fetchLimit = 2 * time.Hour
-	// localLimit is for what needs no network.
+	// localLimit bounds commands that do not use the network.
 	localLimit = 10 * time.Minute
 )
 
-// inherited are the variables that git gets of this process: how to reach
-// other machines and where programs and settings are.
+// inherited lists the variables of this process that are passed to git: access
+// to other machines, and the locations of programs and settings.
 var inherited = []string{
 	"PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO", "GIT_CONFIG_GLOBAL",
 	"GIT_CONFIG_NOSYSTEM",
 	"http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
 }
 
-// settings are settings of git that hold whatever its files say.
+// settings are git settings that override those in its files.
 type settings [][2]string
 
-// environment is that of a git that works in a directory. Settings are in it
-// rather than in arguments, which everybody can read.
+// environment returns the environment for git in a directory. Settings are
+// passed in it rather than as arguments, which all users can see.
 func environment(dir string, more settings, vars ...string) []string {
 	env := []string{"LC_ALL=C", "LANGUAGE=C", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=file:git:http:https:ssh", "GIT_OPTIONAL_LOCKS=0", "GIT_DIR=" + dir,
 		"GIT_NO_REPLACE_OBJECTS=1"}
@@ -66,8 +67,8 @@ func environment(dir string, more settings, vars ...string) []string {
 	return append(env, vars...)
 }
 
-// toRemote returns the settings and variables for talking to a remote.
-// scratch is a directory of ours for a helper program.
+// toRemote returns the settings and variables for access to a remote. scratch
+// is a temporary directory for a helper program.
 func (r Remote) toRemote(scratch string) (address string, s settings, vars []string, err error) {
 	address, user, password := r.access()
 	if r.NoVerify {
@@ -78,13 +79,13 @@ func (r Remote) toRemote(scratch string) (address string, s settings, vars []str
 		if err != nil {
 			return "", nil, nil, fmt.Errorf("%q is no URL", redact.Text(address))
 		}
-		// For this host alone, so that no redirection gets the password.
+		// Only for this host, so that no redirection gets the password.
 		const give = `!f() { test "$1" = get && printf 'username=%s\npassword=%s\n' "$BRINE_GIT_USER" "$BRINE_GIT_PASSWORD"; }; f`
 		s = append(s, [2]string{"credential.helper", ""}, [2]string{"credential." + u.Scheme + "://" + u.Host + ".helper", give})
 		vars = append(vars, "BRINE_GIT_USER="+user, "BRINE_GIT_PASSWORD="+password)
 	}
-	// The variable is how an administrator says which program, and which file
-	// of known hosts.
+	// Administrators set this variable to choose the SSH program and the known
+	// hosts file.
 	ssh := os.Getenv("GIT_SSH_COMMAND")
 	if ssh == "" {
 		ssh = "ssh"
@@ -106,7 +107,7 @@ func (r Remote) toRemote(scratch string) (address string, s settings, vars []str
 	return address, s, vars, nil
 }
 
-// git runs git without a network.
+// runGit runs git without network access.
 func runGit(ctx context.Context, dir string, stdin []byte, args ...string) ([]byte, error) {
 	return runWith(ctx, environment(dir, nil), localLimit, stdin, args...)
 }
@@ -128,7 +129,7 @@ func runWith(ctx context.Context, env []string, limit time.Duration, stdin []byt
 	return res.Stdout, nil
 }
 
-// gitError is what git complained about.
+// gitError is an error reported by git.
 type gitError struct {
 	command string
 	code    int
@@ -142,7 +143,7 @@ func (e *gitError) Error() string {
 	return e.text
 }
 
-// reason makes one line of what git says.
+// reason converts the error output of git to one line.
 func reason(stderr []byte) string {
 	const enough = 1000
 	var out []string
@@ -159,7 +160,7 @@ func reason(stderr []byte) string {
 	return text
 }
 
-// Available reports whether there is a git program, as ErrNoGit if not.
+// Available returns ErrNoGit if the program git is missing.
 func Available() error {
 	if _, err := exec.LookPath("git"); err != nil {
 		return ErrNoGit

@@ -38,23 +38,24 @@ import (
 
 // Remote is a repository to copy.
 type Remote struct {
-	// ID is what the configuration calls it, URL where it is.
+	// ID is the remote's entry in the configuration, URL its location.
 	ID, URL string
-	// Refspecs say what is fetched and where to; nil means UsualRefspecs.
+	// Refspecs determine what is fetched and under which names; nil means
+	// UsualRefspecs.
 	Refspecs []string
-	// NoVerify takes any certificate of an https server.
+	// NoVerify accepts any certificate of an https server.
 	NoVerify bool
 	Auth     Auth
 }
 
-// Auth is how to sign in; the zero value is as git does by itself.
+// Auth is the authentication; the zero value leaves it to git.
 type Auth struct {
 	// User and Password are for http and https. InsecureAuth lets them be
 	// sent without encryption.
 	User, Password string
 	InsecureAuth   bool
-	// PrivKey and PubKey are files of keys for ssh, Passphrase that of the
-	// private one.
+	// PrivKey and PubKey are key files for ssh, and Passphrase is that of the
+	// private key.
 	PrivKey, PubKey, Passphrase string
 }
 
@@ -63,7 +64,7 @@ func UsualRefspecs() []string {
 	return []string{"+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*"}
 }
 
-// Check returns what is wrong with the settings of a remote.
+// Check validates the settings of a remote.
 func (r Remote) Check() error {
 	scheme, err := r.scheme()
 	if err != nil {
@@ -136,8 +137,8 @@ func (r Remote) scheme() (string, error) {
 	return "ssh", nil
 }
 
-// access returns the address without a password, and the password: it may be
-// in the URL, where anybody would see it in the list of processes.
+// access returns the URL without a password, and the password separately. A
+// password in the URL would be visible in the list of processes.
 func (r Remote) access() (address, user, password string) {
 	address, user, password = r.URL, r.Auth.User, r.Auth.Password
 	u, err := url.Parse(r.URL)
@@ -152,7 +153,7 @@ func (r Remote) access() (address, user, password string) {
 	return u.String(), user, password
 }
 
-// Error is a failure of git, or of a remote.
+// Error is an error of git or of a remote.
 type Error struct {
 	Remote string
 	Doing  string
@@ -164,8 +165,8 @@ func (e *Error) Error() string {
 }
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrNoGit says that there is no git program.
+// ErrNoGit means that the program git is missing.
 var ErrNoGit = errors.New("there is no program git on this machine: install it (apt-get install git, dnf install git, apk add git) to use git repositories")
 
-// errBroken says that a copy lacks what it should have.
+// errBroken means that data is missing in a copy.
 var errBroken = errors.New("the copy in the cache is broken")

@@ -57,7 +57,7 @@ const (
 type owner struct {
 	pid                                      int
 	machine, host, boot, space, start, token string
-	until                                    time.Time // of a lock by hand
+	until                                    time.Time // end of a manual lock
 	renewed                                  int
 }
 

@@ -58,7 +58,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// Whatever a dead owner left, the lock is available at once; a live one's cannot.
+// TestDeadOwners checks that the lock of a dead owner is available immediately,
+// and that of a live one is not.
 func TestDeadOwners(t *testing.T) {
 	dead := exec.Command("true")
 	if err := dead.Run(); err != nil {
@@ -109,8 +110,8 @@ func TestDeadOwners(t *testing.T) {
 	}
 }
 
-// A lock of another machine that is not renewed ends; one that is renewed does
-// not.
+// TestUnrenewed checks that a lock of another machine expires if it is not
+// renewed, and only then.
 func TestUnrenewed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "update.lk")
 	o := owner{pid: 1, machine: "another", token: "x"}
@@ -124,7 +125,7 @@ func TestUnrenewed(t *testing.T) {
 	l := &Leases{Global: true, Time: 50 * time.Millisecond}
 	for range 5 {
 		heldBy(t, l, path)
-		// The sighting is made old, in place of a wait that depends on the machine.
+		// Backdate the last sighting instead of waiting.
 		l.mu.Lock()
 		s := l.seen[path]
 		s.since = s.since.Add(-time.Hour)
@@ -141,7 +142,8 @@ func TestUnrenewed(t *testing.T) {
 	}
 }
 
-// Who could not renew a lease, for he stood still, hears that it is lost.
+// TestLostLease checks that a process that was suspended and could not renew
+// its lease learns that the lease is lost.
 func TestLostLease(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "update.lk")
 	l := &Leases{Global: true, Time: 30 * time.Millisecond}
@@ -164,7 +166,8 @@ func TestLostLease(t *testing.T) {
 	}
 }
 
-// Of many who take over a dead owner's lock, one at a time has it.
+// TestTakeOverAtOnce checks that only one of many processes at a time takes
+// over a dead owner's lock.
 func TestTakeOverAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "update.lk")
 	var inside sync.Mutex
@@ -183,7 +186,7 @@ func TestTakeOverAtOnce(t *testing.T) {
 				if alone := inside.TryLock(); !alone {
 					t.Errorf("round %d: two have the lock", round)
 				} else {
-					_, _ = os.ReadFile(path) // some time, in which others try
+					_, _ = os.ReadFile(path) // takes some time, in which others try
 					inside.Unlock()
 				}
 				if err := lease.Release(); err != nil {

@@ -22,7 +22,7 @@ import (
 	"brine/internal/base/log/redact"
 )
 
-// Kind is what an entry of a tree is.
+// Kind is the type of an entry in a tree.
 type Kind uint8
 
 // The kinds.
@@ -34,7 +34,7 @@ const (
 	Submodule
 )
 
-// Mode returns the kind as git writes it in trees, which is that of stat(2).
+// Mode returns the mode of the kind in git's trees, which is that of stat(2).
 func (k Kind) Mode() uint32 {
 	switch k {
 	case Executable:
@@ -53,17 +53,17 @@ func (k Kind) Mode() uint32 {
 type Entry struct {
 	Path string
 	Kind Kind
-	// ID is the object, Size that of a file in bytes.
+	// ID is the object id, Size the size of a file in bytes.
 	ID   string
 	Size int64
 }
 
-// Tree is all that is in a commit. It does not change.
+// Tree is the content of a commit. It does not change.
 type Tree struct {
-	// Entries are sorted by their bytes of Path.
+	// Entries are sorted bytewise by Path.
 	Entries []Entry
-	// Odd are names that are not UTF-8 or lead elsewhere, which are left out
-	// of Entries, as Go writes them in quotes.
+	// Odd are paths, quoted as in Go, that are not UTF-8 or lead elsewhere. They are
+	// not in Entries.
 	Odd []string
 }
 
@@ -76,12 +76,12 @@ func (t *Tree) Find(path string) (Entry, bool) {
 	return t.Entries[i], true
 }
 
-// maxOdd bounds the odd names that are kept.
+// maxOdd bounds the number of odd names.
 const maxOdd = 20
 
-// readTree reads what git ls-tree -z prints.
+// readTree parses the output of git ls-tree -z.
 func readTree(out []byte) (*Tree, error) {
-	text := string(out) // which the entries share
+	text := string(out) // a single string, of which the entries are parts
 	t := &Tree{Entries: make([]Entry, 0, strings.Count(text, "\x00"))}
 	for line := range strings.SplitSeq(text, "\x00") {
 		if line == "" {
@@ -117,7 +117,7 @@ func readTree(out []byte) (*Tree, error) {
 		t.Entries = append(t.Entries, e)
 	}
 	slices.SortFunc(t.Entries, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
-	// A tree that was made by hand may have a name twice; the first one counts.
+	// A manually created tree may have duplicate names; the first one is used.
 	t.Entries = slices.CompactFunc(t.Entries, func(a, b Entry) bool { return a.Path == b.Path })
 	return t, nil
 }
@@ -126,8 +126,8 @@ func fit(name string) bool {
 	return utf8.ValidString(name) && filepath.IsLocal(name) && path.Clean(name) == name && name != "." && !strings.Contains("/"+name+"/", "/.git/")
 }
 
-// treeCache keeps trees that were asked for lately. A tree has the name of its
-// commit, so that none is ever out of date.
+// treeCache caches recently requested trees. A tree is identified by its commit, so
+// that it never becomes outdated.
 type treeCache struct {
 	mu    sync.Mutex
 	items map[string]*list.Element
@@ -149,7 +149,7 @@ func newTreeCache() *treeCache {
 	return &treeCache{items: map[string]*list.Element{}, order: list.New()}
 }
 
-// get returns a tree; of several who ask for one at once, one makes it.
+// get returns a tree. Concurrent requests for the same tree read it once.
 func (tc *treeCache) get(ctx context.Context, commit string, read func() (*Tree, error)) (*Tree, error) {
 	tc.mu.Lock()
 	if el, ok := tc.items[commit]; ok {
@@ -182,7 +182,7 @@ func (tc *treeCache) get(ctx context.Context, commit string, read func() (*Tree,
 		case <-last.Value.(*cachedTree).ready:
 		default:
 			if last != el {
-				return it.tree, nil // it is being made
+				return it.tree, nil // it is being read
 			}
 		}
 		if last == el {
@@ -204,7 +204,7 @@ func (tc *treeCache) drop(el *list.Element) {
 	}
 }
 
-// Tree returns what is in a commit of what is served.
+// Tree returns the tree of a served commit.
 func (c *Clone) Tree(ctx context.Context, s *Snapshot, commit string) (*Tree, error) {
 	if !isObjectID(commit) {
 		return nil, fmt.Errorf("%q is no commit", commit)
@@ -213,8 +213,8 @@ func (c *Clone) Tree(ctx context.Context, s *Snapshot, commit string) (*Tree, er
 	trees := c.trees
 	c.mu.Unlock()
 	return trees.get(ctx, commit, func() (*Tree, error) {
-		// A caller that waits for the same tree must not fail because the first one
-		// who asked for it went away.
+		// A caller that waits for the same tree must not fail because the first
+		// caller's context ended.
 		ctx := context.WithoutCancel(ctx)
 		out, err := runGit(ctx, filepath.Join(c.c.Dir, s.Folder), nil, "ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
 		if err != nil {
@@ -233,8 +233,8 @@ func (c *Clone) Tree(ctx context.Context, s *Snapshot, commit string) (*Tree, er
 	})
 }
 
-// Commit resolves the beginning of a commit's id, at least four hexadecimal
-// digits. ok is false if there is no such commit, or several.
+// Commit resolves an abbreviated commit id of at least four hexadecimal digits. ok
+// is false if no commit or several commits match.
 func (c *Clone) Commit(ctx context.Context, s *Snapshot, id string) (commit string, ok bool) {
 	if s == nil || len(id) < 4 || len(id) > 64 || strings.Trim(id, "0123456789abcdefABCDEF") != "" {
 		return "", false
@@ -262,8 +262,7 @@ func (c *Clone) Copy(ctx context.Context, s *Snapshot, id string, w io.Writer) e
 	return nil
 }
 
-// Text returns the content of a small file, such as what a symbolic link
-// points to.
+// Text returns the content of a small file, such as the target of a symbolic link.
 func (c *Clone) Text(ctx context.Context, s *Snapshot, id string) (string, error) {
 	var b limited
 	if err := c.Copy(ctx, s, id, &b); err != nil {
@@ -280,7 +279,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// objects reads contents of one copy through a git cat-file that stays.
+// objects reads contents of one copy through a long-running git cat-file.
 type objects struct {
 	dir string
 
@@ -291,7 +290,7 @@ type objects struct {
 	timer *time.Timer
 }
 
-// idle is how long an unused program is kept.
+// idle is how long an unused process is kept.
 const idle = 30 * time.Second
 
 func (o *objects) start() error {
@@ -346,7 +345,7 @@ func (o *objects) copy(ctx context.Context, id string, w io.Writer) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	err := o.once(ctx, id, w)
-	if errors.Is(err, errGone) { // it was killed, or died; again
+	if errors.Is(err, errGone) { // the process was killed or died: retry once
 		err = o.once(ctx, id, w)
 		if errors.Is(err, errGone) {
 			err = fmt.Errorf("%w: git cannot read the object %s", errBroken, id)
@@ -355,7 +354,7 @@ func (o *objects) copy(ctx context.Context, id string, w io.Writer) error {
 	return err
 }
 
-// errGone says that the program ended before it wrote anything of an object.
+// errGone means that the process ended before it wrote any data of an object.
 var errGone = errors.New("git cat-file has ended")
 
 func (o *objects) once(ctx context.Context, id string, w io.Writer) error {
@@ -405,9 +404,8 @@ func (o *objects) once(ctx context.Context, id string, w io.Writer) error {
 	return nil
 }
 
-// Export writes the files of a commit below dest, a directory that does not exist
-// yet and is whole when it appears. Submodules are empty directories, as after a
-// checkout.
+// Export writes the files of a commit to dest, a new directory that appears only
+// when it is complete. Submodules are empty directories, as after a checkout.
 func (c *Clone) Export(ctx context.Context, s *Snapshot, commit, dest string) error {
 	t, err := c.Tree(ctx, s, commit)
 	if err != nil {
@@ -421,7 +419,7 @@ func (c *Clone) Export(ctx context.Context, s *Snapshot, commit, dest string) er
 		return err
 	}
 	defer os.RemoveAll(temp)
-	root, err := os.OpenRoot(temp) // no link in there leads a file elsewhere
+	root, err := os.OpenRoot(temp) // prevents writing outside through a link
 	if err != nil {
 		return err
 	}
@@ -436,7 +434,7 @@ func (c *Clone) Export(ctx context.Context, s *Snapshot, commit, dest string) er
 	}
 	err = os.Rename(temp, dest) // rename: a directory, made again if it is lost
 	if err != nil && isDir(dest) {
-		return nil // another one was faster with the same
+		return nil // another process was faster
 	}
 	return err
 }

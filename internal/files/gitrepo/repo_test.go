@@ -30,7 +30,7 @@ func newOrigin(t testing.TB) *origin {
 }
 func (o *origin) git(args ...string) string { o.t.Helper(); return gittest.Run(o.t, o.dir, args...) }
 
-// commit writes files and pushes a branch. The commit is returned.
+// commit writes files, pushes a branch and returns the commit.
 func (o *origin) commit(branch string, files map[string]string) string {
 	o.t.Helper()
 	o.git("checkout", "--quiet", "-B", branch)
@@ -63,7 +63,7 @@ func update(t testing.TB, c *Clone) Result {
 	return r
 }
 
-// files returns what is served of a branch: names to contents.
+// files returns the served files of a branch, by name.
 func files(t testing.TB, c *Clone, branch string) map[string]string {
 	t.Helper()
 	s := c.Snapshot()
@@ -132,7 +132,8 @@ func TestUpdateFollowsTheRemote(t *testing.T) {
 			t.Errorf("%q is the commit %s", bad, got)
 		}
 	}
-	// A force-push, and a branch that is gone and now a directory of branches.
+	// A force-push, and a branch that was deleted and is now a directory of
+	// branches.
 	o.git("checkout", "--quiet", "--orphan", "fresh")
 	o.git("rm", "-rfq", ".")
 	o.commit("main", map[string]string{"z": "5"})
@@ -147,8 +148,8 @@ func TestUpdateFollowsTheRemote(t *testing.T) {
 	}
 }
 
-// A remote that cannot be reached, or has gone, changes nothing of what is
-// served, and is reported.
+// TestUnreachable checks that an unreachable or deleted remote is reported and
+// changes nothing that is served.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -159,7 +160,7 @@ func TestUnreachable(t *testing.T) {
 	if err := os.Rename(o.bare, o.bare+".away"); err != nil {
 		t.Fatal(err)
 	}
-	// A process that starts now serves what there was.
+	// A new process must serve the old state.
 	c = openClone(t, Remote{URL: o.bare}, dir)
 	for range 2 {
 		if _, err := c.Update(t.Context(), 0); err == nil || !strings.Contains(err.Error(), o.bare) {
@@ -185,7 +186,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A copy that lost objects, references or all is fetched again.
+// TestCorruptedCopy checks that a copy with missing objects or references, or
+// without any, is fetched again.
 func TestCorruptedCopy(t *testing.T) {
 	t.Parallel()
 	damages := map[string]func(dir string) error{
@@ -230,8 +232,8 @@ func TestCorruptedCopy(t *testing.T) {
 	}
 }
 
-// What a reader finds missing is fixed by the next update, though the remote
-// has nothing new.
+// TestReaderFindsDamage checks that missing data that a reader finds is
+// repaired by the next update, even if the remote has not changed.
 func TestReaderFindsDamage(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -279,7 +281,7 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// What a tree of an enemy names leads nowhere.
+// TestReadTree checks that no name in a hostile tree leads elsewhere.
 func TestReadTree(t *testing.T) {
 	id := strings.Repeat("a", 40)
 	line := func(mode, kind, name string) string {

@@ -34,13 +34,13 @@ func tool(t *testing.T, names ...string) string {
 	return ""
 }
 
-// sshd runs a real SSH server on loopback, for one key, and returns its
-// address and a file with its own key.
+// sshd runs a real SSH server on loopback that accepts one key. It returns its
+// address and a known hosts file.
 func sshd(t *testing.T, publicKey string) (addr, known string) {
 	t.Helper()
 	program := tool(t, "/usr/sbin/sshd", "sshd")
 	if os.Getuid() == 0 {
-		if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // sshd wants it
+		if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // required by sshd
 			t.Fatal(err)
 		}
 	}
@@ -52,7 +52,7 @@ func sshd(t *testing.T, publicKey string) (addr, known string) {
 		t.Fatal(err)
 	}
 	addr = l.Addr().String()
-	l.Close() // sshd cannot be handed a socket that listens
+	l.Close() // sshd cannot inherit a listening socket
 	_, port, _ := net.SplitHostPort(addr)
 	makeKey(t, dir+"/host", "")
 	pub, err := os.ReadFile(dir + "/host.pub")
@@ -116,7 +116,7 @@ func makeKey(t *testing.T, file, passphrase string) {
 	}
 }
 
-// TestSSH is not parallel, for it sets the environment.
+// TestSSH is not parallel, since it sets environment variables.
 func TestSSH(t *testing.T) {
 	o := newOrigin(t)
 	o.commit("main", map[string]string{"a": "1"})
@@ -163,7 +163,7 @@ func TestSSH(t *testing.T) {
 			t.Errorf("%s: %v", name, files(t, cl, "main"))
 		}
 	}
-	// A server that is not known is not spoken to.
+	// An unknown server must be rejected.
 	t.Setenv("GIT_SSH_COMMAND", "ssh -F none -oUserKnownHostsFile=/dev/null -oGlobalKnownHostsFile=/dev/null")
 	if _, err := openClone(t, Remote{URL: url, Auth: Auth{PrivKey: keys + "/key"}}, t.TempDir()).Update(t.Context(), 0); err == nil ||
 		!strings.Contains(err.Error(), "Host key verification failed") {
@@ -190,7 +190,7 @@ func backend(t *testing.T, root string) http.Handler {
 	})
 }
 
-// TestHTTPS is not parallel, for it sets the environment.
+// TestHTTPS is not parallel, since it sets environment variables.
 func TestHTTPS(t *testing.T) {
 	o := newOrigin(t)
 	o.commit("main", map[string]string{"a": "1"})

@@ -13,20 +13,20 @@ import (
 	"brine/internal/py/value"
 )
 
-// Settings are what the configuration says of one remote, with the options
-// that hold for all remotes where it says nothing itself.
+// Settings are the parameters of one remote, with the global options as
+// defaults.
 type Settings struct {
-	// ID is what the configuration calls the remote.
+	// ID is the remote's entry in the configuration.
 	ID string
-	// Set is what is set for this remote alone.
+	// Set holds the parameters of this remote.
 	Set *value.Dict
-	// All gives the option that holds for all remotes, without its prefix.
+	// All holds the global options, without their prefix.
 	All map[string]any
 }
 
-// ReadSettings reads an entry of a list of remotes: an address, or a map of
-// one address to a list of maps, or a map, of parameters. Only the parameters
-// that are allowed may be there.
+// ReadSettings reads an entry of a list of remotes: a URL, or a map of one URL
+// to parameters, which are a map or a list of maps. Only the allowed
+// parameters are accepted.
 func ReadSettings(entry any, all map[string]any, allowed ...string) (Settings, error) {
 	s := Settings{Set: value.NewDict(0), All: all}
 	d, ok := entry.(*value.Dict)
@@ -60,8 +60,8 @@ func ReadSettings(entry any, all map[string]any, allowed ...string) (Settings, e
 	return s, nil
 }
 
-// Repack makes one map of a list of maps, as configurations have it; lists of
-// maps within, too.
+// Repack converts a list of maps, as in configurations, to one map, including
+// nested lists of maps.
 func Repack(v any) *value.Dict {
 	out := value.NewDict(0)
 	add := func(d *value.Dict) {
@@ -91,7 +91,7 @@ func allDicts(l *value.List) bool {
 	return !slices.ContainsFunc(l.Items, func(v any) bool { _, ok := v.(*value.Dict); return !ok })
 }
 
-// Get returns a parameter, nil if it is not set anywhere.
+// Get returns a parameter, nil if it is not set.
 func (s Settings) Get(name string) any {
 	if v, ok := s.Set.Get(name); ok {
 		return v
@@ -99,7 +99,7 @@ func (s Settings) Get(name string) any {
 	return s.All[name]
 }
 
-// Text, Bool, Texts and Seconds return parameters as what they are.
+// Text, Bool, Texts and Seconds return parameters with their types.
 func (s Settings) Text(name string) string {
 	if v := s.Get(name); v != nil {
 		return value.Str(v)
@@ -107,10 +107,10 @@ func (s Settings) Text(name string) string {
 	return ""
 }
 
-// Bool is true for what Python takes for true.
+// Bool reports whether Python regards the parameter as true.
 func (s Settings) Bool(name string) bool { return value.Truth(s.Get(name)) }
 
-// Texts reads a list, or a text with commas.
+// Texts reads a list, or a comma-separated string.
 func (s Settings) Texts(name string) []string {
 	v := s.Get(name)
 	if l, ok := v.([]string); ok {
@@ -122,7 +122,7 @@ func (s Settings) Texts(name string) []string {
 	return value.Split(v)
 }
 
-// Seconds reads a time.
+// Seconds reads a duration.
 func (s Settings) Seconds(name string) time.Duration {
 	switch x := s.Get(name).(type) {
 	case time.Duration:
@@ -135,7 +135,7 @@ func (s Settings) Seconds(name string) time.Duration {
 	return 0
 }
 
-// Remote returns the remote at an address, by the parameters for signing in
+// Remote returns the remote at a URL, with the parameters for authentication
 // and fetching.
 func (s Settings) Remote(address string) (Remote, error) {
 	r := Remote{
@@ -148,8 +148,8 @@ func (s Settings) Remote(address string) (Remote, error) {
 	return r, r.Check()
 }
 
-// FolderName returns the directory of a remote within a cache: its name, or a
-// hash of its id, as Salt has it.
+// FolderName returns the name of a remote's directory in a cache: the remote's
+// name or, as in Salt, a hash of its id.
 func (s Settings) FolderName(hashType string) (string, error) {
 	if name := s.Text("name"); name != "" {
 		if name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || slices.Contains([]string{"work", "links", "hash", "refs", "objects"}, name) {

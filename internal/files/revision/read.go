@@ -15,9 +15,9 @@ import (
 	"brine/internal/base/salt"
 )
 
-// Bounds of reading.
+// Bounds of reading directories.
 const (
-	maxDepth = 100 // nesting of directories
+	maxDepth = 100 // maximum nesting of directories
 	// readAgain is how often to retry reading a file that changes meanwhile.
 	readAgain = 3
 )
@@ -40,7 +40,7 @@ func read(ctx context.Context, trees []Tree, keep func(string, fs.FileInfo) (str
 			r.out = nil
 			real, err := filepath.EvalSymlinks(dir)
 			switch {
-			case errors.Is(err, fs.ErrNotExist): // an empty one, as for the file server
+			case errors.Is(err, fs.ErrNotExist): // empty, as for the file server
 			case err != nil:
 				return nil, err
 			default:
@@ -110,7 +110,7 @@ func (r *reader) entry(full, rel string, e fs.DirEntry, above []fs.FileInfo) err
 	fi, err := os.Stat(full) // follows a link that leads out
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil // just removed, or a dangling link
+		return nil // removed in the meantime, or a dangling link
 	case err != nil:
 		return err
 	case fi.IsDir():
@@ -119,7 +119,7 @@ func (r *reader) entry(full, rel string, e fs.DirEntry, above []fs.FileInfo) err
 		}
 		return r.folder(full, rel, above)
 	case !fi.Mode().IsRegular():
-		return nil // not served either
+		return nil // the file server does not serve it either
 	}
 	return r.file(full, rel, fi)
 }
@@ -128,7 +128,7 @@ func (r *reader) file(full, rel string, fi fs.FileInfo) error {
 	for range readAgain {
 		sum, size, err := r.keep(full, fi)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // just removed
+			return nil // removed in the meantime
 		}
 		if err != nil {
 			return err
@@ -167,12 +167,12 @@ func (r *reader) link(full, rel string) (to string, inside bool, err error) {
 	if stays(rel, to) {
 		return to, true, nil
 	}
-	// The path leads out of the directory, which a revision has elsewhere.
+	// The link's path leads out of the directory, which is elsewhere in a revision.
 	to, err = filepath.Rel(path.Dir(rel), under)
 	return to, err == nil && stays(rel, to), nil
 }
 
-// Sum returns the id of the revision that Take would make, without storing it.
+// Sum returns the id of the revision that Take would create, without storing it.
 func Sum(ctx context.Context, trees []Tree) (string, error) {
 	listed, err := read(ctx, trees, func(path string, fi fs.FileInfo) (string, int64, error) {
 		sum, err := sumOfFile(path)

@@ -28,7 +28,7 @@ import (
 type Tree struct {
 	// Kind is file_roots or pillar_roots.
 	Kind, Env string
-	// Dirs are its directories, in the order of precedence.
+	// Dirs are its directories, in order of precedence.
 	Dirs []string
 }
 
@@ -77,7 +77,7 @@ const (
 // format is the version of the list.
 const format = 1
 
-// encode makes the list of some trees; equal content gives equal bytes.
+// encode encodes trees as a list; equal content gives equal bytes.
 func encode(trees []Listed) ([]byte, error) {
 	l := &value.List{}
 	for _, t := range trees {
@@ -100,7 +100,7 @@ func encode(trees []Listed) ([]byte, error) {
 
 var errList = errors.New("the list of a revision makes no sense")
 
-// decode reads a list, and refuses entries that lead out of the directories.
+// decode decodes a list, and rejects entries that lead out of the directories.
 func decode(b []byte) ([]Listed, error) {
 	v, err := msgpack.Limits{Items: 8 * maxEntries, Bytes: maxManifest, Depth: 8}.UnmarshalTyped(b)
 	top, _ := v.(*value.List)
@@ -199,7 +199,7 @@ func stays(at, to string) bool {
 	if to == "" || len(to) > 4096 || path.IsAbs(to) || strings.ContainsRune(to, 0) || !filepath.IsLocal(path.Join(path.Dir(at), to)) {
 		return false
 	}
-	// After the name of another link, .. would be the parent of that link's target.
+	// After the name of another link, .. is the parent of that link's target.
 	down := false
 	for name := range strings.SplitSeq(to, "/") {
 		if name == ".." && down {

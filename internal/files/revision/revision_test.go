@@ -177,7 +177,7 @@ func TestOnlyWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestLiesAreNotBelieved checks that wrong contents and lists are refused.
+// TestLiesAreNotBelieved checks that wrong contents and lists are rejected.
 func TestLiesAreNotBelieved(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "file"), []byte("true"), 0o644)

@@ -22,17 +22,17 @@ import (
 	"brine/internal/py/value"
 )
 
-// Store is the revisions that a master has. It is safe for concurrent use.
+// Store holds the revisions of a master. It is safe for concurrent use.
 type Store struct {
 	dir string
-	mu  sync.Mutex // held by what adds or removes
+	mu  sync.Mutex // held while adding or removing
 }
 
-// directories and files of a store.
+// Directories and files of a store.
 const (
 	contentsDir  = "contents"
 	treesDir     = "trees"
-	workDir      = "work" // of incomplete files and revisions
+	workDir      = "work" // for incomplete files and revisions
 	manifestName = "list"
 	partPrefix   = "part-"
 )
@@ -120,7 +120,7 @@ func (s *Store) eachContent(fn func(name, path string, fi fs.FileInfo) error) er
 // usualMode is the mode of most files.
 const usualMode = 0o644
 
-// content is the path of a content with permissions.
+// content returns the path of a content with a mode.
 func (s *Store) content(sum string, mode uint32) string {
 	name := sum
 	if mode != usualMode {
@@ -204,7 +204,7 @@ func (s *Store) Roots(id, kind string) (*value.Dict, error) {
 	return out, nil
 }
 
-// Take makes a revision of the current content of some directories.
+// Take creates a revision of the current content of some directories.
 func (s *Store) Take(ctx context.Context, trees []Tree) (Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,7 +260,7 @@ func (s *Store) keep(path string, fi fs.FileInfo) (sum string, size int64, err e
 	return sum, size, s.place(temp.Name(), sum, mode)
 }
 
-// build makes the directory of a revision whose contents are all stored.
+// build creates the directory of a revision whose contents are all stored.
 func (s *Store) build(id string, list []byte, trees []Listed) error {
 	work := filepath.Join(s.dir, workDir, id)
 	if err := os.RemoveAll(work); err != nil {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncTree returns when a directory and the contents of its files are on disk.
+// syncTree flushes a directory and the contents of its files to disk.
 func syncTree(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

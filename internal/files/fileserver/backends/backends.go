@@ -14,36 +14,36 @@ import (
 )
 
 type (
-	// Git is gitfs.
+	// Git are the options of gitfs.
 	Git = gitfs.Options
-	// Minion is minionfs.
+	// Minion are the options of minionfs.
 	Minion = minionfs.Options
-	// S3 is s3fs.
+	// S3 are the options of s3fs.
 	S3 = s3fs.Options
 )
 
-// Options are the options of all of them.
+// Options are the options of all these backends.
 type Options struct {
 	Git
 	Minion
 	S3
 }
 
-// Config is their further configuration.
+// Config is the further configuration of the backends.
 type Config struct {
 	CacheDir, HashType string
 	// Files are the options of the file server itself.
 	Files fileserver.Options
 	// Receives says whether minions may push files to this master.
 	Receives bool
-	// Alone says that nothing updates the file server periodically, as on a masterless minion.
+	// Alone means that nothing updates the file server periodically, as on a masterless minion.
 	Alone bool
 	Log   *slog.Logger
 }
 
 var makers = registry.New[func(o Options, c Config, name string) (fileserver.Backend, error)]("file server backend")
 
-// Both names of a backend mean the same.
+// A backend has two names, with and without fs.
 func init() {
 	for _, name := range []string{"git", "gitfs"} {
 		makers.Register(name, func(o Options, c Config, name string) (fileserver.Backend, error) {
@@ -65,7 +65,7 @@ func init() {
 // Names returns the values of the option fileserver_backend, sorted.
 func Names() []string { return slices.Sorted(slices.Values(append(makers.Names(), "roots"))) }
 
-// More returns the constructors, for fileserver.Config.
+// More returns the constructors of the backends, for fileserver.Config.
 func More(o Options, c Config) map[string]func(name string) (fileserver.Backend, error) {
 	more := map[string]func(string) (fileserver.Backend, error){}
 	for _, name := range makers.Names() {

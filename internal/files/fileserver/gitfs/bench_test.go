@@ -12,10 +12,10 @@ import (
 	"brine/test/gittest"
 )
 
-// BenchmarkTenThousandFiles does what a master does with a repository of
-// 10,000 files: take the first copy, look for changes, list all, and read each
-// file. With BRINE_STOCK_SALT stock Salt does the same first, in one process,
-// without the time it takes to start.
+// BenchmarkTenThousandFiles fetches a repository of 10,000 files, checks it for
+// changes, lists all files, and reads each file, as a master does. With
+// BRINE_STOCK_SALT set, stock Salt does the same first, in one process, without
+// its start time.
 func BenchmarkTenThousandFiles(b *testing.B) {
 	dir := b.TempDir()
 	gittest.Run(b, dir, "init", "--quiet", "--initial-branch=main", dir)

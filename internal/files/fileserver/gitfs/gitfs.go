@@ -1,11 +1,10 @@
-// Package gitfs is the file server that takes its files from git
-// repositories: each branch and tag is an environment. It fetches by
-// internal/files/gitrepo and keeps the content of each file that was asked for once,
-// under the name that git gives it, so that equal files of all branches and
-// repositories are one.
+// Package gitfs is the file server backend for git repositories: each branch and tag
+// is an environment. It fetches with internal/files/gitrepo. It stores the content of
+// each requested file once, under its git object id, so that equal files of all
+// branches and repositories share one copy.
 //
-// What is served of a repository changes at one moment, for all masters that
-// share the cachedir; a fetch that fails leaves it as it was.
+// The served content of a repository changes atomically for all masters that share
+// the cachedir. A failed fetch changes nothing.
 package gitfs
 
 import (
@@ -31,28 +30,28 @@ import (
 	"brine/internal/py/value"
 )
 
-// Config is what gitfs needs besides its options.
+// Config is the configuration of gitfs besides its options.
 type Config struct {
-	// Name is what fileserver_backend calls it: gitfs or git.
+	// Name is the name in fileserver_backend: gitfs or git.
 	Name string
-	// CacheDir is the cachedir; all is kept in its directory gitfs.
+	// CacheDir is the cachedir; everything is stored in its directory gitfs.
 	CacheDir string
-	// HashType is the option hash_type, of which directories have their names.
+	// HashType is the option hash_type, which determines directory names.
 	HashType string
-	// Alone says that Due is not called: a request
-	// for files fetches first, if the interval has passed. Minions without a master are so.
+	// Alone means that Due is not called: a request for files fetches first, if the
+	// interval has passed. Minions without a master work this way.
 	Alone bool
 	Log   *slog.Logger
 }
 
 func (c Config) dir() string { return filepath.Join(c.CacheDir, "gitfs") }
 
-// FS is the file server.
+// FS is the file server backend.
 type FS struct {
 	c       Config
 	remotes []*remote
 	log     *slog.Logger
-	faults  sync.Map // remote's id to what was told last
+	faults  sync.Map // last reported error, by the remote's id
 
 	mu    sync.Mutex
 	lists map[string]*listed
@@ -63,8 +62,8 @@ type FS struct {
 
 var _ fileserver.Fetcher = (*FS)(nil)
 
-// New returns the file server. Nothing is fetched yet. The error says which
-// remote is not configured well.
+// New returns the backend; nothing is fetched yet. The error names the remote whose
+// configuration is invalid.
 func New(o Options, c Config) (*FS, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -100,7 +99,7 @@ func New(o Options, c Config) (*FS, error) {
 // Name implements fileserver.Backend.
 func (f *FS) Name() string { return f.c.Name }
 
-// fresh fetches before files are asked for, where no other process does.
+// fresh updates remotes before a request for files, if no other process does.
 func (f *FS) fresh(ctx context.Context) {
 	if !f.c.Alone {
 		return
@@ -125,7 +124,7 @@ func (f *FS) envs() []string {
 	return slices.Compact(out)
 }
 
-// known reports whether a remote can have something for an environment.
+// known reports whether a remote can have files for an environment.
 func (f *FS) known(env string, r *remote) bool {
 	return isHex(env) || r.fallback != "" || slices.ContainsFunc(f.remotes, func(r *remote) bool {
 		_, ok := slices.BinarySearch(r.envs(), env)
@@ -157,14 +156,14 @@ func (f *FS) Find(env, name string, _ map[string]string) (fileserver.Found, bool
 	return fileserver.Found{}, false
 }
 
-// renewal is how long a content that is in use may look old.
+// renewal is the age at which the time stamp of a used content is updated.
 const renewal = 24 * time.Hour
 
 // unused is the maximum age of contents that are not requested.
 const unused = 30 * 24 * time.Hour
 
-// content returns the file that holds the content of an entry, and makes it
-// when it is asked for the first time.
+// content returns the path of a file with the content of an entry, and creates it on
+// the first request.
 func (f *FS) content(ctx context.Context, r *remote, s *gitrepo.Snapshot, e gitrepo.Entry) (string, error) {
 	dir := filepath.Join(f.c.dir(), "objects", e.ID[:2])
 	full := filepath.Join(dir, e.ID[2:])
@@ -174,7 +173,7 @@ func (f *FS) content(ctx context.Context, r *remote, s *gitrepo.Snapshot, e gitr
 			return false
 		}
 		if now := time.Now(); now.Sub(st.ModTime()) > renewal {
-			_ = os.Chtimes(full, now, now) // else it is removed and made again
+			_ = os.Chtimes(full, now, now) // marks it as used, so that it is not removed
 		}
 		return true
 	}
@@ -192,7 +191,7 @@ func (f *FS) content(ctx context.Context, r *remote, s *gitrepo.Snapshot, e gitr
 	})
 }
 
-// group lets one do what several want at the same time.
+// group runs a function once for concurrent callers with the same key.
 type group struct {
 	mu sync.Mutex
 	m  map[string]*call
@@ -224,13 +223,14 @@ func (g *group) do(key string, f func() error) error {
 	return c.err
 }
 
-// listed are the lists of an environment and what they were made of.
+// listed holds the cached lists of an environment and the commits that they were made
+// from.
 type listed struct {
 	of    []*gitrepo.Snapshot
 	lists *fileserver.Lists
 }
 
-// maxListed bounds the environments whose lists are kept.
+// maxListed bounds the environments with cached lists.
 const maxListed = 200
 
 // Lists implements fileserver.Backend. git has no empty directories.
@@ -338,7 +338,7 @@ func (f *FS) Forget(envs []string) []string {
 	return gone
 }
 
-// waitForOther is how long an update waits for another master's.
+// waitForOther is how long an update waits for that of another master.
 const waitForOther = 30 * time.Second
 
 // Update implements fileserver.Backend.
@@ -377,7 +377,7 @@ func (f *FS) Due(ctx context.Context, leads bool) (fileserver.Changes, bool, err
 	return c, true, err
 }
 
-// told is the name by which other masters know the remote.
+// told returns the name that identifies the remote for other masters.
 func (r *remote) told() string { return "gitfs/" + r.folder }
 
 // Told implements fileserver.Fetcher.
@@ -389,7 +389,7 @@ func (f *FS) Told(states fetch.States, regular bool) {
 	}
 }
 
-// atOnce bounds fetches at the same time.
+// atOnce bounds concurrent fetches.
 const atOnce = 4
 
 func (f *FS) update(ctx context.Context, on []*remote, wait time.Duration) (fileserver.Changes, error) {
@@ -442,8 +442,8 @@ func (f *FS) update(ctx context.Context, on []*remote, wait time.Duration) (file
 	return c, err
 }
 
-// tidyUp removes the copies of remotes that are configured no more, and tells
-// which directory belongs to which. It reports whether there were some.
+// tidyUp removes the copies of remotes that are no longer configured, and writes the
+// map of directories to remotes. changed reports whether any were removed.
 func (f *FS) tidyUp() (changed bool) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# gitfs_remote map\n")
@@ -525,7 +525,7 @@ func (f *FS) ClearCache() (failed []string) {
 	return failed
 }
 
-// meant returns the remotes whose address a pattern means.
+// meant returns the remotes whose URL matches a pattern.
 func (f *FS) meant(glob string) []*remote {
 	if glob == "" {
 		return f.remotes

@@ -20,8 +20,8 @@ import (
 	"brine/test/gittest"
 )
 
-// sample makes the repository that all configurations are tried on, and
-// returns its address and the commit of its tag v1.
+// sample creates the repository for all configurations, and returns its URL
+// and the commit of its tag v1.
 func sample(t testing.TB) (url, v1 string) {
 	t.Helper()
 	base := t.TempDir()
@@ -43,7 +43,7 @@ func sample(t testing.TB) (url, v1 string) {
 		}
 	}
 	gittest.Run(t, dir, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "--name", "sub", sub, "mod")
-	// The address of the submodule is of this run alone; commits shall not be.
+	// The URL of the submodule differs in each run, but the commits must not.
 	gittest.Write(t, dir, map[string]string{".gitmodules": "[submodule \"sub\"]\n\tpath = mod\n\turl = /nowhere\n"})
 	gittest.Run(t, dir, "add", "-A")
 	gittest.Run(t, dir, "commit", "--quiet", "-m", "x")
@@ -58,14 +58,14 @@ func sample(t testing.TB) (url, v1 string) {
 	gittest.Write(t, dir, map[string]string{"one": "1\n"})
 	gittest.Run(t, dir, "add", "-A")
 	gittest.Run(t, dir, "commit", "--quiet", "-m", "x")
-	gittest.Run(t, dir, "branch", "v1", "dev") // a branch with the name of a tag
+	gittest.Run(t, dir, "branch", "v1", "dev") // a branch with the same name as a tag
 	url = filepath.Join(base, "origin.git")
 	gittest.Run(t, base, "clone", "--quiet", "--bare", dir, url)
 	return "file://" + url, v1
 }
 
-// configurations are set beside what stock Salt does with them. @URL@ stands
-// for the address, @SHA@ for a commit.
+// configurations are compared with stock Salt. @URL@ stands for the URL, @SHA@
+// for a commit.
 const configurations = `[
  {"gitfs_remotes": ["@URL@"], "gitfs_base": "main"},
  {"gitfs_remotes": ["@URL@"]},
@@ -92,7 +92,7 @@ const configurations = `[
  {"gitfs_remotes": [{"@URL@": [{"base": "main"}, {"refspecs": ["+refs/heads/main:refs/remotes/origin/main"]}]}]}
 ]`
 
-// asked are the environments and paths that are asked for.
+// asked returns the environments and paths that are requested.
 func asked(sha string) map[string][]string {
 	return map[string][]string{
 		"envs": {"base", "main", "dev", "feature/one", "feature", "v1", "v1a", "prod", "qa", "none", sha},
@@ -104,7 +104,7 @@ func asked(sha string) map[string][]string {
 	}
 }
 
-// options reads a configuration as the master does.
+// options parses a configuration as the master does.
 func options(t testing.TB, conf *value.Dict) Options {
 	t.Helper()
 	var o Options
@@ -127,7 +127,7 @@ func options(t testing.TB, conf *value.Dict) Options {
 	return o
 }
 
-// answers asks our file server as stock.py asks Salt's.
+// answers queries our file server as stock.py queries Salt's.
 func answers(t testing.TB, conf *value.Dict, ask map[string][]string) map[string]any {
 	t.Helper()
 	srv, _ := server(t, conf, t.TempDir())
@@ -189,15 +189,15 @@ func server(t testing.TB, conf *value.Dict, cache string) (*fileserver.Server, *
 		}}, fs.log), fs
 }
 
-// close ends the programs that read the copies.
+// close ends the processes that read the copies.
 func (f *FS) close() {
 	for _, r := range f.remotes {
 		r.clone.Close()
 	}
 }
 
-// TestAsSalt compares with what stock Salt 3007.10 answered; BRINE_RECORD=1
-// with BRINE_STOCK_SALT asks it again.
+// TestAsSalt compares with the recorded answers of stock Salt 3007.10;
+// BRINE_RECORD=1 with BRINE_STOCK_SALT records them again.
 func TestAsSalt(t *testing.T) {
 	t.Parallel()
 	url, sha := sample(t)
@@ -229,8 +229,9 @@ func TestAsSalt(t *testing.T) {
 			t.Fatal(err)
 		}
 		for key, w := range want[i] {
-			// Salt lists the files of an environment that is there by a
-			// fallback alone, but not which of them are links. Here they are.
+			// For an environment that only exists by a fallback, Salt lists
+			// the files, but not which of them are links. Brine lists these,
+			// too.
 			if e, ok := w.(map[string]any); ok && len(e["files"].([]any)) > 0 && !slices.Contains(want[i]["envs"].([]any), any(key)) && key != sha {
 				e["links"] = got[key].(map[string]any)["links"]
 			}
@@ -283,7 +284,8 @@ func TestWrongConfigurations(t *testing.T) {
 	}
 }
 
-// Equal contents are one file, and content that was damaged is made again.
+// TestContents checks that equal contents are one file, and that a damaged
+// content is created again.
 func TestContents(t *testing.T) {
 	t.Parallel()
 	url, _ := sample(t)
@@ -308,7 +310,8 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// The runner's functions: locks, the cache, what is reported remotes.
+// TestFetcher tests the runner's functions: locks, the cache, and the status
+// of remotes.
 func TestFetcher(t *testing.T) {
 	t.Parallel()
 	url, sha := sample(t)
@@ -363,8 +366,8 @@ func TestFetcher(t *testing.T) {
 	}
 }
 
-// A fault is told once, and once when it is over; the files are served all
-// along, by a process that starts meanwhile, too.
+// TestFaults checks that an error is reported once, and its end once. The
+// files must still be served, also by a process that starts meanwhile.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	url, _ := sample(t)

@@ -11,7 +11,7 @@ import (
 	"brine/test/gittest"
 )
 
-// tree lists all that is below a directory.
+// tree lists everything below a directory.
 func tree(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -24,8 +24,8 @@ func tree(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// Names of environments and files that are paths, which minions choose: nothing
-// is served for them, made for them or deleted.
+// TestHostileEnvironments uses environment and file names that are paths, which
+// minions can choose. Nothing must be served, created or deleted for them.
 func TestHostileEnvironments(t *testing.T) {
 	t.Parallel()
 	url, _ := sample(t)
@@ -49,7 +49,7 @@ func TestHostileEnvironments(t *testing.T) {
 		for _, path := range []string{"keep", "top.sls", "../keep", "../../victim/keep", victim + "/keep", "../top.sls", "web/../../../victim/keep", "-x",
 			"\x00"} {
 			if env == "main" && path == "top.sls" {
-				continue // not base, but nothing hostile
+				continue // not hostile, only another name than base
 			}
 			if f, ok := srv.Find(path, env); ok {
 				t.Errorf("%q in %q: %v", path, env, f)
@@ -64,7 +64,8 @@ func TestHostileEnvironments(t *testing.T) {
 	}
 }
 
-// Two repositories whose addresses end alike are two.
+// TestRepositoriesOfOneName checks that two repositories whose URLs end alike
+// are distinct.
 func TestRepositoriesOfOneName(t *testing.T) {
 	t.Parallel()
 	base, cache := t.TempDir(), t.TempDir()

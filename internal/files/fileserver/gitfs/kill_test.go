@@ -18,8 +18,8 @@ import (
 	"brine/test/gittest"
 )
 
-// TestMain makes this program a master's file server when the environment says
-// so: see serveForTest.
+// TestMain turns this program into a master's file server if the environment
+// requests it; see serveForTest.
 func TestMain(m *testing.M) {
 	if url := os.Getenv("BRINE_TEST_GITFS"); url != "" {
 		serveForTest(url, os.Getenv("BRINE_TEST_CACHE"))
@@ -28,13 +28,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// filesOfState is how many files each commit of the test has. All of them hold
-// the number of the commit.
+// filesOfState is the number of files in each commit of the test. All files
+// hold the number of the commit.
 const filesOfState = 12
 
-// serveForTest updates gitfs all the time and reads all files whenever it is
-// told to by a line. It answers with the number that all files hold, or with
-// what is wrong.
+// serveForTest updates gitfs continuously, and reads all files for each line of
+// input. It prints the number that all files hold, or an error.
 func serveForTest(url, cache string) {
 	fs, err := New(Options{Remotes: value.ListOf(url), Base: "main", RefTypes: []string{"branch"}, SSLVerify: true, Interval: 20 * time.Millisecond,
 		GlobalLock: true},
@@ -61,8 +60,8 @@ func serveForTest(url, cache string) {
 	}
 }
 
-// readState reads all files by one snapshot of the repository, as often as it
-// takes to get through without a switch to another commit.
+// readState reads all files from one snapshot of the repository, and retries if
+// the commit changes meanwhile.
 func readState(fs *FS) (string, error) {
 	for {
 		before := fs.remotes[0].clone.Snapshot()
@@ -100,7 +99,7 @@ func readState(fs *FS) (string, error) {
 	}
 }
 
-// process is one that serves.
+// process is a process that serves files.
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -166,10 +165,11 @@ func (p *process) serves() int {
 	return n
 }
 
-// TestOneOfTwoIsKilled has two masters' file servers on one cachedir, one of
-// which is killed at any moment, again and again, while commits arrive.
-// Whatever is served is whole, of one commit, and the same for both; nothing
-// stops an update. BRINE_GIT_KILLS is how often, 10 by default.
+// TestOneOfTwoIsKilled runs the file servers of two masters with one cachedir,
+// and kills one of them at random moments, repeatedly, while commits arrive.
+// Served files must always be complete, of one commit, and the same for both,
+// and no kill may block updates. BRINE_GIT_KILLS is the number of kills, 10 by
+// default.
 func TestOneOfTwoIsKilled(t *testing.T) {
 	t.Parallel()
 	kills := 10
@@ -196,16 +196,17 @@ func TestOneOfTwoIsKilled(t *testing.T) {
 	patience := time.Now().Add(5 * time.Minute)
 	for range kills {
 		push()
-		time.Sleep(time.Duration(rand.N(150)) * time.Millisecond) // what is under way is any step of an update
+		time.Sleep(time.Duration(rand.N(150)) * time.Millisecond) // kills it during any step of an update
 		i := rand.N(2)
 		both[i].kill()
-		// Who is left gets to the newest commit, whatever the dead one held.
+		// The surviving process must reach the newest commit, whatever lock the
+		// dead one held.
 		for both[1-i].serves() != next {
 			if time.Now().After(patience) {
 				t.Fatalf("commit %d is not served", next)
 			}
 		}
-		// A new process serves the same at once, before any update of its own.
+		// A new process must serve the same immediately, before it updates.
 		both[i] = startProcess(t, url, cache)
 		if got := both[i].serves(); got != next {
 			t.Fatalf("one serves commit %d, the other %d", next, got)
@@ -214,7 +215,7 @@ func TestOneOfTwoIsKilled(t *testing.T) {
 	for _, p := range both {
 		p.kill()
 	}
-	// All is in order in the end.
+	// In the end, the copy must be intact.
 	fs, err := New(Options{Remotes: value.ListOf(url), Base: "main", RefTypes: []string{"branch"}, SSLVerify: true, GlobalLock: true},
 		Config{Name: "gitfs", CacheDir: cache, HashType: "sha256"})
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options are Salt's options of gitfs. Those but the first and the locks hold
-// for all remotes that say nothing else themselves.
+// Options are Salt's options of gitfs. All but the first one and the locks are
+// defaults for remotes.
 type Options struct {
 	Remotes  any    `salt:"gitfs_remotes" default:"[]" doc:"git repositories whose branches and tags are environments: a list of addresses, or of maps of an address to its parameters" change:"live"`
 	Base     string `salt:"gitfs_base" default:"master" doc:"branch, tag or commit that is the environment base" change:"live"`
@@ -48,7 +48,7 @@ func (o Options) all() map[string]any {
 	}
 }
 
-// parameters are what can be set for one remote.
+// parameters returns the names of the parameters of a remote.
 func parameters() []string {
 	return []string{
 		"base", "fallback", "mountpoint", "root", "ssl_verify", "saltenv_whitelist", "saltenv_blacklist", "refspecs", "disable_saltenv_mapping", "ref_types",

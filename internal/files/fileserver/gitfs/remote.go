@@ -20,7 +20,7 @@ import (
 // remote is one entry of gitfs_remotes.
 type remote struct {
 	id, url, name string
-	folder        string // in the cache
+	folder        string // directory in the cache
 	base          string
 	fallback      string
 	allSaltenvs   string
@@ -30,7 +30,7 @@ type remote struct {
 	filter        fileserver.Filter
 	place         place
 	own, global   map[string]map[string]string // parameters by environment
-	byRef         map[string][]string          // environments by the ref that is set for them
+	byRef         map[string][]string          // environments by the ref configured for them
 	clone         *gitrepo.Clone
 
 	turn fetch.Turn
@@ -40,7 +40,8 @@ type remote struct {
 	envsList []string
 }
 
-// place is what part of a repository is served, and where it appears.
+// place is the served directory of a repository (root), and where it appears
+// (mount).
 type place struct{ root, mount string }
 
 func newRemote(entry any, o Options, c Config, leases *gitrepo.Leases) (*remote, error) {
@@ -88,7 +89,7 @@ func clean(s string) string {
 	return s
 }
 
-// mapEnvs reads what is set for single environments.
+// mapEnvs reads the parameters for single environments.
 func (r *remote) mapEnvs(own, global any) {
 	r.own, r.global = envParameters(own), envParameters(global)
 	mapped := map[string]bool{}
@@ -162,7 +163,7 @@ func (r *remote) ref(env string) string {
 
 func (r *remote) exposed(env string) bool { return r.filter.Has(env) }
 
-// isHex reports whether Python would take a text for a hexadecimal number.
+// isHex reports whether Python would accept a string as a hexadecimal number.
 func isHex(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789abcdefABCDEF") == ""
 }
@@ -250,7 +251,7 @@ func (r *remote) commit(ctx context.Context, s *gitrepo.Snapshot, env string) st
 	return ""
 }
 
-// tree returns what is served of an environment, nil if there is nothing.
+// tree returns the served tree of an environment, nil if there is none.
 func (r *remote) tree(ctx context.Context, s *gitrepo.Snapshot, env string) (*gitrepo.Tree, error) {
 	commit := r.commit(ctx, s, env)
 	if commit == "" {
@@ -259,11 +260,11 @@ func (r *remote) tree(ctx context.Context, s *gitrepo.Snapshot, env string) (*gi
 	return r.clone.Tree(ctx, s, commit)
 }
 
-// maxLinks bounds symbolic links that lead to each other.
+// maxLinks bounds how many symbolic links are followed.
 const maxLinks = 100
 
-// find looks for a file. Symbolic links are followed within the repository, at
-// the end of the path only, as Salt does.
+// find looks up a file. As in Salt, symbolic links are only followed within the
+// repository and at the end of the path.
 func (r *remote) find(ctx context.Context, env, name string) (gitrepo.Entry, *gitrepo.Snapshot, error) {
 	none := gitrepo.Entry{}
 	s := r.clone.Snapshot()

@@ -58,7 +58,7 @@ func TestLargeRepository(t *testing.T) {
 		}
 	}
 	lap("list and read of 50 environments")
-	// Equal contents of all environments are one file in the cache.
+	// Equal contents of all environments share one file in the cache.
 	f, ok := srv.Find("large0", "b0000")
 	other, _ := srv.Find("large0", "base")
 	if st, err := os.Stat(f.Path); !ok || err != nil || st.Size() != int64(blob) || f.Path != other.Path {
@@ -116,7 +116,7 @@ func readParts(t *testing.T, srv *fileserver.Server, name, env string) (n int64,
 	}
 }
 
-// noise is a reader of so many bytes that do not compress.
+// noise is a reader of a number of incompressible bytes.
 type noise struct {
 	x    uint64
 	left int
@@ -139,8 +139,8 @@ func (n *noise) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// fastImport fills a repository: main with all large files, and branches that
-// have one file more of their own.
+// fastImport fills a repository: main has all large files, and each branch has
+// one additional file.
 func fastImport(t *testing.T, dir string, branches, blobs, blob int) {
 	t.Helper()
 	var end bytes.Buffer

@@ -21,31 +21,31 @@ var (
 )
 
 const (
-	// maxSummed is the largest file whose hash is reported before it was requested, in bytes.
+	// maxSummed bounds the size of files whose hash is reported before it is requested, in bytes.
 	maxSummed = 4 << 20
 	// maxTold bounds the reported hashes of an environment.
 	maxTold = 20000
-	// maxSums bounds the contents whose hashes are kept, maxSumEnvs the environments.
+	// maxSums bounds the contents with cached hashes, and maxSumEnvs the environments.
 	maxSums    = 1 << 18
 	maxSumEnvs = 64
-	// remembered is how long a tree that is not the newest is served: the maximum duration of a run that
-	// began with it.
+	// remembered is how long an outdated tree is still served: the maximum duration of a run that began
+	// with it.
 	remembered = 15 * time.Minute
 )
 
-// sums are the hashes of requested files. They do not change, since git names contents.
+// sums caches the hashes of requested files. They never change, since git names contents by their hash.
 type sums struct {
 	mu  sync.Mutex
 	env map[string]*envSums
 
 	ofMu sync.Mutex
 	form string
-	of   map[string]string // by git's name of the content
+	of   map[string]string // by git object id
 }
 
 // envSums are the hashes of an environment, and of its earlier commits.
 type envSums struct {
-	mu     sync.Mutex // held while they are computed
+	mu     sync.Mutex // held during their computation
 	now    *madeSums
 	before []*madeSums
 }
@@ -143,7 +143,7 @@ func (f *FS) addSums(ctx context.Context, m *madeSums, r *remote, s *gitrepo.Sna
 		if e.Kind == gitrepo.Symlink {
 			var found *gitrepo.Snapshot
 			if e, found, err = r.find(ctx, env, name); err != nil || found != s {
-				continue // a dangling link, or changed meanwhile
+				continue // a dangling link, or changed in the meantime
 			}
 		}
 		sum := ""
@@ -158,7 +158,7 @@ func (f *FS) addSums(ctx context.Context, m *madeSums, r *remote, s *gitrepo.Sna
 	return nil
 }
 
-// sumOf returns the hash of a content, "" of a large one.
+// sumOf returns the hash of a content, "" for a large one.
 func (f *FS) sumOf(ctx context.Context, r *remote, s *gitrepo.Snapshot, e gitrepo.Entry, form string) (string, error) {
 	if e.Size > maxSummed {
 		return "", nil

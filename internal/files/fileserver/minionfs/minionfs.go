@@ -1,4 +1,4 @@
-// Package minionfs serves the files that minions have pushed to the master with cp.push: those of the minion
+// Package minionfs serves the files that minions have pushed to the master with cp.push. Those of the minion
 // ID are below the directory ID of one environment.
 //
 // Minions do not trust the files of each other: a top.sls is never served, and no symbolic link is followed.
@@ -25,11 +25,11 @@ type Options struct {
 	Blacklist []string `salt:"minionfs_blacklist" default:"[]" doc:"minions whose files are not served" change:"live" list:"comma"`
 }
 
-// FS is the file server.
+// FS is the file server backend.
 type FS struct {
 	o       Options
 	name    string
-	dir     string // of all minions
+	dir     string // directory of all minions
 	mount   string
 	filter  fileserver.Filter
 	ignored func(string) bool
@@ -37,7 +37,7 @@ type FS struct {
 
 var _ fileserver.Backend = (*FS)(nil)
 
-// New returns the file server of a cachedir. name is its name in fileserver_backend. receives says whether
+// New returns the backend for a cachedir. name is its name in fileserver_backend. receives says whether
 // minions may push files.
 func New(o Options, name, cacheDir string, receives bool, ignored func(string) bool) (*FS, error) {
 	if !receives {
@@ -82,7 +82,7 @@ func (f *FS) Find(env, name string, _ map[string]string) (fileserver.Found, bool
 	return fileserver.Found{Path: full, Rel: name}, true
 }
 
-// plain reports whether a path below a directory is a regular file and no part of it a symbolic link.
+// plain reports whether a path below a directory is a regular file, without symbolic links in the path.
 func plain(dir, name string) bool {
 	p := dir
 	parts := strings.Split(name, "/")
@@ -113,7 +113,7 @@ func (f *FS) Lists(ctx context.Context, env string) (*fileserver.Lists, error) {
 		top := filepath.Join(f.dir, m.Name(), "files")
 		err := filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
 			if err != nil || p == top {
-				return ctx.Err() // removed meanwhile, or unreadable
+				return ctx.Err() // removed in the meantime, or unreadable
 			}
 			rel, err := filepath.Rel(top, p)
 			if err != nil {

@@ -21,7 +21,7 @@ import (
 
 // client is a client of an S3 service.
 type client struct {
-	scheme, host string // of the service
+	scheme, host string // URL scheme and host of the service
 	pathStyle    bool
 	region       string
 	keyID, key   string
@@ -43,7 +43,7 @@ func newClient(o Options) *client {
 	with := httpclient.Options{Proxies: true, DialTimeout: 30 * time.Second, HeaderTimeout: time.Minute, StayHere: true, HTTP2: true,
 		IdleTimeout: 90 * time.Second}
 	if !o.VerifySSL {
-		with.TLS = &tls.Config{InsecureSkipVerify: true} // set by the option s3.verify_ssl
+		with.TLS = &tls.Config{InsecureSkipVerify: true} // the user disabled s3.verify_ssl
 	}
 	c.http = httpclient.New(with)
 	return c

@@ -1,10 +1,10 @@
-// Package s3fs is the file server of buckets of Amazon S3 and what speaks its
-// protocol. Each environment has some buckets, or each bucket a directory for
-// each environment, by the form of the option s3.buckets.
+// Package s3fs is the file server backend for buckets of Amazon S3 and compatible
+// services. Depending on the form of the option s3.buckets, each environment has
+// some buckets, or each bucket has a directory for each environment.
 //
-// What there is comes from a list that is fetched from time to time and kept
-// on disk, so that a master serves what it has while the service is unreachable. A
-// list counts when it is whole. Contents are kept by bucket, key and ETag.
+// The list of objects is fetched periodically and stored on disk, so that a master
+// can serve stored contents while the service is unreachable. Only complete lists
+// are used. Contents are stored by bucket, key and ETag.
 package s3fs
 
 import (
@@ -47,7 +47,7 @@ type Options struct {
 	Expire     time.Duration `salt:"s3.s3_cache_expire" default:"30" doc:"seconds between looks at the buckets" change:"live"`
 }
 
-// FS is the file server.
+// FS is the file server backend.
 type FS struct {
 	o       Options
 	name    string
@@ -68,11 +68,10 @@ type FS struct {
 	updating sync.Mutex
 }
 
-// bucket is one of the option, with the environment that it is for, if it is
-// for one.
+// bucket is a bucket in the option. env is its environment, "" if it holds several.
 type bucket struct{ env, name string }
 
-// listing is what was found by a look at all buckets: objects by bucket.
+// listing holds the objects that the last update found, by bucket.
 type listing struct {
 	Buckets map[string][]object `json:"buckets"`
 	Time    time.Time           `json:"time"`
@@ -92,7 +91,7 @@ type place struct {
 
 var _ fileserver.Fetcher = (*FS)(nil)
 
-// New returns the file server of a cachedir. alone says that Due is not called.
+// New returns the backend for a cachedir. alone means that Due is not called.
 func New(o Options, name, cacheDir string, ignored func(string) bool, alone bool, log *slog.Logger) (*FS, error) {
 	f := &FS{o: o, name: name, dir: filepath.Join(cacheDir, "s3cache"), c: newClient(o), ignored: ignored, alone: alone, log: log}
 	switch x := o.Buckets.(type) {
@@ -124,7 +123,7 @@ func New(o Options, name, cacheDir string, ignored func(string) bool, alone bool
 // Name implements fileserver.Backend.
 func (f *FS) Name() string { return f.name }
 
-// now returns what is served, nil if nothing has been fetched yet.
+// now returns the current listing, nil if nothing has been fetched yet.
 func (f *FS) now() *listing {
 	if f.alone {
 		if _, _, err := f.Due(context.Background(), true); err != nil {
@@ -149,7 +148,7 @@ func (f *FS) now() *listing {
 	return f.l
 }
 
-// arrange makes the environments of a listing.
+// arrange computes the environments of a listing.
 func (f *FS) arrange(l *listing) {
 	l.envs = map[string]*environment{}
 	for _, b := range f.buckets {
@@ -241,8 +240,8 @@ func (f *FS) Find(env, name string, _ map[string]string) (fileserver.Found, bool
 	return fileserver.Found{Path: full, Rel: name}, true
 }
 
-// content returns the file with the content of an object, which is fetched if
-// it is not there.
+// content returns the path of a file with the content of an object, and fetches it
+// if necessary.
 func (f *FS) content(ctx context.Context, p place) (string, error) {
 	sum := sha256.Sum256([]byte(p.bucket + "\x00" + p.object.Key + "\x00" + p.object.ETag))
 	id := hex.EncodeToString(sum[:])
@@ -355,7 +354,7 @@ func same(a, b *listing) bool {
 	return true
 }
 
-// sweep removes contents that are in no list any more, some time later.
+// sweep removes contents that have not been listed for some time.
 func (f *FS) sweep(l *listing) {
 	used := map[string]bool{}
 	for name, objects := range l.Buckets {
@@ -382,7 +381,8 @@ func (f *FS) sweep(l *listing) {
 	}
 }
 
-// UpdateOnly implements fileserver.Fetcher; there is but one service.
+// UpdateOnly implements fileserver.Fetcher. It updates everything, as there is only
+// one service.
 func (f *FS) UpdateOnly(ctx context.Context, _ []string) (fileserver.Changes, error) {
 	return f.Update(ctx)
 }
@@ -396,7 +396,7 @@ func (f *FS) Due(ctx context.Context, leads bool) (fileserver.Changes, bool, err
 	return c, true, err
 }
 
-// told is the name by which other masters know what is fetched.
+// told is the name that identifies the fetched data for other masters.
 const told = "s3fs"
 
 // Told implements fileserver.Fetcher.
@@ -411,7 +411,7 @@ func (f *FS) Told(states fetch.States, regular bool) {
 	f.turn.Told(same, regular)
 }
 
-// state is a text that is the same for looks that found the same, "" for none.
+// state returns a string that is equal for equal listings, "" for none.
 func (l *listing) state() string {
 	if l == nil {
 		return ""
@@ -424,7 +424,8 @@ func (l *listing) state() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Forget implements fileserver.Backend: lists are those of the last look.
+// Forget implements fileserver.Backend. It does nothing, as the lists are those of
+// the last update.
 func (f *FS) Forget([]string) []string { return nil }
 
 // ClearCache implements fileserver.Fetcher.

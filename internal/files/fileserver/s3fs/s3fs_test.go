@@ -19,7 +19,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// The examples are those of Amazon's documentation of signatures, version 4.
+// TestSignature uses the examples in Amazon's documentation of signature
+// version 4.
 func TestSignature(t *testing.T) {
 	c := &client{region: "us-east-1", keyID: "AKIAIOSFODNN7EXAMPLE", key: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"}
 	now := time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC)
@@ -47,7 +48,7 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// service is an S3 server, and how many objects it has sent.
+// service returns an S3 server, and the number of objects that it has sent.
 func service(t *testing.T, buckets map[string]map[string]string) (addr string, put func(bucket, key, text string), sent *atomic.Int32, down *atomic.Bool) {
 	t.Helper()
 	b := s3mem.New()
@@ -105,7 +106,7 @@ func read(f *FS, env, name string) string {
 
 func TestBuckets(t *testing.T) {
 	many := map[string]string{}
-	for i := range 1500 { // more than a page
+	for i := range 1500 { // more than one page
 		many[fmt.Sprintf("many/%04d", i)] = fmt.Sprint(i)
 	}
 	addr, put, sent, down := service(t, map[string]map[string]string{
@@ -144,8 +145,8 @@ func TestBuckets(t *testing.T) {
 	if c, err := f.Update(t.Context()); err != nil || !c.Any || read(f, "base", "top.sls") != "new" {
 		t.Error(c, err)
 	}
-	// The service is unreachable: what there is goes on being served, after a
-	// restart, too.
+	// While the service is unreachable, stored contents must still be served,
+	// also after a restart.
 	down.Store(true)
 	f = open(t, addr, cache, buckets, false)
 	for i := range 2 {
