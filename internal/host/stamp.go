@@ -21,7 +21,7 @@ func StampOf(path string) (Stamp, error) {
 	return s, err
 }
 
-// StampAndType is StampOf, and reports whether it is a regular file.
+// StampAndType also reports whether it is a regular file.
 func StampAndType(path string) (s Stamp, regular bool, err error) {
 	var st unix.Stat_t
 	for {
@@ -63,8 +63,8 @@ func (s Stamp) Size() int64 { return s.size }
 func (s Stamp) SameFile(o Stamp) bool { return s.inode == o.inode && s.dev == o.dev }
 
 // Settled reports whether a further change would give another stamp. File times
-// advance in ticks of some milliseconds, on a few file systems in whole
-// seconds, so a file changed just now may change again with the same stamp.
+// advance in ticks of some milliseconds, on a few file systems in whole seconds,
+// so a file that just changed may change again with the same stamp.
 func (s Stamp) Settled() bool {
 	tick := 100 * time.Millisecond
 	if s.ctime%1e9 == 0 || s.mtime%1e9 == 0 {

@@ -18,11 +18,10 @@ type Info struct {
 // Read reads /proc/cpuinfo.
 func Read(m *host.Machine) Info { return Parse(m.Text("/proc/cpuinfo")) }
 
-// Parse reads the text of /proc/cpuinfo, whose keys differ from one
-// architecture to the next.
+// Parse parses /proc/cpuinfo, whose keys differ between architectures.
 func Parse(text string) Info {
 	var info Info
-	flags := "" // the last line wins; split only that one
+	flags := "" // the last line wins; it is split only once, at the end
 	for line := range strings.SplitSeq(text, "\n") {
 		key, val, ok := strings.Cut(line, ":")
 		if !ok {
@@ -39,7 +38,7 @@ func Parse(text string) Info {
 			if n, err := strconv.Atoi(val); err == nil {
 				info.Count = n
 			}
-		case "vendor_id", "model name", "cpu": // "cpu" is Power's
+		case "vendor_id", "model name", "cpu": // POWER uses "cpu"
 			info.Model = val
 		case "flags", "Features":
 			flags = val
@@ -60,7 +59,7 @@ type Memory struct {
 // ReadMemory reads /proc/meminfo.
 func ReadMemory(m *host.Machine) Memory { return ParseMemory(m.Text("/proc/meminfo")) }
 
-// ParseMemory reads the text of /proc/meminfo.
+// ParseMemory parses /proc/meminfo.
 func ParseMemory(text string) Memory {
 	var mem Memory
 	for line := range strings.SplitSeq(text, "\n") {

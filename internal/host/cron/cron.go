@@ -102,11 +102,11 @@ func WriteRaw(ctx context.Context, m *host.Machine, user, text string) error {
 	return nil
 }
 
-// Parse reads the text of a crontab.
+// Parse parses a crontab.
 func Parse(text string) *Tab {
 	t := &Tab{}
 	managed := false
-	var next Job // comment and identifier of the job that follows
+	var next Job // comment and identifier of the next job
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		switch {
 		case line == mark:
@@ -151,7 +151,7 @@ func (t *Tab) line(line string, next Job) Job {
 	return Job{}
 }
 
-// comment adds a line of comment to the job that follows.
+// comment adds a comment line to the job, which follows it.
 func (j Job) comment(text string) Job {
 	if before, after, ok := strings.Cut(text, identifier); ok {
 		text = strings.TrimRight(before, " \t")
@@ -173,7 +173,7 @@ func (j Job) String() string {
 		if j.Comment != "" {
 			text := j.Comment
 			if j.Identifier != "" {
-				text = strings.TrimRight(text, " \t") // since reading drops it before an identifier
+				text = strings.TrimRight(text, " \t") // Parse drops trailing blanks before an identifier
 			}
 			b.WriteString(" " + strings.ReplaceAll(text, "\n", "\n# "))
 		}
@@ -227,7 +227,7 @@ func (j Job) Is(cmd, id string) bool {
 	case have == NoIdentifier && id == NoIdentifier:
 		return j.Cmd == cmd
 	case have == NoIdentifier:
-		return j.Cmd == cmd // the job gets the identifier
+		return j.Cmd == cmd // the job will get the identifier
 	}
 	return have == id
 }
@@ -294,8 +294,8 @@ func (t *Tab) Set(j Job) (string, error) {
 	return done, nil
 }
 
-// Remove removes the first matching job, or with special the first matching
-// special one, for which keep is false.
+// Remove removes the first matching job or, with special, the first matching
+// special one, unless spare returns true.
 func (t *Tab) Remove(cmd, id string, special bool, spare func(Job) bool) string {
 	list := &t.Jobs
 	if special {

@@ -138,7 +138,7 @@ func FuzzParse(tf *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		_, managed, _ := strings.Cut(text, mark+"\n")
 		if strings.Contains(managed, strings.TrimPrefix(mark, "# ")) {
-			return // as a comment it is dropped when read again
+			return // it looks like a comment, which Parse drops
 		}
 		once := Parse(text).String()
 		if twice := Parse(once).String(); twice != once {

@@ -1,6 +1,6 @@
 // Package disk reads the storage of a machine: block devices, software RAID,
-// volume groups, pools, its names in storage networks, and the usage of mounted
-// file systems.
+// volume groups, ZFS pools, its names in storage networks, and the usage of
+// mounted file systems.
 package disk
 
 import (
@@ -167,7 +167,7 @@ func Usages(ctx context.Context, m *host.Machine, options ...string) ([]Usage, e
 	if err != nil {
 		return nil, fmt.Errorf("cannot run df: %w", err)
 	}
-	return parseUsages(out.Stdout), nil // df fails for a single file system too
+	return parseUsages(out.Stdout), nil // df also fails if only one file system does
 }
 
 func parseUsages(text string) []Usage {
@@ -177,7 +177,7 @@ func parseUsages(text string) []Usage {
 			continue
 		}
 		f := strings.Fields(line)
-		device := 1 // words of the device's name, which may contain blanks
+		device := 1 // number of words in the device's name, which may contain blanks
 		for device < len(f) && !isNumber(f[device]) && f[device] != "-" {
 			device++
 		}

@@ -8,7 +8,7 @@ import (
 	"brine/internal/host"
 )
 
-// nodes are the paths of all block devices.
+// nodes returns the paths of all block devices.
 func nodes(m *host.Machine) []string {
 	names := m.List("/sys/class/block")
 	for i, name := range names {

@@ -16,7 +16,7 @@ const sysfs = "/sys/class/dmi/id"
 func Available(m *host.Machine) bool { return m.Exists(sysfs) }
 
 // String returns one of the kernel's DMI strings, such as "sys_vendor". ok is
-// false if it is missing or not readable, as serial numbers without root.
+// false if it is missing or not readable, as serial numbers are without root.
 func String(m *host.Machine, name string) (text string, ok bool) {
 	b, err := m.ReadFile(sysfs + "/" + name)
 	if err != nil {

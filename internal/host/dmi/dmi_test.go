@@ -7,7 +7,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// table is a BIOS, a system without strings and the end.
+// table has a BIOS, a system without strings, and the end marker.
 var table = []byte("\x00\x06\x01\x00\x01\x02SeaBIOS\x001.16\x00\x00" + "\x01\x06\x02\x00\x00\x00\x00\x00" + "\x7f\x04\x03\x00\x00\x00" +
 	"\x01\x04\x00\x00x\x00\x00")
 
@@ -25,7 +25,7 @@ func TestParseTable(t *testing.T) {
 	if got[2].Type != end {
 		t.Errorf("the end is %+v", got[2])
 	}
-	for i := range table { // cut off anywhere: what was whole before stays
+	for i := range table { // truncated anywhere: complete structures before it must be parsed
 		cut := ParseTable(table[:i])
 		if len(cut) > 0 && !reflect.DeepEqual(cut[0].Data, got[0].Data) {
 			t.Errorf("cut at %d: %+v", i, cut)

@@ -28,8 +28,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// NormalizeMode returns a mode as a string of at least four digits: "" for
-// nothing, "keep" unchanged. In SLS files modes are numbers or strings.
+// NormalizeMode returns a mode as a string of at least four digits, "" if none
+// is given; "keep" is unchanged. In SLS files, modes are numbers or strings.
 func NormalizeMode(v any) string {
 	if v == nil {
 		return ""
@@ -75,14 +75,14 @@ func (f Facts) User() string {
 	return u.Name
 }
 
-// Group is User for the group.
+// Group returns the name of the group, "" if the number has none.
 func (f Facts) Group() string {
 	name, _ := account.GroupName(f.m, f.GID)
 	return name
 }
 
-// stat is unix.Stat or, without follow, unix.Lstat, which allocate less than
-// those of os.
+// stat calls unix.Stat or, without follow, unix.Lstat, which allocate less
+// memory than those of package os.
 func stat(path string, follow bool, st *unix.Stat_t) error {
 	call, op := unix.Lstat, "lstat"
 	if follow {
@@ -213,7 +213,7 @@ func UserID(ctx context.Context, m *host.Machine, user any) (id int, ok bool) {
 	return numberOf(user, func(name string) (int, bool) { u, ok := account.ByName(ctx, m, name); return u.UID, ok })
 }
 
-// GroupID is UserID for groups.
+// GroupID returns the id of a group given by name or number, like UserID.
 func GroupID(ctx context.Context, m *host.Machine, group any) (id int, ok bool) {
 	return numberOf(group, func(name string) (int, bool) { g, ok := account.GroupByName(ctx, m, name); return g.GID, ok })
 }
@@ -426,7 +426,7 @@ func IsText(block []byte) bool {
 	return float64(odd) <= 0.3*float64(len(block))
 }
 
-// withoutCut removes an incomplete character at the end.
+// withoutCut removes an incomplete UTF-8 character at the end.
 func withoutCut(b []byte) []byte {
 	for i := 1; i <= min(utf8.UTFMax, len(b)); i++ {
 		if c := b[len(b)-i]; utf8.RuneStart(c) {

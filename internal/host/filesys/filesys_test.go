@@ -41,7 +41,7 @@ func TestOpenRegular(t *testing.T) {
 	}
 }
 
-// TestLook describes one thing of each type.
+// TestLook describes one file of each type.
 func TestLook(t *testing.T) {
 	dir := t.TempDir()
 	path, link, pipe := filepath.Join(dir, "f"), filepath.Join(dir, "link"), filepath.Join(dir, "pipe")

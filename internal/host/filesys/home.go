@@ -11,8 +11,8 @@ import (
 // returned unchanged.
 func ExpandUser(path string) string { return ExpandUserFrom(path, "") }
 
-// ExpandUserFrom is ExpandUser for a caller with its own environment: home is
-// the value of HOME, or "" for that of the process.
+// ExpandUserFrom does the same for a caller with its own environment: home is the
+// value of HOME, or "" for that of the process.
 func ExpandUserFrom(path, home string) string {
 	rest, ok := strings.CutPrefix(path, "~")
 	if !ok {

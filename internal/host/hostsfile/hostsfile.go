@@ -18,7 +18,7 @@ import (
 type Line struct {
 	IP      string // "" for comments and empty lines
 	Names   []string
-	Comment string // without the mark
+	Comment string // without the leading #
 	raw     string
 }
 
@@ -54,7 +54,7 @@ func parse(raw string) Line {
 
 func (l Line) String() string { return l.raw }
 
-// lineOf makes a line as Salt writes a new one.
+// lineOf returns a line formatted like Salt's new lines.
 func lineOf(ip string, names []string, comment string) Line {
 	raw := ip + "\t\t" + strings.Join(names, " ")
 	if comment != "" {

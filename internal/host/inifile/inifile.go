@@ -21,16 +21,16 @@ import (
 	"brine/internal/py/value"
 )
 
-// maxFile is the size of the largest file that is read, in bytes.
+// maxFile bounds the size of a file, in bytes.
 const maxFile = 16 << 20
 
-// entry is an option, a comment, whose key begins with #, or a section.
+// entry is an option, a comment (its key begins with #), or a section.
 type entry struct {
 	key, text string
 	section   *Section
 }
 
-// Section is a part of a file: its options in their order.
+// Section is a part of a file: its options in order.
 type Section struct {
 	name    string
 	entries []entry

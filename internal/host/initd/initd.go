@@ -23,7 +23,7 @@ type System struct {
 type Service struct {
 	Name    string
 	Enabled bool // starts at boot
-	// Runlevels are those of OpenRC in which the service starts.
+	// Runlevels are the OpenRC runlevels in which the service starts.
 	Runlevels []string
 }
 
@@ -70,7 +70,7 @@ func (s System) Services(ctx context.Context) ([]Service, error) {
 	return list, nil
 }
 
-// started is the name of a link that starts a script at boot.
+// started matches links that start a script at boot.
 var started = regexp.MustCompile(`^S[0-9]{0,2}(.+)$`)
 
 func (s System) runlevel(ctx context.Context) string {
@@ -78,7 +78,7 @@ func (s System) runlevel(ctx context.Context) string {
 	if f := strings.Fields(out); err == nil && len(f) == 2 && len(f[1]) == 1 {
 		return f[1]
 	}
-	return "2" // Debian's; a container has none
+	return "2" // Debian's default; a container has none
 }
 
 func (s System) ofOpenRC(ctx context.Context) ([]Service, error) {
@@ -170,7 +170,7 @@ func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(l string) bool { return slices.Contains(other, l) })
 }
 
-// update is a command for some runlevels, nil for none.
+// update returns a command for some runlevels, nil for none.
 func update(word, name string, levels []string) []string {
 	if len(levels) == 0 {
 		return nil

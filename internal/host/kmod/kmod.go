@@ -86,7 +86,7 @@ func (k Kernel) Loaded() []string {
 	return names
 }
 
-// bootList is the file of the modules to load at boot.
+// bootList returns the path of the file of modules to load at boot.
 func (k Kernel) bootList() string {
 	if k.Systemd {
 		return "/etc/modules-load.d/salt_managed.conf"

@@ -61,7 +61,7 @@ func IsInstalled(ctx context.Context, m *host.Machine, name string) (bool, error
 	return slices.ContainsFunc(all, func(have string) bool { return Normal(have) == Normal(name) }), err
 }
 
-// files are the files with the locale: systemd's, Debian's and old Red Hat's.
+// files lists where the default locale is set: systemd's, Debian's and old Red Hat's file.
 var files = []string{"/etc/locale.conf", "/etc/default/locale", "/etc/sysconfig/i18n"}
 
 // Default returns the default locale of programs, or "".
@@ -103,7 +103,7 @@ type Wanted struct {
 	Verbose    bool // let localedef report its progress
 }
 
-// localeName is a language, a territory, a character set and a modifier.
+// localeName matches a language, a territory, a character set and a modifier.
 var localeName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^([a-z]+)(_[A-Za-z]+)?(?:\.([A-Za-z0-9-]+))?(@[A-Za-z0-9]+)?(?: ([A-Za-z0-9-]+))?$`)
 })
@@ -157,9 +157,8 @@ func (w Wanted) known(m *host.Machine, place, full string) bool {
 	return slices.Contains(m.List(dir), place)
 }
 
-// note adds a locale to locale-gen's list, as a replacement of a pattern that matches whole lines
-// would: after a formerly commented line an empty line follows. The old file is kept with the suffix
-// bak.
+// note adds a locale to locale-gen's list, like a replacement with a pattern for whole lines: a
+// formerly commented line is followed by an empty line. The old file is kept with the suffix bak.
 func (w Wanted) note(m *host.Machine, language, full string) error {
 	path, pattern, line := "/etc/locale.gen", `^\s*#\s*`+full+`\s*$`, full+"\n"
 	if !m.Exists(path) {

@@ -59,7 +59,7 @@ func installed(m *host.Machine, name string) bool {
 	return m.IsDir(dir+name) || m.IsDir(dir+directory) || inArchive(m.Path(dir+"locale-archive"), directory)
 }
 
-// archiveName spells the character set as the C library stores it: lower
+// archiveName returns the character set in the C library's spelling: lower
 // case, without punctuation.
 func archiveName(name string) string {
 	base, modifier, hasModifier := strings.Cut(name, "@")
@@ -99,9 +99,9 @@ func inArchive(path, name string) bool {
 	return bytes.Contains(append([]byte{0}, names[:n]...), []byte("\x00"+name+"\x00"))
 }
 
-// Split takes a locale such as "de_DE.utf8@euro" apart into language and
-// character set, spelled as Python does. Both are empty for C. Without a
-// character set it is the one that the language used before UTF-8.
+// Split splits a locale such as "de_DE.utf8@euro" into language and character
+// set, in Python's spelling. Both are empty for C. Without a character set, it
+// returns the one used for the language before UTF-8.
 func Split(name string) (language, charset string) {
 	if isC(name) {
 		return "", ""
@@ -136,7 +136,8 @@ func legacySpelling(charset string) string {
 	return charset
 }
 
-// legacyCharset covers the languages that did not use Latin-1.
+// legacyCharset returns the character set of languages that did not use
+// Latin-1.
 func legacyCharset(language string) string {
 	lang, _, _ := strings.Cut(language, "_")
 	switch lang {

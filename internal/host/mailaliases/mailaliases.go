@@ -1,5 +1,4 @@
-// Package mailaliases reads and changes the aliases of mailboxes in sendmail's
-// file.
+// Package mailaliases reads and changes mail aliases in sendmail's file.
 package mailaliases
 
 import (
@@ -15,7 +14,7 @@ import (
 // File is a file of aliases.
 type File struct {
 	M    *host.Machine
-	Path string // "" is /etc/aliases
+	Path string // "" means /etc/aliases
 }
 
 func (f File) path() string {
@@ -64,7 +63,7 @@ func (f File) write(ctx context.Context, lines []line) error {
 	return nil
 }
 
-// Alias is an alias and the mailboxes it stands for, separated by commas.
+// Alias is an alias and its comma-separated mailboxes.
 type Alias struct{ Name, Target string }
 
 // All returns all aliases in the order of the file.
@@ -96,13 +95,13 @@ func join(targets []string) (string, error) {
 	return text, nil
 }
 
-// Has reports whether an alias stands for exactly these mailboxes.
+// Has reports whether an alias has exactly these mailboxes.
 func (f File) Has(alias string, targets []string) (bool, error) {
 	want, err := join(targets)
 	return err == nil && f.Target(alias) == want, err
 }
 
-// Set makes an alias stand for mailboxes.
+// Set sets the mailboxes of an alias.
 func (f File) Set(ctx context.Context, alias string, targets []string) error {
 	want, err := join(targets)
 	switch {
@@ -118,7 +117,7 @@ func (f File) Set(ctx context.Context, alias string, targets []string) error {
 	for _, l := range f.lines() {
 		if l.alias == alias {
 			if done {
-				continue // once is enough
+				continue // drop duplicates
 			}
 			done = true
 			if l.target != want {

@@ -11,7 +11,7 @@ import (
 	"brine/internal/host"
 )
 
-// Entry is a line of a file as /etc/fstab. Blanks in it are written \040.
+// Entry is a line of a file such as /etc/fstab. Blanks in it are written as \040.
 type Entry struct {
 	Device, Name, Type string
 	Opts               []string
@@ -22,7 +22,7 @@ func (e Entry) String() string {
 	return fmt.Sprintf("%s\t\t%s\t%s\t%s\t%s %s", e.Device, e.Name, e.Type, strings.Join(e.Opts, ","), e.Dump, e.Pass)
 }
 
-// same reports whether two lines mean the same.
+// same reports whether two entries are equivalent.
 func (e Entry) same(o Entry) bool {
 	x, y := slices.Clone(e.Opts), slices.Clone(o.Opts)
 	slices.Sort(x)

@@ -13,8 +13,8 @@ import (
 type Mounted struct {
 	Device, Name, Type string
 	Opts               []string
-	// Of the longer list: MountID, ParentID, Major, Minor, Root, and the
-	// options of the file system as a whole.
+	// Only in /proc/self/mountinfo: MountID, ParentID, Major, Minor, Root, and
+	// the options of the file system as a whole.
 	MountID, ParentID, Major, Minor, Root string
 	SuperOpts                             []string
 }
@@ -24,8 +24,8 @@ var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\13
 // Unescape replaces escaped blanks in a name.
 func Unescape(name string) string { return unescape.Replace(name) }
 
-// Active returns what is mounted, in the kernel's order. Names are as the
-// kernel writes them, with blanks as \040.
+// Active returns the mounts in the kernel's order. Names are as the kernel
+// writes them, with blanks as \040.
 func Active(m *host.Machine) ([]Mounted, error) {
 	b, err := m.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -59,11 +59,11 @@ func Is(m *host.Machine, name string) (bool, error) {
 	return false, err
 }
 
-// Options say how to mount.
+// Options are the options of a mount.
 type Options struct {
 	Type string
 	Opts []string
-	// As is the user to run as, nil for that of this process.
+	// As sets the user to run as; nil means that of this process.
 	As func(*host.Cmd) error
 }
 

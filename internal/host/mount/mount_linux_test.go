@@ -57,7 +57,7 @@ func TestFstab(t *testing.T) {
 	}
 }
 
-// TestMount mounts in a mount namespace of its own, which ends with it.
+// TestMount mounts in a separate mount namespace, which ends with the test.
 func TestMount(t *testing.T) {
 	const child = "MOUNT_TEST_CHILD"
 	if dir := os.Getenv(child); dir != "" {
@@ -71,7 +71,7 @@ func TestMount(t *testing.T) {
 	cmd.Env = append(os.Environ(), child+"="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	out, err := cmd.CombinedOutput()
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) { // of a container or a chroot
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) { // in a container or a chroot
 		tools.Without(t, "cannot create a mount namespace: "+err.Error())
 	}
 	if err != nil || !strings.Contains(string(out), "--- PASS") {

@@ -28,7 +28,7 @@ type Addr struct {
 	Broadcast netip.Addr   // invalid without one
 	Label     string       // of an IPv4 address, often the interface's name
 	Scope     string       // "global", "link", "host", "site" or a number
-	Secondary bool         // of IPv4, one of several in the same network
+	Secondary bool         // not the first IPv4 address of the interface in its network
 }
 
 // Interfaces returns the interfaces of the live machine, in the kernel's order.
@@ -73,7 +73,7 @@ func interfaces(links, addrs []syscall.NetlinkMessage) []Interface {
 	return out
 }
 
-// Kinds of hardware whose address is an IP address.
+// Types of hardware whose address is an IP address.
 const (
 	hardwareTunnel  = 768
 	hardwareTunnel6 = 769
@@ -82,10 +82,10 @@ const (
 	hardwareGRE6    = 823
 )
 
-const attrOtherSpace = 37 // the parent is in another network name space
+const attrOtherSpace = 37 // the parent is in another network namespace
 
-// link returns the index of the parent too, 0 if there is none and negative
-// if it is of another name space.
+// link parses an interface. parent is the index of the underlying interface, 0
+// if there is none and negative if it is in another namespace.
 func link(m *syscall.NetlinkMessage) (_ Interface, parent int, _ bool) {
 	if m.Header.Type != syscall.RTM_NEWLINK || len(m.Data) < syscall.SizeofIfInfomsg {
 		return Interface{}, 0, false
@@ -149,7 +149,7 @@ func address(m *syscall.NetlinkMessage) (index int, addr Addr, ok bool) {
 		switch a.Attr.Type {
 		case syscall.IFA_LOCAL:
 			local, _ = netip.AddrFromSlice(a.Value)
-		case syscall.IFA_ADDRESS: // the other end's, on a point-to-point link
+		case syscall.IFA_ADDRESS: // on a point-to-point link, the peer's address
 			remote, _ = netip.AddrFromSlice(a.Value)
 		case syscall.IFA_BROADCAST:
 			addr.Broadcast, _ = netip.AddrFromSlice(a.Value)
@@ -160,7 +160,7 @@ func address(m *syscall.NetlinkMessage) (index int, addr Addr, ok bool) {
 	if !local.IsValid() {
 		local = remote
 	}
-	// The same flag means a temporary address in IPv6.
+	// In IPv6, the same flag means a temporary address.
 	addr.Secondary = family == syscall.AF_INET && flags&syscall.IFA_F_SECONDARY != 0
 	addr.Prefix = netip.PrefixFrom(local, bits)
 	return int(binary.NativeEndian.Uint32(m.Data[4:])), addr, addr.Prefix.IsValid()
@@ -187,7 +187,7 @@ type Gateway struct {
 	// Via is the address of the next hop; invalid if the route leads directly
 	// to an interface, or to several routers.
 	Via netip.Addr
-	// Other says that Via is of the other version of IP.
+	// Other means that Via is of the other IP version.
 	Other bool
 }
 
@@ -210,7 +210,7 @@ func DefaultGateway(v4 bool) (g Gateway, ok bool, err error) {
 	return Gateway{}, false, nil
 }
 
-const attrVia = 18 // a next hop of the other version of IP
+const attrVia = 18 // a next hop of the other IP version
 
 func defaultRoute(m *syscall.NetlinkMessage, family byte) (Gateway, bool) {
 	if m.Header.Type != syscall.RTM_NEWROUTE || len(m.Data) < syscall.SizeofRtMsg {

@@ -64,8 +64,8 @@ func TestInterfaces(t *testing.T) {
 			addrMessage(syscall.AF_INET, 24, syscall.IFA_F_SECONDARY, 0, 7, attr(syscall.IFA_LOCAL, 192, 0, 2, 3)),
 			addrMessage(syscall.AF_INET6, 64, syscall.IFA_F_SECONDARY, 253, 7, attr(syscall.IFA_ADDRESS, six[:]...)),
 			addrMessage(syscall.AF_INET, 32, 0, 0, 11, attr(syscall.IFA_ADDRESS, 10, 0, 0, 1), attr(syscall.IFA_LOCAL, 10, 0, 0, 2)),
-			addrMessage(syscall.AF_INET, 99, 0, 0, 7, attr(syscall.IFA_LOCAL, 1, 2, 3, 4)), // impossible
-			addrMessage(syscall.AF_INET, 8, 0, 0, 99, attr(syscall.IFA_LOCAL, 1, 2, 3, 4)), // of no one
+			addrMessage(syscall.AF_INET, 99, 0, 0, 7, attr(syscall.IFA_LOCAL, 1, 2, 3, 4)), // invalid prefix length
+			addrMessage(syscall.AF_INET, 8, 0, 0, 99, attr(syscall.IFA_LOCAL, 1, 2, 3, 4)), // unknown interface
 			{Header: syscall.NlMsghdr{Type: syscall.RTM_NEWADDR}, Data: []byte{1}},
 		})
 	if len(got) != 7 {
@@ -95,8 +95,8 @@ func TestInterfaces(t *testing.T) {
 	}
 }
 
-// TestInterfacesHere compares our view of this machine with the standard
-// library's.
+// TestInterfacesHere compares the interfaces with those of the standard
+// library.
 func TestInterfacesHere(t *testing.T) {
 	want, err := net.Interfaces()
 	if err != nil {

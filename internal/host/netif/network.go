@@ -117,7 +117,7 @@ func Routes(ctx context.Context, m *host.Machine) ([]Route, error) {
 			return nil, fmt.Errorf("cannot run %s: %w", program, err)
 		}
 		if exit != 0 {
-			continue // a machine without this version of IP
+			continue // the machine does not have this IP version
 		}
 		for line := range strings.SplitSeq(text, "\n") {
 			var r Route
@@ -190,7 +190,7 @@ func parseRoute(f []string, v4 bool) (Route, bool) {
 	}
 	var err error
 	if r.To, err = ParseNetwork(to); err != nil {
-		return r, false // unreachable, blackhole and the like
+		return r, false // unreachable, blackhole and similar routes
 	}
 	for i := 1; i+1 < len(f); i++ {
 		switch f[i] {

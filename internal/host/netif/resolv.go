@@ -35,7 +35,7 @@ func ReadResolv(m *host.Machine) *Resolv {
 	return ParseResolv(strings.ToValidUTF8(string(b), "\ufffd"))
 }
 
-// ParseResolv reads the text of a resolv.conf.
+// ParseResolv parses a resolv.conf.
 func ParseResolv(text string) *Resolv {
 	r := &Resolv{}
 	for line := range strings.SplitSeq(text, "\n") {
@@ -86,8 +86,8 @@ func (r *Resolv) directive(name string, args []string) {
 	}
 }
 
-// sortEntry reads "10.0.0.0/255.0.0.0", "10.0.0.0/8" or "10.0.0.0", which
-// has the mask of its class.
+// sortEntry parses "10.0.0.0/255.0.0.0", "10.0.0.0/8" or "10.0.0.0", which has
+// the mask of its class.
 func sortEntry(s string) (netip.Prefix, bool) {
 	addr, mask, hasMask := strings.Cut(s, "/")
 	a, err := netip.ParseAddr(addr)
@@ -116,7 +116,7 @@ func sortEntry(s string) (netip.Prefix, bool) {
 		}
 	}
 	p := netip.PrefixFrom(a, bits)
-	return p, p == p.Masked() // a network has no bits of a host
+	return p, p == p.Masked() // host bits must not be set in a network
 }
 
 // Mask returns the mask of a prefix in the form of an address.

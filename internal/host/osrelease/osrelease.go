@@ -28,8 +28,8 @@ type Info struct {
 	DebianVersion string
 }
 
-// Release is what one line such as "CentOS Linux release 7.9.2009 (Core)"
-// says. Every field may be empty.
+// Release is the information in a line such as "CentOS Linux release 7.9.2009
+// (Core)". Every field may be empty.
 type Release struct {
 	Name, Version, Codename string
 }
@@ -54,7 +54,7 @@ func Read(m *host.Machine) *Info {
 
 var assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([A-Za-z0-9_]+)=(.*)$`) })
 
-// Parse reads the text of an os-release file.
+// Parse parses an os-release file.
 func Parse(text string) Fields {
 	f := Fields{"NAME": "Linux", "ID": "linux", "PRETTY_NAME": "Linux"}
 	for line := range strings.SplitSeq(text, "\n") {

@@ -9,7 +9,7 @@ import (
 	"brine/internal/host"
 )
 
-// Alternatives manages links such as /usr/bin/editor to one of several
+// Alternatives manages links such as /usr/bin/editor, each to one of several
 // programs.
 type Alternatives struct {
 	Machine *host.Machine

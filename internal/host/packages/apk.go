@@ -33,8 +33,7 @@ func (a apk) List(context.Context) ([]Package, error) {
 	return pkgs, nil
 }
 
-// Upgrades reads lines such as
-// "(1/2) Upgrading musl (1.2.4-r1 -> 1.2.4-r2)".
+// Upgrades parses lines such as "(1/2) Upgrading musl (1.2.4-r1 -> 1.2.4-r2)".
 func (a apk) Upgrades(ctx context.Context, _ Options) (map[string]string, error) {
 	out, err := ask(ctx, a.m, "apk", "upgrade", "-s")
 	if err != nil {

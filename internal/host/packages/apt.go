@@ -99,7 +99,8 @@ func release(o Options) []string {
 	return []string{"-o", "APT::Default-Release=" + o.From}
 }
 
-// planned is a line of apt-get's simulation: Conf bash (5.2.15-2+b13 Debian:12 [amd64]).
+// planned matches a line of apt-get's simulation: Conf bash (5.2.15-2+b13 Debian:12
+// [amd64]).
 var planned = regexp.MustCompile(`(?m)^Conf ([^ ]+) \(([^ ]+)`)
 
 func (a apt) Upgrades(ctx context.Context, o Options) (map[string]string, error) {

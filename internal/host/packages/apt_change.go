@@ -15,7 +15,7 @@ import (
 // aptEnv makes apt and the scripts of packages non-interactive.
 var aptEnv = []string{"APT_LISTBUGS_FRONTEND=none", "APT_LISTCHANGES_FRONTEND=none", "DEBIAN_FRONTEND=noninteractive", "UCF_FORCE_CONFFOLD=1"}
 
-// change runs apt-get, and waits for the lock of another one.
+// change runs apt-get, and waits for the lock if another process holds it.
 func (a apt) change(ctx context.Context, args ...string) error {
 	c := host.Cmd{Program: "apt-get", Args: append([]string{"-q", "-y"}, args...), Env: aptEnv}
 	for try := 1; ; try++ {
@@ -119,7 +119,7 @@ func (a apt) Install(ctx context.Context, targets []Target, o InstallOptions) (C
 	return a.reinstalled(ctx, changes, again, o, err)
 }
 
-// reinstalled adds what was installed again in the same version.
+// reinstalled adds packages that were reinstalled in the same version.
 func (a apt) reinstalled(ctx context.Context, changes Changes, names []string, o InstallOptions, err error) (Changes, error) {
 	if !o.Reinstall || o.DownloadOnly || err != nil {
 		return changes, err
@@ -316,7 +316,7 @@ func (a apt) Available(ctx context.Context, names []string) (map[string][]string
 	if len(names) > 0 {
 		args = append([]string{"show"}, names...)
 	}
-	out, err := a.m.Do(ctx, "apt-cache", args...) // it fails where one name is unknown
+	out, err := a.m.Do(ctx, "apt-cache", args...) // apt-cache fails if one name is unknown
 	if err != nil {
 		return nil, fmt.Errorf("cannot run apt-cache: %w", err)
 	}
@@ -352,7 +352,7 @@ func (a apt) Show(ctx context.Context, names []string) ([]map[string]string, err
 	return all, nil
 }
 
-// FileReader is a manager that reads files of packages.
+// FileReader is a package manager that can read package files.
 type FileReader interface {
 	// FileInfo returns the name, version and architecture of the package in a
 	// file, given by its full path.

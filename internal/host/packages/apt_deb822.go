@@ -77,8 +77,8 @@ func (s stanza) with(name string, words ...string) stanza {
 	return slices.Concat(s[:at], line, s[at+n:])
 }
 
-// means returns the entry changed to describe r. Fields that r cannot express,
-// such as an inline key, stay.
+// means returns the entry changed to describe r. It keeps fields that r cannot
+// express, such as an inline key.
 func (s stanza) means(r Repo) stanza {
 	s = s.with("Types", r.Type).with("URIs", r.URI).with("Suites", r.Dist).with("Components", r.Comps...).with("Architectures", r.Architectures...)
 	if r.SignedBy != "" {

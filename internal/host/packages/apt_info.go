@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// infoFields are those of dpkg-query's format, and their names here.
+// infoFields maps the fields of dpkg-query's format to their names here.
 var infoFields = [][2]string{
 	{"package", "Package"}, {"architecture", "Architecture"}, {"maintainer", "Maintainer"}, {"source", "source:Package"},
 	{"version", "Version"}, {"section", "Section"}, {"size", "Size"}, {"MD5", "MD5sum"}, {"SHA1", "SHA1"}, {"SHA256", "SHA256"},
@@ -23,7 +23,7 @@ const (
 type Info map[string]string
 
 // Info returns dpkg's data of packages, all if none is named. The field
-// install_date is the time of unpacking, license is from the copyright file.
+// install_date is the time of unpacking; license is from the copyright file.
 func (a apt) Info(ctx context.Context, names []string) ([]Info, error) {
 	if err := plain(names...); err != nil {
 		return nil, err

@@ -17,10 +17,10 @@ type Repo struct {
 	Comps         []string
 	Architectures []string
 	SignedBy      string
-	Options       []string // further ones: name=value
+	Options       []string // other options: name=value
 	Disabled      bool
-	Comment       string // after the line
-	File          string // that has it
+	Comment       string // comment at the end of the line
+	File          string // path of the file
 	Line          string // the original line without its end; generated for deb822
 	deb822        bool
 }
@@ -102,7 +102,8 @@ func (r Repo) String() string {
 	return strings.Join(words, " ")
 }
 
-// Same reports whether both mean one distribution of one repository.
+// Same reports whether both describe the same distribution of the same
+// repository.
 func (r Repo) Same(o Repo) bool {
 	return r.Type == o.Type && strings.TrimRight(r.URI, "/") == strings.TrimRight(o.URI, "/") && r.Dist == o.Dist
 }
@@ -162,7 +163,7 @@ func deb822(text, file string) []Repo {
 					r := Repo{Type: typ, URI: uri, Dist: dist, Comps: strings.Fields(f["Components"]), Architectures: strings.Fields(f["Architectures"]),
 						SignedBy: strings.TrimSpace(f["Signed-By"]), Disabled: strings.EqualFold(f["Enabled"], "no"), File: file, deb822: true}
 					if strings.Contains(r.SignedBy, "\n") {
-						r.SignedBy = "" // a key itself, not the name of a file
+						r.SignedBy = "" // an inline key, not the name of a file
 					}
 					r.Line = r.String()
 					all = append(all, r)
@@ -245,7 +246,7 @@ func (a apt) writeSources(file string, lines []string) error {
 // Apt has the methods specific to Debian's package manager.
 type Apt = apt
 
-// AptOf returns a manager as that of Debian, if it is.
+// AptOf returns a manager as Apt if it is Debian's.
 func AptOf(m Manager) (Apt, bool) {
 	a, ok := m.(apt)
 	return a, ok

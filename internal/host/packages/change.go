@@ -17,7 +17,7 @@ type Target struct {
 	// Version is the full version, possibly after "=", or a condition such as
 	// ">=1.2"; "" is the newest.
 	Version string
-	// File is the package itself, in place of a repository.
+	// File is a package file, used instead of a repository.
 	File string
 }
 
@@ -45,7 +45,7 @@ type InstallOptions struct {
 // several versions are separated by commas.
 type Change struct{ Old, New string }
 
-// Changes are changes by name.
+// Changes maps package names to changes.
 type Changes map[string]Change
 
 // Changer installs and removes packages. Each function reports the changes even
@@ -53,7 +53,7 @@ type Changes map[string]Change
 type Changer interface {
 	// Install installs packages, or upgrades and downgrades them.
 	Install(ctx context.Context, targets []Target, o InstallOptions) (Changes, error)
-	// Remove removes installed packages, with purge their configuration too.
+	// Remove removes installed packages and, with purge, their configuration.
 	// left are packages of which only the configuration was left.
 	Remove(ctx context.Context, names []string, purge bool) (gone, left Changes, err error)
 	// Upgrade installs the newest versions of all.
@@ -62,7 +62,7 @@ type Changer interface {
 	AutoRemove(ctx context.Context, purge bool) (Changes, error)
 	// Held returns the packages that keep their version.
 	Held(ctx context.Context) ([]string, error)
-	// Hold makes packages keep their version, or not.
+	// Hold holds packages at their version, or releases them.
 	Hold(ctx context.Context, names []string, hold bool) error
 	// Files returns the files of installed packages by package.
 	Files(ctx context.Context, names []string) (map[string][]string, error)
@@ -76,8 +76,8 @@ var (
 	_ Changer = apk{}
 )
 
-// Present returns the versions of packages by name, several separated by
-// commas, of those in one of the states.
+// Present returns the versions of the packages in one of the states by name,
+// several separated by commas.
 func Present(ctx context.Context, m Manager, states ...State) (map[string]string, error) {
 	list, err := m.List(ctx)
 	if err != nil {
@@ -97,7 +97,7 @@ func Present(ctx context.Context, m Manager, states ...State) (map[string]string
 	return out, nil
 }
 
-// Difference returns what differs between two results of Present.
+// Difference returns the changes between two results of Present.
 func Difference(before, after map[string]string) Changes {
 	c := Changes{}
 	for name, v := range before {

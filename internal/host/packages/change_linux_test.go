@@ -13,9 +13,9 @@ import (
 	"brine/internal/host"
 )
 
-// debian is a scratch machine with a real apt and dpkg that install into its
-// directory, from a repository of tiny packages made here. Nothing of the machine
-// that the test runs on is changed.
+// debian returns a scratch machine with a real apt and dpkg that install into its
+// directory, from a repository of tiny packages created here. Nothing on the
+// machine that runs the test is changed.
 func debian(t *testing.T) apt {
 	t.Helper()
 	for _, p := range []string{"apt-get", "apt-cache", "dpkg", "dpkg-deb", "dpkg-query", "dpkg-scanpackages"} {
@@ -72,7 +72,7 @@ func debian(t *testing.T) apt {
 	return apt{m, "amd64"}
 }
 
-// build makes a package of one file and one configuration file, and returns
+// build creates a package with one file and one configuration file, and returns
 // its entry for the index of a repository.
 func build(t *testing.T, root, name, version string) string {
 	t.Helper()

@@ -45,7 +45,7 @@ func FuzzRepoFile(tf *testing.F) {
 	})
 }
 
-// Versions are ordered: of two, one is older or both are the same.
+// FuzzCompare checks that versions are ordered: of two, one is older or both are equal.
 func FuzzCompare(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, s := range [][3]string{{"1:2.3-4~rc1", "1:2.3-4", "2"}, {"1.0.el8", "1.0~1", "1.0^x"}, {"1.0rc1", "1.0.post2", "1!0"}, {"", "~", ":"},

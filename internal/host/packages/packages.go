@@ -1,6 +1,6 @@
-// Package packages lists installed and available software, by the package
-// managers of Debian (dpkg, apt), Red Hat (rpm, dnf or yum) and Alpine (apk),
-// and changes it.
+// Package packages lists installed and available software, and installs and
+// removes it, with the package managers of Debian (dpkg, apt), Red Hat (rpm, dnf
+// or yum) and Alpine (apk).
 package packages
 
 import (
@@ -25,7 +25,7 @@ const (
 
 // Package is one version of a package.
 type Package struct {
-	Name    string // with ":i386" or ".i686" if it is not made for this machine
+	Name    string // with ":i386" or ".i686" if it is for another architecture
 	Version string // the full version: "1:2.3-4"
 	State   State
 }

@@ -13,7 +13,8 @@ import (
 	"brine/internal/host"
 )
 
-// The file has pairs of versions and their order in Salt, from rpm.
+// TestOrderOfRPM compares with a file of pairs of versions and their order in Salt, which
+// uses rpm.
 func TestOrderOfRPM(t *testing.T) {
 	b, err := os.ReadFile("testdata/rpm-order.tsv")
 	if err != nil {

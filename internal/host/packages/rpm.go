@@ -30,7 +30,7 @@ func (r rpm) List(ctx context.Context) ([]Package, error) {
 	return pkgs, nil
 }
 
-// rpmEntry reads a line of the answer to rpmQuery.
+// rpmEntry parses a line of the output of rpmQuery.
 func rpmEntry(line string) (name, version, arch string, ok bool) {
 	f := strings.Split(line, "\t")
 	if len(f) != 5 {
@@ -113,7 +113,7 @@ func repositories(o Options) []string {
 	return args
 }
 
-// list runs "dnf list", which fails when there is nothing to list.
+// list runs "dnf list", which fails if there is nothing to list.
 func (r rpm) list(ctx context.Context, o Options, what string, names ...string) (map[string]string, error) {
 	program, err := r.program()
 	if err != nil {
@@ -141,8 +141,8 @@ func (r rpm) list(ctx context.Context, o Options, what string, names ...string) 
 	return found, nil
 }
 
-// table reads three columns, name.arch, version and repository, that may be
-// broken into several lines.
+// table parses a table of three columns, name.arch, version and repository,
+// whose rows may be broken into several lines.
 func (r rpm) table(text string) []Package {
 	var words []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -247,8 +247,9 @@ func splitRPM(v string) (epoch, version, release string) {
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 func isAlpha(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
-// compareSegments is rpm's order: runs of digits and of letters, other
-// characters separate; a tilde sorts before the end, a caret after it.
+// compareSegments compares versions by rpm's rules: runs of digits and of
+// letters are compared, other characters are separators. A tilde sorts before
+// the end, a caret after it.
 func compareSegments(a, b string) int {
 	separators := func(s string) string {
 		return strings.TrimLeftFunc(s, func(r rune) bool { return r > 127 || r != '~' && r != '^' && !isDigit(byte(r)) && !isAlpha(byte(r)) })
@@ -298,7 +299,8 @@ func compareSegments(a, b string) int {
 	return 1
 }
 
-// marks compares a tilde or caret at the beginning. ok is false without one.
+// marks compares a leading tilde or caret. ok is false if neither string has
+// one.
 func marks(a, b *string) (c int, ok bool) {
 	for _, mark := range []string{"~", "^"} {
 		x, y := strings.HasPrefix(*a, mark), strings.HasPrefix(*b, mark)

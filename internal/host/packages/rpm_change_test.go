@@ -11,8 +11,8 @@ import (
 	"brine/internal/host"
 )
 
-// TestRPMChanges works on a package database that is a map, which the programs
-// change as the real ones would.
+// TestRPMChanges uses a map as the package database, which fake programs change
+// like the real ones.
 func TestRPMChanges(t *testing.T) {
 	var calls []string
 	m := fake(t, map[string]string{}, nil, nil)

@@ -16,7 +16,7 @@ type RepoSection struct {
 	// several lines contains line breaks.
 	Keys   []string
 	Values map[string]string
-	// Comments are the lines of comment in the section.
+	// Comments are the comment lines in the section.
 	Comments []string
 	File     string
 }
@@ -38,7 +38,7 @@ func (s *RepoSection) Delete(key string) {
 // RepoFile is a file of repositories.
 type RepoFile struct {
 	Path     string
-	Header   []string // lines of comment before the first section
+	Header   []string // comment lines before the first section
 	Sections []*RepoSection
 }
 

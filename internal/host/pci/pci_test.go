@@ -39,7 +39,7 @@ func TestListAndLook(t *testing.T) {
 	for addr, ids := range map[string][3]string{
 		"0000:01:00.0": {"0x10de\n", "0x1eb8\n", "0x030200\n"},
 		"0000:00:02.0": {"0x1002\n", "0x73bf\n", "0x030000\n"},
-		"0000:00:03.0": {"0x0300\n", "0x0001\n", "0x120000\n"}, // 0300 is neither our vendor nor the class's
+		"0000:00:03.0": {"0x0300\n", "0x0001\n", "0x120000\n"}, // 0300 here is neither our vendor nor a class
 	} {
 		for i, name := range []string{"vendor", "device", "class"} {
 			put(t, m, sysfs+"/"+addr+"/"+name, []byte(ids[i]))

@@ -135,7 +135,8 @@ func TestCancelAsksFirst(t *testing.T) {
 	}
 }
 
-// A process that left the group and keeps the output open is not waited for.
+// TestEscapedChild checks that Run does not wait for a process that left the group and
+// keeps the output open.
 func TestEscapedChild(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pid")
 	c := sh("setsid sh -c 'echo $$ > " + path + "; exec sleep 1000' & sleep 1000")

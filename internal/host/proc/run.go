@@ -72,9 +72,9 @@ type Result struct {
 	TimedOut bool
 }
 
-// Run runs a program and waits until it has ended and its output is closed.
-// The error is a *StartError, ErrOutput, or that of the context; the exit
-// status is no error.
+// Run runs a program and waits until it has ended and its output is closed. The
+// error is a *StartError, ErrOutput, or that of the context; a nonzero exit
+// status is not an error.
 func Run(ctx context.Context, c Cmd) (Result, error) {
 	if err := context.Cause(ctx); err != nil {
 		return Result{}, err
@@ -108,7 +108,7 @@ func Start(c Cmd) (pid int, err error) {
 	if err := cmd.Start(); err != nil {
 		return 0, startError(cmd, err)
 	}
-	go func() { _ = cmd.Wait() }() // so that it does not stay as a zombie
+	go func() { _ = cmd.Wait() }() // reaps the process
 	return cmd.Process.Pid, nil
 }
 
@@ -143,7 +143,7 @@ func (c Cmd) command() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// lookPath searches a program in the PATH of its own environment.
+// lookPath looks up a program in the PATH of its own environment.
 func lookPath(name string, env []string, dir string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, executable(name, dir)
@@ -197,7 +197,7 @@ func startError(cmd *exec.Cmd, err error) error {
 // running is a started program and the pipes to it.
 type running struct {
 	cmd   *exec.Cmd
-	pipes []*os.File // our ends
+	pipes []*os.File // our ends of the pipes
 	out   bytes.Buffer
 	err   bytes.Buffer
 	max   int
@@ -268,7 +268,7 @@ func (p *running) read(r *os.File, into *bytes.Buffer) {
 	if p.max > 0 {
 		src = io.LimitReader(r, int64(p.max)+1)
 	}
-	_, _ = into.ReadFrom(src) // a deadline ends the program
+	_, _ = into.ReadFrom(src) // returns at the deadline
 	if p.max > 0 && into.Len() > p.max {
 		p.once.Do(func() { close(p.full) })
 	}

@@ -10,7 +10,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// The results are those of Python's shlex.split.
+// TestSplit compares with the results of Python's shlex.split.
 func TestSplit(t *testing.T) {
 	for _, tt := range []struct {
 		in   string
@@ -36,7 +36,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// A real shell must read what Quote writes, and Split too.
+// TestQuote checks that a real shell and Split both parse what Quote writes.
 func TestQuote(t *testing.T) {
 	words := []string{"", "plain", "a b", "it's", `"`, "$HOME", "`id`", "a\nb", `\`, "é"}
 	quoted := make([]string, len(words))

@@ -17,8 +17,8 @@ import (
 // see is nil or "" for others.
 type Details struct {
 	Process
-	// ChildUser and ChildSystem are the times of children that have ended,
-	// Waited is the time of waiting for disks.
+	// ChildUser and ChildSystem are the times of terminated children. Waited is
+	// the time spent waiting for disks.
 	ChildUser, ChildSystem, Waited time.Duration
 	UIDs, GIDs                     []int // real, effective, saved
 	Nice, CPU                      int   // CPU is the processor that it last ran on
@@ -36,8 +36,8 @@ type Details struct {
 // Memory is the memory of a process in bytes.
 type Memory struct{ RSS, Virtual, Shared, Text, Lib, Data, Dirty int64 }
 
-// IO is what a process read and wrote: in calls, in bytes, and in bytes that
-// reached disks.
+// IO counts a process's reads and writes: calls, bytes, and bytes that reached
+// disks.
 type IO struct{ Reads, Writes, ReadBytes, WriteBytes, ReadChars, WriteChars int64 }
 
 // FD is an open file descriptor.
@@ -45,7 +45,7 @@ type FD struct {
 	Number   int
 	Path     string // target: a path, or another name such as "socket:[5]"
 	Position int64
-	Flags    int // of open(2)
+	Flags    int // flags of open(2)
 }
 
 // Thread is a thread of a process.
@@ -54,7 +54,7 @@ type Thread struct {
 	User, System time.Duration
 }
 
-// More places of fields in /proc/PID/stat.
+// Further positions of fields in /proc/PID/stat.
 const (
 	fieldTerminal    = 4
 	fieldChildUser   = 13
@@ -156,7 +156,7 @@ func threeOf(words []string) []int {
 // maxCPU bounds the numbers of processors in a list.
 const maxCPU = 1 << 16
 
-// ranges reads "0-2,7".
+// ranges parses a list such as "0-2,7".
 func ranges(text string) []int {
 	var out []int
 	for part := range strings.SplitSeq(text, ",") {
@@ -176,8 +176,8 @@ func ranges(text string) []int {
 	return out
 }
 
-// memory reads statm: pages of all, resident, shared, text, libraries, data
-// and stack, dirty.
+// memory parses statm, which counts pages: total, resident, shared, text,
+// libraries, data and stack, dirty.
 func memory(statm string) Memory {
 	var pages [7]int64
 	f := strings.Fields(statm)
@@ -210,7 +210,7 @@ func descriptors(m *host.Machine, dir string) []FD {
 		number, err := strconv.Atoi(e.Name())
 		path, err2 := os.Readlink(m.Path(filepath.Join(dir, "fd", e.Name())))
 		if err != nil || err2 != nil {
-			continue // closed meanwhile
+			continue // closed in the meantime
 		}
 		fd := FD{Number: number, Path: path}
 		for _, line := range m.Lines(dir + "/fdinfo/" + e.Name()) {

@@ -23,7 +23,7 @@ const ticks = 100
 // Process is a snapshot of a process.
 type Process struct {
 	PID, Parent  int
-	Name         string   // of the program, cut off at 15 bytes unless the command has the full name
+	Name         string   // of the program, truncated to 15 bytes unless the command has the full name
 	Command      []string // empty for the kernel's own
 	UID          int
 	State        string // "R", "S", "D", "Z" and so on
@@ -62,7 +62,7 @@ func Read(m *host.Machine, pid int) (p Process, ok bool) {
 	return read(m, pid, boot)
 }
 
-// The places of fields in /proc/PID/stat after the name.
+// The positions of fields in /proc/PID/stat after the name.
 const (
 	fieldState   = 0
 	fieldParent  = 1
@@ -104,7 +104,7 @@ func read(m *host.Machine, pid int, boot time.Time) (Process, bool) {
 			p.Command = append(p.Command, strings.ToValidUTF8(string(arg), "\ufffd"))
 		}
 	}
-	// The kernel cuts names off; the command holds the whole.
+	// The kernel truncates the name; the command has the full one.
 	if len(p.Name) == 15 && len(p.Command) > 0 {
 		program := p.Command[0][strings.LastIndexByte(p.Command[0], '/')+1:]
 		if strings.HasPrefix(program, p.Name) {

@@ -17,7 +17,7 @@ import (
 
 // Host is a line of known_hosts.
 type Host struct {
-	Name string // as it is written: names with commas, or a hash
+	Name string // as written: comma-separated names, or a hash
 	Type string
 	Key  string
 }
@@ -64,8 +64,8 @@ func (h Host) Is(name string) bool {
 	return false
 }
 
-// ParseHost reads a line; comments, marked lines and what has not three words
-// or more are none.
+// ParseHost parses a line. ok is false for comments, marked lines and lines with
+// fewer than three words.
 func ParseHost(line string) (Host, bool) {
 	w := strings.Fields(line)
 	if len(w) < 3 || strings.HasPrefix(w[0], "#") || strings.HasPrefix(w[0], "@") {

@@ -1,6 +1,6 @@
-// Package sysctl reads and sets parameters of the kernel, and keeps them in the
-// files that are applied at boot. Names have dots ("net.ipv4.ip_forward"); a
-// dot within a part is written as a slash.
+// Package sysctl reads and sets kernel parameters, and stores them in the files
+// that are applied at boot. Names have dots ("net.ipv4.ip_forward"); a dot
+// within a part is written as a slash.
 package sysctl
 
 import (
@@ -76,11 +76,11 @@ func All(m *host.Machine) map[string]string {
 	return out
 }
 
-// Entry is a line of a file of parameters.
+// Entry is a line of a parameter file.
 type Entry struct{ Name, Value string }
 
-// ReadFile returns the entries of a file in their order. The error of a missing
-// file matches fs.ErrNotExist.
+// ReadFile returns the entries of a file in order. The error of a missing file
+// matches fs.ErrNotExist.
 func ReadFile(m *host.Machine, file string) ([]Entry, error) {
 	b, err := m.ReadFile(file)
 	if err != nil {

@@ -45,7 +45,7 @@ func ShortName(full string) (name string, ok bool) {
 // Machine is a machine with systemd.
 type Machine struct {
 	*host.Machine
-	// Below is the root of another system's files to work on, "" for the
+	// Below is the root directory of another system to work on, "" for the
 	// machine itself.
 	Below string
 }
@@ -100,14 +100,14 @@ func (m Machine) scripts() []string {
 	return names
 }
 
-// OwnUnit reports whether there is a unit file of a name.
+// ownUnit reports whether there is a unit file with a name.
 func (m Machine) ownUnit(name string) bool {
 	return slices.ContainsFunc([]string{"/lib/systemd/system", "/usr/lib/systemd/system", "/etc/systemd/system"}, func(dir string) bool {
 		return m.Exists(m.path(dir + "/" + FullName(name)))
 	})
 }
 
-// Script reports whether a name is that of a script of System V init without
+// Script reports whether a name is that of a System V init script without a
 // unit.
 func (m Machine) Script(name string) bool {
 	return slices.Contains(m.scripts(), name) && !m.ownUnit(name)
@@ -124,7 +124,7 @@ func (m Machine) runlevel(ctx context.Context) string {
 	if f := strings.Fields(out); err == nil && len(f) == 2 && len(f[1]) == 1 {
 		return f[1]
 	}
-	return "2" // Debian's
+	return "2" // Debian's default
 }
 
 // InState returns the sorted names of the units whose files are in a state:
@@ -180,8 +180,8 @@ var ErrOffline = errors.New("systemd does not run on this machine")
 
 // State is the state of a unit.
 type State struct {
-	Known  bool // there is such a unit
-	Reload bool // its files changed, and systemd has to read them again
+	Known  bool // the unit exists
+	Reload bool // its files changed, and systemd must reload them
 }
 
 // State queries the state of a unit.
@@ -206,7 +206,7 @@ func (m Machine) State(ctx context.Context, name string) (State, error) {
 		}
 	}
 	if !s.Known && m.Exists(m.path("/etc/systemd/system/"+FullName(name))) {
-		s.Reload = true // a unit that systemd has not read yet
+		s.Reload = true // systemd has not loaded the unit yet
 	}
 	return s, nil
 }

@@ -13,8 +13,7 @@ import (
 	"brine/internal/host/pci"
 )
 
-// Chroot reports whether the root directory is another one than that of
-// process 1.
+// Chroot reports whether the root directory differs from that of process 1.
 func Chroot(m *host.Machine) bool {
 	var self, first syscall.Stat_t
 	if syscall.Stat(m.Path("/"), &self) != nil || syscall.Stat(m.Path("/proc/1/root/."), &first) != nil {
@@ -29,13 +28,13 @@ type Role uint8
 // The roles.
 const (
 	None  Role = iota
-	Host       // it runs others
-	Guest      // it is run by another
+	Host       // it runs guests
+	Guest      // it is a guest
 )
 
 var envID = regexp.MustCompile(`(?m)^envID:\s+(\d+)$`)
 
-// OpenVZ returns the role in OpenVZ.
+// OpenVZ returns the machine's role in OpenVZ.
 func OpenVZ(m *host.Machine) Role {
 	role := None
 	switch {
@@ -53,10 +52,10 @@ func OpenVZ(m *host.Machine) Role {
 	return role
 }
 
-// Xen is how a machine relates to Xen.
+// Xen is the role of a machine in Xen.
 type Xen uint8
 
-// The relations. XenUnknown is a kernel with Xen support and no other sign.
+// The roles. XenUnknown is a kernel with Xen support and no other sign.
 const (
 	NoXen Xen = iota
 	XenUnknown
@@ -65,8 +64,7 @@ const (
 	XenPV
 )
 
-// ReadXen returns the relation to Xen, given the product name from the
-// firmware.
+// ReadXen returns the role in Xen, given the product name from the firmware.
 func ReadXen(m *host.Machine, product string) Xen {
 	if !m.IsDir("/proc/sys/xen") && !m.IsDir("/sys/bus/xen") && !m.IsDir("/proc/xen") {
 		return NoXen
@@ -122,19 +120,19 @@ func What(ctx context.Context, m *host.Machine) (lines []string, installed, ok b
 	return strings.Split(out, "\n"), true, err == nil && exit == 0
 }
 
-// Maker is a maker of virtual PCI devices.
+// Maker is a manufacturer of virtual PCI devices.
 type Maker uint8
 
-// The makers.
+// The manufacturers.
 const (
 	NoMaker Maker = iota
 	VMware
 	VirtualBox
-	QEMU // and all that use its devices or virtio
+	QEMU // includes others that use its devices or virtio
 )
 
-// PCIMaker returns the maker of the machine's virtual devices. The first one in
-// the order of the constants wins.
+// PCIMaker returns the manufacturer of the machine's virtual devices. The first
+// one in the order of the constants wins.
 func PCIMaker(m *host.Machine) Maker {
 	found := NoMaker
 	for _, d := range pci.List(m) {
