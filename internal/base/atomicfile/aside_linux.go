@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Aside creates a file without a name in a directory and writes its content.
-// SyncAll flushes it, and ReplaceAs gives it a name. Until then no other
-// process sees it, and nothing is left if it is closed or the process ends. Its
-// mode is perm less the umask. The error is errors.ErrUnsupported if the file
-// system has no such files.
+// Aside creates an unnamed file in a directory and writes its content. SyncAll
+// flushes it, and ReplaceAs gives it a name. Until then, no other process sees
+// it, and nothing is left if it is closed or the process ends. Its mode is perm
+// minus the umask. The error is errors.ErrUnsupported if the file system has no
+// such files.
 func Aside(dir string, perm fs.FileMode, pour func(io.Writer) error) (*os.File, error) {
 	if !nameable() {
 		return nil, errors.ErrUnsupported
@@ -39,8 +39,8 @@ func Aside(dir string, perm fs.FileMode, pour func(io.Writer) error) (*os.File, 
 	return f, nil
 }
 
-// nameable reports whether files without names can be linked here, which
-// requires /proc.
+// nameable reports whether unnamed files can be linked here, which requires
+// /proc.
 var nameable = sync.OnceValue(func() bool {
 	_, err := os.Stat("/proc/self/fd")
 	return err == nil
@@ -56,8 +56,8 @@ func retry[T any](call func() (T, error)) (T, error) {
 	}
 }
 
-// link gives a file made by Aside a name. The error matches fs.ErrExist if the
-// name exists.
+// link gives a name to a file made by Aside. The error matches fs.ErrExist if
+// the name exists.
 func link(f *os.File, path string) error {
 	self := "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
 	_, err := retry(func() (struct{}, error) {
@@ -74,8 +74,8 @@ func startFlush(f *os.File) {
 	_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE) // Sync reports the error
 }
 
-// waitFlush waits for the writes of startFlush. The system reports an error
-// only once, so Sync would not report it again.
+// waitFlush waits for the writes of startFlush. The system reports an error only
+// once, so Sync would not report it again.
 func waitFlush(f *os.File) error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 	err := unix.SyncFileRange(int(f.Fd()), 0, 0, all)

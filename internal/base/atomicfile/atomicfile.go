@@ -27,14 +27,14 @@ func Write(path string, data []byte, mode fs.FileMode, durable bool) error {
 	return write(path, data, mode, durable, os.Rename)
 }
 
-// Create is Write for a file that must not exist; otherwise the error matches
-// fs.ErrExist. Of concurrent callers one succeeds. It is always durable.
+// Create writes a file that must not exist; otherwise the error matches fs.ErrExist.
+// Only one of several concurrent callers succeeds. The file is always durable.
 func Create(path string, data []byte, mode fs.FileMode) error {
 	return write(path, data, mode, true, Place)
 }
 
-// Place renames a file to a name that must not exist; otherwise the error
-// matches fs.ErrExist. Of concurrent callers one succeeds.
+// Place renames a file to a name that must not exist; otherwise the error matches
+// fs.ErrExist. Only one of several concurrent callers succeeds.
 func Place(temp, path string) error {
 	if done, err := renameNew(temp, path); done {
 		return err
@@ -45,12 +45,11 @@ func Place(temp, path string) error {
 	return os.Remove(temp)
 }
 
-// Symlink creates or replaces the symbolic link at path, so that there always is the
-// old file or the new link. ready, which may be nil, gets the new link before it has
-// its name.
+// Symlink creates or replaces the symbolic link at path atomically. ready, which may
+// be nil, is called with the temporary name of the new link before the rename.
 func Symlink(target, path string, ready func(temp string) error) error {
 	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf("%s%d-%s", TempPrefix, os.Getpid(), filepath.Base(path)))
-	os.Remove(temp) // of a process that had this process' number and died
+	os.Remove(temp) // left by a dead process with the same process id
 	if err := os.Symlink(target, temp); err != nil {
 		return err
 	}
@@ -105,7 +104,8 @@ func writeTemp(dir string, data []byte, mode fs.FileMode, durable bool) (string,
 	return f.Name(), nil
 }
 
-// MkdirAll is os.MkdirAll whose new directories are on disk when it returns.
+// MkdirAll does the same as os.MkdirAll, and flushes new directories to disk before
+// it returns.
 func MkdirAll(path string, mode fs.FileMode) error {
 	err := os.Mkdir(path, mode)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -118,7 +118,7 @@ func MkdirAll(path string, mode fs.FileMode) error {
 		SyncDir(filepath.Dir(path))
 		return nil
 	}
-	// Another process may have made it, or it is a link to a directory.
+	// Another process may have created it, or it is a link to a directory.
 	if info, e := os.Stat(path); e == nil && info.IsDir() {
 		return nil
 	}
@@ -134,8 +134,8 @@ func SyncDir(dir string) {
 	}
 }
 
-// Cause removes the names of the system call and of the temporary file from an
-// error, since they do not help a user.
+// Cause removes the names of the system call and of the temporary file from an error,
+// as they do not help a user.
 func Cause(err error) error {
 	var p *fs.PathError
 	var l *os.LinkError
@@ -156,7 +156,7 @@ func RemoveTemps(dir string) {
 		return
 	}
 	defer d.Close()
-	names, _ := d.Readdirnames(-1) // entries read before an error
+	names, _ := d.Readdirnames(-1) // includes entries read before an error
 	for _, name := range names {
 		if !strings.HasPrefix(name, TempPrefix) {
 			continue

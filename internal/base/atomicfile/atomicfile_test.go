@@ -89,7 +89,8 @@ func TestRemoveTemps(t *testing.T) {
 }
 
 // TestReadyTakesTheName gives files made by Aside a free name, the name of a
-// file, and the name of a symbolic link, which is replaced and not followed.
+// file, and the name of a symbolic link, which must be replaced and not
+// followed.
 func TestReadyTakesTheName(t *testing.T) {
 	dir := t.TempDir()
 	victim := filepath.Join(dir, "victim")

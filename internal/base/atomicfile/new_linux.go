@@ -8,7 +8,7 @@ import (
 )
 
 // renameNew atomically renames to a name that must not exist. done is false if
-// the file system does not support that, as NFS.
+// the file system, such as NFS, does not support that.
 func renameNew(temp, path string) (done bool, err error) {
 	switch err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE); {
 	case err == nil:

@@ -20,23 +20,22 @@ type As struct {
 	// ReplaceLink replaces a symbolic link instead of its target.
 	ReplaceLink bool
 	// Durable flushes the content before the rename, so that after a power
-	// failure there is the old file or the whole new one. It does not flush the
-	// name, which would cost a second flush.
+	// failure there is the old file or the complete new one. It does not flush
+	// the name, which would cost a second flush.
 	Durable bool
 	// Ready, if set, returns a file made by Aside and flushed by SyncAll, to be
 	// renamed to path instead of writing the content. It gets the resolved path
-	// and the existing file, or nil. ReplaceAs closes the returned file. If it
-	// returns nil, the content is written.
+	// and the existing file, or nil. ReplaceAs closes the returned file. If
+	// Ready returns nil, the content is written.
 	Ready func(final string, old fs.FileInfo) *os.File
 }
 
 // maxSyncs bounds concurrent flushes.
 const maxSyncs = 4
 
-// SyncAll flushes several files. That takes hardly longer than flushing one:
-// all content is written before the first flush, whose journal commit then
-// includes the metadata of the others. The errors are in the order of the
-// files.
+// SyncAll flushes several files. That takes hardly longer than flushing one: all
+// content is written before the first flush, whose journal commit then includes
+// the metadata of the others. The errors are in the order of the files.
 func SyncAll(files []*os.File) []error {
 	errs := make([]error, len(files))
 	for _, f := range files {
@@ -70,7 +69,7 @@ func Replace(dest string, mode int, pour func(io.Writer) error) error {
 	return ReplaceAs(dest, As{Mode: mode, UID: -1, GID: -1}, pour)
 }
 
-// ReplaceAs is Replace with an owner: owner and mode are set before the file is
+// ReplaceAs also sets the owner: owner and mode are set before the file is
 // visible.
 func ReplaceAs(dest string, as As, pour func(io.Writer) error) error {
 	final, old, err := dest, fs.FileInfo(nil), error(nil)
@@ -88,7 +87,7 @@ func ReplaceAs(dest string, as As, pour func(io.Writer) error) error {
 	}
 	perm := fs.FileMode(0o666)
 	if as.Mode >= 0 || old != nil {
-		perm = 0o600 // until it has its own, so that secrets are never readable by others
+		perm = 0o600 // until the mode is set, so that secrets are never readable by others
 	}
 	f, err := temporary(filepath.Dir(final), perm)
 	if err != nil {
@@ -170,7 +169,7 @@ func (as As) apply(f *os.File, old fs.FileInfo) error {
 }
 
 // place renames a file to its destination. If the old file is a mount point, as
-// in containers, it is written in place.
+// in containers, it is overwritten in place.
 func place(temp, final string, old fs.FileInfo) error {
 	err := os.Rename(temp, final)
 	if !errors.Is(err, syscall.EBUSY) || old == nil {

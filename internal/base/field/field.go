@@ -122,7 +122,7 @@ func walk(out []Field, t reflect.Type, index []int, prefix string) ([]Field, err
 	return out, nil
 }
 
-// read makes a Field of one tagged struct field, and checks its default.
+// read returns the Field of one tagged struct field, and checks its default.
 func read(sf reflect.StructField, name string) (Field, error) {
 	f := Field{Name: name, Doc: sf.Tag.Get("doc"), Type: sf.Type, Tag: sf.Tag}
 	if a := sf.Tag.Get("alias"); a != "" {

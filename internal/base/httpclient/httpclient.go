@@ -1,5 +1,5 @@
-// Package httpclient makes HTTP clients. What a client has to decide (proxies,
-// redirects, times) is an option of one function, and off unless it is set.
+// Package httpclient creates HTTP clients. All decisions of a client (proxies, redirects, timeouts) are
+// options of one function, and off by default.
 package httpclient
 
 import (
@@ -14,28 +14,27 @@ import (
 // Proxy returns the proxy for a request, nil for none.
 type Proxy func(*http.Request) (*url.URL, error)
 
-// Options are those of a client.
+// Options are the options of a client.
 type Options struct {
 	TLS *tls.Config
-	// Proxies uses the proxies that the environment names, as curl does; ByProxy those
-	// of the caller.
+	// Proxies uses the proxies set in the environment, as curl does. ByProxy uses those of the caller.
 	Proxies bool
 	ByProxy Proxy
-	// DialTimeout bounds the connection and the TLS handshake each, HeaderTimeout the wait for the head of an
-	// answer, and Timeout the whole request. 0 does not bound.
+	// DialTimeout bounds the connection and the TLS handshake, each. HeaderTimeout bounds the wait for the
+	// response header, and Timeout the whole request. 0 means no limit.
 	DialTimeout, HeaderTimeout, Timeout time.Duration
-	// Dial connects in place of net.Dialer.
+	// Dial replaces net.Dialer for connections.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// StayHere returns redirects as answers: credentials are for one server only.
+	// StayHere returns redirects as responses, so that credentials are sent to one server only.
 	StayHere bool
-	// HTTP2 tries HTTP/2 over TLS.
+	// HTTP2 enables HTTP/2 over TLS.
 	HTTP2 bool
-	// Once closes a connection after one request. Else MaxIdle connections to a server,
-	// 2 if it is 0, are kept for IdleTimeout, which 0 does not bound.
+	// Once closes a connection after one request. Otherwise, MaxIdle connections per server (2 if it is 0) are
+	// kept for IdleTimeout (without a limit if it is 0).
 	Once        bool
 	MaxIdle     int
 	IdleTimeout time.Duration
-	// MaxHeader bounds the head of an answer in bytes; 0 is the standard library's bound.
+	// MaxHeader bounds the size of the response header, in bytes; 0 means the standard library's limit.
 	MaxHeader int64
 }
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestNew: a client follows redirects, uses no proxy and keeps connections unless
-// its options say otherwise.
+// TestNew checks that by default, a client follows redirects, uses no proxy and
+// keeps connections.
 func TestNew(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {

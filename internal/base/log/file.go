@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// File is a log file, opened for appending. It follows rotation: when another program has
-// moved or deleted the file, the next message goes into a new one of the same path, as
-// Salt's log files do; Salt's packages rotate them without a signal to the daemons.
+// File is a log file, opened for appending. It follows rotation, like Salt's log files: if
+// another program has moved or deleted the file, the next message goes to a new file at
+// the same path. Salt's packages rotate log files without signalling the daemons.
 type File struct {
 	path string
 	mu   sync.Mutex
@@ -43,8 +43,8 @@ func openAppend(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Write appends to the file. After Close it does nothing. A rotated file whose successor
-// cannot be created stays in use: a message in the old file is better than none.
+// Write appends to the file. After Close it does nothing. If a new file cannot be created
+// after rotation, Write continues with the old file, so that messages are not lost.
 func (f *File) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,7 +60,8 @@ func (f *File) Write(p []byte) (int, error) {
 	return f.f.Write(p)
 }
 
-// rotated reports whether the path no longer names the open file. The caller holds the lock.
+// rotated reports whether the path no longer names the open file. The caller must hold the
+// lock.
 func (f *File) rotated() bool {
 	at, err := os.Stat(f.path)
 	if err != nil {

@@ -25,7 +25,7 @@ func FuzzTemplate(tf *testing.F) {
 		if len(line) == 0 || line[len(line)-1] != '\n' {
 			t.Errorf("%q: %q", format, line)
 		}
-		// The width of a field has a bound.
+		// The width of a field is bounded.
 		if most := (1 + len(format)) * (1<<12 + 8*len(message) + 64*len(times)); len(line) > most {
 			t.Errorf("%q with %q makes %d bytes", format, times, len(line))
 		}

@@ -69,8 +69,8 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &c
 }
 
-// add adds one attribute: the name or job of the record, or text after the
-// message.
+// add adds one attribute: the component or job id of the record, or text after
+// the message.
 func (h *handler) add(b *strings.Builder, a slog.Attr, group string) {
 	v := a.Value.Resolve()
 	switch {
@@ -124,7 +124,8 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// maxValue bounds the bytes of one attribute: a peer may have sent it.
+// maxValue bounds the size of one attribute in bytes, since a peer may have
+// sent it.
 const maxValue = 4 << 10
 
 // quote quotes text unless it is a single plain word.

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Held buffers the records of a program that is still reading its
-// configuration, which sets the level and the log file.
+// Held buffers the records of a program until it has read its configuration,
+// which sets the level and the log file.
 type Held struct {
 	mu      sync.Mutex
 	records []func(slog.Handler)

@@ -93,7 +93,7 @@ func TestFileFormatAndReopen(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l.Debug("four") // after Close: nowhere
+	l.Debug("four") // after Close: dropped
 	line := func(name, msg string) string {
 		return `\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} \[` + name + ` *:\d+ *\]\[DEBUG   \]\[` + fmt.Sprint(os.Getpid()) + `\] ` + msg + "\n"
 	}
@@ -277,7 +277,8 @@ func TestLongValues(t *testing.T) {
 	}
 }
 
-// TestPasswordsAreMasked: a URL in a message or an attribute shows no password.
+// TestPasswordsAreMasked checks that URLs in messages and attributes do not show
+// passwords.
 func TestPasswordsAreMasked(t *testing.T) {
 	var out strings.Builder
 	tmpl, err := NewTemplate("%(message)s", "")
@@ -293,8 +294,7 @@ func TestPasswordsAreMasked(t *testing.T) {
 	}
 }
 
-// TestRotation moves and deletes the file under an open log, as logrotate does, without a
-// signal.
+// TestRotation moves and deletes the open log file, as logrotate does, without a signal.
 func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dir", "log")
 	f, err := OpenFile(path)
@@ -329,7 +329,8 @@ func TestRotation(t *testing.T) {
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o640 {
 		t.Errorf("mode of %v, %v", st, err)
 	}
-	// No successor can be created where the directory's name is a file: the log goes on.
+	// If the directory's name is a file, no new log file can be created: logging
+	// continues.
 	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
 		t.Fatal(err)
 	}

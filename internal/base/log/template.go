@@ -31,10 +31,10 @@ type part struct {
 type kind int
 
 const (
-	asText  kind = iota // as Python's str
-	asRepr              // as Python's repr
-	asInt               // truncated
-	asFloat             // converted
+	asText  kind = iota // like Python's str
+	asRepr              // like Python's repr
+	asInt               // truncated to an integer
+	asFloat             // converted to a float
 )
 
 // record holds the values of the fields.
@@ -178,7 +178,7 @@ func parseField(s string) (part, int, error) {
 		i++
 	}
 	flags := s[end+1 : i]
-	for i < len(s) && strings.IndexByte("hlL", s[i]) >= 0 { // ignored by Python too
+	for i < len(s) && strings.IndexByte("hlL", s[i]) >= 0 { // Python ignores these length modifiers, too
 		i++
 	}
 	if i == len(s) {

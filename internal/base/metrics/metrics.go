@@ -1,10 +1,10 @@
-// Package metrics writes what a daemon counts in Prometheus' text format, and
-// serves it with the daemon's health.
+// Package metrics writes a daemon's metrics in Prometheus' text format, and serves
+// them with the daemon's health.
 //
-// A Family declares a name. A part of a daemon counts in fields of its own, and
-// writes them to a Page when a page is asked for: nothing is registered, and
-// nothing is computed without a reader. Families are composite literals, which
-// cost no memory before main (docs/adr/0038).
+// A Family declares a metric name. A component of a daemon counts in its own
+// fields, and writes them to a Page on request: nothing is registered, and nothing
+// is computed without a reader. Families are composite literals, which are not
+// allocated before main (docs/adr/0038).
 package metrics
 
 import (
@@ -22,21 +22,22 @@ type Kind uint8
 
 // The kinds.
 const (
-	Gauge    Kind = iota // goes up and down
-	Counter              // only grows until the process ends
+	Gauge    Kind = iota // can increase and decrease
+	Counter              // only increases until the process ends
 	Duration             // a histogram of seconds
 )
 
 func (k Kind) String() string { return [...]string{"gauge", "counter", "histogram"}[k] }
 
-// Family declares the metrics of one name.
+// Family declares the metrics with one name.
 type Family struct {
 	Name string
 	Kind Kind
-	// Help says in one sentence what is counted, and its unit.
+	// Help describes in one sentence what is measured, with the unit.
 	Help string
-	// Labels are the names of the labels, in the order of Page's arguments. Their
-	// values must be bounded: no peer can make any number of them.
+	// Labels are the names of the labels, in the order of Page's arguments. The
+	// number of their values must be bounded: peers must not be able to create new
+	// ones.
 	Labels []string
 }
 
@@ -56,10 +57,10 @@ func (p *Page) Set(f *Family, v float64, labels ...string) {
 	b.WriteByte('\n')
 }
 
-// Count is Set for a counter or another integer.
+// Count sets a counter or another integer.
 func (p *Page) Count(f *Family, n int64, labels ...string) { p.Set(f, float64(n), labels...) }
 
-// Bool is Set for 1 or 0.
+// Bool sets 1 for true or 0 for false.
 func (p *Page) Bool(f *Family, on bool, labels ...string) {
 	v := 0.0
 	if on {
@@ -68,7 +69,7 @@ func (p *Page) Bool(f *Family, on bool, labels ...string) {
 	p.Set(f, v, labels...)
 }
 
-// Time writes a time as seconds since 1970. A zero time is left out.
+// Time writes a time as seconds since 1970. A zero time is omitted.
 func (p *Page) Time(f *Family, at time.Time, labels ...string) {
 	if !at.IsZero() {
 		p.Set(f, float64(at.UnixMilli())/1000, labels...)
@@ -93,11 +94,11 @@ func (p *Page) Times(f *Family, h *Times, labels ...string) {
 	b.WriteString(number(time.Duration(h.sum.Load()).Seconds()))
 	b.WriteByte('\n')
 	p.sample(b, f.Name+"_count", f.Labels, labels, "", "")
-	b.WriteString(strconv.FormatUint(sum, 10)) // not of another moment than the buckets
+	b.WriteString(strconv.FormatUint(sum, 10)) // consistent with the buckets
 	b.WriteByte('\n')
 }
 
-// part returns the lines of a family: lines of one name must not be scattered.
+// part returns the lines of a family: lines with the same name must be adjacent.
 func (p *Page) part(f *Family) *bytes.Buffer {
 	if p.parts == nil {
 		p.parts = map[*Family]*bytes.Buffer{}
@@ -110,7 +111,8 @@ func (p *Page) part(f *Family) *bytes.Buffer {
 	return b
 }
 
-// sample writes a line up to its value. one more label has a name and a value.
+// sample writes a line up to its value. more is a pair of name and value of one
+// additional label.
 func (p *Page) sample(b *bytes.Buffer, name string, names, values []string, more, limit string) {
 	b.WriteString(name)
 	sep := byte('{')
@@ -160,7 +162,7 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// Families returns the families that were written, by name.
+// Families returns the written families, sorted by name.
 func (p *Page) Families() []*Family {
 	out := make([]*Family, 0, len(p.parts))
 	for f := range p.parts {
@@ -183,7 +185,7 @@ func (p *Page) Bytes() []byte {
 // Type is the content type of Bytes.
 const Type = "text/plain; version=0.0.4; charset=utf-8"
 
-// limits are the upper bounds of a histogram's buckets.
+// limits are the upper bounds of the histograms' buckets.
 var limits = [...]time.Duration{
 	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
 	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
@@ -207,7 +209,7 @@ func (h *Times) Observe(d time.Duration) {
 	h.sum.Add(int64(max(d, 0)))
 }
 
-// Longer returns how many durations were longer than a bound of the buckets.
+// Longer returns the number of durations above a bucket's bound.
 func (h *Times) Longer(than time.Duration) (n int64) {
 	for i := range h.counts {
 		if i == len(limits) || limits[i] > than {
@@ -217,5 +219,5 @@ func (h *Times) Longer(than time.Duration) (n int64) {
 	return n
 }
 
-// Since counts the time from a moment until now.
+// Since counts the time since start.
 func (h *Times) Since(start time.Time) { h.Observe(time.Since(start)) }

@@ -161,7 +161,7 @@ func TestProcess(t *testing.T) {
 	if got := read()["process_max_fds"]; got != float64(lower.Cur) {
 		t.Errorf("process_max_fds is %v, want %d", got, lower.Cur)
 	}
-	// These two do not change in a process.
+	// These two do not change during a process.
 	if at := read()["process_start_time_seconds"]; at > float64(time.Now().Unix()+2) || at < float64(time.Now().Add(-time.Hour).Unix()) {
 		t.Errorf("process_start_time_seconds is %v, now is %d", at, time.Now().Unix())
 	}
@@ -273,7 +273,7 @@ func TestServer(t *testing.T) {
 	if code != 200 || !strings.Contains(body, "\ntest_pages_total 1\n") || !strings.Contains(body, "\ngo_goroutines ") {
 		t.Errorf("/metrics: %d %s", code, body)
 	}
-	for range 20 { // served again, or made again some seconds later
+	for range 20 { // cached, or recomputed after some seconds
 		get(t, url+"/metrics", "")
 	}
 	if n := d.pages.Load(); n > 15 {
@@ -296,7 +296,7 @@ func TestServer(t *testing.T) {
 	d.ready.Store(nil)
 	eventually.True(t, "ready again", func() bool { code, _ := get(t, url+"/readyz", ""); return code == 200 })
 
-	// A page of another host, in a browser on this machine.
+	// A request from a web page of another host, in a browser on this machine.
 	if code, _ := get(t, url+"/metrics", "evil.example:9175"); code != 403 {
 		t.Errorf("a request for another host got %d", code)
 	}
@@ -313,7 +313,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestHangingCheck: a check that hangs is no answer, and does not begin again and again.
+// TestHangingCheck checks that a hanging health check returns no success, and is not
+// started again and again.
 func TestHangingCheck(t *testing.T) {
 	d := &daemon{hang: make(chan struct{})}
 	c := cached{limit: 10 * time.Millisecond}
@@ -330,7 +331,8 @@ func TestHangingCheck(t *testing.T) {
 	eventually.True(t, "the check ends", func() bool { return ask().status == 200 })
 }
 
-// TestAddressInUse: a daemon serves its metrics when another process frees the address.
+// TestAddressInUse checks that a daemon serves its metrics when another process frees the
+// address.
 func TestAddressInUse(t *testing.T) {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -355,7 +357,8 @@ func TestAddressInUse(t *testing.T) {
 	}
 }
 
-// TestManyReaders: connections beyond the limit are closed, and others work.
+// TestManyReaders checks that connections beyond the limit are closed, and that others
+// work.
 func TestManyReaders(t *testing.T) {
 	url := serve(t, &daemon{})
 	addr := strings.TrimPrefix(url, "http://")

@@ -13,8 +13,8 @@ import (
 	"brine/internal/base/salt"
 )
 
-// The families of every daemon. Those of the process have the names that
-// Prometheus' own clients use.
+// The families of every daemon. Those about the process have the names of
+// Prometheus' own client libraries.
 var (
 	buildInfo = Family{Name: "brine_build_info", Help: "1; the labels say what runs.", Labels: []string{"version", "goversion", "program"}}
 	started   = Family{Name: "process_start_time_seconds", Help: "Start of the process, in seconds since 1970."}
@@ -27,14 +27,15 @@ var (
 	runtimes  = Family{Name: "go_memstats_sys_bytes", Help: "Memory that the Go runtime has from the system, in bytes."}
 )
 
-// ProcessFamilies are the families of every daemon.
+// ProcessFamilies returns the families of every daemon.
 func ProcessFamilies() []*Family {
 	return []*Family{&buildInfo, &started, &resident, &cpu, &openFiles, &maxFiles, &routines, &heap, &runtimes}
 }
 
-// processStart is about when the process began: the first page asks for it.
+// processStart is the approximate start time of the process. It is computed for
+// the first page.
 var processStart = sync.OnceValue(func() time.Time {
-	// The modification time of /proc/self is not that of the start on all kernels.
+	// The modification time of /proc/self is not the start time on all kernels.
 	var info syscall.Sysinfo_t
 	fields := statFields()
 	if len(fields) < 20 || syscall.Sysinfo(&info) != nil {
@@ -48,8 +49,8 @@ var processStart = sync.OnceValue(func() time.Time {
 	return boot.Add(time.Duration(ticks) * (time.Second / userHz))
 })
 
-// userHz is the kernel's unit of times in /proc, the same on all architectures
-// of Linux that Go has.
+// userHz is the kernel's unit of times in /proc. It is the same on all Linux
+// architectures that Go supports.
 const userHz = 100
 
 // statFields returns the fields of /proc/self/stat after the program's name,
@@ -81,7 +82,7 @@ func process(p *Page, program string) {
 		names, err := d.Readdirnames(-1)
 		d.Close()
 		if err == nil {
-			p.Count(&openFiles, int64(len(names)-1)) // without the directory
+			p.Count(&openFiles, int64(len(names)-1)) // minus the open directory itself
 		}
 	}
 	var limit syscall.Rlimit
@@ -89,7 +90,7 @@ func process(p *Page, program string) {
 		p.Set(&maxFiles, float64(limit.Cur))
 	}
 	p.Count(&routines, int64(runtime.NumGoroutine()))
-	// These do not stop the program, as runtime.ReadMemStats does.
+	// Unlike runtime.ReadMemStats, these do not stop the program.
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	metrics.Read(samples)
 	for i, f := range []*Family{&heap, &runtimes} {

@@ -24,8 +24,7 @@ type Options struct {
 // Check returns an error of kind Invalid for an address that cannot be used.
 func (o *Options) Check() error { return Check("metrics_address", o.Address) }
 
-// Check returns an error of kind Invalid for an address that an option has and that
-// cannot be used.
+// Check returns an error of kind Invalid if the address in an option cannot be used.
 func Check(option, address string) error {
 	_, err := listenAddress(option, address)
 	return err
@@ -47,14 +46,14 @@ func listenAddress(option, address string) (string, error) {
 	return net.JoinHostPort(host, strconv.FormatUint(n, 10)), nil
 }
 
-// Daemon is what a daemon reports of itself.
+// Daemon is what a daemon reports about itself.
 type Daemon interface {
-	// Metrics writes what it counts.
+	// Metrics writes the daemon's metrics.
 	Metrics(p *Page)
 	// CheckLive returns an error if the daemon hangs and only a restart can help.
 	CheckLive(ctx context.Context) error
-	// CheckReady returns an error if the daemon cannot do its work now, as without its
-	// master or its disk.
+	// CheckReady returns an error if the daemon cannot do its work now, for example
+	// without its master or its disk.
 	CheckReady(ctx context.Context) error
 }
 
@@ -65,7 +64,7 @@ type Server struct {
 	daemon  Daemon
 	log     *slog.Logger
 
-	bound chan struct{} // closed when lis is set
+	bound chan struct{} // closed after lis is set
 	lis   net.Listener
 
 	page, live, ready cached
@@ -85,8 +84,8 @@ func New(address, program string, d Daemon, log *slog.Logger) (*Server, error) {
 	}, nil
 }
 
-// Serve serves the metrics of a daemon until the returned function is called, if there
-// is an address, which Check has accepted.
+// Serve serves the metrics of a daemon until the returned function is called. It does
+// nothing without an address. Check must have accepted the address.
 func Serve(address, program string, d Daemon, log *slog.Logger) (stop func()) {
 	s, err := New(address, program, d, log)
 	if err != nil {
@@ -103,19 +102,19 @@ func Serve(address, program string, d Daemon, log *slog.Logger) (stop func()) {
 
 // Bounds of what readers can cost.
 const (
-	// age is how long an answer is served again: any number of readers cost one
-	// page and one check in that time.
+	// age is how long an answer is cached: during that time, any number of readers cost
+	// one page and one check.
 	age = time.Second
 	// maxReaders bounds the connections.
 	maxReaders = 64
-	// checkTime bounds a check of the health.
+	// checkTime bounds a health check.
 	checkTime = 5 * time.Second
 	// bindPause is the time between attempts to bind the address.
 	bindPause = 5 * time.Second
 )
 
-// Run serves until ctx ends. While the address cannot be bound it tries again: a
-// former process may still have it, and a daemon does its work without metrics.
+// Run serves until ctx ends. It retries if the address cannot be bound: a former
+// process may still use it, and a daemon can do its work without metrics.
 func (s *Server) Run(ctx context.Context) {
 	for said := false; s.lis == nil; {
 		lis, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.addr)
@@ -174,8 +173,8 @@ func (s *Server) Page() []byte {
 	return p.Bytes()
 }
 
-// local rejects requests that name another host, if the address is on loopback:
-// a browser on this machine sends such for pages of other hosts.
+// local rejects requests for other hosts if the address is on loopback. A browser on
+// this machine sends such requests for web pages of other hosts.
 func (s *Server) local(h http.Handler) http.Handler {
 	host, _, _ := net.SplitHostPort(s.addr)
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
@@ -194,19 +193,19 @@ func (s *Server) local(h http.Handler) http.Handler {
 	})
 }
 
-// answer is what is sent to a reader.
+// answer is the response to a reader.
 type answer struct {
 	status int
 	body   []byte
 }
 
-// cached keeps an answer for a moment. Concurrent readers wait for one answer.
+// cached caches an answer briefly. Concurrent readers wait for one answer.
 type cached struct {
 	mu      sync.Mutex
 	at      time.Time
 	last    answer
-	pending chan error    // of a check that did not end in time
-	limit   time.Duration // of a check
+	pending chan error    // result of a check that exceeded its limit
+	limit   time.Duration // timeout of a check
 }
 
 func (c *cached) get(make func() answer) answer {
@@ -250,7 +249,7 @@ func (c *cached) send(w http.ResponseWriter, check func(context.Context) error) 
 	w.Write(a.body)
 }
 
-// bounded closes connections beyond its slots at once.
+// bounded closes connections beyond its limit immediately.
 type bounded struct {
 	net.Listener
 	slots chan struct{}

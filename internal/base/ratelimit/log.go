@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Log writes messages that peers can cause at will. It lets through a few per
-// interval and counts the rest, so that a flood of bad peers cannot fill the log.
-// It is safe for concurrent use.
+// Log limits messages that peers can cause at will. It writes a few per interval
+// and counts the rest, so that a flood of requests cannot fill the log. It is safe
+// for concurrent use.
 type Log struct {
 	log    *slog.Logger
 	window Window
@@ -19,9 +19,9 @@ func NewLog(log *slog.Logger, burst int, every time.Duration) *Log {
 	return &Log{log: log, window: Window{Most: burst, Every: every}}
 }
 
-// Log writes the record if the current interval has room for it; the first record
-// of an interval has as "skipped" how many were left out before it. Nothing
-// happens on a nil Log.
+// Log writes the record unless the limit of the current interval is reached. The
+// first record of an interval has the number of dropped ones as "skipped". A nil
+// Log does nothing.
 func (l *Log) Log(level slog.Level, msg string, args ...any) {
 	if l == nil || !l.log.Enabled(context.Background(), level) {
 		return

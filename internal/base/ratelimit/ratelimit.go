@@ -1,6 +1,6 @@
-// Package ratelimit bounds how often something happens: so many times in an
-// interval (Window), once in an interval for each key (Keys), evenly spaced
-// (Pace), at a rate with a reserve for bursts (Bucket), or written to a log (Log). It has no goroutines.
+// Package ratelimit bounds how often something happens: a number of times per interval (Window), once
+// per interval for each key (Keys), evenly spaced (Pace), at a rate with bursts (Bucket), or written to
+// a log (Log). It has no goroutines.
 package ratelimit
 
 import (
@@ -11,8 +11,8 @@ import (
 	"brine/internal/base/wait"
 )
 
-// Window admits Most events in an interval of length Every, which begins with the
-// first event after the previous interval. It is safe for concurrent use.
+// Window admits Most events in an interval of length Every. An interval begins with the
+// first event after the previous one. It is safe for concurrent use.
 type Window struct {
 	Most  int
 	Every time.Duration
@@ -23,8 +23,9 @@ type Window struct {
 	skipped int
 }
 
-// Admit reports whether an event at that time is within the limit, and with the
-// first one that is, how many were not since the last one that was.
+// Admit reports whether an event at that time is within the limit. skipped, returned
+// with the first admitted event of an interval, is the number of rejected events since
+// the last admitted one.
 func (w *Window) Admit(now time.Time) (skipped int, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,8 +41,8 @@ func (w *Window) Admit(now time.Time) (skipped int, ok bool) {
 	return skipped, true
 }
 
-// Wait waits until an event is within the limit and reports true, or false if ctx
-// ended first. A Most of 0 or less is no limit here.
+// Wait waits until an event is within the limit and returns true, or false if ctx ends
+// first. Here, a Most of 0 or less means no limit.
 func (w *Window) Wait(ctx context.Context) bool {
 	for w.Most > 0 {
 		w.mu.Lock()
@@ -63,10 +64,9 @@ func (w *Window) Wait(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// Keys admits one event of each key in an interval. It remembers at most Most
-// keys, and starts again with none when there would be more: a peer that invents
-// keys is limited by what it costs to invent Most of them. It is safe for
-// concurrent use.
+// Keys admits one event per key and interval. It remembers at most Most keys and then
+// starts again with none. So a peer that invents keys is limited by the cost of
+// inventing Most of them. It is safe for concurrent use.
 type Keys struct {
 	Most  int
 	Every time.Duration
@@ -89,19 +89,19 @@ func (k *Keys) Admit(key string, now time.Time) bool {
 	return true
 }
 
-// CatchUp is for how long unused times of a Pace can be made up for: a clock that
-// wakes sleepers a little late would slow down a high rate.
+// CatchUp bounds how far a Pace makes up for unused time. Without it, late wake-ups
+// would slow down a high rate.
 const CatchUp = 50 * time.Millisecond
 
 // Pace spaces events evenly. It is safe for concurrent use.
 type Pace struct {
-	Rate func() int // events in a second; 0 or less is no limit
+	Rate func() int // events per second; 0 or less means no limit
 
 	mu   sync.Mutex
 	next time.Time
 }
 
-// Interval is the time between two events, 0 without a limit or for a nil Pace.
+// Interval returns the time between two events, 0 without a limit or for a nil Pace.
 func (p *Pace) Interval() time.Duration {
 	if p == nil {
 		return 0
@@ -129,9 +129,8 @@ func (p *Pace) Wait() {
 	time.Sleep(turn.Sub(now))
 }
 
-// Bucket is a token bucket: it admits Rate per second on average, and as many as Burst
-// at once after a pause. It starts with its whole reserve. It is not safe for concurrent
-// use.
+// Bucket is a token bucket: it admits Rate events per second on average, and up to Burst
+// at once after a pause. It starts full. It is not safe for concurrent use.
 type Bucket struct {
 	Rate, Burst float64
 
@@ -139,7 +138,8 @@ type Bucket struct {
 	last time.Time
 }
 
-// Admit reports whether n more fit at that time, and counts them if so.
+// Admit reports whether n more events are within the limit at that time, and if so,
+// counts them.
 func (b *Bucket) Admit(n float64, now time.Time) bool {
 	if since := now.Sub(b.last); since > 0 {
 		b.used = max(0, b.used-b.Rate*since.Seconds())

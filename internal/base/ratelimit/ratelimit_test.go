@@ -110,7 +110,7 @@ func TestBucket(t *testing.T) {
 		t.Error("more than the burst is admitted at once")
 	}
 	admit(20)
-	now = now.Add(-time.Hour) // a clock that is set back neither adds nor takes
+	now = now.Add(-time.Hour) // setting the clock back must neither add nor remove tokens
 	admit(0)
 	now = now.Add(time.Second)
 	admit(10)

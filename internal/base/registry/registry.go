@@ -1,7 +1,7 @@
-// Package registry is the one form in which units register themselves by name:
-// modules, states, outputters, cache drivers, returners and the other kinds that
-// users name in commands and options. The package that owns a kind has a Registry;
-// each unit's file registers it in its init function.
+// Package registry is the common way in which units register by name: modules,
+// states, outputters, cache drivers, returners and other kinds that users name in
+// commands and options. The package that owns a kind has a Registry; each unit's
+// file registers it in its init function.
 package registry
 
 import (
@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 )
 
-// Registry has the units of one kind. Units are registered while the program is
-// initialized; the first look-up ends that, so that later ones need no lock and
-// all users see the same names.
+// Registry holds the units of one kind. Units are registered during the
+// initialization of the program. The first look-up ends that, so that later ones
+// need no lock and all users see the same names.
 type Registry[T any] struct {
 	kind   string
 	units  map[string]T
@@ -25,7 +25,7 @@ func New[T any](kind string) *Registry[T] {
 }
 
 // Register adds a unit. It panics if the name is empty or taken, or after the first
-// look-up: each is a mistake in the source, which every start of every program shows.
+// look-up. These are programming errors, which show at every start.
 func (r *Registry[T]) Register(name string, unit T) {
 	if name == "" {
 		panic("registry: " + r.kind + " without a name")
@@ -39,7 +39,7 @@ func (r *Registry[T]) Register(name string, unit T) {
 	r.units[name] = unit
 }
 
-// Lookup returns a unit by its name.
+// Lookup returns the unit with a name.
 func (r *Registry[T]) Lookup(name string) (T, bool) {
 	r.frozen.Store(true)
 	unit, ok := r.units[name]

@@ -11,13 +11,13 @@ import (
 // jidLayout is the UTC time to the microsecond without separators.
 const jidLayout = "20060102150405.000000"
 
-// JIDSlots is the number of masters that can make job ids at the same time
-// without making the same one. Each has a slot of every millisecond.
+// JIDSlots is the number of masters that can create job ids concurrently without
+// duplicates. Each has one slot in every millisecond.
 const JIDSlots = 200
 
 const jidSlot = time.Millisecond / JIDSlots
 
-// noSlot uses every microsecond.
+// noSlot means that every microsecond is used.
 const noSlot = -1
 
 var jids = struct {

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestJIDsOfMastersDiffer: masters whose clocks agree to the microsecond make no
-// id twice. The ids of each increase and follow the clock, also when it goes back.
+// TestJIDsOfMastersDiffer checks that masters whose clocks agree to the
+// microsecond create no duplicate ids, and that the ids of each increase and
+// follow the clock, even when it goes back.
 func TestJIDsOfMastersDiffer(t *testing.T) {
 	var ids []string
 	for i := range 40 {
@@ -32,7 +33,7 @@ func TestJIDsOfMastersDiffer(t *testing.T) {
 			if by := made[next]; by != "" {
 				t.Fatalf("%s and %s both made %v", by, id, next)
 			}
-			if d := next.Sub(now); round < 2000 && (d < -time.Millisecond || d > 100*time.Millisecond) { // five ids fit in a millisecond: a burst runs ahead
+			if d := next.Sub(now); round < 2000 && (d < -time.Millisecond || d > 100*time.Millisecond) { // a burst runs ahead
 				t.Fatalf("%s: round %d: %v is %v from the clock", id, round, next, d)
 			}
 			made[next], last[i] = id, next

@@ -42,9 +42,9 @@ func CheckID(id string) error {
 	return nil
 }
 
-// CheckNewID is CheckID for the id of a new minion. It also rejects ids that
-// are patterns where a user names a minion, as in salt-key -d '*', and ids that
-// a terminal shows as another id.
+// CheckNewID checks the id of a new minion. It also rejects ids that are patterns
+// where a user names a minion, as in salt-key -d '*', and ids that a terminal
+// shows as another id.
 func CheckNewID(id string) error {
 	if err := CheckID(id); err != nil {
 		return err
@@ -58,12 +58,12 @@ func CheckNewID(id string) error {
 	return nil
 }
 
-// StandbyJobs is the key in a Brine master's answer to a minion's status report: true
-// if minions run its jobs while it stands by.
+// StandbyJobs is a key in a Brine master's answer to a minion's status report: true
+// if minions run the master's jobs while it is a standby.
 const StandbyJobs = "standby_jobs"
 
-// JobRecord is the key of a return that has the signed record of its job, as the
-// master gave it to the minion that published the job. It is for another master.
+// JobRecord is the key of a return with the signed record of its job, as the
+// publishing master sent it to the minion. It is for another master.
 const JobRecord = "brine_record"
 
 // KeepReturn is the key in a Brine master's reply to a return that it could not

@@ -7,9 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// IsTrue reads a value as Salt's functions read an argument that is to be true or false: numbers, also in
-// texts, are true above 0 (of a fraction that is no text the whole part), a text is true if it is "true" in any case, and anything else has Python's truth.
-// Source: salt.utils.data.is_true.
+// IsTrue converts a value to a boolean like Salt's functions: numbers, also as strings, are true above 0 (fractions that are not strings are truncated
+// first), a string is true if it is "true" in any case, and other values have Python's truth value. Source: salt.utils.data.is_true.
 func IsTrue(v any) bool {
 	switch x := v.(type) {
 	case string:
@@ -24,15 +23,15 @@ func IsTrue(v any) bool {
 	case int64:
 		return x > 0
 	case float64:
-		return x >= 1 // Salt takes its whole part
+		return x >= 1 // Salt truncates it first
 	}
 	return value.Truth(v)
 }
 
-// numberIn reads a number as Python's float does.
+// numberIn parses a number like Python's float.
 func numberIn(s string) (float64, bool) {
 	s = strings.TrimSpace(s)
-	if strings.ContainsAny(s, "xXpP") { // Go's hexadecimal form
+	if strings.ContainsAny(s, "xXpP") { // Go's hexadecimal floats
 		return 0, false
 	}
 	n, err := strconv.ParseFloat(s, 64)

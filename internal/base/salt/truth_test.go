@@ -6,7 +6,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestIsTrue has what Salt 3007.10 returns for each.
+// TestIsTrue compares with the results of Salt 3007.10.
 func TestIsTrue(t *testing.T) {
 	for _, c := range []struct {
 		v    any

@@ -53,8 +53,8 @@ func (p *parser) compoundWords(words []string) (node, error) {
 	return n, nil
 }
 
-// CheckParentheses returns an error for a parenthesis in a compound target that is part of
-// a word. It is read as a character of a minion id, as in Salt, which is hardly meant.
+// CheckParentheses returns an error for a parenthesis that is part of a word in a compound
+// target. As in Salt, it is read as a character of a minion id, which is rarely intended.
 func CheckParentheses(expr string) error {
 	for word := range strings.FieldsSeq(expr) {
 		if len(word) > 1 && !strings.Contains(word, "@") && (strings.HasPrefix(word, "(") || strings.HasSuffix(word, ")")) {
@@ -267,13 +267,13 @@ func (e *UnknownGroupError) Error() string {
 	return fmt.Sprintf("nodegroup %q is not defined", e.Group)
 }
 
-// Unwrap gives the error its kind.
+// Unwrap returns the kind of the error.
 func (e *UnknownGroupError) Unwrap() error { return salt.Errorf(salt.NotFound, "unknown nodegroup") }
 
 // CircularError reports a nodegroup that contains itself.
 type CircularError struct {
 	Group string
-	Path  []string // the groups, from the outermost
+	Path  []string // the groups, outermost first
 }
 
 func (e *CircularError) Error() string {
@@ -352,8 +352,8 @@ func parenthesise(words []string) []string {
 
 var prefixed = regexp.MustCompile(`^[A-Z].?@`)
 
-// asTerm joins words that are neither operators, globs nor prefixed terms to
-// one term: a regular expression if they look like one, else a list.
+// asTerm joins words that are neither operators, globs nor prefixed terms into one term: a
+// regular expression if they look like one, else a list.
 func asTerm(words []string) []string {
 	letter := "L@"
 	for _, w := range words {

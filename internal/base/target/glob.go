@@ -54,7 +54,7 @@ func ParseGlob(pattern string) Glob {
 			lit = lit[:0]
 		}
 	}
-	unclosed := false // no bracket from here on is closed; looking again would take quadratic time
+	unclosed := false // no later bracket is closed; searching again would take quadratic time
 	for i := 0; i < len(pattern); i++ {
 		switch pattern[i] {
 		case '*':

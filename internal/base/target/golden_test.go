@@ -151,7 +151,7 @@ func TestMasterSideAsSalt(t *testing.T) {
 	}
 }
 
-// masterDiffers lists the targets for which Brine's master expects other
+// masterDiffers lists the targets for which Brine's master waits for other
 // minions than Salt's. Targets without a delimiter or with a missing
 // parenthesis match no minion in either, but Salt waits. If data is negated, a
 // minion without data may match; Salt does not wait for it.

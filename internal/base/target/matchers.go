@@ -72,7 +72,7 @@ func (d *dataExpr) on(data *value.Dict) verdict {
 // cidrNode matches the addresses in the grains ipv4 or ipv6.
 type cidrNode struct {
 	addr netip.Addr   // valid for a single address
-	net  netip.Prefix // otherwise
+	net  netip.Prefix // if addr is not valid
 }
 
 func parseCIDR(text string) (node, error) {

@@ -36,7 +36,7 @@ type linear struct{ re *regexp.Regexp }
 
 func (p linear) match(text string) verdict { return verdictOf(p.re.MatchString(text)) }
 
-// DefaultBudget is the search time for a target given by an operator.
+// DefaultBudget is the search time for a target that an operator specifies.
 const DefaultBudget = 5 * time.Second
 
 // Budget bounds the total time of all backtracking searches of one target, so

@@ -8,8 +8,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestSpentBudget checks that a pattern whose budget is spent neither matches
-// nor fails to match, also if negated.
+// TestSpentBudget checks that a pattern with an exhausted budget yields
+// neither a match nor a mismatch, even if negated.
 func TestSpentBudget(t *testing.T) {
 	for _, expr := range []string{"E@(?=a)", "not E@(?=a)", "E@(?!a)"} {
 		budget := NewBudget(time.Hour)
@@ -49,8 +49,8 @@ func TestBudgetIsShared(t *testing.T) {
 	}
 }
 
-// TestUnclosedBrackets has a glob that took hours as long as each bracket was
-// looked up to the end.
+// TestUnclosedBrackets uses a glob that would take hours if each bracket were
+// searched up to the end.
 func TestUnclosedBrackets(t *testing.T) {
 	pattern := strings.Repeat("[", 16<<20)
 	if g := ParseGlob(pattern); !g.Match(pattern) || g.Match("[") {

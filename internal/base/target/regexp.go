@@ -126,8 +126,8 @@ func (t *translator) group(rest string) error {
 	return t.flags(rest)
 }
 
-// flags handles (?flags) and (?flags:...). Python's flag u is the default and
-// a narrows classes to ASCII, which this package does not follow.
+// flags handles (?flags) and (?flags:...). Python's flag u is the default. Its
+// flag a restricts classes to ASCII, which this package does not support.
 func (t *translator) flags(rest string) error {
 	i := 2
 	kept := []byte{}
@@ -156,7 +156,7 @@ func (t *translator) flags(rest string) error {
 }
 
 // classes are Python's classes, which include Unicode. The two negated ones
-// have no such form inside a set and stay ASCII there.
+// cannot be expressed inside a set and stay ASCII there.
 var classes = map[byte]struct{ bare, inSet string }{
 	'd': {`\p{Nd}`, `\p{Nd}`},
 	'D': {`\P{Nd}`, `\P{Nd}`},

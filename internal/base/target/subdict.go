@@ -110,7 +110,7 @@ func (d *dataExpr) match(data *value.Dict) verdict {
 type dataWalk struct {
 	*dataExpr
 	steps  int
-	unsure bool // a pattern exceeded its time
+	unsure bool // a pattern exceeded its time budget
 }
 
 func (w *dataWalk) leaf(text string) *leaf {

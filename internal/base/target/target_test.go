@@ -104,7 +104,7 @@ func TestListKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// A nodegroup is one term of a larger target.
+// TestNodegroupIsOneTerm checks that a nodegroup is one term of a larger target.
 func TestNodegroupIsOneTerm(t *testing.T) {
 	g := target.Nodegroups{"g": "a or b"}
 	m, err := g.Parse("compound", "N@g and c*", "")
@@ -141,7 +141,7 @@ func TestExpandAsSent(t *testing.T) {
 
 func TestUnknownDataIsNeitherYesNorNo(t *testing.T) {
 	s := target.Data{MinionID: "m"}
-	for expr, want := range map[string][2]bool{ // match, expect
+	for expr, want := range map[string][2]bool{ // Match and Expect
 		"G@os:x":                {false, true},
 		"not G@os:x":            {false, true},
 		"m or G@os:x":           {true, true},
@@ -177,7 +177,8 @@ func TestDataIsFetchedOnlyWhenNeeded(t *testing.T) {
 	}
 }
 
-// Data and targets made for exponential work cost a bounded number of steps.
+// TestHostileDataEnds checks that data and targets designed for exponential work cost a
+// bounded number of steps.
 func TestHostileDataEnds(t *testing.T) {
 	level := value.DictOf("a", "x")
 	for range 60 {

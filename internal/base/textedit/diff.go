@@ -114,8 +114,8 @@ func grouped(ops []opcode) [][]opcode {
 type matcher struct {
 	a, b  []int
 	where [][]int // for each line, its positions in b
-	// runs[j] is the length of the run that ends before line i of a and line
-	// j of b; next is the same for the following line of a.
+	// runs[j] is the length of the run that ends before line i of a and line j
+	// of b; next is the same for the following line of a.
 	runs, next []int
 }
 

@@ -31,7 +31,7 @@ func (e Line) Apply(text string) (string, error) {
 	}
 	lines := SplitLines(text)
 	if n := len(lines); n > 0 && eol(lines[n-1]) != "" {
-		lines = append(lines, "") // so that a line can be appended
+		lines = append(lines, "") // allows appending a line
 	}
 	lines, err := e.edit(lines)
 	if err != nil {
@@ -68,7 +68,7 @@ func (e *Line) check() error {
 }
 
 func (e Line) edit(lines []string) ([]string, error) {
-	if len(lines) == 0 { // an empty text has no lines to find
+	if len(lines) == 0 { // an empty text has no lines to match
 		e.Before, e.After = nil, nil
 	}
 	match, err := find(lines, &e.Match)

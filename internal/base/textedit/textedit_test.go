@@ -72,7 +72,7 @@ func TestLine(t *testing.T) {
 			Mode: e.str("mode"), Content: e.ptr("content"), Match: e.str("match"), Location: e.str("location"),
 			Before: e.ptr("before"), After: e.ptr("after"), Indent: indent,
 		}.Apply(e.Text)
-		if strings.Contains(e.Text, "\r") && e.Result != nil { // Salt ends the new line with \n, Brine like the others
+		if strings.Contains(e.Text, "\r") && e.Result != nil { // Salt ends the new line with \n, Brine like the other lines
 			if strings.Count(got, "\r") != strings.Count(got, "\n") {
 				t.Errorf("%q by %v: mixed ends in %q", e.Text, e.Args, got)
 			}
@@ -89,7 +89,7 @@ func TestLine(t *testing.T) {
 func TestReplace(t *testing.T) {
 	for _, e := range load(t).Replace {
 		if strings.Contains(e.Error, "codec can't decode") {
-			continue // Salt splits a character
+			continue // Salt splits a multi-byte character
 		}
 		o := ReplaceOptions{
 			Flags: pyre.MultiLine, Literal: e.is("backslash_literal"), Append: e.is("append_if_not_found"), Prepend: e.is("prepend_if_not_found"),

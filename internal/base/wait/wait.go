@@ -1,6 +1,5 @@
-// Package wait has what goroutines wait with: a sleep that a context ends, a wait
-// for whichever comes first, and a wake-up that never blocks its sender. It knows
-// nothing of what is waited for.
+// Package wait has ways for goroutines to wait: a sleep that ends with a context, a
+// wait for an early event, and a wake-up that never blocks its sender.
 package wait
 
 import (
@@ -9,8 +8,8 @@ import (
 	"time"
 )
 
-// Sleep waits for d and reports whether that time has passed; false means that ctx
-// ended first. A d of 0 or less does not wait, but still fails after the end of ctx.
+// Sleep waits for d and reports whether it has passed; false means that ctx ended
+// first. A d of 0 or less does not wait, but returns false if ctx has ended.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -18,8 +17,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	return Until(ctx, nil, d)
 }
 
-// Until waits for d, without a limit if d is 0, and reports whether that time has
-// passed; false means that early or ctx came first. A nil early never comes.
+// Until waits for d, without a limit if d is 0, and reports whether it has passed;
+// false means that early or ctx came first. A nil early never does.
 func Until(ctx context.Context, early <-chan struct{}, d time.Duration) bool {
 	var over <-chan time.Time
 	if d > 0 {
@@ -36,7 +35,8 @@ func Until(ctx context.Context, early <-chan struct{}, d time.Duration) bool {
 	return false
 }
 
-// Jitter returns a random duration from 0 to below d, and 0 if d is not positive.
+// Jitter returns a random duration of at least 0 and less than d; 0 if d is not
+// positive.
 func Jitter(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
@@ -44,15 +44,15 @@ func Jitter(d time.Duration) time.Duration {
 	return rand.N(d)
 }
 
-// Wakeup tells one goroutine that there is something to do. Wake never blocks;
-// several calls before the goroutine looks count as one. Copies share the channel.
+// Wakeup notifies one goroutine that there is something to do. Wake never blocks;
+// several calls before the goroutine reacts count as one. Copies share the channel.
 // The zero Wakeup wakes no goroutine.
 type Wakeup struct{ c chan struct{} }
 
 // NewWakeup returns a Wakeup without a pending call.
 func NewWakeup() Wakeup { return Wakeup{make(chan struct{}, 1)} }
 
-// Wake has the goroutine that receives from C look, now or when it next receives.
+// Wake notifies the goroutine that receives from C, now or when it next receives.
 func (w Wakeup) Wake() {
 	select {
 	case w.c <- struct{}{}:

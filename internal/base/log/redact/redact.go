@@ -1,5 +1,5 @@
-// Package redact takes passwords out of messages: out of URLs, and out of the
-// data source names of databases.
+// Package redact removes passwords from URLs and database data source names in
+// messages.
 package redact
 
 import (
@@ -7,23 +7,25 @@ import (
 	"strings"
 )
 
-// Mask stands for what is taken out.
+// Mask replaces removed text.
 const Mask = "<redacted>"
 
 var (
-	// scheme begins a URL. The userinfo behind it is found by hand, because
-	// passwords that are not escaped hold the characters that end it.
+	// scheme matches the beginning of a URL. The userinfo after it is searched
+	// without a pattern, because unescaped passwords may contain the characters
+	// that end it.
 	scheme = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://`)
-	// parameter is a value of a query that is a secret by its name.
+	// parameter matches a query parameter whose name shows that its value is
+	// secret.
 	parameter = regexp.MustCompile(`(?i)([?&;](?:[a-z0-9_.-]*[_.-])?(?:password|passwd|passphrase|pass|pwd|secret|token|api_?key|signature|sig)=)[^\s&;#"'<>]+`)
-	// source is the beginning of a data source name of MySQL's Go driver.
+	// source matches the beginning of a data source name of MySQL's Go driver.
 	source = regexp.MustCompile(`([^\s:/@"'` + "`" + `]+):\S+@(tcp|unix)\(`)
 )
 
-// Text returns a message without the passwords in its URLs. As in Salt, http
-// and https URLs lose the user as well, which often is a token; of other schemes
-// a user without a password stays, as in ssh://git@host. Query parameters that
-// are named as secrets lose their value.
+// Text returns a message without the passwords in its URLs. As in Salt, http and
+// https URLs also lose the user name, which often is a token. In other schemes, a
+// user without a password stays, as in ssh://git@host. Query parameters with
+// names of secrets lose their values.
 func Text(text string) string {
 	if strings.Contains(text, "://") {
 		text = parameter.ReplaceAllString(urls(text), "${1}"+Mask)
@@ -34,7 +36,7 @@ func Text(text string) string {
 	return text
 }
 
-// urls masks the userinfo of each URL in a text.
+// urls masks the userinfo of each URL in a string.
 func urls(text string) string {
 	var out strings.Builder
 	for {
@@ -54,11 +56,11 @@ func urls(text string) string {
 	return out.String()
 }
 
-// userinfo returns the length of the userinfo at the beginning of what follows
-// a scheme, 0 if there is none. A password with a raw slash, question mark or
-// hash is seen by the port, which would be no number.
+// userinfo returns the length of the userinfo after a scheme, 0 if there is none.
+// A raw slash, question mark or hash in a password is recognized because the port
+// would not be a number.
 func userinfo(text string) int {
-	if i := strings.Index(text, "://"); i >= 0 { // another URL, as in a list with commas
+	if i := strings.Index(text, "://"); i >= 0 { // another URL follows, as in a comma-separated list
 		text = text[:i]
 	}
 	if i := strings.IndexAny(text, " \t\r\n\"'`<>"); i >= 0 {
@@ -91,7 +93,7 @@ func Error(err error) error {
 	return err
 }
 
-// masked is an error with another message.
+// masked is an error with its message replaced.
 type masked struct {
 	text string
 	err  error

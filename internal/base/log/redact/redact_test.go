@@ -40,7 +40,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// FuzzText checks that masking once is enough.
+// FuzzText checks that masking twice changes nothing.
 func FuzzText(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	f.Add("https://u:p@h/x?token=a b ssh://a@b u:p@tcp(h)")
