@@ -21,6 +21,7 @@ var command = frame.Command{
 	Name: "doc", Usage: "[options] KIND [NAME]",
 	Doc: "Prints the reference of a kind as Markdown: " + kindNames + ". With NAME only one option, module, function or other unit. " +
 		"With options, NAME may also be master, minion, api or witness. Example: brine doc states file.managed. " +
+		"The kind sample prints a configuration file with all options, of NAME master, minion or witness. " +
 		"With --dir the pages of all kinds are written to files.",
 }
 
@@ -106,6 +107,9 @@ func execute(_ context.Context, env *frame.Env, args []string) int {
 // find returns the description of one unit of a kind, or of all if name is empty.
 // The kind "options" is those of all daemons.
 func find(kindName, name string) ([]byte, error) {
+	if kindName == sampleKind {
+		return sampleFile(name)
+	}
 	all := kinds()
 	if kindName == "options" {
 		all = optionKinds()

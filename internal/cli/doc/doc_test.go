@@ -12,6 +12,7 @@ import (
 	"brine/internal/cli/frame"
 	"brine/internal/daemons/config"
 	"brine/internal/host"
+	"brine/internal/py/value"
 	"brine/internal/py/yaml"
 )
 
@@ -102,6 +103,50 @@ func TestBeaconExamples(t *testing.T) {
 	}
 }
 
+// TestSamples: a sample without its comment signs is a configuration file that sets each
+// option once, and to its default.
+func TestSamples(t *testing.T) {
+	for _, s := range samples() {
+		text, err := sampleFile(s.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var active strings.Builder
+		for line := range strings.Lines(string(text)) {
+			if len(line) > 1 && line[0] == '#' && line[1] != ' ' && line[1] != '#' {
+				active.WriteString(line[1:])
+			} else if strings.TrimSpace(line) != "" && line[0] != '#' {
+				t.Errorf("%s sets something: %q", s.name, line)
+			}
+		}
+		v, err := yaml.LoadText(active.String(), s.name)
+		if err != nil {
+			t.Fatalf("%s: %v", s.name, err)
+		}
+		got, want := v.(*value.Dict), value.DictOf()
+		for _, set := range s.sets {
+			all, err := described(s.kind, set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range all {
+				want.Set(d.Name, d.Default)
+				if n := strings.Count(active.String(), "\n"+d.Name+":"); n > 1 {
+					t.Errorf("%s sets %s %d times", s.name, d.Name, n)
+				}
+			}
+		}
+		if got.Len() != want.Len() {
+			t.Errorf("%s sets %d options of %d", s.name, got.Len(), want.Len())
+		}
+		for k, v := range want.All() {
+			if flow(got.At(k)) != flow(v) {
+				t.Errorf("%s sets %v to %s instead of %s", s.name, k, flow(got.At(k)), flow(v))
+			}
+		}
+	}
+}
+
 func TestDoc(t *testing.T) {
 	for _, c := range []struct {
 		args, want string
@@ -112,6 +157,8 @@ func TestDoc(t *testing.T) {
 		{"options log_level", "# log_level", 0},
 		{"options witness", "cluster_witness_secret", 0},
 		{"beacons load", "averages", 0},
+		{"sample minion", "\n#master: salt\n", 0},
+		{"sample api", "", 1},
 		{"runners", "## jobs.list_jobs", 0},
 		{"modules nothing.here", "", 1},
 		{"nothing", "", 1},

@@ -32,17 +32,24 @@ type apiOptions struct {
 	API api.Options `title:"salt-api"`
 }
 
-func optionsOf(k config.Kind, ptr any) ([]unit, error) {
+// described returns the options that a struct declares, and with those of a daemon also
+// the ones that are read by name.
+func described(k config.Kind, ptr any) ([]config.Description, error) {
 	all, err := config.Describe(k, ptr)
 	if err != nil {
 		return nil, err
 	}
-	if _, api := ptr.(*apiOptions); !api {
-		more, err := config.DescribeByName(k)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, more...)
+	if _, api := ptr.(*apiOptions); api {
+		return all, nil
+	}
+	more, err := config.DescribeByName(k)
+	return append(all, more...), err
+}
+
+func optionsOf(k config.Kind, ptr any) ([]unit, error) {
+	all, err := described(k, ptr)
+	if err != nil {
+		return nil, err
 	}
 	units := make([]unit, len(all))
 	for i := range all {

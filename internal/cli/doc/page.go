@@ -69,7 +69,12 @@ func (w *page) code(language, s string) {
 
 // yaml writes a value of a key as a block.
 func (w *page) yaml(key string, v any) {
-	w.code("yaml", yaml.Dump(value.DictOf(key, v), yaml.Width(-1), yaml.KeepOrder()))
+	w.code("yaml", block(key, v))
+}
+
+// block returns a value of a key as YAML in lines.
+func block(key string, v any) string {
+	return yaml.Dump(value.DictOf(key, v), yaml.Width(-1), yaml.KeepOrder())
 }
 
 var (
