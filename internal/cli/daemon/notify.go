@@ -1,19 +1,36 @@
 package daemon
 
 import (
+	"context"
+	"log/slog"
 	"net"
 	"os"
+	"strconv"
+	"time"
+
+	"brine/internal/base/metrics"
+	"brine/internal/base/wait"
 )
 
 // manager is a service manager that wants to know how the daemon fares, by
 // the protocol of sd_notify(3). The zero manager wants nothing.
-type manager struct{ addr string }
+type manager struct {
+	addr string
+	// watchdog is the time without a message after which it restarts the daemon, 0 for never.
+	watchdog time.Duration
+}
 
 // serviceManager returns the manager that started this process, if any, and
 // hides it from the programs that jobs start.
 func serviceManager() manager {
-	m := manager{os.Getenv("NOTIFY_SOCKET")}
-	os.Unsetenv("NOTIFY_SOCKET")
+	m := manager{addr: os.Getenv("NOTIFY_SOCKET")}
+	own := os.Getenv("WATCHDOG_PID")
+	if usec, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64); err == nil && usec > 0 && (own == "" || own == strconv.Itoa(os.Getpid())) {
+		m.watchdog = time.Duration(usec) * time.Microsecond
+	}
+	for _, name := range []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"} {
+		os.Unsetenv(name)
+	}
 	return m
 }
 
@@ -28,4 +45,23 @@ func (m manager) tell(state string) {
 	}
 	defer c.Close()
 	_, _ = c.Write([]byte(state))
+}
+
+// watch tells the manager that the daemon lives, for as long as its check passes, until
+// ctx ends. A check that hangs or fails lets the manager's time pass.
+func (m manager) watch(ctx context.Context, d metrics.Daemon, log *slog.Logger) {
+	if m.addr == "" || m.watchdog == 0 {
+		return
+	}
+	// Three messages fit in the time, so that a slow machine does not look like a dead daemon.
+	for pause := m.watchdog / 3; ; {
+		if err := d.CheckLive(ctx); err == nil {
+			m.tell("WATCHDOG=1")
+		} else {
+			log.Error("self-check failed; the service manager restarts this daemon if it stays so", "err", err)
+		}
+		if !wait.Sleep(ctx, pause) {
+			return
+		}
+	}
 }
