@@ -15,6 +15,7 @@ import (
 	"brine/internal/cli/migrate"
 	"brine/internal/cli/run"
 	"brine/internal/cli/salt"
+	"brine/internal/cli/selfcheck"
 	"brine/internal/cli/witness"
 )
 
@@ -36,6 +37,7 @@ func Applets() []frame.Applet {
 		witness.Applet(),
 		migrate.Applet(),
 		doc.Applet(),
+		selfcheck.Applet(),
 	}
 	// These speak of all programs, themselves included.
 	list := func() []frame.Applet { return Applets() }

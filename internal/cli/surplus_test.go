@@ -56,6 +56,7 @@ var surplus = map[string][]string{
 	"migrate check":          {"junk"},
 	"migrate schema":         {"", "pgjsonb junk", "redis"},
 	"doc":                    {"modules test junk", "--dir /proc/none modules"},
+	"self-check":             {"junk", "--root /proc/none junk"},
 	"man":                    {"salt junk", "--dir /proc/none salt"},
 	"completion":             {"bash junk"},
 }

@@ -1,0 +1,248 @@
+// Package selfcheck is the program `brine self-check`: it compares an installation with
+// the manifests of its packages, and checks who can read the private keys.
+package selfcheck
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"brine/internal/cli/frame"
+	"brine/internal/daemons/config"
+)
+
+var command = frame.Command{
+	Name: "self-check", Usage: "[options]",
+	Doc: "Verifies an installation from packages: the content and mode of each file, the links of the programs, units that are masked, and the owner and " +
+		"mode of the keys of master and minion. It changes nothing. The exit code is 1 if something is wrong. Example: brine self-check.",
+}
+
+type options struct {
+	Config string `flag:"-c --config-dir" arg:"DIR" default:"/etc/salt" doc:"Directory of the configuration. Default: %default."`
+	Root   string `flag:"--root" arg:"DIR" default:"/" doc:"Root directory of the installation. Default: %default."`
+}
+
+// manifests is the directory of the packages' manifests: lines of kind, mode, hash or
+// target, and path.
+const manifests = "usr/share/brine/manifest"
+
+// Applet is the entry in the table of programs.
+func Applet() frame.Applet {
+	return frame.Applet{Name: command.Name, Summary: "verify an installation from packages", Run: run}
+}
+
+func run(_ context.Context, env *frame.Env, args []string) int {
+	o := &options{}
+	inv, code, ok := command.Parse(env, o, args)
+	if !ok {
+		return code
+	}
+	if len(inv.Args) > 0 {
+		return command.Fail(env, "unexpected argument "+inv.Args[0])
+	}
+	c := &check{root: o.Root, out: env.Stdout}
+	c.packages()
+	c.keys(config.MasterKind, o.Config)
+	c.keys(config.MinionKind, o.Config)
+	if c.faults > 0 {
+		fmt.Fprintf(env.Stdout, "%d fault(s) in %d files of %d packages\n", c.faults, c.files, c.count)
+		return frame.ExitFailure
+	}
+	fmt.Fprintf(env.Stdout, "OK: %d files of %d packages\n", c.files, c.count)
+	return frame.ExitOK
+}
+
+// check is a run of the program.
+type check struct {
+	root   string
+	out    io.Writer
+	files  int // that manifests name
+	count  int // of manifests
+	faults int
+}
+
+func (c *check) fault(format string, args ...any) {
+	c.faults++
+	fmt.Fprintf(c.out, format+"\n", args...)
+}
+
+// reinstall is what to do about a file that is not as the package has it.
+const reinstall = "install the package again"
+
+// packages compares the files of all packages with their manifests.
+func (c *check) packages() {
+	paths, err := filepath.Glob(filepath.Join(c.root, manifests, "*"))
+	if err != nil || len(paths) == 0 {
+		c.fault("%s: no manifest; this installation is not from packages", filepath.Join(c.root, manifests))
+		return
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			c.fault("%v", err)
+			continue
+		}
+		c.count++
+		for line := range strings.Lines(string(text)) {
+			f := strings.SplitN(strings.TrimSpace(line), " ", 4)
+			if len(f) != 4 {
+				c.fault("%s: invalid line %q; %s", path, line, reinstall)
+				continue
+			}
+			c.files++
+			if f[0] == "link" {
+				c.link(f[3], f[2])
+			} else {
+				c.file(f[3], f[1], f[2])
+			}
+			c.masked(f[3])
+		}
+	}
+}
+
+func (c *check) link(path, target string) {
+	switch got, err := os.Readlink(filepath.Join(c.root, path)); {
+	case err != nil:
+		c.fault("%s: %v; %s", path, reason(err), reinstall)
+	case got != target:
+		c.fault("%s: leads to %s instead of %s; %s", path, got, target, reinstall)
+	}
+}
+
+func (c *check) file(path, mode, hash string) {
+	// Documentation can be left out at an installation, as images of containers do.
+	f, err := os.Open(filepath.Join(c.root, path))
+	if errors.Is(err, fs.ErrNotExist) && (strings.HasPrefix(path, "/usr/share/doc/") || strings.HasPrefix(path, "/usr/share/man/")) {
+		return
+	}
+	if err != nil {
+		c.fault("%s: %v; %s", path, reason(err), reinstall)
+		return
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		c.fault("%s: %v", path, reason(err))
+		return
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		c.fault("%s: %v", path, reason(err))
+		return
+	}
+	if got := fmt.Sprintf("%x", sum.Sum(nil)); got != hash {
+		c.fault("%s: its content differs from the package's; %s", path, reinstall)
+	}
+	if got := strconv.FormatUint(uint64(info.Mode().Perm()), 8); got != mode {
+		c.fault("%s: has mode %s instead of %s; run chmod %s %s", path, got, mode, mode, path)
+	}
+	if own, ok := info.Sys().(*syscall.Stat_t); ok && own.Uid != 0 && os.Geteuid() == 0 {
+		c.fault("%s: belongs to user %d; run chown root:root %s", path, own.Uid, path)
+	}
+}
+
+// masked reports a unit that an administrator or a removed package has masked.
+func (c *check) masked(path string) {
+	name := filepath.Base(path)
+	if !strings.HasSuffix(name, ".service") {
+		return
+	}
+	if target, err := os.Readlink(filepath.Join(c.root, "etc/systemd/system", name)); err == nil && target == "/dev/null" {
+		c.fault("%s: is masked; run systemctl unmask %s", name, name)
+	}
+}
+
+// reason is an error without the path, which the message has.
+func reason(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// owned are the options that say where keys are and whose.
+type owned struct {
+	RootDir string `salt:"root_dir" default:"/"`
+	User    string `salt:"user" default:""`
+	PKIDir  string `salt:"pki_dir" default:""`
+}
+
+// keys checks the owner and the mode of the private keys of a daemon, if it has some.
+func (c *check) keys(k config.Kind, dir string) {
+	main := filepath.Join(c.root, dir, string(k))
+	if _, err := os.Stat(main); errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	log := slog.New(slog.DiscardHandler)
+	tree, err := config.Load(main, k, log)
+	if err != nil {
+		c.fault("%v", err)
+		return
+	}
+	var all struct{ Keys owned }
+	if err := config.Decode(tree, &all); err != nil {
+		c.fault("%v", err)
+		return
+	}
+	o := &all.Keys
+	if o.PKIDir == "" {
+		o.PKIDir = "/etc/salt/pki/" + string(k)
+	}
+	if !strings.HasPrefix(o.PKIDir, filepath.Clean(o.RootDir)) {
+		o.PKIDir = filepath.Join(o.RootDir, o.PKIDir)
+	}
+	if o.User == "" {
+		o.User = "root"
+	}
+	owner, err := user.Lookup(o.User)
+	if err != nil {
+		c.fault("%s: user %s: %v; create it or change the option user", main, o.User, err)
+		return
+	}
+	pki := filepath.Join(c.root, o.PKIDir)
+	info, err := os.Stat(pki)
+	if errors.Is(err, fs.ErrNotExist) {
+		return // the daemon has not run yet
+	}
+	if err != nil {
+		c.fault("%v", err)
+		return
+	}
+	c.private(pki, info, owner, 0o027, "750")
+	keys, err := filepath.Glob(filepath.Join(pki, "*.pem"))
+	if err != nil {
+		c.fault("%v", err)
+	}
+	slices.Sort(keys)
+	for _, path := range keys {
+		info, err := os.Lstat(path)
+		switch {
+		case err != nil:
+			c.fault("%v", err)
+		case info.Mode().IsRegular():
+			c.private(path, info, owner, 0o077, "600")
+		}
+	}
+}
+
+// private reports a file that another user than its owner can change, or read.
+func (c *check) private(path string, info fs.FileInfo, owner *user.User, refused fs.FileMode, mode string) {
+	if info.Mode().Perm()&refused != 0 {
+		c.fault("%s: has mode %o, so that others can read it; run chmod %s %s", path, info.Mode().Perm(), mode, path)
+	}
+	own, ok := info.Sys().(*syscall.Stat_t)
+	if ok && strconv.FormatUint(uint64(own.Uid), 10) != owner.Uid {
+		c.fault("%s: belongs to user %d; run chown %s %s", path, own.Uid, owner.Username, path)
+	}
+}
