@@ -4,7 +4,7 @@ PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp sal
 PKGS    := ./...
 export CGO_ENABLED = 0
 
-.PHONY: tools pam normal durable durable-apart build reference man demo demo-cluster demo-console test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop changelog clean help
+.PHONY: packages tools pam normal durable durable-apart build reference man demo demo-cluster demo-console test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop changelog clean help
 
 build: ## the static binary bin/brine, and a link for each of Salt's programs
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine ./cmd/brine
@@ -15,6 +15,9 @@ pam: ## bin/brine-pam, which asks PAM for masters whose external_auth has it; ne
 
 reference: ## docs/reference, from the declarations in the code
 	$(GO) run ./cmd/brine doc --dir docs/reference
+
+packages: ## deb, rpm and apk packages for amd64 and arm64, in bin/packages
+	packaging/build bin/packages
 
 man: build ## manual pages of all programs, in bin/man
 	@bin/brine man --dir bin/man
@@ -32,10 +35,10 @@ tools: ## what tests need of Debian's packages and this machine has not
 	@test/tools/install
 
 # Tests that start many daemons as processes, or measure.
-SLOW := bench(/.*)?|test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|metrics|stores)
+SLOW := bench(/.*)?|test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|metrics|packages|stores)
 # Tests whose subject is another process, which is built without the race detector: daemons, or
 # the programs that states call, one after the other.
-APART := test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|layers|metrics|registration)|internal/catalogue/states/(databases|packages|services|system)
+APART := test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|layers|metrics|packages|registration)|internal/catalogue/states/(databases|packages|services|system)
 
 test: tools ## the tests of packages and of masters and minions in one process, but for the slowest
 	$(GO) test -short -timeout 30m $$($(GO) list $(PKGS) | grep -vE '^brine/($(SLOW))$$')

@@ -1,0 +1,320 @@
+// Package packages_test builds the packages and looks at what is in them.
+package packages_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"brine/internal/base/salt"
+	"brine/test/tools"
+)
+
+// packages are the names of the packages, the one of the program first.
+var packages = []string{"brine", "brine-salt-common", "brine-salt-master", "brine-salt-minion", "brine-salt-api"}
+
+// file is the name of a package's file.
+func file(format, name string) string {
+	arch := runtime.GOARCH
+	if name != "brine" {
+		arch = map[string]string{"deb": "all", "rpm": "noarch", "apk": "all"}[format]
+	} else if format != "deb" {
+		arch = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
+	}
+	switch format {
+	case "deb":
+		return fmt.Sprintf("%s_%s_%s.deb", name, salt.BrineVersion, arch)
+	case "rpm":
+		return fmt.Sprintf("%s-%s-1.%s.rpm", name, salt.BrineVersion, arch)
+	}
+	return fmt.Sprintf("%s_%s_%s.apk", name, salt.BrineVersion, arch)
+}
+
+// build builds the packages of this machine's architecture into a new directory. It skips
+// where the modules of the builder cannot be fetched.
+func build(t *testing.T, formats string) string {
+	t.Helper()
+	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
+		t.Skip("there are no packages for " + runtime.GOARCH)
+	}
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "../../packaging/build", dir)
+	cmd.Env = append(os.Environ(), "ARCHES="+runtime.GOARCH, "FORMATS="+formats)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		if bytes.Contains(out, []byte("goreleaser/nfpm")) && bytes.Contains(out, []byte("dial tcp")) {
+			tools.Without(t, "nfpm cannot be fetched: "+string(out))
+		}
+		t.Fatalf("packaging/build: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// TestPackages: each format has the program and the services, and a second build, in
+// another directory, gives the same files.
+func TestPackages(t *testing.T) {
+	tools.Slow(t)
+	first := build(t, "deb rpm apk")
+	t.Run("deb", func(t *testing.T) { t.Parallel(); checkAll(t, first, "deb", debFiles) })
+	t.Run("rpm", func(t *testing.T) { t.Parallel(); checkAll(t, first, "rpm", rpmFiles) })
+	t.Run("apk", func(t *testing.T) { t.Parallel(); checkAll(t, first, "apk", apkFiles) })
+	t.Run("again", func(t *testing.T) {
+		t.Parallel()
+		second := build(t, "deb rpm apk")
+		entries, err := os.ReadDir(first)
+		if err != nil || len(entries) != 3*len(packages) {
+			t.Fatalf("%d files, %v", len(entries), err)
+		}
+		for _, e := range entries {
+			if hash(t, filepath.Join(first, e.Name())) != hash(t, filepath.Join(second, e.Name())) {
+				t.Errorf("two builds of %s differ", e.Name())
+			}
+		}
+	})
+}
+
+func hash(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(b))
+}
+
+// entry is a file in a package.
+type entry struct {
+	mode int64
+	link string
+	text []byte // nil if it was not read
+	dir  bool
+}
+
+// checkAll checks the packages of a format. read returns the files of one.
+func checkAll(t *testing.T, dir, format string, read func(t *testing.T, path string) map[string]entry) {
+	units, logrotate := "/usr/lib/systemd/system/", "/etc/logrotate.d/salt"
+	if format == "deb" {
+		units, logrotate = "/lib/systemd/system/", "/etc/logrotate.d/salt-common"
+	}
+	services := map[string]string{"/etc/init.d/salt-": ""}
+	if format != "apk" {
+		services = map[string]string{units + "salt-": ".service"}
+	}
+	all := map[string]string{}
+	for _, name := range packages {
+		files := read(t, filepath.Join(dir, file(format, name)))
+		for path := range files {
+			if other := all[path]; other != "" && !files[path].dir {
+				t.Errorf("%s: %s is in %s and in %s", format, path, other, name)
+			}
+			all[path] = name
+		}
+		want := []string{"/usr/share/brine/manifest/" + name, "/usr/share/doc/" + name + "/copyright"}
+		switch name {
+		case "brine":
+			want = append(want, "/usr/bin/brine", "/usr/share/doc/brine/NOTICES", "/usr/share/man/man8/salt-master.8.gz", "/usr/share/man/man1/brine-ha.1.gz",
+				"/usr/share/bash-completion/completions/salt", "/usr/share/fish/vendor_completions.d/salt.fish", units+"brine-witness.service",
+				"/usr/share/brine/samples/master", "/usr/share/brine/samples/minion", "/usr/share/brine/samples/witness")
+			for _, p := range []string{"salt", "salt-master", "salt-minion", "salt-key", "salt-call", "salt-run", "salt-cp", "salt-api"} {
+				if files["/usr/bin/"+p].link != "brine" {
+					t.Errorf("%s: /usr/bin/%s is no link to brine: %q", format, p, files["/usr/bin/"+p].link)
+				}
+			}
+			if format != "rpm" {
+				checkTexts(t, files)
+			}
+		case "brine-salt-common":
+			want = append(want, logrotate, "/usr/lib/tmpfiles.d/brine-salt.conf", "/etc/salt/master.d", "/etc/salt/minion.d", "/var/log/salt", "/var/cache/salt")
+		default:
+			for prefix, suffix := range services {
+				want = append(want, prefix+strings.TrimPrefix(name, "brine-salt-")+suffix)
+			}
+		}
+		for _, path := range want {
+			if _, ok := files[path]; !ok {
+				t.Errorf("%s: %s has no %s:\n%s", format, name, path, strings.Join(slices.Sorted(maps.Keys(files)), "\n"))
+			}
+		}
+		for path, e := range files {
+			if strings.HasSuffix(path, ".service") && e.text != nil && (bytes.Contains(e.text, []byte("/usr/local")) || !bytes.Contains(e.text, []byte("ExecStart=/usr/bin/"))) {
+				t.Errorf("%s: %s starts no program of the package:\n%s", format, path, e.text)
+			}
+		}
+		if format != "rpm" {
+			checkManifest(t, name, files)
+		}
+	}
+}
+
+// checkTexts checks what the package of the program says.
+func checkTexts(t *testing.T, files map[string]entry) {
+	t.Helper()
+	notices := string(files["/usr/share/doc/brine/NOTICES"].text)
+	mod, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct, _, _ := strings.Cut(string(mod), ")")
+	inTests := regexp.MustCompile(`gofakes3|porcupine|go-internal|golang.org/x/tools|honnef.co`)
+	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) (v\S+)$`).FindAllStringSubmatch(direct, -1) {
+		if !strings.Contains(notices, "==== "+m[1]+" "+m[2]+": ") && !inTests.MatchString(m[1]) {
+			t.Errorf("NOTICES have no licence of %s %s", m[1], m[2])
+		}
+	}
+	if !strings.Contains(notices, "Copyright 2009 The Go Authors") {
+		t.Error("NOTICES have no licence of Go")
+	}
+	if s := string(files["/usr/share/brine/samples/minion"].text); !strings.Contains(s, "\n#master: salt\n") {
+		t.Errorf("the sample of minions sets no master:\n%.500s", s)
+	}
+}
+
+// checkManifest: the manifest of a package has the hash of each of its files but those of
+// the administrator.
+func checkManifest(t *testing.T, name string, files map[string]entry) {
+	t.Helper()
+	listed := map[string]bool{}
+	for line := range strings.Lines(string(files["/usr/share/brine/manifest/"+name].text)) {
+		f := strings.Fields(line)
+		if len(f) != 4 {
+			t.Fatalf("%s: manifest has %q", name, line)
+		}
+		listed[f[3]] = true
+		e := files[f[3]]
+		switch {
+		case f[0] == "link" && e.link != f[2]:
+			t.Errorf("%s: %s leads to %q: %s", name, f[3], e.link, line)
+		case f[0] == "file" && (fmt.Sprintf("%x", sha256.Sum256(e.text)) != f[2] || fmt.Sprintf("%o", e.mode&0o777) != f[1]):
+			t.Errorf("%s: %s (mode %o) is not what the manifest says: %s", name, f[3], e.mode, line)
+		}
+	}
+	for path, e := range files {
+		if !e.dir && !listed[path] && !strings.HasPrefix(path, "/etc/") && !strings.HasPrefix(path, "/usr/share/brine/manifest") {
+			t.Errorf("%s: the manifest has no %s", name, path)
+		}
+	}
+}
+
+// run returns what a program prints.
+func run(t *testing.T, program string, args ...string) []byte {
+	t.Helper()
+	var faults bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Stderr = &faults
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, faults.Bytes())
+	}
+	return out
+}
+
+// debFiles reads a deb by dpkg-deb, and checks its relations.
+func debFiles(t *testing.T, path string) map[string]entry {
+	t.Helper()
+	dpkg := tools.Need(t, "dpkg", "dpkg-deb")
+	fields := map[string]string{}
+	for line := range strings.Lines(string(run(t, dpkg, "-f", path))) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), ": "); ok {
+			fields[k] = v
+		}
+	}
+	if fields["Version"] != salt.BrineVersion {
+		t.Errorf("%s has version %s", path, fields["Version"])
+	}
+	if name, service := strings.CutPrefix(fields["Package"], "brine-"); service {
+		for _, relation := range []string{"Provides", "Conflicts", "Replaces"} {
+			if fields[relation] != name {
+				t.Errorf("%s: %s is %q", path, relation, fields[relation])
+			}
+		}
+		depends := "brine-salt-common (= " + salt.BrineVersion + ")"
+		if name == "salt-common" {
+			depends = "brine (= " + salt.BrineVersion + ")"
+		}
+		if fields["Depends"] != depends {
+			t.Errorf("%s depends on %q", path, fields["Depends"])
+		}
+	} else if fields["Architecture"] != runtime.GOARCH || fields["Depends"] != "" {
+		t.Errorf("%s is for %s and depends on %q", path, fields["Architecture"], fields["Depends"])
+	}
+	conf := string(run(t, dpkg, "-I", path))
+	if strings.Contains(filepath.Base(path), "common") {
+		conf = string(run(t, dpkg, "-I", path, "conffiles"))
+		if strings.TrimSpace(conf) != "/etc/logrotate.d/salt-common" {
+			t.Errorf("conffiles of %s: %s", path, conf)
+		}
+	} else if strings.Contains(conf, "conffiles") {
+		t.Errorf("%s has conffiles:\n%s", path, conf)
+	}
+	return untar(t, bytes.NewReader(run(t, dpkg, "--fsys-tarfile", path)))
+}
+
+// apkFiles reads an apk, which is a tar in streams of gzip, and checks its relations.
+func apkFiles(t *testing.T, path string) map[string]entry {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := untar(t, z)
+	info := string(files["/.PKGINFO"].text)
+	for path := range files {
+		if strings.HasPrefix(path, "/.") {
+			delete(files, path)
+		}
+	}
+	name := regexp.MustCompile(`(?m)^pkgname = (.*)$`).FindStringSubmatch(info)
+	if name == nil || !strings.Contains(info, "pkgver = "+salt.BrineVersion) {
+		t.Fatalf("%s: %s", path, info)
+	}
+	want := map[string]string{"brine": "replaces = salt-minion", "brine-salt-common": "depend = brine=" + salt.BrineVersion}[name[1]]
+	if want == "" {
+		want = "provides = " + strings.TrimPrefix(name[1], "brine-")
+	}
+	if !strings.Contains(info, want) {
+		t.Errorf("%s has no %q:\n%s", path, want, info)
+	}
+	return files
+}
+
+// untar returns the files of an archive, with absolute names.
+func untar(t *testing.T, r io.Reader) map[string]entry {
+	t.Helper()
+	files := map[string]entry{}
+	for tr := tar.NewReader(r); ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := entry{mode: h.Mode, link: h.Linkname, dir: h.Typeflag == tar.TypeDir}
+		if h.Typeflag == tar.TypeReg {
+			if e.text, err = io.ReadAll(tr); err != nil {
+				t.Fatal(err)
+			}
+			e.text = append([]byte{}, e.text...)
+		}
+		if h.Uname != "root" && h.Uname != "" || h.Uid != 0 {
+			t.Errorf("%s belongs to %s (%d)", h.Name, h.Uname, h.Uid)
+		}
+		files["/"+strings.Trim(strings.TrimPrefix(h.Name, "./"), "/")] = e
+	}
+}
