@@ -302,8 +302,9 @@ func stockPackages(t *testing.T) string {
 			files["/usr/bin/salt-call"] = "#!/bin/sh\n"
 		}
 		pack("salt-"+name, "salt-common (= 3007.10)", files, map[string]string{
-			"postinst": "deb-systemd-helper unmask " + unit + "\ndeb-systemd-helper enable " + unit + "\nsystemctl daemon-reload\ndeb-systemd-invoke start " + unit + "\n",
-			"prerm":    "if [ $1 = remove ]; then deb-systemd-invoke stop " + unit + "; fi\n",
+			"postinst": "deb-systemd-helper unmask " + unit + "\ndeb-systemd-helper enable " + unit +
+				"\nsystemctl daemon-reload\ndeb-systemd-invoke start " + unit + "\n",
+			"prerm": "if [ $1 = remove ]; then deb-systemd-invoke stop " + unit + "; fi\n",
 			"postrm": "systemctl daemon-reload\nif [ $1 = remove ]; then deb-systemd-helper mask " + unit + "; fi\n" +
 				"if [ $1 = purge ]; then deb-systemd-helper purge " + unit + "; deb-systemd-helper unmask " + unit + "; fi\n",
 		})

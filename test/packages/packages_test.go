@@ -148,7 +148,8 @@ func checkAll(t *testing.T, dir, format string, read func(t *testing.T, path str
 			}
 		}
 		for path, e := range files {
-			if strings.HasSuffix(path, ".service") && e.text != nil && (bytes.Contains(e.text, []byte("/usr/local")) || !bytes.Contains(e.text, []byte("ExecStart=/usr/bin/"))) {
+			unit := strings.HasSuffix(path, ".service") && e.text != nil
+			if unit && (bytes.Contains(e.text, []byte("/usr/local")) || !bytes.Contains(e.text, []byte("ExecStart=/usr/bin/"))) {
 				t.Errorf("%s: %s starts no program of the package:\n%s", format, path, e.text)
 			}
 		}
