@@ -139,7 +139,6 @@ func (s *session) every(ctx context.Context, o thing) (rights []string, err erro
 }
 
 // wantedRights validates the comma-separated privileges of a request.
-// wantedRights checks the rights of a request, which stand with commas.
 func (o thing) wantedRights(privileges any) ([]string, error) {
 	text := ""
 	if privileges != nil {

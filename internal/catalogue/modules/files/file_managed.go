@@ -59,7 +59,6 @@ func (a contextArgs) marks(attrs any) perms.Marks {
 }
 
 // wantedArgs describe the wanted file.
-// wantedArgs are the arguments that say what a file is to be.
 type wantedArgs struct {
 	Name       string  `salt:"name" doc:"path of the file"`
 	Source     any     `salt:"source" doc:"URL or path of what it is to hold, or a list of such"`

@@ -50,7 +50,6 @@ type managedFile struct {
 	e    *state.Env
 	args *managedArgs
 	// want is the content; nil leaves the present one.
-	// want is the content; nil leaves what is there.
 	want *sources.Content
 	// sourced is set if the content comes from a source file.
 	sourced bool

@@ -147,7 +147,6 @@ func (t *tree) below(p string) (string, bool) {
 }
 
 // wanted reports whether a path below the source is selected.
-// wanted reports whether a path below the source counts.
 func (t *tree) wanted(rel string) (bool, error) {
 	if rel == ".." || strings.HasPrefix(rel, "../") || t.Maxdepth != nil && strings.Count(rel, "/") > *t.Maxdepth {
 		return false, nil

@@ -125,7 +125,6 @@ func (in *install) look(ctx context.Context) error {
 }
 
 // want reads the wanted packages.
-// want reads which packages are wanted.
 func (in *install) want(ctx context.Context) (err error) {
 	if !value.Truth(in.a.Sources) {
 		l, err := in.a.list()

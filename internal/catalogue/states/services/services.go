@@ -154,7 +154,6 @@ func (a runArgs) unit(e *state.Env) unit {
 }
 
 // wanted reads the argument enable; nil means that it is not given.
-// wanted reads the argument enable: nil for neither.
 func (a runArgs) wanted() *bool {
 	on := false
 	switch v := a.Enable.(type) {

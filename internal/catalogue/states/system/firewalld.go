@@ -153,7 +153,6 @@ func (p zonePart) current(ctx context.Context, w wall, zone string, fresh bool) 
 }
 
 // wanted returns the declared items.
-// wanted is the list that is declared.
 func (p zonePart) wanted(ctx context.Context, w wall) ([]string, error) {
 	if !value.Truth(p.want) {
 		return nil, nil

@@ -27,7 +27,6 @@ type kmodArgs struct {
 }
 
 // wanted returns the modules that a state names.
-// wanted are the modules that a state is about.
 func (a kmodArgs) wanted() []string {
 	if l, ok := a.Mods.(*value.List); ok {
 		return value.Texts(l)

@@ -134,7 +134,6 @@ func (r *run) recursive(u *unit) *value.Dict {
 }
 
 // wanted lists the requisites whose states run first.
-// wanted are the requisites whose states run first.
 var wanted = []string{"require", "require_any", "watch", "watch_any", "prereq", "onfail", "onfail_any", "onfail_all", "onchanges", "onchanges_any"}
 
 // runRequired runs the requisites of a state that have not run yet, and then
