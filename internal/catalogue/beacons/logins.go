@@ -39,8 +39,8 @@ func recordSize() int {
 // and time in 64 bits.
 func wideRecords() bool { return runtime.GOARCH == "arm64" || runtime.GOARCH == "riscv64" }
 
-// loginRecord reads one record into the fields of Salt's events. Salt takes the
-// two parts of the exit status for exit_status and session, so that its time is
+// loginRecord reads one record into the fields of Salt's events. Salt reads the
+// two parts of the exit status as exit_status and session, so that its time is
 // the session and its addr is the time in seconds. Reactors rely on that.
 func loginRecord(r []byte) *value.Dict {
 	text := func(b []byte) string { return string(bytes.ToValidUTF8(bytes.Trim(b, "\x00"), []byte("\ufffd"))) }

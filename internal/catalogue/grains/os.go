@@ -140,8 +140,7 @@ func distribution(m *host.Machine) *value.Dict {
 
 var bracedVersion = lazily(`^\d[\d.+\-a-z]* \((.+)\)`)
 
-// osCodename returns VERSION_CODENAME or where some distributions have it
-// instead.
+// osCodename returns VERSION_CODENAME, or the field that some distributions use instead.
 func osCodename(f osrelease.Fields) string {
 	if v := f["VERSION_CODENAME"]; v != "" {
 		return v

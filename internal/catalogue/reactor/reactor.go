@@ -143,7 +143,7 @@ func New(o Options, d Deps) (*Reactor, error) {
 	return r, nil
 }
 
-// List returns the rules as the option has them.
+// List returns the rules in the form of the option.
 func (r *Reactor) List() *value.List {
 	out := &value.List{}
 	for _, rl := range *r.rules.Load() {

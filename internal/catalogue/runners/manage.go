@@ -19,7 +19,7 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// Minions tells which minions are connected.
+// Minions reports which minions are connected.
 type Minions interface {
 	// Connected returns the connected minions. The caller must not change the map.
 	Connected() map[string]bool

@@ -203,7 +203,7 @@ func (s *session) rowsOf(ctx context.Context, statement string, options ...strin
 	return l, nil
 }
 
-// ident quotes a name, text a value.
+// ident quotes a name for SQL, and literal a value.
 func ident(name any) string   { return `"` + strings.ReplaceAll(value.Str(name), `"`, `""`) + `"` }
 func literal(text any) string { return "'" + strings.ReplaceAll(value.Str(text), "'", "''") + "'" }
 

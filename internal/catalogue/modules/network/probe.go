@@ -83,7 +83,7 @@ func modern(text string) bool {
 	return v[0] >= 2 && (v[1] > 0 || v[2] >= 14)
 }
 
-// hop parses a line such as " 1 gw (192.0.2.1) 0.031 ms 0.012 ms 0.009 ms".
+// hop parses a line such as " 1  gw (192.0.2.1)  0.031 ms  0.012 ms  0.009 ms".
 func hop(line string) *value.Dict {
 	parts := strings.Split(line, "  ")
 	count, err := strconv.Atoi(strings.TrimSpace(parts[0]))

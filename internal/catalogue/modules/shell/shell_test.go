@@ -75,7 +75,7 @@ func TestScript(t *testing.T) {
 	if !ok || d.Str("stdout") != "2 b c" || d.Str("stderr") != "e" || d.Int("retcode") != 6 || o.Retcode != 6 {
 		t.Errorf("got %+v", o)
 	}
-	// cmd.script_retcode renders the script as a template by default.
+	// cmd.script_retcode renders the script as a template unless template is null.
 	if o := run(t, &fn.Call{}, "cmd.script_retcode", "file://"+path, "template=null"); o.Return != int64(6) {
 		t.Errorf("got %+v", o)
 	}

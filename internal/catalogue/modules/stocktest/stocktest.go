@@ -1,7 +1,7 @@
-// Package stocktest holds execution modules to what a real Salt minion
-// returns. A table in a module family's testdata lists jobs; record.py has
-// Salt's own job code run them and writes the outcomes down, once. The tests
-// compare with the recording and need neither Salt nor Python.
+// Package stocktest compares execution modules with a real Salt minion. A table
+// in a module family's testdata lists jobs. record.py runs them once, with
+// Salt's own job code, and records the outcomes. The tests compare with the
+// recording and need neither Salt nor Python.
 //
 // A table is JSON:
 //
@@ -9,13 +9,13 @@
 //	  {"fun": "test.echo", "arg": ["x"], "return": "x", "retcode": 0, "success": true},
 //	  ...]}
 //
-// The table's further field "pillar" is the pillar of the minion.
+// The table may also have "pillar", the pillar of the minion.
 //
 // Further fields of a job: "out" is the outputter, if the outcome names one;
-// "ours" is what Brine returns in place of "return", "ours_retcode" its exit
-// status if that differs too, and "why" the reason.
-// Process ids are not compared, nor is the documentation that follows an
-// error text, and of a fault only that it is one and its message.
+// "ours" is what Brine returns instead of "return", "ours_retcode" its exit
+// status if that differs, too, and "why" the reason. Process ids and the
+// documentation after an error message are not compared. Of a fault, only its
+// message is compared.
 package stocktest
 
 import (

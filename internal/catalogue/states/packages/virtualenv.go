@@ -237,8 +237,7 @@ func (a virtualenvArgs) fill(ctx context.Context, e *state.Env, c *state.Change)
 	return failed
 }
 
-// missingIn returns the items of list that others has not, or "" if there are
-// none.
+// missingIn returns the items of list that others lacks, or "" if there are none.
 func missingIn(others, list any) any {
 	known := value.Texts(others)
 	found := value.ListOf()

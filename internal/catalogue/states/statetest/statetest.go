@@ -1,5 +1,5 @@
-// Package statetest holds state modules to what stock Salt's do, on a real
-// machine: real accounts, packages, services and files.
+// Package statetest compares state modules with those of stock Salt on a real
+// machine: with real accounts, packages, services and files.
 //
 // A table in a state family's testdata is YAML:
 //
@@ -20,14 +20,14 @@
 //	                                 # Verify does not compare it, ours is needed
 //	- low: [{...}, {...}]            # several chunks
 //
-// Each case runs as a test, for real and for real again; a test must not
-// change what is shown. Recordings of stock Salt lie beside the table, with
-// the ending json. A case may have "ours", a map from test, run or again to
-// fields of the outcome that differ, with the reason as "why".
+// Each case runs as a test, for real, and for real again; a test must not
+// change what is shown. Recordings of stock Salt are beside the table, with the
+// suffix json. A case may have "ours", a map from test, run or again to
+// differing fields of the outcome, with the reason as "why".
 //
-// The states work in a mount namespace of their own, in which /etc, /srv and
-// others (see machine.sh) are fresh directories: what runs the tests sees no
-// change. That needs root on Linux; without, the tests skip.
+// The states work in a separate mount namespace, in which /etc, /srv and others
+// (see machine.sh) are new directories: the machine that runs the tests is not
+// changed. That requires root on Linux; otherwise the tests skip.
 package statetest
 
 import (
@@ -68,7 +68,7 @@ var machine []byte
 //go:embed record.py
 var recorder []byte
 
-// Table is a table and what is to be held to it.
+// Table is a test table, with the modules that are compared with its recording.
 type Table struct {
 	// Name is the table's path without its extension.
 	Name string
