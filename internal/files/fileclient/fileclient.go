@@ -1,5 +1,5 @@
 // Package fileclient fetches files for a minion or salt-call: from a master's file server, from the local
-// file_roots (masterless), and from web servers. It stores them in Salt's places below the cache directory:
+// file_roots (masterless), and from web servers. It stores them at Salt's paths below the cache directory:
 //
 //	files/ENV/PATH               salt://PATH of the environment ENV
 //	brine/contents/…             the same by hash (Brine only, see store)
@@ -8,14 +8,14 @@
 //
 // # Contract
 //
-// A Client belongs to one Source: the master that ordered a job, or the file server in this process. Each job
+// A Client belongs to one Source: the master that published a job, or the file server in this process. Each job
 // makes a Client for its own master (New is cheap), so that a run never mixes the files of two masters. All
 // Clients of a minion share the cache directory; a cached file only counts if its hash is the one that the
 // source reports.
 //
 // Use Open or Read to read files: they return exactly the content whose hash the source reported, even if a
 // run for another master replaces the file in the cache meanwhile. Content returns a path with the same
-// guarantee. CacheFile returns the path of Salt's place, for functions and programs that need it.
+// guarantee. CacheFile returns Salt's path, for functions and programs that need it.
 //
 // Files are fetched to a temporary file in the same directory, compared with the hash and renamed, so a
 // reader never sees a partial file.

@@ -1,19 +1,19 @@
-// Package fileserver serves the files of a master to its minions, and to a
-// masterless minion those of its own machine. It answers the commands of
-// Salt's protocol by a table (Request); where files come from is a Backend,
-// one per file: roots.go has the directories of the option file_roots.
+// Package fileserver serves the files of a master to its minions, or those of its
+// own machine to a masterless minion. It answers the commands of Salt's protocol
+// from a table (Request). A Backend is a source of files; each is one file or
+// package. roots.go has the backend for the directories of the option file_roots.
 //
 // # Contract
 //
-// Every request is hostile: whatever path, environment, place or prefix it
-// names, nothing outside of the environments' directories is told or served. With
-// fileserver_followsymlinks (Salt's default) symbolic links in these directories
-// are followed wherever they lead, because users who may write there are trusted;
-// without, only as far as they stay inside.
+// Every request is hostile: for any path, environment, offset or prefix, nothing
+// outside of the environments' directories is revealed or served. With
+// fileserver_followsymlinks (Salt's default), symbolic links in these directories
+// are followed to any target, because users who may write there are trusted.
+// Without it, only links that stay inside are followed.
 //
-// A Server may be used by any number of goroutines. Lists and hashes are kept
-// and compared with the directories' and files' time stamps at each request: a
-// change is seen at once.
+// A Server is safe for concurrent use. Lists and hashes are cached, and compared
+// with the time stamps of directories and files at each request, so that changes
+// are seen immediately.
 package fileserver
 
 import (

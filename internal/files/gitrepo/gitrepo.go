@@ -1,25 +1,25 @@
 // Package gitrepo keeps copies of remote git repositories in a cache directory
-// that several processes, on several machines, may share. It fetches them by
-// git(1), tells which commit a branch or tag stands for, and gives out trees
-// and contents. What is served of them is the business of its users: the file
-// server gitfs and the pillar's source git.
+// that several processes, on several machines, may share. It fetches them with
+// git(1), resolves branches and tags to commits, and returns trees and contents.
+// Its users decide what is served of them: the file server backend gitfs and the
+// pillar source git.
 //
 // # Contract
 //
-// All users of a cache directory serve the same commits: what a Clone serves is
-// in one file, served.json, which is replaced as a whole when a fetch has
-// ended well. A fetch that fails, or whose process dies, changes nothing of
-// what is served. A copy that is found to be broken is fetched again into
-// another directory and replaced when that is whole.
+// All users of a cache directory serve the same commits: the state that a Clone
+// serves is in one file, served.json, which is replaced atomically after a
+// successful fetch. A fetch that fails, or whose process dies, does not change
+// what is served. A broken copy is fetched again into another directory, and
+// replaced when that is complete.
 //
-// One process fetches at a time; see Lease. A process that lost its lease
+// One process fetches at a time; see Lease. A process that has lost its lease
 // cannot change what is served.
 //
-// The other end is hostile: only the transports file, git, http, https and ssh
-// are used, whatever a server answers; no hook, no filter and no submodule is
-// run or fetched; what a remote names can never become an option of git; names
-// of files that lead elsewhere are left out. Passwords go to git by its
-// environment, for the host of the remote alone.
+// The remote is hostile. Only the transports file, git, http, https and ssh are
+// used, whatever a server answers. No hooks, filters or submodules are run or
+// fetched. Names from a remote can never become options of git. File names that
+// lead elsewhere are omitted. Passwords are passed to git in its environment,
+// only for the host of the remote.
 package gitrepo
 
 import (

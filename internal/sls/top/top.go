@@ -1,7 +1,7 @@
-// Package top reads top files: which SLS files of which environments are for
-// which minions. It collects the top files of all environments with their
-// includes, merges them by the option top_file_merging_strategy, and matches
-// the result against one minion.
+// Package top reads top files, which assign SLS files of environments to minions.
+// It collects the top files of all environments with their includes, merges them
+// by the option top_file_merging_strategy, and matches the result against one
+// minion.
 //
 //	files, err := top.Gather(ctx, src, opts, saltenv)
 //	merged, err := top.Merge(files, opts, log)

@@ -51,7 +51,7 @@ func (s tree) chunks(t *testing.T) []*value.Dict {
 	return chunks
 }
 
-// deps are those of a minion with the modules test, match and cmd.
+// deps returns the dependencies of a minion with the modules test, match and cmd.
 func deps(t testing.TB) engine.Deps {
 	t.Helper()
 	states, err := state.NewRegistry(nil, core.Modules()...)
