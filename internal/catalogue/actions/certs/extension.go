@@ -21,9 +21,10 @@ type Extension struct {
 	Value    []byte
 }
 
-// name is Salt's name. oid is the object identifier, "" if the extension cannot be encoded.
+// kind is a type of extension.
 type kind struct {
-	// name is Salt's, oid that of the encoding ("" if it cannot be encoded).
+	// name is Salt's name. oid is the object identifier, "" if the extension cannot
+	// be encoded.
 	name, oid string
 	// shown is the name in changes.
 	shown string
@@ -38,8 +39,8 @@ type kind struct {
 // scope holds the keys that extensions are derived from.
 type scope struct {
 	subject []byte       // the public key of the certificate, as its SubjectPublicKeyInfo
-	ca      *Certificate // the CA's public key if there is no CA certificate (self-signed)
-	caKey   []byte       // the CA's public key where it has no certificate: of a self-signed one
+	ca      *Certificate // nil for none
+	caKey   []byte       // the CA's public key if there is no CA certificate (self-signed)
 }
 
 // kinds returns all kinds, in the order in which they are encoded and shown.
