@@ -46,7 +46,7 @@ func sparseTar(t *testing.T, size int64, names ...string) []byte {
 	return b.Bytes()
 }
 
-// TestSparseArchive: the holes of an archive take no disk space, and are
+// TestSparseArchive checks that the holes of an archive take no disk space, and are
 // bounded.
 func TestSparseArchive(t *testing.T) {
 	keep := func(_, _ string, _, _ int) (int, int) { return os.Getuid(), os.Getgid() }
@@ -81,7 +81,7 @@ func TestSparseArchive(t *testing.T) {
 	}
 }
 
-// TestOverlappingArchive: entries of a zip file that share their data are
+// TestOverlappingArchive checks that entries of a zip file that share their data are
 // rejected, and so is an entry that is larger than its header says.
 func TestOverlappingArchive(t *testing.T) {
 	build := func() []byte {
