@@ -152,7 +152,7 @@ func (configuration) update(_ context.Context, c *fn.Call, a updateArgs) (string
 	return "Wrote " + name, nil
 }
 
-// hidden is shown in place of a password.
+// hidden is shown instead of a password.
 const hidden = "**********"
 
 // secret reports whether an option, or a key in one, has the name of a

@@ -252,8 +252,8 @@ func (p pkg) remove(ctx context.Context, c *fn.Call, a removeArgs) (*value.Dict,
 	return changesOr(gone, err, textRemoving)
 }
 
-// purge also removes configurations. On Debian, the result lists packages of
-// which only the configuration was removed separately.
+// purge also removes configuration. On Debian, the result distinguishes packages
+// that were installed from those of which only the configuration was left.
 func (p pkg) purge(ctx context.Context, c *fn.Call, a removeArgs) (*value.Dict, error) {
 	names, err := p.names(c, a)
 	if err != nil || len(names) == 0 {

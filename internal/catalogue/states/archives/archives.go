@@ -98,7 +98,7 @@ type unpacking struct {
 	content archive.Content
 	missing bool     // some of the content is missing
 	wrong   []string // existing paths of another type
-	// hash is the hash of the archive, noted the one it was last unpacked with.
+	// hash is the hash of the archive, and noted the hash when it was last unpacked.
 	hash, noted string
 	updated     bool // the hash has changed
 }

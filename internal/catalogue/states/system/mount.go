@@ -542,7 +542,7 @@ func unmounted(ctx context.Context, e *state.Env, a unmountedArgs) (state.Plan, 
 	}
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: foretold}, Do: func(ctx context.Context) (state.Change, error) {
 		c := state.Change{Diff: value.NewDict(2), Comment: comment}
-		failed := false // even then, remove the entry in fstab
+		failed := false // a failure does not prevent removing the entry from fstab
 		if isMounted {
 			switch wrong, err := mountTable().Umount(ctx, e.Call, mounts.UmountArgs{Name: a.Name, Device: a.Device, User: text(a.User)}); {
 			case err != nil:
@@ -607,7 +607,7 @@ func swap(ctx context.Context, e *state.Env, a swapArgs) (state.Plan, error) {
 	}
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: foretold}, Do: func(ctx context.Context) (state.Change, error) {
 		c := state.Change{Diff: value.NewDict(2), Comment: comment}
-		failed := false // even then, add the entry in fstab
+		failed := false // a failure does not prevent adding the entry to fstab
 		if !active {
 			_, err := mountTable().SwapOn(ctx, e.Call, mounts.SwapOnArgs{Name: device})
 			now, err2 := mountTable().Swaps(ctx, e.Call, struct{}{})
