@@ -370,6 +370,8 @@ func TestLoadedFunctions(t *testing.T) {
 		{"sys.list_functions broken", `[]`},
 		{"sys.list_state_functions around", `["around.nop"]`},
 		{"imports.shares", `"b'eA=='"`},
+		{"fresh.role", `"web"`},
+		{`fresh.role pillar_override={"role":"db"}`, `"db"`},
 	} {
 		if v, r := local(t, dir, strings.Fields(x.call)...); jsonText(v) != x.want {
 			t.Errorf("%s: %s, want %s; %s", x.call, jsonText(v), x.want, r.stderr)
@@ -379,6 +381,9 @@ func TestLoadedFunctions(t *testing.T) {
 		if _, r := local(t, dir, name); !strings.Contains(r.stderr, "'"+name+"' is not available.") && !strings.Contains(r.stderr, "__virtual__") {
 			t.Errorf("%s: %+v", name, r)
 		}
+	}
+	if _, r := local(t, dir, "fresh.role", "other"); !strings.Contains(r.stderr, "only this minion's pillar (alpha)") {
+		t.Errorf("the pillar of another minion: %+v", r)
 	}
 	v, r := local(t, dir, "state.single", "around.nop", "x")
 	if s := jsonText(v); !strings.Contains(s, `"result":true`) {
