@@ -114,7 +114,7 @@ func (c *Compiler) includeOne(ctx context.Context, state *value.Dict, f, inc pla
 	nested := c.render(ctx, inc, depth+1)
 	for _, e := range c.errs[before:] {
 		if e.SLS == "" && e.missing == inc.sls {
-			e.Text += fmt.Sprintf(" (included by SLS '%s')", f)
+			e.Text += fmt.Sprintf("\n(included by SLS '%s')", f)
 			e.SLS, e.Saltenv, e.ID = f.sls, f.env, "include"
 		}
 	}

@@ -131,7 +131,7 @@ var broken = map[string]struct {
 	// Other SLS files.
 	"missing": {map[string]string{"y.sls": ""}, []string{`No matching sls found for 'x' in env 'base`}},
 	"missing include": {slsFile("include: [none]\na: test.nop\n"),
-		[]string{`Specified SLS none in saltenv base is not available on the salt master or through a configured fileserver (included by SLS ` +
+		[]string{`Specified SLS none in saltenv base is not available on the salt master or through a configured fileserver\n(included by SLS ` +
 			`'base:x')\n(x.sls, line 1)`}},
 	"include is a text": {slsFile("include: none\na: test.nop\n"),
 		[]string{`Include Declaration in SLS x is not formed as a list\n(x.sls, line 1)', 'ID include in SLS x is not a dictionary\n(x.sls, line 1)`}},
