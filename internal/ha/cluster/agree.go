@@ -30,8 +30,8 @@ func (p *peer) tryHandshake(ctx context.Context) error {
 	return err
 }
 
-// consent returns what the peer answers to this master, nil if it agrees. It retries a peer that takes the connection but does not answer,
-// until ctx ends, and one whose refusal may pass.
+// consent returns the error with which the peer refuses this master, nil if it agrees. Until ctx ends it retries a peer that accepts the
+// connection but does not answer. It retries refusals that may be temporary for a shorter time.
 func (p *peer) consent(ctx context.Context) error {
 	var late time.Time
 	for {
@@ -41,7 +41,7 @@ func (p *peer) consent(ctx context.Context) error {
 		case refusal.Is(err, refusal.Data):
 			passing = dataTime // a network file system may show data late
 		case refusal.Is(err, refusal.InUse):
-			passing = 2 * aliveTime // the connection of this master's previous process may still be open there
+			passing = 2 * aliveTime // the peer may still count the previous process of this master as connected
 		}
 		switch {
 		case passing > 0:
@@ -60,16 +60,16 @@ func (p *peer) consent(ctx context.Context) error {
 	}
 }
 
-// silent reports whether the peer took the connection and did not answer in time.
+// silent reports whether the peer accepted the connection but did not answer in time.
 func silent(err error) bool {
 	var made unreachableError
 	var timeout net.Error
 	return !errors.As(err, &made) && errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// unshared returns an error if this master has just created the key of the cluster although a peer runs whose key is not in the directory:
-// it is not the one that the masters share, for example because it is not mounted. With a key of its own this master would make minions
-// refuse the others. The created key is removed.
+// unshared returns an error if this master has just created the cluster's key in cluster_pki_dir although a peer runs whose key is missing
+// there. Then the directory is not the shared one, for example because it is not mounted. Minions that know this master's new key would
+// reject the other masters. The created key is removed.
 func unshared(c *local) error {
 	if !c.secrets.Created || c.cfg.Options.Isolated {
 		return nil
@@ -116,26 +116,26 @@ func unshared(c *local) error {
 
 // Times at the start of a master.
 const (
-	// agreeTime is how long the key of a peer that takes connections may be missing.
+	// agreeTime is how long the key of a peer that accepts connections may be missing.
 	agreeTime = 3 * time.Second
-	// answerTime is how long a peer that takes connections may take to answer. It is no longer, so that a master starts beside one that hangs.
+	// answerTime is the timeout for the answer of a peer that accepts connections. It is bounded so that a master starts even if a peer hangs.
 	answerTime = 30 * time.Second
-	// dataTime is how long data of a peer may be older than the peer, dataPause the time between two looks at it. A network file system may
-	// show it late.
+	// dataTime is how long the files of a running peer may be out of date, as on a slow network file system. dataPause is the interval of
+	// checks.
 	dataTime  = 3 * time.Second
 	dataPause = 250 * time.Millisecond
 )
 
-// agree checks the settings with the running Brine masters. Those that are unreachable are checked when they connect, as are those that take
-// connections but have not answered after answerTime.
+// agree checks the settings with the running Brine masters. A peer that is unreachable, or has not answered after answerTime, is checked
+// when it connects.
 func (c *Cluster) agree() error {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	var mu sync.Mutex
-	var reasons, unknown []string  // unknown: a member may not know yet who has joined
-	var clocks []string            // of two clocks it is unknown which one is wrong
+	var reasons, unknown []string  // unknown: a member may not know yet that this master has joined
+	var clocks []string            // if two clocks differ, it is unknown which one is wrong
 	unnamed := map[string]string{} // by peer
-	agreed := c.founding           // accepted by the member that admitted it
+	agreed := c.founding           // a master that has just joined was accepted by the member that admitted it
 	var wg sync.WaitGroup
 	for _, p := range c.peers.all() {
 		if _, err := os.Stat(markPath(c.cfg.Options.PKIDir, p.id)); err != nil && !c.cfg.Options.Isolated {
@@ -177,7 +177,7 @@ func (c *Cluster) agree() error {
 		}
 	}
 	if !agreed && len(clocks) > 1 {
-		reasons = append(reasons, clocks...) // its own clock is wrong
+		reasons = append(reasons, clocks...) // the others agree: this master's clock is wrong
 	} else if len(clocks) > 0 {
 		c.log.Warn("continuing without a peer until the clocks agree", "reasons", strings.Join(clocks, "; "))
 	}

@@ -220,7 +220,7 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 	wg.Go(func() { c.Voting.run(ctx) })
 	tended := make(chan struct{})
 	go func() { defer close(tended); c.tend(ctx) }()
-	defer func() { <-tended }() // it may start peers
+	defer func() { <-tended }() // tend may start peers: wait for it
 	for {
 		conn, err := c.listener.Accept()
 		if ctx.Err() != nil {
@@ -268,7 +268,7 @@ func (c *Cluster) tend(ctx context.Context) {
 			if err := c.restate(); err != nil {
 				c.rateLimitedLog.Warn("own file", "the other masters may not know what this version can do", "err", err)
 			}
-			if c.following.CompareAndSwap(false, true) { // it may wait for others
+			if c.following.CompareAndSwap(false, true) { // it may wait for other masters
 				go func() {
 					defer c.following.Store(false)
 					c.Keyring.followKey(ctx)
@@ -281,7 +281,7 @@ func (c *Cluster) tend(ctx context.Context) {
 		for _, p := range c.peers.all() {
 			p.look()
 			if p.cutOff() && !c.cfg.Options.Isolated {
-				// It may be alive and accept jobs.
+				// The peer may be alive and accept jobs.
 				c.local.host.Lost(p.id)
 			}
 		}
@@ -300,7 +300,7 @@ func (c *Cluster) tend(ctx context.Context) {
 // weighEvery is the interval of checks of the machine's load, in rounds of tend.
 const weighEvery = 10
 
-// lead tries to become the leader, and does the leader's work.
+// lead tries to become the leader. The leader replaces the AES key when it is too old.
 func (c *Cluster) lead() {
 	token, leads := c.Voting.Once()
 	var err error
@@ -325,7 +325,7 @@ func (c *Cluster) lead() {
 	}
 }
 
-// Leads reports whether this master does the work of which one master is in charge.
+// Leads reports whether this master is the leader, which does the work that only one master may do.
 func (c *Cluster) Leads() bool {
 	if c.Voting.once != nil {
 		_, holds := c.Voting.once.Token()
@@ -334,8 +334,8 @@ func (c *Cluster) Leads() bool {
 	return c.leads.Load()
 }
 
-// inCharge reports whether this master creates the list for minions. Without a shared directory that is the first one that can be reached,
-// which need not be the holder of the lease.
+// inCharge reports whether this master creates the list for minions. Without a shared directory that is the reachable master with the
+// lowest id, which need not be the holder of the lease.
 func (c *Cluster) inCharge() bool {
 	if c.cfg.Options.Isolated {
 		return c.peers.first()

@@ -306,7 +306,7 @@ func TestBounded(t *testing.T) {
 	a.publish(t, 0)
 	clustertest.Eventually(t, "the first is there", b.has(func(h *host) bool { return len(h.jobs) == 1 }))
 	p := a.peers.all()[b.cfg.ID]
-	clustertest.Eventually(t, "the first is acknowledged", func() error { // otherwise it would get another number
+	clustertest.Eventually(t, "the first is acknowledged", func() error { // otherwise the next message would get another number
 		p.out.Mu.Lock()
 		defer p.out.Mu.Unlock()
 		if n := len(p.out.Items); n > 0 {
@@ -385,8 +385,8 @@ func TestRefusals(t *testing.T) {
 				s.cfgs[0].ID = "boss"
 				s.cfgs[1].Options.Peers = []string{address}
 				s.start(0)
-				// Its key and mark are stored under its id; a master that looks for the address finds
-				// neither.
+				// The key and the mark of b are stored under its id; a master that looks for its
+				// address finds neither.
 				b := s.start(1)
 				if b.Members()[0].Up {
 					t.Error("it is a peer")
@@ -456,8 +456,8 @@ func TestLateData(t *testing.T) {
 	clustertest.Eventually(t, "both are linked", b.linked(1))
 }
 
-// TestUnmountedShare: a master whose key directory is empty although a peer
-// runs does not create a cluster of its own.
+// TestUnmountedShare: a master with an empty key directory does not create a cluster while a peer
+// runs.
 func TestUnmountedShare(t *testing.T) {
 	s := newSet(t, 2)
 	s.start(0)
@@ -602,8 +602,7 @@ func TestRotateByAge(t *testing.T) {
 			return nil
 		})
 	}
-	// While a stock master replaces it the file is missing: the previous key stays
-	// valid.
+	// The file is missing while a stock master replaces it: the previous key stays valid.
 	now := a.Secrets().AES.Current()
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)

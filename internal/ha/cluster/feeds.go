@@ -9,7 +9,7 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// feeds are the streams of changes that the masters replicate, and what is known of the others' state.
+// feeds are the replicated streams of changes, and the state of the other masters.
 type feeds struct {
 	rateLimitedLog *limitlog.Log
 	peers          *peerSet
@@ -18,7 +18,7 @@ type feeds struct {
 	streams map[string]oplog.Stream
 }
 
-// vectors returns what this master knows of each stream.
+// vectors returns the version vector of each stream of this master.
 func (fs *feeds) vectors() *value.Dict {
 	d := value.NewDict(len(fs.streams))
 	for name, s := range fs.streams {
@@ -32,8 +32,8 @@ func (fs *feeds) vectors() *value.Dict {
 	return d
 }
 
-// KnownToAll returns up to where all members have reported the changes of a stream, and up to where any of them has; ok is false if one of
-// them is unreachable.
+// KnownToAll returns which changes of a stream all members have (all), and which at least one of them has (any), as far as they have
+// reported it. ok is false if a member is unreachable.
 func (fs *feeds) KnownToAll(stream string) (all, any oplog.Vector, ok bool) {
 	s := fs.streams[stream]
 	if s == nil {
@@ -63,7 +63,7 @@ func (fs *feeds) KnownToAll(stream string) (all, any oplog.Vector, ok bool) {
 	return all, any, true
 }
 
-// HandedOver reports whether all reachable peers have all changes of this master, and their number.
+// HandedOver reports the number of reachable peers, and whether all of them have all changes of this master.
 func (fs *feeds) HandedOver() (peers int, all bool, err error) {
 	all = true
 	for name, stream := range fs.streams {
@@ -96,8 +96,8 @@ func (fs *feeds) Share(name string, s oplog.Stream) {
 	fs.streams[name] = s
 }
 
-// CaughtUp reports whether this master has all changes of a stream that the reachable masters have, and whether it has tried to reach each.
-// A peer that has never answered and is still being tried does not count as unreachable.
+// CaughtUp reports whether this master has all changes of a stream that the reachable masters have, and has tried to reach each master. It
+// waits for a peer whose first connection attempt is still in progress.
 func (fs *feeds) CaughtUp(stream string) bool {
 	fs.mu.Lock()
 	s := fs.streams[stream]

@@ -17,5 +17,5 @@ const (
 // PeerID is the field in an event's data that names the master it came from.
 const PeerID = saltwire.PeerID
 
-// CurrentSecret is keys.Joining.
+// CurrentSecret calls keys.Joining.
 func CurrentSecret(dir, option string) (string, error) { return keys.Joining(dir, option) }

@@ -41,7 +41,7 @@ type Host interface {
 	// Present returns the minions that are connected to this master.
 	Present() []string
 	// Lost reports that a peer does not answer (repeated every second), or that messages from it were lost: the host must
-	// look up what the peer stored.
+	// read what the peer stored.
 	Lost(peer string)
 	// Rotated reports that the AES key of the cluster may have changed.
 	Rotated()
@@ -59,7 +59,8 @@ type Config struct {
 	Keysize  int
 	// Joins, if not nil, is called before this machine joins a cluster, to move away the state of an earlier membership.
 	Joins func() error
-	// Expels, if not nil, is called after a member was removed, to invalidate what it knew besides keys and secrets of the cluster.
+	// Expels, if not nil, is called after a member was removed. It invalidates secrets that the member knew, other than those of
+	// the cluster.
 	Expels func() error
 	// Refuses, if not nil, returns why the key of the cluster must not be replaced: minions would not accept the new one.
 	Refuses func() error
@@ -79,7 +80,7 @@ type Member struct {
 	// Up means that it answered recently; for stock masters, that a connection to it
 	// exists.
 	Up bool
-	// Problem is why this master does not work with it, or "".
+	// Problem is why this master does not cooperate with it, or "".
 	Problem string
 	// Gone means that it was removed from the cluster.
 	Gone bool

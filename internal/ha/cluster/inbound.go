@@ -27,7 +27,7 @@ import (
 	"brine/internal/net/event"
 )
 
-// inbound serves the connections that other masters make.
+// inbound serves the connections from other masters.
 type inbound struct {
 	*traffic
 	cfg            *Config
@@ -43,7 +43,7 @@ type inbound struct {
 	inc            string // of this process
 }
 
-// serve reads what another master sends on a connection that it made.
+// serve reads the messages on a connection that another master made.
 func (i *inbound) serve(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(wire.GreetingTime))
@@ -77,7 +77,8 @@ func (i *inbound) serve(ctx context.Context, conn net.Conn) {
 		if !ok || !i.receive(tag, data) {
 			return
 		}
-		// An authenticated one may be silent, and send messages of the size of events.
+		// An authenticated master may be silent for longer, and may send messages as large as
+		// events.
 		if known = known || strings.HasPrefix(tag, saltwire.TagPeer); known {
 			i.conns.Authenticated(conn)
 			conn.SetDeadline(time.Time{})
@@ -86,7 +87,7 @@ func (i *inbound) serve(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// receive handles a message in Salt's form; false closes the connection.
+// receive handles a message in Salt's format; false closes the connection.
 func (i *inbound) receive(tag string, data []byte) bool {
 	if i.cfg.Options.Isolated {
 		i.rateLimitedLog.Error("salt",
@@ -182,7 +183,7 @@ func (i *inbound) answerLink(ctx context.Context, conn *wire.Line, frames *event
 		host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
 		key := "link from " + host
 		if why := refusal.Of(err); why != nil {
-			key += " " + why.Reason // log each reason; other errors may contain a port
+			key += " " + why.Reason // log each reason; other errors may contain a port, which varies
 		}
 		i.rateLimitedLog.Warn(key, "refused a connection of another master", "addr", conn.RemoteAddr(), "reason", err)
 		return
@@ -240,7 +241,7 @@ func (i *inbound) send(conn net.Conn, body []byte) error {
 	return err
 }
 
-// self returns what this master brings to a handshake.
+// self returns this master's data for a handshake.
 func (i *inbound) self() memberauth.Self {
 	return memberauth.Self{Own: i.cfg.Own, Token: i.token, Process: i.inc, Facts: memberauth.Facts{
 		ID: i.cfg.ID, Cluster: i.cfg.Options.ID, Peers: i.cfg.Options.Peers, Key: i.clusterKey.Load().Fingerprint,

@@ -30,9 +30,10 @@ import (
 
 // Times of joining.
 const (
-	// foundTime is how long a master that may create the cluster waits for unreachable others. One that takes connections prevents it.
+	// foundTime is how long a master that may create the cluster waits for unreachable masters. It creates none while one of them
+	// accepts connections.
 	foundTime = 5 * time.Second
-	// joinTime is how long any other master waits for a member.
+	// joinTime is how long a master that may not create the cluster waits for a member.
 	joinTime  = 60 * time.Second
 	joinPause = 200 * time.Millisecond
 )
@@ -69,7 +70,7 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 			case errors.Is(err, syscall.ECONNREFUSED):
 			case errors.As(err, new(unreachableError)):
 				unreachable++
-			default: // it may be a member that is busy, or about to end
+			default: // it may be a member that is busy or stopping
 				listening = id
 			}
 			if listening == "" || listening == id {
@@ -109,7 +110,7 @@ func (o *Options) founds(id string) bool {
 }
 
 // Join makes this machine a member of a cluster through a running member, and writes the cluster's keys to cluster_pki_dir. A master
-// without these keys does it at its start. An error of kind Denied is the member's answer.
+// without these keys joins at its start. An error of kind Denied is the member's answer.
 func Join(cfg *Config, member string) error {
 	if err := cfg.Options.checkJoin(); err != nil {
 		return err
@@ -139,11 +140,10 @@ func join(cfg *Config, id string) error {
 		return err
 	}
 	defer func() { raw.Close() }()
-	// Messages inside TLS, which are bound to this connection, authenticate the
-	// member.
+	// The member is authenticated by messages inside TLS that are bound to this connection.
 	conn, err := (*wire.Identity)(nil).Client(context.Background(), raw, func(*x509.Certificate) *refusal.Error { return nil })
 	if wire.HasNoTLS(err) {
-		// If all members use TLS, none answers without it.
+		// If all members use TLS, none answers without TLS.
 		raw.Close()
 		if raw, err = dial(); err != nil {
 			return err
@@ -171,7 +171,7 @@ func join(cfg *Config, id string) error {
 // maxWelcome bounds the last message in bytes: it has the keys of all members.
 const maxWelcome = 4 << 20
 
-// settle writes the keys, that of the cluster last: with it this master is a member.
+// settle writes the keys. The cluster's key is last: once it exists, this master is a member.
 func settle(cfg *Config, welcome *wire.Welcome) error {
 	if cfg.Joins != nil {
 		if err := cfg.Joins(); err != nil {
@@ -214,7 +214,7 @@ func settle(cfg *Config, welcome *wire.Welcome) error {
 	if err != nil {
 		return err
 	}
-	// A member of an older version has no secret of sessions.
+	// A member of an older version has no secret for session keys.
 	if s := welcome.Sessions; s != "" {
 		if _, err := crypt.NewCrypticle(s); err != nil {
 			return fmt.Errorf("the secret of session keys that the member sent is invalid: %w", err)
@@ -273,7 +273,7 @@ func (a *admission) Banned(id string) (*refusal.Error, error) {
 
 // Welcome implements memberauth.Admission.
 func (a *admission) Welcome(id string, pub []byte) (*wire.Welcome, error) {
-	// The other members learn of the new one before it learns of them.
+	// The other members get the key of the new one before it gets theirs.
 	if err := atomicfile.Write(a.secrets.PeerPath(id), pub, 0o644, true); err != nil {
 		return nil, err
 	}

@@ -28,8 +28,8 @@ type joiner struct {
 	said   wire.Transcript
 }
 
-// say sends one message and reports whether the conversation continues. Fields
-// that are Computed depend on the secret and previous messages.
+// say sends one message and reports whether the conversation continues. Fields marked Computed
+// depend on the secret and previous messages.
 func (j *joiner) say(c *clustertest.Caller, msg *value.Dict) bool {
 	d := msg.Dict("data")
 	if d == nil {

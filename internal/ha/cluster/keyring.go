@@ -22,7 +22,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// keyring is the key of the cluster, and its replacement while the masters run.
+// keyring holds the key of the cluster, and replaces it while the masters run.
 type keyring struct {
 	cfg            *Config
 	log            *slog.Logger
@@ -34,7 +34,7 @@ type keyring struct {
 	list           *members.List
 	restate        func() error // updates this master's file
 
-	// ring is the key; switching is held while it is replaced, and onKey called then.
+	// ring is the current key. switching is held while it is replaced; onKey is called then.
 	ring      atomic.Pointer[keys.Ring]
 	switching sync.Mutex
 	onKey     func(*crypt.PrivateKey, []handshake.Endorsement)
@@ -75,7 +75,7 @@ func (k *keyring) FollowKey(ctx context.Context) error {
 		return err
 	}
 	if pub.Equal(ring.Key.Public()) {
-		if !keys.SameChain(r.Endorsed, ring.Rotation.Endorsed) { // another member has added one
+		if !keys.SameChain(r.Endorsed, ring.Rotation.Endorsed) { // another member has added an endorsement
 			k.use(keys.NewRing(ring.Key, r))
 		}
 		return nil
@@ -84,7 +84,7 @@ func (k *keyring) FollowKey(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// If two were created at once, members may follow different ones.
+	// If two keys were created at once, members may use different ones.
 	full, err := ring.Endorse(r)
 	if err != nil {
 		return err
@@ -99,14 +99,14 @@ func (k *keyring) FollowKey(ctx context.Context) error {
 	}
 	k.use(keys.NewRing(key, full))
 	k.log.Info("the key of the cluster was replaced", "fingerprint", keys.Tag(pub))
-	k.list.Resign() // by the new key
+	k.list.Resign() // signed by the new key
 	if err := k.restate(); err != nil {
 		return err
 	}
 	return k.list.Refresh(time.Now())
 }
 
-// use switches everything that this master shows to a key.
+// use makes this master use a key everywhere.
 func (k *keyring) use(ring *keys.Ring) {
 	k.ring.Store(ring)
 	k.identity.Resign(ring.Key, ring.Rotation.Endorsed)

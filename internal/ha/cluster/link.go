@@ -73,7 +73,7 @@ func (p *peer) runLink(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case unknown && time.Since(p.c.began) < newTime:
-			pause = firstPause // it does not know this master yet
+			pause = firstPause // the peer does not know this master yet
 		case unknown:
 			p.trouble(refused.Reason + "; " + p.c.wayBack())
 			pause = 5 * time.Second
@@ -91,7 +91,7 @@ func (p *peer) runLink(ctx context.Context) {
 	}
 }
 
-// newTime is how long a master that has just joined retries where it is not known yet (refusal.NotMember).
+// newTime is how long a master that has just joined retries a peer that does not know it yet (refusal.NotMember).
 const newTime = 30 * time.Second
 
 // handshake connects to the peer and authenticates both ends.
@@ -132,7 +132,7 @@ func (p *peer) introduce(conn *wire.Line) (*wire.Session, *wire.Start, error) {
 	return s, start, nil
 }
 
-// authenticated makes a session of a connection whose other end is the peer.
+// authenticated creates a session on a connection that was authenticated as the peer's.
 func (p *peer) authenticated(conn *wire.Line, frames *event.FrameReader, s *wire.Session) *wire.Session {
 	conn.SetDeadline(time.Time{})
 	frames.SetLimit(wire.MaxFrame)
@@ -143,7 +143,7 @@ func (p *peer) authenticated(conn *wire.Line, frames *event.FrameReader, s *wire
 	return s
 }
 
-// askFor is a pending query.
+// askFor is a query that waits to be sent.
 type askFor struct {
 	number int64
 	what   string
@@ -238,7 +238,7 @@ func (p *peer) runOut(ctx context.Context) error {
 			if len(items) == batchItems {
 				continue
 			}
-			// Send following messages together: each frame is sealed, written and acknowledged separately.
+			// Send the messages that follow shortly together: each frame is sealed, written and acknowledged separately.
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -275,7 +275,7 @@ func blobs(items [][]byte) *value.List {
 	return l
 }
 
-// maxWant bounds the prefixes of a peer.
+// maxWant bounds the number of prefixes that a peer may request.
 const maxWant = 100
 
 func texts(l *value.List) []string {
@@ -283,7 +283,7 @@ func texts(l *value.List) []string {
 	return out[:min(len(out), maxWant)]
 }
 
-// feedPeer returns what feeds use of the peer.
+// feedPeer returns the peer in the form for feeds.
 func (p *peer) feedPeer() feed.Peer {
 	return feed.Peer{ID: p.id, Log: p.c.log, Limited: p.c.rateLimitedLog, Excluded: func() bool { return p.c.excluded(p.id) }, Behind: p.setBehind}
 }
@@ -352,13 +352,13 @@ func connOf(l *wire.Line) memberauth.Conn {
 	return memberauth.Conn{TLS: l.TLS, Cert: l.Cert, Begin: l.Transcript()}
 }
 
-// stepper is a handshake.
+// stepper is one end of a handshake.
 type stepper interface {
 	Step(in []byte, now time.Time) (memberauth.Out, error)
 }
 
-// drive runs a handshake to its end. first is the message that the other end has sent already, nil if this end begins. The error of a
-// refusal that cannot be sent is passed to failed; the refusal itself is returned.
+// drive runs a handshake to its end. first is the message that the other end has sent already, nil if this end begins. drive returns
+// a refusal as its error; if the refusal cannot be sent, failed gets the error of sending.
 func drive(s stepper, first []byte, next func() ([]byte, error), send func(body []byte) error, failed func(error)) (memberauth.Out, error) {
 	for in := first; ; {
 		out, err := s.Step(in, time.Now())
@@ -378,8 +378,7 @@ func drive(s stepper, first []byte, next func() ([]byte, error), send func(body 
 	}
 }
 
-// inquire asks a peer that is a Brine master and closed the connection without a message
-// for the reason.
+// inquire asks a Brine master that closed the connection without a message for the reason.
 func (p *peer) inquire(ctx context.Context) {
 	if _, err := os.Stat(markPath(p.c.cfg.Options.PKIDir, p.id)); err != nil || p.kind() != kindUnknown || p.isGone() {
 		return
@@ -394,14 +393,14 @@ func (p *peer) inquire(ctx context.Context) {
 	}
 }
 
-// wasThere reports whether its key has existed in the shared directory.
+// wasThere reports whether the peer's key has existed in the shared directory.
 func (p *peer) wasThere() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen
 }
 
-// spoke records that the peer uses TLS, and closes connections without it.
+// spoke records that the peer uses TLS, and closes its connections without TLS.
 func (p *peer) spoke(l *wire.Line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -422,7 +421,7 @@ func (p *peer) isGone() bool {
 	return p.gone
 }
 
-// receiveItems handles the messages of a peer in order, each once.
+// receiveItems handles each message of a peer once and in order.
 func (p *peer) receiveItems(ctx context.Context, s *wire.Session, last uint64) error {
 	c := p.c
 	if err := s.Send(&wire.Start{Last: int64(last), Want: value.Strings(c.wanted()), Vec: c.vectors(), Live: true}); err != nil {
@@ -493,7 +492,7 @@ func (p *peer) answer(s *wire.Session, body *value.Dict) error {
 	if answer == nil {
 		return s.Send(&wire.Answer{Number: q.Number, Data: value.NewDict(0)})
 	}
-	// It may take time, which must not delay other frames.
+	// The answer may take time, which must not delay other frames.
 	go func() {
 		if err := s.Send(&wire.Answer{Number: q.Number, Data: answer(p.id, q.Arg)}); err != nil {
 			c.log.Debug("cannot send an answer to a peer", "peer", p.id, "err", err)

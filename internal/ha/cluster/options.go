@@ -42,8 +42,9 @@ func (o *Options) weight() int { return cmp.Or(o.Weight, roster.FullShare) }
 // On reports whether the master belongs to a cluster.
 func (o *Options) On() bool { return o.ID != "" }
 
-// Check finds settings that would make stock masters drop events silently: an id that cannot be the address under which peers know this
-// master, invalid peers. chosen says that the option id is set; listen is the address that the master listens on (interface).
+// Check finds settings that would make stock masters drop events silently: invalid peers, and an id that cannot be the address under
+// which peers know this master. chosen reports whether the option id is set; listen is the address that the master listens on
+// (interface).
 func (o *Options) Check(id string, chosen bool, listen string) error {
 	switch {
 	case !chosen:
@@ -91,8 +92,8 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 	return ownAddress(id, listen)
 }
 
-// joinSecret is the minimum number of hexadecimal digits of a secret for joining a cluster with unknown fingerprint: the joining master
-// proves the secret to an unauthenticated peer, which can try weak ones offline.
+// joinSecret is the minimum number of hexadecimal digits of the secret for joining a cluster whose fingerprint is unknown. The joining
+// master proves the secret to an unauthenticated peer, which can guess a weak one offline.
 const joinSecret = 32
 
 // checkJoin rejects joining with a secret that an impostor could guess.
@@ -130,7 +131,7 @@ func ownAddress(id, listen string) error {
 	return nil
 }
 
-// address is where a peer listens.
+// address returns the address on which a peer listens.
 func (o *Options) address(peer string) string { return net.JoinHostPort(peer, strconv.Itoa(o.Port)) }
 
 // ownDir is the parent of the masters' own directories in cachedir.

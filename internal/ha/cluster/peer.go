@@ -41,7 +41,7 @@ const (
 
 func (k kind) String() string { return [...]string{"unknown", "salt", "brine"}[k] }
 
-// local is what the connections to other masters use of this one.
+// local is the part of this master that the connections to other masters use.
 type local struct {
 	*relay
 	*feeds
@@ -58,7 +58,7 @@ type local struct {
 	peers          *peerSet
 	self           func() memberauth.Self
 	host           Host   // nil until Run
-	aes            string // own key for events to stock masters
+	aes            string // this master's key for events to stock masters
 	began          time.Time
 }
 
@@ -68,7 +68,7 @@ type peer struct {
 	id string
 	// out are the messages for a Brine master, plain the frames for a stock master. While the kind is unknown, both are filled.
 	out, plain *queue.Queue
-	wake       wait.Wakeup // something below has changed
+	wake       wait.Wakeup // one of the fields below has changed
 
 	// deliver is held while an item of this peer is passed to the host.
 	deliver sync.Mutex
@@ -79,10 +79,10 @@ type peer struct {
 	cipher  *crypt.Crypticle
 	early   []earlyEvent // received before the key
 	size    int          // of early, in bytes
-	owes    bool         // our key must be sent
-	answers bool         // as an answer
-	seen    bool         // its public key was there
-	gone    bool         // and was deleted
+	owes    bool         // this master's key must be sent
+	answers bool         // the key is sent as an answer
+	seen    bool         // its public key has existed
+	gone    bool         // its public key was deleted
 	problem string
 	up      bool
 	tried   bool     // at least one connection attempt has failed
@@ -92,19 +92,19 @@ type peer struct {
 	// tls says that it has used TLS with this process, certEnds when its last certificate expires.
 	tls      bool
 	certEnds time.Time
-	fed      map[string]*feed.Feed // over link
+	fed      map[string]*feed.Feed // feeds over link
 
-	link      *wire.Line    // to it
-	ended     chan struct{} // closed when link has
+	link      *wire.Line    // the connection to the peer
+	ended     chan struct{} // closed when link has ended
 	asks      map[int64]chan *value.Dict
 	nextAsk   int64
 	questions chan askFor
 
-	// State of the connections that it made.
+	// State of the connection that the peer made.
 	in     *wire.Line
 	inInc  string
 	inLast uint64
-	heard  time.Time // when the last frame came on in
+	heard  time.Time // when the last frame arrived on in
 }
 
 type earlyEvent struct {
@@ -157,7 +157,7 @@ func (p *peer) poke() {
 	p.wake.Wake()
 }
 
-// trouble logs, once, why this master does not work with the peer.
+// trouble logs once why this master does not cooperate with the peer.
 func (p *peer) trouble(why string) {
 	p.mu.Lock()
 	news := p.problem != why
@@ -171,7 +171,7 @@ func (p *peer) trouble(why string) {
 	}
 }
 
-// greet stores the key of an authenticated peer. A message without a key proves nothing, except that the peer needs ours.
+// greet stores the key of an authenticated peer. A message without a key proves nothing, but the peer needs this master's key.
 func (p *peer) greet(g saltwire.Greeting) {
 	p.mu.Lock()
 	if g.Key == "" {
@@ -186,7 +186,7 @@ func (p *peer) greet(g saltwire.Greeting) {
 		mode = kindBrine
 	}
 	if news {
-		p.cipher, _ = crypt.NewCrypticle(g.Key) // checked before
+		p.cipher, _ = crypt.NewCrypticle(g.Key) // its validity was checked before
 		p.key = g.Key
 	}
 	if p.mode == kindBrine && mode == kindSalt && p.link != nil {
@@ -216,7 +216,7 @@ func (p *peer) greet(g saltwire.Greeting) {
 	p.poke()
 }
 
-// event handles an event in Salt's form. One that arrives before the peer's key is buffered.
+// event handles an event in Salt's format. An event that arrives before the peer's key is buffered.
 func (p *peer) event(tag string, raw []byte) {
 	p.mu.Lock()
 	cipher := p.cipher
@@ -344,8 +344,8 @@ func (p *peer) dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// runPlain sends our key and, to a stock master, events, until the connection ends or nothing is left to send. sent reports whether the key
-// was sent.
+// runPlain sends this master's key and, to a stock master, events, until the connection ends or nothing is left to send. sent reports
+// whether the key was sent.
 func (p *peer) runPlain(ctx context.Context) (sent bool, err error) {
 	conn, err := p.dial(ctx)
 	if err != nil {
@@ -354,7 +354,7 @@ func (p *peer) runPlain(ctx context.Context) (sent bool, err error) {
 	defer p.c.conns.Remove(conn)
 	defer conn.Close()
 	ended := make(chan struct{})
-	go func() { // nothing is received: this detects the end
+	go func() { // the peer sends nothing: this detects the end of the connection
 		io.Copy(io.Discard, conn)
 		close(ended)
 	}()
@@ -400,7 +400,7 @@ func (p *peer) setUp(up bool, k kind) {
 	}
 }
 
-// payKey sends our key if it must be sent.
+// payKey sends this master's key if it must be sent.
 func (p *peer) payKey(conn net.Conn) error {
 	p.mu.Lock()
 	owes, answers := p.owes, p.answers
@@ -412,7 +412,7 @@ func (p *peer) payKey(conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	// Clear it before writing: a reply may set it again.
+	// Clear the flag before writing: a reply may set it again.
 	p.mu.Lock()
 	p.owes, p.answers = false, false
 	p.mu.Unlock()
@@ -454,7 +454,7 @@ func (p *peer) write(conn net.Conn, b []byte) error {
 	return err
 }
 
-// cutOff reports whether this is a Brine master without a connection.
+// cutOff reports whether the peer is a Brine master that is not connected.
 func (p *peer) cutOff() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -464,12 +464,12 @@ func (p *peer) cutOff() bool {
 // traffic counts the bytes to and from peers.
 type traffic struct{ Sent, Received atomic.Int64 }
 
-// unreachableError is the error of a connection that could not be made.
+// unreachableError means that no connection could be made.
 type unreachableError struct{ error }
 
 func (e unreachableError) Unwrap() error { return e.error }
 
-// wayBack says what a master does that the members do not know any more, and that is to be a member again.
+// wayBack returns the instructions for a master that the members no longer know and that is to be a member again.
 func (c *local) wayBack() string {
 	return fmt.Sprintf("if it was removed and is to join again, run brine cluster readmit %s on a member, stop this master, remove %s and start it",
 		c.cfg.ID, filepath.Join(c.cfg.Options.PKIDir, "cluster.pem"))

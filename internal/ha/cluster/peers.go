@@ -14,11 +14,11 @@ import (
 // peerSet is the other masters of a cluster, by id.
 type peerSet struct {
 	self string
-	dir  string // of the public keys
+	dir  string // directory of the public keys
 	log  *limitlog.Log
 	make func(id string) *peer
 
-	now atomic.Pointer[map[string]*peer] // copy on write
+	now atomic.Pointer[map[string]*peer] // replaced, never modified
 	mu  sync.Mutex
 	run func(*peer) // starts the loops of a peer; nil until Run
 }
@@ -32,7 +32,7 @@ func newPeerSet(self, dir string, log *limitlog.Log, make func(id string) *peer)
 // all returns the peers. The map is immutable.
 func (s *peerSet) all() map[string]*peer { return *s.now.Load() }
 
-// begin starts the loops of all peers, and of those that come later.
+// begin starts the loops of all peers, and later those of new peers.
 func (s *peerSet) begin(run func(*peer)) {
 	s.mu.Lock()
 	s.run = run
@@ -80,8 +80,8 @@ func (s *peerSet) adopt(id string) *peer {
 	return p
 }
 
-// first reports whether this master has the lowest id of the reachable ones. In a cluster without a shared directory
-// that master does the work of the leader; two doing it is harmless.
+// first reports whether this master has the lowest id of the reachable ones. Without a shared directory that master
+// does work of the leader for which it is harmless if two masters do it.
 func (s *peerSet) first() bool {
 	for _, p := range s.all() {
 		if m := p.member(); m.Up && m.ID < s.self {

@@ -9,24 +9,24 @@ import (
 	"brine/internal/py/value"
 )
 
-// queries asks other masters, and answers them.
+// queries sends queries to other masters, and answers theirs.
 type queries struct {
 	log     *slog.Logger
 	peers   *peerSet
 	answers map[string]func(peer string, arg *value.Dict) *value.Dict
 }
 
-// Answer sets the function that answers queries with a name (Ask). It must be called before Run.
+// Answer sets the function that answers queries (Ask) of that name. It must be called before Run.
 func (q *queries) Answer(name string, fn func() *value.Dict) {
 	q.AnswerWith(name, func(*value.Dict) *value.Dict { return fn() })
 }
 
-// AnswerWith is Answer for queries with an argument; it is nil if missing.
+// AnswerWith is Answer for queries with an argument. arg is nil if it is missing.
 func (q *queries) AnswerWith(name string, fn func(arg *value.Dict) *value.Dict) {
 	q.AnswerPeer(name, func(_ string, arg *value.Dict) *value.Dict { return fn(arg) })
 }
 
-// AnswerPeer is AnswerWith for answers that depend on who asks.
+// AnswerPeer is AnswerWith for answers that depend on the asking peer.
 func (q *queries) AnswerPeer(name string, fn func(peer string, arg *value.Dict) *value.Dict) {
 	q.answers[name] = fn
 }

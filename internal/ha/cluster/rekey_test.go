@@ -26,8 +26,8 @@ func TestOneRotationAtATime(t *testing.T) {
 	}
 }
 
-// TestRemovalIsOnRecord: no new secret is sent before the records exclude the
-// removed id, and a removal that could not ban the id can be retried.
+// TestRemovalIsOnRecord: no new secret is sent before the records exclude the removed id. If the id
+// could not be banned, the removal can be retried.
 func TestRemovalIsOnRecord(t *testing.T) {
 	dir := t.TempDir()
 	c := assemble(Config{Options: Options{PKIDir: dir}}, &keys.Secrets{Dir: dir}, nil, clustertest.Quiet())
@@ -42,7 +42,7 @@ func TestRemovalIsOnRecord(t *testing.T) {
 		}
 	}
 	write(peer)
-	write(c.Paths.RemovedDir()) // a file instead of the directory
+	write(c.Paths.RemovedDir()) // a file in place of the directory
 	if err := c.Removal.take(t.Context(), "b"); salt.KindOf(err) != salt.Unavailable {
 		t.Errorf("the ban cannot be written: %v", err)
 	}

@@ -30,10 +30,10 @@ type relay struct {
 	origins map[string]string // job id -> id of the master
 	order   []string
 	early   unclaimed
-	want    []string // prefixes of tags that listeners here wait for
+	want    []string // prefixes of tags that local listeners wait for
 }
 
-// maxOrigins bounds the jobs with a recorded origin.
+// maxOrigins bounds the number of jobs whose origin is recorded.
 const maxOrigins = 20_000
 
 // Origin returns the master that received a job, "" if unknown.
@@ -66,7 +66,7 @@ func (r *relay) setOrigin(jid, master string) []heldEvent {
 	return r.early.forget(jid)
 }
 
-// hold buffers an event until the origin of its job is known, or returns the origin if it is known by now.
+// hold buffers an event until the origin of its job is known. If it is known by now, hold returns it instead.
 func (r *relay) hold(jid string, e heldEvent) (origin string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,13 +143,13 @@ func (r *relay) Event(e *event.Event) {
 		}
 		return ok
 	})
-	if origin != "" || !isReply(e.Tag) || len(sent) == len(r.peers.all()) || r.cfg.Options.Isolated { // there the log of jobs brings it, too
+	if origin != "" || !isReply(e.Tag) || len(sent) == len(r.peers.all()) || r.cfg.Options.Isolated { // if isolated, the job log delivers it
 		return
 	}
 	if msg == nil {
 		var err error
 		if msg, err = encodeEvent(e.Tag, e.Data); err != nil {
-			return // logged by sendEvent, or without receivers
+			return // sendEvent has logged it, or there is no receiver
 		}
 	}
 	late := heldEvent{msg, sent}
@@ -158,8 +158,8 @@ func (r *relay) Event(e *event.Event) {
 	}
 }
 
-// sendEvent sends an event to stock masters and to selected Brine masters; brine is called once for each. The event is encoded once per kind,
-// and the form for Brine is returned if it was needed.
+// sendEvent sends an event to stock masters and to selected Brine masters; brine is called once for each. The event is encoded once for each
+// kind. The encoding for Brine masters is returned if one was made.
 func (r *relay) sendEvent(tag string, data *value.Dict, brine func(*peer) bool) (forBrine []byte) {
 	var forSalt []byte
 	var err error
@@ -214,7 +214,7 @@ func encodeEvent(tag string, data *value.Dict) ([]byte, error) {
 	return msgpack.Marshal(wire.Dict(m), msgpack.NewSpec)
 }
 
-// returnTag returns the tag of a return with this data, "" if it is not a return.
+// returnTag returns the tag of the return with this data, "" if the data is not that of a return.
 func returnTag(data *value.Dict) string {
 	var k wire.ReturnKey
 	wire.View(data, &k)

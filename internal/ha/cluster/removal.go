@@ -28,7 +28,7 @@ func (r *removal) Exclude(fn func(id string) bool) { r.excludes = fn }
 // excluded reports whether the records exclude an id.
 func (r *removal) excluded(id string) bool { return r.excludes != nil && r.excludes(id) }
 
-// Look makes this master drop a peer at once whose key was deleted.
+// Look makes this master drop a peer at once if the peer's key was deleted.
 func (r *removal) Look(id string) {
 	if p := r.peers.all()[id]; p != nil {
 		p.look()
@@ -54,7 +54,7 @@ func (r *removal) drop(id string) error {
 	return nil
 }
 
-// removable says why an id cannot be removed.
+// removable returns an error if an id cannot be removed.
 func (r *removal) removable(id string) error {
 	switch {
 	case salt.CheckID(id) != nil:
@@ -68,7 +68,7 @@ func (r *removal) removable(id string) error {
 	return nil
 }
 
-// take bans an id, removes it from the cluster, and waits until that is recorded. The ban comes first: if it fails nothing was changed, and
+// take bans an id, removes it from the cluster, and waits until that is recorded. The ban comes first: if it fails, nothing has changed and
 // the removal can be retried. Until the removal is recorded, secrets may still be sent to the id.
 func (r *removal) take(ctx context.Context, id string) error {
 	if err := r.removable(id); err != nil {
@@ -93,9 +93,9 @@ func (r *removal) take(ctx context.Context, id string) error {
 }
 
 // A removed master may have copies of all secrets: the key of the cluster, the key of publications, the secret of session keys, the joining
-// secret, tokens. Remove replaces all but the first, which minions know; RotateKey replaces that. The order matters: no member may send the
-// new secrets to the removed master, so they are created after its removal is recorded. Changes of one master arrive in order, and a member
-// sends nothing to masters excluded by its records (Exclude).
+// secret, tokens. Remove replaces all except the key of the cluster, which minions know; RotateKey replaces that. The order matters: no
+// member may send the new secrets to the removed master, so they are created after its removal is recorded. Changes of one master arrive in
+// order, and a member sends nothing to masters excluded by its records (Exclude).
 
 func noMember(id string) error {
 	return salt.Errorf(salt.NotFound, "there is no master %s in the cluster", id)
@@ -105,13 +105,13 @@ func noMember(id string) error {
 const (
 	// recordTime is how long to wait until a removal is recorded.
 	recordTime = 5 * time.Second
-	// oldDropTime is how long members of versions without exclusion take to drop a removed peer.
+	// oldDropTime is how long members of versions without Exclude take to drop a removed peer.
 	oldDropTime = 2 * time.Second
 )
 
 // Remove removes a peer from the cluster for good. Without a shared directory its id may not join again until it is readmitted, and the
-// secrets that it knew are replaced; with keepSecret the joining secret and tokens stay. It returns the members and witnesses that have the
-// new joining secret, and those that will get it when they are back.
+// secrets that it knew are replaced; keepSecret keeps the joining secret and tokens. It returns the members and witnesses that have the new
+// joining secret (have), and the unreachable ones, which get it later (late).
 func (c *Cluster) Remove(ctx context.Context, id string, keepSecret bool) (have, late []string, err error) {
 	if !c.cfg.Options.Isolated {
 		return nil, nil, c.Drop(id)
@@ -140,7 +140,8 @@ func (c *Cluster) Drop(id string) error { return c.Removal.drop(id) }
 // Readmit lets a removed id join again.
 func (c *Cluster) Readmit(id string) error { return c.files.Readmit(id) }
 
-// Disowned reports whether a peer has reported that this master is not a member, so that it knows what Forget would publish.
+// Disowned reports whether a peer has reported that this master is not a member. In that case the others already know what Forget would
+// publish.
 func (r *removal) Disowned() bool {
 	for _, p := range r.peers.all() {
 		p.mu.Lock()

@@ -13,11 +13,11 @@ import (
 	"brine/internal/ha/cluster/keys"
 )
 
-// SecretTime is the timeout for members to get a new secret.
+// SecretTime is how long to wait until the members have a new secret.
 const SecretTime = 10 * time.Second
 
 // RotateSecret replaces the joining secret, the secret of session keys and the key of publications. It returns the members and witnesses
-// that have the new secret, and those that will get it when they are back.
+// that have the new secret (have), and the unreachable ones, which get it later (late).
 func (c *Cluster) RotateSecret(ctx context.Context) (have, late []string, err error) {
 	if !c.cfg.Options.Isolated {
 		return nil, nil, salt.Errorf(salt.Invalid, "the masters of this cluster share a directory: there is no joining secret")

@@ -13,8 +13,8 @@ import (
 	"brine/internal/ha/cluster/clustertest"
 )
 
-// TestSlowPeerIsHeard: a peer that accepts connections but answers late has not agreed:
-// a master that it refuses does not start.
+// TestSlowPeerIsHeard: a peer that accepts connections but answers late may still refuse this
+// master, which then does not start.
 func TestSlowPeerIsHeard(t *testing.T) {
 	t.Parallel()
 	s := newSet(t, 2)
@@ -22,7 +22,7 @@ func TestSlowPeerIsHeard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It listens, but answers only once it runs.
+	// It accepts connections at once, but answers only after Run.
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -44,8 +44,8 @@ func TestSlowPeerIsHeard(t *testing.T) {
 	}
 }
 
-// TestNoClusterBesideSilentMember: the master that may create the cluster does not while
-// a peer accepts connections without answering: it may be a member.
+// TestNoClusterBesideSilentMember: a master that may create the cluster does not do so while a peer
+// accepts connections without answering, since the peer may be a member.
 func TestNoClusterBesideSilentMember(t *testing.T) {
 	t.Parallel()
 	s := newSet(t, 2)

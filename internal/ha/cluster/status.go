@@ -11,23 +11,23 @@ import (
 	"brine/internal/py/value"
 )
 
-// askStatus is the query of masters for brine cluster status.
+// askStatus is the query by which brine cluster status gets the state of another master.
 const askStatus = "status"
 
-// statusTime is the timeout for the other members.
+// statusTime is the timeout for answers of the other members.
 const statusTime = 3 * time.Second
 
 // Status is the state of a member, as reported by itself.
 type Status struct {
 	Member
 	Self bool
-	// Says is its own report, nil if it did not answer.
+	// Says is the member's own report, nil if it did not answer.
 	Says *value.Dict
 	// Offset is how far its clock is ahead of this master's, accurate to half the round-trip time.
 	Offset time.Duration
 }
 
-// report returns what it says of itself.
+// report decodes the member's own report.
 func (s *Status) report() (r wire.Report) {
 	wire.View(s.Says, &r)
 	return r

@@ -92,7 +92,7 @@ func (m *member) say(c *clustertest.Caller, msg *value.Dict) bool {
 	case m.out == nil:
 		return c.Frame(tag, d)
 	}
-	// Items are encoded messages themselves.
+	// Items are messages that are encoded separately.
 	items := d.List("items")
 	for i, it := range items {
 		if one, ok := it.(*value.Dict); ok {
@@ -128,9 +128,9 @@ func tree(t testing.TB, dir string) string {
 	return b.String()
 }
 
-// FuzzMemberTalk sends mutated messages of a member, or of a master that knows
-// a member's id: the handshake, jobs, events, queries and feeds. Another member
-// is served afterwards, under its own name only, and its key does not change.
+// FuzzMemberTalk sends mutated messages of a member, or of a master that knows a member's id: the
+// handshake, jobs, events, queries and feeds. Afterwards the server still serves another member,
+// only under that member's own name, and the member's key is unchanged.
 func FuzzMemberTalk(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	s := newSet(f, 3)

@@ -8,7 +8,8 @@ import (
 	"brine/internal/base/atomicfile"
 )
 
-// tokenFile, in a master's own directory, proves to its readers that they share the cachedir.
+// tokenFile, in a master's own directory, contains a random token. A master that can read it shares
+// the cachedir.
 const tokenFile = "token"
 
 // newToken writes a new token and returns it.

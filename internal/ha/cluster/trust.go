@@ -20,7 +20,7 @@ import (
 
 // trust decides which masters are members, by their keys, certificates and files. It is the directory of handshakes (memberauth).
 type trust struct {
-	cluster  string // its name
+	cluster  string // name of the cluster
 	pkiDir   string
 	cacheDir string
 	isolated bool
@@ -30,8 +30,8 @@ type trust struct {
 	peers    *peerSet
 }
 
-// needsTLS reports whether a member has used TLS, so that no other connection
-// can be its.
+// needsTLS reports whether a member has used TLS. A connection without TLS cannot be from that
+// member.
 func (t *trust) needsTLS(id string) bool {
 	if p := t.peers.all()[id]; p != nil {
 		p.mu.Lock()
@@ -45,7 +45,7 @@ func (t *trust) needsTLS(id string) bool {
 	return err == nil && s.TLS
 }
 
-// allTLS reports whether all members speak TLS.
+// allTLS reports whether all members use TLS.
 func (t *trust) allTLS() bool {
 	for id, p := range t.peers.all() {
 		if !p.isGone() && !t.needsTLS(id) {
@@ -55,8 +55,8 @@ func (t *trust) allTLS() bool {
 	return true
 }
 
-// admitsOld says why a master that does not use TLS is not answered; nil if it may be
-// a member of a version without.
+// admitsOld returns the refusal for a master that does not use TLS; nil if it may be a member with
+// a version that lacks TLS.
 func (t *trust) admitsOld(id string) *refusal.Error {
 	if t.allTLS() {
 		return refusal.New(refusal.TLS, "the members of this cluster speak TLS: install the version there that they have")
@@ -85,8 +85,8 @@ func (t *trust) vouch(tls bool, cert *x509.Certificate, id string) *refusal.Erro
 	return nil
 }
 
-// checkMember returns why a certificate is not valid for an id of this cluster; nil if it is. It may be signed by a key that the present one
-// endorses, if this master has not switched yet, or by a former one, if that member has not.
+// checkMember returns why a certificate is not valid for an id of this cluster; nil if it is. The signer may be a key that the present one
+// endorses, if this master has not switched yet, or a former key, if the member has not switched yet.
 func (t *trust) checkMember(cert *x509.Certificate, id string) *refusal.Error {
 	ring := t.ring.Load()
 	check := func(by *crypt.PublicKey) *refusal.Error {
@@ -130,8 +130,8 @@ func (t *trust) allUseSecret() bool {
 	return true
 }
 
-// Parting reports whether the masters are leaving their shared directory: the first one has stored a secret there. Until the last one has
-// left, there are two clusters with one key, each of which commands its connected minions.
+// Parting reports whether the masters are leaving their shared directory: the first one to leave has stored a secret there. Until the
+// last one has left, there are two clusters with one key, each of which commands its connected minions.
 func (t *trust) Parting() bool {
 	_, err := os.Stat(filepath.Join(t.pkiDir, keys.SecretFile))
 	return err == nil
@@ -191,8 +191,8 @@ func (t *trust) Admit(id, process string) *refusal.Error {
 	return nil
 }
 
-// aliveTime is how long a connection counts as that of a running process after its last frame: a few beats. A process that was
-// killed closes its connections, so that only the loss of a machine or network leaves one that is open and silent.
+// aliveTime is how long after its last frame a connection is considered that of a running process: a few beats. A process that
+// is killed closes its connections, so only the loss of a machine or network leaves one open and silent.
 const aliveTime = 5 * beat
 
 // otherProcess returns the address from which another process than the given one is connected as a peer, "" if none is.

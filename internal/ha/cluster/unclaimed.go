@@ -13,8 +13,8 @@ const (
 )
 
 // unclaimed buffers events of jobs that no master has announced yet: behind a load balancer a minion's return can arrive before the
-// announcement of the job by another master. Events of jobs that are never announced, such as scheduled ones, make room for others, and
-// expire after heldTime.
+// announcement of the job by another master. Events of jobs that are never announced, such as scheduled ones, are dropped when the
+// buffer is full, or after heldTime.
 type unclaimed struct {
 	byJob map[string][]heldEvent
 	order []heldFor // in order of arrival, may contain removed ones
@@ -23,7 +23,7 @@ type unclaimed struct {
 
 type heldEvent struct {
 	msg  []byte
-	sent []*peer // who has received it, because a listener there wants all events
+	sent []*peer // the peers that have received it because listeners there want all events
 }
 
 type heldFor struct {
@@ -44,7 +44,7 @@ func (u *unclaimed) add(jid string, e heldEvent, now time.Time) {
 	u.order = append(u.order, heldFor{jid, now})
 	u.bytes += len(e.msg)
 	for len(u.order) > 0 && (len(u.order) > heldItems || u.bytes > heldBytes || now.Sub(u.order[0].at) > heldTime) {
-		// The oldest event is dropped with all others of its job: they arrived together.
+		// Drop the oldest event with all others of its job: they arrived together.
 		u.forget(u.order[0].jid)
 		u.order = u.order[1:]
 	}

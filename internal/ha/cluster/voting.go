@@ -24,7 +24,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// voting is the lease of a cluster without a shared directory, and the voters, which may be witnesses.
+// voting is the lease of a cluster without a shared directory, with its voters, some of which may be witnesses.
 type voting struct {
 	cfg            *Config
 	log            *slog.Logger
@@ -45,10 +45,10 @@ type voting struct {
 	witnesses map[string]*witness.Link
 }
 
-// votersFile, in a master's own directory, has the list of voters if a command has changed it.
+// votersFile, in a master's own directory, stores the list of voters if a command has changed it.
 const votersFile = "voters.json"
 
-// maxLinks bounds the witnesses that were ever asked.
+// maxLinks bounds the number of witnesses queried since the start.
 const maxLinks = 64
 
 // link returns the connection to a witness.
@@ -66,7 +66,7 @@ func (vt *voting) link(name string) (*witness.Link, error) {
 	return l, nil
 }
 
-// askVote is the query of masters to the voters among them. askLease is that of versions before the voters agreed by raft.
+// askVote is the query from masters to masters that vote. askLease is its counterpart in versions before the voters agreed by raft.
 const (
 	askVote  = "vote"
 	askLease = "lease"
@@ -81,7 +81,7 @@ func (vt *voting) secretTag() string {
 	return witness.TagOf(s)
 }
 
-// isTag reports whether a witness with a tag has the current secret: that of witnesses or, for older versions, the joining secret.
+// isTag reports whether a tag sent by a witness is that of the current witness secret or, in older versions, of the joining secret.
 func (vt *voting) isTag(tag string) bool {
 	s, err := vt.cfg.Options.secret()
 	return err == nil && tag != "" && (tag == witness.TagOf(witness.Secret(s)) || tag == witness.TagOf(s))
@@ -125,7 +125,7 @@ func (vt *voting) vote(dir string) error {
 	return nil
 }
 
-// readVoters returns the list that this master has learned, if a command has changed it.
+// readVoters returns the stored list of voters; it is empty unless a command has changed the voters.
 func (vt *voting) readVoters() (l lease.List, err error) {
 	path := filepath.Join(vt.dir, votersFile)
 	b, err := os.ReadFile(path)
@@ -141,7 +141,7 @@ func (vt *voting) readVoters() (l lease.List, err error) {
 	return l, nil
 }
 
-// learned keeps a list that a command has changed, or a later one.
+// learned stores the holder's list if a command has changed it, and removes the file if the configured list is valid again.
 func (vt *voting) learned(lease.List) {
 	vt.mu.Lock()
 	defer vt.mu.Unlock()
@@ -156,12 +156,12 @@ func (vt *voting) learned(lease.List) {
 	if err != nil {
 		vt.log.Error("cannot store the list of voters: after a restart this master begins with cluster_voters of its configuration", "path", path, "err", err)
 	}
-	if !slices.Contains(l.Names, vt.cfg.ID) { // otherwise the voter says it
+	if !slices.Contains(l.Names, vt.cfg.ID) { // otherwise the voter logs it
 		vt.compareConfigured(l)
 	}
 }
 
-// compareConfigured logs it if the list of the configuration does not count.
+// compareConfigured logs a warning if the configured list is not the current one.
 func (vt *voting) compareConfigured(l lease.List) {
 	if configured := vt.cfg.Options.Voters; lease.Fingerprint(l.Names) != lease.Fingerprint(configured) {
 		vt.log.Warn("cluster_voters in the configuration does not count: a command has changed the voters; correct the configuration",
@@ -169,7 +169,7 @@ func (vt *voting) compareConfigured(l lease.List) {
 	}
 }
 
-// List returns the voters as far as this master knows.
+// List returns the voters known to this master.
 func (vt *voting) List() lease.List {
 	if vt.once == nil {
 		return lease.List{Names: vt.cfg.Options.Voters}
@@ -177,7 +177,7 @@ func (vt *voting) List() lease.List {
 	return vt.once.List()
 }
 
-// ChangeVoters adds or removes a voter, and waits for that.
+// ChangeVoters adds or removes a voter, and waits until that is done.
 func (vt *voting) ChangeVoters(ctx context.Context, op lease.Op, id string, force bool) (lease.List, error) {
 	if vt.once == nil {
 		return lease.List{}, salt.Errorf(salt.Invalid, "cluster_voters is not set: set it to three or five masters or witnesses on all masters, and restart them")
@@ -185,7 +185,7 @@ func (vt *voting) ChangeVoters(ctx context.Context, op lease.Op, id string, forc
 	return vt.once.ChangeVoters(ctx, op, id, force)
 }
 
-// run takes part until ctx ends.
+// run takes part in voting until ctx ends.
 func (vt *voting) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -209,14 +209,14 @@ func (vt *voting) close() error {
 	return vt.voter.Close()
 }
 
-// answer answers another master.
+// answer answers a voter's query from another master.
 func (vt *voting) answer(peer string, arg *value.Dict) *value.Dict {
 	ctx, cancel := context.WithTimeout(context.Background(), lease.AskTime)
 	defer cancel()
 	return witness.Reply(ctx, vt.node(), peer, arg, vt.rateLimitedLog.Log)
 }
 
-// node is the voter, nil if this master is none.
+// node returns this master's voter, nil if it does not vote.
 func (vt *voting) node() *voter.Node {
 	if vt.voter == nil {
 		return nil
@@ -224,7 +224,7 @@ func (vt *voting) node() *voter.Node {
 	return vt.voter.Node
 }
 
-// post carries a packet to another voter.
+// post sends a packet to another voter.
 func (vt *voting) post(ctx context.Context, to string, p voter.Packet) (voter.Packet, error) {
 	arg, err := witness.PacketDict(p)
 	if err != nil {
@@ -244,7 +244,7 @@ func (vt *voting) post(ctx context.Context, to string, p voter.Packet) (voter.Pa
 	return witness.ReadPacket(d)
 }
 
-// askVoter sends a request to this master itself, another one, or a witness.
+// askVoter sends a request to a voter: this master, another master, or a witness.
 func (vt *voting) askVoter(ctx context.Context, name string, r lease.Request) (lease.Answer, error) {
 	if name == vt.cfg.ID && vt.voter != nil {
 		return vt.voter.Answer(ctx, r)
@@ -263,7 +263,7 @@ func (vt *voting) askVoter(ctx context.Context, name string, r lease.Request) (l
 			d, err = l.Ask(ctx, arg)
 		}
 	default:
-		return lease.Answer{}, nil // a witness grants nothing
+		return lease.Answer{}, nil // a witness grants no lease
 	}
 	if err != nil {
 		return lease.Answer{}, err
@@ -284,8 +284,8 @@ func (vt *voting) Lease(ctx context.Context) *lease.Status {
 	return &s
 }
 
-// Once reports whether this master may do work that only one master may do, and the token for it. Without voters the reachable master with
-// the lowest id may, and the token is 0.
+// Once reports whether this master may do work that only one master may do, and the token for it. Without voters it is the reachable
+// master with the lowest id, and the token is 0.
 func (vt *voting) Once() (token uint64, may bool) {
 	if vt.once == nil {
 		return 0, vt.peers.first()
@@ -293,10 +293,10 @@ func (vt *voting) Once() (token uint64, may bool) {
 	return vt.once.Token()
 }
 
-// Votes reports whether a majority of voters decides which master does such work.
+// Votes reports whether a majority of voters decides which master does work that only one may do.
 func (vt *voting) Votes() bool { return vt.once != nil }
 
-// Claim is lease.Holder.Claim.
+// Claim calls lease.Holder.Claim.
 func (vt *voting) Claim(ctx context.Context, name string) (token uint64, by string, err error) {
 	if vt.once == nil {
 		return 0, "", salt.Errorf(salt.Invalid, "cluster_voters is not set")
@@ -304,7 +304,7 @@ func (vt *voting) Claim(ctx context.Context, name string) (token uint64, by stri
 	return vt.once.Claim(ctx, name)
 }
 
-// clusterInfo returns the update for witnesses.
+// clusterInfo returns the current update for witnesses.
 func (vt *voting) clusterInfo() (t witness.Update, err error) {
 	if t.Secret, err = vt.cfg.Options.secret(); err != nil {
 		return t, err
@@ -328,7 +328,7 @@ func (vt *voting) clusterInfo() (t witness.Update, err error) {
 	return t, nil
 }
 
-// outside returns the voters that are not masters, as far as known.
+// outside returns the known voters that are not masters.
 func (vt *voting) outside() []string {
 	var out []string
 	l := vt.List()
@@ -340,7 +340,7 @@ func (vt *voting) outside() []string {
 	return out
 }
 
-// informed reports whether a witness has the current joining secret; an error says why it will not get it soon.
+// informed reports whether a witness has the current joining secret. The error is the reason why it will not get it soon.
 func (vt *voting) informed(ctx context.Context, id string) (bool, error) {
 	if vt.once == nil {
 		return false, salt.Errorf(salt.Unavailable, "this master has no connection to it")
@@ -355,7 +355,7 @@ func (vt *voting) informed(ctx context.Context, id string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = l.Ask(ctx, arg) // whatever it answers: an update precedes it
+	_, err = l.Ask(ctx, arg) // the answer does not matter: the update is sent before the query
 	up, byTLS, knows := l.State()
 	if err == nil && up && !byTLS {
 		err = salt.Errorf(salt.Unavailable, "it does not support TLS, and cannot receive a secret")
@@ -363,7 +363,7 @@ func (vt *voting) informed(ctx context.Context, id string) (bool, error) {
 	return err == nil && vt.isTag(knows), err
 }
 
-// Voters queries the voters, in the order of the configuration unless a command has changed them.
+// Voters queries the voters. They are in the order of the configuration unless a command has changed the list.
 func (vt *voting) Voters(ctx context.Context) (voters []Voter) {
 	s := vt.Lease(ctx)
 	if s == nil {

@@ -69,8 +69,8 @@ func (c *Caller) Next(patience time.Duration) []byte {
 	}
 }
 
-// Frame sends a message, and reports whether the connection accepts it. A message that cannot be encoded
-// is not sent.
+// Frame sends a message, and reports whether the connection accepts it. It skips a message that cannot
+// be encoded.
 func (c *Caller) Frame(tag string, d *value.Dict) bool {
 	b, err := msgpack.Marshal(d, msgpack.NewSpec)
 	if err != nil {

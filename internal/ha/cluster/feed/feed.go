@@ -1,5 +1,5 @@
-// Package feed sends the changes of a stream that masters replicate to another master over a connection, and stores those that come. It
-// opens no connection.
+// Package feed sends the changes of a replicated stream to another master over a connection, and stores the changes received from it.
+// It opens no connection.
 package feed
 
 import (
@@ -29,7 +29,7 @@ const (
 	pause = time.Second
 )
 
-// Peer is the master that gets or sends changes.
+// Peer is the master at the other end of a feed.
 type Peer struct {
 	ID      string
 	Log     *slog.Logger
@@ -49,15 +49,15 @@ type Feed struct {
 	news   wait.Wakeup // have has changed
 
 	mu      sync.Mutex
-	have    oplog.Vector // known to the peer
-	sent    oplog.Vector // sent to it, or known to it
+	have    oplog.Vector // what the peer is known to have
+	sent    oplog.Vector // what was sent to the peer, or what it is known to have
 	open    int          // batches without an answer
-	trouble string       // error of the peer with the last batch
+	trouble string       // why the peer could not store the last batch
 	live    bool         // the peer supports lists of valid changes
 	lag     map[string]lag
 }
 
-// lag is what a peer lacked of another master's changes at some moment.
+// lag records which changes of another master a peer lacked at some moment.
 type lag struct {
 	number uint64
 	since  time.Time
@@ -72,8 +72,8 @@ func VectorDict(v oplog.Vector) *value.Dict {
 	return d
 }
 
-// Bounds of a peer's vector: the number of origins, and the length of a name in bytes. A master has one for each
-// start in which it made changes, so that these are decades.
+// Bounds of a peer's vector: the number of origins, and the length of a name in bytes. A master adds an origin
+// each time that it starts and makes changes, so this number suffices for decades.
 const (
 	maxVector = 1 << 16
 	maxOrigin = 64
@@ -114,7 +114,7 @@ func Start(ctx context.Context, p Peer, streams map[string]oplog.Stream, s *wire
 	return feeds, func() { cancel(); wg.Wait() }
 }
 
-// Have returns what the peer is known to have.
+// Have returns the vector of the changes that the peer is known to have.
 func (f *Feed) Have() oplog.Vector {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,7 +194,7 @@ func (f *Feed) run(ctx context.Context) error {
 	}
 }
 
-// lostOwn returns how many changes that this master made before its start the peer has and the master does not.
+// lostOwn counts the changes of earlier processes of this master that the peer has and this master lacks.
 func (f *Feed) lostOwn(mine oplog.Vector) (n uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,8 +206,8 @@ func (f *Feed) lostOwn(mine oplog.Vector) (n uint64) {
 	return n
 }
 
-// tellLive sends a peer that lacks changes which this master has dropped the list of valid ones: the rest was deleted. It precedes
-// everything else on this connection, so that a peer with later changes has applied it.
+// tellLive sends the list of valid changes to a peer that lacks changes which this master has dropped. The peer deletes all
+// others. The list is sent before everything else on this connection, so that a peer with later changes has applied it.
 func (f *Feed) tellLive(ctx context.Context, mine oplog.Vector) error {
 	stream, ok := f.stream.(oplog.Forgetful)
 	if !ok || !f.live {
@@ -301,9 +301,9 @@ func (f *Feed) step() (sent bool, err error) {
 	return true, f.s.Send(&wire.Changes{Rep: f.name, Origin: b.Origin, From: int64(b.From), To: int64(b.To), Items: list})
 }
 
-// next selects an origin whose changes the peer lacks. Changes of other masters are left to these, and sent from here only if the peer
-// still lacks them after a while. Own changes of before the start go before those of after it: a removal before the secrets that were replaced
-// because of it.
+// next selects an origin whose changes the peer lacks. Other masters send their own changes; this master sends them only if the peer still
+// lacks them after a while. Its own changes from before its start are sent before those after it, so that a removal arrives before the secrets
+// that were replaced because of it.
 func (f *Feed) next(mine oplog.Vector) (origin string, after uint64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -347,7 +347,7 @@ func applyLive(stream oplog.Stream, b oplog.Batch) error {
 // Queues hold the batches received on one connection, by stream.
 type Queues map[string]chan oplog.Batch
 
-// Apply stores what the peer sends (Give) until stop is called, and answers it.
+// Apply stores the batches that the peer sends (Give) until stop is called, and answers each.
 func Apply(p Peer, streams map[string]oplog.Stream, s *wire.Session) (q Queues, stop func()) {
 	e := Queues{}
 	done := make(chan struct{})
@@ -388,7 +388,7 @@ func (e Queues) Give(c *wire.Changes) error {
 	}
 }
 
-// apply stores batches, and reports to the peer what this master knows, including changes from other masters.
+// apply stores batches, and reports to the peer which changes this master has, including those of other masters.
 func apply(p Peer, s *wire.Session, name string, stream oplog.Stream, batches chan oplog.Batch, done chan struct{}) {
 	tick := time.NewTicker(hearsay / 2)
 	defer tick.Stop()
@@ -402,7 +402,7 @@ func apply(p Peer, s *wire.Session, name string, stream oplog.Stream, batches ch
 			answer.Got = 1
 			if b.Live != nil {
 				if err := applyLive(stream, b); err != nil {
-					// Later changes must not be applied without it.
+					// Later changes must not be applied before the outdated records are dropped.
 					p.Limited.Error("apply "+name, "cannot drop outdated records; retrying", "peer", p.ID, "stream", name, "err", err)
 					s.Conn.Close()
 					return
@@ -434,8 +434,8 @@ func apply(p Peer, s *wire.Session, name string, stream oplog.Stream, batches ch
 	}
 }
 
-// changedSince returns what has changed in a vector since the last report to the peer. A master has an origin for each start in
-// which it made changes, so that whole vectors are too large for every answer; the reader of an answer merges it.
+// changedSince returns what has changed in a vector since the last report to the peer. A whole vector is too large for every
+// answer: a master adds an origin each time that it starts and makes changes. The receiver merges the answer.
 func changedSince(reported, now oplog.Vector) oplog.Vector {
 	out := oplog.Vector{}
 	for origin, n := range now {

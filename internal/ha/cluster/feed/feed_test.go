@@ -63,7 +63,7 @@ func FuzzFeed(tf *testing.F) {
 	})
 }
 
-// ownNames is a stream that only has names.
+// ownNames is a stream of which only Self and Own may be called.
 type ownNames struct {
 	oplog.Stream
 	self string

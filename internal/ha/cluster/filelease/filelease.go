@@ -19,14 +19,14 @@ import (
 
 // Lease is a lock in the shared directory that expires when its holder dies or freezes. It is a series of files NAME.1, NAME.2 … of which
 // the last is valid. Creating a file is atomic, so that only one master succeeds; the file belongs to it until the time in it has passed. A
-// successor creates the next file. Files of a present holder are never removed, so that no two masters can believe they removed one. The
-// number fences: a holder that resumes late sees a later file.
+// successor creates the next file. The file of the present holder is never removed; otherwise two masters could both believe that they
+// removed it. The number is a fencing token: a holder that resumes late sees a later file.
 type Lease struct {
 	dir, name, holder string
 	term              time.Duration
 	now               func() time.Time
 
-	number int // of the own lease, 0 for none
+	number int // of this master's lease, 0 for none
 }
 
 // New returns a lease for a master in a directory. The time d must far exceed clock differences.
@@ -49,7 +49,7 @@ func (l *Lease) Hold() (bool, error) {
 	now := l.now()
 	switch {
 	case number > 0 && number == l.number:
-		// Still ours, unless another master has taken over: check after writing.
+		// This master still holds the lease unless another one has taken over: check after writing.
 		if err := l.write(number, now); err != nil {
 			return false, err
 		}
@@ -129,7 +129,7 @@ func (l *Lease) numbers() (out []int, err error) {
 	return out, nil
 }
 
-// removeOld removes all but the last two: the others have no holder.
+// removeOld removes all files but the last two: they have no holder.
 func (l *Lease) removeOld() {
 	numbers, _ := l.numbers()
 	for _, n := range numbers {

@@ -25,21 +25,22 @@ const (
 )
 
 // The key of the cluster can be replaced while it runs (RotateKey). The file rotation says which key is current and which former keys
-// endorse it; it is replicated like other records and contains no secret. A member that finds another current key than its own fetches the
-// private half from the others and switches. From then on it shows the new key to minions, which accept it because of the endorsement.
+// endorse it; it is replicated like other records and contains no secret. A member whose key is no longer current fetches the private half
+// of the current one from the others and switches. From then on it presents the new key to minions, which accept it because of the
+// endorsement.
 //
-// Members switch one by one, and an unreachable one when it is back. Until then two members with different keys must accept each other. A
-// certificate contains the endorsements, so that a member with an older key can verify one signed by a newer key. A member that reports an
-// older key (members/ID) may show a certificate signed by that. Membership is still decided by each master's own key.
+// Members switch one by one, and an unreachable one once it is reachable. Until then two members with different keys must accept each
+// other. A certificate contains the endorsements, so that a member with an older key can verify one signed by a newer key. A member that
+// reports an older key (members/ID) may present a certificate signed by that key. Membership is still decided by each master's own key.
 
-// RotationFile, in cluster_pki_dir, names the current key of the cluster; nextFile has its private half until the master that created it
-// uses it.
+// RotationFile, in cluster_pki_dir, names the current key of the cluster. nextFile contains the private half of a new key until the
+// master that created it uses it.
 const (
 	RotationFile = "rotation"
 	NextFile     = "cluster.next.pem"
 )
 
-// Rotation is the content of RotationFile.
+// Rotation is the content of RotationFile: the current key and the endorsements.
 type Rotation struct {
 	Pub      string        `json:"pub"`
 	Endorsed []Endorsement `json:"endorsed"`
@@ -58,7 +59,7 @@ const (
 	maxRotation = 64 << 10
 )
 
-// Endorsements returns the endorsements for minions.
+// Endorsements returns the endorsements in the form for minions.
 func (r *Rotation) Endorsements() []handshake.Endorsement { return PlainEndorsements(r.Endorsed) }
 
 // PlainEndorsements converts endorsements to the form for minions.
@@ -69,7 +70,7 @@ func PlainEndorsements(list []Endorsement) (out []handshake.Endorsement) {
 	return out
 }
 
-// ancestors returns the former keys of a key, by verified endorsements.
+// ancestors returns the keys that preceded a key, according to the endorsements whose signatures are valid.
 func ancestors(of *crypt.PublicKey, list []Endorsement) (out []*crypt.PublicKey) {
 	known := []*crypt.PublicKey{of}
 	for i := 0; i < len(known) && len(known) <= maxEndorsed; i++ {
@@ -100,7 +101,7 @@ func NewRing(key *crypt.PrivateKey, r Rotation) *Ring {
 	return &Ring{Key: key, Fingerprint: Tag(key.Public()), Rotation: r, Former: ancestors(key.Public(), r.Endorsed)}
 }
 
-// Tag returns the fingerprint by which masters name a key.
+// Tag returns the fingerprint that identifies a key among masters.
 func Tag(k *crypt.PublicKey) string { return crypt.Fingerprint(k.PEM(), "sha256") }
 
 // ReadRotation returns the content of the file in a directory; ok is false if it is missing.
@@ -157,8 +158,8 @@ func ChainOf(cert *x509.Certificate) (list []Endorsement) {
 	return nil
 }
 
-// Related reports whether a peer with the fingerprint of a cluster key belongs to the same cluster: it uses a former key, or one that ours
-// endorses.
+// Related reports whether a peer whose cluster key has this fingerprint belongs to the same cluster: it uses a former key, or a key that
+// this master's key endorses.
 func (ring *Ring) Related(cert *x509.Certificate, tag string) bool {
 	keys := slices.Clone(ring.Former)
 	if cert != nil {
@@ -167,7 +168,7 @@ func (ring *Ring) Related(cert *x509.Certificate, tag string) bool {
 	return slices.ContainsFunc(keys, func(k *crypt.PublicKey) bool { return Tag(k) == tag })
 }
 
-// Endorse makes the present key sign the next one.
+// Endorse signs the next key of the cluster with the present one.
 func (ring *Ring) Endorse(r Rotation) (Rotation, error) {
 	pub, err := crypt.ParsePublic([]byte(r.Pub))
 	if err != nil {
@@ -205,7 +206,7 @@ func StoreKey(dir, pass string, key *crypt.PrivateKey) error {
 	}
 	if err == nil {
 		if err = os.Remove(filepath.Join(dir, NextFile)); errors.Is(err, fs.ErrNotExist) {
-			err = nil // another member has made the key
+			err = nil // another member has created the key
 		}
 	}
 	if err != nil {
@@ -214,8 +215,8 @@ func StoreKey(dir, pass string, key *crypt.PrivateKey) error {
 	return nil
 }
 
-// SessionSalt is the salt of session keys: they change with the key of the cluster, so that a minion with old ones signs in and learns the
-// new key.
+// SessionSalt is the salt of session keys. It changes with the key of the cluster, so that minions with old session keys sign in and get
+// the new key.
 func (r *Ring) SessionSalt() string {
 	if len(r.Former) == 0 {
 		return ""

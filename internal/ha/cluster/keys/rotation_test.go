@@ -45,8 +45,8 @@ func FuzzRotation(tf *testing.F) {
 	})
 }
 
-// TestKeyThatIsNotKept: a master does not switch to a key that it could not
-// write, for example because its directory is missing.
+// TestKeyThatIsNotKept: a master does not switch to a key that it cannot write, for example because
+// its directory is missing.
 func TestKeyThatIsNotKept(t *testing.T) {
 	key, err := crypt.GenerateKey(2048)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestKeyThatIsNotKept(t *testing.T) {
 	if err := StoreKey(filepath.Join(t.TempDir(), "unmounted"), "", key); salt.KindOf(err) != salt.Unavailable {
 		t.Errorf("without a directory: %v", err)
 	}
-	if err := StoreKey(t.TempDir(), "", key); err != nil { // made by another member: no nextFile
+	if err := StoreKey(t.TempDir(), "", key); err != nil { // created by another member: no nextFile
 		t.Error(err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package keys has the keys and secrets of a cluster as files in cluster_pki_dir: the key pair that minions know and its replacement, the
-// key of publications, the secret of session keys, the joining secret, and the public keys by which members know each other.
+// Package keys stores the keys and secrets of a cluster as files in cluster_pki_dir: the key pair that minions know and its replacement,
+// the key of publications, the secret of session keys, the joining secret, and the masters' public keys.
 //
 // It opens no connection.
 package keys
@@ -31,7 +31,7 @@ const AESName = ".aes"
 const SessionFile = ".sessions"
 
 // Secrets are the keys shared by the masters of a cluster, and those that identify the masters to each other. All are in cluster_pki_dir.
-// Missing ones are created atomically, so that of several masters that start at once one creates them and all use them.
+// Missing ones are created atomically: if several masters start at once, one creates them and all use them.
 type Secrets struct {
 	Dir string
 	ID  string
@@ -106,7 +106,7 @@ func sharedKey(dir, pass string, bits int, log *slog.Logger) (key *crypt.Private
 		if err != nil {
 			return nil, false, err
 		}
-		// Another master may be faster; use its pair then.
+		// Another master may have been faster; use its pair then.
 		switch err := crypt.WriteKeyPair(dir, PairName, k, pass); {
 		case err == nil:
 			created = true
@@ -125,7 +125,7 @@ func sharedKey(dir, pass string, bits int, log *slog.Logger) (key *crypt.Private
 		return k, created, crypt.WritePublic(public, k.Public())
 	}
 	if err == nil && !pub.Equal(k.Public()) && isRotated(dir, k.Public()) {
-		return k, created, atomicfile.Write(public, k.Public().PEM(), 0o644, true) // the process ended between the two writes
+		return k, created, atomicfile.Write(public, k.Public().PEM(), 0o644, true) // the previous process ended between the two writes
 	}
 	if err == nil && !pub.Equal(k.Public()) {
 		err = salt.Errorf(salt.Invalid, "%s does not belong to %s: copy both from the same place, or remove the .pub file", public, path)

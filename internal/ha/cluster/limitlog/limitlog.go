@@ -19,7 +19,7 @@ func New(log *slog.Logger) *Log {
 	return &Log{Log: log, keys: ratelimit.Keys{Most: 1000, Every: time.Minute}}
 }
 
-// Warn logs a warning, if it is due. Messages with the same key count as the same.
+// Warn logs a warning unless one with the same key was logged less than a minute ago.
 func (g *Log) Warn(key, msg string, args ...any) {
 	if g.keys.Admit(key, time.Now()) {
 		g.Log.Warn(msg, args...)

@@ -63,7 +63,7 @@ func ReadFacts(d *value.Dict) (Facts, error) {
 
 // RawFacts returns the signed bytes of the facts in a reply.
 func RawFacts(facts *value.Dict) []byte {
-	b, _ := msgpack.Marshal(facts, msgpack.NewSpec) // came so
+	b, _ := msgpack.Marshal(facts, msgpack.NewSpec) // they were decoded from msgpack
 	return b
 }
 
@@ -93,7 +93,7 @@ func Differences(mine, peer Facts, nonce string, cert *x509.Certificate, s Share
 	if mine.Isolated && peer.Isolated {
 		// The directory of keys determines the members.
 		if mine.Key != peer.Key && s.Related(cert, peer.Key) {
-			peer.Key = mine.Key // one of them is about to follow the other
+			peer.Key = mine.Key // one of the masters is about to switch to the other's key
 		}
 		differ("the fingerprint of cluster.pub (one of them is of another cluster: stop it, remove its cluster_pki_dir and cachedir, and let it join again)",
 			mine.Key, peer.Key)
@@ -144,7 +144,7 @@ func settings(differences []string) *refusal.Error {
 	return &refusal.Error{Code: refusal.Settings, Reason: strings.Join(differences, "; ")}
 }
 
-// Unnamed returns the reason that one master does not name another, and the fix.
+// Unnamed returns the message that cluster_peers of one master does not name another, with the fix.
 func Unnamed(who string, peers []string, whom string) string {
 	return fmt.Sprintf("cluster_peers of %s (%s) does not name %s: name it there, or remove %[1]s from cluster_peers of %[3]s", who,
 		strings.Join(peers, ", "), whom)

@@ -13,7 +13,7 @@
 //
 // Each signature covers all previous messages, that of a refusal also the reason, and the code if the other end understands codes (package
 // refusal). Without a shared directory everything is inside TLS: the signatures also cover the TLS connection, and there is no key. A peer
-// whose certificate is not a member's is refused instead of the reply, without a signature.
+// whose certificate is not a member's gets an unsigned refusal instead of the reply.
 package memberauth
 
 import (
@@ -39,7 +39,7 @@ const (
 	TagReady = "brine/cluster/ready"
 )
 
-// Shared is this master's access to shared directories and to keys of the cluster.
+// Shared gives access to shared directories and to the keys of the cluster.
 type Shared interface {
 	// Parting reports whether the masters are leaving their shared directory.
 	Parting() bool
@@ -49,33 +49,34 @@ type Shared interface {
 	Related(cert *x509.Certificate, fingerprint string) bool
 }
 
-// Directory is this master's information on the other masters.
+// Directory looks up the other masters.
 type Directory interface {
 	Shared
 	// PeerKey returns the public key of a master; the error matches fs.ErrNotExist if there is none.
 	PeerKey(id string) (*crypt.PublicKey, error)
-	// PeerPath returns the file with that key, for messages.
+	// PeerPath returns the file with that key, for error messages.
 	PeerPath(id string) string
-	// Vouch returns the reason to refuse a connection of the master that claims an id, before anything is signed for it;
-	// nil if there is none. early means that the master is not authenticated yet.
+	// Vouch returns the reason to refuse a connection of the master that claims an id, nil if there is none. It is
+	// called before this master signs anything for it. early means that the other master is not authenticated yet.
 	Vouch(conn Conn, id string, early bool) *refusal.Error
-	// WasMember reports whether a master without a key had one before.
+	// WasMember reports whether a master whose key is missing had one before.
 	WasMember(id string) bool
-	// Admit accepts an authenticated master, unless it was removed or another process than the given one is connected as this master.
+	// Admit accepts an authenticated master. It refuses a master that was removed, and one as which another process than the given one is
+	// connected.
 	Admit(id, process string) *refusal.Error
 }
 
-// Conn is what a handshake uses of its connection.
+// Conn describes the connection of a handshake.
 type Conn struct {
 	TLS  bool
 	Cert *x509.Certificate // of the other end, nil for none
-	// Begin is the transcript at the start: with TLS it has a secret of the connection.
+	// Begin is the initial transcript. With TLS it contains a secret of the connection.
 	Begin wire.Transcript
 }
 
-// Self is the master that takes part.
+// Self is the local master.
 type Self struct {
-	// Facts without proof and time.
+	// Facts are its settings, without proof and time.
 	Facts Facts
 	Own   *crypt.PrivateKey
 	// Token is its token in cachedir, Process the name of this process.
@@ -113,12 +114,12 @@ func (s Self) refuse(said wire.Transcript, theirs Facts, why *refusal.Error) ([]
 	if err != nil {
 		return nil, err
 	}
-	m := why.Message(codes) // without a code that the signature does not cover
+	m := why.Message(codes) // no code if the signature does not cover it
 	m.Sig = sig
 	return wire.Encode(wire.TagRefused, wire.Dict(m))
 }
 
-// readRefusal returns the refusal by the master with the key pub.
+// readRefusal returns the refusal sent by the master with the key pub.
 func readRefusal(id string, pub *crypt.PublicKey, said wire.Transcript, m *refusal.Message) (*refusal.Error, error) {
 	said = slices.Clone(said)
 	why := m.Refusal()
@@ -131,12 +132,13 @@ func readRefusal(id string, pub *crypt.PublicKey, said wire.Transcript, m *refus
 
 // Out is the result of a step.
 type Out struct {
-	// Send is the body of the message to send, nil for none. It is to be sent even with an error: it is the refusal then.
+	// Send is the body of the message to send, nil for none. It must be sent even if the step returns an error, since it is the refusal
+	// then.
 	Send []byte
 	// Done says that the handshake is complete once Send was sent.
 	Done bool
-	// Peer has the facts of the other end, Process the name of its process (Answerer), and Cipher the key of the frames that follow, nil
-	// with TLS. They are valid when the handshake is complete.
+	// Peer has the facts of the other end, Process the name of its process (set by Answerer), and Cipher the key of the frames that
+	// follow, nil with TLS. They are valid when the handshake is complete.
 	Peer    Facts
 	Process string
 	Cipher  *crypt.Crypticle
@@ -145,7 +147,7 @@ type Out struct {
 // errOrder is the error for a step after the end.
 var errOrder = errors.New("the handshake has ended")
 
-// Dialer is the end of a handshake that has made the connection.
+// Dialer is the handshake of the master that made the connection.
 type Dialer struct {
 	self Self
 	dir  Directory
@@ -192,7 +194,7 @@ func (d *Dialer) hello(now time.Time) (Out, error) {
 	return Out{Send: hello}, nil
 }
 
-// reply judges the other end, and answers with a key or a refusal.
+// reply checks the other end's answer, and returns the message with a key or a refusal.
 func (d *Dialer) reply(in []byte, now time.Time) (Out, error) {
 	tag, body, err := wire.Decode(in)
 	if err == nil && tag == wire.TagRefused && d.conn.TLS {
@@ -272,10 +274,11 @@ func (d *Dialer) end(in []byte) (Out, error) {
 	return Out{Done: true, Peer: d.theirs, Cipher: d.cipher}, nil
 }
 
-// Refused is the error when the dialling master refuses this one. It matches io.EOF: the connection ends without a fault of this end.
+// Refused is the error when the dialling master refuses this one. It matches io.EOF: the connection ends without an error of this end.
 type Refused struct {
 	ID string
-	// Why is the refusal; nil if it is not authentic. Err is the reason then: its key is unknown (Unknown), or the signature is invalid.
+	// Why is the refusal, nil if it is not authentic. In that case Err is the reason: the master's key is unknown (Unknown), or the
+	// signature is invalid.
 	Why     *refusal.Error
 	Unknown bool
 	Err     error
@@ -288,7 +291,7 @@ func (r *Refused) Error() string { return fmt.Sprintf("%.100q refuses this maste
 // Is makes it match io.EOF.
 func (r *Refused) Is(err error) bool { return err == io.EOF }
 
-// Answerer is the other end of a handshake.
+// Answerer is the handshake of the master that accepted the connection.
 type Answerer struct {
 	self Self
 	dir  Directory
@@ -305,7 +308,8 @@ func NewAnswerer(self Self, dir Directory, conn Conn) *Answerer {
 	return &Answerer{self: self, dir: dir, conn: conn}
 }
 
-// Step takes the other end's message. A *refusal.Error is a refusal of that master, a *Refused a refusal by it.
+// Step takes the other end's message. A *refusal.Error means that this master refuses the other; a *Refused means that the other refuses
+// this one.
 func (a *Answerer) Step(in []byte, now time.Time) (Out, error) {
 	a.step++
 	switch a.step {
@@ -329,7 +333,7 @@ func (a *Answerer) hello(in []byte, now time.Time) (Out, error) {
 	if a.theirs, err = ReadFacts(m.Facts); err != nil {
 		return Out{}, err
 	}
-	// Before anything is signed or disclosed: without TLS any peer may send hello.
+	// Check this before signing or disclosing anything: without TLS any peer may send hello.
 	if why := a.dir.Vouch(a.conn, a.theirs.ID, true); why != nil {
 		b, err := wire.Encode(wire.TagRefused, why.Dict())
 		return Out{Send: b}, errors.Join(why, err)
@@ -380,7 +384,7 @@ func (a *Answerer) refused(m *refusal.Message) error {
 	return r
 }
 
-// judge decides whether to accept the other master after its last message.
+// judge decides after the last message of the other master whether to accept it.
 func (a *Answerer) judge(m *wire.Key) (*crypt.Crypticle, *refusal.Error) {
 	id, self := a.theirs.ID, a.self.Facts.ID
 	pub, err := a.dir.PeerKey(id)

@@ -40,13 +40,13 @@ type Applicant struct {
 	ID, Cluster string
 	// Member is the id of the member at which it joins.
 	Member string
-	// Secret is the joining secret, Fingerprint that of the key of the cluster, "" if it is unknown.
+	// Secret is the joining secret. Fingerprint is that of the cluster's key, "" if it is unknown.
 	Secret, Fingerprint string
 	Own                 *crypt.PrivateKey
 	OwnPub              []byte
 }
 
-// Joiner is the end of a master that joins.
+// Joiner is the handshake of the joining master.
 type Joiner struct {
 	a    Applicant
 	conn Conn
@@ -55,7 +55,7 @@ type Joiner struct {
 	said       wire.Transcript
 	key        string
 	clusterPub []byte
-	// Welcome is what the member sends, once the handshake is complete.
+	// Welcome is the member's last message, set when the handshake is complete.
 	Welcome *wire.Welcome
 }
 
@@ -162,7 +162,7 @@ func (j *Joiner) welcome(in []byte) (Out, error) {
 	return Out{Done: true}, nil
 }
 
-// Admission is a member's decision on joining masters.
+// Admission decides for a member about joining masters.
 type Admission interface {
 	// AllTLS reports whether all members use TLS.
 	AllTLS() bool
@@ -173,7 +173,7 @@ type Admission interface {
 	// PeerKey and PeerPath are those of Directory.
 	PeerKey(id string) (*crypt.PublicKey, error)
 	PeerPath(id string) string
-	// Welcome makes a master with a public key (PEM) a member, and returns the keys that it gets.
+	// Welcome makes a master with a public key (PEM) a member, and returns the keys to send to it.
 	Welcome(id string, pub []byte) (*wire.Welcome, error)
 }
 
@@ -182,12 +182,12 @@ type Host struct {
 	ID, Cluster string
 	Own         *crypt.PrivateKey
 	OwnPub      []byte
-	// Key is that of the cluster, and ClusterPub its public half, byte for byte as in the file: a joining master may check its hash.
+	// Key is the cluster's key. ClusterPub is its public half, byte for byte as in the file: a joining master may check its hash.
 	Key        *crypt.PrivateKey
 	ClusterPub []byte
 }
 
-// Admitter is the member's end.
+// Admitter is the handshake of the member.
 type Admitter struct {
 	h    Host
 	dir  Admission

@@ -74,18 +74,18 @@ type world struct {
 	out     strings.Builder
 	masters map[string]*endpoint
 	nonces  int
-	said    [][]byte // by the dialling end of the last conversation
+	said    [][]byte // messages of the dialling end in the last conversation
 }
 
-// endpoint is a master, and what it knows of others.
+// endpoint is a master, and its knowledge of the others.
 type endpoint struct {
 	w       *world
 	self    Self
 	keys    map[string]*crypt.PublicKey
 	was     map[string]bool
 	banned  map[string]bool
-	copied  map[string]bool // masters that are connected as another process
-	shares  bool            // others have left the shared directory
+	copied  map[string]bool // ids of masters as which another process is connected
+	shares  bool            // it still uses the shared directory that others have left
 	secret  string
 	offset  time.Duration
 	old     bool
@@ -220,7 +220,7 @@ func (e *endpoint) Admit(id, process string) *refusal.Error {
 
 func (e *endpoint) now() time.Time { return start.Add(e.offset) }
 
-// dial runs a handshake. A master of an old release sends no version of codes.
+// dial runs a handshake. A master of an old release does not send the version of refusal codes.
 func (w *world) dial(from, to *endpoint, peer string, tls, cut bool) {
 	conn := Conn{TLS: tls}
 	if tls {
@@ -257,7 +257,7 @@ func (w *world) run(fromID, toID string, d, a interface {
 	}
 }
 
-// sends returns a message as this master's release sends it.
+// sends returns a message in the form that this master's release sends.
 func (e *endpoint) sends(b []byte) []byte {
 	tag, d, err := wire.Decode(b)
 	if !e.old || err != nil || tag != wire.TagRefused || d.Has("sig") {

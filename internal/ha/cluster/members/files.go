@@ -29,7 +29,7 @@ import (
 // beside them in roster. Without a shared directory these files are replicated like others.
 const (
 	StationsDir = "members"
-	// A separate directory, since other masters write there, too (Drain).
+	// This directory is separate because other masters write files in StationsDir, too (Drain).
 	SharesDir  = "shares"
 	RosterFile = "roster"
 )
@@ -59,7 +59,7 @@ const RemovedDir = "removed"
 // Paths are the files and directories that members replicate; it is cluster_pki_dir.
 type Paths string
 
-// PeersDir is the directory with the masters' public keys, ID.pub. In a cluster without a shared directory these keys define the members.
+// PeersDir is the directory with the masters' public keys, ID.pub. Without a shared directory these keys define the members of the cluster.
 func (p Paths) PeersDir() string { return filepath.Join(string(p), keys.PeersDir) }
 
 // AESFile is the file of the key of publications.
@@ -219,7 +219,7 @@ func (f *Files) Banned(id string) (r Removal, ok bool, err error) {
 	if err != nil {
 		return r, true, salt.Errorf(salt.Unavailable, "cannot read whether %s was removed: %w", id, err)
 	}
-	json.Unmarshal(b, &r) // the existence of the file decides
+	json.Unmarshal(b, &r) // the file's existence is enough
 	return r, true, nil
 }
 

@@ -19,9 +19,10 @@ import (
 
 // Times of the list.
 const (
-	// rosterTime is how long the list may be out of date until a master that is not the leader creates it.
+	// rosterTime is how long the list may be outdated before a master other than the leader creates it.
 	rosterTime = 5 * time.Second
-	// stationTime is how long no new list is created while a member has not written its file: it may be about to.
+	// stationTime is how long the creation of a new list waits for the missing file of a member, which may be
+	// about to write it.
 	stationTime = 30 * time.Second
 )
 
@@ -38,7 +39,7 @@ type List struct {
 	signed  []byte
 	list    roster.List
 	stamp   keys.FileStamp
-	odd     time.Time // since when it is out of date
+	odd     time.Time // since when the list is outdated
 	waiting time.Time // since when a member's file is missing
 }
 
@@ -115,7 +116,7 @@ func (l *List) read() error {
 	return nil
 }
 
-// Drain makes minions use other masters than this one, or (off) use it again.
+// Drain makes minions use other masters than this one, or use it again if on is false.
 func (l *List) Drain(id string, on bool) error {
 	s, err := l.Files.Read(id)
 	if _, known := os.Stat(filepath.Join(l.Files.PeersDir(), id+".pub")); salt.CheckID(id) != nil || errors.Is(err, fs.ErrNotExist) ||

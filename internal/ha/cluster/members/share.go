@@ -11,11 +11,11 @@ import (
 	"brine/internal/ha/roster"
 )
 
-// Share requests this master's share of the minions, and less of it while its machine is too busy.
+// Share requests this master's share of the minions, and a smaller share while its machine is too busy.
 type Share struct {
 	Files *Files
 	ID    string
-	// Weight is the full share; Shed means that less is requested under load.
+	// Weight is the full share. Shed means that a smaller share is requested under load.
 	Weight int
 	Shed   bool
 	// Busy returns the busy time of this machine's processors since boot, and the total time, in the same unit; nil if unknown.
@@ -44,7 +44,8 @@ func (s *Share) Request(share int) error {
 	return nil
 }
 
-// Weigh checks the load of this machine, and requests another share of the minions if it is too busy for the present one, or no longer so.
+// Weigh checks the load of this machine, and requests a smaller share of the minions if it is too busy, or a larger one when it no longer
+// is.
 func (s *Share) Weigh(now time.Time) {
 	if s.Busy == nil || !s.Shed {
 		return

@@ -9,9 +9,8 @@ import (
 	"brine/internal/ha/cluster/limitlog"
 )
 
-// TestWeigh: a master requests its weight, or less when its machine is busy, and
-// writes nothing while nothing changes; a master without a readable request has
-// a full share.
+// TestWeigh: a master requests its weight, or less when its machine is busy. It writes only when
+// the share changes. A master without a readable request has a full share.
 func TestWeigh(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	var busy, total int64

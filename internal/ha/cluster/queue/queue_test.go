@@ -23,7 +23,7 @@ func TestOrderAndAcknowledgement(t *testing.T) {
 	}{
 		{1, 10, 100, "1 [one two three]"},
 		{2, 1, 100, "2 [two]"},
-		{1, 10, 4, "1 [one two]"}, // about size bytes: the message that reaches it is the last
+		{1, 10, 4, "1 [one two]"}, // at most about size bytes: stop after the message that reaches it
 		{4, 10, 100, "4 []"},
 	} {
 		if got := numbers(q, c.next, c.n, c.size); got != c.want {
@@ -42,7 +42,8 @@ func TestOrderAndAcknowledgement(t *testing.T) {
 	}
 }
 
-// TestFull: the oldest messages are dropped and counted; one that is larger than the limit stays.
+// TestFull: the oldest messages are dropped and counted. A single message larger than the limit
+// stays.
 func TestFull(t *testing.T) {
 	q := New(2, 10)
 	for _, m := range []string{"a", "b", "c"} {

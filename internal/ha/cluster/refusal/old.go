@@ -2,8 +2,8 @@ package refusal
 
 import "strings"
 
-// Compatibility with releases before the code field: they send the text only, and decide by these parts of it. So the texts of these codes
-// must contain them as long as masters of such releases can be in a cluster. This file is the only place that reads a text.
+// Compatibility with releases before the code field: they send only the text, and recognize these substrings in it. So the texts of these
+// codes must contain them as long as a cluster may have masters of such releases. Only this file interprets the text of a refusal.
 const (
 	TextNotMember = "is no member of the cluster (any more) in the eyes"
 	TextShares    = "still shares a folder that others have left: stop it, run brine cluster unshare there, and start it"

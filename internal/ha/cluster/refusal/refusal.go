@@ -1,5 +1,5 @@
-// Package refusal has the reasons for which one master of a cluster refuses another. A reason is a code, on which masters decide, and a
-// text for the operator, on which nothing depends. Both are sent in one message:
+// Package refusal defines the reasons for which one master of a cluster refuses another. A reason consists of a code for the program
+// and a text for the operator, which no program interprets. Both are sent in one message:
 //
 //	{reason: TEXT, code: CODE}
 //
@@ -24,7 +24,7 @@ type Code string
 
 // The codes. They are part of the protocol: do not change their values.
 const (
-	// Other is a reason on which nothing depends, such as one from a newer version.
+	// Other is a reason that needs no special treatment, such as one from a newer version.
 	Other Code = "other"
 	// NotMember: the receiver of a connection has no key of the other master, in a cluster without a shared directory. A master that has
 	// just joined may not be known everywhere yet.
@@ -43,7 +43,7 @@ const (
 	Certificate Code = "certificate"
 	// TLS: the connection must use TLS.
 	TLS Code = "tls"
-	// ID: the id is invalid, or another one than expected, or that of another member.
+	// ID: the id is invalid, is not the expected one, or belongs to another member.
 	ID Code = "id"
 	// InUse: another process is connected with the same id and key, as after a copy of a machine.
 	InUse Code = "in_use"
@@ -127,7 +127,7 @@ func (m *Message) Understands() int64 {
 	return Version
 }
 
-// Refusal returns what the message says.
+// Refusal returns the refusal in the message.
 func (m *Message) Refusal() *Error {
 	if m.Code == nil {
 		return &Error{Code: codeOfText(m.Reason), Reason: m.Reason}
@@ -139,7 +139,7 @@ func (m *Message) Refusal() *Error {
 // maxReason bounds a reason of another master in bytes.
 const maxReason = 2000
 
-// From returns the refusal as the local error: who refuses, and at most maxReason bytes of the reason.
+// From returns the refusal as a local error. It names the refusing master, and contains at most maxReason bytes of the reason.
 func (e *Error) From(who string) *Error {
 	return New(e.Code, "%s refuses: %.*s", who, maxReason, e.Reason)
 }

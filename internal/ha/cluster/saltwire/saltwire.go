@@ -1,4 +1,4 @@
-// Package saltwire has the messages of stock masters in a cluster with a shared directory: keys and events. It opens no connection.
+// Package saltwire defines the messages of stock masters in a cluster with a shared directory: keys and events. It opens no connection.
 package saltwire
 
 import (
@@ -67,7 +67,7 @@ type Greeting struct {
 	Names []string // the peers listed by the sender
 	Key   string   // its AES key; "" if there is none for this master
 	Brine bool
-	Reply bool // it answers one of ours
+	Reply bool // it answers a message of this master
 }
 
 // ReadGreeting decodes a key message and verifies its sender.

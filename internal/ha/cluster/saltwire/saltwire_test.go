@@ -31,8 +31,8 @@ func secretsOf(t testing.TB, dir, id string, i int) *keys.Secrets {
 	return s
 }
 
-// TestKeyMessage: a key message is readable only by its receiver, and only if
-// it is from its sender.
+// TestKeyMessage: only the receiver can read a key message, and it accepts one only from the
+// claimed sender.
 func TestKeyMessage(t *testing.T) {
 	dir := t.TempDir()
 	a, b, c := secretsOf(t, dir, "a", 0), secretsOf(t, dir, "b", 1), secretsOf(t, t.TempDir(), "c", 2)

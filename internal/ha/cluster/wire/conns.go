@@ -7,24 +7,24 @@ import (
 	"brine/internal/base/wait"
 )
 
-// ConnSet holds the open connections, and the channels to notify when the wanted events change.
+// ConnSet holds the open connections, and the channels that signal changes of the wanted events.
 type ConnSet struct {
 	mu              sync.Mutex
-	open            map[net.Conn]bool   // whether the other end dialled
+	open            map[net.Conn]bool   // true if the other end dialled
 	unauthenticated map[net.Conn]string // address of each connection that is not authenticated yet
 	news            map[wait.Wakeup]bool
 	ended           bool
 }
 
-// maxInbound bounds inbound connections, maxUnauthenticated those without authentication, and maxUnauthenticatedFrom these per address, so
-// that one address cannot keep members out.
+// maxInbound bounds inbound connections and maxUnauthenticated those without authentication. maxUnauthenticatedFrom bounds the latter per
+// address, so that one address cannot keep members out.
 const (
 	maxInbound             = 256
 	maxUnauthenticated     = 128
 	maxUnauthenticatedFrom = 16
 )
 
-// Add adds a connection; false if a bound forbids it, or the set is closed. inbound says that the other end dialled.
+// Add adds a connection. It returns false if a bound forbids that or the set is closed. inbound means that the other end dialled.
 func (s *ConnSet) Add(c net.Conn, inbound bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *ConnSet) Remove(c net.Conn) {
 	delete(s.unauthenticated, c)
 }
 
-// CloseAll closes all connections, and lets none in any more.
+// CloseAll closes all connections. Later calls of Add return false.
 func (s *ConnSet) CloseAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,8 +12,8 @@ type Frame struct {
 	Body *value.Dict
 }
 
-// FrameHead has the keys by which frames are told apart. What is not nil, or not
-// "", is a key of the message; a frame may be an Ack and a Wanted at once.
+// FrameHead has the keys that distinguish frames. A value other than nil or "" is present; a frame
+// may be an Ack and a Wanted at once.
 type FrameHead struct {
 	Number    int64  `wire:"n"`
 	Direction string `wire:"d"`
@@ -24,18 +24,18 @@ type FrameHead struct {
 	Want      any    `wire:"want,omitempty"` // a Wanted
 }
 
-// Start is the first frame: what the sender has of the other master.
+// Start is the first frame. It says which messages and changes of the other master the sender has.
 type Start struct {
 	Last int64       `wire:"last"` // number of the last message of this process
 	Want *value.List `wire:"want"` // as in Wanted
 	// Vec has a vector (numbers by origins) for each replicated stream.
 	Vec *value.Dict `wire:"vec,omitempty"`
-	// Live says that the sender supports lists of valid changes.
+	// Live means that the sender supports lists of valid changes.
 	Live bool        `wire:"live,omitempty"`
 	Rest *value.Dict `wire:"*"`
 }
 
-// Messages are numbered from First; none are a sign of life.
+// Messages are numbered from First; a frame without messages is a keep-alive.
 type Messages struct {
 	First int64       `wire:"first"`
 	Items *value.List `wire:"items"` // encoded: JobItem, EventItem, NoteItem
@@ -50,7 +50,7 @@ type Ack struct {
 
 // Wanted has the prefixes of the tags for which the sender has listeners.
 type Wanted struct {
-	Want *value.List `wire:"want"` // of texts
+	Want *value.List `wire:"want"` // of strings
 	Rest *value.Dict `wire:"*"`
 }
 
@@ -69,26 +69,27 @@ type Answer struct {
 	Rest   *value.Dict `wire:"*"`
 }
 
-// Changes are the changes of one origin between From and To in the stream Rep: as
-// Items, or as the list of those that are still valid.
+// Changes are the changes of one origin between From and To in the stream Rep: either as Items, or
+// as the list of those that are still valid (Live).
 type Changes struct {
 	Rep    string      `wire:"rep"`
 	Origin string      `wire:"origin"`
 	From   int64       `wire:"from"`
 	To     int64       `wire:"to"`
 	Items  *value.List `wire:"items,omitempty"` // pairs of a number and bytes
-	// Live are the bytes of such a list, and Forgotten the number up to which the
-	// rest was deleted. Nil: Items count.
+	// Live is an encoded list of valid changes, and Forgotten the number up to which the others
+	// were deleted. If Live is nil, Items is used.
 	Live      any         `wire:"live,omitempty"`
 	Forgotten int64       `wire:"forgotten,omitempty"`
 	Rest      *value.Dict `wire:"*"`
 }
 
-// Known is the answer to Changes, or says what the sender knows now of the stream Rep.
+// Known is the answer to Changes, or reports which changes of the stream Rep the sender has now.
 type Known struct {
 	Rep string `wire:"rep"`
 	Got int64  `wire:"got,omitempty"` // 1 in an answer
-	// Gap says that changes before these are missing, Err why these were not stored.
+	// Gap means that earlier changes are missing. Err is the reason why the changes were not
+	// stored.
 	Gap  bool        `wire:"gap,omitempty"`
 	Err  string      `wire:"err,omitempty"`
 	Vec  *value.Dict `wire:"vec"`

@@ -2,8 +2,8 @@ package wire
 
 import "brine/internal/py/value"
 
-// The messages by which two members authenticate each other. Package memberauth
-// says who sends which, and what the signatures cover.
+// Messages by which two members authenticate each other. Package memberauth documents their order,
+// and what the signatures cover.
 
 // Hello is the first message of the dialling master.
 type Hello struct {
@@ -38,8 +38,8 @@ type Facts struct {
 	Rest     *value.Dict `wire:"*"`
 }
 
-// Key is the last message of the dialling master. Key is the key of the session,
-// encrypted for the other master; empty inside TLS.
+// Key is the last message of the dialling master. The field Key is the session key, encrypted for
+// the other master; empty inside TLS.
 type Key struct {
 	Key     []byte      `wire:"key" max:"4096"`
 	Proof   string      `wire:"proof" max:"1024"`

@@ -12,7 +12,7 @@ const (
 	KindNote   = "note"
 )
 
-// ItemKind has the key by which items are told apart.
+// ItemKind has the key that distinguishes items.
 type ItemKind struct {
 	K string `wire:"k"`
 }
@@ -37,7 +37,7 @@ type EventItem struct {
 	Rest *value.Dict `wire:"*"`
 }
 
-// ReturnKey has the keys of a return's data that its tag is made of.
+// ReturnKey has the fields of a return from which its tag is built.
 type ReturnKey struct {
 	JID string `wire:"jid"`
 	ID  string `wire:"id"`

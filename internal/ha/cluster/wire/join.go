@@ -41,7 +41,7 @@ type JoinReply struct {
 	Rest   *value.Dict `wire:"*"`
 }
 
-// Welcome has what a new member gets.
+// Welcome contains the keys for a new member.
 type Welcome struct {
 	ClusterPEM []byte `wire:"cluster_pem" max:"65536"`
 	ClusterPub []byte `wire:"cluster_pub" max:"16384"`

@@ -1,6 +1,6 @@
-// Package wire is what two members of a cluster, or a member and a witness, use for every conversation: messages with
-// a tag, the transcript that signatures cover, TLS with the cluster's key, and numbered frames once both ends are
-// authenticated. It does not interpret messages.
+// Package wire implements the basis of all connections between two members of a cluster, or a member and a witness:
+// messages with a tag, the transcript that signatures cover, TLS with the cluster's key, and numbered frames once
+// both ends are authenticated. It does not interpret messages.
 package wire
 
 import (
@@ -24,7 +24,7 @@ import (
 // Protocol is the version of the protocol between Brine masters.
 const Protocol = 1
 
-// Proof returns the proof of knowledge of the secret.
+// Proof returns an HMAC of the transcript that proves knowledge of the secret.
 func (t Transcript) Proof(secret, label string) []byte {
 	h := hmac.New(sha256.New, []byte(secret))
 	h.Write(t.Sum(label))
@@ -38,11 +38,11 @@ func Unsigned(body []byte) []byte {
 		return nil
 	}
 	d.Delete("sig")
-	b, _ := Encode(tag, d) // came so
+	b, _ := Encode(tag, d) // it was decoded from msgpack
 	return b
 }
 
-// Expect reads a message with a tag; a refusal is returned as an error.
+// Expect reads a message that must have the tag want. It returns a refusal as an error.
 func Expect(frames *event.FrameReader, want string) (*value.Dict, []byte, error) {
 	body, err := frames.Next()
 	if err != nil {
@@ -52,7 +52,7 @@ func Expect(frames *event.FrameReader, want string) (*value.Dict, []byte, error)
 	return d, bytes.Clone(body), err
 }
 
-// Want decodes a message of an authenticated conversation, which must have a tag; a refusal is returned as an error.
+// Want decodes a message of an authenticated conversation, which must have the tag want. It returns a refusal as an error.
 func Want(body []byte, want string) (*value.Dict, error) {
 	tag, raw, ok := event.SplitBody(body)
 	if !ok {
@@ -92,7 +92,7 @@ func (t *Transcript) Add(parts ...[]byte) {
 	}
 }
 
-// Sum returns the hash of the transcript for one purpose, which label names.
+// Sum returns the hash of the transcript for the purpose that label names.
 func (t Transcript) Sum(label string) []byte {
 	h := sha256.New()
 	h.Write([]byte(label))
@@ -127,13 +127,13 @@ func Decode(body []byte) (tag string, d *value.Dict, err error) {
 // Read decodes a message of a master that is not authenticated yet into the struct that to points to. It checks types and sizes.
 func Read(d *value.Dict, to any) error { return message.Decode(d, to) }
 
-// View decodes a message of a member. A value of a wrong type counts as missing: the member may have another release.
+// View decodes a message of a member. A value of a wrong type counts as missing: the member may run another release.
 func View(d *value.Dict, to any) { message.View(d, to) }
 
 // Dict encodes the message that from points to.
 func Dict(from any) *value.Dict { return message.Encode(from) }
 
-// Write sends a message in a frame. If said is not nil, the message is added to it.
+// Write sends a message in a frame. If said is not nil, it appends the message to the transcript.
 func Write(conn net.Conn, tag string, d *value.Dict, said *Transcript) error {
 	b, err := Encode(tag, d)
 	if err != nil {

@@ -2,7 +2,7 @@ package wire
 
 import "brine/internal/py/value"
 
-// Questions that members ask each other, and their answers.
+// Queries between members, and their answers.
 
 // Present is the answer with the minions that are connected to the sender.
 type Present struct {
@@ -22,9 +22,9 @@ type KeyAnswer struct {
 	Rest *value.Dict `wire:"*"`
 }
 
-// Report is what a member reports of itself, beside the keys of its daemon.
+// Report is a member's report about itself, in addition to the fields that its daemon adds.
 type Report struct {
-	Roster int64 `wire:"roster"` // version
+	Roster int64 `wire:"roster"` // its version
 	Leads  bool  `wire:"leads"`
 	// Secret and Key are fingerprints of the joining secret and of the cluster's key.
 	Secret      string      `wire:"secret"`

@@ -16,7 +16,7 @@ import (
 // GreetingTime is the timeout for the authentication of a connection.
 const GreetingTime = 10 * time.Second
 
-// counted counts the bytes that are read.
+// counted is a connection that counts the bytes read.
 type counted struct {
 	net.Conn
 	n *atomic.Int64
@@ -49,7 +49,7 @@ type Session struct {
 	Conn               *Line
 	Frames             *event.FrameReader
 	Cipher             *crypt.Crypticle // nil with TLS
-	Out, In            string           // directions
+	Out, In            string           // values that mark the direction of a frame
 	mu                 sync.Mutex
 	numbered, received int64 // numbers of the last frames
 }
@@ -77,7 +77,8 @@ func (s *Session) SendDict(d *value.Dict) error {
 	return err
 }
 
-// Receive returns the next frame. It fails after some seconds without one, and if a frame is repeated or missing.
+// Receive returns the next frame. It fails if none arrives for some seconds, or if a frame is repeated or
+// missing.
 func (s *Session) Receive() (f Frame, err error) {
 	s.Conn.SetReadDeadline(time.Now().Add(silence))
 	body, err := s.Frames.Next()

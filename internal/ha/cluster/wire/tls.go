@@ -23,19 +23,20 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// Masters without a shared directory use TLS 1.3 on the same port. Each shows a certificate of a key that exists only in its process,
-// signed by the cluster's key for its id. Inside is the handshake of link.go. Its signatures, by the keys that define membership, also
-// cover this connection: this stops an impostor that has the cluster's key, such as a removed master.
+// Masters without a shared directory use TLS 1.3 on the same port. Each master presents a certificate for its id, signed by the cluster's
+// key. The certificate's own key exists only in that process. The handshake of package memberauth follows inside TLS. Its signatures, made
+// with the keys that define membership, also cover the TLS connection. This stops an impostor that has the cluster's key, such as a
+// removed master.
 //
-// Certificates have a wide validity, so that only clocks matter that are wrong enough to matter anyway (maxSkew). They begin a year before
-// and end a year after their creation. A new one is created after a month, and when the clock was set back.
+// Certificates are valid from a year before until a year after their creation, so that a clock difference that maxSkew permits does not
+// invalidate them. A new one is created after a month, and when the clock was set back.
 const (
 	certificateTime  = 365 * 24 * time.Hour
 	certificateRenew = 30 * 24 * time.Hour
 )
 
-// bindLabel names the exported keying material that binds the inner handshakes to the connection, and recordHandshake is the first byte of
-// TLS: no frame begins like this.
+// bindLabel names the exported keying material that binds the inner handshakes to the connection. recordHandshake is the first byte of
+// TLS; no frame begins with it.
 const (
 	bindLabel       = "EXPORTER-brine-cluster"
 	RecordHandshake = 0x16
@@ -66,7 +67,7 @@ func NewIdentity(id, cluster string, sign *crypt.PrivateKey) (*Identity, error) 
 	return b, err
 }
 
-// Resign makes another key of the cluster sign the next certificate.
+// Resign replaces the key of the cluster that signs the next certificate.
 func (b *Identity) Resign(sign *crypt.PrivateKey, chain []keys.Endorsement) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,12 +126,12 @@ func (b *Identity) Expires() time.Time {
 	return c.Leaf.NotAfter
 }
 
-// config returns the configuration of both ends. Sessions are never resumed: the removal of a member in between would go unnoticed. A nil
-// identity has no certificate.
+// config returns the configuration of both ends. Sessions are never resumed, because a resumption would not notice that a member was
+// removed meanwhile. A nil identity has no certificate.
 func (b *Identity) config() *tls.Config {
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true,
-		// checkCertificate verifies the other end: ids are not host names, and the cluster's key is the only authority.
+		// checkCertificate verifies the other end instead: ids are not host names, and the cluster's key is the only authority.
 		InsecureSkipVerify: true, ClientAuth: tls.RequestClientCert,
 	}
 	if b != nil {
@@ -140,7 +141,7 @@ func (b *Identity) config() *tls.Config {
 	return c
 }
 
-// CheckCertificate returns why a certificate is not valid for an id of a cluster with the key by; nil if it is.
+// CheckCertificate returns why a certificate is not valid for an id; nil if it is. by is the key of the cluster.
 func CheckCertificate(cert *x509.Certificate, by *crypt.PublicKey, cluster, id string, now time.Time) *refusal.Error {
 	switch {
 	case cert == nil:
@@ -172,19 +173,19 @@ func CheckCertificate(cert *x509.Certificate, by *crypt.PublicKey, cluster, id s
 // Stamp formats a time for messages.
 func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Line is a connection between masters. In a cluster with a shared directory, and to masters of versions without TLS, it does not use TLS.
+// Line is a connection between masters. It uses TLS unless the cluster has a shared directory, or the other master's version lacks TLS.
 type Line struct {
 	net.Conn
 	Raw  net.Conn
 	TLS  bool
-	bind []byte            // of this connection by TLS alone
-	Cert *x509.Certificate // that the other end has shown, nil for none
+	bind []byte            // keying material that binds the handshake to this connection; only with TLS
+	Cert *x509.Certificate // certificate of the other end, nil for none
 }
 
-// Close ends it at once: the end of TLS may wait for a peer that does not read.
+// Close closes the connection at once: closing TLS may block on a peer that does not read.
 func (l *Line) Close() error { return l.Raw.Close() }
 
-// shake does the handshake of TLS.
+// shake does the TLS handshake.
 func shake(ctx context.Context, raw net.Conn, c *tls.Conn) (*Line, error) {
 	if err := c.HandshakeContext(ctx); err != nil {
 		return nil, err
@@ -201,7 +202,7 @@ func shake(ctx context.Context, raw net.Conn, c *tls.Conn) (*Line, error) {
 	return l, nil
 }
 
-// Transcript is the transcript of a handshake on this connection.
+// Transcript returns the initial transcript of a handshake on this connection.
 func (l *Line) Transcript() (t Transcript) {
 	if l.TLS {
 		t.Add(l.bind)
@@ -209,7 +210,7 @@ func (l *Line) Transcript() (t Transcript) {
 	return t
 }
 
-// Unread is a connection some of whose bytes were read and are to be read again.
+// Unread is a connection with bytes that were read and will be read again.
 type Unread struct {
 	net.Conn
 	First []byte
@@ -224,7 +225,7 @@ func (u *Unread) Read(b []byte) (int, error) {
 	return u.Conn.Read(b)
 }
 
-// Server accepts a connection, with or without TLS as the other end begins it.
+// Server accepts a connection, with or without TLS, depending on how the other end begins.
 func (b *Identity) Server(ctx context.Context, conn net.Conn) (*Line, error) {
 	first := make([]byte, 1)
 	if _, err := io.ReadFull(conn, first); err != nil {
@@ -254,8 +255,8 @@ func (b *Identity) Client(ctx context.Context, conn net.Conn, check func(*x509.C
 	return shake(ctx, conn, tls.Client(conn, c))
 }
 
-// HasNoTLS reports whether a master closed a connection in the way of versions
-// without TLS.
+// HasNoTLS reports whether an error shows that the other master's version lacks TLS: it closed the
+// connection.
 func HasNoTLS(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

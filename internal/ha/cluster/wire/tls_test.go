@@ -98,8 +98,8 @@ func TestCertificateIsRenewed(t *testing.T) {
 	}
 }
 
-// TestUnauthenticatedAreFew: unauthenticated connections are limited per
-// address, and leave room for other addresses; authenticated ones do not count.
+// TestUnauthenticatedAreFew: the number of unauthenticated connections is limited per address, so
+// that other addresses can connect. Authenticated connections do not count.
 func TestUnauthenticatedAreFew(t *testing.T) {
 	var s ConnSet
 	conn := func(host string) net.Conn { return &from{host: host} }
@@ -151,8 +151,8 @@ func (addr) Network() string { return "tcp" }
 
 func (a addr) String() string { return string(a) + ":1" }
 
-// FuzzAnswer: no first bytes on a connection cause a panic, and without TLS the
-// same bytes are read again.
+// FuzzAnswer: no first bytes on a connection cause a panic. Without TLS the same bytes are read
+// again.
 func FuzzAnswer(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	b := identityOf(f, "a", "main", 0)
@@ -222,8 +222,8 @@ func FuzzCertificate(tf *testing.F) {
 	})
 }
 
-// BenchmarkFrame measures sending one return to a peer over loopback: sealed as
-// without TLS, and with TLS.
+// BenchmarkFrame measures sending one return to a peer over loopback: in a sealed frame without
+// TLS, and with TLS.
 func BenchmarkFrame(b *testing.B) {
 	ret := make([]byte, 600)
 	rand.Read(ret)

@@ -11,10 +11,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// VoterFile, in a voter's own directory, has its state.
+// VoterFile, in a voter's own directory, stores its state.
 const VoterFile = "voter.db"
 
-// Fields of wire.VoterMessage. Their contents are those of the packages voter and lease.
+// Fields of wire.VoterMessage. The packages voter and lease define their contents.
 const (
 	fieldPacket  = "packet"
 	fieldRequest = "request"
@@ -22,10 +22,10 @@ const (
 	fieldWhy     = "why"
 )
 
-// newVoter is the answer to a master of a version before the voters agreed by raft.
+// newVoter is the error sent to a master of a version before the voters agreed by raft.
 const newVoter = "it has a newer version, whose voters do not grant leases to masters of this one: install it on all masters and witnesses"
 
-// oldVoter is the error for a voter of such a version.
+// oldVoter is the error when a voter has such a version.
 const oldVoter = "it has an older version, with which this one does not vote: install the version of this master there"
 
 // PacketDict encodes a packet for another voter.
@@ -34,7 +34,7 @@ func PacketDict(p voter.Packet) (*value.Dict, error) {
 	return value.DictOf(fieldPacket, b), err
 }
 
-// ReadPacket decodes the packet by which a voter has answered.
+// ReadPacket decodes the packet in a voter's answer.
 func ReadPacket(d *value.Dict) (voter.Packet, error) {
 	m := messageOf(d)
 	switch {
@@ -63,13 +63,14 @@ func ReadAnswer(d *value.Dict) (lease.Answer, error) {
 	switch {
 	case len(m.Answer) > 0:
 		return lease.ReadAnswer(m.Answer)
-	case m.Granted != nil || d.Len() == 0: // as versions answer that had other voters, or none
+	case m.Granted != nil || d.Len() == 0: // the answers of versions with other voters, or none
 		return lease.Answer{}, salt.Errorf(salt.Unavailable, oldVoter)
 	}
 	return lease.Answer{Why: m.Why}, nil
 }
 
-// Reply answers a packet or a request for a voter, which may be nil. from is the authenticated sender.
+// Reply answers a packet or a request to the voter n, which may be nil. from is the authenticated
+// sender.
 func Reply(ctx context.Context, n *voter.Node, from string, arg *value.Dict, log *slog.Logger) *value.Dict {
 	d, err := reply(ctx, n, from, arg)
 	if err != nil {

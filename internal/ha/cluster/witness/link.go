@@ -47,11 +47,11 @@ type Link struct {
 
 	mu     sync.Mutex
 	t      *talk
-	now    Update // as of looked
+	now    Update // update read at looked
 	looked time.Time
 	told   string // mark of the last update sent on this connection
 	knows  string // tag of the witness's secret, as reported; "" if it is another one
-	// derives says that it accepts the witness secret. Older versions do so only after an update of a master.
+	// derives means that the witness accepts the witness secret. Older versions do so only after an update from a master.
 	derives bool
 }
 
@@ -60,7 +60,7 @@ func (l *Link) Ask(ctx context.Context, arg *value.Dict) (*value.Dict, error) {
 	return l.ask(ctx, arg, 0)
 }
 
-// Pass is Ask for what is sent often: it looks for changes twice a second.
+// Pass is Ask for frequent messages: it checks for an update only every lookTime.
 func (l *Link) Pass(ctx context.Context, arg *value.Dict) (*value.Dict, error) {
 	return l.ask(ctx, arg, lookTime)
 }
@@ -77,19 +77,19 @@ func (l *Link) ask(ctx context.Context, arg *value.Dict, age time.Duration) (*va
 	old := l.t != nil
 	d, err := l.try(ctx, arg, age)
 	if err != nil && old && ctx.Err() == nil {
-		d, err = l.try(ctx, arg, 0) // it may have been restarted
+		d, err = l.try(ctx, arg, 0) // the witness may have been restarted
 	}
 	return d, err
 }
 
-// State returns whether the witness is connected, whether by TLS, and the tag of its secret.
+// State reports whether the witness is connected, whether by TLS, and the tag of its secret.
 func (l *Link) State() (up, byTLS bool, knows string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.t != nil, l.t != nil && l.t.cipher == nil, l.knows
 }
 
-// try sends a query. An update is looked for if the last look is older than age.
+// try sends a query. It checks for an update first if the last check is older than age.
 func (l *Link) try(ctx context.Context, arg *value.Dict, age time.Duration) (d *value.Dict, err error) {
 	defer func() {
 		if err != nil && l.t != nil {
@@ -155,7 +155,7 @@ func (l *Link) connect(ctx context.Context, pin string) (*wire.Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := l.Master.Identity.Client(ctx, raw, func(*x509.Certificate) *refusal.Error { return nil }) // dial looks at it
+	conn, err := l.Master.Identity.Client(ctx, raw, func(*x509.Certificate) *refusal.Error { return nil }) // dial checks the certificate
 	if err == nil {
 		return conn, nil
 	}
@@ -267,7 +267,7 @@ func (l *Link) note(fingerprint string) error {
 	return nil
 }
 
-// expectOf is expect for messages of a witness.
+// expectOf reads a message of a witness, which must have the tag.
 func expectOf(frames *event.FrameReader, tag string) (*value.Dict, []byte, error) {
 	body, err := frames.Next()
 	if err != nil {

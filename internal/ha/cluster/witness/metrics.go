@@ -43,8 +43,8 @@ func (w *Server) CheckLive(context.Context) error {
 	return nil
 }
 
-// CheckReady implements metrics.Daemon: a witness is ready if it can vote, and some
-// master can ask it to.
+// CheckReady implements metrics.Daemon: a witness is ready if it can vote and a master is
+// connected.
 func (w *Server) CheckReady(context.Context) error {
 	if h := w.voter.Health(); h.Problem != "" {
 		return errors.New("the witness cannot vote: " + h.Problem)

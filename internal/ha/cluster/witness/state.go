@@ -39,8 +39,8 @@ const (
 	knownFile      = "known.json"
 )
 
-// witnessIdentity returns the TLS identity of a witness: a self-signed certificate of a permanent key. The key is in dir, and created if
-// missing.
+// witnessIdentity returns the TLS identity of a witness: a self-signed certificate of a permanent key. The key is in dir; it is created
+// if missing.
 func witnessIdentity(dir, id string) (*wire.Identity, error) {
 	path := filepath.Join(dir, witnessKeyFile)
 	key, err := readWitnessKey(path)
@@ -62,7 +62,7 @@ func witnessIdentity(dir, id string) (*wire.Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The validity is not checked: only the key is.
+	// Only the key is checked, not the validity.
 	c := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: id}, NotBefore: time.Unix(0, 0), NotAfter: time.Now().AddDate(100, 0, 0)}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
 	if err != nil {
@@ -110,10 +110,10 @@ func Secret(joining string) string {
 	return witnessPrefix + hex.EncodeToString(h.Sum(nil))
 }
 
-// witnessPrefix distinguishes the witness secret from a joining secret, which older versions of masters and witnesses use instead.
+// witnessPrefix distinguishes the witness secret from a joining secret, which older versions of masters and witnesses use.
 const witnessPrefix = "witness-"
 
-// asWitnessSecret returns the witness secret, given that or the joining secret.
+// asWitnessSecret returns the witness secret. s is that or the joining secret.
 func asWitnessSecret(s string) string {
 	if strings.HasPrefix(s, witnessPrefix) {
 		return s
@@ -121,10 +121,10 @@ func asWitnessSecret(s string) string {
 	return Secret(s)
 }
 
-// Update is a master's update for a witness: the witness secret, the public keys of all members, and since when each is valid for that
-// master.
+// Update is a master's update for a witness: the witness secret and the public keys of all members, with the time since when each is
+// valid for that master.
 type Update struct {
-	// Secret is the joining secret on the master's side; the message, and a witness, have the witness secret.
+	// Secret is the joining secret on a master. In messages and on a witness it is the witness secret.
 	Secret      string
 	SecretFrom  time.Time
 	Members     map[string]string // id -> PEM
@@ -163,7 +163,7 @@ func readUpdate(d *value.Dict) (Update, error) {
 	if n := len(t.Secret); n < keys.MinSecret || n > keys.MaxSecret {
 		return t, salt.Errorf(salt.Invalid, "a secret of %d characters", n)
 	}
-	if !utf8.ValidString(t.Secret) { // the file would differ after a restart
+	if !utf8.ValidString(t.Secret) { // otherwise the file would differ after a restart
 		return t, salt.Errorf(salt.Invalid, "a secret that is not UTF-8")
 	}
 	t.Secret = asWitnessSecret(t.Secret)
@@ -181,33 +181,33 @@ func readUpdate(d *value.Dict) (Update, error) {
 	return t, nil
 }
 
-// state is what a witness knows of its cluster. It is safe for concurrent use.
+// state is a witness's knowledge of its cluster. It is safe for concurrent use.
 type state struct {
 	path string
 
 	mu sync.Mutex
 	d  known
-	// joining is the joining secret, while the configuration has it and it is valid: masters of older versions prove that.
+	// joining is the joining secret, if it is configured and valid. Masters of older versions prove knowledge of it.
 	joining string
-	// keys are those in d.
+	// keys are the decoded keys of the members in d.
 	keys map[string]*crypt.PublicKey
 }
 
 // known is the persistent state.
 type known struct {
-	// Configured is the tag of the configured secret when Secret was received: a later change of the configuration wins.
+	// Configured is the tag of the secret that was configured when Secret was received: a later change of the configuration wins.
 	Configured string `json:"configured"`
 	Secret     string `json:"secret"`
-	// SecretFrom and MembersFrom are times in milliseconds, by the clocks of the masters that sent them.
+	// SecretFrom and MembersFrom are times in milliseconds, according to the clocks of the masters that sent them.
 	SecretFrom  int64             `json:"secret_from"`
 	Members     map[string]string `json:"members"`
 	MembersFrom int64             `json:"members_from"`
-	// TLS says that all members use TLS.
+	// TLS means that all members use TLS.
 	TLS bool `json:"tls"`
 }
 
-// openState loads the state of a witness. secret is the configured witness secret, joining the joining secret if the configuration
-// has that.
+// openState loads the state of a witness. secret is the configured witness secret. joining is the joining secret if that is
+// configured.
 func openState(path, secret, joining string) (*state, error) {
 	a := &state{path: path, joining: joining}
 	b, err := os.ReadFile(path)
@@ -233,7 +233,7 @@ func openState(path, secret, joining string) (*state, error) {
 	if tag := TagOf(secret); a.d.Configured != tag {
 		a.d.Configured, a.d.Secret, a.d.SecretFrom = tag, secret, 0
 	}
-	if former { // to remove it from the file
+	if former { // remove the joining secret from the file
 		return a, a.save(a.d)
 	}
 	return a, nil
@@ -313,7 +313,7 @@ func (a *state) learn(t Update, now time.Time) (secret, members bool, err error)
 	}
 	next.TLS = a.d.TLS || t.Tls
 	if !secret && !members && next.TLS == a.d.TLS {
-		return false, false, nil // a newer time alone is not stored
+		return false, false, nil // a newer time alone is not worth storing
 	}
 	if err := a.save(next); err != nil {
 		return false, false, err
@@ -325,7 +325,7 @@ func (a *state) learn(t Update, now time.Time) (secret, members bool, err error)
 	return secret, members, nil
 }
 
-// fieldUpdate is the field of a frame with an update. Releases of both ends know it by this name.
+// fieldUpdate is the field of a frame that contains an update. Its name is part of the protocol.
 const fieldUpdate = "tidings"
 
 // maxMasters bounds the number of members.

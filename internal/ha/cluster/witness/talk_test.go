@@ -16,9 +16,8 @@ import (
 	"brine/test/fuzztest/conversation"
 )
 
-// FuzzWitnessTalk has a peer that knows the secret of the cluster, or does not,
-// say changed messages to a witness. A master of the cluster gets its answers
-// afterwards.
+// FuzzWitnessTalk sends mutated messages to a witness, from a peer that knows the secret of the
+// cluster or does not. Afterwards a master of the cluster still gets answers.
 func FuzzWitnessTalk(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	w, stop := runWitness(f, f.TempDir(), witnessSecret)
@@ -46,7 +45,7 @@ func FuzzWitnessTalk(tf *testing.F) {
 		if !knows {
 			secret = Secret("another secret")
 		}
-		// An older master: without TLS each message is checked here alone.
+		// The sender is an older master: without TLS only this code checks each message.
 		w.known.mu.Lock()
 		w.known.d.TLS = false
 		w.known.mu.Unlock()

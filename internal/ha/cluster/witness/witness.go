@@ -1,4 +1,4 @@
-// Package witness is a voter that is not a master, and the connection of a master to it.
+// Package witness implements a voter that is not a master, and a master's connection to it.
 package witness
 
 import (
@@ -38,13 +38,13 @@ import (
 //	W: brine/witness/proof  {proof}  or  brine/witness/refused {reason}
 //
 // Each proof is an HMAC of all previous messages and of the TLS connection, with the witness secret (WitnessSecret); the signature is by
-// the key that identifies M to members. At first the secret authenticates both ends. M then records the key that W has used for TLS, and W
-// the keys of all members that M reports. From then on each is identified by its key, even if the secret was replaced while W was
-// unreachable. After that, queries and answers alternate, with their number and direction, and M sends updates (clusterInfo).
+// the key that identifies M to members. At first the secret authenticates both ends. M then records the TLS key of W, and W records the
+// keys of all members that M reports. From then on each is identified by its key, even if the secret was replaced while W was unreachable.
+// After that, queries and answers alternate, with their number and direction, and M sends updates (clusterInfo).
 //
 // Witnesses and masters of older versions do not use TLS: there are no signatures and updates, and frames are sealed with a key derived
-// from the secret and the previous messages. Once a witness knows that all members use TLS, it accepts nothing else; nor does a master from
-// a witness whose key it knows.
+// from the secret and the previous messages. Once a witness knows that all members use TLS, it requires TLS. A master requires TLS of a
+// witness whose key it knows.
 const (
 	tagWitness        = "brine/witness/hello"
 	tagWitnessProof   = "brine/witness/proof"
@@ -55,7 +55,7 @@ const (
 	labelSign    = tagWitnessProof + "/sign"
 )
 
-// maxWitnessFrame bounds frames from unauthenticated peers, maxFrame those of both ends after that.
+// maxWitnessFrame bounds frames from unauthenticated peers, maxFrame those after authentication.
 const (
 	maxWitnessFrame = 16 << 10
 	maxFrame        = voter.MaxPacket + 64<<10
@@ -116,7 +116,7 @@ type Server struct {
 // asking is an authenticated master.
 type asking struct {
 	id string
-	// member says that it has the key of a member known to this witness; otherwise it was authenticated by the secret.
+	// member means that it was authenticated by the key of a known member, otherwise by the secret.
 	member bool
 }
 
@@ -167,7 +167,7 @@ func (w *Server) Run(ctx context.Context) error {
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Of this context, so that it has ended when Accept fails for it.
+	// AfterFunc uses this context, so that it has ended when Accept fails because of it.
 	stop := context.AfterFunc(ctx, func() { w.listener.Close(); w.conns.CloseAll() })
 	defer stop()
 	wg.Go(func() {
@@ -289,7 +289,7 @@ func (w *Server) serve(ctx context.Context, raw net.Conn) error {
 	}
 }
 
-// enter records an authenticated master; of each only the last connection is kept. The caller must call leave at its end.
+// enter records an authenticated master, and closes its previous connection. The caller must call leave when the connection ends.
 func (w *Server) enter(conn net.Conn, a asking) (leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -302,7 +302,7 @@ func (w *Server) enter(conn net.Conn, a asking) (leave func()) {
 	}
 }
 
-// endIf closes connections. w.mu is held.
+// endIf closes the connections for which out returns true. w.mu is held.
 func (w *Server) endIf(out func(asking) bool) {
 	for conn, a := range w.live {
 		if out(a) {

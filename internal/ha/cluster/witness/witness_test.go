@@ -30,7 +30,7 @@ const witnessSecret = "7ef7697a5ec2e70f7e5755ecd0123456"
 func runWitness(t testing.TB, dir, secret string) (w *Server, stop func()) {
 	t.Helper()
 	voters := []string{"a", "b", "w"}
-	// An address of this process alone, that no other connection begins at.
+	// An address that only this process uses, and from which no other connection starts.
 	host := fmt.Sprintf("127.77.%d.%d", os.Getpid()>>8&0xff, os.Getpid()&0xff)
 	w, err := New(Options{ID: "w", Interface: host, Cluster: "test", Secret: secret, Voters: voters, Port: 24529, Dir: dir}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -47,7 +47,7 @@ func runWitness(t testing.TB, dir, secret string) (w *Server, stop func()) {
 	}
 }
 
-// teller is a master that asks a witness, and what it knows of its cluster.
+// teller is a master that queries a witness, with the update that it sends.
 type teller struct {
 	link *Link
 	now  Update
@@ -84,7 +84,7 @@ func aboutLease(t testing.TB, holder string, op lease.Op) *value.Dict {
 	return d
 }
 
-// answers wants an answer, or an error with some words.
+// answers expects an answer or, if refused is not "", an error that contains it.
 func (a *teller) answers(t testing.TB, when, refused string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -98,8 +98,8 @@ func (a *teller) answers(t testing.TB, when, refused string) {
 	}
 }
 
-// TestWitness: it answers who knows the secret, also after a restart;
-// nonsense, silence and frames that come twice end a connection, and no more.
+// TestWitness: a witness answers masters that know the secret, also after a restart. Malformed
+// messages, silence and replayed frames end only their own connection.
 func TestWitness(t *testing.T) {
 	dir := t.TempDir()
 	w, stop := runWitness(t, dir, witnessSecret)
@@ -150,7 +150,7 @@ func TestWitness(t *testing.T) {
 			raw.Close()
 		}
 	}
-	// What was said before counts no more.
+	// A replayed frame is rejected.
 	good.link.mu.Lock()
 	good.link.t.sent--
 	if d, err := good.link.try(t.Context(), aboutLease(t, "a", lease.Query), 0); err == nil {
@@ -164,9 +164,9 @@ func TestWitness(t *testing.T) {
 	good.answers(t, "after a restart", "")
 }
 
-// TestWitnessRemembers: who has shown once that he knows the secret is known by
-// his key; a new secret and the members come to the witness at once, or when it
-// is back; who is no member any more is cut off.
+// TestWitnessRemembers: a master that has proved the secret once is identified by its key. The
+// witness gets a new secret and the members at once, or when it is reachable. It disconnects
+// removed members.
 func TestWitnessRemembers(t *testing.T) {
 	dir := t.TempDir()
 	w, stop := runWitness(t, dir, witnessSecret)
@@ -197,13 +197,13 @@ func TestWitnessRemembers(t *testing.T) {
 		t.Errorf("it has not learned the secret: %q", secret)
 	}
 	newTeller(t, at, "c", "test", third, 1).answers(t, "one that has joined with the new secret", "")
-	// b is removed. That it tells otherwise is older.
+	// b is removed. Its own update is older.
 	a.now.Members, a.now.MembersFrom = map[string]string{"a": both["a"]}, told
 	a.answers(t, "a", "")
 	b.answers(t, "b, which was removed", "does not know cluster_secret")
 	stop()
 
-	// A clock that is ahead keeps no other from being believed.
+	// A clock that is ahead does not block updates of other masters.
 	w, stop = runWitness(t, dir, witnessSecret)
 	a.now.Secret, a.now.SecretFrom = second, time.Now().Add(24*time.Hour)
 	a.answers(t, "a with a clock that is ahead", "")
@@ -218,7 +218,7 @@ func TestWitnessRemembers(t *testing.T) {
 	}
 	stop()
 
-	// Another secret in its configuration counts.
+	// A changed secret in the configuration of the witness wins.
 	const byHand = "a secret that was put there by hand"
 	_, stop = runWitness(t, dir, byHand)
 	newTeller(t, at, "c", "test", byHand, 1).answers(t, "with the secret of the configuration", "")
@@ -231,9 +231,8 @@ func TestWitnessRemembers(t *testing.T) {
 	}
 }
 
-// TestWitnessWithoutTLS: a master of an older version is taken until the others
-// say that all speak TLS; a witness of an older version is taken until it has
-// spoken TLS, and never afterwards.
+// TestWitnessWithoutTLS: a master of an older version is accepted until the others report that all
+// members use TLS. A witness of an older version is accepted until it has used TLS once.
 func TestWitnessWithoutTLS(t *testing.T) {
 	w, stop := runWitness(t, t.TempDir(), witnessSecret)
 	defer stop()
@@ -262,7 +261,7 @@ func TestWitnessWithoutTLS(t *testing.T) {
 		t.Errorf("when all speak TLS: %v", err)
 	}
 
-	// A witness that knows no TLS hangs up.
+	// A witness without TLS closes the connection.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -297,7 +296,7 @@ func TestWitnessWithoutTLS(t *testing.T) {
 	a.answers(t, "one that has spoken TLS and does not any more", "TLS with the witness w")
 }
 
-// oldMaster asks as masters do that know no TLS.
+// oldMaster queries like a master without TLS.
 func oldMaster(conn *wire.Line, a *teller, secret string) error {
 	frames := event.NewFrameReader(conn, maxWitnessFrame)
 	var said wire.Transcript
@@ -336,7 +335,7 @@ func oldMaster(conn *wire.Line, a *teller, secret string) error {
 	return err
 }
 
-// FuzzTidings: what a master tells is taken within bounds, or not at all.
+// FuzzUpdate: an update is applied within bounds, or rejected.
 func FuzzUpdate(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	pairs, err := clustertest.Keys()
