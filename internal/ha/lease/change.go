@@ -10,54 +10,55 @@ import (
 
 // List is the list of voters of a group.
 type List struct {
-	// Group is the fingerprint of the list that the group began with.
+	// Group is the fingerprint of the group's first list.
 	Group string `json:"group"`
-	// Names are the voters, Learners those that have been added and do not vote yet.
+	// Names are the voters. Learners are added voters that do not vote yet.
 	Names    []string `json:"names"`
 	Learners []string `json:"learners,omitempty"`
-	// Changed is the entry in the log of the group by which a command changed the list, 0 if it is that of the configuration.
+	// Changed is the index of the log entry by which a command changed the list, 0 if the list is the configured one.
 	Changed uint64 `json:"changed,omitempty"`
 }
 
 // maxNames bounds the voters of a list.
 const maxNames = 64
 
-// check rejects what is no list.
+// check reports whether the list is valid.
 func (l List) check() bool {
 	return len(l.Names) > 0 && len(l.Names) <= maxNames && len(l.Group) <= maxNames &&
 		!slices.ContainsFunc(l.Names, func(name string) bool { return checkVoter(name) != nil })
 }
 
-// Change is how far a change of the voters is.
+// Change is the progress of a change of the voters.
 type Change string
 
 const (
-	// ChangeBegun says that it goes on, ChangeBusy that another one must end before.
+	// ChangeBegun means that the change is in progress, ChangeBusy that another change must finish first.
 	ChangeBegun Change = "begun"
 	ChangeBusy  Change = "busy"
-	// ChangeDone says that a voter to be added votes, ChangeAbsent that one to be removed is no voter.
+	// ChangeDone means that an added voter votes, ChangeAbsent that a removed one is no longer a voter.
 	ChangeDone   Change = "done"
 	ChangeAbsent Change = "absent"
-	// ChangeRefused says that it is not made.
+	// ChangeRefused means that the change was rejected.
 	ChangeRefused Change = "refused"
 )
 
-// List returns the voters as far as this master knows.
+// List returns the voters known to this master.
 func (h *Holder) List() List {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.list
 }
 
-// all returns the voters and those of the configuration: of a list that was changed meanwhile one may be left that knows the others.
+// all returns the known voters and the configured ones. If the list was changed meanwhile, one of the configured voters may still be in use
+// and know the others.
 func (h *Holder) all() []string {
 	names := slices.Concat(h.List().Names, h.voters.Names)
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// Learn takes the list of an answer if it is a later one. The one of the leader counts, also after the voters began again with the list of the
-// configuration.
+// Learn stores the list in an answer if it is newer. The leader's list always wins, also after the voters started again with the configured
+// list.
 func (h *Holder) Learn(a Answer) {
 	if a.List == nil || !a.List.check() {
 		return
@@ -76,7 +77,7 @@ func (h *Holder) Learn(a Answer) {
 	}
 }
 
-// Know sets the list that was learned before the last restart.
+// Know sets the list that was stored before the last restart.
 func (h *Holder) Know(l List) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,11 +86,11 @@ func (h *Holder) Know(l List) {
 	}
 }
 
-// changeBeat is the interval in which a change is asked for until it is made.
+// changeBeat is the interval at which a change is requested until it is done.
 const changeBeat = 250 * time.Millisecond
 
-// ChangeVoters adds or removes a voter, and waits until that is done. It is given up when ctx ends; a voter that was added may still get the
-// right to vote then. It returns the new list.
+// ChangeVoters adds or removes a voter, waits until that is done, and returns the new list. It fails when ctx ends; an added voter may still
+// become a full voter after that.
 func (h *Holder) ChangeVoters(ctx context.Context, op Op, id string, force bool) (List, error) {
 	if err := checkVoter(id); err != nil {
 		return List{}, err
@@ -121,7 +122,7 @@ func (h *Holder) ChangeVoters(ctx context.Context, op Op, id string, force bool)
 	}
 }
 
-// askLeader asks all voters, and returns the answer of the one that leads.
+// askLeader queries all voters, and returns the answer of the leader.
 func (h *Holder) askLeader(ctx context.Context, r Request) (leader Answer) {
 	ctx, cancel := context.WithTimeout(ctx, AskTime)
 	defer cancel()

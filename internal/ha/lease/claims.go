@@ -15,15 +15,15 @@ const (
 // forgottenHolder stands for the holder of a claim that was forgotten.
 const forgottenHolder = "(unknown)"
 
-// Claims are the names of work that has begun, or is about to.
+// Claims records the names of work that has begun or is about to begin.
 type Claims struct {
-	// By has the holder of each name.
+	// By maps each name to its holder.
 	By map[string]string `json:"by"`
-	// Forgotten is the highest of the names that were forgotten.
+	// Forgotten is the highest name that was dropped.
 	Forgotten string `json:"forgotten"`
 }
 
-// Record records a name for a holder. by is another holder that it was recorded for.
+// Record records a name for a holder. If the name is already recorded for another holder, Record returns that holder.
 func (c *Claims) Record(name, holder string) (by string) {
 	if by, ok := c.By[name]; ok {
 		if by == holder {
@@ -39,7 +39,7 @@ func (c *Claims) Record(name, holder string) (by string) {
 	return ""
 }
 
-// forget drops the lowest names of too many.
+// forget drops the lowest names if there are more than maxClaims.
 func (c *Claims) forget() {
 	n := len(c.By) - maxClaims
 	if n <= 0 {
@@ -51,7 +51,7 @@ func (c *Claims) forget() {
 	}
 }
 
-// Merge adds what another voter knows.
+// Merge adds the claims of another voter.
 func (c *Claims) Merge(o Claims) {
 	if c.By == nil {
 		c.By = map[string]string{}
@@ -65,21 +65,21 @@ func (c *Claims) Merge(o Claims) {
 	c.forget()
 }
 
-// Before is what a voter knows of the time before its group began: the greatest token that was granted, and the claims.
+// Before is a voter's knowledge from before its group began: the greatest granted token, and the claims.
 type Before struct {
 	Seen uint64 `json:"seen"`
 	Claims
-	// From are the earlier groups of which a majority must be heard.
+	// From are the earlier groups. A majority of each must be queried.
 	From []Origin `json:"from,omitempty"`
 }
 
-// Origin is an earlier group in which a voter had a part. Only a majority of its voters together knows all that it granted and recorded.
+// Origin is an earlier group to which a voter belonged. Only a majority of the group's voters together knows all its grants and claims.
 type Origin struct {
 	Generation uint64   `json:"generation"`
 	Voters     []string `json:"voters"`
-	// Complete says that the voter also knew all of the groups before.
+	// Complete means that the voter also knew the state of all groups before that one.
 	Complete bool `json:"complete,omitempty"`
-	// Lost says that the voter had lost what it had known of the group, and was not given it again.
+	// Lost means that the voter had lost its knowledge of the group, and did not get it back.
 	Lost bool `json:"lost,omitempty"`
 }
 
@@ -88,7 +88,7 @@ func (o Origin) Same(p Origin) bool {
 	return o.Generation == p.Generation && Fingerprint(o.Voters) == Fingerprint(p.Voters)
 }
 
-// Merge adds what another voter knows, apart from the groups.
+// Merge adds the knowledge of another voter, except the groups.
 func (b *Before) Merge(o Before) {
 	b.Seen = max(b.Seen, o.Seen)
 	b.Claims.Merge(o.Claims)

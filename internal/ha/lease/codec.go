@@ -6,7 +6,7 @@ import (
 	"brine/internal/base/salt"
 )
 
-// Bounds of what others send, in bytes.
+// Bounds of received messages, in bytes.
 const (
 	maxRequest = 4 << 10
 	maxHolder  = 512

@@ -1,13 +1,14 @@
-// Package lease has a master hold a lease for work that only one master may do. The voters of the cluster, which agree by raft (package
+// Package lease lets a master hold a lease for work that only one master may do. The voters of the cluster, which agree by raft (package
 // voter), grant it for a short time. The holder renews it; a holder that dies or loses the voters loses the lease when it expires, and the
 // next holder has a greater token. The package has no sockets: the caller passes in the function that asks a voter.
 //
 // # Why there is at most one holder
 //
-// The leader of the voters grants the lease to a holder, and to no other for Term after it last renewed it. A new leader waits for Term after
-// its election, since it does not know when the lease was renewed. A renewal counts when a majority of the voters has confirmed, after it was
-// requested, that no other leader was elected. The holder counts from before it asked, and less than Term, for clocks of different speed.
-// So it ends before another leader, which must have been elected later, has waited. The time of day of the machines does not matter.
+// The leader of the voters grants the lease to a holder. It grants it to no other holder until Term after the last renewal. A new leader
+// waits for Term after its election, since it does not know when the lease was renewed. A renewal is valid once a majority of the voters has
+// confirmed, after the request, that no other leader was elected. The holder measures from before its request, and uses less than Term, to
+// allow for clocks of different speed. So its lease ends before a leader elected later has waited for Term. The time of day of the machines
+// does not matter.
 //
 // # Why tokens grow
 //
@@ -17,12 +18,12 @@
 //
 // # Claims
 //
-// Work that must not be repeated by a later holder is claimed by name before it begins. The log has each claim for one holder, which
-// may begin. Another holder that claims the same name later learns that. The same holder may claim again with another token: it knows itself
-// whether it has begun.
+// Work that must not be repeated by a later holder is claimed by name before it begins. The log assigns each claim to one holder, which may
+// begin the work. Another holder that claims the same name later gets the name of the first. The same holder may claim again with another
+// token: it knows itself whether it has begun.
 //
-// Names must sort by the time of the order. Of too many claims those with the lowest names are forgotten, and no lower name is claimed after
-// that, since it may be one of them.
+// Names must sort by the time of the order. If there are too many claims, those with the lowest names are dropped. After that no lower name
+// can be claimed, since it may be one of the dropped ones.
 //
 // # Who the holder is
 //
@@ -49,30 +50,31 @@ const Term = 3 * time.Second
 // Times of a holder.
 const (
 	beat = Term / 6
-	// AskTime bounds the wait for the answer of a voter.
+	// AskTime is the timeout for the answer of a voter.
 	AskTime = Term / 3
-	// retry, plus up to twice that at random, is the delay before candidates other than the preferred one try: the preferred one may be
-	// frozen without being known as such.
+	// retry, plus a random time of up to twice that, is the delay before candidates other than the preferred one try. The preferred one
+	// may hang without being known as unreachable.
 	retry = Term / 4
-	// valid is how long a holder relies on a grant.
+	// valid is how long a holder relies on a grant. It is shorter than Term.
 	valid = Term - Term/10
 )
 
-// Op is what a request asks for.
+// Op is the operation of a request.
 type Op string
 
 // The requests of a candidate or holder.
 const (
-	// Query asks for the state.
+	// Query returns the state.
 	Query Op = "query"
-	// Acquire asks for the lease. Token is the last one that the candidate had: a later grant to it, which it does not know of, is renewed.
+	// Acquire requests the lease. Token is the last one that the candidate had. If it was granted the lease later without learning it, that
+	// grant is renewed.
 	Acquire Op = "acquire"
-	// Renew asks for more time, Release ends the lease.
+	// Renew extends the lease, Release ends it.
 	Renew   Op = "renew"
 	Release Op = "release"
 	// Claim records that the holder is about to begin work.
 	Claim Op = "claim"
-	// Past asks what the voter knew before its group began.
+	// Past returns what the voter knew before its group began.
 	Past Op = "past"
 	// AddVoter and RemoveVoter change the voters.
 	AddVoter    Op = "add_voter"
@@ -82,15 +84,15 @@ const (
 // Request is a request to a voter.
 type Request struct {
 	Op Op `json:"op"`
-	// Group is the fingerprint of the configured list of voters, Generation which group of that list is meant by Past.
+	// Group is the fingerprint of the configured list of voters. Generation selects the group of that list that Past refers to.
 	Group      string `json:"group"`
 	Generation uint64 `json:"generation,omitempty"`
-	// Holder is the id of a master and its start: see identity.
+	// Holder identifies a master and its start: see identity.
 	Holder string `json:"holder,omitempty"`
 	Token  uint64 `json:"token,omitempty"`
-	// Name is the claim.
+	// Name is the name to claim.
 	Name string `json:"name,omitempty"`
-	// Voter is the one to be added or removed, Force says that it is removed even if the others are too few.
+	// Voter is the voter to add or remove. Force removes it even if too few voters remain.
 	Voter string `json:"voter,omitempty"`
 	Force bool   `json:"force,omitempty"`
 }
@@ -98,23 +100,23 @@ type Request struct {
 // Answer is a voter's answer. Only the leader of the voters grants and claims.
 type Answer struct {
 	Granted bool `json:"granted,omitempty"`
-	// Seen is the greatest granted token as far as this voter knows, and the granted one in the answer to a holder. Holder is its holder, ""
-	// for none.
+	// Seen is the greatest granted token known to this voter; in the answer to a holder it is the granted token. Holder is the holder of
+	// that token, "" for none.
 	Seen   uint64 `json:"seen,omitempty"`
 	Holder string `json:"holder,omitempty"`
-	// Leads says that the voter is the leader; Live that a majority has confirmed that while the lease was valid.
+	// Leads means that the voter is the leader, Live that a majority has confirmed that while the lease was valid.
 	Leads bool `json:"leads,omitempty"`
 	Live  bool `json:"live,omitempty"`
 	// Why is the reason if this voter cannot vote.
 	Why string `json:"why,omitempty"`
-	// Claimed says that the name is recorded for the requester; By is the other holder it was recorded for earlier.
+	// Claimed means that the name is recorded for the requester. By is another holder for which it was recorded earlier.
 	Claimed bool   `json:"claimed,omitempty"`
 	By      string `json:"by,omitempty"`
-	// Past is the answer to such a request.
+	// Past is the answer to a request Past.
 	Past *Before `json:"past,omitempty"`
-	// List is the list of voters as far as this voter knows, if a command has changed it or if the requester has another one.
+	// List is the list of voters known to this voter, if a command has changed it or if the requester has another one.
 	List *List `json:"list,omitempty"`
-	// Change is how far a change of the voters is, and Reason says more about it.
+	// Change is the progress of a change of the voters, and Reason its details.
 	Change Change `json:"change,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
@@ -124,7 +126,7 @@ type Voters struct {
 	// Names is the configured list, Group its fingerprint.
 	Names []string
 	Group string
-	// Learned, if not nil, is called with each list by which a command has replaced the configured one.
+	// Learned, if not nil, is called with each newly learned list of voters.
 	Learned func(List)
 	Ask     func(ctx context.Context, voter string, r Request) (Answer, error)
 	// Now is the clock of this master; nil: time.Now.
@@ -140,7 +142,7 @@ type Holder struct {
 
 	mu    sync.Mutex
 	token uint64
-	from  time.Time // from before the lease was requested
+	from  time.Time // set before the lease was requested
 	list  List
 }
 
@@ -153,10 +155,10 @@ func NewHolder(id string, voters Voters, log *slog.Logger) *Holder {
 	return h
 }
 
-// identity returns the name of one start of a master.
+// identity returns a unique name for one start of a master.
 func identity(id string) string { return id + "/" + crand.Text() }
 
-// IDOf returns the id in the name of a holder. Older versions have no start, and ids have no slash.
+// IDOf returns the id in the name of a holder. Names from older versions have no start; ids have no slash.
 func IDOf(holder string) string {
 	id, _, _ := strings.Cut(holder, "/")
 	return id
@@ -169,7 +171,7 @@ func (h *Holder) Token() (token uint64, holds bool) {
 	return h.token, h.holds()
 }
 
-// holds uses both clocks: either may have stopped while the machine was suspended.
+// holds uses the wall clock and the monotonic clock: either may have stopped while the machine was suspended.
 func (h *Holder) holds() bool {
 	now := h.now()
 	wall := now.Round(0).Sub(h.from.Round(0))
@@ -213,7 +215,7 @@ type said struct {
 	err error
 }
 
-// askAll asks voters. The channel has room for all answers.
+// askAll queries voters. The channel has room for all answers.
 func (h *Holder) askAll(ctx context.Context, r Request, names []string) (answers <-chan said, n int) {
 	r.Group = h.List().Group
 	out := make(chan said, len(names))
@@ -229,7 +231,7 @@ func (h *Holder) askAll(ctx context.Context, r Request, names []string) (answers
 	return out, len(names)
 }
 
-// Wish returns the request by which the holder keeps the lease, or the candidate gets it.
+// Wish returns the request to renew the lease or, for a candidate, to acquire it.
 func (h *Holder) Wish() Request {
 	token, holds := h.Token()
 	if holds {
@@ -238,7 +240,7 @@ func (h *Holder) Wish() Request {
 	return Request{Op: Acquire, Holder: h.self, Token: token}
 }
 
-// Granted takes note of a grant that was requested at a time.
+// Granted records a grant. from is when it was requested.
 func (h *Holder) Granted(a Answer, from time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -246,12 +248,12 @@ func (h *Holder) Granted(a Answer, from time.Time) {
 	case !a.Granted || a.Seen < h.token:
 	case a.Seen > h.token:
 		h.token, h.from = a.Seen, from
-	case from.After(h.from): // the answers to two requests may come in any order
+	case from.After(h.from): // answers may arrive out of order
 		h.from = from
 	}
 }
 
-// round requests the lease, or more time.
+// round requests or renews the lease.
 func (h *Holder) round(ctx context.Context) {
 	from := h.now()
 	ctx, cancel := context.WithTimeout(ctx, AskTime)
@@ -285,9 +287,9 @@ func (h *Holder) release(ctx context.Context) {
 	h.log.Debug("cannot release the lease; it will expire")
 }
 
-// Claim records with the voters that this holder is about to begin work with a name, and returns its token. It may begin if by is "", there
-// is no error, and it has not begun before. by is another holder, which may have begun the work; an error means that the claim is
-// undecided.
+// Claim records with the voters that this holder is about to begin work with a name, and returns its token. The holder may begin if by is
+// "", there is no error, and it has not begun before. Otherwise by is another holder, which may have begun the work. After an error the
+// claim is undecided.
 func (h *Holder) Claim(ctx context.Context, name string) (token uint64, by string, err error) {
 	if name == "" || len(name) > MaxClaim {
 		return 0, "", salt.Errorf(salt.Invalid, "%.80q is not a valid claim name", name)
@@ -319,17 +321,17 @@ func (h *Holder) Claim(ctx context.Context, name string) (token uint64, by strin
 	return 0, "", salt.Errorf(salt.Unavailable, "the voters have not recorded the claim; %s", why)
 }
 
-// Status is the lease as reported by the voters.
+// Status is the state of the lease as reported by the voters.
 type Status struct {
-	// Holder has the lease, as confirmed by a majority of the voters, "" if there is none; Token is its token.
+	// Holder is the holder confirmed by a majority of the voters, "" if there is none. Token is its token.
 	Holder string
 	Token  uint64
-	// Voters are the answers, or the errors.
+	// Voters are the answers or errors of the voters.
 	Voters map[string]Answer
 	Silent map[string]string
 }
 
-// Status asks the voters.
+// Status queries the voters.
 func (h *Holder) Status(ctx context.Context) Status {
 	ctx, cancel := context.WithTimeout(ctx, AskTime)
 	defer cancel()
@@ -352,7 +354,7 @@ func (h *Holder) Status(ctx context.Context) Status {
 		}
 	}
 	for name, a := range s.Voters {
-		if s.Holder == "" || a.Seen != s.Token { // what it knows is not confirmed
+		if s.Holder == "" || a.Seen != s.Token { // its answer does not confirm the holder
 			a.Holder = ""
 			s.Voters[name] = a
 		}

@@ -24,7 +24,7 @@ func TestCheckVoters(t *testing.T) {
 	}
 }
 
-// asked is a holder and the requests that it makes of three voters.
+// asked is a holder with three voters that record its requests.
 type asked struct {
 	*Holder
 	answered chan struct{}
@@ -54,7 +54,7 @@ func (a *asked) ask(_ context.Context, voter string, r Request) (Answer, error) 
 	return a.answer(voter, r)
 }
 
-// asks runs something that asks each voter once, and returns the first request.
+// asks calls fn, which queries each voter once, and returns the first request.
 func (a *asked) asks(fn func()) Request {
 	a.all = nil
 	fn()
@@ -71,7 +71,7 @@ func (a *asked) tries(t *testing.T) Request {
 
 var errUnreachable = errors.New("unreachable")
 
-// TestHolder: a holder relies on the answer of the leader alone, from before it asked, and for less than Term.
+// TestHolder: a holder relies only on the answer of the leader, from before its request, and for less than Term.
 func TestHolder(t *testing.T) {
 	a := newAsked("a")
 	holds := func(what string, want bool) {
@@ -104,7 +104,7 @@ func TestHolder(t *testing.T) {
 	from := a.at
 	answer := a.answer
 	a.answer = func(voter string, r Request) (Answer, error) {
-		a.at = from.Add(AskTime) // it takes long
+		a.at = from.Add(AskTime) // the answer takes long
 		return answer(voter, r)
 	}
 	if r := a.tries(t); r.Op != Renew || r.Token != 7 {
@@ -119,7 +119,7 @@ func TestHolder(t *testing.T) {
 	granted(8)
 	a.tries(t)
 	holds("again", true)
-	a.at = a.at.Round(0).Add(-valid) // set back, and the monotonic clock stood still
+	a.at = a.at.Round(0).Add(-valid) // the clock was set back, and the monotonic clock stood still
 	holds("with a clock that was set back", false)
 
 	a.at = time.Now()
@@ -132,7 +132,7 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// TestClaim: what is claimed may begin if the leader has recorded it while this master has the lease.
+// TestClaim: claimed work may begin if the leader has recorded the claim while this master has the lease.
 func TestClaim(t *testing.T) {
 	a := newAsked("a")
 	a.answer = func(string, Request) (Answer, error) { return Answer{Granted: true, Seen: 7}, nil }
@@ -178,7 +178,7 @@ func TestClaim(t *testing.T) {
 	})
 }
 
-// TestStatus: a holder counts if the leader has confirmed it.
+// TestStatus: a holder is reported if the leader has confirmed it.
 func TestStatus(t *testing.T) {
 	a := newAsked("a")
 	live := true
@@ -203,7 +203,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestManyClaims: of more claims than are kept the lowest names are forgotten, and none of them is recorded for another holder.
+// TestManyClaims: if there are too many claims, those with the lowest names are dropped, and none of them can be recorded for
+// another holder.
 func TestManyClaims(t *testing.T) {
 	name := func(i int) string { return fmt.Sprintf("work/%08d", i) }
 	c := Claims{By: map[string]string{}}
@@ -237,7 +238,7 @@ func TestManyClaims(t *testing.T) {
 	}
 }
 
-// FuzzRequest: requests and answers of others are decoded within bounds, and mean the same when they are encoded again.
+// FuzzRequest: requests and answers are decoded within bounds, and keep their meaning when encoded again.
 func FuzzRequest(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, r := range []Request{{Op: Acquire, Group: "x", Holder: "a/1"}, {Op: Claim, Holder: "a/1", Token: 7, Name: "work"}} {

@@ -23,7 +23,7 @@ func checkVoter(id string) error {
 	return nil
 }
 
-// CheckVoters rejects lists that cannot give a lease, or whose lease would not survive the loss of a voter.
+// CheckVoters rejects lists that cannot grant a lease, or that cannot grant it after the loss of one voter.
 func CheckVoters(voters []string) error {
 	seen := map[string]bool{}
 	for _, v := range voters {

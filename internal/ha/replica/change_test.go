@@ -10,9 +10,9 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// TestChange: of concurrent changes the one with the higher rank wins, whatever
-// their times; a change sees the winning version, writes nothing if fn declines,
-// and reports whether its version won. A dropped record disappears locally only.
+// TestChange: of concurrent changes the one with the higher rank wins, whatever their times; Change
+// passes the winning version to fn, writes nothing if fn declines, and reports whether its version
+// won. Drop removes a record only locally.
 func TestChange(t *testing.T) {
 	open := func(id string) *Store {
 		dir := filepath.Join(t.TempDir(), id)
@@ -67,7 +67,7 @@ func TestChange(t *testing.T) {
 	change(a, "", "1", false)
 	send(a, b)
 	change(b, "333", "1", true) // the next holder continues
-	change(a, "22", "1", true)  // the previous holder ends late, and does not know of the change
+	change(a, "22", "1", true)  // the previous holder finishes late without knowing of the change
 	send(b, a)
 	send(a, b)
 	is(a, "333")

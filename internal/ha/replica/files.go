@@ -24,7 +24,7 @@ var errUnfit = errors.New("not a regular file, or too large")
 // maxContent bounds the size of a replicated file in bytes.
 const maxContent = 16 << 20
 
-// settled is the age after which any change of a file changes its stamp.
+// settled is the age from which any further change of a file changes its stamp.
 const settled = 100 * time.Millisecond
 
 func stampOf(fi fs.FileInfo) string {
@@ -52,16 +52,16 @@ func (f *dirStamp) news(dir string) bool {
 	return !same
 }
 
-// Files are the files directly in a directory, or some of them. Each is a thing with the file's name.
+// Files are the files directly in a directory, or some of them. Each is a record with the file's name.
 type Files struct {
 	Path string
 	Mode fs.FileMode
-	// Keep selects names.
+	// Keep reports whether a name is replicated.
 	Keep func(name string) bool
-	// Within is for files that are modified in place: they are checked every time, not only when names have changed.
+	// Within means that files may be modified in place: they are checked every time, not only when the names have changed.
 	Within bool
-	// Initial makes files found in a directory that does not belong to the records older than any record: a joining master brings secrets
-	// that may have been replaced since.
+	// Initial makes files that are found in a directory that does not belong to the records older than any record. A joining master may
+	// bring secrets that have been replaced since.
 	Initial bool
 
 	at dirStamp
@@ -134,7 +134,8 @@ func (f *Files) Write(name string, content []byte, was func([]byte) bool) error 
 	return writeFile(filepath.Join(f.Path, name), content, f.Mode)
 }
 
-// unchanged fails with errChanged unless the present content of a file may be replaced. What is not replicated may.
+// unchanged returns errChanged unless was permits replacing the present content of a file. A file that is not replicated may always be
+// replaced.
 func unchanged(f FileSet, name string, was func([]byte) bool) error {
 	if was == nil {
 		return nil
@@ -164,14 +165,15 @@ func writeFile(path string, content []byte, mode fs.FileMode) error {
 	return err
 }
 
-// Nested are the files in the subdirectories of a directory, named DIR/FILE. Writers must call Touch: there may be too many files to scan.
+// Nested are the files in the subdirectories of a directory, named DIR/FILE. Writers must call Touch because there may be too many files
+// to scan.
 type Nested struct {
 	Path string
 	Mode fs.FileMode
 
 	mu      sync.Mutex
 	touched map[string]bool // directories
-	some    map[string]bool // those to check now
+	some    map[string]bool // directories to check in this round
 }
 
 // Touch records that something in a subdirectory has changed.
@@ -195,8 +197,8 @@ func (f *Nested) News() bool {
 	return len(f.some) > 0
 }
 
-// ListSome is List for the subdirectories touched before the last News; about reports which files it covers. Recently changed ones stay
-// touched: they may change again within the resolution of the stamp.
+// ListSome is List for the subdirectories touched before the last call of News; about reports which files it covers. Recently changed
+// ones stay touched, since they may change again within the resolution of the stamp.
 func (f *Nested) ListSome() (files map[string]string, about func(string) bool) {
 	files = map[string]string{}
 	for dir := range f.some {
@@ -239,7 +241,7 @@ func (f *Nested) List() (map[string]string, error) {
 }
 
 func (f *Nested) listIn(dir string, out map[string]string) {
-	entries, _ := os.ReadDir(filepath.Join(f.Path, dir)) // ignore what was just deleted
+	entries, _ := os.ReadDir(filepath.Join(f.Path, dir)) // ignore a directory that was just deleted
 	for _, e := range entries {
 		name := dir + "/" + e.Name()
 		if !e.Type().IsRegular() || !nestedName(name) {
@@ -266,7 +268,7 @@ func (f *Nested) Write(name string, content []byte, was func([]byte) bool) error
 	path := filepath.Join(f.Path, name)
 	if content == nil {
 		err := writeFile(path, nil, f.Mode)
-		os.Remove(filepath.Dir(path)) // if it is empty now
+		os.Remove(filepath.Dir(path)) // fails unless it is empty now
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -329,7 +331,7 @@ func (f *Keys) List() (map[string]string, error) {
 	return out, nil
 }
 
-// readTries is how often a key is read again that may be moving between states.
+// readTries bounds how often a key is read again because it may be moving between states.
 const readTries = 5
 
 // Read implements FileSet. The content is a msgpack map of states and keys.
@@ -384,7 +386,8 @@ func decodeKeys(content []byte) *value.Dict {
 	return d
 }
 
-// Write implements FileSet. It writes what admits a minion last, and what keeps it out first, while no other process changes keys.
+// Write implements FileSet. It holds the lock of the keys. It first removes keys that must no longer admit a minion, and writes the key
+// that admits one last.
 func (f *Keys) Write(id string, content []byte, was func([]byte) bool) error {
 	if salt.CheckID(id) != nil {
 		return nil
@@ -435,7 +438,7 @@ func KeyStates(content []byte) (out []keystore.State) {
 	return out
 }
 
-// KeyRank ranks concurrent decisions about a key: rejecting wins over deleting, deleting over accepting, and undecided comes last.
+// KeyRank ranks concurrent decisions about a key: rejecting wins over deleting, deleting over accepting, accepting over no decision.
 func KeyRank(content []byte) int {
 	if content == nil {
 		return 3

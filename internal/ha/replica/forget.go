@@ -15,22 +15,23 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// Tombstones are dropped eventually. A master may drop one when every master has reported that it knows it, and this one has received all
-// changes that those masters knew at that time. Then no older version exists any more, and none can arrive that was made without knowledge
-// of the deletion. While a master is unreachable, all keep the tombstones that it lacks.
+// Tombstones are dropped eventually. A master may drop a tombstone when every master has reported that it has it, and this one has received
+// all changes that those masters had at that time. Then no older version exists, and none can arrive whose author did not know of the
+// deletion. While a master is unreachable, all keep the tombstones that it lacks.
 //
-// One case remains: records older than what their master has reported since, as after restoring a disk. Such a master lacks changes that
-// others have dropped (the vector forgotten). Before new changes it receives the list of the changes up to some number that are still valid
-// (Batch.Live). What is not listed was replaced or deleted, so it drops that. The same happens for a master that has just joined and has
-// nothing to drop.
+// One case remains: a master whose records are older than it has reported, for example because its disk was restored. Such a master lacks
+// changes that others have dropped (the vector forgotten). Before new changes it receives the list of the changes up to some number that
+// are still valid (Batch.Live). It drops the changes that are not listed, since they were replaced or deleted. A master that has just
+// joined also gets the list, but has nothing to drop.
 
-// forgottenBucket has, by origin, the highest number of a dropped tombstone.
+// forgottenBucket stores the highest number of a dropped tombstone for each origin.
 var forgottenBucket = []byte("forgotten")
 
-// ForgetDeleted drops the tombstones of a kind made before a moment that all masters know according to acked. It returns their number.
+// ForgetDeleted drops the tombstones of a kind that were made before a time and that all masters know according to acked. It returns
+// their number.
 //
-// acked is what all masters knew at some moment, and seen what any of them knew. While this store lacks any of the latter, it drops
-// nothing.
+// acked are the changes that all masters had at some moment, and seen those that any master had. While this store lacks any of the
+// changes in seen, it drops nothing.
 func (s *Store) ForgetDeleted(kind string, before time.Time, acked, seen oplog.Vector) (n int, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {
 		n = 0
@@ -121,7 +122,7 @@ func (s *Store) ReadLive(origin string, after uint64) (b oplog.Batch, err error)
 	return b, failed(err)
 }
 
-// ApplyLive implements oplog.Forgetful: it drops the changes of an origin after From up to To that are not in Live.
+// ApplyLive implements oplog.Forgetful: it drops the changes of an origin with numbers after From up to To that are not in Live.
 func (s *Store) ApplyLive(b oplog.Batch) error {
 	live := map[uint64]bool{}
 	last := b.From
@@ -195,8 +196,8 @@ func (s *Store) removeVersion(tx *bolt.Tx, origin string, number uint64, ref []b
 
 var _ oplog.Forgetful = (*Store)(nil)
 
-// PutAside moves away what is left on this machine of an earlier membership: records in own, the master's own directory, and, if a mark in
-// dir says that the files there belonged to records, the names in dir and the directories more. A master that rejoins must not override
+// PutAside moves away the state of an earlier membership: the records in own, which is the master's own directory, and the names in dir
+// and the directories more if a mark in dir shows that the files there belonged to records. Otherwise a master that rejoins would override
 // later decisions of the cluster. It returns the new location, "" if there was nothing.
 func PutAside(own, dir string, names, more []string) (aside string, err error) {
 	marks, err := filepath.Glob(filepath.Join(globQuoted(dir), markFile+"*"))

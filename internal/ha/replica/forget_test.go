@@ -12,7 +12,7 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// heard returns what all sites know, and what any site knows.
+// heard has the changes that all sites have, and those that any site has.
 type heard struct{ all, any oplog.Vector }
 
 func known(t *testing.T, sites ...*site) heard {
@@ -53,7 +53,7 @@ func (s *site) remove(id string) {
 	s.sync()
 }
 
-// keep returns a function that resets a site to its present state.
+// keep returns a function that restores the present state of a site.
 func (s *site) keep() (setBack func()) {
 	s.t.Helper()
 	old := s.t.TempDir()
@@ -74,8 +74,8 @@ func (s *site) keep() (setBack func()) {
 	}
 }
 
-// TestForget: an old deletion that all masters know is forgotten, and the same id
-// may be used again afterwards, also where others have not forgotten yet.
+// TestForget: a deletion that all masters know is dropped once it is old. Afterwards the id may be
+// used again, also on masters that have not dropped it yet.
 func TestForget(t *testing.T) {
 	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
 	a.add("m1", "one")
@@ -99,7 +99,7 @@ func TestForget(t *testing.T) {
 	if all := a.all(); len(all) != 0 {
 		t.Fatal(all)
 	}
-	// The id is used again where nothing is known of it any more.
+	// The id is used again on a master that has dropped the deletion.
 	a.reopen("a", func() {})
 	a.add("m1", "two")
 	meet(t, a, b)
@@ -108,7 +108,7 @@ func TestForget(t *testing.T) {
 	if st, _, _ := b.keys.Lookup("m1"); st != keystore.Accepted {
 		t.Fatalf("m1 is %v", st)
 	}
-	// A third master that joins gets it, and nothing else.
+	// A third master that joins gets this record, and nothing else.
 	c := newSite(t, t.TempDir(), "c")
 	meet(t, a, b, c)
 	if n := len(c.all()); n != 1 {
@@ -116,10 +116,9 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestForgottenStaysDeleted: a master whose disk was restored from before a deletion
-// that all others have forgotten drops the deleted records, also from its directory
-// and if it dies meanwhile, and undoes nothing at others; its own unsent decisions
-// count.
+// TestForgottenStaysDeleted: a master's disk is restored from before a deletion that all others
+// have dropped. The master drops the deleted records, also from its directory and if it crashes
+// meanwhile. It undoes nothing on others, and keeps its own unsent decisions.
 func TestForgottenStaysDeleted(t *testing.T) {
 	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
 	for i := range 5 {
@@ -143,7 +142,7 @@ func TestForgottenStaysDeleted(t *testing.T) {
 	if st, _, _ := b.keys.Lookup("m1"); st != keystore.Accepted {
 		t.Fatal("this is no old disk")
 	}
-	// It receives the current records, and dies before its directory matches them.
+	// It receives the current records, and crashes before its directory matches them.
 	mine, _ := a.store.Vector()
 	for origin := range mine {
 		l, err := a.store.ReadLive(origin, 0)
@@ -173,9 +172,9 @@ func TestForgottenStaysDeleted(t *testing.T) {
 	}
 }
 
-// TestForgetConverges: deletions are forgotten at any time when all know them, and
-// disks are restored. Masters that have met are equal afterwards, and a last
-// deletion with all connected never comes back.
+// TestForgetConverges: deletions are dropped at any time when all masters know them, and disks are
+// restored. Masters that have exchanged changes are equal afterwards. A record deleted while all
+// are connected never comes back.
 func TestForgetConverges(t *testing.T) {
 	seeds := uint64(12)
 	if testing.Short() {
@@ -225,7 +224,7 @@ func TestForgetConverges(t *testing.T) {
 		back()
 		b := sites[1]
 		all := known(t, sites[0], sites[2]).any
-		if v, _ := b.store.Vector(); all[b.store.Self()] > v[b.store.Self()] { // as in a feed
+		if v, _ := b.store.Vector(); all[b.store.Self()] > v[b.store.Self()] { // a feed sends these, too
 			if err := b.store.Renew(); err != nil {
 				t.Fatal(err)
 			}

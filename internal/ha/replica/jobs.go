@@ -8,10 +8,11 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// KindJob is the kind of jobs and returns for Watch. The name of a return is that of its job, a NUL and its minion.
+// KindJob is the kind of jobs and returns for Watch. The name of a return consists of that of its job, a NUL and
+// its minion.
 const KindJob = "job"
 
-// ShowJob returns the kind and the name of a job or return for logs.
+// ShowJob returns the kind and the name of a job or return in the form for logs.
 func ShowJob(kind, name string) (string, string) {
 	if jid, id, ok := strings.Cut(name, "\x00"); ok {
 		return "return", jid + "/" + id
@@ -19,7 +20,7 @@ func ShowJob(kind, name string) (string, string) {
 	return kind, name
 }
 
-// jobs are the jobs and returns of a store as a Source.
+// jobs implements Source for the jobs and returns of a store.
 type jobs struct{ c *job.Compared }
 
 // NewJobs returns the jobs and returns of a replicated store for a Watch with Union.

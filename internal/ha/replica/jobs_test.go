@@ -24,7 +24,7 @@ import (
 	"brine/internal/store/job"
 )
 
-// comparedJobs is some masters that compare their jobs. Time passes by steps.
+// comparedJobs are some masters that compare their jobs. Time advances with each step.
 type comparedJobs struct {
 	t       *testing.T
 	now     time.Time
@@ -146,7 +146,7 @@ func (x *comparedJobs) edit(i int, fn func(hour *bolt.Bucket, jid string) error,
 	x.open(i)
 }
 
-// without returns an edit that drops the entries of a job that begin with a word.
+// without returns an edit that drops the entries of a job whose keys begin with word.
 func without(word string) func(hour *bolt.Bucket, jid string) error {
 	return func(hour *bolt.Bucket, jid string) error {
 		c := hour.Cursor()
@@ -206,8 +206,8 @@ func (x *comparedJobs) result(i int, jid, id string) string {
 	return fmt.Sprintf("%.20v", all[id].At("return"))
 }
 
-// TestJobsCompared: jobs, returns and targets that masters have lost, or have damaged, are found, told once by each, and repaired: returns are
-// united, nothing is deleted, and of several contents the one counts that a majority has. What has expired elsewhere does not come back.
+// TestJobsCompared: lost and damaged jobs, returns and targets are found, reported once by each master, and repaired. Returns are merged and
+// nothing is deleted. If contents differ, that of the majority wins. Data that has expired on another master is not restored.
 func TestJobsCompared(t *testing.T) {
 	x := newComparedJobs(t, 3)
 	now := time.Now()
@@ -233,7 +233,7 @@ func TestJobsCompared(t *testing.T) {
 	x.edit(1, without("ra"), jids[0])                                                      // a return
 	x.edit(1, without(""), jids[1])                                                        // a job with all returns
 	x.edit(1, without("ra"), large)                                                        // a large return
-	x.edit(0, without("rb"), jids[2])                                                      // one that only one has
+	x.edit(0, without("rb"), jids[2])                                                      // one that only one master has
 	x.edit(1, without("rb"), jids[2])                                                      //
 	x.edit(2, with("ra", value.DictOf("return", "damaged", "retcode", int64(0))), jids[3]) // it sorts first
 	x.edit(2, with("m", value.Strings([]string{"a", "b", "damaged"})), jids[4])            // targets
@@ -279,7 +279,7 @@ func TestJobsCompared(t *testing.T) {
 	if x.taken["1: "+jids[0]+" a"] != 1 || x.taken["1: "+jids[1]+" "] != 1 {
 		t.Errorf("what was restored is not handled as new: %v", x.taken)
 	}
-	// A repaired return is given to a new master by the log.
+	// The log sends a repaired return to a new master.
 	fresh := newComparedJobs(t, 1)
 	fresh.stores = append(fresh.stores, x.stores[1])
 	fresh.exchange()
@@ -289,7 +289,7 @@ func TestJobsCompared(t *testing.T) {
 	}
 }
 
-// TestRestoreRefused: what another master sends for a job is taken only if it is that, and has not expired.
+// TestRestoreRefused: data from another master for a job is accepted only if it belongs to that job and has not expired.
 func TestRestoreRefused(t *testing.T) {
 	x := newComparedJobs(t, 2)
 	now := time.Now()
@@ -322,7 +322,7 @@ func TestRestoreRefused(t *testing.T) {
 	}
 }
 
-// TestComparedJobsCost compares many jobs of two masters, and tells what a step costs. BRINE_COMPARED_JOBS is their number.
+// TestComparedJobsCost compares many jobs of two masters, and reports the cost of a step. BRINE_COMPARED_JOBS is their number.
 func TestComparedJobsCost(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("BRINE_COMPARED_JOBS"))
 	if n = max(n, 3000); testing.Short() {

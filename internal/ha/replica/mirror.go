@@ -27,20 +27,20 @@ type FileSet interface {
 	List() (map[string]string, error)
 	// Read returns the content, nil if the file does not exist.
 	Read(name string) ([]byte, error)
-	// Write replaces the content, nil deletes it. It returns after syncing to disk. If was is not nil it is asked first whether the present
-	// content, nil if there is none, may be replaced; else nothing is written and the error is errChanged. No other process changes the file
-	// between the question and the write, as far as the kind has a lock for that.
+	// Write replaces the content; nil deletes the file. It returns after syncing to disk. If was is not nil, it gets the present content,
+	// nil if there is none, and reports whether that may be replaced. If not, nothing is written and the error is errChanged. If the kind
+	// has a lock, no other process changes the file between this check and the write.
 	Write(name string, content []byte, was func(now []byte) bool) error
 }
 
-// errChanged is the error of a file that has changed since it was looked at.
+// errChanged means that a file has changed since it was last read.
 var errChanged = errors.New("the file has just changed")
 
 // Known is a FileSet that knows who changes its files.
 type Known interface {
-	// Who returns who changed a thing to its present content, "" if unknown.
+	// Who returns who changed a file to its present content, and how; "" if unknown.
 	Who(name string, was, is []byte) (who, how string)
-	// Looked says that all changes so far were attributed and stored.
+	// Looked means that all changes so far were attributed and stored.
 	Looked()
 }
 
@@ -61,12 +61,12 @@ type Mirror struct {
 	wake  wait.Wakeup
 }
 
-// state is the content of a thing in the directory.
+// state is the known content of a file in the directory.
 type state struct {
 	stamp string
 	sum   [sha256.Size]byte
 	there bool
-	ctx   oplog.Vector // the versions known to a writer who has seen it
+	ctx   oplog.Vector // the versions known to a writer who has seen this content
 }
 
 func sumOf(content []byte) (sum [sha256.Size]byte) {
@@ -121,10 +121,10 @@ func (m *Mirror) Run(ctx context.Context) error {
 	}
 }
 
-// markFile, followed by the kind, is a file in a directory that names the records the directory belongs to.
+// markFile, followed by the kind, is a file in a directory. It identifies the records that the directory belongs to.
 const markFile = ".brine-replica-" // keystore.MirrorMark is the one of keys
 
-// Sync does one round: local changes become records, records of other masters become files.
+// Sync does one round: it records local changes, and writes the records of other masters to files.
 func (m *Mirror) Sync() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,7 +142,7 @@ func (m *Mirror) Sync() error {
 		if err != nil || !changed {
 			return err
 		}
-		// What was changed here in the meantime is recorded first. A file that was rewritten in place is no news.
+		// Record local changes made meanwhile first. News does not detect that a file was rewritten in place.
 		m.f.News()
 		if err := m.collect(false); err != nil {
 			return err
@@ -151,7 +151,7 @@ func (m *Mirror) Sync() error {
 	return fmt.Errorf("%s: %w, again and again", m.f.Dir(), errChanged)
 }
 
-// applyTries is how often a round begins again because files change while it writes.
+// applyTries bounds how often a round begins again because files change while it writes.
 const applyTries = 5
 
 // begin compares all files with all records. A directory that does not belong to the records was lost or replaced, so that missing files
@@ -162,7 +162,7 @@ func (m *Mirror) begin() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	_, cached := m.f.(*Nested) // deleting these by hand is not a decision
+	_, cached := m.f.(*Nested) // deleting cached files by hand is not a decision
 	ours := string(b) == m.s.name() && !cached
 	m.f.News()
 	todo, err := m.s.todo(m.kind)
@@ -185,7 +185,7 @@ func (m *Mirror) begin() error {
 		if r.Value != nil && (!ours || unwritten[r.Name]) {
 			restore = append(restore, r.Name)
 		}
-		// Files not restored were deleted while the master was down.
+		// Known files that were not restored were deleted while the master was down.
 		m.known[r.Name] = state{there: r.Value != nil, sum: sumOf(r.Value)}
 	})
 	if err != nil {
@@ -221,7 +221,7 @@ func (m *Mirror) begin() error {
 		}
 		st := state{there: r.Value != nil, sum: sumOf(r.Value), ctx: ctx}
 		if !ours {
-			// Other contents are considered older.
+			// Other contents are treated as older than the records.
 			if content, err := m.f.Read(name); err != nil || sumOf(content) != st.sum {
 				st.ctx = oplog.Vector{}
 			}
@@ -251,7 +251,7 @@ func (m *Mirror) collect(old bool) error {
 		return err
 	}
 	if _, err := os.Stat(m.f.Dir()); err != nil {
-		return err // an unreachable directory deletes nothing
+		return err // an unreachable directory does not mean that files were deleted
 	}
 	by, _ := m.f.(Known)
 	var changes []change
@@ -324,7 +324,7 @@ func (m *Mirror) collect(old bool) error {
 	}
 	for name, old := range m.known {
 		if _, there := files[name]; old.there && !there && about(name) {
-			// A key that moved between states while these were listed one after the other may be in no list.
+			// A key that moved between states while the directories were listed one after the other may be missing in the list.
 			content, err := m.f.Read(name)
 			if err != nil && !errors.Is(err, errUnfit) {
 				return err
@@ -365,11 +365,11 @@ func (m *Mirror) base(name string) (oplog.Vector, error) {
 	if st, ok := m.known[name]; ok && st.ctx != nil {
 		return st.ctx, nil
 	}
-	// A missing thing may have been deleted; others may know that version.
+	// A missing file may have been deleted; the writer knows at most the deletions that were dropped.
 	return m.s.Forgotten()
 }
 
-// apply writes records of other masters to files. changed says that some were left alone, because they have changed.
+// apply writes records of other masters to files. changed reports whether it skipped files that have changed meanwhile.
 func (m *Mirror) apply() (changed bool, err error) {
 	names, err := m.s.todo(m.kind)
 	if err != nil || len(names) == 0 {
@@ -389,14 +389,14 @@ func (m *Mirror) apply() (changed bool, err error) {
 	return changed, m.s.done(m.kind, written)
 }
 
-// write updates the file of a thing to the winning version. Once the files were compared with the records it replaces nothing that it has
-// not seen: that is a decision made here, which is to be recorded first.
+// write updates a file to the winning version. Once the files have been compared with the records, it replaces only content that it has
+// seen: other content is a local decision, which must be recorded first.
 func (m *Mirror) write(name string) error {
 	r, ctx, err := m.s.current(m.kind, name)
 	if err != nil {
 		return err
 	}
-	if r == nil { // no version left: deleted long ago
+	if r == nil { // no version exists: deleted long ago
 		r, ctx = &Record{}, nil
 	}
 	old, ok := m.known[name]
@@ -416,7 +416,7 @@ func (m *Mirror) write(name string) error {
 	return nil
 }
 
-// Equal reports whether files and records are the same, for tests and diagnostics.
+// Equal reports whether files and records match, for tests and diagnostics.
 func (m *Mirror) Equal() (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

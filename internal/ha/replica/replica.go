@@ -5,12 +5,12 @@
 // and records them; records go to the other masters (oplog.Stream), where mirrors change the files. Store keeps the records in one bbolt
 // file, including those of deleted things (tombstones), so that no old copy restores them.
 //
-// A record that causally follows another wins: its number At is higher, because a master's numbers never go back behind any that it has
-// seen. They are times by the clock unless that is behind what was seen, so that of two concurrent records the later one wins if the clocks
-// are right. A wrong clock decides about nothing else: no record is refused for its time.
+// A record that causally follows another wins: its number At is higher, because each new number of a master is higher than all that the
+// master has seen. The numbers are clock times unless the clock is behind those seen. So the later of two concurrent records wins if the
+// clocks are right. A wrong clock has no other effect: no record is refused because of its time.
 //
-// If the kind has a rank (minion keys), all concurrent records are kept until a later one follows all of them; until then the
-// one with the highest rank wins, the first of several.
+// If the kind has a rank (minion keys), all concurrent records are kept until a later one follows all of them. Until then the record with
+// the highest rank wins, and the first of several with that rank.
 package replica
 
 import (
@@ -37,22 +37,23 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// Record is one version of a thing.
+// Record is one version of a replicated file or value.
 type Record struct {
 	Kind, Name string
-	// Value is nil if the thing was deleted.
+	// Value is nil if this version is a deletion.
 	Value []byte
-	// At orders the versions: microseconds since 1970, but more than those of any version known to its maker. By is the master that made it.
+	// At orders the versions. It is in microseconds since 1970, but higher than those of all versions known to the master that made it. By is
+	// that master.
 	At int64
 	By string
-	// clock is the time by its maker's clock where At is much more, in the same unit, else 0.
+	// clock is the time of that master's clock in the same unit if At differs much from it, else 0.
 	clock int64
 	// Who made it, and How: for example a user and a program; "" if unknown.
 	Who, How string
 
 	origin string
 	number uint64
-	seen   oplog.Vector // for kinds with a rank: the versions known to its maker
+	seen   oplog.Vector // for kinds with a rank: the versions known when it was made
 }
 
 // knows reports whether r follows s, or is s.
@@ -60,7 +61,7 @@ func (r *Record) knows(s *Record) bool {
 	return r.origin == s.origin && r.number >= s.number || r.seen.Knows(s.origin, s.number)
 }
 
-// Ranks gives the rank of a value for kinds with ranked conflicts; nil means deleted.
+// Ranks returns the rank of a value for kinds with ranked conflicts; a nil value is a deletion.
 type Ranks map[string]func(value []byte) int
 
 // Store holds the records of one master. It is safe for concurrent use.
@@ -148,7 +149,7 @@ func splitKey(k []byte) (kind, name string) {
 	return kind, name
 }
 
-// load returns the versions of a thing.
+// load returns the versions of a record.
 func load(tx *bolt.Tx, kind, name string) ([]*Record, error) {
 	b := tx.Bucket(recordsBucket).Get(recordKey(kind, name))
 	if b == nil {
@@ -157,7 +158,7 @@ func load(tx *bolt.Tx, kind, name string) ([]*Record, error) {
 	return decodeAll(kind, name, b)
 }
 
-// damaged is the error of a record that cannot be decoded.
+// damaged returns the error for a record that cannot be decoded.
 func damaged(kind, name string) error {
 	return salt.Errorf(salt.Internal, "cannot decode the record of %s %q in %s, which is damaged; stop the master, move the file away and start again: "+
 		"its contents are fetched from the other masters", kind, name, fileName)
@@ -190,7 +191,7 @@ func decodeAll(kind, name string, b []byte) (out []*Record, err error) {
 	return out, nil
 }
 
-// by returns the master, who made the record there and the clock as one string, which older versions use as the master's name.
+// by encodes By, Who, How and the clock in one string, which older versions use as the master's name.
 func (r *Record) by() string {
 	switch {
 	case r.clock != 0:
@@ -201,7 +202,7 @@ func (r *Record) by() string {
 	return r.By + "\x00" + r.Who + "\x00" + r.How
 }
 
-// setBy splits the result of by, possibly from another master.
+// setBy decodes the result of by, possibly from another master.
 func (r *Record) setBy(text string) {
 	text, rest, _ := strings.Cut(text, "\x00")
 	r.By = text
@@ -280,7 +281,7 @@ func later(a, b *Record) int {
 	return int(int64(a.number) - int64(b.number))
 }
 
-// merge adds a version. took is false if it does not win or stay.
+// merge adds a version. took is false if the version neither wins nor is kept.
 func (s *Store) merge(all []*Record, r *Record) (out []*Record, took bool) {
 	if s.ranks[r.Kind] == nil {
 		if len(all) > 0 && later(all[0], r) >= 0 {
@@ -301,13 +302,13 @@ func (s *Store) merge(all []*Record, r *Record) (out []*Record, took bool) {
 	return append(out, r), true
 }
 
-// Made returns when the version was made, by the clock of its maker.
+// Made returns when the version was made, according to the clock of the master that made it.
 func (r *Record) Made() time.Time { return time.UnixMicro(cmp.Or(r.clock, r.At)) }
 
-// clockApart is from when on the clock of a record's maker is kept beside its place in the order.
+// clockApart is the difference from At beyond which a record also stores the clock time.
 const clockApart = time.Minute
 
-// Get returns the winning version of a thing, nil if it never existed.
+// Get returns the winning version of a record, nil if it never existed.
 func (s *Store) Get(kind, name string) (r *Record, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		all, err := load(tx, kind, name)
@@ -334,7 +335,7 @@ func (s *Store) Each(kind string, fn func(*Record)) error {
 	}))
 }
 
-// change is a local change. base are the versions known to its maker, nil for all present ones.
+// change is a local change. base are the versions known to the writer, nil for all present ones.
 type change struct {
 	kind, name string
 	value      []byte
@@ -346,7 +347,7 @@ type change struct {
 // oldest is a time older than any other.
 const oldest = 1
 
-// contextOf returns what a reader of these versions knows.
+// contextOf returns the versions known to a reader of these versions.
 func contextOf(all []*Record) oplog.Vector {
 	v := oplog.Vector{}
 	for _, r := range all {
@@ -356,14 +357,14 @@ func contextOf(all []*Record) oplog.Vector {
 	return v
 }
 
-// Put makes a new version of a thing, nil to delete it.
+// Put makes a new version of a record; a nil value deletes it.
 func (s *Store) Put(kind, name string, value []byte) error {
 	_, err := s.put([]change{{kind: kind, name: name, value: value}})
 	return err
 }
 
-// Change replaces a thing atomically. fn gets the present version and returns the new value, nil to delete, and whether to write it. did
-// reports whether the new version was written and won.
+// Change replaces a record atomically. fn gets the present version, and returns the new value, nil to delete, and whether to write it.
+// did reports whether the new version was written and won.
 func (s *Store) Change(kind, name string, fn func(now *Record) (value []byte, do bool)) (did bool, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {
 		did = false
@@ -387,8 +388,8 @@ func (s *Store) Change(kind, name string, fn func(now *Record) (value []byte, do
 	return did, failed(err)
 }
 
-// Drop deletes a thing locally, without replication: for things that all masters drop by a common rule, and that are harmless if they
-// return.
+// Drop deletes a record locally, without replication. It is for records that all masters drop by a common rule and that are harmless
+// if they return.
 func (s *Store) Drop(kind, name string) error {
 	return failed(s.db.Update(func(tx *bolt.Tx) error {
 		all, err := load(tx, kind, name)
@@ -407,7 +408,7 @@ func (s *Store) Drop(kind, name string) error {
 	}))
 }
 
-// add adds a new version to the versions of a thing, and reports whether it wins.
+// add adds a new version to the versions of a record, and reports whether it wins.
 func (s *Store) add(tx *bolt.Tx, all []*Record, c change, at int64) (r *Record, counts bool, err error) {
 	r = &Record{Kind: c.kind, Name: c.name, Value: c.value, At: at, By: s.id, Who: c.who, How: c.how}
 	if clock := s.now().UnixMicro(); at != oldest && at-clock > clockApart.Microseconds() {
@@ -428,7 +429,7 @@ func (s *Store) add(tx *bolt.Tx, all []*Record, c change, at int64) (r *Record, 
 	return r, s.winner(c.kind, next) == r, err
 }
 
-// put adds new versions, and returns what their maker knows then.
+// put adds new versions, and returns the versions that their writer knows afterwards.
 func (s *Store) put(changes []change) (known []oplog.Vector, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {
 		known = nil
@@ -463,14 +464,14 @@ func (s *Store) put(changes []change) (known []oplog.Vector, err error) {
 	return known, failed(err)
 }
 
-// tick returns the place of a new version in the order: behind all known ones, including seen, and by the clock if that is later.
+// tick returns At for a new version: the clock time, or a number higher than all known ones and seen if the clock is behind.
 func (s *Store) tick(tx *bolt.Tx, seen int64) int64 {
 	var last int64
 	fmt.Sscan(string(tx.Bucket(metaBucket).Get(clockKey)), &last)
 	return max(s.now().UnixMicro(), last+1, seen+1)
 }
 
-// replace stores the versions of a thing, and removes superseded ones from the log.
+// replace stores the versions of a record, and removes superseded ones from the log.
 func replace(tx *bolt.Tx, kind, name string, old, next []*Record) error {
 	for _, o := range old {
 		if !slices.Contains(next, o) {
@@ -548,7 +549,7 @@ func (s *Store) OnChange(fn func(kind, name string)) {
 	s.heard = append(s.heard, fn)
 }
 
-// tell calls the functions of OnChange.
+// tell calls the functions set by OnChange.
 func (s *Store) tell(kind, name string) {
 	s.mu.Lock()
 	heard := s.heard
@@ -558,8 +559,8 @@ func (s *Store) tell(kind, name string) {
 	}
 }
 
-// Apply implements oplog.Stream. Of a batch with a record that cannot be decoded it applies those before, and fails: what was not stored
-// is not acknowledged.
+// Apply implements oplog.Stream. If a record of the batch cannot be decoded, it applies the records before it and fails: a record that
+// was not stored is not acknowledged.
 func (s *Store) Apply(b oplog.Batch) error {
 	latest := s.latestPlace()
 	records, unreadable := oplog.Decode(&b, func(it oplog.Item) (*Record, error) {
@@ -619,15 +620,15 @@ func (s *Store) Apply(b oplog.Batch) error {
 	return unreadable
 }
 
-// latestPlace returns the latest place in the order that a record of another master may have: a thousand years, more than any clock is wrong,
-// behind what is known here. All masters count on from what they accept, so that a hostile member could use the order up.
+// latestPlace returns the highest At accepted from another master: a thousand years, more than any clock error, after the highest one known
+// here. Masters continue from the numbers that they accept, so without this limit a hostile member could exhaust them.
 func (s *Store) latestPlace() int64 {
 	var at int64
 	s.db.View(func(tx *bolt.Tx) error { at = s.tick(tx, 0); return nil })
 	return min(at+maxJump, maxAt)
 }
 
-// Bounds of a record from another master. maxAt leaves room to count up.
+// Bounds of a record from another master. maxAt leaves room for later versions.
 const (
 	maxName = 512
 	maxAt   = 1 << 62
@@ -667,7 +668,7 @@ func readItem(data []byte) (*Record, error) {
 	return r, nil
 }
 
-// todo returns the things of a kind whose files must be written.
+// todo returns the names of a kind whose files must be written.
 func (s *Store) todo(kind string) (names []string, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		prefix := recordKey(kind, "")
@@ -681,7 +682,7 @@ func (s *Store) todo(kind string) (names []string, err error) {
 	return names, failed(err)
 }
 
-// current returns the winning version, and what a reader of it knows.
+// current returns the winning version, and the versions that a reader of it knows.
 func (s *Store) current(kind, name string) (r *Record, known oplog.Vector, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		all, err := load(tx, kind, name)
@@ -691,7 +692,7 @@ func (s *Store) current(kind, name string) (r *Record, known oplog.Vector, err e
 	return r, known, failed(err)
 }
 
-// done records that files were written, unless they changed again.
+// done records that files were written, unless their records have changed again.
 func (s *Store) done(kind string, written map[string]oplog.Vector) error {
 	if len(written) == 0 {
 		return nil

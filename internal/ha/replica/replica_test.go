@@ -160,7 +160,7 @@ func covers(v, w oplog.Vector) bool {
 
 func meet(t *testing.T, sites ...*site) {
 	t.Helper()
-	for range 2 { // a site forwards what it learns of another
+	for range 2 { // a site forwards the changes of others
 		for _, a := range sites {
 			for _, b := range sites {
 				if a != b {
@@ -177,7 +177,7 @@ func meet(t *testing.T, sites ...*site) {
 	}
 }
 
-// TestDecisionsPrevail: concurrent decisions, and old copies.
+// TestDecisionsPrevail: concurrent decisions and old copies never undo a decision.
 func TestDecisionsPrevail(t *testing.T) {
 	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
 	expect := func(s *site, id string, want keystore.State) {
@@ -197,7 +197,7 @@ func TestDecisionsPrevail(t *testing.T) {
 	meet(t, a, b)
 	expect(a, "m1", keystore.Rejected)
 
-	// Concurrently: rejected here, deleted there and pending again; accepted later.
+	// Concurrent: rejected on a, deleted on b and pending again; accepted later.
 	a.move("m2", keystore.Accepted, keystore.Rejected)
 	b.must(b.keys.Delete(keystore.Accepted, "m2"))
 	b.add("m2", "two")
@@ -207,12 +207,12 @@ func TestDecisionsPrevail(t *testing.T) {
 	meet(t, a, b)
 	expect(b, "m2", keystore.Rejected)
 	expect(b, "m3", keystore.None)
-	// A master that knows both may decide differently.
+	// A master that knows both decisions may decide differently.
 	b.move("m2", keystore.Rejected, keystore.Accepted)
 	meet(t, a, b)
 	expect(a, "m2", keystore.Accepted)
 
-	// Two first keys of one id, at the same time: the first wins.
+	// Two first keys for one id at the same time: the first wins.
 	a.add("new", "first")
 	time.Sleep(time.Millisecond)
 	b.add("new", "second")
@@ -221,7 +221,7 @@ func TestDecisionsPrevail(t *testing.T) {
 		t.Errorf("%q", pub)
 	}
 
-	// Decided while a master was down, by a program that changes its files.
+	// A program changes the files while the master is down.
 	a.reopen("a", func() {
 		if err := a.keys.Delete(keystore.Accepted, "m4"); err != nil {
 			t.Fatal(err)
@@ -242,8 +242,7 @@ func TestDecisionsPrevail(t *testing.T) {
 		t.Errorf("%v\n%v", got, before)
 	}
 
-	// Lost records come back from the other masters, and the files undo no decision
-	// made meanwhile.
+	// Lost records come back from the other masters. The files undo no decision made meanwhile.
 	b.move("m5", keystore.Accepted, keystore.Rejected)
 	a.reopen("a", func() {
 		if err := os.Remove(filepath.Join(a.dir, "db", fileName)); err != nil {
@@ -270,8 +269,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestOldCopy: a master restored from an old copy of its disk uses another
-// name, loses nothing, and undoes nothing.
+// TestOldCopy: a master restored from an old copy of its disk uses a new origin, loses nothing, and
+// undoes nothing.
 func TestOldCopy(t *testing.T) {
 	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
 	a.add("m1", "one")
@@ -314,7 +313,7 @@ func TestRestoredDiskDecidesApart(t *testing.T) {
 			}
 			meet(t, a, b)
 			backup := t.TempDir()
-			a.reopen("a", func() {}) // the backup has a name under which nothing was written
+			a.reopen("a", func() {}) // nothing was written yet under the origin in the backup
 			a.reopen("a", func() { copyTree(t, a.dir, backup) })
 			for i := range 20 {
 				a.must(a.keys.Delete(keystore.Accepted, fmt.Sprint("gone", i)))
@@ -389,12 +388,12 @@ func TestUnreadableRecord(t *testing.T) {
 			t.Errorf("% x was taken", data)
 		}
 	}
-	// Nor is one whose position leaves no room for later ones.
+	// A record whose number leaves no room for later ones is rejected, too.
 	far, err := msgpack.Marshal(&value.List{Items: []any{"key", "m1", []byte("x"), int64(maxAt), "b", value.NewDict(0)}}, msgpack.NewSpec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range []uint64{0, 1, 7} { // and no number that the batch does not have
+	for _, n := range []uint64{0, 1, 7} { // and a number that is not in the batch
 		if err := s.Apply(oplog.Batch{Origin: "other", From: 0, To: 1, Items: []oplog.Item{{Number: n, Data: far}}}); err == nil {
 			t.Errorf("number %d was taken", n)
 		}
@@ -426,7 +425,7 @@ func TestRejectionDuringWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The mirror has just read the files, and is about to write.
+	// The mirror has just read the files, and is about to write them.
 	if err := a.keys.Move("m1", keystore.Pending, keystore.Rejected); err != nil {
 		t.Fatal(err)
 	}
@@ -451,8 +450,8 @@ func TestRejectionDuringWrite(t *testing.T) {
 	}
 }
 
-// TestChangeInPlaceDuringWrite: a key file is rewritten in place, which leaves no
-// trace in its directory. Another master's decision is written anyway.
+// TestChangeInPlaceDuringWrite: a key file is rewritten in place, which does not change its
+// directory. Another master's decision is written anyway.
 func TestChangeInPlaceDuringWrite(t *testing.T) {
 	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
 	a.add("m1", "key")
@@ -527,8 +526,8 @@ func copyTree(t *testing.T, from, to string) {
 	}
 }
 
-// TestConvergence: after concurrent changes, exchanged in any order and over
-// any master, all masters are equal.
+// TestConvergence: after concurrent changes, exchanged in any order and through any master, all
+// masters are equal.
 func TestConvergence(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -623,8 +622,7 @@ func FuzzApply(tf *testing.F) {
 	})
 }
 
-// TestMovedWhileLookedAt: a key that keeps moving between directories is never
-// considered deleted.
+// TestMovedWhileLookedAt: a key that keeps moving between directories is never recorded as deleted.
 func TestMovedWhileLookedAt(t *testing.T) {
 	s := newSite(t, t.TempDir(), "a")
 	s.must(s.keys.Put(keystore.Pending, "m", fmt.Sprintf(pem, "x")))
@@ -657,7 +655,7 @@ func TestMovedWhileLookedAt(t *testing.T) {
 	}
 }
 
-// TestDamagedRecord: the error names the record, the file, and the way out.
+// TestDamagedRecord: the error names the record, the file, and the remedy.
 func TestDamagedRecord(t *testing.T) {
 	s := newSite(t, t.TempDir(), "a")
 	err := s.store.db.Update(func(tx *bolt.Tx) error { return tx.Bucket(recordsBucket).Put(recordKey("key", "web1"), []byte{0xc1}) })

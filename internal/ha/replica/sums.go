@@ -25,7 +25,8 @@ const (
 	maxOrigin = 64
 )
 
-// sumThing returns the checksum of the winning version of a thing, "" if it is deleted: masters forget deletions at different times.
+// sumThing returns the checksum of the winning version of a record. It is "" for a deletion, since masters drop deletions at different
+// times.
 func (s *Store) sumThing(kind, name string, all []*Record) string {
 	r := s.winner(kind, all)
 	if r == nil || r.Value == nil {
@@ -40,7 +41,7 @@ func (s *Store) sumThing(kind, name string, all []*Record) string {
 
 var _ Source = (*Store)(nil)
 
-// Sums implements Source. It ends early after many things.
+// Sums implements Source. It stops early after many records.
 func (s *Store) Sums(kind, after, to string) (p Part, err error) {
 	p = Part{Sums: map[string]string{}, Last: to}
 	err = s.db.View(func(tx *bolt.Tx) error {
@@ -92,7 +93,7 @@ func (s *Store) Some(kind string, names []string) (sums map[string]string, from 
 	return sums, "", failed(err)
 }
 
-// total returns one checksum of many.
+// total returns one checksum for many.
 func total(sums map[string]string) string {
 	names := make([]string, 0, len(sums))
 	for name := range sums {
@@ -106,9 +107,9 @@ func total(sums map[string]string) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Version is a version of a thing for another master.
+// Version is a version of a record in the form for another master.
 type Version struct {
-	// Origin and Number identify the change. Of a job or return Origin is the hour in which it is stored.
+	// Origin and Number identify the change. For a job or return, Origin is the hour in which it is stored.
 	Origin string `json:"origin"`
 	Number uint64 `json:"number"`
 	Data   []byte `json:"data"`
@@ -118,7 +119,7 @@ func encodeItem(r *Record) ([]byte, error) {
 	return msgpack.Marshal(&value.List{Items: []any{r.Kind, r.Name, orNil(r.Value), r.At, r.by(), vectorDict(r.seen)}}, msgpack.NewSpec)
 }
 
-// Versions implements Source. Deletions are among them.
+// Versions implements Source. The result includes deletions.
 func (s *Store) Versions(kind, name string) (out []Version, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		all, err := load(tx, kind, name)
@@ -141,8 +142,8 @@ func isOrigin(name string) bool {
 	return name != "" && len(name) <= maxOrigin && !strings.Contains(name, "\x00")
 }
 
-// Take implements Source: it merges versions of another master as if they had just arrived. With instead they replace those of the same
-// number, whose content is damaged here.
+// Take implements Source: it merges versions of another master as if they had just arrived. If instead is true, they replace local
+// versions of the same number, whose content is damaged.
 func (s *Store) Take(kind, name string, versions []Version, instead bool) (changed bool, err error) {
 	latest, last := s.latestPlace(), int64(0)
 	var records []*Record

@@ -17,29 +17,29 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// Watch compares the records of this master with those of the others all the time, some at each step. It needs no sockets: Ask carries a question
-// to another master, whose Answer answers it.
+// Watch continuously compares the records of this master with those of the others, some at each step. It needs no sockets: Ask sends a question
+// to another master, where Answer answers it.
 //
-// Masters that are up to date have the same winning versions. A difference counts if it has lasted for settleTime, unchanged, while both have got
-// all that the other had at first: otherwise changes are on the way. It is repaired where that is safe:
+// Masters that are up to date have the same winning versions. A difference is reported if it has lasted unchanged for settleTime, and each master
+// has all changes that the other had at first. Otherwise changes may be in transit. It is repaired where that is safe:
 //
 //   - If both have versions of the thing, deletions included, each merges those of the other, as if they had just arrived. The result does
 //     not depend on the order.
 //   - If this master has none, or another content of the same version, it takes what a majority of all masters has. A deletion
 //     is forgotten only when all masters know it, so a majority that has a thing has not missed its deletion.
 //
-// A thing that only a minority has is not deleted: it is for an operator to decide. With Union, things are only ever added: then what this master
-// lacks is taken from any other one.
+// A record that only a minority has is not deleted: the operator must decide. With Union, records are only added: this master takes a record that
+// it lacks from any other one.
 type Watch struct {
 	Source Source
 	Kinds  []string
 	Union  bool
-	// Peers returns the masters that can be reached, and how many masters there are, this one included.
+	// Peers returns the reachable masters, and the number of all masters including this one.
 	Peers func() (ids []string, members int)
 	Ask   func(ctx context.Context, peer string, question []byte) ([]byte, error)
 	// Found is called once for each difference.
 	Found func(d Difference)
-	// Show returns a kind and a name for logs; nil: as they are.
+	// Show returns a kind and a name in the form for logs; nil leaves them unchanged.
 	Show func(kind, name string) (string, string)
 	Log  *slog.Logger
 
@@ -50,34 +50,34 @@ type Watch struct {
 	suspects map[suspect]*doubt
 }
 
-// Source is what masters compare: things of some kinds, in the order of their names.
+// Source provides the records to compare: names of some kinds, in sorted order.
 type Source interface {
-	// Vector is which changes are known.
+	// Vector returns the vector of the known changes.
 	Vector() (oplog.Vector, error)
-	// Sums returns the checksums of a part of the things after a name up to another one; "" is no bound.
+	// Sums returns the checksums of some of the records with names after one name up to another; "" is no bound.
 	Sums(kind, after, to string) (Part, error)
-	// Some returns the checksums of some things. Those before from are not compared.
+	// Some returns the checksums of some records. Names before from are not compared.
 	Some(kind string, names []string) (sums map[string]string, from string, err error)
-	// Versions returns the versions of a thing, for Take on another master. With instead they replace what is damaged there.
+	// Versions returns the versions of a record, for Take on another master. If instead is true, Take replaces damaged versions there.
 	Versions(kind, name string) ([]Version, error)
 	Take(kind, name string, versions []Version, instead bool) (changed bool, err error)
 }
 
-// Part is the checksums of some things.
+// Part has the checksums of some records.
 type Part struct {
 	Sums map[string]string
-	// Last is the name up to which it got, "" for all.
+	// Last is the last name covered, "" if the end was reached.
 	Last string
-	// From is the name before which things are not compared, "" if all are.
+	// From is the first name that is compared, "" for all.
 	From string
 }
 
-// Difference is a thing of which two masters have different versions.
+// Difference is a record of which two masters have different versions.
 type Difference struct {
-	Kind, Name string // the name as it may be shown
+	Kind, Name string // the name in the form for logs
 	Peer       string
 	Since      time.Time
-	// Here and There are checksums, "" if there is no such thing.
+	// Here and There are checksums, "" if the record does not exist.
 	Here, There string
 }
 
@@ -90,7 +90,7 @@ type suspect struct{ peer, kind, name string }
 
 type doubt struct {
 	here, there   string
-	mine, theirs  oplog.Vector // what both knew at first
+	mine, theirs  oplog.Vector // the changes that each had at first
 	since, looked time.Time
 	found         bool
 }
@@ -101,13 +101,13 @@ const (
 	StepTime   = 2 * time.Second
 	settleTime = 10 * time.Second
 	askTime    = 5 * time.Second
-	// maxSuspects bounds the differences that are looked at: if all differs it is enough to say so of some.
+	// maxSuspects bounds the differences under investigation: if everything differs, it is enough to report some.
 	maxSuspects = 256
 	maxQuestion = 256 << 10
 	maxReply    = 4 << 20
 )
 
-// question asks for the checksums of a part of a kind, of some things, or for the versions of one.
+// question asks for the checksums of part of a kind, for those of some records, or for the versions of one record.
 type question struct {
 	Kind  string   `json:"kind"`
 	After string   `json:"after,omitempty"`
@@ -122,7 +122,7 @@ type reply struct {
 	Sums map[string]string `json:"sums,omitempty"`
 	Last string            `json:"last,omitempty"`
 	From string            `json:"from,omitempty"`
-	// Before is what the answering master knew before it computed the checksums, After what it knew then.
+	// Before is the vector of the answering master before it computed the checksums, After its vector afterwards.
 	Before   oplog.Vector `json:"before,omitempty"`
 	After    oplog.Vector `json:"after,omitempty"`
 	Versions []Version    `json:"versions,omitempty"`
@@ -137,7 +137,7 @@ func (w *Watch) Answer(text []byte) []byte {
 	}
 	b, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // of strings and numbers
+		panic(err) // a reply has only strings and numbers
 	}
 	return b
 }
@@ -214,7 +214,7 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// Step compares a part with one other master.
+// Step compares some records with one other master.
 func (w *Watch) Step(ctx context.Context, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -231,7 +231,7 @@ func (w *Watch) Step(ctx context.Context, now time.Time) {
 	w.turn++
 	peer := peers[w.turn%len(peers)]
 	err := w.again(ctx, peer, peers, members, now)
-	for range w.Kinds { // most are short
+	for range w.Kinds { // most kinds have few records
 		if err != nil {
 			break
 		}
@@ -245,7 +245,7 @@ func (w *Watch) Step(ctx context.Context, now time.Time) {
 	}
 }
 
-// next compares the next part with a master, and reports whether the kind has more.
+// next compares the next records with a master, and reports whether the kind has more.
 func (w *Watch) next(ctx context.Context, peer string, now time.Time) (more bool, err error) {
 	at := w.cursors[peer]
 	kind := w.Kinds[at.kind%len(w.Kinds)]
@@ -256,10 +256,10 @@ func (w *Watch) next(ctx context.Context, peer string, now time.Time) (more bool
 	here, last := p.Sums, p.Last
 	r, err := w.ask(ctx, peer, question{Kind: kind, After: at.after, To: last, Total: total(here)})
 	if err != nil {
-		w.cursors[peer] = cursor{kind: at.kind + 1} // it may not know this kind
+		w.cursors[peer] = cursor{kind: at.kind + 1} // the other master may not know this kind
 		return false, err
 	}
-	if !r.Same && r.Last != last { // the other one has more things up to there
+	if !r.Same && r.Last != last { // the other master has more records in this range
 		if p, err = w.Source.Sums(kind, at.after, r.Last); err != nil {
 			return false, err
 		}
@@ -289,7 +289,7 @@ func (w *Watch) next(ctx context.Context, peer string, now time.Time) (more bool
 	return last != "", nil
 }
 
-// differ reports whether two checksums are of different contents.
+// differ reports whether two checksums show different contents.
 func differ(here, there string) bool {
 	return here != there && here != job.Uncompared && there != job.Uncompared
 }
@@ -305,7 +305,7 @@ func union(a, b map[string]string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// again looks at what differed before.
+// again checks earlier differences again.
 func (w *Watch) again(ctx context.Context, peer string, peers []string, members int, now time.Time) error {
 	old := map[string][]string{}
 	for s, d := range w.suspects {
@@ -328,7 +328,7 @@ func (w *Watch) again(ctx context.Context, peer string, peers []string, members 
 		}
 		r, err := w.ask(ctx, peer, question{Kind: kind, Names: names})
 		if err != nil {
-			return err // one that does not know the kind gave no reason to ask
+			return err // a master that does not know the kind reports no differences
 		}
 		for _, name := range names {
 			s := suspect{peer, kind, name}
@@ -373,7 +373,7 @@ func includes(v, o oplog.Vector) bool {
 	return true
 }
 
-// repair takes what another master has, if that is safe.
+// repair takes the other master's versions if that is safe.
 func (w *Watch) repair(ctx context.Context, s suspect, d *doubt, peers []string, members int) {
 	var took bool
 	var err error
@@ -391,10 +391,10 @@ func (w *Watch) repair(ctx context.Context, s suspect, d *doubt, peers []string,
 	}
 }
 
-// unite takes what this master lacks. Of two contents the one counts that a majority has; without one both masters merge them.
+// unite takes a record that this master lacks. If contents differ, that of the majority wins; without a majority both masters merge them.
 func (w *Watch) unite(ctx context.Context, s suspect, d *doubt, peers []string, members int) (took bool, err error) {
 	if d.there == "" {
-		return false, nil // the other one takes it
+		return false, nil // the other master takes the record of this one
 	}
 	instead := false
 	if d.here != "" {
@@ -420,7 +420,7 @@ func (w *Watch) unite(ctx context.Context, s suspect, d *doubt, peers []string, 
 	return w.Source.Take(s.kind, s.name, r.Versions, instead)
 }
 
-// merge merges the versions of another master, if both have some.
+// merge merges the versions of another master if both have versions.
 func (w *Watch) merge(ctx context.Context, s suspect) (took bool, err error) {
 	own, err := w.Source.Versions(s.kind, s.name)
 	if err != nil || len(own) == 0 {
@@ -433,7 +433,7 @@ func (w *Watch) merge(ctx context.Context, s suspect) (took bool, err error) {
 	return w.Source.Take(s.kind, s.name, r.Versions, false)
 }
 
-// follow takes what a majority has.
+// follow takes the version that a majority has.
 func (w *Watch) follow(ctx context.Context, s suspect, d *doubt, peers []string, members int) (took bool, err error) {
 	if d.there == "" {
 		return false, nil
@@ -455,7 +455,7 @@ func (w *Watch) follow(ctx context.Context, s suspect, d *doubt, peers []string,
 	return w.Source.Take(s.kind, s.name, r.Versions, true)
 }
 
-// publish makes the differences known.
+// publish updates the result of Differences.
 func (w *Watch) publish() {
 	var out []Difference
 	for s, d := range w.suspects {
@@ -469,7 +469,7 @@ func (w *Watch) publish() {
 	w.known.Store(&out)
 }
 
-// Differences returns the differences that are not repaired, sorted.
+// Differences returns the differences that are not repaired yet, sorted.
 func (w *Watch) Differences() []Difference {
 	if l := w.known.Load(); l != nil {
 		return *l

@@ -13,7 +13,7 @@ import (
 	"brine/internal/base/salt"
 )
 
-// watched is some masters that compare their records. Time passes by steps.
+// watched are some masters that compare their records. Time advances with each step.
 type watched struct {
 	t       *testing.T
 	now     time.Time
@@ -21,7 +21,7 @@ type watched struct {
 	watches []*Watch
 	found   []string
 	away    map[int]bool
-	old     int // a master of a version that does not compare; -1: none
+	old     int // a master whose version does not compare; -1: none
 }
 
 func newWatched(t *testing.T, n int) *watched {
@@ -113,7 +113,7 @@ func (x *watched) value(i int, kind, name string) string {
 	return string(r.Value)
 }
 
-// set changes what a master has, without a record of that.
+// set changes the versions on a master without recording a change.
 func (x *watched) set(i int, kind, name string, fn func(all []*Record) []*Record) {
 	x.t.Helper()
 	err := x.stores[i].db.Update(func(tx *bolt.Tx) error {
@@ -144,8 +144,8 @@ func (x *watched) put(i int, kind, name, value string) {
 
 func lose([]*Record) []*Record { return nil }
 
-// TestWatch: what one of three masters has lost, what is damaged there, and an old version or a deleted thing that came back there, is found, told
-// once by each, and repaired by the rules. What a majority lacks is found, and left for an operator.
+// TestWatch: lost and damaged records on one of three masters, old versions, and deleted records that came back are found, reported once by each
+// master, and repaired by the rules. A record that a majority lacks is reported, and left for the operator.
 func TestWatch(t *testing.T) {
 	x := newWatched(t, 3)
 	changes := make([][]change, 3)
@@ -163,7 +163,7 @@ func TestWatch(t *testing.T) {
 	if len(x.found) > 0 {
 		t.Fatalf("found in equal masters: %v", x.found)
 	}
-	var before []*Record // of a thing that is deleted, and of one that is changed
+	var before []*Record // versions of a record that is then deleted, and of one that is then changed
 	x.set(2, "thing", "t0030", func(all []*Record) []*Record { before = all; return all })
 	var deleted []*Record
 	x.set(2, "key", "k0040", func(all []*Record) []*Record { deleted = all; return all })
@@ -171,7 +171,7 @@ func TestWatch(t *testing.T) {
 	x.put(1, "key", "k0040", "")
 	x.exchange()
 
-	x.set(1, "thing", "t0000", lose) // the first, one in the middle, the last
+	x.set(1, "thing", "t0000", lose) // the first record, one in the middle, the last
 	x.set(1, "key", "k0300", lose)
 	x.set(1, "key", fmt.Sprintf("k%04d", 2*chunkThings+9), lose)
 	x.set(0, "thing", "t0020", func(all []*Record) []*Record { all[0].Value = []byte("damaged"); return all })
@@ -205,7 +205,7 @@ func TestWatch(t *testing.T) {
 	if n := strings.Count(all, "0: thing t0050 2"); n != 1 {
 		t.Errorf("it was told %d times", n)
 	}
-	// A repaired record is given to a new master by the log.
+	// The log sends a repaired record to a new master.
 	if vector, err := x.stores[1].Vector(); err != nil || len(vector) == 0 {
 		t.Fatal(vector, err)
 	}
@@ -225,7 +225,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchUnderway: changes that are on the way are no differences, however long they take; nor is a master away, or of an older version.
+// TestWatchUnderway: changes in transit are not differences, however long they take. Nor are missing answers of a master that is unreachable or of
+// an older version.
 func TestWatchUnderway(t *testing.T) {
 	x := newWatched(t, 3)
 	x.put(0, "thing", "a", "1")
@@ -252,7 +253,7 @@ func TestWatchUnderway(t *testing.T) {
 	}
 }
 
-// TestWatchAnswer: a question of another master is answered within bounds.
+// TestWatchAnswer: a question from another master is answered within bounds.
 func TestWatchAnswer(t *testing.T) {
 	x := newWatched(t, 1)
 	x.put(0, "thing", "a", "1")

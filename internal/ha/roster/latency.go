@@ -51,13 +51,13 @@ const (
 	window = 8
 	// enough is the number of answers needed for a result.
 	enough = 5
-	// margin is the factor by which a bound must be passed before the class changes, so that a master near a bound keeps its class.
+	// margin is the factor by which a time must exceed a bound before the class changes, so that a master near a bound keeps its class.
 	margin = 1.5
 	// stale is the gap between two answers after which the older one is ignored.
 	stale = 10 * time.Minute
 )
 
-// Forget is how long data about a master that is no longer asked is used. Without a limit a master that was slow for an hour would never
+// Forget is how long data about a master is used after its last answer. Without a limit a master that was slow for an hour would never
 // get its minions back.
 const Forget = 2 * time.Hour
 

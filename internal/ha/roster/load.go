@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Load decides which share of the minions a master requests, by the load of its machine. It takes few and slow steps, since each makes
+// Load decides which share of the minions a master requests, by the load of its machine. Steps are few and slow because each makes
 // minions change masters. The zero value requests the full share.
 type Load struct {
 	step int

@@ -13,8 +13,7 @@ import (
 // returns the latency class of a member (see Latency). Unknown ones count as 0, so that the minion measures them; nil means the same class
 // for all.
 //
-// When a share changes, or a member is added or removed, only minions move that leave that member or go to it; no minion moves between the
-// others.
+// When a share changes, or a member is added or removed, minions move only to or from that member, not between the others.
 func Prefer(members []Member, minion, zone string, class func(id string) int) []Member {
 	type ranked struct {
 		Member

@@ -142,7 +142,8 @@ func TestLatencyNearABound(t *testing.T) {
 	}
 }
 
-// TestLoad checks that a busy master requests less until it is not busy, a calm one slowly more, and that its own work causes no step back.
+// TestLoad checks that a busy master requests less until it is not busy, that a calm one slowly requests more, and that its own minions'
+// load reverses no step.
 func TestLoad(t *testing.T) {
 	var l Load
 	now := time.Unix(0, 0)

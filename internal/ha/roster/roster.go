@@ -30,12 +30,12 @@ const (
 // Member is one master.
 type Member struct {
 	ID string
-	// Host is the address or name at which minions connect to it, Ports the request ports by transport.
+	// Host is the address or name to which minions connect. Ports are the request ports by transport.
 	Host  string
 	Ports map[string]int
 	// Zone is its location, "" if not configured.
 	Zone string
-	// Draining says that minions should use other masters.
+	// Draining means that minions should use other masters.
 	Draining bool
 	// Share is its weight relative to the other masters; 0 means FullShare.
 	Share int
@@ -86,7 +86,7 @@ type List struct {
 	Members []Member
 }
 
-// domain is a prefix of the signed data, so that no other signature of the key is valid for a list: no other signed data begins like this.
+// domain is a prefix of the signed data. No other data signed by the key begins with it, so that no other signature is valid for a list.
 const domain = "brine members of a cluster\n"
 
 // Sign returns the signed list for minions.
