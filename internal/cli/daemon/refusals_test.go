@@ -125,8 +125,8 @@ func TestCheckIsTheStart(t *testing.T) {
 		{"salt-minion", "master_type: hot\n", "master_type"},
 		{"salt-api", "", "rest_cherrypy"},
 		{"salt-api", "rest_cherrypy: {port: 1, ssl_crt: /none.crt, ssl_key: /none.key}\n", "/none.crt"},
-		{"salt-api", "rest_cherrypy: {port: PORT, ssl_crt: CRT, ssl_key: CRT}\n", "ssl_crt and ssl_key"},
-		{"salt-api", "rest_cherrypy: {port: PORT, disable_ssl: true, static: /none}\n", "static"},
+		{"salt-api", "rest_cherrypy: {host: 127.0.0.2, port: PORT, ssl_crt: CRT, ssl_key: CRT}\n", "ssl_crt and ssl_key"},
+		{"salt-api", "rest_cherrypy: {host: 127.0.0.2, port: PORT, disable_ssl: true, static: /none}\n", "static"},
 		{"salt-api", "rest_cherrypy: {port: TAKEN, host: 127.0.0.1, disable_ssl: true}\n", "address already in use"},
 	} {
 		t.Run(c.program+" "+strings.TrimSpace(c.text), func(t *testing.T) {
