@@ -59,10 +59,12 @@ func raise(kind Kind, format string, args ...any) {
 	panic(&Error{Kind: kind, Message: fmt.Sprintf(format, args...)})
 }
 
-// raiseErr ends the rendering with an error of the caller's code.
+// raiseErr ends the rendering with an error of the caller's code. An error of another
+// rendering, which a function has wrapped, happened in that function.
 func raiseErr(err error) {
 	var e *Error
-	if errors.As(err, &e) && e.Kind != "" {
+	_, own := err.(*Error)
+	if errors.As(err, &e) && e.Kind != "" && (own || e.Line == 0) {
 		c := *e
 		c.Err = errors.Unwrap(err)
 		panic(&c)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"brine/internal/call/fn"
+	"brine/internal/call/python"
 	"brine/internal/py/jinja"
 	"brine/internal/py/value"
 )
@@ -361,16 +362,17 @@ func jinjaError(req *Request, source string, err error) error {
 	case je.Kind == jinja.SyntaxError, je.Kind == jinja.AssertionError, je.Kind == jinja.RuntimeError,
 		je.Kind == jinja.SecurityError, je.Kind == jinja.FilterArgument:
 		e.Message = "Jinja syntax error: " + je.Message
-	case errors.As(je.Err, &ce), errors.As(je.Err, &ie):
+	case !errors.As(je.Err, new(*Error)) && (errors.As(je.Err, &ce) || errors.As(je.Err, &ie)):
 		e.Message = "Problem running salt function in Jinja template: " + je.Message
 	default:
 		e.Message = "Jinja error: " + je.Message
-		if je.Kind == jinja.NotFound {
-			e.Message = fmt.Sprintf("Jinja error: the template %q was not found in the environment %q", je.Message, req.Saltenv)
-			if path.IsAbs(je.Message) {
-				e.Message = fmt.Sprintf("Jinja error: the template %q was not found: minions look for an absolute path on their own disk, "+
-					"masters only below pillar_roots and file_roots", je.Message)
-			}
+		switch trace := python.Trace(je.Err); {
+		case trace != "":
+			e.Message = "Jinja error: " + python.Text(je.Err) + "\n" + trace + "\n"
+		case je.Kind == jinja.NotFound && path.IsAbs(je.Message):
+			e.Message += "\nThis template was not found: minions look for an absolute path on their own disk, masters only below pillar_roots and file_roots"
+		case je.Kind == jinja.NotFound:
+			e.Message += fmt.Sprintf("\nThis template was not found in the environment %q", req.Saltenv)
 		}
 	}
 	if je.Template != "" && je.Template != req.name() {

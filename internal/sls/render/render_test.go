@@ -115,10 +115,10 @@ func TestErrors(t *testing.T) {
 		{"elsewhere", "x\n{% include 'web/broken.jinja' %}",
 			"Jinja variable 'nothing' is undefined\nweb/broken.jinja(3):\n---\n\n\n{{ nothing.here }}    <======================\n---"},
 		{"not found", "{% import 'no/such' as x %}",
-			"Jinja error: the template \"no/such\" was not found in the environment \"base\"; line 1\n\n---\n{% import 'no/such' as x %}    " +
+			"Jinja error: no/such\nThis template was not found in the environment \"base\"; line 1\n\n---\n{% import 'no/such' as x %}    " +
 				"<======================\n---"},
 		{"above", "{% import '../../etc/passwd' as x %}",
-			"Jinja error: the template \"../../etc/passwd\" was not found in the environment \"base\"; line 1\n\n---\n{% import '../../etc/passwd' " +
+			"Jinja error: ../../etc/passwd\nThis template was not found in the environment \"base\"; line 1\n\n---\n{% import '../../etc/passwd' " +
 				"as x %}    <======================\n---"},
 		{"yaml", "a: 1\nb:\n\t- c\n",
 			"found character that cannot start any token\n(line 3, column 1: a tab)\n\n---\na: 1\nb:\n\t- c    <======================\n---"},

@@ -72,7 +72,7 @@ var broken = map[string]struct {
 	"raise": {slsFile("{{ raise('this host is too old') }}\n"),
 		[]string{`SLS 'base:x' failed: Jinja error: this host is too old`, `; line 1`}},
 	"import of nothing": {slsFile("{% from 'none.jinja' import x %}\na: test.nop\n"),
-		[]string{`SLS 'base:x' failed: Jinja error: the template "none.jinja" was not found in the environment "base"`, `; line 1`}},
+		[]string{`SLS 'base:x' failed: Jinja error: none.jinja\nThis template was not found in the environment "base"; line 1`}},
 	"import of no name": {withFile("map.jinja", "{% set y = 1 %}\n", "{% from 'map.jinja' import x %}\na:\n  test.nop:\n    - name: {{ x }}\n"),
 		[]string{`SLS 'base:x' failed: Jinja variable the template 'map.jinja' (imported on line 1 in '`, `; line 4`}},
 	"fault in an import": {withFile("map.jinja", "{% set y = %}\n", "{% import 'map.jinja' as m %}\na: test.nop\n"),
