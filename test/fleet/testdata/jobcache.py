@@ -55,7 +55,8 @@ def get_jid(jid):
 
 
 def get_jids():
-    return {jid: {"Function": get_load(jid)["fun"], "Target": get_load(jid)["tgt"]} for jid in os.listdir(_path("jobs"))}
+    loads = {jid: get_load(jid) for jid in os.listdir(_path("jobs")) if os.path.exists(_path("jobs", jid, ".load"))}
+    return {jid: {"Function": load["fun"], "Target": load["tgt"]} for jid, load in loads.items()}
 
 
 def event_return(events):
