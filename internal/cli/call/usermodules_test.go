@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -385,9 +386,46 @@ func TestLoadedFunctions(t *testing.T) {
 	if _, r := local(t, dir, "fresh.role", "other"); !strings.Contains(r.stderr, "only this minion's pillar (alpha)") {
 		t.Errorf("the pillar of another minion: %+v", r)
 	}
+	// The first line of an error in a template is Salt's.
+	for sls, want := range map[string]string{
+		"nested": "Jinja error: Jinja variable 'nothing' is undefined; line 2", "key": "Jinja error: 'absent'",
+		"command": "Problem running salt function in Jinja template: it failed",
+	} {
+		v, _ := local(t, dir, "state.show_sls", sls)
+		errs, _ := v.([]any)
+		if len(errs) != 1 {
+			t.Fatalf("%s: %v", sls, v)
+		}
+		if got, _, _ := strings.Cut(errs[0].(string), "\n"); got != "Rendering SLS 'base:"+sls+"' failed: "+want {
+			t.Errorf("%s: %s, want %s", sls, got, want)
+		}
+	}
 	v, r := local(t, dir, "state.single", "around.nop", "x")
 	if s := jsonText(v); !strings.Contains(s, `"result":true`) {
 		t.Errorf("%s; %s", s, r.stderr)
+	}
+}
+
+// TestPyYAML: modules pass Salt's loader and dumper to the library, if the Python here has it.
+func TestPyYAML(t *testing.T) {
+	tools.NeedPython(t, "python3", "yaml")
+	dir := userTree(t, "loader.txtar", "")
+	if _, r := local(t, dir, "saltutil.sync_all"); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	for _, x := range []struct{ text, want string }{
+		{"a: 2026-01-01\n---\nb: {c: [1, yes]}\n", `[{"a":"2026-01-01"},{"b":{"c":[1,true]}}]`},
+		{"<<: {a: 1}\nb: 2\n", `[{"a":1,"b":2}]`},
+	} {
+		if v, r := local(t, dir, "pyyaml.load", "text="+strconv.Quote(x.text)); jsonText(v) != x.want {
+			t.Errorf("%q: %s, want %s; %s", x.text, jsonText(v), x.want, r.stderr)
+		}
+	}
+	if _, r := local(t, dir, "pyyaml.load", `text="a: 1\na: 2\n"`); !strings.Contains(r.stderr, "found conflicting ID 'a'") {
+		t.Errorf("a key that is there twice: %+v", r)
+	}
+	if v, r := local(t, dir, "pyyaml.dump"); v != "b: 1\na:\n- true\n" {
+		t.Errorf("%q; %s", v, r.stderr)
 	}
 }
 

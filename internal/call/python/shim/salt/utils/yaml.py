@@ -38,20 +38,85 @@ def safe_dump(data, stream=None, **kwargs):
 dump = safe_dump
 
 
-class SaltYamlSafeLoader:
-    """A name for code that passes a loader on."""
+_LOADERS = ("SaltYamlSafeLoader", "SafeLoader", "Loader", "BaseLoader")
+_DUMPERS = ("SafeOrderedDumper", "OrderedDumper", "IndentedSafeOrderedDumper")
 
 
-SafeLoader = Loader = BaseLoader = SaltYamlSafeLoader
+def __getattr__(name):
+    """Make the classes that code passes to PyYAML, when they are asked for: PyYAML is slow to import."""
+    if name in _LOADERS:
+        made = _loader()
+    elif name in _DUMPERS:
+        made = _dumper()
+    else:
+        raise AttributeError(name)
+    names = _LOADERS if name in _LOADERS else _DUMPERS
+    globals().update({n: made for n in names})
+    return made
 
 
-class SafeOrderedDumper:
-    """A name for code that passes a dumper on."""
+def _loader():
+    try:
+        import yaml
+    except ImportError:
+        return type("SaltYamlSafeLoader", (), {"__doc__": "A name for code that passes a loader on."})
+
+    class SaltYamlSafeLoader(yaml.SafeLoader):
+        """PyYAML's loader, which keeps timestamps as text and refuses a key that is there twice, as Salt's."""
+
+        def __init__(self, stream, dictclass=dict):
+            super().__init__(stream)
+            self.dictclass = dictclass
+
+        def construct_mapping(self, node, deep=False):
+            if not isinstance(node, yaml.MappingNode):
+                return super().construct_mapping(node, deep)
+            self.flatten_mapping(node)
+            mapping = self.dictclass()
+            for key_node, value_node in node.value:
+                key = self.construct_object(key_node, deep=deep)
+                try:
+                    there = key in mapping
+                except TypeError:
+                    raise yaml.constructor.ConstructorError(
+                        "while constructing a mapping", node.start_mark, "found unacceptable key {}".format(key),
+                        key_node.start_mark)
+                if there:
+                    raise yaml.constructor.ConstructorError(
+                        "while constructing a mapping", node.start_mark, "found conflicting ID '{}'".format(key),
+                        key_node.start_mark)
+                mapping[key] = self.construct_object(value_node, deep=deep)
+            return mapping
+
+        def construct_whole(self, node):
+            """Construct a mapping with all that is in it."""
+            return self.construct_mapping(node, deep=True)
+
+        def construct_text(self, node):
+            """Construct a scalar as text."""
+            return self.construct_scalar(node)
+
+    SaltYamlSafeLoader.add_constructor("tag:yaml.org,2002:map", SaltYamlSafeLoader.construct_whole)
+    for tag in ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:python/unicode", "!unicode"):
+        SaltYamlSafeLoader.add_constructor(tag, SaltYamlSafeLoader.construct_text)
+    return SaltYamlSafeLoader
 
 
-OrderedDumper = IndentedSafeOrderedDumper = SafeOrderedDumper
+def _dumper():
+    try:
+        import yaml
+    except ImportError:
+        return type("SafeOrderedDumper", (), {"__doc__": "A name for code that passes a dumper on."})
+    import collections
+
+    class SafeOrderedDumper(yaml.SafeDumper):
+        """PyYAML's dumper, which writes ordered mappings as plain ones."""
+
+    SafeOrderedDumper.add_multi_representer(
+        collections.OrderedDict, lambda dumper, data: dumper.represent_mapping("tag:yaml.org,2002:map", list(data.items())))
+    return SafeOrderedDumper
 
 
 def get_dumper(dumper_name):
     """Return a dumper."""
-    return SafeOrderedDumper
+    return __getattr__("SafeOrderedDumper")
