@@ -63,8 +63,7 @@ func raise(kind Kind, format string, args ...any) {
 // rendering, which a function has wrapped, happened in that function.
 func raiseErr(err error) {
 	var e *Error
-	_, own := err.(*Error)
-	if errors.As(err, &e) && e.Kind != "" && (own || e.Line == 0) {
+	if errors.As(err, &e) && e.Kind != "" && (e.Line == 0 || err == error(e)) {
 		c := *e
 		c.Err = errors.Unwrap(err)
 		panic(&c)
