@@ -219,8 +219,9 @@ func (rt *runtime) failure(x any) error {
 	if !ok {
 		panic(x)
 	}
-	if e.Template == "" && e.Line == 0 && rt.cur != nil {
-		c := *e
+	c := *e
+	c.ended = true
+	if c.Template == "" && c.Line == 0 && rt.cur != nil {
 		c.Template, c.Line = rt.cur.tmpl.name, rt.cur.line
 		if rt.cur.tmpl != nil {
 			c.Source = rt.cur.tmpl.source
@@ -228,12 +229,11 @@ func (rt *runtime) failure(x any) error {
 		for f := rt.cur; f != nil; f = f.caller {
 			c.Stack = append(c.Stack, Place{f.tmpl.name, f.line})
 		}
-		e = &c
 	}
-	if e.Kind == cancelled {
+	if c.Kind == cancelled {
 		return context.Cause(rt.ctx)
 	}
-	return e
+	return &c
 }
 
 // runtime is the state of one rendering.

@@ -41,6 +41,8 @@ type Error struct {
 	Stack []Place
 	// Err is the cause, if a function returned an error.
 	Err error
+
+	ended bool // a rendering ended with it
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -59,11 +61,11 @@ func raise(kind Kind, format string, args ...any) {
 	panic(&Error{Kind: kind, Message: fmt.Sprintf(format, args...)})
 }
 
-// raiseErr ends the rendering with an error of the caller's code. An error of another
-// rendering, which a function has wrapped, happened in that function.
+// raiseErr ends the rendering with an error of the caller's code. If a rendering ended with
+// it, a function has rendered another text.
 func raiseErr(err error) {
 	var e *Error
-	if errors.As(err, &e) && e.Kind != "" && (e.Line == 0 || err == error(e)) {
+	if errors.As(err, &e) && e.Kind != "" && !e.ended {
 		c := *e
 		c.Err = errors.Unwrap(err)
 		panic(&c)
