@@ -41,7 +41,8 @@ func TestEvents(t *testing.T) {
 	if _, err := s.master.SaltJSON(daemontest.Brine, "alpha", "test.ping"); err != nil {
 		t.Fatal(err)
 	}
-	s.sees("Paused.")
+	// The events of the job come after the one of the hook.
+	s.until("they are counted", `/Paused: ([3-9]|[0-9]{2,}) that came/.test(document.body.textContent)`)
 	s.click("#pause")
 	fire("four", 1)
 	s.until("it goes on", `document.querySelector("tr[data-tag='salt/netapi/hook/four']")`)

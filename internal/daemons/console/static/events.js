@@ -33,6 +33,10 @@ export function events(main, { query, user }) {
     const tag = parts[1] === "job" && parts.length > 3 ? h("a", { class: "data", href: "#/jobs/" + encodeURIComponent(parts[2]) }, e.tag) : h("span", { class: "data" }, e.tag);
     return row([when(e.at), tag, place], { "data-tag": e.tag });
   };
+  let shown = 0;
+  const count = () => fill(counts, store.events.length + " events are kept, the newest " + shown + " that pass the filter are shown." +
+    (store.skipped > 0 ? " " + store.skipped + " came faster than the console shows and were left out." : "") +
+    (store.paused ? " Paused: " + store.missed + " that came since then are left out." : ""));
   const draw = () => {
     const fits = filterOf(filter.value);
     const want = [];
@@ -44,11 +48,12 @@ export function events(main, { query, user }) {
       if (!r) rows.set(e, r = rowOf(e));
       if (body.children[i] !== r) body.insertBefore(r, body.children[i] || null);
     });
-    fill(counts, store.events.length + " events are kept, the newest " + want.length + " that pass the filter are shown." +
-      (store.skipped > 0 ? " " + store.skipped + " came faster than the console shows and were left out." : "") + (store.paused ? " Paused." : ""));
+    shown = want.length;
+    count();
   };
   const setPaused = (on) => {
     store.paused = on;
+    store.missed = 0;
     pause.setAttribute("aria-pressed", String(on));
     fill(pause, on ? "Continue" : "Pause");
     draw();
@@ -62,6 +67,6 @@ export function events(main, { query, user }) {
   fill(main, h("h1", {}, "Events"), !user.all_events && h("p", { class: "quiet" }, "You see the events of your own jobs. The permission for the runner state.event shows all."),
     h("div", { class: "fields" }, h("div", { class: "grow" }, h("label", { for: "f-tag" }, "Pattern of the tag, or a part of the event"), filter), pause, clear), counts, list);
   setPaused(store.paused);
-  const end = watch("events", () => { if (!store.paused) draw(); });
+  const end = watch("events", () => { if (store.paused) count(); else draw(); });
   return () => { end(); store.paused = false; };
 }

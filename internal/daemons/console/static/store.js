@@ -16,6 +16,7 @@ export const store = {
   skipped: 0,
   connected: false,
   paused: false,
+  missed: 0, // events since the pause began
 };
 
 const watchers = new Map(); // by what has changed: a set of functions
@@ -68,6 +69,8 @@ export function takeEvents(batch) {
       const size = JSON.stringify(e.data).length + e.tag.length + 100;
       store.events.push({ at, tag: e.tag, data: e.data, size });
       store.eventBytes += size;
+    } else {
+      store.missed++;
     }
   }
   while (store.events.length > maxEvents || store.eventBytes > maxEventBytes) store.eventBytes -= store.events.shift().size;
