@@ -372,6 +372,7 @@ func TestLoadedFunctions(t *testing.T) {
 		{"sys.list_state_functions around", `["around.nop"]`},
 		{"imports.shares", `"b'eA=='"`},
 		{"fresh.role", `"web"`},
+		{"late.read " + filepath.Join(dir, "pillar/role.sls"), `["role: web\n",true,false,"[1]"]`},
 		{`fresh.role pillar_override={"role":"db"}`, `"db"`},
 	} {
 		if v, r := local(t, dir, strings.Fields(x.call)...); jsonText(v) != x.want {

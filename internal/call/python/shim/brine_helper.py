@@ -417,7 +417,7 @@ class Part:
         try:
             return self._functions[self._name + "." + name]
         except KeyError:
-            raise AttributeError("{}.{}".format(self._name, name))
+            raise AttributeError("{}.{}".format(self._name, name)) from None
 
     def __getitem__(self, name):
         return self._functions[self._name + "." + name]

@@ -1,5 +1,6 @@
 """Clients for code that runs inside of Brine's helper."""
 
+import salt
 import brine_helper as _helper
 from salt.exceptions import SaltClientError
 
@@ -68,3 +69,5 @@ class LocalClient:
 def get_local_client(*_, **__):
     """Return a LocalClient."""
     return LocalClient()
+
+__getattr__ = salt._parts_of(__name__)

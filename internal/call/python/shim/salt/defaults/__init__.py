@@ -1,3 +1,7 @@
 """Constants."""
 
+import salt
+
 NOT_SET = "__unset__"
+
+__getattr__ = salt._parts_of(__name__)

@@ -1,5 +1,6 @@
 """Serializers."""
 
+import salt
 from salt.exceptions import SaltException
 
 
@@ -9,3 +10,5 @@ class DeserializationError(SaltException, RuntimeError):
 
 class SerializationError(SaltException, RuntimeError):
     """A value cannot be written."""
+
+__getattr__ = salt._parts_of(__name__)
