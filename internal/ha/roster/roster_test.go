@@ -49,7 +49,7 @@ func TestSigned(t *testing.T) {
 	if _, err := Open(forged, testKey().Public()); salt.KindOf(err) != salt.Denied {
 		t.Errorf("forged: %v", err)
 	}
-	// A signature of the same bytes for another purpose.
+	// A signature of the same bytes without the domain prefix.
 	v, _ := msgpack.UnmarshalTyped(b)
 	text := v.(*value.Dict).Bytes("list")
 	sig, err := testKey().Sign(crypt.PKCS1v15SHA224, text)
@@ -81,7 +81,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckInOrder checks that of several errors always the same one is reported.
+// TestCheckInOrder checks that the same one of several errors is always reported.
 func TestCheckInOrder(t *testing.T) {
 	m := Member{ID: "a", Host: "h", Ports: map[string]int{"a": 0, "b": -1, "c": -2, "d": -3}}
 	for range 50 {

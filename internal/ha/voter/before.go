@@ -12,7 +12,8 @@ import (
 	"brine/internal/ha/lease"
 )
 
-// Files of a voter of earlier versions, in the directory of the state. A voter asked each one by itself, and a majority of grants was the lease.
+// Files of a voter of earlier versions, in the directory of the state. Those versions queried each voter separately; a majority of grants was
+// the lease.
 const (
 	oldGrants = "lease"
 	oldClaims = "lease.claims"
@@ -20,9 +21,9 @@ const (
 
 // readOldVoter returns what this voter granted and recorded with an earlier version.
 //
-// A voter has one version at a time. Any two majorities of one list have a voter in common. So no master has a lease from a majority of old
-// voters, other than one that was granted before that voter was restarted, when a majority of new ones has chosen a leader: and that leader
-// waits for lease.Term before it grants anything.
+// A voter runs one version at a time, and any two majorities of one list share a voter. So when a majority of new voters has elected a
+// leader, a lease from a majority of old voters must have been granted before the shared voter was restarted. The leader waits for
+// lease.Term before it grants anything.
 func readOldVoter(path string) (b lease.Before, err error) {
 	dir := filepath.Dir(path)
 	var g struct {
@@ -38,7 +39,7 @@ func readOldVoter(path string) (b lease.Before, err error) {
 		return b, err
 	}
 	b.Seen = g.Token
-	b.Claims.Forgotten = claims[""].Holder // the highest name of those that it has forgotten
+	b.Claims.Forgotten = claims[""].Holder // the highest name that was dropped
 	b.Claims.By = map[string]string{}
 	for name, c := range claims {
 		if name != "" {
@@ -48,7 +49,7 @@ func readOldVoter(path string) (b lease.Before, err error) {
 	return b, nil
 }
 
-// hasOldVoter reports whether there are such files.
+// hasOldVoter reports whether there are files of an earlier version.
 func hasOldVoter(path string) bool {
 	for _, name := range []string{oldGrants, oldClaims} {
 		if _, err := os.Lstat(filepath.Join(filepath.Dir(path), name)); err == nil {
@@ -73,7 +74,7 @@ func readOld(path string, v any) error {
 	return nil
 }
 
-// dropOldVoter removes those files, which no longer count.
+// dropOldVoter removes the files of an earlier version, which are no longer used.
 func dropOldVoter(path string) error {
 	for _, name := range []string{oldGrants, oldClaims} {
 		if err := os.Remove(filepath.Join(filepath.Dir(path), name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -83,8 +84,8 @@ func dropOldVoter(path string) error {
 	return nil
 }
 
-// Retire ends the part of a master in a group, since its configuration names no voters any more, as after brine cluster recover. What it knew
-// counts for the next group, and other voters of its former groups are not waited for.
+// Retire ends the membership of a master in a group because its configuration no longer names voters, as after brine cluster recover. The
+// next group uses what it knew, and does not wait for other voters of its former groups.
 func Retire(path string) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil

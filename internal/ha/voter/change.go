@@ -20,39 +20,39 @@ const (
 	inviteTicks = 25
 	// aliveTicks is how long a voter counts as reachable after its last packet.
 	aliveTicks = 10
-	// maxFarewells is how often a leader tells a removed voter so, every callTicks. Later it learns that when it calls.
+	// maxFarewells is how often a leader notifies a removed voter, every callTicks. After that the voter learns it when it calls.
 	maxFarewells = 300
-	// maxVoters bounds the voters and learners of a group, maxLeft the removed ones that are remembered.
+	// maxVoters bounds the voters and learners of a group, maxLeft the removed voters that are recorded.
 	maxVoters = 9
 	maxLeft   = 64
-	// minVoters is how many voters a group needs, so that it survives the loss of one.
+	// minVoters is how many voters a group needs to survive the loss of one.
 	minVoters = 3
 )
 
-// roll is what a voter knows of the list of voters besides its log.
+// roll is a voter's knowledge of the list of voters, in addition to its log.
 type roll struct {
 	n    *engine
-	news lease.List // a later list that another voter has named
+	news lease.List // a later list received from another voter
 }
 
-// changer makes the changes that commands ask for, on the leader.
+// changer makes the requested changes of the voters, on the leader.
 type changer struct {
 	n        *engine
 	heardAt  map[string]int // the tick of the last packet of each voter
 	invited  invitation
 	proposed uint64         // the index of the last change that this leader has proposed
-	farewell map[string]int // how often a removed voter was told so
+	farewell map[string]int // how often each removed voter was notified
 }
 
 // invitation is the voter that a leader is about to add.
 type invitation struct {
 	name  string
 	until int     // the tick at which it ends
-	last  *Packet // the last one of the invited voter
-	why   string  // it cannot be reached
+	last  *Packet // the last packet of the invited voter
+	why   string  // why it cannot be reached
 }
 
-// list returns the voters as far as this one knows.
+// list returns the voters known to this one.
 func (n *engine) list() lease.List {
 	switch {
 	case n.raft != nil && len(n.state.Members) > 0:
@@ -63,7 +63,7 @@ func (n *engine) list() lease.List {
 	return lease.List{Group: n.group, Names: n.cfg.Voters}
 }
 
-// List returns the voters as far as this one knows.
+// List returns the voters known to this one.
 func (n *Node) List() lease.List {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -72,25 +72,25 @@ func (n *Node) List() lease.List {
 	return l
 }
 
-// takesPart reports whether this voter is in the list, or about to be.
+// takesPart reports whether this voter is in the list, or is being added to it.
 func (n *engine) takesPart() bool {
 	return !n.meta.Left && (slices.Contains(n.list().Names, n.cfg.Name) || n.state.numberOf(n.cfg.Name) != 0)
 }
 
-// knows reports whether another voter is in a list of which this one has heard.
+// knows reports whether another voter is in a list known to this one.
 func (r *roll) knows(name string) bool {
 	return slices.Contains(r.n.list().Names, name) || slices.Contains(r.news.Names, name) || slices.Contains(r.news.Learners, name) ||
 		r.n.state.numberOf(name) != 0
 }
 
-// others returns the other voters of which this one has heard.
+// others returns the other voters known to this one.
 func (r *roll) others() []string {
 	all := slices.Concat(r.n.list().Names, r.news.Names)
 	slices.Sort(all)
 	return slices.DeleteFunc(slices.Compact(all), func(name string) bool { return name == r.n.cfg.Name })
 }
 
-// keeps reports whether a voter goes on with the group of its disk, though its configuration may have another list.
+// keeps reports whether a voter continues with the group on its disk even if the configured list differs.
 func (r *roll) keeps(s *saved) bool {
 	if s.Group == r.n.group {
 		return true
@@ -116,7 +116,7 @@ func (s *saved) changed() bool {
 	})
 }
 
-// compareConfigured logs it if the list of the configuration does not count.
+// compareConfigured logs a warning if the configured list is not the current one.
 func (r *roll) compareConfigured() {
 	l := r.n.list()
 	if l.Changed == 0 || lease.Fingerprint(l.Names) == lease.Fingerprint(r.n.cfg.Voters) {
@@ -126,7 +126,7 @@ func (r *roll) compareConfigured() {
 		strings.Join(r.n.cfg.Voters, ", "), "voters", strings.Join(l.Names, ", "))
 }
 
-// follow handles what a packet says about the voters, and reports whether that is all to be done with it.
+// follow handles what a packet says about the voters. It reports whether the packet needs no further handling.
 func (r *roll) follow(p Packet) bool {
 	if p.Changed == 0 && !p.Invite {
 		return false
@@ -135,10 +135,10 @@ func (r *roll) follow(p Packet) bool {
 	named := slices.Contains(p.List, r.n.cfg.Name) || slices.Contains(p.Joining, r.n.cfg.Name)
 	here := p.Group == r.n.group && p.Generation == r.n.meta.Generation
 	later := lease.List{Group: p.Group, Names: p.List, Learners: p.Joining, Changed: p.Changed}
-	wanted := false // here, and this voter does not know it
+	wanted := false // the packet's group has this voter, which does not know it
 	switch {
 	case !r.n.blank() || here && r.n.meta.Number != 0 && !(p.Invite && p.Changed > r.n.meta.Changed): // its number may have been removed meanwhile
-	case p.Invite: // a late packet may be of before this voter was removed
+	case p.Invite: // a late packet may be from before this voter was removed
 		wanted = !here || !r.n.meta.Left || p.Changed >= own.Changed
 	case named:
 		wanted = !r.n.meta.Left || here && p.Changed > own.Changed
@@ -157,7 +157,7 @@ func (r *roll) follow(p Packet) bool {
 	return false
 }
 
-// adopt has a blank voter take the group of a packet, under a new number.
+// adopt makes a blank voter join the group of a packet, under a new number.
 func (r *roll) adopt(p Packet) {
 	was, group := r.n.meta, r.n.group
 	r.n.group, r.n.meta.Generation, r.n.meta.Left = p.Group, p.Generation, false
@@ -170,7 +170,7 @@ func (r *roll) adopt(p Packet) {
 	r.n.cfg.Log.Info("this master or witness joins the voters", "voters", strings.Join(p.List, ", "))
 }
 
-// retire ends the part of this voter in its group.
+// retire ends this voter's membership in its group.
 func (r *roll) retire(l lease.List) {
 	was := r.n.meta
 	r.n.dropWaiting()
@@ -184,23 +184,23 @@ func (r *roll) retire(l lease.List) {
 	r.n.cfg.Log.Warn("this voter was removed from the voters by a command: it does not vote any more", "voters", strings.Join(l.Names, ", "))
 }
 
-// removed reports whether the log says that this voter was removed.
+// removed reports whether this voter was removed according to the log.
 func (r *roll) removed() bool {
 	return r.n.raft != nil && r.n.state.Changed > 0 && r.n.state.numberOf(r.n.cfg.Name) == 0 && slices.Contains(r.n.state.Gone, r.n.meta.Number)
 }
 
-// outside handles a packet of one that is no voter as far as this one knows.
+// outside handles a packet from a sender that this voter does not know as a voter.
 func (c *changer) outside(from string, p Packet) {
 	p.Messages = nil
 	if from == c.invited.name {
 		c.invited.last = &p
 	}
 	if index := c.n.state.Left[from]; index != 0 && p.Group == c.n.group && p.Number == 0 && p.Changed >= index {
-		c.farewell[from] = maxFarewells // it knows
+		c.farewell[from] = maxFarewells // it knows that it was removed
 	}
 }
 
-// applyCommand applies a change by a command.
+// applyCommand applies a change made by a command.
 func (n *engine) applyCommand(index uint64, m members) {
 	s := n.state
 	s.Changed = index
@@ -235,8 +235,8 @@ func (n *engine) applyCommand(index uint64, m members) {
 	}
 }
 
-// changing reports whether a change of the voters is on the way. One that another leader has proposed is applied before the first entry of this
-// one, without which it has begun no group.
+// changing reports whether a change of the voters is in progress. A change proposed by another leader is applied before this leader's first
+// entry, without which it has not begun the group.
 func (c *changer) changing() bool {
 	return c.proposed > c.n.applied || len(c.n.conf.GetVotersOutgoing()) > 0
 }
@@ -247,7 +247,7 @@ func (c *changer) alive(name string) bool {
 	return name == c.n.cfg.Name || ok && c.n.ticks-at <= aliveTicks
 }
 
-// goOnChanging continues what commands have begun, on the leader.
+// goOn continues requested changes, on the leader.
 func (c *changer) goOn() {
 	if c.n.ticks%callTicks == 0 {
 		for _, name := range slices.Sorted(maps.Keys(c.n.state.Left)) {
@@ -369,7 +369,7 @@ func (c *changer) needed(name string, force bool) string {
 	return ""
 }
 
-// passLead passes the lead to another master that can be reached and has all entries, if there is one.
+// passLead passes the leadership to another master that is reachable and has all entries, if there is one.
 func (n *Node) passLead() bool {
 	last, err := n.e.log.LastIndex()
 	if err != nil {
@@ -386,7 +386,7 @@ func (n *Node) passLead() bool {
 	return false
 }
 
-// unreachable notes why a packet could not be sent to another voter.
+// unreachable records why a packet could not be sent to another voter.
 func (n *Node) unreachable(name, why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

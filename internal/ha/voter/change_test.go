@@ -11,7 +11,7 @@ import (
 	"brine/internal/ha/lease"
 )
 
-// operation is a change of the voters that an operator has asked for at a machine, until it has ended.
+// operation is a change of the voters that an operator requests on a machine until it has ended.
 type operation struct {
 	op     lease.Op
 	name   string
@@ -22,7 +22,7 @@ type operation struct {
 	until  time.Duration
 }
 
-// change asks for a change of the voters, as lease.Holder.ChangeVoters does.
+// change requests a change of the voters, like lease.Holder.ChangeVoters.
 func (m *machine) change(op lease.Op, name string, force bool) *operation {
 	o := &operation{op: op, name: name, force: force, until: m.w.now + 20*time.Second}
 	m.ask(lease.Request{Op: op, Voter: name, Force: force}, o.answered)
@@ -54,7 +54,7 @@ func (o *operation) answered(a lease.Answer) {
 	}
 }
 
-// voters makes a world in which the first of so many masters vote, and the others have the list.
+// voters creates a world in which only the first of the machines vote, and all have that list.
 func voters(t *testing.T, seed uint64, masters, witnesses, first int, f faults) *world {
 	cryptotest.SetGlobalRandom(t, seed)
 	w := newWorld(t, seed, masters, witnesses, f)
@@ -78,7 +78,7 @@ func (m *machine) back() {
 	}
 }
 
-// ends runs the world until an operation has ended, and wants an end.
+// ends runs the world until an operation has ended, and expects the end want and a reason with these words.
 func (w *world) ends(o *operation, want lease.Change, words ...string) {
 	w.t.Helper()
 	w.until(fmt.Sprintf("%s %s ends: %s", o.op, o.name, o.reason), func() bool { return o.end != "" || w.now >= o.until })
@@ -92,7 +92,7 @@ func (w *world) ends(o *operation, want lease.Change, words ...string) {
 	}
 }
 
-// vote runs the world until these are the voters, as far as all of them know, and one master has the lease.
+// vote runs the world until these are the voters according to each of them, and one master has the lease.
 func (w *world) vote(names ...string) {
 	w.t.Helper()
 	state := ""
@@ -108,7 +108,7 @@ func (w *world) vote(names ...string) {
 	})
 }
 
-// out wants a machine to have no vote, and to say why.
+// out expects a machine not to vote, and to give a reason with these words.
 func (w *world) out(m *machine, words string) {
 	w.t.Helper()
 	why := ""
@@ -118,8 +118,8 @@ func (w *world) out(m *machine, words string) {
 	}
 }
 
-// TestChangeVoters: voters are added and removed while the group runs, also the leader and the holder of the lease. The lease goes on, what was
-// claimed is known, and a removed voter says so, also when all are started again with the list that the group began with.
+// TestChangeVoters: voters are added and removed while the group runs, including the leader and the holder of the lease. The lease continues
+// and no claim is lost. A removed voter reports that it was removed, also when all are restarted with the list with which the group began.
 func TestChangeVoters(t *testing.T) {
 	for seed := range uint64(4) {
 		w := voters(t, seed, 5, 0, 3, faults{lose: 30, slow: 10})
@@ -149,7 +149,7 @@ func TestChangeVoters(t *testing.T) {
 			w.until(out.name+" knows", func() bool { return out.node.e.meta.Left })
 			w.out(out, "was removed from the voters")
 		}
-		// The configuration has the list of the beginning, the present one, or one in between.
+		// The configuration has the initial list, the present one, or one in between.
 		for i, name := range w.names {
 			m := w.machines[name]
 			m.list = [][]string{w.names[:3], rest, w.names}[(i+int(seed))%3]
@@ -168,7 +168,7 @@ func TestChangeVoters(t *testing.T) {
 				t.Errorf("seed %d: %s is forgotten", seed, name)
 			}
 		}
-		// One that was removed can be added again.
+		// A removed voter can be added again.
 		for _, name := range w.names {
 			if !slices.Contains(rest, name) {
 				w.ends(at.change(lease.AddVoter, name, false), lease.ChangeDone)
@@ -180,7 +180,7 @@ func TestChangeVoters(t *testing.T) {
 	}
 }
 
-// TestChangesRefused: what must not be done is refused, with words that say what to do.
+// TestChangesRefused: forbidden changes are refused with a reason that says what to do.
 func TestChangesRefused(t *testing.T) {
 	w := voters(t, 1, 4, 1, 3, faults{})
 	at := w.machines["v0"]
@@ -202,7 +202,7 @@ func TestChangesRefused(t *testing.T) {
 		t.Errorf("one that could not be reached is added later: %+v", l)
 	}
 
-	// A learner that is lost does not vote.
+	// A learner without its disk does not vote.
 	o = at.change(lease.AddVoter, "v3", false)
 	for end := w.now + time.Minute; !w.machines["v3"].gone && w.now < end; w.run(5 * time.Millisecond) {
 		l := w.leader()
@@ -216,7 +216,7 @@ func TestChangesRefused(t *testing.T) {
 	w.ends(at.change(lease.RemoveVoter, "v3", false), lease.ChangeAbsent)
 	w.machines["v3"].back()
 
-	// With one down, and another one removed, no majority would be left.
+	// If one voter is down and another were removed, no majority would be left.
 	w.ends(at.change(lease.AddVoter, "v3", false), lease.ChangeDone)
 	w.vote("v0", "v1", "v2", "v3")
 	down := w.machines["v1"]
@@ -246,7 +246,7 @@ func TestChangesRefused(t *testing.T) {
 	w.ends(w.machines["v3"].change(lease.RemoveVoter, "v0", true), lease.ChangeRefused, "no master would be left")
 }
 
-// TestAddToOthers: one that votes in another group is not added to this one.
+// TestAddToOthers: a machine that votes in another group is not added to this one.
 func TestAddToOthers(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 2)
 	w := newWorld(t, 2, 6, 0, faults{})
@@ -279,8 +279,8 @@ func TestAddToOthers(t *testing.T) {
 	}
 }
 
-// TestTwoOperators: of two changes at once each is made with the other one in view. Two voters of four are not both removed, and of two that are
-// added both are.
+// TestTwoOperators: each of two concurrent changes takes the other one into account. Two voters of four are not both removed; two added voters
+// are both added.
 func TestTwoOperators(t *testing.T) {
 	for seed := range uint64(4) {
 		w := voters(t, seed, 6, 0, 3, faults{lose: 20})
@@ -304,8 +304,8 @@ func TestTwoOperators(t *testing.T) {
 	}
 }
 
-// TestDisksFromBeforeChange: the disk of a voter is set back to before the change, or lost, while its configuration has the list that the group
-// began with. It votes again if it is a voter; if it was removed it does not, and takes part in no election.
+// TestDisksFromBeforeChange: the disk of a voter is reset to before the change, or lost, while the configuration has the initial list. It votes
+// again if it is a voter. If it was removed, it neither votes nor takes part in elections.
 func TestDisksFromBeforeChange(t *testing.T) {
 	for seed := range uint64(4) {
 		w := voters(t, seed, 4, 0, 3, faults{})
@@ -333,8 +333,8 @@ func TestDisksFromBeforeChange(t *testing.T) {
 	}
 }
 
-// TestRemovedWhileUnreachable: two voters are unreachable while others take their places. One is still a voter and finds the present ones, though
-// none of those in its list but itself is left; the other one was removed and learns that.
+// TestRemovedWhileUnreachable: two voters are unreachable while others replace voters. One is still a voter and finds the present ones, although
+// all others in its list were replaced. The other one was removed and learns that.
 func TestRemovedWhileUnreachable(t *testing.T) {
 	for seed := range uint64(4) {
 		w := voters(t, seed, 6, 0, 3, faults{lose: 20})
@@ -364,9 +364,9 @@ func TestRemovedWhileUnreachable(t *testing.T) {
 	}
 }
 
-// TestChangesAtRandom: two operators add and remove any voters, while packets are lost and late, and machines are cut off, frozen and started
-// again with the list of the beginning. There is one lease at most, tokens grow, and no work is begun by two; without faults all voters have
-// the same list, and one master has the lease.
+// TestChangesAtRandom: two operators add and remove arbitrary voters, while packets are lost or late, and machines are disconnected,
+// suspended and restarted with the initial list. There is at most one lease, tokens grow, and no two masters begin the same work. After the
+// faults all voters have the same list, and one master has the lease.
 func TestChangesAtRandom(t *testing.T) {
 	n, few := seeds(t, 6)
 	made := 0

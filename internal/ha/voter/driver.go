@@ -9,7 +9,7 @@ import (
 	"brine/internal/ha/lease"
 )
 
-// Driver runs a node: it carries packets to the other voters, and calls Tick.
+// Driver runs a node: it sends packets to the other voters, and calls Tick.
 type Driver struct {
 	*Node
 	post func(ctx context.Context, to string, p Packet) (Packet, error)
@@ -26,19 +26,19 @@ type mailbox struct {
 
 	mu       sync.Mutex
 	messages [][]byte
-	calls    bool // a packet is wanted, with messages or without
+	calls    bool // a packet must be sent, even without messages
 }
 
 // Times and bounds of a driver.
 const (
-	// postTime bounds the way of a packet and of its answer.
+	// postTime is the timeout for sending a packet and receiving its answer.
 	postTime = time.Second
-	// maxMail bounds the messages that wait for the answer to a packet. Raft sends again what is lost.
+	// maxMail bounds the messages that wait for the answer to a packet. Raft repeats lost ones.
 	maxMail = 256
 )
 
-// Drive opens a voter. post carries a packet to another one and returns its answer; nil for a witness, which only answers. ask asks a voter.
-// Run or Close must follow.
+// Drive opens a voter. post sends a packet to another one and returns its answer; it is nil for a witness, which only answers. ask queries a
+// voter. Run or Close must follow.
 func Drive(cfg Config, post func(ctx context.Context, to string, p Packet) (Packet, error),
 	ask func(ctx context.Context, voter string, r lease.Request) (lease.Answer, error)) (*Driver, error) {
 	d := &Driver{post: post, ask: ask, boxes: map[string]*mailbox{}}
@@ -64,7 +64,7 @@ func (d *Driver) put(to string, messages [][]byte) {
 	b.wake.Wake()
 }
 
-// maxBoxes bounds the voters that a driver has written to.
+// maxBoxes bounds the number of mailboxes.
 const maxBoxes = 256
 
 // box returns the mailbox for a voter, nil if there are too many.
@@ -123,7 +123,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	return d.Close()
 }
 
-// carry sends what is in a mailbox, one packet at a time.
+// carry sends the content of a mailbox, one packet at a time.
 func (d *Driver) carry(ctx context.Context, name string, b *mailbox) {
 	for ctx.Err() == nil {
 		messages, calls := b.take()

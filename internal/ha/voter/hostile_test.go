@@ -31,8 +31,8 @@ func victim(t testing.TB) (n *Node, a, b uint64, group string) {
 	return n, a, b, group
 }
 
-// lies are messages of a voter that does not keep to the protocol, by what they try. b
-// says in each that it leads.
+// lies are messages of a voter that violates the protocol, by purpose. In each, b claims to be the
+// leader.
 func lies(b uint64) map[string][]*pb.Message {
 	entry := func(index uint64, kind pb.EntryType, data []byte) *pb.Entry {
 		return &pb.Entry{Term: new(uint64(2)), Index: new(index), Type: kind.Enum(), Data: data}
@@ -123,7 +123,7 @@ func lies(b uint64) map[string][]*pb.Message {
 	}
 }
 
-// tell passes messages of b.
+// tell passes messages of b to a node.
 func tell(t testing.TB, n *Node, group string, a, b uint64, messages []*pb.Message) {
 	t.Helper()
 	p := Packet{Group: group, Number: b, Start: 3, Term: 1}
@@ -142,8 +142,8 @@ func tell(t testing.TB, n *Node, group string, a, b uint64, messages []*pb.Messa
 	n.Exchange("b", p)
 }
 
-// TestLyingVoter: a voter that sends anything, such as a witness that an attacker controls,
-// ends no master: the process goes on, and the voter does not stop for ever.
+// TestLyingVoter: no messages of a hostile voter, such as a witness that an attacker controls, end
+// the process or stop the voter for ever.
 func TestLyingVoter(t *testing.T) {
 	for what, messages := range lies(firstNumber(lease.Fingerprint([]string{"a", "b", "c"}), 0, "b")) {
 		t.Run(what, func(t *testing.T) {

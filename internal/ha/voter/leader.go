@@ -13,14 +13,14 @@ import (
 	"brine/internal/ha/lease"
 )
 
-// note takes note of a new term in which this voter leads.
+// note detects a new term in which this voter leads.
 func (n *engine) note() {
 	if n.raft == nil {
 		return
 	}
 	s := n.raft.BasicStatus()
 	if leads := s.RaftState == raft.StateLeader; leads && n.ledTerm != s.GetTerm() {
-		// It is unknown when the lease was renewed: at the latest now.
+		// It is unknown when the lease was renewed; now is the latest possible time.
 		n.dropWaiting()
 		n.ledTerm, n.renewed = s.GetTerm(), n.now()
 		n.changer.invited, n.changer.proposed = invitation{}, 0
@@ -29,34 +29,34 @@ func (n *engine) note() {
 	}
 }
 
-// leads reports whether this voter is the leader as far as it knows.
+// leads reports whether this voter believes that it is the leader.
 func (n *engine) leads() bool {
 	return n.raft != nil && n.pending == nil && n.raft.BasicStatus().RaftState == raft.StateLeader
 }
 
-// live reports whether the lease may be valid, as far as a leader knows. Before the first grant another master may have one of an earlier
-// group or version.
+// live reports whether the lease may be valid according to this leader. Before the first grant another master may have a lease of an
+// earlier group or version.
 func (n *engine) live() bool {
 	return (n.state.Holder != "" || !n.state.Granted) && n.now().Sub(n.renewed) < lease.Term
 }
 
-// Leads reports whether this voter is the leader as far as it knows.
+// Leads reports whether this voter believes that it is the leader.
 func (n *Node) Leads() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.e.leads()
 }
 
-// Health is how a voter fares.
+// Health is the state of a voter.
 type Health struct {
-	// Problem says why it cannot vote, "" if it can.
+	// Problem is why it cannot vote, "" if it can.
 	Problem string
-	// Leads says that it is the leader, Led that it knows one.
+	// Leads means that it is the leader, Led that it knows a leader.
 	Leads, Led bool
 	Term       uint64
 }
 
-// Health returns how the voter fares, as far as it knows.
+// Health returns the state of the voter.
 func (n *Node) Health() Health {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -80,7 +80,7 @@ func (n *Node) Answer(ctx context.Context, r lease.Request) (lease.Answer, error
 	}
 }
 
-// Handle calls reply once with the answer to a request, at once or when a majority has agreed. reply must not wait or use the node.
+// Handle calls reply once with the answer to a request, immediately or when a majority has agreed. reply must not block or use the node.
 func (n *Node) Handle(r lease.Request, reply func(lease.Answer)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -105,7 +105,7 @@ func (n *Node) Handle(r lease.Request, reply func(lease.Answer)) {
 	}
 }
 
-// cannot returns why this voter cannot vote. One that waits for others can.
+// cannot returns why this voter cannot vote, "" if it can. A voter that waits for others can vote.
 func (n *Node) cannot(r lease.Request) string {
 	switch {
 	case n.e.meta.Left:
@@ -160,9 +160,9 @@ func (n *Node) lead(r lease.Request, a lease.Answer, reply func(lease.Answer)) {
 	}
 }
 
-// renew gives the holder more time.
+// renew extends the lease of the holder.
 func (n *Node) renew(holder string, a lease.Answer, finish func(lease.Answer, bool), reply func(lease.Answer)) {
-	if n.e.granting { // it has expired, and another holder gets it
+	if n.e.granting { // it has expired, and another holder is getting it
 		reply(a)
 		return
 	}
@@ -179,7 +179,7 @@ func (n *Node) Tick() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.e.ticks++; !n.e.takesPart() && n.e.blank() {
-		return // until it is invited
+		return // wait for an invitation
 	}
 	if n.e.meta.Number == 0 {
 		n.e.settle()
@@ -205,8 +205,8 @@ func (n *Node) Tick() {
 	}
 	switch {
 	case leader == raft.None || leader != n.e.meta.Number && n.e.isWitness(n.e.state.nameOf(leader)):
-		n.e.hello() // a witness has no other way to send than to answer
-	case n.e.ticks%callTicks == 0: // nor to learn whether its disk is an old one
+		n.e.hello() // a witness can send only in answers
+	case n.e.ticks%callTicks == 0: // a witness learns only from packets whether its disk is outdated
 		for _, name := range n.e.roll.others() {
 			if n.e.isWitness(name) {
 				n.e.mail(name, nil)
@@ -220,24 +220,24 @@ func (n *Node) Tick() {
 	}
 }
 
-// callTicks is the interval in which a master calls witnesses, even if it has nothing to say.
+// callTicks is the interval at which a master sends packets to witnesses, even without messages.
 const callTicks = 5
 
-// isWitness reports whether another voter is no master, as far as known.
+// isWitness reports whether another voter is not a master, as far as known.
 func (n *engine) isWitness(name string) bool { return n.cfg.MayLead != nil && !n.cfg.MayLead(name) }
 
-// hello has the others say what they know.
+// hello sends all others a packet, so that they answer with their state.
 func (n *engine) hello() {
 	for _, name := range n.roll.others() {
 		n.mail(name, nil)
 	}
 }
 
-// yieldTime is the interval of tries to give up the lead.
+// yieldTime is the interval of attempts to pass on the leadership.
 const yieldTime = 2 * time.Second
 
-// yield passes the lead to another master if this is a witness, and while this master holds the lease: a new leader must wait before it can
-// grant the lease of a master that died, so they had better not die together.
+// yield passes the leadership to another master if this voter is a witness, or if this master holds the lease. A new leader must wait
+// before it can grant the lease of a dead master, so the leader and the holder should not fail together.
 func (n *Node) yield() {
 	if !n.e.cfg.Witness && lease.IDOf(n.e.state.Holder) != n.e.cfg.Name || n.e.cfg.MayLead == nil || n.e.now().Sub(n.moved) < yieldTime {
 		return
@@ -257,15 +257,15 @@ func (n *Node) yield() {
 	}
 }
 
-// Begins reports whether this voter leads a group that has yet to learn which tokens were granted before.
+// Begins reports whether this voter leads a group that does not know yet which tokens were granted before it began.
 func (n *Node) Begins() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.e.leads() && n.e.state.Floor == 0 && !n.beginning
 }
 
-// Begin asks a majority of the voters which tokens were granted and what was claimed before the group began, and records it: only then is a
-// lease granted.
+// Begin queries a majority of the voters for the tokens and claims from before the group began, and records them. Only then is a lease
+// granted.
 func (n *Node) Begin(ctx context.Context, ask func(ctx context.Context, voter string, r lease.Request) (lease.Answer, error)) {
 	n.mu.Lock()
 	if !n.e.leads() || n.e.state.Floor != 0 || n.beginning {
@@ -309,12 +309,12 @@ type said struct {
 	past  *lease.Before
 }
 
-// begin records what some of so many voters knew.
+// begin records the answers of some voters; of is the number of all voters.
 func (n *Node) begin(known map[string]lease.Before, of int) {
 	if len(known) <= of/2 || n.awaits(known) {
 		return
 	}
-	// So tokens also grow if all voters have lost their disks.
+	// So tokens grow even if all voters have lost their disks.
 	all := lease.Before{Seen: uint64(max(n.e.now().UnixMilli(), 1))}
 	for _, b := range known {
 		all.Merge(b)
@@ -328,7 +328,7 @@ func (n *Node) begin(known map[string]lease.Before, of int) {
 	}
 }
 
-// awaits reports whether the group has yet to hear what others knew.
+// awaits reports whether the group still needs answers about earlier groups.
 func (n *Node) awaits(known map[string]lease.Before) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

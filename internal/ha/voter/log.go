@@ -6,7 +6,7 @@ import (
 	"log/slog"
 )
 
-// raftLog passes the messages of the raft library on at level debug: changes of leaders are daily events, and this package logs what an
+// raftLog passes the messages of the raft library to the log at level debug: leaders change often, and this package itself logs what an
 // operator must know.
 type raftLog struct{ log *slog.Logger }
 
@@ -27,5 +27,5 @@ func (l raftLog) Fatalf(format string, v ...any)   { panic(brokenLog(fmt.Sprintf
 func (l raftLog) Panic(v ...any)                   { panic(brokenLog(fmt.Sprint(v...))) }
 func (l raftLog) Panicf(format string, v ...any)   { panic(brokenLog(fmt.Sprintf(format, v...))) }
 
-// brokenLog is what the library finds wrong with the log of this voter.
+// brokenLog is an inconsistency in this voter's log that the library found.
 type brokenLog string

@@ -9,16 +9,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// members is the context of a change of the voters.
+// members describes a change of the voters; it is the context of the entry.
 type members struct {
 	Add  map[uint64]string `json:"add"`
 	Drop []uint64          `json:"drop"`
-	// Learner says that those in Add do not vote yet, Command that it is no replacement of a voter by itself.
+	// Learner means that those in Add do not vote yet, Command that a command requested the change.
 	Learner bool `json:"learner,omitempty"`
 	Command bool `json:"command,omitempty"`
 }
 
-// proposeChange has the voters changed, in one step.
+// proposeChange proposes to change the voters in one step.
 func (n *engine) proposeChange(m members) {
 	context, err := json.Marshal(m)
 	cc := &pb.ConfChangeV2{Context: context}
@@ -68,7 +68,7 @@ func (n *engine) applyChange(e *pb.Entry) {
 		}
 	}
 	if len(m.Add) == 0 && len(m.Drop) == 0 {
-		return // the end of one
+		return // the end of a joint change
 	}
 	if m.Command {
 		n.applyCommand(e.GetIndex(), m)
@@ -89,7 +89,7 @@ func (n *engine) applyChange(e *pb.Entry) {
 	}
 }
 
-// swap gives a voter that has lost its disk its new number.
+// swap replaces the number of a voter that has lost its disk by its new one.
 func (n *engine) swap() {
 	if n.changer.changing() {
 		return

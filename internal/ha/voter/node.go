@@ -1,44 +1,43 @@
 // Package voter is a voter of a cluster: a member of a group that agrees by raft (go.etcd.io/raft) on who has the lease and which work has
-// begun. Package lease has the other end, a master that wants the lease.
+// begun. Package lease implements the other end, a master that requests the lease.
 //
-// A Node has no sockets, goroutines and clocks of its own. The caller passes packets between the nodes, calls Tick, and may lose, delay and
-// repeat packets as it likes; Driver is that caller in a program. Answers to packets are packets, so a witness, to which masters do not
-// listen, dials none. A witness leads only while no master can be elected, grants nothing then, and passes the lead on.
+// A Node has no sockets, goroutines or clocks of its own. The caller passes packets between the nodes and calls Tick. It may lose, delay and
+// repeat packets; Driver is that caller in a program. Answers to packets are packets, so a witness need not dial masters. A witness leads only
+// while no master can be elected, grants nothing then, and passes the lead on.
 //
 // # Which disks may be lost
 //
-// Raft relies on what a voter has once confirmed. A voter whose disk was lost or set back must not go on under its number in the group. It
-// takes a new number, which the leader puts in the place of the old one in one change, and for which both lists of numbers need a majority.
+// Raft relies on everything that a voter has confirmed. A voter whose disk was lost or reset must not continue under its number in the group.
+// It takes a new number. The leader replaces the old number by the new one in one change, which needs a majority of both lists of numbers.
 //
-// A voter counts the changes of its disk and says with each packet how many there were. Each voter stores the highest count of every other in
-// the same transaction as what it concludes from a packet. After a start a voter is silent until all others have answered that they know no
-// higher count of it, or a majority has, itself included, and patience is over. So there is at most one lease, no work begins twice and tokens
+// A voter counts the changes of its disk and sends the count with each packet. Each voter stores the highest count of every other one in the
+// same transaction as the effects of a packet. After a start a voter is silent until all others have answered that they know no higher count of
+// it, or until a majority including itself has and patience ticks have passed. So there is at most one lease, no work begins twice and tokens
 // grow if
 //
 //   - a minority of the voters has lost or old disks, and
 //   - while a voter starts with an old one, all voters with good disks answer it within patience ticks after a majority has, and
 //   - no disk is lost before all voters have been connected once.
 //
-// A lost disk needs the first and the last only. A voter that is unreachable while another one starts from an old disk may have been the
-// only one that had counted what that one confirmed, and no protocol with a majority can tell then. Waiting for all for ever would exclude
-// that; but of three voters none could start while another one is lost.
+// If disks are only lost, not old, the first and the last condition are enough. A voter that is unreachable while another one starts from an
+// old disk may be the only one that knows its latest count; no majority protocol can detect that. Waiting for all voters for ever would exclude
+// it, but then none of three voters could start while another one is lost.
 //
-// A machine that is set back while it runs, as by a snapshot of its memory, goes on with the same start. It takes a new number when it hears
-// how much of that start another voter knows, but may have voted before.
+// A machine that is reset while it runs, as by a snapshot of its memory, continues with the same Start. It takes a new number when another
+// voter reports a higher count for that Start, but may have voted before.
 //
 // # Groups and generations
 //
-// A group begins with a configured list, when a majority of its voters has none. A voter whose list has changed leaves its group and takes
-// along what it knows (lease.Before). If the list changes back, the group of that list begins again, under a higher generation: a voter
-// that has missed both changes leaves the old one when it hears of that.
+// A group begins with a configured list when a majority of the voters in it has no group. A voter whose configured list has changed leaves its
+// group and keeps what it knows (lease.Before). If the list changes back, the group of that list begins again with a higher generation. A voter
+// that has missed both changes leaves the old generation when it learns of the new one.
 //
 // # Changes by command
 //
-// A command changes the voters of a group that runs, one at a time, by an entry of its log. From then on the list of the configuration does not
-// count: each voter has the list on its disk. A voter that is added takes the group of the leader that invites it, gets the log as a
-// learner, and votes when it has caught up. A voter that has missed changes, is removed, or has lost its disk learns the list from any
-// packet, which names the entry of the last change. A voter that is removed keeps that on its disk, so that it joins no group again unless it
-// is invited.
+// A command changes the voters of a running group, one at a time, by an entry in its log. From then on the configured list is not used: each
+// voter stores the list on its disk. An added voter joins the group of the leader that invites it, gets the log as a learner, and votes when it
+// has caught up. A voter that has missed changes, was removed, or has lost its disk learns the list from any packet, which names the entry of
+// the last change. A removed voter records that on its disk, so that it joins no group again unless it is invited.
 package voter
 
 import (
@@ -68,18 +67,19 @@ import (
 const (
 	// TickTime is the interval of Tick.
 	TickTime = 200 * time.Millisecond
-	// heartbeat is the interval of signs of life of the leader. Without one for election to twice that, another voter becomes the leader.
+	// heartbeat is the interval of the leader's heartbeats, in ticks. Without one for one to two times election, another voter becomes the
+	// leader.
 	heartbeat = 1
 	election  = 5
-	// patience is how long a voter waits for all others after a majority has answered it.
+	// patience is how long a voter still waits for the others after a majority has answered.
 	patience = 25
-	// witnessPatience is how long no voter leads before a witness tries to.
+	// witnessPatience is how long there must be no leader before a witness tries to become it.
 	witnessPatience = 15
 )
 
 // Bounds of the log and of messages.
 const (
-	// keepEntries is how many entries are kept after a snapshot, snapEntries how many more there are before the next one.
+	// keepEntries is how many entries are kept after a snapshot, snapEntries how many more are added before the next one.
 	keepEntries = 64
 	snapEntries = 512
 	maxMessage  = 64 << 10
@@ -93,11 +93,11 @@ type Config struct {
 	Voters []string
 	// Path is the file of the state.
 	Path string
-	// Witness says that this voter is no master: it grants no lease, and leads only while no master can.
+	// Witness means that this voter is not a master: it grants no lease, and leads only while no master can.
 	Witness bool
 	// MayLead reports whether another voter is a master.
 	MayLead func(name string) bool
-	// Mail sends messages to a voter, which may get lost. It must not wait. Without it they are in the answers to packets.
+	// Mail sends messages to a voter. They may get lost, and Mail must not block. If it is nil, messages are sent in the answers to packets.
 	Mail func(to string, messages [][]byte)
 	Log  *slog.Logger
 }
@@ -106,11 +106,11 @@ type Config struct {
 type Node struct {
 	mu        sync.Mutex
 	e         engine
-	beginning bool      // the leader asks what there was before the group
-	moved     time.Time // the last try to give up the lead
+	beginning bool      // the leader is querying the state before the group
+	moved     time.Time // the last attempt to pass on the leadership
 }
 
-// engine is raft with the disk, and what the voter knows of the others.
+// engine combines raft, the disk, and the knowledge of other voters.
 type engine struct {
 	cfg   Config
 	group string
@@ -118,7 +118,7 @@ type engine struct {
 
 	disk    disk
 	meta    meta
-	begun   uint64          // the random number of this start, or of the last change of the own number
+	begun   uint64          // random number of this start, or of the last change of this voter's number
 	writes  uint64          // counts the changes of the disk
 	marks   map[uint64]mark // of other voters, by number
 	raft    *raft.RawNode   // nil until it is known whether the group exists
@@ -127,15 +127,15 @@ type engine struct {
 	conf    *pb.ConfState
 	applied uint64
 	snapped uint64
-	changed bool        // the voters, after the last snapshot
-	pending *raft.Ready // could not be written yet
-	why     string      // this voter cannot vote, "" if it can
+	changed bool        // whether the voters have changed since the last snapshot
+	pending *raft.Ready // what could not be written yet
+	why     string      // why this voter cannot vote, "" if it can
 
 	heard      map[string]Packet   // the last packet of each voter, without messages
-	olds       map[string]uint64   // the starts of voters with old disks
+	olds       map[string]uint64   // the starts in which voters had outdated disks
 	agrees     map[string]bool     // the voters that know no later state of this one
-	sure       bool                // the disk is the one that it had
-	waited     int                 // ticks since a majority agrees
+	sure       bool                // the disk is known to be the latest one of this voter
+	waited     int                 // ticks since a majority agreed
 	leaderless int                 // ticks without a leader
 	outbox     map[string][][]byte // messages for answers, without Config.Mail
 	replyTo    uint64              // messages to this number go into replies
@@ -143,16 +143,16 @@ type engine struct {
 	waiting    waiting
 	reads      []raft.ReadState // confirmations that wait until entries are applied
 	ledTerm    uint64           // the term in which this voter leads, or led last
-	renewed    time.Time        // of the lease, at the latest
-	granting   bool             // a grant is in the log, and not applied
+	renewed    time.Time        // when the lease was renewed, at the latest
+	granting   bool             // a grant is in the log and not applied yet
 	unheard    string           // why this leader cannot begin the group yet
 
-	ticks   int // of Tick
+	ticks   int // number of calls of Tick
 	roll    roll
 	changer changer
 }
 
-// firstTerm is the term of the state that a group begins with.
+// firstTerm is the term of the initial state of a group.
 const firstTerm = 1
 
 // Open opens the state of a voter. Close must follow.
@@ -187,14 +187,14 @@ func (n *Node) Close() error {
 	return n.e.disk.Close()
 }
 
-// open loads the disk. A log of another list becomes a part of what this voter knew before.
+// open loads the disk. The log of another list is added to what this voter knew before its group.
 func (n *engine) open() error {
 	s, err := n.disk.load()
 	if err != nil {
 		return salt.Errorf(salt.Invalid, "the state of this voter %s is damaged: %w; remove it: the voter then joins the others again", n.cfg.Path, err)
 	}
 	n.meta, n.writes, n.marks = s.meta, s.writes, s.marks
-	// If the earlier version has run again, it may have granted more.
+	// The earlier version may have run again meanwhile and granted more.
 	if n.roll.keeps(s) && !hasOldVoter(n.cfg.Path) {
 		n.group = s.Group
 		if err := n.start(s); err != nil {
@@ -221,7 +221,7 @@ func (n *engine) open() error {
 	return dropOldVoter(n.cfg.Path)
 }
 
-// save makes a change durable, together with its count and with what this voter knows of the others.
+// save makes a change durable, together with its count and the marks of other voters.
 func (n *engine) save(c change) error {
 	c.writes, c.marks = n.writes+1, n.marks
 	if err := n.disk.save(c); err != nil {
@@ -231,7 +231,8 @@ func (n *engine) save(c change) error {
 	return nil
 }
 
-// past returns what a log says. Entries that are not known to be committed count, since other voters may have committed them.
+// past returns the tokens and claims in a log. It includes entries that are not known to be committed, since other voters may have committed
+// them.
 func past(s *saved) (lease.Before, error) {
 	b := s.Before
 	st := newState()
@@ -268,7 +269,7 @@ func past(s *saved) (lease.Before, error) {
 	return b, nil
 }
 
-// start begins with what a disk has.
+// start initializes raft from a disk.
 func (n *engine) start(s *saved) error {
 	n.raft, n.state, n.conf, n.applied, n.snapped = nil, newState(), &pb.ConfState{}, 0, 0
 	n.pending, n.changed, n.why, n.waited, n.leaderless, n.ledTerm = nil, false, "", 0, 0, 0
@@ -311,8 +312,8 @@ func (n *engine) start(s *saved) error {
 	})
 }
 
-// guard runs fn, and has this voter take a new number if the library finds that its log lacks what it had confirmed, or cannot go on: what
-// another voter sends must not end the process, which is a master.
+// guard runs fn. If the raft library panics because the log lacks what this voter had confirmed, the voter takes a new number: messages
+// from another voter must not end the process, which is a master.
 func (n *engine) guard(fn func() error) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -328,14 +329,14 @@ func (n *engine) guard(fn func() error) (err error) {
 	return fn()
 }
 
-// replace has this voter take a new number, since its disk is not the one that it had.
+// replace makes this voter take a new number because its disk is outdated.
 func (n *engine) replace(why string) error {
 	n.cfg.Log.Error("the disk of this voter is older than what it has confirmed to others; it becomes a new voter in its own place", "reason", why)
 	n.dropWaiting()
 	return n.renumber(newNumber(), nil)
 }
 
-// renumber begins an empty log, or one with a first state, under a number. Number 0 is that of no group.
+// renumber begins an empty log, or one with an initial state, under a new number. Number 0 means no group.
 func (n *engine) renumber(number uint64, first *saved) error {
 	old, err := n.disk.load()
 	if err == nil {
@@ -355,7 +356,7 @@ func (n *engine) renumber(number uint64, first *saved) error {
 		s.hard, s.snap = first.hard, first.snap
 		c.hard, c.snap = first.hard, first.snap
 	}
-	n.sure, n.begun = true, newNumber() // no voter relies on this number yet; what others say is about the one before
+	n.sure, n.begun = true, newNumber() // no voter relies on this number yet; reports about the old one do not matter
 	if err := n.save(c); err != nil {
 		n.raft, n.meta.Number, n.why = nil, 0, "its disk cannot be written"
 		return salt.Errorf(salt.Unavailable, "cannot write the state of this voter: %w", err)
@@ -370,13 +371,13 @@ func newNumber() uint64 {
 	return binary.BigEndian.Uint64(b[:])>>1 | 1
 }
 
-// firstNumber returns the number of a voter with which the group begins. All compute the same ones.
+// firstNumber returns the number of a voter in the initial list of a group. All voters compute the same numbers.
 func firstNumber(group string, generation uint64, name string) uint64 {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%s", group, generation, name))
 	return binary.BigEndian.Uint64(sum[:])>>1 | 1
 }
 
-// found begins the group.
+// found begins the group with the configured voters.
 func (n *engine) found() error {
 	st := newState()
 	conf := &pb.ConfState{}
@@ -405,7 +406,7 @@ func (n *Node) step(from string, p Packet, replyTo uint64) {
 			n.e.cfg.Log.Warn("cannot decode a message of a voter", "voter", from, "err", err)
 			return
 		}
-		if m.GetFrom() != p.Number || !n.e.takes(from, m) { // of before it took this number: the count in the packet is not about them
+		if m.GetFrom() != p.Number || !n.e.takes(from, m) { // from before it took this number, so the count in the packet does not cover it
 			continue
 		}
 		n.e.do(func() {
@@ -416,7 +417,7 @@ func (n *Node) step(from string, p Packet, replyTo uint64) {
 	}
 }
 
-// takes reports whether raft gets a message: it is for this voter, and of the one who claims it.
+// takes reports whether raft may get a message: it is addressed to this voter, its sender is the claimed one, and its type is expected.
 func (n *engine) takes(from string, m *pb.Message) bool {
 	if n.raft == nil || m.GetTo() != n.meta.Number {
 		return false
@@ -427,7 +428,7 @@ func (n *engine) takes(from string, m *pb.Message) bool {
 	switch m.GetType() {
 	case pb.MsgTimeoutNow:
 		return !n.cfg.Witness
-	case pb.MsgSnap: // raft confirms it before it is written, so what cannot be written must not get there
+	case pb.MsgSnap: // raft confirms it before it is written, so a snapshot that cannot be read must not reach it
 		_, err := readState(m.GetSnapshot().GetData())
 		return err == nil
 	case pb.MsgApp:
@@ -435,10 +436,10 @@ func (n *engine) takes(from string, m *pb.Message) bool {
 	case pb.MsgAppResp, pb.MsgVote, pb.MsgVoteResp, pb.MsgHeartbeat, pb.MsgHeartbeatResp, pb.MsgPreVote, pb.MsgPreVoteResp:
 		return true
 	}
-	return false // a follower proposes nothing
+	return false // followers send no proposals
 }
 
-// inOrder reports whether the entries of a message follow each other, which the library relies on: it would not come to an end otherwise.
+// inOrder reports whether the entries of a message have consecutive indexes. Otherwise the raft library would not terminate.
 func inOrder(m *pb.Message) bool {
 	index, term := m.GetIndex(), m.GetLogTerm()
 	for _, e := range m.GetEntries() {
@@ -450,7 +451,7 @@ func inOrder(m *pb.Message) bool {
 	return true
 }
 
-// do runs fn, which uses raft, and handles what follows.
+// do runs fn, which uses raft, and processes the results.
 func (n *engine) do(fn func()) {
 	if n.raft == nil || n.pending != nil && !n.flush() {
 		return
@@ -468,7 +469,7 @@ func (n *engine) flush() bool {
 	return n.guard(func() error { n.process(); return nil }) == nil && n.pending == nil
 }
 
-// process writes, sends and applies what raft wants.
+// process writes, sends and applies the output of raft.
 func (n *engine) process() {
 	for n.pending != nil || n.raft != nil && n.raft.HasReady() {
 		if n.pending == nil {
@@ -477,7 +478,7 @@ func (n *engine) process() {
 		}
 		rd := n.pending
 		if err := n.write(rd); err != nil {
-			// Nothing is sent before it is on disk. It is tried again at the next tick.
+			// Nothing is sent before it is on disk. The write is retried at the next tick.
 			if n.why == "" {
 				n.cfg.Log.Error("cannot write the state of this voter: it does not vote until that works", "path", n.cfg.Path, "err", err)
 			}
@@ -497,7 +498,7 @@ func (n *engine) process() {
 	}
 }
 
-// answerReads answers the confirmations up to the index that is applied.
+// answerReads answers the waiting confirmations up to the applied index.
 func (n *engine) answerReads() {
 	n.reads = slices.DeleteFunc(n.reads, func(r raft.ReadState) bool {
 		if r.Index > n.applied {
@@ -546,17 +547,17 @@ func (n *engine) write(rd *raft.Ready) error {
 	return n.log.Append(c.entries)
 }
 
-// send hands messages over.
+// send passes messages to the mailboxes.
 func (n *engine) send(messages []*pb.Message) {
 	mail := map[string][][]byte{}
 	for _, m := range messages {
 		switch m.GetType() {
 		case pb.MsgPreVote:
 			if n.cfg.Witness && n.leaderless < witnessPatience {
-				continue // a master had better lead
+				continue // prefer a master as the leader
 			}
 		case pb.MsgSnap:
-			// If it is lost the next heartbeat tells that it is missing.
+			// If it is lost, the answer to the next heartbeat shows that it is missing.
 			defer n.raft.ReportSnapshot(m.GetTo(), raft.SnapshotFinish)
 		}
 		b, err := proto.Marshal(m)
@@ -575,7 +576,7 @@ func (n *engine) send(messages []*pb.Message) {
 	}
 }
 
-// maxOutbox bounds the messages that wait for a packet of a voter. Raft sends again what is lost.
+// maxOutbox bounds the messages that wait for a packet of a voter. Raft repeats lost ones.
 const maxOutbox = 64
 
 // mail sends messages to a voter, or keeps them for the answer to its next packet.
@@ -597,7 +598,7 @@ func (n *engine) applyEntry(e *pb.Entry) {
 		return
 	}
 	if len(e.GetData()) == 0 {
-		return // of a new leader
+		return // the empty entry of a new leader
 	}
 	var c command
 	if err := json.Unmarshal(e.GetData(), &c); err != nil {
@@ -610,8 +611,8 @@ func (n *engine) applyEntry(e *pb.Entry) {
 	n.waiting.answer(c.ID, a, true)
 }
 
-// compact replaces old entries by a snapshot. A new voter gets a snapshot, and does not take one from before it was a voter: so a change of
-// the voters is followed by one.
+// compact replaces old entries by a snapshot. A change of the voters is followed by a snapshot, because a new voter does not accept one
+// from before it was a voter.
 func (n *engine) compact() {
 	if n.raft == nil || n.applied < n.snapped+snapEntries && !n.changed {
 		return
@@ -631,13 +632,14 @@ func (n *engine) compact() {
 	n.snapped, n.changed = n.applied, false
 }
 
-// dropWaiting answers all requests that wait: what happens to them is unknown.
+// dropWaiting ends all waiting requests: it is unknown whether they took effect.
 func (n *engine) dropWaiting() {
 	n.granting, n.reads = false, nil
 	n.waiting.drop()
 }
 
-// propose has a command written to the log. fn is called with the answer, or without if it is unknown whether it was written.
+// propose proposes a command for the log. fn is called with the answer and done, or without done if it is unknown whether the command was
+// written.
 func (n *engine) propose(c command, fn func(a lease.Answer, done bool)) {
 	id, ok := n.waiting.add(fn)
 	if !ok {
@@ -656,7 +658,7 @@ func (n *engine) propose(c command, fn func(a lease.Answer, done bool)) {
 	}
 }
 
-// confirm calls fn when a majority has confirmed that this voter leads, after the call.
+// confirm calls fn when a majority has confirmed after the call that this voter leads.
 func (n *engine) confirm(fn func(a lease.Answer, done bool)) {
 	id, ok := n.waiting.add(fn)
 	if !ok {

@@ -7,15 +7,15 @@ import (
 	"brine/internal/ha/lease"
 )
 
-// A group that begins must know all that earlier groups granted and recorded. Each entry of an earlier group is on a majority of its voters, so
-// a majority of them must have left it and have said what it knew: any voters of the new group are not enough, since the only one of them that
-// was in the earlier group may have missed the last entries. A voter says which groups it was in. A later group that has begun knows what the
-// earlier ones knew.
+// A group that begins must know all grants and claims of earlier groups. Each entry of an earlier group is on a majority of its voters, so a
+// majority of them must have left the group and reported what they knew. A majority of the new group is not enough: if only one of its voters
+// was in the earlier group, that one may have missed the last entries. Each voter reports the groups to which it belonged. A later group that
+// has begun includes the knowledge of the earlier ones.
 
-// leftGroup adds the group of a disk to those that a voter was in. begun says that the group has recorded what earlier ones knew.
+// leftGroup adds the group of a disk to the earlier groups of a voter. begun means that the group has recorded the knowledge of earlier ones.
 func leftGroup(from []lease.Origin, s *saved, begun bool) []lease.Origin {
 	if s.Number == 0 || len(s.Voters) == 0 {
-		return from // it had no part in it
+		return from // the voter was not in a group
 	}
 	o := lease.Origin{Generation: s.Generation, Voters: s.Voters, Complete: begun, Lost: s.snap == nil && len(s.entries) == 0}
 	if begun {
@@ -25,8 +25,8 @@ func leftGroup(from []lease.Origin, s *saved, begun bool) []lease.Origin {
 	return append(from, o)
 }
 
-// awaited returns the voters of an earlier group of which a majority has not said yet what it knew, and those that have not. known is what voters
-// of a group with a generation have said.
+// awaited returns the voters of an earlier group of which no majority has reported yet (former), and those of them that have not reported
+// (missing). known are the reports of the voters of a group of this generation.
 func awaited(known map[string]lease.Before, generation uint64) (former, missing []string) {
 	begun, newest := false, uint64(0)
 	for _, b := range known {
@@ -38,7 +38,7 @@ func awaited(known map[string]lease.Before, generation uint64) (former, missing 
 	}
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		for _, o := range known[name].From {
-			// A voter may have gone to a later group and come back to this one.
+			// A voter may have moved to a later group and back to this one.
 			if o.Generation >= generation || begun && o.Generation < newest {
 				continue
 			}

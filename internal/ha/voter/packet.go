@@ -8,35 +8,35 @@ import (
 	"brine/internal/base/salt"
 )
 
-// Packet is what voters send each other.
+// Packet is a message between voters.
 type Packet struct {
-	// Group is the fingerprint of the configured list of the sender, Generation which group of that list it is in.
+	// Group is the fingerprint of the sender's configured list. Generation is the generation of the group of that list to which it belongs.
 	Group      string `json:"group"`
 	Generation uint64 `json:"generation,omitempty"`
-	// Number is the number of the sender in the group, 0 if it has none yet, and Term its term.
+	// Number is the number of the sender in the group, 0 if it has none yet, and Term its raft term.
 	Number uint64 `json:"number,omitempty"`
 	Term   uint64 `json:"term,omitempty"`
 	// Writes counts the changes of the sender's disk.
 	Writes uint64 `json:"writes,omitempty"`
 	// Start is a random number of the start of the sender.
 	Start uint64 `json:"start"`
-	// About is the last start of the other end whose disk the sender has found to be no older than it knew. 0: none.
+	// About is the last start of the other end whose disk was not outdated according to the sender. 0: none.
 	About uint64 `json:"about,omitempty"`
-	// Known is the highest count of changes in that start that the sender has heard of.
+	// Known is the highest count of changes in that start that the sender knows.
 	Known uint64 `json:"known,omitempty"`
-	// Old is a start of the other end with an older disk. 0: none.
+	// Old is a start of the other end with an outdated disk. 0: none.
 	Old      uint64   `json:"old,omitempty"`
 	Messages [][]byte `json:"messages,omitempty"`
-	// List are the voters and Joining the learners as far as the sender knows, and Changed the entry by which a command changed them. If no
-	// command has, they are left out.
+	// List are the voters and Joining the learners known to the sender, and Changed the entry by which a command changed them. They are
+	// omitted if no command has changed the voters.
 	List    []string `json:"list,omitempty"`
 	Joining []string `json:"joining,omitempty"`
 	Changed uint64   `json:"changed,omitempty"`
-	// Invite says that the sender leads the group and is about to add the other end to it.
+	// Invite means that the sender leads the group and is about to add the other end to it.
 	Invite bool `json:"invite,omitempty"`
 }
 
-// Bounds of packets of others.
+// Bounds of packets from others.
 const (
 	// MaxPacket bounds an encoded packet in bytes. A snapshot with all claims is the largest one.
 	MaxPacket   = 4 << 20
@@ -70,10 +70,10 @@ func ReadPacket(b []byte) (p Packet, err error) {
 	return p, nil
 }
 
-// began reports whether the sender has a part in a group that it must not forget.
+// began reports whether the sender belongs to a group that it must not forget.
 func (p Packet) began() bool { return p.Term > firstTerm }
 
-// mark is what a voter stores of another one.
+// mark is the state that a voter stores about another one.
 type mark struct {
 	Writes uint64 `json:"writes"`
 	Start  uint64 `json:"start"`
@@ -107,7 +107,7 @@ func (n *Node) Packet(to string, messages [][]byte) Packet {
 	return p
 }
 
-// Exchange handles a packet of a voter, which the caller has authenticated, and returns the packet for it.
+// Exchange handles a packet from a voter that the caller has authenticated, and returns the answer.
 func (n *Node) Exchange(from string, p Packet) Packet {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -121,7 +121,7 @@ func (n *Node) Exchange(from string, p Packet) Packet {
 	return out
 }
 
-// Returned handles the packet by which a voter has answered.
+// Returned handles a voter's answer to a packet.
 func (n *Node) Returned(from string, p Packet) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -130,7 +130,7 @@ func (n *Node) Returned(from string, p Packet) {
 	}
 }
 
-// admit records what a packet says apart from its messages, and reports whether to handle these.
+// admit records the state in a packet, except the messages. It reports whether to handle the messages.
 func (n *Node) admit(from string, p Packet) bool {
 	if from == n.e.cfg.Name || n.e.roll.follow(p) {
 		return false
@@ -144,7 +144,7 @@ func (n *Node) admit(from string, p Packet) bool {
 	switch {
 	case n.e.blank():
 	case p.Generation < n.e.meta.Generation:
-		return false // it learns that from the next packet
+		return false // the sender learns that from the next packet
 	case p.Generation > n.e.meta.Generation:
 		if p.began() || p.Term == firstTerm && !n.e.packet(from).began() {
 			n.e.leave(p.Generation)
@@ -152,7 +152,7 @@ func (n *Node) admit(from string, p Packet) bool {
 		return false
 	}
 	if slices.Contains(n.e.state.Gone, p.Number) {
-		n.e.olds[from] = p.Start // it was replaced
+		n.e.olds[from] = p.Start // this number was replaced
 		return false
 	}
 	known := n.e.marks[p.Number]
@@ -161,14 +161,14 @@ func (n *Node) admit(from string, p Packet) bool {
 		n.e.olds[from] = p.Start
 		return false
 	}
-	// In the second case the machine was set back while it runs.
+	// In the second case this machine was reset while it runs.
 	if n.e.meta.Number != 0 && (p.Old != 0 && p.Old == n.e.begun || p.About == n.e.begun && p.Known > n.e.writes) {
 		if err := n.e.replace(from + " has seen a later state of this voter"); err != nil {
 			n.e.cfg.Log.Error("cannot begin as a new voter", "err", err)
 		}
 		return false
 	}
-	if !lower { // otherwise it is a late packet
+	if !lower { // a lower count means a late packet
 		delete(n.e.olds, from)
 		n.e.heard[from], n.e.changer.heardAt[from] = p, n.e.ticks
 		if p.Number != 0 && !n.e.blank() {
@@ -187,7 +187,7 @@ func (n *Node) admit(from string, p Packet) bool {
 	return len(messages) > 0
 }
 
-// remember makes a mark. It is stored with what follows from the packet.
+// remember sets a mark. It is stored together with the effects of the packet.
 func (n *engine) remember(p Packet) {
 	if len(n.marks) >= maxMarks {
 		for number := range n.marks {
@@ -199,14 +199,14 @@ func (n *engine) remember(p Packet) {
 	n.marks[p.Number] = mark{Writes: p.Writes, Start: p.Start}
 }
 
-// ready reports whether this voter takes part: its disk is the one that it had, as far as the others know.
+// ready reports whether this voter takes part: the others know no later state of its disk.
 func (n *engine) ready() bool {
 	others := n.roll.others()
 	n.sure = n.sure || n.agreeing(others) == len(others) && len(others) > 0 || n.majorityAgrees() && n.waited >= patience
 	return n.sure
 }
 
-// agreeing returns how many of others know no later state of this voter.
+// agreeing returns how many of the others know no later state of this voter.
 func (n *engine) agreeing(others []string) (agree int) {
 	for _, name := range others {
 		if n.agrees[name] {
@@ -216,12 +216,12 @@ func (n *engine) agreeing(others []string) (agree int) {
 	return agree
 }
 
-// majorityAgrees reports whether a majority knows no later state of this voter, itself included. Witnesses have no connections to each
-// other, so none of them can know anything of another one.
+// majorityAgrees reports whether a majority including this voter knows no later state of it. Witnesses have no connections to each
+// other, so they cannot have confirmed anything to each other.
 func (n *engine) majorityAgrees() bool {
 	voters := n.list()
 	if n.roll.news.Changed > voters.Changed {
-		voters = n.roll.news // those of the own list may be gone for good
+		voters = n.roll.news // the voters in this voter's own list may be gone for good
 	}
 	agree := 0
 	for _, name := range voters.Names {
@@ -232,7 +232,7 @@ func (n *engine) majorityAgrees() bool {
 	return agree > len(voters.Names)/2
 }
 
-// blank reports whether this voter has no part in a group yet.
+// blank reports whether this voter does not belong to a group yet.
 func (n *engine) blank() bool {
 	if n.raft == nil || n.meta.Number == 0 {
 		return n.meta.Number == 0
@@ -241,7 +241,7 @@ func (n *engine) blank() bool {
 	return err == nil && last == 0
 }
 
-// leave has this voter leave a group that a majority has left.
+// leave makes this voter leave a group that a majority has left.
 func (n *engine) leave(generation uint64) {
 	n.cfg.Log.Warn("the other voters have begun a new group: this voter joins it", "generation", generation)
 	n.dropWaiting()
@@ -251,7 +251,7 @@ func (n *engine) leave(generation uint64) {
 	}
 }
 
-// settle decides whether a blank voter begins a group with others, or joins one.
+// settle decides whether a blank voter begins a group with others, or joins an existing one.
 func (n *engine) settle() {
 	if !slices.Contains(n.cfg.Voters, n.cfg.Name) || n.pending != nil || n.meta.Changed > 0 {
 		return
@@ -273,7 +273,7 @@ func (n *engine) settle() {
 		}
 	}()
 	for _, g := range slices.Backward(slices.Sorted(maps.Keys(groups))) {
-		// This voter has left those that are lower. A majority that has not left them is right.
+		// This voter has left lower generations. If a majority has not left one of them, that one is valid.
 		if g < n.meta.Generation && groups[g] < majority {
 			continue
 		}

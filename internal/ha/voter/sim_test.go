@@ -20,7 +20,7 @@ import (
 	"brine/internal/ha/lease"
 )
 
-// memory is a disk in memory. It can be copied, and be full.
+// memory is a disk in memory. It can be copied, and can be full.
 type memory struct {
 	s    saved
 	full bool
@@ -57,7 +57,7 @@ func (m *memory) save(c change) error {
 	return nil
 }
 
-// clone copies the disk. What is on it is never changed in place.
+// clone copies the disk. Its content is never modified in place.
 func (m *memory) clone() *memory {
 	c := *m
 	c.s.entries = slices.Clone(m.s.entries)
@@ -68,9 +68,9 @@ func (m *memory) clone() *memory {
 	return &c
 }
 
-// world is machines with voters and masters, over a network that loses, delays and repeats packets. Machines stand still, start again with
-// the disk that they had, an older one, or an empty one; their clocks are days apart and run at different rates. All happens in one
-// goroutine, in an order that the seed decides.
+// world has machines with voters and masters, connected by a network that loses, delays and repeats packets. Machines are suspended, and
+// restarted with their disk, an older one, or an empty one; their clocks differ by days and run at different rates. Everything runs in one
+// goroutine, in an order determined by the seed.
 type world struct {
 	t        *testing.T
 	rand     *rand.Rand
@@ -84,17 +84,17 @@ type world struct {
 	greatest uint64
 	owner    *lease.Holder
 	changes  int
-	lost     int  // disks
+	lost     int  // number of lost disks
 	whole    bool // all voters have been connected
 	quiet    bool // no master wants the lease
 	begun    map[string]*lease.Holder
 	work     int
 	failed   error
-	// forgetful voters start with their first disk, and the others do not remember them. hasty leaders do not wait.
+	// forgetful voters start with their first disk, and the others have no marks of them. hasty leaders do not wait.
 	forgetful, hasty bool
 }
 
-// faults are probabilities, of 1000.
+// faults are probabilities in thousandths.
 type faults struct {
 	lose, slow, freeze, restart, cut, oldDisk, noDisk, full int
 }
@@ -110,11 +110,11 @@ type machine struct {
 	holder  *lease.Holder
 	offset  time.Duration
 	rate    float64
-	frozen  time.Duration // until
+	frozen  time.Duration // until when it is suspended
 	life    int
-	forgot  bool   // its disk was an old one, or empty
+	forgot  bool   // its disk was reset or emptied
 	stale   uint64 // the number on its old disk, until it takes part again
-	gone    bool   // it is stopped
+	gone    bool   // it is stopped for good
 }
 
 type event struct {
@@ -174,7 +174,7 @@ func (w *world) chance(of1000 int) bool { return w.rand.IntN(1000) < of1000 }
 
 func (w *world) within(d time.Duration) time.Duration { return time.Duration(w.rand.Int64N(int64(d))) }
 
-// clock is the clock of the machine.
+// clock returns the time of the machine's clock.
 func (m *machine) clock() time.Time {
 	return time.Unix(1_800_000_000, 0).Add(m.offset + time.Duration(float64(m.w.now)*m.rate))
 }
@@ -209,7 +209,7 @@ func (m *machine) start() {
 	m.holder = lease.NewHolder(m.name, lease.Voters{Names: m.list, Group: lease.Fingerprint(m.list), Now: m.clock}, cfg.Log)
 }
 
-// run has a machine do something, when it does not stand still.
+// run calls fn on a machine after d, or when it is no longer suspended.
 func (m *machine) run(d time.Duration, fn func()) {
 	life := m.life
 	m.w.after(d, func() {
@@ -223,7 +223,7 @@ func (m *machine) run(d time.Duration, fn func()) {
 	})
 }
 
-// network carries something between machines, or not.
+// network passes something between machines, unless it is lost.
 func (w *world) network(from, to string, fn func()) {
 	if w.machines[to] == nil || w.machines[to].gone || w.cut[[2]string{from, to}] || w.chance(w.faults.lose) {
 		return
@@ -234,7 +234,7 @@ func (w *world) network(from, to string, fn func()) {
 	}
 	w.machines[to].run(d, fn)
 	if w.chance(w.faults.lose / 4) {
-		w.machines[to].run(d+w.within(time.Second), fn) // twice
+		w.machines[to].run(d+w.within(time.Second), fn) // a duplicate
 	}
 }
 
@@ -318,7 +318,7 @@ func (m *machine) beats() {
 	})
 }
 
-// claim claims work, and begins it. Each is claimed by several holders.
+// claim claims work and begins it. Several holders claim the same names.
 func (m *machine) claim(token uint64) {
 	w := m.w
 	name := fmt.Sprintf("work/%06d", w.now/(6*time.Second))
@@ -349,7 +349,7 @@ func (m *machine) restart() {
 	case w.chance(w.faults.oldDisk) && w.mayForget(m):
 		m.disk = m.old[w.rand.IntN(len(m.old))].clone()
 		w.forgets(m)
-		// All others can be reached until it takes part again, under its number or another one.
+		// All others are reachable until it takes part again, under its number or another one.
 		m.stale = m.disk.s.Number
 		clear(w.cut)
 		for _, o := range w.machines {
@@ -366,7 +366,7 @@ func (m *machine) restart() {
 	}
 }
 
-// mayForget reports whether the disk of a machine may be lost: see the comment of the package.
+// mayForget reports whether the disk of a machine may be lost: see the package documentation.
 func (w *world) mayForget(m *machine) bool {
 	if !w.whole {
 		w.whole = !slices.ContainsFunc(w.names, func(name string) bool {
@@ -382,13 +382,13 @@ func (w *world) mayForget(m *machine) bool {
 	return w.whole && n <= (len(w.names)-1)/2
 }
 
-// forgets notes that a machine has an old disk or none.
+// forgets records that a machine has an old or an empty disk.
 func (w *world) forgets(m *machine) {
 	m.forgot = true
 	w.lost++
 }
 
-// starting reports whether the voter of a machine has an old disk and does not take part yet.
+// starting reports whether a machine's voter has an old disk and does not take part yet.
 func (m *machine) starting() bool {
 	if m.stale != 0 && (m.node.e.meta.Number != m.stale || m.node.e.ready()) {
 		m.stale = 0
@@ -396,10 +396,10 @@ func (m *machine) starting() bool {
 	return m.stale != 0
 }
 
-// member reports whether the voter of a machine has its number in the group.
+// member reports whether a machine's voter has its number in the group.
 func (m *machine) member() bool { return m.node.e.state.Members[m.node.e.meta.Number] == m.name }
 
-// recovered reports whether the voter of a machine has what it forgot, or is another voter as far as a majority knows.
+// recovered reports whether a machine's voter has recovered its state, or has a new number that a majority knows.
 func (m *machine) recovered() bool {
 	if !m.forgot {
 		return true
@@ -417,7 +417,7 @@ func (m *machine) recovered() bool {
 	return !m.forgot
 }
 
-// trouble has something happen, now and then.
+// trouble causes random faults.
 func (w *world) trouble() {
 	w.after(250*time.Millisecond, func() {
 		if slices.ContainsFunc(w.names, func(name string) bool { return w.machines[name].starting() }) {
@@ -441,13 +441,13 @@ func (w *world) trouble() {
 			m.old = append(m.old, m.disk.clone())
 		}
 		if w.chance(w.faults.restart) {
-			m.restart() // it may end the troubles of others, so it is last
+			m.restart() // last, because it may end the faults of others
 		}
 		w.trouble()
 	})
 }
 
-// run runs the world for a time, or until something is wrong.
+// run runs the world for a time, or until an invariant is violated.
 func (w *world) run(d time.Duration) error {
 	end := w.now + d
 	for len(w.events) > 0 && w.events[0].at < end {
@@ -492,7 +492,7 @@ func (w *world) check() error {
 	return nil
 }
 
-// recovers ends all faults, and reports whether a master has the lease then.
+// recovers ends all faults, and reports whether a master then has the lease.
 func (w *world) recovers() (held bool, err error) {
 	w.faults = faults{}
 	clear(w.cut)
@@ -503,8 +503,8 @@ func (w *world) recovers() (held bool, err error) {
 	return w.holder() != nil, err
 }
 
-// split reports whether the last entries are on witnesses only, and on disks that were lost. Witnesses have no connections to each other, so no
-// voter can be elected: one of several witnesses lacks a majority, and a master the entries.
+// split reports whether only witnesses and lost disks have the last entries. Then no voter can be elected, because witnesses have no
+// connections to each other: one of several witnesses lacks a majority, and a master lacks the entries.
 func (w *world) split() bool {
 	last, known := uint64(0), map[bool]uint64{}
 	for _, m := range w.machines {
@@ -516,7 +516,7 @@ func (w *world) split() bool {
 	return known[true] == last && known[false] < last
 }
 
-// runs runs worlds of several sizes, and returns what happened in all. It stops at the first that is wrong.
+// runs runs worlds of several sizes, and returns how often each event occurred. It stops at the first failure.
 func runs(t *testing.T, few bool, first, n uint64, f faults, set func(*world)) (changes, work, lost int, err error) {
 	t.Helper()
 	for _, size := range [][2]int{{3, 0}, {2, 1}, {3, 2}} {
@@ -544,7 +544,7 @@ func runs(t *testing.T, few bool, first, n uint64, f faults, set func(*world)) (
 	return changes, work, lost, nil
 }
 
-// seeds returns how many seeds a test uses, and whether these are the usual ones.
+// seeds returns how many seeds a test uses, and whether this is the usual number.
 func seeds(t *testing.T, usual uint64) (n uint64, few bool) {
 	text := os.Getenv("BRINE_VOTERS")
 	if text == "" {
@@ -557,9 +557,9 @@ func seeds(t *testing.T, usual uint64) (n uint64, few bool) {
 	return n, false
 }
 
-// TestOneHolder: whatever is lost, late, cut off, frozen or started again, with full disks and clocks that are days apart, one master holds the
-// lease at most, tokens grow from holder to holder, and no work is begun by two. With voters that forget, and with leaders that do not wait,
-// the same look finds two.
+// TestOneHolder: at most one master holds the lease, tokens grow from holder to holder, and no two masters begin the same work. Packets are
+// lost and late, machines are disconnected, suspended and restarted, disks are full, and clocks differ by days. With voters that forget, or
+// leaders that do not wait, the same checks find two holders.
 func TestOneHolder(t *testing.T) {
 	n, few := seeds(t, 3)
 	f := faults{lose: 100, slow: 50, freeze: 40, restart: 30, cut: 40, full: 50}
@@ -580,8 +580,8 @@ func TestOneHolder(t *testing.T) {
 	}
 }
 
-// TestLostDisks: the same is true if voters find an old disk after a restart, or an empty one, within the bounds that the comment of the
-// package names.
+// TestLostDisks: the same holds if voters find an old or an empty disk after a restart, within the bounds that the package documentation
+// names.
 func TestLostDisks(t *testing.T) {
 	n, few := seeds(t, 4)
 	f := faults{lose: 100, slow: 50, freeze: 40, restart: 40, cut: 40, full: 50, oldDisk: 250, noDisk: 150}

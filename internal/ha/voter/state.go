@@ -8,26 +8,27 @@ import (
 	"brine/internal/ha/lease"
 )
 
-// state is what the entries of the log make: the lease, the claims and the members. It has no times, so that it is the same on all voters.
+// state is the result of applying the log: the lease, the claims and the members. It contains no times, so that it is the same on all
+// voters.
 type state struct {
-	// Floor is added to the index of an entry to get a token. 0: no lease is granted yet, because it is unknown which tokens were granted
-	// before this group existed.
+	// Floor plus the index of an entry is the token of a grant. While it is 0 no lease is granted, because it is unknown which tokens
+	// were granted before this group existed.
 	Floor uint64 `json:"floor"`
-	// Token is the greatest granted one, Holder its holder, "" after a release.
+	// Token is the greatest granted token. Holder is its holder, "" after a release.
 	Token  uint64 `json:"token"`
 	Holder string `json:"holder"`
-	// Granted says that this group has granted a lease.
+	// Granted means that this group has granted a lease.
 	Granted bool `json:"granted"`
 	lease.Claims
-	// Members are the names of the voters, by their number in the group.
+	// Members maps the numbers of the voters in the group to their names.
 	Members map[uint64]string `json:"members"`
 	// Gone are the numbers of voters that were replaced or removed.
 	Gone []uint64 `json:"gone,omitempty"`
-	// Learners are those that get the log and do not vote yet.
+	// Learners get the log and do not vote yet.
 	Learners map[uint64]string `json:"learners,omitempty"`
-	// Changed is the index of the last entry by which a command changed the voters, 0 if they are those that the group began with.
+	// Changed is the index of the last entry by which a command changed the voters, 0 if they are the initial ones.
 	Changed uint64 `json:"changed,omitempty"`
-	// Left has the entries by which voters were removed, by name.
+	// Left maps the names of removed voters to the entries that removed them.
 	Left map[string]uint64 `json:"left,omitempty"`
 }
 
@@ -57,7 +58,7 @@ func readState(b []byte) (*state, error) {
 func (s *state) bytes() []byte {
 	b, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // of strings and numbers
+		panic(err) // it has only strings and numbers
 	}
 	return b
 }
@@ -65,7 +66,7 @@ func (s *state) bytes() []byte {
 // names returns the members, sorted.
 func (s *state) names() []string { return slices.Sorted(maps.Values(s.Members)) }
 
-// learners returns those that do not vote yet, sorted.
+// learners returns the names of the learners, sorted.
 func (s *state) learners() []string { return slices.Sorted(maps.Values(s.Learners)) }
 
 // nameOf returns the name of a voter or learner, "" if it is neither.
@@ -91,10 +92,10 @@ func (s *state) numberOf(name string) uint64 {
 // command is an entry of the log.
 type command struct {
 	Op commandOp `json:"op"`
-	// ID finds the request on the leader that proposed the entry.
+	// ID identifies the request on the leader that proposed the entry.
 	ID     uint64 `json:"id"`
 	Holder string `json:"holder,omitempty"`
-	// Token is that of the holder; of a grant it is the one that the leader has seen before.
+	// Token is the holder's token. In a grant it is the greatest token known to the leader before.
 	Token  uint64        `json:"token,omitempty"`
 	Claim  string        `json:"claim,omitempty"`
 	Before *lease.Before `json:"before,omitempty"`
@@ -120,7 +121,7 @@ func (s *state) apply(index uint64, c command) lease.Answer {
 			s.Merge(c.Before.Claims)
 		}
 	case opGrant:
-		// Another grant in between means that the leader did not know the present holder.
+		// If there was another grant in between, the leader did not know the present holder.
 		if s.Floor > 0 && s.Token == c.Token {
 			s.Token, s.Holder, s.Granted = s.Floor+index, c.Holder, true
 			a.Granted = true

@@ -15,38 +15,38 @@ import (
 	"brine/internal/store/boltfile"
 )
 
-// meta is which group the log is of, and what this voter knew before.
+// meta describes the group of the log, and what this voter knew before.
 type meta struct {
-	// Group is the fingerprint of the list that the group began with, Voters that list.
+	// Group is the fingerprint of the group's initial list. Voters is that list.
 	Group  string   `json:"group"`
 	Voters []string `json:"voters,omitempty"`
-	// Generation is which group of that list it is.
+	// Generation distinguishes the groups of the same list.
 	Generation uint64 `json:"generation,omitempty"`
-	// Number is the one of this voter in the group, 0 if it has none.
+	// Number is the number of this voter in the group, 0 if it has none.
 	Number uint64 `json:"number"`
-	// Changed is not 0 if Voters was changed by a command, or if this voter was added by one: the entry of the change, as far as known without
-	// the log. The list of the configuration does not count then.
+	// Changed is not 0 if a command changed Voters or added this voter. It is the entry of the change, as far as known without the log. In
+	// that case the configured list is not used.
 	Changed uint64 `json:"changed,omitempty"`
-	// Left says that this voter was removed by a command.
+	// Left means that a command removed this voter.
 	Left bool `json:"left,omitempty"`
-	// Before is what this voter knows of earlier groups, and of the protocol of earlier versions.
+	// Before is this voter's knowledge of earlier groups, and of the protocol of earlier versions.
 	Before lease.Before `json:"before"`
 }
 
-// saved is what a disk has.
+// saved is the content of a disk.
 type saved struct {
 	meta
 	hard    *pb.HardState
 	snap    *pb.Snapshot
 	entries []*pb.Entry
-	// writes counts the changes, marks are those of other voters.
+	// writes counts the changes. marks are those of other voters.
 	writes uint64
 	marks  map[uint64]mark
 }
 
-// change is what is written at once.
+// change is written in one transaction.
 type change struct {
-	meta    *meta // if not nil, all else is of a new group: the old log is dropped
+	meta    *meta // if not nil, a new group begins: the old log is dropped
 	hard    *pb.HardState
 	snap    *pb.Snapshot
 	entries []*pb.Entry
@@ -56,13 +56,13 @@ type change struct {
 	marks   map[uint64]mark
 }
 
-// counts is the form of the counts on disk.
+// counts is the encoding of the counts on disk.
 type counts struct {
 	Writes uint64          `json:"writes"`
 	Marks  map[uint64]mark `json:"marks"`
 }
 
-// disk is the durable part of a voter. save returns when everything is on disk, or nothing.
+// disk is the durable part of a voter. save writes everything or nothing, and returns when it is on disk.
 type disk interface {
 	load() (*saved, error)
 	save(change) error
@@ -81,7 +81,7 @@ var (
 // boltDisk is a disk in a bbolt file. The log of raft is in the same file as its state, so that one flush writes both.
 type boltDisk struct{ *boltfile.File }
 
-// lockTime is how long another process may keep the file.
+// lockTime is how long to wait while another process has the file open.
 const lockTime = 5 * time.Second
 
 func openDisk(path string) (disk, error) {
@@ -180,12 +180,12 @@ func (d boltDisk) save(c change) error {
 		if len(c.entries) == 0 {
 			return nil
 		}
-		// Later ones were replaced by these.
+		// Later entries were replaced by these.
 		return drop(l, c.entries[len(c.entries)-1].GetIndex()+1, math.MaxUint64)
 	})
 }
 
-// renew replaces the log by an empty one of a group.
+// renew replaces the log by the empty log of a group.
 func renew(tx *bolt.Tx, b *bolt.Bucket, m *meta) error {
 	if err := tx.DeleteBucket(bucketLog); err != nil && tx.Bucket(bucketLog) != nil {
 		return err

@@ -25,7 +25,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// until runs the world until something is true.
+// until runs the world until fn returns true.
 func (w *world) until(what string, fn func() bool) {
 	w.t.Helper()
 	for end := w.now + 2*time.Minute; !fn(); {
@@ -38,7 +38,7 @@ func (w *world) until(what string, fn func() bool) {
 	}
 }
 
-// holder is the machine that holds the lease, nil if none does.
+// holder returns the machine that holds the lease, nil if none does.
 func (w *world) holder() *machine {
 	for _, m := range w.machines {
 		if _, holds := m.holder.Token(); holds && !m.gone {
@@ -57,8 +57,8 @@ func (w *world) leader() *machine {
 	return nil
 }
 
-// TestWitnessLeads: the last entry is on a witness and on a master that dies. The other master gets the lease all the same, because the witness
-// leads until that master has the entry, and then passes the lead on.
+// TestWitnessLeads: only a witness and a dead master have the last entry. The other master still gets the lease, because the witness leads
+// until that master has the entry, and then passes the leadership on.
 func TestWitnessLeads(t *testing.T) {
 	for seed := range uint64(5) {
 		cryptotest.SetGlobalRandom(t, seed)
@@ -94,8 +94,8 @@ func TestWitnessLeads(t *testing.T) {
 	}
 }
 
-// TestRestartedWitnesses: of three masters and two witnesses two masters are lost. The witnesses, which have no connection to each other, vote
-// also after a restart: otherwise the third master could never have the lease.
+// TestRestartedWitnesses: two of three masters are lost. The two witnesses, which have no connection to each other, vote also after a restart.
+// Otherwise the third master could never get the lease.
 func TestRestartedWitnesses(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 7)
 	w := newWorld(t, 7, 3, 2, faults{})
@@ -109,7 +109,7 @@ func TestRestartedWitnesses(t *testing.T) {
 	w.until("the third master has the lease", func() bool { return w.holder() == w.machines["v0"] })
 }
 
-// TestRemovedDisk: a voter that has lost its disk takes a new number in the place of the old one; its old disk then counts as lost, too.
+// TestRemovedDisk: a voter that has lost its disk takes a new number in place of the old one. If its old disk comes back, that is outdated.
 func TestRemovedDisk(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 1)
 	w := newWorld(t, 1, 3, 0, faults{})
@@ -145,7 +145,7 @@ func TestRemovedDisk(t *testing.T) {
 	}
 }
 
-// TestOldDiskOfRestartedGroup: a voter with an old disk is recognized by the others after they were started again, too.
+// TestOldDiskOfRestartedGroup: the others recognize a voter's old disk even if they were restarted, too.
 func TestOldDiskOfRestartedGroup(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 4)
 	w := newWorld(t, 4, 3, 0, faults{})
@@ -165,8 +165,8 @@ func TestOldDiskOfRestartedGroup(t *testing.T) {
 	w.until("it votes under a new number", func() bool { return m.node.e.meta.Number != number && m.member() && m.recovered() })
 }
 
-// TestSetBackWhileRunning: a machine that is set back while it runs, as by a snapshot of its memory, goes on with the same start. The others
-// say how much they know of that, so it takes a new number.
+// TestSetBackWhileRunning: a machine that is reset while it runs, as by a snapshot of its memory, continues with the same start. It takes a
+// new number when the others report a higher count for that start.
 func TestSetBackWhileRunning(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 8)
 	w := newWorld(t, 8, 3, 0, faults{})
@@ -178,7 +178,7 @@ func TestSetBackWhileRunning(t *testing.T) {
 	m.start()
 	m.node.e.begun, m.node.e.sure = start, true
 	p := w.machines["v0"].node.Exchange("v1", m.node.Packet("v0", nil))
-	p.Messages = nil // raft may find it, too
+	p.Messages = nil // raft may detect it, too
 	if m.node.Returned("v0", p); m.node.e.meta.Number == number {
 		t.Error("it goes on when it hears of that")
 	}
@@ -187,8 +187,8 @@ func TestSetBackWhileRunning(t *testing.T) {
 	w.until("it votes under a new number", func() bool { return m.node.e.meta.Number != number && m.member() && m.recovered() })
 }
 
-// TestMessagesOfFormerNumber: a message that a voter sent before it was replaced does not count as one of the voter that it is now, whose count
-// of changes is in the packet.
+// TestMessagesOfFormerNumber: a message that a voter sent before it was replaced is not attributed to its new number, to which the count in the
+// packet belongs.
 func TestMessagesOfFormerNumber(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 9)
 	w := newWorld(t, 9, 3, 0, faults{})
@@ -208,8 +208,8 @@ func TestMessagesOfFormerNumber(t *testing.T) {
 	}
 }
 
-// TestReplacedOnce: what others say of the state that a voter had before it was replaced does not have it replaced again; and with its new
-// number it is silent after a start until it is confirmed, also if its number is not in its log yet.
+// TestReplacedOnce: reports about the state of a voter before it was replaced do not replace it again. With its new number it is silent
+// after a start until it is confirmed, even if the number is not in its log yet.
 func TestReplacedOnce(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 5)
 	w := newWorld(t, 5, 3, 0, faults{})
@@ -233,13 +233,13 @@ func TestReplacedOnce(t *testing.T) {
 	}
 }
 
-// TestUnconfirmedIsSilent: a voter that was started with its own disk says nothing until the others have confirmed that they know no later one.
+// TestUnconfirmedIsSilent: a restarted voter sends no messages until the others have confirmed that they know no later state of its disk.
 func TestUnconfirmedIsSilent(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 2)
 	w := newWorld(t, 2, 3, 0, faults{})
 	w.until("one has the lease", func() bool { return w.holder() != nil })
 	m := w.machines["v1"]
-	late := w.machines["v0"].node.Packet("v1", nil) // of before the start
+	late := w.machines["v0"].node.Packet("v1", nil) // from before the start
 	m.start()
 	heartbeat := func(from string) {
 		o := w.machines[from].node
@@ -281,8 +281,8 @@ func TestUnconfirmedIsSilent(t *testing.T) {
 	}
 }
 
-// TestChangedList: while a voter is replaced in the list of the configuration there is one lease at most, tokens grow, and no claim is lost; also
-// when the list is changed back and the voter that was left out has its old disk.
+// TestChangedList: while a voter is replaced in the configured list there is at most one lease, tokens grow, and no claim is lost. This holds
+// even if the list is changed back and the replaced voter has its old disk.
 func TestChangedList(t *testing.T) {
 	for seed := range uint64(4) {
 		cryptotest.SetGlobalRandom(t, seed)
@@ -327,8 +327,8 @@ func TestChangedList(t *testing.T) {
 	}
 }
 
-// TestChangedListWaits: the one voter that knows the last claims is started with the new list last. No lease is granted before, since the
-// others do not know what they have missed.
+// TestChangedListWaits: the only voter that knows the last claims is the last to start with the new list. No lease is granted before
+// that, since the others do not know what they have missed.
 func TestChangedListWaits(t *testing.T) {
 	for seed := range uint64(8) {
 		cryptotest.SetGlobalRandom(t, seed)
@@ -379,8 +379,8 @@ func TestChangedListWaits(t *testing.T) {
 	}
 }
 
-// TestManyLists: voters are replaced and added, and removed, while they run, in any order, and those that are left out go on with the former list
-// for a while. There is one lease at most, tokens grow, and no claim is lost.
+// TestManyLists: running voters are replaced, added and removed in any order. Those left out continue with the former list for a while. There is
+// at most one lease, tokens grow, and no claim is lost.
 func TestManyLists(t *testing.T) {
 	lists := [][]string{{"v0", "v1", "v2"}, {"v0", "v1", "v3"}, {"v0", "v1", "v3", "v4", "v5"}, {"v0", "v3", "v4"}, {"v0", "v2", "v3"}}
 	n, _ := seeds(t, 6)
@@ -423,7 +423,7 @@ func TestManyLists(t *testing.T) {
 	}
 }
 
-// TestTwoOfOneName: a copy of a master, or the master after a restart, has the name of the holder, but neither its lease nor its claims.
+// TestTwoOfOneName: a copy of a master, or the master after a restart, has the same name as the holder, but neither its lease nor its claims.
 func TestTwoOfOneName(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 3)
 	w := newWorld(t, 3, 3, 0, faults{})
@@ -473,12 +473,13 @@ func TestTwoOfOneName(t *testing.T) {
 	}
 }
 
-// TestAcquireAgain: a holder that has lost its lease gets it again with a greater token; one that has not heard of its grant gets that.
+// TestAcquireAgain: a holder that has lost its lease gets it again with a greater token. A holder that did not receive its grant gets the same
+// grant again.
 func TestAcquireAgain(t *testing.T) {
 	cryptotest.SetGlobalRandom(t, 6)
 	w := newWorld(t, 6, 3, 0, faults{})
 	w.until("one has the lease", func() bool { return w.holder() != nil })
-	w.run(5 * time.Second) // the lead is passed on
+	w.run(5 * time.Second) // the leadership is passed on
 	m := w.holder()
 	w.quiet = true
 	token, _ := m.holder.Token()
@@ -499,7 +500,7 @@ func TestAcquireAgain(t *testing.T) {
 	}
 }
 
-// TestOldVersion: what a voter granted and recorded with the version before is known to the group, and its files are removed.
+// TestOldVersion: the group knows what a voter granted and recorded with the previous version, and the files of that version are removed.
 func TestOldVersion(t *testing.T) {
 	dir := t.TempDir()
 	cfg := Config{Name: "a", Voters: []string{"a", "b", "c"}, Path: filepath.Join(dir, "voter.db"), Log: slog.New(slog.DiscardHandler)}
@@ -561,7 +562,7 @@ func TestOldVersion(t *testing.T) {
 	}
 }
 
-// TestDisk: a file has what a disk in memory has, after any changes.
+// TestDisk: a file has the same content as a disk in memory after any changes.
 func TestDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "voter.db")
 	file, err := openDisk(path)
@@ -587,7 +588,7 @@ func TestDisk(t *testing.T) {
 		case 3, 4:
 			c.hard = &pb.HardState{Term: new(uint64(i)), Vote: new(uint64(1)), Commit: new(last)}
 		}
-		from := max(1, last-uint64(r.IntN(int(last)+1))) // some replace others
+		from := max(1, last-uint64(r.IntN(int(last)+1))) // some entries replace others
 		if last = from + uint64(r.IntN(4)); r.IntN(3) > 0 {
 			for index := from; index <= last; index++ {
 				c.entries = append(c.entries, &pb.Entry{Index: new(index), Term: new(uint64(i)), Data: []byte{byte(i)}})
@@ -623,7 +624,8 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// TestDriver: three voters in one process agree by their drivers. The log is shortened, and one that has lost its file gets all by a snapshot.
+// TestDriver: the drivers of three voters in one process reach agreement. The log is compacted, and a voter that has lost its file gets
+// everything by a snapshot.
 func TestDriver(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -732,7 +734,7 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-// FuzzPacket: what another voter sends is decoded within bounds, and takes the group from no other voter.
+// FuzzPacket: packets of another voter are decoded within bounds, and remove no other voter from the group.
 func FuzzPacket(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	list := []string{"a", "b", "c"}
@@ -792,7 +794,7 @@ func FuzzPacket(tf *testing.F) {
 	})
 }
 
-// TestPacket: a packet is the same after it was carried.
+// TestPacket: a packet is unchanged after encoding and decoding.
 func TestPacket(t *testing.T) {
 	p := Packet{Group: "x", Generation: 1, Number: 1<<63 - 1, Term: 3, Writes: 4, Start: 1<<63 + 5, About: 6, Old: 7, Messages: [][]byte{{1, 2}, {}}}
 	b, err := p.Encode()

@@ -7,11 +7,11 @@ import (
 	"brine/internal/ha/lease"
 )
 
-// waiting has the requests that wait for a majority, by the number of their command or read. Each function is called once: with done if the
-// answer is that of the voters, otherwise what happens is unknown.
+// waiting holds the requests that wait for a majority, by the number of their command or read. Each function is called once. done means
+// that the answer is that of the voters; otherwise the result is unknown.
 type waiting map[uint64]func(a lease.Answer, done bool)
 
-// maxWaiting bounds them.
+// maxWaiting bounds the number of waiting requests.
 const maxWaiting = 256
 
 // add returns the number for a request.
