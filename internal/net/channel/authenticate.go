@@ -83,9 +83,9 @@ func NewAuthenticator(identity *handshake.Identity, book KeyBook, admission Admi
 // Identity returns the master's identity towards minions.
 func (a *Authenticator) Identity() *handshake.Identity { return a.identity }
 
-// signIn answers one _auth request; changed means that the minion's accepted
-// key has changed. pub is the key in req if it was parsed before, or nil. It
-// always returns a reply; Salt 3007 sometimes sends none.
+// signIn answers one _auth request; changed means that the minion's accepted key has changed. pub
+// is the parsed key in req, or nil if it was not parsed before. It always returns a reply; Salt
+// 3007 sometimes sends none.
 func (a *Authenticator) signIn(req handshake.Request, pub *crypt.PublicKey) (reply any, changed bool) {
 	refuseSHA1 := a.opts != nil && a.opts().RefuseSHA1
 	if !crypt.ValidSigning(req.SigAlgo) || refuseSHA1 && req.SigAlgo == crypt.PKCS1v15SHA1 {
@@ -118,8 +118,8 @@ func (a *Authenticator) signIn(req handshake.Request, pub *crypt.PublicKey) (rep
 	return a.answer(req, v, pub), v.Store == handshake.ToAccepted
 }
 
-// checkPeer checks what does not need the key store. Salt stores any data as a
-// key, and notices when the key is accepted.
+// checkPeer checks what does not need the key store. Salt stores any data as a key, and detects an
+// invalid one when the key is accepted.
 func checkPeer(req handshake.Request) (*crypt.PublicKey, error) {
 	if err := salt.CheckID(req.ID); err != nil {
 		return nil, err
@@ -143,8 +143,8 @@ func (a *Authenticator) decide(req handshake.Request, pub *crypt.PublicKey) (han
 		}
 	}
 	if known == handshake.Accepted && same {
-		// Nothing to store: a fleet that reconnects waits neither for the disk nor for
-		// unauthenticated peers.
+		// Nothing to store: a reconnecting fleet waits neither for the disk nor for unauthenticated
+		// peers.
 		return handshake.Decide(known, same, a.policy(known, req)), nil
 	}
 	// A small key that the operator has accepted stays valid.
@@ -153,8 +153,8 @@ func (a *Authenticator) decide(req handshake.Request, pub *crypt.PublicKey) (han
 			salt.Errorf(salt.Invalid, "the key of %s has %d bits, min_minion_key_bits is %d: make a new key on the minion, or lower the option",
 				req.ID, pub.Bits(), a.opts().MinMinionKey)
 	}
-	// The rest is one step: of two keys that arrive for an unknown id at the same
-	// moment only one may find it unknown.
+	// The rest is atomic: if two keys arrive for an unknown id at the same moment, only one may
+	// find it unknown.
 	a.deciding.Lock()
 	defer a.deciding.Unlock()
 	for range decideTries {
@@ -166,8 +166,8 @@ func (a *Authenticator) decide(req handshake.Request, pub *crypt.PublicKey) (han
 	return handshake.Verdict{}, salt.Errorf(salt.Unavailable, "the key of %s changes all the time", req.ID)
 }
 
-// decideTries bounds how often a decision is repeated because another master
-// with the same keys was faster.
+// decideTries bounds how often a decision is repeated because another master that shares the keys
+// was faster.
 const decideTries = 3
 
 func (a *Authenticator) decideUnknown(req handshake.Request) (handshake.Verdict, error) {

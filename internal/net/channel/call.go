@@ -49,8 +49,8 @@ func (c *Call) answered() {
 	}
 }
 
-// NewCall returns a call that is answered in clear, of a minion that counts as
-// authenticated, or of the command line if id is "". It is for tests of handlers.
+// NewCall returns a call whose answer is sent in clear. The sender counts as the authenticated
+// minion id, or as the command line if id is "". It is for tests of handlers.
 func NewCall(cmd, id string, load *value.Dict, req *transport.Request) *Call {
 	return &Call{Cmd: cmd, ID: id, Load: load, req: req}
 }
@@ -73,8 +73,8 @@ func (c *Call) Reply(v any) {
 	c.reply(v, nil)
 }
 
-// ReplyThen is Reply with a callback when the answer has left memory, which may
-// be long after; sent is called once and must not block.
+// ReplyThen is Reply with a callback: sent is called once when the answer no longer uses memory,
+// which may be much later. It must not block.
 func (c *Call) ReplyThen(v any, sent func()) {
 	if c.cipher == nil || c.req.Answer == nil {
 		defer sent()
@@ -112,7 +112,7 @@ type seal struct{ b []byte }
 
 var seals = sync.Pool{New: func() any { return new(seal) }}
 
-// maxSeal is the largest buffer that is kept: a part of a file fits.
+// maxSeal is the largest buffer that is reused. It is large enough for a part of a file.
 const maxSeal = 4 << 20
 
 func (s *seal) free() {
@@ -121,9 +121,9 @@ func (s *seal) free() {
 	}
 }
 
-// ReplyPrivate answers like _pillar: under a key created for this reply, which
-// is encrypted with the minion's public key, and signed by the master. After an
-// error nothing was sent, and Reply must still be called.
+// ReplyPrivate answers like _pillar: the answer is signed by the master and encrypted with a key
+// created for this reply, which is encrypted with the minion's public key. After an error nothing
+// was sent, and Reply must still be called.
 func (c *Call) ReplyPrivate(v any) error {
 	if c.minion == nil {
 		return errors.New("a clear request has no private reply")

@@ -66,7 +66,7 @@ type connection struct {
 	expire  *time.Timer // closes it despite pending requests; nil until it is retired
 }
 
-// credentials are the keys of one sign-in. gen numbers the sign-ins.
+// credentials are the keys of one sign-in. gen counts the sign-ins.
 type credentials struct {
 	gen          int
 	aes          string
@@ -83,12 +83,12 @@ type credentials struct {
 	previousEnd time.Time
 }
 
-// previousTime is how long the previous key is valid. A master changes its key
-// to exclude a minion, which knows the old one.
+// previousTime is how long the previous key is valid. It is short because a master may change its
+// key to exclude a minion that knows the old one.
 const previousTime = 10 * time.Second
 
-// publicationKey lives as long as the master's AES key, which can be longer
-// than one sign-in: its serial numbers must continue.
+// publicationKey lives as long as the master's AES key, possibly across several sign-ins, because
+// its serial numbers must continue.
 type publicationKey struct {
 	cipher *crypt.Crypticle
 	mu     sync.Mutex
@@ -138,8 +138,7 @@ func (c *Client) SetAddress(addr string) {
 	closeAll(old)
 }
 
-// Close closes the connection; pending requests fail. SetAddress makes a new
-// one.
+// Close closes the connection; pending requests fail. SetAddress opens a new one.
 func (c *Client) Close() {
 	c.mu.Lock()
 	old := c.connections()
@@ -172,8 +171,8 @@ func (c *Client) dial(addr string) *connection {
 	return &connection{Requester: c.cfg.Transport.NewRequester(addr, c.cfg.Dial)}
 }
 
-// redial replaces the connection, unless another one than old is in use. Pending
-// requests stay on the old one: they may wait for an answer of a healthy master.
+// redial replaces the connection if it is still old. Pending requests stay on the old one, since a
+// healthy master may still answer them.
 func (c *Client) redial(old *connection) {
 	c.mu.Lock()
 	if c.req != old {
@@ -241,7 +240,7 @@ func (c *Client) PublishPort() int {
 	return 0
 }
 
-// Peer is what the last sign-in showed of the master besides its keys.
+// Peer describes the master at the last sign-in, apart from its keys.
 type Peer struct {
 	// Brine means that it knows Brine's additional commands.
 	Brine bool
@@ -282,16 +281,16 @@ func (c *Client) Ping(ctx context.Context) error {
 	return err
 }
 
-// SignIn makes one attempt to sign in, whatever keys there are; if one is in
-// progress it waits for that. The errors of package handshake give the reasons.
+// SignIn makes one attempt to sign in even if there are valid keys; if a sign-in is in progress it
+// waits for that. The errors of package handshake give the reasons.
 func (c *Client) SignIn(ctx context.Context) error {
 	_, err := c.renew(ctx, c.Generation())
 	return err
 }
 
-// renew ensures that there are keys of a later sign-in than generation gen.
-// Concurrent callers share one sign-in. fresh means that this sign-in began
-// after the call; otherwise the keys may be as outdated as those of gen.
+// renew ensures that the keys are from a later sign-in than generation gen. Concurrent callers
+// share one sign-in. fresh means that this sign-in began after the call; otherwise its keys may be
+// as outdated as those of gen.
 func (c *Client) renew(ctx context.Context, gen int) (fresh bool, err error) {
 	for {
 		r, lead := c.joinRenewal(gen)
@@ -331,8 +330,7 @@ func (c *Client) joinRenewal(gen int) (r *renewal, lead bool) {
 // maxBusy bounds how often a master can postpone a sign-in.
 const maxBusy = 10
 
-// lead signs in and notifies the waiting callers. A busy master says when to
-// retry.
+// lead signs in and notifies the waiting callers. A busy master may say when to retry.
 func (c *Client) lead(ctx context.Context, r *renewal) {
 	got, err := c.attempt(ctx)
 	for range maxBusy {
@@ -506,9 +504,9 @@ func (c *Client) exchange(ctx context.Context, cr *credentials, load *value.Dict
 	return nonce, raw, err
 }
 
-// open decrypts an ordinary reply: under the session key, or one of the plain
-// error strings of a master. These are not authenticated: they lead to an error
-// or a new sign-in, never to a result.
+// open decodes an ordinary reply: either encrypted with the session key, or one of a master's plain
+// error strings. The latter are not authenticated: they lead to an error or a new sign-in, never to
+// a result.
 func (cr *credentials) open(raw []byte, nonce string) (any, error) {
 	sealed, ok := msgpack.Text(raw)
 	if !ok {
@@ -559,8 +557,8 @@ func (c *Client) openPrivate(cr *credentials, raw []byte, nonce string) (any, er
 	}
 	data := d.Bytes("data")
 	if err := cr.master.Verify(c.cfg.Signer.Options.SigningAlgorithm, data, d.Bytes("sig")); err != nil {
-		// A master that returned with another key pair still knows the session; a
-		// sign-in verifies it.
+		// A master that restarted with another key pair still knows the session; a sign-in verifies
+		// the new key.
 		return nil, fmt.Errorf("a private reply is not signed by the master (%w): %w", err, errRenew)
 	}
 	inner, err := dictOf(data, minionLimits)

@@ -81,7 +81,7 @@ func TestHostileReplies(t *testing.T) {
 					t.Errorf("%s: %v, want %s", kind, err, c.want)
 				}
 			}
-			// The same through the whole client: it ends without a result.
+			// The same through the whole client: the request returns an error and no result.
 			if v, err := cl.Request(t.Context(), value.DictOf("cmd", "x")); err == nil {
 				t.Errorf("Request: %v", v)
 			}
@@ -280,8 +280,7 @@ func TestRedialLeavesRequests(t *testing.T) {
 	}
 }
 
-// TestUnusableKeys: a master, perhaps an authentic one, that sends invalid
-// keys. They are rejected.
+// TestUnusableKeys: invalid keys are rejected, even if the master is authentic.
 func TestUnusableKeys(t *testing.T) {
 	c := vecClient(t, wire{}, "")
 	before := c.current()
@@ -430,8 +429,8 @@ func TestStaleRenewal(t *testing.T) {
 	}
 }
 
-// TestStaleRenewalOfPublication: the same for a publication that arrives during
-// a sign-in whose answer still has the key from before the rotation.
+// TestStaleRenewalOfPublication: the same for a publication that arrives during a sign-in whose
+// answer still contains the previous key.
 func TestStaleRenewalOfPublication(t *testing.T) {
 	s := newServer(t, echo)
 	s.book.accept("one", private(t, "minion_other").Public())
@@ -653,7 +652,7 @@ func TestPublicationWaitsForTheMaster(t *testing.T) {
 		if job, err := sub.Receive(t.Context()); err != nil || job.Int("n") != 1 {
 			t.Errorf("%v, %v", value.Repr(job), err)
 		}
-		// Refusals are final: the message is no longer for us.
+		// Refusals are final: this minion can no longer read the message.
 		s.aes = crypt.NewKey()
 		s.book.remove("one")
 		start := time.Now()
@@ -717,14 +716,14 @@ func TestFileTrust(t *testing.T) {
 	if on, _ := trust.Known(); on != "new" {
 		t.Errorf("on file is %q", on)
 	}
-	// Salt writes it with or without a newline; editors with their own.
+	// Salt writes it with or without a newline; editors use other line ends.
 	if err := os.WriteFile(path, []byte("a\r\nb\r\n\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if on, ok := trust.Known(); on != "a\nb" || !ok {
 		t.Errorf("on file is %q", on)
 	}
-	// Something that is not a file, or cannot be created, is an error with the
+	// A directory in place of the file, or a path that cannot be created, is an error with the
 	// path.
 	folder := NewFileTrust(dir)
 	nowhere := NewFileTrust(filepath.Join(dir, "no", "where"))

@@ -2,9 +2,8 @@
 // daemons' interface: authenticated requests with typed maps in and out, and
 // publications that only minions with the master's current key can read.
 //
-// Server and PublishServer are the master's side, Client and Subscription the
-// minion's. The package knows no jobs and no routes: a request that passed all
-// checks becomes a Call.
+// Server and PublishServer are the master's side, Client and Subscription the minion's. The package
+// knows nothing of jobs and routes: a request that passed all checks becomes a Call.
 //
 // A request is an envelope map
 //
@@ -29,9 +28,9 @@ import (
 // protocolVersion is the supported version of Salt's request protocol.
 const protocolVersion = 3
 
-// sessionVersion is the first version with session keys. Before it, all minions
-// shared the key for publications, and any of them could impersonate another;
-// such requests are refused whatever minimum_auth_version says.
+// sessionVersion is the first version with session keys. Before it, all minions shared the key for
+// publications, and any of them could impersonate another; such requests are refused regardless of
+// minimum_auth_version.
 const sessionVersion = 3
 
 // Plain strings with which a master answers instead of an encrypted reply.

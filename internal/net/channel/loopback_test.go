@@ -81,7 +81,7 @@ func (p *place) start(t *testing.T) *master {
 	wg.Go(func() { _ = pub.Serve(ctx) })
 	wg.Go(func() { _ = req.Serve(ctx, m.Handle) })
 	m.pub, m.req = pub.Addr().String(), req.Addr().String()
-	p.pub, p.req = m.pub, m.req // the next master listens there, too
+	p.pub, p.req = m.pub, m.req // the next master listens on the same ports
 	m.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
 	t.Cleanup(m.stop)
 	return m
@@ -96,7 +96,7 @@ func (m *master) minion(t *testing.T, tr transport.Transport) *Client {
 	return c
 }
 
-// asks makes both kinds of request.
+// asks makes a request of each kind.
 func asks(t *testing.T, c *Client) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -362,8 +362,8 @@ func TestManyRenewOneSignIn(t *testing.T) {
 	})
 }
 
-// TestManyUnauthenticatedPeers: hundreds of unauthenticated peers neither keep an
-// accepted minion from being served nor use the master's memory.
+// TestManyUnauthenticatedPeers: hundreds of unauthenticated peers neither delay an accepted minion
+// nor use the master's memory.
 func TestManyUnauthenticatedPeers(t *testing.T) {
 	overTransports(t, func(t *testing.T, tr transport.Transport) {
 		m := newPlace(t, tr).start(t)
@@ -379,7 +379,7 @@ func TestManyUnauthenticatedPeers(t *testing.T) {
 					s := newClient(t, tr, func(cfg *ClientConfig) { cfg.Signer = signer(t, fmt.Sprintf("unknown-%d-%d", i, n), key, nil) })
 					s.SetAddress(m.req)
 					_ = s.SignIn(ctx)
-					// Requests that look encrypted, under names that do not exist.
+					// Requests that look encrypted, from ids that do not exist.
 					s.creds = vecCredentials(t, "")
 					_, _ = s.Request(ctx, value.DictOf("cmd", "echo"))
 					s.Close()
@@ -406,8 +406,8 @@ func TestManyUnauthenticatedPeers(t *testing.T) {
 	})
 }
 
-// TestTwoMastersMeetANewMinion: of two masters with different keys exactly one
-// becomes the known one, in any order.
+// TestTwoMastersMeetANewMinion: if two masters with different keys connect to a new minion in any
+// order, it trusts exactly one of them.
 func TestTwoMastersMeetANewMinion(t *testing.T) {
 	tr := zeromq.New(quiet)
 	first, second := newPlace(t, tr), newPlace(t, tr)

@@ -27,10 +27,9 @@ type Keys interface {
 // again, because another master with the same directory may have replaced it.
 const sessionCheck = time.Second
 
-// minionState is the state of one accepted minion that has sent a request. The
-// files can restore it except for the nonces, so a restarted master creates new
-// session keys (Sessions.DistrustOld), or learns the nonces from the other
-// masters of its cluster (Server.Learn).
+// minionState is the state of one accepted minion that has sent a request. The files can restore it
+// except for the nonces. So a restarted master creates new session keys (Sessions.DistrustOld), or
+// gets the nonces from the other masters of its cluster (Server.Learn).
 type minionState struct {
 	pub *crypt.PublicKey
 
@@ -68,8 +67,8 @@ func (m *minionState) largeOf() *semaphore.Weighted {
 	return m.large
 }
 
-// reserve waits until a request of this size may be decoded, which delays only
-// the calling connection, and returns a function that frees the memory.
+// reserve waits until a request of this size may be decoded, and returns a function that frees the
+// memory. Only the calling connection waits.
 func (t *minionTable) reserve(m *minionState, size int) (release func()) {
 	own, ownSize := m.largeOf(), int64(min(size, maxLargeEach))
 	allSize := int64(min(size, maxLarge))
@@ -148,8 +147,8 @@ func (t *minionTable) cipherOf(id string, s *minionState, now time.Time) (*crypt
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cipher != nil {
-		// A derived key changes in memory, and a master that was removed from the
-		// cluster may know its old value: check every time.
+		// A derived key can change in memory, and a master that was removed from the cluster may
+		// know its old value: check every time.
 		if t.sessions.derive == nil && now.Sub(s.checked) < sessionCheck && !now.Before(s.checked) {
 			return s.cipher, nil
 		}
@@ -217,13 +216,13 @@ func (s *minionState) checkToken(tok []byte) bool {
 type freshness uint8
 
 const (
-	// fresh is a new request, one that stock minions are known to repeat, or one
-	// without a nonce, which cannot be checked.
+	// fresh is a new request, one that stock minions are known to repeat, or one without a nonce,
+	// which cannot be checked.
 	fresh freshness = iota
 	// replayed is a request whose nonce was seen before.
 	replayed
-	// outrun is a request that was sent before others whose nonces are forgotten: a
-	// replay cannot be distinguished from a clock that was set back.
+	// outrun is a request sent before others whose nonces are forgotten: it may be a replay, or the
+	// clock was set back.
 	outrun
 )
 
@@ -286,10 +285,9 @@ func (t *minionTable) renewSession(id string) error {
 	return err
 }
 
-// repeatTime is how long the same message may request a pillar repeatedly. A
-// stock minion sends it up to three times, a minute apart, while there is no
-// answer. It encodes all other requests again, and a repeated pillar does no
-// harm.
+// repeatTime is how long the same message may request a pillar repeatedly. A stock minion sends it
+// up to three times, a minute apart, while there is no answer. It encodes all other requests again;
+// answering a repeated pillar request is harmless.
 const repeatTime = 5 * time.Minute
 
 // A replayed request is recognized among the last nonceWindow requests of its
@@ -309,10 +307,9 @@ const (
 	burstTime   = 10 * time.Second
 )
 
-// nonceRing remembers the hashes of the last nonces and the seconds in which they
-// arrived and were sent. It takes about 2.5 KiB for an active minion, and at most 0.5
-// MiB; the nonces themselves would take several times as much, for each of thousands
-// of minions.
+// nonceRing remembers the hashes of the last nonces and the seconds in which they arrived and were
+// sent. It uses about 2.5 KiB for an active minion, and at most 0.5 MiB. The nonces themselves
+// would use several times as much for each of thousands of minions.
 type nonceRing struct {
 	hashes []uint64 // valid from next on
 	times  []uint32 // of the Unix clock, good until 2106

@@ -17,8 +17,7 @@ import (
 // after a restart. They exchange Seen a few times a second. Nothing waits for
 // that: requests are served also while other masters are unreachable.
 
-// Seen is the requests of one minion that a master served under one session
-// key.
+// Seen lists the requests of one minion that a master served under one session key.
 type Seen struct {
 	ID string
 	// Key identifies the session key. Requests encrypted with another one cannot be
@@ -124,7 +123,7 @@ func (s *Server) AllSeen() (out []Seen) {
 		return true
 	})
 	for id, n := range renewed {
-		// For a key that cannot be derived here, the number is reported anyway.
+		// Report the number even if the key cannot be derived here.
 		e := Seen{ID: id, Generation: n}
 		if key, st, err := s.table.sessions.Get(id); err == nil {
 			e.Key, e.Generation = tagOf(key), st.generation
@@ -169,7 +168,7 @@ func (t *minionTable) learn(e Seen, now time.Time) error {
 	m, err := t.get(e.ID)
 	if err != nil {
 		err = errors.Join(err, t.waiting.keep(e, now))
-		// It may have been accepted and served meanwhile.
+		// The minion may have been accepted and served meanwhile.
 		if v, ok := t.m.Load(e.ID); ok {
 			m = v.(*minionState)
 			m.mu.Lock()
@@ -270,8 +269,8 @@ func (w *waitingSeen) expire(now time.Time) {
 	}
 }
 
-// adoptWaiting applies the waiting generations of id that lead to the reported keys:
-// others belong to another secret.
+// adoptWaiting applies the waiting generations of id that lead to the reported keys. Other
+// generations belong to another secret.
 func (t *minionTable) adoptWaiting(id string) {
 	t.waiting.mu.Lock()
 	defer t.waiting.mu.Unlock()

@@ -170,8 +170,8 @@ func TestGenerationOfHostileMember(t *testing.T) {
 	}
 }
 
-// TestGenerationsEndWithSecret: with another secret all keys are new, and
-// reported generations under the old one do not count.
+// TestGenerationsEndWithSecret: a new secret changes all keys, and generations reported under the
+// old one are ignored.
 func TestGenerationsEndWithSecret(t *testing.T) {
 	now := time.Now()
 	s, other := member(t, &now), member(t, &now)
@@ -194,8 +194,8 @@ func TestGenerationsEndWithSecret(t *testing.T) {
 	}
 }
 
-// TestGenerationToldToAbsentMember: a member that was down when a session key was
-// replaced early has the same key after a report.
+// TestGenerationToldToAbsentMember: a member that was down when a session key was replaced early
+// gets the same key after a report.
 func TestGenerationToldToAbsentMember(t *testing.T) {
 	now := time.Now()
 	one, absent := member(t, &now), member(t, &now)

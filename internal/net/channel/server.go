@@ -195,7 +195,7 @@ func (s *Server) signIn(req *transport.Request, in handshake.Request) {
 	}
 	defer queue.release(entered)
 	if req.Gone != nil && req.Gone() {
-		// It timed out before its turn, and may be back already.
+		// The sign-in timed out in the queue; the minion may be retrying already.
 		s.log.Debug("dropped sign-in: the minion gave up", "minion", in.ID)
 		replyValue(req, badLoad)
 		return
@@ -213,8 +213,8 @@ func (s *Server) signIn(req *transport.Request, in handshake.Request) {
 	replyValue(req, reply)
 }
 
-// SignIns returns how long sign-ins took, from the request to the answer. Those that
-// had to wait for a turn are in it, those that got none are not.
+// SignIns returns how long sign-ins took, from the request to the answer, including the time in the
+// queue. It excludes those that were not served.
 func (s *Server) SignIns() *metrics.Times { return &s.signIns }
 
 // queueOf returns the queue for a sign-in, and its key if that is the accepted

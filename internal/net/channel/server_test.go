@@ -321,9 +321,9 @@ func TestOldReplay(t *testing.T) {
 	}
 }
 
-// TestBusyMinion: a minion that sends more requests in one second of its clock than
-// are remembered of a quiet one is served, and none of them can be replayed, then
-// or when they are forgotten.
+// TestBusyMinion: a minion sends more requests in one second of its clock than are remembered for a
+// quiet minion. It is served, and none of the requests can be replayed, even when they are
+// forgotten.
 func TestBusyMinion(t *testing.T) {
 	seal := newSealer(t, vecSession, "minion")
 	now := time.Now()
@@ -923,8 +923,7 @@ func TestFullSignInQueue(t *testing.T) {
 	})
 }
 
-// TestSignInOfOneWhoLeft: a peer that has timed out before its turn costs
-// nothing and changes nothing.
+// TestSignInOfOneWhoLeft: a peer that timed out in the queue costs nothing and changes nothing.
 func TestSignInOfOneWhoLeft(t *testing.T) {
 	s := newServer(t, echo)
 	for _, gone := range []bool{true, false} {

@@ -25,9 +25,8 @@ type Sessions struct {
 	now    func() time.Time
 	derive *derivation // nil: keys are random, and stored in files
 
-	// made has the ids whose key this process created, with the key (unwritten) if
-	// it could not be written; nil: keys of other processes count, too. See
-	// DistrustOld.
+	// made has the ids whose key this process created, with the key (unwritten) if it could not be
+	// written. If it is nil, keys of other processes are valid, too. See DistrustOld.
 	made *sync.Map
 
 	// generations counts the early replacements of the derived key of an id.
@@ -55,8 +54,8 @@ func NewSessions(dir string, maxAge time.Duration) (*Sessions, error) {
 // key.
 func (s *Sessions) DistrustOld() { s.made = &sync.Map{} }
 
-// unwritten is a key in memory because the disk is full or broken: after a restart
-// all minions need new keys, and must not be locked out.
+// unwritten is a key in memory because the disk is full or broken. After a restart all minions need
+// new keys, and must not be locked out.
 type unwritten struct {
 	key string
 	at  time.Time
@@ -273,7 +272,7 @@ func (s *Sessions) Get(id string) (key string, st stamp, err error) {
 	if err := os.Chtimes(path, now, now); err != nil {
 		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
 	}
-	// The stored key counts: another master may have been faster.
+	// Use the stored key: another master may have been faster.
 	return s.read(id)
 }
 

@@ -30,8 +30,8 @@ type signInQueue struct {
 	limit *ratelimit.Pace // of all queues together, or nil
 
 	mu         sync.Mutex
-	free       int           // places
-	places     int           // in all
+	free       int           // slots
+	places     int           // number of slots
 	young, old list.List     // of *waiter, the latest first
 	each       time.Duration // mean duration of a sign-in
 	booked     time.Time     // until when other clients were asked to return

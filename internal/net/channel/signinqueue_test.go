@@ -14,9 +14,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestSignInQueueOrder: first come, first served among those that have not waited
-// long; then the others, the latest first; and those that have waited too long are
-// gone.
+// TestSignInQueueOrder: sign-ins that have not waited long are served first, in order of arrival;
+// then the others, the latest first. Those that have waited too long are dropped.
 func TestSignInQueueOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newSignInQueue(1, nil)

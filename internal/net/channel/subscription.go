@@ -82,8 +82,8 @@ func (s *Subscription) Beats() bool {
 	return ok && b.Beats()
 }
 
-// Missed reports whether the numbers of publications had a gap since the last
-// call. On a transport that sends to some minions only that means nothing.
+// Missed reports whether the serial numbers of publications had a gap since the last call. The
+// result has no meaning on a transport that sends to only some minions.
 func (s *Subscription) Missed() bool { return s.missed.Load() && s.missed.Swap(false) }
 
 // Close ends the subscription; Receive then fails.
@@ -215,8 +215,7 @@ var (
 	errForged   = errors.New("the publication is not signed, but the master announced at the sign-in that it signs all: another minion may have forged it")
 )
 
-// unseal verifies the signature, if required, and decrypts. It returns the key
-// that fitted.
+// unseal verifies the signature, if required, and decrypts. It returns the key that worked.
 func (s *Subscription) unseal(cr *credentials, msg *value.Dict) ([]byte, *publicationKey, error) {
 	load := msg.Bytes("load")
 	if s.c.cfg.VerifyPublications || cr.signs {
@@ -239,9 +238,8 @@ func (s *Subscription) unseal(cr *credentials, msg *value.Dict) ([]byte, *public
 	return plain, cr.publications, err
 }
 
-// accept removes the serial and rejects a publication that is not newer than
-// the previous one: it is a replay. missed reports that numbers in between are
-// missing.
+// accept removes the serial and rejects a publication that is not newer than the previous one,
+// since it is a replay. missed means that numbers in between are missing.
 func (k *publicationKey) accept(job *value.Dict) (missed bool, err error) {
 	if !job.Has("serial") {
 		return false, nil

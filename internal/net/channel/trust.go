@@ -18,16 +18,16 @@ import (
 // endorsed key of its own has a file of its own.
 type FileTrust struct {
 	path string
-	// own is the file for this one master, "" for none; apart means that the shared
+	// own is the file for this master only, "" for none. apart means that the key in the shared
 	// file says nothing about this master.
 	own   string
 	apart bool
 	mu    sync.Mutex
 }
 
-// NewMasterTrust is NewFileTrust for one of several masters, whose own key is
-// in the file own once there is one. apart means that these masters have
-// different keys, so that the shared one is no reason to refuse another.
+// NewMasterTrust is NewFileTrust for one of several masters. The file own contains this master's
+// own key once there is one. apart means that these masters have different keys, so that a mismatch
+// with the shared key is no reason to refuse another master.
 func NewMasterTrust(path, own string, apart bool) *FileTrust {
 	return &FileTrust{path: path, own: own, apart: apart}
 }

@@ -25,7 +25,7 @@ import "errors"
 var (
 	// ErrAuth reports a ciphertext of another key, or a changed one.
 	ErrAuth = errors.New("message authentication failed")
-	// ErrFormat reports a ciphertext that is authentic but not in Salt's form: bad padding or no
+	// ErrFormat reports an authentic ciphertext that is not in Salt's format: bad padding or no
 	// prefix.
 	ErrFormat = errors.New("malformed plaintext")
 	// ErrNonce reports an authentic reply that does not belong to the request.

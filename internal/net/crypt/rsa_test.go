@@ -316,7 +316,7 @@ func TestRecoverX931Refuses(t *testing.T) {
 	if _, err := public(t, "minion_other").RecoverX931(sig); !errors.Is(err, ErrSignature) {
 		t.Errorf("other key: %v", err)
 	}
-	// The greater of the two roots is as good.
+	// The greater of the two roots is equally valid.
 	other := new(big.Int).Sub(n, new(big.Int).SetBytes(sig)).FillBytes(make([]byte, 256))
 	if msg, err := k.Public().RecoverX931(other); err != nil || string(msg) != "salt" {
 		t.Errorf("n - s: %q, %v", msg, err)

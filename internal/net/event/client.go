@@ -45,13 +45,13 @@ func Dial(ctx context.Context, at Sockets) (*Reader, error) {
 	return r, nil
 }
 
-// settleTime bounds the wait of Settle.
+// settleTime is the timeout of Settle.
 const settleTime = 500 * time.Millisecond
 
-// Settle waits until the bus has accepted the connections that were dialled before: a daemon may answer
-// a request before it has accepted the connection on which the answer is read. A bus accepts connections in
-// order and closes one that the peer ends, so Settle does that with a connection of its own. Its error says
-// that the bus is slow, or of another kind; the connections may be used all the same.
+// Settle waits until the bus has accepted the connections that were dialled before: a daemon may answer a
+// request before it has accepted the connection on which the answer is read. A bus accepts connections in
+// order and closes one that the peer ends, so Settle does that with a connection of its own. An error means
+// that the bus is slow, or of another kind; the connections may still be used.
 func Settle(ctx context.Context, at Sockets) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()

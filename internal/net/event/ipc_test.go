@@ -125,8 +125,8 @@ func TestBothWays(t *testing.T) {
 	}
 }
 
-// A program that has connected gets the next event, even if the server has not
-// accepted it yet.
+// TestConnectedIsEnough: a connected program gets the next event, even if the server has not
+// accepted the connection yet.
 func TestConnectedIsEnough(t *testing.T) {
 	for _, mode := range []string{"ipc", "tcp"} {
 		o := MasterOptions{Options: testOptions, SockDir: filepath.Dir(masterSockets(t).Pub)}
@@ -136,7 +136,7 @@ func TestConnectedIsEnough(t *testing.T) {
 			at.Pub, at.Pull = "127.0.0.1:0", "127.0.0.1:0"
 		}
 		bus := NewBus(0)
-		s, err := Listen(bus, at, testOptions, quiet) // and does not serve
+		s, err := Listen(bus, at, testOptions, quiet) // without serving
 		must(t, err)
 		defer s.Close()
 		r, err := Dial(t.Context(), s.Sockets())
@@ -155,7 +155,7 @@ func TestConnectedIsEnough(t *testing.T) {
 func TestSocketFiles(t *testing.T) {
 	at := masterSockets(t)
 	must(t, os.MkdirAll(filepath.Dir(at.Pub), 0o755))
-	must(t, os.WriteFile(at.Pull, nil, 0o644)) // something old
+	must(t, os.WriteFile(at.Pull, nil, 0o644)) // a stale file
 	l, err := net.Listen("unix", at.Pub)
 	must(t, err)
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
@@ -172,7 +172,7 @@ func TestSocketFiles(t *testing.T) {
 	if _, err := Listen(NewBus(0), at, testOptions, quiet); salt.KindOf(err) != salt.Exists {
 		t.Error("two servers at one place:", err)
 	}
-	// A successor that has taken the place keeps its files.
+	// The files of a successor are kept.
 	must(t, os.Remove(at.Pub))
 	next, err := net.Listen("unix", at.Pub)
 	must(t, err)
@@ -184,7 +184,7 @@ func TestSocketFiles(t *testing.T) {
 	if _, err := os.Stat(at.Pull); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a socket is left")
 	}
-	for _, name := range []string{"publish_pull.ipc", "workers.ipc"} { // as Salt's programs look for them
+	for _, name := range []string{"publish_pull.ipc", "workers.ipc"} { // Salt's programs look for these files
 		if _, err := os.Stat(filepath.Join(filepath.Dir(at.Pub), name)); err != nil {
 			t.Error("a marker is gone", err)
 		}

@@ -51,7 +51,7 @@ func TestDecide(t *testing.T) {
 		{Unknown, other, sign, Verdict{Answer: Accept, Store: ToAccepted, Act: "accept"}},
 		{Unknown, other, reject, Verdict{Answer: Refuse, Store: ToRejected, Act: "reject"}},
 		{Unknown, other, both, Verdict{Answer: Refuse, Store: ToRejected, Act: "reject"}},
-		// Pending keys. The first key keeps the place.
+		// Pending keys. The first key stays pending.
 		{Pending, same, reject, Verdict{Answer: Refuse, Store: ToRejected, DropPending: true, Act: "reject"}},
 		{Pending, other, reject, Verdict{Answer: Refuse, Store: ToRejected, DropPending: true, Act: "reject"}},
 		{Pending, same, both, Verdict{Answer: Refuse, Store: ToRejected, DropPending: true, Act: "reject"}},

@@ -28,7 +28,7 @@ type SQL struct {
 	what  string // for errors
 }
 
-// Names are the settings whose names differ between Salt's drivers.
+// Names are the names of settings that differ between Salt's drivers.
 type Names struct {
 	// Password and Database are the names of these settings.
 	Password, Database string

@@ -1,4 +1,4 @@
-// Package consul is a client for the key-value store of consul, by its HTTP API.
+// Package consul is a client for consul's key-value store, using its HTTP API.
 package consul
 
 import (

@@ -1,6 +1,6 @@
-// Package etcd is a client for an etcd server: for version 2 of the API, which Salt's drivers use
-// unless etcd.require_v2 is false, or for the JSON gateway of version 3. Both have the same
-// interface: paths of words, with string values at their ends.
+// Package etcd is a client for an etcd server. It uses version 2 of the API, which Salt's drivers
+// use unless etcd.require_v2 is false, or the JSON gateway of version 3. Both have the same
+// interface: slash-separated paths with string values.
 package etcd
 
 import (
@@ -184,7 +184,7 @@ func (c *Client) send(ctx context.Context, method, path, typ string, body []byte
 
 // Node is a value, or a directory.
 type Node struct {
-	// Path has all words.
+	// Path is the full path.
 	Path string
 	// Value is empty for a directory.
 	Value string

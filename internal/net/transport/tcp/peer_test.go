@@ -202,11 +202,11 @@ func TestUnreadReplies(t *testing.T) {
 	c.(*net.TCPConn).SetReadBuffer(64 << 10)
 	frame := append(requestHead("00000000", false), 0xc0)
 	c.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
-	c.Write(bytes.Repeat(frame, 200_000)) // the answers would be 13 GB
+	c.Write(bytes.Repeat(frame, 200_000)) // the answers would amount to 13 GB
 	if n := sent.Load(); n > 64<<20 {
 		t.Errorf("%d MiB of replies were made for a peer that reads none", n>>20)
 	}
-	// It gets the rest when it reads.
+	// The peer gets the rest when it reads.
 	got := make([]byte, 1<<20)
 	if _, err := io.ReadFull(c, got); err != nil {
 		t.Error(err)
