@@ -24,14 +24,14 @@ import (
 	"brine/test/eventually"
 )
 
-// post runs a chunk by a session.
+// post runs a chunk in a session.
 func (s *site) post(session, chunk string) answer {
 	s.t.Helper()
 	return s.do("POST", "/", chunk, "Content-Type", asJSON, "X-Auth-Token", session)
 }
 
-// Every client, by everybody: without a session, with a wrong one, as a user
-// without rights, as one with few and as one with all.
+// TestRights calls every client without a session, with a wrong one, and as users with no, few and
+// all permissions.
 func TestRights(t *testing.T) {
 	s := start(t, "alpha", "beta")
 	sessions := map[string]string{"none": "", "wrong": strings.Repeat("a", 40), "stranger": s.login("stranger"), "limited": s.login("limited"),
@@ -88,8 +88,7 @@ func TestRights(t *testing.T) {
 		}
 		byClient[chunk.Client] = append(byClient[chunk.Client], x.want)
 	}
-	// Each client has been tried with a user who
-	// may and with a limited user who may not.
+	// Each client has been called by a user with permission and by a limited user without it.
 	for _, name := range client.LowClients {
 		allowed, denied := false, false
 		for _, want := range byClient[name] {
@@ -111,14 +110,14 @@ func TestRights(t *testing.T) {
 			t.Errorf("%s: %d", more, a.status)
 		}
 	}
-	// Each resource that is declared, with each method: what is not here fails.
+	// Each declared resource with each method. A resource that is missing here fails the test.
 	type row = [6]int
 	all := func(status int) row { return row{status, status, status, status, status, status} }
 	want := map[string]row{
 		"GET /":             all(200),
 		"POST /":            {401, 401, 401, 400, 400, 400}, // without a body; the chunks are above
 		"GET /login":        all(200),
-		"POST /login":       all(500), // without a body, as Salt
+		"POST /login":       all(500), // without a body, as in Salt
 		"GET /minions":      {401, 401, 401, 401, 401, 200},
 		"GET /minions/{id}": {401, 401, 401, 401, 401, 200},
 		"POST /minions":     {401, 401, 401, 400, 400, 400},
@@ -126,10 +125,10 @@ func TestRights(t *testing.T) {
 		"GET /jobs/{id}":    {401, 401, 401, 401, 401, 200},
 		"GET /keys":         {401, 401, 401, 401, 401, 200},
 		"GET /keys/{id}":    {401, 401, 401, 401, 401, 200},
-		"POST /keys":        all(400), // shows by itself who asks
+		"POST /keys":        all(400), // authenticates by itself
 		"POST /keys/{id}":   all(400),
-		"POST /run":         all(400), // shows by itself who asks
-		"GET /run":          all(200), // the clients there are, as /
+		"POST /run":         all(400), // authenticates by itself
+		"GET /run":          all(200), // the list of clients, like /
 		"POST /token":       all(400),
 		"GET /token":        all(200),
 		"GET /stats":        {401, 401, 401, 200, 200, 200},
@@ -142,9 +141,9 @@ func TestRights(t *testing.T) {
 		"GET /health":       all(200),
 		"GET /app":          all(200),
 		"GET /static":       all(404),
-		"GET /console":      all(200),                       // the start page; TestConsolePaths has what is below
-		"POST /logout":      {401, 401, 401, 200, 200, 200}, // the last, since it ends sessions
-		// POST of one minion is nothing.
+		"GET /console":      all(200),                       // the start page; TestConsolePaths covers the rest
+		"POST /logout":      {401, 401, 401, 200, 200, 200}, // last, since it ends sessions
+		// POST for a single minion is not supported.
 		"POST /minions/{id}": {401, 401, 401, 404, 404, 404},
 	}
 	var described struct {
@@ -157,7 +156,7 @@ func TestRights(t *testing.T) {
 	for path, methods := range described.Paths {
 		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "PATCH"} {
 			if _, declared := methods[strings.ToLower(method)]; declared && path == "/events" {
-				method = "HEAD" // it would go on for ever
+				method = "HEAD" // GET would not end
 			}
 			cells = append(cells, method+" "+path)
 		}
@@ -250,7 +249,7 @@ func TestCookie(t *testing.T) {
 	if a := s.do("GET", "/keys", "", "Cookie", "session_id="+id); a.status != 200 {
 		t.Errorf("by cookie: %d", a.status)
 	}
-	// A session outlives the program, and its id is nowhere on disk.
+	// A session outlives the program, and its id is not on disk.
 	s.api.Kill()
 	s.api.Launch()
 	eventually.Nil(t, time.Minute, "the API is back", func() error {
@@ -292,8 +291,8 @@ func TestWrongPasswordsAreSlowedDown(t *testing.T) {
 	s.login("admin") // another user at this address
 }
 
-// TestFloodOfWrongLogins: hundreds of wrong logins at once slow neither calls
-// with a valid session nor right logins down to the pace of the refusals.
+// TestFloodOfWrongLogins: hundreds of concurrent wrong logins do not slow calls with a valid
+// session, or correct logins, down to the pace of the refusals.
 func TestFloodOfWrongLogins(t *testing.T) {
 	s := start(t)
 	admin := s.login("admin")
@@ -301,7 +300,7 @@ func TestFloodOfWrongLogins(t *testing.T) {
 	for _, flood := range []struct {
 		name  string
 		user  func(i int) string
-		asked int // so many reach the master: login_limit, and 50 times that for an address
+		asked int // number that reaches the master: login_limit, and 50 times that for an address
 	}{
 		{"one user", func(int) string { return "admin" }, 20},
 		{"many users", func(i int) string { return fmt.Sprint("user", i) }, attempts},
@@ -343,15 +342,15 @@ func TestFloodOfWrongLogins(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %v; %d calls, slowest %v; %d logins, slowest %v", flood.name, statuses, len(calls), slices.Max(calls), len(logins), slices.Max(logins))
-		// At the pace of the refusals one or two of each would have been served.
+		// At the pace of the refusals only one or two of each would have been served.
 		if len(calls) < 10 || statuses[200] > 0 {
 			t.Errorf("%s: %v; meanwhile %d calls and %d logins were served", flood.name, statuses, len(calls), len(logins))
 		}
 		if statuses[http.StatusUnauthorized] > flood.asked {
 			t.Errorf("%s: %v: only %d of %d attempts at once may reach the master", flood.name, statuses, flood.asked, attempts)
 		}
-		// A refusal takes about a second. A right login that waits for the refusals
-		// before it is answered after nearly all of them.
+		// A refusal takes about a second. A correct login that waits for the refusals would be
+		// answered after nearly all of them.
 		if before > attempts*9/10 {
 			t.Errorf("%s: the first right login was answered after %d of %d refusals", flood.name, before, attempts)
 		}
@@ -424,8 +423,7 @@ func TestEvents(t *testing.T) {
 		if l := next(t, lines); l != "retry: 400" {
 			t.Fatalf("%s begins with %q", c.path, l)
 		}
-		// Events are sent until one is heard: the stream begins to
-		// listen when it is read.
+		// Send events until one arrives: the stream begins to listen when it is read.
 		heard := make(chan struct{})
 		go func() {
 			defer close(heard)
@@ -519,7 +517,7 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// Hostile requests are refused and have no other effect.
+// TestHostileRequests: hostile requests are refused and have no other effect.
 func TestHostileRequests(t *testing.T) {
 	s := start(t)
 	admin := s.login("admin")
@@ -544,7 +542,7 @@ func TestHostileRequests(t *testing.T) {
 		"bad timeout":  {`[{"client":"local","tgt":"a","fun":"test.ping","timeout":"x"}]`, asJSON, 400},
 		"long timeout": {`[{"client":"local","tgt":"a","fun":"test.ping","timeout":1e99}]`, asJSON, 400},
 		"no function":  {`[{"client":"runner","arg":[1]}]`, asJSON, 400},
-		"bad tgt_type": {`[{"client":"local","tgt":"a","tgt_type":"nosuch","fun":"test.ping"}]`, asJSON, 200}, // as Salt: no minion matches
+		"bad tgt_type": {`[{"client":"local","tgt":"a","tgt_type":"nosuch","fun":"test.ping"}]`, asJSON, 200}, // as in Salt: no minion matches
 		"bad batch":    {`[{"client":"local_batch","tgt":"a","fun":"test.ping","batch":"x"}]`, asJSON, 400},
 		"bad type":     {`x`, "a b c", 406},
 	} {
@@ -592,9 +590,9 @@ func TestDescription(t *testing.T) {
 	}
 }
 
-// Chunks carry words of Salt's clients beside arguments: SaltGUI sends match
-// with each wheel function. Functions of the master that do not declare them
-// never see them; a runner never sees any keyword that it does not declare.
+// Chunks contain keywords of Salt's clients beside arguments: SaltGUI sends match with each wheel
+// function. Functions of the master that do not declare them never get them; a runner gets only
+// keywords that it declares.
 func TestWordsOfTheClient(t *testing.T) {
 	s := start(t)
 	admin := s.login("admin")
@@ -619,7 +617,7 @@ func TestWordsOfTheClient(t *testing.T) {
 	if a := s.post(admin, `{"client":"wheel","fun":"key.list_all","foo":1}`); !strings.Contains(a.body, "not valid") {
 		t.Errorf("an unknown keyword of a wheel function is not refused: %s", a.body)
 	}
-	// What was ignored is not on record as an argument.
+	// Ignored keywords are not recorded as arguments.
 	if a := s.post(admin, `{"client":"runner","fun":"jobs.list_jobs","search_target":"nothing","foo":"ignored-word"}`); a.status != 200 {
 		t.Fatal(a.body)
 	}
@@ -628,7 +626,7 @@ func TestWordsOfTheClient(t *testing.T) {
 	}
 }
 
-// Wheel functions that write files, by those who may call them.
+// TestWheelFiles calls wheel functions that write files, as users with permission.
 func TestWheelFiles(t *testing.T) {
 	s := start(t)
 	admin, limited := s.login("admin"), s.login("limited")

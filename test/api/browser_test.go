@@ -23,7 +23,7 @@ import (
 	"brine/test/daemontest"
 )
 
-// certificate writes one for an address, with its key.
+// certificate writes a certificate for an address, with its key.
 func certificate(t *testing.T, host string) (cert, key string) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -50,7 +50,7 @@ func certificate(t *testing.T, host string) (cert, key string) {
 	return cert, key
 }
 
-// page serves an empty page of a site of its own, on the host of the API.
+// page serves an empty page from a separate site on the host of the API.
 func page(t *testing.T, host, cert, key string) (origin string) {
 	t.Helper()
 	l, err := net.Listen("tcp", host+":0")
@@ -71,18 +71,18 @@ func page(t *testing.T, host, cert, key string) (origin string) {
 	return s.URL
 }
 
-// Scripts of pages. api is the address of the API.
+// Scripts of pages. api is the URL of the API.
 const (
 	scriptLogin = `const [api] = args;
 		const r = await fetch(api + "/login", {method: "POST", body: JSON.stringify({username: "admin", password: "s3cret", eauth: "sharedsecret"})});
 		return {status: r.status, token: (await r.json()).return[0].token, cookie: document.cookie};`
-	// by fetch, with a token (which needs a preflight) or with the cookie; -1 is
-	// what the browser does not show to the page.
+	// By fetch, with a token (which needs a preflight) or with the cookie. -1 means that the
+	// browser hides the answer from the page.
 	scriptRun = `const [api, token] = args;
 		const o = {method: "POST", headers: {Accept: "application/json"}, body: JSON.stringify({client: "runner", fun: "test.arg", arg: ["x"]})};
 		if (token) o.headers["X-Auth-Token"] = token; else o.credentials = "include";
 		try { return (await fetch(api + "/", o)).status; } catch (e) { return -1; }`
-	// the first event of a job, by an EventSource.
+	// Returns the first event of a job, by an EventSource.
 	scriptEvents = `const [url, api, credentials] = args;
 		const s = new EventSource(url, {withCredentials: credentials});
 		let timer;
@@ -110,8 +110,8 @@ const (
 		} finally { clearInterval(timer); s.close(); }`
 )
 
-// A real browser: pages of the API itself, of a site in cors_origins, and of
-// an unknown one, by fetch, EventSource and WebSocket.
+// TestBrowser uses a real browser with pages of the API itself, of a site in cors_origins, and of
+// an unknown site, by fetch, EventSource and WebSocket.
 func TestBrowser(t *testing.T) {
 	b := browsertest.Start(t)
 	host := daemontest.Host()
@@ -164,8 +164,8 @@ func TestBrowser(t *testing.T) {
 	hear("its EventSource by the cookie", said, scriptEvents, s.url+"/events", s.url, true)
 	hear("its WebSocket by the cookie", said, scriptSocket, socket, s.url)
 
-	// The same host, so that the browser takes it for the same site and sends
-	// the cookie whatever SameSite says.
+	// The host is the same, so the browser considers it the same site and sends the cookie whatever
+	// SameSite is.
 	b.Open(foreign)
 	run("a foreign page by the cookie", -1, "")
 	run("a foreign page by a token", 200, in.Token)

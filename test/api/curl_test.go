@@ -16,8 +16,7 @@ import (
 	"brine/test/tools"
 )
 
-// The configuration and the lines with curl in docs/rest-api.md do what they
-// are there for.
+// TestCurl: the configuration and the curl commands in docs/rest-api.md work as documented.
 func TestCurl(t *testing.T) {
 	tools.Need(t, "curl", "curl")
 	page, err := os.ReadFile("../../docs/rest-api.md")

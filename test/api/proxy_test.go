@@ -22,9 +22,8 @@ import (
 	"brine/test/tools"
 )
 
-// TestHAProxy: with the configuration of docs/rest-api.md clients are told
-// apart by their own addresses, browsers get the cookie, events come at once,
-// and a dead master is taken out.
+// TestHAProxy: with the configuration of docs/rest-api.md clients are distinguished by their
+// addresses, browsers get the cookie, events arrive at once, and a dead master gets no requests.
 func TestHAProxy(t *testing.T) {
 	program := tools.Need(t, "haproxy", "haproxy")
 	page, err := os.ReadFile("../../docs/rest-api.md")
@@ -74,7 +73,7 @@ func TestHAProxy(t *testing.T) {
 			t.Logf("%s\n%s", conf, &out)
 		}
 	})
-	// client is one with an address of its own.
+	// client returns a client with a separate address.
 	client := func(from string) *http.Client {
 		d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 		return &http.Client{Transport: &http.Transport{DialContext: d.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
@@ -106,7 +105,7 @@ func TestHAProxy(t *testing.T) {
 		return nil
 	})
 	const login = `{"username":"admin","password":%q,"eauth":"sharedsecret"}`
-	// The first address has its three wrong logins, whatever it says of itself.
+	// The first address has used its three wrong logins, whatever its headers claim.
 	for i, want := range []int{401, 401, 401, 429} {
 		if resp, body := send(one, "POST", "/login", fmt.Sprintf(login, "bad"), "X-Forwarded-For", fmt.Sprintf("192.0.2.%d", i)); resp.StatusCode != want {
 			t.Errorf("wrong login %d: %d %s", i, resp.StatusCode, body)

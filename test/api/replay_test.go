@@ -1,6 +1,5 @@
-// Package api replays the recordings of Salt's REST API in testdata/golden/api
-// against a real master, its minions and salt-api, and shows who may do what
-// through it.
+// Package api replays the recordings of Salt's REST API in testdata/golden/api against a real
+// master, its minions and salt-api. It also tests permissions and security of the API.
 package api
 
 import (
@@ -29,7 +28,7 @@ const recordings = "../../testdata/golden/api"
 
 func TestMain(m *testing.M) { daemontest.Main(m) }
 
-// port is that of salt-api, on the address of its master.
+// port is the port of salt-api, on the address of its master.
 const port = 28000
 
 const conf = `auto_accept: true
@@ -73,7 +72,7 @@ func start(t *testing.T, minions ...string) *site {
 	return startWith(t, daemontest.Host(), func(conf string) string { return conf }, minions...)
 }
 
-// startWith is start with a configuration that is changed before.
+// startWith is start with a modified configuration.
 func startWith(t *testing.T, host string, change func(conf string) string, minions ...string) *site {
 	t.Helper()
 	files := daemontest.ShortDir(t)
@@ -115,10 +114,10 @@ func startWith(t *testing.T, host string, change func(conf string) string, minio
 	return s
 }
 
-// anyCertificate is a client for servers of tests.
+// anyCertificate is a client that accepts any certificate.
 var anyCertificate = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
-// answer is what came back.
+// answer is the answer to a request.
 type answer struct {
 	status int
 	header http.Header
@@ -162,7 +161,7 @@ func (s *site) login(user string) string {
 	return id
 }
 
-// recording is one request with what Salt answered.
+// recording is a request and Salt's answer.
 type recording struct {
 	method, path, body string
 	headers            []string
@@ -202,7 +201,7 @@ func read(t *testing.T, name string) recording {
 	return r
 }
 
-// What varies.
+// Parts of answers that vary.
 var (
 	masks = []struct {
 		re *regexp.Regexp
@@ -229,8 +228,8 @@ func mask(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// sameButOrder compares JSON without regard to the order of keys, which is
-// that in which minions answer.
+// sameButOrder compares JSON without regard to the order of keys, which is the order in which
+// minions answer.
 func sameButOrder(a, b string) bool {
 	var x, y any
 	return json.Unmarshal([]byte(quoted(a)), &x) == nil && json.Unmarshal([]byte(quoted(b)), &y) == nil && reflect.DeepEqual(x, y)
@@ -239,12 +238,12 @@ func sameButOrder(a, b string) bool {
 // quoted makes the masked numbers readable.
 func quoted(s string) string { return strings.ReplaceAll(s, ": TIME", `: "TIME"`) }
 
-// severalMinions are the recordings in which minions answer in any order.
+// severalMinions are the recordings in which several minions answer in any order.
 var severalMinions = map[string]bool{"local_json": true, "local_json_object": true, "jobs_get_one": true, "local_batch": true, "minions_get_all": true,
 	"minions_get_one":        true,
 	"runner_manage_versions": true, "local_subset": true}
 
-// compare tells what differs from a recording.
+// compare reports the differences from a recording.
 func compare(t *testing.T, name string, want, got answer) {
 	t.Helper()
 	if want.status != got.status {
@@ -271,8 +270,7 @@ func compare(t *testing.T, name string, want, got answer) {
 	}
 }
 
-// notReplayed are the recordings that are compared by tests of their own, or
-// not at all, with the reason.
+// notReplayed are the recordings that other tests compare, or none, with the reason.
 var notReplayed = map[string]string{
 	"cors_preflight":                "Salt answers 500; TestCORS",
 	"cors_simple_origin":            "Salt trusts the pages of every site; TestCORS",
@@ -367,7 +365,7 @@ func TestReplay(t *testing.T) {
 			if strings.HasPrefix(name, "minions_get_") && name != "minions_get_unknown" {
 				got.body = shrink(got.body)
 			}
-			if name == "local_subset" { // one of two, at random
+			if name == "local_subset" { // one of two minions, at random
 				got.body = strings.Replace(got.body, `"beta"`, `"alpha"`, 1)
 			}
 			compare(t, name, r.want, got)
@@ -375,7 +373,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// shrink leaves of the grains of minions only that there are some.
+// shrink replaces the grains of minions by a mark that there are some.
 func shrink(body string) string {
 	var d struct{ Return []map[string]any }
 	if json.Unmarshal([]byte(body), &d) != nil || len(d.Return) != 1 {

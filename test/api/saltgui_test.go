@@ -15,7 +15,7 @@ import (
 	"brine/test/eventually"
 )
 
-// exchange is one request of the page with what it got.
+// exchange is a request of the page with its answer.
 type exchange struct {
 	URL, Sent string
 	Status    int
@@ -28,7 +28,7 @@ type gui struct {
 	b *browsertest.Browser
 }
 
-// listen notes each fetch of the page from now on.
+// listen records each fetch of the page from now on.
 const listen = `
 	if (window.exchanges) return;
 	window.exchanges = []; window.pending = 0; window.faults = [];
@@ -44,8 +44,7 @@ const listen = `
 		} finally { window.pending--; }
 	};`
 
-// show goes to a page and waits until it asks for nothing more and says what it
-// should.
+// show opens a page and waits until it has no pending requests and contains the text want.
 func (g *gui) show(page, want string) {
 	g.t.Helper()
 	g.b.Run(nil, `window.exchanges = []; history.pushState({}, "", args[0]); window.dispatchEvent(new PopStateEvent("popstate"));`, page)
@@ -87,7 +86,7 @@ func (g *gui) settled(page, want string) {
 	}
 }
 
-// command runs something by the box of commands.
+// command runs a command in SaltGUI's command box.
 func (g *gui) command(target, command, want string) {
 	g.t.Helper()
 	g.b.Run(nil, `
@@ -111,8 +110,8 @@ func (g *gui) command(target, command, want string) {
 	})
 }
 
-// SaltGUI, in a real browser: a user signs in, looks at every page, and runs
-// a command. BRINE_SALTGUI names its tree, where index.html is.
+// TestSaltGUI uses SaltGUI in a real browser: a user signs in, opens every page, and runs a
+// command. BRINE_SALTGUI is the directory with its index.html.
 func TestSaltGUI(t *testing.T) {
 	tree := os.Getenv("BRINE_SALTGUI")
 	if tree == "" {
@@ -174,7 +173,7 @@ func TestSaltGUI(t *testing.T) {
 		`"minions": ["alpha", "beta", "gamma"], "minions_pre": []`) {
 		t.Errorf("keys: %s", a.body)
 	}
-	// There is no such minion, for which every page would wait.
+	// This minion does not exist; every page would wait for it.
 	if err := os.Remove(s.master.Path("etc/salt/pki/master/minions/gamma")); err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +203,7 @@ func TestSaltGUI(t *testing.T) {
 	} {
 		g.show(p.page, p.want)
 	}
-	// The page of events shows what happens while it is looked at.
+	// The page of events shows events while it is open.
 	g.b.Run(nil, `[...document.querySelectorAll("#page-events .small-button")].find((e) => e.innerText.includes("\u2BC8")).click();`)
 	eventually.Nil(t, time.Minute, "an event is on the page", func() error {
 		s.do("POST", "/hook/seen", "")

@@ -12,9 +12,9 @@ import (
 	"brine/test/daemontest"
 )
 
-// Secrets are sent in every way in which people show them, right and wrong
-// ones, to daemons that log all they can. Afterwards they are in no log, event,
-// job, record, error or file but those that are for them.
+// TestNoSecretIsWritten sends secrets in every way that users do, correct and wrong ones, to
+// daemons with the most verbose logs. Afterwards no log, event, job, record, error or file contains
+// them, except the files that are meant to.
 func TestNoSecretIsWritten(t *testing.T) {
 	const (
 		right   = "r1ght-S3cret-of-all"
@@ -112,7 +112,7 @@ func TestNoSecretIsWritten(t *testing.T) {
 	for _, text := range told {
 		check("an answer", text)
 	}
-	// The bus has told all by now that it will of these: the last job is there.
+	// When the last job is on the bus, all earlier events are, too.
 	heard := ""
 	for !strings.Contains(heard, "salt/netapi/hook/it") {
 		heard += next(t, lines) + "\n"
@@ -144,10 +144,10 @@ func TestNoSecretIsWritten(t *testing.T) {
 			case rel == "master":
 				return err // the configuration
 			case strings.Contains(rel, "cache/salt/master/tokens/"), strings.Contains(rel, "brine/api/"):
-				text = strings.ReplaceAll(text, token, "") // a token's file has its name in it, a session its token
+				text = strings.ReplaceAll(text, token, "") // the names of token files contain the token, a session contains its token
 				rel = filepath.Dir(rel)
 			case strings.HasSuffix(rel, "/minions/alpha/data.p"):
-				text = strings.ReplaceAll(text, inner, "") // what is known of minions, for its owner alone
+				text = strings.ReplaceAll(text, inner, "") // data of minions, readable only by its owner
 				if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
 					t.Errorf("%s: %v", rel, st.Mode())
 				}

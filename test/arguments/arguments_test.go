@@ -1,5 +1,5 @@
-// Package arguments holds every declared argument to its purpose: the code of
-// the function that declares it must read it.
+// Package arguments checks that the code of each declared function reads every argument that the
+// function declares.
 package arguments
 
 import (
@@ -19,13 +19,13 @@ type declaration struct {
 	in   string // the package
 	at   string
 	args *types.Struct
-	// some says that the function has only the arguments in only.
+	// some means that the function has only the arguments in only.
 	some bool
 	only []string
-	// ignored are those that an option declares so.
+	// ignored are the arguments that an option declares as ignored.
 	ignored []string
 	root    *node // leads to its code
-	// state says that it is a state.
+	// state means that it is a state function.
 	state bool
 }
 
@@ -35,7 +35,7 @@ type argument struct {
 	path []*types.Var // from the argument struct, through embedded ones
 	// variadic arguments are *args and **kwargs: what is in them need not be used.
 	variadic bool
-	// ignored says that a reason for not reading it is declared.
+	// ignored means that a reason for not reading it is declared.
 	ignored bool
 }
 
@@ -97,9 +97,9 @@ func (p *program) declaration(t *testing.T, sp *sourcePackage, call *ast.CallExp
 	return d, true
 }
 
-// params returns the words of an option that leads to fn.Params, and whether it
-// does: those in the expression itself, in the variables that it names, and in
-// the function of this package that it calls.
+// params returns the words of an option that leads to fn.Params, and whether it does. It finds
+// words in the expression itself, in the variables that it names, and in the function of this
+// package that it calls.
 func (p *program) params(sp *sourcePackage, opt ast.Expr) (words []string, found bool) {
 	root := &node{edges: map[*node]bool{}}
 	p.scanner(sp, root).functions(opt)
@@ -178,7 +178,7 @@ func text(sp *sourcePackage, e ast.Expr) string {
 	return "?"
 }
 
-// arguments returns those that a struct declares, by the rules of package field.
+// arguments returns the arguments that a struct declares, by the rules of package field.
 func arguments(st *types.Struct, way []*types.Var) []argument {
 	var out []argument
 	for i := range st.NumFields() {
@@ -198,8 +198,8 @@ func variadic(t types.Type) bool {
 	return t.String() == "brine/internal/call/fn.Args" || t.String() == "brine/internal/call/fn.Kwargs"
 }
 
-// arguments returns those that the function must read. The engine gives every
-// state a name, and mod_watch the function of the state that watches.
+// arguments returns the arguments that the function must read. The engine passes a name to every
+// state, and the function of the watching state to mod_watch.
 func (d declaration) arguments() []argument {
 	var out []argument
 	for _, a := range arguments(d.args, nil) {
@@ -211,7 +211,7 @@ func (d declaration) arguments() []argument {
 	return out
 }
 
-// check returns what is wrong with the arguments of the declared functions.
+// check returns the errors in the arguments of the declared functions.
 func (p *program) check(t *testing.T) (problems []string, functions, checked int) {
 	t.Helper()
 	all := p.declarations(t)
@@ -228,7 +228,7 @@ func (p *program) check(t *testing.T) (problems []string, functions, checked int
 		code := p.reach(d.root)
 		own := d.arguments()
 		if !slices.ContainsFunc(own, func(a argument) bool { return code.reads(p, a.path...) }) {
-			// It waits for changes of others: mod_watch gets its arguments.
+			// The state waits for changes of others: mod_watch gets its arguments.
 			from := []*node{d.root}
 			for _, w := range watch[d.in] {
 				from = append(from, w.root)
@@ -271,7 +271,7 @@ func TestEveryArgumentIsRead(t *testing.T) {
 	}
 }
 
-// TestFindsUnreadArguments proves that the check finds what it is for.
+// TestFindsUnreadArguments proves that the check detects unread arguments.
 func TestFindsUnreadArguments(t *testing.T) {
 	problems, _, _ := load(t, "./testdata/unread").check(t)
 	var got []string

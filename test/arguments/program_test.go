@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// program is the type-checked source of this module's packages, with what each
-// function refers to and which fields it reads.
+// program is the type-checked source of this module's packages, with the references of each
+// function and the fields that it reads.
 type program struct {
 	fset     *token.FileSet
 	packages []*sourcePackage
@@ -46,24 +46,23 @@ type sourcePackage struct {
 	info  *types.Info
 }
 
-// node is something that runs code, or holds what does.
+// node is code, or a variable or field that holds code.
 type node struct {
 	edges map[*node]bool
 	id    int
 }
 
-// read is a selection such as a.Embedded.Field.
+// read is a field selection such as a.Embedded.Field.
 type read struct {
 	in *node
 	// chain are the selected fields, including embedded ones that Go inserts.
 	chain []*types.Var
-	// to is the field that the value is put into as it is, if any: the value
-	// is then read only if that field is.
+	// to is the field to which the value is assigned unchanged, if any: the value then counts as
+	// read only if that field is read.
 	to *types.Var
 }
 
-// load type-checks the packages of this module that the patterns name, and
-// those that they import.
+// load type-checks the packages of this module that match the patterns, and those that they import.
 func load(t *testing.T, patterns ...string) *program {
 	t.Helper()
 	type listed struct {
@@ -151,7 +150,7 @@ func (p *program) node(key any) *node {
 	return n
 }
 
-// survey notes which variables and parameters a package uses.
+// survey records which variables and parameters a package uses.
 func (p *program) survey(sp *sourcePackage) {
 	for _, obj := range sp.info.Uses {
 		if v, ok := obj.(*types.Var); ok {
@@ -269,7 +268,7 @@ func (s *scanner) visit(n ast.Node) bool {
 	return true
 }
 
-// refer adds an edge to what a name stands for.
+// refer adds an edge to the object of a name.
 func (s *scanner) refer(obj types.Object) {
 	switch obj := obj.(type) {
 	case *types.Func:
@@ -296,14 +295,14 @@ func holdsFunctions(t types.Type) bool {
 	return false
 }
 
-// hold has a variable that holds functions lead to those of an expression.
+// hold adds edges from a variable that holds functions to the functions of an expression.
 func (s *scanner) hold(v *types.Var, expr ast.Expr) {
 	if v != nil && holdsFunctions(v.Type()) {
 		s.p.scanner(s.sp, s.p.node(v)).functions(expr)
 	}
 }
 
-// functions enters the references of an expression, but no reads.
+// functions adds the references of an expression, but no reads.
 func (s *scanner) functions(expr ast.Expr) {
 	ast.Inspect(expr, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -333,7 +332,7 @@ func (s *scanner) variable(e ast.Expr) *types.Var {
 	return v
 }
 
-// literal has the fields of a struct that hold functions lead to them.
+// literal adds edges from the fields of a struct that hold functions to those functions.
 func (s *scanner) literal(lit *ast.CompositeLit) {
 	for i, e := range lit.Elts {
 		if f := s.fieldOf(lit, i); f != nil {
@@ -345,7 +344,7 @@ func (s *scanner) literal(lit *ast.CompositeLit) {
 	}
 }
 
-// fieldOf returns the field that an element of a literal sets, if it is a struct's.
+// fieldOf returns the field that an element of a literal sets, if the literal is a struct.
 func (s *scanner) fieldOf(lit *ast.CompositeLit, i int) *types.Var {
 	t := s.sp.info.Types[lit].Type
 	if ptr, ok := t.Underlying().(*types.Pointer); ok {
@@ -361,7 +360,7 @@ func (s *scanner) fieldOf(lit *ast.CompositeLit, i int) *types.Var {
 	return st.Field(i)
 }
 
-// conversion of one struct to another moves each field.
+// conversion handles the conversion of one struct to another, which copies each field.
 func (s *scanner) conversion(call *ast.CallExpr) {
 	if len(call.Args) != 1 || !s.sp.info.Types[call.Fun].IsType() {
 		return
@@ -385,7 +384,7 @@ func (s *scanner) parent(up int) ast.Node {
 	return s.stack[len(s.stack)-1-up]
 }
 
-// selection enters what a selector reads.
+// selection records the field that a selector reads.
 func (s *scanner) selection(sel *ast.SelectorExpr) {
 	chain := s.chain(sel)
 	if len(chain) == 0 {
@@ -430,8 +429,8 @@ func (s *scanner) selection(sel *ast.SelectorExpr) {
 	s.add(r)
 }
 
-// sent tells whether a field is one of a message. wire.Encode reads all of them,
-// by reflection.
+// sent reports whether a field belongs to a message. wire.Encode reads all fields of messages by
+// reflection.
 func (s *scanner) sent(lit *ast.CompositeLit, f *types.Var) bool {
 	st, ok := s.sp.info.Types[lit].Type.Underlying().(*types.Struct)
 	for i := 0; ok && i < st.NumFields(); i++ {
@@ -453,7 +452,7 @@ func (s *scanner) destination(lit *ast.CompositeLit, e ast.Node) *types.Var {
 	return nil
 }
 
-// dropped reports whether the function that is called does not use an argument.
+// dropped reports whether the called function does not use an argument.
 func (s *scanner) dropped(call *ast.CallExpr, arg ast.Node) bool {
 	var id *ast.Ident
 	switch f := ast.Unparen(call.Fun).(type) {
@@ -519,8 +518,8 @@ func (s *scanner) chain(e ast.Expr) []*types.Var {
 	return nil
 }
 
-// resolveInterfaces has methods of interfaces lead to those of the types of
-// this module that fulfil them.
+// resolveInterfaces adds edges from methods of interfaces to those of this module's types that
+// implement them.
 func (p *program) resolveInterfaces() {
 	methods := map[string][]*types.Func{} // of concrete types, by name
 	for _, sp := range p.packages {
@@ -555,10 +554,10 @@ func generic(ptr types.Type) bool {
 	return ok && named.TypeParams().Len() > 0
 }
 
-// reached are the nodes that a function leads to, by id.
+// reached is the set of nodes reachable from a function, by id.
 type reached struct{ ids []bool }
 
-// reach returns what the nodes lead to.
+// reach returns the nodes reachable from these nodes.
 func (p *program) reach(from ...*node) reached {
 	r := reached{make([]bool, len(p.nodes))}
 	for len(from) > 0 {
@@ -576,8 +575,7 @@ func (p *program) reach(from ...*node) reached {
 
 func (r reached) has(n *node) bool { return r.ids[n.id] }
 
-// reads reports whether code that is reached reads the field at the end of a
-// path: of the field of a struct, of the field of that, and so on.
+// reads reports whether reached code reads the field at the end of a path of nested fields.
 func (r reached) reads(p *program, path ...*types.Var) bool {
 	return r.follow(p, path, map[string]bool{})
 }

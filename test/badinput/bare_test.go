@@ -21,7 +21,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// bare is a minion without a daemon: every byte it sends can be another.
+// bare is a minion without a daemon. It can modify every byte that it sends.
 type bare struct {
 	t      *testing.T
 	id     string
@@ -59,12 +59,12 @@ func (b *bare) raw(body []byte) (any, error) {
 	return msgpack.Unmarshal(raw)
 }
 
-// clear is an envelope that proves nothing.
+// clear returns an unauthenticated envelope.
 func clear(load any) *value.Dict {
 	return value.DictOf("enc", "clear", "load", load, "version", 3)
 }
 
-// signIn makes one attempt. change, if not nil, changes what is sent.
+// signIn makes one attempt. change, if not nil, modifies the request.
 func (b *bare) signIn(change func(load *value.Dict)) error {
 	b.t.Helper()
 	a, err := b.signer.Begin(fmt.Sprintf("%032x", time.Now().UnixNano()), nil, false)
@@ -80,8 +80,8 @@ func (b *bare) signIn(change func(load *value.Dict)) error {
 	return err
 }
 
-// sealed is the envelope of a request under the session key; change, if not
-// nil, changes what is in it.
+// sealed returns the envelope of a request under the session key; change, if not nil, modifies its
+// load.
 func (b *bare) sealed(load *value.Dict, change func(load *value.Dict)) *value.Dict {
 	b.t.Helper()
 	tok, err := b.signer.Key.SignX931([]byte("salt"))
@@ -98,7 +98,7 @@ func (b *bare) sealed(load *value.Dict, change func(load *value.Dict)) *value.Di
 	return value.DictOf("enc", "aes", "load", c.Seal(plain, ""), "version", 3, "id", b.id)
 }
 
-// open returns what a sealed answer holds; a plain text comes back as it is.
+// open returns the content of a sealed answer; a plain string is returned unchanged.
 func (b *bare) open(answer any, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -118,16 +118,16 @@ func (b *bare) open(answer any, err error) (any, error) {
 	if err != nil {
 		return answer, nil
 	}
-	// The nonce of the request is before the answer.
+	// The nonce of the request precedes the answer.
 	return msgpack.Unmarshal(plain[min(32, len(plain)):])
 }
 
-// event is a request that has an effect that can be seen: an event.
+// event returns a request with a visible effect: an event.
 func (b *bare) event(tag string) *value.Dict {
 	return value.DictOf("cmd", "_minion_event", "id", b.id, "tag", tag, "data", value.NewDict(0))
 }
 
-// returns is the return of a job.
+// returns returns the return of a job.
 func (b *bare) returns(jid string, v any) *value.Dict {
 	return value.DictOf("cmd", "_return", "id", b.id, "jid", jid, "fun", "test.ping", "fun_args", &value.List{},
 		"return", v, "success", true, "retcode", 0)

@@ -9,8 +9,7 @@ import (
 	"brine/test/eventually"
 )
 
-// TestClocks has a master that wants requests to be young, and minions whose
-// clocks are off.
+// TestClocks: a master with a maximum age of requests, and minions with wrong clocks.
 func TestClocks(t *testing.T) {
 	t.Parallel()
 	m := master(t, "request_server_ttl: 60\n")
@@ -39,7 +38,7 @@ func TestClocks(t *testing.T) {
 		}
 	}
 	m.Logged("refused request: its time is off by more than request_server_ttl; check the clocks of this master and the minion minion=late age=3m")
-	// An attacker on the path cannot fill the log with it.
+	// An attacker on the network path cannot fill the log with these messages.
 	if n := strings.Count(m.Log(), "its time is off"); n != 3 {
 		t.Errorf("it is told %d times for 9 requests of 3 minions", n)
 	}
@@ -49,6 +48,6 @@ func TestClocks(t *testing.T) {
 	if strings.Contains(tags(), "clock/late") || strings.Contains(tags(), "clock/early") {
 		t.Error("a refused request had an effect")
 	}
-	// A real minion is not troubled, as long as the clocks agree.
+	// A real minion is not affected as long as the clocks agree.
 	minion(t, "w", "", m)
 }

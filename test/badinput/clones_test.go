@@ -24,9 +24,9 @@ func copyOf(t *testing.T, from, to *node) {
 	}
 }
 
-// TestClonedMinion has two machines with one minion id. With the same key both are
-// served, the master says so when their results differ, and each job has one return.
-// Another key is denied, on both sides with a word, and the first minion goes on.
+// TestClonedMinion: two machines have one minion id. With the same key both are served, the master
+// reports it when their results differ, and each job has one return. Another key is denied, with a
+// message on both sides, and the first minion keeps working.
 func TestClonedMinion(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
@@ -64,8 +64,8 @@ func TestClonedMinion(t *testing.T) {
 	mustPing(t, m, "w")
 }
 
-// TestClonedMaster has two masters with one id and key, as after a copy of the machine,
-// and a minion that has both: each commands it and gets its own returns.
+// TestClonedMaster: two masters have one id and key, as after a copy of the machine, and a minion
+// uses both. Each commands it and gets its own returns.
 func TestClonedMaster(t *testing.T) {
 	t.Parallel()
 	one := master(t, "")
@@ -86,10 +86,9 @@ func TestClonedMaster(t *testing.T) {
 	}
 }
 
-// TestClocksOfOtherDays has a minion and then a master whose clocks are three days off,
-// before and after which they are right: it is commanded, a kept job is run, and
-// nothing of the days between is refused or lost. It is only done when BRINE_CLOCK is
-// set (daemontest.Off).
+// TestClocksOfOtherDays: the clock of a minion, and then of a master, is three days off for a
+// while. The minion is commanded, a kept job runs, and nothing is refused or lost. It runs only if
+// BRINE_CLOCK is set (daemontest.Off).
 func TestClocksOfOtherDays(t *testing.T) {
 	t.Parallel()
 	for name, off := range map[string]time.Duration{"ahead": 72 * time.Hour, "behind": -72 * time.Hour} {

@@ -10,16 +10,15 @@ import (
 	"brine/test/daemontest"
 )
 
-// users are the programs that read a configuration, each in a form that ends
-// by itself.
+// users are the programs that read a configuration, each with arguments with which it exits.
 var users = map[string][][]string{
 	"master": {{"salt-master", "--check-config"}, {"salt-master"}, {"salt-master", "-d"}, {"salt", "*", "test.ping"}, {"salt-key", "-L"},
 		{"salt-run", "jobs.active"}},
 	"minion": {{"salt-minion", "--check-config"}, {"salt-minion"}, {"salt-minion", "-d"}, {"salt-call", "--local", "test.ping"}},
 }
 
-// TestBrokenConfiguration wants the file, the line and the key of what is
-// wrong, and Salt's exit code, from every program.
+// TestBrokenConfiguration expects the file, the line and the key of each error, and Salt's exit
+// code, from every program.
 func TestBrokenConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -87,7 +86,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestUnreadableConfiguration runs the programs as a user who may not read it.
+// TestUnreadableConfiguration runs the programs as a user without permission to read it.
 func TestUnreadableConfiguration(t *testing.T) {
 	t.Parallel()
 	mustBeRoot(t, "become another user")
@@ -101,7 +100,7 @@ func TestUnreadableConfiguration(t *testing.T) {
 		must(t, os.Chmod(dir, 0o755))
 		for _, p := range programs {
 			c := brine.Command(t.Context(), t, p[0], append([]string{"-c", dir}, p[1:]...)...)
-			// The directory of the binary is not for others either.
+			// Others cannot enter the directory of the binary either.
 			c.Path = setpriv
 			bin := openToAll(t, c.Args[0])
 			c.Args = append([]string{"setpriv", "--reuid", "65534", "--clear-groups", bin}, c.Args[1:]...)
@@ -117,7 +116,7 @@ func TestUnreadableConfiguration(t *testing.T) {
 	}
 }
 
-// openToAll makes a link to a file in a directory that everybody may enter.
+// openToAll links a file into a directory that everybody may enter.
 func openToAll(t *testing.T, file string) string {
 	t.Helper()
 	dir := daemontest.ShortDir(t)
@@ -129,8 +128,7 @@ func openToAll(t *testing.T, file string) string {
 	return path
 }
 
-// TestUnknownOptions are warned about, with the name that was meant, and stop
-// nothing.
+// TestUnknownOptions: unknown options cause a warning with the probable name, and stop nothing.
 func TestUnknownOptions(t *testing.T) {
 	t.Parallel()
 	for kind, programs := range users {
@@ -162,9 +160,8 @@ func TestUnknownOptions(t *testing.T) {
 	}
 }
 
-// TestCheckSeesWhatEndsAStart: --check-config finds what ends a start after the
-// configuration was read, and says of options of Salt's that have no effect here
-// that they have none.
+// TestCheckSeesWhatEndsAStart: --check-config finds errors that would end a start after the
+// configuration was read. It also reports options of Salt that have no effect here.
 func TestCheckSeesWhatEndsAStart(t *testing.T) {
 	t.Parallel()
 	place := "interface: " + daemontest.Host() + "\n" // whose ports are free

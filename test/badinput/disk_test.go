@@ -13,9 +13,9 @@ import (
 	"brine/test/eventually"
 )
 
-// TestFullDiskOfMaster fills the disk of a master that runs, also of one that writes
-// returns as files, too, or bounds what minions may store. Commands are refused, since
-// they cannot be recorded, and returns are stored once there is room.
+// TestFullDiskOfMaster fills the disk of a running master; variants also write returns as files, or
+// bound what minions may store. Commands are refused, since they cannot be recorded, and returns
+// are stored once there is space.
 func TestFullDiskOfMaster(t *testing.T) {
 	t.Parallel()
 	for name, more := range map[string]string{"as it is": "", "with files of jobs": "job_cache_files: True\n", "with a small quota": "minion_return_quota: 1\n"} {
@@ -33,8 +33,8 @@ func testFullDisk(t *testing.T, more string) {
 	w := minion(t, "w", "return_retry_timer_max: 1\n", m)
 	tags := m.Events()
 
-	// Jobs that return once the disk is full. Their values need pages of their own in
-	// the store, so that no page that happens to be free takes them.
+	// Jobs that return when the disk is full. Their values need pages of their own in the store, so
+	// that they do not fit into free pages.
 	const size = 100_000
 	full := filepath.Join(t.TempDir(), "full")
 	jids := map[string]string{}
@@ -65,7 +65,7 @@ func testFullDisk(t *testing.T, more string) {
 		t.Errorf("it cannot be asked what runs: %d %s%s", code, out, errs)
 	}
 
-	// A new minion needs no room for its session key, which is kept in memory.
+	// A new minion needs no disk space for its session key, which is kept in memory.
 	late := daemontest.NewMinion(t, brine, "late", []string{m.Host}, "").Start()
 	eventually.Nil(t, patience, "late is connected", func() error {
 		out, errs, _ := m.Run(brine, "salt-run", "manage.present", "--out=json")
@@ -88,7 +88,7 @@ func testFullDisk(t *testing.T, more string) {
 			t.Errorf("the return of %s was told %d times", jid, n)
 		}
 	}
-	// It is still there after a restart.
+	// The return still exists after a restart.
 	m.Kill()
 	m.Start()
 	for jid, text := range jids {
@@ -98,7 +98,7 @@ func testFullDisk(t *testing.T, more string) {
 	}
 }
 
-// TestFullDiskAtStart wants a reason, and a master once there is room.
+// TestFullDiskAtStart expects an error with a reason, and a running master once there is space.
 func TestFullDiskAtStart(t *testing.T) {
 	t.Parallel()
 	for place, want := range map[string]string{
@@ -108,7 +108,7 @@ func TestFullDiskAtStart(t *testing.T) {
 	} {
 		m := newMaster(t, "")
 		d := daemontest.NewDisk(t, m.Path(place), "64k,nr_inodes=20")
-		// No room for files, and none for names.
+		// No space for files or names.
 		d.Fill()
 		for i := range 40 {
 			if os.WriteFile(filepath.Join(d.Dir, fmt.Sprint("name", i)), nil, 0o600) != nil {
@@ -121,7 +121,7 @@ func TestFullDiskAtStart(t *testing.T) {
 	}
 }
 
-// TestFullDiskOfMinion has a minion run jobs without room for its notes.
+// TestFullDiskOfMinion: a minion runs jobs without space for its records.
 func TestFullDiskOfMinion(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
@@ -142,8 +142,8 @@ func TestFullDiskOfMinion(t *testing.T) {
 	mustPing(t, m, "w")
 }
 
-// TestFullDiskOfKeys has no room for the key of a unauthenticated peer, nor for what a
-// minion wants to know its master by.
+// TestFullDiskOfKeys: there is no space for the key of an unauthenticated peer, nor for the
+// master's key on a minion.
 func TestFullDiskOfKeys(t *testing.T) {
 	t.Parallel()
 	m := newMaster(t, "")

@@ -25,7 +25,7 @@ import (
 	"brine/test/eventually"
 )
 
-// rawMaster does the same with every connection to either port.
+// rawMaster calls do for every connection to either port.
 func rawMaster(t *testing.T, do func(net.Conn)) (host string, met *atomic.Int64) {
 	t.Helper()
 	host, met = daemontest.Host(), &atomic.Int64{}
@@ -60,8 +60,7 @@ func rawMaster(t *testing.T, do func(net.Conn)) (host string, met *atomic.Int64)
 	return host, met
 }
 
-// liar is a master with a key of its own or a stolen one, which answers what
-// it likes.
+// liar is a master with its own or a stolen key that sends arbitrary answers.
 type liar struct {
 	t        *testing.T
 	host     string
@@ -69,7 +68,7 @@ type liar struct {
 	pub      transport.Publisher
 	server   *channel.PublishServer
 	met      atomic.Int64
-	// answer to a sign-in; good is what an honest master would say.
+	// answer returns the answer to a sign-in; good is the answer of an honest master.
 	answer func(n int64, good *value.Dict) any
 }
 
@@ -98,7 +97,7 @@ func (l *liar) handle(r *transport.Request) {
 	if env, ok := v.(*value.Dict); ok && env.Str("enc") == "clear" {
 		reply = l.answer(n, l.honest(env.Dict("load")))
 	}
-	if raw, ok := reply.([]byte); ok { // bytes are no msgpack
+	if raw, ok := reply.([]byte); ok { // bytes instead of msgpack
 		r.Reply(raw)
 		return
 	}
@@ -109,7 +108,7 @@ func (l *liar) handle(r *transport.Request) {
 	r.Reply(b)
 }
 
-// honest is the inner map of an acceptance, before it is signed.
+// honest returns the inner map of an honest acceptance, before it is signed.
 func (l *liar) honest(load *value.Dict) *value.Dict {
 	req, err := handshake.ParseRequest(load, 3)
 	if err != nil {
@@ -136,7 +135,7 @@ func (l *liar) signed(inner *value.Dict) any {
 	return d
 }
 
-// lies are answers to a sign-in that a minion must not take.
+// lies are answers to a sign-in that a minion must reject.
 func lies(l func() *liar) []func(good *value.Dict) any {
 	with := func(k string, v any) func(*value.Dict) any {
 		return func(good *value.Dict) any {
@@ -166,8 +165,8 @@ func lies(l func() *liar) []func(good *value.Dict) any {
 	}
 }
 
-// TestMinionAmongEvilMasters has a minion with one good master among all kinds
-// of bad ones: it answers the good one without fail.
+// TestMinionAmongEvilMasters: a minion with one honest master and many hostile ones always answers
+// the honest one.
 func TestMinionAmongEvilMasters(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
@@ -240,7 +239,7 @@ func TestMinionAmongEvilMasters(t *testing.T) {
 	if _, err := os.Stat(w.Path("evil")); err == nil {
 		t.Error("a forged job was run")
 	}
-	// Of lies of one kind the first is logged.
+	// Only the first of several equal lies is logged.
 	w.Logged("the master's public key has fingerprint", other.Host, stolen.host+` err=`)
 	if n := len(w.Log()); n > 10<<20 {
 		t.Errorf("the log has %d bytes", n)
@@ -255,8 +254,7 @@ func TestMinionAmongEvilMasters(t *testing.T) {
 	}
 }
 
-// flood publishes what cannot be read, what was forged, what is too much, and
-// a crowd of proper jobs.
+// flood publishes unreadable, forged and oversized messages, and many valid jobs.
 func flood(t *testing.T, l *liar, file string) {
 	t.Helper()
 	eventually.Nil(t, patience, "the minion listens to the flooder", func() error {

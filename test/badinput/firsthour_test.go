@@ -10,14 +10,14 @@ import (
 	"brine/test/eventually"
 )
 
-// mistake is a command line with a typical mistake, and what is said to it.
+// mistake is a command line with a typical mistake, and the expected message.
 type mistake struct {
 	args []string
 	want []string
 }
 
-// TestFirstHour makes the typical mistakes of a first hour, with a real master and a
-// real minion. Each message says what is wrong and, where there is one, what to type.
+// TestFirstHour makes the typical mistakes of new users with a real master and a real minion. Each
+// message says what is wrong and, if possible, what to type.
 func TestFirstHour(t *testing.T) {
 	t.Parallel()
 	tree := t.TempDir()

@@ -18,8 +18,7 @@ import (
 	"brine/test/daemontest"
 )
 
-// TestForeignKeyForKnownID sends sign-ins with the id
-// of a minion and another key, over and over.
+// TestForeignKeyForKnownID repeatedly sends sign-ins with the id of a minion and another key.
 func TestForeignKeyForKnownID(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
@@ -51,7 +50,7 @@ func TestForeignKeyForKnownID(t *testing.T) {
 	}
 }
 
-// TestSignInFlood has unauthenticated peers come in crowds.
+// TestSignInFlood: many unauthenticated peers sign in at once.
 func TestSignInFlood(t *testing.T) {
 	t.Parallel()
 	const most = 300
@@ -88,7 +87,7 @@ func TestSignInFlood(t *testing.T) {
 	h.recovers(60)
 }
 
-// TestCommandFlood has unauthenticated peers command without a key of the machine.
+// TestCommandFlood: unauthenticated peers send commands without a key of the machine.
 func TestCommandFlood(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
@@ -107,7 +106,7 @@ func TestCommandFlood(t *testing.T) {
 				for i := range 100 {
 					for _, cmd := range []string{"publish", "runner", "wheel", "mk_token", "get_token", "ping"} {
 						if cmd == "mk_token" && i%20 > 0 {
-							continue // a refused login takes a second on purpose
+							continue // a refused login deliberately takes a second
 						}
 						answer,
 							err := b.send(clear(value.DictOf("cmd", cmd, "fun", "cmd.run", "tgt", "*", "arg", value.ListOf("touch "+file), "key",
@@ -139,8 +138,7 @@ func TestCommandFlood(t *testing.T) {
 	h.recovers(60)
 }
 
-// TestDeafSubscribers has many subscribers that never read, while much is
-// published.
+// TestDeafSubscribers: many subscribers never read while the master publishes much data.
 func TestDeafSubscribers(t *testing.T) {
 	t.Parallel()
 	m := master(t, "transport_opts: {tcp: {publish_port: 24507, ret_port: 24508}, ws: {publish_port: 24509, ret_port: 24510}}\n")
@@ -174,7 +172,7 @@ func TestDeafSubscribers(t *testing.T) {
 	h.recovers(60)
 }
 
-// TestDeafClients asks and never reads the answers.
+// TestDeafClients: clients send requests and never read the answers.
 func TestDeafClients(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")

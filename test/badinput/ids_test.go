@@ -43,8 +43,8 @@ func b2i(b bool) int {
 	return 0
 }
 
-// TestIDsInSignIns sends ids that are paths, and wants no file to come of it,
-// on a master that accepts everything.
+// TestIDsInSignIns sends ids that are paths to a master that accepts everything, and expects no
+// file to be created.
 func TestIDsInSignIns(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
@@ -60,8 +60,8 @@ func TestIDsInSignIns(t *testing.T) {
 		if err := b.signIn(func(load *value.Dict) { load.Set("id", []byte(id)) }); err == nil {
 			t.Errorf("%.20q as bytes is signed in", id)
 		}
-		// The same in the requests of an accepted minion, which only it can
-		// make: its own id, or that in the envelope, or a job's.
+		// The same in the requests of an accepted minion: in its own id, in that of the envelope,
+		// and in that of a job.
 		jid := newJID()
 		for what, change := range map[string]func(*value.Dict){
 			"load": func(l *value.Dict) { l.Set("id", id) },
@@ -95,7 +95,7 @@ func TestIDsInSignIns(t *testing.T) {
 	if _, err := os.Stat("/etc/evil"); err == nil {
 		t.Error("a file was made in /etc")
 	}
-	// Each is refused in a line of the log that a terminal can show.
+	// Each is refused with a log line that is safe to show on a terminal.
 	for l := range strings.Lines(m.Log()) {
 		if strings.ContainsAny(strings.TrimSuffix(l, "\n"), "\x00\x1b\r") || len(l) > 6000 {
 			t.Errorf("a line of the log: %.200q", l)
@@ -104,7 +104,7 @@ func TestIDsInSignIns(t *testing.T) {
 	m.Logged("begins with a dot", "contains a slash, backslash or control character", "longer than 255 bytes")
 }
 
-// TestIDsOfSaltKey gives salt-key names that are paths.
+// TestIDsOfSaltKey passes names that are paths to salt-key.
 func TestIDsOfSaltKey(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
@@ -119,7 +119,7 @@ func TestIDsOfSaltKey(t *testing.T) {
 	for _, flag := range []string{"-a", "-r", "-d", "-p", "-f"} {
 		for _, id := range append(evil, "../minions/minions", "../../precious", "../*", "*/../*", ".*", "..*") {
 			if strings.Contains(id, "\x00") || id == "" && flag != "-d" {
-				continue // cannot be an argument; or means nothing
+				continue // cannot be an argument, or has no meaning
 			}
 			out, errs, code := m.Run(brine, "salt-key", "-y", "--include-all", flag, id)
 			if strings.Contains(out+errs, "dot file") || strings.Contains(out+errs, "panic") || code < 0 {
@@ -138,7 +138,7 @@ func TestIDsOfSaltKey(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Names of keys to make must not leave their directory either.
+	// Names of keys to create must not leave their directory either.
 	dir := m.Path("made")
 	must(t, os.Mkdir(dir, 0o700))
 	for _, name := range evil {
@@ -157,7 +157,7 @@ func TestIDsOfSaltKey(t *testing.T) {
 	}
 }
 
-// TestIDsKeptByMinions has a file minion_id with invalid content.
+// TestIDsKeptByMinions starts a minion with invalid content in its file minion_id.
 func TestIDsKeptByMinions(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"../evil", ".hidden", "a/b", "a\x1bb"} {

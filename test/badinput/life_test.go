@@ -18,7 +18,7 @@ import (
 	"brine/test/eventually"
 )
 
-// async starts a job and returns its id, or "" if the master was not there.
+// async starts a job and returns its id, or "" if the master was unreachable.
 func async(t *testing.T, m *node, fun string, args ...string) string {
 	t.Helper()
 	out, _, code := m.Run(brine, "salt", append([]string{"--async", "w", fun}, args...)...)
@@ -29,9 +29,8 @@ func async(t *testing.T, m *node, fun string, args ...string) string {
 	return jid
 }
 
-// TestKillMasterDuringReturns kills a master over and over while returns come
-// in: none that anybody was reported is lost, none of a job that was accepted
-// stays out, and the store is sound.
+// TestKillMasterDuringReturns repeatedly kills a master while returns arrive. No acknowledged
+// return is lost, every return of an accepted job arrives, and the store is intact.
 func TestKillMasterDuringReturns(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
@@ -59,7 +58,7 @@ func TestKillMasterDuringReturns(t *testing.T) {
 				}
 			})
 		}
-		// Some returns are in, others on their way.
+		// Some returns are stored, others are in transit.
 		eventually.Nil(t, patience, "returns", func() error {
 			if n := strings.Count(tags(), "/ret/w\n"); n < 3+round {
 				return fmt.Errorf("%d", n)
@@ -80,7 +79,7 @@ func TestKillMasterDuringReturns(t *testing.T) {
 	if len(jobs) < 10 || len(told) < 10 {
 		t.Fatalf("%d jobs, %d returns: too few to tell anything", len(jobs), len(told))
 	}
-	store := func() (*job.Store, error) { // while the master is unreachable, for it has a lock
+	store := func() (*job.Store, error) { // only while the master is not running, since it locks the store
 		m.Signal(syscall.SIGTERM)
 		if code := m.Wait(patience); code != 0 {
 			t.Errorf("the master ends with %d", code)
@@ -128,7 +127,7 @@ func TestKillMasterDuringReturns(t *testing.T) {
 	}
 }
 
-// TestKillMinionDuringJob kills a minion while it works.
+// TestKillMinionDuringJob kills a minion during a job.
 func TestKillMinionDuringJob(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
@@ -158,7 +157,7 @@ func TestKillMinionDuringJob(t *testing.T) {
 	}
 }
 
-// TestHangup changes the configuration of a master that runs.
+// TestHangup changes the configuration of a running master.
 func TestHangup(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "gather_job_timeout: 1\n")
@@ -182,7 +181,7 @@ func TestHangup(t *testing.T) {
 	w := daemontest.NewMinion(t, brine, "w", []string{m.Host}, "").Start()
 	w.Logged("the key is pending")
 
-	// Broken: all stays, and the reason is in the log.
+	// A broken configuration changes nothing, and the reason is logged.
 	for more, want := range map[string]string{
 		"auto_accept: True\nx: [\n":               m.Path("master") + ":1",
 		"auto_accept: True\ntimeout: soon\n":      `timeout: expected a number of seconds, got the string`,
@@ -215,7 +214,7 @@ func TestHangup(t *testing.T) {
 	late := daemontest.NewMinion(t, brine, "late", []string{m.Host}, "").Start()
 	late.Logged("the key is pending")
 
-	// A minion, too, reads its log level again, and stays what it is.
+	// A minion, too, reads its log level again, and changes nothing else.
 	w.Kill()
 	w.Level = ""
 	w.Start()
@@ -230,8 +229,7 @@ func TestHangup(t *testing.T) {
 	mustPing(t, m, "w")
 }
 
-// TestTerminate ends daemons that are busy: with peers that say nothing, a
-// runner that waits, a job that goes on.
+// TestTerminate stops busy daemons: with silent peers, a waiting runner, and a running job.
 func TestTerminate(t *testing.T) {
 	t.Parallel()
 	m := master(t, "timeout: 3600\n")
@@ -260,7 +258,7 @@ func TestTerminate(t *testing.T) {
 		place := map[*node]string{m: "master", w: "minion"}[n]
 		from := time.Now()
 		n.Signal(syscall.SIGTERM)
-		if code := n.Wait(patience); code != 0 { // what it works at would take an hour
+		if code := n.Wait(patience); code != 0 { // its work would take an hour
 			t.Errorf("%s ends with %d", n.Name, code)
 		}
 		t.Logf("%s ended after %.1f s", n.Name, time.Since(from).Seconds())

@@ -1,7 +1,6 @@
-// Package badinput gives real daemons what they should not get: broken
-// configurations, full disks, wrong clocks, garbage, floods, replays, masters
-// that lie. It wants each said plainly where an operator looks, the right exit
-// code, and nothing lost for those who did no wrong.
+// Package badinput gives real daemons invalid input: broken configurations, full disks, wrong
+// clocks, garbage, floods, replays, hostile masters. Each must be reported plainly where an
+// operator looks, with the right exit code, and must not harm other clients.
 package badinput
 
 import (
@@ -23,7 +22,7 @@ const brine = daemontest.Brine
 
 type node = daemontest.Node
 
-// patience is how long anything may take that should come soon.
+// patience is the timeout for anything that should happen soon.
 const patience = 60 * time.Second
 
 // program runs one of Brine's programs to its end.
@@ -39,7 +38,7 @@ func program(t *testing.T, name string, args ...string) (out string, code int) {
 	return string(b), c.ProcessState.ExitCode()
 }
 
-// demand wants all texts in one.
+// demand expects a string to contain all of the others.
 func demand(t *testing.T, where, text string, wants ...string) {
 	t.Helper()
 	for _, w := range wants {
@@ -49,20 +48,20 @@ func demand(t *testing.T, where, text string, wants ...string) {
 	}
 }
 
-// newMaster is a master that accepts all keys, and whose commands do not wait
-// long for minions that are not there.
+// newMaster returns a master that accepts all keys, and whose commands do not wait long for missing
+// minions.
 func newMaster(t *testing.T, more string) *node {
 	t.Helper()
 	return daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "auto_accept: True\ngather_job_timeout: 1\n"+more)
 }
 
-// master is newMaster, running.
+// master returns a running newMaster.
 func master(t *testing.T, more string) *node {
 	t.Helper()
 	return newMaster(t, more).Start()
 }
 
-// minion is a running minion that has answered all of its masters.
+// minion returns a running minion that has answered all of its masters.
 func minion(t *testing.T, id, more string, masters ...*node) *node {
 	t.Helper()
 	var hosts []string
@@ -84,7 +83,7 @@ func answers(t *testing.T, m *node, ids ...string) time.Duration {
 	})
 }
 
-// allTrue judges the outcome of a ping.
+// allTrue checks the result of a ping.
 func allTrue(rets map[string]any, err error) func(ids []string) error {
 	return func(ids []string) error {
 		for _, id := range ids {
@@ -96,7 +95,7 @@ func allTrue(rets map[string]any, err error) func(ids []string) error {
 	}
 }
 
-// mustPing wants an answer to this very ping.
+// mustPing expects an answer to this ping.
 func mustPing(t *testing.T, m *node, ids ...string) {
 	t.Helper()
 	if err := allTrue(m.SaltJSON(brine, "-t", "20", "-L", strings.Join(ids, ","), "test.ping"))(ids); err != nil {
@@ -104,7 +103,7 @@ func mustPing(t *testing.T, m *node, ids ...string) {
 	}
 }
 
-// noRoot skips what root can do anyway, unless it can be done as another user.
+// mustBeRoot skips a test that needs root.
 func mustBeRoot(t *testing.T, why string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -125,7 +124,7 @@ func command(t *testing.T, m *node, id, fun string, args ...string) (jid string,
 	return jid, rets[id]
 }
 
-// stored returns what the master has on disk of a job.
+// stored returns what the master has stored on disk of a job.
 func stored(t *testing.T, m *node, jid string) (map[string]any, error) {
 	t.Helper()
 	out, errs, code := m.Run(brine, "salt-run", "jobs.lookup_jid", jid, "--out=json")
@@ -136,7 +135,7 @@ func stored(t *testing.T, m *node, jid string) (map[string]any, error) {
 	return rets, nil
 }
 
-// contains says which text is missing.
+// contains returns an error that names the missing string.
 func contains(text string, wants ...string) error {
 	for _, w := range wants {
 		if !strings.Contains(text, w) {

@@ -10,7 +10,7 @@ import (
 	"brine/test/eventually"
 )
 
-// status returns a number of /proc/PID/status, in its unit.
+// status returns a number in /proc/PID/status, in its unit.
 func status(t *testing.T, n *node, field string) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.PID()))
@@ -28,7 +28,7 @@ func status(t *testing.T, n *node, field string) int {
 	return 0
 }
 
-// memory is what a daemon takes, in MiB; peak is the most it ever took.
+// memory returns the memory of a daemon and its peak, in MiB.
 func memory(t *testing.T, n *node) (now, peak int) {
 	t.Helper()
 	return status(t, n, "VmRSS") >> 10, status(t, n, "VmHWM") >> 10
@@ -42,7 +42,7 @@ func files(t *testing.T, n *node) int {
 	return len(entries)
 }
 
-// healthy is a daemon before an attack, to compare with.
+// healthy is the state of a daemon before an attack, for comparison.
 type healthy struct {
 	t     *testing.T
 	n     *node
@@ -56,8 +56,8 @@ func examine(t *testing.T, n *node) *healthy {
 	return &healthy{t, n, rss, files(t, n)}
 }
 
-// bounded wants that the daemon never took more than so many MiB above what
-// it took before.
+// bounded expects the daemon's peak memory to be at most more MiB above its memory before the
+// attack.
 func (h *healthy) bounded(more int) {
 	h.t.Helper()
 	_, peak := memory(h.t, h.n)
@@ -67,7 +67,7 @@ func (h *healthy) bounded(more int) {
 	}
 }
 
-// recovers wants what the daemon had open and held to be given back.
+// recovers expects the daemon to release the files and memory that it used during the attack.
 func (h *healthy) recovers(more int) {
 	h.t.Helper()
 	took := eventually.Nil(h.t, patience, h.n.Name+" gives back files and memory", func() error {
@@ -83,7 +83,7 @@ func (h *healthy) recovers(more int) {
 	h.t.Logf("%s: %d MiB and %d files %.1f s later, %d MiB and %d files before", h.n.Name, now, files(h.t, h.n), took.Seconds(), h.rss, h.files)
 }
 
-// pinging pings until stop is closed, and wants every ping answered.
+// pinging pings until stop is closed, and expects every ping to be answered.
 func pinging(t *testing.T, m *node, stop <-chan struct{}, ids ...string) {
 	t.Helper()
 	n := 0
@@ -102,7 +102,7 @@ func pinging(t *testing.T, m *node, stop <-chan struct{}, ids ...string) {
 	}
 }
 
-// during runs what is done to a daemon while its minions are commanded.
+// during runs an attack on a daemon while its minions are commanded.
 func during(t *testing.T, m *node, ids []string, attack func()) {
 	t.Helper()
 	stop := make(chan struct{})

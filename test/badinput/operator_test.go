@@ -18,21 +18,18 @@ import (
 	"brine/internal/py/value"
 )
 
-// strict has the time of pings during a flood checked: the figures that the
-// product promises are those of a quiet machine. Elsewhere every ping must be
-// answered, in its own time.
+// strict reports whether the duration of pings during a flood is checked. The promised figures hold
+// on an idle machine. Otherwise every ping must only be answered.
 func strict() bool { return os.Getenv("BRINE_STRICT_FLOOD") != "" }
 
-// maxMedian and maxWorst are how long an operator may wait for a ping while a
-// master is flooded.
+// maxMedian and maxWorst are the maximum durations of a ping while a master is flooded.
 const maxMedian, maxWorst = 500 * time.Millisecond, 2 * time.Second
 
 // operatorPings is how many commands an operator gives during a flood.
 const operatorPings = 15
 
-// underFlood runs a flood until an operator has commanded the minion a some
-// times, and checks what the operator felt, and that the master took no more than
-// so many MiB besides what it had.
+// underFlood runs a flood until an operator has pinged minion a operatorPings times. It checks how
+// long the pings took, and that the master used at most more MiB of additional memory.
 func underFlood(t *testing.T, m *node, more int, flood func(stop <-chan struct{})) {
 	t.Helper()
 	h := examine(t, m)
@@ -71,7 +68,7 @@ func (b *bare) many(m *node, n int) []*bare {
 	return out
 }
 
-// repeat sends a request over and over on each connection until stop.
+// repeat repeatedly sends a request on each connection until stop.
 func repeat(peers []*bare, stop <-chan struct{}, load func() *value.Dict) {
 	var wg sync.WaitGroup
 	for _, p := range peers {
@@ -81,7 +78,7 @@ func repeat(peers []*bare, stop <-chan struct{}, load func() *value.Dict) {
 				case <-stop:
 					return
 				default:
-					p.send(p.sealed(load(), nil)) // what the master answers does not matter here
+					p.send(p.sealed(load(), nil)) // the master's answer does not matter here
 				}
 			}
 		})
@@ -89,8 +86,8 @@ func repeat(peers []*bare, stop <-chan struct{}, load func() *value.Dict) {
 	wg.Wait()
 }
 
-// TestOperatorDuringFloods: an accepted minion floods the master with the
-// requests that cost the master most; the operator does not feel it.
+// TestOperatorDuringFloods: an accepted minion floods the master with the most expensive requests;
+// the operator does not notice it.
 func TestOperatorDuringFloods(t *testing.T) {
 	args := make([]any, 200_000)
 	for i := range args {
@@ -135,9 +132,9 @@ func TestOperatorDuringFloods(t *testing.T) {
 	}
 }
 
-// TestSilentConnections: an unauthenticated peer with more connections than the
-// master may open files finishes the handshake on each and then says nothing.
-// The operator commands, and a minion that restarts comes back.
+// TestSilentConnections: an unauthenticated peer opens more connections than the master may open
+// files, completes the handshake on each, and then sends nothing. The operator can command, and a
+// restarted minion can reconnect.
 func TestSilentConnections(t *testing.T) {
 	m := newMaster(t, "")
 	m.Within = []string{"prlimit", "--nofile=500"}
@@ -167,8 +164,8 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
-// TestOperatorDuringTemplateBombs: several minions ask again and again for a pillar
-// whose template wants all memory or all time, by what they say in their grains.
+// TestOperatorDuringTemplateBombs: several minions repeatedly request a pillar whose template uses
+// all memory or all time, because of their grains.
 func TestOperatorDuringTemplateBombs(t *testing.T) {
 	for name, bomb := range map[string]string{
 		"memory in one piece": "{{ grains['big'] | replace('a', grains['big'] * 1000) }}",
@@ -188,8 +185,8 @@ func TestOperatorDuringTemplateBombs(t *testing.T) {
 			for i := range 4 {
 				peers = append(peers, newBare(t, m, fmt.Sprint("evil", i), newKey(t)).many(m, 4)...)
 			}
-			// Two renderings have 32 MiB each, fourteen wait with 4 at most, and there may
-			// be as much garbage. With what a master has anyway it stays below 300 MB.
+			// Two renderings may use 32 MiB each, fourteen wait with at most 4 MiB each, and there
+			// may be as much garbage. With its usual memory the master stays below 300 MB.
 			underFlood(t, m, 2*(2*32+14*4), func(stop <-chan struct{}) {
 				var wg sync.WaitGroup
 				for _, p := range peers {

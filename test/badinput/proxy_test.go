@@ -11,8 +11,8 @@ import (
 	"brine/test/daemontest"
 )
 
-// proxy stands between minions and a master on a host of its own, at the same
-// ports, and records all that is said. It plays an attacker on the path.
+// proxy is between minions and a master, on another host at the same ports, and records all data.
+// It simulates an attacker on the network path.
 type proxy struct {
 	t    *testing.T
 	host string
@@ -31,7 +31,7 @@ type wire struct {
 	up, down bytes.Buffer
 }
 
-// newProxy serves ports, each as the master's port of the same number.
+// newProxy forwards each port to the master's port of the same number.
 func newProxy(t *testing.T, m *node, ports ...int) *proxy {
 	t.Helper()
 	p := &proxy{t: t, host: daemontest.Host()}
@@ -118,7 +118,7 @@ func (p *proxy) to(port int) []*wire {
 	return out
 }
 
-// said returns what the minion said, heard what it was told.
+// said returns the data sent by the minion, heard the data sent to it.
 func (w *wire) said() []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,8 +131,7 @@ func (w *wire) heard() []byte {
 	return bytes.Clone(w.down.Bytes())
 }
 
-// tell says something to the minion in the master's name, and not within
-// another message.
+// tell sends data to the minion as if from the master, and not within another message.
 func (w *wire) tell(b []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,8 +139,8 @@ func (w *wire) tell(b []byte) error {
 	return err
 }
 
-// say says something to a server on a new connection and returns what comes
-// back until the server is silent for a moment.
+// say sends data to a server on a new connection, and returns the answer until the server is silent
+// for a moment.
 func say(t *testing.T, addr string, b []byte) []byte {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)

@@ -13,8 +13,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestReplays records a minion's whole life with its master and says it again:
-// the requests to the master, the publications to the minion.
+// TestReplays records all messages between a minion and its master and sends them again: the
+// requests to the master, the publications to the minion.
 func TestReplays(t *testing.T) {
 	t.Parallel()
 	for _, transport := range []string{"zeromq", "tcp", "ws"} {
@@ -34,7 +34,7 @@ func testReplays(t *testing.T, transport string) {
 	answers(t, m, "w")
 	eventually.Nil(t, patience, "the start event", func() error { return contains(tags(), "salt/minion/w/start") })
 
-	// A publication: what the minion hears while one job is published.
+	// A publication: what the minion receives while one job is published.
 	sub := p.to(daemontest.PublishPort)
 	if len(sub) != 1 {
 		t.Fatalf("%d subscriptions", len(sub))
@@ -71,8 +71,7 @@ func testReplays(t *testing.T, transport string) {
 	}
 	mustPing(t, m, "w")
 
-	// A master that was restarted has forgotten the requests, but not the
-	// returns.
+	// A restarted master has forgotten the requests, but not the returns.
 	m.Kill()
 	m.Start()
 	tags = m.Events()
@@ -88,7 +87,7 @@ func testReplays(t *testing.T, transport string) {
 	}
 }
 
-// once wants the return of a job, and the start of the minion, told once.
+// once expects the return of a job, and the start of the minion, to be reported once.
 func once(t *testing.T, tags func() string, jid string) {
 	t.Helper()
 	for _, tag := range []string{"salt/job/" + jid + "/ret/w\n", "salt/minion/w/start\n"} {
@@ -98,8 +97,8 @@ func once(t *testing.T, tags func() string, jid string) {
 	}
 }
 
-// TestCutConnections breaks connections on the path at will: every
-// return comes in the end, each job runs once.
+// TestCutConnections repeatedly breaks connections: every return arrives in the end, and each job
+// runs once.
 func TestCutConnections(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
@@ -126,8 +125,8 @@ func TestCutConnections(t *testing.T) {
 	mustPing(t, m, "w")
 }
 
-// TestReplayAfterRestart: a request that was recorded before a restart of the
-// master has no effect after it, though the master has forgotten its nonce.
+// TestReplayAfterRestart: a request recorded before a restart of the master has no effect after it,
+// although the master has forgotten the nonce.
 func TestReplayAfterRestart(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
@@ -156,7 +155,7 @@ func TestReplayAfterRestart(t *testing.T) {
 		}
 	}
 
-	// The minion itself signs in again and goes on.
+	// The minion itself signs in again and continues.
 	must(t, b.signIn(nil))
 	recorded = store("newer")
 	if answer, err := b.raw(recorded); err != nil || answer != "bad load" {

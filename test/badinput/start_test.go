@@ -15,8 +15,8 @@ import (
 	"brine/test/eventually"
 )
 
-// fails wants a daemon not to come up, in the foreground and in the
-// background, with this exit code, and all texts in what it says.
+// fails expects a daemon not to start, in the foreground and in the background, with this exit code
+// and a message with these words.
 func fails(t *testing.T, n *node, code int, wants ...string) {
 	t.Helper()
 	for _, args := range [][]string{{"-c", n.Dir}, {"-c", n.Dir, "-d"}} {
@@ -59,8 +59,7 @@ func TestAddressTrouble(t *testing.T) {
 		defer l.Close()
 		n := daemontest.NewMaster(t, brine, "boss", host, "")
 		fails(t, n, 4, name, l.Addr().String(), "in use")
-		// All that was bound before is free again, and it comes up when the
-		// port is.
+		// All ports bound before are free again, and the daemon starts once the port is free.
 		l.Close()
 		n.Start()
 	}
@@ -95,7 +94,7 @@ func TestFoldersThatAreNone(t *testing.T) {
 	}
 }
 
-// TestFoldersOfOthers starts daemons as a user who may not write there.
+// TestFoldersOfOthers starts daemons as a user without permission to write to the directories.
 func TestFoldersOfOthers(t *testing.T) {
 	t.Parallel()
 	mustBeRoot(t, "become another user")
@@ -164,7 +163,7 @@ func TestMasterKeyTrouble(t *testing.T) {
 			}
 		})
 	}
-	// With the right one it runs.
+	// With the right passphrase it runs.
 	n := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "key_pass: sesame\n")
 	put(t, n.Path(masterPKI+"/master.pem"), encrypted, 0o400)
 	n.Start()
@@ -182,9 +181,8 @@ func TestMinionKeyTrouble(t *testing.T) {
 	}
 }
 
-// TestCorruptMasterKeyOnMinion has a minion whose copy of the master's key is
-// broken: it says what to do, does not overwrite the file, and goes on by
-// itself once the operator has removed it.
+// TestCorruptMasterKeyOnMinion: a minion's copy of the master's key is damaged. It reports what to
+// do, does not overwrite the file, and continues once the operator has removed it.
 func TestCorruptMasterKeyOnMinion(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
@@ -200,7 +198,7 @@ func TestCorruptMasterKeyOnMinion(t *testing.T) {
 	answers(t, m, "w")
 }
 
-// TestPIDFileThatCannotBe is no reason not to run.
+// TestPIDFileThatCannotBe: a daemon runs even if it cannot write its pid file.
 func TestPIDFileThatCannotBe(t *testing.T) {
 	t.Parallel()
 	m := newMaster(t, "pidfile: /etc/hostname/x.pid\n")
@@ -212,9 +210,9 @@ func TestPIDFileThatCannotBe(t *testing.T) {
 	minion(t, "w", "", m)
 }
 
-// TestTwoMastersInOnePlace wants the second refused with the reason, and the
-// first unharmed. Masters with ids of their own may share cachedir; a second
-// process with the same id may not, and no two may share sock_dir.
+// TestTwoMastersInOnePlace: the second master is refused with the reason, and the first is
+// unharmed. Masters with different ids may share cachedir, but a second process with the same id
+// may not; no two may share sock_dir.
 func TestTwoMastersInOnePlace(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
@@ -258,16 +256,15 @@ func TestTwoMinionsInOnePlace(t *testing.T) {
 	}
 	demand(t, "salt-minion", out, "minion_event_")
 	mustPing(t, m, "w")
-	// A minion that was killed leaves its sockets and pid file; they are no obstacle.
+	// The sockets and the pid file that a killed minion leaves do not prevent a start.
 	must(t, syscall.Kill(w.PID(), syscall.SIGKILL))
 	w.Wait(patience)
 	w.Start()
 	answers(t, m, "w")
 }
 
-// Keys that others can write prove nothing, nor do those that others can read
-// and another user owns, and a directory of sockets that others
-// can write to is no way to the master: neither daemon starts.
+// TestOpenToOthers: neither daemon starts with keys that others can write, with keys that others
+// can read and another user owns, or with a directory of sockets that others can write to.
 func TestOpenToOthers(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []os.FileMode{0o644, 0o440, 0o602, 0o660} {
@@ -295,7 +292,7 @@ func TestOpenToOthers(t *testing.T) {
 			demand(t, n.Program+" --check-config", out, pem, "chmod 400")
 		}
 	}
-	// A copy often has the wrong mode: the owner's daemon fixes it, and says so.
+	// A copied file often has the wrong mode: the owner's daemon corrects it and reports that.
 	own := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "")
 	pem := own.Path(masterPKI + "/master.pem")
 	put(t, pem, newKey(t).PEM(), 0o644)
@@ -313,7 +310,7 @@ func TestOpenToOthers(t *testing.T) {
 	must(t, os.MkdirAll(socks, 0o755))
 	must(t, os.Chmod(socks, 0o777))
 	fails(t, n, 77, socks, "chmod 755")
-	// What can be closed is: the names of files are secrets there.
+	// Permissions that can be narrowed are narrowed: the names of files there are secrets.
 	must(t, os.Chmod(socks, 0o755))
 	tokens := n.Path("var/cache/salt/master/tokens")
 	must(t, os.MkdirAll(tokens, 0o777))
@@ -330,9 +327,9 @@ func TestOpenToOthers(t *testing.T) {
 	}
 }
 
-// reachable wants a master whose files others could have chosen not to start,
-// with the command that helps, and one whose files others could read to close
-// them and to drop the secrets in them.
+// reachable expects a master whose files others can write not to start, and to name the remedy. If
+// others can only read the files, the master narrows their permissions and drops the secrets in
+// them.
 func reachable(t *testing.T) {
 	t.Helper()
 	cache := "var/cache/salt/master"
@@ -397,8 +394,8 @@ func reachable(t *testing.T) {
 	}
 }
 
-// TestSocketOfOthers: who may not open the master's socket is told who may and
-// how, not that no master runs.
+// TestSocketOfOthers: a user who may not open the master's socket is told who may and how, not that
+// no master runs.
 func TestSocketOfOthers(t *testing.T) {
 	t.Parallel()
 	setpriv, err := exec.LookPath("setpriv")
@@ -421,7 +418,7 @@ func TestSocketOfOthers(t *testing.T) {
 		{[]string{"salt-run", "-c", m.Dir, "test.arg"}, "65534", 77, []string{"permission denied on " + socket}},
 		{[]string{"salt", "-c", m.Dir, "*", "test.ping"}, "65534", 77, []string{"permission denied on " + socket, "user nobody cannot connect to the master",
 			"(root)", "use sudo"}},
-		// publisher_acl is for minions alone.
+		// publisher_acl applies only to commands to minions.
 		{[]string{"salt-run", "-c", m.Dir, "test.arg"}, "0", 0,
 			[]string{`Authentication failure of type "user" occurred for user nobody.`, "not authorized to run test.arg", "publisher_acl none of them"}},
 	} {

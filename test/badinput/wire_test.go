@@ -34,7 +34,7 @@ func dial(t *testing.T, addr string) net.Conn {
 	}
 }
 
-// zmtpGreeting is a ZMTP 3.0 greeting with a mechanism.
+// zmtpGreeting returns a ZMTP 3.0 greeting with a mechanism.
 func zmtpGreeting(mechanism string) []byte {
 	b := make([]byte, 64)
 	copy(b, "\xff\x00\x00\x00\x00\x00\x00\x00\x01\x7f\x03\x00")
@@ -42,7 +42,7 @@ func zmtpGreeting(mechanism string) []byte {
 	return b
 }
 
-// zmtpHello is all that a peer says before its first message.
+// zmtpHello returns what a peer sends before its first message.
 func zmtpHello(socket string) []byte {
 	ready := "\x05READY\x0bSocket-Type" + string(binary.BigEndian.AppendUint32(nil, uint32(len(socket)))) + socket
 	return append(append(zmtpGreeting("NULL"), 4, byte(len(ready))), ready...)
@@ -52,22 +52,22 @@ func zmtpFrame(flags byte, body []byte) []byte {
 	return append(append([]byte{flags | 2}, binary.BigEndian.AppendUint64(nil, uint64(len(body)))...), body...)
 }
 
-// zmtpRequest is a request as a REQ or DEALER sends it.
+// zmtpRequest returns a request as a REQ or DEALER socket sends it.
 func zmtpRequest(body []byte) []byte { return append([]byte{1, 0}, zmtpFrame(0, body)...) }
 
 const httpUpgrade = "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " +
 	"dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 
-// wsFrame is the beginning of a masked binary message of size bytes.
+// wsFrame returns the beginning of a masked binary message of size bytes.
 func wsFrame(size uint64, body []byte) []byte {
 	b := binary.BigEndian.AppendUint64([]byte{0x82, 0xff}, size)
 	return append(append(b, 0, 0, 0, 0), body...) // a mask of zeros
 }
 
-// nested is an array in an array and so on, deep times.
+// nested returns an array nested deep times.
 func nested(deep int) []byte { return append(bytes.Repeat([]byte{0x91}, deep), 0xc0) }
 
-// many is an array of n small maps.
+// many returns an array of n small maps.
 func many(n int) []byte {
 	b := binary.BigEndian.AppendUint32([]byte{0xdd}, uint32(n))
 	return append(b, bytes.Repeat([]byte{0x81, 0xa1, 'a', 0x01}, n)...)
@@ -82,7 +82,7 @@ func envelopeOf(enc string, load []byte) []byte {
 	return append(b, load...)
 }
 
-// bodies are requests that ask too much of who decodes them.
+// bodies are requests that are expensive to decode.
 func bodies() [][]byte {
 	inCmd := func(cmd string, raw []byte) []byte {
 		b := append([]byte{0x82, 0xa3}, "cmd"...)
@@ -100,8 +100,7 @@ func bodies() [][]byte {
 	}
 }
 
-// hellos is what a peer says first on each transport, and frame how it then
-// says a body of which it announces size bytes.
+// hellos are a peer's first bytes on each transport, and frames that announce a body of size bytes.
 var hellos = map[string]struct {
 	hello []byte
 	frame func(size uint64, body []byte) []byte
@@ -115,12 +114,12 @@ var hellos = map[string]struct {
 	"ws": {[]byte(httpUpgrade), wsFrame},
 }
 
-// ports of the master of TestHostileBytes, by transport: publications and
+// wirePorts are the ports of the master of TestHostileBytes, by transport: publications and
 // requests.
 var wirePorts = map[string][2]int{"zeromq": {24505, 24506}, "tcp": {24507, 24508}, "ws": {24509, 24510}}
 
-// TestHostileBytes sends all that is wrong to every port of a master, while
-// minions on every transport are commanded.
+// TestHostileBytes sends invalid data to every port of a master, while minions on every transport
+// are commanded.
 func TestHostileBytes(t *testing.T) {
 	t.Parallel()
 	m := master(t, "transport_opts: {tcp: {publish_port: 24507, ret_port: 24508}, ws: {publish_port: 24509, ret_port: 24510}}\n")
@@ -162,7 +161,7 @@ func TestHostileBytes(t *testing.T) {
 	}
 }
 
-// tell sends bytes and waits a little for the end that the server may make.
+// tell sends bytes and waits a little for the server to close the connection.
 func tell(t *testing.T, addr string, b []byte, wait time.Duration) {
 	t.Helper()
 	c := dial(t, addr)
@@ -194,7 +193,7 @@ func together[T any](at int, all []T, f func(T)) {
 	wg.Wait()
 }
 
-// garbage is no beginning of anything, or of something else.
+// garbage is not the beginning of any valid message of this protocol.
 func garbage(t *testing.T, _, addr string) {
 	all := [][]byte{
 		{}, {0}, {0xc1}, []byte("\n"), []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), []byte(httpUpgrade),
@@ -211,7 +210,7 @@ func garbage(t *testing.T, _, addr string) {
 	together(8, all, func(b []byte) { tell(t, addr, b, 100*time.Millisecond) })
 }
 
-// truncated is the beginning of a good conversation.
+// truncated sends the beginning of a valid conversation.
 func truncated(t *testing.T, tr, addr string) {
 	body, err := msgpack.Marshal(clear(value.DictOf("cmd", "ping", "x", strings.Repeat("y", 300))), msgpack.Wire)
 	must(t, err)
@@ -224,7 +223,7 @@ func truncated(t *testing.T, tr, addr string) {
 	together(8, all, func(b []byte) { tell(t, addr, b, 20*time.Millisecond) })
 }
 
-// hugeLengths announces what it does not send.
+// hugeLengths announces more data than it sends.
 func hugeLengths(t *testing.T, tr, addr string) {
 	w := hellos[tr]
 	var all [][]byte
@@ -236,7 +235,7 @@ func hugeLengths(t *testing.T, tr, addr string) {
 	together(8, all, func(b []byte) { tell(t, addr, b, 50*time.Millisecond) })
 }
 
-// bombs are small to send and large to decode.
+// bombs sends messages that are small but large to decode.
 func bombs(t *testing.T, tr, addr string) {
 	w := hellos[tr]
 	var all [][]byte
@@ -248,7 +247,7 @@ func bombs(t *testing.T, tr, addr string) {
 	together(8, all, func(b []byte) { tell(t, addr, b, 200*time.Millisecond) })
 }
 
-// slow opens connections that say a little, or nothing.
+// slow opens connections that send little or nothing.
 func slow(t *testing.T, tr, addr string) {
 	w := hellos[tr]
 	whole := append(bytes.Clone(w.hello), w.frame(1<<20, make([]byte, 1<<20))...)
@@ -272,8 +271,8 @@ func slow(t *testing.T, tr, addr string) {
 	}
 }
 
-// unfinished sends the larger part of large messages: far more together than
-// a master may hold.
+// unfinished sends most of each of many large messages: far more together than a master may keep in
+// memory.
 func unfinished(t *testing.T, tr, addr string) {
 	w := hellos[tr]
 	part := make([]byte, 1<<20)
@@ -287,7 +286,7 @@ func unfinished(t *testing.T, tr, addr string) {
 		}
 		for range 32 {
 			if _, err := c.Write(part); err != nil {
-				return // refused, as it should be in the end
+				return // refused, as expected in the end
 			}
 		}
 		time.Sleep(500 * time.Millisecond)

@@ -22,13 +22,13 @@ import (
 	"brine/test/tools"
 )
 
-// Browser is one window without any history, cookies or files.
+// Browser is one window without history, cookies or files.
 type Browser struct {
 	t   testing.TB
 	url string // of the session
 }
 
-// Cookie is one as the browser keeps it.
+// Cookie is a cookie stored by the browser.
 type Cookie struct {
 	Name     string `json:"name"`
 	Value    string `json:"value"`
@@ -39,15 +39,15 @@ type Cookie struct {
 	Expiry   int64  `json:"expiry"`
 }
 
-// flags keep the browser to what the test asks for: no window, no first steps,
-// nothing of its own on the network.
+// flags reduce the browser to what tests need: no window, no first-run dialogs, no network traffic
+// of its own.
 var flags = []string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
 	"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--no-proxy-server", "--window-size=1400,1000"}
 
-// giveUp is far more than any step of a browser should need.
+// giveUp is the timeout of one step of a browser.
 const giveUp = 2 * time.Minute
 
-// Start opens a browser, which takes any certificate. It ends with the test.
+// Start opens a browser that accepts any certificate. It is closed at the end of the test.
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	chromium, driver := tools.Need(t, "chromium", "chromium"), tools.Need(t, "chromium-driver", "chromedriver")
@@ -68,14 +68,14 @@ func Start(t testing.TB) *Browser {
 	c := exec.Command(driver, fmt.Sprintf("--port=%d", port))
 	c.Stdout, c.Stderr = out, out
 	c.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+dir)
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with all processes of the browser
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to end all processes of the browser
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	b := &Browser{t: t}
 	t.Cleanup(func() {
 		if b.url != "" {
-			b.send(http.MethodDelete, "", nil, nil) // it ends either way
+			b.send(http.MethodDelete, "", nil, nil) // the process is killed anyway
 		}
 		syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 		c.Wait()
@@ -111,7 +111,7 @@ func Start(t testing.TB) *Browser {
 	return b
 }
 
-// send asks the driver and reads the value that it answers with.
+// send sends a command to the driver and decodes the value of its answer.
 func (b *Browser) send(method, path string, body, to any) error {
 	var in io.Reader
 	if body != nil {
@@ -153,14 +153,14 @@ func (b *Browser) must(method, path string, body, to any) {
 	}
 }
 
-// Open goes to a page and waits until it has been loaded.
+// Open opens a page and waits until it is loaded.
 func (b *Browser) Open(url string) {
 	b.t.Helper()
 	b.must(http.MethodPost, "/url", map[string]any{"url": url}, nil)
 }
 
-// Run has the page run the body of an async function and reads what it
-// returns into to. What it throws fails the test.
+// Run executes the body of an async function in the page and decodes its result into to. An
+// exception fails the test.
 func (b *Browser) Run(to any, script string, args ...any) {
 	b.t.Helper()
 	if args == nil {
@@ -183,19 +183,18 @@ func (b *Browser) Run(to any, script string, args ...any) {
 	}
 }
 
-// Cookies returns those that the page may have, also the ones that its scripts
-// do not see.
+// Cookies returns the cookies of the page, including those that its scripts cannot read.
 func (b *Browser) Cookies() (all []Cookie) {
 	b.t.Helper()
 	b.must(http.MethodGet, "/cookie", nil, &all)
 	return all
 }
 
-// special are the keys of WebDriver that have no character.
+// special are the keys of WebDriver without a character.
 var special = map[string]string{"Enter": "\ue007", "Tab": "\ue004", "Escape": "\ue00c"}
 
-// Type presses and releases keys one after the other: the characters of each text, or
-// one of the keys Enter, Tab and Escape. They go to what has the focus.
+// Type presses and releases keys one after the other: the characters of each text, or one of the
+// keys Enter, Tab and Escape. The element with the focus receives them.
 func (b *Browser) Type(texts ...string) {
 	b.t.Helper()
 	var actions []map[string]any
@@ -220,7 +219,7 @@ func (b *Browser) Command(name string, params map[string]any) {
 	b.must(http.MethodPost, "/goog/cdp/execute", map[string]any{"cmd": name, "params": params}, nil)
 }
 
-// Width makes the page as wide as a screen of so many pixels; 0 undoes that.
+// Width sets the width of the page in pixels; 0 resets it.
 func (b *Browser) Width(pixels int) {
 	b.t.Helper()
 	if pixels == 0 {
@@ -230,28 +229,28 @@ func (b *Browser) Width(pixels int) {
 	b.Command("Emulation.setDeviceMetricsOverride", map[string]any{"width": pixels, "height": 740, "deviceScaleFactor": 1, "mobile": false})
 }
 
-// Scheme makes the system prefer light or dark.
+// Scheme sets the system's preferred color scheme, light or dark.
 func (b *Browser) Scheme(name string) {
 	b.t.Helper()
 	b.Command("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": name}}})
 }
 
-// Message is what the browser has logged.
+// Message is a log message of the browser.
 type Message struct {
 	Level  string `json:"level"`
 	Source string `json:"source"`
 	Text   string `json:"message"`
 }
 
-// Messages returns what the browser has logged since the last call: errors of scripts,
-// failed requests, violations of a content security policy.
+// Messages returns the messages logged since the last call: errors of scripts, failed requests,
+// violations of a content security policy.
 func (b *Browser) Messages() (all []Message) {
 	b.t.Helper()
 	b.must(http.MethodPost, "/se/log", map[string]any{"type": "browser"}, &all)
 	return all
 }
 
-// Picture returns the page as an image in PNG.
+// Picture returns a screenshot of the page as PNG.
 func (b *Browser) Picture() []byte {
 	b.t.Helper()
 	var text string

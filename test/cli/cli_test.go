@@ -1,7 +1,6 @@
-// Package cli runs the programs that users type against real daemons, and
-// compares with the recordings of Salt's programs in testdata/golden/cli. What
-// needs no daemon is compared next to each program; docs/recordings.md says
-// which recordings cannot be compared yet.
+// Package cli runs the command line programs against real daemons, and compares with the recordings
+// of Salt's programs in testdata/golden/cli. Output that needs no daemon is compared next to each
+// program; docs/recordings.md lists the recordings that cannot be compared yet.
 package cli
 
 import (
@@ -45,7 +44,7 @@ func fleet(t *testing.T, kinds ...daemontest.Kind) (master, alpha *daemontest.No
 	return master, alpha
 }
 
-// What varies from run to run.
+// Parts of the output that vary from run to run.
 var (
 	pid     = regexp.MustCompile(`(pid:\n +)\d+`)
 	version = regexp.MustCompile(`3007\.10\S*( \(.*\))?`)
@@ -53,11 +52,11 @@ var (
 	usage   = regexp.MustCompile(`(?s)(Passed invalid arguments to [^\n]*\n).*`)
 	logLine = regexp.MustCompile(`(?m)^\[(ERROR|INFO) *\] .*\n`)
 	jid     = regexp.MustCompile(`20\d{18}`)
-	similar = regexp.MustCompile(`(?m)^Brine minions have no function .*\n`) // a hint that Salt has not
+	similar = regexp.MustCompile(`(?m)^Brine minions have no function .*\n`) // a hint that Salt does not print
 )
 
-// mask hides what varies, and the documentation that follows wrong arguments.
-// Salt's tracebacks become what ours say.
+// mask replaces parts that vary, and the documentation that follows wrong arguments. Salt's
+// tracebacks are replaced by our messages.
 func mask(s string) string {
 	s = pid.ReplaceAllString(s, "${1}PID")
 	s = trace.ReplaceAllString(s, "exception: ")
@@ -131,8 +130,8 @@ func TestRecordings(t *testing.T) {
 	})
 }
 
-// What salt-call returns is among the master's jobs, unless it is told not to
-// send it.
+// TestCallIsAJob: the result of salt-call is among the master's jobs, unless an option prevents
+// sending it.
 func TestCallIsAJob(t *testing.T) {
 	master, alpha := fleet(t, daemontest.Brine, daemontest.Brine)
 	for i, args := range [][]string{
@@ -152,8 +151,8 @@ func TestCallIsAJob(t *testing.T) {
 	})
 }
 
-// A minion whose directory holds the options of the master on its machine can
-// command that master.
+// TestLocalMaster: a minion whose directory contains the options of the master on the same machine
+// can command that master.
 func TestLocalMaster(t *testing.T) {
 	master, alpha := fleet(t, daemontest.Brine, daemontest.Brine)
 	alpha.Write("master", master.Read("master"))
@@ -181,7 +180,7 @@ func TestLocalMaster(t *testing.T) {
 	}
 }
 
-// Files of any kind reach minions of both kinds alike.
+// TestCopyToStockMinions: files of any kind reach Brine and stock minions unchanged.
 func TestCopyToStockMinions(t *testing.T) {
 	daemontest.StockTree(t)
 	master, _ := fleet(t, daemontest.Brine, daemontest.Stock)
@@ -228,8 +227,8 @@ func TestCopyToStockMinions(t *testing.T) {
 	}
 }
 
-// What packages do before main costs every command: the runtime says how much
-// memory their initialisation takes. A new table belongs behind sync.Once.
+// TestStartup bounds the memory that package initialization allocates, which costs every command. A
+// new table should use sync.Once.
 func TestStartup(t *testing.T) {
 	c := daemontest.Brine.Command(t.Context(), t, "salt", "--version")
 	c.Env = append(os.Environ(), "GODEBUG=inittrace=1")

@@ -10,8 +10,8 @@ import (
 	"brine/test/eventually"
 )
 
-// salt and salt-run for users of an external system, by password and by token;
-// the recordings are Salt's.
+// TestExternalAuthentication runs salt and salt-run as users of an external system, by password and
+// by token; the recordings are Salt's.
 func TestExternalAuthentication(t *testing.T) {
 	host := daemontest.Host()
 	tokenFile := t.TempDir() + "/token"

@@ -22,8 +22,8 @@ import (
 	"brine/test/eventually"
 )
 
-// prepare makes what the effects need: keys in all states on the master, and a
-// second master, whose minions return states and pillar.
+// prepare creates keys in all states on the master, and a second master whose minions return states
+// and pillar.
 func (f *field) prepare(t *testing.T) {
 	pki := f.master.Path("etc/salt/pki/master")
 	pub, err := os.ReadFile(pki + "/minions/beta")
@@ -67,10 +67,11 @@ func (f *field) write(t *testing.T, path, text string) {
 	}
 }
 
-// files writes files in the directory of the run, named and filled in turn.
+// files returns a function that writes files in the directory of the run. pairs are names and
+// contents.
 func files(pairs ...string) func(*testing.T, *ran) {
 	return func(t *testing.T, r *ran) {
-		// An address of its own for each run: they go side by side.
+		// Each run has a separate address, since runs are concurrent.
 		fill := strings.NewReplacer("DIR", r.dir, "HOST", daemontest.Host())
 		for i := 0; i < len(pairs); i += 2 {
 			new(field).write(t, filepath.Join(r.dir, pairs[i]), fill.Replace(pairs[i+1]))
@@ -131,12 +132,12 @@ func allEffects() map[string]effect {
 	return all
 }
 
-// clusterEffects are those of brine cluster.
+// clusterEffects are the effects of the options of brine cluster.
 func clusterEffects() map[string]effect {
 	init := "init --id 127.0.0.1"
 	fresh := files("conf/master", "pki_dir: DIR/pki\n")
 	return map[string]effect{
-		"--config-dir": {elsewhere: "test/cluster"}, // without it, it would change the configuration of the others' master
+		"--config-dir": {elsewhere: "test/cluster"}, // without it, it would change the configuration of the other masters' master
 		"--id":         {line: "-c DIR/conf init @", value: "127.0.0.1", before: fresh, file: "conf/master.d/cluster.conf", holds: `id: 127\.0\.0\.1`},
 		"--name": {line: "-c DIR/conf " + init + " @", value: "former", before: fresh, file: "conf/master.d/cluster.conf",
 			holds: `cluster_id: former`},
@@ -153,7 +154,7 @@ func clusterEffects() map[string]effect {
 	}
 }
 
-// migrateEffects are those of brine migrate, which copies the keys of the
+// migrateEffects are the effects of the options of brine migrate, which copies the keys of the
 // master.
 func migrateEffects() map[string]effect {
 	line := "keys --from MASTER/etc/salt/pki/master --to DIR/to"
@@ -172,8 +173,8 @@ func migrateEffects() map[string]effect {
 	return all
 }
 
-// clientEffects are those of the options that all programs for users have.
-// line is a command that shows a little data in the form nested.
+// clientEffects are the effects of the options that all client programs have. line is a command
+// that prints a little data in the form nested.
 func clientEffects(program, line string) map[string]effect {
 	all := map[string]effect{
 		"--config-dir":      {line: "@ " + line, value: "DIR/none", err: `^WARNING: CONFIG 'DIR/none' directory does not exist\.`},
@@ -209,8 +210,8 @@ func clientEffects(program, line string) map[string]effect {
 	return all
 }
 
-// eauth are the effects of the options about external authentication, of
-// which the masters here have none.
+// eauth are the effects of the options for external authentication, of which the masters here have
+// none.
 func eauth(line string) map[string]effect {
 	return map[string]effect{
 		"--auth": {line: "@ --username=who --password=x " + line, value: "pam",
@@ -421,8 +422,7 @@ func keyEffects() map[string]effect {
 	}
 }
 
-// pairHere is the name of a key pair that is made in the current directory when
-// no other is named.
+// pairHere is the name of a key pair that is created in the current directory if no name is given.
 const pairHere = "brine-test-pair"
 
 func removePair() {
@@ -442,8 +442,7 @@ func signing(t *testing.T, r *ran) {
 	}
 }
 
-// told makes a check of what the master is told: by a command line to a master
-// of its own.
+// told returns a check of what a command line sends to a master of its own.
 func told(program, line, key, want string) func(*testing.T, *field, []string) error {
 	return func(t *testing.T, f *field, opt []string) error {
 		up := func(string, []any, *value.Dict) clienttest.Return {
@@ -474,7 +473,7 @@ func told(program, line, key, want string) func(*testing.T, *field, []string) er
 	}
 }
 
-// batchWaits looks at the times of the two jobs, which their ids are.
+// batchWaits compares the start times of the two jobs, which are their ids.
 func batchWaits(t *testing.T, f *field, opt []string) error {
 	r := f.run(t, "salt", &effect{line: "-b 1 @ -L alpha,beta test.ping --out=json"}, opt)
 	ids := regexp.MustCompile(`"jid": "(\d{20})"`).FindAllStringSubmatch(r.stdout.String(), -1)
@@ -494,8 +493,7 @@ func batchWaits(t *testing.T, f *field, opt []string) error {
 	return nil
 }
 
-// cachedGrains leaves grains in the cache that are not those of the
-// configuration any more.
+// cachedGrains caches grains that differ from those of the present configuration.
 func cachedGrains(t *testing.T, r *ran) {
 	conf := func(role string) {
 		files("minion", "root_dir: DIR\nid: x\ngrains_cache: True\nenable_fqdns_grains: False\ngrains: {role: "+role+"}\n")(t, r)
@@ -507,8 +505,8 @@ func cachedGrains(t *testing.T, r *ran) {
 	conf("new")
 }
 
-// jobRecorded makes a check of whether a call of a function, which no other process
-// calls, is among the master's jobs, with a text. mark is another such function.
+// jobRecorded returns a check whether the call of a function is among the master's jobs, with a
+// text. No other process calls that function. mark is another such function.
 func jobRecorded(fun, mark, text string, want bool) func(*testing.T, *field, []string) error {
 	return func(t *testing.T, f *field, opt []string) error {
 		calls := func(fun string) int {
@@ -520,7 +518,7 @@ func jobRecorded(fun, mark, text string, want bool) func(*testing.T, *field, []s
 		}
 		before, marked := calls(fun), calls(mark)
 		f.run(t, "salt-call", &effect{line: "@ " + fun}, opt)
-		f.run(t, "salt-call", &effect{line: mark}, nil) // is noted after it
+		f.run(t, "salt-call", &effect{line: mark}, nil) // recorded after it
 		eventually.Nil(t, time.Minute, "the master knows the later job", func() error {
 			if calls(mark) == marked {
 				return errors.New("it does not")
@@ -559,8 +557,7 @@ func daemonEffects(program string) map[string]effect {
 	}
 }
 
-// background makes a check of a daemon that lives on when the command has
-// ended.
+// background returns a check of a daemon that continues after the command has ended.
 func background(program, name, conf string) func(*testing.T, *field, []string) error {
 	return func(t *testing.T, f *field, opt []string) error {
 		r := &ran{dir: daemontest.ShortDir(t)}

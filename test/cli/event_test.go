@@ -12,8 +12,8 @@ import (
 	"brine/test/eventually"
 )
 
-// watching runs state.event in a program of a node and calls fire until it
-// has ended: when it listens is not to be seen from outside.
+// watching runs state.event in a program of a node, and calls fire until the program ends, because
+// it is not visible when the program begins to listen.
 func watching(t *testing.T, n *daemontest.Node, program string, args []string, fire func()) (stdout string, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -39,8 +39,7 @@ func watching(t *testing.T, n *daemontest.Node, program string, args []string, f
 	return out.String(), c.ProcessState.ExitCode()
 }
 
-// TestStateEvent watches events of a minion and of a master from where users
-// do.
+// TestStateEvent watches events of a minion and of a master with the programs that users use.
 func TestStateEvent(t *testing.T) {
 	master, alpha := fleet(t, daemontest.Brine, daemontest.Brine)
 	call := func(args ...string) (string, string, int) { return alpha.Run(daemontest.Brine, "salt-call", args...) }

@@ -20,19 +20,17 @@ import (
 	"brine/test/eventually"
 )
 
-// ending is a command that ends as a row of docs/exit-codes.md says.
+// ending is a command that ends as a row of docs/exit-codes.md describes.
 type ending struct {
 	program string
-	// line are its arguments in the words of a shell. BOSS, CALL, DOWN and so
-	// on are directories with a configuration.
+	// line are its arguments in shell syntax. BOSS, CALL, DOWN and so on are directories with a
+	// configuration.
 	line string
-	// code and strict are the exit codes without and with --strict-exit; -1
-	// stands for those of the row.
+	// code and strict are the exit codes without and with --strict-exit; -1 means those of the row.
 	code, strict int
-	// cut, if set, is what the program says, on whatever stream, before it gets
-	// Ctrl-C.
+	// cut, if set, is the output after which the program gets Ctrl-C.
 	cut string
-	// as runs the program as a user who may not read everything.
+	// This runs the program as a user without permission to read everything.
 	nobody bool
 }
 
@@ -67,8 +65,7 @@ func cutAt(text string, all []ending) []ending {
 	return all
 }
 
-// endings are what is tried for every row, by the words of its second column
-// after those of the first.
+// endings are the commands for each row, by the text of its first two columns.
 func endings() map[string][]ending {
 	unreadable := join(as("salt", "-c SECRET alpha test.ping"), as("salt-run", "-c SECRET test.arg"), as("salt-key", "-c SECRET -L"),
 		as("salt-cp", "-c SECRET alpha BOSS/master /nonexistent"), as("salt-call", "-c SECRET --local test.ping"),
@@ -196,7 +193,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// takesStrict says whether a program knows --strict-exit.
+// takesStrict reports whether a program has the option --strict-exit.
 func takesStrict(program string) bool {
 	return program == "salt" || program == "salt-run" || program == "salt-call"
 }
@@ -237,8 +234,7 @@ func (e ending) run(t *testing.T, folders *strings.Replacer, opt string) (code i
 	return c.ProcessState.ExitCode(), said.String()
 }
 
-// transcript keeps what a program says, and does something once it has said a
-// certain text.
+// transcript stores the output of a program, and calls a function once it contains a certain text.
 type transcript struct {
 	until string
 	then  func()
@@ -264,7 +260,7 @@ func (s *transcript) String() string {
 	return s.text.String()
 }
 
-// exitFolders makes the directories that the lines name.
+// exitFolders creates the directories that the lines name.
 func exitFolders(t *testing.T, master, alpha *daemontest.Node) *strings.Replacer {
 	t.Helper()
 	downMinion(t, master)
@@ -296,8 +292,7 @@ func exitFolders(t *testing.T, master, alpha *daemontest.Node) *strings.Replacer
 	nobody.Write("master", strings.Replace(nobody.Read("master"), "user: root", "user: no-such-user", 1))
 	taken := daemontest.NewMaster(t, daemontest.Brine, "taken", master.Host, "")
 
-	// One configuration without read permission, and the program where all may
-	// run it.
+	// A configuration without read permission, and the program in a directory where all may run it.
 	secret := daemontest.ShortDir(t)
 	for _, name := range []string{"master", "minion"} {
 		if err := os.WriteFile(filepath.Join(secret, name), []byte("root_dir: "+secret+"\n"), 0o600); err != nil {

@@ -11,8 +11,8 @@ import (
 	"brine/test/daemontest"
 )
 
-// TestKeysByExternalAuthentication: salt-key --eauth has the master's wheel do
-// the work, for users that external_auth permits it.
+// TestKeysByExternalAuthentication: salt-key --eauth makes the master's wheel do the work, for
+// users that external_auth permits.
 func TestKeysByExternalAuthentication(t *testing.T) {
 	users := filepath.Join(t.TempDir(), "users")
 	if err := os.WriteFile(users, []byte("ann:secret\nlow:secret\n"), 0o600); err != nil {
@@ -105,7 +105,7 @@ external_auth:
 			}
 		}
 	}
-	// An id that looks like a glob means that key alone.
+	// An id that looks like a glob means only that key.
 	put("minions_pre", "w4")
 	if stdout, stderr, code := master.Run(daemontest.Brine, "salt-key", append(strings.Fields(ann), "-y", "-d", "[*]")...); code != 0 ||
 		has() != "minions_pre:w4" {

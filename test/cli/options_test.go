@@ -22,48 +22,45 @@ import (
 	"brine/test/eventually"
 )
 
-// effect is how an option shows that it works: a command line, and what is so
-// with the option and not without it. All that is said must hold with each
-// spelling of the option, and some of it must not hold without.
+// effect shows that an option works: a command line, and the expected result with the option. Every
+// expectation must hold with each spelling of the option, and at least one must fail without it.
 type effect struct {
-	// line is a command line in the words of a shell, @ the option.
+	// line is a command line in shell syntax; @ stands for the option.
 	line string
-	// value is the value of the option, "" for one that takes none.
+	// value is the value of the option, "" if it takes none.
 	value string
 	stdin string
 	tty   bool // the streams are terminals
-	// out and err are regular expressions for standard output and error, ""
-	// for whatever they are.
+	// out and err are regular expressions for standard output and error, "" for any.
 	out, err string
 	code     int
-	// file is one that the command writes, holds a regular expression for it.
+	// file is a file that the command writes, and holds a regular expression for its content.
 	file, holds string
-	// cut is a text in whatever stream after which the user types Ctrl-C.
+	// cut is the output after which the user types Ctrl-C.
 	cut string
-	// before, if set, prepares what one run needs.
+	// before, if set, prepares one run.
 	before func(t *testing.T, r *ran)
-	// check, if set, is what must be so beside, or instead if there is no line;
-	// opt is nil for the run without the option. It returns what is wrong.
+	// check, if set, checks the result in addition to the expressions, or instead of a line if
+	// there is none. opt is nil for the run without the option. It returns the error.
 	check func(t *testing.T, f *field, opt []string) error
-	// not is what standard output must not match, unless it is "". nofile is a
-	// file that must not be there.
+	// not is an expression that standard output must not match, unless it is "". nofile is a file
+	// that must not exist.
 	not, nofile string
-	// daemon says that the program is a daemon, which is ended when it is up.
+	// daemon means that the program is a daemon, which is stopped when it has started.
 	daemon bool
-	// elsewhere is the package whose tests show the effect, for programs that
-	// start fleets of their own.
+	// elsewhere is the package whose tests show the effect, for programs that start their own
+	// fleets.
 	elsewhere string
-	// always is why the option changes nothing: what it asks for is so anyway.
+	// always is the reason why the option changes nothing: its effect is the default.
 	always string
 }
 
-// refused is an option of Salt's that there is none of: a usage error that
-// says so.
+// refused is an option of Salt that Brine lacks: a usage error that says so.
 func refused(line, value string) effect {
 	return effect{line: line, value: value, code: 64, err: `not supported|is for salt-ssh`}
 }
 
-// field is where the programs run.
+// field has the daemons and directories with which the programs run.
 type field struct {
 	master, alpha *daemontest.Node
 	fake          *clienttest.Master
@@ -76,7 +73,7 @@ type ran struct {
 	stdout, stderr bytes.Buffer
 }
 
-// watched is a stream that ends the program once a text has come.
+// watched is a stream that ends the program once it contains a text.
 type watched struct {
 	*bytes.Buffer
 	text string
@@ -92,7 +89,7 @@ func (w watched) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// words divides a line as a shell does, with single quotes.
+// words splits a line like a shell, with single quotes.
 func words(line string) []string {
 	var out []string
 	var word strings.Builder
@@ -118,8 +115,7 @@ func words(line string) []string {
 	return out
 }
 
-// run runs a program as its users do, but in this process. opt takes the place
-// of @ in the line.
+// run runs a program in this process. opt replaces @ in the line.
 func (f *field) run(t *testing.T, program string, e *effect, opt []string) *ran {
 	t.Helper()
 	r := &ran{dir: daemontest.ShortDir(t), home: t.TempDir()}
@@ -146,7 +142,7 @@ func (f *field) run(t *testing.T, program string, e *effect, opt []string) *ran 
 	return r
 }
 
-// args are the arguments of the line, with opt in place of @.
+// args returns the arguments of the line, with opt in place of @.
 func (e *effect) args(fill *strings.Replacer, opt []string) []string {
 	var args []string
 	for _, w := range words(e.line) {
@@ -161,7 +157,7 @@ func (e *effect) args(fill *strings.Replacer, opt []string) []string {
 	return args
 }
 
-// daemon runs a daemon until it is up, or has ended, and ends it.
+// daemon runs a daemon until it has started or ended, and stops it.
 func (r *ran) daemon(t *testing.T, program string, e *effect, opt []string) {
 	t.Helper()
 	c := daemontest.Brine.Command(t.Context(), t, program, e.args(strings.NewReplacer("DIR", r.dir), opt)...)
@@ -192,7 +188,7 @@ func (r *ran) daemon(t *testing.T, program string, e *effect, opt []string) {
 	fmt.Fprintf(&r.stdout, "its process id is in %s", where)
 }
 
-// wrong says what of the effect is not to be seen.
+// wrong returns which expectation of the effect does not hold.
 func (e *effect) wrong(r *ran) string {
 	var faults []string
 	if r.code != e.code {
@@ -218,7 +214,7 @@ func (e *effect) wrong(r *ran) string {
 	return strings.Join(faults, "; ")
 }
 
-// spelled are all ways to write an option with its value.
+// spelled returns all ways to write an option with its value.
 func spelled(o *frame.Option, value string) [][]string {
 	var out [][]string
 	if o.Short != "" {
@@ -262,8 +258,8 @@ func (f *field) prove(t *testing.T, program string, o *frame.Option, e effect) {
 	}
 }
 
-// TestEveryOption demands of every option of every program that there is an
-// effect to see, so that none is ignored.
+// TestEveryOption requires a visible effect of every option of every program, so that none is
+// ignored.
 func TestEveryOption(t *testing.T) {
 	f := &field{}
 	f.master, f.alpha = fleet(t, daemontest.Brine, daemontest.Brine)
@@ -301,8 +297,8 @@ func TestEveryOption(t *testing.T) {
 	}
 }
 
-// TestStockOptions compares with the options that Salt's programs declare:
-// each of theirs is one of ours, or refused with words of its own.
+// TestStockOptions: each option that Salt's programs declare is an option of ours, or is refused
+// with a specific message.
 func TestStockOptions(t *testing.T) {
 	daemontest.StockTree(t)
 	for _, a := range cli.Applets() {

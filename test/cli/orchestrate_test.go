@@ -45,18 +45,18 @@ func orchestra(t *testing.T, second daemontest.Kind) (master *daemontest.Node, r
 	return master, recorded, work
 }
 
-// varying are the keys of results that no two runs have in common. Which minion
-// is drawn by subset is not to be predicted either.
+// varying are the keys of results that differ in every run. The minion chosen by subset is random,
+// too.
 var varying = []string{"start_time", "duration", "__jid__", "__pub_jid", "__pub_pid", "pid"}
 
-// steady makes two runs of an orchestration comparable.
+// steady removes the differences between two runs of an orchestration.
 func steady(v any) any {
 	switch x := v.(type) {
 	case map[string]any:
 		for _, k := range varying {
 			delete(x, k)
 		}
-		if x["__id__"] == "b3" { // asks one of the two
+		if x["__id__"] == "b3" { // uses one of the two
 			x["comment"], x["changes"] = nil, nil
 		}
 		for k := range x {
@@ -67,7 +67,7 @@ func steady(v any) any {
 			x[i] = steady(x[i])
 		}
 	case string:
-		return strings.ReplaceAll(x, "m2, m1", "m1, m2") // who answers first
+		return strings.ReplaceAll(x, "m2, m1", "m1, m2") // depends on which answers first
 	}
 	return v
 }
@@ -118,7 +118,7 @@ func results(t *testing.T, text string) string {
 	return string(b)
 }
 
-// Orchestrations come to what they came to under Salt.
+// TestOrchestrations: orchestrations have the same results as under Salt.
 func TestOrchestrations(t *testing.T) {
 	master, recorded, work := orchestra(t, daemontest.Brine)
 	playOrchestra(t, master, recorded, work)
@@ -129,7 +129,7 @@ func TestOrchestrations(t *testing.T) {
 	t.Run("beyond", func(t *testing.T) { beyondSalt(t, master, work) })
 }
 
-// A stock minion takes part as one of ours does.
+// TestOrchestrationsWithStock: a stock minion takes part like a Brine minion.
 func TestOrchestrationsWithStock(t *testing.T) {
 	daemontest.StockTree(t)
 	master, recorded, work := orchestra(t, daemontest.Stock)
@@ -209,8 +209,8 @@ second:
 	}
 }
 
-// beyondSalt is what Salt 3007 fails at: parallel_runners always, unknown
-// runners with a traceback, and a minion that is down.
+// beyondSalt runs orchestrations at which Salt 3007 fails: parallel_runners always, unknown runners
+// with a traceback, and a minion that is down.
 func beyondSalt(t *testing.T, master *daemontest.Node, work string) {
 	pub, err := os.ReadFile(master.Path("etc/salt/pki/master/minions/m1"))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestRunners calls every runner through the real salt-run, at a master with
-// two minions and, at the end, the key of one that is down: it is waited for.
+// TestRunners calls every runner through the real salt-run, with a master, two minions and, at the
+// end, the key of a minion that is down, for which runners wait.
 func TestRunners(t *testing.T) {
 	t.Parallel() // it mostly waits
 	master, _, work := stateFleet(t, daemontest.Brine, daemontest.Brine)
@@ -29,7 +29,7 @@ func TestRunners(t *testing.T) {
 	fill := strings.NewReplacer("JID", jid, "STATES", states, "FAILED", failed, "WORK", work)
 	const list = `(- \S+\n)+`
 	for _, c := range []struct {
-		line, want string // the arguments, and all that is printed
+		line, want string // the arguments, and the whole output
 		code       int
 	}{
 		{"manage.up", "- alpha\n- beta\n", 0},
@@ -90,7 +90,7 @@ func TestRunners(t *testing.T) {
 		{"test.get_opts --out=json", `(?s).*"publish_port": 24505.*`, 0},
 		{"config.get publish_port", "24505\n", 0},
 		{"event.send my/tag {a:1}", "True\n", 0},
-		{"", "", 0}, // gamma is there, and down
+		{"", "", 0}, // gamma is known and down
 		{"manage.status", "down:\n    - gamma\nup:\n    - alpha\n    - beta\n", 0},
 		{"manage.not_present", "- gamma\n", 0},
 		{"manage.not_alived", "- gamma\n", 0},
@@ -112,8 +112,8 @@ func TestRunners(t *testing.T) {
 
 func first(out, _ string, _ int) string { return out }
 
-// TestRunnerReturnsAreKept: the return of a runner,
-// also of an asynchronous one, is found where what minions returned is.
+// TestRunnerReturnsAreKept: the return of a runner, also of an asynchronous one, is stored with the
+// returns of minions.
 func TestRunnerReturnsAreKept(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewMaster(t, daemontest.Brine, "m", daemontest.Host(), "")
@@ -142,8 +142,8 @@ func TestRunnerReturnsAreKept(t *testing.T) {
 	}
 }
 
-// TestSkipGrainsForgetsNothing: a program on a minion that gathers no grains
-// asks for a pillar, and the master goes on knowing the minion's grains.
+// TestSkipGrainsForgetsNothing: a program on a minion that gathers no grains requests a pillar; the
+// master keeps the minion's grains.
 func TestSkipGrainsForgetsNothing(t *testing.T) {
 	t.Parallel()
 	master, alpha := fleet(t, daemontest.Brine, daemontest.Brine)

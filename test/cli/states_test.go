@@ -59,8 +59,8 @@ func downMinion(t *testing.T, master *daemontest.Node) {
 	new(field).write(t, master.Path("etc/salt/pki/master/minions/gamma"), string(pub))
 }
 
-// What of a state's result varies from run to run. A key of YAML and of the
-// nested form has its value on the same line or on the next.
+// Parts of a state's result that vary from run to run. The value of a key of YAML or the nested
+// form is on the same line or the next.
 var stateVaries = []struct {
 	find *regexp.Regexp
 	with string
@@ -82,10 +82,9 @@ func maskStates(s string) string {
 	return s
 }
 
-// likened hides documentation, and the order of keys, which is not Salt's: in JSON, where Salt's
-// is that of each state function's code, and in the nested form, where Salt
-// prints those inner maps of a pillar in the order of the SLS file that never
-// went over a wire.
+// likened hides documentation, and the order of keys, which differs from Salt's: in JSON, where
+// Salt's is that of each state function's code, and in the nested form, where Salt prints those
+// inner maps of a pillar in the order of the SLS file that never went over a wire.
 func likened(t *testing.T, name, s string) string {
 	t.Helper()
 	switch name {
@@ -127,14 +126,14 @@ func inOrder(s string) string {
 	return s[:parts[0][0]] + strings.Join(blocks, "")
 }
 
-// TestStateRecordings applies states through a real master, in the order in
-// which it was recorded, since each run finds what the one before has left.
+// TestStateRecordings applies states through a real master, in the recorded order, since each run
+// depends on the previous ones.
 func TestStateRecordings(t *testing.T) {
 	master, alpha, work := stateFleet(t, daemontest.Brine, daemontest.Brine)
 	replayStates(t, master, alpha, work)
 }
 
-// TestStockStateRecordings has a stock minion apply the states of our master.
+// TestStockStateRecordings: a stock minion applies the states of our master.
 func TestStockStateRecordings(t *testing.T) {
 	daemontest.StockTree(t)
 	master, _, work := stateFleet(t, daemontest.Stock, daemontest.Brine)
@@ -152,7 +151,7 @@ func replayStates(t *testing.T, master, alpha *daemontest.Node, work string) {
 			stdout, stderr, code := n.Run(daemontest.Brine, program, rec.Args...)
 			got := result{code, likened(t, name, inOrder(maskStates(stdout))), stderr}
 			want := result{rec.Exit, likened(t, name, inOrder(fix.Replace(maskStates(rec.Stdout)))), rec.Stderr}
-			if program == "salt-call" { // its log is there, too
+			if program == "salt-call" { // its output includes its log
 				got.stderr, want.stderr = "", ""
 			}
 			if got != want {

@@ -14,10 +14,9 @@ import (
 	"brine/test/daemontest"
 )
 
-// onTerminal runs a program of a node on a terminal of its own, of some width,
-// and types what each text is answered with: a key of answers is a text that
-// the program says. It returns all that the terminal shows, with lines that
-// end as on a pipe.
+// onTerminal runs a program of a node on a terminal of the given width. answers maps output of the
+// program to the input to type when it appears. It returns all output of the terminal, with line
+// ends as on a pipe.
 func onTerminal(t *testing.T, n *daemontest.Node, width int, answers map[string]string, program string, args ...string) (text string, code int) {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -40,8 +39,8 @@ func onTerminal(t *testing.T, n *daemontest.Node, width int, answers map[string]
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Without NOFLSH the kernel sends the signal of Ctrl-C and then discards
-	// output, on a busy machine also what the program has said about it.
+	// Without NOFLSH the kernel sends the signal of Ctrl-C and then discards output. On a busy
+	// machine this would include the program's message about the signal.
 	mode, err := unix.IoctlGetTermios(int(tty.Fd()), unix.TCGETS)
 	if err == nil {
 		mode.Lflag |= unix.NOFLSH
@@ -80,8 +79,8 @@ func onTerminal(t *testing.T, n *daemontest.Node, width int, answers map[string]
 	return strings.ReplaceAll(all.String(), "\r\n", "\n"), c.ProcessState.ExitCode()
 }
 
-// TestOnTerminal runs programs as users see them: in colour, with questions,
-// progress and Ctrl-C; on a pipe there is none of these.
+// TestOnTerminal runs programs as users see them: in color, with questions, progress and Ctrl-C; on
+// a pipe there is none of these.
 func TestOnTerminal(t *testing.T) {
 	master, alpha := fleet(t, daemontest.Brine, daemontest.Brine)
 	downMinion(t, master)
@@ -94,7 +93,7 @@ func TestOnTerminal(t *testing.T) {
 	const ctrlC = "\x03"
 	for _, c := range []struct {
 		name, program string
-		args          []string // nil: of the recording
+		args          []string // nil: those of the recording
 		answers       map[string]string
 	}{
 		{"tty_test_ping", "salt", nil, nil},
@@ -102,7 +101,7 @@ func TestOnTerminal(t *testing.T) {
 	} {
 		rec := clienttest.Read(t, recordings, c.name)
 		got, code := onTerminal(t, master, 80, c.answers, c.program, rec.Args...)
-		// A line that was shown for a while and is gone is progress.
+		// A line that was shown for a while and then removed is progress.
 		got = regexp.MustCompile(`\r[^\n\r]*\r?(\x1b\[K\r?)+`).ReplaceAllString(got, "")
 		if code != rec.Exit || mask(got) != mask(rec.Stdout) {
 			t.Errorf("%s: code %d\ngot  %q\nwant %q", c.name, code, got, rec.Stdout)
