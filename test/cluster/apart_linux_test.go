@@ -18,11 +18,10 @@ import (
 	"brine/test/netns"
 )
 
-// TestApartFaults has three masters without a shared directory on machines of their
-// own meet one fault after the other. During each, jobs to minions that hold a
-// living master return to the living ones; minions that hold the one that is
-// gone move to another one, and how long that took is told; a decision about a
-// key reaches who was unreachable on its return. Afterwards all have the same.
+// TestApartFaults: three masters without a shared directory on separate machines suffer one fault
+// after the other. During each, jobs return to the living masters for minions that use one of them.
+// Minions of a dead master move to another one, and the test logs how long that took. A decision
+// about a key reaches an unreachable master when it is back. Afterwards all have the same records.
 func TestApartFaults(t *testing.T) {
 	t.Parallel()
 	net := netns.New(t)
@@ -82,7 +81,7 @@ func TestApartFaults(t *testing.T) {
 	}
 	lost := func(m *node) { part(m); net.Part(at[m], away) }
 	sent, decided := 0, 0
-	// job is given to a master, and returned by minions.
+	// job publishes a job at a master, and waits until minions return it.
 	job := func(when string, m *node, ids ...string) {
 		t.Helper()
 		sent++
@@ -114,8 +113,8 @@ func TestApartFaults(t *testing.T) {
 	for _, f := range []struct {
 		name     string
 		do, undo func(m *node)
-		// gone says that minions must leave the master, apart that it can be
-		// asked for what it does alone.
+		// gone means that minions must leave the master, apart that the master can still be
+		// commanded on its own.
 		gone, apart bool
 	}{
 		{"killed", func(m *node) { m.Kill() }, func(m *node) { m.Launch() }, true, false},
@@ -160,7 +159,7 @@ func TestApartFaults(t *testing.T) {
 		} else if len(held[victim]) > 0 {
 			job(f.name, victim, held[victim]...)
 		}
-		// A key is decided about meanwhile.
+		// A decision about a key is made meanwhile.
 		decided++
 		late := fmt.Sprintf("late%d", decided)
 		n := daemontest.NewMinion(t, brine, late, []string{others[0].Host}, "")
@@ -192,7 +191,7 @@ func TestApartFaults(t *testing.T) {
 		equal(f.name)
 	}
 
-	// Two of three are lost; all are.
+	// Two of three are lost, then all.
 	for _, m := range a.masters[1:] {
 		m.Kill()
 	}
@@ -224,9 +223,8 @@ func containsAll(text string, parts ...string) bool {
 
 var switched = regexp.MustCompile(`switched to another master.* seconds=([0-9.e-]+)`)
 
-// lastSwitch is how long the last change of a minion's master took, from
-// noticing that the one was lost, and when the minion was connected to the one
-// that it uses now.
+// lastSwitch returns how long the last change of a minion's master took, from detecting the loss of
+// the previous one, and since when the minion is connected to the present one.
 func lastSwitch(minion *node) (seconds float64, since time.Time) {
 	if all := switched.FindAllStringSubmatch(minion.Log(), -1); len(all) > 0 {
 		seconds, _ = strconv.ParseFloat(all[len(all)-1][1], 64)

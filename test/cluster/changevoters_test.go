@@ -13,11 +13,10 @@ import (
 	"brine/test/eventually"
 )
 
-// TestChangeVoters: voters are added and removed by command while the cluster runs: a
-// master and a witness by two operators at once, the holder of the lease, a witness, and
-// one while another is down. The configuration names the first list all the time, also
-// at a restart of all, of which the log says so; a disk from before the changes brings
-// nothing back. The lease goes on with growing tokens.
+// TestChangeVoters: commands add and remove voters while the cluster runs: a master and a witness
+// by two operators at once, the holder of the lease, a witness, and one while another is down. The
+// configuration keeps the first list, even at a restart of all masters, which they log. A disk from
+// before the changes has no effect. The lease continues with growing tokens.
 func TestChangeVoters(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 4, "auto_accept: true\n")
@@ -115,14 +114,15 @@ func TestChangeVoters(t *testing.T) {
 		}
 	}
 
-	// One is down, and of the four another one is removed; the next would leave no majority.
+	// One of the four is down, and another one is removed; removing one more would leave no
+	// majority.
 	voting := but(a.masters, out)
 	down := voting[0]
 	down.Kill()
 	up = but(a.masters, down)
 	holder(t, "while one is down", token-1, up...)
 	do(out, 0, "", "remove", voting[1].Name)
-	// The leader notices a dead voter after a while; until then, it says that two would be left.
+	// The leader notices a dead voter after a while; until then it reports that two would be left.
 	eventually.Nil(t, soon, "the next would leave no majority", func() error {
 		stdout, errs, code := out.Run(brine, "cluster", "voters", "remove", voting[2].Name)
 		if code == 0 || !strings.Contains(stdout+errs, "no majority") {

@@ -14,7 +14,7 @@ import (
 	"brine/test/servertest"
 )
 
-// looks is the number of scans of the keys of a redis server.
+// looks returns the number of scans of the keys of a redis server.
 func looks(s *servertest.Server) (int, error) {
 	conn, err := net.DialTimeout("tcp", s.Addr(), 10*time.Second)
 	if err != nil {
@@ -36,8 +36,8 @@ func looks(s *servertest.Server) (int, error) {
 	return 0, nil
 }
 
-// TestCleansOnce: of the masters of a cluster that send jobs to one server one
-// looks through it for old ones, and another one goes on when that is killed.
+// TestCleansOnce: only one of a cluster's masters that send jobs to one server scans it for old
+// ones; another one takes over when that one is killed.
 func TestCleansOnce(t *testing.T) {
 	t.Parallel()
 	s := servertest.Redis(t)
@@ -61,18 +61,18 @@ func TestCleansOnce(t *testing.T) {
 		n := 0
 		eventually.Nil(t, soon, what, func() error {
 			now, err := looks(s)
-			if n = now - before; err == nil && n < 2*turns { // at jobs, and at returns
+			if n = now - before; err == nil && n < 2*turns { // for jobs and for returns
 				err = fmt.Errorf("%d", n)
 			}
 			return err
 		})
 		took := time.Since(from)
 		t.Logf("%s: %d looks in %v", what, n, took.Round(time.Millisecond))
-		if took < (turns-2)*9*time.Second/10 { // that of two masters is a half
+		if took < (turns-2)*9*time.Second/10 { // two masters would take half the time
 			t.Errorf("%s: %d looks in %v are those of several masters", what, n, took)
 		}
 	}
 	again("three masters")
-	a.masters[0].Kill() // the first by id leads, without voters
+	a.masters[0].Kill() // without voters, the first by id leads
 	again("two masters")
 }

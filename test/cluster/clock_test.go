@@ -10,9 +10,9 @@ import (
 	"brine/test/eventually"
 )
 
-// TestWrongClock: a master whose clock is five minutes ahead is none of the
-// cluster, whichever was there first; both say why, and the first goes on. It
-// is only done when BRINE_CLOCK is set (daemontest.Ahead).
+// TestWrongClock: a master whose clock is five minutes ahead does not join the cluster, whichever
+// starts first. Both report why, and the first continues. It runs only if BRINE_CLOCK is set
+// (daemontest.Ahead).
 func TestWrongClock(t *testing.T) {
 	ahead := daemontest.Ahead(t)
 	for name, who := range map[string]int{"the first is ahead": 0, "the second is ahead": 1} {
@@ -28,7 +28,7 @@ func TestWrongClock(t *testing.T) {
 			if code := second.Wait(90 * time.Second); code == 0 {
 				t.Errorf("the second ends with %d", code)
 			}
-			// Who comes judges the clock of who is there.
+			// The second master judges the clock of the first.
 			how := map[int]string{0: "ahead", 1: "behind"}[who]
 			for _, m := range f.masters {
 				refused(t, m, fmt.Sprintf(`(?m)^(salt-master:|.*\[ERROR *\]).*the clock of %s is (5m0|4m5)[0-9.]*s %s (of )?that of %s; at most 5s are allowed`,

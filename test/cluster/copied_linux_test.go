@@ -12,9 +12,9 @@ import (
 	"brine/test/netns"
 )
 
-// TestCopiedMember: a copy of a member's machine starts at another address while
-// the member runs. The members refuse it and say why, it does not start, and the
-// member goes on. When the member is gone, the copy starts.
+// TestCopiedMember: a copy of a member's machine starts at another address while the member runs.
+// The members refuse it and report why, it does not start, and the member continues. When the
+// member is gone, the copy starts.
 func TestCopiedMember(t *testing.T) {
 	t.Parallel()
 	net := netns.New(t)
@@ -24,8 +24,8 @@ func TestCopiedMember(t *testing.T) {
 	for i := range 4 {
 		where = append(where, net.Machine(i+1))
 	}
-	// add configures a master that others know by a name. To itself this name is its
-	// own address, as on a machine with a copied disk.
+	// add configures a master that others know by a name. On the machine itself this name is a
+	// local address, as on a machine with a copied disk.
 	add := func(name string, at *netns.Machine) *node {
 		n := daemontest.NewMaster(t, brine, name, at.Addr, "")
 		peers := slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == name })

@@ -34,7 +34,7 @@ func diagnose(m *node, args ...string) (d diagnosis, code int, err error) {
 	return d, code, err
 }
 
-// finds waits until the doctor of a master finds something.
+// finds waits until the doctor of a master reports a finding.
 func finds(t *testing.T, m *node, check, master, text string) {
 	t.Helper()
 	eventually.Nil(t, soon, fmt.Sprintf("the doctor of %s finds %s of %q: %s", m.Name, check, master, text), func() error {
@@ -62,8 +62,8 @@ func (a *apart) healthy(at *node) {
 	})
 }
 
-// TestDoctorOfCluster: nothing is wrong with a cluster that is well, and each thing
-// that goes wrong is found, with its master, and gone when it was put right.
+// TestDoctorOfCluster: the doctor reports nothing about a healthy cluster. It reports each fault
+// with its master, and no longer after the repair.
 func TestDoctorOfCluster(t *testing.T) {
 	t.Parallel()
 	roots := daemontest.ShortDir(t)
@@ -94,7 +94,7 @@ func TestDoctorOfCluster(t *testing.T) {
 
 	three.Kill()
 	finds(t, one, "members", three.Name, "cannot be reached from "+one.Name)
-	// Voters that are not the same, and not enough of them.
+	// The lists of voters differ, and there are too few voters.
 	conf := three.Read("master")
 	three.Write("master", conf+fmt.Sprintf("cluster_voters: [%s, 127.99.0.1, 127.99.0.2]\n", three.Name))
 	three.Start()
@@ -103,7 +103,7 @@ func TestDoctorOfCluster(t *testing.T) {
 	finds(t, three, "voters", "", "1 of 3 voters")
 	three.Kill()
 	three.Write("master", conf)
-	// Another directory of files, and another key than others know.
+	// Another directory of files, and another key than the others know.
 	three.Write("master", strings.Replace(conf, "file_roots: {base: ["+roots, "file_roots: {base: ["+three.Dir+"/srv", 1))
 	if err := os.MkdirAll(three.Path("srv"), 0o755); err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestDoctorOfCluster(t *testing.T) {
 	}
 }
 
-// TestDoctorOfSharedFolder: the same of masters on one directory.
+// TestDoctorOfSharedFolder: the same for masters that share a directory.
 func TestDoctorOfSharedFolder(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "", brine, brine).start()

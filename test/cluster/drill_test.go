@@ -54,8 +54,8 @@ func TestDrillOfCluster(t *testing.T) {
 	}
 }
 
-// TestDrillOfOwnCluster: a drill harms a master of a cluster that is there only by
-// the command it is given.
+// TestDrillOfOwnCluster: a drill harms a master of an existing cluster only by the command given to
+// it.
 func TestDrillOfOwnCluster(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "auto_accept: true\n").start()

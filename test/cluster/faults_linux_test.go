@@ -15,14 +15,14 @@ import (
 	"brine/test/eventually"
 )
 
-// smallDisk gives a node a disk of its own in a directory, in a mount namespace of
-// its own, and returns what runs a command there.
+// smallDisk gives a node a separate disk for a directory, in a mount namespace, and returns a
+// function that runs a command there.
 func smallDisk(t *testing.T, n *node, folder, size string) func(script string) error {
 	t.Helper()
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// It lives as long as its standard input is open.
+	// The namespace exists as long as the standard input of the holder is open.
 	holder := exec.Command("unshare", "-m", "sh", "-c", `mount -t tmpfs -o size="$1",mode=0755 tmpfs "$2" && echo ready && exec cat`, "sh", size, folder)
 	in, err := holder.StdinPipe()
 	if err != nil {
@@ -39,7 +39,7 @@ func smallDisk(t *testing.T, n *node, folder, size string) func(script string) e
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 		t.Skip("no mount namespaces, which only root has")
 	}
-	n.Within = []string{"nsenter", "-m", "-r", "-t", fmt.Sprint(holder.Process.Pid), "--"} // -r: in a chroot the root is that of the holder
+	n.Within = []string{"nsenter", "-m", "-r", "-t", fmt.Sprint(holder.Process.Pid), "--"} // -r: use the root directory of the holder in a chroot
 	return func(script string) error {
 		c := exec.Command(n.Within[0], append(n.Within[1:], "sh", "-c", script, "sh", folder)...)
 		if out, err := c.CombinedOutput(); err != nil {
@@ -49,9 +49,9 @@ func smallDisk(t *testing.T, n *node, folder, size string) func(script string) e
 	}
 }
 
-// TestApartFullDisk: while the disk of one of three masters is full, the others
-// command the fleet, also minions that are at that one, too, and decide about
-// keys; when there is room again it has all that it missed.
+// TestApartFullDisk: while the disk of one of three masters is full, the others command the fleet,
+// including minions that are also connected to that master, and decide about keys. When there is
+// space again, it gets everything that it missed.
 func TestApartFullDisk(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "")
@@ -70,7 +70,7 @@ func TestApartFullDisk(t *testing.T) {
 		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
 	}
 	a.equal(a.masters[0], 3, map[string]int{"key": 1, "minion": 1})
-	// To the last byte, and what the master frees meanwhile.
+	// Fill the disk to the last byte, including space that the master frees meanwhile.
 	if err := disk(`dd if=/dev/zero of="$1/filler" bs=4k 2>/dev/null; dd if=/dev/zero of="$1/filler2" bs=1 2>/dev/null; test "$(df --output=avail ` +
 		`"$1" | tail -n 1)" -eq 0`); err != nil {
 		t.Fatal(err)
@@ -124,10 +124,9 @@ func TestApartFullDisk(t *testing.T) {
 	eventually.Nil(t, soon, "all answer to it", func() error { return full.PingAll(brine, "m0", "m1") })
 }
 
-// TestApartWrongClock: a master whose clock is five minutes ahead is not let in
-// again, and says why; the others go on; with the right clock it has all that
-// it missed, and what it did itself meanwhile is at the others. It is only done
-// when BRINE_CLOCK is set (daemontest.Ahead).
+// TestApartWrongClock: a master whose clock is five minutes ahead is not admitted again, and
+// reports why; the others continue. With the right clock it gets everything that it missed, and the
+// others get its own changes. It runs only if BRINE_CLOCK is set (daemontest.Ahead).
 func TestApartWrongClock(t *testing.T) {
 	t.Parallel()
 	ahead := daemontest.Ahead(t)
@@ -175,11 +174,10 @@ func TestApartWrongClock(t *testing.T) {
 	})
 }
 
-// TestApartClockJumps: the clock of one of three running masters goes five
-// minutes ahead, and later back. Jobs to minions go on meanwhile; what was
-// decided there while it was ahead does not win against what is decided
-// afterwards elsewhere; then all have the same. It is only done when BRINE_CLOCK
-// is set (daemontest.Jumping).
+// TestApartClockJumps: the clock of one of three running masters jumps five minutes ahead, and
+// later back. Jobs continue meanwhile. Its decisions with the wrong clock do not win over later
+// decisions of others. Afterwards all have the same records. It runs only if BRINE_CLOCK is set
+// (daemontest.Jumping).
 func TestApartClockJumps(t *testing.T) {
 	t.Parallel()
 	within, jump := daemontest.Jumping(t)
@@ -196,7 +194,7 @@ func TestApartClockJumps(t *testing.T) {
 		}
 	}
 	answer("at first", a.masters...)
-	// It is known to all, and pending.
+	// The key is known to all masters, and pending.
 	late := a.minion("late", others[0])
 	eventually.Nil(t, soon, "it is seen", func() error {
 		if s := state(wrong, "late"); s != "minions_pre" {

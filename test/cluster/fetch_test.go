@@ -42,7 +42,7 @@ func newGitServer(t *testing.T, repos ...string) *gitServer {
 		t.Skip(err)
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if repo, ok := strings.CutSuffix(r.URL.Path, "/.git/info/refs"); ok { // each fetch begins so
+		if repo, ok := strings.CutSuffix(r.URL.Path, "/.git/info/refs"); ok { // each fetch begins with this request
 			g.fetches[repo[1:]].Add(1)
 		}
 		backend.ServeHTTP(w, r)
@@ -66,8 +66,8 @@ func (g *gitServer) head(repo string) string {
 	return strings.TrimSpace(gittest.Run(g.t, filepath.Join(g.root, repo), "rev-parse", "HEAD"))
 }
 
-// options has masters fetch one repository every two seconds, and another one
-// and that of the pillar hardly ever.
+// options makes masters fetch one repository every two seconds, and another one and that of the
+// pillar hardly ever.
 func (g *gitServer) options() string {
 	return fmt.Sprintf(`auto_accept: true
 fileserver_backend: [gitfs]
@@ -85,7 +85,7 @@ ext_pillar:
 `, g.url)
 }
 
-// serve waits until masters serve a file.
+// serve waits until the masters serve a file.
 func (g *gitServer) serve(name string, masters ...*node) {
 	g.t.Helper()
 	took := eventually.Nil(g.t, soon, "all serve "+name, func() error {
@@ -113,8 +113,7 @@ func (g *gitServer) pillar(masters ...*node) {
 	})
 }
 
-// count waits for some fetches, and says how many there were at most of one
-// master in that time.
+// count waits for some fetches, and reports the maximum number by one master in that time.
 func (g *gitServer) count(what string, n int64) {
 	g.t.Helper()
 	const interval = 2 * time.Second
@@ -127,15 +126,15 @@ func (g *gitServer) count(what string, n int64) {
 	})
 	took := time.Since(from)
 	g.t.Logf("%s: %d fetches in %v, one every %v", what, n, took.Round(time.Millisecond), (took / time.Duration(n)).Round(time.Millisecond))
-	// Two masters that fetch for themselves need little more than half of that.
+	// Two masters that fetch separately would need little more than half of that.
 	if took < time.Duration(n-2)*interval*9/10 {
 		g.t.Errorf("%s: %d fetches in %v are those of several masters", what, n, took)
 	}
 }
 
-// TestFetchedOnce: of the masters of a cluster one fetches for all. What it, or
-// one that was told to, has fetched the others have soon, too. They go on when
-// it is killed, and without a majority.
+// TestFetchedOnce: one master of a cluster fetches for all. The others soon have everything that it
+// has fetched, or that another one has fetched by command. They continue when it is killed, and
+// without a majority.
 func TestFetchedOnce(t *testing.T) {
 	t.Parallel()
 	g := newGitServer(t, "often", "seldom", "pillar")
@@ -151,7 +150,7 @@ func TestFetchedOnce(t *testing.T) {
 	g.serve("pushed", a.masters...)
 	g.count("three masters", 10)
 
-	// No master fetches these unless it is asked to.
+	// No master fetches these repositories without a command.
 	others := but(a.masters, first)
 	for i, m := range []*node{others[0], first} {
 		name := fmt.Sprintf("told-%d", i)
@@ -179,8 +178,7 @@ func TestFetchedOnce(t *testing.T) {
 	g.serve("alone", last)
 }
 
-// TestFetchedOnceShared is the same for masters that share a directory, and so what
-// was fetched: they need not fetch it again.
+// TestFetchedOnceShared is the same for masters that share a directory: they need not fetch again.
 func TestFetchedOnceShared(t *testing.T) {
 	t.Parallel()
 	g := newGitServer(t, "often", "seldom", "pillar")

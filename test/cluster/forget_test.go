@@ -12,8 +12,7 @@ import (
 	"brine/test/eventually"
 )
 
-// forgotten waits until masters know nothing of a key any more, not even that it
-// was deleted.
+// forgotten waits until masters have no record of a key, not even that it was deleted.
 func forgotten(t *testing.T, id string, masters ...*node) {
 	t.Helper()
 	for _, m := range masters {
@@ -44,7 +43,7 @@ func (a *apart) deleteKey(at *node, id string) {
 	}
 }
 
-// disk copies what a master has of the cluster; back puts the copy in its place.
+// disk copies a master's cluster data; back restores the copy.
 func disk(t *testing.T, m *node) (back func()) {
 	t.Helper()
 	old := t.TempDir()
@@ -69,10 +68,9 @@ func disk(t *testing.T, m *node) (back func()) {
 	}
 }
 
-// TestDeletionsAreForgotten: when all masters know of a deletion it is forgotten,
-// and not before. A master that was unreachable, one whose disk is older than the deletion,
-// and one that was removed and joins again with what it had do not bring back what
-// was deleted.
+// TestDeletionsAreForgotten: a deletion is forgotten when all masters know of it, and not before.
+// The deleted record is not restored by a master that was unreachable, by one whose disk is older
+// than the deletion, or by one that was removed and joins again with its old data.
 func TestDeletionsAreForgotten(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "cluster_keep_deleted_seconds: 1\n").start()
@@ -90,7 +88,7 @@ func TestDeletionsAreForgotten(t *testing.T) {
 	three.Kill()
 	a.deleteKey(one, "m1")
 	isState(t, two, "m1", "")
-	time.Sleep(4 * time.Second) // several looks: this must never be
+	time.Sleep(4 * time.Second) // several checks: this must never happen
 	for _, m := range []*node{one, two} {
 		if all, err := keyRecords(m); err != nil || all["m1"].State != "deleted" {
 			t.Errorf("%s has forgotten m1, which a master that is unreachable has: %+v %v", m.Name, all, err)
@@ -100,7 +98,7 @@ func TestDeletionsAreForgotten(t *testing.T) {
 	isState(t, three, "m1", "")
 	forgotten(t, "m1", a.masters...)
 
-	// Its disk is an old one. A key with the same id that came since stays.
+	// Its disk is an old one. A newer key with the same id stays.
 	three.Kill()
 	back := disk(t, three)
 	three.Start()
@@ -123,7 +121,7 @@ func TestDeletionsAreForgotten(t *testing.T) {
 		isState(t, m, "m2", "minions_pre")
 	}
 
-	// It was removed, and comes back with what it had.
+	// It was removed, and joins again with its old data.
 	three.Kill()
 	if _, errs, code := one.Run(brine, "salt-run", "cluster.remove", three.Name, "keep_secret=True"); code != 0 {
 		t.Fatal(errs)

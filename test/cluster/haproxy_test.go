@@ -26,8 +26,8 @@ func haproxyProgram(t *testing.T) string {
 	return tools.Need(t, "haproxy", "haproxy")
 }
 
-// balance runs HAProxy with the file that is handed out, before the masters,
-// and returns its address.
+// balance runs HAProxy with the documented configuration in front of the masters, and returns its
+// address.
 func (f *fleet) balance() string {
 	f.t.Helper()
 	host := daemontest.Host()
@@ -41,7 +41,7 @@ func (f *fleet) balanceAt(host string, within []string) {
 	f.balanceOver(host, within, f.masters...)
 }
 
-// balanceOver is balanceAt over the masters of the file, in its order.
+// balanceOver is balanceAt with the given masters, in the order of the file.
 func (f *fleet) balanceOver(host string, within []string, masters ...*node) {
 	f.t.Helper()
 	program := haproxyProgram(f.t)
@@ -84,7 +84,7 @@ func (f *fleet) balanceOver(host string, within []string, masters ...*node) {
 	})
 }
 
-// holder is the master that a minion's subscription is at.
+// holder returns the master to which a minion's subscription is connected.
 func (f *fleet) holder(asked *node, id string) *node {
 	f.t.Helper()
 	var holder *node
@@ -144,15 +144,14 @@ func other(f *fleet, than ...*node) *node {
 	return nil
 }
 
-// holderLimit is how long a job may take whose minion loses its master.
-// Measured are fractions of a second (killed) and two (frozen).
+// holderLimit is the maximum duration of a job whose minion loses its master. Measured are a
+// fraction of a second (killed) and two seconds (frozen).
 const holderLimit = 50 * time.Second
 
-// TestLostHolder: behind HAProxy, the master that holds a minion's
-// subscription is killed, then another one is frozen. The job that is sent
-// right then arrives; how long that took is logged, and bounded so that it
-// cannot be by chance on a machine that is ten times too busy: without the
-// checks of the balancer and the looks of the masters it takes a minute.
+// TestLostHolder: behind HAProxy, the master that holds a minion's subscription is killed, then
+// another one is frozen. A job sent at that moment arrives. The time is logged, and bounded far
+// below the minute that it takes without the health checks of the balancer and the checks of the
+// masters, even on a machine that is ten times too slow.
 func TestLostHolder(t *testing.T) {
 	t.Parallel()
 	haproxyProgram(t)

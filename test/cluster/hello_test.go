@@ -11,9 +11,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestHelloWithoutTLS: a peer without TLS at the port for masters is told
-// nothing of a cluster whose members all speak it, and gets nothing signed,
-// whichever id he shows.
+// TestHelloWithoutTLS: a peer without TLS on the port for masters learns nothing about a cluster
+// whose members all use TLS, and gets nothing signed, whichever id it claims.
 func TestHelloWithoutTLS(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2, "").start()

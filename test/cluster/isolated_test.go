@@ -22,7 +22,7 @@ import (
 
 const secret = "7ef7697a5ec2e70f7e5755ecd0123456"
 
-// apart is masters of a cluster without a shared directory.
+// apart is a cluster of masters without a shared directory.
 type apart struct {
 	t       *testing.T
 	masters []*node
@@ -36,7 +36,7 @@ func newApart(t *testing.T, n int, more string) *apart {
 	for range n {
 		hosts = append(hosts, daemontest.Host())
 	}
-	slices.Sort(hosts) // the first is to found the cluster
+	slices.Sort(hosts) // the first one creates the cluster
 	for i, h := range hosts {
 		a.add(h, slices.Delete(slices.Clone(hosts), i, i+1)...)
 	}
@@ -74,7 +74,7 @@ func (a *apart) start() *apart {
 	return a
 }
 
-// shownSecret is the secret that a program shows, "" for none.
+// shownSecret returns the secret in a program's output, "" for none.
 func shownSecret(out string) string {
 	_, rest, ok := strings.Cut(out, "It asks for the secret")
 	words := strings.Fields(rest)
@@ -92,7 +92,7 @@ type report struct {
 	Equal       bool                                    `json:"equal"`
 }
 
-// check asks a master whether all have the same.
+// check asks a master whether all masters have the same records.
 func check(m *node) (r report, err error) {
 	out, errs, code := m.Run(brine, "salt-run", "--out=json", "cluster.check")
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
@@ -104,7 +104,7 @@ func check(m *node) (r report, err error) {
 	return r, nil
 }
 
-// equal waits until n masters have the same, with at least so many things.
+// equal waits until n masters have the same records, and at least the given number of each kind.
 func (a *apart) equal(at *node, n int, least map[string]int) report {
 	a.t.Helper()
 	var r report
@@ -147,15 +147,15 @@ func state(m *node, id string) string {
 	return ""
 }
 
-// TestApart: three masters with empty disks are one cluster; what is decided,
-// said and returned at one is at all.
+// TestApart: three masters with empty disks form one cluster. Decisions, notes and returns of one
+// are known to all.
 func TestApart(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "").start()
 	for i, m := range a.masters {
 		a.minion(fmt.Sprint("m", i), m)
 	}
-	// Keys: seen, accepted, rejected, deleted anywhere.
+	// Keys: seen, accepted, rejected and deleted at any master.
 	for i := range 3 {
 		id := fmt.Sprint("m", i)
 		for _, m := range a.masters {
@@ -195,7 +195,7 @@ func TestApart(t *testing.T) {
 	}
 	r := a.equal(a.masters[1], 3, map[string]int{"key": 3, "peer": 3, "secret": 1, "minion": 3, "job": 1, "return": 3})
 	t.Logf("%v", r.Counts)
-	// Everybody finds minions by grains, wherever these have told them.
+	// All masters find minions by grains, regardless of the master that got them.
 	for _, m := range a.masters {
 		out, _, _ := m.Run(brine, "salt-run", "--out=json", "cache.grains", "*")
 		for i := range 3 {
@@ -217,8 +217,8 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestApartAtOnce starts three masters with empty disks at the same moment, as
-// often as BRINE_CLUSTER_STARTS says: they are one cluster each time.
+// TestApartAtOnce starts three masters with empty disks at the same moment, BRINE_CLUSTER_STARTS
+// times: they form one cluster each time.
 func TestApartAtOnce(t *testing.T) {
 	t.Parallel()
 	times := 2
@@ -248,9 +248,9 @@ func TestApartAtOnce(t *testing.T) {
 	}
 }
 
-// TestApartJoinAndLeave: a fourth master that knows only one member joins while
-// jobs run, gets all there is, and is removed again. Who does not know the
-// secret, or finds another cluster than it should, is refused.
+// TestApartJoinAndLeave: a fourth master that knows only one member joins while jobs run, gets all
+// data, and is removed again. A master that does not know the secret, or finds another cluster than
+// configured, is refused.
 func TestApartJoinAndLeave(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "auto_accept: true\n").start()
@@ -295,8 +295,8 @@ func TestApartJoinAndLeave(t *testing.T) {
 	a.equal(a.masters[1], 3, map[string]int{"peer": 3})
 }
 
-// TestSecretRotates: a new secret is at all members without a restart, also at
-// one that was unreachable, and then lets a master join, and the old one does not.
+// TestSecretRotates: all members get a new secret without a restart, including one that was
+// unreachable. Afterwards the new secret admits a master, and the old one does not.
 func TestSecretRotates(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "").start()
@@ -333,17 +333,16 @@ func TestSecretRotates(t *testing.T) {
 			}
 		}
 	}
-	// And from there on a second time, by a master that joined with the first.
+	// Rotate a second time, at the master that joined with the first new secret.
 	if out, errs, code := a.masters[1].Run(brine, "cluster", "rotate-secret", "--out=json"); code != 0 || !strings.Contains(out, a.masters[2].Name) ||
 		shownSecret(out) != "" {
 		t.Error(code, out, errs)
 	}
 }
 
-// TestApartWhileMastersDie: masters are killed, frozen, and restarted while
-// jobs are given; two of three are unreachable at once. Every minion runs each job
-// once, and afterwards all masters have the same, everything. BRINE_CLUSTER_JOBS
-// says how many jobs.
+// TestApartWhileMastersDie: masters are killed, frozen and restarted while jobs are published; two
+// of three are unreachable at once. Every minion runs each job once, and afterwards all masters
+// have the same records. BRINE_CLUSTER_JOBS is the number of jobs.
 func TestApartWhileMastersDie(t *testing.T) {
 	t.Parallel()
 	jobs := 18
@@ -352,7 +351,7 @@ func TestApartWhileMastersDie(t *testing.T) {
 	}
 	a := newApart(t, 3, "auto_accept: true\n").start()
 	ids := []string{"m0", "m1"}
-	for i, id := range ids { // each knows all masters, and is at one
+	for i, id := range ids { // each knows all masters, and is connected to one
 		a.minion(id, slices.Concat(a.masters[i:], a.masters[:i])...)
 	}
 	for _, m := range a.masters {
@@ -418,7 +417,7 @@ func TestApartWhileMastersDie(t *testing.T) {
 	}
 }
 
-// ranOnce demands that a ledger has each number once.
+// ranOnce returns an error unless a ledger contains each number once.
 func ranOnce(path string, jobs int) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -436,8 +435,8 @@ func ranOnce(path string, jobs int) error {
 	return nil
 }
 
-// TestCheckFinds: the comparison fails when something was lost or is not the
-// same, and so does the ledger of what ran.
+// TestCheckFinds: the comparison fails when something was lost or differs, and so does the ledger
+// of runs.
 func TestCheckFinds(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2, "auto_accept: true\n").start()
@@ -473,7 +472,7 @@ func TestCheckFinds(t *testing.T) {
 		if r, err = check(a.masters[0]); err != nil {
 			return err
 		}
-		// Jobs of the last moment may still be on their way.
+		// The last jobs may still be in transit.
 		if d := r.Differences["return"]; r.Equal || len(r.Masters) != 2 || len(d) != 1 || d[planted][b.Name] != "" || d[planted][a.masters[0].Name] == "" {
 			return fmt.Errorf("planted the loss of %s, found %+v", planted, r)
 		}
@@ -490,10 +489,9 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
-// TestHotMastersBecomeOne: two hot masters with one key, of which only one has
-// accepted a minion, become a cluster by a command each and a restart; the
-// minion notices nothing, and is known to both. Then one leaves by a command,
-// while jobs run, and nothing is lost.
+// TestHotMastersBecomeOne: two hot masters with one key, of which only one has accepted a minion,
+// become a cluster by a command each and a restart. The minion notices nothing, and both know it.
+// Then one leaves by a command while jobs run, and nothing is lost.
 func TestHotMastersBecomeOne(t *testing.T) {
 	t.Parallel()
 	var ms []*node
@@ -561,8 +559,8 @@ func TestHotMastersBecomeOne(t *testing.T) {
 			t.Errorf("%q: %d %s", bad, code, errs)
 		}
 	}
-	// The secret among the arguments is seen by all, so there is a warning; none is
-	// an error, and so is one that could be guessed.
+	// A secret in the arguments is visible to all users, so there is a warning. A missing or a weak
+	// secret is an error.
 	bare := slices.Delete(slices.Clone(words), 4, 6)
 	if _, errs, code := two.Run(brine, bare[1], append(bare[2:len(bare):len(bare)], "--secret", strings.Repeat("0", 32))...); code == 0 ||
 		!strings.Contains(errs, "--secret shows the secret to all users") {

@@ -11,10 +11,9 @@ import (
 	"brine/test/eventually"
 )
 
-// TestJobsWhileMastersDie gives jobs to the masters in turn while these are
-// killed in turn, each right after it has taken a job: every minion runs every
-// job once, and all returns are at all masters. BRINE_CLUSTER_JOBS says how
-// many jobs.
+// TestJobsWhileMastersDie publishes jobs at the masters in turn, and kills each right after it has
+// accepted a job. Every minion runs every job once, and all masters have all returns.
+// BRINE_CLUSTER_JOBS is the number of jobs.
 func TestJobsWhileMastersDie(t *testing.T) {
 	t.Parallel()
 	jobs := 24
@@ -35,7 +34,7 @@ func TestJobsWhileMastersDie(t *testing.T) {
 	if err := os.Mkdir(ledger, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// A master is dead for the jobs of the next turn.
+	// A killed master stays down during the jobs of the next turn.
 	turn := max(jobs/8, 3)
 	jids := make([]string, jobs)
 	var dead *node

@@ -13,9 +13,9 @@ import (
 	"brine/test/eventually"
 )
 
-// TestJobsReturnToMaster: one of three masters has lost a job, and a return of another
-// one, which it had acknowledged. That is found without a command, logged, shown, told
-// by an event, and taken from the others.
+// TestJobsReturnToMaster: one of three masters has lost a job, and a return of another one, after
+// acknowledging them. This is found without a command, logged, shown, reported by an event, and
+// repaired from the others.
 func TestJobsReturnToMaster(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "auto_accept: true\n").start()

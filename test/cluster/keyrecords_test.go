@@ -21,8 +21,8 @@ func keyRecords(m *node) (map[string]keyRecord, error) {
 	return d.Keys, nil
 }
 
-// TestKeyRecords: of each decision about a key all masters say when and where it
-// was made, also of a deletion.
+// TestKeyRecords: all masters show when and where each decision about a key was made, including a
+// deletion.
 func TestKeyRecords(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2, "").start()
@@ -51,7 +51,7 @@ func TestKeyRecords(t *testing.T) {
 	is("m2", "pending", one)
 	two.Accept("m0")
 	is("m0", "accepted", two)
-	minions[2].Kill() // it would knock again
+	minions[2].Kill() // it would sign in again
 	for _, args := range [][]string{{"-y", "-r", "m1"}, {"-y", "-d", "m2"}} {
 		if _, errs, code := one.Run(brine, "salt-key", args...); code != 0 {
 			t.Fatal(errs)

@@ -8,8 +8,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestKeysAtOnce: what one master is reported a key, all know with the next
-// request, in whatever master's command line, and in whatever master's daemon.
+// TestKeysAtOnce: a decision about a key at one master takes effect for the next request at any
+// master, by command line or daemon.
 func TestKeysAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "", brine, brine, brine).start()
@@ -35,7 +35,7 @@ func TestKeysAtOnce(t *testing.T) {
 			t.Fatalf("salt-key %v on %s: %s%s", args, m.Name, out, errs)
 		}
 	}
-	// call asks the daemon that the minion is at.
+	// call calls the daemon to which the minion is connected.
 	call := func(want int) {
 		t.Helper()
 		eventually.Nil(t, soon, fmt.Sprintf("salt-call ends with %d", want), func() error {
@@ -71,7 +71,7 @@ func TestKeysAtOnce(t *testing.T) {
 			t.Errorf("deleted: %s shows %v: %v", m.Name, keys, err)
 		}
 	}
-	call(2) // which asks to be let in
+	call(2) // which requests acceptance
 	for _, m := range f.masters {
 		in("deleted, and here again", "minions_pre", m)
 	}

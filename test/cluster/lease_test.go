@@ -31,14 +31,14 @@ func lease(m *node) (l leaseSaid, err error) {
 	return l, nil
 }
 
-// withWitness is two masters and a witness, which vote.
+// withWitness returns a cluster of two masters and a witness, which vote.
 func withWitness(t *testing.T, more string) (a *apart, w *node) {
 	t.Helper()
 	a = newApart(t, 2, more)
 	return a, addWitness(a, daemontest.Host())
 }
 
-// addWitness configures a witness, and names the voters everywhere.
+// addWitness configures a witness, and adds it to the voters of all masters.
 func addWitness(a *apart, host string) *node {
 	w := daemontest.NewMaster(a.t, brine, "witness", host, "")
 	w.Program, w.Level = "witness", ""
@@ -55,8 +55,8 @@ func addWitness(a *apart, host string) *node {
 	return w
 }
 
-// holder waits until one of some masters holds the lease, with a token above
-// another, and says so itself.
+// holder waits until one of some masters holds the lease with a token greater than above, and
+// reports that itself.
 func holder(t *testing.T, what string, above uint64, among ...*node) (m *node, token uint64) {
 	t.Helper()
 	took := eventually.Nil(t, soon, "one has the lease "+what, func() error {
@@ -80,10 +80,9 @@ func but(all []*node, out *node) []*node {
 	return slices.DeleteFunc(slices.Clone(all), func(m *node) bool { return m == out })
 }
 
-// TestLease: of two masters and a witness one has the lease. When it is killed,
-// or freezes, the other gets it, with a greater token; the one that was frozen
-// does not think it has it when it goes on. Without a majority no master has it,
-// and all else works.
+// TestLease: of two masters and a witness, one master holds the lease. When it is killed or
+// freezes, the other gets the lease with a greater token. The frozen one does not believe that it
+// holds it when it resumes. Without a majority no master holds it, and everything else works.
 func TestLease(t *testing.T) {
 	t.Parallel()
 	a, w := withWitness(t, "auto_accept: true\n")
@@ -147,8 +146,8 @@ func TestLease(t *testing.T) {
 	holder(t, "with the witness back", last, left)
 }
 
-// TestWitnessRefuses who does not know the secret, and says what is wrong with
-// its options.
+// TestWitnessRefuses checks that a witness refuses masters that do not know the secret, and reports
+// errors in its options.
 func TestWitnessRefuses(t *testing.T) {
 	t.Parallel()
 	a, w := withWitness(t, "")
@@ -188,10 +187,9 @@ func TestWitnessRefuses(t *testing.T) {
 	}
 }
 
-// TestLeaseCutOff: the holder is cut off from the other master and from the
-// witness by the network. The other gets the lease, and replaces the AES key
-// when it is old; the one that is cut off does not, and takes jobs as ever.
-// Afterwards both agree.
+// TestLeaseCutOff: the network separates the holder from the other master and the witness. The
+// other gets the lease, and replaces the AES key when it is old. The separated one does not, and
+// still accepts jobs. Afterwards both agree.
 func TestLeaseCutOff(t *testing.T) {
 	t.Parallel()
 	net := netns.New(t)
@@ -250,10 +248,10 @@ func TestLeaseCutOff(t *testing.T) {
 	})
 }
 
-// TestMajorityLost: of three masters that vote two are lost with their disks.
-// brine cluster recover shows them, does nothing unless told to, and nothing
-// while a majority is there; then the one that is left has the rights of one
-// again, and everything it held; two new masters join it and get that, and vote.
+// TestMajorityLost: two of three voting masters are lost with their disks. brine cluster recover
+// shows them. It changes nothing without confirmation, or while there is a majority. Then the
+// remaining one alone is a majority and still has all its data; two new masters join it, get the
+// data, and vote.
 func TestMajorityLost(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "auto_accept: true\n")
@@ -326,7 +324,7 @@ func TestMajorityLost(t *testing.T) {
 		return err
 	})
 
-	// New ones, which vote with it.
+	// New masters, which vote with the remaining one.
 	hosts := []string{daemontest.Host(), daemontest.Host()}
 	now := voters(left.Name, hosts[0], hosts[1])
 	left.Write("master.d/cluster.voters.conf", now)

@@ -18,11 +18,11 @@ import (
 	"brine/test/eventually"
 )
 
-// load gives jobs to masters in turn, one after the other, while it runs.
+// load publishes jobs at masters in turn, one after the other, while it runs.
 type load struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
-	jobs atomic.Int64 // that masters have taken
+	jobs atomic.Int64 // accepted by masters
 }
 
 func giveJobs(t *testing.T, every time.Duration, at ...*node) *load {
@@ -35,7 +35,7 @@ func giveJobs(t *testing.T, every time.Duration, at ...*node) *load {
 	}
 	l.done.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			// What is not answered was not promised: one that leaves takes no more.
+			// A job without an answer was not promised: a master that leaves accepts no more.
 			one, ended := context.WithTimeout(ctx, 30*time.Second)
 			if _, err := ops[i%len(ops)].Publish(one, "test.ping"); err == nil {
 				l.jobs.Add(1)
@@ -50,7 +50,7 @@ func giveJobs(t *testing.T, every time.Duration, at ...*node) *load {
 	return l
 }
 
-// end returns how many jobs were given.
+// end stops the load and returns the number of jobs.
 func (l *load) end() int {
 	l.stop()
 	l.done.Wait()
@@ -65,10 +65,9 @@ func operatorOf(t *testing.T, m *node) *simulate.Operator {
 	return op
 }
 
-// TestJoinAndLeaveUnderLoad: a third master joins two that have 2,000 keys and
-// many jobs, while these go on; it has everything soon, and leaves under load.
-// No job and no return is lost. It tells how long that took: BRINE_CLUSTER_LOAD
-// says with how many minions and jobs, 300x50 for one.
+// TestJoinAndLeaveUnderLoad: a third master joins two that have 2,000 keys and many jobs, under
+// load; it soon has all data, and leaves under load. No job or return is lost. The durations are
+// logged. BRINE_CLUSTER_LOAD is the number of minions and jobs, such as 300x50.
 func TestJoinAndLeaveUnderLoad(t *testing.T) {
 	t.Parallel()
 	count, before, every := 50, 10, 300*time.Millisecond
@@ -140,7 +139,7 @@ func TestJoinAndLeaveUnderLoad(t *testing.T) {
 	t.Logf("%d keys, %d jobs and %d returns before: joined after %v, has everything after %v; %v afterwards", keys, before, before*count,
 		joined.Round(time.Millisecond), whole.Round(time.Millisecond), r.Counts)
 
-	// It leaves, while it is given jobs, too.
+	// It leaves while jobs are published at it, too.
 	going = giveJobs(t, every, late, a.masters[1])
 	eventually.Nil(t, soon, "it takes jobs", func() error {
 		if going.jobs.Load() < 4 {

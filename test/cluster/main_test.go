@@ -1,6 +1,5 @@
-// Package cluster runs masters that share a directory, as processes: Brine's, and
-// stock Salt's among them where the environment says where to find it (see
-// daemontest), behind a real HAProxy where it matters.
+// Package cluster runs clusters of masters as processes: Brine masters, and stock masters if the
+// environment says where Salt is (see daemontest), behind a real HAProxy where that matters.
 package cluster
 
 import (
@@ -31,10 +30,10 @@ const (
 
 const poolPort = 24520
 
-// soon is how long anything may take that should come soon.
+// soon is the timeout for anything that should happen soon.
 const soon = 90 * time.Second
 
-// fleet is masters on one shared directory. They are named by their addresses.
+// fleet is a set of masters on one shared directory. They are named by their addresses.
 type fleet struct {
 	t       *testing.T
 	shared  string
@@ -61,14 +60,14 @@ func newFleet(t *testing.T, more string, kinds ...kind) *fleet {
 	return f
 }
 
-// master configures one whose cachedir is the shared one.
+// master configures a master whose cachedir is the shared one.
 func (f *fleet) master(k kind, host string, peers []string, more string) *node {
 	f.t.Helper()
 	n := daemontest.NewMaster(f.t, k, host, host, f.options(peers)+more)
 	if err := os.MkdirAll(n.Path("var/cache/salt"), 0o755); err != nil {
 		f.t.Fatal(err)
 	}
-	// root_dir is put before cachedir, so that it cannot be named itself.
+	// root_dir is prepended to cachedir, so that the shared directory cannot be named directly.
 	if err := os.Symlink(filepath.Join(f.shared, "cache"), n.Path("var/cache/salt/master")); err != nil {
 		f.t.Fatal(err)
 	}
@@ -91,14 +90,14 @@ func (f *fleet) start() *fleet {
 	return f
 }
 
-// minion runs one of a master.
+// minion runs a minion of a master.
 func (f *fleet) minion(k kind, id string, host string, more string) *node {
 	f.t.Helper()
 	return daemontest.NewMinion(f.t, k, id, []string{host}, more).Start()
 }
 
-// TestEachCommandsAll: minions of three masters answer to each of them, and
-// what they returned is the same everywhere.
+// TestEachCommandsAll: minions of three masters answer each of them, and all masters have the same
+// returns.
 func TestEachCommandsAll(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "auto_accept: true\n", brine, brine, brine).start()
@@ -127,8 +126,8 @@ func TestEachCommandsAll(t *testing.T) {
 		})
 	}
 
-	// A minion is unreachable until a job expires: every master knows that the others
-	// have returned, if only to one of them.
+	// A minion is unreachable until a job expires: every master knows that the others have
+	// returned, even if only one master received the returns.
 	minions[2].Kill()
 	// A busy machine needs longer.
 	kept := 2500 * time.Millisecond

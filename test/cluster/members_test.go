@@ -38,8 +38,7 @@ func status(m *node) (rows []statusRow, code int, err error) {
 	return rows, code, nil
 }
 
-// at returns the masters that a minion's daemon is connected to, and those that
-// stand by.
+// mastersOf returns the masters to which a minion's daemon is connected, and its standby masters.
 func mastersOf(minion *node) (active, standby []string) {
 	b, err := os.ReadFile(minion.Path("var/cache/salt/minion/brine/masters.json"))
 	if err != nil {
@@ -63,8 +62,7 @@ func mastersOf(minion *node) (active, standby []string) {
 	return active, standby
 }
 
-// uses waits until a minion uses one of some masters, and another of them, or
-// any, stands by.
+// uses waits until a minion uses one of some masters, and another of them, or any, is on standby.
 func uses(t *testing.T, minion *node, one []*node) (active string) {
 	t.Helper()
 	eventually.Nil(t, soon, fmt.Sprintf("%s uses one of %d masters and another stands by", minion.Name, len(one)), func() error {
@@ -83,10 +81,9 @@ func (a *apart) named(host string) *node {
 	return a.masters[slices.IndexFunc(a.masters, func(m *node) bool { return m.Host == host })]
 }
 
-// TestMinionsLearnTheMasters: a minion that is reported one master learns of all,
-// prefers those of its zone, goes to another one when the one it uses dies, even
-// if it is restarted while the one it is configured with is unreachable, leaves one
-// that drains, and goes to one that joins.
+// TestMinionsLearnTheMasters: a minion configured with one master learns of all, and prefers those
+// in its zone. It changes to another one when its master dies, even if the minion is restarted
+// while its configured master is unreachable. It leaves a draining master, and uses one that joins.
 func TestMinionsLearnTheMasters(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "auto_accept: true\n")
@@ -110,7 +107,7 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 		}
 		return nil
 	})
-	// The status says where it is.
+	// The status shows the minion's master.
 	eventually.Nil(t, soon, "all are well", func() error {
 		rows, code, err := status(first)
 		if err != nil {
@@ -122,7 +119,7 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 		}
 		return nil
 	})
-	// It drains.
+	// The master drains.
 	for _, bad := range [][]string{{"drain", "nobody"}, {"drain", "a/b"}, {"undrain", "nobody"}} {
 		if out, errs, code := first.Run(brine, "cluster", bad...); code == 0 || !strings.Contains(out+errs, "there is no master") {
 			t.Errorf("%q: %d %s%s", bad, code, out, errs)
@@ -154,8 +151,8 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 		}
 		return err
 	})
-	// The one that it uses dies, and then the one that it is configured with; a
-	// new process knows where to go.
+	// The minion's present master dies, and then the configured one; a new process of the minion
+	// knows another.
 	at = a.named(uses(t, m, a.masters))
 	at.Kill()
 	rest := slices.DeleteFunc(slices.Clone(a.masters), func(x *node) bool { return x == at })
@@ -178,7 +175,7 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 	}
 	first.Start()
 	a.equal(first, 3, nil)
-	// A fourth joins, in a zone of its own for this minion.
+	// A fourth master joins, in the zone of this minion.
 	late := a.add(daemontest.Host(), first.Host)
 	late.Write("master", late.Read("master")+"cluster_zone: north\n")
 	late.Start()
@@ -195,7 +192,7 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 		t.Errorf("the last one drains: %d %s%s", code, out, errs)
 	}
 	uses(t, m, []*node{first})
-	// Removed, it is no master of this minion any more.
+	// Once removed, it is no longer a master of this minion.
 	if _, errs, code := first.Run(brine, "cluster", "undrain", north[0].Name); code != 0 {
 		t.Fatal(errs)
 	}
@@ -212,8 +209,8 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 	})
 }
 
-// TestWeights: a minion goes to the master that is to have the most minions,
-// whatever the names of all, and to another one when that is to have none.
+// TestWeights: a minion uses the master with by far the highest weight, regardless of the names,
+// and another one when that weight becomes zero.
 func TestWeights(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "auto_accept: true\n")
@@ -253,8 +250,7 @@ func TestWeights(t *testing.T) {
 	})
 }
 
-// far is an address at which a master is reached late: whatever goes either way
-// takes so long.
+// far returns an address at which a master is reached with a delay in both directions.
 func far(t *testing.T, m *node, late time.Duration) (host string) {
 	t.Helper()
 	host = daemontest.Host()
@@ -287,7 +283,7 @@ func far(t *testing.T, m *node, late time.Duration) (host string) {
 	return host
 }
 
-// lag hands on what comes, some time later.
+// lag copies data with a delay.
 func lag(to io.Writer, from io.Reader, late time.Duration) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -299,9 +295,8 @@ func lag(to io.Writer, from io.Reader, late time.Duration) {
 	}
 }
 
-// TestSlowMaster: a minion leaves a master that answers slowly for one that does
-// not, although it is to prefer the other by its weight, and uses it again when
-// no other process is there.
+// TestSlowMaster: a minion leaves a slow master for a fast one although the weights prefer the slow
+// one. It uses the slow one again when no other is running.
 func TestSlowMaster(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2, "auto_accept: true\n")

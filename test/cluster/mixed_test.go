@@ -11,7 +11,7 @@ import (
 	"brine/test/eventually"
 )
 
-// previous returns the command that runs the previous release in the place of the usual program (Node.Within). The environment names it,
+// previous returns the command that runs the previous release instead of the usual program (Node.Within). The environment specifies it,
 // since the source of only one release is here.
 func previous(t *testing.T) []string {
 	path := os.Getenv("BRINE_PREVIOUS")
@@ -21,7 +21,7 @@ func previous(t *testing.T) []string {
 	return []string{"sh", "-c", `shift; exec "` + path + `" "$@"`, "sh"}
 }
 
-// releases calls do for clusters of three in which the master that creates the cluster is of the previous release, or of this one.
+// releases calls do for clusters of three whose first master, which creates the cluster, runs the previous release or this one.
 func releases(t *testing.T, do func(t *testing.T, a *apart)) {
 	old := previous(t)
 	for name, olds := range map[string][]int{"created by the previous release": {0, 2}, "created by this release": {1}} {
@@ -36,8 +36,8 @@ func releases(t *testing.T, do func(t *testing.T, a *apart)) {
 	}
 }
 
-// TestMixedReleases: masters of the previous release and of this one join each other, work together, and refuse a removed one for the
-// reason that this version has a code for and the previous one a text.
+// TestMixedReleases: masters of the previous release and of this one join each other, cooperate, and refuse a removed one. This
+// version sends a code as the reason, the previous one a text.
 func TestMixedReleases(t *testing.T) {
 	t.Parallel()
 	releases(t, func(t *testing.T, a *apart) {
@@ -62,7 +62,7 @@ func TestMixedReleases(t *testing.T) {
 			return nil
 		})
 		late.Kill()
-		// It starts with what it had: both refuse it, and it says so and ends.
+		// It starts with its old data: both refuse it, and it reports that and exits.
 		late.Launch()
 		if code := late.Wait(60 * time.Second); code == 0 {
 			t.Errorf("the removed master ends with %d", code)
@@ -83,8 +83,8 @@ func TestMixedReleases(t *testing.T) {
 	})
 }
 
-// TestMixedClocks: of a master of the previous release and one of this release whose clock is ahead both say so, and go on without each
-// other. It is only done when BRINE_CLOCK is set (daemontest.Ahead).
+// TestMixedClocks: a master of the previous release and one of this release, whose clock is ahead, both report that, and continue
+// separately. It runs only if BRINE_CLOCK is set (daemontest.Ahead).
 func TestMixedClocks(t *testing.T) {
 	old := previous(t)
 	ahead := daemontest.Ahead(t)

@@ -12,9 +12,9 @@ import (
 	"brine/test/eventually"
 )
 
-// TestMoveIntoACluster copies all that a master keeps into a cluster's directories
-// while it publishes jobs, minions return, and a key is accepted. Nothing of
-// that is an error of the copy, and after a second copy nothing is missing.
+// TestMoveIntoACluster copies all data of a master into a cluster's directories while it publishes
+// jobs, minions return, and a key is accepted. The copy does not fail, and after a second copy
+// nothing is missing.
 func TestMoveIntoACluster(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "", brine, brine)

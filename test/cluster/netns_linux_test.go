@@ -16,11 +16,10 @@ import (
 	"brine/test/tools"
 )
 
-// TestNetworkFaults has three masters on machines of their own, behind a
-// balancer, lose packets: a master is cut off from the others, but not from
-// its minions; a master is cut off from the balancer, but not from the others.
-// All share the directory throughout. Jobs that are sent right then run once on
-// each minion, and all returns are kept.
+// TestNetworkFaults: three masters on separate machines behind a balancer lose packets. First a
+// master is cut off from the others, but not from its minions; then a master is cut off from the
+// balancer, but not from the others. All share the directory throughout. Jobs sent at that moment
+// run once on each minion, and all returns are stored.
 func TestNetworkFaults(t *testing.T) {
 	t.Parallel()
 	tools.Need(t, "haproxy", "haproxy")
@@ -60,7 +59,7 @@ func TestNetworkFaults(t *testing.T) {
 	}
 	ready("at first")
 	var sent []string
-	// job is given to a master; all minions return it.
+	// job publishes a job at a master, and waits until all minions return it.
 	job := func(to *node, what string) {
 		t.Helper()
 		word := fmt.Sprintf("job%d", len(sent))

@@ -11,8 +11,8 @@ import (
 	"brine/test/servertest"
 )
 
-// TestPassphrasesThatSaltReads: keys that are made where a passphrase is set are encrypted
-// with it, for other masters and for Salt's; one that was made without stays.
+// TestPassphrasesThatSaltReads: keys created while a passphrase is set are encrypted with it, for
+// other masters and for Salt; a key created without one is unchanged.
 func TestPassphrasesThatSaltReads(t *testing.T) {
 	t.Parallel()
 	const passes = "cluster_key_pass: sesame\nkey_pass: own word\n"
@@ -26,7 +26,7 @@ func TestPassphrasesThatSaltReads(t *testing.T) {
 		}
 	}
 	f.masters[0].Kill()
-	f.masters[0].Start() // reads what it has made
+	f.masters[0].Start() // it reads its own key
 
 	wrong := f.master(brine, daemontest.Host(), nil, "cluster_key_pass: other\n")
 	wrong.Launch()

@@ -11,8 +11,8 @@ import (
 	"brine/test/eventually"
 )
 
-// presenceOf returns the minions that came and went by what a master's bus
-// has said, in order.
+// presenceOf returns the minions that came and went according to the events of a master's bus, in
+// order.
 func presenceOf(t *testing.T, heard string) (came, gone []string) {
 	t.Helper()
 	for line := range strings.Lines(heard) {
@@ -29,9 +29,8 @@ func presenceOf(t *testing.T, heard string) (came, gone []string) {
 	return came, gone
 }
 
-// TestPresenceOnce: the masters of a cluster tell once for all which minions
-// came and went, and go on telling when the one dies that did it. One without a
-// majority tells nothing.
+// TestPresenceOnce: only one master of a cluster reports which minions came and went; another one
+// takes over when it dies. A master without a majority reports nothing.
 func TestPresenceOnce(t *testing.T) {
 	t.Parallel()
 	a, w := withWitness(t, "auto_accept: true\npresence_events: True\n")
@@ -87,8 +86,8 @@ func TestPresenceOnce(t *testing.T) {
 	})
 }
 
-// TestMastersOfMinionsElsewhere: each master of a cluster shows how a minion
-// stands with its masters, also a minion that is connected to another master.
+// TestMastersOfMinionsElsewhere: each master of a cluster shows a minion's connections to its
+// masters, even if the minion is connected to another master.
 func TestMastersOfMinionsElsewhere(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "auto_accept: true\n", brine, brine).start()

@@ -15,9 +15,9 @@ import (
 	"brine/test/eventually"
 )
 
-// TestRecordsCompared: a record that one of three masters has lost is found and taken
-// from the others, and one that only one of them has is found, told and left as it is,
-// until it is decided about again.
+// TestRecordsCompared: a record that one of three masters has lost is found and restored from the
+// others. A record that only one of them has is found, reported and kept until the next decision
+// about it.
 func TestRecordsCompared(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "")
@@ -68,7 +68,7 @@ func TestRecordsCompared(t *testing.T) {
 		}
 		return nil
 	})
-	if n := metric(t, three, "brine_cluster_differences"); n < 1 { // one for each peer, and what is being repaired
+	if n := metric(t, three, "brine_cluster_differences"); n < 1 { // one for each peer, plus those under repair
 		t.Errorf("brine_cluster_differences is %v", n)
 	}
 	if s := state(three, "few") + state(one, "few") + state(two, "few"); s != "minions" {
@@ -88,7 +88,7 @@ func TestRecordsCompared(t *testing.T) {
 	a.equal(one, 3, map[string]int{"key": 2})
 }
 
-// metric returns a metric without labels.
+// metric returns the value of a metric without labels.
 func metric(t *testing.T, m *node, name string) (v float64) {
 	t.Helper()
 	rep, err := http.Get("http://" + m.Host + ":24575/metrics")

@@ -12,13 +12,13 @@ import (
 	"brine/test/eventually"
 )
 
-// refused waits until n gives a reason, as the error that it ends with or, if
-// the machine is so busy that it started before it was answered, in its log.
+// refused waits until n reports a reason: as the error with which it exits or, if a slow machine
+// started it before the answer arrived, in its log.
 func refused(t *testing.T, n *node, pattern string) {
 	t.Helper()
 	p := regexp.MustCompile(pattern)
 	eventually.Nil(t, soon, "the refusal "+pattern, func() error {
-		// Quotes are quoted in some forms of the log.
+		// Some log formats escape quotes.
 		if text := strings.NewReplacer(`\`, "", `"`, "").Replace(n.Log()); !p.MatchString(text) {
 			return fmt.Errorf("alive %v, says %s", n.Alive(), text)
 		}
@@ -26,13 +26,13 @@ func refused(t *testing.T, n *node, pattern string) {
 	})
 }
 
-// TestRefusals: two masters that cannot work together both say which option is
-// what where, and the one that was there first goes on.
+// TestRefusals: two incompatible masters both report which option has which value where, and the
+// one that started first continues.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		// before changes what the first master is started with, after the second,
-		// when the first one runs, and returns the reason.
+		// before changes the configuration of the second master while the first one runs, and
+		// returns the expected reason.
 		before func(f *fleet)
 		after  func(t *testing.T, f *fleet, n *node) string
 	}{
@@ -92,7 +92,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// rewrite changes the configuration of a master that does not run.
+// rewrite changes the configuration of a stopped master.
 func rewrite(t *testing.T, n *node, from, to string) {
 	t.Helper()
 	text := n.Read("master")

@@ -16,7 +16,7 @@ import (
 	"brine/test/eventually"
 )
 
-// clusterKeys returns the cluster's key as each master has it and shows it.
+// clusterKeys returns the cluster's key as stored and as presented by each master.
 func clusterKeys(t *testing.T, masters ...*node) (out []string) {
 	t.Helper()
 	for _, m := range masters {
@@ -40,10 +40,10 @@ func clusterKey(m *node) (string, error) {
 	return string(key.Public().PEM()), nil
 }
 
-// TestRotateKey: the cluster's key is replaced while jobs run, twice, once with
-// a member and a minion away. No job is lost, all masters and minions have the new key,
-// a master can join, and a holder of the former key cannot impersonate a master any more:
-// neither to members nor to minions that know the new one.
+// TestRotateKey: the cluster's key is replaced twice while jobs run, once while a member and a
+// minion are unreachable. No job is lost, all masters and minions get the new key, and a master can
+// join. A holder of the former key can no longer impersonate a master, neither to members nor to
+// minions that know the new key.
 func TestRotateKey(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "auto_accept: true\ntimeout: 30\n").start()
@@ -72,7 +72,7 @@ func TestRotateKey(t *testing.T) {
 		}
 		t.Logf("the key was replaced after %v at %q; away: %q", time.Since(from).Round(time.Millisecond), d.Have, d.Late)
 	}
-	// Jobs run all the time, at all masters.
+	// Jobs run continuously on all masters.
 	load := func(masters []*node, ids []string, do func()) {
 		t.Helper()
 		var stop atomic.Bool
@@ -122,7 +122,7 @@ func TestRotateKey(t *testing.T) {
 	known(now[0], ids...)
 	a.equal(one, 3, map[string]int{"rotated": 1})
 
-	// The former key alone makes no member and gives no information.
+	// The former key alone neither makes a peer a member nor reveals information.
 	if got := intrude(t, one, two.Name, shows(t, thief, two.Name, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))); !strings.Contains(got,
 		"is not of this cluster") {
 		t.Errorf("who shows a certificate of the former key is told %q", got)
@@ -139,7 +139,7 @@ func TestRotateKey(t *testing.T) {
 	late.Kill()
 	a.masters = a.masters[:3]
 
-	// A member and a minion are unreachable, and come back with the former key.
+	// A member and a minion are unreachable, and return with the former key.
 	three.Kill()
 	minions["single"].Kill()
 	some := []string{"hot", "strict", "cluster"}
@@ -158,7 +158,7 @@ func TestRotateKey(t *testing.T) {
 	minions["single"].Start()
 	want := clusterKeys(t, one)[0]
 	eventually.Nil(t, soon, "the member that was unreachable has the new key", func() error {
-		key, err := clusterKey(three) // its halves are replaced one after the other
+		key, err := clusterKey(three) // its two files are replaced one after the other
 		if err == nil && key != want {
 			err = errors.New("not yet")
 		}
@@ -179,8 +179,8 @@ func TestRotateKey(t *testing.T) {
 	}
 }
 
-// TestRotateKeyWithStockMinions: the key is not replaced while minions of Salt are
-// connected, which would not take the new one, unless it is forced.
+// TestRotateKeyWithStockMinions: the key is not replaced, unless forced, while stock minions are
+// connected, which would reject the new one.
 func TestRotateKeyWithStockMinions(t *testing.T) {
 	t.Parallel()
 	daemontest.StockTree(t)
@@ -193,7 +193,7 @@ func TestRotateKeyWithStockMinions(t *testing.T) {
 		clusterKeys(t, one)[0] != before {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
-	// As the documentation says: it takes the key that it sees next.
+	// As the documentation says: the minion accepts the next key that it sees.
 	must(t, os.Remove(s.Path("etc/salt/pki/minion/minion_master.pub")))
 	if out, errs, code := one.Run(brine, "cluster", "rotate-key", "--force"); code != 0 || clusterKeys(t, one)[0] == before {
 		t.Errorf("exit code %d: %s%s", code, out, errs)

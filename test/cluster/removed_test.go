@@ -23,20 +23,19 @@ import (
 	"brine/test/eventually"
 )
 
-// loot is what a member can copy to use it after it was removed.
+// loot is the data that a member can copy and use after its removal.
 type loot struct {
 	t       *testing.T
 	aes     []string // keys of publications
-	secrets [][]byte // that session keys may be computed from
+	secrets [][]byte // from which session keys may be computed
 	id      string
 	pub     string // key of the minion id
-	tok     []byte // that the minion sends with each request
+	tok     []byte // sent by the minion with each request
 	tokens  []string
 }
 
-// steal copies what a member knows, for a minion that signs in there. The
-// masters must have publish_session: 0, so that session keys do not change with
-// time.
+// steal copies the secrets that a member knows, for a minion that signs in there. The masters must
+// have publish_session: 0, so that session keys do not change with time.
 func steal(t *testing.T, from, minion *node) *loot {
 	t.Helper()
 	l := &loot{t: t, id: minion.Name}
@@ -68,8 +67,8 @@ func (l *loot) add(from *node) {
 	}
 }
 
-// request says that it comes from the minion, with each session key that can be
-// computed, and returns the answers that can be read and are no refusals.
+// request sends a request as the minion, with each session key that can be computed, and returns
+// the readable answers that are not refusals.
 func (l *loot) request(at *node, cmd string, pairs ...any) (good []any) {
 	l.t.Helper()
 	r := zeromq.New(slog.New(slog.DiscardHandler)).NewRequester(at.Requests(), transport.DialOptions{})
@@ -112,8 +111,7 @@ func (l *loot) request(at *node, cmd string, pairs ...any) (good []any) {
 	return good
 }
 
-// reads returns whether one of the keys opens what a master publishes while do
-// runs.
+// reads reports whether one of the keys decrypts what a master publishes during do.
 func (l *loot) reads(at *node, do func()) bool {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), 60*time.Second)
@@ -138,10 +136,9 @@ func (l *loot) reads(at *node, do func()) bool {
 	return false
 }
 
-// TestRemovedMemberIsAStranger: who was removed, and has copies of all that it
-// knew, reads no pillar, forges nothing of a minion, reads no job and no token of
-// its is valid, at any member; the same is so after rotate-secret. Jobs
-// that run meanwhile are not lost.
+// TestRemovedMemberIsAStranger: a removed member with copies of all its secrets cannot read a
+// pillar or a job, or forge a message of a minion, and its tokens are invalid, at any member. The
+// same holds after rotate-secret. Jobs that run meanwhile are not lost.
 func TestRemovedMemberIsAStranger(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "auto_accept: true\npublish_session: 0\nsharedsecret: s3cret\nexternal_auth: {sharedsecret: {alice: [test.ping]}}\ntimeout: 20\n")
@@ -170,8 +167,7 @@ func TestRemovedMemberIsAStranger(t *testing.T) {
 	if len(l.request(two, "_mine_get", "tgt", "*", "fun", "x")) == 0 {
 		t.Fatal("the keys that a member has are not those of the minion: this test tests nothing")
 	}
-	// Even a present member cannot read a pillar in the old form with session keys
-	// alone.
+	// Even a present member cannot read a pillar in the old format with session keys alone.
 	for _, got := range l.request(two, "_pillar", "ver", "1", "grains", value.NewDict(0), "saltenv", "base") {
 		if strings.Contains(value.Str(got), "PILLAR-OF-V") {
 			t.Errorf("a pillar is answered in the form of before 2015: %s", value.Str(got))
@@ -253,9 +249,9 @@ func (l *loot) isStranger(at *node, after string, job func()) {
 	}
 }
 
-// TestRemovedIDMustBeReadmitted: a master that was removed comes back neither
-// with its disk wiped and the secret that it knew, nor with the new one, until
-// a member readmits its id. With --keep-secret the old secret stays valid.
+// TestRemovedIDMustBeReadmitted: a removed master cannot return with an empty disk and the old
+// secret, or with the new one, until a member readmits its id. With --keep-secret the old secret
+// stays valid.
 func TestRemovedIDMustBeReadmitted(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "auto_accept: true\n").start()
@@ -333,9 +329,9 @@ func TestRemovedIDMustBeReadmitted(t *testing.T) {
 	a.equal(one, 3, map[string]int{"peer": 3})
 }
 
-// TestJoinedMasterKeepsNewSecrets: a machine that has joined and whose master is
-// started only after the secrets were replaced, with a copy of the old ones,
-// takes the new ones and does not undo the replacement.
+// TestJoinedMasterKeepsNewSecrets: a machine joins, but its master is started, with a copy of the
+// old secrets, only after these were replaced. It accepts the new ones and does not undo the
+// replacement.
 func TestJoinedMasterKeepsNewSecrets(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2, "auto_accept: true\n").start()

@@ -12,11 +12,10 @@ import (
 	"brine/test/eventually"
 )
 
-// TestUpgradeToSessionSecret: masters of a version that computed session keys
-// from the cluster's key (BRINE_PREVIOUS, its program) get the new one, one
-// after the other, while jobs run. Until all have it their session keys are the
-// same as before; then they are computed from a secret, and a master that was
-// removed before knows no key any more.
+// TestUpgradeToSessionSecret: masters of a version that computed session keys from the cluster's
+// key (BRINE_PREVIOUS, its program) are upgraded one after the other while jobs run. Until all are
+// upgraded their session keys are the same as before. Then they are computed from a secret, and a
+// master removed before knows none of the keys.
 func TestUpgradeToSessionSecret(t *testing.T) {
 	t.Parallel()
 	old := os.Getenv("BRINE_PREVIOUS")
@@ -71,8 +70,8 @@ func TestUpgradeToSessionSecret(t *testing.T) {
 	}
 }
 
-// TestStockMinionSignsInAgain: a stock minion goes on when the secret of session
-// keys is replaced.
+// TestStockMinionSignsInAgain: a stock minion keeps working when the secret of session keys is
+// replaced.
 func TestStockMinionSignsInAgain(t *testing.T) {
 	t.Parallel()
 	daemontest.StockTree(t)
@@ -84,8 +83,8 @@ func TestStockMinionSignsInAgain(t *testing.T) {
 		if out, errs, code := one.Run(brine, "cluster", "rotate-secret"); code != 0 {
 			t.Fatal(out, errs)
 		}
-		// The first is published with a key that it does not know, the second comes
-		// after it has signed in again.
+		// The first job is published with a key that the minion does not know, the second after it
+		// has signed in again.
 		for k := range 2 {
 			word := fmt.Sprint("word", i, k)
 			if out, errs, _ := one.Run(brine, "salt", "s", "test.echo", word); !strings.Contains(out, word) {

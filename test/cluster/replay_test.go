@@ -19,10 +19,10 @@ import (
 	"brine/test/eventually"
 )
 
-// sealed returns a request of the minion as it is on the wire.
+// sealed returns a request of the minion in its encoded form.
 func (l *loot) sealed(cmd string, pairs ...any) []byte {
 	l.t.Helper()
-	// The last secret is the one that session keys are computed from now.
+	// Present session keys are computed from the last secret.
 	c, err := crypt.NewCrypticle(crypt.DeriveKey(l.secrets[len(l.secrets)-1], fmt.Sprintf("%s\x00%d\x00%s", l.id, 1, l.pub)))
 	must(l.t, err)
 	var nonce [16]byte
@@ -36,7 +36,7 @@ func (l *loot) sealed(cmd string, pairs ...any) []byte {
 	return body
 }
 
-// serves sends a request as it is and reports whether the master serves it.
+// serves sends an encoded request and reports whether the master serves it.
 func (l *loot) serves(at *node, body []byte) bool {
 	l.t.Helper()
 	r := zeromq.New(slog.New(slog.DiscardHandler)).NewRequester(at.Requests(), transport.DialOptions{})
@@ -49,9 +49,8 @@ func (l *loot) serves(at *node, body []byte) bool {
 	return !ok || string(text) != "bad load"
 }
 
-// TestReplayAtAnotherMember: a request that was recorded at one master is refused
-// by the others, and by the same one after a restart, as soon as they have told
-// each other what they have served.
+// TestReplayAtAnotherMember: a request recorded at one master is refused by the others, and by the
+// same one after a restart, as soon as the masters have reported to each other what they served.
 func TestReplayAtAnotherMember(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "auto_accept: true\npublish_session: 0\n").start()
@@ -68,8 +67,8 @@ func TestReplayAtAnotherMember(t *testing.T) {
 		}
 		return body
 	}
-	// told waits until one master knows what another one serves. Each try is a
-	// request of its own, since a replay that is served is known from then on.
+	// told waits until one master knows what another one serves. Each attempt uses a new request,
+	// since a replay that is served is known from then on.
 	told := func(from, to *node) {
 		t.Helper()
 		eventually.Nil(t, soon, to.Name+" is told what "+from.Name+" serves", func() error {
@@ -87,7 +86,7 @@ func TestReplayAtAnotherMember(t *testing.T) {
 			t.Errorf("%s serves a replay %s", at.Name, when)
 		}
 		out, errs, code := at.Run(brine, "salt-run", "--out=json", "mine.get", "v", "x")
-		// What was stored at several masters is merged in any order, but "old" is the first.
+		// Records stored at several masters are merged in any order, but "old" is the first.
 		if code != 0 || strings.Contains(out, "old") {
 			t.Errorf("mine at %s %s: %d %s%s", at.Name, when, code, out, errs)
 		}

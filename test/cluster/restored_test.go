@@ -9,10 +9,9 @@ import (
 	"brine/test/eventually"
 )
 
-// TestRestoredDiskDecidesApart: a master gets a backup of its disk back, starts
-// while no other master can be reached, and decides about more keys and publishes
-// more jobs than the backup lacks. When it meets the others, nothing that was
-// deleted is back, no decision and no job is lost, and it says what happened.
+// TestRestoredDiskDecidesApart: a master's disk is restored from a backup. It starts while no other
+// master is reachable, decides about more keys and publishes more jobs than the backup lacks. When
+// it reconnects, nothing deleted is back, no decision or job is lost, and it reports what happened.
 func TestRestoredDiskDecidesApart(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "").start()

@@ -18,7 +18,7 @@ import (
 	"brine/test/netns"
 )
 
-// withRoots gives a master directories of its own.
+// withRoots gives a master separate directories.
 func withRoots(t *testing.T, m *node) {
 	t.Helper()
 	text := m.Read("master") + fmt.Sprintf("file_roots: {base: [%s], prod: [%s]}\npillar_roots: {base: [%s]}\n", m.Path("states"), m.Path("prod"),
@@ -32,7 +32,7 @@ func withRoots(t *testing.T, m *node) {
 	m.Write("pillar/top.sls", "base: {'*': [words]}\n")
 }
 
-// text is a file of a master's, as a minion gets it.
+// text returns a file of a master as received by a minion.
 func text(m *node, minion, url string) (string, error) {
 	out, errs, _ := m.Run(brine, "salt", "--out=json", "--static", minion, "cp.get_file_str", url)
 	var d map[string]any
@@ -46,7 +46,7 @@ func text(m *node, minion, url string) (string, error) {
 	return s, nil
 }
 
-// pillarWord is what the pillar of a minion says.
+// pillarWord returns the word in the pillar of a minion.
 func pillarWord(m *node, minion string) (string, error) {
 	out, errs, _ := m.Run(brine, "salt", "--out=json", "--static", minion, "pillar.items")
 	var d map[string]map[string]any
@@ -84,11 +84,10 @@ func ask[T any](t *testing.T, m *node, args ...string) (v T) {
 	return v
 }
 
-// TestAgreedFiles: three masters whose directories differ agree on those of one:
-// minions of each get the same files and pillars, what was deleted is gone, a
-// master that was unreachable serves nothing older when it is back, a frozen one
-// follows, one that joins serves the same, and there is a way back. Jobs say
-// what they were given with.
+// TestAgreedFiles: three masters whose directories differ agree on those of one. Minions of each
+// get the same files and pillars, and deleted files are gone. A master that was unreachable serves
+// nothing outdated when it is back, a frozen one catches up, and one that joins serves the same.
+// The agreement can be undone. Jobs record the revision that they used.
 func TestAgreedFiles(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "auto_accept: true\n")
@@ -119,7 +118,7 @@ func TestAgreedFiles(t *testing.T) {
 	if s, err := text(one, "m1", "salt://word"); s != "master 1" {
 		t.Errorf("before: %q %v", s, err)
 	}
-	// each demands what the minion of every master gets.
+	// each expects a word from the minion of every master.
 	each := func(what, word string) {
 		t.Helper()
 		for _, id := range ids {
@@ -177,7 +176,7 @@ func TestAgreedFiles(t *testing.T) {
 		t.Errorf("of the job: %v", d)
 	}
 
-	// One is unreachable while something changes and something is deleted.
+	// One master is unreachable during a change and a deletion.
 	three.Kill()
 	two.Write("states/word", "changed")
 	two.Write("pillar/words.sls", "word: changed\n")
@@ -194,7 +193,7 @@ func TestAgreedFiles(t *testing.T) {
 	eventually.Nil(t, soon, "the master that was unreachable serves files again", func() error {
 		s, err := text(three, "m2", "salt://word")
 		if err == nil && s != "changed" {
-			// Only if the others were silent for as long as it waits.
+			// Retry only if the others were silent for as long as it waits.
 			if err = fmt.Errorf("what is old by now: %q", s); !strings.Contains(three.Log()[said:], "did not answer in time; serving") {
 				t.Fatal(err)
 			}
@@ -208,7 +207,7 @@ func TestAgreedFiles(t *testing.T) {
 		}
 	}
 
-	// One is frozen: it is not waited for longer than it takes to notice.
+	// One master is frozen: the others wait only until they notice it.
 	one.Signal(syscall.SIGSTOP)
 	two.Write("states/word", "frozen")
 	two.Write("pillar/words.sls", "word: frozen\n")
@@ -237,9 +236,8 @@ func TestAgreedFiles(t *testing.T) {
 	a.equal(late, 4, nil)
 }
 
-// TestAgreedBeforeServing: a master that has lost what was agreed, and cannot
-// get it, serves no file and no pillar, and everything else; with its peers back
-// it does.
+// TestAgreedBeforeServing: a master that has lost the agreed files, and cannot get them, serves no
+// file and no pillar, but everything else. Once its peers are back it serves them.
 func TestAgreedBeforeServing(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2, "auto_accept: true\n")
@@ -298,9 +296,8 @@ func TestAgreedBeforeServing(t *testing.T) {
 	})
 }
 
-// TestAgreedInTwo: two masters that the network keeps apart choose each for
-// itself; when they hear each other again both serve what was chosen later, and
-// know of both.
+// TestAgreedInTwo: two masters that the network separates choose independently. When they are
+// connected again both serve what was chosen later, and both know both choices.
 func TestAgreedInTwo(t *testing.T) {
 	t.Parallel()
 	net := netns.New(t)
@@ -358,8 +355,8 @@ func (a *apart) equalPeers(n int) {
 	}
 }
 
-// TestAgreedFigures tells how long it takes three masters to agree on as many
-// files as BRINE_CLUSTER_FILES says, of 10 kB each, and on a change of one.
+// TestAgreedFigures logs how long three masters take to agree on BRINE_CLUSTER_FILES files of 10 kB
+// each, and on a change of one.
 func TestAgreedFigures(t *testing.T) {
 	n, err := strconv.Atoi(os.Getenv("BRINE_CLUSTER_FILES"))
 	if err != nil {

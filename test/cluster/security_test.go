@@ -13,8 +13,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestEventIsAnsweredOnce: an event that three masters hear of is answered by
-// the one that it came to, and by that one only. What it did is on record.
+// TestEventIsAnsweredOnce: three masters receive an event, but only the master that the minion sent
+// it to reacts. The reaction is recorded.
 func TestEventIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	dir := daemontest.ShortDir(t)
@@ -24,13 +24,13 @@ func TestEventIsAnsweredOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// One worker, so that what comes first is done first.
+	// One worker, so that reactions are in the order of the events.
 	f := newFleet(t, fmt.Sprintf("auto_accept: true\nreactor: [{'my/*': [%s]}]\nreactor_worker_threads: 1\n", sls), brine, brine, brine).start()
 	var heard []func() string
 	var want []string
 	for i, m := range f.masters {
 		f.minion(brine, fmt.Sprintf("m%d", i), m.Host, "")
-		heard = append(heard, m.Events()) // with which all masters tell this one of all events
+		heard = append(heard, m.Events()) // makes all masters send all events to this one
 	}
 	for _, m := range f.masters {
 		eventually.Nil(t, soon, "all answer to "+m.Name, func() error { return m.PingAll(brine, "m0", "m1", "m2") })
@@ -56,7 +56,7 @@ func TestEventIsAnsweredOnce(t *testing.T) {
 		fire(f.masters[0], fmt.Sprintf("m%d", i), tag)
 		await(tag)
 	}
-	// Whatever was to be answered before these has been when these are.
+	// The reactions to all earlier events have finished when these have.
 	for i, m := range f.masters {
 		fire(m, fmt.Sprintf("m%d", i), fmt.Sprintf("my/last/%d", i))
 	}
@@ -76,8 +76,8 @@ func TestEventIsAnsweredOnce(t *testing.T) {
 	}
 }
 
-// TestTokensAreGoodEverywhere: who has signed in at one master of a cluster has
-// at all, until the token is taken back at any.
+// TestTokensAreGoodEverywhere: a token of one master of a cluster is valid at all, until it is
+// revoked at any.
 func TestTokensAreGoodEverywhere(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")

@@ -17,8 +17,8 @@ import (
 	"brine/test/tools"
 )
 
-// mountNamespace returns a command that runs another one in a mount namespace, after a script
-// in which $arg is the argument. It skips where none can be made.
+// mountNamespace returns a command that runs another one in a mount namespace, after a script whose
+// $arg is the argument. It skips the test if no namespace can be created.
 func mountNamespace(t *testing.T, script, arg string) []string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -31,8 +31,8 @@ func mountNamespace(t *testing.T, script, arg string) []string {
 	return within
 }
 
-// TestLateCacheDir: a master whose mount of cachedir shows older data of a peer for a time, as
-// attribute caches of network file systems do after a restart, waits for it.
+// TestLateCacheDir: a master waits if its mount of cachedir shows outdated data of a peer for a
+// while, as attribute caches of network file systems do after a restart.
 func TestLateCacheDir(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "auto_accept: true\n", brine, brine)
@@ -46,7 +46,7 @@ func TestLateCacheDir(t *testing.T) {
 		must(t, os.WriteFile(token+".new", b, 0o600))
 		must(t, os.Rename(token+".new", token))
 	}
-	// A master waits for some seconds, in which a busy machine may not get to show the new data.
+	// A master waits for some seconds. On a busy machine the new data may not appear in time.
 	for try := 1; ; try++ {
 		show([]byte("older"))
 		known := strings.Count(one.Log(), "older data of "+one.Name)
@@ -83,9 +83,8 @@ func TestLateCacheDir(t *testing.T) {
 	}
 }
 
-// TestUnmountedShare: a master that starts before its share is mounted ends with the reason,
-// opens no port for minions and leaves no key in the mount point. With the share it is one of
-// the cluster.
+// TestUnmountedShare: a master that starts before its share is mounted exits with the reason, opens
+// no port for minions and leaves no key in the mount point. With the share it joins the cluster.
 func TestUnmountedShare(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "auto_accept: true\n", brine, brine)
@@ -136,8 +135,8 @@ func TestUnmountedShare(t *testing.T) {
 	}
 }
 
-// TestWrongMasterBehindBalancer: a minion that a balancer sends to a master with another key
-// closes the connection, so that the next one may reach a right master.
+// TestWrongMasterBehindBalancer: a minion that a balancer connects to a master with another key
+// closes the connection, so that the next one may reach the right master.
 func TestWrongMasterBehindBalancer(t *testing.T) {
 	t.Parallel()
 	haproxyProgram(t)
@@ -146,15 +145,15 @@ func TestWrongMasterBehindBalancer(t *testing.T) {
 	right.Start()
 	wrong := daemontest.NewMaster(t, brine, "wrong", daemontest.Host(), "auto_accept: true\n").Start()
 	f.masters[1] = wrong
-	f.balanceOver(host, nil, wrong, right, right) // the first connection is to the first one
-	// It knows the right master already.
+	f.balanceOver(host, nil, wrong, right, right) // the first connection goes to the first master
+	// The minion already knows the right master.
 	w := daemontest.NewMinion(t, brine, "m0", []string{right.Host}, "").Start()
 	eventually.Nil(t, soon, "m0 answers", func() error { return right.PingAll(brine, "m0") })
 	w.Kill()
 	w.Write("minion", strings.Replace(w.Read("minion"), "["+right.Host+"]", "["+host+"]", 1))
 	was, err := crypt.LoadPublic(w.Path("etc/salt/pki/minion/minion_master.pub"))
 	must(t, err)
-	// refusals counts the sign-ins that a master with another key has answered.
+	// refusals counts the sign-ins answered by a master with another key.
 	refusals := func() int { return strings.Count(w.Log(), "the master's public key has fingerprint") }
 	met := 0
 	for try := 0; met < 1; try++ {
@@ -175,8 +174,8 @@ func TestWrongMasterBehindBalancer(t *testing.T) {
 	}
 }
 
-// TestDoctorOfDeletedMember: a master that was removed from a shared directory by deleting its
-// key is none to start, although cluster_peers names it.
+// TestDoctorOfDeletedMember: the doctor does not advise starting a master that was removed from a
+// shared directory by deleting its key, although cluster_peers names it.
 func TestDoctorOfDeletedMember(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "auto_accept: true\n", brine, brine).start()

@@ -12,8 +12,7 @@ import (
 	"brine/test/eventually"
 )
 
-// stateRun is a run of states that waits in the middle, and then fetches a file
-// from a master.
+// stateRun is a state run that waits in the middle, and then fetches a file from a master.
 type stateRun struct {
 	f         *fleet
 	name, dir string
@@ -21,7 +20,7 @@ type stateRun struct {
 	ids       []string
 }
 
-// begin orders a run at a master and returns when all are in the middle of it.
+// begin starts a run at a master and returns when all minions are in the middle of it.
 func (f *fleet) begin(at *node, roots, name string, ids []string) *stateRun {
 	t := f.t
 	t.Helper()
@@ -56,10 +55,10 @@ func (r *stateRun) write(dir, file, text string) {
 	}
 }
 
-// goOn lets the run go on.
+// goOn lets the run continue.
 func (r *stateRun) goOn() { r.write(r.dir, "go", "") }
 
-// doneAt demands that masters show the results of all.
+// doneAt expects masters to show the results of all minions.
 func (r *stateRun) doneAt(masters ...*node) {
 	t := r.f.t
 	t.Helper()
@@ -87,16 +86,16 @@ func (r *stateRun) doneAt(masters ...*node) {
 	}
 }
 
-// TestStateRunLosesItsMaster: behind HAProxy, the master at which a long run of
-// states was ordered, and that holds a minion's subscription, is killed in the
-// middle of it and stays away, or comes back, or all masters do. The run goes
-// on, gets its files from any reachable master, and its results are everywhere.
+// TestStateRunLosesItsMaster: behind HAProxy, a long state run was started at the master that holds
+// a minion's subscription. This master is killed during the run and stays down or returns, or all
+// masters are killed. The run continues, gets its files from any reachable master, and its results
+// are on all masters.
 func TestStateRunLosesItsMaster(t *testing.T) {
 	t.Parallel()
 	stateRuns(t, brine)
 }
 
-// TestSaltsStateRunLosesItsMaster is TestStateRunLosesItsMaster with Salt's minions.
+// TestSaltsStateRunLosesItsMaster is TestStateRunLosesItsMaster with stock minions.
 func TestSaltsStateRunLosesItsMaster(t *testing.T) {
 	t.Parallel()
 	daemontest.StockTree(t)

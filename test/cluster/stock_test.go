@@ -14,9 +14,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestBesideSalt: a stock master and two of Brine's on one shared directory.
-// Each commands all minions, of both kinds, wherever they are connected; jobs
-// and keys are the same everywhere.
+// TestBesideSalt: a stock master and two Brine masters share a directory. Each commands all
+// minions, of both kinds, connected to any master; jobs and keys are the same everywhere.
 func TestBesideSalt(t *testing.T) {
 	t.Parallel()
 	daemontest.StockTree(t)
@@ -29,7 +28,7 @@ func TestBesideSalt(t *testing.T) {
 			f.minion(k, id, m.Host, "")
 		}
 	}
-	// Keys: half are accepted at Salt's master, half at one of Brine's.
+	// Keys: half are accepted at the stock master, half at a Brine master.
 	f.masters[0].Accept(ids[:3]...)
 	f.masters[1].Accept(ids[3:]...)
 	for _, m := range f.masters {
@@ -42,12 +41,12 @@ func TestBesideSalt(t *testing.T) {
 			return sameJob(f, jid, "from-"+m.Name, len(ids))
 		})
 	}
-	// The AES key is replaced by a master of each kind, and all go on.
+	// A master of each kind replaces the AES key, and all continue.
 	for i, m := range f.masters[:2] {
 		if _, errs, code := m.Run(m.Kind, "salt-key", "-y", "-d", ids[i]); code != 0 {
 			t.Fatalf("salt-key -d on %s: %s", m.Name, errs)
 		}
-		// A minion that is idle learns of it by the next command.
+		// An idle minion notices it at the next command.
 		eventually.Nil(t, soon, ids[i]+" asks to be accepted again", func() error {
 			f.masters[2].SaltJSON(brine, "*", "test.ping")
 			keys, err := f.masters[2].Keys()
@@ -72,7 +71,7 @@ func TestBesideSalt(t *testing.T) {
 	}
 }
 
-// sameJob demands that all masters show all returns of a job.
+// sameJob expects all masters to show all returns of a job.
 func sameJob(f *fleet, jid, text string, n int) error {
 	if jid == "" {
 		return errors.New("no job")
@@ -92,21 +91,19 @@ func sameJob(f *fleet, jid, text string, n int) error {
 	return nil
 }
 
-// saltsMinionLimit is how long a job may take to one of Salt's minions that has
-// lost its master: measured are two to four seconds. Behind Salt's masters it is
-// lost.
+// saltsMinionLimit is the maximum duration of a job for a stock minion that has lost its master:
+// measured are two to four seconds. With stock masters the job is lost.
 const saltsMinionLimit = 45 * time.Second
 
-// TestSaltsMinionBehindHAProxy: one of Salt's minions loses the master that its
-// subscription is at, killed or frozen, and gets the job that was sent right
-// then when it is back. How long that took is logged, and bounded.
+// TestSaltsMinionBehindHAProxy: a stock minion loses the master of its subscription, killed or
+// frozen, and gets the job sent at that moment when it is back. The time is logged, and bounded.
 func TestSaltsMinionBehindHAProxy(t *testing.T) {
 	t.Parallel()
 	daemontest.StockTree(t)
 	haproxyProgram(t)
 	f := newFleet(t, "auto_accept: true\n", brine, brine, brine).start()
 	host := f.balance()
-	f.minion(stock, "old", host, "") // with recon_default and recon_max as docs/cluster.md has them, or less
+	f.minion(stock, "old", host, "") // with recon_default and recon_max at most as in docs/cluster.md
 	for _, m := range f.masters {
 		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "old") })
 	}
@@ -146,8 +143,8 @@ func TestSaltsMinionBehindHAProxy(t *testing.T) {
 	}
 }
 
-// TestStockMinionKilledInAJob: a stock minion is killed in a job and started
-// again, and then its master is killed and started: the job is not run again.
+// TestStockMinionKilledInAJob: a stock minion is killed during a job and restarted, and then its
+// master is killed and restarted: the job does not run again.
 func TestStockMinionKilledInAJob(t *testing.T) {
 	t.Parallel()
 	daemontest.StockTree(t)
@@ -179,13 +176,13 @@ func TestStockMinionKilledInAJob(t *testing.T) {
 				return nil
 			})
 			minion.Kill()
-			must(t, os.RemoveAll(minion.Path("var/run"))) // by its files a minion may think that it runs already
+			must(t, os.RemoveAll(minion.Path("var/run"))) // a minion may conclude from its files that it already runs
 			minion.Start()
 			answers("after its restart")
 			one.Kill()
 			one.Start()
 			answers("after the restart of its master")
-			time.Sleep(5 * time.Second) // five times the master looks who has come
+			time.Sleep(5 * time.Second) // the master checks five times for new minions
 			answers("later")
 			if got := lines(); got != "ran\n" {
 				t.Errorf("it ran %q", got)

@@ -29,7 +29,7 @@ import (
 	"brine/test/eventually"
 )
 
-// shows makes a certificate that a key has signed, with its key.
+// shows creates a certificate signed by a key, with a key of its own.
 func shows(t *testing.T, by *crypt.PrivateKey, id string, from, to time.Time) *tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -40,8 +40,7 @@ func shows(t *testing.T, by *crypt.PrivateKey, id string, from, to time.Time) *t
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// intrude claims at a master to be one of its peers, and returns what
-// it answers at last.
+// intrude claims to be a peer of a master, and returns the master's last answer.
 func intrude(t *testing.T, at *node, id string, cert *tls.Certificate) string {
 	t.Helper()
 	cfg := &tls.Config{InsecureSkipVerify: true}
@@ -77,10 +76,9 @@ func intrude(t *testing.T, at *node, id string, cert *tls.Certificate) string {
 	}
 }
 
-// TestIntruders: who has no certificate, one of another cluster, of a member that
-// was removed, one that has ended, or another member's is refused, and the log
-// names it and says what to do; so is who has stolen the cluster's key. Who says
-// nothing costs little, and keeps no member out.
+// TestIntruders: a peer is refused if it has no certificate, or an expired one, or one of another
+// cluster, of a removed member, or of another member, or has only the stolen key of the cluster.
+// The log names the peer and the remedy. Silent peers cost little, and do not keep members out.
 func TestIntruders(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2, "").start()
@@ -126,7 +124,7 @@ func TestIntruders(t *testing.T) {
 			return nil
 		})
 	}
-	// The other way round: a member that leads elsewhere learns nothing.
+	// 200 silent connections do not keep a restarted peer from connecting.
 	var silent []net.Conn
 	defer func() {
 		for _, c := range silent {
@@ -153,11 +151,11 @@ func TestIntruders(t *testing.T) {
 	}
 }
 
-// packets hears all that goes over loopback to and from some addresses at the
-// port for masters, until it is called.
+// packets captures the traffic over loopback to and from some addresses at the port for masters,
+// until the result is called.
 func packets(t *testing.T, hosts []string) func() []byte {
 	t.Helper()
-	const all = 0x0300 // ETH_P_ALL in the order of the network
+	const all = 0x0300 // ETH_P_ALL in network byte order
 	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, all)
 	if err != nil {
 		t.Skip("no right to hear packets: ", err)
@@ -166,7 +164,7 @@ func packets(t *testing.T, hosts []string) func() []byte {
 	must(t, err)
 	must(t, syscall.Bind(fd, &syscall.SockaddrLinklayer{Protocol: all, Ifindex: lo.Index}))
 	must(t, syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &syscall.Timeval{Usec: 100_000}))
-	// Less is heard than is said if it has no room.
+	// Packets are lost if the buffer is too small.
 	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, 33 /* SO_RCVBUFFORCE */, 64<<20); err != nil {
 		t.Log(err)
 	}
@@ -200,9 +198,8 @@ func packets(t *testing.T, hosts []string) func() []byte {
 	return func() []byte { cancel(); return <-heard }
 }
 
-// TestNothingInClear: who hears all that masters say to each other while one
-// joins, jobs are given and events fired, finds none of the words in it, nor
-// what the masters are reported their cluster.
+// TestNothingInClear: an eavesdropper on the masters' connections, while one joins, jobs are
+// published and events fired, finds no plaintext of them and no facts about the cluster.
 func TestNothingInClear(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2, "auto_accept: true\n")
@@ -226,7 +223,7 @@ func TestNothingInClear(t *testing.T) {
 		return nil
 	})
 	a.equal(a.masters[1], 2, map[string]int{"key": 1, "return": 1})
-	// This is heard, so that all else would be.
+	// This string is captured, which proves that the capture works.
 	const sign = "sign-of-the-test"
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(hosts[1])}}
 	conn, err := d.Dial("tcp", net.JoinHostPort(hosts[0], fmt.Sprint(poolPort)))
@@ -235,7 +232,7 @@ func TestNothingInClear(t *testing.T) {
 	conn.SetDeadline(time.Now().Add(60 * time.Second))
 	conn.Read(make([]byte, 1))
 	conn.Close()
-	time.Sleep(200 * time.Millisecond) // two turns of who hears
+	time.Sleep(200 * time.Millisecond) // two rounds of the capture
 	got := string(hear())
 	if !strings.Contains(got, sign) || len(got) < 4000 {
 		t.Fatalf("heard %d bytes, and not what was said for it", len(got))
@@ -250,8 +247,7 @@ func TestNothingInClear(t *testing.T) {
 	}
 }
 
-// tlsOf returns the members that have spoken TLS to a master, and when their
-// certificates end.
+// tlsOf returns the members that have used TLS with a master, and when their certificates expire.
 func tlsOf(m *node) (map[string]string, error) {
 	out, errs, _ := m.Run(brine, "cluster", "members", "--out=json")
 	var d map[string]struct {
@@ -270,7 +266,7 @@ func tlsOf(m *node) (map[string]string, error) {
 	return by, nil
 }
 
-// alike waits until n masters have the same.
+// alike waits until n masters have the same records.
 func alike(t *testing.T, at *node, n int) {
 	t.Helper()
 	eventually.Nil(t, soon, fmt.Sprintf("%d masters of two versions have the same", n), func() error {
@@ -282,9 +278,9 @@ func alike(t *testing.T, at *node, n int) {
 	})
 }
 
-// TestUpgradeToTLS: masters of a version without TLS (BRINE_OLD, its program)
-// get the new one, one after the other, while a minion answers to all; when all
-// have it, they speak TLS, and the old program is refused.
+// TestUpgradeToTLS: masters of a version without TLS (BRINE_OLD, its program) are upgraded one
+// after the other, while a minion answers all. Once all are upgraded they use TLS, and the old
+// program is refused.
 func TestUpgradeToTLS(t *testing.T) {
 	t.Parallel()
 	old := os.Getenv("BRINE_OLD")
@@ -310,7 +306,7 @@ func TestUpgradeToTLS(t *testing.T) {
 		for _, m := range a.masters {
 			eventually.Nil(t, soon, fmt.Sprintf("it answers to %s with %d new ones", m.Name, i+1), func() error { return m.PingAll(brine, "m0") })
 		}
-		if i == 0 { // who joins now may be of either version
+		if i == 0 { // a master that joins now may have either version
 			late := a.add(daemontest.Host(), m.Host)
 			late.Within = within
 			a.masters = a.masters[:3]

@@ -12,10 +12,9 @@ import (
 	"brine/test/eventually"
 )
 
-// TestSharedFolderIsLeft: two masters on a shared directory become a cluster
-// without one by a command each, one after the other, while their fleet runs:
-// it is commanded all the time, nothing is accepted again, and what was decided
-// and returned before is at both.
+// TestSharedFolderIsLeft: two masters on a shared directory become a cluster without one, by a
+// command at each, while their fleet runs. The fleet can always be commanded, no key must be
+// accepted again, and both have all earlier decisions and returns.
 func TestSharedFolderIsLeft(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "", brine, brine).start()

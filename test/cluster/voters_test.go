@@ -12,10 +12,10 @@ import (
 	"brine/test/eventually"
 )
 
-// TestVotersUpgrade: two masters and a witness of a version whose voters do not use
-// Raft (BRINE_PREVIOUS) get the new one, one after another, in any order. There is one
-// holder of the lease at most, with growing tokens, and what was claimed before is not
-// begun again. In between it is said which voter has which version.
+// TestVotersUpgrade: two masters and a witness of a version whose voters do not use Raft
+// (BRINE_PREVIOUS) are upgraded one after another, in any order. There is at most one holder of the
+// lease, with growing tokens, and claimed work does not begin again. Meanwhile the version of each
+// voter is reported.
 func TestVotersUpgrade(t *testing.T) {
 	t.Parallel()
 	old := os.Getenv("BRINE_PREVIOUS")
@@ -86,11 +86,11 @@ func TestVotersUpgrade(t *testing.T) {
 	}
 }
 
-// TestVoterDisks: of three masters that vote each one that does not work for the cluster
-// is killed during such work. Then one gets an old file of the voter, one loses it, and
-// one is removed from the cluster and readmitted with an empty disk. Each votes again,
-// the lease goes on with growing tokens, and work that was begun is not begun again. Then
-// two are killed: the last one says so, and the lease is back with them.
+// TestVoterDisks: of three voting masters, each one that runs no cluster job is killed during such
+// a job. Then one gets an old voter file, one loses its file, and one is removed from the cluster
+// and readmitted with an empty disk. Each votes again, the lease continues with growing tokens, and
+// work that has begun does not begin again. Then two are killed: the last one reports that, and
+// when they are back so is the lease.
 func TestVoterDisks(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "auto_accept: true\n")
@@ -144,7 +144,7 @@ func TestVoterDisks(t *testing.T) {
 	work(one)
 	all("at first")
 
-	// One of the others leads the voters: the master with the lease passes the lead on.
+	// One of the others leads the voters: the master with the lease passes the leadership on.
 	for range 2 {
 		out, errs, code := one.Run(brine, "salt-run", "--cluster", "--async", "test.sleep", "8")
 		jid := jidIn(out + errs)

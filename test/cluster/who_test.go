@@ -22,8 +22,7 @@ import (
 	"brine/test/eventually"
 )
 
-// decided waits until all masters say of a key in which state it is and by whom
-// and how that was decided.
+// decided waits until all masters report a key's state, and by whom and how it was decided.
 func (a *apart) decided(id, state, who, how string) {
 	a.t.Helper()
 	for _, m := range a.masters {
@@ -41,8 +40,7 @@ func (a *apart) decided(id, state, who, how string) {
 	}
 }
 
-// pend puts a key of a minion that there is none of into the directory
-// of pending keys.
+// pend puts the key of a nonexistent minion into the directory of pending keys.
 func (a *apart) pend(at *node, ids ...string) {
 	a.t.Helper()
 	k, err := crypt.GenerateKey(2048)
@@ -55,7 +53,7 @@ func (a *apart) pend(at *node, ids ...string) {
 	}
 }
 
-// sudo runs a program for another user.
+// sudo runs a program as another user.
 func sudo(t *testing.T, n *node, user, program string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -67,9 +65,9 @@ func sudo(t *testing.T, n *node, user, program string, args ...string) {
 	}
 }
 
-// TestWhoDecidesByCommand: who used salt-key, an API, an orchestration or a
-// reactor for a decision about a key is known to all masters; of a file that
-// another program has moved, that this is not known.
+// TestWhoDecidesByCommand: all masters know who used salt-key, an API, an orchestration or a
+// reactor for a decision about a key. For a file moved by another program they know that this is
+// unknown.
 func TestWhoDecidesByCommand(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -113,7 +111,7 @@ rest_cherrypy: {host: %s, port: 28000, disable_ssl: true}
 	a.decided("c1", "rejected", "sudo_bob", "salt-key")
 	sudo(t, one, "bob", "salt-key", "-y", "-d", "c0")
 	a.decided("c0", "deleted", "sudo_bob", "salt-key")
-	// Several at once, by an ordinary user; and while no master runs.
+	// Several decisions at once, by an ordinary user; and while no master runs.
 	two.Kill()
 	if _, errs, code := two.Run(brine, "salt-key", "-y", "-a", "c8,c9"); code != 0 {
 		t.Fatal(errs)
@@ -128,7 +126,7 @@ rest_cherrypy: {host: %s, port: 28000, disable_ssl: true}
 		}
 	}
 
-	// By the API, with a name and password, or a token.
+	// Decisions through the API, by a user with a name and password, or with a token.
 	daemontest.NewAPI(two).Launch()
 	url := fmt.Sprintf("http://%s:28000", two.Host)
 	eventually.Nil(t, soon, "the API answers", func() error {
@@ -169,7 +167,7 @@ rest_cherrypy: {host: %s, port: 28000, disable_ssl: true}
 	post("/", `{"client":"wheel","fun":"key.gen_accept","id_":"c4"}`, login.Return[0].Token)
 	a.decided("c4", "accepted, pending", "carol", "wheel key.gen_accept (token)")
 
-	// A user of this machine, by publisher_acl.
+	// A decision by a user of this machine, permitted by publisher_acl.
 	quiet := slog.New(slog.DiscardHandler)
 	var sockets event.MasterOptions
 	sockets.IPCMode, sockets.SockDir = "ipc", two.Path("var/run/salt/master")
@@ -192,15 +190,15 @@ rest_cherrypy: {host: %s, port: 28000, disable_ssl: true}
 	}
 	a.decided("c7", "rejected", "root", "wheel key.reject (orchestration)")
 
-	// A program that knows nothing of this, as Salt's salt-key.
+	// A program that does not record who decides, such as Salt's salt-key.
 	if err := os.Rename(one.Path("cluster/minions_rejected/c1"), one.Path("cluster/minions/c1")); err != nil {
 		t.Fatal(err)
 	}
 	a.decided("c1", "accepted", "unknown", "file changed")
 }
 
-// TestWhoDecidesByRule: the rule that let a minion in or kept it out is known to
-// all masters, and what minions themselves do.
+// TestWhoDecidesByRule: all masters know the rule that accepted or rejected a minion, and the
+// actions of minions themselves.
 func TestWhoDecidesByRule(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "allow_minion_key_revoke: true\n")
@@ -228,13 +226,13 @@ func TestWhoDecidesByRule(t *testing.T) {
 	a.decided("a0", "accepted", "auto_accept", "sign-in")
 	a.minion("o0", open)
 	a.decided("o0", "accepted", "open_mode", "sign-in")
-	// One that has waited and is let in by a rule now.
+	// A pending minion that a rule now accepts.
 	rules.Write("signed", "s0\np0\n")
 	a.decided("p0", "accepted", "autosign_file", "sign-in")
-	// A second minion by the name of one.
+	// A second minion with the same id.
 	daemontest.NewMinion(t, brine, "s0", []string{rules.Host}, "").Launch()
 	a.decided("s0", "accepted, denied", "minion", "sign-in")
-	// One that takes its key back.
+	// A minion that revokes its own key.
 	eventually.Nil(t, soon, "it answers", func() error { return all.PingAll(brine, "a0") })
 	if out, errs, code := m.Run(brine, "salt-call", "saltutil.revoke_auth", "preserve_minion_cache=True"); code != 0 {
 		t.Log(out, errs)
@@ -245,8 +243,8 @@ func TestWhoDecidesByRule(t *testing.T) {
 	}
 }
 
-// TestNotesOfNoUse: what lies about where programs note who decides, by accident
-// or on purpose, does no harm, and says nothing untrue of other keys.
+// TestNotesOfNoUse: unexpected files in the directory where programs record who decides, by
+// accident or by intent, do no harm and cause no wrong statement about other keys.
 func TestNotesOfNoUse(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 1, "").start()

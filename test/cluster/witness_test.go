@@ -22,7 +22,7 @@ type voterRow struct {
 	Secret                   *bool
 }
 
-// votersAt asks a master how the voters are.
+// votersAt queries a master for the state of the voters.
 func votersAt(m *node) (map[string]voterRow, error) {
 	out, errs, code := m.Run(brine, "cluster", "voters", "--out=json")
 	var rows []voterRow
@@ -41,8 +41,8 @@ func votersAt(m *node) (map[string]voterRow, error) {
 	return by, nil
 }
 
-// witnessIs waits until all masters say that a witness votes, by TLS or without,
-// and whether it has the secret as it is now.
+// witnessIs waits until all masters report that a witness votes, with or without TLS, and whether
+// it has the current secret.
 func witnessIs(t *testing.T, what string, w *node, byTLS, secret bool, masters ...*node) {
 	t.Helper()
 	for _, m := range masters {
@@ -67,10 +67,9 @@ func rotated(t *testing.T, m *node) (have, late []string) {
 	return d.Have, d.Late
 }
 
-// TestWitnessLearns: a witness speaks TLS with the masters, and has a new secret
-// at once, or when it is back, with its configuration as it was. A master that
-// joins then can ask it; silent unauthenticated peers block no other; one that was
-// removed is none any more.
+// TestWitnessLearns: a witness uses TLS with the masters, and gets a new secret at once, or when it
+// is reachable, without a change of its configuration. A master that joins afterwards can query it.
+// Silent unauthenticated peers block no others, and a removed master is refused.
 func TestWitnessLearns(t *testing.T) {
 	t.Parallel()
 	a, w := withWitness(t, "auto_accept: true\n")
@@ -152,10 +151,9 @@ func TestWitnessLearns(t *testing.T) {
 	})
 }
 
-// TestWitnessUpgrade: masters and a witness of a version without TLS
-// (BRINE_OLD) get the new one. In between the witness votes, whichever end is
-// older, and the log says what is to be done; a witness that speaks TLS takes the
-// old program back no more.
+// TestWitnessUpgrade: masters and a witness of a version without TLS (BRINE_OLD) are upgraded.
+// Meanwhile the witness votes, whichever end is older, and the log says what to do. A witness that
+// uses TLS no longer accepts the old program.
 func TestWitnessUpgrade(t *testing.T) {
 	t.Parallel()
 	old := os.Getenv("BRINE_OLD")
@@ -198,7 +196,7 @@ func TestWitnessUpgrade(t *testing.T) {
 				if _, late := rotated(t, a.masters[0]); !slices.Equal(late, []string{w.Host}) {
 					t.Errorf("%v will have the secret", late)
 				}
-				// By hand, as ever.
+				// The secret is changed manually, as in older versions.
 				w.Write("witness", strings.Replace(w.Read("witness"), secret, strings.TrimSpace(a.masters[0].Read("cluster/.secret")), 1))
 				renew(w)
 			}
@@ -226,8 +224,8 @@ func TestWitnessUpgrade(t *testing.T) {
 	}
 }
 
-// votes waits until masters of whatever version say that a witness votes, or that
-// it has a version with which theirs does not vote.
+// votes waits until masters of any version report that a witness votes, or that its version does
+// not vote with theirs.
 func votes(t *testing.T, w *node, masters ...*node) {
 	t.Helper()
 	for _, m := range masters {

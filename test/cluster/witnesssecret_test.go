@@ -14,8 +14,7 @@ import (
 	"brine/test/daemontest"
 )
 
-// ownSecret gives a witness the secret of witnesses in place of the one by which
-// masters join.
+// ownSecret configures a witness with the witness secret instead of the joining secret.
 func ownSecret(t *testing.T, w, master *node) {
 	t.Helper()
 	out, errs, code := master.Run(brine, "cluster", "witness-secret")
@@ -25,8 +24,7 @@ func ownSecret(t *testing.T, w, master *node) {
 	w.Write("witness", strings.Replace(w.Read("witness"), "cluster_secret: "+secret+"\n", out, 1))
 }
 
-// cannotJoin tries each secret that a witness has on its disk to join as a
-// master.
+// cannotJoin tries to join as a master with each secret on the disk of a witness.
 func cannotJoin(t *testing.T, a *apart, w *node) {
 	t.Helper()
 	masters := a.masters
@@ -40,7 +38,7 @@ func cannotJoin(t *testing.T, a *apart, w *node) {
 	}
 	for _, s := range []string{known.Secret, configured} {
 		evil := a.add(daemontest.Host(), masters[0].Host)
-		// With the fingerprint it may try whatever it likes.
+		// If the fingerprint is configured, any secret may be tried.
 		evil.Write("master", strings.Replace(evil.Read("master"), secret, s, 1)+
 			fmt.Sprintf("cluster_pub_fingerprint: %x\n", sha256.Sum256([]byte(masters[0].Read("cluster/cluster.pub")))))
 		evil.Launch()
@@ -50,8 +48,8 @@ func cannotJoin(t *testing.T, a *apart, w *node) {
 	}
 }
 
-// TestWitnessCannotJoin: an attacker with the whole disk of a witness cannot
-// join as a master, neither at first nor after the secret was replaced.
+// TestWitnessCannotJoin: an attacker with the whole disk of a witness cannot join as a master,
+// neither before nor after the secret is replaced.
 func TestWitnessCannotJoin(t *testing.T) {
 	t.Parallel()
 	a, w := withWitness(t, "auto_accept: true\n")
@@ -70,10 +68,9 @@ func TestWitnessCannotJoin(t *testing.T) {
 	cannotJoin(t, a, w)
 }
 
-// TestWitnessUpgradeToOwnSecret: masters and a witness of a version in which
-// witnesses have the secret by which masters join (BRINE_PREVIOUS) get the new one, in
-// either order, with a secret that was replaced before. The witness votes all the time
-// and has that secret no longer in the end.
+// TestWitnessUpgradeToOwnSecret: masters and a witness of a version in which witnesses have the
+// joining secret (BRINE_PREVIOUS) are upgraded in either order, after the secret was replaced. The
+// witness always votes, and in the end no longer has the joining secret.
 func TestWitnessUpgradeToOwnSecret(t *testing.T) {
 	t.Parallel()
 	old := os.Getenv("BRINE_PREVIOUS")

@@ -43,12 +43,10 @@ func inState(t *testing.T, m *node, jid, state string) (w work) {
 	return w
 }
 
-// TestWorkOnce: a runner that is ordered for the cluster runs on the master that
-// has the lease, wherever it was ordered, and who waits hears the end. When that
-// master is killed, or stands still, while it runs, the other one reports that
-// within seconds and does not run it again, or runs it again where that was
-// allowed; the one that stood still does not do it twice, and what it notes does
-// not count.
+// TestWorkOnce: a cluster job runs a runner on the master that holds the lease, wherever it was
+// started, and the caller gets the result. When that master is killed or frozen meanwhile, the
+// other one reports that within seconds and does not run it again, unless that was allowed. The
+// frozen one does not do the work twice, and its result is discarded.
 func TestWorkOnce(t *testing.T) {
 	t.Parallel()
 	a, w := withWitness(t, "auto_accept: true\n")
@@ -63,7 +61,7 @@ func TestWorkOnce(t *testing.T) {
 		b, _ := os.ReadFile(filepath.Join(dir, name))
 		return strings.Count(string(b), "begun")
 	}
-	// order has the minion run a shell command, which says that it has begun.
+	// order makes the minion run a shell command that reports its start.
 	order := func(at *node, name, then string, args ...string) (jid string) {
 		t.Helper()
 		out, errs, code := at.Run(brine, "salt-run", append(append([]string{"--cluster", "--async"}, args...), "salt.execute", "m0", "cmd.run",
@@ -73,7 +71,7 @@ func TestWorkOnce(t *testing.T) {
 		}
 		return jid
 	}
-	// until makes a command wait for a file; none waits longer than the test.
+	// until makes a command wait for a file, at most as long as the test runs.
 	until := func(name string) string {
 		return fmt.Sprintf("for i in $(seq 1 600); do test -e %s/%s.go && break; sleep 0.2; done; echo over", dir, name)
 	}
@@ -91,9 +89,9 @@ func TestWorkOnce(t *testing.T) {
 		}
 		return nil
 	}
-	// running orders something that goes on until it is let, and returns who runs
-	// it. A machine that stands still for seconds moves the lease: then it is
-	// ordered again, under another name.
+	// running starts work that continues until it is allowed to end, and returns the master that
+	// runs it. If the machine is suspended for seconds the lease moves: then the work is started
+	// again under another name.
 	running := func(at func() *node, name string, args ...string) (jid, as string, on, other *node, token uint64) {
 		t.Helper()
 		eventually.Nil(t, soon, "one runs "+name, func() error {
@@ -118,7 +116,7 @@ func TestWorkOnce(t *testing.T) {
 	}
 
 	holder(t, "at first", 0, a.masters...)
-	for _, m := range a.masters { // wherever it is ordered
+	for _, m := range a.masters { // started on each master
 		eventually.Nil(t, soon, "what is ordered at "+m.Name+" is done", func() error {
 			out, errs, code := m.Run(brine, "salt-run", "--cluster", "--out=json", "salt.cmd", "test.echo", "hello")
 			if code != 0 || !strings.Contains(out, "hello") {
@@ -128,7 +126,7 @@ func TestWorkOnce(t *testing.T) {
 		})
 	}
 
-	// It is killed.
+	// The master is killed.
 	jid, killed, first, second, token := running(func() *node { return a.masters[0] }, "killed")
 	events := second.Events()
 	first.Kill()
@@ -154,7 +152,7 @@ func TestWorkOnce(t *testing.T) {
 	first.Start()
 	inState(t, first, jid, "failed")
 
-	// It stands still, and goes on when the other has taken over.
+	// The master is frozen, and resumes when the other has taken over.
 	once, frozen, third, other, token := running(func() *node { return second }, "frozen")
 	twice, again, same, _, _ := running(func() *node { return other }, "again", "--repeatable")
 	third.Signal(syscall.SIGSTOP)
@@ -175,7 +173,7 @@ func TestWorkOnce(t *testing.T) {
 		return nil
 	})
 	t.Logf("run again %v after the freeze", time.Since(from).Round(time.Millisecond))
-	let(frozen) // what the frozen one has begun ends
+	let(frozen) // the work begun by the frozen master ends
 	third.Signal(syscall.SIGCONT)
 	let(again)
 	for _, m := range a.masters {
@@ -191,11 +189,11 @@ func TestWorkOnce(t *testing.T) {
 	}
 	a.equal(other, 2, nil)
 
-	// Without a majority it waits, and is done when there is one.
+	// Without a majority the work waits, and runs once there is one.
 	w.Kill()
 	third.Kill()
 	jid = order(other, "waits", "echo over")
-	time.Sleep(2 * lookAgain) // it would have begun
+	time.Sleep(2 * lookAgain) // it would have begun by then
 	if got := inState(t, other, jid, "ordered"); got.Runs != 0 || count("waits") != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -206,11 +204,11 @@ func TestWorkOnce(t *testing.T) {
 	}
 }
 
-// lookAgain is above the time in which a holder looks for work, and loses the
-// lease.
+// lookAgain is longer than a holder's interval of looking for work, and than the time until it
+// loses the lease.
 const lookAgain = 5 * time.Second
 
-// TestWorkNeedsVoters: without voters it is refused.
+// TestWorkNeedsVoters: without voters cluster jobs are refused.
 func TestWorkNeedsVoters(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2, "").start()

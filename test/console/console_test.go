@@ -1,5 +1,5 @@
-// Package console looks at the web console in a real browser, which Chromium is: with
-// real masters, minions and salt-api.
+// Package console tests the web console in a real browser, Chromium, with real masters, minions and
+// salt-api.
 //
 // BRINE_PICTURES names a directory for pictures of the pages.
 package console
@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { daemontest.Main(m) }
 
-// port is that of salt-api, on the address of its master.
+// port is the port of salt-api, on the address of its master.
 const port = 28200
 
 const conf = `timeout: 10
@@ -100,8 +100,8 @@ func (s *stage) await() {
 	})
 }
 
-// until waits until a condition of the page holds: an expression in JavaScript, whose
-// arguments are args[0] and so on.
+// until waits until a JavaScript expression in the page is true. Its arguments are args[0] and so
+// on.
 func (s *stage) until(what, condition string, args ...any) {
 	s.t.Helper()
 	var ok bool
@@ -114,27 +114,27 @@ func (s *stage) until(what, condition string, args ...any) {
 	}
 }
 
-// text returns the value of an expression.
+// text returns the value of a JavaScript expression.
 func (s *stage) text(expression string, args ...any) (v string) {
 	s.t.Helper()
 	s.Run(&v, "return String("+expression+");", args...)
 	return v
 }
 
-// sees waits until the page has a text, whatever white space is in it.
+// sees waits until the page contains a text, regardless of white space.
 func (s *stage) sees(text string) {
 	s.t.Helper()
 	s.until("the page shows "+text, `document.body.innerText.replace(/\s+/g, " ").includes(args[0])`, text)
 }
 
-// click clicks on what a selector finds, when it is there.
+// click waits for the element that a selector matches, and clicks it.
 func (s *stage) click(selector string) {
 	s.t.Helper()
 	s.until("there is "+selector, `document.querySelector(args[0])`, selector)
 	s.Run(nil, `document.querySelector(args[0]).click();`, selector)
 }
 
-// set writes into a field, as typing does.
+// set sets the value of a field, as typing does.
 func (s *stage) set(selector, text string) {
 	s.t.Helper()
 	s.until("there is "+selector, `document.querySelector(args[0])`, selector)
@@ -142,7 +142,7 @@ func (s *stage) set(selector, text string) {
 		e.dispatchEvent(new Event("input", {bubbles: true})); e.dispatchEvent(new Event("change", {bubbles: true}));`, selector, text)
 }
 
-// signIn signs a user in by the form.
+// signIn signs a user in with the form.
 func (s *stage) signIn(user, password, system string) {
 	s.t.Helper()
 	s.set("#username", user)
@@ -164,8 +164,8 @@ func (s *stage) page(hash string) {
 	s.Run(nil, `location.hash = args[0];`, hash)
 }
 
-// clean fails for what the browser has complained about, such as a violation of the
-// policy. Refused requests that a test has made are allowed by a part of their text.
+// clean fails if the browser has logged errors, such as a violation of the policy. allowed are
+// parts of the messages of expected errors, such as refused requests.
 func (s *stage) clean(allowed ...string) {
 	s.t.Helper()
 next:
@@ -179,7 +179,7 @@ next:
 	}
 }
 
-// picture keeps the page as a picture, if the caller of the test wants that.
+// picture saves a screenshot of the page if BRINE_PICTURES is set.
 func (s *stage) picture(name string) {
 	s.t.Helper()
 	dir := os.Getenv("BRINE_PICTURES")

@@ -13,8 +13,8 @@ import (
 	"brine/test/daemontest"
 )
 
-// TestDemo: brine demo console prints an address and a password with which the console
-// opens, and leaves nothing behind.
+// TestDemo: brine demo console prints an address and a password with which a user can sign in, and
+// leaves nothing behind.
 func TestDemo(t *testing.T) {
 	b := browsertest.Start(t)
 	c := daemontest.Brine.Command(t.Context(), t, "demo", "console")

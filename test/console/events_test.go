@@ -6,8 +6,8 @@ import (
 	"brine/test/daemontest"
 )
 
-// TestEvents: events as they happen, by a filter; a pause keeps the list as it is, and
-// the memory of the page is bounded.
+// TestEvents: events appear as they happen, filtered. A pause keeps the list unchanged, and the
+// memory of the page is bounded.
 func TestEvents(t *testing.T) {
 	s := start(t, "", "alpha")
 	s.enter()
@@ -52,7 +52,7 @@ func TestEvents(t *testing.T) {
 	s.click("#clear")
 	s.until("the list is empty", `document.querySelectorAll("tr[data-tag]").length === 0`)
 
-	// A flood: the page keeps the newest, and says how many were left out.
+	// A flood: the page keeps the newest events, and shows how many it dropped.
 	var kept struct{ Events, Rows, Bytes int }
 	s.Run(&kept, `const {store, takeEvents} = await import("./store.js");
 		for (let i = 0; i < 200; i++) takeEvents({events: Array.from({length: 50}, (_, k) => ({tag: "flood/" + i + "/" + k, data: {text: "x".repeat(3000)}})), skipped: 1});

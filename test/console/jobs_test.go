@@ -11,7 +11,7 @@ import (
 	"brine/test/eventually"
 )
 
-// TestJobs: a job is started by the form, and its results come as they arrive.
+// TestJobs: a job is started with the form, and its results appear as they arrive.
 func TestJobs(t *testing.T) {
 	roots := daemontest.ShortDir(t)
 	sls := `first: {test.succeed_without_changes: []}
@@ -27,7 +27,7 @@ changed: {test.succeed_with_changes: []}
 	gone.Kill()
 	s.enter()
 
-	// The form: how many minions match, and what a function wants.
+	// The form shows how many minions match, and the arguments of a function.
 	s.page("#/run")
 	s.sees("3 minions match")
 	s.set("#tgt", "alp*")
@@ -70,7 +70,7 @@ changed: {test.succeed_with_changes: []}
 	s.sees("test.fail_without_changes: broken")
 	s.picture("states")
 
-	// Results come while a minion that does not answer is waited for.
+	// Results appear while the page still waits for a minion that does not answer.
 	s.page("#/run?tgt=*&fun=test.ping")
 	s.click("#start")
 	s.sees("2 of 3 minions returned")
@@ -88,7 +88,7 @@ changed: {test.succeed_with_changes: []}
 	s.clean("401")
 }
 
-// TestPermissions: the console does for a user what the master allows, and no more.
+// TestPermissions: the console does for a user only what the master allows.
 func TestPermissions(t *testing.T) {
 	s := start(t, "", "alpha", "beta")
 	s.signIn("limited", "s3cret", "sharedsecret")
@@ -105,7 +105,7 @@ func TestPermissions(t *testing.T) {
 	s.set("#args", "id")
 	s.click("#start")
 	s.sees("Authorization error occurred.")
-	// The job of another user is not shown, neither as an event.
+	// The job of another user is not shown, not even as an event.
 	if _, err := s.master.SaltJSON(daemontest.Brine, "*", "test.version"); err != nil {
 		t.Fatal(err)
 	}

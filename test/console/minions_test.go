@@ -36,7 +36,7 @@ func TestMinions(t *testing.T) {
 	s.set("#f-master", "m1")
 	s.lists("alpha", "beta", "gamma")
 
-	// By the keyboard: the second row, and into it.
+	// Using the keyboard: select the second row, and open it.
 	s.Run(nil, `document.activeElement.blur();`)
 	s.Type("jj", "Enter")
 	s.until("the page of the minion", `location.hash === "#/minions/beta" && document.querySelector("h1").textContent === "beta"`)
@@ -49,7 +49,7 @@ func TestMinions(t *testing.T) {
 	s.clean("401", "400")
 }
 
-// TestKeys: a decision shows the fingerprint, and is made after a confirmation only.
+// TestKeys: the page shows the fingerprint, and makes a decision only after a confirmation.
 func TestKeys(t *testing.T) {
 	s := start(t, "", "alpha")
 	fingers := map[string]string{}
@@ -98,7 +98,7 @@ func TestKeys(t *testing.T) {
 	s.click("dialog .confirm")
 	in("minions_pre")
 
-	// A key that changes while the question is shown is not accepted.
+	// A key that changes while the confirmation is shown is not accepted.
 	waiting("four")
 	s.page("#/overview")
 	s.page("#/keys")
@@ -117,8 +117,8 @@ func TestKeys(t *testing.T) {
 
 const evilScript = `<img src=x onerror="window.owned=1"><script>window.owned=1</script>`
 
-// TestHostileData: ids, grains and returns with HTML, sequences for terminals, marks of
-// direction and huge lines are text.
+// TestHostileData: the page shows ids, grains and returns with HTML, terminal sequences, direction
+// marks and huge lines as plain text.
 func TestHostileData(t *testing.T) {
 	s := start(t, "")
 	grains := `grains:

@@ -44,7 +44,7 @@ func pair(t *testing.T, b *browsertest.Browser, more string, minion string, mini
 	return stages[0], stages[1], nodes
 }
 
-// held waits until the band shows so many minions at a master.
+// held waits until the overview shows n minions at a master.
 func (s *stage) held(master string, n int) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("%s holds %d minions", master, n),
@@ -78,15 +78,15 @@ func TestFailoverIsSeen(t *testing.T) {
 	two.until("the changes are listed", `document.querySelectorAll("#moves tbody tr").length === 3`)
 	two.picture("overview-after")
 
-	// A minion that ends is seen, too.
+	// A minion that stops is shown, too.
 	nodes[2].Kill()
 	two.held("m2", 2)
 	two.sees("1 not connected")
 	two.clean("401")
 }
 
-// TestReconnect: a page goes on when its server is back, and shows what has happened
-// meanwhile; if it does not come back, the page goes to another master.
+// TestReconnect: a page continues when its server is back, and shows what has happened meanwhile.
+// If the server does not come back, the page switches to another master.
 func TestReconnect(t *testing.T) {
 	b := browsertest.Start(t)
 	one, two, _ := pair(t, b, "", "master_type: failover", "w1")
@@ -94,8 +94,8 @@ func TestReconnect(t *testing.T) {
 	one.enter()
 	one.until("the list is there", `document.querySelector("tr[data-id=w1]")`)
 
-	// salt-api is back before the page looks elsewhere, or after: it is the page of the
-	// same address either way.
+	// salt-api is back before or after the page tries another server: either way it is the page of
+	// the same address.
 	one.Run(nil, `window.same = true;`)
 	one.api.Kill()
 	one.sees("connection lost")
@@ -104,7 +104,7 @@ func TestReconnect(t *testing.T) {
 	if one.text(`location.origin === "`+one.url+`" && window.same`) == "true" {
 		one.until("the list is there", `document.querySelector("tr[data-id=w1]")`)
 	} else {
-		b.Open(one.url + "/console/#/minions") // it was slow: the other one had answered
+		b.Open(one.url + "/console/#/minions") // salt-api was slow: the other server had answered
 		one.until("the list is there", `document.querySelector("tr[data-id=w1]")`)
 	}
 

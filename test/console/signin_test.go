@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSignIn: by the systems that the master has, with the keyboard alone. What a user
-// may not do is not offered.
+// TestSignIn: users sign in with the systems that the master has, using only the keyboard. Actions
+// that a user may not perform are not offered.
 func TestSignIn(t *testing.T) {
 	s := start(t, "")
 	var systems []string
@@ -23,7 +23,7 @@ func TestSignIn(t *testing.T) {
 	s.signIn("stranger", "s3cret", "sharedsecret")
 	s.sees("external_auth grants you nothing")
 
-	// By the keyboard: the field of the name has the focus.
+	// Using the keyboard: the name field has the focus.
 	s.Run(nil, `location.reload();`)
 	s.until("the form is there, since there is no session", `document.activeElement.id === "username"`)
 	s.Type("amy", "Tab", "pa ss", "Enter")
@@ -39,14 +39,14 @@ func TestSignIn(t *testing.T) {
 	s.page("#/run")
 	s.sees("Your permissions include no function of minions.")
 
-	// Scripts do not see the session, and it outlives the page.
+	// Scripts cannot read the session, and it outlives the page.
 	if got := s.text(`document.cookie + JSON.stringify({...localStorage}) + JSON.stringify({...sessionStorage})`); got != "{}{}" {
 		t.Errorf("scripts see %s", got)
 	}
 	s.Run(nil, `location.reload();`)
 	s.until("the session is still there", `document.querySelector("#who").textContent === "amy"`)
 
-	// Keys of the keyboard.
+	// Keyboard shortcuts.
 	s.Type("gm")
 	s.until("g m goes to the minions", `location.hash === "#/minions" && document.querySelector("h1").textContent === "Minions"`)
 	s.Type("/")
@@ -56,7 +56,7 @@ func TestSignIn(t *testing.T) {
 	s.Type("Escape")
 	s.until("Escape closes them", `!document.querySelector("dialog")`)
 
-	// Without its session a page asks for the next one.
+	// Without a valid session a page asks the user to sign in again.
 	s.clean("401")
 	s.Run(nil, `await fetch("../logout", {method: "POST", headers: {"Content-Type": "application/json"}, body: "{}"});`)
 	s.page("#/jobs")
@@ -67,13 +67,13 @@ func TestSignIn(t *testing.T) {
 	s.clean("401")
 }
 
-// TestPolicy: what a page must not run does not run, also if a mistake let it in.
+// TestPolicy: the policy prevents forbidden scripts from running, even if a bug inserts them.
 func TestPolicy(t *testing.T) {
 	s := start(t, "")
 	s.enter()
 	s.clean("401")
 	var ran []string
-	// In a function of the page's own: the driver's scripts may use eval.
+	// Use a function of the page: the driver's scripts may use eval.
 	s.Run(&ran, `window.ran = [];
 		await new Promise((done) => setTimeout(() => {
 			const script = document.createElement("script");
@@ -105,7 +105,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// TestThemesAndScreens: both themes, with enough contrast, and a screen of 360 pixels.
+// TestThemesAndScreens: both themes have enough contrast, and the page fits a screen of 360 pixels.
 func TestThemesAndScreens(t *testing.T) {
 	s := start(t, "", "alpha")
 	s.enter()
@@ -151,7 +151,7 @@ func TestThemesAndScreens(t *testing.T) {
 	s.clean("401")
 }
 
-// contrast fails for texts that are hard to read: WCAG 2.2 AA wants 4.5 to 1.
+// contrast fails for text that is hard to read: WCAG 2.2 AA requires 4.5 to 1.
 func (s *stage) contrast(what string) {
 	s.t.Helper()
 	var bad []string
