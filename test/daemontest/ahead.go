@@ -11,24 +11,22 @@ import (
 	"time"
 )
 
-// Ahead builds the program with a clock that is five minutes ahead, and returns
-// the command that runs it in the place of the usual one (Node.Within). All has
-// to be compiled again for that, with a time.Now of its own, so the test is
-// skipped unless BRINE_CLOCK is set.
+// Ahead builds the program with a clock that is five minutes ahead, and returns the command that
+// runs it instead of the usual one (Node.Within). This compiles everything again with a modified
+// time.Now, so the test is skipped unless BRINE_CLOCK is set.
 func Ahead(t testing.TB) []string {
 	t.Helper()
 	return Off(t, 5*time.Minute)
 }
 
-// Off is Ahead with a clock that is off by another time.
+// Off is Ahead with another clock difference.
 func Off(t testing.TB, by time.Duration) []string {
 	t.Helper()
 	return otherClock(t, fmt.Sprintf("\tsec += %d\n", int64(by/time.Second)), "", "")
 }
 
-// Jumping is Ahead with a clock that is right until jump says that it is to be
-// five minutes ahead, and again when that says so. The times of files stay those
-// of the kernel.
+// Jumping is Ahead with a clock that is right until jump(true) sets it five minutes ahead, and
+// right again after jump(false). The times of files are always those of the kernel.
 func Jumping(t testing.TB) (within []string, jump func(ahead bool)) {
 	t.Helper()
 	flag := filepath.Join(t.TempDir(), "ahead")
@@ -64,9 +62,9 @@ func init() {
 	}
 }
 
-// otherClock builds the program with a time.Now in which a line is put behind
-// what asks the system, more at the end of its file, and main in another file of
-// the command.
+// otherClock builds the program with a modified time.Now: line is inserted after the query of the
+// system clock, more is appended to its file, and main is the content of another file of the
+// command.
 func otherClock(t testing.TB, line, more, main string) []string {
 	t.Helper()
 	if os.Getenv("BRINE_CLOCK") == "" {

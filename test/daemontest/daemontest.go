@@ -1,7 +1,6 @@
-// Package daemontest runs real daemons for tests: Brine's binary, built once
-// for all packages of tests, and stock Salt's programs where the environment says
-// where they are. Every daemon is a process with its own directory, which it is
-// given as root_dir, and usually its own loopback address.
+// Package daemontest runs real daemons for tests: Brine's binary, built once for all packages of
+// tests, and stock Salt's programs where the environment says where they are. Every daemon is a
+// process with its own directory as root_dir, and usually its own loopback address.
 //
 //	BRINE_STOCK_SALT    source tree of Salt 3007; without it the tests that
 //	                    need stock Salt skip
@@ -20,12 +19,12 @@ import (
 	"brine/test/tools"
 )
 
-// binary is put there by Main.
+// binary is the path of the program, set by Main.
 var binary string
 
 // Main builds the binary and runs the tests of a package; it is for TestMain.
 func Main(m *testing.M) {
-	// The shell and the language of the user that runs the tests change outputs.
+	// The shell and the language of the user who runs the tests would change outputs.
 	os.Setenv("SHELL", "/bin/bash")
 	os.Setenv("LANG", "C.UTF-8")
 	os.Unsetenv("LC_ALL")
@@ -43,7 +42,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Kind is whose program it is.
+// Kind is the implementation of a program.
 type Kind string
 
 // The kinds.
@@ -71,8 +70,8 @@ func (k Kind) Command(ctx context.Context, t testing.TB, program string, args ..
 	return c
 }
 
-// ShortDir is a directory whose name is short enough for sockets in it. It goes
-// when the test ends.
+// ShortDir returns a directory whose path is short enough for sockets in it. It is removed when the
+// test ends.
 func ShortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "bri")
@@ -85,8 +84,8 @@ func ShortDir(t testing.TB) string {
 
 var hosts atomic.Int32
 
-// Host returns a loopback address that no other test uses: it depends on the
-// process, too, so that several runs of the tests do not meet.
+// Host returns a loopback address that no other test uses. It depends on the process, too, so that
+// concurrent test runs do not conflict.
 func Host() string {
 	pid, n := os.Getpid(), int(hosts.Add(1))
 	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>8&0x3f, pid&0xff, 1+n%250)

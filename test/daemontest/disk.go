@@ -28,7 +28,7 @@ func NewDisk(t testing.TB, dir, size string) *Disk {
 	return &Disk{t, dir}
 }
 
-// Fill leaves no space.
+// Fill uses all free space.
 func (d *Disk) Fill() {
 	d.t.Helper()
 	f, err := os.OpenFile(filepath.Join(d.Dir, "filler"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -46,7 +46,7 @@ func (d *Disk) Fill() {
 	}
 }
 
-// Free takes back Fill.
+// Free undoes Fill.
 func (d *Disk) Free() {
 	d.t.Helper()
 	if err := os.Remove(filepath.Join(d.Dir, "filler")); err != nil {

@@ -38,13 +38,12 @@ type Node struct {
 	Dir string
 	// Host is the address of a master, "" for a minion.
 	Host string
-	// Level is that of the log on the console, "" for what the configuration
-	// says.
+	// Level is the log level on the console, "" for the configured one.
 	Level string
 	// Args are further arguments of the daemon.
 	Args []string
-	// Within is a command that runs the daemon, and what is run for it, such
-	// as one that enters a namespace; it must not fork.
+	// Within is a command that runs the daemon and programs for it, such as one that enters a
+	// namespace; it must not fork.
 	Within []string
 
 	t    testing.TB
@@ -52,8 +51,8 @@ type Node struct {
 	done chan struct{}
 }
 
-// NewMaster writes the configuration of a master that listens on host. more is
-// added to it, and may set an option again only if it is not among those here.
+// NewMaster writes the configuration of a master that listens on host. more is appended; it must
+// not repeat an option that is set here.
 func NewMaster(t testing.TB, k Kind, name, host, more string) *Node {
 	t.Helper()
 	n := &Node{t: t, Kind: k, Program: "salt-master", Name: name, Dir: ShortDir(t), Host: host, Level: "debug"}
@@ -112,18 +111,17 @@ func (n *Node) Read(file string) string {
 	return string(b)
 }
 
-// Path is that of a file in the daemon's directory.
+// Path returns the path of a file in the daemon's directory.
 func (n *Node) Path(file string) string { return filepath.Join(n.Dir, file) }
 
-// Requests is the master's address for requests, Publications that for
-// publications, as host:port.
+// Requests returns the master's address for requests as host:port.
 func (n *Node) Requests() string { return fmt.Sprintf("%s:%d", n.Host, RetPort) }
 
-// Publications is where the master publishes.
+// Publications returns the master's address for publications as host:port.
 func (n *Node) Publications() string { return fmt.Sprintf("%s:%d", n.Host, PublishPort) }
 
-// Start runs the daemon until the test ends, and waits until a master listens,
-// unless that is elsewhere (Within).
+// Start runs the daemon until the test ends, and waits until a master listens, unless it runs in
+// another network (Within).
 func (n *Node) Start() *Node {
 	n.t.Helper()
 	n.Launch()
@@ -168,7 +166,7 @@ func (n *Node) Launch() *Node {
 	return n
 }
 
-// within has c run by the command Within.
+// within makes c run in the command Within.
 func (n *Node) within(c *exec.Cmd) *exec.Cmd {
 	if len(n.Within) == 0 || c.Err != nil {
 		return c
@@ -190,23 +188,23 @@ func (n *Node) finish() {
 	}
 }
 
-// Log is all that the daemon has said, in all its lives.
+// Log returns everything that the daemon has logged, including before restarts.
 func (n *Node) Log() string {
 	b, _ := os.ReadFile(n.Path("out"))
 	return string(b)
 }
 
-// PID is the number of the running process.
+// PID returns the id of the running process.
 func (n *Node) PID() int { return n.cmd.Process.Pid }
 
-// Kill ends the daemon and its children at once.
+// Kill kills the daemon and its children.
 func (n *Node) Kill() {
 	if n.cmd == nil {
 		return
 	}
 	_ = syscall.Kill(-n.PID(), syscall.SIGKILL)
 	<-n.done
-	// Children of stock daemons hold sockets on which the next daemon listens.
+	// Children of stock daemons keep sockets open on which the next daemon listens.
 	for deadline := time.Now().Add(time.Minute); groupLives(n.PID()) && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -230,7 +228,7 @@ func groupLives(group int) bool {
 	return false
 }
 
-// Signal sends a signal to the daemon alone.
+// Signal sends a signal only to the daemon, not to its children.
 func (n *Node) Signal(s syscall.Signal) {
 	n.t.Helper()
 	if err := syscall.Kill(n.PID(), s); err != nil {
@@ -250,7 +248,7 @@ func (n *Node) Wait(within time.Duration) int {
 	}
 }
 
-// Alive reports whether the process is there.
+// Alive reports whether the process is running.
 func (n *Node) Alive() bool {
 	select {
 	case <-n.done:
@@ -260,7 +258,7 @@ func (n *Node) Alive() bool {
 	}
 }
 
-// listening waits until a master takes requests.
+// listening waits until a master accepts requests.
 func (n *Node) listening() {
 	n.t.Helper()
 	eventually.Nil(n.t, 2*time.Minute, n.Name+" listens", func() error {
@@ -276,7 +274,7 @@ func (n *Node) listening() {
 	})
 }
 
-// Logged waits until the daemon has said a text.
+// Logged waits until the daemon has logged each text.
 func (n *Node) Logged(texts ...string) {
 	n.t.Helper()
 	for _, text := range texts {
@@ -305,7 +303,7 @@ func (n *Node) Run(k Kind, program string, args ...string) (stdout, stderr strin
 	return out.String(), errs.String(), c.ProcessState.ExitCode()
 }
 
-// SaltJSON runs salt and returns what each minion answered.
+// SaltJSON runs salt and returns the answer of each minion.
 func (n *Node) SaltJSON(k Kind, args ...string) (map[string]any, error) {
 	n.t.Helper()
 	out, errs, _ := n.Run(k, "salt", append([]string{"--static", "--out=json", "-t", "5"}, args...)...)
@@ -316,14 +314,14 @@ func (n *Node) SaltJSON(k Kind, args ...string) (map[string]any, error) {
 	return rets, nil
 }
 
-// PingAll pings all minions and demands True of every id.
+// PingAll pings all minions and expects True from every id.
 func (n *Node) PingAll(k Kind, ids ...string) error {
 	n.t.Helper()
 	return n.ping(k, ids, "*")
 }
 
-// PingOnly is PingAll that asks these ids alone, so that it does not wait
-// for known minions that are unreachable.
+// PingOnly is PingAll with only these ids as the target, so that it does not wait for known minions
+// that are unreachable.
 func (n *Node) PingOnly(k Kind, ids ...string) error {
 	n.t.Helper()
 	return n.ping(k, ids, "-L", strings.Join(ids, ","))
@@ -343,7 +341,7 @@ func (n *Node) ping(k Kind, ids []string, target ...string) error {
 	return nil
 }
 
-// Keys returns what salt-key -L shows, by the names of Salt's directories.
+// Keys returns the output of salt-key -L, by the names of Salt's directories.
 func (n *Node) Keys() (map[string][]string, error) {
 	n.t.Helper()
 	out, errs, _ := n.Run(n.Kind, "salt-key", "-L", "--out=json")
@@ -377,7 +375,7 @@ func (n *Node) Accept(ids ...string) {
 	}
 }
 
-// sockets are those of the daemon's event bus.
+// sockets returns the sockets of the daemon's event bus.
 func (n *Node) sockets() event.Sockets {
 	n.t.Helper()
 	if n.Program == "salt-master" {
@@ -394,14 +392,14 @@ func (n *Node) sockets() event.Sockets {
 	return at
 }
 
-// Events records the tags on a daemon's bus, a line each, until the test ends.
+// Events records the tags of the events on a daemon's bus, one per line, until the test ends.
 func (n *Node) Events() func() string {
 	n.t.Helper()
 	return n.record(func(e *event.Event) string { return e.Tag + "\n" })
 }
 
-// Tagged records the events on a daemon's bus whose tag begins with some text,
-// each as a line of tag, tabulator and data as JSON, until the test ends.
+// Tagged records the events on a daemon's bus whose tags begin with prefix, until the test ends.
+// Each is a line of tag, tabulator and data as JSON.
 func (n *Node) Tagged(prefix string) func() string {
 	n.t.Helper()
 	return n.record(func(e *event.Event) string {
@@ -439,7 +437,7 @@ func (n *Node) record(line func(*event.Event) string) func() string {
 	return tags.String
 }
 
-// buffer is a text that one goroutine writes and others read.
+// buffer is a string that one goroutine writes and others read.
 type buffer struct {
 	mu sync.Mutex
 	b  strings.Builder
@@ -457,7 +455,7 @@ func (s *buffer) String() string {
 	return s.b.String()
 }
 
-// NewAPI is the salt-api of a master, by whose configuration it goes.
+// NewAPI returns the salt-api of a master, with the master's configuration.
 func NewAPI(m *Node) *Node {
 	return &Node{t: m.t, Kind: m.Kind, Program: "salt-api", Name: "api of " + m.Name, Dir: m.Dir, Level: m.Level}
 }
@@ -471,7 +469,7 @@ func NewSyndic(below *Node, above string) *Node {
 	n.Write("master", below.Read("master")+fmt.Sprintf("syndic_master: %s\nsyndic_master_port: %d\nsyndic_log_file: %s\nsyndic_pidfile: %s\n",
 		above, RetPort, n.Path("log"), n.Path("pid")))
 	n.Write("minion", fmt.Sprintf("id: %s\nroot_dir: %s\nuser: root\n", n.Name, n.Dir))
-	// It uses a module of Tornado that it does not import.
+	// The syndic uses a module of Tornado that it does not import.
 	n.Write("site/sitecustomize.py", "import tornado.queues\n")
 	n.Within = []string{"env", "PYTHONPATH=" + n.Path("site") + ":" + StockTree(n.t)}
 	return n

@@ -1,6 +1,5 @@
-// Package differences holds docs/differences.md to what there is: for each
-// kind of thing that Salt loads by name, the page lists exactly those names of
-// Salt's that Brine does not have.
+// Package differences checks docs/differences.md: for each kind of module or option that Salt loads
+// by name, the page lists exactly the names that Brine lacks.
 //
 // testdata/salt-3007.10.txt holds the names of Salt 3007.10: of its modules of
 // each kind for all platforms, of the options that it knows, and of the
@@ -39,8 +38,8 @@ import (
 
 const page = "../../docs/differences.md"
 
-// table reads the names of Salt's by kind. A kind is a word or two, for
-// functions followed by the module.
+// table reads Salt's names by kind. A kind is one or two words, for functions followed by the
+// module.
 func table(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/salt-3007.10.txt")
@@ -59,7 +58,7 @@ func table(t *testing.T) map[string][]string {
 }
 
 var (
-	// mark begins a list of the page: it ends with the next heading.
+	// mark begins a list in the page, which ends with the next heading.
 	mark   = regexp.MustCompile(`^<!-- names: ([a-z ]+) -->$`)
 	quoted = regexp.MustCompile("`([^`]+)`")
 	row    = regexp.MustCompile("^\\| `([^`]+)` \\| (.*) \\|$")
@@ -175,8 +174,8 @@ func states(t *testing.T) []state.Module {
 	return catalogue.States(orchestration.Deps{})
 }
 
-// TestPageListsWhatIsMissing compares, for each kind, Salt's names without
-// those that Brine has with the list of the page.
+// TestPageListsWhatIsMissing compares, for each kind, Salt's names that Brine lacks with the list
+// in the page.
 func TestPageListsWhatIsMissing(t *testing.T) {
 	salts, ours, page := table(t), have(t), listed(t)
 	for _, kind := range slices.Sorted(maps.Keys(salts)) {
@@ -208,13 +207,13 @@ func TestPageListsWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestModulesHaveTheirFunctions fails when a module comes whose functions of
-// Salt's are not in testdata.
+// TestModulesHaveTheirFunctions fails if Brine has a module whose functions in Salt are missing in
+// testdata.
 func TestModulesHaveTheirFunctions(t *testing.T) {
 	salts, ours := table(t), have(t)
 	for prefix, kind := range map[string]string{"function ": "modules", "state function ": "states", "runner function ": "runners", "wheel function ": "wheel"} {
 		for _, m := range ours[kind] {
-			// One without functions exists only to refuse: it is for another system.
+			// A module without functions exists only to refuse: it is for another system.
 			if slices.Contains(salts[kind], m) && salts[prefix+m] == nil && len(ours[prefix+m]) > 0 {
 				t.Errorf("testdata lacks a row %q: the names of Salt's functions of the module", prefix+m)
 			}
@@ -222,15 +221,15 @@ func TestModulesHaveTheirFunctions(t *testing.T) {
 	}
 }
 
-// TestUnsupportedNames holds the lists by which errors say that only Salt has
-// a state module or beacon to the page.
+// TestUnsupportedNames compares the page with the lists that errors use to say that only Salt has a
+// state module or beacon.
 func TestUnsupportedNames(t *testing.T) {
 	page := listed(t)
 	salts, ours := table(t)["options"], have(t)["options"]
 	ineffective := map[string]bool{}
 	for _, o := range config.IneffectiveOptions() {
 		ineffective[o.Name] = true
-		// One that Brine has is without effect in the other daemon alone.
+		// An option that Brine has is without effect only in the other daemon.
 		if slices.Contains(salts, o.Name) && !slices.Contains(ours, o.Name) && !slices.Contains(page["options"], o.Name) {
 			t.Errorf("the configuration warns that %s has no effect, and the page does not list it", o.Name)
 		}

@@ -22,8 +22,8 @@ import (
 	"brine/test/netns"
 )
 
-// member is one master of a cluster without a shared directory, on a machine of
-// its own, and who commands it.
+// member is one master of a cluster without a shared directory, on a separate machine, and a client
+// that commands it.
 type member struct {
 	*node
 	on      *netns.Machine
@@ -69,14 +69,14 @@ func (m *member) tell(o order) (map[string]string, error) {
 	return a.Shown, nil
 }
 
-// trouble is what happens to masters and to the network between all, one thing
-// after the other, for as long as jobs are given.
+// trouble causes one fault after the other in masters and the networks between all machines, while
+// jobs are published.
 type trouble struct {
 	t       *testing.T
 	rand    *rand.Rand
 	net     *netns.Network
 	masters []*member
-	fields  []*netns.Machine // of the minions
+	fields  []*netns.Machine // networks of the minions
 	counts  map[string]int
 }
 
@@ -84,7 +84,7 @@ func (f *trouble) nap(most time.Duration) {
 	time.Sleep(most/4 + time.Duration(f.rand.Int64N(int64(most*3/4))))
 }
 
-// one is one fault, and its end.
+// one causes one fault, and ends it.
 func (f *trouble) one() {
 	i := f.rand.IntN(len(f.masters))
 	m, other := f.masters[i], f.masters[(i+1+f.rand.IntN(len(f.masters)-1))%len(f.masters)]
@@ -150,11 +150,10 @@ func (f *trouble) one() {
 	f.nap(long)
 }
 
-// TestManyJobsApart gives jobs to three masters without a shared directory in turn,
-// while at random one or two or all are killed, frozen, stopped, and cut off from
-// each other and from minions. Each job runs once on each minion, and every
-// master shows every result. BRINE_DURABLE says how many, as JOBSxMINIONS, and
-// BRINE_DURABLE_SEED which faults.
+// TestManyJobsApart publishes jobs at three masters without a shared directory in turn, while at
+// random one, two or all are killed, frozen, stopped, and cut off from each other and from minions.
+// Each job runs once on each minion, and every master shows every result. BRINE_DURABLE is the
+// number of jobs and minions, as JOBSxMINIONS, and BRINE_DURABLE_SEED selects the faults.
 func TestManyJobsApart(t *testing.T) {
 	jobs, minions := amount(t)
 	seed := uint64(time.Now().UnixNano())
@@ -209,7 +208,7 @@ func TestManyJobsApart(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 	}
-	for _, m := range f.masters { // all are there, and know all minions
+	for _, m := range f.masters { // all are connected, and know all minions
 		eventually.Nil(t, 2*patience, "all minions answer "+m.Name, func() error {
 			jid := salt.NewJID(time.Now())
 			if _, err := m.tell(order{jid, "echo " + jid}); err != nil {

@@ -13,9 +13,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestFullDiskOfMinionOnce kills a minion whose disk is full in a job that has just
-// begun: it does not run again, whether the minion noted it in the space that it has
-// reserved, or its master did.
+// TestFullDiskOfMinionOnce kills a minion whose disk is full just after a job has begun. The job
+// does not run again, whether the minion recorded it in reserved space or its master recorded it.
 func TestFullDiskOfMinionOnce(t *testing.T) {
 	for name, before := range map[string]bool{"with reserved space": false, "full at the start": true} {
 		t.Run(name, func(t *testing.T) {
@@ -31,7 +30,7 @@ func TestFullDiskOfMinionOnce(t *testing.T) {
 			m.answered("w")
 			if !before {
 				d.Fill()
-				for range 60 { // so that no block of the file has room by chance
+				for range 60 { // so that no block of the file has space by chance
 					m.answered("w")
 				}
 			}
@@ -50,12 +49,12 @@ func TestFullDiskOfMinionOnce(t *testing.T) {
 			})
 			w.Kill() // well within the second after which the minion reports a running job
 			if before {
-				m.Kill() // what it has recorded is on its disk
+				m.Kill() // the recorded data is on its disk
 				m.Start()
 			}
 			w.Start()
 			m.answered("w")
-			// A job that was published later has returned: what was kept was handed out before.
+			// A job published later has returned, so kept jobs were delivered before.
 			later := m.mustShell("w", "echo y >> "+ledger, nil)
 			eventually.Nil(t, patience, "a later job returns", func() error {
 				b, _ := os.ReadFile(ledger)
@@ -82,8 +81,8 @@ func TestFullDiskOfMinionOnce(t *testing.T) {
 	}
 }
 
-// TestStockMasterFullDiskOfMinion: a stock master cannot record a job, so that it is
-// not run on a minion without any space, and the return names the disk.
+// TestStockMasterFullDiskOfMinion: a stock master cannot record a job. So a minion without any
+// space does not run it, and the return names the disk.
 func TestStockMasterFullDiskOfMinion(t *testing.T) {
 	m := daemontest.NewMaster(t, stock, "stock", daemontest.Host(), "auto_accept: True\n").Start()
 	w := daemontest.NewMinion(t, brine, "w", []string{m.Host}, "")

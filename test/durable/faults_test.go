@@ -17,7 +17,7 @@ import (
 	"brine/test/eventually"
 )
 
-// mark is a script that leaves a line in the minion's directory, and says it.
+// mark returns a script that writes a line to the minion's directory, and prints it.
 func mark(text string) string { return "echo " + text + " >> /proc/$PPID/cwd/ran; echo " + text }
 
 func (b *boss) stateIs(jid, id, want string) {
@@ -47,14 +47,14 @@ func begun(t *testing.T, w *node, n int) {
 	})
 }
 
-// A job is published while the minion is down. It is kept through a restart of
-// the master, and given out once.
+// TestJobWaitsForItsMinion: a job published while the minion is down is kept through a restart of
+// the master, and delivered once.
 func TestJobWaitsForItsMinion(t *testing.T) {
 	b := bosses(t, 1, "")[0]
 	w := worker(t, "w1", "", b)
 	b.answered("w1")
-	// Only a minion that has told the master of its jobs is one that will ask
-	// for them; until then it could be one of Salt's.
+	// Only a minion that has reported its jobs to the master will ask for missed ones; until then
+	// it could be a stock minion.
 	b.stateIs(b.mustShell("*", "sleep 10", nil), "w1", "running")
 	w.Kill()
 	kept := b.mustShell("*", mark("kept"), value.DictOf("expire", 120))
@@ -87,13 +87,13 @@ func TestJobWaitsForItsMinion(t *testing.T) {
 	}
 }
 
-// What the master knows of jobs on unreachable minions is known after
-// its restart.
+// TestStatesSurviveTheMaster: after a restart the master still knows the state of jobs on
+// unreachable minions.
 func TestStatesSurviveTheMaster(t *testing.T) {
 	b := bosses(t, 1, "")[0]
 	w1, w2 := worker(t, "w1", "", b), worker(t, "w2", "", b)
 	b.answered("w1", "w2")
-	b.stateIs(b.mustShell("*", "sleep 3", nil), "w2", "running") // so it is known to be Brine's
+	b.stateIs(b.mustShell("*", "sleep 3", nil), "w2", "running") // so that the master knows that it is a Brine minion
 	w2.Kill()
 	keep := value.DictOf("expire", 600)
 	jid := map[string]string{
@@ -126,8 +126,8 @@ func TestStatesSurviveTheMaster(t *testing.T) {
 	same("killed after that")
 }
 
-// The minion is killed while it runs a job: that is reported, what the job had
-// started is left alone and named, and nothing runs twice.
+// TestMinionKilledInAJob: the minion is killed while it runs a job. This is reported, the processes
+// of the job are named and not killed, and nothing runs twice.
 func TestMinionKilledInAJob(t *testing.T) {
 	b := bosses(t, 1, "")[0]
 	w := worker(t, "w1", "", b)
@@ -159,8 +159,8 @@ func TestMinionKilledInAJob(t *testing.T) {
 	}
 }
 
-// A job that kills its own minion does so once, though it is kept for a minion
-// that comes back.
+// TestJobThatKillsItsMinion: a job that kills its own minion does so once, although jobs are kept
+// for a minion that comes back.
 func TestJobThatKillsItsMinion(t *testing.T) {
 	b := bosses(t, 1, "")[0]
 	w := worker(t, "w1", "", b)
@@ -173,8 +173,8 @@ func TestJobThatKillsItsMinion(t *testing.T) {
 	ranOnce(t, w, "x")
 }
 
-// All masters are unreachable when the job ends, and the minion is killed before they
-// are back.
+// TestResultOutlivesMastersAndMinion: all masters are unreachable when the job ends, and the minion
+// is killed before they are back.
 func TestResultOutlivesMastersAndMinion(t *testing.T) {
 	bs := bosses(t, 3, "")
 	w := worker(t, "w1", "", bs...)
@@ -203,8 +203,8 @@ func TestResultOutlivesMastersAndMinion(t *testing.T) {
 	ranOnce(t, w, "begin", "end")
 }
 
-// The master that published a job dies and stays away: another one gets the
-// result, unless that is forbidden, and the first when it is back.
+// TestPublisherDies: the master that published a job is killed and stays down. Another one gets the
+// result, unless that is forbidden, and so does the first one when it is back.
 func TestPublisherDies(t *testing.T) {
 	for _, to := range []string{"any", "publisher"} {
 		t.Run(to, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestPublisherDies(t *testing.T) {
 				took := bs[1].shows(jid, "w1", "end")
 				t.Logf("the other master had the result %.1f s after the job's end", took.Seconds())
 			} else {
-				time.Sleep(4 * time.Second) // it would be there by then
+				time.Sleep(4 * time.Second) // it would have arrived by then
 				if rets, err := bs[1].results(jid); err != nil || len(rets) != 0 {
 					t.Errorf("the other master has %v, %v", rets, err)
 				}
@@ -233,8 +233,7 @@ func TestPublisherDies(t *testing.T) {
 	}
 }
 
-// cutter stands between a minion and a master, and loses all that is said
-// without a word when it is told to.
+// cutter is a proxy between a minion and a master that can silently drop all data.
 type cutter struct {
 	host string
 	mu   sync.Mutex
@@ -278,7 +277,7 @@ func (c *cutter) carry(in, out net.Conn) {
 			for {
 				n, err := way[0].Read(b)
 				if err != nil {
-					if !c.isDead() { // a cut cable gives no sign of the end
+					if !c.isDead() { // a cut cable does not signal the end
 						way[1].Close()
 					}
 					return
@@ -297,8 +296,8 @@ func (c *cutter) isDead() bool {
 	return c.dead
 }
 
-// cut begins to lose everything, fix lets new connections through; those
-// that have lost something are useless any more.
+// cut makes the proxy drop all data. fix lets new connections through; connections that have lost
+// data stay unusable.
 func (c *cutter) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -321,8 +320,8 @@ func (c *cutter) close() {
 	c.held = nil
 }
 
-// The network between minion and master loses everything for a while: jobs
-// published meanwhile are run once, and a result that was under way arrives.
+// TestNetworkCut: the network between minion and master drops all data for a while. Jobs published
+// meanwhile run once, and a result in transit arrives.
 func TestNetworkCut(t *testing.T) {
 	b := bosses(t, 1, "")[0]
 	c := newCutter(t, b)
@@ -348,8 +347,8 @@ func TestNetworkCut(t *testing.T) {
 	}
 }
 
-// A second publication of the same job, as a sender makes who did not hear the
-// answer, runs nothing twice, also after restarts of both sides.
+// TestSameJobAgain: a job that is published twice, as by a client that did not get the answer, runs
+// once, also after restarts of both sides.
 func TestSameJobAgain(t *testing.T) {
 	bs := bosses(t, 2, "")
 	w := worker(t, "w1", "", bs...)

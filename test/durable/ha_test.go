@@ -69,7 +69,7 @@ func TestDoctor(t *testing.T) {
 
 	write(t, filepath.Join(roots[1], "web.sls"), "changed: {}\n")
 	write(t, bs[1].Path("master.d/more.conf"), "publisher_acl: {bob: ['*']}\nworker_threads: 7\n")
-	// Of a minion that is unreachable: one that runs would sign in again by itself.
+	// Use an unreachable minion: a running one would sign in again.
 	accepted := "etc/salt/pki/master/minions/"
 	write(t, bs[0].Path(accepted+"w2"), bs[0].Read(accepted+"w1"))
 	want := []string{"accepted minions/w2", "access/publisher_acl", "file_roots/base: web.sls", "options/worker_threads"}
@@ -121,9 +121,8 @@ func TestDrill(t *testing.T) {
 	}
 }
 
-// TestDrillOfOwnFleet has the drill harm a master of a fleet that is there
-// already, by a command, and fix it by another one; it commands through the
-// other master.
+// TestDrillOfOwnFleet: the drill harms a master of an existing fleet by one command and repairs it
+// by another one; it commands the minions through the other master.
 func TestDrillOfOwnFleet(t *testing.T) {
 	bs := bosses(t, 2, "")
 	w := worker(t, "w1", "master_type: failover\n", bs...)

@@ -13,7 +13,7 @@ import (
 	"brine/test/eventually"
 )
 
-// tree is a directory that highstates change between two versions of everything.
+// tree is a directory whose files highstates change between two versions.
 type tree struct {
 	t      *testing.T
 	dir    string
@@ -21,7 +21,7 @@ type tree struct {
 	files  []string // in the order of the run
 }
 
-// versions differ in size, so that a glance shows which one a file has.
+// versions differ in size, so that the size shows which one a file has.
 var versions = [2]string{"old", "younger"}
 
 const managedFiles = 12
@@ -61,7 +61,7 @@ func (s *tree) write(name, text string) {
 	}
 }
 
-// big is a content that takes a while to write.
+// big returns content that takes a while to write.
 func (s *tree) big(version string) string { return strings.Repeat(version+"\n", 40_000) }
 
 const filler = 20_000
@@ -82,7 +82,7 @@ func (s *tree) want(name, v string) string {
 	return s.big(v)
 }
 
-// mode is that of the files whose mode changes with the content.
+// mode returns the mode of the files whose mode changes with the content.
 func mode(v string) os.FileMode {
 	if v == versions[0] {
 		return 0o600
@@ -107,7 +107,7 @@ func (s *tree) sls(v string) {
 	s.write("srv/v.sls", b.String())
 }
 
-// start makes a version, from its start to its end or that of the process.
+// start begins a highstate of a version. ended gets its result, also when kill ends it.
 func (s *tree) start(v string) (kill func(), ended <-chan error) {
 	s.t.Helper()
 	s.sls(v)
@@ -128,7 +128,7 @@ func (s *tree) start(v string) (kill func(), ended <-chan error) {
 	return func() { cmd.Process.Kill() }, done
 }
 
-// has returns the version that a file has; none of them is an error.
+// has returns the version of a file; anything else is an error.
 func (s *tree) has(name string) (string, error) {
 	b, err := os.ReadFile(s.path(name))
 	if err != nil {
@@ -147,8 +147,8 @@ func (s *tree) has(name string) (string, error) {
 	return "", fmt.Errorf("%s is of neither version: %d bytes, %.60q", name, len(b), b)
 }
 
-// TestKilledHighstate kills highstates as soon as one of their files has
-// changed: what they manage is whole, with the mode that goes with the content.
+// TestKilledHighstate kills highstates as soon as one of their files has changed: each managed file
+// has complete content of one version, with the matching mode.
 func TestKilledHighstate(t *testing.T) {
 	t.Parallel()
 	s := newTree(t)
@@ -171,7 +171,7 @@ func TestKilledHighstate(t *testing.T) {
 			}
 			return errNotYet
 		})
-		time.Sleep(time.Duration(rand.Int64N(int64(2 * time.Millisecond)))) // somewhere in the file that comes next
+		time.Sleep(time.Duration(rand.Int64N(int64(2 * time.Millisecond)))) // somewhere within the next file
 		kill()
 		<-ended
 		fresh := 0
@@ -192,7 +192,7 @@ func TestKilledHighstate(t *testing.T) {
 		t.Error("no highstate was cut short: the test shows nothing")
 	}
 	t.Logf("%d of %d highstates were cut short", cut, len(s.files))
-	for _, v := range versions { // and the next run makes all good
+	for _, v := range versions { // the next run repairs everything
 		_, ended := s.start(v)
 		if err := <-ended; err != nil {
 			t.Fatal(err)

@@ -23,7 +23,7 @@ import (
 	"brine/test/netns"
 )
 
-// keyState is what masters have decided about a key. keyStates is a set of them.
+// keyState is the decision of masters about a key. keyStates is a set of such states.
 type keyState uint8
 
 type keyStates uint8
@@ -39,11 +39,11 @@ func (s keyState) String() string {
 	return map[keyState]string{isPending: "pending", isAccepted: "accepted", isRejected: "rejected", isDeleted: "deleted"}[s]
 }
 
-// keyOp is a decision, after a look at the state of the key at the same master; or, with no decision, such a look after all faults.
+// keyOp is a decision about a key after reading its state at the same master, or only such a read after all faults.
 type keyOp struct {
 	id, master string
 	saw        keyState
-	decides    keyState // 0: a look
+	decides    keyState // 0: a read
 	known      bool     // it was acknowledged; otherwise it may have been made or not
 }
 
@@ -54,14 +54,14 @@ func (o keyOp) String() string {
 	return fmt.Sprintf("%s: %v, saw %v, acknowledged %v", o.master, o.decides, o.saw, o.known)
 }
 
-// after returns what a key may be after a decision.
+// after returns the possible states of a key after a decision.
 func (o keyOp) after(now keyState) keyStates {
 	next := keyStates(o.decides)
 	switch {
 	case o.decides == isAccepted && now == isDeleted, o.decides == isAccepted && now == isRejected && o.saw != isRejected:
-		next = keyStates(now) // it had not seen the stricter decision, which stays
+		next = keyStates(now) // the decision was made without knowledge of a stricter one, which stays
 	case o.decides == isDeleted && now == isRejected && o.saw != isRejected:
-		next |= keyStates(isRejected) // a rejection wins over a deletion, unless it arrived between the look and the deletion
+		next |= keyStates(isRejected) // a rejection wins over a deletion, unless it arrived between the read and the deletion
 	}
 	if !o.known {
 		next |= keyStates(now)
@@ -69,9 +69,9 @@ func (o keyOp) after(now keyState) keyStates {
 	return next
 }
 
-// decisions is the documented rule, of which masters that decide apart can be held to: no acknowledged rejection or deletion is undone but by an
-// acceptance after a look that showed the rejection. In terms of a register: of decisions that overlap, or follow each other, each is made in
-// some order that real time allows, and one that had not seen a stricter decision changes nothing. The state is the set of what the key may be.
+// decisions is the part of the documented rule that masters can fulfil while they decide separately: an acknowledged rejection or deletion is
+// undone only by an acceptance after a read that showed it. As a register: decisions take effect in some order that real time allows, and one
+// made without knowledge of a stricter decision changes nothing. The state is the set of possible states of the key.
 var decisions = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		by := map[string][]porcupine.Operation{}
@@ -104,7 +104,7 @@ type history struct {
 	ops  []porcupine.Operation
 }
 
-// do records an operation that fn makes.
+// do records an operation that fn performs.
 func (h *history) do(client int, fn func() keyOp) {
 	call := time.Since(h.from).Nanoseconds()
 	o := fn()
@@ -113,13 +113,13 @@ func (h *history) do(client int, fn func() keyOp) {
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: o, Call: call, Return: time.Since(h.from).Nanoseconds()})
 }
 
-// check returns the keys whose history breaks the rule, with it.
+// check returns the keys whose history violates the rule, with the history.
 func (h *history) check() (broken []string) {
 	end := time.Since(h.from).Nanoseconds()
 	for _, part := range decisions.Partition(h.ops) {
 		for i := range part {
 			if o := part[i].Input.(keyOp); !o.known && o.decides != 0 {
-				part[i].Return = end // it may be made at any time
+				part[i].Return = end // it may take effect at any time
 			}
 		}
 		if porcupine.CheckOperations(porcupine.Model{Init: decisions.Init, Step: decisions.Step}, part) {
@@ -153,7 +153,7 @@ func TestDecisionModel(t *testing.T) {
 		"a deletion beside a rejection":             {[]string{"1 2 deleted pending", "3 4 rejected pending", "9 9 look rejected"}, true},
 		"a rejection beside a deletion":             {[]string{"1 2 rejected pending", "3 4 deleted pending", "9 9 look rejected"}, true},
 		"a rejected key that is pending":            {[]string{"1 2 rejected pending", "9 9 look pending"}, false},
-		// The decision may be made between the looks.
+		// The decision may take effect between the reads.
 		"masters that differ":                          {[]string{"1 2 rejected? pending", "8 9 look rejected", "8 9 look pending"}, true},
 		"masters that differ, and know the decision":   {[]string{"1 2 rejected pending", "8 9 look rejected", "8 9 look pending"}, false},
 		"a rejection after all, of an unknown outcome": {[]string{"1 2 accepted pending", "3 4 rejected? accepted", "9 9 look accepted"}, true},
@@ -213,7 +213,7 @@ func decide(m *member, id string, saw, decision keyState) keyOp {
 	return keyOp{id: id, master: m.Name, saw: saw, decides: decision, known: code == 0 && strings.Contains(out, id+" "+done)}
 }
 
-// one is a fault between masters, and its end.
+// between causes a fault between masters, and ends it.
 func (f *trouble) between() {
 	i := f.rand.IntN(len(f.masters))
 	m, other := f.masters[i], f.masters[(i+1)%len(f.masters)]
@@ -258,9 +258,9 @@ func (f *trouble) between() {
 	f.nap(long / 2)
 }
 
-// TestKeyDecisionsHistory has an operator at each of three masters without a shared directory decide about the same keys at the same time, while
-// masters are cut off from each other, killed and frozen. Afterwards all masters have the same, and the history of each key obeys the documented
-// rule. BRINE_DURABLE_KEYS says how many keys, BRINE_DURABLE_SEED which faults and decisions.
+// TestKeyDecisionsHistory: an operator at each of three masters without a shared directory decides about the same keys at the same time, while
+// masters are cut off from each other, killed and frozen. Afterwards all masters have the same records, and the history of each key obeys the
+// documented rule. BRINE_DURABLE_KEYS is the number of keys; BRINE_DURABLE_SEED selects faults and decisions.
 func TestKeyDecisionsHistory(t *testing.T) {
 	count := 24
 	if n, err := strconv.Atoi(os.Getenv("BRINE_DURABLE_KEYS")); err == nil {
@@ -344,7 +344,7 @@ func TestKeyDecisionsHistory(t *testing.T) {
 	for client, m := range f.masters {
 		rand := rand.New(rand.NewPCG(seed, uint64(client+1)))
 		wg.Go(func() {
-			// All begin with the same keys, so that decisions meet.
+			// All operators begin with the same keys, so that decisions conflict.
 			for _, id := range slices.Concat(ids, ids[:len(ids)/2]) {
 				h.do(client, func() keyOp {
 					now, err := keysAt(m, ids)
@@ -352,7 +352,7 @@ func TestKeyDecisionsHistory(t *testing.T) {
 					choices := map[keyState][]keyState{isPending: {isAccepted, isAccepted, isRejected, isDeleted}, isAccepted: {isRejected, isDeleted},
 						isRejected: {isAccepted, isRejected, isDeleted}}[saw]
 					if err != nil || len(choices) == 0 {
-						return keyOp{id: id, master: m.Name, saw: saw, decides: isPending} // none
+						return keyOp{id: id, master: m.Name, saw: saw, decides: isPending} // no decision
 					}
 					what := choices[rand.IntN(len(choices))]
 					if saw == isRejected && what == isRejected {

@@ -45,7 +45,7 @@ const (
 	patience = 60 * time.Second
 )
 
-// boss is a master with a way to command it.
+// boss is a master with a client that commands it.
 type boss struct {
 	*node
 	t *testing.T
@@ -100,7 +100,7 @@ func copyKeys(t *testing.T, from, to *node) {
 	}
 }
 
-// worker is a running minion that all masters have heard.
+// worker returns a running minion that is known to all masters.
 func worker(t *testing.T, id, more string, masters ...*boss) *node {
 	t.Helper()
 	var hosts []string
@@ -131,8 +131,8 @@ func (b *boss) answered(ids ...string) {
 	})
 }
 
-// shell publishes cmd.run and does not wait. The id is its own, so that it may
-// be sent again when it is not clear whether the master took it.
+// shell publishes cmd.run and does not wait. The caller chooses the job id, so that it can publish
+// the job again if it is unknown whether the master accepted it.
 func (b *boss) shell(ctx context.Context, jid string, target any, script string, kwargs *value.Dict) error {
 	typ := "list"
 	if _, ok := target.(string); ok {
@@ -151,7 +151,7 @@ func (b *boss) mustShell(target, script string, kwargs *value.Dict) (jid string)
 	return jid
 }
 
-// results are what the master shows of a job, by minion.
+// results returns the results of a job that the master shows, by minion.
 func (b *boss) results(jid string) (map[string]any, error) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
@@ -165,7 +165,7 @@ func (b *boss) lookup(ctx context.Context, jid string) (map[string]any, error) {
 	}
 	out := map[string]any{}
 	ret := d.Dict("return")
-	if ret.Has("outputter") && ret.Has("data") { // the results want to be shown in a certain way
+	if ret.Has("outputter") && ret.Has("data") { // results with an outputter
 		ret = ret.Dict("data")
 	}
 	for k, v := range ret.All() {
@@ -186,7 +186,7 @@ func (b *boss) shows(jid, id, text string) time.Duration {
 	})
 }
 
-// state is what a master says of a job on a minion.
+// state returns the state of a job on a minion according to the master.
 func (b *boss) state(jid, id string) string {
 	s, err := b.c.States(b.t.Context(), jid)
 	if err != nil {
@@ -197,7 +197,7 @@ func (b *boss) state(jid, id string) string {
 
 var errNotYet = errors.New("not yet")
 
-// lines are those of a file, without a last one that is not finished.
+// lines returns the lines of a file, without an unfinished last line.
 func lines(path string) []string {
 	b, _ := os.ReadFile(path)
 	return strings.Fields(string(b))

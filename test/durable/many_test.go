@@ -18,7 +18,7 @@ import (
 	"brine/test/eventually"
 )
 
-// amount is how many jobs TestManyJobs publishes to how many minions.
+// amount returns the number of jobs and minions of TestManyJobs.
 func amount(t *testing.T) (jobs, minions int) {
 	t.Helper()
 	text := os.Getenv("BRINE_DURABLE")
@@ -36,20 +36,19 @@ func amount(t *testing.T) (jobs, minions int) {
 	return jobs, minions
 }
 
-// ledger is what was done and what is known of it: for each job and minion,
-// how often it ran, and which masters show its result.
+// ledger records for each job and minion how often it ran, and which masters show its result.
 type ledger struct {
 	jobs    []string // job ids
 	minions []string
 	ran     map[string]map[string]int      // job, minion
 	shown   map[string]map[string][]string // job, minion: names of masters
 	owner   map[string]string              // job: the master that published it
-	// everywhere are the masters that show all results, in place of the owner.
+	// everywhere are the masters that must show all results, instead of only the owner.
 	everywhere []string
 }
 
-// faults are the deviations from: each job ran exactly once on each minion, and
-// its result is shown by the master that published it, or by all.
+// faults returns the violations of this rule: each job ran exactly once on each minion, and its
+// result is shown by the master that published it, or by all.
 func (l *ledger) faults() (out []string) {
 	for _, jid := range l.jobs {
 		for _, id := range l.minions {
@@ -66,7 +65,7 @@ func (l *ledger) faults() (out []string) {
 	return out
 }
 
-// showing are the masters that must show the results of a job.
+// showing returns the masters that must show the results of a job.
 func (l *ledger) showing(jid string) []string {
 	if l.everywhere != nil {
 		return l.everywhere
@@ -74,7 +73,7 @@ func (l *ledger) showing(jid string) []string {
 	return []string{l.owner[jid]}
 }
 
-// read takes what the minions have written: a line with the id for each run.
+// read reads the files of the minions, which have a line with the id for each run.
 func (l *ledger) read(file func(id string) string) {
 	l.ran = map[string]map[string]int{}
 	for _, id := range l.minions {
@@ -87,7 +86,7 @@ func (l *ledger) read(file func(id string) string) {
 	}
 }
 
-// A checker that cannot fail shows nothing.
+// TestLedgerSeesLossAndDuplicate proves that the checks of a ledger can fail.
 func TestLedgerSeesLossAndDuplicate(t *testing.T) {
 	fresh := func() (*ledger, string) {
 		dir := t.TempDir()
@@ -191,7 +190,7 @@ func missing(l *ledger) error {
 	return nil
 }
 
-// collect notes which results of a job a master shows.
+// collect records which results of a job a master shows.
 func (b *boss) collect(l *ledger, jid string) {
 	rets, err := b.results(jid)
 	if err != nil {
@@ -204,7 +203,7 @@ func (b *boss) collect(l *ledger, jid string) {
 	}
 }
 
-// collectMissing asks again for what was not there.
+// collectMissing asks again for missing results.
 func (l *ledger) collectMissing(masters []*boss) (err error) {
 	for _, jid := range l.jobs {
 		for _, id := range l.minions {
@@ -221,8 +220,8 @@ func (l *ledger) collectMissing(masters []*boss) (err error) {
 	return err
 }
 
-// killInTurn kills one master after the other, and starts each again after two
-// seconds, until it is told to stop; each is killed once at least.
+// killInTurn kills one master after the other, and restarts each after two seconds, until stop is
+// called. It kills each at least once.
 func killInTurn(t *testing.T, masters []*boss) (stop func(), killed func() int) {
 	end, done := make(chan struct{}), make(chan struct{})
 	var n atomic.Int32
@@ -250,8 +249,8 @@ func killInTurn(t *testing.T, masters []*boss) (stop func(), killed func() int) 
 	return stop, func() int { return int(n.Load()) }
 }
 
-// publishAll publishes the jobs; a master that is dead is asked again until it
-// is back, as an operator would, with the same job id.
+// publishAll publishes the jobs. If a master is dead it repeats the request with the same job id
+// until the master is back, as an operator would.
 func publishAll(t *testing.T, masters []*boss, l *ledger, jobs int) (retries int) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -279,8 +278,8 @@ func publishAll(t *testing.T, masters []*boss, l *ledger, jobs int) (retries int
 func (b *boss) insist(t *testing.T, jid, script string) (retries int32) {
 	for from := time.Now(); ; retries++ {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		// On a machine that is too busy the usual time may be over before a
-		// minion has found back, and the job expires, as it should.
+		// On a very busy machine the usual time may be over before a minion has reconnected, and
+		// the job expires, as it should.
 		err := b.shell(ctx, jid, "*", script, value.DictOf("expire", 600))
 		cancel()
 		if err == nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What the salt program says of minions that do not return: on stderr, and
-// only if asked.
+// TestSaltShowsStates: on request, the salt program reports on stderr the state of minions that do
+// not return.
 func TestSaltShowsStates(t *testing.T) {
 	b := bosses(t, 1, "")[0]
 	w1, w2 := worker(t, "w1", "", b), worker(t, "w2", "", b)
@@ -32,7 +32,7 @@ func TestSaltShowsStates(t *testing.T) {
 	b.answered("w2")
 	begun(t, w2, 1)
 	ranOnce(t, w2, "late")
-	// A minion that vanishes with a job in its hands.
+	// A minion that vanishes during a job.
 	done := make(chan string)
 	go func() {
 		_, errs, _ := b.Run(brine, "salt", "-v", "--out=json", "-t", "2", "w1", "cmd.run", mark("lost")+"; sleep 20")
@@ -50,7 +50,7 @@ func TestSaltShowsStates(t *testing.T) {
 	}
 }
 
-// daemonSaysRunning waits for the state of the job that was published last.
+// daemonSaysRunning waits until the master reports that the last published job is running.
 func daemonSaysRunning(t *testing.T, b *boss) {
 	t.Helper()
 	out, _, _ := b.Run(brine, "salt-run", "jobs.list_jobs", "search_function=cmd.run", "--out=json")
@@ -65,8 +65,7 @@ func daemonSaysRunning(t *testing.T, b *boss) {
 	b.stateIs(last, "w1", "running")
 }
 
-// states reads the lines of JSON among those of stderr: the last state of each
-// minion.
+// states reads the lines of JSON in stderr: the last state of each minion.
 func states(t *testing.T, errs string) map[string]string {
 	t.Helper()
 	got := map[string]string{}

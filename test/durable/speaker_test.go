@@ -15,12 +15,11 @@ import (
 	"brine/test/daemontest"
 )
 
-// A speaker is this program again, on the machine of a master, where it commands
-// that one: it reads orders and answers each, a line of JSON both.
+// A speaker is another process of this program on a master's machine, which commands that master.
+// It reads orders and answers each; both are lines of JSON.
 const speakerEnv = "BRINE_TEST_SPEAKER"
 
-// order is what a speaker is to do: publish a script, or tell what is shown of a
-// job.
+// order is a request to a speaker: publish a script, or return the results of a job.
 type order struct {
 	JID    string `json:"jid"`
 	Script string `json:"script,omitempty"`
@@ -31,8 +30,8 @@ type answer struct {
 	Shown map[string]string `json:"shown,omitempty"`
 }
 
-// speak is the speaker; the directory of its master is in the environment, the
-// address behind it.
+// speak runs the speaker; the environment contains the directory of its master, followed by the
+// address.
 func speak(in io.Reader, out io.Writer) error {
 	dir, host, _ := strings.Cut(os.Getenv(speakerEnv), " ")
 	var o event.MasterOptions
@@ -47,7 +46,7 @@ func speak(in io.Reader, out io.Writer) error {
 		}
 		var a answer
 		err := func() error {
-			if b.c == nil { // the key is there when the master has run once
+			if b.c == nil { // the key exists once the master has run
 				local, err := client.NewLocal(client.Place{Interface: host, RetPort: daemontest.RetPort, Sockets: o.Sockets(),
 					CacheDir: dir + "/var/cache/salt/master"}, "root", log)
 				if err != nil {

@@ -1,4 +1,4 @@
-// Package eventually waits in tests for what others bring about.
+// Package eventually waits in tests for conditions that other processes or goroutines fulfil.
 package eventually
 
 import (
@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Limit is the usual time limit: no machine is so slow that it needs longer.
+// Limit is the usual timeout; no machine should need longer.
 const Limit = time.Minute
 
-// Nil asks again until ok returns nil, and returns how long that took. After within the
+// Nil calls ok repeatedly until it returns nil, and returns how long that took. After within the
 // test fails with the last error.
 func Nil(t testing.TB, within time.Duration, what string, ok func() error) time.Duration {
 	t.Helper()
@@ -30,7 +30,7 @@ func Nil(t testing.TB, within time.Duration, what string, ok func() error) time.
 
 var errNotYet = errors.New("it is not so yet")
 
-// True asks again until ok returns true, at most for Limit.
+// True calls ok repeatedly until it returns true, at most for Limit.
 func True(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	Nil(t, Limit, what, func() error {

@@ -136,7 +136,7 @@ func TestDeletedKeyEndsTheMinionsRights(t *testing.T) {
 	if err := m.keys.Delete(keystore.Accepted, "w1"); err != nil {
 		t.Fatal(err)
 	}
-	m.RotateAES() // as salt-key asks for
+	m.RotateAES() // as salt-key requests
 	rep := m.Publish(value.DictOf("fun", "test.ping", "arg", value.ListOf(), "tgt", "*", "tgt_type", "glob", "ret", "", "user", "root", "kwargs",
 		value.NewDict(0)))
 	if !strings.Contains(value.Repr(rep), "Master could not resolve minions for target *") {

@@ -13,8 +13,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestOneBeaconSetForAllMasters has three hot masters hear of each thing that
-// a minion sees, once, whichever of them had it watch for that.
+// TestOneBeaconSetForAllMasters: each of three hot masters gets each beacon event of a minion once,
+// whichever of them added the beacon.
 func TestOneBeaconSetForAllMasters(t *testing.T) {
 	one := startMaster(t, "one", "zeromq", nil)
 	masters := []*theMaster{one, startMaster(t, "two", "zeromq", sameKey(one)), startMaster(t, "three", "zeromq", sameKey(one))}
@@ -58,7 +58,7 @@ func TestOneBeaconSetForAllMasters(t *testing.T) {
 		if !ret.Dict("return").Bool("result") {
 			t.Fatalf("beacons.add: %s", value.Repr(ret.At("return")))
 		}
-		// Whatever else had been told before would be heard first.
+		// Earlier events would arrive first.
 		seen("salt/beacon/w1/" + name + "/")
 	}
 	call := func(fun string, args ...any) any {
@@ -94,7 +94,7 @@ func TestOneBeaconSetForAllMasters(t *testing.T) {
 	}
 }
 
-// TestInotifyBeacon has a master hear of files that appear on a minion.
+// TestInotifyBeacon: a master gets events of files that appear on a minion.
 func TestInotifyBeacon(t *testing.T) {
 	dir := t.TempDir()
 	m := startMaster(t, "one", "zeromq", nil)
@@ -104,7 +104,7 @@ func TestInotifyBeacon(t *testing.T) {
 	})
 	m.accept("w1")
 	m.awaitStart(starts, "w1")
-	// When it begins to watch is not told, so files appear until one is seen.
+	// It is not visible when the beacon begins to watch, so create files until an event arrives.
 	for i := 0; ; i++ {
 		path := filepath.Join(dir, strconv.Itoa(i))
 		if err := os.WriteFile(path, nil, 0o600); err != nil {

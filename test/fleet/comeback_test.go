@@ -17,18 +17,16 @@ import (
 	"brine/test/tools"
 )
 
-// TestFleetComesBackAtASetRate takes the only master away from a hundred
-// minions, which do not spread their sign-ins of themselves. When it is back
-// each of them is soon of use again, and no second has seen more sign-ins than
-// the master's sign_in_rate; nor has any when all of them came for the first
-// time.
+// TestFleetComesBackAtASetRate restarts the only master of a hundred minions, which do not spread
+// their sign-ins themselves. Afterwards each is soon usable again, and in no second are there more
+// sign-ins than the master's sign_in_rate allows. The same holds for the first sign-ins.
 func TestFleetComesBackAtASetRate(t *testing.T) {
 	tools.Slow(t)
 	const fleet, rate = 100, 30
 	m := startMaster(t, "one", "zeromq", func(cfg *master.Config) {
 		cfg.Keys.AutoAccept = true
 		cfg.Channel.SignInRate = rate
-		cfg.Options.GatherJobTimeout = 2 * time.Minute // for as long jobs are kept
+		cfg.Options.GatherJobTimeout = 2 * time.Minute // jobs are kept for this time
 	})
 	key, err := crypt.GenerateKey(2048)
 	if err != nil {
@@ -57,7 +55,7 @@ func TestFleetComesBackAtASetRate(t *testing.T) {
 	checkRate(t, "at first", first, rate, fleet)
 
 	m.stop()
-	time.Sleep(time.Second) // for all to have tried without effect
+	time.Sleep(time.Second) // until all have tried without effect
 	m.start(slog.New(slog.NewTextHandler(m.log, nil)))
 	back := m.events("salt/auth")
 	start := time.Now()
@@ -66,8 +64,8 @@ func TestFleetComesBackAtASetRate(t *testing.T) {
 	checkRate(t, "after the outage", back, rate, fleet)
 }
 
-// pingAll publishes test.ping, which is kept for those who are not there yet,
-// and waits until all have returned.
+// pingAll publishes test.ping, which is kept for minions that are not connected yet, and waits
+// until all have returned.
 func pingAll(t *testing.T, m *theMaster, fleet int) {
 	t.Helper()
 	events := m.events("salt/job/")
@@ -85,9 +83,8 @@ func pingAll(t *testing.T, m *theMaster, fleet int) {
 	}
 }
 
-// checkRate has the stamps of all sign-ins so far: those of any second are no
-// more than the rate allows, except a twentieth of it that may be made up for,
-// and those that were being served when the second began.
+// checkRate checks the times of all sign-ins so far. In any second there must be no more than the
+// rate allows, plus a twentieth that may be caught up, and those in progress when the second began.
 func checkRate(t *testing.T, when string, events <-chan *event.Event, rate, fleet int) {
 	t.Helper()
 	var at []time.Time

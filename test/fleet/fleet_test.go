@@ -34,8 +34,7 @@ import (
 	"brine/test/eventually"
 )
 
-// logBuffer is a log that tests may search for texts that are promised to
-// operators.
+// logBuffer is a log that tests can search for promised messages.
 type logBuffer struct {
 	off atomic.Bool // drops what is written
 	mu  sync.Mutex
@@ -352,7 +351,7 @@ func TestHotPairRunsAJobOnceAndReturnsToBoth(t *testing.T) {
 	startMinion(t, "w1", "zeromq", []*theMaster{one, two}, nil)
 	one.accept("w1")
 	one.awaitStart(s1, "w1")
-	// Keys stay per master: the second knows nothing of the acceptance.
+	// Each master has its own keys: the second knows nothing of the acceptance.
 	if st, _, _ := two.keys.Lookup("w1"); st != keystore.Pending {
 		t.Errorf("state on the second master: %v, want pending", st)
 	}
@@ -380,7 +379,7 @@ func TestOneMasterDiesAndComesBack(t *testing.T) {
 	one.awaitStart(s1, "w1")
 	two.awaitStart(s2, "w1")
 
-	// A job that runs while its master goes away: the return waits for it.
+	// A job is running when its master stops: the return is kept until it is back.
 	slow := one.publish("glob", "*", "cmd.run", "", "sleep 1; echo survived")
 	time.Sleep(200 * time.Millisecond) // let it begin
 	one.stop()
@@ -394,8 +393,8 @@ func TestOneMasterDiesAndComesBack(t *testing.T) {
 	eventually.Nil(t, eventually.Limit, "the return reaches the master that asked for it", func() error {
 		return one.returned(slow, "w1", "survived")
 	})
-	// What is published before the minion is connected again is not heard,
-	// as with Salt: so ask until it answers.
+	// A publication before the minion is connected again is not received, as with Salt: so repeat
+	// it until the minion answers.
 	events := one.events("salt/job/")
 	eventually.Nil(t, eventually.Limit, "the master that came back commands the minion", func() error {
 		one.publish("glob", "*", "test.ping", "")
@@ -426,7 +425,7 @@ func TestRestartedMasterSendsByID(t *testing.T) {
 		}
 		return nil
 	})
-	time.Sleep(time.Second) // jobs of before that are kept for it are asked for now
+	time.Sleep(time.Second) // the minion now asks for earlier jobs kept for it
 	for i := range 3 {
 		if ret := m.command("list", "w1,other", "test.echo", 1, i)["w1"]; ret.Int("return") != int64(i) {
 			t.Errorf("%v", value.Repr(ret))
@@ -434,7 +433,7 @@ func TestRestartedMasterSendsByID(t *testing.T) {
 	}
 }
 
-// returned looks into the job store of a master.
+// returned checks the job store of a master.
 func (m *theMaster) returned(jid, id, want string) error {
 	rets, err := m.JobReturns(jid)
 	if err != nil {
@@ -522,7 +521,7 @@ func TestForgedAndForeignMessages(t *testing.T) {
 	loads := []*value.Dict{
 		listed("salt/minion", "other/start", other()), // fires the tag without the pretag, too
 		value.DictOf("cmd", "_return", "jid", "../../etc/passwd", "return", 1, "fun", "x", "fun_args", value.ListOf()),
-		// The client sets the id of the load. The channel's tests have loads with another one.
+		// The client sets the id of the load. The channel's tests use loads with another id.
 		value.DictOf("cmd", "_return", "jid", "20260101000000000000", "minion_id", "other", "return", 1, "fun", "x", "fun_args", value.ListOf()),
 		value.DictOf("cmd", "no_such"),
 	}
@@ -543,7 +542,7 @@ func TestForgedAndForeignMessages(t *testing.T) {
 	if _, err := c.Request(t.Context(), fired("mine/own", "last")); err != nil {
 		t.Fatal(err)
 	}
-	// What it may fire carries the id that it has proved.
+	// Events that it may fire contain its authenticated id.
 	own := map[string]bool{"salt/auth": true, "mine/own": true, "mine/listed": true, "mine/single": true, "other/start": true,
 		"salt/job/20260101000000000000/ret/evil": true}
 	timeout := time.After(time.Minute)
@@ -561,7 +560,7 @@ func TestForgedAndForeignMessages(t *testing.T) {
 	}
 }
 
-// signedIn is a bare client with an accepted key.
+// signedIn returns a bare client with an accepted key.
 func signedIn(t testing.TB, m *theMaster, id string) *channel.Client {
 	t.Helper()
 	k, err := crypt.GenerateKey(2048)

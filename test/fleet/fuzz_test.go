@@ -25,8 +25,8 @@ import (
 	"brine/test/fuzztest/conversation"
 )
 
-// recordedLoads are the requests of an unmodified minion, and one of each
-// command that Salt's minions send, as that of another id.
+// recordedLoads returns the requests of an unmodified minion, and one for each command that Salt's
+// minions send, with another id.
 func recordedLoads(t testing.TB, id string) (loads []*value.Dict) {
 	t.Helper()
 	files, err := filepath.Glob("../../testdata/vectors/requests/*.json")
@@ -74,14 +74,14 @@ func recordedLoads(t testing.TB, id string) (loads []*value.Dict) {
 	return loads
 }
 
-// Marks of fields that each message has again.
+// Placeholders for fields that differ in each message.
 const (
 	freshNonce = "fresh nonce"
 	freshToken = "fresh token"
 	freshTime  = int64(-77)
 )
 
-// hostile is an accepted minion that sends what it likes.
+// hostile is an accepted minion that sends arbitrary messages.
 type hostile struct {
 	id     string
 	signer *handshake.Minion
@@ -125,8 +125,8 @@ func (h *hostile) signIn(t testing.TB) {
 	}
 }
 
-// say sends an envelope, whose load is sealed unless it is a clear one, and
-// returns the answer, of which there must be one.
+// say sends an envelope, whose load is sealed unless it is a clear one, and returns the answer,
+// which must exist.
 func (h *hostile) say(t testing.TB, env *value.Dict) []byte {
 	t.Helper()
 	env = value.DeepCopy(env).(*value.Dict)
@@ -169,7 +169,7 @@ func (h *hostile) say(t testing.TB, env *value.Dict) []byte {
 	return raw
 }
 
-// readable is an answer as the minion reads it.
+// readable returns an answer as the minion reads it.
 func (h *hostile) readable(raw []byte) string {
 	text, ok := msgpack.Text(raw)
 	if !ok {
@@ -186,9 +186,8 @@ func (h *hostile) readable(raw []byte) string {
 	return string(plain)
 }
 
-// FuzzMinionTalk has an accepted minion say to a master what unmodified minions
-// say, changed. It learns nothing of another minion's and changes nothing of
-// it, and both are served afterwards.
+// FuzzMinionTalk sends modified messages of an accepted minion to a master. It learns nothing about
+// another minion and changes nothing of it, and both are served afterwards.
 func FuzzMinionTalk(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	dir := shortDir(f)
@@ -248,7 +247,7 @@ func FuzzMinionTalk(tf *testing.F) {
 	f.Fuzz(func(t *testing.T, program []byte) {
 		for i, env := range conversation.Mutate(program, talk, values) {
 			raw := evil.say(t, env)
-			// A peer that repeats the argument of a job that all can read learns nothing by it.
+			// A peer that repeats the argument of a job that all can read learns nothing new.
 			if text := evil.readable(raw); strings.Contains(text, secret) && !strings.Contains(value.Repr(env), secret) {
 				t.Errorf("message %d, %.500s, gave another's data: %.300q", i, value.Repr(env), text)
 			}
@@ -263,7 +262,7 @@ func FuzzMinionTalk(tf *testing.F) {
 			t.Errorf("the honest minion's return: %v", err)
 		}
 		if st, _, err := m.keys.Lookup("evil"); st != keystore.Accepted || err != nil {
-			evil.signIn(t) // its key was revoked, which it may ask for
+			evil.signIn(t) // its key was revoked, which it may request
 		}
 	})
 }

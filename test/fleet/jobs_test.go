@@ -75,7 +75,7 @@ func TestProcessCountMax(t *testing.T) {
 	events := m.events("salt/job/")
 	first := m.publish("glob", "*", "cmd.run", "", "sleep 1; date +%s%N")
 	second := m.publish("glob", "*", "cmd.run", "", "date +%s%N")
-	// Questions about jobs are answered even by a full minion.
+	// Even a busy minion answers queries about jobs.
 	eventually.Nil(t, eventually.Limit, "the first job is found", func() error {
 		if m.command("glob", "*", "saltutil.find_job", 1, first)["w1"].Dict("return").Len() == 0 {
 			return errNotYet
@@ -165,8 +165,8 @@ func TestPresenceEvents(t *testing.T) {
 	await("lost")
 }
 
-// Two masters publish different jobs under one id: the first one runs, and the
-// master of the other is told so, and does not get the first one's return.
+// TestTwoJobsWithOneID: two masters publish different jobs with one id. The first one runs. The
+// other master gets an error, and not the return of the first job.
 func TestTwoJobsWithOneID(t *testing.T) {
 	first := startMaster(t, "first", "zeromq", func(cfg *master.Config) { cfg.Keys.AutoAccept = true })
 	second := startMaster(t, "second", "zeromq", func(cfg *master.Config) {

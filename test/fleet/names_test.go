@@ -12,8 +12,7 @@ import (
 	"brine/test/eventually"
 )
 
-// nameServer says that every name is this machine, or, while it is down, that
-// it failed.
+// nameServer resolves every name to this machine or, while it is down, fails.
 func nameServer(t *testing.T, down *atomic.Bool) *net.Resolver {
 	t.Helper()
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -50,9 +49,9 @@ func nameServer(t *testing.T, down *atomic.Bool) *net.Resolver {
 	}}
 }
 
-// TestNameStopsResolving takes the name server away from a minion of two hot
-// masters: it stays connected, the master with the unknown name may even be
-// restarted, and the other one loses nothing.
+// TestNameStopsResolving: the name server fails for a minion of two hot masters. The minion stays
+// connected, the master with the unresolvable name may even be restarted, and no job of the other
+// one is lost.
 func TestNameStopsResolving(t *testing.T) {
 	one := startMaster(t, "one", "zeromq", nil)
 	two := startMaster(t, "two", "zeromq", sameKey(one))
@@ -89,7 +88,7 @@ func TestNameStopsResolving(t *testing.T) {
 	ping(two)
 	connected(one)
 	ping(one)
-	// A new process knows no address; it must not hinder the other master.
+	// A new process knows no address; this must not affect the other master.
 	w.stop()
 	one.stop()
 	starts := two.events("salt/minion/")
@@ -104,10 +103,9 @@ func TestNameStopsResolving(t *testing.T) {
 	}
 }
 
-// TestReasonsAfterFailedLookups has a name server refuse more look-ups than a log
-// could want lines for, each from another port of ours. They are reported once, and
-// what keeps the minion from its master later is reported, too: that the key waits.
-// The last word is that the connection is there.
+// TestReasonsAfterFailedLookups: a name server refuses many look-ups, each from another local port.
+// They are logged once, and so is the next obstacle: that the key is pending. The last message is
+// that the connection is established.
 func TestReasonsAfterFailedLookups(t *testing.T) {
 	one := startMaster(t, "one", "zeromq", nil)
 	var up atomic.Bool

@@ -19,8 +19,8 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// minionCommands reads the commands of minions where the master declares them,
-// so that one that is added is not forgotten here.
+// minionCommands reads the commands of minions from the master's source, so that a new one is not
+// forgotten here.
 func minionCommands(t *testing.T) []string {
 	t.Helper()
 	src, err := os.ReadFile("../../internal/daemons/master/routes.go")
@@ -42,7 +42,7 @@ func minionCommands(t *testing.T) []string {
 	return cmds
 }
 
-// folderSum is the content of all files below some directories.
+// folderSum returns a checksum of all files below some directories.
 func folderSum(t testing.TB, dirs ...string) string {
 	t.Helper()
 	h := sha256.New()
@@ -62,8 +62,8 @@ func folderSum(t testing.TB, dirs ...string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// Each command that a minion may send, by one that asks for another's data or
-// says that it is another: it gets and changes nothing of that one's.
+// TestMinionsHaveTheirOwnAlone sends each command that a minion may send, as a minion that requests
+// another's data or claims to be another. It gets and changes nothing of the other one.
 func TestMinionsHaveTheirOwnAlone(t *testing.T) {
 	dir := shortDir(t)
 	const secret = "only for the victim"
@@ -102,7 +102,7 @@ func TestMinionsHaveTheirOwnAlone(t *testing.T) {
 
 	own := filepath.Join(m.cfg.CacheDir, "minions", "victim")
 	before := folderSum(t, own)
-	// What may be in a request: everything names the victim.
+	// Possible loads of the requests: all of them name the victim.
 	loads := map[string][]*value.Dict{
 		"_pillar": {value.DictOf("grains", grains, "saltenv", "base"), value.DictOf("grains", grains, "pillarenv", "base", "pillar_override",
 			value.DictOf("id", "victim")), value.DictOf("minion_id", "victim", "grains", grains)},
@@ -126,12 +126,12 @@ func TestMinionsHaveTheirOwnAlone(t *testing.T) {
 		"_brine_published": {value.DictOf("jid", jid)},
 		"_brine_about":     {value.DictOf("jid", jid), value.DictOf("jids", value.ListOf(jid))},
 	}
-	// Of files everybody may have all; these say nothing of any minion.
+	// Any minion may read all files; these contain no data of minions.
 	files := fileserver.Commands()
 	nothing := map[string]bool{"_brine_members": true, "_brine_running": true, "_brine_standing": true, "_master_opts": true, "_master_tops": true}
 	for _, cmd := range minionCommands(t) {
 		if cmd == "revoke_auth" {
-			continue // ends what evil may do; see below
+			continue // ends evil's permissions; see below
 		}
 		if _, ok := loads[cmd]; !ok && !slices.Contains(files, cmd) && !nothing[cmd] {
 			t.Errorf("%s: missing in the table of what it could reveal", cmd)
@@ -160,7 +160,7 @@ func TestMinionsHaveTheirOwnAlone(t *testing.T) {
 	if !strings.Contains(out, secret) || strings.Contains(out, "evil") && strings.Contains(out, "victim': 'x") {
 		t.Errorf("the victim's mine: %s", out)
 	}
-	// Who revokes a key revokes their own.
+	// A minion can revoke only its own key.
 	evil.Request(t.Context(), value.DictOf("cmd", "revoke_auth", "minion", "victim"))
 	if st, _, _ := m.keys.Lookup("victim"); st != keystore.Accepted {
 		t.Error("one minion revoked the key of another")
@@ -170,8 +170,8 @@ func TestMinionsHaveTheirOwnAlone(t *testing.T) {
 	}
 }
 
-// TestReturnsOfOtherMinions: a minion that a job was not for cannot add itself
-// to its results, and one whose returns belong to no job cannot fill the disk.
+// TestReturnsOfOtherMinions: a minion that was not a target of a job cannot add itself to its
+// results, and one whose returns belong to no job cannot fill the disk.
 func TestReturnsOfOtherMinions(t *testing.T) {
 	m := startMaster(t, "one", "zeromq", func(cfg *master.Config) {
 		cfg.Keys.AutoAccept = true
@@ -198,7 +198,7 @@ func TestReturnsOfOtherMinions(t *testing.T) {
 	if rets, err := m.JobReturns(jid); err != nil || rets["evil"] != nil {
 		t.Errorf("the job has the result of a minion that it was not for: %v %v", rets, err)
 	}
-	// Whether grains match is for the minion to say: they may have changed.
+	// Only the minion knows whether its grains match: they may have changed.
 	byGrain := m.publish("compound", "victim or G@os:x", "test.echo", "", "x")
 	send(evil, ret(byGrain, "mine"))
 	if err := m.returned(byGrain, "evil", "mine"); err != nil {

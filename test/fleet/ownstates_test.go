@@ -8,7 +8,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// single has the minion carry out a state, and returns the one result.
+// single makes the minion apply a state, and returns the single result.
 func (m *theMaster) single(t *testing.T, test bool, fun, name string, kw ...any) *value.Dict {
 	t.Helper()
 	keywords := value.DictOf(append([]any{"__kwarg__", true, "fun", fun, "name", name, "test", test}, kw...)...)
@@ -24,9 +24,9 @@ func (m *theMaster) single(t *testing.T, test bool, fun, name string, kw ...any)
 	return nil
 }
 
-// TestStatesOfTheMinionItself has the schedule, the beacons and events in SLS:
-// what is predicted by a test comes, and comes once. The comments and changes
-// are those of Salt 3007.10.
+// TestStatesOfTheMinionItself applies states for the schedule, beacons and events: changes
+// predicted in test mode are made, and only once. The comments and changes are those of Salt
+// 3007.10.
 func TestStatesOfTheMinionItself(t *testing.T) {
 	m, _ := pair(t, func(c *minion.Config) { c.Opts.Set("conf_file", filepath.Join(t.TempDir(), "minion")) })
 	type row struct {

@@ -85,8 +85,7 @@ func TestMinionsPublish(t *testing.T) {
 	}
 }
 
-// TestHostilePeers has minions say of themselves that they are others, and ask
-// for what is not theirs.
+// TestHostilePeers: minions claim to be others, and request data of others.
 func TestHostilePeers(t *testing.T) {
 	m := peerMaster(t, "zeromq")
 	starts := m.events("salt/minion/")
@@ -141,8 +140,8 @@ func TestHostilePeers(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.why, got, c.want)
 		}
 	}
-	// The channel refuses an id that is not the sender's; if it let it pass,
-	// the grant must still be that of the sender.
+	// The channel refuses an id that is not the sender's. If it did not, the permissions must still
+	// be those of the sender.
 	if v, err := evil.Request(t.Context(), value.DictOf(append(pub, "id", "w1")...)); err == nil && value.Repr(v) != "{}" {
 		t.Errorf("evil as w1: %s", value.Repr(v))
 	}

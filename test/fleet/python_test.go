@@ -66,7 +66,7 @@ func (m *theMaster) local() *client.Client {
 	return client.New(client.Options{Timeout: time.Minute, GatherJobTimeout: time.Minute}, "", local, local, l)
 }
 
-// TestMastersPython has a master fetch the user's own modules, and use them as sources of pillar
+// TestMastersPython: a master fetches the user's own modules, and uses them as sources of pillar
 // and of top data, as renderers and as runners.
 func TestMastersPython(t *testing.T) {
 	m := pythonMaster(t)
@@ -101,7 +101,7 @@ func TestMastersPython(t *testing.T) {
 		"site.hello Ann": "'hello Ann'",
 		"site.cross":     "['hello Bob', 'a', False]",
 		"site.ping web1": "{'web1': True}",
-		"site.shares":    "'hi X'", // a module of the utils, by its name and by __utils__
+		"site.shares":    "'hi X'", // a module in utils, by its name and by __utils__
 	} {
 		words := strings.Fields(call)
 		args := make([]any, 0, 1)
@@ -136,7 +136,8 @@ func TestMastersPython(t *testing.T) {
 	}
 }
 
-// TestTemplatesCommandMinions: a pillar file asks minions by saltutil.cmd, as modules in Python do.
+// TestTemplatesCommandMinions: a pillar file queries minions with saltutil.cmd, as modules in Python
+// do.
 func TestTemplatesCommandMinions(t *testing.T) {
 	dir := shortDir(t)
 	write(t, filepath.Join(dir, "top.sls"), "ask:\n  web1: [ask]\n")
@@ -161,7 +162,7 @@ func TestTemplatesCommandMinions(t *testing.T) {
 }
 
 // TestWheelModules calls the user's own wheel functions as a program with a password, from a runner
-// and from the reactor: with the permissions of built-in ones.
+// and from the reactor. They need the same permissions as built-in ones.
 func TestWheelModules(t *testing.T) {
 	dir := shortDir(t)
 	write(t, filepath.Join(dir, "react.sls"), "look:\n  wheel.site.keys:\n    - args: {match: 'db*'}\n")
@@ -237,8 +238,8 @@ sharedsecret:
 	}
 }
 
-// TestAuthOfTheUser has users sign in by a module in Python, which also grants permissions. What
-// fails there refuses the user, and no log has the password.
+// TestAuthOfTheUser: users sign in with a module in Python, which also grants permissions. A
+// failure of the module refuses the user, and no log contains the password.
 func TestAuthOfTheUser(t *testing.T) {
 	m := pythonMaster(t, func(cfg *master.Config) {
 		cfg.Auth = auth.Options{TokenExpire: time.Hour, External: yamlDict(t, `
@@ -265,7 +266,7 @@ mine: {ann: [test.ping], staff%: [test.echo], lost: [.*], granted: [.*], odd: [.
 		{"sam", "test.echo", "no match"}, // by a group
 		{"sam", "test.ping", "AuthorizationError"},
 		{"granted", "test.arg", "no match"},
-		{"granted", "test.ping", "AuthorizationError"}, // what the module grants is all
+		{"granted", "test.ping", "AuthorizationError"}, // only what the module grants
 		{"lost", "test.ping", "AuthenticationError"},
 		{"odd", "test.ping", "AuthenticationError"},
 		{"boom", "test.ping", "AuthenticationError"},
@@ -310,15 +311,15 @@ mine: {ann: [test.ping], staff%: [test.echo], lost: [.*], granted: [.*], odd: [.
 	}
 }
 
-// TestBeaconOfTheUser has a minion watch by a beacon in Python that is fetched while it runs: the
-// module keeps what it saw, an exception costs one look, and close is called.
+// TestBeaconOfTheUser: a minion uses a beacon in Python that it fetches while it runs. The module
+// keeps its state, an exception costs only one check, and close is called.
 func TestBeaconOfTheUser(t *testing.T) {
 	m := pythonMaster(t)
 	dir := shortDir(t)
 	starts := m.events("salt/minion/")
 	startMinion(t, "web1", "tcp", []*theMaster{m}, func(cfg *minion.Config) {
 		cfg.ExtensionModules = filepath.Join(cfg.CacheDir, "extmods")
-		cfg.Options.PythonOptions.Idle = 1 // a helper that ended would see all as new
+		cfg.Options.PythonOptions.Idle = 1 // a restarted helper would report everything as new
 		cfg.Options.Beacons = value.DictOf("watched", value.ListOf(value.DictOf("dir", dir), value.DictOf("beacon_module", "counted")),
 			"wrong", value.ListOf(value.DictOf("beacon_module", "counted")))
 	})
@@ -368,8 +369,8 @@ func TestBeaconOfTheUser(t *testing.T) {
 	})
 }
 
-// TestReturnerOfTheUser has a minion hand results to a returner in Python that the option return
-// names and that arrives only while the minion runs.
+// TestReturnerOfTheUser: a minion sends results to a returner in Python that the option return
+// names and that is fetched only while the minion runs.
 func TestReturnerOfTheUser(t *testing.T) {
 	m := pythonMaster(t)
 	path := filepath.Join(shortDir(t), "returned")
@@ -397,8 +398,8 @@ func TestReturnerOfTheUser(t *testing.T) {
 	})
 }
 
-// TestJobCacheOfTheUser has a master hand jobs, returns and events to a returner in Python. What fails
-// there costs its own call, and nothing in the master's own store.
+// TestJobCacheOfTheUser: a master sends jobs, returns and events to a returner in Python. A failure
+// there affects only its own call, not the master's own store.
 func TestJobCacheOfTheUser(t *testing.T) {
 	dir := shortDir(t)
 	module, err := os.ReadFile("testdata/jobcache.py")
@@ -408,7 +409,7 @@ func TestJobCacheOfTheUser(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "jobs", "20260101000000000000"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// A job that another master has stored there.
+	// A job that another master has stored.
 	write(t, filepath.Join(dir, "jobs", "20260101000000000000", ".load"), `[{"fun": "test.arg", "arg": [1], "tgt": "far*", "user": "ann"}, ["far1"]]`)
 	write(t, filepath.Join(dir, "jobs", "20260101000000000000", "far1"), `{"return": "of another master"}`)
 	m := pythonMaster(t, func(cfg *master.Config) {
@@ -491,7 +492,7 @@ func TestJobCacheOfTheUser(t *testing.T) {
 	}
 }
 
-// TestMastersPythonChanges has a changed module used from the next fetch on, while the master runs.
+// TestMastersPythonChanges: a running master uses a changed module from the next fetch on.
 func TestMastersPythonChanges(t *testing.T) {
 	m := pythonMaster(t)
 	c := m.local()
@@ -530,7 +531,7 @@ func TestMastersPythonChanges(t *testing.T) {
 	})
 }
 
-// TestRunnersBesidePillars: pillars that occupy all helpers do not keep a runner waiting.
+// TestRunnersBesidePillars: pillars that occupy all helpers do not delay a runner.
 func TestRunnersBesidePillars(t *testing.T) {
 	tools.NeedPython(t, "python3", "marshal")
 	dir := shortDir(t)

@@ -14,8 +14,8 @@ import (
 	"brine/test/eventually"
 )
 
-// What a minion fires is answered with jobs, runners, wheel functions and
-// functions of the master's machine; and events are kept in a file.
+// TestReactor: the reactor reacts to a minion's events with jobs, runners, wheel functions and
+// functions on the master's machine; and events are written to a file.
 func TestReactor(t *testing.T) {
 	dir := shortDir(t)
 	write(t, filepath.Join(dir, "all.sls"), fmt.Sprintf(`{%% set who = data['id'] %%}

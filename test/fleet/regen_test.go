@@ -14,9 +14,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestRegenKeys gives a minion a new key pair: its return and further commands
-// pass, the next start uses it, and it counts once the operator has removed the
-// old one.
+// TestRegenKeys: a minion gets a new key pair. Its return and further commands work, the next start
+// uses the new key, and the master accepts it once the operator has removed the old one.
 func TestRegenKeys(t *testing.T) {
 	m := startMaster(t, "one", "zeromq", func(cfg *master.Config) { cfg.Keys.AutoAccept = true })
 	events := m.events("salt/minion/")

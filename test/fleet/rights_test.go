@@ -38,7 +38,7 @@ func (c *asker) ask(load *value.Dict) any {
 	return clear(c.t, c.req, load)
 }
 
-// verdict is how a request went: "ok", "no match", or the name of the error.
+// verdict returns the result of a request: "ok", "no match", or the name of the error.
 func (c *asker) verdict(load *value.Dict) string {
 	c.t.Helper()
 	d, _ := c.ask(load).(*value.Dict)
@@ -114,7 +114,7 @@ func publication(tgt string, fun any, arg *value.List, creds ...any) *value.Dict
 		"kwargs", value.DictOf(creds...))
 }
 
-// What each user may have minions do.
+// TestRightsToPublish checks which jobs each user may publish.
 func TestRightsToPublish(t *testing.T) {
 	m := eauthMaster(t, nil)
 	c := m.asker()
@@ -157,8 +157,7 @@ func TestRightsToPublish(t *testing.T) {
 			t.Errorf("%s, %s %s %s: %s, want %s", x.who, x.tgt, value.Repr(x.fun), value.Repr(x.arg), got, x.want)
 		}
 	}
-	// A name and password do as well as a token; a local key beside them does
-	// not count.
+	// A name and password work like a token; a local key in addition is ignored.
 	key, err := os.ReadFile(filepath.Join(m.cfg.CacheDir, ".root_key"))
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +175,7 @@ func TestRightsToPublish(t *testing.T) {
 	}
 }
 
-// A job tells its user and nothing that the user proved it with.
+// TestJobsHoldNoSecrets: a job contains the name of its user, but no credentials.
 func TestJobsHoldNoSecrets(t *testing.T) {
 	m := eauthMaster(t, nil)
 	heard := m.events("salt/job/")
@@ -216,7 +215,7 @@ func TestJobsHoldNoSecrets(t *testing.T) {
 	}
 }
 
-// What each user may have the master itself do.
+// TestRightsOnTheMaster checks which functions of the master each user may call.
 func TestRightsOnTheMaster(t *testing.T) {
 	m := eauthMaster(t, nil)
 	c := m.asker()
@@ -269,7 +268,7 @@ func TestRightsOnTheMaster(t *testing.T) {
 	}
 }
 
-// Who asked for what is on record, without secrets and arguments.
+// TestAudit: the audit log records who requested what, without secrets and arguments.
 func TestAudit(t *testing.T) {
 	m := eauthMaster(t, nil)
 	c := m.asker()
@@ -337,8 +336,7 @@ func TestTokensOfTheMaster(t *testing.T) {
 	}
 }
 
-// Users of publisher_acl have a key each; what they say of themselves does not
-// count.
+// TestPublisherACL: each user of publisher_acl has a key; the user name in a request is ignored.
 func TestPublisherACL(t *testing.T) {
 	m := eauthMaster(t, func(cfg *master.Config) {
 		cfg.Options.PublisherACL = yamlDict(t, "{daemon: ['test.*', {'beta': ['cmd.*']}], 'bi*': [test.ping]}")
@@ -389,8 +387,8 @@ func TestPublisherACL(t *testing.T) {
 	}
 }
 
-// Methods of Salt's ClearFuncs that were callable without any right, and names
-// that are none, are nothing here.
+// TestUnlistedCommands: methods of Salt's ClearFuncs that were callable without permission, and
+// invalid names, have no effect here.
 func TestUnlistedCommands(t *testing.T) {
 	c := eauthMaster(t, nil).asker()
 	for _, cmd := range []string{"_prep_auth_info", "_send_pub", "_prep_pub", "_prep_jid", "_auth_user", "__init__", "destroy", "connect", "ssh_client",
@@ -460,8 +458,8 @@ func awaitJob(t *testing.T, events <-chan *event.Event) *value.Dict {
 	}
 }
 
-// TestRequestsOfSyndics: a stock syndic publishes with the key of the machine,
-// and with the permissions that the user of the master above has.
+// TestRequestsOfSyndics: a stock syndic publishes with the key of the machine, and with the
+// permissions of the user of the upper master.
 func TestRequestsOfSyndics(t *testing.T) {
 	m := eauthMaster(t, nil)
 	c := m.asker()
@@ -492,9 +490,9 @@ func TestRequestsOfSyndics(t *testing.T) {
 	}
 }
 
-// TestJobIDsOfOthers: a limited user cannot replace the record of another
-// user's job by publishing with its id; the own id may be used again, as
-// batches do, and who may do everything is not limited.
+// TestJobIDsOfOthers: a limited user cannot replace the record of another user's job by publishing
+// with its id. A user may reuse the own id, as batches do; a user with all permissions is not
+// limited.
 func TestJobIDsOfOthers(t *testing.T) {
 	m := eauthMaster(t, nil)
 	c := m.asker()

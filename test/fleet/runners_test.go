@@ -26,7 +26,7 @@ func requestPort(t testing.TB, addr string) uint16 {
 	return a.Port()
 }
 
-// runner has the master run a runner, and returns its result as Python shows it.
+// runner runs a runner on the master, and returns its result in Python's notation.
 func (m *theMaster) runner(c *client.Client, fun string, args ...any) string {
 	m.t.Helper()
 	d, err := c.Run(m.t.Context(), client.Runner{Fun: fun, Args: args}, nil, nil)
@@ -36,8 +36,8 @@ func (m *theMaster) runner(c *client.Client, fun string, args ...any) string {
 	return value.Repr(d.At("return"))
 }
 
-// TestMatchRunner: a minion that may learns whether another matches a compound
-// target, by what the master knows for certain.
+// TestMatchRunner: a minion with permission learns whether another one matches a compound target,
+// according to the data that the master knows for certain.
 func TestMatchRunner(t *testing.T) {
 	conf, err := yaml.Load([]byte("{peer_run: {bob: [match.compound_matches]}, groups: {alice_eve: 'I@name:ali*', alice: L@alice}}"), "conf")
 	if err != nil {
@@ -65,7 +65,7 @@ func TestMatchRunner(t *testing.T) {
 		{"alice", "eve", "{'res': False}"},
 		{"G@role:web and I@name:alice", "alice", "{'res': 'alice'}"},
 		{"I@name:alice", "eve", "{'res': False}"},
-		{"I@name:ali*", "alice", "{'res': False}"}, // exact only
+		{"I@name:ali*", "alice", "{'res': False}"}, // only exact matches
 		{"J@name:ali.*", "alice", "{'res': False}"},
 		{"J@name:alice", "alice", "{'res': 'alice'}"},
 		{"J@name:^(alice|bob)$", "alice", "{'res': False}"},
@@ -87,7 +87,7 @@ func TestMatchRunner(t *testing.T) {
 			t.Errorf("%s, %s: %s, want %s", c.expr, c.id, got, c.want)
 		}
 	}
-	// Of one whose data are not there nothing is known but its id.
+	// Only the id is known of a minion without cached data.
 	if _, err := store.Flush("minions/eve", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestMatchRunner(t *testing.T) {
 	}
 }
 
-// TestMineReactorAndTokensByRunner: what the master's own parts do for runners.
+// TestMineReactorAndTokensByRunner: runners for the mine, the reactor and tokens.
 func TestMineReactorAndTokensByRunner(t *testing.T) {
 	dir := shortDir(t)
 	write(t, filepath.Join(dir, "note.sls"), "note:\n  runner.test.arg:\n    - args: {saw: '{{ tag }}'}\n")
@@ -145,7 +145,7 @@ func TestMineReactorAndTokensByRunner(t *testing.T) {
 	if got := m.runner(c, "reactor.add", "my/*", dir+"/note.sls"); !strings.Contains(got, "Reactor added.") {
 		t.Errorf("reactor.add: %s", got)
 	}
-	// noted are the tags that the reactor has answered when it answers last.
+	// noted returns the tags to which the reactor has reacted, once it has reacted to the last one.
 	noted := func(last string) string {
 		t.Helper()
 		m.runner(c, "event.send", last)

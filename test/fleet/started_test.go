@@ -7,8 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestReturnsOfUnknownJobs: what a minion says of a job that it started itself
-// is stored under its own id, and it cannot change a job that was published.
+// TestReturnsOfUnknownJobs: a minion's return of a job that it started itself is stored under its
+// own id, and it cannot change a published job.
 func TestReturnsOfUnknownJobs(t *testing.T) {
 	m := startMaster(t, "one", "zeromq", func(cfg *master.Config) { cfg.Keys.AutoAccept = true })
 	evil := signedIn(t, m, "evil")

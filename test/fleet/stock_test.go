@@ -10,9 +10,9 @@ import (
 	"brine/test/eventually"
 )
 
-// TestJobIsKeptForASaltMinion has a minion that does as Salt's do, which is to
-// say its id when it subscribes and to ask for nothing: a job that was published
-// while it was unreachable comes to it once, and one that it may have had does not.
+// TestJobIsKeptForASaltMinion: a minion behaves like stock minions, which send their id when they
+// subscribe and do not ask for missed jobs. A job published while it was unreachable is sent to it
+// once; a job that it may have received is not sent again.
 func TestJobIsKeptForASaltMinion(t *testing.T) {
 	for _, tr := range []string{"zeromq", "tcp"} {
 		t.Run(tr, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestJobIsKeptForASaltMinion(t *testing.T) {
 			present(0)
 			last := publish("last")
 			sub = subscribe()
-			next(sub, last) // and nothing before it
+			next(sub, last) // nothing before it
 			present(1)
 			next(sub, publish("end"))
 		})

@@ -1,5 +1,5 @@
-// Package flushed proves, by the system calls, that what is reported as stored survives a loss of power: the
-// contents of files and the names that lead to them are flushed before the report.
+// Package flushed proves by system calls that data reported as stored survives a loss of power: file
+// contents and directory entries are flushed before the report.
 package flushed
 
 import (
@@ -32,8 +32,8 @@ var quiet = slog.New(slog.DiscardHandler)
 
 const jid = "20260101120000000001"
 
-// classes are what promises that data survives, by what stores something in a new directory and returns when
-// it is stored.
+// classes are the kinds of data that must survive. Each function stores something in a new directory, and
+// returns when it is stored.
 var classes = map[string]func(dir string) error{
 	"files of jobs": func(dir string) error {
 		s, err := job.OpenShared(dir, "m1", "sha256", job.Options{JobCache: true, KeepJobsSeconds: 86400}, quiet)
@@ -125,7 +125,7 @@ func stored(put func(*value.Dict, func(bool, error)), jid string) error {
 	return <-done
 }
 
-// Names of variables of the process that is traced.
+// Names of environment variables of the traced process.
 const (
 	classKey  = "BRINE_FLUSHED_CLASS"
 	dirKey    = "BRINE_FLUSHED_DIR"
@@ -179,7 +179,7 @@ func TestFlushedBeforeReported(t *testing.T) {
 	}
 }
 
-// TestUnflushedIsFound: the reader of traces finds what lacks a flush.
+// TestUnflushedIsFound: the check of traces detects a missing flush.
 func TestUnflushedIsFound(t *testing.T) {
 	const good = `1 mkdirat(AT_FDCWD</>, "/d/a", 0700) = 0
 1 fsync(3</d>) = 0
@@ -211,8 +211,8 @@ var (
 	ofFile = regexp.MustCompile(`^\d+<([^>]*)>`)
 )
 
-// unflushed reads a trace, and returns what is not on disk of the names below dir when the report comes, and
-// how many names there are.
+// unflushed reads a trace. It returns the names below dir that are not on disk when the report is made, and
+// the number of all names.
 func unflushed(trace, dir string) (faults []string, names int) {
 	begun := map[string]string{} // by process
 	starts := map[string]int{}   // of begun

@@ -113,7 +113,7 @@ func (f *F) readCorpus(t *testing.T, dir string) (inputs [][]any) {
 	return inputs
 }
 
-// MaxKept is the size in bytes above which no input is kept.
+// MaxKept is the maximum size of a kept input in bytes.
 const MaxKept = 4096
 
 // keep writes those inputs of dir to testdata/fuzz that cover more statements

@@ -30,14 +30,14 @@ import (
 	"time"
 )
 
-// F is a testing.F that knows its seeds.
+// F is a testing.F that stores its seeds.
 type F struct {
 	*testing.F
 	pkg   string
 	seeds [][]any
 }
 
-// Wrap returns f, whose Add and Fuzz are to be called through the result.
+// Wrap returns f; call Add and Fuzz on the result.
 func Wrap(f *testing.F) *F {
 	pc, _, _, _ := runtime.Caller(1)
 	return &F{F: f, pkg: packageOf(runtime.FuncForPC(pc).Name())}
@@ -79,7 +79,7 @@ func (f *F) Fuzz(fn any) {
 	f.F.Fuzz(fn)
 }
 
-// withT calls do once with a testing.T, which only testing.F.Fuzz makes.
+// withT calls do once with a testing.T, which only testing.F.Fuzz creates.
 func (f *F) withT(fn any, do func(*testing.T)) {
 	typ := reflect.TypeOf(fn)
 	if len(f.seeds) == 0 {
@@ -146,7 +146,7 @@ func (f *F) count(t *testing.T, fn any, d time.Duration) {
 	begun := time.Now()
 	now := begun
 	for now.Sub(begun) < d && !t.Failed() {
-		// A subtest ends each batch, so that temporary directories go.
+		// A subtest ends each batch, so that temporary directories are removed.
 		t.Run("", func(t *testing.T) {
 			failed := true
 			defer func() {
@@ -170,7 +170,7 @@ func (f *F) count(t *testing.T, fn any, d time.Duration) {
 	r.report(now.Sub(begun))
 }
 
-// watch ends the program if one execution does not return.
+// watch ends the program if one execution does not return in time.
 func (r *run) watch(stop chan struct{}) {
 	last, since := int64(-1), time.Now()
 	for {
@@ -205,7 +205,7 @@ func (r *run) report(took time.Duration) {
 	}
 }
 
-// save writes a failing input to where `go test` will find it.
+// save writes a failing input where `go test` will find it.
 func (r *run) save(args []any) string {
 	name, err := write(filepath.Join("testdata", "fuzz", r.f.Name()), args)
 	if err != nil {

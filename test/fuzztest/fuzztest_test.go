@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// FuzzSample fails, in the runs below only, for what mutation finds at once.
+// FuzzSample fails, only in the runs below, for inputs that mutation finds at once.
 func FuzzSample(tf *testing.F) {
 	f := Wrap(tf)
 	f.Add([]byte("abc"), 1)
@@ -49,7 +49,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// A failing input is saved, so that an ordinary run fails by it.
+// TestFailingInputIsSaved: a failing input is saved, so that an ordinary run fails with it.
 func TestFailingInputIsSaved(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := child(t, dir, "BRINE_FUZZ_COUNT=1m", "BRINE_FUZZ_SAMPLE=fails"); err == nil {
@@ -90,7 +90,7 @@ func TestPackageOf(t *testing.T) {
 	}
 }
 
-// Mutations keep the types, leave the seeds alone and have bounds.
+// TestMutations: mutations keep the types, do not modify the seeds, and are bounded.
 func TestMutations(t *testing.T) {
 	seeds := [][]any{{[]byte("hello"), "x", 3, true, uint8(1)}, {[]byte{}, "", -1, false, uint8(0)}}
 	m := newMutator(1, seeds)
@@ -112,7 +112,7 @@ func TestMutations(t *testing.T) {
 	}
 }
 
-// Every target is one of make fuzz-count.
+// TestTargetsAreWrapped: every target is run by make fuzz-count.
 func TestTargetsAreWrapped(t *testing.T) {
 	target := regexp.MustCompile(`(?m)^func (Fuzz\w+)\(.*\n(.*)`)
 	n := 0

@@ -10,7 +10,7 @@ import (
 // MaxInput bounds the size of mutated arguments in bytes.
 const MaxInput = 64 << 10
 
-// mutator makes inputs out of seeds.
+// mutator creates inputs from seeds.
 type mutator struct {
 	*rand.Rand
 	seeds [][]any
@@ -88,7 +88,7 @@ func (m *mutator) mutate(b []byte) []byte {
 	return m.buf[:min(len(m.buf), MaxInput)]
 }
 
-// interesting bytes end, open or escape something in most formats.
+// interesting bytes terminate, open or escape something in most formats.
 const interesting = "\x00\x01\x7f\x80\xc1\xc4\xc7\xdf\xfe\xff\n\r\t \"'\\{}[]()<>:;,.%#&*!|@/=-+0919eExu_~^$`?"
 
 func (m *mutator) once() {

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { daemontest.Main(m) }
 
-// commit puts files into a repository, and makes it if it is not there.
+// commit commits files to a repository, which it creates if necessary.
 func commit(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	if _, err := os.Stat(dir); err != nil {
@@ -28,7 +28,7 @@ func commit(t *testing.T, dir string, files map[string]string) {
 	gittest.Run(t, dir, "commit", "--quiet", "-m", "x")
 }
 
-// run runs a runner and returns what it answered.
+// run runs a runner and returns its result.
 func run(t *testing.T, n *daemontest.Node, args ...string) any {
 	t.Helper()
 	out, errs, code := n.Run(daemontest.Brine, "salt-run", append([]string{"--out=json"}, args...)...)
@@ -39,9 +39,9 @@ func run(t *testing.T, n *daemontest.Node, args ...string) any {
 	return v
 }
 
-// TestStatesFromGit has a minion run states whose files and pillar come from
-// git, follows pushes, and goes on while the repositories are unreachable. Two masters
-// share what they have fetched.
+// TestStatesFromGit: a minion runs states whose files and pillar come from git, gets pushed
+// changes, and continues while the repositories are unreachable. Two masters share the fetched
+// data.
 func TestStatesFromGit(t *testing.T) {
 	t.Parallel()
 	base, shared := t.TempDir(), t.TempDir()
@@ -99,7 +99,7 @@ ext_pillar:
 	commit(t, files, map[string]string{"web/text": "two {{ pillar['who'] }}\n"})
 	commit(t, pillar, map[string]string{"who.sls": "who: bob\n"})
 	applied(masters[0], "two bob\n")
-	// What one master serves the other one serves, without an update.
+	// Files fetched by one master are served by the other one without an update.
 	var told []string
 	for _, m := range masters {
 		d := run(t, m, "fileserver.remotes").(map[string]any)["git"].(map[string]any)["file://"+files].(map[string]any)
@@ -121,7 +121,7 @@ ext_pillar:
 	if got := fmt.Sprint(run(t, masters[0], "git_pillar.update")); got != "map[main file://"+pillar+":<nil>]" {
 		t.Error(got)
 	}
-	// An update of the moment has the lock.
+	// An update in progress may hold the lock.
 	eventually.Nil(t, patience, "the lock is set by hand", func() error {
 		if got := fmt.Sprint(run(t, masters[0], "fileserver.lock")); !strings.Contains(got, "locked:[Set update lock for gitfs remote 'file://"+files+"'") {
 			return fmt.Errorf("%s", got)
@@ -137,7 +137,7 @@ ext_pillar:
 		"cleared:[Removed update lock for gitfs remote 'file://"+files+"'") {
 		t.Error(got)
 	}
-	// One that an update has at that moment is no lock by hand.
+	// The lock of an update in progress is not a manual lock.
 	eventually.Nil(t, patience, "nothing is locked", func() error {
 		if got := run(t, masters[1], "fileserver.clear_lock"); got != "No locks were removed" {
 			return fmt.Errorf("%v", got)
@@ -145,7 +145,7 @@ ext_pillar:
 		return nil
 	})
 
-	// The repositories are unreachable; a master that starts then has what there was.
+	// The repositories are unreachable; a master that starts now uses the data fetched before.
 	for _, dir := range []string{files, pillar} {
 		if err := os.Rename(dir, dir+".away"); err != nil {
 			t.Fatal(err)
@@ -171,7 +171,7 @@ ext_pillar:
 	}
 }
 
-// TestMasterless has salt-call take states and pillar from git by itself.
+// TestMasterless: salt-call fetches states and pillar from git itself.
 func TestMasterless(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -191,7 +191,7 @@ ext_pillar: [{git: ['main file://%[1]s/pillar']}]
 	}
 }
 
-// TestMasterTops has a program tell which states are for a minion.
+// TestMasterTops: a program determines the states of a minion.
 func TestMasterTops(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

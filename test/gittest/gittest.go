@@ -1,5 +1,5 @@
-// Package gittest makes git repositories for tests, by the program git. Where
-// that is missing the test skips, or fails if tools are required.
+// Package gittest creates git repositories for tests with the program git. If git is missing the
+// test is skipped, or fails if tools are required.
 package gittest
 
 import (
@@ -12,8 +12,8 @@ import (
 	"brine/test/tools"
 )
 
-// A hook of git runs its commands with GIT_DIR and more, which would have all
-// of git's programs work on the repository of the hook.
+// A git hook sets GIT_DIR and other variables, which would make git commands of tests use the
+// repository of the hook.
 func init() {
 	for _, e := range os.Environ() {
 		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, "GIT_") {

@@ -8,9 +8,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestWrongClock has the clock of the minion, and then of a master, be five
-// minutes ahead: commands, jobs that are kept and a change of the master work.
-// It is only done when BRINE_CLOCK is set (daemontest.Ahead).
+// TestWrongClock: the clock of the minion, and then of a master, is five minutes ahead. Commands,
+// kept jobs and a change of the master work. It runs only if BRINE_CLOCK is set (daemontest.Ahead).
 func TestWrongClock(t *testing.T) {
 	ahead := daemontest.Ahead(t)
 	for name, who := range map[string]int{"minion": -1, "master": 0} {

@@ -14,11 +14,10 @@ import (
 	"brine/test/netns"
 )
 
-// TestPartitionedCluster: of three masters without a shared directory one is cut
-// off from the other two, without a word to anybody. Each side goes on: jobs
-// run, keys are decided upon, also by the one that is alone. When they speak
-// again they have the same, a key that was rejected on one side and accepted on
-// the other is rejected, and one that was deleted stays so.
+// TestPartitionedCluster: one of three masters without a shared directory is silently cut off from
+// the other two. Both sides continue: jobs run and keys are decided about, also by the single
+// master. After reconnection all have the same records: a key rejected on one side and accepted on
+// the other is rejected, and a deleted key stays deleted.
 func TestPartitionedCluster(t *testing.T) {
 	t.Parallel()
 	n := netns.New(t)
@@ -81,7 +80,7 @@ func TestPartitionedCluster(t *testing.T) {
 			t.Fatalf("salt-key %v: %s", args, errs)
 		}
 	}
-	answer := func(m *daemontest.Node, ids ...string) { // not of all: who is not there is waited for
+	answer := func(m *daemontest.Node, ids ...string) { // not from all: it would wait for unreachable minions
 		t.Helper()
 		eventually.Nil(t, 60*time.Second, fmt.Sprintf("%v answer to %s", ids, m.Name), func() error {
 			rets, err := m.SaltJSON(daemontest.Brine, "-L", strings.Join(ids, ","), "test.ping")
@@ -97,7 +96,7 @@ func TestPartitionedCluster(t *testing.T) {
 	for _, m := range masters {
 		eventually.Nil(t, 60*time.Second, "all answer to "+m.Name, func() error { return m.PingAll(daemontest.Brine, "m0", "m1", "m2") })
 	}
-	// More keys, to be decided upon, of minions that are not there any more.
+	// More keys to decide about, of minions that no longer exist.
 	for _, id := range []string{"x", "y", "z"} {
 		decide(masters[0], "--gen-keys="+id, "--gen-keys-dir="+masters[0].Dir)
 		masters[0].Write("etc/salt/pki/master/minions_pre/"+id, masters[0].Read(id+".pub"))
@@ -118,7 +117,7 @@ func TestPartitionedCluster(t *testing.T) {
 	decide(masters[0], "-a", "y")
 	decide(masters[2], "-d", "y")
 	decide(masters[0], "-a", "z")
-	keyState(masters[2], "x", "minions") // the two that see each other agree
+	keyState(masters[2], "x", "minions") // the two connected masters agree
 	keyState(masters[1], "y", "")
 	for side, who := range map[*daemontest.Node][]string{masters[0]: {"m0"}, masters[1]: {"m1", "m2"}} {
 		answer(side, who...)

@@ -9,9 +9,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestDiscovery has a minion that knows no master find one by broadcast: one
-// that is there, and one that comes later. A master that is not what it looks
-// for is left alone.
+// TestDiscovery: a minion without a configured master finds one by broadcast: one that is running,
+// and one that is started later. It ignores a master that does not match.
 func TestDiscovery(t *testing.T) {
 	for name, late := range map[string]bool{"there": false, "later": true} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 	"brine/test/eventually"
 )
 
-// standsBy waits until master at has heard from w1 that it stands by at site i.
+// standsBy waits until the master at has received from w1 that it uses site i and keeps this master
+// as a standby.
 func (s *setup) standsBy(at, i int) {
 	s.t.Helper()
 	eventually.Nil(s.t, within, "w1 stands by at "+s.sites[i].Name, func() error {
@@ -28,7 +29,7 @@ func (s *setup) standsBy(at, i int) {
 	})
 }
 
-// holders is what manage.masters reports a minion.
+// holders is the result of manage.masters for a minion.
 type holders struct {
 	Here            bool
 	Mode            string
@@ -46,12 +47,12 @@ func (s *setup) masters(at int) (holders, error) {
 	return d["w1"], nil
 }
 
-// fault is something that happens to a master, and what undoes it.
+// fault is a fault of a master, and its repair.
 type fault struct {
 	name string
 	do   func(*site)
 	undo func(*site)
-	// silent says that nothing closes a connection.
+	// silent means that nothing closes a connection.
 	silent bool
 }
 
@@ -69,8 +70,8 @@ func faults(t *testing.T) []fault {
 	}
 }
 
-// TestStandbyNamesTheMaster: a command on a master that stands by, whose jobs the
-// minion does not run, says at once which master the minion obeys.
+// TestStandbyNamesTheMaster: a command on a standby master whose jobs the minion does not run names
+// at once the master that the minion uses.
 func TestStandbyNamesTheMaster(t *testing.T) {
 	s := newSetup(t, daemontest.Brine, daemontest.Brine, 2, "master_type: failover\nstandby_jobs: False")
 	s.usable(0)
@@ -88,9 +89,9 @@ func TestStandbyNamesTheMaster(t *testing.T) {
 	}
 }
 
-// TestFailover puts the active one of three masters through each fault in
-// turn: the minion is on the next one soon, its process never ends, both sides
-// hear of it, and what was scheduled goes on.
+// TestFailover causes each fault in turn at the active one of three masters. The minion soon uses
+// the next one, its process never ends, both masters get events about it, and the schedule
+// continues.
 func TestFailover(t *testing.T) {
 	for _, tr := range []string{"zeromq", "tcp", "ws"} {
 		t.Run(tr, func(t *testing.T) {
@@ -137,7 +138,7 @@ func testFailover(t *testing.T, masters daemontest.Kind, more string) {
 		f.undo(s.sites[at])
 		at = next
 	}
-	// No other master commands it, but those whose jobs it runs while they stand by.
+	// Only the active master commands it, and standby masters whose jobs it runs.
 	for i, x := range s.sites {
 		if masters == daemontest.Brine {
 			s.usable(i)
@@ -150,8 +151,8 @@ func testFailover(t *testing.T, masters daemontest.Kind, more string) {
 	}
 }
 
-// TestAllMastersAway takes all masters away: the minion's process stays, and
-// is soon of use to the first one that is back, with a new AES key.
+// TestAllMastersAway stops all masters: the minion's process continues, and can soon be used by the
+// first one that is back, with a new AES key.
 func TestAllMastersAway(t *testing.T) {
 	for _, kind := range []string{"failover", "str"} {
 		t.Run(kind, func(t *testing.T) {
@@ -170,9 +171,8 @@ func TestAllMastersAway(t *testing.T) {
 	}
 }
 
-// TestStartAfterOutage takes both masters away and brings back the one that the
-// minion had: it fires its start event there again, as Salt's minions do, unless
-// all masters are used at once.
+// TestStartAfterOutage stops both masters and restarts the one that the minion used. The minion
+// fires its start event there again, like stock minions, unless all masters are used at once.
 func TestStartAfterOutage(t *testing.T) {
 	for _, kind := range []string{"failover", "str"} {
 		t.Run(kind, func(t *testing.T) {
@@ -199,8 +199,8 @@ func TestStartAfterOutage(t *testing.T) {
 	}
 }
 
-// TestFailback goes back to the first master once that has been good for a
-// while, without losing a command, and not at all while a job runs.
+// TestFailback: the minion returns to the first master once that has been healthy for a while,
+// without losing a command, and not while a job runs.
 func TestFailback(t *testing.T) {
 	s := newSetup(t, daemontest.Brine, daemontest.Brine, 2, "master_type: failover\nmaster_failback: True\nmaster_failback_interval: 3\n")
 	s.usable(0)
@@ -208,9 +208,9 @@ func TestFailback(t *testing.T) {
 	s.sites[0].Kill()
 	s.moved(1, 0)
 	s.usable(1)
-	// A job that runs holds it at the master that has asked for it. That it has
-	// left and what the job returned come to different masters, so their order
-	// says nothing, but how long the job takes does.
+	// A running job keeps the minion at the master that requested it. The report of the change and
+	// the return arrive at different masters, so their order means nothing, but the duration of the
+	// job does.
 	const lasts = 8 * time.Second
 	began := time.Now()
 	out, errs, code := s.sites[1].Run(daemontest.Brine, "salt", "--async", "w1", "cmd.run", fmt.Sprintf("sleep %g; echo done", lasts.Seconds()))
@@ -241,7 +241,7 @@ func TestFailback(t *testing.T) {
 	s.alive()
 }
 
-// jidOf finds the job id in what salt --async says.
+// jidOf finds the job id in the output of salt --async.
 func jidOf(text string) string {
 	for _, w := range strings.Fields(text) {
 		if len(w) == 20 && strings.Trim(w, "0123456789") == "" {

@@ -24,10 +24,10 @@ func generate(t *testing.T, n *daemontest.Node, folder, name string) *crypt.Priv
 	return k
 }
 
-// give writes a key pair that there is already.
+// give writes an existing key pair.
 func give(t *testing.T, n *daemontest.Node, folder, name string, k *crypt.PrivateKey) {
 	t.Helper()
-	n.Write(folder+"x", "") // makes the directory
+	n.Write(folder+"x", "") // creates the directory
 	if err := crypt.WriteKeyPair(n.Path(folder), name, k, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func (s *setup) add(name, more string, prepare func(*daemontest.Node)) *site {
 	return x
 }
 
-// hot starts n masters with one key pair, each of which prepare has changed.
+// hot starts n masters with one key pair, each modified by prepare.
 func hot(t *testing.T, n int, prepare func(*daemontest.Node)) *setup {
 	t.Helper()
 	s := &setup{t: t}
@@ -71,9 +71,9 @@ func (s *setup) hosts() (out []string) {
 	return out
 }
 
-// TestSigningKey has masters with a key each, for which one signing key
-// vouches: all are used at once, and with failover; one for which another
-// signing key vouches is never obeyed, and the good ones hear of it.
+// TestSigningKey: masters with different keys are signed by one signing key: all are used at once,
+// and with failover. A master signed by another key is never obeyed, and the good masters get an
+// event about it.
 func TestSigningKey(t *testing.T) {
 	for _, kind := range []string{"str", "failover"} {
 		t.Run(kind, func(t *testing.T) {
@@ -120,9 +120,9 @@ func TestSigningKey(t *testing.T) {
 	}
 }
 
-// TestOwnKeysForARunningFleet moves two hot masters from one shared key to a
-// key each, with nothing done on the minion; the old private key is removed
-// in between, and a minion that was off meanwhile finds its way, too.
+// TestOwnKeysForARunningFleet changes two hot masters from one shared key to separate keys without
+// a change on the minion. The old private key is removed in between, and a minion that was down
+// meanwhile accepts the new keys, too.
 func TestOwnKeysForARunningFleet(t *testing.T) {
 	s := newSetup(t, daemontest.Brine, daemontest.Brine, 2, "")
 	s.usable(0)
@@ -150,7 +150,7 @@ func TestOwnKeysForARunningFleet(t *testing.T) {
 			t.Fatal("the key is the old one")
 		}
 		if i == 1 {
-			// The old key is not needed any more.
+			// The old key is no longer needed.
 			x.Kill()
 			for _, ext := range []string{".pem", ".pub"} {
 				if err := os.Remove(x.Path(pki + "master_previous" + ext)); err != nil {
@@ -166,8 +166,8 @@ func TestOwnKeysForARunningFleet(t *testing.T) {
 	if public(0) == public(1) {
 		t.Error("the masters still share a key")
 	}
-	// A holder of the shared key is not the master any more, not even with the
-	// old directory, in which session keys are, and with a job kept in it.
+	// A holder of the shared key is no longer accepted as the master, not even with the old
+	// directory, which contains session keys, and with a job kept in it.
 	thief := s.sites[0]
 	thief.front.set(mode{cut: true})
 	thief.Kill()
@@ -195,8 +195,8 @@ func TestOwnKeysForARunningFleet(t *testing.T) {
 	}
 }
 
-// TestFingers: a list of fingerprints lets masters with different keys work at
-// once; a minion that finds no right one ends as Salt's does.
+// TestFingers: a list of fingerprints permits masters with different keys at once. A minion that
+// finds no matching master exits like a stock minion.
 func TestFingers(t *testing.T) {
 	s := &setup{t: t}
 	for _, name := range []string{"m1", "m2"} {
@@ -225,8 +225,8 @@ func TestFingers(t *testing.T) {
 	}
 }
 
-// TestWrongAndRejectedKeys: one of two hot masters has another key, a third one
-// rejects ours. The good one goes on and hears of both.
+// TestWrongAndRejectedKeys: one of two hot masters has another key, and a third one rejects this
+// minion's. The good master continues to be used and gets events about both.
 func TestWrongAndRejectedKeys(t *testing.T) {
 	s := &setup{t: t}
 	reject := func(n *daemontest.Node) { n.Write("reject", "w1\n") }
@@ -267,7 +267,7 @@ func TestWrongAndRejectedKeys(t *testing.T) {
 	}
 	s.alive()
 
-	// Only where the configuration asks for it a refusal ends the daemon.
+	// A refusal ends the daemon only if configured.
 	s.minion.Kill()
 	s.minion.Write("minion", strings.Replace(conf, s.sites[0].front.host, s.sites[2].front.host, 1)+"rejected_retry: False\n")
 	s.minion.Launch()

@@ -1,8 +1,7 @@
-// Package ha puts minions with several masters through the faults that masters
-// and networks have: real daemons as processes, real signals, and a proxy
-// between them that cuts, stalls and swallows. Each test says in its log how
-// long what it waited for has taken; the bounds are far above that, since a
-// busy machine is no fault.
+// Package ha tests minions with several masters under faults of masters and networks: real daemons
+// as processes, real signals, and a proxy between them that cuts connections, stalls and drops
+// data. Each test logs how long it waited. The bounds are far above that, since a slow machine is
+// not a failure.
 package ha
 
 import (
@@ -25,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { daemontest.Main(m) }
 
-// within is the time that anything may take before a test fails.
+// within is the timeout for each step of a test.
 const within = 60 * time.Second
 
 // site is a master with the proxy through which minions reach it.
@@ -42,8 +41,8 @@ type setup struct {
 	minion *daemontest.Node
 }
 
-// newSetup starts the masters, and the minion, which is w1, with more in its
-// configuration. It does not wait for anything.
+// newSetup starts the masters and the minion w1, whose configuration includes more. It does not
+// wait.
 func newSetup(t *testing.T, masters, minion daemontest.Kind, n int, more string) *setup {
 	t.Helper()
 	s := &setup{t: t}
@@ -97,8 +96,7 @@ func shareKeys(t *testing.T, from, to *daemontest.Node) {
 	}
 }
 
-// usable waits until the minion does what master i says, and returns how long
-// that took.
+// usable waits until the minion obeys master i, and returns how long that took.
 func (s *setup) usable(i int) time.Duration {
 	s.t.Helper()
 	return eventually.Nil(s.t, within, "w1 answers "+s.sites[i].Name, func() error {
@@ -106,7 +104,7 @@ func (s *setup) usable(i int) time.Duration {
 	})
 }
 
-// alive demands that the minion's process has not ended.
+// alive expects the minion's process to be running.
 func (s *setup) alive() {
 	s.t.Helper()
 	if !s.minion.Alive() {
@@ -122,7 +120,7 @@ func group(t *testing.T, n *daemontest.Node, sig syscall.Signal) {
 	}
 }
 
-// bus is what was heard on a master's event bus.
+// bus records the events on a master's event bus.
 type bus struct {
 	mu     sync.Mutex
 	events []*event.Event
@@ -155,7 +153,7 @@ func listen(t *testing.T, n *daemontest.Node) *bus {
 	return b
 }
 
-// count returns how often a tag was heard.
+// count returns how often a tag was received.
 func (b *bus) count(tag string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,7 +198,7 @@ const (
 	startTag   = "salt/minion/w1/start"
 )
 
-// moved waits until the master at i has heard of a change to it.
+// moved waits until the master at has received an event that the minion changed to it.
 func (s *setup) moved(i int, before int) (data *value.Dict, took time.Duration) {
 	s.t.Helper()
 	took = eventually.Nil(s.t, within, "w1 moves to "+s.sites[i].Name, func() error {
@@ -219,7 +217,7 @@ func (s *setup) moved(i int, before int) (data *value.Dict, took time.Duration) 
 	return data, took
 }
 
-// front is a proxy before a master's ports.
+// front is a proxy in front of a master's ports.
 type front struct {
 	host string
 	mu   sync.Mutex
@@ -228,7 +226,7 @@ type front struct {
 	cs   map[net.Conn]bool
 }
 
-// mode is what a proxy does with bytes and connections.
+// mode is how a proxy treats bytes and connections.
 type mode struct {
 	cut    bool // connections are closed and refused
 	toward bool // bytes to the master are held back
@@ -278,7 +276,7 @@ func (f *front) now() (mode, <-chan struct{}) {
 	return f.mode, f.more
 }
 
-// serve joins a connection with the master.
+// serve forwards a connection to the master.
 func (f *front) serve(c net.Conn, to string) {
 	f.mu.Lock()
 	cut := f.mode.cut
@@ -299,8 +297,8 @@ func (f *front) serve(c net.Conn, to string) {
 	f.pump(c, up, func(m mode) bool { return m.back })
 }
 
-// pump copies, and waits while held says so. What was read before is held
-// back, too, as on a network that swallows packets.
+// pump copies data, and waits while held returns true. It also holds back what it has read before,
+// like a network that drops packets.
 func (f *front) pump(dst, src net.Conn, held func(mode) bool) {
 	defer dst.Close()
 	defer src.Close()

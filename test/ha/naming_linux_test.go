@@ -17,8 +17,7 @@ import (
 	"brine/test/tools"
 )
 
-// alone runs a command in namespaces of its own after a script, which gets an
-// argument.
+// alone runs a command in new namespaces after a script, which gets an argument.
 func alone(t *testing.T, kind, script, arg string) []string {
 	t.Helper()
 	within := []string{"unshare", kind, "sh", "-c", `arg=$1; shift; ` + script + ` && exec "$@"`, "sh", arg}
@@ -42,8 +41,8 @@ func answers(t *testing.T, m *daemontest.Node, what string) {
 	eventually.Nil(t, within, "it answers to "+m.Name+" "+what, func() error { return m.PingAll(daemontest.Brine, "w1") })
 }
 
-// TestMastersOfAService: the daemon finds its masters by a service of a real
-// name server, in the order of their priority, at their ports.
+// TestMastersOfAService: the daemon finds its masters through a service record of a real name
+// server, in the order of their priority, at their ports.
 func TestMastersOfAService(t *testing.T) {
 	t.Parallel()
 	one, two := twoMasters(t)
@@ -56,7 +55,7 @@ func TestMastersOfAService(t *testing.T) {
 	// The better one comes last in the answer.
 	serve(t, server, map[string]service{"b.example.com.": {two.Host, 20}, "a.example.com.": {one.Host, 10}})
 	w := daemontest.NewMinion(t, daemontest.Brine, "w1", []string{"_salt._tcp.example.com"}, "master_type: failover\nstandby_jobs: False\n")
-	// The ports are those of the service.
+	// The ports come from the service record.
 	w.Write("minion", strings.Replace(w.Read("minion"), fmt.Sprintf("master_port: %d", daemontest.RetPort), "master_port: 1", 1))
 	w.Within = within
 	w.Start()
@@ -138,8 +137,8 @@ func answer(q []byte, hosts map[string]service) []byte {
 	return out
 }
 
-// TestMasterOfAFunction: the daemon uses the master that a function names; one
-// that names none ends it, and it says why.
+// TestMasterOfAFunction: the daemon uses the master that a function names. If it names none, the
+// daemon exits with the reason.
 func TestMasterOfAFunction(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewMaster(t, daemontest.Brine, "m1", daemontest.Host(), "auto_accept: True\n").Start()
@@ -153,8 +152,8 @@ func TestMasterOfAFunction(t *testing.T) {
 	}
 }
 
-// TestSourceAddresses: the daemon connects from the address, the interface and
-// the ports that it is told, and so again when the master was unreachable.
+// TestSourceAddresses: the daemon connects from the configured address, interface and ports, also
+// after the master was unreachable.
 func TestSourceAddresses(t *testing.T) {
 	tools.Need(t, "iproute2", "ss")
 	for _, tr := range []string{"zeromq", "tcp", "ws"} {
@@ -205,15 +204,15 @@ func TestSourceAddresses(t *testing.T) {
 					})
 				}
 				w.Kill()
-				// Its key is another one each time.
+				// The minion's key is a new one each time.
 				m.Run(daemontest.Brine, "salt-key", "-y", "-d", "w1")
 			}
 		})
 	}
 }
 
-// connectedFrom demands of what ss has shown that there are connections to all
-// ports of a master, all from one address, and from some ports if ports is set.
+// connectedFrom checks the output of ss: there must be connections to all ports of a master, all
+// from one address, and from certain ports if ports is set.
 func connectedFrom(out, addr string, ports bool, from map[string]int) error {
 	seen := map[string]bool{}
 	for line := range strings.Lines(out) {

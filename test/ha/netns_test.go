@@ -9,11 +9,10 @@ import (
 	"brine/test/netns"
 )
 
-// TestNetworkFaults puts real networks between two masters and two minions, one
-// that uses both and one that uses one at a time, and has packets of one master
-// lost in each way there is. The minion of one master moves to the other one;
-// the minion of both goes on with the other one; neither process ends; and when
-// the network is good again the master commands the hot minion again.
+// TestNetworkFaults uses real networks between two masters and two minions: one uses both masters,
+// the other one at a time. Packets of one master are lost in each possible way. The minion of one
+// master moves to the other one, the minion of both continues with the other one, and neither
+// process ends. When the network works again the first master commands the hot minion again.
 func TestNetworkFaults(t *testing.T) {
 	for _, tr := range []string{"zeromq", "tcp", "ws"} {
 		t.Run(tr, func(t *testing.T) {
@@ -25,7 +24,7 @@ func TestNetworkFaults(t *testing.T) {
 
 func testNetworkFaults(t *testing.T, more string) {
 	net := netns.New(t)
-	away := net.Machine(9) // of the minions
+	away := net.Machine(9) // network of the minions
 	s := &setup{t: t}
 	at := map[*site]*netns.Machine{}
 	for i := range 2 {

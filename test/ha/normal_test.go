@@ -12,13 +12,12 @@ import (
 	"brine/test/eventually"
 )
 
-// normalTime is how long TestNormalHour lasts, unless BRINE_NORMAL says: what
-// happens by time in an hour is set to happen every few seconds.
+// normalTime is how long TestNormalHour lasts, unless BRINE_NORMAL is set. Periodic work of an hour
+// is configured to happen every few seconds.
 const normalTime = 15 * time.Second
 
-// TestNormalHour has three hot masters and four minions do what they do every
-// day. None of them has anything to say at level error, and no command is
-// lost.
+// TestNormalHour: three hot masters and four minions do everyday work. None of them logs at level
+// error, and no command is lost.
 func TestNormalHour(t *testing.T) {
 	t.Parallel()
 	last := normalTime
@@ -72,7 +71,7 @@ func TestNormalHour(t *testing.T) {
 		}
 		return err
 	}
-	// The third one answers one master only, and is asked there.
+	// The third minion answers only one master, and is commanded there.
 	for i, x := range s.sites {
 		eventually.Nil(t, within, "the minions answer "+x.Name, func() error {
 			if i == 0 {
@@ -113,7 +112,7 @@ func TestNormalHour(t *testing.T) {
 				}
 			}
 		}
-		if commands == 15 { // once: the key of a minion that is gone is deleted, so the AES keys change
+		if commands == 15 { // once: deleting the key of a minion that is gone changes the AES keys
 			for _, x := range s.sites {
 				if _, errs, code := x.Run(daemontest.Brine, "salt-key", "-y", "-d", "leaving"); code != 0 {
 					t.Errorf("salt-key: %d %s", code, errs)

@@ -11,8 +11,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestOnce: however many masters there are, hot or one at a time, the schedule
-// is one, and the startup states run once, also when the master changes.
+// TestOnce: with any number of masters, hot or one at a time, there is one schedule, and the
+// startup states run once, also when the master changes.
 func TestOnce(t *testing.T) {
 	for _, kind := range []string{"str", "failover"} {
 		t.Run(kind, func(t *testing.T) {
@@ -55,8 +55,8 @@ schedule:
 				return nil
 			})
 			s.usable(1)
-			// Two masters at once would make it twice as fast. A busy machine
-			// may put off a turn until the next one, not several.
+			// Two masters at once would halve the time. A busy machine may delay a run until the
+			// next one, but not several.
 			if took < (turns-2)*9*time.Second/10 {
 				t.Errorf("%d turns of a second took %v", turns, took)
 			}
@@ -68,8 +68,8 @@ schedule:
 	}
 }
 
-// startups counts the returns of state.sls that the masters have heard; ok tells
-// that all were successful.
+// startups counts the returns of state.sls that the masters have received; ok reports whether all
+// were successful.
 func (s *setup) startups() (n int, ok bool) {
 	ok = true
 	for _, x := range s.sites {
@@ -85,13 +85,12 @@ func (s *setup) startups() (n int, ok bool) {
 	return n, ok
 }
 
-// TestSaltCallAsksTheDaemon: salt-call uses the master that the daemon is on,
-// not the first of the list.
+// TestSaltCallAsksTheDaemon: salt-call uses the daemon's master, not the first of the list.
 func TestSaltCallAsksTheDaemon(t *testing.T) {
 	s := newSetup(t, daemontest.Brine, daemontest.Brine, 2, "master_type: failover")
 	s.usable(0)
 	s.standsBy(0, 1)
-	s.sites[0].front.set(mode{toward: true, back: true}) // it would take a sign-in's time to notice
+	s.sites[0].front.set(mode{toward: true, back: true}) // detecting this would take as long as a sign-in's timeout
 	s.moved(1, 0)
 	s.usable(1)
 	_, errs, code := s.minion.Run(daemontest.Brine, "salt-call", "event.send", "from/call")

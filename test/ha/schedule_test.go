@@ -12,10 +12,9 @@ import (
 	"brine/test/eventually"
 )
 
-// TestOneScheduleForAllMasters has three hot masters change and use the
-// schedule of one minion, which is one: what one adds the others see, each
-// run_job is one run, the pillar's jobs are there once, salt-call changes the
-// daemon's, and what was saved outlives the minion.
+// TestOneScheduleForAllMasters: three hot masters change and use the single schedule of one minion.
+// All see each change, each run_job causes one run, the pillar's jobs exist once, salt-call changes
+// the daemon's schedule, and saved jobs survive a restart of the minion.
 func TestOneScheduleForAllMasters(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -69,8 +68,7 @@ func TestOneScheduleForAllMasters(t *testing.T) {
 		}
 		counted("hand", i+1)
 	}
-	// The first master that is connected gives the pillar; the next one's is
-	// the same schedule.
+	// The first connected master provides the pillar; the next one's results in the same schedule.
 	s.sites[0].Kill()
 	s.usable(1)
 	out, errs, code := s.minion.Run(daemontest.Brine, "salt-call", "schedule.modify", "hand", "days=1")

@@ -12,7 +12,7 @@ import (
 	"brine/test/eventually"
 )
 
-// mounted gives a master a cachedir that others have, too.
+// mounted gives a master a cachedir that other masters use, too.
 func mounted(t *testing.T, n *daemontest.Node, cachedir string) {
 	t.Helper()
 	path := n.Path("var/cache/salt/master")
@@ -46,7 +46,7 @@ func sharingCache(t *testing.T) (s *setup, cachedir string) {
 	return s, cachedir
 }
 
-// echo runs a job by a master, and returns its id.
+// echo runs a job through a master, and returns its id.
 func echo(t *testing.T, x *site, text string) string {
 	t.Helper()
 	out, stderr, code := x.Run(daemontest.Brine, "salt", "w1", "test.echo", text, "--out=json", "--static", "--show-jid")
@@ -78,14 +78,13 @@ func knows(t *testing.T, x *site, jid, text string) {
 	})
 }
 
-// stop ends a master in order.
+// stop terminates a master regularly.
 func stop(x *site) {
 	x.Signal(syscall.SIGTERM)
 	x.Wait(within)
 }
 
-// TestSharedCacheDir has two hot masters use one cachedir, as Salt's tutorial for
-// several masters has it.
+// TestSharedCacheDir: two hot masters use one cachedir, as in Salt's tutorial for several masters.
 func TestSharedCacheDir(t *testing.T) {
 	t.Parallel()
 	s, cachedir := sharingCache(t)
@@ -105,7 +104,7 @@ func TestSharedCacheDir(t *testing.T) {
 	}
 	all()
 
-	// One dies; the other one goes on, and shows its jobs.
+	// One is killed; the other one continues, and shows the first one's jobs.
 	group(t, a.Node, syscall.SIGKILL)
 	a.Wait(within)
 	for jid, text := range jobs {
@@ -139,8 +138,8 @@ func TestSharedCacheDir(t *testing.T) {
 	}
 }
 
-// TestSharedCacheDirTwice refuses a second process with the id of a running
-// master, and one whose master is renamed keeps its jobs.
+// TestSharedCacheDirTwice: a second process with the id of a running master is refused, and a
+// renamed master keeps its jobs.
 func TestSharedCacheDirTwice(t *testing.T) {
 	t.Parallel()
 	cachedir := filepath.Join(daemontest.ShortDir(t), "cache")

@@ -15,8 +15,8 @@ import (
 
 var jidLine = regexp.MustCompile(`(?m)^jid: (\d{20})$`)
 
-// commands runs a command at site i, and wants it to run once and job and result to
-// be known at that master and at the active one.
+// commands runs a command at site i. It expects the command to run once, and the job and its result
+// to be known at that master and at the active one.
 func (s *setup) commands(i, active int) {
 	s.t.Helper()
 	s.usable(i) // it may have to subscribe
@@ -60,9 +60,9 @@ func (s *setup) commands(i, active int) {
 	}
 }
 
-// TestAnyMasterCommands: with failover a command runs at once whichever of the
-// masters it is given to, and its job and result are known there and at the active
-// master; the same after the active one has failed and is back.
+// TestAnyMasterCommands: with failover a command runs at once regardless of the master that gets
+// it, and its job and result are known there and at the active master. The same holds after the
+// active one has failed and is back.
 func TestAnyMasterCommands(t *testing.T) {
 	for _, tr := range []string{"zeromq", "tcp", "ws"} {
 		t.Run(tr, func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestAnyMasterCommands(t *testing.T) {
 	}
 }
 
-// TestCommandsOfStandbyRefused: with standby_jobs off at either end, a command at a
-// master that stands by ends at once.
+// TestCommandsOfStandbyRefused: if standby_jobs is off at either end, a command at a standby master
+// ends at once.
 func TestCommandsOfStandbyRefused(t *testing.T) {
 	s := newSetup(t, daemontest.Brine, daemontest.Brine, 2, "master_type: failover")
 	s.usable(0)

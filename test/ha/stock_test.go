@@ -13,8 +13,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestFailoverAmongStockMasters has a Brine minion move between stock masters,
-// which know nothing of standing by and are not disturbed by it.
+// TestFailoverAmongStockMasters: a Brine minion moves between stock masters, which know nothing of
+// standby connections and are not disturbed by them.
 func TestFailoverAmongStockMasters(t *testing.T) {
 	daemontest.StockTree(t)
 	for _, tr := range []string{"zeromq", "tcp", "ws"} {
@@ -22,8 +22,8 @@ func TestFailoverAmongStockMasters(t *testing.T) {
 			s := newSetup(t, daemontest.Stock, daemontest.Brine, 2, "master_type: failover\ntransport: "+tr)
 			s.usable(0)
 			s.minion.Logged("signed in to a standby master master=" + s.sites[1].front.host)
-			time.Sleep(12 * time.Second) // several signs of life from the one that stands by
-			// Before the faults: after those Salt's masters have errors of their own.
+			time.Sleep(12 * time.Second) // several keep-alives on the standby connection
+			// Check before the faults: after those stock masters log errors of their own.
 			for _, x := range s.sites {
 				for _, line := range strings.Split(x.Log(), "\n") {
 					if strings.Contains(line, "[ERROR") || strings.Contains(line, "Traceback") {
@@ -55,8 +55,8 @@ func TestFailoverAmongStockMasters(t *testing.T) {
 	}
 }
 
-// TestStockMinionUnderBrineMasters freezes one of two hot masters of
-// a stock minion: it stays of use to the other one, and comes back to the first.
+// TestStockMinionUnderBrineMasters freezes one of two hot masters of a stock minion: the other one
+// can still use it, and it reconnects to the first.
 func TestStockMinionUnderBrineMasters(t *testing.T) {
 	daemontest.StockTree(t)
 	s := newSetup(t, daemontest.Brine, daemontest.Stock, 2, "")
@@ -78,9 +78,9 @@ func TestStockMinionUnderBrineMasters(t *testing.T) {
 	s.alive()
 }
 
-// TestJobKeptForAStockMinion publishes a job while a stock minion is unreachable:
-// it runs it when it is back, and not again in its next life. A job that it had
-// is not given to that next life either.
+// TestJobKeptForAStockMinion publishes a job while a stock minion is unreachable. The minion runs
+// it when it is back, and not again after a restart. A job that it has received is not sent again
+// after a restart either.
 func TestJobKeptForAStockMinion(t *testing.T) {
 	daemontest.StockTree(t)
 	s := newSetup(t, daemontest.Brine, daemontest.Stock, 1, "")
@@ -94,7 +94,7 @@ func TestJobKeptForAStockMinion(t *testing.T) {
 	}
 	stop := func() {
 		t.Helper()
-		s.minion.Signal(syscall.SIGTERM) // or it would think next time that it runs already
+		s.minion.Signal(syscall.SIGTERM) // otherwise its next process would conclude that it is already running
 		s.minion.Wait(within)
 		s.minion.Kill() // what it has left
 	}
@@ -127,9 +127,8 @@ func TestJobKeptForAStockMinion(t *testing.T) {
 	}
 }
 
-// TestJobKeptForAStockMinionCutOff: a stock minion that only the network
-// parts from its master gets what was published meanwhile, once. Over tcp such
-// a minion does not come back by itself.
+// TestJobKeptForAStockMinionCutOff: a stock minion separated from its master only by the network
+// gets the jobs published meanwhile, once. Over tcp such a minion does not reconnect by itself.
 func TestJobKeptForAStockMinionCutOff(t *testing.T) {
 	daemontest.StockTree(t)
 	s := newSetup(t, daemontest.Brine, daemontest.Stock, 1, "")

@@ -14,8 +14,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestFiles has minions of both kinds use the file servers of masters of both
-// kinds, which serve the same tree: all answers are those of a stock pair.
+// TestFiles: minions of both kinds use the file servers of masters of both kinds, which serve the
+// same tree. All answers are those of a stock pair.
 func TestFiles(t *testing.T) {
 	stockTree(t)
 	tree := fileTree(t)
@@ -103,8 +103,8 @@ func fileTree(t *testing.T) string {
 	return tree
 }
 
-// fileAnswers calls the functions of cp on a minion and returns what they
-// answered, with the directories of the minion and of the tree replaced.
+// fileAnswers calls the functions of cp on a minion and returns the answers, with the directories
+// of the minion and of the tree replaced.
 func fileAnswers(t *testing.T, master, minion *node, tree string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

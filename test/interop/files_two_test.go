@@ -10,8 +10,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestFilesAreOfTheMasterThatAsks has two hot masters with different trees and
-// pillars order runs at the same time: each gets its own.
+// TestFilesAreOfTheMasterThatAsks: two hot masters with different trees and pillars start runs at
+// the same time: each run uses the data of its master.
 func TestFilesAreOfTheMasterThatAsks(t *testing.T) {
 	hosts := []string{daemontest.Host(), daemontest.Host()}
 	var masters []*node

@@ -9,8 +9,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestHotPair runs two hot masters with one key and minions of both kinds,
-// kills each master in turn, and wants no ping through the other lost.
+// TestHotPair runs two hot masters with one key and minions of both kinds, kills each master in
+// turn, and expects every ping through the other to succeed.
 func TestHotPair(t *testing.T) {
 	t.Run("brine-brine", func(t *testing.T) { testHotPair(t, brine, brine, []kind{brine, brine}) })
 	t.Run("brine-stock", func(t *testing.T) {
@@ -52,8 +52,7 @@ func testHotPair(t *testing.T, ka, kb kind, workers []kind) {
 	}
 }
 
-// copyKeys prepares a second master as Salt's tutorial says: the key pair is
-// all that it needs.
+// copyKeys prepares a second master as in Salt's tutorial: it only needs the key pair.
 func copyKeys(t *testing.T, from, to *node) {
 	t.Helper()
 	pki := "etc/salt/pki/master"

@@ -1,5 +1,5 @@
-// Package interop sets real daemons against each other: Brine's, and stock
-// Salt's where the environment says where to find it (see daemontest).
+// Package interop tests Brine and stock Salt daemons together, if the environment says where to
+// find Salt (see daemontest).
 package interop
 
 import (
@@ -36,5 +36,5 @@ func stockTree(t *testing.T) string {
 	return daemontest.StockTree(t)
 }
 
-// stockLimit is at least how long a test waits: stock daemons are slow to start.
+// stockLimit is the minimum timeout of tests with stock daemons, which are slow to start.
 const stockLimit = 3 * time.Minute

@@ -12,8 +12,7 @@ import (
 	"brine/test/eventually"
 )
 
-// mixed starts a Brine master with a minion of each kind, which are alike but
-// for their ids.
+// mixed starts a Brine master with a minion of each kind, identical except for their ids.
 func mixed(t *testing.T) (master *node, brineID, stockID string) {
 	t.Helper()
 	stockTree(t)
@@ -28,8 +27,8 @@ func mixed(t *testing.T) (master *node, brineID, stockID string) {
 	return master, "brine", "stock"
 }
 
-// alike are calls whose result must not depend on whose minion it is. In what
-// they return, masks hide what varies.
+// alike are calls whose result must not depend on the kind of minion. Masks hide the parts of
+// returns that vary.
 var alike = []string{
 	"test.ping", "test.echo 'a b'", "test.echo [1,{a: null}]", "test.arg 1 two 3.5 true null 2020-01-01 a=1 b=x", "test.kwarg a=1",
 	"test.true", "test.false", "test.none", "test.outputter text", "test.retcode 42",
@@ -103,7 +102,7 @@ var (
 	argsDoc   = regexp.MustCompile(`(?s)(Passed invalid arguments to .*?\\n).*`)
 )
 
-// seen is a return without what varies: ids, job ids, processes, the middle of
+// seen returns a return without the parts that vary: ids, job ids, processes, the middle of
 // tracebacks, documentation.
 func seen(v any) string {
 	b, err := json.Marshal(v)
@@ -128,8 +127,8 @@ func shellWords(line string) []string {
 	return out
 }
 
-// TestMixedFleet calls the functions of daily work on minions of both kinds at
-// once, and wants the same of both.
+// TestMixedFleet calls everyday functions on minions of both kinds at once, and expects the same
+// results.
 func TestMixedFleet(t *testing.T) {
 	master, ours, theirs := mixed(t)
 	for _, line := range alike {
@@ -156,9 +155,8 @@ func TestMixedFleet(t *testing.T) {
 	}
 }
 
-// commands are command lines of salt, salt-run, salt-key and salt-cp. Lines
-// of their output are compared in order of the alphabet, since minions return
-// in any order.
+// commands are command lines of salt, salt-run, salt-key and salt-cp. Lines of their output are
+// compared in sorted order, since minions return in any order.
 var commands = []string{
 	"salt * test.ping", "salt -v * test.ping", "salt --show-jid brine test.ping", "salt --summary * test.ping", "salt -v --summary * test.ping",
 	"salt -s * test.ping",
@@ -190,7 +188,7 @@ var commands = []string{
 var noise = regexp.MustCompile(`(?m)^(# )?(\[ERROR   \] )?(Task was destroyed|task: <Task).*\n?|^\[WARNING \] .*\n?|^Exception ignored.*\n?|^Future ` +
 	`exception was never.*\n(TimeoutError.*\n)?(future: .*\n?)?`)
 
-// shown is what a program printed, without what varies.
+// shown returns the output of a program without the parts that vary.
 func shown(text string) string {
 	text = noise.ReplaceAllString(text, "")
 	text = regexp.MustCompile(`20\d{18}`).ReplaceAllString(text, "JID")
@@ -200,8 +198,8 @@ func shown(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestStockCommandLine types the same at Salt's command line and at ours, at
-// one master with minions of both kinds.
+// TestStockCommandLine runs the same commands with Salt's command line and ours, at one master with
+// minions of both kinds.
 func TestStockCommandLine(t *testing.T) {
 	master, _, _ := mixed(t)
 	usage := regexp.MustCompile(`(?s)^.*\n(\S+: error: )`)

@@ -11,8 +11,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestPairs puts every kind of master together with every kind of minion, but
-// for stock with stock, over each transport.
+// TestPairs combines every kind of master with every kind of minion, except stock with stock, over
+// each transport.
 func TestPairs(t *testing.T) {
 	for _, transport := range []string{"zeromq", "tcp", "ws"} {
 		for _, p := range []struct{ master, minion kind }{{brine, brine}, {brine, stock}, {stock, brine}} {
@@ -68,7 +68,7 @@ func has(text, want string) error {
 	return nil
 }
 
-// checkCommands runs what the fleet must be able to, with k's command line.
+// checkCommands runs essential commands with the command line of kind k.
 func checkCommands(t *testing.T, master *node, k kind) {
 	t.Helper()
 	for _, c := range []struct {
@@ -108,7 +108,7 @@ func drop(m map[string]any, key string) map[string]any {
 	return m
 }
 
-// clean removes from test.arg what a stock minion adds about the job.
+// clean removes the data about the job that a stock minion adds to test.arg.
 func clean(m map[string]any) {
 	w, ok := m["worker"].(map[string]any)
 	if !ok {
@@ -122,8 +122,7 @@ func clean(m map[string]any) {
 	}
 }
 
-// checkRotation has the master replace its AES key, and wants the next
-// command answered.
+// checkRotation makes the master replace its AES key, and expects the next command to be answered.
 func checkRotation(t *testing.T, master *node, k kind) {
 	t.Helper()
 	path := filepath.Join(master.Dir, "var/cache/salt/master/.dfn")

@@ -9,8 +9,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestPublishFromMinions has minions of both kinds command each other by way
-// of masters of both kinds, as far as the options peer and peer_run allow.
+// TestPublishFromMinions: minions of both kinds command each other through masters of both kinds,
+// as far as the options peer and peer_run allow.
 func TestPublishFromMinions(t *testing.T) {
 	stockTree(t)
 	for _, mk := range []kind{brine, stock} {

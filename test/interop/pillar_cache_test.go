@@ -11,9 +11,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestPillarCache: a master that keeps pillars gives them again until they are
-// to be created again, and then the minion sees what the files say. A stock pair,
-// where there is one, does the same.
+// TestPillarCache: a master that caches pillars serves the cached ones until they are to be created
+// again; then the minion gets the content of the files. A stock pair, if available, does the same.
 func TestPillarCache(t *testing.T) {
 	for _, c := range []struct {
 		kind    kind
@@ -79,7 +78,7 @@ func newCachingPair(t *testing.T, k kind, config string) cachingPair {
 	return p
 }
 
-// say has the pillar's file tell another number.
+// say writes another number to the pillar's file.
 func (p cachingPair) say(n int) {
 	p.t.Helper()
 	if err := os.WriteFile(p.tree+"/p.sls", []byte(fmt.Sprintf("v: %d\n", n)), 0o644); err != nil {
@@ -96,7 +95,7 @@ func (p cachingPair) run(args ...string) any {
 	return rets["m"]
 }
 
-// has asks the minion for its pillar.
+// has checks the number in the minion's pillar.
 func (p cachingPair) has(n int, call string) error {
 	rets, err := p.master.SaltJSON(p.kind, "m", call)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestPillar has minions of both kinds ask masters of both kinds for their
-// pillar, made of the same tree: all answers are those of a stock pair.
+// TestPillar: minions of both kinds request their pillar, made from the same tree, from masters of
+// both kinds. All answers are those of a stock pair.
 func TestPillar(t *testing.T) {
 	stockTree(t)
 	tree := pillarTree(t)

@@ -13,8 +13,7 @@ import (
 	"brine/test/eventually"
 )
 
-// python runs code with stock Salt's packages. Its arguments are those of the
-// code.
+// python runs code with stock Salt's packages. args are the arguments of the code.
 func python(t *testing.T, code string, args ...string) (out string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -25,15 +24,14 @@ func python(t *testing.T, code string, args ...string) (out string, err error) {
 	return string(b), err
 }
 
-// stripped has c run something else by the same interpreter.
+// stripped makes c run something else with the same interpreter.
 func stripped(c *exec.Cmd, args []string) *exec.Cmd {
 	c.Args = slices.Concat(c.Args[:3], args) // python -W ignore
 	return c
 }
 
-// localClient calls what Salt's own client can do. A quick job for which it waits
-// takes the whole timeout of 20 seconds; half of that is time enough for a
-// busy machine.
+// localClient calls what Salt's own client can do. If waiting for a quick job fails, it takes the
+// whole timeout of 20 seconds; half of that is enough for a busy machine.
 const localClient = `
 import sys, time
 import salt.config, salt.client, salt.runner, salt.netapi
@@ -75,8 +73,8 @@ timed("jobs.lookup_jid", lambda: runner.cmd("jobs.lookup_jid", [jid], print_even
 timed("local_cache", lambda: local.returners["local_cache.get_jid"](jid)[minion]["return"], "kept")
 `
 
-// TestStockLocalClient: programs that use Salt's Python client on the host of a
-// master are as quick as with Salt's master.
+// TestStockLocalClient: programs that use Salt's Python client on a master's host are as fast as
+// with a stock master.
 func TestStockLocalClient(t *testing.T) {
 	stockTree(t)
 	t.Parallel()

@@ -14,9 +14,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestQueue orders state runs while another goes on, from minions of both
-// kinds: who is refused and how, who waits and for whom, and who may run
-// beside it are the same.
+// TestQueue starts state runs while another one is in progress, on minions of both kinds. Both
+// kinds refuse, queue and run the same ones concurrently, with the same messages.
 func TestQueue(t *testing.T) {
 	stockTree(t)
 	tree := daemontest.ShortDir(t)
@@ -54,12 +53,12 @@ func TestQueue(t *testing.T) {
 
 type answer struct{ to, text string }
 
-// queue asks one minion for runs.
+// queue starts runs on one minion.
 type queue struct {
 	t              *testing.T
 	master, minion *node
 	id, dir, last  string // last is the job that start has ordered
-	on             int    // runs that go on, or wait
+	on             int    // runs in progress or waiting
 	answers        []answer
 }
 
@@ -74,9 +73,9 @@ func (q *queue) note(to, text string) {
 	q.answers = append(q.answers, answer{strings.ReplaceAll(to, q.id, "ID"), plain.Replace(text)})
 }
 
-// ask has the minion do something, and notes the answer and the exit code. It
-// waits for those before, whose processes Salt's minion counts as running for
-// a while after they have answered.
+// ask makes the minion do something, and records the answer and the exit code. It waits for the
+// runs before, whose processes a stock minion counts as running for a while after they have
+// answered.
 func (q *queue) ask(args ...string) {
 	q.t.Helper()
 	q.runs(q.on)
@@ -84,7 +83,7 @@ func (q *queue) ask(args ...string) {
 	q.note(strings.Join(args, " "), fmt.Sprint(out, errs, " exit code ", code))
 }
 
-// start orders a run and waits until it goes on, or waits.
+// start starts a run and waits until it is in progress or waiting.
 func (q *queue) start(args ...string) (jid string) {
 	q.t.Helper()
 	out, errs, _ := q.master.Run(brine, "salt", append([]string{"--async", q.id}, args...)...)
@@ -98,7 +97,7 @@ func (q *queue) start(args ...string) (jid string) {
 	return jid
 }
 
-// runs waits until there are so many state functions that go on or wait.
+// runs waits until n state functions are in progress or waiting.
 func (q *queue) runs(n int) {
 	q.t.Helper()
 	eventually.Nil(q.t, stockLimit, fmt.Sprintf("%d runs on %s", n, q.id), func() error {
@@ -114,7 +113,7 @@ func (q *queue) runs(n int) {
 	})
 }
 
-// result waits for what a run has returned, and notes it.
+// result waits for the return of a run, and records it.
 func (q *queue) result(what, jid string) {
 	q.t.Helper()
 	eventually.Nil(q.t, stockLimit, "the result of "+what+" on "+q.id, func() error {
@@ -140,7 +139,7 @@ func (q *queue) files(tree string) {
 	order := q.order()
 	write("hold", "wait:\n  cmd.run:\n    - name: while [ ! -e "+q.free()+" ]; do sleep 0.1; done; echo hold >>"+order+"\n")
 	write("quick", "quick:\n  test.nop: []\n")
-	// What runs before it does is that of its turn, not of when it was ordered.
+	// What precedes a run's turn must reflect the order of turns, not of requests.
 	write("first", "before:\n  cmd.run:\n    - name: echo before >>"+order+"\n    - prereq: [{cmd: first}]\nfirst:\n  cmd.run:\n    - name: echo first >>"+
 		order+"\n    - unless: test ! -e "+order+"\n")
 	write("second", "second:\n  cmd.run:\n    - name: echo second >>"+order+"\n")

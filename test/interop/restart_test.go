@@ -11,9 +11,9 @@ import (
 	"brine/test/eventually"
 )
 
-// TestRestartsUnderMinions kills a master while jobs run on minions of both
-// kinds. A restarted master does not know the session keys of before: the minions
-// must sign in again by themselves, and every return must arrive.
+// TestRestartsUnderMinions kills a master while jobs run on minions of both kinds. A restarted
+// master does not know the former session keys: the minions must sign in again by themselves, and
+// every return must arrive.
 func TestRestartsUnderMinions(t *testing.T) {
 	stockTree(t)
 	host := daemontest.Host()

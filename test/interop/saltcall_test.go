@@ -12,8 +12,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestSaltCallAndDaemon has salt-call change things that the running minion
-// must learn of, for each pair of programs.
+// TestSaltCallAndDaemon: salt-call makes changes that the running minion must learn of, for each
+// pair of programs.
 func TestSaltCallAndDaemon(t *testing.T) {
 	for _, p := range []struct{ daemon, call kind }{{brine, brine}, {brine, stock}, {stock, brine}} {
 		t.Run(fmt.Sprintf("%s-daemon/%s-call", p.daemon, p.call), func(t *testing.T) {
@@ -25,8 +25,8 @@ func TestSaltCallAndDaemon(t *testing.T) {
 	}
 }
 
-// told is one salt-call: the events that it fires or that answer it, each a tag
-// and what its data contains, and what the daemon says afterwards.
+// told is one call of salt-call: the events that it fires or that answer it, each a tag and a part
+// of its data, and the daemon's answer afterwards.
 type told struct {
 	call   string
 	events []string
@@ -104,7 +104,7 @@ func testSaltCall(t *testing.T, daemon, call kind) {
 			t.Errorf("salt-call %q: exit code %d, %s %s", args, code, out, errs)
 		}
 	}
-	// What Brine's salt-call has changed holds when it ends. Stock's does not wait.
+	// Changes by Brine's salt-call are effective when it ends. Stock's does not wait.
 	check := func(what string, ok func() error) {
 		t.Helper()
 		if call == brine {
@@ -163,7 +163,7 @@ func event(heard, want string) error {
 	return fmt.Errorf("not among %q", heard)
 }
 
-// asked is what the minion's daemon returns, as JSON without blanks.
+// asked returns the answer of the minion's daemon, as JSON without blanks.
 func asked(master *node, call string) (string, error) {
 	rets, err := master.SaltJSON(brine, append([]string{"mi"}, strings.Fields(call)...)...)
 	if err != nil {
@@ -173,8 +173,8 @@ func asked(master *node, call string) (string, error) {
 	return string(b), err
 }
 
-// TestSaltCallTellsAllMasters has salt-call, which signs in to one master, leave
-// data in the mines of both masters of a minion.
+// TestSaltCallTellsAllMasters: salt-call, which signs in to one master, stores data in the mines of
+// both masters of a minion.
 func TestSaltCallTellsAllMasters(t *testing.T) {
 	one, two, minion := hotPair(t, "")
 	if out, errs, code := minion.Run(brine, "salt-call", "mine.send", "test.echo", "left"); code != 0 {
@@ -195,7 +195,7 @@ func TestSaltCallTellsAllMasters(t *testing.T) {
 func hotPair(t *testing.T, more string) (one, two, minion *node) {
 	hosts := []string{daemontest.Host(), daemontest.Host()}
 	one = newMaster(t, brine, "one", hosts[0], "auto_accept: true\n"+more).Start()
-	one.Kill() // it has made the key
+	one.Kill() // it has created the key
 	two = newMaster(t, brine, "two", hosts[1], "auto_accept: true\n"+more)
 	two.Write("etc/salt/pki/master/master.pem", one.Read("etc/salt/pki/master/master.pem"))
 	two.Write("etc/salt/pki/master/master.pub", one.Read("etc/salt/pki/master/master.pub"))
@@ -208,8 +208,8 @@ func hotPair(t *testing.T, more string) (one, two, minion *node) {
 	return one, two, minion
 }
 
-// TestMasterIsOneName asks a minion of two masters for its master in all ways:
-// it is the one that asks, by its name, never a list.
+// TestMasterIsOneName queries a minion of two masters for its master in all ways: the answer is the
+// name of the asking master, never a list.
 func TestMasterIsOneName(t *testing.T) {
 	tree := daemontest.ShortDir(t)
 	for file, text := range map[string]string{"top.sls": "base: {'*': [p]}\n", "p.sls": "from: {{ grains.master }}\n"} {
@@ -226,7 +226,7 @@ func TestMasterIsOneName(t *testing.T) {
 				t.Errorf("%s asks for %s: %s %v", m.Name, call, got, err)
 			}
 		}
-		// What masters are told is the same for all of them.
+		// All masters get the same data.
 		if got, err := asked(m, "pillar.get from"); err != nil || got != fmt.Sprintf("%q", one.Host) {
 			t.Errorf("the pillar of %s says %s %v", m.Name, got, err)
 		}
@@ -240,7 +240,7 @@ func TestMasterIsOneName(t *testing.T) {
 	}
 }
 
-// TestWhatMinionsAnswer asks for things that clients of Salt's read.
+// TestWhatMinionsAnswer requests data that Salt's clients read.
 func TestWhatMinionsAnswer(t *testing.T) {
 	host := daemontest.Host()
 	master := newMaster(t, brine, "boss", host, "auto_accept: true\n").Start()
@@ -266,7 +266,7 @@ func TestWhatMinionsAnswer(t *testing.T) {
 	eventually.Nil(t, stockLimit, "the event", func() error { return event(heard(), `my/tag	"pretag": null`) })
 }
 
-// TestPillarTimesOut has a pillar take longer than request_channel_timeout.
+// TestPillarTimesOut: a pillar takes longer than request_channel_timeout.
 func TestPillarTimesOut(t *testing.T) {
 	host := daemontest.Host()
 	newMaster(t, brine, "boss", host, "auto_accept: true\next_pillar: [cmd_yaml: 'sleep 5; echo \"{a: 1}\"']\n").Start()

@@ -7,8 +7,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestRefuseSHA1 has a master demand SHA-224: minions of both kinds that are
-// configured so are commanded, one with Salt's defaults is not let in.
+// TestRefuseSHA1: a master requires SHA-224. Minions of both kinds with that configuration can be
+// commanded; one with Salt's defaults is refused.
 func TestRefuseSHA1(t *testing.T) {
 	stockTree(t)
 	host := daemontest.Host()

@@ -11,8 +11,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestStartupStates: what masters of both kinds store and fire of the jobs of
-// startup_states is the same for minions of both kinds.
+// TestStartupStates: masters of both kinds store and fire the same for the jobs of startup_states
+// of minions of both kinds.
 func TestStartupStates(t *testing.T) {
 	stockTree(t)
 	options := map[string]string{
@@ -63,9 +63,8 @@ var (
 	timePattern  = regexp.MustCompile(`"(duration|ts)":[\d.]+`)
 )
 
-// startup returns the return event and the job record of the one job that a
-// minion has started, without what differs between two runs; "" if there is no
-// such job yet.
+// startup returns the return event and the job record of the single job that a minion has started,
+// without the parts that vary between runs; "" if there is no such job yet.
 func startup(t *testing.T, m *node, k kind, id, fun, heard string) string {
 	t.Helper()
 	var out []string
@@ -98,7 +97,7 @@ func startup(t *testing.T, m *node, k kind, id, fun, heard string) string {
 	return strings.Join(out, "\n")
 }
 
-// sorted is a map as text without times and job ids.
+// sorted returns a map as a string without times and job ids.
 func sorted(t *testing.T, d map[string]any) string {
 	t.Helper()
 	b, err := json.Marshal(d)

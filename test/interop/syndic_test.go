@@ -10,9 +10,9 @@ import (
 	"brine/test/eventually"
 )
 
-// TestStockSyndic: minions below a stock syndic answer a Brine master of masters,
-// and the masters below check what its limited users may do (CVE-2022-22941): a
-// stock one, and a Brine one beside which the stock syndic runs.
+// TestStockSyndic: minions below a stock syndic answer an upper Brine master. The lower masters, a
+// stock one, and a Brine one beside a stock syndic, check the permissions of its limited users
+// (CVE-2022-22941).
 func TestStockSyndic(t *testing.T) {
 	stockTree(t)
 	for _, k := range []kind{stock, brine} {

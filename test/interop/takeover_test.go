@@ -11,9 +11,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestTakeOver migrates a master and a minion in place and back: the same
-// directories, keys and configuration, first under Salt's programs, then under
-// Brine's, then under Salt's again.
+// TestTakeOver migrates a master and a minion in place and back: the same directories, keys and
+// configuration are used by Salt's programs, then by Brine's, then by Salt's again.
 func TestTakeOver(t *testing.T) {
 	stockTree(t)
 	host := daemontest.Host()
@@ -67,9 +66,8 @@ func pkiOf(t *testing.T, master *daemontest.Node) string {
 	return b.String()
 }
 
-// TestFrozenMaster stops a master without closing its connections, as a hung
-// host does. The minion notices by its heartbeat, and commands through the
-// other master go on.
+// TestFrozenMaster stops a master without closing its connections, like a host that hangs. The
+// minion detects it by heartbeats, and commands through the other master still work.
 func TestFrozenMaster(t *testing.T) {
 	for _, k := range []kind{brine, stock} {
 		t.Run(string(k), func(t *testing.T) {
@@ -86,8 +84,8 @@ func TestFrozenMaster(t *testing.T) {
 				m.Accept("worker")
 				eventually.Nil(t, stockLimit, "the minion answers "+m.Name, func() error { return m.PingAll(m.Kind, "worker") })
 			}
-			// All its processes: of a stock master the first one has no part in
-			// what minions see.
+			// Stop all its processes: the first process of a stock master does not communicate with
+			// minions.
 			freeze := func(s syscall.Signal) {
 				if err := syscall.Kill(-a.PID(), s); err != nil {
 					t.Fatal(err)

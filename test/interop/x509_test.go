@@ -12,8 +12,8 @@ import (
 	"brine/test/eventually"
 )
 
-// TestCertificatesByOtherMinions has a minion sign certificates for others, of both kinds, as
-// far as its signing policies allow.
+// TestCertificatesByOtherMinions: a minion signs certificates for others, of both kinds, as far as
+// its signing policies allow.
 func TestCertificatesByOtherMinions(t *testing.T) {
 	for _, p := range []struct{ ca, leaf kind }{{brine, brine}, {brine, stock}, {stock, brine}} {
 		t.Run(fmt.Sprintf("%s-ca/%s-leaf", p.ca, p.leaf), func(t *testing.T) {
@@ -87,7 +87,7 @@ func testRemoteSigning(t *testing.T, ca, leaf kind) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	if ca == brine { // Salt's signs with what the request names, and writes copies where it says
+	if ca == brine { // stock minions sign the data in the request, and write copies as configured
 		written(create("www", "copypath="+dir, "signing_private_key="+path("leaf.key")))
 		if found, err := filepath.Glob(filepath.Join(dir, "*.crt")); err != nil || len(found) != 3 {
 			t.Errorf("%v %v", found, err)

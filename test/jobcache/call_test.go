@@ -15,8 +15,8 @@ import (
 	"brine/test/servertest"
 )
 
-// TestCallReturns: salt-call delivers before it ends, with a master and without
-// one. What it cannot deliver it says, and the daemon does so later.
+// TestCallReturns: salt-call delivers its result before it ends, with and without a master. It
+// reports what it cannot deliver; the daemon delivers that later.
 func TestCallReturns(t *testing.T) {
 	t.Parallel()
 	s := servertest.Redis(t)
@@ -67,8 +67,8 @@ func TestCallReturns(t *testing.T) {
 		t.Error(text)
 	}
 
-	// Away: of several, one by one, the daemon takes all, whether it began
-	// before or after.
+	// The server is down: the daemon takes over each of several results, whether it started before
+	// or after.
 	s.Stop()
 	before, text := jid("--local", "--return=redis", "test.echo", "kept")
 	if !strings.Contains(text, "cannot send the result to the returner redis") || !strings.Contains(text, "brine/called") {

@@ -1,5 +1,5 @@
-// Package jobcache runs masters and minions whose jobs, returns and minion data
-// are in a server that they share, and takes that server away.
+// Package jobcache runs masters and minions that store jobs, returns and minion data on a shared
+// server, and stops that server.
 package jobcache
 
 import (
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { daemontest.Main(m) }
 
 const patience = 2 * time.Minute
 
-// ask runs one of the programs of a master and returns what it says as JSON.
+// ask runs a program of a master and returns its output, decoded as JSON.
 func ask(m *daemontest.Node, args ...string) (map[string]any, error) {
 	return m.SaltJSON(daemontest.Brine, args...)
 }
@@ -69,8 +69,7 @@ auto_accept: True
 		jid, _, _ = strings.Cut(jid, "\n")
 		return strings.TrimSpace(jid)
 	}
-	// everywhere waits until the other master, and the minion's own server, have
-	// a job.
+	// everywhere waits until the other master and the minion's own server have a job.
 	everywhere := func(jid, text string) {
 		t.Helper()
 		eventually.Nil(t, patience, "the other master shows "+jid, func() error {
@@ -121,7 +120,7 @@ auto_accept: True
 		}
 		return nil
 	})
-	// What waits outlives the daemons.
+	// Queued data survives the daemons.
 	minion.Kill()
 	a.Kill()
 	a.Start()
@@ -143,8 +142,7 @@ auto_accept: True
 	}
 }
 
-// TestEventsInDatabase has a master keep its events in a database, which is
-// unreachable in between.
+// TestEventsInDatabase: a master stores its events in a database, which is unreachable for a while.
 func TestEventsInDatabase(t *testing.T) {
 	t.Parallel()
 	s := servertest.Postgres(t)

@@ -18,12 +18,11 @@ import (
 	"brine/test/servertest"
 )
 
-// recorded is what a stock master (3007) has left with one minion, three
-// jobs and a mine: the directories pki and cache, packed. BRINE_RECORD=1 with
-// BRINE_STOCK_SALT writes it again.
+// recorded is the packed data of a stock master (3007) with one minion, three jobs and a mine: the
+// directories pki and cache. BRINE_RECORD=1 with BRINE_STOCK_SALT records it again.
 const recorded = "testdata/stock-master.tar.gz"
 
-// record runs a master and a stock minion and packs what the master keeps.
+// record runs a master and a stock minion and packs the master's data.
 func record(t *testing.T) {
 	t.Helper()
 	m := daemontest.NewMaster(t, daemontest.Stock, "stock", "127.0.78.11", "auto_accept: true\n").Start()
@@ -73,9 +72,8 @@ func migrate(t *testing.T, m *daemontest.Node, wantCode int, args ...string) map
 	return got
 }
 
-// TestMigrateFromStock takes over what a stock master has left, by masters
-// that run: keys, the key pair, jobs into the master's database and on to a
-// server, minion data into a server.
+// TestMigrateFromStock: running masters import the data of a stock master: keys, the key pair, jobs
+// into the master's database and on to a server, minion data into a server.
 func TestMigrateFromStock(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("BRINE_RECORD") == "1" {
@@ -91,7 +89,7 @@ func TestMigrateFromStock(t *testing.T) {
 		fmt.Sprintf("keep_jobs_seconds: 0\nrunner_returns: false\ncache.redis.host: %[1]s\ncache.redis.port: %[2]d\nredis.host: %[1]s\nredis.port: "+
 			"%[2]d\nredis.db: 2\n", s.Host, s.Port)).Start()
 
-	// The source's jobs are Salt's files; the running master takes them over.
+	// The source's jobs are Salt's files; the running master imports them.
 	files := "local_cache:" + old + "/cache"
 	dry := migrate(t, m, 0, "jobs", "--from", files, "--to", "brine", "--dry-run")["jobs"]
 	if dry.ToCopy < 3 || dry.Found != dry.ToCopy || dry.Verified != 0 {
@@ -139,7 +137,7 @@ func TestMigrateFromStock(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 
-	// Keys: not in the way of those that the target has.
+	// Keys: they do not replace keys that the target has.
 	pki := m.Path("etc/salt/pki/master")
 	got := migrate(t, m, 0, "keys", "--from", old+"/pki", "--to", pki, "--key-pair", "cluster")
 	if k := got["keys"]; k.Copied != 1 || k.Verified != 1 || got["key_pair"].Copied != 1 {
@@ -162,14 +160,14 @@ func TestMigrateFromStock(t *testing.T) {
 		t.Errorf("%+v", k)
 	}
 
-	// The server goes away.
+	// The server stops.
 	s.Stop()
 	if got := migrate(t, m, 69, "cache", "--from", "localfs:"+old+"/cache", "--to", "redis"); got["cache"].Verified != 0 {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestMigrateRefuses names what is wrong with the command line.
+// TestMigrateRefuses checks the errors for wrong command lines.
 func TestMigrateRefuses(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewMaster(t, daemontest.Brine, "none", "127.0.78.13", "")
@@ -194,21 +192,21 @@ func TestMigrateRefuses(t *testing.T) {
 			t.Errorf("migrate %v: %d, %s%s", c.args, code, out, stderr)
 		}
 	}
-	// Refused before anything is made.
+	// The error comes before anything is created.
 	if _, err := os.Stat("/x"); err == nil {
 		t.Error("/x was made")
 	}
 }
 
-// TestStartOnSaltsCachedir: a master that starts on what one of Salt's has left
-// shows its jobs by itself, also those that come before the next start.
+// TestStartOnSaltsCachedir: a master that starts on the cachedir of a stock master shows its jobs,
+// also those added before the next start.
 func TestStartOnSaltsCachedir(t *testing.T) {
 	t.Parallel()
 	old := t.TempDir()
 	if out, err := exec.Command("tar", "-C", old, "-xzf", recorded).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// The recording is older than jobs are kept.
+	// The recording is older than keep_jobs.
 	m := daemontest.NewMaster(t, daemontest.Brine, "next", "127.0.78.13", "keep_jobs_seconds: 0\n")
 	jobs := m.Path("var/cache/salt/master/jobs")
 	echo := ""

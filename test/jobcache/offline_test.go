@@ -14,8 +14,8 @@ import (
 	"brine/test/tools"
 )
 
-// TestRunnersWithoutMaster: while no master runs, salt-run reads what one has
-// left on disk, says so, and changes nothing.
+// TestRunnersWithoutMaster: while no master runs, salt-run reads the data on disk, says so, and
+// changes nothing.
 func TestRunnersWithoutMaster(t *testing.T) {
 	t.Parallel()
 	srv := t.TempDir()
@@ -77,7 +77,7 @@ func TestRunnersWithoutMaster(t *testing.T) {
 	if out, stderr, code := ask([]string{"--async", "config.get", "answer"}); code != 1 {
 		t.Errorf("--async: %d %s%s", code, out, stderr)
 	}
-	// A master that holds the jobs although it cannot be reached.
+	// A process that locks the jobs although no master can be reached.
 	held, err := job.Open(m.Path("var/cache/salt/master/brine"), job.Options{JobCache: true}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestRunnersWithoutMaster(t *testing.T) {
 	}
 }
 
-// TestRunnersOnAFreshMachine: nothing is made where there never was a master.
+// TestRunnersOnAFreshMachine: nothing is created where no master ever ran.
 func TestRunnersOnAFreshMachine(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewMaster(t, daemontest.Brine, "a", daemontest.Host(), "")
@@ -114,8 +114,8 @@ func TestRunnersOnAFreshMachine(t *testing.T) {
 	}
 }
 
-// TestModulesBeforeTheFirstStart fetches the source of ext_pillar without which the master does
-// not start, on a machine that never had a master.
+// TestModulesBeforeTheFirstStart fetches the source of ext_pillar, without which the master does
+// not start, on a machine on which no master ever ran.
 func TestModulesBeforeTheFirstStart(t *testing.T) {
 	t.Parallel()
 	tools.NeedPython(t, "python3", "marshal")

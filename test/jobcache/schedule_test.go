@@ -15,8 +15,8 @@ import (
 	"brine/test/servertest"
 )
 
-// TestScheduledReturner: jobs of the schedule go to the returner that they name,
-// with its settings, and to that of all scheduled jobs, once, and to the master.
+// TestScheduledReturner: results of scheduled jobs are sent once to the returner that each job
+// names, with its settings, to the returner of all scheduled jobs, and to the master.
 func TestScheduledReturner(t *testing.T) {
 	t.Parallel()
 	s := servertest.Redis(t)

@@ -16,7 +16,7 @@ import (
 	"brine/test/servertest"
 )
 
-// runner runs a runner of a master and returns what it says.
+// runner runs a runner of a master and returns its result.
 func runner(m *daemontest.Node, args ...string) (map[string]any, error) {
 	out, stderr, _ := m.Run(m.Kind, "salt-run", append([]string{"--out=json"}, args...)...)
 	var got map[string]any
@@ -26,8 +26,8 @@ func runner(m *daemontest.Node, args ...string) (map[string]any, error) {
 	return got, nil
 }
 
-// TestJobsThatMinionsStart: jobs of salt-call, the schedule and startup_states
-// have arguments, target and minions wherever jobs are kept.
+// TestJobsThatMinionsStart: jobs of salt-call, the schedule and startup_states have arguments,
+// target and minions in every job store.
 func TestJobsThatMinionsStart(t *testing.T) {
 	t.Parallel()
 	s := servertest.Redis(t)

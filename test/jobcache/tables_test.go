@@ -11,8 +11,8 @@ import (
 	"brine/test/servertest"
 )
 
-// documented are the statements in docs/caches.md that create tables, for MySQL
-// and for PostgreSQL.
+// documented returns the statements in docs/caches.md that create tables, for MySQL and for
+// PostgreSQL.
 func documented(t *testing.T) (mysql, postgres string) {
 	t.Helper()
 	b, err := os.ReadFile("../../docs/caches.md")
@@ -26,8 +26,8 @@ func documented(t *testing.T) (mysql, postgres string) {
 	return strings.TrimPrefix(parts[1], "sql\n"), strings.TrimPrefix(parts[3], "sql\n")
 }
 
-// TestTablesComeLater: what a returner gets before its
-// tables exist is kept, jobs.cache_status says why, and it is delivered afterwards.
+// TestTablesComeLater: data sent to a returner before its tables exist is queued, jobs.cache_status
+// shows the reason, and the data is delivered afterwards.
 func TestTablesComeLater(t *testing.T) {
 	mysql, postgres := documented(t)
 	for name, c := range map[string]struct {

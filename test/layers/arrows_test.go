@@ -15,13 +15,12 @@ import (
 // arrowDirs are the daemons and the cluster, with the packages below them.
 var arrowDirs = []string{"daemons/master", "daemons/minion", "ha/cluster"}
 
-// mostArrows is how many arrows of a directory may run back up.
+// mostArrows is the maximum number of backward arrows in a package.
 const mostArrows = 20
 
-// TestArrowsBetweenFiles counts the arrows between files of a package that run back up.
-// An arrow goes from a file to another one in which something that it uses is declared.
-// Files have the order in which fewest arrows run back up, as far as a simple search finds
-// it; -v lists the arrows.
+// TestArrowsBetweenFiles counts the backward arrows between the files of a package. An arrow leads
+// from a file to another one that declares something it uses. The files are put into the order with
+// the fewest backward arrows that a simple search finds; -v lists the arrows.
 func TestArrowsBetweenFiles(t *testing.T) {
 	counts, seen := map[string]int{}, map[string]int{}
 	eachPackage(t, func(files []*ast.File, p *types.Package, info *types.Info) {
@@ -49,7 +48,7 @@ func TestArrowsBetweenFiles(t *testing.T) {
 	}
 }
 
-// arrow goes from a file to one that it uses.
+// arrow leads from a file to one that it uses.
 type arrow struct{ from, to string }
 
 // arrowsOf returns the arrows of a package, with the names that each file uses.
@@ -87,11 +86,11 @@ func declaredAtTop(o types.Object, p *types.Package) bool {
 	return o.Parent() == p.Scope()
 }
 
-// tries is how many orders of files the search begins with.
+// tries is the number of initial orders of the search.
 const tries = 30
 
-// backUp returns the arrows against the best order of files that it finds: it moves single
-// files of some random orders while that helps.
+// backUp returns the backward arrows in the best order of files that it finds. It starts from
+// random orders and moves single files while that helps.
 func backUp(arrows map[arrow][]string) (back []arrow) {
 	names := map[string]bool{}
 	for a := range arrows {
@@ -102,7 +101,7 @@ func backUp(arrows map[arrow][]string) (back []arrow) {
 	for i, f := range order {
 		place[f] = i
 	}
-	uses := make([][]bool, len(order)) // by place
+	uses := make([][]bool, len(order)) // by position
 	for i := range uses {
 		uses[i] = make([]bool, len(order))
 	}
@@ -131,14 +130,14 @@ func backUp(arrows map[arrow][]string) (back []arrow) {
 	return back
 }
 
-// improve moves single files to the place where fewest of their arrows run back up, until
-// no move helps. It returns how many arrows do then.
+// improve moves single files to the position with the fewest backward arrows, until no move helps.
+// It returns the number of backward arrows.
 func improve(perm []int, uses [][]bool) (back int) {
 	for better := true; better; {
 		better = false
 		for i := range perm {
 			f := perm[i]
-			// gain is how many arrows less run back up with f at place j.
+			// gain is the decrease of backward arrows when f is at position j.
 			gain, most, to := 0, 0, i
 			for j := i - 1; j >= 0; j-- {
 				gain += one(uses[perm[j]][f], -1) + one(uses[f][perm[j]], 1)

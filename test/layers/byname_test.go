@@ -12,9 +12,8 @@ import (
 	"testing"
 )
 
-// TestStatesCallByName counts the places where states call execution modules by
-// name. docs/adr/0034 says which of them stay; others use packages. The counts
-// are in testdata/byname and may only shrink.
+// TestStatesCallByName counts the calls of execution modules by name in states. docs/adr/0034 says
+// which of them stay; others use packages. The counts are in testdata/byname and may only decrease.
 func TestStatesCallByName(t *testing.T) {
 	root := filepath.Join("..", "..", "internal", "catalogue", "states")
 	dirs, err := os.ReadDir(root)
@@ -42,8 +41,8 @@ func TestStatesCallByName(t *testing.T) {
 	}
 }
 
-// callsByName counts the calls of Exec in a package. Where a function passes a
-// name that it has from its caller, its callers count in its place.
+// callsByName counts the calls of Exec in a package. If a function passes on a name that is its
+// parameter, the calls of that function count instead.
 func callsByName(t *testing.T, dir string) int {
 	t.Helper()
 	var funcs []*ast.FuncDecl
@@ -66,7 +65,7 @@ func callsByName(t *testing.T, dir string) int {
 		}
 	}
 
-	// passes has the functions that call one of their arguments, with its place.
+	// passes maps the functions that call one of their arguments to its index.
 	passes := map[string]int{"Exec": 1}
 	for n := 0; n != len(passes); {
 		n = len(passes)
@@ -126,8 +125,8 @@ func parameters(fd *ast.FuncDecl) (names []string) {
 	return names
 }
 
-// firstOf returns the place of the first parameter that an expression is made
-// of, or -1. Fields of a parameter do not count.
+// firstOf returns the index of the first parameter that an expression uses, or -1. Fields of a
+// parameter do not count.
 func firstOf(e ast.Expr, params []string) int {
 	switch e := e.(type) {
 	case *ast.Ident:

@@ -1,6 +1,6 @@
-// Package layers holds the code to docs/ARCHITECTURE.md: a package imports
-// only packages of its own layer and of the layers above it in the table, the
-// table names each package, and every package says what it is.
+// Package layers checks the code against docs/ARCHITECTURE.md: a package imports only packages of
+// its own layer and of the layers above it in the table, the table names each package, and every
+// package has a package comment.
 package layers
 
 import (

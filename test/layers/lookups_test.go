@@ -11,13 +11,12 @@ import (
 	"testing"
 )
 
-// lookupDirs are the packages whose messages are to be structs of internal/net/wire.
+// lookupDirs are the packages whose messages should be structs of internal/net/wire.
 var lookupDirs = []string{"daemons/master", "daemons/minion", "call/client", "ha/cluster"}
 
-// TestLookups counts the places where masters, minions, clients and clusters look up
-// a key of a dictionary by a constant string. A message that has a struct in
-// internal/net/wire is read by wire.Decode, or by wire.View. The counts are in
-// testdata/lookups and may only shrink.
+// TestLookups counts where masters, minions, clients and clusters look up a key of a dictionary by
+// a constant string. A message that has a struct in internal/net/wire is read by wire.Decode, or by
+// wire.View. The counts are in testdata/lookups and may only decrease.
 func TestLookups(t *testing.T) {
 	counts := map[string]int{}
 	eachPackage(t, func(files []*ast.File, p *types.Package, info *types.Info) {
@@ -45,8 +44,8 @@ func TestLookups(t *testing.T) {
 // reading are the methods of a dictionary that look up a key.
 var reading = map[string]bool{"Get": true, "Has": true, "At": true, "Str": true, "Bytes": true, "Int": true, "Bool": true, "Dict": true, "List": true}
 
-// lookups counts calls of reading methods of *value.Dict, and reads of Go maps from
-// strings to any, by a key that is a constant.
+// lookups counts calls of reading methods of *value.Dict, and reads of Go maps from strings to any,
+// with a constant key.
 func lookups(files []*ast.File, info *types.Info) (n int) {
 	constString := func(e ast.Expr) bool {
 		v := info.Types[e].Value

@@ -19,7 +19,7 @@ import (
 	"testing"
 )
 
-// listed is what go list says of a package.
+// listed is the output of go list for a package.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
@@ -47,8 +47,7 @@ func eachPackage(t *testing.T, do func(files []*ast.File, p *types.Package, info
 	}
 }
 
-// tree type-checks the packages from source, and reads what they import from the build
-// cache.
+// tree type-checks the packages from source, and reads their imports from the build cache.
 var tree = sync.OnceValues(func() (all []checked, _ error) {
 	cmd := exec.Command("go", "list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles", "./internal/...", "./cmd/...")
 	cmd.Dir = filepath.Join("..", "..")
@@ -91,13 +90,13 @@ var tree = sync.OnceValues(func() (all []checked, _ error) {
 	return all, nil
 })
 
-// mostMethods is how many methods a type may have, those of embedded types included.
+// mostMethods is the maximum number of methods of a type, including those of embedded types.
 const mostMethods = 40
 
-// TestFewMethods: a type with many methods is several types. Methods that come from other
-// modules, as those of an embedded sql.DB, do not count. In the catalogue, methods that
-// are handed on as values do not either: they are the functions of a module, which users
-// call by name, and the type is their namespace.
+// TestFewMethods: a type with too many methods should be several types. Methods from other modules,
+// such as those of an embedded sql.DB, do not count. Nor do methods in the catalogue that are used
+// as values: they are the functions of a module, which users call by name, and the type is only
+// their namespace.
 func TestFewMethods(t *testing.T) {
 	known := 0
 	eachPackage(t, func(files []*ast.File, p *types.Package, info *types.Info) {
@@ -135,7 +134,7 @@ func methods(of types.Type, without map[types.Object]bool) int {
 	return n
 }
 
-// methodValues returns the methods that are used other than by a call.
+// methodValues returns the methods that are used other than in calls.
 func methodValues(files []*ast.File, info *types.Info) map[types.Object]bool {
 	called := map[*ast.SelectorExpr]bool{}
 	for _, f := range files {

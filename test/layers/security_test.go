@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// docs/security.md names for each known vulnerability the test that shows that
-// it is none here; each of these must exist.
+// TestSecurityNamesRealTests: for each known vulnerability docs/security.md names the test that
+// shows that Brine is not affected; each of these tests must exist.
 func TestSecurityNamesRealTests(t *testing.T) {
 	text, err := os.ReadFile("../../docs/security.md")
 	if err != nil {

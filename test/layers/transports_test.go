@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// byName is a decision by the name of a transport.
+// byName matches a decision by the name of a transport.
 var byName = regexp.MustCompile(`(?:Name\(\)|[tT]ransport)\s*[!=]=\s*"(?:zeromq|tcp|ws)"`)
 
-// TestTransportsByTraits: what differs between transports is one of their traits, so
-// that a new transport needs no change outside of internal/net/transport.
+// TestTransportsByTraits: differences between transports are traits, so that a new transport needs
+// no change outside of internal/net/transport.
 func TestTransportsByTraits(t *testing.T) {
 	for line, want := range map[string]bool{
 		`if l.Transport.Name() == "tcp" && x {`: true, `cfg.Network.Transport != "zeromq"`: true, `Transport: "tcp",`: false, `o.IPCMode == "tcp"`: false,

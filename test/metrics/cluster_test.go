@@ -20,7 +20,7 @@ const (
 // their witness.
 func TestCluster(t *testing.T) {
 	hosts := []string{daemontest.Host(), daemontest.Host()}
-	slices.Sort(hosts) // the first founds the cluster
+	slices.Sort(hosts) // the first one creates the cluster
 	third := daemontest.Host()
 	voters := fmt.Sprintf("cluster_voters: [%s, %s, %s]\n", hosts[0], hosts[1], third)
 	var masters []*node
@@ -60,7 +60,7 @@ func TestCluster(t *testing.T) {
 	}
 	complete(t, witness.Families(), ofWitness.families(), witnessRows, nil)
 
-	// The lease is at one of them, and goes to the other one when that ends.
+	// One of them holds the lease, and the other one gets it when that one ends.
 	for _, r := range []reader{one, two} {
 		r.change(t, []row{
 			{`brine_cluster_peer_up{peer="` + hosts[slices.Index([]reader{two, one}, r)] + `"}`, nil, is(1)},
@@ -68,7 +68,7 @@ func TestCluster(t *testing.T) {
 			{`brine_certificate_expiry_timestamp_seconds{certificate="member:` + hosts[1] + `"}`, nil, later},
 		})
 	}
-	// While one is frozen, it lacks the keys that the other one accepts.
+	// A frozen master lacks the keys that the other one accepts.
 	masters[1].Signal(syscall.SIGSTOP)
 	one.change(t, []row{{`brine_cluster_behind_changes{peer="` + hosts[1] + `",stream="records"}`, func() {
 		daemontest.NewMinion(t, brine, "w1", hosts[:1], "").Start()

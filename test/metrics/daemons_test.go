@@ -95,7 +95,7 @@ redis.port: 1
 	atMaster, atMinion, atAPI := reader(host), reader(three), reader(two)
 	atMaster.health(t, "a master", "/readyz", 200, "ok")
 
-	// A minion with the id of another one, and one that waits.
+	// A minion with the id of another one, and one whose key is pending.
 	waiting := daemontest.NewMinion(t, brine, "w2", []string{host}, fmt.Sprintf("transport: tcp\nssl: {ca_certs: %s}\n", cert))
 	impostor := daemontest.NewMinion(t, brine, "w1", []string{host}, fmt.Sprintf("transport: tcp\nssl: {ca_certs: %s}\n", cert))
 	slow := func(on bool) {
@@ -197,7 +197,7 @@ redis.port: 1
 	atMinion.health(t, "the master is back", "/readyz", 200, "ok")
 	atMinion.change(t, []row{{`brine_minion_outbox_returns`, nil, is(0)}})
 
-	// Jobs for a minion that is not there.
+	// Jobs for an unreachable minion.
 	queued := []row{
 		{`brine_master_minions{state="connected"}`, func() { pings(t, m, "w1"); w.Kill() }, is(0)},
 		{`brine_master_queued_jobs`, salt("--async", "w1", "test.ping"), nil},
@@ -273,7 +273,7 @@ func halfRequest(t *testing.T, addr string) net.Conn {
 // readSlowly reads events of a master so slowly that some are missed.
 func readSlowly(t *testing.T, m *node) {
 	t.Helper()
-	ctx := t.Context() // the reader's connection stays: the master notes what was missed when it writes again
+	ctx := t.Context() // the reader's connection stays open: the master counts missed events when it writes again
 	at := event.MasterOptions{Options: event.Options{IPCMode: "ipc"}, SockDir: m.Path("var/run/salt/master")}.Sockets()
 	r, err := event.Dial(ctx, at)
 	if err != nil {
@@ -286,11 +286,11 @@ func readSlowly(t *testing.T, m *node) {
 		}
 	}
 	for range r.Events("site/") {
-		break // the master goes on with what is left
+		break // the master continues with the remaining events
 	}
 }
 
-// TestFullDisk: a master that cannot write its job store is not ready, and lives.
+// TestFullDisk: a master that cannot write its job store is live but not ready.
 func TestFullDisk(t *testing.T) {
 	host := daemontest.Host()
 	m := daemontest.NewMaster(t, brine, "master", host, fmt.Sprintf("metrics_address: %s:%d\n", host, port))
@@ -305,8 +305,8 @@ func TestFullDisk(t *testing.T) {
 	at.health(t, "with space again", "/readyz", 200, "ok")
 }
 
-// TestAddresses: an address that cannot be used is named before the start, and one
-// without a host is on loopback.
+// TestAddresses: an unusable address is reported before the start, and one without a host is on
+// loopback.
 func TestAddresses(t *testing.T) {
 	host := daemontest.Host()
 	m := daemontest.NewMaster(t, brine, "master", host, "metrics_address: 9175\n")

@@ -29,7 +29,7 @@ func tables() [][]*metrics.Family {
 	return out
 }
 
-// written is a table as the document has it.
+// written returns a table as it is in the document.
 func written(families []*metrics.Family) string {
 	var b strings.Builder
 	for _, f := range families {
@@ -44,8 +44,7 @@ func written(families []*metrics.Family) string {
 
 const head = "| name | type | labels | meaning |\n|---|---|---|---|\n"
 
-// TestDocument: docs/metrics.md has the tables of all metrics. With BRINE_RECORD=1 it is
-// written.
+// TestDocument: docs/metrics.md has the tables of all metrics. BRINE_RECORD=1 writes it.
 func TestDocument(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "metrics.md")
 	b, err := os.ReadFile(path)
@@ -80,8 +79,7 @@ func TestDocument(t *testing.T) {
 
 var nameOf = regexp.MustCompile(`\b(brine|salt|process|go)_[a-z_]+`)
 
-// TestBoardAndRules: the board and the alert rules name metrics that exist, with labels
-// that they have.
+// TestBoardAndRules: the dashboard and the alert rules use existing metrics and labels.
 func TestBoardAndRules(t *testing.T) {
 	known := map[string]*metrics.Family{}
 	for _, all := range tables() {
@@ -128,7 +126,7 @@ func TestBoardAndRules(t *testing.T) {
 	}
 }
 
-// TestPromtool has Prometheus' own program check the rules, and the page of a master.
+// TestPromtool checks the rules and the metrics of a master with Prometheus' promtool.
 func TestPromtool(t *testing.T) {
 	promtool := tools.Need(t, "prometheus", "promtool")
 	dir := filepath.Join("..", "..", "packaging", "prometheus")
@@ -148,7 +146,7 @@ func TestPromtool(t *testing.T) {
 	c := exec.Command(promtool, "check", "metrics")
 	c.Stdin = bytes.NewReader(p.Bytes())
 	out, err := c.CombinedOutput()
-	// The name is the exporter's.
+	// The name is prescribed by the exporter.
 	rest := strings.TrimSpace(strings.ReplaceAll(string(out), `salt_health_minions_total non-counter metrics should not have "_total" suffix`, ""))
 	if rest != "" || err != nil && len(out) == 0 {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)

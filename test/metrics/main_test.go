@@ -1,5 +1,5 @@
-// Package metrics changes each metric of real daemons, and asks them whether they live
-// and are ready while what they need fails.
+// Package metrics changes each metric of real daemons, and checks their liveness and readiness
+// while their dependencies fail.
 package metrics
 
 import (
@@ -26,7 +26,7 @@ const (
 	brine = daemontest.Brine
 	port  = 24575
 
-	// soon is how long anything may take that should come soon.
+	// soon is the timeout for anything that should happen soon.
 	soon = 90 * time.Second
 )
 
@@ -57,7 +57,7 @@ func (r reader) health(t *testing.T, what, path string, status int, text string)
 	})
 }
 
-// page is what a daemon counts: values by name and labels.
+// page is the metrics of a daemon: values by name and labels.
 type page map[string]float64
 
 func (r reader) page() (page, error) {
@@ -99,7 +99,7 @@ func (p page) families() (names []string) {
 
 // row changes a metric.
 type row struct {
-	// series is the name, and the labels if there are some.
+	// series is the name, with labels if there are any.
 	series string
 	act    func()
 	// want says what it is then; nil: more than before.
@@ -113,7 +113,7 @@ func recent(_, now float64) bool {
 }
 func later(_, now float64) bool { return now > float64(time.Now().Unix()) }
 
-// change carries out the rows one after the other.
+// change executes the rows one after the other.
 func (r reader) change(t *testing.T, rows []row) {
 	t.Helper()
 	for _, x := range rows {
@@ -143,8 +143,8 @@ func (r reader) change(t *testing.T, rows []row) {
 	}
 }
 
-// complete demands that the rows have every declared family, apart from those of the
-// process and those that other tests change; and that a daemon writes no other.
+// complete expects the rows to cover every declared family, except those of the process and those
+// that other tests change, and expects a daemon to write no others.
 func complete(t *testing.T, declared []*metrics.Family, wrote []string, rows []row, elsewhere map[string]string) {
 	t.Helper()
 	known := map[string]bool{}

@@ -1,5 +1,5 @@
-// Package netns puts the daemons of a test on machines of their own, with real
-// networks between them that lose packets when the test says so. It needs root.
+// Package netns runs the daemons of a test on simulated machines with real networks between them,
+// which drop packets when the test requests it. It needs root.
 package netns
 
 import (
@@ -14,16 +14,15 @@ import (
 	"brine/test/tools"
 )
 
-// Network is some machines, each in a network namespace of its own, around a
-// router that can swallow packets between two of them without a word to
-// anybody. The namespaces live as long as the processes that hold them, and so
-// no longer than the test.
+// Network is a set of machines, each in its own network namespace, around a router that can
+// silently drop packets between two of them. The namespaces exist as long as the processes that
+// hold them, which end with the test.
 type Network struct {
 	t      testing.TB
 	router int // process in the router's namespace
 }
 
-// New makes the router. Where that is not possible the test is skipped.
+// New creates the router. It skips the test if that is not possible.
 func New(t testing.TB) *Network {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -51,7 +50,7 @@ func New(t testing.TB) *Network {
 	return n
 }
 
-// namespace makes a namespace and returns the process that holds it.
+// namespace creates a namespace and returns the id of the process that holds it.
 func (n *Network) namespace() (int, error) {
 	c := exec.Command("sleep", "3600")
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
@@ -62,7 +61,7 @@ func (n *Network) namespace() (int, error) {
 	return c.Process.Pid, n.in(c.Process.Pid, "ip", "link", "set", "lo", "up")
 }
 
-// enter is the command that runs another one in a namespace.
+// enter returns the command that runs another one in a namespace.
 func enter(holder int) []string {
 	return []string{"nsenter", "--target", strconv.Itoa(holder), "--net"}
 }
@@ -83,7 +82,7 @@ func (n *Network) must(holder int, command string) {
 	}
 }
 
-// Machine is one of them.
+// Machine is a machine of the network.
 type Machine struct {
 	n      *Network
 	holder int
@@ -111,27 +110,27 @@ func (n *Network) Machine(i int) *Machine {
 	return m
 }
 
-// Swallow has the router drop all packets from one machine to another.
+// Swallow makes the router drop all packets from one machine to another.
 func (n *Network) Swallow(from, to *Machine) {
 	n.must(n.router, "ip rule add from "+from.Addr+" to "+to.Addr+" type blackhole")
 }
 
-// Pass ends what Swallow did.
+// Pass undoes Swallow.
 func (n *Network) Pass(from, to *Machine) {
 	n.must(n.router, "ip rule del from "+from.Addr+" to "+to.Addr+" type blackhole")
 }
 
-// Within is the command that runs another one on the machine.
+// Within returns the command that runs another one on the machine.
 func (m *Machine) Within() []string { return enter(m.holder) }
 
-// Pull takes the machine's cable out, Plug puts it in again.
+// Pull disconnects the machine's cable.
 func (m *Machine) Pull() { m.n.must(m.n.router, "ip link set "+m.link+" down") }
 
-// Plug ends what Pull did.
+// Plug undoes Pull.
 func (m *Machine) Plug() { m.n.must(m.n.router, "ip link set "+m.link+" up") }
 
-// Part has all packets between two machines lost, Join ends that.
+// Part makes the router drop all packets between two machines.
 func (n *Network) Part(a, b *Machine) { n.Swallow(a, b); n.Swallow(b, a) }
 
-// Join ends what Part did.
+// Join undoes Part.
 func (n *Network) Join(a, b *Machine) { n.Pass(a, b); n.Pass(b, a) }

@@ -1,5 +1,5 @@
-// Package registration proves that a new unit of any kind touches one file, or two where
-// its package has to be imported. It adds one of each kind to the tree and runs the result.
+// Package registration proves that a new unit of any kind changes one file, or two if its package
+// must be imported. It adds one of each kind to the tree and runs the result.
 package registration
 
 import (
@@ -19,7 +19,7 @@ import (
 type unit struct {
 	kind  string
 	files map[string]string
-	// imports are lines that existing files get after their first line of imports.
+	// imports are lines to insert after the first import line of existing files.
 	imports map[string]string
 }
 
@@ -181,7 +181,7 @@ func TestOneFile(t *testing.T) {
 	}
 }
 
-// names runs the program that shows the names, with further files.
+// names runs the program that prints the names, with additional files.
 func names(t *testing.T, root string, files map[string]string) map[string][]string {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,6 +1,5 @@
-// Package secrets runs functions, states and daemons with passwords in their
-// arguments and options, beside servers that fail, and looks for these passwords
-// in comments, returns, events and logs.
+// Package secrets runs functions, states and daemons with passwords in their arguments and options,
+// and with failing servers. It searches comments, returns, events and logs for these passwords.
 package secrets
 
 import (
@@ -22,11 +21,11 @@ import (
 
 func TestMain(m *testing.M) { daemontest.Main(m) }
 
-// marker is the password in all that follows.
+// marker is the password in all tests.
 const marker = "S3CRET"
 
-// refusing starts a server that wants another password, and says so with the
-// address that it was asked for.
+// refusing starts a server that requires another password, and repeats the requested URL in its
+// error.
 func refusing(t *testing.T) string {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,8 +36,8 @@ func refusing(t *testing.T) string {
 	return strings.TrimPrefix(srv.URL, "http://")
 }
 
-// inPrivate returns a command that runs others where the files of packages are
-// of a directory of its own.
+// inPrivate returns a function that makes commands use a private directory for the files of
+// packages.
 func inPrivate(t *testing.T, dir string) func(c *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -65,9 +64,9 @@ func inPrivate(t *testing.T, dir string) func(c *exec.Cmd) *exec.Cmd {
 	}
 }
 
-// calls are functions and states with their arguments. URL is an address with a
-// name and a password, DIR a directory, REPO a git checkout whose remote
-// repository is URL. What needs a program begins with its name and a colon.
+// calls are functions and states with their arguments. URL is a URL with a name and a password, DIR
+// a directory, REPO a git checkout whose remote repository is URL. A call that needs a program
+// begins with its name and a colon.
 var calls = []string{
 	"git: git.clone DIR/g URL",
 	"git: git.ls_remote remote=URL",
@@ -216,11 +215,11 @@ var calls = []string{
 	"apt-get: state pkgrepo.absent name=deb|URL|x|main",
 }
 
-// onPurpose are calls whose return is what the caller asked for, as in Salt:
-// settings as they are. Their logs are searched all the same.
+// onPurpose are calls that return the requested settings unchanged, as in Salt. Only their logs are
+// searched.
 var onPurpose = []string{"pkg.mod_repo", "gem.sources_add", "file.source_list"}
 
-// TestMinion calls what fetches or connects.
+// TestMinion calls functions that fetch files or connect to servers.
 func TestMinion(t *testing.T) {
 	dir := daemontest.ShortDir(t)
 	refuses := refusing(t)
@@ -236,14 +235,14 @@ func TestMinion(t *testing.T) {
 				program, line = "", strings.TrimSuffix(program+": "+line, ": ")
 			}
 			if (program != "" || !strings.Contains(line, "URL")) && strings.Contains(address, refuses) {
-				continue // programs are slow, and the rest would be the same again
+				continue // programs are slow, and the result would be the same
 			}
 			t.Run(line, func(t *testing.T) {
 				t.Parallel()
 				if _, err := exec.LookPath(program); program != "" && err != nil {
 					t.Skip(err)
 				}
-				work := daemontest.ShortDir(t) // t.TempDir has the arguments in its name
+				work := daemontest.ShortDir(t) // the path of t.TempDir contains the arguments
 				repo := filepath.Join(work, "repo")
 				if strings.Contains(line, "REPO") {
 					git(t, "init", "-q", repo)
@@ -269,7 +268,7 @@ func TestMinion(t *testing.T) {
 					"PIP_BREAK_SYSTEM_PACKAGES=1")
 				var out, logged strings.Builder
 				c.Stdout, c.Stderr = &out, &logged
-				_ = c.Run() // most fail
+				_ = c.Run() // most of them fail
 				for l := range strings.Lines(logged.String()) {
 					if strings.Contains(l, marker) {
 						t.Errorf("logged: %s", l)
@@ -310,8 +309,7 @@ func git(t *testing.T, args ...string) {
 	}
 }
 
-// shown is what a call returns. Of a state it is all but its id and name, which
-// are the caller's.
+// shown returns the result of a call. For a state it omits the id and name, which are the caller's.
 func shown(t *testing.T, out string, isState bool) string {
 	t.Helper()
 	var ret map[string]any
@@ -337,8 +335,8 @@ func shown(t *testing.T, out string, isState bool) string {
 	return strings.Join(texts, "\n")
 }
 
-// masters are configurations of a master that cannot work: the servers refuse
-// connections, or the password. URL is as in calls.
+// masters are configurations of a master that fails: the servers refuse connections, or the
+// password. URL is as in calls.
 var masters = map[string]string{
 	"git": "fileserver_backend: [git]\ngitfs_remotes: [URL]\next_pillar: [{git: [master URL]}]\ngit_pillar_provider: git\n",
 	"password": "fileserver_backend: [git]\ngitfs_remotes: [{https://127.0.0.1:1/x: [{user: user}, {password: S3CRET}]}]\ngit_pillar_user: user\n" +
@@ -361,7 +359,7 @@ var masters = map[string]string{
 	"tops": "master_tops: {ext_nodes: echo URL S3CRET >&2; exit 3}\next_pillar: [{cmd_json: echo URL >&2; exit 3}]\n",
 }
 
-// TestMaster has masters whose servers refuse them.
+// TestMaster runs masters whose servers refuse them.
 func TestMaster(t *testing.T) {
 	refuses := refusing(t)
 	for name, config := range masters {
@@ -403,7 +401,7 @@ func TestMaster(t *testing.T) {
 					}
 				}
 				for l := range strings.Lines(events()) {
-					// The arguments of a job are its caller's, as in Salt.
+					// As in Salt, the arguments of a job are shown to its caller.
 					if strings.Contains(l, marker) && !strings.Contains(l, "fun_args") {
 						t.Errorf("event: %s", l)
 					}

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// TestNothingIsLeft: servers end with the tests that have started them, also if
-// these are killed.
+// TestNothingIsLeft: servers end with the tests that started them, even if these are killed.
 func TestNothingIsLeft(t *testing.T) {
 	const mark = "server is process "
 	if os.Getenv("BRINE_SERVER_LEFT") != "" {

@@ -2,6 +2,6 @@ package servertest
 
 import "syscall"
 
-// endWithParent has a process killed when the tests are, so that no server is
-// left behind; of PostgreSQL the other processes see it and end.
+// endWithParent makes the kernel kill a process when the tests are killed, so that no server is
+// left. The other processes of PostgreSQL detect that and exit.
 func endWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

@@ -23,29 +23,26 @@ import (
 	"brine/test/tools"
 )
 
-// Certificates are the files of a server with TLS: the authority that has
-// signed all, and the certificates, with their keys, of the server, for its
-// address, and of a client. Other is an authority that has signed nothing.
+// Certificates are the files of a server with TLS: the authority that has signed all certificates,
+// and the certificates and keys of the server, for its address, and of a client. Other is an
+// authority that has signed nothing.
 type Certificates struct {
 	CA, Other, ServerCert, ServerKey, Cert, Key string
 }
 
-// SecureRedis is Redis that takes connections by TLS only, from clients with a
-// certificate and a password.
+// SecureRedis is Redis that requires TLS, with a client certificate and a password.
 func SecureRedis(t testing.TB) *Server { t.Helper(); return runRedis(t, true) }
 
-// SecureEtcd is Etcd that takes connections by TLS only, from clients with a
-// certificate.
+// SecureEtcd is Etcd that requires TLS with a client certificate.
 func SecureEtcd(t testing.TB) *Server { t.Helper(); return runEtcd(t, true) }
 
-// SecureMySQL is MySQL whose user salt must come by TLS with a certificate.
+// SecureMySQL is MySQL whose user salt must use TLS with a client certificate.
 func SecureMySQL(t testing.TB) *Server { t.Helper(); return runMySQL(t, true) }
 
-// SecurePostgres is Postgres that takes connections by TLS only, from clients
-// with a certificate.
+// SecurePostgres is Postgres that requires TLS with a client certificate.
 func SecurePostgres(t testing.TB) *Server { t.Helper(); return runPostgres(t, true) }
 
-// RedisCluster starts three redis servers that are a cluster.
+// RedisCluster starts three redis servers that form a cluster.
 func RedisCluster(t testing.TB) []*Server {
 	t.Helper()
 	bin, cli := tools.Need(t, "redis-server", "redis-server"), tools.Need(t, "redis-tools", "redis-cli")
@@ -85,7 +82,7 @@ func RedisCluster(t testing.TB) []*Server {
 	}
 }
 
-// dial connects as a client with a certificate, if the server wants one.
+// dial connects, as a client with a certificate if the server requires one.
 func (s *Server) dial() (net.Conn, error) {
 	d := net.Dialer{Timeout: 5 * time.Second}
 	if s.Files.CA == "" {
@@ -98,7 +95,7 @@ func (s *Server) dial() (net.Conn, error) {
 	return tls.DialWithDialer(&d, "tcp", s.Addr(), &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true})
 }
 
-// certify makes the files of a server in a directory beside its data.
+// certify creates the files of a server in a directory beside its data.
 func (s *Server) certify(t testing.TB, owner *syscall.Credential) {
 	t.Helper()
 	dir := filepath.Join(s.Dir, "tls")
@@ -119,7 +116,7 @@ func (s *Server) certify(t testing.TB, owner *syscall.Credential) {
 	}
 }
 
-// certificate makes one, of an authority if ca is nil.
+// certificate creates a certificate, that of an authority if ca is nil.
 func certificate(t testing.TB, name string, at net.IP, ca *x509.Certificate, caKey *ecdsa.PrivateKey, certFile, keyFile string) (*x509.Certificate,
 	*ecdsa.PrivateKey) {
 	t.Helper()

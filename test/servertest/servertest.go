@@ -1,7 +1,6 @@
-// Package servertest runs the servers of others for tests: redis, etcd,
-// MariaDB and PostgreSQL as Debian packages them, each with a directory and a
-// loopback address of its own, so that nothing on the machine is touched and
-// ports need not be guessed.
+// Package servertest runs third-party servers for tests: redis, etcd, MariaDB and PostgreSQL from
+// Debian packages, each with its own directory and loopback address, so that nothing else on the
+// machine is touched and ports do not conflict.
 //
 // A server that is not installed skips the test, unless BRINE_REQUIRE_TOOLS is
 // 1: then the test fails.
@@ -28,20 +27,20 @@ import (
 
 // Server is one running server.
 type Server struct {
-	// Name is what Debian calls its package.
+	// Name is the name of its Debian package.
 	Name string
-	// Host and Port are where it listens, User, Password and Database how it
-	// lets in, as far as it asks.
+	// Host and Port are the address, User, Password and Database the login, as far as the server
+	// requires one.
 	Host                     string
 	Port                     int
 	User, Password, Database string
-	// Dir has its data.
+	// Dir contains its data.
 	Dir string
-	// Files are those that a client of a server with TLS needs.
+	// Files are the files for a client of a server with TLS.
 	Files Certificates
 
 	start func() *exec.Cmd
-	// end is the signal that ends it at once, with its children.
+	// end is the signal that ends the server at once, with its children.
 	end   syscall.Signal
 	ready func() error
 	admin func(db string) *exec.Cmd
@@ -50,11 +49,10 @@ type Server struct {
 	gone  chan struct{}
 }
 
-// giveUp is when a server counts as one that does not start: far more than any
-// machine should need.
+// giveUp is the timeout for the start of a server: far more than any machine should need.
 const giveUp = 2 * time.Minute
 
-// address is a loopback address that no other process has.
+// address returns a loopback address that no other process uses.
 func address() string {
 	return fmt.Sprintf("127.%d.%d.%d", 100+rand.IntN(100), rand.IntN(250), 2+rand.IntN(250))
 }
@@ -75,7 +73,7 @@ func folder(t testing.TB, owner *syscall.Credential) string {
 	return dir
 }
 
-// credential is that of an account, nil if this process is not root.
+// credential returns the credential of an account, nil if this process is not root.
 func credential(t testing.TB, account string) *syscall.Credential {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -96,14 +94,14 @@ func credential(t testing.TB, account string) *syscall.Credential {
 func as(c *exec.Cmd, who *syscall.Credential, dir string) *exec.Cmd {
 	c.Dir = dir
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C.UTF-8", "ETCD_UNSUPPORTED_ARCH=" + os.Getenv("ETCD_UNSUPPORTED_ARCH")}
-	// Not killed by signals meant for the test's process group, but when the
-	// tests are killed.
+	// The server must not get signals for the test's process group, but must be killed with the
+	// tests.
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: who, Setpgid: true}
 	endWithParent(c.SysProcAttr)
 	return c
 }
 
-// prepare runs what makes the data of a new server.
+// prepare runs the command that creates the data of a new server.
 func (s *Server) prepare(t testing.TB, c *exec.Cmd) {
 	t.Helper()
 	if out, err := c.CombinedOutput(); err != nil {
@@ -123,8 +121,7 @@ func (s *Server) run(t testing.TB) *Server {
 	return s
 }
 
-// Start runs the server and waits until it serves. It is for one that Stop has
-// ended.
+// Start restarts the server after Stop, and waits until it serves.
 func (s *Server) Start() error {
 	out, err := os.OpenFile(s.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
 	if err != nil {
@@ -173,9 +170,9 @@ func (s *Server) Stop() {
 	s.cmd = nil
 }
 
-// Freeze stops the server from answering, with its connections open, until the
-// function that it returns is called. On a busy machine a signal takes its time,
-// in which the server would go on; so it is waited for.
+// Freeze stops the server from answering, with its connections open, until the returned function is
+// called. It waits until the server has stopped, since a signal may take effect late on a busy
+// machine.
 func (s *Server) Freeze() (thaw func()) {
 	p := s.cmd.Process
 	p.Signal(syscall.SIGSTOP)
@@ -185,8 +182,7 @@ func (s *Server) Freeze() (thaw func()) {
 	return func() { p.Signal(syscall.SIGCONT) }
 }
 
-// stopped reports whether all threads of a process stand still, as far as the
-// system tells.
+// stopped reports whether all threads of a process are stopped, as far as the system shows.
 func stopped(pid int) bool {
 	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, path := range stats {
@@ -202,7 +198,7 @@ func stopped(pid int) bool {
 	return true
 }
 
-// Remove ends the server and deletes its data.
+// Remove stops the server and deletes its data.
 func (s *Server) Remove() {
 	s.Stop()
 	for range 100 {
@@ -213,7 +209,7 @@ func (s *Server) Remove() {
 	}
 }
 
-// Addr is host:port.
+// Addr returns host:port.
 func (s *Server) Addr() string { return net.JoinHostPort(s.Host, strconv.Itoa(s.Port)) }
 
 // Exec runs statements as the administrator of a database server, in database
@@ -229,7 +225,7 @@ func (s *Server) Exec(t testing.TB, db, sql string) string {
 	return string(out)
 }
 
-// answers has the administrator ask a database something.
+// answers checks that the administrator can query a database.
 func (s *Server) answers() error {
 	c := s.admin("")
 	c.Stdin = strings.NewReader("SELECT 1")
@@ -239,7 +235,7 @@ func (s *Server) answers() error {
 	return nil
 }
 
-// speaks asks a server something and looks at how its answer begins.
+// speaks sends a request to a server and checks the beginning of its answer.
 func (s *Server) speaks(question, answer string) error {
 	c, err := s.dial()
 	if err != nil {
@@ -317,7 +313,7 @@ func runEtcd(t testing.TB, secure bool) *Server {
 	return s.run(t)
 }
 
-// MySQL starts a MariaDB server, with a user salt who may do everything.
+// MySQL starts a MariaDB server, with a user salt who has all privileges.
 func MySQL(t testing.TB) *Server {
 	t.Helper()
 	return runMySQL(t, false)
@@ -380,7 +376,7 @@ func runPostgres(t testing.TB, secure bool) *Server {
 	if err := os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(hba), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Killed, it would leave its other processes behind, which hold the data.
+	// If it were killed, its other processes, which lock the data, would remain.
 	s.end = syscall.SIGQUIT
 	s.start = func() *exec.Cmd {
 		return as(exec.Command(bin, append([]string{"-D", data, "-k", s.Dir, "-h", s.Host, "-p", strconv.Itoa(s.Port), "-c", "fsync=off", "-c",
@@ -399,8 +395,8 @@ func runPostgres(t testing.TB, secure bool) *Server {
 	return s
 }
 
-// Rabbit starts a RabbitMQ server, in a namespace of process ids that ends with
-// it. env are the variables that its tools need to find it. It needs root.
+// Rabbit starts a RabbitMQ server in a PID namespace that ends with it. env are the variables with
+// which its tools find it. It needs root.
 func Rabbit(t testing.TB) (s *Server, env []string) {
 	t.Helper()
 	const bin = "/usr/lib/rabbitmq/bin/"
@@ -412,7 +408,7 @@ func Rabbit(t testing.TB) (s *Server, env []string) {
 		"RABBITMQ_NODE_IP_ADDRESS=" + s.Host, "RABBITMQ_NODE_PORT=" + strconv.Itoa(s.Port), "RABBITMQ_MNESIA_BASE=" + s.Dir + "/data", "RABBITMQ_LOG_BASE=" +
 			s.Dir + "/log",
 		"RABBITMQ_ENABLED_PLUGINS_FILE=" + s.Dir + "/plugins", "RABBITMQ_CONFIG_FILE=" + s.Dir + "/none", "LC_ALL=C.UTF-8",
-		// In a namespace of its own it must not look for its process id in /proc, which is that of another one.
+		// In a PID namespace it must not look for its process id in /proc, where it belongs to another process.
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none -rabbit vm_memory_calculation_strategy erlang",
 		"RABBITMQ_CTL_ERL_ARGS=+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none"}
 	s.start = func() *exec.Cmd {
@@ -431,9 +427,9 @@ func Rabbit(t testing.TB) (s *Server, env []string) {
 	return s.run(t), env
 }
 
-// StockPython runs a script with stock Salt's modules, whose source tree
-// BRINE_STOCK_SALT names, or skips the test. It skips, too, without one of the
-// Python modules that the script needs (fails where tools are demanded).
+// StockPython runs a script with stock Salt's modules, whose source tree is BRINE_STOCK_SALT. It
+// skips the test without that variable, or without one of the Python modules that the script needs
+// (it fails if tools are required).
 func StockPython(ctx context.Context, t testing.TB, script string, needs map[string]string, args ...string) string {
 	t.Helper()
 	tree, python := tools.StockSalt(t)

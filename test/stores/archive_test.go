@@ -8,8 +8,8 @@ import (
 	"brine/internal/store/returner"
 )
 
-// TestArchivedOnce: masters that archive the rows of one database at the same
-// moment have each of them there once.
+// TestArchivedOnce: if several masters archive the rows of one database at the same moment, each
+// row is archived once.
 func TestArchivedOnce(t *testing.T) {
 	t.Parallel()
 	c := returnerCases["pgjsonb"](t)
@@ -20,7 +20,7 @@ func TestArchivedOnce(t *testing.T) {
 		defer r.Close()
 		masters = append(masters, r)
 	}
-	must(t, masters[0].Clean(t.Context(), time.Hour, true)) // makes the tables
+	must(t, masters[0].Clean(t.Context(), time.Hour, true)) // creates the tables
 	for range 20 {
 		c.sql(`TRUNCATE jids, salt_returns, jids_archive, salt_returns_archive;
 INSERT INTO jids SELECT '2001010100000000' || lpad(i::text, 4, '0'), '{}' FROM generate_series(1, 1000) i;

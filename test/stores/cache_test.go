@@ -24,9 +24,8 @@ import (
 	"brine/test/servertest"
 )
 
-// kv answers as consul's key-value interface does by its documentation: consul
-// itself is no package of Debian's. Salt's client, python-consul, is set
-// against it as well as ours.
+// kv simulates consul's key-value API according to its documentation, since Debian has no package
+// of consul. It is tested with Salt's client, python-consul, and with ours.
 type kv struct {
 	mu    sync.Mutex
 	index uint64
@@ -101,8 +100,8 @@ func consulServer(t *testing.T) (host, port string) {
 	return host, port
 }
 
-// cases are the drivers with their options, and what stock Salt needs for its
-// own; no needs if it has none.
+// cases are the drivers with their options, and the requirements of Salt's driver; none if Salt has
+// no such driver.
 func cases(t *testing.T) []cacheCase {
 	host, port := consulServer(t)
 	return []cacheCase{
@@ -166,7 +165,7 @@ func pack(t testing.TB, v any) []byte {
 	return b
 }
 
-// TestDrivers holds every driver to the interface.
+// TestDrivers tests every driver against the interface.
 func TestDrivers(t *testing.T) {
 	for _, c := range cases(t) {
 		t.Run(c.name, func(t *testing.T) {
@@ -179,7 +178,7 @@ func TestDrivers(t *testing.T) {
 			if names, err := d.List(ctx, "minions"); len(names) != 0 || err != nil {
 				t.Error(names, err)
 			}
-			// Names that a server could take for something else.
+			// Names that a server could misinterpret.
 			ids := []string{"web1", "web1.example.com", "a_b", "a%b", "a b+c?d#e&f=g", `q"u'o`, "ü", "[x]*"}
 			big := pack(t, value.DictOf("bin", []byte{0, 0xff, 0x27}, "n", -5, "long", strings.Repeat("x", 200_000)))
 			for _, id := range ids {
@@ -271,8 +270,7 @@ c.flush("minions/ours", "data")
 assert c.fetch("minions/ours", "data") == {}, "flush"
 `
 
-// TestStockSharesStore has stock Salt's driver read what ours wrote, and ours
-// what it wrote.
+// TestStockSharesStore: stock Salt's driver reads the data that ours wrote, and vice versa.
 func TestStockSharesStore(t *testing.T) {
 	for _, c := range cases(t) {
 		if c.stockNeeds == nil {

@@ -20,7 +20,7 @@ import (
 
 const etcdPassword = "p@ss:w/örd"
 
-// admin has etcd do something as the user in the header, if that is not "".
+// admin makes a request to etcd with the authorization in header, if that is not "".
 func admin(t *testing.T, s *servertest.Server, method, path, header, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.Addr()+path, bytes.NewBufferString(body))
@@ -37,9 +37,8 @@ func admin(t *testing.T, s *servertest.Server, method, path, header, body string
 	}
 }
 
-// TestEtcdPasswords: etcd lets only users in who have a password; what another
-// one would write does not count as refused for good. Tokens are forgotten when
-// the server restarts.
+// TestEtcdPasswords: etcd accepts only users with a password. A write by another user does not fail
+// permanently. Tokens are lost when the server restarts.
 func TestEtcdPasswords(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -78,7 +77,7 @@ func TestEtcdPasswords(t *testing.T) {
 			exchange(t, d)
 			for _, who := range [][2]string{{"salt", "wrong"}, {"nobody", etcdPassword}, {"", ""}} {
 				if err := open(who[0], who[1]).Store(t.Context(), "minions/m1", "data", pack(t, 1)); salt.KindOf(err) != salt.Unavailable || err == nil {
-					t.Errorf("%q: %v", who, err) // as refused for good it would be given up
+					t.Errorf("%q: %v", who, err) // after a permanent failure the data would be dropped
 				} else if strings.Contains(err.Error(), etcdPassword) {
 					t.Error("the password is told:", err)
 				} else {

@@ -1,5 +1,5 @@
-// Package stores sets caches and job caches on the real servers, beside stock
-// Salt's own drivers where there is stock Salt.
+// Package stores tests caches and job caches with real servers, and with stock Salt's own drivers
+// if Salt is available.
 package stores
 
 import (

@@ -30,8 +30,8 @@ func packed(t *testing.T, v any) []byte {
 	return b
 }
 
-// TestMigrateCache copies from files to each driver and back, is cut off, goes
-// on, and meets values that are newer at either end.
+// TestMigrateCache copies from files to each driver and back. The copy is interrupted and
+// continued, and finds newer values at either end.
 func TestMigrateCache(t *testing.T) {
 	for _, c := range cases(t) {
 		t.Run(c.name, func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestMigrateCache(t *testing.T) {
 	}
 }
 
-// TestMigrateJobs copies from a database to each returner, from there to
-// Salt's files, and into a database again.
+// TestMigrateJobs copies from a database to each returner, from there to Salt's files, and back
+// into a database.
 func TestMigrateJobs(t *testing.T) {
 	const n = 25
 	now := time.Now()
@@ -140,8 +140,7 @@ func TestMigrateJobs(t *testing.T) {
 			server := migrate.Server{R: ret, OnlyTexts: c.texts, Timeout: 30 * time.Second}
 			before, err := server.JIDs(ctx)
 			must(t, err)
-			// One is there with another return, which stays; of one a return is
-			// missing.
+			// One job exists with a different return, which is kept; another one lacks a return.
 			must(t, ret.SaveLoad(ctx, jid(0), aLoad(jid(0))))
 			must(t, ret.Return(ctx, aReturn(jid(0), "m1", result)))
 			from := migrate.Database{Store: source}
@@ -193,7 +192,7 @@ func TestMigrateJobs(t *testing.T) {
 			if err != nil || w == nil || w.Load.Str("fun") != "test.ping" || len(w.Returns) != 2 || !value.Truth(w.Returns["m2"].At("return")) {
 				t.Errorf("%+v %v", w, err)
 			}
-			if name != "postgres_local_cache" && len(w.Minions) != 3 { // which has no place for it
+			if name != "postgres_local_cache" && len(w.Minions) != 3 { // which cannot store it
 				t.Errorf("the job was for %v", w.Minions)
 			}
 			newest, err := end.List(job.Filter{Limit: 1})
@@ -214,7 +213,7 @@ func TestMigrateJobs(t *testing.T) {
 	})
 }
 
-// some is some of the jobs: other tests leave theirs.
+// some reads some of the jobs, since other tests leave theirs.
 type some struct {
 	migrate.Jobs
 	jids map[string]bool

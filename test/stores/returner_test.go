@@ -16,8 +16,8 @@ import (
 	"brine/test/servertest"
 )
 
-// Tables as Salt's documentation of its returners declares them, as far as they
-// decide what fits.
+// Tables as declared in the documentation of Salt's returners, as far as the types of columns
+// matter.
 const (
 	mysqlTables = `CREATE TABLE jids (jid varchar(255) NOT NULL, ` + "`load`" +
 		` mediumtext NOT NULL, UNIQUE KEY jid (jid)) ENGINE=InnoDB DEFAULT CHARSET=utf8;
@@ -42,15 +42,15 @@ type returnerCase struct {
 	name    string
 	options *value.Dict
 	needs   map[string]string
-	// texts says that results come back as Python prints them.
+	// texts means that results are returned in Python's notation.
 	texts, events bool
 	sql           func(q string) string // runs a statement as administrator
 }
 
-// databases numbers those that tests have for themselves.
+// databases counts the databases created for tests.
 var databases atomic.Int32
 
-// postgresDB makes a database that no other test uses.
+// postgresDB creates a database that no other test uses.
 func postgresDB(t *testing.T, name, tables, jsonType string) (s *servertest.Server, db string) {
 	s = postgresServer.get(t)
 	db = fmt.Sprint(name, databases.Add(1))
@@ -59,7 +59,7 @@ func postgresDB(t *testing.T, name, tables, jsonType string) (s *servertest.Serv
 	return s, db
 }
 
-// returnerCases makes each returner ready, with a database of its own.
+// returnerCases prepare each returner, with a separate database.
 var returnerCases = map[string]func(t *testing.T) returnerCase{
 	"redis": func(t *testing.T) returnerCase {
 		s := redisServer.get(t)
@@ -103,8 +103,8 @@ var returnerCases = map[string]func(t *testing.T) returnerCase{
 	},
 }
 
-// jidOurs and jidTheirs are new for each returner and each run of the tests,
-// because redis and etcd keep what was there.
+// jidOurs and jidTheirs are new for each returner and each run of the tests, because redis and etcd
+// keep old data.
 var jidOurs, jidTheirs string
 
 func newJIDs() {
@@ -149,8 +149,8 @@ if hasattr(m, "event_return"):
     m.event_return([{"tag": "salt/x", "data": {"k": 1}}])
 `
 
-// TestReturnersSharedWithSalt holds each returner to the interface, and has stock Salt's
-// share its server.
+// TestReturnersSharedWithSalt tests each returner against the interface, while stock Salt's
+// returner uses the same server.
 func TestReturnersSharedWithSalt(t *testing.T) {
 	for name, make := range returnerCases {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestReturnersSharedWithSalt(t *testing.T) {
 				t.Error(rets, err)
 			}
 			result := value.DictOf("a", value.ListOf(1, nil, "é"))
-			for range 2 { // what comes twice is there once
+			for range 2 { // a duplicate is stored once
 				must(t, r.SaveLoad(ctx, jidOurs, aLoad(jidOurs)))
 				must(t, r.Return(ctx, aReturn(jidOurs, "m1", result)))
 				must(t, r.Return(ctx, aReturn(jidOurs, "m2", "x")))
@@ -253,7 +253,7 @@ func stockShares(t *testing.T, c returnerCase, r returner.Returner) {
 	})
 }
 
-// cleans has old rows removed, and old rows archived.
+// cleans tests the removal and the archiving of old rows.
 func cleans(t *testing.T, c returnerCase, r returner.Returner) {
 	t.Helper()
 	ctx := t.Context()
@@ -285,8 +285,7 @@ func cleans(t *testing.T, c returnerCase, r returner.Returner) {
 	}
 }
 
-// TestAlternative reads options as Salt does for --return_config and
-// --return_kwargs.
+// TestAlternative reads options as Salt does for --return_config and --return_kwargs.
 func TestAlternative(t *testing.T) {
 	s := redisServer.get(t)
 	src := options("redis", value.DictOf("host", s.Host, "port", 1), "other.redis.port", s.Port, "redis.db", 8)

@@ -15,11 +15,11 @@ import (
 	"brine/test/servertest"
 )
 
-// exchange has a driver write, list, read and remove.
+// exchange tests writing, listing, reading and removing with a driver.
 func exchange(t *testing.T, d cache.Driver) {
 	t.Helper()
 	ctx := t.Context()
-	const n = 40 // enough for all servers of a cluster
+	const n = 40 // enough to use all servers of a cluster
 	for i := range n {
 		must(t, d.Store(ctx, fmt.Sprintf("minions/m%d", i), "data", pack(t, i)))
 	}
@@ -43,7 +43,7 @@ func exchange(t *testing.T, d cache.Driver) {
 	}
 }
 
-// keepsJobs has a returner keep a job and find it again.
+// keepsJobs tests that a returner stores a job and finds it again.
 func keepsJobs(t *testing.T, r returner.Returner) {
 	t.Helper()
 	ctx := t.Context()
@@ -69,9 +69,9 @@ func keepsJobs(t *testing.T, r returner.Returner) {
 	}
 }
 
-// TestSecureStores: servers that take connections by TLS only, from clients
-// with a certificate, serve caches and returners; one that no trusted authority has
-// signed, or a client without a certificate, is not spoken to.
+// TestSecureStores: caches and returners work with servers that require TLS with client
+// certificates. They refuse a server certificate that no trusted authority has signed, and fail
+// without a client certificate.
 func TestSecureStores(t *testing.T) {
 	t.Parallel()
 	files := func(prefix string, s *servertest.Server, ca, cert, key string) []any {
@@ -85,7 +85,7 @@ func TestSecureStores(t *testing.T) {
 		open   func(testing.TB) *servertest.Server
 		driver string
 		cache  func(s *servertest.Server) []any
-		// ca and cert are the options to be wrong once.
+		// ca and cert are the options that are once set to wrong values.
 		ca, cert string
 		returner string
 		jobs     func(t *testing.T, s *servertest.Server) []any
@@ -130,7 +130,7 @@ func TestSecureStores(t *testing.T) {
 			t.Cleanup(func() { r.Close() })
 			keepsJobs(t, r)
 
-			// An option that comes later has the last word.
+			// A later option overrides an earlier one.
 			_, err = open(append(c.cache(s), c.ca, s.Files.Other)).Fetch(t.Context(), "minions/m1", "data")
 			if err == nil || !strings.Contains(err.Error(), "unknown authority") {
 				t.Errorf("a server with an untrusted certificate: %v", err)
@@ -150,8 +150,8 @@ func TestSecureStores(t *testing.T) {
 	}
 }
 
-// TestRedisCluster: values and jobs are spread over the servers of a cluster,
-// of which the options name one.
+// TestRedisCluster: values and jobs are distributed over the servers of a cluster, one of which is
+// configured.
 func TestRedisCluster(t *testing.T) {
 	t.Parallel()
 	all := servertest.RedisCluster(t)
@@ -175,21 +175,20 @@ func TestRedisCluster(t *testing.T) {
 	}
 }
 
-// TestSeveralEtcd: of the servers that etcd.host names one that is unreachable, or says
-// nothing, is passed over.
+// TestSeveralEtcd: servers in etcd.host that are unreachable or do not answer are skipped.
 func TestSeveralEtcd(t *testing.T) {
 	t.Parallel()
 	good, bad := servertest.Etcd(t), servertest.Etcd(t)
 	t.Cleanup(good.Remove)
 	t.Cleanup(bad.Remove)
-	// They are no cluster: what is found is at the one that is sound.
+	// They do not form a cluster: the data is on the healthy server.
 	d, err := drivers.Open("etcd", options("etcd.host", value.ListOf(bad.Addr(), good.Host), "etcd.require_v2", false), 2*time.Second)
 	must(t, err)
 	defer d.Close()
 	bad.Freeze()
 	var failures int
 	for end := time.Now().Add(time.Minute); ; failures++ {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // as caches and returners wait
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the timeout of caches and returners
 		err := d.Store(ctx, "minions/m1", "data", pack(t, 1))
 		cancel()
 		if err == nil {

@@ -51,7 +51,7 @@ func sees(t *testing.T, c *cache.Cache, id, want string) {
 
 func grains(os string) cache.Minion { return cache.Minion{Grains: value.DictOf("os", os)} }
 
-// TestTwoMasters has two masters share a store that goes away in between.
+// TestTwoMasters: two masters share a store that is unreachable for a while.
 func TestTwoMasters(t *testing.T) {
 	t.Parallel()
 	s := servertest.Redis(t)
@@ -81,7 +81,7 @@ func TestTwoMasters(t *testing.T) {
 	sees(t, b, "m299", "Ubuntu")
 
 	s.Stop()
-	// A query returns what is known, and what is written is not lost.
+	// A query returns the known data, and writes are not lost.
 	sees(t, b, "m5", "Debian")
 	must(t, a.StoreMinion("m1", grains("new")))
 	if gone, err := a.Flush("minions/m2", ""); !gone || err != nil {
@@ -100,12 +100,12 @@ func TestTwoMasters(t *testing.T) {
 	if ids, err := a.Minions(); len(ids) != 300 || slices.Contains(ids, "m2") || err != nil {
 		t.Error(len(ids), err)
 	}
-	must(t, a.Close()) // the master ends, and comes back before the store does
+	must(t, a.Close()) // the master stops, and restarts before the store does
 	a = master(t, s, dirA, 20*time.Second)
 	if osOf(a, "m1") != "new" || osOf(a, "m2") != "" || a.Status().Waiting != 3 {
 		t.Error("forgotten over a restart:", a.Status())
 	}
-	must(t, a.StoreMinion("m2", grains("again"))) // behind the removal
+	must(t, a.StoreMinion("m2", grains("again"))) // queued after the removal
 	must(t, s.Start())
 	written(t, a)
 	sees(t, b, "m1", "new")
@@ -116,14 +116,13 @@ func TestTwoMasters(t *testing.T) {
 	if v, ok, _ := b.Fetch("minions/m2", "mine"); ok {
 		t.Error(v)
 	}
-	// Salt's own command line of this machine reads the copy.
+	// Salt's command line on this machine reads the copy.
 	if got := cache.New(dirA, cacheOptions(t, "redis"), quiet).MinionData("m1").Grains.Str("os"); got != "new" {
 		t.Error(got)
 	}
 }
 
-// TestFrozenStore has the server not answer at all: a query waits
-// for it once.
+// TestFrozenStore: the server does not answer at all, and a query waits for it only once.
 func TestFrozenStore(t *testing.T) {
 	t.Parallel()
 	s := servertest.Redis(t)

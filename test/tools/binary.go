@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// Binary puts Brine's program into dir and returns its path. All tests of a tree share one
-// build in the user's cache directory, because go build does not link again what is up to
-// date. Each gets a copy: the build is replaced when the sources have changed.
+// Binary puts Brine's program into dir and returns its path. All tests of a tree share one build in
+// the user's cache directory, because go build does not link an up-to-date binary again. Each test
+// gets a copy, since the build is replaced when the sources change.
 func Binary(dir string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -43,7 +43,7 @@ func Binary(dir string) (string, error) {
 	return own, copyProgram(built, own)
 }
 
-// moduleRoot returns the directory of go.mod, in which or below which tests run.
+// moduleRoot returns the directory of go.mod; tests run in or below it.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	for ; err == nil; dir = filepath.Dir(dir) {

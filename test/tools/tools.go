@@ -1,5 +1,5 @@
-// Package tools has the tests ask for what the machine may lack. The script
-// install beside it fetches all of it from Debian's packages.
+// Package tools finds programs that tests need and a machine may lack. The script install beside it
+// installs all of them from Debian packages.
 package tools
 
 import (
@@ -14,13 +14,12 @@ import (
 	"testing"
 )
 
-// Required reports whether a lacking tool is a fault, as in CI, and no reason to
-// skip: BRINE_REQUIRE_TOOLS is 1.
+// Required reports whether a missing tool is a failure, as in CI, instead of a reason to skip:
+// BRINE_REQUIRE_TOOLS is 1.
 func Required() bool { return os.Getenv("BRINE_REQUIRE_TOOLS") == "1" }
 
-// Find returns the path of the first program that is there, each a name of
-// PATH or a pattern of paths, of which the last match counts (the newest of
-// several versions); "" if none is.
+// Find returns the path of the first existing program, "" if there is none. Each argument is a name
+// in PATH or a pattern of paths, whose last match is used (the newest of several versions).
 func Find(programs ...string) string {
 	for _, p := range programs {
 		if found, _ := filepath.Glob(p); len(found) > 0 {
@@ -36,8 +35,7 @@ func Find(programs ...string) string {
 	return ""
 }
 
-// Need is Find for a test that cannot do without the program of a Debian
-// package.
+// Need is Find for a test that requires the program of a Debian package.
 func Need(t testing.TB, pkg string, programs ...string) string {
 	t.Helper()
 	p := Find(programs...)
@@ -58,8 +56,8 @@ func NeedPython(t testing.TB, pkg, modules string) string {
 	return python
 }
 
-// Slow skips a test that is much of the time of `make test`, which is given
-// -short; `make test-all` runs it.
+// Slow skips a test that takes much of the time of `make test`, which sets -short; `make test-all`
+// runs it.
 func Slow(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -67,15 +65,13 @@ func Slow(t testing.TB) {
 	}
 }
 
-// Missing skips the test for want of Debian packages, or fails it where they
-// are required.
+// Missing skips the test because Debian packages are missing, or fails it if they are required.
 func Missing(t testing.TB, pkg string) {
 	t.Helper()
 	Without(t, "it needs Debian's "+pkg+" (test/tools/install gets it)")
 }
 
-// NeedAccount skips the test of a program that refuses a user without a name, if
-// the user that runs it has none.
+// NeedAccount skips the test if the current user has no name, which the program requires.
 func NeedAccount(t testing.TB, program string) {
 	t.Helper()
 	if _, err := user.LookupId(strconv.Itoa(os.Getuid())); err != nil {
@@ -83,8 +79,7 @@ func NeedAccount(t testing.TB, program string) {
 	}
 }
 
-// Without skips the test for a reason that a machine for CI must not have, or
-// fails it there.
+// Without skips the test for a reason that must not occur in CI, or fails it there.
 func Without(t testing.TB, why string) {
 	t.Helper()
 	if Required() {
@@ -93,15 +88,13 @@ func Without(t testing.TB, why string) {
 	t.Skip(why)
 }
 
-// StockTests matches the names of the tests that need stock Salt, by which
-// `make interop` finds them.
+// StockTests matches the names of the tests that need stock Salt; `make interop` uses it.
 const StockTests = "Stock|Salt|(Is|Are)True"
 
 var stockTest = regexp.MustCompile(StockTests)
 
-// StockSalt returns the source tree of stock Salt 3007, which BRINE_STOCK_SALT
-// names, and the Python that runs it: BRINE_STOCK_PYTHON, by default
-// /usr/bin/python3. Without a tree it skips the test.
+// StockSalt returns the source tree of stock Salt 3007 from BRINE_STOCK_SALT, and the Python that
+// runs it: BRINE_STOCK_PYTHON, by default /usr/bin/python3. Without a tree it skips the test.
 func StockSalt(t testing.TB) (tree, python string) {
 	t.Helper()
 	if name, _, _ := strings.Cut(t.Name(), "/"); strings.HasPrefix(name, "Test") && !stockTest.MatchString(name) && !isInterop() {
@@ -124,8 +117,8 @@ func withQueues(t testing.TB, python string) string {
 	if exec.Command(python, "-c", "import tornado\ntornado.queues").Run() == nil {
 		return python
 	}
-	// Salt's children inherit the path, also those of other users and with a
-	// Python of their own, such as in a virtual environment.
+	// Salt's child processes inherit the path, including those of other users and with another
+	// Python, such as in a virtual environment.
 	dir, err := os.MkdirTemp("", "brine-python-")
 	if err == nil {
 		t.Cleanup(func() { os.RemoveAll(dir) })

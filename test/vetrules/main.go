@@ -1,5 +1,5 @@
-// Command vetrules is a tool for go vet with the rules of this project: make lint
-// runs it. Each rule reports what has been a defect here before.
+// Command vetrules is a tool for go vet with the rules of this project; make lint runs it. Each
+// rule reports a kind of defect that occurred here before.
 package main
 
 import (
@@ -38,8 +38,8 @@ func isError(t types.Type) bool { return t != nil && types.Implements(t, errorTy
 
 func isNil(p *analysis.Pass, e ast.Expr) bool { return p.TypesInfo.Types[e].IsNil() }
 
-// shown are the packages whose errors tell users what to mend. Elsewhere the loops
-// go over stored data, any of which may fail for one reason.
+// shown are the packages whose errors tell users what to correct. Elsewhere loops process stored
+// data, where any item may fail for the same reason.
 var shown = regexp.MustCompile(`^brine/internal/(base|py|files|call|sls|catalogue|cli|daemons/config)(/|$)`)
 
 var mapOrder = rule("maporder", "reports loops over a map that return an error: which one is returned differs from run to run",
@@ -99,16 +99,17 @@ var errorCompare = rule("errorcompare", "reports comparisons and assertions of e
 		})
 	})
 
-// isEOF tells io.EOF, which readers return as it is: a wrapped one means something else.
+// isEOF reports whether an expression is io.EOF, which readers return unwrapped: a wrapped one has
+// another meaning.
 func isEOF(p *analysis.Pass, e ast.Expr) bool {
 	sel, ok := e.(*ast.SelectorExpr)
 	return ok && p.TypesInfo.Uses[sel.Sel] != nil && p.TypesInfo.Uses[sel.Sel].String() == "var io.EOF error"
 }
 
-// exact tells whether the line ends in a comment "exact: REASON".
+// exact reports whether the line ends in a comment "exact: REASON".
 func exact(p *analysis.Pass, n ast.Node) bool { return reasoned(p, n, "exact") }
 
-// reasoned tells whether the line ends in a comment that begins with a word and a reason.
+// reasoned reports whether the line ends in a comment with a word and a reason.
 func reasoned(p *analysis.Pass, n ast.Node, word string) bool {
 	at := p.Fset.Position(n.Pos())
 	for _, f := range p.Files {
@@ -137,7 +138,7 @@ func wrapped(p *analysis.Pass, call *ast.CallExpr) {
 		return
 	}
 	if strings.Contains(constant.StringVal(format), "%w") {
-		return // the kind of one error counts, and that of the other must not
+		return // the kind of one error is wanted, and that of the other is not
 	}
 	verbs := regexp.MustCompile(`%[-+# 0-9.*]*([a-zA-Z%])`).FindAllStringSubmatch(constant.StringVal(format), -1)
 	i := 1
@@ -169,7 +170,7 @@ func callee(p *analysis.Pass, call *ast.CallExpr) *types.Func {
 	return f
 }
 
-// renamed are keys of log records that stand for another one.
+// renamed maps keys of log records to the keys to use instead.
 var renamed = map[string]string{"error": "err", "e": "err", "file": "path", "filename": "path", "minion_id": "minion"}
 
 var logKey = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
@@ -208,7 +209,7 @@ var logKeys = rule("logkeys", "reports log records whose keys are not constant w
 		})
 	})
 
-// refused are packages that are not imported, with what is used instead.
+// refused maps packages that must not be imported to their replacements.
 var refused = map[string]string{
 	"io/ioutil":             "io and os",
 	"log":                   "log/slog",

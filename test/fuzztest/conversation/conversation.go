@@ -1,6 +1,5 @@
-// Package conversation changes recorded conversations as a hostile peer
-// would: a byte string, which fuzzing chooses, is read as a list of changes to
-// a list of messages.
+// Package conversation modifies recorded conversations as a hostile peer would. It interprets a
+// byte string chosen by the fuzzer as a list of changes to a list of messages.
 package conversation
 
 import (
@@ -10,7 +9,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Operations. The first operand says which message, the others depend on it.
+// Operations. The first operand selects the message; the others depend on the operation.
 const (
 	Drop     = iota // the message
 	Repeat          // the message, at the place of the second operand
@@ -33,7 +32,7 @@ const (
 
 type program struct{ b []byte }
 
-// below takes a number below n.
+// below returns a number below n.
 func (p *program) below(n int) int {
 	if len(p.b) == 0 || n <= 1 {
 		return 0
@@ -50,7 +49,7 @@ func (p *program) take(n int) []byte {
 	return out
 }
 
-// place is where a value is.
+// place is the position of a value.
 type place struct {
 	dict *value.Dict
 	key  any
@@ -73,7 +72,7 @@ func (p place) set(v any) {
 	}
 }
 
-// maxPlaces bounds the fields that are looked at.
+// maxPlaces bounds the fields that are considered.
 const maxPlaces = 256
 
 func places(v any, out []place, depth int) []place {
@@ -100,7 +99,7 @@ func places(v any, out []place, depth int) []place {
 	return out
 }
 
-// Values are what every field is tried with; words are added to them.
+// Values returns the values to try for every field, including words.
 func Values(words ...any) []any {
 	deep := any("deep")
 	for range 60 {
@@ -119,8 +118,8 @@ func Values(words ...any) []any {
 	}, words...)
 }
 
-// Mutate returns the conversation with the changes of a program. It leaves
-// talk alone. values are those of Values.
+// Mutate returns the conversation with the changes of a program. It does not modify talk. values is
+// a result of Values.
 func Mutate(b []byte, talk []*value.Dict, values []any) []*value.Dict {
 	out := make([]*value.Dict, len(talk))
 	var names []any
@@ -193,8 +192,8 @@ func Mutate(b []byte, talk []*value.Dict, values []any) []*value.Dict {
 	return out
 }
 
-// Seeds are programs that change one thing each, for conversations of n
-// messages: each operation, and each value in the first fields.
+// Seeds returns programs with one change each for conversations of n messages: each operation, and
+// each value in the first fields.
 func Seeds(n int, values []any) (out [][]byte) {
 	out = append(out, []byte{Drop, 0}, []byte{Repeat, 0, 1}, []byte{Swap, 0, 1}, []byte{Truncate, 0})
 	for i := range n {

@@ -24,7 +24,7 @@ func encode(t *testing.T, ms []*value.Dict) string {
 	return string(b)
 }
 
-// Each operation changes something, and what was recorded stays.
+// TestOperations: each operation changes the conversation, and does not modify the recording.
 func TestOperations(t *testing.T) {
 	values := Values("other")
 	was := encode(t, talk())
@@ -47,7 +47,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// Any program ends, with a conversation of bounded length.
+// TestAnyProgram: every program terminates, with a conversation of bounded length.
 func TestAnyProgram(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	values := Values("other")

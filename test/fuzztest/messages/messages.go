@@ -51,7 +51,7 @@ func Fuzz(f *fuzztest.F, seeds [][]byte, types ...any) {
 // largestSeed bounds seeds in bytes.
 const largestSeed = 32 << 10
 
-// tooLarge returns messages each of which exceeds one bound.
+// tooLarge returns messages that each exceed one bound.
 func tooLarge(typ reflect.Type) (out []*value.Dict) {
 	for i := range typ.NumField() {
 		f := typ.Field(i)
@@ -101,7 +101,7 @@ func strict(t *testing.T, d *value.Dict, typ reflect.Type) {
 	}
 }
 
-// size returns what a bound counts.
+// size returns the size that a bound limits.
 func size(v reflect.Value) int {
 	switch x := v.Interface().(type) {
 	case *value.List:
@@ -132,8 +132,8 @@ func lax(t *testing.T, d *value.Dict, typ reflect.Type) {
 	}
 }
 
-// same compares a value that was decoded and encoded again. A field makes a string
-// of bytes, a list of a tuple, and a number or truth of each other.
+// same compares a value with itself after decoding and encoding. A field may convert bytes to a
+// string, a tuple to a list, and numbers and booleans to each other.
 func same(got, was any) bool {
 	switch x := was.(type) {
 	case []byte:
