@@ -29,15 +29,14 @@ type site struct {
 	api   daemon
 	url   string
 	id    string // of a session
-	token string // of the master, for who asks without salt-api
+	token string // of the master, for commands without salt-api
 	http  *http.Client
 }
 
-// apiClients is how many programs follow the events.
+// apiClients is the number of programs that read the events.
 const apiClients = 500
 
-// runAPI measures what salt-api adds to a command, and what 500 readers of its
-// events take.
+// runAPI measures the cost that salt-api adds to a command, and that of 500 readers of its events.
 func runAPI(ctx context.Context, b *bench, k kind) error {
 	ports, err := freePorts(1)
 	if err != nil {
@@ -123,13 +122,13 @@ func (s *site) signIn(ctx context.Context) error {
 
 const apiChunk = `{"client": "runner", "fun": "test.arg", "arg": [1]}`
 
-// command has the API run the command.
+// command runs the command through the API.
 func (s *site) command(ctx context.Context) error {
 	_, err := s.ask(ctx, "/", apiChunk)
 	return err
 }
 
-// latency has a command run through the API and, in turns, without it.
+// latency runs a command through the API and without it in turns.
 func (s *site) latency(ctx context.Context, b *bench) error {
 	host, port, err := net.SplitHostPort(s.request)
 	if err != nil {
@@ -152,7 +151,7 @@ func (s *site) latency(ctx context.Context, b *bench) error {
 		return err
 	}
 	var through, without []float64
-	for range 4 { // what else the machine does then meets both
+	for range 4 { // so that other load on the machine affects both
 		for _, x := range []struct {
 			do func(context.Context) error
 			to *[]float64
@@ -173,8 +172,7 @@ func (s *site) latency(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// timed does something n times, so often in a second, and returns what each
-// took in ms.
+// timed calls do n times at a rate per second, and returns the duration of each call in ms.
 func timed(ctx context.Context, rate, n int, do func(context.Context) error) ([]float64, error) {
 	var mu sync.Mutex
 	var took []float64
@@ -199,7 +197,7 @@ func timed(ctx context.Context, rate, n int, do func(context.Context) error) ([]
 	return took, firstErr
 }
 
-// streams has 500 programs follow the events of 200 commands per second.
+// streams makes 500 programs read the events of 200 commands per second.
 func (s *site) streams(ctx context.Context, b *bench) error {
 	clients, commands := b.size(apiClients), b.size(2000)
 	before, err := s.resting()
@@ -236,7 +234,7 @@ func (s *site) streams(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	// The feed has begun to hear when all have heard of one command.
+	// The streams have started when all programs have received one command.
 	for from := time.Now(); ends.Load() < int64(clients); time.Sleep(100 * time.Millisecond) {
 		if err := s.command(ctx); err != nil || time.Since(from) > time.Minute {
 			return fmt.Errorf("the streams are silent: %w", err)
@@ -266,7 +264,7 @@ func (s *site) streams(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// resting is the memory of salt-api when it has nothing to do.
+// resting returns the memory of the idle salt-api.
 func (s *site) resting() (system.Memory, error) {
 	time.Sleep(restTime)
 	return system.MemoryOf(s.api.pid())

@@ -14,13 +14,12 @@ import (
 	"brine/bench/system"
 )
 
-// runCluster compares what a return costs at a master of its own, at a cluster
-// of one, and at three masters behind which the minions are spread: CPU and
-// bytes read and written, by all masters together, files and connections alike.
+// runCluster compares the cost of a return at a single master, at a cluster of one, and at three
+// masters that share the minions: CPU time, and bytes read and written in files and connections, by
+// all masters together.
 func runCluster(ctx context.Context, b *bench, k kind) error {
-	// It is removed when all is measured: a file system may take its time to use
-	// inodes again that have just become free (ext4 without a journal), which
-	// would count as the cost of the second run.
+	// It is removed after all measurements: a file system may take long to reuse inodes that have
+	// just been freed (ext4 without a journal), which would be attributed to the second run.
 	folders, err := os.MkdirTemp(b.tmp, "shared-")
 	if err != nil {
 		return err
@@ -48,13 +47,13 @@ func runCluster(ctx context.Context, b *bench, k kind) error {
 	return nil
 }
 
-// clusterCost is that of one return: ms and KB.
+// clusterCost is the cost of one return: ms of CPU time, and KB.
 type clusterCost struct{ cpu, bytes float64 }
 
 const clusterPool = 24520
 
-// clusterMaster prepares a master of a cluster on the directory shared; all of them
-// have the same ports.
+// clusterMaster prepares a master of a cluster on the directory shared; all masters have the same
+// ports.
 func (b *bench) clusterMaster(k kind, hosts []string, i int, shared string, ports []int) (*master, error) {
 	dir, err := os.MkdirTemp(b.tmp, string(k)+"-")
 	if err != nil {
@@ -80,8 +79,8 @@ func (b *bench) clusterMaster(k kind, hosts []string, i int, shared string, port
 	return m, b.keys[i].Write(m.pki(), "master")
 }
 
-// clusterReturns measures so many masters on a directory that it makes; 0 is one of
-// its own, without one.
+// clusterReturns measures a number of masters on a directory that it creates; 0 means a single
+// master without one.
 func clusterReturns(ctx context.Context, b *bench, k kind, masters int, shared string) (c clusterCost, err error) {
 	n := b.size(500)
 	var all []*master
@@ -160,7 +159,7 @@ func clusterReturns(ctx context.Context, b *bench, k kind, masters int, shared s
 		}
 		return nil
 	}
-	if err := send(n); err != nil { // the first request of a minion has its key checked
+	if err := send(n); err != nil { // the first request of a minion includes a check of its key
 		return c, err
 	}
 	jobs := max(b.requests(k, 15000)/n, 3)

@@ -25,7 +25,7 @@ import (
 	"brine/internal/net/transport/zeromq"
 )
 
-// kind is whose programs are measured.
+// kind is the implementation that is measured.
 type kind string
 
 const (
@@ -33,7 +33,7 @@ const (
 	stock kind = "stock"
 )
 
-// programs are where to find the programs of each kind.
+// programs are the locations of the programs of each kind.
 type programs struct {
 	brine  string // directory of Brine's programs
 	tree   string // source tree of stock Salt, "" if there is none
@@ -63,7 +63,7 @@ func (d *daemon) start(ctx context.Context, program string) (err error) {
 	if d.log, err = os.OpenFile(filepath.Join(d.dir, "stderr"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return err
 	}
-	// Not bound to ctx: stop ends it in order.
+	// Not bound to ctx: stop terminates it regularly.
 	d.cmd = d.command(context.WithoutCancel(ctx), d.kind, program, "-c", d.dir, "-l", "error")
 	d.cmd.Stdout, d.cmd.Stderr = d.log, d.log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
@@ -88,7 +88,7 @@ func (d *daemon) stop() {
 	case <-d.done:
 	case <-time.After(10 * time.Second):
 	}
-	syscall.Kill(-d.cmd.Process.Pid, syscall.SIGKILL) // what is left of its group
+	syscall.Kill(-d.cmd.Process.Pid, syscall.SIGKILL) // the rest of its process group
 	<-d.done
 	d.log.Close()
 	d.cmd = nil
@@ -106,20 +106,20 @@ func (d *daemon) ended() error {
 	}
 }
 
-// complaints returns what the daemon logged, which is errors only.
+// complaints returns the log of the daemon, which contains only errors.
 func (d *daemon) complaints() string {
 	b, _ := os.ReadFile(filepath.Join(d.dir, "stderr"))
 	return strings.TrimSpace(string(b))
 }
 
-// master is a running salt-master and what is needed to use it.
+// master is a running salt-master and the data needed to use it.
 type master struct {
 	daemon
 	transport        transport.Transport
 	publish, request string
 	pub              string // its public key
-	profiling        string // where it gives out profiles, "" if it does not
-	profiles         string // where to keep them: the beginning of file names
+	profiling        string // where it serves profiles, "" if it does not
+	profiles         string // prefix of the files for profiles
 	startup          time.Duration
 }
 
@@ -131,8 +131,8 @@ func transportNamed(name string) transport.Transport {
 	return zeromq.New(log)
 }
 
-// newMaster prepares a master that has accepted so many minions; more is
-// further lines of its configuration.
+// newMaster prepares a master that has accepted this number of minions; more are additional lines
+// of its configuration.
 func (b *bench) newMaster(k kind, tr string, minions int, more string) (*master, error) {
 	dir, err := os.MkdirTemp(b.tmp, string(k)+"-")
 	if err != nil {
@@ -197,7 +197,7 @@ func (m *master) tryFirst(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	// A connection shows sooner than a request that the master is up.
+	// A connection shows earlier than a request that the master is running.
 	c, err := net.DialTimeout("tcp", m.request, time.Second)
 	if err != nil {
 		return err
@@ -216,16 +216,15 @@ func (m *master) fleet(b *bench, n, connections int) *simulate.Fleet {
 		Keys: b.keys, Count: n, Timeout: requestTimeout, Connections: connections})
 }
 
-// requestTimeout is generous: a request that is late is counted by its
-// latency, not lost.
+// requestTimeout is generous: a late request counts with its latency, not as lost.
 const requestTimeout = 60 * time.Second
 
 func (m *master) operator() (*simulate.Operator, error) {
 	return simulate.NewOperator(m.transport, m.request, filepath.Join(m.cache(), ".root_key"))
 }
 
-// cost runs do and returns the CPU time that the master used meanwhile. What
-// the master has still to do when do returns is waited for.
+// cost runs do and returns the CPU time that the master used meanwhile. It waits for work that the
+// master finishes after do returns.
 func (m *master) cost(do func() error) (time.Duration, error) {
 	before, err := m.settled()
 	if err != nil {
@@ -240,11 +239,10 @@ func (m *master) cost(do func() error) (time.Duration, error) {
 	return after - before, err
 }
 
-// profileTime is how much of a load is profiled.
+// profileTime is the duration of a profile.
 const profileTime = 5 * time.Second
 
-// profile notes where the master's time goes, if that was asked for, until the
-// returned function is called.
+// profile writes profiles of the master, if requested, until the returned function is called.
 func (m *master) profile() (stop func()) {
 	if m.profiles == "" {
 		return func() {}
@@ -275,7 +273,7 @@ func fetch(url, path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// settled waits until the master is at rest and returns its CPU time.
+// settled waits until the master is idle and returns its CPU time.
 func (m *master) settled() (time.Duration, error) {
 	last, err := system.CPU(m.pid())
 	for range 50 {
@@ -284,7 +282,7 @@ func (m *master) settled() (time.Duration, error) {
 		if err2 != nil || err != nil {
 			return 0, errors.Join(err, err2)
 		}
-		// A stock master never rests quite.
+		// A stock master is never completely idle.
 		if now-last <= 20*time.Millisecond {
 			return now, nil
 		}
@@ -299,8 +297,8 @@ func (m *master) remove() {
 	os.RemoveAll(m.dir)
 }
 
-// freePorts looks for free ports, below those that the system deals
-// out to connections: a master that is started again finds its own still free.
+// freePorts looks for free ports, below those that the system assigns to connections, so that they
+// are still free when a master is restarted.
 func freePorts(n int) ([]int, error) {
 	var ports []int
 	for range 1000 {

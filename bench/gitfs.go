@@ -17,16 +17,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// gitFiles is how many files the repository has, runFiles how many of them a
-// state run takes.
+// gitFiles is the number of files in the repository, runFiles the number that a state run fetches.
 const (
 	gitFiles = 10_000
 	takes    = 20
 )
 
-// runGitfs has a master with a repository of 10,000 files: 100 minions begin
-// their first state run at once, then a commit is pushed, and the master's runner
-// updates and lists all.
+// runGitfs runs a master with a repository of 10,000 files: 100 minions begin their first state run
+// at once, then a commit is pushed, and the master's runner updates and lists all files.
 func runGitfs(ctx context.Context, b *bench, k kind) error {
 	minions := b.size(100)
 	m, err := b.newMaster(k, "zeromq", minions, "")
@@ -60,7 +58,7 @@ func runGitfs(ctx context.Context, b *bench, k kind) error {
 	if err := f.SignIn(ctx, 64); err != nil {
 		return err
 	}
-	// Salt's master has it after a minute only without a request.
+	// A stock master updates by itself only after a minute.
 	if out, err := b.command(ctx, k, "salt-run", "-c", m.dir, "fileserver.update").CombinedOutput(); err != nil {
 		return fmt.Errorf("fileserver.update: %w: %s", err, out)
 	}
@@ -88,8 +86,8 @@ func runGitfs(ctx context.Context, b *bench, k kind) error {
 	return b.gitUpdate(ctx, m, repo)
 }
 
-// gitUpdate notes the cost of an update with a changed file and of the list of
-// all, master and runners together.
+// gitUpdate records the cost of an update with a changed file and of a list of all files, for the
+// master and the runners together.
 func (b *bench) gitUpdate(ctx context.Context, m *master, repo string) error {
 	if err := os.WriteFile(filepath.Join(repo, "new.sls"), []byte("new: test.nop\n"), 0o644); err != nil {
 		return err
@@ -117,8 +115,8 @@ func (b *bench) gitUpdate(ctx context.Context, m *master, repo string) error {
 	return err
 }
 
-// firstRun asks for what a state run asks for: the list of all files, and some
-// of them with their hashes.
+// firstRun makes the requests of a state run: the list of all files, and some of them with their
+// hashes.
 func firstRun(ctx context.Context, k kind, mi *simulate.Minion, name func(int) string, content func(int) string) error {
 	if k == brine {
 		if err := mi.Tree(ctx); err != nil {
@@ -160,7 +158,7 @@ func gitIn(ctx context.Context, dir string, args ...string) error {
 	return nil
 }
 
-// waitFor tries again until something is so, for two minutes.
+// waitFor calls ok until it returns true, for at most two minutes.
 func waitFor(ctx context.Context, ok func() (bool, error)) error {
 	for until := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		yes, err := ok()

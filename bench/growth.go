@@ -16,7 +16,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// runStalled measures what the few that misbehave cost the others.
+// runStalled measures the cost of a few misbehaving peers for the others.
 func runStalled(ctx context.Context, b *bench, k kind) error {
 	if err := b.stall(ctx, k); err != nil {
 		return err
@@ -24,10 +24,9 @@ func runStalled(ctx context.Context, b *bench, k kind) error {
 	return b.hostile(ctx, k)
 }
 
-// stall measures what 1 % of subscribers that do not read add to publications
-// for the rest. Two masters, of which one has such subscribers, publish in
-// turn, because what one does at different minutes differs by more than what
-// is looked for; the median of the turns counts.
+// stall measures what 1 % of subscribers that do not read add to publications for the rest. Two
+// masters, one with such subscribers, publish in turn, because one master's results vary over
+// minutes by more than the effect to measure. The median of the turns is used.
 func (b *bench) stall(ctx context.Context, k kind) error {
 	const turns, jobs = 7, 30
 	n := b.size(2000)
@@ -60,7 +59,7 @@ func (b *bench) stall(ctx context.Context, k kind) error {
 	return nil
 }
 
-// A hall is a master with subscribers to its publications.
+// A hall is a master with subscribers.
 type hall struct {
 	master   *master
 	op       *simulate.Operator
@@ -68,7 +67,7 @@ type hall struct {
 	audience *audience
 }
 
-// openHall starts a master with n minions that listen and some that do not.
+// openHall starts a master with n minions that read publications and some that do not.
 func (b *bench) openHall(ctx context.Context, k kind, n, stalled int) (_ *hall, err error) {
 	h := &hall{audience: &audience{}}
 	defer func() {
@@ -102,9 +101,8 @@ func (h *hall) close() {
 	}
 }
 
-// hostile measures what others add to returns: one request in a hundred that
-// is garbage, and 1 % of connections that begin a request and never end it. It
-// compares in turn, several times.
+// hostile measures the cost that others add to returns: one invalid request in a hundred, and 1 %
+// of connections that begin a request and never finish it. It compares in turns, several times.
 func (b *bench) hostile(ctx context.Context, k kind) error {
 	n := b.size(500)
 	m, err := b.newMaster(k, "zeromq", n, "")
@@ -143,7 +141,7 @@ func (b *bench) hostile(ctx context.Context, k kind) error {
 	return nil
 }
 
-// pester has hostile peers at work until stop is called.
+// pester runs hostile peers until stop is called.
 func (m *master) pester(ctx context.Context, f *simulate.Fleet) (stop func(), err error) {
 	var conns []net.Conn
 	for range max(len(f.Minions)/100, 1) {
@@ -184,8 +182,7 @@ func (m *master) pester(ctx context.Context, f *simulate.Fleet) (stop func(), er
 	}, nil
 }
 
-// runMemory watches the memory of a master with 1,000 connected minions over
-// many requests.
+// runMemory measures the memory of a master with 1,000 connected minions over many requests.
 func runMemory(ctx context.Context, b *bench, k kind, tr string) error {
 	n := b.size(1000)
 	m, err := b.newMaster(k, tr, n, "")
@@ -216,8 +213,7 @@ func runMemory(ctx context.Context, b *bench, k kind, tr string) error {
 	return b.memoryOver(ctx, m, f, tr)
 }
 
-// restTime is when a master that has nothing to do has given back what it does
-// not need.
+// restTime is the time after which an idle master has freed unused memory.
 const restTime = 5 * time.Second
 
 // memory returns the master's memory at rest.
@@ -229,8 +225,8 @@ func (m *master) memory() (system.Memory, error) {
 	return system.MemoryOf(m.pid())
 }
 
-// memoryOver notes the memory after ever more requests: half of them returns,
-// half of them events.
+// memoryOver records the memory after increasing numbers of requests: half of them returns, half of
+// them events.
 func (b *bench) memoryOver(ctx context.Context, m *master, f *simulate.Fleet, tr string) error {
 	op, err := m.operator()
 	if err != nil {
@@ -296,7 +292,7 @@ func (b *bench) curvePoint(ctx context.Context, k kind, n int) error {
 	defer op.Close()
 	f := m.fleet(b, n, 100)
 	defer f.Close()
-	// The first sign-in of each makes its session key, which counts as well.
+	// The first sign-in of each minion creates its session key, which is part of the cost.
 	cost, err := m.cost(func() error { return f.SignIn(ctx, 64) })
 	if err != nil {
 		return err
@@ -316,11 +312,11 @@ func (b *bench) curvePoint(ctx context.Context, k kind, n int) error {
 	return err
 }
 
-// authTimeout is how long a minion waits for the answer to a sign-in.
+// authTimeout is a minion's timeout for the answer to a sign-in.
 const authTimeout = 5 * time.Second
 
-// runRestart has 5,000 minions sign in at once, as after a master's restart,
-// first by the rules of Brine's minions and then by those of Salt's.
+// runRestart makes 5,000 minions sign in at once, as after a master's restart, first by the rules
+// of Brine's minions and then by those of Salt's.
 func runRestart(ctx context.Context, b *bench, k kind) error {
 	n := b.size(5000)
 	m, err := b.newMaster(k, "zeromq", n, "")
@@ -377,8 +373,8 @@ func (b *bench) restart(ctx context.Context, m *master, f *simulate.Fleet, name 
 	return nil
 }
 
-// persist signs in again and again, each time with a minion's patience, and
-// counts the sign-ins that were not answered in time.
+// persist repeats a sign-in with a minion's timeout until it succeeds, and counts the attempts that
+// were not answered in time.
 func persist(ctx context.Context, mi *simulate.Minion, late *atomic.Int64) error {
 	for {
 		err := mi.SignInAnew(ctx)
@@ -390,7 +386,7 @@ func persist(ctx context.Context, mi *simulate.Minion, late *atomic.Int64) error
 	}
 }
 
-// countAuth counts the sign-ins that a master decides about.
+// countAuth counts the sign-ins that a master has decided.
 func (m *master) countAuth(ctx context.Context) (*atomic.Int64, func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
 	r, err := event.Dial(ctx, m.sockets())

@@ -14,10 +14,10 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// rusageThread asks for the times of the calling thread alone.
+// rusageThread selects the times of the calling thread.
 const rusageThread = 1
 
-// threadCPU is what the thread has used so far.
+// threadCPU returns the CPU time of the thread.
 func threadCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(rusageThread, &u); err != nil {
@@ -26,8 +26,8 @@ func threadCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// ownCPU is what this process has used so far, simulated minions and all, without
-// the programs that it runs.
+// ownCPU returns the CPU time of this process, including simulated minions, but not of the programs
+// that it runs.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -48,7 +48,7 @@ func cpuOf(n int, do func()) float64 {
 	return float64(threadCPU()-from) / float64(n) / 1e3
 }
 
-// measureLimits measures what no program in Go can be quicker than.
+// measureLimits measures lower bounds for any Go program on this machine.
 func measureLimits(dir string) ([]report.Fact, error) {
 	facts, err := cryptoLimits()
 	if err != nil {
@@ -70,7 +70,7 @@ func measureLimits(dir string) ([]report.Fact, error) {
 		report.Fact{Name: "fsync of a page", Value: flush, Unit: "µs"}), err
 }
 
-// signTime is what one private RSA operation takes, in µs.
+// signTime returns the duration of one private RSA operation in µs.
 func signTime() (float64, error) {
 	key, err := crypt.GenerateKey(2048)
 	if err != nil {
@@ -114,8 +114,7 @@ func cryptoLimits() ([]report.Fact, error) {
 	return facts, nil
 }
 
-// loopback returns the time of a round trip, and the CPU time that both ends
-// take for it, in µs.
+// loopback returns the duration of a round trip, and the CPU time of both ends for it, in µs.
 func loopback(n int) (trip, cpu float64, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -147,8 +146,8 @@ func loopback(n int) (trip, cpu float64, err error) {
 	return trip, float64(ownCPU()-before) / float64(n) / 1e3, nil
 }
 
-// sendToMany returns the CPU time in µs that it takes to send 1 KB to one of n
-// connections whose readers wait, as a publication does.
+// sendToMany returns the CPU time in µs for sending 1 KB to one of n connections with waiting
+// readers, as a publication does.
 func sendToMany(n int) (float64, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -192,7 +191,7 @@ func sendToMany(n int) (float64, error) {
 	return each, err
 }
 
-// fsync returns the time in µs that it takes until a page is on disk.
+// fsync returns the time in µs to flush a page to disk.
 func fsync(path string, n int) (float64, error) {
 	f, err := os.Create(path)
 	if err != nil {

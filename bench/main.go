@@ -1,13 +1,12 @@
-// Command bench measures Brine's programs as they are built, under the load of
-// thousands of simulated minions (package simulate), beside the limits that
-// the machine sets. Where stock Salt is at hand it gets the same load in turn:
+// Command bench measures Brine's programs under the load of thousands of simulated minions (package
+// simulate), and the limits of the machine. If stock Salt is available it gets the same load in
+// turn:
 //
 //	BRINE_STOCK_SALT    its source tree; without it only Brine is measured
 //	BRINE_STOCK_PYTHON  its interpreter, default /usr/bin/python3
 //
-// What counts is CPU time over all processes of a daemon and their memory
-// (PSS), since the time on a clock says little on a machine that does other
-// things too. Everything stays on loopback, in a temporary directory.
+// It measures CPU time and memory (PSS) over all processes of a daemon, since wall-clock time means
+// little on a machine with other load. Everything stays on loopback, in a temporary directory.
 package main
 
 import (
@@ -37,13 +36,13 @@ import (
 // bench is one run.
 type bench struct {
 	programs
-	scale  float64 // of the number of minions, requests and so on
+	scale  float64 // factor for the number of minions, requests and so on
 	repeat int
 	kinds  []kind
 	only   *regexp.Regexp
 	soak   time.Duration
-	// profile is a directory for profiles of Brine's master under each load, and
-	// running the load that is running.
+	// profile is a directory for profiles of Brine's master under each load, and running the name
+	// of the current load.
 	profile, running string
 	log              io.Writer    // of the soak test
 	late, returns    atomic.Int64 // its sign-ins that were not answered in time, and returns
@@ -51,7 +50,7 @@ type bench struct {
 	tmp    string
 	out    string
 	keys   []*simulate.Key
-	own    *simulate.Key // of all masters: to make one takes any time
+	own    *simulate.Key // of all masters: creating a key takes a varying time
 	report *report.Report
 }
 
@@ -70,8 +69,8 @@ func run(ctx context.Context, args []string) error {
 	if err := b.parse(args); err != nil {
 		return err
 	}
-	// The minions are all in this process and share the cores with the master: their
-	// garbage is no part of what is measured, and there is memory for it.
+	// The minions are all in this process and share the cores with the master. Their garbage
+	// collection is not part of the measurement, and there is enough memory for it.
 	debug.SetGCPercent(400)
 	files, err := system.Files()
 	if err != nil {
@@ -97,8 +96,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	err = b.measure(ctx)
 	if sign, e := signTime(); e == nil {
-		// On a machine that others use as well, it tells how much the
-		// figures are to be trusted.
+		// On a machine with other load, this shows how reliable the figures are.
 		b.report.Limits = append(b.report.Limits, report.Fact{Name: "RSA 2048: sign, at the end of the run", Value: sign, Unit: "µs CPU"})
 	}
 	return errors.Join(err, b.write())
@@ -186,10 +184,10 @@ func names() string {
 	return strings.Join(ns, " ")
 }
 
-// add enters a measurement in the report.
+// add adds a measurement to the report.
 func (b *bench) add(name string, k kind, x, v float64) { b.report.Add(name, string(k), x, v) }
 
-// write shows the report, and keeps it where that is asked for.
+// write prints the report, and stores it if requested.
 func (b *bench) write() error {
 	if err := b.keepEarlier(); err != nil {
 		return err
@@ -213,8 +211,8 @@ func (b *bench) write() error {
 		os.WriteFile(filepath.Join(b.out, "report.json"), []byte(data.String()), 0o644))
 }
 
-// keepEarlier completes a report of some scenarios with what the last report
-// in the same place has of the others.
+// keepEarlier adds the figures that a report of some scenarios lacks from the last report in the
+// same file.
 func (b *bench) keepEarlier() error {
 	if b.out == "" || b.only.String() == "" {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"brine/internal/net/event"
 )
 
-// cpuOfRuns returns the CPU time in seconds of one run of a command, over so
-// many runs, and what the last one printed.
+// cpuOfRuns returns the mean CPU time in seconds of n runs of a command, and the output of the last
+// one.
 func cpuOfRuns(n int, make func() *exec.Cmd) (cpu float64, out string, err error) {
 	for range n {
 		c := make()
@@ -31,7 +31,7 @@ func cpuOfRuns(n int, make func() *exec.Cmd) (cpu float64, out string, err error
 	return cpu / float64(n), out, nil
 }
 
-// runPrograms runs what users type.
+// runPrograms runs the programs that users type.
 func runPrograms(ctx context.Context, b *bench, k kind) error {
 	keys := b.size(5000)
 	m, err := b.newMaster(k, "zeromq", keys, "")
@@ -55,7 +55,7 @@ func runPrograms(ctx context.Context, b *bench, k kind) error {
 		if k == stock {
 			runs = 2
 		}
-		// The first run makes directories and fills caches.
+		// The first run creates directories and fills caches.
 		if _, _, err := cpuOfRuns(1, func() *exec.Cmd { return b.command(ctx, k, p.program, p.args...) }); err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func runPrograms(ctx context.Context, b *bench, k kind) error {
 	return nil
 }
 
-// runMinion starts a real minion before a real master.
+// runMinion starts a real minion with a real master.
 func runMinion(ctx context.Context, b *bench, k kind) error {
 	m, err := b.newMaster(k, "zeromq", 1, "open_mode: True\n")
 	if err != nil {
@@ -92,7 +92,7 @@ func runMinion(ctx context.Context, b *bench, k kind) error {
 	if err := os.WriteFile(filepath.Join(d.dir, "minion"), []byte(config), 0o600); err != nil {
 		return err
 	}
-	// The first start makes the minion's key pair, which later ones have.
+	// The first start creates the minion's key pair, which later starts use.
 	if _, err := d.ready(ctx, m); err != nil {
 		return err
 	}
@@ -109,8 +109,8 @@ func runMinion(ctx context.Context, b *bench, k kind) error {
 	return err
 }
 
-// ready starts a minion and returns how long it took until its master's bus
-// reported it.
+// ready starts a minion and returns how long it took until an event on its master's bus reported
+// it.
 func (d *daemon) ready(ctx context.Context, m *master) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -133,7 +133,7 @@ func (d *daemon) ready(ctx context.Context, m *master) (time.Duration, error) {
 	return time.Since(from), nil
 }
 
-// runPing has the salt program ping 1,000 simulated minions.
+// runPing pings 1,000 simulated minions with the salt program.
 func runPing(ctx context.Context, b *bench, k kind) error {
 	n := b.size(1000)
 	m, err := b.newMaster(k, "zeromq", n, "")
@@ -154,10 +154,10 @@ func runPing(ctx context.Context, b *bench, k kind) error {
 		return err
 	}
 	ping := func() *exec.Cmd { return b.command(ctx, k, "salt", "-c", m.dir, "-t", "15", "*", "test.ping") }
-	if _, err := m.settled(); err != nil { // subscribing takes a master time
+	if _, err := m.settled(); err != nil { // the master needs time for subscriptions
 		return err
 	}
-	// The first one finds cold caches.
+	// The first run has cold caches.
 	if _, _, err := cpuOfRuns(1, ping); err != nil {
 		return err
 	}

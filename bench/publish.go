@@ -11,7 +11,7 @@ import (
 	"brine/bench/simulate"
 )
 
-// audience counts who has got which publication.
+// audience counts which publications arrived where.
 type audience struct {
 	listening int
 	heard     sync.Map // jid -> *round
@@ -20,7 +20,7 @@ type audience struct {
 type round struct {
 	got  atomic.Int64
 	all  chan struct{}
-	last time.Time // when all had it; to be read after all is closed
+	last time.Time // when all had received it; to be read after all is closed
 }
 
 func (a *audience) round(jid string) *round {
@@ -40,11 +40,11 @@ func (a *audience) hear(_ *simulate.Minion, p *simulate.Publication) {
 	}
 }
 
-// lostAfter is how long a publication may take to the last subscriber.
+// lostAfter is the time after which a publication counts as lost.
 const lostAfter = 15 * time.Second
 
-// publish sends one job and waits until all have it. It returns how long that
-// took from the operator's request on, and how many did not get it.
+// publish sends one job and waits until all have received it. It returns the time since the
+// operator's request, and how many did not receive it.
 func (a *audience) publish(ctx context.Context, op *simulate.Operator) (last time.Duration, lost int, err error) {
 	from := time.Now()
 	jid, err := op.Publish(ctx, "test.ping")
@@ -63,10 +63,10 @@ func (a *audience) publish(ctx context.Context, op *simulate.Operator) (last tim
 	}
 }
 
-// gather subscribes all minions of the fleet. The last of them stall: they
-// never read, and what the system keeps for them is full.
+// gather subscribes all minions of the fleet. The last of them stall: they never read, and their
+// socket buffers are full.
 func (a *audience) gather(ctx context.Context, m *master, op *simulate.Operator, f *simulate.Fleet, stalled int) error {
-	// One must have signed in, for the key of publications.
+	// One minion must have signed in, for the key of publications.
 	if err := f.Minions[0].SignIn(ctx); err != nil {
 		return err
 	}
@@ -86,10 +86,10 @@ func (a *audience) gather(ctx context.Context, m *master, op *simulate.Operator,
 	return a.awaitAll(ctx, m, op)
 }
 
-// choke publishes so much that those who do not read have no room left.
+// choke publishes until the buffers of subscribers that do not read are full.
 func choke(ctx context.Context, op *simulate.Operator) error {
 	time.Sleep(500 * time.Millisecond)
-	for range 20 { // more than a subscription reads ahead
+	for range 20 { // more than a subscription buffers
 		if _, err := op.Publish(ctx, "test.ping"); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func choke(ctx context.Context, op *simulate.Operator) error {
 	return nil
 }
 
-// awaitAll publishes until everyone gets it: subscribing takes a master time.
+// awaitAll publishes until all minions receive it, since the master needs time for subscriptions.
 func (a *audience) awaitAll(ctx context.Context, m *master, op *simulate.Operator) error {
 	for range 5 {
 		if _, err := m.settled(); err != nil {
@@ -117,8 +117,8 @@ func (a *audience) awaitAll(ctx context.Context, m *master, op *simulate.Operato
 	return fmt.Errorf("%d minions never got all publications", a.listening)
 }
 
-// measure publishes n times and returns the mean cost of one to the master, the
-// mean time until the last had it, and how many were lost.
+// measure publishes n times and returns the master's mean cost of a publication, the mean time
+// until the last minion received it, and how many were lost.
 func (a *audience) measure(ctx context.Context, m *master, op *simulate.Operator, n int) (each, last time.Duration, lost int, err error) {
 	var sum time.Duration
 	cost, err := m.cost(func() error {

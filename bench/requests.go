@@ -15,12 +15,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// parallel is how many requests are under way at a time, as far as there are
-// minions.
+// parallel is the maximum number of concurrent requests.
 const parallel = 500
 
-// runRequests loads a master with the requests of 500 minions: sign-ins,
-// returns as fast as they are taken, returns at a pace, and events.
+// runRequests loads a master with the requests of 500 minions: sign-ins, returns at the maximum and
+// at a fixed rate, and events.
 func runRequests(ctx context.Context, b *bench, k kind, tr string) error {
 	n := b.size(500)
 	m, err := b.newMaster(k, tr, n, "")
@@ -54,7 +53,7 @@ func runRequests(ctx context.Context, b *bench, k kind, tr string) error {
 	return paced(ctx, b, m, f, tr)
 }
 
-// idle notes what a master costs that does nothing yet.
+// idle records the cost of an idle master.
 func (b *bench) idle(m *master) error {
 	b.add("start-master", m.kind, 0, m.startup.Seconds())
 	time.Sleep(restTime)
@@ -63,8 +62,8 @@ func (b *bench) idle(m *master) error {
 	return err
 }
 
-// requests is how many requests are sent to see their cost: fewer to a stock
-// master, which takes long and whose cost is large beside the clock's tick.
+// requests returns the number of requests for a measurement: fewer for a stock master, which is
+// slow and whose cost is large compared with the clock's resolution.
 func (b *bench) requests(k kind, n int) int {
 	if k == stock {
 		n /= 10
@@ -72,7 +71,7 @@ func (b *bench) requests(k kind, n int) int {
 	return b.size(n)
 }
 
-// per returns a cost in ms for one of n.
+// per returns the cost of one of n operations in ms.
 func per(cost time.Duration, n int) float64 { return cost.Seconds() * 1e3 / float64(n) }
 
 // repeated calls do n times in all for the minions in turn.
@@ -87,7 +86,7 @@ func repeated(f *simulate.Fleet, n, at int, do func(*simulate.Minion) error) err
 	return nil
 }
 
-// signIns returns the cost of one: over a new connection, as minions do.
+// signIns returns the cost of a sign-in over a new connection, as minions make it.
 func signIns(ctx context.Context, b *bench, m *master, f *simulate.Fleet) (float64, error) {
 	n := b.requests(m.kind, 2000)
 	cost, err := m.cost(func() error {
@@ -96,16 +95,15 @@ func signIns(ctx context.Context, b *bench, m *master, f *simulate.Fleet) (float
 	return per(cost, n), err
 }
 
-// returns returns the cost of one. Every minion returns once for each job;
-// the jobs are published, but there is no subscriber.
+// returns returns the cost of a return. Every minion returns once for each job; the jobs are
+// published, but there is no subscriber.
 func returns(ctx context.Context, b *bench, m *master, f *simulate.Fleet) (float64, error) {
 	op, err := m.operator()
 	if err != nil {
 		return 0, err
 	}
 	defer op.Close()
-	// The first request of a minion has its key checked; it is part of signing
-	// in.
+	// The first request of a minion includes a check of its key, which belongs to the sign-in.
 	if err := sendReturns(ctx, op, f, len(f.Minions)); err != nil {
 		return 0, err
 	}
@@ -129,8 +127,7 @@ func sendReturns(ctx context.Context, op *simulate.Operator, f *simulate.Fleet, 
 	return nil
 }
 
-// paced sends returns at a rate that even a slow master keeps up with, and
-// notes their latency.
+// paced sends returns at a rate that even a slow master sustains, and records their latency.
 func paced(ctx context.Context, b *bench, m *master, f *simulate.Fleet, tr string) error {
 	const rate = 100
 	op, err := m.operator()
@@ -154,7 +151,7 @@ func paced(ctx context.Context, b *bench, m *master, f *simulate.Fleet, tr strin
 	return nil
 }
 
-// pace sends n returns, so many per second, and returns their latencies in ms.
+// pace sends n returns at a rate per second, and returns their latencies in ms.
 func pace(ctx context.Context, op *simulate.Operator, f *simulate.Fleet, n, rate int) ([]float64, error) {
 	var mu sync.Mutex
 	var latencies []float64
@@ -187,7 +184,7 @@ func pace(ctx context.Context, op *simulate.Operator, f *simulate.Fleet, n, rate
 	return latencies, firstErr
 }
 
-// eventData is an event of 5 KB.
+// eventData returns the data of an event of 5 KB.
 func eventData() *value.Dict {
 	d := value.NewDict(50)
 	for i := range 50 {
@@ -196,7 +193,7 @@ func eventData() *value.Dict {
 	return d
 }
 
-// events returns the cost of one that is read by one program.
+// events returns the cost of an event that one program reads.
 func events(ctx context.Context, b *bench, m *master, f *simulate.Fleet) (float64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -6,18 +6,17 @@ import (
 	"brine/bench/report"
 )
 
-// maxMinions is the largest fleet: each takes a file at both ends.
+// maxMinions is the largest fleet: each minion needs a file descriptor at both ends.
 const maxMinions = 9900
 
-// scenario is one load, which may give several figures.
+// scenario is one load, which may produce several figures.
 type scenario struct {
 	name string
 	run  func(ctx context.Context, b *bench, k kind) error
-	// brineOnly leaves stock Salt out, because it has no such thing or takes
-	// too long.
+	// brineOnly excludes stock Salt, because it lacks the feature or takes too long.
 	brineOnly bool
-	// most, if not 0, bounds the repetitions; stockRepeat those with stock
-	// Salt, where they take long.
+	// most, if not 0, bounds the repetitions, and stockRepeat those with stock Salt if they take
+	// long.
 	most, stockRepeat int
 }
 

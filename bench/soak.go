@@ -17,18 +17,17 @@ import (
 	"brine/bench/system"
 )
 
-// Rates of the soak test, per second. A publication is for 15 minions, which
-// makes 300 returns.
+// Rates of the soak test per second. A publication is for 15 minions, which causes 300 returns.
 const (
 	soakSignIns   = 10
 	soakPublish   = 20
 	soakMinions   = 500
-	soakSlack     = 1.25        // by how much memory may grow after the first quarter
-	soakMinGrowth = 8           // MB that are no growth
-	soakJudged    = time.Minute // what is shorter says nothing about growth
+	soakSlack     = 1.25        // factor by which memory may grow after the first quarter
+	soakMinGrowth = 8           // growth in MB that is ignored
+	soakJudged    = time.Minute // a shorter run says nothing about growth
 )
 
-// soakTest runs the soak test and keeps what it says in the directory for reports.
+// soakTest runs the soak test and stores its log in the directory for reports.
 func (b *bench) soakTest(ctx context.Context) error {
 	var text bytes.Buffer
 	b.log = io.MultiWriter(os.Stdout, &text)
@@ -42,8 +41,8 @@ func (b *bench) soakTest(ctx context.Context) error {
 	return errors.Join(err, os.MkdirAll(b.out, 0o755), os.WriteFile(filepath.Join(b.out, "soak.txt"), text.Bytes(), 0o644))
 }
 
-// keepBusy keeps a Brine master busy and watches its memory and its log. It
-// fails when one grows or the other says anything.
+// keepBusy keeps a Brine master busy and watches its memory and its log. It fails when memory grows
+// or the log is not empty.
 func (b *bench) keepBusy(ctx context.Context) error {
 	m, err := b.newMaster(brine, "zeromq", soakMinions, "")
 	if err != nil {
@@ -85,7 +84,7 @@ func (b *bench) keepBusy(ctx context.Context) error {
 	}{
 		{soakSignIns, func() error { return persist(ctx, next(), &b.late) }},
 		{soakPublish, func() error {
-			// 15 of 500 minions, others each time.
+			// 15 of 500 minions, different ones each time.
 			_, err := op.PublishTo(ctx, fmt.Sprintf("minion-*[0-2]%d", group.Add(1)%10), "test.ping")
 			return err
 		}},
@@ -98,7 +97,7 @@ func (b *bench) keepBusy(ctx context.Context) error {
 	return err
 }
 
-// counted counts the publications that an answer is due to.
+// counted counts the publications that require an answer.
 func (b *bench) counted(answer func(*simulate.Minion, *simulate.Publication)) func(*simulate.Minion, *simulate.Publication) {
 	return func(mi *simulate.Minion, p *simulate.Publication) {
 		answer(mi, p)
@@ -108,7 +107,7 @@ func (b *bench) counted(answer func(*simulate.Minion, *simulate.Publication)) fu
 	}
 }
 
-// goroutines asks a master that gives out profiles for their number.
+// goroutines queries a master that serves profiles for its number of goroutines.
 func goroutines(m *master) (n int, err error) {
 	rep, err := http.Get("http://" + m.profiling + "/debug/pprof/goroutine?debug=1")
 	if err != nil {
@@ -119,7 +118,7 @@ func goroutines(m *master) (n int, err error) {
 	return n, err
 }
 
-// counter deals the minions out in turn.
+// counter returns the minions in turn.
 func counter(f *simulate.Fleet) func() *simulate.Minion {
 	var mu sync.Mutex
 	i := 0
@@ -131,8 +130,7 @@ func counter(f *simulate.Fleet) func() *simulate.Minion {
 	}
 }
 
-// atRate calls do so often per second, whatever the calls take, until ctx
-// ends.
+// atRate calls do at a rate per second, regardless of its duration, until ctx ends.
 func atRate(ctx context.Context, rate int, do func() error, fail func(error)) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -152,8 +150,8 @@ func atRate(ctx context.Context, rate int, do func() error, fail func(error)) {
 	}
 }
 
-// watch notes what the master takes until ctx ends, and judges it. A quarter of
-// the time is for getting to what is usual.
+// watch records the resources of the master until ctx ends, and checks them. The first quarter of
+// the time is for warming up.
 func (b *bench) watch(ctx context.Context, m *master, f *simulate.Fleet, failures <-chan error) error {
 	from := time.Now()
 	var base health
@@ -187,7 +185,7 @@ func (b *bench) watch(ctx context.Context, m *master, f *simulate.Fleet, failure
 	}
 }
 
-// health is what must not grow.
+// health are the resources that must not grow.
 type health struct {
 	mem        system.Memory
 	cpu        time.Duration
@@ -215,8 +213,8 @@ func (h health) max(o health) health {
 	return h
 }
 
-// flat reports whether h is no more than base. The pages of the job database are
-// left out: it grows with the jobs that are kept.
+// flat returns an error if h exceeds base. It ignores the pages of the job database, which grows
+// with the stored jobs.
 func (h health) flat(base health) error {
 	if own := float64(h.mem.Own); own > float64(base.mem.Own)*soakSlack && own > float64(base.mem.Own)+soakMinGrowth*1e6 {
 		return fmt.Errorf("the master's memory grew from %.1f to %.1f MB", float64(base.mem.Own)/1e6, own/1e6)

@@ -10,8 +10,7 @@ import (
 	"brine/test/tools"
 )
 
-// TestSoak is the beginning of the soak test: every request is answered, and
-// the master logs no error.
+// TestSoak is a short soak test: every request is answered, and the master logs no error.
 func TestSoak(t *testing.T) {
 	dir, err := os.MkdirTemp("", "bs") // short, for sockets in it
 	if err != nil {

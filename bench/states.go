@@ -50,16 +50,15 @@ func (b *bench) newTree(k kind, files map[string]string) (*tree, error) {
 	return t, nil
 }
 
-// cost is what a run of a program took.
+// cost is the cost of one run of a program.
 type cost struct {
 	cpu float64 // seconds
-	// resident is the most memory that it had, in bytes, by the kernel's mark of
-	// it; own the part that is not pages of files, which the system shares out and
-	// takes back, looked at every few milliseconds.
+	// resident is the peak memory in bytes as recorded by the kernel. own is the peak without pages
+	// of files, which the system shares and reclaims; it is sampled every few milliseconds.
 	resident, own float64
 }
 
-// call runs salt-call, whose answer must hold want.
+// call runs salt-call, whose answer must contain want.
 func (t *tree) call(ctx context.Context, want string, args ...string) (cost, error) {
 	c := t.b.command(ctx, t.kind, "salt-call", append([]string{"-c", t.dir, "--local", "--out=json"}, args...)...)
 	var out, errs strings.Builder
@@ -93,8 +92,8 @@ func (t *tree) call(ctx context.Context, want string, args ...string) (cost, err
 	return used, nil
 }
 
-// runHighstate applies a state tree of 1,000 files to a machine that has none
-// of them, and again.
+// runHighstate applies a state tree of 1,000 files to a machine that has none of them, and then
+// again.
 func runHighstate(ctx context.Context, b *bench, k kind) error {
 	n := b.size(1000)
 	t, err := b.newTree(k, map[string]string{
@@ -104,8 +103,8 @@ func runHighstate(ctx context.Context, b *bench, k kind) error {
 	if err != nil {
 		return err
 	}
-	// The tree stays until the bench ends: on ext4 it takes a run that makes
-	// files long to find places for them, if many were removed just before.
+	// The tree stays until the bench ends: on ext4, creating files is slow if many were removed
+	// just before.
 	var sls strings.Builder
 	for i := range n {
 		fmt.Fprintf(&sls, "file_%d:\n  file.managed:\n    - name: %s/out/%02d/file_%d\n    - source: salt://source\n    - mode: '0640'\n    - "+
@@ -232,8 +231,8 @@ site_{{ '%%03d' %% site }} = {{ formula.config.port + site }} {{ loop.index }}/{
 	return err
 }
 
-// served runs a master with files below the root that an option names, and
-// signs minions in. The caller closes the fleet and removes the master.
+// served runs a master with files below the directory that an option names, and signs minions in.
+// The caller closes the fleet and removes the master.
 func (b *bench) served(ctx context.Context, k kind, minions int, option string, files map[string]string) (*master, *simulate.Fleet, error) {
 	m, err := b.newMaster(k, "zeromq", minions, "")
 	if err != nil {
@@ -260,7 +259,7 @@ func (b *bench) served(ctx context.Context, k kind, minions int, option string, 
 	return m, f, nil
 }
 
-// runPillar has 100 minions ask for their pillar: 200 lines with jinja.
+// runPillar makes 100 minions request their pillar: 200 lines with jinja.
 func runPillar(ctx context.Context, b *bench, k kind) error {
 	minions := b.size(100)
 	var sls strings.Builder
@@ -303,7 +302,7 @@ func runPillar(ctx context.Context, b *bench, k kind) error {
 	return err
 }
 
-// runFiles has 100 minions fetch a file of 1 MB and one of 100 KB each.
+// runFiles makes 100 minions fetch a file of 1 MB and one of 100 KB each.
 func runFiles(ctx context.Context, b *bench, k kind) error {
 	minions := b.size(100)
 	large, small := pseudoRandom(1<<20), pseudoRandom(100<<10)
@@ -323,7 +322,7 @@ func runFiles(ctx context.Context, b *bench, k kind) error {
 		}
 		plain := func(ctx context.Context, mi *simulate.Minion, to io.Writer) error { return mi.File(ctx, file.name, to) }
 		if k == stock {
-			shared = plain // each is served what it is best served with
+			shared = plain // each kind uses its fastest protocol
 		}
 		if err := b.fetch(ctx, m, f, file.figure, file.content, shared); err != nil {
 			return err
@@ -338,9 +337,9 @@ func runFiles(ctx context.Context, b *bench, k kind) error {
 // getter fetches one file.
 type getter func(context.Context, *simulate.Minion, io.Writer) error
 
-// arriving compares a file with what it is to be, part by part as it comes. It
-// keeps none, because memory for a whole file per minion would cost the minions,
-// who share the cores with the master, more than all else that they do.
+// arriving compares a file with the expected content, part by part as it arrives. It stores none,
+// because a whole file per minion would cost the minions, which share the cores with the master,
+// more than everything else.
 type arriving struct{ missing []byte }
 
 func (a *arriving) Write(part []byte) (int, error) {
@@ -351,7 +350,7 @@ func (a *arriving) Write(part []byte) (int, error) {
 	return len(part), nil
 }
 
-// exactly fetches a file that must be just content.
+// exactly fetches a file whose content must equal content.
 func exactly(ctx context.Context, mi *simulate.Minion, get getter, content []byte) error {
 	a := arriving{content}
 	if err := get(ctx, mi, &a); err != nil {
@@ -363,7 +362,7 @@ func exactly(ctx context.Context, mi *simulate.Minion, get getter, content []byt
 	return nil
 }
 
-// fetch has all minions fetch a file at once, ten times.
+// fetch makes all minions fetch a file at once, ten times.
 func (b *bench) fetch(ctx context.Context, m *master, f *simulate.Fleet, figure string, content []byte, get getter) error {
 	const times = 10
 	minions := len(f.Minions)
@@ -401,7 +400,7 @@ func (b *bench) fetch(ctx context.Context, m *master, f *simulate.Fleet, figure 
 	}
 	own := ownCPU() - before
 	mb := float64(times*minions*len(content)) / 1e6
-	// Both ends are on the same cores, so that this bounds how much goes through.
+	// Both ends share the cores, so this bounds the throughput.
 	b.add(figure+"-both", m.kind, 0, (cost+own).Seconds()*1e3/mb)
 	b.add(figure+"-cpu", m.kind, 0, cost.Seconds()*1e3/mb)
 	b.add(figure+"-rate", m.kind, 0, mb/wall.Seconds())
@@ -409,10 +408,9 @@ func (b *bench) fetch(ctx context.Context, m *master, f *simulate.Fleet, figure 
 	return nil
 }
 
-// runCrowd has 1,000 minions fetch a file of 1 MB at once, and 200 by Salt's
-// protocol, and notes the memory that the master takes for it. Not 1,000 by
-// Salt's protocol: so many minions in one process do not get to answer the
-// master's heartbeats while each decrypts its MB.
+// runCrowd makes 1,000 minions fetch a file of 1 MB at once, and 200 by Salt's protocol, and
+// records the memory that the master uses for it. It does not use 1,000 with Salt's protocol: so
+// many minions in one process could not answer the master's heartbeats while each decrypts its MB.
 func runCrowd(ctx context.Context, b *bench, k kind) error {
 	minions := b.size(1000)
 	m, err := b.newMaster(k, "zeromq", minions, "")
@@ -489,7 +487,7 @@ func pseudoRandom(n int) []byte {
 	return b
 }
 
-// option adds lines to the configuration of a master that does not run yet.
+// option adds lines to the configuration of a stopped master.
 func (m *master) option(lines string) error {
 	f, err := os.OpenFile(filepath.Join(m.dir, "master"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {

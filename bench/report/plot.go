@@ -20,7 +20,7 @@ var colours = map[string]string{"brine": "#1f77b4", "stock": "#999999"}
 // It returns "" if there is nothing to draw.
 func (f *Figure) SVG() string {
 	switch {
-	case len(f.Samples) == 0, f.Unit == "": // a plot of a count, mostly 0, shows nothing
+	case len(f.Samples) == 0, f.Unit == "": // a plot of a count, usually 0, would be empty
 		return ""
 	case f.X == "":
 		return f.bars()
@@ -86,7 +86,7 @@ func (f *Figure) bars() string {
 	return c.end()
 }
 
-// scale maps values to places, logarithmically.
+// scale maps values to coordinates, logarithmically.
 type scale struct{ lo, hi, from, to float64 }
 
 func (s scale) at(v float64) float64 {
@@ -130,7 +130,7 @@ func (f *Figure) curves() string {
 	return c.end()
 }
 
-// range10 returns powers of ten around all values.
+// range10 returns a scale between powers of ten that covers all values.
 func (f *Figure) range10() scale {
 	lo, hi := math.Inf(1), 0.0
 	see := func(v float64) {

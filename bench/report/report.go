@@ -1,5 +1,5 @@
-// Package report holds what was measured, and shows it: as a text for people,
-// as JSON for programs, and as a plot for each figure.
+// Package report stores measurements and prints them: as text, as JSON, and as a plot for each
+// figure.
 package report
 
 import (
@@ -18,12 +18,11 @@ type Figure struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
 	Unit  string `json:"unit"`
-	// AtMost is what Brine may take; 0 means that nothing is asked.
+	// AtMost is the limit for Brine; 0 means none.
 	AtMost float64 `json:"at_most,omitempty"`
-	// Ratio is how many times as much stock Salt is to take at least; 0 means
-	// that nothing is asked.
+	// Ratio is the minimum factor by which stock Salt must cost more; 0 means none.
 	Ratio float64 `json:"ratio,omitempty"`
-	// X says what the sizes are; "" means that there is one.
+	// X is the meaning of the sizes; "" if there is only one.
 	X       string   `json:"x,omitempty"`
 	Samples []Sample `json:"samples"`
 }
@@ -40,18 +39,18 @@ type Report struct {
 	Machine []Fact    `json:"machine"`
 	Limits  []Fact    `json:"limits"`
 	Figures []*Figure `json:"figures"`
-	// Failures reports what could not be measured.
+	// Failures lists the measurements that failed.
 	Failures []string `json:"failures,omitempty"`
 }
 
-// Fact is something about the machine.
+// Fact is a property of the machine.
 type Fact struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit,omitempty"`
 }
 
-// Add enters a measurement of a figure that the report has.
+// Add adds a measurement to a figure of the report.
 func (r *Report) Add(name, kind string, x, v float64) {
 	i := slices.IndexFunc(r.Figures, func(f *Figure) bool { return f.Name == name })
 	if i < 0 {
@@ -60,7 +59,7 @@ func (r *Report) Add(name, kind string, x, v float64) {
 	r.Figures[i].Samples = append(r.Figures[i].Samples, Sample{kind, x, v})
 }
 
-// Keep takes over the samples of an earlier report for figures that have none.
+// Keep copies the samples of an earlier report for figures that have none.
 func (r *Report) Keep(old *Report) {
 	for _, f := range r.Figures {
 		i := slices.IndexFunc(old.Figures, func(o *Figure) bool { return o.Name == f.Name })
@@ -70,8 +69,8 @@ func (r *Report) Keep(old *Report) {
 	}
 }
 
-// Median returns the median of a kind's samples for a size, and the least and
-// the largest of them; n is their number.
+// Median returns the median, the minimum and the maximum of a kind's samples for a size; n is their
+// number.
 func (f *Figure) Median(kind string, x float64) (median, least, most float64, n int) {
 	var vs []float64
 	for _, s := range f.Samples {
@@ -102,7 +101,7 @@ func (f *Figure) Xs() []float64 {
 	return xs
 }
 
-// kinds returns whose samples there are: Brine's first.
+// kinds returns the kinds with samples, Brine's first.
 func (f *Figure) kinds() []string {
 	var ks []string
 	for _, s := range f.Samples {
@@ -114,20 +113,20 @@ func (f *Figure) kinds() []string {
 	return ks
 }
 
-// JSON writes the report for programs.
+// JSON writes the report as JSON.
 func (r *Report) JSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", " ")
 	return e.Encode(r)
 }
 
-// Read reads what JSON wrote.
+// Read reads the output of JSON.
 func Read(rd io.Reader) (*Report, error) {
 	r := &Report{}
 	return r, json.NewDecoder(rd).Decode(r)
 }
 
-// Text writes the report for people.
+// Text writes the report as text.
 func (r *Report) Text(w io.Writer) error {
 	var b strings.Builder
 	for _, group := range []struct {
@@ -153,7 +152,7 @@ func (r *Report) Text(w io.Writer) error {
 	return err
 }
 
-// line shows one figure for one size.
+// line formats one figure for one size.
 func (f *Figure) line(x float64) string {
 	title := f.Title
 	if f.X != "" {
@@ -180,7 +179,7 @@ func (f *Figure) line(x float64) string {
 	return fmt.Sprintf("%-66s %-6s %10s %17s %3d %10s %8s %9s\n", title, f.Unit, cells[0], cells[1], n, cells[2], cells[3], cells[4])
 }
 
-// verdict says whether a promise is kept, if that was measured.
+// verdict says whether a limit is kept, if it was measured.
 func verdict(measured, kept bool) string {
 	switch {
 	case !measured:
@@ -191,7 +190,7 @@ func verdict(measured, kept bool) string {
 	return "NO"
 }
 
-// number shows three digits.
+// number formats v with three digits.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case a == 0:

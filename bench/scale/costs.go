@@ -17,8 +17,8 @@ import (
 	"brine/internal/store/job"
 )
 
-// Costs is what one message of a kind costs a master, as measured on one
-// machine. Times are CPU seconds, sizes bytes.
+// Costs are the costs of messages for a master, by kind, as measured on one machine. Times are CPU
+// seconds, sizes bytes.
 type Costs struct {
 	SignIn  float64 `json:"sign_in"`
 	Return  float64 `json:"return"`
@@ -27,14 +27,14 @@ type Costs struct {
 	Event   float64 `json:"event"`   // of 5 KB
 	Pillar  float64 `json:"pillar"`  // of 200 lines with jinja
 	Files   float64 `json:"files"`   // each byte of files of 100 KB
-	// Store is the part of a return that one goroutine does for all: the
-	// transaction of the job database.
+	// Store is the part of a return that a single goroutine does for all minions: the transaction
+	// of the job database.
 	Store float64 `json:"store"`
-	// Copy is a return that another member has received: to open and decode
-	// it out of a batch, and to store it.
+	// Copy is the cost of a return received by another member: opening and decoding it from a
+	// batch, and storing it.
 	Copy float64 `json:"copy"`
 
-	CLI float64 `json:"cli"` // that the program salt takes for a return
+	CLI float64 `json:"cli"` // cost of a return for the program salt
 
 	Idle   float64 `json:"idle"`   // memory of a master without minions
 	Minion float64 `json:"minion"` // memory of a connected minion
@@ -43,17 +43,17 @@ type Costs struct {
 	CopyWire   float64 `json:"copy_wire"`   // a return in a batch between members
 	ReturnDisk float64 `json:"return_disk"` // a return in the job database
 
-	// What bench measured for whole loads, which Check compares the model with.
+	// Measurements of whole loads, with which Check compares the model.
 	Ping    float64 `json:"check_ping"`    // CLI and master CPU for 1,000 minions
 	Restart float64 `json:"check_restart"` // master CPU until 5,000 have signed in
 }
 
-// shares of the work of a return in the profile of docs/performance.md; the
-// store's is measured here.
+// openShare is the share of opening in the work of a return according to the profile of
+// docs/performance.md; the store's share is measured here.
 const openShare = 0.28
 
-// Gather takes the costs from reports of bench, each from the first that has it,
-// and measures the others here.
+// Gather reads the costs from reports of bench, each from the first report that has it, and
+// measures the others.
 func Gather(reps ...*report.Report) (Costs, error) {
 	var c Costs
 	var missing error
@@ -73,7 +73,7 @@ func Gather(reps ...*report.Report) (Costs, error) {
 	}
 	c.SignIn, c.Return = of("signin-zeromq", 0), of("return-zeromq", 0)
 	c.Event, c.Pillar, c.Files = of("event-zeromq", 0), of("pillar", 0), of("files-100kb-cpu", 0)/1e6
-	// Two sizes of fleets tell the cost of a command from that of a subscriber.
+	// Two sizes of fleets separate the cost of a command from that of a subscriber.
 	few, many := of("curve-publish", 100), of("curve-publish", 9900)
 	c.Publish = (9900*many - 100*few) / (9900 - 100)
 	c.Command = 100 * (few - c.Publish)
@@ -90,12 +90,12 @@ func Gather(reps ...*report.Report) (Costs, error) {
 	return c, c.measureWire()
 }
 
-// ping is what a minion answers to test.ping.
+// ping returns the return of a minion for test.ping.
 func ping(jid, id string) *value.Dict {
 	return value.DictOf("cmd", "_return", "id", id, "jid", jid, "fun", "test.ping", "fun_args", &value.List{}, "return", true, "retcode", 0, "success", true)
 }
 
-// measureStore puts returns into a job database, as fast as it takes them.
+// measureStore puts returns into a job database at the maximum rate.
 func (c *Costs) measureStore(n int) error {
 	dir, err := os.MkdirTemp("", "scale")
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *Costs) measureWire() error {
 		return err
 	}
 	sealed, answer := key.Encrypt(plain), key.Encrypt([]byte{0xc3})
-	const frames = 2 * (40 + 40) // heads of TCP and IP, framing and the outer map
+	const frames = 2 * (40 + 40) // TCP and IP headers, framing and the outer map
 	c.ReturnWire, c.CopyWire = float64(len(sealed)+len(answer)+frames), float64(len(plain))
 	return nil
 }
@@ -155,12 +155,12 @@ func (c *Costs) measureWire() error {
 func cpu() float64 {
 	var ru syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &ru); err != nil {
-		panic(err) // no such call, no such program
+		panic(err) // this system call must exist
 	}
 	return float64(ru.Utime.Nano()+ru.Stime.Nano()) / 1e9
 }
 
-// readCosts reads what -measure wrote.
+// readCosts reads the output of -measure.
 func readCosts(path string) (c Costs, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command scale reckons what fleets need that do not fit on one machine, from
-// cost of a message at a master on this one.
+// Command scale computes the requirements of fleets that do not fit on one machine from the cost of messages measured on
+// this one.
 //
 //	go run ./bench/scale -measure   takes the costs from docs/performance/report.json and measures those that are not in it;
 //	                                with -report A,B where a part was measured by itself

@@ -2,22 +2,20 @@ package main
 
 import "math"
 
-// Fleet is one cluster and the minions that are connected to it.
+// Fleet is one cluster and its connected minions.
 type Fleet struct {
 	Masters, Minions int
 	Cores            int // of each master
-	// Copies is how many members other than the one that got it keep each
-	// return.
+	// Copies is the number of other members that store each return.
 	Copies int
-	// Standby is whether a minion is signed in at a second master.
+	// Standby means that each minion is also signed in at a second master.
 	Standby bool
-	// Leaves are clusters below this one: each gives the returns of its own
-	// minions in batches, and counts as one subscriber. Their minions are not
-	// among Minions.
+	// Leaves are clusters below this one. Each sends the returns of its own minions in batches, and
+	// counts as one subscriber. Their minions are not included in Minions.
 	Leaves, LeafMinions int
 }
 
-// Load is what a fleet does in a day.
+// Load is the load of a fleet in a day.
 type Load struct {
 	Commands    int // to all minions
 	Events      int // of 5 KB, from each minion
@@ -27,22 +25,22 @@ type Load struct {
 	Rotations   int // of the session keys, after which each minion signs in again
 }
 
-// Answer is what the model says of a fleet under a load.
+// Answer is the result of the model for a fleet under a load.
 type Answer struct {
-	CommandTime float64 // seconds until the last return of a command to all is stored wherever it is to be
-	StoreTime   float64 // of these, that the one writer of each database needs
-	CLITime     float64 // that the program salt, one process, needs to show them
-	Usage       float64 // part of a master's cores that the day's load takes
-	Memory      float64 // bytes of one master
-	Disk        float64 // bytes that a master keeps of a day
-	Traffic     float64 // bytes a second of a master, the day's mean
+	CommandTime float64 // seconds until the last return of a command to all is stored on all masters that store it
+	StoreTime   float64 // part of these that the single writer of each database needs
+	CLITime     float64 // part that the program salt, one process, needs to show them
+	Usage       float64 // part of a master's cores that the day's load uses
+	Memory      float64 // bytes of memory of one master
+	Disk        float64 // bytes that a master stores in a day
+	Traffic     float64 // bytes per second of a master, the day's mean
 	Lost        float64 // seconds until the minions of one dead master are usable again
 	Half        float64 // the same if half of the masters die
 	Restart     float64 // the same if all masters restart
 }
 
-// perMaster is the work of one command to all, for one of the masters: what
-// its cores share, and what its database's writer does alone.
+// perMaster returns the work of one command to all minions for one master: the part that its cores
+// share, and the part of its database's single writer.
 func (c Costs) perMaster(f Fleet) (shared, alone float64) {
 	n := float64(f.Minions) / float64(f.Masters)
 	leaf := float64(f.Leaves*f.LeafMinions) / float64(f.Masters)
@@ -53,7 +51,7 @@ func (c Costs) perMaster(f Fleet) (shared, alone float64) {
 	return shared, alone
 }
 
-// Reckon answers for a fleet.
+// Reckon computes the answer for a fleet under a load.
 func (c Costs) Reckon(f Fleet, l Load) Answer {
 	var a Answer
 	m, cores := float64(f.Masters), float64(f.Cores)
@@ -62,8 +60,8 @@ func (c Costs) Reckon(f Fleet, l Load) Answer {
 	shared, alone := c.perMaster(f)
 	a.StoreTime = alone
 	a.CLITime = float64(f.Minions+f.Leaves*f.LeafMinions) * c.CLI
-	// The writer is one goroutine, the rest shares the other cores with it. It
-	// begins when the first minions answer and ends after the slowest.
+	// The writer is one goroutine, which runs beside the rest on the other cores. It starts when
+	// the first minions answer and ends after the slowest.
 	a.CommandTime = c.Command + 1.5*(2*network+answerIn) + max(alone, (shared+alone)/cores)
 
 	const day = 86400
@@ -88,7 +86,7 @@ func (c Costs) Reckon(f Fleet, l Load) Answer {
 		}
 		cost := c.SignIn
 		if f.Standby {
-			cost = c.Event // it is signed in: one request that tells who commands
+			cost = c.Event // the minion is signed in: one request reports the active master
 		}
 		return float64(f.Minions) * float64(lost) / m / float64(left) * cost / cores
 	}
@@ -98,7 +96,7 @@ func (c Costs) Reckon(f Fleet, l Load) Answer {
 	return a
 }
 
-// Limits are what no fleet may exceed to count as well.
+// Limits are the limits that an acceptable fleet must not exceed.
 var limits = []struct {
 	what string
 	over func(Answer) bool
@@ -112,8 +110,7 @@ var limits = []struct {
 	{"network: 1 Gbit/s", func(a Answer) bool { return a.Traffic > 125e6 }},
 }
 
-// Breaks returns how many minions a fleet can have until each limit is met, in
-// the order of limits.
+// Breaks returns the maximum number of minions for each limit, in the order of limits.
 func (c Costs) Breaks(f Fleet, l Load) []int {
 	out := make([]int, len(limits))
 	for i, limit := range limits {

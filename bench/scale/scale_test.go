@@ -18,25 +18,24 @@ func costs(t *testing.T) Costs {
 	return c
 }
 
-// near reports whether two figures differ by no more than a part of the second.
+// near reports whether two figures differ by at most a given fraction of the second.
 func near(a, b, part float64) bool { return math.Abs(a-b) <= part*b }
 
-// TestModelAndMeasurement compares the model with loads that bench has
-// measured as a whole, and whose figures the model does not use.
+// TestModelAndMeasurement compares the model with bench's measurements of whole loads, which the
+// model does not use as input.
 func TestModelAndMeasurement(t *testing.T) {
 	c := costs(t)
 	shared, alone := c.perMaster(Fleet{Masters: 1, Minions: 1000, Cores: 2})
 	if got := shared + alone + 1000*c.CLI; !near(got, c.Ping, 0.25) {
 		t.Errorf("test.ping of 1,000 minions: %.3f s by the model, %.3f s measured", got, c.Ping)
 	}
-	// Two cores, which the minions share.
+	// Two cores, shared with the minions.
 	if got := 2 * c.Reckon(Fleet{Masters: 1, Minions: 5000, Cores: 2}, day).Restart; !near(got, c.Restart, 0.25) {
 		t.Errorf("5,000 sign-ins: %.1f s by the model, %.1f s measured", got, c.Restart)
 	}
 }
 
-// TestModelAndSimulation has every message of a load go through simulated
-// masters.
+// TestModelAndSimulation sends every message of a load through simulated masters.
 func TestModelAndSimulation(t *testing.T) {
 	c := costs(t)
 	for _, s := range sizes[:4] {
@@ -53,7 +52,7 @@ func TestModelAndSimulation(t *testing.T) {
 	if got := c.Reckon(f, day).Half; !near(got, took, 0.2) || late > 0 {
 		t.Errorf("half of the masters die: %.2f s by the model, %.2f s simulated, %d late", got, took, late)
 	}
-	// A crowd that takes longer than anybody's patience is told when to come.
+	// If sign-ins take longer than a minion's timeout, the masters tell minions when to retry.
 	crowd := Fleet{Masters: 2, Minions: 20_000, Cores: 2}
 	took, late = c.SimulateSignIns(crowd, crowd.Minions, 1)
 	if want := float64(crowd.Minions) * c.SignIn / 2; took < 4*patience || !near(took, want, 0.2) || late > 0 {
@@ -61,7 +60,7 @@ func TestModelAndSimulation(t *testing.T) {
 	}
 }
 
-// TestBreaks: past the number that is given, the limit is exceeded.
+// TestBreaks: above the returned number of minions the limit is exceeded.
 func TestBreaks(t *testing.T) {
 	c := costs(t)
 	f := Fleet{Masters: 3, Cores: 8, Copies: 2, Standby: true}
@@ -75,7 +74,7 @@ func TestBreaks(t *testing.T) {
 	}
 }
 
-// TestDocs: the page has what the program prints.
+// TestDocs: the page contains the program's output.
 func TestDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/scale.md")
 	if err != nil {

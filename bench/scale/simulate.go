@@ -5,11 +5,11 @@ import (
 	"math/rand/v2"
 )
 
-// The simulation sends every message of a command, or of a crowd of sign-ins,
-// through masters with cores and one writer each, and knows nothing of the
-// model's formulas: they must agree (TestModelAndSimulation).
+// The simulation sends every message of a command, or of many concurrent sign-ins, through masters
+// with cores and one writer each. It does not use the model's formulas: they must agree
+// (TestModelAndSimulation).
 
-// network is the way of a message, in seconds, and what a minion takes to
+// network is the latency of a message, in seconds, and answerIn the time that a minion takes to
 // answer; both vary.
 const (
 	network  = 0.001
@@ -34,7 +34,7 @@ func (e *events) Pop() any {
 	return x
 }
 
-// world is the time and what is to come.
+// world has the time and the pending events.
 type world struct {
 	queue events
 	rng   *rand.Rand
@@ -45,7 +45,7 @@ func newWorld() *world { return &world{rng: rand.New(rand.NewPCG(1, 2))} }
 
 func (w *world) at(t float64, do func(float64)) { heap.Push(&w.queue, event{t, do}) }
 
-// run lets everything happen and returns when the last of it did.
+// run processes all events and returns the time of the last.
 func (w *world) run() float64 {
 	for len(w.queue) > 0 {
 		e := heap.Pop(&w.queue).(event)
@@ -55,18 +55,17 @@ func (w *world) run() float64 {
 	return w.last
 }
 
-// about varies a time by half of it.
+// about varies a time by up to half of it.
 func (w *world) about(t float64) float64 { return t * (0.5 + w.rng.Float64()) }
 
-// master has cores that take whatever comes in its order, and a writer, which
-// needs one of them.
+// master has cores that process work in order of arrival, and a writer, which needs one of them.
 type master struct {
 	cores  []float64 // when each is free
 	writer float64   // when the writer is
 	jobs   int
 }
 
-// take has a core work from now on and returns when it is done.
+// take makes a core do work from now on and returns when it is done.
 func (m *master) take(now, work float64) float64 {
 	i := 0
 	for j, t := range m.cores {
@@ -78,7 +77,7 @@ func (m *master) take(now, work float64) float64 {
 	return m.cores[i]
 }
 
-// store has the writer work on one entry.
+// store makes the writer store one entry.
 func (m *master) store(now, work float64) float64 {
 	m.writer = max(now, m.writer)
 	m.writer = max(m.take(m.writer, work), m.writer+work)
@@ -94,9 +93,9 @@ func (w *world) masters(f Fleet) []*master {
 	return ms
 }
 
-// SimulateCommand sends one command to all minions of a fleet without leaves and
-// returns when the last return is stored wherever it is to be; stored is how
-// many entries all databases got.
+// SimulateCommand sends one command to all minions of a fleet without leaves. It returns when the
+// last return is stored on all masters that store it; stored is the number of entries in all
+// databases.
 func (c Costs) SimulateCommand(f Fleet) (took float64, stored int) {
 	w := newWorld()
 	ms := w.masters(f)
@@ -123,17 +122,15 @@ func (c Costs) SimulateCommand(f Fleet) (took float64, stored int) {
 	return took, stored
 }
 
-// patience is how long a minion waits for the answer to a sign-in, and hint
-// how far ahead a master lets work pile up before it tells minions when to
-// come back.
+// patience is a minion's timeout for the answer to a sign-in. hint is the backlog of a master above
+// which it tells minions when to retry.
 const (
 	patience = 5.0
 	hint     = 2.0
 )
 
-// SimulateSignIns has minions that want to sign in at the same moment at the
-// masters that are left, and returns when the last one has, and how many were
-// answered too late.
+// SimulateSignIns makes minions sign in at the remaining masters at the same moment. It returns
+// when the last one is signed in, and how many were answered too late.
 func (c Costs) SimulateSignIns(f Fleet, minions, left int) (took float64, late int) {
 	f.Masters = left
 	w := newWorld()
@@ -147,7 +144,7 @@ func (c Costs) SimulateSignIns(f Fleet, minions, left int) (took float64, late i
 				free = min(free, t)
 			}
 			if wait := free - now; wait > hint {
-				// Told to come when its turn is near, behind those told before.
+				// The minion is told to retry when its turn is near, after those told before.
 				m.jobs++
 				w.at(now+hint/2+float64(m.jobs)*c.SignIn/float64(f.Cores), func(now float64) { m.jobs--; try(now) })
 				return

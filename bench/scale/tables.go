@@ -8,8 +8,8 @@ import (
 
 // The cases of docs/scale.md.
 var (
-	// A command to all every ten minutes, a highstate an hour, an event a
-	// minute, new session keys once.
+	// A command to all every ten minutes, a highstate per hour, an event per minute, new session
+	// keys once.
 	day = Load{Commands: 144, Highstates: 24, FileBytes: 100_000, ReturnBytes: 20_000, Events: 1440, Rotations: 1}
 
 	sizes = []struct {
@@ -107,7 +107,7 @@ func size(b float64) string {
 	return fmt.Sprintf("%.0f B", b)
 }
 
-// count writes a number with two digits that count.
+// count formats a number with two significant digits.
 func count(n int) string {
 	unit := 1
 	for n >= 100*unit {

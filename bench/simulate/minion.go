@@ -21,7 +21,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Minion is one of the fleet.
+// Minion is one minion of the fleet.
 type Minion struct {
 	ID string
 
@@ -31,7 +31,7 @@ type Minion struct {
 	local   net.Addr
 	again   atomic.Bool // it has signed in before
 	req     transport.Requester
-	session atomic.Pointer[crypt.Crypticle] // a sign-in replaces it while requests are under way
+	session atomic.Pointer[crypt.Crypticle] // replaced by a sign-in while requests are in progress
 
 	mu  sync.Mutex
 	sub transport.Subscription
@@ -48,8 +48,7 @@ func nonce() string {
 // SignIn signs in over the minion's connection.
 func (m *Minion) SignIn(ctx context.Context) error { return m.signIn(ctx, m.req) }
 
-// SignInAnew signs in over a connection made for it, as minions do, and comes
-// back when a busy master says so.
+// SignInAnew signs in over a new connection, as minions do, and retries when a busy master says so.
 func (m *Minion) SignInAnew(ctx context.Context) error {
 	for {
 		err := m.signInOnce(ctx)
@@ -95,7 +94,7 @@ func (m *Minion) signIn(ctx context.Context, r transport.Requester) error {
 	return nil
 }
 
-// install reads the session key out of the answer to a sign-in.
+// install reads the session key in the answer to a sign-in.
 func (m *Minion) install(a *handshake.Attempt, raw []byte) error {
 	v, err := msgpack.Unmarshal(raw)
 	if err != nil {
@@ -128,8 +127,7 @@ func (m *Minion) install(a *handshake.Attempt, raw []byte) error {
 	return m.fleet.learn(m.key, inner.Bytes("aes"), inner.Bytes("sig"))
 }
 
-// Request sends a command under the session key and returns the answer. load
-// is changed.
+// Request sends a command under the session key and returns the answer. It modifies load.
 func (m *Minion) Request(ctx context.Context, load *value.Dict) (any, error) {
 	session := m.session.Load()
 	n, raw, err := m.exchange(ctx, session, load)
@@ -176,8 +174,7 @@ func (m *Minion) exchange(ctx context.Context, session *crypt.Crypticle, load *v
 	return n, raw, err
 }
 
-// Pillar asks for the minion's pillar, which a master answers under a key made
-// for the answer.
+// Pillar requests the minion's pillar, which a master encrypts with a key made for the answer.
 func (m *Minion) Pillar(ctx context.Context, grains map[string]any) (*value.Dict, error) {
 	g := value.NewDict(len(grains))
 	for k, v := range grains {
@@ -220,8 +217,8 @@ func (m *Minion) Pillar(ctx context.Context, grains map[string]any) (*value.Dict
 	return inner.Dict("pillar"), nil
 }
 
-// File fetches a file of the environment base, chunk by chunk, as each is
-// written to a file by a minion.
+// File fetches a file of the environment base chunk by chunk, as a minion does when it writes it to
+// a file.
 func (m *Minion) File(ctx context.Context, path string, to io.Writer) error {
 	for loc := 0; ; {
 		v, err := m.Request(ctx, value.DictOf("cmd", "_serve_file", "path", path, "saltenv", "base", "loc", loc))
@@ -324,12 +321,12 @@ func sharedPart(session *crypt.Crypticle, nonce string, raw []byte) (part []byte
 	return part, d.Int("size"), err
 }
 
-// Return sends what test.ping returned for a job.
+// Return sends the return of test.ping for a job.
 func (m *Minion) Return(ctx context.Context, jid string) error {
 	return m.ReturnValue(ctx, jid, "test.ping", true)
 }
 
-// ReturnValue sends what a function returned for a job.
+// ReturnValue sends the return of a function for a job.
 func (m *Minion) ReturnValue(ctx context.Context, jid, fun string, v any) error {
 	_, err := m.Request(ctx, value.DictOf("cmd", "_return", "id", m.ID, "success", true, "return", v, "retcode", 0,
 		"jid", jid, "fun", fun, "fun_args", &value.List{}, "user", "root"))
@@ -342,7 +339,7 @@ func (m *Minion) Event(ctx context.Context, tag string, data *value.Dict) error 
 	return err
 }
 
-// Garbage sends something that is no request, of one sort or another.
+// Garbage sends an invalid request of some kind.
 func (m *Minion) Garbage(ctx context.Context, sort int) {
 	ctx, cancel := context.WithTimeout(ctx, m.fleet.cfg.Timeout)
 	defer cancel()
@@ -351,12 +348,11 @@ func (m *Minion) Garbage(ctx context.Context, sort int) {
 	m.req.Request(ctx, bodies[sort%len(bodies)])
 }
 
-// Pause is how long a minion waits before it tries to sign in again.
+// Pause sleeps for a minion's delay before it retries a sign-in.
 func (m *Minion) Pause() { time.Sleep(time.Duration(500+rand.IntN(1000)) * time.Millisecond) }
 
-// Subscribe connects to the publish port, and registers where the transport
-// has a place for that; the minion must be signed in for it. handle may be
-// nil.
+// Subscribe connects to the publish port, and registers if the transport supports that, for which
+// the minion must be signed in. handle may be nil.
 func (m *Minion) Subscribe(ctx context.Context, handle func(*Minion, *Publication)) error {
 	s, err := m.connect(ctx)
 	if err != nil {
@@ -377,15 +373,14 @@ func (m *Minion) Subscribe(ctx context.Context, handle func(*Minion, *Publicatio
 	return nil
 }
 
-// dropped reports whether a subscription that ended was neither given up by the
-// minion nor by the load.
+// dropped reports whether a subscription ended although neither the minion nor the load ended it.
 func (m *Minion) dropped(ctx context.Context, s transport.Subscription) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sub == s && ctx.Err() == nil && m.fleet.ctx.Err() == nil
 }
 
-// Stall subscribes and never reads what comes.
+// Stall subscribes and never reads.
 func (m *Minion) Stall(ctx context.Context) error {
 	_, err := m.connect(ctx)
 	return err
@@ -450,9 +445,8 @@ func (m *Minion) Unsubscribe() {
 	}
 }
 
-// Answer is a handler for Subscribe: it does what minions do with test.ping
-// and with the question whether a job still runs. failed is reported a return
-// that the master did not take.
+// Answer is a handler for Subscribe: it answers test.ping, and the query whether a job is still
+// running, like a minion. failed gets the error of a return that the master did not accept.
 func Answer(ctx context.Context, failed func(error)) func(*Minion, *Publication) {
 	return func(m *Minion, p *Publication) {
 		if !p.For(m.ID) {

@@ -12,14 +12,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// Operator publishes jobs as the command line does, without starting it.
+// Operator publishes jobs like the command line, without starting it.
 type Operator struct {
 	req transport.Requester
 	key string
 }
 
-// NewOperator commands the master at addr with the key in a file of its
-// cachedir, .root_key.
+// NewOperator returns an operator of the master at addr. keyFile is the file .root_key in its
+// cachedir.
 func NewOperator(tr transport.Transport, addr, keyFile string) (*Operator, error) {
 	key, err := os.ReadFile(keyFile)
 	if err != nil {

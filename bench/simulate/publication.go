@@ -9,7 +9,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Publication is a job as minions get it.
+// Publication is a job as received by minions.
 type Publication struct {
 	JID, Fun string
 
@@ -24,8 +24,7 @@ func (p *Publication) For(id string) bool {
 
 var errForeign = errors.New("a publication that is no job of this master")
 
-// openPublication decodes a publication, unless another minion has just done
-// so.
+// openPublication decodes a publication, unless another minion has just decoded it.
 func (f *Fleet) openPublication(payload []byte) (*Publication, error) {
 	if p := f.last.Load(); p != nil && bytes.Equal(p.payload, payload) {
 		return p, nil

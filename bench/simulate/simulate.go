@@ -1,11 +1,10 @@
-// Package simulate is thousands of minions in one process, for measuring a
-// master: each with its own id, its own session key and its own connections,
-// as cheap as they can be while the master has all the work of a real one.
+// Package simulate runs thousands of minions in one process, to measure a master. Each has its own
+// id, session key and connections. They are as cheap as possible, while the master does all the
+// work that real minions cause.
 //
-// They speak the protocol through the packages that Brine's minion is made of,
-// so they can be put before any stock master protocol. To be cheap they
-// share a few RSA keys, believe what the master says, and decode a publication
-// that all of them get only once.
+// They use the same packages as Brine's minion, so they work with any stock master, too. To be
+// cheap they share a few RSA keys, trust the master's answers, and decode a publication for all of
+// them only once.
 package simulate
 
 import (
@@ -25,14 +24,14 @@ import (
 	"brine/internal/net/transport"
 )
 
-// Key is an RSA key that some of the minions share.
+// Key is an RSA key shared by some of the minions.
 type Key struct {
 	private *crypt.PrivateKey
 	pem     string
 	tok     []byte
 }
 
-// NewKeys makes n keys.
+// NewKeys creates n keys.
 func NewKeys(n int) ([]*Key, error) {
 	keys := make([]*Key, n)
 	for i := range keys {
@@ -58,37 +57,36 @@ func (k *Key) Write(dir, name string) error {
 		os.WriteFile(filepath.Join(dir, name+".pub"), []byte(k.pem), 0o644))
 }
 
-// PEM is the public half.
+// PEM returns the public half.
 func (k *Key) PEM() string { return k.pem }
 
-// Config says where the master is and what fleet it gets.
+// Config has the addresses of the master, and the size of the fleet.
 type Config struct {
 	Transport        transport.Transport
 	Publish, Request string // the master's addresses
 	MasterKey        string // the master's public key, known to all, as PEM
 	Keys             []*Key
 	Count            int
-	// Timeout bounds one request.
+	// Timeout is the timeout of one request.
 	Timeout time.Duration
-	// Connections, if not 0, is how many connections for requests all minions
-	// share. 0 gives each its own, which it keeps for a minute.
+	// Connections, if not 0, is the number of request connections shared by all minions. 0 gives
+	// each its own, which it keeps for a minute.
 	Connections int
 }
 
-// Fleet is the minions.
+// Fleet is a set of minions.
 type Fleet struct {
 	Minions []*Minion
-	// NoHints has the minions wait as Salt's do, instead of coming back when a
-	// busy master says.
+	// NoHints makes the minions wait as Salt's do, instead of retrying when a busy master says.
 	NoHints bool
-	// Hints is how often a busy master said so.
+	// Hints is how often a busy master told a minion when to retry.
 	Hints atomic.Int64
-	// Resubscribe has the minions subscribe again, as minions do, when a
-	// subscription ends; Dropped is how often one did.
+	// Resubscribe makes the minions subscribe again, as real ones do, when a subscription ends;
+	// Dropped counts these.
 	Resubscribe bool
 	Dropped     atomic.Int64
-	// AuthTimeout, if not 0, bounds a sign-in over a connection of its own
-	// instead of Config.Timeout.
+	// AuthTimeout, if not 0, is the timeout of a sign-in over a new connection instead of
+	// Config.Timeout.
 	AuthTimeout time.Duration
 	// Before, if not nil, is called before each request under a session key.
 	Before func()
@@ -103,15 +101,14 @@ type Fleet struct {
 	wg     sync.WaitGroup
 }
 
-// masterKey is the key of publications, and the signature by which it is
-// recognised in later sign-ins.
+// masterKey is the key of publications, and the signature by which later sign-ins recognize it.
 type masterKey struct {
 	sig    []byte
 	cipher *crypt.Crypticle
 }
 
-// perAddress is how many minions come from one loopback address: the system
-// has some 28,000 ports for each, and a minion takes a few.
+// perAddress is the number of minions on one loopback address: the system has some 28,000 ports for
+// each address, and a minion uses a few.
 const perAddress = 4000
 
 // New returns a fleet that is not connected yet.
@@ -143,7 +140,7 @@ func localAddr(i int) net.Addr {
 	return &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+i/perAddress))}
 }
 
-// trust is the master's key that all minions know.
+// trust is the master's key, known to all minions.
 type trust string
 
 func (t trust) Known() (string, bool)                    { return crypt.CleanKey(string(t)), true }
@@ -151,7 +148,7 @@ func (t trust) Adopt(pem string, _ bool) (string, error) { return pem, nil }
 func (t trust) Succeed(string, bool) error               { return nil }
 func (t trust) File() string                             { return "memory" }
 
-// Accept puts the keys of n minions into a master's pki_dir as accepted.
+// Accept stores the keys of n minions as accepted in a master's pki_dir.
 func Accept(pkiDir string, keys []*Key, n int) error {
 	dir := filepath.Join(pkiDir, "minions")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -165,14 +162,12 @@ func Accept(pkiDir string, keys []*Key, n int) error {
 	return nil
 }
 
-// Each calls do for all minions, so many at a time, and returns the first
-// errors.
+// Each calls do for all minions, at most parallel at a time, and returns the first errors.
 func (f *Fleet) Each(parallel int, do func(*Minion) error) error {
 	return Each(f.Minions, parallel, do)
 }
 
-// Each calls do for some minions, so many at a time, and returns the first
-// errors.
+// Each calls do for some minions, at most parallel at a time, and returns the first errors.
 func Each(minions []*Minion, parallel int, do func(*Minion) error) error {
 	var next atomic.Int64
 	var mu sync.Mutex
@@ -206,11 +201,11 @@ func (f *Fleet) authTimeout() time.Duration {
 	return f.cfg.Timeout
 }
 
-// signInTries is how often a minion of SignIn tries.
+// signInTries is how often SignIn tries for each minion.
 const signInTries = 5
 
-// SignIn signs all minions in. Each tries again, as minions do: a master that
-// gets little of the machine drops who has waited for too long.
+// SignIn signs all minions in. It retries, as minions do: a master with little CPU time drops
+// sign-ins that have waited too long.
 func (f *Fleet) SignIn(ctx context.Context, parallel int) error {
 	return f.Each(parallel, func(m *Minion) (err error) {
 		for range signInTries {
@@ -222,14 +217,13 @@ func (f *Fleet) SignIn(ctx context.Context, parallel int) error {
 	})
 }
 
-// Subscribe connects all minions to the publish port. handle is called with
-// each publication that one gets, on that minion's goroutine; it may be nil.
+// Subscribe connects all minions to the publish port. handle is called with each publication that a
+// minion receives, on that minion's goroutine; it may be nil.
 func (f *Fleet) Subscribe(ctx context.Context, parallel int, handle func(*Minion, *Publication)) error {
 	return f.Each(parallel, func(m *Minion) error { return m.Subscribe(ctx, handle) })
 }
 
-// learn keeps the master's key for publications, decrypting it only if it is
-// new.
+// learn stores the master's key for publications, and decrypts it only if it is new.
 func (f *Fleet) learn(k *Key, sealed, sig []byte) error {
 	if now := f.aes.Load(); now != nil && bytes.Equal(now.sig, sig) {
 		return nil

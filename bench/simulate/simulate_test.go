@@ -109,7 +109,7 @@ func testFleet(t *testing.T, tr transport.Transport, keys []*Key) {
 		}
 		event = event || e.Tag == "bench/event"
 		if e.Data.Str("cmd") == "_return" && e.Data.At("return") == true {
-			if len(seen) == 0 { // now we surely hear what is fired
+			if len(seen) == 0 { // now events are certainly received
 				if err := f.Minions[0].Event(ctx, "bench/event", value.DictOf("a", 1)); err != nil {
 					t.Fatal(err)
 				}

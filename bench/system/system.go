@@ -1,5 +1,5 @@
-// Package system reads what processes have cost: CPU time and memory, over a
-// process and all its descendants, from /proc. It is for Linux.
+// Package system reads the cost of processes from /proc: CPU time and memory of a process and all
+// its descendants. It supports only Linux.
 package system
 
 import (
@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// tick is the unit of times in /proc/PID/stat; Linux has 100 a second for
-// programs, whatever the kernel uses itself.
+// tick is the unit of times in /proc/PID/stat: Linux reports 100 per second to programs, regardless
+// of the kernel's own tick.
 const tick = 10 * time.Millisecond
 
-// stat is what is used of /proc/PID/stat.
+// stat has the used fields of /proc/PID/stat.
 type stat struct {
 	pid, parent int
 	cpu         time.Duration // own, and of children that were waited for
@@ -30,7 +30,7 @@ func readStat(pid int) (stat, error) {
 	if err != nil {
 		return stat{}, err
 	}
-	// The name in parentheses may hold anything.
+	// The name in parentheses may contain any character.
 	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 	if len(f) < 15 {
 		return stat{}, fmt.Errorf("/proc/%d/stat is too short", pid)
@@ -73,8 +73,8 @@ func tree(root int) ([]stat, error) {
 	return all, nil
 }
 
-// CPU returns the CPU time that a process and its descendants have used, to
-// 10 ms for each of them.
+// CPU returns the CPU time used by a process and its descendants, with a resolution of 10 ms for
+// each.
 func CPU(pid int) (time.Duration, error) {
 	all, err := tree(pid)
 	var sum time.Duration
@@ -84,13 +84,11 @@ func CPU(pid int) (time.Duration, error) {
 	return sum, err
 }
 
-// Memory is what processes take in all, in bytes: what they share is counted
-// once.
+// Memory is the total memory of processes in bytes; shared memory counts once.
 type Memory struct {
 	PSS int64
-	// Own is the part that is theirs alone to give back. The rest is pages of
-	// files that they have mapped, programs and databases, which the system
-	// takes back when it needs room.
+	// Own is the part that only they can free. The rest is pages of mapped files, programs and
+	// databases, which the system reclaims when it needs memory.
 	Own int64
 }
 
@@ -138,12 +136,11 @@ func memory(pid int) (m Memory, err error) {
 	return m, nil
 }
 
-// ResidentOf returns the resident memory of one process, in bytes: the part that is
-// not pages of files, now, and the most that it ever had, with them. It is cheap
-// enough to be asked often.
+// ResidentOf returns the resident memory of one process in bytes: own is the present part without
+// pages of files, most the peak including them. It is cheap enough for frequent calls.
 //
-// The most is not what the kernel reports a child that has ended (ru_maxrss): that
-// counts what its parent had when it started it.
+// The peak is not ru_maxrss, which the kernel reports for a child that has ended: that includes the
+// memory of its parent at the start.
 func ResidentOf(pid int) (own, most int64, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -172,8 +169,7 @@ func ResidentOf(pid int) (own, most int64, err error) {
 	return own, most, nil
 }
 
-// Files returns the limit of open files after raising it as far as the system
-// allows.
+// Files raises the limit of open files as far as the system allows, and returns it.
 func Files() (uint64, error) {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
@@ -183,8 +179,7 @@ func Files() (uint64, error) {
 	return l.Cur, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l)
 }
 
-// Bytes returns how many bytes a process has read and written, from and to
-// files and connections.
+// Bytes returns the number of bytes that a process has read and written, in files and connections.
 func Bytes(pid int) (int64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
 	if err != nil {

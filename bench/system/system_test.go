@@ -14,7 +14,7 @@ func TestCPUCountsChildren(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One child that is waited for, and one that lives on.
+	// One child that the process has waited for, and one that is still running.
 	if err := exec.Command("sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done").Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestCPUCountsChildren(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
-	debug.FreeOSMemory() // what other tests have left is not to be used again
+	debug.FreeOSMemory() // prevent the reuse of memory left by other tests
 	before, err := MemoryOf(os.Getpid())
 	if err != nil || before.PSS < 1<<20 || before.Own > before.PSS || before.Own < 1<<19 {
 		t.Fatalf("this process takes %+v: %v", before, err)
@@ -76,7 +76,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestResident: the most of a child is its own, however large its parent is.
+// TestResident: the peak of a child is its own, regardless of its parent's size.
 func TestResident(t *testing.T) {
 	big := make([]byte, 64<<20)
 	for i := range big {

@@ -1,5 +1,5 @@
-// Command brine is all of Brine's programs in one binary: salt, salt-key,
-// salt-master and the others, chosen by the name it is called by.
+// Command brine contains all of Brine's programs in one binary: salt, salt-key, salt-master and the
+// others. The name by which it is called selects the program.
 package main
 
 import (
