@@ -1,4 +1,4 @@
-// Package packages_test builds the packages and looks at what is in them.
+// Package packages_test builds the packages and checks their contents.
 package packages_test
 
 import (

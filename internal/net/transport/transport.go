@@ -32,8 +32,8 @@ type Request struct {
 	Body []byte
 	// Peer is the address it came from.
 	Peer net.Addr
-	// NewSpec says that the reply must use msgpack's str8 and bin families (tcp); otherwise the old
-	// raw family is expected (zeromq, ws).
+	// NewSpec means that the reply must use msgpack's str8 and bin families (tcp); otherwise the
+	// old raw family is expected (zeromq, ws).
 	NewSpec bool
 	// Reply sends the answer: one msgpack object. It must be called exactly once, from any
 	// goroutine, at any time. It does not wait for the network, and does nothing if the peer is
@@ -214,16 +214,16 @@ func (o ListenOptions) Unfinished() *netserve.Budget {
 
 // Traits are what the users of a transport must know of it.
 type Traits struct {
-	// Registers says that a master sends a publication for certain minions only to those that have registered
-	// with it, by a message under its current key.
+	// Registers means that a master sends a publication for certain minions only to minions that have
+	// registered with a message under its current key.
 	Registers bool
-	// TLS says that the option ssl applies.
+	// TLS means that the option ssl applies.
 	TLS bool
 }
 
 // Transport is one way to carry bytes.
 type Transport interface {
-	// Name is its name in the option transport. Nothing decides by it: see Traits.
+	// Name is its name in the option transport. Do not decide by it; use Traits.
 	Name() string
 	Traits() Traits
 	// ListenRequests and ListenPublish bind addr (host:port, [v6]:port).

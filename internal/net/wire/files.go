@@ -21,7 +21,7 @@ type TopData struct {
 	Rest *value.Dict `wire:"*"`
 }
 
-// TopOpts are what sources of master_tops use of the minion's options.
+// TopOpts are the minion's options that sources of master_tops use.
 type TopOpts struct {
 	Grains *value.Dict `wire:"grains,omitempty"`
 	Rest   *value.Dict `wire:"*"`

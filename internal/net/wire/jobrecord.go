@@ -23,7 +23,7 @@ type JobRecord struct {
 	Ret      string      `wire:"ret,omitempty" max:"4096"`
 	User     string      `wire:"user,omitempty" max:"1024"`
 	Metadata *value.Dict `wire:"metadata,omitempty"`
-	// Delimiter is that of the target, "" for the default.
+	// Delimiter is the delimiter of the target, "" for the default.
 	Delimiter string      `wire:"delimiter,omitempty" max:"16"`
 	Rest      *value.Dict `wire:"*"`
 }

@@ -2,11 +2,11 @@ package wire
 
 import "brine/internal/py/value"
 
-// This conversation is Brine's own: questions that masters of a cluster ask each
-// other, and their answers. How they travel is package cluster's.
+// This conversation is Brine's own: queries between masters of a cluster, and their answers.
+// Package cluster transmits them.
 
-// SeenReport is the question seen: the nonces of requests that the master From has
-// served since it started as Boot.
+// SeenReport is the query seen: the nonces of requests that the master From has served since it
+// started as Boot.
 type SeenReport struct {
 	From string      `wire:"from" max:"1024"`
 	Boot string      `wire:"boot" max:"64"`
@@ -14,15 +14,15 @@ type SeenReport struct {
 	Rest *value.Dict `wire:"*"`
 }
 
-// FetchedReport is the question fetched: the state of each source that the sender
-// fetches. Leads says that it fetches for all masters.
+// FetchedReport is the query fetched: the state of each source that the sender fetches. Leads means
+// that it fetches for all masters.
 type FetchedReport struct {
 	Leads  bool        `wire:"leads"`
-	States *value.Dict `wire:"states"` // texts by name
+	States *value.Dict `wire:"states"` // strings by name
 	Rest   *value.Dict `wire:"*"`
 }
 
-// StageQuestion asks whether the receiver has a revision, which it is to get if not.
+// StageQuestion asks whether the receiver has a revision. If not, the receiver fetches it.
 type StageQuestion struct {
 	ID   string      `wire:"id" max:"1024"`
 	Rest *value.Dict `wire:"*"`
@@ -42,8 +42,7 @@ type ContentsQuestion struct {
 	Rest  *value.Dict `wire:"*"`
 }
 
-// ContentsAnswer has a part for each pair of the question, None for one that the
-// sender does not have.
+// ContentsAnswer has a part for each pair of the question, None if the sender lacks it.
 type ContentsAnswer struct {
 	Parts *value.List `wire:"parts"`
 	Rest  *value.Dict `wire:"*"`
@@ -58,15 +57,15 @@ type ChosenRevision struct {
 	Rest  *value.Dict `wire:"*"`
 }
 
-// Digest is the answer about replicated data: sums by name and section. Error says
-// what could not be read.
+// Digest is the answer about replicated data: sums by name and section. Error names what could not
+// be read.
 type Digest struct {
 	Error string      `wire:"error,omitempty"`
 	Rest  *value.Dict `wire:"*"` // the sections
 }
 
-// SumsMessage is a question about checksums of replicated records, or its answer.
-// The contents are those of package replica.
+// SumsMessage is a query about checksums of replicated records, or its answer. Package replica
+// defines the contents.
 type SumsMessage struct {
 	Question []byte      `wire:"question,omitempty"`
 	Answer   []byte      `wire:"answer,omitempty"`

@@ -67,7 +67,7 @@ type States struct {
 
 // Failure is an error in a master's answer, under the key error.
 type Failure struct {
-	Name    string      `wire:"name"` // of Salt's exception
+	Name    string      `wire:"name"` // name of Salt's exception
 	Message string      `wire:"message"`
 	Rest    *value.Dict `wire:"*"`
 }
@@ -75,7 +75,7 @@ type Failure struct {
 // PublishKwargs are the keywords of a Publish that a master reads. Others are not
 // sent to minions.
 type PublishKwargs struct {
-	Delimiter string `wire:"delimiter,omitempty" max:"1024"` // of the target
+	Delimiter string `wire:"delimiter,omitempty" max:"1024"` // delimiter of the target
 	Metadata  any    `wire:"metadata,omitempty"`
 	// Expire is how long the job is queued for unreachable minions, in seconds (Brine
 	// only).

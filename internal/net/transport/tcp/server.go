@@ -195,7 +195,7 @@ type exchange struct {
 	transport.Request
 	p       *requestPeer
 	head    []byte // the frame up to the body; the reply's frame begins alike
-	size    int    // what the request counts for
+	size    int    // bytes counted for the request
 	replied atomic.Bool
 }
 

@@ -46,7 +46,7 @@ func (l *link) init(ws *websocket.Conn, live *netpeer.Conn, limit int) {
 // write closes the connection when it fails, so that the reader notices.
 func (l *link) write(ms []netpeer.Message) error {
 	for _, m := range ms {
-		// In one piece, because clients may not support more.
+		// Send one piece, because clients may not support more.
 		whole := m.Body
 		if len(m.Head) > 0 {
 			whole = append(append(make([]byte, 0, len(m.Head)+len(m.Body)), m.Head...), m.Body...)
@@ -75,7 +75,7 @@ func (l *link) end() {
 }
 
 // ping sends a ping unless one is pending, and waits for the answer on a separate goroutine. learn
-// says that after an answer the peer may be dropped for silence.
+// means that after an answer the peer may be dropped for silence.
 func (l *link) ping(learn bool) {
 	if l.pinging.Swap(true) {
 		return

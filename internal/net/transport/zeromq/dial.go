@@ -23,17 +23,17 @@ type dialled struct {
 	raw   syscall.RawConn // nil where there is none
 	dec   *decoder
 	peer  peer
-	every time.Duration // of heartbeats, 0 for none
+	every time.Duration // interval of heartbeats, 0 for none
 
-	// For the reading goroutine. Signs of life are numbered: last is the current one, sure the last
-	// one that was more than bytes.
+	// For the reading goroutine. Signs of life are numbered: last is the latest one, sure the
+	// latest one that was more than received bytes.
 	signs, last, sure int64
 	watch             netpeer.Watch
-	due               time.Time // of its next call
-	taken             int64     // of pieces
+	due               time.Time // when watch is next called
+	taken             int64     // value of pieces at the last check
 
 	writing sync.Mutex
-	pieces  atomic.Int64 // of large messages, that the peer has taken
+	pieces  atomic.Int64 // number of pieces of large messages that the peer has accepted
 }
 
 // dial connects and completes the handshake as the socket self with one of accept.

@@ -69,8 +69,8 @@ type decoder struct {
 	buf      []byte // buf[pos:end] is read and not yet decoded
 	pos, end int
 
-	frames int   // of the message begun
-	bytes  int   // of the message begun
+	frames int   // frames of the current message
+	bytes  int   // bytes of the current message
 	held   int64 // taken from the budget
 }
 

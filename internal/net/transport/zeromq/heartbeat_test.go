@@ -49,7 +49,7 @@ func newBeaten(t *testing.T, every time.Duration) *beaten {
 
 // pings returns the number of PINGs sent since the last call.
 func (b *beaten) pings(t *testing.T) int {
-	b.out.send(&packet{head: []byte("!")}) // in none of them
+	b.out.send(&packet{head: []byte("!")}) // a byte that no PING contains
 	got, err := b.peer.ReadBytes('!')
 	if err != nil {
 		t.Fatal(err)

@@ -25,9 +25,9 @@ type link struct {
 	out     outbox
 	pulse   pulse
 	answers atomic.Bool // whether the peer has ever answered a PING
-	asks    atomic.Bool // whether it has ever sent one
+	asks    atomic.Bool // whether the peer has ever sent a PING
 
-	// Of the goroutine that sends heartbeats.
+	// Used by the goroutine that sends heartbeats.
 	sign  int64 // the pulse at the last round
 	quiet uint8 // rounds since it changed
 }
@@ -61,8 +61,8 @@ func (l *link) command(name string, data []byte) error {
 
 // host is the common part of both servers.
 type host struct {
-	socket  string   // own Socket-Type
-	accept  []string // those of the peers
+	socket  string   // its own Socket-Type
+	accept  []string // accepted Socket-Types of peers
 	opts    transport.ListenOptions
 	buffer  int // bytes to read into, per peer
 	lim     limits
@@ -70,7 +70,7 @@ type host struct {
 	stall   time.Duration
 	lis     net.Listener
 	log     *slog.Logger
-	limited *ratelimit.Log // about peers
+	limited *ratelimit.Log // logs errors of peers
 	budget  *netserve.Budget
 	drains  sync.WaitGroup
 

@@ -109,13 +109,13 @@ type outbox struct {
 	raw   syscall.RawConn // nil where there is none
 	pulse *pulse
 	stall time.Duration
-	limit int             // of messages queued
-	wg    *sync.WaitGroup // of the drains
+	limit int             // maximum number of queued messages
+	wg    *sync.WaitGroup // counts running drains
 
 	mu       sync.Mutex
-	room     sync.Cond // signalled when reserve may go on
+	room     sync.Cond // signalled when awaitRoom may continue
 	q        ring
-	bytes    int // queued
+	bytes    int // bytes queued
 	off      int // bytes of the first packet that are sent
 	busy     bool
 	talked   bool // something was written since the last heartbeat check
