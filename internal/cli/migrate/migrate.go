@@ -40,7 +40,7 @@ func Applet() frame.Applet {
 
 type options struct {
 	frame.Config
-	From       string   `flag:"--from" arg:"PLACE" doc:"Source. keys: a pki_dir. jobs: brine (the master's own database), local_cache[:CACHEDIR] (Salt's files), or a returner. cache: localfs[:CACHEDIR], redis, etcd, consul, mysql or postgres. Default: what the configuration of --from-config uses."`
+	From       string   `flag:"--from" arg:"PLACE" doc:"Source. keys: a pki_dir, or a file that salt-key -P --out=json has written. jobs: brine (the master's own database), local_cache[:CACHEDIR] (Salt's files), or a returner. cache: localfs[:CACHEDIR], redis, etcd, consul, mysql or postgres. Default: what the configuration of --from-config uses."`
 	To         string   `flag:"--to" arg:"PLACE" doc:"Target, in the form of --from. This or --to-config is required. Default: what the configuration of --to-config uses."`
 	FromConfig string   `flag:"--from-config" arg:"DIR" doc:"Configuration directory of the master whose options describe the source. Default: that of -c."`
 	ToConfig   string   `flag:"--to-config" arg:"DIR" doc:"The same for the target. Default, with --to: that of -c."`

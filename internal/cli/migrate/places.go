@@ -140,6 +140,14 @@ func (p *program) copyKeys(ctx context.Context, o migrate.Options) (out []named,
 	if err := samePlace(from, to); err != nil {
 		return nil, err
 	}
+	if p.o.KeyPair == "" { // a file of exported keys has no key pair
+		dir, done, err := keysOf(from)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		from = dir
+	}
 	if st, err := os.Stat(filepath.Join(from, keystore.Accepted.DirName())); err != nil || !st.IsDir() {
 		return nil, salt.Errorf(salt.NotFound, "%s is not a directory of keys: it has no directory %s", from, keystore.Accepted.DirName())
 	}
