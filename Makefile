@@ -4,7 +4,7 @@ PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp sal
 PKGS    := ./...
 export CGO_ENABLED = 0
 
-.PHONY: packages tools pam normal durable durable-apart build reference man demo demo-cluster demo-console test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop changelog clean help
+.PHONY: packages release tools pam normal durable durable-apart build reference man demo demo-cluster demo-console test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop changelog clean help
 
 build: ## the static binary bin/brine, and a link for each of Salt's programs
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine ./cmd/brine
@@ -18,6 +18,11 @@ reference: ## docs/reference, from the declarations in the code
 
 packages: ## deb, rpm and apk packages for amd64 and arm64, in bin/packages
 	packaging/build bin/packages
+
+release: ## all artefacts of a release in bin/release: packages, archives, SBOM, sums, signed by BRINE_SIGN_KEY
+	@[ -z "$$(git status --porcelain)" ] || { echo "a release is made of a commit: commit or remove these first"; git status --short; exit 1; }
+	rm -rf bin/release
+	packaging/release bin/release
 
 man: build ## manual pages of all programs, in bin/man
 	@bin/brine man --dir bin/man

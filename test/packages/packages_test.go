@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,46 +44,138 @@ func file(format, name string) string {
 	return fmt.Sprintf("%s_%s_%s.apk", name, salt.BrineVersion, arch)
 }
 
-// build builds the packages of this machine's architecture into a new directory. It skips
-// where the modules of the builder cannot be fetched.
+// artefacts is the number of files that TestPackages has built.
+var artefacts = 3*len(packages) + len([]string{"archive", "SBOM", "SHA256SUMS", "signature"})
+
+// build builds the packages of this machine's architecture into a new directory.
 func build(t *testing.T, formats string) string {
+	t.Helper()
+	dir := t.TempDir()
+	script(t, "build", dir, formats)
+	return dir
+}
+
+// script runs a script of packaging. It skips the test where the modules of the builder
+// cannot be fetched.
+func script(t *testing.T, name, dir, formats string, env ...string) {
 	t.Helper()
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("there are no packages for " + runtime.GOARCH)
 	}
-	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "../../packaging/build", dir)
-	cmd.Env = append(os.Environ(), "ARCHES="+runtime.GOARCH, "FORMATS="+formats)
+	cmd := exec.CommandContext(t.Context(), "../../packaging/"+name, dir)
+	cmd.Env = append(append(os.Environ(), "ARCHES="+runtime.GOARCH, "FORMATS="+formats, "BRINE_SIGN_KEY="), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		if bytes.Contains(out, []byte("goreleaser/nfpm/v2/cmd/nfpm@")) { // go's error names it
-			t.Skip("the builder of packages cannot be fetched: " + string(out))
+		if bytes.Contains(out, []byte("cmd/nfpm@")) || bytes.Contains(out, []byte("cmd/cyclonedx-gomod@")) { // go's error names them
+			t.Skip("a builder of packages cannot be fetched: " + string(out))
 		}
-		t.Fatalf("packaging/build: %v\n%s", err, out)
+		t.Fatalf("packaging/%s: %v\n%s", name, err, out)
 	}
-	return dir
 }
 
-// TestPackages: each format has the program and the services, and a second build, in
-// another directory, gives the same files.
+// TestPackages: a release has each format with the program and the services, and another
+// one, in another directory, has the same files. The sums are signed.
 func TestPackages(t *testing.T) {
 	tools.Slow(t)
-	first := build(t, "deb rpm apk")
-	t.Run("deb", func(t *testing.T) { t.Parallel(); checkAll(t, first, "deb", debFiles) })
-	t.Run("rpm", func(t *testing.T) { t.Parallel(); checkAll(t, first, "rpm", rpmFiles) })
-	t.Run("apk", func(t *testing.T) { t.Parallel(); checkAll(t, first, "apk", apkFiles) })
-	t.Run("again", func(t *testing.T) {
-		t.Parallel()
-		second := build(t, "deb rpm apk")
-		entries, err := os.ReadDir(first)
-		if err != nil || len(entries) != 3*len(packages) {
-			t.Fatalf("%d files, %v", len(entries), err)
-		}
-		for _, e := range entries {
-			if hash(t, filepath.Join(first, e.Name())) != hash(t, filepath.Join(second, e.Name())) {
-				t.Errorf("two builds of %s differ", e.Name())
-			}
-		}
+	gpg := tools.Need(t, "gnupg", "gpg")
+	home := t.TempDir()
+	if err := os.Chmod(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GNUPGHOME", home)
+	defer func() { _ = exec.Command("gpgconf", "--kill", "all").Run() }()
+	run(t, gpg, "--batch", "--quiet", "--passphrase", "", "--quick-generate-key", "release@example.com", "ed25519", "sign")
+	key := filepath.Join(home, "key")
+	if err := os.WriteFile(key, run(t, gpg, "--batch", "--armor", "--export-secret-keys"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	const formats = "deb rpm apk tar sbom"
+	first, second := t.TempDir(), t.TempDir()
+	t.Run("builds", func(t *testing.T) {
+		t.Run("first", func(t *testing.T) {
+			t.Parallel()
+			script(t, "release", first, formats, "BRINE_SIGN_KEY=release@example.com")
+		})
+		t.Run("second", func(t *testing.T) { t.Parallel(); script(t, "release", second, formats, "BRINE_SIGN_KEY="+key) })
 	})
+	if t.Failed() {
+		return
+	}
+	entries, err := os.ReadDir(first)
+	if err != nil || len(entries) != artefacts {
+		t.Fatalf("%d files instead of %d, %v", len(entries), artefacts, err)
+	}
+	for _, e := range entries {
+		if e.Name() != "SHA256SUMS.asc" && hash(t, filepath.Join(first, e.Name())) != hash(t, filepath.Join(second, e.Name())) {
+			t.Errorf("two builds of %s differ", e.Name())
+		}
+	}
+	for _, dir := range []string{first, second} {
+		run(t, gpg, "--batch", "--verify", filepath.Join(dir, "SHA256SUMS.asc"), filepath.Join(dir, "SHA256SUMS"))
+	}
+	sums, err := os.ReadFile(filepath.Join(first, "SHA256SUMS"))
+	if err != nil || bytes.Count(sums, []byte("\n")) != artefacts-2 {
+		t.Errorf("SHA256SUMS: %v\n%s", err, sums)
+	}
+	for line := range strings.Lines(string(sums)) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		if hash(t, filepath.Join(first, name)) != sum {
+			t.Errorf("SHA256SUMS has another hash of %s", name)
+		}
+	}
+	checkAll(t, first, "deb", debFiles)
+	checkAll(t, first, "rpm", rpmFiles)
+	checkAll(t, first, "apk", apkFiles)
+	checkArchive(t, filepath.Join(first, fmt.Sprintf("brine-%s-linux-%s", salt.BrineVersion, runtime.GOARCH)))
+}
+
+// checkArchive checks the archive and the SBOM of a release, whose paths begin with base.
+func checkArchive(t *testing.T, base string) {
+	t.Helper()
+	f, err := os.Open(base + ".tar.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, top := untar(t, z), "/"+filepath.Base(base)
+	if files[top+"/bin/salt-minion"].link != "brine" || !bytes.Contains(files[top+"/systemd/salt-minion.service"].text, []byte("/usr/local/bin/salt-minion")) ||
+		files[top+"/bin/brine"].mode != 0o755 {
+		t.Errorf("archive: %v", slices.Sorted(maps.Keys(files)))
+	}
+	text, err := os.ReadFile(base + ".cdx.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bom struct {
+		Format   string `json:"bomFormat"`
+		Metadata struct {
+			Component struct{ Name, Version string }
+		}
+		Components []struct{ Name, Version string }
+	}
+	if err := json.Unmarshal(text, &bom); err != nil {
+		t.Fatal(err)
+	}
+	c := bom.Metadata.Component
+	if bom.Format != "CycloneDX" || c.Name != "brine" || c.Version != "v"+salt.BrineVersion || len(bom.Components) < 20 {
+		t.Errorf("SBOM of %s %s with %d modules", c.Name, c.Version, len(bom.Components))
+	}
+}
+
+// TestVersionOfChanges: the newest section of CHANGELOG.md is that of the version.
+func TestVersionOfChanges(t *testing.T) {
+	text, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "\n## ")
+	if first, _, _ := strings.Cut(after, "\n"); !strings.HasPrefix(first, salt.BrineVersion+" ") {
+		t.Errorf("CHANGELOG.md begins with %q, and the version is %s", first, salt.BrineVersion)
+	}
 }
 
 func hash(t *testing.T, path string) string {

@@ -255,7 +255,7 @@ func (b *blueprint) serve(ctx context.Context, env *frame.Env, c *common, held *
 	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer unwatch()
 	go m.watch(watched, s, logger.Logger)
-	logger.Info(b.command.Name+" is up", "pid", os.Getpid())
+	logger.Info(b.command.Name+" is up", "pid", os.Getpid(), "version", frame.Version)
 	err = s.Run(ctx)
 	m.tell("STOPPING=1")
 	if err != nil {
