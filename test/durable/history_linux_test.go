@@ -45,6 +45,8 @@ type keyOp struct {
 	saw        keyState
 	decides    keyState // 0: a read
 	known      bool     // it was acknowledged; otherwise it may have been made or not
+	// others says that several masters had rejected the key: a master that saw it rejected may not know all of these decisions.
+	others bool
 }
 
 func (o keyOp) String() string {
@@ -60,8 +62,10 @@ func (o keyOp) after(now keyState) keyStates {
 	switch {
 	case o.decides == isAccepted && now == isDeleted, o.decides == isAccepted && now == isRejected && o.saw != isRejected:
 		next = keyStates(now) // the decision was made without knowledge of a stricter one, which stays
-	case o.decides == isDeleted && now == isRejected && o.saw != isRejected:
+	case o.decides == isDeleted && now == isRejected && (o.saw != isRejected || o.others):
 		next |= keyStates(isRejected) // a rejection wins over a deletion, unless it arrived between the read and the deletion
+	case o.decides == isAccepted && now == isRejected && o.others:
+		next |= keyStates(isRejected)
 	}
 	if !o.known {
 		next |= keyStates(now)
@@ -122,6 +126,17 @@ func (h *history) check() (broken []string) {
 				part[i].Return = end // it may take effect at any time
 			}
 		}
+		for i := range part {
+			o := part[i].Input.(keyOp)
+			by := map[string]bool{}
+			for _, other := range part {
+				if r := other.Input.(keyOp); r.decides == isRejected && other.Call < part[i].Return {
+					by[r.master] = true
+				}
+			}
+			o.others = o.saw == isRejected && len(by) > 1
+			part[i].Input = o
+		}
 		if porcupine.CheckOperations(porcupine.Model{Init: decisions.Init, Step: decisions.Step}, part) {
 			continue
 		}
@@ -141,18 +156,24 @@ func TestDecisionModel(t *testing.T) {
 		ops  []string // FROM TO DECISION SAW, or FROM TO look STATE; "?" after a decision that was not acknowledged
 		want bool
 	}{
-		"an acceptance":                             {[]string{"1 2 accepted pending", "9 9 look accepted"}, true},
-		"an acceptance that is lost":                {[]string{"1 2 accepted pending", "9 9 look pending"}, false},
-		"one that was not acknowledged":             {[]string{"1 2 accepted? pending", "9 9 look pending"}, true},
-		"a rejection beside an acceptance":          {[]string{"1 5 accepted pending", "2 4 rejected pending", "9 9 look rejected"}, true},
-		"a rejection that an acceptance undoes":     {[]string{"1 5 accepted pending", "2 4 rejected pending", "9 9 look accepted"}, false},
-		"a rejection that a later one has not seen": {[]string{"1 2 rejected pending", "3 4 accepted pending", "9 9 look accepted"}, false},
-		"a rejection that a later one has seen":     {[]string{"1 2 rejected pending", "3 4 accepted rejected", "9 9 look accepted"}, true},
-		"a deletion that comes back":                {[]string{"1 2 accepted pending", "3 4 deleted accepted", "9 9 look accepted"}, false},
-		"a deletion that a later acceptance undoes": {[]string{"1 2 deleted pending", "3 4 accepted pending", "9 9 look accepted"}, false},
-		"a deletion beside a rejection":             {[]string{"1 2 deleted pending", "3 4 rejected pending", "9 9 look rejected"}, true},
-		"a rejection beside a deletion":             {[]string{"1 2 rejected pending", "3 4 deleted pending", "9 9 look rejected"}, true},
-		"a rejected key that is pending":            {[]string{"1 2 rejected pending", "9 9 look pending"}, false},
+		"an acceptance":                               {[]string{"1 2 accepted pending", "9 9 look accepted"}, true},
+		"an acceptance that is lost":                  {[]string{"1 2 accepted pending", "9 9 look pending"}, false},
+		"one that was not acknowledged":               {[]string{"1 2 accepted? pending", "9 9 look pending"}, true},
+		"a rejection beside an acceptance":            {[]string{"1 5 accepted pending", "2 4 rejected pending", "9 9 look rejected"}, true},
+		"a rejection that an acceptance undoes":       {[]string{"1 5 accepted pending", "2 4 rejected pending", "9 9 look accepted"}, false},
+		"a rejection that a later one has not seen":   {[]string{"1 2 rejected pending", "3 4 accepted pending", "9 9 look accepted"}, false},
+		"a rejection that a later one has seen":       {[]string{"1 2 rejected pending", "3 4 accepted rejected", "9 9 look accepted"}, true},
+		"a deletion that comes back":                  {[]string{"1 2 accepted pending", "3 4 deleted accepted", "9 9 look accepted"}, false},
+		"a deletion that a later acceptance undoes":   {[]string{"1 2 deleted pending", "3 4 accepted pending", "9 9 look accepted"}, false},
+		"a deletion beside a rejection":               {[]string{"1 2 deleted pending", "3 4 rejected pending", "9 9 look rejected"}, true},
+		"a rejection beside a deletion":               {[]string{"1 2 rejected pending", "3 4 deleted pending", "9 9 look rejected"}, true},
+		"a deletion that has seen the only rejection": {[]string{"1 2 rejected pending", "3 4 deleted rejected", "9 9 look rejected"}, false},
+		"a deletion that has seen one of two rejections": {
+			[]string{"1 2 rejected pending", "1 2 rejected pending", "3 4 deleted rejected", "9 9 look rejected"}, true},
+		"an acceptance that has seen one of two rejections": {
+			[]string{"1 2 rejected pending", "1 2 rejected pending", "3 4 accepted rejected", "9 9 look rejected"}, true},
+		"a later rejection is not among them": {[]string{"1 2 rejected pending", "3 4 deleted rejected", "5 6 rejected deleted", "9 9 look deleted"}, false},
+		"a rejected key that is pending":      {[]string{"1 2 rejected pending", "9 9 look pending"}, false},
 		// The decision may take effect between the reads.
 		"masters that differ":                          {[]string{"1 2 rejected? pending", "8 9 look rejected", "8 9 look pending"}, true},
 		"masters that differ, and know the decision":   {[]string{"1 2 rejected pending", "8 9 look rejected", "8 9 look pending"}, false},
