@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"os"
 	"testing"
 	"time"
 
@@ -8,11 +9,10 @@ import (
 	"brine/test/fuzztest"
 )
 
-// utc sets the local time zone to UTC. The test must not be parallel.
-func utc(t *testing.T) {
-	old := time.Local
+// TestMain sets the time zone of all tests before a goroutine reads it.
+func TestMain(m *testing.M) {
 	time.Local = time.UTC
-	t.Cleanup(func() { time.Local = old })
+	os.Exit(m.Run())
 }
 
 func at(t *testing.T, s string) time.Time {
@@ -26,7 +26,6 @@ func at(t *testing.T, s string) time.Time {
 
 // TestCron checks the next times of rules.
 func TestCron(t *testing.T) {
-	utc(t)
 	for _, c := range []struct{ rule, after, want string }{
 		{"* * * * *", "2026-11-22 10:00:00", "2026-11-22 10:01:00"},
 		{"* * * * *", "2026-11-22 10:00:59", "2026-11-22 10:01:00"},
@@ -88,7 +87,6 @@ func TestCronWhenClocksChange(t *testing.T) {
 }
 
 func TestMoments(t *testing.T) {
-	utc(t)
 	const now = "2026-11-22 10:00:00" // a Sunday
 	for _, c := range []struct{ text, want string }{
 		{"5pm", "2026-11-22 17:00:00"},
@@ -154,7 +152,6 @@ func FuzzParse(tf *testing.F) {
 func dict(kv ...any) *value.Dict { return value.DictOf(kv...) }
 
 func TestJobs(t *testing.T) {
-	utc(t)
 	now := at(t, "2026-11-22 10:00:00")
 	on := Globals{Enabled: true}
 	names := dict("tea time", "4pm")
@@ -226,7 +223,6 @@ func TestJobs(t *testing.T) {
 }
 
 func TestGlobals(t *testing.T) {
-	utc(t)
 	now := at(t, "2026-11-22 10:00:00")
 	g := ParseGlobals(dict("skip_function", "test.skipped", "skip_during_range", dict("start", "9am", "end", "11am"), "splay", 7))
 	j, err := Parse("job", dict("function", "test.ping", "seconds", 5, "run_after_skip_range", true), g, nil)

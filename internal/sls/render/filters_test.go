@@ -14,13 +14,16 @@ import (
 	"brine/internal/py/value"
 )
 
+// TestMain sets the time zone of the recordings before a goroutine of a test reads it.
+func TestMain(m *testing.M) {
+	os.Setenv("TZ", "UTC")
+	time.Local = time.UTC
+	os.Exit(m.Run())
+}
+
 // TestSaltFilters compares with the results of stock Salt for the same
 // expressions.
 func TestSaltFilters(t *testing.T) {
-	t.Setenv("TZ", "UTC")
-	old := time.Local
-	time.Local = time.UTC
-	defer func() { time.Local = old }()
 	b, err := os.ReadFile("testdata/filters.json")
 	if err != nil {
 		t.Fatal(err)
