@@ -124,7 +124,7 @@ func (r *batchRun) run(ctx context.Context, yield func(BatchStep, error) bool) {
 	}
 }
 
-// begin selects the minions for the places that are free now.
+// begin removes from the waiting minions as many as the batch size allows to start now, and returns their ids.
 func (r *batchRun) begin(now time.Time) []string {
 	r.resting = slices.DeleteFunc(r.resting, func(t time.Time) bool { return !now.Before(t) })
 	n := min(r.size-len(r.active)-len(r.resting), len(r.todo))

@@ -180,7 +180,7 @@ func (e *Env) doc(kind, name string) any {
 	return nil
 }
 
-// output shows data by an outputter: name, data, options.
+// output formats data with an outputter. Its arguments are the outputter's name, the data and the options.
 func (e *Env) output(a arguments) (any, error) {
 	var o output.Options
 	if err := field.Defaults(&o); err != nil {

@@ -52,7 +52,7 @@ type Globals struct {
 	quiet any
 }
 
-// IsGlobal reports whether a key of a schedule is not a job.
+// IsGlobal reports whether a key of a schedule is a setting for all jobs instead of a job.
 func IsGlobal(key string) bool {
 	return key == "enabled" || key == "skip_function" || key == "skip_during_range" || key == "splay"
 }

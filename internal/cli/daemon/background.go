@@ -55,15 +55,15 @@ func (b *blueprint) background(env *frame.Env, args []string) int {
 	return frame.ExitFailure
 }
 
-// detach finishes what makes a process one of the background: it keeps no
-// directory busy, and the files it makes are not open to all by the whim of a
+// detach completes the change to a background process: it sets the working directory
+// to /, so that no file system stays busy, and a umask that does not depend on the
 // terminal.
 func detach() {
 	syscall.Umask(0o022)
-	os.Chdir("/") // at worst a directory is kept busy
+	os.Chdir("/") // if it fails, the process keeps its working directory busy, and nothing else
 }
 
-// started tells the starter of a background process that it is up, or why not.
+// started reports to the parent of a background process that it is up, or why it failed.
 func started(err error) {
 	if os.Getenv(backgroundEnv) == "" {
 		return

@@ -64,7 +64,7 @@ func TestSampleOptions(t *testing.T) {
 	}
 }
 
-// fateOf returns "works" or "named".
+// fateOf returns "named" if --check-config names the option, else "works".
 func fateOf(t *testing.T, kind config.Kind, name, option string) string {
 	t.Helper()
 	base := "root_dir: " + t.TempDir() + "\nenable_fqdns_grains: false\n"

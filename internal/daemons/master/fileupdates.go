@@ -54,7 +54,7 @@ func (u *fileUpdates) tellFetched(states fetch.States) {
 	}
 	arg := wire.Encode(&wire.FetchedReport{Leads: u.cluster.Leads(), States: told})
 	for _, p := range u.cluster.Members() {
-		go func() { // a master may be slow
+		go func() { // a slow master must not delay the others
 			ctx, cancel := context.WithTimeout(u.ctx(), tellTime)
 			defer cancel()
 			if _, err := u.cluster.Queries.AskOne(ctx, p.ID, askFetched, arg); err != nil {

@@ -252,8 +252,9 @@ var endsJobs = map[string]bool{
 	"saltutil.kill_all_jobs": true, "saltutil.term_all_jobs": true,
 }
 
-// expiry returns until when a job is queued for unreachable minions: as its sender
-// says (kwargs: expire, in seconds), or as long as commands are kept.
+// expiry returns the time until which a job is queued for unreachable minions. The
+// default is timeout plus gather_job_timeout; the keyword expire (seconds) replaces it,
+// and p.keep bounds it if that is positive. Job control functions are not queued.
 func (p *publisher) expiry(job *order, now time.Time) time.Time {
 	if jobControl[job.fun()] {
 		return now

@@ -129,7 +129,7 @@ func (m *Master) openReplicated(own string) (err error) {
 	}
 	minions := m.cache
 	if d := m.cfg.Cache.Driver; d != "" && d != cache.Local {
-		minions = nil // its server has them
+		minions = nil // the server of the driver stores the data of minions
 	}
 	m.replicated, err = openReplicated(&replicated{id: m.cfg.ID, cacheDir: m.cfg.CacheDir, cluster: m.cluster, log: m.log}, own,
 		&replica.Keys{Store: m.keys, Decisions: m.decisions}, minions)

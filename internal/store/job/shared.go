@@ -347,7 +347,7 @@ func (s *Shared) List(f Filter) ([]*Job, error) {
 	return listDirs(dirs, f), nil
 }
 
-// listDirs returns the jobs in directories, by their job ids, in the order of the ids.
+// listDirs returns the jobs that f selects from dirs, which maps job ids to directories: the newest first, or the oldest with f.Oldest.
 func listDirs(dirs map[string]string, f Filter) []*Job {
 	since := ""
 	if !f.Since.IsZero() {

@@ -212,7 +212,7 @@ func (j *Journal) ensure(end int64) error {
 	if j.reserve <= 0 || j.reserved >= want {
 		return nil
 	}
-	to := want + j.reserve // seldom
+	to := want + j.reserve // twice the reserve, so that allocations are rare
 	err := allocate(j.f, j.size, to)
 	if err != nil {
 		to = want

@@ -62,7 +62,7 @@ type Finding struct {
 	Minions []string
 	// Why says what is missing, and what to do.
 	Why string
-	// Missing says that something will be missing. Other findings are for information.
+	// Missing reports whether something will be missing. Other findings are only information.
 	Missing bool
 }
 

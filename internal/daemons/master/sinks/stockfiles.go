@@ -25,8 +25,8 @@ const (
 // writes returns in the background (option job_cache_files).
 type StockFiles struct {
 	cache *job.LocalCache
-	// loads and returns report whether to write these; the answer may change while
-	// the master runs.
+	// loads and returns report whether to write the loads and the returns of jobs; the
+	// answer may change while the master runs.
 	loads, returns func() bool
 	log            *slog.Logger
 	rateLimitedLog *ratelimit.Log
