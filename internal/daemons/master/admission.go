@@ -13,8 +13,8 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// keyBook gives the sign-in access to the key store. It reports changes to
-// note.
+// keyBook gives the sign-in access to the key store. It calls note with each
+// change.
 type keyBook struct {
 	keys *keystore.Store
 	note func(keystore.Decision)
@@ -26,7 +26,7 @@ func (b keyBook) by(rule string) *keystore.Store {
 	return b.as(cmp.Or(rule, byMinion), bySignIn)
 }
 
-// The ways in which keys are decided without a user.
+// The author of a key change and its origin, for changes that no user made.
 const (
 	byMinion = "minion"
 	bySignIn = "sign-in"
@@ -50,7 +50,7 @@ func (b keyBook) Known(id string) (handshake.Known, string, error) {
 
 func (b keyBook) Store(bank handshake.Bank, id, pem, rule string) error {
 	if bank == handshake.ToDenied {
-		rule = "" // the minion presented another key than the one that the rule accepts
+		rule = "" // the rule accepts a key of this id, but not the one that was presented
 	}
 	return b.by(rule).Put(stateOf(bank), id, pem)
 }
@@ -59,7 +59,8 @@ func (b keyBook) Add(bank handshake.Bank, id, pem, rule string) error {
 	return b.by(rule).Add(stateOf(bank), id, pem)
 }
 
-// as returns the key store for changes that a user makes, and how.
+// as returns the key store for changes that are recorded with their author (who)
+// and origin (how).
 func (b keyBook) as(who, how string) *keystore.Store { return b.keys.As(b.note, who, how) }
 
 func stateOf(bank handshake.Bank) keystore.State {
@@ -135,8 +136,8 @@ var (
 	_ channel.Admission = admission{}
 )
 
-// pendingFull reports whether the limit of pending keys is reached, so that no
-// more unknown minions are added.
+// pendingFull reports whether id must be refused: it has no key yet, and the
+// limit of pending keys is reached.
 func (a admission) pendingFull(id string, limit int) bool {
 	full := a.pending.reached(limit, func() int {
 		all, err := a.keys.List()

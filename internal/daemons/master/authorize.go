@@ -14,10 +14,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// The ways in which a clear request authenticates its sender, under Salt's
-// names.
+// The authentication methods of clear requests, with Salt's names.
 const (
-	byKey   = "user"  // a file that only a user of this machine can read
+	byKey   = "user"  // the key in a file that only one user of this machine can read
 	byToken = "token" // a token that was issued before
 	byEAuth = "eauth" // a name and password
 )
@@ -42,26 +41,26 @@ type caller struct {
 	list []any
 }
 
-// authListKey has the permissions of a limited user in a job for syndics, under
-// Salt's name: of the job on its way to them, and of a syndic's request.
+// authListKey is Salt's key for the permissions of a limited user. Jobs for
+// syndics contain it, and so do the requests of syndics.
 const authListKey = "auth_list"
 
-// limited returns the caller with the permissions that a syndic's request has
-// from the master above: the syndic's own key permits everything. Without any,
-// the user of the master above may do everything, as in Salt.
+// limited returns the caller with the permissions in a syndic's request, which
+// the master above put there; the syndic's own key permits everything. If there
+// are none, the user of the master above may do everything, as in Salt.
 func (c *caller) limited(above any) *caller {
 	l, ok := above.(*value.List)
 	if above == nil || ok && l.Len() == 0 {
 		return c
 	}
 	if !ok {
-		return &caller{how: c.how, name: c.name} // not readable: no permission
+		return &caller{how: c.how, name: c.name} // malformed: no permission
 	}
 	return &caller{how: c.how, name: c.name, list: l.Items}
 }
 
-// external returns the credentials for external authentication in a request, or
-// nil. A request that has them is authenticated by them alone.
+// external returns the map in a request with credentials for external
+// authentication, or nil. If there are any, no other method is tried.
 func external(load *value.Dict) *value.Dict {
 	for _, d := range []*value.Dict{load, load.Dict("kwargs")} {
 		if d.Has("eauth") || d.Has("token") {
@@ -82,8 +81,7 @@ func howOf(load *value.Dict) string {
 	return byEAuth
 }
 
-// showsPassword reports whether authenticating a request is slow, because it
-// checks a password.
+// showsPassword reports whether a request has a password, which is slow to check.
 func showsPassword(load *value.Dict) bool {
 	return load.Has("eauth") || load.Dict("kwargs").Has("eauth")
 }
@@ -103,7 +101,7 @@ func (a *access) sender(c *channel.Call) *caller {
 	return a.identify(a.ctx(), c.Load)
 }
 
-// identify authenticates the sender of a clear request; nil if that fails.
+// identify authenticates the sender of a clear request. It returns nil on failure.
 func (a *access) identify(ctx context.Context, load *value.Dict) *caller {
 	d := external(load)
 	var u *auth.User
@@ -125,8 +123,9 @@ func (a *access) identify(ctx context.Context, load *value.Dict) *caller {
 	return &caller{how: how, name: u.Name, list: a.settings.auth().Rights(u)}
 }
 
-// byKey returns the user whose key a request has. Salt believes the name beside
-// the key, so that any user of publisher_acl can claim to be sudo_root.
+// byKey returns the user whose key a request has, or nil. The key decides, not
+// the user name in the request: Salt trusts that name, so that any user of
+// publisher_acl can claim to be sudo_root.
 func (a *access) byKey(load *value.Dict) *caller {
 	var in wire.Clear
 	wire.View(load, &in)
@@ -157,13 +156,13 @@ func (a *access) byKey(load *value.Dict) *caller {
 	return &caller{how: byKey, name: name, all: true}
 }
 
-// commands reports whether a user of this machine may do everything: root, and
-// the account of the master process.
+// commands reports whether a user of this machine may do everything: root and
+// the account of the master process may.
 func (a *access) commands(owner string) bool {
 	return owner == "root" || owner == a.user || owner == processUser()
 }
 
-// authorize decides whether a clear request comes from a user of this machine
+// authorize reports whether a clear request comes from a user of this machine
 // who may do everything.
 func (a *access) authorize(load *value.Dict) bool {
 	if external(load) != nil {
@@ -173,7 +172,7 @@ func (a *access) authorize(load *value.Dict) bool {
 	return c != nil && c.all
 }
 
-// mayPublish decides whether a caller may publish a job.
+// mayPublish reports whether a caller may publish a job.
 func (a *access) mayPublish(c *caller, o *order) bool {
 	calls, ok := callsOf(o)
 	if !ok {
@@ -195,14 +194,14 @@ func (a *access) mayPublish(c *caller, o *order) bool {
 	minions, _, err := a.targets.resolve(o.targetType(), o.Tgt, o.kw.Delimiter)
 	return acl.Allowed(c.list, calls, func(tgt string) bool {
 		if err != nil {
-			return false // callers that may target all minions get an error message
+			return false // callers without target restrictions pass, and get an error from publish
 		}
 		return a.targets.within(minions, tgt)
 	})
 }
 
-// callsOf reads the functions and arguments of a job. Arguments that minions
-// treat as keywords are keywords here, too.
+// callsOf reads the functions and arguments of a job. It treats the same
+// arguments as keywords as minions do.
 func callsOf(o *order) ([]acl.Call, bool) {
 	args, ok := o.Arg.(*value.List)
 	if !ok && o.Arg != nil {
@@ -239,8 +238,8 @@ func callsOf(o *order) ([]acl.Call, bool) {
 	return nil, false
 }
 
-// jobCall separates keywords from arguments in the minion's order: maps with
-// __kwarg__, and strings of the form name=value.
+// jobCall separates keyword from positional arguments, in the same order as
+// minions. Keywords are maps with __kwarg__ and strings of the form name=value.
 func jobCall(fun string, given []any) acl.Call {
 	c := acl.Call{Fun: fun, Kwargs: value.NewDict(0)}
 	for _, a := range given {
@@ -284,8 +283,8 @@ func refusedOnMaster(load *value.Dict, c *caller) *value.Dict {
 	text := fmt.Sprintf("Authentication failure of type \"%s\" occurred", how)
 	switch {
 	case c != nil:
-		// Salt's message says authentication in this case, too. Users read it on a
-		// terminal, and API clients compare it.
+		// Salt reports an authentication failure in this case, too. Users read the
+		// message on a terminal, and API clients compare it.
 		text += " for user " + c.name + "."
 		if how == byKey {
 			text += "\nThe user is authenticated, but not authorized to run " + fmt.Sprintf("%.80s", readOrder(load).fun()) +
@@ -299,8 +298,8 @@ func refusedOnMaster(load *value.Dict, c *caller) *value.Dict {
 	return failure(name, text)
 }
 
-// mayRun decides whether a caller may run a function of the master; if not,
-// reply is the response.
+// mayRun returns nil if a caller may run a function of the master, otherwise the
+// error reply.
 func mayRun(c *caller, form, fun string, args []any, kwargs *value.Dict, load *value.Dict) (reply *value.Dict) {
 	switch {
 	case c == nil:

@@ -10,8 +10,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestCallersByKey: the key of a request identifies the sender, not the name
-// beside it; publisher_acl limits users other than root.
+// TestCallersByKey: the key of a request identifies the sender, not the user name
+// in it; publisher_acl limits users other than root.
 func TestCallersByKey(t *testing.T) {
 	p := newParts(t, []string{"web1", "web2", "db1"}, func(c *Config) {
 		c.Options.PublisherACL = value.DictOf("ann", value.ListOf("test.ping", value.DictOf("web*", value.ListOf("cmd.*"))))
@@ -104,8 +104,8 @@ func TestCallsOfJobs(t *testing.T) {
 	}
 }
 
-// TestFunctionsOfTheMaster: a refusal has Salt's name and text, which clients
-// compare.
+// TestFunctionsOfTheMaster: a refusal has Salt's error name and message, which
+// clients compare.
 func TestFunctionsOfTheMaster(t *testing.T) {
 	limited := &caller{how: byEAuth, name: "ann", list: []any{"@runner", value.DictOf("@wheel", value.ListOf("key.list"))}}
 	for _, c := range []struct {

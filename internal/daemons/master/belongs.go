@@ -12,9 +12,9 @@ type returnRules struct {
 	jobs     jobStore
 }
 
-// belongs reports whether a return belongs to a published job that targeted the
-// minion. The minion itself evaluates targets by grains or pillar, so this
-// master refuses only ids that the target surely excludes.
+// belongs reports whether the job of a return was published, and whether it may
+// have targeted the minion. Minions themselves evaluate targets by grains or
+// pillar, so only ids that the target certainly excludes are not allowed.
 func (r *returnRules) belongs(jid, id string) (published, allowed bool) {
 	meant, known := r.queue.meant(jid, id)
 	if meant {
@@ -28,7 +28,7 @@ func (r *returnRules) belongs(jid, id string) (published, allowed bool) {
 }
 
 // quota bounds the bytes per hour that a minion may store in returns of
-// unpublished jobs. The number of such returns is up to the minion.
+// unpublished jobs. A minion can send any number of such returns.
 type quota struct {
 	now func() time.Time
 
@@ -37,8 +37,8 @@ type quota struct {
 	used  map[string]int64
 }
 
-// take reports whether a minion may store n more bytes, at most limit per hour;
-// 0 means no limit.
+// take reports whether a minion may store n more bytes, and if so counts them.
+// limit is in bytes per hour; 0 means no limit.
 func (q *quota) take(id string, n int, limit int64) bool {
 	if limit <= 0 {
 		return true
@@ -55,8 +55,8 @@ func (q *quota) take(id string, n int, limit int64) bool {
 	return true
 }
 
-// giveBack undoes a take for a return that could not be stored: the minion sends
-// it again.
+// giveBack reverts a take for a return that could not be stored: the minion will
+// send it again.
 func (q *quota) giveBack(id string, n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestQuota: the bytes that a minion stores per hour are bounded, and do not
-// count for other minions or the next hour.
+// TestQuota: the bytes that a minion stores per hour are bounded, for each minion
+// and each hour separately.
 func TestQuota(t *testing.T) {
 	now := time.Now()
 	q := quota{now: func() time.Time { return now }}
@@ -21,8 +21,8 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestReturnsOfOthers: a return is refused only if the target surely excludes
-// the minion. Minions evaluate targets by data themselves.
+// TestReturnsOfOthers: a return is refused only if the target certainly excludes
+// the minion. Minions themselves evaluate targets by grains or pillar.
 func TestReturnsOfOthers(t *testing.T) {
 	for _, c := range []struct {
 		typ  string

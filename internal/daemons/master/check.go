@@ -46,15 +46,15 @@ func checkReturner(cfg *Config, name string) error {
 	own := userModules(cfg, usermodules.ReturnerKinds, nil, nil, slog.New(slog.DiscardHandler))
 	defer own.Close()
 	if slices.Contains(returner.Names(), name) && !own.Returners().Has(name) {
-		return nil // its options may name what is not there yet
+		return nil // not opened: its options may name files or servers that do not exist yet
 	}
 	c := sinks.Config{Python: own.Returners()}
 	_, err := c.Open(name)
 	return err
 }
 
-// checkPair compares the halves of the master's key pair if both are readable.
-// The caller reports other errors of the private half.
+// checkPair checks that the master's public and private key belong together, if
+// both are readable. The caller reports other errors of the private key.
 func checkPair(cfg *Config) []error {
 	pub, err := crypt.LoadPublic(filepath.Join(cfg.PKIDir, "master.pub"))
 	switch {

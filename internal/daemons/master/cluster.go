@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// refusesKey returns why the key of the cluster must not be replaced: minions
-// would not accept another one. Stock minions know one key only.
+// refusesKey returns an error if connected minions would not accept a new key of
+// the cluster: stock minions know one key only.
 func refusesKey(o *Options, q *queue, p *presence) error {
 	if o.MasterSignPubkey && o.MasterUsePubkeySignature {
 		return salt.Errorf(salt.Invalid,
@@ -31,7 +31,7 @@ func refusesKey(o *Options, q *queue, p *presence) error {
 		strings.Join(shown, ", "))
 }
 
-// requestPorts are the request ports by transport.
+// requestPorts returns the request ports by transport name.
 func requestPorts(listen []Listen) map[string]int {
 	out := map[string]int{}
 	for _, l := range listen {
@@ -56,8 +56,8 @@ func leaveCluster(id string, r *replicated, end func()) error {
 }
 
 // deriveSessions computes session keys from a secret that all masters of the
-// cluster share, so that a minion behind a load balancer may reach any of them.
-// The minion's public key is part of it, so that the previous owner of an id
+// cluster share, so that a load balancer may connect a minion to any of them.
+// The minion's public key is an input, too, so that the previous owner of an id
 // cannot decrypt later messages.
 func deriveSessions(s *channel.Sessions, c *cluster.Cluster, keys *keystore.Store) error {
 	return s.Derive(c.SessionSecret, func(id string) (string, error) {

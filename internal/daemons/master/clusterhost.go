@@ -14,7 +14,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// clusterHost is the cluster's view of the master.
+// clusterHost is the interface of the master that its cluster calls.
 type clusterHost struct {
 	cluster    *cluster.Cluster
 	bus        *event.Bus
@@ -22,7 +22,7 @@ type clusterHost struct {
 	presence   *presence
 	reconnects *reconnects
 	jobs       *peerJobs
-	// rotated reads the key for publications.
+	// rotated reads the key for publications again.
 	rotated func()
 	log     *slog.Logger
 }
@@ -42,7 +42,7 @@ func (h *clusterHost) Relay(from, tag string, data *value.Dict) {
 	switch {
 	case tag == tagPresent && h.cluster.IsBrine(from): // stock masters report their own minions
 		h.presence.told(data)
-	case len(parts) == 4 && parts[1] == "job" && parts[3] == "publish" && !h.cluster.Isolated(): // no stock masters
+	case len(parts) == 4 && parts[1] == "job" && parts[3] == "publish" && !h.cluster.Isolated(): // isolated clusters have no stock masters
 		h.jobs.fromStock(from, parts[2], data)
 	case tag == "salt/auth":
 		var in wire.AuthEvent
@@ -72,7 +72,7 @@ func (h *clusterHost) Note(n cluster.Note, minion string) {
 // Present implements cluster.Host.
 func (h *clusterHost) Present() []string { return slices.Collect(maps.Keys(h.presence.current())) }
 
-// Rotated implements cluster.Host. It makes the master read the key again.
+// Rotated implements cluster.Host.
 func (h *clusterHost) Rotated() { h.rotated() }
 
 // Job implements cluster.Host.

@@ -20,15 +20,15 @@ import (
 	"brine/internal/py/value"
 )
 
-// clusterJobs runs each runner that was ordered for the whole cluster once, on the
-// master that holds the lease, whichever master received the order.
+// clusterJobs runs runners that were ordered for the whole cluster. Each runs
+// once, on the master with the lease, whichever master received the order.
 //
-// An order is a replicated record (kindWork). The holder claims it with the voters
-// (lease.Holder.Claim), writes into the record with which token it starts, runs
-// it, and records the end. The next holder of the lease finds records that another
-// master started and did not end: it runs repeatable ones again, and marks all
-// others as interrupted. Of two concurrent versions the one with the greater token
-// wins (workRank), so that a result of a holder that was suspended is discarded.
+// An order is a replicated record (kindWork). The lease holder claims it with the
+// voters (lease.Holder.Claim), writes its token into the record, runs the runner,
+// and records the end. The next lease holder finds records that another master
+// started but did not finish: it runs repeatable ones again, and marks all others
+// as failed. Of two concurrent versions the one with the greater token wins
+// (workRank), so that the result of a holder that was suspended is discarded.
 type clusterJobs struct {
 	id      string // id of this master
 	opts    *value.Dict
@@ -40,8 +40,8 @@ type clusterJobs struct {
 	wake    wait.Wakeup
 
 	mu     sync.Mutex
-	active map[string]uint64 // job ids that run here, with their tokens
-	told   map[string]bool   // jobs whose end was fired on this master's bus
+	active map[string]uint64 // tokens of the jobs that run here, by job id
+	told   map[string]bool   // jobs whose end was already processed; see tell
 	wg     sync.WaitGroup
 }
 
@@ -57,28 +57,30 @@ const (
 
 // Limits and times of cluster jobs.
 const (
-	// workStart is the maximum age of an order that is started.
+	// workStart is the maximum age of an order at its start; older ones fail.
 	workStart = time.Hour
-	// workKeep is how long the record of a finished job is kept. After that it is
-	// in the job cache only.
+	// workKeep is the time after an order when the record of a finished job is
+	// removed. After that, only the job cache has the job.
 	workKeep = 24 * time.Hour
-	// maxWorkRuns bounds how often a repeatable job is started: it may be what
-	// crashes the masters.
+	// maxWorkRuns bounds how often a repeatable job is started: the job itself may
+	// crash the masters.
 	maxWorkRuns = 3
-	// maxWorkReturn bounds the stored part of a return, maxWorkOrder a whole
-	// record, both in bytes; maxOpenWork bounds the unfinished jobs.
+	// maxWorkReturn bounds a return in a record, maxWorkOrder a whole record, both
+	// in bytes; maxOpenWork bounds the unfinished jobs.
 	maxWorkReturn = 256 << 10
 	maxWorkOrder  = 1 << 20
 	maxOpenWork   = 1000
-	workLook      = 200 * time.Millisecond
-	// workRest is the time between checks while all jobs have ended; new orders are
-	// notified.
+	// workLook is the time between checks while some job has not ended.
+	workLook = 200 * time.Millisecond
+	// workRest is the time between checks while all jobs have ended. A changed
+	// record causes a check at once.
 	workRest = time.Minute
-	// workSpread bounds the wait until another master has an order, too.
+	// workSpread bounds the wait until the other masters have an order, too.
 	workSpread = time.Second
 )
 
-// workRank ranks concurrent versions of a record.
+// workRank ranks concurrent versions of a record: by token, and with the same
+// token an ended job wins. A malformed record has rank 0.
 func workRank(content []byte) int {
 	d := readWork(content)
 	if d == nil {
@@ -158,7 +160,7 @@ func (w *clusterJobs) order(jid, fun, user string, args []any, repeatable bool) 
 	if !did {
 		return salt.Errorf(salt.Exists, "there is work with the id %s already", jid)
 	}
-	// Another master must have the order, in case this one dies now.
+	// Wait until the other masters have the order, in case this one fails now.
 	for end := time.Now().Add(workSpread); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if _, all, err := w.cluster.Feeds.HandedOver(); err != nil || all {
 			break
@@ -167,7 +169,8 @@ func (w *clusterJobs) order(jid, fun, user string, args []any, repeatable bool) 
 	return nil
 }
 
-// change replaces a record by the result of fn, unless that is nil.
+// change replaces a record by the result of fn, unless that is nil. The argument
+// of fn is nil if there is no record.
 func (w *clusterJobs) change(jid string, fn func(now *value.Dict) *value.Dict) (did bool, err error) {
 	did, err = w.records.Change(kindWork, jid, func(now *replica.Record) ([]byte, bool) {
 		var d *value.Dict
@@ -215,8 +218,8 @@ func (w *clusterJobs) run(ctx context.Context) {
 	}
 }
 
-// round does what is due, and reports whether some job has not ended, or that
-// is unknown.
+// round checks each record once and starts, takes over, reports or removes its
+// job. open means that some job has not ended, or that reading the records failed.
 func (w *clusterJobs) round(ctx context.Context) (open bool) {
 	type item struct {
 		jid string
@@ -262,8 +265,8 @@ func (w *clusterJobs) here(jid string) bool {
 	return ok
 }
 
-// begin claims an order and runs it. As far as this master knows, no master has
-// started it. It records the start first.
+// begin claims an order that no master has started yet, as far as this master
+// knows, and runs it.
 func (w *clusterJobs) begin(ctx context.Context, jid string, d *value.Dict, age time.Duration) {
 	token, by, err := w.cluster.Voting.Claim(ctx, "work/"+jid)
 	switch {
@@ -278,8 +281,8 @@ func (w *clusterJobs) begin(ctx context.Context, jid string, d *value.Dict, age 
 	}
 }
 
-// takeOver continues a job that another master started, or this one before a
-// restart or with an earlier token.
+// takeOver handles a job that another master started, or this one before a
+// restart or with an earlier token. It runs the job again or records its failure.
 func (w *clusterJobs) takeOver(ctx context.Context, jid string, d *value.Dict, from string, token uint64) {
 	rec := workOf(d)
 	again := rec.Repeatable && rec.Runs < maxWorkRuns
@@ -293,7 +296,8 @@ func (w *clusterJobs) takeOver(ctx context.Context, jid string, d *value.Dict, f
 		rec.Fun))
 }
 
-// start runs the runner of a record with a token.
+// start records that this master runs a job with a token, and runs it in the
+// background.
 func (w *clusterJobs) start(ctx context.Context, jid string, token uint64) {
 	var d *value.Dict
 	did, err := w.change(jid, func(now *value.Dict) *value.Dict {
@@ -383,7 +387,8 @@ func (w *clusterJobs) execute(ctx context.Context, jid string, token uint64, d *
 	})
 }
 
-// fail records that a job did not run, or only partly.
+// fail records that a job did not run, or only partly. from is the master that
+// ran it, or "".
 func (w *clusterJobs) fail(jid string, token uint64, from, why string) {
 	var about *value.Dict
 	if w.end(jid, token, func(d *value.Dict) {
@@ -399,8 +404,8 @@ func (w *clusterJobs) fail(jid string, token uint64, from, why string) {
 	}
 }
 
-// end records the end of a job, unless another master has, and reports whether
-// it did.
+// end records the end of a job, unless the job has already ended or has a greater
+// token by now. It reports whether it did.
 func (w *clusterJobs) end(jid string, token uint64, set func(d *value.Dict)) bool {
 	var d *value.Dict
 	did, err := w.change(jid, func(now *value.Dict) *value.Dict {
@@ -436,7 +441,8 @@ func (w *clusterJobs) event(jid string, d *value.Dict) {
 	w.bus.Fire(salt.Tag("cluster", "work", jid), e)
 }
 
-// tell fires the end on the bus of the master that received the order.
+// tell fires the return event of an ended job once, if this master received the
+// order.
 func (w *clusterJobs) tell(jid string, d *value.Dict) {
 	w.mu.Lock()
 	told := w.told[jid]
@@ -450,13 +456,13 @@ func (w *clusterJobs) tell(jid string, d *value.Dict) {
 	w.bus.Fire(salt.Tag("run", jid, "ret"), outcomeOf(aboutWork(jid, d), rec.Return, o))
 }
 
-// aboutWork returns what events and the job cache contain of a runner.
+// aboutWork returns the fields of a runner that events and the job cache contain.
 func aboutWork(jid string, d *value.Dict) *value.Dict {
 	rec := workOf(d)
 	return value.DictOf("fun", "runner."+rec.Fun, "jid", jid, "user", rec.User, "fun_args", &value.List{Items: plain(value.Items(rec.Arg))})
 }
 
-// outcomeOf adds the return of a runner.
+// outcomeOf returns the result of aboutWork with the return of the runner added.
 func outcomeOf(about *value.Dict, ret any, o fn.Outcome) *value.Dict {
 	done := about.Clone()
 	done.Set("return", ret)
@@ -470,10 +476,11 @@ func outcomeOf(about *value.Dict, ret any, o fn.Outcome) *value.Dict {
 	return done
 }
 
-// maxShownWork bounds the listed jobs.
+// maxShownWork bounds the jobs that show lists.
 const maxShownWork = 100
 
-// show returns one record, or the newest ones without their returns.
+// show returns the record of a job or, if jid is "", the newest ones without
+// arguments and returns.
 func (w *clusterJobs) show(jid string) (*value.Dict, error) {
 	if w == nil {
 		return nil, salt.Errorf(salt.Invalid, "only masters of a cluster without a shared directory have work in common")

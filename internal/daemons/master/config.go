@@ -36,27 +36,27 @@ type Config struct {
 	// MasterID is stamped on jobs if the option master_id is set.
 	MasterID         string
 	PKIDir, CacheDir string
-	// Interface is the address to listen on, for other masters.
 	// ExtensionModules is the directory of the user's own modules.
 	ExtensionModules string
-	Interface        string
-	User             string
-	Listen           []Listen
-	Options          Options
-	Auth             auth.Options
-	Channel          channel.Options
-	Publish          channel.PublishOptions
-	Keys             keystore.Options
-	Cache            cache.Options
-	Client           client.Options
-	Jobs             job.Options
-	Returners        returner.MasterOptions
-	Cluster          cluster.Options
-	Events           event.MasterOptions
-	Files            fileserver.Options
-	Backends         backends.Options
-	Top              top.Options
-	Pillar           pillar.Options
+	// Interface is the address to listen on for other masters.
+	Interface string
+	User      string
+	Listen    []Listen
+	Options   Options
+	Auth      auth.Options
+	Channel   channel.Options
+	Publish   channel.PublishOptions
+	Keys      keystore.Options
+	Cache     cache.Options
+	Client    client.Options
+	Jobs      job.Options
+	Returners returner.MasterOptions
+	Cluster   cluster.Options
+	Events    event.MasterOptions
+	Files     fileserver.Options
+	Backends  backends.Options
+	Top       top.Options
+	Pillar    pillar.Options
 	// Templates bounds the rendering of templates.
 	Templates   render.Limits
 	GitPillar   gitpillar.Options
