@@ -1,7 +1,6 @@
 package cli
 
-// absent are programs of Salt's that the binary does not hold, and what to do
-// without each.
+// absent maps programs of Salt that Brine lacks to the alternative.
 var absent = map[string]string{
 	"salt-ssh":    "machines are managed by minions only, none by SSH. Install a minion there; salt-ssh of Salt can be used beside",
 	"salt-syndic": "a master cannot stand below another one. Minions can be connected to several masters at once: give their option master a list",

@@ -19,8 +19,7 @@ import (
 	"brine/internal/cli/witness"
 )
 
-// Applets returns all programs that the binary holds. A program is added by
-// one line here.
+// Applets returns all programs of the binary. To add a program, add a line here.
 func Applets() []frame.Applet {
 	all := []frame.Applet{
 		daemon.MasterApplet(),
@@ -39,7 +38,7 @@ func Applets() []frame.Applet {
 		doc.Applet(),
 		selfcheck.Applet(),
 	}
-	// These speak of all programs, themselves included.
+	// These describe all programs, including themselves.
 	list := func() []frame.Applet { return Applets() }
 	return append(all, man.Applet(all), complete.Applet(list), complete.Answer(list))
 }

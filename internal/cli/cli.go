@@ -1,6 +1,6 @@
-// Package cli finds the program to run: by the name the binary was called by
-// (salt-key), or by the first argument (brine salt-key, brine key). The
-// programs are in the directories below, what they share in package frame.
+// Package cli finds the program to run: by the name by which the binary was called (salt-key), or
+// by the first argument (brine salt-key, brine key). The programs are in the subdirectories;
+// package frame is the code that they share.
 package cli
 
 import (
@@ -13,13 +13,13 @@ import (
 	"brine/internal/cli/frame"
 )
 
-// name is the name of the binary itself.
+// name is the name of the binary.
 const name = "brine"
 
-// prefix may be left out of a program's name behind brine.
+// prefix is the part of a program's name that may be omitted after brine.
 const prefix = "salt-"
 
-// Main runs the program that argv asks for and returns its exit code.
+// Main runs the program that argv names and returns its exit code.
 func Main(ctx context.Context, env *frame.Env, applets []frame.Applet, argv []string) int {
 	if len(argv) == 0 {
 		argv = []string{name}
@@ -59,7 +59,7 @@ func Main(ctx context.Context, env *frame.Env, applets []frame.Applet, argv []st
 	return frame.ExitUsage
 }
 
-// refuse says why there is no such program.
+// refuse reports why the program does not exist.
 func refuse(env *frame.Env, program, why string) int {
 	env.Errorf("%s: error: Brine has no %s: %s.", program, program, why)
 	return frame.ExitUnavailable

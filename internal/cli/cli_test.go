@@ -9,8 +9,7 @@ import (
 	"brine/internal/cli/frame"
 )
 
-// testEnv returns surroundings with empty input and the buffers of what a
-// program writes.
+// testEnv returns an environment with empty input, and the output buffers.
 func testEnv() (env *frame.Env, stdout, stderr *bytes.Buffer) {
 	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
 	env = &frame.Env{
@@ -60,8 +59,7 @@ func TestUnknownProgram(t *testing.T) {
 	}
 }
 
-// TestAbsentProgram: programs of Salt's that there are none of say so, and what
-// to do.
+// TestAbsentProgram: programs of Salt that Brine lacks say so, and name the alternative.
 func TestAbsentProgram(t *testing.T) {
 	for argv, want := range map[string]string{
 		"/usr/bin/salt-ssh * test.ping": "salt-ssh: error: Brine has no salt-ssh: machines are managed by minions only",
@@ -84,8 +82,7 @@ func TestAbsentProgram(t *testing.T) {
 	}
 }
 
-// Every program answers to the options that all have, and its own
-// declarations are sound.
+// Every program accepts the options that all have, and its declarations are valid.
 func TestEveryApplet(t *testing.T) {
 	for _, a := range Applets() {
 		if a.Hidden {

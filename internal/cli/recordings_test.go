@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// Every recording of Salt's programs is compared by some test, or listed with
-// the reason why not.
+// Every recording of Salt's programs is compared by a test, or listed with the reason why not.
 func TestEveryRecordingIsUsed(t *testing.T) {
 	tested := map[string]bool{}
 	word := regexp.MustCompile(`"(\w+)(?:\.txt)?"`)

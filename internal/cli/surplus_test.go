@@ -11,9 +11,9 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// surplus are command lines with an argument or an option too many, by program.
-// The second word, as in `brine cluster leave`, is a subcommand. Each is to
-// end with a usage error before anything is read or changed.
+// surplus are command lines with an argument or option too many, by program. The second word, as in
+// `brine cluster leave`, is a subcommand. Each command must end with a usage error before it reads
+// or changes anything.
 var surplus = map[string][]string{
 	"salt-master": {"junk", "-d junk", "--check-config junk"},
 	"salt-minion": {"junk", "-d junk", "--check-config junk"},
@@ -24,9 +24,9 @@ var surplus = map[string][]string{
 	"salt":      {"-d * test.ping junk"},
 	"salt-run":  {"-d test.arg junk"},
 	"salt-call": {"--local -d test.arg junk"},
-	"salt-cp":   nil, // takes any number of files
+	"salt-cp":   nil, // accepts any number of files
 	"demo":      {"junk", "cluster junk", "console junk"},
-	"ha doctor": {"--harm true", "--fault kill", "--away 3"}, // takes any number of masters
+	"ha doctor": {"--harm true", "--fault kill", "--away 3"}, // accepts any number of masters
 	"ha report": {"a b", "--cluster", "--mend true"},
 	"ha drill":  {"junk"},
 	"ha":        {"junk"},
@@ -61,8 +61,7 @@ var surplus = map[string][]string{
 	"completion":             {"bash junk"},
 }
 
-// TestSurplusArguments: no program ignores an argument of a command that changes
-// something.
+// TestSurplusArguments: commands that change something reject surplus arguments.
 func TestSurplusArguments(t *testing.T) {
 	key, err := crypt.GenerateKey(2048)
 	if err != nil {
@@ -110,8 +109,7 @@ func TestSurplusArguments(t *testing.T) {
 	}
 }
 
-// TestSurplusOfReading: commands that only read warn about an argument too many,
-// and work.
+// TestSurplusOfReading: commands that only read warn about a surplus argument, and work.
 func TestSurplusOfReading(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "master", "root_dir: "+dir+"\npki_dir: /pki\nid: surplus\n")

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestNoWarningsOfConfiguration: programs that only answer leave unknown options
-// to the daemons, and a log format that cannot be used does not stop them.
+// TestNoWarningsOfConfiguration: client programs do not warn about unknown options, which daemons
+// do, and an invalid log format does not stop them.
 func TestNoWarningsOfConfiguration(t *testing.T) {
 	for _, format := range []string{"%(asctime)s,%(msecs)03.0f [%(levelname)-8s] %(message)s", "%(nothing)s", "%(message)d", "%", "[1]"} {
 		dir := t.TempDir()

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// DumpOnSignal writes the stacks of all goroutines at each SIGUSR1, until the
-// returned function is called: to standard error if that is a terminal, else to
-// a new file salt-debug-TIME.log in the directory for temporary files, as Salt's
-// daemons do. It is for daemons; other programs end at SIGUSR1.
+// DumpOnSignal writes the stacks of all goroutines at each SIGUSR1, until stop is called. Like
+// Salt's daemons, it writes to standard error if that is a terminal, else to a new file
+// salt-debug-TIME.log in the directory for temporary files. It is for daemons; other programs end
+// at SIGUSR1.
 func DumpOnSignal(env *Env, log *slog.Logger) (stop func()) {
 	usr1 := make(chan os.Signal, 1)
 	signal.Notify(usr1, syscall.SIGUSR1)
@@ -46,11 +46,11 @@ func DumpOnSignal(env *Env, log *slog.Logger) (stop func()) {
 	return func() { signal.Stop(usr1); close(done) }
 }
 
-// maxDumps bounds the dumps of one second.
+// maxDumps bounds the number of dumps per second.
 const maxDumps = 100
 
-// dumpStacks writes the stacks to a new file. Others can write to the directory,
-// so a file or link that exists is never opened.
+// dumpStacks writes the stacks to a new file. The directory is writable for other users, so it
+// never opens an existing file or link.
 func dumpStacks(dir string, now time.Time) (path string, err error) {
 	var f *os.File
 	for i := range maxDumps {

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// TestDumpNeverFollows: what lies under the name of the dump already, a link for
-// one, stays as it is.
+// TestDumpNeverFollows: a file or link that already has the dump's name stays unchanged.
 func TestDumpNeverFollows(t *testing.T) {
 	dir := t.TempDir()
 	victim, now := filepath.Join(dir, "victim"), time.Unix(1700000000, 0)

@@ -1,10 +1,9 @@
-// Package frame is what the programs of Brine have in common: their
-// surroundings (Env), the declaration of options (Command), the groups of
-// options that most of them share, exit codes, usage errors and versions.
+// Package frame is the code that all programs of Brine share: their environment (Env), the
+// declaration of options (Command), common groups of options, exit codes, usage errors and
+// versions.
 //
-// A program is an Applet. It declares its options once, as the tagged fields
-// of a struct, and parses with Command.Parse; help, and the texts of errors,
-// come from the same tags:
+// A program is an Applet. It declares its options once, as the tagged fields of a struct, and
+// parses with Command.Parse; the help and the error messages are generated from the same tags:
 //
 //	type options struct {
 //		frame.Config
@@ -25,7 +24,7 @@
 //		…
 //	}
 //
-// The package reads no configuration of daemons and starts nothing.
+// The package reads no daemon configuration and starts nothing.
 package frame
 
 import (
@@ -38,49 +37,49 @@ import (
 	"golang.org/x/term"
 )
 
-// Exit codes, as Salt's programs use them.
+// Exit codes, the same as those of Salt's programs.
 const (
 	ExitOK          = 0
-	ExitFailure     = 1   // something failed, or a minion did
+	ExitFailure     = 1   // something failed, here or on a minion
 	ExitNoReturn    = 2   // no minion returned, or the program could not start
 	ExitIncomplete  = 42  // target or function missing
 	ExitUsage       = 64  // the command line is wrong
 	ExitNoUser      = 67  // the user to run as does not exist
-	ExitUnavailable = 69  // something needed is not there
-	ExitNoPerm      = 77  // the user may not
+	ExitUnavailable = 69  // a required file, service or program is missing
+	ExitNoPerm      = 77  // the user lacks the permission
 	ExitInterrupted = 130 // Ctrl-C, with --strict-exit
-	ExitUnknownFunc = 255 // salt-call: there is no such function
+	ExitUnknownFunc = 255 // salt-call: unknown function
 )
 
-// Applet is one program: what `salt-key` or `brine key` starts.
+// Applet is one program, started as `salt-key` or `brine key`.
 type Applet struct {
 	Name    string // as users type it, "salt-key"
 	Summary string // one line, without a full stop
-	Hidden  bool   // is for programs, not for people
-	// Run does the work and returns the exit code. It returns soon after ctx
-	// is done, which is how signals arrive.
+	Hidden  bool   // only run by other programs
+	// Run does the work and returns the exit code. It returns soon after ctx is cancelled, which is
+	// how it learns of signals.
 	Run func(ctx context.Context, env *Env, args []string) int
 }
 
-// Env is the surroundings of a program, so that tests can give it others.
+// Env is the environment of a program. Tests can replace it.
 type Env struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
-	// Getenv returns a variable of the environment, "" if it is not set.
+	// Getenv returns an environment variable, "" if it is not set.
 	Getenv func(string) string
 	// IsTerminal reports whether one of the three streams is a terminal.
 	IsTerminal func(stream any) bool
 
-	// describe, if set, is reported the declarations in place of parsing.
+	// describe, if set, receives the declarations, and nothing is parsed.
 	describe func(Description)
 }
 
-// Description is what a program declares: what its help, its manual page and
-// the completion of its command line are made of.
+// Description is what a program declares. Its help, manual page and shell completion are generated
+// from it.
 type Description struct {
 	Command
-	// Groups hold all options, those that every program has first.
+	// Groups are all options, first those that every program has.
 	Groups []Group
 }
 
@@ -94,7 +93,7 @@ func (a *Applet) Describe() Description {
 	return d
 }
 
-// OSEnv returns the surroundings of this process.
+// OSEnv returns the environment of this process.
 func OSEnv() *Env {
 	return &Env{
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
@@ -105,7 +104,7 @@ func OSEnv() *Env {
 	}
 }
 
-// Width returns how many columns help may fill.
+// Width returns the number of columns for help.
 func (e *Env) Width() int {
 	if f, ok := e.Stdout.(interface{ Fd() uintptr }); ok && e.IsTerminal(e.Stdout) {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w >= 40 {

@@ -341,8 +341,8 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// TestSubcommandHelp: the help of a program lists its subcommands, and that of a
-// subcommand has its arguments, an example, and the options that are not for others.
+// TestSubcommandHelp: the help of a program lists its subcommands. The help of a subcommand has its
+// arguments, an example, and its options, but not those of other subcommands.
 func TestSubcommandHelp(t *testing.T) {
 	c := Command{Name: "brine x", Usage: "SUBCOMMAND", Doc: "Does things.", Subs: []Sub{
 		{Name: "one", Args: "THING", Doc: "Does one thing. It is harmless.", Example: "brine x one a", Options: []string{"only-one"}},

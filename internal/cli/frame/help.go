@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// helpColumn is where the explanations of options begin.
+// helpColumn is the column at which explanations of options begin.
 const helpColumn = 24
 
-// help prints what the program, or one of its subcommands, does and its options.
+// help prints the help of the program or of one of its subcommands.
 func (c *Command) help(env *Env, opts any, sub *Sub) {
 	var b strings.Builder
 	wide := env.Width()
@@ -50,13 +50,13 @@ func (c *Command) help(env *Env, opts any, sub *Sub) {
 	fmt.Fprint(env.Stdout, b.String())
 }
 
-// summary is the first sentence of the explanation.
+// summary returns the first sentence of the explanation.
 func (s *Sub) summary() string {
 	first, _, _ := strings.Cut(s.Doc, ". ")
 	return strings.TrimSuffix(first, ".") + "."
 }
 
-// optionsOf leaves out the options that are for other subcommands.
+// optionsOf leaves out the options of other subcommands.
 func (c *Command) optionsOf(groups []Group, sub *Sub) (out []Group) {
 	others := map[string]bool{}
 	for _, s := range c.Subs {
@@ -76,7 +76,7 @@ func (c *Command) optionsOf(groups []Group, sub *Sub) (out []Group) {
 	return out
 }
 
-// allOptions are those of every program and those of opts.
+// allOptions returns the options of every program and those of opts.
 func allOptions(opts any) []Group {
 	groups := Options(opts)
 	groups[0].Options = append(Options(base{})[0].Options, groups[0].Options...)
@@ -101,7 +101,7 @@ func (o *Option) help(wide int) string {
 	return row("  "+strings.Join(names, ", "), o.Text(), wide)
 }
 
-// row is an indented name with its explanation in the column beside it, or below it.
+// row returns an indented name with its explanation in the next column, or on the next line.
 func row(head, doc string, wide int) string {
 	text := fill(doc, wide, helpColumn)
 	if utf8.RuneCountInString(head)+2 > helpColumn || text == "" {
@@ -113,7 +113,7 @@ func row(head, doc string, wide int) string {
 	return head + text[utf8.RuneCountInString(head):] + "\n"
 }
 
-// Text is the whole explanation of the option.
+// Text returns the complete explanation of the option.
 func (o *Option) Text() string {
 	doc := strings.ReplaceAll(o.Doc, "%default", o.Default)
 	if len(o.Choices) > 0 {
@@ -122,7 +122,7 @@ func (o *Option) Text() string {
 	return doc
 }
 
-// fill breaks text at blanks into lines of at most wide columns, indented.
+// fill wraps text at blanks into indented lines of at most wide columns.
 func fill(text string, wide, indent int) string {
 	pad := strings.Repeat(" ", indent)
 	var lines []string

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Line is a line on a terminal that tells how work goes on. It is written over
-// in place, and is gone while output is written. A nil Line shows nothing. It
-// may be used by several goroutines.
+// Line is a progress line on a terminal. Each update overwrites it, and it is removed while output
+// is written. A nil Line shows nothing. It is safe for concurrent use.
 type Line struct {
 	w     io.Writer
 	width int
@@ -22,12 +21,11 @@ type Line struct {
 	shown bool
 }
 
-// NewLine returns a line on a terminal of so many columns.
+// NewLine returns a line on a terminal with that number of columns.
 func NewLine(w io.Writer, width int) *Line { return &Line{w: w, width: width} }
 
-// Live returns the line for what goes on while users wait: nil unless standard
-// output and standard error are terminals, for a program that reads one of
-// them, and who reads the other through it, is not to find it there.
+// Live returns the progress line, or nil unless both standard output and standard error are
+// terminals. A program that reads one of them, or a user behind such a program, must not get it.
 func (e *Env) Live() *Line {
 	if !e.IsTerminal(e.Stdout) {
 		return nil
@@ -35,7 +33,7 @@ func (e *Env) Live() *Line {
 	return e.StderrLine()
 }
 
-// StderrLine returns a line on standard error, nil unless that is a terminal.
+// StderrLine returns a line on standard error, or nil if that is not a terminal.
 func (e *Env) StderrLine() *Line {
 	if !e.IsTerminal(e.Stderr) {
 		return nil
@@ -49,7 +47,7 @@ func (e *Env) StderrLine() *Line {
 	return NewLine(e.Stderr, width)
 }
 
-// Show puts text in place of what the line shows.
+// Show replaces the text of the line.
 func (l *Line) Show(text string) {
 	if l == nil {
 		return
@@ -64,12 +62,12 @@ func (l *Line) show(text string) {
 	if utf8.RuneCountInString(text) >= l.width {
 		text = string([]rune(text)[:l.width-1])
 	}
-	// The cursor goes back, so that a line of the log takes the place.
+	// Return the cursor to the first column, so that a log message overwrites the line.
 	fmt.Fprintf(l.w, "\r\x1b[K%s\r", text)
 	l.shown = true
 }
 
-// plain makes of a text what cannot steer a terminal.
+// plain replaces control characters, which could control the terminal, by blanks.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -79,7 +77,7 @@ func plain(s string) string {
 	}, s)
 }
 
-// Clear takes the line away.
+// Clear removes the line.
 func (l *Line) Clear() {
 	if l != nil {
 		l.mu.Lock()
@@ -95,8 +93,8 @@ func (l *Line) clear() {
 	}
 }
 
-// Aside takes the line away, lets write say something in its place, and shows
-// nothing before write is done.
+// Aside removes the line and calls write, which may print in its place. The line is not shown again
+// before write returns.
 func (l *Line) Aside(write func() error) error {
 	if l == nil {
 		return write()
@@ -107,9 +105,8 @@ func (l *Line) Aside(write func() error) error {
 	return write()
 }
 
-// Every shows what text returns each time that d has passed, until stop is
-// called, which takes the line away. text is called by one goroutine at a time,
-// and never while Aside writes.
+// Every shows the result of text at intervals of d, until stop is called, which removes the line.
+// One goroutine calls text, and never while Aside writes.
 func (l *Line) Every(d time.Duration, text func() string) (stop func()) {
 	if l == nil {
 		return func() {}

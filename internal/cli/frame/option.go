@@ -12,17 +12,17 @@ import (
 
 // Option is one declared option.
 type Option struct {
-	Long    []string // without dashes; the first is the proper name
+	Long    []string // without dashes; the first is the canonical name
 	Short   string   // one letter, or ""
-	Arg     string   // name of the argument in help; "" for an option without
+	Arg     string   // name of the argument in help; "" if the option has none
 	Default string
-	Env     string   // variable that replaces the default
-	Doc     string   // may hold %default
+	Env     string   // environment variable that overrides the default
+	Doc     string   // may contain %default
 	Choices []string // the only values allowed, unless empty
 	// Dest is the name in the configuration and in the Saltfile.
 	Dest   string
 	Group  string
-	Hidden bool // works, but is not in the help
+	Hidden bool // accepted, but not in the help
 
 	index []int // of the field in the options struct
 }
@@ -33,9 +33,9 @@ type Group struct {
 	Options   []Option
 }
 
-// Options returns what opts, a struct or a pointer to one, declares, by group
-// in the order of declaration; options without a group come first. It panics
-// on a wrong declaration, which is a fault of the program.
+// Options returns the options declared by opts, a struct or a pointer to one, by group in the order
+// of declaration. Options without a group come first. It panics on an invalid declaration, which is
+// a bug.
 func Options(opts any) []Group {
 	t := reflect.TypeOf(opts)
 	if t.Kind() == reflect.Pointer {
@@ -43,9 +43,9 @@ func Options(opts any) []Group {
 	}
 	groups := []Group{{}}
 	collect(&groups, t, nil, "", "")
-	// A short name that several structs ask for goes to the outermost, the way
-	// Go resolves embedded fields, and at the same depth to the one embedded
-	// first: so a program's own options win over those it shares.
+	// If several structs declare a short name, the outermost gets it, as Go resolves embedded
+	// fields; at the same depth, the one embedded first. So a program's own options win over shared
+	// ones.
 	owner := map[string][]int{}
 	for _, g := range groups {
 		for _, o := range g.Options {
@@ -136,7 +136,7 @@ func optionOf(f reflect.StructField, spec string) Option {
 	return o
 }
 
-// slot is an option together with the field it sets. It is a pflag.Value.
+// slot is an option and the field that it sets. It implements pflag.Value.
 type slot struct {
 	Option
 	field reflect.Value
@@ -152,7 +152,7 @@ func (e optionError) Error() string { return string(e) }
 
 const errNoValue optionError = "does not take a value"
 
-// Set takes the text from the command line.
+// Set parses the value from the command line.
 func (s *slot) Set(text string) error {
 	if s.Arg == "" {
 		if text != noArgument {
@@ -224,7 +224,7 @@ func parseBool(text string) (bool, error) {
 	return false, optionError("invalid boolean value: " + value.Repr(text) + " (choose from 'True', 'False')")
 }
 
-// value returns what the field holds, in the value model.
+// value returns the value of the field in the value model.
 func (s *slot) value() any {
 	v := s.field
 	if v.Kind() == reflect.Pointer {

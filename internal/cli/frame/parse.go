@@ -18,10 +18,10 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// Command says how a program is called.
+// Command describes how a program is called.
 type Command struct {
 	Name  string // "salt-key"
-	Usage string // what follows the name; "" means "[options]"
+	Usage string // follows the name; "" means "[options]"
 	Doc   string // a sentence or two for the help
 	// Subs are the subcommands, the first argument of the program.
 	Subs []Sub
@@ -30,15 +30,15 @@ type Command struct {
 // Sub is a subcommand of a program.
 type Sub struct {
 	Name    string
-	Args    string // what follows it
+	Args    string // follow the name
 	Doc     string
-	Example string // a whole command line
-	// Options are the long names of those options that are for this subcommand and not
-	// for all. One that no subcommand names is for all.
+	Example string // a complete command line
+	// Options are the long names of the options for this subcommand only. An option that no
+	// subcommand names is for all.
 	Options []string
 }
 
-// sub returns the first subcommand that a command line has, or nil.
+// sub returns the first subcommand on a command line, or nil.
 func (c *Command) sub(args []string) *Sub {
 	for _, a := range args {
 		if i := slices.IndexFunc(c.Subs, func(s Sub) bool { return s.Name == a }); i >= 0 {
@@ -50,15 +50,15 @@ func (c *Command) sub(args []string) *Sub {
 
 // Invocation is a parsed command line.
 type Invocation struct {
-	// Args are the arguments that are no options, in order.
+	// Args are the positional arguments, in order.
 	Args []string
 
 	slots []*slot
-	extra *value.Dict // of the Saltfile, without an option of that name
+	extra *value.Dict // from the Saltfile, names that are not options
 }
 
-// Given reports whether the option of this name in the configuration (its
-// Dest) was set by the command line or the Saltfile.
+// Given reports whether the command line or the Saltfile set the option with this configuration
+// name (its Dest).
 func (inv *Invocation) Given(dest string) bool {
 	for _, s := range inv.slots {
 		if s.Dest == dest {
@@ -68,8 +68,8 @@ func (inv *Invocation) Given(dest string) bool {
 	return inv.extra.Has(dest)
 }
 
-// Overrides returns the options that were given, by their names in the
-// configuration: what takes precedence over the configuration file.
+// Overrides returns the given options by their configuration names. They take precedence over the
+// configuration file.
 func (inv *Invocation) Overrides() *value.Dict {
 	d := inv.extra.Clone()
 	for _, s := range inv.slots {
@@ -80,22 +80,21 @@ func (inv *Invocation) Overrides() *value.Dict {
 	return d
 }
 
-// base are the options of every program.
+// base is the group of options of every program.
 type base struct {
 	Version bool `flag:"--version" doc:"Show the version of this program and exit."`
 	Report  bool `flag:"-V --versions-report" doc:"Show the versions of this program and all it is made of, and exit."`
 	Help    bool `flag:"-h --help" doc:"Show this help and exit."`
 }
 
-// stop is what an option returns that ends parsing.
+// stop is the error of an option that ends parsing.
 type stop string
 
 func (s stop) Error() string { return string(s) }
 
-// Parse reads the command line into opts, a pointer to a struct with tagged
-// fields. Defaults come from the tags, then from the environment, then from
-// the Saltfile if opts embeds Saltfile. When ok is false, everything was done
-// (help or version shown, or a usage error written) and the program ends with
+// Parse reads the command line into opts, a pointer to a struct with tagged fields. Defaults come
+// from the tags, then from the environment, then from the Saltfile if opts embeds Saltfile. If ok
+// is false, Parse has shown the help, the version or a usage error, and the program exits with
 // code.
 func (c *Command) Parse(env *Env, opts any, args []string) (inv *Invocation, code int, ok bool) {
 	if env.describe != nil {
@@ -132,8 +131,7 @@ func (c *Command) Parse(env *Env, opts any, args []string) (inv *Invocation, cod
 	return &Invocation{Args: p.args, slots: p.slots[:len(p.slots)-p.own], extra: p.extra}, ExitOK, true
 }
 
-// Fail reports a usage error the way all programs do and returns its exit
-// code.
+// Fail reports a usage error in the format of all programs and returns its exit code.
 func (c *Command) Fail(env *Env, text string) int {
 	fmt.Fprintf(env.Stderr, "%s\n\n%s: error: %s\n", c.usageLine(), c.Name, text)
 	return ExitUsage
@@ -150,7 +148,7 @@ func (c *Command) usageLine() string {
 type parser struct {
 	flags *pflag.FlagSet
 	slots []*slot
-	own   int // how many of them, at the end, are those of base
+	own   int // number of slots of base, at the end of slots
 	names map[string]string
 	args  []string
 	extra *value.Dict
@@ -164,7 +162,7 @@ func newParser(env *Env, opts any, b *base) *parser {
 	n := len(p.slots)
 	p.add(env, b)
 	p.own = len(p.slots) - n
-	// Aliases and beginnings of names stand for the name, as in Python.
+	// Resolve aliases and abbreviations to the canonical name, as in Python.
 	p.flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if found := p.find(name); len(found) == 1 {
 			return pflag.NormalizedName(found[0])
@@ -211,7 +209,7 @@ type stopper struct{ *slot }
 
 func (s stopper) Set(string) error { return stop(s.Long[0]) }
 
-// find returns the proper names that name may stand for.
+// find returns the canonical names that name may mean: an exact match, or all that it abbreviates.
 func (p *parser) find(name string) []string {
 	if proper, ok := p.names[name]; ok {
 		return []string{proper}
@@ -248,7 +246,7 @@ func (p *parser) parseStdin(r io.Reader) error {
 	return p.parse(args)
 }
 
-// spelling is how args name the option of a bad value: pflag does not say.
+// spelling returns how args spell the option of an invalid value, which pflag does not report.
 func spelling(args []string, bad *pflag.InvalidValueError) string {
 	f := bad.GetFlag()
 	for i, a := range args {
@@ -266,8 +264,7 @@ func spelling(args []string, bad *pflag.InvalidValueError) string {
 	return "--" + f.Name
 }
 
-// explain puts an error of pflag about args into the words of Python's
-// optparse.
+// explain converts an error of pflag about args to the message of Python's optparse.
 func (p *parser) explain(err error, args []string) error {
 	var (
 		missing *pflag.NotExistError
@@ -319,8 +316,7 @@ func (p *parser) unknown(e *pflag.NotExistError) error {
 	return fmt.Errorf("no such option: --%s", name)
 }
 
-// saltfile sets options that were not given from the section of the Saltfile
-// that has the program's name.
+// saltfile sets options that were not given from the Saltfile section with the program's name.
 func (p *parser) saltfile(env *Env, program, path string) error {
 	named := path != ""
 	for _, try := range []string{path, env.Getenv("SALT_SALTFILE"), "Saltfile", filepath.Join(env.Getenv("HOME"), ".salt", "Saltfile")} {
@@ -355,7 +351,7 @@ func (p *parser) saltfile(env *Env, program, path string) error {
 	return nil
 }
 
-// preset sets an option from the Saltfile, unless the command line did.
+// preset sets an option from the Saltfile, unless the command line has set it.
 func (p *parser) preset(dest string, v any) error {
 	for _, s := range p.slots {
 		if s.Dest != dest {

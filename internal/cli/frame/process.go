@@ -2,9 +2,8 @@ package frame
 
 import "os"
 
-// NameProcess gives the process the name of its program, which ps -e, top and
-// pgrep -x show. Without it a daemon is called as its file is, brine. Only Linux
-// has the file; elsewhere nothing happens.
+// NameProcess sets the name of the process, shown by ps -e, top and pgrep -x, to its program's.
+// Otherwise it would be the file's name, brine. It works on Linux only.
 func NameProcess(program string) {
-	_ = os.WriteFile("/proc/self/comm", []byte(program), 0) // a name is not worth an error
+	_ = os.WriteFile("/proc/self/comm", []byte(program), 0) // not worth an error
 }

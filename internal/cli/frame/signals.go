@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// SignalError is the cause with which Signals ends a context.
+// SignalError is the cause of a context cancelled by Signals.
 type SignalError struct{ Signal os.Signal }
 
 func (e SignalError) Error() string { return "received the signal: " + e.Signal.String() }
 
-// Signals returns a context that ends at SIGINT and SIGTERM, by the cause SignalError. The
-// program must call stop at its end, after which the signals end it at once.
+// Signals returns a context that SIGINT and SIGTERM cancel with the cause SignalError. The program
+// must call stop at its end; after that, the signals end it at once.
 func Signals(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	received := make(chan os.Signal, 1)

@@ -12,16 +12,15 @@ import (
 // Version is the version of Brine.
 const Version = salt.BrineVersion
 
-// VersionLine is the answer to --version. Its first two words are those of
-// Salt, whose protocol and texts Brine follows, so that scripts that compare
-// them go on working; Brine's own version is in the parentheses where Salt
-// names its release.
+// VersionLine returns the output of --version. Its first two words are Salt's, whose protocol and
+// messages Brine follows, so that scripts that compare them still work. Brine's own version is in
+// the parentheses, where Salt has its release name.
 func VersionLine(program string) string {
 	return fmt.Sprintf("%s %s (Brine %s)", program, salt.Version, Version)
 }
 
-// VersionsReport is the answer to --versions-report: sections in the layout
-// of Salt's, with what Brine is made of.
+// VersionsReport returns the output of --versions-report: sections in Salt's layout, with the
+// modules that Brine is built from.
 func VersionsReport() string {
 	type entry struct{ name, version string }
 	deps, revision := []entry{}, "unknown"

@@ -1,6 +1,5 @@
-// Package tempfleet runs masters and minions as processes of this very binary,
-// in a temporary directory and on loopback, for programs that show or try
-// something. Nothing of it outlives the program.
+// Package tempfleet runs masters and minions as processes of this binary, in a temporary directory
+// and on loopback, for demonstrations and trials. Everything ends with the program.
 package tempfleet
 
 import (
@@ -22,19 +21,18 @@ import (
 	"time"
 )
 
-// Patience bounds every wait: what takes longer does not work, however busy the
-// machine is.
+// Patience is the timeout of every wait. Even a busy machine does not need longer.
 const Patience = time.Minute
 
-// Fleet is the daemons and the directory that they live in.
+// Fleet is a set of daemons with their common directory.
 type Fleet struct {
-	// Dir is the directory of all.
+	// Dir is the directory of all daemons.
 	Dir              string
 	Masters, Minions []*Daemon
 	APIs             []*Daemon
 }
 
-// Daemon is one process of this very binary.
+// Daemon is one process of this binary.
 type Daemon struct {
 	Name     string // "master one"
 	program  string
@@ -50,18 +48,18 @@ type Daemon struct {
 	done chan struct{}
 }
 
-// Minion is one to be.
+// Minion describes a minion to start.
 type Minion struct {
 	ID, Role string
 	// More is added to its configuration.
 	More string
-	// Later has StartMinions leave it out.
+	// Later excludes it from StartMinions.
 	Later bool
 }
 
-// New prepares two masters, one and two, that will share a key, and minions of
-// both. at, if not "", is the address at which minions look for the first, on
-// the ports that it has; more is added to the configuration of the masters.
+// New prepares two masters, one and two, that will share a key, and their minions. at, if not "",
+// is the address at which minions find the first master, on its own ports. more is added to the
+// configuration of the masters.
 func New(minions []Minion, at, more string) (*Fleet, error) {
 	f, self, ports, err := prepare(4)
 	if err != nil {
@@ -93,9 +91,8 @@ func New(minions []Minion, at, more string) (*Fleet, error) {
 	return f, err
 }
 
-// NewCluster prepares masters that are to be a cluster, each at a loopback
-// address of its own (Daemon.Host), and minions that know those of the first
-// few.
+// NewCluster prepares masters of a cluster, each on its own loopback address (Daemon.Host). The
+// minions know the addresses of the first known masters.
 func NewCluster(masters, known int, minions []Minion) (*Fleet, error) {
 	f, self, ports, err := prepare(3)
 	if err != nil {
@@ -123,8 +120,8 @@ func NewCluster(masters, known int, minions []Minion) (*Fleet, error) {
 	return f, err
 }
 
-// prepare makes the directory of a fleet, and finds this very binary and as many
-// free ports. The fleet that comes with an error, if any, is to be removed.
+// prepare creates the directory of a fleet, and finds this binary and that number of free ports. If
+// it returns a fleet with an error, the caller must remove the fleet.
 func prepare(ports int) (f *Fleet, self string, free []int, err error) {
 	if self, err = os.Executable(); err != nil {
 		return nil, "", nil, err
@@ -160,7 +157,7 @@ func (d *Daemon) configure(file, text string) error {
 	return os.WriteFile(filepath.Join(d.Dir, file), []byte(text), 0o600)
 }
 
-// Start runs the daemon as a process; it dies with the demo.
+// Start runs the daemon as a process, which is killed if this program dies.
 func (d *Daemon) Start() error {
 	log, err := os.OpenFile(d.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -184,8 +181,8 @@ func (d *Daemon) Start() error {
 	return nil
 }
 
-// AddAPIs prepares a salt-api without TLS for each master, whose consoles know each other.
-// It returns their addresses.
+// AddAPIs prepares a salt-api without TLS for each master. Their consoles know each other. It
+// returns their URLs.
 func (f *Fleet) AddAPIs() (urls []string, err error) {
 	ports, err := freePorts(len(f.Masters))
 	if err != nil {
@@ -212,10 +209,11 @@ func (f *Fleet) AddAPIs() (urls []string, err error) {
 	return urls, nil
 }
 
-// apiHost is the address of a salt-api. A browser has one cookie for all ports of a host.
+// apiHost returns the address of a salt-api. Each has its own, because browsers share cookies
+// between the ports of a host.
 func apiHost(i int) string { return fmt.Sprintf("127.0.0.%d", i+1) }
 
-// PID returns the number of the process, 0 if it does not run.
+// PID returns the process id, 0 if the daemon does not run.
 func (d *Daemon) PID() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -225,10 +223,10 @@ func (d *Daemon) PID() int {
 	return d.cmd.Process.Pid
 }
 
-// Kill ends the process as a power cut would, and waits until it is gone.
+// Kill sends SIGKILL, like a power failure, and waits until the process has ended.
 func (d *Daemon) Kill() { d.End(syscall.SIGKILL) }
 
-// End sends a signal and waits for the end, which comes by force after a while.
+// End sends a signal and waits for the process to end. After a timeout it kills it.
 func (d *Daemon) End(sig os.Signal) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -245,7 +243,7 @@ func (d *Daemon) End(sig os.Signal) {
 	d.cmd = nil
 }
 
-// Ended reports whether the process has ended by itself.
+// Ended reports whether the process has ended.
 func (d *Daemon) Ended() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -257,7 +255,7 @@ func (d *Daemon) Ended() bool {
 	}
 }
 
-// Listening waits until the master takes requests.
+// Listening waits until the master accepts connections.
 func (d *Daemon) Listening(ctx context.Context) error {
 	deadline := time.Now().Add(Patience)
 	for {
@@ -276,8 +274,7 @@ func (d *Daemon) Listening(ctx context.Context) error {
 	}
 }
 
-// Command runs one of the programs against this master and returns what it
-// printed.
+// Command runs a program against this master and returns its output.
 func (d *Daemon) Command(ctx context.Context, program string, args ...string) (string, error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, d.self, append([]string{program, "-c", d.Dir}, args...)...)
@@ -288,8 +285,8 @@ func (d *Daemon) Command(ctx context.Context, program string, args ...string) (s
 	return out.String(), nil
 }
 
-// ClusterSecret makes a secret by which masters join a cluster, in a file for the
-// option --secret-file of brine cluster.
+// ClusterSecret creates the secret with which masters join a cluster, in a file for the option
+// --secret-file of brine cluster.
 func (f *Fleet) ClusterSecret() (file string, err error) {
 	var b [16]byte
 	rand.Read(b[:])
@@ -297,13 +294,13 @@ func (f *Fleet) ClusterSecret() (file string, err error) {
 	return file, os.WriteFile(file, []byte(hex.EncodeToString(b[:])+"\n"), 0o600)
 }
 
-// Daemons returns all.
+// Daemons returns all daemons.
 func (f *Fleet) Daemons() []*Daemon {
 	return slices.Concat(f.Masters, f.Minions, f.APIs)
 }
 
-// StartMasters starts the first master, which makes its key pair, copies the
-// pair to the second as its only preparation, and starts that.
+// StartMasters starts the first master, which creates its key pair, copies the pair to the second
+// master, which needs nothing else, and starts that.
 func (f *Fleet) StartMasters(ctx context.Context) error {
 	one, two := f.Masters[0], f.Masters[1]
 	if err := one.Start(); err != nil {
@@ -331,7 +328,7 @@ func (f *Fleet) StartMasters(ctx context.Context) error {
 	return two.Listening(ctx)
 }
 
-// StartMinions starts the minions but those for later.
+// StartMinions starts the minions, except those with Later.
 func (f *Fleet) StartMinions() error {
 	for _, m := range f.Minions {
 		if m.later {
@@ -344,7 +341,7 @@ func (f *Fleet) StartMinions() error {
 	return nil
 }
 
-// Await asks again until ok returns nil.
+// Await retries until ok returns nil.
 func (f *Fleet) Await(ctx context.Context, what string, ok func() error) error {
 	deadline := time.Now().Add(Patience)
 	for {
@@ -369,7 +366,7 @@ func (f *Fleet) Remove() error {
 	return os.RemoveAll(f.Dir)
 }
 
-// Signal sends a signal to the process and does not wait.
+// Signal sends a signal to the process and returns at once.
 func (d *Daemon) Signal(sig os.Signal) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -2,7 +2,7 @@ package tempfleet
 
 import "syscall"
 
-// dieWithParent makes the kernel end a daemon when the demo is killed itself.
+// dieWithParent makes the kernel kill a daemon if this program is killed.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
