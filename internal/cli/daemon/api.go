@@ -19,7 +19,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// APIApplet is the entry of salt-api in the table of programs.
+// APIApplet returns the program salt-api.
 func APIApplet() frame.Applet {
 	b := &blueprint{
 		command: &frame.Command{Name: "salt-api", Doc: "The REST interface to a master, for the programs that speak Salt's rest_cherrypy."},
@@ -30,8 +30,8 @@ func APIApplet() frame.Applet {
 	return frame.Applet{Name: "salt-api", Summary: "the REST interface to a master", Run: b.run}
 }
 
-// apiOptions are those of the master's configuration that salt-api needs
-// beside those of config.Master.
+// apiOptions are the options of the master's configuration that salt-api needs in addition to
+// config.Master.
 type apiOptions struct {
 	API    api.Options
 	Client client.Options
@@ -69,8 +69,8 @@ func loadAPI(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 	}, nil
 }
 
-// api checks what salt-api would read and bind. running says that an instance runs,
-// which has the port.
+// api checks the files that salt-api reads and the port that it binds. running means that an
+// instance is running and uses the port.
 func (c *checker) api(s *api.Settings, running bool) {
 	if err := s.CheckFiles(); err != nil {
 		c.fault("%v", err)
@@ -85,7 +85,7 @@ func (c *checker) api(s *api.Settings, running bool) {
 	}
 }
 
-// apiService is the server with its way to the master.
+// apiService is the server with its connection to the master.
 type apiService struct {
 	*api.Server
 	master *client.Local
@@ -112,7 +112,7 @@ func newAPI(cfg *config.Master, o *apiOptions, s *api.Settings, log *slog.Logger
 	return &apiService{server, local}, nil
 }
 
-// Run serves until ctx ends.
+// Run serves until ctx is done.
 func (s *apiService) Run(ctx context.Context) error {
 	defer s.master.Close()
 	return s.Server.Run(ctx)

@@ -12,12 +12,12 @@ import (
 	"brine/internal/cli/frame"
 )
 
-// backgroundEnv marks the process that was started in the background; its
-// file 3 is where it tells its starter whether it is up.
+// backgroundEnv marks a process that was started in the background. It reports the result of its
+// start to its parent on file descriptor 3.
 const backgroundEnv = "BRINE_BACKGROUND"
 
-// background starts this program again without a terminal, and waits until it
-// is up, so that its exit code reports whether it came up.
+// background starts this program again without a terminal and waits until it is up, so that the
+// exit code reports whether it started.
 func (b *blueprint) background(env *frame.Env, args []string) int {
 	self, err := os.Executable()
 	if err != nil {
@@ -55,12 +55,11 @@ func (b *blueprint) background(env *frame.Env, args []string) int {
 	return frame.ExitFailure
 }
 
-// detach completes the change to a background process: it sets the working directory
-// to /, so that no file system stays busy, and a umask that does not depend on the
-// terminal.
+// detach completes the change to a background process. It sets the working directory to /, so that
+// no file system stays busy, and a umask that does not depend on the terminal.
 func detach() {
 	syscall.Umask(0o022)
-	os.Chdir("/") // if it fails, the process keeps its working directory busy, and nothing else
+	os.Chdir("/") // on failure, the old directory only stays busy
 }
 
 // started reports to the parent of a background process that it is up, or why it failed.

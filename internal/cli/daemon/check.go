@@ -17,8 +17,8 @@ import (
 	"brine/internal/net/transport"
 )
 
-// checker looks for what would go wrong at a start, beyond what the
-// configuration itself says, and reports each.
+// checker finds and reports problems that would make a start fail and that the configuration alone
+// does not show.
 type checker struct {
 	w      io.Writer
 	faults int
@@ -33,8 +33,7 @@ func (c *checker) warn(format string, args ...any) {
 	fmt.Fprintf(c.w, "warning: "+format+"\n", args...)
 }
 
-// key checks a private key, which is made at the first start if it is not
-// there.
+// key checks a private key, if it exists; the first start creates it.
 func (c *checker) key(path, passphrase string) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return
@@ -48,7 +47,7 @@ func (c *checker) key(path, passphrase string) {
 	}
 }
 
-// directory checks that a directory can be written to, or made.
+// folder checks that a directory can be written or created.
 func (c *checker) folder(path string) {
 	for {
 		st, err := os.Stat(path)
@@ -67,8 +66,8 @@ func (c *checker) folder(path string) {
 	}
 }
 
-// ports checks that what the master binds is free. running says that an
-// instance runs, which will have them.
+// ports checks that the ports of the master are free. running means that an instance is running and
+// uses them.
 func (c *checker) ports(endpoints []transport.Endpoint, running bool) {
 	for _, e := range endpoints {
 		for _, addr := range []string{e.Publish, e.Requests} {
@@ -84,11 +83,11 @@ func (c *checker) ports(endpoints []transport.Endpoint, running bool) {
 	}
 }
 
-// lookupTime bounds the look-up of a master's name.
+// lookupTime is the timeout for the lookup of a master's name.
 const lookupTime = 3 * time.Second
 
-// masters checks that the names of masters have addresses. That they do not
-// now need not be a fault.
+// masters checks that the names of masters resolve. A failure is only a warning, since it may be
+// temporary.
 func (c *checker) masters(ctx context.Context, names []string) {
 	for _, name := range names {
 		host := name
@@ -105,7 +104,7 @@ func (c *checker) masters(ctx context.Context, names []string) {
 	}
 }
 
-// noted reports whether the pid file names a process that lives.
+// noted reports whether the pid file names a running process of the program.
 func noted(path, program string) bool {
 	text, err := os.ReadFile(path)
 	if err != nil || len(text) > maxPID {

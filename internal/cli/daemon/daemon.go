@@ -1,13 +1,11 @@
-// Package daemon holds the programs that stay: salt-master and salt-minion.
-// They read the configuration, build the daemon, and run it until a signal
-// ends it. SIGTERM and SIGINT end it in order, SIGHUP makes it read its
-// configuration and open its log file again.
+// Package daemon is the programs that run as daemons: salt-master, salt-minion and salt-api. They
+// read the configuration, build the daemon, and run it until a signal ends it. SIGTERM and SIGINT
+// shut it down cleanly. SIGHUP reloads the configuration and reopens the log file.
 //
-// The user to run as (option user, or -u) is taken on before anything is
-// bound or read, see become. The pid file is locked for the life of the
-// daemon. A second minion with the same pid file is refused; a second master
-// is not, since nothing but its ports can clash, and those do so loudly. No
-// daemon starts itself again: that is the service manager's to do, for which
+// The process switches to the configured user (option user, or -u) before it binds or reads
+// anything, see become. The pid file is locked while the daemon runs. A second minion with the same
+// pid file is refused. A second master is not, since only its ports can conflict, which fails with
+// a clear error. No daemon restarts itself; that is left to the service manager, for which
 // packaging/systemd has units.
 package daemon
 
@@ -32,12 +30,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// Exit codes that only daemons have.
+// Exit codes of daemons only.
 const (
 	exitPorts = 4 // ports cannot be bound
 )
 
-// options are those of both daemons.
+// options are the options of all daemons.
 type options struct {
 	frame.Config
 	frame.Saltfile
@@ -46,52 +44,51 @@ type options struct {
 	CheckConfig   bool `flag:"--check-config" doc:"Check the configuration, tell what is wrong with it, and exit."`
 }
 
-// service is what a daemon is once it is built.
+// service is a built daemon.
 type service interface {
 	metrics.Daemon
 	// Run serves until ctx ends.
 	Run(ctx context.Context) error
 }
 
-// blueprint is what tells one daemon from the other.
+// blueprint is the part of a daemon's start that differs between the daemons.
 type blueprint struct {
 	command *frame.Command
 	kind    config.Kind
-	// title is the daemon's name in what it says at its end, class that of
-	// Salt's class.
+	// title is the daemon's name in its last message; class is the name of Salt's class.
 	title, class string
-	// alone says that a pid file in use is a reason not to start.
+	// alone means that the daemon does not start if the pid file is in use.
 	alone bool
-	// room is that of keepMemory.
+	// room is the argument of keepMemory.
 	room int
-	// own are names of options of its own that stand for overridable ones.
+	// own maps overridable options to the names that this daemon uses instead.
 	own map[string]string
-	// load checks the configuration and returns what is the same for both.
-	// starting says that the daemon is about to start with it.
+	// load checks the configuration and returns the common part. starting means that the daemon is
+	// about to start with it.
 	load func(t *config.Tree, starting bool, log *slog.Logger) (*common, error)
 }
 
-// common is the part of a configuration that this package acts upon.
+// common is the part of the configuration that this package uses.
 type common struct {
-	// files are those that the configuration was read from.
+	// files are the files of the configuration.
 	files   []string
 	log     *log.Options
 	pidFile string
-	// user is who to run as, "" for who started it.
+	// user is the user to run as, "" for the current one.
 	user string
-	// directories are those that the daemon writes to.
+	// folders are the directories that the daemon writes to.
 	folders []string
-	// refused are parts of the configuration that do not exist in Brine, and without
-	// which the daemon does not start.
+	// refused are configured parts that Brine does not have. The daemon does not start without
+	// them.
 	refused []error
-	// check looks for what would go wrong at a start.
+	// check finds problems that would make a start fail.
 	check   func(ctx context.Context, c *checker)
 	profile profile.Options
 	metrics string // address, "" for none
-	// build makes the daemon, binding what it needs.
+	// build creates the daemon and binds its ports.
 	build func(ctx context.Context, log *slog.Logger) (service, error)
-	// reload hands this configuration to a daemon that was built with another;
-	// it may be nil.
+	// reload applies this configuration to a running daemon that was built with another. It may be
+	// nil.
 	reload func(s service, log *slog.Logger) error
 }
 
@@ -114,8 +111,7 @@ func (b *blueprint) run(ctx context.Context, env *frame.Env, args []string) int 
 		env.Errorf("%v", err)
 		return frame.ExitFailure
 	}
-	// What there is to say about the configuration waits for the log that it
-	// configures: its level, its file.
+	// Hold messages about the configuration until the log that it configures is open.
 	held := &log.Held{}
 	load := func(starting bool, logger *slog.Logger) (*common, error) {
 		c, err := b.configure(env, inv.Overrides(), dir, starting, logger)
@@ -151,7 +147,7 @@ func (b *blueprint) run(ctx context.Context, env *frame.Env, args []string) int 
 	return b.serve(ctx, env, c, held, func(logger *slog.Logger) (*common, error) { return load(false, logger) })
 }
 
-// configure reads the configuration, with the command line's word over it.
+// configure reads the configuration, overridden by the command line.
 func (b *blueprint) configure(env *frame.Env, over *value.Dict, dir string, starting bool, logger *slog.Logger) (*common, error) {
 	path := config.Path(b.kind, dir, env.Getenv)
 	t, err := config.Load(path, b.kind, logger)
@@ -175,10 +171,10 @@ func (b *blueprint) configure(env *frame.Env, over *value.Dict, dir string, star
 	return c, err
 }
 
-// overridable are the options that the command line can set.
+// overridable are the options that the command line can override.
 var overridable = map[string]bool{"user": true, "pidfile": true, "log_level": true, "log_file": true, "log_level_logfile": true}
 
-// absolute makes paths hold in every directory that this process may change to.
+// absolute makes paths absolute, because the process may change its directory.
 func absolute(paths ...*string) error {
 	for _, p := range paths {
 		if *p == "" || strings.Contains(*p, "://") {
@@ -193,7 +189,7 @@ func absolute(paths ...*string) error {
 	return nil
 }
 
-// check tells what would go wrong at a start.
+// check reports problems that would make a start fail.
 func (b *blueprint) check(ctx context.Context, env *frame.Env, c *common, path string) int {
 	k := &checker{w: env.Stdout}
 	for _, err := range c.refused {
@@ -270,8 +266,8 @@ func (b *blueprint) serve(ctx context.Context, env *frame.Env, c *common, held *
 	return frame.ExitOK
 }
 
-// start claims the pid file, becomes the user to run as and builds the
-// daemon. The pid file may be there even if there is an error.
+// start claims the pid file, switches the user and builds the daemon. It may return a pid file
+// together with an error.
 func (b *blueprint) start(ctx context.Context, c *common, logger *log.Log) (*pidFile, service, error) {
 	var pid *pidFile
 	var claim error
@@ -297,7 +293,7 @@ func (b *blueprint) start(ctx context.Context, c *common, logger *log.Log) (*pid
 	return pid, s, err
 }
 
-// goodbye says why the daemon ends, in Salt's words.
+// goodbye prints Salt's message about why the daemon ends.
 func (b *blueprint) goodbye(ctx context.Context, env *frame.Env, logger *log.Log) {
 	text := "The " + b.title + " is shutdown."
 	if cause, ok := errors.AsType[frame.SignalError](context.Cause(ctx)); ok {
@@ -311,8 +307,8 @@ func (b *blueprint) goodbye(ctx context.Context, env *frame.Env, logger *log.Log
 	env.Errorf("%s", text)
 }
 
-// exitCode is that of a daemon that does not come up. A second master fails
-// at its ports, or at what else the first one holds.
+// exitCode returns the exit code of a failed start. If another master is running, that is the code
+// for ports in use, whatever failed first.
 func (b *blueprint) exitCode(err error) int {
 	var (
 		running  *runningError
@@ -332,13 +328,13 @@ func (b *blueprint) exitCode(err error) int {
 		return exitPorts
 	case errors.Is(err, syscall.EACCES) && salt.KindOf(err) == salt.Denied: // a port below 1024
 		return exitPorts
-	case errors.Is(err, syscall.EACCES): // a directory
+	case errors.Is(err, syscall.EACCES): // a file or directory
 		return frame.ExitNoPerm
 	}
 	return config.ExitCode(err)
 }
 
-// onHangup acts on SIGHUP until the returned function is called.
+// onHangup handles SIGHUP until stop is called.
 func (b *blueprint) onHangup(logger *log.Log, s service, load func(*slog.Logger) (*common, error)) (stop func()) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)

@@ -19,7 +19,7 @@ import (
 	"brine/internal/cli/frame"
 )
 
-// programEnv makes the test binary the program that it names.
+// programEnv makes the test binary run as the named program.
 const programEnv = "BRINE_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// place is a directory with the configuration of one master and one minion.
+// place is a directory with the configuration of a master and a minion.
 type place struct {
 	t      *testing.T
 	dir    string
@@ -43,7 +43,7 @@ type place struct {
 
 func newPlace(t *testing.T, more string) *place {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "brine") // t.TempDir may be too long for sockets, and is closed to other users
+	dir, err := os.MkdirTemp("", "brine") // t.TempDir may be too long for sockets, and other users cannot enter it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func (p *place) start(program string, args ...string) *process {
 	return d
 }
 
-// up starts a daemon and waits until it is up.
+// up starts a daemon and waits until it is ready.
 func (p *place) up(program string, args ...string) *process {
 	p.t.Helper()
 	d := p.start(program, args...)
@@ -214,7 +214,7 @@ func TestAlreadyRunning(t *testing.T) {
 	}
 	minion.end(syscall.SIGTERM)
 	p.heard()
-	// What is left of a process that ended, or of another program, is no obstacle.
+	// A pid file of an ended process or of another program does not prevent a start.
 	for _, left := range []string{"999999999", "1", "junk", ""} {
 		p.write("var/run/salt-minion.pid", left)
 		p.up("salt-minion").end(syscall.SIGTERM)
@@ -223,8 +223,7 @@ func TestAlreadyRunning(t *testing.T) {
 	master.end(syscall.SIGTERM)
 }
 
-// TestAddressInUse: salt-api says once who speaks, and names the option and the
-// address.
+// TestAddressInUse: salt-api prints its name once, the option and the address.
 func TestAddressInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -262,7 +261,7 @@ func TestBackground(t *testing.T) {
 	if code := d.wait(); code != 0 {
 		t.Fatalf("code %d, %s", code, &d.stderr)
 	}
-	if got := p.heard(); got != "READY=1" { // it was said before the starter ended
+	if got := p.heard(); got != "READY=1" { // sent before the parent ended
 		t.Fatalf("got %q", got)
 	}
 	pid := p.read("relative.pid")
@@ -295,7 +294,7 @@ func TestLogging(t *testing.T) {
 	for _, c := range []struct {
 		conf, args  string
 		file        string
-		want, wants string // patterns of the file and of stderr
+		want, wants string // patterns for the file and stderr
 	}{
 		{"", "", "var/log/salt/minion", `(?m)^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} \[\S+ *:\d* *\]\[WARNING *\]\[\d+\] Minion received`,
 			`(?m)^\[WARNING \] Minion received`},
@@ -353,7 +352,7 @@ func TestUser(t *testing.T) {
 	}
 }
 
-// A file with a second name elsewhere is not handed over.
+// TestHardLinksStay: the owner of a file with further hard links does not change.
 func TestHardLinksStay(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can give files away")
@@ -429,7 +428,7 @@ func TestCheckConfig(t *testing.T) {
 	}
 }
 
-// Options of Salt's programs all mean something here.
+// Every option of Salt's programs is accepted.
 func TestOptions(t *testing.T) {
 	for _, c := range []struct {
 		args string
@@ -450,9 +449,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestConfigurationWarnings: what a daemon has to say about its configuration
-// goes to its log once, at the levels that are asked for, and a log format that
-// cannot be used does not keep it from starting.
+// TestConfigurationWarnings: messages about the configuration go to the log once, at the configured
+// levels. An invalid log format does not prevent the start.
 func TestConfigurationWarnings(t *testing.T) {
 	const unknown, format = "option=no_such_thing", "invalid log format; using the default option=log_fmt_console"
 	conf := "no_such_thing: 1\nengines_dirs: [/x]\nlog_handlers_dirs: [/x]\ncmd_blacklist_glob: [x]\nsaltgui_motd: hi\nsharedsecret: s\n" +
@@ -484,7 +482,7 @@ func TestConfigurationWarnings(t *testing.T) {
 	}
 }
 
-// TestQuietBackground: -d prints nothing, the warnings are in the log.
+// TestQuietBackground: -d prints nothing; warnings are in the log.
 func TestQuietBackground(t *testing.T) {
 	p := newPlace(t, "no_such_thing: 1\n")
 	d := p.start("salt-minion", "-d")
@@ -501,7 +499,7 @@ func TestQuietBackground(t *testing.T) {
 	}
 }
 
-// TestStacks: SIGUSR1 has a daemon write its stacks, and it goes on.
+// TestStacks: at SIGUSR1 a daemon writes its stacks and continues.
 func TestStacks(t *testing.T) {
 	for _, program := range []string{"salt-master", "salt-minion"} {
 		t.Run(program, func(t *testing.T) {
@@ -531,7 +529,7 @@ func TestStacks(t *testing.T) {
 	}
 }
 
-// TestProcessName: ps -e and pgrep -x know a daemon by the name of its program.
+// TestProcessName: ps -e and pgrep -x show the name of the program.
 func TestProcessName(t *testing.T) {
 	if _, err := os.Stat("/proc/self/comm"); err != nil {
 		t.Skip("names of processes are in /proc/PID/comm only on Linux")

@@ -15,7 +15,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// MasterApplet is the entry of salt-master in the table of programs.
+// MasterApplet returns the program salt-master.
 func MasterApplet() frame.Applet {
 	b := &blueprint{
 		command: &frame.Command{Name: "salt-master", Doc: "The master daemon: commands minions and keeps what they return."},
@@ -81,7 +81,7 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 	}, nil
 }
 
-// knownSystems leaves out the systems of external_auth that units warns about.
+// knownSystems removes the systems of external_auth that do not exist; another check reports those.
 func knownSystems(o auth.Options) auth.Options {
 	known := value.NewDict(o.External.Len())
 	for k, v := range o.External.All() {
@@ -102,8 +102,8 @@ func masterConfig(cfg *config.Master, t *config.Tree, log *slog.Logger) (master.
 	return mc, err
 }
 
-// listens returns the transports to serve: that of the option transport first,
-// whose port is the one announced, and those of transport_opts.
+// listens returns the transports to serve: first that of the option transport, whose port is
+// announced, then those of transport_opts.
 func listens(cfg *config.Master, log *slog.Logger) ([]master.Listen, error) {
 	endpoints, err := cfg.Network.Endpoints()
 	if err != nil {

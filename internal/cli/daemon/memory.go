@@ -15,29 +15,28 @@ import (
 const (
 	memoryLook  = 2 * time.Second
 	memorySlack = 16 << 20
-	// restAllocs is how much a daemon at rest allocates between two looks at
-	// most, and worthAllocs how much it must have since memory was given back
-	// for that to be worth another collection.
+	// restAllocs is the most that an idle daemon allocates between two checks. worthAllocs is how
+	// much it must have allocated since the last release of memory to make another collection
+	// worthwhile.
 	restAllocs  = 512 << 10
 	worthAllocs = 8 << 20
-	// maxPause is the longest time between two looks whether a daemon at rest
-	// still needs what it has, counted in looks.
+	// maxPause is the longest interval, in checks, between two attempts to release memory of an
+	// idle daemon.
 	maxPause = 300
-	// shrinks is how many further collections there are then, since each halves
-	// a stack at most, and a sign-in takes eight times what a connection waits with.
+	// shrinks is the number of further collections in that case. Each at most halves a stack, and a
+	// sign-in needs eight times the stack of a waiting connection.
 	shrinks = 2
 )
 
-// masterRoom is how much garbage a master may make, besides as much as it uses,
-// before it is collected. It uses 5 MB for some hundred minions, and makes more
-// garbage than that in 20 ms of full load; and each collection looks at the stacks
-// of all connections, and makes those small again that the next request needs.
+// masterRoom is how much garbage, in addition to the memory in use, a master may create before a
+// collection. With some hundred minions it uses 5 MB, and under full load creates more garbage than
+// that in 20 ms. Each collection scans the stacks of all connections, and shrinks those that the
+// next request needs.
 const masterRoom = memorySlack
 
-// keepMemory has the garbage collector wait for room bytes of garbage at least,
-// and returns to the system what a burst has left, until ctx ends. By itself
-// the runtime keeps that for minutes: with few allocations there is no collection
-// that would find it free.
+// keepMemory makes the garbage collector wait for at least room bytes of garbage, and returns
+// memory to the system after a burst, until ctx is done. The runtime alone would keep it for
+// minutes: with few allocations, no collection finds that it is free.
 func keepMemory(ctx context.Context, room int) {
 	reserve := newReserve(room)
 	defer runtime.KeepAlive(reserve)
@@ -61,8 +60,8 @@ func keepMemory(ctx context.Context, room int) {
 				runtime.GC()
 			}
 			debug.FreeOSMemory()
-			// A master that is at rest between two publications needs what it has:
-			// without, the last of 9,900 minions had the next one a fifth later.
+			// A master between two publications needs these pages. When they were unmapped, the
+			// last of 9,900 minions got the next publication 20% later.
 			if room == 0 {
 				unmapProgram()
 			}
@@ -71,9 +70,8 @@ func keepMemory(ctx context.Context, room int) {
 	}
 }
 
-// newReserve returns n bytes that the garbage collector takes for memory in use,
-// as much as which it lets the rest grow by. They are never written, so they take
-// no memory of the system.
+// newReserve returns n bytes that the garbage collector counts as memory in use, so that it lets
+// the heap grow by as much. They are never written, so they use no memory of the system.
 func newReserve(n int) []byte {
 	b := make([]byte, n)
 	page := os.Getpagesize()
@@ -82,30 +80,30 @@ func newReserve(n int) []byte {
 		whole = b[min(page-over, n):]
 	}
 	if whole = whole[:len(whole)/page*page]; len(whole) > 0 {
-		// Where the runtime has used this place before, it has written zeroes.
+		// If the runtime has used this memory before, it has written zeroes to it.
 		_ = unix.Madvise(whole, unix.MADV_DONTNEED)
 	}
 	return b
 }
 
-// use is what the runtime has from the system, what the program has allocated
-// since its start, and what stacks take of the first, all in bytes.
+// use is the memory that the runtime has from the system, the total that the program has allocated
+// since its start, and the part of the first that stacks use, all in bytes.
 type use struct{ held, allocs, stacks uint64 }
 
-// giver decides when memory is to be given back.
+// giver decides when to return memory to the system.
 type giver struct {
-	last, given use  // at the last look, when memory was given back
-	fresh       bool // it was never at rest
-	atWork      bool // at the last look
-	looks       int  // since then
-	pause       int  // looks until a daemon at rest is asked again
+	last, given use  // at the last check, after the last release
+	fresh       bool // it was never idle
+	atWork      bool // at the last check
+	looks       int  // checks since the last release
+	pause       int  // checks until an idle daemon tries again
 }
 
-// worth reports whether there is something to give back now: at rest after the
-// start and after any work, and under load when it has become far more than it was. What is in use
-// counts twice there, as so much the collector lets it grow. A daemon at rest
-// that still has much is asked again, more and more seldom: connections that
-// end leave what they held without any work.
+// worth reports whether to release memory now: when the daemon is idle after its start or after
+// work, and under load when memory has grown far above that after the last release. The limit there
+// is twice that, because the collector lets the heap double. An idle daemon that still has much
+// memory tries again at growing intervals, because connections that close free memory without any
+// work.
 func (g *giver) worth(now use) bool {
 	since := now.allocs - g.last.allocs
 	g.last = now
@@ -126,14 +124,14 @@ func (g *giver) worth(now use) bool {
 	return now.held > 3*memorySlack && g.looks > g.pause
 }
 
-// stacksGrew reports whether there are stacks to make small: where there are none,
-// a collection looks at those of all connections without effect.
+// stacksGrew reports whether there are stacks to shrink. Otherwise a collection would scan those of
+// all connections without effect.
 func (g *giver) stacksGrew(now use) bool { return now.stacks > g.given.stacks+g.given.stacks/8 }
 
-// gave notes what is left after memory was given back.
+// gave records the memory in use after a release.
 func (g *giver) gave(now use) {
 	if g.atWork {
-		now.stacks = 0 // of those in use nothing is known
+		now.stacks = 0 // stacks in use cannot be shrunk, so their size is unknown
 	}
 	g.given, g.looks, g.pause = now, 0, min(2*g.pause+1, maxPause)
 }

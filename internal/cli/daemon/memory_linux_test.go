@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is kept in reserve takes no memory of the system, even in a place that
-// was used before.
+// The reserve uses no memory of the system, even where memory was used before.
 func TestReserveTakesNothing(t *testing.T) {
 	page := os.Getpagesize()
 	for i := range 3 {
@@ -21,10 +20,10 @@ func TestReserveTakesNothing(t *testing.T) {
 		if _, _, e := unix.Syscall(unix.SYS_MINCORE, at, uintptr(len(b)/page*page), uintptr(unsafe.Pointer(&pages[0]))); e != 0 {
 			t.Skipf("mincore: %v", e)
 		}
-		if n := bytes.Count(pages, []byte{1}); n > 2 { // those that it shares with others
+		if n := bytes.Count(pages, []byte{1}); n > 2 { // shared with other allocations
 			t.Errorf("reserve %d: %d of its pages are in memory", i, n)
 		}
-		clear(b) // so that this place has been used
+		clear(b) // so that this memory has been used
 		b = nil
 		runtime.GC()
 	}

@@ -15,11 +15,11 @@ func TestWorthGivingBack(t *testing.T) {
 		now  use
 		want bool
 	}{
-		{use{held: 20 * mb, allocs: mb / 4}, false},      // nothing has happened
-		{use{held: 40 * mb, allocs: 40 * mb}, false},     // at work
-		{use{held: 40 * mb, allocs: 40*mb + 1000}, true}, // at rest after it
-		{use{held: 57 * mb, allocs: 400 * mb}, true},     // far more than there was
-		{use{held: 50 * mb, allocs: 500 * mb}, false},    // at work again
+		{use{held: 20 * mb, allocs: mb / 4}, false},      // idle since the start
+		{use{held: 40 * mb, allocs: 40 * mb}, false},     // under load
+		{use{held: 40 * mb, allocs: 40*mb + 1000}, true}, // idle after that
+		{use{held: 57 * mb, allocs: 400 * mb}, true},     // far more than before
+		{use{held: 50 * mb, allocs: 500 * mb}, false},    // under load again
 	} {
 		got := g.worth(c.now)
 		if got != c.want {
@@ -34,7 +34,7 @@ func TestWorthGivingBack(t *testing.T) {
 	}
 }
 
-// A start leaves more than a daemon at rest needs.
+// A start leaves more memory than an idle daemon needs.
 func TestGivenBackAfterStart(t *testing.T) {
 	const mb = 1 << 20
 	g := giver{last: use{held: 20 * mb, allocs: 0}, given: use{held: 20 * mb, allocs: 0}, fresh: true}
@@ -50,8 +50,7 @@ func TestGivenBackAfterStart(t *testing.T) {
 	}
 }
 
-// A burst that has left the stacks as they were, as publications do, is no
-// reason to look at them again and again; what was given back under load is.
+// A burst that has not grown the stacks, like a publication, does not cause scans of them.
 func TestStacksMadeSmall(t *testing.T) {
 	const mb = 1 << 20
 	g := giver{last: use{held: 20 * mb}, given: use{held: 20 * mb, stacks: 4 * mb}}
@@ -77,9 +76,8 @@ func TestStacksMadeSmall(t *testing.T) {
 	}
 }
 
-// What is in use when memory is given back, and is freed later without any
-// work, is given back, too; and a daemon that needs what it has is left alone
-// more and more.
+// Memory that is in use at a release, and is freed later without any work, is released too. A
+// daemon that needs its memory tries less and less often.
 func TestAskedAgainAtRest(t *testing.T) {
 	const mb = 1 << 20
 	g := giver{last: use{held: 20 * mb, allocs: 0}, given: use{held: 20 * mb, allocs: 0}}
@@ -105,7 +103,7 @@ func TestAskedAgainAtRest(t *testing.T) {
 	}
 }
 
-// The collector waits for as much garbage as there is room for.
+// The collector waits until there are room bytes of garbage.
 func TestRoomForGarbage(t *testing.T) {
 	const room = 256 << 20 // far more than the other tests of this process use
 	ctx, cancel := context.WithCancel(t.Context())

@@ -16,7 +16,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// MinionApplet is the entry of salt-minion in the table of programs.
+// MinionApplet returns the program salt-minion.
 func MinionApplet() frame.Applet {
 	b := &blueprint{
 		command: &frame.Command{Name: "salt-minion", Doc: "The minion daemon: runs what its masters ask for."},
@@ -61,8 +61,8 @@ func loadMinion(t *config.Tree, starting bool, log *slog.Logger) (*common, error
 	}, nil
 }
 
-// MinionConfig turns the options into what the minion needs. salt-call uses
-// it, too.
+// MinionConfig converts the options to the minion's configuration, for the daemon and for
+// salt-call.
 func MinionConfig(cfg *config.Minion, t *config.Tree, log *slog.Logger) (minion.Config, error) {
 	tr, err := named.New(cfg.Network.Transport, log)
 	if err != nil {
@@ -102,8 +102,8 @@ func MinionConfig(cfg *config.Minion, t *config.Tree, log *slog.Logger) (minion.
 	}, nil
 }
 
-// overlaid is the configuration with another file laid over it. The minion
-// stays who it is, unless the file has an id.
+// overlaid returns the configuration overlaid with another file. The minion keeps its id, unless
+// the file has one.
 func overlaid(cfg *config.Minion, t *config.Tree, path string, log *slog.Logger) (minion.Config, error) {
 	over, err := t.Overlay(path)
 	if err != nil {

@@ -12,16 +12,17 @@ import (
 	"brine/internal/base/wait"
 )
 
-// manager is a service manager that wants to know how the daemon fares, by
-// the protocol of sd_notify(3). The zero manager wants nothing.
+// manager reports the daemon's status to the service manager by the protocol of sd_notify(3). The
+// zero manager reports nothing.
 type manager struct {
 	addr string
-	// watchdog is the time without a message after which it restarts the daemon, 0 for never.
+	// watchdog is the time without a message after which the manager restarts the daemon, 0 for
+	// never.
 	watchdog time.Duration
 }
 
-// serviceManager returns the manager that started this process, if any, and
-// hides it from the programs that jobs start.
+// serviceManager returns the manager that started this process, if any. It removes the variables
+// from the environment, so that programs started by jobs do not see them.
 func serviceManager() manager {
 	m := manager{addr: os.Getenv("NOTIFY_SOCKET")}
 	own := os.Getenv("WATCHDOG_PID")
@@ -47,13 +48,13 @@ func (m manager) tell(state string) {
 	_, _ = c.Write([]byte(state))
 }
 
-// watch tells the manager that the daemon lives, for as long as its check passes, until
-// ctx ends. A check that hangs or fails lets the manager's time pass.
+// watch reports to the manager that the daemon is alive while its self-check passes, until ctx is
+// done. If the check hangs or fails, no report is sent and the manager's timeout expires.
 func (m manager) watch(ctx context.Context, d metrics.Daemon, log *slog.Logger) {
 	if m.addr == "" || m.watchdog == 0 {
 		return
 	}
-	// Three messages fit in the time, so that a slow machine does not look like a dead daemon.
+	// Send three messages per timeout, so that a slow machine does not look like a dead daemon.
 	for pause := m.watchdog / 3; ; {
 		if err := d.CheckLive(ctx); err == nil {
 			m.tell("WATCHDOG=1")

@@ -14,7 +14,7 @@ import (
 	"brine/test/eventually"
 )
 
-// ill is a daemon whose check fails while the value is set.
+// ill is a daemon whose self-check fails while the value is set.
 type ill struct {
 	atomic.Bool
 	checks atomic.Int64
@@ -30,8 +30,8 @@ func (d *ill) CheckLive(context.Context) error {
 	return nil
 }
 
-// TestWatchdog: the service manager hears of a daemon whose check passes, and not of one
-// whose check fails.
+// TestWatchdog: the service manager gets messages while the self-check passes, and none while it
+// fails.
 func TestWatchdog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -72,7 +72,7 @@ func TestWatchdog(t *testing.T) {
 	eventually.True(t, "checks", func() bool { return d.checks.Load() > from+3 })
 	cancel()
 	<-done
-	// One message of a check before may be read late.
+	// A message of an earlier check may be read late.
 	if after := heard.Load(); after > before+1 {
 		t.Errorf("the service manager heard %d messages of a failing daemon", after-before)
 	}
@@ -81,7 +81,7 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// TestWatchdogOfAnother: a time for another process is none for this one.
+// TestWatchdogOfAnother: a timeout for another process does not apply.
 func TestWatchdogOfAnother(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "/none")
 	t.Setenv("WATCHDOG_USEC", "1000000")

@@ -11,14 +11,14 @@ import (
 	"syscall"
 )
 
-// pidFile is the file with the daemon's process id. It is locked as long as
-// the daemon lives, so that of several that start at once only one has it.
+// pidFile is the file with the daemon's process id. It is locked while the daemon runs, so that
+// only one of several daemons started at once gets it.
 type pidFile struct {
 	path string
 	f    *os.File
 }
 
-// runningError says that the pid file belongs to a process that lives.
+// runningError means that the pid file belongs to a running process.
 type runningError struct {
 	pid  int
 	path string
@@ -31,13 +31,12 @@ func (e *runningError) Error() string {
 	return fmt.Sprintf("an instance is already running: process %d, says %s", e.pid, e.path)
 }
 
-// maxPID bounds what is read of a pid file.
+// maxPID bounds the bytes read from a pid file.
 const maxPID = 32
 
-// claimPID writes this process's id into the file of that name. The error is
-// a *runningError if a process with program in its command line has it: one
-// of ours holds a lock, one of Salt's does not. A file that is left of a
-// process that ended is taken over.
+// claimPID writes this process's id to the pid file. The error is a *runningError if a running
+// process whose command line contains program has the file. Brine's daemons hold a lock, Salt's do
+// not. A file of an ended process is taken over.
 func claimPID(path, program string) (*pidFile, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -60,7 +59,7 @@ func claimPID(path, program string) (*pidFile, error) {
 	}
 }
 
-// errMoved says that the file was removed between opening and locking.
+// errMoved means that the file was removed between opening and locking.
 var errMoved = errors.New("the pid file was removed meanwhile")
 
 func (p *pidFile) take(program string) error {
@@ -88,8 +87,8 @@ func (p *pidFile) take(program string) error {
 	return err
 }
 
-// runs reports whether a process lives and looks like the program. Process
-// ids are used again, so that a number alone says little.
+// runs reports whether the process exists and its command line contains program. The id alone does
+// not suffice, since ids are reused.
 func runs(pid int, program string) bool {
 	if pid <= 0 || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false
@@ -98,8 +97,8 @@ func runs(pid int, program string) bool {
 	return err != nil || strings.Contains(string(line), program)
 }
 
-// remove removes the file, unless it is nil. A user who may not leaves it
-// empty.
+// remove deletes the file. If the user lacks the permission, it empties it. A nil *pidFile is a
+// no-op.
 func (p *pidFile) remove() {
 	if p == nil {
 		return

@@ -8,8 +8,8 @@ import (
 	"brine/internal/base/profile"
 )
 
-// serveProfiles gives out profiles of this process, if that is asked for, until
-// the returned function is called. A daemon does its work without them, too.
+// serveProfiles serves profiles of this process, if configured, until stop is called. The daemon
+// also runs if that fails.
 func serveProfiles(o profile.Options, log *slog.Logger) (stop func()) {
 	p, err := profile.New(o, log)
 	if err != nil {

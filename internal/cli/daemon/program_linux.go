@@ -11,30 +11,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmapProgram gives back the pages of the program's own file. A start touches
-// two thirds of them, of which a minion at rest needs a third; what is needed
-// again the kernel maps again, from its cache of the file.
+// unmapProgram releases the pages of the program's own file. A start touches two thirds of them; an
+// idle minion needs a third of those. The kernel maps pages again on demand from its page cache.
 func unmapProgram() {
 	for _, m := range ownProgram() {
 		if m.private {
 			continue
 		}
-		// There is no slice to pass: the range is not Go's memory. An error
-		// leaves things as they were.
+		// There is no slice to pass, because the range is not Go's memory. An error changes
+		// nothing.
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED)
 	}
 }
 
-// mapping is a part of the address space that shows a file.
+// mapping is a part of the address space to which a file is mapped.
 type mapping struct {
 	from, to uintptr
 	resident int // kB
-	// private says that there is, or may be, what the file has not: data, or
-	// what a linker has put in place before the range was made read-only.
+	// private means that the memory may differ from the file: it is data, or was relocated by a
+	// linker before the range was made read-only.
 	private bool
 }
 
-// ownProgram returns what this process has mapped of its own program.
+// ownProgram returns the mappings of this process's own program.
 func ownProgram() []mapping {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -48,11 +47,11 @@ func ownProgram() []mapping {
 	return mappingsOf(exe, f)
 }
 
-// mappingsOf reads /proc/PID/smaps: a line for each mapping, as in
-// /proc/PID/maps, and below it what the kernel counts for it.
+// mappingsOf parses /proc/PID/smaps: a line for each mapping, as in /proc/PID/maps, followed by the
+// kernel's counters for it.
 func mappingsOf(file string, smaps io.Reader) []mapping {
 	var all []mapping
-	var m *mapping // nil: one of something else
+	var m *mapping // nil for a mapping of another file
 	lines := bufio.NewScanner(smaps)
 	for lines.Scan() {
 		line := lines.Bytes()
@@ -72,12 +71,12 @@ func mappingsOf(file string, smaps io.Reader) []mapping {
 		}
 	}
 	if lines.Err() != nil {
-		return nil // of the last one something may be missing
+		return nil // the last mapping may be incomplete
 	}
 	return all
 }
 
-// parseMapping takes "from-to" and "rights offset device inode file".
+// parseMapping parses "from-to" and "permissions offset device inode file".
 func parseMapping(span, rest []byte, file string) (m mapping, ok bool) {
 	if !strings.HasSuffix(string(rest), " "+file) {
 		return m, false
@@ -89,7 +88,7 @@ func parseMapping(span, rest []byte, file string) (m mapping, ok bool) {
 	return m, err == nil && err2 == nil && from < to
 }
 
-// kilobytes reads "  12 kB"; what it does not understand is not 0.
+// kilobytes parses "  12 kB". It returns -1, not 0, for an invalid number.
 func kilobytes(b []byte) int {
 	n, err := strconv.Atoi(string(bytes.TrimSpace(bytes.TrimSuffix(b, []byte("kB")))))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The program goes on without the pages that it gave back, and has fewer.
+// The program continues after it released its pages, and has fewer resident.
 func TestUnmapProgram(t *testing.T) {
 	resident := func() (kb int) {
 		for _, m := range ownProgram() {
@@ -26,7 +26,7 @@ func TestUnmapProgram(t *testing.T) {
 	}
 }
 
-// Only what the file has too may be given back.
+// Only memory equal to the file may be released.
 func TestMappingsOf(t *testing.T) {
 	const smaps = `00400000-00500000 r-xp 00000000 fe:00 10                         /usr/bin/brine
 Size:               1024 kB

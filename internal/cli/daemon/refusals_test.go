@@ -12,10 +12,9 @@ import (
 	"brine/test/eventually"
 )
 
-// TestUnsupportedParts: a daemon does not start with a part of Salt's configuration
-// that Brine does not have and on which secrets, access or safety depend. The check and
-// the start name each, its place, and the option that overrides the refusal; with that
-// option they only warn.
+// TestUnsupportedParts: a daemon does not start with a part of Salt's configuration that Brine
+// lacks and that affects secrets, access or safety. The check and the start name each part, its
+// place, and the option that overrides the refusal. With that option they only warn.
 func TestUnsupportedParts(t *testing.T) {
 	for _, c := range []struct{ kind, text, name, want string }{
 		{"master", "ext_pillar: [{vault: x}, {cmd_yaml: 'true'}]", "ext_pillar.vault", `ext_pillar: there is no "vault"; use one of cmd_json, `},
@@ -78,7 +77,7 @@ func TestStartWithoutUnsupported(t *testing.T) {
 	if !strings.Contains(p.read("var/log/salt/master"), "starting without it, as ignore_unsupported says") {
 		t.Error("the log of the start does not say what is missing")
 	}
-	// A reload with a part that does not exist leaves the configuration as it was.
+	// A reload with an unsupported part leaves the configuration unchanged.
 	p.write("master", p.read("master")+"fips_mode: true\n")
 	if err := d.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
@@ -89,8 +88,7 @@ func TestStartWithoutUnsupported(t *testing.T) {
 	d.end(syscall.SIGTERM)
 }
 
-// TestNamedUnits: other names that no unit has are warned about, with their place and
-// what exists.
+// TestNamedUnits: other unknown names of units cause warnings with their place and the known names.
 func TestNamedUnits(t *testing.T) {
 	p := newPlace(t, "")
 	p.write("master", p.read("master")+"output: nestd\n")
@@ -109,8 +107,8 @@ func TestNamedUnits(t *testing.T) {
 	}
 }
 
-// TestCheckIsTheStart: the check finds what would end the start, also in keys and files
-// that options name.
+// TestCheckIsTheStart: the check finds what would make a start fail, also in keys and files named
+// by options.
 func TestCheckIsTheStart(t *testing.T) {
 	for _, c := range []struct{ program, text, want string }{
 		{"salt-master", "cache: mongo\n", `unknown value "mongo" of the option cache`},

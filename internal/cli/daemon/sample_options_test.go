@@ -15,8 +15,8 @@ import (
 	"brine/internal/daemons/config"
 )
 
-// byPrograms are options that no part of a daemon declares: command-line programs
-// read them, or functions by config.get. The tests of those show their effect.
+// byPrograms are options that no part of a daemon declares. Command-line programs read them, or
+// functions read them by config.get; the tests of those show their effect.
 var byPrograms = map[string]string{
 	"backup_mode":              "internal/sls/state/sources",
 	"batch_safe_limit":         "internal/cli/salt",
@@ -44,9 +44,9 @@ var byPrograms = map[string]string{
 	"state_events":             "internal/sls/highstate",
 }
 
-// TestSampleOptions sets each option of the sample files of Salt 3007.10 to another
-// value than its default, one at a time. Each either changes what the daemon is made
-// of, is read by a program, or is named by the check and by the start.
+// TestSampleOptions sets each option of the sample files of Salt 3007.10 to a value other than its
+// default, one at a time. Each must change the daemon's configuration, be read by a program, or be
+// named by the check and at the start.
 func TestSampleOptions(t *testing.T) {
 	text, err := os.ReadFile("testdata/sample_options.txt")
 	if err != nil {
@@ -106,7 +106,7 @@ func isNamed(t *testing.T, kind config.Kind, conf, name string) bool {
 	return false
 }
 
-// decoded returns the options that a daemon is made of.
+// decoded returns the decoded options of a daemon.
 func decoded(t *testing.T, kind config.Kind, conf string) any {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), string(kind))

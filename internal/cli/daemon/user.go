@@ -11,29 +11,28 @@ import (
 	"syscall"
 )
 
-// noUserError says that the user to run as does not exist.
+// noUserError means that the user to run as does not exist.
 type noUserError string
 
 func (e noUserError) Error() string {
 	return fmt.Sprintf("Failed to prepare the Salt environment for user %s. The user is not available.", string(e))
 }
 
-// noSwitchError says that this process may not become the user to run as.
+// noSwitchError means that this process may not switch to the user to run as.
 type noSwitchError struct{ want, is string }
 
 func (e noSwitchError) Error() string {
 	return fmt.Sprintf("configured to run as user %s, but user %s may not switch to another: start it as root or as %s", e.want, e.is, e.want)
 }
 
-// Become makes this process one of the master's user, as that of the daemon is,
-// for a program that works with the master's files in its place.
+// Become switches this process to the master's user, like the daemon, for a program that works on
+// the master's files directly.
 func Become(name string) error { return become(name, nil, nil) }
 
-// become makes this process, all threads of it, one of the named user, "" for
-// no change. It is done as Salt does it, before anything is bound or read:
-// what the daemon makes then belongs to the user, and ports below 1024 are out
-// of reach. Directories, which are made if need be, and files are handed over
-// before; of the directories also what is in them.
+// become switches all threads of this process to the named user, "" for no change. Like Salt, it
+// does so before anything is bound or read: new files belong to the user, and ports below 1024
+// cannot be bound. Before that it creates missing directories, and changes the owner of the files,
+// and of the directories with their contents.
 func become(name string, folders, files []string) error {
 	if name == "" {
 		return nil
@@ -69,12 +68,12 @@ func become(name string, folders, files []string) error {
 	return nil
 }
 
-// groups are the user's own group and all that have the user as a member.
+// groups returns the user's primary group and all groups with the user as a member.
 func groups(u *user.User, gid int) []int {
 	out := []int{gid}
 	ids, err := u.GroupIds()
 	if err != nil {
-		return out // the own one will do
+		return out // the primary group suffices
 	}
 	for _, id := range ids {
 		if n, err := strconv.Atoi(id); err == nil && n != gid {
@@ -114,9 +113,8 @@ func handOver(uid, gid int, folders, files []string) error {
 	return nil
 }
 
-// give makes the user the owner of one thing. Files with more than one name
-// stay as they are: the other name may be anywhere, put there by the very
-// user, who could get hold of any file in this way.
+// give changes the owner of one file or directory. It skips files with several hard links: the user
+// may have linked a file of another user here, and would become its owner.
 func give(path string, d fs.DirEntry, uid, gid int) error {
 	info, err := d.Info()
 	if err != nil {
