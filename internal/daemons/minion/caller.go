@@ -78,8 +78,8 @@ func (m *Minion) caller() *Caller {
 		notes: m.notes, returners: m.returners, wait: m.background.Wait, user: m.user, stock: m.stock, jid: salt.NewJID(time.Now())}
 }
 
-// connect tries the masters in turn, first those that the daemon uses. It does
-// not wait for an unreachable one while another answers.
+// connect tries each master once per round, first those that the daemon uses, so that
+// retries of an unreachable master do not delay the others.
 func (c *Caller) connect(ctx context.Context) error {
 	o := &c.cfg.Options
 	used := c.inUse
@@ -103,7 +103,7 @@ func (c *Caller) connect(ctx context.Context) error {
 	}
 }
 
-// anyOf tries each master once. final reports that a quick retry is pointless.
+// anyOf tries each master once. final reports that an immediate retry is pointless.
 func (c *Caller) anyOf(ctx context.Context, conns []*link.Link) (final bool, err error) {
 	var faults []error
 	final = true
@@ -154,7 +154,7 @@ func (c *Caller) Call(ctx context.Context, fun string, args []any) fn.Outcome {
 	if c.ExecutorOpts != nil {
 		j.Pub.ExecutorOpts = c.ExecutorOpts
 	}
-	// What functions with arbitrary keywords see of the call, under Salt's names.
+	// Publication keys for functions that accept arbitrary keywords, with Salt's names.
 	pub := value.DictOf("fun", fun, "pid", os.Getpid(), "jid", c.jid, "tgt", "salt-call")
 	if c.Metadata != nil {
 		pub.Set("metadata", c.Metadata)
@@ -172,7 +172,7 @@ func (c *Caller) Return(ctx context.Context, fun string, args []any, o fn.Outcom
 	load := value.DictOf("cmd", "_return", "id", c.cfg.ID, "jid", "req", "return", o.Return, "retcode", o.Retcode,
 		"fun", fun, "fun_args", &value.List{Items: args})
 	if c.conn.Client.Peer().Brine {
-		load.Set("call_jid", c.jid) // so that it stays one job if it is sent again
+		load.Set("call_jid", c.jid) // so that a return that is sent again does not become a second job
 	}
 	if o.Out != "" {
 		load.Set("out", o.Out)
@@ -184,7 +184,7 @@ func (c *Caller) Return(ctx context.Context, fun string, args []any, o fn.Outcom
 	return err
 }
 
-// Outputters are the user's outputters, until Close.
+// Outputters returns the user's outputters. They are usable until Close.
 func (c *Caller) Outputters() *usermodules.Outputters {
 	return &usermodules.Outputters{Modules: func() (*usermodules.Modules, error) { return c.user, nil }}
 }
@@ -209,7 +209,7 @@ func (c *Caller) Ask(ctx context.Context, load *value.Dict) (any, error) {
 	return c.conn.Client.Request(ctx, load)
 }
 
-// Pillar returns the pillar from this master, or nil.
+// Pillar returns the pillar from the connected master, or nil.
 func (c *Caller) Pillar() *value.Dict {
 	if c.conn == nil {
 		return nil
@@ -221,9 +221,9 @@ func (c *Caller) Pillar() *value.Dict {
 // option return. The master's own returner is omitted.
 func (c *Caller) Returners(list string) []string { return c.returners.Names(list) }
 
-// Deliver sends the result to the server of a returner, and waits at most twice
-// the option returner_timeout. If the server is unreachable, the daemon takes
-// over the result, which the error reports.
+// Deliver sends the result to the server of a returner, and waits at most twice the option
+// returner_timeout. If the server is unreachable, it leaves the result to the daemon, and
+// the error says so.
 func (c *Caller) Deliver(ctx context.Context, name, fun string, args []any, o fn.Outcome) error {
 	ret := value.DictOf("id", c.cfg.ID, "jid", c.jid, "fun", fun, "fun_args", &value.List{Items: args}, "return", o.Return, "retcode", o.Retcode, "success", true)
 	if o.Out != "" {

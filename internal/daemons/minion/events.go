@@ -55,9 +55,9 @@ func (m *Minion) serveBus(ctx context.Context) {
 	}
 }
 
-// openBus connects the services to events of the bus, and offers the bus to
-// other programs on the host. One bus serves all masters; of lists of ports the
-// first entry is used.
+// openBus registers the services as handlers of bus events, and opens the bus to other
+// programs on the host. One bus serves all masters; if a port option is a list, its first
+// entry is used.
 func (m *Minion) openBus() (err error) {
 	own := m.bus.Own()
 	own.Handle(m.fireMaster, tagFireMaster)
@@ -70,7 +70,7 @@ func (m *Minion) openBus() (err error) {
 	return err
 }
 
-// tasks are the periodic tasks of the minion itself.
+// tasks returns the periodic tasks of the minion itself.
 func (m *Minion) tasks() (out []schedule.Task) {
 	o := &m.cfg.Options
 	if n := o.PingInterval; n > 0 {

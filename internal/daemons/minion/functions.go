@@ -72,8 +72,7 @@ func Catalogue() []fn.Module {
 	return m.catalogue()
 }
 
-// catalogue lists the families of modules, and the modules that need the daemon
-// itself.
+// catalogue returns the module families, and the modules that need the daemon itself.
 func (m *Minion) catalogue() []fn.Module {
 	masters := messenger{links: m.links, bus: m.bus, mine: m.mine, masterless: m.cfg.Options.Masterless()}
 	refresher := refresh.Functions{Server: m.refresh}
@@ -209,8 +208,8 @@ func (j jobFunctions) Running() []control.RunningJob {
 	return out
 }
 
-// Signal implements control.Jobs. It reaches only jobs of this process: the pid
-// of another one is that of a whole daemon.
+// Signal implements control.Jobs. It signals only jobs of this process: the pid recorded by
+// another process is that of a whole daemon.
 func (j jobFunctions) Signal(jid string, sig syscall.Signal) error { return j.table.Signal(jid, sig) }
 
 // Cached implements control.Jobs.
@@ -222,10 +221,10 @@ type keys struct {
 	log *slog.Logger
 }
 
-// Regenerate implements control.Keys. It replaces the pair on disk; this process
-// keeps the old one, so that the job's return still passes, and everything until
-// the operator is ready. The master's key stays. Stock minions remove it, and
-// then trust the first master that answers.
+// Regenerate implements control.Keys. It replaces the pair on disk. This process keeps
+// using the old pair, so that masters still accept the return of this job and later
+// messages until the operator restarts the minion. The stored master key stays. Stock
+// minions remove it, and then trust the first master that answers.
 func (k keys) Regenerate(context.Context) error {
 	cfg := k.cfg
 	key, err := crypt.GenerateKey(max(cfg.Keysize, 2048))

@@ -89,7 +89,8 @@ func (cfg *Config) statusFile() string { return filepath.Join(cfg.CacheDir, "bri
 // inUse returns the masters that the running daemon of this minion uses.
 func (cfg *Config) inUse() []string { return status.InUse(cfg.statusFile(), jobs.RunsJobs) }
 
-// addLink adds a link to a master, one of several with their own keys.
+// addLink adds a link to a master and returns its index. several means that the masters
+// have different keys, so each key has its own file.
 func (m *Minion) addLink(addr address.Master, several bool) (int, error) {
 	signer := *m.identity
 	signer.Trust = m.cfg.trustIn(addr, several)
@@ -104,7 +105,8 @@ func (m *Minion) addLink(addr address.Master, several bool) (int, error) {
 	return c.Index, nil
 }
 
-// assign gives every link its first role.
+// assign makes all links active or, if one master is used at a time, builds the failover
+// that assigns the roles.
 func (m *Minion) assign() {
 	if !m.links.OneAtATime {
 		for _, c := range m.links.All() {

@@ -32,15 +32,15 @@ func (m *Minion) Metrics(p *metrics.Page) {
 	p.TLS("ssl", m.cfg.Dial.TLS)
 }
 
-// Live implements metrics.Daemon.
+// CheckLive implements metrics.Daemon.
 func (m *Minion) CheckLive(context.Context) error {
-	m.jobs.List("") // these take the locks of jobs and of masters
+	m.jobs.List("") // takes the lock of the job table: a deadlock blocks the check
 	m.links.All()
 	return nil
 }
 
-// Ready implements metrics.Daemon. A minion is ready while a master can command it, or
-// if it has none by its configuration.
+// CheckReady implements metrics.Daemon. A minion is ready while it is connected to an
+// active master, or if its configuration names no master.
 func (m *Minion) CheckReady(context.Context) error {
 	if len(m.cfg.Options.Master) == 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestMineFiresItsEvent: mine data from functions is an event on the minion's own
-// bus, which also carries it to each master once.
+// TestMineFiresItsEvent: mine data from functions is fired as an event on the minion's own
+// bus, whose handler sends it to each master once.
 func TestMineFiresItsEvent(t *testing.T) {
 	m, err := newMinion(t, func(cfg *Config) {
 		cfg.Options.Master = Masters{"127.0.0.1:1", "127.0.0.1:2"}

@@ -84,11 +84,11 @@ type Config struct {
 	Opts *value.Dict
 	// CollectGrains collects the grains.
 	CollectGrains func(ctx context.Context) *value.Dict
-	// LateGrains delays that until a function reads a grain: most uses of salt-call
-	// do not.
+	// LateGrains delays CollectGrains until a function reads a grain: most runs of
+	// salt-call read none.
 	LateGrains bool
-	// Overlaid returns the configuration with another file of options on top of
-	// this one. It may be nil.
+	// Overlaid returns this configuration with the options of another file applied on top.
+	// It may be nil.
 	Overlaid func(path string) (Config, error)
 	// LocalMaster opens the connection to the master on this machine, if there is
 	// one, and returns a function that closes it. It may be nil.
@@ -110,10 +110,10 @@ type Minion struct {
 	bus        *localbus.Bus
 	busIPC     *event.Server
 	grains     *grains.Store
-	user       *usermodules.Modules // the user's own, in Python
-	// stock are modules of a stock Salt, or nil.
+	user       *usermodules.Modules // the user's own modules, in Python
+	// stock has the modules of an installed stock Salt; nil without python_fallback.
 	stock *usermodules.Stock
-	// userBeacons are the beacons among them, which have a process of their own.
+	// userBeacons are the user's own beacon modules, which run in a separate process.
 	userBeacons *usermodules.Modules
 	funcs       *fn.Registry
 	states      *state.Registry
@@ -134,7 +134,7 @@ type Minion struct {
 	links    *link.Set
 	linkCfg  *link.Config
 	identity *handshake.Minion
-	begin    func(*link.Link)   // starts a link; nil until Run
+	begin    func(*link.Link)   // runs a link in the background; nil until Run
 	members  *members.Members   // nil unless the minion learns its masters
 	failover *failover.Failover // nil unless one master is used at a time
 	status   *status.Status     // nil in salt-call
@@ -217,8 +217,8 @@ func (m *Minion) buildServices() {
 	})
 }
 
-// Run serves until ctx ends, or every master refuses the minion (Unwanted). Then it waits a moment for
-// running jobs.
+// Run serves until ctx ends, or until every master refuses the minion (Unwanted). Then it
+// waits up to three seconds for running jobs.
 func (m *Minion) Run(ctx context.Context) error {
 	ctx, m.stop = context.WithCancelCause(ctx)
 	defer m.stop(nil)
@@ -280,7 +280,8 @@ func (m *Minion) Run(ctx context.Context) error {
 	return nil
 }
 
-// Ready is closed once the first master got the start event.
+// Ready returns a channel that is closed when the start event has been queued for the first
+// master.
 func (m *Minion) Ready() <-chan struct{} { return m.readyC }
 
 func (m *Minion) ready(c *link.Link) {

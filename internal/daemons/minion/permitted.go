@@ -32,15 +32,15 @@ var saltFiles = map[string]string{
 	"virtualenv": "virtualenv_mod",
 }
 
-// The same for modules that have a file per operating system in Salt.
+// saltFile uses these for modules that have one file per operating system in Salt.
 var (
 	pkgFiles     = map[string]string{"Debian": "aptpkg", "RedHat": "yumpkg"}
 	lowpkgFiles  = map[string]string{"Debian": "dpkg_lowpkg", "RedHat": "rpm_lowpkg"}
 	serviceFiles = map[string]string{"Debian": "debian_service", "RedHat": "rh_service", "Alpine": "gentoo_service"} // without systemd
 )
 
-// saltFile returns the file of a module in Salt on a machine with these grains,
-// "" if it has the module's name.
+// saltFile returns the name of a module's file in Salt on a machine with these grains, or
+// "" if it is the name of the module.
 func saltFile(mod string, grains fn.Reader) string {
 	family := value.Str(grains.Get("os_family"))
 	switch mod {

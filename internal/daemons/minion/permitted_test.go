@@ -55,7 +55,7 @@ func TestPermittedModules(t *testing.T) {
 	}
 }
 
-// TestDisabledReturners: the result is sent to none of them.
+// TestDisabledReturners: no result is sent to a disabled returner.
 func TestDisabledReturners(t *testing.T) {
 	m, err := newMinion(t, func(cfg *Config) { cfg.Options.DisableReturners = []string{"redis"} })
 	if err != nil {

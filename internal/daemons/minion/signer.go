@@ -30,7 +30,7 @@ func LoadSigner(cfg Config, log *slog.Logger) (*handshake.Minion, string, error)
 		if err := os.MkdirAll(cfg.PKIDir, 0o700); err != nil {
 			return nil, "", fmt.Errorf("cannot make pki_dir: %w", err)
 		}
-		// salt-call may have generated it meanwhile: the first one counts.
+		// salt-call may have generated the pair meanwhile: the first one is used.
 		if err := crypt.WriteKeyPair(cfg.PKIDir, "minion", k, ""); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, "", err
 		}
@@ -50,7 +50,7 @@ func LoadSigner(cfg Config, log *slog.Logger) (*handshake.Minion, string, error)
 	return s, crypt.Fingerprint(key.Public().PEM(), cfg.Handshake.HashType), nil
 }
 
-// loadSigners reads the signing keys that exist; a missing one is no error.
+// loadSigners reads those signing keys that exist. It fails only if there is none.
 func loadSigners(cfg Config) ([]*crypt.PublicKey, error) {
 	var keys []*crypt.PublicKey
 	var faults []error
@@ -71,7 +71,8 @@ func loadSigners(cfg Config) ([]*crypt.PublicKey, error) {
 	return nil, errors.Join(faults...)
 }
 
-// trustIn returns the stored public key of one master.
+// trustIn returns the file with the trusted public key of one master. With several masters
+// each one has its own file.
 func (cfg *Config) trustIn(addr address.Master, several bool) *channel.FileTrust {
 	shared := filepath.Join(cfg.PKIDir, "minion_master.pub")
 	name := strings.Map(func(r rune) rune {

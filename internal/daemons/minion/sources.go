@@ -47,11 +47,11 @@ func (cfg *Config) ownPillar(r *render.Renderer, funcs *fn.Registry, user *userm
 	})
 }
 
-// lookForBeacons is how often the beacons look for changed modules. All others are looked for when
-// something fetches them.
+// lookForBeacons is the interval of scans for changed beacon modules. Other modules are
+// scanned again when a function fetches them.
 const lookForBeacons = 2 * time.Second
 
-// userModules are the user's own modules of some kinds.
+// userModules returns the user's own modules of some kinds.
 func (m *Minion) userModules(kinds []string) *usermodules.Modules {
 	return usermodules.New(m.modulesConfig(kinds))
 }
@@ -81,7 +81,8 @@ func (m *Minion) modulesConfig(kinds []string) usermodules.Config {
 	}
 }
 
-// stockModules are those of a stock Salt that the option python_fallback allows, or nil.
+// stockModules returns the modules of a stock Salt if python_fallback allows them,
+// otherwise nil.
 func (m *Minion) stockModules() (*usermodules.Stock, error) {
 	o := &m.cfg.Options
 	switch o.PythonFallback {

@@ -57,9 +57,9 @@ func (m *Minion) stateModule() fn.Module {
 	return mod
 }
 
-// configured returns c with a file of options on top of the minion's: options,
-// and with file_client: local also files and pillar. The masters and
-// connections stay the same.
+// configured returns a copy of c with the options of the file path on top of the minion's
+// own. With file_client: local the files and the pillar also use these options. The masters
+// and connections stay the same.
 func (m *Minion) configured(c *fn.Call, path string) (*fn.Call, error) {
 	if m.cfg.Overlaid == nil {
 		return nil, salt.Errorf(salt.Unavailable, "this minion has no configuration that a file could be laid over")

@@ -36,9 +36,8 @@ func onlyHarmless(load *value.Dict) {
 	}
 }
 
-// FuzzPublicationTalk publishes mutated jobs of one of the minion's masters.
-// Afterwards a job of the other master runs once, and its return goes to that
-// master.
+// FuzzPublicationTalk publishes mutated jobs from one of the minion's masters. Afterwards a
+// job from the other master must run once, and its return must go to that master.
 func FuzzPublicationTalk(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	m, err := newMinion(f, func(cfg *Config) {
@@ -81,7 +80,7 @@ func FuzzPublicationTalk(tf *testing.F) {
 	f.Fuzz(func(t *testing.T, program []byte) {
 		var run []string
 		for i, load := range conversation.Mutate(program, talk, values) {
-			// Each run has ids of its own, except mutated ones.
+			// Each run has new ids, unless the mutation changed them.
 			if load.Str("jid") == talk[min(i, len(talk)-1)].Str("jid") {
 				n++
 				load.Set("jid", fmt.Sprintf("20261122%012d", n))

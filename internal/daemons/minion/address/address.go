@@ -16,14 +16,14 @@ type Master struct {
 	Text string // as written
 	Host string
 	Port int // request port
-	// Search, if set, first searches the network for masters.
+	// Search, if set, searches the network for masters before the name is looked up.
 	Search func(context.Context) []Endpoint
 }
 
 // Endpoint returns the host and request port as written.
 func (m Master) Endpoint() Endpoint { return Endpoint{m.Host, m.Port} }
 
-// Is reports whether a name means this master: its host, or the whole entry as
+// Is reports whether a name is that of this master: its host, or the whole entry as
 // configured.
 func (m Master) Is(name string) bool { return name == m.Host || name == m.Text }
 
@@ -72,8 +72,8 @@ func parsePort(s string) (int, error) {
 	return p, nil
 }
 
-// Resolve returns the current addresses of a master. It looks them up each
-// time, so that a master may move.
+// Resolve looks up the current addresses of a master. It caches nothing, so that a master
+// may move.
 func (a Master) Resolve(ctx context.Context, r *net.Resolver) ([]Endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -118,13 +118,14 @@ func lookUpHost(ctx context.Context, r *net.Resolver, host string, port int) ([]
 	return out, nil
 }
 
-// IsService reports whether a name is that of a DNS service. These begin with
-// an underscore; host names do not.
+// IsService reports whether a name is that of a DNS service. Such names begin with an
+// underscore; host names do not.
 func IsService(name string) bool {
 	return strings.HasPrefix(name, "_") && strings.Contains(name, "._tcp.")
 }
 
-// LookUpService returns the hosts of a DNS service by priority, and randomly by weight.
+// LookUpService returns the hosts of a DNS service by priority, in random order by weight
+// (RFC 2782).
 func LookUpService(ctx context.Context, r *net.Resolver, name string) ([]Endpoint, error) {
 	_, found, err := r.LookupSRV(ctx, "", "", name)
 	if err != nil {

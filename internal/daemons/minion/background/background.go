@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// Group tracks the goroutines of one minion, and has the context in which jobs run.
+// Group tracks the goroutines of one minion, and provides the context in which jobs run.
 // Call Use before concurrent calls of Context.
 type Group struct {
 	sync.WaitGroup
 	ctx context.Context
 }
 
-// New returns a group whose work ends with ctx.
+// New returns a group whose work is cancelled when ctx ends.
 func New(ctx context.Context) *Group { return &Group{ctx: ctx} }
 
-// Use makes all work that starts from now on end with another context.
+// Use makes work that starts from now on end with another context.
 func (g *Group) Use(ctx context.Context) { g.ctx = ctx }
 
 // Context returns the context in which jobs run.

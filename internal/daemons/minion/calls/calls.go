@@ -34,10 +34,10 @@ type Config struct {
 type Factory struct {
 	cfg   Config
 	own   *ownpillar.Pillar // nil unless file_client is local
-	trees fileclient.Trees  // trees that jobs have fetched
+	trees fileclient.Trees  // file trees that jobs have fetched
 }
 
-// NewFactory returns a Factory of calls without a pillar of this machine.
+// NewFactory returns a Factory whose calls get the pillar of a master; see SetOwnPillar.
 func NewFactory(c Config) *Factory { return &Factory{cfg: c} }
 
 // SetOwnPillar sets the pillar that this machine compiles.

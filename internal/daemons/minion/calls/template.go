@@ -31,7 +31,7 @@ func (m templates) Data(ctx context.Context, c *fn.Call, pipe string, t fn.Templ
 	})
 }
 
-// templateFunctions are the functions that a template calls.
+// templateFunctions are the functions that a template can call.
 type templateFunctions struct {
 	*fn.Registry
 	c *fn.Call

@@ -32,11 +32,11 @@ type Job struct {
 	First *link.Link
 
 	// Guarded by the table's lock.
-	origins []*link.Link // the masters that published it
-	ret     *value.Dict  // the return, once there is one
+	origins []*link.Link // all masters that published it
+	ret     *value.Dict  // nil until the job has finished
 	cancel  context.CancelCauseFunc
 	procs   *proc.Group
-	what    [sha256.Size]byte // the digest of its function and arguments, which may change while it runs
+	what    [sha256.Size]byte // digest of the function and arguments: a running function may change Load
 }
 
 // NewJob returns the job of a publication, or of a record of one.
@@ -47,11 +47,11 @@ func NewJob(load *value.Dict) *Job {
 	return j
 }
 
-// Table holds all jobs of the process, whichever master published them. It
-// ensures that a job that two masters publish under one jid runs once.
+// Table has all jobs of the process, whichever master published them. It ensures that a job
+// that two masters publish under one jid runs once.
 type Table struct {
 	keep int                   // number of finished jobs to remember
-	past func(jid string) bool // knows the jobs of earlier processes; may be nil
+	past func(jid string) bool // reports whether an earlier process ran a job; may be nil
 
 	mu       sync.Mutex
 	jobs     map[string]*Job
@@ -62,33 +62,33 @@ type Table struct {
 	succeeded, failed, statesSucceeded, statesFailed atomic.Int64
 }
 
-// New returns an empty table that remembers keep finished jobs, at least 100. past
-// knows the jobs of earlier processes; it may be nil.
+// New returns an empty table that remembers keep finished jobs, at least 100. past reports
+// whether an earlier process ran a job; it may be nil.
 func New(keep int, past func(jid string) bool) *Table {
 	return &Table{keep: max(keep, 100), past: past, jobs: map[string]*Job{}, running: map[string]*Job{}}
 }
 
-// Taken is the error for a job whose id another job has, so that it is not run.
+// Taken is the error for a job that is not run because another job has its id.
 type Taken struct {
 	JID string
 	// Fun is the function, or functions, of the job that has the id.
 	Fun any
-	// Other says that another master published that job. Of one master, the
-	// second publication is not answered: its return would be taken for that of
-	// the first.
+	// Other means that another master published that job. If it was the same master, no
+	// return is sent for the second publication: the master would store it as that of the
+	// first job.
 	Other bool
 }
 
-// Error says what to do.
+// Error names the other job and says what to do.
 func (e *Taken) Error() string {
 	return fmt.Sprintf("the job was not run: this minion has another job with the id %s (%.100s), published by another master; run the command again",
 		e.JID, value.Str(e.Fun))
 }
 
-// Admit registers a job that a master published. It returns nil if the job is
-// known already. Then a further master gets the return, too; if the job has
-// finished, Admit returns it for sending. For another job with the id of a known one
-// the error is a *Taken.
+// Admit registers a job that a master published. It returns a nil job if the job is already
+// known. In that case the master is added to those that get the return; if the job has
+// finished, Admit gives the return as ready, to be sent now. For a different job with the
+// id of a known one the error is a *Taken.
 func (t *Table) Admit(load *value.Dict, from *link.Link) (j *Job, ready *value.Dict, err error) {
 	j = NewJob(load)
 	jid := j.JID
@@ -115,7 +115,7 @@ func (t *Table) Admit(load *value.Dict, from *link.Link) (j *Job, ready *value.D
 	return j, nil, nil
 }
 
-// digest is equal for equal values, whatever the order of a map and whether a
+// digest is equal for equal values. The order of a map does not matter, nor whether a
 // string came as bytes.
 func digest(v any) (out [sha256.Size]byte) {
 	h := sha256.New()
@@ -149,15 +149,15 @@ func digest(v any) (out [sha256.Size]byte) {
 	return out
 }
 
-// Start records how to reach a job and the processes that it starts.
+// Start records how to cancel a job, and the processes that it starts.
 func (t *Table) Start(j *Job, cancel context.CancelCauseFunc, procs *proc.Group) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	j.cancel, j.procs = cancel, procs
 }
 
-// Finish stores the return and names the masters that wait for it. It drops old
-// jobs.
+// Finish stores the return, and gives the masters that it must be sent to. It drops the
+// oldest finished jobs.
 func (t *Table) Finish(j *Job, ret *value.Dict) []*link.Link {
 	t.count(ret)
 	t.mu.Lock()
@@ -172,8 +172,7 @@ func (t *Table) Finish(j *Job, ret *value.Dict) []*link.Link {
 	return append([]*link.Link(nil), j.origins...)
 }
 
-// Describe returns what saltutil.running reports of a job: its map and its
-// process.
+// Describe returns what saltutil.running reports of a job: its load and the process id.
 func (j *Job) Describe() *value.Dict {
 	d := j.Load.Clone()
 	d.Set("pid", int64(os.Getpid()))
@@ -193,7 +192,7 @@ func (t *Table) List(except string) []*Job {
 	return out
 }
 
-// find returns the running job with a jid, or nil.
+// find returns the description of the running job with a jid, or nil.
 func (t *Table) find(jid string) *value.Dict {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -221,7 +220,7 @@ func (t *Table) Finished() []string {
 	return slices.Clone(t.finished)
 }
 
-// Signalled is the cause with which a job's context ends.
+// Signalled is the cause with which a signal cancels a job's context.
 type Signalled struct{ Signal syscall.Signal }
 
 // Error names the signal.

@@ -49,7 +49,8 @@ func TestJobFromTwoMastersRunsOnce(t *testing.T) {
 	}
 }
 
-// Another job with the id of a known one does not get its return, nor is it run.
+// TestJobWithTheIDOfAnother: a different job with the id of a known one is not run, and its
+// master does not get the return of the known one.
 func TestJobWithTheIDOfAnother(t *testing.T) {
 	tab := New(0, nil)
 	a, b, c := &link.Link{}, &link.Link{}, &link.Link{}

@@ -32,7 +32,7 @@ func (t *Table) count(ret *value.Dict) {
 	}
 }
 
-// Metrics writes what runs, and what has run.
+// Metrics writes the numbers of running and finished jobs.
 func (t *Table) Metrics(p *metrics.Page) {
 	t.mu.Lock()
 	n := len(t.running)

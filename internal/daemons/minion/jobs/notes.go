@@ -14,17 +14,17 @@ import (
 	"brine/internal/py/value"
 )
 
-// Notes are the files in cachedir/proc with which the processes of one minion
-// announce their jobs.
+// Notes are the files in cachedir/proc with which the processes of one minion show each
+// other their running jobs.
 type Notes struct {
-	// Dir is that directory.
+	// Dir is cachedir/proc.
 	Dir string
 	Log *slog.Logger
 }
 
-// Record records a running job in cachedir/proc, where saltutil of another
-// process (salt-call) looks. It returns a function that removes the record. If
-// the write fails, the job runs anyway.
+// Record records a running job in cachedir/proc, where saltutil functions of another
+// process (salt-call) look for it. It returns a function that removes the record. If the
+// write fails, the job runs anyway.
 func (n *Notes) Record(j *Job) (forget func()) {
 	dir := n.Dir
 	path := filepath.Join(dir, j.JID)
@@ -62,8 +62,8 @@ func (n *Notes) Others() []*Job {
 	return out
 }
 
-// Forget removes the records of killed processes at the start: a record with
-// our own process id is from a predecessor then, as in a container.
+// Forget removes the records of killed processes. Call it at the start: then a record with
+// our own process id is from an earlier process, as happens in a container.
 func (n *Notes) Forget() {
 	n.each(func(path string, note *Job) {
 		if pid := int(note.Pub.PID); pid == os.Getpid() || !RunsJobs(pid) {
@@ -73,8 +73,8 @@ func (n *Notes) Forget() {
 	})
 }
 
-// each calls f for every record. A file that is not a record is removed once it
-// is too old to be still in writing.
+// each calls f for every record. It removes files that are not records once they are too
+// old to be still in writing.
 func (n *Notes) each(f func(path string, note *Job)) {
 	dir := n.Dir
 	entries, err := os.ReadDir(dir)
@@ -96,8 +96,8 @@ func (n *Notes) each(f func(path string, note *Job)) {
 	}
 }
 
-// RunsJobs reports whether a process exists and may be one that runs jobs:
-// process ids are reused.
+// RunsJobs reports whether a process exists and may run jobs of this minion. It checks the
+// command line, because process ids are reused.
 func RunsJobs(pid int) bool {
 	if pid <= 0 || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false
