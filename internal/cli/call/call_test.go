@@ -19,7 +19,7 @@ import (
 
 const recordings = "../../../testdata/golden/cli"
 
-// newMinion returns the directory of a minion's configuration.
+// newMinion returns the directory of a new minion configuration.
 func newMinion(t *testing.T, more string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,7 +30,7 @@ func newMinion(t *testing.T, more string) string {
 	return dir
 }
 
-// A minion without a master in its configuration needs none at the command line.
+// TestFilesOfItsOwn: a masterless minion needs no master on the command line.
 func TestFilesOfItsOwn(t *testing.T) {
 	dir := newMinion(t, "file_client: local\n")
 	if got := runCall(t.Context(), dir, "", "test.ping"); got != (result{0, "local:\n    True\n", ""}) {
@@ -60,7 +60,7 @@ func runCall(ctx context.Context, dir, stdin string, args ...string) result {
 	return result{code, stdout.String(), stderr.String()}
 }
 
-// docs is documentation of a function, whose words are ours.
+// docs matches the documentation of a function, which has Brine's own text.
 var docs = regexp.MustCompile(`(?s)^\n    .*\n    \n$`)
 
 var (
@@ -68,12 +68,12 @@ var (
 	logLine    = regexp.MustCompile(`(?m)^\[[A-Z]+ *\] .*\n`)
 )
 
-// TestRecordings holds our program against what Salt's did. What was recorded
-// with a master is run without: nothing of it is seen but the pillar.
+// TestRecordings compares the program with recordings of Salt's. Recordings that were made with a
+// master are run without one; its pillar would be the only visible difference.
 func TestRecordings(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		logs bool // log lines are not compared: their words are ours
+		logs bool // log lines are not compared: their messages are Brine's own
 	}{
 		{"call_bad_args", false}, {"call_cmd", false}, {"call_cmd_exec_err", false}, {"call_color", false}, {"call_id", false},
 		{"call_local", false}, {"call_metadata", false}, {"call_nvo", false}, {"call_progress_log", true}, {"call_retcode", true},
@@ -81,7 +81,7 @@ func TestRecordings(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rec := clienttest.Read(t, recordings, c.name)
-			if c.name == "call_cmd" { // the only one with double quotes
+			if c.name == "call_cmd" { // the only recording with double quotes
 				rec.Args = []string{"cmd.run", `printf 'a\nb\n'`}
 			}
 			got := runCall(t.Context(), newMinion(t, ""), rec.Stdin, append([]string{"--local"}, rec.Args...)...)
@@ -98,7 +98,7 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// What a function with any keywords sees of the call is what Salt shows it.
+// TestKeywordsOfTheCall: a function that accepts any keyword gets the same ones as in Salt.
 func TestKeywordsOfTheCall(t *testing.T) {
 	for _, c := range []struct{ words, want string }{
 		{"", `{"local": {"args": ["a"], "kwargs": {"b": 1, "__pub_fun": "test.arg", "__pub_pid": N, "__pub_jid": "JID", "__pub_tgt": "salt-call"}}}`},
@@ -118,7 +118,8 @@ func TestKeywordsOfTheCall(t *testing.T) {
 	}
 }
 
-// Faults of functions are a text and a traceback with Salt, a text with us.
+// TestException: for an exception in a function Salt prints a message and a traceback, Brine the
+// message.
 func TestException(t *testing.T) {
 	rec := clienttest.Read(t, recordings, "call_exception")
 	got := runCall(t.Context(), newMinion(t, ""), "", append([]string{"--local"}, rec.Args...)...)
@@ -172,7 +173,7 @@ func TestGrains(t *testing.T) {
 	}
 }
 
-// Every option has its effect, or is refused.
+// TestOptions: every option has an effect, or is refused.
 func TestOptions(t *testing.T) {
 	for _, c := range []struct {
 		args   string
@@ -239,8 +240,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestLogFile: a log file that was chosen and cannot be opened is worth a
-// warning, by the log level.
+// TestLogFile: if a configured log file cannot be opened, a warning is logged, subject to the log
+// level.
 func TestLogFile(t *testing.T) {
 	dir := newMinion(t, "log_file: file:///dev/doesnotexist\n")
 	got := runCall(t.Context(), dir, "", "--local", "test.ping")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLocalConfig lays a file of options over the minion's own for a run:
-// files, pillar, environment and renderer are those of the file.
+// TestLocalConfig overlays the minion's options with a file for one run: files, pillar, environment
+// and renderer are those of the file.
 func TestLocalConfig(t *testing.T) {
 	dir := newMinion(t, "")
 	for name, text := range map[string]string{

@@ -13,8 +13,8 @@ import (
 	"brine/test/tools"
 )
 
-// userTree returns the directory of the configuration of a minion whose files are those of
-// an archive in testdata.
+// userTree returns the configuration directory of a minion with the files of an archive in
+// testdata.
 func userTree(t *testing.T, archive, more string) string {
 	t.Helper()
 	tools.NeedPython(t, "python3", "marshal")
@@ -51,8 +51,8 @@ func local(t *testing.T, dir string, args ...string) (any, result) {
 	return whole["local"], r
 }
 
-// TestUserModules calls the user's own modules of every kind: after they were fetched, and
-// as Salt's minion does (the archive says what was compared with one).
+// TestUserModules calls the user's own modules of every kind. They are available after they were
+// fetched, and behave as on stock minions; the archive says what was compared.
 func TestUserModules(t *testing.T) {
 	dir := userTree(t, "usermodules.txtar", "")
 	if v, r := local(t, dir, "mine1.hi"); v != nil || r.code == 0 || !strings.Contains(r.stderr, "'mine1.hi' is not available.") {
@@ -75,10 +75,10 @@ func TestUserModules(t *testing.T) {
 		"mine1.hi Ann":                       `"hello Ann"`,
 		"named.where":                        `["alpha","web","from pillar"]`, // __virtualname__
 		"named.cross":                        `["x","hello Bob",8]`,
-		"test.ping":                          `"not True"`, // overridden
+		"test.ping":                          `"not True"`, // by the user's module
 		"cmd.run echo x":                     `"x"`,
 		"grains.get own":                     `"of Python"`,
-		"grains.get role":                    `"web"`, // the configuration's own
+		"grains.get role":                    `"web"`, // from the configuration
 		"sys.argspec mine1.hi":               `{"mine1.hi":{"args":["name"],"defaults":["you"],"kwargs":null,"varargs":null}}`,
 		"sys.list_functions mine1":           `["mine1.boom","mine1.expected","mine1.hi","mine1.list"]`,
 		"sys.list_state_functions mine":      `["mine.mod_watch","mine.present","mine.raises"]`,
@@ -102,7 +102,7 @@ func TestUserModules(t *testing.T) {
 		"mine1.hi a b c": "hi() takes from 0 to 1 positional arguments but 3 were given",
 		"refused.x":      "'refused' __virtual__ returned False: not on this machine",
 		"mine1.no":       "'mine1.no' is not available.",
-		"test.echo x":    "'test.echo' is not available.", // the module is replaced as a whole
+		"test.echo x":    "'test.echo' is not available.", // the user's module replaces the whole module
 	} {
 		if _, r := local(t, dir, strings.Fields(call)...); r.code == 0 || !strings.Contains(r.stderr+r.stdout, want) {
 			t.Errorf("%s: %+v", call, r)
@@ -110,8 +110,8 @@ func TestUserModules(t *testing.T) {
 	}
 }
 
-// TestUserStates runs states of the user's modules, whose result the state engine treats as
-// any other.
+// TestUserStates runs states of the user's modules. The state engine treats their results like any
+// other.
 func TestUserStates(t *testing.T) {
 	dir := userTree(t, "usermodules.txtar", "")
 	v, r := local(t, dir, "state.apply") // fetches the modules first
@@ -152,8 +152,8 @@ func jsonText(v any) string {
 	return strings.NewReplacer(`\u003e`, ">", `\u003c`, "<").Replace(string(b))
 }
 
-// TestUserModulesChange: a module that was changed or removed on the file server is the
-// same on the minion after the next fetch.
+// TestUserModulesChange: a module that is changed or removed on the file server is changed or
+// removed on the minion by the next fetch.
 func TestUserModulesChange(t *testing.T) {
 	dir := userTree(t, "usermodules.txtar", "extmod_blacklist: {modules: [other]}\n")
 	if v, r := local(t, dir, "saltutil.sync_modules"); jsonText(v) != `["modules.mine1","modules.refused","modules.test"]` {
@@ -176,8 +176,8 @@ func TestUserModulesChange(t *testing.T) {
 	}
 }
 
-// TestNoHelper: a minion without modules of the user starts no Python, and python_helper:
-// off says why a function of theirs does not run.
+// TestNoHelper: a minion starts no Python before it needs a user module. If python_helper is off,
+// the error for a user function says so.
 func TestNoHelper(t *testing.T) {
 	dir := userTree(t, "usermodules.txtar", "python: /no/python\n")
 	if v, r := local(t, dir, "test.ping"); v != true || strings.Contains(r.stderr, "python") {
@@ -204,7 +204,7 @@ func TestNoHelper(t *testing.T) {
 	}
 }
 
-// TestUserPillar: a masterless minion uses a source of ext_pillar of the user.
+// TestUserPillar: a masterless minion uses an ext_pillar source of the user.
 func TestUserPillar(t *testing.T) {
 	dir := userTree(t, "usermodules.txtar", "ext_pillar: [{mine: [a, b]}, {bad: x}, {bare: x}]\n"+
 		"ignore_unsupported: [ext_pillar]\n")
@@ -224,7 +224,7 @@ func TestUserPillar(t *testing.T) {
 	if v, r := local(t, dir, "pillar.get", "own"); jsonText(v) != `["alpha","web",["a","b"]]` {
 		t.Errorf("%s; %+v", jsonText(v), r)
 	}
-	// What cannot be used is named with its file.
+	// An unusable source is reported with its file.
 	for name, text := range map[string]string{"bad": "def ext_pillar(\n", "bare": "x = 1\n"} {
 		path := filepath.Join(dir, "var", "cache", "salt", "minion", "extmods", "pillar", name+".py")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -238,7 +238,7 @@ func TestUserPillar(t *testing.T) {
 	}
 }
 
-// TestUserReturner: salt-call hands a result to a returner of the user, and reports its exception.
+// TestUserReturner: salt-call passes a result to a returner of the user, and reports its exception.
 func TestUserReturner(t *testing.T) {
 	dir := userTree(t, "usermodules.txtar", "")
 	source := "def returner(ret):\n    if ret['return'] == 'bad':\n        raise ValueError('not this one')\n" +
@@ -264,7 +264,8 @@ func TestUserReturner(t *testing.T) {
 	}
 }
 
-// TestUserOutputters shows a result by the user's own outputters. One that fails costs no data.
+// TestUserOutputters shows a result with the user's own outputters. If one fails, the data is still
+// shown.
 func TestUserOutputters(t *testing.T) {
 	dir := userTree(t, "usermodules.txtar", "output: own\n")
 	for name, text := range map[string]string{
@@ -298,7 +299,7 @@ func TestUserOutputters(t *testing.T) {
 	}
 }
 
-// sameAsStock compares what a file of the archive becomes with what it is in Salt.
+// sameAsStock compares the rendered file of the archive with stock Salt's result.
 func sameAsStock(t *testing.T, dir, name string) {
 	t.Helper()
 	var want any
@@ -314,7 +315,7 @@ func sameAsStock(t *testing.T, dir, name string) {
 	}
 }
 
-// TestPyobjects renders SLS files of the renderer pyobjects as Salt does.
+// TestPyobjects renders SLS files with the renderer pyobjects as Salt does.
 func TestPyobjects(t *testing.T) {
 	dir := userTree(t, "pyobjects.txtar", "")
 	sameAsStock(t, dir, "site")
@@ -325,7 +326,7 @@ func TestPyobjects(t *testing.T) {
 			t.Errorf("%s: %s", file, r.stderr)
 		}
 	}
-	// The states are run by Brine.
+	// Brine runs the states.
 	v, r := local(t, dir, "state.sls", "plain")
 	states, _ := v.(map[string]any)
 	if s := part(states["test_|-plain_|-plain_|-succeed_without_changes"]); !strings.Contains(s, `"result":true`) {
@@ -333,13 +334,13 @@ func TestPyobjects(t *testing.T) {
 	}
 }
 
-// TestMako renders an SLS file of the renderer mako as Salt does, if the Python here has the library.
+// TestMako renders an SLS file with the renderer mako as Salt does, if Python has the library.
 func TestMako(t *testing.T) {
 	tools.NeedPython(t, "python3", "mako")
 	sameAsStock(t, userTree(t, "pyobjects.txtar", ""), "text")
 }
 
-// TestMakoWithoutLibrary names what is missing.
+// TestMakoWithoutLibrary: the error names the missing library.
 func TestMakoWithoutLibrary(t *testing.T) {
 	dir := userTree(t, "pyobjects.txtar", "")
 	python := filepath.Join(dir, "python")
@@ -360,7 +361,7 @@ func TestMakoWithoutLibrary(t *testing.T) {
 	}
 }
 
-// TestLoadedFunctions: the functions of a module are those that Salt finds.
+// TestLoadedFunctions: a module has the same functions as in Salt.
 func TestLoadedFunctions(t *testing.T) {
 	dir := userTree(t, "loader.txtar", "")
 	if _, r := local(t, dir, "saltutil.sync_all"); r.code != 0 {
@@ -387,7 +388,7 @@ func TestLoadedFunctions(t *testing.T) {
 	if _, r := local(t, dir, "fresh.role", "other"); !strings.Contains(r.stderr, "only this minion's pillar (alpha)") {
 		t.Errorf("the pillar of another minion: %+v", r)
 	}
-	// The first line of an error in a template is Salt's.
+	// The first line of a template error is Salt's.
 	for sls, want := range map[string]string{
 		"nested": "Jinja error: Jinja variable 'nothing' is undefined; line 2", "key": "Jinja error: 'absent'",
 		"command": "Problem running salt function in Jinja template: it failed",
@@ -407,7 +408,7 @@ func TestLoadedFunctions(t *testing.T) {
 	}
 }
 
-// TestPyYAML: modules pass Salt's loader and dumper to the library, if the Python here has it.
+// TestPyYAML: modules pass Salt's loader and dumper to the yaml library, if Python has it.
 func TestPyYAML(t *testing.T) {
 	tools.NeedPython(t, "python3", "yaml")
 	dir := userTree(t, "loader.txtar", "")
@@ -430,7 +431,7 @@ func TestPyYAML(t *testing.T) {
 	}
 }
 
-// TestPermittedUserModules: disable_modules and whitelist_modules hold for the user's own modules.
+// TestPermittedUserModules: disable_modules and whitelist_modules apply to the user's own modules.
 func TestPermittedUserModules(t *testing.T) {
 	for more, want := range map[string]bool{
 		"": true, "disable_modules: [mine1]\n": false, "disable_modules: [other]\n": true, "whitelist_modules: [test]\n": false,
@@ -455,8 +456,8 @@ func TestPermittedUserModules(t *testing.T) {
 	}
 }
 
-// TestStockFallback runs functions and states that Brine does not have by those of a stock Salt, if
-// the option says so, and never those of modules that are disabled.
+// TestStockFallback: if configured, functions and states that Brine lacks run in a stock Salt, but
+// never those of disabled modules.
 func TestStockFallback(t *testing.T) {
 	tree, python := tools.StockSalt(t)
 	t.Setenv("PYTHONPATH", tree)

@@ -20,9 +20,9 @@ import (
 // precedence.
 const recoveredConf = "cluster.voters.conf"
 
-// recoverLost lets the running master of this machine continue without the lost
-// masters: it removes them from the cluster, and its configuration names no
-// voters any more. code is the exit code if there is no error.
+// recoverLost lets the running master of this machine continue without the lost masters. It removes
+// them from the cluster, and removes the voters from the configuration. code is the exit code if
+// there is no error.
 func recoverLost(ctx context.Context, env *frame.Env, o *options) (code int, err error) {
 	path := config.Path(config.MasterKind, o.Resolve(env), env.Getenv)
 	quiet := slog.New(slog.DiscardHandler)

@@ -26,10 +26,9 @@ import (
 // precedence.
 const unsharedConf = "cluster.unshared.conf"
 
-// unshare moves the master of this machine from the directory that it shares
-// with the others to its own directories: it copies the contents and writes the
-// options. The shared directory does not change, except for the secret, by
-// which the masters that follow join the same cluster.
+// unshare moves the master of this machine from the directory shared with the other masters to its
+// own directories: it copies the contents and writes the options. In the shared directory it adds
+// only the secret, with which the other masters later join the same cluster.
 func unshare(ctx context.Context, env *frame.Env, o *options) error {
 	path := config.Path(config.MasterKind, o.Resolve(env), env.Getenv)
 	quiet := slog.New(slog.DiscardHandler)
@@ -105,8 +104,8 @@ func within(path, dir string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
-// commonSecret is the secret of the masters that leave a shared directory: the
-// first one creates it there.
+// commonSecret returns the secret for the masters that leave a shared directory. The first one
+// creates it there.
 func commonSecret(pki string) (string, error) {
 	var b [16]byte
 	rand.Read(b[:])
@@ -117,7 +116,7 @@ func commonSecret(pki string) (string, error) {
 	return cluster.CurrentSecret(pki, "")
 }
 
-// directories are the paths of a master's cluster data.
+// folders are the directories of a master's cluster data.
 type folders struct{ pki, cache string }
 
 // copyTo copies the keys and the data of minions. Existing keys stay, other
@@ -144,7 +143,7 @@ func (f folders) copyTo(ctx context.Context, to folders, id string, log *slog.Lo
 		return 0, 0, err
 	}
 	audit := filepath.Join("brine/masters", id, "audit")
-	// Copy the key of the cluster last: with it this master is a member.
+	// Copy the cluster's key last: with it this master is a member.
 	for _, pair := range [][2]string{
 		{filepath.Join(f.cache, "minions"), filepath.Join(to.cache, "minions")},
 		{filepath.Join(f.cache, "tokens"), filepath.Join(to.cache, "tokens")},

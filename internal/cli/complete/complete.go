@@ -1,16 +1,14 @@
 // Package complete lets shells complete the command lines of all programs.
 //
-// `brine completion SHELL` prints a script for bash, zsh or fish. At each Tab
-// the script starts the hidden program `brine __complete`, which knows the
-// rest: options and their values from the programs' declarations, functions
-// and their arguments from the built-in catalogues, minions and nodegroups
-// from the master's directories on this machine. It asks no master, reads only
-// names of key files, and is silent about what it cannot read.
+// `brine completion SHELL` prints a script for bash, zsh or fish. At each Tab the script starts the
+// hidden program `brine __complete`. It takes options and their values from the programs'
+// declarations, functions and their arguments from the built-in catalogues, and minions and
+// nodegroups from the master's directories on this machine. It connects to no master, reads only
+// the names of key files, and reports no read errors.
 //
-// The answer is one candidate per line, with a tab and a word of explanation
-// if there is one. A candidate that ends in one of "=:,/" is to be gone on
-// with, so no blank may follow. The line ":files" or ":dirs" asks the shell for
-// file names.
+// The output has one candidate per line, with a tab and a short explanation if there is one. A
+// candidate that ends in one of "=:,/" is incomplete, so no blank may follow it. The line ":files"
+// or ":dirs" makes the shell complete file names.
 package complete
 
 import (
@@ -39,12 +37,12 @@ type line struct {
 	options map[string]*frame.Option // by spelling, "-L" and "--list"
 	all     []*frame.Option
 	given   map[string]string // dest -> value, "" for none
-	args    []string          // that are no options
+	args    []string          // positional arguments
 	subs    []candidate       // subcommands of the program
 	word    string            // to complete
 }
 
-// candidates returns what the last of words can become.
+// candidates returns the completions of the last of words.
 func candidates(env *frame.Env, applets []frame.Applet, words []string) []candidate {
 	if len(words) < 2 {
 		return nil
@@ -102,7 +100,7 @@ func (l *line) declare(d frame.Description) {
 	}
 }
 
-// complete reads the words and returns candidates for the last.
+// complete parses the words and returns candidates for the last.
 func (l *line) complete(words []string) []candidate {
 	l.word = words[len(words)-1]
 	words = words[:len(words)-1]
@@ -136,9 +134,8 @@ func (l *line) complete(words []string) []candidate {
 	return l.spellings()
 }
 
-// option finds the option that a word means and its value. takes says that
-// the value is the next word. Of several short options in one word the last
-// counts, the others are noted.
+// option returns the option that a word sets, and its value. takes means that the value is the next
+// word. If a word has several short options, it returns the last and records the others in given.
 func (l *line) option(w string) (o *frame.Option, v string, takes bool) {
 	if strings.HasPrefix(w, "--") {
 		name, v, has := strings.Cut(w, "=")
@@ -172,7 +169,7 @@ func (l *line) spellings() []candidate {
 			out = append(out, candidate{"-" + o.Short, help})
 		}
 	}
-	// Other spellings only for who begins to type one.
+	// Offer other spellings only when the user begins to type one.
 	if len(begins(slices.Clone(out), l.word)) == 0 {
 		for name := range l.options {
 			out = append(out, candidate{name, ""})
@@ -182,7 +179,7 @@ func (l *line) spellings() []candidate {
 	return out
 }
 
-// comma completes the last of several words with commas between them.
+// comma completes the last item of a comma-separated list.
 func (l *line) comma(all []candidate) []candidate {
 	i := strings.LastIndexByte(l.word, ',') + 1
 	before := strings.Split(l.word[:i], ",")
@@ -195,7 +192,7 @@ func (l *line) comma(all []candidate) []candidate {
 	return out
 }
 
-// words makes candidates without help.
+// words returns candidates without help.
 func words(all []string) []candidate {
 	out := make([]candidate, 0, len(all))
 	for _, w := range all {
@@ -229,8 +226,7 @@ var hidden = frame.Command{
 	Doc: "Answers the completion scripts of shells.",
 }
 
-// Answer returns the hidden program that the scripts ask. list returns all
-// programs.
+// Answer returns the hidden program that the scripts run. list returns all programs.
 func Answer(list func() []frame.Applet) frame.Applet {
 	return frame.Applet{Name: hidden.Name, Summary: "answer the completion scripts", Hidden: true,
 		Run: func(_ context.Context, env *frame.Env, args []string) int {
@@ -247,7 +243,7 @@ func Answer(list func() []frame.Applet) frame.Applet {
 				last, part := line[len(line)-1], unquote(args[2])
 				cut = len(last) - len(part)
 				if part == "=" || part == ":" || !strings.HasSuffix(last, part) {
-					cut = len(last) // the part that is to be completed begins behind it
+					cut = len(last) // the part to complete begins after it
 				}
 			}
 			print(env, candidates(env, list(), line), cut)
@@ -255,8 +251,8 @@ func Answer(list func() []frame.Applet) frame.Applet {
 		}}
 }
 
-// split divides a line as a shell does. The last word is what stands before
-// the cursor, maybe empty, and may have a quote that is still open.
+// split splits a line like a shell. The last word is the one at the cursor. It may be empty or have
+// an unclosed quote.
 func split(s string) []string {
 	var out []string
 	var word strings.Builder
@@ -287,7 +283,7 @@ func split(s string) []string {
 	return append(out, word.String())
 }
 
-// unquote is the text of one word.
+// unquote removes the quotes of one word.
 func unquote(s string) string {
 	all := split(s)
 	return all[len(all)-1]

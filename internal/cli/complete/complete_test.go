@@ -14,7 +14,7 @@ import (
 	"brine/internal/cli/frame"
 )
 
-// programEnv makes the test binary the program brine.
+// programEnv makes the test binary run as the program brine.
 const programEnv = "BRINE_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -66,7 +66,7 @@ func TestCandidates(t *testing.T) {
 	dir := newMaster(t)
 	for _, c := range []struct {
 		words string // with | between
-		want  string // all of them, or some with "..." at the end
+		want  string // all candidates, or some of them with "..." at the end
 	}{
 		{"salt|", "alpha beta.x-y"},
 		{"salt|al", "alpha"},
@@ -142,7 +142,7 @@ func TestCandidates(t *testing.T) {
 	}
 }
 
-// bash divides words at = and : as well, and completes the last part.
+// TestBashParts: bash also splits words at = and :, and completes the last part.
 func TestBashParts(t *testing.T) {
 	dir := newMaster(t)
 	for _, c := range []struct{ line, part, want string }{
@@ -164,7 +164,7 @@ func TestBashParts(t *testing.T) {
 	}
 }
 
-// What describes a program is all of it: no option is forgotten.
+// TestEveryOption: Describe returns every option of a program.
 func TestEveryOption(t *testing.T) {
 	for _, a := range cli.Applets() {
 		if a.Hidden {

@@ -43,7 +43,7 @@ func home(t *testing.T, shell string) (dir string, env []string) {
 	return dir, env
 }
 
-// terminal is a shell that believes a user types.
+// terminal is an interactive shell on a pseudo-terminal.
 type terminal struct {
 	t *testing.T
 	f *os.File
@@ -139,7 +139,7 @@ func TestZsh(t *testing.T) {
 	}
 }
 
-// fish tells its completions to scripts as well.
+// TestFish: fish also reports its completions to scripts.
 func TestFish(t *testing.T) {
 	dir, env := home(t, "fish")
 	for line, want := range map[string]string{

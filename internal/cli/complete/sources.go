@@ -20,7 +20,7 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// argument completes a word that is no option.
+// argument completes a positional argument.
 func (l *line) argument() []candidate {
 	n := len(l.args)
 	if n == 0 && len(l.subs) > 0 {
@@ -95,11 +95,11 @@ func (l *line) master() (*config.Master, error) {
 		return nil, err
 	}
 	machine := config.ThisMachine()
-	machine.FullName = func(name string) string { return name } // without asking DNS
+	machine.FullName = func(name string) string { return name } // no DNS lookup
 	return config.NewMaster(tree, machine, quiet)
 }
 
-// minions are the ids with keys in one of the states, in order.
+// minions returns the sorted ids with keys in one of the states.
 func (l *line) minions(states ...keystore.State) []string {
 	m, err := l.master()
 	if err != nil {
@@ -115,7 +115,7 @@ func (l *line) minions(states ...keystore.State) []string {
 		if err != nil {
 			continue
 		}
-		names, _ := d.Readdirnames(-1) // some are better than none
+		names, _ := d.Readdirnames(-1) // use the names read before an error
 		d.Close()
 		for _, id := range names {
 			if strings.HasPrefix(id, prefix) && salt.CheckID(id) == nil && id[0] != '.' {
@@ -144,8 +144,8 @@ func keys(o client.Options) []string {
 	return out
 }
 
-// functions completes the name of a function: first the module, then the
-// function. Of several with commas it is the last.
+// functions completes the name of a function: first the module, then the function. In a
+// comma-separated list it completes the last name.
 func (l *line) functions(modules []fn.Module) []candidate {
 	word := l.word[strings.LastIndexByte(l.word, ',')+1:]
 	var out []candidate
@@ -165,8 +165,7 @@ func (l *line) functions(modules []fn.Module) []candidate {
 	return l.comma(out)
 }
 
-// arguments completes the names of a function's arguments, and the values of
-// those that are true or false.
+// arguments completes the names of a function's arguments, and the values of boolean ones.
 func (l *line) arguments(modules []fn.Module, function string) []candidate {
 	mod, name, _ := strings.Cut(function, ".")
 	for i := range modules {
@@ -183,7 +182,7 @@ func (l *line) arguments(modules []fn.Module, function string) []candidate {
 	return []candidate{{word: files}}
 }
 
-// named are the values of the argument that word names.
+// named completes the value of the argument that word names.
 func (l *line) named(f *fn.Func) []candidate {
 	key, _, ok := strings.Cut(l.word, "=")
 	p, known := f.Param(key)
@@ -210,12 +209,12 @@ func (l *line) parameters(f *fn.Func) []candidate {
 	return out
 }
 
-// keyStates are the words that salt-key -l knows.
+// keyStates are the arguments of salt-key -l.
 var keyStates = []string{"acc", "accepted", "all", "den", "denied", "pre", "rej", "rejected", "un", "unaccepted"}
 
 var anyKey = []keystore.State{keystore.Accepted, keystore.Pending, keystore.Rejected, keystore.Denied}
 
-// value completes the value of an option. prefix stands before it in the word.
+// value completes the value of an option. prefix is the part of the word before the value.
 func (l *line) value(o *frame.Option, prefix string) []candidate {
 	if o == nil {
 		return nil

@@ -20,7 +20,7 @@ import (
 type copying struct {
 	*program
 	tree *tree
-	all  *value.Dict // minion id -> path there -> true or the error
+	all  *value.Dict // minion id -> path on the minion -> true or the error
 }
 
 // chunked sends all files and directories and returns the result of each.
@@ -105,8 +105,7 @@ func (c *copying) file(ctx context.Context, f item, to string) error {
 	return nil
 }
 
-// taken records the results of chunk n, and returns the minions to continue
-// with.
+// taken records the results of chunk n, and returns the minions for which to continue.
 func (c *copying) taken(results []client.Result, to string, n int) []string {
 	var takers []string
 	for _, r := range results {
@@ -123,8 +122,8 @@ func (c *copying) taken(results []client.Result, to string, n int) []string {
 	return takers
 }
 
-// encode encodes a chunk for cp.recv_chunked: as bytes, since minions take a
-// string that ends with an equals sign for a keyword.
+// encode encodes a chunk for cp.recv_chunked. It returns bytes, since minions parse a string that
+// ends with an equals sign as a keyword argument.
 func (c *copying) encode(chunk []byte) []byte {
 	if !c.opts.Plain {
 		var b bytes.Buffer
@@ -136,8 +135,7 @@ func (c *copying) encode(chunk []byte) []byte {
 	return base64.StdEncoding.AppendEncode(make([]byte, 0, base64.StdEncoding.EncodedLen(len(chunk))), chunk)
 }
 
-// remote is the destination of a file or directory. into says that dest is a
-// directory.
+// remote returns the destination of a file or directory. into means that dest is a directory.
 func (f item) remote(dest string, into bool) string {
 	switch {
 	case f.path != f.source:

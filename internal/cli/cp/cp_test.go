@@ -38,7 +38,7 @@ func minion(id string) clienttest.Minion {
 	}}
 }
 
-// fleet is alpha and beta, up, and gamma, down, as in the recordings.
+// fleet returns alpha and beta, reachable, and gamma, unreachable, as in the recordings.
 func fleet() []clienttest.Minion {
 	return []clienttest.Minion{minion("alpha"), minion("beta"), {ID: "gamma"}}
 }
@@ -86,7 +86,7 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// TestRecordings holds our program against what Salt's did.
+// TestRecordings compares the program with recordings of Salt's.
 func TestRecordings(t *testing.T) {
 	for _, name := range []string{"cp_file", "cp_chunked", "cp_missing", "cp_nomatch"} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestRecordings(t *testing.T) {
 	rec := clienttest.Read(t, recordings, "cp_no_args")
 	first, _, _ := strings.Cut(rec.Stdout, "\n")
 	got := runCP(t.Context(), nil, rec.Args...)
-	mask := strings.NewReplacer("SOURCE...", "SOURCE") // ours says that several are welcome
+	mask := strings.NewReplacer("SOURCE...", "SOURCE") // our usage line shows that several sources are allowed
 	if got.code != rec.Exit || mask.Replace(got.stderr) != rec.Stderr || !strings.HasPrefix(mask.Replace(got.stdout), first+"\n") {
 		t.Errorf("got %+v", got)
 	}
@@ -165,8 +165,8 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// A minion that fails a chunk is reported no further one, and what it said is
-// kept; so is one that falls silent.
+// TestFailures: a minion that fails a chunk or does not return gets no further chunks of the file,
+// and its error is reported.
 func TestFailures(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, dir+"/f", "0123456789", 0o644)

@@ -39,8 +39,8 @@ func (t *tree) add(source string) error {
 	return t.walk(source, source, nil)
 }
 
-// walk adds the contents of a path. Links are followed, except to a directory
-// that contains path (above).
+// walk adds the contents of a path. It follows symbolic links, except to one of the directories
+// above path.
 func (t *tree) walk(source, path string, above []os.FileInfo) error {
 	st, err := os.Stat(path)
 	switch {
@@ -76,7 +76,7 @@ func (t *tree) walk(source, path string, above []os.FileInfo) error {
 	return nil
 }
 
-// unixMode returns permissions with the bits for setuid, setgid and sticky.
+// unixMode returns the permissions including the setuid, setgid and sticky bits.
 func unixMode(st os.FileInfo) int {
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		return int(sys.Mode & 0o7777)

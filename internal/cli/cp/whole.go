@@ -11,12 +11,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// maxWhole bounds the total size of the files of one job in bytes: masters and
-// minions hold them in memory several times.
+// maxWhole bounds the total size in bytes of the files of one job, because masters and minions have
+// several copies of it in memory.
 const maxWhole = 8 << 20
 
-// whole sends all files in one job and returns the answer of each minion.
-// Missing files are left out, as in Salt.
+// whole sends all files in one job and returns the result of each minion. Missing files are left
+// out, as in Salt.
 func (p *program) whole(ctx context.Context) (*value.Dict, error) {
 	texts, total := value.NewDict(len(p.sources)), 0
 	for _, path := range p.sources {

@@ -20,8 +20,8 @@ import (
 // redial is the pause between two attempts to reconnect to a master.
 const redial = time.Second
 
-// watch runs state.event here and not in the master: it prints without end, and
-// its output must not become events again.
+// watch runs state.event here and not in the master. It prints without end, and its output must not
+// become events again.
 func (p *program) watch(ctx context.Context, r client.Runner) error {
 	reg, err := fn.NewRegistry(nil, runners.State(p.listen, func(line string) error {
 		_, err := fmt.Fprintln(p.Env.Stdout, line)
@@ -46,8 +46,8 @@ func (p *program) watch(ctx context.Context, r client.Runner) error {
 	return p.strict(r.Fun, !o.Success, o.Return)
 }
 
-// listen yields the master's events. A missing master is an error only at
-// first; later it waits for the master to return.
+// listen yields the master's events. It fails if the first connection fails; later it waits until
+// the master is reachable again.
 func (p *program) listen(ctx context.Context) iter.Seq2[*event.Event, error] {
 	return func(yield func(*event.Event, error) bool) {
 		at := p.Conf.Events.Sockets()

@@ -10,7 +10,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// watching runs salt-run and fires an event until it ends.
+// watching runs salt-run and fires events until it ends.
 func watching(ctx context.Context, t *testing.T, m *clienttest.Master, args ...string) outcome {
 	t.Helper()
 	done := make(chan outcome)
@@ -29,7 +29,7 @@ func watching(ctx context.Context, t *testing.T, m *clienttest.Master, args ...s
 
 func TestEvent(t *testing.T) {
 	m := clienttest.Start(t, clienttest.Options{})
-	stamped := func(s string) string { // what varies is cut out
+	stamped := func(s string) string { // remove the parts that vary
 		before, rest, _ := strings.Cut(s, `"_stamp": "`)
 		_, after, _ := strings.Cut(rest, `"`)
 		return before + after
@@ -64,7 +64,7 @@ func TestEvent(t *testing.T) {
 
 func TestEventInterrupted(t *testing.T) {
 	m := clienttest.Start(t, clienttest.Options{})
-	for _, after := range []time.Duration{0, 50 * time.Millisecond} { // before there is a connection, and with one
+	for _, after := range []time.Duration{0, 50 * time.Millisecond} { // before and after the connection is made
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(after, cancel)
 		if got := watching(ctx, t, m, "state.event", "none"); got != (outcome{0, "", "\nExiting gracefully on Ctrl-c\n"}) {

@@ -11,14 +11,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// call makes the master run a function. While no master runs on this machine, a
-// function that only reads data on disk runs in this process.
+// call runs a function on the master. If no master runs on this machine, a function that only reads
+// data on disk runs in this process.
 func (p *program) call(ctx context.Context, r client.Runner, started func(jid string), progress func(client.RunnerEvent)) (*value.Dict, error) {
 	data, err := p.Client.Run(ctx, r, started, progress)
 	if !client.NotRunning(err) || r.Cluster || p.opts.EAuth.EAuth != "" || !master.RunsOffline(r.Fun) {
 		return data, err
 	}
-	// Run as the master's user, so that no file comes to belong to root.
+	// Run as the master's user, so that no new file belongs to root.
 	cfg, offlineErr := p.Conf.Parts(p.Tree)
 	if offlineErr == nil {
 		offlineErr = daemon.Become(p.Conf.Files.User)
@@ -38,8 +38,8 @@ func (p *program) call(ctx context.Context, r client.Runner, started func(jid st
 	return nil, salt.Errorf(salt.Unavailable, "%w\n%s cannot answer from disk either: %w", err, r.Fun, offlineErr)
 }
 
-// attachOwn adds the user's runners in Python, and returns a function that ends their helper. They
-// are loaded as the master's user. If that cannot be, Brine's runners are shown alone.
+// attachOwn adds the user's runners in Python, loaded as the master's user, and returns a function
+// that ends their helper process. If they cannot be loaded, only Brine's runners are available.
 func (p *program) attachOwn(reg *fn.Registry) (done func()) {
 	done = func() {}
 	cfg, err := p.Conf.Parts(p.Tree)

@@ -118,7 +118,7 @@ func (p *program) exitCode(err error) int {
 		if salt.KindOf(err) == salt.Denied {
 			code = frame.ExitNoPerm
 		}
-		if p.opts.Cluster { // Salt has no such option, and no code for it
+		if p.opts.Cluster { // not an option of Salt, so Salt has no exit code for it
 			return code
 		}
 		return p.opts.Strict(code)
@@ -239,7 +239,7 @@ func (p *program) execute(ctx context.Context, r client.Runner) error {
 	if !p.opts.Quiet {
 		show := func() error { return p.Show.Show(shown, out, output.Call{}) }
 		if text, ok := shown.(string); ok && data.At("success") == false && p.Show.Wanted() == "table" {
-			// The outputter table shows nothing for a string, and so nothing for a failure.
+			// The outputter table prints nothing for a string, so print the error here.
 			show = func() error { _, err := fmt.Fprintln(p.Show.Writer(), text); return err }
 		}
 		if err := errors.Join(broken, show()); err != nil {
@@ -255,7 +255,7 @@ func (p *program) execute(ctx context.Context, r client.Runner) error {
 	return p.strict(r.Fun, data.At("success") == false, shown)
 }
 
-// suggest names runners with similar names if there is none of this name.
+// suggest prints similar names of runners if there is none of this name.
 func (p *program) suggest(fun string) {
 	var names []string
 	for _, m := range runners.New(runners.Deps{}) {
@@ -315,9 +315,8 @@ func exitOf(data *value.Dict) int {
 	return 0
 }
 
-// docs shows the documentation of the selected functions: one function, a
-// module, or a pattern. It asks no master: this program has the same runners, and those of the
-// user are on this machine.
+// docs shows the documentation of the selected functions: one function, a module, or a pattern. It
+// needs no master: this program has the same runners, and the user's runners are on this machine.
 func (p *program) docs(args []string) error {
 	reg, err := fn.NewRegistry(nil, runners.New(runners.Deps{})...)
 	if err != nil {

@@ -42,7 +42,7 @@ func saltRun(ctx context.Context, m *clienttest.Master, args ...string) outcome 
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
-// real runs the runners that need nothing of a master.
+// real runs the runners that do not need a running master.
 func real(t *testing.T, conf *value.Dict) func(*value.Dict, func(string, *value.Dict)) *value.Dict {
 	reg, err := fn.NewRegistry(nil, runners.New(runners.Deps{Bus: event.NewBus(0)})...)
 	if err != nil {
@@ -84,7 +84,7 @@ func TestRecordings(t *testing.T) {
 			rec := clienttest.Read(t, recordings, name)
 			m := clienttest.Start(t, clienttest.Options{Runner: runner, JIDs: []string{"20261121040452110133"}})
 			got := saltRun(t.Context(), m, rec.Args...)
-			if name == "eauth_run_denied" { // the words are those of the master
+			if name == "eauth_run_denied" { // the message is the master's
 				rec.Stdout = "Authentication error occurred.\n"
 			}
 			if want := (outcome{rec.Exit, rec.Stdout, rec.Stderr}); got != want {
@@ -149,7 +149,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestOutputterInPython shows a result by a module of the master.
+// TestOutputterInPython: a Python outputter of the master shows the result.
 func TestOutputterInPython(t *testing.T) {
 	tools.NeedPython(t, "python3", "marshal")
 	m := clienttest.Start(t, clienttest.Options{Runner: real(t, nil)})

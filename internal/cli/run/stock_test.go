@@ -7,7 +7,7 @@ import (
 	"brine/internal/call/client/clienttest"
 )
 
-// TestStockMaster has Salt's own master run its runners.
+// TestStockMaster runs runners on a stock master.
 func TestStockMaster(t *testing.T) {
 	s := clienttest.StartStock(t)
 	m := &clienttest.Master{Dir: s.Dir}
@@ -19,7 +19,7 @@ func TestStockMaster(t *testing.T) {
 	}
 	done := make(chan outcome)
 	go func() { done <- saltRun(t.Context(), m, "state.event", "my/[t]ag", "count=1") }()
-	for waiting := true; waiting; { // it may not listen yet
+	for waiting := true; waiting; { // it may not accept connections yet
 		select {
 		case got := <-done:
 			if got.code != 0 || !strings.HasPrefix(got.stdout, "my/tag\t{\"a\": 1, \"_stamp\": \"2") || !strings.HasSuffix(got.stdout, "\"}\nNone\n") {
@@ -35,12 +35,12 @@ func TestStockMaster(t *testing.T) {
 	if got := saltRun(t.Context(), m, "manage.up"); got != (outcome{0, "- " + s.Minion + "\n", ""}) {
 		t.Errorf("manage.up: %+v", got)
 	}
-	// The documentation is the program's own, as with Salt's salt-run.
+	// The documentation comes from the program itself, as with stock salt-run.
 	const doc = "jobs.lookup_jid:\n\n    Return what the minions returned"
 	if got := saltRun(t.Context(), m, "-d", "jobs.lookup_jid"); got.code != 0 || !strings.HasPrefix(got.stdout, doc) {
 		t.Errorf("-d: %+v", got)
 	}
 	if got := saltRun(t.Context(), m, "no.such"); got.code != 1 || !strings.HasPrefix(got.stdout, "Exception occurred in runner no.such: Traceback") {
-		t.Errorf("no.such: %+v", got) // Salt's own salt-run looks for the function itself
+		t.Errorf("no.such: %+v", got) // stock salt-run looks up the function itself
 	}
 }

@@ -45,7 +45,7 @@ func (p *program) strict(code int, text string) error {
 	return nil
 }
 
-// falls reports whether a result is a failure with strict exit codes.
+// falls reports whether a result counts as a failure with strict exit codes.
 func (p *program) falls(r client.Result) bool {
 	return p.opts.Strict(frame.ExitFailure) != 0 && (r.Absent || r.Retcode != 0 || r.Return == false)
 }
@@ -144,7 +144,7 @@ func (p *program) execute(ctx context.Context) error {
 	return nil
 }
 
-// suggest names functions with similar names if Brine has none of the name.
+// suggest prints similar function names if Brine has none of this name.
 func suggest(p *program) {
 	var names []string
 	for _, m := range minion.Catalogue() {

@@ -58,7 +58,7 @@ func minionRun(id string) func(string, []any, *value.Dict) clienttest.Return {
 	}
 }
 
-// fleet is alpha and beta, up, and gamma, down, as in the recordings.
+// fleet returns alpha and beta, reachable, and gamma, unreachable, as in the recordings.
 func fleet() []clienttest.Minion {
 	grains := func(role string) *value.Dict {
 		return value.DictOf("role", role, "os", "Debian", "deployed", value.DictOf("env", "live", "rack", value.ListOf(7, 8)), "ipv4",
@@ -86,7 +86,7 @@ func runSalt(ctx context.Context, m *clienttest.Master, stdin string, args ...st
 	return result{code, stdout.String(), stderr.String()}
 }
 
-// runProgram is runSalt for a prepared program.
+// runProgram is runSalt with the peers of p.
 func runProgram(t *testing.T, p *program, m *clienttest.Master, args ...string) result {
 	env, stdout, stderr := testEnv(m, "")
 	code := (&program{peers: p.peers}).run(t.Context(), env, args)
@@ -109,7 +109,7 @@ func testEnv(m *clienttest.Master, stdin string) (env *frame.Env, stdout, stderr
 
 var jidPattern = regexp.MustCompile(`2026\d{16}`)
 
-// TestRecordings compares our program with recordings of Salt's.
+// TestRecordings compares the program with recordings of Salt's.
 func TestRecordings(t *testing.T) {
 	for _, name := range []string{
 		"test_ping_all", "test_ping_async", "test_ping_color", "test_ping_compact_unknown_out", "test_ping_hide_timeout", "test_ping_json",
@@ -129,8 +129,8 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// TestMalformedTarget: a target that cannot be parsed is an error that says why, and no
-// command is sent. Salt says "No minions matched" to it.
+// TestMalformedTarget: a target that cannot be parsed is an error with the reason, and no command
+// is sent. Salt prints "No minions matched".
 func TestMalformedTarget(t *testing.T) {
 	for typ, target := range map[string]string{"-C": "G@os:Debian and (web*", "-E": "[", "-S": "10.0.0.0/99"} {
 		m := clienttest.Start(t, clienttest.Options{Minions: fleet(), Config: groups})
@@ -142,8 +142,8 @@ func TestMalformedTarget(t *testing.T) {
 	}
 }
 
-// TestPendingKeys: if no minion matches, the command is shown that accepts a pending key
-// which the target may match.
+// TestPendingKeys: if no minion matches, but the target may match a pending key, the command to
+// accept that key is shown.
 func TestPendingKeys(t *testing.T) {
 	for target, want := range map[string]string{
 		"new*":  "The keys of minions are pending that this target may match. Accept them with: salt-key -a 'new 2'; salt-key -a new1\n",
@@ -174,7 +174,7 @@ func replay(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	if first := regexp.MustCompile(`Executing run on \['(\w+)'\]`).FindStringSubmatch(rec.Stdout); first != nil && first[1] == "beta" {
-		// Salt uses any order of minions, we sort them by id.
+		// Salt orders minions arbitrarily, Brine sorts them by id.
 		swap := strings.NewReplacer("alpha", "beta", "beta", "alpha")
 		rec.Stdout, rec.Stderr = swap.Replace(rec.Stdout), swap.Replace(rec.Stderr)
 	}
@@ -269,7 +269,7 @@ func TestMasterDies(t *testing.T) {
 	go func() {
 		<-sub.C
 		sub.Close()
-		time.Sleep(50 * time.Millisecond) // so that the reply is out
+		time.Sleep(50 * time.Millisecond) // so that the reply is sent first
 		m.Stop()
 	}()
 	got := runSalt(t.Context(), m, "", "gamma", "test.ping")

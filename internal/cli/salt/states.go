@@ -16,7 +16,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// lostContact is the state of a minion that received a job but does not answer whether it runs it.
+// lostContact is the state of a minion that received a job but does not answer whether it is
+// running it.
 const lostContact = "lost contact"
 
 // parseExpire parses a time: seconds, or a number with s, m, h or d.
@@ -31,8 +32,9 @@ func parseExpire(text string) (time.Duration, bool) {
 	return time.Duration(n) * unit, err == nil && n <= 1e8
 }
 
-// expire returns for how many seconds the master stores the job for unreachable minions: as requested, or as long as this program waits. ok
-// is false if the master's default is equivalent.
+// expire returns the number of seconds for which the master stores the job for unreachable minions:
+// as requested, or as long as this program waits. ok is false if the master's default is
+// equivalent.
 func (p *program) expire() (seconds int64, ok bool) {
 	switch o := &p.opts; {
 	case o.Expire != "":
@@ -98,7 +100,7 @@ func (r stateReport) absent(ctx context.Context, jid string, ids []string, retur
 		state := known.Minions[id]
 		more := ""
 		switch state {
-		case client.Returned: // in the meantime
+		case client.Returned: // meanwhile
 		case client.Queued:
 			more = "no contact yet; it gets the job if it connects before " + known.Expires.Format("15:04:05")
 		case client.Expired:
@@ -145,10 +147,10 @@ func (p *program) setExpire(kw *value.Dict) {
 	}
 }
 
-// maxNamed is how many minions a message names.
+// maxNamed bounds the number of minions named in a message.
 const maxNamed = 5
 
-// printable returns a name that a minion reports, quoted if it has characters that a terminal could
+// printable returns a name reported by a minion, quoted if it has characters that a terminal could
 // interpret.
 func printable(name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }) || !utf8.ValidString(name) {
@@ -157,8 +159,8 @@ func printable(name string) string {
 	return name
 }
 
-// tellElsewhere prints the minions that another master commands, whose returns are
-// not waited for.
+// tellElsewhere prints the minions that another master commands. This program does not wait for
+// their returns.
 func (p *program) tellElsewhere(elsewhere map[string]string) {
 	p.elsewhere = make(map[string]string, len(elsewhere))
 	for id, master := range elsewhere {

@@ -24,8 +24,8 @@ func TestParseExpire(t *testing.T) {
 	}
 }
 
-// TestElsewhereIsPrintable: a minion names the master that commands it, and cannot
-// send control characters to the terminal by that.
+// TestElsewhereIsPrintable: a minion reports the name of the master that commands it, but cannot
+// send control characters to the terminal with that name.
 func TestElsewhereIsPrintable(t *testing.T) {
 	env, _, stderr := testEnv(nil, "")
 	p := &program{session: &session.Session{Env: env}}

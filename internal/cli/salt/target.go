@@ -92,9 +92,8 @@ func (p *program) parsed() (target.Matcher, error) {
 	return groups.Parse(p.opts.targetType(), p.cmd.target, p.opts.Delimiter)
 }
 
-// malformed returns an error if an expression cannot be parsed. Of other types, and
-// of a nodegroup that is not defined, Salt's own messages say what is wrong, with its
-// exit code.
+// malformed returns an error if an expression cannot be parsed. For other types, and for an
+// undefined nodegroup, Salt's own messages and exit codes apply.
 func malformed(p *program) error {
 	typ := p.opts.targetType()
 	if !slices.Contains([]string{"compound", "pcre", "ipcidr"}, typ) {
@@ -110,8 +109,8 @@ func malformed(p *program) error {
 	return nil
 }
 
-// pendingHint says that keys are pending which the target would match, or that no key
-// is accepted at all. It is "" if that is not so, or if this user may not read the keys.
+// pendingHint reports pending keys that the target would match, or that no key is accepted at all.
+// It is "" otherwise, or if this user may not read the keys.
 func pendingHint(p *program) string {
 	m, err := p.parsed()
 	if err != nil {
@@ -153,7 +152,7 @@ func pendingHint(p *program) string {
 	return "The keys of minions are pending that this target may match. Accept them with: " + strings.Join(matching, "; ")
 }
 
-// nearIDs names accepted minions with ids similar to that of the target.
+// nearIDs suggests accepted minions with ids similar to the target.
 func nearIDs(p *program, accepted []string) string {
 	id, ok := p.cmd.target.(string)
 	if !ok || p.opts.targetType() != "glob" || strings.ContainsAny(id, "*?[") {
@@ -165,10 +164,10 @@ func nearIDs(p *program, accepted []string) string {
 	return ""
 }
 
-// maxHinted bounds the commands of a hint.
+// maxHinted bounds the number of commands in a hint.
 const maxHinted = 3
 
-// shellWord quotes an id for a shell if need be.
+// shellWord quotes an id for a shell if necessary.
 func shellWord(id string) string {
 	if strings.ContainsFunc(id, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
@@ -178,7 +177,7 @@ func shellWord(id string) string {
 	return id
 }
 
-// targeted returns the minions that the master would expect to match, from its data on disk.
+// targeted returns the minions that the master expects to match, from its data on disk.
 func (p *program) targeted() ([]string, error) {
 	m, err := p.parsed()
 	if errors.As(err, new(*target.CircularError)) {

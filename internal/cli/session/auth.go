@@ -22,19 +22,17 @@ type tokenOptions struct {
 	TokenFile string `salt:"token_file" default:"" doc:"file for the token of --make-token; empty: .salt_token in the user's home"`
 }
 
-// ErrAuthentication says that no credentials could be had. What is wrong has
-// been printed.
+// ErrAuthentication means that there are no credentials. The reason has been printed.
 var ErrAuthentication = errors.New("ERROR: Authentication failed")
 
-// Authenticate uses the options about external authentication: it asks for
-// what is missing and makes the client show it. Without such options it does
-// nothing.
+// Authenticate applies the options for external authentication. It asks for missing values and adds
+// the credentials to the client. Without such options it does nothing.
 func (s *Session) Authenticate(ctx context.Context) error {
 	o := &s.opts.EAuth
 	if o.EAuth == "" {
 		return nil
 	}
-	// Whether one is configured is for the master to say.
+	// Only the master knows whether the system is configured.
 	if systems := auth.Systems(); !slices.Contains(systems, o.EAuth) {
 		fmt.Fprintf(s.Env.Stdout, "The specified external authentication system \"%s\" is not available\nAvailable eauth types: %s\n",
 			o.EAuth, strings.Join(systems, ", "))
@@ -71,8 +69,8 @@ func (s *Session) Authenticate(ctx context.Context) error {
 	return nil
 }
 
-// warnUnusable says what keeps the master of this machine from using a system
-// that it is configured with: its answer will only be that the user is refused.
+// warnUnusable warns if the master of this machine cannot use a configured system, since the
+// master's reply would only say that the user is refused.
 func (s *Session) warnUnusable(system string) {
 	only := s.Conf.Auth
 	conf, ok := only.External.Get(system)
@@ -112,10 +110,10 @@ func (s *Session) tokenPath() string {
 	return filepath.Join(s.Env.Getenv("HOME"), ".salt_token")
 }
 
-// maxToken bounds the file of a token in bytes.
+// maxToken bounds the token file in bytes.
 const maxToken = 4096
 
-// readToken returns the token that is kept, unless the user names an account.
+// readToken returns the stored token, unless the options name an account or request a new token.
 func (s *Session) readToken() string {
 	o := &s.opts.EAuth
 	if o.Username != "" || o.Password != "" || o.MakeToken {
@@ -128,8 +126,7 @@ func (s *Session) readToken() string {
 	return strings.TrimSpace(string(b))
 }
 
-// makeToken asks the master for a token and keeps it where only the user can
-// read it.
+// makeToken requests a token from the master and stores it in a file that only the user can read.
 func (s *Session) makeToken(ctx context.Context, creds *value.Dict) (string, error) {
 	load := value.DictOf("cmd", "mk_token")
 	load.Update(creds)
@@ -143,7 +140,7 @@ func (s *Session) makeToken(ctx context.Context, creds *value.Dict) (string, err
 		return "", ErrAuthentication
 	}
 	path := s.tokenPath()
-	os.Remove(path) // so that the mode is that of a new file
+	os.Remove(path) // so that the new file has the right mode
 	if err := os.WriteFile(path, []byte(tok), 0o600); err != nil {
 		s.Log.Warn("cannot save the token", "err", err)
 	}

@@ -1,6 +1,6 @@
-// Package session opens what salt and salt-run share: the master's
-// configuration, the log, the output, and the way to the master on this
-// machine. It prints nothing of its own but questions for a password.
+// Package session is what salt and salt-run share: the master's configuration, the log, the output,
+// and the connection to the master on this machine. It prints nothing except prompts for
+// credentials.
 package session
 
 import (
@@ -20,7 +20,7 @@ import (
 	"brine/internal/net/transport/named"
 )
 
-// Options are the command line options that both programs have.
+// Options are the command line options of both programs.
 type Options struct {
 	frame.Config
 	frame.Saltfile
@@ -33,14 +33,14 @@ type Options struct {
 	frame.EAuth   `group:"External Authentication" doc:"For users that the master does not know by the accounts of this machine."`
 }
 
-// Settings are options of the master's configuration that both programs need
-// beside those of config.Master.
+// Settings are options of the master's configuration that both programs need in addition to
+// config.Master.
 type Settings struct {
 	Client    client.Options
 	TokenFile tokenOptions
 }
 
-// Session is an opened program. Close must be called.
+// Session is the opened state of a program. Close must be called.
 type Session struct {
 	Env      *frame.Env
 	Conf     *config.Master
@@ -55,26 +55,26 @@ type Session struct {
 	outputters usermodules.Outputters
 }
 
-// UsageError is an error that is the user's, found only after parsing.
+// UsageError is a usage error found only after parsing.
 type UsageError struct{ error }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e UsageError) Unwrap() error { return e.error }
 
-// Open reads the configuration and opens all. tune, if not nil, changes the
-// options of the output by those of the program.
+// Open reads the configuration and opens the session. tune, if not nil, applies options of the
+// program to the output options.
 func Open(env *frame.Env, inv *frame.Invocation, o *Options, tune func(*output.Options)) (*Session, error) {
 	s := &Session{Env: env, opts: o}
 	dir := o.Resolve(env)
 	if !inv.Given("config_dir") {
-		dir = "" // as the environment says, for which there is more than one way
+		dir = "" // let config.Path decide: the environment has more than one variable for it
 	}
 	if err := s.load(config.Path(config.MasterKind, dir, env.Getenv)); err != nil {
 		return nil, err
 	}
 	var err error
 	lo := s.Conf.Log
-	lo.File = "" // the file is that of the daemon
+	lo.File = "" // the configured file is the daemon's
 	if s.Log, err = o.Logging.Open(env, lo, &o.Output); err != nil {
 		return nil, UsageError{err}
 	}
@@ -96,11 +96,11 @@ func Open(env *frame.Env, inv *frame.Invocation, o *Options, tune func(*output.O
 
 var errNoOutputters = errors.New("there are no outputters in Python")
 
-// UseOutputters lets the program show data by outputters in Python. become makes this process one
-// of the master's user: that user may write the modules, so root does not run them.
+// UseOutputters enables outputters in Python. become switches this process to the master's user.
+// That user may be able to write the modules, so root must not run them.
 func (s *Session) UseOutputters(become func(user string) error) {
 	s.outputters.Modules = func() (*usermodules.Modules, error) {
-		// Most masters have none, so their configuration is not put together for nothing.
+		// Most masters have none, so check that before assembling their configuration.
 		if l := extmods.Scan(extmods.Dirs(s.Tree.Values, s.Conf.Files.ExtensionModules, "output")); len(l.Paths) == 0 {
 			return nil, errNoOutputters
 		}
@@ -119,8 +119,7 @@ func (s *Session) UseOutputters(become func(user string) error) {
 	s.Show.Use(&s.outputters)
 }
 
-// load reads the configuration. Odd but harmless things in it are the
-// daemon's to complain about.
+// load reads the configuration. It leaves warnings about it to the daemon.
 func (s *Session) load(path string) error {
 	quiet := slog.New(slog.DiscardHandler)
 	tree, err := config.Load(path, config.MasterKind, quiet)
@@ -128,7 +127,7 @@ func (s *Session) load(path string) error {
 		return err
 	}
 	machine := config.ThisMachine()
-	machine.FullName = func(name string) string { return name } // without asking DNS
+	machine.FullName = func(name string) string { return name } // no DNS lookup
 	s.Tree = tree
 	if s.Conf, err = config.NewMaster(tree, machine, quiet); err != nil {
 		return err
@@ -136,7 +135,7 @@ func (s *Session) load(path string) error {
 	return config.Decode(tree, &s.Settings)
 }
 
-// connect makes the client; it sends nothing yet.
+// connect creates the client. It sends nothing yet.
 func (s *Session) connect(getenv func(string) string, log *slog.Logger) error {
 	conf, err := named.ClientTLS(s.Conf.Network.Transport, s.Conf.Network.SSL)
 	if err != nil {
@@ -154,9 +153,9 @@ func (s *Session) connect(getenv func(string) string, log *slog.Logger) error {
 	return nil
 }
 
-// LocalMaster opens the way to the master on this machine for a program that is
-// none of the master's own, as its minion is. path is the master's file of
-// options. Nothing is sent yet; close must be called.
+// LocalMaster returns a client of the master on this machine, for a program that is not the
+// master's own, such as the minion. path is the master's configuration file. Nothing is sent yet;
+// close must be called.
 func LocalMaster(path string, getenv func(string) string, log *slog.Logger) (c *client.Client, close func(), err error) {
 	s := &Session{}
 	if err := s.load(path); err != nil {
@@ -168,7 +167,7 @@ func LocalMaster(path string, getenv func(string) string, log *slog.Logger) (c *
 	return s.Client, func() { s.local.Close() }, nil
 }
 
-// Close closes all that Open opened.
+// Close closes everything that Open opened.
 func (s *Session) Close() {
 	if s.local != nil {
 		s.local.Close()
@@ -186,7 +185,7 @@ func Fail(env *frame.Env, c *frame.Command, err error) int {
 	}
 	env.Errorf("%s: error: %s", c.Name, err)
 	switch salt.KindOf(err) {
-	case salt.Denied, salt.Invalid: // above all a configuration that is useless
+	case salt.Denied, salt.Invalid: // mainly an invalid configuration
 		return config.ExitCode(err)
 	}
 	return frame.ExitNoReturn

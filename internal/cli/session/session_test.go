@@ -63,7 +63,7 @@ func TestOpen(t *testing.T) {
 
 func TestAuthenticate(t *testing.T) {
 	m := clienttest.Start(t, clienttest.Options{})
-	// sent authenticates and returns the credentials that a runner request bears.
+	// sent authenticates and returns the credentials of a runner request.
 	sent := func(stdin string, args ...string) (creds, stdout, stderr string, err error) {
 		s, out, errs, err := open(t, m, stdin, args...)
 		if err != nil {
@@ -128,8 +128,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestUnusableSystem: a system that the master cannot use is named before the
-// master refuses.
+// TestUnusableSystem: a warning names a system that the master cannot use, before the master
+// refuses it.
 func TestUnusableSystem(t *testing.T) {
 	m := clienttest.Start(t, clienttest.Options{Config: map[string]any{
 		"external_auth": value.DictOf("pam", value.DictOf("ann", value.ListOf("test.*"))), "auth.pam.helper": filepath.Join(t.TempDir(), "none")}})
