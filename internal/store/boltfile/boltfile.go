@@ -1,8 +1,9 @@
-// Package boltfile opens bbolt files so that no change counts after a failed flush.
+// Package boltfile opens bbolt files and acknowledges no change after a failed flush until the file
+// is replaced.
 //
-// The kernel reports a failed flush once, and then considers the pages written: a second flush succeeds
-// although the disk lacks them. So after a failed commit the file is replaced by a flushed copy before the
-// next change, and changes are refused until that succeeds.
+// The kernel reports a failed flush once, and then considers the pages written: a second flush
+// succeeds although the pages are not on disk. So after a failed commit the file is replaced by a
+// flushed copy before the next change, and changes are refused until that succeeds.
 package boltfile
 
 import (
@@ -109,7 +110,7 @@ func (f *File) replace() error {
 		}
 		return os.NewFile(uintptr(fd), name), nil // so that errors name the final path
 	}
-	// It is locked before it gets the name, so that no other process can open it.
+	// The copy is locked before it gets the file's name, so that no other process can open it.
 	db, err := bolt.Open(f.path, 0o600, &o)
 	if err != nil {
 		return err

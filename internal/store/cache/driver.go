@@ -9,13 +9,13 @@ import (
 	"brine/internal/net/remote"
 )
 
-// OpenDriver makes a driver of the options of src. It does not connect. timeout bounds
-// each request to the server.
+// OpenDriver creates a driver from the options in src. It does not connect. timeout bounds each
+// request to the server.
 type OpenDriver func(src remote.Source, timeout time.Duration) (Driver, error)
 
 var drivers = registry.New[OpenDriver]("cache driver")
 
-// The files on disk are a value of the option, but need no driver.
+// localfs is a value of the option, but needs no driver.
 func init() {
 	RegisterDriver(Local, func(remote.Source, time.Duration) (Driver, error) { return nil, nil })
 }

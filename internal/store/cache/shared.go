@@ -31,8 +31,8 @@ type Driver interface {
 	// Written returns the time at which a value was written, by the writer's clock and to the second. It is
 	// the zero time if unknown.
 	Written(ctx context.Context, bank, key string) (time.Time, error)
-	// Each returns the values of one key in several banks, in their order. known holds the versions that the
-	// caller has, "" for none; an unchanged value is returned without its data.
+	// Each returns the values of one key in several banks, in their order. known are the versions
+	// that the caller has, "" for none; an unchanged value is returned without its data.
 	Each(ctx context.Context, banks []string, key string, known []string) ([]Value, error)
 	// Flush removes a key, or with key "" a bank and those below it.
 	Flush(ctx context.Context, bank, key string) error
@@ -59,9 +59,9 @@ type Status struct {
 }
 
 const (
-	// minFresh is how long grains, pillar and mine are always answered without reading the store: a command
-	// that targets grains needs those of thousands of minions. The time grows with the duration of a read, so
-	// that reads take no more than a fixed share of the time.
+	// minFresh is the minimum time for which grains, pillar and mine are answered from the local
+	// copy: a command that targets grains needs those of thousands of minions. The time grows with
+	// the duration of a read, so that reads take at most 1/share of the time.
 	minFresh = time.Second
 	share    = 10
 	// chunk is the number of minions per read.
@@ -108,7 +108,8 @@ type change struct {
 	serial    uint64
 }
 
-// question is a running read of the store. Its answer must not overwrite keys changed meanwhile, or waiting when it began.
+// question is a running read of the store. Its answer must not overwrite values that were queued
+// when it began or changed since.
 type question struct{ touched map[string]bool }
 
 // kind is what was read about one key of all minions.
@@ -118,8 +119,8 @@ type kind struct {
 	versions map[string]string // by id; an id without a version has no value
 }
 
-// Open is New with a shared store; d is nil for none. own is a directory that only this master uses, usually
-// CACHEDIR/brine. Close must be called.
+// Open is New with the shared store d, nil for none. own is a directory that only this master uses,
+// usually CACHEDIR/brine. Close must be called.
 func Open(cachedir, own string, o Options, d Driver, log *slog.Logger) (*Cache, error) {
 	c := New(cachedir, o, log)
 	if d == nil {
@@ -281,7 +282,7 @@ func (f *shared) run() {
 	}
 }
 
-// learnMinions lists the minions that other masters have stored, so that they are read together.
+// learnMinions lists the minions that other masters have stored, so that all are read together.
 func (f *shared) learnMinions() {
 	ctx, cancel := f.bounded()
 	defer cancel()
@@ -387,8 +388,8 @@ func (f *shared) drain() {
 	}
 }
 
-// next returns marks of changes to make now, in any order. The removal of a bank is made alone and first,
-// because later writes into it follow it.
+// next returns marks of changes to make now, in any order. The removal of a bank is sent alone and
+// first, because later writes to the bank must follow it.
 func (f *shared) next() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -445,7 +446,7 @@ func (f *shared) send(name string) {
 	}
 }
 
-// waits reports whether a value is newer here than in the store; f.mu is held.
+// waits reports whether a change of a value, or of a bank around it, is queued; f.mu is held.
 func (f *shared) waits(bank, key string) bool {
 	if f.pending[mark(bank, key)] != nil {
 		return true
@@ -460,7 +461,7 @@ func (f *shared) waits(bank, key string) bool {
 	}
 }
 
-// ask begins a read of the store. What waits for the store now may reach it after it was read.
+// ask begins a read of the store. Queued changes may reach the store after the read.
 func (f *shared) ask() *question {
 	q := &question{touched: map[string]bool{}}
 	f.mu.Lock()
@@ -488,8 +489,8 @@ func (f *shared) answered(q *question) {
 	delete(f.asking, q)
 }
 
-// take copies a value of the store, nil for none, unless it was changed here. It reports whether it
-// did. f.mu is held.
+// take copies a value of the store, nil for none, to the local copy unless it was changed here. It
+// reports whether it did; f.mu is held.
 func (f *shared) take(q *question, bank, key string, data []byte) bool {
 	if f.waits(bank, key) || q.changed(bank, key) {
 		return false
@@ -584,8 +585,8 @@ func (f *shared) remember(name string) {
 	}
 }
 
-// fresh returns the minions to read in order to answer for one: none if the copy is recent enough, all if it
-// is too old, only the id if it is new.
+// fresh returns the minions to read for a request about one minion: none if the copy is recent
+// enough, all if it is too old, only the id if it is new.
 func (f *shared) fresh(key, id string) (ids []string, all bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

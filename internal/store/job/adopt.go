@@ -14,8 +14,8 @@ import (
 	"brine/internal/base/salt"
 )
 
-// Adopt adds the unexpired jobs of Salt's files to a store, and returns the number of jobs read. An error with one job
-// does not stop the others.
+// Adopt adds the unexpired jobs in Salt's files to a store, and returns the number of jobs read. An
+// error with one job does not stop the others.
 func Adopt(s *Store, c *LocalCache) (jobs int, err error) {
 	var failed failures
 	err = c.Jobs(func(j *Job) bool {
@@ -33,7 +33,7 @@ func Adopt(s *Store, c *LocalCache) (jobs int, err error) {
 	return jobs, errors.Join(append(failed, err)...)
 }
 
-// failures are the first of many errors.
+// failures collects the first errors of many.
 type failures []error
 
 func (f *failures) add(err error) {
@@ -42,14 +42,14 @@ func (f *failures) add(err error) {
 	}
 }
 
-// adoptedKey, in the meta bucket, is the start time of the last complete reading of Salt's files.
+// adoptedKey, in the meta bucket, is the start time of the last complete read of Salt's files.
 var adoptedKey = []byte("adopted")
 
-// adoptSlack allows for a file system clock that is behind.
+// adoptSlack is the tolerance for a file system clock that is behind.
 const adoptSlack = time.Minute
 
-// AdoptNew is Adopt without the jobs that are complete here, and without those whose directories have not
-// changed since the last call that succeeded. It returns the number of jobs that it added to. Jobs are added
+// AdoptNew is Adopt, but skips jobs that are complete in the store, and jobs whose directories have
+// not changed since the last successful call. It returns the number of changed jobs. Jobs are added
 // one at a time, so that a running master is not delayed.
 func AdoptNew(ctx context.Context, s *Store, c *LocalCache) (added int, err error) {
 	if !s.o.JobCache {

@@ -15,11 +15,13 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// Compared is the jobs and returns of a replicated store for comparison with those of other masters. A thing is a job with its minions, whose
-// name is its id, or a return, whose name is the job id, a NUL and the minion. So names sort as the keys of the database do.
+// Compared reads the jobs and returns of a replicated store, to compare them with those of other
+// masters. An item is a job with its minions, named by the job id, or a return, named by the job
+// id, a NUL and the minion. So the order of the names is that of the database keys.
 //
-// Jobs are stored, and expire, by the hour in which they arrived, which may differ from master to master. So those that may have expired on
-// another one are left out, and those whose id is of a later time, as stock minions in other time zones make them.
+// Jobs are stored, and expire, by the hour in which they arrived, which may differ between masters.
+// So items that may have expired on another master are not compared. Neither are jobs whose id is
+// ahead of their hour, which happens with stock minions in other time zones.
 type Compared struct {
 	s *Store
 
@@ -27,23 +29,25 @@ type Compared struct {
 	resent map[string]time.Time
 }
 
-// Compared returns that.
+// Compared returns the comparison view of a replicated store.
 func (s *Store) Compared() *Compared { return &Compared{s: s, resent: map[string]time.Time{}} }
 
 // Bounds of one comparison.
 const (
 	compareThings = 2048
 	compareBytes  = 1 << 20
-	// maxItem bounds what is sent as an answer. Larger things go the way of new ones.
+	// maxItem bounds the bytes of an item sent as a reply. A larger item is logged again and sent
+	// like a new one.
 	maxItem = 1 << 20
-	// resendPause is how long such a thing is not sent again, maxResent how many are remembered.
+	// resendPause is the minimum interval between two such resends of an item. maxResent bounds the
+	// number of recorded resends.
 	resendPause = 10 * time.Minute
 	maxResent   = 1024
-	// expiryMargin is how long before they expire, by their ids, things are not compared any more. ahead is how much later than it arrived the id
-	// of a job may be.
+	// expiryMargin is the time before their expiry, by their ids, from which items are no longer
+	// compared. ahead is how far a job id may be ahead of the hour in which the job arrived.
 	expiryMargin = 3 * time.Hour
 	ahead        = 2 * time.Hour
-	// Uncompared is the checksum of a thing that is not compared.
+	// Uncompared is the checksum of an item that is not compared.
 	Uncompared = "-"
 	// none sorts after all job ids.
 	none = "~"
@@ -52,7 +56,7 @@ const (
 // Vector is Stream.Vector.
 func (c *Compared) Vector() (oplog.Vector, error) { return c.s.stream.Vector() }
 
-// from returns the name before which things are not compared.
+// from returns the name before which items are not compared.
 func (c *Compared) from() string {
 	keep := c.s.o.Keep()
 	switch {
@@ -64,11 +68,12 @@ func (c *Compared) from() string {
 	return c.s.now().UTC().Add(min(expiryMargin, keep/4) - keep).Format(jidMinute)
 }
 
-// jidMinute is the first part of a job id.
+// jidMinute is the layout of the first part of a job id.
 const jidMinute = "200601021504"
 
-// Sums returns the checksums of the things after a name up to another one, in order; "" is no bound. It ends early after many of them. last is
-// the name up to which it got, "" for all. Things before from are not compared.
+// Sums returns the checksums of the items after one name, up to and including another, in order; ""
+// is no bound. It stops early after many items. last is the name up to which it read, "" if it read
+// everything. Items before from are not compared.
 func (c *Compared) Sums(after, to string) (sums map[string]string, last, from string, err error) {
 	sums, last, from = map[string]string{}, to, c.from()
 	start := max(after, from)
@@ -98,7 +103,7 @@ func (c *Compared) Sums(after, to string) (sums map[string]string, last, from st
 	return sums, last, from, err
 }
 
-// hourCursor is a position in an hour.
+// hourCursor is a position in the bucket of an hour.
 type hourCursor struct {
 	hour   *bolt.Bucket
 	latest string // ids of later hours are not compared
@@ -106,7 +111,7 @@ type hourCursor struct {
 	k, v   []byte
 }
 
-// latestHour returns the latest hour of the ids that are compared in an hour.
+// latestHour returns the latest hour of the job ids that are compared in the bucket of an hour.
 func latestHour(hour []byte) string {
 	t, err := time.Parse(hourLayout, string(hour))
 	if err != nil {
@@ -115,8 +120,8 @@ func latestHour(hour []byte) string {
 	return t.Add(ahead).Format(hourLayout)
 }
 
-// walkThings calls fn for the things from a name on, in the order of their names, until it returns false. sum returns the checksum, and how
-// many bytes were read for it.
+// walkThings calls fn for the items from a name on, in the order of their names, until fn returns
+// false. sum returns the checksum, and the number of bytes read for it.
 func walkThings(tx *bolt.Tx, start string, fn func(name string, sum func() (text string, size int)) bool) {
 	var all []*hourCursor
 	eachHour(tx, false, func(name []byte, hour *bolt.Bucket) error {
@@ -128,7 +133,7 @@ func walkThings(tx *bolt.Tx, start string, fn func(name string, sum func() (text
 	})
 	for len(all) > 0 {
 		h := slices.MinFunc(all, func(a, b *hourCursor) int { return bytes.Compare(a.k, b.k) })
-		// Until another hour may have the next job.
+		// Stop at the next job, since another bucket may have the next one in order.
 		for jid := ""; h.k != nil; h.k, h.v = h.c.Next() {
 			now, entry, id := splitKey(h.k)
 			if jid != "" && now != jid {
@@ -161,7 +166,7 @@ func walkThings(tx *bolt.Tx, start string, fn func(name string, sum func() (text
 	}
 }
 
-// startKey returns the key from which the things from a name on are found.
+// startKey returns the database key at which to start for the items from a name on.
 func startKey(name string) []byte {
 	if jid, id, ok := strings.Cut(name, "\x00"); ok {
 		return key(jid, entryReturn, id)
@@ -190,7 +195,7 @@ func shortSum(parts ...[]byte) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Some returns the checksums of some things.
+// Some returns the checksums of the named items.
 func (c *Compared) Some(names []string) (sums map[string]string, from string, err error) {
 	sums, from = map[string]string{}, c.from()
 	err = c.s.file.view(func(tx *bolt.Tx) error {
@@ -224,7 +229,7 @@ func sumThing(tx *bolt.Tx, name string) string {
 	return sumReturn(raw)
 }
 
-// logKey returns the entry of the log for a thing.
+// logKey returns the log entry of an item.
 func logKey(name string) []byte {
 	if jid, id, ok := strings.Cut(name, "\x00"); ok {
 		return key(jid, entryReturn, id)
@@ -232,8 +237,9 @@ func logKey(name string) []byte {
 	return key(name, entryLoad, "")
 }
 
-// Item returns a thing for Restore on another master, and the hour in which it is stored. Nil: there is none, or it is large and is sent to all
-// other masters as if it were new.
+// Item returns an item for Restore on another master, and the hour in which it is stored. Nil means
+// that the item does not exist, or that it is larger than maxItem and is sent to all other masters
+// like a new one.
 func (c *Compared) Item(name string) (data []byte, hour string, err error) {
 	jid, id, _ := strings.Cut(name, "\x00")
 	err = c.s.file.view(func(tx *bolt.Tx) error {
@@ -252,7 +258,7 @@ func (c *Compared) Item(name string) (data []byte, hour string, err error) {
 	return nil, "", c.s.writer.wait(&op{kind: opResend, jid: jid, id: id})
 }
 
-// mayResend reports whether a thing was not sent again lately, and notes that it is.
+// mayResend reports whether an item was not resent during resendPause, and if so records a resend.
 func (c *Compared) mayResend(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,9 +275,10 @@ func (c *Compared) mayResend(name string) bool {
 	return true
 }
 
-// Restore stores a thing of another master: one that is missing here, or a version of it that is merged with the own one. With instead it
-// replaces that, which is damaged. hour is the one in which the other master stores it, so that it expires with that. What has changed is sent
-// to other masters as if it were new.
+// Restore stores an item of another master: one that is missing here, or another version, which is
+// merged with the local one. If instead is set, it replaces the local version, which is damaged.
+// hour is the hour in which the other master stores the item, so that both expire at the same time.
+// A changed item is sent to other masters like a new one.
 func (c *Compared) Restore(name string, data []byte, hour string, instead bool) (changed bool, err error) {
 	at, err := time.Parse(hourLayout, hour)
 	if err != nil {
@@ -297,7 +304,7 @@ func (c *Compared) Restore(name string, data []byte, hour string, instead bool) 
 	return o.changed, nil
 }
 
-// ref returns the entry of the log for an item.
+// ref returns the log entry of an item.
 func (it item) ref() []byte {
 	if it.ID != "" {
 		return key(it.JID, entryReturn, it.ID)
@@ -305,7 +312,7 @@ func (it item) ref() []byte {
 	return key(it.JID, entryLoad, "")
 }
 
-// restore stores an item.
+// restore stores the item of an opRestore and logs it if it changed.
 func (o *op) restore(at *place, now time.Time) error {
 	it := o.items[0]
 	if o.until.Before(now) {
@@ -346,7 +353,7 @@ func (o *op) restore(at *place, now time.Time) error {
 	return err
 }
 
-// resend logs a thing again, if it is still there.
+// resend logs an item again if it still exists.
 func (o *op) resend(at *place) error {
 	name := o.jid
 	if o.id != "" {

@@ -2,12 +2,12 @@ package job
 
 import "brine/internal/py/value"
 
-// conflict tells of returns that came twice with different results.
+// conflict reports repeated returns with a different result.
 type conflict struct{ hear func(jid, minion string) }
 
-// OnConflict calls hear for each return of a minion that has returned the job before with another result. Two
-// machines that use one minion id and its key do that. The first return stays. OnConflict must be called before
-// the first return; hear must be quick.
+// OnConflict registers hear, which is called when a minion returns a job again with a different
+// result. The cause is two machines with the same minion id and key. The first return stays stored.
+// Call OnConflict before the first return; hear must be quick.
 func (c *conflict) OnConflict(hear func(jid, minion string)) { c.hear = hear }
 
 func (c *conflict) tell(o *op, dup bool) {
@@ -16,7 +16,8 @@ func (c *conflict) tell(o *op, dup bool) {
 	}
 }
 
-// sameResult reports whether two returns have the same result. Minions can cause it at will, so it makes no copy.
+// sameResult reports whether two returns have the same result. It does not copy them, since minions
+// can cause many such calls.
 func sameResult(stored any, ret *value.Dict) bool {
 	d, ok := stored.(*value.Dict)
 	if !ok {

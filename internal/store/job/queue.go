@@ -13,13 +13,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// Queued is a job that is, or was recently, kept for disconnected minions.
+// Queued is a job that is, or recently was, queued for disconnected minions.
 type Queued struct {
-	// Job has only Load, Minions and Returned.
+	// Job has only the fields Load, Minions and Returned.
 	Job
-	// At is when it was stored. Until is when its delivery ends.
+	// At is when the job was stored. Until is when its delivery ends.
 	At, Until time.Time
-	// From is the cluster's master that published it, else "".
+	// From is the id of the cluster's master that published the job, else "".
 	From string
 	State
 }
@@ -28,7 +28,7 @@ type Queued struct {
 type State struct {
 	Handed  []string // received it when they reconnected
 	Running []string // reported that they run it
-	Absent  []string // certainly disconnected when it was published
+	Absent  []string // known to be disconnected when it was published
 }
 
 // queuedKey makes keys that sort by time.
@@ -40,11 +40,11 @@ func queuedMoment(k []byte) time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(k)))
 }
 
-// sweep is the number of expired entries that are removed with each new one: more than one, so that they do
-// not accumulate, and few, so that no caller waits.
+// sweep is the number of expired entries removed with each new one: more than one, so that they do
+// not accumulate, and few, so that no caller is delayed.
 const sweep = 8
 
-// putQueued records until when a job is kept for disconnected minions.
+// putQueued records until when a job is queued for disconnected minions.
 func putQueued(tx *bolt.Tx, jid string, until, now time.Time) error {
 	if until.IsZero() {
 		return nil
@@ -63,14 +63,14 @@ func putQueued(tx *bolt.Tx, jid string, until, now time.Time) error {
 	return b.Put(queuedKey(jid, until), binary.BigEndian.AppendUint64(nil, uint64(now.UnixMilli())))
 }
 
-// RememberFor is how long the outcome of an expired job is kept.
+// RememberFor is how long the outcome of an expired job is remembered.
 const RememberFor = 10 * time.Minute
 
 // rememberJobs bounds the expired jobs that Queued returns.
 const rememberJobs = 500
 
-// Queued returns the jobs that are kept for disconnected minions at a time, at most limit of them, and some
-// that expired shortly before. They are in the order of storing.
+// Queued returns at most limit jobs that are queued for disconnected minions at the time now, and
+// some that expired shortly before. They are sorted by the time at which they were stored.
 func (s *Store) Queued(now time.Time, limit int) ([]Queued, error) {
 	var out []Queued
 	err := s.file.view(func(tx *bolt.Tx) error {
@@ -123,7 +123,7 @@ func readQueued(tx *bolt.Tx, k, v []byte) (q Queued, err error) {
 		if raw := states.Get(k[8:]); raw != nil {
 			d, err := decodeDict(raw)
 			if err != nil {
-				return Queued{}, err // who has begun is unknown: the job could run twice
+				return Queued{}, err // which minions started it is unknown, so the job could run twice
 			}
 			q.State = State{Handed: value.Texts(d.At("handed")), Running: value.Texts(d.At("running")), Absent: value.Texts(d.At("absent"))}
 		}

@@ -22,7 +22,7 @@ import (
 // Job is one job.
 type Job struct {
 	JID string
-	// Load is the published load, or that of the first return if the job was not published here.
+	// Load is the published load, or that of the first return if the job was not published.
 	Load *value.Dict
 	// Minions are the ids of targeted minions.
 	Minions []string
@@ -77,14 +77,14 @@ func (s *Store) Returns(jid string) (map[string]*value.Dict, error) {
 	return out, err
 }
 
-// Bounds of the returns that are copied at a time.
+// Bounds of the returns that are copied in one transaction.
 const (
 	chunkReturns = 256
 	chunkBytes   = 4 << 20
 )
 
-// EachReturn calls fn for the returns of a job in the order of their ids, until it returns false. It holds
-// few of them in memory at a time. fn may be slow.
+// EachReturn calls fn for the returns of a job in the order of their ids, until it returns false.
+// It has only a few of them in memory at a time. fn may be slow.
 func (s *Store) EachReturn(jid string, fn func(id string, ret *value.Dict) bool) error {
 	type entry struct {
 		id  string
@@ -124,7 +124,7 @@ func (s *Store) EachReturn(jid string, fn func(id string, ret *value.Dict) bool)
 	}
 }
 
-// unreadable stands for a return that is damaged.
+// unreadable returns the dict shown instead of a damaged return.
 func unreadable(err error) *value.Dict {
 	return value.DictOf("return", fmt.Sprintf("ERROR: The master has this return but %v.", err), "retcode", 1, "success", false)
 }
@@ -213,7 +213,7 @@ func (f *Filter) keeps(j *Job) (keep bool, err error) {
 	return f.Keep == nil || f.Keep(j), nil
 }
 
-// inHour appends the jobs of an hour; errFound says that the limit is reached.
+// inHour appends the jobs of an hour; errFound means that the limit is reached.
 func (s *Store) inHour(f *Filter, hour *bolt.Bucket, jobs *[]*Job) error {
 	c := hour.Cursor()
 	for jid := f.firstJID(c); jid != ""; jid = f.nextJID(c, jid) {
@@ -260,7 +260,7 @@ func (f *Filter) nextJID(c *bolt.Cursor, jid string) string {
 	return next
 }
 
-// read reads a job. With an error, which is of its load, the rest of the job is there.
+// read reads a job. If its load cannot be read, it returns the error and the rest of the job.
 func (f *Filter) read(hour *bolt.Bucket, jid string) (*Job, error) {
 	var damage error
 	j := &Job{JID: jid, Minions: decodeIDs(hour.Get(key(jid, entryMinions, "")))}

@@ -15,14 +15,15 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// Stream is the part of a Store that replicates jobs and returns to other masters: a log of changes (oplog),
-// written in the same transactions. An entry of the log is the key of a job's load, which stands for all that
-// was published, or the key of a return.
+// Stream is the part of a Store that replicates jobs and returns to other masters: a log of changes
+// (oplog), written in the same transactions. A log entry is the key of a job's load, which
+// represents the whole published job, or the key of a return.
 //
-// Masters with the same entries have the same jobs, in whatever order the entries arrived. Stored jobs and
-// returns do not change. Two masters may store different versions, for example if a minion returned to both
-// while they were disconnected. Then both keep the version that sorts first; a published load wins over one
-// made from a return. The minions of a job are the union of all versions.
+// Masters with the same entries have the same jobs, whatever the order in which the entries
+// arrived. Stored jobs and returns do not change. Two masters may store different versions, for
+// example if a minion returned to both while they were disconnected. Then both keep the version
+// that sorts first; a published load wins over one made from a return. The minions of a job are the
+// union of all versions.
 type Stream struct {
 	file   *file
 	writer *writer
@@ -31,7 +32,7 @@ type Stream struct {
 	taken  func([]Taken)
 }
 
-// Taken is a change from another master that was new here.
+// Taken is a change from another master that was new to this store.
 type Taken struct {
 	JID string
 	// ID is the minion of a return, "" for a job.
@@ -45,8 +46,8 @@ type Taken struct {
 	From    string
 }
 
-// OpenSharing is Open for the master id of a cluster whose masters each have their own database. taken is
-// called once with changes from other masters, after they are on disk.
+// OpenSharing is Open for a master of a cluster in which each master has its own database. id is
+// that of the master. taken is called once with changes from other masters, after they are on disk.
 func OpenSharing(dir, id string, o Options, taken func([]Taken), log *slog.Logger) (*Store, error) {
 	s := newStore(dir, o, log)
 	s.stream = &Stream{file: s.file, writer: s.writer, id: id, taken: taken}
@@ -55,7 +56,7 @@ func OpenSharing(dir, id string, o Options, taken func([]Taken), log *slog.Logge
 	return s.open()
 }
 
-// Stream returns the changes of a store that OpenSharing has opened, else nil.
+// Stream returns the changes of a store opened by OpenSharing, else nil.
 func (s *Store) Stream() *Stream { return s.stream }
 
 var _ oplog.Stream = (*Stream)(nil)
@@ -77,7 +78,7 @@ func logReturn(tx *bolt.Tx, jid, id string) error {
 	return err
 }
 
-// logWhole logs a job imported from Salt's files, with its returns.
+// logWhole logs an imported job with its returns.
 func logWhole(tx *bolt.Tx, o *op) error {
 	err := logJob(tx, o.jid)
 	for _, r := range o.whole {
@@ -88,7 +89,7 @@ func logWhole(tx *bolt.Tx, o *op) error {
 	return err
 }
 
-// sweepLog removes the entries of expired jobs.
+// sweepLog removes the log entries of expired jobs.
 func sweepLog(tx *bolt.Tx) error {
 	return oplog.Sweep(tx, func(ref []byte) bool {
 		jid, _, _ := splitKey(ref)
@@ -96,7 +97,7 @@ func sweepLog(tx *bolt.Tx) error {
 	})
 }
 
-// published stores the load of a job that was published here.
+// published stores the load of a job published by this master.
 func (s *Stream) published(at *place, o *op) error {
 	if err := at.mergeLoad(o.load); err != nil {
 		return err
@@ -221,8 +222,8 @@ func readItem(tx *bolt.Tx, ref []byte) ([]byte, error) {
 	return encode(&value.List{Items: []any{itemJob, jid, bytes.Clone(load), value.Strings(decodeIDs(hour.Get(key(jid, entryMinions, "")))), ms, from}})
 }
 
-// Apply implements oplog.Stream. Of a batch with an item that cannot be decoded it applies those before, and
-// fails: what was not stored is not acknowledged.
+// Apply implements oplog.Stream. If an item cannot be decoded, it applies the items before it and
+// returns an error, so that only stored items are acknowledged.
 func (s *Stream) Apply(b oplog.Batch) error {
 	items, unreadable := oplog.Decode(&b, func(it oplog.Item) (item, error) { return decodeItem(it.Data) })
 	o := &op{kind: opTake, batch: b, items: items}
@@ -238,8 +239,8 @@ func (s *Stream) Apply(b oplog.Batch) error {
 	return unreadable
 }
 
-// take stores the new items of a batch. An invalid batch is skipped, so that the rest of the transaction is
-// kept.
+// take stores the new items of a batch. An invalid batch is skipped, so that the transaction can
+// store its other changes.
 func (o *op) take(at *place, now time.Time) error {
 	o.took, o.refused = nil, nil
 	before, err := oplog.Accept(at.tx, o.batch)
@@ -267,7 +268,8 @@ func (o *op) take(at *place, now time.Time) error {
 
 var errItem = errors.New("neither a job nor a return")
 
-// item is a decoded item of a batch: a job, or a return if it has the ID of a minion. raw is its load or return.
+// item is a decoded item of a batch: a job, or a return if it has the ID of a minion. raw is its
+// load or return.
 type item struct {
 	Taken
 	raw []byte
@@ -309,7 +311,7 @@ func decodeItem(data []byte) (item, error) {
 	return item{}, errItem
 }
 
-// takeItem stores an item, and returns it if it was new, and the name of its entry.
+// takeItem stores an item, and returns it if it was new, and its log entry.
 func (p *place) takeItem(it item, now time.Time) (news *Taken, ref []byte, err error) {
 	if it.ID != "" {
 		news, err = p.takeReturn(it.JID, it.ID, it.raw, it.Return, now)
@@ -351,7 +353,7 @@ func (p *place) takeJob(t Taken, load []byte, now time.Time) (news bool, err err
 		return false, err
 	}
 	old := p.hour.Get(key(t.JID, entryLoad, ""))
-	news = old == nil || !published(old) // one made from a return says nothing about the job
+	news = old == nil || !published(old) // a load made from a return is not a published job
 	if err := p.mergeLoad(load); err != nil {
 		return news, err
 	}

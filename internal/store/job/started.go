@@ -4,11 +4,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// startedCmd marks the load of a job that a minion has started itself. It is the command with which the
-// minion reported the job; published jobs have "publish".
+// startedCmd marks the load of a job that a minion started itself. It is the command with which the
+// minion reported the job; published jobs have the command "publish".
 const startedCmd = "_return"
 
-// Bounds of a minion's report about a job that it started itself. Job lists show all of it.
+// Bounds of a minion's report about a job that it started itself. Job lists show the whole load.
 const (
 	maxStartedWord = 1 << 10
 	maxStartedArg  = 64 << 10

@@ -13,15 +13,16 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// NewJob stores a job: its load, which has the jid, and the ids of its minions. It returns when the job is on
-// disk, so it is stored before any minion receives it. An existing job gets the new load and minions and
-// keeps its returns.
+// NewJob stores a job: its load, which has the jid, and the ids of its minions. It returns when the
+// job is on disk, so that it is stored before any minion receives it. An existing job gets the new
+// load and minions and keeps its returns; a replicated store merges them with the existing ones
+// (see Stream).
 func (s *Store) NewJob(load *value.Dict, minions []string) error {
 	return s.NewJobUntil(load, minions, time.Time{})
 }
 
-// NewJobUntil is NewJob for a job that is kept for disconnected minions until a time: Queued returns it until
-// then.
+// NewJobUntil is NewJob for a job that is queued for disconnected minions until a time. Until then
+// Queued returns it.
 func (s *Store) NewJobUntil(load *value.Dict, minions []string, until time.Time) error {
 	jid, err := checkJID(load)
 	if err != nil || !s.o.JobCache {
@@ -132,7 +133,7 @@ func (s *Store) Put(w *Whole) error {
 	return s.writer.wait(o)
 }
 
-// probeKey, in the bucket of metadata, has the time of the last probe.
+// probeKey, in the metadata bucket, has the time of the last probe.
 var probeKey = []byte("probed")
 
 // Probe writes a record, and returns an error if the database cannot be written.
@@ -198,7 +199,7 @@ func (s *Store) apply(at *place, o *op) error {
 			return err
 		}
 		if s.stream != nil {
-			return addIDs(at.hour, o.jid, o.minions) // as other masters do when they get the job
+			return addIDs(at.hour, o.jid, o.minions) // as on other masters when they receive the job
 		}
 		return putIDs(at.hour, o.jid, o.minions)
 	case opMinions:
@@ -232,7 +233,8 @@ func (p *place) putLoad(load []byte) error {
 }
 
 func (o *op) applyWhole(at *place) error {
-	// A load made from a return says little about the job.
+	// A load made from a return has little information about the job, so a published one replaces
+	// it.
 	if !at.hasLoad || published(o.load) && !published(at.hour.Get(key(o.jid, entryLoad, ""))) {
 		if err := at.putLoad(o.load); err != nil {
 			return err
@@ -313,8 +315,8 @@ func addIDs(hour *bolt.Bucket, jid string, ids []string) error {
 	return putIDs(hour, jid, all)
 }
 
-// prune drops the hours that ended longer ago than keep. An hour in the future, which a wrong clock made,
-// expires when keep has passed since this was noticed.
+// prune drops the hours that ended longer ago than keep. An hour in the future, caused by a wrong
+// clock, expires when keep has passed since prune first saw it.
 func prune(tx *bolt.Tx, now time.Time, keep time.Duration) (int, error) {
 	var old [][]byte
 	future := tx.Bucket(futureBucket)

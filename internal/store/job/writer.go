@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxQueue and maxWaiting bound the changes that wait for the disk.
+	// maxQueue and maxWaiting bound the number and the bytes of queued changes.
 	maxQueue   = 16 << 10
 	maxWaiting = 256 << 20
 	// maxBatch and maxBatchBytes bound one transaction.
@@ -33,26 +33,26 @@ const (
 	opWhole
 	opPrune
 	opRepair // a reader found damage
-	opTake   // a batch of another master
+	opTake   // store a batch of another master
 	opRenew
-	opRestore // a thing of another master that differs
+	opRestore // an item of another master that differs
 	opResend
 	opAdopted
 	opProbe
 	opNone
 )
 
-// op is a change that waits for the disk.
+// op is a change in the queue of the writer.
 type op struct {
 	kind    opKind
 	jid, id string
 	load    []byte      // of a job
 	ret     []byte      // of a return
-	raw     *value.Dict // the whole return, for an unknown job
+	raw     *value.Dict // the whole return, used as the load of an unknown job
 	started *value.Dict // the load of a job started by the minion itself, or nil
 	minions []string
 	whole   []*op     // the returns of a whole job
-	until   time.Time // of a job kept for disconnected minions; or the start of reading Salt's files; or the hour of a restored job
+	until   time.Time // delivery deadline of a queued job, start of reading Salt's files, or hour of a restored job
 	notes   Notes
 	why     error // of a repair
 	batch   oplog.Batch
@@ -60,8 +60,8 @@ type op struct {
 	items   []item  // of the batch, decoded
 	refused error   // result: why the batch was refused
 	dup     bool    // result: the return existed
-	differs bool    // result: with another result
-	instead bool    // of a restore: replace what is here
+	differs bool    // result: the existing return has another result
+	instead bool    // of a restore: replace the local version
 	changed bool    // result: of a restore
 	dropped int     // result: buckets pruned
 	done    func(dup bool, err error)
@@ -78,7 +78,7 @@ func (o *op) size() int64 {
 	return n
 }
 
-// writer changes the file. It puts all changes that wait into one transaction.
+// writer changes the file. It stores all queued changes in one transaction.
 type writer struct {
 	file   *file
 	apply  func(at *place, o *op) error
@@ -96,7 +96,7 @@ func newWriter(f *file, apply func(at *place, o *op) error) *writer {
 	return w
 }
 
-// stop ends run after the changes that wait.
+// stop ends run after the queued changes are stored.
 func (w *writer) stop() {
 	w.enter.Lock()
 	defer w.enter.Unlock()
@@ -114,7 +114,8 @@ func (w *writer) wait(o *op) error {
 	return <-c
 }
 
-// enqueue queues a change for the writer. Without an error its done is called. If block, it waits for room.
+// enqueue queues a change for the writer. If it returns no error, done of the change will be
+// called. If block is set, it waits for space in the queue.
 func (w *writer) enqueue(o *op, block bool) error {
 	if w.file.readOnly {
 		return salt.Errorf(salt.Invalid, "the job database %s was opened for reading only", w.file.path)
@@ -207,8 +208,8 @@ func (o *op) repair() error {
 	return o.why
 }
 
-// place is the position of the last change of a transaction, since most of a batch are returns of one
-// job.
+// place is the position of the last change of a transaction, since most changes of a batch are
+// returns of the same job.
 type place struct {
 	tx      *bolt.Tx
 	jid     string

@@ -67,15 +67,15 @@ type Journal struct {
 	path string
 	lock *os.File
 
-	mu   sync.Mutex // of appending and reading
+	mu   sync.Mutex // guards appending and reading
 	f    *os.File   // nil after Close
 	size int64
 	buf  []byte
-	// reserve is how much disk space Append leaves to AppendNote; reserved is where
-	// the space ends that the file has.
+	// reserve is the disk space that Append leaves free for AppendNote. reserved is the offset
+	// where the allocated disk space of the file ends.
 	reserve, reserved int64
 
-	flush  sync.Mutex // of flushing; taken before mu
+	flush  sync.Mutex // serializes flushes; locked before mu
 	synced int64      // bytes that are on disk; guarded by flush
 }
 
@@ -193,9 +193,9 @@ func readBody(in io.Reader, body []byte, n int) ([]byte, error) {
 	return body, nil
 }
 
-// Reserve keeps n bytes of disk space after the records for those of AppendNote. Append writes a record only
-// if this space is left afterwards. On a file system that cannot reserve space it does nothing. An error
-// means that there is less space now; each append tries again.
+// Reserve reserves n bytes of disk space after the records for AppendNote. Append writes a record
+// only if this space stays free. On a file system that cannot reserve space, Reserve has no effect.
+// An error means that less space is available now; each append tries again.
 func (j *Journal) Reserve(n int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -251,7 +251,7 @@ func (j *Journal) append(kind byte, payload []byte, note bool) (Position, error)
 	end := j.size + int64(len(j.buf))
 	err := j.ensure(end)
 	if err != nil && note && end > j.reserved {
-		// What an earlier process has reserved, and not used, is still there.
+		// Space that an earlier process reserved and did not use is still allocated.
 		if err = allocate(j.f, j.size, end); err == nil {
 			j.reserved = end
 		}
@@ -292,7 +292,7 @@ func (j *Journal) Sync() error {
 	j.flush.Lock()
 	defer j.flush.Unlock()
 	if j.synced >= want {
-		return nil // a concurrent flush has included it
+		return nil // included in a concurrent flush
 	}
 	j.mu.Lock()
 	f, has := j.f, j.size
@@ -372,7 +372,7 @@ func (j *Journal) Rewrite(fill func(emit func(kind byte, payload []byte) (Positi
 		j.reserve = 0
 		return nil
 	}
-	place := func() error { return os.Rename(temp, j.path) } // rename: flushed, and the open file goes on being written
+	place := func() error { return os.Rename(temp, j.path) } // rename: flushed before; the open file stays in use
 	for _, step := range []func() error{out.Flush, reserve, f.Sync, place} {
 		if err == nil {
 			err = step()

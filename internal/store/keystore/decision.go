@@ -101,7 +101,8 @@ type note struct {
 	at time.Time // when this master learned of it
 }
 
-// OpenDecisions creates the directory for the notes of other programs.
+// OpenDecisions opens the decisions and creates the directory in which other programs record
+// theirs.
 func OpenDecisions(cacheDir string, log *slog.Logger) (*Decisions, error) {
 	d := &Decisions{dir: DecisionsDir(cacheDir), log: log, notes: map[string][]note{}}
 	if err := atomicfile.MkdirAll(filepath.Dir(d.dir), 0o700); err != nil {
@@ -179,8 +180,8 @@ func (d *Decisions) keep(id string, left []note) {
 	}
 }
 
-// Looked reports that Who has been called for all changes so far, and that the answers are on
-// disk.
+// Looked ends a round: Who has been called for all changes so far, and the answers are on disk. It
+// deletes the notes that were read, and decisions that had no effect for a minute.
 func (d *Decisions) Looked() {
 	if d == nil {
 		return
@@ -197,7 +198,7 @@ func (d *Decisions) Looked() {
 	}
 }
 
-// readAll reads the notes of other programs.
+// readAll reads the decisions recorded by other programs.
 func (d *Decisions) readAll() {
 	f, err := os.Open(d.dir)
 	if err != nil {
@@ -258,9 +259,9 @@ func parseNote(b []byte) (n Decision, err error) {
 	return n, nil
 }
 
-// NoteBeside returns the function with which a program beside the master records its changes. The master
-// creates the directory if it keeps notes. Without the directory, or if it is not writable, nothing is
-// recorded.
+// NoteBeside returns the function with which a program beside the master records its changes. The
+// master creates the directory if it records decisions. Without the directory, or if it is not
+// writable, nothing is recorded.
 func NoteBeside(cacheDir string, log *slog.Logger) func(Decision) {
 	dir := DecisionsDir(cacheDir)
 	info, err := os.Stat(dir)

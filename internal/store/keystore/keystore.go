@@ -1,5 +1,5 @@
-// Package keystore keeps the public keys of minions in the directories that Salt's master uses, one file for
-// each minion id:
+// Package keystore keeps the public keys of minions in the directories that Salt's master uses, one
+// file for each minion id:
 //
 //	PKI_DIR/minions           accepted
 //	PKI_DIR/minions_pre       waiting for a decision
@@ -7,15 +7,15 @@
 //	PKI_DIR/minions_denied    a key that differs from the one known for the id
 //	PKI_DIR/minions_autosign  empty stubs: accept the key of this id
 //
-// The directories are the only authority. Existing ones are used as they are, and other programs (such as
-// salt-key) may change them at any time. Every answer here costs at least one stat, and caches are only valid
-// while the disk shows no change.
+// The directories are the only authority. Existing ones are used as they are, and other programs
+// (such as salt-key) may change them at any time. Every lookup costs at least one stat, and caches
+// are only valid while the stamp of the file or directory is unchanged.
 //
-// An id is a file name. Names that do not pass salt.CheckID are refused, dot files above all; Salt ignores
-// these and so does List. A directory, pipe or device in the place of a key is not a key. A link to a file is
-// one, but is never written through.
+// An id is a file name. Names that fail salt.CheckID, such as those of dot files, are refused. List
+// ignores such files, as Salt does. A directory, pipe or device with the name of a key is not a
+// key. A symbolic link to a file is a key, but writes never follow the link.
 //
-// The answer that a minion gets is decided elsewhere.
+// Other packages decide what the master replies to a minion.
 package keystore
 
 import (
@@ -178,10 +178,10 @@ func (s *Store) path(st State, id string) string {
 	return s.dir + "/" + dirNames[st] + "/" + id
 }
 
-// errNotFile means that something other than a regular file has the name.
+// errNotFile means that the name belongs to something other than a regular file.
 var errNotFile = errors.New("not a regular file")
 
-// readFile reads a small regular file. It follows a link and does not wait for a pipe.
+// readFile reads a small regular file. It follows symbolic links and does not block on a pipe.
 func readFile(path string, limit int64) ([]byte, host.Stamp, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -222,12 +222,12 @@ func (s *Store) Read(st State, id string) (pub string, err error) {
 	return string(b), nil
 }
 
-// Lookup returns the state of an id and its key. It checks in the order in which the master decides:
-// rejected, accepted, pending. It ignores denied keys, since they say nothing about the id's own key; Read
-// returns them. An id without a key is None.
+// Lookup returns the state of an id and its key. It checks in the order in which the master
+// decides: rejected, accepted, pending. It ignores denied keys, since they differ from the id's own
+// key; Read returns them. An id without a key is None.
 //
-// If something other than a file is in the place of a pending key, the error is of kind Denied: such an id
-// gets no key.
+// If something other than a file has the name of a pending key, the error is of kind Denied: such
+// an id gets no key.
 func (s *Store) Lookup(id string) (st State, pub string, err error) {
 	for _, st := range []State{Rejected, Accepted, Pending} {
 		pub, err := s.Read(st, id)
@@ -316,7 +316,8 @@ func (s *Store) readDir(st State) ([]string, error) {
 	return ids, nil
 }
 
-// sortIDs makes each lower-case form once, since comparisons dominate the time of listing thousands of keys.
+// sortIDs sorts ids ignoring case. It computes each lower-case form once, since comparisons
+// dominate the time of listing thousands of keys.
 func sortIDs(ids []string) {
 	type pair struct{ lower, id string }
 	pairs := make([]pair, len(ids))
@@ -357,9 +358,9 @@ func (s *Store) Accepted() ([]string, error) {
 	return ids, nil
 }
 
-// AcceptedKey returns the accepted key of an id, parsed. It is fast enough to be called for every request: it
-// costs one stat while the file does not change. The error is of kind NotFound if the id is not accepted, and
-// Invalid if the file holds no usable key.
+// AcceptedKey returns the accepted key of an id, parsed. It is fast enough to be called for every
+// request: it costs one stat while the file does not change. The error is of kind NotFound if the
+// id is not accepted, and Invalid if the file contains no usable key.
 func (s *Store) AcceptedKey(id string) (*Key, error) {
 	if err := checkID(id); err != nil {
 		return nil, err

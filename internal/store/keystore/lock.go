@@ -10,9 +10,9 @@ import (
 	"brine/internal/base/salt"
 )
 
-// MirrorMark is a file in the directory of keys whose keys are replicated to other masters. Its presence makes
-// every change wait for Exclusive: the replica compares the keys with what it knows before it writes another
-// master's decision, and no other decision may intervene.
+// MirrorMark is a file in the directory of keys whose keys are replicated to other masters. Its
+// presence makes every change wait for Exclusive: the replica compares the keys with what it knows
+// before it writes another master's decision, and no other change may happen in between.
 const MirrorMark = ".brine-replica-key"
 
 // flock is replaced by tests.
@@ -41,8 +41,8 @@ func (s *Store) Exclusive(fn func(*Store) error) error {
 	return fn(&Store{directory: s.directory, by: s.by, locked: true})
 }
 
-// shared begins a change: if keys are replicated, it waits for Exclusive of others. If the lock fails, the change
-// is made without it.
+// shared begins a change: if keys are replicated, it waits for Exclusive of others. If the lock
+// fails, the change is made without it.
 func (s *Store) shared() (done func()) {
 	if s.locked {
 		return func() {}
@@ -58,7 +58,7 @@ func (s *Store) shared() (done func()) {
 	return unlock
 }
 
-// lockDir locks a directory with flock(2), which ends with the process.
+// lockDir locks a directory with flock(2). The lock ends with the process.
 func lockDir(dir string, how int) (unlock func(), err error) {
 	f, err := os.Open(dir)
 	if err != nil {

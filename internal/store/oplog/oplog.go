@@ -1,17 +1,18 @@
-// Package oplog numbers the changes that several masters make to replicated state, so that each master can
-// send another exactly the changes that it lacks.
+// Package oplog numbers the changes that several masters make to replicated state, so that each
+// master can send another exactly the changes that it lacks.
 //
-// A log is a set of buckets in the bbolt file of the data, and is written in the transactions that change the
-// data. It has entries of several origins: the file itself, which gets a random name each time it is opened,
-// and the files of other masters. Each origin numbers its changes from 1. No number is used twice under one
-// name, also when the file is replaced by an older copy of itself: the copy continues under a new name.
+// A log is a set of buckets in the bbolt file of the data, and is written in the transactions that
+// change the data. It has entries of several origins: the file itself, which gets a random name
+// each time it is opened, and the files of other masters. Each origin numbers its changes from 1.
+// No number is used twice under one name, even if the file is replaced by an older copy of itself:
+// the copy continues under a new name.
 //
-// An entry only names the changed item; its data is read when it is sent. So a replaced change uses no space,
-// and a log is never larger than the data.
+// An entry only names the changed item; its data is read when it is sent. So a replaced change uses
+// no space, and a log is never larger than the data.
 //
-// A Vector holds for each origin the number up to which a file has all changes that still count. A batch that
-// continues the vector raises it, whichever master sent the batch. Masters that are connected, directly or
-// through others, therefore converge.
+// A Vector holds for each origin the number up to which a file has all changes that still count. A
+// batch that continues the vector raises it, whichever master sent the batch. Masters that are
+// connected, directly or through others, therefore converge.
 package oplog
 
 import (
@@ -62,8 +63,9 @@ type Batch struct {
 	From, To uint64
 	Items    []Item
 
-	// Live, if not nil, makes this a list of the changes after From, up to To, that still count: as varints,
-	// each the distance to the previous one. Items is empty then. Forgotten is the value of Forgetful.
+	// Live, if not nil, makes this a list of the changes after From, up to To, that still count.
+	// They are encoded as varints, each the difference from the previous number. Items is empty
+	// then. Forgotten is the number of Forgetful.Forgotten for the origin.
 	Live      []byte
 	Forgotten uint64
 }
@@ -89,11 +91,11 @@ func Decode[T any](b *Batch, item func(Item) (T, error)) (decoded []T, unreadabl
 	return decoded, nil
 }
 
-// Forgetful is a Stream that forgets deletions known to all masters.
+// Forgetful is a Stream that removes deletions known to all masters from the log.
 type Forgetful interface {
 	Stream
-	// Forgotten returns, by origin, the number up to which deletions may have been forgotten. A peer that
-	// does not know all changes up to there needs the list of ReadLive.
+	// Forgotten returns, by origin, the number up to which deletions may have been removed. A peer
+	// that does not know all changes up to there needs the list of ReadLive.
 	Forgotten() (Vector, error)
 	// ReadLive returns which changes of an origin after a number count.
 	ReadLive(origin string, after uint64) (Batch, error)
@@ -113,9 +115,9 @@ type Stream interface {
 	// Apply applies a batch, and returns when it is on disk. ErrGap means that the batch does not continue
 	// the known changes.
 	Apply(b Batch) error
-	// Renew gives the store a new origin name. It is needed when a peer knows more changes of the present
-	// origin than the store itself: memory and disk were reset together, as of a virtual machine, and the
-	// store would reuse numbers.
+	// Renew gives the store a new origin name. It is needed when a peer knows more changes of the
+	// present origin than the store itself: memory and disk were reset together, as with a snapshot
+	// of a virtual machine, and the store would reuse numbers.
 	Renew() error
 	// Changed returns a channel that is closed at the next change.
 	Changed() <-chan struct{}
@@ -133,9 +135,10 @@ var (
 // maxName bounds the name of an origin in bytes.
 const maxName = 64
 
-// Init creates missing buckets and gives the file a new name. It is called when a file is opened, because that
-// may be an older copy: other masters may know changes under the present name that this copy lacks, and would
-// confuse new ones with the same numbers with them. owner is the id of the master.
+// Init creates missing buckets and gives the file a new name. It is called when a file is opened,
+// because the file may be an older copy. Then other masters may know changes under the present name
+// that the copy lacks, and would mistake new changes with the same numbers for these. owner is the
+// id of the master.
 func Init(tx *bolt.Tx, owner string) error {
 	for _, name := range [][]byte{entriesBucket, vectorBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
@@ -152,15 +155,15 @@ func Renew(tx *bolt.Tx, owner string) error {
 	return tx.Bucket(vectorBucket).Put(selfKey, []byte(prefixOf(owner)+hex.EncodeToString(b[:])))
 }
 
-// prefixOf returns the prefix of the names of a master's origins, by which it recognizes them also after its disk
-// was reset.
+// prefixOf returns the prefix of the names of a master's origins, by which it recognizes them even
+// after its disk was reset.
 func prefixOf(owner string) string {
 	sum := sha256.Sum256([]byte(owner))
 	return hex.EncodeToString(sum[:4]) + "-"
 }
 
-// Own reports whether an origin belongs to a master. Names by versions that kept one name for the life of a
-// file do not show that.
+// Own reports whether an origin belongs to a master. It does not recognize names of earlier
+// versions, which used one name for the life of a file.
 func Own(origin, owner string) bool { return strings.HasPrefix(origin, prefixOf(owner)) }
 
 // Self returns the origin name of the file.
@@ -237,8 +240,8 @@ func Accept(tx *bolt.Tx, b Batch) (before uint64, err error) {
 	return before, err
 }
 
-// Each calls fn for the changes of an origin after a number, in order, until it returns false. It returns the
-// number up to which all were seen.
+// Each calls fn for the changes of an origin after a number, in order, until it returns false. It
+// returns the number up to which fn has seen all changes.
 func Each(tx *bolt.Tx, origin string, after uint64, fn func(number uint64, ref []byte) bool) (to uint64) {
 	prefix := append([]byte(origin), 0)
 	c := tx.Bucket(entriesBucket).Cursor()

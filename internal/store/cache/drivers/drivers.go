@@ -1,5 +1,4 @@
-// Package drivers has all drivers of the option cache: it imports their packages, which
-// register them.
+// Package drivers registers all drivers of the option cache by importing their packages.
 package drivers
 
 import (
