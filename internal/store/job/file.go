@@ -135,8 +135,8 @@ func openError(path string, err error) error {
 	return fmt.Errorf("%w: %w", errDamaged, err)
 }
 
-// guard runs fn and turns a panic into an error that matches errDamaged. bbolt panics on an invalid page, and
-// a page that the disk cannot read is a fault of the memory map.
+// guard runs fn and turns a panic into an error that matches errDamaged. bbolt panics on an invalid
+// page, and a page that the disk cannot read causes a memory fault.
 func guard[T any](fn func() (T, error)) (v T, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -179,8 +179,9 @@ func (f *file) replace(why error) {
 	}
 }
 
-// verify reads every entry once after an unclean shutdown. At an invalid page, view has the file replaced. It
-// works in small steps, because a read transaction can delay the writer.
+// verify reads every entry once after an unclean shutdown. If it finds an invalid page, view causes
+// the replacement of the file. It works in small steps, because a read transaction can delay the
+// writer.
 func (f *file) verify(quit <-chan struct{}) {
 	var hour, from []byte
 	for done := false; !done && !ended(quit); {
@@ -232,7 +233,7 @@ func (f *file) updateLocked(fn func(*bolt.Tx) error) error {
 	return err
 }
 
-// view runs a read transaction. It reports a damaged file, once, for its replacement.
+// view runs a read transaction. It reports a damaged file once, so that it is replaced.
 func (f *file) view(fn func(*bolt.Tx) error) error {
 	err := f.viewOnce(fn)
 	if errors.Is(err, errDamaged) && !f.readOnly && f.damaged.CompareAndSwap(false, true) {

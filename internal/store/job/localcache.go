@@ -60,14 +60,15 @@ func (c *LocalCache) jobDir(jid string) string {
 	return filepath.Join(c.dir, name[:2], name[2:])
 }
 
-// Modes of files and directories in CACHEDIR/jobs. Arguments and results of jobs may hold secrets; Salt's
-// programs that read them run as the master's user.
+// Modes of files and directories in CACHEDIR/jobs. Arguments and results of jobs may contain
+// secrets; Salt's programs that read them run as the master's user.
 const (
 	dirMode  = 0o750
 	fileMode = 0o600
 )
 
-// Protect narrows the mode of the directory of all jobs, which an earlier version or Salt may have created.
+// Protect restricts the mode of the directory of all jobs, which an earlier version or Salt may
+// have created.
 func (c *LocalCache) Protect() error {
 	info, err := os.Stat(c.dir)
 	if err == nil && info.Mode().Perm()&^dirMode != 0 {
@@ -117,7 +118,7 @@ func (c *LocalCache) writeFiles(jid string, files []localFile, durable bool) err
 	if err := writeEach(dir, files, durable); err != nil {
 		return err
 	}
-	// Written last, since a directory without it looks incomplete to cleaners.
+	// The file jid is written last, since a directory without it looks incomplete to cleaners.
 	err := atomicfile.Write(filepath.Join(dir, "jid"), []byte(jid), fileMode, durable)
 	if err == nil && durable {
 		c.syncNames(dir)

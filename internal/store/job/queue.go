@@ -69,8 +69,9 @@ const RememberFor = 10 * time.Minute
 // rememberJobs bounds the expired jobs that Queued returns.
 const rememberJobs = 500
 
-// Queued returns at most limit jobs that are queued for disconnected minions at the time now, and
-// some that expired shortly before. They are sorted by the time at which they were stored.
+// Queued returns the jobs that are queued for disconnected minions at the time now, and some that
+// expired shortly before, at most limit in all. They are sorted by the time at which they were
+// stored.
 func (s *Store) Queued(now time.Time, limit int) ([]Queued, error) {
 	var out []Queued
 	err := s.file.view(func(tx *bolt.Tx) error {

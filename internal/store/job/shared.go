@@ -22,11 +22,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// Shared is the job cache of a cluster with a shared directory: LocalCache's files, used by several masters,
-// Brine's and Salt's. A change by one is visible to all at once, and no job is lost when a master dies.
+// Shared is the job cache of a cluster with a shared directory: LocalCache's files, used by several
+// masters, Brine's and Salt's. A change by one is immediately visible to all, and no job is lost
+// when a master dies.
 //
-// Besides Salt's files there is CACHEDIR/brine/queue/UNTIL.JID for each job that is kept for disconnected
-// minions. It holds the id of the master that published the job.
+// Besides Salt's files there is CACHEDIR/brine/queue/UNTIL.JID for each job that is queued for
+// disconnected minions. It holds the id of the master that published the job.
 type Shared struct {
 	c   *LocalCache
 	o   Options
@@ -55,11 +56,11 @@ type sharedReturn struct {
 	done func(dup bool, err error)
 }
 
-// sharedWorkers is the number of concurrent writers of returns: each waits for the disk, and one flush serves
-// all that wait.
+// sharedWorkers is the number of concurrent writers of returns. Each waits for the disk, and one
+// flush serves all that wait.
 const sharedWorkers = 32
 
-// maxNames bounds the job ids in memory.
+// maxNames bounds the number of cached job ids.
 const maxNames = 200_000
 
 // OpenShared opens the jobs in a cachedir that the masters of a cluster share. id is that of this master,
@@ -347,7 +348,8 @@ func (s *Shared) List(f Filter) ([]*Job, error) {
 	return listDirs(dirs, f), nil
 }
 
-// listDirs returns the jobs that f selects from dirs, which maps job ids to directories: the newest first, or the oldest with f.Oldest.
+// listDirs returns the jobs that f selects from dirs, which maps job ids to directories: the newest
+// first, or the oldest first if f.Oldest is set.
 func listDirs(dirs map[string]string, f Filter) []*Job {
 	since := ""
 	if !f.Since.IsZero() {
@@ -414,8 +416,8 @@ func (s *Shared) QueuedBut(now time.Time, limit int, known func(jid string) bool
 		if info, err := e.Info(); err == nil {
 			at = info.ModTime()
 		}
-		// The clock of the file server may be ahead of the masters'. By it a minion
-		// that signed in after the publication would have done so before.
+		// The clock of the file server may be ahead of the masters' clocks. Then a minion that
+		// signed in after the publication would seem to have signed in before it.
 		if made, err := salt.JIDTime(jid); err == nil && made.Before(at) {
 			at = made
 		}
@@ -431,8 +433,8 @@ func readMark(name string) (until time.Time, jid string, ok bool) {
 	return time.UnixMilli(n), jid, ok && err == nil && salt.ValidJID(jid)
 }
 
-// Note is like Store.Note. It stores which minions request missed jobs, in a file for each. The masters
-// exchange the other state of jobs among themselves.
+// Note is like Store.Note. It stores which minions request missed jobs, in a file for each. The
+// masters send each other the remaining state of jobs.
 func (s *Shared) Note(n Notes) error {
 	for _, id := range slices.Sorted(maps.Keys(n.Speakers)) {
 		if salt.CheckID(id) != nil {
@@ -465,7 +467,8 @@ func (s *Shared) Speakers() (ids []string, err error) {
 	return ids, nil
 }
 
-// Prune removes expired jobs and returns their number. One master of a cluster is enough to do it.
+// Prune removes expired jobs and returns their number. It is enough that one master of a cluster
+// calls it.
 func (s *Shared) Prune() (int, error) {
 	now := s.now()
 	entries, _ := os.ReadDir(s.marks)

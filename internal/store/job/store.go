@@ -1,23 +1,24 @@
 // Package job is the master's job cache: published jobs, their targets and their returns.
 //
-// Store keeps it in one file, DIR/jobs.db, an embedded B+tree (bbolt) that survives a loss of power: when a
-// call returns without error, the change is on disk. All changes go through one goroutine that puts all
-// waiting changes into one transaction, so that thousands of returns share one flush. A full disk fails only
-// the affected calls. A damaged file is moved aside, never deleted, and a new one is created.
+// Store keeps it in one file, DIR/jobs.db, an embedded B+tree (bbolt) that survives a loss of
+// power: when a call returns without error, the change is on disk. All changes go through one
+// goroutine that puts all waiting changes into one transaction, so that thousands of returns share
+// one flush. A full disk fails only the affected calls. A damaged file is moved aside, never
+// deleted, and a new one is created.
 //
-// The layout is one bucket for each hour, by the time at which a job was stored and not by its id, which
-// clients choose. It holds for each job
+// The layout is one bucket for each hour, by the time at which a job was stored and not by its id,
+// which clients choose. It holds for each job
 //
 //	JID NUL "l"      the published load
 //	JID NUL "m"      the array of targeted minions
 //	JID NUL "r" ID   the return of one minion
 //
-// as new-spec msgpack. Expiring old jobs means dropping buckets. Another bucket has the ids of jobs that are
-// kept for disconnected minions, after the time of their expiry. Further buckets hold the state of these jobs
-// on their minions, and the minions that request missed jobs.
+// as new-spec msgpack. Expiring old jobs means dropping buckets. Another bucket has the ids of jobs
+// queued for disconnected minions, each after its time of expiry. Further buckets hold the state of
+// these jobs on their minions, and the minions that request missed jobs.
 //
-// LocalCache is the directory of files in which Salt's own command line looks for a job, and where an
-// upgraded master has its old jobs.
+// LocalCache is the directory of files in which Salt's own command line looks for a job, and where
+// an upgraded master has its old jobs.
 package job
 
 import (
@@ -163,7 +164,7 @@ func key(jid string, entry byte, id string) []byte {
 	return k
 }
 
-// splitKey splits a key.
+// splitKey splits a key into its parts.
 func splitKey(k []byte) (jid string, entry byte, id string) {
 	i := bytes.IndexByte(k, 0)
 	if i < 0 || i+1 >= len(k) {
@@ -175,8 +176,8 @@ func splitKey(k []byte) (jid string, entry byte, id string) {
 // errFound ends an iteration.
 var errFound = errors.New("found")
 
-// findHour returns the bucket that has a job, or nil. It tries the hour in the id first, which is right
-// except around the full hour and for ids made by others.
+// findHour returns the bucket that has a job, or nil. It tries the hour in the id first, which is
+// right except around the full hour and for ids that others generated.
 func findHour(tx *bolt.Tx, jid string) *bolt.Bucket {
 	hour, _ := hourOf(tx, jid)
 	return hour
@@ -217,7 +218,7 @@ func encode(v any) ([]byte, error) {
 	return b, nil
 }
 
-// damaged reports an entry that cannot be read. One such entry must hide no other.
+// damaged reports an entry that cannot be read. One such entry must not hide others.
 func (s *Store) damaged(jid, what string, err error) {
 	s.damage.Log(slog.LevelError, "an entry of the job database is damaged; the others are served", "path", s.file.path, "jid", jid, "entry", what, "err", err)
 }

@@ -33,7 +33,8 @@ type Target interface {
 	Texts() bool
 }
 
-// lateRounds is how often jobs that arrived during the copy are copied, before they count as missing.
+// lateRounds is how often jobs that arrived during the copy are copied before they count as
+// missing.
 const lateRounds = 3
 
 // CopyJobs copies jobs, oldest first, and then those that arrived at the source meanwhile. It fails only if a
@@ -265,8 +266,8 @@ func (d Database) Settle(context.Context) error { return nil }
 // Texts is false.
 func (d Database) Texts() bool { return false }
 
-// Running is the database of a running master. The master is asked for a snapshot, and adopts new jobs from
-// Salt's files.
+// Running is the database of a running master. The master provides a snapshot, and adopts new jobs
+// from Salt's files.
 type Running struct {
 	// Snapshot returns a copy of the current jobs.
 	Snapshot func(ctx context.Context) (*job.Store, error)
@@ -441,7 +442,7 @@ func (s Server) returns(ctx context.Context, jid string) (out map[string]*value.
 	return out, err
 }
 
-// Expired is false: a server has its own rules of expiry.
+// Expired is false: a server expires jobs by its own rules.
 func (s Server) Expired(string) bool { return false }
 
 // Settle does nothing.

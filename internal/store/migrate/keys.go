@@ -40,7 +40,7 @@ type keyCopy struct {
 	from, to *keystore.Store
 	o        Options
 	seen     map[keyPlace]bool
-	// counted has no state except for denied keys, whose ids may have another key.
+	// The state of a place in counted is set only for denied keys, whose ids may have another key.
 	counted map[keyPlace]bool
 }
 
@@ -67,7 +67,7 @@ func (c *keyCopy) look(ctx context.Context, r *Report) (news int, err error) {
 			news++
 			pub, err := c.from.Read(st, id)
 			if salt.KindOf(err) == salt.NotFound && err != nil {
-				continue // deleted or moved, which the next pass finds
+				continue // deleted or moved; the next pass finds it
 			}
 			c.one(st, id, pub, err, r)
 			c.o.progress("keys", done, total)
@@ -180,7 +180,7 @@ func KeyPair(fromDir, toDir, name, pass string, o Options) (r Report, err error)
 	if err := atomicfile.Create(path, private, 0o400); err != nil {
 		return r, err
 	}
-	// Without it the master derives it from the private key.
+	// If this fails, the master derives the public key from the private key.
 	if err := crypt.WritePublic(filepath.Join(toDir, name+".pub"), k.Public()); err != nil {
 		return r, err
 	}

@@ -11,15 +11,16 @@ import (
 	"fmt"
 )
 
-// Report counts the items of one sort by outcome.
+// Report counts the items of one kind by outcome.
 type Report struct {
-	// Found are the items at the source; each has one of the following outcomes.
+	// Found are the items at the source; each has one of the outcomes Copied to Failed.
 	Found int
 	// Copied are new at the target, or replaced something older. In a dry run they would be.
 	Copied int
-	// Same existed already.
+	// Same already existed at the target.
 	Same int
-	// Kept have a different version at the target that stays, because it is newer or of unknown age.
+	// Kept have a different version at the target that was not replaced, because it is newer or of
+	// unknown age.
 	Kept int
 	// Expired are jobs too old for the target.
 	Expired int

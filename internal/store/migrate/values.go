@@ -57,7 +57,7 @@ type valueCopy struct {
 	from, to Values
 	o        Options
 	r        Report
-	// expect is what the target should have afterwards.
+	// expect is the expected content of the target afterwards.
 	expect map[place]expected
 }
 
@@ -168,7 +168,7 @@ func (c *valueCopy) verify(ctx context.Context, all []place) error {
 		}
 		want, ok := c.expect[p]
 		if !ok {
-			continue // it has failed, or was removed meanwhile
+			continue // already failed, or removed meanwhile
 		}
 		good, err := c.good(ctx, p, want)
 		if err != nil {
@@ -184,7 +184,8 @@ func (c *valueCopy) verify(ctx context.Context, all []place) error {
 	return nil
 }
 
-// good reports whether the target has the expected value, or a master has written or removed it since.
+// good reports whether the target has the expected value, or whether a master has written or
+// removed it since.
 func (c *valueCopy) good(ctx context.Context, p place, want expected) (bool, error) {
 	there, err := c.to.Fetch(ctx, p.bank, p.key)
 	if err != nil || there != nil && sha256.Sum256(there) == want.sum {

@@ -10,8 +10,8 @@ var (
 // Families returns the metrics of outboxes.
 func Families() []*metrics.Family { return []*metrics.Family{&queued, &up} }
 
-// Metrics writes the state of outboxes, whose names the configuration or commands of
-// operators have.
+// Metrics writes the state of outboxes. Their names come from the configuration or from commands of
+// operators.
 func Metrics(p *metrics.Page, boxes []OutboxStatus) {
 	for _, s := range boxes {
 		p.Count(&queued, int64(s.Waiting), s.Name)

@@ -46,7 +46,7 @@ const (
 )
 
 const (
-	// MaxWaiting bounds the bytes that wait in one Outbox; above it the oldest are dropped.
+	// MaxWaiting bounds the bytes queued in one Outbox; above it the oldest entries are dropped.
 	MaxWaiting = 256 << 20
 	// maxFile is the size at which the file is rewritten.
 	maxFile = 8 << 20
@@ -89,8 +89,8 @@ func OpenOutbox(path, name string, timeout time.Duration, deliver func(context.C
 	return o, nil
 }
 
-// InOrder makes the Outbox deliver one entry at a time, in the order of their queueing. It is
-// called before Run.
+// InOrder makes the Outbox deliver one entry at a time, in the order in which they were queued.
+// Call it before Run.
 func (o *Outbox) InOrder() { o.most = 1 }
 
 // Put queues d for delivery. When it returns, d survives the end of the process.
@@ -203,7 +203,7 @@ func (o *Outbox) round(ctx context.Context) bool {
 	o.mu.Lock()
 	n := min(len(o.queue), o.most)
 	if o.downErr != nil {
-		n = min(n, 1) // a single attempt, until the server is back
+		n = min(n, 1) // one attempt at a time until the server is reachable again
 	}
 	batch := append([]parcel(nil), o.queue[:n]...)
 	o.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 // redis stores JSON:
 //
 //	load:JID      the published load, for keep_jobs_seconds
-//	ret:JID       a hash of returns by minion, as long
+//	ret:JID       a hash of returns by minion, for the same time
 //	MINION:FUN    the last job of a function
 //	minions       the set of minions
 type redis struct {
@@ -134,7 +134,8 @@ func (r *redis) Jobs(ctx context.Context) (map[string]*value.Dict, error) {
 
 func (r *redis) Events(context.Context, []Event) error { return ErrNoEvents }
 
-// Clean removes returns of expired jobs, since each return renews the expiry of all.
+// Clean removes returns of expired jobs, since each return renews the expiry of all returns of the
+// job.
 func (r *redis) Clean(ctx context.Context, _ time.Duration, _ bool) error {
 	rets, err := r.keys(ctx, "ret:*")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// Returner is one server. An error of kind Unavailable means that it is unreachable, any other that it
-// rejected the data. Storing the same data twice stores it once. It is safe for concurrent use.
+// Returner is one server. An error of kind Unavailable means that it is unreachable, any other that
+// it rejected the data. Storing the same data again has no effect. It is safe for concurrent use.
 type Returner interface {
 	// Return stores a minion's return: a dict with id, jid, fun, return …
 	Return(ctx context.Context, ret *value.Dict) error
@@ -42,7 +42,7 @@ type Event struct {
 	Data any
 }
 
-// ErrNoEvents means that a returner does not store events, as in Salt.
+// ErrNoEvents means that a returner stores no events, as in Salt.
 var ErrNoEvents = errors.New("this returner stores no events")
 
 // Config is the configuration of all returners.
@@ -58,8 +58,7 @@ type Config struct {
 	Timeout time.Duration
 	// MasterID is stored with events.
 	MasterID string
-	// History means that the data is old: it does not replace the last job of a minion or
-	// function.
+	// History means that the data is old and must not replace the last job of a minion or function.
 	History bool
 }
 
@@ -67,9 +66,9 @@ func (c Config) settings(prefix string) remote.Settings {
 	return c.Source.ForReturn(prefix, c.Alternative, c.Keywords)
 }
 
-// kind is a returner as its file registers it.
+// kind is a registered kind of returner.
 type kind struct {
-	// doc says what it is for.
+	// doc describes the purpose.
 	doc  string
 	open func(Config) (Returner, error)
 	// events means that it stores events, onlyTexts that it stores results only as Python prints
@@ -82,7 +81,7 @@ var kinds = registry.New[kind]("returner")
 // Names returns the known returners, sorted.
 func Names() []string { return kinds.Names() }
 
-// Doc returns what a returner is for.
+// Doc returns the description of a returner's purpose.
 func Doc(name string) string {
 	k, _ := kinds.Lookup(name)
 	return k.doc
@@ -109,8 +108,8 @@ func Open(name string, c Config) (Returner, error) {
 	return k.open(c)
 }
 
-// dump encodes v as Salt's returners do. Bytes that are not UTF-8 are replaced, since JSON has no form for
-// them.
+// dump encodes v as Salt's returners do. Bytes that are not UTF-8 are replaced, since JSON cannot
+// represent them.
 func dump(v any, ascii bool) (string, error) {
 	text, err := json.Dump(v, json.Format{ASCII: ascii, Other: func(v any) (any, error) {
 		if b, ok := v.([]byte); ok {
@@ -124,8 +123,8 @@ func dump(v any, ascii bool) (string, error) {
 	return text, nil
 }
 
-// AsStored returns v as servers return it, for comparisons: values without a JSON form and the character NUL
-// are replaced. postgres_local_cache stores less; see Texts.
+// AsStored returns v as servers return it, for comparisons: values that JSON cannot represent and
+// the character NUL are replaced. postgres_local_cache stores less; see Texts.
 func AsStored(v any) (any, error) {
 	t, err := dump(v, false)
 	if err != nil {

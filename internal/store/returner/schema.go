@@ -2,7 +2,7 @@ package returner
 
 import "strings"
 
-// Tables of the returners that store data in databases, in the database of their options.
+// Statements that create the tables of the SQL returners.
 const (
 	mysqlTables = "CREATE TABLE jids (jid VARCHAR(255) NOT NULL PRIMARY KEY, `load` MEDIUMTEXT NOT NULL) DEFAULT CHARSET=utf8mb4;\n" +
 		"CREATE TABLE salt_returns (\n" +
@@ -41,7 +41,7 @@ var schemas = map[string]string{
 	"mysql": mysqlTables, "pgjsonb": pgTables, "postgres": strings.ReplaceAll(pgTables, "JSONB", "TEXT"), "postgres_local_cache": pgLocalTables,
 }
 
-// Schemas are the returners that need tables, sorted.
+// Schemas returns the returners that need tables, sorted.
 func Schemas() []string { return []string{"mysql", "pgjsonb", "postgres", "postgres_local_cache"} }
 
 // Schema returns the statements that create the tables of a returner.

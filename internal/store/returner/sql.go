@@ -11,13 +11,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// database uses the tables jids, salt_returns and salt_events of Salt's returners mysql, pgjsonb and
-// postgres, which differ in column types. The tables must exist: the administrator of the database decides on
-// types and indexes.
+// database uses the tables jids, salt_returns and salt_events of Salt's returners mysql, pgjsonb
+// and postgres, which differ in column types. The tables must exist: the database administrator
+// chooses types and indexes.
 type database struct {
 	db       *remote.SQL
 	masterID string
-	ascii    bool // its columns may not store all letters
+	ascii    bool // its columns may not store all characters
 	jsonb    bool // its columns are JSON, not strings
 }
 
@@ -135,8 +135,8 @@ func (d *database) Return(ctx context.Context, ret *value.Dict) error {
 	return prepared(err)
 }
 
-// prepared turns a missing table or privilege into an error of kind Unavailable, so that data waits until the
-// operator has created it.
+// prepared turns a missing table or privilege into an error of kind Unavailable, so that data stays
+// queued until the operator has created or granted it.
 func prepared(err error) error {
 	if err != nil && remote.IsUnprepared(err) {
 		return salt.Errorf(salt.Unavailable,
@@ -229,7 +229,7 @@ func (d *database) Events(ctx context.Context, events []Event) error {
 // slack is added to the age of a job by its id, which may be in any time zone.
 const slack = 26 * time.Hour
 
-// archiving is the number of the PostgreSQL lock held while archiving.
+// archiving is the key of the PostgreSQL advisory lock held while archiving.
 const archiving = "7021790926"
 
 func (d *database) Clean(ctx context.Context, keep time.Duration, archive bool) error {
@@ -249,7 +249,7 @@ func (d *database) Clean(ctx context.Context, keep time.Duration, archive bool) 
 	if d.db.MySQL {
 		when = "$1"
 	}
-	// A job without returns is expired by its id.
+	// Jobs without returns expire by their id.
 	oldJobs := `([jid] IN (SELECT [jid] FROM salt_returns WHERE alter_time < ` + when + `) OR LENGTH([jid]) >= 20 AND [jid] < $2)`
 	oldID := salt.FormatJID(time.Now().Add(-keep - slack))
 	if archive {
@@ -269,7 +269,8 @@ func (d *database) Clean(ctx context.Context, keep time.Duration, archive bool) 
 	}
 	defer tx.End()
 	if archive && !d.db.MySQL {
-		// Two masters would both copy rows that neither has removed yet. With InnoDB one of them fails.
+		// Without the lock, two masters would both copy rows that neither has removed yet. With
+		// InnoDB one of them fails.
 		if _, err := tx.Do(ctx, "SELECT pg_advisory_xact_lock("+archiving+")"); err != nil {
 			return err
 		}

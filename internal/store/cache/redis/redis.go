@@ -48,7 +48,8 @@ func New(src remote.Source, timeout time.Duration) (cache.Driver, error) {
 
 func (d *Driver) keyName(bank, key string) string { return d.key + d.sepa + bank + "/" + key }
 
-// stampName is the name that Salt writes: it formats Python sets in the place of names.
+// stampName is the name that Salt writes: its driver formats one-element Python sets instead of the
+// names.
 func (d *Driver) stampName(bank, key string) string {
 	return d.stamp + d.sepa + "{" + value.Repr(bank) + "}/{" + value.Repr(key) + "}"
 }
