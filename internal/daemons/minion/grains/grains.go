@@ -1,6 +1,6 @@
-// Package grains holds the current grains of one minion: collected at the start or
-// when a function first reads them, again at a refresh, and changed by functions.
-// Package catalogue/grains collects them.
+// Package grains stores the current grains of one minion. They are collected at the start
+// or when a function first reads them, and again at each refresh; functions can change
+// them. Package catalogue/grains collects them.
 package grains
 
 import (
@@ -20,7 +20,7 @@ type Config struct {
 	ID string
 	// Collect collects the grains.
 	Collect func(context.Context) *value.Dict
-	// Late delays that until a function reads a grain.
+	// Late delays Collect until a function reads a grain.
 	Late bool
 	// Background has the context in which late grains are collected.
 	Background *background.Group
@@ -29,12 +29,12 @@ type Config struct {
 	First  func(name string) (host string, err error)
 }
 
-// Store holds the grains.
+// Store stores the grains.
 type Store struct {
 	cfg         Config
 	current     atomic.Pointer[value.Dict]
-	gather      sync.Once   // for late grains
-	namesMaster atomic.Bool // the grain master is the name of one of several
+	gather      sync.Once   // collects late grains
+	namesMaster atomic.Bool // the grain master is the name of one of several masters
 }
 
 // New returns a Store without grains.
@@ -82,9 +82,9 @@ func (s *Store) Change(set *value.Dict, remove []string) {
 // NamesMaster reports whether the grain master is the name of one of several masters.
 func (s *Store) NamesMaster() bool { return s.namesMaster.Load() }
 
-// oneMaster replaces the list of masters by the first name, if the grain is
-// that list and not the operator's own value. All hot masters get this name
-// with the grains: in a cluster they keep one record of the minion.
+// oneMaster replaces the grain master by the first name, if the grain is the list of
+// masters and not the operator's own value. All masters get this name with the grains: in a
+// cluster they share one record of the minion.
 func (s *Store) oneMaster(g *value.Dict) {
 	list, ok := g.At("master").(*value.List)
 	if !ok || !value.Equal(list, s.cfg.Master) || list.Len() == 0 {
@@ -96,8 +96,8 @@ func (s *Store) oneMaster(g *value.Dict) {
 	}
 }
 
-// Reader gives functions the grains for one master, or for nil: the current
-// ones, or late ones.
+// Reader gives functions the grains for one master, or the current ones if from is nil.
+// They may be late.
 func (s *Store) Reader(from *link.Link) fn.Reader {
 	if s.cfg.Late {
 		return lateGrains{s, from}
@@ -112,7 +112,7 @@ func (s *Store) grainsFor(from *link.Link) *value.Dict {
 	return from.Grains()
 }
 
-// lateGrains are collected when they are first read.
+// lateGrains gives functions grains that are collected when first read.
 type lateGrains struct {
 	s    *Store
 	from *link.Link

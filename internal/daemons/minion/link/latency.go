@@ -26,8 +26,8 @@ func (l *latency) class(now time.Time) (class int, known bool) {
 // Class returns the class of the response time, if known; 0 is the fastest.
 func (c *Link) Class(now time.Time) (class int, known bool) { return c.latency.class(now) }
 
-// answered records how long the master took to respond, and reports whether its
-// class changed.
+// answered records the response time of a request, and reports whether the class of the
+// master changed.
 func (l *latency) answered(cfg *Config, took time.Duration, log *slog.Logger) bool {
 	if cfg.Members == nil {
 		return false
@@ -42,13 +42,14 @@ func (l *latency) answered(cfg *Config, took time.Duration, log *slog.Logger) bo
 	return changed
 }
 
-// getting reports whether more measurements are needed.
+// getting reports whether the class is not known yet and is needed.
 func (l *latency) getting(cfg *Config) bool {
 	_, known := l.class(time.Now())
 	return !known && cfg.Members != nil && len(cfg.Options.Latency) > 0
 }
 
-// learn requests the list of masters if a master has a newer one, and uses it.
+// learn requests the list of masters if version is newer than the known list, and stores
+// it.
 func (c *Link) learn(ctx context.Context, version int64) {
 	s := c.cfg.Members
 	if s == nil || !s.Wants(version) {

@@ -1,5 +1,5 @@
-// Package link supervises the links of a minion to its masters. A Link resolves, signs
-// in, subscribes, receives, and starts over, for the life of the process. Package
+// Package link supervises the links of a minion to its masters. A Link resolves the name,
+// signs in, subscribes, receives and reconnects, for the life of the process. Package
 // failover decides the roles of links; received jobs go to Jobs.
 package link
 
@@ -45,7 +45,7 @@ type Jobs interface {
 // Config is the common configuration of a minion's links. It does not change.
 type Config struct {
 	Options Options
-	// ID is the minion's id, Fingerprint that of its key.
+	// ID is the minion's id, Fingerprint the fingerprint of its key.
 	ID, Fingerprint     string
 	Transport           transport.Transport
 	Dial, SubscribeDial transport.DialOptions
@@ -54,7 +54,7 @@ type Config struct {
 	Opts *value.Dict
 	// ExtraPillarData returns the additional data of pillar requests.
 	ExtraPillarData func() *value.Dict
-	// Grains returns the grains, NamesMaster whether their grain master is the name
+	// Grains returns the grains. NamesMaster reports whether their grain master is the name
 	// of one of several masters.
 	Grains      func() *value.Dict
 	NamesMaster func() bool
@@ -62,15 +62,15 @@ type Config struct {
 	Links       *Set
 	Jobs        Jobs
 	Status      *status.Status
-	// Members is the list of masters; nil unless the minion learns it. Learned is
-	// called when it, or the latency of a master, has changed.
+	// Members is the list of masters; nil unless the minion learns it. Learned is called
+	// when the list, or the response time of a master, has changed.
 	Members *members.Members
 	Learned func()
 	// Notify receives the events of links.
 	Notify func(roles.Event)
-	// Ready is called each time that a master got the start event.
+	// Ready is called each time the start event has been queued for a master.
 	Ready func(*Link)
-	// PillarChanged is called when a master sent its pillar.
+	// PillarChanged is called when a master has sent its pillar.
 	PillarChanged func()
 	// Report fires an event on the minion's own bus.
 	Report func(tag string, data *value.Dict)
@@ -102,7 +102,7 @@ func New(cfg *Config, addr address.Master, signer *handshake.Minion) (*Link, err
 	return c, nil
 }
 
-// topics returns the publications that a filtering minion subscribes to.
+// topics returns the topics to which a filtering minion subscribes.
 func topics(id string) []string {
 	sum := sha1.Sum([]byte(id))
 	return []string{"broadcast", hex.EncodeToString(sum[:])}
@@ -118,10 +118,9 @@ func (cfg *Config) autosignGrains() *value.Dict {
 	return d
 }
 
-// Link supervises the link to one master, for the life of the process. No event
-// of it ends the process or affects another link: it waits and retries. Its
-// role limits what it does: if one of several masters is used, all other links
-// are on standby or off.
+// Link supervises the link to one master, for the life of the process. Its failures do not
+// affect other links: it waits and retries. Its role limits what it does: if one of several
+// masters is used at a time, all other links are on standby or off.
 type Link struct {
 	// Index is the position of the link in its Set.
 	Index  int
@@ -135,11 +134,11 @@ type Link struct {
 
 	pillar atomic.Pointer[value.Dict]
 	view   view
-	// greeted is set once the start event was sent to this master; with one master
-	// at a time the Set knows.
+	// greeted is set once the start event was queued for this master. With one master at a
+	// time Set.told is used instead.
 	greeted  bool
 	locator  locator
-	reported map[cause]bool // failures reported since the last stable connection
+	reported map[cause]bool // failures logged since the last stable connection
 	state    atomic.Pointer[linkState]
 	fatal    int // code of the last refusal, guarded by Set.refusals
 	missed   missedJobs
@@ -147,9 +146,9 @@ type Link struct {
 	latency  latency
 }
 
-// linkState is the public state of a connection.
+// linkState is the published state of a connection.
 type linkState struct {
-	text  string // connected, standby, off, or the reason for none
+	text  string // connected, standby, off, or the reason why there is no connection
 	since time.Time
 }
 
@@ -229,7 +228,7 @@ func (a *assignment) set(r roles.Role) {
 	}
 }
 
-// Run acts by the role, again and again, until ctx ends.
+// Run connects as the role requires, and reconnects, until ctx ends.
 func (c *Link) Run(ctx context.Context) {
 	pause := time.Duration(0)
 	for ctx.Err() == nil {
@@ -259,7 +258,7 @@ func (c *Link) Run(ctx context.Context) {
 		c.report(err, pause)
 		c.cfg.Notify(roles.Event{Kind: roles.Lost, Master: c.Index, Why: reason(err)})
 		if !wait.Until(ctx, changed, pause) {
-			pause = 0 // new role: at once
+			pause = 0 // the role changed: retry at once
 		}
 	}
 }
@@ -332,8 +331,7 @@ func causeOf(err error) cause {
 	return c
 }
 
-// report logs the end of a session, once per cause until a connection was
-// stable.
+// report logs the end of a session, once per cause until a connection has been stable.
 func (c *Link) report(err error, pause time.Duration) {
 	text := reason(err)
 	c.setState(text)
@@ -358,8 +356,8 @@ func (c *Link) report(err error, pause time.Duration) {
 	}
 }
 
-// restored logs that the connection is back, once it has lasted for a while:
-// the last line of the log about a master shows its state.
+// restored logs the reconnection once the connection is stable, so that the last log line
+// about a master shows its state.
 func (c *Link) restored(ctx context.Context) {
 	if !wait.Sleep(ctx, stable) {
 		return
@@ -398,7 +396,8 @@ func (c *Link) session(ctx context.Context, role roles.Role, changed <-chan stru
 	return err
 }
 
-// anyAddress tries the addresses of the master in turn.
+// anyAddress tries the addresses of the master in turn until one of them connects or
+// refuses.
 func (c *Link) anyAddress(ctx context.Context, role roles.Role) error {
 	addrs, unresolved := c.locator.addresses(ctx, c.Addr, c.cfg.Resolver)
 	if len(addrs) == 0 {
@@ -424,14 +423,14 @@ func (c *Link) anyAddress(ctx context.Context, role roles.Role) error {
 	return last
 }
 
-// attach connects to one address. was reports that there was a connection, so
-// that other addresses of the name need not be tried.
+// attach connects to one address. was reports that there was a connection, or a refusal:
+// then the other addresses of the name need not be tried.
 func (c *Link) attach(ctx context.Context, at address.Endpoint) (was bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.Client.SetAddress(at.String())
-	// A known master is subscribed to at once and gets the start event afterwards,
-	// so that nothing it publishes meanwhile is missed.
+	// If the keys of the master are known, subscribe at once and send the start event
+	// afterwards, so that nothing it publishes meanwhile is missed.
 	gen := c.Client.Generation()
 	known, warm := gen > 0, c.locator.warm == at.String()
 	if !known {
@@ -441,7 +440,8 @@ func (c *Link) attach(ctx context.Context, at address.Endpoint) (was bool, err e
 	}
 	sub, err := c.Client.Subscribe(ctx, address.Endpoint{Host: at.Host, Port: c.publishPort()}.String())
 	if err != nil && known {
-		// It may be up again on another publish port, which the sign-in returns.
+		// The master may have restarted with another publish port, which the sign-in
+		// returns.
 		if known = false; c.Client.SignIn(ctx) == nil {
 			sub, err = c.Client.Subscribe(ctx, address.Endpoint{Host: at.Host, Port: c.publishPort()}.String())
 		}
@@ -468,14 +468,14 @@ func (c *Link) attach(ctx context.Context, at address.Endpoint) (was bool, err e
 	aside.Go(func() { c.restored(ctx) })
 	err = c.receive(ctx, sub, failed)
 	cancel()
-	aside.Wait() // the next session finds this one's state complete
-	// A requested end; the session is still good.
+	aside.Wait() // the next session must find the state of this one complete
+	// Run clears it, unless the session ended because the role changed.
 	c.locator.warm = at.String()
 	return true, err
 }
 
-// publishPort uses the master's announcement unless the option was changed.
-// Salt compares with the wrong default and so never uses it.
+// publishPort returns the port that the master announces, unless the option was changed.
+// Salt compares the option with a wrong default, so it never uses the announced port.
 func (c *Link) publishPort() int {
 	if p := c.cfg.Options.PublishPort; p != defaultPublishPort && p > 0 {
 		return p
@@ -488,11 +488,10 @@ func (c *Link) publishPort() int {
 
 const defaultPublishPort = 4505
 
-// settle does what a new connection needs besides receiving. known means that
-// the keys are from an earlier sign-in, that of gen, and warm that they were
-// valid a moment ago. The minion requests nothing and runs nothing before the
-// master has authenticated in this session: another process, with a copy of its
-// directory, could answer.
+// settle does what a new connection needs besides receiving. known means that the keys are
+// from an earlier sign-in, number gen; warm means that they were valid a moment ago. Before
+// the master has authenticated in this session, the minion sends it no requests: another
+// process with a copy of the master's directory could answer.
 func (c *Link) settle(ctx context.Context, sub *channel.Subscription, known, warm bool, gen int) error {
 	if known {
 		if err := c.verify(ctx, sub, warm, gen); err != nil || ctx.Err() != nil {
@@ -513,16 +512,16 @@ func (c *Link) settle(ctx context.Context, sub *channel.Subscription, known, war
 		}
 		c.log.Error("cannot fetch the pillar", "err", err)
 	}
-	c.missed.fetch(ctx) // includes the pillar, which targets may refer to
+	c.missed.fetch(ctx) // after the pillar, since targets may refer to it
 	c.SendStart()
 	c.cfg.Links.markGreeted(c)
 	c.cfg.Ready(c)
 	return nil
 }
 
-// verify signs in again unless the master is the same process as at the last
-// sign-in: it proves that with its key for publications, which is in no file. A
-// stock master cannot be asked, and queues no jobs anyway.
+// verify signs in again unless the master is still the process of the last sign-in. The
+// master proves that with its publication key, which is stored in no file. A stock master
+// cannot prove it, and queues no jobs anyway.
 func (c *Link) verify(ctx context.Context, sub *channel.Subscription, warm bool, gen int) error {
 	if c.Client.Peer().Brine {
 		outdated, err := c.probe(ctx)
@@ -583,9 +582,9 @@ func (c *Link) receive(ctx context.Context, sub *channel.Subscription, failed <-
 	}
 }
 
-// reauthDelay spreads the sign-ins of a fleet. Where minions register there is no time for
-// that: a master sends targeted jobs only to registered minions, and registering requires
-// its new key.
+// reauthDelay returns a random delay that spreads the sign-ins of a fleet. On transports
+// with registration it is 0: a master sends targeted jobs only to registered minions, and
+// registering requires its new key.
 func (c *Link) reauthDelay() time.Duration {
 	if c.cfg.Transport.Traits().Registers {
 		return 0
@@ -616,7 +615,7 @@ func (c *Link) AskPillar(ctx context.Context, q fn.PillarQuery) (*value.Dict, er
 	}
 	grains := c.cfg.Grains()
 	if c.cfg.Links.OneAtATime {
-		grains = c.Grains() // one master at a time keeps the minion's record
+		grains = c.Grains() // these masters share one record of the minion
 	}
 	load := value.DictOf("id", c.cfg.ID, "grains", grains, "saltenv", orNil(q.Saltenv), "pillarenv", orNil(q.Pillarenv),
 		"pillar_override", override, "extra_minion_data", c.cfg.ExtraPillarData(), "ver", "2", "cmd", "_pillar")
@@ -656,7 +655,7 @@ func orNil(s string) any {
 	return s
 }
 
-// SendStart queues the events that announce the minion.
+// SendStart queues the start events of the minion.
 func (c *Link) SendStart() {
 	text := "Minion " + c.cfg.ID + " started at " + time.Now().Format(time.ANSIC)
 	tags := []string{"salt/minion/" + c.cfg.ID + "/start"}
@@ -678,7 +677,7 @@ func (c *Link) SendStart() {
 	}
 }
 
-// Opts returns the options with the name of this master.
+// Opts returns the options, with the name of this master as the option master.
 func (c *Link) Opts() *value.Dict {
 	all := c.cfg.Opts
 	if _, several := all.At("master").(*value.List); !several {
@@ -693,7 +692,7 @@ func (c *Link) Opts() *value.Dict {
 	return d
 }
 
-// Grains returns the current grains with the name of this master.
+// Grains returns the current grains, with the name of this master as the grain master.
 func (c *Link) Grains() *value.Dict {
 	base := c.cfg.Grains()
 	if !c.cfg.NamesMaster() || c.Addr.Host == base.At("master") {

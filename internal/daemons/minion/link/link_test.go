@@ -203,7 +203,7 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// TestCauses: an error is reported once per cause, whatever its text.
+// TestCauses: errors with the same cause but another text are equal.
 func TestCauses(t *testing.T) {
 	refused := func(port int) error {
 		return &net.OpError{Op: "dial", Net: "tcp", Source: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9), Port: port},
@@ -226,7 +226,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestLostMaster: an unreachable master is reported lost repeatedly, and the
+// TestLostMaster: an unreachable master is reported lost again at each attempt, and the
 // link ends with its context.
 func TestLostMaster(t *testing.T) {
 	lost := make(chan roles.Event, 100)

@@ -11,7 +11,7 @@ var connected = metrics.Family{Name: "brine_minion_master_connected",
 // Families returns the metrics of a Set.
 func Families() []*metrics.Family { return []*metrics.Family{&connected} }
 
-// Metrics writes which masters the minion is connected to.
+// Metrics reports to which masters the minion is connected, and in which role.
 func (s *Set) Metrics(p *metrics.Page) {
 	for _, c := range s.All() {
 		p.Bool(&connected, c.Is(status.Connected), c.Addr.Text, "active")

@@ -10,13 +10,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// missedRounds bounds the requests per connection: a master could claim for
-// ever that there is more.
+// missedRounds bounds the requests per connection, because a master could report forever
+// that there are more jobs.
 const missedRounds = 1000
 
-// laterChecks are when a new connection asks again for missed jobs: a job
-// published between the first answer and the start of the subscription went
-// nowhere.
+// laterChecks are the times after which a new connection asks for missed jobs again. A job
+// published between the first answer and the start of the subscription is in neither.
 var laterChecks = []time.Duration{2 * time.Second, 10 * time.Second}
 
 // missedJobs fetches the jobs that one master has queued for this minion.
@@ -25,10 +24,10 @@ type missedJobs struct {
 	// kept is set once the master has shown that it queues jobs for unreachable
 	// minions, as Brine masters do.
 	kept  atomic.Bool
-	again wait.Wakeup // the session may have missed something
+	again wait.Wakeup // wakes askAgain: the session may have missed publications
 }
 
-// askAgain asks the master at those times, and whenever the numbers of its
+// askAgain asks the master for missed jobs at laterChecks, and whenever the numbers of its
 // publications show a gap, until ctx ends.
 func (m *missedJobs) askAgain(ctx context.Context) {
 	if !m.kept.Load() {
@@ -48,7 +47,7 @@ func (m *missedJobs) askAgain(ctx context.Context) {
 		case <-due:
 			checks = checks[1:]
 		case <-m.again.C():
-			// If one minion missed a job, many may have.
+			// If one minion missed a job, many may have: spread their requests.
 			if !wait.Sleep(ctx, wait.Jitter(askSpread)) {
 				return
 			}
@@ -60,8 +59,8 @@ func (m *missedJobs) askAgain(ctx context.Context) {
 // askSpread is the time over which a fleet asks for missed jobs.
 const askSpread = time.Second
 
-// askSoon requests a check for missed jobs, unless gaps mean nothing: with
-// registration and filters a minion gets only some of the publications.
+// askSoon requests a check for missed jobs. It does nothing if a minion gets only some of
+// the publications (registration or filters), because gaps are normal then.
 func (m *missedJobs) askSoon() {
 	c := m.link
 	if c.cfg.Transport.Traits().Registers || c.cfg.Options.FilterPublications {

@@ -14,7 +14,7 @@ const (
 	tagDisconnected = "__master_disconnected"
 )
 
-// SignIn signs in once, at the first address that permits it.
+// SignIn signs in once, at the first address that accepts the sign-in.
 func (c *Link) SignIn(ctx context.Context) error {
 	addrs, err := c.Addr.Resolve(ctx, c.cfg.Resolver)
 	if err != nil {
@@ -29,7 +29,8 @@ func (c *Link) SignIn(ctx context.Context) error {
 	return err
 }
 
-// SayRunning reports the running jobs to the master. Nothing depends on it.
+// SayRunning reports running jobs to the master. Failures are only logged: nothing depends
+// on the report.
 func (c *Link) SayRunning(ctx context.Context, jids ...string) {
 	if len(jids) == 0 {
 		return
@@ -39,9 +40,9 @@ func (c *Link) SayRunning(ctx context.Context, jids ...string) {
 	}
 }
 
-// RecordBegun makes the master record that a job starts here, and reports whether
-// it did: then the master never delivers the job to this minion again. It records
-// no job twice.
+// RecordBegun asks the master to record that a job starts here, and reports whether it did.
+// The master does not deliver a recorded job to this minion again, and records no job
+// twice.
 func (c *Link) RecordBegun(ctx context.Context, jid string) bool {
 	if !c.Client.Peer().Brine {
 		return false

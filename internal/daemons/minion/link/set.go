@@ -18,9 +18,9 @@ const (
 	ExitRejected = 77 // all masters have rejected the key
 )
 
-// Unwanted is the error of Run when the configuration requires the process to
-// end: every master has permanently refused this minion, or has another
-// fingerprint than required. An unreachable master is no reason to end.
+// Unwanted is the error of Run when the configuration requires the process to end: every
+// master has permanently refused this minion, or has another fingerprint than required. An
+// unreachable master does not end the process.
 type Unwanted struct {
 	Code int
 	err  error
@@ -45,8 +45,8 @@ func (s *Set) fatalCode(err error) int {
 	return 0
 }
 
-// refusedBy records the refusal of c's master, nil for success. When all
-// masters have refused, the minion ends.
+// refusedBy records how a session of c ended; err may be a refusal. When all masters have
+// refused, the minion ends.
 func (s *Set) refusedBy(c *Link, err error) {
 	s.refusals.Lock()
 	defer s.refusals.Unlock()
@@ -62,11 +62,11 @@ func (s *Set) refusedBy(c *Link, err error) {
 	s.Stop(&Unwanted{Code: c.fatal, err: err})
 }
 
-// Set is the links of one minion. It only grows.
+// Set has the links of one minion. Links are added but never removed.
 type Set struct {
 	// ID is the minion's id.
 	ID string
-	// OneAtATime means that one master is used at a time; Use names it.
+	// OneAtATime means that one master is used at a time; Use sets it.
 	OneAtATime bool
 	// RejectedRetry is the option of that name.
 	RejectedRetry bool
@@ -78,8 +78,8 @@ type Set struct {
 
 	list     atomic.Pointer[[]*Link]
 	refusals sync.Mutex // guards Link.fatal
-	// current is the current or last active master; told the number, plus one, of
-	// the last master that got the start event, 0 for none.
+	// current is the index of the current or last active master. told is the index, plus
+	// one, of the last master that got the start event; 0 means none.
 	current, told atomic.Int32
 }
 
@@ -102,8 +102,8 @@ func (s *Set) All() []*Link {
 // Use sets the active master, if one is used at a time.
 func (s *Set) Use(i int) { s.current.Store(int32(i)) }
 
-// Greeted reports whether master i was the last one that got the start event,
-// if one is used at a time.
+// Greeted reports whether master i was the last one that got the start event. It is for one
+// master at a time.
 func (s *Set) Greeted(i int) bool { return s.told.Load() == int32(i)+1 }
 
 // Send sends a message to all receivers.
@@ -146,8 +146,8 @@ func (s *Set) active() *Link {
 	return nil
 }
 
-// Receivers returns the masters that get messages for all: every hot master, or
-// the active one.
+// Receivers returns the masters that get the messages for all masters: all of them, or only
+// the active one if one is used at a time.
 func (s *Set) Receivers() []*Link {
 	if !s.OneAtATime {
 		return s.All()
@@ -176,9 +176,9 @@ func (s *Set) markGreeted(c *Link) {
 	}
 }
 
-// tellRefused reports to the other masters that one refuses this minion, or has a
-// wrong key, so that an operator learns of it. Standby masters get the report,
-// too: the active one may die before it does.
+// tellRefused reports to the other masters that one of them refuses this minion or has a
+// wrong key, so that an operator sees it. Standby masters get the report, too, because the
+// active one may fail before it is delivered.
 func (s *Set) tellRefused(c *Link, err error) {
 	data := value.DictOf("id", s.ID, "master", c.Addr.Text, "reason", reason(err))
 	load := value.DictOf("id", s.ID, "cmd", "_minion_event", "pretag", nil,

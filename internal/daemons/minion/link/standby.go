@@ -18,12 +18,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// standBy signs in at one address and keeps the session valid until the role
-// changes or the master is lost. Of this master's publications it uses at most
-// the jobs (standbyJobs).
+// standBy signs in at one address, and keeps the session valid until the role changes or
+// the master is lost. Of this master's publications it handles at most the jobs
+// (standbyJobs).
 func (c *Link) standBy(ctx context.Context, at address.Endpoint) (was bool, err error) {
 	c.Client.SetAddress(at.String())
-	signed := c.locator.warm == at.String() // it was the active one a moment ago
+	signed := c.locator.warm == at.String() // it was the active master a moment ago
 	if signed {
 		outdated, err := c.probe(ctx)
 		signed = err == nil && !outdated
@@ -37,9 +37,9 @@ func (c *Link) standBy(ctx context.Context, at address.Endpoint) (was bool, err 
 	c.setState(status.Standby)
 	c.cfg.Notify(roles.Event{Kind: roles.Up, Master: c.Index})
 	c.log.Info("signed in to a standby master", "address", at.Host)
-	c.Out.Kick() // returns of jobs from its time as the active one
-	// Jobs that it published just before the switch still run here: it told the
-	// sender so.
+	c.Out.Kick() // sends returns of jobs from its time as the active master
+	// Jobs that it published just before the switch still run here: it has told the
+	// operator that they were published.
 	c.missed.fetch(ctx)
 	stood, leave := context.WithCancel(ctx)
 	var aside sync.WaitGroup
@@ -54,8 +54,8 @@ func (c *Link) standBy(ctx context.Context, at address.Endpoint) (was bool, err 
 	return true, err
 }
 
-// keepGood probes the master periodically, and signs in again when its key has
-// changed.
+// keepGood probes the master periodically, and signs in again when the key of the master
+// has changed.
 func (c *Link) keepGood(ctx context.Context) error {
 	every := c.cfg.Options.probeInterval()
 	signed := time.Now()
@@ -80,12 +80,12 @@ func (c *Link) keepGood(ctx context.Context) error {
 	}
 }
 
-// resign is the maximum age of a standby session with a master that does not
-// report a change of its key.
+// resign is the maximum age of a standby session with a master that does not report changes
+// of its key.
 const resign = 10 * time.Minute
 
-// probe sends a request as a sign of life. outdated reports that the master has
-// another key for publications now.
+// probe sends a liveness request. outdated reports that the master has a new publication
+// key.
 func (c *Link) probe(ctx context.Context) (outdated bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Options.probeTimeout())
 	defer cancel()
@@ -117,9 +117,9 @@ func (c *Link) showStatus(ctx context.Context) (outdated bool, err error) {
 	return in.Key != c.Client.KeyTag(), nil
 }
 
-// watch monitors the active connection where the transport cannot: it fails
-// when a master that sends no heartbeats does not answer a request either. It
-// also reports status changes of the other masters.
+// watch monitors the active connection where the transport cannot. It fails if a master
+// that sends no heartbeats does not answer a request either. It also reports the connection
+// status to the master when it changes.
 func (c *Link) watch(ctx context.Context, sub *channel.Subscription) error {
 	every := c.cfg.Options.heartbeat()
 	if every <= 0 {
@@ -137,7 +137,7 @@ func (c *Link) watch(ctx context.Context, sub *channel.Subscription) error {
 		ask = t.C
 		again = func() { t.Reset(c.nextAsk()) }
 	}
-	wait := every // the first check is early: does it send heartbeats?
+	wait := every // the first check is early, to learn whether it sends heartbeats
 	for {
 		select {
 		case <-ctx.Done():
@@ -163,8 +163,8 @@ func (c *Link) watch(ctx context.Context, sub *channel.Subscription) error {
 	}
 }
 
-// nextAsk is the interval of requests for a new list of masters. The first ones
-// come sooner, to measure the response time.
+// nextAsk returns the pause before the next request for the list of masters. The first
+// pauses are shorter, to measure the response time.
 func (c *Link) nextAsk() time.Duration {
 	pause := membersPause
 	if c.latency.getting(c.cfg) {
@@ -173,16 +173,16 @@ func (c *Link) nextAsk() time.Duration {
 	return pause - pause/8 + rand.N(pause/4)
 }
 
-// probePause is the time between requests that replace heartbeats, from lo to
-// hi, probeShare times the duration of the last one: a fast master is probed
-// often, and one that is busy, or has many minions, seldom.
+// probePause returns the time between the requests that replace heartbeats: probeShare
+// times the duration of the last one, but from lo to hi. So a fast master is probed often,
+// and one that is busy or has many minions is probed seldom.
 func probePause(took, lo, hi time.Duration) time.Duration {
 	return max(min(took*probeShare, hi), min(lo, hi))
 }
 
 const probeShare = 200
 
-// tryShowStatus reports the status if possible; otherwise the next change
+// tryShowStatus reports the connection status if possible. After a failure the next change
 // reports it.
 func (c *Link) tryShowStatus(ctx context.Context) {
 	if !c.Client.Peer().Brine {
@@ -195,6 +195,6 @@ func (c *Link) tryShowStatus(ctx context.Context) {
 	}
 }
 
-// membersPause is how often the active master is asked for a new list. A
-// standby master announces it with each sign of life.
+// membersPause is how often the active master is asked whether the list of masters has
+// changed. Standby masters report that in the answer to each liveness request.
 const membersPause = 30 * time.Second

@@ -14,19 +14,18 @@ import (
 	"brine/internal/py/value"
 )
 
-// standbyJobs handles the jobs of a standby master, so that an operator can
-// command the minion from any of its masters. Nothing else of such a master is
-// used: the minion sends it neither its start event nor messages for all masters,
-// and requests no pillar from it.
+// standbyJobs handles the jobs of a standby master, so that an operator can command the
+// minion from any of its masters. Nothing else of such a master is used: the minion sends
+// it neither its start event nor messages for all masters, and requests no pillar from it.
 type standbyJobs struct {
 	link *Link
-	// known is set once the master has reported whether minions run its jobs while
-	// it is on standby (offered).
+	// known is set once the master has reported whether minions run its jobs while it is on
+	// standby; offered is what it reported.
 	known, offered atomic.Bool
 	taking         atomic.Bool // subscribed
 }
 
-// answered reads the master's answer to a status report.
+// answered records what the master reported in its answer to a status report.
 func (s *standbyJobs) answered(offered bool) {
 	if was := s.offered.Swap(offered); s.known.Swap(true) && was == offered {
 		return
@@ -34,22 +33,21 @@ func (s *standbyJobs) answered(offered bool) {
 	s.link.cfg.Notify(roles.Event{}) // the number of standby masters changes
 }
 
-// RunsStandbyJobs reports whether this minion runs jobs of the master while that
-// is on standby, and so whether the master accepts records of other masters'
-// jobs.
+// RunsStandbyJobs reports whether this minion runs the jobs of the master while that is on
+// standby. Then the master also accepts records of other masters' jobs.
 func (c *Link) RunsStandbyJobs() bool {
 	return c.standby.offered.Load() && c.cfg.Options.takesStandbyJobs(c.cfg)
 }
 
 func (o *Options) takesStandbyJobs(cfg *Config) bool {
-	// The masters of a cluster publish each job to all minions.
+	// The masters of a cluster publish each job to all minions: none needs standby jobs.
 	return o.StandbyJobs && cfg.Links.OneAtATime && cfg.Members == nil
 }
 
 // resubscribe is the pause between attempts to subscribe to a standby master.
 const resubscribe = 5 * time.Second
 
-// run handles jobs until ctx ends.
+// run subscribes and handles jobs until ctx ends.
 func (s *standbyJobs) run(ctx context.Context, at address.Endpoint) {
 	c := s.link
 	if !c.cfg.Options.takesStandbyJobs(c.cfg) || !c.Client.Peer().Brine {
@@ -97,7 +95,7 @@ func (s *standbyJobs) take(ctx context.Context, at address.Endpoint) error {
 	var aside sync.WaitGroup
 	defer func() { s.taking.Store(false); cancel(); aside.Wait() }()
 	aside.Go(func() {
-		c.tryShowStatus(ctx) // otherwise the master considers the minion unreachable
+		c.tryShowStatus(ctx) // the master considers the minion unreachable before this report
 		c.missed.fetch(ctx)
 		c.missed.askAgain(ctx)
 	})
@@ -114,7 +112,7 @@ func (s *standbyJobs) take(ctx context.Context, at address.Endpoint) error {
 	}
 }
 
-// watch ends a subscription when the option of the master has changed.
+// watch ends a subscription when the master no longer offers standby jobs.
 func (s *standbyJobs) watch(ctx context.Context, end func()) {
 	for wait.Sleep(ctx, time.Second) {
 		if !s.offered.Load() {
@@ -124,8 +122,8 @@ func (s *standbyJobs) watch(ctx context.Context, end func()) {
 	}
 }
 
-// JobRecord requests the master's signed record of a job that it published to
-// this minion, as proof for another master; nil if there is none.
+// JobRecord requests the master's signed record of a job that it published to this minion.
+// The record is proof for another master; nil if there is none.
 func (c *Link) JobRecord(ctx context.Context, jid string) []byte {
 	v, err := c.Client.Request(ctx, wire.Encode(wire.AboutJob{Cmd: "_brine_published", ID: c.cfg.ID, JID: jid}))
 	if err != nil {
@@ -137,8 +135,8 @@ func (c *Link) JobRecord(ctx context.Context, jid string) []byte {
 	return in.Record
 }
 
-// deliver sends a queued message. A master that does not read records of jobs
-// gets returns without them.
+// deliver sends a queued message. From returns for a master that does not accept records of
+// jobs it removes the record.
 func (s *standbyJobs) deliver(ctx context.Context, load *value.Dict) (any, error) {
 	c := s.link
 	if load.Has(salt.JobRecord) {

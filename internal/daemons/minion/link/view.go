@@ -6,11 +6,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// Stock minions with several masters are one minion per master, with that
-// master's name as option and grain master. Functions and templates see that
-// name here, too, never the list.
+// A stock minion with several masters runs as one minion per master, with the name of that
+// master as the option and the grain master. Here, too, functions and templates see that
+// name and never the list.
 
-// view is the options and grains for one master.
+// view has the options and grains for one master.
 type view struct {
 	opts   atomic.Pointer[value.Dict]
 	grains atomic.Pointer[grainView]

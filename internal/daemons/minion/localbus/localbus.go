@@ -1,6 +1,6 @@
-// Package localbus is the event bus of one minion as used by its daemon and by
-// programs on the same host: the daemon fires and answers on its own bus,
-// salt-call connects to the daemon's sockets. It knows no master.
+// Package localbus is the event bus of one minion for its daemon and for programs on the
+// same host. The daemon fires and answers events on its own bus; salt-call connects to the
+// daemon's sockets. The package does not use the masters.
 package localbus
 
 import (
@@ -31,19 +31,19 @@ type Config struct {
 	Print func(line string) error
 }
 
-// Bus is the bus of the daemon or, in salt-call, the connection to it.
+// Bus is the daemon's own bus or, in salt-call, a connection to the daemon's bus.
 type Bus struct {
 	cfg Config
 	own *event.Bus
 }
 
-// New returns a bus without listeners; Config.Daemon decides whose it is.
+// New returns a bus without listeners. It is the daemon's own if Config.Daemon is nil.
 func New(c Config) *Bus { return &Bus{cfg: c, own: event.NewBus(c.Events.MaxEventSize)} }
 
-// Own returns the bus of this process. That of salt-call has no listeners.
+// Own returns the bus of this process. In salt-call it has no listeners.
 func (b *Bus) Own() *event.Bus { return b.own }
 
-// Outside reports whether the bus belongs to another process, the daemon.
+// Outside reports whether the bus belongs to another process, the daemon's.
 func (b *Bus) Outside() bool { return b.cfg.Daemon != nil }
 
 // Report fires an event in this process; errors are ignored.
@@ -57,8 +57,8 @@ func (b *Bus) Fire(ctx context.Context, tag string, data *value.Dict) error {
 	return b.own.Fire(tag, data)
 }
 
-// Listen offers the bus to other programs on the host, in sock_dir. It returns
-// nil if that option is not set.
+// Listen opens the bus to other programs on the host, in sock_dir. It returns nil if that
+// option is not set.
 func (b *Bus) Listen(log *slog.Logger) (*event.Server, error) {
 	o := b.cfg.Events
 	if o.SockDir == "" {
@@ -74,8 +74,8 @@ func (b *Bus) Listen(log *slog.Logger) (*event.Server, error) {
 	return event.Listen(b.own, at, o.Options, log)
 }
 
-// InOrder runs requests from events one after the other. An event handler must
-// not block, and requests must not overtake each other.
+// InOrder runs requests that arrive as events one after the other, in the background: an
+// event handler must not block, and requests must not overtake each other.
 type InOrder struct {
 	// Go runs a function in the background.
 	Go func(func())
@@ -164,7 +164,7 @@ func (b *Bus) AskAll(ctx context.Context, tag string, requests []*value.Dict, an
 	if err != nil {
 		return nil, err
 	}
-	_ = event.Settle(ctx, *at) // otherwise the daemon may answer before it knows this reader
+	_ = event.Settle(ctx, *at) // so that the daemon does not answer before it knows this reader
 	p, err := event.DialPush(ctx, *at, 0)
 	if err == nil {
 		defer p.Close()
@@ -204,9 +204,9 @@ func (w *Waiter) Await(ctx context.Context) (*value.Dict, error) {
 	return nil, ctx.Err()
 }
 
-// Watcher is the event source of state.event. A daemon watches only its own
-// bus, so that no master can make it listen elsewhere; salt-call watches any
-// bus on its machine.
+// Watcher returns the event source of state.event. A daemon watches only its own bus, so
+// that no master can make it connect to other sockets; salt-call watches any bus on its
+// machine.
 func (b *Bus) Watcher() control.Watcher {
 	w := control.Watcher{Node: "minion", Program: "salt-call", Print: b.cfg.Print, Listen: b.listen}
 	if b.cfg.Daemon == nil {

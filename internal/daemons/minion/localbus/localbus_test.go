@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// daemon is a bus that listens, and salt-call's connection to it.
+// daemon returns a bus that listens, and the connection of salt-call to it.
 func daemon(t *testing.T) (inside, outside *Bus) {
 	t.Helper()
 	c := Config{ID: "w1", HashType: "sha256", Events: event.MinionOptions{SockDir: t.TempDir()}}
@@ -33,9 +33,8 @@ func daemon(t *testing.T) (inside, outside *Bus) {
 	return inside, New(c)
 }
 
-// TestAsk: the daemon gives the same answer inside and outside of its process.
-// It repeats answers, because an outside reader may not be connected yet at the
-// first.
+// TestAsk: the daemon gives the same answer inside and outside of its process. The test
+// repeats answers, because an outside reader may not be connected yet at the first one.
 func TestAsk(t *testing.T) {
 	inside, outside := daemon(t)
 	inside.Own().Handle(func(e *event.Event) {

@@ -1,10 +1,9 @@
-// Package members holds the list of masters that a minion learns.
+// Package members stores the list of masters that a minion learns.
 //
-// With master_type cluster the option master names one or more entry points,
-// and a master that answers there sends the list of all masters, signed by
-// their common key (package roster). The list survives restarts, and an older
-// one never replaces a newer one. From then on these masters are used as with
-// failover, in an order of this minion's own.
+// With master_type cluster the option master names one or more entry points. A master that
+// answers there sends the list of all masters, signed with their common key (package
+// roster). The list survives restarts, and an older list never replaces a newer one. From
+// then on the minion uses these masters as with failover, in its own order of preference.
 package members
 
 import (
@@ -43,7 +42,7 @@ type Members struct {
 
 	mu      sync.Mutex
 	list    roster.List
-	refused int64 // the last version of a master that was unusable
+	refused int64 // the version of the last list that was rejected
 }
 
 // masterKey returns the common key of the minion's masters.
@@ -92,23 +91,25 @@ func (s *Members) Take(signed []byte) (news bool, err error) {
 	return true, nil
 }
 
-// Wants reports whether a version is newer and was not rejected before.
+// Wants reports whether a version is newer and has not been rejected.
 func (s *Members) Wants(version int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return version > s.list.Version && version != s.refused
 }
 
-// Refuse records an unusable version, so that it is not requested again.
+// Refuse records that the list of a version was rejected, so that it is not requested
+// again.
 func (s *Members) Refuse(version int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refused = version
 }
 
-// Preferred returns the addresses of the masters in the order in which this minion
-// uses them, and those that it should leave. Masters that only the option master
-// names are entry points: a load balancer, or a master that is gone.
+// Preferred returns the addresses of the masters in the order in which this minion uses
+// them, and in avoid those that it should leave. It omits masters that are only in the
+// option master: they are entry points such as a load balancer, or masters that no longer
+// exist.
 func (s *Members) Preferred(classes map[string]int) (addrs, avoid []string) {
 	s.mu.Lock()
 	l := s.list

@@ -1,6 +1,5 @@
-// Package mine sends a minion's mine data to its masters: the results of
-// mine_functions periodically, and data of other programs on the host, which arrives
-// as events.
+// Package mine sends a minion's mine data to its masters: the results of mine_functions, at
+// intervals, and data from other programs on the host, which arrives as events.
 package mine
 
 import (
@@ -21,7 +20,7 @@ type Mine struct {
 	ID string
 	// Call calls a function.
 	Call func(ctx context.Context, job fn.Job) fn.Outcome
-	// Fire fires an event on the minion's own bus, whose events go to ByEvent.
+	// Fire fires an event on the minion's own bus, which passes it to ByEvent.
 	Fire func(tag string, data *value.Dict) error
 	// Send sends a message to all masters.
 	Send func(load *value.Dict)
@@ -41,8 +40,9 @@ func (m *Mine) ByEvent(e *event.Event) {
 	m.Send(load)
 }
 
-// Pass sends a request to all masters through an event, as in Salt: other programs on the
-// host see what the minion sends. Data that is too large for an event is sent directly.
+// Pass sends a request to all masters through an event on the bus, as in Salt, so that
+// other programs on the host see what the minion sends. A request that is too large for an
+// event is sent directly.
 func (m *Mine) Pass(load *value.Dict) {
 	if err := m.Fire(TagMine, load); err != nil {
 		m.Log.Warn("cannot fire mine event", "tag", TagMine, "err", err)

@@ -29,7 +29,7 @@ type Config struct {
 	Opts     *value.Dict
 	Renderer *render.Renderer
 	Funcs    *fn.Registry
-	// Python has the sources of ext_pillar in Python.
+	// Python runs ext_pillar modules in Python.
 	Python pillar.Python
 	// Call builds the functions' view for the compilation.
 	Call func() *fn.Call
@@ -64,7 +64,7 @@ func New(cfg Config) *Pillar {
 		Opts: o, Nodegroups: groups, Funcs: cfg.Funcs, Python: cfg.Python, CacheDir: cfg.CacheDir, Version: o.Str("saltversion"), Log: cfg.Log,
 		Call: func() *fn.Call {
 			c := cfg.Call()
-			c.Pillar = fn.Tree{Dict: value.NewDict(0)} // it is being compiled
+			c.Pillar = fn.Tree{Dict: value.NewDict(0)} // there is none yet: this call compiles it
 			return c
 		},
 	})
@@ -79,7 +79,7 @@ func (p *Pillar) Compile(ctx context.Context, q fn.PillarQuery) (*value.Dict, er
 	})
 }
 
-// Refresh compiles the pillar again, with clean also if pillar_cache has it.
+// Refresh compiles the pillar again. clean ignores what pillar_cache has.
 func (p *Pillar) Refresh(ctx context.Context, clean bool) error {
 	d, err := p.Compile(ctx, fn.PillarQuery{Saltenv: name(p.cfg.Opts.At("saltenv")), Pillarenv: name(p.cfg.Opts.At("pillarenv")), CleanCache: clean})
 	if err != nil {
@@ -109,8 +109,8 @@ func (p *Pillar) All() *value.Dict {
 // Get implements fn.Reader.
 func (p *Pillar) Get(key string) any { return p.All().At(key) }
 
-// ExtraData returns the options that pass_to_ext_pillars names, by path, for
-// external sources of the pillar.
+// ExtraData returns the options that pass_to_ext_pillars names, by path, for external
+// pillar sources.
 func ExtraData(opts *value.Dict) *value.Dict {
 	out := value.NewDict(0)
 	for _, path := range value.ListTexts(opts.At("pass_to_ext_pillars")) {

@@ -1,5 +1,5 @@
 // Package refresh collects the grains and fetches the pillar of a minion again when an
-// event of its own bus requests it. Functions of the daemon and of salt-call fire these
+// event on its own bus requests it. Functions of the daemon and of salt-call fire these
 // events, so there is one way to refresh.
 package refresh
 
@@ -23,14 +23,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// Events on the minion's own bus that make the daemon collect something again,
-// and those that report the end, under Salt's names.
+// Events on the minion's own bus that make the daemon refresh, and those that report the
+// end, with Salt's names.
 const (
-	TagPillar   = "pillar_refresh" // grains, too
-	TagGrains   = "grains_refresh" // and the pillar, if the grains changed
+	TagPillar   = "pillar_refresh" // also collects the grains
+	TagGrains   = "grains_refresh" // also fetches the pillar if the grains changed
 	TagModules  = "module_refresh"
 	TagBeacons  = "beacons_refresh"
-	TagMatchers = "matchers_refresh" // matchers are part of the program
+	TagMatchers = "matchers_refresh" // no effect: matchers are part of the program
 
 	tagPillarRefreshed  = "/salt/minion/minion_pillar_refresh_complete"
 	tagModulesRefreshed = "/salt/minion/minion_mod_refresh_complete"
@@ -52,12 +52,12 @@ type Config struct {
 // New returns a Server.
 func New(c Config) *Server { return &Server{cfg: c} }
 
-// batch combines one or several requests.
+// batch is one request, or several combined.
 type batch struct {
 	grains    bool // collect the grains
 	pillar    bool // fetch the pillar
 	ifChanged bool // fetch the pillar if the grains changed
-	clean     bool // even if pillar_cache has the pillar
+	clean     bool // fetch the pillar even if pillar_cache has it
 	notify    bool // report when the grains are collected
 }
 
@@ -69,9 +69,9 @@ func (b *batch) add(o batch) {
 	b.notify = b.notify || o.notify
 }
 
-// Server handles requests from events, one batch at a time. Requests during a
-// batch form the next one. The end is reported once all is done, because a
-// waiting client may have asked during a batch that started too early for it.
+// Server handles requests from events, one batch at a time. Requests during a batch form
+// the next one. The end is reported only when no batch is left, because the request of a
+// waiting client may have arrived after the running batch began.
 type Server struct {
 	cfg Config
 
@@ -131,8 +131,8 @@ func (r *Server) serve() {
 	}
 }
 
-// report fires the events that report the end. Salt reports complete even if
-// the pillar could not be fetched; Brine does not, and its readers know that.
+// report fires the events that report the end. Salt reports complete even if the pillar
+// could not be fetched; Brine reports false, and its readers expect that.
 func (r *Server) report(b batch, failed error) {
 	if b.notify {
 		r.cfg.Bus.Report(tagModulesRefreshed, value.DictOf("complete", true))
@@ -148,7 +148,7 @@ func (r *Server) report(b batch, failed error) {
 	r.cfg.Bus.Report(tagPillarRefreshed, data)
 }
 
-// refresh runs a batch, and reports whether it fetched the pillar.
+// refresh runs a batch, and reports whether the pillar was fetched.
 func (r *Server) refresh(ctx context.Context, b batch) (fetched bool, err error) {
 	if b.grains {
 		var old *value.Dict
@@ -165,8 +165,8 @@ func (r *Server) refresh(ctx context.Context, b batch) (fetched bool, err error)
 	return true, r.Pillar(ctx, b.clean)
 }
 
-// Pillar fetches the pillar from every connected master in parallel, and compiles that
-// of a masterless minion again; with clean, also if pillar_cache has it.
+// Pillar fetches the pillar from every connected master in parallel, and compiles the own
+// pillar of a minion with file_client: local again. clean ignores what pillar_cache has.
 func (r *Server) Pillar(ctx context.Context, clean bool) error {
 	var (
 		wg   sync.WaitGroup
@@ -190,13 +190,13 @@ func (r *Server) Pillar(ctx context.Context, clean bool) error {
 	return errors.Join(errs...)
 }
 
-// Functions lets functions refresh data: by events, which the daemon handles. A
-// call outside of the daemon does it itself if there is no daemon.
+// Functions lets functions refresh data by firing events that the daemon handles. A call
+// outside of the daemon refreshes by itself if no daemon runs.
 type Functions struct{ Server *Server }
 
-// refreshLimit bounds how long salt-call waits after its result until the
-// daemon has refreshed. Afterwards, targets by a grain that salt-call has just
-// set match the minion.
+// refreshLimit bounds how long salt-call waits, after its result, for the end of the
+// refresh. After the refresh, targets by a grain that salt-call has just set match the
+// minion.
 const refreshLimit = 15 * time.Second
 
 // Refresh implements control.Refresher.
@@ -234,7 +234,7 @@ func (r Functions) Refresh(ctx context.Context, what string, clean, await bool) 
 	return refreshed(answer)
 }
 
-// refreshed returns the error in a report.
+// refreshed returns the error that a report contains, or nil.
 func refreshed(answer *value.Dict) error {
 	var end wire.Refreshed
 	wire.View(answer, &end)
@@ -244,8 +244,8 @@ func refreshed(answer *value.Dict) error {
 	return nil
 }
 
-// fromOutside is Refresh of salt-call: it makes the daemon refresh, and
-// collects what later functions of the same run may read.
+// fromOutside is Refresh of salt-call. It makes the daemon refresh, and refreshes in this
+// process what later functions of the same run may read.
 func (r Functions) fromOutside(ctx context.Context, tag string, data *value.Dict, end string, b batch, await bool) error {
 	s := r.Server
 	if end == "" {

@@ -16,7 +16,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// house is a server on a bus, without masters.
+// house is a server on a bus without masters.
 type house struct {
 	*Server
 	collected, beacons atomic.Int32

@@ -1,5 +1,5 @@
-// Package status is the connection status of a minion for each of its masters. It is
-// reported to the masters at each change, and written to a file that salt-call reads.
+// Package status has the connection status of a minion for each of its masters. It reports
+// the status to the masters at each change, and writes it to a file that salt-call reads.
 package status
 
 import (
@@ -56,7 +56,7 @@ type Status struct {
 
 	mu   sync.Mutex
 	subs map[wait.Wakeup]struct{}
-	last *value.Dict // the last switch
+	last *value.Dict // the last switch to another master
 }
 
 // New returns a Status that writes no file before Run.
@@ -64,7 +64,7 @@ func New(c Config) *Status {
 	return &Status{cfg: c, kick: wait.NewWakeup(), subs: map[wait.Wakeup]struct{}{}}
 }
 
-// Changed reports that the status changed.
+// Changed must be called after each change of a connection.
 func (s *Status) Changed() {
 	if s == nil {
 		return
@@ -98,8 +98,9 @@ func (s *Status) Unsubscribe(c wait.Wakeup) {
 	delete(s.subs, c)
 }
 
-// Run distributes changes until ctx ends, with a delay: when a master comes or
-// goes, a whole fleet has the same changes at once.
+// Run writes the file at each change, and signals the subscribers after a short random
+// delay, until ctx ends: when a master starts or stops, all minions of a fleet have changes
+// at once.
 func (s *Status) Run(ctx context.Context) {
 	defer s.forget()
 	for {
@@ -168,8 +169,8 @@ type noteMaster struct {
 	Since  time.Time `json:"since"`
 }
 
-// save writes the file. Errors are ignored: only salt-call reads it, and works
-// without.
+// save writes the file. Errors are ignored, because only salt-call reads the file and does
+// not need it.
 func (s *Status) save() {
 	n := note{PID: os.Getpid()}
 	for _, c := range s.cfg.Masters() {
@@ -191,9 +192,9 @@ func (s *Status) save() {
 
 func (s *Status) forget() { os.Remove(s.cfg.Path) }
 
-// InUse returns the masters that the running daemon of this minion is connected
-// or signed in to, commanding ones first; nil if there is no daemon. path is
-// its file, and alive reports whether a process may be a daemon.
+// InUse returns the masters that the running daemon of this minion is connected or signed
+// in to, active ones first; nil if no daemon runs. path is the daemon's file, and alive
+// reports whether a process may be a daemon.
 func InUse(path string, alive func(pid int) bool) []string {
 	b, err := os.ReadFile(path)
 	if err != nil || len(b) > 1<<20 {
