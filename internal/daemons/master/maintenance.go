@@ -31,8 +31,8 @@ type maintenance struct {
 	minions     *minionMemory
 	cluster     *cluster.Cluster // nil without a cluster
 	replicated  *replicated      // nil unless in a cluster without a shared directory
-	useJIDSlot  func()           // repeated, because members come and go
-	beat        *atomic.Int64    // when the last turn began, in seconds since 1970
+	useJIDSlot  func()           // called again each round, because members come and go
+	beat        *atomic.Int64    // when the last turn of the loop began, in seconds since 1970
 	log         *slog.Logger
 }
 
@@ -80,7 +80,7 @@ func (m *maintenance) run(ctx context.Context) error {
 	}
 }
 
-// round does the periodic work once.
+// round does the work that is due each loop_interval.
 func (m *maintenance) round() {
 	if m.cluster != nil {
 		m.useJIDSlot()

@@ -1,11 +1,10 @@
 // Package master is the master daemon: it signs minions in, publishes jobs,
 // stores returns and fires events, all in one process.
 //
-// Data flows: transports -> channel.Server -> router (routes.go, a table) -> a
-// handler in a req_*.go or publish.go -> job store, cache and event bus.
-// Periodic work is in maintenance.go. Each handler and service is a struct with
-// the fields that it uses; Master makes them (wiring.go), runs them and ends
-// them.
+// Path of a request: transports -> channel.Server -> router (routes.go, a table) -> a handler
+// in a req_*.go or publish.go -> job store, cache and event bus. Periodic work is in
+// maintenance.go. Each handler and service is a struct with the fields that it uses; Master
+// creates them (wiring.go), runs them and stops them.
 package master
 
 import (
@@ -38,7 +37,7 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// Master is the daemon. New makes one and binds its addresses, Run serves.
+// Master is the master daemon. New creates one and binds its addresses; Run serves.
 type Master struct {
 	cfg   Config
 	log   *slog.Logger
@@ -58,7 +57,7 @@ type Master struct {
 	own       ownPlace
 	audit     *audit.Log
 	jobs      jobStore
-	// cohabitation is what this master sees of others that share its cachedir.
+	// cohabitation tracks other masters that share this cachedir without a cluster.
 	cohabitation *cohabitation
 	stockJobs    *job.LocalCache
 	bus          *event.Bus
@@ -72,17 +71,18 @@ type Master struct {
 	requests   *channel.Server
 	servers    []transport.RequestServer
 	counts
-	answerer  *discovery.Answerer    // of the option discovery, or nil
-	reactor   *reactor.Reactor       // of the option reactor, or nil
-	returners []*sinks.EventReturner // of the option event_return
+	answerer  *discovery.Answerer    // for the option discovery, or nil
+	reactor   *reactor.Reactor       // for the option reactor, or nil
+	returners []*sinks.EventReturner // for the option event_return
 }
 
 // services are the services that Master builds on its stores.
 type services struct {
 	templates   *templates
-	user        *usermodules.Modules // the user's own, in Python
+	user        *usermodules.Modules // the user's own modules, in Python
 	userRunners *usermodules.Modules
-	// userReturners are those of the job cache and of event_return, userAuth those of external_auth.
+	// userReturners are those for the job cache and event_return, userAuth those for
+	// external_auth.
 	userReturners, userAuth *usermodules.Modules
 	targets                 *targets
 	access                  *access
@@ -120,13 +120,13 @@ type services struct {
 	jobWatch    *replica.Watch // nil unless jobs are replicated
 }
 
-// lifetime is the duration of Run. Requests arrive only during it.
+// lifetime contains the context of Run. Requests arrive only while Run serves.
 type lifetime struct {
 	run context.Context
 	end context.CancelFunc
 }
 
-// context is the context of Run.
+// context returns the context of Run, or a background context before Run.
 func (l *lifetime) context() context.Context {
 	if l.run != nil {
 		return l.run
@@ -174,7 +174,7 @@ func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 	return m, nil
 }
 
-// makeDirs makes the directories of a master.
+// makeDirs creates the directories of a master.
 func makeDirs(cfg *Config) error {
 	for _, dir := range []struct {
 		path string
@@ -245,7 +245,7 @@ func (m *Master) Run(ctx context.Context) error {
 	return err
 }
 
-// ownModules are the user's own modules: each has helpers of its own.
+// ownModules returns the user's own modules. Each has its own helper processes.
 func (m *Master) ownModules() []*usermodules.Modules {
 	return []*usermodules.Modules{m.user, m.userRunners, m.userReturners, m.userAuth}
 }
@@ -257,7 +257,7 @@ func (m *Master) rescanModules() {
 	}
 }
 
-// closeModules ends the helpers of the user's own modules.
+// closeModules stops the helper processes of the user's own modules.
 func (m *Master) closeModules() {
 	for _, own := range m.ownModules() {
 		if own != nil {
@@ -266,7 +266,7 @@ func (m *Master) closeModules() {
 	}
 }
 
-// parts are the services that run until the last request is answered.
+// parts returns the services that run until the last request is answered.
 func (m *Master) parts() (out []func(context.Context) error) {
 	for _, p := range m.publishers {
 		out = append(out, p.Serve)

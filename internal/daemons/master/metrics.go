@@ -37,8 +37,8 @@ var (
 		Labels: []string{"backend", "remote"}}
 )
 
-// Families returns the metrics of a master. Some exist only in a cluster, or with an
-// option that needs them.
+// Families returns the metrics of a master. Some exist only in a cluster or with certain
+// options.
 func Families() []*metrics.Family {
 	return slices.Concat(metrics.ProcessFamilies(), functionFamilies(), requestFamilies(), event.Families(), returner.Families(), []*metrics.Family{
 		&minionsByState, &minionsKnown, &signInResults, &returnResults, &queuedJobs, &queuedBytes, &peerUp, &peerBehind, &peerDiffers, &leads, &leaseToken,
@@ -46,7 +46,7 @@ func Families() []*metrics.Family {
 	})
 }
 
-// counts has what a master counts apart from its services, and those that write more.
+// counts contains the master's own counters, and the components that write further metrics.
 type counts struct {
 	functions *functionCounts
 	signIns   signInCounts
@@ -67,7 +67,7 @@ func (s *signInCounts) count(act string) {
 		s.pending.Add(1)
 	case "denied":
 		s.denied.Add(1)
-	default: // by the operator before
+	default: // rejected by the operator before
 		s.rejected.Add(1)
 	}
 }
@@ -103,7 +103,7 @@ func writeMinions(p *metrics.Page, keys *keystore.Store, connected int) {
 	for _, st := range keystore.States {
 		n, err := keys.Count(st)
 		if err != nil {
-			continue // the master's log has it
+			continue // errors of the key directories are logged elsewhere
 		}
 		p.Count(&minionsByState, int64(n), st.String())
 		if st == keystore.Accepted {
@@ -112,7 +112,7 @@ func writeMinions(p *metrics.Page, keys *keystore.Store, connected int) {
 	}
 }
 
-// fetches is what copies git remotes.
+// fetches is a component that fetches git remotes.
 type fetches interface{ Fetched() map[string]time.Time }
 
 func writeFetched(p *metrics.Page, now *live) {
@@ -133,7 +133,8 @@ func writeFetched(p *metrics.Page, now *live) {
 	write("git_pillar", now.git)
 }
 
-// clusterMetrics writes what there is in a cluster. Its members bound the labels.
+// clusterMetrics writes the metrics of a cluster. The number of its members bounds the label
+// values.
 func (m *Master) clusterMetrics(p *metrics.Page) {
 	if m.cluster == nil {
 		return
@@ -158,17 +159,16 @@ func (m *Master) clusterMetrics(p *metrics.Page) {
 }
 
 const (
-	// hangTime is how long the periodic work of each second may take until the master
-	// counts as hanging. Slow disks take long, and a restart does not help against them.
+	// hangTime is how long the periodic work of each second may take until the master counts as
+	// hung. It is long because a slow disk delays that work, and a restart would not help.
 	hangTime = 5 * time.Minute
-	// leastSpace is the free space, in bytes, with which no job can be relied on to be
-	// stored.
+	// leastSpace is the free disk space, in bytes, below which storing a job may fail.
 	leastSpace = 1 << 20
 )
 
-// Live implements metrics.Daemon.
+// CheckLive implements metrics.Daemon.
 func (m *Master) CheckLive(context.Context) error {
-	m.queue.kept() // these take the locks of jobs and of minions
+	m.queue.kept() // these block if the lock of jobs or of minions is never released
 	m.presence.current()
 	if beat := m.beat.Load(); beat != 0 && time.Since(time.Unix(beat, 0)) > hangTime {
 		return fmt.Errorf("the periodic work of the master has hung since %s", time.Unix(beat, 0).UTC().Format(time.RFC3339))
@@ -176,7 +176,7 @@ func (m *Master) CheckLive(context.Context) error {
 	return nil
 }
 
-// Ready implements metrics.Daemon. A master that answers minions and programs, and can
+// CheckReady implements metrics.Daemon. A master that answers minions and programs, and can
 // store jobs, is ready, whether or not other masters of its cluster are reachable.
 func (m *Master) CheckReady(context.Context) error {
 	if !m.serving.Load() {

@@ -27,7 +27,7 @@ type crowd struct {
 
 func (c *crowd) Peers() []transport.Peer { return c.peers }
 
-// crowded is a master on whose publisher n minions with accepted keys claim to be.
+// crowded returns a master with n accepted minions, which all subscribe with a claimed id.
 func crowded(t testing.TB, n int) *Master {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "brm")
@@ -63,7 +63,7 @@ func crowded(t testing.TB, n int) *Master {
 	return m
 }
 
-// stale makes the master look again at what it remembers for a moment.
+// stale expires the short-lived caches of the master.
 func stale(t testing.TB, m *Master) {
 	m.presence.at = time.Time{}
 	for _, dir := range []string{"minions", "minions_pre", "minions_rejected", "minions_denied"} {
@@ -80,8 +80,7 @@ func cpuTime() time.Duration {
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
 
-// BenchmarkScrape is a page of a master of 5,000 minions that remembers nothing of the
-// page before.
+// BenchmarkScrape measures the metrics page of a master with 5,000 minions and expired caches.
 func BenchmarkScrape(b *testing.B) {
 	m := crowded(b, 5000)
 	s, err := metrics.New(":9175", "salt-master", m, discard)
@@ -131,8 +130,8 @@ func TestBoundedLabels(t *testing.T) {
 	}
 }
 
-// TestHangingMaster: a master whose periodic work hangs does not live, and one that does
-// not run is not ready.
+// TestHangingMaster: a master whose periodic work hangs fails the liveness check, and one that
+// is not running is not ready.
 func TestHangingMaster(t *testing.T) {
 	m := crowded(t, 1)
 	ctx := context.Background()

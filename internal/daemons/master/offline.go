@@ -30,9 +30,8 @@ import (
 	"brine/internal/store/returner"
 )
 
-// offlineRunners are the runners (or their modules) that work without a running
-// master: they need no minions, and change nothing that a running master would
-// have to know.
+// offlineRunners are the runners (or their modules) that work without a running master: they
+// need no minions, and change nothing that a running master would have to know about.
 var offlineRunners = []string{
 	"cache.fetch", "cache.grains", "cache.list", "cache.mine", "cache.pillar",
 	"config", "doc.runner", "doc.wheel", "error", "fileserver",
@@ -40,8 +39,8 @@ var offlineRunners = []string{
 	"http", "match", "mine.get", "network", "pillar", "saltutil", "test",
 }
 
-// withoutData are those of them that read no data of a master, so that they work
-// on a machine that never had one.
+// withoutData are the offline runners that read no data of a master, so that they work on a
+// machine that never had one.
 var withoutData = []string{"config", "doc", "error", "http", "network.wol", "network.wollist", "test"}
 
 // named reports whether a list of functions and modules has a function.
@@ -99,10 +98,10 @@ type offline struct {
 	keys    *keystore.Store
 	cache   *cache.Cache
 	jobs    offlineStore      // nil if the runner does not need them
-	remote  returner.Returner // where jobs are read from, or nil
+	remote  returner.Returner // the returner that jobs are read from, or nil
 	runners *fn.Registry
 	user    *usermodules.Modules
-	// returners are the user's own.
+	// returners are the user's own returners.
 	returners *usermodules.Modules
 	templates *templates
 }
@@ -116,8 +115,8 @@ type offlineStore interface {
 // open opens the stores that the runner reads.
 func (m *offline) open(fun string) error {
 	dir := keyDir(&m.cfg)
-	// Nothing is created on a machine that never had a master, but by what fetches modules: a
-	// master whose options name them starts only when they are there.
+	// Create nothing on a machine that never had a master. The exception is fetching modules: a
+	// master whose options name such modules starts only once they exist.
 	if module, _, _ := strings.Cut(fun, "."); module == "saltutil" {
 		if err := makeDirs(&m.cfg); err != nil {
 			return err
@@ -184,7 +183,7 @@ func (m *offline) open(fun string) error {
 	return err
 }
 
-// openNothing makes the runners without any store.
+// openNothing builds the runners without any store.
 func (m *offline) openNothing() (err error) {
 	wheels, err := fn.NewRegistry(nil, wheel.New(wheel.Deps{})...)
 	if err != nil {

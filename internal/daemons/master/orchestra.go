@@ -36,7 +36,7 @@ type orchestra struct {
 	templates *templates
 	runners   func() *fn.Registry
 	bus       *event.Bus
-	// orders commands minions and this master.
+	// orders returns a client that commands minions and this master.
 	orders func() *client.Client
 	log    *slog.Logger
 

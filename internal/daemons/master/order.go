@@ -7,8 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// order is a publish request as this master reads it, with the keywords in its
-// kwargs. Jobs are stored in this form.
+// order is a decoded publish request, with the keywords in its kwargs. Stored jobs have the
+// same form.
 type order struct {
 	wire.Publish
 	kw wire.PublishKwargs

@@ -29,8 +29,8 @@ const (
 	hotDir    = "hot"
 )
 
-// ownPlace is where a master keeps its own data: its job database, audit log,
-// queues and, if it does not own the cachedir, session keys.
+// ownPlace is the directory of a master's own data: its job database, audit log, queues and, if
+// it does not own the cachedir, session keys.
 type ownPlace struct {
 	dir string
 	// beside is true for a master that uses the cachedir of another one.
@@ -93,7 +93,7 @@ func readOwner(base string) (id, machine string, err error) {
 	return "", "", nil // damaged: the next owner replaces it
 }
 
-// thisMachine identifies the machine, as far as it can be told.
+// thisMachine identifies the machine by its machine id, or else by its host name.
 func thisMachine() string {
 	m := &host.Machine{}
 	if id, ok := boot.MachineID(m); ok && id != "" {
@@ -147,8 +147,8 @@ func openOwn(cfg *Config, open func(own string) (jobStore, error), log *slog.Log
 	return p, jobs, err
 }
 
-// claim makes this master the owner of a directory that has none, and returns
-// the owner.
+// claim makes this master the owner of a directory that has none, and returns the owner and its
+// machine.
 func claim(base, id string) (owner, machine string, err error) {
 	if owner, machine, err = readOwner(base); owner != "" || err != nil {
 		return owner, machine, err
@@ -175,8 +175,8 @@ func writeOwner(base, id string) error {
 
 func ownerText(id string) []byte { return []byte(id + "\n" + thisMachine() + "\n") }
 
-// cohabitation is what masters that share a cachedir without a cluster see of
-// each other: the jobs in Salt's files. The zero value is a master alone.
+// cohabitation tracks whether other masters share this cachedir without a cluster. Such masters
+// see only each other's jobs, in Salt's files. The zero value means that the master is alone.
 type cohabitation struct {
 	cacheDir string
 	beside   bool
@@ -186,8 +186,7 @@ type cohabitation struct {
 // shared reports whether another master uses this cachedir.
 func (c *cohabitation) shared() bool { return c.beside || c.found.Load() }
 
-// look looks for other masters, and reports whether this is the first time that
-// there are some.
+// look searches for other masters, and reports whether this call found the first ones.
 func (c *cohabitation) look() bool {
 	if c.beside || c.found.Load() {
 		return false
@@ -199,9 +198,8 @@ func (c *cohabitation) look() bool {
 // lookInterval is how often the owner of a cachedir looks for other masters.
 const lookInterval = 2 * time.Second
 
-// run looks for masters that share the cachedir. Once there are some, it writes
-// the stored jobs to the files that they read; later jobs are written as they
-// come.
+// run searches for masters that share the cachedir. Once there are some, it writes the stored
+// jobs to the files that they read; later jobs are written there when they arrive.
 func (c *cohabitation) run(ctx context.Context, store *job.Store, files *job.LocalCache, log *slog.Logger) error {
 	if !c.shared() {
 		tick := time.NewTicker(lookInterval)

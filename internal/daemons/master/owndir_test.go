@@ -10,8 +10,7 @@ import (
 	"brine/internal/store/job"
 )
 
-// TestOwnPlace finds the place of a master's own data in a cachedir that others
-// may use.
+// TestOwnPlace: a master finds its own directory in a cachedir that others may use.
 func TestOwnPlace(t *testing.T) {
 	free := func(string) (jobStore, error) { return nil, nil }
 	used := func(own string) (jobStore, error) {
@@ -64,7 +63,7 @@ func TestOwnPlace(t *testing.T) {
 	}
 }
 
-// TestOwnPlaceOfHostileID makes no directory outside of cachedir.
+// TestOwnPlaceOfHostileID: an id cannot create a directory outside of cachedir.
 func TestOwnPlaceOfHostileID(t *testing.T) {
 	cache := t.TempDir()
 	base := filepath.Join(cache, "brine")

@@ -30,8 +30,8 @@ type peerJobs struct {
 	bus       *event.Bus
 	log       *slog.Logger
 
-	// told are returns from other masters whose event was fired here; the peer's
-	// event may still arrive. telling guards the check.
+	// told contains the returns from other masters whose event was fired here; the peer's own
+	// event may still arrive. telling is held while this is checked.
 	telling sync.Mutex
 	told    boundedSet
 
@@ -69,8 +69,8 @@ func (p *peerJobs) took(news []job.Taken) {
 	}
 }
 
-// tookReturn fires the event of a return whose event has not arrived: the waiting
-// client is at the master that published the job.
+// tookReturn fires the event of a return if the peer's event has not arrived and this master
+// published the job: the waiting client is connected here.
 func (p *peerJobs) tookReturn(t job.Taken) {
 	p.telling.Lock()
 	defer p.telling.Unlock()

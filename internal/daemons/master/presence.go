@@ -58,7 +58,7 @@ func (p *presence) compute() map[string]bool {
 			if peer.ID != "" {
 				there[peer.ID] = true
 			} else if peer.Claimed != "" {
-				// Better than the address, which may be that of a load balancer.
+				// More reliable than the address, which may be that of a load balancer.
 				claimed[peer.Claimed] = true
 			} else if host, _, err := net.SplitHostPort(peer.Addr.String()); err == nil {
 				addrs[host] = true
@@ -96,8 +96,8 @@ func (p *presence) isAt(id string, addrs map[string]bool) bool {
 	return false
 }
 
-// events returns the data of a presence event: the connected minions, and who
-// came and went since the last event.
+// events returns the data of a presence event: the connected minions, and those that connected
+// and disconnected since the last event.
 func (p *presence) events(now map[string]bool) (present, came, gone []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

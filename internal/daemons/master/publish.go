@@ -76,8 +76,8 @@ func (p *commands) publish(c *channel.Call) {
 		load.Delete(k)
 	}
 	if p.access.settings.options().OrderMasters && !who.all {
-		// The masters below resolve the target again, among minions that are
-		// unknown here, and each checks these permissions for its own.
+		// The lower masters resolve the target again, among minions that are unknown here, and
+		// each checks these permissions for its own minions.
 		load.Set(authListKey, &value.List{Items: who.list})
 	}
 	reply := p.publisher.publish(load)
@@ -108,7 +108,7 @@ type publisher struct {
 	settings *settings
 	targets  *targets
 	keep     time.Duration // how long jobs are kept; 0: for ever
-	// revision returns the state of the files that a cluster agreed on, or "".
+	// revision returns the id of the state of the files that a cluster agreed on, or "".
 	revision   func() string
 	jobs       jobStore
 	sinks      *sinks.Jobs

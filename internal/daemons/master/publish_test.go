@@ -10,7 +10,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// commandsOf builds the handler of commands.
+// commands builds the handler of publish requests.
 func (p *parts) commands() *commands {
 	return &commands{access: p.access, recorder: p.recorder, jobs: p.jobs, publisher: p.publisher, log: discard, rateLimitedLog: p.limited}
 }
@@ -116,8 +116,8 @@ func TestJobsOfMinions(t *testing.T) {
 	}
 }
 
-// TestMissedJobs: a minion that was unreachable gets a job when it asks, until
-// it reports that it runs it, and the state of the job follows.
+// TestMissedJobs: a minion that was unreachable gets a job when it asks, until it reports that
+// it runs it, and the state of the job changes accordingly.
 func TestMissedJobs(t *testing.T) {
 	p := newParts(t, []string{"web1", "web2"}, nil)
 	q := &queueRequests{id: "boss", states: p.states, access: p.access}
@@ -177,8 +177,8 @@ func (fullStore) NewJobUntil(*value.Dict, []string, time.Time) error {
 	return salt.Errorf(salt.Unavailable, "cannot use the job database /x/jobs.db: no space left on device")
 }
 
-// TestUnrecordedJob: a job that cannot be recorded reaches no minion, and its sender
-// gets the reason. Functions that query or end jobs are sent all the same.
+// TestUnrecordedJob: a job that cannot be recorded reaches no minion, and its sender gets the
+// reason. Functions that query or end jobs are published nevertheless.
 func TestUnrecordedJob(t *testing.T) {
 	p := newParts(t, []string{"web1"}, nil)
 	p.publisher.jobs = fullStore{p.jobs}

@@ -39,7 +39,7 @@ func TestPushedSize(t *testing.T) {
 	}
 }
 
-// The path of a pushed file stays in the minion's directory.
+// TestPushedNames: the path of a pushed file cannot leave the minion's directory.
 func TestPushedNames(t *testing.T) {
 	for _, bad := range [][]any{{}, {".."}, {"..", "x"}, {"a", "..", "..", "x"}, {"/etc/passwd"}, {"", "..", "x"}, {"."}, {"a/../../x"}, {"a", "../../x"},
 		{int64(1)}, {"a\x00b"}} {

@@ -10,11 +10,10 @@ import (
 	"brine/internal/store/job"
 )
 
-// queue knows which minions may not have received a job yet, until the job
-// expires: they get it when they ask for missed jobs, as a Brine minion does at
-// each connection. The minion itself ensures that it runs a job once, however
-// often it gets it. The jobs and their expiry are in the job store, from which
-// load fills the queue at the start.
+// queue records, until a job expires, which minions may not have received it. They get it when
+// they ask for missed jobs, as a Brine minion does at each connection. The minion itself
+// ensures that it runs a job once, however often it receives it. The job store has the jobs and
+// their expiry; jobStates.load fills the queue from it at the start.
 //
 // It also remembers the state of a job on each minion for queries, for a while
 // after the job expired.
@@ -95,8 +94,8 @@ func (q *queue) kept() (jobs int, held int) {
 	return jobs, q.held
 }
 
-// mute returns those of some minions that never asked for missed jobs, so they
-// may be stock minions.
+// mute returns the given minions that never asked for missed jobs, so they may be stock
+// minions.
 func (q *queue) mute(ids []string) (out []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -227,7 +226,8 @@ func (q *queue) notStored(n job.Notes) {
 	}
 }
 
-// of returns the members of a set that have not returned.
+// of returns the ids of the minions in a set. It omits those that have returned, except from
+// handed.
 func (j *queued) of(set *bitset, names []string) (ids []string) {
 	for w, word := range set.words {
 		for ; word != 0; word &= word - 1 {
@@ -301,8 +301,9 @@ func (q *queue) forget(j *queued) {
 	}
 }
 
-// unheard returns, for the newest jobs, the stock minions that have not
-// returned, by minion, except those that signed in since.
+// unheard returns, by minion, the newest jobs that a stock minion may have missed: it has
+// neither returned nor signed in since their publication. It considers the given number of
+// jobs, not older than within, and returns at most limit handouts.
 func (q *queue) unheard(within time.Duration, jobs, limit int, signedIn func(id string, since time.Time) bool) map[string][]handout {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -386,13 +387,13 @@ func (q *queue) returned(jid, id string) (news bool) {
 	return news
 }
 
-// handout is a job that is delivered to a minion that asked.
+// handout is a job to deliver to a minion.
 type handout struct {
 	jid    string
 	number int64
 	job    *value.Dict // nil: read it from the store
 	waited time.Duration
-	first  bool // the minion has not reacted to it yet
+	first  bool // it was not handed out to this minion before
 }
 
 // missed returns the jobs after a number that a minion may not have, oldest
@@ -461,7 +462,7 @@ func (q *queue) expire() (out []expired) {
 	return out
 }
 
-// silent returns the minions that surely never received a job; q.mu is held.
+// silent returns the minions that certainly never received a job; q.mu is held.
 func (q *queue) silent(j *queued) (ids []string) {
 	for id, n := range q.index {
 		if j.open.has(n) && (q.speaks.has(n) || j.absent.has(n)) && !j.handed.has(n) && !j.running.has(n) {

@@ -11,9 +11,9 @@ import (
 	"brine/internal/store/job"
 )
 
-// TestQueueOutlivesItsProcess: the next process restores all job states from
-// the store, also of stock minions, which must not get a job twice; and a
-// minion that has changed to stock Salt no longer counts as Brine's.
+// TestQueueOutlivesItsProcess: the next process restores all job states from the store, also of
+// stock minions, which must not get a job twice; and a minion that has changed to stock Salt no
+// longer counts as a Brine minion.
 func TestQueueOutlivesItsProcess(t *testing.T) {
 	var o job.Options
 	if err := field.Defaults(&o); err != nil {
@@ -59,7 +59,7 @@ func TestQueueOutlivesItsProcess(t *testing.T) {
 		t.Fatalf("for the one that came: %v", got)
 	}
 	q.started("old") // asked before
-	q.started("old") // did not ask: another program has this id now
+	q.started("old") // did not ask: a stock minion has this id now
 	check := func(when string) {
 		t.Helper()
 		states, handed, _, known := q.states(jid)
@@ -97,8 +97,8 @@ func TestQueueOutlivesItsProcess(t *testing.T) {
 	}
 }
 
-// TestNotesThatAreNotStored: job states that a full disk refused are due again,
-// and do not replace newer ones.
+// TestNotesThatAreNotStored: job states that could not be written to a full disk are written
+// again, and do not replace newer ones.
 func TestNotesThatAreNotStored(t *testing.T) {
 	now := time.Now()
 	q := newQueue(func() time.Time { return now })

@@ -86,8 +86,9 @@ func (w *reconnects) since(id string, at time.Time) bool {
 	return ok && last.After(at)
 }
 
-// look takes the current connections (a master that just started had none) and reports whether one was new at the
-// last check: the delay lets reports of sign-ins arrive from other masters.
+// look takes the current connections and reports whether one was new at the last check: the
+// delay lets reports of sign-ins arrive from other masters. For a master that just started, all
+// connections are new.
 func (w *reconnects) look(now []net.Addr) (due bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -31,8 +31,8 @@ func TestUnauthenticatedRefusalsAreBounded(t *testing.T) {
 	}
 }
 
-// TestAuditThatCannotBeWritten: the records of a full disk are in the log, each of them,
-// however many refusals are there, too.
+// TestAuditThatCannotBeWritten: audit records that cannot be written are all logged, however
+// many refusals are logged as well.
 func TestAuditThatCannotBeWritten(t *testing.T) {
 	a, err := audit.Open(filepath.Join(t.TempDir(), "audit"))
 	if err != nil {
