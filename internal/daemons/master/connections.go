@@ -14,9 +14,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// connectionReports has what minions reported about their connections to masters
+// connectionReports stores what minions report about their connections to masters
 // (_brine_standing): which master commands them and which are on standby. Brine
-// minions report it again with each connection, so it is not stored.
+// minions report this again on each connection, so it is in memory only.
 type connectionReports struct {
 	// publishKey returns the key for publications.
 	publishKey func() string
@@ -29,7 +29,7 @@ type connectionReports struct {
 	byID map[string]runners.Standing
 }
 
-// Limits of what one minion may have stored here.
+// Limits of one stored report: its masters, and the bytes of each string.
 const (
 	maxStandingMasters = 64
 	maxStandingText    = 300
@@ -37,7 +37,7 @@ const (
 
 func cut(s string) string { return s[:min(len(s), maxStandingText)] }
 
-// parseStanding decodes a minion's report, within bounds.
+// parseStanding decodes a minion's report, truncated to the limits.
 func parseStanding(load *value.Dict) runners.Standing {
 	var in wire.Standing
 	wire.View(load, &in)
@@ -73,8 +73,8 @@ func encodeStanding(st runners.Standing) *value.Dict {
 	return d
 }
 
-// take stores a minion's report. The answer names the key for publications, so
-// that a minion that is not subscribed here notices an outdated key.
+// take stores a minion's report. The reply contains a tag of the key for
+// publications, so that a minion that is not subscribed here notices an outdated key.
 func (s *connectionReports) take(c *channel.Call) {
 	st := parseStanding(c.Load)
 	st.At = time.Now() // the master's clock counts
@@ -108,15 +108,15 @@ func (s *connectionReports) members(c *channel.Call) {
 	c.Reply(answer)
 }
 
-// askStandings is the query among masters of a cluster behind manage.masters
-// and manage.status. A minion reports only to the masters that it is connected
-// to; behind a load balancer that may be any one.
+// askStandings is the query among masters of a cluster for manage.masters and
+// manage.status. A minion reports only to the masters that it is connected to;
+// behind a load balancer that may be any of them.
 const askStandings = "standings"
 
-// standingsTime bounds the wait for the other masters' answers.
+// standingsTime bounds the wait for replies of the other masters.
 const standingsTime = 5 * time.Second
 
-// answer answers askStandings for the ids in the question.
+// answer returns the reports of the minions in an askStandings query.
 func (s *connectionReports) answer(arg *value.Dict) *value.Dict {
 	out := value.NewDict(0)
 	var in wire.IDs
@@ -172,8 +172,8 @@ func (s *connectionReports) of(id string) (runners.Standing, bool) {
 // minion repeats it to a standby master every five seconds.
 const reportAge = time.Minute
 
-// elsewhere returns those of these minions that another master commands, with
-// that master, except those that also run this master's jobs.
+// elsewhere returns those of the given minions that another master commands,
+// mapped to that master. It leaves out minions that also run this master's jobs.
 func (s *connectionReports) elsewhere(ids []string) *value.Dict {
 	out := value.NewDict(0)
 	offered := s.standbyJobs()
@@ -182,7 +182,7 @@ func (s *connectionReports) elsewhere(ids []string) *value.Dict {
 	for _, id := range ids {
 		st := s.byID[id]
 		if time.Since(st.At) >= reportAge {
-			continue // the minion may be switched off by now
+			continue // the minion may be offline by now
 		}
 		if offered && st.RunsStandbyJobs() {
 			continue
@@ -194,8 +194,9 @@ func (s *connectionReports) elsewhere(ids []string) *value.Dict {
 	return out
 }
 
-// commanded returns the connected minions without those that only run standby jobs
-// of this master: max_minions limits the minions that it commands.
+// commanded returns the connected minions except those that only run standby jobs
+// of this master: max_minions limits the minions that it commands. It does not
+// modify present.
 func (s *connectionReports) commanded(present map[string]bool) map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +231,7 @@ func secondsOf(t time.Time) any {
 	return float64(t.UnixMilli()) / 1000
 }
 
-// timeOf converts seconds since 1970; impossible times become the zero time.
+// timeOf converts seconds since 1970; invalid times become the zero time.
 func timeOf(v any) time.Time {
 	n := number(v)
 	if !(n > 0 && n < 1e11) {

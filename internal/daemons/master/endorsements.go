@@ -16,9 +16,9 @@ import (
 	"brine/internal/net/handshake"
 )
 
-// endorsementsFile is the file in pki_dir with the endorsements, so that an old
-// private key need not be kept. It is not secret and may be copied to other
-// masters.
+// endorsementsFile is the file in pki_dir with the endorsements, so that a
+// replaced private key can be deleted. It is not secret and may be copied to
+// other masters.
 const endorsementsFile = "endorsements.json"
 
 // kept is an endorsement as stored in the file.
@@ -27,10 +27,11 @@ type kept struct {
 	Sig []byte `json:"sig"`
 }
 
-// loadEndorsements returns the endorsements of the current keys: the master's
-// own first, then its signing key if it is here. It reads the file, and lets
-// the keys that they replace sign now. These lie in pki_dir under the names of
-// the options master_previous_key and master_sign_previous_key.
+// loadEndorsements returns the endorsements in the file. If a replaced private key
+// is in pki_dir, under the name in master_previous_key or
+// master_sign_previous_key, that key signs the current one now, and the new
+// endorsement is added to the file. present are the current keys: the master's
+// own, then its signing key, if any.
 func loadEndorsements(cfg *Config, present []*crypt.PublicKey, log *slog.Logger) ([]handshake.Endorsement, error) {
 	path := filepath.Join(cfg.PKIDir, endorsementsFile)
 	es, err := readEndorsements(path)
@@ -63,7 +64,7 @@ func loadEndorsements(cfg *Config, present []*crypt.PublicKey, log *slog.Logger)
 
 func clean(k *crypt.PublicKey) string { return crypt.CleanKey(string(k.PEM())) }
 
-// previousKey returns the replaced key, or nil.
+// previousKey reads the replaced key. It returns nil if there is no such file.
 func previousKey(path, pass string, log *slog.Logger) (*crypt.PrivateKey, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -21,11 +21,11 @@ type exposure struct {
 	path string
 	mode fs.FileMode
 	// refusal is the reason why the master does not start; "" if fixing the mode
-	// suffices. Files that others could write may contain what they put there.
+	// suffices. It does not if others could write: the contents may be forged.
 	refusal string
 	mend    fs.FileMode // the repaired mode
-	// empty reports that the contents of the directory are removed as well: they
-	// are secret or may be planted, and the master creates them again.
+	// empty means that the contents of the directory are removed as well: others
+	// may have read or forged them, and the master can create them again.
 	empty bool
 }
 
@@ -47,7 +47,7 @@ const (
 	othersWrite fs.FileMode = 0o002
 )
 
-// keyDirs are the directories of pki_dir whose files are decisions about keys.
+// keyDirs are the directories of pki_dir whose files record decisions about keys.
 var keyDirs = []string{"", "minions", "minions_pre", "minions_rejected", "minions_denied", "minions_autosign"}
 
 // exposures searches for files that other users of this machine can read or
@@ -84,16 +84,16 @@ func exposedCache(cfg *Config) (out []exposure) {
 		if !ok || mode&others == 0 || e.Type()&fs.ModeSymlink != 0 {
 			continue
 		}
-		// Others may know a readable session key, or have written a writable token, so
-		// both are removed.
+		// Remove session keys that others may know and tokens that others may have
+		// written.
 		empty := e.Name() == "sessions" && readable(path) || e.Name() == "tokens" && mode&othersWrite != 0
 		out = append(out, exposure{path: path, mode: mode, mend: mode &^ others, empty: empty})
 	}
 	return out
 }
 
-// readable reports whether others can read a file of a directory that they can
-// enter. Stock masters leave private files in an open directory.
+// readable reports whether others can read some file in a directory that they can
+// enter. Stock masters keep private files in such directories.
 func readable(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -107,8 +107,8 @@ func readable(dir string) bool {
 	return false
 }
 
-// closedCache masks the mode of cachedir. Users of publisher_acl must be able to
-// open their own key in it.
+// closedCache returns the mask for the mode of cachedir. Users of publisher_acl
+// must be able to open their own key in it.
 func closedCache(cfg *Config) fs.FileMode {
 	if grants, ok := cfg.Options.PublisherACL.(*value.Dict); ok && grants.Len() > 0 {
 		return fs.ModePerm &^ 0o006
@@ -116,8 +116,8 @@ func closedCache(cfg *Config) fs.FileMode {
 	return fs.ModePerm &^ others
 }
 
-// exposedLocalKeys checks the keys with which users of this machine command the
-// master. Control over root's key is control over the fleet.
+// exposedLocalKeys checks the keys with which users of this machine authenticate
+// to the master. A user who controls root's key controls all minions.
 func exposedLocalKeys(cfg *Config) (out []exposure) {
 	paths, err := filepath.Glob(filepath.Join(cfg.CacheDir, ".*_key"))
 	if err != nil {
@@ -161,8 +161,8 @@ func directory(path string) (mode fs.FileMode, ok bool) {
 	return st.Mode().Perm(), true
 }
 
-// closeToOthers fixes modes that let other users of this machine in, with a
-// warning for each. It fails with an error of kind Denied if the operator must
+// closeToOthers fixes modes that give other users of this machine access, and logs
+// a warning for each. It returns an error of kind salt.Denied if the operator must
 // decide.
 func closeToOthers(cfg *Config, log *slog.Logger) error {
 	admitUsers(cfg, log)
@@ -171,7 +171,7 @@ func closeToOthers(cfg *Config, log *slog.Logger) error {
 			return salt.Errorf(salt.Denied, "%s", e.refusal)
 		}
 		if err := os.Chmod(e.path, e.mend); err != nil {
-			// A network file system may map the owner, so a failed chmod is only reported.
+			// On a network file system that maps the owner, chmod may fail: only log it.
 			log.Warn("directory of the master is accessible to other users, and its mode cannot be changed", "path", e.path, "mode", fmt.Sprintf("%04o", e.mode),
 				"err", err)
 			continue

@@ -12,8 +12,8 @@ import (
 )
 
 // TestCacheDirModes: cachedir is closed to others, except that users of
-// publisher_acl may enter it, also if it is older than their configuration;
-// everything below stays closed. A cachedir that others can write to is refused
+// publisher_acl may enter it, even if they were configured after it was created.
+// Everything below stays closed. A cachedir that others can write to is refused
 // and left unchanged.
 func TestCacheDirModes(t *testing.T) {
 	for _, c := range []struct {

@@ -18,12 +18,12 @@ import (
 	"brine/internal/sls/pillar/gitpillar"
 )
 
-// askFetched is the message with which a master announces what it fetched, sent as a
-// question whose answer is empty. It is not queued for unreachable masters, because the
-// next message repeats everything. Its data:
+// askFetched is the query with which a master reports to other masters what it
+// fetched; the reply is empty. It is not queued for unreachable masters, because
+// the next one repeats everything. Its data:
 //
 //	leads   the sender fetches for all masters
-//	states  what it serves now of what it fetched (fetch.States)
+//	states  the state of the fetched data that it serves now (fetch.States)
 const askFetched = "fetched"
 
 // fileUpdates updates the files and pillars that come from remotes, and reports
@@ -37,13 +37,13 @@ type fileUpdates struct {
 	log      *slog.Logger
 }
 
-// tellTime bounds the wait for another master.
+// tellTime bounds the wait for the reply of another master.
 const tellTime = 10 * time.Second
 
 // fetchesForAll reports whether this master fetches for the whole cluster.
 func (u *fileUpdates) fetchesForAll() bool { return u.cluster == nil || u.cluster.Leads() }
 
-// tellFetched announces to the other masters what this one fetched.
+// tellFetched reports to the other masters what this one fetched.
 func (u *fileUpdates) tellFetched(states fetch.States) {
 	if u.cluster == nil || len(states) == 0 {
 		return
@@ -64,7 +64,7 @@ func (u *fileUpdates) tellFetched(states fetch.States) {
 	}
 }
 
-// toldFetched handles the announcement of another master.
+// toldFetched handles askFetched from another master.
 func (u *fileUpdates) toldFetched(arg *value.Dict) *value.Dict {
 	var in wire.FetchedReport
 	wire.View(arg, &in)
@@ -83,7 +83,8 @@ func (u *fileUpdates) toldFetched(arg *value.Dict) *value.Dict {
 	return value.NewDict(0)
 }
 
-// tellFetchedChanges announces changes after an update of a file server.
+// tellFetchedChanges reports the changes of a file server update on the bus and to
+// the other masters.
 func (u *fileUpdates) tellFetchedChanges(changes []fileserver.Changes) {
 	u.tellChanges(changes)
 	for _, c := range changes {
@@ -91,12 +92,13 @@ func (u *fileUpdates) tellFetchedChanges(changes []fileserver.Changes) {
 	}
 }
 
-// look checks for changed files and fires an event if that is configured.
+// look checks for changed files of the backends without remotes, and fires events,
+// if that is configured.
 func (u *fileUpdates) look(ctx context.Context) {
 	if !u.events {
-		return // without a listener the check at each request suffices
+		return // without events, the check at each request suffices
 	}
-	var here []string // the other backends have their own intervals
+	var here []string // backends with remotes have their own intervals; see fetch
 	files := u.settings.fileServer()
 	for _, name := range files.Backends(nil) {
 		if len(files.Fetchers(name)) == 0 {
@@ -113,8 +115,8 @@ func (u *fileUpdates) look(ctx context.Context) {
 	u.tellChanges(changes)
 }
 
-// fetch updates remote file servers until ctx ends. Fetching may take minutes
-// and delays nothing else.
+// fetch updates file servers and pillars from their remotes until ctx ends. It has
+// a goroutine of its own, because fetching may take minutes.
 func (u *fileUpdates) fetch(ctx context.Context) error {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
@@ -144,7 +146,7 @@ func (u *fileUpdates) fetch(ctx context.Context) error {
 	}
 }
 
-// fetchPillars updates the git repositories of the pillar until ctx ends.
+// fetchPillars updates the git repositories of the pillar that are due.
 func (u *fileUpdates) fetchPillars(ctx context.Context) {
 	leads := u.fetchesForAll()
 	changed, fetched, faults := u.settings.current().git.Due(ctx, leads)
@@ -184,7 +186,7 @@ func (u *fileUpdates) tellChanges(changes []fileserver.Changes) {
 	}
 }
 
-// tellingPillar reports updates of the pillar's git repositories to the other
+// tellingPillar is a source of git pillars that reports its updates to the other
 // masters.
 type tellingPillar struct {
 	*gitpillar.Source

@@ -31,9 +31,9 @@ func functionFamilies() []*metrics.Family {
 	return []*metrics.Family{&newJobs, &expectedJobs, &functionRets, &scheduledRets, &responses, &stateRuns}
 }
 
-// functionCounts counts jobs and returns by function. Returns come from minions, which
-// can invent functions: an entry is made by a publication only, and returns of other
-// functions count as "other".
+// functionCounts counts jobs and returns by function. Minions can invent functions in
+// returns, so only publications create entries, and returns of unknown functions
+// count as "other".
 type functionCounts struct {
 	states, rets outcomes // of all functions
 
@@ -74,12 +74,12 @@ const (
 func newFunctionCounts() *functionCounts {
 	c := &functionCounts{by: map[functionKey]*functionCount{{fun: otherFunction}: {}}}
 	for _, k := range []functionKey{{"state.apply", "highstate"}, {"state.highstate", "highstate"}} {
-		c.by[k] = &functionCount{} // schedules of minions run these, without any publication
+		c.by[k] = &functionCount{} // minions' schedules run these without a publication
 	}
 	return c
 }
 
-// functionKeyOf returns the function and, for states, their names.
+// functionKeyOf returns the function and, if it runs states, their names.
 func functionKeyOf(fun, arg any) functionKey {
 	name, ok := fun.(string)
 	if !ok || len(name) > maxFunctionName {
@@ -103,7 +103,8 @@ func functionKeyOf(fun, arg any) functionKey {
 	return k
 }
 
-// of returns the entry of a function; add makes it if there is room.
+// of returns the entry of a function, or that of other functions. With add it
+// creates a missing entry, unless there are maxFunctions.
 func (c *functionCounts) of(k functionKey, add bool) *functionCount {
 	c.mu.RLock()
 	e := c.by[k]
@@ -134,7 +135,7 @@ func (c *functionCounts) published(o *order, minions int) {
 	e.expected.Add(int64(minions))
 }
 
-// returned counts a return that is not a repetition.
+// returned counts a return. It must not be called for duplicates.
 func (c *functionCounts) returned(ret *wire.Return) {
 	if c == nil { // in tests of handlers
 		return

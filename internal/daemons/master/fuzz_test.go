@@ -13,7 +13,8 @@ import (
 	"brine/test/fuzztest"
 )
 
-// FuzzWork decodes a cluster job that another master recorded.
+// FuzzWork: a decoded cluster job of another master does not change when it is
+// encoded and decoded again.
 func FuzzWork(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, d := range []*value.Dict{value.NewDict(0), value.DictOf("fun", "state.orchestrate", "jid", "20260101000000000000", "arg", value.ListOf("x"),
@@ -59,8 +60,8 @@ func FuzzEndorsements(tf *testing.F) {
 	})
 }
 
-// FuzzSeen decodes the served requests of another master: what it accepts, it
-// forwards unchanged, and it uses no more memory than the message.
+// FuzzSeen: the decoder of served requests from another master does not return
+// more entries than the message has bytes, and encoding them again loses none.
 func FuzzSeen(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	chunk, _ := packSeen([]channel.Seen{{ID: "a", Key: 1 << 63, Generation: 2, Floor: 1<<32 - 1, Nonces: []channel.SeenNonce{{Hash: 1, Sent: 2}, {Hash: 3}}},

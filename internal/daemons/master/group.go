@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// group runs the parts of the daemon and reports the first failure.
+// group runs the parts of the daemon and sends their errors to failed. It drops
+// errors while the buffer of failed is full.
 type group struct {
 	sync.WaitGroup
 	failed chan<- error
@@ -23,9 +24,9 @@ func (g *group) Go(f func() error) {
 	})
 }
 
-// pendingCount caches the number of pending keys for a moment, so that many
-// unknown minions do not make the master read the directory each time. Between
-// reads it may be too high, never too low.
+// pendingCount caches the number of pending keys for some seconds, so that the
+// master does not read the directory for each of many unknown minions. Between
+// reads it counts the keys that this master adds, but not the removed ones.
 type pendingCount struct {
 	rateLimitedLog *ratelimit.Log
 
@@ -41,7 +42,7 @@ func (p *pendingCount) added() {
 	p.mu.Unlock()
 }
 
-// reached reports whether limit keys are pending.
+// reached reports whether limit keys are pending. count reads their number.
 func (p *pendingCount) reached(limit int, count func() int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

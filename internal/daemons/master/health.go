@@ -19,7 +19,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// askHealth is the query among masters behind cluster.doctor.
+// askHealth is the query among masters for cluster.doctor.
 const askHealth = "health"
 
 // health reports the state of this master and of the cluster.
@@ -45,13 +45,13 @@ func (h *health) collect(ctx context.Context) map[string]*value.Dict {
 // own returns this master's report on itself and the cluster:
 //
 //	own, cluster  fingerprints of its public key and of the cluster's
-//	peers         those of the other members, by id
-//	sees          of each: up, problem, behind (changes, by stream)
+//	peers         fingerprints of the other members' keys, by id
+//	sees          the other members, by id: up, problem, behind (changes, by stream)
 //	voters        the voters as this master knows them
 //	configured    cluster_voters
-//	disks         of each directory: path, free, size in bytes
-//	options       sums of the options that decide what minions get
-//	few           minions, by id, that name fewer masters than there are: which
+//	disks         the directories: path, free and size in bytes
+//	options       checksums of the deciding options
+//	few           masters of the minions that list fewer than there are, by minion
 func (h *health) own(*value.Dict) *value.Dict {
 	d := value.DictOf("own", fingerOf(filepath.Join(h.pkiDir, "master.pub")), "cluster", fingerOf(filepath.Join(h.options.PKIDir, cluster.PublicFile)))
 	peers := value.NewDict(4)
@@ -90,8 +90,8 @@ func (h *health) own(*value.Dict) *value.Dict {
 	return d
 }
 
-// sums returns the checksums of the deciding options as they are in force: a
-// reload changes some of them.
+// sums returns the checksums of the current deciding options: a reload may have
+// changed some of them.
 func (h *health) sums() *value.Dict {
 	opts := h.settings.current().opts
 	out := value.NewDict(len(deciding))
@@ -102,8 +102,8 @@ func (h *health) sums() *value.Dict {
 	return out
 }
 
-// deciding are the options that determine what minions get from a master. Their
-// values may contain passwords, so masters compare checksums.
+// deciding are the options that determine what minions get from a master. Masters
+// compare only checksums, because the values may contain passwords.
 var deciding = []string{"file_roots", "pillar_roots", "ext_pillar", "fileserver_backend", "reactor", "nodegroups", "external_auth", "publisher_acl", "peer"}
 
 func fingerOf(path string) string {
@@ -114,11 +114,12 @@ func fingerOf(path string) string {
 	return crypt.Fingerprint(b, "sha256")
 }
 
-// maxFew bounds the minions that are named.
+// maxFew bounds the minions in a report.
 const maxFew = 100
 
 // fewMasters returns the connected minions that list some members as their
-// masters, but not all. A minion that lists none uses a load balancer.
+// masters, but not all, with their lists. A minion that lists no member uses a
+// load balancer.
 func (h *health) fewMasters(members int) *value.Dict {
 	ours := map[string]bool{h.id: true}
 	for id, st := range h.cluster.Stations() {

@@ -6,7 +6,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestHealthAfterReload: masters compare the options in force, not those of the
+// TestHealthAfterReload: masters compare the current options, not those from the
 // start.
 func TestHealthAfterReload(t *testing.T) {
 	p := newParts(t, nil, nil)

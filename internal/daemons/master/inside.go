@@ -13,9 +13,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// within commands minions and this master internally: for the reactor, which
-// the operator configured, and for orchestrations, which an authorized user
-// started. All its commands are recorded.
+// within publishes jobs and runs functions of this master for internal callers:
+// the reactor, which the operator configured, and orchestrations, which an
+// authorized user started. All its commands are recorded.
 type within struct {
 	*insideCalls
 	// user is the name under which runners and wheel functions run; how is their
@@ -51,7 +51,7 @@ func (w within) publish(load *value.Dict) *value.Dict {
 	return reply
 }
 
-// onMaster runs a function of the master.
+// onMaster runs a wheel function, or starts a runner in the background.
 func (w within) onMaster(load *value.Dict) *value.Dict {
 	var in wire.Run
 	wire.View(load, &in)
@@ -68,7 +68,7 @@ func (w within) onMaster(load *value.Dict) *value.Dict {
 	return value.DictOf("tag", tag, "jid", jid)
 }
 
-// wheel runs a wheel function and returns the data of its last event.
+// wheel runs a wheel function and returns the data of its final event.
 func (w within) wheel(ctx context.Context, fun string, load *value.Dict) (tag string, done *value.Dict) {
 	r := w.wheels.begin(fun, load, w.user)
 	r.who, r.way = w.user, w.how

@@ -24,7 +24,7 @@ type jobStates struct {
 	log      *slog.Logger
 
 	rateLimitedLog *ratelimit.Log
-	storing        sync.Mutex // keeps older states from replacing newer ones
+	storing        sync.Mutex // prevents older states from replacing newer ones
 }
 
 // load restores the jobs that were queued when the master stopped.
@@ -63,8 +63,8 @@ func (s *jobStates) tryStore() error {
 	return err
 }
 
-// storedJob returns the job map that minions receive, from the job store, or
-// nil.
+// storedJob returns a job from the job store in the form that minions receive, or
+// nil on an error.
 func (s *jobStates) storedJob(jid string) *value.Dict {
 	load, err := s.jobs.Load(jid)
 	if err != nil || load == nil {
@@ -74,18 +74,20 @@ func (s *jobStates) storedJob(jid string) *value.Dict {
 	return jobMap(load, jid, s.masterID)
 }
 
-// fire fires the state of a job on one minion.
+// fire fires an event with the state of a job on one minion. more are additional
+// keys and values.
 func (s *jobStates) fire(jid, id, state string, more ...any) {
 	d := value.DictOf("jid", jid, "id", id, "state", state)
 	d.Update(value.DictOf(more...))
 	s.bus.Fire(salt.Tag("job", jid, "state", id), d)
 }
 
-// expire drops jobs whose minions did not come in time.
+// expire drops expired jobs from the queue, and reports the minions that never
+// received them.
 func (s *jobStates) expire() {
 	for _, e := range s.queue.expire() {
-		// A return goes to one master of a cluster, which reports it only to the master
-		// that published the job.
+		// A minion returns to one master of a cluster, which reports the return only to
+		// the master that published the job.
 		e.never = slices.DeleteFunc(e.never, func(id string) bool { return s.returnedElsewhere(e.jid, id) })
 		if len(e.never) == 0 {
 			continue
@@ -107,5 +109,5 @@ func (s *jobStates) returnedElsewhere(jid, id string) bool {
 	return true
 }
 
-// expiredIDs bounds the minions that one event names.
+// expiredIDs bounds the minions in one event.
 const expiredIDs = 1000

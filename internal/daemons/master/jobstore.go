@@ -13,8 +13,8 @@ import (
 // masters that share a directory (job.Shared).
 type jobStore interface {
 	runners.Jobs
-	// NewJobUntil stores a job that is queued for unreachable minions. It returns
-	// when the job is on disk.
+	// NewJobUntil stores a job that is queued for unreachable minions until a time.
+	// It returns when the job is on disk.
 	NewJobUntil(load *value.Dict, minions []string, until time.Time) error
 	// ReturnStartedAsync stores a return, and calls done when it is on disk. A
 	// non-nil job is the load of a job that the minion started itself.
@@ -26,10 +26,11 @@ type jobStore interface {
 	// Note and Speakers store the states of jobs on minions.
 	Note(n job.Notes) error
 	Speakers() ([]string, error)
-	// OnConflict calls hear for each second return with another result.
+	// OnConflict registers hear, which is called when a minion returns again for a
+	// job, with another result.
 	OnConflict(hear func(jid, minion string))
 	Prune() (int, error)
-	// Probe writes something to the disk, and returns an error if jobs cannot be stored.
+	// Probe writes to the disk, and returns an error if jobs cannot be stored.
 	Probe() error
 	Close() error
 }
@@ -40,7 +41,7 @@ var (
 )
 
 // openJobs opens the job store in the directory own, or the shared one of a
-// cluster. took is called with what other masters stored.
+// cluster. In an isolated cluster took is called with the changes of other masters.
 func openJobs(cfg *Config, c *cluster.Cluster, own string, took func([]job.Taken), log *slog.Logger) (jobStore, error) {
 	if isolated(c) {
 		s, err := job.OpenSharing(own, cfg.ID, cfg.Jobs, took, log)

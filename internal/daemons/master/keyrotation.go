@@ -22,31 +22,32 @@ type keyRotation struct {
 	log       *slog.Logger
 }
 
-// dropfile is the file with which salt-key, stock or Brine, requests a new AES
-// key. It contains the id of the master that is meant.
+// dropfile is the file in cachedir with which salt-key, stock or Brine, requests a
+// new AES key. It contains the id of the master that must create it.
 const dropfile = ".dfn"
 
 // rotating is added to the name of the drop file during the rotation. If such a
-// file exists before, the last master process ended before it replaced the key,
-// or the rotation failed: it counts as a request.
+// file exists before a rotation, the last rotation failed, or the master process
+// ended during it; so the file counts as a request.
 const rotating = "-rotating"
 
 // rotateOnRequest calls rotate if the drop file asks the master with this id for
 // a new AES key. salt-key writes no second request while the drop file is there,
 // so the file is renamed first: a minion key that is deleted during rotate needs
-// another new AES key. A request is not lost if rotate fails or the master ends meanwhile.
+// another new AES key. The request is repeated if rotate fails or the master ends
+// meanwhile.
 func rotateOnRequest(path, id string, rotate func() error) error {
 	taken := path + rotating
 	var err error
 	switch {
 	case isRequest(path, id):
-		err = os.Rename(path, taken) // rename: moves a request
+		err = os.Rename(path, taken)
 	case isRequest(taken, id):
-		err = os.Chmod(taken, 0o400) // fails if it is not writable
+		err = os.Chmod(taken, 0o400) // only a check that the file can be changed
 	default:
 		return nil
 	}
-	if err != nil { // so that it does not request again each second
+	if err != nil { // do not rotate: a request that stays would rotate every second
 		return fmt.Errorf("the request for a new AES key is not followed, because it could not be removed: %w", err)
 	}
 	if err := rotate(); err != nil {

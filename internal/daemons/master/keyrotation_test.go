@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRequestForAESKey: a request for a new key is fulfilled once. It is not lost
-// if the rotation fails, the master ends before it is done, or salt-key requests
+// TestRequestForAESKey: each request for a new key causes one rotation. It is not
+// lost if the rotation fails, the master ends during it, or salt-key requests
 // again meanwhile.
 func TestRequestForAESKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), dropfile)
@@ -33,7 +33,7 @@ func TestRequestForAESKey(t *testing.T) {
 		}
 		return result
 	}
-	// look is the check for a request that the master makes each second.
+	// look checks for a request once, as the master does every second.
 	look := func(what string, wantCalls int, want error) {
 		t.Helper()
 		calls = 0

@@ -25,8 +25,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// loadIdentity reads the key pair that minions see, the master's or the
-// cluster's, or generates it, and reads what else is sent to minions.
+// loadIdentity reads or generates the key pair that minions see, which is the
+// master's or the cluster's. It also loads the signing key or the stored
+// signature, and the endorsements.
 func loadIdentity(cfg *Config, in *cluster.Cluster, log *slog.Logger) (*handshake.Identity, error) {
 	var key *crypt.PrivateKey
 	var err error
@@ -85,8 +86,9 @@ func loadPair(dir, name, pass string, bits int, log *slog.Logger) (*crypt.Privat
 	return k, checkPublic(filepath.Join(dir, name+".pub"), k)
 }
 
-// checkPublic checks that a public key belongs to the private one: a
-// half-copied pair would fail later, in confusing ways.
+// checkPublic checks that the public key in a file belongs to a private one: a
+// pair of which only one file was copied would cause confusing errors later. It
+// writes a missing file.
 func checkPublic(path string, k *crypt.PrivateKey) error {
 	pub, err := crypt.LoadPublic(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -141,8 +143,8 @@ func checkStored(cfg *Config, pub *crypt.PublicKey, stored func([]byte, string) 
 		cfg.Options.MasterSignKeyName)
 }
 
-// localKeys are the secrets with which users of this machine authenticate to
-// the master: files that only the user can read.
+// localKeys are the secrets with which users of this machine authenticate to the
+// master. Each is in a file that only its user can read.
 type localKeys map[string]string // by user name
 
 // loadLocalKeys reads or creates cachedir/.root_key, one key for the account of
@@ -157,7 +159,7 @@ func loadLocalKeys(ctx context.Context, cfg *Config, log *slog.Logger) (localKey
 	grants, _ := cfg.Options.PublisherACL.(*value.Dict)
 	machine := &host.Machine{}
 	for k := range grants.All() {
-		// A pattern is not a file name.
+		// A pattern names no single user.
 		if n := value.Str(k); !strings.ContainsAny(n, `*?[](){}|^$+\`) && salt.CheckID(n) == nil {
 			names[n] = true
 		}
@@ -207,7 +209,7 @@ func readLocalKey(path string) (string, error) {
 	}
 	k := crypt.NewKey()
 	err = atomicfile.Create(path, []byte(k), 0o600)
-	if errors.Is(err, fs.ErrExist) { // another master of the cluster created it first
+	if errors.Is(err, fs.ErrExist) { // another master with this cachedir created it first
 		b, err := os.ReadFile(path)
 		return string(b), err
 	}

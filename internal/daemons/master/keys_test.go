@@ -12,8 +12,8 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// TestStoredSignatureIsVerified: a stored signature that minions reject, such as
-// Salt's signature of the key with its newline, is reported at the start.
+// TestStoredSignatureIsVerified: the master logs at its start that minions will
+// reject a stored signature, such as Salt's signature of the key with its newline.
 func TestStoredSignatureIsVerified(t *testing.T) {
 	dir := t.TempDir()
 	newPair := func(name string) *crypt.PrivateKey {

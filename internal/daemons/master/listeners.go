@@ -9,17 +9,17 @@ import (
 	"brine/internal/net/transport"
 )
 
-// listeners is a snapshot of the subscribers to publications. It is shared: do
-// not modify.
+// listeners is a snapshot of the subscribers to publications. It is shared and
+// must not be modified.
 type listeners struct {
-	ids   map[string]bool     // ids that are authenticated or claimed
-	conns map[netip.Addr]int  // numbers of the other connections by address
+	ids   map[string]bool     // authenticated or claimed ids
+	conns map[netip.Addr]int  // number of connections without an id, by address
 	addrs map[netip.Addr]bool // addresses in conns
-	odd   bool                // some connection has neither an id nor an address
+	odd   bool                // some connection has neither an id nor an IP address
 }
 
-// audience caches the subscribers until they change: enumerating ten thousand
-// takes milliseconds, and each job needs them.
+// audience caches the subscribers until they change: each job needs them, and
+// enumerating ten thousand takes milliseconds.
 type audience struct {
 	mu      sync.Mutex
 	changes []uint64 // change counters of the publishers, read before last was built
