@@ -1,5 +1,5 @@
-// Package filequota bounds the memory for parts of files that a master sends,
-// and shares it between minions. It reads no file and sends nothing.
+// Package filequota bounds the memory for parts of files that a master sends, and
+// divides it between minions. It does not read or send files itself.
 package filequota
 
 import (
@@ -9,57 +9,57 @@ import (
 )
 
 const (
-	// Bytes bounds the parts of files that are being read or sent, over all
+	// Bytes bounds the parts of files that are being read or sent, in total for all
 	// minions.
 	Bytes = 64 << 20
-	// leastPart is the smallest part under load, in bytes; it is also what an
-	// answer with a shared part counts.
+	// leastPart is the smallest part under load, in bytes. A reply with a shared part
+	// counts as this many bytes.
 	leastPart = 64 << 10
-	// partsEach bounds the parts in the queue that belong to one minion.
+	// partsEach bounds the memory of one minion, in parts of the size it asked for.
 	partsEach = 4
 )
 
 // Queue bounds the memory for parts of files, from before they are read until
-// the kernel has taken them or the peer is gone. Minions take turns, however
-// many requests each sends.
+// they are written to the connection or the connection is closed. Minions take
+// turns, however many requests each sends.
 //
-// Parts get smaller when half of the memory is taken, so that many slow minions
-// fit. A minion that does not read keeps its parts until the transport drops
-// it, but gets only a few.
+// Parts get smaller when half of the memory is used, so that many slow minions
+// can be served. A minion that does not read uses memory until the transport
+// closes its connection, but only for a few parts.
 type Queue struct {
 	mu      sync.Mutex
 	free    int64
 	total   int64
-	held    map[string]int64   // by minion
+	held    map[string]int64   // used bytes, by minion
 	waiting map[string][]*Turn // by minion, in order of arrival
 	order   []string           // waiting minions, in order of their turns
 	shared  map[*crypt.Shared]*sharedTurns
 }
 
-// sharedTurns counts the answers in progress with the same part.
+// sharedTurns counts the replies in progress with the same part.
 type sharedTurns struct {
 	n    int
 	size int64
 }
 
-// Turn is the memory that one request holds. The nil turn holds none.
+// Turn is the memory that one request uses. A nil *Turn uses none.
 type Turn struct {
 	q      *Queue
 	id     string
 	Size   int64 // of the part that may be read
-	room   int64 // memory that is taken
+	room   int64 // bytes used
 	most   int64
 	ready  chan struct{}
 	shared *crypt.Shared
 }
 
-// New returns a queue of this many bytes.
+// New returns a queue that grants at most total bytes at a time.
 func New(total int64) *Queue {
 	return &Queue{free: total, total: total, held: map[string]int64{}, waiting: map[string][]*Turn{}, shared: map[*crypt.Shared]*sharedTurns{}}
 }
 
-// Wait returns when it is a minion's turn to get a part of at most this many
-// bytes. The caller must call End.
+// Wait blocks until it is a minion's turn to get a part of at most this many
+// bytes. Turn.Size is the granted size. The caller must call End.
 func (q *Queue) Wait(id string, most int64) *Turn {
 	t := &Turn{q: q, id: id, most: min(most, q.total), ready: make(chan struct{})}
 	q.mu.Lock()
@@ -83,7 +83,7 @@ func (q *Queue) deal() {
 			return
 		}
 		if q.held[id] > 0 && q.held[id]+size > partsEach*t.most {
-			i++ // it has its share
+			i++ // this minion has used up its share
 			continue
 		}
 		t.Size, t.room = size, size
@@ -110,8 +110,8 @@ func (q *Queue) part(most int64) int64 {
 	return min(most, leastPart)
 }
 
-// Shares reports that other answers may have the same part: its memory counts
-// once.
+// Shares tells the queue that other replies may have the same part, so that its
+// memory counts once.
 func (t *Turn) Shares(s *crypt.Shared) {
 	if t == nil {
 		return

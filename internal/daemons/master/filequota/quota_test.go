@@ -10,8 +10,8 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// TestQueueOfFilesIsFair sends hundreds of requests of one minion before one
-// each of others: they do not wait behind it.
+// TestQueueOfFilesIsFair: minions with one request each do not wait for the
+// hundreds of requests that another minion sent before.
 func TestQueueOfFilesIsFair(t *testing.T) {
 	const part = 1 << 20
 	q := New(8 * part)
@@ -58,9 +58,8 @@ func (q *Queue) checkEmpty(t *testing.T) {
 	}
 }
 
-// TestQueueOfFilesIsBounded sends slow requests of a thousand minions at once:
-// the bytes in progress never exceed the limit, and all minions get their
-// parts.
+// TestQueueOfFilesIsBounded: with slow requests of a thousand minions at once, the
+// bytes in progress never exceed the limit, and all minions get their parts.
 func TestQueueOfFilesIsBounded(t *testing.T) {
 	const part, total = 1 << 20, 8 << 20
 	for name, one := range map[string]*crypt.Shared{"parts of their own": nil, "one part for all": crypt.NewShared(make([]byte, part))} {

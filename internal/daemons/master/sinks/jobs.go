@@ -1,6 +1,6 @@
-// Package sinks has the destinations of a master's jobs, returns and events
-// besides its own store: the servers of master_job_cache and ext_job_cache, the
-// files that stock programs read, and the returners of event_return.
+// Package sinks writes a master's jobs, returns and events to destinations other
+// than its own store: the servers of master_job_cache and ext_job_cache, the files
+// that stock programs read, and the returners of event_return.
 package sinks
 
 import (
@@ -22,8 +22,8 @@ import (
 	"brine/internal/store/returner"
 )
 
-// LocalJobs is the value of master_job_cache that means this master's own store
-// alone.
+// LocalJobs is the value of master_job_cache that selects only this master's own
+// store.
 const LocalJobs = "local_cache"
 
 // Jobs are the servers of master_job_cache and ext_job_cache, which store jobs
@@ -58,13 +58,13 @@ type PythonReturners interface {
 	Open(name string) (returner.Returner, error)
 }
 
-// inOrder is a returner that is called for one entry after the other.
+// inOrder is a returner that must get the entries one at a time, in order.
 type inOrder interface{ InOrder() }
 
 // patient is a returner whose calls have a time limit of their own.
 type patient interface{ Patience() time.Duration }
 
-// patience is how long a call of a returner may take, usual for most.
+// patience returns the time limit for a call of a returner: its own or usual.
 func patience(r returner.Returner, usual time.Duration) time.Duration {
 	if p, ok := r.(patient); ok {
 		return p.Patience()
@@ -77,7 +77,8 @@ type jobSink struct {
 	name string
 	r    returner.Returner
 	box  *returner.Outbox
-	// returns means that this master also sends returns; otherwise minions do.
+	// returns means that this master also sends returns (master_job_cache); for
+	// ext_job_cache minions do.
 	returns bool
 }
 
@@ -101,11 +102,11 @@ func (c *Config) Open(name string) (returner.Returner, error) {
 	return r, err
 }
 
-// has reports whether a returner is one of the user's own.
+// has reports whether name is one of the user's own returners.
 func (c *Config) has(name string) bool { return c.Python != nil && c.Python.Has(name) }
 
-// Open opens the servers of master_job_cache and ext_job_cache. dir has their
-// queues; own is the master's own store.
+// Open opens the servers of master_job_cache and ext_job_cache. dir is the
+// directory of their queues; own is the master's own store.
 func Open(cfg Config, dir string, own runners.Jobs, log *slog.Logger) (*Jobs, error) {
 	s := &Jobs{cfg: cfg, own: own, log: log}
 	names := []string{cfg.Returner.JobCache}
@@ -161,13 +162,13 @@ func (s *Jobs) SendLoad(load *value.Dict, jid string, minions []string) {
 		return
 	}
 	load = load.Clone()
-	load.Set("Minions", value.Strings(slices.Sorted(slices.Values(minions)))) // in the form that Salt's runners look for
+	load.Set("Minions", value.Strings(slices.Sorted(slices.Values(minions)))) // Salt's runners read this key
 	for _, o := range s.list {
 		o.box.Put(wire.Encode(&wire.Parcel{Kind: parcelLoad, JID: jid, Data: load}))
 	}
 }
 
-// SendReturn queues a return for the job cache.
+// SendReturn queues a return for the server of master_job_cache.
 func (s *Jobs) SendReturn(ret *value.Dict) {
 	jid := ret.Str("jid")
 	if !s.cfg.Jobs.JobCache || strings.HasSuffix(jid, "nocache") {
@@ -180,7 +181,7 @@ func (s *Jobs) SendReturn(ret *value.Dict) {
 	}
 }
 
-// Run delivers until ctx ends.
+// Run delivers queued entries until ctx ends.
 func (s *Jobs) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, o := range s.list {
@@ -201,10 +202,10 @@ func (s *Jobs) Close() {
 	}
 }
 
-// Clean makes the servers remove old jobs. It runs concurrently with other
-// maintenance, because a server may be slow. In a cluster with common servers
-// only the leader does so: it is expensive, and two masters that archive rows at
-// once would duplicate them.
+// Clean removes old jobs from the server of master_job_cache. It must run
+// concurrently with other maintenance, because the server may be slow. In a cluster
+// with a common server only the leader removes jobs: that is expensive, and two
+// masters that archive rows at once would duplicate them.
 func (s *Jobs) Clean(ctx context.Context) {
 	if !s.cfg.Leads() {
 		return
@@ -232,17 +233,17 @@ func (s *Jobs) Statuses() []returner.OutboxStatus {
 	return out
 }
 
-// History is the runners' view of jobs: this master's own store, and what the
-// preferred server has in addition.
+// History returns the jobs for runners: those of this master's own store, and the
+// additional ones of the preferred server.
 func (s *Jobs) History() runners.Jobs {
 	if len(s.list) == 0 {
 		return s.own
 	}
-	o := s.list[len(s.list)-1] // ext_job_cache comes before master_job_cache
+	o := s.list[len(s.list)-1] // ext_job_cache is preferred to master_job_cache
 	return &history{sinks: s, remote: o.r, local: s.own, away: func() bool { return o.box.Status().Unreachable != nil }}
 }
 
-// JobsOf returns the jobs of a named returner.
+// JobsOf returns the jobs of a named returner, or of the own store for LocalJobs.
 func (s *Jobs) JobsOf(name string) (runners.Jobs, error) {
 	if name == LocalJobs || name == "local" {
 		if s.own == nil {
@@ -270,8 +271,8 @@ type history struct {
 	once   bool // remote is closed after one query
 }
 
-// ask queries the server. Errors are returned if there is no own store to fall
-// back to, otherwise logged.
+// ask queries the server, unless it is unreachable. It returns an error only if
+// there is no own store to fall back to; otherwise it logs the error.
 func (h *history) ask(f func(context.Context) error) error {
 	if h.away() {
 		return nil
@@ -326,7 +327,8 @@ func minionsOf(load *value.Dict) []string {
 	return ids
 }
 
-// Returns returns the returns of a job, from here and the server.
+// Returns returns the returns of a job, by minion. Those in the own store take
+// precedence over those on the server.
 func (h *history) Returns(jid string) (map[string]*value.Dict, error) {
 	out := map[string]*value.Dict{}
 	if h.local != nil {
@@ -355,7 +357,7 @@ func (h *history) Returns(jid string) (map[string]*value.Dict, error) {
 	return out, err
 }
 
-// List returns the jobs here and on the server.
+// List returns the jobs in the own store and on the server.
 func (h *history) List(f job.Filter) ([]*job.Job, error) {
 	var out []*job.Job
 	if h.local != nil {

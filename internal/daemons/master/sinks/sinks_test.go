@@ -19,8 +19,8 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-// TestEventReturners: the selected events are in the file in order, including
-// those that were fired right before the end.
+// TestEventReturners: the file has the selected events in order, including those
+// that were fired right before the master ends.
 func TestEventReturners(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "dir", "events")
 	bus := event.NewBus(0)
@@ -58,8 +58,8 @@ func (f *failing) KeepEvents(_ context.Context, events []*event.Event) error {
 	return nil
 }
 
-// TestEventsThatCannotBeKept: events that cannot be stored are retried, and the
-// oldest of too many are lost.
+// TestEventsThatCannotBeKept: the returner retries events that it could not store,
+// and drops the oldest ones beyond the limit.
 func TestEventsThatCannotBeKept(t *testing.T) {
 	to := &failing{left: 1}
 	k := &EventReturner{to: to, log: discard, most: 1}
@@ -99,7 +99,7 @@ func (s *server) Returns(_ context.Context, jid string) (map[string]*value.Dict,
 }
 
 // TestHistory: the own store takes precedence over a server, which adds missing
-// jobs; while the server fails, the own store answers alone.
+// jobs. While the server fails, only the own store is used.
 func TestHistory(t *testing.T) {
 	const here, there, odd = "20260101000000000001", "20260101000000000002", "bad"
 	store, err := job.Open(t.TempDir(), job.Options{}, discard)
@@ -170,8 +170,8 @@ func TestNamedReturners(t *testing.T) {
 	closed.Close()
 }
 
-// TestStockFiles: loads and returns are where stock programs look for them, but
-// only while the options say so.
+// TestStockFiles: loads and returns are in the files that stock programs read, but
+// only while the options are on.
 func TestStockFiles(t *testing.T) {
 	dir := t.TempDir()
 	cache, err := job.NewLocalCache(dir, "sha256")

@@ -13,25 +13,24 @@ import (
 	"brine/internal/store/job"
 )
 
-// Limits of the queue of files for stock programs. Beyond them nothing is
-// written: the job store has the data, and minions must not wait for these
-// files.
+// Limits of the queue of files for stock programs. Returns beyond them are dropped:
+// the job store has the data, and minions must not wait for these files.
 const (
 	maxReturnFiles     = 16 << 10
 	maxReturnFileBytes = 64 << 20
 )
 
-// StockFiles writes jobs and returns where stock programs look for them. It
+// StockFiles writes jobs and returns to the files that stock programs read. It
 // writes returns in the background (option job_cache_files).
 type StockFiles struct {
 	cache *job.LocalCache
-	// loads and returns report whether to write the loads and the returns of jobs; the
-	// answer may change while the master runs.
+	// loads and returns report whether to write the loads and the returns of jobs; this
+	// may change while the master runs.
 	loads, returns func() bool
 	log            *slog.Logger
 	rateLimitedLog *ratelimit.Log
 	queue          chan returnFile
-	waiting        atomic.Int64 // bytes
+	waiting        atomic.Int64 // bytes in queue
 }
 
 type returnFile struct {
@@ -40,12 +39,14 @@ type returnFile struct {
 	size    int64
 }
 
+// NewStockFiles returns a writer to the job cache of stock masters. The caller must
+// call Run.
 func NewStockFiles(cache *job.LocalCache, loads, returns func() bool, log *slog.Logger) *StockFiles {
 	return &StockFiles{cache: cache, loads: loads, returns: returns, log: log, rateLimitedLog: ratelimit.NewLog(log, 1, time.Minute),
 		queue: make(chan returnFile, maxReturnFiles)}
 }
 
-// PutLoad writes a job.
+// PutLoad writes the load of a job at once.
 func (f *StockFiles) PutLoad(load *value.Dict, jid string, minions []string) {
 	if !f.loads() {
 		return
@@ -55,8 +56,7 @@ func (f *StockFiles) PutLoad(load *value.Dict, jid string, minions []string) {
 	}
 }
 
-// PutReturn queues a return for writing. The caller must not modify ret any
-// more.
+// PutReturn queues a return for writing. The caller must not modify ret afterwards.
 func (f *StockFiles) PutReturn(jid, id string, ret *value.Dict) {
 	if !f.returns() || strings.HasSuffix(jid, "nocache") {
 		return
@@ -73,7 +73,7 @@ func (f *StockFiles) PutReturn(jid, id string, ret *value.Dict) {
 	f.report(salt.Errorf(salt.Unavailable, "the disk cannot keep up with the returns"), jid, id)
 }
 
-// Run writes until ctx ends, and then flushes the queue.
+// Run writes queued returns until ctx ends, and then flushes the queue.
 func (f *StockFiles) Run(ctx context.Context) error {
 	for {
 		select {
