@@ -15,8 +15,8 @@ import (
 	"brine/internal/store/job"
 )
 
-// askSums and askJobSums are the queries with which masters compare parts of their
-// records, and of their jobs and returns, all the time.
+// askSums and askJobSums are the queries with which masters continuously compare checksums of
+// their records, and of their jobs and returns.
 const (
 	askSums    = "sums"
 	askJobSums = "jobsums"
@@ -30,7 +30,8 @@ func newRecordWatch(c *replicated, bus *event.Bus, log *slog.Logger) *replica.Wa
 	}
 }
 
-// newJobWatch returns the continuous comparison of jobs and returns; nil if a master without a disk of its own keeps them.
+// newJobWatch returns the continuous comparison of jobs and returns; nil if jobs are not
+// replicated.
 func newJobWatch(c *cluster.Cluster, jobs jobStore, bus *event.Bus, log *slog.Logger) *replica.Watch {
 	s, ok := jobs.(*job.Store)
 	if !ok || s.Stream() == nil {
@@ -42,7 +43,8 @@ func newJobWatch(c *cluster.Cluster, jobs jobStore, bus *event.Bus, log *slog.Lo
 	}
 }
 
-// differing counts the differences that comparisons have found; those that are nil have found none.
+// differing returns the number of differences that the watches have found. Nil watches count as
+// none.
 func differing(watches ...*replica.Watch) (n int) {
 	for _, w := range watches {
 		if w != nil {
@@ -56,7 +58,7 @@ func comparedWith(c *cluster.Cluster) func() (ids []string, members int) {
 	return func() (ids []string, members int) { return comparable(c.Members()) }
 }
 
-// askFor returns a function that asks another master by a query.
+// askFor returns a function that sends a query to another master.
 func askFor(c *cluster.Cluster, query string) func(ctx context.Context, peer string, question []byte) ([]byte, error) {
 	return func(ctx context.Context, peer string, question []byte) ([]byte, error) {
 		d, err := c.Queries.AskOne(ctx, peer, query, wire.Encode(&wire.SumsMessage{Question: question}))
@@ -77,7 +79,7 @@ func tellDifference(bus *event.Bus, log *slog.Logger) func(d replica.Difference)
 	}
 }
 
-// answerSums answers another master.
+// answerSums returns the handler of these queries from other masters.
 func answerSums(w *replica.Watch) func(arg *value.Dict) *value.Dict {
 	return func(arg *value.Dict) *value.Dict {
 		var in wire.SumsMessage

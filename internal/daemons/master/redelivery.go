@@ -20,19 +20,18 @@ import (
 	"brine/internal/py/value"
 )
 
-// Stock minions do not ask for missed jobs, and forget at a restart which jobs
-// they ran. So a job is republished to one only if it surely did not receive it:
-// it had no connection when the job was published. It then gets the job once,
-// when it has connected.
+// Stock minions do not ask for missed jobs, and forget at a restart which jobs they ran. So a
+// job is republished to one only if it certainly did not receive it: it had no connection when
+// the job was published. It then gets the job once, after it has connected.
 //
-// Over tcp a subscriber proves its id. Over zeromq stock minions send no id;
-// there the address from which a minion sends requests is compared. A start event
-// shows that it has come, or, after a mere network failure, as many connections
-// from its address as there are minions.
+// Over tcp a subscriber proves its id. Over zeromq stock minions send no id; there the address
+// from which a minion sends requests is compared. A minion counts as connected after its start
+// event. A mere network failure causes no start event; then the minion counts once its address
+// has as many connections as minions.
 
-// addresses knows the source addresses of minions.
+// addresses records the source addresses of minions.
 type addresses struct {
-	guests *netserve.Guests // learns the addresses of minions, too
+	guests *netserve.Guests // is notified of the addresses, too
 
 	mu      sync.Mutex
 	at      map[string]netip.Addr // of the last request
@@ -82,9 +81,9 @@ func (w *addresses) come() map[string]bool {
 	return out
 }
 
-// back adds to there the minions that must each have one of the connections,
-// given the number per address now and at the last call: a new connection may
-// not have subscribed yet.
+// back adds to there the minions whose address has at least as many connections as minions,
+// both now (conns) and at the last call: a new connection may not have subscribed yet. Nil
+// discards the counts of the last call.
 func (w *addresses) back(conns map[netip.Addr]int, there map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,10 +103,9 @@ func (w *addresses) back(conns map[netip.Addr]int, there map[string]bool) {
 	w.before = conns
 }
 
-// missing returns those of some minions that are surely not connected, given
-// the ids of all subscribers and the addresses of those without an id. A
-// subscriber at an address from which no minion sent a request could be any
-// minion.
+// missing returns the given minions that are certainly not connected. ids are the ids of all
+// subscribers, addrs the addresses of those without an id. It returns none if a subscriber has
+// an address from which no minion sent a request: that could be any minion.
 func (w *addresses) missing(minions []string, ids map[string]bool, addrs map[netip.Addr]bool) (out []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +144,7 @@ type redelivery struct {
 // absent returns those of a job's minions that are probably stock minions and
 // not connected now.
 func (r *redelivery) absent(minions []string, expires time.Time) []string {
-	if !expires.After(time.Now()) || r.cluster != nil { // in a cluster the minion may be connected elsewhere: see again
+	if !expires.After(time.Now()) || r.cluster != nil { // in a cluster the minion may be connected elsewhere: see method again
 		return nil
 	}
 	mute := r.states.queue.mute(minions)
@@ -171,7 +169,7 @@ func (r *redelivery) handOut() {
 	}
 	there := r.addresses.come()
 	if !r.states.queue.awaits() {
-		r.addresses.back(nil, nil) // old observations say nothing
+		r.addresses.back(nil, nil) // discard old observations
 		return
 	}
 	if there == nil {
@@ -194,9 +192,9 @@ type republication struct {
 	waited []time.Duration
 }
 
-// byJob groups jobs by minion into republications, one per job with all of its
-// minions, oldest first: without zmq_filtering a publication goes to every
-// subscriber. unfit are jobs whose target cannot be narrowed.
+// byJob groups jobs by minion into republications, one per job with all of its minions, oldest
+// first: without zmq_filtering a publication goes to every subscriber. unfit has, by job, the
+// minions whose ids cannot be in a list target.
 func byJob(come map[string][]handout) (jobs []*republication, unfit map[string][]string) {
 	known := map[string]*republication{}
 	for _, id := range slices.Sorted(maps.Keys(come)) {
@@ -253,16 +251,15 @@ func (r *redelivery) notForOne(jid string, ids []string) {
 	r.log.Info("cannot redeliver job to stock minions: target cannot be narrowed to single ids", "jid", jid, "minions", ids)
 }
 
-// fitsList reports whether an id can stand in a list target.
+// fitsList reports whether an id can be part of a list target.
 func fitsList(id string) bool { return !strings.ContainsAny(id, " ,()") }
 
 // compoundLetters are the target types that depend on the minion's data, with
 // their letters in compound targets.
 var compoundLetters = map[string]string{"grain": "G@", "grain_pcre": "P@", "pillar": "I@", "pillar_pcre": "J@", "ipcidr": "S@"}
 
-// forSome returns a job whose target matches only the given minions, and these
-// only if they match the original; nil if there is no such target. Other
-// minions must not take the job again.
+// forSome returns a job whose target matches only the given minions, and these only if they
+// match the original; nil if there is no such target. Other minions must not run the job again.
 func forSome(job *value.Dict, ids []string) *value.Dict {
 	job = job.Clone()
 	var pub wire.Job

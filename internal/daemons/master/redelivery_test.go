@@ -61,8 +61,8 @@ func TestForSome(t *testing.T) {
 	}
 }
 
-// TestPublishedOnce: a job that a thousand minions missed is one publication,
-// not a thousand that each of them gets.
+// TestPublishedOnce: a job that a thousand minions missed is republished once, not a thousand
+// times to each of them.
 func TestPublishedOnce(t *testing.T) {
 	come := map[string][]handout{"not, fit": {{jid: "2", number: 2}}}
 	for i := range 1000 {

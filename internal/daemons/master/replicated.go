@@ -34,7 +34,7 @@ type replicated struct {
 	mirrors map[string]*replica.Mirror
 	minions *replica.Nested
 
-	// forgot is when deletions were last forgotten; acked and seen are what all
+	// forgot is when old deletions were last removed; acked and seen are the changes that all
 	// masters, and any master, knew then.
 	forgot      time.Time
 	acked, seen oplog.Vector
@@ -97,7 +97,7 @@ func openReplicated(c *replicated, own string, keys *replica.Keys, minions *cach
 		}},
 		kindToken: &replica.Files{Path: filepath.Join(c.cacheDir, "tokens"), Mode: 0o600, Keep: auth.ValidToken},
 	}
-	if minions != nil { // otherwise a server has it
+	if minions != nil { // otherwise a cache server stores the data
 		c.minions = &replica.Nested{Path: filepath.Join(c.cacheDir, "minions"), Mode: 0o600}
 		if err := os.MkdirAll(c.minions.Path, 0o750); err != nil {
 			c.Close()
@@ -171,9 +171,8 @@ const (
 	leaveAfter   = time.Second // lets the response reach the caller
 )
 
-// handOver waits until all reachable masters have the data of this one, which
-// accepts no more requests; for a master that leaves also until they know that
-// it does.
+// handOver waits until all reachable masters have the data of this one, which accepts no more
+// requests. If this master leaves the cluster, it also waits until they know that.
 func (c *replicated) handOver() {
 	within := handOverTime
 	if c.leaves.Load() {
@@ -199,7 +198,7 @@ func (c *replicated) handOver() {
 	c.log.Info("this master left the cluster; to rejoin, remove cluster_pki_dir and cachedir first")
 }
 
-// handedOver waits for that.
+// handedOver does the wait of handOver, until ctx ends.
 func (c *replicated) handedOver(ctx context.Context) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -24,8 +24,8 @@ func (c *replicated) forgetDeleted(now time.Time, keep time.Duration) {
 		return
 	}
 	c.forgot = now
-	// What all knew at the last check: since then their directories match their
-	// records, so that no member changes a deleted file without knowing.
+	// Use what all members knew at the last check: since then their directories match their
+	// records, so that no member changes a file without knowing that it was deleted.
 	acked, seen := c.acked, c.seen
 	var ok bool
 	if c.acked, c.seen, ok = c.cluster.Feeds.KnownToAll(streamRecords); !ok {
@@ -44,9 +44,9 @@ func (c *replicated) forgetDeleted(now time.Time, keep time.Duration) {
 	}
 }
 
-// PutAside moves the state of an earlier membership aside on a machine that is
-// about to join a cluster: otherwise it would bring back what was deleted, and
-// forgotten, since.
+// PutAside moves the state of an earlier membership aside on a machine that is about to join a
+// cluster. Otherwise it would restore records that were deleted since, if the deletions are
+// already forgotten.
 func PutAside(cacheDir, id, pkiDir string, log *slog.Logger) error {
 	own, err := cluster.OwnDir(cacheDir, id)
 	if err != nil {

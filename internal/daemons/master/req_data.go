@@ -21,8 +21,7 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// minionData stores and returns what the master keeps of minions: grains,
-// pillar and mine data.
+// minionData stores and returns the data of minions: grains, pillar and mine data.
 type minionData struct {
 	ctx      func() context.Context
 	settings *settings
@@ -44,9 +43,8 @@ type minionData struct {
 // master for ever.
 const maxCompile = 2 * time.Minute
 
-// pillar compiles the pillar of the minion, answers with it and caches it with
-// the grains, for targeting. The channel authenticates the minion; the id in
-// the request does not count.
+// pillar compiles the pillar of the minion, answers with it and caches it with the grains, for
+// targeting. The channel authenticates the minion; the id in the request is ignored.
 func (d *minionData) pillar(c *channel.Call) {
 	ctx, cancel := context.WithTimeout(d.ctx(), maxCompile)
 	defer cancel()
@@ -63,9 +61,9 @@ func (d *minionData) pillar(c *channel.Call) {
 		c.Reply("")
 		return
 	}
-	// A pillar with overrides is not cached, nor is one for a program that
-	// collected no grains (salt-call --skip-grains): Salt loses all grains then,
-	// and no target by grains matches the minion.
+	// A pillar with overrides is not cached, nor is one for a program that collected no grains
+	// (salt-call --skip-grains): Salt then loses all cached grains, and no target by grains
+	// matches the minion.
 	if q.Override.Len() == 0 && q.External == nil && !without(q.Grains) {
 		if err := d.cache.StoreMinion(c.ID, cache.Minion{Grains: q.Grains, Pillar: p}); err != nil {
 			d.log.Error("cannot cache a minion's grains and pillar", "minion", c.ID, "err", err)
@@ -215,8 +213,8 @@ func (d *minionData) mineFor(asker string, load *value.Dict) *value.Dict {
 	return out
 }
 
-// mineGranted returns the functions whose data mine_get lets a minion read. Without
-// that option it is all of them.
+// mineGranted returns the functions whose data mine_get lets a minion read. Without that option
+// it returns all of them.
 func (d *minionData) mineGranted(asker string, funs []string) []string {
 	option := d.settings.options().MineGet
 	if option == nil {

@@ -69,8 +69,8 @@ func TestMine(t *testing.T) {
 	}
 }
 
-// TestMineGet: of the option mine_get, a minion gets the data of those functions
-// alone that a pattern for its id names, and others get nothing.
+// TestMineGet: with the option mine_get, a minion gets the data of only those functions that a
+// pattern for its id grants, and other minions get nothing.
 func TestMineGet(t *testing.T) {
 	ip := value.DictOf("web1", "192.0.2.1")
 	for _, c := range []struct {
@@ -99,9 +99,8 @@ func TestMineGet(t *testing.T) {
 	}
 }
 
-// TestMineIsBounded: the mine data of a minion is bounded, also if it comes in
-// parts, and so are the functions and the size of an answer. Only the request that
-// is too large fails.
+// TestMineIsBounded: the mine data of a minion is bounded, even if it arrives in parts, and so
+// are the functions and the size of an answer. Only the request that is too large fails.
 func TestMineIsBounded(t *testing.T) {
 	p := newParts(t, []string{"web1", "web2", "web3"}, nil)
 	d := p.Master.data
@@ -196,7 +195,7 @@ func TestPillars(t *testing.T) {
 	if tags := p.tags(); !slices.Equal(tags, []string{"minion/refresh/web1"}) {
 		t.Errorf("events %v", tags)
 	}
-	// A pillar with overrides is not the minion's, and no grains are not its grains.
+	// A pillar with overrides is not cached, nor is one that was requested without grains.
 	load.Set("pillar_override", value.DictOf("who", "me"))
 	if got := answer(t, p.Master.data.pillar, "web1", "_pillar", load); got.Str("who") != "me" {
 		t.Errorf("with an override: %s", value.Repr(got))

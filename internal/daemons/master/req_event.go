@@ -60,7 +60,7 @@ func (r tagRules) allowed(id, tag string) bool {
 			return false
 		}
 	}
-	// These tags contain the id of the minion that speaks.
+	// These tags contain the id of the sending minion.
 	for _, prefix := range []string{"salt/minion/", "salt/beacon/"} {
 		if rest, ok := strings.CutPrefix(tag, prefix); ok && !strings.HasPrefix(rest, id+"/") && !(r.syndics && prefix == "salt/beacon/") {
 			return false
@@ -113,8 +113,8 @@ func (e *events) take(c *channel.Call) {
 	}
 }
 
-// sign sets the id of an event to that of the minion that sent it. Another id
-// stays only where minions may be syndics; then the authenticated id is added.
+// sign sets the id of an event to that of the minion that sent it. Another id is preserved only
+// where minions may be syndics; then the authenticated id is added.
 func (e *events) sign(data *value.Dict, id string) {
 	given, ok := data.Get("id")
 	switch {

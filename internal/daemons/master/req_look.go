@@ -21,7 +21,7 @@ type looks struct {
 	access   *access
 	registry func() *fn.Registry
 	opts     *value.Dict
-	runs     *runs // refuses, and records that
+	runs     *runs // refuses requests and records refusals
 }
 
 // answer handles {fun, kwarg} and credentials.

@@ -131,8 +131,8 @@ func (p *peers) parse(load *value.Dict) (*peerJob, bool) {
 	return j, true
 }
 
-// tooManyArgs reports whether a request has more arguments or functions than
-// any honest one: parsing it would occupy the master.
+// tooManyArgs reports whether a request has more arguments or functions than any legitimate
+// one: parsing it would occupy the master.
 func tooManyArgs(in *wire.PeerPublish) bool {
 	return len(value.Items(in.Arg)) > maxPeerArgs || len(value.Items(in.NoParse)) > maxPeerArgs || strings.Count(in.Fun, ",") > maxPeerArgs
 }

@@ -174,7 +174,8 @@ func (r *returns) store(jid, id string, load, job *value.Dict, done func(error))
 			r.sinks.SendLoad(job, jid, []string{id})
 		}
 		r.queue.returned(jid, id)
-		// Also for a repeated return: this master may have been killed in between.
+		// Also for a repeated return: this master may have been killed after it stored the
+		// first one.
 		r.sinks.SendReturn(load)
 		key := jid + "/" + id
 		if err != nil {

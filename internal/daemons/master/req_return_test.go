@@ -168,8 +168,8 @@ func TestBoundedSet(t *testing.T) {
 	}
 }
 
-// TestTwoMachinesOfOneID: the second return of a job with another result is named in
-// the log and changes nothing; one that was sent again is not named.
+// TestTwoMachinesOfOneID: a second return of a job with another result is logged and changes
+// nothing; a return that was only sent again is not logged.
 func TestTwoMachinesOfOneID(t *testing.T) {
 	p := newParts(t, []string{"web1"}, nil)
 	var told []string

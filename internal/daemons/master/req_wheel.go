@@ -89,7 +89,7 @@ func wheelArgs(load *value.Dict, declares func(name string) bool) (args []any, k
 	return args, kwargs
 }
 
-// wheelRun is a function about to run.
+// wheelRun is a wheel function about to run.
 type wheelRun struct {
 	calls    *wheelCalls
 	fun      string
@@ -97,21 +97,22 @@ type wheelRun struct {
 	kwargs   *value.Dict
 	jid, tag string
 	data     *value.Dict
-	// who made the request, and how if not in the usual way.
+	// who made the request; way is how, if not by an ordinary request.
 	who, way string
 }
 
 // take authenticates and authorizes a request, and answers a refused one.
 func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
 	who := w.access.sender(c)
-	if who == nil { // before its arguments are copied
+	if who == nil { // refuse before copying the arguments
 		w.refuse(c, nil, refusedOnMaster(c.Load, nil))
 		return nil, false
 	}
 	fun := readOrder(c.Load).fun()
 	if _, own := w.calls.registry.Own(fun); !own {
-		// To find a function in Python its module is loaded, which is not for users who may not
-		// call it. Which words it takes is not known yet; the final arguments are checked below.
+		// Looking up a function in Python loads its module, which must not happen for users who
+		// may not call it. Its parameters are not known yet; the final arguments are checked
+		// below.
 		args, kwargs := wheelArgs(c.Load, func(string) bool { return true })
 		if reply := mayRun(who, acl.Wheel, fun, args, kwargs, c.Load); reply != nil {
 			w.refuse(c, who, reply)

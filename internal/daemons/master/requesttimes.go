@@ -19,10 +19,10 @@ func requestFamilies() []*metrics.Family {
 	return []*metrics.Family{&requestTimes, &slowRequests, &busyRequests, &mostRequests}
 }
 
-// timed is how long requests of each kind take.
+// timed measures the duration of requests by kind.
 type timed struct{ returns, pillars, files, events, others metrics.Times }
 
-// slowTime is how long a request takes that counts as slow.
+// slowTime is the duration above which a request counts as slow.
 const slowTime = time.Second
 
 func (t *timed) metrics(p *metrics.Page, signIns *metrics.Times) {

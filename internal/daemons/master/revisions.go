@@ -26,11 +26,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// revisions holds the state of file_roots and pillar_roots that the masters of a
-// cluster without a shared directory agreed on, with the contents of the remembered
-// states. The proposing master distributes the contents first, then records the
-// choice (kindRevision). The latest choice counts. A nil *revisions is a master
-// without a cluster, which serves its own directories.
+// revisions stores the state of file_roots and pillar_roots that the masters of a cluster
+// without a shared directory agreed on, with the contents of the remembered states. The
+// proposing master distributes the contents first, then records the choice (kindRevision). The
+// latest choice counts. A nil *revisions is a master without a cluster, which serves its own
+// directories.
 type revisions struct {
 	id       string // id of this master
 	records  *replica.Store
@@ -49,8 +49,8 @@ type revisions struct {
 	asking sync.Mutex
 
 	mu      sync.Mutex
-	serving string            // what is served; "" for the master's own directories
-	wanted  map[string]*stage // what other masters asked this one to fetch in advance, by id
+	serving string            // id of the served revision; "" for the master's own directories
+	wanted  map[string]*stage // revisions that other masters asked this one to fetch in advance, by id
 	late    error             // why no file is served, or nil
 }
 
@@ -71,7 +71,7 @@ const (
 // was published.
 const revisionKey = "revision"
 
-// Questions to other masters.
+// Queries to other masters.
 const (
 	askStage    = "revision"
 	askContents = "contents"
@@ -91,7 +91,7 @@ const (
 	contentTime = 30 * time.Second // for one answer with contents
 )
 
-// choice is one record.
+// choice is one recorded choice of a revision.
 type choice struct {
 	ID    string // id of the revision
 	How   string // sync or rollback
@@ -175,8 +175,7 @@ func (r *revisions) agreed() (choice, error) {
 	return all[0], nil
 }
 
-// current returns the id of what is served, "" for the master's own
-// directories.
+// current returns the id of the served revision, "" for the master's own directories.
 func (r *revisions) current() string {
 	if r == nil {
 		return ""
@@ -238,7 +237,7 @@ func orNil(s string) any {
 	return s
 }
 
-// run follows the choices, and fetches what other masters ask for, until ctx
+// run follows the choices, and fetches the revisions that other masters ask for, until ctx
 // ends.
 func (r *revisions) run(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
@@ -293,7 +292,7 @@ func (r *revisions) tidy() error {
 	return r.store.Keep(keep)
 }
 
-// getWanted fetches what other masters asked for.
+// getWanted fetches the revisions that other masters asked for.
 func (r *revisions) getWanted(ctx context.Context) {
 	r.mu.Lock()
 	var ids []string
@@ -353,8 +352,7 @@ func (r *revisions) fetch(ctx context.Context, id string) error {
 	})
 }
 
-// contents asks one master, and returns its contents up to the first that it
-// lacks.
+// contents requests contents from one master, and returns them up to the first that it lacks.
 func (r *revisions) contents(ctx context.Context, peer string, wants *value.List) (out [][]byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, contentTime)
 	defer cancel()

@@ -17,7 +17,7 @@ type route struct {
 	// slow routes run in a goroutine of their own, because they wait for a disk, a
 	// minion or a long computation.
 	slow bool
-	// times counts how long the answers take.
+	// times measures how long the answers take.
 	times *metrics.Times
 }
 
@@ -135,7 +135,7 @@ func newRouter(h handlers, asked func(id string, from net.Addr), identify func(l
 	return r
 }
 
-// observe gives each route the times of its kind.
+// observe assigns each route the measurement of its kind.
 func (r *router) observe() {
 	for cmd, rt := range r.clear {
 		rt.times = &r.others
@@ -217,11 +217,11 @@ func (r *router) enter(c *channel.Call) (leave func()) {
 	return func() { <-r.operators }
 }
 
-// login handles a request with a password. A refusal is delayed by about a
-// second on purpose, and holds no slot meanwhile.
+// login handles a request with a password. A refusal is delayed by about a second on purpose,
+// and occupies no slot meanwhile.
 func (r *router) login(rt route, c *channel.Call) {
 	if c.Cmd == "mk_token" {
-		rt.handle(c) // checking the password is all that is slow
+		rt.handle(c) // only checking the password is slow
 		return
 	}
 	who := r.identify(c.Load)

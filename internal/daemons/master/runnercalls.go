@@ -52,9 +52,9 @@ func (r *runnerCalls) run(tag, jid, fun, user string, args []any, opts *value.Di
 	return o
 }
 
-// keep stores the return of a runner as that of a job whose only minion is the
-// master itself, like Salt. Runners that read the job cache are not stored: a
-// program that keeps listing the jobs would fill the disk.
+// keep stores the return of a runner as that of a job whose only minion is the master itself,
+// like Salt. Runners that read the job cache are not stored: a program that polls the list of
+// jobs would fill the disk.
 func (r *runnerCalls) keep(done *value.Dict) {
 	if o := r.options; !o.JobCache || !o.RunnerReturns {
 		return
@@ -106,7 +106,7 @@ func (r *running) begin(about *value.Dict) (end func()) {
 	}
 }
 
-// list returns the runners by start. They must not be modified.
+// list returns the runners in the order of their start. They must not be modified.
 func (r *running) list() []*value.Dict {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -121,8 +121,9 @@ func (r clusterRecords) Keys(match string) (*value.Dict, error) {
 }
 func (r clusterRecords) Leave() error { return leaveCluster(r.id, r.replicated, r.end) }
 
-// newWheels builds the wheel functions, and updates the bus, the cache and the
-// key of publications after their changes.
+// newWheels builds the wheel functions. When they change keys, it fires an event, flushes the
+// cached data of deleted minions, and rotates the AES key of publications if the options say
+// so.
 func newWheels(d wheel.Deps, bus *event.Bus, c *cache.Cache, s *settings, rotate func()) (*fn.Registry, error) {
 	d.Changed = func(act, id string) { bus.Fire("salt/key", value.DictOf("result", true, "act", act, "id", id)) }
 	d.Forget = func(id string) error {

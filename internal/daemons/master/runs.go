@@ -39,7 +39,7 @@ func (r *runs) start(c *channel.Call) {
 	var in wire.Run
 	wire.View(c.Load, &in)
 	fun := in.Fun
-	if who == nil { // before its arguments are copied
+	if who == nil { // refuse before copying the arguments
 		r.refuse(c, nil, refusedOnMaster(c.Load, nil))
 		return
 	}
@@ -86,7 +86,8 @@ func (r *runs) order(tag, jid, fun, user string, args []any, repeatable bool) *v
 	return value.DictOf("tag", tag, "jid", jid)
 }
 
-// onMaster is the minion id under which functions of the master run.
+// onMaster returns the user name under which runners and wheel functions run. For a sudo user
+// with the local key it is the account of the master process.
 func (c *caller) onMaster() string {
 	if c.how == byKey && strings.HasPrefix(c.name, "sudo_") {
 		return processUser()

@@ -17,7 +17,7 @@ import (
 // askSeen is the message that reports served requests of minions to another
 // master, which then refuses their replay. The answer is empty. Its data:
 //
-//	from, boot  the id of the master, and a number of its process
+//	from, boot  the id of the master, and a random id of its process
 //	seen        a list of [id, key, generation, floor, nonces]
 //
 // A nonce is 8 bytes of its hash and 4 of the minion's time.
@@ -118,8 +118,8 @@ func (s *seenTeller) peer(id string) *seenPeer {
 	return p
 }
 
-// tell sends the news to a master. What could not be sent is queued again: if
-// it started over, a slow master might never reach the end.
+// tell sends the news to a master. What could not be sent is queued again: if it started over,
+// a slow receiver might never get everything.
 func (s *seenTeller) tell(ctx context.Context, id string, p *seenPeer, seen []channel.Seen) {
 	var err error
 	// At least one message is sent: it identifies this process.
@@ -148,7 +148,7 @@ func (s *seenTeller) send(ctx context.Context, id string, chunk *value.List) err
 	return s.ask(ctx, id, wire.Encode(&wire.SeenReport{From: s.self, Boot: s.boot, Seen: chunk}))
 }
 
-// wait sets what is queued. If it is too much, everything is sent again.
+// wait replaces the queue. If it is too long, it is dropped, and everything is sent again.
 func (p *seenPeer) wait(seen []channel.Seen) {
 	n := len(seen)
 	for _, e := range seen {
@@ -169,8 +169,8 @@ func (s *seenTeller) take(arg *value.Dict) *value.Dict {
 	return value.NewDict(0)
 }
 
-// meet notes the process of a master. A new one has forgotten what the former one
-// was told, even if it started before anyone noticed.
+// meet records the process of a master. A new process lacks everything that was sent to the
+// previous one, even if no lost connection was noticed.
 func (s *seenTeller) meet(id, boot string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

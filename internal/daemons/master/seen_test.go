@@ -100,8 +100,8 @@ func TestTellSeenGoesOn(t *testing.T) {
 	}
 }
 
-// TestQuickRestartIsTold: a master that was started again before its connection was
-// missed is told everything.
+// TestQuickRestartIsTold: a master that restarted before its lost connection was noticed gets
+// everything again.
 func TestQuickRestartIsTold(t *testing.T) {
 	p := &seenPeer{told: true, waits: []channel.Seen{{ID: "new"}}}
 	s := &seenTeller{peers: map[string]*seenPeer{"other": p}}

@@ -100,8 +100,8 @@ func (s *settings) set(cfg Config) {
 	})
 }
 
-// setRoots switches to other roots: agree makes s.roots replace the configured
-// ones.
+// setRoots switches to other roots. It calls agree, which changes the roots that s.roots
+// applies.
 func (s *settings) setRoots(agree func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

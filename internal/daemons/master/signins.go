@@ -28,12 +28,12 @@ const signInsName = "signedin"
 // would republish a job to a minion that was killed while it ran the job and has
 // restarted.
 //
-// A sign-in is written before it is answered, so that it survives the process. A
-// later flush, shared by all that were written meanwhile, makes it survive the
+// A sign-in is written before it is answered, so that it survives a crash of the process. A
+// later flush, shared by all that were written meanwhile, makes it survive a crash of the
 // machine.
 type signInLog struct {
 	path string
-	// recent returns the sign-ins that still matter.
+	// recent returns the sign-ins that are still relevant.
 	recent func() map[string]time.Time
 	sync   func(*os.File) error
 	log    *ratelimit.Log
@@ -50,7 +50,7 @@ type signInLog struct {
 // each sign-in would write it on a full disk.
 const rewritePause = time.Second
 
-// signInLines is how many unneeded lines the file may have.
+// signInLines is how many lines may be appended before the file is rewritten.
 const signInLines = 20_000
 
 func newSignInLog(dir string, recent func() map[string]time.Time, log *ratelimit.Log) *signInLog {
@@ -129,7 +129,7 @@ func (l *signInLog) writeWhole() error {
 // close makes the next sign-in write the whole file; l.mu is held.
 func (l *signInLog) close() {
 	if l.file != nil {
-		l.file.Close() // memory has all that matters of it
+		l.file.Close() // all its relevant data is in memory
 		l.file = nil
 	}
 }

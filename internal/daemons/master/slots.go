@@ -12,7 +12,7 @@ type slots struct {
 	of map[string]*share
 }
 
-// share holds the slots of one peer while it has requests.
+// share tracks the slots of one peer while it has requests.
 type share struct {
 	taken chan struct{}
 	users int // requests that hold or wait for a slot

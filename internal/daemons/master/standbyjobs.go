@@ -48,7 +48,7 @@ type standbyJobs struct {
 	signed map[string][]byte // records by job id
 	order  []string          // order of signed, oldest first
 
-	storing sync.Mutex // of many minions with one record, the first one stores it
+	storing sync.Mutex // serializes store: of many minions with one record, the first one stores it
 }
 
 // signedRecords bounds the cached signed records: all minions of a job request the
@@ -198,9 +198,9 @@ func decodeRecord(b []byte, to any) error {
 	return wire.Decode(d, to)
 }
 
-// take stores the job to which a return from another master's job belongs, and then
-// continues with the return. It leaves the request loop, unless the job was
-// published here.
+// take stores the job to which a return from another master's job belongs, and then continues
+// with the return. It runs in a goroutine of its own unless the job was published here or
+// standby jobs are off.
 func (s *standbyJobs) take(c *channel.Call, record []byte, then func()) {
 	jid := c.Load.Str("jid")
 	if meant, _ := s.queue.meant(jid, c.ID); meant || !s.offered() {

@@ -10,8 +10,7 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// targets resolves targets to minions, with the data that the master has of
-// them.
+// targets resolves targets to minions by their cached data.
 type targets struct {
 	groups func() target.Nodegroups
 	keys   *keystore.Store
@@ -22,9 +21,8 @@ type targets struct {
 // They run in the master, and any accepted minion can send them.
 const minionTargetTime = 100 * time.Millisecond
 
-// resolve returns the accepted minions that should answer a job for a target,
-// and listed ids of minions that do not exist. A minion without cached data
-// counts, because it may match.
+// resolve returns the accepted minions that should answer a job for a target, and the listed
+// ids of minions that do not exist. A minion without cached data counts, because it may match.
 func (t *targets) resolve(typ string, tgt any, delimiter string) (minions, missing []string, err error) {
 	return t.resolveWithin(target.NewBudget(target.DefaultBudget), typ, tgt, delimiter)
 }
@@ -43,8 +41,7 @@ func (t *targets) resolveWithin(budget *target.Budget, typ string, tgt any, deli
 	return minions, missing, nil
 }
 
-// matching returns the accepted minions that surely match, as permission checks
-// require.
+// matching returns the accepted minions that certainly match, as permission checks require.
 func (t *targets) matching(typ string, tgt any, delimiter string) ([]string, error) {
 	return t.matchingWithin(target.NewBudget(target.DefaultBudget), typ, tgt, delimiter)
 }
@@ -68,7 +65,7 @@ func (t *targets) matchingWithin(budget *target.Budget, typ string, tgt any, del
 	return out, nil
 }
 
-// subject is a minion with the data that the master has of it.
+// subject returns a minion, with its cached data, as the subject of a target.
 func (t *targets) subject(id string) target.Subject { return &cached{data: t.minionData, id: id} }
 
 // minionData returns the cached grains and pillar of a minion, nil if unknown.
@@ -112,8 +109,8 @@ func subset(minions, valid []string) bool {
 	return true
 }
 
-// mayMatch reports whether the target of a job could match a minion with some
-// grains and pillar.
+// mayMatch reports whether the target of a job could match a minion, depending on its grains
+// and pillar.
 func mayMatch(groups target.Nodegroups, load *value.Dict, id string) bool {
 	o := readOrder(load)
 	t, err := groups.ParseWithin(target.NewBudget(minionTargetTime), o.TgtType, o.Tgt, o.kw.Delimiter)

@@ -13,12 +13,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// lookForModules is how often a master looks for files that its operator has put into the
-// directories of modules; Salt's programs read them at each start.
+// lookForModules is how often a master looks for new files in the directories of modules;
+// Salt's programs read them at each start.
 const lookForModules = 2 * time.Second
 
-// userModules are the user's own modules of a master, of some kinds. call makes a call for what
-// belongs to no minion; wheel are the functions that runners call by salt.wheel, or nil.
+// userModules returns the user's own modules of the given kinds for a master. call creates the
+// context of calls that belong to no minion; wheel are the functions that runners call by
+// salt.wheel, or nil.
 func userModules(cfg *Config, kinds []string, call func() *fn.Call, wheel python.Functions, log *slog.Logger) *usermodules.Modules {
 	o := cfg.Options
 	return usermodules.New(usermodules.Config{
@@ -30,7 +31,8 @@ func userModules(cfg *Config, kinds []string, call func() *fn.Call, wheel python
 	})
 }
 
-// call makes a call of the master's execution functions that belongs to no minion.
+// call creates the context for calls of the master's execution functions that belong to no
+// minion.
 func (t *templates) call() *fn.Call {
 	opts := t.opts.Clone()
 	opts.Set("id", t.id)
@@ -50,8 +52,8 @@ func (s runnerServes) SyncModules(ctx context.Context, kinds, envs []string, whi
 	return names, err
 }
 
-// ownWheels are the master's own wheel functions, for the user's runners. Their calls are recorded
-// and have the events of all others.
+// ownWheels are the master's own wheel functions, for the user's runners. Their calls are
+// recorded and fire events like all others.
 type ownWheels struct {
 	calls *wheelCalls
 	order func() within
@@ -77,7 +79,7 @@ func (w ownWheels) Call(ctx context.Context, name string, args []any, kwargs *va
 	return ran.Return, nil
 }
 
-// pythonTop asks a module in Python for top data: for each environment, a list of SLS files.
+// pythonTop calls a module in Python for top data: for each environment, a list of SLS files.
 func (t *templates) pythonTop(ctx context.Context, id, name string, sent *value.Dict) (*value.Dict, error) {
 	c := t.call()
 	var in wire.TopData
@@ -106,7 +108,8 @@ func (t *templates) pythonTop(ctx context.Context, id, name string, sent *value.
 // isTop reports whether a source of top data is a module in Python.
 func (t *templates) isTop(name string) bool { return t.user.HasTop(name) }
 
-// offlineCall makes calls of a program that has a master's configuration only.
+// offlineCall creates the context of calls for a program that has only a master's
+// configuration.
 func offlineCall(cfg *Config, log *slog.Logger) func() *fn.Call {
 	return func() *fn.Call {
 		return &fn.Call{ID: cfg.ID, Log: log, Config: fn.Tree{Dict: cfg.Opts}, Grains: fn.Tree{Dict: value.NewDict(0)}}
@@ -124,8 +127,8 @@ func OwnRunners(cfg *Config, log *slog.Logger) *usermodules.Modules {
 	return own
 }
 
-// OwnOutputters returns the user's own outputters of a master on this machine, for a program that
-// shows what it returns.
+// OwnOutputters returns the user's own outputters of a master on this machine, for a program
+// that prints results.
 func OwnOutputters(cfg *Config, log *slog.Logger) *usermodules.Modules {
 	return userModules(cfg, usermodules.OutputKinds, offlineCall(cfg, log), nil, log)
 }

@@ -87,7 +87,7 @@ func (m *Master) openStores() (err error) {
 	if m.stockJobs, err = job.NewLocalCache(m.cfg.CacheDir, m.cfg.Options.HashType); err != nil {
 		return err
 	}
-	// The functions that returners call are made later, before the first entry is delivered.
+	// The functions that returners call are created later, before the first entry is delivered.
 	m.userReturners = userModules(&m.cfg, usermodules.ReturnerKinds, func() *fn.Call { return m.templates.call() }, nil, m.log)
 	if m.sinks, err = sinks.Open(m.sinkConfig(), own, m.readableJobs(), m.log); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (m *Master) openReplicated(own string) (err error) {
 	return nil
 }
 
-// wireStores builds the services that need no socket.
+// wireStores builds the services that need no network port.
 func (m *Master) wireStores() (err error) {
 	cfg := &m.cfg
 	m.targets = &targets{groups: m.settings.nodegroups, keys: m.keys, cache: m.cache}
@@ -170,7 +170,7 @@ func (m *Master) wireStores() (err error) {
 	if err := m.stockJobs.Protect(); err != nil {
 		m.log.Warn("job database is readable by other users", "err", err)
 	}
-	// A shared directory contains them already.
+	// A shared directory contains these files already.
 	hot := m.cohabitation.shared
 	m.stock = sinks.NewStockFiles(m.stockJobs,
 		func() bool { return (m.settings.options().JobCacheForStock || hot()) && !sharesDir(m.cluster) },
@@ -435,7 +435,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Mine: m.data.mineFor,
 		Reactor: func() runners.Reactor {
 			if m.reactor == nil {
-				return nil // not an interface that holds nil
+				return nil // not an interface with a nil pointer
 			}
 			return m.reactor
 		},
@@ -465,8 +465,8 @@ const (
 	maxUnfinished = 3 * maxRequest
 )
 
-// bindServers comes last, so that everything is ready for a peer that reaches
-// the request port.
+// bindServers binds the request ports. It runs last, so that everything is ready when a peer
+// connects.
 func (m *Master) bindServers() error {
 	budget := netserve.NewBudget(maxUnfinished)
 	for _, l := range m.cfg.Listen {
