@@ -123,8 +123,8 @@ func (f *Fault) Error() string {
 
 func (f *Fault) Unwrap() error { return f.Err }
 
-// join joins faults into one error: nil if there are none, of kind Denied if a
-// file may not be read, otherwise Invalid. Its text has a line for each fault.
+// join joins faults into one error: nil if there are none, of kind Denied if a file may not be
+// read, otherwise Invalid. Its message has a line for each fault.
 func join(faults []error) error {
 	err := errors.Join(faults...)
 	if err == nil {
@@ -136,11 +136,11 @@ func join(faults []error) error {
 	return &salt.Error{Kind: salt.Invalid, Err: err}
 }
 
-// faultList collects faults. A stage that checks values which an earlier stage
-// rejected would only repeat the error, so its fault is dropped.
+// faultList collects faults. If an earlier stage rejected a key, later faults of that key are
+// dropped: they would only repeat the error.
 type faultList struct {
 	all    []error
-	blamed map[string]bool // keys, by earlier stages
+	blamed map[string]bool // keys with faults of earlier stages
 }
 
 func (l *faultList) stage(more ...error) {
@@ -191,7 +191,7 @@ func flatten(errs []error) []error {
 		if err == nil {
 			continue
 		}
-		if _, isFault := err.(*Fault); !isFault && errors.As(err, &s) && s == err { // exact: only the outermost layer is taken off
+		if _, isFault := err.(*Fault); !isFault && errors.As(err, &s) && s == err { // exact: only the outermost layer is removed
 			err = s.Err
 		}
 		if many, ok := err.(interface{ Unwrap() []error }); ok { // exact: deeper ones are one error

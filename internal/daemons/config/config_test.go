@@ -316,7 +316,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// companions are options without which an example is refused.
+// companions are the further options that an example needs to be accepted.
 var companions = map[string]map[string]any{}
 
 // byAPI are options of salt-api.

@@ -14,10 +14,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// Checker is implemented by Options whose values need checks beyond their
-// types. Decode calls Check on each part after setting all; a value that could
-// not be set is zero then, and the error of Check for it is dropped. An error
-// created by Wrong is reported with the place where the option was set.
+// Checker is implemented by Options whose values need checks beyond their types. Decode calls
+// Check on each part after setting all; a value that could not be set is zero then, and the
+// error of Check for it is dropped. An error created by Wrong is reported with the origin of
+// the option.
 type Checker interface {
 	Check() error
 }
@@ -172,22 +172,22 @@ func (t *Tree) lookup(o option) (key string, v any, ok bool) {
 	return o.name, nil, false
 }
 
-// blame adds the place to errors of Check.
+// blame adds the origin of the option to errors of Check.
 func (t *Tree) blame(err error) []error {
 	if err == nil {
 		return nil
 	}
 	out := flatten([]error{err})
 	for i, e := range out {
-		if w, ok := e.(*wrong); ok { // exact: the texts around a wrapped one would be lost
+		if w, ok := e.(*wrong); ok { // exact: the messages around a wrapped one would be lost
 			out[i] = t.fault(w.key, w.err)
 		}
 	}
 	return out
 }
 
-// WarnUnknown logs Remarks. It is for daemons: a program that only answers would
-// say it each time.
+// WarnUnknown logs Remarks. It is for daemons: a command would repeat the warnings at each
+// call.
 func (t *Tree) WarnUnknown(declare ...any) {
 	for _, r := range t.Remarks(declare...) {
 		t.warn(r.Key, r.Text)
@@ -197,9 +197,9 @@ func (t *Tree) WarnUnknown(declare ...any) {
 // Remark is about an option that a daemon does not use.
 type Remark struct{ Key, Text string }
 
-// Remarks returns the options in the tree that neither Brine nor Salt knows, and those
-// of Salt without effect that Unsupported does not return; declare are the structs with
-// Brine's. A name with a dot or colon belongs to a module of the user's own, such as
+// Remarks returns the options in the tree that neither Brine nor Salt knows, and those of Salt
+// without effect that Unsupported does not return; declare are the structs with Brine's
+// options. A name with a dot or colon belongs to a module of the user's own, such as
 // mysql.host.
 func (t *Tree) Remarks(declare ...any) (out []Remark) {
 	declared := declaredNames(declare)

@@ -24,7 +24,7 @@ type Description struct {
 	Change  string // "live", "restart" or ""
 	// Example is a value other than the default.
 	Example any
-	// Group is the title of the part that declares it, such as "Log".
+	// Group is the title of the part of the configuration that declares it, such as "Log".
 	Group string
 }
 
@@ -41,8 +41,8 @@ var examples = sync.OnceValues(func() (*value.Dict, error) {
 	return v.(*value.Dict), nil
 })
 
-// example returns the example for an option: of the file, or else one that follows
-// from the default. Nil means that there is none.
+// example returns the example for an option: the one in examples.yaml, or else one derived from
+// the default; nil if there is none.
 func example(k Kind, d *Description) (any, error) {
 	all, err := examples()
 	if err != nil {
@@ -68,9 +68,8 @@ func example(k Kind, d *Description) (any, error) {
 	return nil, nil
 }
 
-// Describe lists the options of a kind of configuration in the order of their
-// declaration. ptr points to what has them: Master, Minion or the options of one
-// program.
+// Describe lists the options of a kind of configuration in the order of their declaration. ptr
+// points to the struct with the options: Master, Minion or that of one program.
 func Describe(k Kind, ptr any) ([]Description, error) {
 	opts, _, err := options(ptr)
 	if err != nil {
@@ -188,7 +187,7 @@ func WriteSample(w io.Writer, k Kind, ptr any) error {
 	return b.Flush()
 }
 
-// wrap breaks a text into lines of at most width bytes, where it has blanks.
+// wrap breaks a string at spaces into lines of at most width bytes.
 func wrap(text string, width int) []string {
 	var lines []string
 	for word := range strings.FieldsSeq(text) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// knownText has the name of every option that Salt understands, and those of
-// its later cluster options; a name a line.
+// knownText contains the name of every option that Salt understands, and those of its later
+// cluster options, one per line.
 //
 //go:embed known_options.txt
 var knownText string

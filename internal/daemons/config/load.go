@@ -36,8 +36,8 @@ func newLayer() *layer { return &layer{value.NewDict(0), map[string]Origin{}} }
 // which override the main file; among included files mappings and lists are
 // merged.
 //
-// The error has a Fault for each bad file and is of kind Denied or Invalid. The
-// Tree has what could be read.
+// The error has a Fault for each bad file and is of kind Denied or Invalid. The Tree contains
+// what could be read.
 func Load(path string, k Kind, log *slog.Logger) (*Tree, error) {
 	t := NewTree(k, path, log)
 	r := &reader{tree: t}

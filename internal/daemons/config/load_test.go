@@ -47,7 +47,7 @@ func logTo(b *bytes.Buffer) *slog.Logger {
 	return slog.New(warnings{slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelWarn}), b})
 }
 
-// box is a machine with fixed properties.
+// box is a Machine with fixed properties.
 var box = Machine{
 	Hostname:  func() (string, error) { return "box", nil },
 	FullName:  func(n string) string { return n + ".example.com" },
@@ -161,8 +161,8 @@ func rewrite(t *testing.T, path string, a *txtar.Archive, got map[string]string)
 	}
 }
 
-// stockMerge prints Salt's result for the files in each directory: the values,
-// without those that it adds itself, or null.
+// stockMerge prints, for each directory, the values that Salt reads from its files, without
+// those that Salt adds itself; null after an error.
 const stockMerge = `
 import json, os, sys, logging
 logging.disable(logging.CRITICAL)
@@ -185,7 +185,7 @@ for path in sys.argv[1:]:
 print(json.dumps(out))
 `
 
-// TestMergeAsSalt makes stock Salt read the same files.
+// TestMergeAsSalt: stock Salt reads the same values from the same files.
 func TestMergeAsSalt(t *testing.T) {
 	stock, python := tools.StockSalt(t)
 	kinds := map[string]Kind{}

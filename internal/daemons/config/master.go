@@ -48,8 +48,7 @@ type Master struct {
 	Returners returner.MasterOptions
 	Cluster   cluster.Options    `title:"Clusters"`
 	Served    fileserver.Options `title:"File server"`
-	// Elsewhere are the options of file server backends that are more than
-	// directories.
+	// Elsewhere are the options of file server backends other than directories.
 	Elsewhere backends.Options `title:"File server backends"`
 	Top       top.Options      `title:"Top files"`
 	Pillar    pillar.Options
@@ -107,7 +106,7 @@ func (m *Master) Parts(t *Tree) (master.Config, error) {
 
 const masterLog = "/var/log/salt/master"
 
-// usual returns the defaults that a part does not know.
+// usual returns the defaults that the parts do not declare.
 func (*Master) usual() map[string]any {
 	return map[string]any{"log_file": masterLog, "file_roots": fileserver.UsualRoots(), "pillar_roots": pillar.UsualRoots()}
 }
@@ -170,7 +169,7 @@ func (m *Master) checkCluster(chosen bool, log *slog.Logger) error {
 		}
 		return nil
 	}
-	if len(o.Peers) == 0 && !o.Isolated { // there a member reports them
+	if len(o.Peers) == 0 && !o.Isolated { // an isolated cluster gets them from a member
 		log.Warn("Cluster id defined without defining cluster peers")
 	}
 	if o.Secret != "" && !o.Isolated {

@@ -26,9 +26,9 @@ func (t *Tree) normalize() []error {
 	return nil
 }
 
-// firstOfLists reduces options that may have a value per master to the first:
-// all masters share one event bus. The lists must still be valid, or the user
-// meant something else.
+// firstOfLists reduces options that may have a value per master to the first one: all masters
+// share one event bus. The lists must still be valid: an invalid one means that the user
+// intended something else.
 func (t *Tree) firstOfLists() []error {
 	masters := 1
 	if l, ok := t.Values.At("master").(*value.List); ok {

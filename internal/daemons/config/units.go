@@ -20,15 +20,15 @@ import (
 	"brine/internal/store/returner"
 )
 
-// unitOption is an option that names units.
+// unitOption is an option that names units: modules, backends or other plugins.
 type unitOption struct {
 	key   string
 	names func(v any) []string
 	known func() []string
-	// python is the kind of the user's own modules that the option may name as well.
+	// python is the kind of the user's own modules that the option may name as well, or "".
 	python string
-	// lost says what happens without a unit. A daemon starts nevertheless if it is
-	// empty.
+	// lost is the consequence of a missing unit. If it is empty, a daemon starts without the
+	// unit.
 	lost string
 }
 
@@ -54,7 +54,7 @@ var (
 	commonUnits = []unitOption{
 		{"output", value.Split, outputters, "output", ""},
 	}
-	// dataUnits are the sources of files and pillar, of a master and of a minion that has no master.
+	// dataUnits are the sources of files and pillar, of a master and of a masterless minion.
 	dataUnits = []unitOption{
 		{"fileserver_backend", value.Split, backends.Names, "", "its files would be missing"},
 		{"ext_pillar", keysOfList, pillar.Externals, "pillar", "minions would be configured without its pillar"},
@@ -71,8 +71,8 @@ var (
 	}
 )
 
-// MissingUnits returns the units that options name and that do not exist. A daemon
-// starts without those of other, with a warning.
+// MissingUnits returns the units that options name and that do not exist. A daemon starts
+// without those in other, with a warning.
 func (t *Tree) MissingUnits() (needed []Unsupported, other []Unsupported) {
 	options := slices.Concat(commonUnits, masterUnits, dataUnits)
 	if t.Kind == MinionKind {
@@ -115,7 +115,7 @@ func missingUnit(key, name string, known []string, lost string) Unsupported {
 	return Unsupported{Key: key, Unit: name, Why: why}
 }
 
-// outputters returns the values of the option output: text is another name of txt.
+// outputters returns the values of the option output: text is another name for txt.
 func outputters() []string { return append(output.Names(), "text") }
 
 // keys reads the keys of a map.
@@ -139,7 +139,7 @@ func keysOfList(v any) (names []string) {
 	return names
 }
 
-// beaconNames reads a map of settings, of which beacon_module may name the beacon.
+// beaconNames reads the names of a map of beacons. The setting beacon_module overrides a name.
 func beaconNames(v any) (names []string) {
 	d, _ := v.(*value.Dict)
 	for k, def := range d.All() {
