@@ -1,5 +1,5 @@
-// Package master is the master daemon: it signs minions in, publishes jobs,
-// stores returns and fires events, all in one process.
+// Package master implements the master daemon: it signs minions in, publishes jobs, stores
+// returns and fires events, all in one process.
 //
 // Path of a request: transports -> channel.Server -> router (routes.go, a table) -> a handler
 // in a req_*.go or publish.go -> job store, cache and event bus. Periodic work is in

@@ -89,8 +89,8 @@ func (p *peerJobs) tookReturn(t job.Taken) {
 	p.bus.Fire(salt.Tag("job", t.JID, "ret", t.ID), load)
 }
 
-// heard records that a peer's event of a return arrived, and reports whether it
-// was already fired here.
+// heard records that a peer's event of a return arrived, and reports whether that event was
+// already fired here.
 func (p *peerJobs) heard(jid, id string) bool {
 	if !p.cluster.Isolated() {
 		return false

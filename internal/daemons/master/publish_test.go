@@ -78,8 +78,8 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestExpiry: a job is queued as long as its sender says, at most a year and as
-// long as jobs are kept; queries of the command line are not queued.
+// TestExpiry: a job is queued for the time that its sender requests, at most a year and at most
+// as long as jobs are kept; queries of the command line are not queued.
 func TestExpiry(t *testing.T) {
 	p := newParts(t, nil, func(c *Config) { c.Options.Timeout, c.Options.GatherJobTimeout = 5*time.Second, 10*time.Second })
 	p.publisher.keep = 24 * time.Hour
@@ -156,8 +156,7 @@ func TestMissedJobs(t *testing.T) {
 	}
 }
 
-// TestExpiredJobs: minions that surely never got a job are listed when it
-// expires.
+// TestExpiredJobs: minions that certainly never received a job are listed when it expires.
 func TestExpiredJobs(t *testing.T) {
 	p := newParts(t, []string{"web1"}, nil)
 	p.queue.missed("web1", 0, 1) // it is a Brine minion

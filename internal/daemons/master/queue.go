@@ -342,7 +342,7 @@ func (q *queue) meant(jid, id string) (meant, known bool) {
 	return ok && j.meant.has(n), true
 }
 
-// knows reports whether a job was entered.
+// knows reports whether a job is in the queue or remembered.
 func (q *queue) knows(jid string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

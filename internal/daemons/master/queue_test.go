@@ -11,9 +11,9 @@ import (
 	"brine/internal/store/job"
 )
 
-// TestQueueOutlivesItsProcess: the next process restores all job states from the store, also of
-// stock minions, which must not get a job twice; and a minion that has changed to stock Salt no
-// longer counts as a Brine minion.
+// TestQueueOutlivesItsProcess: the next process restores all job states from the store, also
+// those of stock minions, which must not get a job twice; and a minion that has changed to
+// stock Salt no longer counts as a Brine minion.
 func TestQueueOutlivesItsProcess(t *testing.T) {
 	var o job.Options
 	if err := field.Defaults(&o); err != nil {

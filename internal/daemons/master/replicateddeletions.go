@@ -10,9 +10,8 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// forgetting are the kinds with so many deletions that these cannot be kept for
-// ever. Members and secrets are few, and a removed member must be able to learn
-// of its removal at any time.
+// forgetting lists the kinds with so many deletions that these cannot be kept for ever. Members
+// and secrets are few, and a removed member must be able to learn of its removal at any time.
 var forgetting = []string{kindKey, kindMinion, kindToken, kindRevision}
 
 // forgetPause is the longest time between checks for deletions to forget.

@@ -113,7 +113,7 @@ func openRevisions(r *revisions, own string) (*revisions, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, c := range all { // the latest one whose contents are here
+	for _, c := range all { // the latest one whose contents are stored here
 		if store.Has(c.ID) {
 			r.serving = c.ID
 			break
@@ -195,7 +195,7 @@ func (r *revisions) refuses() error {
 	return r.late
 }
 
-// apply replaces the directories of a configuration by the agreed ones.
+// apply replaces the directories in a configuration by those of the served revision.
 func (r *revisions) apply(cfg Config) Config {
 	id := r.current()
 	if id == "" {
@@ -214,7 +214,7 @@ func (r *revisions) apply(cfg Config) Config {
 	return cfg
 }
 
-// serve switches to a revision whose contents are here.
+// serve switches to a revision whose contents are stored here.
 func (r *revisions) serve(c choice) {
 	var old string
 	r.settings.setRoots(func() {
@@ -397,7 +397,7 @@ func (r *revisions) answerContents(arg *value.Dict) *value.Dict {
 	return wire.Encode(&wire.ContentsAnswer{Parts: parts})
 }
 
-// answerStage reports whether a wanted revision is here, and what is served.
+// answerStage reports whether a wanted revision is stored here, and which one is served.
 func (r *revisions) answerStage(arg *value.Dict) *value.Dict {
 	var in wire.StageQuestion
 	wire.View(arg, &in)
@@ -487,7 +487,7 @@ func (r *revisions) ownTrees() ([]revision.Tree, error) {
 	return out, nil
 }
 
-// trees returns what this master serves, for the comparison.
+// trees identifies what this master serves, for the comparison.
 func (r *revisions) trees() *value.Dict {
 	if id := r.current(); id != "" {
 		return value.DictOf("roots", "revision "+id)
@@ -551,7 +551,7 @@ func (r *revisions) Rollback(ctx context.Context, id string, o runners.ClusterSy
 	return r.choose(ctx, info, "rollback", o)
 }
 
-// choose makes all masters switch to a revision that is here.
+// choose makes all masters switch to a revision that is stored here.
 func (r *revisions) choose(ctx context.Context, info revision.Info, how string, o runners.ClusterSyncOptions) (*value.Dict, error) {
 	before, err := r.agreed()
 	if err != nil {
@@ -650,8 +650,8 @@ func (r *revisions) handOut(ctx context.Context, id string, o runners.ClusterSyn
 	}
 }
 
-// switched waits a while for all masters to serve a revision, and returns what
-// each serves.
+// switched waits at most switchTime for all masters to serve a revision, and returns what each
+// serves.
 func (r *revisions) switched(ctx context.Context, id string) (*value.Dict, error) {
 	end := time.Now().Add(switchTime)
 	for {

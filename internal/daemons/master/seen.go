@@ -85,7 +85,7 @@ func (s *seenTeller) run(ctx context.Context) {
 	}
 }
 
-// look sends a master the news, or everything if it may lack something.
+// look sends a master the new reports, or everything if it may lack something.
 func (s *seenTeller) look(ctx context.Context, id string, up bool, news []channel.Seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +118,8 @@ func (s *seenTeller) peer(id string) *seenPeer {
 	return p
 }
 
-// tell sends the news to a master. What could not be sent is queued again: if it started over,
-// a slow receiver might never get everything.
+// tell sends new reports to a master. What could not be sent is queued again: if it started
+// over, a slow receiver might never get everything.
 func (s *seenTeller) tell(ctx context.Context, id string, p *seenPeer, seen []channel.Seen) {
 	var err error
 	// At least one message is sent: it identifies this process.

@@ -17,8 +17,8 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// settings holds the options in force and the services built from them. A
-// reload replaces all of them at once.
+// settings contains the options in effect and the services built from them. A reload replaces
+// all of them at once.
 type settings struct {
 	cacheDir string
 	log      *slog.Logger
@@ -39,7 +39,7 @@ type settings struct {
 	own Config
 }
 
-// live is what a reload replaces.
+// live contains the parts of settings that a reload replaces.
 type live struct {
 	options  Options
 	channel  channel.Options

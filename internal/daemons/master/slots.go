@@ -15,10 +15,10 @@ type slots struct {
 // share tracks the slots of one peer while it has requests.
 type share struct {
 	taken chan struct{}
-	users int // requests that hold or wait for a slot
+	users int // requests that occupy or wait for a slot
 }
 
-// newSlots returns total slots, of which one peer can hold up to each.
+// newSlots returns total slots, of which one peer can occupy up to each.
 func newSlots(total, each int) *slots {
 	return &slots{all: make(chan struct{}, total), share: each, of: map[string]*share{}}
 }
@@ -35,8 +35,8 @@ func (s *slots) enter(peer string) (leave func()) {
 	sh.users++
 	s.mu.Unlock()
 
-	// The peer's own slot comes first: a peer that waits for it must not hold one
-	// that another peer could use.
+	// Take the peer's own slot first: a peer that waits for it must not occupy one that another
+	// peer could use.
 	sh.taken <- struct{}{}
 	s.all <- struct{}{}
 	return func() {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestOnePeerLeavesSlots: a peer that fills its share waits, others continue,
-// and no state is kept about a peer without requests.
+// TestOnePeerLeavesSlots: a peer that fills its share waits, others continue, and no state is
+// stored for a peer without requests.
 func TestOnePeerLeavesSlots(t *testing.T) {
 	s := newSlots(8, 2)
 	first, second := s.enter("evil"), s.enter("evil")

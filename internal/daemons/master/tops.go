@@ -68,9 +68,8 @@ func (f *fileRoutes) tops(c *channel.Call) {
 
 func init() { topSources.Register("ext_nodes", extNodes) }
 
-// extNodes runs a program with the minion's id as last argument. It prints a
-// YAML map: classes, a list or a map whose keys count, and optionally
-// environment.
+// extNodes runs a program with the minion's id as last argument. It prints a YAML map: classes,
+// a list or a map whose keys are used, and optionally environment.
 func extNodes(ctx context.Context, id string, conf any) (*value.Dict, error) {
 	command, ok := conf.(string)
 	if !ok || command == "" {
