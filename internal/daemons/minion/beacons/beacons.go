@@ -1,6 +1,5 @@
-// Package beacons schedules the beacons of a minion: those of the option beacons,
-// which functions can change, and those of the pillar. The beacons themselves are
-// in catalogue/beacons.
+// Package beacons schedules the beacons of a minion: those of the option beacons, which
+// functions can change, and those of the pillar. Package catalogue/beacons implements them.
 package beacons
 
 import (
@@ -26,8 +25,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TagManage is the event on the minion's own bus with which other programs
-// change the beacons.
+// TagManage is the event on the minion's own bus by which other programs change the
+// beacons.
 const TagManage = "manage_beacons"
 
 // Options are the options of the minion that this package uses.
@@ -41,7 +40,7 @@ type Config struct {
 	Options Options
 	// ID is the minion's id.
 	ID string
-	// Masterless means that no master is ever connected.
+	// Masterless means that the configuration has no master, so Ready is never closed.
 	Masterless bool
 	// Opts are all options, for conf_file and default_include.
 	Opts *value.Dict
@@ -51,9 +50,10 @@ type Config struct {
 	Pillar func() *value.Dict
 	// Running returns the running functions.
 	Running func() []string
-	// Call returns what a beacon needs to call functions, and the context for it.
+	// Call returns a context and a call with which a beacon can call functions.
 	Call func() (context.Context, *fn.Call)
-	// Python are the user's own beacons, which replace those of the same names, or nil.
+	// Python has the user's own beacons, which replace built-in ones of the same names. It
+	// may be nil.
 	Python Python
 	// Go runs a function in the background.
 	Go func(func())
@@ -66,16 +66,15 @@ type Config struct {
 
 // Python are the user's own beacons.
 type Python interface {
-	// Find returns the beacon of a module for a configured one of the name as.
+	// Find returns the beacon of a module; as is the name under which it is configured.
 	Find(module, as string) (catalogue.Beacon, bool)
 	// Names returns the names of all.
 	Names() []string
 }
 
-// Scheduler runs the beacons, one set for all masters: those of the option
-// beacons, which functions can change, and those of the pillar of the first
-// connected master. Their events go to each connected master, or to the active
-// one.
+// Scheduler runs the beacons, in one set for all masters: those of the option beacons,
+// which functions can change, and those in the pillar of the first connected master. Their
+// events go to all masters, or to the active one.
 type Scheduler struct {
 	cfg   Config
 	kinds map[string]catalogue.Beacon
@@ -92,9 +91,9 @@ type Scheduler struct {
 // watch is one configured beacon.
 type watch struct {
 	def    any
-	module string // whose beacon it is
-	python bool   // it is one of the user's
-	valid  bool   // the settings of one of the user's were checked
+	module string // module that implements it
+	python bool   // it is one of the user's own beacons
+	valid  bool   // the user's module has accepted the settings
 	kind   catalogue.Beacon
 	config catalogue.Config
 	err    error
@@ -102,7 +101,7 @@ type watch struct {
 	memory *value.Dict
 	held   io.Closer
 	busy   bool // memory and held belong to the running check
-	over   bool // close held when no check uses it
+	over   bool // removed: close held when no check uses it
 }
 
 // rest closes the resources that the beacon keeps open.
@@ -113,7 +112,8 @@ func (w *watch) rest() {
 	}
 }
 
-// end is rest for a removed beacon, now or after the running check.
+// end is like rest, but for a removed beacon: a running check closes the resources when it
+// ends.
 func (w *watch) end() {
 	if w.over = true; !w.busy {
 		w.rest()
@@ -164,12 +164,12 @@ func (l *Scheduler) Run(ctx context.Context) {
 	}
 }
 
-// Changed reloads the configuration: the pillar changed.
+// Changed makes Run load the configuration again. Call it when the pillar has changed.
 func (l *Scheduler) Changed() {
 	l.wake.Wake()
 }
 
-// merged returns the configuration; the option overrides the pillar.
+// merged returns the beacons of the pillar and of the option, which overrides the pillar.
 func (l *Scheduler) merged(pillar, opts bool) *value.Dict {
 	all := value.NewDict(0)
 	if p := l.cfg.Pillar(); pillar && p != nil {
@@ -183,8 +183,7 @@ func (l *Scheduler) merged(pillar, opts bool) *value.Dict {
 	return all
 }
 
-// turn starts the checks that are due and reports whether there are any
-// beacons.
+// turn starts the due checks, and reports whether it must be called again.
 func (l *Scheduler) turn(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,7 +224,7 @@ func (l *Scheduler) turn(now time.Time) bool {
 	return len(there) > 0
 }
 
-// end ends the selected beacons; l.mu is held.
+// end removes the selected beacons; l.mu is held.
 func (l *Scheduler) end(chosen func(name string) bool) {
 	for name, w := range l.watches {
 		if chosen(name) {
@@ -240,7 +239,7 @@ func (l *Scheduler) make(name string, def any, now time.Time) *watch {
 	w.python = l.ofPython(w.module)
 	w.kind, w.config, w.err = l.parse(name, def)
 	if w.err == nil && !w.python {
-		w.err = w.kind.Validate(w.config) // one in Python checks before its first look, without the lock
+		w.err = w.kind.Validate(w.config) // the user's own are validated before their first check, without the lock
 	}
 	if w.err != nil {
 		l.cfg.Log.Error("ignoring invalid beacon", "beacon", name, "err", w.err)
@@ -249,7 +248,7 @@ func (l *Scheduler) make(name string, def any, now time.Time) *watch {
 	return w
 }
 
-// interval is the time between checks, and before the first one.
+// interval returns the time between checks, which is also the time before the first one.
 func (w *watch) interval() time.Duration {
 	switch x := w.config.Get("interval").(type) {
 	case int64:
@@ -270,7 +269,8 @@ func moduleOf(name string, def any) string {
 	return name
 }
 
-// ofPython reports whether a module is one of the user's own. One may be fetched at any time.
+// ofPython reports whether a module is one of the user's own. One can be synced at any
+// time.
 func (l *Scheduler) ofPython(module string) bool {
 	if l.cfg.Python == nil {
 		return false
@@ -346,7 +346,8 @@ func (l *Scheduler) start(name string, w *watch, now time.Time) {
 	})
 }
 
-// invalid ends a check whose settings the module refuses: there is no other before they change.
+// invalid ends a check whose settings the user's module rejects. No check follows until
+// they change.
 func (l *Scheduler) invalid(name string, w *watch, err error) {
 	l.cfg.Log.Error("ignoring invalid beacon", "beacon", name, "err", err)
 	l.mu.Lock()
@@ -354,7 +355,7 @@ func (l *Scheduler) invalid(name string, w *watch, err error) {
 	w.err, w.busy = err, false
 }
 
-// tell sends an event in the form of stock minions.
+// tell sends an event with the tag and data of stock minions.
 func (l *Scheduler) tell(name string, data *value.Dict) {
 	tag := "salt/beacon/" + l.cfg.ID + "/" + name + "/" + data.Str("tag")
 	data.Delete("tag")
@@ -414,8 +415,8 @@ func (l *Scheduler) ByEvent(e *event.Event) {
 	l.requests.Add(func() { l.manage(e.Data) })
 }
 
-// manage handles a request, returns the answer and fires it as an event:
-// complete, the current beacons, and comment.
+// manage handles a request. It returns the answer, and fires it as an event: complete, the
+// current beacons, and comment.
 func (l *Scheduler) manage(req *value.Dict) *value.Dict {
 	var in wire.ManageBeacons
 	wire.View(req, &in)
@@ -428,7 +429,7 @@ func (l *Scheduler) manage(req *value.Dict) *value.Dict {
 
 func (l *Scheduler) managed(req *wire.ManageBeacons) *value.Dict {
 	var invalid error
-	if req.Func == "validate_beacon" { // without the lock, since one in Python may take long
+	if req.Func == "validate_beacon" { // without the lock, since the user's own modules may take long
 		invalid = l.validate(req.Name, req.BeaconData)
 	}
 	l.mu.Lock()
@@ -476,7 +477,7 @@ func (l *Scheduler) managed(req *wire.ManageBeacons) *value.Dict {
 	return answer
 }
 
-// included reports whether a list includes a part; the default is both.
+// included reports whether a request asks for a part; by default it asks for both.
 func included(v any) bool { return v == nil || value.Truth(v) }
 
 // change changes a beacon of the option and returns Salt's comment; l.mu is
@@ -510,8 +511,8 @@ func inPillarComment(fun, name string) string {
 	return "Cannot " + strings.TrimSuffix(fun, "_beacon") + " beacon item " + name + ", it is configured in pillar."
 }
 
-// Functions gives functions access to the beacons: of this process, or, in
-// salt-call, of the daemon.
+// Functions gives functions access to the beacons of this process or, in salt-call, of the
+// daemon.
 type Functions struct {
 	Scheduler *Scheduler
 	Bus       *localbus.Bus

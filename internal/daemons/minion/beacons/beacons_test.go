@@ -124,7 +124,7 @@ func TestRunOnce(t *testing.T) {
 
 func TestBrokenBeaconsAreLeftOut(t *testing.T) {
 	s := newStation(t, value.DictOf("eye", list("bad", true), "unknown", list(), "napalm_beacon", list(), "x", list("beacon_module", "eye")))
-	s.err = errors.New("cannot see all") // events are sent despite the error
+	s.err = errors.New("cannot see all") // the events of a check are sent although it fails
 	s.at(0)
 	if s.looks != 1 || len(s.fired) != 1 || !strings.HasPrefix(s.fired[0], "salt/beacon/w1/x/seen") {
 		t.Errorf("%d looks, fired %v", s.looks, s.fired)

@@ -18,14 +18,13 @@ import (
 	"brine/internal/store/journal"
 )
 
-// jobJournal is what the minion knows of jobs beyond the life of its process: the
-// ids of started jobs, so that none runs twice, and the returns that masters have
-// not accepted yet, so that none is lost. It is a journal on disk with an index
-// in memory. Without the journal (another process has it, the disk is broken) it
-// works until the process ends.
+// jobJournal stores what must survive the process: the ids of started jobs, so that none
+// runs twice, and the returns that masters have not accepted yet, so that none is lost. It
+// is a journal on disk with an index in memory. If it cannot use the file (another process
+// has it, or the disk fails), it works in memory until the process ends.
 //
-// A job is recorded when it starts; the kernel has the record before the function
-// runs, and the disk soon after. A return is on disk before it is sent.
+// A job is recorded when it starts: the record is in the kernel before the function runs,
+// and on disk soon after. A return is on disk before it is sent.
 type jobJournal struct {
 	limit   int64 // limit of the bytes of returns
 	maxSeen int
@@ -34,62 +33,62 @@ type jobJournal struct {
 
 	mu      sync.Mutex
 	path    string
-	file    *journal.Journal // nil: nothing survives the process
-	full    error            // why there is none, if the disk was full
+	file    *journal.Journal // nil: the records are lost when the process ends
+	full    error            // the error of reopen if the disk was full
 	seen    map[string]bool
 	order   []string // of seen, oldest first
 	begun   map[string]*value.Dict
 	parcels map[string]*parcel
-	queue   []*parcel // oldest first, includes some that are done
-	live    int64     // bytes of the parcels
-	dropped []string  // ids of dropped returns, to be reported
+	queue   []*parcel // oldest first; includes some done ones
+	live    int64     // bytes of the returns
+	dropped []string  // ids of dropped returns that are not reported yet
 	failing bool      // the last write failed
 }
 
-// parcel is a return in delivery.
+// parcel is a return that is not delivered to all its masters.
 type parcel struct {
 	jid   string
 	at    journal.Position
-	load  *value.Dict // only if it could not be written; otherwise the journal has it
+	load  *value.Dict // nil if the journal has it
 	size  int64
 	since time.Time
 	to    []destination
-	taken bool // some master has it, so it is not lost any more
+	taken bool // some master has accepted it, so it cannot be lost
 	done  bool
-	lent  time.Time // when it was sent to a master that did not publish the job
+	lent  time.Time // when it was last sent to a master that did not publish the job
 }
 
 // destination is a master that should get a return.
 type destination struct {
 	addr   string
-	queued bool // in the queue of its connection
+	queued bool // in the queue of that master
 }
 
 // The kinds of records.
 const (
 	recSeen      = 's' // id
-	recBegun     = 'b' // {jid, fun, ...}: the data to report an interruption
+	recBegun     = 'b' // {jid, fun, ...}: what the return of an interrupted job needs
 	recProcess   = 'p' // {jid, pid, start}
-	recEnded     = 'e' // id of a job without a return for masters
+	recEnded     = 'e' // id of a job that ended and has no return for masters
 	recReturn    = 'r' // {to, since, taken, load}
 	recDelivered = 'd' // {jid, to}
-	recGone      = 'x' // id of a return that is delivered or dropped
+	recGone      = 'x' // id of a return that all masters have or that was dropped
 )
 
 const (
 	// rememberJobs is the minimum number of remembered jobs.
 	rememberJobs = 10_000
-	// maxParcels bounds the number of queued returns; their bytes are bounded
-	// separately.
+	// maxParcels bounds the number of queued returns; their bytes have a limit of their
+	// own.
 	maxParcels = 50_000
-	// maxHeld bounds the bytes of returns in memory while they cannot be written.
+	// maxHeld bounds the bytes of returns while they are in memory only.
 	maxHeld = 32 << 20
-	// spareQueue is how many finished entries the queue may have, besides as many
-	// as are waiting.
+	// spareQueue is how many done entries the queue may have in addition to one for each
+	// waiting entry.
 	spareQueue = 64
-	// garbage is how much of the journal may be outdated.
+	// garbage is how many outdated bytes the journal may have before it is rewritten.
 	garbage = 4 << 20
-	// keepTaken is how long a return that one master has is kept for another.
+	// keepTaken is how long a return that one master has accepted is stored for the others.
 	keepTaken = 7 * 24 * time.Hour
 )
 
@@ -98,8 +97,8 @@ func newJournal(limit int64, seen int, log *slog.Logger) *jobJournal {
 		seen: map[string]bool{}, begun: map[string]*value.Dict{}, parcels: map[string]*parcel{}}
 }
 
-// reserve is the disk space reserved for job records: several hundred that start
-// while the disk is full.
+// reserve is the disk space reserved for records of jobs, enough for several hundred that
+// start while the disk is full.
 const reserve = 256 << 10
 
 // open opens the journal at path and replays it.
@@ -216,9 +215,9 @@ func (j *jobJournal) knows(jid string) bool {
 // smallArg bounds the arguments that are recorded with a job.
 const smallArg = 16 << 10
 
-// begin records that a job is about to run for some masters. An error means
-// that a later process would not know it. If there is no journal for a reason
-// other than a full disk, that is no error.
+// begin records that a job is about to run for some masters. An error means that a later
+// process would not know the job. If there is no journal for another reason than a full
+// disk, begin returns nil.
 func (j *jobJournal) begin(jid string, fun any, load *value.Dict, masters []string) error {
 	d := value.DictOf("jid", jid, "fun", fun, "to", masters)
 	for _, k := range []string{"user", "master_id", "metadata", "ret", "ret_config", "ret_kwargs", "schedule", "startup_states"} {
@@ -260,7 +259,7 @@ func (j *jobJournal) started(jid string, pid int) {
 	_, _ = j.write(recProcess, d)
 }
 
-// end records that a job ended without a return for any master.
+// end records that a job ended and has no return for masters.
 func (j *jobJournal) end(jid string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -268,8 +267,8 @@ func (j *jobJournal) end(jid string) {
 	j.writeRaw(recEnded, jid)
 }
 
-// keep writes a return to disk for some masters, to whose queues the caller
-// adds it. After a write error it keeps the return in memory.
+// keep writes a return for some masters to disk; the caller adds it to their queues. After
+// a write error the return stays in memory.
 func (j *jobJournal) keep(ret *value.Dict, masters []string) {
 	p := &parcel{jid: jidOf(ret), since: time.Now()}
 	for _, addr := range masters {
@@ -343,7 +342,7 @@ func (j *jobJournal) enter(p *parcel) {
 	j.live += p.size
 }
 
-// remove removes a parcel; j.mu is held.
+// remove removes a parcel from the index; j.mu is held.
 func (j *jobJournal) remove(p *parcel) {
 	if p == nil || p.done {
 		return
@@ -355,14 +354,14 @@ func (j *jobJournal) remove(p *parcel) {
 		j.queue[0] = nil
 		j.queue = j.queue[1:]
 	}
-	// Finished entries must not pile up behind a return that waits for long.
+	// Done entries must not accumulate behind a return that waits for long.
 	if len(j.queue) > 2*len(j.parcels)+spareQueue {
 		j.queue = slices.DeleteFunc(j.queue, func(p *parcel) bool { return p.done })
 	}
 }
 
-// strike records that a master has a return, and reports whether all masters
-// have it.
+// strike records that a master has accepted a return, and reports whether all its masters
+// have.
 func (j *jobJournal) strike(jid, addr string) (all bool) {
 	p := j.parcels[jid]
 	if p == nil {
@@ -404,7 +403,7 @@ func (j *jobJournal) delivered(jid, addr string) {
 	j.compact()
 }
 
-// also adds a master to those that should get an existing return.
+// also adds a master to those that get an existing return.
 func (j *jobJournal) also(jid, addr string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -445,8 +444,8 @@ func (j *jobJournal) read(p *parcel) (*value.Dict, error) {
 	return n.Load, nil
 }
 
-// release records that a return was dropped from the queue of a connection, and
-// reports whether the journal has it.
+// release records that a return was dropped from the queue of a master, and reports whether
+// the journal has it.
 func (j *jobJournal) release(jid, addr string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -463,8 +462,8 @@ func (j *jobJournal) release(jid, addr string) bool {
 	return false
 }
 
-// waiting returns up to n returns for a master that are not in its queue yet,
-// oldest first, and marks them as queued.
+// waiting returns up to n returns for a master, oldest first, that are not in its queue
+// yet, and marks them as queued. more reports that there are further ones.
 func (j *jobJournal) waiting(addr string, n int) (loads []*value.Dict, more bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -479,7 +478,7 @@ func (j *jobJournal) waiting(addr string, n int) (loads []*value.Dict, more bool
 		load, err := j.read(p)
 		if err != nil {
 			j.log.Error("cannot read a return from the job journal", "jid", p.jid, "err", err)
-			p.to[i].queued = true // and only once
+			p.to[i].queued = true // so that this is logged only once
 			continue
 		}
 		p.to[i].queued = true
@@ -488,16 +487,17 @@ func (j *jobJournal) waiting(addr string, n int) (loads []*value.Dict, more bool
 	return loads, false
 }
 
-// stray is a return that its own masters do not accept.
+// stray is a return that its own masters have not accepted; own are their names.
 type stray struct {
 	load *value.Dict
 	own  []string
 }
 
-// again is how long a return waits for a substitute master.
+// again is the time after which a return may be sent to another substitute master.
 const again = 30 * time.Second
 
-// strays returns up to n returns that no master has accepted since a time.
+// strays returns up to n returns that were stored before a time and that no master has
+// accepted.
 func (j *jobJournal) strays(since, now time.Time, n int) (out []stray) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -521,8 +521,8 @@ func (j *jobJournal) strays(since, now time.Time, n int) (out []stray) {
 	return out
 }
 
-// forgetMasters removes masters that are no longer configured from returns that
-// another master has accepted, and, if strict, from all returns.
+// forgetMasters removes masters that are no longer configured: from returns that another
+// master has accepted or, if strict, from all returns.
 func (j *jobJournal) forgetMasters(known []string, strict bool, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -537,8 +537,8 @@ func (j *jobJournal) forgetMasters(known []string, strict bool, now time.Time) {
 	}
 }
 
-// makeRoom drops returns until the rest is within the limits: first those that
-// some master has, then the oldest.
+// makeRoom drops returns until the others are within the limits: first those that some
+// master has accepted, then the oldest.
 func (j *jobJournal) makeRoom() {
 	limit := j.limit
 	if j.file == nil || j.failing {
@@ -559,7 +559,7 @@ func (j *jobJournal) makeRoom() {
 	}
 }
 
-// maxDropped bounds the reported ids.
+// maxDropped bounds the number of ids to report.
 const maxDropped = 1000
 
 // giveUp drops a return; j.mu is held.
@@ -586,8 +586,8 @@ func (j *jobJournal) givenUp() []string {
 	return d
 }
 
-// interrupted returns the jobs of earlier processes that did not end, by id.
-// Calling keep for a job marks it as ended.
+// interrupted returns the records of jobs of earlier processes that did not end, in the
+// order of their ids. Calling keep for a job marks it as ended.
 func (j *jobJournal) interrupted() []*value.Dict {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -622,7 +622,7 @@ func (j *jobJournal) compact() {
 
 type emitFunc = func(kind byte, payload []byte) (journal.Position, error)
 
-// rewrite emits the current records, and updates the positions of returns.
+// rewrite emits the current records, and puts the new positions of returns in moved.
 func (j *jobJournal) rewrite(moved map[*parcel]journal.Position, emit emitFunc, read func(journal.Position) ([]byte, error)) error {
 	for _, jid := range j.order {
 		if _, err := emit(recSeen, []byte(jid)); err != nil {
@@ -657,7 +657,7 @@ func (j *jobJournal) rewrite(moved map[*parcel]journal.Position, emit emitFunc, 
 	return nil
 }
 
-// emitTaken repeats the delivery records of a return.
+// emitTaken emits the delivery records of a return again.
 func (p *parcel) emitTaken(record []byte, emit emitFunc) error {
 	v, _ := msgpack.UnmarshalTyped(record)
 	d, _ := v.(*value.Dict)
@@ -677,7 +677,7 @@ func (p *parcel) emitTaken(record []byte, emit emitFunc) error {
 			return err
 		}
 	}
-	if p.taken && len(p.to) == len(all) { // by a master that did not publish it
+	if p.taken && len(p.to) == len(all) { // accepted only by a master that did not publish the job
 		b, err := msgpack.Marshal(value.DictOf("jid", p.jid, "to", ""), msgpack.NewSpec)
 		if err == nil {
 			_, err = emit(recDelivered, b)
@@ -724,7 +724,6 @@ func (j *jobJournal) close() {
 	j.file = nil
 }
 
-// MaxReturn bounds the return of one job, in bytes. Masters reject messages above 64
-// MiB, so a larger one would be retried for ever; the difference leaves room for the
-// envelope.
+// MaxReturn bounds the return of one job, in bytes. Masters reject messages above 64 MiB,
+// so a larger one would be sent again forever; the difference leaves room for the envelope.
 const MaxReturn = 60 << 20

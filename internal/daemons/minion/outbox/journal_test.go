@@ -14,8 +14,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// openJournal opens a jobJournal. dying closes it like a kill: no further
-// record is written, but the kernel has all earlier ones.
+// openJournal opens a jobJournal. dying closes it as a kill does: it writes no further
+// record, but the kernel has all earlier ones.
 func openJournal(t *testing.T, path string, limit int64) (m *jobJournal, dying func()) {
 	t.Helper()
 	m = newJournal(limit, 0, slog.New(slog.DiscardHandler))
@@ -103,7 +103,7 @@ func TestMemoryIsBoundedAndTellsWhatItDrops(t *testing.T) {
 	for i := range 4 {
 		m.keep(aReturn(jidN(i), big), []string{"a", "b"})
 		if i == 1 {
-			m.delivered(jidN(1), "a") // a has it: it may be dropped without loss
+			m.delivered(jidN(1), "a") // a has it, so dropping it loses nothing
 		}
 	}
 	if d := m.givenUp(); len(d) != 0 {
@@ -126,7 +126,7 @@ func TestMemoryIsRewritten(t *testing.T) {
 	m.keep(aReturn(jidN(0), "for a and b"), []string{"a", "b"})
 	m.delivered(jidN(0), "a")
 	m.keep(aReturn(jidN(1), "lent"), []string{"a"})
-	m.delivered(jidN(1), "c") // which did not publish it
+	m.delivered(jidN(1), "c") // c did not publish the job
 	m.beginTest(jidN(2))
 	for i := range 500 {
 		m.keep(aReturn(jidN(10+i), text), []string{"a"})
@@ -218,8 +218,8 @@ func TestQueueSpillsIntoTheMemory(t *testing.T) {
 	}
 }
 
-// TestQueueIndexIsBounded: a return that waits for long does not keep the entries
-// of all that were delivered after it.
+// TestQueueIndexIsBounded: a return that waits for long does not make the index store all
+// returns delivered after it.
 func TestQueueIndexIsBounded(t *testing.T) {
 	m, _ := openJournal(t, filepath.Join(t.TempDir(), "journal"), 1<<20)
 	m.keep(aReturn(jidN(0), ""), []string{"away"})
@@ -256,7 +256,7 @@ func BenchmarkRemember(b *testing.B) {
 	}
 }
 
-// TestFailingJournal: that returns cannot be kept on disk is a metric.
+// TestFailingJournal: a metric reports that returns cannot be written to disk.
 func TestFailingJournal(t *testing.T) {
 	dir := t.TempDir()
 	o := New(Config{Options: Options{Outbox: true, OutboxSize: 1 << 20}, ID: "w1", Dir: dir, Log: slog.New(slog.DiscardHandler)})

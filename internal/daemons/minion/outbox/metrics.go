@@ -12,8 +12,8 @@ var (
 // Families returns the metrics of an Outbox.
 func Families() []*metrics.Family { return []*metrics.Family{&messages, &returns, &bytes, &broken} }
 
-// Metrics writes what waits to be delivered. The names of masters come from the
-// configuration, or the signed list of a cluster.
+// Metrics writes the numbers of queued messages. The names of masters come from the
+// configuration, or from the signed list of a cluster.
 func (o *Outbox) Metrics(p *metrics.Page) {
 	for _, q := range o.all() {
 		q.mu.Lock()

@@ -1,7 +1,7 @@
-// Package outbox holds the messages that a minion has to deliver. A Queue has the
-// returns and events for one master; the Outbox has the queues of all masters, and
-// a journal on disk of started jobs and of returns that no master has accepted. It
-// opens no connections: a queue is given the function that sends a request.
+// Package outbox stores the messages that a minion has to deliver. A Queue has the returns
+// and events for one master. The Outbox has the queues of all masters, and a journal on
+// disk of started jobs and of returns that no master has accepted. It opens no connections:
+// each queue gets a function that sends a request.
 package outbox
 
 import (
@@ -33,7 +33,7 @@ type Config struct {
 	Log  *slog.Logger
 }
 
-// Outbox holds the messages for all masters.
+// Outbox has the messages for all masters.
 type Outbox struct {
 	cfg     Config
 	journal *jobJournal
@@ -58,14 +58,14 @@ func (o *Outbox) NewQueue(addr string, request Request, serving func() bool, log
 	return q
 }
 
-// all returns the queues; the slice is never modified.
+// all returns a copy of the list of queues.
 func (o *Outbox) all() []*Queue {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.queues)
 }
 
-// Knows reports whether a job was started before, also by an earlier process.
+// Knows reports whether this or an earlier process has started a job.
 func (o *Outbox) Knows(jid string) bool { return o.journal.knows(jid) }
 
 // Begin records that a job is about to run for some masters. After an error,
@@ -77,15 +77,14 @@ func (o *Outbox) Begin(jid string, fun any, load *value.Dict, to []*Queue) error
 // Started records a process that a job started.
 func (o *Outbox) Started(jid string, pid int) { o.journal.started(jid, pid) }
 
-// Also sends an existing return to a master that published the job later than
-// others.
+// Also sends an existing return to a master that published the job later than the others.
 func (o *Outbox) Also(ret *value.Dict, to *Queue) {
 	o.journal.also(jidOf(ret), to.addr)
 	to.Put(ret)
 }
 
-// addrs returns the names of masters in the journal. Nil queues, of jobs that no
-// master published, are skipped.
+// addrs returns the names of masters in the journal. It skips nil queues, which belong to
+// jobs that no master published.
 func addrs(queues []*Queue) []string {
 	out := make([]string, 0, len(queues))
 	for _, q := range queues {
@@ -96,7 +95,7 @@ func addrs(queues []*Queue) []string {
 	return out
 }
 
-// GiveBack sends a return to masters. A lasting one is on disk before.
+// GiveBack sends a return to masters. If it is lasting, it is written to disk first.
 func (o *Outbox) GiveBack(ret *value.Dict, to []*Queue, lasting bool) {
 	switch {
 	case !lasting:
@@ -113,9 +112,9 @@ func (o *Outbox) GiveBack(ret *value.Dict, to []*Queue, lasting bool) {
 	}
 }
 
-// Recall restores the state of an earlier process: returns that no master had,
-// and unfinished jobs. interrupted builds the return of such a job from its
-// record and the reason.
+// Recall restores what an earlier process left: returns that no master accepted, and
+// unfinished jobs. interrupted builds the return of such a job from its record and the
+// reason.
 func (o *Outbox) Recall(interrupted func(begun *value.Dict, reason string) *value.Dict) {
 	if !o.cfg.Options.Outbox {
 		return
@@ -128,16 +127,16 @@ func (o *Outbox) Recall(interrupted func(begun *value.Dict, reason string) *valu
 		wire.View(d, &n)
 		o.journal.keep(interrupted(d, interruption(&n)), value.OnlyTexts(n.To))
 	}
-	// Returns that were just written count as queued, but are not.
+	// Returns that were just written are marked as queued, but no queue has them.
 	o.journal.allWaiting()
 	for _, q := range queues {
 		q.remind()
 	}
 }
 
-// interruption returns the return of a job that was interrupted because its
-// minion was stopped or killed. Processes that it started are left alone: one
-// may be a package manager, which should not be disturbed.
+// interruption returns the error message for a job that was interrupted because its minion
+// was stopped or killed. It does not end the processes that the job started: one may be a
+// package manager, which must not be interrupted.
 func interruption(begun *begunNote) string {
 	text := "ERROR: the minion was stopped or killed while it ran this job, which is not run again; what it had done by then stays"
 	for _, it := range value.Items(begun.Processes) {
@@ -152,8 +151,8 @@ func interruption(begun *begunNote) string {
 	return text
 }
 
-// returnToAny is the value of the option return_to that lets any master accept
-// a return.
+// returnToAny is the value of the option return_to with which any master may accept a
+// return.
 const returnToAny = "any"
 
 // Times of Run.
@@ -162,9 +161,9 @@ const (
 	flushAfter = 50 * time.Millisecond
 )
 
-// Run flushes records soon after they were written, finds another master for
-// returns whose own masters are unreachable, and reports dropped returns, until
-// ctx ends. Queues run separately.
+// Run works until ctx ends: it flushes records soon after they were written, sends returns
+// whose own masters are unreachable to another master, and reports dropped returns. Queues
+// run separately.
 func (o *Outbox) Run(ctx context.Context) {
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
@@ -173,7 +172,7 @@ func (o *Outbox) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-o.journal.flushes.C():
-			// The return of a short job flushes the record of its start, too.
+			// The flush of a short job's return includes the record of its start.
 			if wait.Sleep(ctx, flushAfter) {
 				o.journal.flush()
 			}
@@ -191,7 +190,7 @@ func (o *Outbox) Run(ctx context.Context) {
 // strayReturns bounds the returns that are sent to another master at a time.
 const strayReturns = 200
 
-// findOthers sends returns that their own masters did not accept in time to a
+// findOthers sends returns that their own masters did not accept in time to another,
 // connected master.
 func (o *Outbox) findOthers(now time.Time) {
 	there := slices.DeleteFunc(o.all(), func(q *Queue) bool { return !q.serving() })

@@ -18,7 +18,7 @@ type world struct {
 	*Outbox
 	mu     sync.Mutex
 	away   map[string]bool
-	taken  map[string][]string // the ids of the returns that a master got
+	taken  map[string][]string // ids of the returns that a master has accepted
 	events []string
 	queues map[string]*Queue
 }

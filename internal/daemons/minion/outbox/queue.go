@@ -18,13 +18,12 @@ import (
 // Request sends one command to a master.
 type Request func(ctx context.Context, load *value.Dict) (any, error)
 
-// Queue delivers returns and events to one master, in order, and keeps them
-// while the master is unreachable. If the master received a return but could
-// not store it, because its disk is full, the return moves to a separate list
-// and is sent again until it is stored, so that it does not delay others. The
-// queue is bounded: when more than the option return_queue wait, the oldest is
-// dropped. A dropped return is still in the job journal, and comes back from
-// there; for any other message an error is logged.
+// Queue delivers returns and events to one master, in order, and stores them while the
+// master is unreachable. If the master received a return but could not store it, because
+// its disk is full, the return moves to a separate list and is sent again until it is
+// stored, so that it does not delay others. The queue is bounded by the option
+// return_queue: above that the oldest message is dropped. A dropped return is still in the
+// job journal, and is read from there later; for any other message an error is logged.
 type Queue struct {
 	request Request
 	addr    string      // the master's name in the journal
@@ -36,9 +35,9 @@ type Queue struct {
 
 	mu    sync.Mutex
 	queue []*message
-	kept  []*message    // received, but not stored; oldest first
-	turn  int           // which of these is sent next
-	again time.Time     // when these are sent again
+	kept  []*message    // received, but not stored by the master; oldest first
+	turn  int           // index in kept of the one to send next
+	again time.Time     // when kept is sent again
 	pause time.Duration // current pause before again
 	spilt bool          // the journal may have returns that are not queued here
 }
@@ -72,8 +71,8 @@ func (q *Queue) put(m *message) {
 	q.wake.Wake()
 }
 
-// Kick makes the sender retry now rather than after a pause: the connection is
-// new.
+// Kick makes the sender retry now instead of after its pause. Call it when the master is
+// connected again.
 func (q *Queue) Kick() {
 	q.mu.Lock()
 	q.again, q.pause = time.Time{}, 0
@@ -89,7 +88,7 @@ func (q *Queue) remind() {
 	q.wake.Wake()
 }
 
-// refill takes returns from the journal when nothing else is to be sent.
+// refill queues returns from the journal when the queue is empty.
 func (q *Queue) refill() {
 	q.mu.Lock()
 	wanted := q.spilt && len(q.queue) == 0
@@ -106,8 +105,8 @@ func (q *Queue) refill() {
 	}
 }
 
-// next returns the next message, or nil and how long to wait; 0 means until
-// something is added.
+// next returns the next message. If there is none to send now, it returns nil and how long
+// to wait; 0 means until a message is added.
 func (q *Queue) next(now time.Time) (m *message, left time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -122,8 +121,8 @@ func (q *Queue) next(now time.Time) (m *message, left time.Duration) {
 	return q.kept[q.turn], 0
 }
 
-// keep records that the master could not store m, and sets when to send such
-// messages again.
+// keep records that the master could not store m, and sets when such messages are sent
+// again.
 func (q *Queue) keep(m *message, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -165,12 +164,12 @@ func (q *Queue) drop(m *message) {
 	}
 }
 
-// tolerated is the number of failed attempts after which a message lets the
-// next one pass, in case the master cannot accept this one.
+// tolerated is the number of failed attempts after which a message goes to the end of the
+// queue, in case the master cannot accept this one.
 const tolerated = 3
 
-// HandOver moves the queued messages that any master can get to another queue:
-// all but returns, which the job journal redirects.
+// HandOver moves the messages that any master may get to another queue: all except returns,
+// which the job journal redirects.
 func (q *Queue) HandOver(to *Queue) {
 	var moved []*message
 	q.mu.Lock()
@@ -233,7 +232,7 @@ func (q *Queue) Run(ctx context.Context) {
 // errNotStored means that the master received a return, but could not store it.
 var errNotStored = errors.New("the master could not store a return; it is kept and sent again")
 
-// deliver returns an error only if a retry can help.
+// deliver sends m. It returns an error only if a retry can help.
 func (q *Queue) deliver(ctx context.Context, m *message) error {
 	ctx, cancel := context.WithTimeout(ctx, max(q.opts.ReturnRetryTimer, time.Second))
 	defer cancel()

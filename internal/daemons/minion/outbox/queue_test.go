@@ -20,7 +20,7 @@ type fakeLink struct {
 	mu   sync.Mutex
 	up   bool
 	got  []string
-	poor string // what it fails to store while up
+	poor string // the message that it fails to store while up
 }
 
 func (f *fakeLink) request(_ context.Context, l *value.Dict) (any, error) {
@@ -43,7 +43,7 @@ func TestReturnsWaitForTheirMaster(t *testing.T) {
 		for i := range 4 {
 			o.Put(value.DictOf("jid", fmt.Sprint(i)))
 		}
-		time.Sleep(10 * time.Minute) // far beyond Salt's three attempts
+		time.Sleep(10 * time.Minute) // far longer than Salt's three attempts
 		f.mu.Lock()
 		f.up = true
 		f.mu.Unlock()
@@ -81,8 +81,8 @@ func TestOneReturnCannotHoldUpTheOthers(t *testing.T) {
 	})
 }
 
-// TestReturnsThatCannotBeStored: a master whose disk is full receives every
-// return once without delay, and then again until it can store them.
+// TestReturnsThatCannotBeStored: a master whose disk is full receives every return once
+// without delay, and again until it can store it.
 func TestReturnsThatCannotBeStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -7,8 +7,8 @@ import (
 
 // The following are the journal records with several keys.
 
-// begunNote is a started job: To are the masters that published it, and
-// Processes the processes that it started. Rest has the data for its return.
+// begunNote is a started job. To are the masters that published it, Processes the processes
+// that it started. Rest has the data for its return.
 type begunNote struct {
 	JID       string      `wire:"jid"`
 	To        any         `wire:"to,omitempty"`
@@ -24,7 +24,7 @@ type processNote struct {
 	Rest  *value.Dict `wire:"*"`
 }
 
-// returnNote is a return for the masters To. Taken means that a master has it.
+// returnNote is a return for the masters To. Taken means that some master has accepted it.
 type returnNote struct {
 	To    any         `wire:"to"`
 	Since int64       `wire:"since"` // Unix seconds
@@ -33,8 +33,8 @@ type returnNote struct {
 	Rest  *value.Dict `wire:"*"`
 }
 
-// deliveredNote means that a master has a return; To is "" for one that did not
-// publish its job.
+// deliveredNote means that a master has accepted a return. To is "" for a master that did
+// not publish the job.
 type deliveredNote struct {
 	JID  string      `wire:"jid"`
 	To   string      `wire:"to"`
@@ -56,5 +56,5 @@ func newMessage(load *value.Dict) *message {
 // jidOf returns the job id of a return.
 func jidOf(ret *value.Dict) string { return newMessage(ret).head.JID }
 
-// isReturn reports whether the message is a return, which the journal has, too.
+// isReturn reports whether the message is a return: then the journal may have it, too.
 func (m *message) isReturn() bool { return m.head.Cmd == "_return" }

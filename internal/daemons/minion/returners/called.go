@@ -16,13 +16,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// A call outside of the daemon delivers its result itself. If the server is
-// unreachable, it stores the result in a directory that the daemon reads every
-// calledEvery: only the daemon may write to the outbox.
+// A call outside of the daemon delivers its result itself. If the server is unreachable,
+// the call stores the result in a directory that the daemon reads every calledEvery,
+// because only the daemon may write to the outbox.
 const (
 	calledName  = "called"
 	calledEvery = 3 * time.Second
-	// maxCalled bounds the results in that directory.
+	// maxCalled bounds the number of results in that directory.
 	maxCalled = 10_000
 	// maxCalledSize bounds one result, in bytes.
 	maxCalledSize = 64 << 20
@@ -42,9 +42,9 @@ func (r *Returners) Names(list string) []string {
 	return cleanNames(names)
 }
 
-// Deliver sends a result to the server of a returner, and waits at most twice the
-// option returner_timeout. If the server is unreachable, the daemon takes over the
-// result, which the error reports. pillar may be nil.
+// Deliver sends a result to the server of a returner, and waits at most twice the option
+// returner_timeout. If the server is unreachable, it leaves the result to the daemon, and
+// the error says so. pillar may be nil.
 func (r *Returners) Deliver(ctx context.Context, name, jid string, pillar, ret *value.Dict) error {
 	if !slices.Contains(r.usable(), name) {
 		return salt.Errorf(salt.NotFound, "there is no returner %q: %s are known", name, strings.Join(r.usable(), ", "))
@@ -66,7 +66,7 @@ func (r *Returners) Deliver(ctx context.Context, name, jid string, pillar, ret *
 	return salt.Errorf(salt.Unavailable, "%w; the result waits in %s until the server is back and salt-minion runs", err, r.calledDir())
 }
 
-// leave stores a result for the daemon.
+// leave stores a result in the directory that the daemon reads.
 func (r *Returners) leave(name, jid string, ret *value.Dict) error {
 	dir := r.calledDir()
 	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
@@ -88,13 +88,13 @@ func (r *Returners) leave(name, jid string, ret *value.Dict) error {
 	return nil
 }
 
-// Collect takes over the results of calls outside of the daemon, until ctx ends.
+// Collect reads the results that calls outside of the daemon have left, until ctx ends.
 // pillar returns the pillar of the first connected master, or nil.
 func (r *Returners) Collect(ctx context.Context, pillar func() *value.Dict) {
 	atomicfile.RemoveTemps(r.calledDir())
 	tick := time.NewTicker(calledEvery)
 	defer tick.Stop()
-	refused := map[string]bool{} // reported
+	refused := map[string]bool{} // files whose error has been logged
 	for {
 		left, _ := os.ReadDir(r.calledDir())
 		for _, f := range left {
@@ -112,12 +112,12 @@ func (r *Returners) Collect(ctx context.Context, pillar func() *value.Dict) {
 	}
 }
 
-// adopt moves such a result to the outbox. A crash in between delivers it
-// twice; servers store it once.
+// adopt moves such a result to the outbox. After a crash in between, the result is
+// delivered twice, but servers store it once.
 func (r *Returners) adopt(path string, pillar *value.Dict) error {
 	name, _, ok := strings.Cut(filepath.Base(path), ".")
 	if !ok || !slices.Contains(r.usable(), name) {
-		return nil // being written
+		return nil // a temporary file, or the returner was disabled
 	}
 	if fi, err := os.Stat(path); err != nil || fi.Size() > maxCalledSize {
 		return fmt.Errorf("no file of a result: %w", err)

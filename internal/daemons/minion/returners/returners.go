@@ -23,7 +23,7 @@ import (
 // Config is the configuration of Returners.
 type Config struct {
 	Options returner.MinionOptions
-	// Own are those of the user, which go before the others.
+	// Own has the user's own returners, which take precedence over others of the same name.
 	Own Own
 	// Disabled are the returners of the option disable_returners.
 	Disabled []string
@@ -37,16 +37,16 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Own are returners of the user.
+// Own has returners of the user.
 type Own interface {
 	// Has reports whether there is a returner of a name, Names returns all names.
 	Has(name string) bool
 	Names() []string
-	// Return hands a result over.
+	// Return delivers a result.
 	Return(ctx context.Context, name string, ret *value.Dict) error
 }
 
-// New returns Returners that have opened nothing.
+// New returns Returners that open nothing before they are used.
 func New(c Config) *Returners { return &Returners{cfg: c} }
 
 // SplitWords splits a string at commas; an empty string has no words.
@@ -61,12 +61,12 @@ type Returners struct {
 
 	mu     sync.Mutex
 	boxes  map[string]*returner.Outbox
-	opened map[string]returner.Returner // those with the default options
-	pillar *value.Dict                  // contains options, too
+	opened map[string]returner.Returner // returners with the default options
+	pillar *value.Dict                  // it may have options of returners
 }
 
-// names returns the returners of a job: its own, and those of the option return
-// unless the schedule started it.
+// names returns the returners of a job: its own and, unless the schedule started it, those
+// of the option return.
 func (r *Returners) names(pub *wire.Job) []string {
 	own, _ := pub.Ret.(string)
 	names := SplitWords(own)
@@ -78,8 +78,8 @@ func (r *Returners) names(pub *wire.Job) []string {
 	return cleanNames(names)
 }
 
-// cleanNames sorts names of returners and drops duplicates and the masters' own
-// store.
+// cleanNames sorts names of returners. It drops duplicates, and the names of the master's
+// own store.
 func cleanNames(names []string) []string {
 	for i, n := range names {
 		names[i] = strings.TrimSpace(n)
@@ -100,8 +100,8 @@ func (r *Returners) usable() []string {
 	return slices.DeleteFunc(slices.Compact(all), func(n string) bool { return slices.Contains(r.cfg.Disabled, n) })
 }
 
-// Send delivers the result of a job. pillar, which may be nil, is that of the
-// master that published it.
+// Send delivers the result of a job through its returners. pillar is that of the master
+// that published the job, and may be nil.
 func (r *Returners) Send(pub *wire.Job, pillar, ret *value.Dict) {
 	for _, name := range r.names(pub) {
 		if !slices.Contains(r.usable(), name) {
@@ -116,7 +116,8 @@ func (r *Returners) Send(pub *wire.Job, pillar, ret *value.Dict) {
 	}
 }
 
-// put delivers a result with the options in a pillar, which may be nil, and the minion's.
+// put queues a result. The returner uses the options of the minion and of pillar, which may
+// be nil.
 func (r *Returners) put(pillar *value.Dict, name string, ret *value.Dict) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +134,7 @@ func (r *Returners) put(pillar *value.Dict, name string, ret *value.Dict) error 
 	return nil
 }
 
-// patience bounds one delivery.
+// patience returns the timeout of one delivery.
 func (r *Returners) patience() time.Duration { return 2 * max(r.cfg.Options.Timeout, time.Second) }
 
 const outboxPrefix = "returns."
@@ -171,7 +172,7 @@ type waiting struct {
 	Rest *value.Dict `wire:"*"`
 }
 
-// Recall continues with the queues of an earlier process.
+// Recall opens the queues of an earlier process and continues delivery.
 func (r *Returners) Recall() {
 	left, _ := filepath.Glob(filepath.Join(r.cfg.Dir, outboxPrefix+"*"))
 	r.mu.Lock()
@@ -233,7 +234,7 @@ func (r *Returners) Close() {
 	}
 }
 
-// Statuses returns the state of the queues, by name.
+// Statuses returns the status of each queue, sorted by name.
 func (r *Returners) Statuses() []returner.OutboxStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()

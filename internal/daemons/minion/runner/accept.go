@@ -67,7 +67,7 @@ func (r *Runner) matches(from *link.Link, pub *wire.Job) (bool, error) {
 	return t.Match(self{r.cfg.ID, r.cfg.Grains(), from}), nil
 }
 
-// self returns this minion as a target of one master, whose pillar is used.
+// self is this minion as a target of one master, whose pillar is used.
 type self struct {
 	id     string
 	grains *value.Dict

@@ -12,8 +12,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// executor stands between a job and its function. It does something before the function,
-// or calls it. A job's own executors replace the configured ones.
+// executor runs before the function of a job, or calls the function. called reports which.
+// A job's own executors replace the configured ones.
 type executor func(ctx context.Context, r *Runner, j *jobs.Job, call func() fn.Outcome) (o fn.Outcome, called bool, err error)
 
 var executors = registry.New[executor]("executor")
@@ -58,9 +58,8 @@ func (r *Runner) executorsOf(j *jobs.Job) ([]string, error) {
 	return names, nil
 }
 
-// Through runs a function through the job's executors. If none of them calls
-// it, nothing is returned, as in Salt. Job control functions are called at
-// once.
+// Through runs a function through the job's executors. If none of them calls the function,
+// the result is empty, as in Salt. Job control functions are called directly.
 func (r *Runner) Through(ctx context.Context, j *jobs.Job, name string, call func() fn.Outcome) fn.Outcome {
 	if controls[name] || j.Pub.ModuleExecutors == nil && r.cfg.Options.ModuleExecutors == any(directCall) {
 		return call()
@@ -90,8 +89,8 @@ func notExecuted(name string, err error) fn.Outcome {
 	return fn.Outcome{Return: fmt.Sprintf("ERROR executing '%s': %s", name, err), Retcode: 1, Out: "nested", Err: err}
 }
 
-// splay waits for a part of the splay time (from the job's executor_opts) that differs for
-// every minion.
+// splay waits for a part of the splay time, which is in the job's executor_opts. The part
+// depends on the minion's id.
 func (r *Runner) splay(ctx context.Context, j *jobs.Job) error {
 	seconds := float64(defaultSplay)
 	opts, _ := j.Pub.ExecutorOpts.(*value.Dict)
@@ -114,8 +113,8 @@ func (r *Runner) splay(ctx context.Context, j *jobs.Job) error {
 	return nil
 }
 
-// splayShare returns that part, from 0 to below 1: Jenkins' one-at-a-time hash
-// of the id, as in Salt, so that a mixed fleet spreads evenly.
+// splayShare returns that part, from 0 to below 1: Jenkins' one-at-a-time hash of the id,
+// as in Salt, so that minions of both kinds spread evenly.
 func splayShare(id string) float64 {
 	var h uint32
 	for i := range len(id) {

@@ -9,7 +9,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// The shares are those that Salt's executor computes.
+// TestSplayShare: the shares are those that Salt's executor computes.
 func TestSplayShare(t *testing.T) {
 	for id, want := range map[string]float64{"alpha": 4522, "beta": 4020, "web1.example.com": 4266, "ü": 4720} {
 		if got := splayShare(id) * 8192; got != want {

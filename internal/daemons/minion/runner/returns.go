@@ -13,10 +13,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// note records the start of a job and its processes, and reports to its masters
-// that it runs if it takes longer than a moment. It returns a function that ends
-// that, or an error if the job must not run: neither this minion nor its masters
-// could record it, so it might run again after a crash.
+// note records the start of a job and of its processes. If the job takes longer than a
+// moment, note also reports to its masters that it is running. It returns a function that
+// stops that report. An error means that the job must not run: neither this minion nor its
+// masters could record it, so it might run again after a crash.
 func (r *Runner) note(ctx context.Context, j *jobs.Job, procs *proc.Group) (end func(), err error) {
 	procs.Started = func(pid int) { r.cfg.Outbox.Started(j.JID, pid) }
 	origins := r.cfg.Jobs.Origins(j)
@@ -33,8 +33,7 @@ func (r *Runner) note(ctx context.Context, j *jobs.Job, procs *proc.Group) (end 
 // recordTime bounds how long a job waits for its masters to record it.
 const recordTime = 10 * time.Second
 
-// recorded makes the masters of a job record its start, and reports whether all
-// did.
+// recorded asks the masters of a job to record its start, and reports whether all did.
 func recorded(ctx context.Context, origins []*link.Link, jid string) bool {
 	ctx, cancel := context.WithTimeout(ctx, recordTime)
 	defer cancel()
@@ -46,11 +45,11 @@ func recorded(ctx context.Context, origins []*link.Link, jid string) bool {
 	return len(origins) > 0
 }
 
-// sayRunning is the delay of the report that a job runs: an earlier return
-// makes it unnecessary.
+// sayRunning is the delay of the report that a job is running. A job that ends earlier
+// needs none.
 const sayRunning = time.Second
 
-// sayRuns reports to the masters of a job that it runs.
+// sayRuns reports to the masters of a job that it is running.
 func (r *Runner) sayRuns(j *jobs.Job) {
 	for _, c := range r.cfg.Jobs.Origins(j) {
 		if c.KeepsJobs() {
@@ -59,8 +58,8 @@ func (r *Runner) sayRuns(j *jobs.Job) {
 	}
 }
 
-// queues returns the queues of masters; for nil, of a job of the minion itself,
-// it has nil.
+// queues returns the queues of masters. It skips nil, which is the origin of the minion's
+// own jobs.
 func queues(conns []*link.Link) []*outbox.Queue {
 	out := make([]*outbox.Queue, 0, len(conns))
 	for _, c := range conns {

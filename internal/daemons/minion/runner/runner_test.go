@@ -41,7 +41,7 @@ type echoArgs struct {
 	Text string `salt:"text" doc:"what to return"`
 }
 
-// floor is a runner with two masters that do not exist, and functions of its own.
+// floor is a runner with its own functions and two masters that do not exist.
 type floor struct {
 	*Runner
 	a, b    *link.Link
@@ -186,8 +186,8 @@ func TestProcessCountMax(t *testing.T) {
 	}
 }
 
-// TestJobsWaitInOrder: jobs that wait for a slot run in the order in which they came, and one
-// that is killed meanwhile does not run.
+// TestJobsWaitInOrder: jobs that wait for a slot run in the order in which they arrived,
+// and one that is killed while it waits does not run.
 func TestJobsWaitInOrder(t *testing.T) {
 	f := newFloor(t, func(c *Config) { c.Options.ProcessCountMax = 1 })
 	f.Accept(f.a, aJob(jid1, "t.wait"))
@@ -256,7 +256,7 @@ func TestScheduled(t *testing.T) {
 	}
 }
 
-// jids returns the ids in the records of finished jobs, in order.
+// jids returns the ids of the finished jobs in order.
 func (f *floor) jids(t *testing.T) (out []string) {
 	t.Helper()
 	return f.cfg.Jobs.Finished()
@@ -297,8 +297,8 @@ func TestInterruptedAndTooLarge(t *testing.T) {
 	}
 }
 
-// TestNoRoomForNotes: a job that neither the minion nor a master can record does
-// not run, and its return names the file.
+// TestNoRoomForNotes: a job that neither the minion nor a master can record does not run,
+// and its return names the file.
 func TestNoRoomForNotes(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16k"); err != nil {

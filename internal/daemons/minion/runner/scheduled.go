@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// definition is what the runner reads of a scheduled job.
+// definition has the keys of a scheduled job that the runner reads.
 type definition struct {
 	Args         any         `wire:"args,omitempty"`
 	Kwargs       any         `wire:"kwargs,omitempty"`
@@ -24,8 +24,8 @@ type definition struct {
 	Rest         *value.Dict `wire:"*"`
 }
 
-// Scheduled runs one scheduled job and returns it to the masters, each of which
-// has its own job cache.
+// Scheduled runs one scheduled job and sends its return to all masters, because each has
+// its own job cache.
 func (r *Runner) Scheduled(name, fun string, d *value.Dict) {
 	var def definition
 	wire.View(d, &def)

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// slots bounds how many jobs run at the same time (process_count_max). Further ones
-// wait, and run in the order in which they came. It is safe for concurrent use.
+// slots bounds how many jobs run at the same time (process_count_max). Further jobs wait,
+// and run in the order in which they arrived. It is safe for concurrent use.
 type slots struct {
 	mu      sync.Mutex
 	free    int
-	waiting []chan struct{} // a job each, the oldest first
+	waiting []chan struct{} // one for each waiting job, oldest first
 }
 
 // enter queues a job. The channel is closed when the job may run.
@@ -23,7 +23,7 @@ func (s *slots) enter() (turn chan struct{}) {
 	return turn
 }
 
-// leave takes a job out, whether it has run or not.
+// leave removes a job, whether it has run or not.
 func (s *slots) leave(turn chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,7 +35,7 @@ func (s *slots) leave(turn chan struct{}) {
 	s.next()
 }
 
-// next lets jobs run while there is room; the caller holds the lock.
+// next starts waiting jobs while slots are free; mu is held.
 func (s *slots) next() {
 	for s.free > 0 && len(s.waiting) > 0 {
 		close(s.waiting[0])

@@ -11,8 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// active returns the master that commands this minion if one of several is used
-// at a time, otherwise nil.
+// active returns the active master if one master is used at a time, otherwise nil.
 func (r *Runner) active() *link.Link {
 	if !r.cfg.Links.OneAtATime {
 		return nil
@@ -31,7 +30,7 @@ const recordTimeout = 2 * time.Second
 // master.
 func (r *Runner) fetchRecord(j *jobs.Job) <-chan []byte {
 	if name, one := j.Fun.(string); one && controls[name] {
-		return nil // a query that only its sender waits for
+		return nil // a query: only its sender needs the return
 	}
 	if a := r.active(); a == nil || j.First == nil || a == j.First || !a.RunsStandbyJobs() {
 		return nil
@@ -45,9 +44,9 @@ func (r *Runner) fetchRecord(j *jobs.Job) <-chan []byte {
 	return c
 }
 
-// forActive prepares the return of a job that a standby master published: with
-// the record of the job, and with the active master as another receiver, so that
-// the operator finds job and result at both.
+// forActive prepares the return of a job that a standby master published. It adds the
+// record of the job, and the active master as another receiver, so that the operator finds
+// job and return at both.
 func (r *Runner) forActive(ret *value.Dict, record <-chan []byte, to []*link.Link) (*value.Dict, []*link.Link) {
 	a := r.active()
 	if record == nil || a == nil || slices.Contains(to, a) || !a.RunsStandbyJobs() {

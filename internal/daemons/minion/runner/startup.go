@@ -8,10 +8,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// startupLoad returns the job of the option startup_states, nil for none. Stock
-// minions return such a job under the id "req" and let the master create one.
-// Here the minion creates it, so that a return that reaches two masters, or one
-// twice, is one job.
+// startupLoad returns the job of the option startup_states, nil for none. Stock minions
+// send the return of such a job with the id "req", and the master creates the job. Here the
+// minion creates it, so that a return that reaches two masters, or one master twice,
+// belongs to one job.
 func (o *Options) startupLoad(id string, now time.Time) (*value.Dict, error) {
 	var fun string
 	arg := &value.List{}
@@ -38,11 +38,11 @@ func (o *Options) startupLoad(id string, now time.Time) (*value.Dict, error) {
 	return value.DictOf("fun", fun, "arg", arg, "jid", salt.NewJID(now), "tgt", id, startupKey, o.StartupStates), nil
 }
 
-// startupKey marks the job of startup_states.
+// startupKey is the key that marks the job of startup_states.
 const startupKey = "startup_states"
 
-// Startup runs startup_states once in the life of the process, however many
-// masters there are; c, the first connected one, gets the return.
+// Startup runs startup_states once per process, however many masters there are. c, the
+// master that connects first, gets the return.
 func (r *Runner) Startup(c *link.Link) {
 	load, err := r.cfg.Options.startupLoad(r.cfg.ID, time.Now())
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// TagManage is the event on the minion's own bus with which other programs
-// change the schedule: {func, name, …}, as Salt's functions send it.
+// TagManage is the event on the minion's own bus by which other programs change the
+// schedule: {func, name, …}, as Salt's functions send it.
 const TagManage = "manage_schedule"
 
 // scheduleAnswer returns the tag of the event that answers a request with this
@@ -39,8 +39,8 @@ func scheduleAnswer(fun string) string {
 	return "/salt/minion/minion_schedule_" + word
 }
 
-// silent are the requests that Salt's daemons do not answer. Later requests are
-// answered only after these were handled.
+// silent are the requests that Salt's daemons do not answer. Requests are handled in order,
+// so the answer to a later request shows that these were handled.
 var silent = map[string]bool{"modify": true, "run_job": true, "reload": true}
 
 // ByEvent handles a request of another program.
@@ -48,8 +48,8 @@ func (s *Schedule) ByEvent(e *event.Event) {
 	s.requests.Add(func() { s.manage(e.Data) })
 }
 
-// manage handles a request, returns the answer and fires it as an event:
-// complete, the current schedule, and error if something failed.
+// manage handles a request. It returns the answer, and fires it as an event: complete, the
+// current schedule, and error if something failed.
 func (s *Schedule) manage(req *value.Dict) *value.Dict {
 	var in wire.ManageSchedule
 	wire.View(req, &in)
@@ -79,8 +79,8 @@ func (s *Schedule) managed(req *wire.ManageSchedule) *value.Dict {
 	return answer
 }
 
-// do handles one request; s.mu is held. Jobs of the pillar cannot be changed
-// here; Salt only logs that.
+// do handles one request; s.mu is held. For jobs of the pillar, which cannot be changed
+// here, it returns an error; Salt only logs one.
 func (s *Schedule) do(req *wire.ManageSchedule, answer *value.Dict) error {
 	fun, name, now := req.Func, req.Name, time.Now()
 	switch fun {
@@ -224,7 +224,8 @@ func (s *Schedule) path() (string, error) {
 	return conffile.Path(s.cfg.Opts, "_schedule.conf", "a schedule")
 }
 
-// save writes the schedule, without the pillar's, for the next start.
+// save writes the schedule, without the jobs of the pillar, to a file that the next start
+// reads.
 func (s *Schedule) save() error {
 	path, err := s.path()
 	if err != nil {
@@ -246,8 +247,8 @@ func (s *Schedule) save() error {
 	return conffile.Write(path, "schedule", clean)
 }
 
-// Functions gives functions access to the schedule: of this process, or, in
-// salt-call, of the daemon.
+// Functions gives functions access to the schedule of this process or, in salt-call, of the
+// daemon.
 type Functions struct {
 	Schedule *Schedule
 	Bus      *localbus.Bus

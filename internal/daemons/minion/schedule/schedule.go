@@ -28,7 +28,7 @@ type Options struct {
 // Config is the configuration of a Schedule.
 type Config struct {
 	Options Options
-	// Masterless means that no master is ever connected.
+	// Masterless means that the configuration has no master, so Ready is never closed.
 	Masterless bool
 	// Opts are all options, for conf_file and default_include.
 	Opts *value.Dict
@@ -49,17 +49,17 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Schedule runs scheduled jobs, one instance for all masters: those of the
-// option schedule, which functions can change, and those of the pillar of the
-// first connected master.
+// Schedule runs scheduled jobs, in one instance for all masters: those of the option
+// schedule, which functions can change, and those in the pillar of the first connected
+// master.
 type Schedule struct {
 	cfg  Config
-	wake wait.Wakeup // something has changed
+	wake wait.Wakeup // the option or the pillar has changed
 
 	mu      sync.Mutex
-	own     *value.Dict // current value of the option
-	shared  *value.Dict // from the pillar
-	env     *value.Dict // other values by which jobs are parsed
+	own     *value.Dict // jobs of the option, as changed by functions
+	shared  *value.Dict // jobs of the pillar
+	env     *value.Dict // other values that the definitions of jobs refer to
 	globals sched.Globals
 	jobs    map[string]*scheduled
 
@@ -71,9 +71,9 @@ type scheduled struct {
 	def  *value.Dict
 	job  *sched.Job
 	err  error
-	next time.Time // when it is due; zero: never
+	next time.Time // when it is due, without splay; zero: never
 	due  time.Time // next plus its splay
-	// again is when it runs once more because a skipped range ends.
+	// again is when it runs additionally because a skipped range ends.
 	again   time.Time
 	last    time.Time
 	skipped time.Time
@@ -122,16 +122,16 @@ func (s *Schedule) Run(ctx context.Context) {
 	}
 }
 
-// Changed reloads the schedule: the pillar changed.
+// Changed makes Run load the schedule again. Call it when the pillar has changed.
 func (s *Schedule) Changed() {
 	s.wake.Wake()
 }
 
-// clockCheck bounds the sleep of the schedule while a job waits for a time of
-// day, because the clock may be set.
+// clockCheck bounds the sleep of the schedule while there are jobs, because the clock may
+// be set.
 const clockCheck = 10 * time.Second
 
-// turn starts what is due and returns when to call it again.
+// turn starts the due jobs, and returns after which time it must be called again.
 func (s *Schedule) turn(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,8 +148,8 @@ func (s *Schedule) turn(now time.Time) time.Duration {
 		}
 		if !e.next.IsZero() && !e.due.After(now) {
 			due := e.next
-			// An interval starts when the last one ended; a late job is made up for only
-			// once.
+			// Plan from now, not from the due time: after a delay the job runs once, not
+			// once for each missed interval.
 			e.plan(now)
 			s.start(e, due, now)
 		}
@@ -172,7 +172,7 @@ func (e *scheduled) plan(t time.Time) {
 	e.due = e.next.Add(e.job.Splay())
 }
 
-// load applies the current option and pillar; unchanged jobs keep their times.
+// load applies the current option and pillar. Jobs that have not changed keep their times.
 // s.mu is held.
 func (s *Schedule) load(now time.Time) {
 	s.shared = value.NewDict(0)
@@ -237,8 +237,8 @@ func (s *Schedule) load(now time.Time) {
 	}
 }
 
-// merged returns the schedule: of the option ("opts"), the pillar ("pillar"),
-// or both, where the option overrides the pillar.
+// merged returns the schedule of the option (where is "opts"), of the pillar ("pillar"), or
+// of both, where the option overrides the pillar.
 func (s *Schedule) merged(where string) *value.Dict {
 	all := value.NewDict(0)
 	if where != "opts" {
@@ -280,7 +280,7 @@ func (s *Schedule) begin(e *scheduled, v sched.Verdict, now time.Time) {
 		s.cfg.Job(e.job.Name, fun, e.def)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		// Its definition may have changed meanwhile.
+		// If the definition has changed meanwhile, the new entry has the count.
 		if now := s.jobs[e.job.Name]; now != nil && now != e && now.running > 0 {
 			now.running--
 		} else {

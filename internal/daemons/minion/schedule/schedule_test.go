@@ -17,8 +17,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// idle is a schedule that does not run, so that a test sets the time. Its jobs
-// end at once.
+// idle is a schedule that does not run, so that a test determines the time. Its jobs end at
+// once.
 type idle struct {
 	*Schedule
 	background sync.WaitGroup
@@ -73,7 +73,7 @@ func TestScheduleTurns(t *testing.T) {
 	// started jobs, by seconds after the beginning
 	want := map[int]string{
 		0: "start", 10: "each", 15: "late once", 20: "each", 30: "each", 31: "quiet", 40: "each quiet", 50: "each quiet", 60: "cron each quiet",
-		// "late" is due 10 s after it ran, and then waits for another 5.
+		// late is due 10 s after its last run, and then waits for a splay of 5 s.
 	}
 	names := []string{"broken", "cron", "each", "late", "off", "once", "quiet", "start"}
 	for sec := range 61 {
@@ -236,7 +236,7 @@ func TestBadSchedule(t *testing.T) {
 	}
 }
 
-// TestFunctions reads the schedule like the execution module, in the daemon.
+// TestFunctions uses the schedule like the execution module in the daemon.
 func TestFunctions(t *testing.T) {
 	f := Functions{Schedule: idleSchedule(t, value.NewDict(0)).Schedule, Bus: localbus.New(localbus.Config{})}
 	if d, err := f.Saved(); err != nil || d.Len() != 0 {
