@@ -77,8 +77,8 @@ func TestShuffleWithoutEffect(t *testing.T) {
 	}
 }
 
-// TestService looks masters up as a DNS service: by priority, listed with
-// others, and again later if the name server was unreachable.
+// TestService looks masters up as a DNS service: hosts by priority, a service listed with
+// other names, and a later look-up if the name server was unreachable.
 func TestService(t *testing.T) {
 	var down atomic.Bool
 	r := nameServer(t, &down)
@@ -131,8 +131,8 @@ func nameServer(t *testing.T, down *atomic.Bool) *net.Resolver {
 	}}
 }
 
-// dnsAnswer answers a query for a service with two hosts, the preferred one
-// last, and one for the address of mN with 127.0.0.N.
+// dnsAnswer answers a query for the service with two hosts, the preferred one last, and a
+// query for the address of mN with 127.0.0.N.
 func dnsAnswer(q []byte, fail bool) []byte {
 	end := 12
 	for q[end] != 0 {

@@ -11,9 +11,9 @@ import (
 	"brine/test/tools"
 )
 
-// fleet simulates minions and masters. Only the decisions are real: which
-// master each minion prefers (roster.Prefer), by measured response times
-// (roster.Latency), and when it moves (Machine). Time is counted in turns.
+// fleet simulates minions and masters. Only the decisions are real: which master each
+// minion prefers (roster.Prefer), by measured response times (roster.Latency), and when it
+// moves (Machine). Time passes in turns.
 type fleet struct {
 	now     time.Time
 	rand    *rand.Rand
@@ -27,7 +27,7 @@ type simMaster struct {
 	m     roster.Member
 	there bool
 	took  time.Duration // response time, without jitter
-	other float64       // other load of its machine, from 0 to 1
+	other float64       // load of its machine by other programs, from 0 to 1
 	load  *roster.Load
 	held  int
 }
@@ -43,11 +43,11 @@ type simMinion struct {
 }
 
 const (
-	// askPause is the interval of requests as a sign of life.
+	// askPause is the interval of liveness requests.
 	askPause = 30 * time.Second
 	turn     = 5 * time.Second
-	// cost is the load of one minion on its master's machine: 2,000 are four tenths
-	// of it.
+	// cost is the load of one minion on its master's machine: 2,000 minions make a load of
+	// 0.4.
 	cost = 0.4 / 2000
 )
 
@@ -71,8 +71,7 @@ func newFleet(minions int, masters ...*simMaster) *fleet {
 	return f
 }
 
-// arrange does what package minion does with a list, or with new response
-// times.
+// arrange does what package failover does with a new list or with new response times.
 func (f *fleet) arrange(x *simMinion) {
 	var there []roster.Member
 	var leave, order []int
@@ -109,7 +108,7 @@ func (f *fleet) step(x *simMinion, e Event) {
 	}
 }
 
-// run lets time pass.
+// run simulates a duration.
 func (f *fleet) run(d time.Duration) {
 	for end := f.now.Add(d); f.now.Before(end); f.now = f.now.Add(turn) {
 		news := false
@@ -195,14 +194,13 @@ func (f *fleet) total() (n int) {
 	return n
 }
 
-// settle is the time until all minions are where they want to be: the longest
+// settle is the time until all minions have reached their preferred masters: the longest
 // wait, plus the time to measure a master.
 const settle = 10 * time.Minute
 
-// TestFleet: 10,000 minions and five masters, of which one is slow, one is
-// overloaded for some hours, one joins and one drains. Apart from these, the
-// minions spread evenly; only those that must move, never many at once, and then
-// they stay.
+// TestFleet: 10,000 minions and five masters, of which one is slow, one is overloaded for
+// some hours, one joins and one drains. Otherwise the minions spread evenly. Only those
+// that must move do, never many at once, and they do not move back.
 func TestFleet(t *testing.T) {
 	tools.Slow(t)
 	t.Parallel()
@@ -216,8 +214,8 @@ func TestFleet(t *testing.T) {
 	all := f.masters
 	index := func(m *simMaster) int { return slices.Index(all, m) }
 
-	// evenly checks that each master has its share of the minions, by weight, within
-	// a tenth.
+	// evenly checks that the number of minions of each master is within a tenth of its
+	// share by weight.
 	evenly := func(when string, weights map[*simMaster]float64) {
 		t.Helper()
 		sum := 0.0
@@ -233,8 +231,8 @@ func TestFleet(t *testing.T) {
 		t.Logf("%s: a %d, b %d, c %d, d %d, slow %d, late %d; %d moves, at most %d within %v", when, a.held, b.held, c.held, d.held, slow.held, late.held,
 			f.total(), f.most, turn)
 	}
-	// only checks that all moves since the last call are from one master, or to
-	// one, and are as many as the difference.
+	// only checks that all moves since the last call are from one master, or to it, and are
+	// as many as the change of its number of minions.
 	only := func(when string, m *simMaster, before int, herd int) {
 		t.Helper()
 		moved := f.total()
@@ -260,7 +258,7 @@ func TestFleet(t *testing.T) {
 	evenly("at first", even)
 	only("at first", slow, first, first/20)
 
-	// d's machine has other load: it goes from 1.15 to 0.9 or less.
+	// The machine of d gets other load: its total goes from 1.15 to 0.9 or less.
 	before := d.held
 	d.other = 0.65
 	f.run(20*time.Minute + settle)
@@ -285,10 +283,10 @@ func TestFleet(t *testing.T) {
 	f.learn()
 	f.run(settle)
 	evenly("one drains", map[*simMaster]float64{a: 1, c: 1, d: 1, late: 1})
-	only("one drains", b, before, n) // within 5 s, as the list demands
+	only("one drains", b, before, n) // within 5 s, as the list requests
 
-	// The measurements of the slow one expire and are repeated by probes: no minion
-	// moves there for that.
+	// The measurements of the slow master expire, and probes repeat them: no minion moves
+	// there for that.
 	f.run(roster.Forget + settle)
 	evenly("hours later", map[*simMaster]float64{a: 1, c: 1, d: 1, late: 1})
 	only("hours later", a, a.held, 0)

@@ -1,13 +1,13 @@
-// Package roles decides which of several masters a minion uses when it uses one at a
-// time (master_type failover and distributed). It is a state machine without sockets
-// and without a clock: its input is what happened and when, and its output the role
-// of each master. Package failover drives it.
+// Package roles decides which of several masters a minion uses when it uses one at a time
+// (master_type failover and distributed). It is a state machine without sockets and without
+// a clock: its input is what happened and when, its output the role of each master. Package
+// failover drives it.
 //
-// One master is active. The next responding one in line is on standby, or the next
-// ones: the minion is signed in there and keeps the sessions valid. When the active
-// master is lost, the first standby master takes its place at once, and the lost one
-// moves to the end of the line. While none answers, all are tried for ever. The set
-// of masters and the preferred one may change meanwhile (Arrange).
+// One master is active. The next responding one in the order, or the next ones, are on
+// standby: the minion is signed in there and keeps the sessions valid. When the active
+// master is lost, the first standby master takes its place at once, and the lost one moves
+// to the end of the order. While none answers, all are tried again and again. The set of
+// masters and the preferred one may change meanwhile (Arrange).
 package roles
 
 import (
@@ -34,7 +34,7 @@ func (r Role) String() string { return [...]string{"off", "standby", "active"}[r
 // Kind is the kind of an event.
 type Kind uint8
 
-// The kinds of events. All but Tick are about one master.
+// The kinds of events. All but Tick concern one master.
 const (
 	// Tick: time has passed.
 	Tick Kind = iota
@@ -44,8 +44,8 @@ const (
 	Serving
 	// Lost: there is no session, or an attempt to establish one failed.
 	Lost
-	// Held: the active master must not be left now, because its jobs are running;
-	// Free ends that.
+	// Held: the active master must not be left now, because its jobs are running. Free ends
+	// Held.
 	Held
 	Free
 )
@@ -54,18 +54,18 @@ const (
 type Event struct {
 	Kind   Kind
 	Master int
-	Why    string // of Lost
+	Why    string // the reason, for Lost
 }
 
-// Switch is a change of the active master. From is -1 for the first one.
+// Switch is a change of the active master. From is -1 for the first switch.
 type Switch struct {
 	From, To int
 	Why      string
 	// Took is the time from the loss of From, or from the decision to leave it,
 	// until the minion received the commands of To.
 	Took time.Duration
-	// Outage means that there was no master for a while: no other one took over,
-	// and From was not reachable at the first attempt.
+	// Outage means that there was no master for a while: no other master took over, and
+	// From was not reachable at the first attempt.
 	Outage bool
 }
 
@@ -82,16 +82,15 @@ type Options struct {
 	Masters int
 	// Standbys is the number of standby masters; 0 means one.
 	Standbys int
-	// Failback is how long the preferred master must have been reachable before the
-	// minion returns to it; 0 means never.
+	// Failback is how long the preferred master must have been reachable before the minion
+	// returns to it; 0 disables the return.
 	Failback time.Duration
-	// Patience is how long one candidate may take before the next one is tried,
-	// too.
+	// Patience is how long one candidate may take before the next one is tried as well.
 	Patience time.Duration
 	// Drain is how long a failback waits for running jobs.
 	Drain time.Duration
-	// Leave is how long after Arrange a master to be left is left, if another one
-	// is reachable.
+	// Leave is the time between Arrange and the switch from a master that must be left, if
+	// another one is reachable.
 	Leave time.Duration
 }
 
@@ -102,24 +101,24 @@ const (
 	soon        = 10 // times Options.Failback
 )
 
-// Machine is the state. It is not safe for concurrent use.
+// Machine is the state machine. It is not safe for concurrent use.
 type Machine struct {
 	o       Options
-	order   []int // current order; the active master is not necessarily first
-	pref    []int // original order: the preferred master is first
+	order   []int // current order; the active master need not be the first
+	pref    []int // configured order: the preferred master is first
 	m       []master
 	active  int // -1: none
-	leaving int // still active until the new one serves, or -1
+	leaving int // the previous master, still active until the new one serves; -1: none
 	serving bool
 	held    bool
 
-	pending *Switch // not complete
+	pending *Switch // the switch that is not complete yet
 	since   time.Time
 	lastOK  int // the last master that served; -1: none
 
-	chosen time.Time     // when the preferred master became that
-	need   time.Duration // for the next failback
-	backAt time.Time     // of the last failback
+	chosen time.Time     // when the preferred master was chosen
+	need   time.Duration // how long it must be reachable before the next failback
+	backAt time.Time     // time of the last failback
 }
 
 type master struct {
@@ -127,7 +126,7 @@ type master struct {
 	up     bool
 	since  time.Time // when up or the role Standby began
 	failed bool      // failed since it was last up or tried
-	// left is when Arrange asked to leave it, otherwise zero.
+	// left is when Arrange first asked to leave it; zero if it need not be left.
 	left time.Time
 }
 
@@ -141,11 +140,10 @@ func New(o Options) *Machine {
 	return m
 }
 
-// Arrange sets the masters, the preferred one first. New numbers must follow
-// the existing ones. A master that is not named, or that avoid names, is left
-// as soon as another one is reachable; one that is not named is not tried any
-// more. It never waits for a Step, but needs one to have effects. pref must not
-// be empty.
+// Arrange sets the order of the masters, the preferred one first. New numbers must follow
+// the existing ones. A master that is not in pref, or that is in avoid, is left as soon as
+// another one is reachable; one that is not in pref is not tried again. Arrange takes
+// effect at the next Step. pref must not be empty.
 func (m *Machine) Arrange(pref, avoid []int, now time.Time) {
 	for _, i := range pref {
 		for len(m.m) <= i {
@@ -156,7 +154,7 @@ func (m *Machine) Arrange(pref, avoid []int, now time.Time) {
 		m.chosen = now
 	}
 	m.pref = slices.Clone(pref)
-	// Lost masters stay at the end of the line.
+	// Lost masters stay at the end of the order.
 	m.order = slices.Clone(pref)
 	slices.SortStableFunc(m.order, func(a, b int) int { return after(m.m[a].failed) - after(m.m[b].failed) })
 	for i := range m.m {
@@ -184,13 +182,13 @@ func after(b bool) int {
 	return 0
 }
 
-// SetStandbys changes the option Standbys. It needs a Step to have effects.
+// SetStandbys changes Options.Standbys. It takes effect at the next Step.
 func (m *Machine) SetStandbys(n int) { m.o.Standbys = n }
 
 // Role returns the role of master i.
 func (m *Machine) Role(i int) Role { return m.m[i].role }
 
-// Active returns the master whose commands are or will be accepted; -1 for
+// Active returns the master whose commands are accepted, now or once it serves; -1 for
 // none.
 func (m *Machine) Active() int { return m.active }
 
@@ -225,7 +223,7 @@ func (m *Machine) Step(e Event, now time.Time) *Switch {
 	return done
 }
 
-// arrived completes a switch.
+// arrived completes a switch and returns it.
 func (m *Machine) arrived(now time.Time) *Switch {
 	m.serving, m.leaving = true, -1
 	s := m.pending
@@ -284,7 +282,7 @@ func (m *Machine) toEnd(i int) {
 	}
 }
 
-// goBack starts the switch to a better master if it is time.
+// goBack starts the switch to a better master when it is due.
 func (m *Machine) goBack(now time.Time) {
 	to, why, at := m.better(now)
 	if to < 0 || now.Before(at) {
@@ -299,9 +297,9 @@ func (m *Machine) goBack(now time.Time) {
 	m.held = false
 }
 
-// better returns the master to which the minion will move if nothing changes
-// until then, -1 for none, and when: any other one if the active one is to be
-// left, otherwise the preferred one.
+// better returns the master to which the minion will move if nothing else happens, and
+// when; -1 for none. If the active master must be left, it is any other one, otherwise the
+// preferred one.
 func (m *Machine) better(now time.Time) (to int, why string, at time.Time) {
 	if m.active < 0 || !m.serving {
 		return -1, "", at
@@ -318,8 +316,9 @@ func (m *Machine) better(now time.Time) (to int, why string, at time.Time) {
 		if m.o.Failback <= 0 || to == m.active || !x.up || !x.left.IsZero() {
 			return -1, "", at
 		}
-		// A standby master may have been reachable for long: all minions that have just
-		// come to prefer it would move to it at once.
+		// Count from the later of the two times: a standby master may have been reachable
+		// for long, and all minions that have just come to prefer it would move to it at
+		// once.
 		at = later(x.since, m.chosen).Add(m.need)
 	}
 	if m.held {
@@ -364,11 +363,11 @@ func (m *Machine) plan(now time.Time) {
 	}
 }
 
-// candidates marks the masters that are on standby or tried: the first that are
-// up, and all before them that have not failed yet.
+// candidates marks the masters that are on standby or being tried: the first that are up,
+// and all before them that have not failed yet.
 func (m *Machine) candidates(want []Role, now time.Time) {
 	left := 1
-	if m.active >= 0 { // otherwise a faster one than the preferred would become active
+	if m.active >= 0 { // without an active master, a second one that answers faster would become active
 		left = max(m.o.Standbys, 1)
 	}
 	for _, i := range m.order {
@@ -385,7 +384,7 @@ func (m *Machine) candidates(want []Role, now time.Time) {
 	}
 }
 
-// Wake returns when Step needs a Tick, unless something happens before.
+// Wake returns the time at which Step needs a Tick if no event comes before.
 func (m *Machine) Wake(now time.Time) (at time.Time, ok bool) {
 	note := func(t time.Time) {
 		if t.After(now) && (!ok || t.Before(at)) {

@@ -23,9 +23,9 @@ var update = flag.Bool("update", false, "write the traces as they are")
 //	masters=3 failback=30s patience=1s drain=10s
 //	1.5s lost a gone -> b:active c:standby
 //
-// The event "arrange" has the masters in order of preference, and then those to be left. A line
-// with only a time is a Tick, which is also sent whenever the machine asked for one; those that
-// change something appear as "wake".
+// The event "arrange" has the masters in order of preference, and then those that must be
+// left. A line with only a time is a Tick. The test also sends a Tick whenever the machine
+// asks for one; those that change something appear as "wake".
 func TestTraces(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.trace")
 	if err != nil || len(files) < 5 {
@@ -190,9 +190,9 @@ func describe(s *Switch) string {
 	return fmt.Sprintf("[%s to %c after %v: %s]", from, 'a'+s.To, s.Took, why)
 }
 
-// FuzzNeverStuck plays random events and checks invariants after each: never
-// two active masters except during a switch, never a reachable master unused
-// while none is active, and always one being tried.
+// FuzzNeverStuck plays random events and checks invariants after each: never two active
+// masters except during a switch; never a reachable master unused while none is active; and
+// always one being tried.
 func FuzzNeverStuck(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	f.Add([]byte{0x11, 0x12, 0x23, 0x31, 0x13, 0x55})
@@ -213,7 +213,7 @@ func FuzzNeverStuck(tf *testing.F) {
 			}
 			e := Event{Kind: Kind(b % 6), Master: int(b>>3) % len(m.m), Why: "x"}
 			if e.Kind != Tick && m.Role(e.Master) == Off {
-				continue // they send no events
+				continue // a master that is off sends no events
 			}
 			if e.Kind == Serving && m.Role(e.Master) != Active {
 				continue
