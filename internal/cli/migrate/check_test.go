@@ -11,7 +11,7 @@ import (
 	"brine/internal/cli/frame"
 )
 
-// run runs the program.
+// runIn runs the program with an environment.
 func runIn(t *testing.T, environ map[string]string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -32,8 +32,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestCheckCommand: the exit code says whether something will be missing, the first line is
-// the summary, and JSON has the same.
+// TestCheckCommand: the exit code reports whether something is missing, the first line is the
+// summary, and the JSON output is equivalent.
 func TestCheckCommand(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/salt/a.sls", "x:\n  rvm.installed: []\n")
@@ -76,8 +76,8 @@ func TestCheckCommand(t *testing.T) {
 	}
 }
 
-// TestStockPython: the Python of an installed stock Salt is found if it is asked for, and
-// Brine's own salt-call is none.
+// TestStockPython: the Python of an installed stock Salt is found if requested. Brine's own
+// salt-call is not a stock Salt.
 func TestStockPython(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/brine/salt-call", "\x7fELF")

@@ -15,9 +15,8 @@ import (
 // maxExported bounds a file of exported keys in bytes: about 100,000 keys.
 const maxExported = 128 << 20
 
-// keysOf returns the directory of keys that a source names: the directory itself, or a
-// temporary one with the keys of a file that salt-key -P --out=json has written. The
-// caller removes it with done.
+// keysOf returns the directory of keys that from names: the directory itself, or a temporary one
+// with the keys of a file written by salt-key -P --out=json. The caller removes it with done.
 func keysOf(from string) (dir string, done func(), err error) {
 	st, err := os.Stat(from)
 	if err != nil || !st.Mode().IsRegular() {
@@ -65,7 +64,7 @@ func writeExported(dir string, exported map[string]map[string]json.RawMessage) e
 			}
 			var pub string
 			if err := json.Unmarshal(raw, &pub); err != nil {
-				// Salt 3008 prints a list of an id with several denied keys.
+				// For an id with several denied keys, Salt 3008 prints a list.
 				var several []string
 				if err := json.Unmarshal(raw, &several); err != nil || len(several) == 0 {
 					return salt.Errorf(salt.Invalid, "the key of %s in %s is not a string", id, state)

@@ -9,7 +9,7 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// TestExportedKeys: keys that salt-key has printed as JSON are copied with their states.
+// TestExportedKeys: keys that salt-key printed as JSON are copied with their states.
 func TestExportedKeys(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/etc/master", "root_dir: "+dir+"\n")

@@ -38,7 +38,7 @@ type program struct {
 	line     *frame.Line
 }
 
-// side is the configuration of a master, for the source or the target.
+// side is the configuration of the source master or the target master.
 type side struct {
 	path  string
 	conf  *config.Master
@@ -48,7 +48,7 @@ type side struct {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// open reads the configurations.
+// open reads the configurations of both sides.
 func (p *program) open(given bool) error {
 	usual := p.o.ConfigDir
 	if !given {
@@ -124,7 +124,7 @@ func samePlace(a, b string) error {
 	return nil
 }
 
-// keyDir is the directory of keys.
+// keyDir returns the directory of keys.
 func (s *side) keyDir() string {
 	if s.place != "" {
 		return s.place
@@ -153,14 +153,14 @@ func (p *program) copyKeys(ctx context.Context, o migrate.Options) (out []named,
 	}
 	if o.DryRun {
 		if _, err := os.Stat(to); errors.Is(err, fs.ErrNotExist) {
-			// Opening it would create it.
+			// Opening a missing target would create it.
 			if to, err = os.MkdirTemp("", "brine-migrate-"); err != nil {
 				return nil, err
 			}
 			defer os.RemoveAll(to)
 		}
 	}
-	if p.o.KeyPair != "" { // first: a master that starts now creates none
+	if p.o.KeyPair != "" { // copied first, so that a master that starts meanwhile creates no pair
 		r, err := migrate.KeyPair(from, to, p.o.KeyPair, p.from.conf.Options.KeyPass, o)
 		out = append(out, named{"key_pair", r})
 		if err != nil {
@@ -197,7 +197,7 @@ func (s *side) cacheStore() (d cache.Driver, where string, err error) {
 		}
 		return cache.Files(dir), dir, nil
 	}
-	// A copy has longer timeouts than a request to the master.
+	// A copy has longer timeouts than the requests of a master.
 	d, err = drivers.Open(name, remote.Options(s.opts), max(s.conf.Cache.Timeout, patience))
 	return d, name + " of " + s.path, err
 }
@@ -232,7 +232,7 @@ const (
 	placeFiles    = "local_cache"
 )
 
-// jobPlace reads the option.
+// jobPlace parses the option.
 func (s *side) jobPlace() (name, dir string, err error) {
 	name, dir, _ = strings.Cut(s.place, ":")
 	if name == "" {
@@ -308,8 +308,8 @@ func (p *program) jobMemory(s *side, name, dir string, write bool) (t migrate.Ta
 	return migrate.Server{R: ret, OnlyTexts: returner.Texts(name), Timeout: c.Timeout}, func() { ret.Close() }, nil
 }
 
-// database opens the master's own job database: the file, or through a master
-// that has it open.
+// database opens the master's own job database: directly, or through the master if the master has
+// it open.
 func (p *program) database(s *side, files *job.LocalCache, write bool) (migrate.Target, func(), error) {
 	own, err := master.OwnDir(&master.Config{ID: s.conf.Files.ID, CacheDir: s.conf.Files.CacheDir, Cluster: s.conf.Cluster})
 	if err != nil {
@@ -318,7 +318,7 @@ func (p *program) database(s *side, files *job.LocalCache, write bool) (migrate.
 	var store *job.Store
 	switch {
 	case write && s.conf.Cluster.Isolated:
-		// Other members would not learn of jobs that the master does not write itself.
+		// Jobs that the master does not write itself would not reach the other members.
 		err = salt.Errorf(salt.Unavailable, "the master has it open")
 	case write:
 		store, err = job.Open(own, s.conf.Jobs, quiet)
@@ -350,7 +350,7 @@ func (p *program) database(s *side, files *job.LocalCache, write bool) (migrate.
 			}
 			dir := value.Str(ret)
 			store, err := job.OpenReadOnly(dir, s.conf.Jobs, quiet)
-			os.RemoveAll(dir) // it is open
+			os.RemoveAll(dir) // the store stays usable: its files are open
 			return store, err
 		},
 	}

@@ -15,7 +15,7 @@ import (
 	"brine/test/tools"
 )
 
-// minionOf writes what the master's cache has of a minion.
+// minionOf writes the master's cached data of a minion.
 func minionOf(t *testing.T, dir, id string) {
 	t.Helper()
 	data, err := msgpack.Marshal(value.DictOf("grains", value.DictOf("id", id), "pillar", value.NewDict(0)), msgpack.Wire)
@@ -25,8 +25,8 @@ func minionOf(t *testing.T, dir, id string) {
 	write(t, dir, "var/cache/salt/master/minions/"+id+"/data.p", string(data))
 }
 
-// attacks are SLS files that try to run a program, which creates the file ran, to
-// connect to an address, or to wait for ever.
+// attacks returns SLS files that try to run a program that creates a file ran-NAME, to connect to
+// an address, or to wait forever.
 func attacks(address string) map[string]string {
 	host, port, _ := strings.Cut(address, ":")
 	files := map[string]string{
@@ -66,8 +66,7 @@ func attacks(address string) map[string]string {
 	return out
 }
 
-// TestNothingRuns: the check of a hostile tree runs nothing, connects to nothing and
-// ends.
+// TestNothingRuns: the check of a hostile tree runs nothing, connects to nothing and ends.
 func TestNothingRuns(t *testing.T) {
 	l, dir := trap(t)
 	r := checkIn(t, Config{ConfigDir: dir + "/etc", Minions: true})
@@ -84,7 +83,7 @@ func TestNothingRuns(t *testing.T) {
 	}
 }
 
-// TestNothingRunsWithStockSalt: what stock Salt compiles runs nothing either.
+// TestNothingRunsWithStockSalt: the compilation by stock Salt runs nothing either.
 func TestNothingRunsWithStockSalt(t *testing.T) {
 	tree, python := tools.StockSalt(t)
 	l, dir := trap(t)
@@ -95,7 +94,7 @@ func TestNothingRunsWithStockSalt(t *testing.T) {
 	}
 }
 
-// trap writes a hostile tree, and returns the listener to which it connects.
+// trap writes a hostile tree. It returns the listener to which the tree tries to connect.
 func trap(t *testing.T) (net.Listener, string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -118,7 +117,7 @@ func trap(t *testing.T) (net.Listener, string) {
 	return l, dir
 }
 
-// sprung reports what the tree has achieved.
+// sprung reports what the hostile tree achieved.
 func sprung(t *testing.T, l net.Listener, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -151,8 +150,7 @@ func TestLinesAreBounded(t *testing.T) {
 	}
 }
 
-// TestPlacesAreBounded: one finding of very many places is kept within bounds, and each is
-// counted.
+// TestPlacesAreBounded: the places of one finding are bounded, and all are counted.
 func TestPlacesAreBounded(t *testing.T) {
 	c := &checker{findings: map[string]*Finding{}}
 	for range 2 {
@@ -165,7 +163,7 @@ func TestPlacesAreBounded(t *testing.T) {
 	}
 }
 
-// TestNamesOfPython: a module in Python of any name ends no check.
+// TestNamesOfPython: no name of a Python module makes the check fail.
 func TestNamesOfPython(t *testing.T) {
 	dir := installation(t, map[string]string{
 		"etc/master":   "root_dir: DIR\nfile_roots: {base: [DIR/salt]}\npillar_roots: {base: [DIR/pillar]}\n",

@@ -1,10 +1,10 @@
-// Package compat finds what of a Salt installation Brine does not have: options, SLS
-// files that do not render, states, functions, arguments, renderers and modules in
-// Python that are not run, each with file and line. It reads files and renders SLS files; it runs no
-// state, and no function that looks at or changes a machine.
+// Package compat finds what a Salt installation uses and Brine lacks: options, SLS files that do
+// not render, states, functions, arguments, renderers, and modules in Python that are not run, each
+// with file and line. It reads files and renders SLS files. It runs no state, and no function that
+// inspects or changes a machine.
 //
-// The files may be hostile: sizes, depths and times are bounded, links may loop, and
-// names are shown without control characters.
+// The files may be hostile: sizes, depths and times are bounded, loops of links end, and names are
+// shown without control characters.
 package compat
 
 import (
@@ -15,25 +15,25 @@ import (
 	"brine/internal/sls/render"
 )
 
-// Config says what to check.
+// Config selects what to check.
 type Config struct {
 	// ConfigDir is the directory of Salt's configuration, "" for none.
 	ConfigDir string
-	// Trees and Pillars are directories of SLS files and of pillar, of the environment
-	// base. Without, they are those of the master's configuration.
+	// Trees and Pillars are directories of SLS files and of pillar files of the environment base.
+	// If empty, those of the master's configuration are checked.
 	Trees, Pillars []string
-	// Minions says to render the SLS files for the minions in the master's cache.
+	// Minions enables rendering of the SLS files for the minions in the master's cache.
 	Minions bool
-	// Stock is the Python that runs stock Salt, with which to compare lowstates, "" for
-	// none. StockPath is added to its search path.
+	// Stock is the Python that runs stock Salt, whose lowstates are compared, "" for none.
+	// StockPath is added to its module search path.
 	Stock, StockPath string
-	// Progress, if set, is told what is being done.
+	// Progress, if set, is called with the current step.
 	Progress func(what string, done, total int)
 	Getenv   func(string) string
 	Log      *slog.Logger
 }
 
-// checker collects what it finds.
+// checker collects the findings.
 type checker struct {
 	ctx      context.Context
 	cfg      Config
@@ -48,8 +48,8 @@ type checker struct {
 	report   Report
 }
 
-// Check makes the report. Only a wrong Config and the end of ctx are errors: what cannot
-// be read is a finding.
+// Check returns the report. Only an invalid Config and the end of ctx are errors; a file that
+// cannot be read is a finding.
 func Check(ctx context.Context, cfg Config) (*Report, error) {
 	k, err := newKnown()
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *checker) progress(what string, done, total int) {
 	}
 }
 
-// add notes a finding. A second one of the same kind and name adds its places.
+// add records a finding. If the finding exists, its places and minions are added to it.
 func (c *checker) add(f Finding) {
 	key := f.Kind + " " + f.Name
 	if slices.Contains([]string{KindOption, KindRender, KindNote, KindUnread, KindLowstate}, f.Kind) {
@@ -123,7 +123,7 @@ func (c *checker) add(f Finding) {
 	}
 	for _, p := range f.Places {
 		switch {
-		case len(old.Places) >= maxPlaces: // a search for each of many more would take too long
+		case len(old.Places) >= maxPlaces: // looking up each of many more places would take too long
 			old.Uses++
 		case !slices.Contains(old.Places, p):
 			old.Uses++
@@ -138,7 +138,7 @@ func (c *checker) add(f Finding) {
 	}
 }
 
-// unread notes a file that cannot be checked.
+// unread records a file that cannot be checked.
 func (c *checker) unread(path string, err error) {
 	c.add(Finding{Kind: KindUnread, Name: path, Places: at(path, 0), Why: "was not checked: " + err.Error(), Missing: true})
 }

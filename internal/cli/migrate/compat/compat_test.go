@@ -12,7 +12,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// write makes a file below dir.
+// write creates a file below dir.
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -44,7 +44,7 @@ func check(t *testing.T, cfg Config) *Report {
 	return r
 }
 
-// lines returns the findings as KIND NAME FILE:LINE, "missing" before those that are.
+// lines returns the findings as KIND NAME FILE:LINE, with the prefix "missing" where it applies.
 func lines(r *Report, dir string) (out []string) {
 	for _, f := range r.Findings {
 		for _, p := range f.Places {
@@ -80,8 +80,8 @@ event_return: [kept, nowhere]
 output: own
 `
 
-// TestTexts: options, renderers, states, functions and files in Python are found by
-// the texts alone, with their places, and what Brine has is not named.
+// TestTexts: options, renderers, states, functions and Python files are found, with their places,
+// without rendering. What Brine has is not reported.
 func TestTexts(t *testing.T) {
 	dir := installation(t, map[string]string{
 		"etc/master":        masterConf,
@@ -97,11 +97,11 @@ func TestTexts(t *testing.T) {
 		"salt/conf.jinja":        "{{ salt['mymod.go']() }}{{ salt['mymod.more']() }}{{ salt['mymod.given']() }}\n",
 		"salt/data.bin":          "\x00{{ salt['nosuch.one']() }}",
 		"salt/_modules/mymod.py": "def go():\n    return 1\n", "salt/_grains/mine.py": "", "salt/_runners/mine.py": "",
-		// Two files with one name: Salt looks into both.
+		// Two files with one virtual name: Salt looks up functions in both.
 		"salt/_modules/mymore.py": "from x import (\n  given,\n)\n__virtualname__ = 'mymod'\nmore = given(1)\n",
 		"salt/_pillar/own.py":     "def ext_pillar(minion_id, pillar, x):\n    return {}\n",
 		"salt/_states/other.py":   "__virtualname__ = 'mystate'\n\ndef done(name):\n    return {}\n", "pillar/py.sls": "#!py\n",
-		// Names of SLS files are no states, and a module for another system is none that is missing.
+		// Names of SLS files are not states, and a module for another system is not missing.
 		"salt/top.sls":      "base:\n  '*':\n    - vault.server\n",
 		"salt/win.sls":      "include:\n  - tls.lego\nx:\n  chocolatey.installed: []\n",
 		"pillar/secret.sls": "#!yaml|nacl\na: b\n",
@@ -137,7 +137,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestNothingMissing: an installation of which all is there.
+// TestNothingMissing: Brine has everything that the installation uses.
 func TestNothingMissing(t *testing.T) {
 	dir := installation(t, map[string]string{"tree/a.sls": "x:\n  pkg.installed: []\n", "pillar/b.sls": "a: b\n"})
 	r := check(t, Config{Trees: []string{dir + "/tree"}, Pillars: []string{dir + "/pillar"}})
@@ -146,8 +146,8 @@ func TestNothingMissing(t *testing.T) {
 	}
 }
 
-// TestRecordedMinions: the SLS files of the top file are rendered with the grains and
-// the pillar in the master's cache. No function runs that looks at a machine.
+// TestRecordedMinions: the SLS files of the top file are rendered with the grains and the pillar in
+// the master's cache. No function runs that inspects a machine.
 func TestRecordedMinions(t *testing.T) {
 	dir := installation(t, map[string]string{
 		"etc/master":   "root_dir: DIR\nfile_roots: {base: [DIR/salt]}\n",
@@ -192,8 +192,8 @@ func TestRecordedMinions(t *testing.T) {
 	}
 }
 
-// TestNamesEverywhere: functions, arguments and units that SLS files, pillar, reactions and
-// options name outside of templates.
+// TestNamesEverywhere: functions, arguments and units are found that SLS files, pillar, reactions
+// and options name outside of templates.
 func TestNamesEverywhere(t *testing.T) {
 	dir := installation(t, map[string]string{
 		"etc/master": "root_dir: DIR\nfile_roots: {base: [DIR/salt]}\npillar_roots: {base: [DIR/pillar]}\nreactor:\n  - 'salt/x': [DIR/react/*.sls]\n" +
@@ -259,7 +259,7 @@ func TestNamesEverywhere(t *testing.T) {
 	}
 }
 
-// TestAllPlaces: each place of a thing that is missing is listed, in JSON all of them.
+// TestAllPlaces: each place of a missing item is listed, in JSON all of them.
 func TestAllPlaces(t *testing.T) {
 	files := map[string]string{}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {

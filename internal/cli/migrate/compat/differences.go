@@ -5,21 +5,20 @@ import (
 	"brine/internal/py/value"
 )
 
-// Difference is an intended difference from Salt that concerns an installation which uses
-// what it names.
+// Difference is an intended difference from Salt that affects installations that use one of its
+// names.
 type Difference struct {
-	// Kind is option, state, function, runner or beacon, Names are what uses it. A name
-	// that ends in "." stands for all functions of a module.
+	// Kind is option, state, function, runner or beacon; Names are the affected names. A name that
+	// ends in "." means all functions of a module.
 	Kind  string
 	Names []string
-	// Row is the beginning of the row about it in docs/differences.md or
-	// docs/command-line.md.
+	// Row is the beginning of its row in docs/differences.md or docs/command-line.md.
 	Row string
-	// Text says what is different.
+	// Text describes the difference.
 	Text string
 }
 
-// differences are those that a check can find.
+// differences are the differences that a check can find.
 var differences = []Difference{
 	{"option", []string{"startup_states"}, "job id of `startup_states`",
 		"the minion creates the job id; Salt's minion returns req, and the master creates one"},
@@ -49,7 +48,7 @@ var differences = []Difference{
 	{"state", []string{"salt.parallel_runners"}, "`salt.parallel_runners`", "works; in 3007 it always fails with a traceback"},
 }
 
-// differs notes the differences of what is used.
+// differs records the differences of a name that is used.
 func (c *checker) differs(kind, name, file string, line int) {
 	for i := range differences {
 		d := &differences[i]
@@ -68,7 +67,7 @@ func (d *Difference) concerns(name string) bool {
 	return false
 }
 
-// optionDiffers notes the differences of an option that is set.
+// optionDiffers records the differences of an option that is set.
 func (k installed) optionDiffers(t *config.Tree, key string) {
 	if o, ok := t.Origin(key); ok && value.Truth(t.Values.At(key)) {
 		k.c.differs("option", key, o.File, o.Line)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestDifferencesAreDocumented: each difference that a check names has its row in the documents.
+// TestDifferencesAreDocumented: each difference has its row in the documents.
 func TestDifferencesAreDocumented(t *testing.T) {
 	var docs strings.Builder
 	for _, name := range []string{"differences.md", "command-line.md"} {

@@ -13,26 +13,25 @@ import (
 	"syscall"
 )
 
-// Bounds of what is read of a tree that others wrote.
+// Bounds for reading a tree, which may be hostile.
 const (
-	// maxSLS bounds a file of a kind that Salt reads as a program, in bytes; maxText any
-	// other file that may be a template.
+	// maxSLS bounds the size in bytes of files that Salt reads as programs, maxText of other files
+	// that may be templates.
 	maxSLS  = 16 << 20
 	maxText = 1 << 20
-	// maxFiles bounds the files of one directory to check, maxDepth the directories
-	// below each other.
+	// maxFiles bounds the number of files checked in one directory, maxDepth the nesting of
+	// directories.
 	maxFiles = 1_000_000
 	maxDepth = 64
 )
 
-// errSpecial is the error of what is neither a file nor a directory.
+// errSpecial is the error for an entry that is neither a file nor a directory.
 var errSpecial = errors.New("it is not a regular file")
 
-// errLarge is the error of a file above its bound.
+// errLarge is the error for a file above its size limit.
 var errLarge = errors.New("it is too large to be searched")
 
-// readFile reads a regular file of at most limit bytes. It waits neither for the writer of
-// a FIFO nor for a device.
+// readFile reads a regular file of at most limit bytes. It does not block on a FIFO or a device.
 func readFile(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -58,7 +57,7 @@ func readFile(path string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// cause drops the path of an error, which the finding names.
+// cause removes the path from an error, because the finding has it.
 func cause(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -67,14 +66,14 @@ func cause(err error) error {
 	return err
 }
 
-// walker visits the files below a directory. It follows symbolic links, as Salt's file
-// server does, and enters each directory once, so that loops of links end.
+// walker visits the files below a directory. Like Salt's file server it follows symbolic links, but
+// it enters each directory once, so that link loops end.
 type walker struct {
 	ctx   context.Context
 	seen  map[fileID]bool
 	files int
-	// enter decides whether to enter a directory, file gets each other entry, and failed
-	// what cannot be read.
+	// enter decides whether to enter a directory, file is called for each other entry, and failed
+	// for entries that cannot be read.
 	enter  func(path string) bool
 	file   func(path string, err error)
 	failed func(path string, err error)

@@ -16,8 +16,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// TestHostileTree: what must not be read without end is a finding, and the rest of the tree is
-// checked.
+// TestHostileTree: an endless or too large file is a finding, and the rest of the tree is checked.
 func TestHostileTree(t *testing.T) {
 	dir := installation(t, map[string]string{
 		"etc/master":            "root_dir: DIR\nfile_roots: {base: [DIR/salt]}\npillar_roots: {base: [DIR/pillar]}\n",
@@ -56,7 +55,7 @@ func TestHostileTree(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"salt/huge.sls", "salt/huge.jinja", "salt/_states/big.py"} { // sparse
+	for _, name := range []string{"salt/huge.sls", "salt/huge.jinja", "salt/_states/big.py"} { // sparse files
 		if err := os.Truncate(touch(t, dir, name), 1<<40); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +74,7 @@ func TestHostileTree(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The configuration has a FIFO among its included files: that is its only fault.
+	// The configuration includes a FIFO; that is its only error.
 	r := checkIn(t, Config{ConfigDir: dir + "/etc"})
 	if got := lines(r, dir); len(got) == 0 || !strings.Contains(r.Text(), "fifo.conf: cannot read the configuration: it is not a regular file") {
 		t.Errorf("the configuration is not found to be unreadable: %s", r.Text())
@@ -116,7 +115,7 @@ func TestHostileTree(t *testing.T) {
 	}
 }
 
-// checkIn is check with an upper bound of time.
+// checkIn is check with a timeout.
 func checkIn(t *testing.T, cfg Config) *Report {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -135,7 +134,7 @@ func touch(t *testing.T, dir, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// aliases returns lists of which each has nine times the one before it.
+// aliases returns YAML lists, each with nine aliases of the one before it.
 func aliases(names string) string {
 	var b strings.Builder
 	for i := 1; i < len(names); i++ {
@@ -145,7 +144,7 @@ func aliases(names string) string {
 	return b.String()
 }
 
-// indented returns keys below each other.
+// indented returns nested keys.
 func indented(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -154,7 +153,7 @@ func indented(n int) string {
 	return b.String()
 }
 
-// FuzzOutline: any text has an outline whose lines are in it, in their order.
+// FuzzOutline: for any input, the lines of the outline are in the input and in order.
 func FuzzOutline(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, s := range []string{"a:\n  pkg.installed:\n    - name: x\n", "a: |\n  b: c\nd:\n- e: f\n- - g\n",

@@ -14,7 +14,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-// where is who renders a template and calls its functions.
+// where is the side that renders a template and runs its functions.
 type where int
 
 const (
@@ -22,7 +22,7 @@ const (
 	onMaster
 )
 
-// functionSet is functions by full name, and the names of their modules.
+// functionSet is a set of functions by full name, with the names of their modules.
 type functionSet struct {
 	functions map[string]*fn.Func
 	modules   map[string]bool
@@ -43,13 +43,13 @@ func newSet(all []fn.Module) functionSet {
 	return s
 }
 
-// known is what Brine has.
+// known is everything that Brine has.
 type known struct {
 	minion, master, runners, wheel functionSet
 	states                         *state.Registry
 	stateMods                      map[string]bool
 	all                            []fn.Module // execution modules
-	// python are the modules in Python that the trees have, by kind and name.
+	// python are the Python modules in the trees, by kind and name.
 	python map[string]pythonModule
 }
 
@@ -57,7 +57,7 @@ func newKnown() (*known, error) {
 	k := &known{stateMods: map[string]bool{}, python: map[string]pythonModule{}}
 	k.all = minion.Catalogue()
 	k.minion, k.master = newSet(k.all), newSet(catalogue.Modules())
-	// These exist on masters in another form.
+	// These exist on masters in a different form.
 	for _, m := range k.all {
 		switch m.Name {
 		case "grains", "state":
@@ -71,12 +71,12 @@ func newKnown() (*known, error) {
 	k.runners, k.wheel = newSet(runners.New(runners.Deps{})), newSet(wheel.New(wheel.Deps{}))
 	mods := catalogue.States(orchestration.Deps{})
 	for i := range mods {
-		mods[i].When = nil // on whatever machine
+		mods[i].When = nil // independent of this machine
 		for _, name := range append([]string{mods[i].Name}, mods[i].Aliases...) {
 			k.stateMods[name] = true
 		}
 	}
-	// Several modules of one name are for different machines: the first counts.
+	// Several modules with one name are for different machines; use the first.
 	seen := map[string]bool{}
 	mods = slices.DeleteFunc(mods, func(m state.Module) bool {
 		twice := seen[m.Name]
@@ -98,7 +98,7 @@ func (s functionSet) add(m fn.Module, only string) {
 	}
 }
 
-// missingState says why a state function is not available, or "".
+// missingState returns why a state function is not available, or "".
 func (k *known) missingState(full string) (why, kind string) {
 	module, _, _ := strings.Cut(full, ".")
 	if k.states.Declarations().Has(full) {
@@ -108,7 +108,7 @@ func (k *known) missingState(full string) (why, kind string) {
 		return p.missing(full)
 	}
 	switch {
-	case k.stateMods[module] && !k.hasFunctions(module): // it is for other systems and refuses to run on Linux
+	case k.stateMods[module] && !k.hasFunctions(module): // a module for other systems, which refuses to run on Linux
 		return "", ""
 	case k.stateMods[module]:
 		return "Brine has the state module " + module + ", but not this function", KindState
@@ -118,17 +118,17 @@ func (k *known) missingState(full string) (why, kind string) {
 	return "neither Brine nor Salt has the state module " + module, KindState
 }
 
-// isState reports whether a word is likely the name of a state module.
+// isState reports whether a word is probably the name of a state module.
 func (k *known) isState(module string) bool {
 	return k.stateMods[module] || state.Unsupported(module) || k.python["_states/"+module] != nil
 }
 
-// hasFunctions reports whether a state module has any function.
+// hasFunctions reports whether a state module has at least one function.
 func (k *known) hasFunctions(module string) bool {
 	return slices.ContainsFunc(k.states.Declarations().Names(), func(n string) bool { return strings.HasPrefix(n, module+".") })
 }
 
-// missing says why a function of a module in Python is not available, or "".
+// missing returns why a function of a Python module is not available, or "".
 func (m pythonModule) missing(full string) (why, kind string) {
 	_, name, _ := strings.Cut(full, ".")
 	var paths []string
@@ -148,7 +148,7 @@ func (m pythonModule) missing(full string) (why, kind string) {
 	return strings.Join(paths, ", ") + verb + " not define this function", KindPython
 }
 
-// missingFunction says why an execution function is not available, or "".
+// missingFunction returns why an execution function is not available, or "".
 func (k *known) missingFunction(full string, at where) (why, kind string) {
 	module, _, _ := strings.Cut(full, ".")
 	set := k.minion
@@ -170,7 +170,7 @@ func (k *known) missingFunction(full string, at where) (why, kind string) {
 	return "Brine does not have the execution module " + module, KindFunction
 }
 
-// missingIn says why a runner or wheel function is not available, or "".
+// missingIn returns why a runner or wheel function is not available, or "".
 func (k *known) missingIn(set functionSet, what, full string) string {
 	module, _, _ := strings.Cut(full, ".")
 	switch {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// maxRender bounds the rendering of one file, without the functions that it calls.
+// maxRender bounds the time to render one file, excluding the functions that it calls.
 const maxRender = 20 * time.Second
 
-// lineCounter finds the lines of growing offsets.
+// lineCounter returns the line numbers of offsets. Increasing offsets are fast.
 type lineCounter struct {
 	text       []byte
 	line, last int
@@ -24,17 +24,17 @@ func (l *lineCounter) at(offset int) int {
 	return l.line + 1
 }
 
-// lineIndex keeps the lines of files.
+// lineIndex caches the lines of files.
 type lineIndex struct {
 	files map[string]*fileLines
 	bytes int
 }
 
-// maxIndex bounds the kept lines, in bytes.
+// maxIndex bounds the cached lines, in bytes.
 const maxIndex = 64 << 20
 
-// maxLooked bounds the comparisons in one file: each state of a large one may be
-// searched in all of its lines. Then places have no line.
+// maxLooked bounds the comparisons in one file, because each state of a large file may need a
+// search of all its lines. Above the bound, places have no line number.
 const maxLooked = 20_000_000
 
 type fileLines struct {
@@ -58,8 +58,8 @@ func (i *lineIndex) of(path string) *fileLines {
 	return l
 }
 
-// find returns the line of the state full of an id: that of its function below the id, as
-// far as both stand in the text, 0 if neither does.
+// find returns the line of the function of state id: the line that names the function after the id,
+// else the line of the id, 0 if neither is found.
 func (l *fileLines) find(id, full string) int {
 	module, _, _ := strings.Cut(full, ".")
 	start := l.after(1, id+":")
@@ -71,7 +71,7 @@ func (l *fileLines) find(id, full string) int {
 	return start
 }
 
-// after returns the first line from start that has a word, 0 if none has.
+// after returns the first line from start on that contains a word, or 0.
 func (l *fileLines) after(start int, word string) int {
 	for i := max(start, 1) - 1; i < len(l.lines) && l.looked < maxLooked; i++ {
 		l.looked++

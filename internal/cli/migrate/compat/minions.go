@@ -23,7 +23,7 @@ import (
 	"brine/internal/store/cache"
 )
 
-// pure are the functions that neither look at a machine nor change one, by module.
+// pure are the functions that neither inspect nor change a machine, by module.
 var pure = map[string]string{
 	"config":   "backup_mode dot_vals get items manage_mode merge option valid_fileproto",
 	"defaults": "deepcopy get merge update",
@@ -41,7 +41,7 @@ func isPure(module, name string) bool {
 	return slices.Contains(strings.Fields(pure[module]), name)
 }
 
-// errMachine is the error of a function that would look at the minion's machine.
+// errMachine is the error of a function that would inspect the minion's machine.
 var errMachine = errors.New("its result depends on the minion's machine")
 
 type anything struct {
@@ -49,8 +49,8 @@ type anything struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// functions returns the functions that SLS files can call while they are rendered
-// here: those that only read the recorded data. Others end the rendering.
+// functions returns the functions that SLS files may call while they are rendered here. Those that
+// only read the recorded data work; a call of any other ends the rendering.
 func (c *checker) functions(met *[]string) (*fn.Registry, error) {
 	var out []fn.Module
 	has := func(name string) bool {
@@ -88,13 +88,13 @@ func (c *checker) functions(met *[]string) (*fn.Registry, error) {
 	return fn.NewRegistry(nil, out...)
 }
 
-// stub is a function that is not called. It notes that a template wanted it.
+// stub returns a function that only records that a template called it, and fails.
 func stub(full string, met *[]string) fn.Func {
 	_, name, _ := strings.Cut(full, ".")
 	return fn.Of(name, func(context.Context, *fn.Call, anything) (any, error) { return nil, refuse(full, met) }, `Not called.`)
 }
 
-// refuse notes a function or filter that is not called, and returns its error.
+// refuse records a function or filter that must not run, and returns its error.
 func refuse(name string, met *[]string) error {
 	if len(*met) < maxMet {
 		*met = append(*met, name)
@@ -102,25 +102,25 @@ func refuse(name string, met *[]string) error {
 	return fn.Errorf("%s is not called: %w", name, errMachine)
 }
 
-// apart returns the context of renderings whose templates do not see this machine.
+// apart returns a context for rendering in which templates cannot inspect this machine.
 func (c *checker) apart(met *[]string) context.Context {
 	return render.Apart(c.ctx, func(filter string) error { return refuse(filter, met) })
 }
 
-// maxMet bounds the noted functions of one rendering.
+// maxMet bounds the recorded calls of one rendering.
 const maxMet = 100
 
-// noRenderers are the renderers that run a program.
+// noRenderers are the renderers that run programs.
 var noRenderers = []string{"gpg"}
 
-// recorded is what a master's cache has of one minion.
+// recorded is the data of one minion in the master's cache.
 type recorded struct {
 	id             string
 	grains, pillar *value.Dict
 }
 
-// recordedMinions reads the master's cache: of Salt until 3007 the bank minions, of Salt
-// 3008 the banks grains and pillar.
+// recordedMinions reads the master's cache: the bank minions up to Salt 3007, the banks grains and
+// pillar of Salt 3008.
 func (c *checker) recordedMinions() ([]recorded, error) {
 	dir := c.master.conf.Files.CacheDir
 	o := c.master.conf.Cache
@@ -166,7 +166,7 @@ func fetch(data *cache.Cache, bank, key string) *value.Dict {
 	return d
 }
 
-// regular reports whether a path is a file that can be read without waiting.
+// regular reports whether a path is a file that can be read without blocking.
 func regular(elem ...string) bool { return isFile(filepath.Join(elem...)) }
 
 // renderAll renders the SLS files of the top file for each minion in the cache.
@@ -207,16 +207,16 @@ func (c *checker) renderAll() error {
 	return r.compare()
 }
 
-// renderings renders SLS files for minions.
+// renderings renders SLS files for minions and collects the results.
 type renderings struct {
 	c        *checker
 	cacheDir string
-	// done, failed and partly are the files that were rendered.
+	// done, failed and partly are the files that were rendered, by result.
 	done, failed, partly map[string]bool
-	// exhausted are those that met a limit of time or memory: they are not rendered for
+	// exhausted are the files that exceeded a limit of time or memory. They are not rendered for
 	// further minions.
 	exhausted map[string]bool
-	// compiled are the lowstates to compare with stock Salt's.
+	// compiled are the lowstates to compare with those of stock Salt.
 	compiled []compiled
 }
 
@@ -231,7 +231,7 @@ func (r *renderings) session(m recorded, met *[]string) (*highstate.Session, err
 		opts.Set(k, v)
 	}
 	opts.Set("renderer_blacklist", value.Strings(append(value.ListTexts(opts.At("renderer_blacklist")), noRenderers...)))
-	for _, k := range []string{"saltenv", "pillarenv"} { // the minion's own, which are not recorded
+	for _, k := range []string{"saltenv", "pillarenv"} { // those are the minion's own options, which are not recorded
 		opts.Delete(k)
 	}
 	served := r.c.master.conf.Served
@@ -247,7 +247,7 @@ func (r *renderings) session(m recorded, met *[]string) (*highstate.Session, err
 	return s, nil
 }
 
-// limits are those of the configuration, with less time: there are many renderings.
+// limits returns the configured limits, with a shorter time because there are many renderings.
 func (c *checker) limits() render.Limits {
 	l := c.master.conf.Templates
 	if l.MaxTime == 0 || l.MaxTime > maxRender {
@@ -256,7 +256,7 @@ func (c *checker) limits() render.Limits {
 	return l
 }
 
-// trees returns the directories of files or of pillar by environment.
+// trees returns the directories of SLS files or of pillar files by environment.
 func (c *checker) trees(pillar bool) *value.Dict {
 	trees := value.NewDict(0)
 	for _, root := range c.roots {
@@ -298,7 +298,7 @@ func (r *renderings) minion(m recorded) error {
 	return nil
 }
 
-// slsFor renders one SLS with those that it includes, and checks what it uses.
+// slsFor renders one SLS and those that it includes, and checks what they use.
 func (r *renderings) slsFor(ctx context.Context, s *highstate.Session, id, env, name string, met *[]string) {
 	path := r.path(env, name)
 	if r.exhausted[path] {
@@ -334,7 +334,7 @@ func (r *renderings) slsFor(ctx context.Context, s *highstate.Session, id, env, 
 	chunks, faults := s.Low(ctx, high)
 	r.keep(id, env, name, path, chunks, faults)
 	if len(faults) > 0 {
-		// Requisites of other SLS files are not there: that is no error of this one.
+		// Requisites may be in other SLS files, which are missing here. That is not an error.
 		chunks, _ = s.Chunks(ctx, copied)
 	}
 	for _, low := range chunks {
@@ -342,13 +342,12 @@ func (r *renderings) slsFor(ctx context.Context, s *highstate.Session, id, env, 
 	}
 }
 
-// inSLS finds the file and the line in the message of a failed rendering.
+// inSLS matches the file and the line in the error message of a failed rendering.
 var inSLS = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^Rendering SLS '([^':]+):([^']+)' failed(?s:.*?); line (\d+)`)
 })
 
-// failedAt returns the SLS that a message says to have failed, which one that includes it
-// reports, too.
+// failedAt returns the SLS that failed according to a message. It may be an included one.
 func (r *renderings) failedAt(name, path, fault string) (string, Place) {
 	m := inSLS().FindStringSubmatch(fault)
 	if m == nil {
@@ -361,7 +360,7 @@ func (r *renderings) failedAt(name, path, fault string) (string, Place) {
 	return m[2], Place{r.path(m[1], m[2]), line}
 }
 
-// names lists the first of a list of functions.
+// names joins the first names of a list of functions.
 func names(all []string) string {
 	all = slices.Clone(all)
 	slices.Sort(all)
@@ -372,7 +371,7 @@ func names(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// isLimit reports whether a fault says that a template met a limit.
+// isLimit reports whether an error says that a template exceeded a limit.
 func isLimit(fault string) bool {
 	for _, option := range []string{"template_max_memory", "template_max_steps", "template_max_time"} {
 		if strings.Contains(fault, option) {
@@ -403,7 +402,7 @@ func (r *renderings) chunk(low *value.Dict, id string) {
 	}
 }
 
-// low checks the arguments of a state. minion is "" if they are those of a text.
+// low checks the arguments of a state. minion is "" if the file was not rendered.
 func (c *checker) low(f *state.Func, full string, low *value.Dict, where func(arg string) []Place, minion string) {
 	var minions []string
 	if minion != "" {
@@ -430,7 +429,7 @@ func (c *checker) low(f *state.Func, full string, low *value.Dict, where func(ar
 	}
 }
 
-// path returns the file of an SLS.
+// path returns the path of an SLS.
 func (r *renderings) path(env, name string) string {
 	rel := filepath.Join(strings.Split(name, ".")...)
 	for _, root := range r.c.roots {

@@ -28,8 +28,8 @@ type master struct {
 // installed checks the files of a configuration directory.
 type installed struct{ c *checker }
 
-// configurations checks the options of the master and the minion, and what else is in
-// the directory.
+// configurations checks the options of the master and the minion, and the other files in the
+// directory.
 func (k installed) configurations() error {
 	c := k.c
 	dir := c.cfg.ConfigDir
@@ -66,7 +66,7 @@ func (k installed) configurations() error {
 	return nil
 }
 
-// unusable notes that a configuration cannot be read, with its errors.
+// unusable records that a configuration cannot be read, with its errors.
 func (k installed) unusable(path string, err error) {
 	c := k.c
 	for s := range strings.Lines(err.Error()) {
@@ -81,7 +81,7 @@ func thisMachine() config.Machine {
 	return machine
 }
 
-// readMaster reads the master's options.
+// readMaster decodes the master's options.
 func (k installed) readMaster(t *config.Tree) error {
 	c := k.c
 	conf, err := config.NewMaster(t, thisMachine(), c.cfg.Log)
@@ -95,13 +95,13 @@ func (k installed) readMaster(t *config.Tree) error {
 	return err
 }
 
-// apiOptions are those that salt-api reads in the master's configuration.
+// apiOptions are the options that salt-api reads from the master's configuration.
 type apiOptions struct {
 	API    api.Options
 	Client client.Options
 }
 
-// unitKinds are the kinds of findings by the option that names the unit.
+// unitKinds maps options that name a unit to the kinds of their findings.
 var unitKinds = map[string]string{
 	"output": KindOutputter, "fileserver_backend": KindFileServer, "ext_pillar": KindPillar, "external_auth": KindAuth, "event_return": KindReturner,
 	"master_tops": KindTop, "return": KindReturner, "beacons": KindBeacon, "module_executors": KindExecutor, "roster": KindRoster,
@@ -134,7 +134,7 @@ func (k installed) options(t *config.Tree) {
 	}
 }
 
-// named checks the functions, returners, caches and engines that options name.
+// named checks the functions, returners, caches and engines named by options.
 func (k installed) named(t *config.Tree) {
 	c := k.c
 	at := func(key string) (string, int) {
@@ -197,7 +197,7 @@ func (k installed) named(t *config.Tree) {
 	}
 }
 
-// unitNames returns the names of a list of maps or of a map.
+// unitNames returns the names in a list of maps or in a map.
 func unitNames(v any) (names []string) {
 	items := []any{v}
 	if l, ok := v.(*value.List); ok {
@@ -228,7 +228,7 @@ func (c *checker) beacon(name, path string, line int) {
 	c.add(Finding{Kind: KindBeacon, Name: name, Places: places(path, line), Why: why, Missing: true})
 }
 
-// moduleDirs finds the modules in Python in the directories that options name.
+// moduleDirs finds Python modules in the directories named by options.
 func (k installed) moduleDirs(t *config.Tree) error {
 	c := k.c
 	var dirs []string
@@ -254,7 +254,7 @@ func (k installed) moduleDirs(t *config.Tree) error {
 	return nil
 }
 
-// kindOfDirs returns the kind of module in the directories of an option.
+// kindOfDirs returns the kind of the modules in the directories of an option.
 func kindOfDirs(option string) string {
 	name := strings.TrimSuffix(option, "_dirs")
 	switch name {
@@ -273,7 +273,7 @@ func kindOfDirs(option string) string {
 	return name
 }
 
-// otherPrograms notes the files of Salt's programs that Brine does not have.
+// otherPrograms records the files of Salt's programs that Brine does not have.
 func (k installed) otherPrograms(dir string) {
 	c := k.c
 	for _, p := range []struct{ program, pattern, why string }{
@@ -315,7 +315,7 @@ func firstContent(text []byte) int {
 	return 0
 }
 
-// notSearched notes the repositories that the options name and that were not searched.
+// notSearched records the configured repositories that were not searched.
 func (k installed) notSearched() {
 	c := k.c
 	if c.master == nil {

@@ -13,11 +13,10 @@ import (
 	"brine/internal/sls/render"
 )
 
-// pillarSLS finds the name of the file in a message of the pillar compiler.
+// pillarSLS matches the name of the file in a message of the pillar compiler.
 var pillarSLS = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`SLS '([^']+)'`) })
 
-// pillars renders the pillar files of a minion without external sources, and without
-// decrypting anything.
+// pillars renders the pillar files of a minion, without external sources and without decryption.
 func (r *renderings) pillars(m recorded) error {
 	trees := r.c.trees(true)
 	conf := r.c.master.conf
@@ -76,7 +75,7 @@ func (r *renderings) pillars(m recorded) error {
 	return nil
 }
 
-// pillarTop stands for all pillar files among those that met a limit.
+// pillarTop is the key of all pillar files in exhausted.
 const pillarTop = "pillar"
 
 func firstEnv(trees *value.Dict) string {

@@ -10,19 +10,19 @@ import (
 	"brine/internal/daemons/usermodules"
 )
 
-// pythonFile is a module in Python that a tree has.
+// pythonFile is a Python module in a tree.
 type pythonFile struct {
 	kind string // the directory, such as _modules
 	name string // of the module
 	path string
 	// functions are the names that may be functions of the module.
 	functions []string
-	// more says that there may be others: the file imports all names of another module.
+	// more means that there may be others, because the file imports all names of another module.
 	more bool
 }
 
-// pythonModule is the files of one kind whose modules have one name. Salt looks for a function in
-// all of them.
+// pythonModule is all files of one kind with one module name. Salt looks up a function in all of
+// them.
 type pythonModule []*pythonFile
 
 // pythonKinds are the directories of a tree from which Salt syncs modules.
@@ -32,23 +32,24 @@ var pythonKinds = []string{
 	"_wheel", "_wrapper",
 }
 
-// minionKinds are those that Brine minions run by the machine's python3, masterKinds those that
-// masters run.
+// minionKinds are the kinds that Brine minions run with the machine's python3, masterKinds those
+// that masters run.
 var (
 	minionKinds = []string{"_beacons", "_grains", "_modules", "_output", "_renderers", "_returners", "_states", "_utils"}
 	masterKinds = []string{"_auth", "_modules", "_output", "_pillar", "_renderers", "_returners", "_runners", "_tops", "_utils", "_wheel"}
 )
 
-// available decides whether a module in Python can be used.
+// available reports whether Brine runs a Python module.
 func available(p *pythonFile) bool {
 	return slices.Contains(minionKinds, p.kind) || slices.Contains(masterKinds, p.kind)
 }
 
-// pythonRenderer reports whether minions and masters have a renderer because they run Python.
+// pythonRenderer reports whether a renderer is available because Brine runs Python.
 func pythonRenderer(name string) bool { return slices.Contains(usermodules.Renderers(), name) }
 
 var (
-	// definition is what gives a module a function: def, an assignment such as show = _make("show"), or an import.
+	// definition matches what defines a function in a module: def, an assignment such as show =
+	// _make("show"), or an import.
 	definition = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?m)^(?:(?:async )?def\s+([A-Za-z]\w*)\s*\(|([A-Za-z]\w*)\s*=[^=]|from\s+\S+\s+import\s+([^(\n#]+|\([^)]*\)))`)
 	})
@@ -56,7 +57,7 @@ var (
 	virtualName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^__virtualname__\s*=\s*['"](\w+)['"]`) })
 )
 
-// readPython reads the names that a module defines.
+// readPython returns a module with the names that it defines.
 func readPython(kind, path string, text []byte) *pythonFile {
 	p := &pythonFile{kind: kind, name: strings.TrimSuffix(filepath.Base(path), ".py"), path: path}
 	if m := virtualName().FindSubmatch(text); m != nil {
@@ -71,12 +72,12 @@ func readPython(kind, path string, text []byte) *pythonFile {
 	return p
 }
 
-// has reports whether the file may have a function.
+// has reports whether the module may have the function.
 func (p *pythonFile) has(name string) bool {
 	return p.more || len(p.functions) == 0 || slices.Contains(p.functions, name)
 }
 
-// findPython finds the modules in Python of a tree.
+// findPython finds the Python modules of a tree.
 func (c *checker) findPython(dir string) error {
 	for _, kind := range pythonKinds {
 		if err := c.pythonIn(kind, filepath.Join(dir, kind)); err != nil {
@@ -86,7 +87,7 @@ func (c *checker) findPython(dir string) error {
 	return nil
 }
 
-// pythonIn finds the modules of a kind in a directory, if it exists.
+// pythonIn finds the modules of a kind in a directory, if that exists.
 func (c *checker) pythonIn(kind, dir string) error {
 	w := &walker{ctx: c.ctx}
 	w.failed = func(path string, err error) {
@@ -117,7 +118,7 @@ func (c *checker) pythonIn(kind, dir string) error {
 	return w.walk(dir, 0)
 }
 
-// pythonCalls checks the functions that a text in Python calls.
+// pythonCalls checks the functions that Python code calls.
 func (c *checker) pythonCalls(path string, text []byte, where where) {
 	lines := lineCounter{text: text}
 	for _, m := range byKey().FindAllSubmatchIndex(text, -1) {
@@ -125,14 +126,13 @@ func (c *checker) pythonCalls(path string, text []byte, where where) {
 	}
 }
 
-// pythonUnits are the directories of a tree that have units which options name, by the kind of
-// their findings.
+// pythonUnits maps kinds of findings to the tree's directories with such units.
 var pythonUnits = map[string]string{
 	KindAuth: "_auth", KindBeacon: "_beacons", KindOutputter: "_output", KindPillar: "_pillar", KindReturner: "_returners", KindTop: "_tops",
 }
 
-// reportPython adds the modules in Python: those that Brine does not run, and for
-// information those that minions and masters run.
+// reportPython records the Python modules: those that Brine does not run as missing, the others for
+// information.
 func (c *checker) reportPython() {
 	for _, f := range c.findings {
 		if dir := pythonUnits[f.Kind]; dir != "" && c.known.python[dir+"/"+f.Name] != nil {
@@ -154,7 +154,7 @@ func (c *checker) reportPython() {
 				f.Why = "masters run it by the machine's python3 after salt-run saltutil.sync_" + strings.TrimPrefix(p.kind, "_") +
 					"; try it as docs/python-modules.md says"
 			}
-			// The __salt__ of a runner has runners, that of a wheel module and an outputter no functions.
+			// __salt__ has runners in a runner, and no functions in a wheel module or an outputter.
 			if text, err := readFile(p.path, maxSLS); err == nil && !slices.Contains([]string{"_utils", "_runners", "_wheel", "_output"}, p.kind) {
 				c.pythonCalls(p.path, text, where)
 			}

@@ -33,57 +33,57 @@ const (
 	KindCache      = "cache"
 	KindProgram    = "program"
 	KindPython     = "python"
-	// KindRender is an SLS file that does not render, KindLowstate one that compiles to
-	// other states than with stock Salt.
+	// KindRender is an SLS file that does not render, KindLowstate one that stock Salt compiles to
+	// other states.
 	KindRender   = "render"
 	KindLowstate = "lowstate"
-	// KindUnread is what could not be checked.
+	// KindUnread is a file or source that could not be checked.
 	KindUnread = "unread"
-	// KindDifference is an intended difference that concerns this installation.
+	// KindDifference is an intended difference that affects this installation.
 	KindDifference = "difference"
 	KindNote       = "note"
 )
 
-// Place is a line of a file. Line is 0 if it is not known.
+// Place is a line of a file. Line is 0 if unknown.
 type Place struct {
 	File string
 	Line int
 }
 
-// Finding is one thing that is used and not available, or that is to be looked at.
+// Finding is an item that is used but missing, or that needs a look.
 type Finding struct {
 	Kind string
 	// Name is the option, state, function and so on.
 	Name string
-	// Places are where it is used, at most maxPlaces of them; Uses counts all.
+	// Places are where it is used, at most maxPlaces; Uses counts all.
 	Places []Place
 	Uses   int
-	// Minions lists the recorded minions that it concerns.
+	// Minions are the affected recorded minions.
 	Minions []string
-	// Why says what is missing, and what to do.
+	// Why explains what is missing, and what to do.
 	Why string
-	// Missing reports whether something will be missing. Other findings are only information.
+	// Missing is true if something will be missing. Other findings are only information.
 	Missing bool
 }
 
 // Report is the result of a check.
 type Report struct {
-	// SLS counts the SLS files, Good those of them that use only what Brine has.
+	// SLS is the number of SLS files, Good of those that use only what Brine has.
 	SLS, Good int
-	// Rendered counts the SLS files that were rendered for recorded minions, Failed those
-	// of them that do not render for one, and Partly those that call a function whose
-	// result depends on the minion's machine.
+	// Rendered is the number of SLS files rendered for recorded minions. Failed is the number that
+	// did not render for a minion. Partly is the number that call a function whose result depends
+	// on the minion's machine.
 	Rendered, Failed, Partly int
-	// Minions counts the recorded minions.
+	// Minions is the number of recorded minions.
 	Minions int
-	// Stock is the version of stock Salt whose lowstates were compared, "" for none, and
-	// Compared counts the compilations.
+	// Stock is the version of stock Salt with which lowstates were compared, "" for none. Compared
+	// is the number of compared compilations.
 	Stock    string
 	Compared int
 	Findings []Finding
 }
 
-// maxPlaces bounds the places that a finding lists, shown those of the report for people.
+// maxPlaces bounds the places of a finding, shown those in the text report.
 const (
 	maxPlaces = 10_000
 	shown     = 5
@@ -94,7 +94,7 @@ func (r *Report) Missing() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Missing })
 }
 
-// sort brings the findings into an order that does not depend on that of their discovery.
+// sort sorts the findings, independent of the order in which they were found.
 func (r *Report) sort() {
 	for i := range r.Findings {
 		f := &r.Findings[i]
@@ -124,7 +124,7 @@ func (f *Finding) first() Place {
 	return f.Places[0]
 }
 
-// Summary says in a few sentences what the report comes to.
+// Summary summarizes the report in a few sentences.
 func (r *Report) Summary() string {
 	var b strings.Builder
 	if r.SLS > 0 {
@@ -177,7 +177,7 @@ func count(n int, word string) string {
 	return fmt.Sprintf("%d %ss", n, word)
 }
 
-// list names at most four things.
+// list joins at most four names.
 func list(names []string) string {
 	slices.Sort(names)
 	names = slices.Compact(names)
@@ -204,7 +204,7 @@ func plural(word string, n int) string {
 	return count(n, word)
 }
 
-// Data is the report for JSON.
+// Data returns the report for JSON.
 func (r *Report) Data() *value.Dict {
 	list := &value.List{}
 	for _, f := range r.Findings {
@@ -219,7 +219,7 @@ func (r *Report) Data() *value.Dict {
 		"partly", int64(r.Partly), "minions", int64(r.Minions), "stock", r.Stock, "compared", int64(r.Compared), "missing", r.Missing(), "findings", list)
 }
 
-// Text is the report for people.
+// Text returns the report as text.
 func (r *Report) Text() string {
 	var b strings.Builder
 	b.WriteString(r.Summary() + "\n")
@@ -245,8 +245,8 @@ func (r *Report) Text() string {
 	return b.String()
 }
 
-// printable returns a text without control characters: names of files and words in them
-// come from the authors of the tree.
+// printable returns a string without control characters. Names of files and words in them come from
+// untrusted authors of the tree.
 func printable(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return s

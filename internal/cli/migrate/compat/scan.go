@@ -4,37 +4,36 @@ import (
 	"strings"
 )
 
-// line is one key, or one word of a list, of a text that is YAML after its Jinja is
-// removed. Keys with a template in them are none.
+// line is a key, or a word of a list, in a YAML file after its Jinja was removed. A key with a
+// template in it contains hole.
 type line struct {
 	number int
-	// chain are the keys above, outermost first. A list is in it as "-".
+	// chain are the enclosing keys, outermost first. A list is "-".
 	chain []string
-	// key is what is before the colon, or all of a line without one; plain says so.
+	// key is the part before the colon, or the whole line if it has none; then plain is true.
 	key   string
 	plain bool
-	// value is what is after the colon, without a comment. hole says that a template
-	// stands in it.
+	// value is the part after the colon, without a comment. hole means that it contains a template.
 	value string
 	hole  bool
-	// item says that the key begins an item of a list.
+	// item means that the key begins an item of a list.
 	item bool
 }
 
-// hole stands for the output of a template.
+// hole replaces the output of a template.
 const hole = "\x00"
 
-// level is a key or an item that encloses later lines.
+// level is a key or item that encloses later lines.
 type level struct {
 	indent int
 	key    string
 }
 
-// outline calls visit for each line of a text. It needs no valid YAML: what it does not
-// understand, it skips.
+// outline calls visit for each line of a file. The file need not be valid YAML; invalid lines are
+// skipped.
 func outline(text string, visit func(line)) {
 	var stack []level
-	scalar := -1 // the indent of the key whose text follows
+	scalar := -1 // the indent of a key whose block scalar follows
 	n := 0
 	for raw := range strings.Lines(withoutJinja(text)) {
 		n++
@@ -88,7 +87,7 @@ func outline(text string, visit func(line)) {
 	}
 }
 
-// split returns the key and the value of a line.
+// split splits a line into key and value.
 func split(body string) (key, value string, plain bool) {
 	if q := body[0]; q == '"' || q == '\'' {
 		if end := strings.IndexByte(body[1:], q); end >= 0 {
@@ -120,8 +119,8 @@ func withoutComment(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// withoutJinja returns a text without statements and comments of Jinja, and with hole for
-// each expression. The lines stay where they are.
+// withoutJinja removes statements and comments of Jinja, and replaces each expression by hole. Line
+// numbers do not change.
 func withoutJinja(text string) string {
 	if !strings.Contains(text, "{{") && !strings.Contains(text, "{%") && !strings.Contains(text, "{#") {
 		return text

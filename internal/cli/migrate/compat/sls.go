@@ -17,26 +17,26 @@ import (
 	"brine/internal/store/returner"
 )
 
-// chunk is a state that an SLS file declares, as far as its text says so.
+// chunk is a state declared in an SLS file, as far as it is known without rendering.
 type chunk struct {
 	id, full string
 	line     int
-	// args are the arguments without a template in their names.
+	// args are the arguments whose names contain no template.
 	args []line
 }
 
-// text is one SLS file.
+// text is the outline of one SLS file.
 type text struct {
 	root   root
 	path   string
 	chunks []*chunk
-	// calls are functions that conditions and the like name.
+	// calls are functions named by conditions (onlyif, unless, check_cmd).
 	calls []line
-	// orders are the functions that a reaction orders: local.x.y, runner.x.y ...
+	// orders are the functions called by a reaction: local.x.y, runner.x.y ...
 	orders []line
 }
 
-// read reads the outline of an SLS file with states.
+// read parses the outline of an SLS file with states.
 func (t *text) read(source string) {
 	var cur *chunk
 	id := ""
@@ -77,7 +77,7 @@ func (t *text) read(source string) {
 	t.chunks = slices.DeleteFunc(t.chunks, func(c *chunk) bool { return !isFunction(c.full) })
 }
 
-// add adds an item of the list of a state: an argument, or the function's name.
+// add adds an item of a state's list: an argument, or the function's name.
 func (c *chunk) add(l line) {
 	switch {
 	case strings.Contains(l.key, hole):
@@ -88,7 +88,7 @@ func (c *chunk) add(l line) {
 	}
 }
 
-// flow reads a list behind the name of a state: [running, {enable: true}].
+// flow parses a flow list after the name of a state: [running, {enable: true}].
 func (c *chunk) flow(l line) {
 	if l.hole || l.value == "" {
 		return
@@ -115,7 +115,7 @@ func (c *chunk) flow(l line) {
 	}
 }
 
-// value returns an argument's value, "" if it is not known.
+// value returns an argument's value, "" if unknown.
 func (c *chunk) value(arg string) string {
 	for _, a := range c.args {
 		if a.key == arg && !a.hole {
@@ -129,7 +129,7 @@ var functionName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustComp
 
 func isFunction(s string) bool { return functionName().MatchString(s) }
 
-// orderOf returns the kind of a reaction's order: local, runner, wheel or caller.
+// orderOf returns the kind of a call of a reaction: local, runner, wheel or caller.
 func orderOf(key string) string {
 	kind, fun, _ := strings.Cut(key, ".")
 	if kind == "cmd" {
@@ -141,7 +141,7 @@ func orderOf(key string) string {
 	return ""
 }
 
-// isOrchestration reports whether a master runs this file.
+// isOrchestration reports whether the file has states that run on a master.
 func (t *text) isOrchestration() bool {
 	return slices.ContainsFunc(t.chunks, func(c *chunk) bool {
 		module, _, _ := strings.Cut(c.full, ".")
@@ -188,7 +188,7 @@ func (c *checker) sls(r root, path string, source []byte) {
 	}
 }
 
-// texts checks what the outline of a file names.
+// texts checks the names in the outline of a file.
 func (c *checker) texts(t *text) {
 	for _, l := range t.calls {
 		c.function(l.key, t.path, l.number, onMinion)
@@ -228,7 +228,7 @@ func (c *checker) arguments(t *text, ch *chunk) {
 	c.low(f, ch.full, low, func(arg string) []Place { return at(t.path, lines[arg]) }, "")
 }
 
-// namedBy checks the functions, returners and renderers that arguments of a state name.
+// namedBy checks the functions, returners and renderers named by arguments of a state.
 func (c *checker) namedBy(t *text, ch *chunk) {
 	function := func(kind, fun string) {
 		if isFunction(fun) {
@@ -271,7 +271,7 @@ func (c *checker) namedBy(t *text, ch *chunk) {
 	}
 }
 
-// called checks a function that is named for a minion, a runner or a wheel function.
+// called checks a function that is named as an execution, runner or wheel function.
 func (c *checker) called(kind, full, path string, line int) {
 	switch kind {
 	case "runner":
@@ -289,7 +289,7 @@ func (c *checker) called(kind, full, path string, line int) {
 	}
 }
 
-// missingPython adds a missing function, which a module in Python may have.
+// missingPython records a missing function, unless a Python module may have it.
 func (c *checker) missingPython(kind, dir, full, path string, line int, why string) {
 	module, _, _ := strings.Cut(full, ".")
 	if p := c.known.python[dir+"/"+module]; p != nil {
@@ -308,7 +308,7 @@ func (c *checker) returner(name, path string, line int) {
 		Missing: true})
 }
 
-// jinja checks the functions that the templates of a text call.
+// jinja checks the functions called by templates of a file.
 func (c *checker) jinja(t *text, source []byte, pipe []string, at where) {
 	if !slices.Contains(pipe, "jinja") && !slices.Contains(pipe, "stateconf") {
 		return
@@ -333,7 +333,7 @@ func (c *checker) jinja(t *text, source []byte, pipe []string, at where) {
 	}
 }
 
-// use checks one use of salt in a template.
+// use checks one use of the variable salt in a template.
 func (c *checker) use(path string, u jinja.Use, where where) {
 	if u.Path == "get" && len(u.Args) > 0 {
 		u.Path = u.Args[0]
@@ -385,7 +385,7 @@ var (
 	jinjaComment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)\{#.*?#\}`) })
 )
 
-// byText checks the functions that a text names which is not known to be a template.
+// byText searches a file that may not be a template for functions that it calls.
 func (c *checker) byText(path string, source []byte, at where) {
 	source = jinjaComment().ReplaceAllFunc(source, func(m []byte) []byte { return newlines(m) })
 	for _, pattern := range []*regexp.Regexp{byKey(), byName()} {
@@ -396,7 +396,7 @@ func (c *checker) byText(path string, source []byte, at where) {
 	}
 }
 
-// plainYAML parses a file that has no template in it.
+// plainYAML parses a file without templates as YAML.
 func (c *checker) plainYAML(path, source string) {
 	if strings.Contains(source, "{{") || strings.Contains(source, "{%") || strings.Contains(source, "{#") {
 		return
@@ -410,8 +410,8 @@ func (c *checker) plainYAML(path, source string) {
 	}
 }
 
-// pillarText checks what a pillar file configures of minions: schedules, beacons and
-// functions of the mine.
+// pillarText checks what a pillar file configures on minions: schedules, beacons and mine
+// functions.
 func (c *checker) pillarText(path, source string) {
 	beacons := map[string]int{}
 	outline(source, func(l line) {
@@ -465,7 +465,7 @@ func pipeOf(text, usual string) []string {
 	return names
 }
 
-// renderers reports whether all renderers of a file are there.
+// renderers reports whether Brine has all renderers of a file.
 func (c *checker) renderers(pipe []string, path string) bool {
 	ok := true
 	for _, name := range pipe {
@@ -506,16 +506,16 @@ func (c *checker) state(full, path string, line int, minion string) {
 	c.differs("state", full, path, line)
 }
 
-// oneLine returns the first lines of a message as one.
+// oneLine returns the beginning of a message as one line.
 func oneLine(s string) string {
 	s, _, _ = strings.Cut(s, "\n---")
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// newlines returns the newlines of a text.
+// newlines returns only the newlines of a text.
 func newlines(m []byte) []byte { return bytes.Repeat([]byte{'\n'}, bytes.Count(m, []byte{'\n'})) }
 
-// withoutFirst blanks the line that names the renderers.
+// withoutFirst blanks the first line, which names the renderers.
 func withoutFirst(source []byte) []byte {
 	if len(source) < 2 || source[0] != '#' || source[1] != '!' {
 		return source

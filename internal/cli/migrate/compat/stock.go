@@ -17,7 +17,7 @@ import (
 	"brine/internal/sls/render"
 )
 
-// stockProgram compiles the same SLS files by stock Salt.
+// stockProgram compiles the same SLS files in stock Salt.
 //
 //go:embed stock.py
 var stockProgram string
@@ -29,7 +29,7 @@ type compiled struct {
 	faults                 []string
 }
 
-// keep notes a compilation that is compared with stock Salt's.
+// keep stores a compilation, to be compared with that of stock Salt.
 func (r *renderings) keep(minion, env, sls, path string, chunks []*value.Dict, faults []string) {
 	if r.c.cfg.Stock == "" {
 		return
@@ -41,10 +41,10 @@ func (r *renderings) keep(minion, env, sls, path string, chunks []*value.Dict, f
 	r.compiled = append(r.compiled, compiled{minion, env, sls, path, own, faults})
 }
 
-// stockTime bounds the start of stock Salt and its compilation of one SLS file.
+// stockTime is the timeout for the start of stock Salt and the compilation of one SLS file.
 const stockTime = time.Minute
 
-// compare compiles what was compiled here by stock Salt as well, and notes what differs.
+// compare compiles the same files in stock Salt, and records the differences.
 func (r *renderings) compare() error {
 	if r.c.cfg.Stock == "" || len(r.compiled) == 0 {
 		return nil
@@ -78,8 +78,8 @@ func (r *renderings) compare() error {
 // maxSame bounds the minions for which one SLS is compared.
 const maxSame = 3
 
-// covering chooses minions so that each SLS is compared for up to maxSame of them: stock
-// Salt needs seconds to start for each.
+// covering chooses minions so that each SLS is compared for up to maxSame of them. Stock Salt needs
+// seconds to start for each minion.
 func covering(ids []string, byMinion map[string][]compiled) (chosen []string) {
 	seen := map[string]int{}
 	for _, id := range ids {
@@ -134,7 +134,7 @@ func (r *renderings) compareMinion(m recorded, all []compiled) error {
 	return nil
 }
 
-// alike notes that an SLS file does not render with stock Salt either.
+// alike records that an SLS file does not render with stock Salt either.
 func (r *renderings) alike(path string) {
 	for _, f := range r.c.findings {
 		if f.Kind == KindRender && f.first().File == path && f.Missing && len(f.Minions) > 0 {
@@ -144,7 +144,7 @@ func (r *renderings) alike(path string) {
 	}
 }
 
-// runStock runs the program by stock Salt's Python.
+// runStock runs stockProgram with stock Salt's Python.
 func (r *renderings) runStock(request string, limit time.Duration) (*value.Dict, error) {
 	cmd := exec.CommandContext(r.c.ctx, r.c.cfg.Stock, "-W", "ignore", "-c", stockProgram)
 	cmd.Stdin = strings.NewReader(request)
@@ -157,7 +157,7 @@ func (r *renderings) runStock(request string, limit time.Duration) (*value.Dict,
 	cmd.WaitDelay = time.Second
 	timer := time.AfterFunc(limit, func() {
 		if cmd.Process != nil {
-			_ = cmd.Process.Kill() // the error is that of Run
+			_ = cmd.Process.Kill() // Run returns the error
 		}
 	})
 	defer timer.Stop()
@@ -175,10 +175,10 @@ func (r *renderings) runStock(request string, limit time.Duration) (*value.Dict,
 	return d, nil
 }
 
-// maxAnswer bounds what stock Salt prints.
+// maxAnswer bounds the output of stock Salt, in bytes.
 const maxAnswer = 256 << 20
 
-// limited keeps the first bytes that are written to it.
+// limited passes writes on until room bytes were written, then fails.
 type limited struct {
 	to   *bytes.Buffer
 	room int
@@ -196,7 +196,7 @@ func lastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
-// differ says how two compilations differ, or "".
+// differ describes the difference of two compilations, or returns "".
 func differ(ours compiled, theirs *value.Dict) string {
 	faults := value.Texts(theirs.At("faults"))
 	switch {
@@ -226,7 +226,8 @@ func nameOf(low *value.Dict) string {
 	return fmt.Sprintf("%s.%s of %s", value.Str(low.At("state")), value.Str(low.At("fun")), value.Str(low.At("__id__")))
 }
 
-// differLow says how two states differ. Their order counts, its numbers do not.
+// differLow describes the difference of two states, or returns "". It ignores their order numbers,
+// since the states are compared in order.
 func differLow(a, b *value.Dict) string {
 	if nameOf(a) != nameOf(b) {
 		return fmt.Sprintf("runs %s where stock Salt runs %s", nameOf(a), nameOf(b))
@@ -246,7 +247,7 @@ func differLow(a, b *value.Dict) string {
 	return ""
 }
 
-// plain converts a value as JSON does.
+// plain converts a value by encoding it as JSON and decoding it.
 func plain(v any) any {
 	text, err := json.Dump(v, json.Format{})
 	if err != nil {
@@ -270,5 +271,5 @@ func brief(v any, ok bool) string {
 	return s
 }
 
-// maxBrief bounds a value in a message.
+// maxBrief bounds the length of a value in a message.
 const maxBrief = 80

@@ -10,9 +10,8 @@ import (
 	"brine/test/tools"
 )
 
-// TestCompareWithStock: the lowstates of recorded minions are those of stock Salt. One that
-// stock Salt does not render either is no finding, and one that a stock Salt of another kind
-// compiles differently is.
+// TestCompareWithStock: the lowstates of recorded minions equal those of stock Salt. An SLS that
+// stock Salt does not render either is not reported as missing.
 func TestCompareWithStock(t *testing.T) {
 	tree, python := tools.StockSalt(t)
 	dir := installation(t, map[string]string{
@@ -75,7 +74,7 @@ func TestDiffer(t *testing.T) {
 	}
 }
 
-// TestCovering: few minions are compared, and each SLS for one of them at least.
+// TestCovering: few minions are compared, and each SLS for at least one of them.
 func TestCovering(t *testing.T) {
 	by, ids := map[string][]compiled{}, []string{}
 	for _, id := range strings.Split("abcdefghij", "") {
@@ -88,7 +87,7 @@ func TestCovering(t *testing.T) {
 	}
 }
 
-// TestCacheOf3008: Salt 3008 keeps grains and pillar in banks of their own.
+// TestCacheOf3008: Salt 3008 stores grains and pillar in separate banks.
 func TestCacheOf3008(t *testing.T) {
 	dir := installation(t, map[string]string{
 		"etc/master": "root_dir: DIR\nfile_roots: {base: [DIR/salt]}\n", "salt/top.sls": "base:\n  'os:Debian':\n    - match: grain\n    - web\n",

@@ -15,11 +15,11 @@ import (
 	"brine/internal/sls/render"
 )
 
-// root is a directory of an environment.
+// root is a root directory of an environment.
 type root struct {
 	env, dir string
 	pillar   bool
-	renderer string // of files that name none
+	renderer string // of files that name no renderer
 	top      string // name of the top file
 }
 
@@ -42,7 +42,7 @@ func (c *checker) findRoots() error {
 			case errors.Is(err, os.ErrPermission):
 				c.unread(dir, cause(err))
 			}
-			return nil // one that an option names need not be there
+			return nil // a configured directory may be missing
 		}
 		c.roots = append(c.roots, root{env, dir, pillar, pipe, topFile})
 		return nil
@@ -112,7 +112,7 @@ func (c *checker) slsFile(r root, path string, err error) {
 	c.sls(r, path, text)
 }
 
-// invalidLine returns the line of the first byte that is not UTF-8.
+// invalidLine returns the line of the first byte that is not valid UTF-8.
 func invalidLine(text []byte) int {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRune(text[i:])
@@ -124,7 +124,7 @@ func invalidLine(text []byte) int {
 	return 0
 }
 
-// templates are the endings of files that are likely templates.
+// templates are the extensions of files that are probably templates.
 var templates = []string{".jinja", ".jinja2", ".j2", ".jinja_template", ".tmpl"}
 
 // otherFile checks a file that may be a template.
@@ -154,7 +154,7 @@ func (c *checker) otherFile(r root, path string) {
 	c.byText(path, text, at)
 }
 
-// reactions checks the files that the option reactor names.
+// reactions checks the files named by the option reactor.
 func (c *checker) reactions() error {
 	if c.master == nil {
 		return nil
@@ -174,7 +174,7 @@ func (c *checker) reactions() error {
 	return nil
 }
 
-// reaction checks one of them: a path, a pattern of paths, or a salt:// URL.
+// reaction checks one entry: a path, a glob pattern, or a salt:// URL.
 func (c *checker) reaction(name string) {
 	r := root{env: "base", renderer: "jinja|yaml", top: "top.sls"}
 	var found []string
