@@ -10,11 +10,10 @@ import (
 	"brine/internal/cli/tempfleet"
 )
 
-// clusterMinions are those of the cluster, by their ids.
+// clusterMinions are the ids of the cluster's minions.
 var clusterMinions = []string{"alpha", "beta", "gamma", "delta", "epsilon", "zeta"}
 
-// runCluster shows masters that are one and share nothing. The fourth joins
-// later.
+// runCluster shows a cluster of masters without a shared directory. The fourth master joins later.
 func (d *demo) runCluster(ctx context.Context) (err error) {
 	var ms []tempfleet.Minion
 	for _, id := range clusterMinions {
@@ -133,8 +132,8 @@ func (d *demo) startMaster(ctx context.Context, m *tempfleet.Daemon) error {
 	return m.Listening(ctx)
 }
 
-// join runs the command that the first member has shown, with the address of
-// this one, and starts the master.
+// join runs the command that the first member printed, with the address of this master, and starts
+// the master.
 func (d *demo) join(ctx context.Context, m *tempfleet.Daemon, line []string) error {
 	var args []string
 	for _, w := range line {
@@ -149,7 +148,7 @@ func (d *demo) join(ctx context.Context, m *tempfleet.Daemon, line []string) err
 	return d.startMaster(ctx, m)
 }
 
-// equal waits until so many masters have the same, and says what.
+// equal waits until n masters have the same data, and returns the result.
 func (d *demo) equal(ctx context.Context, at *tempfleet.Daemon, n int) (text string, err error) {
 	from := time.Now()
 	err = d.fleet.Await(ctx, fmt.Sprintf("%d masters to have the same", n), func() error {
@@ -188,7 +187,7 @@ func (d *demo) accepted(ctx context.Context, m *tempfleet.Daemon) error {
 	return nil
 }
 
-// ping demands an answer of every minion.
+// ping requires a reply from every minion.
 func (d *demo) ping(ctx context.Context, m *tempfleet.Daemon) error {
 	out, err := m.Command(ctx, "salt", "--static", "--out=json", "-t", "3", "*", "test.ping")
 	if err != nil {

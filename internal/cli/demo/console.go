@@ -11,8 +11,8 @@ import (
 	"brine/internal/cli/tempfleet"
 )
 
-// runConsole keeps a fleet running until the user ends it: two masters, each with its
-// web console, and minions that use one of them at a time.
+// runConsole runs two masters, each with its web console, and minions that use one master at a
+// time, until the user stops it.
 func (d *demo) runConsole(ctx context.Context) error {
 	fleet := slices.Clone(minions)
 	for i := range fleet {

@@ -1,15 +1,13 @@
-// Package demo is the program `brine demo`: it shows on this one machine, in
-// a temporary directory and on loopback, what Brine is for. Two masters that
-// share a key command three minions and apply the same states; one master is
-// killed, the other goes on; it is started again and commands the fleet as
-// before.
+// Package demo is the program `brine demo`: it shows on one machine, in a temporary directory and
+// on loopback, what Brine does. Two masters that share a key command three minions and apply the
+// same states. One master is killed, and the other continues; the first is restarted and commands
+// the fleet as before. A fourth minion, which uses one master at a time, fails over and back.
 //
-// `brine demo cluster` shows a cluster of masters that share nothing: one is
-// killed, one joins, one leaves.
+// `brine demo cluster` shows a cluster of masters without a shared directory: one is killed, one
+// joins, one leaves.
 //
-// It starts the very programs that users start, as processes of their own,
-// and talks to them through the command line. Whatever is not as it should be
-// ends it with exit code 1. It leaves nothing behind.
+// The demo starts the programs that users start, as separate processes, and uses them by their
+// command lines. Any unexpected result ends it with exit code 1. It removes all its files.
 package demo
 
 import (
@@ -26,7 +24,7 @@ import (
 	"brine/internal/cli/tempfleet"
 )
 
-// Applet is the entry in the table of programs.
+// Applet returns the program.
 func Applet() frame.Applet {
 	return frame.Applet{Name: "demo", Summary: "two masters and four minions on this machine; one master dies and comes back", Run: run}
 }
@@ -71,7 +69,7 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 	return frame.ExitOK
 }
 
-// minions and their role, a grain.
+// minions are the minions with their role, a grain.
 var minions = []tempfleet.Minion{{ID: "alpha", Role: "web"}, {ID: "beta", Role: "web"}, {ID: "gamma", Role: "db"}}
 
 // single is the minion that uses one master at a time.
@@ -84,7 +82,7 @@ type demo struct {
 	steps int
 }
 
-// step runs one part, shows what it does and how long it took.
+// step runs one part, and shows its title, result and duration.
 func (d *demo) step(title string, do func() (string, error)) error {
 	d.steps++
 	fmt.Fprintf(d.out, "%2d. %s\n", d.steps, title)
@@ -204,7 +202,7 @@ func (d *demo) pending(ctx context.Context, m *tempfleet.Daemon, n int) error {
 	return nil
 }
 
-// pingAll demands an answer of every minion.
+// pingAll requires a reply from every minion.
 func (d *demo) pingAll(ctx context.Context, m *tempfleet.Daemon) (string, error) {
 	out, err := m.Command(ctx, "salt", "--static", "--out=json", "-t", "3", "*", "test.ping")
 	if err != nil {
@@ -263,7 +261,7 @@ func (d *demo) revive(ctx context.Context, m *tempfleet.Daemon) (string, error) 
 	return fmt.Sprintf("all minions answered %s after it listened", seconds(time.Since(from))), err
 }
 
-// holder is what manage.masters reports a minion.
+// holder is the status that manage.masters reports for a minion.
 type holder struct {
 	Here            bool
 	Active, Standby map[string]any
@@ -273,7 +271,7 @@ type holder struct {
 	}
 }
 
-// holder asks a master who commands delta.
+// holder asks a master which master commands delta.
 func (d *demo) holder(ctx context.Context, m *tempfleet.Daemon) (h holder, err error) {
 	out, err := m.Command(ctx, "salt-run", "manage.masters", "--out=json")
 	if err != nil {
@@ -307,7 +305,7 @@ func (d *demo) startSingle(ctx context.Context) (string, error) {
 	return "master one commands delta, master two stands by", err
 }
 
-// moved waits until delta has moved to a master and answers it.
+// moved waits until delta has switched to a master and replies to it.
 func (d *demo) moved(ctx context.Context, to *tempfleet.Daemon) (string, error) {
 	from := time.Now()
 	var took time.Duration
@@ -332,7 +330,7 @@ func (d *demo) moved(ctx context.Context, to *tempfleet.Daemon) (string, error) 
 	return fmt.Sprintf("it switched in %.3f s (%s)\nand answered %s after %s", h.Changed.Seconds, h.Changed.Reason, to.Name, seconds(took)), err
 }
 
-// showLogs prints the ends of the daemons' logs, for a failed demo.
+// showLogs prints the ends of the daemons' logs after a failed demo.
 func (d *demo) showLogs(w io.Writer) {
 	if d.fleet == nil {
 		return

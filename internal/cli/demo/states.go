@@ -14,11 +14,10 @@ import (
 	"brine/internal/cli/tempfleet"
 )
 
-// tree is what both masters give to their minions, as the tutorial of several
-// masters says: a top file, a file, a package and what stands for a service,
-// which runs again when its file has changed. All of it stays in the minions'
-// own directories; the package is one that every machine has, where Brine can ask
-// a package manager.
+// tree is the file tree of both masters, as in the tutorial for several masters: a top file, a
+// file, a package, and a substitute for a service, which runs again when its file has changed. All
+// effects stay in the minions' own directories. The package is one that every machine has, and is
+// used only where Brine can query a package manager.
 var tree = map[string]string{
 	"srv/salt/top.sls": `base:
   '*': [common]
@@ -55,7 +54,7 @@ service:
 	"srv/pillar/site.sls":           "greeting: edition one\n",
 }
 
-// shareFiles puts the tree on every master.
+// shareFiles writes the files to every master.
 func (d *demo) shareFiles(files map[string]string) error {
 	for _, m := range d.fleet.Masters {
 		for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -69,16 +68,15 @@ func (d *demo) shareFiles(files map[string]string) error {
 	return nil
 }
 
-// result is what the demo looks at of a state's result.
+// result is the part of a state's result that the demo checks.
 type result struct {
 	Result  *bool
 	Changes map[string]any
 	Comment string
 }
 
-// apply has a master bring all minions to what the top file says. Every state
-// must succeed; changed is how many of a web server's states must have
-// changed something.
+// apply makes a master apply the top file to all minions. Every state must succeed. changed is the
+// number of a web server's states that must report changes.
 func (d *demo) apply(ctx context.Context, m *tempfleet.Daemon, changed int) (string, error) {
 	out, err := m.Command(ctx, "salt", "--static", "--out=json", "-t", "60", "*", "state.apply")
 	if err != nil {
@@ -114,8 +112,7 @@ func (d *demo) apply(ctx context.Context, m *tempfleet.Daemon, changed int) (str
 	return strings.Join(lines, "\n"), nil
 }
 
-// edit changes the pillar on both masters, and shows what the other one makes
-// of it.
+// edit changes the pillar on both masters, and shows what the given master applies.
 func (d *demo) edit(ctx context.Context, m *tempfleet.Daemon) (string, error) {
 	if err := d.shareFiles(map[string]string{"srv/pillar/site.sls": "greeting: edition two\n"}); err != nil {
 		return "", err
@@ -124,7 +121,7 @@ func (d *demo) edit(ctx context.Context, m *tempfleet.Daemon) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	www := filepath.Join(d.fleet.Minions[0].Dir, "srv/www") // alpha's
+	www := filepath.Join(d.fleet.Minions[0].Dir, "srv/www") // of alpha
 	page, err := os.ReadFile(filepath.Join(www, "index.html"))
 	if err != nil {
 		return "", err

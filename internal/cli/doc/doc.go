@@ -1,5 +1,5 @@
-// Package doc is the program `brine doc`: it prints the reference of options and
-// units from their declarations, as Markdown. docs/reference has all its pages.
+// Package doc is the program `brine doc`: it prints the reference of options and units as Markdown,
+// generated from their declarations. docs/reference has all pages.
 package doc
 
 import (
@@ -29,33 +29,33 @@ type options struct {
 	Dir string `flag:"--dir" arg:"DIR" doc:"Write the whole reference to this directory and remove outdated pages."`
 }
 
-// A kind is a part of the reference.
+// kind is a part of the reference.
 type kind struct {
 	name string
-	// title is the heading of its page.
+	// title is the heading of the page.
 	title string
-	// about introduces its overview page.
+	// about introduces the overview page.
 	about string
-	// units lists its units in the order of the page.
+	// units returns the units in page order.
 	units func() ([]unit, error)
-	// paged gives each unit a page of its own, in a directory with the kind's name.
+	// paged means that each unit has its own page, in a directory with the kind's name.
 	paged bool
 }
 
-// A unit is an option, a module or another named thing of a kind.
+// unit is an option, a module or another named item of a kind.
 type unit struct {
 	name string
-	// group is the heading under which it stands on a common page, or "".
+	// group is the unit's heading on a common page, or "".
 	group string
 	// summary is one sentence for overviews.
 	summary string
 	// parts are its functions, if it has any.
 	parts []part
-	// write writes its description below a heading of a level.
+	// write writes the description below a heading of the level.
 	write func(w *page, level int)
 }
 
-// A part is a function of a module.
+// part is a function of a module.
 type part struct {
 	name  string
 	write func(w *page, level int)
@@ -65,10 +65,10 @@ func kinds() []kind {
 	return slices.Concat(optionKinds(), functionKinds(), otherKinds())
 }
 
-// kindNames are the kinds for help.
+// kindNames lists the kinds in the help.
 const kindNames = "options, modules, states, runners, wheel, beacons or returners"
 
-// Applet is the entry in the table of programs.
+// Applet returns the program.
 func Applet() frame.Applet {
 	return frame.Applet{Name: command.Name, Summary: "print the reference of options, functions and other units", Run: execute}
 }
@@ -104,8 +104,8 @@ func execute(_ context.Context, env *frame.Env, args []string) int {
 	return frame.ExitOK
 }
 
-// find returns the description of one unit of a kind, or of all if name is empty.
-// The kind "options" is those of all daemons.
+// find returns the description of one unit of a kind, or of all if name is empty. The kind
+// "options" has the options of all daemons.
 func find(kindName, name string) ([]byte, error) {
 	if kindName == sampleKind {
 		return sampleFile(name)
@@ -149,8 +149,8 @@ func find(kindName, name string) ([]byte, error) {
 	return w.Bytes(), nil
 }
 
-// Write writes all pages of the reference to a directory and removes pages of units
-// that do not exist any more.
+// Write writes all pages of the reference to a directory and removes the pages of units that no
+// longer exist.
 func Write(dir string) error {
 	pages, err := Pages()
 	if err != nil {
@@ -174,8 +174,8 @@ func Write(dir string) error {
 	return nil
 }
 
-// removeStale removes generated pages that are no longer part of the reference. It
-// leaves all files alone that do not begin as a generated page.
+// removeStale removes generated pages that are no longer part of the reference. It keeps all files
+// that do not begin like a generated page.
 func removeStale(dir string, pages map[string][]byte) error {
 	var faults []error
 	for _, sub := range append([]string{"."}, pagedKinds()...) {
@@ -206,7 +206,7 @@ func pagedKinds() []string {
 	return names
 }
 
-// Pages returns the pages of the reference by their paths in its directory.
+// Pages returns the pages of the reference by their paths in the reference directory.
 func Pages() (map[string][]byte, error) {
 	pages := map[string][]byte{}
 	index := &page{}
@@ -240,8 +240,8 @@ func Pages() (map[string][]byte, error) {
 	return pages, nil
 }
 
-// kind writes the page of a kind. If dir is set, its units have pages there, and
-// this one lists them.
+// kind writes the page of a kind. If dir is set, the units have their own pages in it, and this
+// page lists them.
 func (w *page) kind(k kind, units []unit, dir string) {
 	w.heading(1, k.title)
 	w.text(k.about)

@@ -44,8 +44,8 @@ func TestReferenceIsCurrent(t *testing.T) {
 	}
 }
 
-// TestAllIsDescribed: each option has a description, a default and an example; each
-// function and each argument a description.
+// TestAllIsDescribed: each option has a description, a default and an example, and each function
+// and argument has a description.
 func TestAllIsDescribed(t *testing.T) {
 	options := 0
 	for _, c := range []struct {
@@ -82,10 +82,10 @@ func TestAllIsDescribed(t *testing.T) {
 	}
 }
 
-// unusable are options that exist for the message that they have no effect.
+// unusable are options that are declared only to report that they have no effect.
 var unusable = map[string]bool{"id_function": true}
 
-// TestBeaconExamples: the examples are settings that their beacons accept.
+// TestBeaconExamples: beacons accept the settings of their examples.
 func TestBeaconExamples(t *testing.T) {
 	for name, b := range beacons.All(&host.Machine{}) {
 		v, err := yaml.LoadText(b.Example, name)
@@ -103,8 +103,8 @@ func TestBeaconExamples(t *testing.T) {
 	}
 }
 
-// TestSamples: a sample without its comment signs is a configuration file that sets each
-// option once, and to its default.
+// TestSamples: a sample without its comment signs is a configuration file that sets each option
+// once, to its default.
 func TestSamples(t *testing.T) {
 	for _, s := range samples() {
 		text, err := sampleFile(s.name)
@@ -177,7 +177,7 @@ func TestDoc(t *testing.T) {
 	}
 }
 
-// TestWrite removes pages of what does not exist any more, and no others.
+// TestWrite: Write removes pages of units that no longer exist, and no other files.
 func TestWrite(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"modules/gone.md": generated + "x", "own.md": "mine", "modules/own.md": "mine"} {

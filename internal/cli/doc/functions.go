@@ -14,7 +14,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// functionKinds are the functions by their kind.
+// functionKinds returns the kinds of functions.
 func functionKinds() []kind {
 	return []kind{
 		{name: "modules", title: "Execution modules", paged: true, about: "Functions that `salt` and `salt-call` run on minions.",
@@ -41,7 +41,7 @@ func stateModules() []fn.Module {
 	return out
 }
 
-// modules returns one unit for all modules of a name, sorted.
+// modules returns one unit per module name, sorted.
 func modules(all []fn.Module) []unit {
 	byName := map[string]*unit{}
 	for _, m := range all {
@@ -73,7 +73,7 @@ func modules(all []fn.Module) []unit {
 	return out
 }
 
-// function writes one function: its signature, what it does, its arguments, examples.
+// function writes one function: its signature, description, arguments and examples.
 func (w *page) function(full string, f *fn.Func, level int) {
 	w.heading(level, full)
 	w.signature(full, f)
@@ -98,7 +98,7 @@ func (w *page) function(full string, f *fn.Func, level int) {
 	}
 }
 
-// signature writes how the function is called, as Python would show it.
+// signature writes the call signature in Python's notation.
 func (w *page) signature(full string, f *fn.Func) {
 	var args []string
 	for _, p := range f.Params() {
@@ -118,7 +118,7 @@ func (w *page) signature(full string, f *fn.Func) {
 	w.code("python", fill(full+"(", args, ")"))
 }
 
-// fill breaks a call into lines that fit a page.
+// fill wraps a call to the width of a page.
 func fill(begin string, args []string, end string) string {
 	indent := strings.Repeat(" ", min(len(begin), 24))
 	var lines []string

@@ -9,10 +9,10 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// optionPrefix begins the names of the kinds that are configurations.
+// optionPrefix is the prefix of the names of configuration kinds.
 const optionPrefix = "options-"
 
-// optionKinds are the configurations: one for each daemon.
+// optionKinds returns the configurations, one for each daemon.
 func optionKinds() []kind {
 	of := func(name, title, about string, k config.Kind, ptr any) kind {
 		return kind{name: optionPrefix + name, title: title, about: about, units: func() ([]unit, error) { return optionsOf(k, ptr) }}
@@ -27,13 +27,13 @@ func optionKinds() []kind {
 	}
 }
 
-// apiOptions are the options of salt-api alone.
+// apiOptions are the options of salt-api only.
 type apiOptions struct {
 	API api.Options `title:"salt-api"`
 }
 
-// described returns the options that a struct declares, and with those of a daemon also
-// the ones that are read by name.
+// described returns the options declared by a struct. For a daemon it adds those that are read by
+// name.
 func described(k config.Kind, ptr any) ([]config.Description, error) {
 	all, err := config.Describe(k, ptr)
 	if err != nil {
@@ -80,7 +80,7 @@ func (w *page) option(d *config.Description, level int) {
 	}
 }
 
-// valueWord says of which type and unit the value is.
+// valueWord describes the type and unit of a value.
 func valueWord(d *config.Description) string {
 	switch d.Type {
 	case "any":
@@ -102,7 +102,7 @@ func valueWord(d *config.Description) string {
 	return d.Type
 }
 
-// unitOf returns the unit with which the description of a number begins, or "".
+// unitOf returns the unit at the beginning of a number's description, or "".
 func unitOf(doc string) string {
 	for _, u := range []string{"milliseconds", "seconds", "minutes", "hours", "days", "bytes", "MiB", "MB"} {
 		if strings.HasPrefix(doc, u+" ") {
@@ -112,7 +112,7 @@ func unitOf(doc string) string {
 	return ""
 }
 
-// sentence gives a line of help a capital letter and a full stop.
+// sentence adds a capital letter and a full stop to a line of help.
 func sentence(s string) string {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -127,7 +127,7 @@ func sentence(s string) string {
 	return s
 }
 
-// flow returns a value as YAML in one line.
+// flow returns a value as one line of YAML.
 func flow(v any) string {
 	if s, ok := v.(string); ok && s == "" {
 		return "''"

@@ -8,7 +8,7 @@ import (
 	"brine/internal/store/returner"
 )
 
-// otherKinds are the units that are not functions.
+// otherKinds returns the kinds of units that are not functions.
 func otherKinds() []kind {
 	return []kind{
 		{name: "beacons", title: "Beacons", about: "What a minion watches and reports as events. Each also has the settings `interval` in seconds, " +

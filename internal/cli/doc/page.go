@@ -9,13 +9,13 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// generated begins every page that a program wrote.
+// generated is the first line of every generated page.
 const generated = "<!-- Written by make reference from the declarations in the code. -->\n\n"
 
-// columns is where running text is wrapped.
+// columns is the width of wrapped text.
 const columns = 100
 
-// page is Markdown that is being written.
+// page is a Markdown page.
 type page struct{ bytes.Buffer }
 
 // line writes a line.
@@ -30,7 +30,7 @@ func (w *page) heading(level int, s string) {
 	w.line("")
 }
 
-// text writes a paragraph for each line of s, wrapped.
+// text writes each line of s as a wrapped paragraph.
 func (w *page) text(s string) {
 	for para := range strings.SplitSeq(strings.TrimSpace(s), "\n") {
 		w.wrap(escape(para), "", "")
@@ -38,7 +38,7 @@ func (w *page) text(s string) {
 	}
 }
 
-// item writes an item of a list, wrapped.
+// item writes a wrapped list item.
 func (w *page) item(s string) { w.wrap(s, "* ", "  ") }
 
 func (w *page) wrap(s, first, next string) {
@@ -67,23 +67,22 @@ func (w *page) code(language, s string) {
 	w.line("")
 }
 
-// yaml writes a value of a key as a block.
+// yaml writes a key and its value as a code block.
 func (w *page) yaml(key string, v any) {
 	w.code("yaml", block(key, v))
 }
 
-// block returns a value of a key as YAML in lines.
+// block returns a key and its value as YAML.
 func block(key string, v any) string {
 	return yaml.Dump(value.DictOf(key, v), yaml.Width(-1), yaml.KeepOrder())
 }
 
 var (
 	markup          = strings.NewReplacer(`\`, `\\`, "<", "&lt;", "*", `\*`, "[", `\[`)
-	outerUnderscore = regexp.MustCompile(`\b_|_\b`) // one within a word is no markup
+	outerUnderscore = regexp.MustCompile(`\b_|_\b`) // an underscore within a word is not markup
 )
 
-// escape keeps Markdown from taking characters of a text for markup. Code in
-// backticks stays.
+// escape escapes Markdown's special characters, except in code in backticks.
 func escape(s string) string {
 	var b strings.Builder
 	for i, piece := range strings.Split(s, "`") {
@@ -98,10 +97,10 @@ func escape(s string) string {
 	return b.String()
 }
 
-// cell makes a text fit a table's cell.
+// cell escapes a string for a table cell.
 func cell(s string) string { return strings.ReplaceAll(escape(s), "|", `\|`) }
 
-// quoted makes a text code within a line.
+// quoted formats a string as inline code.
 func quoted(s string) string {
 	if s == "" {
 		return "(empty)"
@@ -112,7 +111,7 @@ func quoted(s string) string {
 	return "`" + s + "`"
 }
 
-// firstSentence returns the text up to its first full stop.
+// firstSentence returns the first sentence of the first line.
 func firstSentence(s string) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
 	if i := strings.Index(s, ". "); i >= 0 {

@@ -9,10 +9,10 @@ import (
 	"brine/internal/daemons/config"
 )
 
-// sampleKind is the kind that prints sample configurations.
+// sampleKind is the kind of sample configurations.
 const sampleKind = "sample"
 
-// A sample is a configuration file of a daemon.
+// sample is a configuration file of a daemon.
 type sample struct {
 	name string
 	kind config.Kind
@@ -20,8 +20,8 @@ type sample struct {
 	sets []any
 }
 
-// samples are the configuration files that have samples. The file master is that of
-// salt-api as well.
+// samples returns the configuration files that have samples. salt-api reads the file master as
+// well.
 func samples() []sample {
 	return []sample{
 		{"master", config.MasterKind, []any{&config.Master{}, &apiOptions{}}},
@@ -30,8 +30,7 @@ func samples() []sample {
 	}
 }
 
-// sampleFile returns a configuration file with all options, each commented out and with
-// its default.
+// sampleFile returns a configuration file with all options and their defaults, commented out.
 func sampleFile(name string) ([]byte, error) {
 	all := samples()
 	i := slices.IndexFunc(all, func(s sample) bool { return s.name == name })

@@ -17,7 +17,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// ofCluster returns the configuration of a master whose cluster the doctor checks, "" if it compares masters instead.
+// ofCluster returns the configuration file of a master whose cluster the doctor checks, or "" if
+// the doctor compares masters instead.
 func (o *options) ofCluster(env *frame.Env, args []string) string {
 	if len(args) > 1 {
 		return ""
@@ -46,9 +47,9 @@ func (o *options) ofCluster(env *frame.Env, args []string) string {
 // clusterTime is the timeout for the master's queries to all others.
 const clusterTime = 3 * time.Minute
 
-// clusterDoctor asks the master that runs here to check its cluster.
+// clusterDoctor makes the master running on this machine check its cluster.
 func clusterDoctor(ctx context.Context, env *frame.Env, o *options, path string) int {
-	// Invalid options, above all an empty secret, keep the master from starting.
+	// Invalid options, such as an empty secret, prevent the master from starting.
 	if _, _, err := config.LoadMaster(path, slog.New(slog.DiscardHandler)); err != nil {
 		env.Errorf("ha: %v", err)
 		return frame.ExitNoReturn
@@ -96,7 +97,7 @@ func askDoctor(ctx context.Context, path string) (*value.Dict, error) {
 // clusterFinding is a finding in JSON output.
 type clusterFinding struct {
 	Check   string `json:"check"`
-	Master  string `json:"master,omitempty"` // the affected master; none: all
+	Master  string `json:"master,omitempty"` // the affected master; omitted if all are
 	Finding string `json:"finding"`
 	Fix     string `json:"fix"`
 }

@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// wire is a proxy between minions and a master on this machine, on another address with the same ports. While it is cut it drops all data.
+// wire is a proxy between minions and a master on this machine. It listens on another address with
+// the same ports. While it is cut it drops all data.
 type wire struct {
 	mu        sync.Mutex
 	dead      bool
@@ -74,7 +75,7 @@ func (w *wire) cut() {
 	w.dead = true
 }
 
-// fix lets new connections through; those that have lost data are closed.
+// mend lets new connections through. Connections that have lost data are closed.
 func (w *wire) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

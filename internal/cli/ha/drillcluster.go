@@ -159,7 +159,7 @@ func (t *trial) startCluster(ctx context.Context, f *tempfleet.Fleet) (victim, o
 	return victim, other, err
 }
 
-// holds returns the number of minions of each master, by its id.
+// holds returns the number of minions of each master, by master id.
 func (t *trial) holds(ctx context.Context) (map[string]int64, error) {
 	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

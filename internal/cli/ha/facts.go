@@ -20,7 +20,8 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// facts are the known data of one master: values by section and item. A section that could not be read is absent, and not compared.
+// facts is the known data of one master: values by section and item. A section that could not be
+// read is absent, and not compared.
 type facts struct {
 	Master   string                       `json:"master"`
 	From     string                       `json:"from"` // directory, report or address
@@ -65,7 +66,7 @@ func (f *facts) note(format string, args ...any) {
 	f.Notes = append(f.Notes, fmt.Sprintf(format, args...))
 }
 
-// own are options that differ between masters.
+// own are options that may differ between masters.
 var own = map[string]bool{
 	"id": true, "interface": true, "ipv6": true, "root_dir": true, "conf_file": true, "config_dir": true, "pki_dir": true, "cachedir": true,
 	"sock_dir": true, "log_dir": true, "log_file": true, "key_logfile": true, "pidfile": true, "extension_modules": true, "master_id": true,
@@ -190,7 +191,8 @@ func (f *facts) minions(conf *config.Master) {
 // maxFiles bounds the compared files.
 const maxFiles = 200_000
 
-// tree collects the hashes of file_roots or pillar_roots: of files with the same name in several directories the first counts.
+// tree collects the hashes of file_roots or pillar_roots. If several directories have a file with
+// the same name, the first one counts.
 func (f *facts) tree(ctx context.Context, section string, roots any) {
 	envs, ok := roots.(*value.Dict)
 	if !ok {

@@ -43,7 +43,7 @@ func TestWithoutMasterFile(t *testing.T) {
 			t.Errorf("%v: code %d, %s", c.args, code, &out)
 		}
 	}
-	// Only defaults.
+	// Only default options.
 	for dir, want := range map[string]bool{usual: true, included: true, wrong: false} {
 		if got := onlyDefaults(filepath.Join(dir, "master"), usual); got != want {
 			t.Errorf("%s: %v", dir, got)

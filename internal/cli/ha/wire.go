@@ -44,7 +44,7 @@ func ofMinion(ctx context.Context, path string, log *slog.Logger) ([]*facts, err
 	return out, nil
 }
 
-// ask collects the data that one master gives a minion.
+// ask collects the data that one master sends to a minion.
 func ask(ctx context.Context, cfg minion.Config, master string, log *slog.Logger) *facts {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

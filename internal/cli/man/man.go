@@ -1,5 +1,5 @@
-// Package man is the program `brine man`: it writes the manual pages of all
-// programs, from the declarations that their help comes from.
+// Package man is the program `brine man`: it writes the manual pages of all programs, from the same
+// declarations as their help.
 package man
 
 import (
@@ -23,7 +23,8 @@ type options struct {
 	Dir string `flag:"--dir" arg:"DIR" doc:"Write the pages of all programs to this directory, which is made if it is not there."`
 }
 
-// section is that of a program: of daemons for the administrator.
+// section returns the manual section of a program: 8, for administrators, for the master and the
+// minion.
 func section(program string) int {
 	if program == "salt-master" || program == "salt-minion" {
 		return 8
@@ -31,7 +32,7 @@ func section(program string) int {
 	return 1
 }
 
-// Applet returns the program, which describes the given ones.
+// Applet returns the program, which describes the given programs.
 func Applet(applets []frame.Applet) frame.Applet {
 	return frame.Applet{Name: command.Name, Summary: "write manual pages", Run: func(_ context.Context, env *frame.Env, args []string) int {
 		o := &options{}
@@ -74,7 +75,7 @@ func writeAll(dir string, applets []frame.Applet) error {
 	return errors.Join(faults...)
 }
 
-// title is the page's name. What is no program of Salt's is one of brine.
+// title returns the name of the page. Programs that are not Salt's are subcommands of brine.
 func title(a *frame.Applet) string {
 	if strings.HasPrefix(a.Name, "salt") {
 		return a.Name
@@ -82,7 +83,7 @@ func title(a *frame.Applet) string {
 	return "brine-" + a.Name
 }
 
-// page is the manual page of a program.
+// page returns the manual page of a program.
 func page(a *frame.Applet, applets []frame.Applet) string {
 	d := a.Describe()
 	var b strings.Builder
@@ -142,7 +143,7 @@ func writeGroup(b *strings.Builder, g frame.Group) {
 	}
 }
 
-// spellings are all ways to write an option.
+// spellings returns all spellings of an option.
 func spellings(o *frame.Option) string {
 	var out []string
 	add := func(name, joint string) {
@@ -161,16 +162,16 @@ func spellings(o *frame.Option) string {
 	return strings.Join(out, ", ")
 }
 
-// text makes characters stand for themselves.
+// text escapes characters that are special in man(7).
 func text(s string) string {
 	return strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, "…", `\[u2026]`).Replace(s)
 }
 
-// wide is how long a line of a page may be, in bytes.
+// wide is the maximum length of a line in bytes.
 const wide = 75
 
-// line is running text: a new line for each sentence, as man(7) asks for, and
-// where a line becomes too long, and none that looks like a request.
+// line formats running text: a new line for each sentence, as man(7) recommends, and where a line
+// becomes too long. No line can be parsed as a request.
 func line(s string) string {
 	var lines []string
 	begin := true
@@ -190,7 +191,7 @@ func line(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// quote makes one argument of a request.
+// quote quotes an argument of a request.
 func quote(s string) string { return `"` + strings.ReplaceAll(text(s), `"`, `\(dq`) + `"` }
 
 const exitCodes = `.SH EXIT STATUS

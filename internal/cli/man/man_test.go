@@ -63,7 +63,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// Programs that read manual pages find no fault with any.
+// TestReaders: programs that check manual pages report no errors.
 func TestReaders(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man")
 	if code, _, stderr := run(t, "--dir", dir); code != 0 {
@@ -78,7 +78,7 @@ func TestReaders(t *testing.T) {
 		for _, p := range pages {
 			out, _ := exec.Command(tool[0], append(tool[1:], p)...).CombinedOutput()
 			for l := range strings.Lines(string(out)) {
-				if !strings.Contains(l, "missing date") { // pages are the same whenever they are made
+				if !strings.Contains(l, "missing date") { // pages do not depend on the date
 					t.Errorf("%s: %s", tool[0], l)
 				}
 			}

@@ -1,5 +1,5 @@
-// Package selfcheck is the program `brine self-check`: it compares an installation with
-// the manifests of its packages, and checks who can read the private keys.
+// Package selfcheck is the program `brine self-check`: it compares an installation with the
+// manifests of its packages, and checks who can read the private keys.
 package selfcheck
 
 import (
@@ -33,11 +33,11 @@ type options struct {
 	Root   string `flag:"--root" arg:"DIR" default:"/" doc:"Root directory of the installation. Default: %default."`
 }
 
-// manifests is the directory of the packages' manifests: lines of kind, mode, hash or
-// target, and path.
+// manifests is the directory of the package manifests. A line has a kind, a mode, a hash or link
+// target, and a path.
 const manifests = "usr/share/brine/manifest"
 
-// Applet is the entry in the table of programs.
+// Applet returns the program.
 func Applet() frame.Applet {
 	return frame.Applet{Name: command.Name, Summary: "verify an installation from packages", Run: run}
 }
@@ -63,12 +63,12 @@ func run(_ context.Context, env *frame.Env, args []string) int {
 	return frame.ExitOK
 }
 
-// check is a run of the program.
+// check is one run of the program.
 type check struct {
 	root   string
 	out    io.Writer
-	files  int // that manifests name
-	count  int // of manifests
+	files  int // listed in manifests
+	count  int // number of manifests
 	faults int
 }
 
@@ -77,7 +77,7 @@ func (c *check) fault(format string, args ...any) {
 	fmt.Fprintf(c.out, format+"\n", args...)
 }
 
-// reinstall is what to do about a file that is not as the package has it.
+// reinstall is the advice for a file that differs from its package.
 const reinstall = "install the package again"
 
 // packages compares the files of all packages with their manifests.
@@ -121,7 +121,7 @@ func (c *check) link(path, target string) {
 }
 
 func (c *check) file(path, mode, hash string) {
-	// Documentation can be left out at an installation, as images of containers do.
+	// An installation may leave out the documentation, as container images do.
 	f, err := os.Open(filepath.Join(c.root, path))
 	if errors.Is(err, fs.ErrNotExist) && (strings.HasPrefix(path, "/usr/share/doc/") || strings.HasPrefix(path, "/usr/share/man/")) {
 		return
@@ -163,7 +163,7 @@ func (c *check) masked(path string) {
 	}
 }
 
-// reason is an error without the path, which the message has.
+// reason removes the path from an error, because the message has it.
 func reason(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -171,14 +171,14 @@ func reason(err error) error {
 	return err
 }
 
-// owned are the options that say where keys are and whose.
+// owned are the options for the location and the owner of keys.
 type owned struct {
 	RootDir string `salt:"root_dir" default:"/"`
 	User    string `salt:"user" default:""`
 	PKIDir  string `salt:"pki_dir" default:""`
 }
 
-// keys checks the owner and the mode of the private keys of a daemon, if it has some.
+// keys checks the owner and the mode of a daemon's private keys, if it has any.
 func (c *check) keys(k config.Kind, dir string) {
 	main := filepath.Join(c.root, dir, string(k))
 	if _, err := os.Stat(main); errors.Is(err, fs.ErrNotExist) {
@@ -236,7 +236,7 @@ func (c *check) keys(k config.Kind, dir string) {
 	}
 }
 
-// private reports a file that another user than its owner can change, or read.
+// private reports a file or directory with one of the refused permissions, or with another owner.
 func (c *check) private(path string, info fs.FileInfo, owner *user.User, refused fs.FileMode, mode string) {
 	if info.Mode().Perm()&refused != 0 {
 		c.fault("%s: has mode %o, so that others can read it; run chmod %s %s", path, info.Mode().Perm(), mode, path)

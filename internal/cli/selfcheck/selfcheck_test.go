@@ -13,7 +13,7 @@ import (
 	"brine/internal/cli/frame"
 )
 
-// TestSelfCheck damages an installation in one way at a time.
+// TestSelfCheck damages an installation, in one way at a time.
 func TestSelfCheck(t *testing.T) {
 	me, err := user.Current()
 	if err != nil {
