@@ -18,7 +18,7 @@ import (
 )
 
 // EventReturnOptions select the events that are stored outside of the master,
-// and the returners that do so.
+// and the returners that store them.
 type EventReturnOptions struct {
 	Returners  any    `salt:"event_return" default:"" doc:"what keeps the master's events: a name or several, of rawfile_json (a line of JSON for each, in a file), local (the master's log), and the returners mysql, pgjsonb, postgres, postgres_local_cache, and those in Python" change:"restart"`
 	Queue      int    `salt:"event_return_queue" default:"0" doc:"events that are collected before they are kept; 0: each at once" change:"restart"`
@@ -37,17 +37,19 @@ type eventStore interface {
 
 // Limits of the queue of an event returner.
 const (
-	// returnerQueue is how many events may be queued for a slow returner.
+	// returnerQueue bounds the events that are queued while a returner is slow.
 	returnerQueue = 1 << 14
-	// returnerMost is how many are kept for a failing one.
+	// returnerMost bounds the events that are stored for a retry while it fails.
+	// Newer events replace the oldest ones.
 	returnerMost = 1 << 14
-	// returnerAgain is the pause after a failure.
+	// returnerAgain is the time between retries.
 	returnerAgain = time.Second
 	// returnerLast bounds the final flush when the master ends.
 	returnerLast = 5 * time.Second
 )
 
-// EventReturnNames returns the words of event_return, sorted.
+// EventReturnNames returns the valid names in event_return except those of the
+// user's own returners, sorted.
 func EventReturnNames() []string {
 	names := []string{"local", "rawfile_json"}
 	for _, n := range returner.Names() {
@@ -91,14 +93,14 @@ func NewEventReturners(o EventReturnOptions, sinks Config, bus *event.Bus, log *
 	return out
 }
 
-// database stores events in the server of a returner.
+// database stores events with a returner.
 type database struct {
 	r       returner.Returner
 	timeout time.Duration
 }
 
-// KeepEvents stores events at once. The connections stay open until the process
-// ends.
+// KeepEvents implements eventStore with one call of the returner. Its connections
+// stay open until the process ends.
 func (d *database) KeepEvents(ctx context.Context, events []*event.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -122,16 +124,16 @@ type EventReturner struct {
 	to          eventStore
 	bus         *event.Bus
 	log         *slog.Logger
-	most        int           // events in a batch
-	age         time.Duration // how long events are kept; 0: for ever
+	most        int           // events in a full batch
+	age         time.Duration // maximum wait for a full batch; 0: no limit
 	allow, deny []target.Glob
 
 	waiting []*event.Event
 	dropped uint64
-	told    uint64 // lost events that are already logged
+	told    uint64 // lost events that were already logged
 }
 
-// wants reports whether an event is selected.
+// wants reports whether the options select events with a tag.
 func (k *EventReturner) wants(tag string) bool {
 	fits := func(g target.Glob) bool { return g.Match(tag) }
 	return (len(k.allow) == 0 || slices.ContainsFunc(k.allow, fits)) && !slices.ContainsFunc(k.deny, fits)
@@ -180,7 +182,7 @@ func (k *EventReturner) add(e *event.Event) {
 	k.waiting = append(k.waiting, e)
 }
 
-// reportLost logs how many events were lost.
+// reportLost logs the number of lost events if it has changed.
 func (k *EventReturner) reportLost(events *event.Subscription) {
 	if n := k.dropped + events.Dropped(); n > 0 && n != k.told {
 		k.log.Error("event_return lost events: it is too slow or fails", "name", k.name, "lost_in_all", n)
@@ -201,7 +203,7 @@ func (k *EventReturner) flush(ctx context.Context) error {
 	return nil
 }
 
-// drain stores the events that were fired before the end.
+// drain stores the events that were fired before ctx ended.
 func (k *EventReturner) drain(events *event.Subscription) {
 	events.Close()
 	for e := range events.C {
@@ -215,7 +217,7 @@ func (k *EventReturner) drain(events *event.Subscription) {
 	k.flush(ctx) // it logs errors itself
 }
 
-// eventJSON encodes an event like Salt's readers see it.
+// eventJSON encodes an event as Salt does, with its data and tag.
 func eventJSON(e *event.Event) (string, error) {
 	return json.Dump(value.DictOf("data", e.Data, "tag", e.Tag), json.Format{ASCII: true, Other: func(v any) (any, error) { return value.Str(v), nil }})
 }
@@ -230,14 +232,14 @@ func (f rawFile) KeepEvents(_ context.Context, events []*event.Event) error {
 	for _, e := range events {
 		line, err := eventJSON(e)
 		if err != nil {
-			continue // cannot be encoded as JSON; it would fail for ever
+			continue // cannot be encoded as JSON: each retry would fail
 		}
 		b.WriteString(line + "\n")
 	}
 	if err := os.MkdirAll(filepath.Dir(string(f)), 0o755); err != nil {
 		return err
 	}
-	// Events contain the returns of minions.
+	// Not readable by others: events contain the returns of minions.
 	w, err := os.OpenFile(string(f), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
