@@ -13,16 +13,16 @@ import (
 // Ineffective describes an option of Salt that Brine accepts and does not use.
 type Ineffective struct {
 	Name string
-	// Why says why it has no effect, and what to use instead.
+	// Why is the reason why it has no effect, and what to use instead.
 	Why string
-	// Refused says that secrets, access or safety may depend on it: a daemon
-	// starts with it only if ignore_unsupported names it.
+	// Refused is true if secrets, access or safety may depend on the option: a daemon starts
+	// with it only if ignore_unsupported names it.
 	Refused bool
 	// usual is Salt's default. That value needs no message.
 	usual any
 }
 
-// ineffectiveGroup is options with one reason. A word of options is a name, or
+// ineffectiveGroup is a group of options with the same reason. A word of options is a name, or
 // NAME=DEFAULT if Salt's default is not empty, false or zero.
 type ineffectiveGroup struct {
 	why     string
@@ -118,7 +118,7 @@ var ineffectiveGroups = []ineffectiveGroup{
 	{why: "the events of sign-ins have no grains", options: "auth_events_autosign_grains auth_events_pend_autosign_grains"},
 }
 
-// ineffectiveOptions are all of them by name.
+// ineffectiveOptions returns the options of all groups by name.
 var ineffectiveOptions = sync.OnceValue(func() map[string]*Ineffective {
 	all := map[string]*Ineffective{}
 	for _, g := range ineffectiveGroups {
@@ -144,7 +144,7 @@ func IneffectiveOptions() []Ineffective {
 	return all
 }
 
-// insteadOfConsole says what replaces the options of the plugin of Salt's Enterprise console.
+// insteadOfConsole is the message about the options of the Enterprise console's plugin.
 const insteadOfConsole = "Brine does not connect to the Enterprise console; use salt-api with SaltGUI for its pages (docs/rest-api.md), " +
 	"gitfs and git_pillar for its files and pillar, and master_job_cache for its job records"
 
@@ -161,8 +161,8 @@ func ineffective(name string, v any) *Ineffective {
 	return o
 }
 
-// Overrides are options by which a daemon starts although its configuration has
-// options on which secrets, access or safety depend and which have no effect.
+// Overrides are options with which a daemon starts although secrets, access or safety depend on
+// options in its configuration that have no effect.
 type Overrides struct {
 	IgnoreUnsupported []string `salt:"ignore_unsupported" default:"[]" doc:"options of Salt without effect, or OPTION.NAME for a missing module, with which the daemon starts nevertheless (Brine only)" change:"live"`
 }
@@ -171,11 +171,11 @@ type Overrides struct {
 type Unsupported struct {
 	// Key is the option, Unit the module that it names, or empty.
 	Key, Unit string
-	// Why says what is missing, and what to use instead.
+	// Why is what is missing, and what to use instead.
 	Why string
 }
 
-// Name is the word by which ignore_unsupported accepts it.
+// Name returns the name under which ignore_unsupported accepts it.
 func (u Unsupported) Name() string {
 	if u.Unit == "" {
 		return u.Key
@@ -220,7 +220,7 @@ func (t *Tree) Unsupported(declare ...any) (out []Unsupported) {
 	return out
 }
 
-// maxSDB bounds the depth of a value that is searched.
+// maxSDB bounds the depth to which a value is searched.
 const maxSDB = 20
 
 // findSDB returns the first string in v that is a reference to an SDB.

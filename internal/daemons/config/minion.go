@@ -79,7 +79,7 @@ var masterTypes = []string{"str", "failover", "distributed", "cluster", "func", 
 
 const minionLog = "/var/log/salt/minion"
 
-// usual returns the defaults that a part does not know.
+// usual returns the defaults that the parts do not declare.
 func (*Minion) usual() map[string]any {
 	return map[string]any{"log_file": minionLog, "file_roots": fileserver.UsualRoots(), "pillar_roots": pillar.UsualRoots()}
 }

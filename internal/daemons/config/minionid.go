@@ -111,7 +111,7 @@ func (m Machine) guessID() string {
 	return "localhost"
 }
 
-// Identity are the options that determine the id.
+// Identity contains the options that determine the id.
 type Identity struct {
 	ID           string `salt:"id" default:"" doc:"the id of this minion or master; guessed from the machine's name if empty"`
 	IDFunction   any    `salt:"id_function" default:"{}" doc:"function that returns the id (not supported: set id)" change:"restart"`
