@@ -57,7 +57,8 @@ func compareSection(section string, all []*facts) (out []difference) {
 	return out
 }
 
-// signing reports whether all masters sign their public keys with one signing key. Then each may have its own key pair.
+// signing reports whether all masters sign their public keys with one signing key. Then each may
+// have its own key pair.
 func signing(all []*facts) bool {
 	first := ""
 	for _, f := range all {

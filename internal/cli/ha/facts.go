@@ -81,8 +81,8 @@ var access = map[string]bool{
 	"rest_cherrypy": true, "minionfs_whitelist": true, "ssh_minion_opts": true,
 }
 
-// ofFolder collects the facts of the master configured in a directory or file. usual is the default configuration
-// directory of a master here.
+// ofFolder collects the facts of the master configured in a directory or file. usual is the default
+// configuration directory of a master here.
 func ofFolder(ctx context.Context, path, usual string) (*facts, error) {
 	file := path
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
@@ -256,8 +256,9 @@ func hashFile(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
-// onlyDefaults reports whether a master may run without this main file: it is the default one, where all options have defaults, or included
-// files exist. Otherwise the directory is probably wrong.
+// onlyDefaults reports whether a master may run without this main file: it is the default one,
+// where all options have defaults, or included files exist. Otherwise the directory is probably
+// wrong.
 func onlyDefaults(file, usual string) bool {
 	if st, err := os.Stat(filepath.Join(filepath.Dir(file), "master.d")); err == nil && st.IsDir() {
 		return true

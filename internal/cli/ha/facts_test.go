@@ -10,8 +10,8 @@ import (
 	"brine/internal/cli/frame"
 )
 
-// TestWithoutMasterFile checks that a master with only defaults, or only options in master.d, needs no main file; any other directory
-// without one is an error.
+// TestWithoutMasterFile checks that a master with only defaults, or only options in master.d, needs
+// no main file; any other directory without one is an error.
 func TestWithoutMasterFile(t *testing.T) {
 	usual, included, wrong := t.TempDir(), t.TempDir(), t.TempDir()
 	for _, dir := range []string{usual, included} {

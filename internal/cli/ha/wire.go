@@ -18,8 +18,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// ofMinion compares the masters of a minion from the minion's side: it signs in to each with the minion's key, which must be accepted, and
-// queries what a minion may read.
+// ofMinion compares the masters of a minion from the minion's side: it signs in to each with the
+// minion's key, which must be accepted, and queries what a minion may read.
 func ofMinion(ctx context.Context, path string, log *slog.Logger) ([]*facts, error) {
 	tree, err := config.Load(path, config.MinionKind, log)
 	if err != nil {

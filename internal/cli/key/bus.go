@@ -12,7 +12,8 @@ import (
 // busTimeout is the timeout for sending all events to a master.
 const busTimeout = 2 * time.Second
 
-// bus sends events about changes to a running master. It is best effort: the master also notices the changed directories, a little later.
+// bus sends events about changes to a running master. It is best effort: the master also notices
+// the changed directories, a little later.
 type bus struct {
 	at   event.Sockets
 	max  int

@@ -50,7 +50,8 @@ func rejecting(o *options) change {
 	return c
 }
 
-// deleting differs from the others: it affects all states, although its message mentions unaccepted keys, and the default answer is no.
+// deleting differs from the others: it affects all states, although its message mentions unaccepted
+// keys, and the default answer is no.
 func deleting(*options) change {
 	return change{act: "delete", past: "deleted", from: states, named: []string{"unaccepted"},
 		question: "Proceed? [N/y] ", byDefault: "n", do: (*program).remove}

@@ -14,7 +14,8 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// forget removes the cached data of minions without a key, so that a later minion with the same id does not inherit it.
+// forget removes the cached data of minions without a key, so that a later minion with the same id
+// does not inherit it.
 func (p *program) forget(gone []string) error {
 	keys, err := p.keys.List()
 	if err != nil {
@@ -40,8 +41,8 @@ func (p *program) forget(gone []string) error {
 	return err
 }
 
-// requestRotation requests a new session key from the master: a file in the cache directory with the master's id, readable only by the
-// master's user. The master refuses any other mode or id.
+// requestRotation requests a new session key from the master: a file in the cache directory with
+// the master's id, readable only by the master's user. The master refuses any other mode or id.
 func requestRotation(c *conf) error {
 	path, next := filepath.Join(c.Files.CacheDir, ".dfn"), filepath.Join(c.Files.CacheDir, ".dfn-next")
 	if _, err := os.Lstat(path); err == nil {

@@ -21,7 +21,8 @@ type Options struct {
 	ClusterPKIDir string `salt:"cluster_pki_dir" default:"" doc:"directory of the keys shared by a cluster"`
 }
 
-// conf is the master's configuration as needed by salt-key, with the options of the command line applied.
+// conf is the master's configuration as needed by salt-key, with the options of the command line
+// applied.
 type conf struct {
 	*config.Master
 	Options
@@ -86,7 +87,8 @@ func (o *Options) fill(tree *config.Tree) error {
 	return nil
 }
 
-// needsID reports whether the options may lead to a request for a new session key, which contains the master's id.
+// needsID reports whether the options may lead to a request for a new session key, which contains
+// the master's id.
 func (o *options) needsID() bool {
 	return o.Delete != "" || o.DeleteAll || o.Reject != "" || o.RejectAll
 }

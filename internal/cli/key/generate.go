@@ -47,7 +47,8 @@ func (p *program) makePair(dir, name string) error {
 	return errors.Join(chown(priv, p.conf.Files.User), chown(filepath.Join(dir, name+".pub"), p.conf.Files.User))
 }
 
-// genSignature signs the master's public key for minions that verify it. A missing file is reported as the result, as in Salt.
+// genSignature signs the master's public key for minions that verify it. A missing file is reported
+// as the result, as in Salt.
 func (p *program) genSignature() error {
 	o, dir := &p.opts, p.conf.keyDir()
 	pub, missing := pick(o.Pub, filepath.Join(dir, "master.pub"))
@@ -80,7 +81,8 @@ func (p *program) genSignature() error {
 	return p.display(single(done))
 }
 
-// pick returns the named file, or the default if it exists. missing says that the named file does not exist.
+// pick returns the named file, or the default if it exists. missing says that the named file does
+// not exist.
 func pick(named, usual string) (path string, missing bool) {
 	path = named
 	if path == "" {
@@ -92,8 +94,9 @@ func pick(named, usual string) (path string, missing bool) {
 	return path, false
 }
 
-// sign writes the signature of a public key in the form in which masters send it: without the newline at the end
-// of its file, which Salt signs too, so that no minion accepts that signature. It returns false if a signature already exists, which is kept.
+// sign writes the signature of a public key in the form in which masters send it: without the
+// newline at the end of its file, which Salt signs too, so that no minion accepts that signature.
+// It returns false if a signature already exists, which is kept.
 func (p *program) sign(priv, pub, path string) (bool, error) {
 	k, err := crypt.LoadPrivate(priv, p.conf.SigningPass)
 	if err != nil {

@@ -74,15 +74,14 @@ func shellWords(s string) []string {
 	return out
 }
 
-// alphaKey is the key that the recordings show and whose fingerprint they
-// have.
+// alphaKey returns the key in the recordings, whose fingerprint they also contain.
 func alphaKey(t *testing.T) string {
 	t.Helper()
 	_, pem, _ := strings.Cut(recording(t, "key_print_one").stdout, "alpha:  ")
 	return pem
 }
 
-// master is a master's directories in a temporary place.
+// master is the temporary directories of a master.
 type master struct {
 	t     *testing.T
 	dir   string
@@ -128,7 +127,7 @@ func (m *master) put(have string) {
 	}
 }
 
-// has returns the keys that are there, written as for put.
+// has returns the stored keys in the notation of put.
 func (m *master) has() string {
 	m.t.Helper()
 	keys, err := m.store.List()
@@ -156,11 +155,11 @@ func (m *master) run(stdin io.Reader, args ...string) (code int, stdout, stderr 
 	return code, out.String(), errs.String()
 }
 
-// fourStates is what the listings of the recordings show.
+// fourStates are the keys in the recordings of lists.
 const fourStates = "acc:gamma pre:alpha,beta,delta,eta,theta rej:epsilon den:zeta"
 
-// TestRecordings runs every recorded command on the keys there were, and
-// compares what it says and what it leaves behind.
+// TestRecordings runs every recorded command on the recorded keys, and compares its output and the
+// resulting keys.
 func TestRecordings(t *testing.T) {
 	for _, tc := range []struct{ name, before, after string }{
 		{"key_list_empty", "", ""},
@@ -225,7 +224,7 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// No recording may be forgotten: a new one fails here until it has a test.
+// TestAllRecordingsAreUsed fails for a recording that has no test.
 func TestAllRecordingsAreUsed(t *testing.T) {
 	text, err := os.ReadFile("key_test.go")
 	if err != nil {
@@ -261,7 +260,7 @@ func TestTerminal(t *testing.T) {
 	m.tty = true
 	m.put("pre:lambda")
 	_, stdout, stderr := m.run(strings.NewReader(r.stdin), r.args...)
-	// The terminal itself shows what is typed, which our input does not.
+	// The recording contains the typed answer, which a terminal echoes, but our input does not.
 	if want := strings.Replace(r.stdout, "[n/Y] y\n", "[n/Y] ", 1); stdout+stderr != want {
 		t.Errorf("got:\n%q\nwant:\n%q", stdout+stderr, want)
 	}
@@ -341,7 +340,7 @@ func TestGenSignature(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Masters send the key without a newline at its end, and minions verify that text.
+	// Masters send the key without a newline at its end, and minions verify that string.
 	if err := signer.Verify(crypt.PKCS1v15SHA1, []byte(crypt.CleanKey(alphaKey(t))), sig); err != nil {
 		t.Errorf("minions refuse the signature: %v", err)
 	}
@@ -446,7 +445,7 @@ func TestNoAnswer(t *testing.T) {
 	if code != 1 || !strings.Contains(stderr, "use -y") || m.has() != "pre:one" {
 		t.Errorf("code %d, %q, keys %q", code, stderr, m.has())
 	}
-	r, w := io.Pipe() // an answer that never comes
+	r, w := io.Pipe() // a reader that never returns an answer
 	defer w.Close()
 	var out, errs bytes.Buffer
 	ctx, cancel := cancelWhenAsked(t, &out)

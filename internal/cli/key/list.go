@@ -58,7 +58,8 @@ func (p *program) list(arg string) error {
 	return p.display(byFolder(out))
 }
 
-// match returns the ids that match a glob or a comma-separated list, by state; states without matches are left out.
+// match returns the ids that match a glob or a comma-separated list, by state; states without
+// matches are left out.
 func (p *program) match(pattern string) ([]ids, error) {
 	keys, err := p.keys.List()
 	if err != nil {

@@ -15,8 +15,9 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// remote runs the requested action with wheel functions of a running master, as a user of an external authentication system. That user must
-// be able to read the master's configuration, but no key.
+// remote runs the requested action with wheel functions of a running master, as a user of an
+// external authentication system. That user must be able to read the master's configuration, but no
+// key.
 type remote struct {
 	*program
 	client *client.Client
@@ -150,8 +151,8 @@ func (r *remote) change(ctx context.Context, c change, match any) error {
 	return r.report(c, work, now)
 }
 
-// order returns the call for exactly the keys that were shown: by ids, for which users need the permission that Salt
-// requires, or by a map of states if an id could be read as a glob or a list.
+// order returns the call for exactly the keys that were shown: by ids, for which users need the
+// permission that Salt requires, or by a map of states if an id could be read as a glob or a list.
 func (r *remote) order(c change, work []ids) (fun string, arg any, kwargs *value.Dict) {
 	fun, kwargs = "key."+c.act, value.NewDict(0)
 	for _, st := range c.from {

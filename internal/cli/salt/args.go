@@ -114,7 +114,8 @@ func wire(words []string, raw map[string]bool) *value.List {
 	return &value.List{Items: fn.Wire(args, kwargs)}
 }
 
-// several parses the arguments of more than one function. They are separated by a word equal to sep, or else by sep within words.
+// several parses the arguments of more than one function. They are separated by a word equal to
+// sep, or else by sep within words.
 func (c *call) several(args []string, sep string, raw map[string]bool) error {
 	funs := splitComma(value.Str(c.fun))
 	c.fun = value.Strings(funs)

@@ -14,8 +14,9 @@ import (
 	"brine/internal/store/cache"
 )
 
-// notConnected reports whether a minion that did not return is not connected to the master: other minions are connected, and none of the
-// minion's known addresses is among theirs. It returns false if this cannot be determined.
+// notConnected reports whether a minion that did not return is not connected to the master: other
+// minions are connected, and none of the minion's known addresses is among theirs. It returns false
+// if this cannot be determined.
 func (p *program) notConnected(id string) bool {
 	if p.peers == nil {
 		p.peers = map[netip.Addr]bool{}
@@ -44,7 +45,8 @@ func (p *program) notConnected(id string) bool {
 // established is the state of a connection in the kernel's table.
 const established = "01"
 
-// addPeers adds the remote addresses connected to a local port, from one of the kernel's tables of TCP connections.
+// addPeers adds the remote addresses connected to a local port, from one of the kernel's tables of
+// TCP connections.
 func addPeers(peers map[netip.Addr]bool, table io.Reader, port uint16) {
 	sc := bufio.NewScanner(table)
 	for sc.Scan() {

@@ -11,11 +11,13 @@ import (
 	"brine/internal/cli/frame"
 )
 
-// progressAfter is how long a job must run before a terminal shows its progress, and the interval between updates.
+// progressAfter is how long a job must run before a terminal shows its progress, and the interval
+// between updates.
 const progressAfter = time.Second
 
-// progress is the progress line of a running job: how many minions have returned, the slowest, the elapsed time, and the minions that are
-// missing. Its fields are accessed only within Aside of the line.
+// progress is the progress line of a running job: how many minions have returned, the slowest, the
+// elapsed time, and the minions that are missing. Its fields are accessed only within Aside of the
+// line.
 type progress struct {
 	*frame.Line
 	begun   time.Time
@@ -28,8 +30,8 @@ type progress struct {
 	stop    func()
 }
 
-// newProgress shows the progress of a job for these minions: with the option -p from the start and with a bar, otherwise after
-// progressAfter.
+// newProgress shows the progress of a job for these minions: with the option -p from the start and
+// with a bar, otherwise after progressAfter.
 func (p *program) newProgress(ids []string) *progress {
 	pr := &progress{begun: time.Now(), bar: p.opts.Progress, since: map[string]time.Time{}, stop: func() {}}
 	p.live = pr

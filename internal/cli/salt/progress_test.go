@@ -43,7 +43,8 @@ func TestProgressText(t *testing.T) {
 	}
 }
 
-// TestProgressAside checks that other output never mixes with the progress line, and that errors of writing are returned.
+// TestProgressAside checks that other output never mixes with the progress line, and that errors of
+// writing are returned.
 func TestProgressAside(t *testing.T) {
 	var b strings.Builder
 	p := &progress{Line: frame.NewLine(&b, 30), begun: time.Now(), total: 2, since: map[string]time.Time{}}

@@ -289,7 +289,8 @@ func TestIncomplete(t *testing.T) {
 	}
 }
 
-// TestCircularNodegroup checks that a nodegroup that contains itself is an error on stderr and matches no minion.
+// TestCircularNodegroup checks that a nodegroup that contains itself is an error on stderr and
+// matches no minion.
 func TestCircularNodegroup(t *testing.T) {
 	m := clienttest.Start(t, clienttest.Options{Config: map[string]any{"nodegroups": value.DictOf("a", "N@b", "b", "N@a or alpha")}, Minions: fleet()})
 	for _, args := range [][]string{{"-N", "a", "test.ping"}, {"-C", "N@b", "test.ping"}, {"-N", "a", "--preview-target"},

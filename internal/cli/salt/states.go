@@ -85,8 +85,8 @@ func (r stateReport) change(jid, id, state, more string) {
 	r.env.Errorf("%s is %s%s", id, state, more)
 }
 
-// absent shows the state of each minion that did not return, and the number of minions in each state. It shows nothing if the master
-// does not track states, as stock masters.
+// absent shows the state of each minion that did not return, and the number of minions in each
+// state. It shows nothing if the master does not track states, as stock masters.
 func (r stateReport) absent(ctx context.Context, jid string, ids []string, returned int) {
 	if len(ids) == 0 {
 		return
