@@ -57,8 +57,7 @@ type options struct {
 	absent
 }
 
-// absent are options of Salt's program that have no meaning here. They are an
-// error, not ignored.
+// absent are options of Salt's program that Brine does not support. They are an error, not ignored.
 type absent struct {
 	ProxyID      string   `flag:"--proxyid" hidden:"y" doc:"Id of a proxy minion."`
 	StatesDir    string   `flag:"--states-dir" hidden:"y" doc:"Directory of further state modules."`
@@ -92,19 +91,20 @@ var command = &frame.Command{
 	Doc: "Runs an execution function on this minion.",
 }
 
-// Applet is the entry in the table of programs.
+// Applet returns the program.
 func Applet() frame.Applet {
 	return frame.Applet{Name: "salt-call", Summary: "run a function on this minion", Run: run}
 }
 
-// While states run, which may take long, the garbage collector runs more often than
-// by default. That takes a quarter less memory for some hundredths of a second. Its
-// first run is at a heap of 5 MB, firstPercent of the runtime's minimum: an earlier
-// run would free too little for its cost.
+// For runs of states, which may take long, the garbage collector runs more often than by default.
+// That needs a quarter less memory and costs some hundredths of a second. The first collection is
+// at a heap of 5 MB, which is firstPercent of the runtime's minimum: an earlier one would free too
+// little for its cost.
 //
-// A function that only returns data ends in a moment, mostly before the heap reaches
-// 32 MB, where the collector runs first; that is half of the memory of a Python
-// interpreter. Collecting at every MB took a third of the time of a
+// A function that only returns data ends quickly, mostly before the heap reaches 32 MB, where its
+// first collection is. That is half of the memory of a Python interpreter. A collection at every MB
+// took a third of the time of a state.show_lowstate. After the first one, the collector runs as by
+// default.
 // state.show_lowstate. After that the collector runs as by default.
 const (
 	gcPercent     = 30
@@ -113,17 +113,17 @@ const (
 	answerFirst   = 800
 )
 
-// lasts reports whether a function may run so long that its memory matters more
-// than the collector's time: a run of states.
+// lasts reports whether a function runs states, and so may run so long that its memory matters more
+// than the collector's time.
 func lasts(fun string) bool {
 	return strings.HasPrefix(fun, "state.") && !strings.HasPrefix(fun, "state.show_")
 }
 
-// collect sets the garbage collector's percentage to first until its first run,
-// and to later afterwards.
+// collect sets the garbage collector's percentage to first until its first collection, and to later
+// after that.
 func collect(first, later int) {
 	debug.SetGCPercent(first)
-	// The finalizer of the unreachable object runs after the collection.
+	// The cleanup of the unreachable object runs after the collection.
 	garbage := new([64]byte)
 	runtime.AddCleanup(garbage, func(int) { debug.SetGCPercent(later) }, 0)
 }
@@ -218,7 +218,7 @@ type runner struct {
 	args []string
 	show *frame.Display
 	log  *slog.Logger
-	// progress is nil unless there is a terminal.
+	// progress is nil unless output goes to a terminal.
 	progress *progress
 }
 

@@ -75,7 +75,7 @@ var command = frame.Command{
 	},
 }
 
-// Applet is the entry in the table of programs.
+// Applet returns the program.
 func Applet() frame.Applet {
 	return frame.Applet{Name: command.Name, Summary: "create, join, leave and show a cluster of masters", Run: execute}
 }
@@ -241,8 +241,7 @@ func failed(env *frame.Env, err error) int {
 	return frame.ExitFailure
 }
 
-// isolated reports whether the configuration is that of a master without a
-// shared directory.
+// isolated reports whether the configured master is in a cluster without a shared directory.
 func isolated(env *frame.Env, o *options) bool {
 	c, _, err := config.LoadMaster(config.Path(config.MasterKind, o.Resolve(env), env.Getenv), slog.New(slog.DiscardHandler))
 	return err == nil && c.Cluster.Isolated
@@ -277,7 +276,7 @@ func showWitnessSecret(env *frame.Env, o *options) int {
 	return frame.ExitOK
 }
 
-// showSecret prints how masters join now.
+// showSecret prints how masters join at present.
 func showSecret(env *frame.Env, o *options) int {
 	c, secret, err := currentSecret(env, o)
 	if err != nil {
@@ -288,17 +287,17 @@ func showSecret(env *frame.Env, o *options) int {
 	return frame.ExitOK
 }
 
-// machine is the master that is configured here.
+// machine is the master configured on this machine.
 type machine struct {
 	env  *frame.Env
 	o    *options
-	conf string // the file to be written
+	conf string // the file to write
 	pki  string
 	// cache is cachedir.
 	cache string
 	port  int
 	bits  int
-	pass  string // of master.pem
+	pass  string // passphrase of master.pem
 	// clusterPass is the passphrase of cluster.pem.
 	clusterPass string
 }
@@ -364,7 +363,7 @@ func (m *machine) found() error {
 	return nil
 }
 
-// asksFor explains how join reads the secret.
+// asksFor explains how join gets the secret.
 func asksFor(secret string) string {
 	return "It asks for the secret, or takes it from --secret-file FILE or the variable BRINE_CLUSTER_SECRET:\n\n    " + secret + "\n"
 }

@@ -1,10 +1,9 @@
-// Package cp is salt-cp: it copies files from this machine to minions, using
-// the functions cp.recv and cp.recv_chunked, which stock minions have, too.
+// Package cp is salt-cp: it copies files from this machine to minions by the functions cp.recv and
+// cp.recv_chunked, which stock minions also have.
 //
-// Without -C all files go out as text in one job, which suits small
-// configuration files. With -C files of any kind and size go out in chunks, one
-// job per chunk, and directories recursively. A minion that fails a chunk, or
-// does not return, gets no further chunks of that file.
+// Without -C all files are sent as strings in one job, which suits small configuration files. With
+// -C files of any kind and size are sent in chunks, one job per chunk, and directories recursively.
+// A minion that fails a chunk, or does not return, gets no further chunks of that file.
 package cp
 
 import (
@@ -104,8 +103,8 @@ func (s *settings) Check() error {
 	return nil
 }
 
-// maxChunk bounds salt_cp_chunk_size: a chunk is a message, whose size masters
-// and minions bound.
+// maxChunk bounds salt_cp_chunk_size. A chunk is one message, and masters and minions bound the
+// size of messages.
 const maxChunk = 32 << 20
 
 // program is one run of salt-cp.
@@ -150,7 +149,7 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 	return p.exitCode(p.do(ctx))
 }
 
-// parseTarget reads the target as the user writes it.
+// parseTarget parses the target of the command line.
 func parseTarget(typ, text string) any {
 	switch {
 	case typ != "list":
@@ -161,8 +160,8 @@ func parseTarget(typ, text string) any {
 	return value.Strings(strings.Fields(text))
 }
 
-// realPath resolves links, since the copy gets the name of the file itself. A
-// path that does not exist is returned unchanged.
+// realPath resolves symbolic links, since the copy is named after the file itself. A path that does
+// not exist is returned unchanged.
 func realPath(path string) string {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -188,7 +187,7 @@ func (p *program) do(ctx context.Context) error {
 	return p.Show.Show(all, "", output.Call{})
 }
 
-// job is the part that all jobs of a copy share.
+// job returns the part that all jobs of a copy share.
 func (p *program) job(fun string, args ...any) client.Job {
 	return client.Job{
 		Target: p.target, Type: p.typ, Fun: fun, Arg: value.ListOf(args...),

@@ -19,13 +19,13 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// Config is the option that says where the configuration is.
+// Config is the option for the configuration directory.
 type Config struct {
 	ConfigDir string `flag:"-c --config-dir" arg:"DIR" env:"SALT_CONFIG_DIR" default:"/etc/salt" doc:"Directory with the configuration. Default: %default."`
 }
 
-// Resolve makes the directory an absolute path and returns it. A directory that
-// does not exist is only warned about: there are defaults for everything.
+// Resolve makes the directory absolute and returns it. If the directory does not exist, it only
+// warns, since every option has a default.
 func (c *Config) Resolve(env *Env) string {
 	dir := filesys.ExpandUserFrom(c.ConfigDir, env.Getenv("HOME"))
 	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
@@ -50,13 +50,13 @@ type HardCrash struct {
 	HardCrash bool `flag:"--hard-crash" env:"SALT_HARD_CRASH" doc:"End with an error, and its whole text, where the program would end quietly."`
 }
 
-// StrictExit is the option for exit codes that scripts can rely on. Without it
-// they are Salt's, of which some are 0 in spite of a failure.
+// StrictExit is the option for exit codes that scripts can rely on. Without it the exit codes are
+// Salt's, and some failures exit with 0.
 type StrictExit struct {
 	StrictExit bool `flag:"--strict-exit" doc:"End with an exit code other than 0 whenever something failed, also where Salt ends with 0: the master refused or cannot be reached, there is no such function, a function returned False, minions did not return, Ctrl-C."`
 }
 
-// Strict returns the code of a failure for which Salt's program ends with 0.
+// Strict returns the exit code of a failure for which Salt's program exits with 0.
 func (s StrictExit) Strict(code int) int {
 	if s.StrictExit {
 		return code
@@ -64,7 +64,7 @@ func (s StrictExit) Strict(code int) int {
 	return ExitOK
 }
 
-// NoParse is the option to keep named arguments as texts.
+// NoParse is the option to keep named arguments as strings.
 type NoParse struct {
 	NoParse string `flag:"--no-parse" arg:"NAME,NAME,..." env:"SALT_NO_PARSE" doc:"Named arguments whose values stay text instead of being read as YAML."`
 }
@@ -87,15 +87,15 @@ type ArgsStdin struct {
 
 func (a *ArgsStdin) argsFromStdin() bool { return a.ArgsStdin }
 
-// Logging are the options about logs. In a program with another option -l the
-// short name goes to that one.
+// Logging is the group of options for logs. If the program has its own option -l, that option gets
+// the short name.
 type Logging struct {
 	LogLevel     string `flag:"-l --log-level" arg:"LEVEL" choices:"all,garbage,trace,debug,profile,info,warning,error,critical,quiet" doc:"Least level of messages on the console. The levels below info may show secrets. Default: warning."`
 	LogFile      string `flag:"--log-file" arg:"FILE" doc:"Path of the log file."`
 	LogFileLevel string `flag:"--log-file-level" dest:"log_level_logfile" arg:"LEVEL" choices:"all,garbage,trace,debug,profile,info,warning,error,critical,quiet" doc:"Least level of messages in the log file. Default: that of the console."`
 }
 
-// Apply puts what the command line says over the configured options.
+// Apply overrides the configured options with those of the command line.
 func (l *Logging) Apply(o *log.Options) {
 	if l.LogLevel != "" {
 		o.Level = l.LogLevel
@@ -108,13 +108,12 @@ func (l *Logging) Apply(o *log.Options) {
 	}
 }
 
-// Open returns the log of a program that answers a user and ends. That its
-// log file cannot be written is no reason to stop, and worth a warning only
-// when the user chose that file: other users than root cannot write the usual
-// one. out may be nil.
+// Open returns the log of a program that runs once for a user. If the log file cannot be written,
+// the program goes on. It warns only if the user chose that file, because only root can write the
+// default one. out may be nil.
 func (l *Logging) Open(env *Env, o log.Options, out *Output) (*log.Log, error) {
 	l.Apply(&o)
-	if out != nil && out.Out == "yaml" { // so that both streams together are still YAML
+	if out != nil && out.Out == "yaml" { // keep both streams together valid YAML
 		if o.Format == "" {
 			o.Format = log.ConsoleFormat
 		}
@@ -130,8 +129,8 @@ func (l *Logging) Open(env *Env, o log.Options, out *Output) (*log.Log, error) {
 	return logger, nil
 }
 
-// ReopenOnHangup opens the log file again at every SIGHUP until ctx is done.
-// It is for daemons; other programs end at SIGHUP.
+// ReopenOnHangup reopens the log file at every SIGHUP until ctx is done. It is for daemons; other
+// programs end at SIGHUP.
 func ReopenOnHangup(ctx context.Context, l *log.Log) {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
@@ -150,7 +149,7 @@ func ReopenOnHangup(ctx context.Context, l *log.Log) {
 	}()
 }
 
-// Daemon are the options of the daemons.
+// Daemon is the group of options of daemons.
 type Daemon struct {
 	User             string `flag:"-u --user" doc:"User to run as."`
 	Daemon           bool   `flag:"-d --daemon" doc:"Run in the background."`
@@ -158,12 +157,12 @@ type Daemon struct {
 	DisableKeepalive bool   `flag:"--disable-keepalive" doc:"Accepted for compatibility: the daemon never starts itself again, which is the service manager's to do."`
 }
 
-// User is the option for the user to act as.
+// User is the option for the user to run as.
 type User struct {
 	User string `flag:"-u --user" doc:"User to run as."`
 }
 
-// EAuth are the options about external authentication.
+// EAuth is the group of options for external authentication.
 type EAuth struct {
 	EAuth     string `flag:"-a --auth --eauth --external-auth" dest:"eauth" doc:"Authentication system to use."`
 	MakeToken bool   `flag:"-T --make-token" dest:"mktoken" doc:"Keep a token, so that the next commands need no password."`
@@ -171,7 +170,7 @@ type EAuth struct {
 	Password  string `flag:"--password" doc:"Password for the authentication system."`
 }
 
-// Output are the options about the form of output.
+// Output is the group of options for the output format.
 type Output struct {
 	Out           string `flag:"--out --output" dest:"output" arg:"NAME" doc:"Form of the output: nested, json, yaml, txt, raw, pprint, quiet and others."`
 	OutIndent     *int   `flag:"--out-indent --output-indent" dest:"output_indent" arg:"N" doc:"Spaces per level of json, yaml and pprint; negative means all on one line."`
@@ -183,7 +182,7 @@ type Output struct {
 	StateVerbose  *bool  `flag:"--state-verbose --state_verbose" arg:"BOOL" doc:"Whether to show states that succeeded without changes."`
 }
 
-// Display shows returned data where and how the user wants it.
+// Display prints returned data to the chosen destination in the chosen format.
 type Display struct {
 	*output.Printer
 	w      io.Writer
@@ -191,8 +190,8 @@ type Display struct {
 	file   *os.File
 }
 
-// Open returns a Display for the configured options with those of the command
-// line put over them. Its error is a usage error.
+// Open returns a Display for the configured options, overridden by those of the command line. Its
+// error is a usage error.
 func (o *Output) Open(env *Env, opts output.Options, logger *slog.Logger) (*Display, error) {
 	if o.OutIndent != nil {
 		opts.Indent = output.Indent{Given: true, Width: min(*o.OutIndent, 64)}
@@ -231,8 +230,8 @@ func (o *Output) Open(env *Env, opts output.Options, logger *slog.Logger) (*Disp
 	return d, nil
 }
 
-// useColor decides: the options first, then the configuration, then whether
-// anybody looks. $NO_COLOR counts as a configuration against colours.
+// useColor reports whether to use colours: the command line decides first, then $NO_COLOR, then the
+// configuration, then whether the output is a terminal.
 func (o *Output) useColor(env *Env, configured *bool) bool {
 	switch {
 	case o.ForceColor:
@@ -270,11 +269,11 @@ func loadTheme(path string) (map[string]string, error) {
 	return theme, nil
 }
 
-// Wanted is the outputter that the user asked for, or "".
+// Wanted returns the outputter that the user requested, or "".
 func (d *Display) Wanted() string { return d.wanted }
 
-// Show prints data in the form the user asked for, otherwise in the suggested
-// one. A reader that went away is no error.
+// Show prints data with the requested outputter, otherwise with the suggested one. A closed pipe is
+// not an error.
 func (d *Display) Show(data any, suggested string, c output.Call) error {
 	err := d.Print(d.w, output.Choose(d.wanted, suggested), data, c)
 	if errors.Is(err, os.ErrClosed) || isBrokenPipe(err) {
@@ -283,10 +282,10 @@ func (d *Display) Show(data any, suggested string, c output.Call) error {
 	return err
 }
 
-// Writer is where the output goes.
+// Writer returns the destination of the output.
 func (d *Display) Writer() io.Writer { return d.w }
 
-// Close closes the file of the output, if there is one.
+// Close closes the output file, if there is one.
 func (d *Display) Close() error {
 	if d.file == nil {
 		return nil

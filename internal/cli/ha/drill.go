@@ -41,7 +41,8 @@ type drillReport struct {
 	Results  int                   `json:"results"`
 	Queued   int                   `json:"queued"` // delivered after the minion was unreachable
 	Lost     []string              `json:"lost"`   // JID MINION
-	// Twice are commands that ran more often than they have minions: JID TIMES. Only a temporary cluster counts them.
+	// Twice are commands that ran more often than they have minions: JID TIMES. Only a temporary
+	// cluster counts them.
 	Twice []string `json:"twice,omitempty"`
 }
 
@@ -62,8 +63,8 @@ type trial struct {
 	mend   func(context.Context) error
 	ready  func(context.Context) error
 	cut    bool
-	ran    string      // file to which each command appends a line, "" for none
-	gone   func() bool // minions have left the victim, for faults where that takes time
+	ran    string      // file to which each command appends a line, "" if none
+	gone   func() bool // reports whether minions have left the victim, for faults where that takes time
 
 	mu     sync.Mutex
 	fault  time.Time
@@ -114,7 +115,7 @@ func drill(ctx context.Context, env *frame.Env, o *options, args []string) int {
 	if o.Cluster {
 		faults, modes = []string{"kill", "freeze", "drain"}, append(modes, "cluster")
 		if o.Fault == "drain" {
-			o.Mode = "cluster" // minions of other modes do not leave
+			o.Mode = "cluster" // minions in other modes do not leave
 		}
 	}
 	if !slices.Contains(faults, o.Fault) || !slices.Contains(modes, o.Mode) {
@@ -145,7 +146,7 @@ func drill(ctx context.Context, env *frame.Env, o *options, args []string) int {
 	return frame.ExitOK
 }
 
-// prepare creates a fleet, or uses the user's.
+// prepare creates a fleet, or uses that of the user.
 func (t *trial) prepare(ctx context.Context, env *frame.Env, o *options) (clean func(), err error) {
 	if o.Cluster {
 		return t.prepareCluster(o)
@@ -293,7 +294,7 @@ func (t *trial) run(ctx context.Context) error {
 		t.harmless(ctx, first, "before")
 		time.Sleep(every)
 	}
-	if t.victim != nil && t.ran == "" { // their masters will be down when these finish
+	if t.victim != nil && t.ran == "" { // their masters will be down when these jobs finish
 		for range 3 {
 			t.command(ctx, t.victim, "cmd.run", "sleep 1; echo during")
 		}
@@ -306,7 +307,7 @@ func (t *trial) run(ctx context.Context) error {
 	}
 	for t.waits() && ctx.Err() == nil {
 		t.harmless(ctx, t.other, "meanwhile")
-		if t.cut && t.victim != nil { // commands there do not notice the cut
+		if t.cut && t.victim != nil { // commands on the victim do not notice the cut
 			t.command(ctx, t.victim, "test.echo", "behind the cut")
 		}
 		time.Sleep(every)
@@ -441,7 +442,8 @@ func (t *trial) countQueued(ctx context.Context, jid string, s *sent) {
 	t.report.Queued += len(st.Delivered)
 }
 
-// count returns the number of commands times minions, and those without a result on the master that sent them.
+// count returns the number of commands times their minions, and the results that are missing on the
+// master that sent the command.
 func (t *trial) count(ctx context.Context) (total int, lost []string) {
 	t.mu.Lock()
 	jids := make([]string, 0, len(t.sent))
@@ -464,7 +466,8 @@ func (t *trial) count(ctx context.Context) (total int, lost []string) {
 	return total, t.look(ctx, lost)
 }
 
-// look queries the results of jobs that a restarted master no longer follows, and returns those still missing.
+// look queries the results of jobs that a restarted master no longer follows, and returns those
+// still missing.
 func (t *trial) look(ctx context.Context, lost []string) (still []string) {
 	for _, l := range lost {
 		jid, id, _ := strings.Cut(l, " ")

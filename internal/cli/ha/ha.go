@@ -1,5 +1,5 @@
-// Package ha is the program `brine ha`. It compares masters that should be equal (doctor, with report for masters on other machines), and
-// tests a fleet's high availability (drill).
+// Package ha is the program `brine ha`. It compares masters that should be equal (doctor, with
+// report for masters on other machines), and tests a fleet's high availability (drill).
 package ha
 
 import (
@@ -39,7 +39,7 @@ var command = frame.Command{
 	},
 }
 
-// Applet is the entry in the table of programs.
+// Applet returns the program.
 func Applet() frame.Applet {
 	return frame.Applet{Name: command.Name, Summary: "compare masters, and test what happens when one fails", Run: run}
 }
@@ -169,7 +169,7 @@ func unique(all []*facts) {
 	}
 }
 
-// compared returns the sections that are known of at least two masters.
+// compared returns the sections that are known for at least two masters.
 func compared(all []*facts) (out []string) {
 	n := map[string]int{}
 	for _, f := range all {

@@ -1,8 +1,9 @@
-// Package key is salt-key: it lists, accepts, rejects, deletes, shows and generates keys of minions.
+// Package key is salt-key: it lists, accepts, rejects, deletes, shows and generates keys of
+// minions.
 //
-// It works directly on the master's key directory, so that it also works while no master runs; with --eauth it calls wheel functions of a
-// running master. A running master learns of changes from the directory, from the event salt/key, and from the drop file that requests a
-// new session key.
+// It works directly on the master's key directory, so that it also works while no master runs; with
+// --eauth it calls wheel functions of a running master. A running master learns of changes from the
+// directory, from the event salt/key, and from the drop file that requests a new session key.
 package key
 
 import (
@@ -180,7 +181,8 @@ func (o *options) check() string {
 	return o.several()
 }
 
-// surplus returns why an argument without an option is refused, or "". Commands that change keys refuse it: -D web1 probably means -d web1.
+// surplus returns why an argument without an option is refused, or "". Commands that change keys
+// refuse it: -D web1 probably means -d web1.
 func (o *options) surplus(arg string) string {
 	a := &o.actions
 	switch {
@@ -198,7 +200,8 @@ func (o *options) surplus(arg string) string {
 	return ""
 }
 
-// several returns an error message if options for different changes are combined, because only one would run, or "".
+// several returns an error message if options for different changes are combined, because only one
+// would run, or "".
 func (a *actions) several() string {
 	var given []string
 	for _, c := range []struct {
@@ -314,7 +317,8 @@ func (p *program) say(format string, args ...any) {
 	fmt.Fprintf(p.env.Stdout, format, args...)
 }
 
-// ask asks a question and returns the first letter of the answer in lower case, or the default for an empty line.
+// ask asks a question and returns the first letter of the answer in lower case, or the default for
+// an empty line.
 func (p *program) ask(ctx context.Context, question, byDefault string) (string, error) {
 	p.say("%s", question)
 	type answer struct {

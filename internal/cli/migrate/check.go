@@ -43,7 +43,7 @@ func runCheck(ctx context.Context, env *frame.Env, args []string) int {
 	}
 	dir := o.Config
 	if len(o.Tree)+len(o.Pillar) > 0 && !inv.Given("config") {
-		dir = "" // the trees alone
+		dir = "" // check only the given trees
 	}
 	line := env.Live()
 	report, err := compat.Check(ctx, compat.Config{
@@ -68,11 +68,11 @@ func runCheck(ctx context.Context, env *frame.Env, args []string) int {
 	return frame.ExitOK
 }
 
-// onedir is the Python of Salt's packages.
+// onedir is the Python interpreter in Salt's packages.
 const onedir = "/opt/saltstack/salt/bin/python3"
 
-// stockPython returns the Python that runs stock Salt, "" for none. It is never
-// started unasked: a hostile template can run programs through it.
+// stockPython returns the Python that runs stock Salt, "" for none. It must be requested
+// explicitly, because a hostile template can run programs through stock Salt.
 func stockPython(o *checkOptions, env *frame.Env) string {
 	switch {
 	case !o.Minions || o.Stock == "" || o.Stock == "none":
@@ -91,7 +91,7 @@ func stockPython(o *checkOptions, env *frame.Env) string {
 	return ""
 }
 
-// interpreter returns the Python that the first line of a program names, or "".
+// interpreter returns the Python in the first line of a program, or "".
 func interpreter(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

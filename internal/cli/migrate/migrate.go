@@ -1,6 +1,5 @@
-// Package migrate is the program `brine migrate`: it copies a master's data
-// (keys, jobs, cached data of minions) from one place to another, while masters
-// run.
+// Package migrate is the program `brine migrate`: it checks a Salt installation, and copies a
+// master's data (keys, jobs, cached data of minions) from one place to another while masters run.
 package migrate
 
 import (
@@ -33,7 +32,7 @@ var command = frame.Command{
 	},
 }
 
-// Applet is the entry in the table of programs.
+// Applet returns the program.
 func Applet() frame.Applet {
 	return frame.Applet{Name: command.Name, Summary: "check a Salt installation; copy keys, jobs and caches of a master to another place", Run: run}
 }
@@ -113,7 +112,7 @@ func (o *options) check(what []string) string {
 	return ""
 }
 
-// all copies one kind after the other and shows the results.
+// all copies one kind of data after the other and shows the results.
 func (p *program) all(ctx context.Context, what []string) int {
 	result := value.NewDict(len(what))
 	code := frame.ExitOK
@@ -165,7 +164,7 @@ func (p *program) describe(r migrate.Report) *value.Dict {
 	return d
 }
 
-// pace is the interval between updates of the line on a terminal.
+// pace is the interval between updates of the progress line.
 const pace = 100 * time.Millisecond
 
 // progress shows the progress on a terminal.

@@ -74,8 +74,8 @@ type program struct {
 	cmd     *call
 
 	live  *progress           // of the running job, or nil
-	peers map[netip.Addr]bool // connected to the master; nil before the first check
-	// elsewhere has the minions that another master commands, and that master.
+	peers map[netip.Addr]bool // addresses connected to the master; nil before the first check
+	// elsewhere maps minions that another master commands to that master.
 	elsewhere map[string]string
 }
 
@@ -103,7 +103,7 @@ func (p *program) run(ctx context.Context, env *frame.Env, args []string) int {
 	defer p.session.Close()
 	p.session.UseOutputters(daemon.Become)
 	if v, ok := p.session.Tree.Values.Get("show_timeout"); inv.Given("show_timeout") {
-		p.opts.HideTimeout = p.opts.HideTimeout || !p.opts.ShowTimeout // that may be from the Saltfile
+		p.opts.HideTimeout = p.opts.HideTimeout || !p.opts.ShowTimeout // may come from the Saltfile
 	} else if ok && !value.Truth(v) {
 		p.opts.HideTimeout = true
 	}
@@ -113,8 +113,8 @@ func (p *program) run(ctx context.Context, env *frame.Env, args []string) int {
 	return p.exitCode(p.do(ctx))
 }
 
-// configured reads those options of the command line that the master's configuration
-// has, unless the command line has them.
+// configured applies those options that the master's configuration has, unless the command line has
+// them.
 func configured(p *program, inv *frame.Invocation) error {
 	from := func(dest string) any {
 		if inv.Given(dest) {
@@ -195,7 +195,8 @@ const (
 	textNoReturn = "ERROR: No return received"
 )
 
-// exitCode reports an error and maps it to the exit code. A refusal by the master counts as output and as success, as in Salt.
+// exitCode reports an error and maps it to the exit code. A refusal by the master counts as output
+// and as success, as in Salt.
 func (p *program) exitCode(err error) int {
 	var (
 		e       exit
@@ -238,7 +239,7 @@ func (p *program) exitCode(err error) int {
 	case errors.As(err, &lost):
 		p.session.Env.Errorf("ERROR: %s", err)
 		return frame.ExitFailure
-	case errors.As(err, &refused) && refused.Name == "SaltMasterError": // a failure of Brine's master, which no script for Salt knows
+	case errors.As(err, &refused) && refused.Name == "SaltMasterError": // an error of Brine's master, unknown to scripts for Salt
 		p.session.Env.Errorf("ERROR: %s", err)
 		return frame.ExitFailure
 	case errors.As(err, &refused), salt.KindOf(err) == salt.Unavailable, salt.KindOf(err) == salt.Timeout, salt.KindOf(err) == salt.Invalid:

@@ -21,7 +21,7 @@ var command = frame.Command{
 		"cluster_pool_port, cachedir and metrics_address; all as on the masters.",
 }
 
-// Applet is the entry in the table of programs.
+// Applet returns the program.
 func Applet() frame.Applet {
 	return frame.Applet{Name: command.Name, Summary: "a voter for the lease of a cluster of masters", Run: execute}
 }
@@ -30,7 +30,7 @@ type options struct {
 	frame.Config
 }
 
-// Settings are the options in the file.
+// Settings are the options in the configuration file.
 type Settings struct {
 	Witness        witness.Options
 	Metrics        metrics.Options
@@ -49,7 +49,7 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		return command.Fail(env, "witness takes no arguments")
 	}
 	s := &Settings{}
-	var held log.Held // until the level is known
+	var held log.Held // until the log level is known
 	t, err := config.Load(config.Path(config.WitnessKind, o.Resolve(env), env.Getenv), config.WitnessKind, held.Logger())
 	if err == nil {
 		t.WarnUnknown(s)
