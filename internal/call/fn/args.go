@@ -28,8 +28,9 @@ func Unmark(kwargs *value.Dict) { kwargs.Delete(kwargMark) }
 // pubPrefix begins the names of keywords that carry data of the job.
 const pubPrefix = "__pub_"
 
-// SplitKwarg splits a string of the form name=value. The name begins with a letter or underscore, followed by these, digits, dots and
-// dashes. The value contains no newline and does not begin with another equals sign.
+// SplitKwarg splits a string of the form name=value. The name begins with a letter or underscore,
+// followed by these, digits, dots and dashes. The value contains no newline and does not begin with
+// another equals sign.
 func SplitKwarg(s string) (name, val string, ok bool) {
 	name, val, ok = strings.Cut(s, "=")
 	if !ok || name == "" || strings.HasPrefix(val, "=") {
@@ -48,7 +49,8 @@ func SplitKwarg(s string) (name, val string, ok bool) {
 	return name, val, true
 }
 
-// ParseWords parses the words of a command line: each is YAML, or name=value with a YAML value. Values of the names in raw stay strings.
+// ParseWords parses the words of a command line: each is YAML, or name=value with a YAML value.
+// Values of the names in raw stay strings.
 func ParseWords(words []string, raw map[string]bool) (args []any, kwargs *value.Dict) {
 	kwargs = value.NewDict(0)
 	for _, w := range words {
@@ -83,8 +85,9 @@ func Wire(args []any, kwargs *value.Dict) []any {
 	return out
 }
 
-// Load splits the arguments of a job as a minion does: marked maps and strings of the form name=value are keywords. A function that takes
-// any keyword also gets every entry of pub, the job's map, under a name that begins with __pub_. Unknown keywords are an *InvocationError.
+// Load splits the arguments of a job as a minion does: marked maps and strings of the form
+// name=value are keywords. A function that takes any keyword also gets every entry of pub, the
+// job's map, under a name that begins with __pub_. Unknown keywords are an *InvocationError.
 func (f *Func) Load(arg []any, pub *value.Dict) (args []any, kwargs *value.Dict, err error) {
 	args, kwargs, bad := f.split(arg)
 	if len(bad) > 0 {

@@ -41,7 +41,8 @@ func (f *Func) Call(ctx context.Context, c *Call, args []any, kwargs *value.Dict
 	return b.Call(ctx, c)
 }
 
-// Bind binds positional and keyword arguments by Python's rules and with Python's messages. The error is an *ArgumentError.
+// Bind binds positional and keyword arguments by Python's rules and with Python's messages. The
+// error is an *ArgumentError.
 func (f *Func) Bind(args []any, kwargs *value.Dict) (Bound, error) {
 	if f.foreign != nil {
 		return Bound{f: f, args: args, kwargs: kwargs}, nil
@@ -72,7 +73,8 @@ type slot struct {
 	v   any
 }
 
-// placed is a reusable list of slots. Reuse matters: a state has dozens of arguments, and a run thousands of states.
+// placed is a reusable list of slots. Reuse matters: a state has dozens of arguments, and a run
+// thousands of states.
 type placed struct{ all []slot }
 
 var freeSlots = sync.Pool{New: func() any { return new(placed) }}
@@ -123,7 +125,8 @@ func (f *Func) place(given []slot, args []any, kw *value.Dict) (rest Args, extra
 	return rest, extra, nil
 }
 
-// setFields fills a struct of zero values: first all defaults, including those of hidden fields, then the given arguments.
+// setFields fills a struct of zero values: first all defaults, including those of hidden fields,
+// then the given arguments.
 func setFields(f *Func, st reflect.Value, given []slot) error {
 	for _, fd := range f.sig().defaults {
 		if err := fd.SetDefault(st); err != nil {
@@ -141,8 +144,8 @@ func setFields(f *Func, st reflect.Value, given []slot) error {
 	return nil
 }
 
-// set assigns an argument. A bool accepts any value and uses Python's truth value, since Salt's callers do not always pass a bool. None
-// counts as not given for an optional string or number.
+// set assigns an argument. A bool accepts any value and uses Python's truth value, since Salt's
+// callers do not always pass a bool. None counts as not given for an optional string or number.
 func (p Param) set(st reflect.Value, v any) error {
 	err := p.field.Set(st, v)
 	if err != nil {

@@ -25,7 +25,8 @@ func (t Tree) Get(key string) any { return t.At(key) }
 // All returns the dict.
 func (t Tree) All() *value.Dict { return t.Dict }
 
-// Files are the files of a file server and of the web. *fileclient.Client implements it, and more that few functions use.
+// Files accesses the files of a file server and of the web. *fileclient.Client implements it, and
+// has further methods that few functions use.
 type Files interface {
 	Fetcher
 	Lister
@@ -59,8 +60,8 @@ type Cache interface {
 
 var _ Files = (*fileclient.Client)(nil)
 
-// Call is the environment of a function call besides its arguments. A function that calls another passes its own Call on. It is used by one
-// goroutine at a time.
+// Call is the environment of a function call besides its arguments. A function that calls another
+// passes its own Call on. It is used by one goroutine at a time.
 type Call struct {
 	// ID is the id of the minion (or master).
 	ID string
@@ -76,7 +77,7 @@ type Call struct {
 	Templates Templates
 	// Log is never nil after preparation.
 	Log *slog.Logger
-	// Funcs holds the functions that the function may call.
+	// Funcs are the functions that the function may call.
 	Funcs *Registry
 	// RunAs is the default user of commands; "" is the minion's own user.
 	RunAs string
@@ -91,7 +92,8 @@ type Call struct {
 type Templates interface {
 	// Text renders a template.
 	Text(ctx context.Context, c *Call, t Template) (string, error)
-	// Data turns a source into data by a pipe of renderers, usually "jinja|yaml", unless the source names its own.
+	// Data turns a source into data by a pipe of renderers, usually "jinja|yaml", unless the source
+	// names its own.
 	Data(ctx context.Context, c *Call, pipe string, t Template) (any, error)
 }
 
@@ -104,7 +106,7 @@ type Template struct {
 	Path   string
 	// Saltenv is the environment of imports.
 	Saltenv string
-	// Context holds further variables; they override those of the Call.
+	// Context has further variables; they override those of the Call.
 	Context *value.Dict
 }
 
@@ -132,7 +134,8 @@ type PillarCompiler interface {
 	Compile(ctx context.Context, q PillarQuery) (*value.Dict, error)
 }
 
-// NewPillar returns the pillar d, which compile compiles again. If compile is nil, it is no PillarCompiler.
+// NewPillar returns the pillar d, which compile compiles again. If compile is nil, the result is no
+// PillarCompiler.
 func NewPillar(d *value.Dict, compile func(context.Context, PillarQuery) (*value.Dict, error)) Reader {
 	if compile == nil {
 		return Tree{d}
@@ -156,7 +159,8 @@ type PillarQuery struct {
 	Saltenv, Pillarenv string
 	// Override is merged over the pillar. It may be nil.
 	Override *value.Dict
-	// External is an additional source in the form of an item of ext_pillar, if on_demand_ext_pillar allows it; nil means none.
+	// External is an additional source in the form of an item of ext_pillar, if
+	// on_demand_ext_pillar allows it; nil means none.
 	External any
 	// CleanCache drops the minion's entry in the master's pillar_cache, so that the pillar is compiled again.
 	CleanCache bool
@@ -172,7 +176,7 @@ func (c *Call) Prepare() *Call {
 // __context__["retcode"].
 func (c *Call) SetRetcode(code int) { c.retcode = code }
 
-// Retcode returns what SetRetcode set last, or 0.
+// Retcode returns the last value of SetRetcode, or 0.
 func (c *Call) Retcode() int { return c.retcode }
 
 // SetOut names the outputter for this result.

@@ -7,8 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// Doc returns the documentation of the function: description, arguments, examples. It is laid out like a Python docstring: indented by
-// four, after an empty line.
+// Doc returns the documentation of the function: description, arguments, examples. It is laid out
+// like a Python docstring: indented by four, after an empty line.
 func (f *Func) Doc() string {
 	if f.foreign != nil {
 		return f.foreign.Doc
@@ -76,7 +76,7 @@ func (f *Func) ArgSpec() *value.Dict {
 	var args, defaults []any
 	for _, p := range f.sig().params {
 		if f.foreign != nil && p.Keyword {
-			continue // Salt shows those that have a place
+			continue // Salt shows only arguments that can be given by position
 		}
 		args = append(args, p.Name)
 		if means := f.shown[p.Name]; p.Optional && means != nil {
@@ -101,8 +101,8 @@ func (f *Func) ArgSpec() *value.Dict {
 	return d
 }
 
-// Docs returns the documentation of the functions with the full name, in the module, or matching the pattern (with an asterisk) of each
-// name. No names mean all functions.
+// Docs returns the documentation of the functions with the full name, in the module, or matching
+// the pattern (with an asterisk) of each name. No names mean all functions.
 func (r *Registry) Docs(names ...string) *value.Dict {
 	docs := value.NewDict(0)
 	for _, full := range r.pick(names, func(pattern string) func(full string) bool {
@@ -121,8 +121,8 @@ func (r *Registry) Docs(names ...string) *value.Dict {
 	return docs
 }
 
-// Functions returns the full names that match. A pattern with an asterisk or a dot must match the whole name; other patterns are module
-// names. No patterns mean all functions.
+// Functions returns the full names that match. A pattern with an asterisk or a dot must match the
+// whole name; other patterns are module names. No patterns mean all functions.
 func (r *Registry) Functions(patterns ...string) []string {
 	return r.pick(patterns, func(pattern string) func(full string) bool {
 		if strings.ContainsAny(pattern, "*.") {
@@ -147,7 +147,7 @@ func (r *Registry) pick(patterns []string, matcher func(pattern string) func(ful
 	if len(patterns) == 0 {
 		return r.Names()
 	}
-	// Patterns may be long; each is read once.
+	// Patterns may be long; compile each only once.
 	matchers := make([]func(string) bool, len(patterns))
 	for i, p := range patterns {
 		matchers[i] = matcher(p)

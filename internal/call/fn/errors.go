@@ -29,12 +29,13 @@ const (
 		"Only saltutil.refresh_pillar allowed in blackout mode."
 )
 
-// CommandError is an expected failure with a message for the user; it is Salt's CommandExecutionError. Functions return it for every
-// failure that they expect. Any other error counts as a bug in the function.
+// CommandError is an expected failure with a message for the user; it is Salt's
+// CommandExecutionError. Functions return it for every failure that they expect. Any other error
+// counts as a bug in the function.
 type CommandError struct {
 	Err error
-	// Info, if set, holds details that Err's message also shows, such as the "changes" made before the failure; Summary is the message
-	// without them.
+	// Info, if set, holds details that Err's message also shows, such as the "changes" made before
+	// the failure; Summary is the message without them.
 	Info    *value.Dict
 	Summary string
 }
@@ -47,7 +48,7 @@ func Errorf(format string, args ...any) error {
 	return &CommandError{Err: fmt.Errorf(format, args...)}
 }
 
-// ProgramError says that a required program is not installed. It is Salt's CommandNotFoundError.
+// ProgramError means that a required program is not installed. It is Salt's CommandNotFoundError.
 type ProgramError struct {
 	Program string
 	// Reason replaces the default message, which names the program.
@@ -61,7 +62,8 @@ func (e *ProgramError) Error() string {
 	return fmt.Sprintf("The '%s' binary was not found in $PATH.", e.Program)
 }
 
-// InvocationError says that a function was called with wrong arguments. It is Salt's SaltInvocationError.
+// InvocationError means that a function was called with wrong arguments. It is Salt's
+// SaltInvocationError.
 type InvocationError struct {
 	Err error
 }
@@ -75,7 +77,8 @@ func Invalidf(format string, args ...any) error {
 	return &InvocationError{Err: fmt.Errorf(format, args...)}
 }
 
-// ArgumentError says that the arguments do not match the function's signature, like Python's TypeError.
+// ArgumentError means that the arguments do not match the function's signature, like Python's
+// TypeError.
 type ArgumentError struct {
 	Err error
 }
@@ -83,7 +86,7 @@ type ArgumentError struct {
 func (e *ArgumentError) Error() string { return e.Err.Error() }
 func (e *ArgumentError) Unwrap() error { return e.Err }
 
-// UnknownError says that no function has the name.
+// UnknownError means that no function has the name.
 type UnknownError struct {
 	// Name is the requested name.
 	Name string

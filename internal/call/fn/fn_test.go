@@ -507,7 +507,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// askingSource is a source that looks functions up while it is asked, as Python modules do.
+// askingSource is a source that uses the registry during a lookup, as Python modules do.
 type askingSource struct{ r *Registry }
 
 func (s askingSource) Find(string, bool) *Func   { return nil }
@@ -519,8 +519,8 @@ func (s askingSource) Missing() map[string]string {
 	return map[string]string{"x": "gone"}
 }
 
-// TestSourceAsks: a registry with late grains does not wait for itself while its source looks
-// functions up.
+// TestSourceAsks checks that a registry with late grains does not deadlock when its source looks up
+// functions.
 func TestSourceAsks(t *testing.T) {
 	asked := 0
 	r, err := NewRegistry(lateTree{&asked}, Module{Name: "b", When: func(Reader) (string, bool) { return "", true }, Funcs: []Func{Of("f", echo, "F.")}})

@@ -7,27 +7,28 @@ import (
 	"brine/internal/py/value"
 )
 
-// Foreign is a function that is not written in Go, with what its own language says of it.
+// Foreign is a function that is not written in Go, as described by its own language.
 type Foreign struct {
 	// Name is the name within the module.
 	Name string
-	// Doc is the documentation as it is written.
+	// Doc is the unformatted documentation.
 	Doc string
-	// Args are the positional arguments; Defaults are those of the last ones.
+	// Args are the positional arguments; Defaults are the defaults of the last ones.
 	Args     []string
 	Defaults []any
-	// VarArgs and Keywords name what takes all further arguments, "" if nothing does.
+	// VarArgs and Keywords are the names of the *args and **kwargs parameters, "" if there are
+	// none.
 	VarArgs, Keywords string
-	// Only are the arguments that are given by name alone, with their defaults.
+	// Only are the arguments that can only be given by name, with their defaults.
 	Only         []string
 	OnlyDefaults *value.Dict
-	// Out names the outputter of the result, or is empty.
+	// Out is the outputter of the result, or "".
 	Out string
-	// Call runs the function. It checks its arguments itself.
+	// Call runs the function and checks its arguments.
 	Call func(ctx context.Context, c *Call, args []any, kwargs *value.Dict) (any, error)
 }
 
-// Func returns the function as others are. It has no argument struct.
+// Func returns the function as a Func without an argument struct.
 func (f *Foreign) Func() *Func {
 	s := &signature{places: map[string]int{}, varArgs: f.VarArgs, varKw: f.Keywords}
 	if f.VarArgs != "" {
@@ -54,30 +55,30 @@ func (f *Foreign) Func() *Func {
 	return &Func{name: f.Name, summary: f.Doc, out: f.Out, foreign: f, sig: func() *signature { return s }}
 }
 
-// Foreign returns what the function was made of if it is not written in Go, else nil.
+// Foreign returns the description from which the function was made, nil if it is written in Go.
 func (f *Func) Foreign() *Foreign { return f.foreign }
 
-// Source has functions that are found while the program runs, such as those of the user's
-// Python modules. They go before those of the registry.
+// Source provides functions that are found at run time, such as those of the user's Python modules.
+// They take precedence over those of the registry.
 type Source interface {
-	// Find returns the function with the full name, or nil. own says that the registry has
-	// one of its own, so that the source need not look where it is not likely to be.
+	// Find returns the function with the full name, or nil. own reports whether the registry has
+	// such a function, so that the source need not search modules that are unlikely to have it.
 	Find(full string, own bool) *Func
-	// Hides reports whether the registry's own module is replaced as a whole.
+	// Hides reports whether the source replaces the registry's module as a whole.
 	Hides(module string) bool
 	// Claims reports whether the source is likely to have functions of a module.
 	Claims(module string) bool
-	// Names returns the full names of all functions, sorted, and a number that is another
-	// one when they have changed.
+	// Names returns the full names of all functions, sorted, and a version that differs after every
+	// change.
 	Names() (names []string, version uint64)
-	// Missing returns the modules that cannot be used, and why.
+	// Missing returns the unavailable modules with the reasons.
 	Missing() map[string]string
 }
 
-// Attach adds a source. It is called before the registry is used.
+// Attach adds a source. Call it before the registry is used.
 func (r *Registry) Attach(s Source) { r.source = s }
 
-// merged are all names of a version of the source.
+// merged are all names for one version of the source.
 type merged struct {
 	version uint64
 	names   []string
@@ -107,7 +108,8 @@ func (r *Registry) withSource(own []string) []string {
 	return all
 }
 
-// Own is the registry without its source.
+// Own looks up a function of the registry without its source. It finds none in a module that the
+// source hides.
 func (r *Registry) Own(name string) (*Func, bool) {
 	if r == nil {
 		return nil, false
@@ -120,7 +122,7 @@ func (r *Registry) Own(name string) (*Func, bool) {
 	return f, f != nil
 }
 
-// HasModule reports whether there are functions of a module.
+// HasModule reports whether a module has functions.
 func (r *Registry) HasModule(module string) bool {
 	if r == nil {
 		return false

@@ -15,8 +15,8 @@ import (
 // Args is the type of the field for all further positional arguments (Python's *args).
 type Args []any
 
-// Kwargs is the type of the field for all keywords without a field of their own (Python's **kwargs). The dict is never nil and belongs to
-// the function.
+// Kwargs is the type of the field for all keywords without a field of their own (Python's
+// **kwargs). The dict is never nil and belongs to the function.
 type Kwargs struct{ *value.Dict }
 
 var (
@@ -24,7 +24,8 @@ var (
 	kwargsType = reflect.TypeFor[Kwargs]()
 )
 
-// Clean returns the keywords given by the user, without those that begin with two underscores, such as __pub_jid.
+// Clean returns the keywords given by the user, without those that begin with two underscores, such
+// as __pub_jid.
 func (k Kwargs) Clean() *value.Dict {
 	d := value.NewDict(k.Len())
 	for key, v := range k.All() {
@@ -40,11 +41,11 @@ type Param struct {
 	Name string
 	// Doc is one line of help.
 	Doc string
-	// Optional says that the argument has a default, stored in Default.
+	// Optional means that the argument has a default, stored in Default.
 	Optional bool
 	Default  any
-	// Ignored, if set, says why the function accepts the argument but does not use it. The tag "ignored" of the field or the option Ignored
-	// sets it.
+	// Ignored, if set, is the reason why the function accepts the argument but does not use it. The
+	// tag "ignored" of the field or the option Ignored sets it.
 	Ignored string
 	// Keyword marks an argument that can only be given by name.
 	Keyword bool
@@ -70,7 +71,8 @@ type Func struct {
 	foreign  *Foreign // of a function that is not written in Go, else nil
 }
 
-// signature is derived from the fields of the argument struct on first use: a program declares hundreds of functions and usually calls one.
+// signature is derived from the fields of the argument struct on first use: a program declares
+// hundreds of functions and usually calls one.
 type signature struct {
 	params  []Param
 	places  map[string]int // of the params, by name
@@ -96,8 +98,9 @@ func Out(name string) Option {
 	return func(f *Func) { f.out = name }
 }
 
-// Params lists the fields of the argument struct that are arguments of this function, in order. It lets related functions share one struct.
-// Other fields keep their default. Args and Kwargs fields are always included.
+// Params lists the fields of the argument struct that are arguments of this function, in order. It
+// lets related functions share one struct. Other fields keep their default. Args and Kwargs fields
+// are always included.
 func Params(names ...string) Option {
 	return func(f *Func) { f.only = names }
 }
@@ -107,7 +110,8 @@ func Default(name, text string) Option {
 	return func(f *Func) { f.defaults = append(f.defaults, name, text) }
 }
 
-// Shown makes ArgSpec show another default for an argument, where the declared one means "depends on the machine".
+// Shown makes ArgSpec show another default for an argument, where the declared one means "depends
+// on the machine".
 func Shown(name string, means func() any) Option {
 	return func(f *Func) {
 		if f.shown == nil {
@@ -117,7 +121,7 @@ func Shown(name string, means func() any) Option {
 	}
 }
 
-// Ignored says why a function does not use some arguments of a shared argument struct.
+// Ignored sets the reason why a function does not use some arguments of a shared argument struct.
 func Ignored(reason string, names ...string) Option {
 	return func(f *Func) {
 		if f.ignored == nil {
@@ -129,9 +133,9 @@ func Ignored(reason string, names ...string) Option {
 	}
 }
 
-// Of declares a function. Its argument type A is a struct whose tagged fields are the arguments; its result is passed through value.From.
-// The first line of doc is the summary. Invalid tags are a programming error: the first use of the function panics, and package fntest
-// finds them.
+// Of declares a function. Its argument type A is a struct whose tagged fields are the arguments;
+// its result is passed through value.From. The first line of doc is the summary. Invalid tags are a
+// programming error: the first use of the function panics, and package fntest finds them.
 func Of[A, R any](name string, f func(ctx context.Context, c *Call, a A) (R, error), doc string, opts ...Option) Func {
 	fu := Func{name: name, summary: doc, argType: reflect.TypeFor[A]()}
 	fu.invoke = func(ctx context.Context, c *Call, a reflect.Value) (any, error) {

@@ -16,9 +16,10 @@ import (
 type Module struct {
 	// Name is the first part of the functions' names.
 	Name string
-	// Doc says what the module is for.
+	// Doc describes the purpose of the module.
 	Doc string
-	// When, if set, decides whether the module can be used on a machine with these grains. If not, reason says why; it may be "".
+	// When, if set, decides whether the module can be used on a machine with these grains. If not,
+	// reason says why; it may be "".
 	When func(grains Reader) (reason string, ok bool)
 	// Funcs are the functions.
 	Funcs []Func
@@ -26,20 +27,21 @@ type Module struct {
 	Aliases []string
 }
 
-// Registry looks functions up by name. It does not change once it is made, so
-// that any number of goroutines may use it. The zero Registry, and nil, are empty.
+// Registry looks functions up by name. It does not change after its creation, so that any number of
+// goroutines may use it. The zero Registry, and nil, are empty.
 type Registry struct {
 	funcs   map[string]*Func
 	names   []string // sorted
 	modules map[string]bool
-	missing map[string]string    // modules that cannot be used here, and why
-	refused map[string][]*Module // these modules, by name
+	missing map[string]string    // unavailable modules, with the reasons
+	refused map[string][]*Module // unavailable modules, by name
 	all     Reader               // the grains
-	source  Source               // functions that are no part of the program, or nil
+	source  Source               // functions that are not part of the program, or nil
 	kinds   map[string]func() *Registry
 	merged  atomic.Pointer[merged]
 
-	// For late grains: mu guards all above, and late holds the modules whose When has not run yet.
+	// For late grains: mu guards the fields above, and late has the modules whose When has not run
+	// yet.
 	mu     sync.Mutex
 	late   []*Module
 	grains Late
@@ -52,7 +54,8 @@ type Late interface {
 	Late()
 }
 
-// settle runs When of the late modules with the name ("" for all), and locks the registry until the caller calls unlock.
+// settle runs When of the late modules with the name ("" for all), and locks the registry until the
+// caller calls unlock.
 func (r *Registry) settle(name string) (unlock func()) {
 	if r.grains == nil {
 		return func() {}
@@ -79,7 +82,8 @@ func (r *Registry) sortNames() {
 	r.names = slices.Sorted(maps.Keys(r.funcs))
 }
 
-// NewRegistry collects the modules that can be used on a machine with these grains. It fails if two functions have the same name.
+// NewRegistry collects the modules that can be used on a machine with these grains. It fails if two
+// functions have the same name.
 func NewRegistry(grains Reader, modules ...Module) (*Registry, error) {
 	r := &Registry{funcs: map[string]*Func{}, modules: map[string]bool{}, missing: map[string]string{}, refused: map[string][]*Module{}}
 	if grains == nil {
@@ -98,8 +102,8 @@ func NewRegistry(grains Reader, modules ...Module) (*Registry, error) {
 	return r, nil
 }
 
-// Document adds the functions of another kind ("states", "runners", "returners" or "renderers"), for documentation only.
-// It is called before the registry is used.
+// Document adds the functions of another kind ("states", "runners", "returners" or "renderers"),
+// for documentation only. Call it before the registry is used.
 func (r *Registry) Document(kind string, of func() *Registry) {
 	if r.kinds == nil {
 		r.kinds = map[string]func() *Registry{}
@@ -159,7 +163,7 @@ func (r *Registry) Lookup(name string) (*Func, error) {
 	return nil, &UnknownError{Name: name, text: r.unknown(name)}
 }
 
-// own returns the function that is a part of the program.
+// own returns the function with that name if it is part of the program.
 func (r *Registry) own(mod, name string) *Func {
 	defer r.settle(mod)()
 	if f, ok := r.funcs[name]; ok {
@@ -174,7 +178,8 @@ func split(full string) (module, function string) {
 	return module, function
 }
 
-// reconsider runs When again for unavailable modules: a state may have installed the program that a module needs.
+// reconsider runs When again for unavailable modules: a state may have installed the program that a
+// module needs.
 func (r *Registry) reconsider(mod, name string) *Func {
 	if r.modules[mod] {
 		return nil
@@ -200,7 +205,7 @@ func (r *Registry) unknown(name string) string {
 	unlock := r.settle(mod)
 	there := r.modules[mod]
 	reason, ok := r.missing[mod]
-	unlock() // the source may look functions up
+	unlock() // the source may look up functions
 	if !there {
 		if !ok && r.source != nil {
 			reason, ok = r.source.Missing()[mod]
@@ -244,13 +249,13 @@ func (r *Registry) Modules() []string {
 	return slices.Compact(mods)
 }
 
-// Missing returns the modules that cannot be used here and why.
+// Missing returns the unavailable modules with the reasons.
 func (r *Registry) Missing() map[string]string {
 	if r == nil {
 		return nil
 	}
 	unlock := r.settle("")
-	all := r.missing // it no longer changes
+	all := r.missing // the map no longer changes
 	unlock()
 	if r.source == nil {
 		return all

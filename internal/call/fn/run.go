@@ -27,23 +27,26 @@ type Job struct {
 	Pub *value.Dict
 	// Blackout makes Run refuse the job if pillar or grains set minion_blackout.
 	Blackout bool
-	// Reported says that the caller reports a failure to the user, so that Run does not log it as an error.
+	// Reported means that the caller reports a failure to the user, so that Run does not log it as
+	// an error.
 	Reported bool
 }
 
-// Outcome is what a job returns.
+// Outcome is the result of a job.
 type Outcome struct {
 	Return  any
 	Retcode int
 	Success bool
 	// Out names the outputter to show Return with, "" for the default.
 	Out string
-	// Err is the failure that Return describes, or nil. Its type distinguishes expected failures (CommandError), wrong arguments
-	// (InvocationError, ArgumentError), unknown functions (UnknownError) and bugs (anything else, or PanicError).
+	// Err is the failure that Return describes, or nil. Its type distinguishes expected failures
+	// (CommandError), wrong arguments (InvocationError, ArgumentError), unknown functions
+	// (UnknownError) and bugs (anything else, or PanicError).
 	Err error
 }
 
-// Run executes the function of job, looked up in r, and waits for it. It never panics. It prepares c, which belongs to this run.
+// Run executes the function of job, looked up in r, and waits for it. It never panics. It prepares
+// c, which belongs to this run.
 func (r *Registry) Run(ctx context.Context, c *Call, job Job) Outcome {
 	if r != nil {
 		c.Funcs = r
@@ -127,7 +130,8 @@ func blackout(c *Call, fun string) error {
 	return nil
 }
 
-// resultHolds returns false for a map that reports its own failure.
+// resultHolds reports whether a result counts as a success: it is false for a map that reports its
+// own failure.
 func resultHolds(ret any) bool {
 	d, ok := ret.(*value.Dict)
 	if !ok {

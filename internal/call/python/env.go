@@ -13,9 +13,9 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// Functions are functions that Python calls by name.
+// Functions are Brine functions that Python calls by name.
 type Functions interface {
-	// Has reports whether there is a function of a full name.
+	// Has reports whether a function with the full name exists.
 	Has(name string) bool
 	// Names returns all full names.
 	Names() []string
@@ -23,21 +23,21 @@ type Functions interface {
 	Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error)
 }
 
-// Env is what a call of a Python function sees of Brine.
+// Env is the environment of a call of a Python function.
 type Env struct {
 	// Call has the grains, pillar, options and templates.
 	Call *fn.Call
-	// Functions are those of Brine by kind: "modules", "states", "runners". Those of the
-	// user's modules are not among them: a helper has them itself.
+	// Functions are Brine's functions by kind: "modules", "states", "runners". They do not include
+	// functions of the user's modules, which the helper has itself.
 	Functions map[string]Functions
-	// Trees are further data, which a module gets when it asks for it: "running".
+	// Trees are further data that a module can request by name: "running".
 	Trees map[string]func() any
-	// Vars are variables of the call: "test", and names with underscores, which the module
-	// finds among its globals.
+	// Vars are variables of the call: "test", and names with underscores, which become globals of
+	// the module.
 	Vars *value.Dict
 }
 
-// vars are the variables that are sent with the call.
+// vars returns the variables that are sent with the call.
 func (e *Env) vars() *value.Dict {
 	d := value.NewDict(e.Vars.Len() + 1)
 	if jid := e.Call.JID; jid != "" && jid != "req" {
@@ -47,8 +47,8 @@ func (e *Env) vars() *value.Dict {
 	return d
 }
 
-// trees numbers large dicts, so that a helper that has one does not get it again. It keeps
-// the dicts, so that no other one gets their place in memory.
+// trees numbers large dicts, so that a helper does not receive the same dict twice. It holds
+// references to the dicts, so that their addresses are not reused.
 type trees struct {
 	mu   sync.Mutex
 	last int64
@@ -121,7 +121,7 @@ func (e *Env) request(ctx context.Context, p *Pool, name string, args []any) (v 
 	return nil, fmt.Errorf("there is no request %q", name)
 }
 
-// arguments are those of a request; what is missing is nil.
+// arguments are the arguments of a request; a missing one is nil.
 type arguments []any
 
 func (a arguments) at(i int) any {
@@ -136,7 +136,8 @@ func (a arguments) text(i int) string {
 	return s
 }
 
-// tree returns the number and the content of a tree, or its number alone if Python knows it.
+// tree returns the number and the content of a tree, or its number alone if the helper already has
+// it.
 func (e *Env) tree(p *Pool, name string, known any) (any, error) {
 	var d *value.Dict
 	switch name {
@@ -162,7 +163,7 @@ func (e *Env) tree(p *Pool, name string, known any) (any, error) {
 		}
 	}
 	if name == "opts" && (d.Has("grains") || d.Has("pillar")) {
-		d = d.Clone() // Python adds them when they are asked for
+		d = d.Clone() // Python adds them on demand
 		d.Delete("grains")
 		d.Delete("pillar")
 	}

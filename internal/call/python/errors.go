@@ -12,13 +12,13 @@ import (
 
 // Error is an exception of a module.
 type Error struct {
-	// Names are the full names of its class and of the classes that it is derived from.
+	// Names are the full names of its class and of the base classes.
 	Names []string
-	// Text is the exception as text, Trace the traceback that ends in it.
+	// Text is the message of the exception, Trace its traceback, which ends with the message.
 	Text, Trace string
 
 	h      *helper
-	number int64 // by which the helper knows the exception
+	number int64 // identifies the exception in the helper
 }
 
 // Error returns the traceback, as Salt shows unexpected exceptions.
@@ -27,7 +27,7 @@ func (e *Error) Error() string { return e.Trace }
 // Is reports whether the exception is of a class, by its full name.
 func (e *Error) is(name string) bool { return slices.Contains(e.Names, name) }
 
-// expected is an exception that has a type of its own among the errors of functions.
+// expected is an exception that corresponds to an error type of package fn.
 type expected struct {
 	error // of package fn
 	cause *Error
@@ -35,7 +35,7 @@ type expected struct {
 
 func (e *expected) Unwrap() []error { return []error{e.error, e.cause} }
 
-// raised makes an error of the description of an exception.
+// raised returns the error for the description of an exception.
 func (h *helper) raised(v any) error {
 	d, ok := v.(*value.Dict)
 	if !ok {
@@ -61,8 +61,7 @@ func (h *helper) raised(v any) error {
 	return e
 }
 
-// Trace returns the traceback of the exception that an error comes from, "" if it comes
-// from none.
+// Trace returns the traceback of the exception that caused an error, "" if there is none.
 func Trace(err error) string {
 	var e *Error
 	if errors.As(err, &e) {
@@ -71,8 +70,8 @@ func Trace(err error) string {
 	return ""
 }
 
-// Text returns the text of the exception that an error comes from, without its traceback, or
-// that of the error.
+// Text returns the message of the exception that caused an error, without its traceback, or else
+// the message of the error.
 func Text(err error) string {
 	var e *Error
 	if errors.As(err, &e) {
@@ -81,8 +80,8 @@ func Text(err error) string {
 	return err.Error()
 }
 
-// described is an error as Python gets it. An exception that has come out of the same helper
-// goes back as what it was.
+// described returns the form of an error that is sent to Python. If the error is an exception of
+// the same helper, Python raises that exception again.
 func (h *helper) described(err error) *value.Dict {
 	d := value.DictOf("kind", "other", "text", err.Error())
 	var (

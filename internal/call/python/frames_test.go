@@ -44,7 +44,7 @@ func frameOf(t testing.TB, items ...any) []byte {
 	return b
 }
 
-// blocked is a kind of functions of which no one returns.
+// blocked is a set of functions that never return.
 type blocked struct {
 	Functions
 	until chan struct{}
@@ -52,8 +52,8 @@ type blocked struct {
 
 func (b blocked) Has(string) bool { <-b.until; return false }
 
-// TestFloodOfRequests: a helper that makes any number of requests and waits for no answer
-// uses no more and more memory.
+// TestFloodOfRequests checks that a helper that makes any number of requests, and waits for no
+// answer, uses bounded memory.
 func TestFloodOfRequests(t *testing.T) {
 	b := blocked{until: make(chan struct{})}
 	defer close(b.until)
@@ -70,7 +70,7 @@ func TestFloodOfRequests(t *testing.T) {
 	}
 }
 
-// FuzzFrames: whatever a helper sends is refused or handled, within bounds.
+// FuzzFrames checks that any message of a helper is rejected or handled within bounds.
 func FuzzFrames(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	raised := value.DictOf("names", value.ListOf("salt.exceptions.CommandExecutionError"), "text", "x", "trace", "y", "number", 3,

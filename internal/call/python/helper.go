@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// maxFrame bounds one message in bytes; a result that is larger fits no master either.
+	// maxFrame bounds one message in bytes. A larger result would not fit into a message to the
+	// master either.
 	maxFrame = 64 << 20
-	// flagMarked is the bit of a frame with values that marshal lacks.
+	// flagMarked is the bit of a frame that contains values unknown to marshal.
 	flagMarked = 1
-	// farewell is how long a helper may take to end after its pipe was closed.
+	// farewell is the time that a helper has to end after its pipe was closed.
 	farewell = 2 * time.Second
-	// maxServing bounds the requests of Python that are answered at the same time: each
-	// thread of it has one.
+	// maxServing bounds the concurrent requests of Python; each Python thread has at most one.
 	maxServing = 1000
-	// startLimit is how long Python may take to start.
+	// startLimit is the timeout of the start of Python.
 	startLimit = time.Minute
 )
 
@@ -39,7 +39,7 @@ var (
 	errFlood     = fmt.Errorf("the Python helper has made more than %d requests at the same time", maxServing)
 )
 
-// helper is one process.
+// helper is one Python process.
 type helper struct {
 	pool       *Pool
 	cmd        *exec.Cmd
@@ -47,7 +47,7 @@ type helper struct {
 	log        *slog.Logger
 	out        *os.File // requests to the helper
 	generation uint64
-	rest       *time.Timer // ends it while it is idle
+	rest       *time.Timer // ends the helper while it is idle
 	gone       chan struct{}
 
 	writing sync.Mutex
@@ -56,20 +56,20 @@ type helper struct {
 	last    int64
 	answers map[int64]chan answer
 	envs    map[int64]*activity
-	serving int      // requests of Python
-	why     error    // why this process has ended it
-	printed []string // the last lines of its output
+	serving int      // number of running requests of Python
+	why     error    // why this process ended the helper
+	printed []string // last lines of its output
 	silent  chan struct{}
 }
 
-// answer is what a request came to.
+// answer is the result of a request.
 type answer struct {
 	value   any
 	retcode int
 	err     error
 }
 
-// activity is a call in progress, for the requests that Python makes meanwhile.
+// activity is a call in progress, needed for the requests that Python makes during it.
 type activity struct {
 	ctx context.Context
 	env *Env
@@ -92,7 +92,7 @@ func (p *Pool) start(ctx context.Context) (*helper, error) {
 	if err := h.spawn(program, shim); err != nil {
 		return nil, err
 	}
-	// The pipe of a process that has already ended is closed; how it ended is the error then.
+	// If the process has already ended, its pipe is closed; report how it ended instead.
 	if err := h.send("settings", p.settings()); err != nil && !pipeClosed(err) {
 		h.kill(err)
 		return nil, err
@@ -118,7 +118,7 @@ func (p *Pool) start(ctx context.Context) (*helper, error) {
 	}
 }
 
-// settings is what a helper is told first.
+// settings returns the first message to a helper.
 func (p *Pool) settings() *value.Dict {
 	loaders := value.NewDict(0)
 	for kind, f := range p.cfg.Loaders() {
@@ -140,7 +140,7 @@ func (p *Pool) settings() *value.Dict {
 	return value.DictOf("loaders", loaders, "level", level, "limit", maxFrame, "path", p.cfg.Path, "stock", p.cfg.Stock)
 }
 
-// spawn starts the process and what reads from it.
+// spawn starts the process and the goroutines that read its output.
 func (h *helper) spawn(program, shim string) error {
 	var files []*os.File
 	closeAll := func() {
@@ -161,13 +161,14 @@ func (h *helper) spawn(program, shim string) error {
 		closeAll()
 		return fmt.Errorf("cannot make the pipes of the Python helper: %w", err)
 	}
-	// -u: output appears in the log when it is written. The shim is imported, since Python
-	// keeps only what it imports compiled.
+	// -u: output appears in the log as soon as it is written. The shim is imported, since Python
+	// stores compiled code only for imported modules.
 	cmd := exec.Command(program, "-u", "-c", "import sys; sys.path.insert(0, sys.argv[1]); import brine_helper; brine_helper.main()", shim)
 	cmd.Stdout, cmd.Stderr = outW, outW
 	cmd.ExtraFiles = []*os.File{requestsR, answersW} // descriptors 3 and 4
 	cmd.Dir = "/"
-	// The helper and what its modules start are one group, which a kill reaches whole.
+	// The helper and the processes started by its modules form one group, so that a kill reaches
+	// all of them.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := h.pool.enter(h); err != nil {
 		closeAll()
@@ -189,7 +190,7 @@ func (h *helper) spawn(program, shim string) error {
 		_ = cmd.Wait() // its status is in cmd.ProcessState
 		close(h.gone)
 		h.out.Close()
-		// Children of modules may hold the other ends open.
+		// Child processes of modules may have the other ends open.
 		_ = answersR.SetReadDeadline(time.Now().Add(farewell))
 		_ = outR.SetReadDeadline(time.Now().Add(farewell))
 	}()
@@ -210,13 +211,13 @@ func (h *helper) ended() bool {
 	}
 }
 
-// end says how the process ended.
+// end waits for the end of the process and describes its exit status.
 func (h *helper) end() string {
 	<-h.gone
 	return h.cmd.ProcessState.String()
 }
 
-// kill ends the process and all that its modules have started.
+// kill kills the process and all processes that its modules have started.
 func (h *helper) kill(why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -224,17 +225,17 @@ func (h *helper) kill(why error) {
 		h.why = why
 	}
 	if h.pid == 0 {
-		return // it is being started, see started
+		return // still starting; see started
 	}
 	select {
 	case <-h.gone:
 	default:
-		_ = syscall.Kill(-h.pid, syscall.SIGKILL) // it may have ended meanwhile
+		_ = syscall.Kill(-h.pid, syscall.SIGKILL) // the process may have ended meanwhile
 	}
 	h.out.Close()
 }
 
-// started notes the process, and reports why it is to be killed at once; nil if it is not.
+// started records the process. It returns the reason to kill it at once, or nil.
 func (h *helper) started(cmd *exec.Cmd, out *os.File) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -242,7 +243,7 @@ func (h *helper) started(cmd *exec.Cmd, out *os.File) error {
 	return h.why
 }
 
-// retire lets a helper that no call uses end. What its modules have started goes on.
+// retire ends a helper that no call uses. Processes started by its modules continue.
 func (h *helper) retire() {
 	h.mu.Lock()
 	if h.why == nil {
@@ -303,7 +304,7 @@ func (h *helper) call(ctx context.Context, env *Env, operation string, args []an
 
 	err := h.send(append([]any{"q", number, operation, number, env.vars()}, args...)...)
 	if err != nil && !h.ended() && !pipeClosed(err) {
-		return nil, 0, err // what was to be sent cannot be
+		return nil, 0, err // the arguments cannot be sent
 	}
 	select {
 	case a := <-done:
@@ -312,7 +313,7 @@ func (h *helper) call(ctx context.Context, env *Env, operation string, args []an
 	case <-ctx.Done():
 		h.kill(context.Cause(ctx))
 	}
-	select { // the answer may have come just before the end
+	select { // the answer may have arrived just before the end
 	case a := <-done:
 		return a.value, a.retcode, a.err
 	default:
@@ -322,7 +323,7 @@ func (h *helper) call(ctx context.Context, env *Env, operation string, args []an
 
 var errCallEnded = errors.New("the call has ended")
 
-// lost is the error of a call whose helper has ended.
+// lost returns the error of a call whose helper has ended.
 func (h *helper) lost(operation string, args []any) error {
 	how := h.end()
 	h.mu.Lock()
@@ -338,7 +339,7 @@ func (h *helper) lost(operation string, args []any) error {
 	return fn.Errorf("the Python helper ended while it ran %s: %s", what, how)
 }
 
-// read takes messages until the helper ends.
+// read handles messages until the helper ends.
 func (h *helper) read(from *os.File) {
 	defer from.Close()
 	r := bufio.NewReaderSize(from, 1<<16)
@@ -358,8 +359,7 @@ func (h *helper) read(from *os.File) {
 	}
 }
 
-// readFrame reads one message. An error that is errMalformed says that what follows cannot
-// be read either.
+// readFrame reads one message. errMalformed means that no further message can be read either.
 func readFrame(r io.Reader) (value.Tuple, error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -369,7 +369,7 @@ func readFrame(r io.Reader) (value.Tuple, error) {
 	if size > maxFrame {
 		return nil, fmt.Errorf("%w: it has %d bytes", errMalformed, size)
 	}
-	// The buffer grows with what comes, not with what the head claims.
+	// The buffer grows with the received data, not with the size claimed in the header.
 	var body strings.Builder
 	if _, err := io.CopyN(&body, r, int64(size)); err != nil {
 		return nil, err
@@ -455,13 +455,13 @@ func (h *helper) serve(a *activity, number int64, name string, args []any) {
 	}
 }
 
-// levels are Python's numbers of levels, highest first.
+// levels maps Python's log levels to those of slog, highest first.
 var levels = []struct {
 	python int64
 	slog   slog.Level
 }{{40, slog.LevelError}, {30, slog.LevelWarn}, {20, slog.LevelInfo}, {10, slog.LevelDebug}}
 
-// logRecord passes a record of a module on.
+// logRecord logs a record of a module.
 func (h *helper) logRecord(m value.Tuple) {
 	n, _ := m[1].(int64)
 	level := slog.LevelDebug - 4
@@ -475,9 +475,9 @@ func (h *helper) logRecord(m value.Tuple) {
 }
 
 const (
-	maxLine   = 4 << 10 // bytes of a line of output or of a log record that are kept
-	lastLines = 5       // lines that an error quotes
-	maxOutput = 1 << 20 // bytes of output that one helper may have logged
+	maxLine   = 4 << 10 // maximum bytes logged of a line of output or of a log record
+	lastLines = 5       // lines quoted in an error
+	maxOutput = 1 << 20 // maximum bytes of output logged per helper
 )
 
 func shorten(s string) string {
@@ -487,7 +487,7 @@ func shorten(s string) string {
 	return s
 }
 
-// tail returns the last lines that an ended helper has printed.
+// tail returns the last lines printed by an ended helper.
 func (h *helper) tail() string {
 	<-h.silent
 	h.mu.Lock()
@@ -495,7 +495,7 @@ func (h *helper) tail() string {
 	return strings.Join(h.printed, "\n")
 }
 
-// watchOutput logs what modules print, up to a limit, and reads the rest away.
+// watchOutput logs what modules print, up to a limit, and discards the rest.
 func (h *helper) watchOutput(from *os.File) {
 	defer from.Close()
 	defer close(h.silent)

@@ -25,7 +25,7 @@ import (
 	"brine/test/tools"
 )
 
-// echoFunctions are functions of Brine, as a module sees them.
+// echoFunctions are Brine functions as a module sees them.
 type echoFunctions struct {
 	pool *Pool
 	env  *Env
@@ -49,7 +49,7 @@ func (e *echoFunctions) Call(ctx context.Context, name string, args []any, kwarg
 	return nil, fmt.Errorf("a bug in %s", name)
 }
 
-// logs keeps what is logged.
+// logs collects log records.
 type logs struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -360,7 +360,7 @@ func TestLostHelpers(t *testing.T) {
 		t.Error(err)
 	}
 
-	// One that hangs ends with its call, and with it what it has started.
+	// A helper that hangs ends with its call, together with the processes that it started.
 	started, err := f.run(t, "sample.linger")
 	if err != nil {
 		t.Fatal(err)
@@ -376,7 +376,7 @@ func TestLostHelpers(t *testing.T) {
 	}
 	eventually.True(t, "the process that the module has started is gone", func() bool { return !alive(int(started.(int64))) })
 
-	// One that is killed from outside.
+	// A helper is killed from outside.
 	pid, err := f.run(t, "sample.pid")
 	if err != nil {
 		t.Fatal(err)
@@ -398,21 +398,21 @@ func TestLostHelpers(t *testing.T) {
 	}
 }
 
-// busy reports whether a helper has a call.
+// busy reports whether a helper runs a call.
 func busy(p *Pool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.idle) == 0 && len(p.free) < cap(p.free)
 }
 
-// alive reports whether a process runs; a dead child of another process that has not been
-// waited for does not.
+// alive reports whether a process runs. An ended child of another process that has not been waited
+// for does not.
 func alive(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err == nil && !strings.Contains(string(text), ") Z ")
 }
 
-// TestCloseWhileBusy: a module that hangs does not keep the process from its end.
+// TestCloseWhileBusy checks that a hanging module does not prevent the end of the process.
 func TestCloseWhileBusy(t *testing.T) {
 	f := newFixture(t, map[string]string{"hangs": "while True:\n    pass\n"}, nil)
 	done := make(chan error, 1)
@@ -431,7 +431,7 @@ func TestCloseWhileBusy(t *testing.T) {
 	}
 }
 
-// TestTimeout: the option ends a call that does not end itself.
+// TestTimeout checks that the option ends a call that does not end by itself.
 func TestTimeout(t *testing.T) {
 	f := sample(t, func(c *Config) { c.Options.Timeout = 2 * time.Second })
 	if _, err := f.run(t, "sample.loop"); err == nil || !strings.Contains(err.Error(), "python_call_timeout") {
@@ -473,8 +473,8 @@ func TestHelpersComeAndGo(t *testing.T) {
 	}
 }
 
-// TestDescriptors: the helper has its pipes, what it opened itself, and nothing else of
-// this process.
+// TestDescriptors checks that a helper has open only its pipes and what it opened itself, and no
+// descriptor of this process.
 func TestDescriptors(t *testing.T) {
 	leak, err := os.Open("/proc/self/status")
 	if err != nil {
@@ -548,7 +548,7 @@ func TestNoPython(t *testing.T) {
 	}
 }
 
-// TestShim has each file of the shim imported.
+// TestShim imports each file of the shim.
 func TestShim(t *testing.T) {
 	f := newFixture(t, map[string]string{"sample": `
 import importlib
@@ -598,7 +598,7 @@ func BenchmarkCall(b *testing.B) {
 	runtime.KeepAlive(f)
 }
 
-// BenchmarkFirstCall measures what a call without a helper takes.
+// BenchmarkFirstCall measures a call that has to start a helper.
 func BenchmarkFirstCall(b *testing.B) {
 	f := sample(b, nil)
 	var before, after syscall.Rusage
@@ -611,7 +611,7 @@ func BenchmarkFirstCall(b *testing.B) {
 		}
 		f.Reload()
 	}
-	f.Close() // processor time is counted when a process has ended
+	f.Close() // the CPU time of a process is counted when it has ended
 	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &after); err != nil {
 		b.Fatal(err)
 	}
@@ -619,7 +619,8 @@ func BenchmarkFirstCall(b *testing.B) {
 	b.ReportMetric(float64(spent)/1e6/float64(b.N), "python-ms/op")
 }
 
-// TestReturnersAndOutput: modules find the options of returners and show data as those of Salt do.
+// TestReturnersAndOutput checks that modules find the options of returners and format data as in
+// Salt.
 func TestReturnersAndOutput(t *testing.T) {
 	f := newFixture(t, map[string]string{"shows": `
 import salt.output
@@ -669,14 +670,15 @@ def address():
 	if got, want := value.Repr(v), `['{\n    "a": "1 2"\n}', 'a:\n    1 2', "{'a':&nbsp;'1&nbsp;2'}", 'a:\n    1 2']`; got != want {
 		t.Errorf("%s, %v, want %s", got, err, want)
 	}
-	// A module whose __init__ fails costs no other one.
+	// A module whose __init__ fails does not affect the others.
 	names, missing, err := f.List(t.Context(), f.env, "modules")
 	if !slices.Contains(names, "shows.show") || !strings.Contains(value.Str(missing.At("breaks")), "its function __init__ raised ModuleNotFoundError in line 2") {
 		t.Errorf("%v, %s, %v", names, value.Repr(missing), err)
 	}
 }
 
-// TestShimHasSourcesOnly: compiled files, which Python writes when the shim is tried by hand, are not part of it.
+// TestShimHasSourcesOnly checks that the shim contains no compiled files, which Python writes when
+// the shim is run by hand.
 func TestShimHasSourcesOnly(t *testing.T) {
 	for name := range shimContents() {
 		if filepath.Ext(name) != ".py" {

@@ -16,8 +16,8 @@ import (
 //go:embed all:shim
 var shimFiles embed.FS
 
-// shimHash names the directory of the shim, so that Python never takes a compiled file of
-// another release.
+// shimHash is the name of the shim's directory. It depends on the content, so that Python never
+// uses compiled files of another release.
 var shimHash = sync.OnceValue(func() string {
 	sum := sha256.New()
 	for name, data := range shimContents() {
@@ -45,7 +45,7 @@ func shimContents() func(yield func(string, []byte) bool) {
 
 var installing sync.Mutex
 
-// installShim puts the shim below dir unless it is there, and returns its directory.
+// installShim writes the shim below dir unless it exists, and returns its directory.
 func installShim(dir string) (string, error) {
 	installing.Lock()
 	defer installing.Unlock()

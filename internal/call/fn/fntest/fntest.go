@@ -9,8 +9,8 @@ import (
 	"brine/internal/host/proc"
 )
 
-// Catalogue fails t for each module without description, function without summary or example, argument without help, and example that does
-// not parse or has invalid arguments.
+// Catalogue fails t for each module without description, function without summary or example,
+// argument without help, and example that does not parse or has invalid arguments.
 func Catalogue(t testing.TB, modules []fn.Module) {
 	t.Helper()
 	if len(modules) == 0 {
@@ -47,7 +47,7 @@ func function(t testing.TB, module string, f *fn.Func) {
 	}
 }
 
-// Example returns what is wrong with an example of the function f with the full name full, or "".
+// Example returns the problem with an example of the function f with the full name full, or "".
 func Example(full string, f *fn.Func, line string) string {
 	words, err := proc.Split(line)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"brine/internal/call/fn"
 )
 
-// Templates are the templates of a Call by functions. A nil one returns an error.
+// Templates implements fn.Templates by functions. A nil function returns an error.
 type Templates struct {
 	OfText func(ctx context.Context, t fn.Template) (string, error)
 	OfData func(ctx context.Context, pipe string, t fn.Template) (any, error)
