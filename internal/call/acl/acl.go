@@ -1,7 +1,9 @@
-// Package acl decides whether a user or minion may run functions, by lists in the form of Salt's options peer, peer_run, publisher_acl and
-// external_auth. It works on the lists alone: it reads no files and contacts no daemon.
+// Package acl decides whether a user or minion may run functions, by lists in the form of Salt's
+// options peer, peer_run, publisher_acl and external_auth. It works on the lists alone: it reads no
+// files and contacts no daemon.
 //
-// An entry of a list is a string, a regular expression for functions allowed on all minions, or a map of one target to conditions:
+// An entry of a list is a string, a regular expression for functions allowed on all minions, or a
+// map of one target to conditions:
 //
 //   - test.*
 //   - 'web*':
@@ -10,8 +12,8 @@
 //     args: ['uptime', null]
 //     kwargs: {cwd: /tmp}
 //
-// Expressions are Python's and are anchored at the start only, as in Salt: "test.ping" also allows test.ping_all. An invalid expression or
-// entry allows nothing.
+// Expressions are Python's and are anchored at the start only, as in Salt: "test.ping" also allows
+// test.ping_all. An invalid expression or entry allows nothing.
 package acl
 
 import (
@@ -46,12 +48,15 @@ func Matches(list []any, text string) bool {
 	return slices.ContainsFunc(list, func(e any) bool { expr, ok := e.(string); return ok && fits(expr, text) })
 }
 
-// Allowed reports whether a list allows all of the calls; there must be at least one. covers reports whether a compound target includes all
-// minions of the calls; it may be nil if there are none.
+// Allowed reports whether a list allows all of the calls; there must be at least one. covers
+// reports whether a compound target includes all minions of the calls; it may be nil if there are
+// none.
 //
-// Salt allows a request with several functions as soon as one of them is allowed. That is a security hole, so here each must be.
+// Salt allows a request with several functions as soon as one of them is allowed. That is a
+// security hole, so here each must be.
 //
-// covers is asked once for each target, however many calls there are: it may read the data of all minions.
+// covers is called once for each target, whatever the number of calls: it may read the data of all
+// minions.
 func Allowed(list []any, calls []Call, covers func(target string) bool) bool {
 	if covers != nil {
 		ask, known := covers, map[string]bool{}
@@ -134,7 +139,7 @@ func (c Call) keywords(want *value.Dict) bool {
 	return true
 }
 
-// suits compares an argument with its expression. None matches any argument.
+// suits reports whether an argument matches its expression. None matches any argument.
 func suits(want, have any) bool {
 	if want == nil {
 		return true

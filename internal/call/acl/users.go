@@ -7,9 +7,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// Named reports whether a pattern matches a name: as an equal string, as a shell glob, or as a regular expression for the whole name.
+// Named reports whether a pattern matches a name: as an equal string, as a shell glob, or as a
+// regular expression for the whole name.
 //
-// A pattern whose only special character is a dot is a literal: as a regular expression, as in Salt, john.doe would also match johnxdoe.
+// A pattern whose only special character is a dot is a literal: as a regular expression, as in
+// Salt, john.doe would also match johnxdoe.
 func Named(pattern, text string) bool {
 	if pattern == text {
 		return true
@@ -47,12 +49,13 @@ func Users(m *value.Dict, name string) []any {
 	return all
 }
 
-// External collects the permissions that the map of one system of external_auth grants a user and the user's groups. Keys that begin with ^
-// are settings of the system, keys that end with % are group names, all others are patterns for user names. The key * applies to users whom
-// no other pattern matches, or, if permissive (option permissive_acl), to all.
+// External collects the permissions that the map of one system of external_auth grants a user and
+// the user's groups. Keys that begin with ^ are settings of the system, keys that end with % are
+// group names, all others are patterns for user names. The key * applies to users whom no other
+// pattern matches, or, if permissive (option permissive_acl), to all.
 //
-// Salt 3007 swaps pattern and string, so that a user who signs in as * gets the permissions of everyone. Here the key is the pattern, as
-// Salt's manual documents it.
+// Salt 3007 swaps pattern and string, so that a user who signs in as * gets the permissions of
+// everyone. Here the key is the pattern, as Salt's manual documents it.
 func External(m *value.Dict, name string, groups []string, permissive bool) []any {
 	var all []any
 	add := func(v any) {
@@ -106,9 +109,10 @@ const (
 	Wheel  = "wheel"
 )
 
-// OnMaster reports whether a list allows a function of the master. form is Runner or Wheel. Only entries that begin with @ count: the form
-// (@runner or @runners) or a module name (@jobs). An entry alone allows all functions; as the key of a map it has conditions on the full
-// name or on the function's name in the module.
+// OnMaster reports whether a list allows a function of the master. form is Runner or Wheel. Only
+// entries that begin with @ count: the form (@runner or @runners) or a module name (@jobs). An
+// entry alone allows all functions; as the key of a map it has conditions on the full name or on
+// the function's name in the module.
 func OnMaster(list []any, form string, c Call) bool {
 	mod, fun, ok := strings.Cut(c.Fun, ".")
 	if !ok || mod == "" || strings.Contains(fun, ".") {

@@ -1,8 +1,9 @@
-// Package audit records who requested what from a master, and the result: one JSON line per request, in a file that is rotated by size.
-// Arguments are not recorded, since they may be secrets.
+// Package audit records who requested what from a master, and the result: one JSON line per
+// request, in a file that is rotated by size. Arguments are not recorded, since they may be
+// secrets.
 //
-// A record is a map with time (UTC), user, auth (user, token, eauth or reactor), from (not for the reactor), cmd, fun, tgt and result, and
-// for a job jid.
+// A record is a map with time (UTC), user, auth (user, token, eauth or reactor), from (not for the
+// reactor), cmd, fun, tgt and result, and for a job jid.
 package audit
 
 import (
@@ -77,7 +78,7 @@ func (l *Log) Add(d *value.Dict) error {
 	}
 	n, err := l.write(l.f, text+"\n")
 	if err != nil && n > 0 {
-		// The rest of a line would spoil the next record.
+		// The rest of a line would corrupt the next record.
 		if e := l.f.Truncate(l.size); e == nil {
 			n = 0
 		}
@@ -86,7 +87,8 @@ func (l *Log) Add(d *value.Dict) error {
 	return errors.Join(failed, err)
 }
 
-// prepare opens the file for n more bytes. One that is too large and cannot be renamed is written on.
+// prepare opens the file for n more bytes. If the file is too large and cannot be renamed, it
+// continues to grow.
 func (l *Log) prepare(n int64) (err error) {
 	if l.f != nil && l.size+n >= l.max {
 		l.f.Close()
@@ -99,7 +101,8 @@ func (l *Log) prepare(n int64) (err error) {
 	return err
 }
 
-// Recent returns up to limit records for which keep returns true, newest first. It skips malformed lines, such as those left by a crash.
+// Recent returns up to limit records for which keep returns true, newest first. It skips malformed
+// lines, such as those left by a crash.
 func (l *Log) Recent(limit int, keep func(*value.Dict) bool) ([]*value.Dict, error) {
 	var out []*value.Dict
 	for _, path := range []string{l.path, l.path + ".1"} {

@@ -79,8 +79,8 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// TestDiskThatIsFull: what is written of a record before the disk is full spoils no later
-// one, and a log that cannot be renamed is written on.
+// TestDiskThatIsFull checks that a record cut off by a full disk does not corrupt later ones, and
+// that a log that cannot be renamed is still written.
 func TestDiskThatIsFull(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit")
 	l, err := Open(path)
@@ -101,7 +101,7 @@ func TestDiskThatIsFull(t *testing.T) {
 	if err := l.Add(value.DictOf("n", 2)); err != nil {
 		t.Error(err)
 	}
-	// A directory in the place of the old log cannot be replaced by it.
+	// A directory with the name of the old log prevents the rename.
 	if err := os.MkdirAll(path+".1/x", 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestDiskThatIsFull(t *testing.T) {
 	}
 }
 
-// TestLogThatComesBack: a log that could not be opened is opened again.
+// TestLogThatComesBack checks that a log that could not be opened is opened again.
 func TestLogThatComesBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "x")
 	if err := os.Mkdir(dir, 0o700); err != nil {

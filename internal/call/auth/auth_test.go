@@ -244,7 +244,7 @@ func TestREST(t *testing.T) {
 			t.Errorf("%s: %s", c.name, got)
 		}
 	}
-	// A token holds the permissions, because asking the server needs the password.
+	// A token stores the permissions, because a request to the server needs the password.
 	tok, err := s.NewToken(t.Context(), Credentials{"rest", "ann", "p&w"}, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -547,7 +547,7 @@ func TestUnusableSystem(t *testing.T) {
 	}
 }
 
-// fewSlots is a system of a user's module that answers few checks at the same time.
+// fewSlots is a system of a user's module with few concurrent checks.
 type fewSlots struct{ asked, answer chan string }
 
 func (fewSlots) Has(name string) bool   { return name == "own" }
@@ -560,8 +560,9 @@ func (f fewSlots) Authenticate(_ context.Context, c Credentials) (Vouched, error
 	return Vouched{Entries: []any{"test.ping"}, Only: true}, nil
 }
 
-// TestSlotsOfModules: one name gets half of the slots of a module's system, and what waits for them
-// keeps no other system waiting. Permissions that the module grants stay with the token.
+// TestSlotsOfModules checks that one name gets half of the slots of a module's system, and that
+// checks waiting for them do not delay other systems. Permissions granted by the module are stored
+// in the token.
 func TestSlotsOfModules(t *testing.T) {
 	f := fewSlots{make(chan string, 100), make(chan string)}
 	tokens, err := OpenTokens(filepath.Join(t.TempDir(), "tokens"))
@@ -572,7 +573,7 @@ func TestSlotsOfModules(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	const many = 100 // more than all systems together may ask
+	const many = 100 // more than all systems together may check
 	got := make(chan *User, many+1)
 	login := func(name string) {
 		u, err := s.Authenticate(context.Background(), Credentials{System: "own", Name: name, Password: "p"})

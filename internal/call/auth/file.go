@@ -22,8 +22,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// file authenticates against a text file: fields with names and passwords (plain or hashed), or the formats of Apache's htpasswd and
-// htdigest.
+// file authenticates against a text file: fields with names and passwords (plain or hashed), or the
+// formats of Apache's htpasswd and htdigest.
 type file struct {
 	path, kind, hash, separator, realm string
 	name, password                     int // fields, from 0
@@ -67,8 +67,8 @@ func newFile(conf *value.Dict, _ *Options) (System, error) {
 // maxFile bounds the size of a user file that is read, in bytes.
 const maxFile = 64 << 20
 
-// Authenticate implements System. As in Salt, the first line with the name decides, and in a file of type text a line without both fields
-// ends the search.
+// Authenticate implements System. As in Salt, the first line with the name decides, and in a file
+// of type text a line without both fields ends the search.
 func (f *file) Authenticate(_ context.Context, c Credentials) (Vouched, error) {
 	r, err := os.Open(f.path)
 	if err != nil {
@@ -154,8 +154,8 @@ func digest(text, kind string) string {
 	return ""
 }
 
-// htpasswd compares a password with a hash of htpasswd: $apr1$ (its default), bcrypt (-B), {SHA}, or crypt(3)'s SHA-256 (-2) and SHA-512
-// (-5).
+// htpasswd compares a password with a hash of htpasswd: $apr1$ (its default), bcrypt (-B), {SHA},
+// or crypt(3)'s SHA-256 (-2) and SHA-512 (-5).
 func htpasswd(password, stored string) (bool, error) {
 	switch {
 	case strings.HasPrefix(stored, "{SHA}"):

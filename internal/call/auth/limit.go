@@ -9,7 +9,8 @@ import (
 const (
 	// maxAsked bounds concurrent password checks: some systems run a program for each.
 	maxAsked = 64
-	// maxAskedOfOne bounds concurrent checks per user name, so that attempts at one account do not delay the logins of other users.
+	// maxAskedOfOne bounds concurrent checks per user name, so that attempts at one account do not
+	// delay the logins of other users.
 	maxAskedOfOne = 8
 )
 

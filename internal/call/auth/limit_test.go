@@ -30,7 +30,8 @@ func (s *slowSystem) Authenticate(_ context.Context, c Credentials) (Vouched, er
 	return Vouched{}, ErrRefused
 }
 
-// TestLimiter: many attempts at one user name do not delay other users, and the delay of refusals blocks no check.
+// TestLimiter checks that many attempts at one user name do not delay other users, and that the
+// delay of refusals blocks no check.
 func TestLimiter(t *testing.T) {
 	s := must(t, Options{External: external(t, "{auto: {}}")})
 	sys := &slowSystem{wait: make(chan struct{})}

@@ -21,10 +21,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// openID accepts as the password what an OpenID provider issued: an ID token, or an authorization code (code=...&code_verifier=...), which
-// is exchanged with client_secret and redirect_uri. Salt has no such system.
+// openID accepts as the password what an OpenID provider issued: an ID token, or an authorization
+// code (code=...&code_verifier=...), which is exchanged with client_secret and redirect_uri. Salt
+// has no such system.
 //
-// The provider's keys are fetched at the first sign-in, and again when a token is signed by an unknown key.
+// The provider's keys are fetched at the first sign-in, and again when a token is signed by an
+// unknown key.
 type openID struct {
 	issuer, client, secret, redirect string
 	nameClaim, groupsClaim           string
@@ -141,7 +143,7 @@ func (o *openID) Authenticate(ctx context.Context, c Credentials) (Vouched, erro
 	return v, nil
 }
 
-// exchange trades an authorization code for an ID token.
+// exchange exchanges an authorization code for an ID token.
 func (o *openID) exchange(ctx context.Context, p *oidc.Provider, text string) (string, error) {
 	q, err := url.ParseQuery(text)
 	if err != nil || o.redirect == "" {
@@ -154,7 +156,7 @@ func (o *openID) exchange(ctx context.Context, p *oidc.Provider, text string) (s
 	}
 	t, err := conf.Exchange(oidc.ClientContext(ctx, o.http), q.Get("code"), more...)
 	if err != nil {
-		// The library's error may hold the code, which is a secret.
+		// The library's error may contain the code, which is a secret.
 		return "", salt.Errorf(salt.Denied, "the provider refused to exchange the code")
 	}
 	raw, _ := t.Extra("id_token").(string)

@@ -15,7 +15,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// pam authenticates with the machine's PAM through the program brine-pam. The other programs do not link a C library (docs/adr/0008).
+// pam authenticates with the machine's PAM through the program brine-pam. The other programs do not
+// link a C library (docs/adr/0008).
 type pam struct {
 	helper, service string
 	machine         *host.Machine

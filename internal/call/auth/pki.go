@@ -11,8 +11,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// pki accepts a certificate as the password. It must be signed by the authority in ca_file and valid now, and its common name must be the
-// user's. Like Salt, it does not check possession of the key: a copy of the certificate is enough to sign in.
+// pki accepts a certificate as the password. It must be signed by the authority in ca_file and
+// valid now, and its common name must be the user's. Like Salt, it does not check possession of the
+// key: a copy of the certificate is enough to sign in.
 type pki struct{ caFile string }
 
 func init() { systems.Register("pki", newPKI) }

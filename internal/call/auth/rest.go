@@ -15,7 +15,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// rest sends credentials to an HTTP server. The server answers 200 to a correct password, with a list of permissions or an empty body.
+// rest sends credentials to an HTTP server. The server answers 200 to a correct password, with a
+// list of permissions or an empty body.
 type rest struct {
 	url    string
 	client *http.Client

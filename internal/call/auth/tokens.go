@@ -16,11 +16,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// Tokens stores tokens like Salt's localfs: a directory with one file per token, named after the token, holding a msgpack map.
+// Tokens stores tokens like Salt's localfs: a directory with one file per token, named after the
+// token, containing a msgpack map.
 type Tokens struct{ dir string }
 
-// OpenTokens opens the directory and creates it if missing. Other users must not be able to list it, because the file names are the
-// secrets.
+// OpenTokens opens the directory and creates it if missing. Other users must not be able to list
+// it, because the file names are the secrets.
 func OpenTokens(dir string) (*Tokens, error) {
 	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create the token directory: %w", err)
@@ -56,7 +57,8 @@ func (t *Tokens) Add(d *value.Dict) error {
 	return atomicfile.Create(filepath.Join(t.dir, token), b, 0o600)
 }
 
-// ValidToken reports whether a string has the form of a token. Other strings are never looked up, so that no token can name another file.
+// ValidToken reports whether a string has the form of a token. Other strings are never looked up,
+// so that no token can name another file.
 func ValidToken(s string) bool {
 	if len(s) < 32 || len(s) > 128 {
 		return false
@@ -69,7 +71,8 @@ func ValidToken(s string) bool {
 	return true
 }
 
-// Get returns a token, or nil if it does not exist or has expired at that time. It removes expired tokens and those without an expiry.
+// Get returns a token, or nil if it does not exist or has expired at that time. It removes expired
+// tokens and those without an expiry.
 func (t *Tokens) Get(token string, now time.Time) (*value.Dict, error) {
 	if !ValidToken(token) {
 		return nil, nil

@@ -17,11 +17,13 @@ type Batch struct {
 	Size func(minions int) int
 	// Rest is the pause after a return before another minion starts in its place.
 	Rest time.Duration
-	// Stop, if set, is called after each result and returns whether to start no more minions; running ones are then not waited for.
+	// Stop, if set, is called after each result. If it returns true, no more minions are started,
+	// and running ones are not waited for.
 	Stop func(Result) bool
 }
 
-// BatchStep is a step of a batch. The first step has Up and Down, of which one may be empty; each other step has a single field.
+// BatchStep is a step of a batch. The first step has Up and Down, of which one may be empty; each
+// other step has a single field.
 type BatchStep struct {
 	// Up are the minions that answered the first ping and will get the job.
 	Up []string
@@ -41,12 +43,12 @@ type batchRun struct {
 	todo    []string
 	size    int
 	active  map[string]bool
-	resting []time.Time // when places become free
+	resting []time.Time // when slots become free
 	running []*Running
 }
 
-// RunBatch pings the target of a batch and then runs its job on all minions that answered, a few at a time. Its errors are those of Start
-// and Results.
+// RunBatch pings the target of a batch and then runs its job on all minions that answered, a few at
+// a time. Its errors are those of Start and Results.
 func (c *Client) RunBatch(ctx context.Context, b Batch) iter.Seq2[BatchStep, error] {
 	return func(yield func(BatchStep, error) bool) {
 		events, err := c.jobEvents(ctx)

@@ -30,25 +30,27 @@ type constError string
 func (e constError) Error() string { return string(e) }
 
 var (
-	// ErrNoMatch says that no minion matches the target. Its message is Salt's.
+	// ErrNoMatch means that no minion matches the target. Its message is Salt's.
 	ErrNoMatch error = &salt.Error{Kind: salt.NotFound, Err: constError(textNoMatch)}
-	// ErrNoReply says that the master answered with an empty map.
+	// ErrNoReply means that the master answered with an empty map.
 	ErrNoReply error = &salt.Error{Kind: salt.Internal, Err: constError("the master sent an empty reply")}
 )
 
-// unreachable has Salt's message and keeps the cause.
+// unreachable has Salt's message and wraps the cause.
 type unreachable struct{ cause error }
 
 func (unreachable) Error() string   { return textUnreachable }
 func (e unreachable) Unwrap() error { return e.cause }
 
-// NotRunning reports whether an error says that no master listens on this machine. A permission error means that a master does listen.
+// NotRunning reports whether an error means that no master listens on this machine. A permission
+// error means that a master does listen.
 func NotRunning(err error) bool {
 	var u unreachable
 	return errors.As(err, &u) && !errors.Is(err, fs.ErrPermission)
 }
 
-// NoAccess says that the user of this process is not permitted to connect to the master of this machine.
+// NoAccess means that the user of this process is not permitted to connect to the master of this
+// machine.
 type NoAccess struct {
 	User string
 	Path string // of the socket
@@ -77,13 +79,13 @@ type timedOut struct{ cause error }
 func (timedOut) Error() string   { return textTimeout }
 func (e timedOut) Unwrap() error { return e.cause }
 
-// Lost says that the event stream ended while waiting.
+// Lost means that the event stream ended while waiting.
 type Lost struct{ Err error }
 
 func (e *Lost) Error() string { return textLost + " (" + e.Err.Error() + ")" }
 func (e *Lost) Unwrap() error { return e.Err }
 
-// Refused says that the master rejected a request.
+// Refused means that the master rejected a request.
 type Refused struct {
 	// Name is the name of Salt's exception, such as AuthorizationError.
 	Name string
@@ -92,7 +94,7 @@ type Refused struct {
 
 func (e *Refused) Error() string { return e.Text }
 
-// unreadable says that the master answered with something else than the protocol demands.
+// unreadable returns the error for a reply that violates the protocol.
 func unreadable(err error) error {
 	return salt.Errorf(salt.Internal, "cannot read the master's answer: %w", err)
 }

@@ -27,7 +27,8 @@ func newHub(r *event.Reader, stop context.CancelFunc) *hub {
 	return h
 }
 
-// read passes events on until the connection ends. It blocks on a stream that is not read; the master buffers the rest, up to its bound.
+// read distributes events to the subscriptions until the connection ends. It blocks on a
+// subscription that is not read; the master buffers the rest, up to its bound.
 func (h *hub) read(r *event.Reader) {
 	defer close(h.done)
 	defer r.Close()

@@ -13,7 +13,8 @@ import (
 type InProcess struct {
 	// Publish starts a job and returns the reply that a client would get.
 	Publish func(load *value.Dict) *value.Dict
-	// OnMaster starts a runner, or runs a wheel function, for a request with the corresponding cmd. If nil, both are refused.
+	// OnMaster starts a runner, or runs a wheel function, for a request with the corresponding cmd.
+	// If nil, both are refused.
 	OnMaster func(load *value.Dict) *value.Dict
 	// Events is the master's bus.
 	Events *event.Bus
@@ -43,7 +44,8 @@ func (p *InProcess) Request(ctx context.Context, load *value.Dict) (any, error) 
 	return p.Publish(load), nil
 }
 
-// inProcessQueue is how many events are buffered for a runner. It only consumes them, so that this suffices for any burst.
+// inProcessQueue is how many events are buffered for a runner. A runner only consumes events, so
+// that this suffices for any burst.
 const inProcessQueue = 1 << 16
 
 // Subscribe implements Bus.

@@ -43,7 +43,8 @@ type Local struct {
 	user  string // name sent to the master
 	log   *slog.Logger
 	req   transport.Requester
-	// logins sends requests with a password: the master delays its answer to a wrong one, which must not block other requests.
+	// logins sends requests with a password: the master delays its answer to a wrong one, which
+	// must not block other requests.
 	logins transport.Requester
 
 	mu  sync.Mutex
@@ -56,8 +57,8 @@ var (
 	_ Bus    = (*Local)(nil)
 )
 
-// NewLocal returns the connection to the master at a place, for the user named caller (see Caller). It does not connect yet; Close must be
-// called.
+// NewLocal returns the connection to the master at a place, for the user named caller (see Caller).
+// It does not connect yet; Close must be called.
 func NewLocal(p Place, caller string, log *slog.Logger) (*Local, error) {
 	t, err := named.New(p.Transport, log)
 	if err != nil {
@@ -92,7 +93,8 @@ func reachable(host string) string {
 	return "::1"
 }
 
-// Caller returns the name by which the master knows the user of this process: the account name, or sudo_NAME for root via sudo.
+// Caller returns the name by which the master knows the user of this process: the account name, or
+// sudo_NAME for root via sudo.
 func Caller(getenv func(string) string) string {
 	name := "root"
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -123,7 +125,7 @@ func (p Place) KeyFile(caller string) string {
 // maxKey bounds a key file in bytes.
 const maxKey = 4096
 
-// keyError says that the caller's key file exists but cannot be read.
+// keyError means that the caller's key file exists but cannot be read.
 type keyError struct{ cause error }
 
 func (e keyError) Error() string {
@@ -132,8 +134,8 @@ func (e keyError) Error() string {
 
 func (e keyError) Unwrap() error { return e.cause }
 
-// readKey returns the caller's key. Without one (missing or not permitted) the request has an empty key, which the master refuses. Other
-// read errors are returned.
+// readKey returns the caller's key. If the file is missing or the caller may not read it, the
+// request has an empty key, which the master refuses. Other read errors are returned.
 func (l *Local) readKey() (string, error) {
 	path := l.place.KeyFile(l.user)
 	b, err := os.ReadFile(path)
@@ -157,8 +159,8 @@ func (l *Local) currentKey(renew bool) (string, error) {
 	return l.key, err
 }
 
-// Request implements Master. It repeats a request with an empty reply if the key has changed in the meantime, as after a restart of the
-// master.
+// Request implements Master. It repeats a request with an empty reply if the key has changed in the
+// meantime, as after a restart of the master.
 func (l *Local) Request(ctx context.Context, load *value.Dict) (any, error) {
 	key, err := l.currentKey(false)
 	if err != nil && load.Has("key") {
@@ -203,8 +205,9 @@ func (l *Local) send(ctx context.Context, load *value.Dict, key string) (any, er
 	return reply, nil
 }
 
-// Subscribe implements Bus. All subscriptions share one connection, which stays open: a master may fire the first events of a job before it
-// has accepted a new connection. A subscription must be read or closed, or the others block.
+// Subscribe implements Bus. All subscriptions share one connection, which stays open: a master may
+// fire the first events of a job before it has accepted a new connection. A subscription must be
+// read or closed, or the others block.
 func (l *Local) Subscribe(ctx context.Context, prefixes ...string) (Events, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -223,7 +226,7 @@ func (l *Local) Subscribe(ctx context.Context, prefixes ...string) (Events, erro
 			return nil, err
 		}
 		if ownOnly(prefixes) {
-			r.OwnOnly(true) // only saves work
+			r.OwnOnly(true) // reduces work only
 		}
 		if err := event.Settle(ctx, l.place.Sockets); err != nil {
 			l.log.Debug("the master is slow to accept event subscribers", "err", err)
@@ -249,8 +252,8 @@ func (l *Local) noAccess(err error) error {
 	return e
 }
 
-// ownOnly reports whether the subscribed events are only those of jobs, runners and wheel functions, which the client started on this
-// master.
+// ownOnly reports whether the subscribed events are only those of jobs, runners and wheel
+// functions, which the client started on this master.
 func ownOnly(prefixes []string) bool {
 	return len(prefixes) > 0 && !slices.ContainsFunc(prefixes, func(p string) bool {
 		return !strings.HasPrefix(p, "salt/job/") && !strings.HasPrefix(p, "salt/run/") && !strings.HasPrefix(p, "salt/wheel/")

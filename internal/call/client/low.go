@@ -21,15 +21,16 @@ var LowClients = []string{"local", "local_async", "local_batch", "local_subset",
 // lowCredentials are the keys of a chunk with credentials.
 var lowCredentials = []string{"token", "eauth", "username", "password"}
 
-// ErrNoCredentials says that a chunk has no credentials. Its message is Salt's.
+// ErrNoCredentials means that a chunk has no credentials. Its message is Salt's.
 var ErrNoCredentials error = &salt.Error{Kind: salt.Denied, Err: constError("No authentication credentials given")}
 
-// ErrMissing says that a chunk has no function or no target.
+// ErrMissing means that a chunk has no function or no target.
 var ErrMissing error = &salt.Error{Kind: salt.Internal, Err: constError("the chunk lacks fun, or tgt for a job of minions")}
 
-// Low runs a chunk of low data: a map with the key client and the arguments of that client. It must contain a token, or eauth, username and
-// password; the key of this process' user is never used. There is usually one result, and one per minion for a batch. A target without
-// matches is not an error.
+// Low runs a chunk of low data: a map with the key client and the arguments of that client. It must
+// contain a token, or eauth, username and password; the key of this process' user is never used.
+// There is usually one result, and one per minion for a batch. A target without matches is not an
+// error.
 func (c *Client) Low(ctx context.Context, chunk *value.Dict) ([]any, error) {
 	creds := value.NewDict(4)
 	for _, k := range lowCredentials {
@@ -43,8 +44,8 @@ func (c *Client) Low(ctx context.Context, chunk *value.Dict) ([]any, error) {
 	return newLow(c.As(creds), chunk, false).do(ctx)
 }
 
-// LowTrusted runs a chunk of low data as the user of this process and ignores credentials in it. It is for requests from the machine's own
-// configuration.
+// LowTrusted runs a chunk of low data as the user of this process and ignores credentials in it. It
+// is for requests from the machine's own configuration.
 func (c *Client) LowTrusted(ctx context.Context, chunk *value.Dict) ([]any, error) {
 	return newLow(c, chunk, true).do(ctx)
 }
@@ -85,7 +86,7 @@ type low struct {
 	wire.Low
 	client *Client
 	chunk  *value.Dict
-	// trusted says that the chunk comes from the machine's own configuration.
+	// trusted means that the chunk comes from the machine's own configuration.
 	trusted bool
 }
 
@@ -101,8 +102,8 @@ func (l *low) keywords() *value.Dict {
 	return kw
 }
 
-// lowKwargs are the keys of a chunk for minions that the master reads besides the job itself. Others are not passed on: they could change a
-// job beyond the permissions that were checked.
+// lowKwargs are the keys of a chunk for minions that the master reads besides the job itself.
+// Others are not passed on: they could change a job beyond the permissions that were checked.
 var lowKwargs = []string{"delimiter", "metadata", "ret_config", "ret_kwargs"}
 
 // maxLowTimeout bounds the wait for minions of one chunk.
@@ -342,7 +343,8 @@ func (l *low) localSubset(ctx context.Context) (any, error) {
 	return l.collect(ctx, j)
 }
 
-// Pick chooses at random up to n minions of a job's target that have its functions. Its errors are those of Start.
+// Pick chooses at random up to n minions of a job's target that have its functions. Its errors are
+// those of Start.
 func (c *Client) Pick(ctx context.Context, j Job, n int) ([]string, error) {
 	funs := []string{value.Str(j.Fun)}
 	if several, ok := j.Fun.(*value.List); ok {
@@ -470,8 +472,8 @@ func (l *low) master(ctx context.Context, cmd string) (any, error) {
 	return l.client.wheel(ctx, cmd, value.Str(l.Fun), args, kwargs)
 }
 
-// Wheel runs a wheel function on the master and returns the data of its event: {fun, jid, user, return, success, ...}. args and kwargs may
-// be nil.
+// Wheel runs a wheel function on the master and returns the data of its event: {fun, jid, user,
+// return, success, ...}. args and kwargs may be nil.
 func (c *Client) Wheel(ctx context.Context, fun string, args []any, kwargs *value.Dict) (*value.Dict, error) {
 	if kwargs == nil {
 		kwargs = value.NewDict(0)
@@ -495,10 +497,11 @@ func (c *Client) wheel(ctx context.Context, cmd, fun string, args []any, kwargs 
 	return checkReply(reply)
 }
 
-// ErrNoLook says that the master is not one of Brine's, or an older one.
+// ErrNoLook means that the master is a stock master, or a Brine master of an older version.
 var ErrNoLook error = &salt.Error{Kind: salt.Unavailable, Err: constError("the master has no data for the console: it needs Brine on the master")}
 
-// Look calls a function of the runner fleet with the permissions of a token, and without a job. The master answers at once.
+// Look calls a function of the runner fleet with the permissions of a token, and without a job. The
+// master answers immediately.
 func (c *Client) Look(ctx context.Context, token, fun string, kwargs *value.Dict) (any, error) {
 	load := wire.Encode(wire.Look{Cmd: "_brine_look", Fun: fun, Kwarg: kwargs})
 	c.As(value.DictOf("token", token)).sign(load)
@@ -520,8 +523,8 @@ func (c *Client) Look(ctx context.Context, token, fun string, kwargs *value.Dict
 	return in.Return, nil
 }
 
-// NewToken requests a token from the master: {start, expire, name, eauth, token} and perms, the permissions of its user. creds are eauth,
-// username and password, and optionally token_expire.
+// NewToken requests a token from the master: {start, expire, name, eauth, token} and perms, the
+// permissions of its user. creds are eauth, username and password, and optionally token_expire.
 func (c *Client) NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error) {
 	var in wire.Credentials
 	wire.View(creds, &in)
@@ -538,7 +541,8 @@ func (c *Client) NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, 
 	return d, nil
 }
 
-// Token returns the data of a token from the master, nil if it is invalid. A Brine master adds perms, the permissions of its user.
+// Token returns the data of a token from the master, nil if it is invalid. A Brine master adds
+// perms, the permissions of its user.
 func (c *Client) Token(ctx context.Context, token string) (*value.Dict, error) {
 	reply, err := c.request(ctx, wire.Encode(wire.TokenRequest{Cmd: "get_token", Token: token, Perms: true}), c.o.Timeout)
 	if err != nil {

@@ -20,8 +20,8 @@ type Runner struct {
 	SkipGrains bool
 	// Lenient makes the master drop keywords that the function does not declare.
 	Lenient bool
-	// Cluster runs it once in the whole cluster, on the master that holds the lease. If that master dies, another one runs it again if it
-	// is Repeatable.
+	// Cluster runs it once in the whole cluster, on the master that holds the lease. If that master
+	// dies, another one runs it again if it is Repeatable.
 	Cluster, Repeatable bool
 }
 
@@ -71,8 +71,9 @@ func (c *Client) sign(load *value.Dict) {
 	load.Set("user", "")
 }
 
-// Run starts a runner and waits for its result: the data of its last event, {fun, jid, user, return, success, ...}. progress, if not nil,
-// receives its other events. The errors are those of Results.
+// Run starts a runner and waits for its result: the data of its last event, {fun, jid, user,
+// return, success, ...}. progress, if not nil, receives its other events. The errors are those of
+// Results.
 func (c *Client) Run(ctx context.Context, r Runner, started func(jid string), progress func(RunnerEvent)) (*value.Dict, error) {
 	events, err := c.subscribe(ctx, salt.Tag("run")+"/")
 	if err != nil {
@@ -96,7 +97,7 @@ func (c *Client) Run(ctx context.Context, r Runner, started func(jid string), pr
 		}
 		name, ok := strings.CutPrefix(e.Tag, tag+"/")
 		switch {
-		case !ok || name == "new" || name == "args": // jobs started by an orchestration are not its progress
+		case !ok || name == "new" || name == "args": // events of jobs started by an orchestration are not its progress
 		case name == "ret":
 			return e.Data, nil
 		case progress != nil:

@@ -24,9 +24,9 @@ type Running struct {
 // Result is the return of one minion, or its absence.
 type Result struct {
 	ID string
-	// Absent says that the minion did not return; all fields below are then empty.
+	// Absent means that the minion did not return; all fields below are then empty.
 	Absent bool
-	// Unknown says that an absent minion is unknown to the master.
+	// Unknown means that an absent minion is unknown to the master.
 	Unknown bool
 	Return  any
 	// Out is the outputter requested by the return, or "".
@@ -40,8 +40,9 @@ type Result struct {
 // Close ends the subscription to events.
 func (r *Running) Close() error { return r.events.Close() }
 
-// Results yields the returns of minions as they arrive, and at the end those that did not return. An error is the last item: that of ctx,
-// *Lost if the connection to the master was lost, *Refused if it rejected a question. Results can be called once.
+// Results yields the returns of minions as they arrive, and at the end those that did not return.
+// An error is the last item: that of ctx, *Lost if the connection to the master was lost, *Refused
+// if it rejected a question. Results can be called once.
 func (r *Running) Results(ctx context.Context) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		for !r.wait.over(time.Now()) {
@@ -71,7 +72,8 @@ func (r *Running) Results(ctx context.Context) iter.Seq2[Result, error] {
 	}
 }
 
-// next waits for one event, or until the wait may have changed by itself. ok says that res holds a return.
+// next waits for one event, or until the wait may have changed without an event. ok reports whether
+// res is a return.
 func (r *Running) next(ctx context.Context) (res Result, ok bool, err error) {
 	limited, cancel := context.WithDeadline(ctx, r.wait.wake())
 	defer cancel()
@@ -196,7 +198,7 @@ func (r *Running) ask(ctx context.Context) error {
 	kwargs := r.job.Kwargs.Clone()
 	kwargs.Delete("show_timeout")
 	kwargs.Delete("show_jid")
-	for _, k := range []string{"metadata", "module_executors", "executor_opts"} { // these belong to the job itself
+	for _, k := range []string{"metadata", "module_executors", "executor_opts"} { // these apply to the job, not to the question
 		kwargs.Delete(k)
 	}
 	p := Published{}

@@ -10,7 +10,7 @@ import (
 
 // States of a job on a minion, as known to the master.
 const (
-	Sent      = "sent"      // published; a stock minion reports no more
+	Sent      = "sent"      // published; stock minions report no later state
 	Queued    = "queued"    // stored for the minion, which has not reported it
 	Delivered = "delivered" // sent to the minion when it reconnected
 	Started   = "running"   // the minion has reported that it runs the job
@@ -23,11 +23,12 @@ type States struct {
 	Minions map[string]string
 	// Delivered are the minions that received the job later, when they reconnected.
 	Delivered []string
-	// Expires is how long the job is stored for unreachable minions.
+	// Expires is the time until which the job is stored for unreachable minions.
 	Expires time.Time
 }
 
-// States returns the states of a recent job, or nil if the master does not track them, as stock masters.
+// States returns the states of a recent job, or nil if the master does not track them, as with
+// stock masters.
 func (c *Client) States(ctx context.Context, jid string) (*States, error) {
 	load := wire.Encode(wire.JobStates{Cmd: "_brine_states", JID: jid, Key: "", User: ""})
 	reply, err := c.request(ctx, load, c.o.Timeout)

@@ -17,13 +17,13 @@ type wait struct {
 	gatherTimeout time.Duration
 	grace         time.Duration // 0: a round of answers always takes gatherTimeout
 	syndics       bool
-	syndicAt      time.Time // complete returns end the wait from here on
+	syndicAt      time.Time // from this time on, complete returns end the wait
 
 	found   map[string]bool
-	waiting map[string]time.Time // expected and not returned yet, with the end of its time
-	ends    []end                // of waiting, ascending; may hold outdated entries
+	waiting map[string]time.Time // expected ids without a return, with the end of their timeout
+	ends    []end                // of waiting, ascending; may have outdated entries
 	missing map[string]bool
-	// elsewhere are expected, but not waited for: another master commands them.
+	// elsewhere are expected minions that are not waited for, because another master commands them.
 	elsewhere map[string]bool
 
 	probe   string          // jid of the last question
@@ -75,14 +75,14 @@ func (w *wait) miss(ids []string) {
 	}
 }
 
-// extend restarts a minion's time now.
+// extend restarts the timeout of a minion at now.
 func (w *wait) extend(id string, now time.Time) {
 	at := now.Add(w.timeout)
 	w.waiting[id] = at
 	w.ends = append(w.ends, end{id, at})
 }
 
-// lastEnd returns when the time of every waiting minion is over.
+// lastEnd returns when the timeouts of all waiting minions have expired.
 func (w *wait) lastEnd() time.Time {
 	for n := len(w.ends); n > 0; n-- {
 		if e := w.ends[n-1]; w.waiting[e.id].Equal(e.at) {
@@ -104,8 +104,9 @@ const (
 	answer                // to the question whether the job is running
 )
 
-// classify looks at the tag only, so that other events need not be decoded. Only the master's announcement lists the minions to wait for: a
-// stock master lets any minion fire other events of the job.
+// classify looks at the tag only, so that other events need not be decoded. Only the master's
+// announcement lists the minions to wait for: a stock master lets any minion fire other events of
+// the job.
 func (w *wait) classify(tag string) kind {
 	if rest, ok := strings.CutPrefix(tag, "salt/job/"); ok {
 		jid, rest, _ := strings.Cut(rest, "/")
@@ -138,7 +139,7 @@ func (w *wait) info(e *wire.JobEvent, now time.Time) {
 	w.miss(value.OnlyTexts(missing))
 }
 
-// delivered starts the time of a minion that has just received the job.
+// delivered starts the timeout of a minion that has just received the job.
 func (w *wait) delivered(id string, now time.Time) {
 	if _, ok := w.waiting[id]; ok {
 		w.extend(id, now)

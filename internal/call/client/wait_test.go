@@ -203,8 +203,9 @@ func stock(t *testing.T, scs []scenario) [][]string {
 	return out
 }
 
-// TestWaitAsStock plays random scenarios with Salt's client and ours. Salt reads its clock a hundred times a second, so times are compared
-// with that tolerance, and lines within it are sorted.
+// TestWaitAsStock plays random scenarios with Salt's client and ours. Salt reads its clock a
+// hundred times a second, so times are compared with that tolerance, and lines within it are
+// sorted.
 func TestWaitAsStock(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var scs []scenario
@@ -239,7 +240,8 @@ func randomScenario(rnd *rand.Rand) scenario {
 		for _, id := range sc.Minions {
 			switch rnd.IntN(3) {
 			case 0:
-				// In Salt, a minion that returned and then says that it runs the job causes another round; not here.
+				// In Salt, a minion that returned and then says that it runs the job causes another
+				// round; not here.
 				if r := runs(when(9), id); !returned(sc, id, 5+10*float64(len(sc.Answers))+r.After) {
 					as = append(as, r)
 				}

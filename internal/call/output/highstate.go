@@ -73,7 +73,8 @@ func unwrapStates(data any) any {
 	return data
 }
 
-// isOrchestration reports whether data is the return of an orchestration, which has a retcode next to its single master.
+// isOrchestration reports whether data is the return of an orchestration, which has a retcode next
+// to its single master.
 func isOrchestration(d *value.Dict) bool {
 	masters := 0
 	for k := range d.All() {
@@ -312,7 +313,8 @@ func (r *stateRun) comment(res *value.Dict) string {
 	return r.p.clean(text)
 }
 
-// formatChanges renders the changes of a state. Those of an orchestrated state run are state results themselves.
+// formatChanges renders the changes of a state. Those of an orchestrated state run are state
+// results themselves.
 func (r *stateRun) formatChanges(res *value.Dict) (changed bool, text string, err error) {
 	changes := res.At("changes")
 	switch res.At("name") {
@@ -383,7 +385,7 @@ func (p *Printer) terseState(c color, parts []string, res *value.Dict, result st
 	return b.String()
 }
 
-// texts returns the strings of a list, or of a single value in its place.
+// texts returns the strings of a list, or of a single value given instead of a list.
 func texts(v any) []string {
 	l, ok := items(v)
 	if !ok {

@@ -24,8 +24,9 @@ func compressedCount(id string) int {
 	return n
 }
 
-// compressIDs merges the results of each minion with the same module, ID, SLS and result: earliest start, sum of durations, changes by
-// name. A minion whose return contains anything but results is left unchanged.
+// compressIDs merges the results of each minion with the same module, ID, SLS and result: earliest
+// start, sum of durations, changes by name. A minion whose return contains anything but results is
+// left unchanged.
 func compressIDs(data *value.Dict) *value.Dict {
 	out := value.NewDict(data.Len())
 	for host, v := range data.All() {

@@ -13,7 +13,8 @@ import (
 
 func init() { outputters.Register("json", (*Printer).json) }
 
-// json writes one JSON document like Python's json.dumps with ensure_ascii=False, keys in the order of the data.
+// json writes one JSON document like Python's json.dumps with ensure_ascii=False, keys in the order
+// of the data.
 func (p *Printer) json(data any, _ Call) (string, error) {
 	var text strings.Builder
 	b := bufio.NewWriter(&text)
@@ -22,8 +23,8 @@ func (p *Printer) json(data any, _ Call) (string, error) {
 	return text.String(), err
 }
 
-// writeJSON writes any value. Values without a JSON form, and keys that are not scalars, are written as strings in Python's form. b records
-// errors.
+// writeJSON writes any value. Values that JSON cannot represent, and keys that are not scalars, are
+// written as strings in Python's form. b records errors.
 func (p *Printer) writeJSON(b *bufio.Writer, data any) {
 	ind := p.opts.Indent
 	if !ind.Given {

@@ -8,7 +8,8 @@ import (
 
 func init() { outputters.Register("no_return", (*Printer).noReturn) }
 
-// noReturn shows messages about minions that did not return: all red. It omits values other than strings and maps.
+// noReturn shows messages about minions that did not return: all red. It omits values other than
+// strings and maps.
 func (p *Printer) noReturn(data any, _ Call) (string, error) {
 	var b strings.Builder
 	p.addNoReturn(&b, data, 0)

@@ -27,7 +27,8 @@ type step struct {
 
 func init() { outputters.Register("profile", (*Printer).profile) }
 
-// profile shows the states of all minions and their durations as one table. Rows are sorted by duration as a string.
+// profile shows the states of all minions and their durations as one table. Rows are sorted by
+// duration as a string.
 func (p *Printer) profile(data any, c Call) (string, error) {
 	steps, err := steps(data)
 	if err != nil || len(steps) == 0 {

@@ -9,7 +9,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// For recorded state runs (testdata/golden/cli) without data, the data is parsed from the output, which must render the same again.
+// For recorded state runs (testdata/golden/cli) without data, the data is parsed from the output,
+// which must render the same again.
 
 var (
 	escape = regexp.MustCompile(`\x1b\[[\d;]*m`)

@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// wrapText fills lines of at most cols columns, each indented, like Python's textwrap: it breaks at white space and at hyphens within
-// words, and splits words longer than a line.
+// wrapText fills lines of at most cols columns, each indented, like Python's textwrap: it breaks at
+// white space and at hyphens within words, and splits words longer than a line.
 func wrapText(s string, cols, indent int) string {
 	pad := strings.Repeat(" ", indent)
 	room := cols - indent
@@ -44,7 +44,8 @@ func wrapText(s string, cols, indent int) string {
 	return strings.Join(lines, "\n")
 }
 
-// wrapChunks splits s into runs of white space and words. A word also ends after a hyphen that has two letters on each side.
+// wrapChunks splits s into runs of white space and words. A word also ends after a hyphen that has
+// two letters on each side.
 func wrapChunks(s string) []string {
 	rs := []rune(strings.Map(func(r rune) rune {
 		if r < 0x80 && pySpace(r) {

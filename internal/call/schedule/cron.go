@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Cron is a rule of cron(5): five fields (minute, hour, day of the month, month, day of the week), optionally followed by seconds as in
-// croniter; or a word such as @daily.
+// Cron is a rule of cron(5): five fields (minute, hour, day of the month, month, day of the week),
+// optionally followed by seconds as in croniter; or a word such as @daily.
 type Cron struct {
 	second, minute, hour, day, month, weekday uint64 // sets of bits
-	// anyDay and anyWeekday say that a field was *. If neither is set, a match of one of the two suffices.
+	// anyDay and anyWeekday mean that the field was *. If neither is set, a match of one of the two
+	// suffices.
 	anyDay, anyWeekday bool
 }
 
@@ -104,8 +105,8 @@ func cronNumber(text string, lo, hi int, names string) (int, error) {
 // cronYears bounds the search for the next time: a 29 February on a Monday recurs within 40 years.
 const cronYears = 41
 
-// Next returns the first time after t that matches the rule, in the time zone of t. It is the zero time if there is none, as for 30
-// February.
+// Next returns the first time after t that matches the rule, in the time zone of t. It is the zero
+// time if there is none, as for 30 February.
 func (c *Cron) Next(t time.Time) time.Time {
 	t = t.Add(time.Second - time.Duration(t.Nanosecond())).Round(0)
 	last := t.Year() + cronYears

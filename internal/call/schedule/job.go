@@ -1,4 +1,5 @@
-// Package schedule computes when scheduled jobs are due, from the option schedule. It has no clock and runs nothing.
+// Package schedule computes when scheduled jobs are due, from the option schedule. It has no clock
+// and runs nothing.
 package schedule
 
 import (
@@ -57,7 +58,7 @@ func IsGlobal(key string) bool {
 	return key == "enabled" || key == "skip_function" || key == "skip_during_range" || key == "splay"
 }
 
-// ParseGlobals parses them.
+// ParseGlobals parses the settings for all jobs of a schedule.
 func ParseGlobals(d *value.Dict) Globals {
 	g := Globals{Enabled: true, SkipFunction: d.Str("skip_function"), splay: d.At("splay"), quiet: d.At("skip_during_range")}
 	if v, ok := d.Get("enabled"); ok {
@@ -296,7 +297,7 @@ func (j *Job) Splay() time.Duration {
 // Seconds returns the interval in seconds.
 func (j *Job) Seconds() int64 { return int64(j.Every / time.Second) }
 
-// Verdict says whether a due job runs.
+// Verdict is the decision about a due job.
 type Verdict struct {
 	// Skip is the reason for skipping, in Salt's words; "" if the job runs.
 	Skip string
@@ -306,7 +307,7 @@ type Verdict struct {
 	Again time.Time
 }
 
-// Judge decides about a job that was due at due and would run now.
+// Judge decides about a job that was due at the time due and would run now.
 func (j *Job) Judge(g Globals, due, now time.Time) (Verdict, error) {
 	if !g.Enabled || !j.Enabled {
 		return Verdict{Skip: "disabled"}, nil

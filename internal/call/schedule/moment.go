@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Moment is a time as users write it, with optional parts: "5pm" recurs each day, "Monday 5:00pm" each week, "2026-11-22 17:00" happens
-// once.
+// Moment is a time as users write it, with optional parts: "5pm" recurs each day, "Monday 5:00pm"
+// each week, "2026-11-22 17:00" happens once.
 type Moment struct {
 	year, day            int // 0: open
 	month                time.Month
@@ -18,8 +18,8 @@ type Moment struct {
 	zone                 *time.Location // nil: local
 }
 
-// ParseMoment parses dates (2026-11-22, 11/22/2026, 22 Nov 2026, Nov 22), days of the week and times (17:00, 5:00pm, 5pm), in any
-// unambiguous order. A missing time means midnight.
+// ParseMoment parses dates (2026-11-22, 11/22/2026, 22 Nov 2026, Nov 22), days of the week and
+// times (17:00, 5:00pm, 5pm), in any unambiguous order. A missing time means midnight.
 func ParseMoment(text string) (Moment, error) {
 	var m Moment
 	bad := func() (Moment, error) {
@@ -160,7 +160,8 @@ func (m *Moment) date(w string) bool {
 	return false
 }
 
-// On returns the moment on the day of now: missing parts are taken from that day, and a day of the week is the next one.
+// On returns the moment on the day of now: missing parts are taken from that day, and a day of the
+// week is the next one.
 func (m Moment) On(now time.Time) time.Time {
 	zone := now.Location()
 	if m.zone != nil {

@@ -62,8 +62,8 @@ func TestCron(t *testing.T) {
 	}
 }
 
-// TestCronWhenClocksChange checks that an hour skipped by the clock change is left out, and that the search terminates where an hour occurs
-// twice.
+// TestCronWhenClocksChange checks that an hour skipped by the clock change is left out, and that
+// the search terminates where an hour occurs twice.
 func TestCronWhenClocksChange(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package clienttest provides a master for tests of clients: it has a real event bus and request socket, and minions implemented as Go
-// functions. It writes the files that command lines read.
+// Package clienttest provides a master for tests of clients: it has a real event bus and request
+// socket, and minions implemented as Go functions. It writes the files that command lines read.
 package clienttest
 
 import (
@@ -52,8 +52,8 @@ type Options struct {
 	Config map[string]any
 	// JIDs are used for the jobs in order, before generated ids.
 	JIDs []string
-	// Runner executes a runner, {fun, kwarg, ...}, and returns the data of its last event. progress fires an event before that. Without it
-	// runners never end.
+	// Runner executes a runner, {fun, kwarg, ...}, and returns the data of its last event. progress
+	// fires an event before that. Without it runners never end.
 	Runner func(load *value.Dict, progress func(suffix string, data *value.Dict)) *value.Dict
 }
 

@@ -27,8 +27,8 @@ type Stock struct {
 	source string
 }
 
-// StartStock starts a stock Salt master and a minion named stock1, and waits until the minion answers. It skips the test unless
-// BRINE_STOCK_SALT names Salt's source tree.
+// StartStock starts a stock Salt master and a minion named stock1, and waits until the minion
+// answers. It skips the test unless BRINE_STOCK_SALT names Salt's source tree.
 func StartStock(t testing.TB) *Stock {
 	t.Helper()
 	s := &Stock{t: t, Minion: "stock1"}
