@@ -421,9 +421,8 @@ func (m *machine) givenSecret() (string, error) {
 	return secret, nil
 }
 
-// putAside moves the master's key pair away, so that the master creates a new
-// one when it starts: the old one is now the cluster's, or one that its minions
-// will not see again.
+// putAside renames the master's key pair, so that the master creates a new one when it starts. The
+// old pair is now the cluster's, or is no longer used for minions.
 func (m *machine) putAside() error {
 	for _, f := range []string{"master.pem", "master.pub"} {
 		path := filepath.Join(m.pki, f)
