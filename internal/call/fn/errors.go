@@ -34,7 +34,7 @@ const (
 // counts as a bug in the function.
 type CommandError struct {
 	Err error
-	// Info, if set, holds details that Err's message also shows, such as the "changes" made before
+	// Info, if set, has details that Err's message also shows, such as the "changes" made before
 	// the failure; Summary is the message without them.
 	Info    *value.Dict
 	Summary string

@@ -21,7 +21,7 @@ const (
 type Job struct {
 	// Fun is the full name.
 	Fun string
-	// Arg holds the arguments in the form of a job, keywords in marked maps.
+	// Arg has the arguments in the form of a job, keywords in marked maps.
 	Arg []any
 	// Pub is the job's map, passed to functions with **kwargs. It may be nil.
 	Pub *value.Dict

@@ -72,8 +72,8 @@ func failOnce(f *File, err error) {
 	}
 }
 
-// TestFailedFlush: after a failed flush no change counts until the file is replaced by
-// a flushed copy, which other processes find locked.
+// TestFailedFlush checks that after a failed flush no change is accepted until the file is replaced
+// by a flushed copy, which other processes find locked.
 func TestFailedFlush(t *testing.T) {
 	f, path := open(t)
 	old := stat(t, path)
@@ -120,7 +120,7 @@ func TestFailedFlush(t *testing.T) {
 	}
 }
 
-// TestFailedDirectory: until the new name is on disk, no change counts.
+// TestFailedDirectory checks that no change is accepted until the new name is on disk.
 func TestFailedDirectory(t *testing.T) {
 	f, _ := open(t)
 	failOnce(f, syscall.EIO)
@@ -143,7 +143,7 @@ func TestFailedDirectory(t *testing.T) {
 	has(t, f, "before", "after")
 }
 
-// TestFailedWrite: a full disk, or a refusal by the caller, causes no copy.
+// TestFailedWrite checks that a full disk, or an error of the caller, causes no copy.
 func TestFailedWrite(t *testing.T) {
 	f, path := open(t)
 	old := stat(t, path)

@@ -43,8 +43,8 @@ func (s *slowStore) Each(_ context.Context, banks []string, key string, _ []stri
 func (s *slowStore) List(context.Context, string) ([]string, error) { return nil, nil }
 func (s *slowStore) Close() error                                   { return nil }
 
-// TestReadDuringWrite: a value that was queued when a read of the store began, and
-// that was written before the read ended, stays cached.
+// TestReadDuringWrite checks that a value that was queued when a read of the store began, and was
+// written before the read ended, stays cached.
 func TestReadDuringWrite(t *testing.T) {
 	dir := t.TempDir()
 	s := &slowStore{write: make(chan struct{}), reading: make(chan struct{}), reply: make(chan struct{}), data: map[string][]byte{}}

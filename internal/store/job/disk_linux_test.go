@@ -27,7 +27,7 @@ func TestFullDisk(t *testing.T) {
 	big := strings.Repeat("z", 50<<10)
 	stored, failed := 0, 0
 	var err error
-	for i := 0; failed < 20 && i < 200; i++ { // freed pages leave room for a few more
+	for i := 0; failed < 20 && i < 200; i++ { // freed pages have room for a few more
 		if _, err = s.Return(ret(jid, fmt.Sprint("m", i), big)); err == nil {
 			stored++
 			failed = 0

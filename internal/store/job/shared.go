@@ -27,7 +27,7 @@ import (
 // when a master dies.
 //
 // Besides Salt's files there is CACHEDIR/brine/queue/UNTIL.JID for each job that is queued for
-// disconnected minions. It holds the id of the master that published the job.
+// disconnected minions. It contains the id of the master that published the job.
 type Shared struct {
 	c   *LocalCache
 	o   Options

@@ -21,9 +21,9 @@ import (
 //
 // Masters with the same entries have the same jobs, whatever the order in which the entries
 // arrived. Stored jobs and returns do not change. Two masters may store different versions, for
-// example if a minion returned to both while they were disconnected. Then both keep the version
-// that sorts first; a published load wins over one made from a return. The minions of a job are the
-// union of all versions.
+// example if a minion returned to both while they were disconnected. Then both end up with the
+// version that sorts first; a published load wins over one made from a return. The minions of a job
+// are the union of all versions.
 type Stream struct {
 	file   *file
 	writer *writer

@@ -153,8 +153,8 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// TestUnreadableItem: the items before one that cannot be decoded are stored, that one is not acknowledged, and it is
-// taken once it can be decoded.
+// TestUnreadableItem checks that the items before one that cannot be decoded are stored, and that
+// this item is not acknowledged, and applied once it can be decoded.
 func TestUnreadableItem(t *testing.T) {
 	a, b := openSharing(t, t.TempDir(), "a"), openSharing(t, t.TempDir(), "b")
 	for i := range 3 {
@@ -211,7 +211,8 @@ func TestSharingForgets(t *testing.T) {
 	}
 }
 
-// TestSharingJobAgain checks that a job that is published a second time, to other minions, has the same minions on all masters.
+// TestSharingJobAgain checks that a job that is published a second time, to other minions, has the
+// same minions on all masters.
 func TestSharingJobAgain(t *testing.T) {
 	dir := t.TempDir()
 	a, b := openSharing(t, dir+"/a", "a"), openSharing(t, dir+"/b", "b")

@@ -1,13 +1,13 @@
 // Package job is the master's job cache: published jobs, their targets and their returns.
 //
-// Store keeps it in one file, DIR/jobs.db, an embedded B+tree (bbolt) that survives a loss of
+// Store stores it in one file, DIR/jobs.db, an embedded B+tree (bbolt) that survives a loss of
 // power: when a call returns without error, the change is on disk. All changes go through one
 // goroutine that puts all waiting changes into one transaction, so that thousands of returns share
 // one flush. A full disk fails only the affected calls. A damaged file is moved aside, never
 // deleted, and a new one is created.
 //
 // The layout is one bucket for each hour, by the time at which a job was stored and not by its id,
-// which clients choose. It holds for each job
+// which clients choose. It has for each job
 //
 //	JID NUL "l"      the published load
 //	JID NUL "m"      the array of targeted minions

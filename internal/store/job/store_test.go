@@ -550,7 +550,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// spoilLeaves makes every page that holds entries unreadable, and nothing else.
+// spoilLeaves makes only the pages that contain entries unreadable.
 func spoilLeaves(b []byte) {
 	size := os.Getpagesize()
 	for at := 2 * size; at+size <= len(b); at += size {
@@ -605,7 +605,7 @@ func TestDamagedWhileOpen(t *testing.T) {
 			if err := meet(s); name == "reader" {
 				check(t, err, salt.Internal, "the job database is damaged")
 			}
-			// The change that meets the damage is not lost.
+			// The change that finds the damage is not lost.
 			if dup, err := s.Return(ret(jid, "after", 1)); dup || err != nil {
 				t.Error(dup, err)
 			}
@@ -684,7 +684,7 @@ func BenchmarkNewJob(b *testing.B) {
 	}
 }
 
-// TestQueuedInOrder: jobs of one millisecond are delivered in the order of their ids.
+// TestQueuedInOrder checks that jobs of one millisecond are delivered in the order of their ids.
 func TestQueuedInOrder(t *testing.T) {
 	s := open(t, t.TempDir())
 	now := time.Now()
@@ -703,7 +703,8 @@ func TestQueuedInOrder(t *testing.T) {
 	}
 }
 
-// TestDamagedEntries: an entry whose bytes have changed on the disk, which the file's own structure does not show, hides no other one.
+// TestDamagedEntries checks that a damaged entry, which the file's own structure does not reveal,
+// hides no other one.
 func TestDamagedEntries(t *testing.T) {
 	s := open(t, t.TempDir())
 	now := time.Now()
@@ -737,7 +738,7 @@ func TestDamagedEntries(t *testing.T) {
 	if err != nil || len(rets) != 2 || rets["b"].At("return") != int64(2) || rets["a"].At("success") != false {
 		t.Errorf("returns: %v %v", rets, err)
 	}
-	// Who has begun the last job is unknown, so it is not sent again.
+	// It is unknown which minions started the last job, so it is not sent again.
 	queued, err := s.Queued(now, 10)
 	if err != nil || len(queued) != 2 || queued[0].JID != jids[0] || queued[1].JID != jids[2] {
 		t.Errorf("queued: %v %v", queued, err)

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestReserveOnFullDisk: on a full disk no record that needs the reserve is
-// written, but notes are, and they survive; when there is space again, everything
-// works as before.
+// TestReserveOnFullDisk checks that on a full disk only notes are written, not records that must
+// leave the reserve free, and that the notes survive. When there is space again, everything works
+// as before.
 func TestReserveOnFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {

@@ -80,9 +80,8 @@ func TestSigningFiles(t *testing.T) {
 	}
 }
 
-// TestPlainLines: a name or a glob accepts no id that it matches only as a regular
-// expression. A regular expression stays one, and a line that rejects does so in
-// both meanings.
+// TestPlainLines checks that a name or a glob accepts no id that it matches only as a regular
+// expression. Regular expressions still work, and a line that rejects is used in both meanings.
 func TestPlainLines(t *testing.T) {
 	s := open(t)
 	o := options(t)

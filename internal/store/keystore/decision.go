@@ -70,7 +70,8 @@ func (d *Decision) done(keys map[string]string) bool {
 	return (d.To == "" || is(d.To)) && (d.From == "" || !is(d.From))
 }
 
-// Bounds of notes: the size of one, of a name in it, their number, and how long one without effect is kept.
+// Bounds of notes: the size of one, of a name in it, their number, and how long one without effect
+// is remembered.
 const (
 	maxNote   = 8 << 10
 	maxWho    = 128

@@ -24,8 +24,8 @@ func keysOf(t *testing.T, s *Store, id string) map[string]string {
 	return out
 }
 
-// TestDecisions checks that the last of several changes since the previous look counts, also from other
-// processes, and that none counts twice.
+// TestDecisions checks that the last of several changes since the previous round is reported, also
+// of other processes, and that none is reported twice.
 func TestDecisions(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(filepath.Join(dir, "pki"), quiet)
@@ -71,12 +71,12 @@ func TestDecisions(t *testing.T) {
 		t.Errorf("%q %q", name, how)
 	}
 	was = is
-	// A decision without effect is not the reason of later changes.
+	// A decision without effect is not reported for later changes.
 	d.Note(Decision{ID: "m", From: "minions", To: "minions_rejected", Sum: sumOf("another"), Who: "eve"})
 	d.Note(Decision{ID: "m", From: "minions_pre", To: "minions", Sum: sumOf("K"), Who: "eve"}) // already in effect
 	ok(s.Move("m", Accepted, Rejected))
 	who("")
-	// In two steps, with a look in between.
+	// Two steps, with a round in between.
 	ok(by("fay").Put(Accepted, "m", "K"))
 	who("fay here")
 	ok(by("fay").Delete(Rejected, "m"))

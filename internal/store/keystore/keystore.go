@@ -1,5 +1,5 @@
-// Package keystore keeps the public keys of minions in the directories that Salt's master uses, one
-// file for each minion id:
+// Package keystore stores the public keys of minions in the directories that Salt's master uses,
+// one file for each minion id:
 //
 //	PKI_DIR/minions           accepted
 //	PKI_DIR/minions_pre       waiting for a decision

@@ -60,7 +60,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// age waits until a file or directory is old enough for its stamp to be trusted.
+// age waits until a file or directory is old enough for its stamp to count as settled.
 func age(t testing.TB, s *Store, names ...string) {
 	t.Helper()
 	// The ctime cannot be set, so wait for the clock of the file system.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestExclusive: if keys are replicated, a change waits for Exclusive of another store of the same directory,
-// whose own changes do not wait; otherwise nothing waits.
+// TestExclusive checks that, if keys are replicated, a change waits for Exclusive of another store
+// of the same directory, whose own changes do not wait. Otherwise nothing waits.
 func TestExclusive(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *Store {
@@ -61,7 +61,7 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// TestNoLocks: on a file system without flock, keys can still be changed.
+// TestNoLocks checks that keys can be changed on a file system without flock.
 func TestNoLocks(t *testing.T) {
 	flock = func(int, int) error { return syscall.ENOLCK }
 	t.Cleanup(func() { flock = syscall.Flock })

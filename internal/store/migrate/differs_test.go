@@ -7,7 +7,7 @@ import (
 	"brine/internal/store/job"
 )
 
-// TestDiffersInOrder: of several different returns the first one is named.
+// TestDiffersInOrder checks that the first of several different returns is named.
 func TestDiffersInOrder(t *testing.T) {
 	here, there := &job.Whole{Returns: map[string]*value.Dict{}}, &job.Whole{Returns: map[string]*value.Dict{}}
 	for _, id := range []string{"d", "b", "a", "c", "e", "f"} {

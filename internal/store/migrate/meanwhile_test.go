@@ -80,7 +80,8 @@ type lossy struct{ Files }
 
 func (lossy) Put(context.Context, *job.Whole) error { return nil }
 
-// TestJobsThatAreNotTaken checks that a target that does not store jobs is detected in bounded time.
+// TestJobsThatAreNotTaken checks that a target that does not store jobs is detected in bounded
+// time.
 func TestJobsThatAreNotTaken(t *testing.T) {
 	from, to := files(t), files(t)
 	jid := "20261122170000000001"

@@ -100,8 +100,8 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// TestNameOfEachLife: a file gets a new name each time it is opened, and its master recognizes all of them. A
-// name under which nothing was written leaves no trace.
+// TestNameOfEachLife checks that a file gets a new name each time it is opened, and that its master
+// recognizes all of them. A name under which nothing was written leaves no trace.
 func TestNameOfEachLife(t *testing.T) {
 	db := open(t)
 	var names []string

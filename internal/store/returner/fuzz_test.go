@@ -7,8 +7,8 @@ import (
 	"brine/test/fuzztest"
 )
 
-// FuzzRow decodes jobs and returns from a database, where others can write: what is
-// accepted can be stored and read again unchanged.
+// FuzzRow decodes jobs and returns from a database, which others can write: accepted data can be
+// stored and read again unchanged.
 func FuzzRow(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, text := range []string{`{"jid": "20261122100000000000", "fun": "test.ping", "return": true, "id": "m1", "success": true}`,

@@ -52,7 +52,7 @@ type Config struct {
 	// Alternative is the job's ret_config, Keywords its ret_kwargs.
 	Alternative string
 	Keywords    *value.Dict
-	// Keep is how long jobs are kept if the server expires them itself; 0: for ever.
+	// Keep is how long jobs are stored if the server expires them itself; 0: for ever.
 	Keep time.Duration
 	// Timeout bounds each request to the server.
 	Timeout time.Duration

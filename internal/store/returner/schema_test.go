@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSchemas: the printed statements are those of docs/caches.md, which
-// test/jobcache runs on real servers, and each returner with tables has some.
+// TestSchemas checks that the printed statements are those of docs/caches.md, which test/jobcache
+// runs on real servers, and that each returner with tables has some.
 func TestSchemas(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/caches.md")
 	if err != nil {

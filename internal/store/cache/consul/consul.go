@@ -1,5 +1,5 @@
-// Package consul keeps the values of the cache in consul, in the layout of Salt's driver: BANK/KEY is the
-// value, and BANK/KEY.tstamp the time of writing in seconds, both as msgpack.
+// Package consul stores the values of the cache in consul, in the layout of Salt's driver: BANK/KEY
+// is the value, and BANK/KEY.tstamp the time of writing in seconds, both as msgpack.
 package consul
 
 import (

@@ -1,6 +1,7 @@
-// Package etcd keeps the values of the cache in etcd, in the layout of Salt's driver: PREFIX/BANK/KEY is the
-// value as msgpack in base64, and PREFIX/BANK/KEY.tstamp the time of writing in seconds. Salt's driver only
-// supports version 2 of etcd's API. With version 3 the same values are stored under the same keys.
+// Package etcd stores the values of the cache in etcd, in the layout of Salt's driver:
+// PREFIX/BANK/KEY is the value as msgpack in base64, and PREFIX/BANK/KEY.tstamp the time of writing
+// in seconds. Salt's driver only supports version 2 of etcd's API. With version 3 the same values
+// are stored under the same keys.
 package etcd
 
 import (

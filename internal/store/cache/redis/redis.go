@@ -1,5 +1,5 @@
-// Package redis keeps the values of the cache in a redis server, in the layout of Salt's driver. With the
-// default prefixes:
+// Package redis stores the values of the cache in a redis server, in the layout of Salt's driver.
+// With the default prefixes:
 //
 //	$KEY_BANK/KEY            the value as msgpack
 //	$TSTAMP_{'BANK'}/{'KEY'} the time of writing in seconds, as msgpack
@@ -202,7 +202,7 @@ func (d *Driver) Flush(ctx context.Context, bank, key string) error {
 	return nil
 }
 
-// below returns all banks below one. Salt keeps no index of them.
+// below returns all banks below one. Salt's layout has no index of them.
 func (d *Driver) below(ctx context.Context, bank string) ([]string, error) {
 	prefix := d.bankName(bank) + "/"
 	quoted := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(prefix)

@@ -1,5 +1,5 @@
-// Package sqldb keeps the values of the cache in a table of a database. In MySQL it is the table of
-// Salt's driver mysql: bank, etcd_key, data as msgpack, and last_update. Salt has no driver for
+// Package sqldb stores the values of the cache in a table of a database. In MySQL it is the table
+// of Salt's driver mysql: bank, etcd_key, data as msgpack, and last_update. Salt has no driver for
 // PostgreSQL; the table has the same columns there, with a time of higher resolution. A missing
 // table is created, a missing database is not.
 package sqldb
