@@ -389,8 +389,8 @@ int pam_acct_mgmt(void *h, int flags) { return !strcmp(user, "expired") ? 13 : 0
 int pam_end(void *h, int status) { return 0; }
 `
 
-// TestPAMFlags checks that the real program makes PAM reject empty passwords, and checks that the
-// account is valid.
+// TestPAMFlags checks that the real program makes PAM reject empty passwords, and that it checks
+// the validity of the account.
 func TestPAMFlags(t *testing.T) {
 	path := pamProgram(t)
 	lib := filepath.Join(t.TempDir(), "stub.so")
