@@ -10,7 +10,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Bounds of an event as pages get it.
+// Limits of an event that is sent to pages.
 const (
 	maxText  = 512     // bytes of a string
 	maxBrief = 4 << 10 // bytes of the data
@@ -19,21 +19,21 @@ const (
 	maxTag   = 300
 )
 
-// Event is an event as pages get it, encoded as JSON.
+// Event is an event as sent to pages, encoded as JSON.
 type Event struct {
-	// Brief has the tag and the data, shortened; Bare only what identifies a return.
+	// Brief has the tag and the shortened data, Bare only what identifies a return.
 	Brief, Bare string
 }
 
-// NewEvent shortens an event. A return is left out if it is large: the page fetches it
-// when the user asks for it.
+// NewEvent shortens an event. It omits a large return: the page fetches it when the user
+// asks for it.
 func NewEvent(tag string, data *value.Dict) (*Event, error) {
 	shown := value.NewDict(data.Len())
 	room := maxBrief
 	for k, v := range data.All() {
 		name, _ := k.(string)
 		if name == "return" {
-			continue // last, with what room is left
+			continue // last, in the remaining space
 		}
 		shown.Set(shortText(value.Str(k), maxText), shorten(v, &room, maxDepth))
 	}
@@ -67,7 +67,7 @@ func NewEvent(tag string, data *value.Dict) (*Event, error) {
 	return e, err
 }
 
-// shorten copies a value without what exceeds the bounds.
+// shorten copies a value without the parts that exceed the limits.
 func shorten(v any, room *int, depth int) any {
 	switch x := v.(type) {
 	case string:
@@ -118,7 +118,7 @@ func shortList(items []any, room *int, depth int) any {
 	return out
 }
 
-// shortText cuts a string between characters.
+// shortText cuts a string at a character boundary.
 func shortText(s string, most int) string {
 	if len(s) <= most {
 		return s

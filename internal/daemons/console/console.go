@@ -1,9 +1,9 @@
-// Package console has the files of the web console, and prepares for its pages what
-// the master's event bus and the runner fleet have. Package api serves it at /console.
+// Package console has the files of the web console. For its pages it prepares data of the
+// master's event bus and of the runner fleet. Package api serves it at /console.
 //
-// The pages build no HTML from data: the content security policy forbids inline
-// scripts and styles, and the assignment of strings to HTML. The files are served as
-// they are in the directory static; nothing builds them.
+// The pages build no HTML from data: the content security policy forbids inline scripts and
+// styles, and the assignment of strings to HTML. The files in the directory static are
+// served unchanged, without a build step.
 package console
 
 import (
@@ -19,11 +19,11 @@ import (
 //go:embed static
 var files embed.FS
 
-// start is the file of the directory itself.
+// start is the file that is served for the directory itself.
 const start = "index.html"
 
-// Policy is the content security policy of the pages. others are the origins of other
-// masters' consoles, which a page may ask whether they work.
+// Policy returns the content security policy of the pages. others are the origins of other
+// masters' consoles; pages may connect to them to check whether they work.
 func Policy(others []string) string {
 	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src " + strings.Join(append([]string{"'self'"}, others...), " ") +
 		"; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -46,7 +46,7 @@ func Serve(w http.ResponseWriter, r *http.Request, name string, others []string)
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Cache-Control", "no-cache") // a browser asks whether the file has changed
+	h.Set("Cache-Control", "no-cache") // the browser asks each time whether the file has changed
 	h.Set("ETag", tag)
 	if r.Header.Get("If-None-Match") == tag {
 		w.WriteHeader(http.StatusNotModified)
@@ -59,8 +59,8 @@ func Serve(w http.ResponseWriter, r *http.Request, name string, others []string)
 	return true
 }
 
-// kindOf returns the content type of a file. The tables of the machine do not count
-// for the types that the console needs.
+// kindOf returns the content type of a file. For the types of the console it does not
+// depend on the tables of the machine.
 func kindOf(name string) string {
 	switch ext := path.Ext(name); ext {
 	case ".html":

@@ -14,8 +14,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestFilesKeepThePolicy: no page needs what the policy forbids. A browser would refuse
-// it only when a user gets there.
+// TestFilesKeepThePolicy: no page uses what the policy forbids. A browser would report that
+// only when a user opens that part of the page.
 func TestFilesKeepThePolicy(t *testing.T) {
 	forbidden := regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|style=|\son\w+="|javascript:|https?://[a-z]`)
 	n := 0
@@ -85,7 +85,7 @@ func brief(t *testing.T, tag string, data *value.Dict) (e *Event, shown map[stri
 	return e, got.Data
 }
 
-// TestEventsAreBounded: whatever an event has, a page gets little of it.
+// TestEventsAreBounded: whatever an event contains, a page gets a bounded amount of data.
 func TestEventsAreBounded(t *testing.T) {
 	deep := any("bottom")
 	for range 5000 {
@@ -101,7 +101,7 @@ func TestEventsAreBounded(t *testing.T) {
 		"keys": value.DictOf(huge, huge)} {
 		for _, key := range []string{"x", "return"} {
 			e, shown := brief(t, "salt/job/20260101000000000000/ret/"+name, value.DictOf("id", name, "jid", "20260101000000000000", key, v))
-			// ASCII takes up to six bytes for one.
+			// JSON in ASCII takes up to six bytes for one byte.
 			if len(e.Brief) > 8*maxBrief || len(e.Bare) > 1000 || shown["id"] != name {
 				t.Errorf("%s as %s: %d and %d bytes: %.200s", name, key, len(e.Brief), len(e.Bare), e.Brief)
 			}
@@ -133,8 +133,8 @@ func TestEventOfAReturn(t *testing.T) {
 	}
 }
 
-// TestFlow: a flood is shortened, then left out and counted, and nothing is lost in
-// silence.
+// TestFlow: a flood of events is shortened, then dropped and counted, and no event is lost
+// without being counted.
 func TestFlow(t *testing.T) {
 	f, now := NewFlow(), time.Now()
 	ret := &Event{Brief: `{"brief": 1}`, Bare: `{"bare": 1}`}

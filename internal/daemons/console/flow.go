@@ -8,16 +8,16 @@ import (
 	"brine/internal/py/value"
 )
 
-// Rates of what a page gets: events with their data, events with the minimum, and
-// bytes of both, per second.
+// Limits of what a page gets per second: events with their data, bare events, and bytes of
+// both.
 const (
 	eventRate, eventBurst = 200, 400
 	bareRate, bareBurst   = 5000, 10000
 	byteRate, byteBurst   = 512 << 10, 1 << 20
 )
 
-// Flow collects events for a page. Events above its rates are shortened further or
-// left out, and counted.
+// Flow collects events for a page. Events above its rates are sent bare, or dropped and
+// counted.
 type Flow struct {
 	events, bare, bytes ratelimit.Bucket
 	waiting             []string
@@ -55,14 +55,14 @@ func (f *Flow) Take() string {
 	return text
 }
 
-// Topology is the topology that a page has.
+// Topology is the topology that a page has received.
 type Topology struct {
 	Revision string
 	minions  map[string]string // by id, encoded
 }
 
-// Update returns as JSON what has changed since the last one, "" if nothing has. d is
-// the result of fleet.topology.
+// Update returns the changes since the last call as JSON, or "" if nothing has changed. d
+// is the result of fleet.topology.
 func (t *Topology) Update(d *value.Dict) (string, error) {
 	revision := d.Str("revision")
 	if !d.Has("minions") || revision == t.Revision {

@@ -13,30 +13,31 @@ import (
 	"brine/internal/py/value"
 )
 
-// AuthKinds are those that a helper of a master loads to authenticate users. It has helpers of its
-// own, so that users who sign in wait for nothing else.
+// AuthKinds are the kinds that a helper of a master loads to authenticate users. These
+// helpers do nothing else, so that users who sign in do not wait for other calls.
 var AuthKinds = []string{kindAuth, kindModules, "utils", "serializers"}
 
-// Systems are the user's modules that the option external_auth may name.
+// Systems returns the user's modules that the option external_auth may name.
 func (m *Modules) Systems() Systems { return Systems{m} }
 
 // Systems implements auth.Modules.
 type Systems struct{ m *Modules }
 
-// Has implements auth.Modules. Only the text of the module is read.
+// Has implements auth.Modules. It reads the source of the module only.
 func (s Systems) Has(name string) bool { return s.m.has(kindAuth, name) }
 
 // System implements auth.Modules.
 func (s Systems) System(name string) auth.System { return &system{source{s.m, kindAuth}, name} }
 
-// system is an authentication module: its function auth decides, groups and acl say what the user
-// may do. They get those of the words username, password and eauth that they declare, as in Salt.
+// system is an authentication module. Its function auth decides, and groups and acl return
+// what the user may do. Each gets those of the parameters username, password and eauth that
+// it declares, as in Salt.
 type system struct {
 	source
 	name string
 }
 
-// Slots is how many checks can run at the same time.
+// Slots returns how many checks can run at the same time.
 func (s *system) Slots() int { return s.m.pool.Slots() }
 
 // Authenticate implements auth.System.
@@ -73,8 +74,8 @@ func (s *system) Authenticate(ctx context.Context, c auth.Credentials) (v auth.V
 	return v, nil
 }
 
-// ask calls a function of the module with the words that it declares. A user whose permissions
-// cannot be found out does not get those of others: an exception refuses.
+// ask calls a function of the module with the parameters that it declares. An exception is
+// an error, so that a user whose permissions cannot be determined is refused.
 func (s *system) ask(ctx context.Context, function string, c auth.Credentials) (v any, found bool, err error) {
 	f := s.Find(s.name+"."+function, true)
 	if f == nil {
@@ -99,7 +100,8 @@ func takes(f *fn.Func, name string) bool {
 	return ok
 }
 
-// failure is the error of a call without the text of an exception, in which the password may be.
+// failure returns the error of a call without the text of an exception, which may contain
+// the password.
 func (s *system) failure(function string, err error) error {
 	var raised *python.Error
 	if !errors.As(err, &raised) || len(raised.Names) == 0 {

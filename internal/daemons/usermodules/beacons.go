@@ -14,14 +14,15 @@ import (
 	"brine/internal/py/value"
 )
 
-// BeaconKinds are those that the helper of a minion's beacons loads. It is one process of their
-// own, because beacons keep what they saw in their module: another process would see all as new.
+// BeaconKinds are the kinds that the helper of a minion's beacons loads. It is a single
+// process, because beacons store what they saw in their module: another process would
+// report everything as new.
 var BeaconKinds = []string{kindBeacons, kindModules, "utils", "serializers"}
 
-// Beacons are the user's beacons.
+// Beacons returns the user's beacons.
 func (m *Modules) Beacons() Beacons { return Beacons{m} }
 
-// Beacons implements the interface of the minion's beacons.
+// Beacons implements beacons.Python of the minion.
 type Beacons struct{ m *Modules }
 
 // Names returns the names of all beacons.
@@ -30,8 +31,8 @@ func (b Beacons) Names() []string {
 	return slices.Sorted(maps.Keys(l.Claims))
 }
 
-// Find returns the beacon of a module for a configured beacon of the name as. Only the text of
-// the module is read.
+// Find returns the beacon of a module; as is the name under which it is configured. It
+// reads the source of the module only.
 func (b Beacons) Find(module, as string) (beacons.Beacon, bool) {
 	if !b.m.has(kindBeacons, module) {
 		return beacons.Beacon{}, false
@@ -40,7 +41,8 @@ func (b Beacons) Find(module, as string) (beacons.Beacon, bool) {
 	return beacons.Beacon{Name: module, Validate: w.validate, Look: w.look}, true
 }
 
-// beacon is one configured beacon: its functions validate, beacon and close get the settings.
+// beacon is one configured beacon. The functions validate, beacon and close of its module
+// get the settings.
 type beacon struct {
 	source
 	module, as string
@@ -56,7 +58,7 @@ func (b *beacon) settings(c beacons.Config) *value.List {
 	return l
 }
 
-// call calls a function of the module. All beacons have one __context__, as in Salt.
+// call calls a function of the module. All beacons share one __context__, as in Salt.
 func (b *beacon) call(ctx context.Context, e *python.Env, function string, c beacons.Config) (any, error) {
 	e.Vars = value.DictOf("job", "beacons")
 	v, _, err := b.m.pool.Call(ctx, e, kindBeacons, b.module+"."+function, []any{b.settings(c)}, nil)
@@ -115,17 +117,17 @@ func (b *beacon) look(ctx context.Context, l beacons.Look) ([]*value.Dict, error
 	return out, nil
 }
 
-// closing calls the function close of a beacon that ends.
+// closing calls the function close of a beacon that was removed.
 type closing struct {
 	b *beacon
 	c beacons.Config
 }
 
-// closeLimit bounds a call of close, for which the end of the minion waits.
+// closeLimit bounds a call of close, because a minion that stops waits for it.
 const closeLimit = 5 * time.Second
 
-// Close implements io.Closer. It does not wait for the module, which may call functions that wait
-// for the caller.
+// Close implements io.Closer. It calls the module in the background, because the module may
+// call functions that wait for the caller of Close.
 func (c closing) Close() error {
 	c.b.m.closings.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)

@@ -18,21 +18,22 @@ const (
 	funcReturn = "returner"
 )
 
-// Pillars are the user's modules that the option ext_pillar may name.
+// Pillars returns the user's modules that the option ext_pillar may name.
 func (m *Modules) Pillars() Pillars { return Pillars{m} }
 
 // Pillars implements pillar.Python.
 type Pillars struct{ m *Modules }
 
-// Has reports whether there is a module of a name. Only its text is read.
+// Has reports whether there is a module of a name. It reads the source of the module only.
 func (p Pillars) Has(name string) bool { return p.m.has(kindPillar, name) }
 
-// Pillar calls the function ext_pillar of a module, as Salt does: with the id of the minion, the
-// pillar so far, and what the option says about the module, which is a map of keywords, a list of
-// arguments or one argument. extra is further data of the minion, for a function that wants it.
+// Pillar calls the function ext_pillar of a module, as Salt does: with the id of the
+// minion, the pillar so far, and conf, the value in the option: a map of keywords, a list
+// of arguments or one argument. extra is further data of the minion; a function gets it if
+// it declares extra_minion_data.
 func (p Pillars) Pillar(ctx context.Context, c *fn.Call, name string, pillar, extra *value.Dict, conf any) (any, error) {
 	opts := c.Config.All().Clone()
-	opts.Set("id", p.m.cfg.ID) // as in Salt: templates see the minion's id, and these modules the master's
+	opts.Set("id", p.m.cfg.ID) // as in Salt: templates see the minion's id, these modules the master's
 	c.Config = fn.Tree{Dict: opts}
 	c = c.Prepare()
 	full := name + "." + funcPillar
@@ -58,8 +59,8 @@ func (p Pillars) Pillar(ctx context.Context, c *fn.Call, name string, pillar, ex
 	return p.m.result(p.m.pool.Call(ctx, env(c, nil), kindPillar, full, args, kwargs))
 }
 
-// result is what a call returns. Of an exception the caller gets the text, as from Salt, and the
-// log has the traceback.
+// result returns the result of a call. For an exception the error has its text, as in Salt,
+// and the log has the traceback.
 func (m *Modules) result(v any, _ int, err error) (any, error) {
 	if trace := python.Trace(err); trace != "" {
 		m.cfg.Log.Error("a Python module raised an exception", "traceback", trace)
@@ -77,8 +78,8 @@ func (m *Modules) HasRunners() bool {
 // HasTop reports whether there is a source of top data of a name.
 func (m *Modules) HasTop(name string) bool { return m.has(kindTops, name) }
 
-// Top calls the function top of a module, as Salt does for the option master_tops: with the
-// minion's options, as it sent them, and its grains.
+// Top calls the function top of a module for the option master_tops, as Salt does: with the
+// options that the minion sent, and its grains.
 func (m *Modules) Top(ctx context.Context, c *fn.Call, name string, opts, grains *value.Dict) (any, error) {
 	return m.result(m.pool.Call(ctx, env(c.Prepare(), nil), kindTops, name+"."+funcTop, nil, value.DictOf("opts", opts, "grains", grains)))
 }
@@ -88,13 +89,14 @@ func (m *Modules) has(kind, name string) bool {
 	return len(l.Claims[name]) > 0
 }
 
-// Returners are the user's returners, by which a minion sends results to other servers.
+// Returners returns the user's returners, by which a minion sends results to other servers.
 func (m *Modules) Returners() Returners { return Returners{m} }
 
-// Returners implements the interface of the minion's returners.
+// Returners implements returners.Own of the minion.
 type Returners struct{ m *Modules }
 
-// Has reports whether there is a returner of a name. Only its text is read.
+// Has reports whether there is a returner of a name. It reads the source of the module
+// only.
 func (r Returners) Has(name string) bool { return r.m.has(kindReturners, name) }
 
 // Names returns the names of all returners.

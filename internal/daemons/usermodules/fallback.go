@@ -16,21 +16,23 @@ import (
 	"brine/internal/sls/state"
 )
 
-// StockKinds are those that the helper of a stock Salt loads.
+// StockKinds are the kinds that the helper of a stock Salt loads.
 var StockKinds = []string{kindModules, kindStates}
 
-// kept are modules of Salt that work with the minion itself. They are Brine's alone: Salt's would
-// use the minion's key and sockets beside it.
+// kept are modules that are never Salt's own, because Salt's would use the minion's key and
+// sockets at the same time as the minion.
 var kept = []string{"beacons", "config", "cp", "event", "grains", "mine", "minion", "pillar", "publish", "saltutil", "schedule", "state", "sys"}
 
-// Stock are the modules of a stock Salt that is installed on this machine, for functions that
-// neither the user nor Brine has. They are looked for when such a function is called first.
+// Stock has the modules of a stock Salt on this machine, for functions that neither the
+// user's modules nor Brine have. It searches for Salt when such a function is first called.
 type Stock struct {
-	// Modules makes the modules of the package in a directory, run by a Python.
+	// Modules returns the modules of the package in the directory dir, for the interpreter
+	// python.
 	Modules func(python, dir string) *Modules
-	// Python names the Python that has the package, "" for that of Salt's packages or the system's.
+	// Python is the interpreter that has the package; "" means that of Salt's packages, or
+	// the system's.
 	Python string
-	// Allowed reports whether a minion may have a module.
+	// Allowed reports whether the options of the minion allow a module.
 	Allowed func(module string) bool
 	Log     *slog.Logger
 
@@ -38,10 +40,10 @@ type Stock struct {
 	m    atomic.Pointer[Modules]
 }
 
-// stockPython is the Python of Salt's own packages.
+// stockPython is the interpreter of Salt's own packages.
 const stockPython = "/opt/saltstack/salt/bin/python3"
 
-// modules returns the modules, nil if there are none.
+// modules returns the modules, or nil if there are none.
 func (s *Stock) modules() *Modules {
 	s.once.Do(func() {
 		python, dir, err := s.locate()
@@ -54,7 +56,7 @@ func (s *Stock) modules() *Modules {
 	return s.m.Load()
 }
 
-// locate asks Python where the package salt is.
+// locate asks Python for the directory of the package salt.
 func (s *Stock) locate() (python, dir string, err error) {
 	python = s.Python
 	if python == "" {
@@ -85,14 +87,14 @@ func (s *Stock) Close() {
 	}
 }
 
-// finder finds functions of a user's modules. With own, Brine has the function as well, and only modules
-// that claim its name are asked.
+// finder finds functions of the user's modules. own means that Brine has the function as
+// well: then only modules that claim its name are used.
 type finder interface {
 	Find(full string, own bool) *fn.Func
 }
 
-// find returns the user's function, or that of stock Salt. Only modules that are likely to have it
-// are loaded.
+// find returns the user's function, or that of stock Salt. It loads only modules that are
+// likely to have it.
 func (s *Stock) find(user finder, kind, full string, own bool) *fn.Func {
 	if f := user.Find(full, own); f != nil || own {
 		return f
@@ -108,8 +110,8 @@ func (s *Stock) find(user finder, kind, full string, own bool) *fn.Func {
 	return source{m, kind}.Find(full, true)
 }
 
-// Source are the user's execution modules, and those of stock Salt where neither they nor Brine
-// have a function.
+// Source returns the user's execution modules, with those of stock Salt for functions that
+// neither they nor Brine have.
 func (s *Stock) Source(user fn.Source) fn.Source { return withStock{user, s} }
 
 type withStock struct {
@@ -122,7 +124,7 @@ func (w withStock) Find(full string, own bool) *fn.Func {
 	return w.s.find(w.Source, kindModules, full, own)
 }
 
-// States are the user's state modules, and those of stock Salt likewise.
+// States returns the user's state modules, with those of stock Salt in the same way.
 func (s *Stock) States(user state.Source) state.Source { return statesWithStock{user, s} }
 
 type statesWithStock struct {

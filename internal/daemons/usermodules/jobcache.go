@@ -15,23 +15,25 @@ import (
 	"brine/internal/store/returner"
 )
 
-// ReturnerKinds are those that a helper of a master loads for its job cache and event returners.
+// ReturnerKinds are the kinds that a helper of a master loads for its job cache and event
+// returners.
 var ReturnerKinds = []string{kindReturners, kindModules, "utils", "serializers"}
 
-// maxHangs is how often a result is handed over that a module did not take in time. A module that
-// hangs at one result must not keep all later ones waiting.
+// maxHangs is how often a result is passed to a module that does not return in time. A
+// module that hangs at one result must not block all later ones.
 const maxHangs = 3
 
-// outages are exceptions that say that a server is unreachable, by their full names: the same call
-// may succeed later. lasting are derived from them and say that the server has refused something.
+// outages are the full names of exceptions that mean that a server is unreachable, so that
+// the same call may succeed later. lasting are exceptions derived from them that mean that
+// the server refused something.
 var (
 	outages = []string{"builtins.ConnectionError", "builtins.TimeoutError", "socket.timeout", "socket.gaierror", "urllib.error.URLError",
 		"requests.exceptions.ConnectionError", "requests.exceptions.Timeout"}
 	lasting = []string{"urllib.error.HTTPError"}
 )
 
-// Open returns the returner of a name, with which a master stores jobs and events besides its own
-// store.
+// Open returns the returner of a name, with which a master stores jobs and events in
+// addition to its own store.
 func (r Returners) Open(name string) (returner.Returner, error) {
 	if err := r.m.pool.Off(); err != nil {
 		return nil, fmt.Errorf("the returner %s is a Python module: %w", name, err)
@@ -39,20 +41,21 @@ func (r Returners) Open(name string) (returner.Returner, error) {
 	return &jobCache{source: source{r.m, kindReturners}, name: name}, nil
 }
 
-// jobCache is a returner in Python. Its calls have the functions of the master's machine.
+// jobCache is a returner in Python. Its calls use the functions of the master's machine.
 type jobCache struct {
 	source
 	name string
 
 	mu    sync.Mutex
-	slow  string // the last result that was not taken in time
-	hangs int    // how often in succession
+	slow  string // the last result for which the module took too long
+	hangs int    // how often in a row
 }
 
-// function returns the declaration of a function of the module, nil if it has none.
+// function returns the declaration of a function of the module, or nil if it has none.
 func (j *jobCache) function(name string) *fn.Func { return j.Find(j.name+"."+name, true) }
 
-// call calls a function. what names the result or load that it is given, for errors that may pass.
+// call calls a function. what names the result or load that is passed, to count timeouts of
+// the same one. Errors that may be temporary are Unavailable.
 func (j *jobCache) call(ctx context.Context, function, what string, args []any, kwargs *value.Dict) (any, error) {
 	v, _, err := j.m.pool.Call(ctx, env(j.m.call(), nil), kindReturners, j.name+"."+function, args, kwargs)
 	if err == nil {
@@ -76,7 +79,7 @@ func (j *jobCache) call(ctx context.Context, function, what string, args []any, 
 	return nil, err
 }
 
-// hung reports whether a call that was not finished in time is to be made again.
+// hung counts a call that did not end in time, and reports whether to repeat it.
 func (j *jobCache) hung(what string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -87,12 +90,12 @@ func (j *jobCache) hung(what string) bool {
 	return j.hangs < maxHangs
 }
 
-// InOrder says that one call at a time is made, in the order of the master: Salt's masters store a
-// job before its returns.
+// InOrder means that calls are made one at a time, in the order of the master, because
+// Salt's masters store a job before its returns.
 func (j *jobCache) InOrder() {}
 
-// Patience is how long a call may take. The first one starts Python, and a module may have a time
-// limit of its own for its server.
+// Patience returns the timeout of a call. The first one starts Python, and a module may
+// have its own timeout for its server.
 func (j *jobCache) Patience() time.Duration { return time.Minute }
 
 // Return implements returner.Returner.
@@ -101,8 +104,8 @@ func (j *jobCache) Return(ctx context.Context, ret *value.Dict) error {
 	return err
 }
 
-// SaveLoad implements returner.Returner. prep_jid gets the id that the master has made: a module may
-// prepare a place for the job there. Another id that it returns has no effect.
+// SaveLoad implements returner.Returner. It passes the id of the job to prep_jid, where a
+// module may prepare its store for the job. The id that prep_jid returns has no effect.
 func (j *jobCache) SaveLoad(ctx context.Context, jid string, load *value.Dict) error {
 	if j.function("prep_jid") != nil {
 		if _, err := j.call(ctx, "prep_jid", jid, nil, value.DictOf("nocache", false, "passed_jid", jid)); err != nil {
@@ -119,7 +122,7 @@ func (j *jobCache) SaveLoad(ctx context.Context, jid string, load *value.Dict) e
 	return err
 }
 
-// query calls a function that reads; what a module does not have is empty.
+// query calls a function that reads. If the module does not have it, the result is nil.
 func (j *jobCache) query(ctx context.Context, function string, args ...any) (any, error) {
 	if j.function(function) == nil {
 		return nil, nil
@@ -151,7 +154,7 @@ func (j *jobCache) Returns(ctx context.Context, jid string) (map[string]*value.D
 	return out, err
 }
 
-// formatted are the names by which Salt's returners show what a load has.
+// formatted maps the keys by which Salt's returners describe a job to those of its load.
 var formatted = [][2]string{{"Function", "fun"}, {"Arguments", "arg"}, {"Target", "tgt"}, {"Target-type", "tgt_type"}, {"User", "user"}}
 
 // Jobs implements returner.Returner.
@@ -179,8 +182,8 @@ func (j *jobCache) Jobs(ctx context.Context) (map[string]*value.Dict, error) {
 	return out, err
 }
 
-// Events implements returner.Returner. As from Salt, events for which a module raises an exception
-// are not handed over again.
+// Events implements returner.Returner. As in Salt, events for which a module raises an
+// exception are not passed again.
 func (j *jobCache) Events(ctx context.Context, events []returner.Event) error {
 	l := &value.List{}
 	for _, e := range events {
@@ -194,7 +197,7 @@ func (j *jobCache) Events(ctx context.Context, events []returner.Event) error {
 	return err
 }
 
-// Clean implements returner.Returner: the module knows itself how long jobs are kept.
+// Clean implements returner.Returner. The module itself knows how long jobs are stored.
 func (j *jobCache) Clean(ctx context.Context, _ time.Duration, _ bool) error {
 	_, err := j.query(ctx, "clean_old_jobs")
 	return err

@@ -10,14 +10,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// OutputKinds are those that the helper of a program's outputters loads.
+// OutputKinds are the kinds that the helper of a program's outputters loads.
 var OutputKinds = []string{kindOutput, "utils", "serializers"}
 
-// Outputters are the user's outputters, for a program that shows data.
+// Outputters has the user's outputters for a program that displays data.
 type Outputters struct {
-	// Modules returns the modules. It is called once, when the program shows something.
+	// Modules returns the modules. It is called once, when the program displays something.
 	Modules func() (*Modules, error)
-	// Before is called once, before the first module is loaded, or nil.
+	// Before, if not nil, is called once before the first module is loaded.
 	Before func() error
 
 	look, load sync.Once
@@ -26,7 +26,7 @@ type Outputters struct {
 	err        error
 }
 
-// Has implements output.Own. Only the texts of the modules are read.
+// Has implements output.Own. It reads the sources of the modules only.
 func (o *Outputters) Has(name string) bool {
 	o.look.Do(func() {
 		if o.m, o.err = o.Modules(); o.err == nil {
@@ -63,7 +63,7 @@ func (o *Outputters) Output(name string, data any, c output.Call, color bool) (s
 	return value.Str(v), nil
 }
 
-// Close ends the helper, if there is one.
+// Close ends the helper, if one was started.
 func (o *Outputters) Close() {
 	if o.m != nil {
 		o.m.Close()

@@ -10,7 +10,7 @@ import (
 	"brine/internal/sls/render"
 )
 
-// ownRenderers are renderers of Salt that need Python, and that are no modules of the user.
+// ownRenderers are renderers of Salt that need Python and are not modules of the user.
 var ownRenderers = []string{"mako", "py", "pyobjects"}
 
 // Renderers returns the renderers of Salt that run in Python.

@@ -10,13 +10,13 @@ import (
 	"brine/internal/sls/state"
 )
 
-// States are the user's state modules, for a registry.
+// States returns the user's state modules, for a registry.
 func (m *Modules) States() state.Source { return states{source{m, kindStates}} }
 
 type states struct{ source }
 
-// Plan implements state.Source. A state of Python decides itself what a test is, so the
-// whole of it runs in a test as well.
+// Plan implements state.Source. A state in Python handles test runs itself, so all of it
+// also runs in a test.
 func (s states) Plan(ctx context.Context, e *state.Env, full string, kwargs *value.Dict) (state.Plan, error) {
 	return state.Plan{Whole: func(ctx context.Context, test bool) state.Result {
 		if err := s.initialize(ctx, e, full, test); err != nil {
@@ -34,7 +34,7 @@ func (s states) Plan(ctx context.Context, e *state.Env, full string, kwargs *val
 	}}, nil
 }
 
-// env is what a state sees.
+// env returns the environment of a state's call.
 func (s states) env(e *state.Env, test bool) *python.Env {
 	out := env(e.Call, value.DictOf("test", test, "__low__", e.Low, "__env__", e.Saltenv, "__sls__", state.SLSOf(e.Low),
 		"__instance_id__", e.JID))
@@ -52,7 +52,7 @@ func (s states) env(e *state.Env, test bool) *python.Env {
 	return out
 }
 
-// initialize calls the function mod_init of a module once in a run.
+// initialize calls the function mod_init of a module once per run.
 func (s states) initialize(ctx context.Context, e *state.Env, full string, test bool) error {
 	module, _, _ := strings.Cut(full, ".")
 	first := false
@@ -64,7 +64,7 @@ func (s states) initialize(ctx context.Context, e *state.Env, full string, test 
 	return err
 }
 
-// ownStates are Brine's states, for __states__.
+// ownStates makes Brine's states callable as __states__.
 type ownStates struct {
 	s    states
 	e    *state.Env
@@ -85,7 +85,7 @@ func (o ownStates) Call(ctx context.Context, name string, args []any, kwargs *va
 // registry returns the declarations of all states.
 func (o ownStates) registry() *fn.Registry { return o.e.Funcs.Kind(kindStates) }
 
-// failure is the result of a state that raised an exception.
+// failure returns the result of a state that raised an exception.
 func failure(err error) state.Result {
 	text := python.Trace(err)
 	if text == "" {

@@ -1,9 +1,10 @@
-// Package usermodules gives a minion or a master the user's own Python modules: execution
-// modules, states, grains, renderers, runners and sources of pillar and of top data, which
-// package call/python runs and files/extmods keeps on disk. It is what registries, renderers
-// and the pillar ask (Source, Pillar), and what saltutil.sync_* calls.
+// Package usermodules makes the user's own Python modules available to a minion or a
+// master: execution modules, states, grains, renderers, runners, and sources of pillar and
+// top data. Package call/python runs them, and package files/extmods stores them on disk.
+// Registries, renderers and the pillar use this package (Source, Pillar), and so do the
+// functions saltutil.sync_*.
 //
-// No helper is started for a function that no module of the user claims.
+// No helper process is started for a function that no module of the user claims.
 package usermodules
 
 import (
@@ -24,7 +25,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Kinds are the kinds of modules that this package runs.
+// The kinds of modules that this package runs.
 const (
 	kindModules   = "modules"
 	kindStates    = "states"
@@ -40,42 +41,45 @@ const (
 	kindOutput    = "output"
 )
 
-// MinionKinds are all kinds that a helper of a minion loads, MasterKinds those of a master that
-// work for minions, and RunnerKinds those of its runners. They have helpers of their own, so that
-// requests of minions cannot keep an operator waiting.
+// MinionKinds are all kinds that a helper of a minion loads, MasterKinds those that a
+// helper of a master loads for requests of minions, and RunnerKinds those for its runners.
+// Each has its own helpers, so that requests of minions cannot delay an operator.
 var (
 	MinionKinds = []string{kindModules, kindStates, kindGrains, kindRenderers, kindPillar, kindReturners, kindOutput, "utils", "serializers", "executors"}
 	MasterKinds = []string{kindModules, kindRenderers, kindPillar, kindTops, "utils", "serializers"}
 	RunnerKinds = []string{kindRunners, kindWheel, "utils", "serializers"}
 )
 
-// Config is what Modules need.
+// Config is the configuration of Modules.
 type Config struct {
 	// Kinds are the kinds of modules that can be used: MinionKinds, MasterKinds or RunnerKinds.
 	Kinds   []string
 	Options python.Options
-	// Stock is the directory of the package of a stock Salt, whose modules these are, or "".
+	// Stock is the package directory of a stock Salt if these are its modules, otherwise
+	// "".
 	Stock string
 	// One means that one process makes all calls; see python.Config.
 	One  bool
 	Sync extmods.Options
-	// Every is the time after which a look-up looks for changed files; 0 leaves that to Rescan.
+	// Every is the interval after which a look-up scans for changed files; 0 means that
+	// only Rescan does.
 	Every time.Duration
 	// CacheDir is the directory of the daemon's cache, ExtensionModules that of its modules.
 	CacheDir, ExtensionModules string
 	// ID is the id of the minion or master.
 	ID string
-	// Opts are all options under their names, OwnGrains those grains that they set.
+	// Opts are all options under their names, OwnGrains the grains that the configuration
+	// sets.
 	Opts, OwnGrains *value.Dict
-	// Disabled are execution modules that are not used, Only the only ones that are, if any. Both
-	// have names of files or of modules.
+	// Disabled are the execution modules that are not used. If Only has any, no other ones
+	// are used. Both accept names of files and of modules.
 	Disabled, Only []string
-	// SaltFile returns the name of the file in which Salt has an execution module, "" if it is
-	// the module's: a user's file of that name replaces the module.
+	// SaltFile returns the name of the file that has an execution module in Salt, or "" if
+	// it is the name of the module. A user's file of that name replaces the module.
 	SaltFile func(module string) string
 	// Wheel are the master's own wheel functions, for runners and wheel modules, or nil.
 	Wheel python.Functions
-	// Call makes a call for what belongs to no job: whether a module can be used.
+	// Call returns a call for work outside of jobs, such as whether a module can be used.
 	Call func() *fn.Call
 	Log  *slog.Logger
 }
@@ -90,26 +94,26 @@ type Modules struct {
 
 	mu       sync.Mutex
 	scanned  bool
-	looked   time.Time // when the files were listed last
+	looked   time.Time // when the files were last listed
 	listings map[string]extmods.Listing
 	version  uint64
 	found    map[query]*fn.Func
 	lists    map[string]*list
 }
 
-// query is a look-up whose result is kept.
+// query is the key of a cached look-up.
 type query struct {
 	kind, name string
 	own        bool
 }
 
-// list has all functions of a kind.
+// list has the names of all functions of a kind, and why modules are missing.
 type list struct {
 	names   []string
 	missing map[string]string
 }
 
-// New returns the modules that are on disk.
+// New returns the modules that are on disk. It starts no helper.
 func New(c Config) *Modules {
 	m := &Modules{cfg: c}
 	m.pool = python.New(python.Config{
@@ -120,14 +124,14 @@ func New(c Config) *Modules {
 	return m
 }
 
-// Close ends the helpers.
+// Close ends the helpers after the calls in the background.
 func (m *Modules) Close() {
 	m.closings.Wait()
 	m.pool.Close()
 }
 
-// Rescan looks for modules that were added, changed or removed, and reports whether there
-// are any. Later calls use what is there now.
+// Rescan scans for modules that were added, changed or removed, and reports whether there
+// are any. Later calls use the modules as they are now.
 func (m *Modules) Rescan() bool {
 	m.mu.Lock()
 	changed := m.scan()
@@ -138,7 +142,7 @@ func (m *Modules) Rescan() bool {
 	return changed
 }
 
-// scan lists the modules; the caller holds the lock.
+// scan lists the modules; m.mu is held.
 func (m *Modules) scan() (changed bool) {
 	now := make(map[string]extmods.Listing, len(m.cfg.Kinds))
 	for _, kind := range m.cfg.Kinds {
@@ -161,7 +165,7 @@ func (m *Modules) scan() (changed bool) {
 	return changed
 }
 
-// without leaves out modules by the names of their files and of their functions.
+// without removes modules, by the names of their files or of their functions.
 func without(l extmods.Listing, off []string) extmods.Listing {
 	for _, name := range off {
 		for _, stem := range append(slices.Clone(l.Claims[name]), name) {
@@ -171,7 +175,7 @@ func without(l extmods.Listing, off []string) extmods.Listing {
 	return l
 }
 
-// only removes the files that are not named, if any are.
+// only removes all other files, if any names are given.
 func only(l extmods.Listing, names []string) extmods.Listing {
 	if len(names) == 0 {
 		return l
@@ -188,7 +192,7 @@ func only(l extmods.Listing, names []string) extmods.Listing {
 	return l
 }
 
-// remove removes a file and what it claims.
+// remove removes a file and its claims.
 func remove(l extmods.Listing, stem string) {
 	delete(l.Paths, stem)
 	for claim, stems := range l.Claims {
@@ -200,7 +204,7 @@ func remove(l extmods.Listing, stem string) {
 	}
 }
 
-// listing returns the modules of a kind, and the version of all.
+// listing returns the modules of a kind, and the version of all listings.
 func (m *Modules) listing(kind string) (extmods.Listing, uint64) {
 	m.mu.Lock()
 	changed := false
@@ -215,7 +219,7 @@ func (m *Modules) listing(kind string) (extmods.Listing, uint64) {
 	return l, version
 }
 
-// files are what a helper loads.
+// files returns the files that a helper loads.
 func (m *Modules) files() map[string]python.Files {
 	out := map[string]python.Files{}
 	for _, kind := range m.cfg.Kinds {
@@ -226,12 +230,12 @@ func (m *Modules) files() map[string]python.Files {
 	return out
 }
 
-// env is what a call of Python sees.
+// env returns the environment of a call of Python.
 func env(c *fn.Call, vars *value.Dict) *python.Env {
 	return &python.Env{Call: c, Vars: vars, Functions: map[string]python.Functions{kindModules: ownFunctions{c}}}
 }
 
-// ownFunctions are Brine's functions, without those of the user's modules, which the helper
+// ownFunctions are Brine's functions without those of the user's modules, which the helper
 // has itself.
 type ownFunctions struct{ c *fn.Call }
 
@@ -253,16 +257,17 @@ func (o ownFunctions) Call(ctx context.Context, name string, args []any, kwargs 
 	return f.Call(ctx, o.c, args, kwargs)
 }
 
-// Source are the user's execution modules, for a registry.
+// Source returns the user's execution modules, for a registry.
 func (m *Modules) Source() fn.Source { return source{m, kindModules} }
 
-// Runners are the user's runners, for a registry. A runner's __salt__ has runners.
+// Runners returns the user's runners, for a registry. In a runner, __salt__ has runners.
 func (m *Modules) Runners() fn.Source { return source{m, kindRunners} }
 
-// Wheels are the user's wheel modules, for a registry. As in Salt they have no __salt__.
+// Wheels returns the user's wheel modules, for a registry. As in Salt they have no
+// __salt__.
 func (m *Modules) Wheels() fn.Source { return source{m, kindWheel} }
 
-// source are the modules of one kind.
+// source is the modules of one kind.
 type source struct {
 	m    *Modules
 	kind string
@@ -295,19 +300,19 @@ func (s source) Find(full string, own bool) *fn.Func {
 	return f
 }
 
-// maxFound bounds the answers that are kept: callers choose the names.
+// maxFound bounds the cached look-ups, because callers choose the names.
 const maxFound = 1 << 12
 
-// loadLimit bounds how long modules may take to be loaded: a look-up belongs to no job that
-// could be killed.
+// loadLimit bounds the loading of modules: a look-up belongs to no job that could be
+// killed.
 const loadLimit = time.Minute
 
 func loading() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(context.Background(), loadLimit, fmt.Errorf("modules were not loaded within %v", loadLimit))
 }
 
-// loading is what modules see while they are loaded. The function __virtual__ of a state module may
-// ask which states there are.
+// loading returns the environment of modules while they are loaded. The function
+// __virtual__ of a state module may ask which states exist.
 func (s source) loading() *python.Env {
 	e := env(s.m.call(), nil)
 	if s.kind == kindStates && e.Call.Funcs != nil {
@@ -318,7 +323,8 @@ func (s source) loading() *python.Env {
 	return e
 }
 
-// declaredStates are Brine's states outside of a run, where none can be called.
+// declaredStates are the names of Brine's states outside of a run, where none can be
+// called.
 type declaredStates struct{ registry *fn.Registry }
 
 // Has implements python.Functions.
@@ -335,7 +341,7 @@ func (d declaredStates) Call(_ context.Context, name string, _ []any, _ *value.D
 	return nil, fn.Errorf("the state %s can be called in a run of states only, not while modules are loaded", name)
 }
 
-// find asks Python for a function. keep says that the answer stays the same.
+// find asks Python for a function. keep reports that the result can be cached.
 func (s source) find(full string, own, claimed bool) (f *fn.Func, keep bool) {
 	ctx, cancel := loading()
 	defer cancel()
@@ -351,7 +357,7 @@ func (s source) find(full string, own, claimed bool) (f *fn.Func, keep bool) {
 		return failing.Func(), false
 	}
 	if spec == nil {
-		// A state may install what the module needs, so it is asked again.
+		// Do not cache it: a state may install what the module needs.
 		return nil, own
 	}
 	spec.Call = func(ctx context.Context, c *fn.Call, args []any, kwargs *value.Dict) (any, error) {
@@ -451,8 +457,8 @@ func (s source) list() (*list, uint64) {
 	return all, version
 }
 
-// Grains adds what the user's grains modules say to the collected grains. Those that the
-// configuration sets stay.
+// Grains adds the grains of the user's grains modules to the collected grains. It does not
+// replace grains that the configuration sets.
 func (m *Modules) Grains(ctx context.Context, collected *value.Dict) {
 	m.Rescan()
 	l, _ := m.listing(kindGrains)
@@ -476,11 +482,11 @@ func (m *Modules) Grains(ctx context.Context, collected *value.Dict) {
 	}
 }
 
-// errUnsynced is for a kind that a caller asked for without files to fetch from.
+// errUnsynced is the error of Fetch if the call has no file server.
 var errUnsynced = errors.New("there is no file server to fetch modules from")
 
-// Fetch copies modules of some kinds from the file server and returns the names of new and
-// changed ones by kind. whitelist and blacklist replace the options unless they are nil.
+// Fetch copies modules of some kinds from the file server. It returns the names of new and
+// changed modules by kind. whitelist and blacklist, unless nil, replace the options.
 func (m *Modules) Fetch(ctx context.Context, c *fn.Call, kinds, envs []string, whitelist, blacklist any) (map[string][]string, error) {
 	files, ok := c.Files.(extmods.Files)
 	if !ok {
