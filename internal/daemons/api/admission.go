@@ -22,21 +22,21 @@ const (
 	// max_connections_per_address.
 	maxConnections = 4096
 	maxPerAddress  = 512
-	// reserved is how many additional connections are allowed from this machine and
-	// from trusted proxies.
+	// reserved is how many connections are allowed in addition for peers on this machine
+	// and trusted proxies.
 	reserved = 64
 	// otherFiles is how many file descriptors are reserved for logs, sessions and the
-	// master.
+	// connection to the master.
 	otherFiles = 128
 )
 
-// admission is a listener that bounds its open connections, all of them and
-// those of one address. At a bound it closes the oldest connection without a
-// valid session, token or password, so that unauthenticated peers cannot keep
-// others out. If there is none, it closes the new one, before a TLS handshake.
+// admission is a listener that limits its open connections, in total and per address. At a
+// limit it closes the oldest connection that has not presented a valid session, token or
+// password, so that unauthenticated peers cannot keep others out. If there is none, it
+// closes the new connection before a TLS handshake.
 //
-// Connections from this machine and from trusted proxies have no limit per
-// address; requests that such a proxy forwards do, see forwarded.
+// Connections from this machine and from trusted proxies have no limit per address.
+// Requests that such a proxy forwards have one, see forwarded.
 type admission struct {
 	net.Listener
 	total, each int // 0: no limit
@@ -45,7 +45,7 @@ type admission struct {
 
 	mu       sync.Mutex
 	open     int
-	trusted  int // of those
+	trusted  int // open connections from this machine and trusted proxies
 	perHost  map[netip.Prefix]*peerHost
 	unproven [2]linked.List // of *connection, oldest first; the second list has the trusted ones
 	requests map[netip.Prefix]int
@@ -53,7 +53,7 @@ type admission struct {
 	refused, evicted atomic.Int64
 }
 
-// peerHost holds the connections of one address.
+// peerHost has the connections of one address.
 type peerHost struct {
 	open     int
 	unproven linked.List // of *connection, oldest first
@@ -67,14 +67,14 @@ type connection struct {
 	host   *peerHost // nil for a trusted one
 	proven atomic.Bool
 
-	// in and inHost are the positions in the lists of unproven connections, nil
-	// afterwards; protected by of.mu.
+	// in and inHost are the positions in the lists of unproven connections, nil once the
+	// connection is in none; protected by of.mu.
 	in, inHost *linked.Element
 	gone       bool
 }
 
-// newAdmission limits the connections of l by the settings, and by the file
-// descriptors of this process.
+// newAdmission limits the connections of l by the settings and by the file descriptor limit
+// of this process.
 func newAdmission(l net.Listener, s *Settings, log *slog.Logger) *admission {
 	a := &admission{
 		Listener: l, total: s.MaxConnections, each: s.MaxPerAddress, settings: s, log: ratelimit.NewLog(log, 1, 10*time.Second),
@@ -106,14 +106,14 @@ func (a *admission) Accept() (net.Conn, error) {
 			return k, nil
 		}
 		if t, ok := c.(*net.TCPConn); ok {
-			t.SetLinger(0) // leaves nothing of a refused connection in the kernel
+			t.SetLinger(0) // a refused connection leaves no state in the kernel
 		}
 		c.Close()
 	}
 }
 
-// admit counts a connection. It returns nil if there is no room, and an older
-// connection to close if that makes room.
+// admit counts a connection. It returns nil if there is no room. If it makes room by
+// dropping an older connection, it returns that one to be closed.
 func (a *admission) admit(c net.Conn) (k, victim *connection) {
 	addr := addrOf(c.RemoteAddr())
 	trusted := a.settings.local(addr, addrOf(c.LocalAddr())) || a.settings.trusts(addr)
@@ -134,7 +134,7 @@ func (a *admission) admit(c net.Conn) (k, victim *connection) {
 			return nil, nil
 		}
 	case used >= a.total && (!trusted || a.trusted >= reserved):
-		// Others do not displace connections within the reserve.
+		// Remote peers do not displace connections within the reserve.
 		if victim = first(&a.unproven[0]); victim == nil && (trusted || a.trusted > reserved) {
 			victim = first(&a.unproven[1])
 		}
@@ -156,7 +156,7 @@ func (a *admission) admit(c net.Conn) (k, victim *connection) {
 	if k.host == nil {
 		a.trusted++
 	} else {
-		// Another connection of the host may have been the victim.
+		// If the victim was the only connection of this host, its entry was deleted.
 		a.perHost[k.key] = k.host
 		k.host.open++
 		k.inHost = k.host.unproven.PushBack(k)
@@ -179,7 +179,7 @@ func first(l *linked.List) *connection {
 	return nil
 }
 
-// leave stops counting a connection, once. mu must be held.
+// leave ends the counting of a connection. A second call has no effect. mu must be held.
 func (a *admission) leave(k *connection) {
 	if k.gone {
 		return
@@ -196,7 +196,7 @@ func (a *admission) leave(k *connection) {
 	}
 }
 
-// settle removes a connection from the lists of unproven ones. mu must be held.
+// settle removes a connection from the lists of unproven ones; mu must be held.
 func (a *admission) settle(k *connection) {
 	if k.in == nil {
 		return
@@ -236,8 +236,8 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// proven records that the sender of a request presented a valid session, token
-// or password: no other peer displaces its connection.
+// proven records that the sender of a request presented a valid session, token or password.
+// Other peers do not displace its connection any more.
 func proven(r *http.Request) {
 	k, ok := r.Context().Value(connectionKey{}).(*connection)
 	if !ok || k.proven.Swap(true) {
@@ -248,9 +248,9 @@ func proven(r *http.Request) {
 	k.of.settle(k)
 }
 
-// forwarded counts a request of a client behind a trusted proxy until done is
-// called, because the connections are the proxy's. It reports false if the
-// client has as many requests in progress as other clients may have connections.
+// forwarded counts a request of a client behind a trusted proxy until done is called. It
+// counts requests because the connections are the proxy's. It reports false if the client
+// has as many requests in progress as other clients may have connections.
 func (a *admission) forwarded(client string) (done func(), ok bool) {
 	addr, err := netip.ParseAddr(client)
 	if a == nil || err != nil || a.each == 0 || a.settings.trusts(addr) {
@@ -273,7 +273,7 @@ func (a *admission) forwarded(client string) (done func(), ok bool) {
 	}, true
 }
 
-// network returns what counts as one address: the owner of an IPv6 address
+// network returns the network that counts as one address. The owner of an IPv6 address
 // usually owns its /64 network.
 func network(addr netip.Addr) netip.Prefix {
 	addr = addr.Unmap().WithZone("")

@@ -19,7 +19,7 @@ import (
 	"brine/test/eventually"
 )
 
-// from returns a client of another address of the loopback network.
+// from returns a client with another address of the loopback network.
 func (r *running) from(addr string) *running {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
 	other := *r
@@ -43,7 +43,8 @@ func (r *running) silent(addr string, n int) {
 	}
 }
 
-// follow opens /events and returns its lines. The stream ends with the test.
+// follow opens /events and returns its lines. end closes the stream, and so does the end of
+// the test.
 func (r *running) follow(id string, headers ...string) (lines *bufio.Scanner, end func(), err error) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(r.t.Context())
@@ -68,7 +69,7 @@ func (r *running) follow(id string, headers ...string) (lines *bufio.Scanner, en
 	return bufio.NewScanner(resp.Body), end, nil
 }
 
-// open waits until this many connections are open.
+// open waits until from least to most connections are open.
 func (r *running) open(what string, least, most int) {
 	r.t.Helper()
 	eventually.Nil(r.t, time.Minute, what, func() error {
@@ -84,8 +85,8 @@ func remotePeers(s *Settings) {
 	s.local = func(remote, _ netip.Addr) bool { return remote == netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
 }
 
-// Connections that send nothing are limited, in total and per address, and
-// block neither health checks nor users nor running streams.
+// TestSilentConnectionsAreBounded: connections that send nothing are limited, in total and
+// per address. They block neither health checks nor users nor open streams.
 func TestSilentConnectionsAreBounded(t *testing.T) {
 	const total, each = 20, 8
 	cert, key := pair(t)
@@ -115,8 +116,8 @@ func TestSilentConnectionsAreBounded(t *testing.T) {
 			}
 			c.login()
 		}
-		// The stream, from the address with the most connections, was opened before all
-		// others.
+		// The stream was opened before all others, from the address with the most
+		// connections.
 		r.events.Fire("after/the/flood", value.NewDict(0))
 		for lines.Scan() && lines.Text() != "tag: after/the/flood" {
 		}
@@ -126,8 +127,8 @@ func TestSilentConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// If all connections have presented a valid session, further ones are closed at
-// once, before TLS, except those of this machine.
+// TestConnectionsOfUsersAreBounded: if all connections have presented a valid session,
+// further ones are closed at once, before TLS, except those from this machine.
 func TestConnectionsOfUsersAreBounded(t *testing.T) {
 	const total, each = 6, 4
 	cert, key := pair(t)
@@ -160,7 +161,7 @@ func TestConnectionsOfUsersAreBounded(t *testing.T) {
 	}
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 4)}}
 	c, err := d.Dial("tcp", r.Addr().String())
-	if err == nil { // otherwise the refusal came before the dial returned
+	if err == nil { // otherwise the connection was refused before the dial returned
 		defer c.Close()
 		c.SetReadDeadline(time.Now().Add(time.Minute))
 		var n int
@@ -205,7 +206,7 @@ func isTimeout(err error) bool {
 	return ok && n.Timeout()
 }
 
-// Nothing is counted twice or for ever, however connections end.
+// TestConnectionsAreForgotten: no connection is counted twice or forever, however it ends.
 func TestConnectionsAreForgotten(t *testing.T) {
 	s := settings(t, "max_connections: 50, max_connections_per_address: 3")
 	remotePeers(&s)
@@ -224,8 +225,8 @@ func TestConnectionsAreForgotten(t *testing.T) {
 	}
 }
 
-// Behind a trusted proxy the limit counts the requests of a client, because the
-// connections are the proxy's.
+// TestClientsBehindAProxyAreBounded: behind a trusted proxy the limit counts the requests
+// of each client, because the connections are the proxy's.
 func TestClientsBehindAProxyAreBounded(t *testing.T) {
 	const each = 3
 	s := settings(t, fmt.Sprintf("max_connections: 100, max_connections_per_address: %d, trusted_proxies: [127.0.0.2]", each))
@@ -264,8 +265,8 @@ func TestClientsBehindAProxyAreBounded(t *testing.T) {
 	})
 }
 
-// login_limit counts the client that a trusted proxy names, and ignores claims
-// of others.
+// TestLoginLimitBehindProxies: login_limit counts the client that a trusted proxy names,
+// and ignores X-Forwarded-For from other peers.
 func TestLoginLimitBehindProxies(t *testing.T) {
 	const most = 3
 	s := settings(t, fmt.Sprintf("login_limit: %d, trusted_proxies: [127.0.0.2, 127.0.0.3]", most))
@@ -277,11 +278,11 @@ func TestLoginLimitBehindProxies(t *testing.T) {
 	for _, c := range []struct{ via, forwarded, next string }{
 		{"127.0.0.2", "192.0.2.7", "192.0.2.7"},
 		{"127.0.0.2", "192.0.2.%d, 192.0.2.8", "192.0.2.99, 192.0.2.8"},                      // forged by the client
-		{"127.0.0.2", "192.0.2.%d, 127.0.0.3, 192.0.2.9", "127.0.0.2, 127.0.0.3, 192.0.2.9"}, // with the names of proxies
+		{"127.0.0.2", "192.0.2.%d, 127.0.0.3, 192.0.2.9", "127.0.0.2, 127.0.0.3, 192.0.2.9"}, // forged with the addresses of proxies
 		{"127.0.0.3", "192.0.2.%d, 192.0.2.10, 127.0.0.2", "192.0.2.10, 127.0.0.2"},          // two proxies
 		{"127.0.0.2", "2001:db8::%d", "2001:db8::ffff"},                                      // one network
-		{"127.0.0.4", "192.0.2.%d", "192.0.2.98"},                                            // no proxy
-		{"127.0.0.5", "127.0.0.2, 192.0.2.%d", ""},                                           // nor this
+		{"127.0.0.4", "192.0.2.%d", "192.0.2.98"},                                            // not a proxy
+		{"127.0.0.5", "127.0.0.2, 192.0.2.%d", ""},                                           // not a proxy either
 		{"127.0.0.2", "::ffff:192.0.2.11", "192.0.2.11"},                                     // one address
 		{"127.0.0.2", "192.0.2.12:80%d", "192.0.2.12"},                                       // with a port
 	} {
@@ -299,7 +300,8 @@ func TestLoginLimitBehindProxies(t *testing.T) {
 	}
 }
 
-// A session whose token the master has deleted gets no statistics.
+// TestStatisticsNeedALivingToken: a session whose token the master has deleted gets no
+// statistics.
 func TestStatisticsNeedALivingToken(t *testing.T) {
 	for _, path := range []string{"/stats", "/metrics", "/hook/a"} {
 		method := map[bool]string{true: "POST", false: "GET"}[strings.HasPrefix(path, "/hook")]

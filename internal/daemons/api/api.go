@@ -1,13 +1,12 @@
-// Package api is salt-api: the REST interface of Salt's rest_cherrypy to a
-// master. It is a separate process without privileges: every chunk of
-// work carries the token or the password of its sender, and the master
-// authorizes it.
+// Package api is salt-api: the REST interface of Salt's rest_cherrypy to a master. It is a
+// separate process without privileges: every chunk of work carries the token or password of
+// its sender, and the master authorizes it.
 //
-// A login returns a session id, by header or cookie, that stands for a token of
-// the master. A resource is a row in the table of resources (resources.go) and
-// a function that returns data; the Accept header decides the format.
+// A login returns a session id, by header or cookie, that maps to a token of the master. A
+// resource is a row in the table of resources (resources.go) and a function that returns
+// data; the Accept header selects the format.
 //
-// All input is untrusted: headers, bodies, depths and times are bounded.
+// All input is untrusted: sizes, nesting depths and times are bounded.
 package api
 
 import (
@@ -40,7 +39,7 @@ type Master interface {
 	Low(ctx context.Context, chunk *value.Dict) ([]any, error)
 	// NewToken issues a token for eauth, username and password.
 	NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error)
-	// Token returns a token, nil if it is invalid.
+	// Token returns the data of a token, or nil if the token is invalid.
 	Token(ctx context.Context, token string) (*value.Dict, error)
 	// DropToken deletes a token.
 	DropToken(ctx context.Context, token string) error
@@ -60,7 +59,7 @@ type Bus interface {
 
 var _ Bus = (*client.Local)(nil)
 
-// Server is the API. New builds it and binds its address, Run serves.
+// Server is the API. New builds it and binds its address; Run serves.
 type Server struct {
 	s        Settings
 	master   Master
@@ -86,8 +85,7 @@ type counters struct {
 	times                               metrics.Times
 }
 
-// New opens the sessions and binds the address. After an error nothing stays
-// bound.
+// New opens the sessions and binds the address. After an error nothing is bound.
 func New(s Settings, m Master, b Bus, log *slog.Logger) (*Server, error) {
 	a := &Server{s: s, master: m, bus: b, log: log.With("component", "api"), feed: newFeed(b, log), limits: newLimits(s.LoginLimit, time.Now)}
 	a.stats.byStatus = map[int]int64{}
@@ -158,7 +156,7 @@ func certificate(s Settings) (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
 }
 
-// Addr is the address that the server listens on.
+// Addr returns the address that the server listens on.
 func (a *Server) Addr() net.Addr { return a.listener.Addr() }
 
 // Times and sizes that bound what a client can occupy.
@@ -231,14 +229,14 @@ type failure struct {
 
 func (f *failure) Error() string { return f.text }
 
-// Texts that clients compare.
+// Messages that clients compare.
 const (
 	textNoPermission = "No permission -- see authorization schemes"
 	textUnexpected   = "An unexpected error occurred"
 	textBadLogin     = "Could not authenticate using provided credentials"
 )
 
-// failureOf returns the HTTP status for an error of the master.
+// failureOf converts an error of the master into an error response.
 func failureOf(err error) *failure {
 	var f *failure
 	if errors.As(err, &f) {
@@ -257,7 +255,7 @@ func failureOf(err error) *failure {
 	return nil
 }
 
-// call is one request in progress, and its answer.
+// call is one request in progress, and its response.
 type call struct {
 	s     *Settings
 	log   *slog.Logger
@@ -267,11 +265,11 @@ type call struct {
 	r    *http.Request
 	rest []string // the path below the resource
 	body body
-	kind string // of the answer
-	id   string // of the session, or of a new one
+	kind string // content type of the response
+	id   string // id of the session, or of a new one
 	of   *session
-	// cookie means that the response sets the session's cookie; gone that it
-	// deletes it.
+	// cookie means that the response sets the session's cookie; gone means that it deletes
+	// the cookie.
 	cookie, gone bool
 	status       int
 }
@@ -282,7 +280,7 @@ func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.stats.active.Add(1)
 	defer a.stats.active.Add(-1)
 	bounded := bound(w, r, &a.s)
-	defer bounded.more() // the server sends the end of the response
+	defer bounded.more() // for the end of the response, which the server sends
 	c := &call{s: &a.s, log: a.log, stats: &a.stats, w: bounded, r: r, kind: typeJSON, status: http.StatusOK}
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
@@ -297,7 +295,7 @@ func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	h.Set("X-Content-Type-Options", "nosniff")
-	// Off by default: it applies to all ports of the host.
+	// HSTS is off by default, because it applies to all ports of the host.
 	if a.s.HSTS > 0 && !a.s.Plain {
 		h.Set("Strict-Transport-Security", fmt.Sprintf("max-age=%d", a.s.HSTS))
 	}
@@ -327,12 +325,12 @@ func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.serve(c, res)
 }
 
-// trusts reports whether pages of an origin may use the session cookie: those
-// of this server, and of cors_origins. Other pages can use a token, like any
-// program. Requests without an origin do not come from a page.
+// trusts reports whether pages of an origin may use the session cookie: pages of this
+// server, and of cors_origins. Other pages can use a token, as any program can. A request
+// without an origin does not come from a page of another origin.
 //
-// Behind a proxy that changes Host, the browser's header counts: a page cannot
-// set Sec-Fetch-Site. Browsers send it only over TLS.
+// Behind a proxy that changes Host, the browser's header Sec-Fetch-Site decides. A page
+// cannot set it, and browsers send it only over TLS.
 //
 // Salt trusts every origin, so that any page can use the session of a user who
 // opens it.
@@ -423,7 +421,7 @@ func (a *Server) serve(c *call, res *resource) {
 			c.answer(nil, err)
 			return
 		}
-		if c.r.ContentLength != 0 { // handling the body may take longer
+		if c.r.ContentLength != 0 { // the handler may take longer than reading the body
 			http.NewResponseController(c.w).SetReadDeadline(time.Time{})
 		}
 	}
@@ -455,8 +453,8 @@ func (a *Server) goodToken(ctx context.Context, token string) error {
 	return err
 }
 
-// address returns the client's address. Entries of X-Forwarded-For count as far
-// as trusted_proxies wrote them: each proxy appends its client.
+// address returns the client's address. From X-Forwarded-For it uses only the entries that
+// trusted_proxies wrote: each proxy appends the address of its client.
 func (c *call) address() string {
 	host, _, err := net.SplitHostPort(c.r.RemoteAddr)
 	if err != nil {
@@ -497,7 +495,7 @@ func (c *call) fromAuthorized() bool {
 	return c.s.AuthorizedIPs == nil || slices.Contains(c.s.AuthorizedIPs, c.address())
 }
 
-// wantsApp reports whether to send the web app to a browser.
+// wantsApp reports whether the client is a browser that gets the web app.
 func (c *call) wantsApp() bool {
 	accept := c.r.Header.Get("Accept")
 	return c.s.App != "" && accept != "*/*" && accept != "" && c.r.Method != http.MethodPost &&
@@ -536,8 +534,7 @@ func (c *call) answer(v any, err error) {
 // and HAProxy use the same code; it is never sent.
 const statusClosed = 499
 
-// fail sends an error response: a page, or JSON if the client asks for it
-// explicitly.
+// fail sends an error response: an HTML page, or JSON if the Accept header names it.
 func (c *call) fail(f *failure) {
 	c.status = f.status
 	if strings.Contains(c.r.Header.Get("Accept"), typeJSON) {
@@ -568,7 +565,7 @@ func (c *call) write(b []byte, kind string) {
 	c.count()
 	c.w.WriteHeader(c.status)
 	if c.r.Method != http.MethodHead {
-		n, _ := c.w.Write(b) // a client that is gone needs no response
+		n, _ := c.w.Write(b) // a client that has disconnected needs no response
 		c.stats.written.Add(int64(n))
 	}
 }

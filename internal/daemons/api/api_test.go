@@ -35,7 +35,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// fakeMaster has one user, ann with the password p, and runs nothing.
+// fakeMaster has one user, ann with the password p, and runs no functions.
 type fakeMaster struct {
 	look   func(fun string, kwargs *value.Dict) (any, error)
 	mu     sync.Mutex
@@ -43,7 +43,7 @@ type fakeMaster struct {
 	low    func(chunk *value.Dict) ([]any, error)
 	perms  []any // permissions of ann; nil: @runner
 	dead   atomic.Bool
-	hang   chan struct{} // closed by Low, which then waits for the client to go
+	hang   chan struct{} // closed by Low, which then waits until the client disconnects
 }
 
 func (m *fakeMaster) Low(ctx context.Context, chunk *value.Dict) ([]any, error) {
@@ -89,7 +89,7 @@ func (m *fakeMaster) DropToken(_ context.Context, token string) error {
 	return nil
 }
 
-// Ping implements Master.
+// Look implements Master.
 func (m *fakeMaster) Look(ctx context.Context, token, fun string, kwargs *value.Dict) (any, error) {
 	if t, err := m.Token(ctx, token); t == nil || m.look == nil {
 		return nil, errors.Join(err, salt.Errorf(salt.Denied, "no"))
@@ -104,7 +104,7 @@ func (m *fakeMaster) Ping(context.Context) error {
 	return nil
 }
 
-// fakeBus delivers events of an event.Bus.
+// fakeBus delivers the events of an event.Bus.
 type fakeBus struct {
 	client.InProcess
 }
@@ -323,7 +323,7 @@ func TestRootPrefixAndSessionsOff(t *testing.T) {
 	}
 }
 
-// Errors of the master get the right HTTP status.
+// TestErrors: errors of the master get the right HTTP status.
 func TestErrors(t *testing.T) {
 	r := serve(t, settings(t, ""))
 	id := r.login()
@@ -342,7 +342,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A chunk carries the token of the session, whatever it contains itself.
+// TestChunksShowTheSession: a chunk carries the token of the session, whatever credentials
+// it contains.
 func TestChunksShowTheSession(t *testing.T) {
 	r := serve(t, settings(t, ""))
 	id := r.login()
@@ -432,8 +433,7 @@ func (r *running) listen(id string) (lines <-chan string, stop func()) {
 	return c, func() { cancel(); resp.Body.Close() }
 }
 
-// until fires an event again and again until the stream has it, and returns
-// the tags before it.
+// until fires an event repeatedly until the stream has it, and returns the tags before it.
 func (r *running) until(lines <-chan string, tag string) []string {
 	r.t.Helper()
 	var tags []string
@@ -460,7 +460,8 @@ func (r *running) until(lines <-chan string, tag string) []string {
 	}
 }
 
-// A line break in a tag, which senders of hooks and minions choose, must not start another event of the stream.
+// TestTagsAreOneLine: a line break in a tag, which senders of hooks and minions choose,
+// does not start another event of the stream.
 func TestTagsAreOneLine(t *testing.T) {
 	r := serve(t, settings(t, "webhook_disable_auth: true"))
 	lines, stop := r.listen(r.login())
@@ -490,8 +491,9 @@ func TestTagsAreOneLine(t *testing.T) {
 	}
 }
 
-// For a chunk with a token the master does not check the password, so it must not count as proven: otherwise a user
-// with a token could try any number of other users' passwords.
+// TestTokenProvesNoPassword: for a chunk with a token the master does not check the
+// password, so the password does not count as proven. Otherwise a user with a token could
+// try any number of other users' passwords.
 func TestTokenProvesNoPassword(t *testing.T) {
 	r := serve(t, settings(t, "login_limit: 3"))
 	token := strings.Repeat("00", 32)
@@ -516,7 +518,7 @@ func TestTokenProvesNoPassword(t *testing.T) {
 	}
 }
 
-// A reader that does not read is disconnected and delays no other reader.
+// TestSlowReader: a reader that does not read is disconnected, and delays no other reader.
 func TestSlowReader(t *testing.T) {
 	r := serve(t, settings(t, ""))
 	lines, stop := r.listen(r.login())
@@ -535,8 +537,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// The events queued for a reader are bounded by bytes, too: a few large ones
-// must not fill the memory.
+// TestSlowReaderOfLargeEvents: the events queued for a reader are also limited by bytes, so
+// that a few large ones do not fill the memory.
 func TestSlowReaderOfLargeEvents(t *testing.T) {
 	r := serve(t, settings(t, ""))
 	lines, stop := r.listen(r.login())
@@ -556,7 +558,7 @@ func TestSlowReaderOfLargeEvents(t *testing.T) {
 	if _, ok := <-slow.c; ok {
 		t.Error("events wait for a reader that is cut off")
 	}
-	// One event may exceed that.
+	// A single event may exceed that limit.
 	r.feed.give(&message{tag: "x", json: strings.Repeat("x", readerBytes+1), data: value.NewDict(0)})
 	if !r.listed(reading) {
 		t.Error("a reader that keeps up is cut off by one large event")
@@ -569,7 +571,7 @@ func (r *running) listed(of *reader) bool {
 	return r.feed.readers[of]
 }
 
-// A client that closes the connection is no server error.
+// TestClientGone: it is no server error if a client closes the connection.
 func TestClientGone(t *testing.T) {
 	var log logBuffer
 	r := serveLogged(t, settings(t, ""), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
@@ -642,9 +644,9 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// Behind a proxy that changes Host, pages of the same site get the cookie
-// because of the browser's header, X-Forwarded-Host of a trusted proxy, or
-// cors_origins.
+// TestCookieBehindAProxy: behind a proxy that changes Host, pages of the same site may use
+// the cookie because of the browser's header Sec-Fetch-Site, X-Forwarded-Host of a trusted
+// proxy, or cors_origins.
 func TestCookieBehindAProxy(t *testing.T) {
 	for _, c := range []struct {
 		setting string
@@ -682,8 +684,8 @@ func TestCookieBehindAProxy(t *testing.T) {
 	}
 }
 
-// /stats has a section for the web server, named as in Salt, by which clients
-// find it.
+// TestServerStatistics: /stats has a section for the web server, with the name by which
+// clients of Salt find it.
 func TestServerStatistics(t *testing.T) {
 	r := serve(t, settings(t, "collect_stats: true, stats_disable_auth: true"))
 	r.do("GET", "/health", "")
@@ -694,7 +696,7 @@ func TestServerStatistics(t *testing.T) {
 	}
 }
 
-// The audit quotes a name once.
+// TestAuditQuotesOnce: a name in the audit log is not quoted twice.
 func TestAuditQuotesOnce(t *testing.T) {
 	var log logBuffer
 	r := serveLogged(t, settings(t, ""), slog.New(slog.NewTextHandler(&log, nil)))
@@ -704,8 +706,8 @@ func TestAuditQuotesOnce(t *testing.T) {
 	}
 }
 
-// A user without permission for state.event sees the events of its own jobs,
-// and with own_events all users do.
+// TestOwnEvents: a user without permission for state.event sees only the events of its own
+// jobs. With own_events this applies to all users.
 func TestOwnEvents(t *testing.T) {
 	for name, c := range map[string]struct {
 		setting string
@@ -747,8 +749,8 @@ func ownEvents(t *testing.T, setting string, perms []any, all bool) {
 	}
 }
 
-// A page of another site can use a token, but not the user's cookie, unless its
-// site is in cors_origins.
+// TestForeignPages: a page of another site can use a token, but not the user's cookie,
+// unless its site is in cors_origins.
 func TestForeignPages(t *testing.T) {
 	r := serve(t, settings(t, "cors_origins: ['https://gui.test:8443']"))
 	id := r.login()
@@ -874,7 +876,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s, %v: held back by the wrong logins of another", c.addr, c.creds)
 		}
 	}
-	// Formerly valid credentials count like others.
+	// Credentials that were valid once count like others after they were wrong.
 	for i, got := range []bool{r.try("c", good, wrong), r.try("c", good, wrong), r.try("c", good, late), r.try("c", good, wrong)} {
 		if want := i < 3; got != want {
 			t.Errorf("attempt %d with credentials that were right: let in %t, want %t", i, got, want)
@@ -883,14 +885,14 @@ func TestLimits(t *testing.T) {
 	if r.now = r.now.Add(limitTime + 1); !r.try("a", login("ann", "x"), wrong) {
 		t.Error("held back for ever")
 	}
-	// Master unreachable: no attempt counts.
+	// If the master is unreachable, no attempt counts.
 	for range 2 * most {
 		if !r.try("d", login("ann", "x"), unjudged) {
 			t.Error("a login that was not judged counts")
 		}
 	}
-	// All users of an address share a further limit, and the addresses of one IPv6
-	// network count as one.
+	// All users of an address share another limit, and the addresses of one IPv6 network
+	// count as one address.
 	for i := range most * everybody {
 		if !r.try("2001:db8::1", login(fmt.Sprint(i), "x"), wrong) {
 			t.Fatal(i, "too early")
@@ -917,8 +919,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsOfAttemptsAtOnce: pending attempts count, and further ones wait for
-// their result.
+// TestLimitsOfAttemptsAtOnce: pending attempts count, and further ones wait for their
+// results.
 func TestLimitsOfAttemptsAtOnce(t *testing.T) {
 	const most = 3
 	r := newTries(t, most)
@@ -958,7 +960,7 @@ func TestLimitsOfAttemptsAtOnce(t *testing.T) {
 		end([]verdict{wrong, wrong, right}[i])
 	}
 	more.Wait()
-	// "x" turns out right, and "y" is the third wrong one.
+	// "x" is right, and "y" is the third wrong one.
 	for range 2 {
 		if err := <-outcome; err != nil {
 			t.Error(err)
@@ -973,7 +975,7 @@ func TestTrustedProxies(t *testing.T) {
 	s := settings(t, "trusted_proxies: [10.0.0.1, 10.1.0.0/16, '::1']")
 	for _, c := range []struct{ remote, forwarded, want string }{
 		{"10.0.0.1:5", "192.0.2.7", "192.0.2.7"},
-		{"10.0.0.1:5", "203.0.113.1, 192.0.2.7", "192.0.2.7"}, // entries that the client itself sent do not count
+		{"10.0.0.1:5", "203.0.113.1, 192.0.2.7", "192.0.2.7"}, // entries that the client itself sent have no effect
 		{"10.0.0.1:5", "192.0.2.7, 10.1.2.3", "192.0.2.7"},
 		{"10.0.0.1:5", "192.0.2.7:1234", "192.0.2.7"},
 		{"10.0.0.1:5", "[2001:db8::1]:99, 10.1.2.3", "2001:db8::1"},
@@ -993,7 +995,7 @@ func TestTrustedProxies(t *testing.T) {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}
-	// IPv4 in the form of IPv6 is the same address, on both sides.
+	// An IPv4 address in IPv6 form is the same address, in the option and in the request.
 	s = settings(t, "trusted_proxies: ['::ffff:10.0.0.1', '::ffff:10.1.0.0/112', '10.2.0.1'], authorized_ips: ['::ffff:192.0.2.7', '2001:DB8:0::7']")
 	for _, remote := range []string{"10.0.0.1:5", "10.1.0.9:5", "[::ffff:10.0.0.1]:5", "[::ffff:10.2.0.1]:5"} {
 		for _, client := range []string{"192.0.2.7", "::ffff:192.0.2.7", "2001:db8::7"} {

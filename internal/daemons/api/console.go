@@ -18,8 +18,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// consoles serves the web console: its files, and what its pages read. All that a page
-// changes goes through the resources that other clients use.
+// consoles serves the web console: its files, and the data that its pages read. To change
+// something, pages use the same resources as other clients.
 type consoles struct {
 	s       *Settings
 	master  Master
@@ -30,7 +30,7 @@ type consoles struct {
 	cleaned time.Time
 }
 
-// page bounds what the pages of one session may ask.
+// page has the counts that limit the requests of the pages of one session.
 type page struct {
 	looks   ratelimit.Bucket
 	streams int
@@ -38,15 +38,15 @@ type page struct {
 }
 
 const (
-	// lookRate and lookBurst bound the questions of a session per second, pageStreams
-	// its open streams.
+	// lookRate and lookBurst limit the look-ups of a session per second, pageStreams its
+	// open streams.
 	lookRate, lookBurst = 10, 40
 	pageStreams         = 8
-	// pageAge is how long the counts of an idle session are kept.
+	// pageAge is how long the counts of an idle session are stored.
 	pageAge = 10 * time.Minute
 )
 
-// numbers and truths are arguments of the runner fleet that are no strings.
+// numbers and truths are the arguments of the runner fleet that are integers and booleans.
 var (
 	numbers = map[string]bool{"offset": true, "limit": true}
 	truths  = map[string]bool{"all": true}
@@ -59,8 +59,8 @@ func (o *consoles) get(c *call) (any, error) {
 	case isLook, name == "boot", name == "me", name == "stream":
 		c.kind = typeJSON
 		c.w.Header().Set("Cache-Control", "no-store")
-		// Browsers set this header over TLS. Pages of other sites have no business here,
-		// also those in cors_origins.
+		// Browsers send this header over TLS. Pages of other sites are not allowed here,
+		// not even those in cors_origins.
 		if from := c.r.Header.Get("Sec-Fetch-Site"); from != "" && from != "same-origin" && from != "none" {
 			return nil, &failure{http.StatusForbidden, "This is for the pages of the console only"}
 		}
@@ -74,7 +74,7 @@ func (o *consoles) get(c *call) (any, error) {
 		}
 		fallthrough
 	default:
-		// The files are for everyone, like a login page.
+		// The files are public, like a login page.
 		if !console.Serve(c.w, c.r, name, c.s.ConsoleMasters) {
 			return nil, &failure{http.StatusNotFound, notFound(c.r)}
 		}
@@ -83,7 +83,7 @@ func (o *consoles) get(c *call) (any, error) {
 	}
 }
 
-// data answers a page. fun is the function to look by.
+// data answers a page. fun is the function of the runner fleet for a look-up.
 func (o *consoles) data(c *call, name, fun string) error {
 	if name == "boot" {
 		c.answer(value.DictOf("version", salt.BrineVersion, "eauth", value.Strings(c.s.EAuth), "clients", value.Strings(c.s.Clients),
@@ -107,14 +107,14 @@ func (o *consoles) data(c *call, name, fun string) error {
 	return nil
 }
 
-// used are the functions by which pages decide what to show.
+// used are the functions whose permissions decide what pages show.
 var used = map[string][]string{
 	acl.Runner: {"fleet.topology", "fleet.minions", "fleet.minion", "fleet.preview", "fleet.jobs", "fleet.job", "fleet.result", "fleet.functions"},
 	acl.Wheel:  {"key.list_all", "key.finger", "key.accept_dict", "key.reject_dict", "key.delete_dict"},
 }
 
-// me describes the session's user. It tells pages what to show; the master decides on
-// each request.
+// me returns the permissions of the session's user, by which pages decide what to show. The
+// master checks each request.
 func (o *consoles) me(c *call) (any, error) {
 	t, err := o.master.Token(c.r.Context(), c.of.Token)
 	if err != nil {
@@ -147,12 +147,12 @@ func commands(rights []any) bool {
 	return false
 }
 
-// allows reports whether netapi_enable_clients has a client.
+// allows reports whether netapi_enable_clients includes a client.
 func (c *call) allows(client string) bool {
 	return slices.Contains(c.s.Clients, client)
 }
 
-// errNoRunners refuses to read the fleet if the operator has not enabled runners.
+// errNoRunners is the error of look-ups if the operator has not enabled the client runner.
 var errNoRunners = salt.Errorf(salt.Invalid, "Client disabled: 'runner'. Add to 'netapi_enable_clients' master config option to enable.")
 
 // look calls a function of the runner fleet with the session's token.
@@ -189,7 +189,7 @@ func (o *consoles) look(c *call, fun string) (any, error) {
 	return value.DictOf("return", ret), nil
 }
 
-// page runs fn with the counts of a session.
+// page calls fn with the counts of a session, under the lock.
 func (o *consoles) page(token string, fn func(*page) bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -217,14 +217,14 @@ func (o *consoles) page(token string, fn func(*page) bool) bool {
 const (
 	// flowTime is how long events are collected before they are sent together.
 	flowTime = 100 * time.Millisecond
-	// topologyTime is how often the topology is read while no event suggests a change,
-	// and hintPause the minimum time between two readings.
+	// topologyTime is the interval of reading the topology while no event suggests a
+	// change, and hintPause the minimum time between two readings.
 	topologyTime = 2 * time.Second
 	hintPause    = 200 * time.Millisecond
 )
 
-// stream sends a page the topology, then its changes, and the events that its user may
-// see, shortened and within a rate.
+// stream sends a page the topology and its changes, and the events that its user may see,
+// shortened and limited in rate.
 func (o *consoles) stream(c *call) error {
 	token := c.of.Token
 	v, err := o.streams.admit(c, token)
@@ -254,7 +254,7 @@ func (o *consoles) stream(c *call) error {
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
 	hint, changes := make(chan struct{}, 1), make(chan string)
-	// Without the permission each question would be a refusal in the audit log.
+	// Without the permission, each look-up would be a refusal in the audit log.
 	if c.allows(acl.Runner) && acl.OnMaster(v.rights, acl.Runner, acl.Call{Fun: "fleet.topology"}) {
 		go o.watch(ctx, token, hint, changes)
 	}
@@ -269,7 +269,7 @@ func (o *consoles) stream(c *call) error {
 	check := time.NewTicker(c.s.checkTime)
 	defer check.Stop()
 	flow := console.NewFlow()
-	var due <-chan time.Time // to send what flow has
+	var due <-chan time.Time // fires when the events in flow are to be sent
 	for {
 		select {
 		case <-ctx.Done():
@@ -289,7 +289,7 @@ func (o *consoles) stream(c *call) error {
 			}
 		case m, ok := <-r.c:
 			if !ok {
-				return nil // too slow: it comes back and gets everything again
+				return nil // the page was too slow: it reconnects and gets everything again
 			}
 			r.took(m)
 			if console.Hints(m.tag) {
@@ -329,7 +329,7 @@ func (o *consoles) watch(ctx context.Context, token string, hint <-chan struct{}
 			}
 			wait = o.s.checkTime
 			if f := (*failure)(nil); !errors.As(err, &f) && salt.KindOf(err) != salt.Denied {
-				wait = topologyTime // the master is unreachable for the moment
+				wait = topologyTime // temporary: the master is unreachable
 			}
 			if why := err.Error(); why != problem {
 				problem = why

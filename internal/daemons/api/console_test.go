@@ -12,7 +12,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestConsoleOff: no path of the console exists then.
+// TestConsoleOff: with console: false no path of the console exists.
 func TestConsoleOff(t *testing.T) {
 	r := serve(t, settings(t, "console: false"))
 	for _, path := range []string{"/console", "/console/", "/console/main.js", "/console/boot", "/console/stream"} {
@@ -22,8 +22,8 @@ func TestConsoleOff(t *testing.T) {
 	}
 }
 
-// TestConsolePaths: the files are for everyone, data for sessions, and for pages of
-// this server only.
+// TestConsolePaths: the files are public; data requires a session and a page of this
+// server.
 func TestConsolePaths(t *testing.T) {
 	r := serve(t, settings(t, "console_masters: ['https://m2.example:8000'], authorized_ips: [127.0.0.1], cors_origins: ['https://friend.example']"))
 	r.master.look = func(fun string, kwargs *value.Dict) (any, error) {
@@ -61,7 +61,7 @@ func TestConsolePaths(t *testing.T) {
 		}
 		resp, body := r.do("GET", c.path, "", h...)
 		if c.path == "/console" && resp.Request.URL.Path == "/console/" {
-			continue // the client went there
+			continue // the client followed the redirect
 		}
 		if resp.StatusCode != c.status || !strings.Contains(body, c.want) {
 			t.Errorf("%s (%q, %q): %d %.300s, want %d %s", c.path, c.session, c.site, resp.StatusCode, body, c.status, c.want)
@@ -82,7 +82,7 @@ func settingsError(t *testing.T, master string) error {
 	return err
 }
 
-// TestLooksAreBounded: a session that asks without end is refused, others are not.
+// TestLooksAreBounded: a session with too many look-ups is refused, other sessions are not.
 func TestLooksAreBounded(t *testing.T) {
 	r := serve(t, settings(t, ""))
 	r.master.look = func(string, *value.Dict) (any, error) { return true, nil }
@@ -101,8 +101,8 @@ func TestLooksAreBounded(t *testing.T) {
 	}
 }
 
-// TestLookWithoutRunners: an operator who has not enabled runners has disabled what the
-// console reads by them.
+// TestLookWithoutRunners: if the operator has not enabled the client runner, look-ups are
+// refused.
 func TestLookWithoutRunners(t *testing.T) {
 	s := settings(t, "")
 	s.Clients = []string{"local"}
@@ -114,8 +114,8 @@ func TestLookWithoutRunners(t *testing.T) {
 	}
 }
 
-// TestConsoleStream: a page gets the topology, its changes, and events; a change that
-// an event announces comes with it.
+// TestConsoleStream: a page gets the topology, its changes, and events. An event that
+// suggests a change of the topology triggers a reading at once.
 func TestConsoleStream(t *testing.T) {
 	r := serve(t, settings(t, "own_events: false"))
 	asked, state := make(chan string, 100), make(chan string, 1)
@@ -186,7 +186,7 @@ func TestConsoleStream(t *testing.T) {
 	}
 }
 
-// TestConsoleStreamsAreBounded: one session cannot hold any number of streams.
+// TestConsoleStreamsAreBounded: the number of open streams of a session is limited.
 func TestConsoleStreamsAreBounded(t *testing.T) {
 	r := serve(t, settings(t, ""))
 	id := r.login()

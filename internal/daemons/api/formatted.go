@@ -6,8 +6,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// formatted is the view of jobs and minions that a WebSocket with format_events
-// sends instead of events.
+// formatted is the view of jobs and minions that a WebSocket with format_events sends
+// instead of events.
 type formatted struct {
 	jobs  map[string]*value.Dict
 	order []string

@@ -16,7 +16,7 @@ import (
 	"brine/test/fuzztest/conversation"
 )
 
-// own stands for the session of the talking client.
+// own is the placeholder for the session of the fuzzed client.
 const own = "own session"
 
 // visit passes one request of a conversation to the handler and returns the
@@ -78,8 +78,8 @@ func visit(a *Server, msg *value.Dict, session string) *httptest.ResponseRecorde
 	return w
 }
 
-// FuzzTalk sends recorded sequences of requests, mutated. The client never uses
-// the session of another client, which is served afterwards.
+// FuzzTalk sends mutated sequences of recorded requests. The client never uses the session
+// of another client, and that client is served afterwards.
 func FuzzTalk(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	r := serve(f, settings(f, "trusted_proxies: [192.0.2.7], webhook_disable_auth: false, max_request_body_size: 65536"))
@@ -147,20 +147,20 @@ func FuzzTalk(tf *testing.F) {
 			} else if id != "" {
 				session = id
 			}
-			// 500 is an unexpected error, except for a login without a body, which returns it
-			// in Salt.
+			// 500 means an unexpected error. In Salt a login without a body returns it,
+			// too.
 			if w.Code == http.StatusInternalServerError && !strings.HasPrefix(msg.Str("path"), "/login") || w.Code < 200 || w.Code > 599 {
 				t.Errorf("message %d, %.300s: %d %.300s", i, value.Repr(msg), w.Code, w.Body)
 			}
 			if b := w.Body.Bytes(); strings.HasPrefix(w.Header().Get("Content-Type"), typeJSON) && len(b) > 0 {
-				if _, err := pyjson.Load(string(b)); err == nil { // as Python reads it, with NaN and Infinity
+				if _, err := pyjson.Load(string(b)); err == nil { // parsed as Python does, with NaN and Infinity
 					continue
 				}
 				t.Errorf("message %d, %.300s: not JSON: %.300q", i, value.Repr(msg), b)
 			}
 		}
 		for _, d := range taken() {
-			// /run forwards tokens that its client sends, as an honest client would.
+			// /run forwards tokens that the client itself sends.
 			if d.Str("token") == token && !strings.Contains(value.Repr(value.ListOf(asAny(conversation.Mutate(program, talk, values))...)), token) {
 				t.Errorf("run with the token of another client: %s", value.Repr(d))
 			}

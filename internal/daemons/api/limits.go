@@ -16,11 +16,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// limits slows down guessing of passwords. After some wrong ones for one user
-// from one address within a time, further attempts are refused without asking
-// the master. Pending attempts count, too; further ones wait for their result.
-// Credentials that were valid before are never limited, so no client can lock
-// out a user who has logged in.
+// limits slows down password guessing. After several wrong passwords for one user from one
+// address within limitTime, further attempts are refused without asking the master. Pending
+// attempts count, too; further ones wait for their results. Credentials that were valid
+// recently are never limited, so that no client can lock out a user who has logged in.
 type limits struct {
 	now  func() time.Time
 	most int // wrong attempts of one user from one address; 0: no limit
@@ -31,7 +30,7 @@ type limits struct {
 	proven map[[32]byte]time.Time // credentials that were valid, by HMAC
 }
 
-// limitKey is a user at an address, or everybody there.
+// limitKey is a user at an address, or all users at an address.
 type limitKey struct {
 	addr, user string
 	all        bool
@@ -45,11 +44,11 @@ type attempts struct {
 
 const (
 	limitTime = time.Minute
-	// everybody is the limit of all users of an address together, as a multiple of
-	// that of one user: many users may share a proxy.
+	// everybody is the limit of all users of an address together, as a multiple of the
+	// limit of one user: many users may share a proxy.
 	everybody = 50
-	// maxLimited bounds the remembered users and addresses, and the credentials,
-	// which are kept for provenTime.
+	// maxLimited bounds the number of stored users and addresses, and that of stored
+	// credentials, which expire after provenTime.
 	maxLimited = 10000
 	provenTime = 24 * time.Hour
 )
@@ -70,7 +69,7 @@ const (
 	late // the result did not arrive in time
 )
 
-// tooMany refuses an attempt, and says when to retry.
+// tooMany is the error of a refused attempt; wait is the time until a retry is allowed.
 type tooMany struct{ wait time.Duration }
 
 func (e tooMany) Error() string {
@@ -79,8 +78,8 @@ func (e tooMany) Error() string {
 
 func (e tooMany) seconds() int { return int(math.Ceil(e.wait.Seconds())) }
 
-// begin waits until an attempt is allowed. The caller must pass its result to
-// end. The error is a tooMany, or that of ctx.
+// begin waits until an attempt is allowed. The caller must pass the result of the attempt
+// to end. The error is a tooMany, or that of ctx.
 func (l *limits) begin(ctx context.Context, addr string, creds *value.Dict) (end func(verdict), err error) {
 	digest := l.digest(creds)
 	keys := l.keys(addr, creds)
@@ -154,7 +153,7 @@ func (l *limits) end(keys []limitKey, digest [32]byte, v verdict, counted bool) 
 	}
 }
 
-// count returns the attempts of a key, without expired ones. mu must be held.
+// count returns the attempts of a key, and resets expired ones. mu must be held.
 func (l *limits) count(k limitKey) *attempts {
 	a := l.counts[k]
 	if a == nil {
@@ -168,8 +167,8 @@ func (l *limits) count(k limitKey) *attempts {
 	return a
 }
 
-// makeRoom bounds the number of counts: it drops expired ones first, then all
-// that no attempt uses.
+// makeRoom bounds the number of counts: it drops expired ones, and then all that no running
+// attempt uses.
 func (l *limits) makeRoom() {
 	if len(l.counts) < maxLimited {
 		return
@@ -186,7 +185,7 @@ func (l *limits) makeRoom() {
 	}
 }
 
-// maxUser bounds the part of a user name that is compared here.
+// maxUser is the number of bytes of a user name that are compared.
 const maxUser = 256
 
 func (l *limits) keys(addr string, creds *value.Dict) []limitKey {
@@ -198,7 +197,7 @@ func (l *limits) keys(addr string, creds *value.Dict) []limitKey {
 	return []limitKey{{addr: addr, user: user}, {addr: addr, all: true}}
 }
 
-// digest returns an HMAC of credentials, which are not stored.
+// digest returns an HMAC of credentials, so that the credentials themselves are not stored.
 func (l *limits) digest(creds *value.Dict) (d [32]byte) {
 	h := hmac.New(sha256.New, l.secret[:])
 	for _, k := range []string{"eauth", "username", "password"} {

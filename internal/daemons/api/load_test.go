@@ -13,9 +13,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// Five hundred clients of /events get each of many events once and in order,
-// while other requests are answered. bench (-only ^api$) measures times and
-// memory.
+// TestManyStreams: five hundred clients of /events get each of many events once and in
+// order while other requests are answered. bench (-only ^api$) measures times and memory.
 func TestManyStreams(t *testing.T) {
 	const clients, events, requests, askers = 500, 300, 200, 20
 	r := serve(t, settings(t, ""))
@@ -47,7 +46,7 @@ func TestManyStreams(t *testing.T) {
 			}
 		})
 	}
-	// All clients and the bus are connected before the first event counts.
+	// Wait until all clients and the bus are connected before events are counted.
 	probe := r.feed.open()
 	await := func(ok func() bool) {
 		t.Helper()

@@ -14,7 +14,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// logins begins and ends sessions, and gives out tokens.
+// logins starts and ends sessions, and issues tokens.
 type logins struct {
 	s        *Settings
 	log      *slog.Logger
@@ -73,8 +73,8 @@ func (l *logins) login(c *call) (any, error) {
 		return nil, err
 	}
 	expire, _ := tok.At("expire").(float64)
-	// A new id for every login, so that no client can choose another client's
-	// session id in advance.
+	// Use a new id for every login, so that no client can choose another client's session
+	// id in advance.
 	of := &session{Token: tok.Str("token"), Expire: expire, User: tok.Str("name")}
 	if c.id, err = l.sessions.add(of); err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func (l *logins) mayTry(user, addr string) bool {
 	return false
 }
 
-// perms sorts permissions and drops duplicates: strings first, then maps by
-// their keys. If there are none, it returns an empty map.
+// perms sorts permissions and drops duplicates: strings first, then maps by their keys.
+// Without permissions it returns an empty map.
 func perms(rights []any) any {
 	var texts, maps []any
 	for _, r := range rights {
@@ -169,10 +169,10 @@ func (l *logins) token(c *call) (any, error) {
 	return out, nil
 }
 
-// judged derives the verdict on a password from the master's answer. A password
-// is right only if the master said so, because it has not seen all failed
-// requests. An answer that the client or this program did not wait for counts
-// as a refusal, because refusals are slow.
+// judged derives the result of a password check from the master's answer. A password is
+// right only if the answer shows that the master accepted it: some requests fail before the
+// master sees them. An answer that the client or this program did not wait for counts as
+// wrong (late), because refusals are slow.
 func judged(err error, refused bool) verdict {
 	var r *client.Refused
 	switch {

@@ -16,8 +16,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// lowData runs chunks of low data by the master: those of a client, and those that
-// the resources of minions, jobs and keys stand for.
+// lowData lets the master run chunks of low data: those that clients send, and those that
+// the resources for minions, jobs and keys build.
 type lowData struct {
 	s      *Settings
 	log    *slog.Logger
@@ -109,7 +109,7 @@ func (l *lowData) keys(c *call) (any, error) {
 	return value.DictOf("return", ret), err
 }
 
-// wheelReturn extracts the return of a wheel function from its envelope.
+// wheelReturn extracts the return of a wheel function from the master's answer.
 func wheelReturn(out []any) (any, error) {
 	d, ok := out[0].(*value.Dict)
 	data := d.Dict("data")
@@ -122,7 +122,7 @@ func wheelReturn(out []any) (any, error) {
 	return data.At("return"), nil
 }
 
-// tarBlock is the size to which Python pads archives.
+// tarBlock is the block size to which Python pads archives.
 const tarBlock = 10240
 
 // newKeys generates a key pair, accepts it, and returns an archive with it.
@@ -175,7 +175,7 @@ func (l *lowData) newKeys(c *call) (any, error) {
 	return nil, errWritten
 }
 
-// archive packs a key pair like Python's tarfile.
+// archive packs a key pair in the same form as Python's tarfile.
 func archive(pair *value.Dict) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -196,7 +196,7 @@ func archive(pair *value.Dict) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// bySession makes chunks carry the session's token as their only credentials.
+// bySession removes all credentials from chunks and sets the session's token.
 func bySession(c *call, chunks []*value.Dict, clientName string) []*value.Dict {
 	out := make([]*value.Dict, 0, len(chunks))
 	for _, d := range chunks {
@@ -215,7 +215,7 @@ func bySession(c *call, chunks []*value.Dict, clientName string) []*value.Dict {
 	return out
 }
 
-// all runs chunks in turn and returns their results in order.
+// all runs chunks one after the other and returns their results in order.
 func (l *lowData) all(c *call, chunks []*value.Dict) ([]any, error) {
 	var out []any
 	for _, d := range chunks {
@@ -243,7 +243,7 @@ func (l *lowData) one(c *call, d *value.Dict) ([]any, error) {
 		}
 	}
 	end := func(verdict) {}
-	if d.Has("eauth") && !d.Has("token") { // with a token, the master does not check the password
+	if d.Has("eauth") && !d.Has("token") { // with a token the master does not check the password
 		var err error
 		if end, err = l.limits.attempt(c, d); err != nil {
 			return nil, err

@@ -26,8 +26,8 @@ var (
 	masterUp = metrics.Family{Name: "brine_api_master_up", Help: "1 while the master answers."}
 )
 
-// Families returns the metrics of salt-api at metrics_address. The resource /metrics of
-// its own port has those that begin with brine_api.
+// Families returns the metrics of salt-api at metrics_address. The resource /metrics on its
+// own port has only those whose names begin with brine_api.
 func Families() []*metrics.Family {
 	return append(metrics.ProcessFamilies(), &uptime, &active, &connections, &refused, &displaced, &sent, &requests, &times, &masterUp,
 		metrics.CertificateFamily())
@@ -59,7 +59,7 @@ func (a *Server) Metrics(p *metrics.Page) {
 // CheckLive implements metrics.Daemon.
 func (a *Server) CheckLive(context.Context) error { return nil }
 
-// CheckReady implements metrics.Daemon: without its master an API can do nothing.
+// CheckReady implements metrics.Daemon. An API is not ready without its master.
 func (a *Server) CheckReady(ctx context.Context) error {
 	if err := a.figures.answers(ctx); err != nil {
 		return fmt.Errorf("the master does not answer: %w", err)

@@ -56,8 +56,9 @@ func wishes(header string) []wish {
 	return out
 }
 
-// choose returns the first of the offered types that an Accept header prefers
-// most, or "".
+// choose returns the offered type that an Accept header prefers: by q, then by the order in
+// the header. A wildcard selects the first type offered. It returns "" if the header
+// accepts none.
 func choose(header string, offer ...string) string {
 	if strings.TrimSpace(header) == "" {
 		return offer[0]
@@ -85,11 +86,12 @@ func encode(v any, kind string) ([]byte, error) {
 	return []byte(text), err
 }
 
-// maxNodes bounds the values in a body: YAML can repeat one many times.
+// maxNodes bounds the number of values in a body, because YAML can repeat a value by
+// reference many times.
 const maxNodes = 1 << 20
 
-// maxYAML bounds a YAML body in bytes, which can take much longer to parse than
-// JSON.
+// maxYAML bounds the bytes of a YAML body, because parsing YAML can take much longer than
+// parsing JSON.
 const maxYAML = 256 << 10
 
 // body is the content of a request.
@@ -103,8 +105,8 @@ func readBody(r *http.Request, limit int64) (body, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, limit))
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			// A client that is still sending when the connection ends sees an error instead
-			// of the response, so a limited rest is read.
+			// A client that is still sending when the connection is closed sees an error
+			// instead of the response. So read a limited part of the rest.
 			_, _ = io.CopyN(io.Discard, r.Body, 4*limit)
 			return body{}, &failure{http.StatusRequestEntityTooLarge, "The entity sent with the request exceeds the maximum allowed bytes."}
 		}
@@ -149,14 +151,14 @@ func readBody(r *http.Request, limit int64) (body, error) {
 	return b, nil
 }
 
-// formData parses a form: repeated keys become lists, arg and kwarg are parsed
-// like words of a command line.
+// formData parses a form. Repeated keys become lists; arg and kwarg are parsed like command
+// line arguments.
 func formData(raw string) *value.Dict {
 	d := value.NewDict(8)
 	for pair := range strings.SplitSeq(raw, "&") {
 		k, v, _ := strings.Cut(pair, "=")
 		key, val := unquote(k), unquote(v)
-		if key == "" || val == "" { // Python drops empty ones
+		if key == "" || val == "" { // Python drops empty values
 			continue
 		}
 		switch old := d.At(key).(type) {
@@ -181,8 +183,8 @@ func formData(raw string) *value.Dict {
 	return d
 }
 
-// unquote decodes a form value as Python does: an invalid % escape stays as it
-// is, and invalid UTF-8 becomes the replacement character.
+// unquote decodes a form value as Python does: an invalid % escape is not changed, and
+// invalid UTF-8 becomes the replacement character.
 func unquote(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -230,7 +232,7 @@ func compressed(r *http.Request) bool {
 	return false
 }
 
-// squeeze compresses.
+// squeeze compresses with gzip.
 func squeeze(b []byte) []byte {
 	var out strings.Builder
 	z := gzip.NewWriter(&out)

@@ -23,10 +23,10 @@ type resource struct {
 	allow []string
 	// below is how many path segments may follow; -1: any number.
 	below int
-	// session: responses set the cookie. auth: a session is needed. authPost: POST
-	// needs one. checked: the master must confirm its token first. raw: the handler
-	// writes the response itself. stream: the response lasts as long as the client wants.
-	// addresses: authorized_ips applies.
+	// session: responses set the cookie. auth: all methods require a session; authPost:
+	// only POST does. checked: the master must confirm the token of the session first. raw:
+	// the handler writes the response itself. stream: the response lasts until the client
+	// ends it. addresses: authorized_ips applies.
 	session, auth, authPost, checked, raw, stream, addresses bool
 }
 
@@ -131,7 +131,7 @@ func welcome(*call) (any, error) {
 	return value.DictOf("return", "Welcome", "clients", value.Strings(client.LowClients)), nil
 }
 
-// errWritten means that the response has been sent.
+// errWritten means that the handler has sent the response.
 var errWritten = errors.New("the answer has been sent")
 
 // hook fires an event with the request data.

@@ -20,24 +20,24 @@ import (
 // request.
 const sessionTime = 10 * time.Hour
 
-// session is what a session id stands for.
+// session is the data of a session id.
 type session struct {
-	Token  string  `json:"token"` // of the master
+	Token  string  `json:"token"` // token of the master
 	Expire float64 `json:"expire"`
 	User   string  `json:"user"`
 }
 
-// sessions stores sessions in files, so that they survive a restart. A file
-// name is a hash of the session id, which is not stored.
+// sessions stores sessions in files, so that they survive a restart. The name of a file is
+// a hash of the session id; the id itself is not stored.
 type sessions struct {
 	dir string
 	now func() time.Time
 
 	mu    sync.Mutex
-	known map[string]*session // by hash
+	known map[string]*session // by hash of the id
 }
 
-// maxKnown bounds the sessions in memory; others are read from disk.
+// maxKnown bounds the sessions in memory; the others are read from disk.
 const maxKnown = 10000
 
 func openSessions(dir string) (*sessions, error) {

@@ -42,8 +42,8 @@ func (r *running) rested(what string) {
 	})
 }
 
-// A body that does not arrive occupies a connection for a bounded time, whether it is read or
-// not.
+// TestBodiesThatDoNotCome: a body that does not arrive occupies a connection for a bounded
+// time, whether a handler reads it or not.
 func TestBodiesThatDoNotCome(t *testing.T) {
 	s := settings(t, "webhook_disable_auth: true")
 	s.bodyTime = 100 * time.Millisecond
@@ -65,10 +65,10 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 	wg.Wait()
 }
 
-// A response that a client does not read occupies a connection for a bounded
-// time.
+// TestAnswersThatAreNotRead: a response that a client does not read occupies a connection
+// for a bounded time.
 func TestAnswersThatAreNotRead(t *testing.T) {
-	const size = 256 << 20 // more than socket buffers hold
+	const size = 256 << 20 // more than socket buffers can store
 	icon := filepath.Join(t.TempDir(), "favicon.ico")
 	if err := os.WriteFile(icon, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 		if _, err := io.WriteString(c, request); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.ReadFull(c, make([]byte, 1)) // the response has started, or was aborted already
+		_, _ = io.ReadFull(c, make([]byte, 1)) // the response has started or was aborted
 		r.rested(request)
 	}
 }
@@ -103,14 +103,14 @@ type deadlines struct {
 	read time.Time
 }
 
-// SetReadDeadline is what http.ResponseController calls.
+// SetReadDeadline is called by http.ResponseController.
 func (d *deadlines) SetReadDeadline(at time.Time) error {
 	d.read = at
 	return nil
 }
 
-// The timeout for a body ends with the body: functions may take longer, and a deadline that passes meanwhile would
-// cancel them.
+// TestBodyTimeEndsWithTheBody: the read timeout ends with the body. Functions may take
+// longer, and a deadline that expires meanwhile would cancel them.
 func TestBodyTimeEndsWithTheBody(t *testing.T) {
 	r := serve(t, settings(t, ""))
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
@@ -137,8 +137,8 @@ func TestBodyTimeEndsWithTheBody(t *testing.T) {
 	}
 }
 
-// A WebSocket ends with its token, also before its client requests events, and if the client does not
-// answer.
+// TestSocketsThatAreOver: a WebSocket is closed when its token is deleted, even before its
+// client requests events, and when the client does not answer pings.
 func TestSocketsThatAreOver(t *testing.T) {
 	s := settings(t, "")
 	s.checkTime = 20 * time.Millisecond

@@ -20,7 +20,8 @@ import (
 // formWord parses a form value.
 func formWord(text string) any { return yaml.LoadArg(text) }
 
-// figures says how this server and its master do, and describes the API.
+// figures reports statistics and health of this server and its master, and describes the
+// API.
 type figures struct {
 	s        *Settings
 	master   Master
@@ -31,8 +32,8 @@ type figures struct {
 	alive    pulse
 }
 
-// statistics returns Salt's statistics as far as they exist here. Without
-// collect_stats it returns an empty map.
+// statistics returns Salt's statistics, as far as Brine has them. Without collect_stats it
+// returns an empty map.
 func (f *figures) statistics(c *call) (any, error) {
 	if !f.s.Stats {
 		return value.NewDict(0), nil
@@ -46,8 +47,7 @@ func (f *figures) statistics(c *call) (any, error) {
 		"Uptime", up, "Requests", value.NewDict(0)), "Cheroot HTTPServer "+strconv.Itoa(os.Getpid()), f.transfers(up)), nil
 }
 
-// transfers are the numbers of the web server in Salt. Those of its thread pool
-// are 0.
+// transfers returns Salt's numbers of the web server. Those of its thread pool are 0.
 func (f *figures) transfers(up float64) *value.Dict {
 	accepted := f.stats.accepted.Load()
 	return value.DictOf("Enabled", true, "Bind Address", value.Repr(value.Tuple{f.s.Host, int64(f.s.Port)}), "Run time", up, "Accepts", accepted,
@@ -55,8 +55,8 @@ func (f *figures) transfers(up float64) *value.Dict {
 		"Bytes Read", 0, "Bytes Written", f.stats.written.Load(), "Work Time", 0, "Read Throughput", 0, "Write Throughput", 0, "Worker Threads", value.NewDict(0))
 }
 
-// pulse caches for a moment whether the master answers, so that many requests
-// to /health cause one request to the master.
+// pulse caches for pulseTime whether the master answers, so that many requests to /health
+// cause only one request to the master.
 type pulse struct {
 	mu   sync.Mutex
 	at   time.Time
@@ -66,7 +66,7 @@ type pulse struct {
 const (
 	// pulseTime is how long an answer of the master is cached.
 	pulseTime = time.Second
-	// pingTime bounds the wait for it.
+	// pingTime bounds the wait for that answer.
 	pingTime = 5 * time.Second
 )
 
@@ -82,7 +82,8 @@ func (f *figures) answers(ctx context.Context) error {
 	return f.alive.dead
 }
 
-// health returns whether this server and its master work.
+// health returns whether this server and its master work. If the master does not, the
+// status code is 503.
 func (f *figures) health(c *call) (any, error) {
 	if f.answers(c.r.Context()) != nil {
 		c.status = http.StatusServiceUnavailable
@@ -91,7 +92,7 @@ func (f *figures) health(c *call) (any, error) {
 	return value.DictOf("status", "ok"), nil
 }
 
-// metrics returns the same numbers in Prometheus' format.
+// metrics returns the same numbers in the format of Prometheus.
 func (f *figures) metrics(c *call) (any, error) {
 	var p metrics.Page
 	f.write(&p)
@@ -99,7 +100,7 @@ func (f *figures) metrics(c *call) (any, error) {
 	return nil, nil
 }
 
-// openAPI describes the table of resources.
+// openAPI returns the OpenAPI document of the table of resources.
 func (f *figures) openAPI(c *call) (any, error) {
 	paths := value.NewDict(len(f.table))
 	for _, p := range slices.Sorted(maps.Keys(f.table)) {

@@ -17,7 +17,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// message is an event as sent to clients, encoded once for all of them.
+// message is an event in the form that is sent to clients, encoded once for all of them.
 type message struct {
 	tag  string
 	json string // {"data": {...}, "tag": "..."}
@@ -27,7 +27,7 @@ type message struct {
 	brief *console.Event
 }
 
-// short returns the event as the console gets it, nil if it cannot be encoded.
+// short returns the event in the form for the console, or nil if it cannot be encoded.
 func (m *message) short() *console.Event {
 	m.once.Do(func() { m.brief, _ = console.NewEvent(m.tag, m.data) })
 	return m.brief
@@ -36,16 +36,17 @@ func (m *message) short() *console.Event {
 // oneLine replaces line ends of server-sent events.
 var oneLine = strings.NewReplacer("\n", " ", "\r", " ")
 
-// appendSSE appends the message as a server-sent event. Line breaks in the tag, which minions and senders of hooks
-// choose, are replaced: they could start another event. The JSON has the original tag.
+// appendSSE appends the message as a server-sent event. It replaces line breaks in the tag,
+// which minions and senders of hooks choose, because they could start another event. The
+// JSON has the original tag.
 func (m *message) appendSSE(text []byte) []byte {
 	text = append(append(text, "tag: "...), oneLine.Replace(m.tag)...)
 	text = append(append(text, "\ndata: "...), m.json...)
 	return append(text, "\n\n"...)
 }
 
-// feed distributes the events of the bus to readers. A reader that does not
-// keep up is disconnected, so that it delays no other.
+// feed distributes the events of the bus to readers. It disconnects a reader that is too
+// slow, so that it delays no other.
 type feed struct {
 	bus Bus
 	log *slog.Logger
@@ -62,12 +63,12 @@ type reader struct {
 	waiting atomic.Int64
 }
 
-// took must be called for each message from c.
+// took must be called for each message received from c.
 func (r *reader) took(m *message) { r.waiting.Add(-int64(len(m.json))) }
 
 const (
-	// readerQueue bounds the events queued for a client, readerBytes their bytes if
-	// they are several.
+	// readerQueue limits the number of events queued for a client. readerBytes limits their
+	// bytes if there are several.
 	readerQueue = 4096
 	readerBytes = 16 << 20
 	// feedPause is the time between attempts to connect to the bus.
@@ -163,11 +164,11 @@ type view struct {
 	jobs   map[string]bool // the user's jobs, by jid
 }
 
-// maxViewed bounds the jobs of its user that a stream remembers.
+// maxViewed bounds the number of the user's jobs that a stream remembers.
 const maxViewed = 100000
 
-// sees reports whether an event is visible: without permission for all events,
-// a user sees those of its own jobs, runners and wheel functions.
+// sees reports whether the user may see an event. Without permission for all events, a user
+// sees those of its own jobs, runners and wheel functions.
 func (v *view) sees(m *message) bool {
 	if v.all {
 		return true
@@ -191,7 +192,7 @@ type streams struct {
 	feed     *feed
 }
 
-// streamToken returns the token with which a stream is opened.
+// streamToken returns the token with which a client opens a stream.
 func (e *streams) streamToken(c *call, id string) string {
 	q := c.r.URL.Query()
 	switch {
@@ -212,7 +213,7 @@ func (e *streams) streamToken(c *call, id string) string {
 	return ""
 }
 
-// admit determines what a stream may show.
+// admit checks the token of a stream, and determines which events the stream has.
 func (e *streams) admit(c *call, token string) (*view, error) {
 	if !isHex(token) {
 		return nil, &failure{http.StatusUnauthorized, textNoPermission}
@@ -228,10 +229,9 @@ func (e *streams) admit(c *call, token string) (*view, error) {
 	return &view{all: e.seesAll(t), user: t.Str("name"), rights: t.List("perms"), jobs: map[string]bool{}}, nil
 }
 
-// seesAll reports whether the user of a token sees all events. Salt shows them
-// to everybody with a token, even without permissions. Events contain the
-// returns of minions, so Brine requires permission to read the bus by the
-// runner state.event.
+// seesAll reports whether the user of a token sees all events. In Salt every user with a
+// token does, even without permissions. Events contain the returns of minions, so Brine
+// requires the permission for the runner state.event.
 func (e *streams) seesAll(token *value.Dict) bool {
 	if own := e.s.OwnEvents; own != nil {
 		return !*own
@@ -240,8 +240,8 @@ func (e *streams) seesAll(token *value.Dict) bool {
 }
 
 const (
-	// checkTime is how often an open stream's token is checked, and the longest
-	// time without output.
+	// checkTime is the interval of checking an open stream's token, and the longest time
+	// without output.
 	checkTime = 30 * time.Second
 	// writeTime is the timeout of one write to a client.
 	writeTime = 30 * time.Second
@@ -291,7 +291,7 @@ func (e *streams) events(c *call) (any, error) {
 			if !ok {
 				return nil, nil
 			}
-			// Waiting events are written at once: under load that saves most of the system
+			// Write all waiting events at once: under load that saves most of the system
 			// calls.
 			text = text[:0]
 			for more := true; more; {
@@ -319,8 +319,8 @@ func (e *streams) events(c *call) (any, error) {
 	}
 }
 
-// recheck reports whether a token has become invalid, and applies new
-// permissions. While the master is unreachable, nothing changes.
+// recheck reports whether a token has become invalid, and applies changed permissions.
+// While the master is unreachable, nothing changes.
 func (e *streams) recheck(ctx context.Context, token string, v *view) (over bool) {
 	t, err := e.master.Token(ctx, token)
 	if err == nil && t != nil {
@@ -332,8 +332,8 @@ func (e *streams) recheck(ctx context.Context, token string, v *view) (over bool
 // ready is the message with which a client requests events.
 const ready = "websocket client ready"
 
-// untilReady reads until the client requests events, and reports whether it
-// does.
+// untilReady reads until the client requests events. It reports false if the connection
+// ends before.
 func untilReady(ctx context.Context, conn *websocket.Conn) bool {
 	for {
 		_, text, err := conn.Read(ctx)
@@ -354,14 +354,14 @@ func (e *streams) socket(c *call) (any, error) {
 		return nil, &failure{http.StatusInternalServerError, "The server encountered an unexpected condition which prevented it from fulfilling the request."}
 	}
 	o := &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled}
-	// A client with a token may come from any origin; browsers send a cookie with
-	// every page, and it was ignored if the page is not trusted.
+	// A client with a token may come from any origin. A browser sends the cookie with every
+	// page, but identify ignores it if the page is not trusted.
 	o.OriginPatterns = []string{"*"}
 	c.setCookie()
 	c.status = http.StatusSwitchingProtocols
 	conn, err := websocket.Accept(c.w, c.r, o)
 	if err != nil {
-		return nil, nil // it has been answered
+		return nil, nil // Accept has sent the response
 	}
 	c.count()
 	defer conn.CloseNow()
@@ -375,7 +375,7 @@ func (e *streams) socket(c *call) (any, error) {
 	check := time.NewTicker(e.s.checkTime)
 	defer check.Stop()
 	begun := make(chan bool, 1)
-	go func() { begun <- untilReady(ctx, conn) }() // ends with the connection at the latest
+	go func() { begun <- untilReady(ctx, conn) }() // ends at the latest with the connection
 	for waiting := true; waiting; {
 		select {
 		case ok := <-begun:
@@ -391,7 +391,7 @@ func (e *streams) socket(c *call) (any, error) {
 	}
 	r := e.feed.open()
 	defer e.feed.close(r)
-	if e.recheck(c.r.Context(), token, v) { // the client may have waited for long
+	if e.recheck(c.r.Context(), token, v) { // the client may have waited long before it requested events
 		return nil, nil
 	}
 	ctx = conn.CloseRead(ctx)
