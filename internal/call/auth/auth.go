@@ -1,9 +1,11 @@
-// Package auth authenticates users: by a name and password that an external system checks (option external_auth), or by a token issued
-// earlier. Package acl decides what users may do.
+// Package auth authenticates users: by a name and password that an external system checks (option
+// external_auth), or by a token issued earlier. Package acl decides what users may do.
 //
-// Each system is in one file. It gets the credentials and its own part of external_auth, where keys that begin with ^ are its settings.
+// Each system is in one file. It gets the credentials and its own part of external_auth, where keys
+// that begin with ^ are its settings.
 //
-// Secrets are compared in constant time, all refusals take about the same time, and no error or log record holds a password or a token.
+// Secrets are compared in constant time, all refusals take about the same time, and no error or log
+// record holds a password or a token.
 package auth
 
 import (
@@ -48,13 +50,12 @@ const maxField = 64 << 10
 type User struct {
 	Name, System string
 	Groups       []string
-	// own are permissions granted by the system itself; kept says that there are no others.
+	// own are permissions granted by the system itself; kept means that there are no others.
 	own  []any
 	kept bool
 }
 
-// Authenticate returns data about the user, ErrRefused, or the reason why the
-// system is unusable now.
+// System is an authentication system of the option external_auth.
 type System interface {
 	// Authenticate returns data about the user, ErrRefused, or why the system is unusable now.
 	Authenticate(ctx context.Context, c Credentials) (Vouched, error)
@@ -63,16 +64,16 @@ type System interface {
 // namer is a System whose credentials contain the user name.
 type namer interface{ NamesUsers() }
 
-// Modules are systems that are no part of the program: the user's own modules. They go before
-// built-in ones of the same name.
+// Modules provides systems from the user's own modules. They take precedence over built-in ones of
+// the same name.
 type Modules interface {
-	// Has reports whether there is a system of a name.
+	// Has reports whether a system with the name exists.
 	Has(name string) bool
-	// System returns it. It is not started before it is asked.
+	// System returns the system with the name. It is started at its first check.
 	System(name string) System
 }
 
-// slotted is a System that can answer only some checks at the same time.
+// slotted is a System with a limited number of concurrent checks.
 type slotted interface{ Slots() int }
 
 // Vouched is the data that a system returns about a user.
@@ -82,18 +83,18 @@ type Vouched struct {
 	Groups []string
 	// Entries are permissions, as a list in the form of external_auth.
 	Entries []any
-	// Only says that the user has no permissions but Entries. Tokens store them.
+	// Only means that the user has no permissions but Entries. Tokens store them.
 	Only bool
 }
 
-// ErrRefused says that name and password do not match. It does not say which is wrong.
+// ErrRefused means that name and password do not match. It does not reveal which is wrong.
 var ErrRefused error = &salt.Error{Kind: salt.Denied, Err: refusal{}}
 
 type refusal struct{}
 
 func (refusal) Error() string { return "wrong user name or password" }
 
-// systems are the names in external_auth. Their constructors get their part of it.
+// systems are the constructors by name in external_auth. Each gets its part of that option.
 var systems = registry.New[func(conf *value.Dict, o *Options) (System, error)]("authentication system")
 
 // Systems returns the names of the supported systems, sorted.
@@ -119,10 +120,11 @@ type Service struct {
 // refusalTime is the approximate minimum time of a refusal.
 const refusalTime = time.Second
 
-// longRefusal bounds how much a slow system adds to it.
+// longRefusal bounds the time that a slow system adds to it.
 const longRefusal = 3 * time.Second
 
-// New returns the service. own may be nil. Unknown systems and those with invalid settings accept no users; errs names them.
+// New returns the service. own may be nil. Unknown systems and those with invalid settings accept
+// no users; errs names them.
 func New(o Options, own Modules, tokens *Tokens, log *slog.Logger) (s *Service, errs []error) {
 	s = &Service{o: o, used: map[string]System{}, broken: map[string]error{}, tokens: tokens, log: log, limiter: newLimiter(maxAsked, maxAskedOfOne),
 		slowest: refusalTime, slots: map[string]*limiter{}}
@@ -154,7 +156,8 @@ func New(o Options, own Modules, tokens *Tokens, log *slog.Logger) (s *Service, 
 	return s, errs
 }
 
-// Authenticate identifies the user with these credentials. Its error is of kind Denied. A refusal is delayed without blocking other checks.
+// Authenticate identifies the user with these credentials. Its error is of kind Denied. A refusal
+// is delayed without blocking other checks.
 func (s *Service) Authenticate(ctx context.Context, c Credentials) (*User, error) {
 	done, err := s.take(ctx, c)
 	if err != nil {
@@ -174,7 +177,8 @@ func (s *Service) Authenticate(ctx context.Context, c Credentials) (*User, error
 	return nil, ErrRefused
 }
 
-// take waits until a check may run. What waits for a slot of its system keeps no slot from others.
+// take waits until a check may run. A check that waits for a slot of its own system does not occupy
+// a slot of the others.
 func (s *Service) take(ctx context.Context, c Credentials) (done func(), err error) {
 	own := s.slots[c.System]
 	if own == nil {
@@ -237,8 +241,9 @@ func (s *Service) Rights(u *User) []any {
 // keepACL reports whether tokens store their users' permissions.
 func (s *Service) keepACL() bool { return s.o.KeepACL || s.used["rest"] != nil }
 
-// NewToken authenticates a user and issues a token: {start, expire, name, eauth, [auth_list], [groups], token}. expire is the requested
-// lifetime in seconds, which only some users may choose; 0 means as configured.
+// NewToken authenticates a user and issues a token: {start, expire, name, eauth, [auth_list],
+// [groups], token}. expire is the requested lifetime in seconds, which only some users may choose;
+// 0 means as configured.
 func (s *Service) NewToken(ctx context.Context, c Credentials, expire float64) (*value.Dict, error) {
 	u, err := s.Authenticate(ctx, c)
 	if err != nil {

@@ -43,8 +43,8 @@ type LDAPOptions struct {
 	LDAPGroupsOnly       bool   `salt:"auth.ldap.auth_by_group_membership_only" default:"false" doc:"Salt: check group membership only, no password; not supported" change:"live"`
 }
 
-// directory authenticates against an LDAP server. It finds a user by a search or a DN pattern; the user must be able to bind with the
-// password.
+// directory authenticates against an LDAP server. It finds a user by a search or a DN pattern; the
+// user must be able to bind with the password.
 type directory struct {
 	o   LDAPOptions
 	uri string

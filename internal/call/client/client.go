@@ -1,9 +1,11 @@
-// Package client commands a master: it publishes jobs, collects the returns of minions, and runs runners. It uses the protocol of Salt's
-// own command line, so the master may be Brine or stock Salt.
+// Package client commands a master: it publishes jobs, collects the returns of minions, and runs
+// runners. It uses the protocol of Salt's own command line, so the master may be Brine or stock
+// Salt.
 //
-// A Client has no sockets of its own. It sends requests to a Master and reads the events of a Bus. Local provides both for a master on this
-// machine; a master that runs runners provides its own. The client decides which minions must return, when to ask whether a job still runs,
-// and when to stop, by Salt's rules:
+// A Client has no sockets of its own. It sends requests to a Master and reads the events of a Bus.
+// Local provides both for a master on this machine; a master that runs runners provides its own.
+// The client decides which minions must return, when to ask whether a job still runs, and when to
+// stop, by Salt's rules:
 //
 //   - wait Timeout for returns, then ask all that are missing whether they
 //     still run the job (saltutil.find_job);
@@ -12,8 +14,8 @@
 //   - stop when all have returned, or when no minion answered that it runs the job
 //     and the time of every missing minion is over.
 //
-// A master with syndics (OrderMasters) learns late which minions are addressed, so that even a complete set of returns ends the wait only
-// after SyndicWait.
+// A master with syndics (OrderMasters) learns late which minions are targeted, so that even a
+// complete set of returns ends the wait only after SyndicWait.
 package client
 
 import (
@@ -47,8 +49,8 @@ type Master interface {
 
 // Events is an open subscription.
 type Events interface {
-	// Next returns the next event. It fails with the error of ctx, after which it may be called again, or because the events have ended
-	// permanently.
+	// Next returns the next event. It fails with the error of ctx, after which it may be called
+	// again, or because the events have ended permanently.
 	Next(ctx context.Context) (*event.Event, error)
 	Close() error
 }
@@ -97,14 +99,15 @@ type Job struct {
 	Ret string
 	// JID is the job id to use; "" lets the master choose.
 	JID string
-	// Kwargs are additional keys for the master and the minions: delimiter, metadata, ret_config, show_timeout and the like. May be nil.
+	// Kwargs are additional keys for the master and the minions: delimiter, metadata, ret_config,
+	// show_timeout and the like. May be nil.
 	Kwargs *value.Dict
 	// Timeout and GatherTimeout replace those of the Options unless 0.
 	Timeout, GatherTimeout time.Duration
 	// StillRunning, if set, is called for a minion that answers that it still runs the job.
 	StillRunning func(id string)
-	// StateChanged, if set, is called when the state of the job on a minion changes to Delivered or Started. Stock masters do not report
-	// this.
+	// StateChanged, if set, is called when the state of the job on a minion changes to Delivered or
+	// Started. Stock masters do not report this.
 	StateChanged func(jid, id, state string)
 }
 
@@ -113,8 +116,8 @@ type Published struct {
 	JID string
 	// Minions are those expected to return, Missing those that were named but are unknown to the master.
 	Minions, Missing []string
-	// Elsewhere has the minions that another master commands at present, by the name of that master in the minion's configuration. They are
-	// not waited for.
+	// Elsewhere has the minions that another master commands at present, by the name of that master
+	// in the minion's configuration. The client does not wait for them.
 	Elsewhere map[string]string
 }
 
@@ -131,8 +134,9 @@ func (c *Client) Publish(ctx context.Context, j Job) (Published, error) {
 	return c.published(reply)
 }
 
-// Start subscribes to events, sends a job and returns a Running that collects its returns; Close must be called. It fails with ErrNoMatch,
-// *Refused, or an error of kind Unavailable, Timeout or Invalid.
+// Start subscribes to events, sends a job and returns a Running that collects its returns; Close
+// must be called. It fails with ErrNoMatch, *Refused, or an error of kind Unavailable, Timeout or
+// Invalid.
 func (c *Client) Start(ctx context.Context, j Job) (*Running, error) {
 	events, err := c.jobEvents(ctx)
 	if err != nil {
@@ -192,7 +196,8 @@ func (c *Client) subscribe(ctx context.Context, prefixes ...string) (Events, err
 	return nil, &salt.Error{Kind: salt.Unavailable, Err: unreachable{err}}
 }
 
-// request sends a load with a timeout that is a multiple of timeout: the master may be busy with other commands.
+// request sends a load with a timeout that is a multiple of timeout: the master may be busy with
+// other commands.
 func (c *Client) request(ctx context.Context, load *value.Dict, timeout time.Duration) (any, error) {
 	limited, cancel := context.WithTimeout(ctx, max(3*timeout, minRequest))
 	defer cancel()

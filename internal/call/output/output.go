@@ -1,9 +1,10 @@
-// Package output renders returned data as text, one file per outputter: nested, highstate, json, yaml, txt, raw and the others of Salt's
-// --out. The bytes are the same as Salt's, including colours.
+// Package output renders returned data as text, one file per outputter: nested, highstate, json,
+// yaml, txt, raw and the others of Salt's --out. The bytes are the same as Salt's, including
+// colours.
 //
-// A Printer is built once from Options and then renders any number of returns. It keeps no state between calls and is safe for concurrent
-// use. The package writes only to the given writer and does not handle flags, terminals or files: the caller decides on colours and loads
-// the theme.
+// A Printer is built once from Options and then renders any number of returns. It keeps no state
+// between calls and is safe for concurrent use. The package writes only to the given writer and
+// does not handle flags, terminals or files: the caller decides on colours and loads the theme.
 package output
 
 import (
@@ -21,8 +22,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options are the settings of a Printer. The tagged ones are keys of the master's or minion's configuration; the others come from the
-// command line.
+// Options are the settings of a Printer. The tagged ones are keys of the master's or minion's
+// configuration; the others come from the command line.
 type Options struct {
 	StripColors   bool   `salt:"strip_colors" default:"true" doc:"show ? instead of the escape character in returned text, so that data cannot control the terminal"`
 	StateVerbose  bool   `salt:"state_verbose" default:"true" doc:"show states that succeeded without changes too"`
@@ -52,7 +53,8 @@ type Indent struct {
 	Sort  bool // sort the keys (json only)
 }
 
-// SetValue parses the configuration's output_indent: null for one line, "pretty" for four spaces and sorted keys, or a number.
+// SetValue parses the configuration's output_indent: null for one line, "pretty" for four spaces
+// and sorted keys, or a number.
 func (i *Indent) SetValue(v any) error {
 	switch x := v.(type) {
 	case nil:
@@ -95,15 +97,16 @@ type Printer struct {
 	own  Own
 }
 
-// Own are outputters that are no part of the program: the user's own modules. They go before built-in ones of the same name.
+// Own provides outputters from the user's own modules. They take precedence over built-in ones of
+// the same name.
 type Own interface {
-	// Has reports whether there is an outputter of a name.
+	// Has reports whether an outputter with the name exists.
 	Has(name string) bool
-	// Output renders data. color says whether to use colours.
+	// Output renders data. color reports whether to use colours.
 	Output(name string, data any, c Call, color bool) (string, error)
 }
 
-// Use adds outputters. It is called before the Printer is used.
+// Use adds outputters. Call it before the Printer is used.
 func (p *Printer) Use(own Own) { p.own = own }
 
 // New returns a printer. It logs unknown outputters and data that does not fit.
@@ -120,8 +123,9 @@ var outputters = registry.New[outputter]("outputter")
 // Names returns the names of all outputters, sorted.
 func Names() []string { return outputters.Names() }
 
-// Choose returns the outputter to use: the one the user requested, if any, otherwise the one suggested by the returned data. A request for
-// highstate yields to the suggestion, because highstate fits only state runs.
+// Choose returns the outputter to use: the one the user requested, if any, otherwise the one
+// suggested by the returned data. A request for highstate yields to the suggestion, because
+// highstate fits only state runs.
 func Choose(wanted, suggested string) string {
 	if wanted != "" && wanted != "highstate" {
 		return wanted
@@ -156,8 +160,8 @@ func (p *Printer) find(name string) outputter {
 	return (*Printer).nested
 }
 
-// Render renders data with the named outputter, without trailing white space. It logs an unknown name and uses nested for it, and for data
-// that does not fit the outputter.
+// Render renders data with the named outputter, without trailing white space. It logs an unknown
+// name and uses nested for it, and for data that does not fit the outputter.
 func (p *Printer) Render(name string, data any, c Call) string {
 	text, err := p.find(name)(p, data, c)
 	if err != nil {
@@ -195,8 +199,8 @@ func (p *Printer) clean(s string) string {
 	return terminalControls().Replace(s)
 }
 
-// terminalControls replaces terminal control characters: escape, bell, backspace, and U+0080 to U+009F, of which U+009B starts a sequence
-// like escape. Bytes that are not UTF-8 are kept.
+// terminalControls replaces terminal control characters: escape, bell, backspace, and U+0080 to
+// U+009F, of which U+009B starts a sequence like escape. Bytes that are not UTF-8 are kept.
 var terminalControls = sync.OnceValue(func() *strings.Replacer {
 	pairs := []string{"\x1b", "?", "\a", "?", "\b", "?"}
 	for r := rune(0x80); r <= 0x9f; r++ {
@@ -210,7 +214,8 @@ func pySpace(r rune) bool {
 	return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f
 }
 
-// sortedKeys returns the keys of d in the order of Python's sorted, or in string order if Python cannot compare them.
+// sortedKeys returns the keys of d in the order of Python's sorted, or in string order if Python
+// cannot compare them.
 func sortedKeys(d *value.Dict) []any {
 	keys := d.Keys()
 	comparable := true

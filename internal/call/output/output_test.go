@@ -121,7 +121,8 @@ func same(t *testing.T, got, want string) {
 
 func inColor(o *Options) { o.Color = new(true) }
 
-// The recordings all show the same pillar, so the data of the JSON recording must render to the bytes of the others.
+// The recordings all show the same pillar, so the data of the JSON recording must render to the
+// bytes of the others.
 func TestPillarInAllForms(t *testing.T) {
 	data := fromJSON(t, recording(t, "pillar_items_json_indent0", "stdout"))
 	for _, tc := range []struct {
@@ -227,8 +228,8 @@ func mask(s string) string {
 	return regexp.MustCompile(`(pid\S*:\n\s*(?:\x1b\[0;1;33m)?)\d+`).ReplaceAllString(s, "${1}PID")
 }
 
-// All recordings of `state.apply fail` come from the same SLS, so the data of the JSON recording must render to each of them, except for
-// times and pids.
+// All recordings of `state.apply fail` come from the same SLS, so the data of the JSON recording
+// must render to each of them, except for times and pids.
 func TestHighstateForms(t *testing.T) {
 	data := fromJSON(t, recording(t, "state_fail_json", "stdout"))
 	form := func(f string) func(*Options) { return func(o *Options) { o.StateOutput = f } }
@@ -504,7 +505,8 @@ func oracleCases(t *testing.T) []oracleCase {
 	return append(cases, oracleCase{out: "highstate", data: orch})
 }
 
-// FuzzRender checks that no data makes an outputter panic or passes an escape character to the terminal in the human-readable forms.
+// FuzzRender checks that no data makes an outputter panic or passes an escape character to the
+// terminal in the human-readable forms.
 func FuzzRender(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, seed := range []string{

@@ -1,15 +1,15 @@
-// Package python runs the Python modules of users in helper processes: the system's
-// python3 with the files of shim, which stand for the package salt. See docs/adr/0036.
+// Package python runs the Python modules of users in helper processes: the system's python3 with
+// the files of shim, which replace the package salt. See docs/adr/0036.
 //
-// A Pool starts a helper when a function needs one, lets one call use it at a time, and
-// ends it when no call has needed it for a while. Calls nest both ways: a Python function
-// calls a function of Brine (Env), which may call Python again; all of them stay with one
-// helper, whose main thread serves requests while it waits for an answer.
+// A Pool starts a helper when a function needs one, lets one call use it at a time, and ends it
+// when it has been idle for a while. Calls nest both ways: a Python function may call a function of
+// Brine (Env), which may call Python again. Nested calls use the same helper, whose main thread
+// serves requests while it waits for an answer.
 //
-// A helper gets two pipes and nothing else of this process: no sockets, no keys. What its
-// modules print or log goes to the log. One that ends, hangs until its call is cancelled, or
-// sends what cannot be read fails its call alone. The package knows nothing of SLS files,
-// masters or minions.
+// A helper gets two pipes besides its output, and no other descriptor of this process: no sockets,
+// no keys. The output and log records of its modules go to the log. If a helper ends, hangs until
+// its call is cancelled, or sends an unreadable message, only its call fails. The package does not
+// depend on SLS files, masters or minions.
 package python
 
 import (
@@ -44,25 +44,25 @@ type Options struct {
 type Files struct {
 	// Paths are the files by the name of their module.
 	Paths map[string]string
-	// Claims are the modules that are likely to provide functions under a name: those that
-	// are called so, or say so in their text.
+	// Claims are, by name, the modules that are likely to provide functions under that name:
+	// modules with the name as file name, or whose source declares it.
 	Claims map[string][]string
 }
 
-// Config is what a Pool needs.
+// Config configures a Pool.
 type Config struct {
 	Options Options
-	// Dir is a directory of this process, in which the shim is put.
+	// Dir is a directory of this process, in which the shim is installed.
 	Dir string
 	// Loaders returns the modules by kind ("modules", "states"). It is called for each helper.
 	Loaders func() map[string]Files
-	// Stock is the directory that has the package of a stock Salt, whose modules the helpers load,
-	// with that package instead of the shim. "" is none.
+	// Stock is the directory with the package of a stock Salt. The helpers load its modules and use
+	// that package instead of the shim. "" means none.
 	Stock string
-	// One means that one helper makes all calls and is not ended while it is idle: its modules keep
-	// in memory what later calls need.
+	// One means that a single helper makes all calls and is not ended while idle, because its
+	// modules keep state in memory for later calls.
 	One bool
-	// Path is added to the directories of Python's imports.
+	// Path is added to Python's import path.
 	Path []string
 	Log  *slog.Logger
 }
@@ -70,13 +70,13 @@ type Config struct {
 // ErrOff is the cause if the option python_helper is off.
 var ErrOff = errors.New("the option python_helper is off, so that no Python module runs; set it to true")
 
-// Pool has the helpers of a process.
+// Pool manages the helpers of a process.
 type Pool struct {
 	cfg  Config
-	free chan struct{} // one token for each call that may begin
+	free chan struct{} // one token for each call that may start
 
 	mu         sync.Mutex
-	idle       []*helper // the last one was used last
+	idle       []*helper // the most recently used one is last
 	generation uint64
 	closed     bool
 	all        map[*helper]bool // those that have not ended
@@ -107,7 +107,7 @@ func (p *Pool) Off() error {
 	return nil
 }
 
-// Reload has calls that begin from now on use helpers that have loaded nothing yet.
+// Reload makes later calls use new helpers, which have not loaded any module yet.
 func (p *Pool) Reload() {
 	p.mu.Lock()
 	p.generation++
@@ -119,8 +119,8 @@ func (p *Pool) Reload() {
 	}
 }
 
-// Close ends the helpers and waits for them. One that is still at work after a moment is
-// killed.
+// Close ends the helpers and waits for them. It kills helpers that are still busy after a grace
+// period.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -144,7 +144,7 @@ func (p *Pool) Close() {
 
 var errEnds = errors.New("this process ends")
 
-// enter notes a helper that is being started, unless the pool is closed.
+// enter records a helper that is being started, unless the pool is closed.
 func (p *Pool) enter(h *helper) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -156,7 +156,7 @@ func (p *Pool) enter(h *helper) error {
 	return nil
 }
 
-// leave forgets a helper that has ended.
+// leave removes a helper that has ended.
 func (p *Pool) leave(h *helper) {
 	p.mu.Lock()
 	delete(p.all, h)
@@ -172,9 +172,9 @@ type use struct {
 	h    *helper
 }
 
-// acquire returns the helper of the call that ctx belongs to, or a free one, or a new one.
-// Without queue it does not wait for others to end: what looks a function up must not wait
-// for calls that wait for it.
+// acquire returns the helper of the call that ctx belongs to, or an idle one, or a new one. Without
+// queue it does not wait for other calls to end: a function lookup must not wait for calls that
+// wait for the lookup.
 func (p *Pool) acquire(ctx context.Context, queue bool) (h *helper, release func(), err error) {
 	if err := p.Off(); err != nil {
 		return nil, nil, err
@@ -221,7 +221,7 @@ func (p *Pool) take(ctx context.Context) (*helper, error) {
 	return h, nil
 }
 
-// give takes a helper back after a call.
+// give returns a helper to the pool after a call.
 func (p *Pool) give(h *helper) {
 	if h.ended() {
 		return
@@ -246,7 +246,7 @@ func (p *Pool) give(h *helper) {
 	}
 }
 
-// expire ends a helper that no call has needed.
+// expire ends a helper that has been idle too long.
 func (p *Pool) expire(h *helper) {
 	p.mu.Lock()
 	found := false
@@ -279,8 +279,8 @@ func (p *Pool) call(ctx context.Context, env *Env, queue bool, operation string,
 	return h.call(ctx, env, operation, args)
 }
 
-// Find describes the function of a kind by its full name, but for its Call. nil means that
-// there is none; without everywhere only modules that claim the name are loaded.
+// Find describes the function of a kind with the full name, without its Call. nil means that there
+// is none. Unless everywhere is set, only modules that claim the name are loaded.
 func (p *Pool) Find(ctx context.Context, env *Env, kind, name string, everywhere bool) (*fn.Foreign, error) {
 	v, _, err := p.call(ctx, env, false, "find", kind, name, everywhere)
 	d, ok := v.(*value.Dict)
@@ -303,8 +303,8 @@ func (p *Pool) Find(ctx context.Context, env *Env, kind, name string, everywhere
 	return f, nil
 }
 
-// List loads all modules of a kind, and returns the full names of their functions and, by
-// name, why modules cannot be used: nil for no reason given.
+// List loads all modules of a kind. It returns the full names of their functions, and the modules
+// that cannot be used, by name with the reason or nil.
 func (p *Pool) List(ctx context.Context, env *Env, kind string) (names []string, missing *value.Dict, err error) {
 	v, _, err := p.call(ctx, env, false, "list", kind)
 	if err != nil {
@@ -318,7 +318,7 @@ func (p *Pool) List(ctx context.Context, env *Env, kind string) (names []string,
 	return value.Texts(parts[0]), missing, nil
 }
 
-// Call calls a function. retcode is what it left in __context__["retcode"].
+// Call calls a function. retcode is the value that it left in __context__["retcode"].
 func (p *Pool) Call(ctx context.Context, env *Env, kind, name string, args []any, kwargs *value.Dict) (v any, retcode int, err error) {
 	if kwargs == nil {
 		kwargs = value.NewDict(0)
@@ -333,8 +333,8 @@ func (p *Pool) Grains(ctx context.Context, env *Env, collected *value.Dict) (*va
 	return d, err
 }
 
-// Render runs the renderer py, or one of the user's, on data. first says that no renderer
-// came before it.
+// Render runs the renderer py, or a renderer of the user, on data. first means that it is the first
+// renderer of the pipe.
 func (p *Pool) Render(ctx context.Context, env *Env, name string, data any, first bool, path string, values *value.Dict) (any, error) {
 	v, _, err := p.call(ctx, env, true, "render", name, data, first, path, values)
 	return v, err

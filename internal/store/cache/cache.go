@@ -1,17 +1,18 @@
-// Package cache keeps values on disk in banks, in the layout of Salt's cache localfs: CACHEDIR/BANK/KEY.p
-// holds one value as new-spec msgpack, mode 0600. A bank is a path of words, such as minions/web1.
+// Package cache stores values on disk in banks, in the layout of Salt's cache localfs:
+// CACHEDIR/BANK/KEY.p holds one value as new-spec msgpack, mode 0600. A bank is a path of words,
+// such as minions/web1.
 //
 // With a Driver the values are in a store that several masters share. The directory, then
-// CACHEDIR/brine/cache, is a copy of what this master has read from the store. Reads are answered from the
-// copy, which is refreshed first if the store can be reached. Changes go to the copy and from there to the
-// store, as soon as it can be reached.
+// CACHEDIR/brine/cache, is a copy of what this master has read from the store. Reads are answered
+// from the copy, which is refreshed first if the store can be reached. Changes go to the copy and
+// from there to the store, as soon as it can be reached.
 //
-// Minion data is in the bank minions/ID: key data is {grains, pillar} as of the minion's last pillar, key
-// mine what it published. Both contents come from minions, names included, so every name is checked and can
-// never leave the directory.
+// Minion data is in the bank minions/ID: key data is {grains, pillar} as of the minion's last
+// pillar, key mine the mine data that it published. Minions supply both the content and the names,
+// so every name is checked and cannot lead out of the directory.
 //
-// It is a cache: writing replaces a file as a whole, but does not wait for the disk. A damaged file counts as
-// absent where the caller can do without it.
+// It is a cache: writing replaces a file as a whole, but does not wait for the disk. A damaged file
+// counts as absent if the caller can do without it.
 package cache
 
 import (
@@ -33,7 +34,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options select the store of the cache and what it keeps.
+// Options select the store of the cache and its content.
 type Options struct {
 	Driver   string        `salt:"cache"                   default:"localfs" doc:"store of minion data: localfs, redis, etcd, consul, mysql, postgres"              change:"restart"`
 	Expire   time.Duration `salt:"memcache_expire_seconds" default:"0"       doc:"seconds for which a value read from a shared cache is not read again; for grains, pillar and mine at least 1" change:"restart"`
@@ -66,11 +67,11 @@ type Cache struct {
 	bytes   int64 // of the files in minions
 }
 
-// Local is the value of the option cache that selects files alone.
+// Local is the value of the option cache for files only, without a shared store.
 const Local = "localfs"
 
-// New returns the cache in cachedir, which need not exist yet. In the directory of a shared store
-// it gives the local copy, which must only be read.
+// New returns the cache in cachedir, which need not exist yet. If the options select a shared
+// store, it returns the local copy of that, which must only be read.
 func New(cachedir string, o Options, log *slog.Logger) *Cache {
 	if o.Driver != "" && o.Driver != Local {
 		cachedir = filepath.Join(cachedir, "brine", "cache")
@@ -78,8 +79,8 @@ func New(cachedir string, o Options, log *slog.Logger) *Cache {
 	return &Cache{dir: cachedir, o: o, log: log, minions: map[string]minionEntry{}}
 }
 
-// OnChange makes fn be called after each Store and Flush; key is "" after the Flush of a whole bank. It must
-// be called before the cache is used.
+// OnChange registers fn, which is called after each Store and Flush; key is "" after the Flush of a
+// whole bank. Call OnChange before the cache is used.
 func (c *Cache) OnChange(fn func(bank, key string)) { c.changed = fn }
 
 func (c *Cache) notify(bank, key string) {
@@ -113,7 +114,7 @@ func (c *Cache) file(bank, key string) (string, error) {
 	return filepath.Join(dir, key+suffix), err
 }
 
-// Store keeps v under key.
+// Store stores v under key.
 func (c *Cache) Store(bank, key string, v any) error {
 	path, err := c.file(bank, key)
 	if err != nil {
@@ -301,8 +302,8 @@ type minionEntry struct {
 	data Minion
 }
 
-// StoreMinion keeps the grains and pillar of a minion. It does nothing if the option minion_data_cache is
-// off.
+// StoreMinion stores the grains and pillar of a minion. It does nothing if the option
+// minion_data_cache is off.
 func (c *Cache) StoreMinion(id string, m Minion) error {
 	if !c.o.MinionDataCache {
 		return nil
@@ -326,9 +327,9 @@ func orNil(d *value.Dict) any {
 // Minions returns the ids of minions with a bank, sorted.
 func (c *Cache) Minions() ([]string, error) { return c.List("minions") }
 
-// MinionData returns the grains and pillar of a minion, the zero Minion if none are kept. It costs one stat
-// while the file does not change. The dicts are shared: do not write to them. An unreadable file is logged
-// and counts as absent.
+// MinionData returns the grains and pillar of a minion, the zero Minion if none are stored. It
+// costs one stat while the file does not change. The dicts are shared: do not write to them. An
+// unreadable file is logged and counts as absent.
 func (c *Cache) MinionData(id string) Minion {
 	if !c.o.MinionDataCache || checkName("minion", id) != nil {
 		return Minion{}

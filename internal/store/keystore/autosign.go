@@ -36,7 +36,8 @@ type Options struct {
 // maxSigningFile bounds a file of ids or grain values in bytes.
 const maxSigningFile = 16 << 20
 
-// Autosign decides about new minions by the files that the options name. It is safe for concurrent use.
+// Autosign decides about the keys of new minions by means of the files that the options name. It is
+// safe for concurrent use.
 type Autosign struct {
 	o    Options
 	stub string
@@ -60,8 +61,8 @@ type idPattern struct {
 	plain bool
 }
 
-// NewAutosign decides for the keys in s. user is the name that the master runs
-// under (option user).
+// NewAutosign returns an Autosign for the keys in s. user is the user that the master runs as
+// (option user).
 func NewAutosign(s *Store, o Options, user string, log *slog.Logger) *Autosign {
 	return &Autosign{o: o, stub: filepath.Join(s.dir, autosignDir), user: user, log: log, files: map[string]signingFile{}}
 }
@@ -69,9 +70,9 @@ func NewAutosign(s *Store, o Options, user string, log *slog.Logger) *Autosign {
 // Rejects reports whether the key of a new minion is to be rejected. Call it before Signs.
 func (a *Autosign) Rejects(id string) bool { return a.inFile(a.o.AutorejectFile, id) }
 
-// Signs returns the rule by which the key of a new or pending minion is to be accepted, "" for none. grains
-// are those of the sign-in, or nil. A stub file for the id is consumed, so call it only when the answer is
-// acted upon.
+// Signs returns the rule by which the key of a new or pending minion is to be accepted, "" for
+// none. grains are those sent at sign-in, or nil. A stub file for the id is consumed, so call it
+// only when the answer is acted upon.
 func (a *Autosign) Signs(id string, grains *value.Dict) (rule string) {
 	switch {
 	case checkID(id) != nil:
@@ -127,11 +128,10 @@ func (a *Autosign) inFile(path, id string) bool {
 	})
 }
 
-// plainGlob reports whether a line is a name or a glob rather than a regular
-// expression. Salt reads each line as a regular expression, too, so that
-// web*.example.com matches we-example-com. A line counts as a regular expression if
-// it has a character that ids and globs do not have, repeats a dot or a class, or
-// has a dot where no name has one.
+// plainGlob reports whether a line is a name or a glob rather than a regular expression. Salt also
+// reads each line as a regular expression, so that web*.example.com matches we-example-com. A line
+// counts as a regular expression if it has a character that ids and globs do not have, a quantifier
+// after a dot or a character class, or a dot where no name has one.
 func plainGlob(line string) bool {
 	if strings.ContainsAny(line, `\^$|(){}+`) {
 		return false
@@ -175,7 +175,8 @@ func usedLines(b []byte) func(func(string) bool) {
 	}
 }
 
-// checkMode refuses a file that users other than the master's may write, since they could accept keys.
+// checkMode refuses a file that users other than the master's user may write, since they could
+// accept keys.
 func (a *Autosign) checkMode(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
