@@ -4,7 +4,8 @@
 //
 // Each master of the list has its own supervisor (link), independent of the others; the
 // table of jobs, the schedule and the grains are shared. All masters are served at
-// once, or one at a time (failover). No action or failure of a master ends the process.
+// once, or one at a time (failover). A master's failures do not end the process; it ends if
+// all masters refuse the minion (link.Unwanted).
 //
 // Data flows: link -> runner (Accept, jobs.Table, package fn) -> outbox -> link.
 package minion

@@ -1,7 +1,7 @@
 // Package roles decides which of several masters a minion uses when it uses one at a time
-// (master_type failover and distributed). It is a state machine without sockets and without
-// a clock: its input is what happened and when, its output the role of each master. Package
-// failover drives it.
+// (master_type failover, distributed and cluster). It is a state machine without sockets and
+// without a clock: its input is what happened and when, its output the role of each master.
+// Package failover drives it.
 //
 // One master is active. The next responding one in the order, or the next ones, are on
 // standby: the minion is signed in there and keeps the sessions valid. When the active
