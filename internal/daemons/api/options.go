@@ -41,7 +41,7 @@ type Settings struct {
 	Favicon, Prefix    string
 	Sessions           bool
 	// Console serves the web console at /console. ConsoleMasters are the origins of the
-	// salt-api of other masters, at which its pages continue if this one is lost.
+	// salt-api of other masters, to which its pages switch if this one is lost.
 	Console        bool
 	ConsoleMasters []string
 	// EAuth are the authentication systems that the console offers.
@@ -62,8 +62,8 @@ type Settings struct {
 	// MaxConnections limits the open connections, MaxPerAddress those of one
 	// address; 0: no limit.
 	MaxConnections, MaxPerAddress int
-	// HSTS is for how many seconds browsers must use only TLS for this host; 0: not
-	// sent.
+	// HSTS is the number of seconds for which browsers use only TLS for this host; 0 means
+	// that the header is not sent.
 	HSTS        int
 	Clients     []string
 	SessionsDir string
@@ -76,8 +76,8 @@ type Settings struct {
 	local func(remote, local netip.Addr) bool
 }
 
-// known are the keys of rest_cherrypy. Those for Salt's threads and logs are
-// accepted without effect.
+// known are the keys of rest_cherrypy. Those of Salt's threads and logs are accepted, but
+// have no effect.
 var known = []string{"port", "host", "ssl_crt", "ssl_key", "ssl_chain", "disable_ssl", "max_request_body_size", "debug", "webhook_url",
 	"webhook_disable_auth", "collect_stats", "stats_disable_auth", "static", "static_path", "app", "app_path", "favicon", "root_prefix",
 	"enable_sessions", "api_acl", "authorized_ips", "own_events", "cors_origins", "trusted_proxies", "login_limit", "hsts_max_age",
@@ -219,9 +219,10 @@ func (o *Options) Read(dir string) (*Settings, error) {
 	return s, nil
 }
 
-// unmapped converts a network of IPv4 addresses in the form of IPv6.
+// unmapped converts a network of IPv4-mapped IPv6 addresses to IPv4, and reports whether
+// that is possible.
 func unmapped(p netip.Prefix) (netip.Prefix, bool) {
-	const mapped = 96 // bits of the prefix of all of them
+	const mapped = 96 // bits of the common prefix ::ffff:0:0
 	if !p.Addr().Is4In6() || p.Bits() < mapped {
 		return p, false
 	}
@@ -237,12 +238,12 @@ func (s *Settings) trustsProxy(addr string) bool {
 	return err == nil && s.trusts(a)
 }
 
-// trusts is trustsProxy for a parsed address.
+// trusts is like trustsProxy, for a parsed address.
 func (s *Settings) trusts(a netip.Addr) bool {
 	return slices.ContainsFunc(s.Proxies, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
 }
 
-// list reads one or several values.
+// list returns the items of an option that is a single value or a list.
 func list(v any) []any {
 	switch x := v.(type) {
 	case nil:

@@ -46,8 +46,8 @@ type Options struct {
 	DisableReturners   []string      `salt:"disable_returners" default:"[]" list:"comma" doc:"returners that this minion does not have" change:"restart"`
 }
 
-// Options of the parts of the minion. The aliases are needed because the types
-// are all called Options.
+// The options of the minion's packages. The aliases are needed to embed types that are all
+// called Options.
 type (
 	RunnerOptions   = runner.Options
 	MasterOptions   = masters.Options

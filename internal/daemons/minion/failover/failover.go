@@ -51,26 +51,26 @@ type Config struct {
 // Failover selects the master that a minion uses.
 type Failover struct {
 	cfg     Config
-	ways    int // number of configured masters: the first ones
+	ways    int // number of configured masters, which are the first links
 	machine *roles.Machine
 	events  chan roles.Event
 	news    wait.Wakeup // there is a new list of masters
 	ended   chan struct{}
 	held    bool
-	classes map[string]int // classes of the masters in the current order
+	classes map[string]int // classes that the current order is based on, see slower
 }
 
-// masterPatience is how long a master may take to answer before the next one is
-// tried, too.
+// masterPatience is how long a master may take to answer before the next one is tried as
+// well.
 const masterPatience = 2 * time.Second
 
 // Limits of learned data.
 const (
 	// leaveSpread is the time over which the minions of a draining master leave it.
 	leaveSpread = 5 * time.Second
-	// slowly is the minimum wait of a minion, as a part of master_rebalance.
+	// slowly divides master_rebalance: the result is the minimum wait of a minion.
 	slowly = 10
-	// maxMasters bounds the masters that one process remembers.
+	// maxMasters bounds the number of masters that one process remembers.
 	maxMasters = 4 * roster.MaxMembers
 )
 
@@ -78,12 +78,12 @@ const (
 // the minion leaves.
 const drainTime = 5 * time.Minute
 
-// usualFailback is how long the preferred master must have been reachable, by
-// default.
+// usualFailback is how long the preferred master must have been reachable before a
+// failback, by default.
 const usualFailback = 30 * time.Second
 
-// commandingStandbys is the number of standby masters if their jobs are run:
-// each is another connection of every minion.
+// commandingStandbys is the number of standby masters if their jobs are run. It is small
+// because each one is another connection of every minion.
 const commandingStandbys = 3
 
 // New returns a Failover that has assigned no roles yet. The links are those of
@@ -120,7 +120,7 @@ func (f *Failover) Notify(e roles.Event) {
 	}
 }
 
-// Run makes decisions until ctx ends, the first one after a delay.
+// Run assigns roles until ctx ends, for the first time after a delay.
 func (f *Failover) Run(ctx context.Context, delay time.Duration) {
 	defer close(f.ended)
 	if !wait.Sleep(ctx, delay) {
@@ -142,7 +142,7 @@ func (f *Failover) Run(ctx context.Context, delay time.Duration) {
 			f.step(roles.Event{})
 		}
 		if f.cfg.Members != nil && !maps.Equal(f.classes, f.slower()) {
-			f.Learned() // what is known of a master is outdated
+			f.Learned() // the response time of a master has changed or expired
 		}
 		pause := time.Minute
 		now := time.Now()
@@ -160,7 +160,7 @@ func (f *Failover) step(e roles.Event) {
 	now := time.Now()
 	f.drain(now)
 	if i := f.machine.Active(); i >= 0 {
-		// The master starts or stops being one whose jobs run on standby.
+		// The active master may have begun or ceased to offer standby jobs.
 		n := 1
 		if f.cfg.Links.All()[i].RunsStandbyJobs() {
 			n = commandingStandbys
@@ -179,7 +179,7 @@ func (f *Failover) step(e roles.Event) {
 	}
 }
 
-// drain tells the state machine whether the active master waits for jobs.
+// drain reports to the state machine whether jobs of the active master are running.
 func (f *Failover) drain(now time.Time) {
 	i := f.machine.Active()
 	held := i >= 0 && len(f.cfg.RunningFor(f.cfg.Links.All()[i])) > 0
@@ -205,8 +205,8 @@ func (f *Failover) switched(s *roles.Switch) {
 	}
 	f.cfg.Status.Switched(data)
 	if (s.From != s.To || s.Outage) && f.cfg.Links.Greeted(s.To) {
-		// Salt then searches for a master as at its start, and reports that. A master
-		// that has not got the start event gets it in settle.
+		// Salt then searches for a master as at its start, and sends the start event. If
+		// this master has not received that event yet, Link.settle sends it.
 		f.cfg.Links.All()[s.To].SendStart()
 	}
 	if s.From < 0 || s.From == s.To {
@@ -226,8 +226,8 @@ func (f *Failover) switched(s *roles.Switch) {
 	}
 }
 
-// arrange passes the list of masters to the state machine. Only the goroutine
-// that uses the machine calls it.
+// arrange passes the order of the masters to the state machine. Only the goroutine that
+// uses the machine calls it.
 func (f *Failover) arrange(now time.Time) {
 	f.classes = f.slower()
 	addrs, avoid := f.cfg.Members.Preferred(f.classes)
@@ -268,13 +268,13 @@ func (f *Failover) arrange(now time.Time) {
 	f.machine.Arrange(order, leave, now)
 }
 
-// Learned reports a new list.
+// Learned reports that the list of masters, or the response time of one, changed.
 func (f *Failover) Learned() {
 	f.news.Wake()
 }
 
-// slower returns the classes of those masters, by address, that are known to
-// answer more slowly than the first class.
+// slower returns the masters that are known to answer more slowly than the first class, as
+// a map from address to class.
 func (f *Failover) slower() map[string]int {
 	out := map[string]int{}
 	for _, c := range f.cfg.Links.All() {
@@ -285,8 +285,8 @@ func (f *Failover) slower() map[string]int {
 	return out
 }
 
-// rebalance is how long the preferred master must have been reachable before a
-// minion moves to it; it differs for each minion of a fleet.
+// rebalance returns how long the preferred master must have been reachable before a minion
+// moves to it. It is random, so that a fleet does not move at once.
 func (o *Options) rebalance() time.Duration {
 	if o.Rebalance <= 0 {
 		return 0

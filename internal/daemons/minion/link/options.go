@@ -31,7 +31,7 @@ type Options struct {
 	RejectedRetry       bool          `salt:"rejected_retry" default:"true" doc:"go on asking after the master rejected the key (Salt: False, and the process ends)" change:"restart"`
 }
 
-// Bounds are the bounds of the option master_latency.
+// Bounds returns the option master_latency as the bounds of the latency classes.
 func (o *Options) Bounds() (out roster.Bounds) {
 	for _, ms := range o.Latency {
 		out = append(out, time.Duration(ms*float64(time.Millisecond)))
@@ -39,8 +39,8 @@ func (o *Options) Bounds() (out roster.Bounds) {
 	return out
 }
 
-// heartbeat is the interval of heartbeats: heartbeat_interval, but short enough
-// to notice a lost master within master_alive_interval.
+// heartbeat returns the interval of heartbeats: heartbeat_interval, or less if needed to
+// notice a lost master within master_alive_interval.
 func (o *Options) heartbeat() time.Duration {
 	if o.AliveInterval > 0 && (o.Heartbeat <= 0 || o.AliveInterval < 2*o.Heartbeat) {
 		return o.AliveInterval / 2
@@ -48,7 +48,7 @@ func (o *Options) heartbeat() time.Duration {
 	return max(o.Heartbeat, 0)
 }
 
-// probeInterval is the interval of requests as a sign of life.
+// probeInterval returns the interval of liveness requests.
 func (o *Options) probeInterval() time.Duration {
 	if a := o.AliveInterval; a > 0 && a < usualProbe {
 		return a
@@ -60,5 +60,5 @@ func (o *Options) probeTimeout() time.Duration {
 	return min(max(o.probeInterval(), time.Second), max(o.AuthTimeout, time.Second))
 }
 
-// usualProbe is a compromise: each such request is work for the master.
+// usualProbe is a compromise between quick detection and the load of the master.
 const usualProbe = 5 * time.Second

@@ -1,6 +1,6 @@
 // Package masters determines which masters a minion uses, and in which order: from the
-// option master with master_type and random_master, from DNS services, from a
-// function, or from a search of the network.
+// option master with master_type and random_master, from DNS services, from a function, or
+// by a search of the network.
 package masters
 
 import (
@@ -38,8 +38,8 @@ type Options struct {
 // Names is the list of masters, written as a string or a list.
 type Names []string
 
-// SetValue accepts a string, a list of strings, or a number (an error: lists of
-// ports are not masters).
+// SetValue accepts a string, a list of strings or nil. A number, or a list with one, is an
+// error.
 func (m *Names) SetValue(v any) error {
 	switch x := v.(type) {
 	case nil:
@@ -91,8 +91,8 @@ const (
 	TypeCluster = "cluster"
 )
 
-// CheckType rejects values of master_type that Salt does not know. Without masters it
-// empties the list.
+// CheckType rejects values of master_type that Salt does not have. With master_type disable
+// it empties the list of masters.
 func (o *Options) CheckType() error {
 	switch o.MasterType {
 	case TypeStr, TypeFailover, TypeDistributed, TypeFunc, TypeCluster:
@@ -107,8 +107,8 @@ func (o *Options) CheckType() error {
 	return salt.Errorf(salt.Invalid, "master_type %q is not str, failover, distributed, cluster, func or disable", o.MasterType)
 }
 
-// Names returns the option master as a list in order of preference, as changed
-// by master_type and random_master.
+// Names returns the masters in order of preference: the option master, changed by
+// master_type and random_master.
 func (m *Finder) Names(ctx context.Context) (Names, error) {
 	o := m.Options
 	names := slices.Clone(o.Master)
@@ -130,7 +130,7 @@ func (m *Finder) Names(ctx context.Context) (Names, error) {
 	}
 	switch {
 	case o.MasterType == TypeDistributed:
-		// Every minion has a preferred master by its id, the same at each start.
+		// Each minion's id determines its preferred master, the same one at each start.
 		n := int(crc32.ChecksumIEEE([]byte(m.ID)) % uint32(len(names)))
 		names = append(names[n:len(names):len(names)], names[:n]...)
 	case o.shuffle() && o.MasterType == TypeFailover && m.Failback:
@@ -138,7 +138,7 @@ func (m *Finder) Names(ctx context.Context) (Names, error) {
 			m.Log.Warn("master_shuffle has no effect with master_failback and two masters: the minion always returns to the first", "masters",
 				strings.Join(names, ", "))
 		}
-		shuffle(names[1:]) // it always returns to the first one
+		shuffle(names[1:]) // the minion always returns to the first one
 	case o.shuffle():
 		shuffle(names)
 	}
@@ -169,7 +169,7 @@ func (m *Finder) askFunction(ctx context.Context, names Names) (Names, error) {
 	return found, nil
 }
 
-// noMaster is the option master when it is not set.
+// noMaster is the default of the option master.
 const noMaster = "salt"
 
 // Searches reports whether to search the network for masters.
@@ -178,9 +178,9 @@ func (m *Finder) Searches() bool {
 	return o.Discovery.On && o.MasterType != TypeFunc && len(o.Master) == 1 && o.Master[0] == noMaster
 }
 
-// search searches the network for masters, several times if none answers.
-// salt-call uses those that the running daemon found. If none answers now, each
-// connection attempt searches again.
+// search searches the network for masters, several times if none answers. salt-call uses
+// those that the running daemon uses. If no master is found now, each connection attempt
+// searches again.
 func (m *Finder) search(ctx context.Context) Names {
 	if used := m.InUse(); len(used) > 0 {
 		return used
@@ -206,7 +206,7 @@ func (m *Finder) search(ctx context.Context) Names {
 	}
 }
 
-// SearchAgain searches the network for a connection attempt.
+// SearchAgain searches the network once, for a connection attempt.
 func (m *Finder) SearchAgain(ctx context.Context) (out []address.Endpoint) {
 	found, err := discovery.Search(ctx, &m.Options.Discovery, m.Log)
 	if err != nil {
@@ -221,9 +221,9 @@ func (m *Finder) SearchAgain(ctx context.Context) (out []address.Endpoint) {
 // serviceTime bounds the look-up of a service at the start.
 const serviceTime = 3 * time.Second
 
-// expandServices replaces the name of a DNS service (_salt._tcp.example.com) by
-// its hosts, by priority and randomly by weight. A service that cannot be
-// looked up now stays one entry, which each connection attempt looks up.
+// expandServices replaces the name of a DNS service (_salt._tcp.example.com) by its hosts,
+// by priority, in random order by weight. A service whose look-up fails stays one entry,
+// which each connection attempt looks up again.
 func (m *Finder) expandServices(ctx context.Context, names Names) Names {
 	var out Names
 	for _, name := range names {
@@ -247,26 +247,25 @@ func (m *Finder) expandServices(ctx context.Context, names Names) Names {
 	return out
 }
 
-// Learns reports whether the minion gets the list of its masters from one of
-// them.
+// Learns reports whether the minion learns the list of its masters from a master.
 func (o *Options) Learns() bool { return o.MasterType == TypeCluster }
 
-// Masterless reports whether the configuration says that there is no master.
+// Masterless reports whether the configuration disables masters.
 func (o *Options) Masterless() bool { return o.MasterType == TypeDisable }
 
-// OneAtATime reports whether one of the masters is used at a time.
+// OneAtATime reports whether the minion uses one master at a time.
 func (o *Options) OneAtATime() bool {
 	return o.MasterType == TypeFailover || o.MasterType == TypeDistributed || o.MasterType == TypeCluster
 }
 
-// Parse reads one name of a master.
+// Parse parses the name of a master.
 func (o *Options) Parse(name string) (address.Master, error) {
 	return address.Parse(name, o.MasterPort, o.MasterURIFormat == "ip_only")
 }
 
-// Addresses parses names and drops duplicates. A name that needs a search is
-// searched for in the network first, at each attempt. Entries that cannot be
-// parsed are in the error only.
+// Addresses parses names and drops duplicates. If discovery is on and master has its default,
+// each connection attempt searches the network before it looks up the name. Names that cannot
+// be parsed are reported in the error.
 func (m *Finder) Addresses(names Names) (out []address.Master, err error) {
 	for _, text := range names {
 		addr, failed := m.Options.Parse(text)

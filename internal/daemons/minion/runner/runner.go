@@ -1,6 +1,6 @@
-// Package runner runs the jobs of a minion: those that masters publish, scheduled
-// ones and that of startup_states. Each runs once, through the executors, within
-// process_count_max, and its return goes to the outbox and the returners.
+// Package runner runs the jobs of a minion: those that masters publish, scheduled ones, and
+// the one of startup_states. Each job runs once, through the executors, within
+// process_count_max. Its return goes to the outbox and the returners.
 package runner
 
 import (
@@ -54,7 +54,7 @@ type Config struct {
 // Runner runs jobs.
 type Runner struct {
 	cfg   Config
-	slots *slots // nil: no limit
+	slots *slots // nil: process_count_max sets no limit
 }
 
 // New returns a Runner.
@@ -92,7 +92,7 @@ func (r *Runner) begin(j *jobs.Job) {
 }
 
 // execute runs a job and queues its return for every master that published it. lasting
-// says whether to remember the job; turn, if not nil, is closed when it may run.
+// means that the job is recorded; turn, if not nil, is closed when the job may run.
 func (r *Runner) execute(ctx context.Context, j *jobs.Job, lasting bool, turn <-chan struct{}) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -128,8 +128,8 @@ func (r *Runner) execute(ctx context.Context, j *jobs.Job, lasting bool, turn <-
 // grace is how long a cancelled job may take to end.
 const grace = 3 * time.Second
 
-// bounded runs the job, and stops waiting for a function that does not end when
-// it is cancelled.
+// bounded runs the job. It stops waiting for a function that does not end in time after it
+// is cancelled.
 func (r *Runner) bounded(ctx context.Context, j *jobs.Job) *value.Dict {
 	done := make(chan *value.Dict, 1)
 	r.cfg.Background.Go(func() { done <- r.perform(ctx, j) })
@@ -156,7 +156,7 @@ func ended(ctx context.Context) fn.Outcome {
 	return fn.Outcome{Return: "ERROR: " + err.Error(), Retcode: code, Out: "nested", Err: err}
 }
 
-// perform calls the function, or functions, of the job.
+// perform calls the function or functions of the job.
 func (r *Runner) perform(ctx context.Context, j *jobs.Job) *value.Dict {
 	args := j.Pub.Args()
 	if name, ok := j.Fun.(string); ok {
@@ -200,8 +200,8 @@ func (r *Runner) call(ctx context.Context, j *jobs.Job, name string, args []any)
 	})
 }
 
-// pillarOf returns the pillar of the master that published a job, or of the first
-// one.
+// pillarOf returns the pillar of the master that published a job; for other jobs, that of
+// the first master that has sent one.
 func (r *Runner) pillarOf(j *jobs.Job) *value.Dict {
 	if j.First != nil {
 		return j.First.Pillar()
@@ -209,7 +209,7 @@ func (r *Runner) pillarOf(j *jobs.Job) *value.Dict {
 	return r.cfg.Links.Pillar()
 }
 
-// fitting replaces a result that is too large to send.
+// fitting replaces a result that is too large to send by an error.
 func fitting(o fn.Outcome) fn.Outcome {
 	if value.Weight(o.Return, outbox.MaxReturn) <= outbox.MaxReturn {
 		return o
@@ -218,7 +218,7 @@ func fitting(o fn.Outcome) fn.Outcome {
 	return fn.Outcome{Return: "ERROR: " + err.Error(), Retcode: 1, Err: err}
 }
 
-// returnLoad builds the message with a return.
+// returnLoad builds the return message of a job.
 func (r *Runner) returnLoad(j *jobs.Job, o fn.Outcome) *value.Dict {
 	o = fitting(o)
 	load := value.DictOf("cmd", "_return", "id", r.cfg.ID, "success", o.Success, "return", o.Return,
@@ -229,7 +229,7 @@ func (r *Runner) returnLoad(j *jobs.Job, o fn.Outcome) *value.Dict {
 		}
 	}
 	if j.Pub.Schedule != nil || j.Load.Has(startupKey) {
-		// No master published this job: the return has to describe it.
+		// No master published this job, so the return has to describe it.
 		load.Set("arg", j.Pub.Arg)
 		load.Set("tgt", r.cfg.ID)
 		load.Set("tgt_type", "glob")
