@@ -44,8 +44,8 @@ func unshare(ctx context.Context, env *frame.Env, o *options) error {
 	case len(c.Cluster.Peers) == 0:
 		return salt.Errorf(salt.Invalid, "cluster_peers names no other master")
 	}
-	from := folders{c.Cluster.PKIDir, c.Files.CacheDir}
-	to := folders{o.PKIDir, o.CacheDir}
+	from := directories{c.Cluster.PKIDir, c.Files.CacheDir}
+	to := directories{o.PKIDir, o.CacheDir}
 	if to.pki == "" {
 		to.pki = filepath.Join(c.Files.PKIDir, "cluster")
 	}
@@ -116,12 +116,12 @@ func commonSecret(pki string) (string, error) {
 	return cluster.CurrentSecret(pki, "")
 }
 
-// folders are the directories of a master's cluster data.
-type folders struct{ pki, cache string }
+// directories are the directories of a master's cluster data.
+type directories struct{ pki, cache string }
 
 // copyTo copies the keys and the data of minions. Existing keys stay, other
 // existing files are replaced.
-func (f folders) copyTo(ctx context.Context, to folders, id string, log *slog.Logger) (keys, files int, err error) {
+func (f directories) copyTo(ctx context.Context, to directories, id string, log *slog.Logger) (keys, files int, err error) {
 	for _, dir := range []string{to.pki, to.cache} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return 0, 0, salt.Errorf(salt.Unavailable, "cannot create a directory: %w", err)

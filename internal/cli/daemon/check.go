@@ -47,8 +47,8 @@ func (c *checker) key(path, passphrase string) {
 	}
 }
 
-// folder checks that a directory can be written or created.
-func (c *checker) folder(path string) {
+// directory checks that a directory can be written or created.
+func (c *checker) directory(path string) {
 	for {
 		st, err := os.Stat(path)
 		switch {

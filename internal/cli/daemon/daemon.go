@@ -76,8 +76,8 @@ type common struct {
 	pidFile string
 	// user is the user to run as, "" for the current one.
 	user string
-	// folders are the directories that the daemon writes to.
-	folders []string
+	// directories are the directories that the daemon writes to.
+	directories []string
 	// refused are configured parts that Brine does not have. The daemon does not start without
 	// them.
 	refused []error
@@ -195,11 +195,11 @@ func (b *blueprint) check(ctx context.Context, env *frame.Env, c *common, path s
 	for _, err := range c.refused {
 		k.fault("%v", err)
 	}
-	for _, dir := range c.folders {
-		k.folder(dir)
+	for _, dir := range c.directories {
+		k.directory(dir)
 	}
 	if c.log.File != "" && !strings.Contains(c.log.File, "://") {
-		k.folder(filepath.Dir(c.log.File))
+		k.directory(filepath.Dir(c.log.File))
 	}
 	if c.user != "" {
 		if _, err := user.Lookup(c.user); err != nil {
@@ -283,7 +283,7 @@ func (b *blueprint) start(ctx context.Context, c *common, logger *log.Log) (*pid
 	} else if claim != nil {
 		logger.Warn("cannot write the pid file", "err", claim)
 	}
-	if err := become(c.user, c.folders, []string{c.log.File, c.pidFile}); err != nil {
+	if err := become(c.user, c.directories, []string{c.log.File, c.pidFile}); err != nil {
 		return pid, nil, err
 	}
 	s, err := c.build(ctx, logger.Logger)

@@ -359,25 +359,25 @@ func TestHardLinksStay(t *testing.T) {
 	}
 	dir := t.TempDir()
 	secret := filepath.Join(dir, "secret")
-	folder := filepath.Join(dir, "cache")
-	if err := os.Mkdir(folder, 0o755); err != nil {
+	directory := filepath.Join(dir, "cache")
+	if err := os.Mkdir(directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []string{secret, filepath.Join(folder, "own")} {
+	for _, f := range []string{secret, filepath.Join(directory, "own")} {
 		if err := os.WriteFile(f, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Link(secret, filepath.Join(folder, "link")); err != nil {
+	if err := os.Link(secret, filepath.Join(directory, "link")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(secret, filepath.Join(folder, "symlink")); err != nil {
+	if err := os.Symlink(secret, filepath.Join(directory, "symlink")); err != nil {
 		t.Fatal(err)
 	}
-	if err := handOver(12345, 12345, []string{folder}, nil); err != nil {
+	if err := handOver(12345, 12345, []string{directory}, nil); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]uint32{secret: 0, filepath.Join(folder, "own"): 12345, folder: 12345} {
+	for path, want := range map[string]uint32{secret: 0, filepath.Join(directory, "own"): 12345, directory: 12345} {
 		st, _ := os.Stat(path)
 		if got := st.Sys().(*syscall.Stat_t).Uid; got != want {
 			t.Errorf("%s belongs to %d, want %d", path, got, want)

@@ -33,7 +33,7 @@ func Become(name string) error { return become(name, nil, nil) }
 // does so before anything is bound or read: new files belong to the user, and ports below 1024
 // cannot be bound. Before that it creates missing directories, and changes the owner of the files,
 // and of the directories with their contents.
-func become(name string, folders, files []string) error {
+func become(name string, directories, files []string) error {
 	if name == "" {
 		return nil
 	}
@@ -56,7 +56,7 @@ func become(name string, folders, files []string) error {
 		}
 		return noSwitchError{name, is}
 	}
-	if err := handOver(uid, gid, folders, files); err != nil {
+	if err := handOver(uid, gid, directories, files); err != nil {
 		return fmt.Errorf("cannot hand over to user %s: %w", name, err)
 	}
 	if err := errors.Join(syscall.Setgroups(groups(u, gid)), syscall.Setgid(gid), syscall.Setuid(uid)); err != nil {
@@ -83,8 +83,8 @@ func groups(u *user.User, gid int) []int {
 	return out
 }
 
-func handOver(uid, gid int, folders, files []string) error {
-	for _, dir := range folders {
+func handOver(uid, gid int, directories, files []string) error {
+	for _, dir := range directories {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
