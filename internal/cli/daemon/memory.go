@@ -60,9 +60,10 @@ func keepMemory(ctx context.Context, room int) {
 				runtime.GC()
 			}
 			debug.FreeOSMemory()
-			// A master between two publications needs these pages. When they were unmapped, the
-			// last of 9,900 minions got the next publication 20% later.
-			if room == 0 {
+			// Most pages that a start needs are not needed later. Only a minion unmaps them after
+			// work, too: when a master did, the last of 9,900 minions got the next publication 20%
+			// later.
+			if room == 0 || g.started {
 				unmapProgram()
 			}
 			g.gave(memoryNow())
@@ -94,6 +95,7 @@ type use struct{ held, allocs, stacks uint64 }
 type giver struct {
 	last, given use  // at the last check, after the last release
 	fresh       bool // it was never idle
+	started     bool // this release is the first of an idle daemon
 	atWork      bool // at the last check
 	looks       int  // checks since the last release
 	pause       int  // checks until an idle daemon tries again
@@ -108,6 +110,7 @@ func (g *giver) worth(now use) bool {
 	since := now.allocs - g.last.allocs
 	g.last = now
 	g.looks++
+	g.started = false
 	g.atWork = since >= restAllocs
 	switch {
 	case now.held > 2*g.given.held+memorySlack:
@@ -115,7 +118,7 @@ func (g *giver) worth(now use) bool {
 	case g.atWork:
 		return false
 	case g.fresh:
-		g.fresh = false
+		g.fresh, g.started = false, true
 		return true
 	case now.allocs-g.given.allocs > worthAllocs:
 		g.pause = 0
