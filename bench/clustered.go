@@ -20,17 +20,17 @@ import (
 func runCluster(ctx context.Context, b *bench, k kind) error {
 	// It is removed after all measurements: a file system may take long to reuse inodes that have
 	// just been freed (ext4 without a journal), which would be attributed to the second run.
-	folders, err := os.MkdirTemp(b.tmp, "shared-")
+	directories, err := os.MkdirTemp(b.tmp, "shared-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folders)
+	defer os.RemoveAll(directories)
 	var one clusterCost
 	for _, c := range []struct {
 		masters int
 		name    string
 	}{{0, "own"}, {1, "one"}, {3, "three"}} {
-		cost, err := clusterReturns(ctx, b, k, c.masters, filepath.Join(folders, c.name))
+		cost, err := clusterReturns(ctx, b, k, c.masters, filepath.Join(directories, c.name))
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}

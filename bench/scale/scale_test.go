@@ -55,7 +55,7 @@ func TestModelAndSimulation(t *testing.T) {
 	// If sign-ins take longer than a minion's timeout, the masters tell minions when to retry.
 	crowd := Fleet{Masters: 2, Minions: 20_000, Cores: 2}
 	took, late = c.SimulateSignIns(crowd, crowd.Minions, 1)
-	if want := float64(crowd.Minions) * c.SignIn / 2; took < 4*patience || !near(took, want, 0.2) || late > 0 {
+	if want := float64(crowd.Minions) * c.SignIn / 2; took < 4*waitLimit || !near(took, want, 0.2) || late > 0 {
 		t.Errorf("20,000 sign-ins at one master: %.1f s, want %.1f s; %d late", took, want, late)
 	}
 }

@@ -122,11 +122,11 @@ func (c Costs) SimulateCommand(f Fleet) (took float64, stored int) {
 	return took, stored
 }
 
-// patience is a minion's timeout for the answer to a sign-in. hint is the backlog of a master above
+// waitLimit is a minion's timeout for the answer to a sign-in. hint is the backlog of a master above
 // which it tells minions when to retry.
 const (
-	patience = 5.0
-	hint     = 2.0
+	waitLimit = 5.0
+	hint      = 2.0
 )
 
 // SimulateSignIns makes minions sign in at the remaining masters at the same moment. It returns
@@ -150,7 +150,7 @@ func (c Costs) SimulateSignIns(f Fleet, minions, left int) (took float64, late i
 				return
 			}
 			done := m.take(now, c.SignIn)
-			if done-now > patience {
+			if done-now > waitLimit {
 				late++
 			}
 			w.at(done, func(float64) {})

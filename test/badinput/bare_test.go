@@ -50,7 +50,7 @@ func (b *bare) send(envelope any) (any, error) {
 }
 
 func (b *bare) raw(body []byte) (any, error) {
-	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(b.t.Context(), waitLimit)
 	defer cancel()
 	raw, err := b.r.Request(ctx, body)
 	if err != nil {

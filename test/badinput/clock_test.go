@@ -42,7 +42,7 @@ func TestClocks(t *testing.T) {
 	if n := strings.Count(m.Log(), "its time is off"); n != 3 {
 		t.Errorf("it is told %d times for 9 requests of 3 minions", n)
 	}
-	eventually.Nil(t, patience, "the events of the others", func() error {
+	eventually.Nil(t, waitLimit, "the events of the others", func() error {
 		return contains(tags(), "clock/right\n", "clock/a-little-late\n", "clock/a-little-early\n")
 	})
 	if strings.Contains(tags(), "clock/late") || strings.Contains(tags(), "clock/early") {

@@ -34,7 +34,7 @@ func TestClonedMinion(t *testing.T) {
 	clone := daemontest.NewMinion(t, brine, "w", []string{m.Host}, "")
 	copyOf(t, first, clone)
 	clone.Start()
-	eventually.Nil(t, patience, "the master tells of the clone", func() error {
+	eventually.Nil(t, waitLimit, "the master tells of the clone", func() error {
 		rets, err := m.SaltJSON(brine, "-t", "5", "w", "config.get", "pidfile")
 		if err != nil || rets["w"] == nil {
 			t.Errorf("no return: %v %v", rets, err)
@@ -51,7 +51,7 @@ func TestClonedMinion(t *testing.T) {
 	stranger := daemontest.NewMinion(t, brine, "w", []string{m.Host}, "")
 	stranger.Launch()
 	m.Logged("minion=w")
-	eventually.Nil(t, patience, "the stranger is denied", func() error {
+	eventually.Nil(t, waitLimit, "the stranger is denied", func() error {
 		keys, err := m.Keys()
 		if err == nil && len(keys["minions_denied"]) != 1 {
 			err = fmt.Errorf("keys: %v", keys)
@@ -113,7 +113,7 @@ func TestClocksOfOtherDays(t *testing.T) {
 						t.Fatal(out, errs)
 					}
 					w.Start()
-					eventually.Nil(t, patience, "the job that was kept "+when, func() error {
+					eventually.Nil(t, waitLimit, "the job that was kept "+when, func() error {
 						_, err := os.Stat(kept)
 						return err
 					})

@@ -67,7 +67,7 @@ func testFullDisk(t *testing.T, more string) {
 
 	// A new minion needs no disk space for its session key, which is kept in memory.
 	late := daemontest.NewMinion(t, brine, "late", []string{m.Host}, "").Start()
-	eventually.Nil(t, patience, "late is connected", func() error {
+	eventually.Nil(t, waitLimit, "late is connected", func() error {
 		out, errs, _ := m.Run(brine, "salt-run", "manage.present", "--out=json")
 		return contains(out+errs, `"late"`, `"w"`)
 	})
@@ -77,7 +77,7 @@ func testFullDisk(t *testing.T, more string) {
 	d.Free()
 	answers(t, m, "w", "late")
 	for jid, text := range jids {
-		eventually.Nil(t, patience, "the return is stored", func() error {
+		eventually.Nil(t, waitLimit, "the return is stored", func() error {
 			rets, err := stored(t, m, jid)
 			if err == nil && rets["w"] != text {
 				err = fmt.Errorf("stored of %s: %.100v", jid, rets)

@@ -221,7 +221,7 @@ func TestMinionAmongEvilMasters(t *testing.T) {
 	h := examine(t, w)
 	during(t, m, []string{"w"}, func() {
 		flood(t, flooder, w.Path("evil"))
-		eventually.Nil(t, patience, "every lie was told", func() error {
+		eventually.Nil(t, waitLimit, "every lie was told", func() error {
 			if n := stolen.met.Load(); n < int64(len(all)) {
 				return fmt.Errorf("%d of %d", n, len(all))
 			}
@@ -229,7 +229,7 @@ func TestMinionAmongEvilMasters(t *testing.T) {
 		})
 	})
 	for name, n := range met {
-		eventually.Nil(t, patience, "the master that "+name+" is not given up", func() error {
+		eventually.Nil(t, waitLimit, "the master that "+name+" is not given up", func() error {
 			if n.Load() < 2 {
 				return fmt.Errorf("met %d times", n.Load())
 			}
@@ -257,7 +257,7 @@ func TestMinionAmongEvilMasters(t *testing.T) {
 // flood publishes unreadable, forged and oversized messages, and many valid jobs.
 func flood(t *testing.T, l *liar, file string) {
 	t.Helper()
-	eventually.Nil(t, patience, "the minion listens to the flooder", func() error {
+	eventually.Nil(t, waitLimit, "the minion listens to the flooder", func() error {
 		if len(l.pub.Peers()) == 0 {
 			return fmt.Errorf("it does not")
 		}

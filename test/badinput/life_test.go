@@ -59,7 +59,7 @@ func TestKillMasterDuringReturns(t *testing.T) {
 			})
 		}
 		// Some returns are stored, others are in transit.
-		eventually.Nil(t, patience, "returns", func() error {
+		eventually.Nil(t, waitLimit, "returns", func() error {
 			if n := strings.Count(tags(), "/ret/w\n"); n < 3+round {
 				return fmt.Errorf("%d", n)
 			}
@@ -81,7 +81,7 @@ func TestKillMasterDuringReturns(t *testing.T) {
 	}
 	store := func() (*job.Store, error) { // only while the master is not running, since it locks the store
 		m.Signal(syscall.SIGTERM)
-		if code := m.Wait(patience); code != 0 {
+		if code := m.Wait(waitLimit); code != 0 {
 			t.Errorf("the master ends with %d", code)
 		}
 		return job.OpenReadOnly(m.Path("var/cache/salt/master/brine"), job.Options{}, quiet)
@@ -115,7 +115,7 @@ func TestKillMasterDuringReturns(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if time.Since(from) > patience {
+		if time.Since(from) > waitLimit {
 			t.Fatal(err)
 		}
 		m.Start()
@@ -135,7 +135,7 @@ func TestKillMinionDuringJob(t *testing.T) {
 	runs := w.Path("runs")
 	jid := async(t, m, "cmd.run", "echo x >> "+runs+"; sleep 3; echo y >> "+runs)
 	note := w.Path("var/cache/salt/minion/proc/" + jid)
-	eventually.Nil(t, patience, "the job runs", func() error { _, err := os.Stat(runs); return err })
+	eventually.Nil(t, waitLimit, "the job runs", func() error { _, err := os.Stat(runs); return err })
 	if _, err := os.Stat(note); err != nil || jid == "" {
 		t.Errorf("no note of the job: %v", err)
 	}
@@ -169,7 +169,7 @@ func TestHangup(t *testing.T) {
 		put(t, m.Path("master"), []byte(base+more), 0o600)
 		n := strings.Count(m.Log(), says)
 		m.Signal(syscall.SIGHUP)
-		eventually.Nil(t, patience, says, func() error {
+		eventually.Nil(t, waitLimit, says, func() error {
 			if strings.Count(m.Log(), says) == n {
 				return errors.New("it does not say so")
 			}
@@ -250,15 +250,15 @@ func TestTerminate(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { m.Run(brine, "salt-run", "manage.status", "timeout=3600") })
-	eventually.Nil(t, patience, "the runner runs", func() error { return contains(tags(), "salt/run/", "/new\n") })
+	eventually.Nil(t, waitLimit, "the runner runs", func() error { return contains(tags(), "salt/run/", "/new\n") })
 	jid := async(t, m, "cmd.run", "sleep 3600")
-	eventually.Nil(t, patience, "the job runs", func() error { _, err := os.Stat(w.Path("var/cache/salt/minion/proc/" + jid)); return err })
+	eventually.Nil(t, waitLimit, "the job runs", func() error { _, err := os.Stat(w.Path("var/cache/salt/minion/proc/" + jid)); return err })
 
 	for _, n := range []*node{w, m} {
 		place := map[*node]string{m: "master", w: "minion"}[n]
 		from := time.Now()
 		n.Signal(syscall.SIGTERM)
-		if code := n.Wait(patience); code != 0 { // its work would take an hour
+		if code := n.Wait(waitLimit); code != 0 { // its work would take an hour
 			t.Errorf("%s ends with %d", n.Name, code)
 		}
 		t.Logf("%s ended after %.1f s", n.Name, time.Since(from).Seconds())

@@ -22,13 +22,13 @@ const brine = daemontest.Brine
 
 type node = daemontest.Node
 
-// patience is the timeout for anything that should happen soon.
-const patience = 60 * time.Second
+// waitLimit is the timeout for anything that should happen soon.
+const waitLimit = 60 * time.Second
 
 // program runs one of Brine's programs to its end.
 func program(t *testing.T, name string, args ...string) (out string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	c := brine.Command(ctx, t, name, args...)
 	b, err := c.CombinedOutput()
@@ -78,7 +78,7 @@ func minion(t *testing.T, id, more string, masters ...*node) *node {
 // answers waits until minions answer a master.
 func answers(t *testing.T, m *node, ids ...string) time.Duration {
 	t.Helper()
-	return eventually.Nil(t, patience, fmt.Sprintf("%v answer", ids), func() error {
+	return eventually.Nil(t, waitLimit, fmt.Sprintf("%v answer", ids), func() error {
 		return allTrue(m.SaltJSON(brine, "-t", "1", "-L", strings.Join(ids, ","), "test.ping"))(ids)
 	})
 }

@@ -70,7 +70,7 @@ func (h *healthy) bounded(more int) {
 // recovers expects the daemon to release the files and memory that it used during the attack.
 func (h *healthy) recovers(more int) {
 	h.t.Helper()
-	took := eventually.Nil(h.t, patience, h.n.Name+" gives back files and memory", func() error {
+	took := eventually.Nil(h.t, waitLimit, h.n.Name+" gives back files and memory", func() error {
 		if now := files(h.t, h.n); now > h.files+5 {
 			return fmt.Errorf("%d files are open, %d before", now, h.files)
 		}

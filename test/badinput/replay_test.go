@@ -32,7 +32,7 @@ func testReplays(t *testing.T, transport string) {
 	tags := m.Events()
 	w := daemontest.NewMinion(t, brine, "w", []string{p.host}, more).Start()
 	answers(t, m, "w")
-	eventually.Nil(t, patience, "the start event", func() error { return contains(tags(), "salt/minion/w/start") })
+	eventually.Nil(t, waitLimit, "the start event", func() error { return contains(tags(), "salt/minion/w/start") })
 
 	// A publication: what the minion receives while one job is published.
 	sub := p.to(daemontest.PublishPort)
@@ -112,7 +112,7 @@ func TestCutConnections(t *testing.T) {
 		if code != 0 {
 			t.Fatal(code, out, errs)
 		}
-		eventually.Nil(t, patience, "the job runs", func() error {
+		eventually.Nil(t, waitLimit, "the job runs", func() error {
 			if b, _ := os.ReadFile(file); strings.Count(string(b), "\n") != i+1 {
 				return errors.New(string(b))
 			}

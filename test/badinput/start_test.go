@@ -78,7 +78,7 @@ func TestSockDirTooLong(t *testing.T) {
 	fails(t, n, 1, "minion_event_", "sock_dir", "ipc_mode")
 }
 
-func TestFoldersThatAreNone(t *testing.T) {
+func TestMissingDirectories(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ option, place string }{
 		{"pki_dir", masterPKI}, {"cachedir", "var/cache/salt/master"}, {"sock_dir", "var/run/salt/master"},
@@ -94,8 +94,8 @@ func TestFoldersThatAreNone(t *testing.T) {
 	}
 }
 
-// TestFoldersOfOthers starts daemons as a user without permission to write to the directories.
-func TestFoldersOfOthers(t *testing.T) {
+// TestDirectoriesOfOthers starts daemons as a user without permission to write to the directories.
+func TestDirectoriesOfOthers(t *testing.T) {
 	t.Parallel()
 	mustBeRoot(t, "become another user")
 	setpriv, err := exec.LookPath("setpriv")
@@ -231,7 +231,7 @@ func TestTwoMastersInOnePlace(t *testing.T) {
 	}
 	before := m.Events()
 	if err := m.PingAll(brine, "w"); err != nil || !strings.Contains(before(), "/ret/w") {
-		eventually.Nil(t, patience, "the events of the first", func() error {
+		eventually.Nil(t, waitLimit, "the events of the first", func() error {
 			if !strings.Contains(before(), "/ret/w") {
 				return fmt.Errorf("%v, events %q", err, before())
 			}
@@ -258,7 +258,7 @@ func TestTwoMinionsInOnePlace(t *testing.T) {
 	mustPing(t, m, "w")
 	// The sockets and the pid file that a killed minion leaves do not prevent a start.
 	must(t, syscall.Kill(w.PID(), syscall.SIGKILL))
-	w.Wait(patience)
+	w.Wait(waitLimit)
 	w.Start()
 	answers(t, m, "w")
 }

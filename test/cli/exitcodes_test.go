@@ -163,7 +163,7 @@ func codesTable(t *testing.T) map[string][2]int {
 // TestExitCodes ends the programs in every way that docs/exit-codes.md lists.
 func TestExitCodes(t *testing.T) {
 	master, alpha := fleet(t, daemontest.Brine, daemontest.Brine)
-	folders := exitFolders(t, master, alpha)
+	directories := exitDirectories(t, master, alpha)
 	rows, all := codesTable(t), endings()
 	for name := range all {
 		if _, ok := rows[name]; !ok {
@@ -184,7 +184,7 @@ func TestExitCodes(t *testing.T) {
 					if opt != "" && !takesStrict(e.program) {
 						continue
 					}
-					if got, said := e.run(t, folders, opt); got != want {
+					if got, said := e.run(t, directories, opt); got != want {
 						t.Errorf("%s %s %s: code %d, want %d\n%s", e.program, e.line, opt, got, want, said)
 					}
 				}
@@ -198,14 +198,14 @@ func takesStrict(program string) bool {
 	return program == "salt" || program == "salt-run" || program == "salt-call"
 }
 
-func (e ending) run(t *testing.T, folders *strings.Replacer, opt string) (code int, text string) {
+func (e ending) run(t *testing.T, directories *strings.Replacer, opt string) (code int, text string) {
 	t.Helper()
 	var args []string
 	if opt != "" {
 		args = append(args, opt)
 	}
 	for _, w := range words(e.line) {
-		args = append(args, folders.Replace(w))
+		args = append(args, directories.Replace(w))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
@@ -213,7 +213,7 @@ func (e ending) run(t *testing.T, folders *strings.Replacer, opt string) (code i
 	c.WaitDelay = 5 * time.Second
 	if e.nobody && os.Geteuid() == 0 {
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-		c.Path = folders.Replace("OPEN/brine")
+		c.Path = directories.Replace("OPEN/brine")
 		c.Dir = "/"
 	}
 	said := &transcript{}
@@ -260,8 +260,8 @@ func (s *transcript) String() string {
 	return s.text.String()
 }
 
-// exitFolders creates the directories that the lines name.
-func exitFolders(t *testing.T, master, alpha *daemontest.Node) *strings.Replacer {
+// exitDirectories creates the directories that the lines name.
+func exitDirectories(t *testing.T, master, alpha *daemontest.Node) *strings.Replacer {
 	t.Helper()
 	downMinion(t, master)
 

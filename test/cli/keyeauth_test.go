@@ -31,10 +31,10 @@ external_auth:
 	if err != nil {
 		t.Fatal(err)
 	}
-	put := func(folder string, ids ...string) {
+	put := func(directory string, ids ...string) {
 		t.Helper()
 		for _, id := range ids {
-			path := master.Path("etc/salt/pki/master/" + folder + "/" + id)
+			path := master.Path("etc/salt/pki/master/" + directory + "/" + id)
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -45,8 +45,8 @@ external_auth:
 	}
 	has := func() string {
 		var out []string
-		for _, folder := range []string{"minions", "minions_pre", "minions_rejected", "minions_denied"} {
-			entries, _ := os.ReadDir(master.Path("etc/salt/pki/master/" + folder))
+		for _, directory := range []string{"minions", "minions_pre", "minions_rejected", "minions_denied"} {
+			entries, _ := os.ReadDir(master.Path("etc/salt/pki/master/" + directory))
 			var ids []string
 			for _, e := range entries {
 				if salt.CheckID(e.Name()) == nil && !strings.HasPrefix(e.Name(), ".") {
@@ -54,7 +54,7 @@ external_auth:
 				}
 			}
 			if len(ids) > 0 {
-				out = append(out, folder+":"+strings.Join(ids, ","))
+				out = append(out, directory+":"+strings.Join(ids, ","))
 			}
 		}
 		return strings.Join(out, " ")

@@ -137,8 +137,8 @@ func TestDoctorOfCluster(t *testing.T) {
 	}
 }
 
-// TestDoctorOfSharedFolder: the same for masters that share a directory.
-func TestDoctorOfSharedFolder(t *testing.T) {
+// TestDoctorOfSharedDirectory: the same for masters that share a directory.
+func TestDoctorOfSharedDirectory(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "", brine, brine).start()
 	one, two := f.masters[0], f.masters[1]

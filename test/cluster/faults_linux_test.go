@@ -17,13 +17,13 @@ import (
 
 // smallDisk gives a node a separate disk for a directory, in a mount namespace, and returns a
 // function that runs a command there.
-func smallDisk(t *testing.T, n *node, folder, size string) func(script string) error {
+func smallDisk(t *testing.T, n *node, directory, size string) func(script string) error {
 	t.Helper()
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	// The namespace exists as long as the standard input of the holder is open.
-	holder := exec.Command("unshare", "-m", "sh", "-c", `mount -t tmpfs -o size="$1",mode=0755 tmpfs "$2" && echo ready && exec cat`, "sh", size, folder)
+	holder := exec.Command("unshare", "-m", "sh", "-c", `mount -t tmpfs -o size="$1",mode=0755 tmpfs "$2" && echo ready && exec cat`, "sh", size, directory)
 	in, err := holder.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func smallDisk(t *testing.T, n *node, folder, size string) func(script string) e
 	}
 	n.Within = []string{"nsenter", "-m", "-r", "-t", fmt.Sprint(holder.Process.Pid), "--"} // -r: use the root directory of the holder in a chroot
 	return func(script string) error {
-		c := exec.Command(n.Within[0], append(n.Within[1:], "sh", "-c", script, "sh", folder)...)
+		c := exec.Command(n.Within[0], append(n.Within[1:], "sh", "-c", script, "sh", directory)...)
 		if out, err := c.CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}

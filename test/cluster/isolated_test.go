@@ -139,9 +139,9 @@ func state(m *node, id string) string {
 	if err != nil {
 		return err.Error()
 	}
-	for folder, ids := range keys {
+	for directory, ids := range keys {
 		if slices.Contains(ids, id) {
-			return folder
+			return directory
 		}
 	}
 	return ""

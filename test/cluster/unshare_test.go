@@ -12,10 +12,10 @@ import (
 	"brine/test/eventually"
 )
 
-// TestSharedFolderIsLeft: two masters on a shared directory become a cluster without one, by a
+// TestSharedDirectoryIsLeft: two masters on a shared directory become a cluster without one, by a
 // command at each, while their fleet runs. The fleet can always be commanded, no key must be
 // accepted again, and both have all earlier decisions and returns.
-func TestSharedFolderIsLeft(t *testing.T) {
+func TestSharedDirectoryIsLeft(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "", brine, brine).start()
 	one, two := f.masters[0], f.masters[1]

@@ -99,7 +99,7 @@ func (f *trouble) one() {
 		m.Launch()
 	case "stop":
 		m.Signal(syscall.SIGTERM)
-		m.node.Wait(patience)
+		m.node.Wait(waitLimit)
 		f.nap(long)
 		m.Launch()
 	case "freeze":
@@ -201,7 +201,7 @@ func TestManyJobsApart(t *testing.T) {
 			if err == nil {
 				return retries
 			}
-			if time.Since(from) > 3*patience {
+			if time.Since(from) > 3*waitLimit {
 				t.Errorf("job %s could not be published: %v", jid, err)
 				return retries
 			}
@@ -209,7 +209,7 @@ func TestManyJobsApart(t *testing.T) {
 		}
 	}
 	for _, m := range f.masters { // all are connected, and know all minions
-		eventually.Nil(t, 2*patience, "all minions answer "+m.Name, func() error {
+		eventually.Nil(t, 2*waitLimit, "all minions answer "+m.Name, func() error {
 			jid := salt.NewJID(time.Now())
 			if _, err := m.tell(order{jid, "echo " + jid}); err != nil {
 				return err
@@ -267,7 +267,7 @@ func TestManyJobsApart(t *testing.T) {
 	close(end)
 	<-done
 	settled := time.Now()
-	within := 2*patience + time.Duration(jobs*minions)*20*time.Millisecond
+	within := 2*waitLimit + time.Duration(jobs*minions)*20*time.Millisecond
 	eventually.Nil(t, within, "all jobs have run", func() error { l.read(ran); return missing(l) })
 	ranAfter := time.Since(settled)
 	for _, jid := range l.jobs {

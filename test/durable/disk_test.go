@@ -41,7 +41,7 @@ func TestFullDiskOfMinionOnce(t *testing.T) {
 				b, _ := os.ReadFile(ledger)
 				return strings.Count(string(b), "x")
 			}
-			eventually.Nil(t, patience, "the job begins", func() error {
+			eventually.Nil(t, waitLimit, "the job begins", func() error {
 				if runs() == 0 {
 					return errors.New("it has not")
 				}
@@ -56,7 +56,7 @@ func TestFullDiskOfMinionOnce(t *testing.T) {
 			m.answered("w")
 			// A job published later has returned, so kept jobs were delivered before.
 			later := m.mustShell("w", "echo y >> "+ledger, nil)
-			eventually.Nil(t, patience, "a later job returns", func() error {
+			eventually.Nil(t, waitLimit, "a later job returns", func() error {
 				b, _ := os.ReadFile(ledger)
 				if !strings.Contains(string(b), "y") {
 					return fmt.Errorf("%s has not run: %q", later, b)
@@ -70,7 +70,7 @@ func TestFullDiskOfMinionOnce(t *testing.T) {
 			if before {
 				return
 			}
-			eventually.Nil(t, patience, "the interrupted job returns", func() error {
+			eventually.Nil(t, waitLimit, "the interrupted job returns", func() error {
 				out, errs, _ := m.Run(brine, "salt-run", "jobs.lookup_jid", jid)
 				if !strings.Contains(out, "stopped or killed while it ran this job") {
 					return fmt.Errorf("%q %q", out, errs)

@@ -22,7 +22,7 @@ func mark(text string) string { return "echo " + text + " >> /proc/$PPID/cwd/ran
 
 func (b *boss) stateIs(jid, id, want string) {
 	b.t.Helper()
-	eventually.Nil(b.t, patience, fmt.Sprintf("%s says of %s that it is %s", b.Name, id, want), func() error {
+	eventually.Nil(b.t, waitLimit, fmt.Sprintf("%s says of %s that it is %s", b.Name, id, want), func() error {
 		if got := b.state(jid, id); got != want {
 			return fmt.Errorf("it says %q", got)
 		}
@@ -39,7 +39,7 @@ func ranOnce(t *testing.T, w *node, want ...string) {
 
 func begun(t *testing.T, w *node, n int) {
 	t.Helper()
-	eventually.Nil(t, patience, "the job has begun", func() error {
+	eventually.Nil(t, waitLimit, "the job has begun", func() error {
 		if len(lines(w.Path("ran"))) < n {
 			return errNotYet
 		}
@@ -118,7 +118,7 @@ func TestStatesSurviveTheMaster(t *testing.T) {
 	}
 	same("before")
 	b.Signal(syscall.SIGTERM)
-	b.Wait(patience)
+	b.Wait(waitLimit)
 	b.Start()
 	same("after a restart")
 	b.Kill()
@@ -166,7 +166,7 @@ func TestJobThatKillsItsMinion(t *testing.T) {
 	w := worker(t, "w1", "", b)
 	b.answered("w1")
 	jid := b.mustShell("*", mark("x")+"; kill -9 $PPID; sleep 1", value.DictOf("expire", 300))
-	w.Wait(patience)
+	w.Wait(waitLimit)
 	w.Start()
 	b.shows(jid, "w1", "stopped or killed")
 	b.answered("w1")
@@ -187,7 +187,7 @@ func TestResultOutlivesMastersAndMinion(t *testing.T) {
 		b.Kill()
 	}
 	begun(t, w, 2)
-	eventually.Nil(t, patience, "the return is on disk", func() error {
+	eventually.Nil(t, waitLimit, "the return is on disk", func() error {
 		j, err := os.ReadFile(w.Path("var/cache/salt/minion/brine/jobs.journal"))
 		if err == nil && !strings.Contains(string(j), "end") {
 			err = errNotYet

@@ -165,7 +165,7 @@ func TestKilledHighstate(t *testing.T) {
 		name := s.files[(i*7)%len(s.files)]
 		kill, ended := s.start(v)
 		size := int64(len(s.want(name, v)))
-		eventually.Nil(t, patience, name+" changes", func() error {
+		eventually.Nil(t, waitLimit, name+" changes", func() error {
 			if st, err := os.Stat(s.path(name)); err == nil && st.Size() == size {
 				return nil
 			}

@@ -336,7 +336,7 @@ func TestKeyDecisionsHistory(t *testing.T) {
 		}
 		return first, nil
 	}
-	eventually.Nil(t, 2*patience, "all masters have all keys", func() error {
+	eventually.Nil(t, 2*waitLimit, "all masters have all keys", func() error {
 		now, err := same()
 		for id, s := range now {
 			if err == nil && s != isPending {
@@ -391,7 +391,7 @@ func TestKeyDecisionsHistory(t *testing.T) {
 
 	var last map[string]keyState
 	stable := 0
-	eventually.Nil(t, 3*patience, "all masters have the same", func() error {
+	eventually.Nil(t, 3*waitLimit, "all masters have the same", func() error {
 		now, err := same()
 		if err == nil && maps.Equal(now, last) {
 			stable++

@@ -40,9 +40,9 @@ func TestMain(m *testing.M) {
 type node = daemontest.Node
 
 const (
-	brine    = daemontest.Brine
-	stock    = daemontest.Stock
-	patience = 60 * time.Second
+	brine     = daemontest.Brine
+	stock     = daemontest.Stock
+	waitLimit = 60 * time.Second
 )
 
 // boss is a master with a client that commands it.
@@ -114,7 +114,7 @@ func worker(t *testing.T, id, more string, masters ...*boss) *node {
 
 func (b *boss) answered(ids ...string) {
 	b.t.Helper()
-	eventually.Nil(b.t, patience, fmt.Sprintf("%v answer %s", ids, b.Name), func() error {
+	eventually.Nil(b.t, waitLimit, fmt.Sprintf("%v answer %s", ids, b.Name), func() error {
 		_, results, err := b.c.Call(b.t.Context(), client.Job{Target: value.Strings(ids), Type: "list", Fun: "test.ping", Timeout: time.Second})
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ func (b *boss) lookup(ctx context.Context, jid string) (map[string]any, error) {
 // shows waits until a master shows a result that contains a text.
 func (b *boss) shows(jid, id, text string) time.Duration {
 	b.t.Helper()
-	return eventually.Nil(b.t, patience, fmt.Sprintf("%s shows the result of %s: %q", b.Name, id, text), func() error {
+	return eventually.Nil(b.t, waitLimit, fmt.Sprintf("%s shows the result of %s: %q", b.Name, id, text), func() error {
 		rets, err := b.results(jid)
 		if err == nil && !strings.Contains(value.Str(rets[id]), text) {
 			err = fmt.Errorf("results: %.300q", fmt.Sprint(rets))

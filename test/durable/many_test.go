@@ -160,7 +160,7 @@ func TestManyJobs(t *testing.T) {
 		}
 	}
 	settled := time.Now()
-	within := patience + time.Duration(jobs*minions)*10*time.Millisecond
+	within := waitLimit + time.Duration(jobs*minions)*10*time.Millisecond
 	eventually.Nil(t, within, "all jobs have run", func() error { l.read(ran); return missing(l) })
 	for _, jid := range l.jobs {
 		l.shown[jid] = map[string][]string{}
@@ -285,7 +285,7 @@ func (b *boss) insist(t *testing.T, jid, script string) (retries int32) {
 		if err == nil {
 			return retries
 		}
-		if time.Since(from) > patience {
+		if time.Since(from) > waitLimit {
 			t.Errorf("job %s could not be published: %v", jid, err)
 			return retries
 		}

@@ -83,10 +83,10 @@ ext_pillar:
 	events := masters[0].Events()
 	daemontest.NewMinion(t, daemontest.Brine, "web1", []string{masters[0].Host}, "").Start()
 	masters[0].Accept("web1")
-	const patience = 2 * time.Minute
+	const waitLimit = 2 * time.Minute
 	applied := func(m *daemontest.Node, want string) {
 		t.Helper()
-		eventually.Nil(t, patience, "the file is "+want, func() error {
+		eventually.Nil(t, waitLimit, "the file is "+want, func() error {
 			out, errs, code := m.Run(daemontest.Brine, "salt", "web1", "state.apply", "--out=json")
 			got, err := os.ReadFile(target)
 			if err != nil || string(got) != want || code != 0 {
@@ -122,7 +122,7 @@ ext_pillar:
 		t.Error(got)
 	}
 	// An update in progress may hold the lock.
-	eventually.Nil(t, patience, "the lock is set by hand", func() error {
+	eventually.Nil(t, waitLimit, "the lock is set by hand", func() error {
 		if got := fmt.Sprint(run(t, masters[0], "fileserver.lock")); !strings.Contains(got, "locked:[Set update lock for gitfs remote 'file://"+files+"'") {
 			return fmt.Errorf("%s", got)
 		}
@@ -138,7 +138,7 @@ ext_pillar:
 		t.Error(got)
 	}
 	// The lock of an update in progress is not a manual lock.
-	eventually.Nil(t, patience, "nothing is locked", func() error {
+	eventually.Nil(t, waitLimit, "nothing is locked", func() error {
 		if got := run(t, masters[1], "fileserver.clear_lock"); got != "No locks were removed" {
 			return fmt.Errorf("%v", got)
 		}
@@ -151,7 +151,7 @@ ext_pillar:
 			t.Fatal(err)
 		}
 	}
-	eventually.Nil(t, patience, "events of faults", func() error {
+	eventually.Nil(t, waitLimit, "events of faults", func() error {
 		if got := events(); !strings.Contains(got, "salt/fileserver/gitfs/fault") || !strings.Contains(got, "salt/pillar/git/fault") {
 			return fmt.Errorf("there are:\n%s", got)
 		}

@@ -66,8 +66,8 @@ func TestPartitionedCluster(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			for folder, ids := range keys {
-				if slices.Contains(ids, id) != (folder == want) {
+			for directory, ids := range keys {
+				if slices.Contains(ids, id) != (directory == want) {
 					return fmt.Errorf("%v", keys)
 				}
 			}

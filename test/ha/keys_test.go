@@ -14,21 +14,21 @@ import (
 )
 
 // generate writes a key pair into a daemon's directory.
-func generate(t *testing.T, n *daemontest.Node, folder, name string) *crypt.PrivateKey {
+func generate(t *testing.T, n *daemontest.Node, directory, name string) *crypt.PrivateKey {
 	t.Helper()
 	k, err := crypt.GenerateKey(2048)
 	if err != nil {
 		t.Fatal(err)
 	}
-	give(t, n, folder, name, k)
+	give(t, n, directory, name, k)
 	return k
 }
 
 // give writes an existing key pair.
-func give(t *testing.T, n *daemontest.Node, folder, name string, k *crypt.PrivateKey) {
+func give(t *testing.T, n *daemontest.Node, directory, name string, k *crypt.PrivateKey) {
 	t.Helper()
-	n.Write(folder+"x", "") // creates the directory
-	if err := crypt.WriteKeyPair(n.Path(folder), name, k, ""); err != nil {
+	n.Write(directory+"x", "") // creates the directory
+	if err := crypt.WriteKeyPair(n.Path(directory), name, k, ""); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -76,7 +76,7 @@ func TestCallReturns(t *testing.T) {
 	}
 	minion.Start()
 	during, _ := jid("--local", "--return=redis", "test.echo", "kept, too")
-	eventually.Nil(t, patience, "the daemon has taken over both", func() error {
+	eventually.Nil(t, waitLimit, "the daemon has taken over both", func() error {
 		left, err := os.ReadDir(minion.Path("var/cache/salt/minion/brine/called"))
 		if err != nil || len(left) > 0 {
 			return fmt.Errorf("%v %v", left, err)
@@ -87,6 +87,6 @@ func TestCallReturns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{before, during} {
-		eventually.Nil(t, patience, "the server has what was kept", func() error { return stored(id) })
+		eventually.Nil(t, waitLimit, "the server has what was kept", func() error { return stored(id) })
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { daemontest.Main(m) }
 
-const patience = 2 * time.Minute
+const waitLimit = 2 * time.Minute
 
 // ask runs a program of a master and returns its output, decoded as JSON.
 func ask(m *daemontest.Node, args ...string) (map[string]any, error) {
@@ -51,7 +51,7 @@ auto_accept: True
 	b := daemontest.NewMaster(t, daemontest.Brine, "b", "127.0.78.2", shared).Start()
 	minion := daemontest.NewMinion(t, daemontest.Brine, "m1", []string{a.Host},
 		fmt.Sprintf("redis.host: %s\nredis.port: %d\nredis.db: 5\nreturn: redis\n", s.Host, s.Port)).Start()
-	eventually.Nil(t, patience, "the minion answers", func() error { return a.PingAll(daemontest.Brine, "m1") })
+	eventually.Nil(t, waitLimit, "the minion answers", func() error { return a.PingAll(daemontest.Brine, "m1") })
 	far, err := returner.Open("redis", returner.Config{Source: remote.Options(value.DictOf("redis.host", s.Host, "redis.port", s.Port, "redis.db", 5)),
 		Timeout: 20 * time.Second})
 	if err != nil {
@@ -72,14 +72,14 @@ auto_accept: True
 	// everywhere waits until the other master and the minion's own server have a job.
 	everywhere := func(jid, text string) {
 		t.Helper()
-		eventually.Nil(t, patience, "the other master shows "+jid, func() error {
+		eventually.Nil(t, waitLimit, "the other master shows "+jid, func() error {
 			out, stderr, _ := b.Run(daemontest.Brine, "salt-run", "jobs.lookup_jid", jid, "--out=txt")
 			if !strings.Contains(out, text) {
 				return fmt.Errorf("%s%s", out, stderr)
 			}
 			return nil
 		})
-		eventually.Nil(t, patience, "the minion's server has "+jid, func() error {
+		eventually.Nil(t, waitLimit, "the minion's server has "+jid, func() error {
 			rets, err := far.Returns(t.Context(), jid)
 			if err != nil || rets["m1"].Str("return") != text {
 				return fmt.Errorf("%v %v", rets, err)
@@ -99,7 +99,7 @@ auto_accept: True
 		t.Error("the other master has the job itself:", out)
 	}
 	// Grains are known to both by the shared cache.
-	eventually.Nil(t, patience, "the other master knows the grains", func() error {
+	eventually.Nil(t, waitLimit, "the other master knows the grains", func() error {
 		if out := salted(t, b, "salt-run", "cache.fetch", "minions/m1", "data", "--out=txt"); !strings.Contains(out, "saltversion") {
 			return fmt.Errorf("%.200s", out)
 		}
@@ -114,7 +114,7 @@ auto_accept: True
 	if ids, err := ask(a, "-G", "id:m1", "test.ping"); err != nil || ids["m1"] != true {
 		t.Error("by grains:", ids, err)
 	}
-	eventually.Nil(t, patience, "the state is shown", func() error {
+	eventually.Nil(t, waitLimit, "the state is shown", func() error {
 		if out := salted(t, a, "salt-run", "jobs.cache_status", "--out=json"); !strings.Contains(out, `"connected": false`) {
 			return fmt.Errorf("%s", out)
 		}
@@ -125,12 +125,12 @@ auto_accept: True
 	a.Kill()
 	a.Start()
 	minion.Start()
-	eventually.Nil(t, patience, "the minion answers", func() error { return a.PingAll(daemontest.Brine, "m1") })
+	eventually.Nil(t, waitLimit, "the minion answers", func() error { return a.PingAll(daemontest.Brine, "m1") })
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
 	everywhere(second, "meanwhile")
-	eventually.Nil(t, patience, "nothing waits", func() error {
+	eventually.Nil(t, waitLimit, "nothing waits", func() error {
 		out := salted(t, a, "salt-run", "jobs.cache_status", "--out=json") + salted(t, a, "salt-run", "cache.status", "--out=json")
 		if strings.Contains(out, `"connected": false`) || strings.Count(out, `"waiting": 0`) != 2 {
 			return fmt.Errorf("%s", out)
@@ -163,7 +163,7 @@ returner.pgjsonb.pass: %s
 	}
 	kept := func(want string) {
 		t.Helper()
-		eventually.Nil(t, patience, "the database has "+want, func() error {
+		eventually.Nil(t, waitLimit, "the database has "+want, func() error {
 			if got := s.Exec(t, "salt", "SELECT tag || ' ' || master_id FROM salt_events ORDER BY id"); got != want {
 				return fmt.Errorf("%q", got)
 			}

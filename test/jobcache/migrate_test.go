@@ -27,7 +27,7 @@ func record(t *testing.T) {
 	t.Helper()
 	m := daemontest.NewMaster(t, daemontest.Stock, "stock", "127.0.78.11", "auto_accept: true\n").Start()
 	daemontest.NewMinion(t, daemontest.Stock, "old1", []string{m.Host}, "mine_functions:\n  test.ping: []\n").Start()
-	eventually.Nil(t, patience, "it answers", func() error { return m.PingAll(daemontest.Stock, "old1") })
+	eventually.Nil(t, waitLimit, "it answers", func() error { return m.PingAll(daemontest.Stock, "old1") })
 	for _, call := range [][]string{{"test.echo", "héllo"}, {"saltutil.refresh_pillar"}, {"mine.update"}} {
 		if out, errs, code := m.Run(daemontest.Stock, "salt", append([]string{"-t", "60", "old1"}, call...)...); code != 0 {
 			t.Fatalf("%d: %s%s", code, out, errs)
@@ -236,7 +236,7 @@ func TestStartOnSaltsCachedir(t *testing.T) {
 	}
 	shown := func(want string) {
 		t.Helper()
-		eventually.Nil(t, patience, want+" is listed", func() error {
+		eventually.Nil(t, waitLimit, want+" is listed", func() error {
 			out := salted(t, m, "salt-run", "jobs.list_jobs", "--out=json")
 			if !strings.Contains(out, want) {
 				return fmt.Errorf("%s", out)
@@ -248,7 +248,7 @@ func TestStartOnSaltsCachedir(t *testing.T) {
 	m.Start()
 	shown("mine.update")
 	m.Signal(syscall.SIGTERM)
-	m.Wait(patience)
+	m.Wait(waitLimit)
 	give(true)
 	m.Start()
 	shown("test.echo")

@@ -27,7 +27,7 @@ func TestRunnersWithoutMaster(t *testing.T) {
 	m := daemontest.NewMaster(t, daemontest.Brine, "a", daemontest.Host(),
 		fmt.Sprintf("auto_accept: True\npillar_roots: {base: [%s]}\nfile_roots: {base: [%[1]s]}\nanswer: 42\n", srv)).Start()
 	minion := daemontest.NewMinion(t, daemontest.Brine, "m1", []string{m.Host}, "grains: {role: web}\n").Start()
-	eventually.Nil(t, patience, "the minion answers", func() error { return m.PingAll(daemontest.Brine, "m1") })
+	eventually.Nil(t, waitLimit, "the minion answers", func() error { return m.PingAll(daemontest.Brine, "m1") })
 	out, _, _ := m.Run(daemontest.Brine, "salt", "m1", "test.echo", "kept", "--show-jid", "--out=txt")
 	_, jid, _ := strings.Cut(out, "jid: ")
 	jid, _, _ = strings.Cut(jid, "\n")

@@ -54,7 +54,7 @@ schedule:
     run_on_start: True
 `, s.Host, s.Port)).Start()
 	jids := map[string]string{}
-	eventually.Nil(t, patience, "the master has both jobs", func() error {
+	eventually.Nil(t, waitLimit, "the master has both jobs", func() error {
 		for _, fun := range []string{"test.echo", "test.arg"} {
 			out, stderr, _ := m.Run(daemontest.Brine, "salt-run", "jobs.list_jobs", "search_function="+fun, "--out=json")
 			var list map[string]any
@@ -71,7 +71,7 @@ schedule:
 		there, not returner.Returner
 		text       string
 	}{"test.echo": {named, usual, "elsewhere"}, "test.arg": {usual, named, "as usual"}} {
-		eventually.Nil(t, patience, "the returner has the job", func() error {
+		eventually.Nil(t, waitLimit, "the returner has the job", func() error {
 			rets, err := at.there.Returns(t.Context(), jids[fun])
 			if err != nil || !strings.Contains(value.Str(rets["m1"].At("return")), at.text) {
 				return fmt.Errorf("%s: %v %v", fun, rets, err)

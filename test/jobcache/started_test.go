@@ -44,7 +44,7 @@ schedule:
     seconds: 3600
     run_on_start: True
 `).Start()
-	eventually.Nil(t, patience, "the minion answers", func() error { return m.PingAll(daemontest.Brine, "m1") })
+	eventually.Nil(t, waitLimit, "the minion answers", func() error { return m.PingAll(daemontest.Brine, "m1") })
 	if out, stderr, code := minion.Run(daemontest.Brine, "salt-call", "test.echo", "by hand"); code != 0 {
 		t.Fatal(out, stderr)
 	}
@@ -60,7 +60,7 @@ schedule:
 	}
 	for fun, arg := range map[string]string{"test.echo": "[by hand]", "test.arg": "[one map[__kwarg__:true two:2]]", "state.sls": "[[web db]]"} {
 		var jid string
-		eventually.Nil(t, patience, fun+" is found by its target", func() error {
+		eventually.Nil(t, waitLimit, fun+" is found by its target", func() error {
 			list, err := runner(m, "jobs.list_jobs", "search_target=m1", "search_function="+fun)
 			if err != nil || len(list) != 1 {
 				return fmt.Errorf("%v %v", list, err)

@@ -49,9 +49,9 @@ func TestTablesComeLater(t *testing.T) {
 				fmt.Sprintf("auto_accept: True\nmaster_job_cache: %[1]s\n%[2]shost: %[3]s\n%[2]sport: %[4]d\n%[2]spass: %[5]s\n", name, prefix, s.Host,
 					s.Port, s.Password)).Start()
 			daemontest.NewMinion(t, daemontest.Brine, "m1", []string{m.Host}, "").Start()
-			eventually.Nil(t, patience, "the minion answers", func() error { return m.PingAll(daemontest.Brine, "m1") })
+			eventually.Nil(t, waitLimit, "the minion answers", func() error { return m.PingAll(daemontest.Brine, "m1") })
 			salted(t, m, "salt", "m1", "test.echo", "kept")
-			eventually.Nil(t, patience, "the status says what is missing", func() error {
+			eventually.Nil(t, waitLimit, "the status says what is missing", func() error {
 				out := salted(t, m, "salt-run", "jobs.cache_status", "--out=json")
 				if !strings.Contains(out, `"connected": false`) || !strings.Contains(out, "create the tables") || strings.Contains(out, `"waiting": 0`) {
 					return fmt.Errorf("%s", out)
@@ -59,7 +59,7 @@ func TestTablesComeLater(t *testing.T) {
 				return nil
 			})
 			s.Exec(t, "salt", c.tables)
-			eventually.Nil(t, patience, "job and return are there", func() error {
+			eventually.Nil(t, waitLimit, "job and return are there", func() error {
 				out := s.Exec(t, "salt", "SELECT r.fun FROM salt_returns r JOIN jids j ON j.jid = r.jid WHERE r.fun = 'test.echo';")
 				status := salted(t, m, "salt-run", "jobs.cache_status", "--out=json")
 				if !strings.Contains(out, "test.echo") || !strings.Contains(status, `"connected": true`) {

@@ -50,7 +50,7 @@ func RedisCluster(t testing.TB) []*Server {
 	var all []*Server
 	join := []string{"--cluster", "create"}
 	for range 3 {
-		s := &Server{Name: "redis-server", Host: address(), Port: 6379, Dir: folder(t, who)}
+		s := &Server{Name: "redis-server", Host: address(), Port: 6379, Dir: directory(t, who)}
 		s.start = func() *exec.Cmd {
 			return as(exec.Command(bin, "--bind", s.Host, "--port", strconv.Itoa(s.Port), "--dir", s.Dir, "--save", "", "--cluster-enabled", "yes",
 				"--cluster-node-timeout", "60000", "--cluster-announce-ip", s.Host), who, s.Dir)

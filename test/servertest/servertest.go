@@ -58,7 +58,7 @@ func address() string {
 }
 
 // directory makes a directory that an account may enter and write to.
-func folder(t testing.TB, owner *syscall.Credential) string {
+func directory(t testing.TB, owner *syscall.Credential) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "brine-server-")
 	if err == nil {
@@ -266,7 +266,7 @@ func runRedis(t testing.TB, secure bool) *Server {
 	t.Helper()
 	bin := tools.Need(t, "redis-server", "redis-server")
 	who := credential(t, "redis")
-	s := &Server{Name: "redis-server", Host: address(), Port: 6379, Dir: folder(t, who)}
+	s := &Server{Name: "redis-server", Host: address(), Port: 6379, Dir: directory(t, who)}
 	port := []string{"--port", strconv.Itoa(s.Port)}
 	question, answer := "PING\r\n", "+PONG"
 	if secure {
@@ -294,7 +294,7 @@ func runEtcd(t testing.TB, secure bool) *Server {
 	t.Helper()
 	bin := tools.Need(t, "etcd-server", "etcd")
 	who := credential(t, "etcd")
-	s := &Server{Name: "etcd-server", Host: address(), Port: 2379, Dir: folder(t, who)}
+	s := &Server{Name: "etcd-server", Host: address(), Port: 2379, Dir: directory(t, who)}
 	peer, client := "http://"+s.Host+":2380", "http://"+s.Addr()
 	var tls []string
 	if secure {
@@ -324,7 +324,7 @@ func runMySQL(t testing.TB, secure bool) *Server {
 	const pkg = "mariadb-server"
 	bin, install, client := tools.Need(t, pkg, "mariadbd", "mysqld"), tools.Need(t, pkg, "mariadb-install-db"), tools.Need(t, pkg, "mariadb")
 	who := credential(t, "mysql")
-	s := &Server{Name: "mariadb-server", Host: address(), Port: 3306, Dir: folder(t, who), User: "salt", Password: "p@ss/w:rd", Database: "salt"}
+	s := &Server{Name: "mariadb-server", Host: address(), Port: 3306, Dir: directory(t, who), User: "salt", Password: "p@ss/w:rd", Database: "salt"}
 	data, sock := filepath.Join(s.Dir, "data"), filepath.Join(s.Dir, "sock")
 	quick := []string{"--innodb-log-file-size=4M", "--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=0", "--innodb-use-native-aio=0"}
 	s.prepare(t, as(exec.Command(install, append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--datadir=" + data},
@@ -362,7 +362,7 @@ func runPostgres(t testing.TB, secure bool) *Server {
 	tools.NeedAccount(t, "initdb")
 	tool := func(name string) string { return filepath.Join(filepath.Dir(bin), name) }
 	who := credential(t, "postgres")
-	s := &Server{Name: "postgresql", Host: address(), Port: 5432, Dir: folder(t, who), User: "salt", Password: "p@ss/w:rd", Database: "salt"}
+	s := &Server{Name: "postgresql", Host: address(), Port: 5432, Dir: directory(t, who), User: "salt", Password: "p@ss/w:rd", Database: "salt"}
 	data := filepath.Join(s.Dir, "data")
 	s.prepare(t, as(exec.Command(tool("initdb"), "-D", data, "-U", "admin", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"), who, s.Dir))
 	hba := "local all admin trust\nhost all all all scram-sha-256\n"
@@ -401,7 +401,7 @@ func Rabbit(t testing.TB) (s *Server, env []string) {
 	t.Helper()
 	const bin = "/usr/lib/rabbitmq/bin/"
 	tools.Need(t, "rabbitmq-server", bin+"rabbitmq-server")
-	s = &Server{Name: "rabbitmq-server", Host: address(), Port: 5672, Dir: folder(t, nil)}
+	s = &Server{Name: "rabbitmq-server", Host: address(), Port: 5672, Dir: directory(t, nil)}
 	port := 20000 + 2*rand.IntN(5000)
 	env = []string{"HOME=" + s.Dir, "ERL_EPMD_PORT=" + strconv.Itoa(port), "RABBITMQ_DIST_PORT=" + strconv.Itoa(port+1), "RABBITMQ_NODENAME=test" +
 		strconv.Itoa(port) + "@localhost",

@@ -333,9 +333,9 @@ func (n *notifier) change(out []*value.Dict, wd int32, mask uint32, name string)
 }
 
 // found reports what was created in a new directory before it was watched.
-func found(out []*value.Dict, folder string, w *watched) []*value.Dict {
-	_ = filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || path == folder {
+func found(out []*value.Dict, directory string, w *watched) []*value.Dict {
+	_ = filepath.WalkDir(directory, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || path == directory {
 			return nil // skip what has disappeared again
 		}
 		if w.excludes(path) {
@@ -358,9 +358,9 @@ func found(out []*value.Dict, folder string, w *watched) []*value.Dict {
 }
 
 // leave removes the watches of a directory that was moved, and of those below.
-func (n *notifier) leave(folder string) {
+func (n *notifier) leave(directory string) {
 	for wd, path := range n.dirs {
-		if path == folder || strings.HasPrefix(path, folder+"/") {
+		if path == directory || strings.HasPrefix(path, directory+"/") {
 			_, _ = unix.InotifyRmWatch(n.fd, uint32(wd)) // it may not exist any more
 			delete(n.dirs, wd)
 		}

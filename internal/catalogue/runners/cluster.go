@@ -480,7 +480,7 @@ func (a syncArgs) options() ClusterSyncOptions {
 	return ClusterSyncOptions(a)
 }
 
-var errSharesFolder = salt.Errorf(salt.Invalid,
+var errSharesDirectory = salt.Errorf(salt.Invalid,
 	"the masters of this cluster share a directory (cluster_isolated_filesystem is not set): put file_roots and pillar_roots there, or use gitfs and "+
 		"git_pillar")
 
@@ -489,7 +489,7 @@ func (c clusters) isolated() error {
 	case c.Cluster == nil:
 		return errNoCluster
 	case !c.Cluster.Isolated():
-		return errSharesFolder
+		return errSharesDirectory
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-func TestFolder(t *testing.T) {
+func TestDirectory(t *testing.T) {
 	m, dir := clienttest.Start(t, clienttest.Options{Minions: []clienttest.Minion{minion("alpha")}}), t.TempDir()
 	big := make([]byte, 250_000)
 	rand.Read(big)

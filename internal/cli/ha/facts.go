@@ -81,9 +81,9 @@ var access = map[string]bool{
 	"rest_cherrypy": true, "minionfs_whitelist": true, "ssh_minion_opts": true,
 }
 
-// ofFolder collects the facts of the master configured in a directory or file. usual is the default
+// ofDirectory collects the facts of the master configured in a directory or file. usual is the default
 // configuration directory of a master here.
-func ofFolder(ctx context.Context, path, usual string) (*facts, error) {
+func ofDirectory(ctx context.Context, path, usual string) (*facts, error) {
 	file := path
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		file = filepath.Join(path, "master")

@@ -96,7 +96,7 @@ func report(ctx context.Context, env *frame.Env, o *options, args []string) int 
 	if len(args) == 1 {
 		path = args[0]
 	}
-	f, err := ofFolder(ctx, path, o.ConfigDir)
+	f, err := ofDirectory(ctx, path, o.ConfigDir)
 	if err != nil {
 		env.Errorf("ha: %v", err)
 		return frame.ExitFailure
@@ -219,7 +219,7 @@ func one(ctx context.Context, env *frame.Env, arg, usual string) (*facts, error)
 			return nil,
 				fmt.Errorf("neither a directory nor a file; for a master on another machine run `brine ha report > FILE` there and name that file: %w", err)
 		case st.IsDir() || filepath.Base(arg) == "master":
-			return ofFolder(ctx, arg, usual)
+			return ofDirectory(ctx, arg, usual)
 		}
 		file, err := os.Open(arg)
 		if err != nil {

@@ -79,7 +79,7 @@ func (p *program) change(ctx context.Context, c change, pattern string) error {
 		return nil
 	}
 	p.say("The following keys are going to be %s:\n", c.past)
-	if err := p.display(byFolder(work)); err != nil {
+	if err := p.display(byDirectory(work)); err != nil {
 		return err
 	}
 	if !p.opts.Yes {

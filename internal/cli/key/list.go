@@ -36,8 +36,8 @@ type ids struct {
 	ids   []string
 }
 
-// byFolder converts ids into the data to show: directory -> list.
-func byFolder(all []ids) *value.Dict {
+// byDirectory converts ids into the data to show: directory -> list.
+func byDirectory(all []ids) *value.Dict {
 	d := value.NewDict(len(all))
 	for _, s := range all {
 		d.Set(s.state.DirName(), value.Strings(s.ids))
@@ -55,7 +55,7 @@ func (p *program) list(arg string) error {
 	for _, st := range which {
 		out = append(out, ids{st, keys[st]})
 	}
-	return p.display(byFolder(out))
+	return p.display(byDirectory(out))
 }
 
 // match returns the ids that match a glob or a comma-separated list, by state; states without

@@ -134,7 +134,7 @@ func (r *remote) change(ctx context.Context, c change, match any) error {
 		return nil
 	}
 	r.say("The following keys are going to be %s:\n", c.past)
-	if err := r.display(byFolder(work)); err != nil {
+	if err := r.display(byDirectory(work)); err != nil {
 		return err
 	}
 	if !r.opts.Yes {
@@ -171,7 +171,7 @@ func (r *remote) order(c change, work []ids) (fun string, arg any, kwargs *value
 		names = append(names, w.ids...)
 	}
 	if slices.ContainsFunc(names, func(id string) bool { return strings.ContainsAny(id, `*?[\,`) }) {
-		return fun + "_dict", byFolder(work), kwargs
+		return fun + "_dict", byDirectory(work), kwargs
 	}
 	return fun, value.Strings(names), kwargs
 }

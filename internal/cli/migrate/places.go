@@ -198,12 +198,12 @@ func (s *side) cacheStore() (d cache.Driver, where string, err error) {
 		return cache.Files(dir), dir, nil
 	}
 	// A copy has longer timeouts than the requests of a master.
-	d, err = drivers.Open(name, remote.Options(s.opts), max(s.conf.Cache.Timeout, patience))
+	d, err = drivers.Open(name, remote.Options(s.opts), max(s.conf.Cache.Timeout, waitLimit))
 	return d, name + " of " + s.path, err
 }
 
-// patience is the timeout of each wait for a server.
-const patience = 20 * time.Second
+// waitLimit is the timeout of each wait for a server.
+const waitLimit = 20 * time.Second
 
 func (p *program) copyCache(ctx context.Context, o migrate.Options) (r migrate.Report, err error) {
 	from, a, err := p.from.cacheStore()
@@ -299,7 +299,7 @@ func (p *program) jobMemory(s *side, name, dir string, write bool) (t migrate.Ta
 	case placeDatabase:
 		return p.database(s, files, write)
 	}
-	c := returner.Config{Source: remote.Options(s.opts), Keep: s.conf.Jobs.Keep(), Timeout: max(s.conf.Returners.Timeout, patience),
+	c := returner.Config{Source: remote.Options(s.opts), Keep: s.conf.Jobs.Keep(), Timeout: max(s.conf.Returners.Timeout, waitLimit),
 		MasterID: s.conf.Files.ID, History: true}
 	ret, err := returner.Open(name, c)
 	if err != nil {

@@ -53,11 +53,11 @@ func visit(a *Server, msg *value.Dict, session string) *httptest.ResponseRecorde
 		return nil
 	}
 	// Streams end with their client.
-	patience := time.Minute
+	waitLimit := time.Minute
 	if strings.Contains(u.Path, "events") || strings.Contains(u.Path, "ws") {
-		patience = 5 * time.Millisecond
+		waitLimit = 5 * time.Millisecond
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, msg.Str("method"), path, strings.NewReader(body))
 	if err != nil || path == "" || path[0] != '/' {

@@ -19,9 +19,9 @@ type Turn struct {
 	asked        bool
 }
 
-// patience is how long a master relies on messages of another one that fetches. The constant part is for short
+// waitLimit is how long a master relies on messages of another one that fetches. The constant part is for short
 // intervals, of which a master under load may miss some.
-func patience(interval time.Duration) time.Duration { return 3*interval + 10*time.Second }
+func waitLimit(interval time.Duration) time.Duration { return 3*interval + 10*time.Second }
 
 // Due reports whether to fetch now. leads means that this master fetches for all. Others fetch after a message
 // of the leading master (Told), or after a few intervals without one.
@@ -34,7 +34,7 @@ func (t *Turn) Due(interval time.Duration, leads bool) bool {
 	case time.Since(t.tried) < interval:
 		return false
 	}
-	return leads || t.heard.IsZero() || time.Since(t.heard) >= patience(interval)
+	return leads || t.heard.IsZero() || time.Since(t.heard) >= waitLimit(interval)
 }
 
 // Since returns the time since this master last tried to fetch, forever if it never did.

@@ -43,7 +43,7 @@ func TestTurn(t *testing.T) {
 			is(false, true)
 		}
 		u.Told(true, false)
-		time.Sleep(patience(interval) - time.Nanosecond)
+		time.Sleep(waitLimit(interval) - time.Nanosecond)
 		is(false, true)
 		time.Sleep(time.Nanosecond)
 		is(true, true)

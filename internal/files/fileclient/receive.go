@@ -15,9 +15,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// patience is how long to wait for a master that has answered this client before and is now unreachable, so
+// waitLimit is how long to wait for a master that has answered this client before and is now unreachable, so
 // that a run of states survives a restart or failover of its master.
-const patience = 2 * time.Minute
+const waitLimit = 2 * time.Minute
 
 // origin sends requests to the source of files.
 type origin struct {
@@ -102,7 +102,7 @@ func (o *origin) receive(ctx context.Context, at location, w io.Writer, h hash.H
 // patiently sends a request, and retries it if the master has answered before and is now unreachable. After an
 // unsuccessful wait, requests do not wait until the master has answered again.
 func (o *origin) patiently(ctx context.Context, ask func() error) error {
-	for until, pause := time.Now().Add(patience), 100*time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+	for until, pause := time.Now().Add(waitLimit), 100*time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := ask()
 		if err != nil && ctx.Err() != nil {
 			return err

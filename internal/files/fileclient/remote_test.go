@@ -143,7 +143,7 @@ func TestMasterIsAwayDuringARun(t *testing.T) {
 			away(30 * time.Second)
 		}
 		away(time.Hour)
-		for _, within := range []time.Duration{patience + 10*time.Second, 0} {
+		for _, within := range []time.Duration{waitLimit + 10*time.Second, 0} {
 			if err := fetch(c, "c", within); salt.KindOf(err) != salt.Unavailable {
 				t.Error(err)
 			}

@@ -111,9 +111,9 @@ func below(dir, p string) bool {
 // envLists holds the lists of one environment with the state of its directories. mu is held while they are
 // computed.
 type envLists struct {
-	mu      sync.Mutex
-	lists   *Lists
-	folders []seenDir
+	mu          sync.Mutex
+	lists       *Lists
+	directories []seenDir
 }
 
 // seenDir is a directory with its stamp when it was read.
@@ -140,7 +140,7 @@ func (r *roots) Lists(ctx context.Context, env string) (*Lists, error) {
 	r.mu.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.lists != nil && unchanged(e.folders) {
+	if e.lists != nil && unchanged(e.directories) {
 		return e.lists, nil
 	}
 	w := &walk{r: r, ctx: ctx, files: map[string]bool{}, dirs: map[string]bool{}, empty: map[string]bool{}, links: map[string]string{}}
@@ -149,9 +149,9 @@ func (r *roots) Lists(ctx context.Context, env string) (*Lists, error) {
 			return nil, err
 		}
 	}
-	e.lists, e.folders = w.lists(), w.seen
+	e.lists, e.directories = w.lists(), w.seen
 	if w.unsettled {
-		e.folders = nil // a directory has just changed; a further change may have the same stamp
+		e.directories = nil // a directory has just changed; a further change may have the same stamp
 		lists := e.lists
 		e.lists = nil
 		return lists, nil
@@ -204,7 +204,7 @@ func (w *walk) root(dir string) error {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		w.real = real
 	}
-	return w.folder(w.top, "", false, nil)
+	return w.directory(w.top, "", false, nil)
 }
 
 // maxDepth bounds the nesting of directories.
@@ -212,7 +212,7 @@ const maxDepth = 200
 
 // directory reads one directory and everything below. above are its parents, to which a symbolic link must not lead
 // back. listed says whether the directory itself is listed.
-func (w *walk) folder(path, rel string, listed bool, above []host.Stamp) error {
+func (w *walk) directory(path, rel string, listed bool, above []host.Stamp) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
@@ -266,7 +266,7 @@ func (w *walk) entry(dir, rel string, e fs.DirEntry, above []host.Stamp) error {
 	switch {
 	case !isDir:
 	case !link || w.r.o.FollowSymlinks:
-		return w.folder(full, name, listed, above)
+		return w.directory(full, name, listed, above)
 	case listed:
 		if d, err := os.ReadDir(full); err == nil && len(d) == 0 {
 			w.empty[name] = true

@@ -70,7 +70,7 @@ type Snapshot struct {
 	// remotes/origin/main, tags/v1.
 	Refs map[string]string `json:"refs"`
 	// Directory is the directory of the objects, within the Clone's.
-	Folder string `json:"folder"`
+	Directory string `json:"folder"`
 	// Serial is incremented with each change.
 	Serial int64 `json:"serial"`
 	// Time is when it was fetched.
@@ -150,7 +150,7 @@ func (c *Clone) Snapshot() *Snapshot {
 		return c.snap // keep the last valid one
 	}
 	for dir, o := range c.objects {
-		if dir != s.Folder {
+		if dir != s.Directory {
 			o.close()
 			delete(c.objects, dir)
 		}
@@ -159,7 +159,7 @@ func (c *Clone) Snapshot() *Snapshot {
 	return c.snap
 }
 
-var folderName = regexp.MustCompile(`^repo-[A-Z0-9]+\.git$`)
+var directoryName = regexp.MustCompile(`^repo-[A-Z0-9]+\.git$`)
 
 func (c *Clone) read(name string, into any) error {
 	f, err := os.Open(filepath.Join(c.c.Dir, name))
@@ -174,7 +174,7 @@ func (c *Clone) read(name string, into any) error {
 	if err := json.Unmarshal(b, into); err != nil {
 		return fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	if s, ok := into.(*Snapshot); ok && !folderName.MatchString(s.Folder) {
+	if s, ok := into.(*Snapshot); ok && !directoryName.MatchString(s.Directory) {
 		return fmt.Errorf("%s names no directory of a copy", f.Name())
 	}
 	return nil
@@ -304,7 +304,7 @@ func (c *Clone) fetch(ctx context.Context, lease *Lease) error {
 	if old == nil || broken {
 		return c.anew(ctx, lease, old, broken)
 	}
-	dir := filepath.Join(c.c.Dir, old.Folder)
+	dir := filepath.Join(c.c.Dir, old.Directory)
 	removeLocks(dir)
 	err := c.fetchInto(ctx, dir)
 	var refs map[string]string
@@ -314,7 +314,7 @@ func (c *Clone) fetch(ctx context.Context, lease *Lease) error {
 		}
 	}
 	if err == nil {
-		err = c.serve(lease, old, old.Folder, refs)
+		err = c.serve(lease, old, old.Directory, refs)
 	}
 	if err == nil {
 		if !maps.Equal(old.Refs, refs) {
@@ -339,14 +339,14 @@ func (c *Clone) fetch(ctx context.Context, lease *Lease) error {
 
 // again fetches everything into a new directory and serves it from there.
 func (c *Clone) anew(ctx context.Context, lease *Lease, old *Snapshot, repair bool) error {
-	folder := "repo-" + rand.Text() + ".git"
-	dir := filepath.Join(c.c.Dir, folder)
+	directory := "repo-" + rand.Text() + ".git"
+	dir := filepath.Join(c.c.Dir, directory)
 	if repair {
 		c.mu.Lock()
 		c.rebuilt = time.Now()
 		c.mu.Unlock()
 	}
-	err := c.fill(ctx, lease, old, folder)
+	err := c.fill(ctx, lease, old, directory)
 	if err != nil {
 		if e := os.RemoveAll(dir); e != nil {
 			c.log.Warn("cannot remove a directory", "err", e)
@@ -359,8 +359,8 @@ func (c *Clone) anew(ctx context.Context, lease *Lease, old *Snapshot, repair bo
 	return nil
 }
 
-func (c *Clone) fill(ctx context.Context, lease *Lease, old *Snapshot, folder string) error {
-	dir := filepath.Join(c.c.Dir, folder)
+func (c *Clone) fill(ctx context.Context, lease *Lease, old *Snapshot, directory string) error {
+	dir := filepath.Join(c.c.Dir, directory)
 	if _, err := runGit(ctx, dir, nil, "init", "--quiet", "--bare", "--template="); err != nil {
 		return err
 	}
@@ -371,7 +371,7 @@ func (c *Clone) fill(ctx context.Context, lease *Lease, old *Snapshot, folder st
 	if err != nil {
 		return err
 	}
-	return c.serve(lease, old, folder, refs)
+	return c.serve(lease, old, directory, refs)
 }
 
 func (c *Clone) fetchInto(ctx context.Context, dir string) error {
@@ -458,11 +458,11 @@ func (c *Clone) whole(ctx context.Context, dir string, old, now map[string]strin
 }
 
 // serve makes a state of the copy the served one, unless it already is.
-func (c *Clone) serve(lease *Lease, old *Snapshot, folder string, refs map[string]string) error {
-	if old != nil && old.Folder == folder && maps.Equal(old.Refs, refs) {
+func (c *Clone) serve(lease *Lease, old *Snapshot, directory string, refs map[string]string) error {
+	if old != nil && old.Directory == directory && maps.Equal(old.Refs, refs) {
 		return nil
 	}
-	s := Snapshot{Refs: refs, Folder: folder, Time: time.Now().UTC(), By: me().String(), Serial: 1}
+	s := Snapshot{Refs: refs, Directory: directory, Time: time.Now().UTC(), By: me().String(), Serial: 1}
 	if old != nil {
 		s.Serial = old.Serial + 1
 	}
@@ -481,7 +481,7 @@ func (c *Clone) clean(now *Snapshot) {
 		return
 	}
 	for _, e := range entries {
-		if !folderName.MatchString(e.Name()) || now != nil && e.Name() == now.Folder {
+		if !directoryName.MatchString(e.Name()) || now != nil && e.Name() == now.Directory {
 			continue
 		}
 		// Another process may still read the copy that was served before. A
@@ -497,7 +497,7 @@ func (c *Clone) clean(now *Snapshot) {
 	if now != nil {
 		// Record the time at which this copy was last served, for its removal
 		// later.
-		if err := os.WriteFile(filepath.Join(c.c.Dir, now.Folder, "served"), nil, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(c.c.Dir, now.Directory, "served"), nil, 0o600); err != nil {
 			c.log.Debug("cannot mark a copy as served", "err", err)
 		}
 	}

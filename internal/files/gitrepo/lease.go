@@ -222,10 +222,10 @@ var errLost = errors.New("the lock was not renewed in time and another process h
 
 // Take waits for a lock at most the given time. The returned context ends when the lease is lost. The error
 // is a *HeldError if another process holds the lock.
-func (l *Leases) Take(ctx context.Context, path string, patience time.Duration) (*Lease, context.Context, error) {
+func (l *Leases) Take(ctx context.Context, path string, waitLimit time.Duration) (*Lease, context.Context, error) {
 	self := me()
 	held.Store(self.token, true)
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	for {
 		other, err := l.try(path, self)
 		if err == nil && other == nil {

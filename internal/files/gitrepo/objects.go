@@ -30,7 +30,7 @@ const (
 	File Kind = iota
 	Executable
 	Symlink
-	Folder
+	Directory
 	Submodule
 )
 
@@ -41,7 +41,7 @@ func (k Kind) Mode() uint32 {
 		return 0o100755
 	case Symlink:
 		return 0o120000
-	case Folder:
+	case Directory:
 		return 0o40000
 	case Submodule:
 		return 0o160000
@@ -104,7 +104,7 @@ func readTree(out []byte) (*Tree, error) {
 		}
 		switch {
 		case f[1] == "tree":
-			e.Kind = Folder
+			e.Kind = Directory
 		case f[1] == "commit":
 			e.Kind = Submodule
 		case f[1] != "blob":
@@ -216,7 +216,7 @@ func (c *Clone) Tree(ctx context.Context, s *Snapshot, commit string) (*Tree, er
 		// A caller that waits for the same tree must not fail because the first
 		// caller's context ended.
 		ctx := context.WithoutCancel(ctx)
-		out, err := runGit(ctx, filepath.Join(c.c.Dir, s.Folder), nil, "ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
+		out, err := runGit(ctx, filepath.Join(c.c.Dir, s.Directory), nil, "ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
 		if err != nil {
 			var complaint *gitError
 			if errors.As(err, &complaint) {
@@ -239,7 +239,7 @@ func (c *Clone) Commit(ctx context.Context, s *Snapshot, id string) (commit stri
 	if s == nil || len(id) < 4 || len(id) > 64 || strings.Trim(id, "0123456789abcdefABCDEF") != "" {
 		return "", false
 	}
-	out, err := runGit(ctx, filepath.Join(c.c.Dir, s.Folder), nil, "rev-parse", "--verify", "--quiet", "--end-of-options", id+"^{commit}")
+	out, err := runGit(ctx, filepath.Join(c.c.Dir, s.Directory), nil, "rev-parse", "--verify", "--quiet", "--end-of-options", id+"^{commit}")
 	commit = strings.TrimSpace(string(out))
 	return commit, err == nil && isObjectID(commit)
 }
@@ -250,10 +250,10 @@ func (c *Clone) Copy(ctx context.Context, s *Snapshot, id string, w io.Writer) e
 		return fmt.Errorf("%q is no object", id)
 	}
 	c.mu.Lock()
-	o := c.objects[s.Folder]
+	o := c.objects[s.Directory]
 	if o == nil {
-		o = &objects{dir: filepath.Join(c.c.Dir, s.Folder)}
-		c.objects[s.Folder] = o
+		o = &objects{dir: filepath.Join(c.c.Dir, s.Directory)}
+		c.objects[s.Directory] = o
 	}
 	c.mu.Unlock()
 	if err := o.copy(ctx, id, w); err != nil {
@@ -446,7 +446,7 @@ func isDir(p string) bool {
 
 func (c *Clone) exportOne(ctx context.Context, s *Snapshot, root *os.Root, e Entry) error {
 	switch e.Kind {
-	case Folder, Submodule:
+	case Directory, Submodule:
 		return root.MkdirAll(e.Path, 0o700)
 	case Symlink:
 		to, err := c.Text(ctx, s, e.ID)

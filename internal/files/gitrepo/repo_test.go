@@ -77,7 +77,7 @@ func files(t testing.TB, c *Clone, branch string) map[string]string {
 	}
 	out := map[string]string{}
 	for _, e := range tree.Entries {
-		if e.Kind == Folder || e.Kind == Submodule {
+		if e.Kind == Directory || e.Kind == Submodule {
 			continue
 		}
 		var b bytes.Buffer
@@ -220,7 +220,7 @@ func TestCorruptedCopy(t *testing.T) {
 			c := openClone(t, Remote{URL: o.bare}, dir)
 			update(t, c)
 			o.commit("main", map[string]string{"a": "2"})
-			if err := damage(filepath.Join(dir, "copy", c.Snapshot().Folder)); err != nil {
+			if err := damage(filepath.Join(dir, "copy", c.Snapshot().Directory)); err != nil {
 				t.Fatal(err)
 			}
 			c = openClone(t, Remote{URL: o.bare}, dir)
@@ -248,7 +248,7 @@ func TestReaderFindsDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, _ := tree.Find("a")
-	packs, _ := filepath.Glob(filepath.Join(dir, "copy", s.Folder, "objects", e.ID[:2], e.ID[2:]))
+	packs, _ := filepath.Glob(filepath.Join(dir, "copy", s.Directory, "objects", e.ID[:2], e.ID[2:]))
 	if len(packs) != 1 {
 		t.Fatal("the object is not where it was expected")
 	}

@@ -148,9 +148,9 @@ func (s Settings) Remote(address string) (Remote, error) {
 	return r, r.Check()
 }
 
-// FolderName returns the name of a remote's directory in a cache: the remote's
+// DirectoryName returns the name of a remote's directory in a cache: the remote's
 // name or, as in Salt, a hash of its id.
-func (s Settings) FolderName(hashType string) (string, error) {
+func (s Settings) DirectoryName(hashType string) (string, error) {
 	if name := s.Text("name"); name != "" {
 		if name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || slices.Contains([]string{"work", "links", "hash", "refs", "objects"}, name) {
 			return "", salt.Errorf(salt.Invalid, "the name %q of the git remote %s cannot be that of a directory", name, redact.Text(s.ID))

@@ -45,7 +45,7 @@ func read(ctx context.Context, trees []Tree, keep func(string, fs.FileInfo) (str
 				return nil, err
 			default:
 				r.real = real
-				if err := r.folder(real, "", nil); err != nil {
+				if err := r.directory(real, "", nil); err != nil {
 					return nil, err
 				}
 			}
@@ -58,7 +58,7 @@ func read(ctx context.Context, trees []Tree, keep func(string, fs.FileInfo) (str
 	return out, nil
 }
 
-func (r *reader) folder(dir, rel string, above []fs.FileInfo) error {
+func (r *reader) directory(dir, rel string, above []fs.FileInfo) error {
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
@@ -114,10 +114,10 @@ func (r *reader) entry(full, rel string, e fs.DirEntry, above []fs.FileInfo) err
 	case err != nil:
 		return err
 	case fi.IsDir():
-		if err := r.add(Entry{Path: rel, Type: Folder}); err != nil {
+		if err := r.add(Entry{Path: rel, Type: Directory}); err != nil {
 			return err
 		}
-		return r.folder(full, rel, above)
+		return r.directory(full, rel, above)
 	case !fi.Mode().IsRegular():
 		return nil // the file server does not serve it either
 	}

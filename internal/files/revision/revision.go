@@ -48,9 +48,9 @@ type Type string
 
 // The types of entries.
 const (
-	File   Type = "f"
-	Folder Type = "d"
-	Link   Type = "l"
+	File      Type = "f"
+	Directory Type = "d"
+	Link      Type = "l"
 )
 
 // Listed is a tree with the entries of its directories.
@@ -177,7 +177,7 @@ func entryOf(v any) (e Entry, err error) {
 	switch {
 	case ok != [6]bool{true, true, true, true, true, true}, !localPath(e.Path), mode < 0 || mode > 0o777, e.Size < 0:
 		return e, errList
-	case e.Type == File && validSum(e.Sum) && e.To == "", e.Type == Folder && e.Sum == "" && e.To == "":
+	case e.Type == File && validSum(e.Sum) && e.To == "", e.Type == Directory && e.Sum == "" && e.To == "":
 		return e, nil
 	case e.Type == Link && e.Sum == "" && stays(e.Path, e.To):
 		return e, nil
@@ -218,7 +218,7 @@ func consistent(dir []Entry) error {
 		types[e.Path] = e.Type
 	}
 	for _, e := range dir {
-		if up := path.Dir(e.Path); up != "." && types[up] != Folder {
+		if up := path.Dir(e.Path); up != "." && types[up] != Directory {
 			return errList
 		}
 	}
@@ -264,7 +264,7 @@ func diff(old, now []Listed) (d Diff) {
 		for _, t := range trees {
 			for i, dir := range t.Dirs {
 				for _, e := range dir {
-					if e.Type != Folder {
+					if e.Type != Directory {
 						m[fmt.Sprintf("%s\x00%s\x00%d\x00%s", t.Kind, t.Env, i, e.Path)] = fmt.Sprint(e.Sum, e.To, e.Mode)
 					}
 				}

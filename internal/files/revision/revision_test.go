@@ -269,7 +269,7 @@ func FuzzDecode(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	list,
 		err := encode([]Listed{{"file_roots", "base",
-		[][]Entry{{{Path: "d", Type: Folder}, {Path: "d/x", Type: File, Sum: sumOf(nil)}, {Path: "l", Type: Link, To: "d/x"}}}}})
+		[][]Entry{{{Path: "d", Type: Directory}, {Path: "d/x", Type: File, Sum: sumOf(nil)}, {Path: "l", Type: Link, To: "d/x"}}}}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -280,7 +280,7 @@ func (s *Store) build(id string, list []byte, trees []Listed) error {
 				path := filepath.Join(top, e.Path)
 				var err error
 				switch e.Type {
-				case Folder:
+				case Directory:
 					err = os.Mkdir(path, 0o755)
 				case File:
 					err = os.Link(s.content(e.Sum, e.Mode), path)

@@ -23,12 +23,12 @@ import (
 
 // member sends the mutated messages of a master.
 type member struct {
-	*Cluster // never run
-	to       *Cluster
-	said     wire.Transcript
-	nonce    string // nonce of the other end
-	out      *wire.Session
-	patience time.Duration // how long to wait for an answer
+	*Cluster  // never run
+	to        *Cluster
+	said      wire.Transcript
+	nonce     string // nonce of the other end
+	out       *wire.Session
+	waitLimit time.Duration // how long to wait for an answer
 }
 
 // say sends one message of a conversation and reports whether the connection
@@ -66,7 +66,7 @@ func (m *member) say(c *clustertest.Caller, msg *value.Dict) bool {
 		if !c.Frame(tag, d) {
 			return false
 		}
-		ready, _, err := wire.Decode(c.Next(m.patience))
+		ready, _, err := wire.Decode(c.Next(m.waitLimit))
 		cipher, err2 := crypt.NewCrypticle(key)
 		if err != nil || err2 != nil || ready != memberauth.TagReady {
 			return false
@@ -81,7 +81,7 @@ func (m *member) say(c *clustertest.Caller, msg *value.Dict) bool {
 		if _, err := c.Write(event.Frame(b)); err != nil {
 			return false
 		}
-		reply, r, err := wire.Decode(c.Next(m.patience))
+		reply, r, err := wire.Decode(c.Next(m.waitLimit))
 		if err != nil || reply != memberauth.TagReply {
 			return m.out != nil
 		}
@@ -183,7 +183,7 @@ func FuzzMemberTalk(tf *testing.F) {
 		serve := func(conn net.Conn) { b.inbound.serve(ctx, conn) }
 
 		c, hangUp := clustertest.Call(serve, wire.MaxFrame)
-		m := &member{Cluster: evil, to: b, patience: 100 * time.Millisecond}
+		m := &member{Cluster: evil, to: b, waitLimit: 100 * time.Millisecond}
 		for _, msg := range conversation.Mutate(program, talk, values) {
 			if !m.say(c, msg) {
 				break
@@ -193,7 +193,7 @@ func FuzzMemberTalk(tf *testing.F) {
 
 		c, hangUp = clustertest.Call(serve, wire.MaxFrame)
 		defer hangUp()
-		honest := &member{Cluster: good, to: b, patience: time.Minute}
+		honest := &member{Cluster: good, to: b, waitLimit: time.Minute}
 		if !honest.say(c, hello(good)) || !honest.say(c, value.DeepCopy(key).(*value.Dict)) || honest.out == nil {
 			t.Fatal("an honest member is refused")
 		}

@@ -71,8 +71,8 @@ const (
 	// leader.
 	heartbeat = 1
 	election  = 5
-	// patience is how long a voter still waits for the others after a majority has answered.
-	patience = 25
+	// waitLimit is how long a voter still waits for the others after a majority has answered.
+	waitLimit = 25
 	// witnessPatience is how long there must be no leader before a witness tries to become it.
 	witnessPatience = 15
 )

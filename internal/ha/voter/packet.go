@@ -202,7 +202,7 @@ func (n *engine) remember(p Packet) {
 // ready reports whether this voter takes part: the others know no later state of its disk.
 func (n *engine) ready() bool {
 	others := n.roll.others()
-	n.sure = n.sure || n.agreeing(others) == len(others) && len(others) > 0 || n.majorityAgrees() && n.waited >= patience
+	n.sure = n.sure || n.agreeing(others) == len(others) && len(others) > 0 || n.majorityAgrees() && n.waited >= waitLimit
 	return n.sure
 }
 

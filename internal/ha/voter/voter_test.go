@@ -105,7 +105,7 @@ func TestRestartedWitnesses(t *testing.T) {
 		w.machines[name].start()
 		w.machines[name].ticks()
 	}
-	w.run(patience * TickTime)
+	w.run(waitLimit * TickTime)
 	w.until("the third master has the lease", func() bool { return w.holder() == w.machines["v0"] })
 }
 
@@ -257,7 +257,7 @@ func TestUnconfirmedIsSilent(t *testing.T) {
 	heartbeat("v2")
 	silent := func(when string) {
 		t.Helper()
-		for range patience {
+		for range waitLimit {
 			if m.node.e.ready() {
 				t.Fatalf("it takes part %s", when)
 			}

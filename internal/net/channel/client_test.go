@@ -725,9 +725,9 @@ func TestFileTrust(t *testing.T) {
 	}
 	// A directory in place of the file, or a path that cannot be created, is an error with the
 	// path.
-	folder := NewFileTrust(dir)
+	directory := NewFileTrust(dir)
 	nowhere := NewFileTrust(filepath.Join(dir, "no", "where"))
-	for _, tr := range []*FileTrust{folder, nowhere} {
+	for _, tr := range []*FileTrust{directory, nowhere} {
 		for _, replace := range []bool{false, true} {
 			if now, err := tr.Adopt("k", replace); err == nil || !strings.Contains(err.Error(), tr.File()) || now != "" {
 				t.Errorf("%s: %q, %v", tr.File(), now, err)

@@ -142,8 +142,8 @@ func (s *slsRun) file(ctx context.Context, f fileserver.Found, sls string, defau
 	return s.run.text(ctx, f, source, s.env, sls, defaults)
 }
 
-// hasFolders reports whether pillar_roots has directories for an environment.
-func (r *run) hasFolders(env string) bool {
+// hasDirectories reports whether pillar_roots has directories for an environment.
+func (r *run) hasDirectories(env string) bool {
 	return slices.ContainsFunc(r.roots, func(o fileserver.Root) bool { return (o.Env == env || o.Env == "__env__") && len(o.Dirs) > 0 })
 }
 
@@ -152,7 +152,7 @@ func (s *slsRun) missing(sls string) any {
 	switch {
 	case s.run.ignored[s.env][sls]:
 		s.run.log.Debug("ignoring a missing pillar SLS", "sls", sls, "pillarenv", s.env)
-	case s.run.known(s.env) && s.run.hasFolders(s.env): // Salt reports nothing for an environment without directories
+	case s.run.known(s.env) && s.run.hasDirectories(s.env): // Salt reports nothing for an environment without directories
 		s.run.fail(fmt.Sprintf("Specified SLS '%s' in environment '%s' is not available on the salt master", sls, s.env))
 		s.mods[sls] = nil
 	default:

@@ -18,7 +18,7 @@ import (
 )
 
 // directory is where the jobs of the table write.
-const folder = "/tmp/brine-files-test"
+const directory = "/tmp/brine-files-test"
 
 const table = "testdata/jobs.json"
 
@@ -42,16 +42,16 @@ func TestLikeSalt(t *testing.T) {
 	empty(t)
 	stocktest.Compare(t, table, registry(t), func() *fn.Call { return &fn.Call{} })
 	for path, want := range map[string]string{"sub/a/b.txt": "hello\nmore\n", "sub/c": "x", "sub/f": "text", "sub/g": "ä", "sub/other": "text"} {
-		if got, err := os.ReadFile(filepath.Join(folder, path)); string(got) != want {
+		if got, err := os.ReadFile(filepath.Join(directory, path)); string(got) != want {
 			t.Errorf("%s holds %q, %v", path, got, err)
 		}
 	}
 	for path, want := range map[string]uint32{"sub/a/b.txt": 0o640, "sub/c": 0o4755} {
-		if got := mode(t, filepath.Join(folder, path)); got != want {
+		if got := mode(t, filepath.Join(directory, path)); got != want {
 			t.Errorf("%s has mode %o, want %o", path, got, want)
 		}
 	}
-	err := filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
+	err := filepath.WalkDir(directory, func(path string, _ os.DirEntry, err error) error {
 		if strings.Contains(path, ".brine") {
 			t.Errorf("left behind: %s", path)
 		}
@@ -69,7 +69,7 @@ func TestRecordingIsTrue(t *testing.T) {
 
 func empty(t *testing.T) {
 	t.Helper()
-	clean := func() { os.RemoveAll(folder) }
+	clean := func() { os.RemoveAll(directory) }
 	clean()
 	t.Cleanup(clean)
 }

@@ -286,8 +286,8 @@ func shownRepo(r packages.Repo) *value.Dict {
 }
 
 func (p pkg) listRepos(_ context.Context, c *fn.Call, a kwargsOnly) (*value.Dict, error) {
-	if k, folders, ok := p.keeper(c, a.Kwargs.Dict); ok {
-		return listSections(k, folders), nil
+	if k, directories, ok := p.keeper(c, a.Kwargs.Dict); ok {
+		return listSections(k, directories), nil
 	}
 	apt, err := p.apt(c, "pkg.list_repos")
 	if err != nil {
@@ -336,8 +336,8 @@ func share(want, have packages.Repo) bool {
 }
 
 func (p pkg) getRepo(_ context.Context, c *fn.Call, a repoArgs) (*value.Dict, error) {
-	if k, folders, ok := p.keeper(c, a.Kwargs.Dict); ok {
-		if _, s := findSection(k, folders, a.Repo); s != nil {
+	if k, directories, ok := p.keeper(c, a.Kwargs.Dict); ok {
+		if _, s := findSection(k, directories, a.Repo); s != nil {
 			return shownSection(s, false), nil
 		}
 		return value.NewDict(0), nil
@@ -416,8 +416,8 @@ func (p pkg) addPPA(ctx context.Context, c *fn.Call, a modRepoArgs) (*value.Dict
 }
 
 func (p pkg) modRepo(ctx context.Context, c *fn.Call, a modRepoArgs) (*value.Dict, error) {
-	if k, folders, ok := p.keeper(c, a.Kwargs.Dict); ok {
-		return modSection(k, folders, a.Repo, a.Kwargs.Dict)
+	if k, directories, ok := p.keeper(c, a.Kwargs.Dict); ok {
+		return modSection(k, directories, a.Repo, a.Kwargs.Dict)
 	}
 	if strings.HasPrefix(a.Repo, "ppa:") {
 		return p.addPPA(ctx, c, a)
@@ -467,8 +467,8 @@ func (p pkg) modRepo(ctx context.Context, c *fn.Call, a modRepoArgs) (*value.Dic
 }
 
 func (p pkg) delRepo(ctx context.Context, c *fn.Call, a repoArgs) (string, error) {
-	if k, folders, ok := p.keeper(c, a.Kwargs.Dict); ok {
-		return delSection(k, folders, a.Repo)
+	if k, directories, ok := p.keeper(c, a.Kwargs.Dict); ok {
+		return delSection(k, directories, a.Repo)
 	}
 	apt, want, all, err := p.find(c, a.Repo)
 	if err != nil {

@@ -82,7 +82,7 @@ func (p pip) install(ctx context.Context, c *fn.Call, a pipInstallArgs) (*value.
 		return nil, err
 	}
 	words := append([]string{"install"}, files...)
-	for _, part := range []func(*fn.Call, string) ([]string, error){a.wheels, a.network, a.folders, a.manner, a.packages, a.rest} {
+	for _, part := range []func(*fn.Call, string) ([]string, error){a.wheels, a.network, a.directories, a.manner, a.packages, a.rest} {
 		more, err := part(c, version)
 		if err != nil {
 			return nil, err
@@ -220,7 +220,7 @@ func (a pipInstallArgs) network(c *fn.Call, version string) ([]string, error) {
 	return words, nil
 }
 
-func (a pipInstallArgs) folders(_ *fn.Call, version string) (words []string, err error) {
+func (a pipInstallArgs) directories(_ *fn.Call, version string) (words []string, err error) {
 	target, cache, option := a.Target, a.DownloadCache, "--download-cache"
 	if target == "" && a.BinEnv == "" {
 		target = os.Getenv("VENV_PIP_TARGET")

@@ -11,12 +11,12 @@ import (
 
 // keeper returns the package manager if its repositories are in files, and the
 // directories that the keyword basedir names.
-func (p pkg) keeper(c *fn.Call, kw *value.Dict) (k packages.RepoKeeper, folders []string, ok bool) {
+func (p pkg) keeper(c *fn.Call, kw *value.Dict) (k packages.RepoKeeper, directories []string, ok bool) {
 	k, ok = p.manager(c).(packages.RepoKeeper)
 	if v := kw.At("basedir"); value.Truth(v) {
-		folders = value.Words(v)
+		directories = value.Words(v)
 	}
-	return k, folders, ok
+	return k, directories, ok
 }
 
 // shownSection returns the options of a repository, and its file if file is
@@ -36,8 +36,8 @@ func shownSection(s *packages.RepoSection, file bool) *value.Dict {
 }
 
 // findSection returns a repository and the file that contains it.
-func findSection(k packages.RepoKeeper, folders []string, id string) (*packages.RepoFile, *packages.RepoSection) {
-	for _, f := range k.RepoFiles(folders) {
+func findSection(k packages.RepoKeeper, directories []string, id string) (*packages.RepoFile, *packages.RepoSection) {
+	for _, f := range k.RepoFiles(directories) {
 		if s := f.Section(id); s != nil {
 			return f, s
 		}
@@ -45,9 +45,9 @@ func findSection(k packages.RepoKeeper, folders []string, id string) (*packages.
 	return nil, nil
 }
 
-func listSections(k packages.RepoKeeper, folders []string) *value.Dict {
+func listSections(k packages.RepoKeeper, directories []string) *value.Dict {
 	out := value.NewDict(8)
-	for _, f := range k.RepoFiles(folders) {
+	for _, f := range k.RepoFiles(directories) {
 		for _, s := range f.Sections {
 			out.Set(s.ID, shownSection(s, true))
 		}
@@ -73,14 +73,14 @@ func optionText(v any) string {
 	return value.Str(v)
 }
 
-func modSection(k packages.RepoKeeper, folders []string, id string, kw *value.Dict) (*value.Dict, error) {
+func modSection(k packages.RepoKeeper, directories []string, id string, kw *value.Dict) (*value.Dict, error) {
 	if value.Truth(kw.At("mirrorlist")) && value.Truth(kw.At("baseurl")) {
 		return nil, fn.Invalidf("Only one of 'mirrorlist' and 'baseurl' can be specified")
 	}
 	if strings.HasPrefix(id, "copr:") {
 		return nil, fn.Invalidf("copr repositories are not supported: give the repository's own name and baseurl")
 	}
-	f, s := findSection(k, folders, id)
+	f, s := findSection(k, directories, id)
 	if s == nil {
 		if !value.Truth(kw.At("name")) {
 			return nil, fn.Invalidf("The repo does not exist and needs to be created, but a name was not given")
@@ -89,7 +89,7 @@ func modSection(k packages.RepoKeeper, folders []string, id string, kw *value.Di
 			return nil, fn.Invalidf("The repo does not exist and needs to be created, but either a baseurl or a mirrorlist needs to be given")
 		}
 		var err error
-		if f, err = k.NewRepoFile(folders, id); err != nil {
+		if f, err = k.NewRepoFile(directories, id); err != nil {
 			return nil, expected(err)
 		}
 		s = &packages.RepoSection{ID: id, Values: map[string]string{}, File: f.Path}
@@ -144,8 +144,8 @@ func changeSection(s *packages.RepoSection, kw *value.Dict) error {
 	return nil
 }
 
-func delSection(k packages.RepoKeeper, folders []string, id string) (string, error) {
-	f, s := findSection(k, folders, id)
+func delSection(k packages.RepoKeeper, directories []string, id string) (string, error) {
+	f, s := findSection(k, directories, id)
 	if s == nil {
 		return "Error: the " + id + " repo does not exist", nil
 	}

@@ -52,9 +52,9 @@ func (m *mod) running(_ context.Context, c *fn.Call, a runningArgs) (*value.List
 	return l, nil
 }
 
-// pauseFolder is the directory below cachedir with the requests to pause, resume or end
+// pauseDir is the directory below cachedir with the requests to pause, resume or end
 // runs.
-const pauseFolder = "state_pause"
+const pauseDir = "state_pause"
 
 // all stands for the next state, whichever it is.
 const all = "__all__"
@@ -73,7 +73,7 @@ func (a pauseArgs) file(c *fn.Call) (p pauses, jid, id string, err error) {
 	if !salt.ValidJID(jid) {
 		return p, "", "", fn.Invalidf("%q is not a job id", jid)
 	}
-	return pauses{filepath.Join(cacheDir(c), pauseFolder)}, jid, id, nil
+	return pauses{filepath.Join(cacheDir(c), pauseDir)}, jid, id, nil
 }
 
 func (m *mod) pause(_ context.Context, c *fn.Call, a pauseArgs) (any, error) {
@@ -122,7 +122,7 @@ func entryOf(d *value.Dict, id string) *value.Dict {
 }
 
 func (m *mod) getPauses(_ context.Context, c *fn.Call, a pauseArgs) (*value.Dict, error) {
-	p := pauses{filepath.Join(cacheDir(c), pauseFolder)}
+	p := pauses{filepath.Join(cacheDir(c), pauseDir)}
 	jids := value.Split(a.JID)
 	if a.JID == nil {
 		entries, err := os.ReadDir(p.dir)

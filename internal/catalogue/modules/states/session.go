@@ -39,7 +39,7 @@ func (m *mod) open(ctx context.Context, c *fn.Call, a args, defaultEnv string) (
 		req.Saltenv = defaultEnv
 	}
 	if c.JID != "" {
-		p := pauses{dir: filepath.Join(cacheDir(c), pauseFolder)}
+		p := pauses{dir: filepath.Join(cacheDir(c), pauseDir)}
 		req.Hold = func(ctx context.Context, id string) bool { return p.hold(ctx, c.JID, id) }
 	}
 	return highstate.Open(ctx, m.deps.Deps, c, req)

@@ -156,7 +156,7 @@ func given(v any, name string) error {
 func (g git) run(ctx context.Context, c *fn.Call, a args) (gitcmd.Git, error) {
 	r := gitcmd.Git{Machine: g.m, User: a.User}
 	if a.Cwd != nil {
-		r.Dir = g.folder(ctx, a)
+		r.Dir = g.directory(ctx, a)
 	}
 	var files []any
 	switch x := a.Identity.(type) {
@@ -183,7 +183,7 @@ func (g git) run(ctx context.Context, c *fn.Call, a args) (gitcmd.Git, error) {
 	return r, nil
 }
 
-func (g git) folder(ctx context.Context, a args) string {
+func (g git) directory(ctx context.Context, a args) string {
 	dir := value.Str(a.Cwd)
 	if filepath.IsAbs(dir) {
 		return dir
@@ -320,7 +320,7 @@ func (g git) clone(ctx context.Context, c *fn.Call, a args) (bool, error) {
 	if err != nil {
 		return false, fn.Invalidf("%w", err)
 	}
-	dir := g.folder(ctx, a)
+	dir := g.directory(ctx, a)
 	if a.Name != nil {
 		if err := os.MkdirAll(g.m.Path(dir), 0o755); err != nil {
 			return false, failed(err)
@@ -398,7 +398,7 @@ func (g git) init(ctx context.Context, c *fn.Call, a args) (string, error) {
 	default:
 		more = append(more, "--shared="+strings.ToLower(value.Str(x)))
 	}
-	dir := g.folder(ctx, a)
+	dir := g.directory(ctx, a)
 	a.Cwd = "/"
 	return g.do(ctx, c, a, "init", append(more, "--", dir)...)
 }
@@ -483,7 +483,7 @@ func (g git) remoteGet(ctx context.Context, c *fn.Call, a args) (*value.Dict, er
 	}
 	d := all.Dict(value.Str(a.Remote))
 	if d == nil {
-		return nil, fn.Errorf("Remote '%s' not present in git checkout located at %s", value.Str(a.Remote), g.folder(ctx, a))
+		return nil, fn.Errorf("Remote '%s' not present in git checkout located at %s", value.Str(a.Remote), g.directory(ctx, a))
 	}
 	return d, nil
 }

@@ -113,7 +113,7 @@ func (g git) archive(ctx context.Context, c *fn.Call, a moreOpen) (bool, error) 
 	switch prefix := a.Prefix; {
 	case prefix == "":
 	case !value.Truth(prefix):
-		more = append(more, "--prefix", filepath.Base(g.folder(ctx, a.args))+"/")
+		more = append(more, "--prefix", filepath.Base(g.directory(ctx, a.args))+"/")
 	default:
 		more = append(more, "--prefix", value.Str(prefix))
 	}
@@ -122,7 +122,7 @@ func (g git) archive(ctx context.Context, c *fn.Call, a moreOpen) (bool, error) 
 	}
 	out := a.args
 	out.Cwd = a.Output
-	_, err := g.do(ctx, c, a.args, "archive", append(more, "--output", g.folder(ctx, out), value.Str(a.Rev))...)
+	_, err := g.do(ctx, c, a.args, "archive", append(more, "--output", g.directory(ctx, out), value.Str(a.Rev))...)
 	return err == nil, err
 }
 
@@ -387,7 +387,7 @@ func (g git) worktreePrune(ctx context.Context, c *fn.Call, a moreArgs) (string,
 }
 
 func (g git) worktreeRm(ctx context.Context, c *fn.Call, a moreArgs) (bool, error) {
-	dir := g.folder(ctx, a.args)
+	dir := g.directory(ctx, a.args)
 	if _, err := os.Lstat(g.m.Path(dir)); err != nil {
 		return false, fn.Errorf("%s does not exist", dir)
 	}

@@ -99,15 +99,15 @@ func authPresent(ctx context.Context, e *state.Env, a authArgs) (state.Plan, err
 	if err != nil {
 		return state.Plan{}, err
 	}
-	foretold := "Key " + a.Name + " for user " + a.User + " is set to be added"
+	predicted := "Key " + a.Name + " for user " + a.User + " is set to be added"
 	switch check {
 	case "exists":
 		return state.Plan{Comment: "The authorized host key " + a.Name + " is already present for user " + a.User}, nil
 	case "update":
-		foretold = "Key " + a.Name + " for user " + a.User + " is set to be updated"
+		predicted = "Key " + a.Name + " for user " + a.User + " is set to be updated"
 	}
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Comment: foretold},
+		Change: state.Change{Comment: predicted},
 		Do: func(ctx context.Context) (state.Change, error) {
 			kw := value.DictOf("enc", a.Enc, "comment", a.Comment, "options", a.options(), "config", a.Config, "fingerprint_hash_type", a.Hash)
 			v, err := e.Exec(ctx, "ssh.set_auth_key", kw, a.User, a.Name)
@@ -143,19 +143,19 @@ func (a authArgs) presentFile(ctx context.Context, e *state.Env) (state.Plan, er
 	if err != nil {
 		return state.Plan{}, err
 	}
-	foretold := ""
+	predicted := ""
 	for key, status := range all.All() {
 		if status != "exists" {
-			foretold += "Set to " + value.Str(status) + ": " + value.Str(key) + "\n"
+			predicted += "Set to " + value.Str(status) + ": " + value.Str(key) + "\n"
 		}
 	}
 	done := state.Plan{Comment: "The authorized host key " + a.Name + " is already present for user " + a.User,
 		Forecast: &state.Result{Verdict: state.Succeeded, Comment: "All host keys in file " + a.Source + " are already present"}}
-	if foretold == "" {
+	if predicted == "" {
 		return done, nil
 	}
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Comment: foretold},
+		Change: state.Change{Comment: predicted},
 		Do: func(ctx context.Context) (state.Change, error) {
 			kw := value.DictOf("config", a.Config, "saltenv", e.Saltenv, "fingerprint_hash_type", a.Hash, "options", a.Options)
 			v, err := e.Exec(ctx, "ssh.set_auth_key_from_file", kw, a.User, a.Source)
@@ -218,14 +218,14 @@ func (a authArgs) absentFile(ctx context.Context, e *state.Env) (state.Plan, err
 	if err != nil {
 		return state.Plan{}, err
 	}
-	foretold := ""
+	predicted := ""
 	for key, status := range all.All() {
 		if status != "add" {
-			foretold += "Set to remove: " + value.Str(key) + "\n"
+			predicted += "Set to remove: " + value.Str(key) + "\n"
 		}
 	}
 	p := state.Plan{Steps: []state.Step{{
-		Change: state.Change{Comment: foretold},
+		Change: state.Change{Comment: predicted},
 		Do: func(ctx context.Context) (state.Change, error) {
 			v, err := e.Exec(ctx, "ssh.rm_auth_key_from_file", value.DictOf("saltenv", e.Saltenv, "fingerprint_hash_type", a.Hash), a.User, a.Source, a.Config)
 			if err != nil {
@@ -234,7 +234,7 @@ func (a authArgs) absentFile(ctx context.Context, e *state.Env) (state.Plan, err
 			return removed(v, a.Name)
 		},
 	}}}
-	if foretold == "" {
+	if predicted == "" {
 		p.Forecast = &state.Result{Verdict: state.Succeeded, Comment: "All host keys in file " + a.Source + " are already absent"}
 	}
 	return p, nil

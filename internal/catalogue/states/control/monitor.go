@@ -209,7 +209,7 @@ func diskStatus(_ context.Context, e *state.Env, a diskArgs) (state.Plan, error)
 			used, available := a.ofMount(mount)
 			return withData(a.judged(used, available, false, least, most), mount)
 		}
-		return a.ofFolder(ctx, e, least, most)
+		return a.ofDirectory(ctx, e, least, most)
 	})
 }
 
@@ -226,8 +226,8 @@ func (a diskArgs) ofMount(mount *value.Dict) (used, available float64) {
 	return number("capacity"), 100 - number("capacity")
 }
 
-// ofFolder checks the file system of a directory.
-func (a diskArgs) ofFolder(ctx context.Context, e *state.Env, least, most *int64) state.Result {
+// ofDirectory checks the file system of a directory.
+func (a diskArgs) ofDirectory(ctx context.Context, e *state.Env, least, most *int64) state.Result {
 	if st, err := os.Stat(a.Name); err != nil || !st.IsDir() {
 		return withData(failed("Disk mount %s not present. Directory %s does not exist or is not a directory", a.Name, a.Name), value.NewDict(0))
 	}

@@ -77,11 +77,11 @@ func (g grains) present(ctx context.Context, e *state.Env, a grainPresentArgs) (
 	if ok && value.Equal(now, a.Value) {
 		return state.Plan{Comment: "Grain is already set"}, nil
 	}
-	foretold := state.Change{Comment: "Grain " + path + " is set to be added", Diff: value.DictOf("new", path)}
+	predicted := state.Change{Comment: "Grain " + path + " is set to be added", Diff: value.DictOf("new", path)}
 	if ok {
-		foretold = state.Change{Comment: "Grain " + path + " is set to be changed", Diff: value.DictOf("changed", value.DictOf(path, a.Value))}
+		predicted = state.Change{Comment: "Grain " + path + " is set to be changed", Diff: value.DictOf("changed", value.DictOf(path, a.Value))}
 	}
-	return state.Plan{Steps: []state.Step{{Change: foretold, Do: func(ctx context.Context) (state.Change, error) {
+	return state.Plan{Steps: []state.Step{{Change: predicted, Do: func(ctx context.Context) (state.Change, error) {
 		d, err := g.set(ctx, e, path, a.Value, value.DictOf("force", a.Force))
 		if err != nil {
 			return state.Change{Diff: d.Dict("changes")}, err
@@ -112,13 +112,13 @@ func (g grains) absent(ctx context.Context, e *state.Env, a grainAbsentArgs) (st
 	case now == nil && !a.Destructive:
 		return state.Plan{}, nil
 	}
-	foretold := state.Change{Comment: "Value for grain " + path + " is set to be deleted (None)", Diff: value.DictOf("grain", path, "value", nil)}
-	done := state.Change{Comment: "Value for grain " + path + " was set to None", Diff: foretold.Diff}
+	predicted := state.Change{Comment: "Value for grain " + path + " is set to be deleted (None)", Diff: value.DictOf("grain", path, "value", nil)}
+	done := state.Change{Comment: "Value for grain " + path + " was set to None", Diff: predicted.Diff}
 	if a.Destructive {
-		foretold = state.Change{Comment: "Grain " + path + " is set to be deleted", Diff: value.DictOf("deleted", path)}
-		done = state.Change{Comment: "Grain " + path + " was deleted", Diff: foretold.Diff}
+		predicted = state.Change{Comment: "Grain " + path + " is set to be deleted", Diff: value.DictOf("deleted", path)}
+		done = state.Change{Comment: "Grain " + path + " was deleted", Diff: predicted.Diff}
 	}
-	return state.Plan{Steps: []state.Step{{Change: foretold, Do: func(ctx context.Context) (state.Change, error) {
+	return state.Plan{Steps: []state.Step{{Change: predicted, Do: func(ctx context.Context) (state.Change, error) {
 		d, err := g.set(ctx, e, path, nil, value.DictOf("destructive", a.Destructive, "force", a.Force))
 		if err != nil {
 			return state.Change{Diff: d.Dict("changes")}, err
@@ -145,7 +145,7 @@ func (g grains) append(ctx context.Context, e *state.Env, a grainAppendArgs) (st
 		return state.Plan{}, err
 	}
 	l, isList := now.(*value.List)
-	foretold := "Value " + text + " in grain " + path + " is set to be added"
+	predicted := "Value " + text + " in grain " + path + " is set to be added"
 	do := func(ctx context.Context) error {
 		_, err := e.Exec(ctx, "grains.append", nil, path, a.Value)
 		return err
@@ -159,7 +159,7 @@ func (g grains) append(ctx context.Context, e *state.Env, a grainAppendArgs) (st
 	case !a.Convert:
 		return state.Plan{}, fn.Errorf("Grain %s is not a valid list", path)
 	default:
-		foretold = "Grain " + path + " is set to be converted to list and value " + text + " will be added"
+		predicted = "Grain " + path + " is set to be converted to list and value " + text + " will be added"
 		items := value.ListOf()
 		if now != nil {
 			items.Append(now)
@@ -171,7 +171,7 @@ func (g grains) append(ctx context.Context, e *state.Env, a grainAppendArgs) (st
 		}
 	}
 	diff := value.DictOf("added", a.Value)
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: diff, Comment: foretold}, Do: func(ctx context.Context) (state.Change, error) {
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: diff, Comment: predicted}, Do: func(ctx context.Context) (state.Change, error) {
 		if err := do(ctx); err != nil {
 			return state.Change{}, err
 		}
@@ -194,7 +194,7 @@ func (g grains) listPresent(ctx context.Context, e *state.Env, a grainListArgs) 
 	if !ok {
 		now = ""
 	}
-	foretold, said := "Grain "+path+" is set to be added", ""
+	predicted, said := "Grain "+path+" is set to be added", ""
 	if value.Truth(now) {
 		l, ok := now.(*value.List)
 		if !ok {
@@ -220,10 +220,10 @@ func (g grains) listPresent(ctx context.Context, e *state.Env, a grainListArgs) 
 		} else if contains(l, wanted) {
 			return already, nil
 		}
-		foretold = "Value " + value.Str(wanted) + " is set to be appended to grain " + path
+		predicted = "Value " + value.Str(wanted) + " is set to be appended to grain " + path
 	}
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Comment: foretold, Diff: value.DictOf("new", now)},
+		Change: state.Change{Comment: predicted, Diff: value.DictOf("new", now)},
 		Do: func(ctx context.Context) (state.Change, error) {
 			v, err := e.Exec(ctx, "grains.append", nil, path, wanted)
 			if err != nil {
@@ -252,16 +252,16 @@ func (g grains) listAbsent(ctx context.Context, e *state.Env, a grainListArgs) (
 		values = several
 	}
 	gone := value.ListOf()
-	var foretold, done []string
+	var predicted, done []string
 	for _, v := range values.Items {
 		text := value.Str(v)
 		if !contains(l, v) {
-			foretold = append(foretold, "Value "+text+" is absent from grain "+path)
-			done = append(done, foretold[len(foretold)-1])
+			predicted = append(predicted, "Value "+text+" is absent from grain "+path)
+			done = append(done, predicted[len(predicted)-1])
 			continue
 		}
 		gone.Append(v)
-		foretold = append(foretold, "Value "+text+" in grain "+path+" is set to be deleted")
+		predicted = append(predicted, "Value "+text+" in grain "+path+" is set to be deleted")
 		done = append(done, "Value "+text+" was deleted from grain "+path)
 	}
 	if gone.Len() == 0 {
@@ -269,7 +269,7 @@ func (g grains) listAbsent(ctx context.Context, e *state.Env, a grainListArgs) (
 	}
 	diff := value.DictOf("deleted", gone)
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Diff: diff, Comment: strings.Join(foretold, "\n")},
+		Change: state.Change{Diff: diff, Comment: strings.Join(predicted, "\n")},
 		Do: func(ctx context.Context) (state.Change, error) {
 			for _, v := range gone.Items {
 				if _, err := e.Exec(ctx, "grains.remove", nil, path, v); err != nil {

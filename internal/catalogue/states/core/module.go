@@ -66,15 +66,15 @@ func (m module) several(e *state.Env, calls []string, kw *value.Dict) (state.Pla
 		}
 		return before + joined(after, list)
 	}
-	foretold := text("Function", known, " % to be executed.")
+	predicted := text("Function", known, " % to be executed.")
 	name := value.DictOf("name", value.Strings(calls)) // name in the result, as in Salt
 	if len(missing) > 0 {
 		problem := text("Unavailable function", missing, ": %.")
-		return state.Plan{Extra: name, Forecast: &state.Result{Verdict: state.Failed, Comment: strings.TrimSpace(problem + " " + foretold)}},
+		return state.Plan{Extra: name, Forecast: &state.Result{Verdict: state.Failed, Comment: strings.TrimSpace(problem + " " + predicted)}},
 			fn.Errorf("%s", problem)
 	}
 	return state.Plan{Extra: name, Steps: []state.Step{{
-		Change: state.Change{Comment: foretold},
+		Change: state.Change{Comment: predicted},
 		Do: func(ctx context.Context) (state.Change, error) {
 			c := state.Change{Diff: value.NewDict(len(calls))}
 			var failures, good []string

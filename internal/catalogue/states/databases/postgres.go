@@ -199,7 +199,7 @@ func rolePresent(ctx context.Context, e *state.Env, kind string, a roleArgs) (st
 		}
 	}
 	verb, diff := "create", value.DictOf(a.Name, "Present")
-	foretold := (*value.Dict)(nil)
+	predicted := (*value.Dict)(nil)
 	if now != nil {
 		verb = "update"
 		changes, err := a.update(ctx, s, now, secret != nil)
@@ -207,12 +207,12 @@ func rolePresent(ctx context.Context, e *state.Env, kind string, a roleArgs) (st
 			return state.Plan{Comment: label + " is already present"}, err
 		}
 		diff = value.DictOf(a.Name, changes)
-		foretold = diff
+		predicted = diff
 		if s := a.Superuser; s != nil && value.Equal(s, now.At("superuser")) {
 			a.Superuser = nil // only superusers may set it
 		}
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: label + " is set to be " + verb + "d", Diff: foretold},
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: label + " is set to be " + verb + "d", Diff: predicted},
 		Do: func(ctx context.Context) (state.Change, error) {
 			ok, err := s.is(ctx, kind+"_"+verb, kind+"name", a.Name, "createdb", a.CreateDB, "createroles", a.CreateRoles, "encrypted", a.Encrypted,
 				"superuser", a.Superuser,

@@ -51,11 +51,11 @@ func (file) decode(ctx context.Context, e *state.Env, a decodeArgs) (state.Plan,
 			return state.Plan{Comment: "File is in the correct state."}, nil
 		}
 	}
-	foretold, done := value.NewDict(0), value.DictOf("old", old, "new", want)
+	predicted, done := value.NewDict(0), value.DictOf("old", old, "new", want)
 	if old != nil {
-		foretold = done
+		predicted = done
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: foretold, Comment: "File is set to be updated."},
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: predicted, Comment: "File is set to be updated."},
 		Do: func(ctx context.Context) (state.Change, error) {
 			if _, err := e.Exec(ctx, "hashutil.base64_decodefile", nil, content, a.Name); err != nil {
 				return state.Change{}, err

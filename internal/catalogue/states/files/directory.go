@@ -45,7 +45,7 @@ type directoryArgs struct {
 }
 
 // directory holds the declared state of a directory.
-type folder struct {
+type directoryPlan struct {
 	file
 	e *state.Env
 	directoryArgs
@@ -59,14 +59,14 @@ type folder struct {
 }
 
 func (f file) directory(ctx context.Context, e *state.Env, a directoryArgs) (state.Plan, error) {
-	d, err := f.newFolder(ctx, e, a)
+	d, err := f.newDirectoryPlan(ctx, e, a)
 	if err != nil {
 		return state.Plan{}, err
 	}
 	return d.plan()
 }
 
-func (f file) newFolder(ctx context.Context, e *state.Env, a directoryArgs) (*folder, error) {
+func (f file) newDirectoryPlan(ctx context.Context, e *state.Env, a directoryArgs) (*directoryPlan, error) {
 	a.Name = filesys.ExpandUser(a.Name)
 	if a.Name == "" {
 		return nil, fn.Errorf("Must provide name to file.directory")
@@ -83,7 +83,7 @@ func (f file) newFolder(ctx context.Context, e *state.Env, a directoryArgs) (*fo
 	if !value.Truth(a.FileMode) {
 		a.FileMode = a.DirMode
 	}
-	d := &folder{file: f, e: e, directoryArgs: a, changes: value.NewDict(0)}
+	d := &directoryPlan{file: f, e: e, directoryArgs: a, changes: value.NewDict(0)}
 	var err error
 	if d.dir, err = f.owner(ctx, a.User, a.Group, filesys.NormalizeMode(a.DirMode)); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func recursion(v any) (map[string]bool, error) {
 	return out, nil
 }
 
-func (d *folder) plan() (state.Plan, error) {
+func (d *directoryPlan) plan() (state.Plan, error) {
 	link := filesys.IsLink(d.Name)
 	d.exists = filesys.IsDir(d.Name)
 	d.blocked = filesys.IsFile(d.Name) || link && (!d.AllowSymlink || d.Force)
@@ -146,11 +146,11 @@ func (d *folder) plan() (state.Plan, error) {
 	if d.changes.Len() == 0 {
 		return state.Plan{Comment: "The directory " + d.Name + " is in the correct state", Forecast: nil}, nil
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: d.changes, Comment: d.foretell()}, Do: d.do}}}, nil
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: d.changes, Comment: d.predict()}, Do: d.do}}}, nil
 }
 
 // planBlocked replaces the file or link at the directory's path.
-func (d *folder) planBlocked(link bool) (state.Plan, error) {
+func (d *directoryPlan) planBlocked(link bool) (state.Plan, error) {
 	if d.Backupname != "" {
 		if filesys.Exists(d.Backupname, false) && !d.Force {
 			return state.Plan{}, fn.Errorf("File exists where the backup target %s should go", d.Backupname)
@@ -177,7 +177,7 @@ func (d *folder) planBlocked(link bool) (state.Plan, error) {
 	}
 	d.changes.Set(d.Name, value.DictOf("directory", "new"))
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Diff: merge(value.DictOf("forced", kind+" would be forcibly replaced"), d.changes), Comment: d.foretell()},
+		Change: state.Change{Diff: merge(value.DictOf("forced", kind+" would be forcibly replaced"), d.changes), Comment: d.predict()},
 		Do: func(ctx context.Context) (state.Change, error) {
 			if err := os.Remove(d.Name); err != nil {
 				return state.Change{}, fn.Errorf("cannot remove %s: %w", d.Name, atomicfile.Cause(err))
@@ -191,7 +191,7 @@ func (d *folder) planBlocked(link bool) (state.Plan, error) {
 }
 
 // predict lists the changes as a test run shows them.
-func (d *folder) foretell() string {
+func (d *directoryPlan) predict() string {
 	var b strings.Builder
 	b.WriteString("The following files will be changed:\n")
 	for path, what := range d.changes.All() {
@@ -205,7 +205,7 @@ func (d *folder) foretell() string {
 }
 
 // compare finds the differences from the declaration.
-func (d *folder) compare() error {
+func (d *directoryPlan) compare() error {
 	if !d.exists {
 		d.changes.Set(d.Name, value.DictOf("directory", "new"))
 		return nil
@@ -237,10 +237,12 @@ func (d *folder) compare() error {
 	return err
 }
 
-func (d *folder) diff(now filesys.Facts, want managed.Owner) *value.Dict { return want.Differs(now) }
+func (d *directoryPlan) diff(now filesys.Facts, want managed.Owner) *value.Dict {
+	return want.Differs(now)
+}
 
 // below visits the paths that recurse selects.
-func (d *folder) below(visit func(path string, now filesys.Facts, want managed.Owner)) error {
+func (d *directoryPlan) below(visit func(path string, now filesys.Facts, want managed.Owner)) error {
 	if d.what == nil {
 		return nil
 	}
@@ -324,7 +326,7 @@ func walkFrom(dir string, depth int, visit func(path string, depth int, isDir bo
 
 // unwanted lists what clean removes: everything that no required state keeps and
 // exclude_pat does not match. all also has the content of removed directories.
-func (d *folder) unwanted(chunks []*value.Dict) (removals, all []string, err error) {
+func (d *directoryPlan) unwanted(chunks []*value.Dict) (removals, all []string, err error) {
 	keep := map[string]bool{d.Name: true}
 	var trees []string
 	for _, name := range required(d.Require, chunks) {
@@ -400,7 +402,7 @@ func leftovers(root string, keep map[string]bool, trees []string, spare chooser)
 }
 
 // do changes the directory to the declared state.
-func (d *folder) do(context.Context) (state.Change, error) {
+func (d *directoryPlan) do(context.Context) (state.Change, error) {
 	if err := d.dir.Available(); err != nil {
 		return state.Change{}, err
 	}
@@ -447,7 +449,7 @@ func (d *folder) do(context.Context) (state.Change, error) {
 
 // create creates the directory. If it cannot, the changes are those of a test
 // run, as in Salt.
-func (d *folder) create() (state.Change, error) {
+func (d *directoryPlan) create() (state.Change, error) {
 	if up := filepath.Dir(d.Name); !filesys.IsDir(up) {
 		if !d.Makedirs {
 			return state.Change{Diff: d.changes}, fn.Errorf("No directory to create %s in", d.Name)
@@ -463,7 +465,7 @@ func (d *folder) create() (state.Change, error) {
 }
 
 // clean removes unwanted files.
-func (d *folder) clean(c state.Change) (state.Change, error) {
+func (d *directoryPlan) clean(c state.Change) (state.Change, error) {
 	removed := value.ListOf()
 	for _, path := range d.removals {
 		if err := filesys.Remove(path); err != nil {

@@ -74,8 +74,8 @@ type editing struct {
 	// of the file's owner.
 	disowned bool
 	// predicted and done are the comments of a test and of a run.
-	foretold, done string
-	show           bool
+	predicted, done string
+	show            bool
 }
 
 // plan returns the plan to write the new text.
@@ -89,7 +89,7 @@ func (w editing) plan() state.Plan {
 	}
 	changes := value.DictOf("diff", diff)
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Diff: changes, Comment: w.foretold},
+		Change: state.Change{Diff: changes, Comment: w.predicted},
 		Do: func(context.Context) (state.Change, error) {
 			if err := w.write(); err != nil {
 				return state.Change{}, err
@@ -169,7 +169,7 @@ func (file) replace(_ context.Context, _ *state.Env, a replaceArgs) (state.Plan,
 		return state.Plan{}, fn.Errorf("%w", err)
 	}
 	return editing{
-		name: name, old: text, new: changed, backup: backupEnd(a.Backup), disowned: true, show: a.ShowChanges, foretold: "Changes would have been made",
+		name: name, old: text, new: changed, backup: backupEnd(a.Backup), disowned: true, show: a.ShowChanges, predicted: "Changes would have been made",
 		done: "Changes were made",
 	}.plan(), nil
 }
@@ -223,7 +223,7 @@ func (f file) line(ctx context.Context, _ *state.Env, a lineArgs) (state.Plan, e
 	if err != nil {
 		return state.Plan{}, fn.Errorf("%w", err)
 	}
-	w := editing{name: name, old: text, new: changed, show: a.ShowChanges, foretold: "Changes would be made", done: "Changes were made"}
+	w := editing{name: name, old: text, new: changed, show: a.ShowChanges, predicted: "Changes would be made", done: "Changes were made"}
 	if a.Backup {
 		w.backup = time.Now().Format(".2006-01-02-15-04-05")
 	}
@@ -267,7 +267,7 @@ func (f file) withOwner(w editing, own managed.Owner, fresh bool) state.Plan {
 	}
 	changes := own.Differs(now)
 	p.Steps = []state.Step{{
-		Change: state.Change{Diff: changes, Comment: w.foretold},
+		Change: state.Change{Diff: changes, Comment: w.predicted},
 		Do: func(context.Context) (state.Change, error) {
 			return state.Change{Diff: changes, Comment: w.done}, prepare()
 		},
@@ -321,7 +321,7 @@ func (f file) blockreplace(ctx context.Context, e *state.Env, a blockArgs) (stat
 		return state.Plan{}, fn.Errorf("Encountered error managing block: %w. See the log for details.", err)
 	}
 	return editing{
-		name: name, old: text, new: changed, backup: backupEnd(a.Backup), show: a.ShowChanges, foretold: "Changes would be made", done: "Changes were made",
+		name: name, old: text, new: changed, backup: backupEnd(a.Backup), show: a.ShowChanges, predicted: "Changes would be made", done: "Changes were made",
 	}.plan(), nil
 }
 

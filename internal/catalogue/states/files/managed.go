@@ -417,18 +417,18 @@ func (t *managedFile) planOwner(ctx context.Context, now filesys.Facts) (state.P
 const note = "\nNote: No changes made, actual changes may\nbe different due to other states."
 
 // steps returns the plan with the step that changes the file.
-func (t *managedFile) steps(foretold *value.Dict, replace bool) state.Plan {
+func (t *managedFile) steps(predicted *value.Dict, replace bool) state.Plan {
 	t.writes = replace && t.want != nil
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Diff: foretold, Comment: "The file " + t.Name + " is set to be changed" + note},
+		Change: state.Change{Diff: predicted, Comment: "The file " + t.Name + " is set to be changed" + note},
 		Do: func(ctx context.Context) (state.Change, error) {
 			if err := t.Own.Available(); err != nil {
 				return state.Change{}, err
 			}
-			if foretold.Has("newfile") {
+			if predicted.Has("newfile") {
 				return t.create(ctx)
 			}
-			return t.update(ctx, foretold, replace)
+			return t.update(ctx, predicted, replace)
 		},
 	}}}
 }
@@ -454,7 +454,7 @@ func (t *managedFile) create(ctx context.Context) (state.Change, error) {
 }
 
 // update changes an existing file.
-func (t *managedFile) update(ctx context.Context, foretold *value.Dict, replace bool) (state.Change, error) {
+func (t *managedFile) update(ctx context.Context, predicted *value.Dict, replace bool) (state.Change, error) {
 	changes := value.NewDict(4)
 	if replace {
 		if err := t.args.accepts(ctx, t.e, t.M, t.want, t.Own); err != nil {
@@ -463,14 +463,14 @@ func (t *managedFile) update(ctx context.Context, foretold *value.Dict, replace 
 		if err := t.Replace(t.want, t.ready(ctx)); err != nil {
 			return state.Change{}, err
 		}
-		changes.Set("diff", foretold.At("diff"))
+		changes.Set("diff", predicted.At("diff"))
 	}
 	if _, err := t.Own.Apply(t.M, t.Name, t.Follow); err != nil {
 		return state.Change{Diff: changes}, err
 	}
 	for _, k := range []string{"user", "group", "mode"} {
-		if foretold.Has(k) {
-			changes.Set(k, foretold.At(k))
+		if predicted.Has(k) {
+			changes.Set(k, predicted.At(k))
 		}
 	}
 	marked, err := t.Marks.Apply(ctx, t.Name)

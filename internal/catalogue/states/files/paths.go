@@ -251,14 +251,14 @@ func (f file) hardlink(ctx context.Context, _ *state.Env, a hardlinkArgs) (state
 				" should be. Did you mean to use force?"}},
 			fn.Errorf("File exists where the hard link %s should be", name)
 	}
-	foretold, made := value.DictOf("new", name), value.DictOf("new", name)
+	predicted, made := value.DictOf("new", name), value.DictOf("new", name)
 	comment := "Hard link " + name + " to " + target + " is set for creation"
 	if there {
 		comment = "The file or directory " + name + " is set for removal to make way for a new hard link targeting " + target
-		foretold, made = nil, value.DictOf("forced", "File for hard link was forcibly replaced", "new", name)
+		predicted, made = nil, value.DictOf("forced", "File for hard link was forcibly replaced", "new", name)
 	}
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Diff: foretold, Comment: comment},
+		Change: state.Change{Diff: predicted, Comment: comment},
 		Do: func(context.Context) (state.Change, error) {
 			if !filesys.IsDir(filepath.Dir(name)) && !a.Makedirs {
 				return state.Change{}, fn.Errorf("Directory %s for hard link is not present", filepath.Dir(name))

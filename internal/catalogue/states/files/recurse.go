@@ -247,7 +247,7 @@ func (t *tree) plan(ctx context.Context) (state.Plan, error) {
 		t.parts = append(t.parts, part{t.at(rel), p, err})
 	}
 	for _, dir := range sortedKeys(t.dirs) {
-		t.parts = append(t.parts, t.folder(ctx, dir))
+		t.parts = append(t.parts, t.part(ctx, dir))
 	}
 	for _, rel := range t.files {
 		t.parts = append(t.parts, t.fileOf(ctx, rel))
@@ -284,7 +284,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return out
 }
 
-func (t *tree) folder(ctx context.Context, dir string) part {
+func (t *tree) part(ctx context.Context, dir string) part {
 	if t.Clean && filesys.Exists(dir, false) && !filesys.IsDir(dir) {
 		return part{dir, replacing(dir, "Replacing "+dir+" with a directory", "Replaced file with a directory",
 			func(ctx context.Context) (state.Plan, error) {
@@ -328,9 +328,9 @@ func (t *tree) managedArgs(name, rel string) *managedArgs {
 }
 
 // replacing returns the plan to replace a path of the wrong type.
-func replacing(name, foretold, done string, then func(context.Context) (state.Plan, error)) state.Plan {
+func replacing(name, predicted, done string, then func(context.Context) (state.Plan, error)) state.Plan {
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Comment: foretold},
+		Change: state.Change{Comment: predicted},
 		Do: func(ctx context.Context) (state.Change, error) {
 			if err := filesys.Remove(name); err != nil {
 				return state.Change{}, fn.Errorf("cannot remove %s: %w", name, atomicfile.Cause(err))
@@ -351,7 +351,7 @@ func replacing(name, foretold, done string, then func(context.Context) (state.Pl
 
 // join merges the plans of the parts.
 func (t *tree) join() state.Plan {
-	foretold := value.NewDict(0)
+	predicted := value.NewDict(0)
 	var notes []string
 	due, failed := len(t.removals) > 0, false
 	note := func(path, text string) {
@@ -375,7 +375,7 @@ func (t *tree) join() state.Plan {
 				comment = s.Change.Comment
 			}
 			if diff.Len() > 0 {
-				foretold.Set(p.path, diff)
+				predicted.Set(p.path, diff)
 			}
 			note(p.path, comment)
 		}
@@ -391,14 +391,14 @@ func (t *tree) join() state.Plan {
 		// The directory stays empty. It is created without a reported change.
 		return state.Plan{Forecast: &state.Result{Verdict: state.Succeeded, Comment: right}, Steps: []state.Step{{Do: t.do}}}
 	}
-	forecast := &state.Result{Verdict: state.Undecided, Comment: strings.TrimSpace(strings.Join(notes, "\n")), Changes: foretold}
+	forecast := &state.Result{Verdict: state.Undecided, Comment: strings.TrimSpace(strings.Join(notes, "\n")), Changes: predicted}
 	if failed {
 		forecast.Verdict = state.Failed
 	}
 	if forecast.Comment == "" {
 		forecast.Comment = "Recursively updated " + t.Name
 	}
-	return state.Plan{Forecast: forecast, Steps: []state.Step{{Change: state.Change{Diff: foretold, Comment: forecast.Comment}, Do: t.do}}}
+	return state.Plan{Forecast: forecast, Steps: []state.Step{{Change: state.Change{Diff: predicted, Comment: forecast.Comment}, Do: t.do}}}
 }
 
 // do executes the plans of the parts. A failure does not stop the others.

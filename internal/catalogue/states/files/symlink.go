@@ -181,8 +181,8 @@ func (l *link) inTheWay(hint string) (state.Plan, error) {
 	return state.Plan{Forecast: &state.Result{Verdict: state.Failed, Comment: refusal}}, fn.Errorf("%s exists where the symlink %s should be", what, l.Name)
 }
 
-func (l *link) step(foretold *value.Dict, comment string) state.Plan {
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: foretold, Comment: comment},
+func (l *link) step(predicted *value.Dict, comment string) state.Plan {
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: predicted, Comment: comment},
 		Do: func(context.Context) (state.Change, error) { return l.make() }}}}
 }
 

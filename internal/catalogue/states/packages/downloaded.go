@@ -217,12 +217,12 @@ func groupInstalled(ctx context.Context, e *state.Env, a groupArgs) (state.Plan,
 	if len(targets) == 0 {
 		return state.Plan{Comment: "Group '" + a.Name + "' is already installed"}, nil
 	}
-	foretold, done := "will be installed", "was installed"
+	predicted, done := "will be installed", "was installed"
 	if len(part("mandatory", "installed"))+len(part("default", "installed"))+len(part("optional", "installed")) > 0 {
-		foretold, done = "is partially installed and will be updated", "was updated"
+		predicted, done = "is partially installed and will be updated", "was updated"
 	}
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Comment: "Group '" + a.Name + "' " + foretold},
+		Change: state.Change{Comment: "Group '" + a.Name + "' " + predicted},
 		Do: func(ctx context.Context) (state.Change, error) {
 			v, err := p.exec(ctx, "install", value.DictOf("pkgs", value.Strings(targets)))
 			if err != nil {

@@ -128,7 +128,7 @@ func (p pkg) setHolds(id any, list []holdChange) state.Plan {
 	if len(list) == 0 {
 		return state.Plan{Comment: "No changes made"}
 	}
-	var foretold []string
+	var predicted []string
 	for _, c := range list {
 		text := "The following package would be unheld: "
 		if c.before {
@@ -139,10 +139,10 @@ func (p pkg) setHolds(id any, list []holdChange) state.Plan {
 		if text += c.name; c.version != nil {
 			text += " (version = " + value.Str(c.version) + ")"
 		}
-		foretold = append(foretold, text)
+		predicted = append(predicted, text)
 	}
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Comment: strings.Join(foretold, "\n")},
+		Change: state.Change{Comment: strings.Join(predicted, "\n")},
 		Do: func(ctx context.Context) (state.Change, error) {
 			diff, good := value.NewDict(len(list)), true
 			var comments []string

@@ -72,7 +72,7 @@ func installed(ctx context.Context, e *state.Env, a installArgs) (state.Plan, er
 	if err != nil {
 		return state.Plan{Warnings: in.warnings}, err
 	}
-	return state.Plan{Warnings: in.warnings, Steps: []state.Step{{Change: in.foretell(ctx), Do: in.do}}}, nil
+	return state.Plan{Warnings: in.warnings, Steps: []state.Step{{Change: in.predict(ctx), Do: in.do}}}, nil
 }
 
 // look determines what must be installed. The error is a *settled if nothing
@@ -367,7 +367,7 @@ func (in *install) checkFiles(ctx context.Context, name string, wanted any) erro
 }
 
 // predict returns the predicted changes.
-func (in *install) foretell(ctx context.Context) state.Change {
+func (in *install) predict(ctx context.Context) state.Change {
 	c := state.Change{Diff: value.NewDict(4)}
 	var comments []string
 	soon := func() *value.Dict { return value.DictOf("new", "installed", "old", "") }
@@ -725,20 +725,20 @@ func (in *install) onlyHold(ctx context.Context, comment string) (state.Plan, er
 	}
 	text := map[bool][2]string{true: {"is set to be held", "is already set to be held"},
 		false: {"is set not to be held", "is already set not to be held"}}[value.Truth(on)]
-	foretold, change := comment, false
+	predicted, change := comment, false
 	for _, name := range keys(in.desired) {
 		if locks.Has(name) == value.Truth(on) {
-			foretold += ".\nPackage " + name + " " + text[1] + "."
+			predicted += ".\nPackage " + name + " " + text[1] + "."
 			continue
 		}
-		foretold += ".\nPackage " + name + " " + text[0] + "."
+		predicted += ".\nPackage " + name + " " + text[0] + "."
 		change = true
 	}
 	if !change {
-		p.Comment = foretold
+		p.Comment = predicted
 		return p, nil
 	}
-	p.Steps = []state.Step{{Change: state.Change{Comment: foretold}, Do: func(ctx context.Context) (state.Change, error) {
+	p.Steps = []state.Step{{Change: state.Change{Comment: predicted}, Do: func(ctx context.Context) (state.Change, error) {
 		h, err := in.hold(ctx)
 		if err != nil {
 			return state.Change{}, err

@@ -58,7 +58,7 @@ func latest(ctx context.Context, e *state.Env, a latestArgs) (state.Plan, error)
 	if f.targets.Len() == 0 {
 		return state.Plan{Comment: f.upToDate()}, nil
 	}
-	return state.Plan{Steps: []state.Step{{Change: f.foretell(ctx), Do: f.do}}}, nil
+	return state.Plan{Steps: []state.Step{{Change: f.predict(ctx), Do: f.do}}}, nil
 }
 
 // look compares the installed versions with the available ones.
@@ -102,7 +102,7 @@ func (f *fresh) upToDate() string {
 	return "Package " + f.names[0] + " is already up-to-date"
 }
 
-func (f *fresh) foretell(ctx context.Context) state.Change {
+func (f *fresh) predict(ctx context.Context) state.Change {
 	comment := "The following packages would be installed/upgraded: " + strings.Join(slices.Sorted(slices.Values(keys(f.targets))), ", ")
 	switch n := len(f.unchanged); {
 	case n > 10:

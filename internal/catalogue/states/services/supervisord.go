@@ -78,7 +78,7 @@ func (a supervisordArgs) look(ctx context.Context, e *state.Env) (s supervised, 
 }
 
 // predicted returns the result of a test run.
-func (s supervised) foretold(name string) *state.Result {
+func (s supervised) predicted(name string) *state.Result {
 	group := strings.HasSuffix(name, ":")
 	r := &state.Result{}
 	switch {
@@ -108,7 +108,7 @@ func supervisordRunning(ctx context.Context, e *state.Env, a supervisordArgs) (s
 	if err != nil {
 		return state.Plan{}, err
 	}
-	p := state.Plan{Forecast: s.foretold(a.Name)}
+	p := state.Plan{Forecast: s.predicted(a.Name)}
 	if s.kind != "" && !s.stopped && !a.Restart && !a.Update {
 		p.Comment = "Not starting already running " + s.kind + ": " + a.Name
 		return p, nil

@@ -282,11 +282,11 @@ func run(ctx context.Context, e *state.Env, a runArgs) (state.Plan, error) {
 		args[len(args)-1] = name
 		return forecast(a.do(ctx, e, call, args, a.keywords(e), `Command "`+name+`" run`)), nil
 	}
-	foretold := state.Change{Diff: value.DictOf("cmd", a.Name), Comment: `Command "` + a.Name + `" would have been executed`}
+	predicted := state.Change{Diff: value.DictOf("cmd", a.Name), Comment: `Command "` + a.Name + `" would have been executed`}
 	if a.isStateful() {
-		foretold = state.Change{}
+		predicted = state.Change{}
 	}
-	return state.Plan{Steps: []state.Step{{Change: foretold, Do: func(ctx context.Context) (state.Change, error) {
+	return state.Plan{Steps: []state.Step{{Change: predicted, Do: func(ctx context.Context) (state.Change, error) {
 		return a.do(ctx, e, call, args, a.keywords(e), `Command "`+a.Name+`" run`)
 	}}}}, nil
 }
@@ -329,11 +329,11 @@ func script(ctx context.Context, e *state.Env, a scriptArgs) (state.Plan, error)
 	if testing != "" {
 		return forecast(a.do(ctx, e, "cmd.script", []any{source}, kw, "Command '"+name+"' run")), nil
 	}
-	foretold := state.Change{Comment: "Command '" + a.Name + "' would have been executed"}
+	predicted := state.Change{Comment: "Command '" + a.Name + "' would have been executed"}
 	if a.isStateful() {
-		foretold = state.Change{}
+		predicted = state.Change{}
 	}
-	return state.Plan{Steps: []state.Step{{Change: foretold, Do: func(ctx context.Context) (state.Change, error) {
+	return state.Plan{Steps: []state.Step{{Change: predicted, Do: func(ctx context.Context) (state.Change, error) {
 		return a.do(ctx, e, "cmd.script", []any{source}, kw, "Command '"+a.Name+"' run")
 	}}}}, nil
 }

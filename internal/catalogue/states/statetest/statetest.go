@@ -86,11 +86,11 @@ type Table struct {
 }
 
 // Inside reports whether the test already runs in the private machine.
-func Inside() bool { return os.Getenv(folder) != "" }
+func Inside() bool { return os.Getenv(directory) != "" }
 
 // directory is the environment variable that names the working directory in the
 // private machine.
-const folder = "BRINE_STATETEST"
+const directory = "BRINE_STATETEST"
 
 // path is the PATH of everything that runs in the private machine.
 const path = "/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -240,7 +240,7 @@ func plainList(items []any) any {
 // call it, not a subtest, since it runs that test again in the private machine.
 func Run(t *testing.T, tab Table) {
 	t.Helper()
-	if dir := os.Getenv(folder); dir != "" {
+	if dir := os.Getenv(directory); dir != "" {
 		inside(t, dir, tab)
 		return
 	}
@@ -295,7 +295,7 @@ func command(t *testing.T, tab Table, name string, args ...string) *exec.Cmd {
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Env = []string{folder + "=" + dir, "PATH=" + path, "HOME=/srv", "SHELL=/bin/sh", "TMPDIR=" + os.TempDir(), "LC_ALL=C", "USER=root"}
+	cmd.Env = []string{directory + "=" + dir, "PATH=" + path, "HOME=/srv", "SHELL=/bin/sh", "TMPDIR=" + os.TempDir(), "LC_ALL=C", "USER=root"}
 	// The directories of the machine may be on several file systems, or on the root file
 	// system.
 	cmd.Env = append(cmd.Env, "GIT_DISCOVERY_ACROSS_FILESYSTEM=1")
@@ -605,7 +605,7 @@ func VerifyTable(t *testing.T, table func(*testing.T) Table) {
 		t.Fatal(err)
 	}
 	cmd := command(t, tab, "/bin/sh", "-ec", `mkdir "$1/stock"; mount --bind "$2" "$1/stock"; shift 2; exec "$@"`, "sh")
-	dir := strings.TrimPrefix(cmd.Env[0], folder+"=")
+	dir := strings.TrimPrefix(cmd.Env[0], directory+"=")
 	file := filepath.Join(dir, "table.json")
 	if err := os.WriteFile(file, data, 0o644); err != nil {
 		t.Fatal(err)

@@ -116,9 +116,9 @@ func (a cronArgs) status(ctx context.Context, e *state.Env, id any) (string, err
 
 // cronStep returns a plan that changes a crontab with do, which returns what
 // it did in one word.
-func cronStep(what, name, user, foretold string, do func(context.Context) (string, error)) state.Plan {
+func cronStep(what, name, user, predicted string, do func(context.Context) (string, error)) state.Plan {
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Comment: what + " " + name + " " + foretold},
+		Change: state.Change{Comment: what + " " + name + " " + predicted},
 		Do: func(ctx context.Context) (state.Change, error) {
 			said, err := do(ctx)
 			if err != nil {
@@ -149,8 +149,8 @@ func cronPresent(ctx context.Context, e *state.Env, a cronArgs) (state.Plan, err
 	if err != nil || status == "present" {
 		return state.Plan{Comment: "Cron " + a.Name + " already present"}, err
 	}
-	foretold := map[string]string{"absent": "is set to be added", "update": "is set to be updated"}[status]
-	return cronStep("Cron", a.Name, a.User, foretold, func(ctx context.Context) (string, error) {
+	predicted := map[string]string{"absent": "is set to be added", "update": "is set to be updated"}[status]
+	return cronStep("Cron", a.Name, a.User, predicted, func(ctx context.Context) (string, error) {
 		if a.Special != nil {
 			return crontab().SetSpecial(ctx, e.Call, crontabs.SetSpecialArgs{User: a.User, Special: value.Str(a.Special), Cmd: a.Name, Commented: a.Commented,
 				Comment: a.Comment, Identifier: id})
@@ -218,7 +218,7 @@ func cronEnvPresent(ctx context.Context, e *state.Env, a cronEnvArgs) (state.Pla
 	if err != nil {
 		return state.Plan{}, err
 	}
-	foretold, want := "is set to be added", ""
+	predicted, want := "is set to be added", ""
 	if a.Value != nil {
 		want = value.Str(a.Value)
 	}
@@ -226,9 +226,9 @@ func cronEnvPresent(ctx context.Context, e *state.Env, a cronEnvArgs) (state.Pla
 		if now == want {
 			return state.Plan{Comment: "Cron env " + a.Name + " already present"}, nil
 		}
-		foretold = "is set to be updated"
+		predicted = "is set to be updated"
 	}
-	return cronStep("Cron env", a.Name, a.User, foretold, func(ctx context.Context) (string, error) {
+	return cronStep("Cron env", a.Name, a.User, predicted, func(ctx context.Context) (string, error) {
 		return crontab().SetEnv(ctx, e.Call, crontabs.SetEnvArgs{User: a.User, Name: a.Name, Value: a.Value})
 	}), nil
 }
@@ -291,12 +291,12 @@ func cronFile(ctx context.Context, e *state.Env, a cronFileArgs) (state.Plan, er
 	for _, s := range plan.Steps {
 		diff.Update(s.Change.Diff)
 	}
-	foretold := "The following values are set to be changed:\n"
+	predicted := "The following values are set to be changed:\n"
 	for k, v := range diff.All() {
-		foretold += value.Str(k) + ": " + value.Str(v) + "\n"
+		predicted += value.Str(k) + ": " + value.Str(v) + "\n"
 	}
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Comment: foretold},
+		Change: state.Change{Comment: predicted},
 		Do: func(ctx context.Context) (c state.Change, err error) {
 			err = a.with(now, func(path string) error {
 				c, err = a.install(ctx, e, path)

@@ -275,11 +275,11 @@ func firewalldPresent(ctx context.Context, e *state.Env, a firewalldArgs) (state
 }
 
 // plan returns the plan for the collected changes.
-func (p *wallPlan) plan(w wall, name, would string, foretold *value.Dict) state.Plan {
+func (p *wallPlan) plan(w wall, name, would string, predicted *value.Dict) state.Plan {
 	if p.changes.Len() == 0 {
 		return state.Plan{Comment: "'" + name + "' is already in the desired state."}
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: foretold, Comment: would}, Do: func(ctx context.Context) (state.Change, error) {
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: predicted, Comment: would}, Do: func(ctx context.Context) (state.Change, error) {
 		for _, do := range p.do {
 			if err := do(ctx); err != nil {
 				return state.Change{}, err

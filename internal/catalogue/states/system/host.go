@@ -129,20 +129,20 @@ func hostPlan(plan state.Plan, comments []string, entries []entry) state.Plan {
 		d := diff.Dict(en.kind)
 		d.Set(en.addr, value.ListOf(append(d.List(en.addr), en.text)...))
 	}
-	foretold, verdict := state.Change{Diff: value.NewDict(2)}, state.Succeeded
+	predicted, verdict := state.Change{Diff: value.NewDict(2)}, state.Succeeded
 	said := slices.Clone(comments)
 	for _, en := range entries {
 		said = append(said, en.will)
-		note(foretold.Diff, en)
+		note(predicted.Diff, en)
 		if en.decides {
 			verdict = state.Undecided
 		}
 	}
-	foretold.Comment = strings.Join(said, "\n")
+	predicted.Comment = strings.Join(said, "\n")
 	if verdict == state.Succeeded { // for Salt, a comment alone is not a change
-		plan.Forecast = &state.Result{Verdict: verdict, Comment: foretold.Comment, Changes: foretold.Diff, Warnings: plan.Warnings}
+		plan.Forecast = &state.Result{Verdict: verdict, Comment: predicted.Comment, Changes: predicted.Diff, Warnings: plan.Warnings}
 	}
-	plan.Steps = []state.Step{{Change: foretold, Do: func(ctx context.Context) (state.Change, error) {
+	plan.Steps = []state.Step{{Change: predicted, Do: func(ctx context.Context) (state.Change, error) {
 		c, good := state.Change{Diff: value.NewDict(2)}, true
 		said := slices.Clone(comments)
 		for _, en := range entries {
@@ -170,7 +170,7 @@ type hostAbsentArgs struct {
 
 func hostAbsent(ctx context.Context, e *state.Env, a hostAbsentArgs) (state.Plan, error) {
 	file := hosts.File{M: machine}
-	var there, foretold []string
+	var there, predicted []string
 	done := func(addr string, gone bool) string {
 		if gone {
 			return "Removed host " + a.Name + " (" + addr + ")"
@@ -184,17 +184,17 @@ func hostAbsent(ctx context.Context, e *state.Env, a hostAbsentArgs) (state.Plan
 			return state.Plan{}, err
 		}
 		if !has {
-			foretold = append(foretold, done(addr, false))
+			predicted = append(predicted, done(addr, false))
 			continue
 		}
 		there = append(there, addr)
-		foretold = append(foretold, "Host "+a.Name+" ("+addr+") needs to be removed")
+		predicted = append(predicted, "Host "+a.Name+" ("+addr+") needs to be removed")
 	}
 	if len(there) == 0 {
-		return state.Plan{Comment: strings.Join(foretold, "\n")}, nil
+		return state.Plan{Comment: strings.Join(predicted, "\n")}, nil
 	}
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Comment: strings.Join(foretold, "\n")},
+		Change: state.Change{Comment: strings.Join(predicted, "\n")},
 		Do: func(ctx context.Context) (state.Change, error) {
 			var said []string
 			for _, addr := range ips {

@@ -309,10 +309,10 @@ func (m *mountState) withID(ctx context.Context, key, name string) (string, erro
 
 // task is what must be done for a mount, apart from its entry in fstab.
 type task struct {
-	foretold string                                             // comment of a test; "" if there is nothing to do
-	said     string                                             // comment if nothing is done
-	do       func(context.Context, *value.Dict) (string, error) // fills in changes and returns the comment
-	last     bool                                               // a test adds nothing to this comment
+	predicted string                                             // comment of a test; "" if there is nothing to do
+	said      string                                             // comment if nothing is done
+	do        func(context.Context, *value.Dict) (string, error) // fills in changes and returns the comment
+	last      bool                                               // a test adds nothing to this comment
 }
 
 func (m *mountState) plan(ctx context.Context) (state.Plan, error) {
@@ -332,20 +332,20 @@ func (m *mountState) plan(ctx context.Context) (state.Plan, error) {
 		false: {"new": " needs to be written to the fstab in order to be made persistent.", "change": " fstab entry must be updated."},
 	}[m.a.Mount]
 	if t.do == nil && entry == "present" {
-		foretold := orText(t.foretold, t.said)
+		predicted := orText(t.predicted, t.said)
 		if m.a.Persist {
 			const there = ". Entry already exists in the fstab."
-			t.said, foretold = t.said+there, foretold+there
+			t.said, predicted = t.said+there, predicted+there
 		}
-		return state.Plan{Comment: t.said, Forecast: &state.Result{Verdict: state.Succeeded, Comment: foretold}}, nil
+		return state.Plan{Comment: t.said, Forecast: &state.Result{Verdict: state.Succeeded, Comment: predicted}}, nil
 	}
-	foretold := orText(t.foretold, t.said)
+	predicted := orText(t.predicted, t.said)
 	if note, ok := notes[entry]; ok && !t.last {
-		if foretold += ". " + m.a.Name + note; entry == "change" && !m.a.Mount {
-			foretold = strings.TrimSuffix(foretold, m.a.Name+note) + "The " + m.a.Name + note
+		if predicted += ". " + m.a.Name + note; entry == "change" && !m.a.Mount {
+			predicted = strings.TrimSuffix(predicted, m.a.Name+note) + "The " + m.a.Name + note
 		}
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: foretold}, Do: func(ctx context.Context) (state.Change, error) {
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: predicted}, Do: func(ctx context.Context) (state.Change, error) {
 		c := state.Change{Diff: value.NewDict(2), Comment: t.said}
 		if t.do != nil {
 			said, err := t.do(ctx, c.Diff)
@@ -409,22 +409,22 @@ func (m *mountState) task(ctx context.Context) (task, error) {
 	name := m.a.Name
 	switch {
 	case m.a.Mount && !there && !m.a.Mkmnt:
-		return task{foretold: name + " does not exist and would not be created", last: true, do: func(context.Context, *value.Dict) (string, error) {
+		return task{predicted: name + " does not exist and would not be created", last: true, do: func(context.Context, *value.Dict) (string, error) {
 			return "", fn.Errorf("Mount directory is not present")
 		}}, nil
 	case m.a.Mount && !there:
-		return task{foretold: name + " would be created and mounted", last: true, do: m.mount}, nil
+		return task{predicted: name + " would be created and mounted", last: true, do: m.mount}, nil
 	case m.a.Mount:
-		return task{foretold: name + " would be mounted", last: true, do: m.mount}, nil
+		return task{predicted: name + " would be mounted", last: true, do: m.mount}, nil
 	case there:
-		return task{foretold: name + " would not be mounted", said: name + " not mounted"}, nil
+		return task{predicted: name + " would not be mounted", said: name + " not mounted"}, nil
 	case m.a.Mkmnt:
-		return task{foretold: name + " would be created, but not mounted", do: func(ctx context.Context, _ *value.Dict) (string, error) {
+		return task{predicted: name + " would be created, but not mounted", do: func(ctx context.Context, _ *value.Dict) (string, error) {
 			_, err := m.e.Exec(ctx, "file.mkdir", value.DictOf("user", m.a.User), name)
 			return name + " was created, not mounted", err
 		}}, nil
 	}
-	return task{foretold: name + " does not exist and would neither be created nor mounted", said: name + " not present and not mounted"}, nil
+	return task{predicted: name + " does not exist and would neither be created nor mounted", said: name + " not present and not mounted"}, nil
 }
 
 func (m *mountState) mount(ctx context.Context, diff *value.Dict) (string, error) {
@@ -447,7 +447,7 @@ func (m *mountState) again(ctx context.Context) (task, error) {
 	options := strings.Join(missing, ",")
 	switch {
 	case len(missing) > 0:
-		return task{foretold: "Remount would be forced because options (" + options + ") changed", last: true,
+		return task{predicted: "Remount would be forced because options (" + options + ") changed", last: true,
 			do: func(ctx context.Context, diff *value.Dict) (string, error) {
 				return already, m.remount(ctx, diff, options)
 			}}, nil
@@ -465,7 +465,7 @@ func (m *mountState) again(ctx context.Context) (task, error) {
 			}
 		}
 	}
-	return task{foretold: "An umount would have been forced because devices do not match.  Watched: " + m.a.Device,
+	return task{predicted: "An umount would have been forced because devices do not match.  Watched: " + m.a.Device,
 		do: func(ctx context.Context, diff *value.Dict) (string, error) {
 			said := "Forced unmount because devices don't match. Wanted: " + m.a.Device
 			if m.device != m.a.Device {
@@ -533,14 +533,14 @@ func unmounted(ctx context.Context, e *state.Env, a unmountedArgs) (state.Plan, 
 			purge = true
 		}
 	}
-	foretold := "Mount point " + a.Name + " is unmounted but needs to be purged from " + a.Config + " to be made persistent"
+	predicted := "Mount point " + a.Name + " is unmounted but needs to be purged from " + a.Config + " to be made persistent"
 	switch {
 	case isMounted:
-		foretold = "Mount point " + a.Name + " is mounted but should not be"
+		predicted = "Mount point " + a.Name + " is mounted but should not be"
 	case !purge:
 		return state.Plan{Comment: comment + note}, nil
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: foretold}, Do: func(ctx context.Context) (state.Change, error) {
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: predicted}, Do: func(ctx context.Context) (state.Change, error) {
 		c := state.Change{Diff: value.NewDict(2), Comment: comment}
 		failed := false // a failure does not prevent removing the entry from fstab
 		if isMounted {
@@ -601,11 +601,11 @@ func swap(ctx context.Context, e *state.Env, a swapArgs) (state.Plan, error) {
 	if active && entry == "present" {
 		return state.Plan{Comment: comment}, nil
 	}
-	foretold := "Swap " + a.Name + " is set to be activated"
+	predicted := "Swap " + a.Name + " is set to be activated"
 	if active {
-		foretold = "Swap " + a.Name + " is set to be added to the fstab and to be activated"
+		predicted = "Swap " + a.Name + " is set to be added to the fstab and to be activated"
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: foretold}, Do: func(ctx context.Context) (state.Change, error) {
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: predicted}, Do: func(ctx context.Context) (state.Change, error) {
 		c := state.Change{Diff: value.NewDict(2), Comment: comment}
 		failed := false // a failure does not prevent adding the entry to fstab
 		if !active {
@@ -682,19 +682,19 @@ func fstabPresent(ctx context.Context, e *state.Env, a fstabArgs) (state.Plan, e
 	if err != nil {
 		return state.Plan{}, err
 	}
-	foretold := map[string]string{"new": " entry will be written in ", "change": " entry will be updated in "}[out]
+	predicted := map[string]string{"new": " entry will be written in ", "change": " entry will be updated in "}[out]
 	switch {
 	case out == "present":
 		return state.Plan{Comment: a.File + " entry was already in " + a.Config + ".",
 			Forecast: &state.Result{Verdict: state.Succeeded, Comment: a.File + " entry is already in " + a.Config + "."}}, nil
-	case foretold == "":
+	case predicted == "":
 		return state.Plan{}, fn.Errorf("%s entry cannot be created in %s: %s.", a.File, a.Config, out)
 	}
-	foretold = a.File + foretold + a.Config + "."
+	predicted = a.File + predicted + a.Config + "."
 	if out == "new" && a.Mount {
-		foretold += "\nWill mount " + a.Name + " on " + a.File
+		predicted += "\nWill mount " + a.Name + " on " + a.File
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: foretold}, Do: func(ctx context.Context) (state.Change, error) {
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: predicted}, Do: func(ctx context.Context) (state.Change, error) {
 		out, err := set(ctx, false)
 		if err != nil {
 			return state.Change{}, err

@@ -55,26 +55,26 @@ func sysctlPresent(ctx context.Context, e *state.Env, a sysctlArgs) (state.Plan,
 		current = v
 	}
 	words := func(s string) string { return strings.Join(strings.Fields(s), " ") }
-	foretold := "Sysctl option " + a.Name + " would be changed to " + want
+	predicted := "Sysctl option " + a.Name + " would be changed to " + want
 	switch has := configured.Has(a.Name); {
 	case v == nil:
-		foretold = "Sysctl option " + a.Name + " might be changed, we failed to check config file at " + config +
+		predicted = "Sysctl option " + a.Name + " might be changed, we failed to check config file at " + config +
 			". The file is either unreadable, or missing."
 	case current == "" && has:
-		foretold = "Sysctl value " + a.Name + " is present in configuration file but is not present in the running config. The value " + a.Name +
+		predicted = "Sysctl value " + a.Name + " is present in configuration file but is not present in the running config. The value " + a.Name +
 			" is set to be changed to " + want
 	case current == "" || has && words(want) != words(current):
 	case has && words(value.Str(configured.At(a.Name))) == words(want):
 		return state.Plan{Comment: "Sysctl value " + a.Name + " = " + want + " is already set"}, nil
 	case has: // the file has another value, which would apply after a reboot
 	case words(want) != words(current):
-		foretold = "Sysctl option " + a.Name + " set to be changed to " + want
+		predicted = "Sysctl option " + a.Name + " set to be changed to " + want
 	default:
-		foretold = "Sysctl value is currently set on the running system but not in a config file. Sysctl option " + a.Name + " set to be changed to " + want +
+		predicted = "Sysctl value is currently set on the running system but not in a config file. Sysctl option " + a.Name + " set to be changed to " + want +
 			" in config file."
 	}
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Comment: foretold},
+		Change: state.Change{Comment: predicted},
 		Do: func(ctx context.Context) (state.Change, error) {
 			v, err := kernel.Persist(ctx, e.Call, parameters.PersistArgs{Name: a.Name, Value: a.Value, Config: config})
 			switch {
@@ -108,15 +108,15 @@ func timezoneSystem(ctx context.Context, e *state.Env, a timezoneArgs) (state.Pl
 		}
 		return state.Plan{Comment: text}, nil
 	}
-	var foretold []string
+	var predicted []string
 	if setZone {
-		foretold = append(foretold, "Timezone "+a.Name+" needs to be set")
+		predicted = append(predicted, "Timezone "+a.Name+" needs to be set")
 	}
 	if setClock {
-		foretold = append(foretold, "UTC needs to be set to True")
+		predicted = append(predicted, "UTC needs to be set to True")
 	}
 	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Comment: strings.Join(foretold, ", ")},
+		Change: state.Change{Comment: strings.Join(predicted, ", ")},
 		Do: func(ctx context.Context) (state.Change, error) {
 			c := state.Change{Diff: value.NewDict(2)}
 			var said []string

@@ -86,7 +86,7 @@ func NewEventReturners(o EventReturnOptions, sinks Config, bus *event.Bus, log *
 					"postgres_local_cache and those in Python", "name", name, "err", err)
 				continue
 			}
-			k.to = &database{r, patience(r, max(sinks.Returner.Timeout, time.Second))}
+			k.to = &database{r, waitLimit(r, max(sinks.Returner.Timeout, time.Second))}
 		}
 		out = append(out, k)
 	}

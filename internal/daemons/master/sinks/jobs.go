@@ -64,8 +64,8 @@ type inOrder interface{ InOrder() }
 // patient is a returner whose calls have a time limit of their own.
 type patient interface{ Patience() time.Duration }
 
-// patience returns the time limit for a call of a returner: its own or usual.
-func patience(r returner.Returner, usual time.Duration) time.Duration {
+// waitLimit returns the time limit for a call of a returner: its own or usual.
+func waitLimit(r returner.Returner, usual time.Duration) time.Duration {
 	if p, ok := r.(patient); ok {
 		return p.Patience()
 	}
@@ -123,7 +123,7 @@ func Open(cfg Config, dir string, own runners.Jobs, log *slog.Logger) (*Jobs, er
 			return nil, err
 		}
 		o := &jobSink{name: name, r: r, returns: i == 0}
-		limit := patience(r, 2*max(cfg.Returner.Timeout, time.Second))
+		limit := waitLimit(r, 2*max(cfg.Returner.Timeout, time.Second))
 		if o.box, err = returner.OpenOutbox(filepath.Join(dir, "outbox."+name), name, limit, o.deliver, log); err != nil {
 			r.Close()
 			s.Close()
@@ -280,7 +280,7 @@ func (h *history) ask(f func(context.Context) error) error {
 	if h.once {
 		defer h.remote.Close()
 	}
-	ctx, cancel := context.WithTimeout(h.sinks.cfg.Ctx(), patience(h.remote, 4*max(h.sinks.cfg.Returner.Timeout, time.Second)))
+	ctx, cancel := context.WithTimeout(h.sinks.cfg.Ctx(), waitLimit(h.remote, 4*max(h.sinks.cfg.Returner.Timeout, time.Second)))
 	defer cancel()
 	err := f(ctx)
 	if err != nil && h.local != nil {

@@ -197,8 +197,8 @@ func (o *Outbox) findOthers(now time.Time) {
 	if len(there) == 0 {
 		return
 	}
-	patience := max(o.cfg.Options.ReturnRetryTimer, time.Second)
-	for _, s := range o.journal.strays(now.Add(-patience), now, strayReturns) {
+	waitLimit := max(o.cfg.Options.ReturnRetryTimer, time.Second)
+	for _, s := range o.journal.strays(now.Add(-waitLimit), now, strayReturns) {
 		i := slices.IndexFunc(there, func(q *Queue) bool { return !slices.Contains(s.own, q.addr) })
 		if i < 0 {
 			continue

@@ -54,7 +54,7 @@ func (r *Returners) Deliver(ctx context.Context, name, jid string, pillar, ret *
 		r.pillar = pillar
 		r.mu.Unlock()
 	}
-	bounded, cancel := context.WithTimeout(ctx, r.patience())
+	bounded, cancel := context.WithTimeout(ctx, r.waitLimit())
 	defer cancel()
 	err := r.deliver(bounded, name, ret)
 	if err == nil || salt.KindOf(err) != salt.Unavailable && bounded.Err() == nil {

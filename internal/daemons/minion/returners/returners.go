@@ -134,8 +134,8 @@ func (r *Returners) put(pillar *value.Dict, name string, ret *value.Dict) error 
 	return nil
 }
 
-// patience returns the timeout of one delivery.
-func (r *Returners) patience() time.Duration { return 2 * max(r.cfg.Options.Timeout, time.Second) }
+// waitLimit returns the timeout of one delivery.
+func (r *Returners) waitLimit() time.Duration { return 2 * max(r.cfg.Options.Timeout, time.Second) }
 
 const outboxPrefix = "returns."
 
@@ -145,7 +145,7 @@ func (r *Returners) box(name string) (*returner.Outbox, error) {
 		return b, nil
 	}
 	path := filepath.Join(r.cfg.Dir, outboxPrefix+name)
-	b, err := returner.OpenOutbox(path, name, r.patience(), func(ctx context.Context, d *value.Dict) error {
+	b, err := returner.OpenOutbox(path, name, r.waitLimit(), func(ctx context.Context, d *value.Dict) error {
 		var w waiting
 		wire.View(d, &w)
 		return r.deliver(ctx, name, w.Data)

@@ -80,17 +80,17 @@ func New(o Options, c Config) (*FS, error) {
 	f := &FS{c: c, log: c.Log, lists: map[string]*listed{}}
 	f.sums = sums{env: map[string]*envSums{}, of: map[string]string{}}
 	leases := &gitrepo.Leases{Global: o.GlobalLock}
-	folders := map[string]string{}
+	directories := map[string]string{}
 	for _, e := range entries {
 		r, err := newRemote(e, o, c, leases)
 		if err != nil {
 			return nil, err
 		}
-		if other, ok := folders[r.folder]; ok {
+		if other, ok := directories[r.directory]; ok {
 			return nil, salt.Errorf(salt.Invalid, "the git remotes %s and %s have the same directory in the cache: give each a name of its own, by "+
 				"the parameter name", redact.Text(other), redact.Text(r.id))
 		}
-		folders[r.folder] = r.id
+		directories[r.directory] = r.id
 		f.remotes = append(f.remotes, r)
 	}
 	return f, nil
@@ -277,7 +277,7 @@ func (b *builder) add(ctx context.Context, r *remote, s *gitrepo.Snapshot, env s
 	}
 	p := r.at(env)
 	if p.root != "" {
-		if e, ok := t.Find(p.root); !ok || e.Kind != gitrepo.Folder {
+		if e, ok := t.Find(p.root); !ok || e.Kind != gitrepo.Directory {
 			return nil
 		}
 	}
@@ -296,7 +296,7 @@ func (b *builder) add(ctx context.Context, r *remote, s *gitrepo.Snapshot, env s
 			name = p.mount + "/" + name
 		}
 		switch e.Kind {
-		case gitrepo.Folder:
+		case gitrepo.Directory:
 			b.dirs[name] = true
 		case gitrepo.Submodule:
 		case gitrepo.Symlink:
@@ -378,7 +378,7 @@ func (f *FS) Due(ctx context.Context, leads bool) (fileserver.Changes, bool, err
 }
 
 // told returns the name that identifies the remote for other masters.
-func (r *remote) told() string { return "gitfs/" + r.folder }
+func (r *remote) told() string { return "gitfs/" + r.directory }
 
 // Told implements fileserver.Fetcher.
 func (f *FS) Told(states fetch.States, regular bool) {
@@ -447,10 +447,10 @@ func (f *FS) update(ctx context.Context, on []*remote, wait time.Duration) (file
 func (f *FS) tidyUp() (changed bool) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# gitfs_remote map\n")
-	folders := map[string]bool{"hash": true, "refs": true, "links": true, "work": true, "objects": true}
+	directories := map[string]bool{"hash": true, "refs": true, "links": true, "work": true, "objects": true}
 	for _, r := range f.remotes {
-		folders[r.folder] = true
-		fmt.Fprintf(&b, "%s = %s\n", r.folder, redact.Text(r.id))
+		directories[r.directory] = true
+		fmt.Fprintf(&b, "%s = %s\n", r.directory, redact.Text(r.id))
 	}
 	entries, err := os.ReadDir(f.c.dir())
 	if err != nil {
@@ -458,7 +458,7 @@ func (f *FS) tidyUp() (changed bool) {
 	}
 	for _, e := range entries {
 		dir := filepath.Join(f.c.dir(), e.Name())
-		if !e.IsDir() || folders[e.Name()] || !abandoned(filepath.Join(dir, "_")) {
+		if !e.IsDir() || directories[e.Name()] || !abandoned(filepath.Join(dir, "_")) {
 			continue
 		}
 		if err := os.RemoveAll(dir); err != nil {
@@ -490,14 +490,14 @@ func (f *FS) dropUnused() {
 	if st, err := os.Stat(mark); err == nil && time.Since(st.ModTime()) < renewal {
 		return
 	}
-	folders, err := os.ReadDir(dir)
+	directories, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
 	if err := os.WriteFile(mark, nil, 0o600); err != nil {
 		return
 	}
-	for _, d := range folders {
+	for _, d := range directories {
 		files, err := os.ReadDir(filepath.Join(dir, d.Name()))
 		if err != nil {
 			continue

@@ -193,7 +193,7 @@ func TestOneOfTwoIsKilled(t *testing.T) {
 	push()
 	url := "file://" + dir
 	both := []*process{startProcess(t, url, cache), startProcess(t, url, cache)}
-	patience := time.Now().Add(5 * time.Minute)
+	waitLimit := time.Now().Add(5 * time.Minute)
 	for range kills {
 		push()
 		time.Sleep(time.Duration(rand.N(150)) * time.Millisecond) // kills it during any step of an update
@@ -202,7 +202,7 @@ func TestOneOfTwoIsKilled(t *testing.T) {
 		// The surviving process must reach the newest commit, whatever lock the
 		// dead one held.
 		for both[1-i].serves() != next {
-			if time.Now().After(patience) {
+			if time.Now().After(waitLimit) {
 				t.Fatalf("commit %d is not served", next)
 			}
 		}

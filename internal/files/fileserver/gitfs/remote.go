@@ -20,7 +20,7 @@ import (
 // remote is one entry of gitfs_remotes.
 type remote struct {
 	id, url, name string
-	folder        string // directory in the cache
+	directory     string // directory in the cache
 	base          string
 	fallback      string
 	allSaltenvs   string
@@ -63,7 +63,7 @@ func newRemote(entry any, o Options, c Config, leases *gitrepo.Leases) (*remote,
 		r.types = append(r.types, t)
 	}
 	r.mapEnvs(s.Set.At("saltenv"), o.Saltenv)
-	if r.folder, err = s.FolderName(c.HashType); err != nil {
+	if r.directory, err = s.DirectoryName(c.HashType); err != nil {
 		return nil, err
 	}
 	settings, err := s.Remote(r.url)
@@ -71,7 +71,7 @@ func newRemote(entry any, o Options, c Config, leases *gitrepo.Leases) (*remote,
 		return nil, err
 	}
 	r.clone = gitrepo.Open(settings, gitrepo.Config{
-		Dir: filepath.Join(c.dir(), r.folder, "_"), Work: filepath.Join(c.dir(), "work", r.folder, "_"), Leases: leases, Log: c.Log,
+		Dir: filepath.Join(c.dir(), r.directory, "_"), Work: filepath.Join(c.dir(), "work", r.directory, "_"), Leases: leases, Log: c.Log,
 	})
 	return r, nil
 }
@@ -284,7 +284,7 @@ func (r *remote) find(ctx context.Context, env, name string) (gitrepo.Entry, *gi
 	for range maxLinks {
 		e, ok := t.Find(name)
 		switch {
-		case !ok || e.Kind == gitrepo.Folder || e.Kind == gitrepo.Submodule:
+		case !ok || e.Kind == gitrepo.Directory || e.Kind == gitrepo.Submodule:
 			return none, nil, nil
 		case e.Kind != gitrepo.Symlink:
 			return e, s, nil

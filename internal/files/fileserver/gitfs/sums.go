@@ -137,7 +137,7 @@ func (f *FS) addSums(ctx context.Context, m *madeSums, r *remote, s *gitrepo.Sna
 			}
 		}
 		name = path.Join(p.mount, name)
-		if _, ok := m.files[name]; ok || e.Kind == gitrepo.Folder || e.Kind == gitrepo.Submodule {
+		if _, ok := m.files[name]; ok || e.Kind == gitrepo.Directory || e.Kind == gitrepo.Submodule {
 			continue
 		}
 		if e.Kind == gitrepo.Symlink {

@@ -364,11 +364,11 @@ func (f *FS) sweep(l *listing) {
 		}
 	}
 	top := filepath.Join(f.dir, "objects")
-	folders, err := os.ReadDir(top)
+	directories, err := os.ReadDir(top)
 	if err != nil {
 		return
 	}
-	for _, d := range folders {
+	for _, d := range directories {
 		files, err := os.ReadDir(filepath.Join(top, d.Name()))
 		if err != nil {
 			continue

@@ -60,11 +60,11 @@ func Call(serve func(net.Conn), limit int) (c *Caller, hangUp func()) {
 
 // Next returns the next frame, nil if the other end has closed or sends
 // nothing.
-func (c *Caller) Next(patience time.Duration) []byte {
+func (c *Caller) Next(waitLimit time.Duration) []byte {
 	select {
 	case b := <-c.frames:
 		return b
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		return nil
 	}
 }

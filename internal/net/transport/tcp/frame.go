@@ -291,8 +291,8 @@ func (r *frameReader) grow() error {
 	r.budget.Release(old)
 	if r.budget != nil {
 		r.deadline = true
-		patience := stallTime + time.Duration(size-r.end)*time.Second/slowRate
-		r.conn.SetReadDeadline(time.Now().Add(patience))
+		waitLimit := stallTime + time.Duration(size-r.end)*time.Second/slowRate
+		r.conn.SetReadDeadline(time.Now().Add(waitLimit))
 	}
 	return nil
 }

@@ -207,7 +207,7 @@ func testHeartbeatFrozenSubscriber(t *testing.T, tr transport.Transport) {
 
 // testMemoryBudget sends large incomplete requests from unauthenticated peers.
 func testMemoryBudget(t *testing.T, tr transport.Transport) {
-	const size, strangers = 1 << 20, 32
+	const size, unauthenticated = 1 << 20, 32
 	s := serveRequests(t, tr, "127.0.0.1:0", transport.ListenOptions{
 		MaxMessage:  2 * size,
 		MaxBuffered: 3 * size,
@@ -219,7 +219,7 @@ func testMemoryBudget(t *testing.T, tr transport.Transport) {
 	before := liveHeap()
 	var wg sync.WaitGroup
 	var conns []net.Conn
-	for range strangers {
+	for range unauthenticated {
 		c := dialRaw(t, s.addr)
 		conns = append(conns, c)
 		wg.Go(func() {
@@ -233,11 +233,11 @@ func testMemoryBudget(t *testing.T, tr transport.Transport) {
 	// A connection that is being refused keeps what it read for a moment.
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		grown := liveHeap() - before
-		if grown <= 3*size+strangers*(256<<10) {
+		if grown <= 3*size+unauthenticated*(256<<10) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("%d half requests of 1 MiB take %d KiB, the budget is 3 MiB", strangers, grown>>10)
+			t.Errorf("%d half requests of 1 MiB take %d KiB, the budget is 3 MiB", unauthenticated, grown>>10)
 			break
 		}
 	}

@@ -200,8 +200,8 @@ func (l *link) readAll(r io.Reader, budget *netserve.Budget) ([]byte, error) {
 				}
 				budget.Release(held)
 				held = int64(size)
-				patience := stallTime + time.Duration(size-len(buf))*time.Second/slowRate
-				l.live.SetReadDeadline(time.Now().Add(patience))
+				waitLimit := stallTime + time.Duration(size-len(buf))*time.Second/slowRate
+				l.live.SetReadDeadline(time.Now().Add(waitLimit))
 			}
 			buf = append(make([]byte, 0, size), buf...)
 		}

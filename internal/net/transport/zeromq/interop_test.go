@@ -96,7 +96,7 @@ func (p *libzmq) line() string {
 			p.t.Fatal("the Python program has ended")
 		}
 		return s
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		p.t.Fatal("the Python program says nothing")
 	}
 	return ""

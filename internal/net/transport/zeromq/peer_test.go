@@ -10,8 +10,8 @@ import (
 	"brine/internal/net/transport"
 )
 
-// patience is how long a test waits for what must happen.
-const patience = 60 * time.Second
+// waitLimit is how long a test waits for what must happen.
+const waitLimit = 60 * time.Second
 
 // rawPeer is a bare connection for arbitrary data.
 type rawPeer struct {
@@ -22,7 +22,7 @@ type rawPeer struct {
 
 func newRawPeer(t *testing.T, c net.Conn) *rawPeer {
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(waitLimit))
 	return &rawPeer{t, c, newDecoder(c, 4096, limits{command: 1 << 16, message: 1 << 30, frames: 100})}
 }
 
@@ -145,7 +145,7 @@ func run(t testing.TB, serve func(context.Context) error) {
 			if err != nil {
 				t.Errorf("Serve: %v", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(waitLimit):
 			t.Error("Serve does not return")
 		}
 	})
@@ -154,7 +154,7 @@ func run(t testing.TB, serve func(context.Context) error) {
 func echo(r *transport.Request) { r.Reply(r.Body) }
 
 func ask(t testing.TB, r transport.Requester, body string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	reply, err := r.Request(ctx, []byte(body))
 	return string(reply), err

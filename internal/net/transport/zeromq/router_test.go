@@ -268,7 +268,7 @@ func TestRouterConnectionFlood(t *testing.T) {
 	}
 	mustEcho(t, r, "among them")
 	for _, c := range silent {
-		c.SetReadDeadline(time.Now().Add(patience))
+		c.SetReadDeadline(time.Now().Add(waitLimit))
 		for b := make([]byte, 1024); ; {
 			if _, err := c.Read(b); err != nil {
 				if ne, ok := err.(net.Error); ok && ne.Timeout() {

@@ -109,7 +109,7 @@ type Remote struct {
 	base, env, root, fallback, mount string
 	allSaltenvs                      string
 	interval                         time.Duration
-	folder                           string
+	directory                        string
 	clone                            *gitrepo.Clone
 
 	turn fetch.Turn
@@ -132,7 +132,7 @@ func (s *Source) Add(entry any) ([]*Remote, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*Remote
-	folders := map[string]string{}
+	directories := map[string]string{}
 	for _, it := range items {
 		key := value.Repr(it)
 		r, ok := s.remotes[key]
@@ -142,18 +142,18 @@ func (s *Source) Add(entry any) ([]*Remote, error) {
 				return nil, err
 			}
 			for _, o := range s.order {
-				if o.folder == r.folder {
+				if o.directory == r.directory {
 					r.clone = o.clone // the same clone, in another entry with other parameters
 				}
 			}
 			s.remotes[key] = r
 			s.order = append(s.order, r)
 		}
-		if other, ok := folders[r.folder]; ok {
+		if other, ok := directories[r.directory]; ok {
 			return nil, salt.Errorf(salt.Invalid, "the git remotes %s and %s have the same directory in the cache: give each a name of its own, by "+
 				"the parameter name", redact.Text(other), redact.Text(r.ID))
 		}
-		folders[r.folder] = r.ID
+		directories[r.directory] = r.ID
 		out = append(out, r)
 	}
 	return out, nil
@@ -187,7 +187,7 @@ func (s *Source) remote(entry any) (*Remote, error) {
 			return nil, salt.Errorf(salt.Invalid, "%q of the git remote %s is no directory", p, redact.Text(r.ID))
 		}
 	}
-	if r.folder, err = c.FolderName(s.c.HashType); err != nil {
+	if r.directory, err = c.DirectoryName(s.c.HashType); err != nil {
 		return nil, err
 	}
 	settings, err := c.Remote(r.URL)
@@ -195,7 +195,7 @@ func (s *Source) remote(entry any) (*Remote, error) {
 		return nil, err
 	}
 	r.clone = gitrepo.Open(settings, gitrepo.Config{
-		Dir: filepath.Join(s.dir(), r.folder, "_"), Work: filepath.Join(s.dir(), "work", r.folder, "_"), Leases: s.leases, Log: s.log,
+		Dir: filepath.Join(s.dir(), r.directory, "_"), Work: filepath.Join(s.dir(), "work", r.directory, "_"), Leases: s.leases, Log: s.log,
 	})
 	return r, nil
 }
@@ -330,7 +330,7 @@ func (s *Source) dirOf(ctx context.Context, r *Remote, pillarenv, saltenv string
 
 // checkedOut returns the directory of a commit, with its files in the directory tree.
 func (s *Source) checkedOut(ctx context.Context, r *Remote, snap *gitrepo.Snapshot, commit string) (string, error) {
-	top := filepath.Join(s.dir(), r.folder, "commits", commit)
+	top := filepath.Join(s.dir(), r.directory, "commits", commit)
 	if st, err := os.Stat(top); err == nil {
 		if now := time.Now(); now.Sub(st.ModTime()) > time.Hour {
 			_ = os.Chtimes(top, now, now) // marks it as used
@@ -370,7 +370,7 @@ const keepCommits = 24 * time.Hour
 // tidyUp removes the directories of unused commits.
 func (s *Source) tidyUp(r *Remote) {
 	snap := r.clone.Snapshot()
-	dir := filepath.Join(s.dir(), r.folder, "commits")
+	dir := filepath.Join(s.dir(), r.directory, "commits")
 	entries, err := os.ReadDir(dir)
 	if err != nil || snap == nil {
 		return
@@ -389,7 +389,7 @@ func (s *Source) tidyUp(r *Remote) {
 }
 
 // told returns the name that identifies the repository for other masters.
-func (r *Remote) told() string { return "git_pillar/" + r.folder }
+func (r *Remote) told() string { return "git_pillar/" + r.directory }
 
 // Told handles a message that another master has fetched and now serves other
 // commits; see fileserver.Fetcher.
