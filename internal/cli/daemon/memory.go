@@ -26,6 +26,11 @@ const (
 	// shrinks is the number of further collections in that case. Each at most halves a stack, and a
 	// sign-in needs eight times the stack of a waiting connection.
 	shrinks = 2
+	// unmapBelow is the memory in use, in bytes, below which an idle daemon also releases the pages
+	// of its program: 30 MB, of which it needs a tenth until there is work. With more memory in use,
+	// it has thousands of connections, and their next message would wait for these pages: the last of
+	// 9,900 minions got a publication 20% later.
+	unmapBelow = 64 << 20
 )
 
 // masterRoom is how much garbage, in addition to the memory in use, a master may create before a
@@ -60,13 +65,11 @@ func keepMemory(ctx context.Context, room int) {
 				runtime.GC()
 			}
 			debug.FreeOSMemory()
-			// Most pages that a start needs are not needed later. Only a minion unmaps them after
-			// work, too: when a master did, the last of 9,900 minions got the next publication 20%
-			// later.
-			if room == 0 || g.started {
+			now := memoryNow()
+			if now.held < unmapBelow {
 				unmapProgram()
 			}
-			g.gave(memoryNow())
+			g.gave(now)
 		}
 	}
 }
@@ -95,7 +98,6 @@ type use struct{ held, allocs, stacks uint64 }
 type giver struct {
 	last, given use  // at the last check, after the last release
 	fresh       bool // it was never idle
-	started     bool // this release is the first of an idle daemon
 	atWork      bool // at the last check
 	looks       int  // checks since the last release
 	pause       int  // checks until an idle daemon tries again
@@ -110,7 +112,6 @@ func (g *giver) worth(now use) bool {
 	since := now.allocs - g.last.allocs
 	g.last = now
 	g.looks++
-	g.started = false
 	g.atWork = since >= restAllocs
 	switch {
 	case now.held > 2*g.given.held+memorySlack:
@@ -118,7 +119,7 @@ func (g *giver) worth(now use) bool {
 	case g.atWork:
 		return false
 	case g.fresh:
-		g.fresh, g.started = false, true
+		g.fresh = false
 		return true
 	case now.allocs-g.given.allocs > worthAllocs:
 		g.pause = 0
