@@ -30,6 +30,21 @@ type Job struct {
 	// Reported means that the caller reports a failure to the user, so that Run does not log it as
 	// an error.
 	Reported bool
+	// By, if set, runs instead of the function, and may call it.
+	By func(ctx context.Context, t Target) (any, error)
+	// Missing makes Run call By also for a function that does not exist.
+	Missing bool
+}
+
+// Target is a function that Job.By may call, with the arguments for it.
+type Target struct {
+	// Func is the function; nil if it does not exist.
+	Func *Func
+	// Call is the environment of the call.
+	Call *Call
+	// Args and Kwargs are the arguments of the function. Of one that does not exist, they are those of the job as received and the job's map.
+	Args   []any
+	Kwargs *value.Dict
 }
 
 // Outcome is the result of a job.
@@ -53,16 +68,23 @@ func (r *Registry) Run(ctx context.Context, c *Call, job Job) Outcome {
 	}
 	c.prepare()
 	f, err := r.Lookup(job.Fun)
-	if err != nil {
+	doc, outputter := "", ""
+	switch {
+	case err == nil:
+		outputter = f.out
+	case !job.Missing || job.By == nil:
 		return r.unknownOutcome(job.Fun, err)
 	}
 	ret, err := f.runLoaded(ctx, c, job)
 	if err != nil {
 		err = redact.Error(err) // it is returned, shown and logged
 		logFailure(ctx, c.Log, job, err)
-		return Outcome{Return: errorText(job.Fun, f.Doc(), err), Retcode: codeGeneric, Out: "nested", Err: err}
+		if f != nil {
+			doc = f.Doc()
+		}
+		return Outcome{Return: errorText(job.Fun, doc, err), Retcode: codeGeneric, Out: "nested", Err: err}
 	}
-	out := Outcome{Return: ret, Retcode: c.retcode, Out: f.out}
+	out := Outcome{Return: ret, Retcode: c.retcode, Out: outputter}
 	if out.Retcode == codeOK && !resultHolds(ret) {
 		out.Retcode = codeGeneric
 	}
@@ -73,6 +95,7 @@ func (r *Registry) Run(ctx context.Context, c *Call, job Job) Outcome {
 	return out
 }
 
+// runLoaded runs f, or nil for a function that does not exist, with the arguments of job.
 func (f *Func) runLoaded(ctx context.Context, c *Call, job Job) (ret any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -84,9 +107,15 @@ func (f *Func) runLoaded(ctx context.Context, c *Call, job Job) (ret any, err er
 			return nil, err
 		}
 	}
+	if f == nil {
+		return job.By(ctx, Target{Call: c, Args: job.Arg, Kwargs: job.Pub})
+	}
 	args, kwargs, err := f.Load(job.Arg, job.Pub)
 	if err != nil {
 		return nil, err
+	}
+	if job.By != nil {
+		return job.By(ctx, Target{Func: f, Call: c, Args: args, Kwargs: kwargs})
 	}
 	return f.Call(ctx, c, args, kwargs)
 }

@@ -326,6 +326,28 @@ func (p *Pool) Call(ctx context.Context, env *Env, kind, name string, args []any
 	return p.call(ctx, env, true, "call", kind, name, &value.List{Items: args}, kwargs)
 }
 
+// Execute calls an executor for the function fun. If the result is nil, moreArgs and moreKwargs are
+// the arguments that the executor has left for the next one.
+func (p *Pool) Execute(ctx context.Context, env *Env, name, fun string, data *value.Dict, args []any, kwargs *value.Dict) (
+	v any, moreArgs []any, moreKwargs *value.Dict, retcode int, err error) {
+	if kwargs == nil {
+		kwargs = value.NewDict(0)
+	}
+	if data == nil {
+		data = value.NewDict(0)
+	}
+	v, retcode, err = p.call(ctx, env, true, "execute", name, fun, data, &value.List{Items: args}, kwargs)
+	if err != nil {
+		return nil, nil, nil, retcode, err
+	}
+	parts := value.Items(v)
+	if len(parts) != 3 {
+		return nil, nil, nil, retcode, errMalformed
+	}
+	moreKwargs, _ = parts[2].(*value.Dict)
+	return parts[0], value.Items(parts[1]), moreKwargs, retcode, nil
+}
+
 // Grains runs the user's grains modules. collected are the grains so far.
 func (p *Pool) Grains(ctx context.Context, env *Env, collected *value.Dict) (*value.Dict, error) {
 	v, _, err := p.call(ctx, env, true, "grains", collected)

@@ -299,6 +299,61 @@ func TestUserOutputters(t *testing.T) {
 	}
 }
 
+// TestUserExecutors calls functions through executors of the user, by the option and by the
+// configuration. A configured executor that is not there yet does not prevent that it is fetched.
+func TestUserExecutors(t *testing.T) {
+	dir := userTree(t, "usermodules.txtar", "module_executors: [adds, wraps]\n")
+	for name, text := range map[string]string{
+		"adds": "def execute(opts, data, func, args, kwargs):\n    if data['fun'] == 'mine1.hi':\n        args[0] += opts['id']\n",
+		"wraps": "def execute(opts, data, func, args, kwargs):\n    more = data.get('executor_opts', {})\n" +
+			"    return [func(*args, **kwargs), data['fun'], data['tgt'], more]\n\ndef allow_missing_func(function):\n    return True\n",
+		"wrong": "def execute(:\n",
+		"other": "import nothing_of_this_name\n\ndef execute(opts, data, func, args, kwargs):\n    return 1\n",
+	} {
+		path := filepath.Join(dir, "srv/_executors", name+".py")
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v, r := local(t, dir, "test.ping"); v != nil || r.code == 0 || !strings.Contains(r.stderr, "Executor 'adds' is not available") {
+		t.Errorf("before they were fetched: %+v", r)
+	}
+	if v, r := local(t, dir, "--module-executors=direct_call", "saltutil.sync_executors"); jsonText(v) !=
+		`["executors.adds","executors.other","executors.wraps","executors.wrong"]` {
+		t.Fatalf("%+v", r)
+	}
+	if _, r := local(t, dir, "saltutil.sync_modules"); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	for _, x := range []struct{ args, want string }{
+		{"mine1.hi x", `["hello xalpha","mine1.hi","salt-call",{}]`},
+		{"--executor-opts={a:~1} mine1.hi x", `["hello xalpha","mine1.hi","salt-call",{"a":1}]`},
+		{"--module-executors=adds mine1.hi x", `null`},
+		{"--module-executors=[adds,direct_call] mine1.hi x", `"hello xalpha"`},
+		{"named.where", `[["alpha","web","from pillar"],"named.where","salt-call",{}]`}, // a function of the user
+	} {
+		args := strings.Fields(x.args)
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "~", " ")
+		}
+		if v, r := local(t, dir, args...); jsonText(v) != x.want {
+			t.Errorf("%s: %s, want %s; %+v", x.args, jsonText(v), x.want, r)
+		}
+	}
+	for args, want := range map[string]string{
+		"--module-executors=wrong test.ping": "wrong.py cannot be loaded: SyntaxError in line 1",
+		"--module-executors=other test.ping": "other.py cannot be loaded: ModuleNotFoundError in line 1",
+		"no.such":                            "'no.such' is not available.", // as in Salt, allow_missing_func holds for jobs of masters alone
+	} {
+		if _, r := local(t, dir, strings.Fields(args)...); r.code == 0 || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: %+v", args, r)
+		}
+	}
+}
+
 // sameAsStock compares the rendered file of the archive with stock Salt's result.
 func sameAsStock(t *testing.T, dir, name string) {
 	t.Helper()

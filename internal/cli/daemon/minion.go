@@ -88,7 +88,7 @@ func MinionConfig(cfg *config.Minion, t *config.Tree, log *slog.Logger) (minion.
 		LocalMaster: func() (*client.Client, func(), error) {
 			return session.LocalMaster(filepath.Join(filepath.Dir(f.ConfFile), "master"), os.Getenv, log)
 		},
-		ID: f.ID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, ConfDir: f.ConfFile, ExtensionModules: f.ExtensionModules,
+		ID: f.ID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, ConfDir: filepath.Dir(f.ConfFile), ExtensionModules: f.ExtensionModules,
 		Options: cfg.Options, Handshake: cfg.Handshake, Transport: tr, Dial: dial, SubscribeDial: subscribe, Events: cfg.Events, Files: cfg.Served,
 		Backends: cfg.Elsewhere, Pillar: cfg.Pillar, GitPillar: cfg.GitPillar, Top: cfg.Top, Templates: cfg.Templates, Returners: cfg.Returners,
 		Keysize: f.Keysize, Opts: opts,

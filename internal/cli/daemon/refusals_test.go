@@ -30,8 +30,7 @@ func TestUnsupportedParts(t *testing.T) {
 		{"master", "git_pillar_password: sdb://vault/git", "git_pillar_password.sdb", "Brine does not look up sdb://vault/git"},
 		{"master", "mysql.pass: sdb://vault/db", "mysql.pass.sdb", "Brine does not look up sdb://vault/db"},
 		{"master", "ext_pillar: [{sseapi: x}]", "ext_pillar.sseapi", "use salt-api with SaltGUI"},
-		{"minion", "module_executors: [splay, sudo]", "module_executors.sudo", `module_executors: there is no "sudo"; use one of direct_call, splay`},
-		{"minion", "sudo_user: nobody", "sudo_user", "functions run as the user of the minion"},
+		{"minion", "module_executors: [splay, docker]", "module_executors.docker", `module_executors: there is no "docker"; use one of direct_call, splay, sudo; `},
 		{"minion", "fips_mode: true", "fips_mode", "Brine has no FIPS mode"},
 		{"minion", "file_client: local\next_pillar: [{vault: x}]", "ext_pillar.vault", `ext_pillar: there is no "vault"`},
 	} {

@@ -35,14 +35,13 @@ var ineffectiveGroups = []ineffectiveGroup{
 	{why: "Brine has no FIPS mode: its cryptography is that of Go's standard library, which is not validated", refused: true, options: "fips_mode"},
 	{why: "there is no salt-syndic: the master above would reach no minion of this one", refused: true, options: "syndic_master=masterofmasters"},
 	{why: "permissions come from external_auth alone, without a module in Python that adds to them", refused: true, options: "eauth_acl_module"},
-	{why: "functions run as the user of the minion, not by sudo; set user", refused: true, options: "sudo_user"},
 	{why: "all pillar sources of ext_pillar count; remove the sources from ext_pillar", refused: true, options: "exclude_ext_pillar"},
 	{why: "tokens are files below cachedir, which masters of a cluster share", refused: true, options: "eauth_tokens=localfs eauth_redis_host eauth_redis_port"},
 	{why: "the system django does not exist; use ldap, oidc, pam or file", options: "django_auth_path django_auth_settings"},
 
 	{why: "Brine runs no modules in Python of this kind, or needs no such setting (docs/python-modules.md)",
 		options: `add_proxymodule_to_opts autoload_dynamic_modules=true cache_dirs
-		clean_dynamic_modules=true client_dirs clouds_dirs cloud_dirs cython_enable enable_zip_modules engines_dirs executor_dirs executors_dirs
+		clean_dynamic_modules=true client_dirs clouds_dirs cloud_dirs cython_enable enable_zip_modules engines_dirs executors_dirs
 		extmod_blacklist extmod_whitelist fileserver_dirs grains_dirs log_handlers_dirs matchers_dirs metaproxy_dirs module_dirs
 		modules_dirs modules_max_memory=-1 netapi_dirs optimization_order=[0,1,2] output_dirs pillar_dirs pkgdb_dirs pkgfiles_dirs
 		queue_dirs queues_dirs render_dirs renderers_dirs returner_dirs returners_dirs roster_dirs runner_dirs runners_dirs sdb_dirs serializers_dirs

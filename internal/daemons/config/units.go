@@ -67,7 +67,7 @@ var (
 	minionUnits = []unitOption{
 		{"return", value.Texts, returner.Names, "returners", ""},
 		{"beacons", beaconNames, beacons.Names, "beacons", ""},
-		{"module_executors", value.Split, runner.ExecutorNames, "", "no function would run"},
+		{"module_executors", value.Split, runner.ExecutorNames, "executors", "no function would run"},
 	}
 )
 
@@ -93,7 +93,10 @@ func (t *Tree) MissingUnits() (needed []Unsupported, other []Unsupported) {
 				lost := "; without it " + o.lost
 				if o.python != "" {
 					program := "salt-run"
-					if t.Kind == MinionKind {
+					switch {
+					case o.key == "module_executors":
+						program = "salt-call --module-executors=direct_call"
+					case t.Kind == MinionKind:
 						program = "salt-call --local"
 					}
 					lost = "; if it is a module of your own, fetch it with " + program + " saltutil.sync_" + o.python + lost

@@ -145,23 +145,21 @@ func (c *Caller) ID() string { return c.cfg.ID }
 // Call runs a function and records it as running meanwhile.
 func (c *Caller) Call(ctx context.Context, fun string, args []any) fn.Outcome {
 	load := value.DictOf("fun", fun, "jid", c.jid, "tgt", "salt-call", "arg", &value.List{Items: args})
+	if c.Executors != nil {
+		load.Set("module_executors", c.Executors)
+	}
+	if c.ExecutorOpts != nil {
+		load.Set("executor_opts", c.ExecutorOpts)
+	}
 	j := jobs.NewJob(load)
 	forget := c.notes.Record(j)
 	defer forget()
-	if c.Executors != nil {
-		j.Pub.ModuleExecutors = c.Executors
-	}
-	if c.ExecutorOpts != nil {
-		j.Pub.ExecutorOpts = c.ExecutorOpts
-	}
 	// Publication keys for functions that accept arbitrary keywords, with Salt's names.
 	pub := value.DictOf("fun", fun, "pid", os.Getpid(), "jid", c.jid, "tgt", "salt-call")
 	if c.Metadata != nil {
 		pub.Set("metadata", c.Metadata)
 	}
-	return c.runner.Through(ctx, j, fun, func() fn.Outcome {
-		return c.funcs.Run(ctx, c.calls.New(c.conn, c.jid), fn.Job{Fun: fun, Arg: args, Pub: pub, Reported: true})
-	})
+	return c.runner.Through(ctx, j, c.calls.New(c.conn, c.jid), fn.Job{Fun: fun, Arg: args, Pub: pub, Reported: true})
 }
 
 // Return sends the result to the master, which stores it as a job.

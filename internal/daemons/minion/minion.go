@@ -209,7 +209,8 @@ func (m *Minion) buildServices() {
 		Options: cfg.Returners, Own: m.user.Returners(), Disabled: o.DisableReturners, ID: cfg.ID, Dir: dir, Opts: cfg.Opts, Background: m.background, Log: log,
 	})
 	m.runner = runner.New(runner.Config{
-		Options: o.RunnerOptions, ID: cfg.ID, ScheduledReturners: cfg.Returners.Scheduled, Jobs: m.jobs, Notes: m.notes, Outbox: m.outbox, Links: m.links,
+		Options: o.RunnerOptions, ID: cfg.ID, ConfDir: cfg.ConfDir, Once: cfg.daemonBus != nil, Executors: m.user.Executors(),
+		ScheduledReturners: cfg.Returners.Scheduled, Jobs: m.jobs, Notes: m.notes, Outbox: m.outbox, Links: m.links,
 		Returners: m.returners, Calls: m.calls, Funcs: funcs, Grains: m.grains.Grains, Background: m.background, Log: log,
 	})
 	m.refresh = refresh.New(refresh.Config{

@@ -39,13 +39,14 @@ const (
 	kindAuth      = "auth"
 	kindBeacons   = "beacons"
 	kindOutput    = "output"
+	kindExecutors = "executors"
 )
 
 // MinionKinds are all kinds that a helper of a minion loads, MasterKinds those that a
 // helper of a master loads for requests of minions, and RunnerKinds those for its runners.
 // Each has its own helpers, so that requests of minions cannot delay an operator.
 var (
-	MinionKinds = []string{kindModules, kindStates, kindGrains, kindRenderers, kindPillar, kindReturners, kindOutput, "utils", "serializers", "executors"}
+	MinionKinds = []string{kindModules, kindStates, kindGrains, kindRenderers, kindPillar, kindReturners, kindOutput, kindExecutors, "utils", "serializers"}
 	MasterKinds = []string{kindModules, kindRenderers, kindPillar, kindTops, "utils", "serializers"}
 	RunnerKinds = []string{kindRunners, kindWheel, "utils", "serializers"}
 )

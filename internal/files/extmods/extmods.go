@@ -176,8 +176,9 @@ func Dirs(opts *value.Dict, extensionModules, kind string) []string {
 var dirOptions = map[string]string{
 	"modules": "module_dirs", "states": "states_dirs", "grains": "grains_dirs", "renderers": "render_dirs", "utils": "utils_dirs",
 	"returners": "returner_dirs", "runners": "runner_dirs", "pillar": "pillar_dirs", "tops": "top_dirs", "wheel": "wheel_dirs", "auth": "auth_dirs",
-	"output":  "outputter_dirs",
-	"beacons": "beacons_dirs",
+	"output":    "outputter_dirs",
+	"beacons":   "beacons_dirs",
+	"executors": "executor_dirs",
 }
 
 // maxScan bounds how much of a file is searched for its names, in bytes.
@@ -282,6 +283,7 @@ type Options struct {
 	ReturnDirs []string `salt:"returner_dirs" default:"[]" doc:"directories of returners" change:"restart"`
 	OutputDirs []string `salt:"outputter_dirs" default:"[]" doc:"directories of outputters" change:"restart"`
 	BeaconDirs []string `salt:"beacons_dirs" default:"[]" doc:"directories of beacons" change:"restart"`
+	ExecDirs   []string `salt:"executor_dirs" default:"[]" doc:"directories of executors" change:"restart"`
 }
 
 // MasterOptions are the options of a master's own modules.

@@ -423,6 +423,31 @@ class Part:
         return self._functions[self._name + "." + name]
 
 
+class Executors(Functions):
+    """__executors__: the user's executors and Brine's."""
+
+    def _find(self, name):
+        found = Functions._find(self, name)
+        if isinstance(found, Function):
+            return direct_call if name == "direct_call.execute" else Builtin(name)
+        return found
+
+
+class Builtin:
+    """The function execute of one of Brine's executors."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __call__(self, opts, data, func, args, kwargs):
+        return pipe.ask("call", "executors", self.name, [data, list(args)], kwargs)
+
+
+def direct_call(opts, data, func, args, kwargs):
+    """Call a function, as the executor direct_call does."""
+    return func(*args, **kwargs)
+
+
 class Progress:
     """__jid_event__: the events of the runner in progress."""
 
@@ -627,7 +652,7 @@ def where(exc, path):
 
 
 TAGS = {"modules": "module", "renderers": "render", "returners": "returner", "runners": "runner",
-        "beacons": "beacons"}
+        "beacons": "beacons", "executors": "executor"}
 LOADERS = {}
 GLOBALS = {}
 STOCK = []  # the directory of stock Salt's package, if that is used
@@ -638,7 +663,7 @@ def fill_globals():
         "__salt__": Functions("modules"), "__states__": Functions("states"), "__runner__": Functions("runners"),
         "__wheel__": Functions("wheel"),
         "__utils__": Utils("utils"), "__proxy__": {}, "__serializers__": Functions("serializers"),
-        "__ret__": Functions("returners"), "__executors__": Functions("executors"),
+        "__ret__": Functions("returners"), "__executors__": Executors("executors"),
         "__context__": Context("__context__", context), "__salt_system_encoding__": "utf-8",
     })
     for name in ("grains", "pillar", "opts", "running", "lowstate"):
@@ -714,6 +739,19 @@ def do_call(kind, name, args, kwargs):
     if kind == "beacons":
         return list(function(*args, **kwargs) or ())
     return finish(inject(function, args, kwargs))
+
+
+def do_execute(name, fun, data, args, kwargs):
+    """Call an executor. If its result is None, the next one gets the arguments that it has left."""
+    loader = LOADERS.get("executors")
+    execute = loader.find(name, True) if loader else None
+    if execute is None:
+        import salt.exceptions
+        raise salt.exceptions.SaltInvocationError(
+            "Executor '{}' is not available".format(name.rpartition(".")[0]))
+    func = GLOBALS["__salt__"].get(fun, fun)
+    result = finish(execute(frame().tree("opts"), data, func, args, kwargs))
+    return [result, list(args), kwargs] if result is None else [result, [], {}]
 
 
 def inject(function, args, kwargs):
@@ -825,7 +863,7 @@ def remember(path, source):
     linecache.cache[path] = (len(source), None, source.splitlines(True), path)
 
 
-OPERATIONS = {"find": do_find, "list": do_list, "call": do_call, "grains": do_grains,
+OPERATIONS = {"find": do_find, "list": do_list, "call": do_call, "execute": do_execute, "grains": do_grains,
               "render": do_render}
 
 
@@ -839,7 +877,7 @@ def serve(message):
         try:
             value = OPERATIONS[operation](*message[5:])
             code = 0
-            if operation == "call" and len(stack) == 1:
+            if operation in ("call", "execute") and len(stack) == 1:
                 code = CONTEXTS.get(variables.get("job") or "call-{}".format(env), {}).pop("retcode", 0)
                 code = code if type(code) is int else 0
             pipe.send(("r", number, True, value, code))

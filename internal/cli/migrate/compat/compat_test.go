@@ -85,9 +85,9 @@ output: own
 func TestTexts(t *testing.T) {
 	dir := installation(t, map[string]string{
 		"etc/master":        masterConf,
-		"etc/minion":        "root_dir: DIR\nmaster: m1\nsudo_user: nobody\nfile_client: remote\nbeacons: {own: []}\n",
+		"etc/minion":        "root_dir: DIR\nmaster: m1\nfips_mode: true\nfile_client: remote\nbeacons: {own: []}\nmodule_executors: [own, docker]\n",
 		"salt/_auth/own.py": "__virtualname__ = 'sso'\n", "salt/_returners/kept.py": "", "salt/_wheel/site.py": "def x():\n    __salt__['no.such']()\n",
-		"salt/_beacons/own.py": "", "salt/_output/own.py": "", "salt/_engines/own.py": "",
+		"salt/_beacons/own.py": "", "salt/_output/own.py": "", "salt/_engines/own.py": "", "salt/_executors/own.py": "",
 		"salt/good.sls": "{% set x = salt['grains.get']('os') %}\n/etc/motd:\n  file.managed:\n    - contents: {{ salt.test.echo('x') }}\n",
 		"salt/py.sls":   "#!py\n\ndef run():\n    return {}\n",
 		"salt/k8s.sls":  "x:\n  kubernetes.namespace_present: []\n\ny:\n  file.shortcut:\n    - name: /x\n",
@@ -110,7 +110,7 @@ func TestTexts(t *testing.T) {
 	r := check(t, Config{ConfigDir: filepath.Join(dir, "etc")})
 	compare(t, lines(r, dir), []string{
 		"missing engine stalekey etc/master:6", "missing pillar source vault etc/master:5", "option timeuot etc/master:7", "option worker_threads etc/master:4",
-		"missing option sudo_user etc/minion:3",
+		"missing option fips_mode etc/minion:3",
 		"missing renderer nacl pillar/secret.sls:1",
 		"missing state kubernetes.namespace_present salt/k8s.sls:2", "missing state file.shortcut salt/k8s.sls:5",
 		"missing function vault.read_secret salt/funcs.sls:3", "missing function boto_ec2.find_images salt/funcs.sls:4",
@@ -120,15 +120,17 @@ func TestTexts(t *testing.T) {
 		"python _runners/mine salt/_runners/mine.py", "python _pillar/own salt/_pillar/own.py", "pillar source own etc/master:5",
 		"python _auth/sso salt/_auth/own.py", "python _returners/kept salt/_returners/kept.py", "python _wheel/site salt/_wheel/site.py",
 		"python _beacons/own salt/_beacons/own.py", "python _output/own salt/_output/own.py", "missing python _engines/own salt/_engines/own.py",
+		"python _executors/own salt/_executors/own.py",
 		"authentication system sso etc/master:8", "missing authentication system ldaps etc/master:8", "returner kept etc/master:9", "returner kept etc/master:10",
 		"missing returner nowhere etc/master:10", "outputter own etc/master:11", "beacon own etc/minion:5",
+		"executor own etc/minion:6", "missing executor docker etc/minion:6",
 	})
 	if r.SLS != 10 || r.Good != 6 || !r.Missing() { // good.sls, py.sls, win.sls, pillar/py.sls and two top.sls
 		t.Errorf("%d of %d are good: %s", r.Good, r.SLS, r.Summary())
 	}
 	for _, want := range []string{
 		"6 of 10 SLS files use only what Brine has; 4 need what is missing. Missing: 1 authentication system (ldaps), 1 engine (stalekey), " +
-			"2 functions (boto_ec2.find_images, vault.read_secret), ",
+			"1 executor (docker), 2 functions (boto_ec2.find_images, vault.read_secret), ",
 		"\n  vault: ext_pillar: there is no \"vault\"; use one of ", "\n      " + dir + "/etc/master:5\n",
 	} {
 		if !strings.Contains(r.Text(), want) {

@@ -35,7 +35,7 @@ var pythonKinds = []string{
 // minionKinds are the kinds that Brine minions run with the machine's python3, masterKinds those
 // that masters run.
 var (
-	minionKinds = []string{"_beacons", "_grains", "_modules", "_output", "_renderers", "_returners", "_states", "_utils"}
+	minionKinds = []string{"_beacons", "_executors", "_grains", "_modules", "_output", "_renderers", "_returners", "_states", "_utils"}
 	masterKinds = []string{"_auth", "_modules", "_output", "_pillar", "_renderers", "_returners", "_runners", "_tops", "_utils", "_wheel"}
 )
 
@@ -128,7 +128,8 @@ func (c *checker) pythonCalls(path string, text []byte, where where) {
 
 // pythonUnits maps kinds of findings to the tree's directories with such units.
 var pythonUnits = map[string]string{
-	KindAuth: "_auth", KindBeacon: "_beacons", KindOutputter: "_output", KindPillar: "_pillar", KindReturner: "_returners", KindTop: "_tops",
+	KindAuth: "_auth", KindBeacon: "_beacons", KindExecutor: "_executors", KindOutputter: "_output",
+	KindPillar: "_pillar", KindReturner: "_returners", KindTop: "_tops",
 }
 
 // reportPython records the Python modules: those that Brine does not run as missing, the others for

@@ -25,7 +25,8 @@ import (
 // Options are the options of the minion that this package uses.
 type Options struct {
 	ProcessCountMax int      `salt:"process_count_max" default:"-1" doc:"jobs that may run at the same time; further ones wait; -1 is no limit" change:"restart"`
-	ModuleExecutors any      `salt:"module_executors" default:"direct_call" doc:"what functions are called by, one or a list: direct_call, or splay before it" change:"restart"`
+	ModuleExecutors any      `salt:"module_executors" default:"direct_call" doc:"what functions are called by, one or a list: direct_call, sudo, modules of the user, or splay before one of them" change:"restart"`
+	SudoUser        string   `salt:"sudo_user" default:"" doc:"user as whom functions of jobs run, by sudo and salt-call (the executor sudo, which then is the last one of every list)" change:"restart"`
 	StartupStates   string   `salt:"startup_states" default:"" doc:"states to run once at the start, whichever master is connected first: highstate, sls (those of sls_list) or top (those of top_file)" change:"restart"`
 	SLSList         []string `salt:"sls_list" default:"[]" doc:"states for startup_states: sls" change:"restart"`
 	TopFile         string   `salt:"top_file" default:"" doc:"top file for startup_states: top" change:"restart"`
@@ -36,6 +37,12 @@ type Config struct {
 	Options Options
 	// ID is the minion's id.
 	ID string
+	// ConfDir is the directory of the configuration.
+	ConfDir string
+	// Once says that this process makes one call, as salt-call does. Like Salt's it does not use sudo_user unless an executor is named.
+	Once bool
+	// Executors are the user's executors, nil for none.
+	Executors Executors
 	// ScheduledReturners are the returners of all scheduled jobs.
 	ScheduledReturners any
 	Jobs               *jobs.Table
@@ -55,11 +62,14 @@ type Config struct {
 type Runner struct {
 	cfg   Config
 	slots *slots // nil: process_count_max sets no limit
+	plain bool   // the configuration names direct_call alone
 }
 
 // New returns a Runner.
 func New(c Config) *Runner {
 	r := &Runner{cfg: c}
+	names, err := executorsOf(c.Options.ModuleExecutors)
+	r.plain = err == nil && len(names) == 1 && names[0] == directCall && (c.Options.SudoUser == "" || c.Once)
 	if n := c.Options.ProcessCountMax; n > 0 {
 		r.slots = &slots{free: n}
 	}
@@ -195,9 +205,7 @@ func (r *Runner) call(ctx context.Context, j *jobs.Job, name string, args []any)
 		j.First.Out.Put(value.DictOf("id", r.cfg.ID, "cmd", "_minion_event", "pretag", nil,
 			"tag", fmt.Sprintf("salt/job/%s/prog/%s/%d", j.JID, r.cfg.ID, n), "data", value.DictOf("return", part)))
 	}
-	return r.Through(ctx, j, name, func() fn.Outcome {
-		return r.cfg.Funcs().Run(ctx, c, fn.Job{Fun: name, Arg: args, Pub: j.Load, Blackout: true})
-	})
+	return r.Through(ctx, j, c, fn.Job{Fun: name, Arg: args, Pub: j.Load, Blackout: true, Missing: true})
 }
 
 // pillarOf returns the pillar of the master that published a job; for other jobs, that of
