@@ -16,6 +16,8 @@ type jobStore interface {
 	// NewJobUntil stores a job that is queued for unreachable minions until a time.
 	// It returns when the job is on disk.
 	NewJobUntil(load *value.Dict, minions []string, until time.Time) error
+	// AddMinions adds ids to the minions of a job.
+	AddMinions(jid string, ids []string) error
 	// ReturnStartedAsync stores a return, and calls done when it is on disk. A
 	// non-nil job is the load of a job that the minion started itself.
 	ReturnStartedAsync(load, job *value.Dict, done func(duplicate bool, err error))

@@ -88,6 +88,7 @@ type services struct {
 	access                  *access
 	recorder                *recorder
 	queue                   *queue
+	syndics                 *syndics // nil without order_masters
 	states                  *jobStates
 	addresses               *addresses
 	reconnects              *reconnects

@@ -31,7 +31,8 @@ type commands struct {
 // Credentials of an external system are in kwargs.
 func (p *commands) publish(c *channel.Call) {
 	who, o := p.access.sender(c), readOrder(c.Load)
-	if who != nil && who.all {
+	fromSyndic := who != nil && who.all && o.kw.AuthList != nil
+	if fromSyndic {
 		who = who.limited(o.kw.AuthList)
 	}
 	switch {
@@ -63,6 +64,8 @@ func (p *commands) publish(c *channel.Call) {
 	load.Delete("key")
 	if who.how != byKey {
 		load.Set("user", who.name)
+	} else if user, ok := o.kw.User.(string); ok && user != "" && fromSyndic {
+		load.Set("user", user) // the user of the master above
 	}
 	// Credentials are not stored with jobs.
 	if o.Kwargs != nil {
@@ -120,6 +123,7 @@ type publisher struct {
 	server     *channel.PublishServer
 	reports    *connectionReports
 	functions  *functionCounts
+	syndics    *syndics
 	mint       func(now time.Time) string // salt.NewJID
 	log        *slog.Logger
 }
@@ -148,6 +152,7 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 	if err != nil {
 		return clearReply(value.DictOf("jid", nil, "minions", &value.List{}, "error", err.Error()))
 	}
+	minions = p.syndics.without(minions)
 	if len(minions) == 0 && !p.settings.options().OrderMasters {
 		return clearReply(value.DictOf("jid", nil, "minions", &value.List{},
 			"error", fmt.Sprintf("Master could not resolve minions for target %s", value.Str(o.Tgt))))

@@ -19,6 +19,8 @@ import (
 // after the job expired.
 type queue struct {
 	now func() time.Time
+	// below means that syndics may ask for any job until it expires, also after all minions here have returned.
+	below bool
 
 	mu     sync.Mutex
 	index  map[string]int // numbers of all minions that were ever targeted
@@ -255,7 +257,7 @@ func (q *queue) enter(j *queued, minions, returned []string) {
 	}
 	q.jobs[j.jid] = j
 	q.order = append(q.order, j)
-	if j.open.empty() {
+	if j.open.empty() && !q.below {
 		q.close(j)
 	}
 }
@@ -381,7 +383,7 @@ func (q *queue) returned(jid, id string) (news bool) {
 	}
 	n, ok := q.index[id]
 	news = ok && j.open.clear(n)
-	if news && j.open.empty() && !j.over {
+	if news && j.open.empty() && !j.over && !q.below {
 		q.close(j)
 	}
 	return news
@@ -417,6 +419,24 @@ func (q *queue) missed(id string, after int64, limit int) (out []handout, more b
 			j.handed.set(n)
 			q.changed[j] = true
 		}
+	}
+	return out, false
+}
+
+// missedBelow returns the jobs after a number that have not expired, oldest first, for a syndic:
+// which of its minions they target is unknown here.
+func (q *queue) missedBelow(after int64, limit int) (out []handout, more bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	for _, j := range q.order {
+		if !q.below || j.number <= after || j.over || !j.expires.After(now) {
+			continue
+		}
+		if len(out) == limit {
+			return out, true
+		}
+		out = append(out, handout{j.jid, j.number, j.job, now.Sub(j.at), false})
 	}
 	return out, false
 }

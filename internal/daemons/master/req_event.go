@@ -22,6 +22,8 @@ type events struct {
 	cluster   *cluster.Cluster // nil without a cluster
 	queue     *queue
 	addresses *addresses
+	syndics   *syndics
+	jobs      jobStore
 	log       *slog.Logger
 	refused   *ratelimit.Log
 }
@@ -105,8 +107,13 @@ func (e *events) take(c *channel.Call) {
 		if !ok {
 			data = value.DictOf("data", ev.Data)
 		}
+		e.below(c.ID, data)
 		e.sign(data, c.ID)
-		e.fire(c.ID, ev.Tag, data)
+		if pre == "syndic/"+c.ID && e.syndics != nil && !e.rules().allowed(c.ID, ev.Tag) {
+			e.log.Debug("an event below a syndic is fired under the syndic's tag only", "syndic", c.ID, "tag", fmt.Sprintf("%.200s", ev.Tag))
+		} else {
+			e.fire(c.ID, ev.Tag, data)
+		}
 		if pre != "" {
 			e.fire(c.ID, pre+"/"+ev.Tag, data)
 		}
@@ -125,8 +132,10 @@ func (e *events) sign(data *value.Dict, id string) {
 	}
 }
 
+func (e *events) rules() tagRules { return tagRules{syndics: e.settings.options().OrderMasters} }
+
 func (e *events) fire(id, tag string, data *value.Dict) {
-	if rules := (tagRules{syndics: e.settings.options().OrderMasters}); !rules.allowed(id, tag) {
+	if !e.rules().allowed(id, tag) {
 		e.refused.Log(slog.LevelWarn, "refused event of a minion: its tag belongs to the master or another minion", "minion", id, "tag",
 			fmt.Sprintf("%.200s", tag))
 		return
@@ -134,9 +143,13 @@ func (e *events) fire(id, tag string, data *value.Dict) {
 	e.bus.Fire(tag, data)
 	if tag == salt.Tag("minion", id, "start") {
 		e.log.Debug("minion started", "minion", id)
+		e.syndics.minion(id)
 		if e.cluster == nil { // in a cluster it may have asked another master
 			e.queue.started(id)
 		}
 		e.addresses.start(id)
+	}
+	if tag == "syndic/"+id+"/start" {
+		e.syndics.seen(id)
 	}
 }

@@ -39,7 +39,10 @@ func (q *queueRequests) missed(c *channel.Call) {
 	wire.View(c.Load, &in)
 	after := in.After
 	tellPeers(q.states.cluster, cluster.NoteSpeaks, c.ID)
-	out, more := q.states.queue.missed(c.ID, after, missedJobs)
+	out, more := q.states.queue.missedBelow(after, missedJobs)
+	if !in.Syndic {
+		out, more = q.states.queue.missed(c.ID, after, missedJobs)
+	}
 	jobs := &value.List{}
 	size := 0
 	for _, h := range out {
@@ -48,7 +51,7 @@ func (q *queueRequests) missed(c *channel.Call) {
 			break
 		}
 		after = h.number
-		if q.states.returnedElsewhere(h.jid, c.ID) {
+		if !in.Syndic && q.states.returnedElsewhere(h.jid, c.ID) {
 			continue
 		}
 		job := h.job

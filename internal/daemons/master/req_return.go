@@ -30,6 +30,7 @@ type returns struct {
 	log      *slog.Logger
 
 	functions                             *functionCounts
+	syndics                               *syndics
 	stored, repeated, notStored, rejected atomic.Int64
 
 	// told are returns whose event was fired although they could not be stored:
@@ -83,6 +84,7 @@ func (r *returns) takeReturn(c *channel.Call) {
 		c.Reply("")
 		return
 	}
+	r.syndics.minion(c.ID)
 	published, allowed := false, true
 	if !minted {
 		published, allowed = r.rules.belongs(jid, c.ID)
@@ -267,17 +269,20 @@ func (b *boundedSet) remove(s string) bool {
 	return true
 }
 
-// takeSyndic stores the returns that a syndic collected from its minions.
+// takeSyndic stores the returns that a syndic collected from its minions. It answers once they are
+// on disk. A syndic of Brine keeps them after any other answer than nil, and sends them again.
 func (r *returns) takeSyndic(c *channel.Call) {
 	if !r.settings.options().OrderMasters {
+		const off = "order_masters is off: set it on the master above"
 		r.rateLimitedLog.Log(slog.LevelWarn, "refused returns of a syndic: order_masters is off", "syndic", c.ID)
-		c.Reply("")
+		c.Reply(value.DictOf(salt.KeepReturn, off))
 		return
 	}
+	r.syndics.seen(c.ID)
 	// One answer for all: it reports an error if any return failed.
 	all := answerOnce{left: 1, reply: func(err error) {
 		if err != nil {
-			c.Reply("")
+			c.Reply(value.DictOf(salt.KeepReturn, err.Error()))
 			return
 		}
 		c.Reply(nil)
@@ -290,6 +295,7 @@ func (r *returns) takeSyndic(c *channel.Call) {
 		if wire.View(d, &entry); !ok || !salt.ValidJID(entry.JID) {
 			continue
 		}
+		about := r.described(&entry)
 		rets, _ := entry.Return.(*value.Dict)
 		for k, v := range rets.All() {
 			id, _ := k.(string)
@@ -297,20 +303,50 @@ func (r *returns) takeSyndic(c *channel.Call) {
 			if !ok || salt.CheckID(id) != nil {
 				continue
 			}
-			var ret wire.Return
-			wire.View(d, &ret)
-			load := value.DictOf("jid", entry.JID, "id", id, "fun", entry.Fun, "fun_args", ret.FunArgs)
-			load.Update(d)
-			load.Set("jid", entry.JID) // the checked id, whatever the return contains
-			load.Set("id", id)
-			if entry.MasterID != nil {
-				load.Set("master_id", entry.MasterID)
-			}
 			all.begin()
-			r.store(entry.JID, id, load, nil, all.end)
+			r.store(entry.JID, id, syndicReturn(&entry, id, d), about, func(err error) {
+				if salt.KindOf(err) == salt.Invalid {
+					err = nil // a retry would not help
+				}
+				all.end(err)
+			})
 		}
 	}
 	all.end(nil)
+}
+
+// syndicReturn returns the load of one return of a syndic's entry.
+func syndicReturn(entry *wire.SyndicEntry, id string, d *value.Dict) *value.Dict {
+	var ret wire.Return
+	wire.View(d, &ret)
+	load := value.DictOf("jid", entry.JID, "id", id, "fun", entry.Fun, "fun_args", ret.FunArgs)
+	if entry.Out != nil {
+		load.Set("out", entry.Out)
+	}
+	load.Update(d)
+	load.Set("jid", entry.JID) // the checked id, whatever the return contains
+	load.Set("id", id)
+	if entry.MasterID != nil {
+		load.Set("master_id", entry.MasterID)
+	}
+	return load
+}
+
+// described returns the description that a syndic sent of a job of the master below, nil if there
+// is none or the job is known here.
+func (r *returns) described(entry *wire.SyndicEntry) *value.Dict {
+	if entry.Load.Len() == 0 {
+		return nil
+	}
+	if known, err := r.jobs.Load(entry.JID); known != nil || err != nil {
+		return nil
+	}
+	load := entry.Load.Clone()
+	load.Set("jid", entry.JID)
+	for _, k := range []string{"key", "token", "eauth", authListKey, "id"} {
+		load.Delete(k)
+	}
+	return load
 }
 
 // answerOnce waits for several completions and replies with the first error, or

@@ -249,11 +249,15 @@ func (m *Master) wireServices() (err error) {
 	m.redelivery = &redelivery{
 		states: m.states, publishers: m.publishers, addresses: m.addresses, reconnects: m.reconnects, cluster: m.cluster, server: m.publish, log: m.log,
 	}
+	if cfg.Options.OrderMasters {
+		m.syndics = openSyndics(cfg.CacheDir, m.log)
+		m.queue.below = true
+	}
 	m.publisher = &publisher{
 		masterID: cfg.MasterID, settings: m.settings, targets: m.targets, keep: cfg.Jobs.Keep(), revision: m.revisions.current, jobs: m.jobs, sinks: m.sinks,
 		stock: m.stock, bus: m.bus, queue: m.queue, redelivery: m.redelivery, cluster: m.cluster, server: m.publish, reports: m.reports, mint: salt.NewJID,
-		functions: m.functions,
-		log:       m.log,
+		functions: m.functions, syndics: m.syndics,
+		log: m.log,
 	}
 	m.useJIDSlot()
 	m.rotation = &keyRotation{
@@ -346,10 +350,13 @@ func (m *Master) handlers() handlers {
 	return handlers{
 		returns: &returns{
 			settings: m.settings, rules: &returnRules{m.settings, m.queue, m.jobs}, jobs: m.jobs, bus: m.bus, queue: m.queue, sinks: m.sinks, stock: m.stock,
-			standby: m.standbyJobs, log: m.log, rateLimitedLog: limited(), own: quota{now: time.Now}, functions: m.functions,
+			standby: m.standbyJobs, log: m.log, rateLimitedLog: limited(), own: quota{now: time.Now}, functions: m.functions, syndics: m.syndics,
 		},
-		events: &events{settings: m.settings, bus: m.bus, cluster: m.cluster, queue: m.queue, addresses: m.addresses, log: m.log, refused: limited()},
-		data:   m.data,
+		events: &events{
+			settings: m.settings, bus: m.bus, cluster: m.cluster, queue: m.queue, addresses: m.addresses, syndics: m.syndics, jobs: m.jobs, log: m.log,
+			refused: limited(),
+		},
+		data: m.data,
 		files: &fileRoutes{
 			cacheDir: cfg.CacheDir, ctx: m.life.context, settings: m.settings, templates: m.templates, refuses: m.revisions.refuses, background: &m.background,
 			queue: filequota.New(filequota.Bytes), log: m.log, rateLimitedLog: m.refusals,

@@ -87,8 +87,10 @@ type PublishKwargs struct {
 	ExecutorOpts    any `wire:"executor_opts,omitempty"`
 	// AuthList has the permissions of the user of the master above, in a syndic's
 	// request; without entries that user may do everything.
-	AuthList any         `wire:"auth_list,omitempty"`
-	Rest     *value.Dict `wire:"*"`
+	AuthList any `wire:"auth_list,omitempty"`
+	// User is the user of the master above, in a syndic's request.
+	User any         `wire:"user,omitempty"`
+	Rest *value.Dict `wire:"*"`
 }
 
 // Envelope is an unencrypted request of a program.

@@ -7,10 +7,12 @@ import "brine/internal/py/value"
 
 // Missed is the request _brine_missed: the jobs after the number After.
 type Missed struct {
-	Cmd   string      `wire:"cmd" max:"64"`
-	ID    string      `wire:"id,omitempty" max:"1024"`
-	After int64       `wire:"after"`
-	Rest  *value.Dict `wire:"*"`
+	Cmd   string `wire:"cmd" max:"64"`
+	ID    string `wire:"id,omitempty" max:"1024"`
+	After int64  `wire:"after"`
+	// Syndic means that a syndic asks, for its minions.
+	Syndic bool        `wire:"syndic,omitempty"`
+	Rest   *value.Dict `wire:"*"`
 }
 
 // MissedJobs is the answer to Missed. More means that there are further jobs

@@ -40,6 +40,7 @@ func (r *Return) Succeeded() bool {
 // any minion can fire such events, with values of any type.
 type JobEvent struct {
 	ID      any         `wire:"id,omitempty"`
+	JID     any         `wire:"jid,omitempty"`
 	State   any         `wire:"state,omitempty"`
 	Minions any         `wire:"minions,omitempty"`
 	Missing any         `wire:"missing,omitempty"`
@@ -64,9 +65,12 @@ type SyndicReturn struct {
 
 // SyndicEntry has the returns of one job by minion id.
 type SyndicEntry struct {
-	JID      string      `wire:"jid" max:"64"`
-	Fun      any         `wire:"fun,omitempty"`
-	Return   any         `wire:"return"`
-	MasterID any         `wire:"master_id,omitempty"`
-	Rest     *value.Dict `wire:"*"`
+	JID      string `wire:"jid" max:"64"`
+	Fun      any    `wire:"fun,omitempty"`
+	Return   any    `wire:"return"`
+	MasterID any    `wire:"master_id,omitempty"`
+	Out      any    `wire:"out,omitempty"` // name of an outputter
+	// Load describes the job to a master that did not publish it; otherwise it is empty.
+	Load *value.Dict `wire:"load,omitempty"`
+	Rest *value.Dict `wire:"*"`
 }

@@ -3,6 +3,8 @@ package job
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -260,6 +262,24 @@ func (s *Shared) Load(jid string) (*value.Dict, error) {
 		return nil, err
 	}
 	return j.Load, nil
+}
+
+// AddMinions adds ids to the minions of a job. As for Salt, which names such files after syndics,
+// each call has a file of its own.
+func (s *Shared) AddMinions(jid string, ids []string) error {
+	if !salt.ValidJID(jid) {
+		return salt.Errorf(salt.Invalid, "%.80q is not a job id", jid)
+	}
+	if !s.o.JobCache || len(ids) == 0 {
+		return nil
+	}
+	ids = slices.Sorted(slices.Values(ids))
+	sum := sha256.Sum256([]byte(strings.Join(ids, "\n")))
+	name := ".minions." + hex.EncodeToString(sum[:8]) + ".p"
+	if err := s.c.writeAgain(jid, []localFile{{name, value.Strings(ids)}}, true); err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot write the minions of job %s: %w", jid, atomicfile.Cause(err))
+	}
+	return nil
 }
 
 // Minions is like Store.Minions.
