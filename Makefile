@@ -1,6 +1,6 @@
 # Everything a developer types. `make` alone builds.
 GO      ?= go
-PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp salt-api
+PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp salt-api salt-syndic
 PKGS    := ./...
 export CGO_ENABLED = 0
 

@@ -25,7 +25,7 @@ import (
 )
 
 // packages are the names of the packages, the one of the program first.
-var packages = []string{"brine", "brine-salt-common", "brine-salt-master", "brine-salt-minion", "brine-salt-api"}
+var packages = []string{"brine", "brine-salt-common", "brine-salt-master", "brine-salt-minion", "brine-salt-api", "brine-salt-syndic"}
 
 // file is the name of a package's file.
 func file(format, name string) string {
@@ -220,7 +220,7 @@ func checkAll(t *testing.T, dir, format string, read func(t *testing.T, path str
 			want = append(want, "/usr/bin/brine", "/usr/share/doc/brine/NOTICES", "/usr/share/man/man8/salt-master.8.gz", "/usr/share/man/man1/brine-ha.1.gz",
 				"/usr/share/bash-completion/completions/salt", "/usr/share/fish/vendor_completions.d/salt.fish", units+"brine-witness.service",
 				"/usr/share/brine/samples/master", "/usr/share/brine/samples/minion", "/usr/share/brine/samples/witness")
-			for _, p := range []string{"salt", "salt-master", "salt-minion", "salt-key", "salt-call", "salt-run", "salt-cp", "salt-api"} {
+			for _, p := range []string{"salt", "salt-master", "salt-minion", "salt-key", "salt-call", "salt-run", "salt-cp", "salt-api", "salt-syndic"} {
 				if files["/usr/bin/"+p].link != "brine" {
 					t.Errorf("%s: /usr/bin/%s is no link to brine: %q", format, p, files["/usr/bin/"+p].link)
 				}
