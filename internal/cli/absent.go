@@ -2,9 +2,8 @@ package cli
 
 // absent maps programs of Salt that Brine lacks to the alternative.
 var absent = map[string]string{
-	"salt-ssh":    "machines are managed by minions only, none by SSH. Install a minion there; salt-ssh of Salt can be used beside",
-	"salt-syndic": "a master cannot stand below another one. Minions can be connected to several masters at once: give their option master a list",
-	"salt-proxy":  "there are no proxy minions, for devices on which no minion can run. salt-proxy of Salt can be used with this master",
+	"salt-ssh":   "machines are managed by minions only, none by SSH. Install a minion there; salt-ssh of Salt can be used beside",
+	"salt-proxy": "there are no proxy minions, for devices on which no minion can run. salt-proxy of Salt can be used with this master",
 	"salt-cloud": "machines are not created. Give new ones their keys by salt-key --gen-keys, or have them accepted by the options autosign_file " +
 		"or autosign_grains_dir",
 	"spm":          "there are no packages of formulas. Put formulas into a directory that the option file_roots names",

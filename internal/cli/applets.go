@@ -25,6 +25,7 @@ func Applets() []frame.Applet {
 		daemon.MasterApplet(),
 		daemon.MinionApplet(),
 		daemon.APIApplet(),
+		daemon.SyndicApplet(),
 		key.Applet(),
 		salt.Applet(),
 		run.Applet(),

@@ -63,7 +63,6 @@ func TestUnknownProgram(t *testing.T) {
 func TestAbsentProgram(t *testing.T) {
 	for argv, want := range map[string]string{
 		"/usr/bin/salt-ssh * test.ping": "salt-ssh: error: Brine has no salt-ssh: machines are managed by minions only",
-		"salt-syndic -d":                "salt-syndic: error: Brine has no salt-syndic: a master cannot stand below another one",
 		"salt-proxy --version":          "salt-proxy: error: Brine has no salt-proxy: ",
 		"brine salt-cloud -p x y":       "salt-cloud: error: Brine has no salt-cloud: machines are not created",
 		"brine ssh web test.ping":       "salt-ssh: error: Brine has no salt-ssh: ",

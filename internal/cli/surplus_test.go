@@ -18,6 +18,7 @@ var surplus = map[string][]string{
 	"salt-master": {"junk", "-d junk", "--check-config junk"},
 	"salt-minion": {"junk", "-d junk", "--check-config junk"},
 	"salt-api":    {"junk", "-d junk"},
+	"salt-syndic": {"junk", "-d junk", "--check-config junk"},
 	"salt-key": {"-D web1", "-D -y web1", "-y -D web1 web2", "-Dy web1", "-d web1 web2 -y", "-q -D web1 -y", "-A web1 -y", "-a web1 web2 -y", "-R web1 -y",
 		"-r web1 web2 -y",
 		"-a web1 -d web2 -y", "-A -D -y", "-r web1 -D -y", "--gen-keys new junk", "--gen-signature --auto-create junk", "--include-all -R web1 -y"},

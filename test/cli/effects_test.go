@@ -95,8 +95,8 @@ func allEffects() map[string]effect {
 			all[program+" "+o] = e
 		}
 	}
-	for _, p := range []string{"salt", "salt-key", "salt-run", "salt-call", "salt-cp", "salt-master", "salt-minion", "salt-api", "demo", "ha", "cluster",
-		"witness", "man", "migrate", "doc", "self-check", "completion"} {
+	for _, p := range []string{"salt", "salt-key", "salt-run", "salt-call", "salt-cp", "salt-master", "salt-minion", "salt-api", "salt-syndic", "demo", "ha",
+		"cluster", "witness", "man", "migrate", "doc", "self-check", "completion"} {
 		add(p, map[string]effect{
 			"--version":         {line: "@ stray --none", out: `^` + p + ` 3007\.10 \(Brine .*\)\n$`},
 			"--versions-report": {line: "@ stray", out: `Salt Version:\n.*Brine Version:`},
@@ -117,6 +117,7 @@ func allEffects() map[string]effect {
 	add("salt-master", daemonEffects("salt-master"))
 	add("salt-minion", daemonEffects("salt-minion"))
 	add("salt-api", daemonEffects("salt-api"))
+	add("salt-syndic", daemonEffects("salt-syndic"))
 	for _, o := range []string{"config-dir", "out", "cluster", "fault", "minions", "away", "harm", "mend", "target"} {
 		all["ha --"+o] = effect{elsewhere: "internal/cli/ha"}
 	}
@@ -539,6 +540,8 @@ func daemonEffects(program string) map[string]effect {
 		conf += "netapi_enable_clients: [local]\nrest_cherrypy: {port: 24507, host: HOST, disable_ssl: true}\n"
 	case "salt-minion":
 		name, conf = "minion", "root_dir: DIR\nid: x\nmaster: 127.0.0.1:1\nenable_fqdns_grains: False\n"
+	case "salt-syndic":
+		conf += "syndic_master: 127.0.0.1:1\n"
 	}
 	plain := files(name, conf)
 	nobody := files(name, conf+"user: no-such-user\n")

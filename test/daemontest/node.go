@@ -460,17 +460,24 @@ func NewAPI(m *Node) *Node {
 	return &Node{t: m.t, Kind: m.Kind, Program: "salt-api", Name: "api of " + m.Name, Dir: m.Dir, Level: m.Level}
 }
 
-// NewSyndic is stock Salt's syndic, which connects a master with the one above.
-// Brine has no syndic.
-func NewSyndic(below *Node, above string) *Node {
+// NewSyndic writes the configuration of a syndic, which connects a master with those above it.
+// more is appended to the master's options.
+func NewSyndic(k Kind, below *Node, more string, above ...string) *Node {
 	below.t.Helper()
-	n := &Node{t: below.t, Kind: Stock, Program: "salt-syndic", Name: "syndic", Dir: ShortDir(below.t), Level: "debug"}
-	// A stock syndic reads the options of its own master.
-	n.Write("master", below.Read("master")+fmt.Sprintf("syndic_master: %s\nsyndic_master_port: %d\nsyndic_log_file: %s\nsyndic_pidfile: %s\n",
-		above, RetPort, n.Path("log"), n.Path("pid")))
-	n.Write("minion", fmt.Sprintf("id: %s\nroot_dir: %s\nuser: root\n", n.Name, n.Dir))
-	// The syndic uses a module of Tornado that it does not import.
-	n.Write("site/sitecustomize.py", "import tornado.queues\n")
-	n.Within = []string{"env", "PYTHONPATH=" + n.Path("site") + ":" + StockTree(n.t)}
+	name := "syndic"
+	if below.Name != "below" {
+		name = "syndic-" + below.Name
+	}
+	n := &Node{t: below.t, Kind: k, Program: "salt-syndic", Name: name, Dir: ShortDir(below.t), Level: "debug"}
+	// A syndic reads the options of its own master.
+	n.Write("master", below.Read("master")+fmt.Sprintf("syndic_master: [%s]\nsyndic_master_port: %d\nsyndic_log_file: %s\nsyndic_pidfile: %s\n%s",
+		strings.Join(above, ", "), RetPort, n.Path("log"), n.Path("pid"), more))
+	n.Write("minion", fmt.Sprintf("id: %s\nroot_dir: %s\nuser: root\nacceptance_wait_time: 1\nrecon_default: 100\nrecon_max: 500\n"+
+		"random_reauth_delay: 0\npublish_port: %d\n", n.Name, n.Dir, PublishPort))
+	if k == Stock {
+		// The syndic uses a module of Tornado that it does not import.
+		n.Write("site/sitecustomize.py", "import tornado.queues\n")
+		n.Within = []string{"env", "PYTHONPATH=" + n.Path("site") + ":" + StockTree(n.t)}
+	}
 	return n
 }

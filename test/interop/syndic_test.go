@@ -26,7 +26,7 @@ func TestStockSyndic(t *testing.T) {
 				newMinion(t, brine, id, []string{down}, "").Start()
 			}
 			eventually.Nil(t, stockLimit, "the minions answer the master below", func() error { return below.PingAll(k, "m1", "m2") })
-			daemontest.NewSyndic(below, up).Start()
+			daemontest.NewSyndic(stock, below, "", up).Start()
 			// The syndic has an accepted key, so a target of all minions waits for it, too.
 			eventually.Nil(t, stockLimit, "the minions answer the master above", func() error { return above.PingOnly(brine, "m1", "m2") })
 

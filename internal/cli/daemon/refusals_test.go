@@ -25,7 +25,6 @@ func TestUnsupportedParts(t *testing.T) {
 		{"master", "event_return: [rawfile_json, kafka]", "event_return.kafka", `event_return: there is no "kafka"`},
 		{"master", "engines: [{stalekey: {}}]", "engines", "Brine runs no engines"},
 		{"master", "fips_mode: true", "fips_mode", "Brine has no FIPS mode"},
-		{"master", "syndic_master: m1", "syndic_master", "there is no salt-syndic"},
 		{"master", "eauth_acl_module: x", "eauth_acl_module", "permissions come from external_auth alone"},
 		{"master", "git_pillar_password: sdb://vault/git", "git_pillar_password.sdb", "Brine does not look up sdb://vault/git"},
 		{"master", "mysql.pass: sdb://vault/db", "mysql.pass.sdb", "Brine does not look up sdb://vault/db"},

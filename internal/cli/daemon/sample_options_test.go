@@ -42,6 +42,7 @@ var byPrograms = map[string]string{
 	"show_timeout":             "internal/cli/salt",
 	"state_aggregate":          "internal/sls/highstate",
 	"state_events":             "internal/sls/highstate",
+	"syndic_finger":            "internal/cli/daemon", // by salt-syndic
 }
 
 // TestSampleOptions sets each option of the sample files of Salt 3007.10 to a value other than its

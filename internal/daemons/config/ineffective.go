@@ -33,7 +33,6 @@ type ineffectiveGroup struct {
 var ineffectiveGroups = []ineffectiveGroup{
 	{why: "Brine runs no engines; follow the master's events over the REST API (docs/rest-api.md) or by reactor", refused: true, options: "engines"},
 	{why: "Brine has no FIPS mode: its cryptography is that of Go's standard library, which is not validated", refused: true, options: "fips_mode"},
-	{why: "there is no salt-syndic: the master above would reach no minion of this one", refused: true, options: "syndic_master=masterofmasters"},
 	{why: "permissions come from external_auth alone, without a module in Python that adds to them", refused: true, options: "eauth_acl_module"},
 	{why: "all pillar sources of ext_pillar count; remove the sources from ext_pillar", refused: true, options: "exclude_ext_pillar"},
 	{why: "tokens are files below cachedir, which masters of a cluster share", refused: true, options: "eauth_tokens=localfs eauth_redis_host eauth_redis_port"},
@@ -57,9 +56,8 @@ var ineffectiveGroups = []ineffectiveGroup{
 		ssh_merge_pillar=true ssh_minion_opts ssh_options ssh_passwd ssh_port='22' ssh_priv_passwd ssh_run_pre_flight ssh_scan_ports='22'
 		ssh_scan_timeout=0.01 ssh_sudo ssh_sudo_user ssh_timeout=60 ssh_update_roster ssh_use_home_key ssh_user=root ssh_wipe thin_exclude_saltexts
 		thin_extra_mods thin_saltext_allowlist thin_saltext_blocklist detect_remote_minions remote_minions_port=22 netapi_allow_raw_shell`},
-	{why: "there is no salt-syndic", options: `syndic_dir syndic_event_forward_timeout=0.5 syndic_failover=random syndic_finger syndic_forward_all_events
-		syndic_jid_forward_cache_hwm=100 syndic_log_file=/var/log/salt/syndic syndic_master_port=4506 syndic_mode syndic_pidfile=/var/run/salt-syndic.pid
-		syndic_retries=3 syndic_sock_dir syndic_user`},
+	{why: "a syndic keeps returns on the disk and sends them until the master that asked has them", options: "syndic_retries=3"},
+	{why: "the list of syndics is in cachedir, and a syndic has no sockets of its own", options: "syndic_dir syndic_sock_dir"},
 	{why: "there is no salt-proxy", options: `metaproxy proxy proxy_always_alive=true proxy_deep_merge_pillar_in_opts proxy_keep_alive=true
 		proxy_keep_alive_interval=1 proxy_merge_grains_in_module=true proxy_merge_pillar_in_opts proxy_merge_pillar_in_opts_strategy=smart
 		proxy_mines_pillar=true napalm_cli_textfsm_parse napalm_host_dns_grain`},

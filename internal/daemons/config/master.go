@@ -13,6 +13,7 @@ import (
 	"brine/internal/catalogue/reactor"
 	"brine/internal/daemons/master"
 	"brine/internal/daemons/master/sinks"
+	"brine/internal/daemons/syndic"
 	"brine/internal/files/fileserver"
 	"brine/internal/files/fileserver/backends"
 	"brine/internal/ha/cluster"
@@ -59,6 +60,7 @@ type Master struct {
 	Output    output.Options
 	Profile   profile.Options `title:"Profiling"`
 	Metrics   metrics.Options `title:"Metrics and health"`
+	Syndic    syndic.Options  `title:"The syndic (salt-syndic)"`
 }
 
 // MasterFiles are the master's identity and directories. root_dir is applied to

@@ -74,6 +74,9 @@ type Config struct {
 	PillarChanged func()
 	// Report fires an event on the minion's own bus.
 	Report func(tag string, data *value.Dict)
+	// Syndic means that the links are those of a syndic: it receives the publications for all
+	// minions, has no pillar, and reports its start as a syndic.
+	Syndic bool
 	Log    *slog.Logger
 }
 
@@ -86,7 +89,7 @@ func New(cfg *Config, addr address.Master, signer *handshake.Minion) (*Link, err
 	dial.Identity, subscribe.Identity = cfg.ID, cfg.ID
 	dial.Heartbeat, subscribe.Heartbeat = o.heartbeat(), o.heartbeat()
 	if o.FilterPublications {
-		subscribe.Topics = topics(cfg.ID)
+		subscribe.Topics = cfg.topics()
 	}
 	client, err := channel.NewClient(channel.ClientConfig{
 		Signer: signer, Transport: cfg.Transport, Dial: dial, SubscribeDial: subscribe,
@@ -102,9 +105,12 @@ func New(cfg *Config, addr address.Master, signer *handshake.Minion) (*Link, err
 	return c, nil
 }
 
-// topics returns the topics to which a filtering minion subscribes.
-func topics(id string) []string {
-	sum := sha1.Sum([]byte(id))
+// topics returns the topics to which a filtering minion or syndic subscribes.
+func (cfg *Config) topics() []string {
+	if cfg.Syndic {
+		return []string{"broadcast", "syndic"}
+	}
+	sum := sha1.Sum([]byte(cfg.ID))
 	return []string{"broadcast", hex.EncodeToString(sum[:])}
 }
 
@@ -506,11 +512,13 @@ func (c *Link) settle(ctx context.Context, sub *channel.Subscription, known, war
 	if !greet {
 		return nil
 	}
-	if err := c.FetchPillar(ctx, false); err != nil {
-		if ctx.Err() != nil {
-			return nil
+	if !c.cfg.Syndic {
+		if err := c.FetchPillar(ctx, false); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			c.log.Error("cannot fetch the pillar", "err", err)
 		}
-		c.log.Error("cannot fetch the pillar", "err", err)
 	}
 	c.missed.fetch(ctx) // after the pillar, since targets may refer to it
 	c.SendStart()
@@ -655,12 +663,16 @@ func orNil(s string) any {
 	return s
 }
 
-// SendStart queues the start events of the minion.
+// SendStart queues the start events of the minion or syndic.
 func (c *Link) SendStart() {
-	text := "Minion " + c.cfg.ID + " started at " + time.Now().Format(time.ANSIC)
-	tags := []string{"salt/minion/" + c.cfg.ID + "/start"}
+	kind, tag, legacy := "Minion ", "salt/minion/"+c.cfg.ID+"/start", "minion_start"
+	if c.cfg.Syndic {
+		kind, tag, legacy = "Syndic ", "syndic/"+c.cfg.ID+"/start", "syndic_start"
+	}
+	text := kind + c.cfg.ID + " started at " + time.Now().Format(time.ANSIC)
+	tags := []string{tag}
 	if c.cfg.Options.LegacyStartupEvents {
-		tags = append([]string{"minion_start"}, tags...)
+		tags = append([]string{legacy}, tags...)
 	}
 	for _, tag := range tags {
 		load := value.DictOf("id", c.cfg.ID, "cmd", "_minion_event", "pretag", nil, "data", text, "tag", tag)

@@ -303,8 +303,11 @@ func TestView(t *testing.T) {
 
 func TestTopics(t *testing.T) {
 	// The sha1 of "w1".
-	if got := topics("w1"); len(got) != 2 || got[0] != "broadcast" || len(got[1]) != 40 {
+	if got := (&Config{ID: "w1"}).topics(); len(got) != 2 || got[0] != "broadcast" || len(got[1]) != 40 {
 		t.Errorf("%v", got)
+	}
+	if got := (&Config{ID: "w1", Syndic: true}).topics(); !slices.Equal(got, []string{"broadcast", "syndic"}) {
+		t.Errorf("a syndic: %v", got)
 	}
 	cfg, _ := newLinks(t, func(c *Config) { c.Options.AutosignGrains = []string{"os", "none"} })
 	if got := cfg.autosignGrains(); !value.Equal(got, value.DictOf("os", "x")) {

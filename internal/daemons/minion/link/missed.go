@@ -80,7 +80,7 @@ func (m *missedJobs) fetch(ctx context.Context) {
 	}
 	after := int64(0)
 	for range missedRounds {
-		v, err := c.Client.Request(ctx, wire.Encode(wire.Missed{Cmd: "_brine_missed", ID: c.cfg.ID, After: after}))
+		v, err := c.Client.Request(ctx, wire.Encode(wire.Missed{Cmd: "_brine_missed", ID: c.cfg.ID, After: after, Syndic: c.cfg.Syndic}))
 		if err != nil {
 			c.log.Debug("cannot request missed jobs", "err", err)
 			return
