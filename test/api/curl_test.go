@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,14 +49,20 @@ func TestCurl(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{ // by a part of the line
-		"/login":    `"user": "alice", "eauth": "file", "perms": \[".\*", "@jobs", "@runner", "@wheel"\]`,
-		"test.ping": `^{"return": \[{"alpha": true}\]}$`,
-		"manage.up": `^{"return": \[\["alpha"\]\]}$`,
-		"/minions":  `"minions": \["alpha"\]}\], "_links": {"jobs": \[{"href": "/jobs/\d{20}"}\]}}$`,
-		"/jobs":     `(?s)- hello\s+Function: test.echo`,
-		"/hook":     `^{"success": true}$`,
-		"/run":      `"return": {"minions": \["alpha"\]`,
-		"/logout":   `Your token has been cleared`,
+		"/login":       `"user": "alice", "eauth": "file", "perms": \[".\*", "@jobs", "@runner", "@wheel"\]`,
+		"test.ping":    `^{"return": \[{"alpha": true}\]}$`,
+		"manage.up":    `^{"return": \[\["alpha"\]\]}$`,
+		"8000/minions": `"minions": \["alpha"\]}\], "_links": {"jobs": \[{"href": "/jobs/\d{20}"}\]}}$`,
+		"/jobs":        `(?s)- hello\s+Function: test.echo`,
+		"/hook":        `^{"success": true}$`,
+		"/run":         `"return": {"minions": \["alpha"\]`,
+		"/v1/minions":  `^{"accepted": 1, "matched": 0, `,
+		"/v1/keys":     `^{"keys": \[{"id": "web1", "state": null, "done": false, "reason": "there is no key of this minion"}\], "done": 0}$`,
+		"/logout":      `Your token has been cleared`,
+	}
+	isLogout := func(l []string) bool { return strings.Contains(l[1], "/logout") }
+	if i := slices.IndexFunc(lines, isLogout); i >= 0 { // the lines after it need the session as well
+		lines = append(slices.Delete(slices.Clone(lines), i, i+1), lines[i])
 	}
 	session := ""
 	for _, l := range lines {

@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -237,6 +238,9 @@ func (s *Service) Rights(u *User) []any {
 	}
 	return append(acl.External(conf, u.Name, u.Groups, s.o.PermissiveACL), u.own...)
 }
+
+// Configured returns the systems that external_auth names and that can be used, sorted.
+func (s *Service) Configured() []string { return slices.Sorted(maps.Keys(s.used)) }
 
 // keepACL reports whether tokens store their users' permissions.
 func (s *Service) keepACL() bool { return s.o.KeepACL || s.used["rest"] != nil }

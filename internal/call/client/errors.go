@@ -124,6 +124,8 @@ func checkReply(reply any) (*value.Dict, error) {
 		switch in.Name {
 		case "AuthenticationError", "AuthorizationError", "EauthAuthenticationError", "TokenAuthenticationError", "UserAuthenticationError":
 			kind = salt.Denied
+		case wire.NotFoundError:
+			kind = salt.NotFound
 		}
 		return nil, &salt.Error{Kind: kind, Err: &Refused{Name: in.Name, Text: text}}
 	default:

@@ -3,6 +3,7 @@ package runners
 import (
 	"context"
 
+	"brine/internal/base/salt"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 )
@@ -13,6 +14,40 @@ type Tokens interface {
 	NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error)
 	// DropToken deletes a token and reports whether it existed.
 	DropToken(token string) (bool, error)
+	// Rules returns the configured permissions that allow what q asks for, and the reason if
+	// publisher_acl_blacklist forbids it in any case.
+	Rules(q Question) (rules []Rule, forbidden string)
+}
+
+// The forms of functions that a Question can name.
+const (
+	FormMinions = "minions"
+	FormRunner  = "runner"
+	FormWheel   = "wheel"
+)
+
+// Question asks whether a user may call a function.
+type Question struct {
+	User   string
+	Groups []string
+	// EAuth is one system of external_auth, publisher_acl, or "" for all of them.
+	EAuth string
+	// Form is FormMinions, FormRunner or FormWheel.
+	Form string
+	Fun  string
+	// Args have keyword arguments as in a job: as "name=value".
+	Args []any
+	// Tgt and TgtType select the minions; only for FormMinions.
+	Tgt     any
+	TgtType string
+}
+
+// Rule is an entry of the configuration that gives a permission.
+type Rule struct {
+	// Source is "external_auth: SYSTEM" or "publisher_acl".
+	Source string
+	// Entry is the entry in the user's list.
+	Entry any
 }
 
 type tokens struct{ made Tokens }
@@ -25,6 +60,11 @@ func authModule(d Deps) fn.Module {
 		fn.Of("mk_token", t.make, `Create a token for username, password and eauth and return it; an empty map if they are wrong.
 			token_expire is its lifetime in seconds, if token_expire_user_override allows it.`,
 			fn.Example("salt-run auth.mk_token username=saltdev password=saltdev eauth=auto")),
+		fn.Of("can", t.can, `Return whether a user may call a function, and the entries of external_auth and publisher_acl that allow it.
+
+The master's current configuration decides, with the minions' cached grains and pillars for a target. Groups and permissions that
+an authentication system itself gives a user at sign-in are unknown here: name the groups. root and the account of the master may do everything.`,
+			fn.Example("salt-run auth.can user=alice fun=pkg.install tgt='web*'"), fn.Example("salt-run auth.can user=bob fun=jobs.list_jobs form=runner eauth=ldap groups=ops")),
 		fn.Of("del_token", t.remove, `Delete a token and return whether it existed.`, fn.Example("salt-run auth.del_token 6556760736e4077daa601baec2b67c24")),
 	}}
 }
@@ -47,4 +87,40 @@ type delTokenArgs struct {
 
 func (t tokens) remove(_ context.Context, _ *fn.Call, a delTokenArgs) (bool, error) {
 	return t.made.DropToken(a.Token)
+}
+
+type canArgs struct {
+	User    string `salt:"user" doc:"name of the user"`
+	Fun     string `salt:"fun" doc:"name of the function"`
+	Tgt     any    `salt:"tgt" doc:"target of the call" default:"*"`
+	TgtType string `salt:"tgt_type" doc:"type of the target" default:"glob"`
+	Arg     any    `salt:"arg" doc:"list of the arguments of the call" default:"null"`
+	Form    string `salt:"form" doc:"minions for a function of minions, runner or wheel" default:"minions"`
+	EAuth   string `salt:"eauth" doc:"a system of external_auth, or publisher_acl; empty: all" default:""`
+	Groups  any    `salt:"groups" doc:"groups of the user, as a list or separated by commas" default:"null"`
+}
+
+func (t tokens) can(_ context.Context, _ *fn.Call, a canArgs) (*value.Dict, error) {
+	if a.Form != FormMinions && a.Form != FormRunner && a.Form != FormWheel {
+		return nil, salt.Errorf(salt.Invalid, "form must be %s, %s or %s", FormMinions, FormRunner, FormWheel)
+	}
+	q := Question{User: a.User, EAuth: a.EAuth, Form: a.Form, Fun: a.Fun, Tgt: a.Tgt, TgtType: a.TgtType}
+	if l, ok := a.Arg.(*value.List); ok {
+		q.Args = l.Items
+	} else if a.Arg != nil {
+		q.Args = []any{a.Arg}
+	}
+	if a.Groups != nil {
+		q.Groups = value.Split(a.Groups)
+	}
+	found, forbidden := t.made.Rules(q)
+	rules := &value.List{}
+	for _, r := range found {
+		rules.Append(value.DictOf("source", r.Source, "entry", r.Entry))
+	}
+	d := value.DictOf("allowed", len(found) > 0 && forbidden == "", "rules", rules)
+	if forbidden != "" {
+		d.Set("forbidden", forbidden)
+	}
+	return d, nil
 }

@@ -30,11 +30,11 @@ type fleet struct {
 	links   *linkCache
 }
 
-func init() { runners.Register("fleet", fleetModule) }
+func init() { runners.Register(FleetModule, fleetModule) }
 
 func fleetModule(d Deps) fn.Module {
 	f := fleet{d.selection(), d.Minions, d.Jobs.Jobs, d.Cluster, d.Here, &linkCache{}}
-	return fn.Module{Name: "fleet", Doc: `The fleet as the console shows it. Nothing is sent to minions.`, Funcs: []fn.Func{
+	return fn.Module{Name: FleetModule, Doc: `The fleet as the console shows it. Nothing is sent to minions.`, Funcs: []fn.Func{
 		fn.Of("topology", f.topology, `Return the masters, and which of them command each accepted minion.
 
 minions has for each id: state (up, down, or elsewhere: connected to another master alone), by: the masters that command it, and
@@ -43,11 +43,13 @@ standby: those that it keeps as standby. revision changes with the result: with 
 		fn.Of("minions", f.list, `Return a page of the accepted minions, with their number by state, master, version and operating system.`,
 			fn.Example("salt-run fleet.minions"), fn.Example("salt-run fleet.minions search=web state=down limit=20")),
 		fn.Of("minion", f.minion, `Return the grains of an accepted minion, and its masters.`, fn.Example("salt-run fleet.minion web1")),
-		fn.Of("preview", f.preview, `Return the accepted minions that a target means, as far as is known, with their states.`,
+		fn.Of("preview", f.preview, `Return the accepted minions that a target selects, as far as is known, and how many of them are in each state and at each master.`,
 			fn.Example("salt-run fleet.preview 'G@role:web and not web9' tgt_type=compound")),
 		fn.Of("jobs", f.jobList, `Return the newest jobs, with the number of minions that returned and failed.`,
 			fn.Example("salt-run fleet.jobs"), fn.Example("salt-run fleet.jobs fun='state.*' minion=web1 limit=10")),
-		fn.Of("job", f.job, `Return a job and the results of its minions. Large returns are left out; fleet.result has them.`,
+		fn.Of("job", f.job, `Return a job and the results of its minions. Large returns are left out; fleet.result has them.
+
+groups are minions with equal returns, the largest group first. states counts the results of each state over all minions.`,
 			fn.Example("salt-run fleet.job 20260101120000000000")),
 		fn.Of("result", f.result, `Return what one minion returned for a job.`, fn.Example("salt-run fleet.result 20260101120000000000 web1")),
 		fn.Of("functions", f.functions, `Return the names of Brine's execution functions, or the documentation and arguments of one.`,
@@ -55,9 +57,14 @@ standby: those that it keeps as standby. revision changes with the result: with 
 	}}
 }
 
-// FleetModule is the module of the functions that a console may call without a job
-// of its own for each call: they change nothing and wait for no minion.
+// FleetModule is the module whose functions are all for consoles.
 const FleetModule = "fleet"
+
+// IsLook reports whether a console may call a runner without a job of its own for each call. Such
+// runners change nothing and wait for no minion.
+func IsLook(fun string) bool {
+	return strings.HasPrefix(fun, FleetModule+".") || fun == "auth.can" || fun == "audit.list"
+}
 
 // States of a minion.
 const (
@@ -70,6 +77,8 @@ const (
 type minionLink struct {
 	state       string
 	by, standby []string
+	// since is when the first of the masters in by was connected; zero if unknown.
+	since time.Time
 }
 
 // picture holds the connections of all accepted minions at one time.
@@ -123,6 +132,9 @@ func (f fleet) picture(ctx context.Context, own string) (*picture, error) {
 				switch m.State {
 				case stateConnected:
 					l.by = append(l.by, name)
+					if l.since.IsZero() || m.Since.Before(l.since) {
+						l.since = m.Since
+					}
 				case stateStandby:
 					l.standby = append(l.standby, name)
 				case stateOff, "":
@@ -146,7 +158,7 @@ func (f fleet) picture(ctx context.Context, own string) (*picture, error) {
 		case fresh && len(l.by) > 0 && !slices.Contains(l.by, own):
 			l.state = minionElsewhere
 		default:
-			l.by, l.standby = nil, nil
+			l.by, l.standby, l.since = nil, nil, time.Time{}
 		}
 		slices.Sort(l.by)
 		slices.Sort(l.standby)
@@ -319,6 +331,8 @@ type listMinionsArgs struct {
 	State   string `salt:"state" doc:"up, down or elsewhere; empty: all" default:""`
 	Master  string `salt:"master" doc:"a master that commands it; empty: all" default:""`
 	Version string `salt:"version" doc:"version of Salt; empty: all" default:""`
+	Tgt     string `salt:"tgt" doc:"a target, such as G@role:web; empty: all" default:""`
+	TgtType string `salt:"tgt_type" doc:"type of the target" default:"compound"`
 	pageArgs
 }
 
@@ -346,9 +360,18 @@ func (f fleet) list(ctx context.Context, c *fn.Call, a listMinionsArgs) (*value.
 	if err != nil {
 		return nil, err
 	}
+	ids := p.ids
+	if a.Tgt != "" {
+		if ids, err = f.targeted(a.Tgt, a.TgtType); err != nil {
+			return nil, err
+		}
+	}
 	counts := map[string]map[string]int64{"state": {}, "master": {}, "version": {}, "os": {}}
 	var found []minionRow
-	for _, id := range p.ids {
+	for _, id := range ids {
+		if _, there := p.links[id]; !there {
+			continue // accepted since
+		}
 		r := f.row(id, p.links[id])
 		if !a.wants(r) {
 			continue
@@ -370,6 +393,9 @@ func (f fleet) list(ctx context.Context, c *fn.Call, a listMinionsArgs) (*value.
 		d.Set("version", r.version)
 		if r.brine != "" {
 			d.Set("brine", r.brine)
+		}
+		if !r.link.since.IsZero() {
+			d.Set("since", stamp(r.link.since))
 		}
 		rows.Append(d)
 	}
@@ -421,13 +447,20 @@ func (f fleet) minion(ctx context.Context, c *fn.Call, a idArgs) (*value.Dict, e
 // maxPreviewed bounds the ids in a preview.
 const maxPreviewed = 200
 
-func (f fleet) preview(ctx context.Context, c *fn.Call, a targetArgs) (*value.Dict, error) {
-	if expr, ok := a.Tgt.(string); ok && a.TgtType == "compound" {
+// targeted returns the accepted minions that a target selects, sorted.
+func (f fleet) targeted(tgt any, typ string) ([]string, error) {
+	if expr, ok := tgt.(string); ok && typ == "compound" {
 		if err := target.CheckParentheses(expr); err != nil {
 			return nil, err
 		}
 	}
-	ids, err := f.minions(a.Tgt, a.TgtType)
+	ids, err := f.minions(tgt, typ)
+	slices.Sort(ids)
+	return ids, err
+}
+
+func (f fleet) preview(ctx context.Context, c *fn.Call, a targetArgs) (*value.Dict, error) {
+	ids, err := f.targeted(a.Tgt, a.TgtType)
 	if err != nil {
 		return nil, err
 	}
@@ -435,12 +468,14 @@ func (f fleet) preview(ctx context.Context, c *fn.Call, a targetArgs) (*value.Di
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(ids)
-	states := map[string]int64{}
+	states, masters := map[string]int64{}, map[string]int64{}
 	for _, id := range ids {
 		states[cmp.Or(p.links[id].state, minionDown)]++
+		for _, m := range p.links[id].by {
+			masters[m]++
+		}
 	}
-	return value.DictOf("matched", int64(len(ids)), "states", counted(states), "ids", value.Strings(ids[:min(len(ids), maxPreviewed)])), nil
+	return value.DictOf("matched", int64(len(ids)), "states", counted(states), "masters", counted(masters), "ids", value.Strings(ids[:min(len(ids), maxPreviewed)])), nil
 }
 
 type functionsArgs struct {

@@ -1,7 +1,9 @@
 package runners
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"maps"
 	"slices"
 	"strings"
@@ -141,7 +143,97 @@ func (f fleet) job(_ context.Context, _ *fn.Call, a fleetJobArgs) (*value.Dict, 
 		}
 	}
 	d.Set("results", results)
+	failed := int64(0)
+	for _, r := range returns {
+		if Failed(r) {
+			failed++
+		}
+	}
+	d.Set("counts", value.DictOf("minions", int64(len(minions)), "returned", int64(len(returns)), "failed", failed))
+	d.Set("groups", groupsOf(returns))
+	if rows := statesByName(returns); rows.Len() > 0 {
+		d.Set("states", rows)
+	}
 	return d, nil
+}
+
+const (
+	// maxGroups bounds the groups of equal returns of a job, maxStateRows its states. maxMembers
+	// bounds the minions that each of them names.
+	maxGroups, maxStateRows = 50, 1000
+	maxMembers              = 100
+)
+
+// groupsOf groups minions by equal returns: {count, minions, retcode, failed}, the largest first.
+// Minions of the same group have the same return and return code.
+func groupsOf(returns map[string]*value.Dict) *value.List {
+	type group struct {
+		ids []string
+		of  *value.Dict
+	}
+	groups := map[[sha256.Size]byte]*group{}
+	for _, id := range slices.Sorted(maps.Keys(returns)) {
+		r := returns[id]
+		key := sha256.Sum256([]byte(value.Repr(value.ListOf(r.At("retcode"), r.At("return")))))
+		if groups[key] == nil {
+			groups[key] = &group{of: r}
+		}
+		groups[key].ids = append(groups[key].ids, id)
+	}
+	all := slices.SortedFunc(maps.Values(groups), func(a, b *group) int {
+		return cmp.Or(cmp.Compare(len(b.ids), len(a.ids)), strings.Compare(a.ids[0], b.ids[0]))
+	})
+	out := &value.List{}
+	for _, g := range all[:min(len(all), maxGroups)] {
+		out.Append(value.DictOf("count", int64(len(g.ids)), "minions", value.Strings(g.ids[:min(len(g.ids), maxMembers)]),
+			"retcode", g.of.At("retcode"), "failed", Failed(g.of)))
+	}
+	return out
+}
+
+// statesByName counts the results of each state over all minions, in the order of the first run:
+// {state, ok, changed, failed, unknown, failed_on}. It is empty if no minion returned states.
+func statesByName(returns map[string]*value.Dict) *value.List {
+	type row struct {
+		name     string
+		order    int64
+		n        States
+		failedOn []string
+	}
+	rows := map[string]*row{}
+	for _, id := range slices.Sorted(maps.Keys(returns)) {
+		v := returns[id].At("return")
+		if StatesOf(v) == nil {
+			continue
+		}
+		for k, one := range v.(*value.Dict).All() {
+			name, state := k.(string), one.(*value.Dict)
+			r := rows[name]
+			if r == nil {
+				if len(rows) >= maxStateRows {
+					continue
+				}
+				order, _ := state.At("__run_num__").(int64)
+				r = &row{name: name, order: order}
+				rows[name] = r
+			}
+			if r.n.add(state); state.At("result") == false && len(r.failedOn) < maxMembers {
+				r.failedOn = append(r.failedOn, id)
+			}
+		}
+	}
+	out := &value.List{}
+	for _, r := range slices.SortedFunc(maps.Values(rows), func(a, b *row) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), strings.Compare(a.name, b.name))
+	}) {
+		d := r.n.Dict()
+		d.Insert(0, "state", r.name)
+		if len(r.failedOn) > 0 {
+			d.Set("failed_on", value.Strings(r.failedOn))
+		}
+		out.Append(d)
+	}
+	return out
 }
 
 // summary describes a return in at most about most bytes, and returns the number used.
@@ -239,21 +331,26 @@ func StatesOf(v any) *States {
 		if !isText || !isDict || strings.Count(name, "_|-") != 3 {
 			return nil
 		}
-		result, there := one.Get("result")
-		switch {
-		case !there:
+		if !one.Has("result") {
 			return nil
-		case result == nil:
-			s.Unknown++
-		case result == false:
-			s.Failed++
-		case value.Truth(one.At("changes")):
-			s.Changed++
-		default:
-			s.OK++
 		}
+		s.add(one)
 	}
 	return s
+}
+
+// add counts the result of one state.
+func (s *States) add(state *value.Dict) {
+	switch result := state.At("result"); {
+	case result == nil:
+		s.Unknown++
+	case result == false:
+		s.Failed++
+	case value.Truth(state.At("changes")):
+		s.Changed++
+	default:
+		s.OK++
+	}
 }
 
 // Dict returns the numbers as a map.

@@ -271,7 +271,9 @@ type call struct {
 	// cookie means that the response sets the session's cookie; gone means that it deletes
 	// the cookie.
 	cookie, gone bool
-	status       int
+	// plainErrors: errors are JSON whatever the client accepts.
+	plainErrors bool
+	status      int
 }
 
 // ServeHTTP implements http.Handler.
@@ -353,6 +355,7 @@ func notFound(r *http.Request) string { return "The path '" + r.URL.Path + "' wa
 // serve dispatches the request to a resource.
 func (a *Server) serve(c *call, res *resource) {
 	h := c.w.Header()
+	c.plainErrors = res.plainErrors
 	if len(res.allow) > 0 {
 		h.Set("Allow", strings.Join(res.allow, ", "))
 	}
@@ -361,6 +364,9 @@ func (a *Server) serve(c *call, res *resource) {
 	method := c.r.Method
 	if method == http.MethodOptions && c.r.Header.Get("Access-Control-Request-Method") != "" {
 		h.Set("Access-Control-Allow-Methods", "GET, POST")
+		if res.do[http.MethodDelete] != nil {
+			h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+		}
 		h.Set("Access-Control-Allow-Headers", "Content-Type, X-Auth-Token, X-Requested-With, Accept, Cache-Control")
 		h.Set("Access-Control-Max-Age", "1400")
 		c.cookie = false
@@ -402,7 +408,7 @@ func (a *Server) serve(c *call, res *resource) {
 		}
 		return
 	}
-	if c.wantsApp() {
+	if !res.plainErrors && c.wantsApp() {
 		c.cookie = false
 		h.Set("Allow", "GET, HEAD")
 		c.file(c.s.App)
@@ -537,7 +543,7 @@ const statusClosed = 499
 // fail sends an error response: an HTML page, or JSON if the Accept header names it.
 func (c *call) fail(f *failure) {
 	c.status = f.status
-	if strings.Contains(c.r.Header.Get("Accept"), typeJSON) {
+	if c.plainErrors || strings.Contains(c.r.Header.Get("Accept"), typeJSON) {
 		b, _ := encode(value.DictOf("status", f.status, "return", f.text), typeJSON)
 		c.write(b, typeJSON)
 		return

@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
-	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/call/acl"
 	"brine/internal/catalogue/runners"
@@ -24,33 +20,8 @@ type consoles struct {
 	s       *Settings
 	master  Master
 	streams *streams
-
-	mu      sync.Mutex
-	pages   map[string]*page // by the token of the session
-	cleaned time.Time
+	lookups *lookups
 }
-
-// page has the counts that limit the requests of the pages of one session.
-type page struct {
-	looks   ratelimit.Bucket
-	streams int
-	used    time.Time
-}
-
-const (
-	// lookRate and lookBurst limit the look-ups of a session per second, pageStreams its
-	// open streams.
-	lookRate, lookBurst = 10, 40
-	pageStreams         = 8
-	// pageAge is how long the counts of an idle session are stored.
-	pageAge = 10 * time.Minute
-)
-
-// numbers and truths are the arguments of the runner fleet that are integers and booleans.
-var (
-	numbers = map[string]bool{"offset": true, "limit": true}
-	truths  = map[string]bool{"all": true}
-)
 
 func (o *consoles) get(c *call) (any, error) {
 	name := strings.Join(c.rest, "/")
@@ -134,6 +105,19 @@ func (o *consoles) me(c *call) (any, error) {
 		"commands", c.allows("local_async") && commands(rights), "all_events", o.streams.seesAll(t)), nil
 }
 
+// look calls a function of the runner fleet with the arguments in the query.
+func (o *consoles) look(c *call, fun string) (any, error) {
+	kwargs := value.NewDict(4)
+	for k, vs := range c.r.URL.Query() {
+		kwargs.Set(k, vs[len(vs)-1])
+	}
+	ret, err := o.lookups.look(c, runners.FleetModule+"."+fun, kwargs)
+	if err != nil {
+		return nil, err
+	}
+	return value.DictOf("return", ret), nil
+}
+
 // commands reports whether permissions include any function of minions.
 func commands(rights []any) bool {
 	for _, r := range rights {
@@ -145,73 +129,6 @@ func commands(rights []any) bool {
 		}
 	}
 	return false
-}
-
-// allows reports whether netapi_enable_clients includes a client.
-func (c *call) allows(client string) bool {
-	return slices.Contains(c.s.Clients, client)
-}
-
-// errNoRunners is the error of look-ups if the operator has not enabled the client runner.
-var errNoRunners = salt.Errorf(salt.Invalid, "Client disabled: 'runner'. Add to 'netapi_enable_clients' master config option to enable.")
-
-// look calls a function of the runner fleet with the session's token.
-func (o *consoles) look(c *call, fun string) (any, error) {
-	if !c.allows(acl.Runner) {
-		return nil, errNoRunners
-	}
-	if !o.page(c.of.Token, func(p *page) bool { return p.looks.Admit(1, time.Now()) }) {
-		c.w.Header().Set("Retry-After", "1")
-		return nil, &failure{http.StatusTooManyRequests, "This session asks too often: try again in a second"}
-	}
-	kwargs := value.NewDict(4)
-	for k, vs := range c.r.URL.Query() {
-		v := vs[len(vs)-1]
-		switch {
-		case numbers[k]:
-			n, err := strconv.ParseInt(v, 10, 32)
-			if err != nil {
-				return nil, &failure{http.StatusBadRequest, k + " must be a number"}
-			}
-			kwargs.Set(k, n)
-		case truths[k]:
-			kwargs.Set(k, v == "true")
-		default:
-			kwargs.Set(k, v)
-		}
-	}
-	ctx, cancel := context.WithTimeout(c.r.Context(), c.s.Timeout)
-	defer cancel()
-	ret, err := o.master.Look(ctx, c.of.Token, runners.FleetModule+"."+fun, kwargs)
-	if err != nil {
-		return nil, err
-	}
-	return value.DictOf("return", ret), nil
-}
-
-// page calls fn with the counts of a session, under the lock.
-func (o *consoles) page(token string, fn func(*page) bool) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	now := time.Now()
-	if now.Sub(o.cleaned) > pageAge {
-		for k, p := range o.pages {
-			if p.streams == 0 && now.Sub(p.used) > pageAge {
-				delete(o.pages, k)
-			}
-		}
-		o.cleaned = now
-	}
-	p := o.pages[token]
-	if p == nil {
-		p = &page{looks: ratelimit.Bucket{Rate: lookRate, Burst: lookBurst}}
-		if o.pages == nil {
-			o.pages = map[string]*page{}
-		}
-		o.pages[token] = p
-	}
-	p.used = now
-	return fn(p)
 }
 
 const (
@@ -231,7 +148,7 @@ func (o *consoles) stream(c *call) error {
 	if err != nil {
 		return err
 	}
-	if !o.page(token, func(p *page) bool {
+	if !o.lookups.page(token, func(p *page) bool {
 		if p.streams >= pageStreams {
 			return false
 		}
@@ -240,7 +157,7 @@ func (o *consoles) stream(c *call) error {
 	}) {
 		return &failure{http.StatusTooManyRequests, "This session has too many pages open"}
 	}
-	defer o.page(token, func(p *page) bool { p.streams--; return true })
+	defer o.lookups.page(token, func(p *page) bool { p.streams--; return true })
 	r := o.streams.feed.open()
 	defer o.streams.feed.close(r)
 	h := c.w.Header()

@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"path"
 	"strings"
@@ -26,8 +27,9 @@ type resource struct {
 	// session: responses set the cookie. auth: all methods require a session; authPost:
 	// only POST does. checked: the master must confirm the token of the session first. raw:
 	// the handler writes the response itself. stream: the response lasts until the client
-	// ends it. addresses: authorized_ips applies.
-	session, auth, authPost, checked, raw, stream, addresses bool
+	// ends it. addresses: authorized_ips applies. plainErrors: errors are JSON whatever the client
+	// accepts, and there is no web app here.
+	session, auth, authPost, checked, raw, stream, addresses, plainErrors bool
 }
 
 var (
@@ -70,8 +72,13 @@ func (a *Server) resources() map[string]*resource {
 		"/openapi.json": {about: "This description.", allow: getOnly,
 			do: map[string]handler{get: own.openAPI}},
 	}
+	looks := &lookups{master: a.master}
+	if a.s.Sessions {
+		data := &v1{log: a.log, master: a.master, sessions: a.sessions, lookups: looks, low: low}
+		maps.Copy(t, data.resources(bus.resumable))
+	}
 	if a.s.Console && a.s.Sessions {
-		pages := &consoles{s: &a.s, master: a.master, streams: bus}
+		pages := &consoles{s: &a.s, master: a.master, streams: bus, lookups: looks}
 		t["/console"] = &resource{about: "The web console.", allow: getOnly, below: -1, raw: true, do: map[string]handler{get: pages.get}}
 	}
 	if a.s.Webhook != "/" {

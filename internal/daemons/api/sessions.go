@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,9 +111,11 @@ func (s *sessions) get(id string) *session {
 	return of
 }
 
-// drop ends a session.
-func (s *sessions) drop(id string) {
-	name := hashed(id)
+// drop ends the session with an id.
+func (s *sessions) drop(id string) { s.end(hashed(id)) }
+
+// end ends a session by the hash of its id.
+func (s *sessions) end(name string) {
 	s.mu.Lock()
 	delete(s.known, name)
 	s.mu.Unlock()
@@ -140,4 +144,32 @@ func (s *sessions) sweep() error {
 		}
 	}
 	return nil
+}
+
+// namedSession is a session with the hash of its id.
+type namedSession struct {
+	name string
+	*session
+}
+
+// all returns the sessions that have not expired, those that expire first at the front.
+func (s *sessions) all() ([]namedSession, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	at := float64(s.now().UnixNano()) / 1e9
+	var out []namedSession
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(s.dir, e.Name()))
+		of := &session{}
+		if err != nil || json.Unmarshal(b, of) != nil || of.Token == "" || of.Expire < at {
+			continue // removed since, damaged or expired
+		}
+		out = append(out, namedSession{e.Name(), of})
+	}
+	slices.SortFunc(out, func(a, b namedSession) int {
+		return cmp.Or(cmp.Compare(a.Expire, b.Expire), cmp.Compare(a.name, b.name))
+	})
+	return out, nil
 }

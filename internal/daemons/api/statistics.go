@@ -126,10 +126,13 @@ func (f *figures) openAPI(c *call) (any, error) {
 			methods.Set(strings.ToLower(m), op)
 		}
 		paths.Set(f.s.Prefix+p, methods)
-		if res.below == 1 {
+		below, parameters := f.s.Prefix+p, []any{}
+		for _, name := range []string{"id", "minion"}[:max(res.below, 0)] {
+			below += "/{" + name + "}"
+			parameters = append(parameters, value.DictOf("name", name, "in", "path", "required", true, "schema", value.DictOf("type", "string")))
 			one := methods.Clone()
-			one.Set("parameters", value.ListOf(value.DictOf("name", "id", "in", "path", "required", true, "schema", value.DictOf("type", "string"))))
-			paths.Set(f.s.Prefix+p+"/{id}", one)
+			one.Set("parameters", value.ListOf(slices.Clone(parameters)...))
+			paths.Set(below, one)
 		}
 	}
 	schemes := value.DictOf("header", value.DictOf("type", "apiKey", "in", "header", "name", "X-Auth-Token"),

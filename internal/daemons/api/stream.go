@@ -1,9 +1,15 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +17,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"brine/internal/base/target"
 	"brine/internal/base/wait"
 	"brine/internal/call/acl"
 	"brine/internal/daemons/console"
@@ -19,9 +26,12 @@ import (
 
 // message is an event in the form that is sent to clients, encoded once for all of them.
 type message struct {
-	tag  string
-	json string // {"data": {...}, "tag": "..."}
-	data *value.Dict
+	// epoch and seq are the id: the run of the feed, and the number in it from 1.
+	epoch string
+	seq   uint64
+	tag   string
+	json  string // {"data": {...}, "tag": "..."}
+	data  *value.Dict
 
 	once  sync.Once
 	brief *console.Event
@@ -54,7 +64,21 @@ type feed struct {
 	mu      sync.Mutex
 	readers map[*reader]bool
 	wake    wait.Wakeup
+	// epoch identifies a run of numbers without a gap. It changes when the connection to the bus was
+	// lost, because events may be missing then.
+	epoch string
+	seq   uint64 // number of the last event
+	// recent are the last events, for clients that reconnect.
+	recent      []*message
+	recentBytes int
 }
+
+// maxRecent and maxRecentBytes bound the events for clients that reconnect: their number and the size
+// of their JSON.
+const (
+	maxRecent      = 4096
+	maxRecentBytes = 2 << 20
+)
 
 // reader is one client of the feed.
 type reader struct {
@@ -76,16 +100,40 @@ const (
 )
 
 func newFeed(b Bus, log *slog.Logger) *feed {
-	return &feed{bus: b, log: log, readers: map[*reader]bool{}, wake: wait.NewWakeup()}
+	return &feed{bus: b, log: log, readers: map[*reader]bool{}, wake: wait.NewWakeup(), epoch: newEpoch()}
+}
+
+func newEpoch() string {
+	var b [6]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
 }
 
 func (f *feed) open() *reader {
-	r := &reader{c: make(chan *message, readerQueue)}
+	r, _, _, _ := f.resume("")
+	return r
+}
+
+// resume opens a reader after the event with the id last. missed are the events since then that the
+// feed still has. whole reports whether these are all; it is true for last "". epoch is the current
+// run of the feed.
+func (f *feed) resume(last string) (r *reader, missed []*message, epoch string, whole bool) {
+	r = &reader{c: make(chan *message, readerQueue)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.readers[r] = true
 	f.wake.Wake()
-	return r
+	if last == "" {
+		return r, nil, f.epoch, true
+	}
+	of, number, _ := strings.Cut(last, "-")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || of != f.epoch || seq > f.seq {
+		return r, slices.Clone(f.recent), f.epoch, false
+	}
+	whole = seq+uint64(len(f.recent)) >= f.seq
+	from, _ := slices.BinarySearchFunc(f.recent, seq+1, func(m *message, n uint64) int { return cmp.Compare(m.seq, n) })
+	return r, slices.Clone(f.recent[from:]), f.epoch, whole
 }
 
 func (f *feed) close(r *reader) {
@@ -109,7 +157,11 @@ func (f *feed) run(ctx context.Context) {
 		case <-f.wake.C():
 		}
 		for !f.idle() && ctx.Err() == nil {
-			if err := f.read(ctx); err != nil && ctx.Err() == nil {
+			err := f.read(ctx)
+			f.mu.Lock()
+			f.epoch, f.seq, f.recent, f.recentBytes = newEpoch(), 0, nil, 0
+			f.mu.Unlock()
+			if err != nil && ctx.Err() == nil {
 				f.log.Warn("cannot read the master's event bus; retrying", "err", err)
 				wait.Sleep(ctx, feedPause)
 			}
@@ -140,6 +192,17 @@ func (f *feed) read(ctx context.Context) error {
 func (f *feed) give(m *message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.seq++
+	m.epoch, m.seq = f.epoch, f.seq
+	f.recent = append(f.recent, m)
+	f.recentBytes += len(m.json)
+	drop := 0
+	for len(f.recent)-drop > maxRecent || f.recentBytes > maxRecentBytes && drop < len(f.recent)-1 {
+		f.recentBytes -= len(f.recent[drop].json)
+		f.recent[drop] = nil
+		drop++
+	}
+	f.recent = f.recent[drop:]
 	for r := range f.readers {
 		if n := r.waiting.Add(int64(len(m.json))); n <= readerBytes || n == int64(len(m.json)) {
 			select {
@@ -249,7 +312,7 @@ const (
 	maxPiece = 16 << 10
 )
 
-// events sends the event bus as server-sent events.
+// events sends the event bus as server-sent events, in Salt's form.
 func (e *streams) events(c *call) (any, error) {
 	token := e.streamToken(c, "")
 	v, err := e.admit(c, token)
@@ -258,6 +321,75 @@ func (e *streams) events(c *call) (any, error) {
 	}
 	r := e.feed.open()
 	defer e.feed.close(r)
+	e.pump(c, &pumped{token: token, view: v, reader: r, start: "retry: 400\n", form: (*message).appendSSE})
+	return nil, nil
+}
+
+// resumable sends the event bus as server-sent events with ids. A client that sends the id of its
+// last event as Last-Event-ID gets those since; the event "gap" reports that some are missing. The
+// parameter tag, which may be repeated, is a glob for the tags.
+func (e *streams) resumable(c *call) (any, error) {
+	q := c.r.URL.Query()
+	var tags []target.Glob
+	for name, values := range q {
+		switch name {
+		case "tag":
+			for _, text := range values[:min(len(values), maxTagGlobs)] {
+				tags = append(tags, target.ParseGlob(text))
+			}
+		case "last_event_id":
+		default:
+			return nil, &failure{http.StatusBadRequest, fmt.Sprintf("unknown parameter %.40q: this path has tag and last_event_id", name)}
+		}
+	}
+	v, err := e.admit(c, c.of.Token)
+	if err != nil {
+		return nil, err
+	}
+	r, missed, epoch, whole := e.feed.resume(cmp.Or(c.r.Header.Get("Last-Event-Id"), q.Get("last_event_id")))
+	defer e.feed.close(r)
+	start := "retry: 400\n\n"
+	if !whole {
+		start += gap
+	}
+	e.pump(c, &pumped{token: c.of.Token, view: v, reader: r, missed: missed, start: start,
+		form: func(m *message, text []byte) []byte {
+			if m.epoch != epoch {
+				epoch = m.epoch
+				text = append(text, gap...)
+			}
+			if len(tags) > 0 && !slices.ContainsFunc(tags, func(g target.Glob) bool { return g.Match(m.tag) }) {
+				return text
+			}
+			text = append(append(append(text, "id: "...), m.epoch...), '-')
+			text = append(strconv.AppendUint(text, m.seq, 10), "\ndata: "...)
+			return append(append(text, m.json...), "\n\n"...)
+		}})
+	return nil, nil
+}
+
+const (
+	// maxTagGlobs bounds the tags of a stream.
+	maxTagGlobs = 32
+	// gap reports that events are missing.
+	gap = "event: gap\ndata: {\"reason\": \"events are missing here: read again what they changed\"}\n\n"
+)
+
+// pumped is a stream of server-sent events.
+type pumped struct {
+	token  string
+	view   *view
+	reader *reader
+	// missed are sent before the events of reader.
+	missed []*message
+	// start is sent first.
+	start string
+	// form appends an event to text.
+	form func(m *message, text []byte) []byte
+}
+
+// pump sends events until the client disconnects, falls behind or loses its token.
+func (e *streams) pump(c *call, p *pumped) {
 	h := c.w.Header()
 	c.setCookie()
 	h.Set("Content-Type", "text/event-stream;charset=utf-8")
@@ -266,51 +398,66 @@ func (e *streams) events(c *call) (any, error) {
 	c.count()
 	c.w.WriteHeader(http.StatusOK)
 	if c.r.Method == http.MethodHead {
-		return nil, nil
+		return
 	}
 	ctl := http.NewResponseController(c.w)
 	send := func(text []byte) bool {
 		_, err := c.w.Write(text)
 		return err == nil && ctl.Flush() == nil
 	}
-	if !send([]byte("retry: 400\n")) {
-		return nil, nil
+	if !send([]byte(p.start)) {
+		return
 	}
 	var text []byte
+	for _, m := range p.missed {
+		if p.view.sees(m) {
+			text = p.form(m, text)
+		}
+		if len(text) > maxPiece {
+			if !send(text) {
+				return
+			}
+			text = text[:0]
+		}
+	}
+	if len(text) > 0 && !send(text) {
+		return
+	}
+	p.missed = nil // frees the events
 	check := time.NewTicker(e.s.checkTime)
 	defer check.Stop()
 	for {
 		select {
 		case <-c.r.Context().Done():
-			return nil, nil
+			return
 		case <-check.C:
-			if e.recheck(c.r.Context(), token, v) || !send([]byte(": still here\n\n")) {
-				return nil, nil
+			if e.recheck(c.r.Context(), p.token, p.view) || !send([]byte(": still here\n\n")) {
+				return
 			}
-		case m, ok := <-r.c:
+		case m, ok := <-p.reader.c:
 			if !ok {
-				return nil, nil
+				return
 			}
 			// Write all waiting events at once: under load that saves most of the system
 			// calls.
 			text = text[:0]
 			for more := true; more; {
-				r.took(m)
-				if v.sees(m) {
-					text = m.appendSSE(text)
+				p.reader.took(m)
+				if p.view.sees(m) {
+					text = p.form(m, text)
 				}
 				if more = len(text) < maxPiece; !more {
 					break
 				}
 				select {
-				case m, ok = <-r.c:
+				case m, ok = <-p.reader.c:
 					more = ok
 				default:
 					more = false
 				}
 			}
 			if len(text) > 0 && !send(text) || !ok {
-				return nil, nil
+				return
 			}
 			if cap(text) > 4*maxPiece { // after a large event
 				text = nil

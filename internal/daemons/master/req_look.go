@@ -2,8 +2,8 @@ package master
 
 import (
 	"context"
-	"strings"
 
+	"brine/internal/base/salt"
 	"brine/internal/call/acl"
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/runners"
@@ -12,7 +12,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// looks answers consoles. It runs the functions of the runner fleet, with the
+// looks answers consoles. It runs the runners for which runners.IsLook holds, with the
 // permissions of runners, but without a job: a console asks every few seconds, and
 // would fill the job cache, the event bus and the audit log.
 type looks struct {
@@ -37,8 +37,8 @@ func (l *looks) answer(c *channel.Call) {
 		l.runs.refuse(c, who, reply)
 		return
 	}
-	if !strings.HasPrefix(in.Fun, runners.FleetModule+".") {
-		c.Reply(failure("SaltInvocationError", "only functions of the runner "+runners.FleetModule+" run without a job"))
+	if !runners.IsLook(in.Fun) {
+		c.Reply(failure("SaltInvocationError", "only runners that a console reads run without a job: fleet, auth.can and audit.list"))
 		return
 	}
 	kwargs := value.NewDict(0)
@@ -46,7 +46,11 @@ func (l *looks) answer(c *channel.Call) {
 	call := &fn.Call{ID: l.id, Config: fn.Tree{Dict: l.opts}}
 	o := l.registry().Run(l.ctx(), call, fn.Job{Fun: in.Fun, Arg: positional(nil, kwargs)})
 	if o.Err != nil {
-		c.Reply(failure("SaltInvocationError", o.Err.Error()))
+		name := "SaltInvocationError"
+		if salt.KindOf(o.Err) == salt.NotFound {
+			name = wire.NotFoundError
+		}
+		c.Reply(failure(name, o.Err.Error()))
 		return
 	}
 	c.Reply(value.DictOf("return", o.Return))

@@ -2,6 +2,7 @@ package master
 
 import (
 	"brine/internal/base/salt"
+	"brine/internal/call/acl"
 	"brine/internal/call/auth"
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/runners"
@@ -21,6 +22,7 @@ import (
 type runnerTokens struct {
 	settings *settings
 	tokens   *auth.Tokens
+	access   *access
 }
 
 // NewToken implements runners.Tokens.
@@ -41,6 +43,40 @@ func (t runnerTokens) DropToken(token string) (bool, error) {
 		return false, nil
 	}
 	return true, t.tokens.Remove(token)
+}
+
+// Rules implements runners.Tokens. It asks for each entry alone whether it would allow the call, by
+// the code that decides real calls.
+func (t runnerTokens) Rules(q runners.Question) (found []runners.Rule, forbidden string) {
+	o := &order{}
+	o.Fun, o.Arg, o.Tgt, o.TgtType = q.Fun, value.ListOf(q.Args...), q.Tgt, q.TgtType
+	allows := func(entry any) bool {
+		c := &caller{how: byEAuth, name: q.User, list: []any{entry}}
+		if q.Form == runners.FormMinions {
+			return t.access.mayPublish(c, o)
+		}
+		return acl.OnMaster(c.list, q.Form, jobCall(q.Fun, q.Args))
+	}
+	add := func(source string, entries []any) {
+		for _, e := range entries {
+			if allows(e) {
+				found = append(found, runners.Rule{Source: source, Entry: e})
+			}
+		}
+	}
+	for _, system := range t.settings.auth().Configured() {
+		if q.EAuth == "" || q.EAuth == system {
+			add("external_auth: "+system, t.settings.auth().Rights(&auth.User{Name: q.User, System: system, Groups: q.Groups}))
+		}
+	}
+	const publisherACL = "publisher_acl"
+	if grants, ok := t.settings.options().PublisherACL.(*value.Dict); ok && q.Form == runners.FormMinions && (q.EAuth == "" || q.EAuth == publisherACL) {
+		add(publisherACL, acl.Users(grants, q.User))
+	}
+	if calls, ok := callsOf(o); ok && q.Form == runners.FormMinions && acl.Blacklisted(t.settings.options().PublisherACLBlacklist, q.User, calls) {
+		forbidden = "publisher_acl_blacklist forbids the user or the function"
+	}
+	return found, forbidden
 }
 
 // snapshotDir, in the master's own directory, contains a copy of its jobs for

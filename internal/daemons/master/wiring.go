@@ -446,7 +446,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 			}
 			return m.reactor
 		},
-		Tokens: runnerTokens{m.settings, m.tokens},
+		Tokens: runnerTokens{m.settings, m.tokens, m.access},
 		PKIDir: m.cfg.PKIDir,
 	}
 	if m.cluster != nil {

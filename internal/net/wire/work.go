@@ -36,6 +36,9 @@ type Looked struct {
 	Rest   *value.Dict `wire:"*"`
 }
 
+// NotFoundError is the name of the failure if what a Look asks for does not exist.
+const NotFoundError = "NotFound"
+
 // Arguments are the arguments of a Run.
 type Arguments struct {
 	Arg   *value.List `wire:"arg"`

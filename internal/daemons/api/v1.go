@@ -1,0 +1,359 @@
+package api
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/acl"
+	"brine/internal/py/value"
+)
+
+// v1 serves the paths below /v1: what the console shows, for programs. Unlike the paths of
+// the console, they do not change. Responses are the data itself, as JSON or YAML. The
+// permissions are those of the runners and wheel functions that the paths call.
+type v1 struct {
+	log      *slog.Logger
+	master   Master
+	sessions *sessions
+	lookups  *lookups
+	low      *lowData
+}
+
+// reading is a path that returns the result of a runner.
+type reading struct {
+	// one is the runner for a path with further segments; their values are its arguments segments. all
+	// is the runner for the path itself; "" if there is none.
+	one, all string
+	segments []string
+	// allows and oneAllows are the arguments that all and one read from the query.
+	allows, oneAllows []string
+}
+
+// The paths that return the result of a runner.
+var readings = map[string]struct {
+	about string
+	reading
+}{
+	"/v1/topology": {"The masters, and which of them command each minion.", reading{all: "fleet.topology", allows: []string{"since"}}},
+	"/v1/minions": {"The accepted minions with their states and masters, and counts; or one with its grains.", reading{all: "fleet.minions", one: "fleet.minion",
+		segments: []string{"id"}, allows: []string{"search", "state", "master", "version", "tgt", "tgt_type", "offset", "limit"}}},
+	"/v1/preview":   {"The minions that a target selects.", reading{all: "fleet.preview", allows: []string{"tgt", "tgt_type"}}},
+	"/v1/functions": {"The execution functions; or one with its documentation.", reading{all: "fleet.functions", one: "fleet.functions", segments: []string{"name"}}},
+	"/v1/jobs": {"The newest jobs; one with its results, groups of equal returns and counts per state; or one return.", reading{all: "fleet.jobs", one: "fleet.job",
+		segments: []string{"jid", "id"}, allows: []string{"fun", "user", "minion", "before", "limit", "all"}}},
+	"/v1/can": {"Whether a user may call a function, and which entries allow it.", reading{all: "auth.can",
+		allows: []string{"user", "fun", "tgt", "tgt_type", "form", "eauth", "groups", "arg"}}},
+	"/v1/audit": {"The newest requests of users.", reading{all: "audit.list", allows: []string{"user", "fun", "result", "limit"}}},
+}
+
+// resultRunner is the runner for /v1/jobs/JID/MINION.
+const resultRunner = "fleet.result"
+
+// resources returns the rows of the table of resources.
+func (v *v1) resources(events handler) map[string]*resource {
+	const get, post, remove = http.MethodGet, http.MethodPost, http.MethodDelete
+	t := map[string]*resource{
+		"/v1/keys": {about: "The keys of minions by state; and accepting, rejecting and deleting them.", allow: getPost, do: map[string]handler{get: v.keys, post: v.decide}},
+		"/v1/sessions": {about: "Sessions of this server; and ending one.", below: 1, allow: []string{"GET", "HEAD", "DELETE"},
+			do: map[string]handler{get: v.listSessions, remove: v.endSession}},
+		"/v1/events": {about: "The event bus as server-sent events, with ids to resume from.", allow: getOnly, raw: true, stream: true, do: map[string]handler{get: events}},
+	}
+	for path, r := range readings {
+		t[path] = &resource{about: r.about, allow: getOnly, below: len(r.segments), do: map[string]handler{get: v.read(r.reading)}}
+	}
+	for _, r := range t {
+		r.session, r.auth, r.addresses, r.plainErrors = true, true, true, true
+		for method, do := range r.do {
+			r.do[method] = v.forbidding(do)
+		}
+	}
+	return t
+}
+
+// forbidding returns a handler that answers 403 instead of 401 if the session is valid: another
+// login would not help.
+func (v *v1) forbidding(do handler) handler {
+	return func(c *call) (any, error) {
+		out, err := do(c)
+		if err == nil || salt.KindOf(err) != salt.Denied {
+			return out, err
+		}
+		if t, e := v.master.Token(c.r.Context(), c.of.Token); e == nil && t != nil {
+			return nil, &failure{http.StatusForbidden, err.Error()}
+		}
+		return nil, err
+	}
+}
+
+// read returns the handler of a reading.
+func (v *v1) read(r reading) handler {
+	return func(c *call) (any, error) {
+		fun, allowed := r.all, r.allows
+		args := value.NewDict(4)
+		for i, segment := range c.rest {
+			args.Set(r.segments[i], segment)
+			fun, allowed = r.one, r.oneAllows
+		}
+		if fun == "fleet.job" && len(c.rest) == 2 {
+			fun = resultRunner
+		}
+		for name, values := range c.r.URL.Query() {
+			if !slices.Contains(allowed, name) {
+				known := "has no parameters"
+				if len(allowed) > 0 {
+					known = "has " + strings.Join(allowed, ", ")
+				}
+				return nil, &failure{http.StatusBadRequest, fmt.Sprintf("unknown parameter %.40q: this path %s", name, known)}
+			}
+			if name == "arg" {
+				args.Set(name, value.Strings(values))
+				continue
+			}
+			args.Set(name, values[len(values)-1])
+		}
+		return v.lookups.look(c, fun, args)
+	}
+}
+
+// wheel calls a wheel function with the session's token.
+func (v *v1) wheel(c *call, fun string, kwargs *value.Dict) (*value.Dict, error) {
+	out, err := v.low.all(c, bySession(c, []*value.Dict{value.DictOf("client", acl.Wheel, "fun", fun, "kwarg", kwargs)}, ""))
+	if err != nil {
+		return nil, err
+	}
+	ret, err := wheelReturn(out)
+	d, ok := ret.(*value.Dict)
+	if err == nil && !ok {
+		err = salt.Errorf(salt.Internal, "%s returned %.100s", fun, value.Repr(ret))
+	}
+	return d, err
+}
+
+// keyStates are the states of keys by the names of Salt's lists.
+var keyStates = map[string]string{"minions": "accepted", "minions_pre": "pending", "minions_rejected": "rejected", "minions_denied": "denied"}
+
+// keyLists are the names of these lists, in the order in which Salt shows them.
+var keyLists = []string{"minions", "minions_pre", "minions_rejected", "minions_denied"}
+
+// keys returns the ids of keys by state, and their fingerprints with the parameter fingerprints=true.
+func (v *v1) keys(c *call) (any, error) {
+	q := c.r.URL.Query()
+	for name := range q {
+		if name != "fingerprints" {
+			return nil, &failure{http.StatusBadRequest, fmt.Sprintf("unknown parameter %.40q: this path has fingerprints", name)}
+		}
+	}
+	all, err := v.wheel(c, "key.list_all", value.NewDict(0))
+	if err != nil {
+		return nil, err
+	}
+	var fingers *value.Dict
+	if q.Get("fingerprints") == "true" {
+		if fingers, err = v.wheel(c, "key.finger", value.DictOf("match", "*")); err != nil {
+			return nil, err
+		}
+	}
+	rows, counts := &value.List{}, value.NewDict(len(keyLists))
+	for _, list := range keyLists {
+		ids := all.List(list)
+		counts.Set(keyStates[list], int64(len(ids)))
+		for _, id := range ids {
+			d := value.DictOf("id", id, "state", keyStates[list])
+			if f := fingers.Dict(list).At(id); f != nil {
+				d.Set("fingerprint", f)
+			}
+			rows.Append(d)
+		}
+	}
+	return value.DictOf("keys", rows, "counts", counts), nil
+}
+
+// keyActions are the wheel functions of the actions on keys, the lists to which they apply, and
+// further arguments.
+var keyActions = map[string]struct {
+	fun   string
+	lists []string
+	more  string
+	after string // the state of a key afterwards; "" if it is deleted
+}{
+	"accept": {"key.accept_dict", []string{"minions_pre", "minions_rejected"}, "include_rejected", "accepted"},
+	"reject": {"key.reject_dict", []string{"minions_pre", "minions"}, "include_accepted", "rejected"},
+	"delete": {"key.delete_dict", keyLists, "", ""},
+}
+
+// maxDecided bounds the keys of one request.
+const maxDecided = 10000
+
+// decide accepts, rejects or deletes keys: {"action", "ids", "fingerprints": {ID: FINGERPRINT}}. A key with another
+// fingerprint is left as it is. The response has the state of each key afterwards, and the reason if nothing was done.
+func (v *v1) decide(c *call) (any, error) {
+	in, _ := c.body.data.(*value.Dict)
+	action, ok := keyActions[in.Str("action")]
+	if !ok {
+		return nil, &failure{http.StatusBadRequest, `the body must be a map with "action": accept, reject or delete`}
+	}
+	ids, isList := in.At("ids").(*value.List)
+	if !isList || ids.Len() == 0 || ids.Len() > maxDecided {
+		return nil, &failure{http.StatusBadRequest, fmt.Sprintf(`"ids" must be a list of 1 to %d ids of minions`, maxDecided)}
+	}
+	expected, isDict := in.At("fingerprints").(*value.Dict)
+	if in.Has("fingerprints") && !isDict {
+		return nil, &failure{http.StatusBadRequest, `"fingerprints" must be a map of ids to fingerprints`}
+	}
+	before, err := v.wheel(c, "key.list_all", value.NewDict(0))
+	if err != nil {
+		return nil, err
+	}
+	var fingers *value.Dict
+	if expected.Len() > 0 {
+		if fingers, err = v.wheel(c, "key.finger", value.DictOf("match", "*")); err != nil {
+			return nil, err
+		}
+	}
+	states := stateOfKeys(before)
+	reasons, match := map[string]string{}, value.NewDict(len(action.lists))
+	for _, x := range ids.Items {
+		id, isText := x.(string)
+		if !isText || salt.CheckID(id) != nil {
+			return nil, &failure{http.StatusBadRequest, fmt.Sprintf("%.80s is not the id of a minion", value.Repr(x))}
+		}
+		if len(states[id]) == 0 {
+			reasons[id] = "there is no key of this minion"
+			continue
+		}
+		applies := false
+		for _, list := range states[id] {
+			if !slices.Contains(action.lists, list) {
+				continue
+			}
+			if want := expected.Str(id); want != "" && fingers.Dict(list).Str(id) != want {
+				reasons[id] = "the key has another fingerprint"
+				continue
+			}
+			applies = true
+			match.Set(list, value.ListOf(append(match.List(list), id)...))
+		}
+		if !applies && reasons[id] == "" {
+			reasons[id] = "the key is " + keyStates[states[id][0]]
+		}
+	}
+	if match.Len() > 0 {
+		kwargs := value.DictOf("match", match)
+		if action.more != "" {
+			kwargs.Set(action.more, true)
+		}
+		if _, err := v.wheel(c, action.fun, kwargs); err != nil {
+			return nil, err
+		}
+	}
+	after, err := v.wheel(c, "key.list_all", value.NewDict(0))
+	if err != nil {
+		return nil, err
+	}
+	now := stateOfKeys(after)
+	rows, done := &value.List{}, int64(0)
+	for _, x := range ids.Items {
+		id := x.(string)
+		state := ""
+		if len(now[id]) > 0 {
+			state = keyStates[now[id][0]]
+		}
+		d := value.DictOf("id", id, "state", orNone(state))
+		why := reasons[id]
+		if why == "" && state != action.after {
+			why = "another decision came first"
+		}
+		d.Set("done", why == "")
+		if why != "" {
+			d.Set("reason", why)
+		} else {
+			done++
+		}
+		rows.Append(d)
+	}
+	return value.DictOf("keys", rows, "done", done), nil
+}
+
+// stateOfKeys returns the lists that have each id.
+func stateOfKeys(all *value.Dict) map[string][]string {
+	out := map[string][]string{}
+	for _, list := range keyLists {
+		for _, id := range all.List(list) {
+			out[value.Str(id)] = append(out[value.Str(id)], list)
+		}
+	}
+	return out
+}
+
+// orNone returns nil for "".
+func orNone(text string) any {
+	if text == "" {
+		return nil
+	}
+	return text
+}
+
+// endsOthers is the runner whose permission a user needs to see and end the sessions of others: it
+// can end their tokens as well.
+const endsOthers = "auth.del_token"
+
+// mayEndOthers reports whether a session's user may see and end sessions of others.
+func (v *v1) mayEndOthers(c *call) (bool, error) {
+	t, err := v.master.Token(c.r.Context(), c.of.Token)
+	if err == nil && t == nil {
+		err = &failure{http.StatusUnauthorized, textNoPermission}
+	}
+	return err == nil && acl.OnMaster(t.List("perms"), acl.Runner, acl.Call{Fun: endsOthers}), err
+}
+
+// listSessions returns the sessions of this server that the user may see. An id there names a
+// session and does not authenticate.
+func (v *v1) listSessions(c *call) (any, error) {
+	if len(c.rest) > 0 {
+		return nil, &failure{http.StatusMethodNotAllowed, "a session can be deleted; the list is at /v1/sessions"}
+	}
+	others, err := v.mayEndOthers(c)
+	if err != nil {
+		return nil, err
+	}
+	all, err := v.sessions.all()
+	if err != nil {
+		return nil, err
+	}
+	rows := &value.List{}
+	for _, s := range all {
+		if others || s.User == c.of.User {
+			rows.Append(value.DictOf("id", s.name, "user", s.User, "expire", s.Expire, "current", s.name == hashed(c.id)))
+		}
+	}
+	return value.DictOf("sessions", rows), nil
+}
+
+// endSession ends a session and its token. Open streams of the session end at the next check of the token.
+func (v *v1) endSession(c *call) (any, error) {
+	name := c.part()
+	others, err := v.mayEndOthers(c)
+	if err != nil {
+		return nil, err
+	}
+	all, err := v.sessions.all()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		if s.name != name || !others && s.User != c.of.User {
+			continue
+		}
+		if err := v.master.DropToken(c.r.Context(), s.Token); err != nil {
+			return nil, err
+		}
+		v.sessions.end(name)
+		v.log.Info("audit", "user", fmt.Sprintf("%.80s", c.of.User), "from", c.address(), "session", "ended", "of", fmt.Sprintf("%.80s", s.User))
+		return value.DictOf("ended", name, "user", s.User), nil
+	}
+	return nil, &failure{http.StatusNotFound, "there is no session with this id, or you may not end it (runner " + endsOthers + ")"}
+}

@@ -1,0 +1,368 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"brine/test/daemontest"
+	"brine/test/eventually"
+)
+
+// get returns the data at a path below /v1.
+func (s *site) get(session, path string, into any) {
+	s.t.Helper()
+	a := s.do("GET", path, "", "X-Auth-Token", session)
+	if a.status != 200 {
+		s.t.Fatalf("GET %s: %d %.500s", path, a.status, a.body)
+	}
+	if err := json.Unmarshal([]byte(a.body), into); err != nil {
+		s.t.Fatalf("GET %s: %v: %.500s", path, err, a.body)
+	}
+}
+
+type v1Row struct {
+	ID, State, Fingerprint, Reason string
+	By                             []string
+	Done                           bool
+}
+
+// TestV1Fleet reads minions, jobs and the topology of real daemons.
+func TestV1Fleet(t *testing.T) {
+	s := start(t, "alpha", "beta")
+	admin := s.login("admin")
+	var minions struct {
+		Accepted, Matched int
+		Rows              []v1Row
+		Counts            map[string]map[string]int
+	}
+	s.get(admin, "/v1/minions", &minions)
+	if minions.Accepted != 2 || len(minions.Rows) != 2 || minions.Counts["state"]["up"] != 2 || !slices.Equal(minions.Rows[0].By, []string{"master"}) {
+		t.Errorf("minions: %+v", minions)
+	}
+	s.get(admin, "/v1/minions?tgt="+url.QueryEscape("G@id:beta or nosuch"), &minions)
+	if minions.Matched != 1 || minions.Rows[0].ID != "beta" {
+		t.Errorf("minions of a target: %+v", minions)
+	}
+	if s.get(admin, "/v1/minions?limit=1&offset=1", &minions); len(minions.Rows) != 1 || minions.Rows[0].ID != "beta" || minions.Matched != 2 {
+		t.Errorf("second page: %+v", minions)
+	}
+	var one struct {
+		ID     string
+		Grains map[string]any
+	}
+	if s.get(admin, "/v1/minions/alpha", &one); one.ID != "alpha" || one.Grains["id"] != "alpha" {
+		t.Errorf("minion: %+v", one)
+	}
+	var topology struct {
+		Here    string
+		Masters []struct{ Minions int }
+	}
+	if s.get(admin, "/v1/topology", &topology); topology.Here != "master" || len(topology.Masters) != 1 || topology.Masters[0].Minions != 2 {
+		t.Errorf("topology: %+v", topology)
+	}
+	var preview struct {
+		Matched int
+		Masters map[string]int
+	}
+	if s.get(admin, "/v1/preview?tgt=al*", &preview); preview.Matched != 1 || preview.Masters["master"] != 1 {
+		t.Errorf("preview: %+v", preview)
+	}
+
+	// A job of which one return differs, and one of states.
+	jid := func(chunk string) string {
+		a := s.post(admin, chunk)
+		var out struct{ Return []struct{ JID string } }
+		if err := json.Unmarshal([]byte(a.body), &out); err != nil || len(out.Return) != 1 {
+			t.Fatalf("%s: %s", chunk, a.body)
+		}
+		return out.Return[0].JID
+	}
+	type jobData struct {
+		Minions []string
+		Counts  map[string]int
+		Groups  []struct {
+			Count   int
+			Minions []string
+			Failed  bool
+		}
+		States []struct {
+			State    string
+			Ok       int
+			Failed   int
+			FailedOn []string `json:"failed_on"`
+		}
+	}
+	finished := func(jid string) (j jobData) {
+		eventually.Nil(t, time.Minute, "both minions returned", func() error {
+			j = jobData{}
+			if s.get(admin, "/v1/jobs/"+jid, &j); j.Counts["returned"] != 2 {
+				return fmt.Errorf("%+v", j)
+			}
+			return nil
+		})
+		return j
+	}
+	if j := finished(jid(`{"client":"local_async","tgt":"*","fun":"test.ping"}`)); len(j.Groups) != 1 || j.Groups[0].Count != 2 || len(j.States) != 0 {
+		t.Errorf("equal returns: %+v", j)
+	}
+	if j := finished(jid(`{"client":"local_async","tgt":"*","fun":"grains.get","arg":["id"]}`)); len(j.Groups) != 2 || j.Groups[1].Minions[0] != "beta" {
+		t.Errorf("different returns: %+v", j)
+	}
+	states := jid(`{"client":"local_async","tgt":"*","fun":"state.single","arg":["test.fail_without_changes","name=bad"]}`)
+	if j := finished(states); len(j.States) != 1 || j.States[0].Failed != 2 || len(j.States[0].FailedOn) != 2 || j.Counts["failed"] != 2 || !j.Groups[0].Failed {
+		t.Errorf("states: %+v", j)
+	}
+	var result struct{ Failed bool }
+	if s.get(admin, "/v1/jobs/"+states+"/alpha", &result); !result.Failed {
+		t.Errorf("one result: %+v", result)
+	}
+	var jobs struct {
+		Rows []struct {
+			JID      string
+			Returned int
+		}
+		More bool
+	}
+	if s.get(admin, "/v1/jobs?fun=state.*&limit=1", &jobs); len(jobs.Rows) != 1 || jobs.Rows[0].JID != states || jobs.Rows[0].Returned != 2 {
+		t.Errorf("jobs: %+v", jobs)
+	}
+
+	// Permissions, and who asked.
+	for query, want := range map[string]string{
+		"user=limited&fun=test.ping&tgt=alpha":                      `{"allowed": true, "rules": [{"source": "external_auth: sharedsecret", "entry": {"alpha*": ["test.ping"`,
+		"user=limited&fun=test.ping&tgt=*":                          `{"allowed": false, "rules": []}`,
+		"user=limited&fun=cmd.run&tgt=alpha&arg=echo+1":             `{"allowed": true`,
+		"user=limited&fun=cmd.run&tgt=alpha&arg=rm+1":               `{"allowed": false`,
+		"user=limited&fun=jobs.list_jobs&form=runner":               `{"allowed": true`,
+		"user=limited&fun=key.accept&form=wheel":                    `{"allowed": false`,
+		"user=admin&fun=key.accept&form=wheel&eauth=sharedsecret":   `{"allowed": true, "rules": [{"source": "external_auth: sharedsecret", "entry": "@wheel"}]}`,
+		"user=admin&fun=key.accept&form=wheel&eauth=publisher_acl":  `{"allowed": false`,
+		"user=nobody&fun=test.ping&tgt=alpha&eauth=sharedsecret":    `{"allowed": false`,
+		"user=limited&fun=test.ping&tgt=alpha&eauth=nosuch&groups=": `{"allowed": false`,
+	} {
+		if a := s.do("GET", "/v1/can?"+query, "", "X-Auth-Token", admin); a.status != 200 || !strings.HasPrefix(a.body, want) {
+			t.Errorf("%s: %d %s", query, a.status, a.body)
+		}
+	}
+	var audit []struct{ User, Fun, Result string }
+	if s.get(admin, "/v1/audit?user=admin&fun=state.single", &audit); len(audit) != 1 || audit[0].Result != "done" {
+		t.Errorf("audit: %+v", audit)
+	}
+
+	// What is wrong is said, as JSON to every client.
+	for path, want := range map[string]string{
+		"/v1/minions?serach=x":      `"unknown parameter \"serach\": this path has search, state`,
+		"/v1/minions?limit=many":    `"limit must be a number"`,
+		"/v1/minions/nosuch":        `no accepted minion`,
+		"/v1/preview?tgt=(a":        `"return"`,
+		"/v1/jobs/nosuch":           `no job`,
+		"/v1/topology?x=1":          `this path has since`,
+		"/v1/can?user=a&form=heron": `"return"`,
+	} {
+		a := s.do("GET", path, "", "X-Auth-Token", admin, "Accept", "text/html")
+		if path == "/v1/preview?tgt=(a" {
+			a = s.do("GET", path+"&tgt_type=compound", "", "X-Auth-Token", admin)
+		}
+		if (a.status != 400 && a.status != 404 && a.status != 406) || !strings.HasPrefix(a.body, `{"status": `) || a.status != 406 && !strings.Contains(a.body, want) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
+// TestV1Keys decides on keys of minions that wait.
+func TestV1Keys(t *testing.T) {
+	s := startWith(t, daemontest.Host(), func(conf string) string { return strings.Replace(conf, "auto_accept: true", "auto_accept: false", 1) })
+	for _, id := range []string{"alpha", "beta", "gamma"} {
+		daemontest.NewMinion(t, daemontest.Brine, id, []string{s.master.Host}, "").Launch()
+	}
+	admin := s.login("admin")
+	var keys struct {
+		Keys   []v1Row
+		Counts map[string]int
+		Done   int
+	}
+	eventually.Nil(t, time.Minute, "three keys are pending", func() error {
+		if s.get(admin, "/v1/keys?fingerprints=true", &keys); keys.Counts["pending"] != 3 || keys.Keys[0].Fingerprint == "" {
+			return fmt.Errorf("%+v", keys)
+		}
+		return nil
+	})
+	decide := func(body string, status int, want string) {
+		t.Helper()
+		a := s.do("POST", "/v1/keys", body, "Content-Type", asJSON, "X-Auth-Token", admin)
+		if a.status != status || !strings.Contains(a.body, want) {
+			t.Errorf("%s: %d %s, want %d %s", body, a.status, a.body, status, want)
+		}
+	}
+	decide(`{"action":"accept","ids":["alpha"],"fingerprints":{"alpha":"00:11"}}`, 200,
+		`{"keys": [{"id": "alpha", "state": "pending", "done": false, "reason": "the key has another fingerprint"}], "done": 0}`)
+	decide(`{"action":"accept","ids":["alpha"],"fingerprints":{"alpha":"`+keys.Keys[0].Fingerprint+`"}}`, 200,
+		`{"keys": [{"id": "alpha", "state": "accepted", "done": true}], "done": 1}`)
+	decide(`{"action":"accept","ids":["alpha","beta","delta"]}`, 200, `{"keys": [{"id": "alpha", "state": "accepted", "done": false, "reason": "the key is accepted"}, `+
+		`{"id": "beta", "state": "accepted", "done": true}, {"id": "delta", "state": null, "done": false, "reason": "there is no key of this minion"}], "done": 1}`)
+	decide(`{"action":"reject","ids":["gamma","beta"]}`, 200, `"done": 2`)
+	decide(`{"action":"accept","ids":["gamma"]}`, 200, `{"id": "gamma", "state": "accepted", "done": true}`)
+	eventually.Nil(t, time.Minute, "gamma answers", func() error { return s.master.PingAll(daemontest.Brine, "gamma") })
+	decide(`{"action":"delete","ids":["beta"]}`, 200, `"done": 1`)
+	for _, body := range []string{``, `[]`, `{}`, `{"action":"accept"}`, `{"action":"accept","ids":[]}`, `{"action":"accept","ids":"*"}`,
+		`{"action":"accept","ids":["../x"]}`, `{"action":"accept","ids":[{}]}`, `{"action":"drop","ids":["alpha"]}`, `{"action":"accept","ids":["alpha"],"fingerprints":[]}`} {
+		decide(body, 400, `{"status": 400, "return": "`)
+	}
+}
+
+// TestV1Sessions lists and ends sessions.
+func TestV1Sessions(t *testing.T) {
+	s := start(t)
+	admin, limited, other := s.login("admin"), s.login("limited"), s.login("limited")
+	type list struct {
+		Sessions []struct {
+			ID, User string
+			Current  bool
+		}
+	}
+	var own, all list
+	if s.get(limited, "/v1/sessions", &own); len(own.Sessions) != 2 {
+		t.Fatalf("own sessions: %+v", own)
+	}
+	if s.get(admin, "/v1/sessions", &all); len(all.Sessions) != 3 {
+		t.Fatalf("all sessions: %+v", all)
+	}
+	id := func(l list, user string, current bool) string {
+		for _, x := range l.Sessions {
+			if x.User == user && x.Current == current {
+				return x.ID
+			}
+		}
+		t.Fatalf("no session of %s: %+v", user, l)
+		return ""
+	}
+	// A user cannot end the session of another, and the listed id opens nothing.
+	if a := s.do("DELETE", "/v1/sessions/"+id(all, "admin", true), "", "X-Auth-Token", limited); a.status != 404 {
+		t.Errorf("session of another: %d", a.status)
+	}
+	if a := s.do("GET", "/v1/sessions", "", "X-Auth-Token", id(all, "admin", true)); a.status != 401 {
+		t.Errorf("with the listed id: %d", a.status)
+	}
+	if a := s.do("DELETE", "/v1/sessions/"+id(own, "limited", false), "", "X-Auth-Token", limited); a.status != 200 {
+		t.Errorf("own session: %d %s", a.status, a.body)
+	}
+	if a := s.do("GET", "/v1/sessions", "", "X-Auth-Token", other); a.status != 401 {
+		t.Errorf("ended session: %d", a.status)
+	}
+	if a := s.do("DELETE", "/v1/sessions/"+id(own, "limited", true), "", "X-Auth-Token", admin); a.status != 200 {
+		t.Errorf("by the administrator: %d %s", a.status, a.body)
+	}
+	if a := s.do("GET", "/v1/sessions", "", "X-Auth-Token", limited); a.status != 401 {
+		t.Errorf("ended by the administrator: %d", a.status)
+	}
+}
+
+// follow reads events of /v1/events until n have come, and returns their ids and data, and the number of gaps.
+func (s *site) follow(session, query, last string, n int, began func()) (ids, data []string, gaps int) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, "GET", s.url+"/v1/events"+query, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("X-Auth-Token", session)
+	if last != "" {
+		r.Header.Set("Last-Event-Id", last)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for len(data) < n && lines.Scan() {
+		line := lines.Text()
+		switch {
+		case strings.HasPrefix(line, "retry: ") && began != nil:
+			began()
+		case line == "event: gap":
+			gaps++
+			lines.Scan() // its data
+		case strings.HasPrefix(line, "id: "):
+			ids = append(ids, line[4:])
+		case strings.HasPrefix(line, "data: "):
+			data = append(data, line[6:])
+		}
+	}
+	if len(data) < n {
+		s.t.Fatalf("%d events of %d: %v", len(data), n, lines.Err())
+	}
+	return ids, data, gaps
+}
+
+// TestV1Events resumes a stream without a gap, and learns of gaps.
+func TestV1Events(t *testing.T) {
+	s := start(t)
+	admin := s.login("admin")
+	fire := func(from, to int) {
+		for i := from; i < to; i++ {
+			if a := s.do("POST", fmt.Sprintf("/hook/n/%d", i), "x=1", "X-Auth-Token", admin); a.status != 200 {
+				t.Fatalf("hook: %d", a.status)
+			}
+		}
+	}
+	// The feed starts with its first reader: wait until it has the bus.
+	ids, _, gaps := []string(nil), []string(nil), 0
+	eventually.Nil(t, time.Minute, "the feed reads the bus", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		r, _ := http.NewRequestWithContext(ctx, "GET", s.url+"/v1/events?tag=salt/netapi/hook/start", nil)
+		r.Header.Set("X-Auth-Token", admin)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if a := s.do("POST", "/hook/start", "", "X-Auth-Token", admin); a.status != 200 {
+			return fmt.Errorf("hook: %d", a.status)
+		}
+		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+			if strings.HasPrefix(lines.Text(), "data: ") {
+				return nil
+			}
+		}
+		return fmt.Errorf("no event came")
+	})
+	ids, data, gaps := s.follow(admin, "?tag=salt/netapi/hook/n/*", "", 3, func() { fire(0, 3) })
+	if gaps != 0 || !strings.Contains(data[2], `"tag": "salt/netapi/hook/n/2"`) {
+		t.Fatalf("%v, %d gaps", data, gaps)
+	}
+	fire(3, 10) // while nobody follows
+	resumed, data, gaps := s.follow(admin, "?tag=salt/netapi/hook/n/*", ids[1], 8, nil)
+	if gaps != 0 || resumed[0] != ids[2] || !strings.Contains(data[7], "hook/n/9") {
+		t.Errorf("resumed: %v %v, %d gaps", resumed, data, gaps)
+	}
+	if _, data, _ := s.follow(admin, "?tag=*/n/4&tag=*/n/6&last_event_id="+ids[0], "", 2, nil); !strings.Contains(data[0], "n/4") || !strings.Contains(data[1], "n/6") {
+		t.Errorf("two tags: %v", data)
+	}
+	for _, last := range []string{"0123456789ab-4", ids[0] + "000", "x", strings.Repeat("9", 400)} {
+		if _, _, gaps := s.follow(admin, "?tag=salt/netapi/hook/n/*", last, 1, func() { fire(20, 21) }); gaps != 1 {
+			t.Errorf("after %.20q: %d gaps", last, gaps)
+		}
+	}
+	// More events than are kept.
+	fire(30, 31)
+	big := strings.Repeat("x", 100<<10)
+	for range 30 {
+		s.do("POST", "/hook/big", big, "X-Auth-Token", admin, "Content-Type", "text/plain")
+	}
+	fire(31, 32)
+	if _, data, gaps := s.follow(admin, "?tag=salt/netapi/hook/n/*", ids[0], 1, nil); gaps != 1 || !strings.Contains(data[0], "n/31") {
+		t.Errorf("after too many: %v, %d gaps", data, gaps)
+	}
+}
