@@ -117,7 +117,8 @@ func TestV1Fleet(t *testing.T) {
 		t.Errorf("different returns: %+v", j)
 	}
 	states := jid(`{"client":"local_async","tgt":"*","fun":"state.single","arg":["test.fail_without_changes","name=bad"]}`)
-	if j := finished(states); len(j.States) != 1 || j.States[0].Failed != 2 || len(j.States[0].FailedOn) != 2 || j.Counts["failed"] != 2 || !j.Groups[0].Failed {
+	if j := finished(states); len(j.States) != 1 || j.States[0].Failed != 2 || len(j.States[0].FailedOn) != 2 || j.Counts["failed"] != 2 ||
+		!j.Groups[0].Failed {
 		t.Errorf("states: %+v", j)
 	}
 	var result struct{ Failed bool }
@@ -171,7 +172,8 @@ func TestV1Fleet(t *testing.T) {
 		if path == "/v1/preview?tgt=(a" {
 			a = s.do("GET", path+"&tgt_type=compound", "", "X-Auth-Token", admin)
 		}
-		if (a.status != 400 && a.status != 404 && a.status != 406) || !strings.HasPrefix(a.body, `{"status": `) || a.status != 406 && !strings.Contains(a.body, want) {
+		if (a.status != 400 && a.status != 404 && a.status != 406) || !strings.HasPrefix(a.body, `{"status": `) ||
+			a.status != 406 && !strings.Contains(a.body, want) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
@@ -179,7 +181,9 @@ func TestV1Fleet(t *testing.T) {
 
 // TestV1Keys decides on keys of minions that wait.
 func TestV1Keys(t *testing.T) {
-	s := startWith(t, daemontest.Host(), func(conf string) string { return strings.Replace(conf, "auto_accept: true", "auto_accept: false", 1) })
+	s := startWith(t, daemontest.Host(), func(conf string) string {
+		return strings.Replace(conf, "auto_accept: true", "auto_accept: false", 1)
+	})
 	for _, id := range []string{"alpha", "beta", "gamma"} {
 		daemontest.NewMinion(t, daemontest.Brine, id, []string{s.master.Host}, "").Launch()
 	}
@@ -206,8 +210,9 @@ func TestV1Keys(t *testing.T) {
 		`{"keys": [{"id": "alpha", "state": "pending", "done": false, "reason": "the key has another fingerprint"}], "done": 0}`)
 	decide(`{"action":"accept","ids":["alpha"],"fingerprints":{"alpha":"`+keys.Keys[0].Fingerprint+`"}}`, 200,
 		`{"keys": [{"id": "alpha", "state": "accepted", "done": true}], "done": 1}`)
-	decide(`{"action":"accept","ids":["alpha","beta","delta"]}`, 200, `{"keys": [{"id": "alpha", "state": "accepted", "done": false, "reason": "the key is accepted"}, `+
-		`{"id": "beta", "state": "accepted", "done": true}, {"id": "delta", "state": null, "done": false, "reason": "there is no key of this minion"}], "done": 1}`)
+	decide(`{"action":"accept","ids":["alpha","beta","delta"]}`, 200,
+		`{"keys": [{"id": "alpha", "state": "accepted", "done": false, "reason": "the key is accepted"}, `+
+			`{"id": "beta", "state": "accepted", "done": true}, {"id": "delta", "state": null, "done": false, "reason": "there is no key of this minion"}], "done": 1}`)
 	decide(`{"action":"reject","ids":["gamma","beta"]}`, 200, `"done": 2`)
 	decide(`{"action":"accept","ids":["gamma"]}`, 200, `{"id": "gamma", "state": "accepted", "done": true}`)
 	eventually.Nil(t, time.Minute, "gamma answers", func() error { return s.master.PingAll(daemontest.Brine, "gamma") })
@@ -342,12 +347,13 @@ func TestV1Events(t *testing.T) {
 	if gaps != 0 || !strings.Contains(data[2], `"tag": "salt/netapi/hook/n/2"`) {
 		t.Fatalf("%v, %d gaps", data, gaps)
 	}
-	fire(3, 10) // while nobody follows
+	fire(3, 10) // while no client follows
 	resumed, data, gaps := s.follow(admin, "?tag=salt/netapi/hook/n/*", ids[1], 8, nil)
 	if gaps != 0 || resumed[0] != ids[2] || !strings.Contains(data[7], "hook/n/9") {
 		t.Errorf("resumed: %v %v, %d gaps", resumed, data, gaps)
 	}
-	if _, data, _ := s.follow(admin, "?tag=*/n/4&tag=*/n/6&last_event_id="+ids[0], "", 2, nil); !strings.Contains(data[0], "n/4") || !strings.Contains(data[1], "n/6") {
+	_, data, _ = s.follow(admin, "?tag=*/n/4&tag=*/n/6&last_event_id="+ids[0], "", 2, nil)
+	if !strings.Contains(data[0], "n/4") || !strings.Contains(data[1], "n/6") {
 		t.Errorf("two tags: %v", data)
 	}
 	for _, last := range []string{"0123456789ab-4", ids[0] + "000", "x", strings.Repeat("9", 400)} {

@@ -64,7 +64,8 @@ func authModule(d Deps) fn.Module {
 
 The master's current configuration decides, with the minions' cached grains and pillars for a target. Groups and permissions that
 an authentication system itself gives a user at sign-in are unknown here: name the groups. root and the account of the master may do everything.`,
-			fn.Example("salt-run auth.can user=alice fun=pkg.install tgt='web*'"), fn.Example("salt-run auth.can user=bob fun=jobs.list_jobs form=runner eauth=ldap groups=ops")),
+			fn.Example("salt-run auth.can user=alice fun=pkg.install tgt='web*'"),
+			fn.Example("salt-run auth.can user=bob fun=jobs.list_jobs form=runner eauth=ldap groups=ops")),
 		fn.Of("del_token", t.remove, `Delete a token and return whether it existed.`, fn.Example("salt-run auth.del_token 6556760736e4077daa601baec2b67c24")),
 	}}
 }

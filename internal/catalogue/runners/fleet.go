@@ -43,7 +43,7 @@ standby: those that it keeps as standby. revision changes with the result: with 
 		fn.Of("minions", f.list, `Return a page of the accepted minions, with their number by state, master, version and operating system.`,
 			fn.Example("salt-run fleet.minions"), fn.Example("salt-run fleet.minions search=web state=down limit=20")),
 		fn.Of("minion", f.minion, `Return the grains of an accepted minion, and its masters.`, fn.Example("salt-run fleet.minion web1")),
-		fn.Of("preview", f.preview, `Return the accepted minions that a target selects, as far as is known, and how many of them are in each state and at each master.`,
+		fn.Of("preview", f.preview, `Return the accepted minions that a target selects, as far as is known, and how many are in each state and at each master.`,
 			fn.Example("salt-run fleet.preview 'G@role:web and not web9' tgt_type=compound")),
 		fn.Of("jobs", f.jobList, `Return the newest jobs, with the number of minions that returned and failed.`,
 			fn.Example("salt-run fleet.jobs"), fn.Example("salt-run fleet.jobs fun='state.*' minion=web1 limit=10")),
@@ -475,7 +475,8 @@ func (f fleet) preview(ctx context.Context, c *fn.Call, a targetArgs) (*value.Di
 			masters[m]++
 		}
 	}
-	return value.DictOf("matched", int64(len(ids)), "states", counted(states), "masters", counted(masters), "ids", value.Strings(ids[:min(len(ids), maxPreviewed)])), nil
+	return value.DictOf("matched", int64(len(ids)), "states", counted(states), "masters", counted(masters),
+		"ids", value.Strings(ids[:min(len(ids), maxPreviewed)])), nil
 }
 
 type functionsArgs struct {

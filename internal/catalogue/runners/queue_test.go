@@ -245,6 +245,7 @@ func TestTokensRunner(t *testing.T) {
 	h.want("auth.del_token abc", "True")
 	h.want("auth.del_token def", "False")
 	h.want("auth.can user=ann fun=test.ping", "{'allowed': True, 'rules': [{'source': 'external_auth: x', 'entry': 'test.*'}]}")
-	h.want("auth.can user=ann fun=test.ping groups=a,b", "{'allowed': False, 'rules': [{'source': 'external_auth: x', 'entry': 'test.*'}], 'forbidden': 'too many groups'}")
+	h.want("auth.can user=ann fun=test.ping groups=a,b",
+		"{'allowed': False, 'rules': [{'source': 'external_auth: x', 'entry': 'test.*'}], 'forbidden': 'too many groups'}")
 	h.want("auth.can user=ann fun=test.ping form=wheel", "{'allowed': False, 'rules': []}")
 }

@@ -39,12 +39,13 @@ var readings = map[string]struct {
 	reading
 }{
 	"/v1/topology": {"The masters, and which of them command each minion.", reading{all: "fleet.topology", allows: []string{"since"}}},
-	"/v1/minions": {"The accepted minions with their states and masters, and counts; or one with its grains.", reading{all: "fleet.minions", one: "fleet.minion",
-		segments: []string{"id"}, allows: []string{"search", "state", "master", "version", "tgt", "tgt_type", "offset", "limit"}}},
-	"/v1/preview":   {"The minions that a target selects.", reading{all: "fleet.preview", allows: []string{"tgt", "tgt_type"}}},
-	"/v1/functions": {"The execution functions; or one with its documentation.", reading{all: "fleet.functions", one: "fleet.functions", segments: []string{"name"}}},
-	"/v1/jobs": {"The newest jobs; one with its results, groups of equal returns and counts per state; or one return.", reading{all: "fleet.jobs", one: "fleet.job",
-		segments: []string{"jid", "id"}, allows: []string{"fun", "user", "minion", "before", "limit", "all"}}},
+	"/v1/minions": {"The accepted minions with their states and masters, and counts; or one with its grains.", reading{all: "fleet.minions",
+		one: "fleet.minion", segments: []string{"id"}, allows: []string{"search", "state", "master", "version", "tgt", "tgt_type", "offset", "limit"}}},
+	"/v1/preview": {"The minions that a target selects.", reading{all: "fleet.preview", allows: []string{"tgt", "tgt_type"}}},
+	"/v1/functions": {"The execution functions; or one with its documentation.", reading{all: "fleet.functions",
+		one: "fleet.functions", segments: []string{"name"}}},
+	"/v1/jobs": {"The newest jobs; one with its results, groups of equal returns and counts per state; or one return.", reading{all: "fleet.jobs",
+		one: "fleet.job", segments: []string{"jid", "id"}, allows: []string{"fun", "user", "minion", "before", "limit", "all"}}},
 	"/v1/can": {"Whether a user may call a function, and which entries allow it.", reading{all: "auth.can",
 		allows: []string{"user", "fun", "tgt", "tgt_type", "form", "eauth", "groups", "arg"}}},
 	"/v1/audit": {"The newest requests of users.", reading{all: "audit.list", allows: []string{"user", "fun", "result", "limit"}}},
@@ -57,10 +58,12 @@ const resultRunner = "fleet.result"
 func (v *v1) resources(events handler) map[string]*resource {
 	const get, post, remove = http.MethodGet, http.MethodPost, http.MethodDelete
 	t := map[string]*resource{
-		"/v1/keys": {about: "The keys of minions by state; and accepting, rejecting and deleting them.", allow: getPost, do: map[string]handler{get: v.keys, post: v.decide}},
+		"/v1/keys": {about: "The keys of minions by state; and accepting, rejecting and deleting them.", allow: getPost,
+			do: map[string]handler{get: v.keys, post: v.decide}},
 		"/v1/sessions": {about: "Sessions of this server; and ending one.", below: 1, allow: []string{"GET", "HEAD", "DELETE"},
 			do: map[string]handler{get: v.listSessions, remove: v.endSession}},
-		"/v1/events": {about: "The event bus as server-sent events, with ids to resume from.", allow: getOnly, raw: true, stream: true, do: map[string]handler{get: events}},
+		"/v1/events": {about: "The event bus as server-sent events, with ids to resume from.", allow: getOnly, raw: true, stream: true,
+			do: map[string]handler{get: events}},
 	}
 	for path, r := range readings {
 		t[path] = &resource{about: r.about, allow: getOnly, below: len(r.segments), do: map[string]handler{get: v.read(r.reading)}}
