@@ -138,7 +138,7 @@ func TestV1Fleet(t *testing.T) {
 
 	// Permissions, and who asked.
 	for query, want := range map[string]string{
-		"user=limited&fun=test.ping&tgt=alpha":                      `{"allowed": true, "rules": [{"source": "external_auth: sharedsecret", "entry": {"alpha*": ["test.ping"`,
+		"user=limited&fun=test.ping&tgt=alpha":                      `{"allowed": true, "rules": [{"source": "external_auth: sharedsecret", "entry": {"alpha*": [`,
 		"user=limited&fun=test.ping&tgt=*":                          `{"allowed": false, "rules": []}`,
 		"user=limited&fun=cmd.run&tgt=alpha&arg=echo+1":             `{"allowed": true`,
 		"user=limited&fun=cmd.run&tgt=alpha&arg=rm+1":               `{"allowed": false`,
@@ -218,7 +218,8 @@ func TestV1Keys(t *testing.T) {
 	eventually.Nil(t, time.Minute, "gamma answers", func() error { return s.master.PingAll(daemontest.Brine, "gamma") })
 	decide(`{"action":"delete","ids":["beta"]}`, 200, `"done": 1`)
 	for _, body := range []string{``, `[]`, `{}`, `{"action":"accept"}`, `{"action":"accept","ids":[]}`, `{"action":"accept","ids":"*"}`,
-		`{"action":"accept","ids":["../x"]}`, `{"action":"accept","ids":[{}]}`, `{"action":"drop","ids":["alpha"]}`, `{"action":"accept","ids":["alpha"],"fingerprints":[]}`} {
+		`{"action":"accept","ids":["../x"]}`, `{"action":"accept","ids":[{}]}`, `{"action":"drop","ids":["alpha"]}`,
+		`{"action":"accept","ids":["alpha"],"fingerprints":[]}`} {
 		decide(body, 400, `{"status": 400, "return": "`)
 	}
 }
