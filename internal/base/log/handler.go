@@ -19,13 +19,15 @@ type Sink struct {
 	W        io.Writer
 	Level    slog.Leveler // records below are dropped; may change
 	Template *Template
+	// JSON writes objects instead of lines by the template.
+	JSON bool
 }
 
 // NewHandler returns a handler that writes every record to each sink whose
 // level it reaches, with one Write per record. Write errors are ignored: there
 // is nowhere to report them.
 func NewHandler(sinks ...Sink) slog.Handler {
-	return &handler{sinks: sinks, mu: new(sync.Mutex)}
+	return &handler{sinks: sinks, mu: new(sync.Mutex), json: slices.ContainsFunc(sinks, func(s Sink) bool { return s.JSON })}
 }
 
 type handler struct {
@@ -35,6 +37,9 @@ type handler struct {
 	name, jid string
 	attrs     string // formatted, each after a blank
 	group     string // prefix of keys, with a dot at the end
+
+	json   bool   // some sink writes JSON
+	fields []byte // the attributes as members of a JSON object, each after a comma
 }
 
 // Enabled reports whether any sink logs the level.
@@ -50,6 +55,7 @@ func (h *handler) Enabled(_ context.Context, l slog.Level) bool {
 // WithAttrs returns a handler that adds the attributes to every record.
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	c := *h
+	c.fields = slices.Clip(c.fields)
 	var b strings.Builder
 	b.WriteString(h.attrs)
 	for _, a := range attrs {
@@ -88,12 +94,16 @@ func (h *handler) add(b *strings.Builder, a slog.Attr, group string) {
 		h.jid = clean(v.String())
 	default:
 		b.WriteString(" " + group + a.Key + "=" + quote(redact.Text(v.String())))
+		if h.json {
+			h.fields = appendField(h.fields, group+a.Key, v)
+		}
 	}
 }
 
 // Handle writes one record.
 func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	cur := *h // takes the record's own component and jid
+	cur.fields = slices.Clip(cur.fields)
 	var b strings.Builder
 	b.WriteString(clean(redact.Text(r.Message)))
 	b.WriteString(h.attrs)
@@ -112,6 +122,11 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	defer h.mu.Unlock()
 	for _, s := range h.sinks {
 		if r.Level < s.Level.Level() {
+			continue
+		}
+		if s.JSON {
+			line = appendJSON(line[:0], &rec, redact.Text(r.Message), cur.fields)
+			_, _ = s.W.Write(line)
 			continue
 		}
 		rec.message = plain

@@ -1,6 +1,8 @@
 // Package log writes slog records in Salt's log format: its ten levels, its
 // %(...)s templates, and a console and a file with separate levels.
 //
+// With JSON lines, each attribute is a field of an object.
+//
 // The attribute "component" is the name of the logger (%(name)s), "jid" fills
 // %(jid)s if the template has it, and all other attributes follow the message
 // as key=value. Every record is written as a whole line. Terminal control
@@ -89,6 +91,12 @@ const (
 	JIDFormat     = "[JID: %(jid)s]"
 )
 
+// The forms of log lines.
+const (
+	FormatText = "text"
+	FormatJSON = "json"
+)
+
 // Options are the options of logging.
 type Options struct {
 	Level      string `salt:"log_level" default:"warning" doc:"least level shown on the console: all, garbage, trace, debug, profile, info, warning, error, critical or quiet"`
@@ -98,6 +106,8 @@ type Options struct {
 	FileFormat string `salt:"log_fmt_logfile" default:"%(asctime)s,%(msecs)03d [%(name)-17s:%(lineno)-4d][%(levelname)-8s][%(process)d] %(message)s" doc:"template of a line in the log file" change:"restart"`
 	TimeFormat string `salt:"log_datefmt_console" default:"%H:%M:%S" doc:"format of %(asctime)s on the console" alias:"log_datefmt" change:"restart"`
 	JIDFormat  string `salt:"log_fmt_jid" default:"[JID: %(jid)s]" doc:"format of %(jid)s in the lines of a job" change:"restart"`
+	// Lines is the form of the lines: FormatText, by the templates, or FormatJSON.
+	Lines string `salt:"log_format" default:"text" doc:"form of the lines of a daemon's log: text, by the templates of log_fmt_console and log_fmt_logfile, or json, one object with one field per value (Brine only)" change:"restart"`
 	// Chosen reports whether the user set File.
 	Chosen      bool
 	FileTimeFmt string `salt:"log_datefmt_logfile" default:"%Y-%m-%d %H:%M:%S" doc:"format of %(asctime)s in the log file" change:"restart"`
@@ -126,7 +136,7 @@ func Open(o Options, console io.Writer) (*Log, error) {
 	}
 	tmpl.jidFmt = o.JIDFormat
 	if console != nil {
-		sinks = append(sinks, Sink{W: console, Level: &l.console, Template: tmpl})
+		sinks = append(sinks, Sink{W: console, Level: &l.console, Template: tmpl, JSON: o.Lines == FormatJSON})
 	}
 	tmpl, err = NewTemplate(orElse(o.FileFormat, FileFormat), orElse(o.FileTimeFmt, FileTime))
 	if err != nil {
@@ -135,7 +145,7 @@ func Open(o Options, console io.Writer) (*Log, error) {
 	tmpl.jidFmt = o.JIDFormat
 	if o.File != "" && l.inFile.Level() != LevelQuiet {
 		if l.file, err = OpenFile(o.File); err == nil {
-			sinks = append(sinks, Sink{W: l.file, Level: &l.inFile, Template: tmpl})
+			sinks = append(sinks, Sink{W: l.file, Level: &l.inFile, Template: tmpl, JSON: o.Lines == FormatJSON})
 		}
 	}
 	l.Logger = slog.New(NewHandler(sinks...))

@@ -113,6 +113,7 @@ func (l *Logging) Apply(o *log.Options) {
 // default one. out may be nil.
 func (l *Logging) Open(env *Env, o log.Options, out *Output) (*log.Log, error) {
 	l.Apply(&o)
+	o.Lines = log.FormatText             // people read it, even where daemons write JSON
 	if out != nil && out.Out == "yaml" { // keep both streams together valid YAML
 		if o.Format == "" {
 			o.Format = log.ConsoleFormat

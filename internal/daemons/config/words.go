@@ -21,6 +21,7 @@ var words = map[string][]string{
 	"publish_signing_algorithm": {crypt.PKCS1v15SHA1, crypt.PKCS1v15SHA224},
 	"log_level":                 log.LevelNames(),
 	"log_level_logfile":         log.LevelNames(),
+	"log_format":                {log.FormatText, log.FormatJSON},
 }
 
 // checkWords rejects other values.
