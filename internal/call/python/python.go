@@ -348,6 +348,37 @@ func (p *Pool) Execute(ctx context.Context, env *Env, name, fun string, data *va
 	return parts[0], value.Items(parts[1]), moreKwargs, retcode, nil
 }
 
+// Aggregate calls the function mod_aggregate of a state module for one of the chunks of a run.
+// running are the results so far. low is nil if the function returns no dict; replaced are the
+// chunks that it has changed, by their index.
+func (p *Pool) Aggregate(ctx context.Context, env *Env, name string, index int, chunks []*value.Dict, running *value.Dict) (
+	low *value.Dict, replaced map[int]*value.Dict, err error) {
+	all := &value.List{}
+	for _, c := range chunks {
+		all.Append(c)
+	}
+	v, _, err := p.call(ctx, env, true, "aggregate", name, int64(index), all, running)
+	if err != nil {
+		return nil, nil, err
+	}
+	parts := value.Items(v)
+	if len(parts) != 2 {
+		return nil, nil, errMalformed
+	}
+	low, _ = parts[0].(*value.Dict)
+	changed, _ := parts[1].(*value.Dict)
+	replaced = make(map[int]*value.Dict, changed.Len())
+	for k, c := range changed.All() {
+		i, isInt := k.(int64)
+		d, isDict := c.(*value.Dict)
+		if !isInt || !isDict {
+			return nil, nil, errMalformed
+		}
+		replaced[int(i)] = d
+	}
+	return low, replaced, nil
+}
+
 // Grains runs the user's grains modules. collected are the grains so far.
 func (p *Pool) Grains(ctx context.Context, env *Env, collected *value.Dict) (*value.Dict, error) {
 	v, _, err := p.call(ctx, env, true, "grains", collected)

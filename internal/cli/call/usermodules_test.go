@@ -299,6 +299,102 @@ func TestUserOutputters(t *testing.T) {
 	}
 }
 
+// aggregating are two state modules with mod_aggregate, and states of them.
+var aggregating = map[string]string{
+	"_states/gather.py": `
+def mod_aggregate(low, chunks, running):
+    if low.get("fun") != "have":
+        return low
+    low["more"] = []
+    for chunk in chunks:
+        if chunk.get("state") != "gather" or "__agg__" in chunk or __utils__["state.gen_tag"](chunk) in running:
+            continue
+        low["more"].append(chunk["name"])
+        chunk["__agg__"] = True
+        chunk["skip"] = True
+    return low
+
+
+def have(name, more=None, skip=False, **kwargs):
+    return {"name": name, "result": True, "changes": {} if skip else {"got": [name] + (more or [])},
+            "comment": "{} {} {}".format(sorted(kwargs), __low__.get("__agg__"), __opts__["test"])}
+`,
+	"_states/odd.py": `
+def mod_aggregate(low, chunks, running):
+    if low["name"] == "typeerror":
+        raise TypeError("x")
+    if low["name"] == "boom":
+        raise ValueError("it does not fit")
+    if low["name"] == "nothing":
+        return None
+    return dict(low, text="{} of {}".format(len(running), len(chunks)))
+
+
+def go(name, text="plain", aggregate=None):
+    return {"name": name, "result": True, "changes": {}, "comment": text}
+`,
+	"more.sls": `
+z: {test.nop: []}
+a: {gather.have: [require: [{test: z}]]}
+b: {gather.have: [require: [{test: y}]]}
+c: {gather.have: []}
+y: {test.nop: []}
+o1: {odd.go: [aggregate: true]}
+o2: {odd.go: [name: typeerror]}
+o3: {odd.go: [aggregate: false]}
+o4: {odd.go: [name: boom]}
+o5: {odd.go: [name: nothing]}
+`,
+}
+
+// TestUserAggregate: mod_aggregate of the user's states merges states, as on stock minions. There an
+// exception in it ends the run, and a function that does not take __agg__ fails.
+func TestUserAggregate(t *testing.T) {
+	dir := userTree(t, "usermodules.txtar", "")
+	if err := os.Mkdir(filepath.Join(dir, "minion.d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range aggregating {
+		path := filepath.Join(dir, "srv", name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, r := local(t, dir, "saltutil.sync_all"); r.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	for _, x := range []struct{ option, want string }{
+		{"true", `z; y; a ["a","b","c"] ['__agg__'] True False; b ['__agg__'] True False; c ['__agg__'] True False; o1 5 of 10; o2 plain; o3 plain; ` +
+			`o4 the function odd.mod_aggregate raised an exception: it does not fit; o5 the function odd.mod_aggregate does not return the state as a dict`},
+		{"[gather]", `z; y; a ["a","b","c"] ['__agg__'] True False; b ['__agg__'] True False; c ['__agg__'] True False; o1 5 of 10; o2 plain; o3 plain; ` +
+			`o4 plain; o5 plain`},
+		{"false", `z; a ["a"] [] None False; y; b ["b"] [] None False; c ["c"] [] None False; o1 5 of 10; o2 plain; o3 plain; o4 plain; o5 plain`},
+		{"gather", `z; a ["a"] [] None False; y; b ["b"] [] None False; c ["c"] [] None False; o1 5 of 10; o2 plain; o3 plain; o4 plain; o5 plain`},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "minion.d", "aggregate.conf"), []byte("state_aggregate: "+x.option+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		v, r := local(t, dir, "state.sls", "more")
+		states, _ := v.(map[string]any)
+		lines := make([]string, len(states))
+		for _, res := range states {
+			d, _ := res.(map[string]any)
+			line := d["__id__"].(string)
+			changes, _ := d["changes"].(map[string]any)
+			if got := changes["got"]; got != nil {
+				line += " " + jsonText(got)
+			}
+			if d["comment"] != "Success!" {
+				line += " " + d["comment"].(string)
+			}
+			lines[int(d["__run_num__"].(float64))] = line
+		}
+		if got := strings.Join(lines, "; "); got != x.want {
+			t.Errorf("state_aggregate: %s\n%s, want\n%s; %s", x.option, got, x.want, r.stderr)
+		}
+	}
+}
+
 // TestUserExecutors calls functions through executors of the user, by the option and by the
 // configuration. A configured executor that is not there yet does not prevent that it is fetched.
 func TestUserExecutors(t *testing.T) {

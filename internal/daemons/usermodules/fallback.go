@@ -137,6 +137,14 @@ func (w statesWithStock) Find(full string, own bool) *fn.Func {
 	return w.s.find(w.Source, kindStates, full, own)
 }
 
+// Aggregate implements state.Source.
+func (w statesWithStock) Aggregate(module string, own bool) state.Merge {
+	if merge := w.Source.Aggregate(module, own); merge != nil || own || w.Find(module+"."+funcAggregate, false) == nil {
+		return merge
+	}
+	return w.s.m.Load().States().Aggregate(module, false)
+}
+
 // Plan implements state.Source.
 func (w statesWithStock) Plan(ctx context.Context, e *state.Env, full string, kwargs *value.Dict) (state.Plan, error) {
 	m := w.s.m.Load()

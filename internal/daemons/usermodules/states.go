@@ -2,6 +2,9 @@ package usermodules
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"brine/internal/call/fn"
@@ -32,6 +35,30 @@ func (s states) Plan(ctx context.Context, e *state.Env, full string, kwargs *val
 		}
 		return r
 	}}, nil
+}
+
+// funcAggregate is the function that merges chunks.
+const funcAggregate = "mod_aggregate"
+
+// Aggregate implements state.Source.
+func (s states) Aggregate(module string, own bool) state.Merge {
+	full := module + "." + funcAggregate
+	if s.Find(full, own) == nil {
+		return nil
+	}
+	return func(ctx context.Context, e *state.Env, chunks []*value.Dict, test bool) (*value.Dict, map[int]*value.Dict, error) {
+		low, replaced, err := s.m.pool.Aggregate(ctx, s.env(e, test), full, slices.Index(chunks, e.Low), chunks, e.Run.Results())
+		var wrong *fn.ArgumentError
+		switch {
+		case errors.As(err, &wrong):
+			return nil, nil, err
+		case err != nil:
+			return nil, nil, fmt.Errorf("the function %s raised an exception: %s", full, python.Text(err))
+		case low == nil:
+			return nil, nil, fmt.Errorf("the function %s does not return the state as a dict", full)
+		}
+		return low, replaced, nil
+	}
 }
 
 // env returns the environment of a state's call.

@@ -15,7 +15,14 @@ type Source interface {
 	fn.Source
 	// Plan returns the plan of a state function that Find has found.
 	Plan(ctx context.Context, e *Env, full string, kwargs *value.Dict) (Plan, error)
+	// Aggregate returns how a module merges chunks, or nil. own says that the registry has a
+	// module of that name.
+	Aggregate(module string, own bool) Merge
 }
+
+// Merge merges chunks of a run into that of e, and returns what replaces that one. It must not
+// modify the other chunks; replaced has those that are different now, by their index.
+type Merge func(ctx context.Context, e *Env, chunks []*value.Dict, test bool) (low *value.Dict, replaced map[int]*value.Dict, err error)
 
 // Attach adds a source. It must be called before the registry is used.
 func (r *Registry) Attach(s Source) {

@@ -35,6 +35,9 @@ var internal = func() map[string]bool {
 	return m
 }()
 
+// Aggregated is the key that marks a chunk that has been merged with others, or into another one.
+const Aggregated = "__agg__"
+
 // Internal reports whether a key of a chunk belongs to the engine: it is not
 // given to a state that does not declare it.
 func Internal(key any) bool {
@@ -52,7 +55,7 @@ func (f *Func) Arguments(low *value.Dict) (kwargs *value.Dict, extra []string) {
 		switch {
 		case ok && declared, f.TakesKwargs() && !Internal(k):
 			kwargs.Set(k, v)
-		case !Internal(k):
+		case !Internal(k) && name != Aggregated:
 			extra = append(extra, value.Str(k))
 		}
 	}

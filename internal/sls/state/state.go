@@ -123,14 +123,15 @@ type Module struct {
 type Registry struct {
 	decl       *fn.Registry
 	funcs      map[string]*Func
-	source     Source // of states that are not part of the program, or nil
+	modules    map[string]bool // that are part of the program
+	source     Source          // of states that are not part of the program, or nil
 	aggregates map[string]func(*value.Dict, []*value.Dict, *value.Dict) *value.Dict
 }
 
 // NewRegistry builds a registry of the modules that can be used on a machine
 // with these grains. It fails if a name is declared twice.
 func NewRegistry(grains fn.Reader, modules ...Module) (*Registry, error) {
-	r := &Registry{funcs: map[string]*Func{}, aggregates: map[string]func(*value.Dict, []*value.Dict, *value.Dict) *value.Dict{}}
+	r := &Registry{funcs: map[string]*Func{}, modules: map[string]bool{}, aggregates: map[string]func(*value.Dict, []*value.Dict, *value.Dict) *value.Dict{}}
 	decls := make([]fn.Module, len(modules))
 	for i, m := range modules {
 		decls[i] = fn.Module{Name: m.Name, Doc: m.Doc, When: m.When, Aliases: m.Aliases}
@@ -138,6 +139,7 @@ func NewRegistry(grains fn.Reader, modules ...Module) (*Registry, error) {
 			decls[i].Funcs = append(decls[i].Funcs, m.Funcs[j].Func)
 		}
 		for _, name := range append([]string{m.Name}, m.Aliases...) {
+			r.modules[name] = true
 			for j := range m.Funcs {
 				r.funcs[name+"."+m.Funcs[j].Name()] = &m.Funcs[j]
 			}
@@ -175,8 +177,22 @@ func (r *Registry) Has(name string) bool {
 }
 
 // Aggregate returns the function that merges chunks of a module, or nil.
-func (r *Registry) Aggregate(module string) func(low *value.Dict, chunks []*value.Dict, running *value.Dict) *value.Dict {
-	return r.aggregates[module]
+func (r *Registry) Aggregate(module string) Merge {
+	if r.source != nil {
+		if merge := r.source.Aggregate(module, r.modules[module]); merge != nil {
+			return merge
+		}
+		if r.source.Hides(module) {
+			return nil
+		}
+	}
+	aggregate := r.aggregates[module]
+	if aggregate == nil {
+		return nil
+	}
+	return func(_ context.Context, e *Env, chunks []*value.Dict, _ bool) (*value.Dict, map[int]*value.Dict, error) {
+		return aggregate(e.Low, chunks, e.Run.Results()), nil, nil
+	}
 }
 
 // Declarations returns the functions for listing and documentation, not for

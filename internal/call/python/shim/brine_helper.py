@@ -754,6 +754,16 @@ def do_execute(name, fun, data, args, kwargs):
     return [result, list(args), kwargs] if result is None else [result, [], {}]
 
 
+def do_aggregate(name, index, chunks, running):
+    """Call mod_aggregate of a state module; return its result, and the chunks that it has changed."""
+    import copy
+    function = LOADERS["states"].find(name, True)
+    before = copy.deepcopy(chunks)
+    low = inject(function, [chunks[index], chunks, running], {})
+    changed = {n: c for n, c in enumerate(chunks) if n < len(before) and c != before[n]}
+    return [low, changed]
+
+
 def inject(function, args, kwargs):
     """Call a function with the variables of the call among its globals."""
     variables = frame().vars
@@ -863,8 +873,8 @@ def remember(path, source):
     linecache.cache[path] = (len(source), None, source.splitlines(True), path)
 
 
-OPERATIONS = {"find": do_find, "list": do_list, "call": do_call, "execute": do_execute, "grains": do_grains,
-              "render": do_render}
+OPERATIONS = {"find": do_find, "list": do_list, "call": do_call, "execute": do_execute,
+              "aggregate": do_aggregate, "grains": do_grains, "render": do_render}
 
 
 def serve(message):

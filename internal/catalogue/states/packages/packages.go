@@ -403,14 +403,14 @@ func aggregate(low *value.Dict, chunks []*value.Dict, running *value.Dict) *valu
 	merged := low.Clone()
 	for _, c := range chunks {
 		own, items := contribution(c)
-		if c.At("state") != "pkg" || c.At("fun") != low.At("fun") || own != kind || c.Has("hold") || c.Has("__agg__") || running.Has(state.Tag(c)) ||
+		if c.At("state") != "pkg" || c.At("fun") != low.At("fun") || own != kind || c.Has("hold") || c.Has(state.Aggregated) || running.Has(state.Tag(c)) ||
 			!value.Equal(c.At("fromrepo"), low.At("fromrepo")) {
 			continue
 		}
 		all = append(slices.Clip(all), items...)
-		c.Set("__agg__", true)
+		c.Set(state.Aggregated, true)
 	}
-	merged.Set("__agg__", true)
+	merged.Set(state.Aggregated, true)
 	merged.Set(kind, unique(all))
 	merged.Delete("version")
 	return merged

@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"brine/internal/call/fn"
 	"brine/internal/py/value"
+	"brine/internal/sls/state"
 )
 
 // maxDepth bounds how often a state is checked again after its requisites have
@@ -22,7 +25,11 @@ func (r *run) chunk(u *unit, depth int) {
 	}
 	u.entered++
 	defer func() { u.entered-- }()
-	r.aggregate(u)
+	if err := r.aggregate(u); err != nil {
+		r.set(u.tag, r.skipped(u, false, err.Error()))
+		r.finish(u)
+		return
+	}
 	if !value.Truth(u.low.At("prerequired")) {
 		r.active[u.tag] = true
 	}
@@ -302,38 +309,53 @@ func (r *run) watched(u *unit, found reqs) *value.Dict {
 }
 
 // aggregate merges further chunks into this one, if the run enables it.
-func (r *run) aggregate(u *unit) {
+func (r *run) aggregate(u *unit) error {
 	opt := r.opts.Aggregate
 	if v, ok := u.low.Get("aggregate"); ok {
 		opt = v
 	}
-	if value.Truth(u.low.At("__agg__")) {
-		return
+	if value.Truth(u.low.At(state.Aggregated)) {
+		return nil
 	}
 	switch x := opt.(type) {
 	case bool:
 		if !x {
-			return
+			return nil
 		}
 	case *value.List:
 		if !slices.ContainsFunc(x.Items, func(it any) bool { return it == u.module }) {
-			return
+			return nil
 		}
 	default:
-		return
+		return nil
 	}
 	merge := r.deps.States.Aggregate(u.module)
 	if merge == nil {
-		return
+		return nil
 	}
-	u.low.Set("__agg__", true)
+	u.low.Set(state.Aggregated, true)
 	lows := make([]*value.Dict, len(r.units))
 	for i, o := range r.units {
 		lows[i] = o.low
 	}
-	low := merge(u.low, lows, r.results)
-	r.mergeRequisites(low)
+	c := r.deps.Call().Prepare()
+	low, replaced, err := merge(r.ctx, r.performer.env(c, u.low), lows, r.opts.Test || u.prereq)
+	var wrong *fn.ArgumentError
+	switch {
+	case errors.As(err, &wrong): // as in Salt, the state runs as it is
+		r.deps.Log.Error("cannot aggregate states", "state", u.module, "id", u.id, "err", err)
+		return nil
+	case err != nil:
+		return err
+	}
+	for i, changed := range replaced {
+		if i >= 0 && i < len(r.units) {
+			r.units[i].low = changed
+		}
+	}
 	u.low = low
+	r.mergeRequisites(low)
+	return nil
 }
 
 // mergeRequisites gives an aggregated chunk the requisites of all merged
@@ -342,7 +364,7 @@ func (r *run) mergeRequisites(low *value.Dict) {
 	for _, kind := range allRequisites {
 		var items []any
 		for _, o := range r.units {
-			if o.low.At("state") == low.At("state") && value.Truth(o.low.At("__agg__")) && !value.Equal(o.low.At("name"), low.At("name")) {
+			if o.low.At("state") == low.At("state") && value.Truth(o.low.At(state.Aggregated)) && !value.Equal(o.low.At("name"), low.At("name")) {
 				items = append(items, o.low.List(kind)...)
 			}
 		}

@@ -80,6 +80,14 @@ func (p *performer) plan(ctx context.Context, f *state.Func, c *fn.Call, low *va
 	if v, ok := kwargs.Get("name"); ok {
 		*name = v
 	}
+	plan, err := f.Plan(ctx, p.env(c, low), kwargs)
+	out := carryOut(ctx, plan, err, test)
+	out.Warnings = append(misspelt, out.Warnings...)
+	return out
+}
+
+// env returns the environment of a state.
+func (p *performer) env(c *fn.Call, low *value.Dict) *state.Env {
 	env := &state.Env{Call: c, Low: low, Run: p.shared, Saltenv: state.SaltenvOf(low)}
 	env.Template = func(ctx context.Context, t state.Template) (string, error) {
 		if p.template == nil {
@@ -90,10 +98,7 @@ func (p *performer) plan(ctx context.Context, f *state.Func, c *fn.Call, low *va
 	env.State = func(ctx context.Context, full string, args []any, kwargs *value.Dict, test bool) (*value.Dict, error) {
 		return p.other(ctx, env, full, args, kwargs, test)
 	}
-	plan, err := f.Plan(ctx, env, kwargs)
-	out := carryOut(ctx, plan, err, test)
-	out.Warnings = append(misspelt, out.Warnings...)
-	return out
+	return env
 }
 
 // other runs a state function on behalf of the state of env.
