@@ -1,0 +1,3 @@
+/tmp/hello:
+  file.managed:
+    - contents: hello from {{ grains['id'] }}
