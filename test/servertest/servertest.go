@@ -313,6 +313,38 @@ func runEtcd(t testing.TB, secure bool) *Server {
 	return s.run(t)
 }
 
+// EtcdCluster starts three etcd servers that form a cluster.
+func EtcdCluster(t testing.TB) []*Server {
+	t.Helper()
+	bin := tools.Need(t, "etcd-server", "etcd")
+	who := credential(t, "etcd")
+	var all []*Server
+	var members []string
+	for i := range 3 {
+		s := &Server{Name: "etcd-server", Host: address(), Port: 2379, Dir: folder(t, who)}
+		t.Cleanup(s.Remove)
+		all, members = append(all, s), append(members, fmt.Sprintf("t%d=http://%s:2380", i, s.Host))
+	}
+	started := make(chan error, len(all))
+	for i, s := range all {
+		peer, client := "http://"+s.Host+":2380", "http://"+s.Addr()
+		s.out = filepath.Join(s.Dir, "out")
+		s.start = func() *exec.Cmd {
+			return as(exec.Command(bin, "--name", fmt.Sprintf("t%d", i), "--data-dir", filepath.Join(s.Dir, "data"), "--listen-client-urls", client,
+				"--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
+				strings.Join(members, ","), "--heartbeat-interval", "200", "--election-timeout", "2000", "--unsafe-no-fsync"), who, s.Dir)
+		}
+		s.ready = func() error { return s.speaks("GET /health HTTP/1.0\r\n\r\n", "HTTP/1.0 200 OK") }
+		go func() { started <- s.Start() }()
+	}
+	for range all {
+		if err := <-started; err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
 // MySQL starts a MariaDB server, with a user salt who has all privileges.
 func MySQL(t testing.TB) *Server {
 	t.Helper()

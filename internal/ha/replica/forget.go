@@ -98,22 +98,10 @@ func (s *Store) Forgotten() (v oplog.Vector, err error) {
 	return v, failed(err)
 }
 
-// maxLive bounds the numbers in a batch that lists valid changes.
-const maxLive = 50_000
-
-// ReadLive implements oplog.Forgetful.
+// ReadLive implements oplog.Lister.
 func (s *Store) ReadLive(origin string, after uint64) (b oplog.Batch, err error) {
-	b = oplog.Batch{Origin: origin, From: after, Live: []byte{}}
 	err = s.db.View(func(tx *bolt.Tx) error {
-		count, last := 0, after
-		b.To = oplog.Each(tx, origin, after, func(n uint64, _ []byte) bool {
-			if count++; count > maxLive {
-				return false
-			}
-			b.Live = binary.AppendUvarint(b.Live, n-last)
-			last = n
-			return true
-		})
+		b = oplog.List(tx, origin, after)
 		if n := tx.Bucket(forgottenBucket).Get([]byte(origin)); len(n) == 8 {
 			b.Forgotten = binary.BigEndian.Uint64(n)
 		}
@@ -122,21 +110,24 @@ func (s *Store) ReadLive(origin string, after uint64) (b oplog.Batch, err error)
 	return b, failed(err)
 }
 
+// IsDeletion reports whether a change is the deletion of a record.
+func (s *Store) IsDeletion(it oplog.Item) bool {
+	r, err := readItem(it.Data)
+	return err == nil && r.Value == nil
+}
+
 // ApplyLive implements oplog.Forgetful: it drops the changes of an origin with numbers after From up to To that are not in Live.
 func (s *Store) ApplyLive(b oplog.Batch) error {
+	numbers, err := b.ParseLive()
+	if err != nil {
+		return err
+	}
 	live := map[uint64]bool{}
-	last := b.From
-	for rest := b.Live; len(rest) > 0; {
-		d, n := binary.Uvarint(rest)
-		if n <= 0 || d == 0 || last+d < last || len(live) > maxLive {
-			return errors.New("cannot decode the list of valid changes of another master")
-		}
-		last += d
-		live[last] = true
-		rest = rest[n:]
+	for _, n := range numbers {
+		live[n] = true
 	}
 	dropped := 0
-	err := s.db.Update(func(tx *bolt.Tx) error {
+	err = s.db.Update(func(tx *bolt.Tx) error {
 		dropped = 0
 		type entry struct {
 			number uint64

@@ -153,6 +153,10 @@ func (d *SQL) Do(ctx context.Context, q string, args ...any) (int64, error) {
 // Rows calls row for each row of a result; scan reads its columns.
 func (d *SQL) Rows(ctx context.Context, q string, args []any, row func(scan func(...any) error) error) error {
 	rows, err := d.QueryContext(ctx, d.text(q), args...)
+	return d.each(rows, err, row)
+}
+
+func (d *SQL) each(rows *sql.Rows, err error, row func(scan func(...any) error) error) error {
 	if err != nil {
 		return d.failed(err)
 	}
@@ -213,7 +217,7 @@ func (d *SQL) failed(err error) error {
 	var p *pgconn.PgError
 	if errors.As(err, &p) {
 		switch p.Code[:2] {
-		case "08", "28", "3D", "53", "57", "58": // connection, access, no such database, resources, shutdown, I/O
+		case "08", "28", "3D", "40", "53", "57", "58": // connection, access, no such database, deadlock, resources, shutdown, I/O
 		default:
 			return salt.Errorf(salt.Invalid, "%s refuses: %w", d.what, err)
 		}
@@ -281,6 +285,12 @@ func (t *Tx) Do(ctx context.Context, q string, args ...any) (int64, error) {
 	}
 	n, err := r.RowsAffected()
 	return n, t.d.failed(err)
+}
+
+// Rows calls row for each row of a result, as SQL.Rows.
+func (t *Tx) Rows(ctx context.Context, q string, args []any, row func(scan func(...any) error) error) error {
+	rows, err := t.tx.QueryContext(ctx, t.d.text(q), args...)
+	return t.d.each(rows, err, row)
 }
 
 // Commit commits the transaction.

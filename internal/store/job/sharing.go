@@ -59,7 +59,7 @@ func OpenSharing(dir, id string, o Options, taken func([]Taken), log *slog.Logge
 // Stream returns the changes of a store opened by OpenSharing, else nil.
 func (s *Store) Stream() *Stream { return s.stream }
 
-var _ oplog.Stream = (*Stream)(nil)
+var _ oplog.Lister = (*Stream)(nil)
 
 func (s *Stream) makeBuckets(tx *bolt.Tx) error {
 	if err := oplog.Init(tx, s.id); err != nil {
@@ -193,6 +193,12 @@ func (s *Stream) Read(origin string, after uint64, items, size int) (oplog.Batch
 		})
 		return failed
 	})
+	return b, err
+}
+
+// ReadLive implements oplog.Lister.
+func (s *Stream) ReadLive(origin string, after uint64) (b oplog.Batch, err error) {
+	err = s.file.view(func(tx *bolt.Tx) error { b = oplog.List(tx, origin, after); return nil })
 	return b, err
 }
 

@@ -68,6 +68,10 @@ type Batch struct {
 	// then. Forgotten is the number of Forgetful.Forgotten for the origin.
 	Live      []byte
 	Forgotten uint64
+
+	// Loose means that changes before some of the items are missing: the items count, but the vector
+	// is not raised, so that the missing ones can follow.
+	Loose bool
 }
 
 // Decode decodes the items of a batch. It truncates the batch before the first item that cannot be decoded, so
@@ -91,14 +95,19 @@ func Decode[T any](b *Batch, item func(Item) (T, error)) (decoded []T, unreadabl
 	return decoded, nil
 }
 
+// Lister is a Stream that lists which changes count.
+type Lister interface {
+	Stream
+	// ReadLive returns which changes of an origin after a number count.
+	ReadLive(origin string, after uint64) (Batch, error)
+}
+
 // Forgetful is a Stream that removes deletions known to all masters from the log.
 type Forgetful interface {
-	Stream
+	Lister
 	// Forgotten returns, by origin, the number up to which deletions may have been removed. A peer
 	// that does not know all changes up to there needs the list of ReadLive.
 	Forgotten() (Vector, error)
-	// ReadLive returns which changes of an origin after a number count.
-	ReadLive(origin string, after uint64) (Batch, error)
 	// ApplyLive drops the changes that the batch does not list.
 	ApplyLive(b Batch) error
 }
@@ -224,7 +233,7 @@ func Accept(tx *bolt.Tx, b Batch) (before uint64, err error) {
 		return 0, fmt.Errorf("invalid origin of changes: %.80q", b.Origin)
 	}
 	before = known(tx, b.Origin)
-	if b.From > before {
+	if b.From > before && !b.Loose {
 		return 0, ErrGap
 	}
 	last := b.From
@@ -234,7 +243,7 @@ func Accept(tx *bolt.Tx, b Batch) (before uint64, err error) {
 		}
 		last = it.Number
 	}
-	if b.To > before {
+	if b.To > before && !b.Loose {
 		err = raise(tx, b.Origin, b.To)
 	}
 	return before, err
@@ -275,6 +284,64 @@ func Sweep(tx *bolt.Tx, gone func(ref []byte) bool) error {
 		}
 	}
 	return nil
+}
+
+// maxLive bounds the numbers in a batch that lists valid changes.
+const maxLive = 50_000
+
+// List returns a batch that lists the changes of an origin after a number.
+func List(tx *bolt.Tx, origin string, after uint64) Batch {
+	b := Batch{Origin: origin, From: after, Live: []byte{}}
+	count, last := 0, after
+	b.To = Each(tx, origin, after, func(n uint64, _ []byte) bool {
+		if count++; count > maxLive {
+			return false
+		}
+		b.Live = binary.AppendUvarint(b.Live, n-last)
+		last = n
+		return true
+	})
+	return b
+}
+
+// Lists returns batches that list the changes of an origin up to a number, of which deletions up to
+// forgotten were forgotten.
+func Lists(origin string, to, forgotten uint64, numbers []uint64) (out []Batch) {
+	from := uint64(0)
+	for {
+		b := Batch{Origin: origin, From: from, To: to, Live: []byte{}, Forgotten: forgotten}
+		some := numbers[:min(len(numbers), maxLive)]
+		numbers = numbers[len(some):]
+		last := from
+		for _, n := range some {
+			b.Live = binary.AppendUvarint(b.Live, n-last)
+			last = n
+		}
+		if len(numbers) > 0 {
+			b.To = last
+		}
+		out = append(out, b)
+		if len(numbers) == 0 {
+			return out
+		}
+		from = last
+	}
+}
+
+// ParseLive returns the numbers in the list of a batch.
+func (b *Batch) ParseLive() ([]uint64, error) {
+	var out []uint64
+	last := b.From
+	for rest := b.Live; len(rest) > 0; {
+		d, n := binary.Uvarint(rest)
+		if n <= 0 || d == 0 || last+d < last || len(out) > maxLive {
+			return nil, errors.New("cannot decode the list of valid changes of another master")
+		}
+		last += d
+		out = append(out, last)
+		rest = rest[n:]
+	}
+	return out, nil
 }
 
 // Signal notifies any number of waiters of a change.
