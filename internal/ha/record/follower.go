@@ -537,10 +537,12 @@ func (f *follower) mark(ctx context.Context, origin, name, word string, why erro
 	return err
 }
 
-// commit makes changes unless another master removes outdated entries.
+// commit makes changes unless another master removes outdated entries. Afterwards the numbers are read
+// again: the server may be restored to the moment of the last look.
 func (f *follower) commit(ctx context.Context, conditions []rows.Condition, changes []rows.Change) (bool, error) {
 	var g [8]byte
 	rand.Read(g[:])
+	f.generation = nil
 	conditions = append(conditions, rows.Condition{Name: sweepRow(f.name), Value: f.sweeping})
 	changes = append(changes, rows.Change{Name: generationRow(f.name), Value: []byte(hex.EncodeToString(g[:]))})
 	return f.s.rows.Commit(ctx, conditions, changes)
@@ -569,7 +571,6 @@ func (f *follower) push(ctx context.Context) error {
 			return err
 		}
 	}
-	f.generation = nil
 	return nil
 }
 

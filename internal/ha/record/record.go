@@ -97,13 +97,42 @@ func Open(c Config) (*Store, error) {
 	}
 	top := "/salt_record/" + escape(c.Cluster) + "/"
 	s := &Store{engine: c.Engine, id: c.ID, seal: seal, log: c.Log, limited: limitlog.New(c.Log), followers: map[string]*follower{}}
-	if s.rows, err = rows.Open(c.Engine, c.Options, top+seal.id+"/", requestTime); err != nil {
+	if s.rows, err = openBounded(c.Engine, c.Options, top+seal.id+"/"); err != nil {
 		return nil, salt.Errorf(salt.Invalid, "store_of_record: %w", err)
 	}
-	if s.top, err = rows.Open(c.Engine, c.Options, top, requestTime); err != nil {
+	if s.top, err = openBounded(c.Engine, c.Options, top); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// bounded gives each request a timeout.
+type bounded struct{ rows.Store }
+
+func openBounded(engine string, src remote.Source, under string) (rows.Store, error) {
+	s, err := rows.Open(engine, src, under, requestTime)
+	if err != nil {
+		return nil, err
+	}
+	return bounded{s}, nil
+}
+
+func (b bounded) Get(ctx context.Context, names ...string) (map[string][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return b.Store.Get(ctx, names...)
+}
+
+func (b bounded) Scan(ctx context.Context, prefix, after string, limit int, values bool) ([]rows.Row, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return b.Store.Scan(ctx, prefix, after, limit, values)
+}
+
+func (b bounded) Commit(ctx context.Context, conditions []rows.Condition, changes []rows.Change) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return b.Store.Commit(ctx, conditions, changes)
 }
 
 // Close closes the connections.

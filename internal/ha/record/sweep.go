@@ -76,7 +76,7 @@ func (f *follower) sweep(ctx context.Context) error {
 		}
 		f.s.log.Warn("a master ended while it removed outdated entries from the store of record", "stream", f.name)
 		_, err := f.commit(ctx, nil, []rows.Change{{Name: sweepRow(f.name)}})
-		f.generation, f.sweeping = nil, nil
+		f.sweeping = nil
 		return err
 	}
 	if begun := f.sweeping != nil && !f.blocked(); !lacks && !begun {
@@ -129,7 +129,6 @@ func (f *follower) sweep(ctx context.Context) error {
 		}
 	}
 	ok, err := f.commit(ctx, nil, []rows.Change{{Name: sweepRow(f.name)}})
-	f.generation = nil
 	if err == nil && ok {
 		f.noteSweep(nil)
 	}
@@ -144,7 +143,6 @@ func (f *follower) renewSweep(ctx context.Context) (ok bool, err error) {
 		return false, err
 	}
 	ok, err = f.commit(ctx, nil, []rows.Change{{Name: name, Value: v}})
-	f.generation = nil
 	if err == nil && ok {
 		f.own = v
 		f.noteSweep(v)
