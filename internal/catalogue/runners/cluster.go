@@ -451,6 +451,12 @@ func (c clusters) status(ctx context.Context, call *fn.Call, _ struct{}) (*value
 			row.Set("certificate", s.Says.At("certificate"))
 			differs = s.Says.Int("differs")
 			row.Set("differs", differs)
+			if st := s.Says.Dict("store"); st.Len() > 0 {
+				row.Set("store", storeState(st))
+				if st.Str("problem") != "" || st.Int("unreadable") > 0 {
+					call.SetRetcode(1)
+				}
+			}
 		}
 		rows.Append(row)
 		if !s.Self && state != "up" || differs > 0 {
@@ -458,6 +464,22 @@ func (c clusters) status(ctx context.Context, call *fn.Call, _ struct{}) (*value
 		}
 	}
 	return rows, nil
+}
+
+// storeState returns the state of the store of record in one line.
+func storeState(st *value.Dict) string {
+	text := st.Str("engine")
+	if p := st.Str("problem"); p != "" {
+		text += ": " + p
+	}
+	for _, n := range []struct{ name, what string }{
+		{"waiting", "changes to write there"}, {"lacking", "changes to read from there"}, {"unreadable", "unreadable rows"},
+	} {
+		if st.Int(n.name) > 0 {
+			text += fmt.Sprintf("; %d %s", st.Int(n.name), n.what)
+		}
+	}
+	return text
 }
 
 func (c clusters) leave(_ context.Context, _ *fn.Call, _ struct{}) (bool, error) {

@@ -41,7 +41,7 @@ const (
 )
 
 // checked lists the names of the checks in order.
-var checked = []string{"members", "identity", "secret", "version", "clock", "lag", "voters", "certificate", "files", "data", "minions", "disk", "drain"}
+var checked = []string{"members", "identity", "secret", "version", "clock", "lag", "store", "voters", "certificate", "files", "data", "minions", "disk", "drain"}
 
 // doctor diagnoses the cluster.
 func (c clusters) doctor(ctx context.Context, call *fn.Call, _ struct{}) (*value.Dict, error) {
@@ -91,7 +91,7 @@ func (c clusters) doctor(ctx context.Context, call *fn.Call, _ struct{}) (*value
 const healthTime = 10 * time.Second
 
 func (p *patient) findings() (out []finding) {
-	for _, check := range []func() []finding{p.members, p.lists, p.options, p.identity, p.same, p.clocks, p.lag, p.votes, p.certificates, p.data, p.minions,
+	for _, check := range []func() []finding{p.members, p.lists, p.options, p.identity, p.same, p.clocks, p.lag, p.stores, p.votes, p.certificates, p.data, p.minions,
 		p.disks} {
 		out = append(out, check()...)
 	}
@@ -227,6 +227,38 @@ func (p *patient) identity() (out []finding) {
 			}
 		}
 	})
+	return out
+}
+
+// stores finds masters whose store of record does not work, or that use none or another one than the others.
+func (p *patient) stores() (out []finding) {
+	by := map[string][]string{}
+	for _, s := range p.status {
+		if s.Says == nil || !p.isolated {
+			continue
+		}
+		st := s.Says.Dict("store")
+		engine := cmp.Or(st.Str("engine"), "none")
+		by[engine] = append(by[engine], s.ID)
+		if why := st.Str("problem"); why != "" {
+			out = append(out, finding{"store", s.ID, fmt.Sprintf("it cannot use the store of record, %d of its changes wait: %s", st.Int("waiting"), why),
+				"fix the reported error; until then its changes are on its own disk only"})
+		} else if n := st.Int("waiting") + st.Int("lacking"); n > maxBehind {
+			out = append(out, finding{"store", s.ID, fmt.Sprintf("%d changes wait for the store of record, or are missing here", n),
+				"wait; if the number does not fall, check the load of the server"})
+		}
+		if n := st.Int("unreadable"); n > 0 {
+			out = append(out, finding{"store", s.ID, fmt.Sprintf("%d rows of the store of record cannot be read", n),
+				"start the master that wrote them (its log and that of " + s.ID + " name them), which writes them again; if it is lost, delete the rows"})
+		}
+	}
+	if len(by) > 1 {
+		var parts []string
+		for _, engine := range slices.Sorted(maps.Keys(by)) {
+			parts = append(parts, engine+" on "+strings.Join(by[engine], ", "))
+		}
+		out = append(out, finding{"store", "", "store_of_record differs: " + strings.Join(parts, "; "), "set the same on all masters and restart them"})
+	}
 	return out
 }
 

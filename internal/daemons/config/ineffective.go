@@ -36,6 +36,8 @@ var ineffectiveGroups = []ineffectiveGroup{
 	{why: "permissions come from external_auth alone, without a module in Python that adds to them", refused: true, options: "eauth_acl_module"},
 	{why: "all pillar sources of ext_pillar count; remove the sources from ext_pillar", refused: true, options: "exclude_ext_pillar"},
 	{why: "tokens are files below cachedir, which masters of a cluster share", refused: true, options: "eauth_tokens=localfs eauth_redis_host eauth_redis_port"},
+	{why: "minion keys are files in pki_dir, or in cluster_pki_dir; to keep them on a server as well, set store_of_record", refused: true,
+		options: "keys.cache_driver=localfs_key"},
 	{why: "the system django does not exist; use ldap, oidc, pam or file", options: "django_auth_path django_auth_settings"},
 
 	{why: "Brine runs no modules in Python of this kind, or needs no such setting (docs/python-modules.md)",

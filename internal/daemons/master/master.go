@@ -25,6 +25,7 @@ import (
 	"brine/internal/catalogue/reactor"
 	"brine/internal/daemons/usermodules"
 	"brine/internal/ha/cluster"
+	"brine/internal/ha/record"
 	"brine/internal/ha/replica"
 	"brine/internal/net/channel"
 	"brine/internal/net/discovery"
@@ -112,6 +113,7 @@ type services struct {
 	cluster  *cluster.Cluster
 	peerJobs *peerJobs
 	health   *health
+	store    *record.Store // nil without a store of record
 	// Nil unless in a cluster without a shared directory.
 	replicated  *replicated
 	revisions   *revisions
@@ -241,7 +243,7 @@ func (m *Master) Run(ctx context.Context) error {
 	back.Wait()
 	m.states.store()
 	m.closeModules()
-	err = errors.Join(err, m.jobs.Close(), m.audit.Close(), m.cache.Close(), m.replicated.Close())
+	err = errors.Join(err, m.jobs.Close(), m.audit.Close(), m.cache.Close(), m.replicated.Close(), m.store.Close())
 	m.sinks.Close()
 	return err
 }
@@ -299,6 +301,7 @@ func (m *Master) release() {
 	for _, p := range m.publishers {
 		p.Close()
 	}
+	m.store.Close()
 	if m.answerer != nil {
 		m.answerer.Close()
 	}

@@ -20,6 +20,7 @@ import (
 	"brine/internal/catalogue/runners"
 	"brine/internal/catalogue/wheel"
 	"brine/internal/ha/cluster"
+	"brine/internal/ha/record"
 	"brine/internal/ha/replica"
 	"brine/internal/host"
 	"brine/internal/host/counters"
@@ -50,8 +51,16 @@ func (m *Master) joinCluster() error {
 	if err != nil {
 		return fmt.Errorf("the public key of this master: %w", err)
 	}
+	if o.Record != "" {
+		if m.store, err = record.Open(record.Config{
+			Engine: o.Record, Options: remote.Options(m.cfg.Opts), Cluster: o.ID, ID: m.cfg.ID, Secret: o.RecordSecret, Log: m.log,
+		}); err != nil {
+			return err
+		}
+	}
 	m.cluster, err = cluster.New(cluster.Config{
-		ID: m.cfg.ID, Listen: m.cfg.Interface, CacheDir: m.cfg.CacheDir, HashType: m.cfg.Options.HashType, Options: o,
+		Store: m.store,
+		ID:    m.cfg.ID, Listen: m.cfg.Interface, CacheDir: m.cfg.CacheDir, HashType: m.cfg.Options.HashType, Options: o,
 		Ports: requestPorts(m.cfg.Listen), Own: own, OwnPub: pub, Keysize: m.cfg.Options.Keysize, PublishSession: m.cfg.Options.PublishSession,
 		Joins:   func() error { return PutAside(m.cfg.CacheDir, m.cfg.ID, o.PKIDir, m.log) },
 		Refuses: func() error { return refusesKey(&m.cfg.Options, m.queue, m.presence) },
@@ -135,6 +144,9 @@ func (m *Master) openReplicated(own string) (err error) {
 		&replica.Keys{Store: m.keys, Decisions: m.decisions}, minions)
 	if err != nil {
 		return err
+	}
+	if m.store != nil {
+		m.replicated.keepIn(m.store, m.jobs)
 	}
 	if m.revisions, err = openRevisions(&revisions{
 		id: m.cfg.ID, records: m.replicated.records, cluster: m.cluster, settings: m.settings, jobs: m.jobs, bus: m.bus, ctx: m.life.context, log: m.log,
@@ -552,6 +564,9 @@ func (m *Master) runCluster(ctx context.Context) error {
 	c.Describe(func() *value.Dict {
 		d := value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())), "files",
 			orNil(shortID(m.revisions.current())))
+		if m.store != nil {
+			d.Set("store", storeStatus(m.store, time.Now()))
+		}
 		if m.recordWatch != nil {
 			d.Set("differs", int64(differing(m.recordWatch, m.jobWatch)))
 		}

@@ -146,6 +146,17 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 			return nil, err
 		}
 	}
+	if cfg.Store != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), keysTime)
+		err := c.shareKeys(ctx)
+		cancel()
+		switch {
+		case salt.KindOf(err) == salt.Invalid:
+			return nil, err
+		case err != nil:
+			log.Warn("continuing without the store of record, which is unreachable", "err", err)
+		}
+	}
 	if err := unshared(c.local); err != nil {
 		return nil, err
 	}
@@ -184,7 +195,7 @@ func assemble(cfg Config, secrets *keys.Secrets, identity *wire.Identity, log *s
 		peers: c.peers,
 	}
 	c.Relay = &relay{cfg: &c.cfg, log: log, secrets: secrets, conns: &c.conns, peers: c.peers, origins: map[string]string{}}
-	c.Feeds = &feeds{rateLimitedLog: limited, peers: c.peers, streams: map[string]oplog.Stream{}}
+	c.Feeds = &feeds{rateLimitedLog: limited, peers: c.peers, store: cfg.Store, streams: map[string]oplog.Stream{}}
 	c.Voting = &voting{
 		cfg: &c.cfg, log: log, rateLimitedLog: limited, secrets: secrets, identity: identity, peers: c.peers, trust: c.trust, queries: c.Queries, paths: dir,
 	}
@@ -218,6 +229,10 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 	defer stop()
 	c.peers.begin(func(p *peer) { wg.Go(func() { p.run(ctx) }) })
 	wg.Go(func() { c.Voting.run(ctx) })
+	if c.cfg.Store != nil {
+		wg.Go(func() { c.tendStore(ctx) })
+		wg.Go(func() { c.cfg.Store.Run(ctx) })
+	}
 	tended := make(chan struct{})
 	go func() { defer close(tended); c.tend(ctx) }()
 	defer func() { <-tended }() // tend may start peers: wait for it

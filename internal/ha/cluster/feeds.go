@@ -5,6 +5,7 @@ import (
 
 	"brine/internal/ha/cluster/feed"
 	"brine/internal/ha/cluster/limitlog"
+	"brine/internal/ha/record"
 	"brine/internal/py/value"
 	"brine/internal/store/oplog"
 )
@@ -13,6 +14,7 @@ import (
 type feeds struct {
 	rateLimitedLog *limitlog.Log
 	peers          *peerSet
+	store          *record.Store // nil if there is no store of record
 
 	mu      sync.Mutex
 	streams map[string]oplog.Stream
@@ -60,10 +62,21 @@ func (fs *feeds) KnownToAll(stream string) (all, any oplog.Vector, ok bool) {
 		}
 		any.Merge(have)
 	}
+	if fs.store != nil {
+		have, ok := fs.store.Known(stream)
+		if !ok {
+			return nil, nil, false
+		}
+		for origin, n := range all {
+			all[origin] = min(n, have[origin])
+		}
+		any.Merge(have)
+	}
 	return all, any, true
 }
 
-// HandedOver reports the number of reachable peers, and whether all of them have all changes of this master.
+// HandedOver reports the number of reachable peers, and whether all of them have all changes of this master. A reachable store of record
+// counts as a peer.
 func (fs *feeds) HandedOver() (peers int, all bool, err error) {
 	all = true
 	for name, stream := range fs.streams {
@@ -81,6 +94,15 @@ func (fs *feeds) HandedOver() (peers int, all bool, err error) {
 			}
 			peers++
 			have := f.Have()
+			for origin, n := range mine {
+				all = all && have[origin] >= n
+			}
+		}
+		if fs.store == nil {
+			continue
+		}
+		if have, ok := fs.store.Known(name); ok {
+			peers++
 			for origin, n := range mine {
 				all = all && have[origin] >= n
 			}

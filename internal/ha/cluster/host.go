@@ -3,6 +3,7 @@ package cluster
 import (
 	"time"
 
+	"brine/internal/ha/record"
 	"brine/internal/net/crypt"
 	"brine/internal/py/value"
 )
@@ -59,6 +60,8 @@ type Config struct {
 	Keysize  int
 	// Joins, if not nil, is called before this machine joins a cluster, to move away the state of an earlier membership.
 	Joins func() error
+	// Store is the store of record, nil if there is none. The caller closes it.
+	Store *record.Store
 	// Expels, if not nil, is called after a member was removed. It invalidates secrets that the member knew, other than those of
 	// the cluster.
 	Expels func() error

@@ -58,6 +58,18 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 	from := time.Now()
 	for told := false; ; told = true {
 		unreachable, listening, last := 0, "", error(nil)
+		var missing error // why the store of record does not let this master create the cluster
+		if cfg.Store != nil {
+			joined, err := joinStore(cfg)
+			switch {
+			case joined && err == nil:
+				log.Info("got the keys of the cluster from the store of record", "cluster", cfg.Options.ID)
+				return true, nil
+			case err != nil && (joined || salt.KindOf(err) != salt.Unavailable):
+				return false, err
+			}
+			missing = err
+		}
 		for _, id := range cfg.Options.Peers {
 			err := join(cfg, id)
 			var no *refusal.Error
@@ -79,10 +91,13 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 		}
 		waited := time.Since(from)
 		switch {
-		case founder && listening == "" && (unreachable == 0 || waited > foundTime):
+		case founder && missing == nil && listening == "" && (unreachable == 0 || waited > foundTime):
 			log.Warn("creating a new cluster: no other master answers. To join an existing one instead, stop this master, remove cluster_pki_dir, "+
 				"and name a running member in cluster_peers", "cluster", cfg.Options.ID)
 			return true, nil
+		case waited > joinTime && founder && missing != nil && listening == "":
+			return false, salt.Errorf(salt.Unavailable, "this master has no keys of the cluster in cluster_pki_dir and cannot get them from the store of record: %w",
+				missing)
 		case waited > joinTime && listening != "":
 			return false, salt.Errorf(salt.Unavailable,
 				"the master at %s takes connections on port %d but does not let this one join: see its log, and restart it, or remove it from "+

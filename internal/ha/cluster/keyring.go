@@ -125,6 +125,13 @@ func (k *keyring) fetchKey(ctx context.Context, pub *crypt.PublicKey) (*crypt.Pr
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
+	if k.cfg.Store != nil {
+		if w, err := k.cfg.Store.Keys(ctx); err == nil && w != nil {
+			if k, err := crypt.ParsePrivate(w.ClusterPEM, ""); err == nil && k.Public().Equal(pub) {
+				return k, nil
+			}
+		}
+	}
 	for id := range k.peers.all() {
 		d, err := k.queries.AskOne(ctx, id, askKey, wire.Dict(&wire.KeyQuestion{Key: keys.Tag(pub)}))
 		if err != nil {

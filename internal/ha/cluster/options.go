@@ -30,11 +30,14 @@ type Options struct {
 
 	MinionAddress string `salt:"cluster_minion_address" default:"" doc:"address or name that minions use for this master; empty: its id (Brine only)" change:"restart"`
 
-	Isolated    bool     `salt:"cluster_isolated_filesystem" default:"false" doc:"the masters share no directory and replicate their state over the network" change:"restart"`
-	Secret      string   `salt:"cluster_secret" default:"" doc:"secret that a master needs to join a cluster without a shared directory" change:"restart"`
-	Fingerprint string   `salt:"cluster_pub_fingerprint" default:"" doc:"SHA-256, in hexadecimal digits, of the file cluster.pub of the cluster to join; empty: a member is authenticated by cluster_secret only" change:"restart"`
-	KeepDeleted int64    `salt:"cluster_keep_deleted_seconds" default:"2592000" doc:"minimum seconds for which masters without a shared directory remember deletions of keys and minion data; longer while one of them is unreachable; 0: forever (Brine only)" change:"restart"`
-	Voters      []string `salt:"cluster_voters" default:"[]" doc:"three or five masters or witnesses whose majority grants the lease for work that only one master may do; the same list on all; empty: the first reachable master by id does it" change:"restart"`
+	Isolated     bool   `salt:"cluster_isolated_filesystem" default:"false" doc:"the masters share no directory and replicate their state over the network" change:"restart"`
+	Secret       string `salt:"cluster_secret" default:"" doc:"secret that a master needs to join a cluster without a shared directory" change:"restart"`
+	Fingerprint  string `salt:"cluster_pub_fingerprint" default:"" doc:"SHA-256, in hexadecimal digits, of the file cluster.pub of the cluster to join; empty: a member is authenticated by cluster_secret only" change:"restart"`
+	KeepDeleted  int64  `salt:"cluster_keep_deleted_seconds" default:"2592000" doc:"minimum seconds for which masters without a shared directory remember deletions of keys and minion data; longer while one of them is unreachable; 0: forever (Brine only)" change:"restart"`
+	Record       string `salt:"store_of_record" default:"" doc:"server on which the masters keep what they must not lose: etcd or postgres, with the connection options of the cache driver of that name; empty: none (Brine only)" change:"restart"`
+	RecordSecret string `salt:"store_of_record_secret" default:"" doc:"secret with which the masters encrypt what they keep there: at least 32 hexadecimal digits, the same on all (Brine only)" change:"restart"`
+
+	Voters []string `salt:"cluster_voters" default:"[]" doc:"three or five masters or witnesses whose majority grants the lease for work that only one master may do; the same list on all; empty: the first reachable master by id does it" change:"restart"`
 }
 
 func (o *Options) weight() int { return cmp.Or(o.Weight, roster.FullShare) }
@@ -69,6 +72,9 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 	}
 	if o.Weight < 0 || o.Weight > roster.MaxShare {
 		return salt.Errorf(salt.Invalid, "cluster_weight: %d is not from 0 to %d", o.Weight, roster.MaxShare)
+	}
+	if err := o.checkRecord(); err != nil {
+		return err
 	}
 	seen := map[string]bool{}
 	for _, p := range o.Peers {

@@ -70,8 +70,8 @@ func PlainEndorsements(list []Endorsement) (out []handshake.Endorsement) {
 	return out
 }
 
-// ancestors returns the keys that preceded a key, according to the endorsements whose signatures are valid.
-func ancestors(of *crypt.PublicKey, list []Endorsement) (out []*crypt.PublicKey) {
+// Ancestors returns the keys that preceded a key, according to the endorsements whose signatures are valid.
+func Ancestors(of *crypt.PublicKey, list []Endorsement) (out []*crypt.PublicKey) {
 	known := []*crypt.PublicKey{of}
 	for i := 0; i < len(known) && len(known) <= maxEndorsed; i++ {
 		pem := crypt.CleanKey(string(known[i].PEM()))
@@ -98,7 +98,7 @@ type Ring struct {
 
 // NewRing returns the ring of a key and its rotation.
 func NewRing(key *crypt.PrivateKey, r Rotation) *Ring {
-	return &Ring{Key: key, Fingerprint: Tag(key.Public()), Rotation: r, Former: ancestors(key.Public(), r.Endorsed)}
+	return &Ring{Key: key, Fingerprint: Tag(key.Public()), Rotation: r, Former: Ancestors(key.Public(), r.Endorsed)}
 }
 
 // Tag returns the fingerprint that identifies a key among masters.
@@ -174,7 +174,7 @@ func (ring *Ring) Endorse(r Rotation) (Rotation, error) {
 	if err != nil {
 		return r, err
 	}
-	for _, k := range ancestors(pub, r.Endorsed) {
+	for _, k := range Ancestors(pub, r.Endorsed) {
 		if k.Equal(ring.Key.Public()) {
 			return r, nil
 		}

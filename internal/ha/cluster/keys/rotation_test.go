@@ -39,7 +39,7 @@ func FuzzRotation(tf *testing.F) {
 			if err != nil || len(r.Endorsed) > maxEndorsed {
 				t.Fatalf("%+v", r)
 			}
-			ancestors(pub, r.Endorsed)
+			Ancestors(pub, r.Endorsed)
 			r.Endorsements()
 		}
 	})
