@@ -41,7 +41,8 @@ const (
 )
 
 // checked lists the names of the checks in order.
-var checked = []string{"members", "identity", "secret", "version", "clock", "lag", "store", "voters", "certificate", "files", "data", "minions", "disk", "drain"}
+var checked = []string{"members", "identity", "secret", "version", "clock", "lag", "store", "voters", "certificate", "files", "data", "minions", "disk",
+	"drain"}
 
 // doctor diagnoses the cluster.
 func (c clusters) doctor(ctx context.Context, call *fn.Call, _ struct{}) (*value.Dict, error) {
@@ -91,8 +92,8 @@ func (c clusters) doctor(ctx context.Context, call *fn.Call, _ struct{}) (*value
 const healthTime = 10 * time.Second
 
 func (p *patient) findings() (out []finding) {
-	for _, check := range []func() []finding{p.members, p.lists, p.options, p.identity, p.same, p.clocks, p.lag, p.stores, p.votes, p.certificates, p.data, p.minions,
-		p.disks} {
+	for _, check := range []func() []finding{p.members, p.lists, p.options, p.identity, p.same, p.clocks, p.lag, p.stores, p.votes, p.certificates,
+		p.data, p.minions, p.disks} {
 		out = append(out, check()...)
 	}
 	return out

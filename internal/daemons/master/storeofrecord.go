@@ -44,7 +44,7 @@ func (c *replicated) keepIn(store *record.Store, jobs jobStore) {
 		}
 	}
 	for range 2 { // the first time, it may write a former key of this master
-		if serr := errors.Join(c.mirrors[kindPeer].Sync(), c.cluster.WriteOwnKey()); serr != nil {
+		if serr := errors.Join(c.mirrors[kindPeer].Sync(), c.cluster.Store.WriteOwnKey()); serr != nil {
 			c.log.Error("cannot write the public key of this master", "err", serr)
 		}
 	}

@@ -44,6 +44,7 @@ type Cluster struct {
 	Voting  *voting
 	Keyring *keyring
 	Removal *removal
+	Store   *storeKeys
 	inbound *inbound
 	Paths   members.Paths
 
@@ -148,7 +149,7 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 	}
 	if cfg.Store != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), keysTime)
-		err := c.shareKeys(ctx)
+		err := c.Store.share(ctx)
 		cancel()
 		switch {
 		case salt.KindOf(err) == salt.Invalid:
@@ -199,6 +200,7 @@ func assemble(cfg Config, secrets *keys.Secrets, identity *wire.Identity, log *s
 	c.Voting = &voting{
 		cfg: &c.cfg, log: log, rateLimitedLog: limited, secrets: secrets, identity: identity, peers: c.peers, trust: c.trust, queries: c.Queries, paths: dir,
 	}
+	c.Store = &storeKeys{cfg: &c.cfg, rateLimitedLog: limited, secrets: secrets, keyring: c.Keyring, files: c.files}
 	c.Removal = &removal{cfg: &c.cfg, secrets: secrets, files: c.files, peers: c.peers}
 	c.inbound = &inbound{
 		traffic: &traffic{}, cfg: &c.cfg, log: log, rateLimitedLog: limited, conns: &c.conns, secrets: secrets, identity: identity,
@@ -230,7 +232,7 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 	c.peers.begin(func(p *peer) { wg.Go(func() { p.run(ctx) }) })
 	wg.Go(func() { c.Voting.run(ctx) })
 	if c.cfg.Store != nil {
-		wg.Go(func() { c.tendStore(ctx) })
+		wg.Go(func() { c.Store.run(ctx) })
 		wg.Go(func() { c.cfg.Store.Run(ctx) })
 	}
 	tended := make(chan struct{})
@@ -421,3 +423,7 @@ func (c *Cluster) Members() (out []Member) {
 	slices.SortFunc(out, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
 	return out
 }
+
+// Fresh reports whether this process created the keys of the cluster, or got them from another master or from the store of record:
+// its disk had none.
+func (c *Cluster) Fresh() bool { return c.founding }

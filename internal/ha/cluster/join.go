@@ -36,6 +36,8 @@ const (
 	// joinTime is how long a master that may not create the cluster waits for a member.
 	joinTime  = 60 * time.Second
 	joinPause = 200 * time.Millisecond
+	// joinStoreTime is the timeout for the keys in the store of record.
+	joinStoreTime = 10 * time.Second
 )
 
 // establish ensures that this master has the keys of the cluster: they exist already, or a member sends them, or this master creates the
@@ -116,6 +118,21 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 		}
 		time.Sleep(joinPause)
 	}
+}
+
+// joinStore writes the keys of the cluster that the store of record has to cluster_pki_dir. If the store has none, joined is
+// false, and err is nil if this master may create them.
+func joinStore(cfg *Config) (joined bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), joinStoreTime)
+	defer cancel()
+	w, err := cfg.Store.Keys(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case w == nil:
+		return false, cfg.Store.Claim(ctx)
+	}
+	return true, settle(cfg, w)
 }
 
 // founds reports whether the master id creates the cluster if no peer is a member yet. A master that knows the

@@ -13,7 +13,9 @@ import (
 	"brine/internal/ha/cluster/keys"
 	"brine/internal/ha/cluster/members"
 	"brine/internal/ha/lease"
+	"brine/internal/ha/record"
 	"brine/internal/ha/roster"
+	"brine/internal/net/remote/rows"
 )
 
 // Options configure a master of a cluster. Names and meanings are Salt's.
@@ -162,4 +164,17 @@ func OwnDir(cacheDir, id string) (string, error) {
 		return "", salt.Errorf(salt.Unavailable, "cannot create a directory: %w", err)
 	}
 	return dir, nil
+}
+
+// checkRecord checks the options of the store of record.
+func (o *Options) checkRecord() error {
+	switch {
+	case o.Record == "":
+		return nil
+	case !slices.Contains(rows.Engines(), o.Record):
+		return salt.Errorf(salt.Invalid, "store_of_record is %.80q: use etcd or postgres", o.Record)
+	case !o.Isolated:
+		return salt.Errorf(salt.Invalid, "store_of_record needs cluster_isolated_filesystem: True: masters that share a directory keep their state there")
+	}
+	return record.CheckSecret(o.RecordSecret)
 }

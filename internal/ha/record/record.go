@@ -45,8 +45,8 @@ const (
 	auditTime = 10 * time.Minute
 )
 
-// MinSecret is the minimum number of hexadecimal digits of the secret: whoever can read the server
-// can guess offline.
+// MinSecret is the minimum number of hexadecimal digits of the secret: a reader of the server can
+// guess offline.
 const MinSecret = 32
 
 // CheckSecret returns an error for a secret that could be guessed.

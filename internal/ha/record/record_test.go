@@ -64,7 +64,9 @@ func (s *server) lock(t *testing.T) (unlock func()) {
 			WHILE pg_try_advisory_lock(7) LOOP PERFORM pg_advisory_unlock(7); PERFORM pg_sleep(0.02); END LOOP; END $$`)
 	}()
 	eventually.Nil(t, soon, "the table is locked", func() error {
-		if n := s.Exec(t, s.Database, "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted AND relation = 'salt_record'::regclass"); n != "1\n" {
+		n := s.Exec(t, s.Database, `SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted AND
+			relation = 'salt_record'::regclass`)
+		if n != "1\n" {
 			return errors.New(n)
 		}
 		return nil
