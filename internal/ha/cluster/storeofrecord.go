@@ -12,9 +12,9 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
 	"brine/internal/ha/cluster/keys"
-	"brine/internal/ha/cluster/wire"
 	"brine/internal/ha/cluster/limitlog"
 	"brine/internal/ha/cluster/members"
+	"brine/internal/ha/cluster/wire"
 	"brine/internal/net/crypt"
 	"brine/internal/py/value"
 )
