@@ -321,7 +321,7 @@ func EtcdCluster(t testing.TB) []*Server {
 	var all []*Server
 	var members []string
 	for i := range 3 {
-		s := &Server{Name: "etcd-server", Host: address(), Port: 2379, Dir: folder(t, who)}
+		s := &Server{Name: "etcd-server", Host: address(), Port: 2379, Dir: directory(t, who)}
 		t.Cleanup(s.Remove)
 		all, members = append(all, s), append(members, fmt.Sprintf("t%d=http://%s:2380", i, s.Host))
 	}
