@@ -22,6 +22,9 @@ type Executors struct{ m *Modules }
 
 // Has reports whether there is an executor of a name. builtin says that Brine has one of that name.
 func (e Executors) Has(name string, builtin bool) bool {
+	if l, _ := e.m.listing(kindExecutors); len(l.Paths) == 0 {
+		return false // every call asks
+	}
 	return source{e.m, kindExecutors}.Find(name+"."+funcExecute, builtin) != nil
 }
 

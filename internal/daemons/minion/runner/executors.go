@@ -85,6 +85,11 @@ func (r *Runner) Through(ctx context.Context, j *jobs.Job, c *fn.Call, job fn.Jo
 		job.Missing = false
 		return r.cfg.Funcs().Run(ctx, c, job)
 	}
+	return r.byExecutors(ctx, j, c, job)
+}
+
+// byExecutors runs a function through executors.
+func (r *Runner) byExecutors(ctx context.Context, j *jobs.Job, c *fn.Call, job fn.Job) fn.Outcome {
 	spec := j.Pub.ModuleExecutors
 	if !value.Truth(spec) {
 		spec = r.cfg.Options.ModuleExecutors

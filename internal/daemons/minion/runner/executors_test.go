@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -204,6 +205,15 @@ func TestSudo(t *testing.T) {
 	if o := through(t, m, "x.f", nil, nil); o.Return != "called" {
 		t.Errorf("salt-call: %+v", o)
 	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.cfg.Options.SudoUser = me.Username // salt-call, as sudo runs it
+	if o := through(t, m, "x.f", "sudo", nil); o.Return != "called" {
+		t.Errorf("salt-call as the user: %+v", o)
+	}
+	m = New(once)
 	script(`echo '{"local": {"return": "by sudo"}}'`)
 	if o := through(t, m, "x.f", "sudo", nil); o.Return != "by sudo" {
 		t.Errorf("salt-call with the executor: %+v", o)
