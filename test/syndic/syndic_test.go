@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -88,3 +90,92 @@ func TestPing(t *testing.T) {
 
 // ids returns the minions of returns.
 func ids(rets map[string]any) string { return strings.Join(slices.Sorted(maps.Keys(rets)), " ") }
+
+// TestRestarts restarts each part while commands are given: each minion runs each command once, and
+// the master above gets and stores one return of each.
+func TestRestarts(t *testing.T) {
+	s := newSite(t, "m1", "m2")
+	jobs := 100
+	if testing.Short() {
+		jobs = 30
+	}
+	parts := []*daemontest.Node{s.syndic, s.below, s.minions[0], s.minions[1], s.above}
+	events := s.above.Events()
+	ran := daemontest.ShortDir(t)
+	tokens := map[string]string{} // by job id
+	var down *daemontest.Node
+	for i := range jobs {
+		step := i % (jobs / len(parts))
+		if step == 1 {
+			down = parts[i/(jobs/len(parts))]
+			if down == s.above {
+				s.arrived(t, tokens)
+				s.checkEvents(t, events(), tokens)
+			}
+			down.Kill()
+			if down == s.above { // no command can be given while it is down
+				down.Start()
+				down = nil
+			}
+		}
+		token := fmt.Sprint("job", i)
+		out, errs, _ := s.above.Run(brine, "salt", "--async", "-L", "m1,m2", "cmd.run", "echo "+token+" >>"+ran+"/{{ grains.id }}", "template=jinja")
+		words := strings.Fields(out)
+		if len(words) == 0 {
+			t.Fatalf("job %d: %s", i, errs)
+		}
+		tokens[words[len(words)-1]] = token
+		if step == 3 && down != nil {
+			down.Start()
+			down = nil
+		}
+	}
+	s.arrived(t, tokens)
+	for _, id := range []string{"m1", "m2"} {
+		b, err := os.ReadFile(filepath.Join(ran, id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := map[string]int{}
+		for line := range strings.Lines(string(b)) {
+			count[strings.TrimSpace(line)]++
+		}
+		for token, n := range count {
+			if n > 1 {
+				t.Errorf("%s ran %s %d times", id, token, n)
+			}
+		}
+	}
+}
+
+// arrived waits until the master above has stored the return of each minion for each job.
+func (s *site) arrived(t *testing.T, tokens map[string]string) {
+	t.Helper()
+	left := maps.Clone(tokens)
+	eventually.Nil(t, limit, "all returns are stored above", func() error {
+		for jid := range left {
+			rets, err := returns(s.above, jid)
+			if err != nil || ids(rets) != "m1 m2" {
+				return fmt.Errorf("%d jobs lack returns, such as %s (%s): %v, %w", len(left), jid, left[jid], rets, err)
+			}
+			delete(left, jid)
+		}
+		return nil
+	})
+}
+
+// checkEvents expects one event for each return.
+func (s *site) checkEvents(t *testing.T, events string, tokens map[string]string) {
+	t.Helper()
+	count := map[string]int{}
+	for line := range strings.Lines(events) {
+		count[strings.TrimSpace(line)]++
+	}
+	for jid := range tokens {
+		for _, id := range []string{"m1", "m2"} {
+			if n := count["salt/job/"+jid+"/ret/"+id]; n != 1 {
+				t.Errorf("%d events of %s for job %s", n, id, jid)
+			}
+		}
+	}
+}

@@ -677,6 +677,13 @@ func (b *book) compact() {
 	if size < garbage || size < 2*b.held+int64(len(b.order))*256 {
 		return
 	}
+	if err := b.rewrite(); err != nil {
+		b.log.Error("cannot rewrite the syndic's journal", "err", err)
+	}
+}
+
+// rewrite replaces the journal by the current records; b.mu is held.
+func (b *book) rewrite() error {
 	moved := map[*bookReturn]journal.Position{}
 	err := b.file.Rewrite(func(emit func(byte, []byte) (journal.Position, error), read func(journal.Position) ([]byte, error)) error {
 		for _, j := range b.order {
@@ -687,12 +694,13 @@ func (b *book) compact() {
 		return nil
 	})
 	if err != nil {
-		b.log.Error("cannot rewrite the syndic's journal", "err", err)
-		return
+		return err
 	}
 	for r, at := range moved {
-		r.at = at
+		b.held += at.Size() - r.size
+		r.at, r.size = at, at.Size()
 	}
+	return nil
 }
 
 // emit writes the records of one job.
