@@ -179,3 +179,100 @@ func (s *site) checkEvents(t *testing.T, events string, tokens map[string]string
 		}
 	}
 }
+
+// TestTwoMastersOfMasters: the return of a job goes only to the master that gave the command; that of
+// a job of the lower master to one of them, and to the other one while that is unreachable.
+func TestTwoMastersOfMasters(t *testing.T) {
+	ups, down := []string{daemontest.Host(), daemontest.Host()}, daemontest.Host()
+	var tops []*daemontest.Node
+	for i, up := range ups {
+		tops = append(tops, daemontest.NewMaster(t, brine, fmt.Sprint("above", i), up, topOptions).Start())
+	}
+	below := daemontest.NewMaster(t, brine, "below", down, "auto_accept: true\n").Start()
+	daemontest.NewMinion(t, brine, "m1", []string{down}, "").Start()
+	eventually.Nil(t, limit, "the minion answers the master below", func() error { return below.PingAll(brine, "m1") })
+	daemontest.NewSyndic(brine, below, "syndic_failover: ordered\n", ups...).Start()
+	var events []func() string
+	for _, top := range tops {
+		eventually.Nil(t, limit, "the minion answers "+top.Name, func() error { return top.PingAll(brine, "m1") })
+		events = append(events, top.Events())
+	}
+	returned := func(i int, jid string) bool { return strings.Contains(events[i](), "salt/job/"+jid+"/ret/m1\n") }
+	arrives := func(i int, jid string) {
+		t.Helper()
+		eventually.Nil(t, limit, fmt.Sprintf("the return of job %s is at master %d", jid, i), func() error {
+			if !returned(i, jid) {
+				return fmt.Errorf("events:\n%s", events[i]())
+			}
+			return nil
+		})
+	}
+	var jids []string
+	for i := range tops {
+		jids = append(jids, start(t, tops[i]))
+		arrives(i, jids[i])
+	}
+	own := start(t, below)
+	arrives(0, own)
+	// A later job of each shows that nothing else is under way.
+	for i := range tops {
+		arrives(i, start(t, tops[i]))
+	}
+	if returned(0, jids[1]) || returned(1, jids[0]) || returned(1, own) {
+		t.Errorf("returns went to other masters:\n%s\n%s", events[0](), events[1]())
+	}
+	tops[0].Kill()
+	arrives(1, start(t, below))
+	rets, err := returns(tops[0].Start(), jids[0])
+	if err != nil || ids(rets) != "m1" {
+		t.Errorf("%v, %v", rets, err)
+	}
+}
+
+// start gives a command to all minions and returns its job id.
+func start(t *testing.T, n *daemontest.Node) string {
+	t.Helper()
+	out, errs, _ := n.Run(brine, "salt", "--async", "*", "test.ping")
+	words := strings.Fields(out)
+	if len(words) == 0 {
+		t.Fatalf("%s: %s", n.Name, errs)
+	}
+	return words[len(words)-1]
+}
+
+// TestNested: commands pass through two syndics, and the minions of each level answer; a syndic refuses
+// a master without the required fingerprint.
+func TestNested(t *testing.T) {
+	up, middle, down := daemontest.Host(), daemontest.Host(), daemontest.Host()
+	above := daemontest.NewMaster(t, brine, "above", up, strings.Replace(topOptions, "syndic_wait: 2", "syndic_wait: 4", 1)).Start()
+	between := daemontest.NewMaster(t, brine, "between", middle, topOptions).Start()
+	below := daemontest.NewMaster(t, brine, "below", down, "auto_accept: true\n").Start()
+	daemontest.NewMinion(t, brine, "high", []string{middle}, "").Start()
+	daemontest.NewMinion(t, brine, "low", []string{down}, "").Start()
+	eventually.Nil(t, limit, "the minion answers the master below", func() error { return below.PingAll(brine, "low") })
+	finger := func(n *daemontest.Node) string {
+		out, _, _ := n.Run(brine, "salt-key", "-f", "master.pub", "--out=json")
+		var keys map[string]map[string]string
+		if err := json.Unmarshal([]byte(out), &keys); err != nil {
+			t.Fatalf("%s: %v", out, err)
+		}
+		for _, byName := range keys {
+			return byName["master.pub"]
+		}
+		return ""
+	}
+	daemontest.NewSyndic(brine, below, "", middle).Start()
+	upper := daemontest.NewSyndic(brine, between, "syndic_finger: "+finger(below)+"\n", up)
+	upper.Start().Logged("fingerprint")
+	upper.Kill()
+	upper.Write("master", strings.Replace(upper.Read("master"), finger(below), finger(above), 1))
+	upper.Start()
+	eventually.Nil(t, limit, "all minions answer the master at the top", func() error { return above.PingAll(brine, "high", "low") })
+	jid := start(t, above)
+	eventually.Nil(t, limit, "all returns are stored at the top", func() error {
+		if rets, err := returns(above, jid); err != nil || ids(rets) != "high low" {
+			return fmt.Errorf("%v, %w", rets, err)
+		}
+		return nil
+	})
+}

@@ -74,21 +74,20 @@ func loadSigners(cfg Config) ([]*crypt.PublicKey, error) {
 // trustIn returns the file with the trusted public key of one master. With several masters
 // each one has its own file.
 func (cfg *Config) trustIn(addr address.Master, several bool) *channel.FileTrust {
-	return TrustOf(cfg.PKIDir, "minion_master", addr, several, &cfg.Handshake)
-}
-
-// TrustOf returns the file NAME.pub with the trusted public key of one master. With several
-// masters each one has its own file, in the directory NAMEs.
-func TrustOf(pkiDir, name string, addr address.Master, several bool, h *handshake.MinionOptions) *channel.FileTrust {
-	shared := filepath.Join(pkiDir, name+".pub")
+	shared := filepath.Join(cfg.PKIDir, "minion_master.pub")
 	if !several {
 		return channel.NewFileTrust(shared)
 	}
-	file := strings.Map(func(r rune) rune {
+	h := &cfg.Handshake
+	return channel.NewMasterTrust(shared, filepath.Join(cfg.PKIDir, "minion_masters", KeyFile(addr)), h.VerifyMasterPubkeySign || len(h.MasterFinger) > 1)
+}
+
+// KeyFile returns the name of the file with the public key of one of several masters.
+func KeyFile(addr address.Master) string {
+	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '.' || r == '-' {
 			return r
 		}
 		return '_'
-	}, addr.Text)
-	return channel.NewMasterTrust(shared, filepath.Join(pkiDir, name+"s", file+".pub"), h.VerifyMasterPubkeySign || len(h.MasterFinger) > 1)
+	}, addr.Text) + ".pub"
 }

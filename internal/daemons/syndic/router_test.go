@@ -88,7 +88,7 @@ func TestWhereEventsGo(t *testing.T) {
 			r.published(&commands[0], []string{"m1", "m2"}, nil)
 			r.event("salt/job/"+asked+"/new", value.DictOf("jid", asked, "minions", value.ListOf("m1", "m2")))
 			r.event("syndic/deep/"+asked, value.DictOf("jid", asked, "minions", value.ListOf("m3")))
-			r.event("salt/job/"+own+"/new", value.DictOf("jid", own, "minions", value.ListOf("m1"), "tgt", "m1", "fun", "test.ping", "arg", &value.List{}, "user", "ann"))
+			r.event("salt/job/"+own+"/new", value.DictOf("jid", own, "minions", value.ListOf("m1"), "tgt", "m1", "fun", "test.ping"))
 			r.event("my/news", value.DictOf("a", 1))
 			r.event("other", value.DictOf("retcode", 0))                                                     // as in Salt
 			r.event("salt/run/"+jid(5)+"/ret", value.DictOf("fun", "runner.jobs.list_job", "return", "big")) // its own question

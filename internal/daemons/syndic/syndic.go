@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -28,6 +29,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/atomicfile"
 	"brine/internal/base/metrics"
 	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
@@ -39,6 +41,7 @@ import (
 	"brine/internal/daemons/minion/outbox"
 	"brine/internal/daemons/minion/roles"
 	"brine/internal/daemons/minion/status"
+	"brine/internal/net/channel"
 	"brine/internal/net/handshake"
 	"brine/internal/net/transport"
 	"brine/internal/net/wire"
@@ -153,14 +156,21 @@ func (s *Syndic) addUppers(signer *handshake.Minion, fingerprint string) error {
 		Notify: func(roles.Event) {}, Ready: func(*link.Link) {}, PillarChanged: func() {},
 		Report: func(string, *value.Dict) { s.wakeUppers() }, Syndic: true, Log: s.log,
 	}
-	several := len(cfg.Options.Masters) > 1
+	var addrs []address.Master
 	for _, name := range cfg.Options.Masters {
 		addr, err := address.Parse(name, cfg.Port, cfg.IPOnly)
 		if err != nil {
 			return salt.Errorf(salt.Invalid, "syndic_master: %w", err)
 		}
+		addrs = append(addrs, addr)
+	}
+	trust, err := trustOf(cfg.PKIDir, addrs)
+	if err != nil {
+		return err
+	}
+	for _, addr := range addrs {
 		own := *signer
-		own.Trust = minion.TrustOf(cfg.PKIDir, "syndic_master", addr, several, &own.Options)
+		own.Trust = trust(addr)
 		l, err := link.New(common, addr, &own)
 		if err != nil {
 			return err
@@ -173,6 +183,30 @@ func (s *Syndic) addUppers(signer *handshake.Minion, fingerprint string) error {
 		s.uppers = append(s.uppers, u)
 	}
 	return nil
+}
+
+// trustOf returns the files with the trusted keys of masters of masters: syndic_master.pub for one,
+// as in Salt, and a file below syndic_masters for each of several. Salt has one file for all of
+// them: if there is only that one, its key is required of each.
+func trustOf(pkiDir string, addrs []address.Master) (func(address.Master) *channel.FileTrust, error) {
+	shared, dir := filepath.Join(pkiDir, "syndic_master.pub"), filepath.Join(pkiDir, "syndic_masters")
+	if len(addrs) == 1 {
+		return func(address.Master) *channel.FileTrust { return channel.NewFileTrust(shared) }, nil
+	}
+	known, err := os.ReadFile(shared)
+	if _, none := os.Stat(dir); err == nil && errors.Is(none, fs.ErrNotExist) {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("cannot keep the keys of masters of masters: %w", err)
+		}
+		for _, addr := range addrs {
+			if err := atomicfile.Write(filepath.Join(dir, minion.KeyFile(addr)), known, 0o644, true); err != nil {
+				return nil, fmt.Errorf("cannot keep the key of a master of masters: %w", err)
+			}
+		}
+	}
+	return func(addr address.Master) *channel.FileTrust {
+		return channel.NewMasterTrust(shared, filepath.Join(dir, minion.KeyFile(addr)), true)
+	}, nil
 }
 
 func (s *Syndic) standing() (out []status.Master) {
