@@ -72,7 +72,7 @@ func TestPing(t *testing.T) {
 		eventually.Nil(t, limit, "the returns are at "+n.Name, func() error {
 			rets, err := returns(n, jid)
 			if err != nil || rets["m1"] != "word" || rets["m2"] != "word" {
-				return fmt.Errorf("%q %q: %v, %w", out, errs, rets, err)
+				return fmt.Errorf("%q %q: %v %v", out, errs, rets, err)
 			}
 			return nil
 		})
@@ -156,7 +156,7 @@ func (s *site) arrived(t *testing.T, tokens map[string]string) {
 		for jid := range left {
 			rets, err := returns(s.above, jid)
 			if err != nil || ids(rets) != "m1 m2" {
-				return fmt.Errorf("%d jobs lack returns, such as %s (%s): %v, %w", len(left), jid, left[jid], rets, err)
+				return fmt.Errorf("%d jobs lack returns, such as %s (%s): %v %v", len(left), jid, left[jid], rets, err)
 			}
 			delete(left, jid)
 		}
@@ -271,7 +271,7 @@ func TestNested(t *testing.T) {
 	jid := start(t, above)
 	eventually.Nil(t, limit, "all returns are stored at the top", func() error {
 		if rets, err := returns(above, jid); err != nil || ids(rets) != "high low" {
-			return fmt.Errorf("%v, %w", rets, err)
+			return fmt.Errorf("%v %v", rets, err)
 		}
 		return nil
 	})

@@ -119,7 +119,7 @@ func TestWhereEventsGo(t *testing.T) {
 func TestMessages(t *testing.T) {
 	r := testRouter(t, nil)
 	r.command("a", testCommand(jid(1), "*"))
-	r.event("salt/job/"+jid(2)+"/new", value.DictOf("jid", jid(2), "minions", value.ListOf("m1"), "tgt", "m*", "tgt_type", "glob", "fun", "test.ping", "user", "ann"))
+	r.event("salt/job/"+jid(2)+"/new", value.DictOf("jid", jid(2), "minions", value.ListOf("m1"), "tgt", "m*", "fun", "test.ping", "user", "ann"))
 	for _, ids := range [][2]string{{jid(1), "m1"}, {jid(1), "m2"}, {jid(2), "m1"}} {
 		r.event(retEvent(ids[0], ids[1]))
 	}
