@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -193,8 +194,12 @@ func (b *Browser) Cookies() (all []Cookie) {
 // special are the keys of WebDriver without a character.
 var special = map[string]string{"Enter": "\ue007", "Tab": "\ue004", "Escape": "\ue00c"}
 
+// control is the key Control of WebDriver.
+const control = "\ue009"
+
 // Type presses and releases keys one after the other: the characters of each text, or one of the
-// keys Enter, Tab and Escape. The element with the focus receives them.
+// keys Enter, Tab and Escape, or a key with Control, as in Control+k. The element with the focus
+// receives them.
 func (b *Browser) Type(texts ...string) {
 	b.t.Helper()
 	var actions []map[string]any
@@ -204,6 +209,12 @@ func (b *Browser) Type(texts ...string) {
 	for _, text := range texts {
 		if key, ok := special[text]; ok {
 			press(key)
+			continue
+		}
+		if key, ok := strings.CutPrefix(text, "Control+"); ok {
+			actions = append(actions, map[string]any{"type": "keyDown", "value": control})
+			press(key)
+			actions = append(actions, map[string]any{"type": "keyUp", "value": control})
 			continue
 		}
 		for _, r := range text {

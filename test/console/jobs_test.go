@@ -70,11 +70,31 @@ changed: {test.succeed_with_changes: []}
 	s.sees("test.fail_without_changes: broken")
 	s.picture("states")
 
+	// The same as a matrix, and the difference of returns.
+	s.click("#matrix summary")
+	var cells []string
+	s.json(&cells, `[...document.querySelectorAll("#matrix tr[data-minion=beta] td .hidden-text")].map((e) => e.textContent)`)
+	if got := strings.Join(cells, ","); got != "in order,failed,changed" {
+		t.Errorf("matrix: %s", got)
+	}
+	s.sees("test.fail_without_changes: broken ✗ 2 failed")
+	s.picture("matrix")
+
 	// Results appear while the page still waits for a minion that does not answer.
 	s.page("#/run?tgt=*&fun=test.ping")
 	s.click("#start")
 	s.sees("2 of 3 minions returned")
 	s.until("the dead one is told of", `document.querySelector("tr[data-id=gone] .status").textContent.includes("no return yet")`)
+
+	// A dry run, its command lines, and many minions.
+	s.page("#/run?tgt=alpha&fun=state.apply")
+	s.set("#args", "web")
+	s.sees("--data-urlencode tgt=alpha --data-urlencode tgt_type=glob --data-urlencode fun=state.apply --data-urlencode arg=web")
+	s.click("#test-first")
+	s.sees("1 of 1 minions returned")
+	s.sees("1 would change")
+	s.page("#/run?tgt=alpha&fun=test.ping")
+	s.until("functions without a dry run", `document.querySelector("#test-first").hidden`)
 
 	s.page("#/jobs")
 	s.until("the jobs are listed", `document.querySelectorAll("tr[data-jid]").length >= 3`)
@@ -82,8 +102,8 @@ changed: {test.succeed_with_changes: []}
 	s.sees("2 of 3 returned")
 	s.picture("jobs")
 	s.set("#f-fun", "state.*")
-	s.until("the filter", `document.querySelectorAll("tr[data-jid]").length === 1`)
-	s.click("tr[data-jid] a")
+	s.until("the filter", `document.querySelectorAll("tr[data-jid]").length === 2`)
+	s.click("tr[data-jid]:last-child a")
 	s.sees("2 of 2 minions returned, 2 failed")
 	s.clean("401")
 }

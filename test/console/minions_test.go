@@ -46,7 +46,7 @@ func TestMinions(t *testing.T) {
 	s.picture("minion")
 	s.page("#/minions/nosuch")
 	s.sees("there is no accepted minion")
-	s.clean("401", "400")
+	s.clean("401", "404")
 }
 
 // TestKeys: the page shows the fingerprint, and makes a decision only after a confirmation.

@@ -31,7 +31,7 @@ func TestSignIn(t *testing.T) {
 	s.until("the stream is open", `document.getElementById("connection").textContent.includes("live")`)
 	var links []string
 	s.json(&links, `[...document.querySelectorAll("nav a")].map((a) => a.dataset.page)`)
-	if want := []string{"overview", "minions", "jobs", "run", "events"}; !slices.Equal(links, want) {
+	if want := []string{"overview", "minions", "jobs", "run", "events", "access", "audit"}; !slices.Equal(links, want) {
 		t.Errorf("a user of runners sees the pages %v, want %v", links, want)
 	}
 	s.page("#/keys")
@@ -112,7 +112,7 @@ func TestThemesAndScreens(t *testing.T) {
 	var pages []string
 	s.json(&pages, `[...document.querySelectorAll("nav a")].map((a) => a.getAttribute("href"))`)
 	pages = append(pages, "#/minions/alpha")
-	if len(pages) != 7 {
+	if len(pages) != 9 {
 		t.Errorf("pages: %v", pages)
 	}
 	backs := map[string]string{}

@@ -80,8 +80,9 @@ func (o *consoles) data(c *call, name, fun string) error {
 
 // used are the functions whose permissions decide what pages show.
 var used = map[string][]string{
-	acl.Runner: {"fleet.topology", "fleet.minions", "fleet.minion", "fleet.preview", "fleet.jobs", "fleet.job", "fleet.result", "fleet.functions"},
-	acl.Wheel:  {"key.list_all", "key.finger", "key.accept_dict", "key.reject_dict", "key.delete_dict"},
+	acl.Runner: {"fleet.topology", "fleet.minions", "fleet.minion", "fleet.preview", "fleet.jobs", "fleet.job", "fleet.result", "fleet.functions",
+		"auth.can", "audit.list"},
+	acl.Wheel: {"key.list_all", "key.finger", "key.accept_dict", "key.reject_dict", "key.delete_dict"},
 }
 
 // me returns the permissions of the session's user, by which pages decide what to show. The

@@ -42,6 +42,10 @@ export async function look(fun, args) {
   return (await send("look/" + fun + "?" + q)).return;
 }
 
+// read reads a path below /v1, and remove deletes what it names.
+export const read = (path) => send("../v1/" + path);
+export const remove = (path) => send("../v1/" + path, { method: "DELETE" });
+
 const json = (data) => ({ method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(data) });
 
 export async function login(username, password, eauth) {

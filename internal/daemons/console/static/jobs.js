@@ -2,6 +2,7 @@ import { h, fill, table, row, status, say } from "./dom.js";
 import { look } from "./api.js";
 import { store, watch } from "./store.js";
 import { result } from "./result.js";
+import { matrix, difference, readable } from "./matrix.js";
 import { plain } from "./text.js";
 
 const funs = (fun) => (Array.isArray(fun) ? fun.join(", ") : plain(fun));
@@ -127,7 +128,9 @@ export function job(main, { part: jid, user }) {
       }
       if (body.children[i] !== s.row) body.insertBefore(s.row, body.children[i] || null);
     });
-    fill(groups, rows.length > maxRows && h("p", { class: "cut" }, (rows.length - maxRows) + " more minions are not shown: choose failed or waiting."), sameAnswers());
+    const opened = [...groups.querySelectorAll("details[open]")].map((d) => d.id);
+    fill(groups, rows.length > maxRows && h("p", { class: "cut" }, (rows.length - maxRows) + " more minions are not shown: choose failed or waiting."), sameAnswers(), matrix(ids, results));
+    for (const d of groups.querySelectorAll("details")) if (opened.includes(d.id)) d.open = true;
   };
 
   // sameAnswers tells how many minions gave equal answers, if there are several.
@@ -141,9 +144,12 @@ export function job(main, { part: jid, user }) {
     }
     if (by.size < 2 || by.size === results.size) return null;
     const all = [...by].sort((a, b) => b[1].length - a[1].length).slice(0, 10);
-    return h("details", { class: "card" }, h("summary", {}, "Equal answers: " + all.map(([, l]) => l.length).join(", ")),
-      table("Equal answers", [{ text: "Minions", number: true }, "Answer", "Ids"], all.map(([k, l]) => row([h("td", { class: "number" }, l.length),
-        h("span", { class: "data" }, k.slice(0, 300)), l.slice(0, 20).join(", ") + (l.length > 20 ? " \u2026" : "")]))));
+    // The others show what is different from the answer of most minions.
+    const usual = readable(JSON.parse(all[0][0] ?? "null"));
+    const answer = (k, i) => (i === 0 || all[0][1].length < 2 ? h("span", { class: "data" }, k.slice(0, 300)) : difference(usual, readable(JSON.parse(k))));
+    return h("details", { class: "card", id: "equal" }, h("summary", {}, "Equal answers: " + all.map(([, l]) => l.length).join(", ")),
+      table("Equal answers", [{ text: "Minions", number: true }, "Answer", "Ids"], all.map(([k, l], i) => row([h("td", { class: "number" }, l.length),
+        answer(k, i), l.slice(0, 20).join(", ") + (l.length > 20 ? " \u2026" : "")]))));
   };
 
   const live = () => {

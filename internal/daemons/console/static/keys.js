@@ -32,7 +32,7 @@ export function keys(main, { query, user }) {
       const buttons = (id) => h("span", { class: "words" }, Object.entries(actions).filter(([, a]) => a.on.includes(state) && user.may["wheel." + a.fun]).map(([name, a]) =>
         h("button", { type: "button", class: name + (a.danger ? " danger" : ""), "aria-label": a.word + " the key of " + id, on: { click: () => decide(name, state, id) } }, a.word)));
       return h("section", { "data-state": state }, h("h2", {}, title + " (" + ids.length + ")"), ids.length > 0 &&
-        table(title, ["Minion", "State", ""], ids.slice(0, maxRows).map((id) => row([h("span", { class: "data" }, id), status(kind, title.toLowerCase()), buttons(id)], { "data-id": id }))),
+        table(title, ["Minion", "State", "Actions"], ids.slice(0, maxRows).map((id) => row([h("span", { class: "data" }, id), status(kind, title.toLowerCase()), buttons(id)], { "data-id": id }))),
         ids.length > maxRows && h("p", { class: "cut" }, (ids.length - maxRows) + " more: search for them."));
     });
     fill(list, parts);

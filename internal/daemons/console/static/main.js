@@ -11,6 +11,9 @@ import { keys } from "./keys.js";
 import { jobs, job } from "./jobs.js";
 import { runPage } from "./run.js";
 import { events } from "./events.js";
+import { access } from "./access.js";
+import { audit } from "./audit.js";
+import { palette, forget } from "./palette.js";
 
 const pages = {
   overview: { title: "Overview", key: "o", show: overview, needs: "runner.fleet.topology" },
@@ -19,6 +22,8 @@ const pages = {
   jobs: { title: "Jobs", key: "j", show: jobs, one: job },
   run: { title: "Run", key: "r", show: runPage },
   events: { title: "Events", key: "e", show: events },
+  access: { title: "Access", key: "a", show: access },
+  audit: { title: "Audit", key: "u", show: audit, needs: "runner.audit.list" },
 };
 
 const app = document.getElementById("app");
@@ -53,13 +58,13 @@ function frame() {
   main = h("main", { id: "main", tabindex: "-1" });
   const link = ([name, p]) => h("a", { href: "#/" + name, "data-page": name }, p.title);
   fill(app, h("div", { class: "shell" },
-    h("div", { class: "side" }, h("div", { class: "name" }, "Brine"),
-      h("nav", { "aria-label": "Pages" }, Object.entries(pages).filter(([, p]) => allowed(p)).map(link))),
+    h("div", { class: "side" }, h("nav", { "aria-label": "Pages" }, h("div", { class: "name" }, "Brine"), Object.entries(pages).filter(([, p]) => allowed(p)).map(link))),
     h("div", {},
       h("header", { class: "top" },
         h("span", { id: "connection", class: "status waiting" }, "\u2026 connecting"), h("span", { class: "space" }),
         h("span", { class: "quiet data", id: "who" }, user.user),
         h("button", { type: "button", id: "theme", on: { click: otherTheme } }, "Theme"),
+        h("button", { type: "button", id: "go", on: { click: openPalette } }, "Go to Ctrl-K"),
         h("button", { type: "button", id: "help", on: { click: help } }, "Keys ?"),
         h("button", { type: "button", id: "sign-out", on: { click: signOut } }, "Sign out")),
       banner, main)));
@@ -108,14 +113,23 @@ function failover() {
   e.hidden = false;
 }
 
+function openPalette() {
+  palette(Object.fromEntries(Object.entries(pages).filter(([, p]) => allowed(p)).map(([name, p]) => [name, p.title])), user);
+}
+
 function help() {
-  const rows = [["?", "this list"], ["/", "search or filter"], ["j / k", "next or previous row"], ["Enter", "open the row"], ["Esc", "leave a field"],
+  const rows = [["?", "this list"], ["Ctrl-K", "go to a page, a minion, a job or a function"], ["/", "search or filter"], ["j / k", "next or previous row"], ["Enter", "open the row"], ["Esc", "leave a field"],
     ["t", "theme"], ...Object.values(pages).filter(allowed).map((p) => ["g " + p.key, p.title])];
   ask("Keyboard", h("table", {}, h("tbody", {}, rows.map(([k, t]) => h("tr", {}, h("td", {}, h("kbd", {}, k)), h("td", {}, t))))));
 }
 
 let goes = 0; // when g was pressed
 document.addEventListener("keydown", (e) => {
+  if (user && (e.ctrlKey || e.metaKey) && !e.altKey && !e.shiftKey && e.key.toLowerCase() === "k") {
+    e.preventDefault();
+    openPalette();
+    return;
+  }
   if (!user || e.ctrlKey || e.altKey || e.metaKey || document.querySelector("dialog[open]")) return;
   const field = e.target.closest && e.target.closest("input, select, textarea");
   if (e.key === "Escape" && field) { field.blur(); main.focus(); return; }
@@ -156,6 +170,7 @@ function stop() {
   leave = () => {};
   close();
   reset();
+  forget();
   shown = "";
   for (const d of document.querySelectorAll("dialog")) d.remove();
   askToSignIn();

@@ -1,8 +1,12 @@
-import { h, fill, status } from "./dom.js";
+import { h, fill, status, ask } from "./dom.js";
 import { command, look } from "./api.js";
 
 const types = ["glob", "list", "grain", "compound", "nodegroup", "pcre", "grain_pcre", "pillar", "ipcidr"];
 const flags = { list: "-L", grain: "-G", compound: "-C", nodegroup: "-N", pcre: "-E", grain_pcre: "-P", pillar: "-I", ipcidr: "-S" };
+
+// many is the number of minions above which a job needs a confirmation. tested are functions that
+// take test=True.
+const many = 100, tested = /^state\.(apply|highstate|sls|sls_id|single|template|template_str|top)$/;
 
 // words splits a line like a shell does, without expansions.
 export function words(line) {
@@ -40,11 +44,17 @@ export function runPage(main, { query, user }) {
   const names = h("datalist", { id: "functions" }), doc = h("div", { id: "doc" }), matches = h("p", { id: "matches", class: "quiet", role: "status" });
   const shell = h("p", { class: "data", id: "shell" }), error = h("p", { class: "error", role: "alert" });
   const button = h("button", { type: "submit", class: "main", id: "start" }, "Run");
+  const first = h("button", { type: "button", id: "test-first", hidden: true, on: { click: (e) => start(e, ["test=True"]) } }, "Test first");
+  const curl = h("p", { class: "data", id: "curl" });
   let over = false, asked = 0, matched = null, due = null, docDue = null;
 
   const line = () => {
     try {
       fill(shell, ["salt", ...(flags[type.value] ? [flags[type.value]] : []), quoted(tgt.value), fun.value || "FUNCTION", ...words(args.value).map(quoted)].join(" "));
+      const fields = [["client", "local_async"], ["tgt", tgt.value], ["tgt_type", type.value], ["fun", fun.value || "FUNCTION"], ...words(args.value).map((w) => ["arg", w])];
+      fill(curl, ["curl -s", quoted(location.origin + location.pathname.replace(/\/console\/.*$/, "")), "-H 'X-Auth-Token: TOKEN'",
+        ...fields.map(([k, v]) => "--data-urlencode " + quoted(k + "=" + v))].join(" "));
+      first.hidden = !tested.test(fun.value);
       fill(error);
     } catch (e) {
       fill(error, e.message);
@@ -84,12 +94,22 @@ export function runPage(main, { query, user }) {
       fill(doc, h("p", { class: "data" }, name + " " + params.join(" ")), text && h("pre", { class: "data" }, text));
     } catch { /* the documentation is not needed to run it */ }
   };
-  const start = async (e) => {
+  // sure asks for the number of minions before a job for many of them.
+  const sure = async (more) => {
+    if (more || matched === null || matched <= many || fun.value.startsWith("test.")) return true;
+    const typed = h("input", { id: "number", inputmode: "numeric", autocomplete: "off" });
+    const ok = await ask("Many minions", h("div", {}, h("p", {}, "This runs " + fun.value + " on " + matched + " minions. Type the number of minions to go on."),
+      h("label", { for: "number" }, "Number of minions"), typed), "Run", true);
+    if (ok && typed.value.trim() !== String(matched)) fill(error, "The number is not " + matched + ": nothing was started.");
+    return ok && typed.value.trim() === String(matched);
+  };
+  const start = async (e, more) => {
     e.preventDefault();
     fill(error);
-    button.disabled = true;
+    if (!await sure(more)) return;
+    button.disabled = first.disabled = true;
     try {
-      const got = await command(tgt.value, type.value, fun.value, words(args.value));
+      const got = await command(tgt.value, type.value, fun.value, [...words(args.value), ...(more || [])]);
       if (!got || !got.jid) {
         fill(error, "No minion matches the target.");
         return;
@@ -98,7 +118,7 @@ export function runPage(main, { query, user }) {
     } catch (x) {
       fill(error, x.message);
     } finally {
-      button.disabled = false;
+      button.disabled = first.disabled = false;
     }
   };
   const later = () => { clearTimeout(due); line(); due = setTimeout(preview, 300); };
@@ -110,8 +130,8 @@ export function runPage(main, { query, user }) {
     h("form", { on: { submit: start }, class: "card" },
       h("div", { class: "fields" }, h("div", {}, h("label", { for: "tgt_type" }, "Target type"), type), h("div", { class: "grow" }, h("label", { for: "tgt" }, "Target"), tgt)), matches,
       h("div", { class: "fields" }, h("div", { class: "grow" }, h("label", { for: "fun" }, "Function"), fun, names),
-        h("div", { class: "grow" }, h("label", { for: "args" }, "Arguments, as on a command line"), args), button),
-      error, h("p", { class: "quiet" }, "The same on the command line:"), shell), doc);
+        h("div", { class: "grow" }, h("label", { for: "args" }, "Arguments, as on a command line"), args), first, button),
+      error, h("p", { class: "quiet" }, "The same on the command line, and for the REST API:"), shell, curl), doc);
   line();
   preview();
   describe();

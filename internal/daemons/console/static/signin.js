@@ -30,7 +30,7 @@ export function signIn(app, server, done) {
       button.disabled = false;
     }
   };
-  fill(app, h("main", { class: "sign" }, h("h1", {}, "Brine console"),
+  fill(app, h("main", { class: "sign", id: "main", tabindex: "-1" }, h("h1", {}, "Brine console"),
     server.eauth.length === 0 && h("p", { class: "error" }, "This master has no external_auth: there is no way to sign in."),
     h("form", { on: { submit } },
       h("label", { for: "username" }, "User"), name,

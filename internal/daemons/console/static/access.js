@@ -1,0 +1,73 @@
+// Who may do what, and who is signed in.
+
+import { h, fill, table, row, status, ask, say } from "./dom.js";
+import { read, remove } from "./api.js";
+import { plain } from "./text.js";
+import { words } from "./run.js";
+
+// sentence puts an entry of a list of permissions into words.
+export function sentence(e) {
+  if (typeof e === "string") {
+    if (e === "@runner" || e === "@runners") return "may run all runners";
+    if (e === "@wheel") return "may run all wheel functions";
+    if (e.startsWith("@")) return "may run all functions of the master's module " + e.slice(1);
+    return "may run functions that match " + e + " on all minions";
+  }
+  const [tgt, what] = Object.entries(e || {})[0] || ["", ""];
+  const list = (Array.isArray(what) ? what : [what]).map((f) => (typeof f === "string" ? f : Object.entries(f).map(([k, v]) => k + " with " + plain(v)).join(", "))).join(" and ");
+  return tgt.startsWith("@") ? "may run of " + tgt.slice(1) + " on the master: " + list : "may run " + list + " on minions that match " + tgt;
+}
+
+export function access(main, { user }) {
+  const answer = h("div", { id: "answer", role: "status" }), error = h("p", { class: "error", role: "alert" });
+  const f = (name, label, value) => [h("label", { for: "f-" + name }, label), h("input", { id: "f-" + name, value: value || "", spellcheck: "false", autocapitalize: "none" })];
+  const who = f("user", "User", user.user), fun = f("fun", "Function", "test.ping"), tgt = f("tgt", "Target (compound)", "*"), args = f("arg", "Arguments"), groups = f("groups", "Groups");
+  const form = h("select", { id: "f-form" }, [["minions", "on minions"], ["runner", "runner"], ["wheel", "wheel function"]].map(([v, t]) => h("option", { value: v }, t)));
+  const list = h("div", { id: "sessions" });
+  let over = false;
+  const test = async (e) => {
+    e.preventDefault();
+    fill(error);
+    try {
+      const q = new URLSearchParams({ user: who[1].value, fun: fun[1].value, form: form.value });
+      if (form.value === "minions") { q.set("tgt", tgt[1].value); q.set("tgt_type", "compound"); }
+      if (groups[1].value) q.set("groups", groups[1].value);
+      for (const w of words(args[1].value)) q.append("arg", w);
+      const d = await read("can?" + q);
+      if (over) return;
+      fill(answer, h("p", {}, d.allowed ? status("ok", who[1].value + " may do this") : status("failed", who[1].value + " may not do this")),
+        d.forbidden && h("p", {}, d.forbidden),
+        h("ul", {}, d.rules.map((r) => h("li", {}, r.source + ": " + sentence(r.entry), " ", h("span", { class: "data quiet" }, plain(r.entry))))));
+    } catch (x) {
+      if (!over) fill(error, x.message);
+    }
+  };
+  const load = async () => {
+    try {
+      const d = await read("sessions");
+      if (over) return;
+      fill(list, table("Sessions", ["User", "Ends", "Actions"], d.sessions.map((s) => row([s.user, new Date(s.expire * 1000).toLocaleString(),
+        s.current ? h("span", { class: "quiet" }, "this one") : h("button", { type: "button", class: "danger end", "aria-label": "End a session of " + s.user, on: { click: () => end(s) } }, "End")],
+        { "data-user": s.user }))));
+    } catch (x) {
+      if (!over) fill(error, x.message);
+    }
+  };
+  const end = async (s) => {
+    if (!await ask("End a session", h("p", {}, "End this session of ", h("strong", {}, s.user), "? Its token ends as well."), "End", true)) return;
+    try {
+      await remove("sessions/" + encodeURIComponent(s.id));
+      say("The session has ended.");
+    } catch (x) {
+      fill(error, x.message);
+    }
+    await load();
+  };
+  fill(main, h("h1", {}, "Access"), error,
+    user.may["runner.auth.can"] && [h("h2", {}, "May a user do this?"), h("form", { class: "card", id: "can", on: { submit: test } },
+      h("div", { class: "fields" }, h("div", {}, who), h("div", {}, h("label", { for: "f-form" }, "Form"), form), h("div", { class: "grow" }, fun), h("div", { class: "grow" }, args)),
+      h("div", { class: "fields" }, h("div", { class: "grow" }, tgt), h("div", {}, groups), h("button", { type: "submit", class: "main", id: "test" }, "Test")), answer)],
+    h("h2", {}, "Sessions of this server"), list);
+  load();
+  return () => { over = true; };
+}

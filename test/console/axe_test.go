@@ -1,0 +1,124 @@
+package console
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"brine/test/tools"
+)
+
+// axe is the accessibility checker axe-core, and the sum of its script. It is fetched by npm, not
+// part of the project.
+const (
+	axe    = "axe-core@4.10.2"
+	axeSum = "b511cd9dec01c76f4b2ad1723b66b6db37d4c2eb4ed199076e1829d9ee7b75e3"
+)
+
+// fetchAxe returns the script of axe-core. It skips the test where npm cannot fetch it.
+func fetchAxe(t *testing.T) string {
+	t.Helper()
+	npm := tools.Find("npm")
+	if npm == "" {
+		t.Skip("npm, which fetches axe-core, is not installed")
+	}
+	dir := t.TempDir()
+	c := exec.Command(npm, "pack", "--silent", axe)
+	c.Dir = dir
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Skipf("npm cannot fetch %s: %v %.300s", axe, err, out)
+	}
+	all, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	f, err := os.Open(all[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			t.Fatalf("%s has no script", axe)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Name != "package/axe.min.js" {
+			continue
+		}
+		b, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != axeSum {
+			t.Fatalf("%s is another file: %x", axe, sum)
+		}
+		return string(b)
+	}
+}
+
+// TestAxe: axe-core finds no violation of WCAG 2.2 AA on any page, in both themes.
+func TestAxe(t *testing.T) {
+	script := fetchAxe(t)
+	roots := t.TempDir()
+	if err := os.Chmod(roots, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sls := []byte("a: {test.succeed_with_changes: []}\nb: {test.fail_without_changes: []}\n")
+	if err := os.WriteFile(filepath.Join(roots, "web.sls"), sls, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, "file_roots: {base: ["+roots+"]}\n", "alpha", "beta")
+	check := func(what string) {
+		t.Helper()
+		var found []string
+		s.Run(&found, script+`
+			const r = await axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]});
+			return r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html.slice(0, 200)));`)
+		for _, f := range found {
+			t.Errorf("%s: %s", what, f)
+		}
+	}
+	check("sign-in")
+	s.enter()
+	s.page("#/run?tgt=*&fun=state.apply")
+	s.set("#args", "web")
+	s.click("#start")
+	s.sees("2 of 2 minions returned")
+	s.click("#matrix summary")
+	job := s.text("location.hash")
+	var pages []string
+	s.json(&pages, `[...document.querySelectorAll("nav a")].map((a) => a.getAttribute("href"))`)
+	for _, scheme := range []string{"light", "dark"} {
+		s.Scheme(scheme)
+		s.until("the theme is "+scheme, `document.documentElement.dataset.theme === args[0]`, scheme)
+		for _, p := range append(pages, "#/minions/alpha", job, "#/run?fun=state.apply") {
+			s.page(p)
+			s.until("the page is there", `document.querySelector("main h1") && location.hash === args[0]`, p)
+			if strings.HasPrefix(p, "#/jobs/") {
+				s.click("#matrix summary")
+			}
+			check(scheme + " " + p)
+		}
+		s.click("#help")
+		check(scheme + " help")
+		s.Type("Escape")
+		s.click("#go")
+		check(scheme + " palette")
+		s.Type("Escape")
+	}
+}

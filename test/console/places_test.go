@@ -1,0 +1,117 @@
+package console
+
+import (
+	"strings"
+	"testing"
+
+	"brine/test/daemontest"
+)
+
+// TestPalette goes to pages, minions, jobs and functions by the keyboard alone.
+func TestPalette(t *testing.T) {
+	s := start(t, "", "alpha", "beta")
+	s.enter()
+	s.held("m1", 2)
+	for _, c := range []struct{ text, kind, hash string }{
+		{"Audi", "page", "#/audit"}, {"bet", "minion", "#/minions/beta"}, {"20260101120000000000", "job", "#/jobs/20260101120000000000"},
+		{"disk.usag", "run", "#/run?fun=disk.usage"},
+	} {
+		s.Type("Control+k")
+		s.until("the palette is open", `document.activeElement.id === "palette-input"`)
+		s.Type(c.text)
+		s.until(c.text+" is offered", `document.querySelector("#palette-list [aria-selected=true] .quiet").textContent.trim() === args[0]`, c.kind)
+		s.Type("Enter")
+		s.until("it goes to "+c.hash, `location.hash === args[0] && !document.querySelector("dialog")`, c.hash)
+	}
+	s.click("#go")
+	s.set("#palette-input", "no such place")
+	s.sees("Nothing has this name.")
+	s.clean("401", "404")
+}
+
+// TestAccess tests permissions, shows requests, and ends sessions.
+func TestAccess(t *testing.T) {
+	s := start(t, "", "alpha", "beta")
+	s.signIn("limited", "s3cret", "sharedsecret")
+	s.page("#/access")
+	s.until("the user's own session", `document.querySelectorAll("#sessions tr[data-user=limited]").length === 1`)
+	if s.text(`document.querySelector("#can")`) != "null" {
+		t.Error("a user without permission is offered the test")
+	}
+	s.page("#/audit")
+	s.sees("Your permissions do not include runner audit.list")
+	session := s.text(`document.cookie`) // empty: scripts cannot read it
+	if session != "" {
+		t.Errorf("cookie %q", session)
+	}
+	s.Run(nil, `location.hash = "#/overview"; await fetch("../login", {method: "POST", headers: {"Content-Type": "application/json"},
+		body: JSON.stringify({username: "admin", password: "s3cret", eauth: "sharedsecret"})}); location.reload();`)
+	s.until("the other user", `document.querySelector("#who").textContent === "admin"`)
+	if _, err := s.master.SaltJSON(daemontest.Brine, "alpha", "test.version"); err != nil {
+		t.Fatal(err)
+	}
+
+	s.page("#/access")
+	s.set("#f-user", "limited")
+	s.set("#f-fun", "test.echo")
+	s.set("#f-tgt", "alpha")
+	s.click("#test")
+	s.sees("limited may do this")
+	s.sees("external_auth: sharedsecret: may run test.* on minions that match alpha")
+	s.picture("access")
+	s.set("#f-tgt", "*")
+	s.click("#test")
+	s.sees("limited may not do this")
+	s.set("#f-form", "wheel")
+	s.set("#f-user", "admin")
+	s.set("#f-fun", "key.accept")
+	s.click("#test")
+	s.sees("may run all wheel functions")
+	s.set("#f-form", "minions")
+	s.set("#f-tgt", "(a")
+	s.click("#test")
+	s.sees("admin may do this")
+
+	s.until("all sessions", `document.querySelectorAll("#sessions tr[data-user]").length === 2`)
+	s.click("#sessions tr[data-user=limited] button.end")
+	s.click("dialog .confirm")
+	s.until("one is left", `document.querySelectorAll("#sessions tr[data-user]").length === 1`)
+
+	s.page("#/audit")
+	s.sees("test.version")
+	s.picture("audit")
+	s.set("#f-user", "nobody*")
+	s.sees("There are no records.")
+	s.clean("401")
+}
+
+// TestDifferenceOfAnswers: the answers of few minions show what differs from that of most.
+func TestDifferenceOfAnswers(t *testing.T) {
+	s := start(t, "", "alpha", "beta", "gamma")
+	for i, id := range []string{"alpha", "beta", "gamma"} {
+		text := "port: 80\nuser: www\n"
+		if i == 2 {
+			text = "port: 8080\nuser: www\n"
+		}
+		if _, err := s.master.SaltJSON(daemontest.Brine, id, "grains.set", "conf", text, "force=True"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.enter()
+	s.page("#/run?tgt=*&fun=grains.get")
+	s.set("#args", "conf")
+	s.click("#start")
+	s.sees("3 of 3 minions returned")
+	s.click("#equal summary")
+	s.until("what differs", `document.querySelector("#equal .diff del").textContent === "80" && document.querySelector("#equal .diff ins").textContent === "8080"`)
+	var parts []string
+	s.json(&parts, `await (async () => {
+		const m = await import("./matrix.js");
+		const d = m.difference("one two three\nfour", "one 2 three\nfour five");
+		return [...d.children].map((e) => e.tagName + ":" + e.textContent);
+	})()`)
+	if got := strings.Join(parts, "|"); got != "SPAN:one |DEL:two|INS:2|SPAN: three\nfour|INS: five" {
+		t.Errorf("difference: %q", got)
+	}
+	s.clean("401")
+}
