@@ -16,6 +16,7 @@ import (
 	"brine/internal/daemons/api"
 	"brine/internal/daemons/master"
 	"brine/internal/daemons/minion"
+	"brine/internal/daemons/syndic"
 	"brine/internal/ha/cluster/witness"
 	"brine/test/tools"
 )
@@ -23,7 +24,7 @@ import (
 // tables are the tables of docs/metrics.md, in their order.
 func tables() [][]*metrics.Family {
 	out := [][]*metrics.Family{metrics.ProcessFamilies()}
-	for _, all := range [][]*metrics.Family{master.Families(), minion.Families(), api.Families(), witness.Families()} {
+	for _, all := range [][]*metrics.Family{master.Families(), minion.Families(), api.Families(), syndic.Families(), witness.Families()} {
 		out = append(out, slices.DeleteFunc(all, func(f *metrics.Family) bool { return slices.Contains(out[0], f) }))
 	}
 	return out

@@ -59,7 +59,7 @@ func loadSyndic(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 		user = o.User
 	}
 	return &common{
-		log: &cfg.Log, pidFile: o.PIDFile, profile: cfg.Profile, user: user, directories: []string{own.Files.PKIDir, f.CacheDir},
+		log: &cfg.Log, pidFile: o.PIDFile, profile: cfg.Profile, metrics: o.Metrics, user: user, directories: []string{own.Files.PKIDir, f.CacheDir},
 		check: func(ctx context.Context, c *checker) {
 			c.key(filepath.Join(own.Files.PKIDir, "minion.pem"), "")
 			c.masters(ctx, o.Masters)

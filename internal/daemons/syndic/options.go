@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"brine/internal/base/metrics"
 	"brine/internal/base/salt"
 	"brine/internal/daemons/minion/masters"
 	"brine/internal/net/handshake"
@@ -23,6 +24,7 @@ type Options struct {
 	User    string `salt:"syndic_user" default:"" doc:"user that salt-syndic runs as; empty: the user of the master" change:"restart"`
 	LogFile string `salt:"syndic_log_file" default:"/var/log/salt/syndic" doc:"log file of salt-syndic" change:"restart"`
 	PIDFile string `salt:"syndic_pidfile" default:"/var/run/salt-syndic.pid" doc:"file for the number of the process of salt-syndic" change:"restart"`
+	Metrics string `salt:"syndic_metrics_address" default:"" doc:"address and port where salt-syndic serves /metrics for Prometheus, /livez and /readyz, as metrics_address does for other daemons; empty: off (Brine only)" change:"restart"`
 }
 
 // The values of syndic_failover and syndic_mode.
@@ -45,5 +47,5 @@ func (o *Options) Check() error {
 	case o.MasterPort < 0 || o.MasterPort > 65535:
 		return salt.Errorf(salt.Invalid, "syndic_master_port: %d is not a port (1 to 65535)", o.MasterPort)
 	}
-	return nil
+	return metrics.Check("syndic_metrics_address", o.Metrics)
 }

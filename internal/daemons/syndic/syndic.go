@@ -24,6 +24,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -462,6 +463,11 @@ var (
 		Help: "Returns sent to masters of masters, by what became of them. One that could not be stored is sent again.", Labels: []string{"result"}}
 	waitingFamily = metrics.Family{Name: "brine_syndic_returns_waiting", Kind: metrics.Gauge, Help: "Returns that a master of masters has not accepted yet."}
 )
+
+// Families returns the metrics of a syndic.
+func Families() []*metrics.Family {
+	return slices.Concat(metrics.ProcessFamilies(), []*metrics.Family{&commandsFamily, &returnsFamily, &waitingFamily})
+}
 
 // Metrics implements metrics.Daemon.
 func (s *Syndic) Metrics(p *metrics.Page) {
