@@ -52,7 +52,7 @@ type options struct {
 	CacheDir      string `flag:"--cachedir" arg:"DIR" doc:"Use this cache directory instead of the configured one."`
 	FileRoot      string `flag:"--file-root" arg:"DIR" doc:"Use this directory as the only file root of the environment base."`
 	PillarRoot    string `flag:"--pillar-root" arg:"DIR" doc:"Use this directory as the only pillar root of the environment base."`
-	Executors     string `flag:"--module-executors" arg:"LIST" doc:"How to call the function instead of the configured way: direct_call, or splay before it."`
+	Executors     string `flag:"--module-executors" arg:"LIST" doc:"Executors to use instead of the configured ones: direct_call, sudo, modules of your own, or splay before one of them."`
 	ExecutorOpts  string `flag:"--executor-opts" arg:"MAP" doc:"Options of the executors, such as {splaytime: 60}."`
 	absent
 }
