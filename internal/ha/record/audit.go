@@ -14,9 +14,6 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// fullTime is the time between audits that read the contents of all entries.
-const fullTime = 24 * time.Hour
-
 // local returns the numbers of the changes that count, by origin, and a vector from after they were
 // read: every change by which another one no longer counts is in it.
 func (f *follower) local() (live map[string][]uint64, after oplog.Vector, err error) {
@@ -49,7 +46,7 @@ func (f *follower) local() (live map[string][]uint64, after oplog.Vector, err er
 // audit compares the entries on the server with those of this master. It writes what is missing or
 // damaged there, and removes what no longer counts.
 func (f *follower) audit(ctx context.Context) error {
-	if time.Since(f.audited) < auditTime {
+	if time.Since(f.audited) < f.s.times.audit {
 		return nil
 	}
 	before, err := f.stream.Vector()
@@ -77,7 +74,7 @@ func (f *follower) audit(ctx context.Context) error {
 			}
 		}
 	}
-	full := time.Since(f.full) > fullTime
+	full := time.Since(f.full) > f.s.times.full
 	put, gone := 0, 0
 	var tombstones []dead
 	for origin, r := range f.looked {
@@ -117,7 +114,7 @@ func (f *follower) audit(ctx context.Context) error {
 		f.s.log.Warn("entries were missing in the store of record, or damaged; wrote them again", "stream", f.name, "entries", put)
 	}
 	f.s.log.Debug("compared the store of record", "stream", f.name, "written", put, "removed", gone)
-	f.audited = time.Now().Add(wait.Jitter(auditTime / 2)) // not all masters at once
+	f.audited = time.Now().Add(wait.Jitter(f.s.times.audit / 2)) // not all masters at once
 	if full {
 		f.full = time.Now()
 	}

@@ -83,12 +83,12 @@ func (f *follower) run(ctx context.Context) {
 			f.generation = nil
 			f.s.limited.Warn("store of record "+f.name, "cannot exchange changes with the store of record; they stay on this master's disk", "stream", f.name,
 				"err", err)
-			if !wait.Sleep(ctx, wait.Jitter(pause)) {
+			if !wait.Sleep(ctx, wait.Jitter(f.s.times.pause)) {
 				return
 			}
 			continue
 		}
-		if wait.Until(ctx, changed, pollTime); ctx.Err() != nil {
+		if wait.Until(ctx, changed, f.s.times.poll); ctx.Err() != nil {
 			return
 		}
 	}
@@ -120,10 +120,7 @@ func (f *follower) round(ctx context.Context) error {
 		return salt.Errorf(salt.Denied, "this master was removed from the cluster: to let it join again, run brine cluster readmit %s on a member and restart it",
 			f.s.id)
 	}
-	if f.blocked() {
-		return nil
-	}
-	if err := f.push(ctx); err != nil {
+	if err := f.push(ctx); err != nil || f.blocked() {
 		return err
 	}
 	if err := f.heal(ctx); err != nil {
@@ -147,7 +144,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 			f.note(err)
 			return err
 		}
-		if !wait.Sleep(ctx, pollTime) {
+		if !wait.Sleep(ctx, f.s.times.poll) {
 			return ctx.Err()
 		}
 	}
@@ -375,9 +372,6 @@ func (f *follower) eachName(ctx context.Context, prefix string, fn func(word str
 // maxPull is the size of a batch, in bytes, from which no more entries are added.
 const maxPull = 4 << 20
 
-// stuckPause is the time between attempts to read a row that could not be read.
-const stuckPause = 10 * time.Second
-
 // pullOrigin applies the changes of an origin after a number. If a row cannot be read, it applies the
 // later ones without raising the vector, and tries again later.
 func (f *follower) pullOrigin(ctx context.Context, origin string, at, to uint64) error {
@@ -403,7 +397,7 @@ func (f *follower) pullOrigin(ctx context.Context, origin string, at, to uint64)
 		case refused > 0 || bad > 0:
 			// Go on after the row, but keep the vector before it.
 			at = max(st.done, cmp.Or(refused, bad))
-			st = stuck{at, time.Now().Add(stuckPause)}
+			st = stuck{at, time.Now().Add(f.s.times.stuck)}
 			f.stuck[origin], loose = st, true
 		case isStuck:
 			st, isStuck = stuck{}, false
@@ -599,7 +593,7 @@ func (f *follower) next() (origin string, ok bool, err error) {
 			if l, known := f.lag[o]; !known || has >= l.number {
 				f.lag[o] = lag{n, now}
 				continue
-			} else if now.Sub(l.since) < hearsay {
+			} else if now.Sub(l.since) < f.s.times.hearsay {
 				continue
 			}
 		}

@@ -31,19 +31,31 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// Times of the store.
-const (
-	// requestTime is the timeout of a request.
-	requestTime = 5 * time.Second
-	// pollTime is the time between looks for changes of other masters.
-	pollTime = 500 * time.Millisecond
-	// pause is the time after an error before the next attempt.
-	pause = time.Second
+// requestTime is the timeout of a request.
+const requestTime = 5 * time.Second
+
+// times are the times of the exchange with the server.
+type times struct {
+	// poll is the time between looks for changes of other masters, and pause the time after an error
+	// before the next attempt.
+	poll, pause time.Duration
 	// hearsay is how long the server may lack changes of another master before this one writes them.
-	hearsay = 2 * time.Second
-	// auditTime is the time between comparisons of all rows with what this master has.
-	auditTime = 10 * time.Minute
-)
+	hearsay time.Duration
+	// audit is the time between comparisons of all rows with what this master has, and full the time
+	// between those that read all contents.
+	audit, full time.Duration
+	// stuck is the time between attempts to read a row that could not be read.
+	stuck time.Duration
+	// sweepRenew is the time between changes of the sweep row by the master that sweeps. The row of a
+	// dead master counts for sweepOver for one that can continue its work, and for sweepGone for any
+	// other one, in which case outdated entries may stay.
+	sweepRenew, sweepOver, sweepGone time.Duration
+}
+
+var usual = times{
+	poll: 500 * time.Millisecond, pause: time.Second, hearsay: 2 * time.Second, audit: 10 * time.Minute, full: 24 * time.Hour, stuck: 10 * time.Second,
+	sweepRenew: 5 * time.Second, sweepOver: 30 * time.Second, sweepGone: 10 * time.Minute,
+}
 
 // MinSecret is the minimum number of hexadecimal digits of the secret: a reader of the server can
 // guess offline.
@@ -67,6 +79,7 @@ type Store struct {
 	seal    *sealer
 	log     *slog.Logger
 	limited *limitlog.Log
+	times   times
 
 	mu        sync.Mutex
 	followers map[string]*follower
@@ -96,7 +109,8 @@ func Open(c Config) (*Store, error) {
 		return nil, err
 	}
 	top := "/salt_record/" + escape(c.Cluster) + "/"
-	s := &Store{engine: c.Engine, id: c.ID, seal: seal, log: c.Log, limited: limitlog.New(c.Log), followers: map[string]*follower{}}
+	s := &Store{engine: c.Engine, id: c.ID, seal: seal, log: c.Log, limited: limitlog.New(c.Log), times: usual,
+		followers: map[string]*follower{}}
 	if s.rows, err = openBounded(c.Engine, c.Options, top+seal.id+"/"); err != nil {
 		return nil, salt.Errorf(salt.Invalid, "store_of_record: %w", err)
 	}

@@ -19,16 +19,6 @@ import (
 // absent. A master that lacks forgotten deletions applies nothing until the row is gone; then it drops
 // what the server does not list.
 
-// Times of a sweep.
-const (
-	// sweepRenew is the time between changes of the row by the master that sweeps.
-	sweepRenew = 5 * time.Second
-	// sweepOver is how long the row of a dead master counts for one that can continue its work, and
-	// sweepGone for any other one, in which case outdated entries may stay.
-	sweepOver = 30 * time.Second
-	sweepGone = 10 * time.Minute
-)
-
 // sweeper is the row as this master first saw it.
 type sweeper struct {
 	raw   []byte
@@ -70,8 +60,8 @@ func (f *follower) sweep(ctx context.Context) error {
 		return err
 	}
 	waited := time.Since(f.sweptBy.since)
-	if f.blocked() && (!lacks || waited < sweepOver) {
-		if waited < sweepGone {
+	if f.blocked() && (!lacks || waited < f.s.times.sweepOver) {
+		if waited < f.s.times.sweepGone {
 			return nil
 		}
 		f.s.log.Warn("a master ended while it removed outdated entries from the store of record", "stream", f.name)
@@ -152,7 +142,7 @@ func (f *follower) renewSweep(ctx context.Context) (ok bool, err error) {
 
 // keepSweep renews the sweep row now and then, so that no other master thinks that this one is dead.
 func (f *follower) keepSweep(ctx context.Context) (ok bool, err error) {
-	if time.Since(f.sweptBy.since) < sweepRenew {
+	if time.Since(f.sweptBy.since) < f.s.times.sweepRenew {
 		return true, nil
 	}
 	return f.renewSweep(ctx)
