@@ -40,10 +40,10 @@ tools: ## what tests need of Debian's packages and this machine has not
 	@test/tools/install
 
 # Tests that start many daemons as processes, or measure.
-SLOW := bench(/.*)?|test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|metrics|packages|stores)
+SLOW := bench(/.*)?|test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|metrics|packages|stores|syndic)
 # Tests whose subject is another process, which is built without the race detector: daemons, or
 # the programs that states call, one after the other.
-APART := test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|layers|metrics|packages|registration)|internal/catalogue/states/(databases|packages|services|system)
+APART := test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|layers|metrics|packages|registration|syndic)|internal/catalogue/states/(databases|packages|services|system)
 
 test: tools ## the tests of packages and of masters and minions in one process, but for the slowest
 	$(GO) test -short -timeout 30m $$($(GO) list $(PKGS) | grep -vE '^brine/($(SLOW))$$')

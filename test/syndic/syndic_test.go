@@ -276,3 +276,20 @@ func TestNested(t *testing.T) {
 		return nil
 	})
 }
+
+// TestTransports: a syndic gets the commands for all minions over each transport, also where the
+// master above sends a command only to those that it is for.
+func TestTransports(t *testing.T) {
+	for _, option := range []string{"transport: tcp", "transport: ws", "zmq_filtering: True"} {
+		t.Run(option, func(t *testing.T) {
+			up, down := daemontest.Host(), daemontest.Host()
+			above := daemontest.NewMaster(t, brine, "above", up, topOptions+option+"\n").Start()
+			below := daemontest.NewMaster(t, brine, "below", down, "auto_accept: true\n").Start()
+			daemontest.NewMinion(t, brine, "m1", []string{down}, "").Start()
+			syndic := daemontest.NewSyndic(brine, below, "", up)
+			syndic.Write("minion", syndic.Read("minion")+option+"\n")
+			syndic.Start()
+			eventually.Nil(t, limit, "the minion answers the master above", func() error { return above.PingOnly(brine, "m1") })
+		})
+	}
+}

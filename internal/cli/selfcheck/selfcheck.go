@@ -3,6 +3,7 @@
 package selfcheck
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -210,6 +211,10 @@ func (c *check) keys(k config.Kind, dir string) {
 		c.fault("%s: user %s: %v; create it or change the option user", main, o.User, err)
 		return
 	}
+	owners := []*user.User{owner}
+	if k == config.MinionKind {
+		owners = append(owners, c.syndicUser(dir)...)
+	}
 	pki := filepath.Join(c.root, o.PKIDir)
 	info, err := os.Stat(pki)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -219,7 +224,7 @@ func (c *check) keys(k config.Kind, dir string) {
 		c.fault("%v", err)
 		return
 	}
-	c.private(pki, info, owner, 0o027, "750")
+	c.private(pki, info, owners, 0o027, "750")
 	keys, err := filepath.Glob(filepath.Join(pki, "*.pem"))
 	if err != nil {
 		c.fault("%v", err)
@@ -231,18 +236,44 @@ func (c *check) keys(k config.Kind, dir string) {
 		case err != nil:
 			c.fault("%v", err)
 		case info.Mode().IsRegular():
-			c.private(path, info, owner, 0o077, "600")
+			c.private(path, info, owners, 0o077, "600")
 		}
 	}
 }
 
-// private reports a file or directory with one of the refused permissions, or with another owner.
-func (c *check) private(path string, info fs.FileInfo, owner *user.User, refused fs.FileMode, mode string) {
+// syndicUser returns the user of the syndic that is configured beside a minion, if there is one: it
+// takes over the minion's keys, as Salt's does.
+func (c *check) syndicUser(dir string) []*user.User {
+	tree, err := config.Load(filepath.Join(c.root, dir, string(config.MasterKind)), config.MasterKind, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil
+	}
+	var all struct{ Syndic syndicOptions }
+	if err := config.Decode(tree, &all); err != nil || tree.Values.At("syndic_master") == nil {
+		return nil
+	}
+	u, err := user.Lookup(cmp.Or(all.Syndic.SyndicUser, all.Syndic.User, "root"))
+	if err != nil {
+		return nil
+	}
+	return []*user.User{u}
+}
+
+// syndicOptions are the options for the user of a syndic.
+type syndicOptions struct {
+	User       string `salt:"user" default:""`
+	SyndicUser string `salt:"syndic_user" default:""`
+}
+
+// private reports a file or directory with one of the refused permissions, or with none of these
+// owners.
+func (c *check) private(path string, info fs.FileInfo, owners []*user.User, refused fs.FileMode, mode string) {
 	if info.Mode().Perm()&refused != 0 {
 		c.fault("%s: has mode %o, so that others can read it; run chmod %s %s", path, info.Mode().Perm(), mode, path)
 	}
 	own, ok := info.Sys().(*syscall.Stat_t)
-	if ok && strconv.FormatUint(uint64(own.Uid), 10) != owner.Uid {
-		c.fault("%s: belongs to user %d; run chown %s %s", path, own.Uid, owner.Username, path)
+	is := func(u *user.User) bool { return strconv.FormatUint(uint64(own.Uid), 10) == u.Uid }
+	if ok && !slices.ContainsFunc(owners, is) {
+		c.fault("%s: belongs to user %d; run chown %s %s", path, own.Uid, owners[0].Username, path)
 	}
 }

@@ -67,6 +67,46 @@ func TestSelfCheck(t *testing.T) {
 	}
 }
 
+// TestKeysOfASyndic: the keys of a minion may belong to the user of the syndic beside it, and to no
+// other one.
+func TestKeysOfASyndic(t *testing.T) {
+	me, err := user.Current()
+	if err != nil || me.Username == "" {
+		t.Skip("this user has no name: ", err)
+	}
+	var other *user.User
+	for _, name := range []string{"root", "nobody", "daemon"} {
+		if u, err := user.Lookup(name); err == nil && u.Uid != me.Uid {
+			other = u
+		}
+	}
+	if other == nil {
+		t.Skip("there is no other user")
+	}
+	for options, fine := range map[string]bool{
+		"user: " + me.Username:                                                          false,
+		"syndic_master: top\nuser: " + me.Username:                                      true,
+		"syndic_master: top\nuser: " + other.Username:                                   false,
+		"syndic_master: top\nuser: " + other.Username + "\nsyndic_user: " + me.Username: true,
+	} {
+		root := t.TempDir()
+		put(t, root, "usr/share/brine/manifest/brine", "", 0o644)
+		put(t, root, "etc/salt/minion", "user: "+other.Username+"\n", 0o600)
+		put(t, root, "etc/salt/master", options+"\n", 0o600)
+		put(t, root, "etc/salt/pki/minion/minion.pem", "key", 0o600)
+		if err := os.Chmod(root+"/etc/salt/pki/minion", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		env := frame.OSEnv()
+		env.Stdout = &out
+		Applet().Run(t.Context(), env, []string{"--root", root})
+		if strings.Contains(out.String(), "run chown") == fine {
+			t.Errorf("%q: %s", options, out.String())
+		}
+	}
+}
+
 func put(t *testing.T, root, path, text string, mode os.FileMode) {
 	t.Helper()
 	path = filepath.Join(root, path)
