@@ -17,6 +17,7 @@ import (
 	"brine/test/daemontest"
 	"brine/test/eventually"
 	"brine/test/servertest"
+	"brine/test/tools"
 )
 
 // engine is a store of record: real servers, and the options for them.
@@ -292,6 +293,61 @@ func TestStoreLeaderKilled(t *testing.T) {
 		}
 	}
 	knows(t, two, "m1", some)
+}
+
+// TestStoreRotatesKey: masters that have only the store in common take a new key of the cluster and new
+// secrets from there, also a master that was down and has lost its disk. A removed master changes
+// nothing there.
+func TestStoreRotatesKey(t *testing.T) {
+	tools.Slow(t)
+	t.Parallel()
+	a := onStore(t, engines["postgres"](t), 3).start()
+	one, two, three := a.masters[0], a.masters[1], a.masters[2]
+	for _, m := range a.masters {
+		for _, other := range a.masters {
+			eventually.Nil(t, soon, "the masters know each other", func() error {
+				_, err := os.Stat(m.Path("cluster/peers/" + other.Name + ".pub"))
+				return err
+			})
+		}
+	}
+	old := one.Read("cluster/cluster.pub")
+	two.Kill()
+	wipe(t, two)
+	if out, errs, code := one.Run(brine, "salt-run", "cluster.rotate_key", "force=True"); code != 0 {
+		t.Fatal(out, errs)
+	}
+	pub := one.Read("cluster/cluster.pub")
+	if pub == old {
+		t.Fatal("the key is the same")
+	}
+	two.Start()
+	for _, m := range []*node{two, three} {
+		eventually.Nil(t, soon, m.Name+" has the new key", func() error {
+			if b, err := os.ReadFile(m.Path("cluster/cluster.pub")); err != nil || string(b) != pub {
+				return fmt.Errorf("%s%w", b, err)
+			}
+			return nil
+		})
+	}
+	if out, errs, code := one.Run(brine, "salt-run", "cluster.remove", three.Name); code != 0 {
+		t.Fatal(out, errs)
+	}
+	eventually.Nil(t, soon, "the removed master knows it", func() error {
+		if !strings.Contains(three.Log(), "this master was removed from the cluster") {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	three.Write("cluster/minions/evil", pub)
+	a.masters = a.masters[:2]
+	one.Write("cluster/minions_pre/later", pub)
+	isState(t, two, "later", "minions_pre")
+	for _, m := range a.masters {
+		if s := state(m, "evil"); s != "" {
+			t.Errorf("%s has a key of a removed master: %s", m.Name, s)
+		}
+	}
 }
 
 // leads reports whether a server is the leader of etcd.

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -449,6 +452,79 @@ func TestApartFromStore(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestStoreFigures logs how long BRINE_STORE_FIGURES keys, and as many returns of jobs with 100 minions
+// each, take to the store, and from there to a wiped master.
+func TestStoreFigures(t *testing.T) {
+	n, _ := strconv.Atoi(os.Getenv("BRINE_STORE_FIGURES"))
+	if n == 0 {
+		t.Skip("set BRINE_STORE_FIGURES to a number of keys")
+	}
+	for name, start := range engines {
+		t.Run(name, func(t *testing.T) {
+			srv := start(t)
+			a := newMaster(t, srv, "a")
+			var minions []string
+			for i := range n {
+				minions = append(minions, fmt.Sprintf("m%05d", i))
+			}
+			a.pend(minions...)
+			for i := range n / 100 {
+				a.run(jid(i), minions[:100]...)
+			}
+			from := time.Now()
+			a.start()
+			a.stored()
+			t.Logf("stored after %v", time.Since(from))
+			a.wipe()
+			from = time.Now()
+			a.must(a.store.CatchUp(t.Context(), "records"))
+			t.Logf("all keys back after %v", time.Since(from))
+			a.must(a.store.CatchUp(t.Context(), "jobs"))
+			t.Logf("all back after %v", time.Since(from))
+		})
+	}
+}
+
+// TestFullStore: etcd takes no data because its disk is full. Masters go on, and store everything when it
+// has room again.
+func TestFullStore(t *testing.T) {
+	t.Parallel()
+	srv := startEtcd(t)
+	a, b := newMaster(t, srv, "a"), newMaster(t, srv, "b")
+	a.start()
+	b.start()
+	a.pend("one")
+	a.stored()
+	alarm := func(action string) {
+		t.Helper()
+		r, err := http.Post("http://"+srv.Addr()+"/v3/maintenance/alarm", "application/json", strings.NewReader(
+			`{"action": "`+action+`", "memberID": "0", "alarm": "NOSPACE"}`))
+		a.must(err)
+		defer r.Body.Close()
+		if r.StatusCode != http.StatusOK {
+			b, _ := io.ReadAll(r.Body)
+			t.Fatalf("%s: %s", r.Status, b)
+		}
+	}
+	alarm("ACTIVATE")
+	a.move("one", keystore.Pending, keystore.Rejected)
+	b.pend("two")
+	b.run(jid(1), "two")
+	eventually.Nil(t, soon, "the problem is shown", func() error {
+		if st := b.store.Status(); !strings.Contains(st.Problem, "space") || st.Waiting == 0 {
+			return fmt.Errorf("%+v", st)
+		}
+		return nil
+	})
+	alarm("DEACTIVATE")
+	a.stored()
+	b.stored()
+	a.has(b.all())
+	if s := b.all()["key one"]; !strings.HasPrefix(s, "rejected") {
+		t.Error(s)
+	}
 }
 
 // TestStoreSetBack: the server is emptied, or restored from a backup. The masters write again what it
