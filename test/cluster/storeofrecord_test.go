@@ -196,6 +196,49 @@ func TestStoreOfRecord(t *testing.T) {
 	}
 }
 
+// TestStoreAddedLater: a cluster gets a store of record by a restart of its masters one by one. Then a
+// wiped master comes back while the other one is down.
+func TestStoreAddedLater(t *testing.T) {
+	t.Parallel()
+	e := engines["postgres"](t)
+	a := newApart(t, 2, "").start()
+	one, two := a.masters[0], a.masters[1]
+	a.pend(one, "acc", "rej")
+	one.Accept("acc")
+	reject(t, one, "rej")
+	isState(t, two, "rej", "minions_rejected")
+	pub := one.Read("cluster/cluster.pub")
+	for _, m := range a.masters {
+		m.Kill()
+		m.Write("master", m.Read("master")+"store_of_record_secret: "+recordSecret+"\n"+e.options)
+		m.Start()
+		eventually.Nil(t, soon, m.Name+" has stored everything", func() error {
+			out, errs, _ := m.Run(brine, "salt-run", "cluster.status")
+			if !strings.Contains(out, "postgres") || strings.Contains(out, "changes to") {
+				return errors.New(out + errs)
+			}
+			return nil
+		})
+	}
+	one.Kill()
+	two.Kill()
+	wipe(t, one)
+	one.Start()
+	isState(t, one, "acc", "minions")
+	isState(t, one, "rej", "minions_rejected")
+	if one.Read("cluster/cluster.pub") != pub {
+		t.Error("it has another key for minions")
+	}
+	two.Start()
+	eventually.Nil(t, soon, "both work together", func() error {
+		out, errs, code := two.Run(brine, "salt-run", "cluster.status")
+		if code != 0 {
+			return errors.New(out + errs)
+		}
+		return nil
+	})
+}
+
 // TestStoreLeaderKilled: the leader of etcd is killed while 500 jobs run. None is lost or runs twice, and
 // the other master has them all.
 func TestStoreLeaderKilled(t *testing.T) {

@@ -155,6 +155,9 @@ func (c *Cluster) agree() error {
 			case r.Code == refusal.Shares:
 				c.log.Warn("continuing without a peer: "+r.Reason, "peer", p.id)
 				agreed = true
+			case r.Code == refusal.Key && c.cfg.Store != nil:
+				// One of both lost its disk and has a new key, which is in the store of record.
+				c.log.Warn("continuing without a peer until the store of record has its key: "+r.Reason, "peer", p.id)
 			case r.Code == refusal.Clock && c.cfg.Options.Isolated:
 				clocks = append(clocks, r.Reason)
 			case r.Code == refusal.NotMember:
