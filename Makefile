@@ -118,7 +118,7 @@ DURABLE ?= 1000x50
 durable: ## jobs x minions over three masters that are killed in turn: each must run once and return once
 	BRINE_DURABLE=$(DURABLE) $(GO) test -count=1 -v -timeout 60m -run 'TestManyJobs|TestLedger' ./test/durable
 
-durable-apart: ## the same over three masters of a cluster without a shared folder, through random faults of masters and network; as root
+durable-apart: ## the same over three masters of a cluster without a shared directory, through random faults of masters and network; as root
 	BRINE_DURABLE=$(DURABLE) $(GO) test -count=1 -v -timeout 120m -run 'TestManyJobsApart|TestLedger' ./test/durable
 
 NORMAL ?= 1h
