@@ -30,7 +30,7 @@ man: build ## manual pages of all programs, in bin/man
 demo: build ## two masters and four minions on loopback, one master dies and returns
 	@bin/brine demo
 
-demo-cluster: build ## three masters without a shared folder, six minions; a master dies, one joins, one leaves
+demo-cluster: build ## three masters without a shared directory, six minions; a master dies, one joins, one leaves
 	@bin/brine demo cluster
 
 demo-console: build ## two masters with their web consoles and three minions, until Ctrl-C

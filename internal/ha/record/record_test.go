@@ -344,7 +344,7 @@ func (m *master) reset(backup []rows.Row) {
 		}
 	}
 	for _, r := range backup {
-		changes = append(changes, rows.Change{Name: r.Name, Value: r.Value})
+		changes = append(changes, rows.Change(r))
 	}
 	if len(changes) > rows.MaxChanges {
 		m.t.Fatalf("%d rows", len(changes))
