@@ -41,7 +41,7 @@ func rotateOnRequest(path, id string, rotate func() error) error {
 	var err error
 	switch {
 	case isRequest(path, id):
-		err = os.Rename(path, taken)
+		err = os.Rename(path, taken) // rename: moves a request
 	case isRequest(taken, id):
 		err = os.Chmod(taken, 0o400) // only a check that the file can be changed
 	default:
