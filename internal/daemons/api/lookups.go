@@ -40,6 +40,9 @@ const (
 	pageAge = 10 * time.Minute
 )
 
+// maxRows bounds the rows that a look-up can ask for.
+const maxRows = 1000
+
 // numbers and truths are the arguments of look-ups that are integers and booleans.
 var (
 	numbers = map[string]bool{"offset": true, "limit": true}
@@ -71,6 +74,9 @@ func (l *lookups) look(c *call, fun string, args *value.Dict) (any, error) {
 			n, err := strconv.ParseInt(text, 10, 32)
 			if err != nil {
 				return nil, &failure{http.StatusBadRequest, name + " must be a number"}
+			}
+			if name == "limit" {
+				n = min(n, maxRows)
 			}
 			kwargs.Set(name, n)
 		case truths[name]:
