@@ -11,8 +11,6 @@ package serialize
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sort"
 	"strings"
 
@@ -51,9 +49,6 @@ func register(name string, f Format) {
 	}
 	formats[name] = f
 }
-
-// Names returns the names of all formats, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(formats)) }
 
 // Named returns the format with one of Salt's names.
 func Named(name string) (Format, bool) {
