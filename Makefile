@@ -45,8 +45,9 @@ SLOW := bench(/.*)?|test/(api|badinput|cli|cluster|console|durable|git|ha|intero
 # the programs that states call, one after the other.
 APART := test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|layers|metrics|packages|registration|syndic)|internal/catalogue/states/(databases|packages|services|system)
 
+# Four packages at a time: many tests wait rather than compute.
 test: tools ## the tests of packages and of masters and minions in one process, but for the slowest
-	$(GO) test -short -timeout 30m $$($(GO) list $(PKGS) | grep -vE '^brine/($(SLOW))$$')
+	$(GO) test -p 4 -short -timeout 30m $$($(GO) list $(PKGS) | grep -vE '^brine/($(SLOW))$$')
 
 test-all: tools ## all tests
 	$(GO) test -timeout 30m $(PKGS)
