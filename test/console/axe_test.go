@@ -3,6 +3,7 @@ package console
 import (
 	"archive/tar"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"brine/test/tools"
 )
@@ -31,7 +33,10 @@ func fetchAxe(t *testing.T) string {
 		t.Skip("npm, which fetches axe-core, is not installed")
 	}
 	dir := t.TempDir()
-	c := exec.Command(npm, "pack", "--silent", axe)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without a network npm tries for many minutes
+	defer cancel()
+	c := exec.CommandContext(ctx, npm, "pack", "--silent", "--fetch-retries=0", "--fetch-timeout=20000", axe)
+	c.WaitDelay = time.Second
 	c.Dir = dir
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Skipf("npm cannot fetch %s: %v %.300s", axe, err, out)
