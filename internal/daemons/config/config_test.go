@@ -317,7 +317,10 @@ func TestExamples(t *testing.T) {
 }
 
 // companions are the further options that an example needs to be accepted.
-var companions = map[string]map[string]any{}
+var companions = map[string]map[string]any{
+	"store_of_record": {"cluster_id": "main", "cluster_isolated_filesystem": true, "cluster_secret": "5ee6f5b3c9d1a0b72f4c8e6d9a1b3c5d",
+		"store_of_record_secret": "0f4d1b0a3f2e6c5d8b7a9e0f1c2d3b4a"},
+}
 
 // byAPI are options of salt-api.
 var byAPI = map[string]bool{"api_metrics_address": true, "netapi_enable_clients": true, "rest_cherrypy": true}

@@ -164,12 +164,15 @@ func NewMaster(t *Tree, machine Machine, log *slog.Logger) (*Master, error) {
 // those that would fail silently.
 func (m *Master) checkCluster(chosen bool, log *slog.Logger) error {
 	o := &m.Cluster
+	if o.Record == "" && o.RecordSecret != "" {
+		log.Warn("store_of_record_secret has no effect: store_of_record names no server")
+	}
 	if !o.On() {
 		if len(o.Peers) > 0 {
 			log.Warn("Cluster peers defined without a cluster_id, ignoring.")
 			o.Peers = nil
 		}
-		return nil
+		return o.CheckRecord()
 	}
 	if len(o.Peers) == 0 && !o.Isolated { // an isolated cluster gets them from a member
 		log.Warn("Cluster id defined without defining cluster peers")

@@ -75,7 +75,7 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 	if o.Weight < 0 || o.Weight > roster.MaxShare {
 		return salt.Errorf(salt.Invalid, "cluster_weight: %d is not from 0 to %d", o.Weight, roster.MaxShare)
 	}
-	if err := o.checkRecord(); err != nil {
+	if err := o.CheckRecord(); err != nil {
 		return err
 	}
 	seen := map[string]bool{}
@@ -166,13 +166,16 @@ func OwnDir(cacheDir, id string) (string, error) {
 	return dir, nil
 }
 
-// checkRecord checks the options of the store of record.
-func (o *Options) checkRecord() error {
+// CheckRecord checks the options of the store of record. Check calls it; a master without a cluster
+// calls it alone.
+func (o *Options) CheckRecord() error {
 	switch {
 	case o.Record == "":
 		return nil
 	case !slices.Contains(rows.Engines(), o.Record):
 		return salt.Errorf(salt.Invalid, "store_of_record is %.80q: use etcd or postgres", o.Record)
+	case !o.On():
+		return salt.Errorf(salt.Invalid, "store_of_record needs cluster_id and cluster_isolated_filesystem: True, also for one master alone")
 	case !o.Isolated:
 		return salt.Errorf(salt.Invalid, "store_of_record needs cluster_isolated_filesystem: True: masters that share a directory keep their state there")
 	}
