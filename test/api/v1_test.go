@@ -146,7 +146,7 @@ func TestV1Fleet(t *testing.T) {
 		"user=limited&fun=key.accept&form=wheel":                    `{"allowed": false`,
 		"user=admin&fun=key.accept&form=wheel&eauth=sharedsecret":   `{"allowed": true, "rules": [{"source": "external_auth: sharedsecret", "entry": "@wheel"}]}`,
 		"user=admin&fun=key.accept&form=wheel&eauth=publisher_acl":  `{"allowed": false`,
-		"user=nobody&fun=test.ping&tgt=alpha&eauth=sharedsecret":    `{"allowed": false`,
+		"user=unknown&fun=test.ping&tgt=alpha&eauth=sharedsecret":   `{"allowed": false`,
 		"user=limited&fun=test.ping&tgt=alpha&eauth=nosuch&groups=": `{"allowed": false`,
 	} {
 		if a := s.do("GET", "/v1/can?"+query, "", "X-Auth-Token", admin); a.status != 200 || !strings.HasPrefix(a.body, want) {

@@ -74,14 +74,18 @@ func (f fleet) jobList(_ context.Context, _ *fn.Call, a jobListArgs) (*value.Dic
 }
 
 // failed counts the failed returns of a job.
-func (f fleet) failed(jid string) (n int64, err error) {
+func (f fleet) failed(jid string) (int64, error) {
 	returns, err := f.jobs.Returns(jid)
+	return failures(returns), err
+}
+
+func failures(returns map[string]*value.Dict) (n int64) {
 	for _, r := range returns {
 		if Failed(r) {
 			n++
 		}
 	}
-	return n, err
+	return n
 }
 
 // Failed reports whether a return is a failure: by its return code, its success field,
@@ -143,13 +147,7 @@ func (f fleet) job(_ context.Context, _ *fn.Call, a fleetJobArgs) (*value.Dict, 
 		}
 	}
 	d.Set("results", results)
-	failed := int64(0)
-	for _, r := range returns {
-		if Failed(r) {
-			failed++
-		}
-	}
-	d.Set("counts", value.DictOf("minions", int64(len(minions)), "returned", int64(len(returns)), "failed", failed))
+	d.Set("counts", value.DictOf("minions", int64(len(minions)), "returned", int64(len(returns)), "failed", failures(returns)))
 	d.Set("groups", groupsOf(returns))
 	if rows := statesByName(returns); rows.Len() > 0 {
 		d.Set("states", rows)

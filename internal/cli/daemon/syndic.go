@@ -104,7 +104,7 @@ func newSyndic(ctx context.Context, cfg *config.Master, own *config.Minion, tree
 		ID: id, MasterID: cfg.Files.MasterID, PKIDir: own.Files.PKIDir, CacheDir: cfg.Files.CacheDir, Keysize: own.Files.Keysize, Options: cfg.Syndic,
 		Port: port, IPOnly: own.Options.MasterURIFormat == "ip_only", Link: own.Options.LinkOptions, Handshake: own.Handshake, Transport: tr,
 		Dial: dial, SubscribeDial: subscribe, Opts: opts, Grains: func() *value.Dict { return offered }, Lower: lower,
-		Patience: cfg.Client.Timeout + cfg.Client.GatherJobTimeout,
+		CommandTimeout: cfg.Client.Timeout + cfg.Client.GatherJobTimeout,
 	}, log)
 }
 

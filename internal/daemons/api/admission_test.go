@@ -110,7 +110,7 @@ func TestSilentConnectionsAreBounded(t *testing.T) {
 		if n := r.admitted.evicted.Load(); n == 0 {
 			t.Error("no connection was displaced")
 		}
-		for what, c := range map[string]*running{"local": r, "of a stranger": r.from("127.0.0.3"), "of a crowded address": crowded} {
+		for what, c := range map[string]*running{"local": r, "of an unauthenticated peer": r.from("127.0.0.3"), "of a crowded address": crowded} {
 			if resp, b := c.do("GET", "/health", ""); resp.StatusCode != http.StatusOK {
 				t.Errorf("health check %s: %d %s", what, resp.StatusCode, b)
 			}

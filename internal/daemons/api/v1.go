@@ -25,34 +25,30 @@ type v1 struct {
 
 // reading is a path that returns the result of a runner.
 type reading struct {
-	// one is the runner for a path with further segments; their values are its arguments segments. all
-	// is the runner for the path itself; "" if there is none.
-	one, all string
-	segments []string
-	// allows and oneAllows are the arguments that all and one read from the query.
-	allows, oneAllows []string
-}
-
-// The paths that return the result of a runner.
-var readings = map[string]struct {
 	about string
-	reading
-}{
-	"/v1/topology": {"The masters, and which of them command each minion.", reading{all: "fleet.topology", allows: []string{"since"}}},
-	"/v1/minions": {"The accepted minions with their states and masters, and counts; or one with its grains.", reading{all: "fleet.minions",
-		one: "fleet.minion", segments: []string{"id"}, allows: []string{"search", "state", "master", "version", "tgt", "tgt_type", "offset", "limit"}}},
-	"/v1/preview": {"The minions that a target selects.", reading{all: "fleet.preview", allows: []string{"tgt", "tgt_type"}}},
-	"/v1/functions": {"The execution functions; or one with its documentation.", reading{all: "fleet.functions",
-		one: "fleet.functions", segments: []string{"name"}}},
-	"/v1/jobs": {"The newest jobs; one with its results, groups of equal returns and counts per state; or one return.", reading{all: "fleet.jobs",
-		one: "fleet.job", segments: []string{"jid", "id"}, allows: []string{"fun", "user", "minion", "before", "limit", "all"}}},
-	"/v1/can": {"Whether a user may call a function, and which entries allow it.", reading{all: "auth.can",
-		allows: []string{"user", "fun", "tgt", "tgt_type", "form", "eauth", "groups", "arg"}}},
-	"/v1/audit": {"The newest requests of users.", reading{all: "audit.list", allows: []string{"user", "fun", "result", "limit"}}},
+	// runners are called for the path itself, with one further segment, and so on. The values of the
+	// segments are the arguments segments.
+	runners, segments []string
+	// allows are the arguments that the first runner reads from the query.
+	allows []string
 }
 
-// resultRunner is the runner for /v1/jobs/JID/MINION.
-const resultRunner = "fleet.result"
+// readings are the paths that return the result of a runner.
+var readings = map[string]reading{
+	"/v1/topology": {about: "The masters, and which of them command each minion.", runners: []string{"fleet.topology"}, allows: []string{"since"}},
+	"/v1/minions": {about: "The accepted minions with their states and masters, and counts; or one with its grains.",
+		runners: []string{"fleet.minions", "fleet.minion"}, segments: []string{"id"},
+		allows: []string{"search", "state", "master", "version", "tgt", "tgt_type", "offset", "limit"}},
+	"/v1/preview": {about: "The minions that a target selects.", runners: []string{"fleet.preview"}, allows: []string{"tgt", "tgt_type"}},
+	"/v1/functions": {about: "The execution functions; or one with its documentation.",
+		runners: []string{"fleet.functions", "fleet.functions"}, segments: []string{"name"}},
+	"/v1/jobs": {about: "The newest jobs; one with its results, groups of equal returns and counts per state; or one return.",
+		runners: []string{"fleet.jobs", "fleet.job", "fleet.result"}, segments: []string{"jid", "id"},
+		allows: []string{"fun", "user", "minion", "before", "limit", "all"}},
+	"/v1/can": {about: "Whether a user may call a function, and which entries allow it.", runners: []string{"auth.can"},
+		allows: []string{"user", "fun", "tgt", "tgt_type", "form", "eauth", "groups", "arg"}},
+	"/v1/audit": {about: "The newest requests of users.", runners: []string{"audit.list"}, allows: []string{"user", "fun", "result", "limit"}},
+}
 
 // resources returns the rows of the table of resources.
 func (v *v1) resources(events handler) map[string]*resource {
@@ -66,7 +62,7 @@ func (v *v1) resources(events handler) map[string]*resource {
 			do: map[string]handler{get: events}},
 	}
 	for path, r := range readings {
-		t[path] = &resource{about: r.about, allow: getOnly, below: len(r.segments), do: map[string]handler{get: v.read(r.reading)}}
+		t[path] = &resource{about: r.about, allow: getOnly, below: len(r.segments), do: map[string]handler{get: v.read(r)}}
 	}
 	for _, r := range t {
 		r.session, r.auth, r.addresses, r.plainErrors = true, true, true, true
@@ -95,14 +91,13 @@ func (v *v1) forbidding(do handler) handler {
 // read returns the handler of a reading.
 func (v *v1) read(r reading) handler {
 	return func(c *call) (any, error) {
-		fun, allowed := r.all, r.allows
 		args := value.NewDict(4)
 		for i, segment := range c.rest {
 			args.Set(r.segments[i], segment)
-			fun, allowed = r.one, r.oneAllows
 		}
-		if fun == "fleet.job" && len(c.rest) == 2 {
-			fun = resultRunner
+		var allowed []string
+		if len(c.rest) == 0 {
+			allowed = r.allows
 		}
 		for name, values := range c.r.URL.Query() {
 			if !slices.Contains(allowed, name) {
@@ -118,7 +113,7 @@ func (v *v1) read(r reading) handler {
 			}
 			args.Set(name, values[len(values)-1])
 		}
-		return v.lookups.look(c, fun, args)
+		return v.lookups.look(c, r.runners[len(c.rest)], args)
 	}
 }
 

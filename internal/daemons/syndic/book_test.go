@@ -108,7 +108,7 @@ func TestBook(t *testing.T) {
 	}
 	b.returned(two, "x", testReturn(9), "a") // an own job
 	if b.returned(jid(3), "x", testReturn(9), "") {
-		t.Error("a return for nobody is kept")
+		t.Error("a return that no master asked for is queued")
 	}
 	again()
 	expect(t, "open", b.open(9), one)

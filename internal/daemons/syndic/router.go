@@ -347,4 +347,4 @@ func (r *router) load(p *parcel) *value.Dict {
 }
 
 // expired reports whether a command is too old to be published.
-func expired(c *command, now time.Time, patience time.Duration) bool { return now.Sub(c.at) > patience }
+func expired(c *command, now time.Time, timeout time.Duration) bool { return now.Sub(c.at) > timeout }

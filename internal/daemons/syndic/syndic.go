@@ -73,8 +73,8 @@ type Config struct {
 	// Grains returns the grains for autosign_grains.
 	Grains func() *value.Dict
 	Lower  *Lower
-	// Patience is how long a command is tried at a lower master that does not answer.
-	Patience time.Duration
+	// CommandTimeout is how long a command is tried at a lower master that does not answer.
+	CommandTimeout time.Duration
 }
 
 // Syndic is the daemon. New builds it, Run runs it.
@@ -287,9 +287,9 @@ func (s *Syndic) publish(ctx context.Context) {
 
 // publishOne publishes one command. An error means that it has to be tried again.
 func (s *Syndic) publishOne(ctx context.Context, c *command) error {
-	if expired(c, time.Now(), s.cfg.Patience) {
+	if expired(c, time.Now(), s.cfg.CommandTimeout) {
 		s.log.Error("dropped a command: the master of this machine did not take it in time", "jid", c.jid, "fun", c.load.At("fun"), "seconds",
-			s.cfg.Patience.Seconds())
+			s.cfg.CommandTimeout.Seconds())
 		s.router.published(c, nil, nil)
 		return nil
 	}

@@ -652,7 +652,7 @@ func TestDamagedRows(t *testing.T) {
 		}
 		a.write(rows.Change{Name: entries[3].Name, Value: entries[4].Value}, rows.Change{Name: entries[70].Name, Value: []byte("DROP")},
 			rows.Change{Name: entries[150].Name, Value: []byte{}}, rows.Change{Name: strings.TrimSuffix(entries[9].Name, "a") + "/../x", Value: []byte("x")},
-			rows.Change{Name: "v/records/nobody", Value: []byte("\xff\xff\xff\xff\xff\xff\xff\xff")}, rows.Change{Name: "g/records", Value: []byte("x")})
+			rows.Change{Name: "v/records/unknown", Value: []byte("\xff\xff\xff\xff\xff\xff\xff\xff")}, rows.Change{Name: "g/records", Value: []byte("x")})
 		b.start()
 		eventually.Nil(t, soon, "all other keys are there", func() error {
 			if n := len(b.all()); n < 197 {
