@@ -47,6 +47,8 @@ type keyOp struct {
 	known      bool     // it was acknowledged; otherwise it may have been made or not
 	// others says that several masters had rejected the key: a master that saw it rejected may not know all of these decisions.
 	others bool
+	// unseen says that another master had deleted the key: a master that saw it rejected, which wins over that deletion, may not know of it.
+	unseen bool
 }
 
 func (o keyOp) String() string {
@@ -64,8 +66,13 @@ func (o keyOp) after(now keyState) keyStates {
 		next = keyStates(now) // the decision was made without knowledge of a stricter one, which stays
 	case o.decides == isDeleted && now == isRejected && (o.saw != isRejected || o.others):
 		next |= keyStates(isRejected) // a rejection wins over a deletion, unless it arrived between the read and the deletion
-	case o.decides == isAccepted && now == isRejected && o.others:
-		next |= keyStates(isRejected)
+	case o.decides == isAccepted && now == isRejected:
+		if o.others {
+			next |= keyStates(isRejected)
+		}
+		if o.unseen {
+			next |= keyStates(isDeleted) // the acceptance undoes the rejection that it has seen, and not the deletion
+		}
 	}
 	if !o.known {
 		next |= keyStates(now)
@@ -130,8 +137,12 @@ func (h *history) check() (broken []string) {
 			o := part[i].Input.(keyOp)
 			by := map[string]bool{}
 			for _, other := range part {
-				if r := other.Input.(keyOp); r.decides == isRejected && other.Call < part[i].Return {
+				switch r := other.Input.(keyOp); {
+				case other.Call >= part[i].Return:
+				case r.decides == isRejected:
 					by[r.master] = true
+				case r.decides == isDeleted && r.master != o.master:
+					o.unseen = true
 				}
 			}
 			o.others = o.saw == isRejected && len(by) > 1
@@ -153,7 +164,7 @@ func (h *history) check() (broken []string) {
 // TestDecisionModel: the rule allows what it should, and nothing else.
 func TestDecisionModel(t *testing.T) {
 	for name, c := range map[string]struct {
-		ops  []string // FROM TO DECISION SAW, or FROM TO look STATE; "?" after a decision that was not acknowledged
+		ops  []string // FROM TO DECISION SAW [@MASTER], or FROM TO look STATE; "?" after a decision that was not acknowledged
 		want bool
 	}{
 		"an acceptance":                               {[]string{"1 2 accepted pending", "9 9 look accepted"}, true},
@@ -172,6 +183,12 @@ func TestDecisionModel(t *testing.T) {
 			[]string{"1 2 rejected pending", "1 2 rejected pending", "3 4 deleted rejected", "9 9 look rejected"}, true},
 		"an acceptance that has seen one of two rejections": {
 			[]string{"1 2 rejected pending", "1 2 rejected pending", "3 4 accepted rejected", "9 9 look rejected"}, true},
+		"an acceptance that has seen a rejection, and not a deletion": {
+			[]string{"1 2 deleted pending", "3 4 rejected pending", "5 6 accepted rejected", "9 9 look deleted"}, true},
+		"an acceptance after a rejection and before a deletion": {
+			[]string{"1 2 rejected pending", "3 4 accepted rejected", "5 6 deleted accepted", "9 9 look accepted"}, false},
+		"an acceptance that has seen a rejection, and the deletion of its own master": {
+			[]string{"1 2 deleted pending @a", "3 4 rejected pending", "5 6 accepted rejected @a", "9 9 look deleted"}, false},
 		"a later rejection is not among them": {[]string{"1 2 rejected pending", "3 4 deleted rejected", "5 6 rejected deleted", "9 9 look deleted"}, false},
 		"a rejected key that is pending":      {[]string{"1 2 rejected pending", "9 9 look pending"}, false},
 		// The decision may take effect between the reads.
@@ -186,6 +203,9 @@ func TestDecisionModel(t *testing.T) {
 			end, _ := strconv.Atoi(f[1])
 			word, unknown := strings.CutSuffix(f[2], "?")
 			o := keyOp{id: "k", master: fmt.Sprint(i), known: !unknown}
+			if len(f) > 4 {
+				o.master = f[4]
+			}
 			for _, s := range []keyState{isPending, isAccepted, isRejected, isDeleted} {
 				if s.String() == word {
 					o.decides = s

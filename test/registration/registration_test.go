@@ -129,6 +129,12 @@ func main() {
 	for _, m := range catalogue.States(orchestration.Deps{}) {
 		states = append(states, m.Name)
 	}
+	var formats []string
+	for _, name := range []string{"json", "unit_x"} {
+		if _, ok := serialize.Named(name); ok {
+			formats = append(formats, name)
+		}
+	}
 	all, _ := grains.Collect(context.Background(), grains.Options{}, slog.New(slog.DiscardHandler))
 	for k := range all.All() {
 		found = append(found, value.Str(k))
@@ -138,7 +144,7 @@ func main() {
 		"runner": names(runners.New(runners.Deps{})), "wheel module": names(wheel.New(wheel.Deps{})), "beacon": beacons.Names(),
 		"outputter": output.Names(), "authentication system": auth.Systems(), "returner": returner.Names(), "renderer": render.Names(),
 		"external pillar": pillar.Externals(), "file server backend": backends.Names(), "executor": runner.ExecutorNames(),
-		"source of master_tops": master.TopSources(), "serializer": serialize.Names(), "cache driver": drivers.Names(),
+		"source of master_tops": master.TopSources(), "serializer": formats, "cache driver": drivers.Names(),
 	})
 }
 `
