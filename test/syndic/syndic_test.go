@@ -263,7 +263,7 @@ func TestNested(t *testing.T) {
 	}
 	daemontest.NewSyndic(brine, below, "", middle).Start()
 	upper := daemontest.NewSyndic(brine, between, "syndic_finger: "+finger(below)+"\n", up)
-	upper.Start().Logged("fingerprint")
+	upper.Start().Logged("the option syndic_finger demands " + finger(below))
 	upper.Kill()
 	upper.Write("master", strings.Replace(upper.Read("master"), finger(below), finger(above), 1))
 	upper.Start()

@@ -123,7 +123,7 @@ func (s *Server) Run(ctx context.Context) {
 			break
 		}
 		if !said {
-			s.log.Error("cannot serve metrics; trying again", "metrics_address", s.addr, "err", err)
+			s.log.Error("cannot serve metrics; trying again", "address", s.addr, "err", err)
 		}
 		said = true
 		if !wait.Sleep(ctx, s.pause) {

@@ -10,6 +10,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,8 +75,8 @@ type common struct {
 	files   []string
 	log     *log.Options
 	pidFile string
-	// user is the user to run as, "" for the current one.
-	user string
+	// user is the user to run as, "" for the current one; userOption names its option, "" for user.
+	user, userOption string
 	// directories are the directories that the daemon writes to.
 	directories []string
 	// refused are configured parts that Brine does not have. The daemon does not start without
@@ -203,7 +204,7 @@ func (b *blueprint) check(ctx context.Context, env *frame.Env, c *common, path s
 	}
 	if c.user != "" {
 		if _, err := user.Lookup(c.user); err != nil {
-			k.fault("user: %v", err)
+			k.fault("%s: %v", cmp.Or(c.userOption, "user"), err)
 		}
 	}
 	c.check(ctx, k)

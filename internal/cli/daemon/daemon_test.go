@@ -24,7 +24,7 @@ const programEnv = "BRINE_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
 	name := os.Getenv(programEnv)
-	for _, a := range []frame.Applet{MasterApplet(), MinionApplet(), APIApplet()} {
+	for _, a := range []frame.Applet{MasterApplet(), MinionApplet(), APIApplet(), SyndicApplet()} {
 		if a.Name == name {
 			ctx, stop := frame.Signals(context.Background())
 			defer stop()
@@ -424,6 +424,11 @@ func TestCheckConfig(t *testing.T) {
 	d = p.start("salt-minion", "--check-config")
 	if code := d.wait(); code != 1 || !strings.Contains(d.stdout.String(), "error: user: ") ||
 		!strings.Contains(d.stdout.String(), "warning: the master nosuch.invalid has no address") {
+		t.Errorf("code %d, %s", code, &d.stdout)
+	}
+	p.write("master", "root_dir: "+p.dir+"/other\nsyndic_user: nosuchuser\nsyndic_master: 127.0.0.1\n")
+	d = p.start("salt-syndic", "--check-config")
+	if code := d.wait(); code != 1 || !strings.Contains(d.stdout.String(), "error: syndic_user: ") {
 		t.Errorf("code %d, %s", code, &d.stdout)
 	}
 }

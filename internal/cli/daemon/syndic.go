@@ -54,12 +54,13 @@ func loadSyndic(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 		}
 	}
 	cfg.Log.File = o.LogFile
-	user := f.User
+	user, userOption := f.User, ""
 	if o.User != "" {
-		user = o.User
+		user, userOption = o.User, "syndic_user"
 	}
 	return &common{
-		log: &cfg.Log, pidFile: o.PIDFile, profile: cfg.Profile, metrics: o.Metrics, user: user, directories: []string{own.Files.PKIDir, f.CacheDir},
+		log: &cfg.Log, pidFile: o.PIDFile, profile: cfg.Profile, metrics: o.Metrics, user: user, userOption: userOption,
+		directories: []string{own.Files.PKIDir, f.CacheDir},
 		check: func(ctx context.Context, c *checker) {
 			c.key(filepath.Join(own.Files.PKIDir, "minion.pem"), "")
 			c.masters(ctx, o.Masters)

@@ -171,7 +171,7 @@ func (s *Syndic) addUppers(signer *handshake.Minion, fingerprint string) error {
 	}
 	for _, addr := range addrs {
 		own := *signer
-		own.Trust = trust(addr)
+		own.Trust, own.FingerOption = trust(addr), "syndic_finger"
 		l, err := link.New(common, addr, &own)
 		if err != nil {
 			return err

@@ -264,7 +264,7 @@ func TestMasterFinger(t *testing.T) {
 	m := vecMinion(t, "")
 	m.Options.MasterFinger = Names{crypt.Fingerprint([]byte(publicPEM(t, "minion_other")), "sha256")}
 	a := attempt(t, m, nonce)
-	if err := refuses(t, a, answer(t, vecIdentity(t, false), a, nil), "master_finger demands"); !errors.Is(err, ErrFinger) || !Refused(err) {
+	if err := refuses(t, a, answer(t, vecIdentity(t, false), a, nil), "option master_finger demands"); !errors.Is(err, ErrFinger) || !Refused(err) {
 		t.Errorf("the error is not ErrFinger: %v", err)
 	}
 	m.Options.MasterFinger = append(m.Options.MasterFinger, crypt.Fingerprint([]byte(publicPEM(t, "master")), "sha256"))

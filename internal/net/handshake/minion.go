@@ -2,6 +2,7 @@ package handshake
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -22,7 +23,7 @@ import (
 var (
 	ErrPending  = errors.New("the key is pending: accept it on the master with: salt-key -a")
 	ErrRejected = errors.New("the master has rejected this minion's key, or holds another key for its id; delete the key there with: salt-key -d")
-	ErrFinger   = errors.New("the master's key does not have the fingerprint that the option master_finger demands")
+	ErrFinger   = errors.New("the master's key does not have the required fingerprint")
 	ErrFull     = errors.New("the master accepts no more minions: raise its max_minions, or accept or reject pending keys there with salt-key")
 )
 
@@ -82,6 +83,8 @@ type Minion struct {
 	// holds the private key by sending it back.
 	Token string
 	Trust Trust
+	// FingerOption names the option with the fingerprints, for messages; "" means master_finger.
+	FingerOption string
 }
 
 // Credentials are the result of a sign-in.
@@ -280,8 +283,8 @@ func (a *Attempt) accepted(in *wire.Acceptance, signed, sig []byte) (*Credential
 		return nil, errNonce
 	}
 	if len(o.MasterFinger) > 0 && !o.pinned(offered) {
-		return nil, fmt.Errorf("%w: it has %s instead of %s", ErrFinger,
-			crypt.Fingerprint([]byte(offered), o.HashType), strings.Join(o.MasterFinger, " or "))
+		return nil, fmt.Errorf("%w: it has %s, but the option %s demands %s", ErrFinger,
+			crypt.Fingerprint([]byte(offered), o.HashType), cmp.Or(m.FingerOption, "master_finger"), strings.Join(o.MasterFinger, " or "))
 	}
 	// A token that was encrypted for another key than this one proves nothing.
 	c, err := a.decrypt(in, pub, a.hasToken && how == asKnown)
