@@ -100,6 +100,7 @@ func newParts(t *testing.T, minions []string, set func(*Config)) *parts {
 	m.cfg, m.log = *c, discard
 	p.limited = ratelimit.NewLog(discard, 10, time.Second)
 	m.refusals = p.limited
+	m.own.dir = t.TempDir()
 	m.queue = newQueue(time.Now)
 	m.pending = &pendingCount{rateLimitedLog: p.limited}
 	m.local = localKeys{"root": "root's key", "ann": "ann's key", "eve": "eve's key"}

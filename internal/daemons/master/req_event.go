@@ -47,9 +47,16 @@ func globs(patterns ...string) []target.Glob {
 
 // tagRules decides which tags a minion may use.
 type tagRules struct {
-	// syndics reports whether minions may be syndics, which forward the events
-	// of the minions below them.
-	syndics bool
+	// syndic reports whether the sender may be a syndic, which forwards the events of the minions
+	// below it.
+	syndic bool
+	// below reports whether a minion is below the sender; nil means any.
+	below func(minion string) bool
+}
+
+// from reports whether the sender may fire an event with the id of a minion in its tag.
+func (r tagRules) from(id, minion string) bool {
+	return minion == id || r.syndic && (r.below == nil || r.below(minion))
 }
 
 // allowed reports whether a minion may fire an event with this tag.
@@ -63,8 +70,12 @@ func (r tagRules) allowed(id, tag string) bool {
 		}
 	}
 	// These tags contain the id of the sending minion.
-	for _, prefix := range []string{"salt/minion/", "salt/beacon/"} {
-		if rest, ok := strings.CutPrefix(tag, prefix); ok && !strings.HasPrefix(rest, id+"/") && !(r.syndics && prefix == "salt/beacon/") {
+	if rest, ok := strings.CutPrefix(tag, "salt/minion/"); ok && !strings.HasPrefix(rest, id+"/") {
+		return false
+	}
+	if rest, ok := strings.CutPrefix(tag, "salt/beacon/"); ok {
+		minion, _, more := strings.Cut(rest, "/")
+		if !more || !r.from(id, minion) {
 			return false
 		}
 	}
@@ -72,10 +83,11 @@ func (r tagRules) allowed(id, tag string) bool {
 	if rest, ok := strings.CutPrefix(tag, "salt/job/"); ok {
 		_, rest, _ = strings.Cut(rest, "/")
 		from, isProgress := strings.CutPrefix(rest, "prog/")
-		return isProgress && (r.syndics || strings.HasPrefix(from, id+"/"))
+		minion, _, more := strings.Cut(from, "/")
+		return isProgress && more && r.from(id, minion)
 	}
-	if r.syndics {
-		return true
+	if r.syndic {
+		return !strings.HasPrefix(tag, "syndic/") || strings.HasPrefix(tag, "syndic/"+id+"/")
 	}
 	// A bare job id is the old form of a return's tag.
 	return !strings.HasPrefix(tag, "syndic/") && !salt.ValidJID(tag)
@@ -109,7 +121,7 @@ func (e *events) take(c *channel.Call) {
 		}
 		e.below(c.ID, data)
 		e.sign(data, c.ID)
-		if pre == "syndic/"+c.ID && e.syndics != nil && !e.rules().allowed(c.ID, ev.Tag) {
+		if pre == "syndic/"+c.ID && e.syndics != nil && !e.rules(c.ID).allowed(c.ID, ev.Tag) {
 			e.log.Debug("an event below a syndic is fired under the syndic's tag only", "syndic", c.ID, "tag", fmt.Sprintf("%.200s", ev.Tag))
 		} else {
 			e.fire(c.ID, ev.Tag, data)
@@ -132,10 +144,17 @@ func (e *events) sign(data *value.Dict, id string) {
 	}
 }
 
-func (e *events) rules() tagRules { return tagRules{syndics: e.settings.options().OrderMasters} }
+// rules returns what a sender may fire.
+func (e *events) rules(id string) tagRules {
+	b := e.syndics.minions()
+	return tagRules{
+		syndic: e.settings.options().OrderMasters && b.isSyndic(id) == nil,
+		below:  func(minion string) bool { return b.may(id, minion) == nil },
+	}
+}
 
 func (e *events) fire(id, tag string, data *value.Dict) {
-	if !e.rules().allowed(id, tag) {
+	if !e.rules(id).allowed(id, tag) {
 		e.refused.Log(slog.LevelWarn, "refused event of a minion: its tag belongs to the master or another minion", "minion", id, "tag",
 			fmt.Sprintf("%.200s", tag))
 		return

@@ -28,11 +28,11 @@ func TestEventTags(t *testing.T) {
 		}
 	}
 	for _, tag := range []string{"syndic/s1/" + jid, "salt/beacon/other/load/", "salt/job/" + jid + "/prog/other/0"} {
-		if !(tagRules{syndics: true}).allowed("s1", tag) {
+		if !(tagRules{syndic: true}).allowed("s1", tag) {
 			t.Errorf("a syndic may not forward %q", tag)
 		}
 	}
-	if (tagRules{syndics: true}).allowed("s1", "salt/job/"+jid+"/new") {
+	if (tagRules{syndic: true}).allowed("s1", "salt/job/"+jid+"/new") {
 		t.Error("a syndic may announce jobs as the master")
 	}
 }

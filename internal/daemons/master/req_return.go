@@ -3,6 +3,7 @@ package master
 import (
 	"brine/internal/base/ratelimit"
 	"brine/internal/daemons/master/sinks"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -278,6 +279,12 @@ func (r *returns) takeSyndic(c *channel.Call) {
 		c.Reply(value.DictOf(salt.KeepReturn, off))
 		return
 	}
+	below := r.syndics.minions()
+	if err := below.isSyndic(c.ID); err != nil {
+		r.rateLimitedLog.Log(slog.LevelWarn, "refused returns of a syndic", "syndic", c.ID, "reason", err)
+		c.Reply(value.DictOf(salt.KeepReturn, err.Error()))
+		return
+	}
 	r.syndics.seen(c.ID)
 	// One answer for all: it reports an error if any return failed.
 	all := answerOnce{left: 1, reply: func(err error) {
@@ -303,6 +310,13 @@ func (r *returns) takeSyndic(c *channel.Call) {
 			if !ok || salt.CheckID(id) != nil {
 				continue
 			}
+			if err := below.may(c.ID, id); err != nil {
+				if err = r.refuseBelow(c.ID, entry.JID, id, err); err != nil {
+					all.begin()
+					all.end(err)
+				}
+				continue
+			}
 			all.begin()
 			r.store(entry.JID, id, syndicReturn(&entry, id, d), about, func(err error) {
 				if salt.KindOf(err) == salt.Invalid {
@@ -313,6 +327,25 @@ func (r *returns) takeSyndic(c *channel.Call) {
 		}
 	}
 	all.end(nil)
+}
+
+// refuseBelow logs that a syndic returned for a minion that is not below it. The returned error
+// makes the syndic keep the return: it may be accepted later, if the syndic of the minion is gone by
+// then. A return that is stored already is not needed.
+func (r *returns) refuseBelow(syndic, jid, minion string, err error) error {
+	not, ok := errors.AsType[*notBelow](err)
+	byOther := ok && not.owner != ""
+	if byOther {
+		if rets, failed := r.jobs.Returns(jid); failed == nil && rets[minion] != nil {
+			return nil
+		}
+	}
+	r.rejected.Add(1)
+	r.rateLimitedLog.Log(slog.LevelWarn, "refused return: the minion is not below this syndic", "syndic", syndic, "minion", minion, "jid", jid, "reason", err)
+	if byOther {
+		return err
+	}
+	return nil
 }
 
 // syndicReturn returns the load of one return of a syndic's entry.

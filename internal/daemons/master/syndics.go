@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"brine/internal/base/atomicfile"
@@ -18,11 +19,20 @@ import (
 // Salt, each has a file in cachedir/syndics. An id may also be that of a minion, on the same
 // machine with the same key; then the file says so. A nil *syndics has none: order_masters is off.
 type syndics struct {
-	dir string
-	log *slog.Logger
+	dir   string
+	log   *slog.Logger
+	below *below
 
 	mu    sync.Mutex
 	known map[string]bool // whether the id is only that of a syndic
+}
+
+// minions returns what decides for which minions a syndic may return.
+func (s *syndics) minions() *below {
+	if s == nil {
+		return nil
+	}
+	return s.below
 }
 
 // alsoMinion is the content of the file of a syndic whose id is also that of a minion.
@@ -110,10 +120,20 @@ func (e *events) below(id string, data *value.Dict) {
 			ids = append(ids, m)
 		}
 	}
-	if e.syndics == nil || len(ids) == 0 || !salt.ValidJID(jid) {
+	if e.syndics == nil || len(ids) == 0 || !salt.ValidJID(jid) || e.syndics.below.isSyndic(id) != nil {
 		return
 	}
 	if known, err := e.jobs.Load(jid); known == nil || err != nil {
+		return
+	}
+	ids = slices.DeleteFunc(ids, func(m string) bool {
+		err := e.syndics.below.may(id, m)
+		if err != nil {
+			e.refused.Log(slog.LevelWarn, "a syndic names a minion that is not below it", "syndic", id, "minion", m, "jid", jid, "reason", err)
+		}
+		return err != nil
+	})
+	if len(ids) == 0 {
 		return
 	}
 	if err := e.jobs.AddMinions(jid, ids); err != nil {

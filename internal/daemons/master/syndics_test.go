@@ -3,7 +3,9 @@ package master
 import (
 	"slices"
 	"testing"
+	"time"
 
+	"brine/internal/base/salt"
 	"brine/internal/py/value"
 )
 
@@ -67,6 +69,107 @@ func TestMinionsBelow(t *testing.T) {
 		"syndic/site/20260101000000000009"}
 	if got := p.tags(); !slices.Equal(got, want) {
 		t.Errorf("events %q", got)
+	}
+	// No minion of this master or of another syndic, and no tag of theirs.
+	p = newParts(t, []string{"site", "evil", "near"}, ofSyndics)
+	jid = p.publisher.publish(value.DictOf("fun", "test.ping", "tgt", "low*")).Dict("load").Str("jid")
+	named := func(id string, minions ...any) *value.Dict {
+		return value.DictOf("pretag", "syndic/"+id, "events", value.ListOf(event(jid, value.DictOf("jid", jid, "minions", value.ListOf(minions...)))))
+	}
+	ask(t, p.eventsOf().take, "site", "_minion_event", named("site", "low1"))
+	ask(t, p.eventsOf().take, "evil", "_minion_event", named("evil", "low1", "near", "bad1"))
+	if ids, err := p.jobs.Minions(jid); err != nil || !slices.Equal(slices.Sorted(slices.Values(ids)), []string{"bad1", "low1"}) {
+		t.Errorf("the job has %v, %v", ids, err)
+	}
+	p.tags()
+	for _, tag := range []string{"salt/beacon/low1/load", "salt/beacon/near/load", "salt/job/" + jid + "/prog/low1/1", "syndic/site/x", "salt/beacon/bad1/load"} {
+		ask(t, p.eventsOf().take, "evil", "_minion_event", value.DictOf("tag", tag, "data", "x"))
+	}
+	if got := p.tags(); !slices.Equal(got, []string{"salt/beacon/bad1/load"}) {
+		t.Errorf("events of others: %q", got)
+	}
+}
+
+// TestForgedReturnsOfSyndics: a syndic may return for the minions that it named first, but not for
+// those of this master or of another connected syndic.
+func TestForgedReturnsOfSyndics(t *testing.T) {
+	p := newParts(t, []string{"site", "evil", "near"}, ofSyndics)
+	now := time.Now()
+	p.syndics.below.now = func() time.Time { return now }
+	there := map[string]bool{}
+	p.syndics.below.connected = func() map[string]bool { return there }
+	r := p.returns()
+	r.syndics = p.syndics
+	send := func(syndic, jid, minion, result string) any {
+		t.Helper()
+		entry := value.DictOf("jid", jid, "fun", "test.echo", "return", value.DictOf(minion, value.DictOf("return", result)))
+		return ask(t, r.takeSyndic, syndic, "_syndic_return", value.DictOf("load", value.ListOf(entry)))
+	}
+	stored := func(jid, minion string) any {
+		t.Helper()
+		rets, err := p.jobs.Returns(jid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rets[minion].At("return")
+	}
+	const jid, later = "20260101000000000001", "20260101000000000002"
+	if v := send("site", jid, "low1", "true"); v != nil || stored(jid, "low1") != "true" {
+		t.Fatalf("its own minion: %s", value.Repr(v))
+	}
+	if v := send("evil", jid, "near", "forged"); v != nil || stored(jid, "near") != nil {
+		t.Errorf("a minion of this master: %s", value.Repr(v))
+	}
+	if v, ok := send("evil", later, "low1", "forged").(*value.Dict); !ok || !v.Has(salt.KeepReturn) || stored(later, "low1") != nil {
+		t.Error("a minion of another syndic is accepted")
+	}
+	if v := send("evil", jid, "low1", "forged"); v != nil || stored(jid, "low1") != "true" {
+		t.Errorf("a return that is here already: %s", value.Repr(v))
+	}
+	if v := send("site", later, "site", "mine"); v != nil || stored(later, "site") != "mine" {
+		t.Errorf("the minion on the syndic's machine: %s", value.Repr(v))
+	}
+	// A restart of the master forgets nothing.
+	p.syndics.below.read()
+	if v := send("evil", later, "low1", "forged"); v == nil {
+		t.Error("after a restart a minion of another syndic is accepted")
+	}
+	// A syndic that is connected keeps its minions while it names them; one that is gone does not.
+	there["site"] = true
+	now = now.Add(claimLeft)
+	if v := send("evil", later, "low1", "forged"); v == nil {
+		t.Error("the other syndic is connected")
+	}
+	clear(there)
+	if v := send("evil", later, "low1", "moved"); v != nil || stored(later, "low1") != "moved" {
+		t.Errorf("the other syndic is gone: %s", value.Repr(v))
+	}
+	there["evil"] = true
+	now = now.Add(claimHolds)
+	if v := send("site", jid, "low1", "back"); v != nil {
+		t.Errorf("the other syndic has not named it for long: %s", value.Repr(v))
+	}
+
+	// The option decides alone.
+	cfg := p.cfg
+	if err := cfg.Options.SyndicMinions.SetValue(value.DictOf("evil", value.ListOf("near", "e*"), "si*", "low*")); err != nil {
+		t.Fatal(err)
+	}
+	p.settings.set(cfg)
+	const third = "20260101000000000003"
+	for _, c := range []struct {
+		syndic, minion string
+		want           any
+	}{{"evil", "near", "x"}, {"evil", "e1", "x"}, {"evil", "low2", nil}, {"site", "low3", "x"}, {"other", "o1", nil}} {
+		send(c.syndic, third, c.minion, "x")
+		if got := stored(third, c.minion); got != c.want {
+			t.Errorf("%s returns for %s: %v, want %v", c.syndic, c.minion, got, c.want)
+		}
+	}
+	for _, bad := range []any{"x", value.ListOf("x"), value.DictOf("site", 3), value.DictOf(3, "x"), value.DictOf("site", &value.List{})} {
+		if err := new(SyndicMinions).SetValue(bad); err == nil {
+			t.Errorf("%s is accepted", value.Repr(bad))
+		}
 	}
 }
 
