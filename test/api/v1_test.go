@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -177,6 +179,102 @@ func TestV1Fleet(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
+}
+
+// TestV1States reads the last runs of states of real minions, also after the master has started again.
+func TestV1States(t *testing.T) {
+	dir := t.TempDir()
+	s := startWith(t, daemontest.Host(), func(conf string) string { return conf + "file_roots: {base: [" + dir + "]}\n" }, "alpha", "beta")
+	admin := s.login("admin")
+	conf := filepath.Join(dir, "conf")
+	sls := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "web.sls"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	type minions struct {
+		Matched int
+		Rows    []struct {
+			ID, Severity string
+			Run          struct {
+				Test, Broken bool
+				Mods         []string
+				Would        int `json:"would_change"`
+			}
+		}
+		Counts map[string]map[string]int
+	}
+	run := func(session, target, args string) {
+		t.Helper()
+		a := s.post(session, `{"client":"local","tgt":"`+target+`","fun":"state.apply","arg":["web"`+args+`]}`)
+		if a.status != 200 {
+			t.Fatalf("state.apply: %d %s", a.status, a.body)
+		}
+	}
+	severity := func(session, id, want string) minions {
+		t.Helper()
+		var m minions
+		eventually.Nil(t, time.Minute, id+" is "+want, func() error {
+			m = minions{}
+			if s.get(session, "/v1/minions?severity="+want+"&search="+id, &m); m.Matched != 1 || m.Rows[0].ID != id || m.Rows[0].Severity != want {
+				return fmt.Errorf("%+v", m)
+			}
+			return nil
+		})
+		return m
+	}
+	severity(admin, "alpha", "unknown")
+	sls("{{ grains['id'] }}:\n  file.managed:\n    - name: " + conf + "-{{ grains['id'] }}\n    - contents: one\nsame:\n  test.succeed_with_changes\n")
+	run(admin, "*", `,"test=True"`)
+	if m := severity(admin, "alpha", "drift"); !m.Rows[0].Run.Test || m.Rows[0].Run.Would != 2 || m.Rows[0].Run.Mods[0] != "web" {
+		t.Errorf("a test: %+v", m)
+	}
+	severity(admin, "beta", "drift")
+	var states struct {
+		Minions, Matched int
+		Severities       map[string]int
+		Rows             []struct {
+			State, Fun, SLS        string
+			Failed, Drift, Changed int
+			Groups                 []struct {
+				Outcome, Change string
+				Count           int
+				Minions         []string
+				Changes         map[string]any
+			}
+		}
+	}
+	s.get(admin, "/v1/states?search=same", &states)
+	if states.Minions != 2 || states.Severities["drift"] != 2 || states.Matched != 1 || states.Rows[0].Drift != 2 || states.Rows[0].Groups[0].Count != 2 {
+		t.Fatalf("states: %+v", states)
+	}
+	var change struct{ Minions []string }
+	s.get(admin, "/v1/states/"+states.Rows[0].Groups[0].Change, &change)
+	if !slices.Equal(change.Minions, []string{"alpha", "beta"}) {
+		t.Errorf("one change: %+v", change)
+	}
+	if s.get(admin, "/v1/states?minion=beta&search=file.managed", &states); states.Matched != 1 || states.Rows[0].Groups[0].Changes["newfile"] == nil &&
+		states.Rows[0].Groups[0].Changes["diff"] == nil {
+		t.Errorf("one state of beta: %+v", states)
+	}
+	run(admin, "alpha", "")
+	severity(admin, "alpha", "changed")
+	sls("bad:\n  test.fail_without_changes\n")
+	run(admin, "beta", "")
+	severity(admin, "beta", "failed")
+	sls("{{ nosuch.thing }}:\n  test.nop\n")
+	run(admin, "alpha", "")
+	if m := severity(admin, "alpha", "failed"); !m.Rows[0].Run.Broken {
+		t.Errorf("an SLS file that cannot be rendered: %+v", m)
+	}
+
+	// The master is killed, so that it could not save anything.
+	s.master.Kill()
+	s.master.Launch()
+	eventually.Nil(t, time.Minute, "the master is back", func() error { return s.master.PingAll(daemontest.Brine, "alpha", "beta") })
+	severity(admin, "beta", "failed")
+	severity(admin, "alpha", "failed")
 }
 
 // TestV1Keys decides on keys of minions that wait.

@@ -17,6 +17,7 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/ha/roster"
 	"brine/internal/py/value"
+	"brine/internal/store/lastrun"
 )
 
 // fleet returns what a console shows. It sends nothing to minions: it reads keys,
@@ -25,24 +26,34 @@ type fleet struct {
 	selection
 	Minions
 	jobs    Jobs
+	states  LastStates
 	cluster *Clustering
 	here    HereFunc
 	links   *linkCache
 }
 
+// Console is what only consoles show.
+type Console struct {
+	// States has the last runs of states of each minion.
+	States LastStates
+}
+
 func init() { runners.Register(FleetModule, fleetModule) }
 
 func fleetModule(d Deps) fn.Module {
-	f := fleet{d.selection(), d.Minions, d.Jobs.Jobs, d.Cluster, d.Here, &linkCache{}}
+	if d.Console.States == nil { // no master runs
+		d.Console.States = &lastrun.Store{}
+	}
+	f := fleet{d.selection(), d.Minions, d.Jobs.Jobs, d.Console.States, d.Cluster, d.Here, &linkCache{}}
 	return fn.Module{Name: FleetModule, Doc: `The fleet as the console shows it. Nothing is sent to minions.`, Funcs: []fn.Func{
 		fn.Of("topology", f.topology, `Return the masters, and which of them command each accepted minion.
 
 minions has for each id: state (up, down, or elsewhere: connected to another master alone), by: the masters that command it, and
 standby: those that it keeps as standby. revision changes with the result: with since set to it, an unchanged result is left out. names are what minions call a master.`,
 			fn.Example("salt-run fleet.topology")),
-		fn.Of("minions", f.list, `Return a page of the accepted minions, with their number by state, master, version and operating system.`,
+		fn.Of("minions", f.list, `Return a page of the accepted minions, with their number by state, master, version, operating system and severity of their last runs of states.`,
 			fn.Example("salt-run fleet.minions"), fn.Example("salt-run fleet.minions search=web state=down limit=20")),
-		fn.Of("minion", f.minion, `Return the grains of an accepted minion, and its masters.`, fn.Example("salt-run fleet.minion web1")),
+		fn.Of("minion", f.minion, `Return the grains of an accepted minion, its masters, and its last runs of states.`, fn.Example("salt-run fleet.minion web1")),
 		fn.Of("preview", f.preview, `Return the accepted minions that a target selects, as far as is known, and how many are in each state and at each master.`,
 			fn.Example("salt-run fleet.preview 'G@role:web and not web9' tgt_type=compound")),
 		fn.Of("jobs", f.jobList, `Return the newest jobs, with the number of minions that returned and failed.`,
@@ -52,6 +63,12 @@ standby: those that it keeps as standby. revision changes with the result: with 
 groups are minions with equal returns, the largest group first. states counts the results of each state over all minions.`,
 			fn.Example("salt-run fleet.job 20260101120000000000")),
 		fn.Of("result", f.result, `Return what one minion returned for a job.`, fn.Example("salt-run fleet.result 20260101120000000000 web1")),
+		fn.Of("states", f.stateList, `Return the states that failed, drifted or changed something in the last runs of minions, with groups of minions with the same change, and the slowest states.
+
+drift is what the last test=True run would change. changes and comment are those of one minion of the group.`,
+			fn.Example("salt-run fleet.states"), fn.Example("salt-run fleet.states outcome=failed search=nginx")),
+		fn.Of("change", f.change, `Return one change of fleet.states, and all minions that have it.`,
+			fn.Example("salt-run fleet.change 5f2b8c0e5f2b8c0e5f2b8c0e5f2b8c0e")),
 		fn.Of("functions", f.functions, `Return the names of Brine's execution functions, or the documentation and arguments of one.`,
 			fn.Example("salt-run fleet.functions"), fn.Example("salt-run fleet.functions pkg.install")),
 	}}
@@ -331,8 +348,10 @@ type listMinionsArgs struct {
 	State   string `salt:"state" doc:"up, down or elsewhere; empty: all" default:""`
 	Master  string `salt:"master" doc:"a master that commands it; empty: all" default:""`
 	Version string `salt:"version" doc:"version of Salt; empty: all" default:""`
-	Tgt     string `salt:"tgt" doc:"a target, such as G@role:web; empty: all" default:""`
-	TgtType string `salt:"tgt_type" doc:"type of the target" default:"compound"`
+	// Severity is one of lastrun.Severities.
+	Severity string `salt:"severity" doc:"failed, not_returned, drift, changed, clean or unknown: by the last runs of states; empty: all" default:""`
+	Tgt      string `salt:"tgt" doc:"a target, such as G@role:web; empty: all" default:""`
+	TgtType  string `salt:"tgt_type" doc:"type of the target" default:"compound"`
 	pageArgs
 }
 
@@ -340,19 +359,21 @@ type listMinionsArgs struct {
 type minionRow struct {
 	id, os, version, brine string
 	link                   minionLink
+	runs                   lastrun.Minion
+	severity               string
 }
 
-func (f fleet) row(id string, l minionLink) minionRow {
+func (f fleet) row(id string, l minionLink, runs lastrun.Minion, now time.Time) minionRow {
 	g := f.cache.MinionData(id).Grains
 	return minionRow{id: id, os: strings.TrimSpace(g.Str("os") + " " + value.Str(cmp.Or(g.At("osrelease"), any("")))), version: g.Str("saltversion"),
-		brine: g.Str("brine_version"), link: l}
+		brine: g.Str("brine_version"), link: l, runs: runs, severity: runs.Severity(now)}
 }
 
 func (a listMinionsArgs) wants(r minionRow) bool {
 	search := strings.ToLower(a.Search)
 	return (search == "" || strings.Contains(strings.ToLower(r.id), search) || strings.Contains(strings.ToLower(r.os), search)) &&
 		(a.State == "" || a.State == r.link.state) && (a.Master == "" || slices.Contains(r.link.by, a.Master)) &&
-		(a.Version == "" || a.Version == r.version)
+		(a.Version == "" || a.Version == r.version) && (a.Severity == "" || a.Severity == r.severity)
 }
 
 func (f fleet) list(ctx context.Context, c *fn.Call, a listMinionsArgs) (*value.Dict, error) {
@@ -366,13 +387,17 @@ func (f fleet) list(ctx context.Context, c *fn.Call, a listMinionsArgs) (*value.
 			return nil, err
 		}
 	}
-	counts := map[string]map[string]int64{"state": {}, "master": {}, "version": {}, "os": {}}
+	if a.Severity != "" && !slices.Contains(lastrun.Severities, a.Severity) {
+		return nil, salt.Errorf(salt.Invalid, "severity must be one of %s", strings.Join(lastrun.Severities, ", "))
+	}
+	counts := map[string]map[string]int64{"state": {}, "master": {}, "version": {}, "os": {}, "severity": {}}
+	runs, now := f.states.All(), time.Now()
 	var found []minionRow
 	for _, id := range ids {
 		if _, there := p.links[id]; !there {
 			continue // accepted since
 		}
-		r := f.row(id, p.links[id])
+		r := f.row(id, p.links[id], runs[id], now)
 		if !a.wants(r) {
 			continue
 		}
@@ -380,6 +405,7 @@ func (f fleet) list(ctx context.Context, c *fn.Call, a listMinionsArgs) (*value.
 		counts["state"][r.link.state]++
 		counts["version"][r.version]++
 		counts["os"][r.os]++
+		counts["severity"][r.severity]++
 		for _, m := range r.link.by {
 			counts["master"][m]++
 		}
@@ -396,6 +422,10 @@ func (f fleet) list(ctx context.Context, c *fn.Call, a listMinionsArgs) (*value.
 		}
 		if !r.link.since.IsZero() {
 			d.Set("since", stamp(r.link.since))
+		}
+		d.Set("severity", r.severity)
+		if last := r.runs.Last(); last != nil {
+			d.Set("run", runDict(last))
 		}
 		rows.Append(d)
 	}
@@ -436,6 +466,7 @@ func (f fleet) minion(ctx context.Context, c *fn.Call, a idArgs) (*value.Dict, e
 	if ch := p.changes[a.ID]; ch != nil {
 		d.Set("changed", value.DictOf("from", orNil(ch.From), "to", ch.To, "reason", ch.Reason, "seconds", ch.Seconds, "at", stamp(ch.At)))
 	}
+	d.Update(f.runsOf(a.ID))
 	grains := f.cache.MinionData(a.ID).Grains
 	d.Set("grains", grains)
 	if grains == nil {

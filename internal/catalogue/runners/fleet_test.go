@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/base/salt"
 	"brine/internal/py/value"
 	"brine/internal/store/cache"
 )
@@ -62,7 +63,7 @@ func TestFleetTopology(t *testing.T) {
 		}
 	}
 	if got := h.text("fleet.minions"); !strings.Contains(got, `'counts': {'master': `+
-		`{'vm_master': 2, 'two': 1}, 'os': {'': 3}, 'state': {'up': 2, 'elsewhere': 1}`) {
+		`{'vm_master': 2, 'two': 1}, 'os': {'': 3}, 'severity': {'unknown': 3}, 'state': {'up': 2, 'elsewhere': 1}`) {
 		t.Error(got)
 	}
 }
@@ -166,10 +167,65 @@ func TestFleetGrains(t *testing.T) {
 	if err := h.deps.Cache.StoreMinion("alpha", cache.Minion{Grains: grains}); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.text("fleet.minions search=debian"); !strings.Contains(got, "'os': 'Debian 12', 'version': '3007.10', 'brine': '0.1.0'}") {
+	if got := h.text("fleet.minions search=debian"); !strings.Contains(got, "'os': 'Debian 12', 'version': '3007.10', 'brine': '0.1.0', 'severity': 'unknown'}") {
 		t.Error(got)
 	}
 	if got := h.text("fleet.minion alpha"); !strings.Contains(got, "'grains': {'id': 'alpha', 'os': 'Debian'") {
 		t.Error(got)
+	}
+}
+
+// TestFleetStates puts the last runs of minions together.
+func TestFleetStates(t *testing.T) {
+	h := newHouse(t)
+	now := time.Now()
+	run := func(id, fun string, args *value.List, states *value.Dict) {
+		h.states.Returned(id, salt.NewJID(now), fun, args, value.DictOf("return", states, "retcode", int64(0)), now)
+	}
+	state := func(id string, result any, changes *value.Dict, ms float64) *value.Dict {
+		return value.DictOf("result", result, "changes", changes, "comment", "of "+id, "__id__", id, "__sls__", "web", "duration", ms)
+	}
+	test := value.ListOf(value.DictOf("__kwarg__", true, "test", true))
+	for _, id := range []string{"alpha", "beta"} {
+		run(id, "state.apply", test, value.DictOf("file_|-/etc/motd_|-/etc/motd_|-managed",
+			state("/etc/motd", nil, value.DictOf("diff", "-a\n+b\n"), 3), "pkg_|-nginx_|-nginx_|-installed",
+			state("nginx", nil, value.DictOf("nginx", value.DictOf("old", "1", "new", "2 on "+id)), 9)))
+	}
+	run("beta", "state.highstate", nil, value.DictOf("service_|-nginx_|-nginx_|-running", state("nginx", false, value.NewDict(0), 40)))
+	for line, want := range map[string]string{
+		"fleet.minions severity=failed": `{'accepted': 3, 'matched': 1, 'offset': 0, 'rows': [{'id': 'beta', `,
+		"fleet.minions severity=drift":  `{'accepted': 3, 'matched': 1, 'offset': 0, 'rows': [{'id': 'alpha', `,
+		"fleet.minions severity=odd":    `Exception occurred in runner fleet.minions: severity must be one of failed, not_returned, drift`,
+		"fleet.states": `{'minions': 3, 'severities': {'drift': 1, 'failed': 1, 'unknown': 1}, 'matched': 3, 'offset': 0, 'rows': [` +
+			`{'state': 'nginx', 'fun': 'service.running', 'sls': 'web', 'failed': 1, 'drift': 0, 'changed': 0, 'groups': [{'outcome': 'failed', 'change': '`,
+		"fleet.states outcome=changed": `{'minions': 3, 'severities': {'drift': 1, 'failed': 1, 'unknown': 1}, 'matched': 0, 'offset': 0, 'rows': [], 'slowest': [` +
+			`{'state': 'nginx', 'fun': 'service.running', 'sls': 'web', 'ms': 40.0, 'mean_ms': 40.0, 'count': 1, 'minion': 'beta'}`,
+		"fleet.states minion=gamma":                     `{'minions': 1, 'severities': {'unknown': 1}, 'matched': 0, `,
+		"fleet.states outcome=ok":                       `Exception occurred in runner fleet.states: outcome must be`,
+		"fleet.change ff":                               `Exception occurred in runner fleet.change: change must be 32`,
+		"fleet.change ffffffffffffffffffffffffffffffff": `Exception occurred in runner fleet.change: no minion has the change`,
+	} {
+		if got := strings.Trim(h.text(line), `'"`); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want\n%s", line, got, want)
+		}
+	}
+	// After beta is repaired, both have the same change of one state, and different ones of the other.
+	run("beta", "state.highstate", nil, value.DictOf("service_|-nginx_|-nginx_|-running", state("nginx", true, value.NewDict(0), 40)))
+	run("beta", "state.apply", test, value.DictOf("file_|-/etc/motd_|-/etc/motd_|-managed", state("/etc/motd", nil, value.DictOf("diff", "-a\n+b\n"), 3)))
+	got := h.call("fleet.states search=motd").Return.(*value.Dict).List("rows")
+	groups := got[0].(*value.Dict).List("groups")
+	if len(got) != 1 || len(groups) != 1 {
+		t.Fatalf("%s", value.Repr(got))
+	}
+	g := groups[0].(*value.Dict)
+	if g.At("count") != int64(2) || g.Dict("changes").Str("diff") != "-a\n+b\n" || g.Str("outcome") != "drift" {
+		t.Errorf("group: %s", value.Repr(g))
+	}
+	if got := h.text("fleet.change " + g.Str("change")); !strings.Contains(got, "'count': 2, 'minions': ['alpha', 'beta'], 'changes': {'diff': ") {
+		t.Errorf("one change: %s", got)
+	}
+	if got := h.text("fleet.minion alpha"); !strings.Contains(got, "'severity': 'drift', 'tested': {'jid': ") ||
+		!strings.Contains(got, "'would_change': 2, 'states': [{'state': '/etc/motd', 'fun': 'file.managed', 'sls': 'web', 'outcome': 'drift', 'change': '") {
+		t.Errorf("one minion: %s", got)
 	}
 }

@@ -23,6 +23,8 @@ type JobStores struct {
 	Returners JobReturners
 	// Database is nil for a master that keeps its jobs in Salt's files.
 	Database JobDatabase
+	// Running returns the active runners, each a dict of fun, jid, user and fun_args.
+	Running func() []*value.Dict
 }
 
 // JobReturners gives access to returners that store jobs.
@@ -44,13 +46,12 @@ type JobDatabase interface {
 type jobs struct {
 	JobStores
 	minions Commander
-	running func() []*value.Dict
 }
 
 func init() { runners.Register("jobs", jobsModule) }
 
 func jobsModule(d Deps) fn.Module {
-	j := jobs{d.Jobs, d.Client, d.Running}
+	j := jobs{d.Jobs, d.Client}
 	return fn.Module{Name: "jobs", Doc: `Current and former jobs, and their returns.`, Funcs: []fn.Func{
 		fn.Of("active", j.active, `Return the jobs that minions are running now.`, fn.Example("salt-run jobs.active")),
 		fn.Of("master", j.master, `Return the runners that the master runs now, except this one.`, fn.Example("salt-run jobs.master")),
@@ -474,7 +475,7 @@ func (j jobs) lastRun(ctx context.Context, c *fn.Call, a lastArgs) (any, error) 
 
 func (j jobs) master(_ context.Context, c *fn.Call, _ none) (*value.List, error) {
 	ret := &value.List{}
-	for _, d := range j.running() {
+	for _, d := range j.Running() {
 		if d.Str("jid") != c.JID {
 			ret.Append(d)
 		}

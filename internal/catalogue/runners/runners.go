@@ -90,6 +90,7 @@ type Deps struct {
 	Keys    Keys
 	Cache   Cache
 	Minions Minions
+	Console Console
 	Targets Targets
 	// Cluster is nil for a standalone master.
 	Cluster *Clustering
@@ -97,8 +98,6 @@ type Deps struct {
 	Bus     Bus
 	// Serves gives access to the file server and the pillars as currently configured.
 	Serves Serves
-	// Running returns the active runners, each a dict of fun, jid, user and fun_args.
-	Running func() []*value.Dict
 	// Wheels returns the documentation of the wheel functions, by name.
 	Wheels func() *value.Dict
 	// Audit returns the newest records of the audit log that keep selects.

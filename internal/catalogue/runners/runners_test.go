@@ -23,6 +23,7 @@ import (
 	"brine/internal/store/cache"
 	"brine/internal/store/job"
 	"brine/internal/store/keystore"
+	"brine/internal/store/lastrun"
 )
 
 // house holds a master's stores, with alpha and beta up and gamma down.
@@ -38,6 +39,7 @@ type house struct {
 	version map[string]string
 	// standing is what minions have reported about their masters.
 	standing map[string]Standing
+	states   *lastrun.Store
 }
 
 func newHouse(t *testing.T) *house {
@@ -64,12 +66,16 @@ func newHouse(t *testing.T) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.jobs.Close() })
+	if h.states, err = lastrun.Open(filepath.Join(dir, "runs")); err != nil {
+		t.Fatal(err)
+	}
 	in := &client.InProcess{Publish: h.publish, Events: h.bus, User: "root"}
 	o := client.Options{Timeout: 100 * time.Millisecond, GatherJobTimeout: 100 * time.Millisecond}
 	h.deps = Deps{
 		Wheels: func() *value.Dict { return value.DictOf("key.accept", "Accept keys.") },
-		Jobs:   JobStores{Jobs: h.jobs}, Keys: keys, Cache: c, Minions: theMinions{h}, Targets: theTargets{},
-		Client: client.New(o, "master", in, in, log), Bus: h.bus, Running: func() []*value.Dict { return h.runs },
+		Jobs:   JobStores{Jobs: h.jobs, Running: func() []*value.Dict { return h.runs }}, Keys: keys, Cache: c, Minions: theMinions{h}, Targets: theTargets{},
+		Client: client.New(o, "master", in, in, log), Bus: h.bus,
+		Console: Console{States: h.states},
 	}
 	if h.reg, err = fn.NewRegistry(nil, New(h.deps)...); err != nil {
 		t.Fatal(err)

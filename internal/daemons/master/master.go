@@ -91,6 +91,7 @@ type services struct {
 	queue                   *queue
 	syndics                 *syndics // nil without order_masters
 	states                  *jobStates
+	lastRuns                *lastStates
 	addresses               *addresses
 	reconnects              *reconnects
 	presence                *presence
@@ -274,7 +275,7 @@ func (m *Master) parts() (out []func(context.Context) error) {
 	for _, p := range m.publishers {
 		out = append(out, p.Serve)
 	}
-	out = append(out, m.eventIPC.Serve, m.maintenance().run, m.sinks.Run, m.stock.Run, m.files.fetch, m.adoptJobs)
+	out = append(out, m.eventIPC.Serve, m.maintenance().run, m.sinks.Run, m.stock.Run, m.files.fetch, m.adoptJobs, m.lastRuns.run)
 	for _, r := range m.returners {
 		out = append(out, r.Run)
 	}

@@ -121,6 +121,7 @@ func newParts(t *testing.T, minions []string, set func(*Config)) *parts {
 	p.store, err = job.Open(t.TempDir(), c.Jobs, discard)
 	check(err)
 	m.jobs = p.store
+	m.lastRuns = openLastStates(t.TempDir(), m.jobs, discard)
 	t.Cleanup(func() { p.store.Close(); m.audit.Close(); m.cache.Close() })
 	m.sinks, err = sinks.Open(m.sinkConfig(), t.TempDir(), m.jobs, discard)
 	check(err)

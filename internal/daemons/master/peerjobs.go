@@ -27,6 +27,7 @@ type peerJobs struct {
 	publisher *publisher
 	server    *channel.PublishServer
 	stock     *sinks.StockFiles
+	runs      *lastStates
 	bus       *event.Bus
 	log       *slog.Logger
 
@@ -47,6 +48,7 @@ func (p *peerJobs) took(news []job.Taken) {
 	for _, t := range news {
 		if t.ID != "" {
 			p.stock.PutReturn(t.JID, t.ID, t.Return)
+			p.runs.took(t)
 			p.tookReturn(t)
 		}
 	}
@@ -133,6 +135,7 @@ func (p *peerJobs) publish(j cluster.Job) {
 	}
 	p.states.queue.add(j.Map, j.JID, j.Minions, p.publisher.redelivery.absent(j.Minions, j.Until), j.Until)
 	o := readOrder(j.Map)
+	p.runs.Published(j.JID, o.fun(), j.Minions, time.Now())
 	if err := p.server.Publish(j.Map, receivers(o.TgtType, o.Tgt, j.Minions)); err != nil {
 		p.log.Error("cannot publish a peer's job", "jid", j.JID, "peer", j.From, "err", err)
 	}

@@ -13,6 +13,7 @@ type minionMemory struct {
 	reports  *connectionReports
 	queue    *queue
 	requests *channel.Server
+	runs     *lastStates
 	log      *slog.Logger
 }
 
@@ -31,6 +32,7 @@ func (m *minionMemory) prune() {
 	m.reports.prune(accepted)
 	m.queue.prune(accepted)
 	m.requests.Prune()
+	m.runs.Forget(accepted)
 }
 
 func (s *connectionReports) prune(accepted map[string]bool) {

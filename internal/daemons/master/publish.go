@@ -124,6 +124,7 @@ type publisher struct {
 	reports    *connectionReports
 	functions  *functionCounts
 	syndics    *syndics
+	runs       *lastStates
 	mint       func(now time.Time) string // salt.NewJID
 	log        *slog.Logger
 }
@@ -185,6 +186,7 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 		return value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", err.Error()))
 	}
 	p.functions.published(o, len(minions))
+	p.runs.Published(jid, o.fun(), minions, time.Now())
 	p.log.Debug("published", "jid", jid, "fun", value.Str(o.Fun), "minions", len(minions))
 	reply := value.DictOf("jid", jid, "minions", minions, "missing", missing)
 	if others := p.reports.elsewhere(minions); others.Len() > 0 && p.cluster == nil { // any master of a cluster reaches all minions

@@ -28,6 +28,7 @@ type returns struct {
 	sinks    *sinks.Jobs
 	stock    *sinks.StockFiles
 	standby  *standbyJobs
+	runs     *lastStates
 	log      *slog.Logger
 
 	functions                             *functionCounts
@@ -200,6 +201,9 @@ func (r *returns) store(jid, id string, load, job *value.Dict, done func(error))
 			var ret wire.Return
 			wire.View(load, &ret)
 			r.functions.returned(&ret)
+			if fun, ok := ret.Fun.(string); ok && err == nil {
+				r.runs.Returned(id, jid, fun, ret.FunArgs, load, time.Now())
+			}
 			r.bus.Fire(salt.Tag("job", jid, "ret", id), load)
 		}
 		if err == nil && !dup {

@@ -92,6 +92,7 @@ func (m *Master) openStores() (err error) {
 	if m.audit, err = audit.Open(filepath.Join(own, "audit")); err != nil {
 		return err
 	}
+	m.lastRuns = openLastStates(own, m.jobs, m.log)
 	m.jobs.OnConflict(tellOfConflicts(ratelimit.NewLog(m.log, 10, 10*time.Second)))
 	if m.stockJobs, err = job.NewLocalCache(m.cfg.CacheDir, m.cfg.Options.HashType); err != nil {
 		return err
@@ -273,7 +274,7 @@ func (m *Master) wireServices() (err error) {
 	m.publisher = &publisher{
 		masterID: cfg.MasterID, settings: m.settings, targets: m.targets, keep: cfg.Jobs.Keep(), revision: m.revisions.current, jobs: m.jobs, sinks: m.sinks,
 		stock: m.stock, bus: m.bus, queue: m.queue, redelivery: m.redelivery, cluster: m.cluster, server: m.publish, reports: m.reports, mint: salt.NewJID,
-		functions: m.functions, syndics: m.syndics,
+		functions: m.functions, syndics: m.syndics, runs: m.lastRuns,
 		log: m.log,
 	}
 	m.useJIDSlot()
@@ -294,7 +295,7 @@ func (m *Master) wireServices() (err error) {
 		m.rotation.replace = m.cluster.Rotate
 		m.peerJobs = &peerJobs{
 			id: cfg.ID, masterID: cfg.MasterID, cacheDir: cfg.CacheDir, cluster: m.cluster, jobs: m.jobs, states: m.states, publisher: m.publisher,
-			server: m.publish, stock: m.stock, bus: m.bus, log: m.log,
+			server: m.publish, stock: m.stock, runs: m.lastRuns, bus: m.bus, log: m.log,
 		}
 		m.health = &health{
 			id: cfg.ID, pkiDir: cfg.PKIDir, cacheDir: cfg.CacheDir, keyDir: keyDir(cfg), options: cfg.Cluster, settings: m.settings, cluster: m.cluster,
@@ -368,6 +369,7 @@ func (m *Master) handlers() handlers {
 		returns: &returns{
 			settings: m.settings, rules: &returnRules{m.settings, m.queue, m.jobs}, jobs: m.jobs, bus: m.bus, queue: m.queue, sinks: m.sinks, stock: m.stock,
 			standby: m.standbyJobs, log: m.log, rateLimitedLog: limited(), own: quota{now: time.Now}, functions: m.functions, syndics: m.syndics,
+			runs: m.lastRuns,
 		},
 		events: &events{
 			settings: m.settings, bus: m.bus, cluster: m.cluster, queue: m.queue, addresses: m.addresses, syndics: m.syndics, jobs: m.jobs, log: m.log,
@@ -441,15 +443,16 @@ func (m *Master) wireFunctions() (err error) {
 func (m *Master) newRunners() (*fn.Registry, error) {
 	here := &client.InProcess{Publish: m.publisher.publish, Events: m.bus, User: "root"}
 	d := runners.Deps{
-		Jobs:    runners.JobStores{Jobs: m.sinks.History(), Returners: m.sinks, Database: ownJobs(m.own.dir, m.jobs, m.stockJobs)},
+		Jobs: runners.JobStores{Jobs: m.sinks.History(), Returners: m.sinks, Database: ownJobs(m.own.dir, m.jobs, m.stockJobs),
+			Running: m.runners.running.list},
 		Keys:    m.keys,
 		Cache:   m.cache,
 		Minions: runnerMinions{m.presence, m.reports},
+		Console: runners.Console{States: m.lastRuns},
 		Targets: m.targets,
 		Client:  client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
 		Bus:     m.bus,
 		Serves:  runnerServes{m.settings, m.files, m.templates, m.rescanModules},
-		Running: m.runners.running.list,
 		Wheels:  func() *value.Dict { return m.wheels.registry.Docs() },
 		Audit:   m.audit.Recent,
 		Here: (&orchestra{
@@ -521,7 +524,7 @@ func (m *Master) maintenance() *maintenance {
 		keep: m.cfg.Jobs.Keep(), keepDeleted: time.Duration(m.cfg.Cluster.KeepDeleted) * time.Second, interval: m.cfg.Files.Interval,
 		settings: m.settings, rotation: m.rotation, states: m.states, redelivery: m.redelivery, files: m.files, presence: m.presence, sinks: m.sinks,
 		jobs: m.jobs, stockJobs: m.stockJobs, tokens: m.tokens, peers: m.peers,
-		minions: &minionMemory{m.keys, m.reports, m.queue, m.requests, m.log}, cluster: m.cluster, replicated: m.replicated, useJIDSlot: m.useJIDSlot,
+		minions: &minionMemory{m.keys, m.reports, m.queue, m.requests, m.lastRuns, m.log}, cluster: m.cluster, replicated: m.replicated, useJIDSlot: m.useJIDSlot,
 		beat: &m.beat, log: m.log,
 	}
 }
