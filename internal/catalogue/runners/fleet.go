@@ -51,7 +51,9 @@ func fleetModule(d Deps) fn.Module {
 minions has for each id: state (up, down, or elsewhere: connected to another master alone), by: the masters that command it, and
 standby: those that it keeps as standby. revision changes with the result: with since set to it, an unchanged result is left out. names are what minions call a master.`,
 			fn.Example("salt-run fleet.topology")),
-		fn.Of("minions", f.list, `Return a page of the accepted minions, with their number by state, master, version, operating system and severity of their last runs of states.`,
+		fn.Of("minions", f.list, `Return a page of the accepted minions, with their number by state, master, version, operating system and severity.
+
+severity is the worst outcome of a minion's last runs of states: failed, not_returned, drift, changed, clean or unknown.`,
 			fn.Example("salt-run fleet.minions"), fn.Example("salt-run fleet.minions search=web state=down limit=20")),
 		fn.Of("minion", f.minion, `Return the grains of an accepted minion, its masters, and its last runs of states.`, fn.Example("salt-run fleet.minion web1")),
 		fn.Of("preview", f.preview, `Return the accepted minions that a target selects, as far as is known, and how many are in each state and at each master.`,

@@ -65,7 +65,7 @@ func (s *lastStates) save() {
 // catchUp reads the newest jobs of the job store.
 func (s *lastStates) catchUp(ctx context.Context, now time.Time) error {
 	list, err := s.jobs.List(job.Filter{Limit: runsSought, Since: now.Add(-runsBack), Keep: func(j *job.Job) bool {
-		return lastrun.Runs(value.Str(j.Load.At("fun")))
+		return lastrun.Runs(readOrder(j.Load).fun())
 	}})
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s *lastStates) catchUp(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		s.Published(j.JID, value.Str(j.Load.At("fun")), j.Minions, at)
+		s.Published(j.JID, readOrder(j.Load).fun(), j.Minions, at)
 		for id, ret := range returns {
 			s.take(j.JID, id, j.Load, ret, at)
 		}

@@ -176,7 +176,8 @@ func (m *offline) open(fun string) error {
 		return value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", "no master runs"))
 	}}
 	m.runners, err = fn.NewRegistry(nil, runners.New(runners.Deps{
-		Jobs: runners.JobStores{Jobs: jobs, Returners: sinks.NewReader(m.sinks, stored, m.log), Running: (&running{}).list}, Keys: m.keys, Cache: m.cache, Targets: known,
+		Jobs: runners.JobStores{Jobs: jobs, Returners: sinks.NewReader(m.sinks, stored, m.log), Running: (&running{}).list},
+		Keys: m.keys, Cache: m.cache, Targets: known,
 		Client: client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), none, none, m.log), Bus: m.bus,
 		Wheels: func() *value.Dict { return wheels.Docs() }, Serves: offlineServes{runnerServes{settings: s, templates: t}}, Mine: data.mineFor,
 	})...)
