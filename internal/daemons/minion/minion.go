@@ -219,8 +219,12 @@ func (m *Minion) buildServices() {
 	})
 }
 
+// jobsEnd is how long a minion that stops lets jobs run, and then how long it waits for those
+// that it has cancelled.
+const jobsEnd = 3 * time.Second
+
 // Run serves until ctx ends, or until every master refuses the minion (Unwanted). Then it
-// waits up to three seconds for running jobs.
+// lets running jobs end for some seconds before it cancels them.
 func (m *Minion) Run(ctx context.Context) error {
 	ctx, m.stop = context.WithCancelCause(ctx)
 	defer m.stop(nil)
@@ -260,12 +264,13 @@ func (m *Minion) Run(ctx context.Context) error {
 	wg.Go(func() { m.serveBus(ctx) })
 	wg.Go(func() { m.outbox.Run(ctx) })
 	wg.Wait()
+	m.letJobsEnd()
 	endJobs()
 	idle := make(chan struct{})
 	go func() { m.background.Wait(); close(idle) }()
 	select {
 	case <-idle:
-	case <-time.After(3 * time.Second):
+	case <-time.After(jobsEnd):
 		m.log.Warn("stopping while jobs are still running", "jobs", len(m.jobs.List("")))
 	}
 	m.outbox.Close()
@@ -280,6 +285,14 @@ func (m *Minion) Run(ctx context.Context) error {
 		return unwanted
 	}
 	return nil
+}
+
+// letJobsEnd waits for short jobs, which an upgrade of the minion should not cut off: such a job is
+// not run again.
+func (m *Minion) letJobsEnd() {
+	for until := time.Now().Add(jobsEnd); len(m.jobs.List("")) > 0 && time.Now().Before(until); {
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // Ready returns a channel that is closed when the start event has been queued for the first
