@@ -27,6 +27,7 @@ type statusRow struct {
 	Lag      int     `json:"lag"`
 	Clock    float64 `json:"clock"`
 	Version  string  `json:"version"`
+	Brine    string  `json:"brine"`
 	Differs  int     `json:"differs"`
 }
 

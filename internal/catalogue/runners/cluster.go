@@ -125,8 +125,8 @@ The comparison covers keys, jobs, returns, minion data, tokens and the keys of t
 
 The return code is 1 if a master is unreachable. Each row has:
 
-id. state: here, up, or the error. leads: whether it runs the tasks that run once. version and since: version and start time of
-its program. minions: number of connected minions. draining: start of the drain. zone. lag: number of changes of this master that it
+id. state: here, up, or the error. leads: whether it runs the tasks that run once. version and since: version (of Salt) and start time of
+its program. brine: its version of Brine. minions: number of connected minions. draining: start of the drain. zone. lag: number of changes of this master that it
 lacks. clock: seconds by which its clock is ahead. certificate: expiry of its TLS certificate, without a shared directory.`,
 			fn.Example("salt-run cluster.status")),
 		fn.Of("doctor", c.doctor, `Diagnose the cluster, and say how to fix what is wrong.
@@ -438,7 +438,7 @@ func (c clusters) status(ctx context.Context, call *fn.Call, _ struct{}) (*value
 		for _, n := range s.Behind {
 			lag += n
 		}
-		for _, k := range []string{"leads", "version", "since", "minions", "files"} {
+		for _, k := range []string{"leads", "version", "brine", "since", "minions", "files"} {
 			row.Set(k, s.Says.At(k))
 		}
 		row.Set("zone", stations[s.ID].Zone)

@@ -43,6 +43,7 @@ func TestFindings(t *testing.T) {
 			p.health["a"].Dict("sees").Dict("b").Set("behind", value.DictOf("jobs", int64(900), "records", int64(101)))
 		}, []string{"lag b"}},
 		"version": {func(p *patient) { p.status[1].Says.Set("version", "2") }, []string{"version "}},
+		"release": {func(p *patient) { p.status[1].Says.Set("brine", "0.2.0") }, []string{"version "}},
 		"secret":  {func(p *patient) { p.status[1].Says.Set("secret", "t") }, []string{"secret "}},
 		"empty":   {func(p *patient) { p.status[1].Says.Set("secret", "") }, []string{"secret b"}},
 		"files":   {func(p *patient) { p.status[1].Says.Set("files", nil) }, []string{"files "}},

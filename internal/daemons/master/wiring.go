@@ -570,8 +570,8 @@ func (m *Master) runCluster(ctx context.Context) error {
 		defer wait.Wait()
 	}
 	c.Describe(func() *value.Dict {
-		d := value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())), "files",
-			orNil(shortID(m.revisions.current())))
+		d := value.DictOf("version", salt.Version, "brine", salt.BrineVersion, "since", m.began.UTC().Format(time.RFC3339),
+			"minions", int64(len(m.presence.current())), "files", orNil(shortID(m.revisions.current())))
 		if m.store != nil {
 			d.Set("store", storeStatus(m.store, time.Now()))
 		}
