@@ -14,10 +14,14 @@ import (
 // previous returns the command that runs the previous release instead of the usual program (Node.Within). The environment specifies it,
 // since the source of only one release is here.
 func previous(t *testing.T) []string {
-	path := os.Getenv("BRINE_PREVIOUS")
-	if path == "" {
-		t.Skip("BRINE_PREVIOUS does not name the program of the previous release")
+	if os.Getenv("BRINE_PREVIOUS") == "" {
+		t.Skip("BRINE_PREVIOUS names neither the program of the previous release nor its revision")
 	}
+	return running(otherVersion(t))
+}
+
+// running returns the command that runs another program instead of the usual one.
+func running(path string) []string {
 	return []string{"sh", "-c", `shift; exec "` + path + `" "$@"`, "sh"}
 }
 

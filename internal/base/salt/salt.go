@@ -15,8 +15,9 @@ import (
 // follows. It is the value of the grain saltversion.
 const Version = "3007.10"
 
-// BrineVersion is the version of Brine, and the value of the grain brine_version.
-const BrineVersion = "0.1.0"
+// BrineVersion is the version of Brine, and the value of the grain brine_version. It is a variable for
+// -ldflags -X alone, by which tests build a program with another version.
+var BrineVersion = "0.1.0"
 
 // MaxIDLength bounds a minion id: it is used as a file name.
 const MaxIDLength = 255

@@ -288,7 +288,9 @@ func (p *patient) same() (out []finding) {
 		out = append(out, finding{check, "", what + ": " + strings.Join(parts, "; "), fix})
 	}
 	say("version", "the versions differ", "install the same version on all masters, one after the other",
-		func(s *cluster.Status) string { return fmt.Sprintf("%s (Brine %s)", s.Says.Str("version"), cmp.Or(s.Says.Str("brine"), "unknown")) })
+		func(s *cluster.Status) string {
+			return fmt.Sprintf("%s (Brine %s)", s.Says.Str("version"), cmp.Or(s.Says.Str("brine"), "unknown"))
+		})
 	if !p.isolated {
 		return out
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // Version is the version of Brine.
-const Version = salt.BrineVersion
+var Version = salt.BrineVersion
 
 // VersionLine returns the output of --version. Its first two words are Salt's, whose protocol and
 // messages Brine follows, so that scripts that compare them still work. Brine's own version is in
