@@ -262,7 +262,7 @@ func TestCookie(t *testing.T) {
 		"session_id="+strings.Repeat("b", 40))
 	cookie := a.header.Get("Set-Cookie")
 	id := a.header.Get("X-Auth-Token")
-	if !strings.HasPrefix(cookie, "session_id="+id+";") || !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Lax") ||
+	if !strings.HasPrefix(cookie, "session_id="+id+";") || !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Strict") ||
 		id == strings.Repeat("b", 40) {
 		t.Errorf("cookie %s", cookie)
 	}

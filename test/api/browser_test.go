@@ -150,7 +150,7 @@ func TestBrowser(t *testing.T) {
 	if len(cookies) != 1 {
 		t.Fatalf("cookies: %+v", cookies)
 	}
-	if c := cookies[0]; c.Name != "session_id" || c.Value != in.Token || c.Path != "/" || !c.HTTPOnly || !c.Secure || c.SameSite != "Lax" ||
+	if c := cookies[0]; c.Name != "session_id" || c.Value != in.Token || c.Path != "/" || !c.HTTPOnly || !c.Secure || c.SameSite != "Strict" ||
 		c.Expiry < time.Now().Unix() {
 		t.Errorf("the cookie: %+v", c)
 	}

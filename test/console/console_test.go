@@ -29,7 +29,7 @@ const port = 28200
 const conf = `timeout: 10
 gather_job_timeout: 5
 sharedsecret: s3cret
-netapi_enable_clients: [local, local_async, runner, runner_async, wheel, wheel_async]
+netapi_enable_clients: [local, local_async, local_batch, runner, runner_async, wheel, wheel_async]
 external_auth:
   sharedsecret:
     admin: ['.*', '@runner', '@wheel']
@@ -37,6 +37,7 @@ external_auth:
       - 'alpha':
           - test.*
     reader: ['@fleet']
+    boss: ['.*', '@fleet']
   file:
     ^filename: %s
     ^filetype: htpasswd
@@ -70,12 +71,30 @@ func configure(t *testing.T, host string) string {
 	return fmt.Sprintf(conf, users, host, port)
 }
 
+// call sends a request of the page with a body of JSON and the session's token against forgery, and
+// returns its status.
+func (s *stage) call(method, path string, times int) (status int) {
+	s.t.Helper()
+	s.Run(&status, `const csrf = (await (await fetch("me")).json()).csrf;
+		let r;
+		for (let i = 0; i < args[2]; i++) r = await fetch(args[1], {method: args[0], headers: {"Content-Type": "application/json", "X-Csrf-Token": csrf}, body: "{}"});
+		return r.status;`, method, path, times)
+	return status
+}
+
 // start runs a master with a salt-api and minions, and opens the console.
 func start(t *testing.T, more string, minions ...string) *stage {
 	t.Helper()
+	return startWith(t, "", more, minions...)
+}
+
+// startWith is start with further entries of external_auth. HOST stands for the master's address.
+func startWith(t *testing.T, external, more string, minions ...string) *stage {
+	t.Helper()
 	b := browsertest.Start(t)
 	host := daemontest.Host()
-	m := daemontest.NewMaster(t, daemontest.Brine, "m1", host, configure(t, host)+"auto_accept: true\n"+more).Start()
+	text := strings.Replace(configure(t, host), "external_auth:\n", "external_auth:\n"+strings.ReplaceAll(external, "HOST", host), 1) + "auto_accept: true\n" + more
+	m := daemontest.NewMaster(t, daemontest.Brine, "m1", host, text).Start()
 	s := &stage{b, t, m, daemontest.NewAPI(m).Launch(), fmt.Sprintf("http://%s:%d", host, port)}
 	s.await()
 	for _, id := range minions {

@@ -15,13 +15,8 @@ func TestEvents(t *testing.T) {
 	s.sees("Pattern of the tag")
 	fire := func(tag string, n int) {
 		t.Helper()
-		var last int
-		s.Run(&last, `let r;
-			const o = {method: "POST", headers: {"Content-Type": "application/json"}, body: "{}"};
-			for (let i = 0; i < args[1]; i++) r = await fetch("../hook/" + args[0], o);
-			return r.status;`, tag, n)
-		if last != 200 {
-			t.Fatalf("hook: %d", last)
+		if got := s.call("POST", "../hook/"+tag, n); got != 200 {
+			t.Fatalf("hook: %d", got)
 		}
 	}
 	fire("one", 3)
@@ -32,6 +27,11 @@ func TestEvents(t *testing.T) {
 	s.until("the filter", `[...document.querySelectorAll("tr[data-tag]")].every((r) => r.dataset.tag === "salt/netapi/hook/two")`)
 	s.set("#f-tag", "")
 	s.until("no filter", `document.querySelectorAll("tr[data-tag='salt/netapi/hook/one']").length === 3`)
+	s.click("#collapse")
+	s.until("repeats are one row", `document.querySelectorAll("tr[data-tag='salt/netapi/hook/one']").length === 1 &&
+		document.querySelector("tr[data-tag='salt/netapi/hook/one'] .times").textContent.trim() === "× 3" && location.hash.includes("collapse=1")`)
+	s.click("#collapse")
+	s.until("all rows again", `document.querySelectorAll("tr[data-tag='salt/netapi/hook/one']").length === 3`)
 	s.click("tr[data-tag='salt/netapi/hook/two'] summary")
 	s.until("the data of an event", `document.querySelector("tr[data-tag='salt/netapi/hook/two'] .tree")`)
 	s.picture("events")

@@ -40,11 +40,36 @@ changed: {test.succeed_with_changes: []}
 	s.set("#args", `1 two 'thr ee' a=4`)
 	s.sees(`salt 'alp*' test.arg 1 two 'thr ee' a=4`)
 	s.picture("run")
+	s.set("#batch", "1")
+	s.sees(`salt -b 1 'alp*' test.arg 1 two 'thr ee' a=4`)
+	s.set("#batch", "")
+
+	// The builder and the text field are the same target.
+	s.click("#builder summary")
+	s.set("#b-kind", "grain")
+	s.set("#b-value", "os:Debian")
+	s.click("#b-add")
+	s.click("#builder [data-operator=or]")
+	s.set("#b-kind", "list")
+	s.set("#b-value", "beta, gone")
+	s.click("#b-add")
+	s.until("the target", `document.querySelector("#tgt").value === "alp* and G@os:Debian or L@beta,gone" && document.querySelector("#tgt_type").value === "compound"`)
+	s.set("#tgt", "alp* or ( beta )")
+	s.until("the chips", `[...document.querySelectorAll("#chips button")].map((b) => b.firstChild.textContent).join("|") === "alp*|or|(|beta|)"`)
+	s.sees("2 minions match")
+	s.click("#chips button:nth-child(4)")
+	s.until("what is left", `document.querySelector("#tgt").value === "alp*" && document.querySelector("#tgt_type").value === "glob"`)
+	s.picture("builder")
 	s.click("#start")
 	s.sees("1 of 1 minions returned")
 	s.until("the arguments are those of a command line", `document.querySelector("#results").textContent.replace(/\s/g, "").includes("args:-1-two-three")`)
 	s.set("#f-only", "failed")
 	s.until("no failure", `document.querySelectorAll("#results tr[data-id]").length === 0`)
+
+	// In batches: the second minion gets the job after the first one.
+	s.page("#/run?tgt=alpha,beta&tgt_type=list&fun=test.ping&batch=1")
+	s.click("#start")
+	s.sees("2 of 2 minions returned")
 
 	// A wrong target, and quotes that are not closed.
 	s.page("#/run?tgt=nosuch&fun=test.ping")

@@ -36,6 +36,23 @@ func TestMinions(t *testing.T) {
 	s.set("#f-master", "m1")
 	s.lists("alpha", "beta", "gamma")
 
+	// The user chooses the columns, and saves the rows as a table.
+	s.click(".columns summary")
+	s.click("input[data-column=Standby]")
+	s.until("the column is hidden", `getComputedStyle(document.querySelector("#list th:nth-child(4)")).display === "none"`)
+	var csv string
+	s.Run(&csv, `let blob; const old = URL.createObjectURL;
+		URL.createObjectURL = (b) => { blob = b; return old.call(URL, b); };
+		document.querySelector(".csv").click();
+		URL.createObjectURL = old;
+		return await blob.text();`)
+	if lines := strings.Split(csv, "\r\n"); len(lines) != 5 || lines[0] != `"Minion","State","Masters","Operating system","Version"` || !strings.HasPrefix(lines[1], `"alpha","✓ connected","m1",`) {
+		t.Errorf("CSV: %q", csv)
+	}
+	s.Run(nil, `location.reload();`)
+	s.lists("alpha", "beta", "gamma")
+	s.until("the browser keeps it", `getComputedStyle(document.querySelector("#list th:nth-child(4)")).display === "none"`)
+
 	// Using the keyboard: select the second row, and open it.
 	s.Run(nil, `document.activeElement.blur();`)
 	s.Type("jj", "Enter")

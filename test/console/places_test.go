@@ -31,7 +31,7 @@ func TestPalette(t *testing.T) {
 
 // TestAccess tests permissions, shows requests, and ends sessions.
 func TestAccess(t *testing.T) {
-	s := start(t, "", "alpha", "beta")
+	s := start(t, "approval_above: 1\n", "alpha", "beta")
 	s.signIn("limited", "s3cret", "sharedsecret")
 	s.page("#/access")
 	s.until("the user's own session", `document.querySelectorAll("#sessions tr[data-user=limited]").length === 1`)
@@ -77,12 +77,45 @@ func TestAccess(t *testing.T) {
 	s.click("dialog .confirm")
 	s.until("one is left", `document.querySelectorAll("#sessions tr[data-user]").length === 1`)
 
+	// A job for more minions than approval_above waits for a second user.
+	s.page("#/run?tgt=*&fun=test.ping")
+	s.click("#start")
+	s.until("it waits", `location.hash === "#/approvals" && document.querySelector("tr[data-state=waiting]")`)
+	s.sees("this job is for 2 minions, more than 1")
+	if got := s.text(`document.querySelectorAll(".approve").length`); got != "0" {
+		t.Error("a user is offered to approve its own job")
+	}
+	as := func(user string) {
+		t.Helper()
+		s.Run(nil, `await fetch("../login", {method: "POST", headers: {"Content-Type": "application/json", "X-Brine-Console": "1"},
+			body: JSON.stringify({username: args[0], password: "s3cret", eauth: "sharedsecret"})}); location.reload();`, user)
+		s.until("the other user", `document.querySelector("#who").textContent === args[0]`, user)
+	}
+	as("limited") // who may not start it
+	s.click(".approve")
+	s.click("dialog .confirm")
+	s.sees("limited is not permitted to start this job")
+	as("boss")
+	s.click(".approve")
+	s.picture("approvals")
+	s.click("dialog .confirm")
+	s.until("it is approved", `document.querySelector("tr[data-state=approved] a")`)
+	s.click("tr[data-state=approved] a")
+	s.sees("2 of 2 minions returned")
+	s.sees("by admin")
+	as("admin")
+	out, errs, _ := s.master.Run(daemontest.Brine, "salt", "-a", "sharedsecret", "--username=admin", "--password=s3cret", "*", "test.ping")
+	if !strings.Contains(out+errs, "a second user must approve it") {
+		t.Errorf("the command line: %s %s", out, errs)
+	}
+
 	s.page("#/audit")
+	s.sees("approved by boss")
 	s.sees("test.version")
 	s.picture("audit")
 	s.set("#f-user", "nobody*")
 	s.sees("There are no records.")
-	s.clean("401")
+	s.clean("401", "403")
 }
 
 // TestDifferenceOfAnswers: the answers of few minions show what differs from that of most.

@@ -9,11 +9,12 @@ import (
 // TestSignIn: users sign in with the systems that the master has, using only the keyboard. Actions
 // that a user may not perform are not offered.
 func TestSignIn(t *testing.T) {
-	s := start(t, "")
+	p := startProvider(t)
+	s := startWith(t, p.settings(), "")
 	var systems []string
 	s.until("the form is there", `document.querySelector("#eauth option")`)
 	s.json(&systems, `[...document.querySelectorAll("#eauth option")].map((o) => o.value)`)
-	if !slices.Equal(systems, []string{"file", "sharedsecret"}) {
+	if !slices.Equal(systems, []string{"file", "oidc", "sharedsecret"}) {
 		t.Errorf("systems: %v", systems)
 	}
 
@@ -31,7 +32,7 @@ func TestSignIn(t *testing.T) {
 	s.until("the stream is open", `document.getElementById("connection").textContent.includes("live")`)
 	var links []string
 	s.json(&links, `[...document.querySelectorAll("nav a")].map((a) => a.dataset.page)`)
-	if want := []string{"overview", "minions", "jobs", "run", "events", "access", "audit"}; !slices.Equal(links, want) {
+	if want := []string{"overview", "minions", "jobs", "run", "orchestrations", "events", "access", "audit", "settings"}; !slices.Equal(links, want) {
 		t.Errorf("a user of runners sees the pages %v, want %v", links, want)
 	}
 	s.page("#/keys")
@@ -58,13 +59,36 @@ func TestSignIn(t *testing.T) {
 
 	// Without a valid session a page asks the user to sign in again.
 	s.clean("401")
-	s.Run(nil, `await fetch("../logout", {method: "POST", headers: {"Content-Type": "application/json"}, body: "{}"});`)
+	if got := s.text(`(await fetch("../logout", {method: "POST", headers: {"Content-Type": "application/json"}, body: "{}"})).status`); got != "403" {
+		t.Errorf("a request without the token against forgery: %s", got)
+	}
+	s.clean("401", "403")
+	if got := s.call("POST", "../logout", 1); got != 200 {
+		t.Errorf("logout: %d", got)
+	}
 	s.page("#/jobs")
 	s.sees("System")
 	if body := s.text("document.body.innerText"); strings.Contains(body, "amy") {
 		t.Errorf("the page still shows\n%s", body)
 	}
 	s.clean("401")
+
+	// A session whose user does nothing ends after a warning; input keeps it.
+	s.enter()
+	away := func(minutes int) {
+		s.Run(nil, `const real = Date.now; window.shift = (window.shift || 0) + args[0] * 60000; if (!window.shifted) { window.shifted = true; Date.now = () => real() + window.shift; }`, minutes)
+	}
+	away(59)
+	s.sees("You will be signed out in")
+	s.Type("Escape")
+	s.until("input keeps it", `!document.querySelector("dialog") && document.querySelector("#who")`)
+	away(61)
+	s.sees("You were signed out, because you did nothing for a while.")
+	if got := s.text(`(await fetch("me")).status`); got != "401" {
+		t.Errorf("the session is still there: %s", got)
+	}
+	s.clean("401")
+	s.openID(p)
 }
 
 // TestPolicy: the policy prevents forbidden scripts from running, even if a bug inserts them.
@@ -112,7 +136,7 @@ func TestThemesAndScreens(t *testing.T) {
 	var pages []string
 	s.json(&pages, `[...document.querySelectorAll("nav a")].map((a) => a.getAttribute("href"))`)
 	pages = append(pages, "#/minions/alpha")
-	if len(pages) != 9 {
+	if len(pages) != 11 {
 		t.Errorf("pages: %v", pages)
 	}
 	backs := map[string]string{}

@@ -19,7 +19,7 @@ import (
 var LowClients = []string{"local", "local_async", "local_batch", "local_subset", "runner", "runner_async", "ssh", "wheel", "wheel_async"}
 
 // lowCredentials are the keys of a chunk with credentials.
-var lowCredentials = []string{"token", "eauth", "username", "password"}
+var lowCredentials = []string{"token", "eauth", "username", "password", wire.ApproverKey}
 
 // ErrNoCredentials means that a chunk has no credentials. Its message is Salt's.
 var ErrNoCredentials error = &salt.Error{Kind: salt.Denied, Err: constError("No authentication credentials given")}

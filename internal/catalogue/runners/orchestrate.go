@@ -63,6 +63,7 @@ type orchestrateArgs struct {
 	Pillar    any    `salt:"pillar" doc:"pillar to merge over the master's own" default:"null"`
 	Pillarenv any    `salt:"pillarenv" doc:"environment of the pillar; null: as configured" default:"null"`
 	PillarEnc any    `salt:"pillar_enc" doc:"renderer that decrypts the pillar, such as gpg" default:"null"`
+	Events    any    `salt:"state_events" doc:"fire an event for each state as it is done; null: as configured" default:"null"`
 	JID       string `salt:"orchestration_jid" doc:"id of the parent job; null: none" default:"null"`
 }
 
@@ -94,7 +95,7 @@ func (o orchestrator) orchestrate(ctx context.Context, c *fn.Call, a orchestrate
 	}
 	// Orchestrations may run concurrently: they change other machines, not this one.
 	kw := given("mods", a.Mods, "saltenv", a.Saltenv, "test", a.Test, "exclude", a.Exclude, "pillar", a.Pillar, "pillarenv", a.Pillarenv,
-		"pillar_enc", a.PillarEnc, "concurrent", true)
+		"pillar_enc", a.PillarEnc, "state_events", a.Events, "concurrent", true)
 	ret, err := o.here(ctx, jid, "state.sls", nil, kw)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"brine/internal/call/auth"
 	"brine/internal/call/client"
 	"brine/internal/cli/frame"
 	"brine/internal/daemons/api"
@@ -61,6 +62,11 @@ func loadAPI(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 		settings.EAuth = append(settings.EAuth, value.Str(name))
 	}
 	slices.Sort(settings.EAuth)
+	settings.ApprovalAbove = cfg.Options.ApprovalAbove
+	// A pointer must not become a non-nil interface. The master reports an error in external_auth.
+	if flow, err := auth.NewCodeFlow(&cfg.Auth); err == nil && flow != nil {
+		settings.CodeFlow = flow
+	}
 	cfg.Log.File = o.API.LogFile
 	return &common{
 		log: &cfg.Log, pidFile: o.API.PIDFile, profile: cfg.Profile, metrics: o.API.Metrics, user: f.User, directories: []string{f.CacheDir},

@@ -11,6 +11,7 @@ package api
 
 import (
 	"context"
+	"crypto/subtle"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func New(s Settings, m Master, b Bus, log *slog.Logger) (*Server, error) {
 	a := &Server{s: s, master: m, bus: b, log: log.With("component", "api"), feed: newFeed(b, log), limits: newLimits(s.LoginLimit, time.Now)}
 	a.stats.byStatus = map[int]int64{}
 	var err error
-	if a.sessions, err = openSessions(s.SessionsDir); err != nil {
+	if a.sessions, err = openSessions(s.SessionsDir, s.ConsoleIdle); err != nil {
 		return nil, err
 	}
 	if s.Static != "" {
@@ -197,6 +198,9 @@ func (a *Server) Run(ctx context.Context) error {
 			}
 		}
 	})
+	if a.s.Sessions && a.s.ConsoleIdle > 0 {
+		wg.Go(func() { a.endIdle(inner) })
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(a.listener) }()
 	var err error
@@ -219,6 +223,30 @@ func (a *Server) Run(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// endIdle ends the sessions of the console whose users are idle, and their tokens, until ctx ends.
+func (a *Server) endIdle(ctx context.Context) {
+	const often = 4 // looks per console_idle
+	t := time.NewTicker(min(a.s.ConsoleIdle/often, time.Minute))
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		ended, err := a.sessions.endIdle()
+		if err != nil {
+			a.log.Warn("cannot look for idle sessions", "err", err)
+		}
+		for _, s := range ended {
+			a.log.Info("audit", "user", fmt.Sprintf("%.80s", s.User), "from", s.From, "session", "ended", "reason", "idle")
+			if err := a.master.DropToken(ctx, s.Token); err != nil {
+				a.log.Warn("session ended, but its token stays valid until it expires", "err", err)
+			}
+		}
+	}
 }
 
 // failure is an error response.
@@ -268,6 +296,8 @@ type call struct {
 	kind string // content type of the response
 	id   string // id of the session, or of a new one
 	of   *session
+	// byCookie means that the cookie has the id, and not a header.
+	byCookie bool
 	// cookie means that the response sets the session's cookie; gone means that it deletes
 	// the cookie.
 	cookie, gone bool
@@ -386,6 +416,9 @@ func (a *Server) serve(c *call, res *resource) {
 	case do == nil:
 		c.fail(&failure{http.StatusMethodNotAllowed, "Specified method is invalid for this resource"})
 		return
+	case c.forged() && !res.public:
+		c.fail(&failure{http.StatusForbidden, "The header " + forgeryHeader + " is missing or wrong: sessions of the console need it with the cookie"})
+		return
 	case res.addresses && !c.fromAuthorized():
 		c.fail(&failure{http.StatusForbidden, "Bad IP"})
 		return
@@ -440,14 +473,40 @@ func (a *Server) identify(c *call) {
 	c.id = c.r.Header.Get("X-Auth-Token")
 	if c.id == "" && c.trusts(c.r.Header.Get("Origin")) {
 		if k, err := c.r.Cookie("session_id"); err == nil {
-			c.id = k.Value
+			c.id, c.byCookie = k.Value, true
 		}
 	}
 	if c.of = a.sessions.get(c.id); c.of == nil {
 		c.id = newID()
 		return
 	}
+	// The console's pages read again by themselves; that and open streams are not the user.
+	if c.r.Header.Get(idleHeader) == "" && !strings.HasPrefix(c.r.Header.Get("Accept"), "text/event-stream") {
+		a.sessions.use(c.id, c.of)
+	}
 	proven(c.r)
+}
+
+// Headers of the console's pages.
+const (
+	// consoleHeader marks a login of the console, whose session then needs forgeryHeader and ends
+	// when its user is idle.
+	consoleHeader = "X-Brine-Console"
+	// forgeryHeader has the session's token against request forgery.
+	forgeryHeader = "X-Csrf-Token"
+	// idleHeader marks a request that a page makes by itself.
+	idleHeader = "X-Brine-Idle"
+)
+
+// forged reports whether a request may come from a page of another site: it changes something and
+// is authenticated by the cookie of a session of the console, but lacks the token.
+func (c *call) forged() bool {
+	switch c.r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	return c.of != nil && c.byCookie && c.of.Forgery != "" &&
+		subtle.ConstantTimeCompare([]byte(c.r.Header.Get(forgeryHeader)), []byte(c.of.Forgery)) != 1
 }
 
 // goodToken checks that the master still accepts a token.
@@ -586,7 +645,7 @@ func (c *call) setCookie() {
 	if !c.cookie || !c.s.Sessions || !c.trusts(c.r.Header.Get("Origin")) {
 		return
 	}
-	k := &http.Cookie{Name: "session_id", Value: c.id, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.secure()}
+	k := &http.Cookie{Name: "session_id", Value: c.id, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: c.secure()}
 	if c.gone {
 		k.Expires = time.Now().AddDate(-1, 0, 0)
 	} else {

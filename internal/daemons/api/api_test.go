@@ -2,6 +2,7 @@ package api
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -40,6 +41,7 @@ type fakeMaster struct {
 	look   func(fun string, kwargs *value.Dict) (any, error)
 	mu     sync.Mutex
 	tokens map[string]bool
+	names  map[string]string // of users other than ann, by token
 	low    func(chunk *value.Dict) ([]any, error)
 	perms  []any // permissions of ann; nil: @runner
 	dead   atomic.Bool
@@ -66,6 +68,9 @@ func (m *fakeMaster) NewToken(_ context.Context, d *value.Dict) (*value.Dict, er
 	defer m.mu.Unlock()
 	tok := strings.Repeat(fmt.Sprintf("%02x", len(m.tokens)), 32)
 	m.tokens[tok] = true
+	if name := d.Str("username"); name != "ann" {
+		m.names[tok] = name
+	}
 	now := float64(time.Now().Unix())
 	return value.DictOf("token", tok, "name", d.Str("username"), "eauth", "x", "start", now, "expire", now+60, "perms", value.ListOf(".*")), nil
 }
@@ -76,10 +81,11 @@ func (m *fakeMaster) Token(_ context.Context, token string) (*value.Dict, error)
 	if !m.tokens[token] {
 		return nil, nil
 	}
+	name := cmp.Or(m.names[token], "ann")
 	if m.perms == nil {
-		return value.DictOf("name", "ann", "perms", value.ListOf("@runner")), nil
+		return value.DictOf("name", name, "perms", value.ListOf("@runner")), nil
 	}
-	return value.DictOf("name", "ann", "perms", value.ListOf(m.perms...)), nil
+	return value.DictOf("name", name, "perms", value.ListOf(m.perms...)), nil
 }
 
 func (m *fakeMaster) DropToken(_ context.Context, token string) error {
@@ -143,7 +149,7 @@ func serve(t testing.TB, s Settings) *running {
 
 func serveLogged(t testing.TB, s Settings, log *slog.Logger) *running {
 	t.Helper()
-	m := &fakeMaster{tokens: map[string]bool{}}
+	m := &fakeMaster{tokens: map[string]bool{}, names: map[string]string{}}
 	bus := &fakeBus{client.InProcess{Events: event.NewBus(0)}}
 	a, err := New(s, m, bus, log)
 	if err != nil {
@@ -381,7 +387,7 @@ func TestSessionsEnd(t *testing.T) {
 }
 
 func TestSweep(t *testing.T) {
-	s, err := openSessions(filepath.Join(t.TempDir(), "s"))
+	s, err := openSessions(filepath.Join(t.TempDir(), "s"), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

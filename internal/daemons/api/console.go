@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -27,7 +28,7 @@ func (o *consoles) get(c *call) (any, error) {
 	name := strings.Join(c.rest, "/")
 	fun, isLook := strings.CutPrefix(name, "look/")
 	switch {
-	case isLook, name == "boot", name == "me", name == "stream":
+	case isLook, name == "boot", name == "me", name == "stream", name == "oidc":
 		c.kind = typeJSON
 		c.w.Header().Set("Cache-Control", "no-store")
 		// Browsers send this header over TLS. Pages of other sites are not allowed here,
@@ -56,10 +57,13 @@ func (o *consoles) get(c *call) (any, error) {
 
 // data answers a page. fun is the function of the runner fleet for a look-up.
 func (o *consoles) data(c *call, name, fun string) error {
-	if name == "boot" {
+	switch name {
+	case "boot":
 		c.answer(value.DictOf("version", salt.BrineVersion, "eauth", value.Strings(c.s.EAuth), "clients", value.Strings(c.s.Clients),
-			"masters", value.Strings(c.s.ConsoleMasters)), nil)
+			"masters", value.Strings(c.s.ConsoleMasters), "oidc", c.s.CodeFlow != nil, "approval_above", int64(c.s.ApprovalAbove)), nil)
 		return nil
+	case "oidc":
+		return o.toProvider(c)
 	}
 	if c.of == nil {
 		return &failure{http.StatusUnauthorized, textNoPermission}
@@ -81,7 +85,7 @@ func (o *consoles) data(c *call, name, fun string) error {
 // used are the functions whose permissions decide what pages show.
 var used = map[string][]string{
 	acl.Runner: {"fleet.topology", "fleet.minions", "fleet.minion", "fleet.preview", "fleet.jobs", "fleet.job", "fleet.result", "fleet.functions",
-		"auth.can", "audit.list"},
+		"auth.can", "audit.list", "state.orchestrate"},
 	acl.Wheel: {"key.list_all", "key.finger", "key.accept_dict", "key.reject_dict", "key.delete_dict"},
 }
 
@@ -103,8 +107,40 @@ func (o *consoles) me(c *call) (any, error) {
 		}
 	}
 	return value.DictOf("user", t.Str("name"), "eauth", t.At("eauth"), "expire", t.At("expire"), "may", may,
-		"commands", c.allows("local_async") && commands(rights), "all_events", o.streams.seesAll(t)), nil
+		"commands", c.allows("local_async") && commands(rights), "all_events", o.streams.seesAll(t), "csrf", c.of.Forgery,
+		"idle", int64(c.s.ConsoleIdle/time.Second)), nil
 }
+
+// toProvider sends a browser to the OpenID provider. The page has made the state, the code
+// challenge and the nonce, and keeps what belongs to them: this server has no record of sign-ins
+// that have begun.
+func (o *consoles) toProvider(c *call) error {
+	if c.s.CodeFlow == nil {
+		return &failure{http.StatusNotFound, "external_auth has no oidc with ^redirect_uri"}
+	}
+	q := c.r.URL.Query()
+	var values []string
+	for _, name := range []string{"state", "challenge", "nonce"} {
+		v := q.Get(name)
+		if !secretForm.MatchString(v) {
+			return &failure{http.StatusBadRequest, name + " must have 43 characters of base64url"}
+		}
+		values = append(values, v)
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), c.s.Timeout)
+	defer cancel()
+	to, err := c.s.CodeFlow.URL(ctx, values[0], values[1], values[2])
+	if err != nil {
+		return &failure{http.StatusBadGateway, err.Error()}
+	}
+	c.w.Header().Set("Location", to)
+	c.status = http.StatusSeeOther
+	c.write(nil, typeHTML)
+	return nil
+}
+
+// secretForm is the form of 32 bytes in base64url, as pages make them for a sign-in at a provider.
+var secretForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
 // look calls a function of the runner fleet with the arguments in the query.
 func (o *consoles) look(c *call, fun string) (any, error) {

@@ -75,15 +75,23 @@ func (l *logins) login(c *call) (any, error) {
 	expire, _ := tok.At("expire").(float64)
 	// Use a new id for every login, so that no client can choose another client's session
 	// id in advance.
-	of := &session{Token: tok.Str("token"), Expire: expire, User: tok.Str("name")}
+	start, _ := tok.At("start").(float64)
+	of := &session{Token: tok.Str("token"), Expire: expire, User: tok.Str("name"), Start: start, From: addr}
+	if c.r.Header.Get(consoleHeader) != "" {
+		of.Forgery = newID()
+	}
 	if c.id, err = l.sessions.add(of); err != nil {
 		return nil, err
 	}
 	c.of = of
 	l.log.Info("audit", "user", fmt.Sprintf("%.80s", of.User), "from", addr, "login", "done")
 	c.w.Header().Set("X-Auth-Token", c.id)
-	return value.DictOf("return", value.ListOf(value.DictOf("token", c.id, "expire", tok.At("expire"), "start", tok.At("start"),
-		"user", tok.At("name"), "eauth", tok.At("eauth"), "perms", perms(tok.List("perms"))))), nil
+	answer := value.DictOf("token", c.id, "expire", tok.At("expire"), "start", tok.At("start"),
+		"user", tok.At("name"), "eauth", tok.At("eauth"), "perms", perms(tok.List("perms")))
+	if of.Forgery != "" {
+		answer.Set("csrf", of.Forgery)
+	}
+	return value.DictOf("return", value.ListOf(answer)), nil
 }
 
 // mayTry checks api_acl.

@@ -13,6 +13,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/call/client"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -23,6 +24,8 @@ type lowData struct {
 	log    *slog.Logger
 	master Master
 	limits *limits
+	// approvals keeps the jobs that need a second user.
+	approvals *approvals
 }
 
 // lowstate runs chunks with the session's token.
@@ -201,7 +204,7 @@ func bySession(c *call, chunks []*value.Dict, clientName string) []*value.Dict {
 	out := make([]*value.Dict, 0, len(chunks))
 	for _, d := range chunks {
 		d = d.Clone()
-		for _, k := range []string{"eauth", "username", "password", "token"} {
+		for _, k := range []string{"eauth", "username", "password", "token", wire.ApproverKey} {
 			d.Delete(k)
 		}
 		if c.of != nil {
@@ -256,6 +259,10 @@ func (l *lowData) one(c *call, d *value.Dict) ([]any, error) {
 	end(judged(err, refusedLogin(err)))
 	if err == nil {
 		proven(c.r)
+	}
+	if needs(err) && c.of != nil && d.At("token") == c.of.Token {
+		kept, err := l.approvals.add(c, d, err)
+		return []any{kept}, err
 	}
 	if err != nil && c.r.Context().Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil, salt.Errorf(salt.Timeout, "nothing was returned within %.0f seconds (rest_timeout)", l.s.Timeout.Seconds())

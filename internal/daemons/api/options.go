@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -44,6 +45,13 @@ type Settings struct {
 	// salt-api of other masters, to which its pages switch if this one is lost.
 	Console        bool
 	ConsoleMasters []string
+	// ConsoleIdle is the time without input of the user after which a session of the console
+	// ends; 0: it does not.
+	ConsoleIdle time.Duration
+	// ApprovalAbove is the master's option approval_above, for the pages of the console.
+	ApprovalAbove int
+	// CodeFlow starts sign-ins at an OpenID provider; nil if none is configured for browsers.
+	CodeFlow CodeFlow
 	// EAuth are the authentication systems that the console offers.
 	EAuth         []string
 	ACL           *value.Dict // api_acl; nil: all users may log in
@@ -76,12 +84,18 @@ type Settings struct {
 	local func(remote, local netip.Addr) bool
 }
 
+// CodeFlow is the start of an OpenID sign-in by a browser.
+type CodeFlow interface {
+	// URL returns the provider's page to which the browser goes.
+	URL(ctx context.Context, state, challenge, nonce string) (string, error)
+}
+
 // known are the keys of rest_cherrypy. Those of Salt's threads and logs are accepted, but
 // have no effect.
 var known = []string{"port", "host", "ssl_crt", "ssl_key", "ssl_chain", "disable_ssl", "max_request_body_size", "debug", "webhook_url",
 	"webhook_disable_auth", "collect_stats", "stats_disable_auth", "static", "static_path", "app", "app_path", "favicon", "root_prefix",
 	"enable_sessions", "api_acl", "authorized_ips", "own_events", "cors_origins", "trusted_proxies", "login_limit", "hsts_max_age",
-	"max_connections", "max_connections_per_address", "console", "console_masters",
+	"max_connections", "max_connections_per_address", "console", "console_masters", "console_idle",
 	"thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
 	"log.access_file", "log.error_file", "expire_responses", "backlog", "engine"}
 
@@ -131,7 +145,8 @@ func (o *Options) Read(dir string) (*Settings, error) {
 		App: text("app", ""), AppPath: "/" + strings.Trim(text("app_path", "/app"), "/"),
 		Favicon: text("favicon", ""), Prefix: strings.TrimSuffix("/"+strings.Trim(text("root_prefix", "/"), "/"), "/"),
 		Console: truth("console", true), Sessions: truth("enable_sessions", true), Timeout: o.Timeout, SessionsDir: dir,
-		LoginLimit: int(number("login_limit", 20, 0, 1<<20)), HSTS: int(number("hsts_max_age", 0, 0, 1<<31-1)),
+		ConsoleIdle: time.Duration(number("console_idle", 60, 0, 1<<20)) * time.Minute,
+		LoginLimit:  int(number("login_limit", 20, 0, 1<<20)), HSTS: int(number("hsts_max_age", 0, 0, 1<<31-1)),
 		MaxConnections: int(number("max_connections", maxConnections, 1, 1<<20)),
 		MaxPerAddress:  int(number("max_connections_per_address", maxPerAddress, 0, 1<<20)),
 		local:          localPeer, bodyTime: bodyTime, writeTime: writeTime, checkTime: checkTime,

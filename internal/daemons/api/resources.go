@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"time"
 
 	"brine/internal/base/salt"
 	"brine/internal/call/client"
@@ -29,6 +30,8 @@ type resource struct {
 	// the handler writes the response itself. stream: the response lasts until the client
 	// ends it. addresses: authorized_ips applies. plainErrors: errors are JSON whatever the client
 	// accepts, and there is no web app here.
+	// public: requests do not use the session that their cookie names.
+	public                                                                bool
 	session, auth, authPost, checked, raw, stream, addresses, plainErrors bool
 }
 
@@ -42,18 +45,19 @@ var (
 func (a *Server) resources() map[string]*resource {
 	const get, put = http.MethodGet, http.MethodPost
 	users := &logins{s: &a.s, log: a.log, master: a.master, sessions: a.sessions, limits: a.limits}
-	low := &lowData{s: &a.s, log: a.log, master: a.master, limits: a.limits}
+	second := &approvals{master: a.master, log: a.log, now: time.Now}
+	low := &lowData{s: &a.s, log: a.log, master: a.master, limits: a.limits, approvals: second}
 	bus := &streams{s: &a.s, master: a.master, sessions: a.sessions, feed: a.feed}
 	own := a.figures
 	t := map[string]*resource{
 		"/": {about: "The clients there are; and running chunks of low data by a session.", allow: getPost, authPost: true, addresses: true,
 			do: map[string]handler{get: welcome, put: low.lowstate}},
-		"/login": {about: "Starting a session.", allow: getPost, session: true,
+		"/login": {about: "Starting a session.", allow: getPost, session: true, public: true,
 			do: map[string]handler{get: users.loginPrompt, put: users.login}},
 		"/logout": {about: "Ending a session.", allow: getPost, session: true, auth: true, do: map[string]handler{put: users.logout}},
-		"/token": {about: "Tokens of the master, for /run.", allow: getPost, addresses: true,
+		"/token": {about: "Tokens of the master, for /run.", allow: getPost, addresses: true, public: true,
 			do: map[string]handler{get: welcome, put: users.token}},
-		"/run": {about: "Running chunks of low data that show themselves who asks.", allow: getPost, addresses: true,
+		"/run": {about: "Running chunks of low data that show themselves who asks.", allow: getPost, addresses: true, public: true,
 			do: map[string]handler{get: welcome, put: low.run}},
 		"/minions": {about: "The grains of minions; and starting jobs.", allow: getPost, below: 1, session: true, auth: true, addresses: true,
 			do: map[string]handler{get: low.minions, put: low.startJobs}},
@@ -74,7 +78,7 @@ func (a *Server) resources() map[string]*resource {
 	}
 	looks := &lookups{master: a.master}
 	if a.s.Sessions {
-		data := &v1{log: a.log, master: a.master, sessions: a.sessions, lookups: looks, low: low}
+		data := &v1{log: a.log, master: a.master, sessions: a.sessions, lookups: looks, low: low, approval: second}
 		maps.Copy(t, data.resources(bus.resumable))
 	}
 	if a.s.Console && a.s.Sessions {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"brine/internal/base/atomicfile"
@@ -27,6 +28,17 @@ type session struct {
 	Token  string  `json:"token"` // token of the master
 	Expire float64 `json:"expire"`
 	User   string  `json:"user"`
+	// Start is the time of the login in Unix seconds, From the client's address.
+	Start float64 `json:"start,omitempty"`
+	From  string  `json:"from,omitempty"`
+	// Forgery is the token against request forgery of a session that the console has started: a
+	// request that changes something and is authenticated by the cookie must have it in a header.
+	// Such sessions end when their user is idle. Other sessions have none.
+	Forgery string `json:"csrf,omitempty"`
+
+	// used is the time of the last request of the user in Unix nanoseconds; stamped is the value
+	// of used in the time stamp of the file, which a restart reads.
+	used, stamped atomic.Int64
 }
 
 // sessions stores sessions in files, so that they survive a restart. The name of a file is
@@ -34,6 +46,9 @@ type session struct {
 type sessions struct {
 	dir string
 	now func() time.Time
+	// idle is the time without a request of the user after which a session of the console ends;
+	// 0: never.
+	idle time.Duration
 
 	mu    sync.Mutex
 	known map[string]*session // by hash of the id
@@ -42,14 +57,14 @@ type sessions struct {
 // maxKnown bounds the sessions in memory; the others are read from disk.
 const maxKnown = 10000
 
-func openSessions(dir string) (*sessions, error) {
+func openSessions(dir string, idle time.Duration) (*sessions, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the directory of sessions: %w", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot close the directory of sessions to others: %w", err)
 	}
-	return &sessions{dir: dir, now: time.Now, known: map[string]*session{}}, nil
+	return &sessions{dir: dir, now: time.Now, idle: idle, known: map[string]*session{}}, nil
 }
 
 // newID returns a new session id.
@@ -67,6 +82,8 @@ func hashed(id string) string {
 // add stores a session under a new id.
 func (s *sessions) add(of *session) (id string, err error) {
 	id = newID()
+	of.used.Store(s.now().UnixNano())
+	of.stamped.Store(of.used.Load())
 	b, err := json.Marshal(of)
 	if err == nil {
 		err = atomicfile.Create(filepath.Join(s.dir, hashed(id)), b, 0o600)
@@ -97,9 +114,7 @@ func (s *sessions) get(id string) *session {
 	of := s.known[name]
 	s.mu.Unlock()
 	if of == nil {
-		b, err := os.ReadFile(filepath.Join(s.dir, name))
-		of = &session{}
-		if err != nil || json.Unmarshal(b, of) != nil || of.Token == "" {
+		if of = s.read(name); of == nil {
 			return nil
 		}
 		s.remember(name, of)
@@ -108,7 +123,54 @@ func (s *sessions) get(id string) *session {
 		s.drop(id)
 		return nil
 	}
+	if s.isIdle(of) {
+		return nil // endIdle removes it
+	}
 	return of
+}
+
+// read reads a session from its file, nil if there is none or it is damaged.
+func (s *sessions) read(name string) *session {
+	path := filepath.Join(s.dir, name)
+	b, err := os.ReadFile(path)
+	of := &session{}
+	if err != nil || json.Unmarshal(b, of) != nil || of.Token == "" {
+		return nil
+	}
+	if fi, err := os.Stat(path); err == nil {
+		of.used.Store(fi.ModTime().UnixNano())
+		of.stamped.Store(of.used.Load())
+	}
+	return of
+}
+
+// stampTime is the interval in which the use of a session is written to its file.
+const stampTime = time.Minute
+
+// use records a request of the user.
+func (s *sessions) use(id string, of *session) {
+	now := s.now()
+	of.used.Store(now.UnixNano())
+	if s.idle == 0 || of.Forgery == "" || now.UnixNano()-of.stamped.Load() < int64(stampTime) {
+		return
+	}
+	of.stamped.Store(now.UnixNano())
+	_ = os.Chtimes(filepath.Join(s.dir, hashed(id)), now, now) // after a restart it would end earlier
+}
+
+// isIdle reports whether a session has ended because its user did nothing.
+func (s *sessions) isIdle(of *session) bool {
+	return s.idle > 0 && of.Forgery != "" && s.now().UnixNano()-of.used.Load() > int64(s.idle)
+}
+
+// endIdle ends the sessions whose users did nothing for too long, and returns them.
+func (s *sessions) endIdle() ([]namedSession, error) {
+	all, err := s.all()
+	ended := slices.DeleteFunc(all, func(n namedSession) bool { return !s.isIdle(n.session) })
+	for _, n := range ended {
+		s.end(n.name)
+	}
+	return ended, err
 }
 
 // drop ends the session with an id.
@@ -161,9 +223,13 @@ func (s *sessions) all() ([]namedSession, error) {
 	at := float64(s.now().UnixNano()) / 1e9
 	var out []namedSession
 	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(s.dir, e.Name()))
-		of := &session{}
-		if err != nil || json.Unmarshal(b, of) != nil || of.Token == "" || of.Expire < at {
+		s.mu.Lock()
+		of := s.known[e.Name()]
+		s.mu.Unlock()
+		if of == nil {
+			of = s.read(e.Name())
+		}
+		if of == nil || of.Expire < at {
 			continue // removed since, damaged or expired
 		}
 		out = append(out, namedSession{e.Name(), of})

@@ -1,11 +1,14 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"brine/internal/base/salt"
 	"brine/internal/call/acl"
@@ -21,6 +24,8 @@ type v1 struct {
 	sessions *sessions
 	lookups  *lookups
 	low      *lowData
+	approval *approvals
+	batches  atomic.Int64 // running
 }
 
 // reading is a path that returns the result of a runner.
@@ -61,12 +66,15 @@ func (v *v1) resources(events handler) map[string]*resource {
 			do: map[string]handler{get: v.keys, post: v.decide}},
 		"/v1/sessions": {about: "Sessions of this server; and ending one.", below: 1, allow: []string{"GET", "HEAD", "DELETE"},
 			do: map[string]handler{get: v.listSessions, remove: v.endSession}},
+		"/v1/approvals": {about: "Jobs that wait for a second user; and approving and rejecting one.", below: 1, allow: []string{"GET", "HEAD", "POST", "DELETE"},
+			do: map[string]handler{get: v.approval.show, post: v.approval.approve, remove: v.approval.reject}},
 		"/v1/events": {about: "The event bus as server-sent events, with ids to resume from.", allow: getOnly, raw: true, stream: true,
 			do: map[string]handler{get: events}},
 	}
 	for path, r := range readings {
 		t[path] = &resource{about: r.about, allow: getOnly, below: len(r.segments), do: map[string]handler{get: v.read(r)}}
 	}
+	t["/v1/jobs"].allow, t["/v1/jobs"].do[post] = getPost, v.startJob
 	for _, r := range t {
 		r.session, r.auth, r.addresses, r.plainErrors = true, true, true, true
 		for method, do := range r.do {
@@ -117,6 +125,69 @@ func (v *v1) read(r reading) handler {
 			args.Set(name, values[len(values)-1])
 		}
 		return v.lookups.look(c, r.runners[len(c.rest)], args)
+	}
+}
+
+const (
+	// batchWait is how long the start of a batch waits for an error.
+	batchWait = 2 * time.Second
+	// maxBatches bounds the running batches.
+	maxBatches = 64
+)
+
+// startJob starts a job, also in batches, which continue after the response: {"tgt", "tgt_type", "fun", "arg", "kwarg", "batch",
+// "timeout"}. The response has the job id, or the approval that the job waits for.
+func (v *v1) startJob(c *call) (any, error) {
+	in, ok := c.body.data.(*value.Dict)
+	if !ok || len(c.rest) > 0 {
+		return nil, &failure{http.StatusBadRequest, "the body must be a map with tgt and fun"}
+	}
+	chunk := value.DictOf("client", "local_async", "token", c.of.Token)
+	for k, x := range in.All() {
+		name := value.Str(k)
+		if !slices.Contains([]string{"tgt", "tgt_type", "fun", "arg", "kwarg", "batch", "timeout"}, name) {
+			return nil, &failure{http.StatusBadRequest, fmt.Sprintf("unknown key %.40q: a job has tgt, tgt_type, fun, arg, kwarg, batch and timeout", name)}
+		}
+		chunk.Set(name, x)
+	}
+	if !in.Has("batch") {
+		out, err := v.low.one(c, chunk)
+		if err != nil {
+			return nil, err
+		}
+		d, _ := firstOf(out).(*value.Dict)
+		if d.Str("jid") == "" && !d.Has("approval") {
+			return nil, &failure{http.StatusNotFound, "no minion matches the target"}
+		}
+		return d, nil
+	}
+	if !c.allows("local_batch") {
+		return nil, salt.Errorf(salt.Invalid, "Client disabled: 'local_batch'. Add to 'netapi_enable_clients' master config option to enable.")
+	}
+	jid := salt.NewJID(time.Now())
+	chunk.Set("client", "local_batch")
+	chunk.Set("jid", jid)
+	if v.batches.Add(1) > maxBatches {
+		v.batches.Add(-1)
+		return nil, &failure{http.StatusTooManyRequests, "too many batches run: try again when one has ended"}
+	}
+	done := make(chan error, 1)
+	ctx := context.WithoutCancel(c.r.Context()) // a batch lasts as long as its minions need
+	go func() {
+		defer v.batches.Add(-1)
+		_, err := v.master.Low(ctx, chunk)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		v.low.audit(c, chunk, err)
+		if needs(err) {
+			return v.approval.add(c, chunk, err)
+		}
+		return value.DictOf("jid", jid), err
+	case <-time.After(batchWait):
+		v.low.audit(c, chunk, nil)
+		return value.DictOf("jid", jid), nil
 	}
 }
 
@@ -328,7 +399,8 @@ func (v *v1) listSessions(c *call) (any, error) {
 	rows := &value.List{}
 	for _, s := range all {
 		if others || s.User == c.of.User {
-			rows.Append(value.DictOf("id", s.name, "user", s.User, "expire", s.Expire, "current", s.name == hashed(c.id)))
+			rows.Append(value.DictOf("id", s.name, "user", s.User, "from", orNone(s.From), "start", s.Start, "used", float64(s.used.Load())/1e9,
+				"expire", s.Expire, "console", s.Forgery != "", "current", s.name == hashed(c.id)))
 		}
 	}
 	return value.DictOf("sessions", rows), nil

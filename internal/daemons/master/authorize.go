@@ -39,6 +39,8 @@ type caller struct {
 	// all permits everything; otherwise list has the permissions.
 	all  bool
 	list []any
+	// approver is the second user who approved the request, "" if none had to.
+	approver string
 }
 
 // authListKey is Salt's key for the permissions of a limited user. Jobs for

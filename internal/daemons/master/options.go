@@ -63,6 +63,8 @@ type Options struct {
 
 	PublisherACLBlacklist *value.Dict `salt:"publisher_acl_blacklist" default:"null" doc:"users and modules (functions) that are refused whatever else allows them" change:"live"`
 
+	ApprovalAbove int `salt:"approval_above" default:"0" doc:"number of minions above which a job of a user of external_auth waits until a second user approves it by salt-api; 0: no job does (Brine only)" change:"live"`
+
 	Peer             any  `salt:"peer" default:"{}" doc:"minions that may publish commands, by regular expression, and which functions" change:"live"`
 	PeerRun          any  `salt:"peer_run" default:"{}" doc:"minions that may run runners, by regular expression, and which" change:"live"`
 	MineGet          any  `salt:"mine_get" default:"null" doc:"minions that may read mine data, by regular expression, and the functions whose data they may read; unset: all" change:"live"`

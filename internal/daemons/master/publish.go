@@ -13,6 +13,7 @@ import (
 	"brine/internal/ha/cluster"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -48,6 +49,11 @@ func (p *commands) publish(c *channel.Call) {
 		c.Reply(forbidden())
 		return
 	}
+	if err := p.approve(who, c.Load, o); err != nil {
+		p.recorder.record(c, who, resultDenied, "")
+		c.Reply(value.DictOf("error", value.DictOf("name", err.name, "message", err.text)))
+		return
+	}
 	taken, err := p.takenJID(who, o.JID)
 	if err != nil {
 		p.log.Error("refused command: cannot check whether its job id is in use", "jid", o.JID, "user", who.name, "err", err)
@@ -70,12 +76,12 @@ func (p *commands) publish(c *channel.Call) {
 	// Credentials are not stored with jobs.
 	if o.Kwargs != nil {
 		kwargs := o.Kwargs.Clone()
-		for _, k := range []string{"token", "eauth", "username", "password", authListKey} {
+		for _, k := range secretKeys {
 			kwargs.Delete(k)
 		}
 		load.Set("kwargs", kwargs)
 	}
-	for _, k := range []string{"token", "eauth", "username", "password", authListKey} {
+	for _, k := range secretKeys {
 		load.Delete(k)
 	}
 	if p.access.settings.options().OrderMasters && !who.all {
@@ -90,6 +96,46 @@ func (p *commands) publish(c *channel.Call) {
 	}
 	p.recorder.record(c, who, result, did.jid)
 	c.Reply(reply)
+}
+
+// secretKeys are the keys with credentials in a publish request and its kwargs.
+var secretKeys = []string{"token", "eauth", "username", "password", authListKey, wire.ApproverKey}
+
+// unapproved is the reason why a job lacks the approval that it needs.
+type unapproved struct{ name, text string }
+
+// approve checks that a second user approves a job of a user of external_auth for more minions
+// than approval_above, and sets the name of that user in who. The second user must be permitted to
+// start the job.
+func (p *commands) approve(who *caller, load *value.Dict, o *order) *unapproved {
+	most := p.access.settings.options().ApprovalAbove
+	if most <= 0 || who.how == byKey || jobControl[o.fun()] {
+		return nil
+	}
+	minions, _, err := p.access.targets.resolve(o.targetType(), o.Tgt, o.kw.Delimiter)
+	if err != nil || len(minions) <= most {
+		return nil // publish reports the error
+	}
+	var creds wire.Credentials
+	wire.View(external(load), &creds)
+	if creds.SecondToken() == "" {
+		return &unapproved{wire.ApprovalRequired, fmt.Sprintf("this job is for %d minions, more than %d (approval_above): a second user must approve it; start "+
+			"it by the console or salt-api, where another user can", len(minions), most)}
+	}
+	u, err := p.access.settings.auth().ByToken(creds.SecondToken())
+	if err != nil {
+		return &unapproved{"AuthenticationError", "the session of the approving user is no longer valid"}
+	}
+	second := &caller{how: byToken, name: u.Name, list: p.access.settings.auth().Rights(u)}
+	if second.name == who.name {
+		return &unapproved{"AuthorizationError", "a user cannot approve its own job"}
+	}
+	if !p.access.mayPublish(second, o) {
+		return &unapproved{"AuthorizationError", second.name + " is not permitted to start this job, and so cannot approve it"}
+	}
+	who.approver = second.name
+	p.log.Info("job is approved", "user", who.name, "approver", second.name, "fun", fmt.Sprintf("%.80s", value.Str(o.Fun)), "minions", len(minions))
+	return nil
 }
 
 // takenJID reports whether a limited user names the id of another user's job,

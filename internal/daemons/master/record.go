@@ -72,6 +72,9 @@ func (r *recorder) record(c *channel.Call, who *caller, result, jid string) {
 	d.Set("from", fmt.Sprint(c.Peer()))
 	d.Set("cmd", c.Cmd)
 	d.Set("result", result)
+	if who != nil && who.approver != "" {
+		d.Set("approved_by", fmt.Sprintf("%.100s", who.approver))
+	}
 	if jid != "" {
 		d.Set("jid", jid)
 	}

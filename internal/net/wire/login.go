@@ -41,13 +41,21 @@ type Token struct {
 // authentication system: a token, or a system, a name and a password. They are keys
 // of the request or of its kwargs.
 type Credentials struct {
-	EAuth       any         `wire:"eauth,omitempty"`
-	Token       any         `wire:"token,omitempty"`
-	Username    any         `wire:"username,omitempty"`
-	Password    any         `wire:"password,omitempty"`
-	TokenExpire any         `wire:"token_expire,omitempty"`
-	Rest        *value.Dict `wire:"*"`
+	EAuth       any `wire:"eauth,omitempty"`
+	Token       any `wire:"token,omitempty"`
+	Username    any `wire:"username,omitempty"`
+	Password    any `wire:"password,omitempty"`
+	TokenExpire any `wire:"token_expire,omitempty"`
+	// Approver is the token of a second user, who approves the job (approval_above).
+	Approver any         `wire:"_brine_approver,omitempty"`
+	Rest     *value.Dict `wire:"*"`
 }
+
+// ApproverKey is the name of Credentials.Approver.
+const ApproverKey = "_brine_approver"
+
+// ApprovalRequired is the name of the failure if a job needs the approval of a second user.
+const ApprovalRequired = "ApprovalRequired"
 
 // System is the external authentication system, "" for none.
 func (c *Credentials) System() string { return textOf(c.EAuth) }
@@ -57,6 +65,9 @@ func (c *Credentials) Name() string { return textOf(c.Username) }
 
 // Secret is the password, "" for none.
 func (c *Credentials) Secret() string { return textOf(c.Password) }
+
+// SecondToken is the token of the approving user, "" for none.
+func (c *Credentials) SecondToken() string { return textOf(c.Approver) }
 
 // textOf returns a string or bytes, else "".
 func textOf(v any) string {

@@ -2,7 +2,7 @@
 
 import { h, fill, table, row, status, ask, say } from "./dom.js";
 import { read, remove } from "./api.js";
-import { plain } from "./text.js";
+import { plain, date } from "./text.js";
 import { words } from "./run.js";
 
 // sentence puts an entry of a list of permissions into words.
@@ -46,7 +46,8 @@ export function access(main, { user }) {
     try {
       const d = await read("sessions");
       if (over) return;
-      fill(list, table("Sessions", ["User", "Ends", "Actions"], d.sessions.map((s) => row([s.user, new Date(s.expire * 1000).toLocaleString(),
+      fill(list, table("Sessions", ["User", "From", "Started", "Last used", "Ends", "Actions"], d.sessions.map((s) => row([s.user, s.from || "", s.start ? date(s.start * 1000) : "",
+        s.console && s.used ? date(s.used * 1000) : "", date(s.expire * 1000),
         s.current ? h("span", { class: "quiet" }, "this one") : h("button", { type: "button", class: "danger end", "aria-label": "End a session of " + s.user, on: { click: () => end(s) } }, "End")],
         { "data-user": s.user }))));
     } catch (x) {

@@ -8,14 +8,29 @@ export class Failure extends Error {
   }
 }
 
+let csrf = ""; // goes with each request that changes something: the cookie alone is not enough
+let lastInput = Date.now(), lastCounted = 0;
+const idleAfter = 60000; // milliseconds without input after which a request is the page's, not the user's
+
+for (const kind of ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"]) addEventListener(kind, () => { lastInput = Date.now(); }, { passive: true, capture: true });
+
+// sinceInput is the time in milliseconds since the user did something, and sinceCounted since a
+// request told the server so.
+export const sinceInput = () => Date.now() - lastInput;
+export const sinceCounted = () => Date.now() - lastCounted;
+
 const ended = new Set(); // what is called when the session has ended
 
 export function onEnd(fn) { ended.add(fn); }
 
 async function send(path, o) {
   let r;
+  const headers = { Accept: "application/json", ...(o || {}).headers };
+  if (csrf && (o || {}).method) headers["X-Csrf-Token"] = csrf;
+  if (sinceInput() > idleAfter) headers["X-Brine-Idle"] = "1";
+  else lastCounted = Date.now();
   try {
-    r = await fetch(path, { credentials: "same-origin", ...o, headers: { Accept: "application/json", ...(o || {}).headers } });
+    r = await fetch(path, { credentials: "same-origin", ...o, headers });
   } catch {
     throw new Failure(0, "The server does not answer.");
   }
@@ -24,7 +39,7 @@ async function send(path, o) {
   if (!r.ok) {
     if (r.status === 401 && path !== "../login") {
       // A 401 can also mean that the user has no permission for a function.
-      const me = path === "me" ? r : await fetch("me", { credentials: "same-origin" }).catch(() => null);
+      const me = path === "me" ? r : await fetch("me", { credentials: "same-origin", headers: { "X-Brine-Idle": "1" } }).catch(() => null);
       if (me && me.status === 401) for (const fn of ended) fn();
     }
     throw new Failure(r.status, (body && typeof body.return === "string" && body.return) || "The server answered with status " + r.status + ".");
@@ -33,7 +48,13 @@ async function send(path, o) {
 }
 
 export const boot = () => send("boot");
-export const me = () => send("me");
+
+// me reads who the session's user is, and what it may do.
+export async function me() {
+  const d = await send("me");
+  csrf = d.csrf || "";
+  return d;
+}
 
 // look reads what the master knows, by a function of the runner fleet.
 export async function look(fun, args) {
@@ -45,14 +66,23 @@ export async function look(fun, args) {
 // read reads a path below /v1, and remove deletes what it names.
 export const read = (path) => send("../v1/" + path);
 export const remove = (path) => send("../v1/" + path, { method: "DELETE" });
+export const write = (path, data) => send("../v1/" + path, json(data));
 
 const json = (data) => ({ method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(data) });
 
 export async function login(username, password, eauth) {
-  return (await send("../login", json({ username, password, eauth }))).return[0];
+  const o = json({ username, password, eauth });
+  if (!username) o.body = JSON.stringify({ password, eauth }); // the token has the name
+  o.headers["X-Brine-Console"] = "1";
+  const got = (await send("../login", o)).return[0];
+  csrf = got.csrf || "";
+  return got;
 }
 
-export const logout = () => send("../logout", json({}));
+export async function logout() {
+  await send("../logout", json({}));
+  csrf = "";
+}
 
 // run runs a chunk of low data.
 export async function run(chunk) {
@@ -65,11 +95,4 @@ export async function wheel(fun, args) {
   const data = (answer || {}).data || {};
   if (data.success === false) throw new Failure(500, String(data.return));
   return data.return;
-}
-
-// command starts a job. The words of its arguments are read as on a command line.
-export async function command(tgt, tgt_type, fun, words) {
-  const form = new URLSearchParams({ client: "local_async", tgt, tgt_type, fun });
-  for (const w of words) form.append("arg", w);
-  return (await send("../", { method: "POST", body: form })).return[0];
 }

@@ -1,9 +1,10 @@
 // Who called what on this master.
 
-import { h, fill, table, row, status } from "./dom.js";
+import { h, fill, table, row, status, tools } from "./dom.js";
 import { read } from "./api.js";
 import { plain } from "./text.js";
 
+const heads = ["Time", "User", "From", "Function", "Target", "Result", "Job"];
 const kinds = { done: "ok", refused: "failed", denied: "failed", failed: "failed" };
 
 export function audit(main, { query }) {
@@ -13,6 +14,7 @@ export function audit(main, { query }) {
   const result = h("select", { id: "f-result" }, ["", "done", "refused", "denied", "failed"].map((r) => h("option", { value: r }, r || "all")));
   result.value = query.get("result") || "";
   const of = (name) => fields[name].querySelector("input").value;
+  const columns = tools("Records", heads, () => list.querySelector("table"));
   let over = false, asked = 0, typing = null;
   const load = async () => {
     const n = ++asked;
@@ -22,9 +24,10 @@ export function audit(main, { query }) {
       const all = await read("audit?" + q);
       if (over || n !== asked) return;
       fill(error);
-      fill(list, all.length === 0 ? h("p", { class: "quiet" }, "There are no records.") : table("Records", ["Time", "User", "From", "Function", "Target", "Result", "Job"], all.map((r) => row([
-        r.time || "", r.user || "", [r.auth, r.from].filter(Boolean).join(" "), plain(r.fun).slice(0, 200), plain(r.tgt ?? "").slice(0, 200), status(kinds[r.result] || "waiting", r.result || ""),
+      fill(list, all.length === 0 ? h("p", { class: "quiet" }, "There are no records.") : table("Records", heads, all.map((r) => row([
+        r.time || "", [r.user || "", r.approved_by && " (approved by " + r.approved_by + ")"], [r.auth, r.from].filter(Boolean).join(" "), plain(r.fun).slice(0, 200), plain(r.tgt ?? "").slice(0, 200), status(kinds[r.result] || "waiting", r.result || ""),
         r.jid ? h("a", { href: "#/jobs/" + encodeURIComponent(r.jid) }, r.jid) : ""]))));
+      columns.apply();
     } catch (e) {
       if (!over && n === asked) fill(error, e.message);
     }
@@ -33,7 +36,7 @@ export function audit(main, { query }) {
   for (const d of Object.values(fields)) d.addEventListener("input", later);
   result.addEventListener("change", load);
   fill(main, h("h1", {}, "Audit"), h("p", { class: "quiet" }, "Requests of users to this master, the newest first. Arguments are not recorded, since they may be secrets."), error,
-    h("div", { class: "fields" }, Object.values(fields), h("div", {}, h("label", { for: "f-result" }, "Result"), result)), list);
+    h("div", { class: "fields" }, Object.values(fields), h("div", {}, h("label", { for: "f-result" }, "Result"), result), columns.bar), list);
   load();
   return () => { over = true; clearTimeout(typing); };
 }

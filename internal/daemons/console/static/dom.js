@@ -1,7 +1,7 @@
 // Elements are made by functions, never from strings of HTML. Text of any origin becomes
 // text nodes, by way of visible().
 
-import { visible } from "./text.js";
+import { visible, choice, choose } from "./text.js";
 
 // h makes an element. props are attributes; on: listeners; children: elements, strings
 // or numbers, in lists as well. null and false are left out.
@@ -66,9 +66,47 @@ export function ask(title, body, action, danger) {
 
 // table makes a table whose rows can be walked through by j and k.
 export function table(label, heads, rows) {
-  return h("div", { class: "scroll" }, h("table", { "aria-label": label },
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label + ", table" }, h("table", { "aria-label": label },
     h("thead", {}, h("tr", {}, heads.map((t) => h("th", { scope: "col", class: t.number ? "number" : null }, t.text || t)))),
     h("tbody", {}, rows)));
+}
+
+const maxColumns = 12; // console.css has a rule for each
+
+// tools makes the column chooser of a table, and the button that saves its rows as CSV. find
+// returns the table, which may be made again: apply is then called for the new one.
+export function tools(label, heads, find) {
+  const key = "columns " + label;
+  const hidden = new Set(choice(key).split(",").filter(Boolean));
+  const apply = () => {
+    const t = find();
+    if (!t) return;
+    for (let i = 1; i <= maxColumns; i++) t.classList.toggle("hide-" + i, hidden.has(heads[i - 1]));
+  };
+  const boxes = heads.slice(1).map((name) => h("label", { class: "check" }, h("input", { type: "checkbox", checked: !hidden.has(name), "data-column": name, on: { change: (e) => {
+    if (e.target.checked) hidden.delete(name);
+    else hidden.add(name);
+    choose(key, [...hidden].join(","));
+    apply();
+  } } }), " " + name));
+  const bar = h("div", { class: "tools" }, h("details", { class: "columns" }, h("summary", {}, "Columns"), boxes),
+    h("button", { type: "button", class: "csv", on: { click: () => { const t = find(); if (t) save(label.toLowerCase() + ".csv", "text/csv", csv(t)); } } }, "Save as CSV"));
+  return { bar, apply };
+}
+
+// csv writes the visible cells of a table. A cell that a spreadsheet would take for a formula gets
+// an apostrophe: the text may come from a minion.
+export function csv(t) {
+  const shown = [...t.querySelectorAll("tr")].map((r) => [...r.children].filter((c) => getComputedStyle(c).display !== "none").map((c) => c.innerText.trim()));
+  const cell = (s) => '"' + (/^[=+\-@\t\r]/.test(s) ? "'" + s : s).replaceAll('"', '""') + '"';
+  return shown.map((r) => r.map(cell).join(",")).join("\r\n") + "\r\n";
+}
+
+// save offers a text as a file.
+export function save(name, type, text) {
+  const a = h("a", { href: URL.createObjectURL(new Blob([text], { type: type + ";charset=utf-8" })), download: name });
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(a.href), 10000);
 }
 
 // row makes a row of a table from the contents of its cells.

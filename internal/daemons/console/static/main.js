@@ -4,7 +4,8 @@ import { h, fill, say, ask } from "./dom.js";
 import { boot, me, logout, onEnd } from "./api.js";
 import { store, watch, reset } from "./store.js";
 import { open, close } from "./stream.js";
-import { signIn } from "./signin.js";
+import { signIn, fromProvider } from "./signin.js";
+import { watchIdle } from "./idle.js";
 import { overview } from "./overview.js";
 import { minions, minion } from "./minions.js";
 import { keys } from "./keys.js";
@@ -13,6 +14,10 @@ import { runPage } from "./run.js";
 import { events } from "./events.js";
 import { access } from "./access.js";
 import { audit } from "./audit.js";
+import { approvals } from "./approvals.js";
+import { orchestrations } from "./orchestrations.js";
+import { settings, appearance } from "./settings.js";
+import { choose } from "./text.js";
 import { palette, forget } from "./palette.js";
 
 const pages = {
@@ -21,28 +26,26 @@ const pages = {
   keys: { title: "Keys", key: "k", show: keys, needs: "wheel.key.list_all" },
   jobs: { title: "Jobs", key: "j", show: jobs, one: job },
   run: { title: "Run", key: "r", show: runPage },
+  orchestrations: { title: "Orchestrations", key: "n", show: orchestrations, one: orchestrations },
   events: { title: "Events", key: "e", show: events },
+  approvals: { title: "Approvals", key: "p", show: approvals, off: () => !server.approval_above },
   access: { title: "Access", key: "a", show: access },
   audit: { title: "Audit", key: "u", show: audit, needs: "runner.audit.list" },
+  settings: { title: "Settings", key: ",", show: settings },
 };
 
 const app = document.getElementById("app");
 const server = { eauth: [], masters: [], version: "" };
-let user = null, main = null, leave = () => {}, shown = "";
+let user = null, main = null, leave = () => {}, shown = "", notIdle = () => {};
 
-// Theme: what the system wants, unless the user has chosen.
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const chosen = { get theme() { try { return localStorage.getItem("theme"); } catch { return null; } } };
-function theme() {
-  document.documentElement.dataset.theme = chosen.theme || (dark.matches ? "dark" : "light");
-}
+// The theme is the system's, unless the user has chosen.
 function otherTheme() {
   const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-  try { localStorage.setItem("theme", next); } catch { /* it lasts for this page then */ }
+  choose("theme", next);
   document.documentElement.dataset.theme = next;
 }
-dark.addEventListener("change", theme);
-theme();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", appearance);
+appearance();
 
 // place reads the address: #/page/part?name=value.
 export function place() {
@@ -70,7 +73,7 @@ function frame() {
       banner, main)));
 }
 
-const allowed = (p) => !p.needs || user.may[p.needs];
+const allowed = (p) => (!p.needs || user.may[p.needs]) && !(p.off && p.off());
 
 async function route() {
   if (!user) return;
@@ -86,9 +89,9 @@ async function route() {
   document.title = p.title + " \u2013 Brine console";
   fill(main);
   if (!allowed(p)) {
-    fill(main, h("h1", {}, p.title), h("p", {}, "Your permissions do not include " + p.needs.replace(".", " ") + ". An entry of external_auth can grant it."));
+    fill(main, h("h1", {}, p.title), h("p", {}, p.needs ? "Your permissions do not include " + p.needs.replace(".", " ") + ". An entry of external_auth can grant it." : "The master has this switched off."));
   } else {
-    leave = (at.part && p.one ? p.one : p.show)(main, { ...at, user, server }) || (() => {});
+    leave = (at.part && p.one ? p.one : p.show)(main, { ...at, user, server, keyMap }) || (() => {});
   }
   if (shown && shown !== id) main.focus();
   shown = id;
@@ -117,11 +120,14 @@ function openPalette() {
   palette(Object.fromEntries(Object.entries(pages).filter(([, p]) => allowed(p)).map(([name, p]) => [name, p.title])), user);
 }
 
-function help() {
+// keyMap is the list of keys of the keyboard.
+function keyMap() {
   const rows = [["?", "this list"], ["Ctrl-K", "go to a page, a minion, a job or a function"], ["/", "search or filter"], ["j / k", "next or previous row"], ["Enter", "open the row"], ["Esc", "leave a field"],
     ["t", "theme"], ...Object.values(pages).filter(allowed).map((p) => ["g " + p.key, p.title])];
-  ask("Keyboard", h("table", {}, h("tbody", {}, rows.map(([k, t]) => h("tr", {}, h("td", {}, h("kbd", {}, k)), h("td", {}, t))))));
+  return h("table", { class: "keys" }, h("tbody", {}, rows.map(([k, t]) => h("tr", {}, h("td", {}, h("kbd", {}, k)), h("td", {}, t)))));
 }
+
+const help = () => { ask("Keyboard", keyMap()); };
 
 let goes = 0; // when g was pressed
 document.addEventListener("keydown", (e) => {
@@ -134,7 +140,7 @@ document.addEventListener("keydown", (e) => {
   const field = e.target.closest && e.target.closest("input, select, textarea");
   if (e.key === "Escape" && field) { field.blur(); main.focus(); return; }
   if (field) return;
-  const rows = [...main.querySelectorAll("tbody tr")].filter((r) => r.offsetParent);
+  const rows = [...main.querySelectorAll("table:not(.keys) tbody tr")].filter((r) => r.offsetParent);
   const at = rows.findIndex((r) => r.classList.contains("at"));
   const go = (i) => {
     if (!rows[i]) return;
@@ -163,9 +169,10 @@ async function signOut() {
 }
 
 // stop ends what needs a session, and asks for the next one.
-function stop() {
+function stop(problem) {
   if (!user) return;
   user = null;
+  notIdle();
   leave();
   leave = () => {};
   close();
@@ -173,22 +180,26 @@ function stop() {
   forget();
   shown = "";
   for (const d of document.querySelectorAll("dialog")) d.remove();
-  askToSignIn();
+  askToSignIn(problem);
 }
 
-function askToSignIn() {
+function askToSignIn(problem) {
   document.title = "Sign in \u2013 Brine console";
-  signIn(app, server, begin);
+  signIn(app, server, begin, problem);
 }
 
 async function begin() {
   user = await me();
+  notIdle = watchIdle(user.idle, async () => {
+    try { await logout(); } catch { /* the server has ended the session, or will */ }
+    stop("You were signed out, because you did nothing for a while.");
+  });
   frame();
   open(server.masters);
   route();
 }
 
-onEnd(stop);
+onEnd(() => stop());
 watch("connection", connection);
 watch("connection", (again) => { if (again && place().name !== "run") route(); }); // a form keeps what was typed
 watch("moves", failover);
@@ -200,8 +211,14 @@ try {
 } catch (e) {
   fill(app, h("p", { class: "error" }, e.message));
 }
+let refused = "";
+try {
+  await fromProvider();
+} catch (e) {
+  refused = e.message;
+}
 try {
   await begin();
 } catch {
-  askToSignIn();
+  askToSignIn(refused);
 }

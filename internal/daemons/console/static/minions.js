@@ -1,4 +1,4 @@
-import { h, fill, table, row, stateOf } from "./dom.js";
+import { h, fill, table, row, stateOf, tools } from "./dom.js";
 import { store, watch } from "./store.js";
 import { look } from "./api.js";
 import { tree } from "./result.js";
@@ -6,6 +6,7 @@ import { when } from "./text.js";
 import { jobRows } from "./jobs.js";
 
 const pageSize = 200;
+const heads = ["Minion", "State", "Masters", "Standby", "Operating system", "Version"];
 
 // minions lists the accepted minions, filtered by the master.
 export function minions(main, { query }) {
@@ -14,7 +15,7 @@ export function minions(main, { query }) {
   const pick = (name) => h("select", { id: "f-" + name }, h("option", { value: query.get(name) || "" }, query.get(name) || "all"));
   const selects = { state: pick("state"), master: pick("master"), version: pick("version") };
   const summary = h("p", { class: "quiet", role: "status", id: "summary" }), list = h("div", { id: "list" }), error = h("p", { class: "error" });
-  const pager = h("div", { class: "fields" });
+  const pager = h("div", { class: "fields" }), columns = tools("Minions", heads, () => list.querySelector("table"));
   let offset = Number(query.get("offset")) || 0, asked = 0, over = false;
 
   const filters = () => ({ search: search.value, state: selects.state.value, master: selects.master.value, version: selects.version.value });
@@ -39,9 +40,10 @@ export function minions(main, { query }) {
     }
     fill(summary, d.matched + " of " + d.accepted + " minions");
     fill(list, d.rows.length === 0 ? h("p", { class: "quiet" }, "No accepted minion matches.") :
-      table("Minions", ["Minion", "State", "Masters", "Standby", "Operating system", "Version"], d.rows.map((m) => row([
+      table("Minions", heads, d.rows.map((m) => row([
         h("a", { href: "#/minions/" + encodeURIComponent(m.id) }, m.id), stateOf(m.state), m.by.join(", "), (m.standby || []).join(", "), m.os,
         m.version + (m.brine ? " (Brine " + m.brine + ")" : "")], { "data-id": m.id }))));
+    columns.apply();
     const page = (text, to, off) => h("button", { type: "button", disabled: off, on: { click: () => { offset = to; load(); } } }, text);
     fill(pager, d.matched > pageSize && [page("Previous", Math.max(0, d.offset - pageSize), d.offset === 0),
       page("Next", d.offset + pageSize, d.offset + d.rows.length >= d.matched), h("span", { class: "quiet" }, (d.offset + 1) + " to " + (d.offset + d.rows.length))]);
@@ -57,7 +59,7 @@ export function minions(main, { query }) {
   for (const s of Object.values(selects)) s.addEventListener("change", filter);
   fill(main, h("h1", {}, "Minions"), error, h("div", { class: "fields" },
     h("div", { class: "grow" }, h("label", { for: "f-search" }, "Id or operating system"), search),
-    Object.entries(selects).map(([name, s]) => h("div", {}, h("label", { for: "f-" + name }, name[0].toUpperCase() + name.slice(1)), s))), summary, list, pager);
+    Object.entries(selects).map(([name, s]) => h("div", {}, h("label", { for: "f-" + name }, name[0].toUpperCase() + name.slice(1)), s)), columns.bar), summary, list, pager);
   load();
   let due;
   const end = watch("topology", () => { clearTimeout(due); due = setTimeout(load, 300); });

@@ -1,5 +1,6 @@
 import { h, fill, status, ask } from "./dom.js";
-import { command, look } from "./api.js";
+import { write, look } from "./api.js";
+import { builder } from "./chips.js";
 
 const types = ["glob", "list", "grain", "compound", "nodegroup", "pcre", "grain_pcre", "pillar", "ipcidr"];
 const flags = { list: "-L", grain: "-G", compound: "-C", nodegroup: "-N", pcre: "-E", grain_pcre: "-P", pillar: "-I", ipcidr: "-S" };
@@ -43,6 +44,9 @@ export function runPage(main, { query, user }) {
   const args = h("input", { id: "args", spellcheck: "false", autocapitalize: "none" });
   const names = h("datalist", { id: "functions" }), doc = h("div", { id: "doc" }), matches = h("p", { id: "matches", class: "quiet", role: "status" });
   const shell = h("p", { class: "data", id: "shell" }), error = h("p", { class: "error", role: "alert" });
+  const batch = h("input", { id: "batch", value: query.get("batch") || "", size: 6, placeholder: "all", pattern: "[0-9]+%?", spellcheck: "false" });
+  const timeout = h("input", { id: "timeout", type: "number", min: 1, max: 86400, placeholder: "usual" });
+  const build = builder(type, tgt, () => later());
   const button = h("button", { type: "submit", class: "main", id: "start" }, "Run");
   const first = h("button", { type: "button", id: "test-first", hidden: true, on: { click: (e) => start(e, ["test=True"]) } }, "Test first");
   const curl = h("p", { class: "data", id: "curl" });
@@ -50,8 +54,9 @@ export function runPage(main, { query, user }) {
 
   const line = () => {
     try {
-      fill(shell, ["salt", ...(flags[type.value] ? [flags[type.value]] : []), quoted(tgt.value), fun.value || "FUNCTION", ...words(args.value).map(quoted)].join(" "));
-      const fields = [["client", "local_async"], ["tgt", tgt.value], ["tgt_type", type.value], ["fun", fun.value || "FUNCTION"], ...words(args.value).map((w) => ["arg", w])];
+      const batched = batch.value && /^[0-9]+%?$/.test(batch.value);
+      fill(shell, ["salt", ...(batched ? ["-b", batch.value] : []), ...(timeout.value ? ["-t", timeout.value] : []), ...(flags[type.value] ? [flags[type.value]] : []), quoted(tgt.value), fun.value || "FUNCTION", ...words(args.value).map(quoted)].join(" "));
+      const fields = [["client", batched ? "local_batch" : "local_async"], ...(batched ? [["batch", batch.value]] : []), ...(timeout.value ? [["timeout", timeout.value]] : []), ["tgt", tgt.value], ["tgt_type", type.value], ["fun", fun.value || "FUNCTION"], ...words(args.value).map((w) => ["arg", w])];
       fill(curl, ["curl -s", quoted(location.origin + location.pathname.replace(/\/console\/.*$/, "")), "-H 'X-Auth-Token: TOKEN'",
         ...fields.map(([k, v]) => "--data-urlencode " + quoted(k + "=" + v))].join(" "));
       first.hidden = !tested.test(fun.value);
@@ -109,28 +114,33 @@ export function runPage(main, { query, user }) {
     if (!await sure(more)) return;
     button.disabled = first.disabled = true;
     try {
-      const got = await command(tgt.value, type.value, fun.value, [...words(args.value), ...(more || [])]);
-      if (!got || !got.jid) {
-        fill(error, "No minion matches the target.");
+      const job = { tgt: tgt.value, tgt_type: type.value, fun: fun.value, arg: [...words(args.value), ...(more || [])] };
+      if (batch.value) job.batch = batch.value;
+      if (timeout.value) job.timeout = Number(timeout.value);
+      const got = await write("jobs", job);
+      if (got.approval) {
+        location.hash = "#/approvals";
         return;
       }
       location.hash = "#/jobs/" + encodeURIComponent(got.jid);
     } catch (x) {
-      fill(error, x.message);
+      fill(error, x.status === 404 ? "No minion matches the target." : x.message);
     } finally {
       button.disabled = first.disabled = false;
     }
   };
   const later = () => { clearTimeout(due); line(); due = setTimeout(preview, 300); };
-  tgt.addEventListener("input", later);
-  type.addEventListener("change", later);
+  tgt.addEventListener("input", () => { build.draw(); later(); });
+  type.addEventListener("change", () => { build.draw(); later(); });
+  for (const f of [batch, timeout]) f.addEventListener("input", line);
   fun.addEventListener("input", () => { line(); clearTimeout(docDue); docDue = setTimeout(describe, 300); });
   args.addEventListener("input", line);
   fill(main, h("h1", {}, "Run"), user.commands ? null : h("p", { class: "error" }, status("failed", "Your permissions include no function of minions.")),
     h("form", { on: { submit: start }, class: "card" },
-      h("div", { class: "fields" }, h("div", {}, h("label", { for: "tgt_type" }, "Target type"), type), h("div", { class: "grow" }, h("label", { for: "tgt" }, "Target"), tgt)), matches,
+      h("div", { class: "fields" }, h("div", {}, h("label", { for: "tgt_type" }, "Target type"), type), h("div", { class: "grow" }, h("label", { for: "tgt" }, "Target"), tgt)), build.box, matches,
       h("div", { class: "fields" }, h("div", { class: "grow" }, h("label", { for: "fun" }, "Function"), fun, names),
-        h("div", { class: "grow" }, h("label", { for: "args" }, "Arguments, as on a command line"), args), first, button),
+        h("div", { class: "grow" }, h("label", { for: "args" }, "Arguments, as on a command line"), args)),
+      h("div", { class: "fields" }, h("div", {}, h("label", { for: "batch" }, "Minions at a time (number or %)"), batch), h("div", {}, h("label", { for: "timeout" }, "Timeout in seconds"), timeout), first, button),
       error, h("p", { class: "quiet" }, "The same on the command line, and for the REST API:"), shell, curl), doc);
   line();
   preview();

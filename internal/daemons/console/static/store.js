@@ -1,6 +1,7 @@
 // What all pages know: the masters, which of them command each minion, the last changes
 // of masters, and the results of the jobs of which events have been seen. All bounded.
 
+const maxRuns = 30, maxSteps = 500;
 const maxMoves = 500, maxJobs = 50, maxResults = 10000, maxEvents = 2000, maxEventBytes = 8 << 20;
 
 export const store = {
@@ -11,6 +12,7 @@ export const store = {
   minions: new Map(), // by id: {state, by, standby}
   moves: [], // the newest first: {id, from, to, reason, seconds, at}
   jobs: new Map(), // by jid: {about, results: Map, minions}
+  runs: new Map(), // orchestrations by jid: {about, at, steps, total, ret}
   events: [], // the newest last: {at, tag, data, size}
   eventBytes: 0,
   skipped: 0,
@@ -64,6 +66,7 @@ export function takeEvents(batch) {
     const parts = e.tag.split("/");
     if (parts[1] === "minion" && parts[3] === "master_changed") move(e.data.data || e.data, at);
     if (parts[1] === "job") jobEvent(parts, e.data);
+    if (parts[1] === "run") runEvent(parts, e.data, at);
     if (e.tag === "salt/key" || e.tag === "salt/auth") changed("keys");
     if (!store.paused) {
       const size = JSON.stringify(e.data).length + e.tag.length + 100;
@@ -113,8 +116,27 @@ function jobEvent(parts, d) {
   else if (parts[3] === "ret" && parts.length === 5) {
     const j = jobOf(jid);
     if (j.results.size < maxResults) j.results.set(parts[4], d);
+  } else if (parts[3] === "prog" && store.runs.has(jid)) {
+    const r = store.runs.get(jid);
+    if (r.steps.length < maxSteps && d.data) r.steps.push((d.data || {}).ret || d.data);
+    else if (r.steps.length < maxSteps) r.steps.push(d.ret || d);
+    r.total = d.len || (d.data || {}).len || r.total;
+    changed("runs", jid);
+    return;
   } else return;
   changed("jobs", jid);
+}
+
+// runEvent follows orchestrations.
+function runEvent(parts, d, at) {
+  const jid = parts[2], fun = String(d.fun || "");
+  if (!/^runner\.state\.(orch|sls)/.test(fun)) return;
+  if (!store.runs.has(jid)) {
+    store.runs.set(jid, { about: d, at, steps: [], total: 0, ret: null });
+    if (store.runs.size > maxRuns) store.runs.delete(store.runs.keys().next().value);
+  }
+  if (parts[3] === "ret") store.runs.get(jid).ret = d;
+  changed("runs", jid);
 }
 
 // reset forgets what belonged to a user.
@@ -125,6 +147,7 @@ export function reset() {
   store.minions = new Map();
   store.moves = [];
   store.jobs = new Map();
+  store.runs = new Map();
   store.events = [];
   store.eventBytes = 0;
   store.skipped = 0;

@@ -31,8 +31,26 @@ export function plain(v) {
   return JSON.stringify(v) ?? "";
 }
 
-// when shows a time in the browser's zone.
+// choice reads what the user has chosen on the page Settings, choose keeps it. It belongs to the
+// browser: the master has no record of it.
+export function choice(name) {
+  try { return localStorage.getItem(name) || ""; } catch { return ""; }
+}
+export function choose(name, value) {
+  try {
+    if (value) localStorage.setItem(name, value);
+    else localStorage.removeItem(name);
+  } catch { /* it lasts for this page then */ }
+}
+
+const zone = () => (choice("times") === "utc" ? { timeZone: "UTC" } : {});
+
+// when shows the time of a day, and date a day and a time, in the browser's zone or in UTC.
 export function when(t) {
   const d = new Date(t);
-  return isNaN(d) ? "" : d.toLocaleTimeString();
+  return isNaN(d) ? "" : d.toLocaleTimeString(undefined, zone());
+}
+export function date(t) {
+  const d = new Date(t);
+  return isNaN(d) ? "" : d.toLocaleString(undefined, { ...zone(), timeZoneName: "short" });
 }
