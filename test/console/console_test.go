@@ -77,7 +77,8 @@ func (s *stage) call(method, path string, times int) (status int) {
 	s.t.Helper()
 	s.Run(&status, `const csrf = (await (await fetch("me")).json()).csrf;
 		let r;
-		for (let i = 0; i < args[2]; i++) r = await fetch(args[1], {method: args[0], headers: {"Content-Type": "application/json", "X-Csrf-Token": csrf}, body: "{}"});
+		const o = {method: args[0], headers: {"Content-Type": "application/json", "X-Csrf-Token": csrf}, body: "{}"};
+		for (let i = 0; i < args[2]; i++) r = await fetch(args[1], o);
 		return r.status;`, method, path, times)
 	return status
 }

@@ -53,7 +53,8 @@ changed: {test.succeed_with_changes: []}
 	s.set("#b-kind", "list")
 	s.set("#b-value", "beta, gone")
 	s.click("#b-add")
-	s.until("the target", `document.querySelector("#tgt").value === "alp* and G@os:Debian or L@beta,gone" && document.querySelector("#tgt_type").value === "compound"`)
+	s.until("the target", `document.querySelector("#tgt").value === "alp* and G@os:Debian or L@beta,gone" &&
+		document.querySelector("#tgt_type").value === "compound"`)
 	s.set("#tgt", "alp* or ( beta )")
 	s.until("the chips", `[...document.querySelectorAll("#chips button")].map((b) => b.firstChild.textContent).join("|") === "alp*|or|(|beta|)"`)
 	s.sees("2 minions match")

@@ -46,7 +46,8 @@ func TestMinions(t *testing.T) {
 		document.querySelector(".csv").click();
 		URL.createObjectURL = old;
 		return await blob.text();`)
-	if lines := strings.Split(csv, "\r\n"); len(lines) != 5 || lines[0] != `"Minion","State","Masters","Operating system","Version"` || !strings.HasPrefix(lines[1], `"alpha","✓ connected","m1",`) {
+	if lines := strings.Split(csv, "\r\n"); len(lines) != 5 || lines[0] != `"Minion","State","Masters","Operating system","Version"` ||
+		!strings.HasPrefix(lines[1], `"alpha","✓ connected","m1",`) {
 		t.Errorf("CSV: %q", csv)
 	}
 	s.Run(nil, `location.reload();`)

@@ -43,8 +43,8 @@ func startProvider(t *testing.T) *provider {
 	p := &provider{t: t, key: key, codes: map[string]url.Values{}, users: map[string]string{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		p.send(w, map[string]any{"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
-			"response_types_supported": []string{"code"}, "id_token_signing_alg_values_supported": []string{"RS256"}, "code_challenge_methods_supported": []string{"S256"}})
+		p.send(w, map[string]any{"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token",
+			"jwks_uri": p.URL + "/keys", "response_types_supported": []string{"code"}, "id_token_signing_alg_values_supported": []string{"RS256"}, "code_challenge_methods_supported": []string{"S256"}})
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
 		p.send(w, map[string]any{"keys": []any{map[string]any{"kty": "RSA", "alg": "RS256", "use": "sig", "kid": "one",
@@ -80,7 +80,8 @@ func (p *provider) send(w http.ResponseWriter, v any) {
 func (p *provider) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	back, err := url.Parse(q.Get("redirect_uri"))
-	if err != nil || q.Get("client_id") != "brine" || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" || !strings.Contains(q.Get("scope"), "openid") {
+	if err != nil || q.Get("client_id") != "brine" || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" ||
+		!strings.Contains(q.Get("scope"), "openid") {
 		http.Error(w, "a wrong request", http.StatusBadRequest)
 		return
 	}
@@ -127,8 +128,9 @@ func (p *provider) token(w http.ResponseWriter, r *http.Request) {
 		}
 		return base64.RawURLEncoding.EncodeToString(b)
 	}
-	text := part(map[string]any{"alg": "RS256", "kid": "one", "typ": "JWT"}) + "." + part(map[string]any{"iss": p.URL, "aud": "brine", "sub": user, "preferred_username": user,
-		"nonce": nonce, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()})
+	claims := map[string]any{"iss": p.URL, "aud": "brine", "sub": user, "preferred_username": user, "nonce": nonce,
+		"iat": now.Unix(), "exp": now.Add(time.Hour).Unix()}
+	text := part(map[string]any{"alg": "RS256", "kid": "one", "typ": "JWT"}) + "." + part(claims)
 	digest := sha256.Sum256([]byte(text))
 	sig, err := rsa.SignPKCS1v15(rand.Reader, p.key, crypto.SHA256, digest[:])
 	if err != nil {
@@ -161,7 +163,8 @@ func (s *stage) openID(p *provider) {
 	p.mu.Unlock()
 	s.clean("401")
 	visit("ann")
-	s.until("the page from which the user came", `document.querySelector("#who").textContent === "ann" && location.hash === "#/jobs" && location.search === ""`)
+	s.until("the page from which the user came", `document.querySelector("#who").textContent === "ann" &&
+		location.hash === "#/jobs" && location.search === ""`)
 	s.until("the stream is open", `document.getElementById("connection").textContent.includes("live")`)
 	for _, c := range s.Cookies() {
 		if c.Name == "session_id" && (!c.HTTPOnly || c.SameSite != "Strict") {

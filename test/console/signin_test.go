@@ -76,7 +76,9 @@ func TestSignIn(t *testing.T) {
 	// A session whose user does nothing ends after a warning; input keeps it.
 	s.enter()
 	away := func(minutes int) {
-		s.Run(nil, `const real = Date.now; window.shift = (window.shift || 0) + args[0] * 60000; if (!window.shifted) { window.shifted = true; Date.now = () => real() + window.shift; }`, minutes)
+		s.Run(nil, `const real = Date.now;
+			window.shift = (window.shift || 0) + args[0] * 60000;
+			if (!window.shifted) { window.shifted = true; Date.now = () => real() + window.shift; }`, minutes)
 	}
 	away(59)
 	s.sees("You will be signed out in")

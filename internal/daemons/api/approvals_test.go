@@ -200,11 +200,13 @@ func TestApprovals(t *testing.T) {
 	decide("DELETE", bob, third, 200, `"state": "rejected"`)
 	decide("DELETE", ann, second, 200, `"by": "ann"`)
 	// The key of the second user cannot come from a client.
-	resp, b := r.do("POST", "/", `{"client": "local_async", "tgt": "*", "fun": "test.ping", "`+wire.ApproverKey+`": "aa"}`, "Content-Type", typeJSON, "X-Auth-Token", ann)
+	forged := `{"client": "local_async", "tgt": "*", "fun": "test.ping", "` + wire.ApproverKey + `": "aa"}`
+	resp, b := r.do("POST", "/", forged, "Content-Type", typeJSON, "X-Auth-Token", ann)
 	if resp.StatusCode != 200 || !strings.Contains(b, `"approval"`) {
 		t.Errorf("with a forged second user: %d %s", resp.StatusCode, b)
 	}
-	if resp, b := r.do("GET", "/v1/approvals", "", "X-Auth-Token", bob); resp.StatusCode != 200 || strings.Count(b, `"reason"`) != 4 || strings.Contains(b, "token") {
+	if resp, b := r.do("GET", "/v1/approvals", "", "X-Auth-Token", bob); resp.StatusCode != 200 || strings.Count(b, `"reason"`) != 4 ||
+		strings.Contains(b, "token") {
 		t.Errorf("the list: %d %s", resp.StatusCode, b)
 	}
 	// Users who may not run the function do not see the job.
@@ -226,7 +228,8 @@ func TestApprovals(t *testing.T) {
 // TestApprovalsExpire: a job does not wait for ever, and the waiting jobs of a user are bounded.
 func TestApprovalsExpire(t *testing.T) {
 	now := time.Now()
-	a := &approvals{now: func() time.Time { return now }, list: []*approval{{id: "x", user: "ann", state: waiting, asked: now, chunk: value.DictOf("token", "t", "fun", "test.ping")}}}
+	job := &approval{id: "x", user: "ann", state: waiting, asked: now, chunk: value.DictOf("token", "t", "fun", "test.ping")}
+	a := &approvals{now: func() time.Time { return now }, list: []*approval{job}}
 	now = now.Add(approvalTime + time.Second)
 	a.clean()
 	if p := a.list[0]; p.state != expired || p.chunk.Has("token") {
