@@ -230,6 +230,12 @@ func (b *Browser) Command(name string, params map[string]any) {
 	b.must(http.MethodPost, "/goog/cdp/execute", map[string]any{"cmd": name, "params": params}, nil)
 }
 
+// Ask sends a command of the DevTools protocol and decodes its result into to.
+func (b *Browser) Ask(to any, name string, params map[string]any) {
+	b.t.Helper()
+	b.must(http.MethodPost, "/goog/cdp/execute", map[string]any{"cmd": name, "params": params}, to)
+}
+
 // Width sets the width of the page in pixels; 0 resets it.
 func (b *Browser) Width(pixels int) {
 	b.t.Helper()

@@ -21,7 +21,7 @@ changed: {test.succeed_with_changes: []}
 	if err := os.WriteFile(filepath.Join(roots, "web.sls"), []byte(sls), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s := start(t, "file_roots: {base: ["+roots+"]}\n", "alpha", "beta")
+	s := start(t, "file_roots: {base: ["+roots+"]}\npillar_roots: {base: ["+roots+"]}\n", "alpha", "beta")
 	gone := daemontest.NewMinion(t, daemontest.Brine, "gone", []string{s.master.Host}, "").Start()
 	eventually.Nil(t, time.Minute, "the minion answers", func() error { return s.master.PingOnly(daemontest.Brine, "gone") })
 	gone.Kill()
@@ -131,7 +131,8 @@ changed: {test.succeed_with_changes: []}
 	s.until("the filter", `document.querySelectorAll("tr[data-jid]").length === 2`)
 	s.click("tr[data-jid]:last-child a")
 	s.sees("2 of 2 minions returned, 2 failed")
-	s.clean("401")
+	s.lastStates(roots)
+	s.clean("401", "404")
 }
 
 // TestPermissions: the console does for a user only what the master allows.
@@ -183,5 +184,5 @@ func TestPermissions(t *testing.T) {
 	s.page("#/run?tgt=alpha&fun=test.ping")
 	s.click("#start")
 	s.sees("Authorization error occurred.")
-	s.clean("401")
+	s.clean("401", "403")
 }

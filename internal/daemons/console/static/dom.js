@@ -45,6 +45,15 @@ export function stateOf(state) {
   return status(kinds[state] || "offline", words[state] || state);
 }
 
+// severities of the last runs of states of a minion, the worst first.
+const severityKinds = { failed: "failed", not_returned: "waiting", drift: "waiting", changed: "changed", clean: "ok", unknown: "offline" };
+export const severities = Object.keys(severityKinds);
+const severityWords = { not_returned: "not returned", clean: "in order" };
+
+export function severityOf(s) {
+  return s ? status(severityKinds[s] || "offline", severityWords[s] || s) : "";
+}
+
 // say tells users of screen readers.
 export function say(text) {
   document.getElementById("live").textContent = visible(text);

@@ -12,6 +12,9 @@ import { keys } from "./keys.js";
 import { jobs, job } from "./jobs.js";
 import { runPage } from "./run.js";
 import { events } from "./events.js";
+import { statesPage } from "./states.js";
+import { schedules } from "./schedules.js";
+import { files } from "./files.js";
 import { access } from "./access.js";
 import { audit } from "./audit.js";
 import { approvals } from "./approvals.js";
@@ -26,7 +29,10 @@ const pages = {
   keys: { title: "Keys", key: "k", show: keys, needs: "wheel.key.list_all" },
   jobs: { title: "Jobs", key: "j", show: jobs, one: job },
   run: { title: "Run", key: "r", show: runPage },
+  states: { title: "States", key: "s", show: statesPage, needs: "runner.fleet.states" },
   orchestrations: { title: "Orchestrations", key: "n", show: orchestrations, one: orchestrations },
+  schedules: { title: "Schedules", key: "d", show: schedules, needs: "runner.fleet.schedules" },
+  files: { title: "Files and pillar", key: "f", show: files, needs: "runner.fleet.files" },
   events: { title: "Events", key: "e", show: events },
   approvals: { title: "Approvals", key: "p", show: approvals, off: () => !server.approval_above },
   access: { title: "Access", key: "a", show: access },

@@ -1,24 +1,25 @@
-import { h, fill, table, row, stateOf, tools } from "./dom.js";
+import { h, fill, table, row, stateOf, severityOf, severities, status, tools } from "./dom.js";
 import { store, watch } from "./store.js";
 import { look } from "./api.js";
 import { tree } from "./result.js";
-import { when } from "./text.js";
+import { date, plain, when } from "./text.js";
+import { pillarOf } from "./files.js";
 import { jobRows } from "./jobs.js";
 
 const pageSize = 200;
-const heads = ["Minion", "State", "Masters", "Standby", "Operating system", "Version"];
+const heads = ["Minion", "State", "Masters", "Standby", "Last states", "Operating system", "Version"];
 
 // minions lists the accepted minions, filtered by the master.
 export function minions(main, { query }) {
   const field = (name, label) => h("input", { class: name === "search" ? "filter" : null, id: "f-" + name, "aria-label": label, value: query.get(name) || "" });
   const search = field("search", "Search");
   const pick = (name) => h("select", { id: "f-" + name }, h("option", { value: query.get(name) || "" }, query.get(name) || "all"));
-  const selects = { state: pick("state"), master: pick("master"), version: pick("version") };
+  const selects = { state: pick("state"), master: pick("master"), version: pick("version"), severity: pick("severity") };
   const summary = h("p", { class: "quiet", role: "status", id: "summary" }), list = h("div", { id: "list" }), error = h("p", { class: "error" });
   const pager = h("div", { class: "fields" }), columns = tools("Minions", heads, () => list.querySelector("table"));
   let offset = Number(query.get("offset")) || 0, asked = 0, over = false;
 
-  const filters = () => ({ search: search.value, state: selects.state.value, master: selects.master.value, version: selects.version.value });
+  const filters = () => ({ search: search.value, state: selects.state.value, master: selects.master.value, version: selects.version.value, severity: selects.severity.value });
   const load = async () => {
     const n = ++asked;
     let d;
@@ -33,15 +34,15 @@ export function minions(main, { query }) {
     for (const [name, select] of Object.entries(selects)) {
       if (document.activeElement === select) continue;
       const now = select.value;
-      const counts = Object.entries(d.counts[name]).filter(([v]) => v !== "");
-      for (const v of name === "state" ? ["up", "down", "elsewhere"] : [now]) if (v && !counts.some(([c]) => c === v)) counts.push([v, 0]);
+      const counts = Object.entries(d.counts[name] || {}).filter(([v]) => v !== "");
+      for (const v of name === "state" ? ["up", "down", "elsewhere"] : name === "severity" ? severities : [now]) if (v && !counts.some(([c]) => c === v)) counts.push([v, 0]);
       fill(select, h("option", { value: "" }, "all"), counts.map(([v, c]) => h("option", { value: v }, v + " (" + c + ")")));
       select.value = now;
     }
     fill(summary, d.matched + " of " + d.accepted + " minions");
     fill(list, d.rows.length === 0 ? h("p", { class: "quiet" }, "No accepted minion matches.") :
       table("Minions", heads, d.rows.map((m) => row([
-        h("a", { href: "#/minions/" + encodeURIComponent(m.id) }, m.id), stateOf(m.state), m.by.join(", "), (m.standby || []).join(", "), m.os,
+        h("a", { href: "#/minions/" + encodeURIComponent(m.id) }, m.id), stateOf(m.state), m.by.join(", "), (m.standby || []).join(", "), severityOf(m.severity), m.os,
         m.version + (m.brine ? " (Brine " + m.brine + ")" : "")], { "data-id": m.id }))));
     columns.apply();
     const page = (text, to, off) => h("button", { type: "button", disabled: off, on: { click: () => { offset = to; load(); } } }, text);
@@ -68,7 +69,7 @@ export function minions(main, { query }) {
 
 // minion shows one minion: its masters, its last jobs and its grains.
 export function minion(main, { part: id, user }) {
-  const about = h("div", { class: "card" }), grains = h("div", { class: "card" }), last = h("div", {}), error = h("p", { class: "error" });
+  const about = h("div", { class: "card" }), states = h("div", { id: "states" }), grains = h("div", { class: "card" }), last = h("div", {}), error = h("p", { class: "error" });
   let over = false;
   const link = () => {
     const m = store.minions.get(id);
@@ -85,6 +86,7 @@ export function minion(main, { part: id, user }) {
       if (d.changed) {
         about.append(h("p", { class: "quiet" }, "Last change of the master: " + (d.changed.from || "none") + " to " + d.changed.to + " at " + when(d.changed.at) + ", " + d.changed.reason));
       }
+      fill(states, runs(d));
       fill(grains, Object.keys(d.grains).length ? tree(d.grains) : h("p", { class: "quiet" }, "The master has no grains of this minion."));
     } catch (e) {
       fill(error, e.message);
@@ -101,9 +103,24 @@ export function minion(main, { part: id, user }) {
   };
   fill(main, h("h1", { class: "data" }, id), error, about,
     user.commands && h("p", {}, h("a", { href: "#/run?tgt=" + encodeURIComponent(id) + "&tgt_type=list" }, "Run a function on it")),
-    user.may["runner.fleet.jobs"] && h("h2", {}, "Last jobs"), last, h("h2", {}, "Grains"), grains);
+    h("h2", {}, "Last runs of states"), states, user.may["runner.fleet.jobs"] && h("h2", {}, "Last jobs"), last, h("h2", {}, "Grains"), grains,
+    user.may["runner.pillar.show_pillar"] && [h("h2", {}, "Pillar"), pillarOf(id)],
+    user.may["runner.fleet.schedules"] && h("p", {}, h("a", { href: "#/schedules?minion=" + encodeURIComponent(id) }, "Its schedules")));
   load();
   loadJobs();
   const ends = [watch("topology", link)];
   return () => { over = true; ends.forEach((end) => end()); };
+}
+
+const outcomes = { failed: ["failed", "failed"], drift: ["waiting", "would change"], changed: ["changed", "changed"] };
+
+// runs shows the last run of states that applied something, and the last one with test=True.
+function runs(d) {
+  if (!d || (!d.applied && !d.tested)) return h("p", { class: "quiet" }, "The master knows of no run of states of this minion.");
+  const one = (title, r) => r && h("div", { class: "card" }, h("h3", {}, title), h("p", {}, h("a", { href: "#/jobs/" + encodeURIComponent(r.jid) }, date(r.time) || r.jid), " ", h("span", { class: "data" }, r.fun + " " + (r.mods || []).join(","))),
+    h("p", {}, [["failed", r.failed, "failed"], ["waiting", r.would_change, "would change"], ["changed", r.changed, "changed"], ["ok", r.ok, "in order"]].filter(([, n]) => n > 0).map(([k, n, w]) => [status(k, n + " " + w), " "]), r.broken && status("failed", "ended before any state")),
+    (r.states || []).length > 0 && h("ul", { class: "tree" }, r.states.map((s) => h("li", {}, status((outcomes[s.outcome] || ["waiting"])[0], (outcomes[s.outcome] || ["", s.outcome])[1]), " ",
+      h("a", { class: "data", href: "#/states?search=" + encodeURIComponent(plain(s.state)) + (s.outcome === "changed" ? "&outcome=changed" : "") }, s.fun + ": " + s.state), s.sls && h("span", { class: "quiet" }, " in " + s.sls)))),
+    (r.slowest || []).length > 0 && h("p", { class: "quiet" }, "Slowest: " + r.slowest.slice(0, 5).map((s) => s.state + " " + s.ms.toFixed(0) + " ms").join(", ")));
+  return [h("p", {}, severityOf(d.severity), d.waiting_for && " A newer run has not returned yet."), one("Applied", d.applied), one("Tested", d.tested)];
 }

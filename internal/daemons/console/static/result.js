@@ -1,17 +1,27 @@
 // What minions return, as elements.
 
 import { h, status } from "./dom.js";
-import { plain } from "./text.js";
+import { plain, visible } from "./text.js";
 
 const maxNodes = 3000; // elements of one value
 
-// tree shows a value. Maps and lists below the first level can be closed.
-export function tree(v) {
-  const room = { n: maxNodes };
-  return node(v, room, 0);
+// tree shows a value. Maps and lists below the first level can be closed. With masked the values of
+// keys that look like secrets are shown only when the user asks. The title of a key is its path, as
+// pillar.get and grains.get take it.
+export function tree(v, masked) {
+  const room = { n: maxNodes, masked };
+  return node(v, room, 0, "");
 }
 
-function node(v, room, depth) {
+const secret = /passw|passphrase|secret|token|private|credential|api_?key|(^|_)key$|auth$/i;
+
+// mask hides a value until its button is pressed.
+function mask(make, key) {
+  const b = h("button", { type: "button", class: "masked", "aria-label": "Show the value of " + key, on: { click: () => b.replaceWith(make()) } }, "\u2022\u2022\u2022 show");
+  return b;
+}
+
+function node(v, room, depth, path) {
   if (v === null || typeof v !== "object") {
     if (typeof v === "string" && v.includes("\n")) return h("pre", { class: "data" }, v);
     return h("span", { class: "data" }, v === null ? "None" : String(v));
@@ -24,14 +34,19 @@ function node(v, room, depth) {
       list.append(h("li", { class: "cut" }, (entries.length - i) + " more entries are not shown"));
       break;
     }
-    const key = h("span", { class: "key data" }, k === "-" ? "- " : k + ": ");
+    const place = path + (path && ":") + (k === "-" ? i : k);
+    const key = h("span", { class: "key data", title: visible(place) }, k === "-" ? "- " : k + ": ");
+    if (room.masked && k !== "-" && secret.test(k)) {
+      list.append(h("li", {}, key, mask(() => node(x, room, depth + 1, place), k)));
+      continue;
+    }
     const inner = x !== null && typeof x === "object" && Object.keys(x).length > 0;
     if (inner && k !== "-" && depth < 12) {
-      list.append(h("li", {}, h("details", { open: Object.keys(x).length <= 8 }, h("summary", {}, key), node(x, room, depth + 1))));
+      list.append(h("li", {}, h("details", { open: Object.keys(x).length <= 8 }, h("summary", {}, key), node(x, room, depth + 1, place))));
     } else if (depth >= 12) {
       list.append(h("li", {}, key, h("span", { class: "data" }, plain(x).slice(0, 300))));
     } else {
-      list.append(h("li", {}, key, node(x, room, depth + 1)));
+      list.append(h("li", {}, key, node(x, room, depth + 1, place)));
     }
   }
   return list;
@@ -64,12 +79,38 @@ export function states(v) {
     }), all.length > 1000 && h("p", { class: "cut" }, (all.length - 1000) + " more states are not shown"));
 }
 
+// lines shows a difference of files, as diff -u writes it, in one column or in two.
+export function lines(text, split) {
+  const all = text.split("\n").slice(0, 2000);
+  const kind = (l) => (/^(---|\+\+\+|@@)/.test(l) ? "head" : l[0] === "+" ? "added" : l[0] === "-" ? "removed" : "same");
+  if (!split) {
+    return h("pre", { class: "data lines" }, all.map((l) => h(kind(l) === "added" ? "ins" : kind(l) === "removed" ? "del" : "span", { class: kind(l) }, l + "\n")));
+  }
+  const rows = [];
+  let old = [], added = [];
+  const flush = () => {
+    for (let i = 0; i < Math.max(old.length, added.length); i++) rows.push([old[i], added[i]]);
+    old = [];
+    added = [];
+  };
+  for (const l of all) {
+    if (kind(l) === "removed") old.push(l.slice(1));
+    else if (kind(l) === "added") added.push(l.slice(1));
+    else { flush(); rows.push(kind(l) === "head" ? [l, l] : [l.slice(1), l.slice(1)]); }
+  }
+  flush();
+  const cell = (t, name, same) => h("td", { class: "data" }, t === undefined ? "" : same ? t : h(name, {}, t));
+  return h("table", { class: "split", "aria-label": "Old and new lines" }, h("tbody", {}, rows.map(([a, b]) => h("tr", {}, cell(a, "del", a === b), cell(b, "ins", a === b)))));
+}
+
 // changesOf shows changes: from old to new where they have both, and differences of files.
-function changesOf(c) {
+export function changesOf(c, split) {
   const rows = [];
   for (const [k, x] of Object.entries(c)) {
     if (x !== null && typeof x === "object" && "old" in x && "new" in x && typeof x.old !== "object" && typeof x.new !== "object") {
       rows.push(h("li", {}, h("span", { class: "key data" }, k + ": "), h("del", { class: "data" }, plain(x.old) || "none"), " \u2192 ", h("ins", { class: "data" }, plain(x.new) || "none")));
+    } else if (k === "diff" && typeof x === "string" && x.includes("\n")) {
+      rows.push(h("li", {}, h("span", { class: "key data" }, k + ": "), lines(x, split)));
     } else {
       rows.push(h("li", {}, h("span", { class: "key data" }, k + ": "), tree(x)));
     }

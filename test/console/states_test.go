@@ -1,0 +1,81 @@
+package console
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"brine/test/daemontest"
+)
+
+// lastStates looks at the pages about states, orchestrations, files and schedules, on the fleet of
+// TestJobs: alpha and beta run, and have applied web.sls, where one state fails.
+func (s *stage) lastStates(roots string) {
+	s.t.Helper()
+	target := filepath.Join(roots, "target")
+	for name, text := range map[string]string{
+		"target":   "port: 80\nuser: www\n",
+		"conf.sls": target + ":\n  file.managed:\n    - contents: |\n        port: 8080\n        user: www\n",
+		"orch.sls": "step one: {salt.function: [{name: test.ping}, {tgt: 'alpha,beta'}, {tgt_type: list}]}\n" +
+			"step two: {test.succeed_with_changes: []}\n",
+		"top.sls": "base: {'*': [secrets]}\n",
+		"secrets.sls": "role: web\ndb_password: hunter2\n" +
+			"schedule: {nightly: {function: test.ping, seconds: 86400, splay: 10}}\n",
+		"page.html": "<script>window.owned=1</script>\n",
+	} {
+		if err := os.WriteFile(filepath.Join(roots, name), []byte(text), 0o644); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if _, err := s.master.SaltJSON(daemontest.Brine, "alpha,beta", "-L", "saltutil.refresh_pillar", "wait=True"); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := s.master.SaltJSON(daemontest.Brine, "alpha,beta", "-L", "state.apply", "conf", "test=True"); err != nil {
+		s.t.Fatal(err)
+	}
+	s.page("#/states")
+	s.until("what failed, and what would change", `document.querySelector("details[data-state=broken]") && document.querySelector(".lines del")`)
+	s.until("the difference of the file", `document.querySelector(".lines del").textContent.trim() === "-port: 80" &&
+		document.querySelector(".lines ins").textContent.trim() === "+port: 8080"`)
+	s.sees("2 would change file.managed: " + target)
+	s.click("#split")
+	s.until("side by side", `[...document.querySelectorAll(".split td")].some((c) => c.textContent === "port: 8080")`)
+	s.picture("drift")
+	s.set("#f-outcome", "drift")
+	s.until("only drift", `!document.querySelector("details[data-state=broken]") && document.querySelectorAll("details.state").length === 1`)
+	s.page("#/minions?severity=failed")
+	s.lists("alpha", "beta")
+	s.page("#/minions/alpha")
+	s.sees("would change file.managed: " + target)
+	s.sees("test.fail_without_changes: broken")
+
+	s.page("#/orchestrations")
+	s.set("#mods", "orch")
+	s.click("#start")
+	s.until("its steps", `document.querySelectorAll("tr[data-step]").length === 2 && document.querySelector("#return")`)
+	s.sees("step one (test.ping)")
+	s.picture("orchestration")
+	if s.text(`document.querySelector("nav a[data-page=files]")`) == "null" {
+		s.t.Fatal("the page of files is not offered")
+	}
+	s.page("#/files")
+	s.click("tr[data-path='page.html'] button")
+	s.until("the file is text", `document.querySelector("#content").textContent.includes("<script>window.owned=1</script>")`)
+	s.set("#p-minion", "alpha")
+	s.click("#show-pillar")
+	s.sees("role: web")
+	if body := s.text("document.body.innerText"); strings.Contains(body, "hunter2") {
+		s.t.Error("a password of the pillar is shown unasked")
+	}
+	s.click(".masked")
+	s.sees("hunter2")
+	s.picture("files")
+	s.page("#/schedules")
+	s.until("the schedule", `document.querySelectorAll("tr[data-name=nightly]").length === 2`)
+	s.click("tr[data-minion=alpha] .now")
+	s.click("dialog .confirm")
+	s.until("its job", `location.hash.startsWith("#/jobs/")`)
+	if got := s.text(`window.owned`); got != "undefined" {
+		s.t.Error("a script of a file has run")
+	}
+}
