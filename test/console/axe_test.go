@@ -87,7 +87,7 @@ func TestAxe(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(roots, "web.sls"), sls, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s := start(t, "file_roots: {base: ["+roots+"]}\n", "alpha", "beta")
+	s := start(t, "approval_above: 50\nfile_roots: {base: ["+roots+"]}\n", "alpha", "beta")
 	check := func(what string) {
 		t.Helper()
 		var found []string

@@ -75,10 +75,17 @@ func TestFigures(t *testing.T) {
 		const csrf = (await (await fetch("me")).json()).csrf;
 		for (let i = 0; i < 20; i++) {
 			const tag = "salt/netapi/hook/late/" + i;
-			const seen = new Promise((done) => { const o = new MutationObserver(() => { if (document.querySelector("tr[data-tag='" + tag + "']")) { o.disconnect(); done(performance.now()); } });
-				o.observe(document.querySelector("main"), {childList: true, subtree: true}); });
+			const seen = new Promise((done) => {
+				const o = new MutationObserver(() => {
+					if (!document.querySelector("tr[data-tag='" + tag + "']")) return;
+					o.disconnect();
+					done(performance.now());
+				});
+				o.observe(document.querySelector("main"), {childList: true, subtree: true});
+			});
 			const start = performance.now();
-			await fetch("../hook/late/" + i, {method: "POST", headers: {"Content-Type": "application/json", "X-Csrf-Token": csrf}, body: "{}"});
+			const headers = {"Content-Type": "application/json", "X-Csrf-Token": csrf};
+			await fetch("../hook/late/" + i, {method: "POST", headers, body: "{}"});
 			out.push(await seen - start);
 		}
 		return out;`)
@@ -93,9 +100,10 @@ func TestFigures(t *testing.T) {
 	before := heap()
 	s.Run(nil, `const {takeEvents} = await import("./store.js");
 		for (let i = 0; i < args[0] / 50; i++) {
-			takeEvents({skipped: 0, events: Array.from({length: 50}, (_, k) => ({tag: "salt/job/20260101000000" + String(100000 + i).padStart(6, "0") + "/ret/web" + (i * 50 + k),
-				data: {id: "web" + (i * 50 + k), jid: "20260101000000" + String(100000 + i).padStart(6, "0"), fun: "test.echo", fun_args: ["x".repeat(200)], retcode: 0, success: true,
-					return: {text: "y".repeat(500), list: Array.from({length: 10}, (_, n) => n)}}}))});
+			const jid = "20260101000000" + String(100000 + i);
+			const event = (id) => ({tag: "salt/job/" + jid + "/ret/" + id, data: {id, jid, fun: "test.echo", fun_args: ["x".repeat(200)], retcode: 0,
+				success: true, return: {text: "y".repeat(500), list: Array.from({length: 10}, (_, n) => n)}}});
+			takeEvents({skipped: 0, events: Array.from({length: 50}, (_, k) => event("web" + (i * 50 + k)))});
 			await new Promise((r) => setTimeout(r, 1));
 		}
 		await new Promise((r) => setTimeout(r, 500));`, events)

@@ -138,7 +138,7 @@ func TestThemesAndScreens(t *testing.T) {
 	var pages []string
 	s.json(&pages, `[...document.querySelectorAll("nav a")].map((a) => a.getAttribute("href"))`)
 	pages = append(pages, "#/minions/alpha")
-	if len(pages) != 11 {
+	if len(pages) != 12 {
 		t.Errorf("pages: %v", pages)
 	}
 	backs := map[string]string{}
