@@ -126,8 +126,23 @@ func TestKeys(t *testing.T) {
 	s.sees("has changed meanwhile: nothing was done")
 	in("minions_pre", "four")
 
+	// Several at once: only those with the expected fingerprints.
+	waiting("five", "six")
+	s.page("#/overview")
+	s.page("#/keys")
+	in("minions_pre", "five", "four", "six")
+	s.click("section[data-state=minions_pre] .pick-all")
+	s.click(".bulk-accept")
+	s.set("#expected", "on five: "+fingers["five"]+"\nand "+fingers["six"])
+	s.picture("keys-bulk")
+	s.click("dialog .confirm")
+	s.sees("2 of 3 done.")
+	s.sees("four: its fingerprint is not among the expected ones")
+	in("minions", "alpha", "five", "one", "six")
+	in("minions_pre", "four")
+
 	keys, err := s.master.Keys()
-	if err != nil || !slices.Equal(keys["minions"], []string{"alpha", "one"}) || !slices.Equal(keys["minions_rejected"], []string{"two"}) {
+	if err != nil || !slices.Equal(keys["minions"], []string{"alpha", "five", "one", "six"}) || !slices.Equal(keys["minions_rejected"], []string{"two"}) {
 		t.Errorf("keys: %v %v", keys, err)
 	}
 	s.clean("401")
