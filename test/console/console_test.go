@@ -94,7 +94,8 @@ func startWith(t *testing.T, external, more string, minions ...string) *stage {
 	t.Helper()
 	b := browsertest.Start(t)
 	host := daemontest.Host()
-	text := strings.Replace(configure(t, host), "external_auth:\n", "external_auth:\n"+strings.ReplaceAll(external, "HOST", host), 1) + "auto_accept: true\n" + more
+	const section = "external_auth:\n"
+	text := strings.Replace(configure(t, host), section, section+strings.ReplaceAll(external, "HOST", host), 1) + "auto_accept: true\n" + more
 	m := daemontest.NewMaster(t, daemontest.Brine, "m1", host, text).Start()
 	s := &stage{b, t, m, daemontest.NewAPI(m).Launch(), fmt.Sprintf("http://%s:%d", host, port)}
 	s.await()

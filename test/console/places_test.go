@@ -23,6 +23,10 @@ func TestPalette(t *testing.T) {
 		s.Type("Enter")
 		s.until("it goes to "+c.hash, `location.hash === args[0] && !document.querySelector("dialog")`, c.hash)
 	}
+	// The function runs by the keyboard, too.
+	s.until("the form", `document.querySelector("#fun").value === "disk.usage"`)
+	s.Type("/", "Enter")
+	s.sees("2 of 2 minions returned")
 	s.click("#go")
 	s.set("#palette-input", "no such place")
 	s.sees("Nothing has this name.")

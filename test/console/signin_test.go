@@ -170,6 +170,23 @@ func TestThemesAndScreens(t *testing.T) {
 	if backs["light"] == backs["dark"] {
 		t.Errorf("the themes have the same background: %v", backs)
 	}
+	// Each page by the keyboard: its key, and Tab to its first control.
+	for key, p := range map[string]string{"o": "overview", "m": "minions", "k": "keys", "j": "jobs", "r": "run", "s": "states", "n": "orchestrations",
+		"e": "events", "a": "access", "u": "audit", ",": "settings"} {
+		s.Run(nil, `document.activeElement.blur();`)
+		s.Type("g" + key)
+		s.until("g "+key+" goes to "+p, `location.hash.split("?")[0] === "#/" + args[0] && document.querySelector("main h1") &&
+			document.activeElement.id === "main"`, p)
+		s.until("there is a control", `document.querySelector("main a, main input, main button, main select")`)
+		s.Type("Tab")
+		s.until("Tab reaches the page", `document.activeElement.id !== "main" && document.activeElement.closest("main")`)
+	}
+	s.page("#/settings")
+	s.set("#c-density", "dense")
+	s.until("rows are dense", `document.documentElement.dataset.density === "dense"`)
+	s.set("#c-times", "utc")
+	s.page("#/access")
+	s.until("times are UTC", `document.querySelector("#sessions td:nth-child(3)").textContent.includes("UTC")`)
 	s.click("#theme")
 	s.until("the button changes the theme", `document.documentElement.dataset.theme === "light"`)
 	s.Run(nil, `location.reload();`)
