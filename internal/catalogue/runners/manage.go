@@ -55,7 +55,7 @@ func manageModule(d Deps) fn.Module {
 			fn.Example("salt-run manage.down"), fn.Example("salt-run manage.down removekeys=True")),
 		fn.Of("masters", m.masters, `Return, as reported by minions, which masters command each minion, since when, which are standby, and the last change.
 Nothing is sent to minions. Stock minions report nothing; only their connection to this master is known.`,
-			fn.Example("salt-run manage.masters"), fn.Example("salt-run manage.masters tgt='web*'")),
+			fn.Example("salt-run manage.masters"), fn.Example("salt-run manage.masters tgt='web*'"), fn.Example("salt-run manage.masters table=True")),
 		fn.Of("key_regen", m.keyRegen,
 			`Make all minions create new keys, and delete all keys of this master, including its own. The master must be restarted within 60 seconds.`,
 			fn.Example("salt-run manage.key_regen")),

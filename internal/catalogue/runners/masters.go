@@ -2,7 +2,10 @@ package runners
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"brine/internal/call/fn"
@@ -74,9 +77,14 @@ func stamp(t time.Time) any {
 	return t.UTC().Format("2006-01-02T15:04:05Z")
 }
 
+type mastersArgs struct {
+	targetArgs
+	Table bool `salt:"table" doc:"return one line for each minion, for many of them" default:"false"`
+}
+
 // masters returns the masters of each minion. In a cluster, held_by lists the masters
 // that it is connected to, and here reports whether it is connected to any.
-func (m manage) masters(ctx context.Context, _ *fn.Call, a targetArgs) (*value.Dict, error) {
+func (m manage) masters(ctx context.Context, _ *fn.Call, a mastersArgs) (any, error) {
 	ids, err := m.minions(a.Tgt, a.TgtType)
 	if err != nil {
 		return nil, err
@@ -94,7 +102,36 @@ func (m manage) masters(ctx context.Context, _ *fn.Call, a targetArgs) (*value.D
 		}
 		out.Set(id, d)
 	}
+	if a.Table {
+		return mastersTable(out), nil
+	}
 	return out, nil
+}
+
+// mastersTable returns lines with the minion, whether it is connected, its mode, the masters that
+// command it, and the others with a mark: those on standby in parentheses, those that it cannot
+// reach after a minus.
+func mastersTable(all *value.Dict) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "minion\there\tmode\tmasters: active (standby) -away")
+	for id, v := range all.All() {
+		d, _ := v.(*value.Dict)
+		names := func(key, before, after string) (out []string) {
+			for name := range d.Dict(key).All() {
+				out = append(out, before+value.Str(name)+after)
+			}
+			return out
+		}
+		here := "no"
+		if d.At("here") == true {
+			here = "yes"
+		}
+		masters := slices.Concat(names("active", "", ""), names("standby", "(", ")"), names("away", "-", ""))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", value.Str(id), here, d.Str("mode"), strings.Join(masters, " "))
+	}
+	_ = w.Flush() // to a strings.Builder
+	return b.String()
 }
 
 // describe returns the masters of one minion. For a minion without reports,
@@ -109,6 +146,10 @@ func (s Standing) describe(here, known bool) *value.Dict {
 	for _, x := range s.Masters {
 		switch x.State {
 		case stateConnected:
+			if x.Here && !here { // the minion left without another report
+				away.Set(x.Master, value.DictOf("since", nil, "reason", "not connected now; connected at the minion's last report"))
+				continue
+			}
 			active.Set(x.Master, stamp(x.Since))
 		case stateStandby:
 			standby.Set(x.Master, stamp(x.Since))

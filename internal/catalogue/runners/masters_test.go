@@ -32,6 +32,17 @@ func TestManageMasters(t *testing.T) {
 			t.Errorf("%s\n%s, want\n%s", line, got, want)
 		}
 	}
+	const table = "minion  here  mode      masters: active (standby) -away\nalpha   yes   failover  one (two)\nbeta    yes   unknown   \n" +
+		"gamma   no    failover  two (one) -three\n"
+	if got := h.call("manage.masters table=True").Return; got != table {
+		t.Errorf("%q, want %q", got, table)
+	}
+	// A minion that left without another report is not shown as commanded by this master.
+	h.standing = map[string]Standing{"gamma": {Mode: "hot", At: at, Masters: []StandingMaster{{Master: "one", State: "connected", Since: at, Here: true}}}}
+	if got, want := value.Repr(h.call("manage.masters tgt=gamma").Return), `{'gamma': {'here': False, 'mode': 'hot', 'active': {}, 'standby': {}, `+
+		`'away': {'one': {'since': None, 'reason': "not connected now; connected at the minion's last report"}}, 'as_of': '2026-11-21T10:00:00Z'}}`; got != want {
+		t.Errorf("a minion that left: %s, want %s", got, want)
+	}
 	h.standing = nil
 	if got, want := value.Repr(h.call("manage.status").Return), `{'up': ['alpha', 'beta'], 'down': ['gamma']}`; got != want {
 		t.Errorf("no minion on other masters: %s, want %s", got, want)

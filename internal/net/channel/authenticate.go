@@ -76,8 +76,13 @@ func NewAuthenticator(identity *handshake.Identity, book KeyBook, admission Admi
 	if notify == nil {
 		notify = func(AuthEvent) {}
 	}
-	return &Authenticator{identity: identity, book: book, admission: admission, sessions: sessions, publishes: publishes, notify: notify, log: log,
+	a := &Authenticator{identity: identity, book: book, admission: admission, sessions: sessions, publishes: publishes, notify: notify, log: log,
 		complain: ratelimit.NewLog(log, 10, 10*time.Second)}
+	identity.Foreign = func(id string) {
+		a.complain.Log(slog.LevelWarn, "a minion signs in that knows another master's key, and probably refuses this master: give this master the same "+
+			"master.pem and master.pub as the minion's other masters, or remove the key of the master in pki_dir of the minion", "minion", id)
+	}
+	return a
 }
 
 // Identity returns the master's identity towards minions.

@@ -470,3 +470,15 @@ func FuzzFinish(tf *testing.F) {
 		}
 	})
 }
+
+// TestForeignToken: a master learns which minions know another master's key.
+func TestForeignToken(t *testing.T) {
+	for known, want := range map[string]string{"": "", publicPEM(t, "master"): "", publicPEM(t, "minion_other"): "vecminion"} {
+		id, told := vecIdentity(t, false), ""
+		id.Foreign = func(id string) { told = id }
+		answer(t, id, attempt(t, vecMinion(t, known), nonce), nil)
+		if told != want {
+			t.Errorf("the minion knows %.40q: told of %q, want %q", known, told, want)
+		}
+	}
+}

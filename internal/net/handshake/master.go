@@ -70,6 +70,9 @@ type Identity struct {
 	now    atomic.Pointer[shownKey]
 	signer func(pub []byte, algo string) ([]byte, error)
 	sealed sealed
+	// Foreign, which may be nil, is called with the id of a minion that proved to know another
+	// master's key, for which this master has no endorsement.
+	Foreign func(id string)
 }
 
 // shownKey is an identity with one key pair.
@@ -213,6 +216,8 @@ func (id *Identity) Acceptance(r Request, minion *crypt.PublicKey, s Secrets) (*
 			if out.Token, err = minion.Encrypt(r.EncAlgo, tok); err != nil {
 				return nil, err
 			}
+		} else if id.Foreign != nil && now.endorsed.Len() == 0 {
+			id.Foreign(r.ID)
 		}
 	}
 	if out.AES, out.Session, err = id.sealed.secrets(r, minion, s); err != nil {
