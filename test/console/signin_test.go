@@ -32,7 +32,7 @@ func TestSignIn(t *testing.T) {
 	s.until("the stream is open", `document.getElementById("connection").textContent.includes("live")`)
 	var links []string
 	s.json(&links, `[...document.querySelectorAll("nav a")].map((a) => a.dataset.page)`)
-	if want := []string{"overview", "minions", "jobs", "run", "orchestrations", "events", "access", "audit", "settings"}; !slices.Equal(links, want) {
+	if want := []string{"overview", "minions", "jobs", "run", "states", "orchestrations", "events", "access", "audit", "settings"}; !slices.Equal(links, want) {
 		t.Errorf("a user of runners sees the pages %v, want %v", links, want)
 	}
 	s.page("#/keys")

@@ -1,13 +1,16 @@
 import { h, fill, table, row, status, ask, say } from "./dom.js";
-import { wheel, write } from "./api.js";
+import { read, wheel, write } from "./api.js";
 import { watch } from "./store.js";
+import { plain } from "./text.js";
 
 const groups = [["minions_pre", "Waiting", "waiting"], ["minions_denied", "Denied", "failed"], ["minions_rejected", "Rejected", "failed"], ["minions", "Accepted", "ok"]];
 const maxRows = 500;
+const lists = { pending: "minions_pre", denied: "minions_denied", rejected: "minions_rejected", accepted: "minions" };
+const dots = { accepted: ["ok", "\u2713"], pending: ["waiting", "\u2026"], rejected: ["failed", "\u2717"], denied: ["failed", "\u2717"] };
 
 const actions = {
-  accept: { word: "Accept", fun: "key.accept_dict", on: ["minions_pre", "minions_rejected"], more: { include_rejected: true } },
-  reject: { word: "Reject", fun: "key.reject_dict", on: ["minions_pre", "minions"], more: { include_accepted: true } },
+  accept: { word: "Accept", fun: "key.accept_dict", on: ["minions_pre", "minions_rejected"] },
+  reject: { word: "Reject", fun: "key.reject_dict", on: ["minions_pre", "minions"] },
   delete: { word: "Delete", fun: "key.delete_dict", on: ["minions_pre", "minions_denied", "minions_rejected", "minions"], danger: true },
 };
 
@@ -17,18 +20,28 @@ export function keys(main, { query, user }) {
   const search = h("input", { class: "filter", id: "f-search", value: query.get("search") || "" });
   const result = h("div", { id: "decided", role: "status" });
   const chosen = new Set(); // state and id, with a slash between
-  let all = null, over = false;
+  let all = null, others = new Map(), problems = {}, over = false;
 
   const load = async () => {
     try {
-      all = await wheel("key.list_all");
-      if (!over) draw();
+      const d = await read("keys");
+      if (over) return;
+      all = { elsewhere: [] };
+      others = new Map();
+      problems = d.problems || {};
+      for (const k of d.keys) {
+        const list = lists[k.state] || "elsewhere";
+        (all[list] = all[list] || []).push(k.id);
+        if (k.masters) others.set(k.id, k);
+      }
+      draw();
     } catch (e) {
       if (!over) fill(error, e.message);
     }
   };
   const draw = () => {
     if (!all) return;
+    const several = others.size > 0;
     const parts = groups.map(([state, title, kind]) => {
       const ids = (all[state] || []).filter((id) => id.includes(search.value));
       const buttons = (id) => h("span", { class: "words" }, Object.entries(actions).filter(([, a]) => a.on.includes(state) && user.may["wheel." + a.fun]).map(([name, a]) =>
@@ -40,10 +53,29 @@ export function keys(main, { query, user }) {
         h("label", { class: "check" }, h("input", { type: "checkbox", class: "pick-all", checked: shown.every((id) => chosen.has(state + "/" + id)), on: { change: (e) => { select(state, shown, e.target.checked); draw(); } } }), " All " + shown.length + " shown"),
         own.map(([name, a]) => h("button", { type: "button", class: "bulk-" + name + (a.danger ? " danger" : ""), on: { click: () => decideMany(name, state) } }, a.word + " selected")));
       return h("section", { "data-state": state }, h("h2", {}, title + " (" + ids.length + ")"), bulk, ids.length > 0 &&
-        table(title, [...(bulk ? ["Select"] : []), "Minion", "State", "Actions"], shown.map((id) => row([...(bulk ? [pick(id)] : []), h("span", { class: "data" }, id), status(kind, title.toLowerCase()), buttons(id)], { "data-id": id }))),
+        table(title, [...(bulk ? ["Select"] : []), "Minion", "State", ...(several ? ["Masters"] : []), "Actions"], shown.map((id) => row([...(bulk ? [pick(id)] : []), h("span", { class: "data" }, id), status(kind, title.toLowerCase()),
+          ...(several ? [perMaster(id)] : []), buttons(id)], { "data-id": id }))),
         ids.length > maxRows && h("p", { class: "cut" }, (ids.length - maxRows) + " more: search for them."));
     });
-    fill(list, parts);
+    const away = all.elsewhere.filter((id) => id.includes(search.value));
+    fill(list, Object.entries(problems).map(([m, why]) => h("p", { class: "error" }, m + " does not answer, and its last known keys are shown: " + plain(why))), parts,
+      away.length > 0 && h("section", { "data-state": "elsewhere" }, h("h2", {}, "Only at other masters (" + away.length + ")"),
+        table("Only at other masters", ["Minion", "Masters"], away.slice(0, maxRows).map((id) => row([h("span", { class: "data" }, id), perMaster(id)], { "data-id": id })))));
+  };
+  // perMaster shows the state of a key at each master, where several masters tell each other.
+  const perMaster = (id) => {
+    const k = others.get(id);
+    if (!k) return "";
+    const conflict = k.conflict && Object.keys(k.conflict).length > 0;
+    return h("span", { class: "words" }, Object.entries(k.masters).map(([m, state]) => h("span", { class: "status " + (dots[state] || ["offline"])[0], "data-master": m, title: m + ": " + (state || "no key") },
+      (dots[state] || ["", "\u25cb"])[1] + " " + m, h("span", { class: "hidden-text" }, " " + (state || "no key")))),
+    conflict && h("details", { class: "conflict" }, h("summary", {}, status("failed", "different keys")), h("ul", { class: "data" }, Object.entries(k.conflict).map(([m, f]) => h("li", {}, m + ": " + plain(f))))));
+  };
+  // told shows what was not done, and at which master.
+  const told = (got, left, n) => {
+    const bad = [...got.keys.filter((k) => !k.done), ...left];
+    const away = got.keys.flatMap((k) => Object.entries(k.masters || {}).filter(([, m]) => m && m.done === false).map(([m, x]) => ({ id: k.id, reason: m + ": " + (x.reason || "not done") })));
+    fill(result, h("p", {}, got.done + " of " + n + " done."), bad.length + away.length > 0 && h("ul", {}, [...bad, ...away].slice(0, 100).map((k) => h("li", {}, h("span", { class: "data" }, k.id), ": " + k.reason))));
   };
   const fingerprint = async (state, id) => {
     const found = await wheel("key.finger", { match: id });
@@ -61,8 +93,9 @@ export function keys(main, { query, user }) {
       if (!await ask(a.word + " a key", body, a.word, a.danger)) return;
       // Another key may have come under this id while the question was shown.
       if (finger && await fingerprint(state, id) !== finger) throw new Error("The key of " + id + " has changed meanwhile: nothing was done.");
-      await wheel(a.fun, { match: { [state]: [id] }, ...(a.more || {}) });
-      say(a.word + ": " + id);
+      const got = await write("keys", { action: name, ids: [id], ...(finger ? { fingerprints: { [id]: finger } } : {}) });
+      told(got, [], 1);
+      if (got.done === 1) say(a.word + ": " + id);
       await load();
     } catch (e) {
       if (!over) fill(error, e.message);
@@ -92,8 +125,7 @@ export function keys(main, { query, user }) {
       const fits = ids.filter((id) => found[id] && (wanted.size === 0 || wanted.has(found[id].toLowerCase())));
       const left = ids.filter((id) => !fits.includes(id)).map((id) => ({ id, reason: found[id] ? "its fingerprint is not among the expected ones" : "there is no key of this minion" }));
       const got = fits.length > 0 ? await write("keys", { action: name, ids: fits, fingerprints: Object.fromEntries(fits.map((id) => [id, found[id]])) }) : { done: 0, keys: [] };
-      const bad = [...got.keys.filter((k) => !k.done), ...left];
-      fill(result, h("p", {}, got.done + " of " + ids.length + " done."), bad.length > 0 && h("ul", {}, bad.slice(0, 100).map((k) => h("li", {}, h("span", { class: "data" }, k.id), ": " + k.reason))));
+      told(got, left, ids.length);
       chosen.clear();
       await load();
     } catch (e) {

@@ -37,7 +37,7 @@ export function orchestrations(main, { part, user }) {
   const one = (jid) => {
     const r = store.runs.get(jid);
     if (!r) return h("p", { class: "quiet" }, "No event of this orchestration has come since this page was opened. Its result: salt-run jobs.lookup_jid " + jid);
-    const steps = table("Steps", ["", "State", "Result", "Comment"], r.steps.map((s, i) => row([i + 1, h("span", { class: "data" }, [s.__id__ || s.name, s.name && s.name !== s.__id__ ? " (" + plain(s.name) + ")" : ""]),
+    const steps = table("Steps", ["Step", "State", "Result", "Comment"], r.steps.map((s, i) => row([i + 1, h("span", { class: "data" }, [s.__id__ || s.name, s.name && s.name !== s.__id__ ? " (" + plain(s.name) + ")" : ""]),
       status(kindOf(s), { failed: "failed", waiting: "would change", changed: "changed", ok: "in order" }[kindOf(s)]), h("span", { class: "data" }, plain(s.comment || "").slice(0, 500))], { "data-step": i + 1 })));
     return [h("h2", {}, h("span", { class: "data" }, jid), " ", stateOf(r)), r.total > 0 && h("progress", { max: r.total, value: r.steps.length, "aria-label": "Steps done" }), r.steps.length > 0 && steps,
       r.ret && r.ret.return !== undefined && h("details", { class: "card", id: "return" }, h("summary", {}, "The whole result"), result(inner(r.ret.return)))];
