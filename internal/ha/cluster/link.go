@@ -424,7 +424,7 @@ func (p *peer) isGone() bool {
 // receiveItems handles each message of a peer once and in order.
 func (p *peer) receiveItems(ctx context.Context, s *wire.Session, last uint64) error {
 	c := p.c
-	if err := s.Send(&wire.Start{Last: int64(last), Want: value.Strings(c.wanted()), Vec: c.vectors(), Live: true}); err != nil {
+	if err := s.Send(&wire.Start{Last: int64(last), Want: value.Strings(c.wanted()), Vec: c.vectors(), Live: true, Short: true}); err != nil {
 		return err
 	}
 	applyQueues, stop := feed.Apply(p.feedPeer(), c.streams, s)

@@ -174,8 +174,6 @@ func startKey(name string) []byte {
 	return []byte(name)
 }
 
-func sumReturn(raw []byte) string { return shortSum([]byte("r"), raw) }
-
 // sumJob returns the checksum of a job without its returns, "" if there is none.
 func sumJob(hour *bolt.Bucket, jid string) (text string, size int) {
 	load, ids := hour.Get(key(jid, entryLoad, "")), hour.Get(key(jid, entryMinions, ""))
@@ -246,7 +244,7 @@ func (c *Compared) Item(name string) (data []byte, hour string, err error) {
 		_, at := hourOf(tx, jid)
 		hour = string(at)
 		var err error
-		data, err = readItem(tx, logKey(name))
+		data, err = readItem(tx, logKey(name), func(_ *bolt.Bucket, _, _ string, raw []byte) []byte { return raw })
 		return err
 	})
 	if err != nil || len(data) <= maxItem {
@@ -294,7 +292,7 @@ func (c *Compared) Restore(name string, data []byte, hour string, instead bool) 
 	if name < c.from() {
 		return false, nil
 	}
-	o := &op{kind: opRestore, jid: it.JID, id: it.ID, items: []item{it}, instead: instead, until: at}
+	o := &op{kind: opRestore, by: c.s.stream.id, jid: it.JID, id: it.ID, items: []item{it}, instead: instead, until: at}
 	if err := c.s.writer.wait(o); err != nil {
 		return false, err
 	}
@@ -330,6 +328,9 @@ func (o *op) restore(at *place, now time.Time) error {
 		}
 		var err error
 		if it.ID != "" {
+			if isShort(it.raw) && !isShort(at.hour.Get(it.ref())) {
+				return nil // another master has the content that is to replace this one
+			}
 			err = at.hour.Put(it.ref(), it.raw)
 		} else if err = at.putLoad(it.raw); err == nil {
 			err = putIDs(at.hour, it.JID, it.Minions)
@@ -338,6 +339,10 @@ func (o *op) restore(at *place, now time.Time) error {
 			return err
 		}
 	} else {
+		if it.Short {
+			// The others see this master as the receiver, since it logs the return.
+			it.raw = shortOf(it.raw[1:1+sumLen], oplog.Mark(o.by))
+		}
 		t, _, err := at.takeItem(it, now)
 		if err != nil {
 			return err

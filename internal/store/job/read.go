@@ -85,24 +85,27 @@ const (
 
 // EachReturn calls fn for the returns of a job in the order of their ids, until it returns false.
 // It has only a few of them in memory at a time. fn may be slow.
+//
+// A return whose content only unreachable masters have is a dict that says so.
 func (s *Store) EachReturn(jid string, fn func(id string, ret *value.Dict) bool) error {
-	type entry struct {
-		id  string
-		raw []byte
-	}
+	return s.eachReturn(jid, func(id string, ret *value.Dict, _ bool) bool { return fn(id, ret) })
+}
+
+// eachReturn is EachReturn that reports whether the content of a return is missing.
+func (s *Store) eachReturn(jid string, fn func(id string, ret *value.Dict, missing bool) bool) error {
 	from := key(jid, entryReturn, "")
 	prefix := slices.Clone(from)
 	for {
-		var got []entry
+		var got []rawReturn
 		err := s.file.view(func(tx *bolt.Tx) error {
 			hour := findHour(tx, jid)
 			if hour == nil {
 				return nil
 			}
-			c := hour.Cursor()
+			c, issuer := hour.Cursor(), issuerOf(hour, jid)
 			size := 0
 			for k, v := c.Seek(from); bytes.HasPrefix(k, prefix) && len(got) < chunkReturns && size < chunkBytes; k, v = c.Next() {
-				got = append(got, entry{string(k[len(prefix):]), bytes.Clone(v)})
+				got = append(got, rawReturn{string(k[len(prefix):]), issuer, bytes.Clone(v)})
 				size += len(v)
 			}
 			return nil
@@ -110,13 +113,23 @@ func (s *Store) EachReturn(jid string, fn func(id string, ret *value.Dict) bool)
 		if err != nil || len(got) == 0 {
 			return err
 		}
+		s.complete(jid, got)
 		for _, e := range got {
+			if isShort(e.raw) {
+				if s.expiring(jid) {
+					continue
+				}
+				if !fn(e.id, elsewhere(), true) {
+					return nil
+				}
+				continue
+			}
 			ret, err := decodeDict(e.raw)
 			if err != nil {
 				s.damaged(jid, "return of "+e.id, err)
 				ret = unreadable(err)
 			}
-			if !fn(e.id, ret) {
+			if !fn(e.id, ret, false) {
 				return nil
 			}
 		}
@@ -157,7 +170,19 @@ func (s *Store) Whole(jid string) (*Whole, error) {
 	if w.Minions, err = s.Minions(jid); err != nil {
 		return nil, err
 	}
-	if w.Returns, err = s.Returns(jid); err != nil {
+	w.Returns = map[string]*value.Dict{}
+	missing := 0
+	err = s.eachReturn(jid, func(id string, ret *value.Dict, lacks bool) bool {
+		if w.Returns[id] = ret; lacks {
+			missing++
+		}
+		return true
+	})
+	if err == nil && missing > 0 {
+		err = salt.Errorf(salt.Unavailable, "%d returns of job %s are stored on other masters of the cluster only: to have all here, set "+
+			"cluster_return_copies: 0 on all masters, restart them, and wait until brine cluster status shows copies: all, 0 missing", missing, jid)
+	}
+	if err != nil {
 		return nil, err
 	}
 	w.Returned = slices.Sorted(maps.Keys(w.Returns))

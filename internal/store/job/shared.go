@@ -453,6 +453,9 @@ func readMark(name string) (until time.Time, jid string, ok bool) {
 	return time.UnixMilli(n), jid, ok && err == nil && salt.ValidJID(jid)
 }
 
+// ReturnedBy is like Store.ReturnedBy.
+func (s *Shared) ReturnedBy(jid string) ([]string, error) { return returnedIn(s.c.jobDir(jid)), nil }
+
 // Note is like Store.Note. It stores which minions request missed jobs, in a file for each. The
 // masters send each other the remaining state of jobs.
 func (s *Shared) Note(n Notes) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -30,6 +31,9 @@ type Stream struct {
 	id     string // of this master
 	signal oplog.Signal
 	taken  func([]Taken)
+
+	holds    atomic.Pointer[Holds]
+	contents Contents
 }
 
 // Taken is a change from another master that was new to this store.
@@ -37,8 +41,11 @@ type Taken struct {
 	JID string
 	// ID is the minion of a return, "" for a job.
 	ID string
-	// Return is the stored return.
+	// Return is the stored return, nil if this master has it without its content (Short).
 	Return *value.Dict
+	Short  bool
+	// Receiver is that of the Place of a short return.
+	Receiver string
 	// Load, Minions, Until and From belong to a job.
 	Load    *value.Dict
 	Minions []string
@@ -169,10 +176,18 @@ func (s *Stream) Renew() error { return s.writer.wait(&op{kind: opRenew}) }
 const (
 	itemJob    = "job"
 	itemReturn = "return"
+	itemShort  = "short"
 )
 
-// Read implements oplog.Stream.
+// Read implements oplog.Stream. It leaves short returns out.
 func (s *Stream) Read(origin string, after uint64, items, size int) (oplog.Batch, error) {
+	return s.read(origin, after, items, size, onlyFull)
+}
+
+// form chooses the form in which to send a return; nil leaves it out.
+type form func(hour *bolt.Bucket, jid, id string, raw []byte) []byte
+
+func (s *Stream) read(origin string, after uint64, items, size int, in form) (oplog.Batch, error) {
 	b := oplog.Batch{Origin: origin, From: after}
 	err := s.file.view(func(tx *bolt.Tx) error {
 		var failed error
@@ -180,7 +195,7 @@ func (s *Stream) Read(origin string, after uint64, items, size int) (oplog.Batch
 			if len(b.Items) >= items || size <= 0 {
 				return false
 			}
-			data, err := readItem(tx, ref)
+			data, err := readItem(tx, ref, in)
 			if err != nil {
 				failed = err
 				return false
@@ -203,7 +218,7 @@ func (s *Stream) ReadLive(origin string, after uint64) (b oplog.Batch, err error
 }
 
 // readItem returns the data to send for an entry, nil if it has expired.
-func readItem(tx *bolt.Tx, ref []byte) ([]byte, error) {
+func readItem(tx *bolt.Tx, ref []byte, in form) ([]byte, error) {
 	jid, entry, id := splitKey(ref)
 	hour := findHour(tx, jid)
 	if hour == nil {
@@ -211,8 +226,14 @@ func readItem(tx *bolt.Tx, ref []byte) ([]byte, error) {
 	}
 	if entry == entryReturn {
 		ret := hour.Get(ref)
+		if ret != nil {
+			ret = in(hour, jid, id, ret)
+		}
 		if ret == nil {
 			return nil, nil
+		}
+		if isShort(ret) {
+			return encode(&value.List{Items: []any{itemShort, jid, id, bytes.Clone(ret[1 : 1+sumLen]), receiverOf(ret)}})
 		}
 		return encode(&value.List{Items: []any{itemReturn, jid, id, bytes.Clone(ret)}})
 	}
@@ -300,6 +321,14 @@ func decodeItem(data []byte) (item, error) {
 			return item{}, errItem
 		}
 		return item{Taken{JID: jid, ID: id, Return: d}, ret}, nil
+	case l.Items[0] == itemShort && l.Len() == 5:
+		id, _ := l.Items[2].(string)
+		sum := blob(l.Items[3])
+		receiver, isText := l.Items[4].(string)
+		if salt.CheckID(id) != nil || len(sum) != sumLen || !isText || len(receiver) > maxMark {
+			return item{}, errItem
+		}
+		return item{Taken{JID: jid, ID: id, Short: true, Receiver: receiver}, shortOf(sum, receiver)}, nil
 	case l.Items[0] == itemJob && l.Len() == 6:
 		load := blob(l.Items[2])
 		d, err := decodeDict(load)
@@ -320,7 +349,7 @@ func decodeItem(data []byte) (item, error) {
 // takeItem stores an item, and returns it if it was new, and its log entry.
 func (p *place) takeItem(it item, now time.Time) (news *Taken, ref []byte, err error) {
 	if it.ID != "" {
-		news, err = p.takeReturn(it.JID, it.ID, it.raw, it.Return, now)
+		news, err = p.takeReturn(it, now)
 		return news, key(it.JID, entryReturn, it.ID), err
 	}
 	isNew, err := p.takeJob(it.Taken, it.raw, now)
@@ -340,18 +369,20 @@ func blob(v any) []byte {
 	return nil
 }
 
-func (p *place) takeReturn(jid, id string, ret []byte, d *value.Dict, now time.Time) (*Taken, error) {
-	if err := p.find(jid, now); err != nil {
+// takeReturn stores a return of another master. It is new also if it is the content of a short one, or a
+// short one with another receiver.
+func (p *place) takeReturn(it item, now time.Time) (*Taken, error) {
+	if err := p.find(it.JID, now); err != nil {
 		return nil, err
 	}
-	k := key(jid, entryReturn, id)
-	if old := p.hour.Get(k); old != nil {
-		if bytes.Compare(ret, old) < 0 {
-			return nil, p.hour.Put(k, ret)
-		}
+	old := p.hour.Get(it.ref())
+	switch {
+	case old != nil && !beats(it.raw, old):
 		return nil, nil
+	case old != nil && !isShort(old):
+		return nil, p.hour.Put(it.ref(), it.raw)
 	}
-	return &Taken{JID: jid, ID: id, Return: d}, p.hour.Put(k, ret)
+	return &it.Taken, p.hour.Put(it.ref(), it.raw)
 }
 
 func (p *place) takeJob(t Taken, load []byte, now time.Time) (news bool, err error) {

@@ -167,6 +167,8 @@ func (s *Store) apply(at *place, o *op) error {
 		return o.restore(at, s.now())
 	case opResend:
 		return o.resend(at)
+	case opFill:
+		return o.fill(at)
 	case opRenew:
 		return oplog.Renew(at.tx, s.stream.id)
 	case opNotes:
@@ -216,8 +218,11 @@ func (s *Store) apply(at *place, o *op) error {
 		return logWhole(at.tx, o)
 	}
 	hadLoad := at.hasLoad
-	if err := o.applyReturn(at); err != nil || o.dup || s.stream == nil {
+	if err := o.applyReturn(at); err != nil || o.dup && !o.filled || s.stream == nil {
 		return err
+	}
+	if o.filled && issuerOf(at.hour, o.jid) == s.stream.id {
+		o.dup = false // a client may wait here, and has not got the content
 	}
 	if !hadLoad {
 		if err := logJob(at.tx, o.jid); err != nil {
@@ -257,6 +262,10 @@ func (o *op) applyReturn(at *place) error {
 	k := key(o.jid, entryReturn, o.id)
 	if there := at.hour.Get(k); there != nil {
 		o.dup = true
+		if isShort(there) {
+			o.filled = true // the masters that had the content may have lost it
+			return at.hour.Put(k, o.ret)
+		}
 		if !bytes.Equal(there, o.ret) {
 			old, err := decodeDict(there)
 			o.differs = err == nil && o.raw != nil && !sameResult(old, o.raw)

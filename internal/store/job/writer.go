@@ -39,6 +39,7 @@ const (
 	opResend
 	opAdopted
 	opProbe
+	opFill // contents of short returns
 	opNone
 )
 
@@ -60,7 +61,9 @@ type op struct {
 	items   []item  // of the batch, decoded
 	refused error   // result: why the batch was refused
 	dup     bool    // result: the return existed
+	filled  bool    // result: of the existing return this store had no content
 	differs bool    // result: the existing return has another result
+	by      string  // of a restore: the id of this master
 	instead bool    // of a restore: replace the local version
 	changed bool    // result: of a restore
 	dropped int     // result: buckets pruned
@@ -193,7 +196,7 @@ func (w *writer) commit(batch []*op) error {
 	return w.file.update(func(tx *bolt.Tx) error {
 		at := &place{tx: tx}
 		for _, o := range batch {
-			o.dup, o.differs = false, false
+			o.dup, o.differs, o.filled = false, false, false
 			if err := w.apply(at, o); err != nil {
 				return err
 			}

@@ -132,6 +132,14 @@ type Stream interface {
 	Changed() <-chan struct{}
 }
 
+// Selective is a Stream that does not send everything to every peer.
+type Selective interface {
+	Stream
+	// ReadFor is Read for a peer. If short is false, the version of the peer does not support short
+	// items.
+	ReadFor(peer string, short bool, origin string, after uint64, items, size int) (Batch, error)
+}
+
 // ErrGap means that a batch does not continue the known changes.
 var ErrGap = errors.New("changes before these are missing")
 
@@ -174,6 +182,20 @@ func prefixOf(owner string) string {
 // Own reports whether an origin belongs to a master. It does not recognize names of earlier
 // versions, which used one name for the life of a file.
 func Own(origin, owner string) bool { return strings.HasPrefix(origin, prefixOf(owner)) }
+
+// Mark returns a short name of a master, which is part of the names of its origins.
+func Mark(owner string) string { return strings.TrimSuffix(prefixOf(owner), "-") }
+
+// MarkOf returns the Mark of the master of an origin, "" for names of earlier versions.
+func MarkOf(origin string) string {
+	if mark, _, ok := strings.Cut(origin, "-"); ok && len(mark) == markLen {
+		return mark
+	}
+	return ""
+}
+
+// markLen is the length of a Mark.
+const markLen = 8
 
 // Self returns the origin name of the file.
 func Self(tx *bolt.Tx) string { return string(tx.Bucket(vectorBucket).Get(selfKey)) }

@@ -54,6 +54,7 @@ type Feed struct {
 	open    int          // batches without an answer
 	trouble string       // why the peer could not store the last batch
 	live    bool         // the peer supports lists of valid changes
+	short   bool         // the peer supports short items
 	lag     map[string]lag
 }
 
@@ -102,7 +103,7 @@ func Start(ctx context.Context, p Peer, streams map[string]oplog.Stream, s *wire
 		}
 		theirs, _ := vec.(*value.Dict)
 		f := &Feed{p: p, s: s, name: name, stream: stream, news: wait.NewWakeup(), have: readVector(theirs), sent: oplog.Vector{},
-			lag: map[string]lag{}, live: start.Live}
+			lag: map[string]lag{}, live: start.Live, short: start.Short}
 		feeds[name] = f
 		wg.Go(func() {
 			if err := f.run(ctx); err != nil && ctx.Err() == nil {
@@ -278,7 +279,7 @@ func (f *Feed) step() (sent bool, err error) {
 	if !ok {
 		return false, nil
 	}
-	b, err := f.stream.Read(origin, after, items, bytes)
+	b, err := f.read(origin, after)
 	if err != nil {
 		return false, err
 	}
@@ -299,6 +300,14 @@ func (f *Feed) step() (sent bool, err error) {
 		list.Append(&value.List{Items: []any{int64(it.Number), it.Data}})
 	}
 	return true, f.s.Send(&wire.Changes{Rep: f.name, Origin: b.Origin, From: int64(b.From), To: int64(b.To), Items: list})
+}
+
+// read reads the next changes for the peer.
+func (f *Feed) read(origin string, after uint64) (oplog.Batch, error) {
+	if s, ok := f.stream.(oplog.Selective); ok {
+		return s.ReadFor(f.p.ID, f.short, origin, after, items, bytes)
+	}
+	return f.stream.Read(origin, after, items, bytes)
 }
 
 // next selects an origin whose changes the peer lacks. Other masters send their own changes; this master sends them only if the peer still

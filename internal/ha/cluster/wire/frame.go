@@ -31,8 +31,10 @@ type Start struct {
 	// Vec has a vector (numbers by origins) for each replicated stream.
 	Vec *value.Dict `wire:"vec,omitempty"`
 	// Live means that the sender supports lists of valid changes.
-	Live bool        `wire:"live,omitempty"`
-	Rest *value.Dict `wire:"*"`
+	Live bool `wire:"live,omitempty"`
+	// Short means that the sender supports items without their content.
+	Short bool        `wire:"short,omitempty"`
+	Rest  *value.Dict `wire:"*"`
 }
 
 // Messages are numbered from First; a frame without messages is a keep-alive.
