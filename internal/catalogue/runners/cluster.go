@@ -451,6 +451,12 @@ func (c clusters) status(ctx context.Context, call *fn.Call, _ struct{}) (*value
 			row.Set("certificate", s.Says.At("certificate"))
 			differs = s.Says.Int("differs")
 			row.Set("differs", differs)
+			if r := s.Says.Dict("returns"); r.Len() > 0 {
+				row.Set("copies", copiesState(r))
+				if r.Int("missing") > 0 {
+					call.SetRetcode(1)
+				}
+			}
 			if st := s.Says.Dict("store"); st.Len() > 0 {
 				row.Set("store", storeState(st))
 				if st.Str("problem") != "" || st.Int("unreadable") > 0 {
@@ -464,6 +470,24 @@ func (c clusters) status(ctx context.Context, call *fn.Call, _ struct{}) (*value
 		}
 	}
 	return rows, nil
+}
+
+// copiesState returns the number of masters that store each return, as a member sees it, and what it
+// lacks.
+func copiesState(r *value.Dict) string {
+	text := "all"
+	if n := r.Int("copies"); n > 0 {
+		text = fmt.Sprintf("%d of %d", n, r.Int("masters"))
+	} else if why := r.Str("reason"); why != "" {
+		text += " (" + why + ")"
+	}
+	switch n := r.Int("missing"); {
+	case n > 0:
+		text += fmt.Sprintf("; %d missing", n)
+	case n < 0:
+		text += "; looking for missing ones"
+	}
+	return text
 }
 
 // storeState returns the state of the store of record in one line.

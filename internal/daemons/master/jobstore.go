@@ -21,6 +21,8 @@ type jobStore interface {
 	// ReturnStartedAsync stores a return, and calls done when it is on disk. A
 	// non-nil job is the load of a job that the minion started itself.
 	ReturnStartedAsync(load, job *value.Dict, done func(duplicate bool, err error))
+	// ReturnedBy returns the minions that have returned a job.
+	ReturnedBy(jid string) ([]string, error)
 	// Put stores a job with its returns.
 	Put(w *job.Whole) error
 	// Queued returns the jobs that are queued for unreachable minions.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"brine/internal/base/salt"
@@ -14,11 +16,23 @@ import (
 
 // lastStates maintains the last runs of states of each minion. They are saved now and then; after a start,
 // newer returns are read from the job store. In a cluster without a shared directory every master computes
-// them from the replicated returns.
+// them from the replicated returns; it asks other masters for those that it does not store itself.
 type lastStates struct {
 	*lastrun.Store
 	jobs jobStore
 	log  *slog.Logger
+	// contents gets returns that other masters store; nil if there are none.
+	contents job.Contents
+
+	mu    sync.Mutex
+	short []shortRun
+}
+
+// shortRun is a return of a run that another master stores.
+type shortRun struct {
+	job.Place
+	at    time.Time
+	tries int
 }
 
 const (
@@ -28,6 +42,12 @@ const (
 	// runsSought bounds the jobs that are read after a start, runsBack their age.
 	runsSought = 2000
 	runsBack   = 7 * 24 * time.Hour
+	// runsAsked is the interval of questions for returns of other masters, runsTries how often one is asked
+	// for, and runsWaiting bounds those that wait.
+	runsAsked   = 2 * time.Second
+	runsTries   = 50
+	runsWaiting = 20_000
+	runsAtOnce  = 256
 )
 
 func openLastStates(own string, jobs jobStore, log *slog.Logger) *lastStates {
@@ -35,7 +55,7 @@ func openLastStates(own string, jobs jobStore, log *slog.Logger) *lastStates {
 	if err != nil {
 		log.Warn("cannot read the last runs of states; reading them from the job store again", "err", err)
 	}
-	return &lastStates{store, jobs, log}
+	return &lastStates{Store: store, jobs: jobs, log: log}
 }
 
 // run reads what was returned since the runs were saved, and saves them until ctx ends.
@@ -45,6 +65,8 @@ func (s *lastStates) run(ctx context.Context) error {
 	}
 	tick := time.NewTicker(runsSaved)
 	defer tick.Stop()
+	ask := time.NewTicker(runsAsked)
+	defer ask.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -52,6 +74,45 @@ func (s *lastStates) run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			s.save()
+		case <-ask.C:
+			s.ask(ctx)
+		}
+	}
+}
+
+// later notes a return that another master stores.
+func (s *lastStates) later(r shortRun) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.contents != nil && r.tries < runsTries && len(s.short) < runsWaiting {
+		s.short = append(s.short, r)
+	}
+}
+
+// ask gets the noted returns from other masters.
+func (s *lastStates) ask(ctx context.Context) {
+	s.mu.Lock()
+	all := s.short
+	s.short = nil
+	s.mu.Unlock()
+	for some := range slices.Chunk(all, runsAtOnce) {
+		if ctx.Err() != nil {
+			return
+		}
+		places := make([]job.Place, len(some))
+		for i, r := range some {
+			places[i] = r.Place
+		}
+		contents := s.contents(places)
+		for _, r := range some {
+			ret, err := job.ReadReturn(contents[r.Name()])
+			load, lerr := s.jobs.Load(r.JID)
+			if err != nil || lerr != nil || load == nil {
+				r.tries++
+				s.later(r)
+				continue
+			}
+			s.take(r.JID, r.ID, load, ret, r.at)
 		}
 	}
 }
@@ -78,7 +139,7 @@ func (s *lastStates) catchUp(ctx context.Context, now time.Time) error {
 		if err != nil {
 			continue
 		}
-		returns, err := s.jobs.Returns(j.JID)
+		returns, short, err := s.returns(j.JID)
 		if err != nil {
 			return err
 		}
@@ -86,8 +147,20 @@ func (s *lastStates) catchUp(ctx context.Context, now time.Time) error {
 		for id, ret := range returns {
 			s.take(j.JID, id, j.Load, ret, at)
 		}
+		for _, p := range short {
+			s.later(shortRun{Place: p, at: at})
+		}
 	}
 	return nil
+}
+
+// returns returns the returns of a job that this master stores, and those that others do.
+func (s *lastStates) returns(jid string) (stored map[string]*value.Dict, short []job.Place, err error) {
+	if store, ok := s.jobs.(*job.Store); ok {
+		return store.Stored(jid)
+	}
+	stored, err = s.jobs.Returns(jid)
+	return stored, nil, err
 }
 
 // take records a stored return of a job.
@@ -101,6 +174,12 @@ func (s *lastStates) took(t job.Taken) {
 	load, err := s.jobs.Load(t.JID)
 	if err != nil || load == nil {
 		return // the job has not arrived; a start reads it again
+	}
+	if t.Short {
+		if lastrun.Runs(readOrder(load).fun()) {
+			s.later(shortRun{Place: job.Place{JID: t.JID, ID: t.ID, Receiver: t.Receiver}, at: time.Now()})
+		}
+		return
 	}
 	s.take(t.JID, t.ID, load, t.Return, time.Now())
 }

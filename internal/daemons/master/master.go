@@ -25,6 +25,7 @@ import (
 	"brine/internal/catalogue/reactor"
 	"brine/internal/daemons/usermodules"
 	"brine/internal/ha/cluster"
+	"brine/internal/ha/copies"
 	"brine/internal/ha/record"
 	"brine/internal/ha/replica"
 	"brine/internal/net/channel"
@@ -122,6 +123,7 @@ type services struct {
 	comparison  *comparison
 	recordWatch *replica.Watch
 	jobWatch    *replica.Watch // nil unless jobs are replicated
+	copies      *copies.Keeper // nil unless jobs are replicated
 }
 
 // lifetime contains the context of Run. Requests arrive only while Run serves.

@@ -10,6 +10,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/ha/cluster"
+	"brine/internal/ha/copies"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
@@ -29,6 +30,7 @@ type peerJobs struct {
 	stock     *sinks.StockFiles
 	runs      *lastStates
 	bus       *event.Bus
+	copies    *copies.Keeper // nil if all masters store all returns
 	log       *slog.Logger
 
 	// told contains the returns from other masters whose event was fired here; the peer's own
@@ -46,18 +48,24 @@ type peerJobs struct {
 // was down: the job is published here if it is still due.
 func (p *peerJobs) took(news []job.Taken) {
 	for _, t := range news {
-		if t.ID != "" {
-			p.stock.PutReturn(t.JID, t.ID, t.Return)
-			p.runs.took(t)
-			p.tookReturn(t)
+		if t.ID == "" {
+			continue
 		}
+		if !t.Short {
+			p.stock.PutReturn(t.JID, t.ID, t.Return)
+		}
+		p.runs.took(t)
+		p.tookReturn(t)
+	}
+	if p.copies != nil {
+		p.copies.Took(news)
 	}
 	for _, t := range news {
 		if t.ID != "" || p.states.queue.knows(t.JID) || !t.Until.After(time.Now()) {
 			continue
 		}
 		p.cluster.Relay.SetOrigin(t.JID, t.From)
-		returned, err := p.jobs.Returns(t.JID)
+		returned, err := p.jobs.ReturnedBy(t.JID)
 		if err != nil {
 			p.log.Error("cannot read the returns of a job", "jid", t.JID, "err", err)
 		}
@@ -65,7 +73,7 @@ func (p *peerJobs) took(news []job.Taken) {
 			p.log.Debug("published a job that was assigned to another master", "peer", t.From, "jid", t.JID)
 			p.publish(cluster.Job{JID: t.JID, Map: jobMap(t.Load, t.JID, p.masterID), Minions: t.Minions, Until: t.Until, From: t.From})
 		}
-		for id := range returned {
+		for _, id := range returned {
 			p.states.queue.returned(t.JID, id)
 		}
 	}
@@ -76,7 +84,11 @@ func (p *peerJobs) took(news []job.Taken) {
 func (p *peerJobs) tookReturn(t job.Taken) {
 	p.telling.Lock()
 	defer p.telling.Unlock()
-	if !p.states.queue.returned(t.JID, t.ID) || p.cluster.Relay.Origin(t.JID) != p.id {
+	issued := p.cluster.Relay.Origin(t.JID) == p.id
+	if t.Short && issued {
+		return // the content follows, since this master stores all returns of its jobs
+	}
+	if !p.states.queue.returned(t.JID, t.ID) || !issued {
 		return
 	}
 	load := t.Return.Clone()

@@ -40,6 +40,9 @@ type replicated struct {
 	acked, seen oplog.Vector
 
 	leaves atomic.Bool // leave the cluster when the master ends
+	// copied says that the other masters have got the returns that they must have when this one has
+	// left.
+	copied bool
 }
 
 // The kinds of records.
@@ -211,7 +214,7 @@ func (c *replicated) handedOver(ctx context.Context) error {
 		peers, all, err := c.cluster.Feeds.HandedOver()
 		// A peer that learned that this master leaves closes the connection, maybe before
 		// it has acknowledged.
-		if err != nil || all && (peers > 0 || !c.leaves.Load() || c.cluster.Removal.Disowned()) {
+		if err != nil || all && (peers > 0 && (!c.leaves.Load() || c.released(ctx)) || !c.leaves.Load() || c.cluster.Removal.Disowned()) {
 			return err
 		}
 		select {
@@ -220,6 +223,14 @@ func (c *replicated) handedOver(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// released reports whether the other masters can do without the returns of this one.
+func (c *replicated) released(ctx context.Context) bool {
+	if !c.copied {
+		c.copied = released(ctx, c.cluster)
+	}
+	return c.copied
 }
 
 // leave makes this master hand over its data, leave the cluster and exit.

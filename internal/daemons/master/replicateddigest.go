@@ -48,12 +48,12 @@ func (x *comparison) digest() *value.Dict {
 	for _, j := range list {
 		slices.Sort(j.Minions)
 		jobs.Set(j.JID, shortSum(fmt.Append(nil, value.Str(j.Load), j.Minions)))
-		rets, rerr := x.jobs.Returns(j.JID)
+		sums, rerr := x.sums(j.JID)
 		if err == nil {
 			err = rerr
 		}
-		for id, r := range rets {
-			returns.Set(j.JID+"/"+id, shortSum([]byte(value.Str(r))))
+		for id, sum := range sums {
+			returns.Set(j.JID+"/"+id, sum)
 		}
 	}
 	if err != nil {
@@ -61,8 +61,20 @@ func (x *comparison) digest() *value.Dict {
 	}
 	d.Set(kindTree, x.revisions.trees())
 	d.Set("job", jobs)
-	d.Set("return", returns)
+	d.Set(sectionReturns, returns)
 	return d
+}
+
+// sectionReturns is the section of the checksums of returns. Earlier versions have other
+// checksums of them, in a section with the name that is shown.
+const sectionReturns = "returns"
+
+// sums returns the checksums of the returns of a job, also of those that only other masters have.
+func (x *comparison) sums(jid string) (map[string]string, error) {
+	if s, ok := x.jobs.(*job.Store); ok {
+		return s.ReturnSums(jid)
+	}
+	return nil, nil
 }
 
 // hidden replaces secret names.
@@ -98,13 +110,16 @@ func (x *comparison) check(ctx context.Context) (*value.Dict, error) {
 	counts, differences := value.NewDict(8), value.NewDict(0)
 	for _, section := range []string{kindKey, kindPeer, kindMember, kindShare, kindRoster, kindSecret, kindSession, kindRemoved, kindRotated, kindToken,
 		kindMinion, kindTree, "job", "return"} {
-		names := map[string]bool{}
+		names, shown := map[string]bool{}, section
+		if section == "return" {
+			section = sectionReturns
+		}
 		for _, d := range all {
 			for k := range d.Dict(section).All() {
 				names[value.Str(k)] = true
 			}
 		}
-		counts.Set(section, int64(len(names)))
+		counts.Set(shown, int64(len(names)))
 		diff := value.NewDict(0)
 		for _, name := range slices.Sorted(maps.Keys(names)) {
 			by := value.NewDict(len(masters))
@@ -122,7 +137,7 @@ func (x *comparison) check(ctx context.Context) (*value.Dict, error) {
 			}
 		}
 		if diff.Len() > 0 {
-			differences.Set(section, diff)
+			differences.Set(shown, diff)
 		}
 	}
 	for id, d := range all {

@@ -66,8 +66,17 @@ func (m *Master) joinCluster() error {
 		Refuses: func() error { return refusesKey(&m.cfg.Options, m.queue, m.presence) },
 		Expels:  func() error { return m.tokens.Clear() },
 		Busy:    func() (busy, total int64, ok bool) { return counters.Busy(&host.Machine{}) },
+		Copies:  func() (n int, keep int64) { return ownCopies(&m.cfg, m.jobFiles()) },
 	}, m.log)
 	return err
+}
+
+// jobFiles reports whether this master writes all returns to files for Salt's programs.
+func (m *Master) jobFiles() bool {
+	if m.settings == nil || m.settings.current() == nil {
+		return m.cfg.Options.JobCacheFiles
+	}
+	return m.settings.options().JobCacheFiles
 }
 
 // openStores opens the stores on disk.
@@ -158,6 +167,9 @@ func (m *Master) openReplicated(own string) (err error) {
 	m.comparison = &comparison{replicated: m.replicated, revisions: m.revisions, jobs: m.jobs}
 	m.recordWatch = newRecordWatch(m.replicated, m.bus, m.log)
 	m.jobWatch = newJobWatch(m.cluster, m.jobs, m.bus, m.log)
+	if m.copies = newCopies(m.cfg.ID, m.cluster, m.jobs, m.log); m.copies != nil {
+		m.lastRuns.contents = m.copies.Contents
+	}
 	return nil
 }
 
@@ -295,7 +307,7 @@ func (m *Master) wireServices() (err error) {
 		m.rotation.replace = m.cluster.Rotate
 		m.peerJobs = &peerJobs{
 			id: cfg.ID, masterID: cfg.MasterID, cacheDir: cfg.CacheDir, cluster: m.cluster, jobs: m.jobs, states: m.states, publisher: m.publisher,
-			server: m.publish, stock: m.stock, runs: m.lastRuns, bus: m.bus, log: m.log,
+			server: m.publish, stock: m.stock, runs: m.lastRuns, bus: m.bus, copies: m.copies, log: m.log,
 		}
 		m.health = &health{
 			id: cfg.ID, pkiDir: cfg.PKIDir, cacheDir: cfg.CacheDir, keyDir: keyDir(cfg), options: cfg.Cluster, settings: m.settings, cluster: m.cluster,
@@ -567,6 +579,11 @@ func (m *Master) runCluster(ctx context.Context) error {
 			c.Queries.AnswerWith(askJobSums, answerSums(m.jobWatch))
 			wait.Go(func() { m.jobWatch.Run(ctx) })
 		}
+		if m.copies != nil {
+			c.Queries.AnswerWith(askReturns, answerContents(m.copies, m.log))
+			c.Queries.AnswerPeer(askRelease, answerRelease(m.copies))
+			wait.Go(func() { m.copies.Run(ctx) })
+		}
 		defer wait.Wait()
 	}
 	c.Describe(func() *value.Dict {
@@ -577,6 +594,9 @@ func (m *Master) runCluster(ctx context.Context) error {
 		}
 		if m.recordWatch != nil {
 			d.Set("differs", int64(differing(m.recordWatch, m.jobWatch)))
+		}
+		if m.copies != nil {
+			d.Set("returns", copiesStatus(m.copies))
 		}
 		return d
 	})

@@ -71,6 +71,8 @@ type Config struct {
 	Ports map[string]int
 	// Busy returns the busy time of this machine's processors since boot, and the total time, in the same unit; nil if unknown.
 	Busy func() (busy, total int64, ok bool)
+	// Copies returns on how many masters this one wants each return (0: all), and for how many seconds it keeps them.
+	Copies func() (n int, keep int64)
 	// PublishSession is the maximum age of the AES key, 0 for no limit.
 	PublishSession time.Duration
 }

@@ -36,6 +36,7 @@ type Options struct {
 	Secret       string `salt:"cluster_secret" default:"" doc:"secret that a master needs to join a cluster without a shared directory" change:"restart"`
 	Fingerprint  string `salt:"cluster_pub_fingerprint" default:"" doc:"SHA-256, in hexadecimal digits, of the file cluster.pub of the cluster to join; empty: a member is authenticated by cluster_secret only" change:"restart"`
 	KeepDeleted  int64  `salt:"cluster_keep_deleted_seconds" default:"2592000" doc:"minimum seconds for which masters without a shared directory remember deletions of keys and minion data; longer while one of them is unreachable; 0: forever (Brine only)" change:"restart"`
+	Copies       int    `salt:"cluster_return_copies" default:"3" doc:"number of masters without a shared directory on which each return is stored; the others ask them for it; 0: all masters (Brine only)" change:"restart"`
 	Record       string `salt:"store_of_record" default:"" doc:"server on which the masters keep what they must not lose: etcd or postgres, with the connection options of the cache driver of that name; empty: none (Brine only)" change:"restart"`
 	RecordSecret string `salt:"store_of_record_secret" default:"" doc:"secret with which the masters encrypt what they keep there: at least 32 hexadecimal digits, the same on all (Brine only)" change:"restart"`
 
@@ -71,6 +72,9 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 	}
 	if err := (roster.Member{ID: id, Host: cmp.Or(o.MinionAddress, id), Zone: o.Zone, Ports: map[string]int{"": 1}}).Check(); err != nil {
 		return salt.Errorf(salt.Invalid, "cluster_minion_address or cluster_zone: %w", err)
+	}
+	if o.Copies < 0 || o.Copies == 1 {
+		return salt.Errorf(salt.Invalid, "cluster_return_copies: %d is not 0 (all masters) or at least 2: with one copy, the loss of a disk would lose returns", o.Copies)
 	}
 	if o.Weight < 0 || o.Weight > roster.MaxShare {
 		return salt.Errorf(salt.Invalid, "cluster_weight: %d is not from 0 to %d", o.Weight, roster.MaxShare)

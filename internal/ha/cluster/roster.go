@@ -24,6 +24,7 @@ func (c *Cluster) stand() error {
 	old, err := c.files.Read(c.cfg.ID)
 	now := members.Station{Host: host, Ports: c.cfg.Ports, Zone: c.cfg.Options.Zone, Draining: old.Draining, Since: old.Since, TLS: c.cfg.Options.Isolated,
 		Sessions: c.cfg.Options.Isolated, Key: c.Keyring.ring.Load().Fingerprint}
+	now.Copies, now.Keep = c.ownCopies()
 	if err == nil && reflect.DeepEqual(old, now) {
 		return nil
 	}
@@ -34,11 +35,31 @@ func (c *Cluster) stand() error {
 func (c *Cluster) restate() error {
 	s, err := c.files.Read(c.cfg.ID)
 	tag := c.Keyring.ring.Load().Fingerprint
-	if err != nil || s.TLS && s.Sessions && s.Key == tag {
+	copies, keep := c.ownCopies()
+	if err != nil || s.TLS && s.Sessions && s.Key == tag && s.Keep == keep && reflect.DeepEqual(s.Copies, copies) {
 		return nil // do not restore a missing file, as after leaving
 	}
-	s.TLS, s.Sessions, s.Key = true, true, tag
+	s.TLS, s.Sessions, s.Key, s.Copies, s.Keep = true, true, tag, copies, keep
 	return c.files.Write(c.cfg.ID, s)
+}
+
+// ownCopies returns what this master publishes about copies of returns.
+func (c *Cluster) ownCopies() (copies *int, keep int64) {
+	if c.cfg.Copies == nil || !c.cfg.Options.Isolated {
+		return nil, 0
+	}
+	n, keep := c.cfg.Copies()
+	return &n, keep
+}
+
+// Copies returns on how many masters a member wants each return (0: all), and for how many seconds it keeps them. known is false if it has
+// not published that.
+func (c *Cluster) Copies(id string) (n int, keep int64, known bool) {
+	s, err := c.files.Read(id)
+	if err != nil || s.Copies == nil {
+		return 0, 0, false
+	}
+	return *s.Copies, s.Keep, true
 }
 
 // Roster returns the signed list of masters for minions and its version, 0 if there is none.

@@ -28,7 +28,7 @@ var conversations = map[string][]any{
 	"queue": {wire.Missed{}, wire.MissedJobs{}, wire.AboutJob{}, wire.Recorded{}, wire.PublishedRecord{}, wire.RunningJobs{}, wire.NotStored{},
 		wire.Standing{}, wire.StandingMaster{}, wire.StandingChange{}, wire.StandingAnswer{}, wire.MembersAnswer{}, wire.IDs{}},
 	"cluster": {wire.SeenReport{}, wire.FetchedReport{}, wire.StageQuestion{}, wire.StageAnswer{}, wire.ContentsQuestion{}, wire.ContentsAnswer{},
-		wire.ChosenRevision{}, wire.Digest{}, wire.SumsMessage{}, wire.VoterMessage{}},
+		wire.ChosenRevision{}, wire.Digest{}, wire.SumsMessage{}, wire.ReturnsQuestion{}, wire.ReturnsAnswer{}, wire.ReleaseAnswer{}, wire.VoterMessage{}},
 	"work": {wire.Run{}, wire.Look{}, wire.Looked{}, wire.Arguments{}, wire.Started{}, wire.Wheel{}, wire.Ran{}, wire.WheelAnswer{}, wire.ClusterWork{}},
 }
 

@@ -64,6 +64,26 @@ type Digest struct {
 	Rest  *value.Dict `wire:"*"` // the sections
 }
 
+// ReturnsQuestion asks another master for the contents of returns.
+type ReturnsQuestion struct {
+	Names *value.List `wire:"names"` // job id, NUL, minion
+	Rest  *value.Dict `wire:"*"`
+}
+
+// ReturnsAnswer has the contents that the sender has.
+type ReturnsAnswer struct {
+	Contents *value.List `wire:"contents"` // pairs of a name and an encoded return
+	// Done is the number of names that the answer covers.
+	Done int64       `wire:"done"`
+	Rest *value.Dict `wire:"*"`
+}
+
+// ReleaseAnswer says whether the sender can do without the asking master.
+type ReleaseAnswer struct {
+	Done bool        `wire:"done"`
+	Rest *value.Dict `wire:"*"`
+}
+
 // SumsMessage is a query about checksums of replicated records, or its answer. Package replica
 // defines the contents.
 type SumsMessage struct {

@@ -292,6 +292,32 @@ func (o *op) fill(at *place) error {
 	return nil
 }
 
+// ReadReturn decodes the content of a return.
+func ReadReturn(content []byte) (*value.Dict, error) { return decodeDict(content) }
+
+// Stored returns the returns of a job that this master stores, by minion, and the places of the others. It asks no
+// other master.
+func (s *Store) Stored(jid string) (stored map[string]*value.Dict, short []Place, err error) {
+	err = s.file.view(func(tx *bolt.Tx) error {
+		stored, short = map[string]*value.Dict{}, nil
+		hour := findHour(tx, jid)
+		if hour == nil {
+			return nil
+		}
+		eachReturnOf(hour, jid, func(id string, raw []byte) {
+			if isShort(raw) {
+				short = append(short, placeOf(hour, jid, id, raw))
+			} else if d, err := decodeDict(raw); err != nil {
+				s.damaged(jid, "return of "+id, err)
+			} else {
+				stored[id] = d
+			}
+		})
+		return nil
+	})
+	return stored, short, err
+}
+
 // elsewhere returns the dict shown instead of a return whose content cannot be got.
 func elsewhere() *value.Dict {
 	return value.DictOf("return", "ERROR: This return is stored on other masters of the cluster, and none of those that have it can be reached.",

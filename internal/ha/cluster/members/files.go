@@ -46,6 +46,10 @@ type Station struct {
 	Sessions bool `json:"sessions,omitempty"`
 	// Key is the fingerprint of the cluster key that it uses.
 	Key string `json:"key,omitempty"`
+	// Copies is the number of masters on which it wants each return, 0: all, and Keep how many seconds it keeps them. Copies is nil for a
+	// version that needs all.
+	Copies *int  `json:"copies,omitempty"`
+	Keep   int64 `json:"keep,omitempty"`
 	// Since is when it began to drain.
 	Since time.Time `json:"since,omitzero"`
 }
