@@ -103,6 +103,10 @@ func (h *helper) described(err error) *value.Dict {
 		d.Set("kind", "program")
 	case errors.As(err, &command):
 		d.Set("kind", "command")
+		if command.Info != nil {
+			d.Set("info", command.Info)
+			d.Set("summary", command.Summary)
+		}
 	case errors.As(err, &invocation):
 		d.Set("kind", "invocation")
 	case errors.As(err, &argument):

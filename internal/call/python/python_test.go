@@ -681,7 +681,7 @@ def address():
 // the shim is run by hand.
 func TestShimHasSourcesOnly(t *testing.T) {
 	for name := range shimContents() {
-		if filepath.Ext(name) != ".py" {
+		if filepath.Ext(name) != ".py" && name != "names.txt" {
 			t.Errorf("the shim has %s, which is no source; remove it", name)
 		}
 	}

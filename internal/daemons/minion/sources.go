@@ -78,6 +78,7 @@ func (m *Minion) modulesConfig(kinds []string) usermodules.Config {
 			c.Funcs = m.funcs
 			return c
 		},
+		Funcs: func() *fn.Registry { return m.funcs },
 	}
 }
 

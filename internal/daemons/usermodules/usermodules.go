@@ -82,7 +82,9 @@ type Config struct {
 	Wheel python.Functions
 	// Call returns a call for work outside of jobs, such as whether a module can be used.
 	Call func() *fn.Call
-	Log  *slog.Logger
+	// Funcs returns the execution functions that grains modules may call, or is nil.
+	Funcs func() *fn.Registry
+	Log   *slog.Logger
 }
 
 // Modules are the user's modules of one minion or master.
@@ -256,6 +258,40 @@ func (o ownFunctions) Call(ctx context.Context, name string, args []any, kwargs 
 		return nil, fn.Errorf("'%s' is not available.", name)
 	}
 	return f.Call(ctx, o.c, args, kwargs)
+}
+
+// early are the modules whose functions need nothing but the machine. While grains are collected
+// no other function can be called: it could wait for the grains.
+var early = []string{"cmd", "disk", "environ", "file", "group", "hashutil", "hosts", "ini", "kmod", "mount", "network", "random", "smbios",
+	"status", "sysctl", "system", "test", "user"}
+
+// earlyFunctions are Brine's functions for grains modules.
+type earlyFunctions struct{ ownFunctions }
+
+func isEarly(name string) bool {
+	module, _, _ := strings.Cut(name, ".")
+	return slices.Contains(early, module)
+}
+
+// Has implements python.Functions.
+func (o earlyFunctions) Has(name string) bool {
+	return isEarly(name) && o.c.Funcs != nil && o.ownFunctions.Has(name)
+}
+
+// Names implements python.Functions.
+func (o earlyFunctions) Names() []string {
+	if o.c.Funcs == nil {
+		return nil
+	}
+	return slices.DeleteFunc(o.ownFunctions.Names(), func(name string) bool { return !isEarly(name) })
+}
+
+// Call implements python.Functions.
+func (o earlyFunctions) Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error) {
+	if !o.Has(name) {
+		return nil, fn.Errorf("'%s' cannot be called while grains are collected", name)
+	}
+	return o.ownFunctions.Call(ctx, name, args, kwargs)
 }
 
 // Source returns the user's execution modules, for a registry.
@@ -471,7 +507,12 @@ func (m *Modules) Grains(ctx context.Context, collected *value.Dict) {
 		return
 	}
 	c := (&fn.Call{ID: m.cfg.ID, Grains: fn.Tree{Dict: collected}, Config: fn.Tree{Dict: m.cfg.Opts}, Log: m.cfg.Log}).Prepare()
-	more, err := m.pool.Grains(ctx, env(c, nil), collected)
+	e := env(c, nil)
+	if m.cfg.Funcs != nil {
+		c.Funcs = m.cfg.Funcs()
+		e.Functions[kindModules] = earlyFunctions{ownFunctions{c}}
+	}
+	more, err := m.pool.Grains(ctx, e, collected)
 	if err != nil {
 		m.cfg.Log.Error("cannot run the user's grains modules", "err", err)
 		return

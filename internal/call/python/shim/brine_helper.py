@@ -305,7 +305,7 @@ def describe(exc):
     info = getattr(exc, "info", None)
     return {"names": names, "text": text, "trace": "".join(lines)[-65536:], "number": number,
             "info": info if isinstance(info, dict) else None,
-            "summary": getattr(exc, "message", None) if isinstance(info, dict) else None}
+            "summary": getattr(exc, "error", None) if isinstance(info, dict) else None}
 
 
 def failure(error):
@@ -321,6 +321,8 @@ def failure(error):
         return TypeError(text)
     names = {"command": "CommandExecutionError", "invocation": "SaltInvocationError",
              "program": "CommandNotFoundError"}
+    if error.get("info"):
+        return salt.exceptions.CommandExecutionError(error["summary"], error["info"])
     return getattr(salt.exceptions, names.get(kind, "CommandExecutionError"))(text)
 
 
@@ -594,6 +596,20 @@ class Loader:
 
     def enter(self, entry, stem, module):
         """Ask the module whether and under which name it can be used, and list its functions."""
+        import functools
+        import types
+        start = getattr(module, "__init__", None)
+        if isinstance(start, types.FunctionType):
+            try:
+                start(frame().tree("opts"))
+            except TypeError:
+                pass
+            except BaseException as exc:  # pylint: disable=broad-except
+                path = self.files[stem]
+                entry.failed = True
+                entry.reason = "{} cannot be used: its function __init__ raised {}{}: {}".format(
+                    path, type(exc).__name__, where(exc, path), exc)
+                return
         name = stem
         virtual = getattr(module, "__virtual__", None)
         if callable(virtual):
@@ -616,29 +632,19 @@ class Loader:
         aliases = getattr(module, "__virtual_aliases__", ())
         entry.names = (name,) + tuple([aliases] if isinstance(aliases, str) else aliases)
         renamed = getattr(module, "__func_alias__", {})
-        chosen = getattr(module, "__load__", None) or dir(module)
-        import functools
-        import types
+        chosen = getattr(module, "__load__", None) or getattr(module, "__all__", None) or dir(module)
         for attr in chosen:
             function = getattr(module, attr, None)
-            if attr.startswith("_") and attr != "__call__":
+            if attr.startswith("_"):
                 continue
             if not isinstance(function, (types.FunctionType, functools.partial)):
                 continue
             # As in Salt, an imported function is none of the module, except in utils.
             if self.kind == "utils" or str(function.__module__).startswith("salt.loaded"):
                 entry.functions[renamed.get(attr, attr)] = function
-        start = getattr(module, "__init__", None)
-        if isinstance(start, types.FunctionType):
-            try:
-                start(frame().tree("opts"))
-            except TypeError:
-                pass
-            except BaseException as exc:  # pylint: disable=broad-except
-                path = self.files[stem]
-                entry.names, entry.functions, entry.failed = (), {}, True
-                entry.reason = "{} cannot be used: its function __init__ raised {}{}: {}".format(
-                    path, type(exc).__name__, where(exc, path), exc)
+        decorators = sys.modules.get("salt.utils.decorators")
+        if hasattr(decorators, "enforce"):
+            decorators.enforce(module.__name__, entry.functions, renamed)
 
 
 def where(exc, path):
@@ -818,7 +824,7 @@ def do_grains(collected):
             if "grains" in spec["args"]:
                 kwargs["grains"] = collected
             if "proxy" in spec["args"]:
-                continue
+                kwargs["proxy"] = None
             try:
                 part = function(**kwargs)
             except BaseException as exc:  # pylint: disable=broad-except
@@ -913,6 +919,17 @@ def install_shim():
                 return super().get_code(fullname)
             finally:
                 sys.dont_write_bytecode = before
+
+        def exec_module(self, module):
+            super().exec_module(module)
+            if type(module) is type(sys) and not hasattr(module, "__getattr__"):
+                module.__getattr__ = lambda name: lacking(module.__name__, name)
+
+    def lacking(module, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        from salt.substitutes import absent
+        return absent(module, name)
 
     class Finder:
         """Finds the shim's modules, and says what it does not have."""

@@ -10,6 +10,7 @@ import (
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
+	"brine/internal/call/output"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
@@ -192,11 +193,7 @@ func (a *args) pillarError(c *fn.Call, s *highstate.Session) error {
 	if l == nil {
 		return nil
 	}
-	texts := make([]string, 0, len(l.Items))
-	for _, it := range l.Items[1:] {
-		texts = append(texts, value.Str(it))
-	}
-	return fn.Errorf("Pillar failed to render: %s", strings.Join(texts, "\n"))
+	return fn.Errorf("Pillar failed to render. Additional info follows:\n\n%s", output.Nested(&value.List{Items: l.Items[1:]}))
 }
 
 // faulty returns the result for SLS files that do not compile.

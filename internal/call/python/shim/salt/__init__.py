@@ -13,8 +13,9 @@ def _parts_of(package):
             raise AttributeError(name)
         try:
             return importlib.import_module(package + "." + name)
-        except ImportError as exc:
-            raise AttributeError("{}.{}: {}".format(package, name, exc)) from None
+        except ImportError:
+            from salt.substitutes import absent
+            return absent(package, name)
     return part
 
 

@@ -21,18 +21,28 @@ class CommandExecutionError(SaltException):
     def __init__(self, message="", info=None):
         super().__init__(message)
         self.error, self.info = self.message, info
+        self.strerror_without_changes = self.error
         if not info:
             return
-        texts = info if isinstance(info, (list, tuple)) else [info]
-        lines = []
-        for text in texts:
-            if isinstance(text, dict):
-                text = "\n".join("{}: {}".format(k, v) for k, v in text.items())
-            lines.append(str(text))
-        whole = "\n\n".join([self.message] * bool(self.message) + [
-            "Additional info follows:\n\n" + "\n".join(lines)])
+        prefix = self.error
+        if prefix:
+            prefix += ("" if prefix[-1] in ".?!" else ".") + " "
+        prefix += "Additional info follows:\n\n"
+        whole = prefix + _nested_output(info)
+        if isinstance(info, dict):
+            rest = {k: v for k, v in info.items() if k != "changes"}
+            if rest:
+                self.strerror_without_changes = prefix + _nested_output(rest)
+        else:
+            self.strerror_without_changes = whole
         self.args = (whole,)
-        self.strerror = whole
+        self.message = self.strerror = whole
+
+
+def _nested_output(data):
+    """Return data as the outputter nested shows it."""
+    import salt.output
+    return salt.output.out_format(data, "nested", {"no_color": True}).rstrip()
 
 
 class SaltRenderError(SaltException):
@@ -99,7 +109,8 @@ _define(
     "MinionError", "PkgParseError", "PillarRenderError", "PublishError", "NotImplemented", "SSHException",
     "CheckError", "CommandNotFoundError", "LoggingRuntimeError", "MissingSmb", "SaltCloudException",
     "GitPythonError", "KeyGenerationError", "VMwareSaltError", "InvalidConfigError", "ArgumentValueError",
-    "InvalidEntityError", "NotFound", "EncryptionError", "MasterExit", "UnsupportedAlgorithm")
+    "InvalidEntityError", "InvalidKeyError", "NotFound", "SaltValidationError", "TemplateError", "TimeoutError",
+    "CodePageError", "SaltMasterUnresolvableError", "VMwareSaltError", "NxosError", "NxosClientError", "NxosCliError", "EncryptionError", "MasterExit", "UnsupportedAlgorithm")
 
 _define(
     globals()["SaltCloudException"], "SaltCloudSystemExit", "SaltCloudConfigError", "SaltCloudNotFound",

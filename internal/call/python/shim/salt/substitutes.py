@@ -85,9 +85,67 @@ def spec(fullname):
         if fullname.count(".") < 3:
             return importlib.machinery.ModuleSpec(fullname, Loader(Package), is_package=True)
         return loaded(fullname)
+    if fullname in names():
+        import brine_helper
+        brine_helper.pipe.send(("l", 30, "brine", "{} imports {}, which Brine does not provide: what uses it fails".format(
+            importer(), fullname)))
+        return importlib.machinery.ModuleSpec(fullname, Loader(Missing), is_package=True)
     raise ModuleNotFoundError(
         "Brine does not provide Salt's Python module {}, which {} imports; see python-modules.md".format(
             fullname, importer()), name=fullname)
+
+
+NAMES = {}
+
+
+def names():
+    """Return the public names of the modules of Salt's package, by module."""
+    if not NAMES:
+        import os
+        import brine_helper
+        with open(os.path.join(brine_helper.SHIM, "names.txt"), encoding="utf-8") as file:
+            for line in file:
+                module, _, content = line.partition(":")
+                NAMES[module.strip()] = content.split()
+    return NAMES
+
+
+def absent(module, name):
+    """Return what stands for a name that a module of Salt has and that of Brine lacks."""
+    full = module + "." + name
+    if full in names():
+        import importlib
+        return importlib.import_module(full)
+    if name not in names().get(module, ()):
+        raise AttributeError("module '{}' has no attribute '{}'".format(module, name))
+    return Absent(name, (Exception,), {"__module__": module, "full": full})
+
+
+class Absent(type):
+    """The kind of a name that can be imported, but not used: a function or class of Salt that Brine lacks."""
+
+    def _text(cls):
+        return "Brine does not provide {} of Salt, which {} uses; see python-modules.md".format(cls.full, importer())
+
+    def __call__(cls, *args, **kwargs):
+        import salt.exceptions
+        raise salt.exceptions.CommandExecutionError(cls._text())
+
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(cls._text())
+
+
+class Missing(types.ModuleType):
+    """A module of Salt that Brine lacks: importing it works, so that functions that do not use it work."""
+
+    __path__ = []
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return absent(self.__name__, name)
 
 
 def loaded(fullname):

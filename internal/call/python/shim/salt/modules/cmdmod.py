@@ -75,4 +75,4 @@ def which(cmd):
     return salt.utils.path.which(cmd)
 
 
-_run_quiet, _run_all_quiet, _run = run, run_all, run_all
+_run_quiet, _run_all_quiet, _retcode_quiet, _run = run, run_all, retcode, run_all

@@ -36,8 +36,9 @@ class _Utils(types.ModuleType):
             return getattr(importlib.import_module("salt.utils." + module), _NAMES.get(name, name))
         try:
             return importlib.import_module("salt.utils." + name)
-        except ImportError as exc:
-            raise AttributeError("salt.utils.{}: {}".format(name, exc)) from None
+        except ImportError:
+            from salt.substitutes import absent
+            return absent("salt.utils", name)
 
 
 sys.modules[__name__].__class__ = _Utils

@@ -2,6 +2,7 @@
 
 import collections
 import inspect
+import re
 import shlex
 
 ArgSpec = collections.namedtuple("ArgSpec", "args varargs keywords defaults")
@@ -96,3 +97,67 @@ def test_mode(**kwargs):
     """Report whether the keyword test is set."""
     from salt.utils.data import is_true
     return any(k.lower() == "test" and is_true(v) for k, v in kwargs.items())
+
+
+KWARG_REGEX = re.compile(r"^([^\d\W][\w.-]*)=(?!=)(.*)$", re.UNICODE)
+
+
+def parse_kwarg(string):
+    """Return the name and the value of a keyword, or two times None."""
+    found = KWARG_REGEX.match(string)
+    return found.groups() if found else (None, None)
+
+
+def condition_input(args, kwargs):
+    """Return arguments and keywords as one list."""
+    out = [str(a) if isinstance(a, int) and not isinstance(a, bool) and abs(a) >= 1 << 63 else a for a in args]
+    if kwargs:
+        out.append(dict(kwargs, __kwarg__=True))
+    return out
+
+
+def parse_input(args, condition=True, no_parse=None):
+    """Return the arguments of a command line, as YAML reads them."""
+    if no_parse is None:
+        no_parse = ()
+    positional, named = [], {}
+    for arg in args:
+        name, value = parse_kwarg(arg) if isinstance(arg, str) else (None, None)
+        if name is not None:
+            named[name] = value if name in no_parse else yamlify_arg(value)
+        elif isinstance(arg, dict) and arg.pop("__kwarg__", False):
+            named.update(arg)
+        else:
+            positional.append(yamlify_arg(arg))
+    return condition_input(positional, named) if condition else (positional, named)
+
+
+def parse_function(s):
+    """Return the name, arguments and keywords of a call that is written as text."""
+    import ast
+    found = re.match(r"(\w[\w.]*)\((.*)\)$", s.strip(), re.DOTALL)
+    if not found:
+        return None, None, None
+    positional, named = [], {}
+    for word in shlex_split(found.group(2).replace(",", " ")):
+        name, value = parse_kwarg(word)
+        text = word if name is None else value
+        try:
+            text = ast.literal_eval(text)
+        except (SyntaxError, ValueError):
+            pass
+        if name is None:
+            positional.append(text)
+        else:
+            named[name] = text
+    return found.group(1), positional, named
+
+
+def prepare_kwargs(all_kwargs, class_init_kwargs):
+    """Return the keywords of a class and the others."""
+    import collections
+    given = get_function_argspec(class_init_kwargs).args if callable(class_init_kwargs) else class_init_kwargs
+    first, rest = collections.OrderedDict(), collections.OrderedDict()
+    for name, value in all_kwargs.items():
+        (first if name in given else rest)[name] = value
+    return first, rest

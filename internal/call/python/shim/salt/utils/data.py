@@ -305,3 +305,110 @@ class CaseInsensitiveDict(dict):
     def update(self, *args, **kwargs):
         for key, value in dict(*args, **kwargs).items():
             self[key] = value
+
+
+def _with_case(data, change):
+    if isinstance(data, dict):
+        return {_with_case(k, change): _with_case(v, change) for k, v in data.items()}
+    if isinstance(data, (list, tuple, set)):
+        return type(data)(_with_case(v, change) for v in data)
+    return change(data) if isinstance(data, str) else data
+
+
+def to_lowercase(data, preserve_dict_class=False):
+    """Return data with all texts in lower case."""
+    return _with_case(data, str.lower)
+
+
+def to_uppercase(data, preserve_dict_class=False):
+    """Return data with all texts in upper case."""
+    return _with_case(data, str.upper)
+
+
+def exactly_n(iterable, amount=1):
+    """Report whether a number of elements is true."""
+    return sum(1 for v in iterable if v) == amount
+
+
+def exactly_one(iterable):
+    """Report whether one element is true."""
+    return exactly_n(iterable)
+
+
+def filter_by(lookup_dict, lookup, traverse, merge=None, default="default", base=None):
+    """Return the values of a dict whose key matches a value of data."""
+    import copy
+    import fnmatch
+    import salt.utils.dictupdate
+    found = None
+    value = traverse_dict_and_list(traverse, lookup, [])
+    for each in value if isinstance(value, list) else [value]:
+        for key in lookup_dict:
+            if fnmatch.fnmatchcase(str(each), str(key)):
+                found = lookup_dict[key]
+                break
+        if found is not None:
+            break
+    if found is None:
+        found = lookup_dict.get(default)
+    if base and base in lookup_dict:
+        start = lookup_dict[base]
+        if found is None:
+            found = start
+        elif isinstance(start, dict) and isinstance(found, dict):
+            found = salt.utils.dictupdate.update(copy.deepcopy(start), copy.deepcopy(found))
+    if merge:
+        from salt.exceptions import SaltException
+        if not isinstance(merge, dict):
+            raise SaltException("filter_by merge argument must be a dictionary.")
+        if found is None:
+            found = merge
+        else:
+            salt.utils.dictupdate.update(found, copy.deepcopy(merge))
+    return found
+
+
+def hash(value, algorithm="sha512"):  # noqa: A001
+    """Return the digest of a text."""
+    import hashlib
+    data = value.encode() if isinstance(value, str) else value
+    return hashlib.new(algorithm, data).hexdigest()
+
+
+def sample(value, size, seed=None):
+    """Return random elements of a list."""
+    import random
+    return random.Random(seed).sample(list(value), size) if seed is not None else random.sample(list(value), size)
+
+
+def shuffle(value, seed=None):
+    """Return the elements of a list in a random order."""
+    return sample(value, len(value), seed)
+
+
+def to_entries(data):
+    """Return the keys and values of a dict or list as a list of dicts."""
+    items = data.items() if isinstance(data, dict) else enumerate(data)
+    return [{"key": k, "value": v} for k, v in items]
+
+
+def from_entries(entries):
+    """Return the dict of such a list."""
+    out = {}
+    for entry in entries:
+        key = next((entry[n] for n in ("key", "Key", "name", "Name") if n in entry), None)
+        if key is not None:
+            out[key] = entry.get("value", entry.get("Value"))
+    return out
+
+
+def simple_types_filter(data):
+    """Return data with text in the place of what is no simple value."""
+    if isinstance(data, (list, tuple)):
+        return [simple_types_filter(v) if isinstance(v, (dict, list)) else
+                v if v is None or isinstance(v, (str, int, float, bool, tuple)) else repr(v) for v in data]
+    if isinstance(data, dict):
+        return {(k if isinstance(k, (str, int, float, bool)) else repr(k)):
+                simple_types_filter(v) if isinstance(v, (dict, list)) else
+                v if v is None or isinstance(v, (str, int, float, bool, tuple)) else repr(v) for k, v in data.items()}
+    return data

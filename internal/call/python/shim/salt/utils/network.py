@@ -82,3 +82,231 @@ def is_private(ip):
 def is_loopback(ip):
     """Report whether an address is one of this host alone."""
     return ipaddress.ip_address(ip).is_loopback
+
+
+def ip_to_host(ip):
+    """Return the name of an address, or None."""
+    try:
+        return socket.gethostbyaddr(ip)[0]
+    except OSError:
+        return None
+
+
+def is_subnet(cidr):
+    """Report whether a text is an address with a prefix length."""
+    return is_ipv4_subnet(cidr) or is_ipv6_subnet(cidr)
+
+
+def _is_subnet(cidr, version):
+    try:
+        return "/" in cidr and ipaddress.ip_network(cidr, strict=False).version == version
+    except (TypeError, ValueError):
+        return False
+
+
+def is_ipv4_subnet(cidr):
+    """Report whether a text is such a network of version 4."""
+    return _is_subnet(cidr, 4)
+
+
+def is_ipv6_subnet(cidr):
+    """Report whether a text is such a network of version 6."""
+    return _is_subnet(cidr, 6)
+
+
+def is_ip_filter(ip, options=None):
+    """Return an address, or None for what is none."""
+    return str(ip) if is_ip(ip) else None
+
+
+def is_ipv4_filter(ip, options=None):
+    """Return an address of version 4, or None."""
+    return str(ip) if is_ipv4(ip) else None
+
+
+def is_ipv6_filter(ip, options=None):
+    """Return an address of version 6, or None."""
+    return str(ip) if is_ipv6(ip) else None
+
+
+def calculate_subnet(ip, netmask):
+    """Return the network of an address and its netmask."""
+    return str(ipaddress.ip_network("{}/{}".format(ip, netmask), strict=False))
+
+
+def get_net_start(ipaddr, netmask):
+    """Return the address of a network."""
+    return str(ipaddress.ip_network("{}/{}".format(ipaddr, netmask), strict=False).network_address)
+
+
+def get_net_size(mask):
+    """Return the prefix length of a netmask."""
+    return ipaddress.ip_network("0.0.0.0/" + mask).prefixlen
+
+
+def natural_ipv4_netmask(ip, fmt="prefixlen"):
+    """Return the netmask of the class of an address."""
+    first = int(str(ip).split(".", maxsplit=1)[0])
+    bits = 8 if first < 128 else 16 if first < 192 else 24
+    return "/{}".format(bits) if fmt == "prefixlen" else cidr_to_ipv4_netmask(bits)
+
+
+def rpad_ipv4_network(ip):
+    """Return the first bytes of a network as an address."""
+    return ".".join((str(ip).split(".") + ["0"] * 4)[:4])
+
+
+def network_hosts(value, options=None, version=None):
+    """Return the addresses of the hosts of a network."""
+    return [str(host) for host in ipaddress.ip_network(value, strict=False).hosts()]
+
+
+def network_size(value, options=None, version=None):
+    """Return how many addresses a network has."""
+    return ipaddress.ip_network(value, strict=False).num_addresses
+
+
+def interface(iface):
+    """Return what is known of a network interface."""
+    found = interfaces()
+    return found.get(iface, {}).get("inet") if iface in found else 'Interface "{}" not in available interfaces: "{}"'.format(
+        iface, '", "'.join(found))
+
+
+def interface_ip(iface):
+    """Return the first address of version 4 of an interface."""
+    found = interfaces()
+    if iface not in found:
+        return 'Interface "{}" not in available interfaces: "{}"'.format(iface, '", "'.join(found))
+    inet = found[iface].get("inet") or found[iface].get("inet6")
+    return inet[0].get("address", "") if inet else ""
+
+
+def linux_interfaces():
+    """Return the network interfaces."""
+    return interfaces()
+
+
+def _get_interfaces():
+    return interfaces()
+
+
+def _clear_interfaces():
+    pass
+
+
+def ip_networks(interface=None, include_loopback=False, verbose=False, interface_data=None):
+    """Return the networks of the interfaces."""
+    return _networks(interface, include_loopback, "inet")
+
+
+def ip_networks6(interface=None, include_loopback=False, verbose=False, interface_data=None):
+    """Return the networks of version 6 of the interfaces."""
+    return _networks(interface, include_loopback, "inet6")
+
+
+def _networks(wanted, loopback, kind):
+    out = set()
+    for name, data in interfaces().items():
+        if wanted is not None and name != wanted:
+            continue
+        for part in data.get(kind, ()):
+            mask = part.get("netmask" if kind == "inet" else "prefixlen")
+            network = ipaddress.ip_network("{}/{}".format(part["address"], mask), strict=False)
+            if loopback or not network.is_loopback:
+                out.add(str(network))
+    return sorted(out)
+
+
+def gen_mac(prefix="AC:DE:48"):
+    """Return a random address of a network card."""
+    import random
+    return "{}:{:02X}:{:02X}:{:02X}".format(prefix, random.randint(0, 255), random.randint(0, 255), random.randint(0, 255))
+
+
+def mac_str_to_bytes(mac_str):
+    """Return the bytes of the address of a network card."""
+    digits = mac_str if len(mac_str) == 12 else "".join(mac_str[i:i + 2] for i in range(0, len(mac_str), 3))
+    if len(digits) != 12:
+        raise ValueError("Invalid MAC address")
+    return bytes.fromhex(digits)
+
+
+def mac2eui64(mac, prefix=None):
+    """Return the part for the host of an address of version 6, or the whole with a prefix."""
+    digits = "".join(c for c in mac if c not in ".:-").lower()
+    flipped = "{:02x}".format(int(digits[:2], 16) ^ 2)
+    eui = flipped + digits[2:6] + "fffe" + digits[6:]
+    text = ":".join(eui[i:i + 4] for i in range(0, 16, 4))
+    if prefix is None:
+        return text
+    return str(ipaddress.ip_network(prefix, strict=False)[int(eui, 16)])
+
+
+def ip_bracket(addr, strip=False):
+    """Return an address of version 6 in brackets, or without them."""
+    addr = str(addr).strip("[]")
+    return "[{}]".format(addr) if not strip and is_ipv6(addr) else addr
+
+
+def parse_host_port(host_port):
+    """Return the host and the port, or None, of a text."""
+    host, port = host_port, None
+    if host_port.startswith("["):
+        host, _, rest = host_port[1:].partition("]")
+        host = str(ipaddress.IPv6Address(host))
+        port = rest[1:] if rest.startswith(":") else None
+    elif host_port.count(":") == 1:
+        host, port = host_port.split(":")
+    try:
+        return host, None if port is None else int(port)
+    except ValueError:
+        raise ValueError('host_port "{}" port value "{}" is not an integer.'.format(host_port, port)) from None
+
+
+def dns_check(addr, port=80, safe=False, ipv6=None, attempt_connect=True):
+    """Return the address of a host."""
+    from salt.exceptions import SaltSystemExit
+    family = {None: socket.AF_UNSPEC, True: socket.AF_INET6, False: socket.AF_INET}[ipv6]
+    try:
+        found = socket.getaddrinfo(addr, port, family, socket.SOCK_STREAM)
+    except OSError:
+        found = []
+    if not found:
+        raise SaltSystemExit("DNS lookup or connection check of '{}' failed.".format(addr))
+    return ip_bracket(found[0][4][0])
+
+
+def is_reachable_host(entity_name):
+    """Report whether the name of a host is known."""
+    try:
+        return bool(socket.getaddrinfo(entity_name, 0))
+    except OSError:
+        return False
+
+
+def refresh_dns():
+    """Do nothing: names are looked up each time."""
+
+
+def remote_port_tcp(port):
+    """Return the addresses to whose port there are connections."""
+    return {c["remote_addr"] for c in active_tcp().values() if str(c["remote_port"]) == str(port)}
+
+
+def local_port_tcp(port):
+    """Return the addresses that have connections to a port of this host."""
+    return {c["remote_addr"] for c in active_tcp().values() if str(c["local_port"]) == str(port)}
+
+
+def filter_by_networks(values, networks):
+    """Return the addresses that are in networks."""
+    if not networks:
+        return values
+    known = [ipaddress.ip_network(n) for n in networks]
+
+    def inside(address):
+        return any(ipaddress.ip_address(address) in n for n in known)
+    if isinstance(values, dict):
+        return {k: list(filter(inside, v)) for k, v in values.items()}
+    return list(filter(inside, values))

@@ -7,8 +7,12 @@ def parse(url):
     """Return the path and the environment of a URL."""
     if not url.startswith("salt://"):
         return url, None
-    path, _, query = url[len("salt://"):].partition("?")
-    return path, dict(urllib.parse.parse_qsl(query)).get("saltenv")
+    path = url[len("salt://"):]
+    for mark in ("?env=", "?saltenv="):
+        if mark in path:
+            path, _, saltenv = path.partition(mark)
+            return path, saltenv
+    return path, None
 
 
 def create(path, saltenv=None):
@@ -45,3 +49,35 @@ def add_http_basic_auth(url, user=None, password=None, https_only=False):
         return url
     parts = urllib.parse.urlsplit(url)
     return urllib.parse.urlunsplit(parts._replace(netloc="{}:{}@{}".format(user, password or "", parts.netloc)))
+
+
+def is_escaped(url):
+    """Report whether the path of a URL begins with a bar, so that a question mark is part of it."""
+    if url.startswith("salt://"):
+        return parse(url)[0].startswith("|")
+    return "://" not in url and url.startswith("|")
+
+
+def escape(url):
+    """Return a URL whose question marks are part of the path."""
+    if is_escaped(url):
+        return url
+    if url.startswith("salt://"):
+        path, saltenv = parse(url)
+        return create("|" + path, saltenv)
+    return url if "://" in url else "|" + url
+
+
+def unescape(url):
+    """Return a URL without the bar."""
+    if not is_escaped(url):
+        return url
+    if url.startswith("salt://"):
+        path, saltenv = parse(url)
+        return create(path.lstrip("|"), saltenv)
+    return url.lstrip("|")
+
+
+def strip_proto(url):
+    """Return a URL without its scheme."""
+    return url.partition("://")[2] if "://" in url else url

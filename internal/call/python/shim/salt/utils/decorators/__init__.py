@@ -2,42 +2,71 @@
 
 import functools
 import logging
+import sys
 
 log = logging.getLogger(__name__)
 
 
-class depends:
-    """Takes a function away from its module unless names among its globals are there.
+DEPENDENCIES = {}  # module: what its functions depend on
 
-    Arguments are names, functions or programs; fallback_function stands for the function.
+
+class Depends:
+    """Takes a function away from its module unless names among the module's globals are there.
+
+    With retcode or nonzero_retcode the dependencies are commands. fallback_function stands for the function.
     """
 
-    def __init__(self, *dependencies, **kwargs):
-        self.dependencies = dependencies
-        self.fallback = kwargs.get("fallback_function")
+    def __init__(self, *dependencies, **params):
+        self.dependencies, self.params = dependencies, params
 
     def __call__(self, function):
-        missing = []
+        frame = sys._getframe(1)
         for dependency in self.dependencies:
-            if isinstance(dependency, str):
-                scope = function.__globals__
-                if dependency in scope:
-                    continue
-                try:
-                    __import__(dependency)
-                except ImportError:
-                    import shutil
-                    if not shutil.which(dependency):
-                        missing.append(dependency)
-            elif callable(dependency):
-                if not dependency():
-                    missing.append(getattr(dependency, "__name__", "a condition"))
-            elif not dependency:
-                missing.append(str(dependency))
-        if not missing:
-            return function
-        log.debug("%s is not available: it depends on %s", function.__name__, ", ".join(missing))
-        return self.fallback
+            DEPENDENCIES.setdefault(frame.f_globals.get("__name__"), []).append((function.__name__, dependency, frame, self.params))
+        return function
+
+
+depends = Depends
+
+
+def enforce(module, functions, renamed):
+    """Remove or replace the functions of a loaded module whose dependencies are not there."""
+    for name, dependency, frame, params in DEPENDENCIES.pop(module, ()):
+        if _met(dependency, frame, params):
+            continue
+        log.debug("%s.%s is not available: it depends on %s", module, name, dependency)
+        name = renamed.get(name, name)
+        if name not in functions:
+            continue
+        if params.get("fallback_function") is not None:
+            functions[name] = params["fallback_function"]
+        else:
+            del functions[name]
+
+
+def _met(dependency, frame, params):
+    if "retcode" in params or "nonzero_retcode" in params:
+        code = _retcode(dependency)
+        if "retcode" in params:
+            return code == params["retcode"]
+        return (code != 0) == bool(params["nonzero_retcode"])
+    if dependency is True:
+        return True
+    found = frame.f_locals.get(dependency) or frame.f_globals.get(dependency)
+    if found and "version" in params:
+        import salt.utils.versions
+        return salt.utils.versions.version_cmp(str(getattr(found, "__version__", "")), params["version"]) >= 0
+    return bool(found)
+
+
+def _retcode(command):
+    import shlex
+    import subprocess
+    try:
+        return subprocess.run(shlex.split(command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              check=False).returncode
+    except OSError:
+        return -1
 
 
 def which(exe):
@@ -103,14 +132,31 @@ def _same(*_, **__):
 is_deprecated = with_deprecated = _same
 
 
-def require_one_of(*_, **__):
-    """Return a decorator that leaves functions as they are."""
-    return lambda function: function
+def _of_one(names, needed, text):
+    """Return a decorator that counts the given arguments of some names."""
+    def wrapper(function):
+        @functools.wraps(function)
+        def wrapped(*args, **kwargs):
+            from salt.exceptions import SaltInvocationError
+            given = [k for k, v in kwargs.items() if v and k in names]
+            given += [a for a, name in zip(args, function.__code__.co_varnames) if a and name in names]
+            if len(given) > 1:
+                raise SaltInvocationError(text + ", ".join(names))
+            if needed and not given:
+                raise SaltInvocationError("One of the following must be provided: " + ", ".join(names))
+            return function(*args, **kwargs)
+        return wrapped
+    return wrapper
 
 
-def allow_one_of(*_, **__):
-    """Return a decorator that leaves functions as they are."""
-    return lambda function: function
+def require_one_of(*names):
+    """Return a decorator that wants one of some arguments."""
+    return _of_one(names, True, "Only one of the following is allowed: ")
+
+
+def allow_one_of(*names):
+    """Return a decorator that wants at most one of some arguments."""
+    return _of_one(names, False, "Only of the following is allowed: ")
 
 
 def ensure_unicode_args(function):

@@ -1,0 +1,191 @@
+package python
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+)
+
+// TestAbsentNames checks that a module which imports what Salt has and the shim lacks can be used
+// except for the functions that need it.
+func TestAbsentNames(t *testing.T) {
+	f := newFixture(t, map[string]string{"sample": `
+import salt.cloud
+import salt.crypt
+import salt.utils.files
+from salt.utils.vault import query, VaultException
+try:
+    from salt.utils.vault import no_such_name
+except ImportError:
+    no_such_name = None
+class Own(VaultException):
+    pass
+def fine():
+    try:
+        raise ValueError("x")
+    except Own:
+        pass
+    except ValueError:
+        return [no_such_name, hasattr(salt.crypt, "gen_keys"), hasattr(salt.crypt, "no_such_name"), hasattr(salt.utils.files, "no_such_name"),
+                isinstance(1, query)]
+def imported():
+    return query("GET")
+def dotted():
+    return salt.crypt.gen_keys("/x")
+def below():
+    return salt.crypt.PrivateKey.from_file("/x")
+`}, nil)
+	if v, err := f.run(t, "sample.fine"); err != nil || !reflect.DeepEqual(value.Items(v), []any{nil, true, false, false, false}) {
+		t.Errorf("%v %v", v, err)
+	}
+	for name, text := range map[string]string{
+		"imported": "Brine does not provide salt.utils.vault.query of Salt, which " + filepath.Join(f.dir, "sample.py") + " in line 21 uses",
+		"dotted":   "Brine does not provide salt.crypt.gen_keys of Salt, which " + filepath.Join(f.dir, "sample.py") + " in line 23 uses",
+		"below":    "AttributeError: Brine does not provide salt.crypt.PrivateKey of Salt, which " + filepath.Join(f.dir, "sample.py") + " in line 25 uses",
+	} {
+		if _, err := f.run(t, "sample."+name); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if text := f.log.String(); !strings.Contains(text, "sample.py in line 3 imports salt.crypt, which Brine does not provide") {
+		t.Errorf("the log does not name the import:\n%s", text)
+	}
+}
+
+// TestListedFunctions checks that __all__ limits the functions of a module, and that its function
+// __init__ runs before __virtual__, as in Salt.
+func TestListedFunctions(t *testing.T) {
+	f := newFixture(t, map[string]string{
+		"listed": "__all__ = ['shown']\ndef shown():\n    pass\ndef hidden():\n    pass\n",
+		"depending": `
+from salt.utils.decorators import depends
+import os
+missing = None
+@depends('os')
+def both():
+    return gone()
+@depends('missing')
+def gone():
+    return 3
+@depends('missing', fallback_function=lambda: 'fallback')
+def instead():
+    pass
+@depends('true', retcode=0)
+def command():
+    pass
+@depends('false', retcode=0)
+def no_command():
+    pass
+`,
+		"spaced": `
+from salt.utils.functools import namespaced_function
+import salt.modules.brine
+own = namespaced_function(salt.modules.brine.echo, globals())
+`,
+		"begun": "ready = []\ndef __init__(opts):\n    ready.append(opts['id'])\ndef __virtual__():\n    return ready == ['m1']\ndef x():\n    pass\n",
+	}, nil)
+	names, _, err := f.List(t.Context(), f.env, "modules")
+	want := []string{"begun.x", "depending.both", "depending.command", "depending.instead", "listed.shown", "spaced.own"}
+	if err != nil || !reflect.DeepEqual(names, want) {
+		t.Error(names, err)
+	}
+	for name, want := range map[string]any{"depending.both": int64(3), "depending.instead": "fallback", "spaced.own": "x"} {
+		args := []any{"x"}
+		if name != "spaced.own" {
+			args = nil
+		}
+		if v, err := f.run(t, name, args...); err != nil || v != want {
+			t.Errorf("%s: %v %v", name, v, err)
+		}
+	}
+}
+
+// TestShimFunctions compares results of the shim's functions with those of Salt's.
+func TestShimFunctions(t *testing.T) {
+	f := newFixture(t, map[string]string{"sample": `
+import importlib
+def call(module, name, *args):
+    return getattr(importlib.import_module(module), name)(*args)
+`}, nil)
+	file := filepath.Join(f.dir, "resolv.conf")
+	write(t, file, "nameserver 10.0.0.2 # first\nnameserver 10.0.0.2\nnameserver fe80::1\nsearch a.example b.example\nsortlist 10.0.0.0\noptions rotate\n")
+	for _, c := range []struct {
+		module, name string
+		args         []any
+		want         string
+	}{
+		{"salt.utils.pkg", "split_comparison", []any{">= 1.2"}, "('>=', '1.2')"},
+		{"salt.utils.pkg", "split_comparison", []any{"1.2"}, "('', '1.2')"},
+		{"salt.utils.pkg", "check_refresh", []any{value.DictOf("cachedir", f.dir), nil}, "False"},
+		{"salt.utils.pkg", "check_refresh", []any{value.DictOf("cachedir", f.dir), true}, "True"},
+		{"salt.utils.pkg.rpm", "version_to_evr", []any{"2:1.0-3"}, "('2', '1.0', '3')"},
+		{"salt.utils.pkg.rpm", "version_to_evr", []any{"1.0"}, "('0', '1.0', '')"},
+		{"salt.utils.pkg.rpm", "resolve_name", []any{"x", "noarch", "x86_64"}, "'x'"},
+		{"salt.utils.pkg.rpm", "resolve_name", []any{"x", "i686", "x86_64"}, "'x.i686'"},
+		{"salt.utils.dns", "parse_resolv", []any{file}, "{'nameservers': ['10.0.0.2', 'fe80::1'], 'ip4_nameservers': ['10.0.0.2'], " +
+			"'ip6_nameservers': ['fe80::1'], 'sortlist': ['10.0.0.0/255.0.0.0'], 'domain': '', 'search': ['a.example', 'b.example'], 'options': ['rotate']}"},
+		{"salt.utils.dns", "srv_name", []any{"ldap/tcp", "tcp", "a.example"}, "'_ldap._tcp.a.example'"},
+		{"salt.utils.verify", "clean_path", []any{"/a/b", "/a/b/c"}, "'/a/b/c'"},
+		{"salt.utils.verify", "clean_path", []any{"/a/b", "/a/b/../c"}, "''"},
+		{"salt.utils.verify", "valid_id", []any{nil, "../x"}, "False"},
+		{"salt.utils.value", "xor", []any{true, true}, "False"},
+		{"salt.utils.validate.user", "valid_username", []any{"www-data"}, "True"},
+		{"salt.utils.network", "natural_ipv4_netmask", []any{"172.16.0.1"}, "'/16'"},
+		{"salt.utils.network", "calculate_subnet", []any{"10.1.2.3", "255.255.0.0"}, "'10.1.0.0/16'"},
+		{"salt.utils.network", "is_subnet", []any{"10.0.0.0/8"}, "True"},
+		{"salt.utils.network", "mac2eui64", []any{"52:54:00:12:34:56"}, "'5054:00ff:fe12:3456'"},
+		{"salt.utils.network", "ip_bracket", []any{"fe80::1"}, "'[fe80::1]'"},
+		{"salt.utils.network", "parse_host_port", []any{"a.example:80"}, "('a.example', 80)"},
+		{"salt.utils.url", "escape", []any{"salt://a?b"}, "'salt://|a?b'"},
+		{"salt.utils.url", "strip_proto", []any{"https://a/b"}, "'a/b'"},
+		{"salt.utils.args", "parse_kwarg", []any{"a=b"}, "('a', 'b')"},
+		{"salt.utils.args", "condition_input", []any{value.ListOf("x"), value.DictOf("a", "1")}, "['x', {'a': '1', '__kwarg__': True}]"},
+		{"salt.utils.data", "to_uppercase", []any{value.DictOf("a", value.ListOf("b"))}, "{'A': ['B']}"},
+		{"salt.utils.data", "exactly_one", []any{value.ListOf(0, 1)}, "True"},
+		{"salt.utils.data", "filter_by", []any{value.DictOf("A", 1, "default", 2), "b", value.DictOf("b", "A")}, "1"},
+		{"salt.utils.jid", "jid_to_time", []any{"20260102030405000006"}, "'2026, Jan 02 03:04:05.000006'"},
+		{"salt.utils.jid", "format_jid_instance", []any{"1", value.DictOf("fun", "test.ping", "arg", value.ListOf(), "tgt", "*", "user", "root")},
+			"{'Function': 'test.ping', 'Arguments': [], 'Target': '*', 'Target-type': 'list', 'User': 'root', 'StartTime': ''}"},
+		{"salt.utils.textformat", "TextFormat", []any{"red"}, `'\x1b[0;31m'`},
+	} {
+		v, err := f.run(t, "sample.call", append([]any{c.module, c.name}, c.args...)...)
+		if got := value.Repr(v); err != nil || got != c.want {
+			t.Errorf("%s.%s%v = %s, want %s (%v)", c.module, c.name, c.args, got, c.want, err)
+		}
+	}
+}
+
+// TestErrorWithInfo checks the text of a CommandExecutionError with details.
+func TestErrorWithInfo(t *testing.T) {
+	f := newFixture(t, map[string]string{"sample": `
+from salt.exceptions import CommandExecutionError
+def fail():
+    raise CommandExecutionError("it failed", info=["one", "two"])
+def parts():
+    e = CommandExecutionError("it failed!", info={"changes": {"a": 1}})
+    return [e.error, e.strerror, e.strerror_without_changes]
+`}, nil)
+	_, err := f.run(t, "sample.fail")
+	var command *fn.CommandError
+	if !errors.As(err, &command) || command.Error() != "it failed. Additional info follows:\n\n- one\n- two" {
+		t.Errorf("%v", err)
+	}
+	v, err := f.run(t, "sample.parts")
+	want := []any{"it failed!", "it failed! Additional info follows:\n\nchanges:\n    ----------\n    a:\n        1", "it failed!"}
+	if err != nil || !reflect.DeepEqual(value.Items(v), want) {
+		t.Errorf("%q %v", value.Items(v), err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,73 @@
+package usermodules
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"brine/internal/call/fn"
+	"brine/internal/call/python"
+	"brine/internal/py/value"
+	"brine/test/tools"
+)
+
+// TestGrainsModules checks what functions of grains modules can call and get while the grains are
+// collected.
+func TestGrainsModules(t *testing.T) {
+	tools.NeedPython(t, "python3", "marshal")
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "extmods", "grains"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "extmods", "grains", "own.py"), []byte(`
+from salt.modules import file
+import salt.grains.core
+import salt.modules.state
+def machine():
+    return {"there": file.directory_exists("/tmp")}
+def of_proxy(proxy, grains):
+    return {"no_proxy": proxy is None, "seen": grains["host"]}
+def core():
+    return {"core": salt.grains.core.hostname()}
+def late():
+    return {"late": hasattr(salt.modules.state, "apply")}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var called string
+	funcs, err := fn.NewRegistry(nil,
+		fn.Module{Name: "file", Doc: `Files.`, Funcs: []fn.Func{
+			fn.Of("directory_exists", func(_ context.Context, _ *fn.Call, a struct {
+				Path string `salt:"path" doc:"A path."`
+			}) (any, error) {
+				called = a.Path
+				return true, nil
+			}, `Report whether a directory exists.`),
+		}},
+		fn.Module{Name: "state", Doc: `States.`, Funcs: []fn.Func{
+			fn.Of("apply", func(context.Context, *fn.Call, struct{}) (any, error) { return nil, nil }, `Apply.`),
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := New(Config{
+		Kinds: MinionKinds, CacheDir: dir, ExtensionModules: filepath.Join(dir, "extmods"), ID: "m1", Opts: value.DictOf("id", "m1"), Log: slog.Default(),
+		Options: python.Options{Helper: true, Helpers: 1, Idle: time.Minute, Memory: 1 << 30, Program: "/usr/bin/python3"},
+		Call: func() *fn.Call {
+			t.Error("the grains were needed to collect them")
+			return &fn.Call{}
+		},
+		Funcs: func() *fn.Registry { return funcs },
+	})
+	t.Cleanup(m.Close)
+	grains := value.DictOf("host", "m1", "domain", "x.example")
+	m.Grains(t.Context(), grains)
+	want := value.DictOf("host", "m1", "domain", "x.example", "core", value.DictOf("domain", "x.example", "host", "m1"), "late", false,
+		"there", true, "no_proxy", true, "seen", "m1")
+	if !value.Equal(grains, want) || called != "/tmp" {
+		t.Errorf("%s, want %s; called for %q", value.Repr(grains), value.Repr(want), called)
+	}
+}
