@@ -110,7 +110,12 @@ own = namespaced_function(salt.modules.brine.echo, globals())
 func TestShimFunctions(t *testing.T) {
 	f := newFixture(t, map[string]string{"sample": `
 import importlib
+def through(name, first, *args):
+    __salt__[name](first, *args)
+    return first
 def call(module, name, *args):
+    if module == "sample":
+        return globals()[name](*args)
     return getattr(importlib.import_module(module), name)(*args)
 `}, nil)
 	file := filepath.Join(f.dir, "resolv.conf")
@@ -152,6 +157,13 @@ def call(module, name, *args):
 		{"salt.utils.jid", "jid_to_time", []any{"20260102030405000006"}, "'2026, Jan 02 03:04:05.000006'"},
 		{"salt.utils.jid", "format_jid_instance", []any{"1", value.DictOf("fun", "test.ping", "arg", value.ListOf(), "tgt", "*", "user", "root")},
 			"{'Function': 'test.ping', 'Arguments': [], 'Target': '*', 'Target-type': 'list', 'User': 'root', 'StartTime': ''}"},
+		{"salt.modules.pkg_resource", "parse_targets", []any{"a,b", nil, nil}, "({'a': None, 'b': None}, 'repository')"},
+		{"salt.modules.pkg_resource", "parse_targets", []any{nil, value.ListOf("a", value.DictOf("b", 1.5)), nil},
+			"({'a': None, 'b': '1.5'}, 'repository')"},
+		{"salt.modules.pkg_resource", "format_pkg_list", []any{value.DictOf("a",
+			value.ListOf(value.DictOf("epoch", "1", "version", "2", "release", "3"))), false, nil}, "{'a': '1:2-3'}"},
+		{"sample", "through", []any{"pkg_resource.stringify", value.DictOf("a", value.ListOf("1", "2"))}, "{'a': '1,2'}"},
+		{"sample", "through", []any{"pkg_resource.add_pkg", value.DictOf("a", value.ListOf("1")), "b", "3"}, "{'a': ['1'], 'b': ['3']}"},
 		{"salt.utils.textformat", "TextFormat", []any{"red"}, `'\x1b[0;31m'`},
 	} {
 		v, err := f.run(t, "sample.call", append([]any{c.module, c.name}, c.args...)...)
@@ -187,5 +199,40 @@ func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestLacking checks which uses of Salt's package count as not provided.
+func TestLacking(t *testing.T) {
+	text := `"""salt.crypt.gen_keys in the documentation"""
+import salt.crypt
+import salt.utils.files, salt.utils.vault
+from salt.utils.vault import (query,
+    no_such_name)
+from salt.exceptions import CommandExecutionError, InvalidConfigError
+try:
+    from salt.utils import which
+except ImportError:
+    from salt.utils.path import which
+
+def x():
+    # salt.crypt.PrivateKey
+    salt.utils.files.fopen("/x")
+    salt.modules.cmdmod.run("x")
+    salt.utils.vault.query("x")
+    return "a string" + salt.crypt.PublicKey("x").verify()
+`
+	var got []string
+	for _, l := range Lacking([]byte(text)) {
+		got = append(got, l.Name, text[l.Offset:][:10])
+	}
+	want := []string{"salt.utils.vault.query", "salt.utils", "salt.crypt.PublicKey", "salt.crypt"}
+	if len(got) != len(want) {
+		t.Fatalf("%q", got)
+	}
+	for i := range want {
+		if !strings.HasPrefix(got[i], want[i]) {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }

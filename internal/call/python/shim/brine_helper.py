@@ -363,6 +363,10 @@ class Functions:
         found = loader.find(name, False) if loader else None
         if found is None and not STOCK and pipe.ask("has", self.kind, name):
             found = Function(self.kind, name)
+        if found is None and not STOCK and self.kind == "modules" and name.startswith("pkg_resource."):
+            import salt.modules.pkg_resource as shared
+            function = name.partition(".")[2]
+            found = None if function.startswith("_") else getattr(shared, function, None)
         if found is None and loader and not STOCK:
             found = loader.find(name, True)
         return found

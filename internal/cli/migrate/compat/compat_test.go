@@ -96,7 +96,7 @@ func TestTexts(t *testing.T) {
 		"salt/own.sls":           "a:\n  mystate.done: []\nb:\n  cmd.run:\n    - name: {{ salt['mymod.go']() }}\n    - cwd: {{ salt['mymod.stop']() }}\n",
 		"salt/conf.jinja":        "{{ salt['mymod.go']() }}{{ salt['mymod.more']() }}{{ salt['mymod.given']() }}\n",
 		"salt/data.bin":          "\x00{{ salt['nosuch.one']() }}",
-		"salt/_modules/mymod.py": "def go():\n    return 1\n", "salt/_grains/mine.py": "", "salt/_runners/mine.py": "",
+		"salt/_modules/mymod.py": "import salt.crypt\n\ndef go():\n    \"\"\"__salt__['no.example']\"\"\"\n    return salt.crypt.gen_keys(__salt__['pkg_resource.version']('x'))\n", "salt/_grains/mine.py": "", "salt/_runners/mine.py": "",
 		// Two files with one virtual name: Salt looks up functions in both.
 		"salt/_modules/mymore.py": "from x import (\n  given,\n)\n__virtualname__ = 'mymod'\nmore = given(1)\n",
 		"salt/_pillar/own.py":     "def ext_pillar(minion_id, pillar, x):\n    return {}\n",
@@ -114,7 +114,7 @@ func TestTexts(t *testing.T) {
 		"missing renderer nacl pillar/secret.sls:1",
 		"missing state kubernetes.namespace_present salt/k8s.sls:2", "missing state file.shortcut salt/k8s.sls:5",
 		"missing function vault.read_secret salt/funcs.sls:3", "missing function boto_ec2.find_images salt/funcs.sls:4",
-		"missing python mymod.stop salt/own.sls:6",
+		"missing python mymod.stop salt/own.sls:6", "missing python salt.crypt.gen_keys salt/_modules/mymod.py:5",
 		"python _modules/mymod salt/_modules/mymod.py", "python _modules/mymod salt/_modules/mymore.py",
 		"python _states/mystate salt/_states/other.py", "python _grains/mine salt/_grains/mine.py",
 		"python _runners/mine salt/_runners/mine.py", "python _pillar/own salt/_pillar/own.py", "pillar source own etc/master:5",

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"brine/internal/call/python"
 	"brine/internal/daemons/usermodules"
 )
 
@@ -121,8 +122,21 @@ func (c *checker) pythonIn(kind, dir string) error {
 // pythonCalls checks the functions that Python code calls.
 func (c *checker) pythonCalls(path string, text []byte, where where) {
 	lines := lineCounter{text: text}
+	text = python.Code(text)
 	for _, m := range byKey().FindAllSubmatchIndex(text, -1) {
-		c.function(string(text[m[2]:m[3]]), path, lines.at(m[0]), where)
+		full := string(text[m[2]:m[3]])
+		if !strings.HasPrefix(full, "pkg_resource.") { // the helper has it for modules in Python
+			c.function(full, path, lines.at(m[0]), where)
+		}
+	}
+}
+
+// pythonImports records the parts of Salt's package that a module uses and Brine does not provide.
+func (c *checker) pythonImports(path string, text []byte) {
+	for _, l := range python.Lacking(text) {
+		lines := lineCounter{text: text}
+		c.add(Finding{Kind: KindPython, Name: l.Name, Places: places(path, lines.at(l.Offset)), Missing: true,
+			Why: "Brine does not provide this part of Salt's package; what uses it fails (docs/python-modules.md)"})
 	}
 }
 
@@ -156,8 +170,11 @@ func (c *checker) reportPython() {
 					"; try it as docs/python-modules.md says"
 			}
 			// __salt__ has runners in a runner, and no functions in a wheel module or an outputter.
-			if text, err := readFile(p.path, maxSLS); err == nil && !slices.Contains([]string{"_utils", "_runners", "_wheel", "_output"}, p.kind) {
-				c.pythonCalls(p.path, text, where)
+			if text, err := readFile(p.path, maxSLS); err == nil {
+				c.pythonImports(p.path, text)
+				if !slices.Contains([]string{"_utils", "_runners", "_wheel", "_output"}, p.kind) {
+					c.pythonCalls(p.path, text, where)
+				}
 			}
 		} else {
 			f.Why, f.Missing = "modules in Python of this kind are not run (docs/python-modules.md)", true
