@@ -37,6 +37,7 @@ type Registry struct {
 	refused map[string][]*Module // unavailable modules, by name
 	all     Reader               // the grains
 	source  Source               // functions that are not part of the program, or nil
+	early   map[string]*Func     // of modules without When; never changed
 	kinds   map[string]func() *Registry
 	merged  atomic.Pointer[merged]
 
@@ -99,7 +100,28 @@ func NewRegistry(grains Reader, modules ...Module) (*Registry, error) {
 		}
 	}
 	r.sortNames()
+	r.early = r.funcs
+	if r.grains != nil {
+		r.early = maps.Clone(r.funcs)
+	}
 	return r, nil
+}
+
+// Early returns a function of the program that can be used on every machine, or nil. It reads no
+// grains, so that it can be called while they are collected.
+func (r *Registry) Early(name string) *Func {
+	if r == nil {
+		return nil
+	}
+	return r.early[name]
+}
+
+// EarlyNames returns the full names of these functions, sorted.
+func (r *Registry) EarlyNames() []string {
+	if r == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(r.early))
 }
 
 // Document adds the functions of another kind ("states", "runners", "returners" or "renderers"),

@@ -266,32 +266,34 @@ var early = []string{"cmd", "disk", "environ", "file", "group", "hashutil", "hos
 	"status", "sysctl", "system", "test", "user"}
 
 // earlyFunctions are Brine's functions for grains modules.
-type earlyFunctions struct{ ownFunctions }
+type earlyFunctions struct {
+	c     *fn.Call
+	funcs *fn.Registry
+}
 
-func isEarly(name string) bool {
-	module, _, _ := strings.Cut(name, ".")
-	return slices.Contains(early, module)
+// find returns a function, or nil.
+func (e earlyFunctions) find(name string) *fn.Func {
+	if module, _, _ := strings.Cut(name, "."); slices.Contains(early, module) {
+		return e.funcs.Early(name)
+	}
+	return nil
 }
 
 // Has implements python.Functions.
-func (o earlyFunctions) Has(name string) bool {
-	return isEarly(name) && o.c.Funcs != nil && o.ownFunctions.Has(name)
-}
+func (e earlyFunctions) Has(name string) bool { return e.find(name) != nil }
 
 // Names implements python.Functions.
-func (o earlyFunctions) Names() []string {
-	if o.c.Funcs == nil {
-		return nil
-	}
-	return slices.DeleteFunc(o.ownFunctions.Names(), func(name string) bool { return !isEarly(name) })
+func (e earlyFunctions) Names() []string {
+	return slices.DeleteFunc(e.funcs.EarlyNames(), func(name string) bool { return e.find(name) == nil })
 }
 
 // Call implements python.Functions.
-func (o earlyFunctions) Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error) {
-	if !o.Has(name) {
+func (e earlyFunctions) Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error) {
+	f := e.find(name)
+	if f == nil {
 		return nil, fn.Errorf("'%s' cannot be called while grains are collected", name)
 	}
-	return o.ownFunctions.Call(ctx, name, args, kwargs)
+	return f.Call(ctx, e.c, args, kwargs)
 }
 
 // Source returns the user's execution modules, for a registry.
@@ -509,8 +511,7 @@ func (m *Modules) Grains(ctx context.Context, collected *value.Dict) {
 	c := (&fn.Call{ID: m.cfg.ID, Grains: fn.Tree{Dict: collected}, Config: fn.Tree{Dict: m.cfg.Opts}, Log: m.cfg.Log}).Prepare()
 	e := env(c, nil)
 	if m.cfg.Funcs != nil {
-		c.Funcs = m.cfg.Funcs()
-		e.Functions[kindModules] = earlyFunctions{ownFunctions{c}}
+		e.Functions[kindModules] = earlyFunctions{c, m.cfg.Funcs()}
 	}
 	more, err := m.pool.Grains(ctx, e, collected)
 	if err != nil {
