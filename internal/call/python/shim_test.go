@@ -173,6 +173,30 @@ def call(module, name, *args):
 	}
 }
 
+// TestDeclarations checks what a renderer of the user's gets from salt.utils.pyobjects.
+func TestDeclarations(t *testing.T) {
+	f := newFixture(t, map[string]string{"sample": `
+from salt.utils.pyobjects import Registry, StateFactory, SaltObject
+def render():
+    Registry.enabled = True
+    File, Service = StateFactory("file"), StateFactory("service", ["running"])
+    Registry.include("a.b")
+    with File.managed("/x", mode="0600"):
+        Service.running("y")
+    Registry.enabled = False
+    File.managed("/unseen")
+    Registry.enabled = True
+    File.managed(Registry.make_extend("/z"), watch=Service("y"))
+    return [Registry.salt_data(), Registry.salt_data(), SaltObject(__salt__).brine.echo(3)]
+`}, nil)
+	v, err := f.run(t, "sample.render")
+	want := "[{'/x': {'file.managed': [{'mode': '0600'}]}, 'y': {'service.running': [{'require': [{'file': '/x'}]}]}, 'include': ['a.b'], " +
+		"'extend': {'/z': {'file.managed': [{'watch': [{'service': 'y'}]}]}}}, {}, 3]"
+	if err != nil || value.Repr(v) != want {
+		t.Errorf("%s, want %s: %v", value.Repr(v), want, err)
+	}
+}
+
 // TestErrorWithInfo checks the text of a CommandExecutionError with details.
 func TestErrorWithInfo(t *testing.T) {
 	f := newFixture(t, map[string]string{"sample": `
@@ -219,6 +243,7 @@ def x():
     # salt.crypt.PrivateKey
     salt.utils.files.fopen("/x")
     salt.modules.cmdmod.run("x")
+    salt.utils.win_reg.read_value("x")
     salt.utils.vault.query("x")
     return "a string" + salt.crypt.PublicKey("x").verify()
 `

@@ -39,3 +39,26 @@ def serializers(opts=None, *_, **__):
 def grains(opts=None, *_, **__):
     """Return the grains."""
     return dict(_helper.frame().tree("grains"))
+
+
+class _Renderers:
+    """The renderers by name."""
+
+    def __getitem__(self, name):
+        own = _helper.LOADERS["renderers"].find(name + ".render", True) if "renderers" in _helper.LOADERS else None
+        if own is not None:
+            return own
+
+        def render(data, saltenv="base", sls="", tmplpath="", context=None, **_):
+            text = data.read() if hasattr(data, "read") else data
+            return _helper.pipe.ask("render", name, text, saltenv, tmplpath or "", dict(context or {}))
+        return render
+
+    def get(self, name, default=None):
+        """Return a renderer."""
+        return self[name]
+
+
+def render(opts=None, functions=None, *_, **__):
+    """Return the renderers."""
+    return _Renderers()
