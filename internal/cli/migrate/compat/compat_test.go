@@ -200,7 +200,7 @@ func TestNamesEverywhere(t *testing.T) {
 	dir := installation(t, map[string]string{
 		"etc/master": "root_dir: DIR\nfile_roots: {base: [DIR/salt]}\npillar_roots: {base: [DIR/pillar]}\nreactor:\n  - 'salt/x': [DIR/react/*.sls]\n" +
 			"schedule:\n  a: {function: nosuch.run, returner: kafka}\nevent_return: kafka\ncache: mongo\nmaster_job_cache: couchdb\n",
-		"etc/minion": "root_dir: DIR\nmaster: m\nmine_functions:\n  ip: [{mine_function: vault.addrs}]\nbeacons: {journald: []}\n" +
+		"etc/minion": "root_dir: DIR\nmaster: m\nmine_functions:\n  ip: [{mine_function: vault.addrs}]\n  sa.key: {mine_function: test.ping}\nbeacons: {journald: []}\n" +
 			"schedule:\n  a: {function: x509.check}\n",
 		"etc/roster": "web1:\n  host: 192.0.2.1\n", "etc/cloud": "# nothing\n", "etc/proxy": "# a\nmaster: m\n",
 		"react/a.sls": "go:\n  local.nosuch.go:\n    - tgt: '*'\n  runner.cloud.map_run: []\n  runner.state.orchestrate: []\n  local.test.ping: []\n" +
@@ -221,7 +221,7 @@ func TestNamesEverywhere(t *testing.T) {
 		"salt/latin.sls":   "a:\n  test.nop:\n    - name: \xe4\n",
 		"salt/unknown.sls": "a:\n  nosuch_state.done: []\n",
 		"pillar/sched.sls": "schedule:\n  job:\n    function: nosuch.six\n    returner: kafka\nmine_functions:\n  nosuch.seven: []\n  al:\n" +
-			"    - mine_function: nosuch.eight\n",
+			"    - mine_function: nosuch.eight\n  ca.crt:\n    mine_function: test.ping\n",
 		"pillar/beacon.sls": "beacons:\n  journald: []\n  load: []\n  own:\n    - beacon_module: watchdog\n",
 		"pillar/mine.sls":   "x: {{ salt['mine.get']('*', 'y') }}\n",
 	})
@@ -230,8 +230,8 @@ func TestNamesEverywhere(t *testing.T) {
 	for _, want := range []string{
 		"missing runner nosuch.run etc/master:6", "missing returner kafka etc/master:6", "missing returner kafka etc/master:8",
 		"missing cache mongo etc/master:9",
-		"missing returner couchdb etc/master:10", "missing function vault.addrs etc/minion:3", "missing beacon journald etc/minion:5",
-		"missing function x509.check etc/minion:6", "missing program salt-ssh etc/roster:1", "missing program salt-proxy etc/proxy:2",
+		"missing returner couchdb etc/master:10", "missing function vault.addrs etc/minion:3", "missing beacon journald etc/minion:6",
+		"missing function x509.check etc/minion:7", "missing program salt-ssh etc/roster:1", "missing program salt-proxy etc/proxy:2",
 		"missing function nosuch.go react/a.sls:2", "missing runner cloud.map_run react/a.sls:4", "missing wheel key.nosuch react/a.sls:7",
 		"missing function vault.read salt/run.sls:2", "missing function nosuch.one salt/run.sls:7", "missing function nosuch.two salt/run.sls:14",
 		"missing function nosuch.three salt/run.sls:16", "argument cmd.run cwdd salt/run.sls:17", "argument cmd.run shel salt/run.sls:18",
@@ -250,7 +250,8 @@ func TestNamesEverywhere(t *testing.T) {
 		}
 	}
 	for _, line := range got {
-		for _, not := range []string{"http.host", "salt/text.sls:5", "salt/text.sls:10", "test.ping", "etc/cloud", "load pillar", "runner state", "own pillar"} {
+		for _, not := range []string{"http.host", "salt/text.sls:5", "salt/text.sls:10", "test.ping", "etc/cloud", "load pillar", "runner state", "own pillar", "ca.crt",
+			"sa.key"} {
 			if strings.Contains(line, not) {
 				t.Errorf("%q is there", line)
 			}

@@ -185,6 +185,9 @@ func (k installed) named(t *config.Tree) {
 				}
 			}
 		}
+		if d, ok := v.(*value.Dict); ok && d.Str("mine_function") != "" {
+			name = d.Str("mine_function")
+		}
 		if isFunction(name) {
 			c.function(name, file, line, onMinion)
 		}

@@ -413,7 +413,7 @@ func (c *checker) plainYAML(path, source string) {
 // pillarText checks what a pillar file configures on minions: schedules, beacons and mine
 // functions.
 func (c *checker) pillarText(path, source string) {
-	beacons := map[string]int{}
+	beacons, mine := map[string]int{}, map[string]int{}
 	outline(source, func(l line) {
 		v := strings.Trim(l.value, `'"`)
 		if len(l.chain) == 0 || strings.Contains(l.key+v, hole) {
@@ -430,8 +430,11 @@ func (c *checker) pillarText(path, source string) {
 		case "mine_functions":
 			switch {
 			case len(l.chain) == 1 && isFunction(l.key):
-				c.function(l.key, path, l.number, onMinion)
+				mine[l.key] = l.number
 			case l.key == "mine_function" && isFunction(v):
+				if len(l.chain) > 1 {
+					delete(mine, l.chain[1]) // it is the name of the value
+				}
 				c.function(v, path, l.number, onMinion)
 			}
 		case "beacons":
@@ -446,6 +449,9 @@ func (c *checker) pillarText(path, source string) {
 	})
 	for name, n := range beacons {
 		c.beacon(name, path, n)
+	}
+	for name, n := range mine {
+		c.function(name, path, n, onMinion)
 	}
 }
 
