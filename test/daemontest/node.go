@@ -355,7 +355,7 @@ func (n *Node) Keys() (map[string][]string, error) {
 // Accept waits for keys to be pending, and accepts them.
 func (n *Node) Accept(ids ...string) {
 	n.t.Helper()
-	eventually.Nil(n.t, 60*time.Second, "the keys are pending on "+n.Name, func() error {
+	eventually.Nil(n.t, 3*time.Minute, "the keys are pending on "+n.Name, func() error {
 		keys, err := n.Keys()
 		if err != nil {
 			return err

@@ -8,22 +8,29 @@ import (
 	"testing"
 )
 
+// furtherSalts are the source trees of further versions of Salt: BRINE_STOCK_SALTS names them,
+// separated by colons.
+func furtherSalts() []string { return filepath.SplitList(os.Getenv("BRINE_STOCK_SALTS")) }
+
+// versionOf returns the version of a source tree.
+func versionOf(t *testing.T, tree string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(tree, "salt", "_version.txt"))
+	if err != nil {
+		t.Fatalf("no source tree of Salt: %v", err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
 // TestVersions combines Brine with further versions of Salt, as master and as minion.
-// BRINE_STOCK_SALTS names their source trees, separated by colons.
 func TestVersions(t *testing.T) {
-	trees := filepath.SplitList(os.Getenv("BRINE_STOCK_SALTS"))
-	if len(trees) == 0 {
+	if len(furtherSalts()) == 0 {
 		t.Skip("BRINE_STOCK_SALTS does not name source trees of further versions of Salt, as in /opt/salt-3006.9:/opt/salt-3008.0")
 	}
-	for _, tree := range trees {
-		b, err := os.ReadFile(filepath.Join(tree, "salt", "_version.txt"))
-		if err != nil {
-			t.Errorf("no source tree of Salt: %v", err)
-			continue
-		}
+	for _, tree := range furtherSalts() {
 		for _, transport := range []string{"zeromq", "tcp"} { // 3006 has no ws
 			for _, p := range []struct{ master, minion kind }{{brine, stock}, {stock, brine}} {
-				t.Run(fmt.Sprintf("%s/%s/%s-master", strings.TrimSpace(string(b)), transport, p.master), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%s/%s-master", versionOf(t, tree), transport, p.master), func(t *testing.T) {
 					t.Setenv("BRINE_STOCK_SALT", tree)
 					testPair(t, p.master, p.minion, transport)
 				})
