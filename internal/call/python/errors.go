@@ -61,6 +61,12 @@ func (h *helper) raised(v any) error {
 	return e
 }
 
+// Is reports whether the exception that caused an error is of a class, by its full name.
+func Is(err error, class string) bool {
+	var e *Error
+	return errors.As(err, &e) && e.is(class)
+}
+
 // Trace returns the traceback of the exception that caused an error, "" if there is none.
 func Trace(err error) string {
 	var e *Error

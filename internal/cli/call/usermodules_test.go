@@ -97,6 +97,14 @@ func TestUserModules(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	for call, want := range map[string]string{
+		"state.show_sls raises":  "[\"Rendering SLS raises failed, render error: 'x'\\nTraceback (most recent call last):\\n",
+		"state.show_sls refuses": "[\"Rendering SLS 'base:refuses' failed: it is refused\"]",
+	} {
+		if v, r := local(t, dir, strings.Fields(call)...); !strings.HasPrefix(jsonText(v), want) {
+			t.Errorf("%s: %s; %+v", call, jsonText(v), r)
+		}
+	}
+	for call, want := range map[string]string{
 		"mine1.boom":     "The minion function caused an exception: Traceback (most recent call last):",
 		"mine1.expected": "Error running 'mine1.expected': expected",
 		"mine1.hi a b c": "hi() takes from 0 to 1 positional arguments but 3 were given",

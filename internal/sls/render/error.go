@@ -23,7 +23,13 @@ type Error struct {
 
 	place     string // separate line that replaces "; line N"
 	elsewhere bool   // the error is in another file, which the message names
+
+	unexpected bool
 }
+
+// Unexpected reports whether a renderer in Python raised an exception that does not stand for a
+// faulty template. Salt reports it in other words.
+func (e *Error) Unexpected() bool { return e.unexpected }
 
 // Error returns the message in Salt's form: reason, line, lines around.
 func (e *Error) Error() string {

@@ -3,6 +3,7 @@ package render
 import (
 	"context"
 
+	"brine/internal/call/python"
 	"brine/internal/py/value"
 )
 
@@ -24,7 +25,14 @@ func (r *Renderer) external(name string, first bool) step {
 	return func(ctx context.Context, _ *Renderer, req *Request, in any, arg string) (any, error) {
 		v, err := r.python.Render(ctx, name, req, in, first, arg)
 		if err != nil {
-			return nil, &Error{Message: err.Error(), Name: req.name(), Err: err}
+			e := &Error{Message: err.Error(), Name: req.name(), Err: err}
+			switch trace := python.Trace(err); {
+			case python.Is(err, "salt.exceptions.SaltRenderError"):
+				e.Message = python.Text(err)
+			case trace != "":
+				e.Message, e.unexpected = python.Text(err)+"\n"+trace+"\n", true
+			}
+			return nil, e
 		}
 		return v, nil
 	}

@@ -239,6 +239,11 @@ func (c *Compiler) render(ctx context.Context, f place, depth int) *value.Dict {
 		return nil
 	case err != nil:
 		c.done[f.String()] = true
+		var raised interface{ Unexpected() bool }
+		if errors.As(err, &raised) && raised.Unexpected() {
+			c.faultf(place{}, "", "Rendering SLS %s failed, render error: %v", f.sls, err)
+			return nil
+		}
 		c.faultf(place{}, "", "Rendering SLS '%s' failed: %v", f, err)
 		return nil
 	}
