@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -49,7 +50,12 @@ type Kind string
 const (
 	Brine Kind = "brine"
 	Stock Kind = "stock"
+	// Hub is brine-hub, which is built when a test first uses it.
+	Hub Kind = "hub"
 )
+
+// hubBinary is the path of brine-hub.
+var hubBinary = sync.OnceValues(func() (string, error) { return tools.Program(filepath.Dir(binary), "brine-hub") })
 
 // StockTree returns the source tree of stock Salt or skips the test.
 func StockTree(t testing.TB) string {
@@ -61,6 +67,13 @@ func StockTree(t testing.TB) string {
 // Command prepares one of the programs, such as salt-key.
 func (k Kind) Command(ctx context.Context, t testing.TB, program string, args ...string) *exec.Cmd {
 	t.Helper()
+	if k == Hub {
+		path, err := hubBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return exec.CommandContext(ctx, path, args...)
+	}
 	if k == Brine {
 		return exec.CommandContext(ctx, binary, append([]string{program}, args...)...)
 	}

@@ -481,3 +481,15 @@ func NewSyndic(k Kind, below *Node, more string, above ...string) *Node {
 	}
 	return n
 }
+
+// HubPort is where masters connect to a brine-hub.
+const HubPort = 24515
+
+// NewHub writes the configuration of a brine-hub of the masters with these fingerprints.
+func NewHub(t testing.TB, name, host, more string, fingerprints ...string) *Node {
+	t.Helper()
+	n := &Node{t: t, Kind: Hub, Program: "brine-hub", Name: name, Dir: ShortDir(t)}
+	n.Write("hub", fmt.Sprintf("id: %s\nlisten: %s:%d\ndata_dir: %s\nmasters: ['%s']\n%s\n", name, host, HubPort, n.Path("data"),
+		strings.Join(fingerprints, "', '"), more))
+	return n
+}

@@ -14,19 +14,22 @@ import (
 // Binary puts Brine's program into dir and returns its path. All tests of a tree share one build in
 // the user's cache directory, because go build does not link an up-to-date binary again. Each test
 // gets a copy, since the build is replaced when the sources change.
-func Binary(dir string) (string, error) {
+func Binary(dir string) (string, error) { return Program(dir, "brine") }
+
+// Program is Binary for a program of cmd.
+func Program(dir, name string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
-	own := filepath.Join(dir, "brine")
+	own := filepath.Join(dir, name)
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return own, build(root, own)
+		return own, build(root, name, own)
 	}
 	shared := filepath.Join(cache, "brine-test", fmt.Sprintf("%x", sha256.Sum256([]byte(root)))[:16])
 	if err := os.MkdirAll(shared, 0o700); err != nil {
-		return own, build(root, own)
+		return own, build(root, name, own)
 	}
 	lock, err := os.OpenFile(filepath.Join(shared, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -36,8 +39,8 @@ func Binary(dir string) (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}
-	built := filepath.Join(shared, "brine")
-	if err := build(root, built); err != nil {
+	built := filepath.Join(shared, name)
+	if err := build(root, name, built); err != nil {
 		return "", err
 	}
 	return own, copyProgram(built, own)
@@ -57,8 +60,8 @@ func moduleRoot() (string, error) {
 	return "", err
 }
 
-func build(root, to string) error {
-	c := exec.Command("go", "build", "-o", to, "brine/cmd/brine")
+func build(root, name, to string) error {
+	c := exec.Command("go", "build", "-o", to, "brine/cmd/"+name)
 	c.Dir = root
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {

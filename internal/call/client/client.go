@@ -119,6 +119,15 @@ type Published struct {
 	// Elsewhere has the minions that another master commands at present, by the name of that master
 	// in the minion's configuration. The client does not wait for them.
 	Elsewhere map[string]string
+	// Sites has the state of the job at each site of a federation. Those whose state is waiting get
+	// it when they are connected again.
+	Sites map[string]Site
+}
+
+// Site is the state of a job at a site.
+type Site struct {
+	State, Reason string
+	Minions       int64
 }
 
 // Publish sends a job and does not wait for it. Errors are those of Start.
@@ -276,7 +285,16 @@ func (c *Client) published(reply any) (Published, error) {
 	for id, master := range in.Elsewhere.All() {
 		p.Elsewhere[value.Str(id)] = value.Str(master)
 	}
-	if p.JID == "" || len(p.Minions) == 0 && !c.o.OrderMasters {
+	for name, v := range in.Sites.All() {
+		var site wire.PublishedSite
+		d, _ := v.(*value.Dict)
+		wire.View(d, &site)
+		if p.Sites == nil {
+			p.Sites = map[string]Site{}
+		}
+		p.Sites[value.Str(name)] = Site{site.State, site.Reason, site.Minions}
+	}
+	if p.JID == "" || len(p.Minions) == 0 && !c.o.OrderMasters && !p.pending() {
 		c.log.Debug("no minions matched", "reason", in.Error)
 		return Published{}, ErrNoMatch
 	}
@@ -284,6 +302,16 @@ func (c *Client) published(reply any) (Published, error) {
 		return Published{}, salt.Errorf(salt.Internal, "the master answered with %s, which is not a job id", value.Repr(in.JID))
 	}
 	return p, nil
+}
+
+// pending reports whether a site may still name minions, or refused the job.
+func (p *Published) pending() bool {
+	for _, s := range p.Sites {
+		if s.State != "stored" {
+			return true
+		}
+	}
+	return false
 }
 
 // listOf returns a list or tuple as a list.

@@ -20,8 +20,8 @@ import (
 var command = frame.Command{
 	Name: "doc", Usage: "[options] KIND [NAME]",
 	Doc: "Prints the reference of a kind as Markdown: " + kindNames + ". With NAME only one option, module, function or other unit. " +
-		"With options, NAME may also be master, minion, api or witness. Example: brine doc states file.managed. " +
-		"The kind sample prints a configuration file with all options, of NAME master, minion or witness. " +
+		"With options, NAME may also be master, minion, api, witness or hub. Example: brine doc states file.managed. " +
+		"The kind sample prints a configuration file with all options, of NAME master, minion, witness or hub. " +
 		"With --dir the pages of all kinds are written to files.",
 }
 

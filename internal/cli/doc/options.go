@@ -6,6 +6,7 @@ import (
 	"brine/internal/cli/witness"
 	"brine/internal/daemons/api"
 	"brine/internal/daemons/config"
+	"brine/internal/daemons/hub"
 	"brine/internal/py/yaml"
 )
 
@@ -24,6 +25,7 @@ func optionKinds() []kind {
 		of("api", "Options of salt-api", "The options of salt-api, which are in the file `master`.\nThe keys of `rest_cherrypy` are in [rest-api](../rest-api.md).",
 			config.MasterKind, &apiOptions{}),
 		of("witness", "Options of a witness", "The options in the file `witness`, which brine witness reads.", config.WitnessKind, &witness.Settings{}),
+		of("hub", "Options of brine-hub", "The options in the file `hub`, which brine-hub reads.", config.HubKind, &hub.Settings{}),
 	}
 }
 

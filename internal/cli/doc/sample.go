@@ -7,6 +7,7 @@ import (
 
 	"brine/internal/cli/witness"
 	"brine/internal/daemons/config"
+	"brine/internal/daemons/hub"
 )
 
 // sampleKind is the kind of sample configurations.
@@ -27,6 +28,7 @@ func samples() []sample {
 		{"master", config.MasterKind, []any{&config.Master{}, &apiOptions{}}},
 		{"minion", config.MinionKind, []any{&config.Minion{}}},
 		{"witness", config.WitnessKind, []any{&witness.Settings{}}},
+		{"hub", config.HubKind, []any{&hub.Settings{}}},
 	}
 }
 
@@ -35,7 +37,7 @@ func sampleFile(name string) ([]byte, error) {
 	all := samples()
 	i := slices.IndexFunc(all, func(s sample) bool { return s.name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("there is no sample %q: master, minion and witness have one", name)
+		return nil, fmt.Errorf("there is no sample %q: master, minion, witness and hub have one", name)
 	}
 	w := &page{}
 	w.wrap("Sample of /etc/salt/"+name+" with all options and their defaults. To set an option, remove the # before its name. "+

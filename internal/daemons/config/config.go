@@ -43,6 +43,8 @@ const (
 	MinionKind Kind = "minion"
 	// WitnessKind is for brine witness.
 	WitnessKind Kind = "witness"
+	// HubKind is for brine-hub.
+	HubKind Kind = "hub"
 )
 
 // DefaultDir is the directory of the configuration files.

@@ -61,6 +61,8 @@ type Master struct {
 	Profile   profile.Options `title:"Profiling"`
 	Metrics   metrics.Options `title:"Metrics and health"`
 	Syndic    syndic.Options  `title:"The syndic (salt-syndic)"`
+	// Federation are the options of sites and of the master that commands them.
+	Federation master.FederationOptions `title:"Federation of sites"`
 }
 
 // MasterFiles are the master's identity and directories. root_dir is applied to
@@ -102,7 +104,7 @@ func (m *Master) Parts(t *Tree) (master.Config, error) {
 		Options: m.Options, Auth: m.Auth, Channel: m.Channel, Publish: m.Publish, Keys: m.Keys, Cache: m.Cache, Client: m.Client,
 		Jobs: m.Jobs, Returners: m.Returners, Cluster: m.Cluster, Interface: m.Network.Interface, Events: m.Events, Files: m.Served,
 		Backends: m.Elsewhere, Top: m.Top, Pillar: m.Pillar, Templates: m.Templates, GitPillar: m.GitPillar, Reactor: m.Reactor, EventReturn: m.Returns,
-		Opts: opts,
+		Federation: m.Federation, Opts: opts,
 	}, nil
 }
 

@@ -62,6 +62,7 @@ type Config struct {
 	GitPillar   gitpillar.Options
 	Reactor     reactor.Options
 	EventReturn sinks.EventReturnOptions
+	Federation  FederationOptions
 	// Opts are all options by name, for config.get.
 	Opts *value.Dict
 }

@@ -26,6 +26,7 @@ import (
 	"brine/internal/daemons/usermodules"
 	"brine/internal/ha/cluster"
 	"brine/internal/ha/copies"
+	"brine/internal/ha/federation"
 	"brine/internal/ha/record"
 	"brine/internal/ha/replica"
 	"brine/internal/net/channel"
@@ -110,6 +111,8 @@ type services struct {
 	pending                 *pendingCount
 	files                   *fileUpdates
 	rotation                *keyRotation
+	site                    *federation.Site // nil unless this master is of a site
+	hub                     *federation.Hub  // nil without federation_hub
 
 	// Nil without a cluster.
 	cluster  *cluster.Cluster
@@ -171,7 +174,7 @@ func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 		return nil, err
 	}
 	for _, step := range []func() error{
-		m.openStores, m.wireStores, m.bindPublishers, m.wireServices, m.bindChannel, m.wireFunctions, m.bindServers,
+		m.openStores, m.wireStores, m.bindPublishers, m.wireServices, m.bindChannel, m.wireFederation, m.wireFunctions, m.bindServers,
 	} {
 		if err := step(); err != nil {
 			return nil, err
@@ -292,6 +295,12 @@ func (m *Master) parts() (out []func(context.Context) error) {
 	}
 	if m.cluster != nil {
 		out = append(out, m.runCluster, m.reconnects.kept.run)
+	}
+	if m.site != nil {
+		out = append(out, m.runSite)
+	}
+	if m.hub != nil {
+		out = append(out, m.hub.Run)
 	}
 	return out
 }

@@ -84,7 +84,7 @@ func (p *commands) publish(c *channel.Call) {
 	for _, k := range secretKeys {
 		load.Delete(k)
 	}
-	if p.access.settings.options().OrderMasters && !who.all {
+	if (p.access.settings.options().OrderMasters || p.publisher.hub != nil) && !who.all {
 		// The lower masters resolve the target again, among minions that are unknown here, and
 		// each checks these permissions for its own minions.
 		load.Set(authListKey, &value.List{Items: who.list})
@@ -171,6 +171,7 @@ type publisher struct {
 	functions  *functionCounts
 	syndics    *syndics
 	runs       *lastStates
+	hub        *hubCommands               // nil unless this master commands sites
 	mint       func(now time.Time) string // salt.NewJID
 	log        *slog.Logger
 }
@@ -195,12 +196,12 @@ func (p *publisher) newJID() string {
 // before it is sent; if that fails, it is refused.
 func (p *publisher) publish(load *value.Dict) *value.Dict {
 	o := readOrder(load)
-	minions, missing, err := p.targets.resolve(o.targetType(), o.Tgt, o.kw.Delimiter)
+	minions, missing, err := p.resolve(o)
 	if err != nil {
 		return clearReply(value.DictOf("jid", nil, "minions", &value.List{}, "error", err.Error()))
 	}
 	minions = p.syndics.without(minions)
-	if len(minions) == 0 && !p.settings.options().OrderMasters {
+	if len(minions) == 0 && !p.settings.options().OrderMasters && p.hub == nil {
 		return clearReply(value.DictOf("jid", nil, "minions", &value.List{},
 			"error", fmt.Sprintf("Master could not resolve minions for target %s", value.Str(o.Tgt))))
 	}
@@ -216,15 +217,26 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 		load.Set(revisionKey, p.revision())
 	}
 	expires := p.expiry(o, time.Now())
+	sites, err := p.hub.record(o, load, expires)
+	if err != nil {
+		p.log.Error("cannot record a command for sites; not publishing it", "jid", jid, "err", err)
+		return unrecorded(err)
+	}
+	if p.hub != nil && sites == nil && len(minions) == 0 {
+		return clearReply(value.DictOf("jid", nil, "minions", &value.List{},
+			"error", fmt.Sprintf("Master could not resolve minions for target %s, and no site can have some", value.Str(o.Tgt))))
+	}
 	if err := p.recordJob(load, o.fun(), jid, minions, expires); err != nil {
 		if fun := o.fun(); !jobControl[fun] && !endsJobs[fun] {
+			p.hub.drop(sites)
 			p.log.Error("cannot record job; not publishing it", "jid", jid, "err", err)
 			return unrecorded(err)
 		}
 		p.log.Error("cannot record job; publishing it, but it cannot be looked up later", "jid", jid, "err", err)
 	}
+	answers := p.hub.issue(sites)
 	p.announce(load, o, minions, missing)
-	job := jobMap(load, jid, p.masterID)
+	job := jobMap(p.hub.local(load, o), jid, p.masterID)
 	p.queue.add(job, jid, minions, p.redelivery.absent(minions, expires), expires)
 	p.handToPeers(job, jid, minions, expires)
 	if err := p.server.Publish(job, receivers(o.targetType(), o.Tgt, minions)); err != nil {
@@ -235,6 +247,9 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 	p.runs.Published(jid, o.fun(), minions, time.Now())
 	p.log.Debug("published", "jid", jid, "fun", value.Str(o.Fun), "minions", len(minions))
 	reply := value.DictOf("jid", jid, "minions", minions, "missing", missing)
+	if sites != nil {
+		p.hub.answer(reply, jid, minions, missing, <-answers)
+	}
 	if others := p.reports.elsewhere(minions); others.Len() > 0 && p.cluster == nil { // any master of a cluster reaches all minions
 		reply.Set("elsewhere", others)
 	}

@@ -481,6 +481,9 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Tokens: runnerTokens{m.settings, m.tokens, m.access},
 		PKIDir: m.cfg.PKIDir,
 	}
+	if m.hub != nil {
+		d.Federation = m.hub
+	}
 	if m.cluster != nil {
 		d.Cluster = &runners.Clustering{Cluster: m.cluster, ID: m.cfg.ID, Voting: m.cluster.Voting, Roots: m.revisions,
 			Records: clusterRecords{id: m.cfg.ID, work: m.clusterJobs, replicated: m.replicated, comparison: m.comparison, health: m.health,

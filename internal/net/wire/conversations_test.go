@@ -17,7 +17,7 @@ import (
 var conversations = map[string][]any{
 	"auth": {wire.SignIn{}, wire.Signed{}, wire.Refusal{}, wire.Unsigned{}, wire.Acceptance{}, wire.Endorsement{},
 		wire.Login{}, wire.TokenRequest{}, wire.Token{}, wire.Credentials{}},
-	"publish": {wire.Publish{}, wire.Published{}, wire.ClearReply{}, wire.JobStates{}, wire.States{}, wire.Failure{}, wire.PublishKwargs{},
+	"publish": {wire.Publish{}, wire.Published{}, wire.PublishedSite{}, wire.ClearReply{}, wire.JobStates{}, wire.States{}, wire.Failure{}, wire.PublishKwargs{},
 		wire.Envelope{}, wire.Clear{}, wire.Job{}, wire.Low{}, wire.PeerPublish{}, wire.PeerReturns{}},
 	"return": {wire.Return{}, wire.JobEvent{}, wire.Head{}, wire.SyndicReturn{}, wire.SyndicEntry{}, wire.SignedRecord{}, wire.JobRecord{}, wire.Parcel{}},
 	"event": {wire.MinionEvent{}, wire.Fired{}, wire.Present{}, wire.AuthEvent{}, wire.ManageBeacons{},
@@ -30,6 +30,8 @@ var conversations = map[string][]any{
 	"cluster": {wire.SeenReport{}, wire.FetchedReport{}, wire.StageQuestion{}, wire.StageAnswer{}, wire.ContentsQuestion{}, wire.ContentsAnswer{},
 		wire.ChosenRevision{}, wire.Digest{}, wire.SumsMessage{}, wire.ReturnsQuestion{}, wire.ReturnsAnswer{}, wire.ReleaseAnswer{}, wire.VoterMessage{}},
 	"work": {wire.Run{}, wire.Look{}, wire.Looked{}, wire.Arguments{}, wire.Started{}, wire.Wheel{}, wire.Ran{}, wire.WheelAnswer{}, wire.ClusterWork{}},
+	"federation": {wire.Sealed{}, wire.SealedCert{}, wire.SealedIdentity{}, wire.SealedBody{}, wire.SiteCommand{}, wire.SiteStored{}, wire.SiteReturns{},
+		wire.SiteSummary{}, wire.SiteConfirmed{}, wire.SitePresence{}, wire.SiteAsk{}, wire.SiteEvent{}, wire.SiteList{}},
 }
 
 // FuzzAuth fuzzes sign-ins, and the tokens of users.
@@ -90,6 +92,12 @@ func FuzzCluster(tf *testing.F) {
 func FuzzWork(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	messages.Fuzz(f, recorded(f), conversations["work"]...)
+}
+
+// FuzzFederation fuzzes messages between a hub and its sites.
+func FuzzFederation(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
+	messages.Fuzz(f, recorded(f), conversations["federation"]...)
 }
 
 // recorded are loads of requests that a stock minion has sent.

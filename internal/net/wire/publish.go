@@ -34,7 +34,17 @@ type Published struct {
 	// Elsewhere has the minions that another master commands, with that master
 	// (Brine only).
 	Elsewhere *value.Dict `wire:"elsewhere,omitempty"`
-	Rest      *value.Dict `wire:"*"`
+	// Sites has the state of the job at each site of a federation (Brine only).
+	Sites *value.Dict `wire:"sites,omitempty"`
+	Rest  *value.Dict `wire:"*"`
+}
+
+// PublishedSite is the state of a job at a site: waiting, stored, refused or expired.
+type PublishedSite struct {
+	State   string      `wire:"state"`
+	Reason  string      `wire:"reason,omitempty"`
+	Minions int64       `wire:"minions"`
+	Rest    *value.Dict `wire:"*"`
 }
 
 // ClearReply is an answer {enc: clear, load} to a clear request.

@@ -1,0 +1,134 @@
+package federation
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"brine/internal/net/wire"
+	"brine/internal/py/value"
+	"brine/test/fuzztest"
+)
+
+func TestSiteTarget(t *testing.T) {
+	for _, c := range []struct {
+		tgt, site, want string
+		possible        bool
+	}{
+		{"site:eu", "eu", "*", true},
+		{"site:eu", "us", "E@^$", false},
+		{"site:eu", "", "E@^$", false},
+		{"site:e* and web*", "eu", "* and web*", true},
+		{"site:e* and web*", "us", "E@^$ and web*", false},
+		{"not site:eu", "us", "not E@^$", true},
+		{"not site:eu", "eu", "not *", false},
+		{"not site:eu", "", "not E@^$", true},
+		{"site:eu or web*", "us", "E@^$ or web*", true},
+		{"( site:eu or site:us ) and G@os:Debian", "us", "( E@^$ or * ) and G@os:Debian", true},
+		{"( site:eu or site:us ) and G@os:Debian", "asia", "( E@^$ or E@^$ ) and G@os:Debian", false},
+		{"web* and not ( site:eu )", "eu", "web* and not ( * )", false},
+		{"web*", "eu", "web*", true},
+		{"web* site:eu", "us", "web* E@^$", false},
+	} {
+		_, got, possible := SiteTarget(c.site, "compound", c.tgt)
+		if got != c.want || possible != c.possible {
+			t.Errorf("%q at %q: %q %v, want %q %v", c.tgt, c.site, got, possible, c.want, c.possible)
+		}
+	}
+	if _, got, possible := SiteTarget("us", "glob", "site:eu"); got != "site:eu" || !possible {
+		t.Errorf("a glob became %v", got)
+	}
+}
+
+// FuzzSiteTarget: no target makes the reader fail, and what has no word of a site stays as it is.
+func FuzzSiteTarget(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
+	f.Add("site:eu and ( not web* or site:u* )")
+	f.Add(strings.Repeat("( ", 200) + "not not not )")
+	f.Fuzz(func(t *testing.T, tgt string) {
+		_, got, possible := SiteTarget("eu", "compound", tgt)
+		if !NamesSites("compound", tgt) && (got != tgt || !possible) {
+			t.Errorf("%q became %v", tgt, got)
+		}
+		if NamesSites("compound", got) {
+			t.Errorf("%q has a word of a site", got)
+		}
+	})
+}
+
+func TestSplitName(t *testing.T) {
+	if id, site, ok := splitName("a@b@eu"); !ok || id != "a@b" || site != "eu" {
+		t.Errorf("%q %q %v", id, site, ok)
+	}
+	for _, name := range []string{"a", "@eu", "a@", "a@b.c"} {
+		if _, _, ok := splitName(name); ok {
+			t.Errorf("%q has a site", name)
+		}
+	}
+}
+
+func TestTally(t *testing.T) {
+	y := newTally()
+	ids := make([]string, 0, 3000)
+	for i := range 3000 {
+		id := fmt.Sprintf("m%04d", i)
+		ids = append(ids, id)
+		ret := value.DictOf("return", true, "retcode", int64(0))
+		switch {
+		case i < 5:
+			ret = value.DictOf("return", "broken", "retcode", int64(1))
+		case i < 7:
+			ret = value.DictOf("return", value.DictOf("x", value.DictOf("result", true, "changes", value.DictOf("a", "b"))))
+		case i < 9:
+			ret = value.DictOf("return", strings.Repeat("x", maxSample+1))
+		case i == 9:
+			continue
+		}
+		if !y.add(id, ret) || y.add(id, ret) {
+			t.Fatalf("%s is not counted once", id)
+		}
+	}
+	s := y.summary("20260101000000000000", ids)
+	if s.Targeted != 3000 || s.OK != 2994 || s.Failed != 5 || s.Changed != 2 || s.FailedIDs.Len() != 5 || s.AbsentIDs.Len() != 1 || s.Groups.Len() != 4 {
+		t.Errorf("%+v", s)
+	}
+	first, ok := s.Groups.Items[0].(*value.Dict)
+	if !ok || first.At("count") != int64(2990) || first.At("return") != true {
+		t.Errorf("the first group is %v", s.Groups.Items[0])
+	}
+	var back wire.SiteSummary
+	if err := wire.Decode(wire.Encode(s), &back); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBook(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	b, err := openBook(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		b.later(jobsBucket, fmt.Sprint("a/", i), value.DictOf("n", int64(i)))
+	}
+	if err := b.put(jobsBucket, "b/1", value.DictOf("n", "x")); err != nil {
+		t.Fatal(err)
+	}
+	b.remove(jobsBucket, "a/7")
+	if err := b.close(); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = openBook(path); err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	n := 0
+	if err := b.each(jobsBucket, "a/", func(key string, d *value.Dict) {
+		if n++; key == "a/7" || d.At("n") == nil {
+			t.Errorf("%s: %v", key, d)
+		}
+	}); err != nil || n != 99 {
+		t.Errorf("%d records: %v", n, err)
+	}
+}

@@ -1,0 +1,759 @@
+package federation
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"brine/internal/base/ratelimit"
+	"brine/internal/base/salt"
+	"brine/internal/base/target"
+	"brine/internal/base/wait"
+	"brine/internal/net/sealed"
+	"brine/internal/net/wire"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// SiteHost is the master in which a Site runs.
+type SiteHost interface {
+	// Publish starts the job of a command. An error of the kind Denied or Invalid means that the
+	// site refuses it, any other that it may succeed later.
+	Publish(c *wire.SiteCommand) (minions, missing []string, err error)
+	// Job returns the minions of a job, if it was published here.
+	Job(jid string) (minions []string, known bool, err error)
+	// Returns reads the stored returns of a job, by minion.
+	Returns(jid string) (map[string]*value.Dict, error)
+	// Leads reports whether this master publishes commands for its site, and Shared whether other
+	// masters of the site may do so instead.
+	Leads() bool
+	Shared() bool
+	// Claim reports whether this master is the first to publish a command.
+	Claim(ctx context.Context, jid string) (bool, error)
+	// Presence returns the numbers of accepted and of connected minions.
+	Presence() (accepted, connected int)
+}
+
+// SiteConfig is the configuration of a Site.
+type SiteConfig struct {
+	Name string
+	// Master and Version are those of this master, for the hub to show.
+	Master, Version string
+	// Path is the file of the book.
+	Path string
+	Bus  BusOptions
+	Key  *sealed.Sealer
+	// Trusts reports whether a fingerprint is that of a hub's master.
+	Trusts func(fingerprint string) bool
+	// Keep is how long jobs are remembered that some minions have not returned.
+	Keep time.Duration
+	// AllReturns sends the returns of jobs that ask for a summary, too.
+	AllReturns bool
+	// Events are patterns of tags of events that are sent to the hub.
+	Events []string
+	Host   SiteHost
+	Log    *slog.Logger
+}
+
+// The stages of a job at a site.
+const (
+	stageKept      = "kept"
+	stagePublished = "published"
+	stageRefused   = "refused"
+)
+
+// siteJob is a command that a site has received.
+type siteJob struct {
+	cmd      wire.SiteCommand
+	stage    string
+	minions  []string
+	missing  []string
+	refused  string
+	received time.Time
+
+	busy      bool // being published
+	fresh     map[string]*value.Dict
+	confirmed map[string]bool
+	tally     *tally
+	version   int64 // of the last summary that was sent
+	counted   int   // returns in it
+	final     bool  // whether it was final
+	settled   bool  // the hub confirmed it
+	summedAt  time.Time
+	tryAt     time.Time
+	pause     time.Duration
+}
+
+// Site connects a master to a hub.
+type Site struct {
+	cfg     SiteConfig
+	log     *slog.Logger
+	limited *ratelimit.Log
+	book    *book
+	conn    *nats.Conn
+	opener  *sealed.Opener
+	events  []target.Glob
+	wake    wait.Wakeup
+	present wait.Wakeup
+	slots   chan struct{}
+	work    sync.WaitGroup
+	ctx     context.Context // of Run
+
+	mu   sync.Mutex
+	jobs map[string]*siteJob
+}
+
+const (
+	// presenceEvery is the time between reports of a site, and retryFirst and retryMost those
+	// between repetitions of what the other end has not confirmed.
+	presenceEvery = 5 * time.Second
+	retryFirst    = time.Second
+	retryMost     = 30 * time.Second
+	// summaryPause is the least time between two summaries of a job.
+	summaryPause = time.Second
+	// summaryGrace is how long after the expiry of a command the summary counts as final.
+	summaryGrace = 30 * time.Second
+	// maxJobs bounds the jobs that are open at a site.
+	maxJobs = 20_000
+	// maxPublishing bounds the commands that are published at once.
+	maxPublishing = 32
+	// maxFresh bounds the returns of a job that wait in memory; the others are read from the disk.
+	maxFresh = 1000
+	// maxBatch bounds the returns of one message in bytes.
+	maxBatch = 512 << 10
+)
+
+// NewSite opens the book of a site, and connects in the background.
+func NewSite(cfg SiteConfig) (*Site, error) {
+	if err := sealed.CheckName(cfg.Name); err != nil {
+		return nil, err
+	}
+	s := &Site{
+		cfg: cfg, log: cfg.Log.With("site", cfg.Name), limited: ratelimit.NewLog(cfg.Log, 3, time.Minute), wake: wait.NewWakeup(), present: wait.NewWakeup(),
+		slots: make(chan struct{}, maxPublishing), jobs: map[string]*siteJob{}, ctx: context.Background(),
+	}
+	s.opener = sealed.NewOpener(func(id *sealed.Identity) error {
+		if id.Role != sealed.Hub || !cfg.Trusts(id.Fingerprint) {
+			return salt.Errorf(salt.Denied, "the key %s is not in federation_finger", id.Fingerprint)
+		}
+		return nil
+	})
+	for _, e := range cfg.Events {
+		s.events = append(s.events, target.ParseGlob(e))
+	}
+	var err error
+	if s.book, err = openBook(cfg.Path); err != nil {
+		return nil, err
+	}
+	if err := s.load(); err != nil {
+		s.book.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// load reads the jobs of before the last restart.
+func (s *Site) load() error {
+	return s.book.each(jobsBucket, "", func(jid string, d *value.Dict) {
+		j := &siteJob{confirmed: map[string]bool{}, fresh: map[string]*value.Dict{}, tally: newTally()}
+		cmd, _ := d.At("cmd").(*value.Dict)
+		if wire.Decode(cmd, &j.cmd) != nil || !salt.ValidJID(jid) {
+			return
+		}
+		j.stage = value.Str(d.At("stage"))
+		j.minions, j.missing = value.OnlyTexts(d.At("minions")), value.OnlyTexts(d.At("missing"))
+		j.refused, _ = d.At("refused").(string)
+		at, _ := d.At("received").(int64)
+		j.received = time.UnixMilli(at)
+		j.version, _ = d.At("version").(int64)
+		j.counted = -1 // a summary may not have arrived
+		s.jobs[jid] = j
+	})
+}
+
+// record returns the record of a job in the book.
+func (j *siteJob) record() *value.Dict {
+	return value.DictOf("cmd", wire.Encode(j.cmd), "stage", j.stage, "minions", value.Strings(j.minions), "missing", value.Strings(j.missing),
+		"refused", j.refused, "received", j.received.UnixMilli(), "version", j.version)
+}
+
+// Run serves until ctx ends.
+func (s *Site) Run(ctx context.Context) error {
+	s.ctx = ctx
+	conn, err := dial(s.cfg.Bus, s.cfg.Name, s.cfg.Key, func() { s.present.Wake(); s.retryNow() }, s.log)
+	if err != nil {
+		s.book.close()
+		return err
+	}
+	s.conn = conn
+	for _, subject := range []string{subjectCommand + s.cfg.Name, subjectKept + s.cfg.Name, subjectDown + s.cfg.Name, subjectAll} {
+		if _, err := conn.Subscribe(subject, s.take); err != nil {
+			conn.Close()
+			s.book.close()
+			return err
+		}
+	}
+	s.retryNow()
+	s.work.Go(func() { s.report(ctx) })
+	s.work.Go(func() { s.deliver(ctx) })
+	<-ctx.Done()
+	conn.Close()
+	s.work.Wait()
+	return s.book.close()
+}
+
+// Connected reports whether the site is connected to the bus.
+func (s *Site) Connected() bool { return s.conn != nil && s.conn.IsConnected() }
+
+// Open returns how many jobs the hub has not confirmed completely.
+func (s *Site) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.jobs)
+}
+
+// take handles a message of the hub.
+func (s *Site) take(m *nats.Msg) {
+	msg, err := s.opener.Open(m.Data)
+	if err == nil && msg.To != s.cfg.Name && msg.To != "" {
+		err = salt.Errorf(salt.Denied, "it is for the site %.64s", msg.To)
+	}
+	if err != nil {
+		acknowledge(s.conn, m)
+		s.limited.Log(slog.LevelWarn, "refused a message of the hub", "subject", m.Subject, "err", err)
+		return
+	}
+	switch msg.Kind {
+	case kindCommand:
+		var c wire.SiteCommand
+		if err = msg.Read(&c); err != nil {
+			break
+		}
+		if msg.To != s.cfg.Name {
+			err = salt.Errorf(salt.Denied, "a command names no site")
+			break
+		}
+		s.slots <- struct{}{}
+		s.work.Go(func() {
+			defer func() { <-s.slots }()
+			if s.command(c) {
+				acknowledge(s.conn, m)
+			}
+		})
+		return
+	case kindConfirmed:
+		var c wire.SiteConfirmed
+		if err = msg.Read(&c); err == nil {
+			s.confirmed(&c)
+		}
+	case kindAsk:
+		var c wire.SiteAsk
+		if err = msg.Read(&c); err == nil {
+			s.work.Go(func() { s.asked(c.JID) })
+		}
+	case kindHello:
+		s.present.Wake()
+		s.retryNow()
+	}
+	acknowledge(s.conn, m)
+	if err != nil {
+		s.limited.Log(slog.LevelWarn, "refused a message of the hub", "subject", m.Subject, "err", err)
+	}
+}
+
+// command handles a command. It reports whether the command need not be delivered again.
+func (s *Site) command(c wire.SiteCommand) bool {
+	if !salt.ValidJID(c.JID) {
+		s.limited.Log(slog.LevelWarn, "refused a command: invalid job id", "jid", c.JID)
+		return true
+	}
+	s.mu.Lock()
+	j := s.jobs[c.JID]
+	if j != nil && (j.busy || j.stage == stageKept && !s.cfg.Host.Leads()) {
+		s.mu.Unlock()
+		return true
+	}
+	if j != nil && j.stage != stageKept {
+		s.mu.Unlock()
+		s.stored(j)
+		return true
+	}
+	if j == nil {
+		if len(s.jobs) >= maxJobs {
+			s.mu.Unlock()
+			s.limited.Log(slog.LevelError, "cannot take a command of the hub: too many jobs are open", "jid", c.JID, "open", maxJobs)
+			return false
+		}
+		j = &siteJob{cmd: c, stage: stageKept, received: time.Now(), confirmed: map[string]bool{}, fresh: map[string]*value.Dict{}, tally: newTally()}
+		s.jobs[c.JID] = j
+	}
+	j.busy = true
+	s.mu.Unlock()
+	err := s.publish(j)
+	s.mu.Lock()
+	j.busy = false
+	if err != nil && c.Passing {
+		delete(s.jobs, c.JID)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		s.limited.Log(slog.LevelWarn, "cannot take a command of the hub now; retrying", "jid", c.JID, "err", err)
+		return false
+	}
+	return true
+}
+
+// publish publishes a job at the site, if this master leads. An error means that it has to be tried
+// again.
+func (s *Site) publish(j *siteJob) error {
+	if err := s.start(j); err != nil || !s.cfg.Host.Leads() {
+		return err
+	}
+	s.stored(j)
+	s.wake.Wake()
+	return nil
+}
+
+// start publishes a job and records it.
+func (s *Site) start(j *siteJob) (err error) {
+	jid := j.cmd.JID
+	if !s.cfg.Host.Leads() {
+		if j.cmd.Passing {
+			s.forget(jid)
+			return nil
+		}
+		return s.book.put(jobsBucket, jid, j.record())
+	}
+	minions, known, err := s.cfg.Host.Job(jid)
+	if err != nil {
+		return err
+	}
+	stage, refused := stagePublished, ""
+	var missing []string
+	switch {
+	case known:
+	case time.Now().UnixMilli() >= j.cmd.Expires:
+		stage, refused = stageRefused, "the command expired before it arrived"
+	default:
+		// The hub gets no answer before the command is in the book. The job is on disk before it is
+		// published, so a restart in between finds it there.
+		kept := make(chan error, 1)
+		if j.cmd.Passing {
+			kept <- nil
+		} else {
+			record := j.record()
+			go func() { kept <- s.book.put(jobsBucket, jid, record) }()
+		}
+		defer func() {
+			if kerr := <-kept; err == nil {
+				err = kerr
+			}
+		}()
+		if s.cfg.Host.Shared() && !j.cmd.Passing {
+			first, cerr := s.cfg.Host.Claim(s.ctx, jid)
+			if cerr != nil {
+				return cerr
+			}
+			if !first {
+				s.log.Warn("another master of this site claimed a command and may not have published it; publishing it with the same id", "jid", jid)
+			}
+		}
+		minions, missing, err = s.cfg.Host.Publish(&j.cmd)
+		if kind := salt.KindOf(err); kind == salt.Denied || kind == salt.Invalid {
+			s.log.Warn("this site refuses a command of the hub", "jid", jid, "fun", value.Str(j.cmd.Fun), "user", j.cmd.User, "err", err)
+			stage, refused, err = stageRefused, err.Error(), nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	j.stage, j.refused, j.minions, j.missing = stage, refused, minions, missing
+	if stage == stageRefused {
+		j.final, j.settled = true, true
+	}
+	record := j.record()
+	s.mu.Unlock()
+	if known {
+		s.recount(j)
+	}
+	if !j.cmd.Passing {
+		s.book.later(jobsBucket, jid, record)
+	}
+	return nil
+}
+
+func (s *Site) forget(jid string) {
+	s.mu.Lock()
+	delete(s.jobs, jid)
+	s.mu.Unlock()
+}
+
+// stored tells the hub that a command is stored here.
+func (s *Site) stored(j *siteJob) {
+	s.mu.Lock()
+	m := wire.SiteStored{JID: j.cmd.JID, Refused: j.refused, Minions: value.Strings(j.minions), Missing: value.Strings(j.missing)}
+	s.mu.Unlock()
+	s.send(subjectUp, kindStored, m)
+}
+
+// send sends a message to the hub. What is lost is repeated.
+func (s *Site) send(subject, kind string, data any) {
+	b, err := s.cfg.Key.Seal(kind, "", data)
+	if err == nil {
+		err = s.conn.Publish(subject+s.cfg.Name, b)
+	}
+	if err != nil && s.ctx.Err() == nil {
+		s.limited.Log(slog.LevelDebug, "cannot send to the hub now", "kind", kind, "err", err)
+	}
+}
+
+// Returned handles a return that the master has stored. It must not block.
+func (s *Site) Returned(jid, id string, ret *value.Dict) {
+	s.mu.Lock()
+	j := s.jobs[jid]
+	if j == nil || j.confirmed[id] || j.fresh[id] != nil {
+		s.mu.Unlock()
+		return
+	}
+	if !j.tally.add(id, ret) {
+		s.mu.Unlock()
+		return
+	}
+	if s.sends(j) && len(j.fresh) < maxFresh {
+		j.fresh[id] = ret
+	}
+	s.mu.Unlock()
+	s.wake.Wake()
+}
+
+// Fired handles an event of the master's bus.
+func (s *Site) Fired(tag string, data func() *value.Dict) {
+	for _, g := range s.events {
+		if g.Match(tag) {
+			if s.Connected() {
+				s.send(subjectUp, kindEvent, wire.SiteEvent{Tag: tag, Data: data()})
+			}
+			return
+		}
+	}
+}
+
+// Subscribes reports whether some events go to the hub.
+func (s *Site) Subscribes() bool { return len(s.events) > 0 }
+
+// sends reports whether the returns of a job go to the hub.
+func (s *Site) sends(j *siteJob) bool { return !j.cmd.Summary || s.cfg.AllReturns }
+
+// recount reads the returns of a job from the disk.
+func (s *Site) recount(j *siteJob) {
+	rets, err := s.cfg.Host.Returns(j.cmd.JID)
+	if err != nil {
+		s.limited.Log(slog.LevelWarn, "cannot read the returns of a job for the hub; retrying", "jid", j.cmd.JID, "err", err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, ret := range rets {
+		j.tally.add(id, ret)
+	}
+}
+
+// report reports the presence of the site.
+func (s *Site) report(ctx context.Context) {
+	first := true
+	for ctx.Err() == nil {
+		if s.Connected() {
+			accepted, connected := s.cfg.Host.Presence()
+			m := wire.SitePresence{Master: s.cfg.Master, Version: s.cfg.Version, Accepted: int64(accepted), Connected: int64(connected),
+				Leads: s.cfg.Host.Leads(), News: first}
+			s.send(subjectUp, kindPresence, m)
+			s.hello(m)
+			first = false
+		} else {
+			first = true
+		}
+		if wait.Until(ctx, s.present.C(), presenceEvery-wait.Jitter(presenceEvery/10)); ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// hello asks the hub to accept the key of this site.
+func (s *Site) hello(m wire.SitePresence) {
+	b, err := s.cfg.Key.Seal(kindHello, "", m)
+	if err == nil {
+		_ = s.conn.Publish(helloSubject(sealed.Fingerprint(s.cfg.Key.Pub())), b)
+	}
+}
+
+func (s *Site) retryNow() {
+	s.mu.Lock()
+	for _, j := range s.jobs {
+		j.pause, j.tryAt = 0, time.Time{}
+	}
+	s.mu.Unlock()
+	s.wake.Wake()
+}
+
+// deliver sends returns and summaries until the hub has confirmed them.
+func (s *Site) deliver(ctx context.Context) {
+	next := time.Duration(0)
+	for ctx.Err() == nil {
+		wait.Until(ctx, s.wake.C(), next)
+		if ctx.Err() != nil {
+			return
+		}
+		next = s.round(time.Now())
+	}
+}
+
+// round does what is due, and returns the time until more is.
+func (s *Site) round(now time.Time) time.Duration {
+	s.mu.Lock()
+	all := make([]*siteJob, 0, len(s.jobs))
+	for _, j := range s.jobs {
+		all = append(all, j)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b *siteJob) int { return a.received.Compare(b.received) })
+	next := 5 * time.Second
+	for _, j := range all {
+		next = min(next, max(s.tend(j, now), 10*time.Millisecond))
+	}
+	return next
+}
+
+// tend does what is due for a job, and returns the time until more is.
+func (s *Site) tend(j *siteJob, now time.Time) time.Duration {
+	s.mu.Lock()
+	if j.busy {
+		s.mu.Unlock()
+		return retryFirst
+	}
+	if j.stage == stageKept {
+		s.mu.Unlock()
+		if s.cfg.Host.Leads() && s.Connected() {
+			s.work.Go(func() { s.command(j.cmd) })
+		} else if now.Sub(j.received) > s.cfg.Keep {
+			s.end(j)
+		}
+		return retryFirst
+	}
+	fresh := j.fresh
+	if len(fresh) > 0 {
+		j.fresh = map[string]*value.Dict{}
+	}
+	due := !now.Before(j.tryAt)
+	s.mu.Unlock()
+	connected := s.Connected()
+	if len(fresh) > 0 && connected && j.stage == stagePublished {
+		s.sendReturns(j, fresh)
+	}
+	if s.over(j, now) {
+		s.end(j)
+		return time.Hour
+	}
+	if j.cmd.Passing || !connected {
+		return retryFirst
+	}
+	if due {
+		s.mu.Lock()
+		first := j.pause == 0 && j.tryAt.IsZero() && j.counted >= 0
+		j.pause = min(max(2*j.pause, retryFirst), retryMost)
+		j.tryAt = now.Add(j.pause/2 + rand.N(j.pause/2+1))
+		s.mu.Unlock()
+		if !first {
+			s.repeat(j)
+		}
+	}
+	s.mu.Lock()
+	again := j.tryAt.Sub(now)
+	s.mu.Unlock()
+	return min(s.summarize(j, now, due), again)
+}
+
+// over reports whether nothing is left to do for a job.
+func (s *Site) over(j *siteJob, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j.cmd.Passing {
+		return now.Sub(j.received) > time.Minute
+	}
+	if now.Sub(j.received) > s.cfg.Keep {
+		return true
+	}
+	// A repeated command of a job that is over is answered from the job store. A refused one has
+	// no job, so it is remembered.
+	if j.stage == stageRefused {
+		return now.UnixMilli() > j.cmd.Expires+summaryGrace.Milliseconds()
+	}
+	if !j.settled || !j.final || len(j.tally.returned) < len(j.minions) {
+		return false
+	}
+	return !s.sends(j) || len(j.confirmed) >= len(j.tally.returned)
+}
+
+func (s *Site) end(j *siteJob) {
+	s.forget(j.cmd.JID)
+	if !j.cmd.Passing {
+		s.book.remove(jobsBucket, j.cmd.JID)
+	}
+}
+
+// repeat sends what the hub has not confirmed, read from the disk: returns may have been stored by
+// another master of the site, or before a restart.
+func (s *Site) repeat(j *siteJob) {
+	s.stored(j)
+	s.mu.Lock()
+	all := len(j.confirmed) >= len(j.minions) && len(j.tally.returned) >= len(j.minions)
+	s.mu.Unlock()
+	if all {
+		return
+	}
+	rets, err := s.cfg.Host.Returns(j.cmd.JID)
+	if err != nil {
+		s.limited.Log(slog.LevelWarn, "cannot read the returns of a job for the hub; retrying", "jid", j.cmd.JID, "err", err)
+		return
+	}
+	s.mu.Lock()
+	for id, ret := range rets {
+		j.tally.add(id, ret)
+		if j.confirmed[id] {
+			delete(rets, id)
+		}
+	}
+	s.mu.Unlock()
+	if s.sends(j) {
+		s.sendReturns(j, rets)
+	}
+}
+
+// asked sends all returns of a job that the hub wants to see.
+func (s *Site) asked(jid string) {
+	if !salt.ValidJID(jid) {
+		return
+	}
+	s.mu.Lock()
+	j := s.jobs[jid]
+	s.mu.Unlock()
+	if j == nil {
+		j = &siteJob{cmd: wire.SiteCommand{JID: jid}}
+	}
+	rets, err := s.cfg.Host.Returns(jid)
+	if err != nil {
+		s.limited.Log(slog.LevelWarn, "cannot read the returns of a job for the hub", "jid", jid, "err", err)
+		return
+	}
+	s.sendReturns(j, rets)
+}
+
+// sendReturns sends returns in messages of a bounded size.
+func (s *Site) sendReturns(j *siteJob, rets map[string]*value.Dict) {
+	limit := maxBatch
+	if n := int(s.conn.MaxPayload()); n > 0 {
+		limit = min(limit, n/2)
+	}
+	batch, size := value.NewDict(len(rets)), 0
+	flush := func() {
+		if batch.Len() > 0 {
+			s.send(subjectUp, kindReturns, wire.SiteReturns{JID: j.cmd.JID, Returns: batch})
+			batch, size = value.NewDict(8), 0
+		}
+	}
+	ids := make([]string, 0, len(rets))
+	for id := range rets {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		ret := rets[id]
+		n := encodedSize(ret)
+		if most := int(s.conn.MaxPayload()) - 8<<10; n > most && most > 0 {
+			ret = value.DictOf("return", "The return has "+value.Str(int64(n))+" bytes, more than a message of the bus may have. Read it at the site "+s.cfg.Name+
+				": salt-run jobs.lookup_jid "+j.cmd.JID, "retcode", ret.At("retcode"), "success", ret.At("success"), "fun", ret.At("fun"))
+			n = 512
+		}
+		if size+n > limit {
+			flush()
+		}
+		batch.Set(id, ret)
+		size += n
+	}
+	flush()
+}
+
+func encodedSize(d *value.Dict) int {
+	b, err := msgpack.Marshal(d, msgpack.NewSpec)
+	if err != nil {
+		return 0
+	}
+	return len(b)
+}
+
+// summarize sends the summary of a job if it has changed, or again is set and the hub has not
+// confirmed it.
+func (s *Site) summarize(j *siteJob, now time.Time, again bool) time.Duration {
+	if !s.cfg.Host.Leads() {
+		return retryMost
+	}
+	s.mu.Lock()
+	if j.stage == stageRefused {
+		s.mu.Unlock()
+		return retryMost
+	}
+	n := len(j.tally.returned)
+	expires := time.UnixMilli(j.cmd.Expires).Add(summaryGrace)
+	final := n >= len(j.minions) || now.After(expires)
+	news := n != j.counted || final && !j.final
+	switch {
+	case news && !final && now.Sub(j.received) < summaryPause:
+		s.mu.Unlock()
+		return summaryPause - now.Sub(j.received)
+	case news && !final && now.Sub(j.summedAt) < summaryPause:
+		s.mu.Unlock()
+		return summaryPause - now.Sub(j.summedAt)
+	case !news && (j.settled || !again):
+		s.mu.Unlock()
+		return max(10*time.Millisecond, time.Until(expires))
+	}
+	if news {
+		j.version++
+		j.counted, j.final, j.settled, j.summedAt = n, final, false, now
+	}
+	m := j.tally.summary(j.cmd.JID, j.minions)
+	m.Version, m.Final = j.version, j.final
+	record := j.record()
+	s.mu.Unlock()
+	if news {
+		s.book.later(jobsBucket, j.cmd.JID, record)
+	}
+	s.send(subjectSummary, kindSummary, m)
+	return retryFirst
+}
+
+// confirmed handles what the hub has stored.
+func (s *Site) confirmed(c *wire.SiteConfirmed) {
+	s.mu.Lock()
+	j := s.jobs[c.JID]
+	if j != nil {
+		for _, id := range value.OnlyTexts(c.IDs) {
+			if len(j.confirmed) < max(len(j.minions), len(j.tally.returned)) {
+				j.confirmed[id] = true
+			}
+		}
+		if c.Version > 0 && c.Version >= j.version {
+			j.settled = true
+			j.version = c.Version // the hub may have one of before a restart
+		}
+	}
+	s.mu.Unlock()
+	if j != nil {
+		s.wake.Wake()
+	}
+}
