@@ -6,7 +6,8 @@ import "math"
 type Fleet struct {
 	Masters, Minions int
 	Cores            int // of each master
-	// Copies is the number of other members that store each return.
+	// Copies is the number of other members that store each return of a highstate. All members store small returns, and a note of each
+	// other one.
 	Copies int
 	// Standby means that each minion is also signed in at a second master.
 	Standby bool
@@ -39,15 +40,18 @@ type Answer struct {
 	Restart     float64 // the same if all masters restart
 }
 
+// others is the number of other members, each of which writes an entry for each return.
+func (f Fleet) others() float64 { return float64(f.Masters - 1) }
+
 // perMaster returns the work of one command to all minions for one master: the part that its cores
 // share, and the part of its database's single writer.
 func (c Costs) perMaster(f Fleet) (shared, alone float64) {
 	n := float64(f.Minions) / float64(f.Masters)
 	leaf := float64(f.Leaves*f.LeafMinions) / float64(f.Masters)
 	own := c.Command + n*(c.Publish+c.Return-c.Store) + float64(f.Leaves)*c.Publish
-	copies := (n + leaf) * float64(f.Copies) * (c.Copy - c.Store)
+	copies := (n + leaf) * f.others() * (c.Copy - c.Store)
 	shared = own + copies + leaf*(c.Copy-c.Store)
-	alone = (n + leaf) * float64(1+f.Copies) * c.Store
+	alone = (n + leaf) * (1 + f.others()) * c.Store
 	return shared, alone
 }
 
@@ -70,15 +74,14 @@ func (c Costs) Reckon(f Fleet, l Load) Answer {
 		links = 2
 	}
 	runs := float64(l.Highstates)
-	highstate := c.Pillar + float64(l.FileBytes)*c.Files + c.Return + float64(f.Copies)*c.Copy
+	highstate := c.Pillar + float64(l.FileBytes)*c.Files + c.Return + f.others()*c.Copy
 	work := float64(l.Commands)*(shared+alone) + n*(runs*highstate+float64(l.Events)*c.Event+links*float64(l.Rotations)*c.SignIn)
 	a.Usage = work / day / cores
 	a.Memory = c.Idle + n*links*c.Minion
-	kept := float64(1 + f.Copies)
 	big := runs * float64(l.ReturnBytes)
-	a.Disk = all * kept * ((float64(l.Commands)+runs)*c.ReturnDisk + big)
+	a.Disk = all * ((1+f.others())*(float64(l.Commands)+runs)*c.ReturnDisk + float64(1+f.Copies)*big)
 	a.Traffic = (n*((float64(l.Commands)+runs)*c.ReturnWire+big+runs*float64(l.FileBytes)+float64(l.Events)*5e3) +
-		2*all*float64(f.Copies)*((float64(l.Commands)+runs)*c.CopyWire+big)) / day
+		2*all*f.others()*((float64(l.Commands)+runs)*c.CopyWire+big)) / day // each member reads the returns of highstates once
 
 	back := func(lost, left int) float64 {
 		if left == 0 {

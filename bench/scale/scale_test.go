@@ -40,7 +40,7 @@ func TestModelAndSimulation(t *testing.T) {
 	c := costs(t)
 	for _, s := range sizes[:4] {
 		took, stored := c.SimulateCommand(s.f)
-		if want := s.f.Minions * (1 + s.f.Copies); stored != want {
+		if want := s.f.Minions * s.f.Masters; stored != want {
 			t.Errorf("%s: %d returns stored, want %d", s.name, stored, want)
 		}
 		if got := c.Reckon(s.f, day).CommandTime; !near(got, took, 0.34) {

@@ -106,7 +106,7 @@ func (c Costs) SimulateCommand(f Fleet) (took float64, stored int) {
 			w.at(sent+w.about(network)+w.about(answerIn)+w.about(network), func(now float64) {
 				done := m.store(m.take(now, c.Return-c.Store), c.Store)
 				w.at(done, func(float64) {})
-				for k := range f.Copies {
+				for k := range f.Masters - 1 {
 					other := ms[(i+1+k)%len(ms)]
 					w.at(done+w.about(network), func(now float64) {
 						w.at(other.store(other.take(now, c.Copy-c.Store), c.Store), func(float64) {})

@@ -19,9 +19,9 @@ var (
 		{"10,000 minions, 2 masters", Fleet{Masters: 2, Minions: 10_000, Cores: 4, Copies: 1, Standby: true}},
 		{"10,000 minions, 3 masters", Fleet{Masters: 3, Minions: 10_000, Cores: 4, Copies: 2, Standby: true}},
 		{"100,000 minions, 10 masters, returns on all", Fleet{Masters: 10, Minions: 100_000, Cores: 16, Copies: 9, Standby: true}},
-		{"the same, returns on 3", Fleet{Masters: 10, Minions: 100_000, Cores: 16, Copies: 2, Standby: true}},
+		{"the same, large returns on 3", Fleet{Masters: 10, Minions: 100_000, Cores: 16, Copies: 2, Standby: true}},
 		{"the same, minions without a standby", Fleet{Masters: 10, Minions: 100_000, Cores: 16, Copies: 2}},
-		{"1,000,000 minions, one cluster of 100 masters, returns on 3", Fleet{Masters: 100, Minions: 1_000_000, Cores: 16, Copies: 2, Standby: true}},
+		{"1,000,000 minions, one cluster of 100 masters, large returns on 3", Fleet{Masters: 100, Minions: 1_000_000, Cores: 16, Copies: 2, Standby: true}},
 		{"1,000,000 on 10 leaf clusters: the cluster above them, 3 masters", Fleet{Masters: 3, Cores: 16, Copies: 2, Leaves: 10, LeafMinions: 100_000}},
 	}
 )
@@ -59,7 +59,7 @@ func Tables(c Costs) string {
 		a := c.Reckon(s.f, day)
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", s.name, seconds(a.Lost), seconds(a.Half), seconds(a.Restart))
 	}
-	fmt.Fprintf(&b, "\n| first limit: number of minions | 10 masters, returns on all | 10 masters, returns on 3 | 3 masters, returns on all |\n"+
+	fmt.Fprintf(&b, "\n| first limit: number of minions | 10 masters, returns on all | 10 masters, large returns on 3 | 3 masters, returns on all |\n"+
 		"|---|---|---|---|\n")
 	var columns [][]int
 	for _, f := range []Fleet{{Masters: 10, Cores: 16, Copies: 9, Standby: true}, {Masters: 10, Cores: 16, Copies: 2, Standby: true},
