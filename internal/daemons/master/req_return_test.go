@@ -14,7 +14,7 @@ import (
 func (p *parts) returns() *returns {
 	return &returns{
 		settings: p.settings, rules: &returnRules{p.settings, p.queue, p.jobs}, jobs: p.jobs, bus: p.bus, queue: p.queue, sinks: p.sinks, stock: p.stock,
-		log: discard, rateLimitedLog: p.limited, own: quota{now: time.Now},
+		log: discard, rateLimitedLog: p.limited, own: quota{now: time.Now}, runs: p.lastRuns,
 	}
 }
 
