@@ -52,7 +52,16 @@ func awaitCopies(t *testing.T, at *node, n int, want string) {
 func TestCopiesOfReturns(t *testing.T) {
 	tools.Slow(t)
 	t.Parallel()
-	a := newApart(t, 5, "auto_accept: true\ncluster_return_copies: 2\n").start()
+	a := newApart(t, 5, "auto_accept: true\ncluster_return_copies: 2\n")
+	for _, m := range a.masters {
+		var sls strings.Builder
+		for i := range 5 {
+			fmt.Fprintf(&sls, "state number %d:\n  test.succeed_without_changes\n", i)
+		}
+		m.Write("srv/five.sls", sls.String())
+		m.Write("master", m.Read("master")+"file_roots: {base: ["+m.Path("srv")+"]}\n")
+	}
+	a.start()
 	var ids []string
 	for i, m := range a.masters {
 		id := fmt.Sprintf("m%d", i)
@@ -89,6 +98,22 @@ func TestCopiesOfReturns(t *testing.T) {
 		}
 	}
 	complete(a.masters...)
+	// Each master shows the last run of states of all minions, also if it does not store its return.
+	if out, errs, code := a.masters[1].Run(brine, "salt", "*", "state.apply", "five"); code != 0 {
+		t.Fatal(out, errs)
+	}
+	for _, m := range a.masters {
+		eventually.Nil(t, soon, m.Name+" shows the last runs", func() error {
+			out, errs, _ := m.Run(brine, "salt-run", "--out=json", "fleet.minions")
+			var shown struct {
+				Counts struct{ Severity map[string]int }
+			}
+			if err := json.Unmarshal([]byte(out), &shown); err != nil || shown.Counts.Severity["clean"] != len(ids) {
+				return fmt.Errorf("%w %s%s", err, out, errs)
+			}
+			return nil
+		})
+	}
 	a.equal(a.masters[4], 5, map[string]int{"return": 2 * len(ids)})
 
 	one, two, three, rest := a.masters[0], a.masters[1], a.masters[2], a.masters[3:]
