@@ -3,6 +3,8 @@ package config
 import (
 	"log/slog"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"brine/internal/base/log"
 	"brine/internal/base/metrics"
@@ -20,6 +22,7 @@ import (
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
 	"brine/internal/net/transport"
+	"brine/internal/py/value"
 	"brine/internal/sls/pillar"
 	"brine/internal/sls/pillar/gitpillar"
 	"brine/internal/sls/render"
@@ -154,7 +157,7 @@ func NewMaster(t *Tree, machine Machine, log *slog.Logger) (*Master, error) {
 	if err := rootPaths(m, f.RootDir); err != nil {
 		return nil, err
 	}
-	if err := m.checkCluster(chosen, log); err != nil {
+	if err := m.checkCluster(t.Values, chosen, log); err != nil {
 		return nil, err
 	}
 	f.TokenDir = filepath.Join(f.CacheDir, "tokens")
@@ -164,12 +167,15 @@ func NewMaster(t *Tree, machine Machine, log *slog.Logger) (*Master, error) {
 
 // checkCluster completes the options of a cluster as Salt does, and rejects
 // those that would fail silently.
-func (m *Master) checkCluster(chosen bool, log *slog.Logger) error {
+func (m *Master) checkCluster(set *value.Dict, chosen bool, log *slog.Logger) error {
 	o := &m.Cluster
 	if o.Record == "" && o.RecordSecret != "" {
 		log.Warn("store_of_record_secret has no effect: store_of_record names no server")
 	}
 	if !o.On() {
+		if names := idle(set, func(name string) bool { return strings.HasPrefix(name, "cluster_") && name != "cluster_peers" }); len(names) > 0 {
+			log.Warn("options of a cluster have no effect without cluster_id", "options", strings.Join(names, ", "))
+		}
 		if len(o.Peers) > 0 {
 			log.Warn("Cluster peers defined without a cluster_id, ignoring.")
 			o.Peers = nil
@@ -178,6 +184,9 @@ func (m *Master) checkCluster(chosen bool, log *slog.Logger) error {
 	}
 	if len(o.Peers) == 0 && !o.Isolated { // an isolated cluster gets them from a member
 		log.Warn("Cluster id defined without defining cluster peers")
+	}
+	if names := idle(set, func(name string) bool { return slices.Contains(isolatedOnly, name) }); len(names) > 0 && !o.Isolated {
+		log.Warn("options have no effect without cluster_isolated_filesystem: True", "options", strings.Join(names, ", "))
 	}
 	if o.Secret != "" && !o.Isolated {
 		log.Warn("cluster_secret has no effect: masters that share a directory do not join by it. Name each in cluster_peers of all, or set " +
@@ -188,6 +197,20 @@ func (m *Master) checkCluster(chosen bool, log *slog.Logger) error {
 		o.PKIDir = m.Files.PKIDir
 	}
 	return o.Check(m.Files.ID, chosen, m.Network.Interface)
+}
+
+// isolatedOnly are options of masters without a shared directory. cluster_secret has a message of its own; others are refused.
+var isolatedOnly = []string{"cluster_keep_deleted_seconds", "cluster_pub_fingerprint", "cluster_return_copies"}
+
+// idle returns the names of the set options of a kind, sorted.
+func idle(set *value.Dict, kind func(name string) bool) (names []string) {
+	for k, v := range set.All() {
+		if name, ok := k.(string); ok && name != "cluster_id" && v != nil && kind(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // LoadMaster combines Load and NewMaster for a program without options of its

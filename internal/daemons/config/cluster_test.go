@@ -1,0 +1,37 @@
+package config
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestIdleClusterOptions: options of a cluster that have no effect are named.
+func TestIdleClusterOptions(t *testing.T) {
+	t.Parallel()
+	const cluster = "cluster_id: c\nid: 127.0.0.1\ninterface: 127.0.0.1\n"
+	for _, c := range []struct{ conf, named, unnamed string }{
+		{"cluster_voters: [a, b, c]\ncluster_secret: abc\n", "options=\"cluster_secret, cluster_voters\"", ""},
+		{"cluster_isolated_filesystem: True\n", "options=cluster_isolated_filesystem", ""},
+		{"cluster_peers: [a]\n", "Cluster peers defined without a cluster_id", "no effect"},
+		{cluster + "cluster_return_copies: 2\n", "options=cluster_return_copies", "cluster_id"},
+		{cluster + "cluster_isolated_filesystem: True\ncluster_secret: 5ee6f5b3c9d1a0b72f4c8e6d9a1b3c5d\ncluster_return_copies: 2\n", "", "no effect"},
+		{"", "", "no effect"},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "master")
+		if err := os.WriteFile(path, []byte("root_dir: "+dir+"\n"+c.conf), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		if _, _, err := LoadMaster(path, slog.New(slog.NewTextHandler(&log, nil))); err != nil {
+			t.Errorf("%q: %v", c.conf, err)
+		}
+		if text := log.String(); !strings.Contains(text, c.named) || c.unnamed != "" && strings.Contains(text, c.unnamed) {
+			t.Errorf("%q: %s", c.conf, text)
+		}
+	}
+}
