@@ -171,6 +171,7 @@ func (p *publisher) serve(ctx context.Context, c net.Conn) {
 	}()
 	defer r.release()
 	switch err := p.listen(s, r); {
+	case errors.Is(err, errUnknown): // logged
 	case errors.Is(err, errRefused):
 		p.log.Log(slog.LevelWarn, "closed a connection to the publish port: too many refused registrations", peerName(c))
 	case err != nil:
@@ -198,7 +199,10 @@ func (p *publisher) meet(ctx context.Context, c net.Conn) (*subscriber, *frameRe
 	return s, newFrameReader(conn, min(p.o.MaxMessage, maxRegistration), p.budget)
 }
 
-var errRefused = errors.New("too many refused registrations")
+var (
+	errRefused = errors.New("too many refused registrations")
+	errUnknown = errors.New("refused the registration of a subscriber without an earlier one")
+)
 
 // listen reads registrations and beats.
 func (p *publisher) listen(s *subscriber, r *frameReader) error {
@@ -215,10 +219,22 @@ func (p *publisher) listen(s *subscriber, r *frameReader) error {
 		case registration:
 			refused = 0 // a minion may register with an old key after each change of ours
 		case refusedRegistration:
+			if p.o.Filter && !p.registered(s) {
+				// It would get no command. A minion of Salt 3006 registers with the key of before a
+				// restart of this master, and again, with the new one, only after it has connected again.
+				return errUnknown
+			}
 			refused++
 		}
 	}
 	return errRefused
+}
+
+// registered reports whether a minion has registered on a connection.
+func (p *publisher) registered(s *subscriber) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return s.id != ""
 }
 
 // frameKind is the kind of a subscriber's frame.
