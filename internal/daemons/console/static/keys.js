@@ -4,7 +4,7 @@ import { watch } from "./store.js";
 import { plain } from "./text.js";
 
 const groups = [["minions_pre", "Waiting", "waiting"], ["minions_denied", "Denied", "failed"], ["minions_rejected", "Rejected", "failed"], ["minions", "Accepted", "ok"]];
-const maxRows = 500;
+const maxRows = 500, interval = 5000; // milliseconds
 const lists = { pending: "minions_pre", denied: "minions_denied", rejected: "minions_rejected", accepted: "minions" };
 const dots = { accepted: ["ok", "\u2713"], pending: ["waiting", "\u2026"], rejected: ["failed", "\u2717"], denied: ["failed", "\u2717"] };
 
@@ -20,12 +20,17 @@ export function keys(main, { query, user }) {
   const search = h("input", { class: "filter", id: "f-search", value: query.get("search") || "" });
   const result = h("div", { id: "decided", role: "status" });
   const chosen = new Set(); // state and id, with a slash between
-  let all = null, others = new Map(), problems = {}, over = false;
+  let all = null, others = new Map(), problems = {}, over = false, shown = "", again = null;
 
   const load = async () => {
     try {
+      clearTimeout(again);
       const d = await read("keys");
       if (over) return;
+      // No event tells of what happens at other masters.
+      if (d.problems || d.keys.some((k) => k.masters)) again = setTimeout(load, interval);
+      if (JSON.stringify(d) === shown) return; // what has the focus stays
+      shown = JSON.stringify(d);
       all = { elsewhere: [] };
       others = new Map();
       problems = d.problems || {};
@@ -127,6 +132,7 @@ export function keys(main, { query, user }) {
       const got = fits.length > 0 ? await write("keys", { action: name, ids: fits, fingerprints: Object.fromEntries(fits.map((id) => [id, found[id]])) }) : { done: 0, keys: [] };
       told(got, left, ids.length);
       chosen.clear();
+      draw();
       await load();
     } catch (e) {
       if (!over) fill(error, e.message);
@@ -137,5 +143,5 @@ export function keys(main, { query, user }) {
   load();
   let due = null;
   const end = watch("keys", () => { clearTimeout(due); due = setTimeout(load, 300); });
-  return () => { over = true; clearTimeout(due); end(); };
+  return () => { over = true; clearTimeout(due); clearTimeout(again); end(); };
 }
