@@ -16,10 +16,12 @@ import (
 // except for the functions that need it.
 func TestAbsentNames(t *testing.T) {
 	f := newFixture(t, map[string]string{"sample": `
-import salt.cloud
+import salt.cloud, salt.modules.smbios
 import salt.crypt
 import salt.utils.files
 from salt.utils.vault import query, VaultException
+from salt.utils.url import urlparse
+functions = {"smbios.get": salt.modules.smbios.get}
 try:
     from salt.utils.vault import no_such_name
 except ImportError:
@@ -33,7 +35,9 @@ def fine():
         pass
     except ValueError:
         return [no_such_name, hasattr(salt.crypt, "gen_keys"), hasattr(salt.crypt, "no_such_name"), hasattr(salt.utils.files, "no_such_name"),
-                isinstance(1, query)]
+                isinstance(1, query), urlparse("x://y").netloc]
+def module():
+    return functions["smbios.get"]("x")
 def imported():
     return query("GET")
 def dotted():
@@ -41,13 +45,14 @@ def dotted():
 def below():
     return salt.crypt.PrivateKey.from_file("/x")
 `}, nil)
-	if v, err := f.run(t, "sample.fine"); err != nil || !reflect.DeepEqual(value.Items(v), []any{nil, true, false, false, false}) {
+	if v, err := f.run(t, "sample.fine"); err != nil || !reflect.DeepEqual(value.Items(v), []any{nil, true, false, false, false, "y"}) {
 		t.Errorf("%v %v", v, err)
 	}
 	for name, text := range map[string]string{
-		"imported": "Brine does not provide salt.utils.vault.query of Salt, which " + filepath.Join(f.dir, "sample.py") + " in line 21 uses",
-		"dotted":   "Brine does not provide salt.crypt.gen_keys of Salt, which " + filepath.Join(f.dir, "sample.py") + " in line 23 uses",
-		"below":    "AttributeError: Brine does not provide salt.crypt.PrivateKey of Salt, which " + filepath.Join(f.dir, "sample.py") + " in line 25 uses",
+		"imported": "Brine does not provide salt.utils.vault.query of Salt, which " + filepath.Join(f.dir, "sample.py") + " in line 25 uses",
+		"module":   "Brine does not provide salt.modules.smbios.get of Salt, which " + filepath.Join(f.dir, "sample.py") + " in line 23 uses",
+		"dotted":   "Brine does not provide salt.crypt.gen_keys of Salt, which " + filepath.Join(f.dir, "sample.py") + " in line 27 uses",
+		"below":    "AttributeError: Brine does not provide salt.crypt.PrivateKey of Salt, which " + filepath.Join(f.dir, "sample.py") + " in line 29 uses",
 	} {
 		if _, err := f.run(t, "sample."+name); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", name, err)

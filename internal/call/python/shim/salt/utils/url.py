@@ -1,6 +1,7 @@
 """URLs of file servers."""
 
 import urllib.parse
+from urllib.parse import urlparse, urlunparse  # noqa: F401
 
 
 def parse(url):
