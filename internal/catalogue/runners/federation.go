@@ -37,7 +37,7 @@ type federations struct {
 func init() { runners.Register("federation", federationModule) }
 
 func federationModule(d Deps) fn.Module {
-	f := federations{d.Federation, d.Jobs}
+	f := federations{d.Jobs.Sites, d.Jobs}
 	return fn.Module{Name: "federation", Doc: `The sites that this master commands (federation_hub).`, Funcs: []fn.Func{
 		fn.Of("sites", f.sites, `Return the status of each accepted site.
 

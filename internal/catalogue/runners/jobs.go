@@ -23,6 +23,8 @@ type JobStores struct {
 	Returners JobReturners
 	// Database is nil for a master that keeps its jobs in Salt's files.
 	Database JobDatabase
+	// Sites is nil unless this master commands sites.
+	Sites Federation
 	// Running returns the active runners, each a dict of fun, jid, user and fun_args.
 	Running func() []*value.Dict
 }

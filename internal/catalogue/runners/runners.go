@@ -94,10 +94,8 @@ type Deps struct {
 	Targets Targets
 	// Cluster is nil for a standalone master.
 	Cluster *Clustering
-	// Federation is nil unless this master commands sites.
-	Federation Federation
-	Client     Commander
-	Bus        Bus
+	Client  Commander
+	Bus     Bus
 	// Serves gives access to the file server and the pillars as currently configured.
 	Serves Serves
 	// Wheels returns the documentation of the wheel functions, by name.

@@ -19,7 +19,7 @@ import (
 	"brine/internal/ha/federation"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
-	"brine/internal/net/sealed"
+	seal "brine/internal/net/sealed"
 	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/store/keystore"
@@ -49,7 +49,7 @@ func (o *FederationOptions) Check() error {
 		}
 	}
 	if o.Site != "" {
-		if err := sealed.CheckName(o.Site); err != nil {
+		if err := seal.CheckName(o.Site); err != nil {
 			return invalid("federation_site: %w", err)
 		}
 	}
@@ -96,7 +96,7 @@ func (m *Master) wireFederation() (err error) {
 	keep := max(m.cfg.Jobs.Keep(), time.Hour)
 	if o.Hub {
 		if m.hub, err = federation.NewHub(federation.HubConfig{
-			Path: filepath.Join(dir, "hub.db"), KeyDir: filepath.Join(m.cfg.PKIDir, "sites"), Bus: bus, Key: sealed.NewSealer("hub", sealed.Hub, key),
+			Path: filepath.Join(dir, "hub.db"), KeyDir: filepath.Join(m.cfg.PKIDir, "sites"), Bus: bus, Key: seal.NewSealer("hub", seal.Hub, key),
 			Replicas: o.Replicas, Wait: o.Wait, Keep: keep, Host: &hubHost{m.returned, m.jobs, m.bus, m.keys}, Log: m.log,
 		}); err != nil {
 			return err
@@ -108,7 +108,7 @@ func (m *Master) wireFederation() (err error) {
 	}
 	name := siteName(&m.cfg)
 	m.site, err = federation.NewSite(federation.SiteConfig{
-		Name: name, Master: m.cfg.ID, Version: salt.Version, Path: filepath.Join(dir, "site.db"), Bus: bus, Key: sealed.NewSealer(name, sealed.Site, key),
+		Name: name, Master: m.cfg.ID, Version: salt.Version, Path: filepath.Join(dir, "site.db"), Bus: bus, Key: seal.NewSealer(name, seal.Site, key),
 		Trusts: func(f string) bool { return slices.Contains(o.Finger, f) }, Keep: keep, AllReturns: o.AllReturns, Events: o.Events, Log: m.log,
 		Host: &siteHost{
 			id: m.cfg.ID, dir: filepath.Join(m.cfg.CacheDir, "brine", "federation"), allow: o.Allow, access: m.access, recorder: m.recorder,

@@ -482,7 +482,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		PKIDir: m.cfg.PKIDir,
 	}
 	if m.hub != nil {
-		d.Federation = m.hub
+		d.Jobs.Sites = m.hub
 	}
 	if m.cluster != nil {
 		d.Cluster = &runners.Clustering{Cluster: m.cluster, ID: m.cfg.ID, Voting: m.cluster.Voting, Roots: m.revisions,
