@@ -277,6 +277,115 @@ func TestV1States(t *testing.T) {
 	severity(admin, "alpha", "failed")
 }
 
+// TestV1Places reads files, pillar and schedules, and runs an entry of a schedule.
+func TestV1Places(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"files/web/init.sls":  "nothing:\n  test.nop\n",
+		"files/web/logo.png":  "\x89PNG\x00\x01",
+		"files/web/large.txt": strings.Repeat("x", 300<<10),
+		"prod/top.sls":        "base: {}\n",
+		"pillar/top.sls":      "base: {'*': [data]}\n",
+		"pillar/data.sls": "secret: s3cret of {{ grains['id'] }}\nschedule:\n  often: {function: test.ping, seconds: 3600, run_on_start: false}\n" +
+			"  daily: {function: state.apply, cron: '0 3 * * *'}\n  odd: {function: test.ping, cron: nonsense}\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := startWith(t, daemontest.Host(), func(conf string) string {
+		return conf + fmt.Sprintf("file_roots: {base: [%[1]s/files], prod: [%[1]s/prod]}\npillar_roots: {base: [%[1]s/pillar]}\n", dir)
+	}, "alpha")
+	admin, limited := s.login("admin"), s.login("limited")
+	var files struct {
+		Envs    []string
+		Matched int
+		Rows    []struct{ Path, Hash string }
+	}
+	s.get(admin, "/v1/files?search=.SLS", &files)
+	if !slices.Equal(files.Envs, []string{"base", "prod"}) || files.Matched != 1 || files.Rows[0].Path != "web/init.sls" || len(files.Rows[0].Hash) != 64 {
+		t.Errorf("files: %+v", files)
+	}
+	var file struct {
+		Text, Hash  string
+		Binary, Cut bool
+	}
+	if s.get(admin, "/v1/files?path=web/init.sls", &file); file.Text != "nothing:\n  test.nop\n" || file.Hash != files.Rows[0].Hash {
+		t.Errorf("a file: %+v", file)
+	}
+	if s.get(admin, "/v1/files?path=web/logo.png", &file); !file.Binary {
+		t.Errorf("a picture: %+v", file)
+	}
+	if s.get(admin, "/v1/files?path=web/large.txt", &file); !file.Cut {
+		t.Errorf("a large file: cut %v", file.Cut)
+	}
+	for _, query := range []string{"path=nosuch", "path=../pillar/data.sls", "path=/etc/passwd", "saltenv=nosuch", "saltenv=..&path=pillar/data.sls"} {
+		if a := s.do("GET", "/v1/files?"+query, "", "X-Auth-Token", admin); a.status != 404 {
+			t.Errorf("%s: %d %.200s", query, a.status, a.body)
+		}
+	}
+
+	var pillar struct {
+		ID     string
+		Pillar map[string]any
+	}
+	if s.get(admin, "/v1/pillar/alpha", &pillar); pillar.ID != "alpha" || pillar.Pillar["secret"] != "s3cret of alpha" {
+		t.Errorf("pillar: %+v", pillar)
+	}
+	for path, want := range map[string]int{"/v1/pillar/nosuch": 404, "/v1/pillar/*": 404, "/v1/pillar": 404, "/v1/pillar/alpha?saltenv=x": 400} {
+		if a := s.do("GET", path, "", "X-Auth-Token", admin); a.status != want {
+			t.Errorf("%s: %d %.200s", path, a.status, a.body)
+		}
+	}
+	if a := s.do("GET", "/v1/pillar/alpha", "", "X-Auth-Token", limited); a.status != 403 {
+		t.Errorf("without permission: %d", a.status)
+	}
+	var audit []struct{ User, Tgt, Result string }
+	if s.get(admin, "/v1/audit?fun=pillar.show_pillar", &audit); len(audit) != 1 || audit[0].User != "admin" || audit[0].Tgt != "alpha" {
+		t.Errorf("audit: %+v", audit)
+	}
+
+	var plan struct {
+		Matched int
+		Known   int `json:"pillar_known"`
+		Rows    []struct {
+			Minion, Name, Fun, Source, Next, Problem string
+			Every                                    int
+			Last                                     struct{ JID string }
+		}
+	}
+	eventually.Nil(t, time.Minute, "the pillar of alpha is known", func() error {
+		if s.get(admin, "/v1/schedules", &plan); plan.Known != 1 || plan.Matched != 3 {
+			return fmt.Errorf("%+v", plan)
+		}
+		return nil
+	})
+	if r := plan.Rows; r[0].Name != "daily" || !strings.HasSuffix(r[0].Next, "03:00:00Z") || r[1].Name != "odd" || r[1].Problem == "" ||
+		r[2].Every != 3600 || r[2].Source != "pillar" {
+		t.Errorf("schedules: %+v", plan)
+	}
+	for body, want := range map[string]int{`{"minion":"alpha","name":"often"}`: 202, `{"minion":"nosuch","name":"often"}`: 404,
+		`{"minion":"../x","name":"a"}`: 400, `{"minion":"alpha"}`: 400} {
+		if a := s.do("POST", "/v1/schedules", body, "Content-Type", asJSON, "X-Auth-Token", admin); a.status != want {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+	a := s.do("POST", "/v1/schedules", `{"minion":"alpha","name":"often"}`, "Content-Type", asJSON, "X-Auth-Token", limited)
+	if a.status != 401 && a.status != 403 {
+		t.Errorf("running an entry without permission: %d", a.status)
+	}
+	eventually.Nil(t, 2*time.Minute, "the entry ran", func() error {
+		if s.get(admin, "/v1/schedules?search=often&minion=alpha", &plan); plan.Matched != 1 || plan.Rows[0].Last.JID == "" || plan.Rows[0].Next == "" {
+			return fmt.Errorf("%+v", plan)
+		}
+		return nil
+	})
+}
+
 // TestV1Keys decides on keys of minions that wait.
 func TestV1Keys(t *testing.T) {
 	s := startWith(t, daemontest.Host(), func(conf string) string {

@@ -29,7 +29,9 @@ type fleet struct {
 	states  LastStates
 	cluster *Clustering
 	here    HereFunc
+	serves  FileServers
 	links   *linkCache
+	runs    *ranCache
 }
 
 // Console is what only consoles show.
@@ -44,7 +46,7 @@ func fleetModule(d Deps) fn.Module {
 	if d.Console.States == nil { // no master runs
 		d.Console.States = &lastrun.Store{}
 	}
-	f := fleet{d.selection(), d.Minions, d.Jobs.Jobs, d.Console.States, d.Cluster, d.Here, &linkCache{}}
+	f := fleet{d.selection(), d.Minions, d.Jobs.Jobs, d.Console.States, d.Cluster, d.Here, d.Serves, &linkCache{}, &ranCache{}}
 	return fn.Module{Name: FleetModule, Doc: `The fleet as the console shows it. Nothing is sent to minions.`, Funcs: []fn.Func{
 		fn.Of("topology", f.topology, `Return the masters, and which of them command each accepted minion.
 
@@ -71,6 +73,13 @@ drift is what the last test=True run would change. changes and comment are those
 			fn.Example("salt-run fleet.states"), fn.Example("salt-run fleet.states outcome=failed search=nginx")),
 		fn.Of("change", f.change, `Return one change of fleet.states, and all minions that have it.`,
 			fn.Example("salt-run fleet.change 5f2b8c0e5f2b8c0e5f2b8c0e5f2b8c0e")),
+		fn.Of("files", f.files, `Return the environments of the file server and a page of the paths of one with their hashes, or the content of a text file.`,
+			fn.Example("salt-run fleet.files"), fn.Example("salt-run fleet.files saltenv=prod search=nginx"),
+			fn.Example("salt-run fleet.files path=top.sls")),
+		fn.Of("schedules", f.schedules, `Return the schedules of minions as far as the master knows them: from their pillar, and from the jobs that returned.
+
+next is by the master's clock. For an interval it counts from the last run, and is missing if that is unknown.`,
+			fn.Example("salt-run fleet.schedules"), fn.Example("salt-run fleet.schedules minion=web1")),
 		fn.Of("functions", f.functions, `Return the names of Brine's execution functions, or the documentation and arguments of one.`,
 			fn.Example("salt-run fleet.functions"), fn.Example("salt-run fleet.functions pkg.install")),
 	}}
@@ -82,8 +91,11 @@ const FleetModule = "fleet"
 // IsLook reports whether a console may call a runner without a job of its own for each call. Such
 // runners change nothing and wait for no minion.
 func IsLook(fun string) bool {
-	return strings.HasPrefix(fun, FleetModule+".") || fun == "auth.can" || fun == "audit.list"
+	return strings.HasPrefix(fun, FleetModule+".") || fun == "auth.can" || fun == "audit.list" || fun == ShowPillar
 }
+
+// ShowPillar is the runner with which a console shows the pillar of a minion. Its calls are recorded in the audit log.
+const ShowPillar = "pillar.show_pillar"
 
 // States of a minion.
 const (

@@ -53,6 +53,10 @@ var readings = map[string]reading{
 	"/v1/jobs": {about: "The newest jobs; one with its results, groups of equal returns and counts per state; or one return.",
 		runners: []string{"fleet.jobs", "fleet.job", "fleet.result"}, segments: []string{"jid", "id"},
 		allows: []string{"fun", "user", "minion", "before", "limit", "all"}},
+	"/v1/files": {about: "The files that the master serves: environments, paths and hashes, or the content of one.", runners: []string{"fleet.files"},
+		allows: []string{"saltenv", "path", "search", "offset", "limit"}},
+	"/v1/schedules": {about: "Schedules of minions as far as the master knows them; and running an entry now.", runners: []string{"fleet.schedules"},
+		allows: []string{"minion", "search", "offset", "limit"}},
 	"/v1/can": {about: "Whether a user may call a function, and which entries allow it.", runners: []string{"auth.can"},
 		allows: []string{"user", "fun", "tgt", "tgt_type", "form", "eauth", "groups", "arg"}},
 	"/v1/audit": {about: "The newest requests of users.", runners: []string{"audit.list"}, allows: []string{"user", "fun", "result", "limit"}},
@@ -75,6 +79,9 @@ func (v *v1) resources(events handler) map[string]*resource {
 		t[path] = &resource{about: r.about, allow: getOnly, below: len(r.segments), do: map[string]handler{get: v.read(r)}}
 	}
 	t["/v1/jobs"].allow, t["/v1/jobs"].do[post] = getPost, v.startJob
+	t["/v1/schedules"].allow = getPost
+	t["/v1/schedules"].do[post] = v.runScheduled
+	t["/v1/pillar"] = &resource{about: "The compiled pillar of a minion.", allow: getOnly, below: 1, do: map[string]handler{get: v.pillar}}
 	for _, r := range t {
 		r.session, r.auth, r.addresses, r.plainErrors = true, true, true, true
 		for method, do := range r.do {
@@ -189,6 +196,47 @@ func (v *v1) startJob(c *call) (any, error) {
 		v.low.audit(c, chunk, nil)
 		return value.DictOf("jid", jid), nil
 	}
+}
+
+// pillar returns the compiled pillar of a minion. The master records the request in its audit log.
+func (v *v1) pillar(c *call) (any, error) {
+	if len(c.r.URL.Query()) > 0 {
+		return nil, &failure{http.StatusBadRequest, "this path has no parameters"}
+	}
+	id := c.part()
+	if salt.CheckID(id) != nil {
+		return nil, &failure{http.StatusNotFound, "the path is /v1/pillar/MINION, with the id of an accepted minion"}
+	}
+	// An unknown minion would get a pillar made without its grains.
+	if _, err := v.lookups.look(c, "fleet.minion", value.DictOf("id", id)); err != nil {
+		return nil, err
+	}
+	pillar, err := v.lookups.look(c, "pillar.show_pillar", value.DictOf("minion", id))
+	if err != nil {
+		return nil, err
+	}
+	return value.DictOf("id", id, "pillar", pillar), nil
+}
+
+// runScheduled runs an entry of a minion's schedule now: {"minion", "name"}. It is a job of schedule.run_job, whose
+// permission it needs.
+func (v *v1) runScheduled(c *call) (any, error) {
+	in, _ := c.body.data.(*value.Dict)
+	id, name := in.Str("minion"), in.Str("name")
+	if salt.CheckID(id) != nil || name == "" {
+		return nil, &failure{http.StatusBadRequest, `the body must be a map with "minion", the id of a minion, and "name", an entry of its schedule`}
+	}
+	out, err := v.low.all(c, bySession(c, []*value.Dict{value.DictOf("client", "local_async", "tgt", value.ListOf(id), "tgt_type", "list",
+		"fun", "schedule.run_job", "kwarg", value.DictOf("name", name))}, ""))
+	if err != nil {
+		return nil, err
+	}
+	d, _ := out[0].(*value.Dict)
+	if d.Str("jid") == "" {
+		return nil, &failure{http.StatusNotFound, "there is no accepted minion " + id}
+	}
+	c.status = http.StatusAccepted
+	return value.DictOf("jid", d.Str("jid"), "minion", id, "name", name), nil
 }
 
 // wheel calls a wheel function with the session's token.

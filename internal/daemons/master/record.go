@@ -84,6 +84,16 @@ func (r *recorder) record(c *channel.Call, who *caller, result, jid string) {
 	r.keep(d)
 }
 
+// recordOf writes who read data of a minion.
+func (r *recorder) recordOf(c *channel.Call, who *caller, result, minion string) {
+	d := entry(who.name, howOf(c.Load), c.Load)
+	d.Set("tgt", fmt.Sprintf("%.500s", minion))
+	d.Set("from", fmt.Sprint(c.Peer()))
+	d.Set("cmd", c.Cmd)
+	d.Set("result", result)
+	r.keep(d)
+}
+
 // entry starts a record of a request.
 func entry(user, auth string, load *value.Dict) *value.Dict {
 	d := value.DictOf("time", event.Stamp(time.Now()), "user", fmt.Sprintf("%.100s", user), "auth", auth)

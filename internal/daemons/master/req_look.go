@@ -38,8 +38,11 @@ func (l *looks) answer(c *channel.Call) {
 		return
 	}
 	if !runners.IsLook(in.Fun) {
-		c.Reply(failure("SaltInvocationError", "only runners that a console reads run without a job: fleet, auth.can and audit.list"))
+		c.Reply(failure("SaltInvocationError", "only runners that a console reads run without a job: fleet, auth.can, audit.list and pillar.show_pillar"))
 		return
+	}
+	if in.Fun == runners.ShowPillar {
+		l.runs.recorder.recordOf(c, who, resultDone, value.Str(in.Kwarg.At("minion")))
 	}
 	kwargs := value.NewDict(0)
 	kwargs.Update(in.Kwarg)

@@ -140,6 +140,47 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestShared has a store learn from another one, in several messages.
+func TestShared(t *testing.T) {
+	a, _ := Open(filepath.Join(t.TempDir(), "a"))
+	b, _ := Open(filepath.Join(t.TempDir(), "b"))
+	now := time.Now()
+	run := func(s *Store, id string, result any) {
+		s.Returned(id, salt.NewJID(now), "state.apply", nil, returned(state(result, value.DictOf("diff", "of "+id), "", 1)), now)
+	}
+	for i := range 25 {
+		run(a, fmt.Sprintf("m%02d", i), false)
+	}
+	run(b, "m00", true) // newer
+	a.Published(salt.NewJID(now), "state.apply", []string{"m01"}, now.Add(-time.Hour))
+	number, messages := uint64(0), 0
+	for more := true; more; messages++ {
+		shared, next, m, err := a.Since(number, 10)
+		if err != nil || next <= number {
+			t.Fatal(next, err)
+		}
+		number, more = next, m
+		if err := b.Learn(shared); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if messages != 3 || len(b.All()) != 25 || b.Minion("m00").Severity(now) != Changed || b.Minion("m02").Severity(now) != Failed ||
+		b.Minion("m01").Waits == "" || b.Change(b.Minion("m02").Applied.Items[0].Change).Dict("changes").Str("diff") != "of m02" {
+		t.Errorf("%d messages: %+v", messages, b.All())
+	}
+	if shared, next, more, err := a.Since(number, 10); shared != nil || next != number || more || err != nil {
+		t.Errorf("without changes: %d bytes, %d, %v, %v", len(shared), next, more, err)
+	}
+	for _, text := range []string{"", "{}", "[", `{"Minions":{"../x":{}}}`, `{"Minions":{"m":{"Applied":{"JID":"1"}}}}`,
+		`{"Bodies":{"00":"AA=="}}`, `{"Minions":{"m":null}}`} {
+		if err := b.Learn([]byte(text)); err == nil && len(b.All()) != 25 {
+			if _, odd := b.All()["m"]; !odd || b.Minion("m").Applied != nil {
+				t.Errorf("%s: %v", text, b.All())
+			}
+		}
+	}
+}
+
 // FuzzReturned gives a store returns of any form.
 func FuzzReturned(tf *testing.F) {
 	f := fuzztest.Wrap(tf)

@@ -29,8 +29,9 @@ type Store struct {
 
 	mu      sync.Mutex
 	minions map[string]Minion
-	changes uint64 // number of changes
-	saved   uint64 // changes when it was saved
+	at      map[string]uint64 // the number of the last change of each minion
+	changes uint64            // number of changes
+	saved   uint64            // changes when it was saved
 }
 
 // snapshot is the file of a store.
@@ -41,7 +42,7 @@ type snapshot struct {
 
 // Open reads a store. A missing or damaged file is an empty store; the error then says what was wrong.
 func Open(path string) (*Store, error) {
-	s := &Store{path: path, minions: map[string]Minion{}}
+	s := &Store{path: path, minions: map[string]Minion{}, at: map[string]uint64{}}
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -66,9 +67,10 @@ func (s *Store) read(b []byte) error {
 	}
 	for id, m := range in.Minions {
 		if salt.CheckID(id) == nil && len(s.minions) < maxMinions {
-			s.minions[id] = m
+			s.put(id, m)
 		}
 	}
+	s.saved = s.changes
 	for text, body := range in.Bodies {
 		var h Hash
 		if h.UnmarshalText([]byte(text)) == nil && len(body) <= maxBody && s.bodies.size+len(body) <= maxBodies {
@@ -184,6 +186,7 @@ func newer(jid string, than *Run, now time.Time) bool {
 func (s *Store) put(id string, m Minion) {
 	s.minions[id] = m
 	s.changes++
+	s.at[id] = s.changes
 }
 
 // Forget removes all minions that keep does not have.
@@ -193,6 +196,7 @@ func (s *Store) Forget(keep map[string]bool) {
 	for id := range s.minions {
 		if !keep[id] {
 			delete(s.minions, id)
+			delete(s.at, id)
 			s.changes++
 		}
 	}
