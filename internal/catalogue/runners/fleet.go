@@ -32,12 +32,15 @@ type fleet struct {
 	serves  FileServers
 	links   *linkCache
 	runs    *ranCache
+	console Console
 }
 
 // Console is what only consoles show.
 type Console struct {
 	// States has the last runs of states of each minion.
 	States LastStates
+	// Hot are the masters of the option hot_masters; nil without.
+	Hot HotMasters
 }
 
 func init() { runners.Register(FleetModule, fleetModule) }
@@ -46,7 +49,7 @@ func fleetModule(d Deps) fn.Module {
 	if d.Console.States == nil { // no master runs
 		d.Console.States = &lastrun.Store{}
 	}
-	f := fleet{d.selection(), d.Minions, d.Jobs.Jobs, d.Console.States, d.Cluster, d.Here, d.Serves, &linkCache{}, &ranCache{}}
+	f := fleet{d.selection(), d.Minions, d.Jobs.Jobs, d.Console.States, d.Cluster, d.Here, d.Serves, &linkCache{}, &ranCache{}, d.Console}
 	return fn.Module{Name: FleetModule, Doc: `The fleet as the console shows it. Nothing is sent to minions.`, Funcs: []fn.Func{
 		fn.Of("topology", f.topology, `Return the masters, and which of them command each accepted minion.
 
@@ -119,6 +122,7 @@ type picture struct {
 	away    map[string]string // masters that minions cannot reach, with the reason
 	known   map[string]string // master ids by the names that minions use
 	changes map[string]*StandingChange
+	hot     []HotMaster
 }
 
 // linkCache keeps the last picture for a short time, so that several consoles cost a
@@ -147,11 +151,12 @@ func (f fleet) picture(ctx context.Context, own string) (*picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids = slices.Sorted(slices.Values(ids))
+	hot := f.console.hot()
+	ids = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(ids), hotAccepted(hot)...))))
 	there, holders, standings := f.Connected(), f.Holders(), f.Standings(ctx, ids)
-	names := f.names(own)
+	names := f.names(own, hot)
 	p := &picture{ids: ids, links: make(map[string]minionLink, len(ids)), away: map[string]string{}, known: map[string]string{},
-		changes: map[string]*StandingChange{}}
+		changes: map[string]*StandingChange{}, hot: hot}
 	for _, id := range ids {
 		s, reported := standings[id]
 		l := minionLink{state: minionDown}
@@ -183,13 +188,24 @@ func (f fleet) picture(ctx context.Context, own string) (*picture, error) {
 			if len(l.by) == 0 {
 				l.by = slices.Clone(holders[id])
 			}
-			if len(l.by) == 0 {
-				l.by = []string{own}
+			if len(l.by) == 0 || len(hot) > 0 && !slices.Contains(l.by, own) && !slices.Contains(l.standby, own) {
+				l.by = append(l.by, own)
 			}
 		case fresh && len(l.by) > 0 && !slices.Contains(l.by, own):
 			l.state = minionElsewhere
 		default:
 			l.by, l.standby, l.since = nil, nil, time.Time{}
+		}
+		for _, m := range hot {
+			switch {
+			case !m.Minions[id]:
+				continue
+			case l.state == minionDown:
+				l.state = minionElsewhere
+			}
+			if !slices.Contains(l.by, m.ID) && !slices.Contains(l.standby, m.ID) {
+				l.by = append(l.by, m.ID)
+			}
 		}
 		slices.Sort(l.by)
 		slices.Sort(l.standby)
@@ -202,8 +218,9 @@ func (f fleet) picture(ctx context.Context, own string) (*picture, error) {
 // names returns a function that returns the display name of a master in a minion's
 // report: its cluster id if it is a member or this master, else the name in the
 // minion's configuration.
-func (f fleet) names(own string) func(m StandingMaster, alone bool) string {
+func (f fleet) names(own string, hot []HotMaster) func(m StandingMaster, alone bool) string {
 	byHost := map[string]string{}
+	hotNames(hot, byHost)
 	if f.cluster != nil {
 		byHost[own] = own
 		for _, m := range f.cluster.Members() {
@@ -287,6 +304,7 @@ func (f fleet) masters(own string, p *picture) *value.List {
 	if f.cluster != nil {
 		f.members(own, rows)
 	}
+	addHot(p.hot, rows)
 	out := &value.List{}
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		rows[name].Set("minions", counts[name])

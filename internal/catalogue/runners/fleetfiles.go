@@ -2,6 +2,7 @@ package runners
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -22,7 +23,7 @@ type fileArgs struct {
 const maxShownFile = 256 << 10
 
 // files returns the environments and a page of the paths of one, or a file.
-func (f fleet) files(ctx context.Context, _ *fn.Call, a fileArgs) (*value.Dict, error) {
+func (f fleet) files(ctx context.Context, c *fn.Call, a fileArgs) (*value.Dict, error) {
 	if f.serves == nil {
 		return nil, salt.Errorf(salt.Unavailable, "this master serves no files")
 	}
@@ -32,7 +33,7 @@ func (f fleet) files(ctx context.Context, _ *fn.Call, a fileArgs) (*value.Dict, 
 		return nil, salt.Errorf(salt.NotFound, "there is no environment %.100q", a.Saltenv)
 	}
 	if a.Path != "" {
-		return f.file(ctx, a)
+		return f.file(ctx, c.ID, a)
 	}
 	listed, err := server.Request(ctx, value.DictOf("cmd", "_file_list", "saltenv", a.Saltenv))
 	if err != nil {
@@ -48,16 +49,32 @@ func (f fleet) files(ctx context.Context, _ *fn.Call, a fileArgs) (*value.Dict, 
 	slices.Sort(paths)
 	from, to := a.of(len(paths))
 	shown := paths[from:to]
-	hashes := hashesOf(ctx, server, a.Saltenv, shown)
+	hashes, others := HashesOf(ctx, server, a.Saltenv, shown), f.console.fileHashes(ctx, a.Saltenv, shown)
 	rows := &value.List{}
 	for _, path := range shown {
-		rows.Append(value.DictOf("path", path, "hash", orNil(hashes[path])))
+		d := value.DictOf("path", path, "hash", orNil(hashes[path]))
+		compareFile(d, c.ID, path, hashes[path], others)
+		rows.Append(d)
 	}
 	d := value.DictOf("envs", value.Strings(envs), "saltenv", a.Saltenv, "matched", int64(len(paths)), "offset", int64(from), "rows", rows)
 	if revisions := f.revisions(ctx); revisions.Len() > 0 {
 		d.Set("revisions", revisions)
 	}
 	return d, nil
+}
+
+// compareFile adds the hashes of a file at all masters if there are others, and whether they differ.
+func compareFile(d *value.Dict, own, path, hash string, others map[string]map[string]string) {
+	if len(others) == 0 {
+		return
+	}
+	masters, differs := value.DictOf(own, orNil(hash)), false
+	for _, m := range slices.Sorted(maps.Keys(others)) {
+		masters.Set(m, orNil(others[m][path]))
+		differs = differs || others[m][path] != hash
+	}
+	d.Set("masters", masters)
+	d.Set("differs", differs)
 }
 
 // revisions returns the revision of the files of each master of a cluster that agrees on them.
@@ -77,8 +94,8 @@ func (f fleet) revisions(ctx context.Context) *value.Dict {
 // maxHashed bounds the files whose hashes are computed for one answer.
 const maxHashed = maxPage
 
-// hashesOf returns the hashes of files by path.
-func hashesOf(ctx context.Context, server FileServer, env string, paths []string) map[string]string {
+// HashesOf returns the hashes of files by path.
+func HashesOf(ctx context.Context, server FileServer, env string, paths []string) map[string]string {
 	out := map[string]string{}
 	for _, path := range paths[:min(len(paths), maxHashed)] {
 		if ctx.Err() != nil {
@@ -94,13 +111,14 @@ func hashesOf(ctx context.Context, server FileServer, env string, paths []string
 }
 
 // file returns one file with its content if that is text and not too large.
-func (f fleet) file(ctx context.Context, a fileArgs) (*value.Dict, error) {
+func (f fleet) file(ctx context.Context, own string, a fileArgs) (*value.Dict, error) {
 	server := f.serves.FileServer()
-	hash := hashesOf(ctx, server, a.Saltenv, []string{a.Path})[a.Path]
+	hash := HashesOf(ctx, server, a.Saltenv, []string{a.Path})[a.Path]
 	if hash == "" {
 		return nil, salt.Errorf(salt.NotFound, "there is no file %.200q in the environment %.100q", a.Path, a.Saltenv)
 	}
 	d := value.DictOf("path", a.Path, "saltenv", a.Saltenv, "hash", hash)
+	compareFile(d, own, a.Path, hash, f.console.fileHashes(ctx, a.Saltenv, []string{a.Path}))
 	var text []byte
 	for len(text) <= maxShownFile {
 		part, err := server.Request(ctx, value.DictOf("cmd", "_serve_file", "saltenv", a.Saltenv, "path", a.Path, "loc", int64(len(text))))

@@ -35,6 +35,8 @@ func keyModule(d Deps) fn.Module {
 	return fn.Module{Name: "key", Doc: `The keys of minions.`, Funcs: []fn.Func{
 		fn.Of("list", k.list, `Return the ids of keys in one state, or in all.`),
 		fn.Of("list_all", k.listAll, `Return the ids of all keys by their states, and the master's own key files.`),
+		fn.Of("list_elsewhere", k.elsewhere, `Return the keys at the masters of the option hot_masters: [id, state, fingerprint] by master (Brine only).`),
+		fn.Of("decide_elsewhere", k.decide, `Accept, reject or delete keys at the masters of the option hot_masters (Brine only).`),
 		fn.Of("name_match", k.nameMatch, `Return the ids of keys that match a glob, by their states.`),
 		fn.Of("accept", k.accept, `Accept the pending keys that match a glob, and return all matching keys.`),
 		fn.Of("accept_dict", k.acceptDict, `Accept the pending keys of a map of states to ids.`, fn.Params("match", "include_rejected", "include_denied")),

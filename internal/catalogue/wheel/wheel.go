@@ -39,6 +39,8 @@ type Deps struct {
 	Forget func(id string) error
 	// Revoked is called when keys are no longer accepted.
 	Revoked func()
+	// Hot has the keys at hot masters.
+	Hot HotKeys
 	// Connected returns the minions that are connected now.
 	Connected func() map[string]bool
 }

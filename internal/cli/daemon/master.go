@@ -98,6 +98,7 @@ func masterConfig(cfg *config.Master, t *config.Tree, log *slog.Logger) (master.
 	if err != nil {
 		return master.Config{}, err
 	}
+	mc.SSL = cfg.Network.SSL
 	mc.Listen, err = listens(cfg, log)
 	return mc, err
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -277,7 +278,17 @@ func (v *v1) keys(c *call) (any, error) {
 			return nil, err
 		}
 	}
+	others, err := v.keysElsewhere(c)
+	if err != nil {
+		return nil, err
+	}
+	if len(others.masters) > 0 && fingers == nil {
+		if fingers, err = v.wheel(c, "key.finger", value.DictOf("match", "*")); err != nil {
+			return nil, err
+		}
+	}
 	rows, counts := &value.List{}, value.NewDict(len(keyLists))
+	here := map[string]bool{}
 	for _, list := range keyLists {
 		ids := all.List(list)
 		counts.Set(keyStates[list], int64(len(ids)))
@@ -286,10 +297,23 @@ func (v *v1) keys(c *call) (any, error) {
 			if f := fingers.Dict(list).At(id); f != nil {
 				d.Set("fingerprint", f)
 			}
+			others.compare(d, value.Str(id), keyStates[list], fingers.Dict(list).Str(value.Str(id)))
+			here[value.Str(id)] = true
 			rows.Append(d)
 		}
 	}
-	return value.DictOf("keys", rows, "counts", counts), nil
+	for _, id := range others.ids() {
+		if !here[id] {
+			d := value.DictOf("id", id, "state", nil)
+			others.compare(d, id, "", "")
+			rows.Append(d)
+		}
+	}
+	out := value.DictOf("keys", rows, "counts", counts)
+	if problems := others.problems(); problems.Len() > 0 {
+		out.Set("problems", problems)
+	}
+	return out, nil
 }
 
 // keyActions are the wheel functions of the actions on keys, the lists to which they apply, and
@@ -328,8 +352,12 @@ func (v *v1) decide(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	others, err := v.keysElsewhere(c)
+	if err != nil {
+		return nil, err
+	}
 	var fingers *value.Dict
-	if expected.Len() > 0 {
+	if expected.Len() > 0 || len(others.masters) > 0 {
 		if fingers, err = v.wheel(c, "key.finger", value.DictOf("match", "*")); err != nil {
 			return nil, err
 		}
@@ -351,7 +379,7 @@ func (v *v1) decide(c *call) (any, error) {
 				continue
 			}
 			if want := expected.Str(id); want != "" && fingers.Dict(list).Str(id) != want {
-				reasons[id] = "the key has another fingerprint"
+				reasons[id] = otherFingerprint
 				continue
 			}
 			applies = true
@@ -374,6 +402,16 @@ func (v *v1) decide(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	elsewhere, err := v.decideElsewhere(c, others, in.Str("action"), ids, func(id string) (string, bool) {
+		finger := expected.Str(id)
+		for _, list := range states[id] {
+			finger = cmp.Or(finger, fingers.Dict(list).Str(id))
+		}
+		return finger, reasons[id] != otherFingerprint
+	})
+	if err != nil {
+		return nil, err
+	}
 	now := stateOfKeys(after)
 	rows, done := &value.List{}, int64(0)
 	for _, x := range ids.Items {
@@ -393,10 +431,16 @@ func (v *v1) decide(c *call) (any, error) {
 		} else {
 			done++
 		}
+		if len(others.masters) > 0 {
+			d.Set("masters", elsewhere.of(id))
+		}
 		rows.Append(d)
 	}
 	return value.DictOf("keys", rows, "done", done), nil
 }
+
+// otherFingerprint is the reason for a key that is not the expected one.
+const otherFingerprint = "the key has another fingerprint"
 
 // stateOfKeys returns the lists that have each id.
 func stateOfKeys(all *value.Dict) map[string][]string {

@@ -42,6 +42,8 @@ type Config struct {
 	Interface string
 	User      string
 	Listen    []Listen
+	// SSL is the option ssl, for connections to other masters.
+	SSL       any
 	Options   Options
 	Auth      auth.Options
 	Channel   channel.Options

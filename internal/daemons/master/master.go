@@ -113,6 +113,7 @@ type services struct {
 	rotation                *keyRotation
 	site                    *federation.Site // nil unless this master is of a site
 	hub                     *federation.Hub  // nil without federation_hub
+	hot                     *hotMasters      // nil without the option hot_masters
 
 	// Nil without a cluster.
 	cluster  *cluster.Cluster
@@ -280,7 +281,7 @@ func (m *Master) parts() (out []func(context.Context) error) {
 	for _, p := range m.publishers {
 		out = append(out, p.Serve)
 	}
-	out = append(out, m.eventIPC.Serve, m.maintenance().run, m.sinks.Run, m.stock.Run, m.files.fetch, m.adoptJobs, m.lastRuns.run)
+	out = append(out, m.eventIPC.Serve, m.maintenance().run, m.sinks.Run, m.stock.Run, m.files.fetch, m.adoptJobs, m.lastRuns.run, m.hot.run)
 	for _, r := range m.returners {
 		out = append(out, r.Run)
 	}

@@ -65,11 +65,12 @@ type Options struct {
 
 	ApprovalAbove int `salt:"approval_above" default:"0" doc:"number of minions above which a job of a user of external_auth waits until a second user approves it by salt-api; 0: no job does (Brine only)" change:"live"`
 
-	Peer             any  `salt:"peer" default:"{}" doc:"minions that may publish commands, by regular expression, and which functions" change:"live"`
-	PeerRun          any  `salt:"peer_run" default:"{}" doc:"minions that may run runners, by regular expression, and which" change:"live"`
-	MineGet          any  `salt:"mine_get" default:"null" doc:"minions that may read mine data, by regular expression, and the functions whose data they may read; unset: all" change:"live"`
-	JobCacheForStock bool `salt:"job_cache_for_stock_cli" default:"true" doc:"also write a job's load where Salt's own command line looks for it (Brine only)" change:"live"`
-	JobCacheFiles    bool `salt:"job_cache_files" default:"false" doc:"also write what minions return where Salt's Python programs look for it, in cachedir/jobs (Brine only)" change:"live"`
+	Peer             any      `salt:"peer" default:"{}" doc:"minions that may publish commands, by regular expression, and which functions" change:"live"`
+	PeerRun          any      `salt:"peer_run" default:"{}" doc:"minions that may run runners, by regular expression, and which" change:"live"`
+	MineGet          any      `salt:"mine_get" default:"null" doc:"minions that may read mine data, by regular expression, and the functions whose data they may read; unset: all" change:"live"`
+	HotMasters       []string `salt:"hot_masters" default:"[]" list:"comma" doc:"other masters with the same master.pem that are no cluster, as host or host:port of ret_port: consoles of all show all of them, and decide on keys at all; list each on the others (Brine only)" change:"restart"`
+	JobCacheForStock bool     `salt:"job_cache_for_stock_cli" default:"true" doc:"also write a job's load where Salt's own command line looks for it (Brine only)" change:"live"`
+	JobCacheFiles    bool     `salt:"job_cache_files" default:"false" doc:"also write what minions return where Salt's Python programs look for it, in cachedir/jobs (Brine only)" change:"live"`
 
 	Discovery discovery.Options `salt:"discovery" default:"false" doc:"answer minions that look for a master by broadcast: False, True, or a map with port (4520, UDP) and mapping (what this master says about itself)" change:"restart"`
 }

@@ -14,6 +14,7 @@ type minionMemory struct {
 	queue    *queue
 	requests *channel.Server
 	runs     *lastStates
+	hot      *hotMasters
 	log      *slog.Logger
 }
 
@@ -32,6 +33,7 @@ func (m *minionMemory) prune() {
 	m.reports.prune(accepted)
 	m.queue.prune(accepted)
 	m.requests.Prune()
+	m.hot.addAccepted(accepted) // their runs are shown here
 	m.runs.Forget(accepted)
 }
 

@@ -42,7 +42,9 @@ func (l *looks) answer(c *channel.Call) {
 		return
 	}
 	if in.Fun == runners.ShowPillar {
-		l.runs.recorder.recordOf(c, who, resultDone, value.Str(in.Kwarg.At("minion")))
+		var of wire.PillarOf
+		wire.View(in.Kwarg, &of)
+		l.runs.recorder.recordOf(c, who, resultDone, value.Str(of.Minion))
 	}
 	kwargs := value.NewDict(0)
 	kwargs.Update(in.Kwarg)

@@ -159,7 +159,7 @@ func (r *wheelRun) execute(ctx context.Context) *value.Dict {
 	if r.way != "" {
 		how += " (" + r.way + ")"
 	}
-	ret, ok := wheel.Run(wheel.With(ctx, w.keys.as(r.who, how)), w.registry, c, r.fun, r.args, r.kwargs)
+	ret, ok := wheel.Run(wheel.As(wheel.With(ctx, w.keys.as(r.who, how)), r.who), w.registry, c, r.fun, r.args, r.kwargs)
 	done := r.data.Clone()
 	done.Set("_stamp", event.Stamp(time.Now()))
 	done.Set("return", ret)

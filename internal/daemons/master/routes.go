@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"brine/internal/base/metrics"
+	"brine/internal/daemons/master/hotlink"
 	"brine/internal/files/fileserver"
 	"brine/internal/net/channel"
 	"brine/internal/py/value"
@@ -75,6 +76,7 @@ type handlers struct {
 	peers   *peers
 	reports *connectionReports
 	standby *standbyJobs
+	hot     *hotMasters
 }
 
 // newRouter returns the table. asked is called with each request of a minion;
@@ -120,6 +122,7 @@ func newRouter(h handlers, asked func(id string, from net.Addr), identify func(l
 			"mk_token":      {handle: h.logins.make, slow: true},
 			"get_token":     {handle: h.logins.get},
 			"_brine_logout": {handle: h.logins.remove},
+			hotlink.Command: {handle: h.hot.take, slow: true},
 		},
 	}
 	for _, cmd := range fileserver.Commands() {

@@ -3,8 +3,10 @@ package master
 import (
 	"brine/internal/base/ratelimit"
 	"brine/internal/daemons/master/filequota"
+	"brine/internal/daemons/master/hotlink"
 	"brine/internal/daemons/master/sinks"
 	"brine/internal/daemons/usermodules"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -28,6 +30,8 @@ import (
 	"brine/internal/net/discovery"
 	"brine/internal/net/event"
 	"brine/internal/net/remote"
+	"brine/internal/net/transport"
+	transports "brine/internal/net/transport/named"
 	"brine/internal/net/transport/netserve"
 	"brine/internal/py/value"
 	"brine/internal/store/cache"
@@ -304,6 +308,9 @@ func (m *Master) wireServices() (err error) {
 		background: &m.background, log: m.log,
 	}
 	if m.cluster != nil {
+		if len(cfg.Options.HotMasters) > 0 {
+			return salt.Errorf(salt.Invalid, "hot_masters is for masters that are no cluster: remove it, or cluster_id and cluster_peers")
+		}
 		m.rotation.replace = m.cluster.Rotate
 		m.peerJobs = &peerJobs{
 			id: cfg.ID, masterID: cfg.MasterID, cacheDir: cfg.CacheDir, cluster: m.cluster, jobs: m.jobs, states: m.states, publisher: m.publisher,
@@ -315,6 +322,27 @@ func (m *Master) wireServices() (err error) {
 		}
 	}
 	return nil
+}
+
+// linkHotMasters links this master with those of the option hot_masters.
+func (m *Master) linkHotMasters() error {
+	o := &m.cfg.Options
+	if len(o.HotMasters) == 0 {
+		return nil
+	}
+	first := m.cfg.Listen[0]
+	port := cmp.Or(requestPorts(m.cfg.Listen)[first.Transport.Name()], 4506)
+	conf, err := transports.ClientTLS(first.Transport.Name(), m.cfg.SSL)
+	if err != nil {
+		return err
+	}
+	m.hot = &hotMasters{
+		id: m.cfg.ID, boot: hotlink.NewBoot(), began: m.began, presence: m.presence, reports: m.reports, keys: m.keys, hashType: o.HashType, runs: m.lastRuns,
+		settings: m.settings, wheels: m.wheels, recorder: m.recorder, log: ratelimit.NewLog(m.log, 10, time.Minute),
+	}
+	return m.hot.link(o.HotMasters, func(entry string) transport.Requester {
+		return first.Transport.NewRequester(hotAddress(entry, port), transport.DialOptions{TLS: conf, MaxMessage: hotlink.MaxMessage + 1024, DialTimeout: hotTime})
+	}, m.identity.Key())
 }
 
 // useJIDSlot makes this master create job ids that differ from those of the
@@ -355,6 +383,9 @@ func (m *Master) bindChannel() error {
 		func() channel.Publications {
 			return channel.Publications{Key: m.publish.AES(), Port: port, Signed: m.cfg.Publish.SignPubMessages}
 		}, m.signedIn, m.log)
+	if err := m.linkHotMasters(); err != nil {
+		return err
+	}
 	identify := func(load *value.Dict) *caller { return m.access.identify(m.life.context(), load) }
 	h := m.handlers()
 	m.returned, m.router = h.returns, newRouter(h, m.addresses.asked, identify, &m.background)
@@ -403,6 +434,7 @@ func (m *Master) handlers() handlers {
 		peers:   m.peers,
 		reports: m.reports,
 		standby: m.standbyJobs,
+		hot:     m.hot,
 	}
 }
 
@@ -439,6 +471,7 @@ func (m *Master) wireFunctions() (err error) {
 	}
 	if m.wheels.registry, err = newWheels(wheel.Deps{
 		Keys: m.keys, HashType: m.cfg.Options.HashType, KeySize: m.cfg.Options.Keysize, Connected: m.presence.connected,
+		Hot: m.hot.wheelKeys(),
 	}, m.bus, m.cache, m.settings, m.rotation.rotateOrLog); err != nil {
 		return err
 	}
@@ -460,7 +493,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Keys:    m.keys,
 		Cache:   m.cache,
 		Minions: runnerMinions{m.presence, m.reports},
-		Console: runners.Console{States: m.lastRuns},
+		Console: runners.Console{States: m.lastRuns, Hot: m.hot.shown()},
 		Targets: m.targets,
 		Client:  client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
 		Bus:     m.bus,
@@ -539,7 +572,8 @@ func (m *Master) maintenance() *maintenance {
 		keep: m.cfg.Jobs.Keep(), keepDeleted: time.Duration(m.cfg.Cluster.KeepDeleted) * time.Second, interval: m.cfg.Files.Interval,
 		settings: m.settings, rotation: m.rotation, states: m.states, redelivery: m.redelivery, files: m.files, presence: m.presence, sinks: m.sinks,
 		jobs: m.jobs, stockJobs: m.stockJobs, tokens: m.tokens, peers: m.peers,
-		minions: &minionMemory{m.keys, m.reports, m.queue, m.requests, m.lastRuns, m.log}, cluster: m.cluster, replicated: m.replicated, useJIDSlot: m.useJIDSlot,
+		minions: &minionMemory{m.keys, m.reports, m.queue, m.requests, m.lastRuns, m.hot, m.log},
+		cluster: m.cluster, replicated: m.replicated, useJIDSlot: m.useJIDSlot,
 		beat: &m.beat, log: m.log,
 	}
 }

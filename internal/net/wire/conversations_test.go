@@ -29,6 +29,7 @@ var conversations = map[string][]any{
 		wire.Standing{}, wire.StandingMaster{}, wire.StandingChange{}, wire.StandingAnswer{}, wire.MembersAnswer{}, wire.IDs{}},
 	"cluster": {wire.SeenReport{}, wire.FetchedReport{}, wire.StageQuestion{}, wire.StageAnswer{}, wire.ContentsQuestion{}, wire.ContentsAnswer{},
 		wire.ChosenRevision{}, wire.Digest{}, wire.SumsMessage{}, wire.ReturnsQuestion{}, wire.ReturnsAnswer{}, wire.ReleaseAnswer{}, wire.VoterMessage{}},
+	"hot":  {wire.HotQuestion{}, wire.HotAnswer{}, wire.HotRequest{}, wire.HotPicture{}, wire.HotFiles{}, wire.HotDecision{}, wire.WheelDone{}, wire.PillarOf{}},
 	"work": {wire.Run{}, wire.Look{}, wire.Looked{}, wire.Arguments{}, wire.Started{}, wire.Wheel{}, wire.Ran{}, wire.WheelAnswer{}, wire.ClusterWork{}},
 	"federation": {wire.Sealed{}, wire.SealedCert{}, wire.SealedIdentity{}, wire.SealedBody{}, wire.SiteCommand{}, wire.SiteStored{}, wire.SiteReturns{},
 		wire.SiteSummary{}, wire.SiteConfirmed{}, wire.SitePresence{}, wire.SiteAsk{}, wire.SiteEvent{}, wire.SiteList{}},
@@ -98,6 +99,12 @@ func FuzzWork(tf *testing.F) {
 func FuzzFederation(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	messages.Fuzz(f, recorded(f), conversations["federation"]...)
+}
+
+// FuzzHot fuzzes questions between hot masters.
+func FuzzHot(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
+	messages.Fuzz(f, recorded(f), conversations["hot"]...)
 }
 
 // recorded are loads of requests that a stock minion has sent.

@@ -1,0 +1,144 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"brine/test/daemontest"
+	"brine/test/eventually"
+)
+
+// TestV1HotMasters shows two masters with one key as one fleet, and decides on keys at both.
+func TestV1HotMasters(t *testing.T) {
+	one, two := daemontest.Host(), daemontest.Host()
+	manual := func(conf string) string { return strings.Replace(conf, "auto_accept: true", "auto_accept: false", 1) }
+	s := startWith(t, one, func(conf string) string { return manual(conf) + "hot_masters: [" + two + "]\n" })
+	admin := s.login("admin")
+	second := daemontest.NewMaster(t, daemontest.Brine, "second", two, "hot_masters: ["+one+"]\ntimeout: 10\n")
+
+	type topology struct {
+		Masters []struct {
+			ID, State, Problem, Version string
+			Minions                     int
+		}
+	}
+	masters := func(about string, good func(topology) bool) {
+		t.Helper()
+		eventually.Nil(t, time.Minute, about, func() error {
+			var top topology
+			if s.get(admin, "/v1/topology", &top); !good(top) {
+				return fmt.Errorf("%+v", top)
+			}
+			return nil
+		})
+	}
+	masters("a master that does not run is down", func(top topology) bool {
+		return len(top.Masters) == 2 && slices.ContainsFunc(top.Masters, func(m struct {
+			ID, State, Problem, Version string
+			Minions                     int
+		}) bool {
+			return m.State == "down" && m.Problem != ""
+		})
+	})
+	// With another key it is refused.
+	second.Start()
+	eventually.Nil(t, time.Minute, "a foreign master is refused", func() error {
+		if !strings.Contains(s.master.Log(), "refused request as a hot master") {
+			return fmt.Errorf("not logged")
+		}
+		return nil
+	})
+	second.Kill()
+	for _, name := range []string{"etc/salt/pki/master/master.pem", "etc/salt/pki/master/master.pub"} {
+		second.Write(name, s.master.Read(name))
+	}
+	second.Start()
+	masters("both masters are up", func(top topology) bool {
+		return len(top.Masters) == 2 && top.Masters[0].ID == "master" && top.Masters[1].ID == "second" && top.Masters[1].State == "up" &&
+			top.Masters[1].Version != ""
+	})
+
+	daemontest.NewMinion(t, daemontest.Brine, "alpha", []string{one, two}, "").Launch()
+	daemontest.NewMinion(t, daemontest.Brine, "beta", []string{two}, "").Launch()
+	type keyRow struct {
+		ID, State string
+		Masters   map[string]any
+	}
+	var keys struct {
+		Keys     []keyRow
+		Problems map[string]string
+	}
+	row := func(about, id string, good func(keyRow) bool) {
+		t.Helper()
+		eventually.Nil(t, time.Minute, about, func() error {
+			s.get(admin, "/v1/keys", &keys)
+			for _, r := range keys.Keys {
+				if r.ID == id && good(r) {
+					return nil
+				}
+			}
+			return fmt.Errorf("%+v", keys)
+		})
+	}
+	row("alpha is pending at both", "alpha", func(r keyRow) bool {
+		return r.State == "pending" && r.Masters["master"] == "pending" && r.Masters["second"] == "pending"
+	})
+	row("beta is pending at the second", "beta", func(r keyRow) bool {
+		return r.State == "" && r.Masters["master"] == nil && r.Masters["second"] == "pending"
+	})
+	decide := func(body, want string) {
+		t.Helper()
+		a := s.do("POST", "/v1/keys", body, "Content-Type", asJSON, "X-Auth-Token", admin)
+		if a.status != 200 || !strings.Contains(a.body, want) {
+			t.Errorf("%s: %d %s, want %s", body, a.status, a.body, want)
+		}
+	}
+	decide(`{"action":"accept","ids":["alpha","beta"]}`,
+		`{"keys": [{"id": "alpha", "state": "accepted", "done": true, "masters": {"second": {"done": true}}}, `+
+			`{"id": "beta", "state": null, "done": false, "reason": "there is no key of this minion", "masters": {"second": {"done": true}}}], "done": 1}`)
+	row("alpha is accepted at both", "alpha", func(r keyRow) bool { return r.State == "accepted" && r.Masters["second"] == "accepted" })
+
+	type minions struct {
+		Rows []struct {
+			ID, State, Severity string
+			By                  []string
+		}
+	}
+	var fleet minions
+	eventually.Nil(t, time.Minute, "each minion is shown with its masters", func() error {
+		fleet = minions{}
+		s.get(admin, "/v1/minions", &fleet)
+		if r := fleet.Rows; len(r) != 2 || !slices.Equal(r[0].By, []string{"master", "second"}) || r[0].State != "up" ||
+			!slices.Equal(r[1].By, []string{"second"}) || r[1].State != "elsewhere" {
+			return fmt.Errorf("%+v", fleet)
+		}
+		return nil
+	})
+	// A run that only the second master knows.
+	eventually.Nil(t, time.Minute, "beta answers", func() error { return second.PingAll(daemontest.Brine, "beta") })
+	second.Run(daemontest.Brine, "salt", "beta", "state.apply", "nosuch")
+	eventually.Nil(t, time.Minute, "its result is shown here", func() error {
+		s.get(admin, "/v1/minions?search=beta", &fleet)
+		if len(fleet.Rows) != 1 || fleet.Rows[0].Severity != "failed" {
+			return fmt.Errorf("%+v", fleet)
+		}
+		return nil
+	})
+	out, _, _ := second.Run(daemontest.Brine, "salt-run", "audit.list", "fun=key.accept_dict", "--out=json")
+	if !strings.Contains(out, `"user": "admin"`) || !strings.Contains(out, "hot master master") {
+		t.Errorf("audit of the second master: %s", out)
+	}
+
+	// A decision that only one master can carry out says so.
+	second.Kill()
+	masters("the second is down", func(top topology) bool {
+		return len(top.Masters) == 2 && top.Masters[1].State == "down" && top.Masters[1].Problem != ""
+	})
+	decide(`{"action":"reject","ids":["alpha"]}`, `{"id": "alpha", "state": "rejected", "done": true, "masters": {"second": {"done": false, "reason": "`)
+	if s.get(admin, "/v1/keys", &keys); keys.Problems["second"] == "" {
+		t.Errorf("keys: %+v", keys)
+	}
+}
