@@ -70,7 +70,7 @@ func TestEventIsAnsweredOnce(t *testing.T) {
 		}
 		return nil
 	})
-	out, errs, _ := f.masters[1].Run(brine, "salt-run", "--out=json", "audit.list", "user=Reactor")
+	out, errs, _ := f.masters[1].Run(brine, "salt-run", "--out=json", "audit.list", "user=Reactor", "here=True")
 	if strings.Count(out, "file.append") != 2 || !strings.Contains(out, `"cmd": "caller"`) {
 		t.Errorf("on record at one master: %s%s", out, errs)
 	}

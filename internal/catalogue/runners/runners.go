@@ -100,8 +100,7 @@ type Deps struct {
 	Serves Serves
 	// Wheels returns the documentation of the wheel functions, by name.
 	Wheels func() *value.Dict
-	// Audit returns the newest records of the audit log that keep selects.
-	Audit func(limit int, keep func(*value.Dict) bool) ([]*value.Dict, error)
+	Audits Audits
 	// Here runs an execution function on the master's machine, with states that can send jobs to minions.
 	Here HereFunc
 	// Mine returns the mine data for a request {tgt, tgt_type, fun}, as far as asker may read it.

@@ -60,7 +60,8 @@ var readings = map[string]reading{
 		allows: []string{"minion", "search", "offset", "limit"}},
 	"/v1/can": {about: "Whether a user may call a function, and which entries allow it.", runners: []string{"auth.can"},
 		allows: []string{"user", "fun", "tgt", "tgt_type", "form", "eauth", "groups", "arg"}},
-	"/v1/audit": {about: "The newest requests of users.", runners: []string{"audit.list"}, allows: []string{"user", "fun", "result", "limit"}},
+	"/v1/audit": {about: "The newest requests of users to this master, or to all masters of its cluster.", runners: []string{"audit.list"},
+		allows: []string{"user", "fun", "result", "limit", "here"}},
 }
 
 // resources returns the rows of the table of resources.

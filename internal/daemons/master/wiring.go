@@ -499,7 +499,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Bus:     m.bus,
 		Serves:  runnerServes{m.settings, m.files, m.templates, m.rescanModules},
 		Wheels:  func() *value.Dict { return m.wheels.registry.Docs() },
-		Audit:   m.audit.Recent,
+		Audits:  audits{m.audit, m.cluster},
 		Here: (&orchestra{
 			id: m.cfg.ID, cacheDir: m.cfg.CacheDir, ctx: m.life.context, settings: m.settings, templates: m.templates, bus: m.bus, log: m.log,
 			runners: func() *fn.Registry { return m.runners.registry }, orders: within{m.inside, processUser(), "orchestration"}.client,
@@ -638,6 +638,7 @@ func (m *Master) runCluster(ctx context.Context) error {
 		return d
 	})
 	c.Queries.AnswerWith(askHealth, m.health.own)
+	c.Queries.AnswerWith(askAudit, audits{m.audit, c}.answer)
 	c.Queries.AnswerWith(askStandings, m.reports.answer)
 	c.Queries.AnswerWith(askFetched, m.files.toldFetched)
 	seen := newSeenTeller(c, m.requests, m.cfg.ID)

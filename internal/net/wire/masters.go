@@ -91,3 +91,19 @@ type SumsMessage struct {
 	Answer   []byte      `wire:"answer,omitempty"`
 	Rest     *value.Dict `wire:"*"`
 }
+
+// AuditQuestion asks for the newest records of an audit log that match the globs.
+type AuditQuestion struct {
+	User   string      `wire:"user" max:"1024"`
+	Fun    string      `wire:"fun" max:"1024"`
+	Result string      `wire:"result" max:"1024"`
+	Limit  int64       `wire:"limit"`
+	Rest   *value.Dict `wire:"*"`
+}
+
+// AuditAnswer has the records, newest first. Failure is why they cannot be read, "" for none.
+type AuditAnswer struct {
+	Records *value.List `wire:"records"`
+	Failure string      `wire:"failure" max:"4096"`
+	Rest    *value.Dict `wire:"*"`
+}

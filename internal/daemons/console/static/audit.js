@@ -1,11 +1,11 @@
-// Who called what on this master.
+// Who called what on the masters.
 
 import { h, fill, table, row, status, tools } from "./dom.js";
 import { read } from "./api.js";
 import { plain } from "./text.js";
 
-const heads = ["Time", "User", "From", "Function", "Target", "Result", "Job"];
-const kinds = { done: "ok", refused: "failed", denied: "failed", failed: "failed" };
+const heads = ["Time", "User", "From", "Function", "Target", "Result", "Job", "Master"];
+const kinds = { done: "ok", refused: "failed", denied: "failed", failed: "failed", "no answer": "failed" };
 
 export function audit(main, { query }) {
   const list = h("div", { id: "list" }), error = h("p", { class: "error", role: "alert" });
@@ -25,8 +25,8 @@ export function audit(main, { query }) {
       if (over || n !== asked) return;
       fill(error);
       fill(list, all.length === 0 ? h("p", { class: "quiet" }, "There are no records.") : table("Records", heads, all.map((r) => row([
-        r.time || "", [r.user || "", r.approved_by && " (approved by " + r.approved_by + ")"], [r.auth, r.from].filter(Boolean).join(" "), plain(r.fun).slice(0, 200), plain(r.tgt ?? "").slice(0, 200), status(kinds[r.result] || "waiting", r.result || ""),
-        r.jid ? h("a", { href: "#/jobs/" + encodeURIComponent(r.jid) }, r.jid) : ""]))));
+        r.time || "", [r.user || "", r.approved_by && " (approved by " + r.approved_by + ")"], [r.auth, r.from].filter(Boolean).join(" "), plain(r.fun).slice(0, 200), plain(r.tgt ?? "").slice(0, 200), status(kinds[r.result] || "waiting", [r.result, r.problem].filter(Boolean).join(": ").slice(0, 200)),
+        r.jid ? h("a", { href: "#/jobs/" + encodeURIComponent(r.jid) }, r.jid) : "", r.master || ""]))));
       columns.apply();
     } catch (e) {
       if (!over && n === asked) fill(error, e.message);
@@ -35,7 +35,7 @@ export function audit(main, { query }) {
   const later = () => { clearTimeout(typing); typing = setTimeout(load, 300); };
   for (const d of Object.values(fields)) d.addEventListener("input", later);
   result.addEventListener("change", load);
-  fill(main, h("h1", {}, "Audit"), h("p", { class: "quiet" }, "Requests of users to this master, the newest first. Arguments are not recorded, since they may be secrets."), error,
+  fill(main, h("h1", {}, "Audit"), h("p", { class: "quiet" }, "Requests of users to the masters, the newest first. Arguments are not recorded, since they may be secrets."), error,
     h("div", { class: "fields" }, Object.values(fields), h("div", {}, h("label", { for: "f-result" }, "Result"), result), columns.bar), list);
   load();
   return () => { over = true; clearTimeout(typing); };
