@@ -192,7 +192,8 @@ redis.port: 1
 	}
 	complete(t, minion.Families(), ofMinion.families(), minionRows, map[string]string{
 		"brine_minion_outbox_failing": "TestFailingJournal in internal/daemons/minion/outbox",
-		"brine_events_dropped_total":  "TestMissedEventsAreCounted in internal/net/event"})
+		"brine_events_dropped_total":  "TestMissedEventsAreCounted in internal/net/event",
+		"brine_trace_spans_total":     "TestTraces", "brine_trace_spans_dropped_total": "TestTraces"})
 	m.Start()
 	atMinion.health(t, "the master is back", "/readyz", 200, "ok")
 	atMinion.change(t, []row{{`brine_minion_outbox_returns`, nil, is(0)}})
@@ -206,7 +207,8 @@ redis.port: 1
 	atMaster.change(t, queued)
 	inCluster := "TestCluster"
 	complete(t, master.Families(), wrote, append(rows, queued...), map[string]string{"brine_cluster_peer_up": inCluster, "brine_cluster_behind_changes": inCluster,
-		"brine_cluster_leads": inCluster, "brine_cluster_lease_token": inCluster, "brine_cluster_differences": inCluster})
+		"brine_cluster_leads": inCluster, "brine_cluster_lease_token": inCluster, "brine_cluster_differences": inCluster,
+		"brine_trace_spans_total": "TestTraces", "brine_trace_spans_dropped_total": "TestTraces"})
 
 	a := daemontest.NewAPI(m).Launch()
 	anyTLS := *client

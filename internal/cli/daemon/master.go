@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/trace"
 	"brine/internal/call/auth"
 	"brine/internal/cli/frame"
 	"brine/internal/daemons/config"
@@ -69,6 +70,7 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 			if err != nil {
 				return nil, err
 			}
+			mc.Tracer = trace.New(cfg.Traces, "salt-master", mc.ID, log)
 			return master.New(mc, log)
 		},
 		reload: func(s service, log *slog.Logger) error {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"brine/internal/base/trace"
 	"brine/internal/call/client"
 	"brine/internal/catalogue/grains"
 	"brine/internal/cli/frame"
@@ -56,6 +57,7 @@ func loadMinion(t *config.Tree, starting bool, log *slog.Logger) (*common, error
 			if err != nil {
 				return nil, err
 			}
+			mc.Tracer = trace.New(cfg.Traces, "salt-minion", mc.ID, log)
 			return minion.New(ctx, mc, log)
 		},
 	}, nil

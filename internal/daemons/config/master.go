@@ -9,6 +9,7 @@ import (
 	"brine/internal/base/log"
 	"brine/internal/base/metrics"
 	"brine/internal/base/profile"
+	"brine/internal/base/trace"
 	"brine/internal/call/auth"
 	"brine/internal/call/client"
 	"brine/internal/call/output"
@@ -63,6 +64,7 @@ type Master struct {
 	Output    output.Options
 	Profile   profile.Options `title:"Profiling"`
 	Metrics   metrics.Options `title:"Metrics and health"`
+	Traces    trace.Options   `title:"Traces"`
 	Syndic    syndic.Options  `title:"The syndic (salt-syndic)"`
 	// Federation are the options of sites and of the master that commands them.
 	Federation master.FederationOptions `title:"Federation of sites"`

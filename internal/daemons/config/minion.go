@@ -10,6 +10,7 @@ import (
 	"brine/internal/base/log"
 	"brine/internal/base/metrics"
 	"brine/internal/base/profile"
+	"brine/internal/base/trace"
 	"brine/internal/call/output"
 	"brine/internal/catalogue/actions/certs"
 	"brine/internal/catalogue/grains"
@@ -49,6 +50,7 @@ type Minion struct {
 	Output    output.Options
 	Profile   profile.Options `title:"Profiling"`
 	Metrics   metrics.Options `title:"Metrics and health"`
+	Traces    trace.Options   `title:"Traces"`
 	Returners returner.MinionOptions
 }
 

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"brine/internal/base/trace"
 	"brine/internal/call/auth"
 	"brine/internal/call/client"
 	"brine/internal/catalogue/reactor"
@@ -53,12 +54,14 @@ type Config struct {
 	Client    client.Options
 	Jobs      job.Options
 	Returners returner.MasterOptions
-	Cluster   cluster.Options
-	Events    event.MasterOptions
-	Files     fileserver.Options
-	Backends  backends.Options
-	Top       top.Options
-	Pillar    pillar.Options
+	// Tracer sends spans of jobs; nil for none. Run closes it.
+	Tracer   *trace.Tracer
+	Cluster  cluster.Options
+	Events   event.MasterOptions
+	Files    fileserver.Options
+	Backends backends.Options
+	Top      top.Options
+	Pillar   pillar.Options
 	// Templates bounds the rendering of templates.
 	Templates   render.Limits
 	GitPillar   gitpillar.Options

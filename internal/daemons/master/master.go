@@ -252,6 +252,7 @@ func (m *Master) Run(ctx context.Context) error {
 	m.closeModules()
 	err = errors.Join(err, m.jobs.Close(), m.audit.Close(), m.cache.Close(), m.replicated.Close(), m.store.Close())
 	m.sinks.Close()
+	m.cfg.Tracer.Close()
 	return err
 }
 

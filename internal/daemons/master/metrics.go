@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"brine/internal/base/metrics"
+	"brine/internal/base/trace"
 	"brine/internal/host"
 	"brine/internal/host/disk"
 	"brine/internal/net/event"
@@ -40,10 +41,11 @@ var (
 // Families returns the metrics of a master. Some exist only in a cluster or with certain
 // options.
 func Families() []*metrics.Family {
-	return slices.Concat(metrics.ProcessFamilies(), functionFamilies(), requestFamilies(), event.Families(), returner.Families(), []*metrics.Family{
-		&minionsByState, &minionsKnown, &signInResults, &returnResults, &queuedJobs, &queuedBytes, &peerUp, &peerBehind, &peerDiffers, &leads, &leaseToken,
-		metrics.CertificateFamily(), &gitFetched,
-	})
+	return slices.Concat(metrics.ProcessFamilies(), functionFamilies(), requestFamilies(), event.Families(), returner.Families(), trace.Families(),
+		[]*metrics.Family{
+			&minionsByState, &minionsKnown, &signInResults, &returnResults, &queuedJobs, &queuedBytes, &peerUp, &peerBehind, &peerDiffers, &leads, &leaseToken,
+			metrics.CertificateFamily(), &gitFetched,
+		})
 }
 
 // counts contains the master's own counters, and the components that write further metrics.
@@ -91,6 +93,7 @@ func (m *Master) Metrics(p *metrics.Page) {
 	p.Count(&queuedBytes, int64(held))
 	event.Metrics(p, m.bus, m.eventIPC)
 	returner.Metrics(p, m.sinks.Statuses())
+	m.cfg.Tracer.Metrics(p)
 	writeFetched(p, m.settings.current())
 	for _, l := range m.cfg.Listen {
 		p.TLS("ssl", l.Options.TLS)

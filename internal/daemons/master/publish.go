@@ -171,7 +171,8 @@ type publisher struct {
 	functions  *functionCounts
 	syndics    *syndics
 	runs       *lastStates
-	hub        *hubCommands               // nil unless this master commands sites
+	hub        *hubCommands // nil unless this master commands sites
+	traces     traces
 	mint       func(now time.Time) string // salt.NewJID
 	log        *slog.Logger
 }
@@ -195,6 +196,7 @@ func (p *publisher) newJID() string {
 // clear, load: {jid, minions, missing}} or a map with error. The job is on disk
 // before it is sent; if that fails, it is refused.
 func (p *publisher) publish(load *value.Dict) *value.Dict {
+	began := time.Now()
 	o := readOrder(load)
 	minions, missing, err := p.resolve(o)
 	if err != nil {
@@ -245,6 +247,7 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 	}
 	p.functions.published(o, len(minions))
 	p.runs.Published(jid, o.fun(), minions, time.Now())
+	p.traces.published(o, len(minions), began)
 	p.log.Debug("published", "jid", jid, "fun", value.Str(o.Fun), "minions", len(minions))
 	reply := value.DictOf("jid", jid, "minions", minions, "missing", missing)
 	if sites != nil {

@@ -29,6 +29,7 @@ type returns struct {
 	stock    *sinks.StockFiles
 	standby  *standbyJobs
 	runs     *lastStates
+	traces   traces
 	log      *slog.Logger
 
 	functions                             *functionCounts
@@ -173,6 +174,7 @@ func (r *returns) store(jid, id string, load, job *value.Dict, done func(error))
 	if job != nil {
 		r.stock.PutLoad(job, jid, []string{id})
 	}
+	began := time.Now()
 	r.jobs.ReturnStartedAsync(load, job, func(dup bool, err error) {
 		if job != nil && !dup {
 			r.sinks.SendLoad(job, jid, []string{id})
@@ -201,6 +203,7 @@ func (r *returns) store(jid, id string, load, job *value.Dict, done func(error))
 			var ret wire.Return
 			wire.View(load, &ret)
 			r.functions.returned(&ret)
+			r.traces.returned(jid, id, &ret, began, err)
 			if fun, ok := ret.Fun.(string); ok && err == nil {
 				r.runs.Returned(id, jid, fun, ret.FunArgs, load, time.Now())
 			}

@@ -291,7 +291,7 @@ func (m *Master) wireServices() (err error) {
 		masterID: cfg.MasterID, settings: m.settings, targets: m.targets, keep: cfg.Jobs.Keep(), revision: m.revisions.current, jobs: m.jobs, sinks: m.sinks,
 		stock: m.stock, bus: m.bus, queue: m.queue, redelivery: m.redelivery, cluster: m.cluster, server: m.publish, reports: m.reports, mint: salt.NewJID,
 		functions: m.functions, syndics: m.syndics, runs: m.lastRuns,
-		log: m.log,
+		traces: traces{cfg.ID, cfg.Tracer}, log: m.log,
 	}
 	m.useJIDSlot()
 	m.rotation = &keyRotation{
@@ -412,7 +412,7 @@ func (m *Master) handlers() handlers {
 		returns: &returns{
 			settings: m.settings, rules: &returnRules{m.settings, m.queue, m.jobs}, jobs: m.jobs, bus: m.bus, queue: m.queue, sinks: m.sinks, stock: m.stock,
 			standby: m.standbyJobs, log: m.log, rateLimitedLog: limited(), own: quota{now: time.Now}, functions: m.functions, syndics: m.syndics,
-			runs: m.lastRuns,
+			runs: m.lastRuns, traces: traces{m.cfg.ID, m.cfg.Tracer},
 		},
 		events: &events{
 			settings: m.settings, bus: m.bus, cluster: m.cluster, queue: m.queue, addresses: m.addresses, syndics: m.syndics, jobs: m.jobs, log: m.log,

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"brine/internal/base/metrics"
+	"brine/internal/base/trace"
 	"brine/internal/daemons/minion/jobs"
 	"brine/internal/daemons/minion/link"
 	"brine/internal/daemons/minion/outbox"
@@ -18,7 +19,7 @@ import (
 
 // Families returns the metrics of a minion.
 func Families() []*metrics.Family {
-	return slices.Concat(metrics.ProcessFamilies(), jobs.Families(), outbox.Families(), link.Families(), event.Families(), returner.Families(),
+	return slices.Concat(metrics.ProcessFamilies(), jobs.Families(), outbox.Families(), link.Families(), event.Families(), returner.Families(), trace.Families(),
 		[]*metrics.Family{metrics.CertificateFamily()})
 }
 
@@ -29,6 +30,7 @@ func (m *Minion) Metrics(p *metrics.Page) {
 	m.links.Metrics(p)
 	event.Metrics(p, m.bus.Own(), m.busIPC)
 	returner.Metrics(p, m.returners.Statuses())
+	m.cfg.Tracer.Metrics(p)
 	p.TLS("ssl", m.cfg.Dial.TLS)
 }
 

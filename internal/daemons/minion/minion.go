@@ -11,6 +11,7 @@
 package minion
 
 import (
+	"brine/internal/base/trace"
 	"context"
 	"errors"
 	"fmt"
@@ -98,6 +99,8 @@ type Config struct {
 	StateWatch engine.Observer
 	// Print prints a line to the caller of a function. It is nil in a daemon.
 	Print func(line string) error
+	// Tracer sends spans of jobs; nil for none. Run closes it.
+	Tracer *trace.Tracer
 	// daemonBus is the event bus of the daemon; nil if this process is the daemon.
 	daemonBus *event.Sockets
 }
@@ -211,7 +214,7 @@ func (m *Minion) buildServices() {
 	m.runner = runner.New(runner.Config{
 		Options: o.RunnerOptions, ID: cfg.ID, ConfDir: cfg.ConfDir, Once: cfg.daemonBus != nil, Executors: m.user.Executors(),
 		ScheduledReturners: cfg.Returners.Scheduled, Jobs: m.jobs, Notes: m.notes, Outbox: m.outbox, Links: m.links,
-		Returners: m.returners, Calls: m.calls, Funcs: funcs, Grains: m.grains.Grains, Background: m.background, Log: log,
+		Returners: m.returners, Calls: m.calls, Funcs: funcs, Grains: m.grains.Grains, Background: m.background, Tracer: cfg.Tracer, Log: log,
 	})
 	m.refresh = refresh.New(refresh.Config{
 		Bus: m.bus, Grains: m.grains, Links: m.links, Own: func() *ownpillar.Pillar { return m.own }, BeaconsChanged: func() { m.beacons.Changed() },
@@ -273,6 +276,7 @@ func (m *Minion) Run(ctx context.Context) error {
 	case <-time.After(jobsEnd):
 		m.log.Warn("stopping while jobs are still running", "jobs", len(m.jobs.List("")))
 	}
+	m.cfg.Tracer.Close()
 	m.outbox.Close()
 	m.user.Close()
 	m.userBeacons.Close()

@@ -27,6 +27,15 @@ type Return struct {
 	Rest    *value.Dict `wire:"*"`
 }
 
+// StateResult is the result of one state in the return of a run of states.
+type StateResult struct {
+	StartTime string      `wire:"start_time"` // time of day on the minion
+	Duration  any         `wire:"duration"`   // milliseconds
+	Result    any         `wire:"result"`
+	SLS       string      `wire:"__sls__,omitempty"`
+	Rest      *value.Dict `wire:"*"`
+}
+
 // Succeeded reports whether the job did what it should. A run of states with a failed
 // state has a retcode, but may have success.
 func (r *Return) Succeeded() bool {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/trace"
 	"brine/internal/call/fn"
 	"brine/internal/daemons/minion/background"
 	"brine/internal/daemons/minion/calls"
@@ -55,7 +56,9 @@ type Config struct {
 	Funcs      func() *fn.Registry
 	Grains     func() *value.Dict
 	Background *background.Group
-	Log        *slog.Logger
+	// Tracer sends spans of jobs; nil for none.
+	Tracer *trace.Tracer
+	Log    *slog.Logger
 }
 
 // Runner runs jobs.
@@ -126,8 +129,12 @@ func (r *Runner) execute(ctx context.Context, j *jobs.Job, lasting bool, turn <-
 	r.cfg.Log.Info("job", "jid", j.JID, "fun", value.Str(j.Fun), "user", j.Pub.User)
 	record := r.fetchRecord(j)
 	forget := r.cfg.Notes.Record(j)
+	began := time.Now()
 	ret := r.bounded(proc.WithGroup(ctx, procs), j)
 	forget()
+	if lasting {
+		r.trace(j, ret, began)
+	}
 	if lasting {
 		r.cfg.Returners.Send(&j.Pub, r.pillarOf(j), ret)
 	}
