@@ -27,6 +27,7 @@ import (
 	"brine/internal/base/profile"
 	"brine/internal/base/salt"
 	"brine/internal/cli/frame"
+	"brine/internal/cli/notify"
 	"brine/internal/daemons/config"
 	"brine/internal/py/value"
 )
@@ -246,15 +247,15 @@ func (b *blueprint) serve(ctx context.Context, env *frame.Env, c *common, held *
 	defer metrics.Serve(c.metrics, b.command.Name, s, logger.Logger)()
 	go keepMemory(ctx, b.room)
 	defer b.onHangup(logger, s, load)()
-	m := serviceManager()
+	m := notify.FromEnvironment()
 	started(nil)
-	m.tell("READY=1")
+	m.Tell("READY=1")
 	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx))
 	defer unwatch()
-	go m.watch(watched, s, logger.Logger)
+	go m.Watch(watched, s, logger.Logger)
 	logger.Info(b.command.Name+" is up", "pid", os.Getpid(), "version", frame.Version)
 	err = s.Run(ctx)
-	m.tell("STOPPING=1")
+	m.Tell("STOPPING=1")
 	if err != nil {
 		logger.Error(b.command.Name+" failed", "err", err)
 		var coded interface{ ExitCode() int }

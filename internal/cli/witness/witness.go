@@ -9,6 +9,7 @@ import (
 	"brine/internal/base/log"
 	"brine/internal/base/metrics"
 	"brine/internal/cli/frame"
+	"brine/internal/cli/notify"
 	"brine/internal/daemons/config"
 	"brine/internal/ha/cluster/witness"
 )
@@ -74,8 +75,15 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		return config.ExitCode(err)
 	}
 	defer metrics.Serve(s.Metrics.Address, "brine-witness", w, logger.Logger)()
+	m := notify.FromEnvironment()
+	m.Tell("READY=1")
+	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx))
+	defer unwatch()
+	go m.Watch(watched, w, logger.Logger)
 	logger.Info("witness started", "pid", os.Getpid(), "address", w.Addr().String())
-	if err := w.Run(ctx); err != nil {
+	err = w.Run(ctx)
+	m.Tell("STOPPING=1")
+	if err != nil {
 		env.Errorf("witness: %v", err)
 		return frame.ExitFailure
 	}

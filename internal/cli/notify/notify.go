@@ -1,4 +1,5 @@
-package daemon
+// Package notify reports the state of a daemon to the service manager.
+package notify
 
 import (
 	"context"
@@ -12,19 +13,19 @@ import (
 	"brine/internal/base/wait"
 )
 
-// manager reports the daemon's status to the service manager by the protocol of sd_notify(3). The
-// zero manager reports nothing.
-type manager struct {
+// Manager reports the daemon's status to the service manager by the protocol of sd_notify(3). The
+// zero Manager reports nothing.
+type Manager struct {
 	addr string
 	// watchdog is the time without a message after which the manager restarts the daemon, 0 for
 	// never.
 	watchdog time.Duration
 }
 
-// serviceManager returns the manager that started this process, if any. It removes the variables
+// FromEnvironment returns the manager that started this process, if any. It removes the variables
 // from the environment, so that programs started by jobs do not see them.
-func serviceManager() manager {
-	m := manager{addr: os.Getenv("NOTIFY_SOCKET")}
+func FromEnvironment() Manager {
+	m := Manager{addr: os.Getenv("NOTIFY_SOCKET")}
 	own := os.Getenv("WATCHDOG_PID")
 	if usec, err := strconv.ParseInt(os.Getenv("WATCHDOG_USEC"), 10, 64); err == nil && usec > 0 && (own == "" || own == strconv.Itoa(os.Getpid())) {
 		m.watchdog = time.Duration(usec) * time.Microsecond
@@ -35,8 +36,8 @@ func serviceManager() manager {
 	return m
 }
 
-// tell reports a change of state. Errors are ignored: the service manager may not listen.
-func (m manager) tell(state string) {
+// Tell reports a change of state. Errors are ignored: the service manager may not listen.
+func (m Manager) Tell(state string) {
 	if m.addr == "" {
 		return
 	}
@@ -48,16 +49,16 @@ func (m manager) tell(state string) {
 	_, _ = c.Write([]byte(state))
 }
 
-// watch reports to the manager that the daemon is alive while its self-check passes, until ctx is
+// Watch reports to the manager that the daemon is alive while its self-check passes, until ctx is
 // done. If the check hangs or fails, no report is sent and the manager's timeout expires.
-func (m manager) watch(ctx context.Context, d metrics.Daemon, log *slog.Logger) {
+func (m Manager) Watch(ctx context.Context, d metrics.Daemon, log *slog.Logger) {
 	if m.addr == "" || m.watchdog == 0 {
 		return
 	}
 	// Send three messages per timeout, so that a slow machine does not look like a dead daemon.
 	for pause := m.watchdog / 3; ; {
 		if err := d.CheckLive(ctx); err == nil {
-			m.tell("WATCHDOG=1")
+			m.Tell("WATCHDOG=1")
 		} else {
 			log.Error("self-check failed; the service manager restarts this daemon if it stays so", "err", err)
 		}

@@ -1,4 +1,4 @@
-package daemon
+package notify
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"brine/internal/base/metrics"
 	"brine/test/eventually"
@@ -55,13 +56,13 @@ func TestWatchdog(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", path)
 	t.Setenv("WATCHDOG_USEC", "3000")
 	t.Setenv("WATCHDOG_PID", "")
-	m := serviceManager()
+	m := FromEnvironment()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	d := &ill{}
 	var log strings.Builder
 	done := make(chan struct{})
-	go func() { defer close(done); m.watch(ctx, d, slog.New(slog.NewTextHandler(&log, nil))) }()
+	go func() { defer close(done); m.Watch(ctx, d, slog.New(slog.NewTextHandler(&log, nil))) }()
 	eventually.True(t, "messages to the service manager", func() bool { return heard.Load() > 2 })
 
 	d.Store(true)
@@ -86,7 +87,40 @@ func TestWatchdogOfAnother(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", "/none")
 	t.Setenv("WATCHDOG_USEC", "1000000")
 	t.Setenv("WATCHDOG_PID", "1")
-	if m := serviceManager(); m.watchdog != 0 || m.addr != "/none" {
+	if m := FromEnvironment(); m.watchdog != 0 || m.addr != "/none" {
 		t.Errorf("%+v", m)
 	}
+}
+
+// stuck is a daemon whose self-check does not end.
+type stuck struct{ ill }
+
+func (*stuck) CheckLive(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestWatchdogOfHungDaemon: the service manager hears nothing of a daemon whose self-check hangs.
+func TestWatchdogOfHungDaemon(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	t.Setenv("NOTIFY_SOCKET", path)
+	t.Setenv("WATCHDOG_USEC", "3000")
+	t.Setenv("WATCHDOG_PID", "")
+	m := FromEnvironment()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); m.Watch(ctx, &stuck{}, slog.New(slog.DiscardHandler)) }()
+	time.Sleep(100 * time.Millisecond) // thirty times the timeout
+	m.Tell("END")
+	buf := make([]byte, 100)
+	if n, err := conn.Read(buf); err != nil || string(buf[:n]) != "END" {
+		t.Errorf("the service manager hears %q, %v", buf[:n], err)
+	}
+	cancel()
+	<-done
 }
