@@ -14,14 +14,15 @@ import (
 
 const pki = "etc/salt/pki/master/"
 
-// pair is two masters with one key, each with its salt-api, and minions of both.
+// pair is two masters with one key, each with its salt-api, and minions of both. OTHER stands for the
+// address of the other master.
 func pair(t *testing.T, b *browsertest.Browser, more string, minion string, minions ...string) (first, second *stage, nodes []*daemontest.Node) {
 	t.Helper()
 	var stages []*stage
 	hosts := []string{daemontest.Host(), daemontest.Host()}
 	for i, host := range hosts {
 		other := fmt.Sprintf("http://%s:%d", hosts[1-i], port)
-		text := configure(t, host) + fmt.Sprintf("  console_masters: ['%s']\nauto_accept: true\n", other) + more
+		text := configure(t, host) + fmt.Sprintf("  console_masters: ['%s']\nauto_accept: true\n", other) + strings.ReplaceAll(more, "OTHER", hosts[1-i])
 		m := daemontest.NewMaster(t, daemontest.Brine, fmt.Sprintf("m%d", i+1), host, text)
 		if i > 0 {
 			first := stages[0].master
@@ -89,9 +90,17 @@ func TestFailoverIsSeen(t *testing.T) {
 // If the server does not come back, the page switches to another master.
 func TestReconnect(t *testing.T) {
 	b := browsertest.Start(t)
-	one, two, _ := pair(t, b, "", "master_type: failover", "w1")
+	one, two, _ := pair(t, b, "hot_masters: [OTHER]\n", "master_type: failover", "w1")
 	b.Open(one.url + "/console/#/minions")
 	one.enter()
+	one.until("the list is there", `document.querySelector("tr[data-id=w1]")`)
+
+	// The masters tell each other: each shows the keys of both.
+	one.page("#/keys")
+	one.until("the key at both masters", `[...document.querySelectorAll("tr[data-id=w1] [data-master] .hidden-text")].map((e) => e.textContent.trim()).join() ===
+		"accepted,accepted"`)
+	one.picture("keys-of-two")
+	one.page("#/minions")
 	one.until("the list is there", `document.querySelector("tr[data-id=w1]")`)
 
 	// salt-api is back before or after the page tries another server: either way it is the page of

@@ -3,11 +3,12 @@ package console
 import (
 	"os"
 	"path/filepath"
+	"strings"
 
 	"brine/test/daemontest"
 )
 
-// lastStates looks at the pages about states and orchestrations, on the fleet of
+// lastStates looks at the pages about states, orchestrations, files and schedules, on the fleet of
 // TestJobs: alpha and beta run, and have applied web.sls, where one state fails.
 func (s *stage) lastStates(roots string) {
 	s.t.Helper()
@@ -54,4 +55,27 @@ func (s *stage) lastStates(roots string) {
 	s.until("its steps", `document.querySelectorAll("tr[data-step]").length === 2 && document.querySelector("#return")`)
 	s.sees("step one (test.ping)")
 	s.picture("orchestration")
+	if s.text(`document.querySelector("nav a[data-page=files]")`) == "null" {
+		s.t.Fatal("the page of files is not offered")
+	}
+	s.page("#/files")
+	s.click("tr[data-path='page.html'] button")
+	s.until("the file is text", `document.querySelector("#content").textContent.includes("<script>window.owned=1</script>")`)
+	s.set("#p-minion", "alpha")
+	s.click("#show-pillar")
+	s.sees("role: web")
+	if body := s.text("document.body.innerText"); strings.Contains(body, "hunter2") {
+		s.t.Error("a password of the pillar is shown unasked")
+	}
+	s.click(".masked")
+	s.sees("hunter2")
+	s.picture("files")
+	s.page("#/schedules")
+	s.until("the schedule", `document.querySelectorAll("tr[data-name=nightly]").length === 2`)
+	s.click("tr[data-minion=alpha] .now")
+	s.click("dialog .confirm")
+	s.until("its job", `location.hash.startsWith("#/jobs/")`)
+	if got := s.text(`window.owned`); got != "undefined" {
+		s.t.Error("a script of a file has run")
+	}
 }
