@@ -114,60 +114,69 @@ func TestRights(t *testing.T) {
 	type row = [6]int
 	all := func(status int) row { return row{status, status, status, status, status, status} }
 	want := map[string]row{
-		"GET /":                      all(200),
-		"POST /":                     {401, 401, 401, 400, 400, 400}, // without a body; the chunks are above
-		"GET /login":                 all(200),
-		"POST /login":                all(500), // without a body, as in Salt
-		"GET /minions":               {401, 401, 401, 401, 401, 200},
-		"GET /minions/{id}":          {401, 401, 401, 401, 401, 200},
-		"POST /minions":              {401, 401, 401, 400, 400, 400},
-		"GET /jobs":                  {401, 401, 401, 401, 200, 200},
-		"GET /jobs/{id}":             {401, 401, 401, 401, 401, 200},
-		"GET /keys":                  {401, 401, 401, 401, 401, 200},
-		"GET /keys/{id}":             {401, 401, 401, 401, 401, 200},
-		"POST /keys":                 all(400), // authenticates by itself
-		"POST /keys/{id}":            all(400),
-		"POST /run":                  all(400), // authenticates by itself
-		"GET /run":                   all(200), // the list of clients, like /
-		"POST /token":                all(400),
-		"GET /token":                 all(200),
-		"GET /stats":                 {401, 401, 401, 200, 200, 200},
-		"GET /metrics":               {401, 401, 401, 200, 200, 200},
-		"GET /ws":                    {401, 401, 401, 500, 500, 500}, // no WebSocket
-		"GET /ws/{id}":               all(401),
-		"HEAD /events":               {401, 401, 401, 200, 200, 200},
-		"POST /hook":                 all(200), // webhook_disable_auth
-		"GET /openapi.json":          all(200),
-		"GET /health":                all(200),
-		"GET /app":                   all(200),
-		"GET /static":                all(404),
-		"GET /console":               all(200),                       // the start page; TestConsolePaths covers the rest
-		"POST /logout":               {401, 401, 401, 200, 200, 200}, // last, since it ends sessions
-		"GET /v1/topology":           {401, 401, 401, 403, 403, 200},
-		"GET /v1/minions":            {401, 401, 401, 403, 403, 200},
-		"GET /v1/minions/{id}":       {401, 401, 401, 403, 403, 200},
-		"GET /v1/preview":            {401, 401, 401, 403, 403, 200},
-		"GET /v1/functions":          {401, 401, 401, 403, 403, 200},
-		"GET /v1/functions/{id}":     {401, 401, 401, 403, 403, 200},
-		"GET /v1/states":             {401, 401, 401, 403, 403, 200},
-		"GET /v1/states/{id}":        {401, 401, 401, 403, 403, 400},
-		"GET /v1/jobs":               {401, 401, 401, 403, 403, 200},
-		"GET /v1/jobs/{id}":          {401, 401, 401, 403, 403, 404},
-		"GET /v1/jobs/{id}/{minion}": {401, 401, 401, 403, 403, 404},
-		"GET /v1/files":              {401, 401, 401, 403, 403, 200},
-		"GET /v1/schedules":          {401, 401, 401, 403, 403, 200},
-		"POST /v1/schedules":         {401, 401, 401, 400, 400, 400}, // without a body
-		"GET /v1/pillar":             {401, 401, 401, 404, 404, 404},
-		"GET /v1/pillar/{id}":        {401, 401, 401, 403, 403, 200},
-		"GET /v1/can":                {401, 401, 401, 403, 403, 400}, // without a user
-		"GET /v1/audit":              {401, 401, 401, 403, 403, 200},
-		"GET /v1/keys":               {401, 401, 401, 403, 403, 200},
-		"POST /v1/keys":              {401, 401, 401, 400, 400, 400},
-		"GET /v1/sessions":           {401, 401, 401, 200, 200, 200}, // a user's own
-		"GET /v1/sessions/{id}":      {401, 401, 401, 405, 405, 405},
-		"DELETE /v1/sessions":        {401, 401, 401, 404, 404, 404},
-		"DELETE /v1/sessions/{id}":   {401, 401, 401, 404, 404, 404},
-		"HEAD /v1/events":            {401, 401, 401, 200, 200, 200},
+		"GET /":                       all(200),
+		"POST /":                      {401, 401, 401, 400, 400, 400}, // without a body; the chunks are above
+		"GET /login":                  all(200),
+		"POST /login":                 all(500), // without a body, as in Salt
+		"GET /minions":                {401, 401, 401, 401, 401, 200},
+		"GET /minions/{id}":           {401, 401, 401, 401, 401, 200},
+		"POST /minions":               {401, 401, 401, 400, 400, 400},
+		"GET /jobs":                   {401, 401, 401, 401, 200, 200},
+		"GET /jobs/{id}":              {401, 401, 401, 401, 401, 200},
+		"GET /keys":                   {401, 401, 401, 401, 401, 200},
+		"GET /keys/{id}":              {401, 401, 401, 401, 401, 200},
+		"POST /keys":                  all(400), // authenticates by itself
+		"POST /keys/{id}":             all(400),
+		"POST /run":                   all(400), // authenticates by itself
+		"GET /run":                    all(200), // the list of clients, like /
+		"POST /token":                 all(400),
+		"GET /token":                  all(200),
+		"GET /stats":                  {401, 401, 401, 200, 200, 200},
+		"GET /metrics":                {401, 401, 401, 200, 200, 200},
+		"GET /ws":                     {401, 401, 401, 500, 500, 500}, // no WebSocket
+		"GET /ws/{id}":                all(401),
+		"HEAD /events":                {401, 401, 401, 200, 200, 200},
+		"POST /hook":                  all(200), // webhook_disable_auth
+		"GET /openapi.json":           all(200),
+		"GET /health":                 all(200),
+		"GET /app":                    all(200),
+		"GET /static":                 all(404),
+		"GET /console":                all(200),                       // the start page; TestConsolePaths covers the rest
+		"POST /logout":                {401, 401, 401, 200, 200, 200}, // last, since it ends sessions
+		"GET /v1/topology":            {401, 401, 401, 403, 403, 200},
+		"GET /v1/minions":             {401, 401, 401, 403, 403, 200},
+		"GET /v1/minions/{id}":        {401, 401, 401, 403, 403, 200},
+		"GET /v1/preview":             {401, 401, 401, 403, 403, 200},
+		"GET /v1/functions":           {401, 401, 401, 403, 403, 200},
+		"GET /v1/functions/{id}":      {401, 401, 401, 403, 403, 200},
+		"GET /v1/states":              {401, 401, 401, 403, 403, 200},
+		"GET /v1/states/{id}":         {401, 401, 401, 403, 403, 400},
+		"GET /v1/jobs":                {401, 401, 401, 403, 403, 200},
+		"GET /v1/jobs/{id}":           {401, 401, 401, 403, 403, 404},
+		"GET /v1/jobs/{id}/{minion}":  {401, 401, 401, 403, 403, 404},
+		"GET /v1/files":               {401, 401, 401, 403, 403, 200},
+		"GET /v1/schedules":           {401, 401, 401, 403, 403, 200},
+		"POST /v1/schedules":          {401, 401, 401, 400, 400, 400}, // without a body
+		"GET /v1/pillar":              {401, 401, 401, 404, 404, 404},
+		"GET /v1/pillar/{id}":         {401, 401, 401, 403, 403, 200},
+		"POST /v1/jobs":               {401, 401, 401, 400, 400, 400}, // without a body
+		"POST /v1/jobs/{id}":          {401, 401, 401, 400, 400, 400},
+		"POST /v1/jobs/{id}/{minion}": {401, 401, 401, 400, 400, 400},
+		"GET /v1/approvals":           {401, 401, 401, 200, 200, 200}, // a user's own
+		"GET /v1/approvals/{id}":      {401, 401, 401, 405, 405, 405},
+		"POST /v1/approvals":          {401, 401, 401, 404, 404, 404},
+		"POST /v1/approvals/{id}":     {401, 401, 401, 404, 404, 404},
+		"DELETE /v1/approvals":        {401, 401, 401, 404, 404, 404},
+		"DELETE /v1/approvals/{id}":   {401, 401, 401, 404, 404, 404},
+		"GET /v1/can":                 {401, 401, 401, 403, 403, 400}, // without a user
+		"GET /v1/audit":               {401, 401, 401, 403, 403, 200},
+		"GET /v1/keys":                {401, 401, 401, 403, 403, 200},
+		"POST /v1/keys":               {401, 401, 401, 400, 400, 400},
+		"GET /v1/sessions":            {401, 401, 401, 200, 200, 200}, // a user's own
+		"GET /v1/sessions/{id}":       {401, 401, 401, 405, 405, 405},
+		"DELETE /v1/sessions":         {401, 401, 401, 404, 404, 404},
+		"DELETE /v1/sessions/{id}":    {401, 401, 401, 404, 404, 404},
+		"HEAD /v1/events":             {401, 401, 401, 200, 200, 200},
 		// POST for a single minion is not supported.
 		"POST /minions/{id}": {401, 401, 401, 404, 404, 404},
 	}
