@@ -39,21 +39,24 @@ demo-console: build ## two masters with their web consoles and three minions, un
 tools: ## what tests need of Debian's packages and this machine has not
 	@test/tools/install
 
-# Tests that start many daemons as processes, or measure.
-SLOW := bench(/.*)?|test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|metrics|packages|stores|syndic)
+# Tests that start many processes (daemons, database servers, git), or measure.
+SLOW := bench(/.*)?|test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|metrics|packages|stores|syndic)|internal/catalogue/states/(databases|packages|vcs)
 # Tests whose subject is another process, which is built without the race detector: daemons, or
 # the programs that states call, one after the other.
-APART := test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|layers|metrics|packages|registration|syndic)|internal/catalogue/states/(databases|packages|services|system)
+APART := test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|layers|metrics|packages|registration|syndic)|internal/catalogue/states/(databases|packages|services|system|vcs)
+
+# Half the time of a first run is compilation: leave out debug information, and vet, which make check runs once for all.
+TEST := $(GO) test -vet=off -ldflags=-w -timeout 30m
 
 # Four packages at a time: many tests wait rather than compute.
 test: tools ## the tests of packages and of masters and minions in one process, but for the slowest
-	$(GO) test -p 4 -short -timeout 30m $$($(GO) list $(PKGS) | grep -vE '^brine/($(SLOW))$$')
+	$(TEST) -p 4 -short $$($(GO) list $(PKGS) | grep -vE '^brine/($(SLOW))$$')
 
 test-all: tools ## all tests
-	$(GO) test -timeout 30m $(PKGS)
+	$(TEST) $(PKGS)
 
 race: tools ## under the race detector, which needs cgo, the tests that run Brine in their own process
-	CGO_ENABLED=1 $(GO) test -race -timeout 30m $$($(GO) list $(PKGS) | grep -vE '^brine/($(APART))$$')
+	CGO_ENABLED=1 $(TEST) -race $$($(GO) list $(PKGS) | grep -vE '^brine/($(APART))$$')
 
 fmt: ## fail if gofmt would change a file
 	@files=$$(gofmt -l bench cmd internal test); if [ -n "$$files" ]; then echo "gofmt these:"; echo "$$files"; exit 1; fi
