@@ -1,18 +1,9 @@
 package master
 
 import (
-	"bufio"
-	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
-	"time"
 
-	"brine/internal/base/atomicfile"
 	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
@@ -95,91 +86,24 @@ func (s *SyndicMinions) allow(syndic, minion string) bool {
 	return false
 }
 
-const (
-	// claimHolds is for how long a minion belongs to a syndic that does not name it again. Brine
-	// syndics send a refused return again for twice as long.
-	claimHolds = 12 * time.Hour
-	// claimLeft is for how long the minions of a syndic that is not connected belong to it.
-	claimLeft = 10 * time.Minute
-	// maxClaims bounds the minions below syndics that are remembered.
-	maxClaims = 1 << 20
-)
+// maxNamed bounds the minions whose syndic is remembered.
+const maxNamed = 1 << 18
 
-// below decides for which minions a syndic may return. Without syndic_minions, a minion belongs to
-// this master if it has an accepted key here, and otherwise to the syndic that named it first. A nil
-// *below refuses nothing.
+// below decides for which minions a syndic may return: those that syndic_minions allows, or without
+// that option all but those with an accepted key at this master. A nil *below refuses nothing.
 type below struct {
-	settings  *settings
-	accepted  func(id string) bool
-	connected func() map[string]bool
-	now       func() time.Time
-	path      string
-	log       *slog.Logger
-	limited   *ratelimit.Log
+	settings *settings
+	accepted func(id string) bool
+	limited  *ratelimit.Log
 
-	mu     sync.Mutex
-	claims map[string]siteOf // by minion
-	heard  map[string]time.Time
-	began  time.Time
-	full   bool
+	mu    sync.Mutex
+	named map[string]string // the syndic that returned last, by minion
 }
 
-// siteOf is the syndic that a minion is below, and when the syndic named it last.
-type siteOf struct {
-	syndic string
-	at     time.Time
-}
-
-// notBelow is the error of a syndic that returns for a minion which is not below it. owner is the
-// syndic that the minion is below, "" if it is a minion of this master or not allowed.
-type notBelow struct{ text, owner string }
+// notBelow is the error of a syndic that returns for a minion which is not below it.
+type notBelow struct{ text string }
 
 func (e *notBelow) Error() string { return e.text }
-
-// read reads the claims from before, and opens the file to record further ones.
-func (b *below) read() {
-	b.claims, b.heard, b.began = map[string]siteOf{}, map[string]time.Time{}, b.now()
-	f, err := os.Open(b.path)
-	if err == nil {
-		s := bufio.NewScanner(f)
-		for s.Scan() {
-			minion, syndic, _ := strings.Cut(s.Text(), "\t")
-			if salt.CheckID(minion) == nil && salt.CheckID(syndic) == nil && len(b.claims) < maxClaims {
-				b.claims[minion] = siteOf{syndic, b.began}
-			}
-		}
-		err = errors.Join(s.Err(), f.Close())
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		b.log.Warn("cannot read which minions are below which syndics", "path", b.path, "err", err)
-	}
-	var all strings.Builder
-	for minion, c := range b.claims {
-		fmt.Fprintf(&all, "%s\t%s\n", minion, c.syndic)
-	}
-	err = os.MkdirAll(filepath.Dir(b.path), 0o700)
-	if err == nil {
-		err = atomicfile.Write(b.path, []byte(all.String()), 0o600, false)
-	}
-	if err != nil {
-		b.log.Warn(notRecorded, "path", b.path, "err", err)
-	}
-}
-
-const notRecorded = "cannot record which minions are below which syndics; a restart of the master forgets it"
-
-// record appends a claim to the file. It is lost if the machine stops before the next flush; then
-// the syndic has to name the minion again.
-func (b *below) record(minion, syndic string) {
-	f, err := os.OpenFile(b.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err == nil {
-		_, err = fmt.Fprintf(f, "%s\t%s\n", minion, syndic)
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
-		b.limited.Log(slog.LevelWarn, notRecorded, "path", b.path, "err", err)
-	}
-}
 
 // isSyndic returns a *notBelow if syndic_minions does not name an id.
 func (b *below) isSyndic(id string) error {
@@ -192,8 +116,7 @@ func (b *below) isSyndic(id string) error {
 	return nil
 }
 
-// may returns a *notBelow if a syndic may not return for a minion. Otherwise the minion is below it
-// from now on.
+// may returns a *notBelow if a syndic may not return for a minion.
 func (b *below) may(syndic, minion string) error {
 	if b == nil || syndic == minion { // a minion with the key of the syndic
 		return nil
@@ -207,37 +130,24 @@ func (b *below) may(syndic, minion string) error {
 	if b.accepted(minion) {
 		return &notBelow{text: "the minion has an accepted key at this master: if it is below the syndic now, delete that key with: salt-key -d " + minion}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := b.now()
-	b.heard[syndic] = now
-	c, known := b.claims[minion]
-	switch {
-	case known && c.syndic == syndic:
-		b.claims[minion] = siteOf{syndic, now}
-		return nil
-	case known && b.holds(c, now):
-		return &notBelow{owner: c.syndic, text: fmt.Sprintf("the minion is below the syndic %s: if it may be below both, set syndic_minions", c.syndic)}
-	case !known && len(b.claims) >= maxClaims:
-		if !b.full {
-			b.log.Warn("too many minions below syndics: any syndic may return for further ones; set syndic_minions", "limit", maxClaims)
-		}
-		b.full = true
-		return nil
-	}
-	b.claims[minion] = siteOf{syndic, now}
-	b.record(minion, syndic)
+	b.note(syndic, minion)
 	return nil
 }
 
-// holds reports whether another syndic may not yet name the minion of a claim.
-func (b *below) holds(c siteOf, now time.Time) bool {
-	if now.Sub(c.at) >= claimHolds {
-		return false
+// note logs that two syndics return for one minion. They may: a minion can have masters at several
+// sites, and each of these returns what the other could not.
+func (b *below) note(syndic, minion string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before, known := b.named[minion]
+	if before == syndic || !known && len(b.named) >= maxNamed {
+		return
 	}
-	heard := b.heard[c.syndic]
-	if heard.IsZero() {
-		heard = b.began
+	if b.named == nil {
+		b.named = map[string]string{}
 	}
-	return now.Sub(heard) < claimLeft || b.connected()[c.syndic]
+	b.named[minion] = syndic
+	if known {
+		b.limited.Log(slog.LevelWarn, "two syndics return for one minion: if it is not below both, set syndic_minions", "minion", minion, "syndic", syndic, "other", before)
+	}
 }

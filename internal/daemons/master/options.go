@@ -45,7 +45,7 @@ type Options struct {
 	PresenceEvents   bool          `salt:"presence_events" default:"false" doc:"fire events about minions that come and go" change:"live"`
 	MinionDataEvents bool          `salt:"minion_data_cache_events" default:"true" doc:"fire an event when a minion's data was refreshed" change:"live"`
 	OrderMasters     bool          `salt:"order_masters" default:"false" doc:"this master has syndics below it" change:"restart"`
-	SyndicMinions    SyndicMinions `salt:"syndic_minions" default:"{}" doc:"which keys are those of syndics, and the minions for which each may return, as globs, as in {site-a: ['a-*']}; without it, any accepted key may be that of a syndic, and a minion belongs to the syndic that named it first (Brine only)" change:"live"`
+	SyndicMinions    SyndicMinions `salt:"syndic_minions" default:"{}" doc:"which keys are those of syndics, and the minions for which each may return, as globs, as in {site-a: ['a-*']}; without it, any accepted key may be that of a syndic, and it may return for all minions without an accepted key at this master (Brine only)" change:"live"`
 	Heartbeat        time.Duration `salt:"heartbeat_interval" default:"2" doc:"seconds between pings to quiet peers; one that is silent for three is dropped; 0 turns it off (Brine only)" change:"restart"`
 	StandbyJobs      bool          `salt:"standby_jobs" default:"true" doc:"have Brine minions with master_type failover run jobs of this master also while another one is active; without, commands name the active master (Brine only)" change:"live"`
 	Nodegroups       *value.Dict   `salt:"nodegroups" default:"null" doc:"named targets" change:"live"`

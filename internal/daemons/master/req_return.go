@@ -3,7 +3,6 @@ package master
 import (
 	"brine/internal/base/ratelimit"
 	"brine/internal/daemons/master/sinks"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -337,22 +336,15 @@ func (r *returns) takeSyndic(c *channel.Call) {
 }
 
 // refuseBelow logs that a syndic returned for a minion that is not below it. The returned error
-// makes the syndic keep the return: it may be accepted later, if the syndic of the minion is gone by
-// then. A return that is stored already is not needed.
+// makes the syndic keep the return, for the case that the administrator allows it in time. A return
+// that is stored already is not needed.
 func (r *returns) refuseBelow(syndic, jid, minion string, err error) error {
-	not, ok := errors.AsType[*notBelow](err)
-	byOther := ok && not.owner != ""
-	if byOther {
-		if rets, failed := r.jobs.Returns(jid); failed == nil && rets[minion] != nil {
-			return nil
-		}
+	if rets, failed := r.jobs.Returns(jid); failed == nil && rets[minion] != nil {
+		return nil
 	}
 	r.rejected.Add(1)
 	r.rateLimitedLog.Log(slog.LevelWarn, "refused return: the minion is not below this syndic", "syndic", syndic, "minion", minion, "jid", jid, "reason", err)
-	if byOther {
-		return err
-	}
-	return nil
+	return err
 }
 
 // syndicReturn returns the load of one return of a syndic's entry.

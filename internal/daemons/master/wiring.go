@@ -281,10 +281,9 @@ func (m *Master) wireServices() (err error) {
 	if cfg.Options.OrderMasters {
 		m.syndics = openSyndics(cfg.CacheDir, m.log)
 		m.syndics.below = &below{
-			settings: m.settings, connected: m.presence.current, now: time.Now, path: filepath.Join(m.own.dir, "syndic_minions"), log: m.log, limited: m.refusals,
+			settings: m.settings, limited: m.refusals,
 			accepted: func(id string) bool { _, err := m.keys.AcceptedKey(id); return salt.KindOf(err) != salt.NotFound },
 		}
-		m.syndics.below.read()
 		m.queue.below = true
 	}
 	m.publisher = &publisher{
