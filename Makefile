@@ -4,7 +4,7 @@ PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp sal
 PKGS    := ./...
 export CGO_ENABLED = 0
 
-.PHONY: packages release tools pam normal durable durable-apart build reference man demo demo-cluster demo-console test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop changelog clean help
+.PHONY: packages release tools pam normal durable durable-apart build reference man demo demo-cluster demo-console test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop changelog clean help hub
 
 build: ## the static binary bin/brine, and a link for each of Salt's programs
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine ./cmd/brine
@@ -12,6 +12,9 @@ build: ## the static binary bin/brine, and a link for each of Salt's programs
 
 pam: ## bin/brine-pam, which asks PAM for masters whose external_auth has it; needs a C compiler
 	CGO_ENABLED=1 $(GO) build -trimpath -tags pam -o bin/brine-pam ./cmd/brine-pam
+
+hub: ## bin/brine-hub, the bus of a federation of sites
+	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine-hub ./cmd/brine-hub
 
 reference: ## docs/reference, from the declarations in the code
 	$(GO) run ./cmd/brine doc --dir docs/reference
