@@ -148,6 +148,7 @@ func (b *below) note(syndic, minion string) {
 	}
 	b.named[minion] = syndic
 	if known {
-		b.limited.Log(slog.LevelWarn, "two syndics return for one minion: if it is not below both, set syndic_minions", "minion", minion, "syndic", syndic, "other", before)
+		b.limited.Log(slog.LevelWarn, "two syndics return for one minion: if it is not below both, set syndic_minions", "minion", minion,
+			"syndic", syndic, "other", before)
 	}
 }

@@ -74,7 +74,8 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 		return salt.Errorf(salt.Invalid, "cluster_minion_address or cluster_zone: %w", err)
 	}
 	if o.Copies < 0 || o.Copies == 1 {
-		return salt.Errorf(salt.Invalid, "cluster_return_copies: %d is not 0 (all masters) or at least 2: with one copy, the loss of a disk would lose returns", o.Copies)
+		return salt.Errorf(salt.Invalid, "cluster_return_copies: %d is not 0 (all masters) or at least 2: with one copy, the loss of a disk would lose returns",
+			o.Copies)
 	}
 	if o.Weight < 0 || o.Weight > roster.MaxShare {
 		return salt.Errorf(salt.Invalid, "cluster_weight: %d is not from 0 to %d", o.Weight, roster.MaxShare)

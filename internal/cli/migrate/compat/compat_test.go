@@ -96,7 +96,8 @@ func TestTexts(t *testing.T) {
 		"salt/own.sls":           "a:\n  mystate.done: []\nb:\n  cmd.run:\n    - name: {{ salt['mymod.go']() }}\n    - cwd: {{ salt['mymod.stop']() }}\n",
 		"salt/conf.jinja":        "{{ salt['mymod.go']() }}{{ salt['mymod.more']() }}{{ salt['mymod.given']() }}\n",
 		"salt/data.bin":          "\x00{{ salt['nosuch.one']() }}",
-		"salt/_modules/mymod.py": "import salt.crypt\n\ndef go():\n    \"\"\"__salt__['no.example']\"\"\"\n    return salt.crypt.gen_keys(__salt__['pkg_resource.version']('x'))\n", "salt/_grains/mine.py": "", "salt/_runners/mine.py": "",
+		"salt/_modules/mymod.py": "import salt.crypt\n\ndef go():\n    \"\"\"__salt__['no.example']\"\"\"\n    return salt.crypt.gen_keys(__salt__['pkg_resource.version']('x'))\n",
+		"salt/_grains/mine.py":   "", "salt/_runners/mine.py": "",
 		// Two files with one virtual name: Salt looks up functions in both.
 		"salt/_modules/mymore.py": "from x import (\n  given,\n)\n__virtualname__ = 'mymod'\nmore = given(1)\n",
 		"salt/_pillar/own.py":     "def ext_pillar(minion_id, pillar, x):\n    return {}\n",
@@ -200,7 +201,8 @@ func TestNamesEverywhere(t *testing.T) {
 	dir := installation(t, map[string]string{
 		"etc/master": "root_dir: DIR\nfile_roots: {base: [DIR/salt]}\npillar_roots: {base: [DIR/pillar]}\nreactor:\n  - 'salt/x': [DIR/react/*.sls]\n" +
 			"schedule:\n  a: {function: nosuch.run, returner: kafka}\nevent_return: kafka\ncache: mongo\nmaster_job_cache: couchdb\n",
-		"etc/minion": "root_dir: DIR\nmaster: m\nmine_functions:\n  ip: [{mine_function: vault.addrs}]\n  sa.key: {mine_function: test.ping}\nbeacons: {journald: []}\n" +
+		"etc/minion": "root_dir: DIR\nmaster: m\nmine_functions:\n" +
+			"  ip: [{mine_function: vault.addrs}]\n  sa.key: {mine_function: test.ping}\nbeacons: {journald: []}\n" +
 			"schedule:\n  a: {function: x509.check}\n",
 		"etc/roster": "web1:\n  host: 192.0.2.1\n", "etc/cloud": "# nothing\n", "etc/proxy": "# a\nmaster: m\n",
 		"react/a.sls": "go:\n  local.nosuch.go:\n    - tgt: '*'\n  runner.cloud.map_run: []\n  runner.state.orchestrate: []\n  local.test.ping: []\n" +
@@ -250,7 +252,8 @@ func TestNamesEverywhere(t *testing.T) {
 		}
 	}
 	for _, line := range got {
-		for _, not := range []string{"http.host", "salt/text.sls:5", "salt/text.sls:10", "test.ping", "etc/cloud", "load pillar", "runner state", "own pillar", "ca.crt",
+		for _, not := range []string{"http.host", "salt/text.sls:5", "salt/text.sls:10", "test.ping", "etc/cloud", "load pillar",
+			"runner state", "own pillar", "ca.crt",
 			"sa.key"} {
 			if strings.Contains(line, not) {
 				t.Errorf("%q is there", line)

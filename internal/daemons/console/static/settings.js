@@ -1,7 +1,7 @@
 // What the user has chosen for this browser, and what runs.
 
-import { h, fill, row, table, stateOf, status } from "./dom.js";
-import { look, read } from "./api.js";
+import { h, fill, row, table, stateOf } from "./dom.js";
+import { look } from "./api.js";
 import { store, watch } from "./store.js";
 import { choice, choose, date } from "./text.js";
 
@@ -18,11 +18,8 @@ export function appearance() {
   document.documentElement.dataset.density = choice("density") || "comfortable";
 }
 
-const size = (n) => (n >= 1 << 30 ? (n / (1 << 30)).toFixed(1) + " GiB" : n >= 1 << 20 ? (n / (1 << 20)).toFixed(1) + " MiB" : Math.ceil(n / 1024) + " KiB");
-const span = (s) => (s === 0 ? "for ever" : s % 86400 === 0 ? s / 86400 + " days" : s % 3600 === 0 ? s / 3600 + " hours" : s + " s");
-
 export function settings(main, { user, server, keyMap }) {
-  const masters = h("div", { id: "masters" }), versions = h("div", { id: "versions" }), stores = h("div", { id: "stores" });
+  const masters = h("div", { id: "masters" }), versions = h("div", { id: "versions" });
   let over = false;
   const select = ([name, label, list]) => {
     const s = h("select", { id: "c-" + name }, list.map(([v, t]) => h("option", { value: v }, t)));
@@ -37,7 +34,6 @@ export function settings(main, { user, server, keyMap }) {
     h("section", { class: "card" }, h("h2", {}, "Your session"), h("p", {}, user.user + " by " + user.eauth + ", until " + date(user.expire * 1000) +
       (user.idle ? ". It ends after " + Math.round(user.idle / 60) + " minutes without input." : "."), " ", h("a", { href: "#/access" }, "All sessions"))),
     h("section", { class: "card" }, h("h2", {}, "Versions"), h("p", {}, "salt-api: Brine " + server.version), masters, versions),
-    h("section", { class: "card" }, h("h2", {}, "Stores of the master"), stores),
     h("section", { class: "card" }, h("h2", {}, "Keys of the keyboard"), keyMap()));
   draw();
   if (user.may["runner.fleet.minions"]) {
@@ -47,13 +43,6 @@ export function settings(main, { user, server, keyMap }) {
       fill(versions, table("Versions of minions", ["Version of Salt", { text: "Minions", number: true }], all.map(([v, n]) => row([v || "unknown", h("td", { class: "number" }, n)]))));
     }, () => {});
   }
-  if (user.may["runner.fleet.stores"]) {
-    read("stores").then((d) => {
-      if (over) return;
-      fill(stores, table("Stores", ["Store", "Health", { text: "Size", number: true }, "Kept", "Place"], d.stores.map((s) => row([s.name, s.problem ? status("failed", s.problem) : status("ok", "works"),
-        h("td", { class: "number" }, typeof s.size === "number" ? size(s.size) : ""), typeof s.keep === "number" ? span(s.keep) : "", h("span", { class: "data" }, s.place || "")]))));
-    }, (e) => { if (!over) fill(stores, h("p", { class: "error" }, e.message)); });
-  } else fill(stores, h("p", { class: "quiet" }, "You need the permission for the runner fleet.stores."));
   const end = watch("topology", draw);
   return () => { over = true; end(); };
 }
