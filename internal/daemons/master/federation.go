@@ -190,8 +190,8 @@ func (h *siteHost) Publish(c *wire.SiteCommand) (minions, missing []string, err 
 	var failure wire.Failure
 	wire.View(reply, &outer)
 	wire.View(outer.Load, &in)
-	if d, ok := reply.At("error").(*value.Dict); ok {
-		wire.View(d, &failure)
+	if outer.Error != nil {
+		wire.View(outer.Error, &failure)
 		if failure.Name == "SaltInvocationError" {
 			return nil, nil, salt.Errorf(salt.Invalid, "%s", failure.Message)
 		}
@@ -336,18 +336,16 @@ type hubCommands struct {
 	log  *slog.Logger
 }
 
-// summaryKey is the keyword of a command that wants a summary of each site, and no returns.
-const summaryKey = "site_summary"
-
 // record puts a command into the journal. The result is nil if no site can match.
 func (h *hubCommands) record(o *order, load *value.Dict, expires time.Time) (*federation.Command, error) {
 	if h == nil {
 		return nil, nil
 	}
-	ret := o.Ret
-	c := wire.SiteCommand{JID: o.JID, Tgt: o.Tgt, TgtType: o.targetType(), Fun: o.Fun, Arg: o.Arg, Ret: ret, User: o.user(), Expires: expires.UnixMilli(),
-		Kwargs: o.Kwargs, AuthList: load.At(authListKey)}
-	c.Summary = value.Truth(o.Kwargs.At(summaryKey))
+	var given wire.SiteCommand // the permissions that were added to the load
+	wire.View(load, &given)
+	c := wire.SiteCommand{JID: o.JID, Tgt: o.Tgt, TgtType: o.targetType(), Fun: o.Fun, Arg: o.Arg, Ret: o.Ret, User: o.user(), Expires: expires.UnixMilli(),
+		Kwargs: o.Kwargs, AuthList: given.AuthList}
+	c.Summary = value.Truth(o.kw.SiteSummary)
 	if jobControl[o.fun()] {
 		c.Passing, c.Expires = true, time.Now().Add(15*time.Second).UnixMilli()
 	}

@@ -11,7 +11,6 @@
 package minion
 
 import (
-	"brine/internal/base/trace"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +22,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/trace"
 	"brine/internal/base/wait"
 	"brine/internal/call/client"
 	"brine/internal/call/fn"

@@ -51,7 +51,9 @@ type PublishedSite struct {
 type ClearReply struct {
 	Enc  string      `wire:"enc"`
 	Load *value.Dict `wire:"load"`
-	Rest *value.Dict `wire:"*"`
+	// Error is a Failure, without a load.
+	Error *value.Dict `wire:"error,omitempty"`
+	Rest  *value.Dict `wire:"*"`
 }
 
 // JobStates requests the states of a job on its minions from a Brine master.
@@ -98,6 +100,8 @@ type PublishKwargs struct {
 	// AuthList has the permissions of the user of the master above, in a syndic's
 	// request; without entries that user may do everything.
 	AuthList any `wire:"auth_list,omitempty"`
+	// SiteSummary asks the sites of a federation for summaries, and no returns (Brine only).
+	SiteSummary any `wire:"site_summary,omitempty"`
 	// User is the user of the master above, in a syndic's request.
 	User any         `wire:"user,omitempty"`
 	Rest *value.Dict `wire:"*"`

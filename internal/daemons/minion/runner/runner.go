@@ -133,7 +133,7 @@ func (r *Runner) execute(ctx context.Context, j *jobs.Job, lasting bool, turn <-
 	ret := r.bounded(proc.WithGroup(ctx, procs), j)
 	forget()
 	if lasting {
-		r.trace(j, ret, began)
+		traceJob(r.cfg.Tracer, r.cfg.ID, j, ret, began)
 	}
 	if lasting {
 		r.cfg.Returners.Send(&j.Pub, r.pillarOf(j), ret)

@@ -15,9 +15,9 @@ import (
 // maxStates bounds the spans of states of a job; further states have none.
 const maxStates = 500
 
-// trace records the span of a job, and those of its states.
-func (r *Runner) trace(j *jobs.Job, ret *value.Dict, began time.Time) {
-	if !r.cfg.Tracer.Wants(j.JID) {
+// traceJob records the span of a job of a minion, and those of its states.
+func traceJob(to *trace.Tracer, minion string, j *jobs.Job, ret *value.Dict, began time.Time) {
+	if !to.Wants(j.JID) {
 		return
 	}
 	var in wire.Return
@@ -27,16 +27,16 @@ func (r *Runner) trace(j *jobs.Job, ret *value.Dict, began time.Time) {
 	if codes, many := in.Retcode.(*value.Dict); many {
 		failed = slices.ContainsFunc(codes.Keys(), func(k any) bool { return codes.At(value.Str(k)) != int64(0) })
 	}
-	job := trace.Span{JID: j.JID, Name: trace.Job, Which: r.cfg.ID, Kind: trace.Consumer, Start: began, End: time.Now(), Failed: failed,
-		Attributes: []string{"salt.function", value.Str(j.Fun), "salt.minion", r.cfg.ID, "salt.user", value.Str(j.Pub.User), "salt.retcode", code}}
+	job := trace.Span{JID: j.JID, Name: trace.Job, Which: minion, Kind: trace.Consumer, Start: began, End: time.Now(), Failed: failed,
+		Attributes: []string{"salt.function", value.Str(j.Fun), "salt.minion", minion, "salt.user", value.Str(j.Pub.User), "salt.retcode", code}}
 	if j.First != nil {
 		job.Parent = trace.OfPublish(j.JID)
 	}
-	r.cfg.Tracer.Add(job)
+	to.Add(job)
 	for _, s := range stateSpans(in.Return, began) {
-		s.JID, s.Which, s.Parent = j.JID, r.cfg.ID+"\x00"+s.Which, trace.OfMinion(j.JID, r.cfg.ID)
-		s.Attributes = append(s.Attributes, "salt.minion", r.cfg.ID)
-		r.cfg.Tracer.Add(s)
+		s.JID, s.Which, s.Parent = j.JID, minion+"\x00"+s.Which, trace.OfMinion(j.JID, minion)
+		s.Attributes = append(s.Attributes, "salt.minion", minion)
+		to.Add(s)
 	}
 }
 
