@@ -39,7 +39,11 @@ def of_proxy(proxy, grains):
 def core():
     return {"core": salt.grains.core.hostname()}
 def late():
-    return {"late": hasattr(salt.modules.state, "apply")}
+    try:
+        salt.modules.state.apply()
+    except Exception:
+        return {"late": False}
+    return {"late": True}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
