@@ -529,6 +529,15 @@ func TestV1Events(t *testing.T) {
 			}
 		}
 	}
+	// Each hook has a connection of its own to the bus, so the order may differ.
+	has := func(data []string, from, to int) bool {
+		for i := from; i < to; i++ {
+			if !strings.Contains(strings.Join(data, "\n"), fmt.Sprintf(`"tag": "salt/netapi/hook/n/%d"`, i)) {
+				return false
+			}
+		}
+		return true
+	}
 	// The feed starts with its first reader: wait until it has the bus.
 	ids, _, gaps := []string(nil), []string(nil), 0
 	eventually.Nil(t, time.Minute, "the feed reads the bus", func() error {
@@ -552,16 +561,16 @@ func TestV1Events(t *testing.T) {
 		return fmt.Errorf("no event came")
 	})
 	ids, data, gaps := s.follow(admin, "?tag=salt/netapi/hook/n/*", "", 3, func() { fire(0, 3) })
-	if gaps != 0 || !strings.Contains(data[2], `"tag": "salt/netapi/hook/n/2"`) {
+	if gaps != 0 || !has(data, 0, 3) {
 		t.Fatalf("%v, %d gaps", data, gaps)
 	}
 	fire(3, 10) // while no client follows
 	resumed, data, gaps := s.follow(admin, "?tag=salt/netapi/hook/n/*", ids[1], 8, nil)
-	if gaps != 0 || resumed[0] != ids[2] || !strings.Contains(data[7], "hook/n/9") {
+	if gaps != 0 || resumed[0] != ids[2] || !has(data[1:], 3, 10) {
 		t.Errorf("resumed: %v %v, %d gaps", resumed, data, gaps)
 	}
 	_, data, _ = s.follow(admin, "?tag=*/n/4&tag=*/n/6&last_event_id="+ids[0], "", 2, nil)
-	if !strings.Contains(data[0], "n/4") || !strings.Contains(data[1], "n/6") {
+	if !has(data, 4, 5) || !has(data, 6, 7) {
 		t.Errorf("two tags: %v", data)
 	}
 	for _, last := range []string{"0123456789ab-4", ids[0] + "000", "x", strings.Repeat("9", 400)} {

@@ -82,7 +82,7 @@ func TestFirstHour(t *testing.T) {
 		{state("vault"), []string{"Brine does not have the states of Salt's module vault"}},
 		{state("twice"), []string{"x", "conflicting ID"}},
 		{state("needs"), []string{"The following requisites were not found", "nothing"}},
-		{state("python"), []string{"Rendering SLS 'base:python' failed"}},
+		{state("python"), []string{"Rendering SLS python failed, render error: invalid syntax"}},
 		{[]string{"salt-minion"}, []string{"an instance is already running: process "}},
 		{[]string{"salt-master"}, []string{"an instance is already running: process "}},
 	})
