@@ -46,7 +46,7 @@ func TestMinions(t *testing.T) {
 		document.querySelector(".csv").click();
 		URL.createObjectURL = old;
 		return await blob.text();`)
-	if lines := strings.Split(csv, "\r\n"); len(lines) != 5 || lines[0] != `"Minion","State","Masters","Operating system","Version"` ||
+	if lines := strings.Split(csv, "\r\n"); len(lines) != 5 || lines[0] != `"Minion","State","Masters","Last states","Operating system","Version"` ||
 		!strings.HasPrefix(lines[1], `"alpha","✓ connected","m1",`) {
 		t.Errorf("CSV: %q", csv)
 	}

@@ -10,7 +10,7 @@ import (
 // TestUnits: each unit waits until its daemon is ready, and restarts it when it ends or hangs.
 func TestUnits(t *testing.T) {
 	units, err := filepath.Glob("../../packaging/systemd/*.service")
-	if err != nil || len(units) != 5 {
+	if err != nil || len(units) != 6 {
 		t.Fatalf("units: %v, %v", units, err)
 	}
 	for _, path := range units {

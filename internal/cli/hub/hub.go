@@ -9,6 +9,7 @@ import (
 
 	"brine/internal/base/log"
 	"brine/internal/cli/frame"
+	"brine/internal/cli/notify"
 	"brine/internal/daemons/config"
 	"brine/internal/daemons/hub"
 	"brine/internal/daemons/hub/server"
@@ -70,7 +71,13 @@ func Main(ctx context.Context, env *frame.Env, args []string) int {
 		return config.ExitCode(err)
 	}
 	logger.Info("hub started", "pid", os.Getpid(), "address", s.Hub.Listen)
-	if err := n.Run(ctx); err != nil {
+	m := notify.FromEnvironment()
+	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx))
+	defer unwatch()
+	go m.Watch(watched, n, logger.Logger)
+	err = n.Run(ctx, func() { m.Tell("READY=1") })
+	m.Tell("STOPPING=1")
+	if err != nil {
 		env.Errorf("brine-hub: %v", err)
 		return frame.ExitFailure
 	}

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"brine/internal/base/metrics"
 	"brine/internal/base/wait"
 )
 
@@ -49,9 +48,15 @@ func (m Manager) Tell(state string) {
 	_, _ = c.Write([]byte(state))
 }
 
+// Daemon is a daemon that checks itself.
+type Daemon interface {
+	// CheckLive returns an error if the daemon does not work.
+	CheckLive(ctx context.Context) error
+}
+
 // Watch reports to the manager that the daemon is alive while its self-check passes, until ctx is
 // done. If the check hangs or fails, no report is sent and the manager's timeout expires.
-func (m Manager) Watch(ctx context.Context, d metrics.Daemon, log *slog.Logger) {
+func (m Manager) Watch(ctx context.Context, d Daemon, log *slog.Logger) {
 	if m.addr == "" || m.watchdog == 0 {
 		return
 	}

@@ -93,11 +93,12 @@ func TestTexts(t *testing.T) {
 		"salt/k8s.sls":  "x:\n  kubernetes.namespace_present: []\n\ny:\n  file.shortcut:\n    - name: /x\n",
 		"salt/funcs.sls": "{# salt['vault.read_secret']('no') #}\n\n{% set a = salt['vault.read_secret']('x') %}\n" +
 			"{% set b = salt.boto_ec2.find_images() %}\nz:\n  test.nop: []\n",
-		"salt/own.sls":           "a:\n  mystate.done: []\nb:\n  cmd.run:\n    - name: {{ salt['mymod.go']() }}\n    - cwd: {{ salt['mymod.stop']() }}\n",
-		"salt/conf.jinja":        "{{ salt['mymod.go']() }}{{ salt['mymod.more']() }}{{ salt['mymod.given']() }}\n",
-		"salt/data.bin":          "\x00{{ salt['nosuch.one']() }}",
-		"salt/_modules/mymod.py": "import salt.crypt\n\ndef go():\n    \"\"\"__salt__['no.example']\"\"\"\n    return salt.crypt.gen_keys(__salt__['pkg_resource.version']('x'))\n",
-		"salt/_grains/mine.py":   "", "salt/_runners/mine.py": "",
+		"salt/own.sls":    "a:\n  mystate.done: []\nb:\n  cmd.run:\n    - name: {{ salt['mymod.go']() }}\n    - cwd: {{ salt['mymod.stop']() }}\n",
+		"salt/conf.jinja": "{{ salt['mymod.go']() }}{{ salt['mymod.more']() }}{{ salt['mymod.given']() }}\n",
+		"salt/data.bin":   "\x00{{ salt['nosuch.one']() }}",
+		"salt/_modules/mymod.py": "import salt.crypt\n\ndef go():\n    \"\"\"__salt__['no.example']\"\"\"\n" +
+			"    return salt.crypt.gen_keys(__salt__['pkg_resource.version']('x'))\n",
+		"salt/_grains/mine.py": "", "salt/_runners/mine.py": "",
 		// Two files with one virtual name: Salt looks up functions in both.
 		"salt/_modules/mymore.py": "from x import (\n  given,\n)\n__virtualname__ = 'mymod'\nmore = given(1)\n",
 		"salt/_pillar/own.py":     "def ext_pillar(minion_id, pillar, x):\n    return {}\n",

@@ -25,6 +25,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
@@ -48,6 +49,7 @@ type Server struct {
 	limited *ratelimit.Log
 	nats    *natsserver.Server
 	own     string // password of the connection of this process
+	conn    atomic.Pointer[nats.Conn]
 	opener  *sealed.Opener
 
 	mu    sync.Mutex
@@ -221,8 +223,19 @@ func makeCertificate(certPath, keyPath, id string, names []string) error {
 // Addr returns the address where masters connect.
 func (s *Server) Addr() net.Addr { return s.nats.Addr() }
 
-// Run serves until ctx ends.
-func (s *Server) Run(ctx context.Context) error {
+// CheckLive returns an error if the bus does not answer.
+func (s *Server) CheckLive(ctx context.Context) error {
+	c := s.conn.Load()
+	if c == nil {
+		return nil // it starts
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return c.FlushWithContext(ctx)
+}
+
+// Run serves until ctx ends. It calls ready when the bus accepts connections.
+func (s *Server) Run(ctx context.Context, ready func()) error {
 	go s.nats.Start()
 	for !s.nats.ReadyForConnections(time.Second) {
 		if ctx.Err() != nil || !s.nats.Running() {
@@ -244,9 +257,11 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("cannot use the bus: %w", err)
 	}
 	defer c.Close()
+	s.conn.Store(c)
 	if _, err := c.Subscribe(federation.SubjectSites, func(m *nats.Msg) { s.take(m.Data) }); err != nil {
 		return err
 	}
+	ready()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for wants := 0; ; wants++ {

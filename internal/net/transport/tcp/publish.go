@@ -22,6 +22,8 @@ const (
 	// maxRefused bounds the refused registrations of one peer. Each costs a decryption and a
 	// signature check.
 	maxRefused = 10
+	// strangerTime is how long a subscriber may stay whose only registrations were refused.
+	strangerTime = 10 * time.Second
 	// drainTime is the time for the queues to empty at the end.
 	drainTime = time.Second
 	// maxWriters bounds the goroutines that write publications.
@@ -35,6 +37,8 @@ type publisher struct {
 	log    *ratelimit.Log
 	budget *netserve.Budget
 	crew   netpeer.Crew // writes
+	// strangers is strangerTime.
+	strangers time.Duration
 
 	mu     sync.Mutex // also keeps publications in the same order for all subscribers
 	closed bool
@@ -47,7 +51,7 @@ type publisher struct {
 
 func listenPublish(addr string, o transport.ListenOptions, log *slog.Logger) (*publisher, error) {
 	p := &publisher{
-		o:     withDefaults(o),
+		o: withDefaults(o), strangers: strangerTime,
 		peers: make(map[*subscriber]struct{}),
 		byID:  make(map[string]map[*subscriber]struct{}),
 	}
@@ -171,7 +175,6 @@ func (p *publisher) serve(ctx context.Context, c net.Conn) {
 	}()
 	defer r.release()
 	switch err := p.listen(s, r); {
-	case errors.Is(err, errUnknown): // logged
 	case errors.Is(err, errRefused):
 		p.log.Log(slog.LevelWarn, "closed a connection to the publish port: too many refused registrations", peerName(c))
 	case err != nil:
@@ -199,13 +202,16 @@ func (p *publisher) meet(ctx context.Context, c net.Conn) (*subscriber, *frameRe
 	return s, newFrameReader(conn, min(p.o.MaxMessage, maxRegistration), p.budget)
 }
 
-var (
-	errRefused = errors.New("too many refused registrations")
-	errUnknown = errors.New("refused the registration of a subscriber without an earlier one")
-)
+var errRefused = errors.New("too many refused registrations")
 
 // listen reads registrations and beats.
 func (p *publisher) listen(s *subscriber, r *frameReader) error {
+	var stranger *time.Timer
+	defer func() {
+		if stranger != nil {
+			stranger.Stop()
+		}
+	}()
 	for refused := 0; refused < maxRefused; {
 		frame, err := r.next()
 		if err != nil {
@@ -219,10 +225,15 @@ func (p *publisher) listen(s *subscriber, r *frameReader) error {
 		case registration:
 			refused = 0 // a minion may register with an old key after each change of ours
 		case refusedRegistration:
-			if p.o.Filter && !p.registered(s) {
-				// It would get no command. A minion of Salt 3006 registers with the key of before a
-				// restart of this master, and again, with the new one, only after it has connected again.
-				return errUnknown
+			if p.o.Filter && stranger == nil {
+				// Without a registration it gets no command. After a restart of this master, minions
+				// register with the key of before. Most do so again with the new key; those of Salt 3006
+				// only after they have connected again.
+				stranger = time.AfterFunc(p.strangers, func() {
+					if !p.registered(s) {
+						s.conn.Close()
+					}
+				})
 			}
 			refused++
 		}
