@@ -43,10 +43,10 @@ tools: ## what tests need of Debian's packages and this machine has not
 	@test/tools/install
 
 # Tests that start many processes (daemons, database servers, git), or measure.
-SLOW := bench(/.*)?|test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|metrics|packages|stores|syndic)|internal/catalogue/states/(databases|packages|vcs)
+SLOW := bench(/.*)?|test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|metrics|packages|stores|syndic)|internal/catalogue/states/(databases|packages|vcs)
 # Tests whose subject is another process, which is built without the race detector: daemons, or
 # the programs that states call, one after the other.
-APART := test/(api|badinput|cli|cluster|console|durable|git|ha|interop|jobcache|layers|metrics|packages|registration|syndic)|internal/catalogue/states/(databases|packages|services|system|vcs)
+APART := test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|layers|metrics|packages|registration|syndic)|internal/catalogue/states/(databases|packages|services|system|vcs)
 
 # Half the time of a first run is compilation: leave out debug information, and vet, which make check runs once for all.
 TEST := $(GO) test -vet=off -ldflags=-w -timeout 30m

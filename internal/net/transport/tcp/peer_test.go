@@ -61,7 +61,7 @@ func TestRegistrationFilters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.(*publisher).strangers = 100 * time.Millisecond
+	p.(*publisher).unregistered = 100 * time.Millisecond
 	serveTB(t, p.Serve)
 	subscribe := func(ids ...string) transport.Subscription {
 		s, err := newTransport().Subscribe(context.Background(), p.Addr().String(), transport.DialOptions{})

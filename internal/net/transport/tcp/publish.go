@@ -22,8 +22,8 @@ const (
 	// maxRefused bounds the refused registrations of one peer. Each costs a decryption and a
 	// signature check.
 	maxRefused = 10
-	// strangerTime is how long a subscriber may stay whose only registrations were refused.
-	strangerTime = 10 * time.Second
+	// unregisteredTime is how long a subscriber may stay whose only registrations were refused.
+	unregisteredTime = 10 * time.Second
 	// drainTime is the time for the queues to empty at the end.
 	drainTime = time.Second
 	// maxWriters bounds the goroutines that write publications.
@@ -37,8 +37,8 @@ type publisher struct {
 	log    *ratelimit.Log
 	budget *netserve.Budget
 	crew   netpeer.Crew // writes
-	// strangers is strangerTime.
-	strangers time.Duration
+	// unregistered is unregisteredTime.
+	unregistered time.Duration
 
 	mu     sync.Mutex // also keeps publications in the same order for all subscribers
 	closed bool
@@ -51,7 +51,7 @@ type publisher struct {
 
 func listenPublish(addr string, o transport.ListenOptions, log *slog.Logger) (*publisher, error) {
 	p := &publisher{
-		o: withDefaults(o), strangers: strangerTime,
+		o: withDefaults(o), unregistered: unregisteredTime,
 		peers: make(map[*subscriber]struct{}),
 		byID:  make(map[string]map[*subscriber]struct{}),
 	}
@@ -206,10 +206,10 @@ var errRefused = errors.New("too many refused registrations")
 
 // listen reads registrations and beats.
 func (p *publisher) listen(s *subscriber, r *frameReader) error {
-	var stranger *time.Timer
+	var deadline *time.Timer
 	defer func() {
-		if stranger != nil {
-			stranger.Stop()
+		if deadline != nil {
+			deadline.Stop()
 		}
 	}()
 	for refused := 0; refused < maxRefused; {
@@ -225,11 +225,11 @@ func (p *publisher) listen(s *subscriber, r *frameReader) error {
 		case registration:
 			refused = 0 // a minion may register with an old key after each change of ours
 		case refusedRegistration:
-			if p.o.Filter && stranger == nil {
+			if p.o.Filter && deadline == nil {
 				// Without a registration it gets no command. After a restart of this master, minions
 				// register with the key of before. Most do so again with the new key; those of Salt 3006
 				// only after they have connected again.
-				stranger = time.AfterFunc(p.strangers, func() {
+				deadline = time.AfterFunc(p.unregistered, func() {
 					if !p.registered(s) {
 						s.conn.Close()
 					}
