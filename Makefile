@@ -51,12 +51,12 @@ APART := test/(api|badinput|cli|cluster|console|durable|federation|git|ha|intero
 # Half the time of a first run is compilation: leave out debug information, and vet, which make check runs once for all.
 TEST := $(GO) test -vet=off -ldflags=-w -timeout 30m
 
-# Four packages at a time: many tests wait rather than compute.
+# More packages at a time than processors: many tests wait rather than compute.
 test: tools ## the tests of packages and of masters and minions in one process, but for the slowest
 	$(TEST) -p 4 -short $$($(GO) list $(PKGS) | grep -vE '^brine/($(SLOW))$$')
 
 test-all: tools ## all tests
-	$(TEST) $(PKGS)
+	$(TEST) -p 3 $(PKGS)
 
 race: tools ## under the race detector, which needs cgo, the tests that run Brine in their own process
 	CGO_ENABLED=1 $(TEST) -race $$($(GO) list $(PKGS) | grep -vE '^brine/($(APART))$$')
