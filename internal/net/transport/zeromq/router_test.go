@@ -199,7 +199,12 @@ func TestRouterPeerThatNeverReads(t *testing.T) {
 		defer l.out.mu.Unlock()
 		return l.out.bytes
 	}
-	eventually.True(t, "replies are held back", func() bool { return queued() >= maxAskedBytes })
+	eventually.Nil(t, time.Minute, "replies are held back", func() error {
+		if n := queued(); n < maxAskedBytes {
+			return fmt.Errorf("%d bytes are queued, %d requests were read, %d peers are connected", n, asked.Load(), len(s.current()))
+		}
+		return nil
+	})
 	for before := int64(-1); before != asked.Load(); time.Sleep(50 * time.Millisecond) {
 		before = asked.Load() // until the kernel's buffers are full
 	}
