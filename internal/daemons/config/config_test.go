@@ -318,6 +318,9 @@ func TestExamples(t *testing.T) {
 
 // companions are the further options that an example needs to be accepted.
 var companions = map[string]map[string]any{
+	"federation_urls":   {"federation_hub": true},
+	"federation_hub":    {"federation_urls": value.ListOf("tls://hub.example.com:4515")},
+	"federation_finger": {"federation_urls": value.ListOf("tls://hub.example.com:4515")},
 	"store_of_record": {"cluster_id": "main", "cluster_isolated_filesystem": true, "cluster_secret": "5ee6f5b3c9d1a0b72f4c8e6d9a1b3c5d",
 		"store_of_record_secret": "0f4d1b0a3f2e6c5d8b7a9e0f1c2d3b4a"},
 }

@@ -162,6 +162,14 @@ func NewMaster(t *Tree, machine Machine, log *slog.Logger) (*Master, error) {
 	if err := m.checkCluster(t.Values, chosen, log); err != nil {
 		return nil, err
 	}
+	if len(m.Federation.URLs) == 0 {
+		if names := idle(t.Values, func(name string) bool { return strings.HasPrefix(name, "federation_") }); len(names) > 0 {
+			log.Warn("options of a federation have no effect without federation_urls", "options", strings.Join(names, ", "))
+		}
+	}
+	if names := idle(t.Values, func(name string) bool { return name == "syndic_minions" }); len(names) > 0 && !m.Options.OrderMasters {
+		log.Warn("syndic_minions has no effect without order_masters: True")
+	}
 	f.TokenDir = filepath.Join(f.CacheDir, "tokens")
 	f.SyndicDir = filepath.Join(f.CacheDir, "syndics")
 	return m, nil

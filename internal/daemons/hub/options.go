@@ -4,11 +4,10 @@ package hub
 
 import (
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 
 	"brine/internal/base/salt"
+	"brine/internal/net/sealed"
 )
 
 // Options are the options of brine-hub.
@@ -44,7 +43,7 @@ func (o *Options) Check() error {
 		return invalid("masters: name the fingerprint of at least one master, which this prints on it: salt-key -F master")
 	}
 	for _, f := range o.Masters {
-		if !ValidFingerprint(f) {
+		if !sealed.ValidFingerprint(f) {
 			return invalid("masters: %.100q is no fingerprint such as 3a:f1:... with 32 bytes", f)
 		}
 	}
@@ -61,10 +60,13 @@ func (o *Options) Check() error {
 			return invalid("tls_cert: nodes of a cluster need certificates that the others know; make one that is valid for all, or set cluster_ca")
 		}
 	}
-	for name, list := range map[string][]string{"listen": {o.Listen}, "cluster_listen": {o.ClusterListen}, "cluster_nodes": o.ClusterNodes} {
-		for _, a := range list {
+	for _, of := range []struct {
+		name string
+		list []string
+	}{{"listen", []string{o.Listen}}, {"cluster_listen", []string{o.ClusterListen}}, {"cluster_nodes", o.ClusterNodes}} {
+		for _, a := range of.list {
 			if _, _, err := SplitAddress(a); a != "" && err != nil {
-				return invalid("%s: %w", name, err)
+				return invalid("%s: %w", of.name, err)
 			}
 		}
 	}
@@ -81,12 +83,4 @@ func SplitAddress(a string) (host string, port int, err error) {
 		return "", 0, salt.Errorf(salt.Invalid, "%.100q has no port from 1 to 65535", a)
 	}
 	return host, port, nil
-}
-
-// ValidFingerprint reports whether a text has the form of a SHA-256 fingerprint.
-func ValidFingerprint(f string) bool {
-	parts := strings.Split(f, ":")
-	return len(parts) == 32 && !slices.ContainsFunc(parts, func(p string) bool {
-		return len(p) != 2 || strings.Trim(p, "0123456789abcdef") != ""
-	})
 }

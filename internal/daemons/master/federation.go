@@ -53,7 +53,18 @@ func (o *FederationOptions) Check() error {
 			return invalid("federation_site: %w", err)
 		}
 	}
+	for _, f := range o.Finger {
+		if !seal.ValidFingerprint(f) {
+			return invalid("federation_finger: %.100q is no fingerprint such as 3a:f1:... with 32 bytes", f)
+		}
+	}
 	switch {
+	case o.Hub && len(o.URLs) == 0:
+		return invalid("federation_hub needs federation_urls: the addresses of the hub's nodes")
+	case len(o.Finger) > 0 && len(o.URLs) == 0:
+		return invalid("federation_finger needs federation_urls: the addresses of the hub's nodes")
+	case len(o.URLs) > 0 && !o.Hub && len(o.Finger) == 0:
+		return invalid("federation_urls needs federation_hub, to command sites, or federation_finger: the masters whose commands this site takes")
 	case o.Replicas < 1 || o.Replicas > 5:
 		return invalid("federation_replicas: %d is not from 1 to 5", o.Replicas)
 	case o.Wait < 0:

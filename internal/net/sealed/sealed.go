@@ -14,6 +14,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -64,6 +65,14 @@ func CheckName(name string) error {
 
 // Fingerprint returns the fingerprint of a public key, as salt-key prints it.
 func Fingerprint(pub string) string { return crypt.Fingerprint([]byte(pub), "sha256") }
+
+// ValidFingerprint reports whether a text has the form of a SHA-256 fingerprint.
+func ValidFingerprint(f string) bool {
+	parts := strings.Split(f, ":")
+	return len(parts) == 32 && !slices.ContainsFunc(parts, func(p string) bool {
+		return len(p) != 2 || strings.Trim(p, "0123456789abcdef") != ""
+	})
+}
 
 // Identity is the verified origin of a message.
 type Identity struct {
