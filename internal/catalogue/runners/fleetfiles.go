@@ -126,7 +126,7 @@ func (f fleet) file(ctx context.Context, own string, a fileArgs) (*value.Dict, e
 			return nil, err
 		}
 		answer, _ := part.(*value.Dict)
-		data := bytesOf(answer.At("data"))
+		data := value.Bytes(answer.At("data"))
 		if len(data) == 0 {
 			break
 		}
@@ -143,14 +143,4 @@ func (f fleet) file(ctx context.Context, own string, a fileArgs) (*value.Dict, e
 		d.Set("text", string(text))
 	}
 	return d, nil
-}
-
-func bytesOf(v any) []byte {
-	switch x := v.(type) {
-	case []byte:
-		return x
-	case string:
-		return []byte(x)
-	}
-	return nil
 }

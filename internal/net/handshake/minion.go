@@ -146,7 +146,7 @@ func (a *Attempt) Finish(reply any) (*Credentials, error) {
 	if l, ok := outer.Load.(*value.Dict); ok {
 		return nil, unsigned(l)
 	}
-	signed, sig := textBytes(outer.Load), outer.Sig
+	signed, sig := value.Bytes(outer.Load), outer.Sig
 	v, err := replyLimits.Unmarshal(signed)
 	if err != nil {
 		return nil, fmt.Errorf("unreadable answer to the sign-in: %w", err)
@@ -167,18 +167,6 @@ func (a *Attempt) Finish(reply any) (*Credentials, error) {
 		return nil, fmt.Errorf("unreadable answer to the sign-in: %w", err)
 	}
 	return nil, a.refused(&in, signed, sig)
-}
-
-// textBytes returns the bytes of a value that peers send as bytes or as a string, nil for any
-// other.
-func textBytes(v any) []byte {
-	switch x := v.(type) {
-	case []byte:
-		return x
-	case string:
-		return []byte(x)
-	}
-	return nil
 }
 
 // refused verifies an answer that is not an acceptance.

@@ -79,3 +79,14 @@ func Words(v any) []string {
 	}
 	return out
 }
+
+// Bytes returns the bytes of a value that peers send as bytes or as a string, nil for any other.
+func Bytes(v any) []byte {
+	switch x := v.(type) {
+	case []byte:
+		return x
+	case string:
+		return []byte(x)
+	}
+	return nil
+}

@@ -315,7 +315,7 @@ func decodeItem(data []byte) (item, error) {
 	switch {
 	case l.Items[0] == itemReturn && l.Len() == 4:
 		id, _ := l.Items[2].(string)
-		ret := blob(l.Items[3])
+		ret := value.Bytes(l.Items[3])
 		d, err := decodeDict(ret)
 		if err != nil || salt.CheckID(id) != nil {
 			return item{}, errItem
@@ -323,14 +323,14 @@ func decodeItem(data []byte) (item, error) {
 		return item{Taken{JID: jid, ID: id, Return: d}, ret}, nil
 	case l.Items[0] == itemShort && l.Len() == 5:
 		id, _ := l.Items[2].(string)
-		sum := blob(l.Items[3])
+		sum := value.Bytes(l.Items[3])
 		receiver, isText := l.Items[4].(string)
 		if salt.CheckID(id) != nil || len(sum) != sumLen || !isText || len(receiver) > maxMark {
 			return item{}, errItem
 		}
 		return item{Taken{JID: jid, ID: id, Short: true, Receiver: receiver}, shortOf(sum, receiver)}, nil
 	case l.Items[0] == itemJob && l.Len() == 6:
-		load := blob(l.Items[2])
+		load := value.Bytes(l.Items[2])
 		d, err := decodeDict(load)
 		ms, isInt := l.Items[4].(int64)
 		from, isText := l.Items[5].(string)
@@ -357,16 +357,6 @@ func (p *place) takeItem(it item, now time.Time) (news *Taken, ref []byte, err e
 		news = &it.Taken
 	}
 	return news, key(it.JID, entryLoad, ""), err
-}
-
-func blob(v any) []byte {
-	switch x := v.(type) {
-	case []byte:
-		return x
-	case string:
-		return []byte(x)
-	}
-	return nil
 }
 
 // takeReturn stores a return of another master. It is new also if it is the content of a short one, or a
