@@ -159,6 +159,23 @@ func TestMinionKilledInAJob(t *testing.T) {
 	}
 }
 
+// TestMinionKilledBeforeAJob: the minion is killed while a job waits for a free slot. The job runs
+// after the restart, although the minion had it when its master asked.
+func TestMinionKilledBeforeAJob(t *testing.T) {
+	b := bosses(t, 1, "")[0]
+	w := worker(t, "w1", "process_count_max: 1\n", b)
+	b.answered("w1")
+	b.mustShell("*", mark("first")+"; exec sleep 30", value.DictOf("expire", 300))
+	begun(t, w, 1)
+	jid := b.mustShell("*", mark("second"), value.DictOf("expire", 300))
+	b.stateIs(jid, "w1", "delivered") // it asked for missed jobs, and reported those that run
+	w.Kill()
+	w.Start()
+	begun(t, w, 2)
+	b.answered("w1")
+	ranOnce(t, w, "first", "second")
+}
+
 // TestJobThatKillsItsMinion: a job that kills its own minion does so once, although jobs are kept
 // for a minion that comes back.
 func TestJobThatKillsItsMinion(t *testing.T) {

@@ -36,6 +36,7 @@ type Job struct {
 	ret     *value.Dict  // nil until the job has finished
 	cancel  context.CancelCauseFunc
 	procs   *proc.Group
+	begun   bool              // recorded, so that it does not run again after a crash
 	what    [sha256.Size]byte // digest of the function and arguments: a running function may change Load
 }
 
@@ -254,12 +255,20 @@ func (t *Table) Origins(j *Job) []*link.Link {
 	return slices.Clone(j.origins)
 }
 
-// RunningFor returns the ids of the running jobs that a master published.
+// Begun marks a job as begun: its start is recorded, so it does not run again after a crash.
+func (t *Table) Begun(j *Job) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	j.begun = true
+}
+
+// RunningFor returns the ids of the running jobs that a master published. A job that has not begun
+// is not among them, because the master must deliver it again if this process dies before.
 func (t *Table) RunningFor(c *link.Link) (jids []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, j := range t.running {
-		if slices.Contains(j.origins, c) {
+		if j.begun && slices.Contains(j.origins, c) {
 			jids = append(jids, j.JID)
 		}
 	}

@@ -145,6 +145,10 @@ func TestSignal(t *testing.T) {
 		context.Cause(ctx).Error() != "the job was ended by signal 9" {
 		t.Errorf("%v, %v", err, context.Cause(ctx))
 	}
+	if got := tab.RunningFor(b); len(got) != 0 {
+		t.Errorf("running before it has begun: %v", got)
+	}
+	tab.Begun(j)
 	if got := tab.RunningFor(b); len(got) != 1 || got[0] != "1" {
 		t.Errorf("running for the second master: %v", got)
 	}

@@ -126,6 +126,7 @@ func (r *Runner) execute(ctx context.Context, j *jobs.Job, lasting bool, turn <-
 		}
 		defer end()
 	}
+	r.cfg.Jobs.Begun(j)
 	r.cfg.Log.Info("job", "jid", j.JID, "fun", value.Str(j.Fun), "user", j.Pub.User)
 	record := r.fetchRecord(j)
 	forget := r.cfg.Notes.Record(j)
