@@ -4,7 +4,7 @@ PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp sal
 PKGS    := ./...
 export CGO_ENABLED = 0
 
-.PHONY: packages release tools pam normal durable durable-apart build reference man demo demo-cluster demo-console test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop changelog clean help hub
+.PHONY: packages release tools pam normal durable durable-apart federation build reference man demo demo-cluster demo-console test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop changelog clean help hub
 
 build: ## the static binary bin/brine, and a link for each of Salt's programs
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine ./cmd/brine
@@ -127,6 +127,10 @@ durable: ## jobs x minions over three masters that are killed in turn: each must
 
 durable-apart: ## the same over three masters of a cluster without a shared directory, through random faults of masters and network; as root
 	BRINE_DURABLE=$(DURABLE) $(GO) test -count=1 -v -timeout 120m -run 'TestManyJobsApart|TestLedger' ./test/durable
+
+FEDERATION ?= 2000
+federation: ## commands over three sites by a hub of three nodes, through faults of nodes, masters and links: each must run once, and be complete above
+	BRINE_FEDERATION=$(FEDERATION) $(GO) test -count=1 -v -timeout 60m -run TestManyCommands ./test/federation
 
 NORMAL ?= 1h
 normal: ## three hot masters and their minions for NORMAL: nothing may be logged at level error

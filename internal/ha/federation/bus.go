@@ -95,6 +95,8 @@ func dial(o BusOptions, name string, s *sealed.Sealer, news func(), log *slog.Lo
 	limited := ratelimit.NewLog(log, 3, time.Minute)
 	opts := []nats.Option{
 		nats.Name(name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(), nats.NoEcho(),
+		// The nodes advertise the addresses of their own network, which sites may not reach, or reach around a firewall.
+		nats.IgnoreDiscoveredServers(),
 		nats.ReconnectWait(200 * time.Millisecond), nats.ReconnectJitter(200*time.Millisecond, 500*time.Millisecond),
 		nats.Timeout(5 * time.Second), nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.ReconnectBufSize(-1),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
