@@ -7,6 +7,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/ha/cluster"
 	"brine/internal/ha/copies"
+	"brine/internal/ha/replica"
 	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/store/job"
@@ -56,6 +57,9 @@ func ownCopies(cfg *Config, files bool) (n int, keep int64) {
 // askContentsOf returns a function that asks another master for contents of returns.
 func askContentsOf(c *cluster.Cluster) func(ctx context.Context, peer string, names []string) (map[string][]byte, int, error) {
 	return func(ctx context.Context, peer string, names []string) (map[string][]byte, int, error) {
+		if _, _, known := c.Copies(peer); !known {
+			return askOlder(ctx, c, peer, names)
+		}
 		d, err := c.Queries.AskOne(ctx, peer, askReturns, wire.Encode(&wire.ReturnsQuestion{Names: value.Strings(names)}))
 		if err != nil {
 			return nil, 0, err
@@ -81,6 +85,28 @@ func askContentsOf(c *cluster.Cluster) func(ctx context.Context, peer string, na
 		}
 		return out, int(in.Done), nil
 	}
+}
+
+// olderNames bounds the contents that askOlder gets at once: each one is a query.
+const olderNames = 32
+
+// askOlder gets contents from a master of a version without askReturns.
+func askOlder(ctx context.Context, c *cluster.Cluster, peer string, names []string) (out map[string][]byte, done int, err error) {
+	ask := askFor(c, askJobSums)
+	out = map[string][]byte{}
+	for _, name := range names[:min(len(names), olderNames)] {
+		content, err := replica.AskReturn(ctx, func(ctx context.Context, question []byte) ([]byte, error) { return ask(ctx, peer, question) }, name)
+		if err != nil && done == 0 {
+			return nil, 0, err
+		}
+		if err != nil {
+			break
+		}
+		if done++; content != nil {
+			out[name] = content
+		}
+	}
+	return out, done, nil
 }
 
 // answerContents answers a query for contents of returns.

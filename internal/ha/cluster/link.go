@@ -204,7 +204,7 @@ func (p *peer) runOut(ctx context.Context) error {
 	linked := make(chan struct{})
 	defer close(linked)
 	p.ended = linked
-	p.want = texts(start.Want)
+	p.want, p.older = texts(start.Want), !start.Short
 	p.mu.Unlock()
 	c.log.Info("connected to a peer", "peer", p.id)
 	fed, unfeed := feed.Start(ctx, p.feedPeer(), c.streams, s, start)

@@ -87,6 +87,7 @@ type peer struct {
 	up      bool
 	tried   bool     // at least one connection attempt has failed
 	disowns bool     // it has reported that this master is not a member
+	older   bool     // its version, when it was last connected, needs all returns with their contents
 	want    []string // prefixes of tags that listeners there wait for
 	behind  map[string]int64
 	// tls says that it has used TLS with this process, certEnds when its last certificate expires.
@@ -150,6 +151,12 @@ func (p *peer) member() Member {
 		m.Problem, m.Gone = "its key was removed from the cluster", true
 	}
 	return m
+}
+
+func (p *peer) isOlder() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.older
 }
 
 // poke wakes the loops.

@@ -52,7 +52,8 @@ type Keeper struct {
 	// looked is the rule with which a scan runs, and done that of the last one during which all members answered.
 	looked, done *Rule
 	began        time.Time // when that scan began
-	busy         int       // returns of the queue that it gets now
+	started      time.Time
+	busy         int // returns of the queue that it gets now
 }
 
 // Times and bounds.
@@ -73,6 +74,9 @@ const (
 	askTime   = 5 * time.Second
 	readTime  = 15 * time.Second
 	maxQueue  = 16 << 10
+	// connectTime is how long after its start a master waits for connections before it shows that it cannot get a return.
+	connectTime  = 5 * time.Second
+	connectPause = 100 * time.Millisecond
 	// MaxNames bounds the names of a question, answerBytes roughly the contents of an answer.
 	MaxNames    = 256
 	answerBytes = 1 << 20
@@ -82,6 +86,7 @@ func (k *Keeper) init() {
 	k.once.Do(func() {
 		k.wake, k.down, k.leaves = wait.NewWakeup(), map[string]time.Time{}, map[string]time.Time{}
 		k.scan, k.pause, k.began = true, firstRetry, time.Now()
+		k.started = k.began
 	})
 }
 
@@ -264,8 +269,20 @@ func (k *Keeper) Contents(places []job.Place) map[string][]byte {
 	k.init()
 	ctx, cancel := context.WithTimeout(context.Background(), readTime)
 	defer cancel()
-	contents, _ := k.fetch(ctx, places)
-	return contents
+	for {
+		contents, _ := k.fetch(ctx, places)
+		if len(contents) == len(places) || !k.connecting() || ctx.Err() != nil {
+			return contents
+		}
+		wait.Sleep(ctx, connectPause)
+	}
+}
+
+// connecting reports whether this master has just started and is not connected to all others yet.
+func (k *Keeper) connecting() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return time.Since(k.started) < connectTime && (k.rule == nil || len(k.down) > 0)
 }
 
 // fetch gets contents from the reachable members. It asks for each return the most probable one first. failed means that a member did not

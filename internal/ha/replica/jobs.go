@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"strings"
 
 	"brine/internal/base/salt"
@@ -50,4 +51,15 @@ func (j jobs) Take(_, name string, versions []Version, instead bool) (changed bo
 		return false, salt.Errorf(salt.Invalid, "%d versions of a job of another master", len(versions))
 	}
 	return j.c.Restore(name, versions[0].Data, versions[0].Origin, instead)
+}
+
+// AskReturn gets the content of a return from a master of a version that has no query for contents. It asks as a Watch does. Nil
+// means that the master does not have the return.
+func AskReturn(ctx context.Context, ask func(ctx context.Context, question []byte) ([]byte, error), name string) (content []byte, err error) {
+	w := &Watch{Ask: func(ctx context.Context, _ string, question []byte) ([]byte, error) { return ask(ctx, question) }}
+	r, err := w.ask(ctx, "it", question{Kind: KindJob, Whole: name})
+	if err != nil || len(r.Versions) != 1 {
+		return nil, err
+	}
+	return job.ContentOf(r.Versions[0].Data, name), nil
 }

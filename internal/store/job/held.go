@@ -292,6 +292,16 @@ func (o *op) fill(at *place) error {
 	return nil
 }
 
+// ContentOf returns the content of a return in the data that Compared.Item returned on another master, nil if these are not
+// that return or have no content.
+func ContentOf(data []byte, name string) []byte {
+	it, err := decodeItem(data)
+	if err != nil || it.ID == "" || it.Short || it.JID+"\x00"+it.ID != name {
+		return nil
+	}
+	return it.raw
+}
+
 // ReadReturn decodes the content of a return.
 func ReadReturn(content []byte) (*value.Dict, error) { return decodeDict(content) }
 
