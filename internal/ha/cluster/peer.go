@@ -153,12 +153,6 @@ func (p *peer) member() Member {
 	return m
 }
 
-func (p *peer) isOlder() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.older
-}
-
 // poke wakes the loops.
 func (p *peer) poke() {
 	p.wake.Wake()

@@ -55,8 +55,13 @@ func (c *Cluster) ownCopies() (copies *int, keep int64) {
 // Copies returns on how many masters a member wants each return (0: all), and for how many seconds it keeps them. known is false if it has
 // not published that, or now has an older version, which does not remove what a newer one has published.
 func (c *Cluster) Copies(id string) (n int, keep int64, known bool) {
-	if p := c.peers.all()[id]; p != nil && p.isOlder() {
-		return 0, 0, false
+	if p := c.peers.all()[id]; p != nil {
+		p.mu.Lock()
+		older := p.older
+		p.mu.Unlock()
+		if older {
+			return 0, 0, false
+		}
 	}
 	s, err := c.files.Read(id)
 	if err != nil || s.Copies == nil {
