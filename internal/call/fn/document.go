@@ -1,7 +1,9 @@
 package fn
 
 import (
+	"regexp"
 	"strings"
+	"sync"
 
 	"brine/internal/base/target"
 	"brine/internal/py/value"
@@ -114,12 +116,33 @@ func (r *Registry) Docs(names ...string) *value.Dict {
 			return full == pattern || pattern == "" || strings.HasPrefix(full, module)
 		}
 	}) {
-		if f, err := r.Lookup(full); err == nil {
+		f, err := r.Lookup(full)
+		switch {
+		case err != nil:
+		case f.foreign == nil:
 			docs.Set(full, f.Doc())
+		case f.foreign.Doc == "":
+			docs.Set(full, nil)
+		default:
+			docs.Set(full, plainText(f.foreign.Doc))
 		}
 	}
 	return docs
 }
+
+// plainText replaces the directives of reStructuredText in a docstring as Salt does.
+func plainText(doc string) string {
+	if strings.Contains(doc, ".. code-block:: ") {
+		doc = codeBlock().ReplaceAllString(doc, "")
+	}
+	return directives.Replace(doc)
+}
+
+var (
+	codeBlock  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(` *\.\. code-block:: \S+\n{1,2}`) })
+	directives = strings.NewReplacer(".. note::", "Note:", ".. warning::", "Warning:", ".. versionadded::", "New in version",
+		".. versionchanged::", "Changed in version")
+)
 
 // Functions returns the full names that match. A pattern with an asterisk or a dot must match the
 // whole name; other patterns are module names. No patterns mean all functions.

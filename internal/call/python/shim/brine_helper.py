@@ -121,14 +121,18 @@ class Pipe:
 
     def ask(self, operation, *args):
         """Send a request of the current call and return the answer."""
-        with self.turn:
-            self.last += 1
-            number = self.last
-        self.send(("q", number, operation, frame().env) + args)
-        succeeded, value = self.wait(number)
+        succeeded, value = self.request(operation, frame().env, args)
         if succeeded:
             return value
         raise failure(value)
+
+    def request(self, operation, env, args):
+        """Send a request and return whether it succeeded, and the value or the error."""
+        with self.turn:
+            self.last += 1
+            number = self.last
+        self.send(("q", number, operation, env) + args)
+        return self.wait(number)
 
     def wait(self, number):
         """Serve requests until the answer to a request is there; for ever without one."""
@@ -151,6 +155,103 @@ class Pipe:
                     self.turn.notify_all()
             else:
                 serve(message)
+
+
+class Child(Pipe):
+    """The pipe of a forked process: a thread of the process that forked it passes requests on."""
+
+    def __init__(self, connection, limit):
+        self.connection, self.limit, self.writing = connection, limit, threading.RLock()
+
+    def send(self, message):
+        if message[0] == "r":
+            os._exit(70)  # a fork of a module fell out of its function
+        with self.writing:
+            put(self.connection, message)
+
+    def request(self, operation, env, args):
+        with self.writing:
+            put(self.connection, ("q", 0, operation, env) + args)
+            answer = get(self.connection)
+        if answer is None:
+            os._exit(0)
+        return answer[2:4]
+
+
+def put(connection, message):
+    data = marshal.dumps(wrap(message), 2)
+    try:
+        connection.sendall(HEAD.pack(len(data), 1) + data)
+    except OSError:
+        os._exit(0)
+
+
+def get(connection):
+    """Return the next message of a connection between processes, or None at its end."""
+    data, size = b"", HEAD.size
+    while len(data) < size:
+        try:
+            part = connection.recv(min(size - len(data), 1 << 20))
+        except OSError:
+            part = b""
+        if not part:
+            return None
+        data += part
+        if size == HEAD.size and len(data) == size:
+            size += HEAD.unpack(data)[0]
+    return revive(marshal.loads(data[HEAD.size:]))
+
+
+forking = threading.local()
+
+
+def before_fork():
+    import socket
+    try:
+        forking.pair = socket.socketpair()
+    except OSError:
+        forking.pair = None
+
+
+def after_fork_in_parent():
+    pair, forking.pair = forking.pair, None
+    if pair:
+        pair[1].close()
+        threading.Thread(target=pass_on, args=(pair[0],), daemon=True).start()
+
+
+def after_fork_in_child():
+    global pipe, PID
+    pair, forking.pair = forking.pair, None
+    if not pair:
+        return  # send ends this process
+    pair[0].close()
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (3, 4):
+        os.dup2(null, fd, False)
+    os.close(null)
+    pipe, PID = Child(pair[1], pipe.limit), os.getpid()
+
+
+def pass_on(connection):
+    """Make the requests of a child until it ends."""
+    with connection:
+        while True:
+            message = get(connection)
+            if message is None:
+                return
+            try:
+                if message[0] == "l":
+                    pipe.send(message)
+                    continue
+                succeeded, value = pipe.request(message[2], message[3], tuple(message[4:]))
+            except Refusal as exc:
+                succeeded, value = False, {"kind": "command", "text": str(exc)}
+            data = marshal.dumps(wrap(("r", 0, succeeded, value)), 2)
+            try:
+                connection.sendall(HEAD.pack(len(data), 1) + data)
+            except OSError:
+                return
 
 
 def leave():
@@ -269,15 +370,18 @@ class Context:
 
 
 CONTEXTS = {}  # job: __context__, oldest first
+LOADED = {}  # what modules put into __context__ while they are loaded; all jobs have it
 
 
 def context():
     """Return the __context__ of the job."""
+    if Loader.depth:
+        return LOADED
     job = frame().vars.get("job") or "call-{}".format(frame().env)
     if job not in CONTEXTS:
         while len(CONTEXTS) >= 16:
             del CONTEXTS[next(iter(CONTEXTS))]
-        CONTEXTS[job] = {}
+        CONTEXTS[job] = dict(LOADED)
     return CONTEXTS[job]
 
 
@@ -336,11 +440,30 @@ class Function:
         self.__name__ = self.__qualname__ = name.rpartition(".")[2]
 
     def __call__(self, *args, **kwargs):
+        if self.kind == "modules":
+            kwargs = inherited(self.name, args, kwargs)
         return pipe.ask("call", self.kind, self.name, list(args), kwargs)
 
     @property
     def __doc__(self):
         return pipe.ask("doc", self.kind, self.name)
+
+    @property
+    def __signature__(self):
+        import inspect
+        kinds = inspect.Parameter
+        found = pipe.ask("call", "modules", "sys.argspec", [self.name], {}) if self.kind == "modules" else {}
+        spec = (found or {}).get(self.name)
+        if not spec:
+            return inspect.Signature([kinds("args", kinds.VAR_POSITIONAL), kinds("kwargs", kinds.VAR_KEYWORD)])
+        defaults = list(spec["defaults"] or ())
+        defaults = [kinds.empty] * (len(spec["args"]) - len(defaults)) + defaults
+        parts = [kinds(n, kinds.POSITIONAL_OR_KEYWORD, default=d) for n, d in zip(spec["args"], defaults)]
+        if spec["varargs"]:
+            parts.append(kinds("args", kinds.VAR_POSITIONAL))
+        if spec["kwargs"]:
+            parts.append(kinds("kwargs", kinds.VAR_KEYWORD))
+        return inspect.Signature(parts)
 
     def __repr__(self):
         return "<function {} of Brine>".format(self.name)
@@ -497,6 +620,8 @@ class Entry:
 class Loader:
     """The user's modules of one kind: execution modules, states, grains."""
 
+    depth = 0  # loads in progress, which nest
+
     def __init__(self, kind, files, claims):
         self.kind, self.files, self.claims, self.entries = kind, files, claims, {}
         self.complete = False
@@ -543,6 +668,20 @@ class Loader:
     def load(self, stem):
         if stem in self.entries:
             return self.entries[stem]
+        Loader.depth += 1
+        surroundings = Surroundings()
+        places = list(sys.path)
+        try:
+            return self.load_new(stem)
+        finally:
+            Loader.depth -= 1
+            surroundings.adopt()
+            sys.path.extend(p for p in places if p not in sys.path)
+            for values in CONTEXTS.values():
+                for name, value in LOADED.items():
+                    values.setdefault(name, value)
+
+    def load_new(self, stem):
         entry = self.entries[stem] = Entry()
         path = self.files[stem]
         try:
@@ -632,6 +771,11 @@ class Loader:
             name = getattr(module, "__virtualname__", answer)
             if name is True:
                 name = stem
+            if not isinstance(name, str):
+                entry.failed = True
+                entry.reason = "{} cannot be used: its function __virtual__ returned {!r}, which is no name".format(
+                    self.files[stem], name)
+                return
         entry.module = module
         aliases = getattr(module, "__virtual_aliases__", ())
         entry.names = (name,) + tuple([aliases] if isinstance(aliases, str) else aliases)
@@ -649,6 +793,80 @@ class Loader:
         decorators = sys.modules.get("salt.utils.decorators")
         if hasattr(decorators, "enforce"):
             decorators.enforce(module.__name__, entry.functions, renamed)
+
+
+class Surroundings:
+    """What a process has that modules change: environment, directory, mask of files, signals."""
+
+    start = None  # those with which a call starts
+
+    def __init__(self):
+        import signal
+        self.environ = dict(os.environ)
+        try:
+            self.directory = os.getcwd()
+        except OSError:
+            self.directory = "/"
+        self.mask = os.umask(0o022)
+        os.umask(self.mask)
+        self.handlers = {n: signal.getsignal(n) for n in (
+            signal.SIGALRM, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)}
+
+    def adopt(self):
+        """Make what has changed since part of the surroundings with which calls start."""
+        start, now = Surroundings.start, Surroundings()
+        if start is None:
+            return
+        for name in self.environ.keys() | now.environ.keys():
+            if self.environ.get(name) != now.environ.get(name):
+                if name in now.environ:
+                    start.environ[name] = now.environ[name]
+                else:
+                    start.environ.pop(name, None)
+        if self.directory != now.directory:
+            start.directory = now.directory
+        if self.mask != now.mask:
+            start.mask = now.mask
+        for number, handler in now.handlers.items():
+            if handler is not self.handlers[number]:
+                start.handlers[number] = handler
+
+    def restore(self):
+        """Undo what the last call has changed, which in Salt ends with the process of the job."""
+        import signal
+        if dict(os.environ) != self.environ:
+            os.environ.clear()
+            os.environ.update(self.environ)
+        try:
+            if os.getcwd() != self.directory:
+                os.chdir(self.directory)
+        except OSError:
+            os.chdir("/")
+        os.umask(self.mask)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self.handlers.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+
+
+def inherited(name, args, kwargs):
+    """Return the keywords of a function that starts a program, which inherits os.environ in Salt."""
+    start = Surroundings.start
+    if name not in PROGRAMS or start is None or len(args) > 2:
+        return kwargs
+    changed = {n: v for n, v in os.environ.items() if start.inherited.get(n) != v}
+    given = kwargs.get("env")
+    if not changed:
+        return kwargs
+    if not given or isinstance(given, dict):
+        return dict(kwargs, env=dict(changed, **(given or {})))
+    if isinstance(given, list):
+        return dict(kwargs, env=[{n: v} for n, v in changed.items()] + given)
+    return kwargs
+
+
+PROGRAMS = {"cmd." + name for name in (
+    "exec_code", "retcode", "run", "run_all", "run_bg", "run_stderr", "run_stdout", "script", "script_retcode", "shell")}
 
 
 def where(exc, path):
@@ -836,9 +1054,24 @@ def do_grains(collected):
                     name, loader.files[stem], describe(exc)["trace"])))
                 continue
             if isinstance(part, dict):
+                part = decoded(part)
                 out.update(part)
                 collected.update(part)
     return out
+
+
+def decoded(value):
+    """Return a value with text for bytes, as Salt has it in grains."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return value
+    if isinstance(value, dict):
+        return {decoded(k): decoded(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(decoded, value)) if type(value) in (list, tuple) else value
+    return value
 
 
 def do_render(name, data, first, path, values):
@@ -907,6 +1140,8 @@ def serve(message):
         stack.pop()
         latest.remove(current)
         CONTEXTS.pop("call-{}".format(env), None)
+        if not stack and threading.current_thread() is threading.main_thread():
+            Surroundings.start.restore()
 
 
 # The shim: import of salt.*.
@@ -1016,5 +1251,8 @@ def main():
         LOADERS[kind] = Loader(kind, files, claims)
     for directory in settings["path"]:
         sys.path.append(directory)
+    os.register_at_fork(before=before_fork, after_in_parent=after_fork_in_parent, after_in_child=after_fork_in_child)
+    Surroundings.start = Surroundings()
+    Surroundings.start.inherited = dict(os.environ)
     pipe.send(("r", 0, True, list(sys.version_info[:3]), 0))
     pipe.wait(None)
