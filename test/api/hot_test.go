@@ -132,6 +132,25 @@ func TestV1HotMasters(t *testing.T) {
 		t.Errorf("audit of the second master: %s", out)
 	}
 
+	// What users save is at both.
+	if a := s.do("POST", "/v1/saved", `{"kind": "target", "name": "web", "public": true, "data": {"tgt": "web*"}}`, "Content-Type", asJSON,
+		"X-Auth-Token", admin); a.status != 201 {
+		t.Errorf("save: %d %s", a.status, a.body)
+	}
+	eventually.Nil(t, time.Minute, "the target is at the second master", func() error {
+		if out, _, _ := second.Run(daemontest.Brine, "salt-run", "saved.list", "--out=json"); !strings.Contains(out, `"tgt": "web*"`) {
+			return fmt.Errorf("%s", out)
+		}
+		return nil
+	})
+	second.Run(daemontest.Brine, "salt-run", "saved.put_public", "job", "ping", "data={tgt: '*', fun: test.ping}")
+	eventually.Nil(t, time.Minute, "the job is here", func() error {
+		if a := s.do("GET", "/v1/saved?kind=job", "", "X-Auth-Token", admin); !strings.Contains(a.body, `"fun": "test.ping"`) {
+			return fmt.Errorf("%s", a.body)
+		}
+		return nil
+	})
+
 	// A decision that only one master can carry out says so.
 	second.Kill()
 	masters("the second is down", func(top topology) bool {

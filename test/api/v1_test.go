@@ -115,6 +115,27 @@ func TestV1Fleet(t *testing.T) {
 	if j := finished(jid(`{"client":"local_async","tgt":"*","fun":"test.ping"}`)); len(j.Groups) != 1 || j.Groups[0].Count != 2 || len(j.States) != 0 {
 		t.Errorf("equal returns: %+v", j)
 	}
+	first, second, other := jid(`{"client":"local_async","tgt":"*","fun":"test.echo","arg":["a"]}`),
+		jid(`{"client":"local_async","tgt":"*","fun":"test.echo","arg":["b"]}`), jid(`{"client":"local_async","tgt":"*","fun":"test.ping"}`)
+	for _, j := range []string{first, second, other} {
+		finished(j)
+	}
+	var compared struct {
+		Compared, Same int
+		Differences    []struct {
+			Count         int
+			Before, After string
+		}
+	}
+	if s.get(admin, "/v1/jobs/"+second+"?against="+first, &compared); compared.Compared != 2 || compared.Same != 0 || len(compared.Differences) != 1 ||
+		compared.Differences[0].Count != 2 || compared.Differences[0].Before != "a" || compared.Differences[0].After != "b" {
+		t.Errorf("comparison: %+v", compared)
+	}
+	for against, want := range map[string]int{other: 400, "20200101000000000000": 404} {
+		if a := s.do("GET", "/v1/jobs/"+second+"?against="+against, "", "X-Auth-Token", admin); a.status != want {
+			t.Errorf("against %s: %d %s, want %d", against, a.status, a.body, want)
+		}
+	}
 	if j := finished(jid(`{"client":"local_async","tgt":"*","fun":"grains.get","arg":["id"]}`)); len(j.Groups) != 2 || j.Groups[1].Minions[0] != "beta" {
 		t.Errorf("different returns: %+v", j)
 	}
@@ -475,6 +496,71 @@ func TestV1Sessions(t *testing.T) {
 	}
 	if a := s.do("GET", "/v1/sessions", "", "X-Auth-Token", limited); a.status != 401 {
 		t.Errorf("ended by the administrator: %d", a.status)
+	}
+}
+
+// TestV1Saved saves, lists and removes as several users.
+func TestV1Saved(t *testing.T) {
+	s := start(t)
+	admin, limited := s.login("admin"), s.login("limited")
+	save := func(session, body string, status int, want string) (id string) {
+		t.Helper()
+		a := s.do("POST", "/v1/saved", body, "Content-Type", asJSON, "X-Auth-Token", session)
+		if a.status != status || !strings.Contains(a.body, want) {
+			t.Errorf("%.200s: %d %s, want %d %s", body, a.status, a.body, status, want)
+		}
+		var got struct{ ID string }
+		if err := json.Unmarshal([]byte(a.body), &got); err != nil {
+			t.Error(err)
+		}
+		return got.ID
+	}
+	id := save(admin, `{"kind": "target", "name": "web", "data": {"tgt": "web*", "tgt_type": "glob"}}`, 201, `"owner": "admin", "own": true, "public": false`)
+	if again := save(admin, `{"kind": "target", "name": "web", "public": true, "data": {"tgt": "w*"}}`, 201, `"public": true`); again != id || id == "" {
+		t.Errorf("saved again: %s, want %s", again, id)
+	}
+	save(admin, `{"kind": "job", "name": "__proto__", "data": {"tgt": ["a", "b"], "tgt_type": "list", "fun": "test.ping", "kwarg": {"constructor": 1}}}`, 201,
+		`"constructor": 1`)
+	save(limited, `{"kind": "target", "name": "x", "data": {"tgt": "*"}}`, 403, `"return": "`)
+	for _, body := range []string{``, `[]`, `{}`, `{"kind": "target", "name": "x"}`, `{"kind": "other", "name": "x", "data": {"tgt": "*"}}`,
+		`{"kind": "target", "name": "", "data": {"tgt": "*"}}`, `{"kind": "target", "name": "a\u0007", "data": {"tgt": "*"}}`,
+		`{"kind": "target", "name": "x", "data": {}}`, `{"kind": "target", "name": "x", "data": {"tgt": "*", "more": 1}}`,
+		`{"kind": "target", "name": "x", "data": [1]}`, `{"kind": "target", "name": "x", "data": {"tgt": "*"}, "public": 1}`,
+		`{"kind": "target", "name": "x", "data": {"tgt": "` + strings.Repeat("x", 5000) + `"}}`, `{"kind": "target", "name": {"x": 1}, "data": {"tgt": "*"}}`} {
+		save(admin, body, 400, `"status": 400`)
+	}
+	var list struct {
+		Saved []struct{ ID, Name, Kind string }
+	}
+	if s.get(admin, "/v1/saved", &list); len(list.Saved) != 2 || list.Saved[0].Name != "__proto__" {
+		t.Errorf("%+v", list)
+	}
+	// The command line sees what is for all, as another user.
+	out, _, _ := s.master.Run(daemontest.Brine, "salt-run", "saved.list", "--out=json")
+	if !strings.Contains(out, `"w*"`) || strings.Contains(out, "__proto__") {
+		t.Errorf("salt-run: %s", out)
+	}
+	if out, _, _ := s.master.Run(daemontest.Brine, "salt-run", "saved.remove", id); !strings.Contains(out, "nothing of yours") {
+		t.Errorf("another user removed it: %s", out)
+	}
+	// It outlives a restart.
+	s.master.Kill()
+	s.master.Start()
+	eventually.Nil(t, time.Minute, "the target is still there", func() error {
+		a := s.do("GET", "/v1/saved?kind=target", "", "X-Auth-Token", admin)
+		if !strings.Contains(a.body, `"w*"`) {
+			return fmt.Errorf("%d %s", a.status, a.body)
+		}
+		return nil
+	})
+	for _, want := range []int{200, 404} {
+		if a := s.do("DELETE", "/v1/saved/"+id, "", "X-Auth-Token", admin); a.status != want {
+			t.Errorf("remove: %d %s, want %d", a.status, a.body, want)
+		}
+	}
+	out, _, _ = s.master.Run(daemontest.Brine, "salt-run", "audit.list", "user=admin", "fun=saved.*", "--out=json")
+	if !strings.Contains(out, "saved.put_public") || !strings.Contains(out, "saved.remove") || strings.Contains(out, "saved.list") {
+		t.Errorf("audit: %s", out)
 	}
 }
 

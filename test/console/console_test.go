@@ -37,6 +37,7 @@ external_auth:
       - 'alpha':
           - test.*
     reader: ['@fleet']
+    viewer: ['@fleet', {'@runner': ['saved.list']}]
     boss: ['.*', '@fleet']
   file:
     ^filename: %s

@@ -43,6 +43,25 @@ func (s *stage) lastStates(roots string) {
 	s.picture("drift")
 	s.set("#f-outcome", "drift")
 	s.until("only drift", `!document.querySelector("details[data-state=broken]") && document.querySelectorAll("details.state").length === 1`)
+
+	// The same run with another file: what is different in the change.
+	conf := strings.ReplaceAll(target+":\n  file.managed:\n    - contents: |\n        port: 8080\n        user: www\n", "8080", "9090")
+	if err := os.WriteFile(filepath.Join(roots, "conf.sls"), []byte(conf), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := s.master.SaltJSON(daemontest.Brine, "alpha,beta", "-L", "state.apply", "conf", "test=True"); err != nil {
+		s.t.Fatal(err)
+	}
+	s.page("#/overview")
+	s.page("#/states")
+	s.click("#compare-runs summary")
+	s.until("an earlier run is offered", `!document.querySelector("#compare").disabled`)
+	s.click("#compare")
+	s.sees("0 of 2 minions gave the same result.")
+	s.until("the difference of the changes", `document.querySelectorAll(".difference").length === 1 &&
+		document.querySelector(".difference del").textContent === "8080" && document.querySelector(".difference ins").textContent === "9090"`)
+	s.picture("compare")
+	s.until("earlier jobs are offered", `document.querySelectorAll("#against option").length > 1`)
 	s.page("#/minions?severity=failed")
 	s.lists("alpha", "beta")
 	s.page("#/minions/alpha")

@@ -65,6 +65,8 @@ var _ Files = (*fileclient.Client)(nil)
 type Call struct {
 	// ID is the id of the minion (or master).
 	ID string
+	// User is the user who called a function of the master, "" if unknown.
+	User string
 	// JID is the job's id, "" or "req" outside of a job.
 	JID string
 	// Grains, Pillar and Config are never nil once Run or Prepare prepared

@@ -41,6 +41,10 @@ type Console struct {
 	States LastStates
 	// Hot are the masters of the option hot_masters; nil without.
 	Hot HotMasters
+	// Saved has what users saved; nil where no master runs.
+	Saved Saved
+	// Stores returns what the stores of the master take; nil where no master runs.
+	Stores func() StoreUsage
 }
 
 func init() { runners.Register(FleetModule, fleetModule) }
@@ -70,6 +74,10 @@ severity is the worst outcome of a minion's last runs of states: failed, not_ret
 groups are minions with equal returns, the largest group first. states counts the results of each state over all minions.`,
 			fn.Example("salt-run fleet.job 20260101120000000000")),
 		fn.Of("result", f.result, `Return what one minion returned for a job.`, fn.Example("salt-run fleet.result 20260101120000000000 web1")),
+		fn.Of("compare", f.compare, `Return what is different in the returns of two jobs of the same function: of states their results and changes, otherwise the returns.
+
+Minions with the same difference are one row; what fails now comes first. Large values are left out (cut).`,
+			fn.Example("salt-run fleet.compare 20260102120000000000 20260101120000000000")),
 		fn.Of("states", f.stateList, `Return the states that failed, drifted or changed something in the last runs of minions, with groups of minions with the same change, and the slowest states.
 
 drift is what the last test=True run would change. changes and comment are those of one minion of the group.`,
@@ -83,6 +91,10 @@ drift is what the last test=True run would change. changes and comment are those
 
 next is by the master's clock. For an interval it counts from the last run, and is missing if that is unknown.`,
 			fn.Example("salt-run fleet.schedules"), fn.Example("salt-run fleet.schedules minion=web1")),
+		fn.Of("store", f.store, `Return what stores jobs, audit records and other history on this master: driver, size, number of jobs, the oldest, days kept, and errors.
+
+An answer is up to 30 seconds old.`,
+			fn.Example("salt-run fleet.store")),
 		fn.Of("functions", f.functions, `Return the names of Brine's execution functions, or the documentation and arguments of one.`,
 			fn.Example("salt-run fleet.functions"), fn.Example("salt-run fleet.functions pkg.install")),
 	}}
@@ -92,9 +104,9 @@ next is by the master's clock. For an interval it counts from the last run, and 
 const FleetModule = "fleet"
 
 // IsLook reports whether a console may call a runner without a job of its own for each call. Such
-// runners change nothing and wait for no minion.
+// runners wait for no minion, and change at most what users saved.
 func IsLook(fun string) bool {
-	return strings.HasPrefix(fun, FleetModule+".") || fun == "auth.can" || fun == "audit.list" || fun == ShowPillar
+	return strings.HasPrefix(fun, FleetModule+".") || strings.HasPrefix(fun, SavedModule+".") || fun == "auth.can" || fun == "audit.list" || fun == ShowPillar
 }
 
 // ShowPillar is the runner with which a console shows the pillar of a minion. Its calls are recorded in the audit log.

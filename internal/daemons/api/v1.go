@@ -37,6 +37,8 @@ type reading struct {
 	runners, segments []string
 	// allows are the arguments that the first runner reads from the query.
 	allows []string
+	// switched are runners that are called for a path with one segment if the query has their parameter.
+	switched map[string]string
 }
 
 // readings are the paths that return the result of a runner.
@@ -53,11 +55,13 @@ var readings = map[string]reading{
 		runners: []string{"fleet.functions", "fleet.functions"}, segments: []string{"name"}},
 	"/v1/jobs": {about: "The newest jobs; one with its results, groups of equal returns and counts per state; or one return.",
 		runners: []string{"fleet.jobs", "fleet.job", "fleet.result"}, segments: []string{"jid", "id"},
-		allows: []string{"fun", "user", "minion", "before", "limit", "all"}},
+		allows: []string{"fun", "user", "minion", "before", "limit", "all"}, switched: map[string]string{"against": "fleet.compare"}},
 	"/v1/files": {about: "The files that the master serves: environments, paths and hashes, or the content of one.", runners: []string{"fleet.files"},
 		allows: []string{"saltenv", "path", "search", "offset", "limit"}},
 	"/v1/schedules": {about: "Schedules of minions as far as the master knows them; and running an entry now.", runners: []string{"fleet.schedules"},
 		allows: []string{"minion", "search", "offset", "limit"}},
+	"/v1/store": {about: "What stores history on the master: driver, size, number of jobs, days kept, errors.", runners: []string{"fleet.store"}},
+	"/v1/saved": {about: "Targets, jobs and views that users saved; and saving and removing one.", runners: []string{"saved.list"}, allows: []string{"kind"}},
 	"/v1/can": {about: "Whether a user may call a function, and which entries allow it.", runners: []string{"auth.can"},
 		allows: []string{"user", "fun", "tgt", "tgt_type", "form", "eauth", "groups", "arg"}},
 	"/v1/audit": {about: "The newest requests of users to this master, or to all masters of its cluster.", runners: []string{"audit.list"},
@@ -83,6 +87,8 @@ func (v *v1) resources(events handler) map[string]*resource {
 	t["/v1/jobs"].allow, t["/v1/jobs"].do[post] = getPost, v.startJob
 	t["/v1/schedules"].allow = getPost
 	t["/v1/schedules"].do[post] = v.runScheduled
+	t["/v1/saved"].below, t["/v1/saved"].allow = 1, []string{"GET", "HEAD", "POST", "DELETE"}
+	t["/v1/saved"].do[post], t["/v1/saved"].do[remove] = v.save, v.removeSaved
 	t["/v1/pillar"] = &resource{about: "The compiled pillar of a minion.", allow: getOnly, below: 1, do: map[string]handler{get: v.pillar}}
 	for _, r := range t {
 		r.session, r.auth, r.addresses, r.plainErrors = true, true, true, true
@@ -112,12 +118,23 @@ func (v *v1) forbidding(do handler) handler {
 func (v *v1) read(r reading) handler {
 	return func(c *call) (any, error) {
 		args := value.NewDict(4)
+		if len(c.rest) >= len(r.runners) {
+			return nil, &failure{http.StatusMethodNotAllowed, "this can be deleted; the list is at the path above"}
+		}
 		for i, segment := range c.rest {
 			args.Set(r.segments[i], segment)
 		}
 		var allowed []string
-		if len(c.rest) == 0 {
+		runner := r.runners[len(c.rest)]
+		switch len(c.rest) {
+		case 0:
 			allowed = r.allows
+		case 1:
+			for name, fun := range r.switched {
+				if allowed = append(allowed, name); c.r.URL.Query().Has(name) {
+					runner = fun
+				}
+			}
 		}
 		for name, values := range c.r.URL.Query() {
 			if !slices.Contains(allowed, name) {
@@ -133,7 +150,7 @@ func (v *v1) read(r reading) handler {
 			}
 			args.Set(name, values[len(values)-1])
 		}
-		return v.lookups.look(c, r.runners[len(c.rest)], args)
+		return v.lookups.look(c, runner, args)
 	}
 }
 

@@ -362,7 +362,7 @@ func (w *clusterJobs) execute(ctx context.Context, jid string, token uint64, d *
 	}
 	tag, about, rec := salt.Tag("run", jid), aboutWork(jid, d), workOf(d)
 	end := w.calls.running.begin(about.Clone())
-	o := w.calls.call(inner, tag, jid, rec.Fun, value.Items(rec.Arg), w.opts)
+	o := w.calls.call(inner, tag, jid, rec.Fun, rec.User, value.Items(rec.Arg), w.opts)
 	end()
 	switch {
 	case ctx.Err() != nil && rec.Repeatable:

@@ -25,6 +25,7 @@ import (
 	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/store/keystore"
+	"brine/internal/store/shared"
 )
 
 // hotMasters exchanges with the masters of the option hot_masters what a console shows: connected minions, keys
@@ -38,6 +39,7 @@ type hotMasters struct {
 	keys     *keystore.Store
 	hashType string
 	runs     *lastStates
+	saved    *shared.Store
 	settings *settings
 	wheels   *wheelCalls
 	recorder *recorder
@@ -68,6 +70,7 @@ type hotPeer struct {
 	problem string
 	boot    string
 	runs    uint64
+	savedAt string
 }
 
 // Questions to hot masters.
@@ -89,6 +92,8 @@ const (
 	maxHotMinions, maxHotKeys, maxHotNames, maxHotPaths = 200_000, 200_000, 64, 1000
 	// hotRuns bounds the minions of one message about last runs.
 	hotRuns = 1000
+	// maxHotSaved bounds what is taken of another master's saved records.
+	maxHotSaved = 5000
 	// maxHotPeers bounds the option.
 	maxHotPeers = 32
 )
@@ -191,7 +196,7 @@ func (h *hotMasters) want() {
 // ask asks another master for its picture, and reports whether it has more to say.
 func (h *hotMasters) ask(ctx context.Context, p *hotPeer) (more bool) {
 	p.mu.Lock()
-	q := wire.HotPicture{Links: p.about.Links, KeysAt: p.about.KeysAt, Boot: p.boot, Runs: int64(p.runs)}
+	q := wire.HotPicture{Links: p.about.Links, KeysAt: p.about.KeysAt, Boot: p.boot, Runs: int64(p.runs), SavedAt: p.savedAt}
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, hotTime)
 	defer cancel()
@@ -222,6 +227,13 @@ func (h *hotMasters) ask(ctx context.Context, p *hotPeer) (more bool) {
 			return false
 		}
 	}
+	if saved := texts(a.Saved, maxHotSaved); len(saved) > 0 {
+		if err := h.saved.Merge(saved); err != nil {
+			p.problem = fmt.Sprintf("cannot store what its users saved: %.300s", err.Error())
+			return false
+		}
+	}
+	p.savedAt = a.SavedAt
 	if n, ok := a.Runs.(int64); ok && n >= 0 {
 		p.runs = uint64(n)
 	}
@@ -338,6 +350,13 @@ func (h *hotMasters) picture(q *wire.HotPicture) (*value.Dict, error) {
 	states, to, more, err := h.runs.Since(uint64(max(since, 0)), hotRuns)
 	if err != nil {
 		return nil, err
+	}
+	at, saved, err := h.saved.Export(q.SavedAt)
+	if err != nil {
+		return nil, err
+	}
+	if a.SavedAt = at; saved != nil {
+		a.Saved = value.Strings(saved)
 	}
 	a.States, a.Runs, a.More = states, int64(to), more
 	return wire.Encode(&a), nil
@@ -543,6 +562,26 @@ func (h *hotMasters) shown() runners.HotMasters {
 		return nil
 	}
 	return h
+}
+
+// saving returns the store of what users save, which tells the other masters that a console is open.
+func (h *hotMasters) saving(s *shared.Store) runners.Saved {
+	if h == nil {
+		return s
+	}
+	return savedOfHot{s, h}
+}
+
+// savedOfHot is a store that hot masters share.
+type savedOfHot struct {
+	*shared.Store
+	hot *hotMasters
+}
+
+// All implements runners.Saved.
+func (s savedOfHot) All() ([]shared.Record, error) {
+	s.hot.want()
+	return s.Store.All()
 }
 
 // wheelKeys returns the functions for keys at other masters.

@@ -6,6 +6,7 @@ import (
 	"brine/internal/daemons/master/sinks"
 	"brine/internal/ha/cluster"
 	"brine/internal/store/job"
+	"brine/internal/store/shared"
 	"context"
 	"log/slog"
 	"sync/atomic"
@@ -27,6 +28,7 @@ type maintenance struct {
 	jobs        jobStore
 	stockJobs   *job.LocalCache
 	tokens      *auth.Tokens
+	saved       *shared.Store
 	peers       *peers
 	minions     *minionMemory
 	cluster     *cluster.Cluster // nil without a cluster
@@ -98,6 +100,9 @@ func (m *maintenance) round() {
 	}
 	m.peers.forget(time.Now(), m.keep)
 	m.minions.prune()
+	if err := m.saved.Sweep(); err != nil {
+		m.log.Warn("cannot remove the marks of deleted records", "err", err)
+	}
 	if err := m.tokens.Sweep(time.Now()); err != nil {
 		m.log.Warn("cannot remove old tokens", "err", err)
 	}

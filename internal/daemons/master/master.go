@@ -38,6 +38,7 @@ import (
 	"brine/internal/store/cache"
 	"brine/internal/store/job"
 	"brine/internal/store/keystore"
+	"brine/internal/store/shared"
 )
 
 // Master is the master daemon. New creates one and binds its addresses; Run serves.
@@ -94,6 +95,7 @@ type services struct {
 	syndics                 *syndics // nil without order_masters
 	states                  *jobStates
 	lastRuns                *lastStates
+	saved                   *shared.Store
 	addresses               *addresses
 	reconnects              *reconnects
 	presence                *presence

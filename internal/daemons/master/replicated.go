@@ -19,6 +19,7 @@ import (
 	"brine/internal/ha/replica"
 	"brine/internal/store/cache"
 	"brine/internal/store/oplog"
+	"brine/internal/store/shared"
 )
 
 // replicated is the state that the masters of a cluster without a shared directory
@@ -60,6 +61,7 @@ const (
 	kindMember  = "member"
 	kindRoster  = "roster"
 	kindShare   = "share"
+	kindSaved   = "saved"
 )
 
 // The streams between masters.
@@ -98,6 +100,7 @@ func openReplicated(c *replicated, own string, keys *replica.Keys, minions *cach
 			return salt.CheckID(n) == nil &&
 				!strings.HasPrefix(n, ".")
 		}},
+		kindSaved: &replica.Files{Path: savedDir(c.cacheDir), Mode: 0o600, Keep: shared.ValidID},
 		kindToken: &replica.Files{Path: filepath.Join(c.cacheDir, "tokens"), Mode: 0o600, Keep: auth.ValidToken},
 	}
 	if minions != nil { // otherwise a cache server stores the data
@@ -122,6 +125,9 @@ func openReplicated(c *replicated, own string, keys *replica.Keys, minions *cach
 	}
 	return c, nil
 }
+
+// savedDir is the directory of what users saved.
+func savedDir(cacheDir string) string { return filepath.Join(cacheDir, "brine", "saved") }
 
 func isPeerFile(name string) bool {
 	id, ok := strings.CutSuffix(name, ".pub")

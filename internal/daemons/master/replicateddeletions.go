@@ -12,7 +12,7 @@ import (
 
 // forgetting lists the kinds with so many deletions that these cannot be kept for ever. Members
 // and secrets are few, and a removed member must be able to learn of its removal at any time.
-var forgetting = []string{kindKey, kindMinion, kindToken, kindRevision}
+var forgetting = []string{kindKey, kindMinion, kindToken, kindRevision, kindSaved}
 
 // forgetPause is the longest time between checks for deletions to forget.
 const forgetPause = time.Hour
@@ -52,7 +52,7 @@ func PutAside(cacheDir, id, pkiDir string, log *slog.Logger) error {
 		return err
 	}
 	aside, err := replica.PutAside(own, pkiDir, append(cluster.Common(), keystore.DirNames()...),
-		[]string{filepath.Join(cacheDir, "tokens"), filepath.Join(cacheDir, "minions")})
+		[]string{filepath.Join(cacheDir, "tokens"), filepath.Join(cacheDir, "minions"), savedDir(cacheDir)})
 	if aside != "" {
 		log.Warn("this machine was a member before: moved its old state aside, using the cluster's state", "dir", aside)
 	}

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"strings"
 
 	"brine/internal/base/salt"
 	"brine/internal/call/acl"
@@ -38,7 +39,7 @@ func (l *looks) answer(c *channel.Call) {
 		return
 	}
 	if !runners.IsLook(in.Fun) {
-		c.Reply(failure("SaltInvocationError", "only runners that a console reads run without a job: fleet, auth.can, audit.list and pillar.show_pillar"))
+		c.Reply(failure("SaltInvocationError", "only runners that a console reads run without a job: fleet, saved, auth.can, audit.list and pillar.show_pillar"))
 		return
 	}
 	if in.Fun == runners.ShowPillar {
@@ -46,9 +47,12 @@ func (l *looks) answer(c *channel.Call) {
 		wire.View(in.Kwarg, &of)
 		l.runs.recorder.recordOf(c, who, resultDone, value.Str(of.Minion))
 	}
+	if strings.HasPrefix(in.Fun, runners.SavedModule+".") && in.Fun != runners.SavedModule+".list" {
+		l.runs.recorder.recordOf(c, who, resultDone, "")
+	}
 	kwargs := value.NewDict(0)
 	kwargs.Update(in.Kwarg)
-	call := &fn.Call{ID: l.id, Config: fn.Tree{Dict: l.opts}}
+	call := &fn.Call{ID: l.id, User: who.name, Config: fn.Tree{Dict: l.opts}}
 	o := l.registry().Run(l.ctx(), call, fn.Job{Fun: in.Fun, Arg: positional(nil, kwargs)})
 	if o.Err != nil {
 		name := "SaltInvocationError"

@@ -36,7 +36,7 @@ func (r *runnerCalls) run(tag, jid, fun, user string, args []any, opts *value.Di
 	about := value.DictOf("fun", "runner."+fun, "jid", jid, "user", user, "fun_args", &value.List{Items: shownArgs(fun, args)})
 	r.bus.Fire(tag+"/new", about)
 	end := r.running.begin(about.Clone())
-	o := r.call(r.ctx(), tag, jid, fun, args, opts)
+	o := r.call(r.ctx(), tag, jid, fun, user, args, opts)
 	end()
 	done := about.Clone()
 	done.Set("return", o.Return)
@@ -76,8 +76,8 @@ func (r *runnerCalls) keep(done *value.Dict) {
 	}
 }
 
-func (r *runnerCalls) call(ctx context.Context, tag, jid, fun string, args []any, opts *value.Dict) fn.Outcome {
-	c := &fn.Call{ID: r.id, JID: jid, Log: r.log, Config: fn.Tree{Dict: opts}}
+func (r *runnerCalls) call(ctx context.Context, tag, jid, fun, user string, args []any, opts *value.Dict) fn.Outcome {
+	c := &fn.Call{ID: r.id, User: user, JID: jid, Log: r.log, Config: fn.Tree{Dict: opts}}
 	c.Progress = func(part any) {
 		d, ok := part.(*value.Dict)
 		if !ok {

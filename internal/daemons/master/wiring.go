@@ -38,6 +38,7 @@ import (
 	"brine/internal/store/cache/drivers"
 	"brine/internal/store/job"
 	"brine/internal/store/keystore"
+	"brine/internal/store/shared"
 )
 
 // joinCluster makes this master a member of a cluster if the options say so.
@@ -103,6 +104,9 @@ func (m *Master) openStores() (err error) {
 		return err
 	}
 	if m.audit, err = audit.Open(filepath.Join(own, "audit")); err != nil {
+		return err
+	}
+	if m.saved, err = shared.Open(savedDir(m.cfg.CacheDir), m.cfg.ID); err != nil {
 		return err
 	}
 	m.lastRuns = openLastStates(own, m.jobs, m.log)
@@ -336,7 +340,8 @@ func (m *Master) linkHotMasters() error {
 		return err
 	}
 	m.hot = &hotMasters{
-		id: m.cfg.ID, boot: hotlink.NewBoot(), began: m.began, presence: m.presence, reports: m.reports, keys: m.keys, hashType: o.HashType, runs: m.lastRuns,
+		id: m.cfg.ID, boot: hotlink.NewBoot(), began: m.began, presence: m.presence, reports: m.reports, keys: m.keys, hashType: o.HashType,
+		runs: m.lastRuns, saved: m.saved,
 		settings: m.settings, wheels: m.wheels, recorder: m.recorder, log: ratelimit.NewLog(m.log, 10, time.Minute),
 	}
 	return m.hot.link(o.HotMasters, func(entry string) transport.Requester {
@@ -492,7 +497,9 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Keys:    m.keys,
 		Cache:   m.cache,
 		Minions: runnerMinions{m.presence, m.reports},
-		Console: runners.Console{States: m.lastRuns, Hot: m.hot.shown()},
+		Console: runners.Console{States: m.lastRuns, Hot: m.hot.shown(), Saved: m.hot.saving(m.saved), Stores: (&storeUsage{
+			id: m.cfg.ID, cacheDir: m.cfg.CacheDir, own: m.own.dir, jobs: m.jobs, keep: m.cfg.Jobs.Keep(), sinks: m.sinks,
+		}).now},
 		Targets: m.targets,
 		Client:  client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
 		Bus:     m.bus,
@@ -570,7 +577,7 @@ func (m *Master) maintenance() *maintenance {
 	return &maintenance{
 		keep: m.cfg.Jobs.Keep(), keepDeleted: time.Duration(m.cfg.Cluster.KeepDeleted) * time.Second, interval: m.cfg.Files.Interval,
 		settings: m.settings, rotation: m.rotation, states: m.states, redelivery: m.redelivery, files: m.files, presence: m.presence, sinks: m.sinks,
-		jobs: m.jobs, stockJobs: m.stockJobs, tokens: m.tokens, peers: m.peers,
+		jobs: m.jobs, stockJobs: m.stockJobs, tokens: m.tokens, saved: m.saved, peers: m.peers,
 		minions: &minionMemory{m.keys, m.reports, m.queue, m.requests, m.lastRuns, m.hot, m.log},
 		cluster: m.cluster, replicated: m.replicated, useJIDSlot: m.useJIDSlot,
 		beat: &m.beat, log: m.log,

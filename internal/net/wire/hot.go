@@ -43,6 +43,9 @@ type HotPicture struct {
 	More bool   `wire:"more,omitempty"`
 	// States are the last runs, as JSON.
 	States []byte `wire:"states,omitempty"`
+	// Saved is what users saved, as JSON, SavedAt its revision.
+	SavedAt string `wire:"saved_at,omitempty" max:"64"`
+	Saved   any    `wire:"saved,omitempty"`
 }
 
 // HotFiles asks for the hashes of files.

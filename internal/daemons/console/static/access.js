@@ -2,7 +2,7 @@
 
 import { h, fill, table, row, status, ask, say } from "./dom.js";
 import { read, remove } from "./api.js";
-import { plain, date } from "./text.js";
+import { address, plain, date } from "./text.js";
 import { words } from "./run.js";
 
 // sentence puts an entry of a list of permissions into words.
@@ -57,7 +57,7 @@ export function access(main, { user }) {
   const end = async (s) => {
     if (!await ask("End a session", h("p", {}, "End this session of ", h("strong", {}, s.user), "? Its token ends as well."), "End", true)) return;
     try {
-      await remove("sessions/" + encodeURIComponent(s.id));
+      await remove("sessions/" + address(s.id));
       say("The session has ended.");
     } catch (x) {
       fill(error, x.message);

@@ -2,7 +2,7 @@
 
 import { h, fill, row, table, status, ask, say } from "./dom.js";
 import { read, remove, write } from "./api.js";
-import { plain, date } from "./text.js";
+import { address, plain, date } from "./text.js";
 
 const kinds = { waiting: "waiting", started: "waiting", approved: "ok", rejected: "failed", failed: "failed", expired: "offline" };
 const interval = 5000; // milliseconds between two readings
@@ -28,7 +28,7 @@ export function approvals(main) {
   const draw = (all) => fill(list, all.length === 0 ? h("p", { class: "quiet" }, "No job waits for a second user.") :
     table("Approvals", ["Asked", "By", "Job", "Target", "State", "Actions"], all.map((a) => row([date(a.asked * 1000), [a.user, h("br"), h("span", { class: "quiet" }, a.from)],
       [what(a), h("p", { class: "quiet" }, a.reason)], h("span", { class: "data" }, target(a)),
-      [status(kinds[a.state] || "waiting", a.state + (a.by ? " by " + a.by : "")), a.jid && h("div", {}, h("a", { href: "#/jobs/" + encodeURIComponent(a.jid) }, a.jid)), a.problem && h("div", { class: "error" }, a.problem)],
+      [status(kinds[a.state] || "waiting", a.state + (a.by ? " by " + a.by : "")), a.jid && h("div", {}, h("a", { href: "#/jobs/" + address(a.jid) }, a.jid)), a.problem && h("div", { class: "error" }, a.problem)],
       a.state === "waiting" ? h("span", { class: "words" },
         !a.own && h("button", { type: "button", class: "approve", "aria-label": "Approve " + plain(a.fun) + " of " + a.user, on: { click: () => decide(a, true) } }, "Approve"),
         h("button", { type: "button", class: "reject danger", "aria-label": (a.own ? "Withdraw " : "Reject ") + plain(a.fun) + " of " + a.user, on: { click: () => decide(a, false) } }, a.own ? "Withdraw" : "Reject")) : ""],
@@ -37,8 +37,8 @@ export function approvals(main) {
     const word = yes ? "Approve" : a.own ? "Withdraw" : "Reject";
     if (!await ask(word + " a job", h("div", {}, h("p", {}, what(a)), h("p", {}, "For ", h("span", { class: "data" }, target(a)), ", by ", h("strong", {}, a.user), ".")), word, !yes)) return;
     try {
-      if (yes) await write("approvals/" + encodeURIComponent(a.id), {});
-      else await remove("approvals/" + encodeURIComponent(a.id));
+      if (yes) await write("approvals/" + address(a.id), {});
+      else await remove("approvals/" + address(a.id));
       say(word + ": done.");
       await load();
     } catch (e) {

@@ -100,7 +100,8 @@ export function tools(label, heads, find) {
   } } }), " " + name));
   const bar = h("div", { class: "tools" }, h("details", { class: "columns" }, h("summary", {}, "Columns"), boxes),
     h("button", { type: "button", class: "csv", on: { click: () => { const t = find(); if (t) save(label.toLowerCase() + ".csv", "text/csv", csv(t)); } } }, "Save as CSV"));
-  return { bar, apply };
+  // hide sets the names of the hidden columns, separated by commas; hidden returns them.
+  return { bar, apply, hidden: () => [...hidden].join(","), hide: (names) => choose(key, names) };
 }
 
 // csv writes the visible cells of a table. A cell that a spreadsheet would take for a formula gets

@@ -1,7 +1,7 @@
 import { h, fill, row, table } from "./dom.js";
 import { store, watch, changed } from "./store.js";
 import { tree } from "./result.js";
-import { plain, when } from "./text.js";
+import { address, plain, when } from "./text.js";
 
 // shapeOf returns what events of one kind have in common: the tag without job ids and minions.
 const shapeOf = (tag) => tag.replace(/\d{20}/g, "*").replace(/\/ret\/.*/, "/ret/*").replace(/\/prog\/.*/, "/prog/*").replace(/^(salt\/minion|minion)\/[^/]+/, "$1/*");
@@ -34,7 +34,7 @@ export function events(main, { query, user }) {
     const place = h("details", {}, h("summary", { class: "data" }, short.length > 160 ? short.slice(0, 160) + "\u2026" : short));
     place.addEventListener("toggle", () => { if (place.open && place.children.length === 1) place.append(tree(e.data)); });
     const parts = e.tag.split("/");
-    const tag = parts[1] === "job" && parts.length > 3 ? h("a", { class: "data", href: "#/jobs/" + encodeURIComponent(parts[2]) }, e.tag) : h("span", { class: "data" }, e.tag);
+    const tag = parts[1] === "job" && parts.length > 3 ? h("a", { class: "data", href: "#/jobs/" + address(parts[2]) }, e.tag) : h("span", { class: "data" }, e.tag);
     return row([when(e.at), [tag, h("span", { class: "quiet times" })], place], { "data-tag": e.tag });
   };
   let shown = 0;
@@ -73,7 +73,7 @@ export function events(main, { query, user }) {
     shown = want.length;
     count();
   };
-  const address = () => {
+  const remember = () => {
     const q = new URLSearchParams([...(filter.value ? [["tag", filter.value]] : []), ...(collapse.checked ? [["collapse", "1"]] : [])]);
     history.replaceState(null, "", "#/events" + (q.size ? "?" + q : ""));
     draw();
@@ -88,9 +88,9 @@ export function events(main, { query, user }) {
   pause.addEventListener("click", () => setPaused(!store.paused));
   clear.addEventListener("click", () => { store.events = []; store.eventBytes = 0; store.skipped = 0; changed("events"); draw(); });
   filter.addEventListener("input", () => {
-    address();
+    remember();
   });
-  collapse.addEventListener("change", address);
+  collapse.addEventListener("change", remember);
   fill(main, h("h1", {}, "Events"), !user.all_events && h("p", { class: "quiet" }, "You see the events of your own jobs. The permission for the runner state.event shows all."),
     h("div", { class: "fields" }, h("div", { class: "grow" }, h("label", { for: "f-tag" }, "Pattern of the tag, or a part of the event"), filter), h("label", { class: "check" }, collapse, " Collapse repeats"), pause, clear), counts, list);
   setPaused(store.paused);

@@ -3,6 +3,7 @@
 import { h, fill, table, row } from "./dom.js";
 import { read } from "./api.js";
 import { tree } from "./result.js";
+import { address } from "./text.js";
 
 const pageSize = 200;
 
@@ -57,7 +58,7 @@ export function pillarOf(id) {
   const show = async (e) => {
     e.preventDefault();
     try {
-      const d = await read("pillar/" + encodeURIComponent(minion.value.trim()));
+      const d = await read("pillar/" + address(minion.value.trim()));
       fill(place, h("p", { class: "quiet" }, "The path of a key is its title. Values that look like secrets are hidden."), Object.keys(d.pillar || {}).length > 0 ? tree(d.pillar, true) : h("p", { class: "quiet" }, "The pillar is empty."));
     } catch (x) {
       fill(place, h("p", { class: "error", role: "alert" }, x.message));

@@ -3,7 +3,9 @@ import { look } from "./api.js";
 import { store, watch } from "./store.js";
 import { result } from "./result.js";
 import { matrix, difference, readable } from "./matrix.js";
-import { plain } from "./text.js";
+import { address, plain } from "./text.js";
+import { viewBox } from "./saved.js";
+import { comparison, earlier } from "./compare.js";
 
 const funs = (fun) => (Array.isArray(fun) ? fun.join(", ") : plain(fun));
 
@@ -11,7 +13,7 @@ const funs = (fun) => (Array.isArray(fun) ? fun.join(", ") : plain(fun));
 export function jobRows(rows) {
   if (rows.length === 0) return h("p", { class: "quiet" }, "There are no jobs.");
   return table("Jobs", ["Started", "Function", "Arguments", "Target", "User", "Result"], rows.map((j) => row([
-    h("a", { href: "#/jobs/" + encodeURIComponent(j.jid) }, j.time || j.jid), funs(j.fun), h("span", { class: "data" }, plain(j.arg || []).slice(0, 200)),
+    h("a", { href: "#/jobs/" + address(j.jid) }, j.time || j.jid), funs(j.fun), h("span", { class: "data" }, plain(j.arg || []).slice(0, 200)),
     plain(j.tgt).slice(0, 200), j.user || "", jobStatus(j)], { "data-jid": j.jid })));
 }
 
@@ -46,7 +48,8 @@ export function jobs(main, { query, user }) {
   let typing, due = null;
   for (const f of [fun, by]) f.addEventListener("input", () => { clearTimeout(typing); before = ""; typing = setTimeout(load, 300); });
   fill(main, h("h1", {}, "Jobs"), error, user.may["runner.fleet.jobs"] ? h("div", { class: "fields" },
-    h("div", { class: "grow" }, h("label", { for: "f-fun" }, "Function (pattern)"), fun), h("div", {}, h("label", { for: "f-user" }, "User (pattern)"), by)) :
+    h("div", { class: "grow" }, h("label", { for: "f-fun" }, "Function (pattern)"), fun), h("div", {}, h("label", { for: "f-user" }, "User (pattern)"), by),
+    viewBox("jobs", user, () => ({ fun: fun.value, user: by.value }))) :
     h("p", { class: "quiet" }, "Your own jobs since you opened this page. To see others you need the permission for the runner fleet.jobs."), list, more);
   load();
   const end = watch("jobs", () => {
@@ -59,7 +62,7 @@ export function jobs(main, { query, user }) {
 const maxRows = 500;
 
 // job shows one job, and the results of minions as they arrive.
-export function job(main, { part: jid, user }) {
+export function job(main, { part: jid, query, user }) {
   const about = h("div", { class: "card" }), bar = h("progress", { "aria-label": "Minions that have returned" }), counts = h("p", { id: "counts", role: "status" });
   const list = h("div", { id: "results" }), error = h("p", { class: "error" }), groups = h("div", {});
   const only = h("select", { id: "f-only", on: { change: () => draw(true) } }, ["all", "failed", "returned", "waiting"].map((o) => h("option", { value: o }, o)));
@@ -70,7 +73,8 @@ export function job(main, { part: jid, user }) {
   const describe = (d) => fill(about, h("p", {}, h("strong", { class: "data" }, funs(d.fun)), " ", h("span", { class: "data" }, plain(d.arg || []).slice(0, 2000))),
     h("p", { class: "quiet" }, "Target ", h("span", { class: "data" }, plain(d.tgt).slice(0, 500)), " (" + (d.tgt_type || "glob") + "), by " + (d.user || "unknown") + (d.time ? ", " + d.time : "")),
     h("p", { class: "quiet data" }, jid),
-    user.commands && typeof d.fun === "string" && h("a", { href: "#/run?" + new URLSearchParams({ tgt: Array.isArray(d.tgt) ? d.tgt.join(",") : plain(d.tgt), tgt_type: d.tgt_type || "glob", fun: d.fun }) }, "Run it again"));
+    user.commands && typeof d.fun === "string" && h("a", { href: "#/run?" + new URLSearchParams({ tgt: Array.isArray(d.tgt) ? d.tgt.join(",") : plain(d.tgt), tgt_type: d.tgt_type || "glob", fun: d.fun }) }, "Run it again"),
+    user.may["runner.fleet.jobs"] && user.may["runner.fleet.compare"] && typeof d.fun === "string" && earlier(jid, d.fun));
 
   const statusOf = (r) => {
     if (!r) return status("waiting", "no return yet");
@@ -96,7 +100,7 @@ export function job(main, { part: jid, user }) {
     } } }, "Show the return") : h("p", { class: "cut" }, "The return is large and not shown."));
     return place;
   };
-  const lineOf = (id, r) => row([h("a", { href: "#/minions/" + encodeURIComponent(id) }, id), statusOf(r), content(id, r)], { "data-id": id });
+  const lineOf = (id, r) => row([h("a", { href: "#/minions/" + address(id) }, id), statusOf(r), content(id, r)], { "data-id": id });
 
   const draw = (all) => {
     const done = ids.filter((id) => results.has(id)).length, failed = ids.filter((id) => (results.get(id) || {}).failed).length;
@@ -157,7 +161,7 @@ export function job(main, { part: jid, user }) {
     if (!j) return;
     if (j.about) {
       if (!about.firstChild) describe(j.about);
-      for (const id of j.about.minions || []) if (!ids.includes(id) && id !== "\u2026") ids.push(id);
+      for (const id of Array.isArray(j.about.minions) ? j.about.minions : []) if (!ids.includes(id) && id !== "\u2026") ids.push(id);
     }
     for (const [id, r] of j.results) {
       if (!ids.includes(id)) ids.push(id);
@@ -182,7 +186,7 @@ export function job(main, { part: jid, user }) {
     live();
     draw(true);
   };
-  fill(main, h("h1", {}, "Job"), error, about, counts, bar, h("div", { class: "fields" }, h("div", {}, h("label", { for: "f-only" }, "Show"), only)), groups, list);
+  fill(main, h("h1", {}, "Job"), error, about, query.get("against") && comparison(jid, query.get("against")), counts, bar, h("div", { class: "fields" }, h("div", {}, h("label", { for: "f-only" }, "Show"), only)), groups, list);
   load();
   let again = null;
   const ends = [watch("jobs", () => { live(); draw(false); }),

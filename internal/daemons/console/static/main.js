@@ -59,7 +59,7 @@ export function place() {
   const [name, ...rest] = path.split("/");
   let part = rest.join("/");
   try { part = decodeURIComponent(part); } catch { /* shown as it is */ }
-  return { name: pages[name] ? name : "overview", part, query: new URLSearchParams(query || "") };
+  return { name: Object.hasOwn(pages, name) ? name : "overview", part, query: new URLSearchParams(query || "") };
 }
 
 function frame() {

@@ -2,7 +2,7 @@
 
 import { h, status } from "./dom.js";
 import { isStates } from "./result.js";
-import { plain } from "./text.js";
+import { address, plain } from "./text.js";
 
 const maxMinions = 200, maxStates = 60;
 
@@ -40,7 +40,7 @@ export function matrix(ids, results) {
   const table = h("table", { class: "matrix", "aria-label": "States by minion" },
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Minion"), shown.map(([name], i) => h("th", { scope: "col", title: label(name) }, String(i + 1))))),
     h("tbody", {}, rows.slice(0, maxMinions).map((id) => h("tr", { "data-minion": id },
-      h("th", { scope: "row" }, h("a", { href: "#/minions/" + encodeURIComponent(id) }, id)), shown.map(([name]) => cell(id, name))))));
+      h("th", { scope: "row" }, h("a", { href: "#/minions/" + address(id) }, id)), shown.map(([name]) => cell(id, name))))));
   const counts = (c) => ["failed", "waiting", "changed", "ok"].filter((k) => c[k]).map((k) => [status(k, c[k] + " " + words[k]), " "]);
   return h("details", { class: "card", id: "matrix" }, h("summary", {}, "Matrix of " + rows.length + " minions and " + all.length + " states"),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Matrix" }, table),

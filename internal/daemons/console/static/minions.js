@@ -2,15 +2,16 @@ import { h, fill, table, row, stateOf, severityOf, severities, status, tools } f
 import { store, watch } from "./store.js";
 import { look } from "./api.js";
 import { tree } from "./result.js";
-import { date, plain, when } from "./text.js";
+import { address, date, plain, when } from "./text.js";
 import { pillarOf } from "./files.js";
 import { jobRows } from "./jobs.js";
+import { viewBox } from "./saved.js";
 
 const pageSize = 200;
 const heads = ["Minion", "State", "Masters", "Standby", "Last states", "Operating system", "Version"];
 
 // minions lists the accepted minions, filtered by the master.
-export function minions(main, { query }) {
+export function minions(main, { query, user }) {
   const field = (name, label) => h("input", { class: name === "search" ? "filter" : null, id: "f-" + name, "aria-label": label, value: query.get(name) || "" });
   const search = field("search", "Search");
   const pick = (name) => h("select", { id: "f-" + name }, h("option", { value: query.get(name) || "" }, query.get(name) || "all"));
@@ -42,7 +43,7 @@ export function minions(main, { query }) {
     fill(summary, d.matched + " of " + d.accepted + " minions");
     fill(list, d.rows.length === 0 ? h("p", { class: "quiet" }, "No accepted minion matches.") :
       table("Minions", heads, d.rows.map((m) => row([
-        h("a", { href: "#/minions/" + encodeURIComponent(m.id) }, m.id), stateOf(m.state), m.by.join(", "), (m.standby || []).join(", "), severityOf(m.severity), m.os,
+        h("a", { href: "#/minions/" + address(m.id) }, m.id), stateOf(m.state), m.by.join(", "), (m.standby || []).join(", "), severityOf(m.severity), m.os,
         m.version + (m.brine ? " (Brine " + m.brine + ")" : "")], { "data-id": m.id }))));
     columns.apply();
     const page = (text, to, off) => h("button", { type: "button", disabled: off, on: { click: () => { offset = to; load(); } } }, text);
@@ -60,7 +61,7 @@ export function minions(main, { query }) {
   for (const s of Object.values(selects)) s.addEventListener("change", filter);
   fill(main, h("h1", {}, "Minions"), error, h("div", { class: "fields" },
     h("div", { class: "grow" }, h("label", { for: "f-search" }, "Id or operating system"), search),
-    Object.entries(selects).map(([name, s]) => h("div", {}, h("label", { for: "f-" + name }, name[0].toUpperCase() + name.slice(1)), s)), columns.bar), summary, list, pager);
+    Object.entries(selects).map(([name, s]) => h("div", {}, h("label", { for: "f-" + name }, name[0].toUpperCase() + name.slice(1)), s)), columns.bar), viewBox("minions", user, filters, columns), summary, list, pager);
   load();
   let due;
   const end = watch("topology", () => { clearTimeout(due); due = setTimeout(load, 300); });
@@ -102,10 +103,10 @@ export function minion(main, { part: id, user }) {
     }
   };
   fill(main, h("h1", { class: "data" }, id), error, about,
-    user.commands && h("p", {}, h("a", { href: "#/run?tgt=" + encodeURIComponent(id) + "&tgt_type=list" }, "Run a function on it")),
+    user.commands && h("p", {}, h("a", { href: "#/run?tgt=" + address(id) + "&tgt_type=list" }, "Run a function on it")),
     h("h2", {}, "Last runs of states"), states, user.may["runner.fleet.jobs"] && h("h2", {}, "Last jobs"), last, h("h2", {}, "Grains"), grains,
     user.may["runner.pillar.show_pillar"] && [h("h2", {}, "Pillar"), pillarOf(id)],
-    user.may["runner.fleet.schedules"] && h("p", {}, h("a", { href: "#/schedules?minion=" + encodeURIComponent(id) }, "Its schedules")));
+    user.may["runner.fleet.schedules"] && h("p", {}, h("a", { href: "#/schedules?minion=" + address(id) }, "Its schedules")));
   load();
   loadJobs();
   const ends = [watch("topology", link)];
@@ -117,10 +118,10 @@ const outcomes = { failed: ["failed", "failed"], drift: ["waiting", "would chang
 // runs shows the last run of states that applied something, and the last one with test=True.
 function runs(d) {
   if (!d || (!d.applied && !d.tested)) return h("p", { class: "quiet" }, "The master knows of no run of states of this minion.");
-  const one = (title, r) => r && h("div", { class: "card" }, h("h3", {}, title), h("p", {}, h("a", { href: "#/jobs/" + encodeURIComponent(r.jid) }, date(r.time) || r.jid), " ", h("span", { class: "data" }, r.fun + " " + (r.mods || []).join(","))),
+  const one = (title, r) => r && h("div", { class: "card" }, h("h3", {}, title), h("p", {}, h("a", { href: "#/jobs/" + address(r.jid) }, date(r.time) || r.jid), " ", h("span", { class: "data" }, r.fun + " " + (r.mods || []).join(","))),
     h("p", {}, [["failed", r.failed, "failed"], ["waiting", r.would_change, "would change"], ["changed", r.changed, "changed"], ["ok", r.ok, "in order"]].filter(([, n]) => n > 0).map(([k, n, w]) => [status(k, n + " " + w), " "]), r.broken && status("failed", "ended before any state")),
     (r.states || []).length > 0 && h("ul", { class: "tree" }, r.states.map((s) => h("li", {}, status((outcomes[s.outcome] || ["waiting"])[0], (outcomes[s.outcome] || ["", s.outcome])[1]), " ",
-      h("a", { class: "data", href: "#/states?search=" + encodeURIComponent(plain(s.state)) + (s.outcome === "changed" ? "&outcome=changed" : "") }, s.fun + ": " + s.state), s.sls && h("span", { class: "quiet" }, " in " + s.sls)))),
+      h("a", { class: "data", href: "#/states?search=" + address(plain(s.state)) + (s.outcome === "changed" ? "&outcome=changed" : "") }, s.fun + ": " + s.state), s.sls && h("span", { class: "quiet" }, " in " + s.sls)))),
     (r.slowest || []).length > 0 && h("p", { class: "quiet" }, "Slowest: " + r.slowest.slice(0, 5).map((s) => s.state + " " + s.ms.toFixed(0) + " ms").join(", ")));
   return [h("p", {}, severityOf(d.severity), d.waiting_for && " A newer run has not returned yet."), one("Applied", d.applied), one("Tested", d.tested)];
 }

@@ -4,7 +4,7 @@ import { h, fill, row, table, status, say } from "./dom.js";
 import { run } from "./api.js";
 import { store, watch } from "./store.js";
 import { result } from "./result.js";
-import { plain, when } from "./text.js";
+import { address, plain, when } from "./text.js";
 
 // orchestrations starts one, and shows those since this page was opened: the master keeps the
 // results of orchestrations in its job cache (salt-run jobs.lookup_jid), but no list of steps.
@@ -24,7 +24,7 @@ export function orchestrations(main, { part, user }) {
       if (of(data)) kwarg.pillar = JSON.parse(of(data));
       if (test.checked) kwarg.test = true;
       const got = await run({ client: "runner_async", fun: "state.orchestrate", kwarg });
-      location.hash = "#/orchestrations/" + encodeURIComponent(got.jid);
+      location.hash = "#/orchestrations/" + address(got.jid);
     } catch (x) {
       fill(error, x instanceof SyntaxError ? "The pillar is no JSON: " + x.message : x.message);
     }
@@ -58,7 +58,7 @@ export function orchestrations(main, { part, user }) {
       return;
     }
     fill(list, store.runs.size === 0 ? h("p", { class: "quiet" }, "No orchestration has run since this page was opened.") :
-      table("Orchestrations", ["Started", "Function", "Arguments", "User", "State"], [...store.runs].reverse().map(([jid, r]) => row([h("a", { href: "#/orchestrations/" + encodeURIComponent(jid) }, when(r.at)),
+      table("Orchestrations", ["Started", "Function", "Arguments", "User", "State"], [...store.runs].reverse().map(([jid, r]) => row([h("a", { href: "#/orchestrations/" + address(jid) }, when(r.at)),
         plain(r.about.fun || ""), h("span", { class: "data" }, plain(r.about.fun_args || []).slice(0, 300)), r.about.user || "", stateOf(r)], { "data-jid": jid }))));
   };
   fill(main, h("h1", {}, "Orchestrations"), error, part ? h("p", {}, h("a", { href: "#/orchestrations" }, "All orchestrations")) :

@@ -1,6 +1,6 @@
 import { h, fill, table, row, stateOf } from "./dom.js";
 import { store, watch } from "./store.js";
-import { when } from "./text.js";
+import { address, when } from "./text.js";
 
 const shownMoves = 100;
 
@@ -42,7 +42,7 @@ export function overview(main) {
       b.row.className = "row " + m.state;
       b.row.dataset.count = n;
       b.bar.setAttribute("width", store.minions.size ? (1000 * n) / store.minions.size : 0);
-      fill(b.count, h("a", { href: "#/minions?master=" + encodeURIComponent(m.id) }, n));
+      fill(b.count, h("a", { href: "#/minions?master=" + address(m.id) }, n));
       fill(b.id, h("strong", {}, m.id), m.here && " (this master)", h("br"), stateOf(m.state), m.leads && " leads",
         m.draining && " draining", m.lag > 0 && " lacks " + m.lag + " changes", standby.get(m.id) && " standby of " + standby.get(m.id),
         m.problem && h("div", { class: "quiet" }, m.problem));
@@ -55,7 +55,7 @@ export function overview(main) {
       return;
     }
     fill(moves, table("Changes of masters", ["Time", "Minion", "From", "To", "Reason", { text: "Seconds", number: true }],
-      store.moves.slice(0, shownMoves).map((m) => row([when(m.at), h("a", { href: "#/minions/" + encodeURIComponent(m.id) }, m.id), m.from || "", m.to, m.reason || "",
+      store.moves.slice(0, shownMoves).map((m) => row([when(m.at), h("a", { href: "#/minions/" + address(m.id) }, m.id), m.from || "", m.to, m.reason || "",
         h("td", { class: "number" }, typeof m.seconds === "number" ? m.seconds.toFixed(3) : "")]))));
   };
   draw();

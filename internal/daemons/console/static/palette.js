@@ -3,6 +3,7 @@
 import { h, fill } from "./dom.js";
 import { look } from "./api.js";
 import { store } from "./store.js";
+import { address } from "./text.js";
 
 const maxShown = 12;
 let functions = null; // names, read once
@@ -26,11 +27,11 @@ export function palette(pages, user) {
       let n = 0;
       for (const id of store.minions.keys()) {
         if (!has(id)) continue;
-        shown.push({ kind: "minion", text: id, hash: "#/minions/" + encodeURIComponent(id) });
+        shown.push({ kind: "minion", text: id, hash: "#/minions/" + address(id) });
         if (++n === maxShown) break;
       }
       if (user.commands) {
-        for (const f of (functions || []).filter(has).slice(0, maxShown)) shown.push({ kind: "run", text: f, hash: "#/run?fun=" + encodeURIComponent(f) });
+        for (const f of (functions || []).filter(has).slice(0, maxShown)) shown.push({ kind: "run", text: f, hash: "#/run?fun=" + address(f) });
       }
     }
     shown = shown.slice(0, maxShown);

@@ -1,6 +1,8 @@
 import { h, fill, status, ask } from "./dom.js";
 import { write, look } from "./api.js";
 import { builder } from "./chips.js";
+import { savedBox } from "./saved.js";
+import { address } from "./text.js";
 
 const types = ["glob", "list", "grain", "compound", "nodegroup", "pcre", "grain_pcre", "pillar", "ipcidr"];
 const flags = { list: "-L", grain: "-G", compound: "-C", nodegroup: "-N", pcre: "-E", grain_pcre: "-P", pillar: "-I", ipcidr: "-S" };
@@ -122,7 +124,7 @@ export function runPage(main, { query, user }) {
         location.hash = "#/approvals";
         return;
       }
-      location.hash = "#/jobs/" + encodeURIComponent(got.jid);
+      location.hash = "#/jobs/" + address(got.jid);
     } catch (x) {
       fill(error, x.status === 404 ? "No minion matches the target." : x.message);
     } finally {
@@ -135,12 +137,31 @@ export function runPage(main, { query, user }) {
   for (const f of [batch, timeout]) f.addEventListener("input", line);
   fun.addEventListener("input", () => { line(); clearTimeout(docDue); docDue = setTimeout(describe, 300); });
   args.addEventListener("input", line);
+  // What other users saved is used as text only; unknown types of targets count as a glob.
+  const takeTarget = (d) => {
+    tgt.value = Array.isArray(d.tgt) ? d.tgt.join(",") : String(d.tgt ?? "*");
+    type.value = types.includes(d.tgt_type) ? d.tgt_type : "glob";
+    build.draw();
+    later();
+  };
+  const targetNow = () => ({ tgt: tgt.value, tgt_type: type.value });
+  const takeJob = (d) => {
+    takeTarget(d);
+    fun.value = String(d.fun ?? "");
+    args.value = String(d.args ?? (Array.isArray(d.arg) ? d.arg.map((a) => quoted(String(a))).join(" ") : ""));
+    batch.value = String(d.batch ?? "");
+    timeout.value = String(d.timeout ?? "");
+    line();
+    describe();
+  };
   fill(main, h("h1", {}, "Run"), user.commands ? null : h("p", { class: "error" }, status("failed", "Your permissions include no function of minions.")),
     h("form", { on: { submit: start }, class: "card" },
-      h("div", { class: "fields" }, h("div", {}, h("label", { for: "tgt_type" }, "Target type"), type), h("div", { class: "grow" }, h("label", { for: "tgt" }, "Target"), tgt)), build.box, matches,
+      h("div", { class: "fields" }, h("div", {}, h("label", { for: "tgt_type" }, "Target type"), type), h("div", { class: "grow" }, h("label", { for: "tgt" }, "Target"), tgt)), build.box,
+      savedBox("target", user, targetNow, takeTarget), matches,
       h("div", { class: "fields" }, h("div", { class: "grow" }, h("label", { for: "fun" }, "Function"), fun, names),
         h("div", { class: "grow" }, h("label", { for: "args" }, "Arguments, as on a command line"), args)),
       h("div", { class: "fields" }, h("div", {}, h("label", { for: "batch" }, "Minions at a time (number or %)"), batch), h("div", {}, h("label", { for: "timeout" }, "Timeout in seconds"), timeout), first, button),
+      savedBox("job", user, () => ({ ...targetNow(), fun: fun.value, args: args.value, ...(batch.value ? { batch: batch.value } : {}), ...(timeout.value ? { timeout: timeout.value } : {}) }), takeJob),
       error, h("p", { class: "quiet" }, "The same on the command line, and for the REST API:"), shell, curl), doc);
   line();
   preview();

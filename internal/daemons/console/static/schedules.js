@@ -2,7 +2,7 @@
 
 import { h, fill, table, row, status, ask, tools } from "./dom.js";
 import { read, write } from "./api.js";
-import { date, plain } from "./text.js";
+import { address, date, plain } from "./text.js";
 
 const heads = ["Minion", "Name", "Function", "When", "Last run", "Next run", "From", "Actions"];
 const pageSize = 200;
@@ -16,7 +16,7 @@ export function schedules(main, { query, user }) {
   const start = async (s) => {
     if (!await ask("Run now", h("p", {}, "Run ", h("strong", { class: "data" }, s.name), " on ", h("strong", { class: "data" }, s.minion), " now?"), "Run")) return;
     try {
-      location.hash = "#/jobs/" + encodeURIComponent((await write("schedules", { minion: s.minion, name: s.name })).jid);
+      location.hash = "#/jobs/" + address((await write("schedules", { minion: s.minion, name: s.name })).jid);
     } catch (e) {
       if (!over) fill(error, e.message);
     }
@@ -32,8 +32,8 @@ export function schedules(main, { query, user }) {
       fill(error);
       fill(summary, d.matched + " entries. The pillars of " + d.pillar_known + " of " + d.minions + " minions are known; entries of a minion's own configuration are seen only when they have run.");
       fill(list, d.rows.length === 0 ? h("p", { class: "quiet" }, "No schedule is known.") : table("Schedules", heads, d.rows.map((s) => row([
-        h("a", { href: "#/minions/" + encodeURIComponent(s.minion) }, s.minion), h("span", { class: "data" }, s.name), h("span", { class: "data" }, s.fun),
-        s.problem ? status("failed", s.problem) : s.enabled === false ? status("offline", "disabled") : rule(s), s.last ? h("a", { href: "#/jobs/" + encodeURIComponent(s.last.jid) }, plain(s.last.time)) : "",
+        h("a", { href: "#/minions/" + address(s.minion) }, s.minion), h("span", { class: "data" }, s.name), h("span", { class: "data" }, s.fun),
+        s.problem ? status("failed", s.problem) : s.enabled === false ? status("offline", "disabled") : rule(s), s.last ? h("a", { href: "#/jobs/" + address(s.last.jid) }, plain(s.last.time)) : "",
         s.next ? date(s.next) || plain(s.next) : "", s.source, user.commands && s.source === "pillar" && !s.problem ? h("button", { type: "button", class: "now", "aria-label": "Run " + s.name + " on " + s.minion + " now", on: { click: () => start(s) } }, "Run now") : ""],
       { "data-name": s.name, "data-minion": s.minion }))));
       columns.apply();

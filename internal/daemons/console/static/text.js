@@ -25,6 +25,12 @@ export function visible(s) {
   return s.replace(hostile, named);
 }
 
+// address encodes a text as part of an address. Halves of characters, which encodeURIComponent
+// refuses, are replaced.
+export function address(s) {
+  return encodeURIComponent(String(s).replace(/[\ud800-\udfff]/gu, "\ufffd"));
+}
+
 // plain writes a value on one line.
 export function plain(v) {
   if (typeof v === "string") return v;
