@@ -42,18 +42,20 @@ demo-console: build ## two masters with their web consoles and three minions, un
 tools: ## what tests need of Debian's packages and this machine has not
 	@test/tools/install
 
-# Tests that start many processes (daemons, database servers, git), or measure.
-SLOW := bench(/.*)?|test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|metrics|packages|stores|syndic)|internal/catalogue/states/(databases|packages|vcs)
+# Tests that start many processes (daemons, database servers, git), need the NATS server, or measure.
+SLOW_FLEETS := test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|metrics|packages|secrets|stores|syndic)
+SLOW := bench(/.*)?|cmd/brine-hub|internal/(cli/hub|daemons/hub/.*)|internal/catalogue/states/(databases|packages|vcs)|$(SLOW_FLEETS)
 # Tests whose subject is another process, which is built without the race detector: daemons, or
 # the programs that states call, one after the other.
 APART := test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|layers|metrics|packages|registration|syndic)|internal/catalogue/states/(databases|packages|services|system|vcs)
 
-# Half the time of a first run is compilation: leave out debug information, and vet, which make check runs once for all.
-TEST := $(GO) test -vet=off -ldflags=-w -timeout 30m
+# Half the time of a first run is compilation: use what make build compiled (-trimpath), and leave out
+# debug information and vet, which make check runs once for all.
+TEST := $(GO) test -trimpath -vet=off -ldflags=-w -timeout 30m
 
-# More packages at a time than processors: many tests wait rather than compute.
+# More packages at a time than processors: many tests wait rather than compute. The longest is first.
 test: tools ## the tests of packages and of masters and minions in one process, but for the slowest
-	$(TEST) -p 4 -short $$($(GO) list $(PKGS) | grep -vE '^brine/($(SLOW))$$')
+	$(TEST) -p 4 -short brine/test/fleet $$($(GO) list $(PKGS) | grep -vE '^brine/($(SLOW))$$')
 
 test-all: tools ## all tests
 	$(TEST) -p 3 $(PKGS)

@@ -237,9 +237,9 @@ func (x *randomRun) forget() {
 func TestStoreAtRandom(t *testing.T) {
 	t.Parallel()
 	srv := startEtcd(t)
-	runs := 4
+	runs, phases := 4, 5
 	if testing.Short() {
-		runs = 2
+		runs, phases = 1, 3
 	}
 	for run := range runs {
 		seed := uint64(run) + 1
@@ -251,7 +251,7 @@ func TestStoreAtRandom(t *testing.T) {
 				x.masters = append(x.masters, m)
 			}
 			x.masters[0].reset(nil)
-			for phase := range 5 {
+			for phase := range phases {
 				for range 10 {
 					if x.decide(); x.r.IntN(2) == 0 {
 						x.round(x.masters[x.r.IntN(3)])
