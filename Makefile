@@ -3,18 +3,20 @@ GO      ?= go
 PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp salt-api salt-syndic
 PKGS    := ./...
 export CGO_ENABLED = 0
+# The same for every go command, also those that tests start, so that each package is compiled once.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath)
 
 .PHONY: packages release tools pam normal durable durable-apart federation build reference man demo demo-cluster demo-console test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop changelog clean help hub
 
 build: ## the static binary bin/brine, and a link for each of Salt's programs
-	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine ./cmd/brine
+	$(GO) build -ldflags '-s -w' -o bin/brine ./cmd/brine
 	@cd bin && for p in $(PROGRAMS); do ln -sf brine $$p; done
 
 pam: ## bin/brine-pam, which asks PAM for masters whose external_auth has it; needs a C compiler
-	CGO_ENABLED=1 $(GO) build -trimpath -tags pam -o bin/brine-pam ./cmd/brine-pam
+	CGO_ENABLED=1 $(GO) build -tags pam -o bin/brine-pam ./cmd/brine-pam
 
 hub: ## bin/brine-hub, the bus of a federation of sites
-	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine-hub ./cmd/brine-hub
+	$(GO) build -ldflags '-s -w' -o bin/brine-hub ./cmd/brine-hub
 
 reference: ## docs/reference, from the declarations in the code
 	$(GO) run ./cmd/brine doc --dir docs/reference
@@ -49,9 +51,9 @@ SLOW := bench(/.*)?|cmd/brine-hub|internal/(cli/hub|daemons/hub/.*)|internal/cat
 # the programs that states call, one after the other.
 APART := test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|layers|metrics|packages|registration|syndic)|internal/catalogue/states/(databases|packages|services|system|vcs)
 
-# Half the time of a first run is compilation: use what make build compiled (-trimpath), and leave out
-# debug information and vet, which make check runs once for all.
-TEST := $(GO) test -trimpath -vet=off -ldflags=-w -timeout 30m
+# Half the time of a first run is compilation: leave out debug information, and vet, which make check
+# runs once for all.
+TEST := $(GO) test -vet=off -ldflags=-w -timeout 30m
 
 # More packages at a time than processors: many tests wait rather than compute. The longest is first.
 test: tools ## the tests of packages and of masters and minions in one process, but for the slowest
