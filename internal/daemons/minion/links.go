@@ -120,7 +120,7 @@ func (m *Minion) assign() {
 	o := &m.cfg.Options
 	m.failover = failover.New(failover.Config{
 		Options: o.FailoverOptions, ID: m.cfg.ID, AliveInterval: o.AliveInterval, MasterPort: o.MasterPort, Links: m.links, Members: m.members,
-		Add: func(a address.Master) (int, error) { return m.addLink(a, false) }, RunningFor: m.jobs.RunningFor, Status: m.status, Log: m.log,
+		Add: func(a address.Master) (int, error) { return m.addLink(a, false) }, Busy: m.jobs.Busy, Status: m.status, Log: m.log,
 	})
 }
 

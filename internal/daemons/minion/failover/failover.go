@@ -42,10 +42,10 @@ type Config struct {
 	// Add adds a link to a master that the configuration does not name, and returns
 	// its index.
 	Add func(address.Master) (int, error)
-	// RunningFor returns the ids of the running jobs that a master published.
-	RunningFor func(*link.Link) []string
-	Status     *status.Status
-	Log        *slog.Logger
+	// Busy reports whether a job that a master published runs, or waits for its turn.
+	Busy   func(*link.Link) bool
+	Status *status.Status
+	Log    *slog.Logger
 }
 
 // Failover selects the master that a minion uses.
@@ -182,7 +182,7 @@ func (f *Failover) step(e roles.Event) {
 // drain reports to the state machine whether jobs of the active master are running.
 func (f *Failover) drain(now time.Time) {
 	i := f.machine.Active()
-	held := i >= 0 && len(f.cfg.RunningFor(f.cfg.Links.All()[i])) > 0
+	held := i >= 0 && f.cfg.Busy(f.cfg.Links.All()[i])
 	if held == f.held {
 		return
 	}

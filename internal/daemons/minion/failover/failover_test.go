@@ -36,7 +36,7 @@ func newFleet(t *testing.T, o Options, names ...string) *fleet {
 	}
 	f.Failover = New(Config{
 		Options: o, ID: "w1", MasterPort: 4506, Links: f.links, Log: log,
-		RunningFor: func(*link.Link) []string { return make([]string, map[bool]int{true: 1}[f.running.Load()]) },
+		Busy: func(*link.Link) bool { return f.running.Load() },
 		Status: status.New(status.Config{ID: "w1", Path: filepath.Join(t.TempDir(), "x"), OneAtATime: func() bool { return true },
 			Masters: func() []status.Master { return nil }, Log: log}),
 	})

@@ -274,3 +274,15 @@ func (t *Table) RunningFor(c *link.Link) (jids []string) {
 	}
 	return jids
 }
+
+// Busy reports whether a job that a master published has not finished, begun or not.
+func (t *Table) Busy(c *link.Link) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, j := range t.running {
+		if slices.Contains(j.origins, c) {
+			return true
+		}
+	}
+	return false
+}

@@ -145,7 +145,7 @@ func TestSignal(t *testing.T) {
 		context.Cause(ctx).Error() != "the job was ended by signal 9" {
 		t.Errorf("%v, %v", err, context.Cause(ctx))
 	}
-	if got := tab.RunningFor(b); len(got) != 0 {
+	if got := tab.RunningFor(b); len(got) != 0 || !tab.Busy(b) {
 		t.Errorf("running before it has begun: %v", got)
 	}
 	tab.Begun(j)
@@ -160,7 +160,7 @@ func TestSignal(t *testing.T) {
 	}
 	ret := value.NewDict(0)
 	tab.Finish(j, ret)
-	if got, done := tab.Returned("1"); !done || got != ret || len(tab.RunningFor(a)) != 0 {
+	if got, done := tab.Returned("1"); !done || got != ret || len(tab.RunningFor(a)) != 0 || tab.Busy(a) {
 		t.Error("its return is not kept")
 	}
 }
