@@ -205,9 +205,10 @@ redis.port: 1
 		{`brine_master_queued_bytes`, nil, positive},
 	}
 	atMaster.change(t, queued)
-	inCluster := "TestCluster"
+	inCluster, inCopies := "TestCluster", "TestLostCopies in test/cluster"
 	complete(t, master.Families(), wrote, append(rows, queued...), map[string]string{"brine_cluster_peer_up": inCluster, "brine_cluster_behind_changes": inCluster,
 		"brine_cluster_leads": inCluster, "brine_cluster_lease_token": inCluster, "brine_cluster_differences": inCluster,
+		"brine_cluster_returns_missing": inCopies, "brine_cluster_returns_few_copies": inCopies, "brine_cluster_returns_few_copies_oldest_seconds": inCopies,
 		"brine_trace_spans_total": "TestTraces", "brine_trace_spans_dropped_total": "TestTraces"})
 
 	a := daemontest.NewAPI(m).Launch()

@@ -453,7 +453,7 @@ func (c clusters) status(ctx context.Context, call *fn.Call, _ struct{}) (*value
 			row.Set("differs", differs)
 			if r := s.Says.Dict("returns"); r.Len() > 0 {
 				row.Set("copies", copiesState(r))
-				if r.Int("missing") > 0 {
+				if r.Int("missing") > 0 || r.Int("few") > 0 {
 					call.SetRetcode(1)
 				}
 			}
@@ -486,6 +486,12 @@ func copiesState(r *value.Dict) string {
 		text += fmt.Sprintf("; %d missing", n)
 	case n < 0:
 		text += "; looking for missing ones"
+	}
+	if jid := r.Str("lost"); jid != "" && r.Int("missing") > 0 {
+		text += ", the oldest of job " + jid
+	}
+	if n := r.Int("few"); n > 0 {
+		text += fmt.Sprintf("; %d with too few reachable copies, the oldest of job %s", n, r.Str("oldest"))
 	}
 	return text
 }

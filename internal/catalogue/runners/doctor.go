@@ -41,8 +41,8 @@ const (
 )
 
 // checked lists the names of the checks in order.
-var checked = []string{"members", "identity", "secret", "version", "clock", "lag", "store", "voters", "certificate", "files", "data", "minions", "disk",
-	"drain"}
+var checked = []string{"members", "identity", "secret", "version", "clock", "lag", "store", "voters", "certificate", "files", "data", "copies",
+	"minions", "disk", "drain"}
 
 // doctor diagnoses the cluster.
 func (c clusters) doctor(ctx context.Context, call *fn.Call, _ struct{}) (*value.Dict, error) {
@@ -93,7 +93,7 @@ const healthTime = 10 * time.Second
 
 func (p *patient) findings() (out []finding) {
 	for _, check := range []func() []finding{p.members, p.lists, p.options, p.identity, p.same, p.clocks, p.lag, p.stores, p.votes, p.certificates,
-		p.data, p.minions, p.disks} {
+		p.data, p.copies, p.minions, p.disks} {
 		out = append(out, check()...)
 	}
 	return out
@@ -418,6 +418,34 @@ func (p *patient) data() (out []finding) {
 			out = append(out, finding{"data", s.ID, fmt.Sprintf("%d replicated records differ from those of other masters, and cannot be repaired safely", n),
 				"the log of that master names them; decide again on the master that is right, for example with salt-key"})
 		}
+	}
+	return out
+}
+
+// copies finds returns of which there are too few copies.
+func (p *patient) copies() (out []finding) {
+	few, oldest, senseless := int64(0), "", ""
+	for _, s := range p.status {
+		r := s.Says.Dict("returns")
+		if n := r.Int("missing"); n > 0 && r.Str("lost") != "" {
+			out = append(out, finding{"copies", s.ID, fmt.Sprintf("it lacks %d returns that it has to store, and no reachable master has some of them, the "+
+				"oldest of job %s", n, r.Str("lost")), "start the unreachable masters, or restore their disks; if they are lost, so are these returns, until " +
+				"their jobs expire"})
+		}
+		if n := r.Int("few"); n > 0 {
+			if jid := r.Str("oldest"); oldest == "" || jid < oldest {
+				oldest = jid
+			}
+			few += n
+		}
+		senseless = cmp.Or(senseless, r.Str("senseless"))
+	}
+	if few > 0 {
+		out = append(out, finding{"copies", "", fmt.Sprintf("%d returns have fewer copies on reachable masters than cluster_return_copies, the oldest of job %s",
+			few, oldest), "start the unreachable masters; after ten minutes, or when they are removed (brine cluster remove), others make the missing copies"})
+	}
+	if senseless != "" {
+		out = append(out, finding{"copies", "", senseless, "set the same cluster_return_copies on all masters, not more than there are, and restart them"})
 	}
 	return out
 }

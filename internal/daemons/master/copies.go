@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"brine/internal/base/salt"
 	"brine/internal/ha/cluster"
@@ -27,7 +28,7 @@ func newCopies(id string, c *cluster.Cluster, jobs jobStore, log *slog.Logger) *
 		return nil
 	}
 	k := &copies.Keeper{Store: s.Stream(), Members: func() []copies.Member { return copyMembers(id, c) }, Ask: askContentsOf(c), Self: id, Log: log}
-	s.Stream().Fetch(k.Contents)
+	s.Stream().Fetch(k.Contents, k.Where)
 	return k
 }
 
@@ -151,8 +152,20 @@ func released(ctx context.Context, c *cluster.Cluster) bool {
 	return true
 }
 
+// oldestCopy returns the age in seconds of the oldest return without enough copies.
+func oldestCopy(st copies.Status, now time.Time) float64 {
+	oldest := 0.0
+	for _, jid := range []string{st.Lost, st.Oldest} {
+		if at, err := salt.JIDTime(jid); err == nil {
+			oldest = max(oldest, now.Sub(at).Seconds())
+		}
+	}
+	return oldest
+}
+
 // copiesStatus returns the state of the copies for the status of the cluster.
 func copiesStatus(k *copies.Keeper) *value.Dict {
 	st := k.Status()
-	return value.DictOf("copies", int64(st.Copies), "masters", int64(st.Masters), "reason", st.Why, "missing", int64(st.Missing))
+	return value.DictOf("copies", int64(st.Copies), "masters", int64(st.Masters), "reason", st.Why, "missing", int64(st.Missing), "lost", st.Lost,
+		"few", int64(st.Few), "oldest", st.Oldest, "senseless", st.Senseless)
 }

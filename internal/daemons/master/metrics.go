@@ -30,6 +30,12 @@ var (
 		Labels: []string{"peer", "stream"}}
 	peerDiffers = metrics.Family{Name: "brine_cluster_differences",
 		Help: "Replicated records, jobs and returns in which this master differs from a peer for longer than replication takes, counted for each peer."}
+	returnsMissing = metrics.Family{Name: "brine_cluster_returns_missing",
+		Help: "Returns that this master has to store and lacks; -1 while it looks for them."}
+	returnsFew = metrics.Family{Name: "brine_cluster_returns_few_copies",
+		Help: "Returns of which fewer copies than configured are on reachable masters. Each is counted by one master."}
+	returnsOldest = metrics.Family{Name: "brine_cluster_returns_few_copies_oldest_seconds",
+		Help: "Age of the oldest return that brine_cluster_returns_missing or brine_cluster_returns_few_copies counts, by its job id; 0 without."}
 	leads = metrics.Family{Name: "brine_cluster_leads",
 		Help: "1 on the master that does what only one of the cluster may do: with cluster_voters, the holder of the lease."}
 	leaseToken = metrics.Family{Name: "brine_cluster_lease_token", Help: "Number of the lease that this master holds; 0 without."}
@@ -43,7 +49,8 @@ var (
 func Families() []*metrics.Family {
 	return slices.Concat(metrics.ProcessFamilies(), functionFamilies(), requestFamilies(), event.Families(), returner.Families(), trace.Families(),
 		[]*metrics.Family{
-			&minionsByState, &minionsKnown, &signInResults, &returnResults, &queuedJobs, &queuedBytes, &peerUp, &peerBehind, &peerDiffers, &leads, &leaseToken,
+			&minionsByState, &minionsKnown, &signInResults, &returnResults, &queuedJobs, &queuedBytes, &peerUp, &peerBehind, &peerDiffers,
+			&returnsMissing, &returnsFew, &returnsOldest, &leads, &leaseToken,
 			metrics.CertificateFamily(), &gitFetched,
 		})
 }
@@ -158,6 +165,12 @@ func (m *Master) clusterMetrics(p *metrics.Page) {
 	p.Count(&leaseToken, int64(token))
 	if m.recordWatch != nil {
 		p.Count(&peerDiffers, int64(differing(m.recordWatch, m.jobWatch)))
+	}
+	if m.copies != nil {
+		st := m.copies.Status()
+		p.Count(&returnsMissing, int64(st.Missing))
+		p.Count(&returnsFew, int64(st.Few))
+		p.Set(&returnsOldest, oldestCopy(st, time.Now()))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -17,6 +16,7 @@ import (
 type Store interface {
 	Place(h job.Holds)
 	Wanted(from job.Cursor, limit int) (places []job.Place, next job.Cursor, done bool, err error)
+	Shorts(from job.Cursor, limit int, keep func(p job.Place) bool) (places []job.Place, next job.Cursor, done bool, err error)
 	WantedOf(news []job.Taken) ([]job.Place, error)
 	Full(names []string, size int) (out map[string][]byte, done int, err error)
 	Fill(contents map[string][]byte) (n int, err error)
@@ -48,7 +48,16 @@ type Keeper struct {
 	scan  bool
 	due   time.Time
 	pause time.Duration
-	left  int // returns that the last scan could not get
+	left  int      // returns that the last scan could not get
+	lost  string   // the oldest job among them
+	all   []Member // at the last look
+	// count means that the returns with too few reachable copies must be counted, counted when that was done last, with the result few
+	// and the oldest job among them.
+	count   bool
+	counted time.Time
+	few     int
+	oldest  string
+	warned  string // what was logged about the configured numbers
 	// looked is the rule with which a scan runs, and done that of the last one during which all members answered.
 	looked, done *Rule
 	began        time.Time // when that scan began
@@ -94,16 +103,28 @@ func (k *Keeper) init() {
 func (k *Keeper) Run(ctx context.Context) {
 	k.init()
 	var at job.Cursor
-	running, failed, missing := false, false, 0
+	running, failed, missing, lost := false, false, 0, ""
+	var counter *counter
 	for ctx.Err() == nil {
 		k.Look(time.Now())
 		if places := k.take(); len(places) > 0 {
 			lacks, failed, err := k.get(ctx, places)
-			k.got(lacks > 0 || failed, err)
+			k.got(len(lacks) > 0 || failed, err)
 			continue
 		}
 		if !running && k.begin(time.Now()) {
-			running, at, missing, failed = true, job.Cursor{}, 0, false
+			running, at, missing, lost, failed = true, job.Cursor{}, 0, "", false
+		}
+		if counter == nil {
+			counter = k.beginCount(time.Now())
+		}
+		if counter != nil && counter.step(k.Store) {
+			k.endCount(counter)
+			counter = nil
+		}
+		if !running && counter != nil {
+			wait.Sleep(ctx, stepPause)
+			continue
 		}
 		if !running {
 			wait.Until(ctx, k.wake.C(), lookTime)
@@ -111,15 +132,15 @@ func (k *Keeper) Run(ctx context.Context) {
 		}
 		places, next, done, err := k.Store.Wanted(at, MaxNames)
 		if err == nil {
-			var lacks int
+			var lacks []job.Place
 			var silent bool
 			lacks, silent, err = k.get(ctx, places)
-			missing, failed = missing+lacks, failed || silent
+			missing, lost, failed = missing+len(lacks), oldestOf(lost, lacks), failed || silent
 		}
 		at = next
 		if err != nil || done {
 			running = false
-			k.end(missing, failed, err)
+			k.end(missing, lost, failed, err)
 			continue
 		}
 		wait.Sleep(ctx, stepPause)
@@ -148,8 +169,10 @@ func (k *Keeper) Look(now time.Time) {
 	if slices.ContainsFunc(up, func(id string) bool { return !slices.Contains(k.peers, id) }) && k.left > 0 {
 		k.due, k.pause = now, firstRetry // it may have what is missing
 	}
-	k.peers = up
+	k.count = k.count || !slices.Equal(k.peers, up)
+	k.peers, k.all = up, members
 	r := Agree(members, now)
+	k.warn(r, members)
 	if r.Equal(k.rule) {
 		return
 	}
@@ -167,7 +190,7 @@ func (k *Keeper) Look(now time.Time) {
 	if slices.ContainsFunc(members, func(m Member) bool { return m.leaves }) {
 		settle = 0
 	}
-	k.rule, k.scan, k.due, k.pause = r, true, now.Add(settle), firstRetry
+	k.rule, k.scan, k.due, k.pause, k.count = r, true, now.Add(settle), firstRetry, true
 }
 
 // begin starts a scan if one is due.
@@ -182,7 +205,7 @@ func (k *Keeper) begin(now time.Time) bool {
 }
 
 // end records the end of a scan. failed means that a member did not answer.
-func (k *Keeper) end(missing int, failed bool, err error) {
+func (k *Keeper) end(missing int, lost string, failed bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err == nil && !failed {
@@ -190,8 +213,9 @@ func (k *Keeper) end(missing int, failed bool, err error) {
 	}
 	k.looked = nil
 	if missing > 0 && missing != k.left {
-		k.Log.Warn("this master lacks returns that it has to store, and no reachable master has them; retrying", "returns", missing)
+		k.Log.Warn("this master lacks returns that it has to store, and no reachable master has them; retrying", "returns", missing, "oldest", lost)
 	}
+	k.lost = lost
 	if k.left = missing; err == nil && missing == 0 && !failed {
 		k.pause = firstRetry
 		return
@@ -252,16 +276,16 @@ func (k *Keeper) take() (places []job.Place) {
 	return places
 }
 
-// get gets and stores contents, and returns how many it did not get. failed means that a member did not answer.
-func (k *Keeper) get(ctx context.Context, places []job.Place) (lacks int, failed bool, err error) {
+// get gets and stores contents, and returns those that it did not get. failed means that a member did not answer.
+func (k *Keeper) get(ctx context.Context, places []job.Place) (lacks []job.Place, failed bool, err error) {
 	if len(places) == 0 {
-		return 0, false, nil
+		return nil, false, nil
 	}
 	contents, failed := k.fetch(ctx, places)
 	if _, err := k.Store.Fill(contents); err != nil {
-		return 0, failed, err
+		return nil, failed, err
 	}
-	return len(places) - len(contents), failed, nil
+	return slices.DeleteFunc(slices.Clone(places), func(p job.Place) bool { return contents[p.Name()] != nil }), failed, nil
 }
 
 // Contents implements job.Contents.
@@ -285,8 +309,8 @@ func (k *Keeper) connecting() bool {
 	return time.Since(k.started) < connectTime && (k.rule == nil || len(k.down) > 0)
 }
 
-// fetch gets contents from the reachable members. It asks for each return the most probable one first. failed means that a member did not
-// answer.
+// fetch gets contents from the reachable members. It asks for each return the most probable one first. A content with another checksum
+// than expected counts only if no member has a better one. failed means that a member did not answer.
 func (k *Keeper) fetch(ctx context.Context, places []job.Place) (out map[string][]byte, failed bool) {
 	k.mu.Lock()
 	rule, peers := k.rule, slices.Clone(k.peers)
@@ -295,7 +319,12 @@ func (k *Keeper) fetch(ctx context.Context, places []job.Place) (out map[string]
 	if rule == nil {
 		return out, true
 	}
+	others := map[string][]byte{}         // with another checksum
 	asked := map[string]map[string]bool{} // by name and member
+	byName := map[string]job.Place{}
+	for _, p := range places {
+		byName[p.Name()] = p
+	}
 	rest := places
 	for len(rest) > 0 && ctx.Err() == nil {
 		questions := map[string][]string{}
@@ -328,7 +357,13 @@ func (k *Keeper) fetch(ctx context.Context, places []job.Place) (out map[string]
 					peers = slices.DeleteFunc(peers, func(id string) bool { return id == peer })
 					return
 				}
-				maps.Copy(out, contents)
+				for name, raw := range contents {
+					if readable, fits := byName[name].Fits(raw); fits {
+						out[name] = raw
+					} else if readable && others[name] == nil {
+						others[name] = raw
+					}
+				}
 				for _, name := range names[:min(done, len(names))] {
 					if asked[name] == nil {
 						asked[name] = map[string]bool{}
@@ -339,6 +374,11 @@ func (k *Keeper) fetch(ctx context.Context, places []job.Place) (out map[string]
 		}
 		wg.Wait()
 		rest = slices.DeleteFunc(slices.Clone(rest), func(p job.Place) bool { return out[p.Name()] != nil })
+	}
+	for name, raw := range others {
+		if out[name] == nil {
+			out[name] = raw
+		}
 	}
 	return out, failed || ctx.Err() != nil
 }
@@ -356,8 +396,16 @@ type Status struct {
 	Masters int
 	// Why is the reason if all members store all returns although fewer copies are configured.
 	Why string
-	// Missing is the number of returns that this master has to store and lacks, -1 if it is not known yet.
+	// Missing is the number of returns that this master has to store and lacks, -1 if it is not known yet. Lost is the oldest job
+	// among those that no reachable member has.
 	Missing int
+	Lost    string
+	// Few is the number of returns of which too few copies are on reachable members, and Oldest the oldest job among them. Each is
+	// counted by one member.
+	Few    int
+	Oldest string
+	// Senseless is what is wrong with the configured numbers of copies, or "".
+	Senseless string
 }
 
 // Status returns the state of the copies on this master.
@@ -365,7 +413,7 @@ func (k *Keeper) Status() Status {
 	k.init()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s := Status{Missing: -1}
+	s := Status{Missing: -1, Few: k.few, Oldest: k.oldest, Lost: k.lost, Senseless: k.warned}
 	if k.rule != nil {
 		s.Copies, s.Masters, s.Why = k.rule.N, len(k.rule.Members), k.rule.Why
 	}

@@ -1,6 +1,7 @@
 package copies
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func (m *node) start() {
 			}
 			return f.nodes[peer].keeper.Answer(names)
 		}}
-	s.Stream().Fetch(m.keeper.Contents)
+	s.Stream().Fetch(m.keeper.Contents, m.keeper.Where)
 	m.keeper.Look(f.now)
 }
 
@@ -182,7 +183,7 @@ func (m *node) work() {
 		}
 		lacks, failed, err := k.get(ctx, places)
 		must(m.f.t, err)
-		k.got(lacks > 0 || failed, nil)
+		k.got(len(lacks) > 0 || failed, nil)
 	}
 	if !k.begin(m.f.now.Add(lastRetry)) {
 		return
@@ -196,9 +197,9 @@ func (m *node) work() {
 		must(m.f.t, err)
 		lacks, silent, err := k.get(ctx, places)
 		must(m.f.t, err)
-		missing, failed = missing+lacks, failed || silent
+		missing, failed = missing+len(lacks), failed || silent
 	}
-	k.end(missing, failed, nil)
+	k.end(missing, "", failed, nil)
 }
 
 // publish starts a job at a master.
@@ -574,3 +575,48 @@ func known(t *testing.T, f *fleet, at string, jobs map[string][]string) map[stri
 }
 
 var _ oplog.Selective = (*job.Stream)(nil)
+
+// TestDamagedContent: a master that gets a return prefers the content with the expected checksum, whatever the master answers that it asks
+// first, and never takes one that cannot be decoded.
+func TestDamagedContent(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 5, 3)
+	jid := f.publish(f.ids()[0], "m0")
+	f.exchange()
+	f.answer(f.ids()[0], jid, "m0")
+	f.exchange()
+	f.step(lastRetry)
+	for _, at := range f.ids() {
+		m := f.nodes[at]
+		places, _, _, err := m.store.Stream().Shorts(job.Cursor{}, 10, func(job.Place) bool { return true })
+		must(t, err)
+		if len(places) == 0 {
+			continue
+		}
+		name, ask := places[0].Name(), m.keeper.Ask
+		good := m.keeper.Contents(places)[name]
+		other := bytes.Replace(good, []byte("m0"), []byte("m1"), 1)
+		if len(good) == 0 || bytes.Equal(good, other) {
+			t.Fatalf("%s gets %q", at, good)
+		}
+		for _, c := range []struct {
+			first, rest, want []byte
+		}{{other, good, good}, {good[:len(good)-1], good, good}, {other, other, other}, {good[:len(good)-1], other, other}, {good[1:], good[1:], nil}} {
+			asked := 0
+			m.keeper.Ask = func(ctx context.Context, peer string, names []string) (map[string][]byte, int, error) {
+				contents, done, err := ask(ctx, peer, names)
+				if asked++; contents[name] != nil && asked == 1 {
+					contents[name] = c.first
+				} else if contents[name] != nil {
+					contents[name] = c.rest
+				}
+				return contents, done, err
+			}
+			if got := m.keeper.Contents(places)[name]; !bytes.Equal(got, c.want) {
+				t.Errorf("%s, answers %q and %q: %q", at, c.first, c.rest, got)
+			}
+		}
+		return
+	}
+	t.Error("all masters store the return")
+}

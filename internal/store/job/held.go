@@ -37,6 +37,18 @@ type Place struct {
 	Receiver string
 	// Issuer is the id of the master that published the job, "" if none did.
 	Issuer string
+	// Sum is the checksum of the content, "" if unknown. It differs from that of a valid content if two masters got different
+	// returns of the minion.
+	Sum string
+}
+
+// Fits reports whether a content can be decoded (readable), and has the checksum of the return.
+func (p Place) Fits(content []byte) (readable, fits bool) {
+	if _, err := decodeDict(content); err != nil {
+		return false, false
+	}
+	sum := checksum(content)
+	return true, p.Sum == "" || p.Sum == string(sum[:])
 }
 
 // Name returns the name of a return for Contents and Fill.
@@ -81,6 +93,9 @@ func sumReturn(raw []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// sumOf returns the checksum in a short return.
+func sumOf(raw []byte) string { return string(raw[1 : 1+sumLen]) }
+
 // receiverOf returns the receiver in a short return.
 func receiverOf(raw []byte) string { return string(raw[1+sumLen:]) }
 
@@ -97,8 +112,9 @@ func beats(ret, old []byte) bool {
 // Place sets which masters store a return. Before, and for nil, all do.
 func (s *Stream) Place(h Holds) { s.holds.Store(&h) }
 
-// Fetch sets the function that gets contents from other masters. Call it before the first read.
-func (s *Stream) Fetch(c Contents) { s.contents = c }
+// Fetch sets the functions that get contents from other masters, and that describe which masters have to store a return.
+// Call it before the first read.
+func (s *Stream) Fetch(c Contents, where func(p Place) string) { s.contents, s.where = c, where }
 
 func (s *Stream) isHolder(master string, p Place) bool {
 	h := s.holds.Load()
@@ -108,7 +124,7 @@ func (s *Stream) isHolder(master string, p Place) bool {
 // placeOf returns the Place of a short return.
 func placeOf(hour *bolt.Bucket, jid, id string, raw []byte) Place {
 	_, issuer := readFrom(hour, jid)
-	return Place{JID: jid, ID: id, Receiver: receiverOf(raw), Issuer: issuer}
+	return Place{JID: jid, ID: id, Receiver: receiverOf(raw), Issuer: issuer, Sum: sumOf(raw)}
 }
 
 var _ oplog.Selective = (*Stream)(nil)
@@ -141,15 +157,20 @@ func onlyFull(_ *bolt.Bucket, _, _ string, raw []byte) []byte {
 	return raw
 }
 
-// Cursor is a position of Wanted.
+// Cursor is a position of Wanted and Shorts.
 type Cursor struct{ hour, key []byte }
 
-// wantedStep bounds the entries that one call of Wanted reads.
+// wantedStep bounds the entries that one call of Shorts reads.
 const wantedStep = 5000
 
 // Wanted returns short returns whose content this master has to store, from a position on, and where
 // to continue. It reads a part of the store, and at most limit such returns; done is true at the end.
 func (s *Stream) Wanted(from Cursor, limit int) (places []Place, next Cursor, done bool, err error) {
+	return s.Shorts(from, limit, func(p Place) bool { return s.isHolder(s.id, p) })
+}
+
+// Shorts is Wanted for the short returns that keep selects.
+func (s *Stream) Shorts(from Cursor, limit int, keep func(p Place) bool) (places []Place, next Cursor, done bool, err error) {
 	err = s.file.view(func(tx *bolt.Tx) error {
 		places = nil
 		hours := tx.Bucket(hoursBucket)
@@ -173,7 +194,7 @@ func (s *Stream) Wanted(from Cursor, limit int) (places []Place, next Cursor, do
 				if entry != entryReturn || !isShort(v) {
 					continue
 				}
-				if p := placeOf(hour, jid, id, v); s.isHolder(s.id, p) {
+				if p := placeOf(hour, jid, id, v); keep(p) {
 					places = append(places, p)
 				}
 			}
@@ -244,6 +265,9 @@ func (s *Stream) Full(names []string, size int) (out map[string][]byte, done int
 			raw := hour.Get(startKey(name))
 			if raw == nil || isShort(raw) {
 				continue
+			}
+			if _, err := decodeDict(raw); err != nil {
+				continue // damaged; another master may have it
 			}
 			out[name] = bytes.Clone(raw)
 			size -= len(raw)
@@ -329,9 +353,12 @@ func (s *Store) Stored(jid string) (stored map[string]*value.Dict, short []Place
 }
 
 // elsewhere returns the dict shown instead of a return whose content cannot be got.
-func elsewhere() *value.Dict {
-	return value.DictOf("return", "ERROR: This return is stored on other masters of the cluster, and none of those that have it can be reached.",
-		"retcode", 1, "success", false)
+func (s *Store) elsewhere(jid string, e rawReturn) *value.Dict {
+	text := "ERROR: This return is stored on other masters of the cluster, and none of those that have it can be reached."
+	if s.stream != nil && s.stream.where != nil {
+		text += " Masters that have to store it: " + s.stream.where(e.place(jid)) + "."
+	}
+	return value.DictOf("return", text, "retcode", 1, "success", false)
 }
 
 // ReturnedBy returns the minions that have returned a job, sorted. It asks no other master.
@@ -379,7 +406,7 @@ func (s *Store) complete(jid string, got []rawReturn) {
 	var places []Place
 	for _, e := range got {
 		if isShort(e.raw) {
-			places = append(places, Place{JID: jid, ID: e.id, Receiver: receiverOf(e.raw), Issuer: e.issuer})
+			places = append(places, e.place(jid))
 		}
 	}
 	if len(places) == 0 {
@@ -397,6 +424,11 @@ func (s *Store) complete(jid string, got []rawReturn) {
 type rawReturn struct {
 	id, issuer string
 	raw        []byte
+}
+
+// place returns the Place of a short return.
+func (e rawReturn) place(jid string) Place {
+	return Place{JID: jid, ID: e.id, Receiver: receiverOf(e.raw), Issuer: e.issuer, Sum: sumOf(e.raw)}
 }
 
 // expiring reports whether a job may have expired on other masters.

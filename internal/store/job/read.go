@@ -119,7 +119,7 @@ func (s *Store) eachReturn(jid string, fn func(id string, ret *value.Dict, missi
 				if s.expiring(jid) {
 					continue
 				}
-				if !fn(e.id, elsewhere(), true) {
+				if !fn(e.id, s.elsewhere(jid, e), true) {
 					return nil
 				}
 				continue

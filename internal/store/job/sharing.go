@@ -34,6 +34,7 @@ type Stream struct {
 
 	holds    atomic.Pointer[Holds]
 	contents Contents
+	where    func(p Place) string
 }
 
 // Taken is a change from another master that was new to this store.
