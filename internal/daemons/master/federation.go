@@ -331,6 +331,12 @@ func (h *hubHost) Announce(jid string, minions []string) {
 	h.bus.Fire(salt.Tag("job", jid, "new"), value.DictOf("jid", jid, "minions", minions, "missing", &value.List{}))
 }
 
+// Returned implements federation.HubHost.
+func (h *hubHost) Returned(jid string) ([]string, error) {
+	rets, err := h.jobs.Returns(jid)
+	return slices.Collect(maps.Keys(rets)), err
+}
+
 // OwnMinion implements federation.HubHost.
 func (h *hubHost) OwnMinion(id string) bool {
 	st, _, err := h.keys.Lookup(id)

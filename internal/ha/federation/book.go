@@ -21,6 +21,7 @@ const (
 	summariesBucket = "summaries"
 	ownersBucket    = "owners"
 	sitesBucket     = "sites"
+	overBucket      = "over"
 )
 
 // book keeps small records on disk. Changes that wait at the same time share one flush.
@@ -49,7 +50,7 @@ func openBook(path string) (*book, error) {
 	}
 	b := &book{file: file, changes: make(chan change, 1024), quit: make(chan struct{}), ended: make(chan struct{})}
 	err = file.Update(func(tx *bolt.Tx) error {
-		for _, name := range []string{jobsBucket, summariesBucket, ownersBucket, sitesBucket} {
+		for _, name := range []string{jobsBucket, summariesBucket, ownersBucket, sitesBucket, overBucket} {
 			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
 				return err
 			}
@@ -127,22 +128,23 @@ func (c *change) to(bucket *bolt.Bucket) error {
 }
 
 // put stores a record, and returns when it is on disk.
-func (b *book) put(bucket, key string, d *value.Dict) error {
-	content, err := msgpack.Marshal(d, msgpack.NewSpec)
-	if err != nil {
-		return salt.Errorf(salt.Invalid, "cannot record a job of the federation: %w", err)
-	}
-	return b.wait(change{bucket: bucket, key: key, content: content})
-}
+func (b *book) put(bucket, key string, d *value.Dict) error { return <-b.begin(bucket, key, d) }
 
-func (b *book) wait(c change) error {
-	c.done = make(chan error, 1)
+// begin begins to store a record. Records of one key are stored in the order of the calls. The result
+// receives once, when the record is on disk.
+func (b *book) begin(bucket, key string, d *value.Dict) <-chan error {
+	c := change{bucket: bucket, key: key, done: make(chan error, 1)}
+	var err error
+	if c.content, err = msgpack.Marshal(d, msgpack.NewSpec); err != nil {
+		c.done <- salt.Errorf(salt.Invalid, "cannot record a job of the federation: %w", err)
+		return c.done
+	}
 	select {
 	case b.changes <- c:
-		return <-c.done
 	case <-b.quit:
-		return salt.Errorf(salt.Unavailable, "the master stops")
+		c.done <- salt.Errorf(salt.Unavailable, "the master stops")
 	}
+	return c.done
 }
 
 // later stores a record without waiting. It may be lost with the process, so that the other end

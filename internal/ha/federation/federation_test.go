@@ -132,3 +132,44 @@ func TestBook(t *testing.T) {
 		t.Errorf("%d records: %v", n, err)
 	}
 }
+
+// TestNewer: masters of a site number their summaries each for itself, so that the count decides.
+func TestNewer(t *testing.T) {
+	for _, c := range []struct {
+		before summed
+		in     wire.SiteSummary
+		want   bool
+	}{
+		{summed{}, wire.SiteSummary{Version: 1}, true},
+		{summed{4, 1, false}, wire.SiteSummary{Version: 2, OK: 2, Final: true}, true},
+		{summed{2, 2, true}, wire.SiteSummary{Version: 9, OK: 1, Final: true}, false},
+		{summed{2, 2, true}, wire.SiteSummary{Version: 9, OK: 1, Failed: 1}, false},
+		{summed{2, 1, false}, wire.SiteSummary{Version: 1, OK: 1, Final: true}, true},
+		{summed{2, 1, false}, wire.SiteSummary{Version: 2, OK: 1}, false},
+		{summed{2, 1, false}, wire.SiteSummary{Version: 3, OK: 1}, true},
+	} {
+		if got := newer(&c.before, &c.in); got != c.want {
+			t.Errorf("%+v after %+v: %v", c.in, c.before, got)
+		}
+	}
+}
+
+// TestAnswer: answers of several masters of a site, and of one whose disk was restored.
+func TestAnswer(t *testing.T) {
+	p := &sitePart{state: StateWaiting}
+	step := func(in wire.SiteStored, minions []string, state string, count int) {
+		t.Helper()
+		p.answer(&in, minions)
+		if p.state != state || len(p.minions) != count {
+			t.Errorf("after %+v: %s with %v", in, p.state, p.minions)
+		}
+	}
+	step(wire.SiteStored{Refused: "no", Master: "a"}, nil, StateRefused, 0)
+	step(wire.SiteStored{Master: "b", More: true}, []string{"m1", "m2"}, StateStored, 2)
+	step(wire.SiteStored{Master: "b"}, []string{"m2", "m3"}, StateStored, 3)
+	step(wire.SiteStored{Refused: "expired", Master: "a"}, nil, StateStored, 3)
+	step(wire.SiteStored{Refused: "expired", Master: "b"}, nil, StateLost, 3)
+	step(wire.SiteStored{Master: "b"}, []string{"m3"}, StateStored, 3)
+	p.final = true
+	step(wire.SiteStored{Refused: "expired", Master: "b"}, nil, StateStored, 3)
+}

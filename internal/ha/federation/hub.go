@@ -2,9 +2,11 @@ package federation
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +28,8 @@ type HubHost interface {
 	Store(jid, id string, ret *value.Dict, done func(error))
 	// Announce adds minions to a job whose command has been given before.
 	Announce(jid string, minions []string)
+	// Returned returns the minions whose returns of a job are stored.
+	Returned(jid string) ([]string, error)
 	// OwnMinion reports whether an id is that of a minion of the hub's own.
 	OwnMinion(id string) bool
 	// Fire fires an event.
@@ -44,8 +48,10 @@ type HubConfig struct {
 	Wait time.Duration
 	// Keep is how long jobs are remembered.
 	Keep time.Duration
-	Host HubHost
-	Log  *slog.Logger
+	// Again is when a command is first sent again whose final summary is missing.
+	Again time.Duration
+	Host  HubHost
+	Log   *slog.Logger
 }
 
 // The states of a command at a site, as the hub knows them.
@@ -54,6 +60,7 @@ const (
 	StateStored  = "stored"
 	StateRefused = "refused"
 	StateExpired = "expired" // it did not arrive in time
+	StateLost    = "lost"    // the site confirmed it, and does not know it any more
 )
 
 // Command is a command that was given to sites.
@@ -64,6 +71,7 @@ type Command struct {
 	waiting int           // connected sites that have not answered
 	heard   chan struct{} // closed when waiting is 0
 	open    bool          // Issue has not returned
+	loaded  bool          // it was read from the journal
 	stored  chan error    // receives once, when the journal has the command
 }
 
@@ -75,7 +83,12 @@ type sitePart struct {
 	reason  string
 	minions []string // by the names that the hub has for them
 	missing []string
-	live    bool // the site was connected when the command was given
+	live    bool    // the site was connected when the command was given
+	heard   bool    // the site has answered since the command was given
+	by      string  // the master of the site that confirmed it
+	summed  *summed // the stored summary, nil until it is needed
+	final   bool    // its final summary is stored
+	asked   bool    // for returns that are missing here
 	tryAt   time.Time
 	pause   time.Duration
 }
@@ -118,6 +131,9 @@ func NewHub(cfg HubConfig) (*Hub, error) {
 	h := &Hub{
 		cfg: cfg, log: cfg.Log.With("component", "federation"), limited: ratelimit.NewLog(cfg.Log, 3, time.Minute), jobs: map[string]*Command{},
 		owners: map[string]string{}, sites: map[string]*siteState{}, made: map[string]bool{}, streams: wait.NewWakeup(), ctx: context.Background(),
+	}
+	if h.cfg.Again <= 0 {
+		h.cfg.Again = time.Minute
 	}
 	h.opener = sealed.NewOpener(h.trusts)
 	var err error
@@ -164,8 +180,8 @@ func (h *Hub) load() error {
 	}); err != nil {
 		return err
 	}
-	return h.book.each(jobsBucket, "", func(jid string, d *value.Dict) {
-		j := &Command{sites: map[string]*sitePart{}}
+	err = h.book.each(jobsBucket, "", func(jid string, d *value.Dict) {
+		j := &Command{sites: map[string]*sitePart{}, loaded: true}
 		cmd, _ := d.At("cmd").(*value.Dict)
 		if wire.Decode(cmd, &j.cmd) != nil {
 			return
@@ -176,18 +192,32 @@ func (h *Hub) load() error {
 		for k, v := range sites.All() {
 			if p, ok := v.(*value.Dict); ok {
 				j.sites[value.Str(k)] = &sitePart{tgt: p.At("tgt"), tgtType: value.Str(p.At("tgt_type")), state: value.Str(p.At("state")),
-					reason: value.Str(p.At("reason")), minions: value.OnlyTexts(p.At("minions"))}
+					reason: value.Str(p.At("reason")), minions: value.OnlyTexts(p.At("minions")), by: textOf(p.At("by"))}
 			}
 		}
 		h.jobs[jid] = j
 	})
+	if err != nil {
+		return err
+	}
+	return h.book.each(summariesBucket, "", func(key string, d *value.Dict) {
+		jid, site, _ := strings.Cut(key, "/")
+		if j := h.jobs[jid]; j != nil && j.sites[site] != nil {
+			j.sites[site].final, _ = d.At("final").(bool)
+		}
+	})
+}
+
+func textOf(v any) string {
+	s, _ := v.(string)
+	return s
 }
 
 func (j *Command) record() *value.Dict {
 	sites := value.NewDict(len(j.sites))
 	for _, name := range slices.Sorted(maps.Keys(j.sites)) {
 		p := j.sites[name]
-		sites.Set(name, value.DictOf("tgt", p.tgt, "tgt_type", p.tgtType, "state", p.state, "reason", p.reason, "minions", value.Strings(p.minions)))
+		sites.Set(name, value.DictOf("tgt", p.tgt, "tgt_type", p.tgtType, "state", p.state, "reason", p.reason, "minions", value.Strings(p.minions), "by", p.by))
 	}
 	return value.DictOf("cmd", wire.Encode(j.cmd), "given", j.given.UnixMilli(), "sites", sites)
 }
@@ -297,7 +327,7 @@ func (h *Hub) accepted() (map[string]string, error) {
 }
 
 // publish sends a message. What is lost is repeated.
-func (h *Hub) publish(subject, kind, to string, data any) {
+func (h *Hub) publish(subject, kind, to string, data any) error {
 	b, err := h.cfg.Key.Seal(kind, to, data)
 	if err == nil {
 		err = h.conn.Publish(subject, b)
@@ -305,6 +335,7 @@ func (h *Hub) publish(subject, kind, to string, data any) {
 	if err != nil && h.ctx.Err() == nil {
 		h.limited.Log(slog.LevelDebug, "cannot send to the bus now", "kind", kind, "site", to, "err", err)
 	}
+	return err
 }
 
 // take handles a message of a site.
@@ -423,22 +454,26 @@ func (h *Hub) stored(site string, in *wire.SiteStored) error {
 		return salt.Errorf(salt.Denied, "the site %s has no command %s", site, in.JID)
 	}
 	p := j.sites[site]
-	first := p.state == StateWaiting || p.state == StateExpired
-	if !first {
+	before, known := p.state, len(p.minions)
+	if !p.answer(in, h.names(site, in.Minions)) {
 		h.mu.Unlock()
 		return nil
 	}
-	p.state, p.minions, p.missing = StateStored, h.names(site, in.Minions), value.OnlyTexts(in.Missing)
-	if in.Refused != "" {
-		p.state, p.reason = StateRefused, in.Refused
-	}
 	late := !j.open
-	if p.live && j.waiting > 0 {
-		if j.waiting--; j.waiting == 0 {
-			close(j.heard)
+	if before != p.state {
+		p.pause = h.cfg.Again
+		p.tryAt = time.Now().Add(p.pause)
+	}
+	if !in.More && !p.heard {
+		p.heard = true
+		if p.live && j.waiting > 0 {
+			if j.waiting--; j.waiting == 0 {
+				close(j.heard)
+			}
 		}
 	}
-	minions := p.minions
+	minions := slices.Clone(p.minions[known:])
+	state, reason, all := p.state, p.reason, len(p.minions)
 	var record *value.Dict
 	if !j.cmd.Passing {
 		record = j.record()
@@ -450,8 +485,52 @@ func (h *Hub) stored(site string, in *wire.SiteStored) error {
 	if late && len(minions) > 0 && !j.cmd.Passing {
 		h.cfg.Host.Announce(in.JID, minions)
 	}
-	h.tell(in.JID, site, value.DictOf("state", p.state, "reason", p.reason, "minions", int64(len(minions))))
+	if state == StateLost {
+		h.log.Error("a site lost a command that it had confirmed; was its disk restored from an older copy?", "jid", in.JID, "site", site, "reason", in.Refused)
+	}
+	if state != before || len(minions) > 0 {
+		h.tell(in.JID, site, value.DictOf("state", state, "reason", reason, "minions", int64(all)))
+	}
 	return nil
+}
+
+// answer applies the answer of a site, and reports whether it says something new. Masters of a site
+// that share nothing answer each, and a long list of minions comes in parts, so minions are added.
+func (p *sitePart) answer(in *wire.SiteStored, minions []string) (news bool) {
+	switch {
+	case in.Refused == "":
+		news = p.state != StateStored
+		p.state, p.reason = StateStored, ""
+		if p.by == "" || news {
+			p.by = in.Master
+		}
+		all := join(p.minions, minions)
+		news = news || len(all) > len(p.minions)
+		p.minions, p.missing = all, join(p.missing, value.OnlyTexts(in.Missing))
+		return news || !p.heard && !in.More
+	case p.state == StateWaiting || p.state == StateExpired:
+		p.state, p.reason = StateRefused, in.Refused
+		return true
+	case p.state == StateStored && !p.final && p.by != "" && p.by == in.Master:
+		p.state, p.reason = StateLost, "the site confirmed this command, and does not know it any more: "+in.Refused
+		return true
+	}
+	return false
+}
+
+// join appends the names of a list that another one lacks.
+func join(to, more []string) []string {
+	have := make(map[string]bool, len(to))
+	for _, id := range to {
+		have[id] = true
+	}
+	for _, id := range more {
+		if !have[id] {
+			have[id] = true
+			to = append(to, id)
+		}
+	}
+	return to
 }
 
 // tell fires an event about a job at a site.
@@ -511,35 +590,103 @@ func (h *Hub) returned(site string, in *wire.SiteReturns) error {
 
 // summary stores the summary of a site, and confirms it.
 func (h *Hub) summary(site string, in *wire.SiteSummary) error {
+	key := in.JID + "/" + site
 	h.mu.Lock()
 	j := h.jobs[in.JID]
-	h.mu.Unlock()
 	if j == nil || j.sites[site] == nil {
+		h.mu.Unlock()
 		return salt.Errorf(salt.Denied, "the site %s has no command %s", site, in.JID)
 	}
-	key := in.JID + "/" + site
-	var before wire.SiteSummary
-	if err := h.book.each(summariesBucket, key, func(_ string, d *value.Dict) { wire.View(d, &before) }); err != nil {
-		return err
+	p := j.sites[site]
+	if p.summed == nil {
+		var before wire.SiteSummary
+		if err := h.book.each(summariesBucket, key, func(_ string, d *value.Dict) { wire.View(d, &before) }); err != nil {
+			h.mu.Unlock()
+			return err
+		}
+		p.summed = summedOf(&before)
 	}
-	version := max(before.Version, in.Version)
-	news := in.Version > before.Version || in.OK+in.Failed > before.OK+before.Failed || in.Final && !before.Final
-	if !news {
-		h.publish(subjectDown+site, kindConfirmed, site, wire.SiteConfirmed{JID: in.JID, Version: version})
+	is := summedOf(in)
+	is.version = max(is.version, p.summed.version)
+	if !newer(p.summed, in) {
+		was := *p.summed
+		h.mu.Unlock()
+		h.counted(site, j, was)
+		h.confirm(site, in.JID, was)
 		return nil
 	}
+	p.summed = is
 	d := wire.Encode(*in)
-	d.Set("version", version)
+	d.Set("version", is.version)
+	stored := h.book.begin(summariesBucket, key, d)
+	h.mu.Unlock()
 	h.work.Go(func() {
-		if err := h.book.put(summariesBucket, key, d); err != nil {
+		if err := <-stored; err != nil {
+			h.mu.Lock()
+			p.summed = nil // as it is on disk
+			h.mu.Unlock()
 			h.limited.Log(slog.LevelError, "cannot store the summary of a site; it is sent again", "jid", in.JID, "site", site, "err", err)
 			return
 		}
 		h.summaries.Add(1)
-		h.publish(subjectDown+site, kindConfirmed, site, wire.SiteConfirmed{JID: in.JID, Version: version})
+		h.counted(site, j, *is)
+		h.confirm(site, in.JID, *is)
 		h.tell(in.JID, site, d.Clone())
 	})
 	return nil
+}
+
+// summed is what decides whether a summary is newer than another one.
+type summed struct {
+	version, returns int64
+	final            bool
+}
+
+func summedOf(s *wire.SiteSummary) *summed { return &summed{s.Version, s.OK + s.Failed, s.Final} }
+
+// confirm tells a site which summary is stored.
+func (h *Hub) confirm(site, jid string, s summed) {
+	h.publish(subjectDown+site, kindConfirmed, site, wire.SiteConfirmed{JID: jid, Version: s.version, Counted: s.returns, Final: s.final})
+}
+
+// newer reports whether a summary replaces another one. Masters of a site that share nothing number
+// their summaries each for itself, and one that was restored from an older copy begins again, so what
+// counts more returns is newer.
+func newer(before *summed, in *wire.SiteSummary) bool {
+	if is := in.OK + in.Failed; is != before.returns {
+		return is > before.returns
+	}
+	return in.Final && !before.final || in.Final == before.final && in.Version > before.version
+}
+
+// counted records that a summary is stored. If this master was restarted since the command, it asks
+// for returns that it lost meanwhile: its disk may have been restored from an older copy.
+func (h *Hub) counted(site string, j *Command, s summed) {
+	h.mu.Lock()
+	p := j.sites[site]
+	p.final = p.final || s.final
+	check := s.final && j.loaded && !j.cmd.Summary && !p.asked
+	p.asked = p.asked || check
+	h.mu.Unlock()
+	if !check {
+		return
+	}
+	ids, err := h.cfg.Host.Returned(j.cmd.JID)
+	if err != nil {
+		h.limited.Log(slog.LevelWarn, "cannot count the returns of a job of a site", "jid", j.cmd.JID, "site", site, "err", err)
+		return
+	}
+	here := int64(0)
+	h.mu.Lock()
+	for _, id := range ids {
+		if name, of, ok := splitName(id); h.owners[id] == site || ok && of == site && name != "" {
+			here++
+		}
+	}
+	h.mu.Unlock()
+	if here < s.returns {
+		h.publish(subjectDown+site, kindAsk, site, wire.SiteAsk{JID: j.cmd.JID})
+	}
 }
 
 // presence records the state of a site, and sends it what it has not confirmed.
@@ -615,6 +762,13 @@ func (h *Hub) resend(now time.Time) {
 		over := now.UnixMilli() > j.cmd.Expires
 		for name, p := range j.sites {
 			switch {
+			case p.state == StateStored && !p.final:
+				// The site may have been restored from an older copy, or this master.
+				if !now.Before(p.tryAt) && h.isPresent(name, now) {
+					p.pause = min(max(2*p.pause, h.cfg.Again), 10*h.cfg.Again)
+					p.tryAt = now.Add(p.pause)
+					send = append(send, again{name, j.at(p)})
+				}
 			case p.state != StateWaiting:
 			case over:
 				p.state = StateExpired
@@ -629,7 +783,7 @@ func (h *Hub) resend(now time.Time) {
 	}
 	h.mu.Unlock()
 	for _, a := range send {
-		h.publish(subjectCommand+a.site, kindCommand, a.site, a.cmd)
+		h.command(a.site, a.cmd)
 	}
 	for _, a := range expired {
 		h.log.Warn("a command expired before a site confirmed it", "jid", a.cmd.JID, "site", a.site)
@@ -638,6 +792,16 @@ func (h *Hub) resend(now time.Time) {
 	for _, jid := range old {
 		h.book.remove(jobsBucket, jid)
 		_ = h.book.each(summariesBucket, jid+"/", func(key string, _ *value.Dict) { h.book.remove(summariesBucket, key) }) // tried again at the next start
+	}
+}
+
+// command sends a command to a site. One that is too large for the bus counts as refused.
+func (h *Hub) command(site string, c wire.SiteCommand) {
+	if err := h.publish(subjectCommand+site, kindCommand, site, c); errors.Is(err, nats.ErrMaxPayload) {
+		why := "the command is larger than a message of the bus may be (" + value.Str(h.conn.MaxPayload()) + " bytes)"
+		if err := h.stored(site, &wire.SiteStored{JID: c.JID, Refused: why}); err != nil {
+			h.log.Error("cannot refuse a command", "jid", c.JID, "site", site, "err", err)
+		}
 	}
 }
 
@@ -729,7 +893,7 @@ func (h *Hub) Issue(j *Command) (Issued, error) {
 	h.mu.Unlock()
 	if connected {
 		for name, p := range j.sites {
-			h.publish(subjectCommand+name, kindCommand, name, j.at(p))
+			h.command(name, j.at(p))
 		}
 		timer := time.NewTimer(h.cfg.Wait)
 		defer timer.Stop()

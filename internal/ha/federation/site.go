@@ -106,6 +106,7 @@ type Site struct {
 
 	mu   sync.Mutex
 	jobs map[string]*siteJob
+	done map[string]int64 // when commands expire whose jobs have ended, in Unix milliseconds
 }
 
 const (
@@ -135,7 +136,7 @@ func NewSite(cfg SiteConfig) (*Site, error) {
 	}
 	s := &Site{
 		cfg: cfg, log: cfg.Log.With("site", cfg.Name), limited: ratelimit.NewLog(cfg.Log, 3, time.Minute), wake: wait.NewWakeup(), present: wait.NewWakeup(),
-		slots: make(chan struct{}, maxPublishing), jobs: map[string]*siteJob{}, ctx: context.Background(),
+		slots: make(chan struct{}, maxPublishing), jobs: map[string]*siteJob{}, done: map[string]int64{}, ctx: context.Background(),
 	}
 	s.opener = sealed.NewOpener(func(id *sealed.Identity) error {
 		if id.Role != sealed.Hub || !cfg.Trusts(id.Fingerprint) {
@@ -159,6 +160,10 @@ func NewSite(cfg SiteConfig) (*Site, error) {
 
 // load reads the jobs of before the last restart.
 func (s *Site) load() error {
+	err := s.book.each(overBucket, "", func(jid string, d *value.Dict) { s.done[jid], _ = d.At("expires").(int64) })
+	if err != nil {
+		return err
+	}
 	return s.book.each(jobsBucket, "", func(jid string, d *value.Dict) {
 		j := &siteJob{confirmed: map[string]bool{}, fresh: map[string]*value.Dict{}, tally: newTally()}
 		cmd, _ := d.At("cmd").(*value.Dict)
@@ -279,8 +284,11 @@ func (s *Site) command(c wire.SiteCommand) bool {
 		return true
 	}
 	if j != nil && j.stage != stageKept {
+		// The hub lacks the final summary.
+		j.settled, j.pause, j.tryAt = false, 0, time.Time{}
 		s.mu.Unlock()
 		s.stored(j)
+		s.wake.Wake()
 		return true
 	}
 	if j == nil {
@@ -337,8 +345,10 @@ func (s *Site) start(j *siteJob) (err error) {
 	var missing []string
 	switch {
 	case known:
+	case s.isOver(jid):
+		stage, refused = stageRefused, "the job has ended, and this site does not keep it any more"
 	case time.Now().UnixMilli() >= j.cmd.Expires:
-		stage, refused = stageRefused, "the command expired before it arrived"
+		stage, refused = stageRefused, "the command expired before it arrived; if that is wrong, compare the clocks"
 	default:
 		// The hub gets no answer before the command is in the book. The job is on disk before it is
 		// published, so a restart in between finds it there.
@@ -394,12 +404,34 @@ func (s *Site) forget(jid string) {
 	s.mu.Unlock()
 }
 
-// stored tells the hub that a command is stored here.
+// stored tells the hub that a command is stored here. A long list of minions travels in parts.
 func (s *Site) stored(j *siteJob) {
 	s.mu.Lock()
-	m := wire.SiteStored{JID: j.cmd.JID, Refused: j.refused, Minions: value.Strings(j.minions), Missing: value.Strings(j.missing)}
+	refused, minions, missing := j.refused, j.minions, j.missing
 	s.mu.Unlock()
-	s.send(subjectUp, kindStored, m)
+	limit := maxBatch
+	if n := int(s.conn.MaxPayload()); n > 0 {
+		limit = min(limit, n/4)
+	}
+	part := func(all []string) (first, rest []string) {
+		size := 0
+		for i, id := range all {
+			if size += len(id) + 3; size > limit && i > 0 {
+				return all[:i], all[i:]
+			}
+		}
+		return all, nil
+	}
+	for more := true; more; {
+		m := wire.SiteStored{JID: j.cmd.JID, Refused: refused, Master: s.cfg.Master}
+		var now, unknown []string
+		now, minions = part(minions)
+		unknown, missing = part(missing)
+		m.Minions, m.Missing = value.Strings(now), value.Strings(unknown)
+		more = len(minions) > 0 || len(missing) > 0
+		m.More = more
+		s.send(subjectUp, kindStored, m)
+	}
 }
 
 // send sends a message to the hub. What is lost is repeated.
@@ -478,6 +510,7 @@ func (s *Site) report(ctx context.Context) {
 		} else {
 			first = true
 		}
+		s.forgetExpired(time.Now())
 		if wait.Until(ctx, s.present.C(), presenceEvery-wait.Jitter(presenceEvery/10)); ctx.Err() != nil {
 			return
 		}
@@ -600,9 +633,41 @@ func (s *Site) over(j *siteJob, now time.Time) bool {
 }
 
 func (s *Site) end(j *siteJob) {
-	s.forget(j.cmd.JID)
-	if !j.cmd.Passing {
-		s.book.remove(jobsBucket, j.cmd.JID)
+	jid := j.cmd.JID
+	s.forget(jid)
+	if j.cmd.Passing {
+		return
+	}
+	s.book.remove(jobsBucket, jid)
+	if j.stage == stagePublished && time.Now().UnixMilli() < j.cmd.Expires {
+		// If the job store forgets the job before the command expires, a copy of it must not run.
+		s.mu.Lock()
+		s.done[jid] = j.cmd.Expires
+		s.mu.Unlock()
+		s.book.later(overBucket, jid, value.DictOf("expires", j.cmd.Expires))
+	}
+}
+
+// isOver reports whether the job of a command that has not expired has ended.
+func (s *Site) isOver(jid string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.done[jid] != 0
+}
+
+// forgetExpired forgets jobs that have ended and whose commands have expired.
+func (s *Site) forgetExpired(now time.Time) {
+	var gone []string
+	s.mu.Lock()
+	for jid, expires := range s.done {
+		if now.UnixMilli() > expires {
+			delete(s.done, jid)
+			gone = append(gone, jid)
+		}
+	}
+	s.mu.Unlock()
+	for _, jid := range gone {
+		s.book.remove(overBucket, jid)
 	}
 }
 
@@ -747,10 +812,12 @@ func (s *Site) confirmed(c *wire.SiteConfirmed) {
 				j.confirmed[id] = true
 			}
 		}
-		if c.Version > 0 && c.Version >= j.version {
+		// Masters of a site that share nothing get each other's confirmations, so what counts is
+		// what the confirmed summary says.
+		if c.Version > 0 && c.Counted >= int64(j.counted) && (c.Final || !j.final) {
 			j.settled = true
-			j.version = c.Version // the hub may have one of before a restart
 		}
+		j.version = max(j.version, c.Version) // the hub may have one of before a restart
 	}
 	s.mu.Unlock()
 	if j != nil {

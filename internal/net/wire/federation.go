@@ -64,6 +64,9 @@ type SiteStored struct {
 	Minions *value.List `wire:"minions,omitempty"`
 	Missing *value.List `wire:"missing,omitempty"`
 	Refused string      `wire:"refused,omitempty" max:"4096"`
+	// Master is the one that answers. More says that further messages name more minions.
+	Master string `wire:"master,omitempty" max:"255"`
+	More   bool   `wire:"more,omitempty"`
 }
 
 // SiteReturns are returns of a job from minions of a site. Returns has a dict for each id.
@@ -93,6 +96,10 @@ type SiteConfirmed struct {
 	JID     string      `wire:"jid,required" max:"64"`
 	IDs     *value.List `wire:"ids,omitempty"`
 	Version int64       `wire:"version,omitempty"`
+	// Counted are the returns in the summary, and Final whether it is final. Another master of the
+	// site may have sent it.
+	Counted int64 `wire:"counted,omitempty"`
+	Final   bool  `wire:"final,omitempty"`
 }
 
 // SitePresence is the state of a site.
