@@ -14,6 +14,7 @@ import (
 
 	"brine/internal/base/metrics"
 	"brine/internal/daemons/api"
+	"brine/internal/daemons/hub"
 	"brine/internal/daemons/master"
 	"brine/internal/daemons/minion"
 	"brine/internal/daemons/syndic"
@@ -24,7 +25,7 @@ import (
 // tables are the tables of docs/metrics.md, in their order.
 func tables() [][]*metrics.Family {
 	out := [][]*metrics.Family{metrics.ProcessFamilies()}
-	for _, all := range [][]*metrics.Family{master.Families(), minion.Families(), api.Families(), syndic.Families(), witness.Families()} {
+	for _, all := range [][]*metrics.Family{master.Families(), minion.Families(), api.Families(), syndic.Families(), witness.Families(), hub.Families()} {
 		out = append(out, slices.DeleteFunc(all, func(f *metrics.Family) bool { return slices.Contains(out[0], f) }))
 	}
 	return out

@@ -42,7 +42,9 @@ func federationModule(d Deps) fn.Module {
 		fn.Of("sites", f.sites, `Return the status of each accepted site.
 
 connected: whether it reported within the last 15 seconds. minions and minions_up: numbers of accepted and of connected minions.
-waiting: commands that it has not confirmed. master, version and seen are of its last report.`, fn.Example("salt-run federation.sites")),
+waiting: commands that it has not confirmed, and oldest the age of the oldest one in seconds. incomplete: commands whose final summary is
+missing. unconfirmed: returns stored at the site that this master has not confirmed. seen is the time of its last report, silent the seconds
+since then, and lag the seconds that the report took, which includes the difference of the clocks. master and version are of that report, too.`, fn.Example("salt-run federation.sites")),
 		fn.Of("job", f.job, `Return what became of a job at each site: its state, and a summary of the returns.
 
 state: waiting, stored, refused or expired. ok, changed and failed count minions, groups are the largest groups of equal returns.

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"brine/internal/base/log"
+	"brine/internal/base/metrics"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/notify"
 	"brine/internal/daemons/config"
@@ -70,6 +71,7 @@ func Main(ctx context.Context, env *frame.Env, args []string) int {
 		env.Errorf("brine-hub: %v", err)
 		return config.ExitCode(err)
 	}
+	defer metrics.Serve(s.Metrics.Address, "brine-hub", n, logger.Logger)()
 	logger.Info("hub started", "pid", os.Getpid(), "address", s.Hub.Listen)
 	m := notify.FromEnvironment()
 	watched, unwatch := context.WithCancel(context.WithoutCancel(ctx))

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 
+	"brine/internal/base/metrics"
 	"brine/internal/base/salt"
 	"brine/internal/net/sealed"
 )
@@ -31,9 +32,24 @@ type Options struct {
 // Settings are all options in the file hub.
 type Settings struct {
 	Hub            Options
+	Metrics        metrics.Options
 	Level          string `salt:"log_level" default:"info" doc:"log level on stderr: debug, info, warning or error" change:"restart"`
 	DefaultInclude any    `salt:"default_include" default:"hub.d/*.conf" doc:"further files, relative to this one; later ones take precedence" change:"restart"`
 	Include        any    `salt:"include" default:"null" doc:"path, pattern or list of further files, which take precedence over all others" change:"restart"`
+}
+
+// Metrics of a node.
+var (
+	Connections = metrics.Family{Name: "brine_hub_connections", Help: "Masters that are connected to this node, by what they are.", Labels: []string{"role"}}
+	Nodes       = metrics.Family{Name: "brine_hub_nodes_connected", Help: "Other nodes of the hub that are connected to this one."}
+	StreamBytes = metrics.Family{Name: "brine_hub_stream_bytes", Help: "Disk that the streams of this node take, in bytes."}
+	StreamLimit = metrics.Family{Name: "brine_hub_stream_limit_bytes", Help: "Disk that the streams of this node may take, in bytes (max_data)."}
+	Refused     = metrics.Family{Name: "brine_hub_refused_total", Kind: metrics.Counter, Help: "Connections that were refused because of their keys."}
+)
+
+// Families returns the metrics of a node.
+func Families() []*metrics.Family {
+	return append(metrics.ProcessFamilies(), &Connections, &Nodes, &StreamBytes, &StreamLimit, &Refused)
 }
 
 // Check implements config.Checker.

@@ -10,6 +10,7 @@ import (
 
 	"brine/internal/base/metrics"
 	"brine/internal/base/trace"
+	"brine/internal/ha/federation"
 	"brine/internal/host"
 	"brine/internal/host/disk"
 	"brine/internal/net/event"
@@ -52,7 +53,7 @@ func Families() []*metrics.Family {
 			&minionsByState, &minionsKnown, &signInResults, &returnResults, &queuedJobs, &queuedBytes, &peerUp, &peerBehind, &peerDiffers,
 			&returnsMissing, &returnsFew, &returnsOldest, &leads, &leaseToken,
 			metrics.CertificateFamily(), &gitFetched,
-		})
+		}, federation.Families())
 }
 
 // counts contains the master's own counters, and the components that write further metrics.
@@ -106,6 +107,12 @@ func (m *Master) Metrics(p *metrics.Page) {
 		p.TLS("ssl", l.Options.TLS)
 	}
 	m.clusterMetrics(p)
+	if m.site != nil {
+		m.site.Metrics(p)
+	}
+	if m.hub != nil {
+		m.hub.Metrics(p, m.site != nil)
+	}
 }
 
 func writeMinions(p *metrics.Page, keys *keystore.Store, connected int) {

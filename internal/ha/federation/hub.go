@@ -98,6 +98,7 @@ type siteState struct {
 	presence wire.SitePresence
 	seen     time.Time
 	kept     time.Time // when seen was stored
+	lag      time.Duration
 }
 
 // Hub commands sites.
@@ -379,7 +380,7 @@ func (h *Hub) handle(msg *sealed.Message, m *nats.Msg) error {
 		if err := msg.Read(&in); err != nil {
 			return err
 		}
-		h.presence(site, in)
+		h.presence(site, in, msg.At)
 	case kindEvent:
 		var in wire.SiteEvent
 		if err := msg.Read(&in); err != nil {
@@ -690,7 +691,7 @@ func (h *Hub) counted(site string, j *Command, s summed) {
 }
 
 // presence records the state of a site, and sends it what it has not confirmed.
-func (h *Hub) presence(site string, in wire.SitePresence) {
+func (h *Hub) presence(site string, in wire.SitePresence, sent time.Time) {
 	now := time.Now()
 	h.mu.Lock()
 	st := h.sites[site]
@@ -699,7 +700,7 @@ func (h *Hub) presence(site string, in wire.SitePresence) {
 		h.sites[site] = st
 	}
 	back := now.Sub(st.seen) > 3*presenceEvery
-	st.presence, st.seen = in, now
+	st.presence, st.seen, st.lag = in, now, now.Sub(sent).Round(time.Millisecond)
 	var record *value.Dict
 	if now.Sub(st.kept) > time.Minute {
 		st.kept = now
@@ -1013,6 +1014,9 @@ func (h *Hub) Job(jid string) (*value.Dict, error) {
 	return out, err
 }
 
+// seconds returns a duration in whole seconds.
+func seconds(d time.Duration) int64 { return int64(d.Round(time.Second) / time.Second) }
+
 // Sites returns what the hub knows of each site.
 func (h *Hub) Sites() (*value.Dict, error) {
 	sites, err := h.accepted()
@@ -1022,23 +1026,21 @@ func (h *Hub) Sites() (*value.Dict, error) {
 	now := time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	waiting := map[string]int64{}
-	for _, j := range h.jobs {
-		for name, p := range j.sites {
-			if p.state == StateWaiting && !j.cmd.Passing {
-				waiting[name]++
-			}
-		}
-	}
+	waiting, _ := h.undone(now)
 	out := value.NewDict(len(sites))
 	for _, name := range slices.Sorted(maps.Keys(sites)) {
-		d := value.DictOf("connected", h.isPresent(name, now) && h.conn != nil && h.conn.IsConnected(), "waiting", waiting[name])
+		w := waiting[name]
+		d := value.DictOf("connected", h.isPresent(name, now) && h.conn != nil && h.conn.IsConnected(), "waiting", int64(w.waiting),
+			"incomplete", int64(w.incomplete), "oldest", seconds(w.oldest))
 		if st := h.sites[name]; st != nil {
 			d.Set("minions", st.presence.Accepted)
 			d.Set("minions_up", st.presence.Connected)
 			d.Set("master", st.presence.Master)
 			d.Set("version", st.presence.Version)
 			d.Set("seen", st.seen.UTC().Format(time.RFC3339))
+			d.Set("silent", seconds(now.Sub(st.seen)))
+			d.Set("lag", st.lag.Seconds())
+			d.Set("unconfirmed", st.presence.Returns)
 		}
 		out.Set(name, d)
 	}

@@ -503,7 +503,7 @@ func (s *Site) report(ctx context.Context) {
 		if s.Connected() {
 			accepted, connected := s.cfg.Host.Presence()
 			m := wire.SitePresence{Master: s.cfg.Master, Version: s.cfg.Version, Accepted: int64(accepted), Connected: int64(connected),
-				Leads: s.cfg.Host.Leads(), News: first}
+				Leads: s.cfg.Host.Leads(), News: first, Returns: int64(s.waiting(time.Now()).returns)}
 			s.send(subjectUp, kindPresence, m)
 			s.hello(m)
 			first = false

@@ -109,6 +109,8 @@ type SitePresence struct {
 	Accepted  int64  `wire:"accepted"`
 	Connected int64  `wire:"connected"`
 	Leads     bool   `wire:"leads,omitempty"`
+	// Returns are the stored returns that the hub has not confirmed.
+	Returns int64 `wire:"returns,omitempty"`
 	// News asks the hub to repeat what the site has not confirmed.
 	News bool `wire:"news,omitempty"`
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/metrics"
 	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/daemons/hub"
@@ -56,6 +57,8 @@ type Server struct {
 	sites map[string]string // fingerprints of accepted keys, by name
 	at    time.Time         // time of the list
 	fresh bool              // the list was received since the start
+	above map[uint64]bool   // clients that are masters above
+	no    atomic.Int64      // refused connections
 	in    map[uint64]guest  // clients that are sites
 }
 
@@ -75,7 +78,7 @@ const (
 
 // New makes a node; Run serves.
 func New(o hub.Options, log *slog.Logger) (*Server, error) {
-	s := &Server{o: o, log: log, limited: ratelimit.NewLog(log, 5, 10*time.Second), sites: map[string]string{}, in: map[uint64]guest{}}
+	s := &Server{o: o, log: log, limited: ratelimit.NewLog(log, 5, 10*time.Second), sites: map[string]string{}, in: map[uint64]guest{}, above: map[uint64]bool{}}
 	s.opener = sealed.NewOpener(func(id *sealed.Identity) error {
 		if id.Role != sealed.Hub || !slices.Contains(o.Masters, id.Fingerprint) {
 			return salt.Errorf(salt.Denied, "the key %s is not in the option masters", id.Fingerprint)
@@ -234,6 +237,47 @@ func (s *Server) CheckLive(ctx context.Context) error {
 	return c.FlushWithContext(ctx)
 }
 
+// CheckReady implements metrics.Daemon: a node is ready while its bus answers.
+func (s *Server) CheckReady(ctx context.Context) error {
+	if s.conn.Load() == nil {
+		return salt.Errorf(salt.Unavailable, "the bus is not started")
+	}
+	return s.CheckLive(ctx)
+}
+
+// Metrics implements metrics.Daemon.
+func (s *Server) Metrics(p *metrics.Page) {
+	sites, pending, above := 0, 0, 0
+	s.mu.Lock()
+	for id := range s.above {
+		if s.nats.GetClient(id) == nil {
+			delete(s.above, id)
+			continue
+		}
+		above++
+	}
+	for id, g := range s.in {
+		switch {
+		case s.nats.GetClient(id) == nil:
+			delete(s.in, id)
+		case g.accepted:
+			sites++
+		default:
+			pending++
+		}
+	}
+	s.mu.Unlock()
+	p.Count(&hub.Connections, int64(above), "above")
+	p.Count(&hub.Connections, int64(sites), "site")
+	p.Count(&hub.Connections, int64(pending), "pending")
+	p.Count(&hub.Nodes, int64(s.nats.NumRoutes()))
+	if js, err := s.nats.Jsz(&natsserver.JSzOptions{}); err == nil {
+		p.Set(&hub.StreamBytes, float64(js.Store))
+	}
+	p.Count(&hub.StreamLimit, s.o.MaxData)
+	p.Count(&hub.Refused, s.no.Load())
+}
+
 // Run serves until ctx ends. It calls ready when the bus accepts connections.
 func (s *Server) Run(ctx context.Context, ready func()) error {
 	go s.nats.Start()
@@ -304,6 +348,9 @@ func (s *Server) Check(c natsserver.ClientAuthentication) bool {
 			return s.refuse(c, salt.Errorf(salt.Denied, "the key %s is not in the option masters", id.Fingerprint))
 		}
 		c.RegisterUser(&natsserver.User{Username: "hub"})
+		s.mu.Lock()
+		s.above[c.GetID()] = true
+		s.mu.Unlock()
 		s.log.Info("a master that commands sites has connected", "peer", fmt.Sprint(c.RemoteAddress()))
 		return true
 	}
@@ -326,6 +373,7 @@ func (s *Server) Check(c natsserver.ClientAuthentication) bool {
 }
 
 func (s *Server) refuse(c natsserver.ClientAuthentication, why error) bool {
+	s.no.Add(1)
 	s.limited.Log(slog.LevelWarn, "refused a connection", "peer", fmt.Sprint(c.RemoteAddress()), "err", why)
 	return false
 }
