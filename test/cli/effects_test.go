@@ -253,6 +253,7 @@ func saltEffects() map[string]effect {
 		"--return_kwargs":    {value: "{a: 1}", check: told("salt", "@ one test.ping", "ret_kwargs", "{'a': 1}")},
 		"--doc":              {line: "@ alpha test.ping", out: `^test\.ping:\n`},
 		"--args-separator":   {line: "@ alpha test.echo,test.echo a :: b", value: "::", out: `test.echo:\n        b\n`},
+		"--site-summary":     {check: told("salt", "@ one test.ping", "site_summary", "True")},
 		"--summary":          {line: "@ alpha test.ping", out: `Summary\n-+\n# of minions targeted: 1\n`},
 		"--metadata":         {value: "{origin: here}", check: told("salt", "@ one test.ping", "metadata", "{'origin': 'here'}")},
 		"--expire":           {value: "10m", check: told("salt", "@ one test.ping", "expire", "600")},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/target"
 	"brine/internal/call/client"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
@@ -38,14 +39,16 @@ type manage struct {
 	bus       Firer
 	clustered bool
 	pkiDir    string
+	sites     Federation // nil unless this master commands sites
 }
 
 func init() { runners.Register("manage", manageModule) }
 
 func manageModule(d Deps) fn.Module {
-	m := manage{d.selection(), d.Minions, d.Client, d.Bus, d.Cluster != nil, d.PKIDir}
+	m := manage{d.selection(), d.Minions, d.Client, d.Bus, d.Cluster != nil, d.PKIDir, d.Jobs.Sites}
 	mod := fn.Module{Name: "manage", Doc: `Status of minions.`, Funcs: []fn.Func{
-		fn.Of("status", m.status, `Ping minions and return which are up and which are down, and which of the latter are commanded by another master.`,
+		fn.Of("status", m.status, `Ping minions and return which are up and which are down, and which of the latter are commanded by another master.
+On a master that commands sites (federation_hub), "sites" has the minions of each site, and minions of sites that are not connected are down.`,
 			fn.Params("output", "tgt", "tgt_type", "timeout", "gather_job_timeout"),
 			fn.Example("salt-run manage.status"), fn.Example("salt-run manage.status tgt=webservers tgt_type=nodegroup"),
 			fn.Example("salt-run manage.status timeout=5 gather_job_timeout=10")),
@@ -97,9 +100,62 @@ func (m manage) ping(ctx context.Context, a statusArgs) (up, down []string, err 
 			down = append(down, r.ID)
 		}
 	}
+	down = append(down, m.silent(a.targetArgs, up, down)...)
 	slices.Sort(up)
 	slices.Sort(down)
 	return up, down, err
+}
+
+// named is a minion of which only the id is known.
+type named string
+
+func (n named) ID() string        { return string(n) }
+func (named) Grains() *value.Dict { return nil }
+func (named) Pillar() *value.Dict { return nil }
+
+// silent returns the minions of sites that a target means and that have not been asked, because their
+// site is not connected. Only globs and lists are resolved here.
+func (m manage) silent(a targetArgs, up, down []string) (out []string) {
+	if m.sites == nil || a.TgtType != "glob" && a.TgtType != "list" {
+		return nil
+	}
+	means, err := target.Parse(a.TgtType, a.Tgt, "")
+	if err != nil {
+		return nil
+	}
+	for _, ids := range m.sites.Minions() {
+		for _, id := range ids {
+			if means.Match(named(id)) && !slices.Contains(up, id) && !slices.Contains(down, id) {
+				out = append(out, id)
+			}
+		}
+	}
+	return out
+}
+
+// bySite returns the minions of each site that are up and down.
+func (m manage) bySite(up, down []string) *value.Dict {
+	of := map[string]string{}
+	all := m.sites.Minions()
+	out := value.NewDict(len(all))
+	for _, site := range sortedIDs(all) {
+		for _, id := range all[site] {
+			of[id] = site
+		}
+		out.Set(site, value.DictOf("up", &value.List{}, "down", &value.List{}))
+	}
+	for key, ids := range map[string][]string{"up": up, "down": down} {
+		for _, id := range ids {
+			site := of[id]
+			if site == "" {
+				site = id[strings.LastIndexByte(id, '@')+1:] // an id that several sites have
+			}
+			if d, ok := out.At(site).(*value.Dict); ok {
+				d.At(key).(*value.List).Append(id)
+			}
+		}
+	}
+	return out
 }
 
 func (m manage) status(ctx context.Context, _ *fn.Call, a statusArgs) (*value.Dict, error) {
@@ -119,6 +175,9 @@ func (m manage) status(ctx context.Context, _ *fn.Call, a statusArgs) (*value.Di
 	}
 	if elsewhere.Len() > 0 {
 		ret.Set("elsewhere", elsewhere)
+	}
+	if m.sites != nil {
+		ret.Set("sites", m.bySite(up, down))
 	}
 	return ret, nil
 }

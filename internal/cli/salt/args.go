@@ -171,6 +171,9 @@ func (p *program) tell() *value.Dict {
 			kw.Set(y.name, yaml.LoadArg(y.text))
 		}
 	}
+	if o.SiteSummary {
+		kw.Set("site_summary", true)
+	}
 	p.setExpire(kw)
 	return kw
 }

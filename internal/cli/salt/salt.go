@@ -51,6 +51,7 @@ type options struct {
 	ReturnKwargs string `flag:"--return_kwargs" arg:"MAP" doc:"Options for the returner."`
 	Doc          bool   `flag:"-d --doc --documentation" doc:"Show the documentation of a module or function, or of all."`
 	Separator    string `flag:"--args-separator" arg:"TEXT" default:"," doc:"Separator between the arguments of several functions. Default: %default."`
+	SiteSummary  bool   `flag:"--site-summary" doc:"Show a summary of each site of a federation, and no returns."`
 	Summary      bool   `flag:"--summary" dest:"cli_summary" doc:"Show at the end how many minions returned and failed."`
 	Metadata     string `flag:"--metadata" arg:"DATA" doc:"Data to store with the job, for finding it later."`
 	OutputDiff   bool   `flag:"--output-diff" dest:"state_output_diff" doc:"Show only states that made changes or failed."`
@@ -171,6 +172,8 @@ func (p *program) do(ctx context.Context) error {
 	switch {
 	case o.Async:
 		return p.async(ctx)
+	case o.SiteSummary:
+		return p.siteSummary(ctx)
 	case o.Batch != "" && o.Static:
 		return p.staticBatch(ctx)
 	case o.Batch != "":

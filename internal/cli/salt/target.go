@@ -63,6 +63,8 @@ func (o *options) check() string {
 		return "The options " + strings.Join(flags, "/") + " are mutually exclusive. Please only choose one of them"
 	case o.Hosts:
 		return "--hosts is for salt-ssh: name minions with -L, or a host without a minion with salt-ssh"
+	case o.SiteSummary && (o.Batch != "" || o.Subset > 0 || o.Static || o.Doc):
+		return "--site-summary has no effect with --batch-size, --subset, --static and --doc: leave one of them out"
 	case o.HideTimeout && o.ShowTimeout:
 		return "The options --hide-timeout/--show-timeout are mutually exclusive. Please only choose one of them"
 	}

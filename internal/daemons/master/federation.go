@@ -430,8 +430,8 @@ func (h *hubCommands) answer(reply *value.Dict, jid string, minions, missing []s
 			gone = append(gone, id)
 		}
 	}
-	reply.Set("minions", slices.Concat(minions, in.Minions))
-	reply.Set("missing", gone)
+	reply.Set("minions", value.Strings(slices.Concat(minions, in.Minions)))
+	reply.Set("missing", value.Strings(gone))
 	sites := value.NewDict(len(in.Sites))
 	for _, name := range slices.Sorted(maps.Keys(in.Sites)) {
 		r := in.Sites[name]

@@ -1125,8 +1125,3 @@ func (h *Hub) Minions() map[string][]string {
 	}
 	return out
 }
-
-// Counts returns the numbers of stored returns and summaries, and of refused messages.
-func (h *Hub) Counts() (returns, summaries, refused int64) {
-	return h.returns.Load(), h.summaries.Load(), h.refused.Load()
-}
