@@ -27,7 +27,7 @@ func TestLostCopies(t *testing.T) {
 		m.Write("master", m.Read("master")+"metrics_address: "+m.Host+":24575\n")
 	}
 	a.start()
-	one, two, rest := a.masters[0], a.masters[1], a.masters[2:]
+	one, two, rest, last := a.masters[0], a.masters[1], a.masters[2:], a.masters[4]
 	daemontest.NewMinion(t, brine, "m0", []string{one.Host}, "").Start()
 	awaitCopies(t, one, 5, "2 of 5")
 	eventually.Nil(t, soon, "it answers", func() error { return one.PingAll(brine, "m0") })
@@ -113,8 +113,19 @@ func TestLostCopies(t *testing.T) {
 		t.Errorf("%v returns are missing there, the oldest is %v s old", n, age)
 	}
 
+	migrate := func(at *node) (string, int) {
+		out, errs, code := at.Run(brine, "migrate", "jobs", "--from=brine", "--to=local_cache:"+t.TempDir(), "--out=json")
+		return out + errs, code
+	}
+	if out, code := migrate(last); code == 0 || !strings.Contains(out, "are stored on other masters of the cluster only: start") {
+		t.Errorf("jobs with lost returns were copied: %d %s", code, out)
+	}
+
 	one.Start()
 	w.all(a.masters...)
+	if out, code := migrate(last); code != 0 {
+		t.Errorf("jobs were not copied: %d %s", code, out)
+	}
 	awaitCopies(t, rest[0], 5, "2 of 5")
 	eventually.Nil(t, soon, "the doctor finds no missing copies", func() error {
 		d, _, err := diagnose(rest[1])
@@ -132,7 +143,6 @@ func TestLostCopies(t *testing.T) {
 		return nil
 	})
 
-	last := rest[2]
 	last.Kill()
 	conf := last.Read("master")
 	last.Write("master", strings.Replace(conf, "cluster_return_copies: 2", "cluster_return_copies: 9", 1))

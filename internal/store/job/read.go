@@ -17,6 +17,7 @@ import (
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
 	"brine/internal/py/value"
+	"brine/internal/store/boltfile"
 )
 
 // Job is one job.
@@ -142,8 +143,8 @@ func unreadable(err error) *value.Dict {
 	return value.DictOf("return", fmt.Sprintf("ERROR: The master has this return but %v.", err), "retcode", 1, "success", false)
 }
 
-// Snapshot writes the current jobs to a directory that Open and OpenReadOnly can read. It replaces an older
-// snapshot.
+// Snapshot writes the current jobs to a directory that Open and OpenReadOnly can read, with the returns that other reachable
+// masters store. It replaces an older snapshot.
 func (s *Store) Snapshot(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return salt.Errorf(salt.Unavailable, "cannot create the snapshot directory: %w", err)
@@ -156,6 +157,48 @@ func (s *Store) Snapshot(dir string) error {
 	})
 	if err != nil {
 		return salt.Errorf(salt.Unavailable, "cannot write a snapshot of the jobs: %w", err)
+	}
+	if err := s.fillSnapshot(filepath.Join(dir, fileName)); err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot add the returns of other masters to a snapshot of the jobs: %w", err)
+	}
+	return nil
+}
+
+// fillSnapshot replaces the short returns in a snapshot by their contents, as far as masters that have these are reachable.
+func (s *Store) fillSnapshot(path string) error {
+	if s.stream == nil || s.stream.contents == nil {
+		return nil
+	}
+	db, err := boltfile.Open(path, bolt.Options{Timeout: lockTimeout})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	var at Cursor
+	for done := false; !done; {
+		var places []Place
+		if places, at, done, err = s.stream.Shorts(at, chunkReturns, func(Place) bool { return true }); err != nil {
+			return err
+		}
+		if len(places) == 0 {
+			continue
+		}
+		contents := s.stream.contents(places)
+		err = db.Update(func(tx *bolt.Tx) error {
+			for _, p := range places {
+				raw, hour, k := contents[p.Name()], findHour(tx, p.JID), key(p.JID, entryReturn, p.ID)
+				if raw == nil || hour == nil || !isShort(hour.Get(k)) {
+					continue
+				}
+				if err := hour.Put(k, raw); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -179,8 +222,8 @@ func (s *Store) Whole(jid string) (*Whole, error) {
 		return true
 	})
 	if err == nil && missing > 0 {
-		err = salt.Errorf(salt.Unavailable, "%d returns of job %s are stored on other masters of the cluster only: to have all here, set "+
-			"cluster_return_copies: 0 on all masters, restart them, and wait until brine cluster status shows copies: all, 0 missing", missing, jid)
+		err = salt.Errorf(salt.Unavailable, "%d returns of job %s are stored on other masters of the cluster only: start this master and those that "+
+			"brine ha doctor names as unreachable, and run this again while they run", missing, jid)
 	}
 	if err != nil {
 		return nil, err
