@@ -77,9 +77,6 @@ func dedent(s string) string {
 func (f *Func) ArgSpec() *value.Dict {
 	var args, defaults []any
 	for _, p := range f.sig().params {
-		if f.foreign != nil && p.Keyword {
-			continue // Salt shows only arguments that can be given by position
-		}
 		args = append(args, p.Name)
 		if means := f.shown[p.Name]; p.Optional && means != nil {
 			defaults = append(defaults, means())

@@ -37,3 +37,13 @@ func TestDocsOfForeignFunctions(t *testing.T) {
 		t.Errorf("%s\nwant %s", value.Repr(got), value.Repr(want))
 	}
 }
+
+// Arguments that can only be given by name are in sys.argspec, as in Salt.
+func TestArgSpecsOfForeignFunctions(t *testing.T) {
+	r := &fn.Registry{}
+	r.Attach(described{"mine.none": {Name: "none", Args: []string{"a"}, Only: []string{"b", "c"}, OnlyDefaults: value.DictOf("c", "x")}})
+	want := value.DictOf("mine.none", value.DictOf("args", value.ListOf("a", "b", "c"), "defaults", value.Tuple{"x"}, "varargs", nil, "kwargs", nil))
+	if got := r.ArgSpecs("mine"); !value.Equal(got, want) {
+		t.Errorf("%s\nwant %s", value.Repr(got), value.Repr(want))
+	}
+}

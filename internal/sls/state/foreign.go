@@ -2,8 +2,6 @@ package state
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 
 	"brine/internal/call/fn"
@@ -40,14 +38,21 @@ func (r *Registry) foreign(full string, f *fn.Func) *Func {
 // SLSOf returns the SLS of a chunk.
 func SLSOf(low *value.Dict) any { return low.At("__sls__") }
 
-var errResult = errors.New("the state does not return what states have to")
+// resultError is Salt's message for the return of a state that is not what states have to return.
+type resultError string
+
+func (e resultError) Error() string { return string(e) }
 
 // ReadResult converts the return of a state that is not written in Go. It rejects the same
 // values as Salt.
 func ReadResult(v any) (Result, error) {
 	d, ok := v.(*value.Dict)
 	if !ok {
-		return Result{}, fmt.Errorf("%w: Malformed state return, return must be a dict", errResult)
+		return Result{}, resultError("Malformed state return. Data must be a dictionary type.")
+	}
+	changes, ok := d.At("changes").(*value.Dict)
+	if !ok {
+		return Result{}, resultError("'Changes' should be a dictionary.")
 	}
 	var lacking []string
 	for _, k := range []string{"name", "result", "changes", "comment"} {
@@ -56,7 +61,7 @@ func ReadResult(v any) (Result, error) {
 		}
 	}
 	if len(lacking) > 0 {
-		return Result{}, fmt.Errorf("%w: The following keys were not present in the state return: %s", errResult, strings.Join(lacking, ", "))
+		return Result{}, resultError("The following keys were not present in the state return: " + strings.Join(lacking, ", ") + ".")
 	}
 	out := Result{Verdict: Undecided, Extra: value.DictOf("name", d.At("name"))}
 	if res := d.At("result"); res != nil {
@@ -65,9 +70,7 @@ func ReadResult(v any) (Result, error) {
 			out.Verdict = Succeeded
 		}
 	}
-	if out.Changes, ok = d.At("changes").(*value.Dict); !ok {
-		return Result{}, fmt.Errorf("%w: changes is a %s, not a dict", errResult, value.TypeName(d.At("changes")))
-	}
+	out.Changes = changes
 	out.Comment = lines(d.At("comment"))
 	for k, w := range d.All() {
 		switch k {

@@ -22,8 +22,8 @@ func TestReadResult(t *testing.T) {
 	}{
 		{func(d *value.Dict) { d.Set("result", true) }, Succeeded, ""},
 		{func(d *value.Dict) { d.Set("result", false) }, Failed, ""},
-		{func(d *value.Dict) { d.Set("changes", "none") }, Undecided, "changes is a str"},
-		{func(d *value.Dict) { d.Delete("comment"); d.Delete("name") }, Undecided, "were not present in the state return: name, comment"},
+		{func(d *value.Dict) { d.Set("changes", "none") }, Undecided, "'Changes' should be a dictionary."},
+		{func(d *value.Dict) { d.Delete("comment"); d.Delete("name") }, Undecided, "were not present in the state return: name, comment."},
 	} {
 		again := d.Clone()
 		c.change(again)

@@ -28,8 +28,10 @@ def get_function_argspec(func, is_class_method=None):
     while hasattr(func, "__wrapped__"):
         func = func.__wrapped__
     spec = inspect.getfullargspec(func)
-    args = spec.args[1:] if is_class_method or inspect.ismethod(func) else spec.args
-    return ArgSpec(args, spec.varargs, spec.varkw, spec.defaults)
+    args = spec.args[1:] if is_class_method or inspect.ismethod(func) else list(spec.args)
+    named = spec.kwonlydefaults or {}
+    defaults = tuple(spec.defaults or ()) + tuple(named[n] for n in spec.kwonlyargs if n in named)
+    return ArgSpec(args + spec.kwonlyargs, spec.varargs, spec.varkw, defaults or None)
 
 
 def arg_lookup(func, aspec=None):
