@@ -1,4 +1,4 @@
-// Package pki holds the execution module x509.
+// Package pki holds the execution modules x509 and gpg.
 package pki
 
 import (

@@ -6,7 +6,6 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/modules/core"
 	"brine/internal/catalogue/modules/stocktest"
-	"brine/internal/host"
 )
 
 const table, signatures = "testdata/x509.json", "testdata/x509-signatures.json"
@@ -24,7 +23,7 @@ func TestX509LikeSalt(t *testing.T) {
 	t.Parallel()
 	options := fn.Tree{Dict: stocktest.Options(t, table)}
 	stocktest.Compare(t, table, registry(t), func() *fn.Call { return &fn.Call{Config: options} })
-	stocktest.Signatures(t, signatures, Modules(&host.Machine{}), nil)
+	stocktest.Signatures(t, signatures, []fn.Module{x509Module()}, nil)
 }
 
 func TestX509RecordingIsTrue(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package pki holds the state module x509. Its states determine the content of a file,
+// Package pki holds the state modules x509 and gpg. States of x509 determine the content of a file,
 // let file.managed write it, and append the result of file.managed to theirs.
 package pki
 
