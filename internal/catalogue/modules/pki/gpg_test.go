@@ -23,7 +23,8 @@ func TestGPG(t *testing.T) {
 	program := tools.Need(t, "gpg", "gpg")
 	// The sockets of gpg-agent need short paths.
 	first, second := gnupgHome(t), gnupgHome(t)
-	cmd := exec.Command(program, "--homedir", first, "--batch", "--passphrase", "", "--quick-generate-key", `Eve: of "Salt" <eve@example.org>`, "rsa2048", "sign", "2099-01-02")
+	cmd := exec.Command(program, "--homedir", first, "--batch", "--passphrase", "", "--quick-generate-key",
+		`Eve: of "Salt" <eve@example.org>`, "rsa2048", "sign", "2099-01-02")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
