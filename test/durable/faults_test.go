@@ -176,6 +176,25 @@ func TestMinionKilledBeforeAJob(t *testing.T) {
 	ranOnce(t, w, "first", "second")
 }
 
+// TestMinionNotConnected: a while after a minion has died, salt says so, and the minion gets the job
+// when it is back.
+func TestMinionNotConnected(t *testing.T) {
+	b := bosses(t, 1, "")[0]
+	w := worker(t, "w1", "", b)
+	b.answered("w1")
+	time.Sleep(6 * time.Second) // the master looks every five
+	w.Kill()
+	eventually.Nil(t, waitLimit, "salt says that the minion is not connected", func() error {
+		out, errs, code := b.Run(brine, "salt", "w1", "cmd.run", mark("kept"))
+		if !strings.Contains(out, "[Not connected since ") || !strings.Contains(out, "It gets the job if it connects before ") || code != 1 {
+			return fmt.Errorf("%d: %s%s", code, out, errs)
+		}
+		return nil
+	})
+	w.Start()
+	begun(t, w, 1)
+}
+
 // TestJobThatKillsItsMinion: a job that kills its own minion does so once, although jobs are kept
 // for a minion that comes back.
 func TestJobThatKillsItsMinion(t *testing.T) {

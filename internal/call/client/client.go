@@ -109,6 +109,8 @@ type Job struct {
 	// StateChanged, if set, is called when the state of the job on a minion changes to Delivered or
 	// Started. Stock masters do not report this.
 	StateChanged func(jid, id, state string)
+	// LeaveAway makes the client not wait for minions that are not connected.
+	LeaveAway bool
 }
 
 // Published is a job that has been sent.
@@ -119,6 +121,10 @@ type Published struct {
 	// Elsewhere has the minions that another master commands at present, by the name of that master
 	// in the minion's configuration. The client does not wait for them.
 	Elsewhere map[string]string
+	// Away has the minions that are not connected to the master, by the time since when. The client
+	// waits for them unless the job says LeaveAway. The job is kept for them until Expires.
+	Away    map[string]time.Time
+	Expires time.Time
 	// Sites has the state of the job at each site of a federation. Those whose state is waiting get
 	// it when they are connected again.
 	Sites map[string]Site
@@ -266,6 +272,15 @@ func (c *Client) load(j *Job) (*value.Dict, error) {
 	return wire.Encode(out), nil
 }
 
+// unixTime converts seconds since 1970, as the master sends them.
+func unixTime(v any) (time.Time, bool) {
+	f, ok := v.(float64)
+	if !(ok && f > 0 && f < 1e11) {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(int64(f * 1000)), true
+}
+
 // published parses the reply to a publish request.
 func (c *Client) published(reply any) (Published, error) {
 	d, err := checkReply(reply)
@@ -285,6 +300,15 @@ func (c *Client) published(reply any) (Published, error) {
 	for id, master := range in.Elsewhere.All() {
 		p.Elsewhere[value.Str(id)] = value.Str(master)
 	}
+	for id, since := range in.Away.All() {
+		if t, ok := unixTime(since); ok {
+			if p.Away == nil {
+				p.Away = map[string]time.Time{}
+			}
+			p.Away[value.Str(id)] = t
+		}
+	}
+	p.Expires, _ = unixTime(in.Expires)
 	for name, v := range in.Sites.All() {
 		var site wire.PublishedSite
 		d, _ := v.(*value.Dict)

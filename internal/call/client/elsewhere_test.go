@@ -3,6 +3,8 @@ package client
 import (
 	"testing"
 	"time"
+
+	"brine/internal/py/value"
 )
 
 // TestElsewhereIsNotWaitedFor: minions that another master commands are reported
@@ -25,5 +27,25 @@ func TestElsewhereIsNotWaitedFor(t *testing.T) {
 	p.Elsewhere["a"] = "m2"
 	if w := c.newWait(p, &Job{}, now); !w.over(now) || len(w.unreturned()) != 3 {
 		t.Errorf("all are elsewhere: %v", w.unreturned())
+	}
+}
+
+// TestAwayIsNotWaitedFor: minions that are not connected are not waited for, if the job says so.
+func TestAwayIsNotWaitedFor(t *testing.T) {
+	c := New(Options{Timeout: 5 * time.Second, GatherJobTimeout: 10 * time.Second}, "", nil, nil, quiet())
+	now := time.Now()
+	p, err := c.published(value.DictOf("enc", "clear", "load", value.DictOf(
+		"jid", "20261128134532806955", "minions", value.ListOf("a", "b"), "missing", value.ListOf(),
+		"away", value.DictOf("b", 1.7e9, "c", "x", "d", -1.0), "expires", 1.7e9+15)))
+	if err != nil || len(p.Away) != 1 || !p.Away["b"].Equal(time.Unix(1_700_000_000, 0)) || !p.Expires.Equal(time.Unix(1_700_000_015, 0)) {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	for leave, over := range map[bool]bool{true: true, false: false} {
+		w := c.newWait(p, &Job{LeaveAway: leave}, now)
+		w.expect(p.Minions, now)
+		w.returned("a")
+		if w.over(now) != over || len(w.unreturned()) != 1 {
+			t.Errorf("leave %v: over %v, not returned: %v", leave, w.over(now), w.unreturned())
+		}
 	}
 }

@@ -23,8 +23,9 @@ type wait struct {
 	waiting map[string]time.Time // expected ids without a return, with the end of their timeout
 	ends    []end                // of waiting, ascending; may have outdated entries
 	missing map[string]bool
-	// elsewhere are expected minions that are not waited for, because another master commands them.
-	elsewhere map[string]bool
+	// unawaited are expected minions that are not waited for, because another master commands them
+	// or because they are not connected.
+	unawaited map[string]bool
 
 	probe   string          // jid of the last question
 	silent  map[string]bool // minions that have not answered it
@@ -40,7 +41,7 @@ type end struct {
 func (c *Client) newWait(p Published, j *Job, now time.Time) *wait {
 	w := &wait{
 		jid: p.JID, timeout: c.timeout(j), gatherTimeout: j.GatherTimeout, grace: c.o.GatherJobGrace, syndics: c.o.OrderMasters,
-		found: map[string]bool{}, elsewhere: make(map[string]bool, len(p.Elsewhere)), waiting: make(map[string]time.Time, len(p.Minions)), missing: map[string]bool{},
+		found: map[string]bool{}, unawaited: map[string]bool{}, waiting: make(map[string]time.Time, len(p.Minions)), missing: map[string]bool{},
 		running: true, syndicAt: now.Add(c.o.SyndicWait),
 	}
 	if w.gatherTimeout <= 0 {
@@ -51,8 +52,9 @@ func (c *Client) newWait(p Published, j *Job, now time.Time) *wait {
 	}
 	w.roundAt = now.Add(w.timeout)
 	for _, id := range p.Minions {
-		if _, ok := p.Elsewhere[id]; ok {
-			w.elsewhere[id] = true
+		_, other := p.Elsewhere[id]
+		if _, away := p.Away[id]; other || away && j.LeaveAway {
+			w.unawaited[id] = true
 		}
 	}
 	w.expect(p.Minions, now)
@@ -63,7 +65,7 @@ func (c *Client) newWait(p Published, j *Job, now time.Time) *wait {
 // expect adds minions that should return.
 func (w *wait) expect(ids []string, now time.Time) {
 	for _, id := range ids {
-		if _, ok := w.waiting[id]; !ok && !w.found[id] && !w.elsewhere[id] {
+		if _, ok := w.waiting[id]; !ok && !w.found[id] && !w.unawaited[id] {
 			w.extend(id, now)
 		}
 	}
@@ -153,7 +155,7 @@ func (w *wait) returned(id string) bool {
 	}
 	w.found[id] = true
 	delete(w.waiting, id)
-	delete(w.elsewhere, id)
+	delete(w.unawaited, id)
 	return true
 }
 
@@ -244,7 +246,7 @@ func (w *wait) left() []string {
 
 // unreturned returns the minions that have not returned, waited for or not, sorted.
 func (w *wait) unreturned() []string {
-	ids := append(w.left(), slices.Collect(maps.Keys(w.elsewhere))...)
+	ids := append(w.left(), slices.Collect(maps.Keys(w.unawaited))...)
 	slices.Sort(ids)
 	return ids
 }

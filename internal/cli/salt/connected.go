@@ -97,3 +97,9 @@ func addLocal(peers map[netip.Addr]bool) {
 		}
 	}
 }
+
+// isAway reports whether the master knows that a minion is not connected.
+func (p *program) isAway(id string) bool {
+	_, ok := p.away[id]
+	return ok
+}

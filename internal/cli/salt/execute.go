@@ -21,6 +21,7 @@ func (p *program) job() client.Job {
 	return client.Job{
 		Target: p.cmd.target, Type: p.opts.targetType(), Fun: p.cmd.fun, Arg: p.cmd.arg, Ret: p.opts.Return,
 		Kwargs: p.tell(), Timeout: time.Duration(p.opts.Timeout) * time.Second,
+		LeaveAway: p.opts.Timeout == 0 && p.opts.Expire == "", // a user who gives a time wants to wait
 	}
 }
 
@@ -69,6 +70,7 @@ func (p *program) start(ctx context.Context) (*client.Running, error) {
 		return nil, err
 	}
 	p.tellElsewhere(r.Elsewhere)
+	p.away, p.keptUntil = r.Away, r.Expires
 	if p.opts.Verbose {
 		text := "Executing job with jid " + r.JID
 		p.say("%s\n%s\n\n", text, strings.Repeat("-", len(text)))
@@ -113,7 +115,7 @@ func (p *program) execute(ctx context.Context) error {
 			absent = append(absent, res.ID)
 		}
 		shown := p.shape(res, r.JID)
-		sum.add(res, res.Absent && p.notConnected(res.ID))
+		sum.add(res, res.Absent && (p.isAway(res.ID) || p.notConnected(res.ID)))
 		failed = failed || shown.retcode != 0
 		err = progress.step(res, func() error {
 			if p.cmd.doc() {
@@ -247,6 +249,11 @@ func (p *program) shape(res client.Result, jid string) shown {
 	text := fmt.Sprintf("Minion did not return. [No response]\n"+lookupHint, jid)
 	if master := p.elsewhere[res.ID]; master != "" {
 		text = "Minion did not return. [Commanded by " + master + "]"
+	} else if since, ok := p.away[res.ID]; ok {
+		text = "Minion did not return. [Not connected since " + since.Format(time.DateTime) + "]"
+		if now := time.Now(); p.keptUntil.After(now) {
+			text += "\nIt gets the job if it connects before " + p.keptUntil.Format(time.TimeOnly) + "; salt --expire keeps a job longer."
+		}
 	} else if p.notConnected(res.ID) {
 		text = "Minion did not return. [Not connected]"
 	}

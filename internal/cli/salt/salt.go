@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
@@ -78,6 +79,10 @@ type program struct {
 	peers map[netip.Addr]bool // addresses connected to the master; nil before the first check
 	// elsewhere maps minions that another master commands to that master.
 	elsewhere map[string]string
+	// away maps minions that are not connected to the time since when; the job is kept for them until
+	// keptUntil.
+	away      map[string]time.Time
+	keptUntil time.Time
 }
 
 func run(ctx context.Context, env *frame.Env, args []string) int {

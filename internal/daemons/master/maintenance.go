@@ -24,6 +24,7 @@ type maintenance struct {
 	redelivery  *redelivery
 	files       *fileUpdates
 	presence    *presence
+	departures  *departures
 	sinks       *sinks.Jobs
 	jobs        jobStore
 	stockJobs   *job.LocalCache
@@ -42,7 +43,7 @@ type maintenance struct {
 func (m *maintenance) run(ctx context.Context) error {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
-	var lastRound, lastFiles time.Time
+	var lastRound, lastFiles, lastLook time.Time
 	var cleaning, looking atomic.Bool
 	rotations := ratelimit.NewLog(m.log, 1, time.Minute)
 	for {
@@ -57,6 +58,10 @@ func (m *maintenance) run(ctx context.Context) error {
 			m.states.expire()
 			m.redelivery.handOut()
 			m.states.store()
+			if m.cluster == nil && now.Sub(lastLook) >= lookEvery {
+				lastLook = now
+				m.departures.look()
+			}
 			if now.Sub(lastFiles) >= max(m.interval, time.Second) {
 				lastFiles = now
 				m.files.look(ctx)

@@ -99,6 +99,7 @@ type services struct {
 	addresses               *addresses
 	reconnects              *reconnects
 	presence                *presence
+	departures              *departures
 	redelivery              *redelivery
 	publisher               *publisher
 	sinks                   *sinks.Jobs

@@ -168,6 +168,7 @@ type publisher struct {
 	cluster    *cluster.Cluster // nil without a cluster
 	server     *channel.PublishServer
 	reports    *connectionReports
+	departures *departures
 	functions  *functionCounts
 	syndics    *syndics
 	runs       *lastStates
@@ -255,6 +256,12 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 	}
 	if others := p.reports.elsewhere(minions); others.Len() > 0 && p.cluster == nil { // any master of a cluster reaches all minions
 		reply.Set("elsewhere", others)
+	}
+	if p.cluster == nil { // in a cluster a minion may be connected to another master
+		if away := p.departures.away(minions); away.Len() > 0 {
+			reply.Set("away", away)
+			reply.Set("expires", secondsOf(expires))
+		}
 	}
 	return clearReply(reply)
 }

@@ -344,6 +344,14 @@ func (q *queue) meant(jid, id string) (meant, known bool) {
 	return ok && j.meant.has(n), true
 }
 
+// brine reports whether a minion ran Brine when it started last.
+func (q *queue) brine(id string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n, ok := q.index[id]
+	return ok && q.speaks.has(n)
+}
+
 // knows reports whether a job is in the queue or remembered.
 func (q *queue) knows(jid string) bool {
 	q.mu.Lock()

@@ -290,10 +290,12 @@ func (m *Master) wireServices() (err error) {
 		}
 		m.queue.below = true
 	}
+	m.departures = &departures{publishers: m.publishers, brine: m.queue.brine, now: time.Now}
 	m.publisher = &publisher{
 		masterID: cfg.MasterID, settings: m.settings, targets: m.targets, keep: cfg.Jobs.Keep(), revision: m.revisions.current, jobs: m.jobs, sinks: m.sinks,
 		stock: m.stock, bus: m.bus, queue: m.queue, redelivery: m.redelivery, cluster: m.cluster, server: m.publish, reports: m.reports, mint: salt.NewJID,
-		functions: m.functions, syndics: m.syndics, runs: m.lastRuns,
+		departures: m.departures,
+		functions:  m.functions, syndics: m.syndics, runs: m.lastRuns,
 		traces: traces{cfg.ID, cfg.Tracer}, log: m.log,
 	}
 	m.useJIDSlot()
@@ -576,7 +578,8 @@ func (m *Master) bindServers() error {
 func (m *Master) maintenance() *maintenance {
 	return &maintenance{
 		keep: m.cfg.Jobs.Keep(), keepDeleted: time.Duration(m.cfg.Cluster.KeepDeleted) * time.Second, interval: m.cfg.Files.Interval,
-		settings: m.settings, rotation: m.rotation, states: m.states, redelivery: m.redelivery, files: m.files, presence: m.presence, sinks: m.sinks,
+		settings: m.settings, rotation: m.rotation, states: m.states, redelivery: m.redelivery, files: m.files, presence: m.presence,
+		departures: m.departures, sinks: m.sinks,
 		jobs: m.jobs, stockJobs: m.stockJobs, tokens: m.tokens, saved: m.saved, peers: m.peers,
 		minions: &minionMemory{m.keys, m.reports, m.queue, m.requests, m.lastRuns, m.hot, m.log},
 		cluster: m.cluster, replicated: m.replicated, useJIDSlot: m.useJIDSlot,

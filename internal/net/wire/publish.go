@@ -34,6 +34,11 @@ type Published struct {
 	// Elsewhere has the minions that another master commands, with that master
 	// (Brine only).
 	Elsewhere *value.Dict `wire:"elsewhere,omitempty"`
+	// Away has the minions that are not connected, with the time at which that was noticed,
+	// and Expires the time until which the job is kept for them, in seconds of the Unix time
+	// (Brine only).
+	Away    *value.Dict `wire:"away,omitempty"`
+	Expires any         `wire:"expires,omitempty"`
 	// Sites has the state of the job at each site of a federation (Brine only).
 	Sites *value.Dict `wire:"sites,omitempty"`
 	Rest  *value.Dict `wire:"*"`
