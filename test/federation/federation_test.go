@@ -57,10 +57,14 @@ type fleet struct {
 	finger  string
 	sites   map[string]*daemontest.Node
 	minions map[string]*daemontest.Node
+	conf    string // what connects a master to a bus that is not of buses
 }
 
 // options returns what connects a master to the buses.
 func (f *fleet) options() string {
+	if f.conf != "" {
+		return f.conf
+	}
 	var urls []string
 	for _, b := range f.buses {
 		urls = append(urls, "tls://"+b.Host+fmt.Sprintf(":%d", daemontest.HubPort))

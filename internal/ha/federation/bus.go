@@ -17,12 +17,14 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 
 	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
@@ -118,6 +120,9 @@ func dial(o BusOptions, name string, s *sealed.Sealer, news func(), log *slog.Lo
 		}),
 	}
 	if o.Credentials != "" {
+		if err := checkCredentials(o.Credentials); err != nil {
+			return nil, err
+		}
 		opts = append(opts, nats.UserCredentials(o.Credentials))
 	} else {
 		opts = append(opts, nats.Nkey("brine", s.Nonce), nats.UserInfoHandler(func() (string, string) {
@@ -140,6 +145,26 @@ func dial(o BusOptions, name string, s *sealed.Sealer, news func(), log *slog.Lo
 		return nil, salt.Errorf(salt.Invalid, "federation_urls: %w", err)
 	}
 	return c, nil
+}
+
+// checkCredentials reads a file of credentials, which is read again for each connection.
+func checkCredentials(path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return salt.Errorf(salt.Invalid, "federation_credentials: %w", err)
+	}
+	defer clear(b)
+	_, err = nkeys.ParseDecoratedJWT(b)
+	if err == nil {
+		var key nkeys.KeyPair
+		if key, err = nkeys.ParseDecoratedUserNKey(b); err == nil {
+			key.Wipe()
+		}
+	}
+	if err != nil {
+		return salt.Errorf(salt.Invalid, "federation_credentials: %s has no JWT and key of a user, as nsc writes them: %w", path, err)
+	}
+	return nil
 }
 
 func readCAs(path string) (*x509.CertPool, error) {
@@ -177,7 +202,7 @@ func makeStreams(c *nats.Conn, replicas int, sites []string) error {
 			Name: name, Subjects: []string{subject + "*"}, MaxAge: streamAge, MaxBytes: streamBytes, Discard: nats.DiscardOld, Storage: nats.FileStorage,
 			Replicas: replicas, Duplicates: 2 * time.Minute,
 		}); err != nil {
-			return err
+			return fmt.Errorf("cannot make the stream %s with %d MiB and %d copies (federation_replicas): %w", name, streamBytes>>20, replicas, err)
 		}
 	}
 	consumer := func(stream, name, subject, to string) error {
