@@ -25,12 +25,12 @@ import (
 )
 
 // packages are the names of the packages, the one of the program first.
-var packages = []string{"brine", "brine-salt-common", "brine-salt-master", "brine-salt-minion", "brine-salt-api", "brine-salt-syndic"}
+var packages = []string{"brine", "brine-hub", "brine-salt-common", "brine-salt-master", "brine-salt-minion", "brine-salt-api", "brine-salt-syndic"}
 
 // file is the name of a package's file.
 func file(format, name string) string {
 	arch := runtime.GOARCH
-	if name != "brine" {
+	if name != "brine" && name != "brine-hub" {
 		arch = map[string]string{"deb": "all", "rpm": "noarch", "apk": "all"}[format]
 	} else if format != "deb" {
 		arch = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
@@ -228,6 +228,16 @@ func checkAll(t *testing.T, dir, format string, read func(t *testing.T, path str
 			if format != "rpm" {
 				checkTexts(t, files)
 			}
+		case "brine-hub":
+			unit := units + "brine-hub.service"
+			if format == "apk" {
+				unit = "/etc/init.d/brine-hub"
+			}
+			want = append(want, "/usr/bin/brine-hub", "/usr/share/doc/brine-hub/NOTICES", "/usr/share/man/man8/brine-hub.8.gz",
+				"/usr/share/brine/samples/hub", unit)
+			if format != "rpm" && !bytes.Contains(files["/usr/share/doc/brine-hub/NOTICES"].text, []byte("==== github.com/nats-io/nats-server/v2 ")) {
+				t.Errorf("%s: the licence of the NATS server is missing", format)
+			}
 		case "brine-salt-common":
 			want = append(want, logrotate, "/usr/lib/tmpfiles.d/brine-salt.conf", "/etc/salt/master.d", "/etc/salt/minion.d", "/var/log/salt", "/var/cache/salt")
 		default:
@@ -261,7 +271,7 @@ func checkTexts(t *testing.T, files map[string]entry) {
 		t.Fatal(err)
 	}
 	direct, _, _ := strings.Cut(string(mod), ")")
-	// In tests, or in brine-hub alone, which is in no package.
+	// In tests, or in brine-hub alone, which has notices of its own.
 	others := regexp.MustCompile(`nats-server|proto/otlp|gofakes3|porcupine|go-internal|golang.org/x/tools|honnef.co`)
 	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) (v\S+)$`).FindAllStringSubmatch(direct, -1) {
 		if !strings.Contains(notices, "==== "+m[1]+" "+m[2]+": ") && !others.MatchString(m[1]) {
@@ -328,7 +338,7 @@ func debFiles(t *testing.T, path string) map[string]entry {
 	if fields["Version"] != salt.BrineVersion {
 		t.Errorf("%s has version %s", path, fields["Version"])
 	}
-	if name, service := strings.CutPrefix(fields["Package"], "brine-"); service {
+	if name, service := strings.CutPrefix(fields["Package"], "brine-"); service && name != "hub" {
 		for _, relation := range []string{"Provides", "Conflicts", "Replaces"} {
 			if fields[relation] != name {
 				t.Errorf("%s: %s is %q", path, relation, fields[relation])
@@ -379,7 +389,9 @@ func apkFiles(t *testing.T, path string) map[string]entry {
 		t.Fatalf("%s: %s", path, info)
 	}
 	want := map[string]string{"brine": "replaces = salt-minion", "brine-salt-common": "depend = brine=" + salt.BrineVersion}[name[1]]
-	if want == "" {
+	if name[1] == "brine-hub" {
+		want = "arch = "
+	} else if want == "" {
 		want = "provides = " + strings.TrimPrefix(name[1], "brine-")
 	}
 	if !strings.Contains(info, want) {

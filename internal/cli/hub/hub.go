@@ -10,6 +10,7 @@ import (
 	"brine/internal/base/log"
 	"brine/internal/base/metrics"
 	"brine/internal/cli/frame"
+	"brine/internal/cli/man"
 	"brine/internal/cli/notify"
 	"brine/internal/daemons/config"
 	"brine/internal/daemons/hub"
@@ -24,6 +25,7 @@ var command = frame.Command{
 
 type options struct {
 	frame.Config
+	Man         bool `flag:"--man" doc:"Print the manual page, to be read with man -l -, and exit."`
 	CheckConfig bool `flag:"--check-config" doc:"Check the configuration, print what is wrong with it, and exit."`
 }
 
@@ -36,6 +38,10 @@ func Main(ctx context.Context, env *frame.Env, args []string) int {
 	}
 	if len(inv.Args) > 0 {
 		return command.Fail(env, "brine-hub takes no arguments")
+	}
+	if o.Man {
+		fmt.Fprint(env.Stdout, man.Page(frame.Applet{Name: command.Name, Summary: "the bus of a federation of sites", Run: Main}))
+		return frame.ExitOK
 	}
 	s := &hub.Settings{}
 	var held log.Held // until the log level is known

@@ -26,7 +26,7 @@ type options struct {
 // section returns the manual section of a program: 8, for administrators, for the master and the
 // minion.
 func section(program string) int {
-	if program == "salt-master" || program == "salt-minion" {
+	if program == "salt-master" || program == "salt-minion" || program == "brine-hub" {
 		return 8
 	}
 	return 1
@@ -75,9 +75,17 @@ func writeAll(dir string, applets []frame.Applet) error {
 	return errors.Join(faults...)
 }
 
+// separate reports whether a program is no subcommand of brine.
+func separate(a *frame.Applet) bool {
+	return strings.HasPrefix(a.Name, "salt") || strings.HasPrefix(a.Name, "brine-")
+}
+
+// Page returns the manual page of a program that is not part of brine.
+func Page(a frame.Applet) string { return page(&a, []frame.Applet{{Name: "salt-master"}}) }
+
 // title returns the name of the page. Programs that are not Salt's are subcommands of brine.
 func title(a *frame.Applet) string {
-	if strings.HasPrefix(a.Name, "salt") {
+	if separate(a) {
 		return a.Name
 	}
 	return "brine-" + a.Name
@@ -93,7 +101,11 @@ func page(a *frame.Applet, applets []frame.Applet) string {
 	if usage == "" {
 		usage = "[options]"
 	}
-	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n%s\n", text(strings.Replace(title(a), "brine-", "brine ", 1)), line(usage))
+	typed := title(a)
+	if !separate(a) {
+		typed = "brine " + a.Name
+	}
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n%s\n", text(typed), line(usage))
 	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s\n", line(d.Doc))
 	if len(d.Subs) > 0 {
 		b.WriteString(".SH SUBCOMMANDS\n")
