@@ -203,7 +203,8 @@ func TestForeign(t *testing.T) {
 	// A command and a return that are larger than a message may be.
 	jid := salt.NewJID(time.Now())
 	c := commander(t, f.above)
-	if _, err := c.Publish(t.Context(), client.Job{Target: "meu", Type: "glob", Fun: "test.echo", Arg: value.ListOf(strings.Repeat("x", 100_000)), JID: jid}); err != nil {
+	large := client.Job{Target: "meu", Type: "glob", Fun: "test.echo", Arg: value.ListOf(strings.Repeat("x", 100_000)), JID: jid}
+	if _, err := c.Publish(t.Context(), large); err != nil {
 		t.Fatal(err)
 	}
 	eventually.Nil(t, limit, "the large command is refused", func() error {
@@ -245,7 +246,8 @@ func TestForeign(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Start()
-	logs(t, m, from, "the hub reported an error", `Permissions Violation for Subscription to \"brine.cmd.eu\"`, `Permissions Violation for Publish to \"brine.up.eu\"`)
+	logs(t, m, from, "the hub reported an error",
+		`Permissions Violation for Subscription to \"brine.cmd.eu\"`, `Permissions Violation for Publish to \"brine.up.eu\"`)
 	m.Kill()
 	from = len(m.Log())
 	m.Write("master", strings.Replace(before, "eu.creds", "none.creds", 1))
