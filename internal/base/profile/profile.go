@@ -21,6 +21,18 @@ type Options struct {
 	Address string `salt:"profiling_address" default:"" doc:"loopback address and port where this daemon serves profiles for go tool pprof, such as 127.0.0.1:6060; empty: off (Brine only)" change:"restart"`
 }
 
+// Check returns an error of kind Invalid if the address is not on loopback.
+func (o *Options) Check() error {
+	if o.Address == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(o.Address)
+	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+		return salt.Errorf(salt.Invalid, "option profiling_address: %q is not a loopback address with a port, such as 127.0.0.1:6060", o.Address)
+	}
+	return nil
+}
+
 // Server serves profiles of its own process.
 type Server struct {
 	lis net.Listener
@@ -33,9 +45,8 @@ func New(o Options, log *slog.Logger) (*Server, error) {
 	if o.Address == "" {
 		return nil, nil
 	}
-	host, _, err := net.SplitHostPort(o.Address)
-	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
-		return nil, salt.Errorf(salt.Invalid, "option profiling_address: %q is not a loopback address with a port, such as 127.0.0.1:6060", o.Address)
+	if err := o.Check(); err != nil {
+		return nil, err
 	}
 	lis, err := net.Listen("tcp", o.Address)
 	if err != nil {

@@ -34,7 +34,7 @@ import (
 type Options struct {
 	Timeout          time.Duration `salt:"timeout" default:"5" doc:"seconds that commands wait for minions" change:"live"`
 	GatherJobTimeout time.Duration `salt:"gather_job_timeout" default:"10" doc:"seconds that commands wait for the answer whether a job is still running" change:"live"`
-	GatherJobGrace   time.Duration `salt:"gather_job_grace" default:"1" doc:"seconds that commands wait for returns under way after every missing minion has answered that it does not run the job; 0 waits for the whole gather_job_timeout, as Salt does (Brine only)" change:"live"`
+	GatherJobGrace   time.Duration `salt:"gather_job_grace" default:"1" least:"0" doc:"seconds that commands wait for returns under way after every missing minion has answered that it does not run the job; 0 waits for the whole gather_job_timeout, as Salt does (Brine only)" change:"live"`
 	SyndicWait       time.Duration `salt:"syndic_wait" default:"5" doc:"seconds that commands wait for syndics to report their minions" change:"live"`
 	OrderMasters     bool          `salt:"order_masters" default:"false" doc:"this master has syndics below it" change:"restart"`
 	ExtJobCache      string        `salt:"ext_job_cache" default:"" doc:"returner to which minions also send every return" change:"live"`

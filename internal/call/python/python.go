@@ -34,10 +34,10 @@ import (
 type Options struct {
 	Helper  bool          `salt:"python_helper" default:"true" doc:"run Python modules of users, in a helper process that is started when one is needed; off: refuse them (Brine only)" change:"restart"`
 	Program string        `salt:"python" default:"" doc:"Python that runs them, also one of a virtual environment; empty: the system's python3 (Brine only)" change:"restart"`
-	Helpers int           `salt:"python_helpers" default:"4" doc:"calls of Python modules that may run at the same time, each in a helper of its own; further ones wait (Brine only)" change:"restart"`
-	Idle    time.Duration `salt:"python_helper_idle" default:"60" doc:"seconds without a call after which a helper is ended (Brine only)" change:"restart"`
-	Memory  int64         `salt:"python_helper_memory" default:"536870912" doc:"bytes of memory with which a helper is replaced after its call (Brine only)" change:"restart"`
-	Timeout time.Duration `salt:"python_call_timeout" default:"0" doc:"seconds that a call of a Python module may take before its helper is killed; 0 is no limit (Brine only)" change:"restart"`
+	Helpers int           `salt:"python_helpers" default:"4" least:"1" doc:"calls of Python modules that may run at the same time, each in a helper of its own; further ones wait (Brine only)" change:"restart"`
+	Idle    time.Duration `salt:"python_helper_idle" default:"60" least:"0" doc:"seconds without a call after which a helper is ended (Brine only)" change:"restart"`
+	Memory  int64         `salt:"python_helper_memory" default:"536870912" least:"0" doc:"bytes of memory with which a helper is replaced after its call (Brine only)" change:"restart"`
+	Timeout time.Duration `salt:"python_call_timeout" default:"0" least:"0" doc:"seconds that a call of a Python module may take before its helper is killed; 0 is no limit (Brine only)" change:"restart"`
 }
 
 // Files are the modules of one kind.

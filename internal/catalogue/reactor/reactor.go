@@ -36,7 +36,7 @@ type Options struct {
 	Reactor any `salt:"reactor" default:"[]" doc:"reactions to events: a list of maps of a tag pattern to SLS files, or a file with such a list" change:"restart"`
 	Threads int `salt:"reactor_worker_threads" default:"10" doc:"maximum number of runners and wheel functions that reactions run at a time" change:"restart"`
 	Queue   int `salt:"reactor_worker_hwm" default:"10000" doc:"maximum number of queued events, and of queued runners and wheel functions; further ones are dropped and logged" change:"restart"`
-	Rate    int `salt:"reactor_rate" default:"100" doc:"maximum reactions per second; stops reaction loops; 0: no limit (Brine only)" change:"restart"`
+	Rate    int `salt:"reactor_rate" default:"100" least:"0" doc:"maximum reactions per second; stops reaction loops; 0: no limit (Brine only)" change:"restart"`
 }
 
 // User is the user of runners and wheel functions in reactions. Their events

@@ -5,8 +5,10 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"brine/internal/base/field"
 	"brine/internal/base/salt"
@@ -146,13 +148,43 @@ func (t *Tree) decode(o option) error {
 	for _, s := range o.slots {
 		err := error(nil)
 		if ok {
-			err = s.Set(s.part, v)
+			if err = s.Set(s.part, v); err == nil {
+				err = inBounds(s.In(s.part), s.Tag)
+			}
 		} else {
 			err = s.SetDefault(s.part)
 		}
 		if err != nil {
 			return t.fault(key, err)
 		}
+	}
+	return nil
+}
+
+// inBounds checks the value of an option that declares bounds: least and most, in seconds for a duration.
+func inBounds(v reflect.Value, tag reflect.StructTag) error {
+	least, most := tag.Get("least"), tag.Get("most")
+	if least == "" && most == "" {
+		return nil
+	}
+	var n float64
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		n = time.Duration(v.Int()).Seconds()
+	case v.CanInt():
+		n = float64(v.Int())
+	case v.CanUint():
+		n = float64(v.Uint())
+	case v.CanFloat():
+		n = v.Float()
+	default:
+		return nil
+	}
+	if low, err := strconv.ParseFloat(least, 64); err == nil && !(n >= low) {
+		return fmt.Errorf("%v is less than %s", n, least)
+	}
+	if high, err := strconv.ParseFloat(most, 64); err == nil && !(n <= high) {
+		return fmt.Errorf("%v is more than %s", n, most)
 	}
 	return nil
 }

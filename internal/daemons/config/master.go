@@ -9,6 +9,7 @@ import (
 	"brine/internal/base/log"
 	"brine/internal/base/metrics"
 	"brine/internal/base/profile"
+	"brine/internal/base/salt"
 	"brine/internal/base/trace"
 	"brine/internal/call/auth"
 	"brine/internal/call/client"
@@ -170,6 +171,11 @@ func NewMaster(t *Tree, machine Machine, log *slog.Logger) (*Master, error) {
 	if names := idle(t.Values, func(name string) bool { return name == "syndic_minions" }); len(names) > 0 && !m.Options.OrderMasters {
 		log.Warn("syndic_minions has no effect without order_masters: True")
 	}
+	t.warnIdleTraces(&m.Traces)
+	t.warnIdlePython(m.Options.PythonOptions.Helper)
+	if !m.Jobs.JobCache && m.Options.JobCacheFiles {
+		t.warnIdle("job_cache: True", "job_cache_files")
+	}
 	f.TokenDir = filepath.Join(f.CacheDir, "tokens")
 	f.SyndicDir = filepath.Join(f.CacheDir, "syndics")
 	return m, nil
@@ -191,6 +197,9 @@ func (m *Master) checkCluster(set *value.Dict, chosen bool, log *slog.Logger) er
 			o.Peers = nil
 		}
 		return o.CheckRecord()
+	}
+	if len(m.Options.HotMasters) > 0 {
+		return salt.Errorf(salt.Invalid, "hot_masters is for masters that are no cluster: remove it, or cluster_id and cluster_peers")
 	}
 	if len(o.Peers) == 0 && !o.Isolated { // an isolated cluster gets them from a member
 		log.Warn("Cluster id defined without defining cluster peers")

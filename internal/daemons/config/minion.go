@@ -98,6 +98,9 @@ func NewMinion(t *Tree, machine Machine, saveID bool, log *slog.Logger) (*Minion
 	faults.stage(t.checkTransport(m.Network.Transport)...)
 	faults.stage(t.checkWords()...)
 	faults.stage(t.checkMasters(&m.Options)...)
+	if s := m.Options.PythonFallback; s != "" && s != "salt" {
+		faults.stage(t.faultf("python_fallback", "expected salt or nothing, got %s", field.Describe(s)))
+	}
 	f := &m.Files
 	id, err := f.identify(machine, f.RootDir, saveID && len(faults.all) == 0, log)
 	faults.stage(t.blame(err)...)
@@ -119,6 +122,14 @@ func NewMinion(t *Tree, machine Machine, saveID bool, log *slog.Logger) (*Minion
 	m.Events.SockDir = f.SockDir
 	if f.ExtensionModules == "" {
 		f.ExtensionModules = filepath.Join(f.CacheDir, "extmods")
+	}
+	t.warnIdleTraces(&m.Traces)
+	t.warnIdlePython(m.Options.PythonOptions.Helper)
+	if m.Options.MasterType != "cluster" {
+		t.warnIdle("master_type: cluster", "master_rebalance", "master_zone", "master_latency")
+	}
+	if !m.Options.OutboxOptions.Outbox {
+		t.warnIdle("return_outbox: True", "return_outbox_size")
 	}
 	return m, rootPaths(m, f.RootDir)
 }

@@ -22,6 +22,7 @@ var words = map[string][]string{
 	"log_level":                 log.LevelNames(),
 	"log_level_logfile":         log.LevelNames(),
 	"log_format":                {log.FormatText, log.FormatJSON},
+	"return_to":                 {"publisher", "any"},
 }
 
 // checkWords rejects other values.

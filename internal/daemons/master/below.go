@@ -2,6 +2,7 @@ package master
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 
 	"brine/internal/base/ratelimit"
@@ -40,7 +41,7 @@ func (s *SyndicMinions) SetValue(v any) error {
 			ok = false
 		}
 		globs := value.OnlyTexts(v)
-		if !ok || id == "" || len(globs) != len(value.Items(v)) {
+		if !ok || id == "" || len(globs) != len(value.Items(v)) || slices.Contains(globs, "") {
 			return salt.Errorf(salt.Invalid, "%s: expected a glob or a list of globs of minion ids", value.Str(k))
 		}
 		rule := syndicRule{syndic: target.ParseGlob(id)}

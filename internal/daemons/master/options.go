@@ -1,8 +1,10 @@
 package master
 
 import (
+	"strings"
 	"time"
 
+	"brine/internal/base/salt"
 	"brine/internal/call/python"
 	"brine/internal/files/extmods"
 	"brine/internal/net/discovery"
@@ -22,8 +24,8 @@ type Options struct {
 
 	OpenMode          bool   `salt:"open_mode" default:"false" doc:"accept any key of any minion; a danger, for emergencies only" change:"live"`
 	MaxMinions        int    `salt:"max_minions" default:"0" doc:"minions that may be connected; further ones are refused; 0 is no limit" change:"live"`
-	MaxPending        int    `salt:"max_pending_keys" default:"100000" doc:"keys that may wait for acceptance; further unknown minions are turned away, so that unauthenticated peers cannot fill the disk (Brine only)" change:"live"`
-	MinionReturnQuota int    `salt:"minion_return_quota" default:"100" doc:"MB that one minion may have stored in an hour for jobs that no master published (salt-call, its schedule), so that it cannot fill the disk; 0 is no limit (Brine only)" change:"live"`
+	MaxPending        int    `salt:"max_pending_keys" default:"100000" least:"0" doc:"keys that may wait for acceptance; further unknown minions are turned away, so that unauthenticated peers cannot fill the disk (Brine only)" change:"live"`
+	MinionReturnQuota int    `salt:"minion_return_quota" default:"100" least:"0" doc:"MB that one minion may have stored in an hour for jobs that no master published (salt-call, its schedule), so that it cannot fill the disk; 0 is no limit (Brine only)" change:"live"`
 	HashType          string `salt:"hash_type" default:"sha256" doc:"hash for file names and fingerprints" change:"restart"`
 	AuthEvents        bool   `salt:"auth_events" default:"true" doc:"fire salt/auth events" change:"live"`
 	Keysize           int    `salt:"keysize" default:"2048" doc:"size in bits of a key that has to be made" change:"restart"`
@@ -46,7 +48,7 @@ type Options struct {
 	MinionDataEvents bool          `salt:"minion_data_cache_events" default:"true" doc:"fire an event when a minion's data was refreshed" change:"live"`
 	OrderMasters     bool          `salt:"order_masters" default:"false" doc:"this master has syndics below it" change:"restart"`
 	SyndicMinions    SyndicMinions `salt:"syndic_minions" default:"{}" doc:"which keys are those of syndics, and the minions for which each may return, as globs, as in {site-a: ['a-*']}; without it, any accepted key may be that of a syndic, and it may return for all minions without an accepted key at this master (Brine only)" change:"live"`
-	Heartbeat        time.Duration `salt:"heartbeat_interval" default:"2" doc:"seconds between pings to quiet peers; one that is silent for three is dropped; 0 turns it off (Brine only)" change:"restart"`
+	Heartbeat        time.Duration `salt:"heartbeat_interval" default:"2" least:"0" doc:"seconds between pings to quiet peers; one that is silent for three is dropped; 0 turns it off (Brine only)" change:"restart"`
 	StandbyJobs      bool          `salt:"standby_jobs" default:"true" doc:"have Brine minions with master_type failover run jobs of this master also while another one is active; without, commands name the active master (Brine only)" change:"live"`
 	Nodegroups       *value.Dict   `salt:"nodegroups" default:"null" doc:"named targets" change:"live"`
 	Timeout          time.Duration `salt:"timeout" default:"5" doc:"seconds that commands wait for minions" change:"live"`
@@ -63,7 +65,7 @@ type Options struct {
 
 	PublisherACLBlacklist *value.Dict `salt:"publisher_acl_blacklist" default:"null" doc:"users and modules (functions) that are refused whatever else allows them" change:"live"`
 
-	ApprovalAbove int `salt:"approval_above" default:"0" doc:"number of minions above which a job of a user of external_auth waits until a second user approves it by salt-api; 0: no job does (Brine only)" change:"live"`
+	ApprovalAbove int `salt:"approval_above" default:"0" least:"0" doc:"number of minions above which a job of a user of external_auth waits until a second user approves it by salt-api; 0: no job does (Brine only)" change:"live"`
 
 	Peer             any      `salt:"peer" default:"{}" doc:"minions that may publish commands, by regular expression, and which functions" change:"live"`
 	PeerRun          any      `salt:"peer_run" default:"{}" doc:"minions that may run runners, by regular expression, and which" change:"live"`
@@ -73,4 +75,27 @@ type Options struct {
 	JobCacheFiles    bool     `salt:"job_cache_files" default:"false" doc:"also write what minions return where Salt's Python programs look for it, in cachedir/jobs (Brine only)" change:"live"`
 
 	Discovery discovery.Options `salt:"discovery" default:"false" doc:"answer minions that look for a master by broadcast: False, True, or a map with port (4520, UDP) and mapping (what this master says about itself)" change:"restart"`
+}
+
+// Check reports values that a master cannot use.
+func (o *Options) Check() error {
+	seen := map[string]bool{}
+	for _, name := range o.HotMasters {
+		switch {
+		case strings.TrimSpace(name) == "":
+			return salt.Errorf(salt.Invalid, "hot_masters: an entry is empty; name the other masters as host or host:port")
+		case seen[name]:
+			return salt.Errorf(salt.Invalid, "hot_masters names %s twice", name)
+		}
+		seen[name] = true
+	}
+	for option, name := range map[string]string{"master_previous_key": o.MasterPreviousKey, "master_sign_previous_key": o.MasterSignPreviousKey} {
+		if strings.Contains(name, "/") {
+			return salt.Errorf(salt.Invalid, "%s: %.80q is not the base name of a file in pki_dir", option, name)
+		}
+		if name == "master" || name != "" && name == o.MasterSignKeyName {
+			return salt.Errorf(salt.Invalid, "%s is %s, the present key pair: name the one that it has replaced", option, name)
+		}
+	}
+	return nil
 }

@@ -23,9 +23,9 @@ import (
 type Options struct {
 	MinimumAuthVersion int           `salt:"minimum_auth_version" default:"3" doc:"oldest protocol version accepted for sign-ins and local commands; requests of minions need 3" change:"live"`
 	RequestServerTTL   time.Duration `salt:"request_server_ttl" default:"0" doc:"seconds that a request may be old by the clocks of both ends; 0 turns the check off" change:"live"`
-	MinMinionKey       int           `salt:"min_minion_key_bits" default:"2048" doc:"least size in bits of a minion's key that is not accepted yet; a smaller one is refused (Brine only)" change:"live"`
+	MinMinionKey       int           `salt:"min_minion_key_bits" default:"2048" least:"0" most:"16384" doc:"least size in bits of a minion's key that is not accepted yet; a smaller one is refused (Brine only)" change:"live"`
 	RefuseSHA1         bool          `salt:"refuse_sha1" default:"false" doc:"refuse sign-ins and requests with OAEP-SHA1 or PKCS1v15-SHA1: minions need encryption_algorithm: OAEP-SHA224 and signing_algorithm: PKCS1v15-SHA224; set publish_signing_algorithm, too (Brine only)" change:"live"`
-	SignInRate         int           `salt:"sign_in_rate" default:"0" doc:"sign-ins that are served in a second; of more, Brine's minions are told when to come back, and Salt's wait and try again; 0 is as many as the machine can (Brine only)" change:"live"`
+	SignInRate         int           `salt:"sign_in_rate" default:"0" least:"0" doc:"sign-ins that are served in a second; of more, Brine's minions are told when to come back, and Salt's wait and try again; 0 is as many as the machine can (Brine only)" change:"live"`
 }
 
 // Router handles requests that passed all checks of the channel. It is called

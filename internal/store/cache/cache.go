@@ -41,7 +41,7 @@ type Options struct {
 	MaxItems int           `salt:"memcache_max_items"      default:"1024"    doc:"maximum number of values of a shared cache that are not read again"                                         change:"restart"`
 	Cleanup  bool          `salt:"memcache_full_cleanup"   default:"false"   doc:"above this number, forget all expired values, not only the oldest"                      change:"restart"`
 	Debug    bool          `salt:"memcache_debug"          default:"false"   doc:"log how often the shared cache need not be read"                                                            change:"restart"`
-	Timeout  time.Duration `salt:"cache_timeout"           default:"2"       doc:"seconds to wait for the server of a shared cache before it counts as unreachable (Brine only)"                 change:"restart"`
+	Timeout  time.Duration `salt:"cache_timeout"           default:"2" least:"0"       doc:"seconds to wait for the server of a shared cache before it counts as unreachable (Brine only)"                 change:"restart"`
 
 	MinionDataCache  bool `salt:"minion_data_cache"        default:"true" doc:"keep the grains and pillar of minions, to target by them"                                             change:"restart"`
 	MinionDataMemory int  `salt:"minion_data_cache_memory" default:"64"   doc:"MiB of minion data, as on disk, to hold decoded in memory; it takes about six times as much there" change:"restart"`

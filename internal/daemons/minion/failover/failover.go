@@ -25,7 +25,7 @@ import (
 type Options struct {
 	Failback         bool          `salt:"master_failback" default:"false" doc:"with failover, go back to the first master when it is good again" change:"restart"`
 	FailbackInterval time.Duration `salt:"master_failback_interval" default:"0" doc:"seconds that the first master must have been good for that; it doubles when the master is lost again soon; 0 is master_alive_interval, or 30" change:"restart"`
-	Rebalance        time.Duration `salt:"master_rebalance" default:"300" doc:"with master_type cluster, seconds over which minions go to a preferred master that has joined or come back; 0 is never (Brine only)" change:"restart"`
+	Rebalance        time.Duration `salt:"master_rebalance" default:"300" least:"0" doc:"with master_type cluster, seconds over which minions go to a preferred master that has joined or come back; 0 is never (Brine only)" change:"restart"`
 }
 
 // Config is the configuration of a Failover.

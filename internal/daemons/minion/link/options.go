@@ -21,7 +21,7 @@ type Options struct {
 	ReconDefault        int           `salt:"recon_default" default:"100" doc:"milliseconds before the first reconnection (Salt: 1000)" change:"restart"`
 	ReconMax            int           `salt:"recon_max" default:"1000" doc:"milliseconds up to which that pause doubles (Salt: 10000)" change:"restart"`
 	ReconRandomize      bool          `salt:"recon_randomize" default:"true" doc:"spread reconnections by up to half of the pause" change:"restart"`
-	Heartbeat           time.Duration `salt:"heartbeat_interval" default:"1" doc:"seconds between pings on a quiet connection; a master silent for two of them is lost; 0 turns it off (Brine only)" change:"restart"`
+	Heartbeat           time.Duration `salt:"heartbeat_interval" default:"1" least:"0" doc:"seconds between pings on a quiet connection; a master silent for two of them is lost; 0 turns it off (Brine only)" change:"restart"`
 	StartEventGrains    []string      `salt:"start_event_grains" default:"[]" doc:"grains sent with the start event" change:"restart"`
 	LegacyStartupEvents bool          `salt:"enable_legacy_startup_events" default:"true" doc:"also send the event minion_start" change:"restart"`
 	SignPubMessages     bool          `salt:"sign_pub_messages" default:"false" doc:"demand that publications are signed, also of masters that do not announce that they sign; Brine masters do" change:"restart"`
