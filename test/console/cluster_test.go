@@ -1,8 +1,12 @@
 package console
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +17,37 @@ import (
 	"brine/test/eventually"
 )
 
+// token signs a user in without a browser.
+func (s *stage) token(user string) string {
+	s.t.Helper()
+	resp, err := http.PostForm(s.url+"/login", url.Values{"username": {user}, "password": {"s3cret"}, "eauth": {"sharedsecret"}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.Header.Get("X-Auth-Token")
+}
+
+// request sends a request without a browser.
+func (s *stage) request(method, path, token string) (status int, body string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("X-Auth-Token", token)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
 // TestCluster: the console of any member shows all members and their minions. A key that
 // is accepted there is accepted at all members, and a member that dies is shown with its
 // minions at the others.
@@ -22,7 +57,7 @@ func TestCluster(t *testing.T) {
 	var masters []*daemontest.Node
 	for i, host := range hosts {
 		peers := slices.Delete(slices.Clone(hosts), i, i+1)
-		text := configure(t, host) + "cluster_id: shown\ncluster_isolated_filesystem: True\ncluster_secret: 7ef7697a5ec2e70f7e5755ecd0123456\n" +
+		text := configure(t, host) + "cluster_id: shown\ncluster_isolated_filesystem: True\ncluster_secret: 7ef7697a5ec2e70f7e5755ecd0123456\napproval_above: 1\n" +
 			fmt.Sprintf("cluster_peers: [%s]\n", strings.Join(peers, ", "))
 		masters = append(masters, daemontest.NewMaster(t, daemontest.Brine, host, host, text).Launch())
 	}
@@ -63,11 +98,55 @@ func TestCluster(t *testing.T) {
 	if i == 2 {
 		i = 0 // the console is at the third
 	}
+	other := masters[1-min(i, 1)]
+	otherAPI := &stage{b, t, other, daemontest.NewAPI(other).Launch(), fmt.Sprintf("http://%s:%d", other.Host, port)}
+	otherAPI.await()
+
+	// What users save is at all members.
+	if got := third.call("POST", "../v1/saved", 1); got != 400 {
+		t.Errorf("an empty request: %d", got)
+	}
+	third.page("#/run?tgt=w*")
+	third.click(".save-target")
+	third.set("#saved-name", "workers")
+	third.click("#saved-public")
+	third.click("dialog .confirm")
+	eventually.Nil(t, time.Minute, "the target is at "+other.Name, func() error {
+		out, errs, _ := other.Run(daemontest.Brine, "salt-run", "saved.list", "--out=json")
+		if !strings.Contains(out, `"workers"`) {
+			return errors.New(out + errs)
+		}
+		return nil
+	})
+	third.page("#/overview")
 	masters[i].Kill()
 	third.until("the member is down, and the others hold its minions", `[...document.querySelectorAll("#band .row.down")].map((r) => r.dataset.master + r.dataset.count).join() === args[0] + "0" &&
 		[...document.querySelectorAll("#band .row")].reduce((n, r) => n + Number(r.dataset.count), 0) === 2`, hosts[i])
+
+	// A job for two minions waits for a second user, who approves it at another salt-api.
 	third.page("#/run?fun=test.ping")
 	third.click("#start")
+	third.until("it waits", `location.hash === "#/approvals" && document.querySelector("tr[data-state=waiting]")`)
+	approve := func(user string, want int) {
+		t.Helper()
+		token := otherAPI.token(user)
+		eventually.Nil(t, time.Minute, "the job waits at the other salt-api", func() error {
+			status, body := otherAPI.request("GET", "/v1/approvals", token)
+			var all struct{ Approvals []struct{ ID, State string } }
+			if err := json.Unmarshal([]byte(body), &all); err != nil || len(all.Approvals) != 1 || all.Approvals[0].State != "waiting" ||
+				strings.Contains(body, "token") {
+				return fmt.Errorf("%d %s %v", status, body, err)
+			}
+			if status, body = otherAPI.request("POST", "/v1/approvals/"+all.Approvals[0].ID, token); status != want {
+				t.Errorf("%s: %d %s, want %d", user, status, body, want)
+			}
+			return nil
+		})
+	}
+	approve("admin", 409)
+	approve("boss", 200)
+	third.until("it is approved", `document.querySelector("tr[data-state=approved] a")`)
+	third.click("tr[data-state=approved] a")
 	third.sees("2 of 2 minions returned")
 	eventually.Nil(t, time.Minute, "the job is known at the other member", func() error {
 		out, errs, _ := masters[1-min(i, 1)].Run(daemontest.Brine, "salt-run", "jobs.list_jobs", "--out=json", "search_function=test.ping")
@@ -76,5 +155,5 @@ func TestCluster(t *testing.T) {
 		}
 		return nil
 	})
-	third.clean("401")
+	third.clean("401", "400")
 }

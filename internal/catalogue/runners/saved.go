@@ -186,11 +186,11 @@ type savedIDArgs struct {
 }
 
 func (s saved) remove(_ context.Context, c *fn.Call, a savedIDArgs) (*value.Dict, error) {
-	return s.drop(a.ID, func(r *shared.Record) bool { return r.Owner == cmp.Or(c.User, "root") })
+	return s.drop(a.ID, func(r *shared.Record) bool { return savedKinds[r.Kind] != nil && r.Owner == cmp.Or(c.User, "root") })
 }
 
 func (s saved) removeAny(_ context.Context, _ *fn.Call, a savedIDArgs) (*value.Dict, error) {
-	return s.drop(a.ID, func(*shared.Record) bool { return true })
+	return s.drop(a.ID, func(r *shared.Record) bool { return savedKinds[r.Kind] != nil })
 }
 
 func (s saved) drop(id string, may func(*shared.Record) bool) (*value.Dict, error) {

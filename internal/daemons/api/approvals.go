@@ -26,8 +26,9 @@ type approvals struct {
 	log    *slog.Logger
 	now    func() time.Time
 
-	mu   sync.Mutex
-	list []*approval // the oldest first
+	mu       sync.Mutex
+	list     []*approval // the oldest first
+	watching bool        // whether the master is asked for decisions
 }
 
 const (
@@ -82,6 +83,7 @@ func (a *approvals) add(c *call, chunk *value.Dict, why error) (*value.Dict, err
 	}
 	p := &approval{id: newID(), user: c.of.User, from: c.address(), why: why.Error(), chunk: chunk.Clone(), asked: a.now(), state: waiting}
 	a.list = append(a.list, p)
+	a.share(c, p)
 	a.note(p, c, "approval", "requested")
 	return value.DictOf("approval", p.id, "reason", p.why, "expire", unix(p.asked.Add(approvalTime))), nil
 }
@@ -164,15 +166,22 @@ func (a *approvals) show(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	shared, err := a.master.Look(c.r.Context(), c.of.Token, approvalsList, value.NewDict(0))
+	if err != nil { // an older master, or one without room
+		a.log.Debug("cannot read the jobs that wait at other servers", "err", err)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.clean()
 	rows := &value.List{}
+	own := map[string]bool{}
 	for _, p := range slices.Backward(a.list) {
-		if p.seenBy(c.of.User, rights) {
+		if own[p.id] = true; p.seenBy(c.of.User, rights) {
 			rows.Append(p.describe(c.of.User))
 		}
 	}
+	rows.Items = append(rows.Items, elsewhere(shared, own)...)
+	slices.SortStableFunc(rows.Items, func(x, y any) int { return cmp.Compare(askedAt(y), askedAt(x)) })
 	return value.DictOf("approvals", rows), nil
 }
 
@@ -188,15 +197,17 @@ func (a *approvals) take(c *call, state string) (*approval, error) {
 	i := slices.IndexFunc(a.list, func(p *approval) bool { return p.id == c.part() && p.seenBy(c.of.User, rights) })
 	switch {
 	case i < 0:
-		return nil, &failure{http.StatusNotFound, "there is no such job, or you may not run its function"}
+		return nil, errNone
 	case a.list[i].state != waiting:
 		return nil, &failure{http.StatusConflict, "this job no longer waits: it is " + a.list[i].state}
 	case state == starting && a.list[i].user == c.of.User:
 		return nil, &failure{http.StatusForbidden, "a user cannot approve its own job"}
 	}
 	a.list[i].state, a.list[i].by = state, c.of.User
-	if state == rejected {
-		a.list[i].forget()
+	if p := a.list[i]; state == rejected {
+		token := p.chunk.Str("token")
+		p.forget()
+		go a.report(token, p)
 	}
 	return a.list[i], nil
 }
@@ -204,6 +215,9 @@ func (a *approvals) take(c *call, state string) (*approval, error) {
 // approve starts a job with the approval of the session's user.
 func (a *approvals) approve(c *call) (any, error) {
 	p, err := a.take(c, starting)
+	if isNone(err) {
+		return a.decideElsewhere(c, approvalsApprove, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -237,12 +251,14 @@ func (a *approvals) start(ctx context.Context, c *call, p *approval, chunk *valu
 	default:
 		p.state, p.problem = failed, err.Error()
 	}
+	token := p.chunk.Str("token")
 	if p.state != waiting {
 		p.forget()
 	}
 	result := cmp.Or(p.problem, p.state)
 	a.mu.Unlock()
-	a.note(p, c, "approval", "given", "jid", p.jid, "result", result)
+	a.report(token, p)
+	a.note(p, c, "approval", "given", "by", fmt.Sprintf("%.80s", p.by), "jid", p.jid, "result", result)
 	if err != nil {
 		if salt.KindOf(err) == salt.Denied {
 			return nil, &failure{http.StatusForbidden, err.Error()}
@@ -255,6 +271,9 @@ func (a *approvals) start(ctx context.Context, c *call, p *approval, chunk *valu
 // reject rejects a job of another user, or withdraws an own one.
 func (a *approvals) reject(c *call) (any, error) {
 	p, err := a.take(c, rejected)
+	if isNone(err) {
+		return a.decideElsewhere(c, approvalsReject, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ type maintenance struct {
 	stockJobs   *job.LocalCache
 	tokens      *auth.Tokens
 	saved       *shared.Store
+	approvals   *approvals
 	peers       *peers
 	minions     *minionMemory
 	cluster     *cluster.Cluster // nil without a cluster
@@ -105,6 +106,9 @@ func (m *maintenance) round() {
 	}
 	m.peers.forget(time.Now(), m.keep)
 	m.minions.prune()
+	if err := m.approvals.sweep(); err != nil {
+		m.log.Warn("cannot remove old approvals", "err", err)
+	}
 	if err := m.saved.Sweep(); err != nil {
 		m.log.Warn("cannot remove the marks of deleted records", "err", err)
 	}

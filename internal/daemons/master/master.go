@@ -96,6 +96,7 @@ type services struct {
 	states                  *jobStates
 	lastRuns                *lastStates
 	saved                   *shared.Store
+	approvals               *approvals
 	addresses               *addresses
 	reconnects              *reconnects
 	presence                *presence

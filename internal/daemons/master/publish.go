@@ -25,6 +25,7 @@ type commands struct {
 	publisher *publisher
 	log       *slog.Logger
 
+	approvals      *approvals
 	rateLimitedLog *ratelimit.Log // limits log messages about refused requests
 }
 
@@ -121,6 +122,15 @@ func (p *commands) approve(who *caller, load *value.Dict, o *order) *unapproved 
 	if creds.SecondToken() == "" {
 		return &unapproved{wire.ApprovalRequired, fmt.Sprintf("this job is for %d minions, more than %d (approval_above): a second user must approve it; start "+
 			"it by the console or salt-api, where another user can", len(minions), most)}
+	}
+	if id, ok := strings.CutPrefix(creds.SecondToken(), wire.ApprovalPrefix); ok {
+		by, err := p.approvals.use(who, id, o, minions)
+		if err != nil {
+			return &unapproved{"AuthorizationError", err.Error()}
+		}
+		who.approver = by
+		p.log.Info("job is approved", "user", who.name, "approver", by, "fun", fmt.Sprintf("%.80s", value.Str(o.Fun)), "minions", len(minions))
+		return nil
 	}
 	u, err := p.access.settings.auth().ByToken(creds.SecondToken())
 	if err != nil {

@@ -22,6 +22,7 @@ type looks struct {
 	access   *access
 	registry func() *fn.Registry
 	opts     *value.Dict
+	approval *approvals
 	runs     *runs // refuses requests and records refusals
 }
 
@@ -32,6 +33,19 @@ func (l *looks) answer(c *channel.Call) {
 	wire.View(c.Load, &in)
 	if who == nil {
 		l.runs.refuse(c, nil, refusedOnMaster(c.Load, nil))
+		return
+	}
+	// Each user sees and decides on what it may start itself.
+	if fun, ok := strings.CutPrefix(in.Fun, approvalsModule); ok {
+		out, err := l.approval.answer(who, fun, in.Kwarg)
+		if err == nil && fun != "list" {
+			l.runs.recorder.recordOf(c, who, resultDone, "")
+		}
+		if err != nil {
+			c.Reply(lookFailure(err))
+			return
+		}
+		c.Reply(value.DictOf("return", out))
 		return
 	}
 	if reply := mayRun(who, acl.Runner, in.Fun, nil, in.Kwarg, c.Load); reply != nil {
@@ -55,12 +69,19 @@ func (l *looks) answer(c *channel.Call) {
 	call := &fn.Call{ID: l.id, User: who.name, Config: fn.Tree{Dict: l.opts}}
 	o := l.registry().Run(l.ctx(), call, fn.Job{Fun: in.Fun, Arg: positional(nil, kwargs)})
 	if o.Err != nil {
-		name := "SaltInvocationError"
-		if salt.KindOf(o.Err) == salt.NotFound {
-			name = wire.NotFoundError
-		}
-		c.Reply(failure(name, o.Err.Error()))
+		c.Reply(lookFailure(o.Err))
 		return
 	}
 	c.Reply(value.DictOf("return", o.Return))
+}
+
+// lookFailure is the reply for an error.
+func lookFailure(err error) *value.Dict {
+	switch salt.KindOf(err) {
+	case salt.NotFound:
+		return failure(wire.NotFoundError, err.Error())
+	case salt.Denied:
+		return failure("AuthorizationError", err.Error())
+	}
+	return failure("SaltInvocationError", err.Error())
 }

@@ -186,6 +186,7 @@ func (m *Master) wireStores() (err error) {
 	cfg := &m.cfg
 	m.targets = &targets{groups: m.settings.nodegroups, keys: m.keys, cache: m.cache}
 	m.access = &access{ctx: m.life.context, settings: m.settings, targets: m.targets, local: m.local, user: cfg.User}
+	m.approvals = &approvals{access: m.access, store: m.saved, now: time.Now}
 	m.recorder = &recorder{audit: m.audit, log: m.log, unauthenticated: newRefusalLimit()}
 	m.runners = &runnerCalls{
 		id: cfg.ID, ctx: m.life.context, options: cfg.Jobs, running: &running{}, jobs: m.jobs, sinks: m.sinks, bus: m.bus, log: m.log,
@@ -429,11 +430,13 @@ func (m *Master) handlers() handlers {
 			cacheDir: cfg.CacheDir, ctx: m.life.context, settings: m.settings, templates: m.templates, refuses: m.revisions.refuses, background: &m.background,
 			queue: filequota.New(filequota.Bytes), log: m.log, rateLimitedLog: m.refusals,
 		},
-		queue:   &queueRequests{id: cfg.ID, states: m.states, access: m.access},
-		publish: &commands{access: m.access, recorder: m.recorder, jobs: m.jobs, publisher: m.publisher, log: m.log, rateLimitedLog: m.refusals},
-		runs:    theRuns,
+		queue: &queueRequests{id: cfg.ID, states: m.states, access: m.access},
+		publish: &commands{access: m.access, recorder: m.recorder, jobs: m.jobs, publisher: m.publisher, log: m.log,
+			approvals: m.approvals, rateLimitedLog: m.refusals},
+		runs: theRuns,
 		looks: &looks{
-			id: cfg.ID, ctx: m.life.context, access: m.access, registry: func() *fn.Registry { return m.runners.registry }, opts: cfg.Opts, runs: theRuns,
+			id: cfg.ID, ctx: m.life.context, access: m.access, registry: func() *fn.Registry { return m.runners.registry }, opts: cfg.Opts,
+			approval: m.approvals, runs: theRuns,
 		},
 		wheels:  &wheels{access: m.access, recorder: m.recorder, calls: m.wheels, rateLimitedLog: m.refusals},
 		logins:  &logins{ctx: m.life.context, settings: m.settings, tokens: m.tokens, recorder: m.recorder, log: m.log},
@@ -580,7 +583,7 @@ func (m *Master) maintenance() *maintenance {
 		keep: m.cfg.Jobs.Keep(), keepDeleted: time.Duration(m.cfg.Cluster.KeepDeleted) * time.Second, interval: m.cfg.Files.Interval,
 		settings: m.settings, rotation: m.rotation, states: m.states, redelivery: m.redelivery, files: m.files, presence: m.presence,
 		departures: m.departures, sinks: m.sinks,
-		jobs: m.jobs, stockJobs: m.stockJobs, tokens: m.tokens, saved: m.saved, peers: m.peers,
+		jobs: m.jobs, stockJobs: m.stockJobs, tokens: m.tokens, saved: m.saved, approvals: m.approvals, peers: m.peers,
 		minions: &minionMemory{m.keys, m.reports, m.queue, m.requests, m.lastRuns, m.hot, m.log},
 		cluster: m.cluster, replicated: m.replicated, useJIDSlot: m.useJIDSlot,
 		beat: &m.beat, log: m.log,

@@ -57,6 +57,22 @@ const ApproverKey = "_brine_approver"
 // ApprovalRequired is the name of the failure if a job needs the approval of a second user.
 const ApprovalRequired = "ApprovalRequired"
 
+// ApprovalPrefix begins an ApproverKey that names an approval of the master instead of a token.
+const ApprovalPrefix = "approval:"
+
+// Approval is a job that waits for a second user, as salt-apis and the master exchange it.
+type Approval struct {
+	ID    string      `wire:"id" max:"64"`
+	Chunk *value.Dict `wire:"chunk,omitempty"`
+	From  string      `wire:"from,omitempty" max:"256"`
+	// State, JID, By and Problem tell what became of the job.
+	State   string      `wire:"state,omitempty" max:"32"`
+	JID     string      `wire:"jid,omitempty" max:"64"`
+	By      string      `wire:"by,omitempty" max:"1024"`
+	Problem string      `wire:"problem,omitempty" max:"4096"`
+	Rest    *value.Dict `wire:"*"`
+}
+
 // System is the external authentication system, "" for none.
 func (c *Credentials) System() string { return textOf(c.EAuth) }
 

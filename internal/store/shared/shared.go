@@ -247,6 +247,20 @@ func (s *Store) Remove(id string, may func(*Record) bool) (Record, error) {
 	return e.record, s.write(&gone)
 }
 
+// Drop removes a record without a mark. It is for records that expire by themselves at every master.
+func (s *Store) Drop(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !ValidID(id) {
+		return nil
+	}
+	delete(s.known, id)
+	if err := os.Remove(filepath.Join(s.dir, id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove a record: %w", err)
+	}
+	return nil
+}
+
 // Export returns all records, including the marks of deleted ones, as Merge takes them, and their revision. It
 // returns no records if have is the revision.
 func (s *Store) Export(have string) (revision string, records []string, err error) {

@@ -1,0 +1,341 @@
+package master
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/wire"
+	pyjson "brine/internal/py/json"
+	"brine/internal/py/value"
+	"brine/internal/store/shared"
+)
+
+// approvals are the jobs that wait for a second user (approval_above), as all masters and all salt-apis see them. A
+// salt-api keeps the job with the token of its user; the record here has no token. A second user may approve it at
+// another salt-api or master: then the record says so, and the salt-api with the job starts it.
+type approvals struct {
+	access *access
+	store  *shared.Store
+	now    func() time.Time
+
+	mu sync.Mutex // held while a record is read and changed
+}
+
+// approvalsModule begins the names of the functions that consoles call.
+const approvalsModule = "approvals."
+
+const (
+	kindApproval = "approval"
+	// approvalTime is how long a job waits, approvalKept how long its record is kept.
+	approvalTime, approvalKept = time.Hour, 2 * time.Hour
+	// maxApprovals bounds the records, maxApprovalsOfOne those of one user.
+	maxApprovals, maxApprovalsOfOne = 500, 50
+)
+
+// States of an approval.
+const (
+	approvalWaiting = "waiting"
+	approvalGranted = "granted" // by the second user; the job has not started
+	approvalUsed    = "started"
+)
+
+// approvalEnds are the states that a salt-api reports.
+var approvalEnds = []string{"approved", "rejected", "failed", "expired"}
+
+// approvalKeys are the parts of a job that a record has.
+var approvalKeys = []string{"client", "tgt", "tgt_type", "fun", "arg", "kwarg", "batch", "timeout"}
+
+// approvalRecord is the data of a record.
+type approvalRecord struct {
+	// Chunk is the job, as JSON.
+	Chunk   json.RawMessage `json:"chunk"`
+	Reason  string          `json:"reason"`
+	From    string          `json:"from,omitempty"`
+	Asked   int64           `json:"asked"` // seconds
+	State   string          `json:"state"`
+	By      string          `json:"by,omitempty"`
+	JID     string          `json:"jid,omitempty"`
+	Problem string          `json:"problem,omitempty"`
+}
+
+// answer answers a console: fun is the function after the prefix approvalsModule.
+func (a *approvals) answer(who *caller, fun string, kwarg *value.Dict) (*value.Dict, error) {
+	var in wire.Approval
+	wire.View(kwarg, &in)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.expire(); err != nil {
+		return nil, err
+	}
+	switch fun {
+	case "ask":
+		return a.ask(who, &in)
+	case "list":
+		return a.list(who)
+	case "approve":
+		return a.decide(who, in.ID, approvalGranted)
+	case "reject":
+		return a.decide(who, in.ID, "rejected")
+	case "done":
+		return a.done(who, &in)
+	}
+	return nil, salt.Errorf(salt.Invalid, "unknown function approvals.%.40s: there are ask, list, approve, reject and done", fun)
+}
+
+// sweep removes old records.
+func (a *approvals) sweep() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.expire()
+}
+
+func (a *approvals) expire() error {
+	all, err := a.store.All()
+	for _, r := range all {
+		if d, ok := readApproval(r); err == nil && r.Kind == kindApproval && (!ok || a.now().Sub(time.Unix(d.Asked, 0)) > approvalKept) {
+			err = a.store.Drop(r.ID)
+		}
+	}
+	return err
+}
+
+func readApproval(r shared.Record) (d approvalRecord, ok bool) {
+	return d, r.Kind == kindApproval && json.Unmarshal(r.Data, &d) == nil
+}
+
+// orderOf returns the job of a record; nil if it cannot be read.
+func (d *approvalRecord) orderOf() (o *order, chunk *value.Dict) {
+	v, err := pyjson.Load(string(d.Chunk))
+	chunk, _ = v.(*value.Dict)
+	if err != nil || chunk == nil {
+		return nil, nil
+	}
+	o = &order{}
+	o.Tgt, o.TgtType, o.Fun = chunk.At("tgt"), chunk.Str("tgt_type"), chunk.At("fun")
+	args := &value.List{Items: slices.Clone(chunk.List("arg"))}
+	if kw := chunk.Dict("kwarg"); kw.Len() > 0 {
+		kw = kw.Clone()
+		kw.Set("__kwarg__", true)
+		args.Append(kw)
+	}
+	o.Arg = args
+	return o, chunk
+}
+
+// ask keeps a job that needs approval.
+func (a *approvals) ask(who *caller, in *wire.Approval) (*value.Dict, error) {
+	chunk := value.NewDict(len(approvalKeys))
+	for _, k := range approvalKeys {
+		if v := in.Chunk.At(k); v != nil {
+			chunk.Set(k, v)
+		}
+	}
+	text, err := pyjson.Dump(chunk, pyjson.Format{ASCII: true})
+	if err != nil {
+		return nil, salt.Errorf(salt.Invalid, "the job cannot be kept: %w", err)
+	}
+	d := approvalRecord{Chunk: json.RawMessage(text), From: cut(in.From), Asked: a.now().Unix(), State: approvalWaiting}
+	o, _ := d.orderOf()
+	minions, _, err := a.access.targets.resolve(o.targetType(), o.Tgt, "")
+	if err != nil || !a.access.mayPublish(who, o) {
+		return nil, salt.Errorf(salt.Denied, "the user may not start this job")
+	}
+	d.Reason = fmt.Sprintf("this job is for %d minions", len(minions))
+	if !approvalID(in.ID) {
+		return nil, salt.Errorf(salt.Invalid, "the id of an approval has 40 hexadecimal digits")
+	}
+	all, err := a.store.All()
+	if err != nil {
+		return nil, err
+	}
+	total, own := 0, 0
+	for _, r := range all {
+		if r.Kind != kindApproval {
+			continue
+		}
+		if total++; r.Owner == who.name {
+			own++
+		}
+		if r.Name == in.ID {
+			return nil, salt.Errorf(salt.Invalid, "the id of the approval is in use")
+		}
+	}
+	if total >= maxApprovals || own >= maxApprovalsOfOne {
+		return nil, salt.Errorf(salt.Invalid, "too many jobs wait for approval")
+	}
+	return a.put(who.name, who.name, in.ID, &d)
+}
+
+// approvalID reports whether an id has the form that a salt-api gives it.
+func approvalID(id string) bool {
+	return len(id) == 40 && strings.Trim(id, "0123456789abcdef") == ""
+}
+
+// find returns the record of an approval, nil if there is none.
+func (a *approvals) find(id string) (owner string, d *approvalRecord, err error) {
+	all, err := a.store.All()
+	for _, r := range all {
+		if r.Kind == kindApproval && r.Name == id {
+			if d, ok := readApproval(r); ok {
+				return r.Owner, &d, nil
+			}
+		}
+	}
+	return "", nil, err
+}
+
+func (a *approvals) put(user, owner, id string, d *approvalRecord) (*value.Dict, error) {
+	b, err := json.Marshal(d)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := a.store.Put(shared.Record{Kind: kindApproval, Owner: owner, Name: id, Data: b}); err != nil {
+		return nil, err
+	}
+	return d.show(user, owner, id), nil
+}
+
+// show describes an approval as the API does.
+func (d *approvalRecord) show(user, owner, id string) *value.Dict {
+	state := d.State
+	if state == approvalGranted {
+		state = approvalUsed
+	}
+	out := value.DictOf("id", id, "user", owner, "from", orNil(d.From), "reason", d.Reason, "asked", float64(d.Asked),
+		"expire", float64(d.Asked)+approvalTime.Seconds(), "state", state, "own", owner == user, "by", orNil(d.By), "jid", orNil(d.JID),
+		"problem", orNil(d.Problem), "granted", d.State == approvalGranted)
+	if _, chunk := d.orderOf(); chunk != nil {
+		for _, k := range approvalKeys {
+			if v, ok := chunk.Get(k); ok {
+				out.Set(k, v)
+			}
+		}
+	}
+	return out
+}
+
+// waits reports whether a job still waits.
+func (a *approvals) waits(d *approvalRecord) bool {
+	return d.State == approvalWaiting && a.now().Sub(time.Unix(d.Asked, 0)) <= approvalTime
+}
+
+// list returns the jobs that a user may see: its own, and those that it may start.
+func (a *approvals) list(who *caller) (*value.Dict, error) {
+	all, err := a.store.All()
+	if err != nil {
+		return nil, err
+	}
+	rows := &value.List{}
+	for _, r := range all {
+		d, ok := readApproval(r)
+		if !ok {
+			continue
+		}
+		if o, _ := d.orderOf(); o == nil || r.Owner != who.name && !a.access.mayPublish(who, o) {
+			continue
+		}
+		if d.State == approvalWaiting && !a.waits(&d) {
+			d.State = "expired"
+		}
+		rows.Append(d.show(who.name, r.Owner, r.Name))
+	}
+	return value.DictOf("approvals", rows), nil
+}
+
+// decide approves a job of another user, or rejects it.
+func (a *approvals) decide(who *caller, id, state string) (*value.Dict, error) {
+	owner, d, err := a.find(id)
+	if err != nil {
+		return nil, err
+	}
+	var o *order
+	if d != nil {
+		o, _ = d.orderOf()
+	}
+	switch {
+	case o == nil || owner != who.name && !a.access.mayPublish(who, o):
+		return nil, salt.Errorf(salt.NotFound, "there is no such job, or you may not run its function on its minions")
+	case !a.waits(d):
+		return nil, salt.Errorf(salt.Invalid, "this job no longer waits: it is %s", d.State)
+	case state == approvalGranted && owner == who.name:
+		return nil, salt.Errorf(salt.Invalid, "a user cannot approve its own job")
+	}
+	d.State, d.By = state, who.name
+	return a.put(who.name, owner, id, d)
+}
+
+// done records what became of a job; only its user's salt-api knows.
+func (a *approvals) done(who *caller, in *wire.Approval) (*value.Dict, error) {
+	owner, d, err := a.find(in.ID)
+	if err != nil {
+		return nil, err
+	}
+	if d == nil || owner != who.name || !slices.Contains(approvalEnds, in.State) {
+		return nil, salt.Errorf(salt.NotFound, "there is no such job of yours, or it cannot be %.20s", in.State)
+	}
+	if in.By != "" && d.By == "" {
+		d.By = cut(in.By)
+	}
+	d.State, d.JID, d.Problem = in.State, cut(in.JID), cut(in.Problem)
+	return a.put(who.name, owner, in.ID, d)
+}
+
+// use returns who approved a job that a user starts, and marks the approval as used: it is good for one job, of which
+// a batch has parts with the same id.
+func (a *approvals) use(who *caller, id string, o *order, minions []string) (by string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	owner, d, err := a.find(id)
+	if err != nil {
+		return "", err
+	}
+	unfit := salt.Errorf(salt.Denied, "the approval is not for this job, or was used already")
+	if d == nil || owner != who.name || a.now().Sub(time.Unix(d.Asked, 0)) > approvalKept {
+		return "", unfit
+	}
+	first, next := d.State == approvalGranted, d.State == approvalUsed && d.JID != "" && d.JID == o.JID
+	asked, chunk := d.orderOf()
+	if !first && !next || asked == nil || !a.same(asked, o, chunk.Has("batch")) {
+		return "", unfit
+	}
+	all, _, err := a.access.targets.resolve(asked.targetType(), asked.Tgt, "")
+	if err != nil {
+		return "", unfit
+	}
+	within := make(map[string]bool, len(all))
+	for _, m := range all {
+		within[m] = true
+	}
+	if slices.ContainsFunc(minions, func(m string) bool { return !within[m] }) {
+		return "", unfit
+	}
+	if d.State, d.JID = approvalUsed, o.JID; first {
+		if _, err := a.put(owner, owner, id, d); err != nil {
+			return "", err
+		}
+	}
+	return d.By, nil
+}
+
+// same reports whether a job calls what was approved. A batch first looks for its minions.
+func (a *approvals) same(asked, o *order, batch bool) bool {
+	if batch && o.fun() == "test.ping" {
+		return true
+	}
+	want, ok := callsOf(asked)
+	got, good := callsOf(o)
+	if !ok || !good || len(want) != len(got) {
+		return false
+	}
+	for i, w := range want {
+		if w.Fun != got[i].Fun || !value.Equal(value.ListOf(w.Args...), value.ListOf(got[i].Args...)) || !value.Equal(w.Kwargs, got[i].Kwargs) {
+			return false
+		}
+	}
+	return true
+}
