@@ -42,6 +42,7 @@ func TestAccess(t *testing.T) {
 	if s.text(`document.querySelector("#can")`) != "null" {
 		t.Error("a user without permission is offered the test")
 	}
+	s.sees("You may run test.* on minions that match alpha")
 	s.page("#/audit")
 	s.sees("Your permissions do not include runner audit.list")
 	session := s.text(`document.cookie`) // empty: scripts cannot read it

@@ -5,7 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"brine/internal/net/crypt"
 	"brine/internal/py/msgpack"
@@ -68,7 +71,21 @@ func TestFigures(t *testing.T) {
 		return out;`)
 	t.Logf("list of minions, 200 of %d rows: %.0f ms (median of 5)", many, median(list))
 
-	s.page("#/events")
+	// What open pages cost the master and salt-api.
+	for _, c := range []struct{ what, hash string }{{"overview", "#/overview"}, {"minions", "#/minions"}, {"no page", ""}} {
+		if s.page(c.hash); c.hash == "" {
+			s.Open("about:blank")
+		}
+		time.Sleep(5 * time.Second) // until what the change of pages costs is over
+		master, api, began := cpuTime(t, s.master.PID()), cpuTime(t, s.api.PID()), time.Now()
+		time.Sleep(costTime)
+		share := func(before, after time.Duration) float64 {
+			return 100 * (after - before).Seconds() / time.Since(began).Seconds()
+		}
+		t.Logf("open page %s: the master takes %.2f %% of a core, salt-api %.2f %%", c.what, share(master, cpuTime(t, s.master.PID())),
+			share(api, cpuTime(t, s.api.PID())))
+	}
+	s.Open(s.url + "/console/#/events")
 	s.sees("Pattern of the tag")
 	var late []float64
 	s.Run(&late, `const out = [];
@@ -118,6 +135,29 @@ func TestFigures(t *testing.T) {
 		}
 	}
 	s.clean("401", "/favicon.ico") // which the browser wants for /health
+}
+
+// costTime is how long the cost of open pages is measured.
+const costTime = 30 * time.Second
+
+// cpuTime returns the CPU time that a process has used.
+func cpuTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	fields := strings.Fields(rest)
+	ticks := 0
+	for _, f := range fields[11:13] { // utime and stime
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
 // median returns the middle of several figures.

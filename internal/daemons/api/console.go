@@ -110,6 +110,7 @@ func (o *consoles) me(c *call) (any, error) {
 	}
 	return value.DictOf("user", t.Str("name"), "eauth", t.At("eauth"), "expire", t.At("expire"), "may", may,
 		"commands", c.allows("local_async") && commands(rights), "all_events", o.streams.seesAll(t), "csrf", c.of.Forgery,
+		"perms", &value.List{Items: rights},
 		"idle", int64(c.s.ConsoleIdle/time.Second)), nil
 }
 

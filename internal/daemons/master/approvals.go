@@ -115,10 +115,12 @@ func (d *approvalRecord) orderOf() (o *order, chunk *value.Dict) {
 	if err != nil || chunk == nil {
 		return nil, nil
 	}
+	var low wire.Low
+	wire.View(chunk, &low)
 	o = &order{}
-	o.Tgt, o.TgtType, o.Fun = chunk.At("tgt"), chunk.Str("tgt_type"), chunk.At("fun")
-	args := &value.List{Items: slices.Clone(chunk.List("arg"))}
-	if kw := chunk.Dict("kwarg"); kw.Len() > 0 {
+	o.Tgt, o.TgtType, o.Fun = low.Tgt, low.TgtType, low.Fun
+	args := &value.List{Items: slices.Clone(value.Items(low.Arg))}
+	if kw, ok := low.Kwarg.(*value.Dict); ok && kw.Len() > 0 {
 		kw = kw.Clone()
 		kw.Set("__kwarg__", true)
 		args.Append(kw)
@@ -300,7 +302,9 @@ func (a *approvals) use(who *caller, id string, o *order, minions []string) (by 
 	}
 	first, next := d.State == approvalGranted, d.State == approvalUsed && d.JID != "" && d.JID == o.JID
 	asked, chunk := d.orderOf()
-	if !first && !next || asked == nil || !a.same(asked, o, chunk.Has("batch")) {
+	var low wire.Low
+	wire.View(chunk, &low)
+	if !first && !next || asked == nil || !a.same(asked, o, low.Batch != nil) {
 		return "", unfit
 	}
 	all, _, err := a.access.targets.resolve(asked.targetType(), asked.Tgt, "")

@@ -68,6 +68,7 @@ export function access(main, { user }) {
     user.may["runner.auth.can"] && [h("h2", {}, "May a user do this?"), h("form", { class: "card", id: "can", on: { submit: test } },
       h("div", { class: "fields" }, h("div", {}, who), h("div", {}, h("label", { for: "f-form" }, "Form"), form), h("div", { class: "grow" }, fun), h("div", { class: "grow" }, args)),
       h("div", { class: "fields" }, h("div", { class: "grow" }, tgt), h("div", {}, groups), h("button", { type: "submit", class: "main", id: "test" }, "Test")), answer)],
+    h("h2", {}, "Your permissions"), h("ul", { id: "permissions" }, (user.perms || []).slice(0, 500).map((p) => h("li", {}, "You " + sentence(p)))),
     h("h2", {}, "Sessions of this server"), list);
   load();
   return () => { over = true; };

@@ -1,0 +1,112 @@
+package master
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+	"brine/internal/store/shared"
+)
+
+// TestApprovals: an approval is good for one job, for what was approved, and only for who asked.
+func TestApprovals(t *testing.T) {
+	p := newParts(t, []string{"web1", "web2", "db1"}, nil)
+	store, err := shared.Open(t.TempDir(), "boss")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	a := &approvals{access: p.access, store: store, now: func() time.Time { return now }}
+	ann := &caller{how: byToken, name: "ann", list: []any{"test.*"}}
+	bob := &caller{how: byToken, name: "bob", list: []any{"test.*"}}
+	eve := &caller{how: byToken, name: "eve", list: []any{value.DictOf("web*", value.ListOf("test.*"))}}
+	call := func(who *caller, fun string, kwarg *value.Dict, want salt.Kind) *value.Dict {
+		t.Helper()
+		d, err := a.answer(who, fun, kwarg)
+		if (err != nil || want != 0) && salt.KindOf(err) != want {
+			t.Errorf("%s %s: %v, want %v", who.name, fun, err, want)
+		}
+		return d
+	}
+	id, batch := strings.Repeat("ab", 20), strings.Repeat("cd", 20)
+	job := func(id, tgt string, more ...any) *value.Dict {
+		return value.DictOf("id", id, "chunk", value.DictOf(append([]any{"tgt", tgt, "fun", "test.echo", "arg", value.ListOf("x"), "token", "secret"}, more...)...))
+	}
+	call(ann, "ask", job("short", "*"), salt.Invalid)
+	call(&caller{how: byToken, name: "ann"}, "ask", job(id, "*"), salt.Denied)
+	if d := call(ann, "ask", job(id, "*"), 0); d.Str("state") != "waiting" || !strings.Contains(d.Str("reason"), "3 minions") || d.Has("token") {
+		t.Errorf("asked: %s", value.Repr(d))
+	}
+	call(bob, "ask", job(id, "*"), salt.Invalid) // the id is in use
+	call(ann, "approve", value.DictOf("id", id), salt.Invalid)
+	call(eve, "approve", value.DictOf("id", id), salt.NotFound) // not for all of its minions
+	if d := call(eve, "list", nil, 0); len(d.List("approvals")) != 0 {
+		t.Errorf("eve sees %s", value.Repr(d))
+	}
+	use := func(who *caller, id, fun, jid, arg string, minions ...string) string {
+		t.Helper()
+		o := &order{}
+		o.Tgt, o.Fun, o.Arg, o.JID = "*", fun, value.ListOf(arg), jid
+		by, err := a.use(who, id, o, minions)
+		if err != nil && salt.KindOf(err) != salt.Denied {
+			t.Error(err)
+		}
+		return by
+	}
+	if by := use(ann, id, "test.echo", "", "x", "web1"); by != "" {
+		t.Errorf("used before it was approved, by %s", by)
+	}
+	call(bob, "approve", value.DictOf("id", id), 0)
+	call(bob, "approve", value.DictOf("id", id), salt.Invalid)
+	for _, c := range []struct {
+		what string
+		by   string
+	}{
+		{"another user", use(bob, id, "test.echo", "", "x", "web1")}, {"another function", use(ann, id, "test.ping", "", "x", "web1")},
+		{"other arguments", use(ann, id, "test.echo", "", "y", "web1")}, {"another minion", use(ann, id, "test.echo", "", "x", "web3")},
+		{"another id", use(ann, batch, "test.echo", "", "x", "web1")},
+	} {
+		if c.by != "" {
+			t.Errorf("%s: approved by %s", c.what, c.by)
+		}
+	}
+	if by := use(ann, id, "test.echo", "", "x", "web1", "web2", "db1"); by != "bob" {
+		t.Errorf("the job is approved by %q", by)
+	}
+	if by := use(ann, id, "test.echo", "", "x", "web1"); by != "" {
+		t.Errorf("used twice, by %s", by)
+	}
+	call(bob, "done", value.DictOf("id", id, "state", "approved"), salt.NotFound)
+	call(ann, "done", value.DictOf("id", id, "state", "waiting"), salt.NotFound)
+	if d := call(ann, "done", value.DictOf("id", id, "state", "approved", "jid", "20260101000000000000"), 0); d.Str("by") != "bob" {
+		t.Errorf("done: %s", value.Repr(d))
+	}
+
+	// The parts of a batch have the same job id, and it looks for its minions first.
+	call(ann, "ask", job(batch, "web*", "batch", "1"), 0)
+	call(eve, "approve", value.DictOf("id", batch), 0)
+	const jid, otherJID = "20260101000000000000", "20260101000000000001"
+	for i, by := range []string{
+		use(ann, batch, "test.ping", jid, "", "web1", "web2"), use(ann, batch, "test.echo", jid, "x", "web1"),
+		use(ann, batch, "test.echo", otherJID, "x", "web2"), use(ann, batch, "test.echo", jid, "x", "db1"),
+	} {
+		if want := []string{"eve", "eve", "", ""}[i]; by != want {
+			t.Errorf("part %d of the batch: approved by %q, want %q", i, by, want)
+		}
+	}
+
+	// Jobs do not wait for ever, and their records expire.
+	third := strings.Repeat("ef", 20)
+	call(ann, "ask", job(third, "*"), 0)
+	now = now.Add(approvalTime + time.Second)
+	call(bob, "approve", value.DictOf("id", third), salt.Invalid)
+	now = now.Add(approvalTime)
+	if err := a.sweep(); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := store.All(); err != nil || len(all) != 0 {
+		t.Errorf("%d records, %v", len(all), err)
+	}
+}
