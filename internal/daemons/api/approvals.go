@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -246,7 +247,7 @@ func (a *approvals) start(ctx context.Context, c *call, p *approval, chunk *valu
 		}
 	case errors.As(err, &r) && r.Name == "TokenAuthenticationError":
 		p.state, p.problem = failed, "the session of "+p.user+" has ended"
-	case salt.KindOf(err) == salt.Denied:
+	case salt.KindOf(err) == salt.Denied && !strings.HasPrefix(chunk.Str(wire.ApproverKey), wire.ApprovalPrefix):
 		p.state, p.by = waiting, ""
 	default:
 		p.state, p.problem = failed, err.Error()

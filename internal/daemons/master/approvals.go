@@ -120,6 +120,9 @@ func (d *approvalRecord) orderOf() (o *order, chunk *value.Dict) {
 	o = &order{}
 	o.Tgt, o.TgtType, o.Fun = low.Tgt, low.TgtType, low.Fun
 	args := &value.List{Items: slices.Clone(value.Items(low.Arg))}
+	if text, ok := low.Arg.(string); ok {
+		args.Append(text)
+	}
 	if kw, ok := low.Kwarg.(*value.Dict); ok && kw.Len() > 0 {
 		kw = kw.Clone()
 		kw.Set("__kwarg__", true)
