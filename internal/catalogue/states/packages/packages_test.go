@@ -4,11 +4,14 @@ import (
 	"errors"
 	"testing"
 
+	"brine/internal/call/fn"
 	"brine/internal/catalogue/modules/packages"
 	"brine/internal/catalogue/modules/shell"
 	"brine/internal/catalogue/states/core"
 	"brine/internal/catalogue/states/statetest"
 	"brine/internal/host"
+	"brine/internal/py/value"
+	"brine/internal/sls/state"
 	"brine/test/tools"
 )
 
@@ -112,3 +115,18 @@ func TestRepositoryKeysRecordingIsTrue(t *testing.T) { statetest.Verify(t, "test
 func TestDebconf(t *testing.T) { statetest.Run(t, table("debconf")) }
 
 func TestDebconfRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/debconf") }
+
+// TestPipName checks that results of pip.installed with pkgs have the packages as their name,
+// as in Salt, also if the state fails.
+func TestPipName(t *testing.T) {
+	a := pipInstalledArgs{Name: "x", Pkgs: value.ListOf("one == 1.0", "two")}
+	a.User = "brine-no-such-user"
+	p, err := pipInstalled(t.Context(), &state.Env{Call: &fn.Call{}}, a)
+	if err == nil || p.Extra.Str("name") != "one == 1.0;two" {
+		t.Errorf("%v, %v", p.Extra, err)
+	}
+	a.Pkgs = nil
+	if p, _ := pipInstalled(t.Context(), &state.Env{Call: &fn.Call{}}, a); p.Extra != nil {
+		t.Errorf("without pkgs: %v", p.Extra)
+	}
+}

@@ -178,6 +178,15 @@ func (r requirement) fulfilled(version string) bool {
 }
 
 func pipInstalled(ctx context.Context, e *state.Env, a pipInstalledArgs) (state.Plan, error) {
+	p, err := a.plan(ctx, e)
+	if l, ok := a.Pkgs.(*value.List); ok && l.Len() > 0 { // as in Salt, the result has the packages as its name
+		p.Extra = value.DictOf("name", strings.Join(value.Texts(l), ";"))
+	}
+	return p, err
+}
+
+// plan returns the plan of pip.installed.
+func (a pipInstalledArgs) plan(ctx context.Context, e *state.Env) (state.Plan, error) {
 	if a.BinEnv == "" {
 		a.BinEnv = a.PipBin
 	}
