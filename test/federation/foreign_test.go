@@ -169,7 +169,7 @@ func logs(t *testing.T, n *daemontest.Node, from int, texts ...string) {
 	})
 }
 
-// TestForeign: a federation by NATS servers of somebody else, with and without JetStream, with small
+// TestForeign: a federation by NATS servers of another operator, with and without JetStream, with small
 // limits, and with users who may too little.
 func TestForeign(t *testing.T) {
 	tools.Slow(t)
