@@ -353,10 +353,10 @@ func (s *Store) Stored(jid string) (stored map[string]*value.Dict, short []Place
 }
 
 // elsewhere returns the dict shown instead of a return whose content cannot be got.
-func (s *Store) elsewhere(jid string, e rawReturn) *value.Dict {
+func (s *Stream) elsewhere(jid string, e rawReturn) *value.Dict {
 	text := "ERROR: This return is stored on other masters of the cluster, and none of those that have it can be reached."
-	if s.stream != nil && s.stream.where != nil {
-		text += " Masters that have to store it: " + s.stream.where(e.place(jid)) + "."
+	if s != nil && s.where != nil {
+		text += " Masters that have to store it: " + s.where(e.place(jid)) + "."
 	}
 	return value.DictOf("return", text, "retcode", 1, "success", false)
 }

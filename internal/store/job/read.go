@@ -120,7 +120,7 @@ func (s *Store) eachReturn(jid string, fn func(id string, ret *value.Dict, missi
 				if s.expiring(jid) {
 					continue
 				}
-				if !fn(e.id, s.elsewhere(jid, e), true) {
+				if !fn(e.id, s.stream.elsewhere(jid, e), true) {
 					return nil
 				}
 				continue
@@ -158,15 +158,15 @@ func (s *Store) Snapshot(dir string) error {
 	if err != nil {
 		return salt.Errorf(salt.Unavailable, "cannot write a snapshot of the jobs: %w", err)
 	}
-	if err := s.fillSnapshot(filepath.Join(dir, fileName)); err != nil {
+	if err := s.stream.fillSnapshot(filepath.Join(dir, fileName)); err != nil {
 		return salt.Errorf(salt.Unavailable, "cannot add the returns of other masters to a snapshot of the jobs: %w", err)
 	}
 	return nil
 }
 
 // fillSnapshot replaces the short returns in a snapshot by their contents, as far as masters that have these are reachable.
-func (s *Store) fillSnapshot(path string) error {
-	if s.stream == nil || s.stream.contents == nil {
+func (s *Stream) fillSnapshot(path string) error {
+	if s == nil || s.contents == nil {
 		return nil
 	}
 	db, err := boltfile.Open(path, bolt.Options{Timeout: lockTimeout})
@@ -177,13 +177,13 @@ func (s *Store) fillSnapshot(path string) error {
 	var at Cursor
 	for done := false; !done; {
 		var places []Place
-		if places, at, done, err = s.stream.Shorts(at, chunkReturns, func(Place) bool { return true }); err != nil {
+		if places, at, done, err = s.Shorts(at, chunkReturns, func(Place) bool { return true }); err != nil {
 			return err
 		}
 		if len(places) == 0 {
 			continue
 		}
-		contents := s.stream.contents(places)
+		contents := s.contents(places)
 		err = db.Update(func(tx *bolt.Tx) error {
 			for _, p := range places {
 				raw, hour, k := contents[p.Name()], findHour(tx, p.JID), key(p.JID, entryReturn, p.ID)
