@@ -80,7 +80,7 @@ func newFleet(t *testing.T, names ...string) *fleet {
 	f.above = daemontest.NewMaster(t, brine, "above", daemontest.Host(), "")
 	f.finger = keyPair(t, f.above)
 	host := daemontest.Host()
-	bus := daemontest.NewHub(t, "bus", host, "", f.finger)
+	bus := daemontest.NewHub(t, "bus", host, "metrics_address: "+host+":9180\n", f.finger)
 	f.buses = append(f.buses, bus.Launch())
 	bus.Host = host
 	eventually.Nil(t, limit, "the bus has a certificate", func() error { _, err := os.Stat(bus.Path("data/hub.crt")); return err })

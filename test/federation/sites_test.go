@@ -354,6 +354,15 @@ func (f *fleet) status(t *testing.T) {
 		}
 		return err
 	})
+	eventually.Nil(t, limit, "the bus counts its clients", func() error {
+		page := get(t, "http://"+f.buses[0].Host+":9180/metrics")
+		for _, line := range []string{`brine_hub_connections{role="above"} 1`, `brine_hub_connections{role="site"} 2`, `brine_hub_connections{role="pending"} 0`} {
+			if !strings.Contains(page, line+"\n") {
+				return fmt.Errorf("no %s:\n%s", line, page)
+			}
+		}
+		return nil
+	})
 	f.sites["us"].Kill()
 	f.give("--expire", "10m", "mus", "test.ping")
 	eventually.Nil(t, limit, "one is down", func() error {
