@@ -266,7 +266,11 @@ func (t *managedFile) load(ctx context.Context) error {
 	if t.keep && t.seen.fileErr == nil {
 		return nil // only owner and mode are managed
 	}
-	s, err := sources.Choose(ctx, t.e.Files, all)
+	choose := sources.Choose
+	if _, list := a.Source.(*value.List); list {
+		choose = sources.FirstThere // also of one, as in Salt
+	}
+	s, err := choose(ctx, t.e.Files, all)
 	if err != nil {
 		return fn.Errorf("Unable to manage file: %w", err)
 	}
