@@ -138,7 +138,7 @@ func TestFigures(t *testing.T) {
 }
 
 // costTime is how long the cost of open pages is measured.
-const costTime = 30 * time.Second
+const costTime = 10 * time.Second
 
 // cpuTime returns the CPU time that a process has used.
 func cpuTime(t *testing.T, pid int) time.Duration {
