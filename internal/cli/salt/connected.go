@@ -14,10 +14,13 @@ import (
 	"brine/internal/store/cache"
 )
 
-// notConnected reports whether a minion that did not return is not connected to the master: other
-// minions are connected, and none of the minion's known addresses is among theirs. It returns false
-// if this cannot be determined.
+// notConnected reports whether a minion that did not return is not connected to the master: the
+// master said so, or other minions are connected, and none of the minion's known addresses is among
+// theirs. It returns false if this cannot be determined.
 func (p *program) notConnected(id string) bool {
+	if _, away := p.away[id]; away {
+		return true
+	}
 	if p.peers == nil {
 		p.peers = map[netip.Addr]bool{}
 		for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
@@ -96,10 +99,4 @@ func addLocal(peers map[netip.Addr]bool) {
 			peers[p.Addr()] = true
 		}
 	}
-}
-
-// isAway reports whether the master knows that a minion is not connected.
-func (p *program) isAway(id string) bool {
-	_, ok := p.away[id]
-	return ok
 }

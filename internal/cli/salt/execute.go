@@ -115,7 +115,7 @@ func (p *program) execute(ctx context.Context) error {
 			absent = append(absent, res.ID)
 		}
 		shown := p.shape(res, r.JID)
-		sum.add(res, res.Absent && (p.isAway(res.ID) || p.notConnected(res.ID)))
+		sum.add(res, res.Absent && p.notConnected(res.ID))
 		failed = failed || shown.retcode != 0
 		err = progress.step(res, func() error {
 			if p.cmd.doc() {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/gpg"
+	"brine/internal/host"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -39,20 +41,23 @@ func (a gpgArgs) ids() []string {
 	return []string{a.Name}
 }
 
-// call calls a function of the execution module for the keyring.
-func (a gpgArgs) call(ctx context.Context, e *state.Env, fun string, pairs ...any) (any, error) {
-	kw := value.DictOf(append(pairs, "user", a.User, "gnupghome", a.Home, "keyring", a.Keyring)...)
-	return e.Exec(ctx, "gpg."+fun, kw)
+// keyrings are those of this machine.
+var keyrings = gpg.Keyrings{M: &host.Machine{}}
+
+// keyring returns the keyring of the arguments.
+func (a gpgArgs) keyring() gpg.KeyringArgs {
+	text := func(v any) string { s, _ := v.(string); return s }
+	return gpg.KeyringArgs{User: text(a.User), Home: text(a.Home), Keyring: text(a.Keyring)}
 }
 
 // keys returns the trust in the owner of each key by the key's id.
 func (a gpgArgs) keys(ctx context.Context, e *state.Env) (*value.Dict, error) {
-	v, err := a.call(ctx, e, "list_keys")
+	l, err := keyrings.ListKeys(ctx, e.Call, a.keyring())
 	if err != nil {
 		return nil, err
 	}
 	all := value.NewDict(4)
-	for _, k := range value.Items(v) {
+	for _, k := range l.Items {
 		if key, ok := k.(*value.Dict); ok {
 			all.Set(key.Str("keyid"), key.Str("ownerTrust"))
 		}
@@ -60,20 +65,16 @@ func (a gpgArgs) keys(ctx context.Context, e *state.Env) (*value.Dict, error) {
 	return all, nil
 }
 
-// done returns an error with the message of a function that has failed.
-func (a gpgArgs) done(ctx context.Context, e *state.Env, fun string, pairs ...any) error {
-	v, err := a.call(ctx, e, fun, pairs...)
-	if err != nil {
+// succeeded returns an error with the message of a function that has failed.
+func succeeded(d *value.Dict, err error) error {
+	if err != nil || value.Truth(d.At("res")) {
 		return err
 	}
-	if d, ok := v.(*value.Dict); ok && !value.Truth(d.At("res")) {
-		message := d.Str("message")
-		if l, ok := d.At("message").(*value.List); ok {
-			message = strings.Join(value.Texts(l), "\n")
-		}
-		return state.Errorf("%s", message)
+	message := d.Str("message")
+	if l, ok := d.At("message").(*value.List); ok {
+		message = strings.Join(value.Texts(l), "\n")
 	}
-	return nil
+	return state.Errorf("%s", message)
 }
 
 type gpgPresentArgs struct {
@@ -101,20 +102,23 @@ func gpgPresent(ctx context.Context, e *state.Env, a gpgPresentArgs) (state.Plan
 	var p state.Plan
 	var fine []string
 	for _, id := range a.ids() {
-		trusting := func(ctx context.Context) error { return a.done(ctx, e, "trust_key", "keyid", id, "trust_level", level) }
+		trusting := func(ctx context.Context) error {
+			return succeeded(keyrings.TrustKey(ctx, e.Call, gpg.TrustArgs{KeyID: id, Level: level, KeyringArgs: a.keyring()}))
+		}
 		if !now.Has(id) {
 			p.Steps = append(p.Steps, state.Step{
 				Change: state.Change{Comment: "Would have added " + id + " to GPG keychain", Diff: value.DictOf(id, value.DictOf("added", true))},
 				Do: func(ctx context.Context) (state.Change, error) {
-					if err := a.done(ctx, e, "receive_keys", "keyserver", a.Server, "keys", id); err != nil {
+					server, _ := a.Server.(string)
+					err := succeeded(keyrings.ReceiveKeys(ctx, e.Call, gpg.ReceiveArgs{Server: server, Keys: id, KeyringArgs: a.keyring()}))
+					if err != nil {
 						return state.Change{}, err
 					}
 					c := state.Change{Comment: "Added " + id + " to GPG keychain", Diff: value.DictOf(id, value.DictOf("added", true))}
 					if level == "" {
 						return c, nil
 					}
-					err := trusting(ctx)
-					if err == nil {
+					if err = trusting(ctx); err == nil {
 						c.Comment += "\nSet trust level for " + id + " to " + level
 					}
 					return c, err
@@ -171,7 +175,9 @@ func gpgAbsent(ctx context.Context, e *state.Env, a gpgAbsentArgs) (state.Plan, 
 				c := state.Change{}
 				var done, said []string
 				for _, id := range gone {
-					if err := a.done(ctx, e, "delete_key", "keyid", id); err != nil {
+					ring := a.keyring()
+					err := succeeded(keyrings.DeleteKey(ctx, e.Call, gpg.DeleteArgs{KeyID: id, User: ring.User, Home: ring.Home, Keyring: ring.Keyring}))
+					if err != nil {
 						return c, err
 					}
 					done, said = append(done, id), append(said, "Deleted "+id+" from GPG keychain")
