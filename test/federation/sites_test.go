@@ -354,6 +354,7 @@ func (f *fleet) status(t *testing.T) {
 		}
 		return err
 	})
+	f.atSite(t)
 	eventually.Nil(t, limit, "the bus counts its clients", func() error {
 		page := get(t, "http://"+f.buses[0].Host+":9180/metrics")
 		for _, line := range []string{`brine_hub_connections{role="above"} 1`, `brine_hub_connections{role="site"} 2`, `brine_hub_connections{role="pending"} 0`} {
@@ -400,6 +401,38 @@ func (f *fleet) status(t *testing.T) {
 	})
 	f.sites["us"].Start()
 	eventually.Nil(t, limit, "all are up again", func() error { return f.above.PingOnly(brine, "meu", "mus") })
+}
+
+// atSite: the metrics of a site show what waits there while the master above is down.
+func (f *fleet) atSite(t *testing.T) {
+	m := f.sites["eu"]
+	m.Kill()
+	m.Write("master", m.Read("master")+"metrics_address: "+m.Host+":9175\n")
+	m.Start()
+	shows := func(what string, open, returns int, old bool) {
+		t.Helper()
+		eventually.Nil(t, limit, what, func() error {
+			page := get(t, "http://"+m.Host+":9175/metrics")
+			if !strings.Contains(page, fmt.Sprintf("brine_federation_site_open_jobs %d\n", open)) ||
+				!strings.Contains(page, fmt.Sprintf("brine_federation_site_waiting_returns %d\n", returns)) ||
+				strings.Contains(page, "brine_federation_site_oldest_seconds 0\n") == old {
+				return fmt.Errorf("%s", page)
+			}
+			return nil
+		})
+	}
+	shows("nothing waits", 0, 0, false)
+	gate := filepath.Join(t.TempDir(), "gate")
+	jid := f.give("--expire", "10m", "meu", "cmd.run", "while [ ! -e "+gate+" ]; do sleep 0.1; done")
+	shows("a job is open", 1, 0, true)
+	f.above.Kill()
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	shows("a return waits", 1, 1, true)
+	f.above.Start()
+	f.isComplete(jid, "eu")
+	shows("nothing waits any more", 0, 0, false)
 }
 
 func get(t *testing.T, url string) string {

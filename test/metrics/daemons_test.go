@@ -23,6 +23,7 @@ import (
 	"brine/internal/daemons/api"
 	"brine/internal/daemons/master"
 	"brine/internal/daemons/minion"
+	"brine/internal/ha/federation"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/test/daemontest"
@@ -206,10 +207,14 @@ redis.port: 1
 	}
 	atMaster.change(t, queued)
 	inCluster, inCopies := "TestCluster", "TestLostCopies in test/cluster"
-	complete(t, master.Families(), wrote, append(rows, queued...), map[string]string{"brine_cluster_peer_up": inCluster, "brine_cluster_behind_changes": inCluster,
+	inOthers := map[string]string{"brine_cluster_peer_up": inCluster, "brine_cluster_behind_changes": inCluster,
 		"brine_cluster_leads": inCluster, "brine_cluster_lease_token": inCluster, "brine_cluster_differences": inCluster,
 		"brine_cluster_returns_missing": inCopies, "brine_cluster_returns_few_copies": inCopies, "brine_cluster_returns_few_copies_oldest_seconds": inCopies,
-		"brine_trace_spans_total": "TestTraces", "brine_trace_spans_dropped_total": "TestTraces"})
+		"brine_trace_spans_total": "TestTraces", "brine_trace_spans_dropped_total": "TestTraces"}
+	for _, f := range federation.Families() {
+		inOthers[f.Name] = "TestSites in test/federation"
+	}
+	complete(t, master.Families(), wrote, append(rows, queued...), inOthers)
 
 	a := daemontest.NewAPI(m).Launch()
 	anyTLS := *client
