@@ -53,8 +53,6 @@ func (c *Client) States(ctx context.Context, jid string) (*States, error) {
 	for k, v := range in.States.All() {
 		s.Minions[value.Str(k)] = value.Str(v)
 	}
-	if at, ok := in.Expires.(float64); ok {
-		s.Expires = time.UnixMilli(int64(at * 1000))
-	}
+	s.Expires, _ = unixTime(in.Expires)
 	return s, nil
 }

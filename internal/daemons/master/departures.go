@@ -30,7 +30,7 @@ const (
 	awayAfter = 20 * time.Second
 )
 
-// look records who has come and who has left.
+// look records which minions are connected and which have left.
 func (d *departures) look() {
 	now := d.now()
 	here := map[string]bool{}

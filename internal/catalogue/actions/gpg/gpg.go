@@ -302,7 +302,7 @@ func (g Keyrings) ExportKey(ctx context.Context, c *fn.Call, a ExportArgs) (any,
 			words = append([]string{"--pinentry-mode", "loopback", "--passphrase-fd", "0"}, words...)
 		}
 	}
-	words = append(append(words, "--"), wordsOf(a.KeyIDs)...)
+	words = append(append(words, "--"), value.Commas(a.KeyIDs)...)
 	out, _, err := g.run(ctx, c, KeyringArgs{a.User, a.Home, a.Keyring}, false, stdin, words...)
 	if err != nil {
 		return nil, err
@@ -328,14 +328,6 @@ func (g Keyrings) ExportKey(ctx context.Context, c *fn.Call, a ExportArgs) (any,
 	return value.DictOf("res", true, "comment", text), nil
 }
 
-// wordsOf returns a list, or the parts of a text with commas.
-func wordsOf(v any) []string {
-	if text, ok := v.(string); ok {
-		return strings.Split(text, ",")
-	}
-	return value.Texts(v)
-}
-
 // ReceiveArgs are the arguments of ReceiveKeys.
 type ReceiveArgs struct {
 	Server string `salt:"keyserver" doc:"key server; null: keys.openpgp.org" default:"null"`
@@ -349,7 +341,7 @@ func (g Keyrings) ReceiveKeys(ctx context.Context, c *fn.Call, a ReceiveArgs) (*
 	if server == "" {
 		server = "keys.openpgp.org"
 	}
-	ids := wordsOf(a.Keys)
+	ids := value.Commas(a.Keys)
 	if len(ids) == 0 {
 		return nil, fn.Invalidf("keys must be the ids of the keys to fetch")
 	}
@@ -376,9 +368,21 @@ func (g Keyrings) ReceiveKeys(ctx context.Context, c *fn.Call, a ReceiveArgs) (*
 	return value.DictOf("res", there, "message", messages), nil
 }
 
-// levels are the names of the levels of trust, with gpg's numbers and Salt's words.
-var levels = []struct{ name, number, word string }{{"expired", "1", "Expired"}, {"unknown", "2", "Unknown"}, {"not_trusted", "3", "Not Trusted"},
-	{"marginally", "4", "Marginally"}, {"fully", "5", "Fully Trusted"}, {"ultimately", "6", "Ultimately Trusted"}}
+// levels are the names of the levels of trust, with gpg's numbers and letters and with the word in the
+// message of TrustKey.
+var levels = []struct{ name, number, letter, word string }{{"expired", "1", "e", "Expired"}, {"unknown", "2", "q", "Unknown"},
+	{"not_trusted", "3", "n", "Not Trusted"}, {"marginally", "4", "m", "Marginally"}, {"fully", "5", "f", "Fully Trusted"},
+	{"ultimately", "6", "u", "Ultimately Trusted"}}
+
+// OwnerTrust returns the word by which ListKeys shows a level of trust, "" for an unknown level.
+func OwnerTrust(level string) string {
+	for _, l := range levels {
+		if l.name == level {
+			return trusts[l.letter]
+		}
+	}
+	return ""
+}
 
 // TrustArgs are the arguments of TrustKey.
 type TrustArgs struct {

@@ -83,11 +83,6 @@ type gpgPresentArgs struct {
 	Trust  any `salt:"trust" doc:"trust in the owner: expired, unknown, not_trusted, marginally, fully or ultimately" default:"null"`
 }
 
-// trustWords are the levels of trust in the words of gpg.list_keys. Salt compares them with the
-// validity of the key, and so sets most levels in every run.
-var trustWords = map[string]string{"expired": "Expired", "unknown": "Unknown", "not_trusted": "Not Trusted", "marginally": "Marginally Trusted",
-	"fully": "Fully Trusted", "ultimately": "Ultimately Trusted"}
-
 func gpgPresent(ctx context.Context, e *state.Env, a gpgPresentArgs) (state.Plan, error) {
 	now, err := a.keys(ctx, e)
 	if err != nil {
@@ -95,7 +90,7 @@ func gpgPresent(ctx context.Context, e *state.Env, a gpgPresentArgs) (state.Plan
 	}
 	level := ""
 	if value.Truth(a.Trust) {
-		if level = value.Str(a.Trust); trustWords[level] == "" {
+		if level = value.Str(a.Trust); gpg.OwnerTrust(level) == "" {
 			return state.Plan{}, state.Errorf("Invalid trust level %s", level)
 		}
 	}
@@ -125,7 +120,8 @@ func gpgPresent(ctx context.Context, e *state.Env, a gpgPresentArgs) (state.Plan
 				}})
 			continue
 		}
-		if level != "" && now.Str(id) != trustWords[level] {
+		// Salt compares the validity of the key instead, and so sets most levels in every run.
+		if level != "" && now.Str(id) != gpg.OwnerTrust(level) {
 			diff := value.DictOf(id, value.DictOf("trust", level))
 			p.Steps = append(p.Steps, state.Step{
 				Change: state.Change{Comment: "Would have set trust level for " + id + " to " + level, Diff: diff},
