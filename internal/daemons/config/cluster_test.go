@@ -14,14 +14,14 @@ func TestIdleClusterOptions(t *testing.T) {
 	t.Parallel()
 	const cluster = "cluster_id: c\nid: 127.0.0.1\ninterface: 127.0.0.1\n"
 	for _, c := range []struct{ conf, named, unnamed string }{
-		{"cluster_voters: [a, b, c]\ncluster_secret: abc\n", "options=\"cluster_secret, cluster_voters\"", ""},
-		{"cluster_isolated_filesystem: True\n", "options=cluster_isolated_filesystem", ""},
+		{"cluster_voters: [a, b, c]\ncluster_secret: abc\n", "cluster_id\" option=cluster_voters at=", ""},
+		{"cluster_isolated_filesystem: True\n", "option=cluster_isolated_filesystem", ""},
 		{"cluster_peers: [a]\n", "Cluster peers defined without a cluster_id", "no effect"},
-		{cluster + "cluster_return_copies: 2\n", "options=cluster_return_copies", "cluster_id"},
+		{cluster + "cluster_return_copies: 2\n", "option=cluster_return_copies", "without cluster_id"},
 		{cluster + "cluster_isolated_filesystem: True\ncluster_secret: 5ee6f5b3c9d1a0b72f4c8e6d9a1b3c5d\ncluster_return_copies: 2\n", "", "no effect"},
-		{"federation_site: eu\nfederation_events: ['salt/*']\n", "options=\"federation_events, federation_site\"", ""},
+		{"federation_site: eu\nfederation_events: ['salt/*']\n", "federation_urls\" option=federation_events at=", ""},
 		{"federation_site: eu\nfederation_hub: True\nfederation_urls: ['tls://a:4515']\n", "", "no effect"},
-		{"syndic_minions: {a: ['b*']}\n", "syndic_minions has no effect", ""},
+		{"syndic_minions: {a: ['b*']}\n", "option=syndic_minions", ""},
 		{"syndic_minions: {a: ['b*']}\norder_masters: True\n", "", "no effect"},
 		{"", "", "no effect"},
 	} {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 
 	"brine/internal/base/trace"
@@ -13,6 +14,17 @@ func (t *Tree) warnIdle(without string, names ...string) {
 			t.warn(name, "option has no effect without "+without)
 		}
 	}
+}
+
+// setWithPrefix returns the names of the set options that begin with prefix, sorted.
+func (t *Tree) setWithPrefix(prefix string) (names []string) {
+	for k, v := range t.Values.All() {
+		if name, ok := k.(string); ok && v != nil && strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // warnIdleTraces warns about options of traces that are off.

@@ -3,8 +3,6 @@ package config
 import (
 	"log/slog"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"brine/internal/base/log"
 	"brine/internal/base/metrics"
@@ -24,7 +22,6 @@ import (
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
 	"brine/internal/net/transport"
-	"brine/internal/py/value"
 	"brine/internal/sls/pillar"
 	"brine/internal/sls/pillar/gitpillar"
 	"brine/internal/sls/render"
@@ -160,16 +157,14 @@ func NewMaster(t *Tree, machine Machine, log *slog.Logger) (*Master, error) {
 	if err := rootPaths(m, f.RootDir); err != nil {
 		return nil, err
 	}
-	if err := m.checkCluster(t.Values, chosen, log); err != nil {
+	if err := m.checkCluster(t, chosen, log); err != nil {
 		return nil, err
 	}
 	if len(m.Federation.URLs) == 0 {
-		if names := idle(t.Values, func(name string) bool { return strings.HasPrefix(name, "federation_") }); len(names) > 0 {
-			log.Warn("options of a federation have no effect without federation_urls", "options", strings.Join(names, ", "))
-		}
+		t.warnIdle("federation_urls", t.setWithPrefix("federation_")...)
 	}
-	if names := idle(t.Values, func(name string) bool { return name == "syndic_minions" }); len(names) > 0 && !m.Options.OrderMasters {
-		log.Warn("syndic_minions has no effect without order_masters: True")
+	if !m.Options.OrderMasters {
+		t.warnIdle("order_masters: True", "syndic_minions")
 	}
 	t.warnIdleTraces(&m.Traces)
 	t.warnIdlePython(m.Options.PythonOptions.Helper)
@@ -183,14 +178,16 @@ func NewMaster(t *Tree, machine Machine, log *slog.Logger) (*Master, error) {
 
 // checkCluster completes the options of a cluster as Salt does, and rejects
 // those that would fail silently.
-func (m *Master) checkCluster(set *value.Dict, chosen bool, log *slog.Logger) error {
+func (m *Master) checkCluster(t *Tree, chosen bool, log *slog.Logger) error {
 	o := &m.Cluster
 	if o.Record == "" && o.RecordSecret != "" {
 		log.Warn("store_of_record_secret has no effect: store_of_record names no server")
 	}
 	if !o.On() {
-		if names := idle(set, func(name string) bool { return strings.HasPrefix(name, "cluster_") && name != "cluster_peers" }); len(names) > 0 {
-			log.Warn("options of a cluster have no effect without cluster_id", "options", strings.Join(names, ", "))
+		for _, name := range t.setWithPrefix("cluster_") {
+			if name != "cluster_id" && name != "cluster_peers" { // cluster_peers has Salt's warning, below
+				t.warnIdle("cluster_id", name)
+			}
 		}
 		if len(o.Peers) > 0 {
 			log.Warn("Cluster peers defined without a cluster_id, ignoring.")
@@ -204,8 +201,8 @@ func (m *Master) checkCluster(set *value.Dict, chosen bool, log *slog.Logger) er
 	if len(o.Peers) == 0 && !o.Isolated { // an isolated cluster gets them from a member
 		log.Warn("Cluster id defined without defining cluster peers")
 	}
-	if names := idle(set, func(name string) bool { return slices.Contains(isolatedOnly, name) }); len(names) > 0 && !o.Isolated {
-		log.Warn("options have no effect without cluster_isolated_filesystem: True", "options", strings.Join(names, ", "))
+	if !o.Isolated {
+		t.warnIdle("cluster_isolated_filesystem: True", isolatedOnly...)
 	}
 	if o.Secret != "" && !o.Isolated {
 		log.Warn("cluster_secret has no effect: masters that share a directory do not join by it. Name each in cluster_peers of all, or set " +
@@ -220,17 +217,6 @@ func (m *Master) checkCluster(set *value.Dict, chosen bool, log *slog.Logger) er
 
 // isolatedOnly are options of masters without a shared directory. cluster_secret has a message of its own; others are refused.
 var isolatedOnly = []string{"cluster_keep_deleted_seconds", "cluster_pub_fingerprint", "cluster_return_copies"}
-
-// idle returns the names of the set options of a kind, sorted.
-func idle(set *value.Dict, kind func(name string) bool) (names []string) {
-	for k, v := range set.All() {
-		if name, ok := k.(string); ok && name != "cluster_id" && v != nil && kind(name) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
 
 // LoadMaster combines Load and NewMaster for a program without options of its
 // own. It reports the faults of both together.
