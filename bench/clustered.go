@@ -50,10 +50,8 @@ func runCluster(ctx context.Context, b *bench, k kind) error {
 // clusterCost is the cost of one return: ms of CPU time, and KB.
 type clusterCost struct{ cpu, bytes float64 }
 
-const clusterPool = 24520
-
 // clusterMaster prepares a master of a cluster on the directory shared; all masters have the same
-// ports.
+// ports: to publish, for requests, for profiles, and for each other.
 func (b *bench) clusterMaster(k kind, hosts []string, i int, shared string, ports []int) (*master, error) {
 	dir, err := os.MkdirTemp(b.tmp, string(k)+"-")
 	if err != nil {
@@ -65,7 +63,7 @@ func (b *bench) clusterMaster(k kind, hosts []string, i int, shared string, port
 	peers := slices.Delete(slices.Clone(hosts), i, i+1)
 	text := fmt.Sprintf("root_dir: %s\nid: %s\ninterface: %s\npublish_port: %d\nret_port: %d\nuser: root\ncluster_id: bench\ncluster_pki_dir: "+
 		"%s/pki\ncluster_pool_port: %d\ncluster_peers: [%s]\n",
-		dir, host, host, ports[0], ports[1], shared, clusterPool, strings.Join(peers, ", "))
+		dir, host, host, ports[0], ports[1], shared, ports[3], strings.Join(peers, ", "))
 	if b.profile != "" {
 		m.profiling = fmt.Sprintf("%s:%d", host, ports[2])
 		m.profiles = filepath.Join(b.profile, fmt.Sprintf("%s-%d-%d", b.running, len(hosts), i))
@@ -101,7 +99,7 @@ func clusterReturns(ctx context.Context, b *bench, k kind, masters int, shared s
 		if err != nil {
 			return c, err
 		}
-		ports, err := freePorts(3)
+		ports, err := freePorts(4)
 		if err != nil {
 			return c, err
 		}
