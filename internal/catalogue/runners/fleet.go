@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"hash/fnv"
+	"hash/maphash"
 	"maps"
 	"net"
 	"slices"
@@ -264,22 +264,43 @@ func (f fleet) topology(ctx context.Context, c *fn.Call, a topologyArgs) (*value
 		return nil, err
 	}
 	masters := f.masters(c.ID, p)
+	revision := p.revision(masters)
+	if revision == a.Since {
+		return value.DictOf("revision", revision), nil
+	}
 	minions := value.NewDict(len(p.ids))
 	for _, id := range p.ids {
 		minions.Set(id, p.links[id].dict())
 	}
-	h := fnv.New64a()
-	fmt.Fprint(h, value.Repr(masters))
-	for _, id := range p.ids {
-		l := p.links[id]
-		fmt.Fprintf(h, "%q%s%q%q", id, l.state, l.by, l.standby)
-	}
-	revision := fmt.Sprintf("%016x", h.Sum64())
-	if revision == a.Since {
-		return value.DictOf("revision", revision), nil
-	}
 	return value.DictOf("revision", revision, "here", c.ID, "masters", masters, "minions", minions), nil
 }
+
+// revision identifies the content of a topology for as long as this process runs.
+func (p *picture) revision(masters *value.List) string {
+	h := maphash.Hash{}
+	h.SetSeed(revisionSeed)
+	text := func(s string) {
+		maphash.WriteComparable(&h, len(s))
+		h.WriteString(s)
+	}
+	texts := func(list []string) {
+		maphash.WriteComparable(&h, len(list))
+		for _, s := range list {
+			text(s)
+		}
+	}
+	text(value.Repr(masters))
+	for _, id := range p.ids {
+		l := p.links[id]
+		text(id)
+		text(l.state)
+		texts(l.by)
+		texts(l.standby)
+	}
+	return fmt.Sprintf("%016x", h.Sum64())
+}
+
+var revisionSeed = maphash.MakeSeed()
 
 func (l minionLink) dict() *value.Dict {
 	d := value.DictOf("state", l.state, "by", value.Strings(l.by))
