@@ -44,9 +44,11 @@ demo-console: build ## two masters with their web consoles and three minions, un
 tools: ## what tests need of Debian's packages and this machine has not
 	@test/tools/install
 
+# Tests of the source, which read all of it: make lint runs them.
+SOURCE_TESTS := test/(arguments|english|layers|vetrules)
 # Tests that start many processes (daemons, database servers, git), need the NATS server, or measure.
 SLOW_FLEETS := test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|metrics|packages|secrets|stores|syndic)
-SLOW := bench(/.*)?|cmd/brine-hub|internal/(cli/hub|daemons/hub/.*)|internal/catalogue/states/(databases|packages|vcs)|$(SLOW_FLEETS)
+SLOW := bench(/.*)?|cmd/brine-hub|internal/(cli/hub|daemons/hub/.*)|internal/catalogue/states/(databases|packages|vcs)|$(SLOW_FLEETS)|$(SOURCE_TESTS)
 # Tests whose subject is another process, which is built without the race detector: daemons, or
 # the programs that states call, one after the other.
 APART := test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|layers|metrics|packages|registration|syndic)|internal/catalogue/states/(databases|packages|services|system|vcs)
@@ -71,10 +73,10 @@ fmt: ## fail if gofmt would change a file
 vet: ## go vet
 	$(GO) vet $(PKGS)
 
-lint: ## staticcheck and the rules of this project, which are in test/vetrules and test/english
+lint: ## staticcheck and the rules of this project, which are in test/vetrules, english, layers and arguments
 	$(GO) tool staticcheck $(PKGS)
 	$(GO) vet -vettool=$$($(GO) tool -n vetrules) $(PKGS)
-	$(GO) test ./test/english ./test/layers
+	$(TEST) $$($(GO) list $(PKGS) | grep -E '^brine/($(SOURCE_TESTS))$$')
 
 deadcode: ## functions that neither a program nor a test reaches
 	@found=$$($(GO) run golang.org/x/tools/cmd/deadcode@$$($(GO) list -m -f '{{.Version}}' golang.org/x/tools) -test $(PKGS)) && [ -z "$$found" ] || { echo "$$found"; exit 1; }
