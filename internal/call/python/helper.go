@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,6 +52,9 @@ type helper struct {
 	gone       chan struct{}
 
 	writing sync.Mutex
+
+	environment sync.Mutex
+	environ     []string // environment of this process, as the helper has it
 
 	mu      sync.Mutex
 	last    int64
@@ -174,6 +178,8 @@ func (h *helper) spawn(program, shim string) error {
 		closeAll()
 		return err
 	}
+	h.environ = os.Environ()
+	cmd.Env = h.environ
 	if err := cmd.Start(); err != nil {
 		h.pool.leave(h)
 		closeAll()
@@ -280,6 +286,32 @@ func (h *helper) send(items ...any) error {
 	return err
 }
 
+// sendEnvironment sends what functions such as environ.setval have changed in the environment of this
+// process. In Salt they share it with the modules.
+func (h *helper) sendEnvironment() error {
+	h.environment.Lock()
+	defer h.environment.Unlock()
+	now := os.Environ()
+	if slices.Equal(now, h.environ) {
+		return nil
+	}
+	changes := value.NewDict(0)
+	for _, entry := range h.environ {
+		if name, _, ok := strings.Cut(entry, "="); ok {
+			if _, kept := os.LookupEnv(name); !kept {
+				changes.Set(name, nil)
+			}
+		}
+	}
+	for _, entry := range now {
+		if name, text, ok := strings.Cut(entry, "="); ok && !slices.Contains(h.environ, entry) {
+			changes.Set(name, text)
+		}
+	}
+	h.environ = now
+	return h.send("e", changes)
+}
+
 // pipeClosed reports whether a write failed because the helper has ended.
 func pipeClosed(err error) bool {
 	return errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EPIPE)
@@ -302,7 +334,10 @@ func (h *helper) call(ctx context.Context, env *Env, operation string, args []an
 		h.mu.Unlock()
 	}()
 
-	err := h.send(append([]any{"q", number, operation, number, env.vars()}, args...)...)
+	err := h.sendEnvironment()
+	if err == nil {
+		err = h.send(append([]any{"q", number, operation, number, env.vars()}, args...)...)
+	}
 	if err != nil && !h.ended() && !pipeClosed(err) {
 		return nil, 0, err // the arguments cannot be sent
 	}
@@ -443,6 +478,9 @@ func (h *helper) serve(a *activity, number int64, name string, args []any) {
 	v, err := any(nil), errCallEnded
 	if a != nil {
 		v, err = a.env.request(a.ctx, h.pool, name, args)
+	}
+	if e := h.sendEnvironment(); e != nil && err == nil {
+		err = e
 	}
 	if err == nil {
 		err = h.send("r", number, true, v)

@@ -27,17 +27,23 @@ import (
 
 // echoFunctions are Brine functions as a module sees them.
 type echoFunctions struct {
-	pool *Pool
-	env  *Env
+	pool   *Pool
+	env    *Env
+	setenv func(name string, val any) error // environ.setval, or nil
 }
 
-func (e *echoFunctions) Has(name string) bool { return strings.HasPrefix(name, "brine.") }
-func (e *echoFunctions) Names() []string      { return []string{"brine.echo"} }
+func (e *echoFunctions) Has(name string) bool {
+	return strings.HasPrefix(name, "brine.") || strings.HasPrefix(name, "environ.")
+}
+
+func (e *echoFunctions) Names() []string { return []string{"brine.echo"} }
 
 func (e *echoFunctions) Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error) {
 	switch name {
 	case "brine.echo":
 		return args[0], nil
+	case "environ.setval":
+		return nil, e.setenv(args[0].(string), args[1])
 	case "brine.wait":
 		select { // longer than a module waits that is interrupted
 		case <-time.After(time.Second):

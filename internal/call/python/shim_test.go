@@ -16,12 +16,12 @@ import (
 // except for the functions that need it.
 func TestAbsentNames(t *testing.T) {
 	f := newFixture(t, map[string]string{"sample": `
-import salt.cloud, salt.modules.smbios
+import salt.cloud, salt.modules.zpool
 import salt.crypt
 import salt.utils.files
 from salt.utils.vault import query, VaultException
 from salt.utils.url import urlparse
-functions = {"smbios.get": salt.modules.smbios.get}
+functions = {"zpool.get": salt.modules.zpool.get}
 try:
     from salt.utils.vault import no_such_name
 except ImportError:
@@ -37,7 +37,7 @@ def fine():
         return [no_such_name, hasattr(salt.crypt, "gen_keys"), hasattr(salt.crypt, "no_such_name"), hasattr(salt.utils.files, "no_such_name"),
                 isinstance(1, query), urlparse("x://y").netloc]
 def module():
-    return functions["smbios.get"]("x")
+    return functions["zpool.get"]("x")
 def imported():
     return query("GET")
 def dotted():
@@ -50,7 +50,7 @@ def below():
 	}
 	for name, text := range map[string]string{
 		"imported": "Brine does not provide salt.utils.vault.query of Salt, which " + filepath.Join(f.dir, "sample.py") + " in line 25 uses",
-		"module":   "Brine does not provide salt.modules.smbios.get of Salt, which " + filepath.Join(f.dir, "sample.py") + " in line 23 uses",
+		"module":   "Brine does not provide salt.modules.zpool.get of Salt, which " + filepath.Join(f.dir, "sample.py") + " in line 23 uses",
 		"dotted":   "Brine does not provide salt.crypt.gen_keys of Salt, which " + filepath.Join(f.dir, "sample.py") + " in line 27 uses",
 		"below":    "AttributeError: Brine does not provide salt.crypt.PrivateKey of Salt, which " + filepath.Join(f.dir, "sample.py") + " in line 29 uses",
 	} {
@@ -264,5 +264,90 @@ def x():
 		if !strings.HasPrefix(got[i], want[i]) {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// TestMappings checks that __opts__ is a dict and that the other data are mappings, as in Salt, and
+// that both show what belongs to the call.
+func TestMappings(t *testing.T) {
+	f := newFixture(t, map[string]string{"sample": `
+import collections.abc, copy, json, pickle
+from salt.loader.context import NamedLoaderContext
+def kinds():
+    return [[isinstance(v, c) for c in (dict, collections.abc.MutableMapping, NamedLoaderContext)]
+            for v in (__opts__, __grains__, __pillar__, __context__, __salt__)]
+def whole():
+    plain = [dict(__opts__), {**__opts__}, copy.copy(__opts__), copy.deepcopy(__opts__), __opts__.copy(), __opts__ | {}, {} | __opts__,
+             pickle.loads(pickle.dumps(__opts__)), dict(__opts__.items()), json.loads(json.dumps(__opts__)), (lambda **k: k)(**__opts__)]
+    return [type(p) is dict and p["grains"]["os"] == "Debian" and p["pillar"] == {"secret": 1} and p == __opts__ for p in plain]
+def texts():
+    return "{id} %(id)s".format(**__opts__) % __opts__, "{os}".format(**__grains__), len(__opts__), list(__opts__), str(__opts__)[:12], bool(__opts__)
+def changes():
+    __opts__["own"] = 1
+    __opts__.update(more=2)
+    __opts__.setdefault("own", 3)
+    found = __opts__.pop("own"), __opts__.pop("no", 4), __opts__.get("more"), "own" in __opts__, dict(__opts__)["more"]
+    del __opts__["more"]
+    return found, "more" in __opts__
+def equal():
+    return __grains__ == __grains__, __grains__ == dict(__grains__), __grains__ != dict(__grains__), __opts__ == dict(__opts__), __grains__ == __pillar__
+`}, nil)
+	for name, want := range map[string]string{
+		"kinds":   "[[True, True, True], [False, True, True], [False, True, True], [False, True, True], [False, True, True]]",
+		"whole":   "[" + strings.TrimSuffix(strings.Repeat("True, ", 11), ", ") + "]",
+		"texts":   `('m1 m1', 'Debian', 3, ['id', 'grains', 'pillar'], "{'id': 'm1',", True)`,
+		"changes": "((1, 4, 2, False, 2), False)",
+		"equal":   "(True, False, True, True, False)",
+	} {
+		if v, err := f.run(t, "sample."+name); err != nil || value.Repr(v) != want {
+			t.Errorf("%s: %s %v", name, value.Repr(v), err)
+		}
+	}
+}
+
+// TestEnvironment checks that modules and Brine's functions see each other's changes of environment
+// variables, as in Salt, where they share a process.
+func TestEnvironment(t *testing.T) {
+	f := newFixture(t, map[string]string{"sample": `
+import os
+def read(name):
+    return os.environ.get(name)
+def own():
+    os.environ["BRINE_TEST_OWN"] = "1"
+    s = __salt__
+    return [s["environ.get"]("BRINE_TEST_OWN"), s["environ.has_value"]("BRINE_TEST_OWN", "1"), s["environ.has_value"]("BRINE_TEST_NO"),
+            s["environ.item"](["BRINE_TEST_OWN", "BRINE_TEST_NO"], default="d"), s["environ.items"]()["BRINE_TEST_OWN"]]
+def by_brine():
+    __salt__["environ.setval"]("BRINE_TEST_BRINE", "2")
+    first = os.environ.get("BRINE_TEST_BRINE"), __salt__["environ.get"]("BRINE_TEST_BRINE")
+    __salt__["environ.setval"]("BRINE_TEST_BRINE", False)
+    return first, os.environ.get("BRINE_TEST_BRINE")
+`}, nil)
+	f.own.setenv = func(name string, val any) error {
+		if text, ok := val.(string); ok {
+			t.Setenv(name, text)
+			return nil
+		}
+		return os.Unsetenv(name)
+	}
+	t.Setenv("BRINE_TEST_EARLY", "e")
+	for _, c := range []struct{ name, arg, want string }{
+		{"own", "", "['1', True, False, {'BRINE_TEST_OWN': '1', 'BRINE_TEST_NO': 'd'}, '1']"},
+		{"by_brine", "", "(('2', '2'), None)"},
+		{"read", "BRINE_TEST_OWN", "None"}, // a change of a module ends with its job
+		{"read", "BRINE_TEST_EARLY", "'e'"},
+	} {
+		var args []any
+		if c.arg != "" {
+			args = []any{c.arg}
+		}
+		if v, err := f.run(t, "sample."+c.name, args...); err != nil || value.Repr(v) != c.want {
+			t.Errorf("%s: %s %v", c.name, value.Repr(v), err)
+		}
+	}
+	// A running helper gets the changes that are made while it is idle.
+	t.Setenv("BRINE_TEST_EARLY", "changed")
+	if v, err := f.run(t, "sample.read", "BRINE_TEST_EARLY"); err != nil || v != "changed" {
+		t.Error(v, err)
 	}
 }

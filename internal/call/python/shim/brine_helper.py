@@ -8,6 +8,7 @@ flags says that the tuple has values that marshal lacks; see wrap and revive.
     ("q", id, operation, env, ...)   a request, in both directions
     ("r", id, succeeded, value)      the answer
     ("l", level, logger, text)       a log record, to Brine only
+    ("e", variables)                 changes of the environment of Brine's process, to Python only
 
 While a call waits for an answer, requests of the other side are served, so calls nest.
 """
@@ -17,6 +18,7 @@ import os
 import struct
 import sys
 import threading
+from _collections_abc import MutableMapping  # collections.abc without the import of collections
 
 SHIM = os.path.dirname(os.path.abspath(__file__))
 HEAD = struct.Struct(">IB")
@@ -149,7 +151,9 @@ class Pipe:
                 with self.turn:
                     self.reading = False
                     self.turn.notify_all()
-            if message[0] == "r":
+            if message[0] == "e":
+                set_environment(message[1])
+            elif message[0] == "r":
                 with self.turn:
                     self.answers[message[1]] = message[2:4]
                     self.turn.notify_all()
@@ -317,8 +321,14 @@ class Options(dict):
     def __contains__(self, key):
         return key in self.LATE or dict.__contains__(self, key)
 
+    def complete(self):
+        """Return the options after fetching the grains and the pillar."""
+        for key in self.LATE:
+            self[key]  # pylint: disable=pointless-statement
+        return self
 
-class Context:
+
+class Context(MutableMapping):
     """A mapping whose content belongs to the current call, such as __grains__."""
 
     def __init__(self, name, get):
@@ -349,9 +359,40 @@ class Context:
         return bool(self._get())
 
     def __eq__(self, other):
-        return self._get() == (other.value() if isinstance(other, Context) else other)
+        # As in Salt, such a mapping is not equal to a dict of the same content.
+        return isinstance(other, Context) and self._name == other._name
+
+    def __ne__(self, other):
+        return not self == other
 
     __hash__ = None
+
+    def get(self, key, default=None):
+        return self._get().get(key, default)
+
+    def keys(self):
+        return self._get().keys()
+
+    def values(self):
+        return self._get().values()
+
+    def items(self):
+        return self._get().items()
+
+    def pop(self, *args):
+        return self._get().pop(*args)
+
+    def popitem(self):
+        return self._get().popitem()
+
+    def setdefault(self, key, default=None):
+        return self._get().setdefault(key, default)
+
+    def update(self, *args, **kwargs):
+        self._get().update(*args, **kwargs)
+
+    def clear(self):
+        self._get().clear()
 
     def __repr__(self):
         return repr(self._get())
@@ -367,6 +408,75 @@ class Context:
     def __deepcopy__(self, memo):
         import copy
         return copy.deepcopy(self._get(), memo)
+
+
+if sys.version_info >= (3, 8):
+    class Settings(Context, dict):
+        """__opts__: in Salt a dict, so modules look for one.
+
+        The dict itself has one entry that nothing reads: json writes {} for a dict without entries.
+        From 3.8 on Python uses the methods of a class that replaces __iter__, also for dict(...) and
+        {**...}.
+        """
+
+        def __init__(self, name, get):
+            super().__init__(name, get)
+            dict.__setitem__(self, "id", None)
+
+        def _whole(self):
+            return self._get().complete()
+
+        def value(self):
+            return self._whole()
+
+        def __iter__(self):
+            return iter(self._whole())
+
+        def __len__(self):
+            return len(self._whole())
+
+        def __eq__(self, other):
+            return dict(self._whole()) == (dict(other._whole()) if isinstance(other, Settings) else other)
+
+        def keys(self):
+            return self._whole().keys()
+
+        def values(self):
+            return self._whole().values()
+
+        def items(self):
+            return self._whole().items()
+
+        def copy(self):
+            return dict(self._whole())
+
+        def popitem(self):
+            return self._whole().popitem()
+
+        def __reversed__(self):
+            return reversed(self._whole())
+
+        def __or__(self, other):
+            return {**self._whole(), **other}
+
+        def __ror__(self, other):
+            return {**other, **self._whole()}
+
+        def __ior__(self, other):
+            self.update(other)
+            return self
+
+        def __copy__(self):
+            return dict(self._whole())
+
+        def __deepcopy__(self, memo):
+            import copy
+            return copy.deepcopy(dict(self._whole()), memo)
+
+        def __reduce_ex__(self, protocol):
+            return dict, (dict(self._whole()),)
+else:
+    Settings = Context  # dict(...) of a subclass would be empty
 
 
 CONTEXTS = {}  # job: __context__, oldest first
@@ -469,7 +579,7 @@ class Function:
         return "<function {} of Brine>".format(self.name)
 
 
-class Functions:
+class Functions(MutableMapping):
     """__salt__ and its like: functions by name, those of the user's modules and Brine's."""
 
     def __init__(self, kind):
@@ -486,6 +596,9 @@ class Functions:
         found = loader.find(name, False) if loader else None
         if found is None and not STOCK and pipe.ask("has", self.kind, name):
             found = Function(self.kind, name)
+        if isinstance(found, Function) and name.startswith("environ."):
+            import brine_environ
+            return vars(brine_environ).get(name.partition(".")[2], found)
         if found is None and not STOCK and self.kind == "modules" and name.startswith("pkg_resource."):
             import salt.modules.pkg_resource as shared
             function = name.partition(".")[2]
@@ -503,8 +616,19 @@ class Functions:
     def __setitem__(self, name, function):
         self.own[name] = function
 
+    def __delitem__(self, name):
+        del self.own[name]
+
     def __contains__(self, name):
         return self._find(name) is not None
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return self is other
+
+    def value(self):
+        return self
 
     def get(self, name, default=None):
         found = self._find(name)
@@ -532,6 +656,9 @@ class Functions:
         if name.startswith("_"):
             raise AttributeError(name)
         return Part(self, name)
+
+
+Context.register(Functions)
 
 
 class Part:
@@ -849,6 +976,17 @@ class Surroundings:
                 signal.signal(number, handler)
 
 
+def set_environment(changes):
+    """Change environment variables for this call and later ones; None removes a variable."""
+    start = Surroundings.start
+    for variables in (os.environ,) + ((start.environ, start.inherited) if start else ()):
+        for name, text in changes.items():
+            if text is None:
+                variables.pop(name, None)
+            else:
+                variables[name] = text
+
+
 def inherited(name, args, kwargs):
     """Return the keywords of a function that starts a program, which inherits os.environ in Salt."""
     start = Surroundings.start
@@ -895,7 +1033,7 @@ def fill_globals():
         "__context__": Context("__context__", context), "__salt_system_encoding__": "utf-8",
     })
     for name in ("grains", "pillar", "opts", "running", "lowstate"):
-        GLOBALS["__{}__".format(name)] = Context(
+        GLOBALS["__{}__".format(name)] = (Settings if name == "opts" else Context)(
             "__{}__".format(name), lambda name=name: frame().tree(name))
     GLOBALS["__file_client__"] = None
 
