@@ -120,14 +120,8 @@ func readKeyring(text string) *value.List {
 		switch f[0] {
 		case "pub", "sec":
 			key, wanted = value.DictOf("keyid", at(4), "fingerprint", "", "uids", &value.List{}), true
-			for _, d := range []struct {
-				name  string
-				field int
-			}{{"expires", 6}, {"created", 5}} {
-				if n, err := strconv.ParseInt(at(d.field), 10, 64); err == nil {
-					key.Set(d.name, time.Unix(n, 0).Format(time.DateOnly))
-				}
-			}
+			setDate(key, "expires", at(6))
+			setDate(key, "created", at(5))
 			if at(2) != "" {
 				key.Set("keyLength", at(2))
 			}
@@ -158,6 +152,13 @@ func readKeyring(text string) *value.List {
 		}
 	}
 	return keys
+}
+
+// setDate sets the date of a time in seconds, if there is one.
+func setDate(key *value.Dict, name, seconds string) {
+	if n, err := strconv.ParseInt(seconds, 10, 64); err == nil {
+		key.Set(name, time.Unix(n, 0).Format(time.DateOnly))
+	}
 }
 
 // unescape decodes \xNN in a field of a listing.
