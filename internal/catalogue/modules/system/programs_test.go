@@ -251,3 +251,45 @@ func TestLoadHere(t *testing.T) {
 		}
 	}
 }
+
+const dmidecode = "# dmidecode 3.4\nGetting SMBIOS data from sysfs.\nSMBIOS 2.8 present.\n3 structures occupying 500 bytes.\n\n" +
+	"Handle 0x0100, DMI type 1, 27 bytes\nSystem Information\n\tManufacturer: QEMU\n\tProduct Name: Standard PC (i440FX, 1996)\n" +
+	"\tVersion: pc-i440fx-7.2\n\tSerial Number: 0000000000\n\tUUID: 1dc17a34-3ac6-4b1b-9a2d-9b3a5f1c2d3e\n\tFamily: Not Specified\n\n" +
+	"Handle 0x0400, DMI type 4, 42 bytes\nProcessor Information\n\tSocket Designation: CPU 0\n\tFlags:\n\t\tFPU (Floating-point unit on-chip)\n" +
+	"\t\tVME (Virtual mode extension)\n\tMax Speed: 2000 MHz\n\tCore Count: 4\n\tPart Number: 0042\n\tCharacteristics: None\n\n" +
+	"Handle 0x7F00, DMI type 127, 4 bytes\nEnd Of Table\n\n"
+
+// TestSMBIOS reads what dmidecode prints. The results are those of stock Salt, which however
+// loses the last value of each record.
+func TestSMBIOS(t *testing.T) {
+	f := newFake(t)
+	f.program(t, "dmidecode")
+	f.answers["dmidecode"], f.answers["dmidecode -t 4"] = dmidecode, dmidecode[strings.Index(dmidecode, "Handle 0x0400"):strings.Index(dmidecode, "Handle 0x7F00")]
+	f.answers["dmidecode -s system-manufacturer"] = "# SMBIOS implementations newer\nQEMU\n"
+	f.answers["dmidecode -s system-uuid"], f.answers["dmidecode -s baseboard-serial-number"] = "1dc17a34-3ac6\n", "To be filled by O.E.M.\n"
+	system := "{'handle': '0x0100', 'description': 'System Information', 'type': 1, 'data': {'manufacturer': 'QEMU', " +
+		"'product_name': 'Standard PC (i440FX, 1996)', 'version': 'pc-i440fx-7.2', 'uuid': '1dc17a34-3ac6-4b1b-9a2d-9b3a5f1c2d3e'}}"
+	cpu := "{'handle': '0x0400', 'description': 'Processor Information', 'type': 4, 'data': {'socket_designation': 'CPU 0', " +
+		"'flags': ['FPU (Floating-point unit on-chip)', 'VME (Virtual mode extension)'], 'max_speed': '2000 MHz', 'core_count': 4, 'part_number': '0042'}}"
+	for _, c := range []struct {
+		fun  string
+		arg  []any
+		want string
+	}{
+		{"smbios.get", []any{"system-manufacturer"}, "'QEMU'"},
+		{"smbios.get", []any{"system-uuid"}, "None"},
+		{"smbios.get", []any{"baseboard-serial-number"}, "None"},
+		{"smbios.get", []any{"baseboard-serial-number", "clean=False"}, "'To be filled by O.E.M.'"},
+		{"smbios.records", nil, "[" + system + ", " + cpu + "]"},
+		{"smbios.records", []any{4}, "[" + cpu + "]"},
+		{"smbios.records", []any{4, "core_count,max_speed"}, "[{'handle': '0x0400', 'description': 'Processor Information', 'type': 4, 'data': " +
+			"{'max_speed': '2000 MHz', 'core_count': 4}}]"},
+		{"smbios.records", []any{"fields=[family]", "clean=False"}, "[{'handle': '0x0100', 'description': 'System Information', 'type': 1, " +
+			"'data': {'family': 'Not Specified'}}, {'handle': '0x0400', 'description': 'Processor Information', 'type': 4}, " +
+			"{'handle': '0x7F00', 'description': 'End Of Table', 'type': 127}]"},
+	} {
+		if got := value.Repr(f.run(t, c.fun, c.arg...).Return); got != c.want {
+			t.Errorf("%s %v: got  %s\nwant %s", c.fun, c.arg, got, c.want)
+		}
+	}
+}

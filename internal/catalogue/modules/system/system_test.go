@@ -24,20 +24,31 @@ const signatures = "testdata/signatures.json"
 
 func TestSignatures(t *testing.T) {
 	all := Modules(&host.Machine{})
-	apart := slices.IndexFunc(all, func(m fn.Module) bool { return m.Name == "cron" })
-	one := []fn.Module{all[apart]}
-	stocktest.Signatures(t, signatures, slices.Delete(all, apart, apart+1), nil)
-	stocktest.Signatures(t, cronTable, one, nil)
+	take := func(name string) []fn.Module {
+		at := slices.IndexFunc(all, func(m fn.Module) bool { return m.Name == name })
+		one := []fn.Module{all[at]}
+		all = slices.Delete(all, at, at+1)
+		return one
+	}
+	stocktest.Signatures(t, cronTable, take("cron"), nil)
+	stocktest.Signatures(t, smbiosTable, take("smbios"), nil)
+	stocktest.Signatures(t, signatures, all, nil)
 }
 
 // cronTable was recorded with cron installed, without which Salt lacks the
 // module.
 const cronTable = "testdata/cron.json"
 
+// smbiosTable was recorded with dmidecode installed.
+const smbiosTable = "testdata/smbios.json"
+
 func TestRecordingIsTrue(t *testing.T) {
 	stocktest.Verify(t, signatures)
 	if (&host.Machine{}).Which("crontab") != "" {
 		stocktest.Verify(t, cronTable)
+	}
+	if (&host.Machine{}).Which("dmidecode") != "" {
+		stocktest.Verify(t, smbiosTable)
 	}
 }
 
