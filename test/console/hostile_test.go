@@ -34,6 +34,7 @@ constructor: {test.fail_without_changes: []}
 		"__proto__":   "constructor\n",
 		"a\u202Eb":    evilName + "\n",
 		"long.txt":    strings.Repeat("x", 200_000),
+		"huge.txt":    strings.Repeat("x", 10_000_000),
 		evilName:      "x\n",
 		"constructor": "\x1b]0;title\x07\n",
 	} {
@@ -106,6 +107,7 @@ constructor: {test.fail_without_changes: []}
 	s.page("#/files")
 	for _, f := range []struct{ path, sees string }{
 		{evilName, "salt://" + evilName}, {"__proto__", "constructor"}, {"constructor", "␛]0;title"}, {"long.txt", "more characters"},
+		{"huge.txt", "larger than the console shows"},
 	} {
 		s.until(f.path+" is listed", `[...document.querySelectorAll("tr[data-path]")].some((r) => r.dataset.path === args[0])`, f.path)
 		s.Run(nil, `[...document.querySelectorAll("tr[data-path]")].find((r) => r.dataset.path === args[0]).querySelector("button").click();`, f.path)
