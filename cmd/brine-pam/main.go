@@ -4,6 +4,9 @@
 // masters whose external_auth has the system pam. It is a program of its own
 // so that the others need no C library; build it with `make pam`.
 //
+// The package brine-pam installs it with the set-user-ID bit of root, executable by the group salt
+// only, because PAM modules verify the passwords of other users for root alone.
+//
 // It reads SERVICE NUL NAME NUL PASSWORD NUL and ends with 0 if PAM lets the
 // user in and the account is valid, with 1 if not, with 2 if it was asked
 // wrongly. It says nothing.
@@ -74,6 +77,9 @@ func main() { os.Exit(run(os.Stdin)) }
 func run(in io.Reader) int {
 	b, err := io.ReadAll(io.LimitReader(in, most))
 	words := bytes.Split(b, []byte{0})
+	// PAM modules read the environment, which the caller chose.
+	os.Clearenv()
+	_ = os.Setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
 	if err != nil || len(words) != 4 || len(words[3]) > 0 || len(words[0]) == 0 || len(words[1]) == 0 || bytes.ContainsRune(words[0], '/') {
 		return 2
 	}

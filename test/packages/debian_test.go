@@ -146,7 +146,7 @@ func (m *machine) copies(from, to string) {
 func newer(t *testing.T, dir, version string) string {
 	t.Helper()
 	out := t.TempDir()
-	for _, name := range packages {
+	for _, name := range built("deb") {
 		tree := filepath.Join(t.TempDir(), "tree")
 		run(t, "dpkg-deb", "-R", filepath.Join(dir, file("deb", name)), tree)
 		control := filepath.Join(tree, "DEBIAN/control")

@@ -21,6 +21,7 @@ func TestRPMInstall(t *testing.T) {
 	}
 	dir, root := build(t, "rpm"), t.TempDir()
 	var paths []string
+	packages := built("rpm")
 	for _, name := range packages {
 		paths = append(paths, filepath.Join(dir, file("rpm", name)))
 	}

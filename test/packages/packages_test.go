@@ -27,10 +27,22 @@ import (
 // packages are the names of the packages, the one of the program first.
 var packages = []string{"brine", "brine-hub", "brine-salt-common", "brine-salt-master", "brine-salt-minion", "brine-salt-api", "brine-salt-syndic"}
 
+// pam is the package that is built only where there is a C compiler, and for systems with the GNU
+// C library.
+const pam = "brine-pam"
+
+// built are the names of the packages of a format that this machine builds.
+func built(format string) []string {
+	if format == "apk" || tools.Find("cc") == "" {
+		return packages
+	}
+	return append(slices.Clone(packages), pam)
+}
+
 // file is the name of a package's file.
 func file(format, name string) string {
 	arch := runtime.GOARCH
-	if name != "brine" && name != "brine-hub" {
+	if name != "brine" && name != "brine-hub" && name != pam {
 		arch = map[string]string{"deb": "all", "rpm": "noarch", "apk": "all"}[format]
 	} else if format != "deb" {
 		arch = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
@@ -45,7 +57,7 @@ func file(format, name string) string {
 }
 
 // artefacts is the number of files that TestPackages has built.
-var artefacts = 3*len(packages) + len([]string{"archive", "SBOM", "SHA256SUMS", "signature"})
+var artefacts = len(built("deb")) + len(built("rpm")) + len(built("apk")) + len([]string{"archive", "SBOM", "SHA256SUMS", "signature"})
 
 // build builds the packages of this machine's architecture into a new directory.
 func build(t *testing.T, formats string) string {
@@ -206,7 +218,7 @@ func checkAll(t *testing.T, dir, format string, read func(t *testing.T, path str
 		services = map[string]string{units + "salt-": ".service"}
 	}
 	all := map[string]string{}
-	for _, name := range packages {
+	for _, name := range built(format) {
 		files := read(t, filepath.Join(dir, file(format, name)))
 		for path := range files {
 			if other := all[path]; other != "" && !files[path].dir {
@@ -237,6 +249,11 @@ func checkAll(t *testing.T, dir, format string, read func(t *testing.T, path str
 				"/usr/share/brine/samples/hub", unit)
 			if format != "rpm" && !bytes.Contains(files["/usr/share/doc/brine-hub/NOTICES"].text, []byte("==== github.com/nats-io/nats-server/v2 ")) {
 				t.Errorf("%s: the licence of the NATS server is missing", format)
+			}
+		case pam:
+			want = append(want, "/usr/lib/brine/brine-pam", "/usr/share/doc/brine-pam/NOTICES")
+			if mode := files["/usr/lib/brine/brine-pam"].mode & 0o7777; mode != 0o4754 {
+				t.Errorf("%s: brine-pam has mode %o", format, mode)
 			}
 		case "brine-salt-common":
 			want = append(want, logrotate, "/usr/lib/tmpfiles.d/brine-salt.conf", "/etc/salt/master.d", "/etc/salt/minion.d", "/var/log/salt", "/var/cache/salt")
@@ -301,7 +318,7 @@ func checkManifest(t *testing.T, name string, files map[string]entry) {
 		switch {
 		case f[0] == "link" && e.link != f[2]:
 			t.Errorf("%s: %s leads to %q: %s", name, f[3], e.link, line)
-		case f[0] == "file" && (fmt.Sprintf("%x", sha256.Sum256(e.text)) != f[2] || fmt.Sprintf("%o", e.mode&0o777) != f[1]):
+		case f[0] == "file" && (fmt.Sprintf("%x", sha256.Sum256(e.text)) != f[2] || fmt.Sprintf("%o", e.mode&0o7777) != f[1]):
 			t.Errorf("%s: %s (mode %o) is not what the manifest says: %s", name, f[3], e.mode, line)
 		}
 	}
@@ -338,7 +355,12 @@ func debFiles(t *testing.T, path string) map[string]entry {
 	if fields["Version"] != salt.BrineVersion {
 		t.Errorf("%s has version %s", path, fields["Version"])
 	}
-	if name, service := strings.CutPrefix(fields["Package"], "brine-"); service && name != "hub" {
+	if fields["Package"] == pam {
+		needs := regexp.MustCompile(`^libc6 \(>= 2\.[0-9]+\), libpam0g \(>= 1\.1\), passwd$`)
+		if fields["Architecture"] != runtime.GOARCH || !needs.MatchString(fields["Depends"]) {
+			t.Errorf("%s is for %s and depends on %q", path, fields["Architecture"], fields["Depends"])
+		}
+	} else if name, service := strings.CutPrefix(fields["Package"], "brine-"); service && name != "hub" {
 		for _, relation := range []string{"Provides", "Conflicts", "Replaces"} {
 			if fields[relation] != name {
 				t.Errorf("%s: %s is %q", path, relation, fields[relation])

@@ -34,7 +34,7 @@ type Options struct {
 	PermissiveACL  bool          `salt:"permissive_acl" default:"false" doc:"apply the entry * of external_auth also to users who have entries of their own" change:"live"`
 	SharedSecret   string        `salt:"sharedsecret" default:"" doc:"password for all users of the system sharedsecret" change:"live"`
 	PAMService     string        `salt:"auth.pam.service" default:"login" doc:"PAM service that the system pam uses" change:"live"`
-	PAMHelper      string        `salt:"auth.pam.helper" default:"" doc:"helper program for PAM; empty: brine-pam in the directory of this program (Brine only)" change:"live"`
+	PAMHelper      string        `salt:"auth.pam.helper" default:"" doc:"helper program for PAM; empty: brine-pam in the directory of this program, or that of the package brine-pam (Brine only)" change:"live"`
 
 	LDAPOptions
 }

@@ -361,6 +361,25 @@ func TestPAM(t *testing.T) {
 	}
 }
 
+// TestPAMHelperOfPackage checks that the helper of the package is found if none is beside the program.
+func TestPAMHelperOfPackage(t *testing.T) {
+	usr := t.TempDir()
+	bin, beside, packaged := filepath.Join(usr, "bin"), filepath.Join(usr, "bin", pamHelper), filepath.Join(usr, "lib", "brine", pamHelper)
+	for _, c := range []struct{ put, want string }{{"", beside}, {packaged, packaged}, {beside, beside}} {
+		if c.put != "" {
+			if err := os.MkdirAll(filepath.Dir(c.put), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(c.put, nil, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := installedHelper(bin); got != c.want {
+			t.Errorf("after %q: %s instead of %s", c.put, got, c.want)
+		}
+	}
+}
+
 // pamProgram builds the real program.
 func pamProgram(t *testing.T) (path string) {
 	t.Helper()
@@ -536,7 +555,7 @@ func TestUnusableSystem(t *testing.T) {
 	o := Options{External: value.DictOf("pam", value.DictOf("ann", value.ListOf("test.*"))), PAMHelper: filepath.Join(t.TempDir(), "none"),
 		PAMService: "login"}
 	s, faults := New(o, nil, nil, slog.New(slog.NewTextHandler(&said, nil)))
-	if len(faults) != 1 || !strings.Contains(faults[0].Error(), "make pam") {
+	if len(faults) != 1 || !strings.Contains(faults[0].Error(), "install the package brine-pam") {
 		t.Fatal(faults)
 	}
 	if _, err := s.Authenticate(t.Context(), Credentials{System: "pam", Name: "ann", Password: "p"}); !errors.Is(err, ErrRefused) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +23,8 @@ type pam struct {
 	machine         *host.Machine
 }
 
-// pamHelper is the file name of the helper, next to this program.
+// pamHelper is the file name of the helper, next to this program or where the package brine-pam
+// installs it.
 const pamHelper = "brine-pam"
 
 func init() { systems.Register("pam", newPAM) }
@@ -37,11 +39,12 @@ func newPAM(_ *value.Dict, o *Options) (System, error) {
 		if self, err = filepath.EvalSymlinks(self); err != nil {
 			return nil, err
 		}
-		p.helper = filepath.Join(filepath.Dir(self), pamHelper)
+		p.helper = installedHelper(filepath.Dir(self))
 	}
 	fi, err := os.Stat(p.helper)
 	if err != nil {
-		return nil, salt.Errorf(salt.Invalid, "the PAM helper is missing: %w; build it with `make pam` or set auth.pam.helper", err)
+		return nil, salt.Errorf(salt.Invalid, "the PAM helper is missing: %w; install the package brine-pam, or build it with `make pam` "+
+			"and copy it there, or set auth.pam.helper; then restart the master", err)
 	}
 	if !fi.Mode().IsRegular() || fi.Mode().Perm()&0o022 != 0 {
 		return nil, salt.Errorf(salt.Invalid, "%s must be a file writable only by its owner: it reads passwords", p.helper)
@@ -50,6 +53,18 @@ func newPAM(_ *value.Dict, o *Options) (System, error) {
 		return nil, salt.Errorf(salt.Invalid, "auth.pam.service %q is not a valid service name", p.service)
 	}
 	return p, nil
+}
+
+// installedHelper returns the path of the helper of the programs in a directory: the one in that
+// directory, or the package's.
+func installedHelper(dir string) string {
+	packaged := filepath.Join(filepath.Dir(dir), "lib", "brine", pamHelper)
+	if _, err := os.Stat(packaged); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, pamHelper)); errors.Is(err, fs.ErrNotExist) {
+			return packaged
+		}
+	}
+	return filepath.Join(dir, pamHelper)
 }
 
 // Authenticate implements System.

@@ -145,7 +145,11 @@ func (c *check) file(path, mode, hash string) {
 	if got := fmt.Sprintf("%x", sum.Sum(nil)); got != hash {
 		c.fault("%s: its content differs from the package's; %s", path, reinstall)
 	}
-	if got := strconv.FormatUint(uint64(info.Mode().Perm()), 8); got != mode {
+	bits := uint64(info.Mode().Perm())
+	if info.Mode()&fs.ModeSetuid != 0 {
+		bits |= 0o4000
+	}
+	if got := strconv.FormatUint(bits, 8); got != mode {
 		c.fault("%s: has mode %s instead of %s; run chmod %s %s", path, got, mode, mode, path)
 	}
 	if own, ok := info.Sys().(*syscall.Stat_t); ok && own.Uid != 0 && os.Geteuid() == 0 {

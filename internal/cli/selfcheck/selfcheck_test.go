@@ -26,6 +26,7 @@ func TestSelfCheck(t *testing.T) {
 		"whole":   {func(string) error { return nil }, "OK: 3 files of 1 packages\n"},
 		"content": {func(root string) error { return os.WriteFile(root+"/usr/bin/brine", []byte("other"), 0o755) }, "/usr/bin/brine: its content differs"},
 		"mode":    {func(root string) error { return os.Chmod(root+"/usr/bin/brine", 0o777) }, "/usr/bin/brine: has mode 777 instead of 755"},
+		"setuid":  {func(root string) error { return os.Chmod(root+"/usr/bin/brine", 0o755|os.ModeSetuid) }, "has mode 4755 instead of 755"},
 		"missing": {func(root string) error { return os.Remove(root + "/usr/bin/brine") }, "/usr/bin/brine: no such file"},
 		"no link": {func(root string) error { return os.Remove(root + "/usr/bin/salt") }, "/usr/bin/salt: no such file"},
 		"masked": {func(root string) error {
