@@ -123,7 +123,7 @@ The comparison covers keys, jobs, returns, minion data, tokens and the keys of t
 			fn.Example("salt-run cluster.check")),
 		fn.Of("status", c.status, `Return the status of each master of the cluster, as reported by itself.
 
-The return code is 1 if a master is unreachable. Each row has:
+The return code is 1 if a master is unreachable, cannot store changes, lacks some, or has others than the rest. Each row has:
 
 id. state: here, up, or the error. leads: whether it runs the tasks that run once. version and since: version (of Salt) and start time of
 its program. brine: its version of Brine. minions: number of connected minions. draining: start of the drain. zone. lag: number of changes of this master that it
@@ -424,7 +424,7 @@ func (c clusters) status(ctx context.Context, call *fn.Call, _ struct{}) (*value
 	for _, s := range c.Cluster.Status(ctx) {
 		state := "up"
 		switch {
-		case s.Self:
+		case s.Self && s.Says.Str("unstored") == "":
 			state = "here"
 		case s.Problem != "":
 			state = s.Problem
@@ -432,6 +432,8 @@ func (c clusters) status(ctx context.Context, call *fn.Call, _ struct{}) (*value
 			state = "away"
 		case s.Says == nil && s.Kind != "salt":
 			state = "does not answer"
+		case s.Says.Str("unstored") != "":
+			state = unstored(s.Says)
 		}
 		row := value.DictOf("id", s.ID, "state", state)
 		lag := int64(0)
@@ -465,11 +467,16 @@ func (c clusters) status(ctx context.Context, call *fn.Call, _ struct{}) (*value
 			}
 		}
 		rows.Append(row)
-		if !s.Self && state != "up" || differs > 0 {
+		if state != "up" && state != "here" || differs > 0 {
 			call.SetRetcode(1)
 		}
 	}
 	return rows, nil
+}
+
+// unstored returns why a member cannot store what other masters decide and store.
+func unstored(says *value.Dict) string {
+	return "cannot store changes of other masters: " + says.Str("unstored")
 }
 
 // copiesState returns the number of masters that store each return, as a member sees it, and what it

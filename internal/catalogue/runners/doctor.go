@@ -442,7 +442,8 @@ func (p *patient) copies() (out []finding) {
 	}
 	if few > 0 {
 		out = append(out, finding{"copies", "", fmt.Sprintf("%d returns have fewer copies on reachable masters than cluster_return_copies, the oldest of job %s",
-			few, oldest), "start the unreachable masters; after ten minutes, or when they are removed (brine cluster remove), others make the missing copies"})
+			few, oldest), "start the unreachable masters, and repair the disks of those that cannot store changes; after ten minutes, or when they are removed " +
+			"(brine cluster remove), others make the missing copies"})
 	}
 	if senseless != "" {
 		out = append(out, finding{"copies", "", senseless, "set the same cluster_return_copies on all masters, not more than there are, and restart them"})
@@ -467,6 +468,12 @@ func (p *patient) minions() (out []finding) {
 }
 
 func (p *patient) disks() (out []finding) {
+	for _, s := range p.status {
+		if s.Says.Str("unstored") != "" {
+			out = append(out, finding{"disk", s.ID, "it " + unstored(s.Says), "free some space on its disk, or make it writable again; meanwhile the others keep " +
+				"what it lacks, and after ten minutes they store the copies of returns that it should have"})
+		}
+	}
 	p.there(func(id string, d *value.Dict) {
 		told := map[string]bool{}
 		for _, it := range d.List("disks") {

@@ -3,6 +3,9 @@ package master
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"brine/internal/base/salt"
@@ -37,7 +40,7 @@ func copyMembers(id string, c *cluster.Cluster) []copies.Member {
 	out := []copies.Member{{ID: id, Up: true}}
 	for _, m := range c.Members() {
 		if !m.Gone {
-			out = append(out, copies.Member{ID: m.ID, Up: m.Up})
+			out = append(out, copies.Member{ID: m.ID, Up: m.Up, Full: m.Refuses[streamJobs] != ""})
 		}
 	}
 	for i := range out {
@@ -161,6 +164,15 @@ func oldestCopy(st copies.Status, now time.Time) float64 {
 		}
 	}
 	return oldest
+}
+
+// unstored returns in one line why this master cannot store changes of others.
+func unstored(why map[string]string) string {
+	var parts []string
+	for _, stream := range slices.Sorted(maps.Keys(why)) {
+		parts = append(parts, stream+": "+why[stream])
+	}
+	return strings.Join(parts, "; ")
 }
 
 // copiesStatus returns the state of the copies for the status of the cluster.

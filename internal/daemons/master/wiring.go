@@ -647,6 +647,9 @@ func (m *Master) runCluster(ctx context.Context) error {
 		if m.copies != nil {
 			d.Set("returns", copiesStatus(m.copies))
 		}
+		if why := c.Feeds.Unstored(); len(why) > 0 {
+			d.Set("unstored", unstored(why))
+		}
 		return d
 	})
 	c.Queries.AnswerWith(askHealth, m.health.own)

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"fmt"
+	"maps"
 	"sync"
 
 	"brine/internal/ha/cluster/feed"
@@ -18,6 +20,29 @@ type feeds struct {
 
 	mu      sync.Mutex
 	streams map[string]oplog.Stream
+	// unstored is why this master could not store the last changes that it got, by stream.
+	unstored map[string]string
+}
+
+// setStored records whether this master could store changes of another one.
+func (fs *feeds) setStored(stream string, err error) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if err == nil {
+		delete(fs.unstored, stream)
+		return
+	}
+	if fs.unstored == nil {
+		fs.unstored = map[string]string{}
+	}
+	fs.unstored[stream] = fmt.Sprintf("%.500s", err.Error())
+}
+
+// Unstored returns why this master could not store the last changes that it got from others, by stream.
+func (fs *feeds) Unstored() map[string]string {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return maps.Clone(fs.unstored)
 }
 
 // vectors returns the version vector of each stream of this master.

@@ -94,4 +94,6 @@ type Member struct {
 	CertificateEnds time.Time
 	// Behind is the number of changes it lacks, by stream, as far as known, without a shared directory.
 	Behind map[string]int64
+	// Refuses is why it cannot store changes of this master at present, by stream.
+	Refuses map[string]string
 }

@@ -285,7 +285,8 @@ func texts(l *value.List) []string {
 
 // feedPeer returns the peer in the form for feeds.
 func (p *peer) feedPeer() feed.Peer {
-	return feed.Peer{ID: p.id, Log: p.c.log, Limited: p.c.rateLimitedLog, Excluded: func() bool { return p.c.excluded(p.id) }, Behind: p.setBehind}
+	return feed.Peer{ID: p.id, Log: p.c.log, Limited: p.c.rateLimitedLog, Excluded: func() bool { return p.c.excluded(p.id) }, Behind: p.setBehind,
+		Stored: p.c.setStored}
 }
 
 func (p *peer) setBehind(stream string, n int64) {

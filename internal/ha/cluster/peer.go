@@ -145,10 +145,20 @@ func (p *peer) wants(tag string) bool {
 
 func (p *peer) member() Member {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	m := Member{ID: p.id, Kind: p.mode.String(), Up: p.up, Problem: p.problem, Behind: maps.Clone(p.behind), TLS: p.tls, CertificateEnds: p.certEnds}
 	if p.gone {
 		m.Problem, m.Gone = "its key was removed from the cluster", true
+	}
+	fed := p.fed
+	p.mu.Unlock()
+	// A feed calls the peer under its own lock.
+	for name, f := range fed {
+		if why := f.Refuses(); why != "" {
+			if m.Refuses == nil {
+				m.Refuses = map[string]string{}
+			}
+			m.Refuses[name] = why
+		}
 	}
 	return m
 }

@@ -7,33 +7,43 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/salt"
 	"brine/internal/store/job"
 )
 
 // counter counts the returns of which fewer copies than configured are on reachable members. A member counts those that it stores
 // without their content, and of these only those that no reachable member with a lower id counts.
 type counter struct {
-	rule   *Rule
-	self   string
-	up     []string // the reachable members, this one included, sorted
+	rule *Rule
+	self string
+	up   []string // the reachable members, this one included, sorted
+	// full are those that cannot store returns, by the job id from which on they do not count as having one.
+	full   map[string]string
 	at     job.Cursor
 	n      int
 	oldest string
 }
 
-// countTime is the interval of counts while a member is unreachable.
-const countTime = time.Minute
+// countTime is the interval of counts while a member is unreachable or cannot store returns, firstCount that until some are found.
+const countTime, firstCount = time.Minute, 10 * time.Second
 
 // beginCount returns a counter if a count is due.
 func (k *Keeper) beginCount(now time.Time) *counter {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.rule == nil || !k.count && (k.few == 0 && len(k.down) == 0 || now.Sub(k.counted) < countTime) {
+	pause := countTime
+	if k.few == 0 {
+		pause = firstCount
+	}
+	if k.rule == nil || !k.count && (k.few == 0 && len(k.down) == 0 || now.Sub(k.counted) < pause) {
 		return nil
 	}
 	k.count, k.counted = false, now
-	c := &counter{rule: k.rule, self: k.Self, up: append(slices.Clone(k.peers), k.Self)}
+	c := &counter{rule: k.rule, self: k.Self, up: append(slices.Clone(k.peers), k.Self), full: map[string]string{}}
 	slices.Sort(c.up)
+	for _, id := range k.full {
+		c.full[id] = salt.FormatJID(k.down[id].UTC())
+	}
 	return c
 }
 
@@ -45,7 +55,7 @@ func (k *Keeper) endCount(c *counter) {
 
 // step reads a part of the store, and reports whether that was the last one.
 func (c *counter) step(store Store) (done bool) {
-	if !slices.ContainsFunc(c.rule.Members, func(id string) bool { return !slices.Contains(c.up, id) }) || c.rule.N == 0 {
+	if !slices.ContainsFunc(c.rule.Members, func(id string) bool { return !slices.Contains(c.up, id) || c.full[id] != "" }) || c.rule.N == 0 {
 		return true
 	}
 	places, next, done, err := store.Shorts(c.at, MaxNames, c.isFew)
@@ -56,9 +66,11 @@ func (c *counter) step(store Store) (done bool) {
 func (c *counter) isFew(p job.Place) bool {
 	copies, first := 0, ""
 	for _, id := range c.up {
-		if c.rule.Holds(id, p) {
+		full := c.full[id] != "" && p.JID >= c.full[id]
+		switch holds := c.rule.Holds(id, p); {
+		case holds && !full:
 			copies++
-		} else if first == "" {
+		case !holds && !full && first == "":
 			first = id
 		}
 	}

@@ -40,8 +40,9 @@ type Keeper struct {
 
 	mu     sync.Mutex
 	rule   *Rule
-	peers  []string // reachable
-	down   map[string]time.Time
+	peers  []string             // reachable
+	down   map[string]time.Time // unreachable members, and those of full, by since when
+	full   []string             // reachable, and cannot store returns
 	leaves map[string]time.Time // until when members are assumed to be leaving
 	queue  []job.Place
 	// scan means that the whole store must be looked at, from due on.
@@ -153,15 +154,19 @@ func (k *Keeper) Look(now time.Time) {
 	members := k.Members()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var up []string
+	var up, full []string
 	for i, m := range members {
 		switch {
 		case m.ID == k.Self:
-		case m.Up:
+		case m.Up && !m.Full:
 			delete(k.down, m.ID)
-			up = append(up, m.ID)
 		case k.down[m.ID].IsZero():
 			k.down[m.ID] = now
+		}
+		if m.ID != k.Self && m.Up {
+			if up = append(up, m.ID); m.Full {
+				full = append(full, m.ID)
+			}
 		}
 		members[i].down, members[i].leaves = k.down[m.ID], k.leaves[m.ID].After(now)
 	}
@@ -169,11 +174,16 @@ func (k *Keeper) Look(now time.Time) {
 	if slices.ContainsFunc(up, func(id string) bool { return !slices.Contains(k.peers, id) }) && k.left > 0 {
 		k.due, k.pause = now, firstRetry // it may have what is missing
 	}
-	k.count = k.count || !slices.Equal(k.peers, up)
-	k.peers, k.all = up, members
+	slices.Sort(full)
+	k.count = k.count || !slices.Equal(k.peers, up) || !slices.Equal(k.full, full)
+	k.peers, k.full, k.all = up, full, members
 	r := Agree(members, now)
 	k.warn(r, members)
 	if r.Equal(k.rule) {
+		if k.rule.unsure && !r.unsure && k.due.After(now.Add(settleTime)) {
+			k.due = now.Add(settleTime)
+		}
+		k.rule.Why, k.rule.unsure = r.Why, r.unsure
 		return
 	}
 	k.Store.Place(r.Holds)

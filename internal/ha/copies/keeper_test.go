@@ -29,6 +29,7 @@ type fleet struct {
 	nodes   map[string]*node
 	cut     map[[2]string]bool
 	removed map[string]bool
+	full    map[string]bool // masters that store nothing
 	next    int
 	sent    int // bytes of changes
 }
@@ -43,7 +44,8 @@ type node struct {
 }
 
 func newFleet(t *testing.T, n, copies int) *fleet {
-	f := &fleet{t: t, copies: copies, now: time.Now(), nodes: map[string]*node{}, cut: map[[2]string]bool{}, removed: map[string]bool{}}
+	f := &fleet{t: t, copies: copies, now: time.Now(), nodes: map[string]*node{}, cut: map[[2]string]bool{}, removed: map[string]bool{},
+		full: map[string]bool{}}
 	for range n {
 		f.join()
 	}
@@ -94,7 +96,8 @@ func (m *node) start() {
 		Members: func() (out []Member) {
 			for _, id := range f.ids() {
 				if !f.removed[id] {
-					out = append(out, Member{ID: id, Known: true, Copies: f.copies, Keep: 86400, Up: id == m.id || f.linked(m.id, id)})
+					out = append(out, Member{ID: id, Known: true, Copies: f.copies, Keep: 86400, Up: id == m.id || f.linked(m.id, id),
+						Full: id != m.id && f.full[id] && f.linked(m.id, id)})
 				}
 			}
 			return out
@@ -129,7 +132,7 @@ func (f *fleet) exchange() {
 	for range 3 {
 		for _, a := range f.ids() {
 			for _, b := range f.ids() {
-				if a != b && f.linked(a, b) {
+				if a != b && f.linked(a, b) && !f.full[b] {
 					f.send(a, b)
 				}
 			}
@@ -344,6 +347,79 @@ func TestCopies(t *testing.T) {
 	}
 	for _, at := range []string{"a", "c", "d", "e"} {
 		if s := f.nodes[at].keeper.Status(); s.Missing != 0 || s.Copies != 3 {
+			t.Errorf("%s: %+v", at, s)
+		}
+	}
+}
+
+// TestFullDiskOfHolder: a master that can store nothing for a while counts as one that lacks its copies. After ten minutes the others
+// make them, and it still answers for what it has. Later it gets all that it has to store.
+func TestFullDiskOfHolder(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 4, 2)
+	few := func() (n int) {
+		for _, id := range f.ids() {
+			k := f.nodes[id].keeper
+			k.mu.Lock()
+			k.count = true
+			k.mu.Unlock()
+			if c := k.beginCount(f.now); c != nil {
+				for !c.step(k.Store) {
+				}
+				n += c.n
+			}
+		}
+		return n
+	}
+	var minions []string
+	for i := range 60 {
+		minions = append(minions, fmt.Sprintf("m%02d", i))
+	}
+	work := func(at time.Time) map[string][]string {
+		f.next++
+		jid := salt.FormatJID(at.UTC())
+		must(t, f.nodes["a"].store.NewJob(value.DictOf("jid", jid, "fun", "test.echo", "tgt", "*"), minions))
+		f.exchange()
+		for _, id := range minions {
+			f.answer("a", jid, id)
+		}
+		f.exchange()
+		return map[string][]string{jid: minions}
+	}
+	old := work(f.now.Add(-time.Hour))
+	f.least(2, old)
+	f.full["c"] = true
+	f.step(0)
+	jobs := work(f.now.Add(time.Second))
+	lacking := 0
+	for jid := range jobs {
+		for _, id := range minions {
+			if len(f.copiesOf(jid, id)) == 1 {
+				lacking++
+			}
+		}
+	}
+	if n := few(); lacking == 0 || n != lacking {
+		t.Errorf("%d returns have too few copies, and %d are counted", lacking, n)
+	}
+	for _, at := range []string{"a", "b", "d"} {
+		f.complete(at, jobs)
+	}
+	f.complete("c", old)
+	f.step(DownTime + time.Second)
+	f.least(2, jobs)
+	if n := few(); n != 0 {
+		t.Errorf("%d returns have too few copies after ten minutes", n)
+	}
+	f.complete("b", old) // also what only a and c have
+
+	delete(f.full, "c")
+	f.exchange()
+	f.step(time.Minute)
+	f.complete("c", jobs)
+	f.least(2, jobs)
+	for _, at := range f.ids() {
+		if s := f.nodes[at].keeper.Status(); s.Missing != 0 || s.Copies != 2 {
 			t.Errorf("%s: %+v", at, s)
 		}
 	}

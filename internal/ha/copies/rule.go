@@ -24,7 +24,10 @@ type Member struct {
 	Keep int64
 	// Up reports whether it is reachable.
 	Up bool
-	// down is since when it is unreachable, leaves that it is about to leave the cluster.
+	// Full reports whether it is reachable and cannot store returns, because its disk is full or read-only. It still answers for those
+	// that it has.
+	Full bool
+	// down is since when it is unreachable or cannot store returns, leaves that it is about to leave the cluster.
 	down   time.Time
 	leaves bool
 }
@@ -44,7 +47,7 @@ type Rule struct {
 	hashes []uint64
 }
 
-// DownTime is how long a member may be unreachable before others store the copies that it should have.
+// DownTime is how long a member may be unreachable, or unable to store returns, before others store the copies that it should have.
 const DownTime = 10 * time.Minute
 
 // Agree returns the rule for some members, this master included.

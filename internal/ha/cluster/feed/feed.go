@@ -38,6 +38,8 @@ type Peer struct {
 	Excluded func() bool
 	// Behind is called with the number of changes of a stream that the peer lacks.
 	Behind func(stream string, n int64)
+	// Stored is called after each attempt to store changes of the peer here.
+	Stored func(stream string, err error)
 }
 
 // Feed sends the changes of one stream to one peer over one connection.
@@ -52,7 +54,8 @@ type Feed struct {
 	have    oplog.Vector // what the peer is known to have
 	sent    oplog.Vector // what was sent to the peer, or what it is known to have
 	open    int          // batches without an answer
-	trouble string       // why the peer could not store the last batch
+	trouble string       // why the peer could not store the last batch, until it is sent again
+	refuses string       // the same, until the peer has stored a batch, or lacks nothing
 	live    bool         // the peer supports lists of valid changes
 	short   bool         // the peer supports short items
 	lag     map[string]lag
@@ -137,8 +140,18 @@ func (f *Feed) Answered(k *wire.Known) {
 		f.sent = oplog.Vector{}
 		f.trouble = k.Err
 	}
+	if k.Got != 0 && !k.Gap {
+		f.refuses = k.Err
+	}
 	f.mu.Unlock()
 	f.news.Wake()
+}
+
+// Refuses returns why the peer could not store the last changes that it got, or "".
+func (f *Feed) Refuses() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.refuses
 }
 
 func (f *Feed) run(ctx context.Context) error {
@@ -342,6 +355,9 @@ func (f *Feed) next(mine oplog.Vector) (origin string, after uint64, ok bool) {
 		}
 	}
 	f.p.Behind(f.name, behind)
+	if behind == 0 {
+		f.refuses = "" // it may have got the changes from a third master
+	}
 	return origin, after, ok
 }
 
@@ -418,7 +434,11 @@ func apply(p Peer, s *wire.Session, name string, stream oplog.Stream, batches ch
 				}
 				break
 			}
-			switch err := stream.Apply(b); {
+			err := stream.Apply(b)
+			if !errors.Is(err, oplog.ErrGap) {
+				p.Stored(name, err)
+			}
+			switch {
 			case errors.Is(err, oplog.ErrGap):
 				answer.Gap = true
 			case err != nil:
