@@ -126,6 +126,8 @@ func checkReply(reply any) (*value.Dict, error) {
 			kind = salt.Denied
 		case wire.NotFoundError:
 			kind = salt.NotFound
+		case wire.UnavailableError:
+			kind = salt.Unavailable
 		}
 		return nil, &salt.Error{Kind: kind, Err: &Refused{Name: in.Name, Text: text}}
 	default:

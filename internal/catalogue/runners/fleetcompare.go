@@ -11,6 +11,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
+	"brine/internal/store/job"
 )
 
 // Bounds of fleet.compare.
@@ -72,6 +73,11 @@ func (f fleet) compare(_ context.Context, _ *fn.Call, a compareArgs) (*value.Dic
 		}
 		if returns[i], err = f.jobs.Returns(jid); err != nil {
 			return nil, err
+		}
+		for _, id := range slices.Sorted(maps.Keys(returns[i])) {
+			if r := returns[i][id]; job.Unavailable(r) {
+				return nil, salt.Errorf(salt.Unavailable, "cannot compare the return of %s for job %s. %s", id, jid, r.Str("return"))
+			}
 		}
 	}
 	if !value.Equal(loads[0].At("fun"), loads[1].At("fun")) {

@@ -88,6 +88,16 @@ func failures(returns map[string]*value.Dict) (n int64) {
 	return n
 }
 
+// unavailable counts the returns whose content only unreachable masters have. They count as failed, too.
+func unavailable(returns map[string]*value.Dict) (n int64) {
+	for _, r := range returns {
+		if job.Unavailable(r) {
+			n++
+		}
+	}
+	return n
+}
+
 // Failed reports whether a return is a failure: by its return code, its success field,
 // or the result of one of its states.
 func Failed(ret *value.Dict) bool {
@@ -147,7 +157,11 @@ func (f fleet) job(_ context.Context, _ *fn.Call, a fleetJobArgs) (*value.Dict, 
 		}
 	}
 	d.Set("results", results)
-	d.Set("counts", value.DictOf("minions", int64(len(minions)), "returned", int64(len(returns)), "failed", failures(returns)))
+	counts := value.DictOf("minions", int64(len(minions)), "returned", int64(len(returns)), "failed", failures(returns))
+	if n := unavailable(returns); n > 0 {
+		counts.Set("unavailable", n)
+	}
+	d.Set("counts", counts)
 	d.Set("groups", groupsOf(returns))
 	if rows := statesByName(returns); rows.Len() > 0 {
 		d.Set("states", rows)
@@ -306,6 +320,9 @@ func (f fleet) result(_ context.Context, _ *fn.Call, a resultArgs) (*value.Dict,
 	r := returns[a.ID]
 	if r == nil {
 		return nil, salt.Errorf(salt.NotFound, "%.200q has returned nothing for the job %.64q", a.ID, a.JID)
+	}
+	if job.Unavailable(r) {
+		return nil, salt.Errorf(salt.Unavailable, "%s", r.Str("return"))
 	}
 	d, _ := summary(r, maxWhole)
 	return d, nil

@@ -82,6 +82,8 @@ func lookFailure(err error) *value.Dict {
 		return failure(wire.NotFoundError, err.Error())
 	case salt.Denied:
 		return failure("AuthorizationError", err.Error())
+	case salt.Unavailable:
+		return failure(wire.UnavailableError, err.Error())
 	}
 	return failure("SaltInvocationError", err.Error())
 }

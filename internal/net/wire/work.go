@@ -39,6 +39,9 @@ type Looked struct {
 // NotFoundError is the name of the failure if what a Look asks for does not exist.
 const NotFoundError = "NotFound"
 
+// UnavailableError is the name of the failure if what a Look asks for exists, and cannot be got now.
+const UnavailableError = "Unavailable"
+
 // Arguments are the arguments of a Run.
 type Arguments struct {
 	Arg   *value.List `wire:"arg"`

@@ -358,8 +358,14 @@ func (s *Stream) elsewhere(jid string, e rawReturn) *value.Dict {
 	if s != nil && s.where != nil {
 		text += " Masters that have to store it: " + s.where(e.place(jid)) + "."
 	}
-	return value.DictOf("return", text, "retcode", 1, "success", false)
+	return value.DictOf("return", text, "retcode", 1, "success", false, unavailable, true)
 }
+
+// unavailable is the key of a dict that is shown instead of a return. Stored returns do not have it (kept).
+const unavailable = "unavailable"
+
+// Unavailable reports whether a dict stands for a return whose content only other masters store, none of which has answered.
+func Unavailable(ret *value.Dict) bool { return ret.At(unavailable) == true }
 
 // ReturnedBy returns the minions that have returned a job, sorted. It asks no other master.
 func (s *Store) ReturnedBy(jid string) (ids []string, err error) {
