@@ -24,6 +24,8 @@ type approvals struct {
 	now    func() time.Time
 
 	mu sync.Mutex // held while a record is read and changed
+	// had is since when this master knows of a record. A clock that is wrong for a moment removes none.
+	had map[string]time.Time
 }
 
 // approvalsModule begins the names of the functions that consoles call.
@@ -44,6 +46,10 @@ const (
 	approvalUsed    = "started"
 )
 
+// approvalRanks orders the states that masters have set without knowing of each other: the highest counts. A job that was rejected does not
+// start, and one that has started does not wait again.
+var approvalRanks = map[string]int{approvalWaiting: 0, approvalGranted: 1, "expired": 2, "rejected": 3, approvalUsed: 4, "failed": 5, "approved": 5}
+
 // approvalEnds are the states that a salt-api reports.
 var approvalEnds = []string{"approved", "rejected", "failed", "expired"}
 
@@ -53,14 +59,16 @@ var approvalKeys = []string{"client", "tgt", "tgt_type", "fun", "arg", "kwarg", 
 // approvalRecord is the data of a record.
 type approvalRecord struct {
 	// Chunk is the job, as JSON.
-	Chunk   json.RawMessage `json:"chunk"`
-	Reason  string          `json:"reason"`
-	From    string          `json:"from,omitempty"`
-	Asked   int64           `json:"asked"` // seconds
-	State   string          `json:"state"`
-	By      string          `json:"by,omitempty"`
-	JID     string          `json:"jid,omitempty"`
-	Problem string          `json:"problem,omitempty"`
+	Chunk  json.RawMessage `json:"chunk"`
+	Reason string          `json:"reason"`
+	From   string          `json:"from,omitempty"`
+	Asked  int64           `json:"asked"` // seconds
+	// Home is the master that was asked. Its salt-api has the job, and no other master starts it; "" if an older version was asked.
+	Home    string `json:"home,omitempty"`
+	State   string `json:"state"`
+	By      string `json:"by,omitempty"`
+	JID     string `json:"jid,omitempty"`
+	Problem string `json:"problem,omitempty"`
 }
 
 // answer answers a console: fun is the function after the prefix approvalsModule.
@@ -94,14 +102,46 @@ func (a *approvals) sweep() error {
 	return a.expire()
 }
 
+// expire removes the records that this master has had for long enough, and that are old by its clock.
 func (a *approvals) expire() error {
 	all, err := a.store.All()
-	for _, r := range all {
-		if d, ok := readApproval(r); err == nil && r.Kind == kindApproval && (!ok || a.now().Sub(time.Unix(d.Asked, 0)) > approvalKept) {
-			err = a.store.Drop(r.ID)
+	if err != nil {
+		return err
+	}
+	now := a.now()
+	for id, since := range a.had {
+		if now.Sub(since) > 3*approvalKept { // until then another master may have the record, and send it again
+			delete(a.had, id)
 		}
 	}
-	return err
+	for _, r := range all {
+		if r.Kind != kindApproval {
+			continue
+		}
+		a.noteHad(r.ID)
+		d, ok := readApproval(r)
+		if ok && (now.Sub(a.had[r.ID]) <= approvalKept || a.ageWithin(&d, approvalKept)) {
+			continue
+		}
+		if err := a.store.Drop(r.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *approvals) noteHad(id string) {
+	if a.had == nil {
+		a.had = map[string]time.Time{}
+	}
+	if a.had[id].IsZero() {
+		a.had[id] = a.now()
+	}
+}
+
+// ageWithin reports whether a job was asked for at most some time ago. The clock of the master that was asked may be ahead.
+func (a *approvals) ageWithin(d *approvalRecord, most time.Duration) bool {
+	return a.now().Sub(time.Unix(d.Asked, 0)).Abs() <= most
 }
 
 func readApproval(r shared.Record) (d approvalRecord, ok bool) {
@@ -144,7 +184,8 @@ func (a *approvals) ask(who *caller, in *wire.Approval) (*value.Dict, error) {
 	if err != nil {
 		return nil, salt.Errorf(salt.Invalid, "the job cannot be kept: %w", err)
 	}
-	d := approvalRecord{Chunk: json.RawMessage(text), From: cut(in.From), Asked: a.now().Unix(), State: approvalWaiting}
+	d := approvalRecord{Chunk: json.RawMessage(text), From: cut(in.From), Asked: a.now().Unix(), State: approvalWaiting,
+		Home: a.store.By()}
 	o, _ := d.orderOf()
 	minions, _, err := a.access.targets.resolve(o.targetType(), o.Tgt, "")
 	if err != nil || !a.access.mayPublish(who, o) {
@@ -199,9 +240,11 @@ func (a *approvals) put(user, owner, id string, d *approvalRecord) (*value.Dict,
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.store.Put(shared.Record{Kind: kindApproval, Owner: owner, Name: id, Data: b}); err != nil {
+	r, err := a.store.Put(shared.Record{Kind: kindApproval, Owner: owner, Name: id, Data: b, Rank: approvalRanks[d.State]})
+	if err != nil {
 		return nil, err
 	}
+	a.noteHad(r.ID)
 	return d.show(user, owner, id), nil
 }
 
@@ -226,7 +269,7 @@ func (d *approvalRecord) show(user, owner, id string) *value.Dict {
 
 // waits reports whether a job still waits.
 func (a *approvals) waits(d *approvalRecord) bool {
-	return d.State == approvalWaiting && a.now().Sub(time.Unix(d.Asked, 0)) <= approvalTime
+	return d.State == approvalWaiting && a.ageWithin(d, approvalTime)
 }
 
 // list returns the jobs that a user may see: its own, and those that it may start.
@@ -291,7 +334,8 @@ func (a *approvals) done(who *caller, in *wire.Approval) (*value.Dict, error) {
 }
 
 // use returns who approved a job that a user starts, and marks the approval as used: it is good for one job, of which
-// a batch has parts with the same id.
+// a batch has parts with the same id. Only the master that was asked for the job accepts it, so that it is used once
+// although masters learn of each other's changes later.
 func (a *approvals) use(who *caller, id string, o *order, minions []string) (by string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -300,8 +344,11 @@ func (a *approvals) use(who *caller, id string, o *order, minions []string) (by 
 		return "", err
 	}
 	unfit := salt.Errorf(salt.Denied, "the approval is not for this job, or was used already")
-	if d == nil || owner != who.name || a.now().Sub(time.Unix(d.Asked, 0)) > approvalKept {
+	if d == nil || owner != who.name || !a.ageWithin(d, approvalKept) {
 		return "", unfit
+	}
+	if d.Home != "" && d.Home != a.store.By() {
+		return "", salt.Errorf(salt.Denied, "the approval is for a job that waits at the salt-api of %s, which starts it", d.Home)
 	}
 	first, next := d.State == approvalGranted, d.State == approvalUsed && d.JID != "" && d.JID == o.JID
 	asked, chunk := d.orderOf()

@@ -110,3 +110,111 @@ func TestApprovals(t *testing.T) {
 		t.Errorf("%d records, %v", len(all), err)
 	}
 }
+
+// TestApprovalsOfMasters: masters that learn of each other's changes late accept an approval once, let a rejection win, and lose no waiting job
+// by a clock that is wrong for a moment.
+func TestApprovalsOfMasters(t *testing.T) {
+	p := newParts(t, []string{"web1", "web2"}, nil)
+	now := time.Now()
+	all := map[string]*approvals{}
+	ahead := map[string]time.Duration{}
+	for _, id := range []string{"m1", "m2", "m3"} {
+		store, err := shared.Open(t.TempDir(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[id] = &approvals{access: p.access, store: store, now: func() time.Time { return now.Add(ahead[id]) }}
+	}
+	exchange := func(ids ...string) {
+		t.Helper()
+		for range 2 {
+			for _, from := range ids {
+				_, records, err := all[from].store.Export("")
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, to := range ids {
+					if err := all[to].store.Merge(records); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+	}
+	users := map[string]*caller{}
+	for _, name := range []string{"ann", "bob", "carol"} {
+		users[name] = &caller{how: byToken, name: name, list: []any{"test.*"}}
+	}
+	call := func(at, who, fun string, kwarg *value.Dict) {
+		t.Helper()
+		if _, err := all[at].answer(users[who], fun, kwarg); err != nil {
+			t.Errorf("%s at %s: %v", fun, at, err)
+		}
+	}
+	ask := func(digits string) string {
+		t.Helper()
+		id := strings.Repeat(digits, 20)
+		call("m1", "ann", "ask", value.DictOf("id", id, "chunk", value.DictOf("tgt", "*", "fun", "test.echo", "arg", value.ListOf("x"))))
+		return id
+	}
+	use := func(at, id string) bool {
+		t.Helper()
+		o := &order{}
+		o.Tgt, o.Fun, o.Arg = "*", "test.echo", value.ListOf("x")
+		_, err := all[at].use(users["ann"], id, o, []string{"web1", "web2"})
+		if err != nil && salt.KindOf(err) != salt.Denied {
+			t.Error(err)
+		}
+		return err == nil
+	}
+
+	// Approved at another master: only the one that was asked accepts that, once.
+	first := ask("ab")
+	exchange("m1", "m2", "m3")
+	call("m2", "bob", "approve", value.DictOf("id", first))
+	exchange("m1", "m2")
+	if use("m2", first) {
+		t.Error("another master has accepted the approval")
+	}
+	if !use("m1", first) || use("m1", first) {
+		t.Error("the master that was asked has not accepted the approval once")
+	}
+	// A third one, whose clock is ahead, does not know of that and approves it again.
+	ahead["m3"] = 30 * time.Minute
+	call("m3", "carol", "approve", value.DictOf("id", first))
+	exchange("m1", "m3")
+	exchange("m1", "m2", "m3")
+	for id := range all {
+		if use(id, first) {
+			t.Errorf("%s has accepted the approval again", id)
+		}
+	}
+
+	// Approved and rejected at the same time.
+	second := ask("cd")
+	exchange("m1", "m2", "m3")
+	call("m2", "bob", "reject", value.DictOf("id", second))
+	call("m3", "carol", "approve", value.DictOf("id", second))
+	exchange("m1", "m3")
+	exchange("m1", "m2", "m3")
+	for id, a := range all {
+		if _, d, err := a.find(second); err != nil || d == nil || d.State != "rejected" || use(id, second) {
+			t.Errorf("at %s: %+v, %v", id, d, err)
+		}
+	}
+
+	// A clock is days ahead, and then days behind, for a moment.
+	third := ask("ef")
+	exchange("m1", "m2")
+	for _, off := range []time.Duration{3 * 24 * time.Hour, -3 * 24 * time.Hour, 0} {
+		ahead["m2"] = off
+		if err := all["m2"].sweep(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call("m2", "bob", "approve", value.DictOf("id", third))
+	exchange("m1", "m2")
+	if !use("m1", third) {
+		t.Error("the job no longer waits")
+	}
+}

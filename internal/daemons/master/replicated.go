@@ -74,7 +74,7 @@ const (
 // and records.
 func openReplicated(c *replicated, own string, keys *replica.Keys, minions *cache.Cache) (_ *replicated, err error) {
 	c.mirrors = map[string]*replica.Mirror{}
-	if c.records, err = replica.Open(own, c.id, replica.Ranks{kindKey: replica.KeyRank, kindWork: workRank}, c.log); err != nil {
+	if c.records, err = replica.Open(own, c.id, replica.Ranks{kindKey: replica.KeyRank, kindWork: workRank, kindSaved: shared.Rank}, c.log); err != nil {
 		return nil, err
 	}
 	sets := map[string]replica.FileSet{

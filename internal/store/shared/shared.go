@@ -2,11 +2,13 @@
 // a file. Masters of a cluster have the same files, because they share the directory or replicate it. Hot masters
 // exchange the records (Export, Merge).
 //
-// Of two versions of a record the later one wins. A deleted record stays as a mark, so that another master does
-// not bring it back; the mark expires.
+// A version that was made knowing another one replaces it, whatever the clocks say. Of two independent versions a
+// deletion wins, then the higher Rank, then the later clock. A deleted record stays as a mark, so that a master that
+// was unreachable, or whose disk is an old copy, does not bring it back.
 package shared
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,11 +40,16 @@ type Record struct {
 	// Public records are shown to all users, others to their owner.
 	Public bool            `json:"public,omitempty"`
 	Data   json.RawMessage `json:"data,omitempty"`
-	// Changed is the time of the last change in milliseconds since 1970, By the master that made it.
+	// Changed is the time of the last change in milliseconds since 1970, but later than all versions that the master By
+	// knew when it made the change.
 	Changed int64  `json:"changed"`
 	By      string `json:"by"`
 	// Deleted marks a record that no longer exists.
 	Deleted bool `json:"deleted,omitempty"`
+	// Rank decides between independent versions: the highest wins, up to MaxRank.
+	Rank int `json:"rank,omitempty"`
+	// Seen has the last change of each master that this version follows or has won over.
+	Seen map[string]int64 `json:"seen,omitempty"`
 }
 
 // Bounds of records.
@@ -52,16 +60,21 @@ const (
 	MaxOfOwner, MaxRecords = 200, 2000
 	// maxFiles bounds the files, including the marks of deleted records; maxFile the bytes of one.
 	maxFiles, maxFile = 4000, 16 << 10
-	// keepMarks is the age at which marks of deleted records expire.
-	keepMarks = 30 * 24 * time.Hour
-	// maxAhead bounds how far the clock of another master may be ahead.
-	maxAhead = 24 * time.Hour
+	// maxMarks bounds the marks of deleted records: the last ones stay.
+	maxMarks = maxFiles - MaxRecords
+	// MaxRank bounds Rank.
+	MaxRank = 100
+	// maxSeen bounds Seen.
+	maxSeen = 64
+	// maxChanged bounds Changed: this time is after the year 2200.
+	maxChanged = 1 << 43
 )
 
 // Store has the records of one directory.
 type Store struct {
 	dir, by string
 	now     func() time.Time
+	marks   int // how many marks of deleted records stay
 
 	mu    sync.Mutex
 	known map[string]entry // by the name of the file
@@ -79,7 +92,7 @@ func Open(dir, by string) (*Store, error) {
 	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot create a directory: %w", err)
 	}
-	return &Store{dir: dir, by: by, now: time.Now, known: map[string]entry{}}, nil
+	return &Store{dir: dir, by: by, now: time.Now, marks: maxMarks, known: map[string]entry{}}, nil
 }
 
 // ID returns the id of a record.
@@ -105,6 +118,8 @@ func (r *Record) check() error {
 		return salt.Errorf(salt.Invalid, "this is too large to be saved: %d bytes; at most %d are possible", len(r.Data), MaxData)
 	case !r.Deleted && !json.Valid(r.Data):
 		return salt.Errorf(salt.Invalid, "the data of a record must be JSON")
+	case r.Rank < 0 || r.Rank > MaxRank || r.Changed < 0 || r.Changed > maxChanged || len(r.Seen) > maxSeen:
+		return salt.Errorf(salt.Invalid, "a record has an invalid rank or time")
 	case r.ID != ID(r.Kind, r.Owner, r.Name):
 		return salt.Errorf(salt.Invalid, "the id of a record does not match its name")
 	}
@@ -115,9 +130,72 @@ func plain(s string, most int) bool {
 	return s != "" && utf8.ValidString(s) && utf8.RuneCountInString(s) <= most && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// newer reports whether r replaces another version.
-func (r *Record) newer(than *Record) bool {
-	return cmp.Or(cmp.Compare(r.Changed, than.Changed), cmp.Compare(r.By, than.By)) > 0
+// follows reports whether r was made knowing another version, has won over it, or is the same.
+func (r *Record) follows(o *Record) bool {
+	return r.By == o.By && r.Changed >= o.Changed || r.Seen[o.By] >= o.Changed
+}
+
+// see adds what another version follows to what r follows, and reports whether that was new.
+func (r *Record) see(o *Record) (news bool) {
+	seen := maps.Clone(r.Seen)
+	if seen == nil {
+		seen = map[string]int64{}
+	}
+	add := func(by string, at int64) {
+		if at > seen[by] && (by != r.By || at > r.Changed) {
+			seen[by], news = at, true
+		}
+	}
+	for by, at := range o.Seen {
+		add(by, at)
+	}
+	add(o.By, o.Changed)
+	for len(seen) > maxSeen {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(seen)), func(a, b string) int {
+			return cmp.Or(cmp.Compare(seen[a], seen[b]), cmp.Compare(a, b))
+		})
+		delete(seen, oldest)
+	}
+	if news {
+		r.Seen = seen
+	}
+	return news
+}
+
+// weight orders independent versions: the highest wins.
+func (r *Record) weight() int64 {
+	w := int64(min(max(r.Rank, 0), MaxRank))
+	if r.Deleted {
+		w = MaxRank + 1
+	}
+	return w<<44 | min(max(r.Changed, 0), maxChanged)
+}
+
+// compare orders independent versions. Two that a master made before and after its disk was set back may have the same time.
+func compare(a, b *Record) int {
+	return cmp.Or(cmp.Compare(a.weight(), b.weight()), cmp.Compare(a.By, b.By), bytes.Compare(a.Data, b.Data))
+}
+
+// Rank orders the contents of independent versions of a file: the highest wins. A missing file, whose mark has been
+// removed, loses.
+func Rank(content []byte) int {
+	var r Record
+	if content == nil || len(content) > maxFile || json.Unmarshal(content, &r) != nil {
+		return -1
+	}
+	return int(r.weight())
+}
+
+// merge returns the version that counts of two, knowing both, and whether it differs from now.
+func merge(now, other *Record) (r Record, news bool) {
+	knows, known := now.follows(other), other.follows(now)
+	r = *now
+	if known && !knows || known == knows && compare(other, now) > 0 {
+		r, news = *other, true
+		r.see(now)
+		return r, true
+	}
+	return r, r.see(other)
 }
 
 // read returns the files with valid records. The lock is held.
@@ -200,7 +278,7 @@ func (s *Store) All() ([]Record, error) {
 
 // Put stores a record, and replaces that of the same kind, owner and name.
 func (s *Store) Put(r Record) (Record, error) {
-	r.ID, r.By, r.Deleted = ID(r.Kind, r.Owner, r.Name), s.by, false
+	r.ID, r.Deleted, r.Changed, r.Seen = ID(r.Kind, r.Owner, r.Name), false, 0, nil
 	if err := r.check(); err != nil {
 		return r, err
 	}
@@ -222,12 +300,24 @@ func (s *Store) Put(r Record) (Record, error) {
 	if own >= MaxOfOwner || total >= MaxRecords || len(all) >= maxFiles {
 		return r, salt.Errorf(salt.Invalid, "too much is saved: a user can save %d things, all users %d; remove some", MaxOfOwner, MaxRecords)
 	}
-	r.Changed = s.after(all[r.ID])
+	s.after(&r, all[r.ID])
 	return r, s.write(&r)
 }
 
-// after returns the time of a change of a record, which is later than its present version.
-func (s *Store) after(now entry) int64 { return max(s.now().UnixMilli(), now.record.Changed+1) }
+// after makes a change of a record follow its present version, also in time.
+func (s *Store) after(r *Record, now entry) {
+	r.By, r.Seen = s.by, nil
+	r.Changed = max(s.now().UnixMilli(), 0)
+	if now.bad || now.record.ID == "" {
+		return
+	}
+	latest := now.record.Changed
+	for _, at := range now.record.Seen {
+		latest = max(latest, at)
+	}
+	r.Changed = min(max(r.Changed, latest+1), maxChanged)
+	r.see(&now.record)
+}
 
 // Remove deletes a record and returns it. may decides whether it may be deleted. The error is of the kind
 // salt.NotFound if there is no such record, or it may not be deleted.
@@ -243,9 +333,17 @@ func (s *Store) Remove(id string, may func(*Record) bool) (Record, error) {
 		return Record{}, salt.Errorf(salt.NotFound, "nothing of yours is saved with this id")
 	}
 	gone := e.record
-	gone.Changed, gone.By, gone.Deleted, gone.Data, gone.Public = s.after(e), s.by, true, nil, false
-	return e.record, s.write(&gone)
+	gone.Deleted, gone.Data, gone.Public, gone.Rank = true, nil, false, 0
+	s.after(&gone, e)
+	if err := s.write(&gone); err != nil {
+		return e.record, err
+	}
+	all[id] = entry{record: gone}
+	return e.record, s.prune(all)
 }
+
+// By returns the id of this master.
+func (s *Store) By() string { return s.by }
 
 // Drop removes a record without a mark. It is for records that expire by themselves at every master.
 func (s *Store) Drop(id string) error {
@@ -279,7 +377,11 @@ func (s *Store) Export(have string) (revision string, records []string, err erro
 	slices.SortFunc(list, func(a, b Record) int { return cmp.Compare(a.ID, b.ID) })
 	sum := sha256.New()
 	for _, r := range list {
-		fmt.Fprintf(sum, "%s %d %s\n", r.ID, r.Changed, r.By)
+		fmt.Fprintf(sum, "%s %d %s %v %x", r.ID, r.Changed, r.By, r.Deleted, sha256.Sum256(r.Data))
+		for _, by := range slices.Sorted(maps.Keys(r.Seen)) {
+			fmt.Fprintf(sum, " %s %d", by, r.Seen[by])
+		}
+		fmt.Fprintln(sum)
 	}
 	if revision = hex.EncodeToString(sum.Sum(nil)[:16]); revision == have {
 		return revision, nil, nil
@@ -294,8 +396,8 @@ func (s *Store) Export(have string) (revision string, records []string, err erro
 	return revision, records, nil
 }
 
-// Merge takes records of another master. It ignores invalid ones and those of which this store has a newer
-// version.
+// Merge takes records of another master. It ignores invalid ones and those of which this store has a version that
+// counts more.
 func (s *Store) Merge(records []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,19 +405,22 @@ func (s *Store) Merge(records []string) error {
 	if err != nil {
 		return err
 	}
-	latest, oldest := s.now().Add(maxAhead).UnixMilli(), s.now().Add(-keepMarks).UnixMilli()
 	count := len(all)
 	for _, text := range records {
 		var r Record
-		if len(text) > maxFile || json.Unmarshal([]byte(text), &r) != nil || r.check() != nil || r.Changed > latest ||
-			r.Deleted && r.Changed < oldest || salt.CheckID(r.By) != nil {
+		if len(text) > maxFile || json.Unmarshal([]byte(text), &r) != nil || r.check() != nil || salt.CheckID(r.By) != nil {
 			continue
 		}
 		e, there := all[r.ID]
-		if there && !e.bad && !r.newer(&e.record) || !there && count >= maxFiles {
+		switch {
+		case there && !e.bad:
+			var news bool
+			if r, news = merge(&e.record, &r); !news {
+				continue
+			}
+		case !there && (count >= maxFiles || r.Deleted && !s.keepsMark(all, &r)):
 			continue
-		}
-		if !there {
+		case !there:
 			count++
 		}
 		if err := s.write(&r); err != nil {
@@ -323,10 +428,39 @@ func (s *Store) Merge(records []string) error {
 		}
 		all[r.ID] = entry{record: r}
 	}
+	return s.prune(all)
+}
+
+// marks returns the marks of deleted records, the last ones first.
+func marks(all map[string]entry) (out []Record) {
+	for _, e := range all {
+		if !e.bad && e.record.Deleted {
+			out = append(out, e.record)
+		}
+	}
+	slices.SortFunc(out, func(a, b Record) int { return cmp.Or(cmp.Compare(b.Changed, a.Changed), cmp.Compare(a.ID, b.ID)) })
+	return out
+}
+
+// keepsMark reports whether a mark is one of those that stay, so that masters that exchange their marks keep the same.
+func (s *Store) keepsMark(all map[string]entry, r *Record) bool {
+	have := marks(all)
+	return len(have) < s.marks || cmp.Or(cmp.Compare(r.Changed, have[s.marks-1].Changed), cmp.Compare(have[s.marks-1].ID, r.ID)) > 0
+}
+
+// prune removes the first marks if there are too many. The lock is held.
+func (s *Store) prune(all map[string]entry) error {
+	have := marks(all)
+	for _, r := range have[min(len(have), s.marks):] {
+		delete(s.known, r.ID)
+		if err := os.Remove(filepath.Join(s.dir, r.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot remove the mark of a deleted record: %w", err)
+		}
+	}
 	return nil
 }
 
-// Sweep removes expired marks of deleted records.
+// Sweep removes the oldest marks of deleted records if there are too many.
 func (s *Store) Sweep() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -334,14 +468,5 @@ func (s *Store) Sweep() error {
 	if err != nil {
 		return err
 	}
-	oldest := s.now().Add(-keepMarks).UnixMilli()
-	for name, e := range all {
-		if e.bad || !e.record.Deleted || e.record.Changed >= oldest {
-			continue
-		}
-		if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("cannot remove the mark of a deleted record: %w", err)
-		}
-	}
-	return nil
+	return s.prune(all)
 }

@@ -2,7 +2,9 @@ package shared
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,7 +106,7 @@ func TestExchange(t *testing.T) {
 	if x, y := a.shown(t), b.shown(t); x != "two=2" || x != y {
 		t.Errorf("after a removal: %s and %s", x, y)
 	}
-	// Its name can be used again, and its mark expires.
+	// Its name can be used again, and its mark stays.
 	b.put(t, "ann", "one", `"d"`)
 	exchange(t, a, b)
 	if x := a.shown(t); x != `one="d" two=2` {
@@ -113,12 +115,245 @@ func TestExchange(t *testing.T) {
 	if _, err := b.Remove(one.ID, func(*Record) bool { return true }); err != nil {
 		t.Fatal(err)
 	}
-	at = at.Add(keepMarks + time.Hour)
+	at = at.Add(400 * 24 * time.Hour)
 	if err := b.Sweep(); err != nil {
 		t.Fatal(err)
 	}
-	if files, _ := os.ReadDir(b.dir); len(files) != 1 {
-		t.Errorf("%d files", len(files))
+	exchange(t, a, b)
+	if x := b.shown(t); x != "two=2" {
+		t.Errorf("after a year: %s", x)
+	}
+}
+
+// TestWrongClocks: a master whose clock is days ahead or years behind changes, saves and deletes records, and its clock is right again. What
+// was changed or deleted knowing another version counts, and of independent changes a deletion. No change is refused for its time.
+func TestWrongClocks(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, off := range []time.Duration{3 * day, 400 * day, -3 * day, -400 * day} {
+		t.Run(off.String(), func(t *testing.T) {
+			a, b := open(t, "m1"), open(t, "m2")
+			at := time.Now()
+			b.now = func() time.Time { return at }
+			clock := func(off time.Duration) { a.now = func() time.Time { return at.Add(off) } }
+			clock(0)
+			remove := func(s *Store, name string) {
+				t.Helper()
+				if _, err := s.Remove(ID("view", "ann", name), func(*Record) bool { return true }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			same := func(what, want string) {
+				t.Helper()
+				exchange(t, a, b)
+				exchange(t, a, b)
+				if x, y := a.shown(t), b.shown(t); x != want || y != want {
+					t.Errorf("%s: %s and %s, want %s", what, x, y, want)
+				}
+				ra, _, _ := a.Export("")
+				if rb, _, _ := b.Export(""); ra != rb {
+					t.Errorf("%s: the revisions differ", what)
+				}
+			}
+			for _, name := range []string{"changed", "gone", "gone2", "late"} {
+				a.put(t, "ann", name, `1`)
+			}
+			same("at first", "changed=1 gone=1 gone2=1 late=1")
+			clock(off)
+			a.put(t, "ann", "changed", `2`)
+			a.put(t, "ann", "new", `2`)
+			remove(a, "gone")
+			a.put(t, "ann", "gone2", `2`) // while the other master deletes it
+			remove(b, "gone2")
+			for _, s := range []*Store{a, b} {
+				if err := s.Sweep(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			same("with the wrong clock", "changed=2 late=1 new=2")
+			clock(0)
+			b.put(t, "ann", "changed", `3`)
+			b.put(t, "ann", "new", `3`)
+			remove(b, "late")
+			same("with the right clock", "changed=3 new=3")
+			a.put(t, "ann", "gone", `4`)
+			b.put(t, "ann", "gone2", `4`)
+			same("saved again", "changed=3 gone=4 gone2=4 new=3")
+		})
+	}
+}
+
+// TestOldCopy: the disk of a master is set back to before deletions and changes. It brings back nothing, and what it changes afterwards counts.
+func TestOldCopy(t *testing.T) {
+	a, b := open(t, "m1"), open(t, "m2")
+	a.put(t, "ann", "gone", `1`)
+	a.put(t, "ann", "kept", `1`)
+	a.put(t, "ann", "other", `1`)
+	exchange(t, a, b)
+	old := t.TempDir()
+	if err := os.CopyFS(old, os.DirFS(a.dir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Remove(ID("view", "ann", "gone"), func(*Record) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	a.put(t, "ann", "kept", `2`)
+	exchange(t, a, b)
+	at := time.Now().Add(500 * 24 * time.Hour)
+	b.now = func() time.Time { return at }
+	if err := b.Sweep(); err != nil {
+		t.Fatal(err)
+	}
+	back, err := Open(old, "m1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x := back.shown(t); x != "gone=1 kept=1 other=1" {
+		t.Fatalf("this is no old copy: %s", x)
+	}
+	back.put(t, "ann", "other", `2`)
+	exchange(t, back, b)
+	for _, s := range []*Store{back, b} {
+		if x := s.shown(t); x != "kept=2 other=2" {
+			t.Errorf("%s has %s", s.by, x)
+		}
+	}
+}
+
+// TestRanks: of independent versions the one of higher rank counts, whatever the clocks say, and also in files that masters replicate.
+func TestRanks(t *testing.T) {
+	a, b, c := open(t, "m1"), open(t, "m2"), open(t, "m3")
+	all := []*Store{a, b, c}
+	put := func(s *Store, rank int, data string) {
+		t.Helper()
+		if _, err := s.Put(Record{Kind: "view", Owner: "ann", Name: "x", Rank: rank, Data: json.RawMessage(data)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(a, 0, `"waits"`)
+	exchange(t, a, b)
+	exchange(t, a, c)
+	put(a, 4, `"started"`)
+	ahead := time.Now().Add(72 * time.Hour)
+	c.now = func() time.Time { return ahead }
+	put(b, 3, `"rejected"`)
+	put(c, 1, `"granted"`)
+	file := func(s *Store) int {
+		b, err := os.ReadFile(filepath.Join(s.dir, ID("view", "ann", "x")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Rank(b)
+	}
+	if file(a) <= file(b) || file(b) <= file(c) || file(c) <= Rank(nil) || Rank([]byte("{")) != Rank(nil) {
+		t.Error("the ranks of the files are in another order")
+	}
+	for range 2 {
+		exchange(t, b, c)
+		exchange(t, a, c)
+		exchange(t, a, b)
+	}
+	for _, s := range all {
+		if x := s.shown(t); x != `x="started"` {
+			t.Errorf("%s has %s", s.by, x)
+		}
+	}
+	put(b, 0, `"again"`)
+	for range 2 {
+		exchange(t, b, c)
+		exchange(t, a, c)
+	}
+	for _, s := range all {
+		if x := s.shown(t); x != `x="again"` {
+			t.Errorf("%s has %s after a change that knew all", s.by, x)
+		}
+	}
+}
+
+// TestManyMarks: masters keep the same marks of the last deletions.
+func TestManyMarks(t *testing.T) {
+	a, b := open(t, "m1"), open(t, "m2")
+	const most = 20
+	a.marks, b.marks = most, most
+	for i := range most + 10 {
+		name := fmt.Sprint(i)
+		r := Record{ID: ID("view", "ann", name), Kind: "view", Owner: "ann", Name: name, Changed: int64(i + 1), By: "m1", Deleted: true}
+		if err := a.write(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, records, err := a.Export("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(b.Merge(records), a.Sweep()); err != nil {
+		t.Fatal(err)
+	}
+	exchange(t, a, b)
+	for _, s := range []*Store{a, b} {
+		files, err := os.ReadDir(s.dir)
+		if err != nil || len(files) != most {
+			t.Errorf("%s has %d files: %v", s.by, len(files), err)
+		}
+		if _, err := os.Stat(filepath.Join(s.dir, ID("view", "ann", "9"))); err == nil {
+			t.Errorf("%s has one of the first marks", s.by)
+		}
+	}
+	ra, _, _ := a.Export("")
+	if rb, _, _ := b.Export(""); ra != rb {
+		t.Error("the masters have different marks")
+	}
+}
+
+// TestExchangeAtRandom: masters with wrong clocks and disks that are set back change, delete and exchange records in any order. Then all have
+// the same.
+func TestExchangeAtRandom(t *testing.T) {
+	for seed := range uint64(12) {
+		rnd := rand.New(rand.NewPCG(seed, 21))
+		var all []*Store
+		for i := range 3 {
+			s := open(t, fmt.Sprint("m", i))
+			off := time.Duration(rnd.IntN(7)-3) * 24 * time.Hour
+			s.now = func() time.Time { return time.Now().Add(off) }
+			all = append(all, s)
+		}
+		old := t.TempDir()
+		for step := range 60 {
+			s, name := all[rnd.IntN(3)], fmt.Sprint(rnd.IntN(3))
+			switch rnd.IntN(5) {
+			case 0, 1:
+				s.put(t, "ann", name, fmt.Sprint(step))
+			case 2:
+				_, err := s.Remove(ID("view", "ann", name), func(*Record) bool { return true })
+				if err != nil && salt.KindOf(err) != salt.NotFound {
+					t.Fatal(err)
+				}
+			case 3:
+				exchange(t, s, all[rnd.IntN(3)])
+			default:
+				switch step {
+				case 20, 21, 22:
+					old = filepath.Join(t.TempDir(), "copy")
+					if err := os.CopyFS(old, os.DirFS(all[0].dir)); err != nil {
+						t.Fatal(err)
+					}
+				case 40, 41, 42:
+					if files, _ := os.ReadDir(old); len(files) > 0 {
+						all[0].dir, all[0].known = old, map[string]entry{}
+					}
+				}
+			}
+		}
+		for range 3 {
+			exchange(t, all[0], all[1])
+			exchange(t, all[1], all[2])
+			exchange(t, all[0], all[2])
+		}
+		first, _, _ := all[0].Export("")
+		for _, s := range all[1:] {
+			if at, _, _ := s.Export(""); at != first || s.shown(t) != all[0].shown(t) {
+				t.Fatalf("seed %d: %s has %s, %s has %s", seed, all[0].by, all[0].shown(t), s.by, s.shown(t))
+			}
+		}
 	}
 }
 
