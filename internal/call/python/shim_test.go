@@ -305,6 +305,58 @@ def equal():
 	}
 }
 
+// TestPackages checks that modules which are directories import their own files, and that modules
+// import each other, by relative names as well.
+func TestPackages(t *testing.T) {
+	f := newFixture(t, map[string]string{
+		"sibling":  "def f():\n    return 'sibling of ' + __opts__['id']\n",
+		"relative": "from . import sibling\nfrom .sibling import f as g\ndef f():\n    return sibling.f() + g()\n",
+	}, func(c *Config) {
+		loaders := c.Loaders
+		c.Loaders = func() map[string]Files {
+			all := loaders()
+			dir := filepath.Join(filepath.Dir(all["modules"].Paths["sibling"]), "pack")
+			if err := os.MkdirAll(filepath.Join(dir, "deep"), 0o700); err != nil {
+				t.Error(err)
+			}
+			for name, text := range map[string]string{
+				"__init__.py": "from . import part\nfrom .deep.below import down\nimport pack.part as same\nimport sibling\n" +
+					"def f():\n    from . import late\n    return part.helped() + down() + same.helped() + late.f()\n",
+				"part.py": "def helped():\n    return 'h'\n", "late.py": "def f():\n    return 'l'\n", "deep/__init__.py": "",
+				"deep/below.py": "from ..part import helped\ndef down():\n    return 'd' + helped()\n",
+			} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Error(err)
+				}
+			}
+			all["modules"].Paths["pack"], all["modules"].Claims["pack"] = filepath.Join(dir, "__init__.py"), []string{"pack"}
+			return all
+		}
+	})
+	for name, want := range map[string]string{"pack.f": "hdhhl", "relative.f": "sibling of m1sibling of m1"} {
+		if v, err := f.run(t, name); err != nil || v != want {
+			t.Errorf("%s: %v %v", name, v, err)
+		}
+	}
+}
+
+// TestStateArguments checks that states get mappings as OrderedDicts, which modules look for.
+func TestStateArguments(t *testing.T) {
+	f := newFixture(t, map[string]string{"sample": `
+from collections import OrderedDict
+def kinds(name, value=None):
+    return [type(value) is OrderedDict, type(value["a"][0]) is OrderedDict, value]
+`}, func(c *Config) {
+		loaders := c.Loaders
+		c.Loaders = func() map[string]Files { return map[string]Files{"states": loaders()["modules"]} }
+	})
+	kwargs := value.DictOf("name", "x", "value", value.DictOf("a", value.ListOf(value.DictOf("b", 1))))
+	v, _, err := f.Call(t.Context(), f.env, "states", "sample.kinds", nil, kwargs)
+	if got := value.Repr(v); err != nil || got != "[True, True, {'a': [{'b': 1}]}]" {
+		t.Errorf("%s %v", got, err)
+	}
+}
+
 // TestEnvironment checks that modules and Brine's functions see each other's changes of environment
 // variables, as in Salt, where they share a process.
 func TestEnvironment(t *testing.T) {

@@ -548,6 +548,7 @@ class Function:
     def __init__(self, kind, name):
         self.kind, self.name = kind, name
         self.__name__ = self.__qualname__ = name.rpartition(".")[2]
+        self.__module__ = "salt.loaded.int.{}.{}".format(TAGS.get(kind, kind), name.partition(".")[0])
 
     def __call__(self, *args, **kwargs):
         if self.kind == "modules":
@@ -630,6 +631,10 @@ class Functions(MutableMapping):
     def value(self):
         return self
 
+    def missing_fun_string(self, name):
+        """Return the message for a function that does not exist."""
+        return "'{}' is not available.".format(name)
+
     def get(self, name, default=None):
         found = self._find(name)
         return default if found is None else found
@@ -659,6 +664,7 @@ class Functions(MutableMapping):
 
 
 Context.register(Functions)
+Context.__name__ = Context.__qualname__ = "NamedLoaderContext"  # as in Salt, for messages
 
 
 class Part:
@@ -1104,7 +1110,19 @@ def do_call(kind, name, args, kwargs):
         raise salt.exceptions.CommandExecutionError(loader.why(name) if loader else name)
     if kind == "beacons":
         return list(function(*args, **kwargs) or ())
+    if kind == "states":
+        kwargs = {name: ordered(value) for name, value in kwargs.items()}
     return finish(inject(function, args, kwargs))
+
+
+def ordered(value):
+    """Return an argument of a state as Salt passes it: its mappings are OrderedDicts."""
+    if type(value) is dict:
+        from collections import OrderedDict
+        return OrderedDict((k, ordered(v)) for k, v in value.items())
+    if type(value) is list:
+        return [ordered(v) for v in value]
+    return value
 
 
 def do_execute(name, fun, data, args, kwargs):

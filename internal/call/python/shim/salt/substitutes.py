@@ -85,7 +85,7 @@ def spec(fullname):
     if package in KINDS or package == "salt.output":
         return importlib.machinery.ModuleSpec(fullname, Loader(Substitute))
     if fullname.startswith("salt.loaded"):
-        if fullname.count(".") < 3:
+        if fullname.count(".") < 4:
             return importlib.machinery.ModuleSpec(fullname, Loader(Package), is_package=True)
         return loaded(fullname)
     if fullname in names():
@@ -154,13 +154,20 @@ class Missing(types.ModuleType):
 def loaded(fullname):
     """Import a module of the user's by the name that Salt gives it."""
     import brine_helper
+    path = getattr(sys.modules.get(fullname.rpartition(".")[0]), "__path__", None)
+    if path:  # the parent is a package of the user
+        return importlib.machinery.PathFinder.find_spec(fullname, path)
     tag, _, stem = fullname[len("salt.loaded.ext."):].partition(".")
     for kind, loader in brine_helper.LOADERS.items():
         if brine_helper.TAGS.get(kind, kind) == tag and stem in loader.files:
             loader.load(stem)
             module = sys.modules.get(fullname)
             if module is not None:
-                return importlib.machinery.ModuleSpec(fullname, Existing(module))
+                found = importlib.machinery.ModuleSpec(fullname, Existing(module), origin=getattr(module, "__file__", None))
+                found.submodule_search_locations = getattr(module, "__path__", None)
+                # The import system uses the specification of a module that was imported meanwhile.
+                module.__spec__ = found
+                return found
     raise ModuleNotFoundError("there is no module {}".format(fullname), name=fullname)
 
 
