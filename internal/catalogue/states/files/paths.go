@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -228,10 +227,24 @@ func (f file) hardlink(ctx context.Context, _ *state.Env, a hardlinkArgs) (state
 		return state.Plan{}, fn.Errorf("Must provide name to file.hardlink")
 	case err != nil:
 		return state.Plan{}, err
-	case !filepath.IsAbs(name):
-		return state.Plan{}, fn.Errorf("Specified file %s is not an absolute path", name)
-	case !filepath.IsAbs(target):
-		return state.Plan{}, fn.Errorf("Specified target %s is not an absolute path", target)
+	}
+	var wrong []string
+	if _, ok := filesys.UserID(ctx, f.m, a.User); !ok {
+		wrong = append(wrong, "User "+value.Str(a.User)+" does not exist")
+	}
+	if _, ok := filesys.GroupID(ctx, f.m, a.Group); !ok {
+		wrong = append(wrong, "Group "+value.Str(a.Group)+" does not exist")
+	}
+	if !filepath.IsAbs(name) {
+		wrong = append(wrong, "Specified file "+name+" is not an absolute path")
+	}
+	if !filepath.IsAbs(target) {
+		wrong = append(wrong, "Specified target "+target+" is not an absolute path")
+	}
+	if err := together(wrong); err != nil {
+		return state.Plan{}, err
+	}
+	switch {
 	case !filesys.Exists(target, true):
 		return state.Plan{}, fn.Errorf("Target %s for hard link does not exist", target)
 	case filesys.IsDir(target):
@@ -275,12 +288,5 @@ func (f file) hardlink(ctx context.Context, _ *state.Env, a hardlinkArgs) (state
 			}
 			return state.Change{Diff: made, Comment: "Created new hard link " + name + " -> " + target}, nil
 		},
-	}}, Warnings: warnings(strings.TrimSpace(own.Problem))}, nil
-}
-
-func warnings(text string) []string {
-	if text == "" {
-		return nil
-	}
-	return []string{text}
+	}}}, nil
 }

@@ -408,10 +408,10 @@ func (t *tree) do(ctx context.Context) (state.Change, error) {
 	if err == nil {
 		err = own.Available()
 	}
-	if err == nil {
-		err = filesys.MakeDirs(t.Name, own.UID, own.GID, own.Bits)
-	}
 	if err != nil {
+		return state.Change{}, err
+	}
+	if err := filesys.MakeDirs(t.Name, own.UID, own.GID, own.Bits); err != nil {
 		return state.Change{}, fn.Errorf("cannot make the directory %s: %w", t.Name, atomicfile.Cause(err))
 	}
 	var notes []string

@@ -113,6 +113,11 @@ func (l *link) owners(ctx context.Context) error {
 	if !filepath.IsAbs(l.Name) {
 		wrong = append(wrong, "Specified file "+l.Name+" is not an absolute path")
 	}
+	return together(wrong)
+}
+
+// together returns the error of all that is wrong with the arguments of a link, or nil.
+func together(wrong []string) error {
 	if len(wrong) == 0 {
 		return nil
 	}
