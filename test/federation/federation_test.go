@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -376,21 +375,4 @@ func (f *fleet) connect(name string, s *sealed.Sealer) (*nats.Conn, error) {
 	}
 	return nats.Connect(fmt.Sprintf("tls://%s:%d", f.buses[0].Host, daemontest.HubPort), nats.RootCAs(f.buses[0].Path("data/hub.crt")),
 		nats.Nkey("brine", s.Nonce), nats.UserInfo(name, base64.StdEncoding.EncodeToString(cert)), nats.Timeout(limit))
-}
-
-// latency measures pings of one minion at its site and from above, and bounds nothing.
-func (f *fleet) latency(t *testing.T) {
-	median := func(n *daemontest.Node) time.Duration {
-		all := make([]time.Duration, 21)
-		for i := range all {
-			began := time.Now()
-			if out, errs, _ := n.Run(brine, "salt", "meu", "test.ping"); !strings.Contains(out, "True") {
-				t.Fatalf("%s %s", out, errs)
-			}
-			all[i] = time.Since(began)
-		}
-		slices.Sort(all)
-		return all[len(all)/2]
-	}
-	t.Logf("median of a ping: %v at the site, %v from above", median(f.sites["eu"]), median(f.above))
 }

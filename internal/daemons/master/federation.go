@@ -410,6 +410,9 @@ func (h *hubCommands) local(load *value.Dict, o *order) *value.Dict {
 	return load
 }
 
+// addMinionsAfter is when the job store of the hub gets the minions of a job at sites.
+const addMinionsAfter = 100 * time.Millisecond
+
 // answer completes the reply to a publish request by what sites have answered.
 func (h *hubCommands) answer(reply *value.Dict, jid string, minions, missing []string, in issued) {
 	if in.err != nil {
@@ -418,11 +421,12 @@ func (h *hubCommands) answer(reply *value.Dict, jid string, minions, missing []s
 		return
 	}
 	if len(in.Minions) > 0 {
-		go func() { // the journal of the hub has them, too
+		// The journal of the hub has them, too. A flush now would delay the returns that are about to arrive.
+		time.AfterFunc(addMinionsAfter, func() {
 			if err := h.jobs.AddMinions(jid, in.Minions); err != nil {
 				h.log.Error("cannot record the minions of a job at sites", "jid", jid, "err", err)
 			}
-		}()
+		})
 	}
 	gone := missing[:0:0]
 	for _, id := range missing {

@@ -3,12 +3,14 @@ package federation
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
@@ -27,6 +29,7 @@ const (
 // book keeps small records on disk. Changes that wait at the same time share one flush.
 type book struct {
 	file    *boltfile.File
+	limited *ratelimit.Log
 	changes chan change
 	quit    chan struct{}
 	ended   chan struct{}
@@ -34,13 +37,25 @@ type book struct {
 
 // change replaces or, without content, removes a record.
 type change struct {
-	bucket, key string
-	content     []byte
-	done        chan error // nil if no caller waits
+	place
+	content []byte
+	done    chan error // nil if no caller waits
+	urgent  bool
 }
 
+// place is where a record is.
+type place struct{ bucket, key string }
+
+const (
+	// flushPause is how long a change may wait for others that share its flush, unless it is urgent. A
+	// flush would delay the next urgent one, and those of other files on the same disk.
+	flushPause = 20 * time.Millisecond
+	// flushRetry is the pause after a failed flush.
+	flushRetry = time.Second
+)
+
 // openBook opens or creates a book.
-func openBook(path string) (*book, error) {
+func openBook(path string, log *slog.Logger) (*book, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the directory of the federation: %w", err)
 	}
@@ -48,7 +63,7 @@ func openBook(path string) (*book, error) {
 	if err != nil {
 		return nil, salt.Errorf(salt.Unavailable, "cannot open %s: %w", path, err)
 	}
-	b := &book{file: file, changes: make(chan change, 1024), quit: make(chan struct{}), ended: make(chan struct{})}
+	b := &book{file: file, limited: ratelimit.NewLog(log, 1, time.Minute), changes: make(chan change, 1024), quit: make(chan struct{}), ended: make(chan struct{})}
 	err = file.Update(func(tx *bolt.Tx) error {
 		for _, name := range []string{jobsBucket, summariesBucket, ownersBucket, sitesBucket, overBucket} {
 			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
@@ -74,66 +89,113 @@ func (b *book) close() error {
 // maxChanges bounds the changes of one transaction.
 const maxChanges = 1000
 
+// waiting are the changes of the next transaction. Only the last change of a record counts.
+type waiting struct {
+	content map[place][]byte
+	done    map[place][]chan error
+}
+
+func newWaiting() *waiting { return &waiting{map[place][]byte{}, map[place][]chan error{}} }
+
+func (w *waiting) add(c change) {
+	w.content[c.place] = c.content
+	if c.done != nil {
+		w.done[c.place] = append(w.done[c.place], c.done)
+	}
+}
+
 func (b *book) run() {
 	defer close(b.ended)
+	w := newWaiting()
+	var flush <-chan time.Time
 	for {
 		select {
 		case c := <-b.changes:
-			b.apply(c)
+			urgent := b.gather(w, c)
+			switch {
+			case urgent || len(w.content) >= maxChanges:
+				flush = b.flush(w)
+			case flush == nil:
+				flush = time.After(flushPause)
+			}
+		case <-flush:
+			flush = b.flush(w)
 		case <-b.quit:
 			for {
 				select {
 				case c := <-b.changes:
-					b.apply(c)
+					w.add(c)
+					continue
 				default:
-					return
 				}
+				break
 			}
+			b.flush(w)
+			return
 		}
 	}
 }
 
-// apply stores a change, with others that wait.
-func (b *book) apply(first change) {
-	all := []change{first}
-	for len(all) < maxChanges {
-		select {
-		case c := <-b.changes:
-			all = append(all, c)
-			continue
-		default:
+// gather adds a change and those that wait behind it, and reports whether one is urgent.
+func (b *book) gather(w *waiting, c change) (urgent bool) {
+	for {
+		w.add(c)
+		urgent = urgent || c.urgent
+		if len(w.content) >= maxChanges {
+			return urgent
 		}
-		break
+		select {
+		case c = <-b.changes:
+		default:
+			return urgent
+		}
+	}
+}
+
+// flush stores the changes. If that fails, those that no caller waits for are kept, and retry fires when
+// they are due again.
+func (b *book) flush(w *waiting) (retry <-chan time.Time) {
+	if len(w.content) == 0 {
+		return nil
 	}
 	err := b.file.Update(func(tx *bolt.Tx) error {
-		for _, c := range all {
-			if err := c.to(tx.Bucket([]byte(c.bucket))); err != nil {
+		for at, content := range w.content {
+			if err := store(tx.Bucket([]byte(at.bucket)), at.key, content); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	for _, c := range all {
-		if c.done != nil {
-			c.done <- err
+	if err == nil {
+		clear(w.content)
+	} else {
+		b.limited.Log(slog.LevelError, "cannot store what happened to commands of the federation; retrying", "err", err)
+		retry = time.After(flushRetry)
+	}
+	for at, all := range w.done {
+		delete(w.content, at) // the caller repeats it
+		for _, done := range all {
+			done <- err
 		}
 	}
+	clear(w.done)
+	return retry
 }
 
-func (c *change) to(bucket *bolt.Bucket) error {
-	if c.content == nil {
-		return bucket.Delete([]byte(c.key))
+func store(bucket *bolt.Bucket, key string, content []byte) error {
+	if content == nil {
+		return bucket.Delete([]byte(key))
 	}
-	return bucket.Put([]byte(c.key), c.content)
+	return bucket.Put([]byte(key), content)
 }
 
 // put stores a record, and returns when it is on disk.
-func (b *book) put(bucket, key string, d *value.Dict) error { return <-b.begin(bucket, key, d) }
+func (b *book) put(bucket, key string, d *value.Dict) error { return <-b.begin(bucket, key, d, true) }
 
-// begin begins to store a record. Records of one key are stored in the order of the calls. The result
-// receives once, when the record is on disk.
-func (b *book) begin(bucket, key string, d *value.Dict) <-chan error {
-	c := change{bucket: bucket, key: key, done: make(chan error, 1)}
+// begin begins to store a record. Records of one key are stored in the order of the calls. An urgent
+// one is flushed at once. The result receives once, when the record is on disk.
+func (b *book) begin(bucket, key string, d *value.Dict, urgent bool) <-chan error {
+	c := change{place: place{bucket, key}, done: make(chan error, 1), urgent: urgent}
 	var err error
 	if c.content, err = msgpack.Marshal(d, msgpack.NewSpec); err != nil {
 		c.done <- salt.Errorf(salt.Invalid, "cannot record a job of the federation: %w", err)
@@ -154,11 +216,11 @@ func (b *book) later(bucket, key string, d *value.Dict) {
 	if err != nil {
 		return // what was decoded can be encoded
 	}
-	b.send(change{bucket: bucket, key: key, content: content})
+	b.send(change{place: place{bucket, key}, content: content})
 }
 
 // remove removes a record without waiting.
-func (b *book) remove(bucket, key string) { b.send(change{bucket: bucket, key: key}) }
+func (b *book) remove(bucket, key string) { b.send(change{place: place{bucket, key}}) }
 
 func (b *book) send(c change) {
 	select {

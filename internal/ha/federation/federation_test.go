@@ -2,6 +2,7 @@ package federation
 
 import (
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -105,7 +106,7 @@ func TestTally(t *testing.T) {
 
 func TestBook(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
-	b, err := openBook(path)
+	b, err := openBook(path, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ func TestBook(t *testing.T) {
 	if err := b.close(); err != nil {
 		t.Fatal(err)
 	}
-	if b, err = openBook(path); err != nil {
+	if b, err = openBook(path, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	defer b.close()

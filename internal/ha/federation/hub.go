@@ -141,7 +141,7 @@ func NewHub(cfg HubConfig) (*Hub, error) {
 	if h.keys, err = keystore.Open(cfg.KeyDir, cfg.Log); err != nil {
 		return nil, err
 	}
-	if h.book, err = openBook(cfg.Path); err != nil {
+	if h.book, err = openBook(cfg.Path, cfg.Log); err != nil {
 		return nil, err
 	}
 	if err := h.load(); err != nil {
@@ -156,11 +156,11 @@ func (h *Hub) trusts(id *sealed.Identity) error {
 	if id.Role != sealed.Site {
 		return salt.Errorf(salt.Denied, "%s is not a site", id.Name)
 	}
-	st, pub, err := h.keys.Lookup(id.Name)
-	if err != nil {
+	key, err := h.keys.AcceptedKey(id.Name) // a stat while the file does not change
+	if err != nil && salt.KindOf(err) != salt.NotFound {
 		return err
 	}
-	if st != keystore.Accepted || sealed.Fingerprint(pub) != id.Fingerprint {
+	if err != nil || !id.Has(key.Public) {
 		return salt.Errorf(salt.Denied, "the key %s of the site %s is not accepted", id.Fingerprint, id.Name)
 	}
 	return nil
@@ -619,7 +619,7 @@ func (h *Hub) summary(site string, in *wire.SiteSummary) error {
 	p.summed = is
 	d := wire.Encode(*in)
 	d.Set("version", is.version)
-	stored := h.book.begin(summariesBucket, key, d)
+	stored := h.book.begin(summariesBucket, key, d, false)
 	h.mu.Unlock()
 	h.work.Go(func() {
 		if err := <-stored; err != nil {
@@ -744,6 +744,7 @@ func (h *Hub) resend(now time.Time) {
 	type again struct {
 		site string
 		cmd  wire.SiteCommand
+		kept bool
 	}
 	var send []again
 	var expired []again
@@ -768,23 +769,23 @@ func (h *Hub) resend(now time.Time) {
 				if !now.Before(p.tryAt) && h.isPresent(name, now) {
 					p.pause = min(max(2*p.pause, h.cfg.Again), 10*h.cfg.Again)
 					p.tryAt = now.Add(p.pause)
-					send = append(send, again{name, j.at(p)})
+					send = append(send, again{name, j.at(p), p.state == StateWaiting})
 				}
 			case p.state != StateWaiting:
 			case over:
 				p.state = StateExpired
-				expired = append(expired, again{name, j.cmd})
+				expired = append(expired, again{site: name, cmd: j.cmd})
 				h.book.later(jobsBucket, jid, j.record())
 			case !now.Before(p.tryAt) && h.isPresent(name, now):
 				p.pause = min(max(2*p.pause, time.Second), 10*time.Second)
 				p.tryAt = now.Add(p.pause)
-				send = append(send, again{name, j.at(p)})
+				send = append(send, again{name, j.at(p), p.state == StateWaiting})
 			}
 		}
 	}
 	h.mu.Unlock()
 	for _, a := range send {
-		h.command(a.site, a.cmd)
+		h.command(a.site, a.cmd, a.kept)
 	}
 	for _, a := range expired {
 		h.log.Warn("a command expired before a site confirmed it", "jid", a.cmd.JID, "site", a.site)
@@ -796,9 +797,14 @@ func (h *Hub) resend(now time.Time) {
 	}
 }
 
-// command sends a command to a site. One that is too large for the bus counts as refused.
-func (h *Hub) command(site string, c wire.SiteCommand) {
-	if err := h.publish(subjectCommand+site, kindCommand, site, c); errors.Is(err, nats.ErrMaxPayload) {
+// command sends a command to a site, which the stream keeps if kept is set: a site that is connected
+// would get it twice. One that is too large for the bus counts as refused.
+func (h *Hub) command(site string, c wire.SiteCommand, kept bool) {
+	subject := subjectDown
+	if kept {
+		subject = subjectCommand
+	}
+	if err := h.publish(subject+site, kindCommand, site, c); errors.Is(err, nats.ErrMaxPayload) {
 		why := "the command is larger than a message of the bus may be (" + value.Str(h.conn.MaxPayload()) + " bytes)"
 		if err := h.stored(site, &wire.SiteStored{JID: c.JID, Refused: why}); err != nil {
 			h.log.Error("cannot refuse a command", "jid", c.JID, "site", site, "err", err)
@@ -837,15 +843,15 @@ type SiteResult struct {
 // Record begins to put a command into the journal, from where it is sent until each site has
 // confirmed it. It returns nil if no accepted site can match the target.
 func (h *Hub) Record(c wire.SiteCommand) (*Command, error) {
-	sites, err := h.accepted()
+	sites, err := h.keys.Accepted()
 	if err != nil {
 		return nil, err
 	}
 	j := &Command{cmd: c, sites: map[string]*sitePart{}, given: time.Now(), heard: make(chan struct{}), open: true, stored: make(chan error, 1)}
 	h.mu.Lock()
 	only := h.ownersOf(c.TgtType, c.Tgt)
-	for name := range sites {
-		if only != nil && !only[name] {
+	for _, name := range sites {
+		if only != nil && !only[name] || sealed.CheckName(name) != nil {
 			continue
 		}
 		typ, tgt, possible := SiteTarget(name, c.TgtType, c.Tgt)
@@ -894,7 +900,7 @@ func (h *Hub) Issue(j *Command) (Issued, error) {
 	h.mu.Unlock()
 	if connected {
 		for name, p := range j.sites {
-			h.command(name, j.at(p))
+			h.command(name, j.at(p), !p.live && !j.cmd.Passing)
 		}
 		timer := time.NewTimer(h.cfg.Wait)
 		defer timer.Stop()

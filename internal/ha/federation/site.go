@@ -77,6 +77,7 @@ type siteJob struct {
 	received time.Time
 
 	busy      bool // being published
+	tended    bool // deliver has looked at it
 	fresh     map[string]*value.Dict
 	confirmed map[string]bool
 	tally     *tally
@@ -104,9 +105,11 @@ type Site struct {
 	work    sync.WaitGroup
 	ctx     context.Context // of Run
 
-	mu   sync.Mutex
-	jobs map[string]*siteJob
-	done map[string]int64 // when commands expire whose jobs have ended, in Unix milliseconds
+	mu      sync.Mutex
+	jobs    map[string]*siteJob
+	touched map[string]bool  // jobs about which something has happened since the last round
+	all     bool             // all jobs are due
+	done    map[string]int64 // when commands expire whose jobs have ended, in Unix milliseconds
 }
 
 const (
@@ -136,7 +139,7 @@ func NewSite(cfg SiteConfig) (*Site, error) {
 	}
 	s := &Site{
 		cfg: cfg, log: cfg.Log.With("site", cfg.Name), limited: ratelimit.NewLog(cfg.Log, 3, time.Minute), wake: wait.NewWakeup(), present: wait.NewWakeup(),
-		slots: make(chan struct{}, maxPublishing), jobs: map[string]*siteJob{}, done: map[string]int64{}, ctx: context.Background(),
+		slots: make(chan struct{}, maxPublishing), jobs: map[string]*siteJob{}, touched: map[string]bool{}, done: map[string]int64{}, ctx: context.Background(),
 	}
 	s.opener = sealed.NewOpener(func(id *sealed.Identity) error {
 		if id.Role != sealed.Hub || !cfg.Trusts(id.Fingerprint) {
@@ -148,7 +151,7 @@ func NewSite(cfg SiteConfig) (*Site, error) {
 		s.events = append(s.events, target.ParseGlob(e))
 	}
 	var err error
-	if s.book, err = openBook(cfg.Path); err != nil {
+	if s.book, err = openBook(cfg.Path, cfg.Log); err != nil {
 		return nil, err
 	}
 	if err := s.load(); err != nil {
@@ -287,8 +290,10 @@ func (s *Site) command(c wire.SiteCommand) bool {
 		// The hub lacks the final summary.
 		j.settled, j.pause, j.tryAt = false, 0, time.Time{}
 		s.mu.Unlock()
-		s.stored(j)
-		s.wake.Wake()
+		if c.Passing {
+			s.stored(j)
+		}
+		s.touch(c.JID)
 		return true
 	}
 	if j == nil {
@@ -309,6 +314,7 @@ func (s *Site) command(c wire.SiteCommand) bool {
 		delete(s.jobs, c.JID)
 	}
 	s.mu.Unlock()
+	s.touch(c.JID)
 	if err != nil {
 		s.limited.Log(slog.LevelWarn, "cannot take a command of the hub now; retrying", "jid", c.JID, "err", err)
 		return false
@@ -323,7 +329,6 @@ func (s *Site) publish(j *siteJob) error {
 		return err
 	}
 	s.stored(j)
-	s.wake.Wake()
 	return nil
 }
 
@@ -350,20 +355,8 @@ func (s *Site) start(j *siteJob) (err error) {
 	case time.Now().UnixMilli() >= j.cmd.Expires:
 		stage, refused = stageRefused, "the command expired before it arrived; if that is wrong, compare the clocks"
 	default:
-		// The hub gets no answer before the command is in the book. The job is on disk before it is
-		// published, so a restart in between finds it there.
-		kept := make(chan error, 1)
-		if j.cmd.Passing {
-			kept <- nil
-		} else {
-			record := j.record()
-			go func() { kept <- s.book.put(jobsBucket, jid, record) }()
-		}
-		defer func() {
-			if kerr := <-kept; err == nil {
-				err = kerr
-			}
-		}()
+		// The job is on disk before it is published. The book may have it later: if this master restarts
+		// before that, the hub gives the command again, and the job is found.
 		if s.cfg.Host.Shared() && !j.cmd.Passing {
 			first, cerr := s.cfg.Host.Claim(s.ctx, jid)
 			if cerr != nil {
@@ -461,6 +454,14 @@ func (s *Site) Returned(jid, id string, ret *value.Dict) {
 		j.fresh[id] = ret
 	}
 	s.mu.Unlock()
+	s.touch(jid)
+}
+
+// touch lets deliver look at a job.
+func (s *Site) touch(jid string) {
+	s.mu.Lock()
+	s.touched[jid] = true
+	s.mu.Unlock()
 	s.wake.Wake()
 }
 
@@ -530,36 +531,53 @@ func (s *Site) retryNow() {
 	for _, j := range s.jobs {
 		j.pause, j.tryAt = 0, time.Time{}
 	}
+	s.all = true
 	s.mu.Unlock()
 	s.wake.Wake()
 }
 
 // deliver sends returns and summaries until the hub has confirmed them.
 func (s *Site) deliver(ctx context.Context) {
-	next := time.Duration(0)
-	for ctx.Err() == nil {
-		wait.Until(ctx, s.wake.C(), next)
+	for next := time.Now(); ctx.Err() == nil; {
+		wait.Until(ctx, s.wake.C(), max(time.Until(next), time.Millisecond))
 		if ctx.Err() != nil {
 			return
 		}
-		next = s.round(time.Now())
+		now := time.Now()
+		due, all := s.due(!now.Before(next))
+		if all {
+			next = now.Add(maxRound)
+		}
+		for _, j := range due {
+			if at := now.Add(max(s.tend(j, now), 50*time.Millisecond)); at.Before(next) {
+				next = at
+			}
+		}
 	}
 }
 
-// round does what is due, and returns the time until more is.
-func (s *Site) round(now time.Time) time.Duration {
+// maxRound is the longest time between two looks at all jobs.
+const maxRound = 5 * time.Second
+
+// due returns all jobs if it is time for them, otherwise those that were touched. Older ones are first.
+func (s *Site) due(all bool) (jobs []*siteJob, every bool) {
 	s.mu.Lock()
-	all := make([]*siteJob, 0, len(s.jobs))
-	for _, j := range s.jobs {
-		all = append(all, j)
+	defer s.mu.Unlock()
+	if s.all = s.all || all; s.all {
+		for _, j := range s.jobs {
+			jobs = append(jobs, j)
+		}
+	} else {
+		for jid := range s.touched {
+			if j := s.jobs[jid]; j != nil {
+				jobs = append(jobs, j)
+			}
+		}
 	}
-	s.mu.Unlock()
-	slices.SortFunc(all, func(a, b *siteJob) int { return a.received.Compare(b.received) })
-	next := 5 * time.Second
-	for _, j := range all {
-		next = min(next, max(s.tend(j, now), 10*time.Millisecond))
-	}
-	return next
+	all, s.all = s.all, false
+	clear(s.touched)
+	slices.SortFunc(jobs, func(a, b *siteJob) int { return a.received.Compare(b.received) })
+	return jobs, all
 }
 
 // tend does what is due for a job, and returns the time until more is.
@@ -595,20 +613,22 @@ func (s *Site) tend(j *siteJob, now time.Time) time.Duration {
 	if j.cmd.Passing || !connected {
 		return retryFirst
 	}
+	again := false
 	if due {
 		s.mu.Lock()
-		first := j.pause == 0 && j.tryAt.IsZero() && j.counted >= 0
+		again = j.tended || j.counted < 0
+		j.tended = true
 		j.pause = min(max(2*j.pause, retryFirst), retryMost)
 		j.tryAt = now.Add(j.pause/2 + rand.N(j.pause/2+1))
 		s.mu.Unlock()
-		if !first {
+		if again {
 			s.repeat(j)
 		}
 	}
 	s.mu.Lock()
-	again := j.tryAt.Sub(now)
+	left := j.tryAt.Sub(now)
 	s.mu.Unlock()
-	return min(s.summarize(j, now, due), again)
+	return min(s.summarize(j, now, again), left)
 }
 
 // over reports whether nothing is left to do for a job.
@@ -798,7 +818,11 @@ func (s *Site) summarize(j *siteJob, now time.Time, again bool) time.Duration {
 	if news {
 		s.book.later(jobsBucket, j.cmd.JID, record)
 	}
-	s.send(subjectSummary, kindSummary, m)
+	subject := subjectUp
+	if again { // the hub did not confirm it: the stream keeps it
+		subject = subjectSummary
+	}
+	s.send(subject, kindSummary, m)
 	return retryFirst
 }
 
@@ -821,6 +845,6 @@ func (s *Site) confirmed(c *wire.SiteConfirmed) {
 	}
 	s.mu.Unlock()
 	if j != nil {
-		s.wake.Wake()
+		s.touch(c.JID)
 	}
 }

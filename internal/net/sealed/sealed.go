@@ -82,9 +82,13 @@ type Identity struct {
 	// Fingerprint is that of Pub.
 	Fingerprint string
 
+	public      *crypt.PublicKey // as in Pub
 	key         ed25519.PublicKey
 	from, until time.Time
 }
+
+// Has reports whether the key of the master is k.
+func (i *Identity) Has(k *crypt.PublicKey) bool { return k.Equal(i.public) }
 
 // Sealer signs messages. It is safe for concurrent use.
 type Sealer struct {
@@ -305,7 +309,8 @@ func readCert(b []byte) (*Identity, error) {
 	}
 	text := string(pub.PEM()) // not that of the peer: one key has one text
 	return &Identity{
-		Name: in.Name, Role: in.Role, Pub: text, Fingerprint: Fingerprint(text), key: in.Key, from: time.Unix(in.From, 0), until: time.Unix(in.Until, 0),
+		Name: in.Name, Role: in.Role, Pub: text, Fingerprint: Fingerprint(text), public: pub, key: in.Key,
+		from: time.Unix(in.From, 0), until: time.Unix(in.Until, 0),
 	}, nil
 }
 
