@@ -40,6 +40,7 @@ const (
 	subjectKept    = "brine.kept."  // what the streams kept for a site, or for keptHub
 	subjectAll     = "brine.all"    // messages for all sites
 	subjectHello   = "brine.hello." // from a site that is not accepted; ends with a hash of its key
+	subjectClock   = "brine.clock." // the time, for one that greets; ends with a hash of its key
 	// SubjectSites is the list of accepted sites, for brine-hub; SubjectWants asks for it.
 	SubjectSites = "brine.admin.sites"
 	SubjectWants = "brine.admin.wants"
@@ -61,6 +62,7 @@ const (
 	kindPresence  = "presence"
 	kindAsk       = "ask"
 	kindEvent     = "event"
+	kindClock     = "clock"
 	// KindSites is the list of accepted sites.
 	KindSites = "sites"
 	kindHello = "hello"
@@ -69,16 +71,21 @@ const (
 // Allowed returns what a site may publish and receive.
 func Allowed(site, fingerprint string) (publish, subscribe []string) {
 	return []string{helloSubject(fingerprint), subjectUp + site, subjectSummary + site, "$JS.ACK." + commandStream + "." + siteConsumer + site + ".>"},
-		[]string{subjectCommand + site, subjectDown + site, subjectKept + site, subjectAll}
+		[]string{subjectCommand + site, subjectDown + site, subjectKept + site, subjectAll, clockSubject(fingerprint)}
 }
 
-// AllowedPending returns what a site may publish that is not accepted yet.
-func AllowedPending(fingerprint string) (publish []string) {
-	return []string{helloSubject(fingerprint)}
+// AllowedPending returns what a site may publish and receive that is not accepted yet, or whose
+// clock is wrong.
+func AllowedPending(fingerprint string) (publish, subscribe []string) {
+	return []string{helloSubject(fingerprint)}, []string{clockSubject(fingerprint)}
 }
 
 func helloSubject(fingerprint string) string {
 	return subjectHello + strings.ReplaceAll(fingerprint, ":", "")
+}
+
+func clockSubject(fingerprint string) string {
+	return subjectClock + strings.ReplaceAll(fingerprint, ":", "")
 }
 
 // BusOptions are how a master reaches the bus.

@@ -14,6 +14,8 @@ var (
 	siteReturns = metrics.Family{Name: "brine_federation_site_waiting_returns", Help: "Returns that the master above has not confirmed."}
 	siteOldest  = metrics.Family{Name: "brine_federation_site_oldest_seconds",
 		Help: "Age of the oldest job of which the master above has not confirmed a stored return or summary; 0 without."}
+	siteClock = metrics.Family{Name: "brine_federation_clock_difference_seconds",
+		Help: "What this site adds to its clock for commands of the master above, whose clock differs by more than two minutes; 0 otherwise."}
 	hubSites    = metrics.Family{Name: "brine_federation_sites", Help: "Sites below this master by state.", Labels: []string{"state"}}
 	hubCommands = metrics.Family{Name: "brine_federation_commands",
 		Help: "Commands to sites by state: waiting until the site confirms them, or incomplete until its final summary arrives.", Labels: []string{"site", "state"}}
@@ -26,7 +28,7 @@ var (
 
 // Families returns the metrics of masters of a federation.
 func Families() []*metrics.Family {
-	return []*metrics.Family{&connected, &siteOpen, &siteReturns, &siteOldest, &hubSites, &hubCommands, &hubOldest, &hubReturns, &hubSummaries, &hubRefused}
+	return []*metrics.Family{&connected, &siteOpen, &siteReturns, &siteOldest, &siteClock, &hubSites, &hubCommands, &hubOldest, &hubReturns, &hubSummaries, &hubRefused}
 }
 
 // load is what waits for the hub.
@@ -63,6 +65,7 @@ func (s *Site) Metrics(p *metrics.Page) {
 	p.Count(&siteOpen, int64(l.jobs))
 	p.Count(&siteReturns, int64(l.returns))
 	p.Set(&siteOldest, l.oldest.Seconds())
+	p.Set(&siteClock, s.clock.offset().Seconds())
 }
 
 // Metrics writes the metrics of a master that commands sites. site reports whether it is a site, too,

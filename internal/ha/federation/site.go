@@ -57,7 +57,9 @@ type SiteConfig struct {
 	// Events are patterns of tags of events that are sent to the hub.
 	Events []string
 	Host   SiteHost
-	Log    *slog.Logger
+	// Now is time.Now, unless a test sets it.
+	Now func() time.Time
+	Log *slog.Logger
 }
 
 // The stages of a job at a site.
@@ -104,6 +106,7 @@ type Site struct {
 	slots   chan struct{}
 	work    sync.WaitGroup
 	ctx     context.Context // of Run
+	clock   *clock
 
 	mu      sync.Mutex
 	jobs    map[string]*siteJob
@@ -141,12 +144,15 @@ func NewSite(cfg SiteConfig) (*Site, error) {
 		cfg: cfg, log: cfg.Log.With("site", cfg.Name), limited: ratelimit.NewLog(cfg.Log, 3, time.Minute), wake: wait.NewWakeup(), present: wait.NewWakeup(),
 		slots: make(chan struct{}, maxPublishing), jobs: map[string]*siteJob{}, touched: map[string]bool{}, done: map[string]int64{}, ctx: context.Background(),
 	}
+	s.clock = newClock(cfg.Now)
+	cfg.Key.Follow(s.clock.now)
 	s.opener = sealed.NewOpener(func(id *sealed.Identity) error {
 		if id.Role != sealed.Hub || !cfg.Trusts(id.Fingerprint) {
 			return salt.Errorf(salt.Denied, "the key %s is not in federation_finger", id.Fingerprint)
 		}
 		return nil
 	})
+	s.opener.Follow(s.clock.now)
 	for _, e := range cfg.Events {
 		s.events = append(s.events, target.ParseGlob(e))
 	}
@@ -193,7 +199,7 @@ func (j *siteJob) record() *value.Dict {
 // Run serves until ctx ends.
 func (s *Site) Run(ctx context.Context) error {
 	s.ctx = ctx
-	conn, err := dial(s.cfg.Bus, s.cfg.Name, s.cfg.Key, func() { s.present.Wake(); s.retryNow() }, s.log)
+	conn, err := dial(s.cfg.Bus, s.cfg.Name, s.cfg.Key, func() { s.clock.ask(); s.present.Wake(); s.retryNow() }, s.log)
 	if err != nil {
 		s.book.close()
 		return err
@@ -205,6 +211,11 @@ func (s *Site) Run(ctx context.Context) error {
 			s.book.close()
 			return err
 		}
+	}
+	if _, err := conn.Subscribe(clockSubject(sealed.Fingerprint(s.cfg.Key.Pub())), s.time); err != nil {
+		conn.Close()
+		s.book.close()
+		return err
 	}
 	s.retryNow()
 	s.work.Go(func() { s.report(ctx) })
@@ -352,7 +363,9 @@ func (s *Site) start(j *siteJob) (err error) {
 	case known:
 	case s.isOver(jid):
 		stage, refused = stageRefused, "the job has ended, and this site does not keep it any more"
-	case time.Now().UnixMilli() >= j.cmd.Expires:
+	case s.expired(&j.cmd) && !s.clock.compared():
+		return salt.Errorf(salt.Unavailable, "the clock of this site was not compared with that of the master above yet")
+	case s.expired(&j.cmd):
 		stage, refused = stageRefused, "the command expired before it arrived; if that is wrong, compare the clocks"
 	default:
 		// The job is on disk before it is published. The book may have it later: if this master restarts
@@ -366,7 +379,9 @@ func (s *Site) start(j *siteJob) (err error) {
 				s.log.Warn("another master of this site claimed a command and may not have published it; publishing it with the same id", "jid", jid)
 			}
 		}
-		minions, missing, err = s.cfg.Host.Publish(&j.cmd)
+		c := j.cmd
+		c.Expires -= s.clock.offset().Milliseconds()
+		minions, missing, err = s.cfg.Host.Publish(&c)
 		if kind := salt.KindOf(err); kind == salt.Denied || kind == salt.Invalid {
 			s.log.Warn("this site refuses a command of the hub", "jid", jid, "fun", value.Str(j.cmd.Fun), "user", j.cmd.User, "err", err)
 			stage, refused, err = stageRefused, err.Error(), nil
@@ -518,13 +533,44 @@ func (s *Site) report(ctx context.Context) {
 	}
 }
 
-// hello asks the hub to accept the key of this site.
+// hello asks the hub to accept the key of this site, and for the time.
 func (s *Site) hello(m wire.SitePresence) {
+	m.Nonce = s.clock.question()
 	b, err := s.cfg.Key.Seal(kindHello, "", m)
 	if err == nil {
 		_ = s.conn.Publish(helloSubject(sealed.Fingerprint(s.cfg.Key.Pub())), b)
 	}
 }
+
+// time applies the time of the hub.
+func (s *Site) time(m *nats.Msg) {
+	msg, err := s.opener.OpenAnyTime(m.Data)
+	if err == nil && (msg.Kind != kindClock || msg.To != s.cfg.Name) {
+		err = salt.Errorf(salt.Invalid, "it is a message %.16q for %.64q", msg.Kind, msg.To)
+	}
+	var before, offset time.Duration
+	if err == nil {
+		before, offset, err = s.clock.answer(msg)
+	}
+	if err != nil {
+		s.limited.Log(slog.LevelDebug, "refused the time of the hub", "err", err)
+		return
+	}
+	if offset != before {
+		s.log.Warn("the clock of this site differs from that of the master above, which counts for its commands: correct the wrong one",
+			"difference", offset.Round(time.Second))
+		_ = s.conn.ForceReconnect() // with a certificate that is valid; it connects anyway if there is no connection
+		return
+	}
+	s.retryNow()
+}
+
+// expires returns when a command expires, by the clock of this machine.
+func (s *Site) expires(c *wire.SiteCommand) time.Time {
+	return time.UnixMilli(c.Expires).Add(-s.clock.offset())
+}
+
+func (s *Site) expired(c *wire.SiteCommand) bool { return s.clock.now().UnixMilli() >= c.Expires }
 
 func (s *Site) retryNow() {
 	s.mu.Lock()
@@ -644,7 +690,7 @@ func (s *Site) over(j *siteJob, now time.Time) bool {
 	// A repeated command of a job that is over is answered from the job store. A refused one has
 	// no job, so it is remembered.
 	if j.stage == stageRefused {
-		return now.UnixMilli() > j.cmd.Expires+summaryGrace.Milliseconds()
+		return now.After(s.expires(&j.cmd).Add(summaryGrace))
 	}
 	if !j.settled || !j.final || len(j.tally.returned) < len(j.minions) {
 		return false
@@ -659,7 +705,7 @@ func (s *Site) end(j *siteJob) {
 		return
 	}
 	s.book.remove(jobsBucket, jid)
-	if j.stage == stagePublished && time.Now().UnixMilli() < j.cmd.Expires {
+	if j.stage == stagePublished && !s.expired(&j.cmd) {
 		// If the job store forgets the job before the command expires, a copy of it must not run.
 		s.mu.Lock()
 		s.done[jid] = j.cmd.Expires
@@ -680,7 +726,7 @@ func (s *Site) forgetExpired(now time.Time) {
 	var gone []string
 	s.mu.Lock()
 	for jid, expires := range s.done {
-		if now.UnixMilli() > expires {
+		if now.Add(s.clock.offset()).UnixMilli() > expires {
 			delete(s.done, jid)
 			gone = append(gone, jid)
 		}
@@ -793,7 +839,7 @@ func (s *Site) summarize(j *siteJob, now time.Time, again bool) time.Duration {
 		return retryMost
 	}
 	n := len(j.tally.returned)
-	expires := time.UnixMilli(j.cmd.Expires).Add(summaryGrace)
+	expires := s.expires(&j.cmd).Add(summaryGrace)
 	final := n >= len(j.minions) || now.After(expires)
 	news := n != j.counted || final && !j.final
 	switch {

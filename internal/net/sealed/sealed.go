@@ -6,10 +6,12 @@
 // a text that no other signature of these keys begins with.
 //
 // A signature says who wrote a message, not that it is new: every message is idempotent, and
-// commands expire.
+// commands expire. A site whose clock is wrong follows that of the hub, which answers a nonce of the
+// site with its time, signed by its long-lived key.
 package sealed
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
@@ -37,6 +39,7 @@ const (
 	messagePrefix = "brine federation message 1\n"
 	// NoncePrefix begins what a client of a hub signs when it connects.
 	NoncePrefix = "brine federation connection 1\n"
+	clockPrefix = "brine federation clock 1\n"
 
 	certLife = 24 * time.Hour
 	// skew is how much the clocks of two ends may differ.
@@ -87,6 +90,10 @@ type Identity struct {
 	from, until time.Time
 }
 
+func (i *Identity) validAt(now time.Time) bool {
+	return !now.Before(i.from) && !now.After(i.until.Add(skew))
+}
+
 // Has reports whether the key of the master is k.
 func (i *Identity) Has(k *crypt.PublicKey) bool { return k.Equal(i.public) }
 
@@ -100,12 +107,30 @@ type Sealer struct {
 	of     *crypt.PrivateKey // the key that signed cert
 	sign   ed25519.PrivateKey
 	cert   []byte
+	made   time.Time
 	renews time.Time
 }
 
 // NewSealer returns a Sealer in a role. key returns the present key of the master or cluster.
 func NewSealer(name, role string, key func() *crypt.PrivateKey) *Sealer {
 	return &Sealer{name: name, role: role, key: key, now: time.Now}
+}
+
+// Follow makes the sealer use another clock. It is called before the first message.
+func (s *Sealer) Follow(now func() time.Time) { s.now = now }
+
+// Clock answers the nonce of a site with the time. It costs an RSA signature.
+func (s *Sealer) Clock(nonce []byte) (wire.SiteClock, error) {
+	at := s.now()
+	sig, err := s.key().Sign(crypt.PKCS1v15SHA224, clockText(nonce, at.UnixNano()))
+	if err != nil {
+		return wire.SiteClock{}, fmt.Errorf("cannot sign the time for a site: %w", err)
+	}
+	return wire.SiteClock{Nonce: nonce, At: at.UnixNano(), Sig: sig}, nil
+}
+
+func clockText(nonce []byte, at int64) []byte {
+	return fmt.Appendf(nil, "%s%d %x", clockPrefix, at, nonce)
 }
 
 // Pub returns the PEM text of the key.
@@ -116,7 +141,7 @@ func (s *Sealer) current() ([]byte, ed25519.PrivateKey, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, key := s.now(), s.key()
-	if s.cert != nil && s.of == key && now.Before(s.renews) && now.After(s.renews.Add(-certLife)) {
+	if s.cert != nil && s.of == key && now.Before(s.renews) && !now.Before(s.made) {
 		return s.cert, s.sign, nil
 	}
 	pub, sign, err := ed25519.GenerateKey(rand.Reader)
@@ -137,7 +162,7 @@ func (s *Sealer) current() ([]byte, ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s.cert, s.sign, s.of, s.renews = cert, sign, key, now.Add(certLife/2)
+	s.cert, s.sign, s.of, s.made, s.renews = cert, sign, key, now, now.Add(certLife/2)
 	return cert, sign, nil
 }
 
@@ -216,6 +241,22 @@ func (m *Message) Read(to any) error {
 	return nil
 }
 
+// Clock returns the time in an answer to a nonce. Whoever has only a key of messages, which may be old,
+// cannot make one.
+func (m *Message) Clock(nonce []byte) (time.Time, error) {
+	var in wire.SiteClock
+	if err := m.Read(&in); err != nil {
+		return time.Time{}, err
+	}
+	if len(nonce) == 0 || !bytes.Equal(in.Nonce, nonce) {
+		return time.Time{}, salt.Errorf(salt.Denied, "the time of %s does not answer the last question", m.From.Name)
+	}
+	if err := m.From.public.Verify(crypt.PKCS1v15SHA224, clockText(nonce, in.At), in.Sig); err != nil {
+		return time.Time{}, salt.Errorf(salt.Denied, "wrong signature of the time of %s", m.From.Name)
+	}
+	return time.Unix(0, in.At), nil
+}
+
 // Opener verifies messages. It is safe for concurrent use.
 type Opener struct {
 	// trusts returns why an identity is not trusted, nil if it is. It is asked for every message, so
@@ -234,12 +275,20 @@ func NewOpener(trusts func(*Identity) error) *Opener {
 
 // Open verifies and decodes a message. Its error is of kind Denied if the sender is not trusted, and
 // Invalid if the message is malformed or wrongly signed.
-func (o *Opener) Open(b []byte) (*Message, error) {
+func (o *Opener) Open(b []byte) (*Message, error) { return o.open(b, true) }
+
+// OpenAnyTime is Open without a look at the clock: the certificate may have expired, or begin later.
+func (o *Opener) OpenAnyTime(b []byte) (*Message, error) { return o.open(b, false) }
+
+// Follow makes the opener use another clock. It is called before the first message.
+func (o *Opener) Follow(now func() time.Time) { o.now = now }
+
+func (o *Opener) open(b []byte, timed bool) (*Message, error) {
 	var outer wire.Sealed
 	if err := decode(b, outerLimits, &outer); err != nil {
 		return nil, err
 	}
-	id, err := o.identify(outer.Cert)
+	id, err := o.identify(outer.Cert, timed)
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +303,7 @@ func (o *Opener) Open(b []byte) (*Message, error) {
 }
 
 // identify verifies a certificate, and asks whether its identity is trusted.
-func (o *Opener) identify(cert []byte) (*Identity, error) {
+func (o *Opener) identify(cert []byte, timed bool) (*Identity, error) {
 	sum := sha256.Sum256(cert)
 	o.mu.Lock()
 	id := o.known[sum]
@@ -266,7 +315,7 @@ func (o *Opener) identify(cert []byte) (*Identity, error) {
 			return nil, err
 		}
 	}
-	if now := o.now(); now.Before(id.from) || now.After(id.until.Add(skew)) {
+	if timed && !id.validAt(o.now()) {
 		return nil, salt.Errorf(salt.Invalid, "the certificate of %s is valid from %s to %s: compare the clocks", id.Name, id.from.UTC().Format(time.RFC3339),
 			id.until.UTC().Format(time.RFC3339))
 	}
@@ -315,17 +364,14 @@ func readCert(b []byte) (*Identity, error) {
 }
 
 // Connects verifies the certificate and the signature of the nonce of a client that connects. It
-// does not ask whether the identity is trusted.
-func Connects(cert, nonce, sig []byte) (*Identity, error) {
-	id, err := readCert(cert)
-	if err != nil {
-		return nil, err
-	}
-	if now := time.Now(); now.Before(id.from) || now.After(id.until.Add(skew)) {
-		return nil, salt.Errorf(salt.Invalid, "the certificate of %s is not valid now: compare the clocks", id.Name)
+// does not ask whether the identity is trusted. current reports whether the certificate is valid now:
+// otherwise the clocks differ, or the key of the certificate is an old one.
+func Connects(cert, nonce, sig []byte) (id *Identity, current bool, err error) {
+	if id, err = readCert(cert); err != nil {
+		return nil, false, err
 	}
 	if len(nonce) == 0 || !ed25519.Verify(id.key, append([]byte(NoncePrefix), nonce...), sig) {
-		return nil, salt.Errorf(salt.Invalid, "wrong signature of the connection of %s", id.Name)
+		return nil, false, salt.Errorf(salt.Invalid, "wrong signature of the connection of %s", id.Name)
 	}
-	return id, nil
+	return id, id.validAt(time.Now()), nil
 }

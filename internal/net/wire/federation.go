@@ -113,6 +113,16 @@ type SitePresence struct {
 	Returns int64 `wire:"returns,omitempty"`
 	// News asks the hub to repeat what the site has not confirmed.
 	News bool `wire:"news,omitempty"`
+	// Nonce asks for a SiteClock.
+	Nonce []byte `wire:"nonce,omitempty" max:"32"`
+}
+
+// SiteClock is the time of a hub in Unix nanoseconds, in answer to a nonce. Sig is a signature of both by
+// the hub's long-lived key.
+type SiteClock struct {
+	Nonce []byte `wire:"nonce,required" max:"32"`
+	At    int64  `wire:"at,required"`
+	Sig   []byte `wire:"sig,required" max:"1024"`
 }
 
 // SiteAsk asks a site for the returns of a job.

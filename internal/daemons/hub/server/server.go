@@ -66,6 +66,7 @@ type Server struct {
 type guest struct {
 	name, fingerprint string
 	accepted          bool
+	outdated          bool // its certificate is not valid now: it may only ask for the time
 }
 
 const (
@@ -103,7 +104,7 @@ func New(o hub.Options, log *slog.Logger) (*Server, error) {
 	if s.nats, err = natsserver.NewServer(opts); err != nil {
 		return nil, salt.Errorf(salt.Invalid, "cannot set up the bus: %w", err)
 	}
-	s.nats.SetLoggerV2(natsLog{log.With("component", "nats")}, false, false, false)
+	s.nats.SetLoggerV2(&natsLog{log: log.With("component", "nats"), causes: ratelimit.Keys{Most: 1000, Every: 10 * time.Minute}}, false, false, false)
 	return s, nil
 }
 
@@ -186,6 +187,9 @@ func (s *Server) certificate(host string) (tls.Certificate, error) {
 	return tls.LoadX509KeyPair(certPath, keyPath)
 }
 
+// longAgo begins the validity of certificates: masters whose clocks are behind can connect, too.
+var longAgo = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+
 func makeCertificate(certPath, keyPath, id string, names []string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -196,7 +200,7 @@ func makeCertificate(certPath, keyPath, id string, names []string) error {
 		return err
 	}
 	t := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: id}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(20, 0, 0),
+		SerialNumber: serial, Subject: pkix.Name{CommonName: id}, NotBefore: longAgo, NotAfter: time.Now().AddDate(20, 0, 0),
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
@@ -339,11 +343,14 @@ func (s *Server) Check(c natsserver.ClientAuthentication) bool {
 	if err != nil {
 		return s.refuse(c, err)
 	}
-	id, err := sealed.Connects(cert, c.GetNonce(), sig)
+	id, current, err := sealed.Connects(cert, c.GetNonce(), sig)
 	if err != nil {
 		return s.refuse(c, err)
 	}
 	if id.Role == sealed.Hub {
+		if !current {
+			return s.refuse(c, salt.Errorf(salt.Invalid, "the certificate of the master above is not valid now: compare its clock with that of this node"))
+		}
 		if !slices.Contains(s.o.Masters, id.Fingerprint) {
 			return s.refuse(c, salt.Errorf(salt.Denied, "the key %s is not in the option masters", id.Fingerprint))
 		}
@@ -355,20 +362,17 @@ func (s *Server) Check(c natsserver.ClientAuthentication) bool {
 		return true
 	}
 	s.mu.Lock()
-	g := guest{id.Name, id.Fingerprint, s.sites[id.Name] == id.Fingerprint}
+	g := guest{name: id.Name, fingerprint: id.Fingerprint, accepted: current && s.sites[id.Name] == id.Fingerprint, outdated: !current}
 	s.in[c.GetID()] = g
 	s.forgetGone()
 	s.mu.Unlock()
-	publish, subscribe := federation.AllowedPending(id.Fingerprint), []string(nil)
+	publish, subscribe := federation.AllowedPending(id.Fingerprint)
 	if g.accepted {
 		publish, subscribe = federation.Allowed(id.Name, id.Fingerprint)
 	}
 	p := &natsserver.Permissions{Publish: &natsserver.SubjectPermission{Allow: publish}, Subscribe: &natsserver.SubjectPermission{Allow: subscribe}}
-	if len(subscribe) == 0 {
-		p.Subscribe.Deny = []string{">"}
-	}
 	c.RegisterUser(&natsserver.User{Username: id.Name, Permissions: p})
-	s.log.Info("a site has connected", "site", id.Name, "accepted", g.accepted, "peer", fmt.Sprint(c.RemoteAddress()))
+	s.log.Info("a site has connected", "site", id.Name, "accepted", g.accepted, "wrong_clock", g.outdated, "peer", fmt.Sprint(c.RemoteAddress()))
 	return true
 }
 
@@ -431,7 +435,7 @@ func (s *Server) apply(m *sealed.Message) error {
 	s.sites, s.at = sites, m.At
 	// Permissions belong to a connection: who gains or loses them connects again.
 	for id, g := range s.in {
-		if now := sites[g.name] == g.fingerprint; now != g.accepted {
+		if now := sites[g.name] == g.fingerprint; now != g.accepted && !g.outdated {
 			delete(s.in, id)
 			if s.nats != nil && s.nats.GetClient(id) != nil {
 				s.log.Info("the key of a site was accepted or removed; disconnecting it", "site", g.name, "accepted", now)
@@ -475,16 +479,28 @@ func (s *Server) readList() error {
 	return nil
 }
 
-// natsLog writes the log of the server of NATS.
-type natsLog struct{ log *slog.Logger }
+// natsLog writes the log of the server of NATS. What a client repeats is logged once in a while.
+type natsLog struct {
+	log    *slog.Logger
+	causes ratelimit.Keys
+}
 
-func (l natsLog) Noticef(format string, v ...any) { l.write(slog.LevelInfo, format, v) }
-func (l natsLog) Warnf(format string, v ...any)   { l.write(slog.LevelWarn, format, v) }
-func (l natsLog) Fatalf(format string, v ...any)  { l.write(slog.LevelError, format, v) }
-func (l natsLog) Errorf(format string, v ...any)  { l.write(slog.LevelError, format, v) }
-func (l natsLog) Debugf(format string, v ...any)  { l.write(slog.LevelDebug, format, v) }
-func (l natsLog) Tracef(string, ...any)           {}
+func (l *natsLog) Noticef(format string, v ...any) { l.write(slog.LevelInfo, format, v) }
+func (l *natsLog) Warnf(format string, v ...any)   { l.limited(slog.LevelWarn, format, v) }
+func (l *natsLog) Fatalf(format string, v ...any)  { l.write(slog.LevelError, format, v) }
+func (l *natsLog) Errorf(format string, v ...any)  { l.limited(slog.LevelError, format, v) }
+func (l *natsLog) Debugf(format string, v ...any)  { l.write(slog.LevelDebug, format, v) }
+func (l *natsLog) Tracef(string, ...any)           {}
 
-func (l natsLog) write(level slog.Level, format string, v []any) {
+func (l *natsLog) limited(level slog.Level, format string, v []any) {
+	// A message about a client begins with its address and a number.
+	_, cause, ok := strings.Cut(fmt.Sprintf(format, v...), " - cid:")
+	if _, rest, numbered := strings.Cut(cause, " - "); ok && numbered && !l.causes.Admit(rest, time.Now()) {
+		return
+	}
+	l.write(level, format, v)
+}
+
+func (l *natsLog) write(level slog.Level, format string, v []any) {
 	l.log.Log(context.Background(), level, "message of the NATS server", "text", strings.TrimSpace(fmt.Sprintf(format, v...)))
 }
