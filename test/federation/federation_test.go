@@ -227,7 +227,6 @@ func TestFederation(t *testing.T) {
 			}
 		}
 	}
-	t.Run("latency", f.latency)
 }
 
 // refused: a site's own rules apply.

@@ -239,7 +239,8 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 		return clearReply(value.DictOf("jid", nil, "minions", &value.List{},
 			"error", fmt.Sprintf("Master could not resolve minions for target %s, and no site can have some", value.Str(o.Tgt))))
 	}
-	if err := p.recordJob(load, o.fun(), jid, minions, expires); err != nil {
+	err = p.recordJob(load, o.fun(), jid, minions, expires)
+	if err != nil {
 		if fun := o.fun(); !jobControl[fun] && !endsJobs[fun] {
 			p.hub.drop(sites)
 			p.log.Error("cannot record job; not publishing it", "jid", jid, "err", err)
@@ -247,7 +248,11 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 		}
 		p.log.Error("cannot record job; publishing it, but it cannot be looked up later", "jid", jid, "err", err)
 	}
-	answers := p.hub.issue(sites)
+	answers := p.hub.issue(sites) // sites have the longest way
+	if err == nil && !strings.HasSuffix(jid, "nocache") {
+		p.sinks.SendLoad(load, jid, minions)
+		p.stock.PutLoad(load, jid, minions)
+	}
 	p.announce(load, o, minions, missing)
 	job := jobMap(p.hub.local(load, o), jid, p.masterID)
 	p.queue.add(job, jid, minions, p.redelivery.absent(minions, expires), expires)
@@ -295,12 +300,7 @@ func (p *publisher) recordJob(load *value.Dict, fun, jid string, minions []strin
 	if jobControl[fun] {
 		expires = time.Time{} // no client asks for its state
 	}
-	if err := p.jobs.NewJobUntil(load, minions, expires); err != nil {
-		return err
-	}
-	p.sinks.SendLoad(load, jid, minions)
-	p.stock.PutLoad(load, jid, minions)
-	return nil
+	return p.jobs.NewJobUntil(load, minions, expires)
 }
 
 // announce fires the events of a new job.

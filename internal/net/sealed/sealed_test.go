@@ -112,13 +112,51 @@ func TestConnects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if id, err := Connects(cert, []byte("nonce"), sig); err != nil || id.Name != "eu" {
-		t.Errorf("%+v %v", id, err)
+	if id, current, err := Connects(cert, []byte("nonce"), sig); err != nil || id.Name != "eu" || !current {
+		t.Errorf("%+v %v %v", id, current, err)
 	}
 	for _, nonce := range []string{"", "other"} {
-		if _, err := Connects(cert, []byte(nonce), sig); err == nil {
+		if _, _, err := Connects(cert, []byte(nonce), sig); err == nil {
 			t.Errorf("the signature is valid for the nonce %q", nonce)
 		}
+	}
+}
+
+// TestClock: the time counts only in answer to the nonce, under the long-lived key, and opens messages
+// whose certificates are not valid by the clock of the receiver.
+func TestClock(t *testing.T) {
+	s, o := sealer("hub", Hub, 0), NewOpener(func(*Identity) error { return nil })
+	o.Follow(func() time.Time { return time.Now().Add(-72 * time.Hour) })
+	c, err := s.Clock([]byte("nonce"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(by *Sealer, c wire.SiteClock, nonce string) (time.Time, error) {
+		b, err := by.Seal("clock", "eu", c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.Open(b); err == nil {
+			t.Error("a message of another time is opened")
+		}
+		m, err := o.OpenAnyTime(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Clock([]byte(nonce))
+	}
+	if at, err := read(s, c, "nonce"); err != nil || time.Since(at).Abs() > time.Minute {
+		t.Errorf("%s %v", at, err)
+	}
+	if _, err := read(s, c, "other"); err == nil {
+		t.Error("it answers another question")
+	}
+	if _, err := read(sealer("hub", Hub, 1), c, "nonce"); err == nil {
+		t.Error("another key signs the same time")
+	}
+	c.At++
+	if _, err := read(s, c, "nonce"); err == nil {
+		t.Error("the time may be changed")
 	}
 }
 
