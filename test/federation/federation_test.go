@@ -73,17 +73,20 @@ func (f *fleet) options() string {
 
 // newFleet starts one bus, the master above, and sites with a minion each, whose ids are the names of
 // the sites with m before them.
-func newFleet(t *testing.T, names ...string) *fleet {
+func newFleet(t *testing.T, names ...string) *fleet { return newFleetWith(t, "", names...) }
+
+// newFleetWith is newFleet with more options of brine-hub.
+func newFleetWith(t *testing.T, conf string, names ...string) *fleet {
 	t.Helper()
 	f := &fleet{t: t, sites: map[string]*daemontest.Node{}, minions: map[string]*daemontest.Node{}}
 	f.above = daemontest.NewMaster(t, brine, "above", daemontest.Host(), "")
 	f.finger = keyPair(t, f.above)
 	host := daemontest.Host()
-	bus := daemontest.NewHub(t, "bus", host, "metrics_address: "+host+":9180\n", f.finger)
+	bus := daemontest.NewHub(t, "bus", host, "metrics_address: "+host+":9180\n"+conf, f.finger)
 	f.buses = append(f.buses, bus.Launch())
 	bus.Host = host
 	eventually.Nil(t, limit, "the bus has a certificate", func() error { _, err := os.Stat(bus.Path("data/hub.crt")); return err })
-	f.above.Write("master", f.above.Read("master")+f.options()+"federation_hub: true\n")
+	f.above.Write("master", f.above.Read("master")+f.options()+"federation_hub: true\nmetrics_address: "+f.above.Host+":9175\n")
 	f.above.Start()
 	for _, name := range names {
 		f.addSite(name, "m"+name)

@@ -74,7 +74,7 @@ func TestSites(t *testing.T) {
 	tools.Slow(t)
 	f := newFleet(t)
 	f.above.Kill()
-	f.above.Write("master", f.above.Read("master")+"external_auth: {auto: {ann: [{meu: ['test.*']}]}}\nmetrics_address: "+f.above.Host+":9175\n")
+	f.above.Write("master", f.above.Read("master")+"external_auth: {auto: {ann: [{meu: ['test.*']}]}}\n")
 	f.above.Start()
 	f.addSite("eu", "meu")
 	f.addSite("us", "mus")
@@ -435,16 +435,18 @@ func (f *fleet) atSite(t *testing.T) {
 	shows("nothing waits any more", 0, 0, false)
 }
 
-func get(t *testing.T, url string) string {
+// get reads a page of a daemon, which may be starting.
+func get(t *testing.T, url string) (page string) {
 	t.Helper()
-	r, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	eventually.Nil(t, limit, url+" answers", func() error {
+		r, err := http.Get(url)
+		if err != nil {
+			return err
+		}
+		defer r.Body.Close()
+		b, err := io.ReadAll(r.Body)
+		page = string(b)
+		return err
+	})
+	return page
 }

@@ -14,6 +14,8 @@ const (
 	clockLeast = 2 * time.Minute
 	// clockAgain is the time between two comparisons of one connection.
 	clockAgain = 10 * time.Minute
+	// clockRepeat is how long a question is repeated without change.
+	clockRepeat = 3 * time.Second
 	// clockWait is how long an answer to a question may take. An older hub never answers.
 	clockWait = 15 * time.Second
 )
@@ -62,6 +64,9 @@ func (c *clock) question() []byte {
 	defer c.mu.Unlock()
 	if !c.due && time.Since(c.heard) < clockAgain {
 		return nil
+	}
+	if c.nonce != nil && time.Since(c.asked) < clockRepeat {
+		return c.nonce // the hub bounds how often it answers
 	}
 	c.nonce, c.asked = make([]byte, 16), time.Now()
 	if _, err := rand.Read(c.nonce); err != nil {
