@@ -148,7 +148,8 @@ func TestManyMinions(t *testing.T) {
 			host = linkHost
 		}
 		m.site, err = federation.NewSite(federation.SiteConfig{
-			Name: name, Master: name, Version: "simulated", Path: filepath.Join(t.TempDir(), "site.db"), Key: sealed.NewSealer(name, sealed.Site, func() *crypt.PrivateKey { return k }),
+			Name: name, Master: name, Version: "simulated", Path: filepath.Join(t.TempDir(), "site.db"),
+			Key:    sealed.NewSealer(name, sealed.Site, func() *crypt.PrivateKey { return k }),
 			Bus:    federation.BusOptions{URLs: []string{fmt.Sprintf("tls://%s:%d", host, daemontest.HubPort)}, CAFile: bus.Path("data/hub.crt")},
 			Trusts: func(finger string) bool { return finger == f.finger }, Keep: time.Hour, Host: m, Log: slog.New(slog.DiscardHandler),
 		})

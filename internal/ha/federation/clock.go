@@ -2,11 +2,14 @@ package federation
 
 import (
 	"crypto/rand"
+	"log/slog"
 	"sync"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/net/sealed"
+	"brine/internal/net/wire"
 )
 
 const (
@@ -104,4 +107,31 @@ func (c *clock) compared() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.due || time.Since(c.since) > clockWait
+}
+
+// hubClock answers sites that ask for the time.
+type hubClock struct {
+	key    *sealed.Sealer
+	bounds ratelimit.Keys // of the signatures, by site
+}
+
+// maxClocks bounds the sites whose questions are counted.
+const maxClocks = 10_000
+
+func newHubClock(key *sealed.Sealer) *hubClock {
+	return &hubClock{key: key, bounds: ratelimit.Keys{Most: maxClocks, Every: 200 * time.Millisecond}}
+}
+
+// answer returns the answer to the greeting of an accepted site, nil if it does not ask.
+func (c *hubClock) answer(m *sealed.Message, log *ratelimit.Log) *wire.SiteClock {
+	var in wire.SitePresence
+	if err := m.Read(&in); err != nil || len(in.Nonce) == 0 || !c.bounds.Admit(m.From.Name, time.Now()) {
+		return nil
+	}
+	out, err := c.key.Clock(in.Nonce)
+	if err != nil {
+		log.Log(slog.LevelError, "cannot send the time to a site", "site", m.From.Name, "err", err)
+		return nil
+	}
+	return &out
 }

@@ -113,8 +113,8 @@ type Hub struct {
 	ctx     context.Context
 	work    sync.WaitGroup
 	streams wait.Wakeup
-	clocks  ratelimit.Keys // bounds the signatures of the time
-	news    atomic.Bool    // the list of sites has to be sent
+	clock   *hubClock
+	news    atomic.Bool // the list of sites has to be sent
 
 	mu     sync.Mutex
 	jobs   map[string]*Command
@@ -128,15 +128,12 @@ type Hub struct {
 // maxPendingSites bounds the keys of sites that wait for acceptance.
 const maxPendingSites = 100
 
-// maxClocks bounds the sites whose questions for the time are counted.
-const maxClocks = 10_000
-
 // NewHub opens the book and the keys of sites.
 func NewHub(cfg HubConfig) (*Hub, error) {
 	h := &Hub{
 		cfg: cfg, log: cfg.Log.With("component", "federation"), limited: ratelimit.NewLog(cfg.Log, 3, time.Minute), jobs: map[string]*Command{},
 		owners: map[string]string{}, sites: map[string]*siteState{}, made: map[string]bool{}, streams: wait.NewWakeup(), ctx: context.Background(),
-		clocks: ratelimit.Keys{Most: maxClocks, Every: 200 * time.Millisecond},
+		clock: newHubClock(cfg.Key),
 	}
 	if h.cfg.Again <= 0 {
 		h.cfg.Again = time.Minute
@@ -423,24 +420,12 @@ func (h *Hub) hello(m *nats.Msg) {
 	case err != nil:
 		h.limited.Log(slog.LevelError, "cannot read the key of a site", "site", id.Name, "err", err)
 	case st == keystore.Accepted && sealed.Fingerprint(pub) == id.Fingerprint:
-		h.tellTime(msg)
+		if c := h.clock.answer(msg, h.limited); c != nil {
+			h.publish(clockSubject(id.Fingerprint), kindClock, id.Name, *c)
+		}
 	case sealed.Fingerprint(pub) != id.Fingerprint:
 		h.limited.Log(slog.LevelWarn, "a site with another key uses the name of a known one", "site", id.Name, "fingerprint", id.Fingerprint, "state", st.String())
 	}
-}
-
-// tellTime answers an accepted site that asks for the time.
-func (h *Hub) tellTime(msg *sealed.Message) {
-	var in wire.SitePresence
-	if err := msg.Read(&in); err != nil || len(in.Nonce) == 0 || !h.clocks.Admit(msg.From.Name, time.Now()) {
-		return
-	}
-	c, err := h.cfg.Key.Clock(in.Nonce)
-	if err != nil {
-		h.limited.Log(slog.LevelError, "cannot send the time to a site", "site", msg.From.Name, "err", err)
-		return
-	}
-	h.publish(clockSubject(msg.From.Fingerprint), kindClock, msg.From.Name, c)
 }
 
 // name returns the name that the hub has for a minion of a site. The first site with an id owns it;

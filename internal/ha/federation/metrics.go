@@ -15,7 +15,7 @@ var (
 	siteOldest  = metrics.Family{Name: "brine_federation_site_oldest_seconds",
 		Help: "Age of the oldest job of which the master above has not confirmed a stored return or summary; 0 without."}
 	siteClock = metrics.Family{Name: "brine_federation_clock_difference_seconds",
-		Help: "What this site adds to its clock for commands of the master above, whose clock differs by more than two minutes; 0 otherwise."}
+		Help: "What this site adds to its clock for commands of the master above, if their clocks differ by more than two minutes; else 0."}
 	hubSites    = metrics.Family{Name: "brine_federation_sites", Help: "Sites below this master by state.", Labels: []string{"state"}}
 	hubCommands = metrics.Family{Name: "brine_federation_commands",
 		Help: "Commands to sites by state: waiting until the site confirms them, or incomplete until its final summary arrives.", Labels: []string{"site", "state"}}
@@ -28,7 +28,8 @@ var (
 
 // Families returns the metrics of masters of a federation.
 func Families() []*metrics.Family {
-	return []*metrics.Family{&connected, &siteOpen, &siteReturns, &siteOldest, &siteClock, &hubSites, &hubCommands, &hubOldest, &hubReturns, &hubSummaries, &hubRefused}
+	return []*metrics.Family{&connected, &siteOpen, &siteReturns, &siteOldest, &siteClock,
+		&hubSites, &hubCommands, &hubOldest, &hubReturns, &hubSummaries, &hubRefused}
 }
 
 // load is what waits for the hub.

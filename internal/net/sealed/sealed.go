@@ -241,8 +241,8 @@ func (m *Message) Read(to any) error {
 	return nil
 }
 
-// Clock returns the time in an answer to a nonce. Whoever has only a key of messages, which may be old,
-// cannot make one.
+// Clock returns the time in an answer to a nonce. A key of messages, which may be an old one, does not
+// suffice to make one.
 func (m *Message) Clock(nonce []byte) (time.Time, error) {
 	var in wire.SiteClock
 	if err := m.Read(&in); err != nil {

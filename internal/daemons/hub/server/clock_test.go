@@ -129,10 +129,12 @@ func TestClocks(t *testing.T) {
 	run(h.Run)
 
 	sites := map[string]*master{}
-	for name, off := range map[string]time.Duration{"ahead": 72 * time.Hour, "behind": -72 * time.Hour, "hours": 5 * time.Hour, "minutes": -15 * time.Minute, "right": 0} {
+	clocks := map[string]time.Duration{"ahead": 72 * time.Hour, "behind": -72 * time.Hour, "hours": 5 * time.Hour, "minutes": -15 * time.Minute, "right": 0}
+	for name, off := range clocks {
 		m, key := &master{until: map[string]time.Time{}, rets: map[string]*value.Dict{}}, newKey()
 		if m.site, err = federation.NewSite(federation.SiteConfig{
-			Name: name, Master: name, Path: filepath.Join(t.TempDir(), "site.db"), Bus: o, Key: sealed.NewSealer(name, sealed.Site, func() *crypt.PrivateKey { return key }),
+			Name: name, Master: name, Path: filepath.Join(t.TempDir(), "site.db"), Bus: o,
+			Key:    sealed.NewSealer(name, sealed.Site, func() *crypt.PrivateKey { return key }),
 			Trusts: func(f string) bool { return f == finger }, Keep: time.Hour, Host: m, Log: log, Now: func() time.Time { return time.Now().Add(off) },
 		}); err != nil {
 			t.Fatal(err)
@@ -190,7 +192,7 @@ func TestClocks(t *testing.T) {
 			return nil
 		})
 	}
-	for name, off := range map[string]time.Duration{"ahead": 72 * time.Hour, "behind": -72 * time.Hour, "right": 0} {
+	for name, off := range clocks {
 		at, _ := sites[name].expires(good)
 		if d := time.Until(at.Add(-off)); d > time.Minute || d < -limit {
 			t.Errorf("the command expires at %s in %s by the clock of the site", name, d)
