@@ -64,6 +64,8 @@ func TestAccess(t *testing.T) {
 	s.sees("limited may do this")
 	s.sees("external_auth: sharedsecret: may run test.* on minions that match alpha")
 	s.picture("access")
+	s.until("the permissions of all users", `document.querySelector("#everyone tr[data-who=limited]").textContent.
+		includes("may run test.* on minions that match alpha")`)
 	s.set("#f-tgt", "*")
 	s.click("#test")
 	s.sees("limited may not do this")

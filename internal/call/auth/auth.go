@@ -242,6 +242,10 @@ func (s *Service) Rights(u *User) []any {
 // Configured returns the systems that external_auth names and that can be used, sorted.
 func (s *Service) Configured() []string { return slices.Sorted(maps.Keys(s.used)) }
 
+// Permissions returns the entry of a system in external_auth: lists of permissions by user, and by
+// group with a final "%".
+func (s *Service) Permissions(system string) *value.Dict { return s.o.External.Dict(system) }
+
 // keepACL reports whether tokens store their users' permissions.
 func (s *Service) keepACL() bool { return s.o.KeepACL || s.used["rest"] != nil }
 

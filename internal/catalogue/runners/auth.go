@@ -17,6 +17,8 @@ type Tokens interface {
 	// Rules returns the configured permissions that allow what q asks for, and the reason if
 	// publisher_acl_blacklist forbids it in any case.
 	Rules(q Question) (rules []Rule, forbidden string)
+	// Grants returns all configured permissions.
+	Grants() []Grant
 }
 
 // The forms of functions that a Question can name.
@@ -50,6 +52,17 @@ type Rule struct {
 	Entry any
 }
 
+// Grant is the configured permissions of one user or group.
+type Grant struct {
+	// Source is as in a Rule.
+	Source string
+	// Who is the name of the user or group, which can be a pattern; "*" is every user of the source.
+	Who   string
+	Group bool
+	// Entries is the list in the configuration.
+	Entries []any
+}
+
 type tokens struct{ made Tokens }
 
 func init() { runners.Register("auth", authModule) }
@@ -66,6 +79,10 @@ The master's current configuration decides, with the minions' cached grains and 
 an authentication system itself gives a user at sign-in are unknown here: name the groups. root and the account of the master may do everything.`,
 			fn.Example("salt-run auth.can user=alice fun=pkg.install tgt='web*'"),
 			fn.Example("salt-run auth.can user=bob fun=jobs.list_jobs form=runner eauth=ldap groups=ops")),
+		fn.Of("permissions", t.permissions, `Return the permissions that external_auth and publisher_acl give, by user and group.
+
+Permissions that an authentication system itself gives at sign-in are unknown here.`,
+			fn.Example("salt-run auth.permissions")),
 		fn.Of("del_token", t.remove, `Delete a token and return whether it existed.`, fn.Example("salt-run auth.del_token 6556760736e4077daa601baec2b67c24")),
 	}}
 }
@@ -124,4 +141,12 @@ func (t tokens) can(_ context.Context, _ *fn.Call, a canArgs) (*value.Dict, erro
 		d.Set("forbidden", forbidden)
 	}
 	return d, nil
+}
+
+func (t tokens) permissions(context.Context, *fn.Call, struct{}) (*value.List, error) {
+	out := &value.List{}
+	for _, g := range t.made.Grants() {
+		out.Append(value.DictOf("source", g.Source, "who", g.Who, "group", g.Group, "entries", value.ListOf(g.Entries...)))
+	}
+	return out, nil
 }

@@ -106,7 +106,8 @@ const FleetModule = "fleet"
 // IsLook reports whether a console may call a runner without a job of its own for each call. Such
 // runners wait for no minion, and change at most what users saved.
 func IsLook(fun string) bool {
-	return strings.HasPrefix(fun, FleetModule+".") || strings.HasPrefix(fun, SavedModule+".") || fun == "auth.can" || fun == "audit.list" || fun == ShowPillar
+	return strings.HasPrefix(fun, FleetModule+".") || strings.HasPrefix(fun, SavedModule+".") ||
+		slices.Contains([]string{"auth.can", "auth.permissions", "audit.list", ShowPillar}, fun)
 }
 
 // ShowPillar is the runner with which a console shows the pillar of a minion. Its calls are recorded in the audit log.

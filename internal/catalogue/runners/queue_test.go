@@ -223,6 +223,10 @@ func (theTokens) NewToken(_ context.Context, creds *value.Dict) (*value.Dict, er
 	return value.DictOf("token", "abc", "name", creds.At("username")), nil
 }
 func (theTokens) DropToken(token string) (bool, error) { return token == "abc", nil }
+func (theTokens) Grants() []Grant {
+	return []Grant{{Source: "external_auth: x", Who: "ops", Group: true, Entries: []any{"test.*"}}}
+}
+
 func (theTokens) Rules(q Question) (rules []Rule, forbidden string) {
 	if q.User == "ann" && q.Form == FormMinions && q.Fun == "test.ping" {
 		rules = []Rule{{Source: "external_auth: x", Entry: "test.*"}}
@@ -244,6 +248,7 @@ func TestTokensRunner(t *testing.T) {
 	h.want("auth.mk_token username=ann password=wrong eauth=x", "{}")
 	h.want("auth.del_token abc", "True")
 	h.want("auth.del_token def", "False")
+	h.want("auth.permissions", "[{'source': 'external_auth: x', 'who': 'ops', 'group': True, 'entries': ['test.*']}]")
 	h.want("auth.can user=ann fun=test.ping", "{'allowed': True, 'rules': [{'source': 'external_auth: x', 'entry': 'test.*'}]}")
 	h.want("auth.can user=ann fun=test.ping groups=a,b",
 		"{'allowed': False, 'rules': [{'source': 'external_auth: x', 'entry': 'test.*'}], 'forbidden': 'too many groups'}")

@@ -53,7 +53,8 @@ func (l *looks) answer(c *channel.Call) {
 		return
 	}
 	if !runners.IsLook(in.Fun) {
-		c.Reply(failure("SaltInvocationError", "only runners that a console reads run without a job: fleet, saved, auth.can, audit.list and pillar.show_pillar"))
+		c.Reply(failure("SaltInvocationError", "only runners that a console reads run without a job: "+
+			"fleet, saved, auth.can, auth.permissions, audit.list and pillar.show_pillar"))
 		return
 	}
 	if in.Fun == runners.ShowPillar {

@@ -16,6 +16,7 @@ import (
 	"context"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // runnerTokens creates and deletes tokens for the runner auth.
@@ -45,6 +46,8 @@ func (t runnerTokens) DropToken(token string) (bool, error) {
 	return true, t.tokens.Remove(token)
 }
 
+const publisherACL = "publisher_acl"
+
 // Rules implements runners.Tokens. It asks for each entry alone whether it would allow the call, by
 // the code that decides real calls.
 func (t runnerTokens) Rules(q runners.Question) (found []runners.Rule, forbidden string) {
@@ -69,7 +72,6 @@ func (t runnerTokens) Rules(q runners.Question) (found []runners.Rule, forbidden
 			add("external_auth: "+system, t.settings.auth().Rights(&auth.User{Name: q.User, System: system, Groups: q.Groups}))
 		}
 	}
-	const publisherACL = "publisher_acl"
 	if grants, ok := t.settings.options().PublisherACL.(*value.Dict); ok && q.Form == runners.FormMinions && (q.EAuth == "" || q.EAuth == publisherACL) {
 		add(publisherACL, acl.Users(grants, q.User))
 	}
@@ -77,6 +79,30 @@ func (t runnerTokens) Rules(q runners.Question) (found []runners.Rule, forbidden
 		forbidden = "publisher_acl_blacklist forbids the user or the function"
 	}
 	return found, forbidden
+}
+
+// Grants implements runners.Tokens.
+func (t runnerTokens) Grants() (out []runners.Grant) {
+	add := func(source string, permissions *value.Dict, groups bool) {
+		for k, v := range permissions.All() {
+			who, ok := k.(string)
+			if !ok || strings.HasPrefix(who, "^") { // "^model" names where a system has its permissions
+				continue
+			}
+			name, group := strings.CutSuffix(who, "%")
+			if !groups {
+				name, group = who, false
+			}
+			out = append(out, runners.Grant{Source: source, Who: name, Group: group, Entries: value.Items(v)})
+		}
+	}
+	for _, system := range t.settings.auth().Configured() {
+		add("external_auth: "+system, t.settings.auth().Permissions(system), true)
+	}
+	if grants, ok := t.settings.options().PublisherACL.(*value.Dict); ok {
+		add(publisherACL, grants, false)
+	}
+	return out
 }
 
 // snapshotDir, in the master's own directory, contains a copy of its jobs for

@@ -5,6 +5,8 @@ import { read, remove } from "./api.js";
 import { address, plain, date } from "./text.js";
 import { words } from "./run.js";
 
+const shownGrants = 500;
+
 // sentence puts an entry of a list of permissions into words.
 export function sentence(e) {
   if (typeof e === "string") {
@@ -23,7 +25,7 @@ export function access(main, { user }) {
   const f = (name, label, value) => [h("label", { for: "f-" + name }, label), h("input", { id: "f-" + name, value: value || "", spellcheck: "false", autocapitalize: "none" })];
   const who = f("user", "User", user.user), fun = f("fun", "Function", "test.ping"), tgt = f("tgt", "Target (compound)", "*"), args = f("arg", "Arguments"), groups = f("groups", "Groups");
   const form = h("select", { id: "f-form" }, [["minions", "on minions"], ["runner", "runner"], ["wheel", "wheel function"]].map(([v, t]) => h("option", { value: v }, t)));
-  const list = h("div", { id: "sessions" });
+  const list = h("div", { id: "sessions" }), everyone = h("div", { id: "everyone" });
   let over = false;
   const test = async (e) => {
     e.preventDefault();
@@ -54,6 +56,17 @@ export function access(main, { user }) {
       if (!over) fill(error, x.message);
     }
   };
+  const loadEveryone = async () => {
+    try {
+      const all = await read("permissions");
+      if (over) return;
+      fill(everyone, all.length === 0 ? h("p", { class: "quiet" }, "external_auth and publisher_acl name no user.") : table("Users and groups", ["Who", "By", "Permissions"], all.slice(0, shownGrants).map((g) => row([
+        (g.group ? "group " : "user ") + g.who, g.source, h("ul", {}, g.entries.slice(0, shownGrants).map((e) => h("li", {}, sentence(e))))], { "data-who": g.who }))),
+        all.length > shownGrants && h("p", { class: "cut" }, "The first " + shownGrants + " of " + all.length + "."));
+    } catch (x) {
+      if (!over) fill(everyone, h("p", { class: "error" }, x.message));
+    }
+  };
   const end = async (s) => {
     if (!await ask("End a session", h("p", {}, "End this session of ", h("strong", {}, s.user), "? Its token ends as well."), "End", true)) return;
     try {
@@ -68,8 +81,10 @@ export function access(main, { user }) {
     user.may["runner.auth.can"] && [h("h2", {}, "May a user do this?"), h("form", { class: "card", id: "can", on: { submit: test } },
       h("div", { class: "fields" }, h("div", {}, who), h("div", {}, h("label", { for: "f-form" }, "Form"), form), h("div", { class: "grow" }, fun), h("div", { class: "grow" }, args)),
       h("div", { class: "fields" }, h("div", { class: "grow" }, tgt), h("div", {}, groups), h("button", { type: "submit", class: "main", id: "test" }, "Test")), answer)],
+    user.may["runner.auth.permissions"] && [h("h2", {}, "Users and groups"), everyone],
     h("h2", {}, "Your permissions"), h("ul", { id: "permissions" }, (user.perms || []).slice(0, 500).map((p) => h("li", {}, "You " + sentence(p)))),
     h("h2", {}, "Sessions of this server"), list);
   load();
+  if (user.may["runner.auth.permissions"]) loadEveryone();
   return () => { over = true; };
 }
