@@ -118,6 +118,9 @@ import importlib
 def through(name, first, *args):
     __salt__[name](first, *args)
     return first
+def changed(module, name, first, last):
+    getattr(importlib.import_module(module), name)(first, last)
+    return last
 def call(module, name, *args):
     if module == "sample":
         return globals()[name](*args)
@@ -169,6 +172,20 @@ def call(module, name, *args):
 			value.ListOf(value.DictOf("epoch", "1", "version", "2", "release", "3"))), false, nil}, "{'a': '1:2-3'}"},
 		{"sample", "through", []any{"pkg_resource.stringify", value.DictOf("a", value.ListOf("1", "2"))}, "{'a': '1,2'}"},
 		{"sample", "through", []any{"pkg_resource.add_pkg", value.DictOf("a", value.ListOf("1")), "b", "3"}, "{'a': ['1'], 'b': ['3']}"},
+		{"salt.utils.files", "guess_archive_type", []any{"/x/y.TAR.gz"}, "'tar'"},
+		{"salt.utils.files", "guess_archive_type", []any{"y.zip"}, "'zip'"},
+		{"salt.utils.files", "guess_archive_type", []any{"y.txt"}, "None"},
+		{"salt.utils.pkg", "check_bundled", nil, "False"},
+		{"sample", "changed", []any{"salt.utils.pkg", "match_wildcard", value.DictOf("nginx-full", "1", "bash", "2"), value.DictOf("nginx*", "3", "x", nil)},
+			"{'x': None, 'nginx-full': '3'}"},
+		{"salt.utils.user", "get_default_group", []any{"root"}, "'root'"},
+		{"salt.utils.beacons", "list_to_dict", []any{value.ListOf(value.DictOf("a", 1), value.DictOf("b", 2))}, "{'a': 1, 'b': 2}"},
+		{"salt.utils.beacons", "remove_hidden_options", []any{value.ListOf(value.DictOf("_a", 1), value.DictOf("_b", 2)), value.ListOf("_b")}, "[{'_b': 2}]"},
+		{"salt.utils.doc", "strip_rst", []any{value.DictOf("f", "x\n.. note::\n    y\n .. code-block:: bash\n\n    z", "g", nil)},
+			"{'f': 'x\\nNote:\\n    y\\n    z', 'g': None}"},
+		{"salt.utils.job", "get_keep_jobs_seconds", []any{value.DictOf("keep_jobs_seconds", 5, "keep_jobs", 24)}, "5"},
+		{"salt.utils.jid", "jid_dir", []any{"1", "/j"}, "'/j/6b/86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b'"},
+		{"salt.utils.dns", "lookup", []any{"localhost", "A"}, "['127.0.0.1']"},
 		{"salt.utils.textformat", "TextFormat", []any{"red"}, `'\x1b[0;31m'`},
 	} {
 		v, err := f.run(t, "sample.call", append([]any{c.module, c.name}, c.args...)...)
@@ -199,6 +216,56 @@ def render():
 		"'extend': {'/z': {'file.managed': [{'watch': [{'service': 'y'}]}]}}}, {}, 3]"
 	if err != nil || value.Repr(v) != want {
 		t.Errorf("%s, want %s: %v", value.Repr(v), want, err)
+	}
+}
+
+// TestShimConstants checks names that modules import from Salt and that are no functions.
+func TestShimConstants(t *testing.T) {
+	f := newFixture(t, map[string]string{"sample": `
+import io, os
+import salt.payload, salt.utils.yaml
+from salt.config import DEFAULT_HASH_TYPE
+from salt.defaults import DEFAULT_TARGET_DELIM
+from salt.defaults.exitcodes import EX_TEMPFAIL
+from salt.exceptions import CommandExecutionError
+from salt.state import STATE_INTERNAL_KEYWORDS, STATE_REQUISITE_IN_KEYWORDS
+from salt.utils.files import HASHES_REVMAP, get_umask, process_read_exception
+from salt.utils.json import JSONEncoder
+def names():
+    return [DEFAULT_HASH_TYPE, DEFAULT_TARGET_DELIM, EX_TEMPFAIL, "watch_in" in STATE_REQUISITE_IN_KEYWORDS, "onlyif" in STATE_INTERNAL_KEYWORDS,
+            len(STATE_INTERNAL_KEYWORDS), HASHES_REVMAP[64], JSONEncoder().encode([1])]
+def stored():
+    place = io.BytesIO()
+    salt.payload.dump({"a": 1}, place)
+    place.seek(0)
+    return salt.payload.load(place)
+def yaml():
+    try:
+        salt.utils.yaml.safe_load("a: [")
+    except salt.utils.yaml.parser.ParserError:
+        return "caught"
+def unread():
+    try:
+        open("/nonexistent")
+    except OSError as exc:
+        process_read_exception(exc, "/nonexistent", ignore=exc.errno)
+        process_read_exception(exc, "/nonexistent")
+def mask():
+    before = os.umask(0o027)
+    try:
+        return get_umask()
+    finally:
+        os.umask(before)
+`}, nil)
+	for name, want := range map[string]string{
+		"names": "['sha256', ':', 75, True, True, 56, 'sha256', '[1]']", "stored": "{'a': 1}", "yaml": "'caught'", "mask": "23",
+	} {
+		if v, err := f.run(t, "sample."+name); err != nil || value.Repr(v) != want {
+			t.Errorf("%s: %s %v", name, value.Repr(v), err)
+		}
+	}
+	if _, err := f.run(t, "sample.unread"); err == nil || !strings.Contains(err.Error(), "/nonexistent does not exist") {
+		t.Error(err)
 	}
 }
 

@@ -47,3 +47,7 @@ class Serial:
     def dump(value, stream):
         """Encode a value to a file."""
         stream.write(dumps(value))
+
+
+load = Serial.load
+dump = Serial.dump

@@ -20,5 +20,6 @@ def read_or_default(*_, **__):
     return _options()
 
 
+DEFAULT_HASH_TYPE = "sha256"
 DEFAULT_MINION_OPTS = {}
 DEFAULT_MASTER_OPTS = {}

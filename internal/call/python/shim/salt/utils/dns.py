@@ -90,3 +90,28 @@ def srv_name(svc, proto="tcp", domain=None):
     if svc.isdigit():
         svc = socket.getservbyport(int(svc), proto)
     return "_{}._{}".format(svc.strip("_"), proto.strip("_")) + ("." + domain if domain else "")
+
+
+def lookup(name, rdtype, method=None, servers=None, timeout=None, walk=False, walk_tld=False, secure=None):
+    """Return records of a name as a list of texts; false if they cannot be looked up.
+
+    Addresses come from the resolver of the system, other records from the program dig.
+    """
+    import shutil
+    import socket
+    import subprocess
+    family = {"A": socket.AF_INET, "AAAA": socket.AF_INET6}.get(rdtype)
+    if family and not servers and not secure and method in (None, "auto", "gai"):
+        try:
+            return list(dict.fromkeys(found[4][0] for found in socket.getaddrinfo(name, None, family, socket.SOCK_STREAM)))
+        except socket.gaierror:
+            return []
+    dig = shutil.which("dig")
+    if dig is None:
+        return False
+    command = [dig, "+short", "-t", rdtype] + (["+time={}".format(max(1, int(timeout)))] if timeout else [])
+    command += ["@" + s for s in ([servers] if isinstance(servers, str) else servers or [])[:1]]
+    found = subprocess.run(command + ["-q", name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    if found.returncode:
+        return False
+    return [line for line in found.stdout.decode("utf-8", "replace").splitlines() if line and not line.startswith(";")]

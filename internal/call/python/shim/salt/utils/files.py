@@ -218,3 +218,50 @@ def wait_lock(path, lock_fn=None, timeout=5, sleep=0.1, time_start=None):
         yield
     finally:
         remove(name)
+
+
+HASHES = {"sha512": 128, "sha384": 96, "sha256": 64, "sha224": 56, "sha1": 40, "md5": 32}  # digits of each
+HASHES_REVMAP = {digits: name for name, digits in HASHES.items()}
+
+
+def is_fcntl_available(check_sunos=False):
+    """Report whether files can be locked."""
+    return True
+
+
+def get_umask():
+    """Return the umask."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def process_read_exception(exc, path, ignore=None):
+    """Raise the error of Salt for a file that cannot be read, unless its number is ignored."""
+    from salt.exceptions import CommandExecutionError
+    if exc.errno in ((ignore,) if isinstance(ignore, int) else ignore or ()):
+        return
+    if exc.errno == errno.ENOENT:
+        raise CommandExecutionError("{} does not exist".format(path))
+    if exc.errno == errno.EACCES:
+        raise CommandExecutionError("Permission denied reading from {}".format(path))
+    raise CommandExecutionError("Error {} encountered reading from {}: {}".format(exc.errno, path, exc.strerror))
+
+
+def guess_archive_type(name):
+    """Return tar, zip, rar or None for the name of an archive."""
+    lower = name.lower()
+    for kind in ("zip", "rar"):
+        if lower.endswith("." + kind):
+            return kind
+    tars = ("tar", "tar.gz", "tgz", "tar.bz2", "tbz2", "tbz", "tar.xz", "txz", "tar.lzma", "tlz")
+    return "tar" if lower.endswith(tuple("." + ending for ending in tars)) else None
+
+
+def recursive_copy(source, dest):
+    """Copy the files of a directory tree into another, which keeps its other files."""
+    for root, _, names in os.walk(source):
+        target = os.path.normpath(os.path.join(dest, os.path.relpath(root, source)))
+        os.makedirs(target, exist_ok=True)
+        for name in names:
+            shutil.copyfile(os.path.join(root, name), os.path.join(target, name))

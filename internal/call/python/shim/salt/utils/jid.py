@@ -43,3 +43,11 @@ def format_jid_instance(jid, job):
 def format_jid_instance_ext(jid, job):
     """Return a job with its id and its time."""
     return dict(format_job_instance(job), JID=jid, StartTime=jid_to_time(jid))
+
+
+def jid_dir(jid, job_dir=None, hash_type="sha256"):
+    """Return the directory of a job."""
+    import hashlib
+    import os
+    digits = hashlib.new(hash_type, str(jid).encode("utf-8")).hexdigest()
+    return os.path.join(job_dir or "", digits[:2], digits[2:])

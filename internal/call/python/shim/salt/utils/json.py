@@ -1,7 +1,7 @@
 """JSON."""
 
 import json as _json
-from json import JSONDecodeError  # noqa: F401
+from json import JSONDecodeError, JSONDecoder, JSONEncoder  # noqa: F401
 
 
 def loads(s, **kwargs):

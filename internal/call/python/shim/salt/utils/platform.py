@@ -39,3 +39,9 @@ def get_machine_identifier():
             return source.read().strip()
     except OSError:
         return ""
+
+
+def spawning_platform():
+    """Report whether new processes of Python start without the memory of this one."""
+    import multiprocessing
+    return multiprocessing.get_start_method(allow_none=False) == "spawn"

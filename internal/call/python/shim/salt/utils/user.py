@@ -50,3 +50,29 @@ def get_group_list(user, include_default=True):
 def get_gid_list(user, include_default=True):
     """Return the numbers of a user's groups."""
     return sorted(set(get_group_dict(user, include_default).values()))
+
+
+def get_default_group(user):
+    """Return the name of a user's primary group."""
+    return grp.getgrgid(pwd.getpwnam(user).pw_gid).gr_name
+
+
+def chugid(runas, group=None):
+    """Make this process one of another user, and of that user's groups."""
+    from salt.exceptions import CommandExecutionError
+    user = pwd.getpwnam(runas)
+    try:
+        gid = grp.getgrnam(group).gr_gid if group else user.pw_gid
+        os.setgid(gid)
+        os.setgroups(get_gid_list(runas))
+        os.setuid(user.pw_uid)
+    except (KeyError, OSError) as exc:
+        raise CommandExecutionError("cannot become the user {}: {}".format(runas, exc))
+
+
+def chugid_and_umask(runas, umask, group=None):
+    """Change user and umask, for a process that is about to start a program."""
+    if runas and runas != get_user() or group:
+        chugid(runas or get_user(), group)
+    if umask is not None:
+        os.umask(umask)

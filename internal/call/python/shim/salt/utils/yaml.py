@@ -10,6 +10,15 @@ class YAMLError(Exception):
 ScannerError = ParserError = ConstructorError = RepresenterError = YAMLError
 
 
+class scanner:  # pylint: disable=invalid-name
+    """PyYAML's modules, for code that catches their errors."""
+
+    ScannerError = ParserError = ConstructorError = RepresenterError = MarkedYAMLError = YAMLError
+
+
+parser = constructor = representer = error = scanner
+
+
 def safe_load(stream, Loader=None):
     """Return the value of a text or a file."""
     if hasattr(stream, "read"):

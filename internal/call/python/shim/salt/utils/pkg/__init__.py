@@ -44,3 +44,17 @@ def match_version(desired, available, cmp_func=None, ignore_epoch=False):
         if salt.utils.versions.compare(candidate, operator or "==", version, cmp_func=cmp_func, ignore_epoch=ignore_epoch):
             return candidate
     return None
+
+
+def check_bundled():
+    """Report whether this is a program with a Python of its own."""
+    return False
+
+
+def match_wildcard(current_pkgs, pkg_params):
+    """Replace names with wildcards by those of installed packages."""
+    import fnmatch
+    for pattern in [name for name in pkg_params if "*" in name]:
+        version = pkg_params.pop(pattern)
+        pkg_params.update((name, version) for name in current_pkgs if fnmatch.fnmatch(name, pattern))
+    return pkg_params
