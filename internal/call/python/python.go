@@ -393,6 +393,10 @@ func (p *Pool) Render(ctx context.Context, env *Env, name string, data any, firs
 	return v, err
 }
 
+// System returns the path of the machine's python3, which runs modules unless the option python names
+// another one.
+func System() (string, error) { return (&Options{}).program() }
+
 // program returns the Python to start.
 func (o *Options) program() (string, error) {
 	if o.Program != "" {

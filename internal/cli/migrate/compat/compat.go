@@ -42,6 +42,8 @@ type checker struct {
 	findings map[string]*Finding
 	order    []string
 	sources  map[string]bool // SLS files
+	// pythonSLS are the SLS files that are Python.
+	pythonSLS map[string][]byte
 	master   *master
 	roots    []root
 	lines    lineIndex
@@ -56,7 +58,7 @@ func Check(ctx context.Context, cfg Config) (*Report, error) {
 		return nil, err
 	}
 	c := &checker{ctx: ctx, cfg: cfg, known: k, renderer: render.New(render.Options{Log: cfg.Log}), findings: map[string]*Finding{},
-		sources: map[string]bool{}}
+		sources: map[string]bool{}, pythonSLS: map[string][]byte{}}
 	if err := (installed{c}).configurations(); err != nil {
 		return nil, err
 	}

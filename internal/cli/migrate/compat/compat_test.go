@@ -89,7 +89,7 @@ func TestTexts(t *testing.T) {
 		"salt/_auth/own.py": "__virtualname__ = 'sso'\n", "salt/_returners/kept.py": "", "salt/_wheel/site.py": "def x():\n    __salt__['no.such']()\n",
 		"salt/_beacons/own.py": "", "salt/_output/own.py": "", "salt/_engines/own.py": "", "salt/_executors/own.py": "",
 		"salt/good.sls": "{% set x = salt['grains.get']('os') %}\n/etc/motd:\n  file.managed:\n    - contents: {{ salt.test.echo('x') }}\n",
-		"salt/py.sls":   "#!py\n\ndef run():\n    return {}\n",
+		"salt/py.sls":   "#!py\n\ndef run():\n    import no_such_package\n    return {}\n",
 		"salt/k8s.sls":  "x:\n  kubernetes.namespace_present: []\n\ny:\n  file.shortcut:\n    - name: /x\n",
 		"salt/funcs.sls": "{# salt['vault.read_secret']('no') #}\n\n{% set a = salt['vault.read_secret']('x') %}\n" +
 			"{% set b = salt.boto_ec2.find_images() %}\nz:\n  test.nop: []\n",
@@ -100,7 +100,8 @@ func TestTexts(t *testing.T) {
 			"    return salt.crypt.gen_keys(__salt__['pkg_resource.version']('x'))\n",
 		"salt/_grains/mine.py": "", "salt/_runners/mine.py": "",
 		// Two files with one virtual name: Salt looks up functions in both.
-		"salt/_modules/mymore.py": "from x import (\n  given,\n)\n__virtualname__ = 'mymod'\nmore = given(1)\n",
+		"salt/_modules/mymore.py": "import os, no_such_package.sub\nfrom x import (\n  given,\n)\n__virtualname__ = 'mymod'\nmore = given(1)\n",
+		"salt/_utils/x.py":        "try:\n    import no_such_option\nexcept ImportError:\n    pass\nimport yaml_of_no_package as y; import mymore\n",
 		"salt/_pillar/own.py":     "def ext_pillar(minion_id, pillar, x):\n    return {}\n",
 		"salt/_states/other.py":   "__virtualname__ = 'mystate'\n\ndef done(name):\n    return {}\n", "pillar/py.sls": "#!py\n",
 		// Names of SLS files are not states, and a module for another system is not missing.
@@ -122,16 +123,18 @@ func TestTexts(t *testing.T) {
 		"python _runners/mine salt/_runners/mine.py", "python _pillar/own salt/_pillar/own.py", "pillar source own etc/master:5",
 		"python _auth/sso salt/_auth/own.py", "python _returners/kept salt/_returners/kept.py", "python _wheel/site salt/_wheel/site.py",
 		"python _beacons/own salt/_beacons/own.py", "python _output/own salt/_output/own.py", "missing python _engines/own salt/_engines/own.py",
-		"python _executors/own salt/_executors/own.py",
+		"python _executors/own salt/_executors/own.py", "python _utils/x salt/_utils/x.py",
+		"missing python package no_such_package salt/_modules/mymore.py:1", "missing python package no_such_package salt/py.sls:4",
+		"missing python package yaml_of_no_package salt/_utils/x.py:5", "python package no_such_option salt/_utils/x.py:2",
 		"authentication system sso etc/master:8", "missing authentication system ldaps etc/master:8", "returner kept etc/master:9", "returner kept etc/master:10",
 		"missing returner nowhere etc/master:10", "outputter own etc/master:11", "beacon own etc/minion:5",
 		"executor own etc/minion:6", "missing executor docker etc/minion:6",
 	})
-	if r.SLS != 10 || r.Good != 6 || !r.Missing() { // good.sls, py.sls, win.sls, pillar/py.sls and two top.sls
+	if r.SLS != 10 || r.Good != 5 || !r.Missing() { // good.sls, win.sls, pillar/py.sls and two top.sls
 		t.Errorf("%d of %d are good: %s", r.Good, r.SLS, r.Summary())
 	}
 	for _, want := range []string{
-		"6 of 10 SLS files use only what Brine has; 4 need what is missing. Missing: 1 authentication system (ldaps), 1 engine (stalekey), " +
+		"5 of 10 SLS files use only what Brine has; 5 need what is missing. Missing: 1 authentication system (ldaps), 1 engine (stalekey), " +
 			"1 executor (docker), 2 functions (boto_ec2.find_images, vault.read_secret), ",
 		"\n  vault: ext_pillar: there is no \"vault\"; use one of ", "\n      " + dir + "/etc/master:5\n",
 	} {

@@ -159,6 +159,7 @@ func (c *checker) reportPython() {
 		files = append(files, m...)
 	}
 	slices.SortFunc(files, func(a, b *pythonFile) int { return strings.Compare(a.path, b.path) })
+	var imports imports
 	for _, p := range files {
 		f := Finding{Kind: KindPython, Name: p.kind + "/" + p.name, Places: at(p.path, 0)}
 		if available(p) {
@@ -172,6 +173,7 @@ func (c *checker) reportPython() {
 			// __salt__ has runners in a runner, and no functions in a wheel module or an outputter.
 			if text, err := readFile(p.path, maxSLS); err == nil {
 				c.pythonImports(p.path, text)
+				imports.add(p.path, text)
 				if !slices.Contains([]string{"_utils", "_runners", "_wheel", "_output"}, p.kind) {
 					c.pythonCalls(p.path, text, where)
 				}
@@ -181,4 +183,8 @@ func (c *checker) reportPython() {
 		}
 		c.add(f)
 	}
+	for path, text := range c.pythonSLS {
+		imports.add(path, text)
+	}
+	c.reportImports(&imports)
 }

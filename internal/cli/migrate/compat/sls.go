@@ -162,6 +162,7 @@ func (c *checker) sls(r root, path string, source []byte) {
 			where = onMaster
 		}
 		c.pythonCalls(path, source, where)
+		c.pythonSLS[path] = source
 		return
 	case !slices.Contains(pipe, "yaml") && !stateconf:
 		c.jinja(t, source, pipe, onMinion)
