@@ -44,10 +44,10 @@ type checker struct {
 	sources  map[string]bool // SLS files
 	// pythonSLS are the SLS files that are Python.
 	pythonSLS map[string][]byte
-	master   *master
-	roots    []root
-	lines    lineIndex
-	report   Report
+	master    *master
+	roots     []root
+	lines     lineIndex
+	report    Report
 }
 
 // Check returns the report. Only an invalid Config and the end of ctx are errors; a file that

@@ -218,6 +218,7 @@ func TestNamesEverywhere(t *testing.T) {
 		"salt/orch.sls": "{% set x = salt['saltutil.runner']('nosuch.look') %}\nupdate:\n  salt.function:\n    - tgt: '*'\n" +
 			"    - name: nosuch.four\n    - ret: mongo\n\n" +
 			"r:\n  salt.runner:\n    - name: venafi.gen\n\nnosuch.five:\n  salt.function:\n    - tgt: '*'\n\nf: {% if salt['mine.get']('*', 'x') %}a{% endif %}\n",
+		"salt/proxy.sls": "start:\n  salt.function:\n    - tgt: '*'\n    - name: service.running\n",
 		"salt/text.sls": "/etc/app.yml:\n  file.serialize:\n    - dataset:\n        http.host: x\n        rvm.installed: y\n/etc/y:\n" +
 			"  file.managed:\n    - contents: |\n" +
 			"        a:\n          rvm.installed:\n      \n    - template: wempy\n",
@@ -246,7 +247,7 @@ func TestNamesEverywhere(t *testing.T) {
 		"missing runner venafi.gen salt/orch.sls:9", "missing function nosuch.five salt/orch.sls:13", "missing function mine.get salt/orch.sls:16",
 		"missing renderer wempy salt/text.sls:12", "missing argument file.file_exists follow salt/kw.sls:1", "missing argument test.echo more salt/kw.sls:3",
 		"missing render jinja.sls salt/jinja.sls:3", "missing render broken.sls salt/broken.sls:3", "missing render latin.sls salt/latin.sls:3",
-		"state nosuch_state.done salt/unknown.sls:2",
+		"state nosuch_state.done salt/unknown.sls:2", "function service.running salt/proxy.sls:2",
 		"missing function nosuch.six pillar/sched.sls:3", "missing returner kafka pillar/sched.sls:4", "missing function nosuch.seven pillar/sched.sls:6",
 		"missing function nosuch.eight pillar/sched.sls:8", "missing beacon journald pillar/beacon.sls:2", "missing beacon watchdog pillar/beacon.sls:5",
 		"missing function mine.get pillar/mine.sls:1",

@@ -148,6 +148,10 @@ func (m pythonModule) missing(full string) (why, kind string) {
 	return strings.Join(paths, ", ") + verb + " not define this function", KindPython
 }
 
+// ofProxies are functions of modules that Brine has completely, of which Salt has more for proxy minions
+// alone.
+var ofProxies = map[string]bool{"pkg.installed": true, "service.list": true, "service.running": true}
+
 // missingFunction returns why an execution function is not available, or "".
 func (k *known) missingFunction(full string, at where) (why, kind string) {
 	module, _, _ := strings.Cut(full, ".")

@@ -494,6 +494,11 @@ func (c *checker) renderers(pipe []string, path string) bool {
 }
 
 func (c *checker) function(full, path string, line int, where where) {
+	if module, _, _ := strings.Cut(full, "."); ofProxies[full] && c.known.python["_modules/"+module] == nil {
+		c.add(Finding{Kind: KindFunction, Name: full, Places: places(path, line),
+			Why: "only proxy minions of Salt have this function: a minion on Linux has it neither with Salt nor here"})
+		return
+	}
 	if why, kind := c.known.missingFunction(full, where); why != "" {
 		c.add(Finding{Kind: kind, Name: full, Places: places(path, line), Why: why, Missing: true})
 		return
