@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -70,6 +72,17 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	io.WriteString(w, "{}")
+}
+
+// kinds are the services and names that had spans.
+func (c *collector) kinds() map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]bool{}
+	for kind := range c.spans {
+		out[kind] = true
+	}
+	return out
 }
 
 // of returns the spans of a job.
@@ -189,4 +202,101 @@ func TestTraces(t *testing.T) {
 			t.Errorf("spans sent: %v, %v", p["brine_trace_spans_total"], err)
 		}
 	}
+}
+
+// TestTracesOfSyndics: a job of a master of masters is one trace, with the publication of the master
+// below and the spans of its minions; so is an orchestration, with its jobs and runners.
+func TestTracesOfSyndics(t *testing.T) {
+	t.Parallel()
+	above, below, at := daemontest.Host(), daemontest.Host(), daemontest.Host()
+	dir := daemontest.ShortDir(t)
+	gittest.Write(t, dir, map[string]string{"files/good.sls": "first:\n  test.succeed_without_changes\n",
+		"files/orch.sls": "one:\n  salt.function:\n    - name: test.ping\n    - tgt: '*'\ntwo:\n  salt.runner:\n    - name: salt.execute\n" +
+			"    - arg: ['*', state.apply, [good]]\n"})
+	c := &collector{t: t, spans: map[string][]*tracepb.Span{}}
+	l, err := net.Listen("tcp", at+":4318")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: c}
+	go server.Serve(l)
+	t.Cleanup(func() { server.Close() })
+	options := fmt.Sprintf("auto_accept: true\ntrace_endpoint: http://%s:4318\nfile_roots: {base: [%s/files]}\n", at, dir)
+	top := daemontest.NewMaster(t, brine, "above", above, options+"order_masters: true\nsyndic_wait: 2\n").Start()
+	low := daemontest.NewMaster(t, brine, "below", below, options).Start()
+	daemontest.NewMinion(t, brine, "w1", []string{below}, fmt.Sprintf("trace_endpoint: http://%s:4318\n", at)).Start()
+	daemontest.NewSyndic(brine, low, "", above).Start()
+	pings(t, top, "w1")
+
+	// find waits for the spans of a trace, and returns them by service, name, function and master.
+	find := func(root string, want ...string) map[string]*tracepb.Span {
+		t.Helper()
+		found := map[string]*tracepb.Span{}
+		eventually.Nil(t, soon, "the spans of "+root, func() error {
+			clear(found)
+			for kind := range c.kinds() {
+				for _, s := range c.of(kind, root) {
+					name := strings.TrimSpace(s.Name + " " + valueOf(s, "salt.function") + " " + valueOf(s, "salt.master"))
+					if other := found[name]; other != nil && hexOf(other.SpanId) == hexOf(s.SpanId) {
+						t.Errorf("two spans %s have one id", name)
+					}
+					found[name] = s
+				}
+			}
+			for _, name := range want {
+				if found[name] == nil {
+					return fmt.Errorf("there is no %q: %v", name, slices.Sorted(maps.Keys(found)))
+				}
+			}
+			return nil
+		})
+		return found
+	}
+	child := func(all map[string]*tracepb.Span, name, parent string) {
+		t.Helper()
+		if s, p := all[name], all[parent]; hexOf(s.ParentSpanId) != hexOf(p.SpanId) {
+			t.Errorf("the parent of %q is not %q: %v", name, parent, s)
+		}
+	}
+	out, errs, _ := top.Run(brine, "salt", "--async", "w1", "test.ping")
+	words := strings.Fields(out + errs)
+	jid := words[len(words)-1]
+	all := find(jid, "salt.publish test.ping above", "salt.publish test.ping below", "salt.job test.ping", "salt.return test.ping below",
+		"salt.return test.ping above")
+	if len(all["salt.publish test.ping above"].ParentSpanId) != 0 {
+		t.Errorf("the publication above has a parent: %v", all["salt.publish test.ping above"])
+	}
+	child(all, "salt.publish test.ping below", "salt.publish test.ping above")
+	child(all, "salt.job test.ping", "salt.publish test.ping below")
+	child(all, "salt.return test.ping below", "salt.job test.ping")
+	child(all, "salt.return test.ping above", "salt.job test.ping")
+
+	if out, errs, code := top.Run(brine, "salt-run", "state.orchestrate", "orch"); code != 0 {
+		t.Fatalf("the orchestration: %s%s", out, errs)
+	}
+	var run string
+	eventually.True(t, "the span of the orchestration", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, s := range c.spans["salt-master/salt.run"] {
+			if valueOf(s, "salt.function") == "state.orchestrate" {
+				run = valueOf(s, "salt.jid")
+			}
+		}
+		return run != ""
+	})
+	all = find(run, "salt.run state.orchestrate above", "salt.publish test.ping above", "salt.publish test.ping below", "salt.job test.ping",
+		"salt.run salt.execute above", "salt.publish state.apply above", "salt.publish state.apply below", "salt.job state.apply", "salt.state",
+		"salt.return test.ping above", "salt.return state.apply above", "salt.return state.apply below")
+	if len(all["salt.run state.orchestrate above"].ParentSpanId) != 0 {
+		t.Errorf("the orchestration has a parent: %v", all["salt.run state.orchestrate above"])
+	}
+	child(all, "salt.publish test.ping above", "salt.run state.orchestrate above")
+	child(all, "salt.publish test.ping below", "salt.publish test.ping above")
+	child(all, "salt.job test.ping", "salt.publish test.ping below")
+	child(all, "salt.run salt.execute above", "salt.run state.orchestrate above")
+	child(all, "salt.publish state.apply above", "salt.run salt.execute above")
+	child(all, "salt.job state.apply", "salt.publish state.apply below")
+	child(all, "salt.state", "salt.job state.apply")
+	child(all, "salt.return state.apply above", "salt.job state.apply")
 }

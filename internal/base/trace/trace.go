@@ -67,6 +67,7 @@ func spanOf(jid, name, which string) SpanID {
 
 // Names of spans.
 const (
+	Run     = "salt.run"     // a master runs a runner, such as an orchestration
 	Publish = "salt.publish" // a master accepts a job and sends it
 	Job     = "salt.job"     // a minion runs a job
 	State   = "salt.state"   // a minion runs a state of it
@@ -85,8 +86,10 @@ const (
 
 // Span is a part of a job.
 type Span struct {
-	JID  string
-	Name string
+	JID string
+	// Trace is the job whose trace it is part of, "" for its own one.
+	Trace string
+	Name  string
 	// Which distinguishes spans of one job and name, such as the minion's id.
 	Which      string
 	Kind       Kind
@@ -100,6 +103,13 @@ type Span struct {
 
 // OfPublish returns the id of the span in which a master publishes a job: the root.
 func OfPublish(jid string) SpanID { return spanOf(jid, Publish, "") }
+
+// OfPublishBy returns the id of the span in which a master publishes a job that a run or a master
+// above it has started.
+func OfPublishBy(jid, master string) SpanID { return spanOf(jid, Publish, master) }
+
+// OfRun returns the id of the span of a runner.
+func OfRun(jid string) SpanID { return spanOf(jid, Run, "") }
 
 // OfMinion returns the id of the span in which a minion runs a job.
 func OfMinion(jid, minion string) SpanID { return spanOf(jid, Job, minion) }
@@ -168,7 +178,7 @@ func (t *Tracer) Wants(jid string) bool {
 
 // Add queues a span, or drops it if too many wait.
 func (t *Tracer) Add(s Span) {
-	if !t.Wants(s.JID) {
+	if !t.Wants(s.root()) {
 		return
 	}
 	for i, v := range s.Attributes {
@@ -287,8 +297,11 @@ func (t *Tracer) Metrics(p *metrics.Page) {
 	}
 }
 
+// root is the job id from which the id of the trace is computed.
+func (s *Span) root() string { return cmp.Or(s.Trace, s.JID) }
+
 func (s *Span) ids() (trace, span, parent string) {
-	id, own := OfJob(s.JID), spanOf(s.JID, s.Name, s.Which)
+	id, own := OfJob(s.root()), spanOf(s.JID, s.Name, s.Which)
 	if s.Parent != (SpanID{}) {
 		parent = hex.EncodeToString(s.Parent[:])
 	}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/trace"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -30,6 +32,17 @@ var (
 // Request implements Master. It supports jobs, and functions of the master if OnMaster is set.
 func (p *InProcess) Request(ctx context.Context, load *value.Dict) (any, error) {
 	cmd := load.Str("cmd")
+	if link := trace.From(ctx); link.Root != "" {
+		if cmd == "publish" {
+			var in wire.Publish
+			wire.View(load, &in)
+			kwargs := in.Kwargs.Clone()
+			kwargs.Set(wire.TraceKey, link.String())
+			load.Set("kwargs", kwargs)
+		} else {
+			load.Set(wire.TraceKey, link.String())
+		}
+	}
 	if p.OnMaster != nil && (cmd == "runner" || cmd == "wheel") && ctx.Err() == nil {
 		return p.OnMaster(load), nil
 	}

@@ -56,7 +56,8 @@ fromage = 2
 		}
 		got = append(got, fmt.Sprintf("%s%s:%d", i.Name, optional, 1+strings.Count(text[:i.Offset], "\n")))
 	}
-	want := []string{"os:7", "boto3:7", "requests:7", "yaml:10", "certifi?:14", "certifi_old?:17", "importing_nothing_else:20", "inner:24", "deep?:26", "nested?:33"}
+	want := []string{"os:7", "boto3:7", "requests:7", "yaml:10", "certifi?:14", "certifi_old?:17", "importing_nothing_else:20", "inner:24",
+		"deep?:26", "nested?:33"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%v\ninstead of %v", got, want)
 	}

@@ -172,6 +172,7 @@ func (h *siteHost) Publish(c *wire.SiteCommand) (minions, missing []string, err 
 			kwargs.Set(k, v)
 		}
 	}
+	h.publisher.traces.below(kwargs, c.Kwargs, c.JID)
 	left := time.Until(time.UnixMilli(c.Expires))
 	kwargs.Set("expire", max(left.Seconds(), 0))
 	load := value.DictOf("cmd", "publish", "tgt", c.Tgt, "fun", c.Fun, "arg", orList(c.Arg), "tgt_type", c.TgtType, "ret", c.Ret, "jid", c.JID,

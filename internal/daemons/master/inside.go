@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/trace"
 	"brine/internal/call/client"
 	"brine/internal/net/event"
 	"brine/internal/net/wire"
@@ -64,7 +65,9 @@ func (w within) onMaster(load *value.Dict) *value.Dict {
 	jid := salt.NewJID(time.Now())
 	tag := salt.Tag("run", jid)
 	w.record("runner", load, jid, resultDone)
-	w.background.Go(func() { w.runners.run(tag, jid, fun, w.user, positional(args, kwargs), w.opts) })
+	w.background.Go(func() {
+		w.runners.run(trace.ParseLink(in.Trace), tag, jid, fun, w.user, positional(args, kwargs), w.opts)
+	})
 	return value.DictOf("tag", tag, "jid", jid)
 }
 

@@ -69,6 +69,7 @@ func (p *commands) publish(c *channel.Call) {
 	}
 	load := c.Load.Clone()
 	load.Delete("key")
+	p.publisher.traces.admit(load, o, fromSyndic)
 	if who.how != byKey {
 		load.Set("user", who.name)
 	} else if user, ok := o.kw.User.(string); ok && user != "" && fromSyndic {
@@ -229,6 +230,7 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 	if load.Delete(revisionKey); p.revision() != "" {
 		load.Set(revisionKey, p.revision())
 	}
+	link := p.traces.place(load, o)
 	expires := p.expiry(o, time.Now())
 	sites, err := p.hub.record(o, load, expires)
 	if err != nil {
@@ -263,7 +265,7 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 	}
 	p.functions.published(o, len(minions))
 	p.runs.Published(jid, o.fun(), minions, time.Now())
-	p.traces.published(o, len(minions), began)
+	p.traces.published(o, link, len(minions), began)
 	p.log.Debug("published", "jid", jid, "fun", value.Str(o.Fun), "minions", len(minions))
 	reply := value.DictOf("jid", jid, "minions", minions, "missing", missing)
 	if sites != nil {
@@ -385,7 +387,7 @@ func jobMap(load *value.Dict, jid, masterID string) *value.Dict {
 			job.Set(k, v)
 		}
 	}
-	for _, k := range []string{"ret_config", "metadata", "module_executors", "executor_opts", "ret_kwargs"} {
+	for _, k := range []string{"ret_config", "metadata", "module_executors", "executor_opts", "ret_kwargs", wire.TraceKey} {
 		if v, ok := o.Kwargs.Get(k); ok {
 			job.Set(k, v)
 		}

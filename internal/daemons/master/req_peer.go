@@ -17,6 +17,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
+	"brine/internal/base/trace"
 	"brine/internal/call/acl"
 	"brine/internal/call/fn"
 	"brine/internal/net/channel"
@@ -416,7 +417,7 @@ func (p *peers) runner(c *channel.Call) {
 		return
 	}
 	jid := salt.NewJID(time.Now())
-	o := p.runners.run(salt.Tag("run", jid), jid, fun, c.ID, args, p.opts)
+	o := p.runners.run(trace.Link{}, salt.Tag("run", jid), jid, fun, c.ID, args, p.opts)
 	c.Reply(o.Return)
 }
 

@@ -173,7 +173,7 @@ func (r *returns) store(jid, id string, load, job *value.Dict, done func(error))
 	if job != nil {
 		r.stock.PutLoad(job, jid, []string{id})
 	}
-	began := time.Now()
+	began, link := time.Now(), r.traces.ofJob(jid, r.jobs)
 	r.jobs.ReturnStartedAsync(load, job, func(dup bool, err error) {
 		if job != nil && !dup {
 			r.sinks.SendLoad(job, jid, []string{id})
@@ -202,7 +202,7 @@ func (r *returns) store(jid, id string, load, job *value.Dict, done func(error))
 			var ret wire.Return
 			wire.View(load, &ret)
 			r.functions.returned(&ret)
-			r.traces.returned(jid, id, &ret, began, err)
+			r.traces.returned(jid, id, link, &ret, began, err)
 			if fun, ok := ret.Fun.(string); ok && err == nil {
 				r.runs.Returned(id, jid, fun, ret.FunArgs, load, time.Now())
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"brine/internal/base/trace"
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/runners"
 	"brine/internal/net/event"
@@ -27,16 +28,18 @@ type runnerCalls struct {
 	jobs     jobStore
 	sinks    *sinks.Jobs
 	bus      *event.Bus
+	traces   traces
 	log      *slog.Logger
 
 	rateLimitedLog *ratelimit.Log
 }
 
-func (r *runnerCalls) run(tag, jid, fun, user string, args []any, opts *value.Dict) fn.Outcome {
+// run runs a runner, and is part of the trace that in names, if any.
+func (r *runnerCalls) run(in trace.Link, tag, jid, fun, user string, args []any, opts *value.Dict) fn.Outcome {
 	about := value.DictOf("fun", "runner."+fun, "jid", jid, "user", user, "fun_args", &value.List{Items: shownArgs(fun, args)})
 	r.bus.Fire(tag+"/new", about)
 	end := r.running.begin(about.Clone())
-	o := r.call(r.ctx(), tag, jid, fun, user, args, opts)
+	o := r.call(trace.With(r.ctx(), in), tag, jid, fun, user, args, opts)
 	end()
 	done := about.Clone()
 	done.Set("return", o.Return)
@@ -85,7 +88,10 @@ func (r *runnerCalls) call(ctx context.Context, tag, jid, fun, user string, args
 		}
 		r.bus.Fire(tag+"/progress", d)
 	}
-	return runners.Run(ctx, r.registry, c, fn.Job{Fun: fun, Arg: args})
+	inner, ended := r.traces.run(ctx, jid, fun, user)
+	o := runners.Run(inner, r.registry, c, fn.Job{Fun: fun, Arg: args})
+	ended(o.Success)
+	return o
 }
 
 // running tracks the runners in progress.

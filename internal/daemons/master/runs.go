@@ -11,6 +11,7 @@ import (
 	"brine/internal/base/ratelimit"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/trace"
 	"brine/internal/call/acl"
 	"brine/internal/call/fn"
 	"brine/internal/net/channel"
@@ -68,7 +69,7 @@ func (r *runs) start(c *channel.Call) {
 		opts = opts.Clone()
 		opts.Set("skip_grains", true)
 	}
-	r.background.Go(func() { r.calls.run(tag, jid, fun, who.onMaster(), positional(args, kwargs), opts) })
+	r.background.Go(func() { r.calls.run(trace.Link{}, tag, jid, fun, who.onMaster(), positional(args, kwargs), opts) })
 }
 
 func (r *runs) refuse(c *channel.Call, who *caller, reply *value.Dict) {

@@ -190,7 +190,7 @@ func (m *Master) wireStores() (err error) {
 	m.recorder = &recorder{audit: m.audit, log: m.log, unauthenticated: newRefusalLimit()}
 	m.runners = &runnerCalls{
 		id: cfg.ID, ctx: m.life.context, options: cfg.Jobs, running: &running{}, jobs: m.jobs, sinks: m.sinks, bus: m.bus, log: m.log,
-		rateLimitedLog: m.refusals,
+		traces: traces{cfg.ID, cfg.Tracer}, rateLimitedLog: m.refusals,
 	}
 	if m.replicated != nil {
 		m.clusterJobs = newClusterJobs(&clusterJobs{

@@ -42,7 +42,7 @@ func (l *Lower) publish(ctx context.Context, load *value.Dict) (client.Published
 		return client.Published{}, salt.Errorf(salt.Invalid, "malformed command: %w", err)
 	}
 	kwargs := value.DictOf("auth_list", above(load))
-	for _, k := range []string{"master_id", "user", "delimiter", "metadata", "ret_config", "ret_kwargs", "module_executors", "executor_opts"} {
+	for _, k := range []string{"master_id", "user", "delimiter", "metadata", "ret_config", "ret_kwargs", "module_executors", "executor_opts", wire.TraceKey} {
 		if v, ok := load.Get(k); ok {
 			kwargs.Set(k, v)
 		}

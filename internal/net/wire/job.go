@@ -25,6 +25,8 @@ type Job struct {
 	User            any `wire:"user,omitempty"`
 	// Schedule is the name of the scheduled job that started it.
 	Schedule any `wire:"schedule,omitempty"`
+	// Trace is the place of the job in the trace of another one (Brine only).
+	Trace string `wire:"brine_trace,omitempty" max:"128"`
 	// PID is the process that runs it.
 	PID  int64       `wire:"pid,omitempty"`
 	Rest *value.Dict `wire:"*"`

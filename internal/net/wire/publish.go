@@ -108,9 +108,15 @@ type PublishKwargs struct {
 	// SiteSummary asks the sites of a federation for summaries, and no returns (Brine only).
 	SiteSummary any `wire:"site_summary,omitempty"`
 	// User is the user of the master above, in a syndic's request.
-	User any         `wire:"user,omitempty"`
-	Rest *value.Dict `wire:"*"`
+	User any `wire:"user,omitempty"`
+	// Trace is the place of the job in the trace of another one. It counts in requests of syndics
+	// and of the master itself (Brine only).
+	Trace string      `wire:"brine_trace,omitempty" max:"128"`
+	Rest  *value.Dict `wire:"*"`
 }
+
+// TraceKey is the key of Trace.
+const TraceKey = "brine_trace"
 
 // Envelope is an unencrypted request of a program.
 type Envelope struct {

@@ -13,11 +13,13 @@ type Run struct {
 	// The following are Brine's own. SkipGrains hides the master's grains from the
 	// function; Lenient drops keywords that the function does not declare; Cluster
 	// runs it once in the whole cluster, and again elsewhere if Repeatable.
-	SkipGrains bool        `wire:"skip_grains,omitempty"`
-	Lenient    bool        `wire:"lenient,omitempty"`
-	Cluster    bool        `wire:"cluster,omitempty"`
-	Repeatable bool        `wire:"repeatable,omitempty"`
-	Rest       *value.Dict `wire:"*"`
+	SkipGrains bool `wire:"skip_grains,omitempty"`
+	Lenient    bool `wire:"lenient,omitempty"`
+	Cluster    bool `wire:"cluster,omitempty"`
+	Repeatable bool `wire:"repeatable,omitempty"`
+	// Trace is the place of the run in the trace of another one, in requests of the master itself.
+	Trace string      `wire:"brine_trace,omitempty" max:"128"`
+	Rest  *value.Dict `wire:"*"`
 }
 
 // Look is the unencrypted request of a console for a function of the runner fleet,

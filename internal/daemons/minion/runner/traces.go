@@ -17,7 +17,12 @@ const maxStates = 500
 
 // traceJob records the span of a job of a minion, and those of its states.
 func traceJob(to *trace.Tracer, minion string, j *jobs.Job, ret *value.Dict, began time.Time) {
-	if !to.Wants(j.JID) {
+	link := trace.ParseLink(j.Pub.Trace)
+	if j.First == nil {
+		link = trace.Link{} // the minion has started it
+	}
+	root := cmp.Or(link.Root, j.JID)
+	if !to.Wants(root) {
 		return
 	}
 	var in wire.Return
@@ -27,14 +32,17 @@ func traceJob(to *trace.Tracer, minion string, j *jobs.Job, ret *value.Dict, beg
 	if codes, many := in.Retcode.(*value.Dict); many {
 		failed = slices.ContainsFunc(codes.Keys(), func(k any) bool { return codes.At(value.Str(k)) != int64(0) })
 	}
-	job := trace.Span{JID: j.JID, Name: trace.Job, Which: minion, Kind: trace.Consumer, Start: began, End: time.Now(), Failed: failed,
+	job := trace.Span{JID: j.JID, Trace: root, Name: trace.Job, Which: minion, Kind: trace.Consumer, Start: began, End: time.Now(), Failed: failed,
 		Attributes: []string{"salt.function", value.Str(j.Fun), "salt.minion", minion, "salt.user", value.Str(j.Pub.User), "salt.retcode", code}}
-	if j.First != nil {
+	switch {
+	case link.Root != "":
+		job.Parent = link.Parent
+	case j.First != nil:
 		job.Parent = trace.OfPublish(j.JID)
 	}
 	to.Add(job)
 	for _, s := range stateSpans(in.Return, began) {
-		s.JID, s.Which, s.Parent = j.JID, minion+"\x00"+s.Which, trace.OfMinion(j.JID, minion)
+		s.JID, s.Trace, s.Which, s.Parent = j.JID, root, minion+"\x00"+s.Which, trace.OfMinion(j.JID, minion)
 		s.Attributes = append(s.Attributes, "salt.minion", minion)
 		to.Add(s)
 	}
