@@ -106,9 +106,14 @@ func (m *Master) wireFederation() (err error) {
 	dir := filepath.Join(m.own.dir, "federation")
 	keep := max(m.cfg.Jobs.Keep(), time.Hour)
 	if o.Hub {
+		var leads func() bool
+		if m.cluster != nil {
+			leads = m.cluster.Leads
+		}
 		if m.hub, err = federation.NewHub(federation.HubConfig{
 			Path: filepath.Join(dir, "hub.db"), KeyDir: filepath.Join(m.cfg.PKIDir, "sites"), Bus: bus, Key: seal.NewSealer("hub", seal.Hub, key),
-			Replicas: o.Replicas, Wait: o.Wait, Keep: keep, Host: &hubHost{m.returned, m.jobs, m.bus, m.keys}, Log: m.log,
+			Replicas: o.Replicas, Wait: o.Wait, Keep: keep, Host: &hubHost{m.returned, m.jobs, m.bus, m.keys}, Leads: leads,
+			Log: m.log,
 		}); err != nil {
 			return err
 		}

@@ -44,6 +44,7 @@ const (
 	// SubjectSites is the list of accepted sites, for brine-hub; SubjectWants asks for it.
 	SubjectSites = "brine.admin.sites"
 	SubjectWants = "brine.admin.wants"
+	subjectPeers = "brine.admin.peers" // between the masters of a cluster above
 
 	keptHub       = "HUB+" // no name of a site
 	commandStream = "BRINE_COMMANDS"
@@ -63,6 +64,8 @@ const (
 	kindAsk       = "ask"
 	kindEvent     = "event"
 	kindClock     = "clock"
+	kindJob       = "job"
+	kindKey       = "key"
 	// KindSites is the list of accepted sites.
 	KindSites = "sites"
 	kindHello = "hello"

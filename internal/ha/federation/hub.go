@@ -48,6 +48,9 @@ type HubConfig struct {
 	Wait time.Duration
 	// Keep is how long jobs are remembered.
 	Keep time.Duration
+	// Leads reports whether this master does what one of a cluster does: it sends the list of sites, and
+	// the commands of others again. Nil: it is alone.
+	Leads func() bool
 	// Again is when a command is first sent again whose final summary is missing.
 	Again time.Duration
 	Host  HubHost
@@ -72,6 +75,7 @@ type Command struct {
 	heard   chan struct{} // closed when waiting is 0
 	open    bool          // Issue has not returned
 	loaded  bool          // it was read from the journal
+	others  bool          // another master of the cluster gave it
 	stored  chan error    // receives once, when the journal has the command
 }
 
@@ -114,6 +118,7 @@ type Hub struct {
 	work    sync.WaitGroup
 	streams wait.Wakeup
 	clock   *hubClock
+	peers   *hubPeers
 	news    atomic.Bool // the list of sites has to be sent
 
 	mu     sync.Mutex
@@ -139,6 +144,7 @@ func NewHub(cfg HubConfig) (*Hub, error) {
 		h.cfg.Again = time.Minute
 	}
 	h.opener = sealed.NewOpener(h.trusts)
+	h.peers = newHubPeers(h)
 	var err error
 	if h.keys, err = keystore.Open(cfg.KeyDir, cfg.Log); err != nil {
 		return nil, err
@@ -184,20 +190,11 @@ func (h *Hub) load() error {
 		return err
 	}
 	err = h.book.each(jobsBucket, "", func(jid string, d *value.Dict) {
-		j := &Command{sites: map[string]*sitePart{}, loaded: true}
-		cmd, _ := d.At("cmd").(*value.Dict)
-		if wire.Decode(cmd, &j.cmd) != nil {
+		j := commandOf(d)
+		if j == nil {
 			return
 		}
-		at, _ := d.At("given").(int64)
-		j.given = time.UnixMilli(at)
-		sites, _ := d.At("sites").(*value.Dict)
-		for k, v := range sites.All() {
-			if p, ok := v.(*value.Dict); ok {
-				j.sites[value.Str(k)] = &sitePart{tgt: p.At("tgt"), tgtType: value.Str(p.At("tgt_type")), state: value.Str(p.At("state")),
-					reason: value.Str(p.At("reason")), minions: value.OnlyTexts(p.At("minions")), by: textOf(p.At("by"))}
-			}
-		}
+		j.loaded = true
 		h.jobs[jid] = j
 	})
 	if err != nil {
@@ -211,6 +208,26 @@ func (h *Hub) load() error {
 	})
 }
 
+// commandOf reads the record of a command, nil if it is damaged.
+func commandOf(d *value.Dict) *Command {
+	j := &Command{sites: map[string]*sitePart{}}
+	cmd, _ := d.At("cmd").(*value.Dict)
+	if wire.Decode(cmd, &j.cmd) != nil {
+		return nil
+	}
+	at, _ := d.At("given").(int64)
+	j.given = time.UnixMilli(at)
+	j.others, _ = d.At("others").(bool)
+	sites, _ := d.At("sites").(*value.Dict)
+	for k, v := range sites.All() {
+		if p, ok := v.(*value.Dict); ok {
+			j.sites[value.Str(k)] = &sitePart{tgt: p.At("tgt"), tgtType: value.Str(p.At("tgt_type")), state: value.Str(p.At("state")),
+				reason: value.Str(p.At("reason")), minions: value.OnlyTexts(p.At("minions")), by: textOf(p.At("by"))}
+		}
+	}
+	return j
+}
+
 func textOf(v any) string {
 	s, _ := v.(string)
 	return s
@@ -222,7 +239,11 @@ func (j *Command) record() *value.Dict {
 		p := j.sites[name]
 		sites.Set(name, value.DictOf("tgt", p.tgt, "tgt_type", p.tgtType, "state", p.state, "reason", p.reason, "minions", value.Strings(p.minions), "by", p.by))
 	}
-	return value.DictOf("cmd", wire.Encode(j.cmd), "given", j.given.UnixMilli(), "sites", sites)
+	d := value.DictOf("cmd", wire.Encode(j.cmd), "given", j.given.UnixMilli(), "sites", sites)
+	if j.others {
+		d.Set("others", true)
+	}
+	return d
 }
 
 // Run serves until ctx ends.
@@ -238,7 +259,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	h.mu.Unlock()
 	for subject, take := range map[string]nats.MsgHandler{
 		subjectUp + "*": h.take, subjectSummary + "*": h.take, subjectKept + keptHub: h.take, subjectHello + "*": h.hello,
-		SubjectWants: func(*nats.Msg) { h.news.Store(true); h.streams.Wake() },
+		SubjectWants: func(*nats.Msg) { h.news.Store(true); h.streams.Wake() }, subjectPeers: h.peers.take,
 	} {
 		if _, err := conn.Subscribe(subject, take); err != nil {
 			conn.Close()
@@ -269,7 +290,7 @@ func (h *Hub) prepare(ctx context.Context) {
 			return
 		}
 		pause = 10 * time.Second
-		if !h.Connected() {
+		if !h.Connected() || !h.peers.leads() {
 			continue
 		}
 		sites, err := h.accepted()
@@ -755,6 +776,7 @@ func (h *Hub) resend(now time.Time) {
 	var send []again
 	var expired []again
 	var old []string
+	leads := h.peers.leads()
 	h.mu.Lock()
 	for jid, j := range h.jobs {
 		if age := now.Sub(j.given); age > h.cfg.Keep || j.cmd.Passing && age > time.Minute {
@@ -770,6 +792,7 @@ func (h *Hub) resend(now time.Time) {
 		over := now.UnixMilli() > j.cmd.Expires
 		for name, p := range j.sites {
 			switch {
+			case j.others && !leads && (!over || p.state != StateWaiting):
 			case p.state == StateStored && !p.final:
 				// The site may have been restored from an older copy, or this master.
 				if !now.Before(p.tryAt) && h.isPresent(name, now) {
@@ -905,6 +928,7 @@ func (h *Hub) Issue(j *Command) (Issued, error) {
 	connected := h.conn != nil
 	h.mu.Unlock()
 	if connected {
+		h.peers.given(j)
 		for name, p := range j.sites {
 			h.command(name, j.at(p), !p.live && !j.cmd.Passing)
 		}
@@ -1104,6 +1128,7 @@ func (h *Hub) move(name, fingerprint string, to keystore.State) error {
 			return err
 		}
 	}
+	h.peers.moved(name, pub, to.String())
 	h.streams.Wake()
 	return nil
 }
@@ -1120,6 +1145,7 @@ func (h *Hub) Delete(name string) error {
 	if err := h.keys.Delete(st, name); err != nil {
 		return err
 	}
+	h.peers.moved(name, pub, "")
 	h.streams.Wake()
 	return nil
 }

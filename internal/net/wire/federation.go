@@ -140,3 +140,17 @@ type SiteEvent struct {
 type SiteList struct {
 	Sites *value.Dict `wire:"sites,required"`
 }
+
+// HubJob is a command as one master above has recorded it, for the others of its cluster.
+type HubJob struct {
+	JID string      `wire:"jid,required" max:"64"`
+	Job *value.Dict `wire:"job,required"`
+}
+
+// HubKey is the key of a site that one master above has accepted, rejected or, with an empty State,
+// deleted, for the others of its cluster.
+type HubKey struct {
+	Name  string `wire:"name,required" max:"64"`
+	Pub   string `wire:"pub,required" max:"4096"`
+	State string `wire:"state" max:"16"`
+}
