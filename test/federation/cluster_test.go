@@ -92,7 +92,8 @@ func TestClusterAbove(t *testing.T) {
 	gate := filepath.Join(t.TempDir(), "gate")
 	for i, issuer := range members {
 		word := fmt.Sprint("word", i)
-		jid := at(issuer).give("--expire", "10m", "meu", "cmd.run", "echo "+word+" >> /proc/$PPID/cwd/ran; while [ ! -e "+gate+word+" ]; do sleep 0.1; done; echo "+word)
+		jid := at(issuer).give("--expire", "10m", "meu", "cmd.run",
+			"echo "+word+" >> /proc/$PPID/cwd/ran; while [ ! -e "+gate+word+" ]; do sleep 0.1; done; echo "+word)
 		for _, n := range members {
 			eventually.Nil(t, limit, n.Name+" has the command", func() error {
 				all, err := at(n).job(jid)

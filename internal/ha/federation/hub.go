@@ -76,6 +76,7 @@ type Command struct {
 	open    bool          // Issue has not returned
 	loaded  bool          // it was read from the journal
 	others  bool          // another master of the cluster gave it
+	changed bool          // recordSoon waits
 	stored  chan error    // receives once, when the journal has the command
 }
 
@@ -231,6 +232,23 @@ func commandOf(d *value.Dict) *Command {
 func textOf(v any) string {
 	s, _ := v.(string)
 	return s
+}
+
+// recordSoon records a change of a command after a while, with those that follow: a record has the names
+// of all minions, and the answers of many sites arrive together. Locked.
+func (j *Command) recordSoon(h *Hub) {
+	if j.changed || j.cmd.Passing {
+		return
+	}
+	j.changed = true
+	time.AfterFunc(5*flushPause, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		j.changed = false
+		if h.jobs[j.cmd.JID] == j { // not forgotten
+			h.book.later(jobsBucket, j.cmd.JID, j.record())
+		}
+	})
 }
 
 func (j *Command) record() *value.Dict {
@@ -502,14 +520,8 @@ func (h *Hub) stored(site string, in *wire.SiteStored) error {
 	}
 	minions := slices.Clone(p.minions[known:])
 	state, reason, all := p.state, p.reason, len(p.minions)
-	var record *value.Dict
-	if !j.cmd.Passing {
-		record = j.record()
-	}
+	j.recordSoon(h)
 	h.mu.Unlock()
-	if record != nil {
-		h.book.later(jobsBucket, in.JID, record)
-	}
 	if late && len(minions) > 0 && !j.cmd.Passing {
 		h.cfg.Host.Announce(in.JID, minions)
 	}

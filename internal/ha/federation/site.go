@@ -877,6 +877,10 @@ func (s *Site) confirmed(c *wire.SiteConfirmed) {
 	s.mu.Lock()
 	j := s.jobs[c.JID]
 	if j != nil {
+		if c.IDs.Len() > 0 && !j.tryAt.IsZero() { // the hub is at work
+			j.pause = retryFirst
+			j.tryAt = time.Now().Add(j.pause)
+		}
 		for _, id := range value.OnlyTexts(c.IDs) {
 			if len(j.confirmed) < max(len(j.minions), len(j.tally.returned)) {
 				j.confirmed[id] = true
