@@ -111,7 +111,7 @@ func (g Git) as(ctx context.Context, c *host.Cmd) error {
 	}
 	u, ok := account.ByName(ctx, g.Machine, g.User)
 	if !ok {
-		return fmt.Errorf("the user %q does not exist", g.User)
+		return fmt.Errorf("User '%s' is not available", g.User) //lint:ignore ST1005 it is the text of cmd.run
 	}
 	c.Env = append(c.Env, "HOME="+u.Home, "USER="+u.Name, "LOGNAME="+u.Name)
 	if u.UID != os.Geteuid() {
