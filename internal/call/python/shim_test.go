@@ -269,6 +269,41 @@ def mask():
 	}
 }
 
+// TestExceptions checks that handlers for base classes catch the exceptions that they catch in Salt.
+func TestExceptions(t *testing.T) {
+	f := newFixture(t, map[string]string{"sample": `
+import salt.exceptions
+def caught(name, base):
+    base = getattr(salt.exceptions, base, None) or __builtins__[base]
+    try:
+        raise getattr(salt.exceptions, name)("x")
+    except base as exc:
+        return str(exc)
+def escapes(name):
+    try:
+        raise getattr(salt.exceptions, name)("x")
+    except Exception:
+        return "caught"
+def refuses():
+    raise salt.exceptions.SaltInvocationError("refused")
+`}, nil)
+	for _, c := range [][2]string{{"SaltInvocationError", "TypeError"}, {"SaltInvocationError", "SaltException"}, {"CheckError", "CommandExecutionError"},
+		{"InvalidConfigError", "CommandExecutionError"}, {"ArgumentValueError", "CommandExecutionError"}, {"InvalidEntityError", "CommandExecutionError"},
+		{"SaltSystemExit", "SystemExit"}, {"LoggingRuntimeError", "RuntimeError"}, {"VMwareFileNotFoundError", "VMwareApiError"},
+		{"VMwareMultipleObjectsError", "CommandExecutionError"}, {"NxosCliError", "NxosError"}, {"SaltCloudNotFound", "SaltCloudException"}} {
+		if v, err := f.run(t, "sample.caught", c[0], c[1]); err != nil || v != "x" {
+			t.Errorf("%s is not caught as %s: %v %v", c[0], c[1], v, err)
+		}
+	}
+	if v, err := f.run(t, "sample.escapes", "SaltSystemExit"); err == nil {
+		t.Errorf("SaltSystemExit is caught as Exception: %v", v)
+	}
+	var invocation *fn.InvocationError
+	if _, err := f.run(t, "sample.refuses"); !errors.As(err, &invocation) || invocation.Error() != "refused" {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestErrorWithInfo checks the text of a CommandExecutionError with details.
 func TestErrorWithInfo(t *testing.T) {
 	f := newFixture(t, map[string]string{"sample": `
@@ -436,6 +471,13 @@ def own():
     s = __salt__
     return [s["environ.get"]("BRINE_TEST_OWN"), s["environ.has_value"]("BRINE_TEST_OWN", "1"), s["environ.has_value"]("BRINE_TEST_NO"),
             s["environ.item"](["BRINE_TEST_OWN", "BRINE_TEST_NO"], default="d"), s["environ.items"]()["BRINE_TEST_OWN"]]
+def removed():
+    import brine_helper
+    os.environ.update(BRINE_TEST_NEW="n", LANGUAGE="de")
+    more = brine_helper.inherited("cmd.run", ["x"], {"env": {"A": "b"}})
+    del os.environ["BRINE_TEST_EARLY"]
+    less = brine_helper.inherited("cmd.run", ["x"], {"env": {"A": "b"}})
+    return more["env"], less["clean_env"], less["env"]["PATH"] == os.environ["PATH"], [n in less["env"] for n in ("A", "BRINE_TEST_EARLY", "LANGUAGE")]
 def by_brine():
     __salt__["environ.setval"]("BRINE_TEST_BRINE", "2")
     first = os.environ.get("BRINE_TEST_BRINE"), __salt__["environ.get"]("BRINE_TEST_BRINE")
@@ -450,9 +492,11 @@ def by_brine():
 		return os.Unsetenv(name)
 	}
 	t.Setenv("BRINE_TEST_EARLY", "e")
+	t.Setenv("LANGUAGE", "en")
 	for _, c := range []struct{ name, arg, want string }{
 		{"own", "", "['1', True, False, {'BRINE_TEST_OWN': '1', 'BRINE_TEST_NO': 'd'}, '1']"},
 		{"by_brine", "", "(('2', '2'), None)"},
+		{"removed", "", "({'LANGUAGE': 'de', 'BRINE_TEST_NEW': 'n', 'A': 'b'}, True, True, [True, False, True])"},
 		{"read", "BRINE_TEST_OWN", "None"}, // a change of a module ends with its job
 		{"read", "BRINE_TEST_EARLY", "'e'"},
 	} {

@@ -1000,6 +1000,10 @@ def inherited(name, args, kwargs):
         return kwargs
     changed = {n: v for n, v in os.environ.items() if start.inherited.get(n) != v}
     given = kwargs.get("env")
+    if any(n not in os.environ for n in start.inherited) and not kwargs.get("clean_env") and name != "cmd.exec_code":
+        # Brine's process still has what the module has removed.
+        changed = {n: v for n, v in os.environ.items() if n not in LOCALE or n in changed}
+        kwargs = dict(kwargs, clean_env=True)
     if not changed:
         return kwargs
     if not given or isinstance(given, dict):
@@ -1009,6 +1013,10 @@ def inherited(name, args, kwargs):
     return kwargs
 
 
+# Variables that cmd.run sets or removes, unless they are given.
+LOCALE = {"LC_" + n for n in (
+    "CTYPE", "NUMERIC", "TIME", "COLLATE", "MONETARY", "MESSAGES", "PAPER", "NAME", "ADDRESS", "TELEPHONE", "MEASUREMENT",
+    "IDENTIFICATION")} | {"LANGUAGE", "NOTIFY_SOCKET"}
 PROGRAMS = {"cmd." + name for name in (
     "exec_code", "retcode", "run", "run_all", "run_bg", "run_stderr", "run_stdout", "script", "script_retcode", "shell")}
 

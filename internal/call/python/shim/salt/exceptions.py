@@ -96,27 +96,35 @@ class SaltDaemonNotRunning(SaltException):
     """A daemon does not run."""
 
 
-def _define(base, *names):
+def _define(base, *names, more=()):
     for name in names:
-        globals()[name] = type(name, (base,), {"__module__": __name__, "__doc__": base.__doc__})
+        globals()[name] = type(name, (base,) + more, {"__module__": __name__, "__doc__": base.__doc__})
 
 
 _define(
-    SaltException, "SaltClientError", "SaltMasterError", "SaltNoMinionsFound", "SaltSyndicMasterError",
-    "SaltSystemExit", "SaltReqTimeoutError", "SaltClientTimeout", "SaltCacheError", "SaltConfigurationError",
-    "SaltDeserializationError", "SaltInvocationError", "SaltProcessExit", "SaltMissingArgs",
-    "FileserverConfigError", "FileLockError", "GitLockError", "GitRemoteError", "LoaderError",
-    "MinionError", "PkgParseError", "PillarRenderError", "PublishError", "NotImplemented", "SSHException",
-    "CheckError", "CommandNotFoundError", "LoggingRuntimeError", "MissingSmb", "SaltCloudException",
-    "GitPythonError", "KeyGenerationError", "VMwareSaltError", "InvalidConfigError", "ArgumentValueError",
-    "InvalidEntityError", "InvalidKeyError", "NotFound", "SaltValidationError", "TemplateError", "TimeoutError",
-    "CodePageError", "SaltMasterUnresolvableError", "VMwareSaltError", "NxosError", "NxosClientError", "NxosCliError", "EncryptionError", "MasterExit", "UnsupportedAlgorithm")
-
+    SaltException, "SaltClientError", "SaltMasterError", "SaltNoMinionsFound", "SaltSyndicMasterError", "SaltReqTimeoutError",
+    "SaltClientTimeout", "SaltCacheError", "SaltConfigurationError", "SaltDeserializationError", "SaltProcessExit", "SaltMissingArgs",
+    "FileserverConfigError", "FileLockError", "GitLockError", "GitRemoteError", "LoaderError", "MinionError", "PkgParseError",
+    "PillarRenderError", "PublishError", "NotImplemented", "SSHException", "CommandNotFoundError", "MissingSmb", "SaltCloudException",
+    "GitPythonError", "KeyGenerationError", "InvalidKeyError", "NotFound", "SaltValidationError", "TemplateError", "TimeoutError",
+    "SaltMasterUnresolvableError", "NxosError", "EncryptionError", "UnsupportedAlgorithm")
+_define(SaltException, "SaltInvocationError", more=(TypeError,))
+_define(SystemExit, "MasterExit", "SaltSystemExit")
+_define(RuntimeError, "LoggingRuntimeError")
+_define(
+    CommandExecutionError, "SaltSSHError", "ArgumentValueError", "CheckError", "CodePageError", "InvalidConfigError", "InvalidEntityError",
+    "VMwareSaltError")
+_define(SaltRenderError, "SaltTemplateRenderError")
 _define(
     globals()["SaltCloudException"], "SaltCloudSystemExit", "SaltCloudConfigError", "SaltCloudNotFound",
     "SaltCloudExecutionTimeout", "SaltCloudExecutionFailure", "SaltCloudPasswordError")
-_define(SaltRenderError, "SaltTemplateRenderError")
-_define(CommandExecutionError, "SaltSSHError")
+_define(globals()["NxosError"], "NxosClientError", "NxosCliError", "NxosRequestNotSupported")
+_define(
+    globals()["VMwareSaltError"], "VMwareRuntimeError", "VMwareConnectionError", "VMwareObjectRetrievalError",
+    "VMwareObjectNotFoundError", "VMwareObjectExistsError", "VMwareNotFoundError", "VMwareApiError", "VMwareSystemError",
+    "VMwarePowerOnError", "VMwareVmRegisterError", "VMwareVmCreationError")
+_define(globals()["VMwareObjectRetrievalError"], "VMwareMultipleObjectsError")
+_define(globals()["VMwareApiError"], "VMwareFileNotFoundError")
 CommandNotFoundError = globals()["CommandNotFoundError"]
 SaltInvocationError = globals()["SaltInvocationError"]
 
