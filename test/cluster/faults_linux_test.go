@@ -242,3 +242,77 @@ func TestApartClockJumps(t *testing.T) {
 	}
 	a.equal(others[0], 3, map[string]int{"key": 2, "job": 7, "return": 7})
 }
+
+// TestApartClockBehind: the clock of one of three running masters is three days behind for some seconds, while it and the others decide about
+// keys and give jobs. Nothing is discarded: afterwards all masters have the same decisions, jobs and returns, and a later decision replaces
+// those of then. It runs only if BRINE_CLOCK is set (daemontest.JumpingBy).
+func TestApartClockBehind(t *testing.T) {
+	t.Parallel()
+	within, jump := daemontest.JumpingBy(t, -72*time.Hour)
+	a := newApart(t, 3, "")
+	wrong, others := a.masters[2], a.masters[:2]
+	wrong.Within = within
+	a.start()
+	a.minion("m0", wrong, others[0])
+	others[0].Accept("m0")
+	a.pend(others[0], "k0", "k1", "k2", "k3", "k4", "k5")
+	for _, m := range a.masters {
+		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+		isState(t, m, "k5", "minions_pre")
+	}
+	decide := func(m *node, args ...string) {
+		t.Helper()
+		if out, errs, code := m.Run(brine, "salt-key", append([]string{"-y"}, args...)...); code != 0 {
+			t.Fatal(out, errs)
+		}
+	}
+	jobs := map[string]string{}
+	job := func(m *node, word string) {
+		t.Helper()
+		out, errs, _ := m.Run(brine, "salt", "--async", "m0", "test.echo", word)
+		jid := jidIn(out + errs)
+		if jid == "" {
+			t.Fatal(out, errs)
+		}
+		jobs[jid] = word
+	}
+	jump(true)
+	time.Sleep(100 * time.Millisecond) // the program looks every 20 ms
+	decide(wrong, "-a", "k0")
+	decide(wrong, "-r", "k1")
+	decide(wrong, "-d", "k2")
+	job(wrong, "at-the-wrong-one")
+	decide(others[0], "-r", "k3")
+	decide(others[1], "-a", "k4")
+	job(others[0], "at-another-one")
+	decide(wrong, "-r", "k5")
+	isState(t, others[0], "k5", "minions_rejected")
+	decide(others[0], "-d", "k5") // knowing the decision of then
+	eventually.Nil(t, soon, "it answers to the one whose clock is behind", func() error { return wrong.PingAll(brine, "m0") })
+	jump(false)
+	for _, m := range a.masters {
+		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+		for id, want := range map[string]string{"k0": "minions", "k1": "minions_rejected", "k2": "", "k3": "minions_rejected", "k4": "minions", "k5": ""} {
+			isState(t, m, id, want)
+		}
+		for jid, word := range jobs {
+			eventually.Nil(t, soon, m.Name+" has the return "+word, func() error {
+				out, errs, _ := m.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid)
+				if !strings.Contains(out, word) {
+					return fmt.Errorf("%s: %s%s", jid, out, errs)
+				}
+				return nil
+			})
+		}
+	}
+	decide(others[1], "--include-accepted", "-r", "k0")
+	for _, m := range a.masters {
+		isState(t, m, "k0", "minions_rejected")
+	}
+	a.equal(others[0], 3, map[string]int{"job": len(jobs), "return": len(jobs)})
+	for _, m := range a.masters {
+		if strings.Contains(m.Log(), "a replicated record differs") {
+			t.Errorf("%s found a difference", m.Name)
+		}
+	}
+}

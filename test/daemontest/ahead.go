@@ -29,6 +29,12 @@ func Off(t testing.TB, by time.Duration) []string {
 // right again after jump(false). The times of files are always those of the kernel.
 func Jumping(t testing.TB) (within []string, jump func(ahead bool)) {
 	t.Helper()
+	return JumpingBy(t, 5*time.Minute)
+}
+
+// JumpingBy is Jumping with another clock difference, which may be negative.
+func JumpingBy(t testing.TB, by time.Duration) (within []string, jump func(off bool)) {
+	t.Helper()
 	flag := filepath.Join(t.TempDir(), "ahead")
 	within = otherClock(t, "\tsec += Ahead\n", "\n// Ahead is added to the clock.\nvar Ahead int64\n", fmt.Sprintf(`package main
 
@@ -42,14 +48,14 @@ func init() {
 		for {
 			seconds := int64(0)
 			if _, err := os.Stat(%q); err == nil {
-				seconds = 300
+				seconds = %d
 			}
 			time.Ahead = seconds
 			time.Sleep(20 * time.Millisecond)
 		}
 	}()
 }
-`, flag))
+`, flag, int64(by/time.Second)))
 	return within, func(ahead bool) {
 		t.Helper()
 		err := os.Remove(flag)

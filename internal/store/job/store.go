@@ -51,8 +51,11 @@ var (
 
 // Store is the jobs in one file. It is safe for concurrent use.
 type Store struct {
-	o      Options
-	now    func() time.Time
+	o   Options
+	now func() time.Time
+	// passed returns the time that has passed until a reading of now, whatever the clock says.
+	passed func(now time.Time) time.Duration
+	steady steadyClock
 	file   *file
 	writer *writer
 	stream *Stream // of a replicated store, else nil
@@ -82,7 +85,9 @@ func OpenReadOnly(dir string, o Options, log *slog.Logger) (*Store, error) {
 }
 
 func newStore(dir string, o Options, log *slog.Logger) *Store {
-	s := &Store{o: o, now: time.Now, quit: make(chan struct{}), damage: ratelimit.NewLog(log, 10, time.Hour)}
+	opened := time.Now()
+	s := &Store{o: o, now: time.Now, passed: func(now time.Time) time.Duration { return now.Sub(opened) + 1 }, quit: make(chan struct{}),
+		damage: ratelimit.NewLog(log, 10, time.Hour)}
 	s.file = &file{path: filepath.Join(dir, fileName), log: log, setup: makeBuckets}
 	s.writer = newWriter(s.file, s.apply)
 	return s

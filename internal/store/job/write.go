@@ -155,14 +155,14 @@ func (s *Store) Prune() (hours int, err error) {
 func (s *Store) apply(at *place, o *op) error {
 	switch o.kind {
 	case opPrune:
-		n, err := prune(at.tx, s.now(), s.o.Keep())
+		n, err := prune(at.tx, expiryTime(s), filing(s), s.o.Keep())
 		o.dropped, at.hour = n, nil
 		if err == nil && n > 0 && s.stream != nil {
 			err = sweepLog(at.tx)
 		}
 		return err
 	case opTake:
-		return o.take(at, s.now())
+		return o.take(at, filing(s))
 	case opRestore:
 		return o.restore(at, s.now())
 	case opResend:
@@ -181,7 +181,7 @@ func (s *Store) apply(at *place, o *op) error {
 	default:
 		return nil
 	}
-	when := s.now()
+	when := filing(s)
 	if t, err := salt.JIDTime(o.jid); o.kind == opWhole && err == nil && t.Before(when) {
 		when = t
 	}
@@ -325,16 +325,16 @@ func addIDs(hour *bolt.Bucket, jid string, ids []string) error {
 }
 
 // prune drops the hours that ended longer ago than keep. An hour in the future, caused by a wrong
-// clock, expires when keep has passed since prune first saw it.
-func prune(tx *bolt.Tx, now time.Time, keep time.Duration) (int, error) {
+// clock, expires when keep has passed since prune first saw it, which it notes as the time noted.
+func prune(tx *bolt.Tx, now, noted time.Time, keep time.Duration) (int, error) {
 	var old [][]byte
 	future := tx.Bucket(futureBucket)
 	err := eachHour(tx, false, func(name []byte, _ *bolt.Bucket) error {
 		start, err := time.Parse(hourLayout, string(name))
 		if err == nil && start.After(now.Add(time.Hour)) {
 			noticed, parseErr := time.Parse(time.RFC3339, string(future.Get(name)))
-			if parseErr != nil || noticed.After(now) {
-				return future.Put(slices.Clone(name), []byte(now.UTC().Format(time.RFC3339)))
+			if parseErr != nil || noticed.After(noted) {
+				return future.Put(slices.Clone(name), []byte(noted.UTC().Format(time.RFC3339)))
 			}
 			start = noticed
 		}
