@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"brine/test/eventually"
+	"brine/test/tools"
 )
 
 // presenceOf returns the minions that came and went according to the events of a master's bus, in
@@ -109,4 +112,34 @@ func TestMastersOfMinionsElsewhere(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// TestMinionLeftTheCluster: a master of a cluster says since when a minion is not connected that was
+// connected to another master.
+func TestMinionLeftTheCluster(t *testing.T) {
+	tools.Slow(t)
+	t.Parallel()
+	a := newApart(t, 2, "auto_accept: true\n").start()
+	w := a.minion("w1", a.masters[0])
+	eventually.Nil(t, soon, "it answers", func() error { return a.masters[1].PingOnly(brine, "w1") })
+	eventually.Nil(t, soon, "its master has recorded it", func() error {
+		paths, err := filepath.Glob(a.masters[0].Path("var/cache/salt/master/brine/masters/*/departures"))
+		if err != nil || len(paths) != 1 {
+			return fmt.Errorf("%v, %v", paths, err)
+		}
+		if b, err := os.ReadFile(paths[0]); err != nil || !strings.Contains(string(b), `"w1"`) {
+			return fmt.Errorf("%s, %w", b, err)
+		}
+		return nil
+	})
+	w.Kill()
+	eventually.Nil(t, soon, "the other master says that it is not connected", func() error {
+		out, errs, _ := a.masters[1].Run(brine, "salt", "w1", "test.ping")
+		if !strings.Contains(out, "[Not connected since ") {
+			return errors.New(out + errs)
+		}
+		return nil
+	})
+	w.Start()
+	eventually.Nil(t, soon, "it answers again", func() error { return a.masters[1].PingOnly(brine, "w1") })
 }

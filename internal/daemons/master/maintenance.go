@@ -45,8 +45,8 @@ func (m *maintenance) run(ctx context.Context) error {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	var lastRound, lastFiles, lastLook time.Time
-	var cleaning, looking atomic.Bool
-	rotations := ratelimit.NewLog(m.log, 1, time.Minute)
+	var cleaning, looking, asking atomic.Bool
+	rotations, departures := ratelimit.NewLog(m.log, 1, time.Minute), ratelimit.NewLog(m.log, 1, time.Minute)
 	for {
 		select {
 		case <-ctx.Done():
@@ -59,9 +59,18 @@ func (m *maintenance) run(ctx context.Context) error {
 			m.states.expire()
 			m.redelivery.handOut()
 			m.states.store()
-			if m.cluster == nil && now.Sub(lastLook) >= lookEvery {
+			if now.Sub(lastLook) >= lookEvery {
 				lastLook = now
 				m.departures.look()
+				if err := m.departures.save(); err != nil {
+					departures.Log(slog.LevelWarn, "cannot record which minions are connected", "err", err)
+				}
+				if m.cluster != nil && !asking.Swap(true) {
+					go func() { // other masters may be slow
+						defer asking.Store(false)
+						m.departures.update(ctx)
+					}()
+				}
 			}
 			if now.Sub(lastFiles) >= max(m.interval, time.Second) {
 				lastFiles = now

@@ -3,6 +3,7 @@ package master
 import (
 	"brine/internal/base/ratelimit"
 	"brine/internal/daemons/master/sinks"
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -186,6 +187,7 @@ type publisher struct {
 	hub        *hubCommands // nil unless this master commands sites
 	traces     traces
 	mint       func(now time.Time) string // salt.NewJID
+	ctx        func() context.Context
 	log        *slog.Logger
 }
 
@@ -274,8 +276,8 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 	if others := p.reports.elsewhere(minions); others.Len() > 0 && p.cluster == nil { // any master of a cluster reaches all minions
 		reply.Set("elsewhere", others)
 	}
-	if p.cluster == nil { // in a cluster a minion may be connected to another master
-		if away := p.departures.away(minions); away.Len() > 0 {
+	if p.cluster == nil || !jobControl[o.fun()] {
+		if away := p.departures.away(p.ctx(), minions); away.Len() > 0 {
 			reply.Set("away", away)
 			reply.Set("expires", secondsOf(expires))
 		}

@@ -291,12 +291,18 @@ func (m *Master) wireServices() (err error) {
 		}
 		m.queue.below = true
 	}
-	m.departures = &departures{publishers: m.publishers, brine: m.queue.brine, now: time.Now}
+	m.departures = &departures{publishers: m.publishers, brine: m.queue.brine, now: time.Now, path: filepath.Join(m.own.dir, "departures")}
+	if m.cluster != nil {
+		m.departures.others = clusterDepartures{m.cluster}
+	}
+	if err := m.departures.load(); err != nil {
+		m.log.Warn("cannot read which minions were connected", "err", err)
+	}
 	m.publisher = &publisher{
 		masterID: cfg.MasterID, settings: m.settings, targets: m.targets, keep: cfg.Jobs.Keep(), revision: m.revisions.current, jobs: m.jobs, sinks: m.sinks,
 		stock: m.stock, bus: m.bus, queue: m.queue, redelivery: m.redelivery, cluster: m.cluster, server: m.publish, reports: m.reports, mint: salt.NewJID,
-		departures: m.departures,
-		functions:  m.functions, syndics: m.syndics, runs: m.lastRuns,
+		departures: m.departures, ctx: m.life.context,
+		functions: m.functions, syndics: m.syndics, runs: m.lastRuns,
 		traces: traces{cfg.ID, cfg.Tracer}, log: m.log,
 	}
 	m.useJIDSlot()
@@ -656,6 +662,7 @@ func (m *Master) runCluster(ctx context.Context) error {
 	c.Queries.AnswerWith(askAudit, audits{m.audit, c}.answer)
 	c.Queries.AnswerWith(askStandings, m.reports.answer)
 	c.Queries.AnswerWith(askFetched, m.files.toldFetched)
+	c.Queries.AnswerWith(askDeparted, m.departures.answer)
 	seen := newSeenTeller(c, m.requests, m.cfg.ID)
 	c.Queries.AnswerWith(askSeen, seen.take)
 	within, cancel := context.WithCancel(ctx)

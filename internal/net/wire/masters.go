@@ -22,6 +22,21 @@ type FetchedReport struct {
 	Rest   *value.Dict `wire:"*"`
 }
 
+// DepartedQuestion asks another master which of its minions have left: of IDs, or of all if that is
+// missing.
+type DepartedQuestion struct {
+	IDs  *value.List `wire:"ids,omitempty"`
+	Rest *value.Dict `wire:"*"`
+}
+
+// DepartedAnswer has the minions that have left the sender, with the seconds of the Unix time at which
+// that was noticed, and those of the question that are connected to it.
+type DepartedAnswer struct {
+	Left *value.Dict `wire:"left"`
+	Here *value.List `wire:"here"`
+	Rest *value.Dict `wire:"*"`
+}
+
 // StageQuestion asks whether the receiver has a revision. If not, the receiver fetches it.
 type StageQuestion struct {
 	ID   string      `wire:"id" max:"1024"`
