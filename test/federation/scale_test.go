@@ -129,6 +129,7 @@ func TestManyMinions(t *testing.T) {
 	bus := f.buses[0]
 	far := newLink(t, linkHost, fmt.Sprintf("%s:%d", bus.Host, daemontest.HubPort))
 	sites := map[string]*simulated{}
+	dir := t.TempDir() // removed after what follows has ended
 	ctx, stop := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	t.Cleanup(func() { stop(); work.Wait() })
@@ -148,7 +149,7 @@ func TestManyMinions(t *testing.T) {
 			host = linkHost
 		}
 		m.site, err = federation.NewSite(federation.SiteConfig{
-			Name: name, Master: name, Version: "simulated", Path: filepath.Join(t.TempDir(), "site.db"),
+			Name: name, Master: name, Version: "simulated", Path: filepath.Join(dir, name+".db"),
 			Key:    sealed.NewSealer(name, sealed.Site, func() *crypt.PrivateKey { return k }),
 			Bus:    federation.BusOptions{URLs: []string{fmt.Sprintf("tls://%s:%d", host, daemontest.HubPort)}, CAFile: bus.Path("data/hub.crt")},
 			Trusts: func(finger string) bool { return finger == f.finger }, Keep: time.Hour, Host: m, Log: slog.New(slog.DiscardHandler),
@@ -235,7 +236,7 @@ func TestManyMinions(t *testing.T) {
 		jid, _ := give(false)
 		complete(jid, count)
 	})
-	measured("10 s of presence", 0, func() { time.Sleep(min(10*time.Second, 5*cut)) })
+	measured("presence", 0, func() { time.Sleep(cut) })
 
 	// The hub is killed while a command runs.
 	jid, _ := give(true)

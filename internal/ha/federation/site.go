@@ -82,6 +82,7 @@ type siteJob struct {
 	tended    bool // deliver has looked at it
 	fresh     map[string]*value.Dict
 	confirmed map[string]bool
+	sent      map[string]time.Time // when returns were sent
 	tally     *tally
 	version   int64 // of the last summary that was sent
 	counted   int   // returns in it
@@ -121,6 +122,9 @@ const (
 	presenceEvery = 5 * time.Second
 	retryFirst    = time.Second
 	retryMost     = 30 * time.Second
+	// resendAfter is how long the hub may take to store a return before it is sent again. What a
+	// connection may have lost is sent again at once.
+	resendAfter = 30 * time.Second
 	// summaryPause is the least time between two summaries of a job.
 	summaryPause = time.Second
 	// summaryGrace is how long after the expiry of a command the summary counts as final.
@@ -299,7 +303,7 @@ func (s *Site) command(c wire.SiteCommand) bool {
 	}
 	if j != nil && j.stage != stageKept {
 		// The hub lacks the final summary.
-		j.settled, j.pause, j.tryAt = false, 0, time.Time{}
+		j.settled, j.pause, j.tryAt, j.sent = false, 0, time.Time{}, nil
 		s.mu.Unlock()
 		if c.Passing {
 			s.stored(j)
@@ -575,7 +579,7 @@ func (s *Site) expired(c *wire.SiteCommand) bool { return s.clock.now().UnixMill
 func (s *Site) retryNow() {
 	s.mu.Lock()
 	for _, j := range s.jobs {
-		j.pause, j.tryAt = 0, time.Time{}
+		j.pause, j.tryAt, j.sent = 0, time.Time{}, nil
 	}
 	s.all = true
 	s.mu.Unlock()
@@ -752,10 +756,11 @@ func (s *Site) repeat(j *siteJob) {
 		s.limited.Log(slog.LevelWarn, "cannot read the returns of a job for the hub; retrying", "jid", j.cmd.JID, "err", err)
 		return
 	}
+	now := time.Now()
 	s.mu.Lock()
 	for id, ret := range rets {
 		j.tally.add(id, ret)
-		if j.confirmed[id] {
+		if j.confirmed[id] || now.Sub(j.sent[id]) < resendAfter {
 			delete(rets, id)
 		}
 	}
@@ -790,18 +795,26 @@ func (s *Site) sendReturns(j *siteJob, rets map[string]*value.Dict) {
 	if n := int(s.conn.MaxPayload()); n > 0 {
 		limit = min(limit, n/2)
 	}
-	batch, size := value.NewDict(len(rets)), 0
-	flush := func() {
-		if batch.Len() > 0 {
-			s.send(subjectUp, kindReturns, wire.SiteReturns{JID: j.cmd.JID, Returns: batch})
-			batch, size = value.NewDict(8), 0
-		}
-	}
 	ids := make([]string, 0, len(rets))
 	for id := range rets {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
+	batch, size := value.NewDict(len(rets)), 0
+	flush := func() {
+		if batch.Len() > 0 {
+			s.send(subjectUp, kindReturns, wire.SiteReturns{JID: j.cmd.JID, Returns: batch})
+			s.mu.Lock()
+			if j.sent == nil {
+				j.sent = make(map[string]time.Time, len(ids))
+			}
+			for id := range batch.All() {
+				j.sent[value.Str(id)] = time.Now()
+			}
+			s.mu.Unlock()
+			batch, size = value.NewDict(8), 0
+		}
+	}
 	for _, id := range ids {
 		ret := rets[id]
 		n := encodedSize(ret)

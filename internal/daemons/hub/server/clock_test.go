@@ -97,6 +97,7 @@ func TestClocks(t *testing.T) {
 	}
 	hubKey := newKey()
 	finger := sealed.Fingerprint(string(hubKey.Public().PEM()))
+	dir := t.TempDir() // removed after what follows has ended
 	ctx, stop := context.WithCancel(context.Background())
 	var work sync.WaitGroup
 	t.Cleanup(func() { stop(); work.Wait() })
@@ -109,7 +110,6 @@ func TestClocks(t *testing.T) {
 	}
 
 	host := daemontest.Host()
-	dir := t.TempDir()
 	bus, err := New(hub.Options{ID: "bus", Listen: fmt.Sprintf("%s:%d", host, daemontest.HubPort), DataDir: dir, Masters: []string{finger}, MaxData: 1 << 30}, log)
 	if err != nil {
 		t.Fatal(err)

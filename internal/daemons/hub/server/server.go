@@ -22,6 +22,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -485,6 +486,9 @@ type natsLog struct {
 	causes ratelimit.Keys
 }
 
+// ports are those of clients, which differ between connections.
+var ports = regexp.MustCompile(`:[0-9]+`)
+
 func (l *natsLog) Noticef(format string, v ...any) { l.write(slog.LevelInfo, format, v) }
 func (l *natsLog) Warnf(format string, v ...any)   { l.limited(slog.LevelWarn, format, v) }
 func (l *natsLog) Fatalf(format string, v ...any)  { l.write(slog.LevelError, format, v) }
@@ -495,7 +499,7 @@ func (l *natsLog) Tracef(string, ...any)           {}
 func (l *natsLog) limited(level slog.Level, format string, v []any) {
 	// A message about a client begins with its address and a number.
 	_, cause, ok := strings.Cut(fmt.Sprintf(format, v...), " - cid:")
-	if _, rest, numbered := strings.Cut(cause, " - "); ok && numbered && !l.causes.Admit(rest, time.Now()) {
+	if _, rest, numbered := strings.Cut(cause, " - "); ok && numbered && !l.causes.Admit(ports.ReplaceAllString(rest, ""), time.Now()) {
 		return
 	}
 	l.write(level, format, v)
