@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +28,8 @@ import (
 type member struct {
 	*node
 	on      *netns.Machine
+	disk    *daemontest.FailingDisk // nil if this machine cannot have one
+	old     string                  // a copy of the disk from a while ago, "" for none
 	mu      sync.Mutex
 	orders  *json.Encoder
 	answers *json.Decoder
@@ -89,10 +92,22 @@ func (f *trouble) one() {
 	i := f.rand.IntN(len(f.masters))
 	m, other := f.masters[i], f.masters[(i+1+f.rand.IntN(len(f.masters)-1))%len(f.masters)]
 	const long = 6 * time.Second
-	kind := []string{"kill", "kill", "freeze", "freeze", "part two masters", "cut one off from masters", "cut minions off", "kill two",
-		"freeze one, kill one", "stop", "kill all"}[f.rand.IntN(11)]
+	kinds := []string{"kill", "kill", "freeze", "freeze", "part two masters", "cut one off from masters", "cut minions off", "kill two",
+		"freeze one, kill one", "stop", "kill all", "set back", "set back"}
+	if m.disk != nil {
+		kinds = append(kinds, "read-only disk")
+	}
+	kind := kinds[f.rand.IntN(len(kinds))]
 	f.counts[kind]++
 	switch kind {
+	case "set back":
+		f.setBack(m)
+	case "read-only disk":
+		m.disk.Fail()
+		f.nap(long)
+		m.Kill()
+		m.disk.Mend()
+		m.Launch()
 	case "kill":
 		m.Kill()
 		f.nap(long)
@@ -150,8 +165,78 @@ func (f *trouble) one() {
 	f.nap(long)
 }
 
+// onOwnDisk gives a master a disk that can fail, for its keys and its data, if this machine can have one.
+func (m *member) onOwnDisk(t *testing.T) {
+	t.Helper()
+	disk, err := daemontest.TryFailingDisk(t, m.Path("disk"))
+	if err != nil {
+		t.Log("no disk becomes read-only: ", err)
+		return
+	}
+	m.disk = disk
+	err = os.MkdirAll(m.Path("var/cache/salt"), 0o755)
+	for path, name := range map[string]string{"cluster": "pki", "var/cache/salt/master": "cache"} {
+		err = errors.Join(err, os.Mkdir(m.Path("disk/"+name), 0o700), os.Symlink(m.Path("disk/"+name), m.Path(path)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setBack stops a master, and starts it with the disk that it had when this was called last. What it acknowledged must be at the others: they
+// are connected, and it sends them that when it stops, if that does not take long.
+func (f *trouble) setBack(m *member) {
+	for _, o := range f.masters {
+		eventually.Nil(f.t, 2*waitLimit, o.Name+" is connected to the others", func() error {
+			out, errs, _ := o.Run(brine, "cluster", "members", "--out=json")
+			var all map[string]struct{ Up bool }
+			if err := json.Unmarshal([]byte(out), &all); err != nil {
+				return fmt.Errorf("%w: %s%s", err, out, errs)
+			}
+			for id, m := range all {
+				if !m.Up {
+					return errors.New(id)
+				}
+			}
+			return nil
+		})
+	}
+	from := time.Now()
+	m.Signal(syscall.SIGTERM)
+	m.node.Wait(waitLimit)
+	before := m.old
+	m.old = f.t.TempDir()
+	for _, dir := range []string{"cluster", "var/cache/salt/master"} {
+		if err := copyDir(m.Path(dir)+"/.", m.old+"/"+filepath.Base(dir)); err != nil {
+			f.t.Error(err)
+		}
+		if before == "" || time.Since(from) > 3*time.Second {
+			continue
+		}
+		files, err := filepath.Glob(m.Path(dir) + "/*")
+		hidden, err2 := filepath.Glob(m.Path(dir) + "/.[!.]*")
+		err = errors.Join(err, err2)
+		for _, path := range append(files, hidden...) {
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+		if err = errors.Join(err, copyDir(before+"/"+filepath.Base(dir)+"/.", m.Path(dir))); err != nil {
+			f.t.Error(err)
+		}
+		f.counts["older disks"]++
+	}
+	m.Launch()
+}
+
+func copyDir(from, to string) error {
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
 // TestManyJobsApart publishes jobs at three masters without a shared directory in turn, while at
-// random one, two or all are killed, frozen, stopped, and cut off from each other and from minions.
+// random one, two or all are killed, frozen, stopped, and cut off from each other and from minions, or one gets the disk of
+// a while ago, or a disk that becomes read-only while it runs.
 // Each job runs once on each minion, and every master shows every result. BRINE_DURABLE is the
 // number of jobs and minions, as JOBSxMINIONS, and BRINE_DURABLE_SEED selects the faults.
 func TestManyJobsApart(t *testing.T) {
@@ -176,6 +261,7 @@ func TestManyJobsApart(t *testing.T) {
 				strings.Join(slices.Delete(slices.Clone(hosts), i, i+1), ", "), n.Path("cluster"), strings.Join(hosts, ", ")))
 		n.Level, n.Within = "info", on.Within()
 		m := &member{node: n, on: on}
+		m.onOwnDisk(t)
 		m.Launch()
 		m.speaker(t)
 		f.masters = append(f.masters, m)
