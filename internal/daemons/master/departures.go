@@ -61,6 +61,9 @@ const (
 	saveEvery = time.Minute
 	// maxDepartures bounds the file in bytes.
 	maxDepartures = 64 << 20
+	// awayTime bounds how long the answer to a publication waits for other masters: one of them may
+	// have just lost its power.
+	awayTime = 250 * time.Millisecond
 	// departedTime bounds a question to other masters.
 	departedTime = 2 * time.Second
 )
@@ -114,6 +117,8 @@ func (d *departures) away(ctx context.Context, ids []string) *value.Dict {
 		for id := range since {
 			asked = append(asked, id)
 		}
+		ctx, cancel := context.WithTimeout(ctx, awayTime)
+		defer cancel()
 		left, here, all := d.others.ask(ctx, asked)
 		if !all {
 			return nil
