@@ -104,20 +104,25 @@ func (g Keyrings) run(ctx context.Context, c *fn.Call, a KeyringArgs, create boo
 var trusts = map[string]string{"e": "Expired", "q": "Unknown", "n": "Not Trusted", "f": "Fully Trusted", "m": "Marginally Trusted",
 	"u": "Ultimately Trusted", "r": "Revoked", "-": "Unknown"}
 
+// fields returns a function that returns a field of a line with colons, "" for one that is missing.
+func fields(line string) func(i int) string {
+	f := strings.Split(strings.TrimRight(line, "\n"), ":")
+	return func(i int) string {
+		if i < len(f) {
+			return unescape(f[i])
+		}
+		return ""
+	}
+}
+
 // readKeyring reads the listing of keys with colons.
 func readKeyring(text string) *value.List {
 	keys := &value.List{}
 	var key *value.Dict
 	wanted := false // the next fingerprint is that of the key
 	for line := range strings.Lines(text) {
-		f := strings.Split(strings.TrimRight(line, "\n"), ":")
-		at := func(i int) string {
-			if i < len(f) {
-				return unescape(f[i])
-			}
-			return ""
-		}
-		switch f[0] {
+		at := fields(line)
+		switch at(0) {
 		case "pub", "sec":
 			key, wanted = value.DictOf("keyid", at(4), "fingerprint", "", "uids", &value.List{}), true
 			setDate(key, "expires", at(6))

@@ -483,14 +483,8 @@ func readFound(text string) *value.List {
 	keys := &value.List{}
 	var key *value.Dict
 	for line := range strings.Lines(text) {
-		f := strings.Split(strings.TrimRight(line, "\n"), ":")
-		at := func(i int) string {
-			if i < len(f) {
-				return unescape(f[i])
-			}
-			return ""
-		}
-		switch f[0] {
+		at := fields(line)
+		switch at(0) {
 		case "pub":
 			key = value.DictOf("keyid", at(1), "uids", &value.List{})
 			setDate(key, "expires", at(5))
