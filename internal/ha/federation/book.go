@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -92,16 +93,38 @@ const maxChanges = 1000
 // waiting are the changes of the next transaction. Only the last change of a record counts.
 type waiting struct {
 	content map[place][]byte
-	done    map[place][]chan error
+	// kept are the last changes that no caller waits for: they stay if the transaction fails.
+	kept map[place][]byte
+	done map[place][]chan error
 }
 
-func newWaiting() *waiting { return &waiting{map[place][]byte{}, map[place][]chan error{}} }
+func newWaiting() *waiting {
+	return &waiting{map[place][]byte{}, map[place][]byte{}, map[place][]chan error{}}
+}
 
 func (w *waiting) add(c change) {
 	w.content[c.place] = c.content
-	if c.done != nil {
+	if c.done == nil {
+		w.kept[c.place] = c.content
+	} else {
 		w.done[c.place] = append(w.done[c.place], c.done)
 	}
+}
+
+// answer passes the result of a transaction to the callers that wait, who repeat what failed.
+func (w *waiting) answer(err error) {
+	for _, all := range w.done {
+		for _, done := range all {
+			done <- err
+		}
+	}
+	clear(w.done)
+	clear(w.content)
+	if err == nil {
+		clear(w.kept)
+		return
+	}
+	maps.Copy(w.content, w.kept)
 }
 
 func (b *book) run() {
@@ -166,19 +189,11 @@ func (b *book) flush(w *waiting) (retry <-chan time.Time) {
 		}
 		return nil
 	})
-	if err == nil {
-		clear(w.content)
-	} else {
+	if err != nil {
 		b.limited.Log(slog.LevelError, "cannot store what happened to commands of the federation; retrying", "err", err)
 		retry = time.After(flushRetry)
 	}
-	for at, all := range w.done {
-		delete(w.content, at) // the caller repeats it
-		for _, done := range all {
-			done <- err
-		}
-	}
-	clear(w.done)
+	w.answer(err)
 	return retry
 }
 

@@ -1,14 +1,21 @@
 package federation
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
 
 	"brine/internal/net/wire"
+	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
+	"brine/internal/store/boltfile"
 	"brine/test/fuzztest"
 )
 
@@ -131,6 +138,68 @@ func TestBook(t *testing.T) {
 		}
 	}); err != nil || n != 99 {
 		t.Errorf("%d records: %v", n, err)
+	}
+}
+
+// TestBookFails: a change that no caller waits for is stored after a failed flush, even if a change of
+// the same record was in it for which a caller waits. That one is not stored: the caller repeats it.
+func TestBookFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	b, err := openBook(path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(b.put(jobsBucket, "gone", value.DictOf("by", "before")), b.close()); err != nil {
+		t.Fatal(err)
+	}
+	later := func(key, by string) change {
+		c := change{place: place{jobsBucket, key}}
+		if by != "" {
+			c.content, err = msgpack.Marshal(value.DictOf("by", by), msgpack.NewSpec)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return c
+	}
+	var waits []chan error
+	put := func(key string) change {
+		c := later(key, "put")
+		c.done = make(chan error, 1)
+		waits = append(waits, c.done)
+		return c
+	}
+	w := newWaiting()
+	for _, c := range []change{
+		later("first", "later"), put("first"),
+		put("last"), later("last", "later"),
+		later("both", "older"), put("both"), later("both", "later"), put("both"),
+		put("alone"),
+		put("gone"), later("gone", ""),
+	} {
+		w.add(c)
+	}
+	if b.flush(w) == nil { // the file is closed
+		t.Fatal("a failed flush is not repeated")
+	}
+	for _, done := range waits {
+		if err := <-done; err == nil {
+			t.Error("a caller that waits does not get the error")
+		}
+	}
+	if b.file, err = boltfile.Open(path, bolt.Options{Timeout: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	defer b.file.Close()
+	if b.flush(w) != nil || len(w.content)+len(w.kept) > 0 {
+		t.Error("the second flush fails")
+	}
+	got := map[string]string{}
+	if err := b.each(jobsBucket, "", func(key string, d *value.Dict) { got[key] = value.Str(d.At("by")) }); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]string{"first": "later", "last": "later", "both": "later"}; !maps.Equal(got, want) {
+		t.Errorf("stored: %v, not %v", got, want)
 	}
 }
 
