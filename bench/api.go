@@ -19,6 +19,7 @@ import (
 
 	"brine/bench/system"
 	"brine/internal/call/client"
+	"brine/internal/host/freeport"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 )
@@ -38,7 +39,7 @@ const apiClients = 500
 
 // runAPI measures the cost that salt-api adds to a command, and that of 500 readers of its events.
 func runAPI(ctx context.Context, b *bench, k kind) error {
-	ports, err := freePorts(1)
+	ports, err := freeport.TCP(1)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"brine/bench/simulate"
 	"brine/bench/system"
+	"brine/internal/host/freeport"
 )
 
 // runCluster compares the cost of a return at a single master, at a cluster of one, and at three
@@ -99,7 +100,7 @@ func clusterReturns(ctx context.Context, b *bench, k kind, masters int, shared s
 		if err != nil {
 			return c, err
 		}
-		ports, err := freePorts(4)
+		ports, err := freeport.TCP(4)
 		if err != nil {
 			return c, err
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -19,6 +18,7 @@ import (
 
 	"brine/bench/simulate"
 	"brine/bench/system"
+	"brine/internal/host/freeport"
 	"brine/internal/net/event"
 	"brine/internal/net/transport"
 	"brine/internal/net/transport/tcp"
@@ -138,7 +138,7 @@ func (b *bench) newMaster(k kind, tr string, minions int, more string) (*master,
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(3)
+	ports, err := freeport.TCP(3)
 	if err != nil {
 		return nil, err
 	}
@@ -295,22 +295,4 @@ func (m *master) settled() (time.Duration, error) {
 func (m *master) remove() {
 	m.stop()
 	os.RemoveAll(m.dir)
-}
-
-// freePorts looks for free ports, below those that the system assigns to connections, so that they
-// are still free when a master is restarted.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range 1000 {
-		port := 15000 + rand.IntN(15000)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue
-		}
-		defer l.Close()
-		if ports = append(ports, port); len(ports) == n {
-			return ports, nil
-		}
-	}
-	return nil, errors.New("found no free ports")
 }

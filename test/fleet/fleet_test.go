@@ -21,6 +21,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/daemons/master"
 	"brine/internal/daemons/minion"
+	"brine/internal/host/freeport"
 	"brine/internal/net/channel"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
@@ -119,7 +120,12 @@ func masterConfig(t testing.TB, dir, name, tr string) (master.Config, *logBuffer
 	cfg := master.Config{ID: name, PKIDir: filepath.Join(dir, "pki"), CacheDir: filepath.Join(dir, "cache"), User: "root", Opts: value.NewDict(0)}
 	defaults(t, &cfg.Options, &cfg.Channel, &cfg.Publish, &cfg.Keys, &cfg.Cache, &cfg.Jobs, &cfg.Events)
 	cfg.Events.SockDir = filepath.Join(dir, "sock")
-	cfg.Listen = []master.Listen{{Transport: transportOf(t, tr, log), Publish: "127.0.0.1:0", Request: "127.0.0.1:0",
+	ports, err := freeport.TCP(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Listen = []master.Listen{{Transport: transportOf(t, tr, log), Publish: fmt.Sprintf("127.0.0.1:%d", ports[0]),
+		Request: fmt.Sprintf("127.0.0.1:%d", ports[1]),
 		Options: transport.ListenOptions{Filter: tr == "tcp"}}}
 	return cfg, buf, log
 }

@@ -2,12 +2,14 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"brine/internal/daemons/minion"
+	"brine/internal/host/freeport"
 	"brine/internal/net/handshake"
 	"brine/test/eventually"
 )
@@ -111,18 +113,17 @@ func TestReasonsAfterFailedLookups(t *testing.T) {
 	var up atomic.Bool
 	var down atomic.Bool
 	good := nameServer(t, &down)
-	closed, err := net.ListenPacket("udp", "127.0.0.1:0")
+	closed, err := freeport.UDP(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed.Close()
 	w := startMinion(t, "w1", "zeromq", nil, func(c *minion.Config) {
 		c.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 			if up.Load() {
 				return good.Dial(ctx, network, address)
 			}
 			var d net.Dialer
-			return d.DialContext(ctx, "udp", closed.LocalAddr().String())
+			return d.DialContext(ctx, "udp", fmt.Sprintf("127.0.0.1:%d", closed[0]))
 		}}
 		_, port, _ := net.SplitHostPort(one.req)
 		c.Options.Master = minion.Masters{"m1.example.com.:" + port}

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/host/freeport"
 	"brine/test/tools"
 )
 
@@ -434,9 +435,12 @@ func Rabbit(t testing.TB) (s *Server, env []string) {
 	const bin = "/usr/lib/rabbitmq/bin/"
 	tools.Need(t, "rabbitmq-server", bin+"rabbitmq-server")
 	s = &Server{Name: "rabbitmq-server", Host: address(), Port: 5672, Dir: directory(t, nil)}
-	port := 20000 + 2*rand.IntN(5000)
-	env = []string{"HOME=" + s.Dir, "ERL_EPMD_PORT=" + strconv.Itoa(port), "RABBITMQ_DIST_PORT=" + strconv.Itoa(port+1), "RABBITMQ_NODENAME=test" +
-		strconv.Itoa(port) + "@localhost",
+	ports, err := freeport.TCP(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env = []string{"HOME=" + s.Dir, "ERL_EPMD_PORT=" + strconv.Itoa(ports[0]), "RABBITMQ_DIST_PORT=" + strconv.Itoa(ports[1]), "RABBITMQ_NODENAME=test" +
+		strconv.Itoa(ports[0]) + "@localhost",
 		"RABBITMQ_NODE_IP_ADDRESS=" + s.Host, "RABBITMQ_NODE_PORT=" + strconv.Itoa(s.Port), "RABBITMQ_MNESIA_BASE=" + s.Dir + "/data", "RABBITMQ_LOG_BASE=" +
 			s.Dir + "/log",
 		"RABBITMQ_ENABLED_PLUGINS_FILE=" + s.Dir + "/plugins", "RABBITMQ_CONFIG_FILE=" + s.Dir + "/none", "LC_ALL=C.UTF-8",

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/host/freeport"
 	"brine/test/tools"
 )
 
@@ -112,12 +113,11 @@ func slapd(t *testing.T) string {
 	}
 	// A port that is free now may be taken by the time slapd binds it.
 	for range 5 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		ports, err := freeport.TCP(1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		addr := l.Addr().String()
-		l.Close()
+		addr := fmt.Sprintf("127.0.0.1:%d", ports[0])
 		ctx, stop := context.WithCancel(context.Background())
 		cmd := exec.CommandContext(ctx, program, "-f", conf, "-h", "ldap://"+addr, "-d", "0")
 		if err := cmd.Start(); err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"brine/internal/cli/frame"
+	"brine/internal/host/freeport"
 )
 
 // programEnv makes the test binary run as the named program.
@@ -69,14 +70,9 @@ func newPlace(t *testing.T, more string) *place {
 
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	ports, err := freeport.TCP(n)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return ports
 }

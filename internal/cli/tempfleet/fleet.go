@@ -19,6 +19,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"brine/internal/host/freeport"
 )
 
 // Patience is the timeout of every wait. Even a busy machine does not need longer.
@@ -130,22 +132,8 @@ func prepare(ports int) (f *Fleet, self string, free []int, err error) {
 	if err != nil {
 		return nil, "", nil, err
 	}
-	free, err = freePorts(ports)
+	free, err = freeport.TCP(ports)
 	return &Fleet{Dir: dir}, self, free, err
-}
-
-// freePorts asks the system for free ports.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
 
 // configure writes the configuration file that the programs read with -c.
@@ -184,7 +172,7 @@ func (d *Daemon) Start() error {
 // AddAPIs prepares a salt-api without TLS for each master. Their consoles know each other. It
 // returns their URLs.
 func (f *Fleet) AddAPIs() (urls []string, err error) {
-	ports, err := freePorts(len(f.Masters))
+	ports, err := freeport.TCP(len(f.Masters))
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/host/freeport"
 	"brine/internal/net/crypt"
 	"brine/internal/net/handshake"
 	"brine/internal/net/transport"
@@ -49,8 +50,13 @@ type place struct {
 }
 
 func newPlace(t *testing.T, tr transport.Transport) *place {
+	t.Helper()
+	ports, err := freeport.TCP(2)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return &place{tr: tr, key: private(t, "master"), book: newBook(), sessions: t.TempDir(), opts: Options{MinimumAuthVersion: 3},
-		pub: "127.0.0.1:0", req: "127.0.0.1:0"}
+		pub: fmt.Sprintf("127.0.0.1:%d", ports[0]), req: fmt.Sprintf("127.0.0.1:%d", ports[1])}
 }
 
 func (p *place) start(t *testing.T) *master {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/host/freeport"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
 	"brine/test/fuzztest"
@@ -130,12 +130,11 @@ func TestEnter(t *testing.T) {
 // freePort returns a free UDP port.
 func freePort(t *testing.T) int {
 	t.Helper()
-	c, err := net.ListenUDP("udp4", nil)
+	ports, err := freeport.UDP(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
-	return c.LocalAddr().(*net.UDPAddr).Port
+	return ports[0]
 }
 
 func serve(t *testing.T, o Options, at string) {

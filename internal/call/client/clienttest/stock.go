@@ -3,7 +3,6 @@ package clienttest
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/host/freeport"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
@@ -39,7 +39,11 @@ func StartStock(t testing.TB) *Stock {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s.Dir = dir
-	publish, ret := freePort(t), freePort(t)
+	ports, err := freeport.TCP(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish, ret := ports[0], ports[1]
 	caller := os.Getenv("USER")
 	if os.Getuid() == 0 || caller == "" {
 		caller = "root"
@@ -63,15 +67,6 @@ func StartStock(t testing.TB) *Stock {
 	s.daemon("salt-minion")
 	s.await(events, "salt/minion/"+s.Minion+"/start")
 	return s
-}
-
-func freePort(t testing.TB) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // daemon starts one of Salt's programs and stops it with the test.

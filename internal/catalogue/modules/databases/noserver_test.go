@@ -4,27 +4,24 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"brine/internal/call/fn"
 	"brine/internal/host"
+	"brine/internal/host/freeport"
 	"brine/internal/py/value"
 )
 
 // TestServerIsAway calls functions for a server that does not run. The error
 // carries what stock Salt 3007.10 returned, for templates.
 func TestServerIsAway(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := freeport.TCP(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	port := ports[0]
 	statements := filepath.Join(t.TempDir(), "statements")
 	if err := os.WriteFile(statements, []byte("SELECT 1;\n"), 0o600); err != nil {
 		t.Fatal(err)

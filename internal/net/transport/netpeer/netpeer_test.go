@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/host/freeport"
 	"brine/internal/net/transport"
 )
 
@@ -139,12 +140,11 @@ func TestDialFromAPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	probe, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := freeport.TCP(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	local := probe.Addr()
-	probe.Close()
+	local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: ports[0]}
 	go func() {
 		for {
 			c, err := l.Accept()

@@ -248,7 +248,7 @@ func testTimedOutRequest(t *testing.T, tr transport.Transport) {
 }
 
 func testRestart(t *testing.T, tr transport.Transport) {
-	first := serveRequests(t, tr, "127.0.0.1:0", transport.ListenOptions{}, echo)
+	first := serveRequests(t, tr, freeAddress(t), transport.ListenOptions{}, echo)
 	r := requester(t, tr, first.addr, transport.DialOptions{DialTimeout: time.Second})
 	mustEcho(t, r, Text("first"))
 	first.stop()

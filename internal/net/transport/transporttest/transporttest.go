@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/host/freeport"
 	"brine/internal/net/transport"
 	"brine/test/eventually"
 )
@@ -357,12 +358,22 @@ func testPortInUse(t *testing.T, tr transport.Transport) {
 	check("ListenPublish", err)
 }
 
-func testCloseUnserved(t *testing.T, tr transport.Transport) {
-	s, err := tr.ListenRequests("127.0.0.1:0", transport.ListenOptions{})
+// freeAddress returns a free address for a server that listens on it twice.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	ports, err := freeport.TCP(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := s.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", ports[0])
+}
+
+func testCloseUnserved(t *testing.T, tr transport.Transport) {
+	addr := freeAddress(t)
+	s, err := tr.ListenRequests(addr, transport.ListenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

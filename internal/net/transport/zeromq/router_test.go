@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/host/freeport"
 	"brine/internal/net/transport"
 	"brine/test/eventually"
 )
@@ -509,12 +510,11 @@ func TestRequesterHeartbeats(t *testing.T) {
 
 func TestFixedLocalPort(t *testing.T) {
 	s := serveRequests(t, transport.ListenOptions{}, echo)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	ports, err := freeport.TCP(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	local := free.Addr()
-	free.Close()
+	local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: ports[0]}
 	r := newRequester(s.Addr().String(), transport.DialOptions{LocalAddr: local})
 	defer r.Close()
 	var wg sync.WaitGroup
