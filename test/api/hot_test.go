@@ -43,6 +43,15 @@ func TestV1HotMasters(t *testing.T) {
 			return m.State == "down" && m.Problem != ""
 		})
 	})
+	type record struct{ User, Fun, Result, Auth, Master, Problem string }
+	audit := func(query string) (rows []record) {
+		t.Helper()
+		s.get(admin, "/v1/audit?"+query, &rows)
+		return rows
+	}
+	if rows := audit("fun=nothing"); len(rows) != 1 || !strings.HasPrefix(rows[0].Master, two) || rows[0].Result != "no answer" || rows[0].Problem == "" {
+		t.Errorf("audit without the second master: %+v", rows)
+	}
 	// With another key it is refused.
 	second.Start()
 	eventually.Nil(t, time.Minute, "a foreign master is refused", func() error {
@@ -131,6 +140,21 @@ func TestV1HotMasters(t *testing.T) {
 	if !strings.Contains(out, `"user": "admin"`) || !strings.Contains(out, "hot master master") {
 		t.Errorf("audit of the second master: %s", out)
 	}
+	// One query has the records of both masters.
+	byMaster := map[string]int{}
+	for _, r := range audit("fun=key.accept_dict&user=admin") {
+		byMaster[r.Master+" "+r.Result]++
+	}
+	if byMaster["master done"] == 0 || byMaster["second done"] == 0 || len(byMaster) != 2 {
+		t.Errorf("audit of both masters: %v", byMaster)
+	}
+	if rows := audit("fun=key.accept_dict&user=admin&here=true"); len(rows) == 0 || slices.ContainsFunc(rows, func(r record) bool { return r.Master != "" }) {
+		t.Errorf("audit of this master alone: %+v", rows)
+	}
+	out, errs, code := second.Run(daemontest.Brine, "salt-run", "audit.list", "fun=key.accept_dict", "--out=json")
+	if !strings.Contains(out, `"master": "master"`) || !strings.Contains(out, `"master": "second"`) || code != 0 {
+		t.Errorf("audit of both masters at the second, code %d: %s%s", code, out, errs)
+	}
 
 	// What users save is at both.
 	if a := s.do("POST", "/v1/saved", `{"kind": "target", "name": "web", "public": true, "data": {"tgt": "web*"}}`, "Content-Type", asJSON,
@@ -156,6 +180,13 @@ func TestV1HotMasters(t *testing.T) {
 	masters("the second is down", func(top topology) bool {
 		return len(top.Masters) == 2 && top.Masters[1].State == "down" && top.Masters[1].Problem != ""
 	})
+	if rows := audit("fun=key.accept_dict"); len(rows) < 2 || rows[0].Master != "second" || rows[0].Result != "no answer" || rows[0].Problem == "" ||
+		rows[1].Master != "master" {
+		t.Errorf("audit with a dead master: %+v", rows)
+	}
+	if out, _, code := s.master.Run(daemontest.Brine, "salt-run", "audit.list", "--out=json"); code != 1 || !strings.Contains(out, "no answer") {
+		t.Errorf("audit with a dead master, code %d: %s", code, out)
+	}
 	decide(`{"action":"reject","ids":["alpha"]}`, `{"id": "alpha", "state": "rejected", "done": true, "masters": {"second": {"done": false, "reason": "`)
 	if s.get(admin, "/v1/keys", &keys); keys.Problems["second"] == "" {
 		t.Errorf("keys: %+v", keys)

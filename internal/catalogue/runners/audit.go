@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"brine/internal/call/audit"
@@ -17,22 +16,20 @@ import (
 type Audits interface {
 	// Find returns the newest records of this master, newest first.
 	Find(audit.Query) ([]*value.Dict, error)
-	// Ask returns those of another member of the cluster.
-	Ask(ctx context.Context, master string, q audit.Query) ([]*value.Dict, error)
+	// Others asks the other masters of the cluster, or those of hot_masters, all at the same time. own is
+	// this master's id, "" if it is alone. silent has the reason for each master that does not answer.
+	Others(ctx context.Context, q audit.Query) (own string, byMaster map[string][]*value.Dict, silent map[string]string)
 }
 
-type auditing struct {
-	logs    Audits
-	cluster *Clustering
-}
+type auditing struct{ logs Audits }
 
 func init() { runners.Register("audit", auditModule) }
 
 func auditModule(d Deps) fn.Module {
 	return fn.Module{Name: "audit", Doc: `The audit logs: who called what on the masters, and with which result.`, Funcs: []fn.Func{
-		fn.Of("list", auditing{d.Audits, d.Cluster}.list, `Return the newest requests of users to this master, or to all masters of its cluster, newest first.
+		fn.Of("list", auditing{d.Audits}.list, `Return the newest requests of users to this master, or to all masters of its cluster or of hot_masters, newest first.
 
-In a cluster each record names its master. A master that does not answer has a record with the result "no answer" and the reason as problem, and the
+With several masters each record names its master. A master that does not answer has a record with the result "no answer" and the reason as problem, and the
 return code is 1. here=True asks this master alone.`,
 			fn.Example("salt-run audit.list"), fn.Example("salt-run audit.list user=alice limit=10"), fn.Example("salt-run audit.list result=denied"),
 			fn.Example("salt-run audit.list here=True")),
@@ -56,11 +53,16 @@ const resultSilent = "no answer"
 func (a auditing) list(ctx context.Context, c *fn.Call, x auditArgs) (*value.List, error) {
 	q := audit.Query{User: x.User, Fun: x.Fun, Result: x.Result, Limit: x.Limit}
 	found, err := a.logs.Find(q)
-	if a.cluster == nil || x.Here || err != nil {
+	if x.Here || err != nil {
 		return listed(found), err
 	}
-	all, silent := a.ask(ctx, q)
-	all[a.cluster.ID] = found
+	ctx, cancel := context.WithTimeout(ctx, auditTime)
+	defer cancel()
+	own, all, silent := a.logs.Others(ctx, q)
+	if own == "" {
+		return listed(found), nil
+	}
+	all[own] = found
 	now := event.Stamp(time.Now())
 	var out []*value.Dict
 	for _, id := range slices.Sorted(maps.Keys(silent)) {
@@ -68,36 +70,6 @@ func (a auditing) list(ctx context.Context, c *fn.Call, x auditArgs) (*value.Lis
 		out = append(out, value.DictOf("time", now, "user", "", "result", resultSilent, "master", id, "problem", silent[id]))
 	}
 	return listed(append(out, q.Merge(all)...)), nil
-}
-
-// ask asks the other members at the same time. silent has the reason for each one that does not
-// answer.
-func (a auditing) ask(ctx context.Context, q audit.Query) (all map[string][]*value.Dict, silent map[string]string) {
-	ctx, cancel := context.WithTimeout(ctx, auditTime)
-	defer cancel()
-	all, silent = map[string][]*value.Dict{}, map[string]string{}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for _, m := range a.cluster.Members() {
-		if m.Gone {
-			continue
-		}
-		wg.Go(func() {
-			records, err := a.logs.Ask(ctx, m.ID, q)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-				all[m.ID] = records
-			case m.Problem != "":
-				silent[m.ID] = m.Problem
-			default:
-				silent[m.ID] = err.Error()
-			}
-		})
-	}
-	wg.Wait()
-	return all, silent
 }
 
 func listed(records []*value.Dict) *value.List {

@@ -2,9 +2,10 @@ package master
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
-	"brine/internal/base/salt"
 	"brine/internal/call/audit"
 	"brine/internal/ha/cluster"
 	"brine/internal/net/wire"
@@ -14,14 +15,16 @@ import (
 // askAudit is the query among masters for their audit logs.
 const askAudit = "audit"
 
-// audits finds records in the audit logs of the masters of a cluster.
+// audits finds records in the audit logs of this master and of those that it works with.
 type audits struct {
 	*audit.Log
-	cluster *cluster.Cluster // nil for a standalone master
+	id      string           // of this master
+	cluster *cluster.Cluster // nil without a cluster
+	hot     *hotMasters      // nil without hot_masters
 }
 
-// answer answers another member. It may read all that this master's own users may: members trust
-// each other.
+// answer answers another member of the cluster or hot master. It may read all that this master's
+// own users may: these masters trust each other.
 func (a audits) answer(arg *value.Dict) *value.Dict {
 	var q wire.AuditQuestion
 	wire.View(arg, &q)
@@ -36,26 +39,63 @@ func (a audits) answer(arg *value.Dict) *value.Dict {
 	return wire.Encode(&answer)
 }
 
-// Ask returns the records of another member.
-func (a audits) Ask(ctx context.Context, master string, q audit.Query) ([]*value.Dict, error) {
-	d, err := a.cluster.Queries.AskOne(ctx, master, askAudit,
-		wire.Encode(&wire.AuditQuestion{User: q.User, Fun: q.Fun, Result: q.Result, Limit: int64(q.Limit)}))
+// Others implements runners.Audits.
+func (a audits) Others(ctx context.Context, q audit.Query) (own string, byMaster map[string][]*value.Dict, silent map[string]string) {
+	byMaster, silent = map[string][]*value.Dict{}, map[string]string{}
+	question := wire.Encode(&wire.AuditQuestion{User: q.User, Fun: q.Fun, Result: q.Result, Limit: int64(q.Limit)})
+	switch {
+	case a.cluster != nil:
+		a.members(ctx, question, byMaster, silent)
+	case a.hot != nil:
+		a.hot.each(ctx, hotTime, askAudit, question, func(id string, data *value.Dict, err error) { keepAudit(id, data, err, byMaster, silent) })
+	default:
+		return "", nil, nil
+	}
+	return a.id, byMaster, silent
+}
+
+// members asks the other members of the cluster.
+func (a audits) members(ctx context.Context, question *value.Dict, byMaster map[string][]*value.Dict, silent map[string]string) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, m := range a.cluster.Members() {
+		if m.Gone {
+			continue
+		}
+		wg.Go(func() {
+			data, err := a.cluster.Queries.AskOne(ctx, m.ID, askAudit, question)
+			if err != nil && m.Problem != "" {
+				err = errors.New(m.Problem)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			keepAudit(m.ID, data, err, byMaster, silent)
+		})
+	}
+	wg.Wait()
+}
+
+// keepAudit stores another master's answer, or why there is none.
+func keepAudit(id string, data *value.Dict, err error, byMaster map[string][]*value.Dict, silent map[string]string) {
 	if err != nil {
-		return nil, err
+		silent[id] = fmt.Sprintf("%.300s", err.Error())
+		return
 	}
 	var answer wire.AuditAnswer
-	wire.View(d, &answer)
+	wire.View(data, &answer)
 	switch {
 	case answer.Failure != "":
-		return nil, fmt.Errorf("it cannot read its audit log: %s", answer.Failure)
+		silent[id] = "it cannot read its audit log: " + answer.Failure
+		return
 	case answer.Records == nil:
-		return nil, salt.Errorf(salt.Unavailable, "its version cannot be asked for its audit log; upgrade it")
+		silent[id] = "its version cannot be asked for its audit log; upgrade it"
+		return
 	}
-	var out []*value.Dict
+	records := []*value.Dict{}
 	for _, x := range answer.Records.Items[:min(len(answer.Records.Items), audit.MaxRecords)] {
 		if d, ok := x.(*value.Dict); ok {
-			out = append(out, d)
+			records = append(records, d)
 		}
 	}
-	return out, nil
+	byMaster[id] = records
 }

@@ -43,6 +43,7 @@ type hotMasters struct {
 	settings *settings
 	wheels   *wheelCalls
 	recorder *recorder
+	audits   audits // of this master alone
 	log      *ratelimit.Log
 
 	server *hotlink.Server
@@ -97,6 +98,9 @@ const (
 	// maxHotPeers bounds the option.
 	maxHotPeers = 32
 )
+
+// errItself is the error of an entry of hot_masters that names this master.
+var errItself = salt.Errorf(salt.Invalid, "this is the master itself, or one with the same id: remove it from hot_masters, or set another id")
 
 // link creates the links to other masters.
 func (h *hotMasters) link(addresses []string, dial func(addr string) transport.Requester, shared *crypt.PrivateKey) (err error) {
@@ -202,7 +206,7 @@ func (h *hotMasters) ask(ctx context.Context, p *hotPeer) (more bool) {
 	defer cancel()
 	id, data, err := p.client.Ask(ctx, askHotPicture, wire.Encode(&q))
 	if err == nil && id == h.id {
-		err = salt.Errorf(salt.Invalid, "this is the master itself, or one with the same id: remove it from hot_masters, or set another id")
+		err = errItself
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -308,6 +312,8 @@ func (h *hotMasters) answer(from, name string, arg *value.Dict) (*value.Dict, er
 			return nil, err
 		}
 		return h.decide(from, &q)
+	case askAudit:
+		return h.audits.answer(arg), nil
 	}
 	return nil, salt.Errorf(salt.NotFound, "unknown question %.64q: the masters have different versions", name)
 }
@@ -666,12 +672,18 @@ func (h *hotMasters) each(ctx context.Context, within time.Duration, name string
 	var mu sync.Mutex
 	for _, p := range h.peers {
 		wait.Go(func() {
-			_, data, err := p.client.Ask(ctx, name, arg)
+			answered, data, err := p.client.Ask(ctx, name, arg)
 			if data == nil {
 				data = value.NewDict(0)
 			}
+			if err == nil && answered == h.id {
+				err = errItself
+			}
 			p.mu.Lock()
 			id := cmp.Or(p.id, p.address)
+			if err == nil {
+				id = answered // it may have answered no question for its picture yet
+			}
 			p.mu.Unlock()
 			mu.Lock()
 			defer mu.Unlock()

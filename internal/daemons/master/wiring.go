@@ -351,7 +351,8 @@ func (m *Master) linkHotMasters() error {
 	m.hot = &hotMasters{
 		id: m.cfg.ID, boot: hotlink.NewBoot(), began: m.began, presence: m.presence, reports: m.reports, keys: m.keys, hashType: o.HashType,
 		runs: m.lastRuns, saved: m.saved,
-		settings: m.settings, wheels: m.wheels, recorder: m.recorder, log: ratelimit.NewLog(m.log, 10, time.Minute),
+		settings: m.settings, wheels: m.wheels, recorder: m.recorder, audits: audits{Log: m.audit},
+		log: ratelimit.NewLog(m.log, 10, time.Minute),
 	}
 	return m.hot.link(o.HotMasters, func(entry string) transport.Requester {
 		return first.Transport.NewRequester(hotAddress(entry, port), transport.DialOptions{TLS: conf, MaxMessage: hotlink.MaxMessage + 1024, DialTimeout: hotTime})
@@ -516,7 +517,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Bus:     m.bus,
 		Serves:  runnerServes{m.settings, m.files, m.templates, m.rescanModules},
 		Wheels:  func() *value.Dict { return m.wheels.registry.Docs() },
-		Audits:  audits{m.audit, m.cluster},
+		Audits:  audits{m.audit, m.cfg.ID, m.cluster, m.hot},
 		Here: (&orchestra{
 			id: m.cfg.ID, cacheDir: m.cfg.CacheDir, ctx: m.life.context, settings: m.settings, templates: m.templates, bus: m.bus, log: m.log,
 			runners: func() *fn.Registry { return m.runners.registry }, orders: within{m.inside, processUser(), "orchestration"}.client,
@@ -659,7 +660,7 @@ func (m *Master) runCluster(ctx context.Context) error {
 		return d
 	})
 	c.Queries.AnswerWith(askHealth, m.health.own)
-	c.Queries.AnswerWith(askAudit, audits{m.audit, c}.answer)
+	c.Queries.AnswerWith(askAudit, audits{Log: m.audit}.answer)
 	c.Queries.AnswerWith(askStandings, m.reports.answer)
 	c.Queries.AnswerWith(askFetched, m.files.toldFetched)
 	c.Queries.AnswerWith(askDeparted, m.departures.answer)
