@@ -16,6 +16,7 @@ import (
 	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
+	"brine/internal/ha/cluster/limitlog"
 	"brine/internal/net/sealed"
 	"brine/internal/net/wire"
 	"brine/internal/py/value"
@@ -111,16 +112,19 @@ type Hub struct {
 	cfg     HubConfig
 	log     *slog.Logger
 	limited *ratelimit.Log
-	book    *book
-	keys    *keystore.Store
-	conn    *nats.Conn
-	opener  *sealed.Opener
-	ctx     context.Context
-	work    sync.WaitGroup
-	streams wait.Wakeup
-	clock   *hubClock
-	peers   *hubPeers
-	news    atomic.Bool // the list of sites has to be sent
+	// Messages that peers cause do not count for limited, and one error of the streams does not hide another.
+	refusals *ratelimit.Log
+	causes   *limitlog.Log
+	book     *book
+	keys     *keystore.Store
+	conn     *nats.Conn
+	opener   *sealed.Opener
+	ctx      context.Context
+	work     sync.WaitGroup
+	streams  wait.Wakeup
+	clock    *hubClock
+	peers    *hubPeers
+	news     atomic.Bool // the list of sites has to be sent
 
 	mu     sync.Mutex
 	jobs   map[string]*Command
@@ -138,6 +142,7 @@ const maxPendingSites = 100
 func NewHub(cfg HubConfig) (*Hub, error) {
 	h := &Hub{
 		cfg: cfg, log: cfg.Log.With("component", "federation"), limited: ratelimit.NewLog(cfg.Log, 3, time.Minute), jobs: map[string]*Command{},
+		refusals: ratelimit.NewLog(cfg.Log, 3, time.Minute), causes: limitlog.New(cfg.Log),
 		owners: map[string]string{}, sites: map[string]*siteState{}, made: map[string]bool{}, streams: wait.NewWakeup(), ctx: context.Background(),
 		clock: newHubClock(cfg.Key),
 	}
@@ -329,7 +334,7 @@ func (h *Hub) prepare(ctx context.Context) {
 		}
 		if missing := h.withoutConsumer(sites); len(missing) > 0 {
 			if err := makeStreams(h.conn, h.cfg.Replicas, missing); err != nil {
-				h.limited.Log(slog.LevelWarn, "the bus keeps nothing for sites that are unreachable; the masters repeat it themselves", "err", err)
+				h.causes.Warn(err.Error(), "the bus keeps nothing for sites that are unreachable; the masters repeat it themselves", "err", err)
 				pause = 2 * time.Second
 				continue
 			}
@@ -390,7 +395,7 @@ func (h *Hub) take(m *nats.Msg) {
 	}
 	if err != nil {
 		h.refused.Add(1)
-		h.limited.Log(slog.LevelWarn, "refused a message of a site", "subject", m.Subject, "err", err)
+		h.refusals.Log(slog.LevelWarn, "refused a message of a site", "subject", m.Subject, "err", err)
 	}
 }
 
@@ -440,14 +445,14 @@ func (h *Hub) hello(m *nats.Msg) {
 	open := sealed.NewOpener(func(of *sealed.Identity) error { id = of; return nil })
 	msg, err := open.OpenAnyTime(m.Data) // the clock of the site may be wrong
 	if err != nil || msg.Kind != kindHello || id.Role != sealed.Site {
-		h.limited.Log(slog.LevelWarn, "refused a greeting of a site", "err", err)
+		h.refusals.Log(slog.LevelWarn, "refused a greeting of a site", "err", err)
 		return
 	}
 	st, pub, err := h.keys.Lookup(id.Name)
 	switch {
 	case salt.KindOf(err) == salt.NotFound || err == nil && pub == "":
 		if n, err := h.keys.Count(keystore.Pending); err != nil || n >= maxPendingSites {
-			h.limited.Log(slog.LevelWarn, "cannot record the key of a site: too many wait for acceptance", "site", id.Name, "pending", n)
+			h.refusals.Log(slog.LevelWarn, "cannot record the key of a site: too many wait for acceptance", "site", id.Name, "pending", n)
 			return
 		}
 		if err := h.keys.Add(keystore.Pending, id.Name, id.Pub); err != nil {
@@ -463,7 +468,7 @@ func (h *Hub) hello(m *nats.Msg) {
 			h.publish(clockSubject(id.Fingerprint), kindClock, id.Name, *c)
 		}
 	case sealed.Fingerprint(pub) != id.Fingerprint:
-		h.limited.Log(slog.LevelWarn, "a site with another key uses the name of a known one", "site", id.Name, "fingerprint", id.Fingerprint, "state", st.String())
+		h.refusals.Log(slog.LevelWarn, "a site with another key uses the name of a known one", "site", id.Name, "fingerprint", id.Fingerprint, "state", st.String())
 	}
 }
 

@@ -61,7 +61,7 @@ func (p *hubPeers) take(m *nats.Msg) {
 		err = p.apply(msg)
 	}
 	if err != nil {
-		p.h.limited.Log(slog.LevelWarn, "refused a message of another master above", "err", err)
+		p.h.refusals.Log(slog.LevelWarn, "refused a message of another master above", "err", err)
 	}
 }
 

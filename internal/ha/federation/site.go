@@ -98,16 +98,18 @@ type Site struct {
 	cfg     SiteConfig
 	log     *slog.Logger
 	limited *ratelimit.Log
-	book    *book
-	conn    *nats.Conn
-	opener  *sealed.Opener
-	events  []target.Glob
-	wake    wait.Wakeup
-	present wait.Wakeup
-	slots   chan struct{}
-	work    sync.WaitGroup
-	ctx     context.Context // of Run
-	clock   *clock
+	// Messages that the bus causes do not count for limited.
+	refusals *ratelimit.Log
+	book     *book
+	conn     *nats.Conn
+	opener   *sealed.Opener
+	events   []target.Glob
+	wake     wait.Wakeup
+	present  wait.Wakeup
+	slots    chan struct{}
+	work     sync.WaitGroup
+	ctx      context.Context // of Run
+	clock    *clock
 
 	mu      sync.Mutex
 	jobs    map[string]*siteJob
@@ -146,7 +148,8 @@ func NewSite(cfg SiteConfig) (*Site, error) {
 	}
 	s := &Site{
 		cfg: cfg, log: cfg.Log.With("site", cfg.Name), limited: ratelimit.NewLog(cfg.Log, 3, time.Minute), wake: wait.NewWakeup(), present: wait.NewWakeup(),
-		slots: make(chan struct{}, maxPublishing), jobs: map[string]*siteJob{}, touched: map[string]bool{}, done: map[string]int64{}, ctx: context.Background(),
+		refusals: ratelimit.NewLog(cfg.Log, 3, time.Minute),
+		slots:    make(chan struct{}, maxPublishing), jobs: map[string]*siteJob{}, touched: map[string]bool{}, done: map[string]int64{}, ctx: context.Background(),
 	}
 	s.clock = newClock(cfg.Now)
 	cfg.Key.Follow(s.clock.now)
@@ -248,7 +251,7 @@ func (s *Site) take(m *nats.Msg) {
 	}
 	if err != nil {
 		acknowledge(s.conn, m)
-		s.limited.Log(slog.LevelWarn, "refused a message of the hub", "subject", m.Subject, "err", err)
+		s.refusals.Log(slog.LevelWarn, "refused a message of the hub", "subject", m.Subject, "err", err)
 		return
 	}
 	switch msg.Kind {
@@ -285,14 +288,14 @@ func (s *Site) take(m *nats.Msg) {
 	}
 	acknowledge(s.conn, m)
 	if err != nil {
-		s.limited.Log(slog.LevelWarn, "refused a message of the hub", "subject", m.Subject, "err", err)
+		s.refusals.Log(slog.LevelWarn, "refused a message of the hub", "subject", m.Subject, "err", err)
 	}
 }
 
 // command handles a command. It reports whether the command need not be delivered again.
 func (s *Site) command(c wire.SiteCommand) bool {
 	if !salt.ValidJID(c.JID) {
-		s.limited.Log(slog.LevelWarn, "refused a command: invalid job id", "jid", c.JID)
+		s.refusals.Log(slog.LevelWarn, "refused a command: invalid job id", "jid", c.JID)
 		return true
 	}
 	s.mu.Lock()
