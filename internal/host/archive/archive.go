@@ -236,6 +236,22 @@ func Encrypted(file string) (bool, error) {
 	return false, nil
 }
 
+// ZipNames returns the names in a zip file, in its order, but for those of excludes.
+func ZipNames(file string, excludes []string) ([]string, error) {
+	z, err := zip.OpenReader(file)
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	var names []string
+	for _, f := range z.File {
+		if !slices.Contains(excludes, f.Name) {
+			names = append(names, f.Name)
+		}
+	}
+	return names, nil
+}
+
 // Unzip unpacks a zip file into a directory, except excluded names, and returns
 // the unpacked names. Nothing is written outside of the directory, not through
 // a link either. With perms, modes are those of the archive.

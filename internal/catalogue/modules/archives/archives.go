@@ -104,9 +104,41 @@ func sources(v any, cwd string) []string {
 	return out
 }
 
-func noTemplate(v any) error {
-	if value.Truth(v) {
-		return fn.Invalidf("names cannot be templates here: render them before")
+// fill renders names as templates if there is an engine: each is a *string, or an *any with text or
+// a list of texts.
+func fill(ctx context.Context, c *fn.Call, engine any, names ...any) error {
+	if !value.Truth(engine) {
+		return nil
+	}
+	if c.Templates == nil {
+		return fn.Errorf("templates cannot be filled in here")
+	}
+	render := func(text string) (string, error) {
+		out, err := c.Templates.Text(ctx, c, fn.Template{Engine: value.Str(engine), Source: []byte(text), Saltenv: "base"})
+		if err != nil {
+			return "", fn.Errorf("Failed to render file path with error: %w", err)
+		}
+		return out, nil
+	}
+	for _, name := range names {
+		switch name := name.(type) {
+		case *string:
+			text, err := render(*name)
+			if err != nil {
+				return err
+			}
+			*name = text
+		case *any:
+			all := value.Split(*name)
+			for i := range all {
+				text, err := render(all[i])
+				if err != nil {
+					return err
+				}
+				all[i] = text
+			}
+			*name = value.Strings(all)
+		}
 	}
 	return nil
 }
@@ -117,7 +149,7 @@ type tarArgs struct {
 	Sources  any    `salt:"sources" doc:"files to pack, with commas or as a list" default:"null"`
 	Dest     any    `salt:"dest" doc:"directory to unpack into" default:"null"`
 	Cwd      string `salt:"cwd" doc:"directory to work in" default:"null"`
-	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
+	Template any    `salt:"template" doc:"template engine that the names are rendered with" default:"null"`
 	Runas    string `salt:"runas" doc:"user that tar runs as" default:"null"`
 }
 
@@ -125,7 +157,7 @@ func (a archiver) tar(ctx context.Context, c *fn.Call, x tarArgs) (*value.List, 
 	if x.Options == "" {
 		return nil, fn.Invalidf("Tar options can not be empty")
 	}
-	if err := noTemplate(x.Template); err != nil {
+	if err := fill(ctx, c, x.Template, &x.Tarfile, &x.Sources); err != nil {
 		return nil, err
 	}
 	args := append(append(strings.Fields(x.Options), x.Tarfile), sources(x.Sources, x.Cwd)...)
@@ -138,20 +170,20 @@ func (a archiver) tar(ctx context.Context, c *fn.Call, x tarArgs) (*value.List, 
 
 type gzipArgs struct {
 	Source   string `salt:"sourcefile" doc:"the file"`
-	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
+	Template any    `salt:"template" doc:"template engine that the names are rendered with" default:"null"`
 	Runas    string `salt:"runas" doc:"user that the program runs as" default:"null"`
 	Options  any    `salt:"options" doc:"options of the program" default:"null"`
 }
 
 type gunzipArgs struct {
 	Source   string `salt:"gzipfile" doc:"the file"`
-	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
+	Template any    `salt:"template" doc:"template engine that the names are rendered with" default:"null"`
 	Runas    string `salt:"runas" doc:"user that the program runs as" default:"null"`
 	Options  any    `salt:"options" doc:"options of the program" default:"null"`
 }
 
 func (a archiver) compress(ctx context.Context, c *fn.Call, program string, x gzipArgs) (*value.List, error) {
-	if err := noTemplate(x.Template); err != nil {
+	if err := fill(ctx, c, x.Template, &x.Source); err != nil {
 		return nil, err
 	}
 	var args []string
@@ -173,13 +205,13 @@ func (a archiver) gunzip(ctx context.Context, c *fn.Call, x gunzipArgs) (*value.
 type cmdZipArgs struct {
 	File     string `salt:"zip_file" doc:"the archive"`
 	Sources  any    `salt:"sources" doc:"files to pack, with commas or as a list"`
-	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
+	Template any    `salt:"template" doc:"template engine that the names are rendered with" default:"null"`
 	Cwd      string `salt:"cwd" doc:"directory to work in" default:"null"`
 	Runas    string `salt:"runas" doc:"user that zip runs as" default:"null"`
 }
 
 func (a archiver) cmdZip(ctx context.Context, c *fn.Call, x cmdZipArgs) (*value.List, error) {
-	if err := noTemplate(x.Template); err != nil {
+	if err := fill(ctx, c, x.Template, &x.File, &x.Sources); err != nil {
 		return nil, err
 	}
 	text, err := a.run(ctx, c, x.Runas, x.Cwd, "zip", append([]string{"-r", x.File}, sources(x.Sources, x.Cwd)...)...)
@@ -191,7 +223,7 @@ type cmdUnzipArgs struct {
 	Dest     string `salt:"dest" doc:"directory to unpack into"`
 	Excludes any    `salt:"excludes" doc:"names to leave out, with commas or as a list" default:"null"`
 	Options  any    `salt:"options" doc:"options of unzip" default:"null"`
-	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
+	Template any    `salt:"template" doc:"template engine that the names are rendered with" default:"null"`
 	Runas    string `salt:"runas" doc:"user that unzip runs as" default:"null"`
 	Trim     any    `salt:"trim_output" doc:"number of names to return; true for 100" default:"false"`
 	Password any    `salt:"password" doc:"password of the archive" default:"null"`
@@ -215,7 +247,7 @@ func trim(l *value.List, v any) *value.List {
 }
 
 func (a archiver) cmdUnzip(ctx context.Context, c *fn.Call, x cmdUnzipArgs) (*value.List, error) {
-	if err := noTemplate(x.Template); err != nil {
+	if err := fill(ctx, c, x.Template, &x.File, &x.Dest); err != nil {
 		return nil, err
 	}
 	var args []string
@@ -245,23 +277,48 @@ type unzipArgs struct {
 	Dest     string `salt:"dest" doc:"directory to unpack into"`
 	Excludes any    `salt:"excludes" doc:"names to leave out, with commas or as a list" default:"null"`
 	Options  any    `salt:"options" ignored:"the archive is read without a program" default:"null"`
-	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
-	Runas    string `salt:"runas" doc:"not supported; use archive.cmd_unzip" default:"null"`
+	Template any    `salt:"template" doc:"template engine that the names are rendered with" default:"null"`
+	Runas    string `salt:"runas" doc:"user that unpacks; it needs the program unzip" default:"null"`
 	Trim     any    `salt:"trim_output" doc:"number of names to return; true for 100" default:"false"`
-	Password any    `salt:"password" doc:"not supported; use archive.cmd_unzip" default:"null"`
+	Password any    `salt:"password" doc:"password of the archive; it needs the program unzip" default:"null"`
 	Perms    bool   `salt:"extract_perms" doc:"take the modes from the archive" default:"true"`
 }
 
-func (a archiver) unzip(_ context.Context, _ *fn.Call, x unzipArgs) (*value.List, error) {
-	if err := noTemplate(x.Template); err != nil {
+func (a archiver) unzip(ctx context.Context, c *fn.Call, x unzipArgs) (*value.List, error) {
+	if err := fill(ctx, c, x.Template, &x.File, &x.Dest); err != nil {
 		return nil, err
 	}
 	if x.Runas != "" || x.Password != nil {
-		return nil, fn.Invalidf("archive.unzip knows neither runas nor password: use archive.cmd_unzip")
+		return a.unzipByProgram(ctx, c, x)
 	}
 	names, err := archive.Unzip(a.m.Path(x.File), a.m.Path(x.Dest), value.Split(x.Excludes), x.Perms)
 	if err != nil {
 		return nil, fn.Errorf("Exception encountered unpacking zipfile: %w", err)
+	}
+	return trim(value.Strings(names), x.Trim), nil
+}
+
+// unzipByProgram runs the program unzip, which can decrypt, and can run as another user.
+func (a archiver) unzipByProgram(ctx context.Context, c *fn.Call, x unzipArgs) (*value.List, error) {
+	excludes := value.Split(x.Excludes)
+	names, err := archive.ZipNames(a.m.Path(x.File), excludes)
+	if err != nil {
+		return nil, fn.Errorf("Exception encountered unpacking zipfile: %w", err)
+	}
+	password := ""
+	if x.Password != nil {
+		password = value.Str(x.Password)
+	}
+	args := []string{"-o", "-q", "-P", password, x.File, "-d", x.Dest}
+	if len(excludes) > 0 {
+		args = append(append(args, "-x"), excludes...)
+	}
+	text, err := a.run(ctx, c, x.Runas, "", "unzip", args...)
+	if err == nil && c.Retcode() != 0 {
+		err = fn.Errorf("Exception encountered unpacking zipfile: %s", text)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return trim(value.Strings(names), x.Trim), nil
 }

@@ -2,6 +2,8 @@ package archives
 
 import (
 	"archive/zip"
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,6 +83,61 @@ func TestLikeSalt(t *testing.T) {
 	}
 	if o := run(t, "gunzip", dir+"/src/g.gz"); !o.Success {
 		t.Errorf("gunzip: %v", o.Return)
+	}
+}
+
+// TestUnzipPassword unpacks an encrypted archive.
+func TestUnzipPassword(t *testing.T) {
+	dir := t.TempDir()
+	script := `cd "$1" && echo secret > f && echo other > g && zip -q -P word locked.zip f g`
+	if out, err := exec.Command("sh", "-c", script, "sh", dir).CombinedOutput(); err != nil {
+		t.Skipf("cannot make the archive: %v: %s", err, out)
+	}
+	if o := run(t, "unzip", dir+"/locked.zip", dir+"/out", "password=wrong"); o.Success {
+		t.Errorf("with a wrong password: %v", o.Return)
+	}
+	o := run(t, "unzip", dir+"/locked.zip", dir+"/out", "password=word", "excludes=g", "runas=root")
+	if want := "['f']"; os.Geteuid() == 0 && value.Repr(o.Return) != want {
+		t.Errorf("unpacked %s, want %s", value.Repr(o.Return), want)
+	}
+	o = run(t, "unzip", dir+"/locked.zip", dir+"/out", "password=word")
+	if want := "['f', 'g']"; value.Repr(o.Return) != want || o.Retcode != 0 {
+		t.Errorf("unpacked %s, exit code %d, want %s", value.Repr(o.Return), o.Retcode, want)
+	}
+	if text, err := os.ReadFile(dir + "/out/f"); string(text) != "secret\n" || err != nil {
+		t.Errorf("unpacked %q, %v", text, err)
+	}
+}
+
+// TestNamesAreTemplates: with an engine, the names are rendered, each item of a list by itself.
+func TestNamesAreTemplates(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a-m1", "b-m1"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := fn.NewRegistry(nil, Modules(&host.Machine{})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sources := range []any{"a-ID,b-ID", value.Strings([]string{"a-ID", "b-ID"})} {
+		c := &fn.Call{Templates: fntest.Templates{OfText: func(_ context.Context, tm fn.Template) (string, error) {
+			if tm.Engine != "jinja" {
+				return "", errors.New("an unknown engine")
+			}
+			return strings.ReplaceAll(string(tm.Source), "ID", "m1"), nil
+		}}}
+		o := r.Run(t.Context(), c, fn.Job{Fun: "archive.zip", Arg: []any{dir + "/ID.zip", sources, "cwd=" + dir, "template=jinja"}})
+		if value.Repr(o.Return) != "['a-m1', 'b-m1']" {
+			t.Errorf("packed %s", value.Repr(o.Return))
+		}
+		if names := run(t, "list", dir+"/m1.zip"); value.Repr(names.Return) != "['a-m1', 'b-m1']" {
+			t.Errorf("the archive has %s", value.Repr(names.Return))
+		}
+		if o := r.Run(t.Context(), c, fn.Job{Fun: "archive.tar", Arg: []any{"cf", dir + "/ID.tar", sources, "template=none"}}); o.Success {
+			t.Errorf("an unknown engine: %v", o.Return)
+		}
 	}
 }
 

@@ -16,14 +16,14 @@ import (
 type zipArgs struct {
 	File     string `salt:"zip_file" doc:"the archive"`
 	Sources  any    `salt:"sources" doc:"files to pack, with commas or as a list"`
-	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
+	Template any    `salt:"template" doc:"template engine that the names are rendered with" default:"null"`
 	Cwd      string `salt:"cwd" doc:"directory that names are relative to" default:"null"`
 	Runas    string `salt:"runas" doc:"not supported; use archive.cmd_zip" default:"null"`
 	Zip64    bool   `salt:"zip64" ignored:"large archives need no option" default:"false"`
 }
 
-func (a archiver) zip(_ context.Context, _ *fn.Call, x zipArgs) (*value.List, error) {
-	if err := noTemplate(x.Template); err != nil {
+func (a archiver) zip(ctx context.Context, c *fn.Call, x zipArgs) (*value.List, error) {
+	if err := fill(ctx, c, x.Template, &x.File, &x.Sources); err != nil {
 		return nil, err
 	}
 	from := sources(x.Sources, "")
@@ -73,13 +73,13 @@ func (a archiver) isEncrypted(ctx context.Context, c *fn.Call, x encryptedArgs) 
 type rarArgs struct {
 	File     string `salt:"rarfile" doc:"the archive"`
 	Sources  any    `salt:"sources" doc:"files to pack, with commas or as a list"`
-	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
+	Template any    `salt:"template" doc:"template engine that the names are rendered with" default:"null"`
 	Cwd      string `salt:"cwd" doc:"directory to work in" default:"null"`
 	Runas    string `salt:"runas" doc:"user that rar runs as" default:"null"`
 }
 
 func (a archiver) rar(ctx context.Context, c *fn.Call, x rarArgs) (*value.List, error) {
-	if err := noTemplate(x.Template); err != nil {
+	if err := fill(ctx, c, x.Template, &x.File, &x.Sources); err != nil {
 		return nil, err
 	}
 	text, err := a.run(ctx, c, x.Runas, x.Cwd, "rar", append([]string{"a", "-idp", x.File}, sources(x.Sources, x.Cwd)...)...)
@@ -90,13 +90,13 @@ type unrarArgs struct {
 	File     string `salt:"rarfile" doc:"the archive"`
 	Dest     string `salt:"dest" doc:"directory to unpack into"`
 	Excludes any    `salt:"excludes" doc:"names to leave out, with commas or as a list" default:"null"`
-	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
+	Template any    `salt:"template" doc:"template engine that the names are rendered with" default:"null"`
 	Runas    string `salt:"runas" doc:"user that unrar runs as" default:"null"`
 	Trim     any    `salt:"trim_output" doc:"number of names to return; true for 100" default:"false"`
 }
 
 func (a archiver) unrar(ctx context.Context, c *fn.Call, x unrarArgs) (*value.List, error) {
-	if err := noTemplate(x.Template); err != nil {
+	if err := fill(ctx, c, x.Template, &x.File, &x.Dest); err != nil {
 		return nil, err
 	}
 	program := "unrar"
