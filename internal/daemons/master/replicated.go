@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -209,6 +210,7 @@ func (c *replicated) handOver() {
 
 // handedOver does the wait of handOver, until ctx ends.
 func (c *replicated) handedOver(ctx context.Context) error {
+	began := time.Now()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -220,8 +222,18 @@ func (c *replicated) handedOver(ctx context.Context) error {
 		peers, all, err := c.cluster.Feeds.HandedOver()
 		// A peer that learned that this master leaves closes the connection, maybe before
 		// it has acknowledged.
-		if err != nil || all && (peers > 0 && (!c.leaves.Load() || c.released(ctx)) || !c.leaves.Load() || c.cluster.Removal.Disowned()) {
+		switch {
+		case err != nil:
 			return err
+		case !all:
+		case c.leaves.Load():
+			if peers > 0 && c.released(ctx) || c.cluster.Removal.Disowned() {
+				return nil
+			}
+		case peers > 0 || c.cluster.Feeds.HadAll():
+			return nil
+		case c.cluster.Feeds.Alone(began): // a master may be reachable, and the connection to it not made yet
+			return errors.New("no other master can be reached")
 		}
 		select {
 		case <-ctx.Done():

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	"brine/internal/ha/cluster/feed"
 	"brine/internal/ha/cluster/limitlog"
@@ -134,6 +135,45 @@ func (fs *feeds) HandedOver() (peers int, all bool, err error) {
 		}
 	}
 	return peers, all, nil
+}
+
+// HadAll reports whether a master had all changes of this one when the connection to it ended, or there is no other master.
+func (fs *feeds) HadAll() bool {
+	others := false
+	for _, p := range fs.peers.all() {
+		p.mu.Lock()
+		had, gone := p.had, p.gone
+		p.mu.Unlock()
+		if gone {
+			continue
+		}
+		others = true
+		all := true
+		for name, stream := range fs.streams {
+			mine, err := stream.Vector()
+			all = all && err == nil
+			for origin, n := range mine {
+				all = all && (!stream.Own(origin) || had[name][origin] >= n)
+			}
+		}
+		if all {
+			return true
+		}
+	}
+	return !others
+}
+
+// Alone reports whether no other master can be reached: an attempt to connect to each, that began after a moment, has failed.
+func (fs *feeds) Alone(since time.Time) bool {
+	for _, p := range fs.peers.all() {
+		p.mu.Lock()
+		unknown := !p.gone && (p.up || !p.failed.After(since))
+		p.mu.Unlock()
+		if unknown {
+			return false
+		}
+	}
+	return true
 }
 
 // Share replicates changes of a store to the other masters. It must be called before Run, with the same names on all masters.

@@ -18,6 +18,7 @@ import (
 	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
+	"brine/internal/store/oplog"
 )
 
 // Two Brine masters have a connection in each direction, to the same port as stock masters. The dialling master (D) sends messages, the
@@ -60,7 +61,7 @@ func (p *peer) runLink(ctx context.Context) {
 		began := time.Now()
 		err := p.runOut(ctx)
 		p.mu.Lock()
-		p.tried = true
+		p.tried, p.failed = true, began
 		p.mu.Unlock()
 		refused := refusal.Of(err)
 		unknown := refusal.Is(err, refusal.NotMember)
@@ -213,7 +214,12 @@ func (p *peer) runOut(ctx context.Context) error {
 	p.fed = fed
 	p.mu.Unlock()
 	defer func() {
+		had := make(map[string]oplog.Vector, len(fed))
+		for name, f := range fed {
+			had[name] = f.Have()
+		}
 		p.mu.Lock()
+		p.had = had
 		p.link, p.up, p.fed = nil, false, nil
 		p.mu.Unlock()
 		if ctx.Err() == nil {

@@ -28,6 +28,7 @@ import (
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
+	"brine/internal/store/oplog"
 )
 
 // kind is the implementation of a peer.
@@ -85,10 +86,12 @@ type peer struct {
 	gone    bool         // its public key was deleted
 	problem string
 	up      bool
-	tried   bool     // at least one connection attempt has failed
-	disowns bool     // it has reported that this master is not a member
-	older   bool     // its version, when it was last connected, needs all returns with their contents
-	want    []string // prefixes of tags that listeners there wait for
+	tried   bool                    // at least one connection attempt has failed
+	failed  time.Time               // when the last connection attempt that failed began
+	had     map[string]oplog.Vector // what the peer was known to have when the last connection ended, by stream
+	disowns bool                    // it has reported that this master is not a member
+	older   bool                    // its version, when it was last connected, needs all returns with their contents
+	want    []string                // prefixes of tags that listeners there wait for
 	behind  map[string]int64
 	// tls says that it has used TLS with this process, certEnds when its last certificate expires.
 	tls      bool
