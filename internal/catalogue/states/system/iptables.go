@@ -2,6 +2,7 @@ package system
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"brine/internal/call/fn"
@@ -12,7 +13,7 @@ import (
 
 func init() {
 	units.Declare("iptables", func() state.Module {
-		return state.Module{Name: "iptables", Doc: `Keep the rules of the packet filter.`, Funcs: []state.Func{
+		return state.Module{Name: "iptables", Doc: `Keep the rules of the packet filter.`, Aggregate: rulesAggregated, Funcs: []state.Func{
 			state.Of("chain_present", chainPresent, `Have a chain.`),
 			state.Of("chain_absent", chainAbsent, `Have no chain of this name.`),
 			state.Of("append", ruleAppended, `Have a rule in a chain, at its end if it is new. Further arguments are iptables' long options.`),
@@ -98,7 +99,7 @@ type ruleArgs struct {
 	Name   string    `salt:"name" doc:"what the rule is called in the SLS"`
 	Table  string    `salt:"table" doc:"table of the chain" default:"filter"`
 	Family string    `salt:"family" doc:"ipv4 or ipv6" default:"ipv4"`
-	Kwargs fn.Kwargs `salt:"kwargs" doc:"chain, position, save (true, or a file to write the rules to), and options of iptables"`
+	Kwargs fn.Kwargs `salt:"kwargs" doc:"chain, position, save (true, or a file to write the rules to), rules (several of them), and options of iptables"`
 }
 
 // filterRule is a desired or an unwanted rule.
@@ -226,7 +227,127 @@ func (r *filterRule) present(ctx context.Context, already, would, failed string,
 	}), nil
 }
 
+// rulesAggregated merges into low the rules of other states of the run with the
+// same function. The state's own rule comes first.
+func rulesAggregated(low *value.Dict, chunks []*value.Dict, running *value.Dict) *value.Dict {
+	fun := low.At("fun")
+	if fun != "append" && fun != "insert" {
+		return low
+	}
+	of := func(chunk *value.Dict) []any {
+		if l, ok := chunk.At("rules").(*value.List); ok {
+			return slices.Clone(l.Items)
+		}
+		return []any{chunk.Clone()}
+	}
+	rules, added := of(low), false
+	for _, c := range chunks {
+		if c.At("state") == "iptables" && c.At("fun") == fun && !c.Has(state.Aggregated) && !running.Has(state.Tag(c)) {
+			rules, added = append(rules, of(c)...), true
+			c.Set(state.Aggregated, true)
+		}
+	}
+	if !added {
+		return low
+	}
+	merged := low.Clone()
+	merged.Set("rules", &value.List{Items: rules})
+	return merged
+}
+
+// several returns the plan of a state that has the arguments of several rules.
+// Each rule is compared with the packet filter when its turn comes: two may be
+// the same.
+func (a ruleArgs) several(e *state.Env, plan func(context.Context, *state.Env, ruleArgs) (state.Plan, error)) state.Plan {
+	return state.Plan{Whole: func(ctx context.Context, test bool) state.Result {
+		r := state.Result{Verdict: state.Succeeded}
+		worse := func(v state.Verdict) {
+			if v == state.Failed || r.Verdict == state.Succeeded {
+				r.Verdict = v
+			}
+		}
+		var comments []string
+		set := &value.List{}
+		var save any
+		for _, rule := range value.Items(a.Kwargs.At("rules")) {
+			d, ok := rule.(*value.Dict)
+			if !ok {
+				worse(state.Failed)
+				comments = append(comments, "a rule is a map of arguments, not "+value.Repr(rule))
+				continue
+			}
+			one := ruleArgsOf(d)
+			if v := one.Kwargs.At("save"); value.Truth(v) {
+				save = v
+				one.Kwargs.Delete("save")
+			}
+			verdict, comment, changed := one.apply(ctx, e, test, plan)
+			worse(verdict)
+			comments = append(comments, comment)
+			if changed {
+				set.Append(one.Name)
+			}
+		}
+		if set.Len() > 0 {
+			r.Changes = value.DictOf("locale", set)
+		}
+		if value.Truth(save) && !test {
+			file := ""
+			if save != true {
+				file = value.Str(save)
+			}
+			if _, err := a.saveTo(ctx, e, file); err != nil {
+				worse(state.Failed)
+				comments = append(comments, err.Error())
+			}
+		}
+		r.Comment = strings.Join(comments, "\n")
+		return r
+	}}
+}
+
+// ruleArgsOf returns the arguments of a state from its chunk.
+func ruleArgsOf(chunk *value.Dict) ruleArgs {
+	a := ruleArgs{Table: "filter", Family: "ipv4", Kwargs: fn.Kwargs{Dict: value.NewDict(chunk.Len())}}
+	for k, v := range chunk.All() {
+		switch {
+		case k == "name":
+			a.Name = value.Str(v)
+		case k == "table":
+			a.Table = value.Str(v)
+		case k == "family":
+			a.Family = value.Str(v)
+		case k == "rules", k == state.Aggregated, state.Internal(k):
+		default:
+			a.Kwargs.Set(k, v)
+		}
+	}
+	return a
+}
+
+// apply executes or predicts the state of one rule.
+func (a ruleArgs) apply(ctx context.Context, e *state.Env, test bool, plan func(context.Context, *state.Env, ruleArgs) (state.Plan, error)) (
+	v state.Verdict, comment string, changed bool) {
+	p, err := plan(ctx, e, a)
+	switch {
+	case err != nil:
+		return state.Failed, err.Error(), false
+	case len(p.Steps) == 0:
+		return state.Succeeded, p.Comment, false
+	case test:
+		return state.Undecided, p.Steps[0].Change.Comment, false
+	}
+	c, err := p.Steps[0].Do(ctx)
+	if err != nil {
+		return state.Failed, err.Error(), false
+	}
+	return state.Succeeded, c.Comment, true
+}
+
 func ruleAppended(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, error) {
+	if a.Kwargs.Has("rules") {
+		return a.several(e, ruleAppended), nil
+	}
 	r, err := a.look(ctx, e, "A")
 	if err != nil {
 		return state.Plan{}, err
@@ -241,6 +362,9 @@ func ruleAppended(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, er
 }
 
 func ruleInserted(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, error) {
+	if a.Kwargs.Has("rules") {
+		return a.several(e, ruleInserted), nil
+	}
 	r, err := a.look(ctx, e, "I")
 	if err == nil && !r.there {
 		err = a.need("position")

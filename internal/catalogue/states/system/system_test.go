@@ -73,3 +73,19 @@ func TestIptables(t *testing.T) {
 }
 
 func TestIptablesRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/iptables") }
+
+// TestIpset changes the IP sets of a separate network namespace.
+func TestIpset(t *testing.T) {
+	ipset := tools.Need(t, "ipset", "ipset")
+	if os.Getuid() == 0 {
+		// The kernel may lack the module, and a container the privilege.
+		list := exec.Command(ipset, "create", "probe", "hash:ip")
+		list.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET}
+		if out, err := list.CombinedOutput(); err != nil {
+			tools.Without(t, fmt.Sprintf("IP sets cannot be made here: %v: %s", err, out))
+		}
+	}
+	statetest.Run(t, table("ipset"))
+}
+
+func TestIpsetRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/ipset") }
