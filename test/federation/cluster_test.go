@@ -60,22 +60,47 @@ func TestClusterAbove(t *testing.T) {
 	eventually.Nil(t, limit, "the minion answers its master", func() error { return site.PingAll(brine, "meu") })
 
 	at := func(n *daemontest.Node) *fleet { return &fleet{t: t, above: n} }
-	eventually.Nil(t, limit, "the key of the site arrives", func() error {
-		out, errs, code := members[0].Run(brine, "salt-run", "federation.accept", "eu")
-		if code != 0 || !strings.Contains(out, "True") {
-			return fmt.Errorf("%s %s", out, errs)
-		}
-		return nil
-	})
-	for _, n := range members {
-		eventually.Nil(t, limit, n.Name+" has the accepted key and commands the site", func() error {
-			out, errs, _ := n.Run(brine, "salt-run", "--out=json", "federation.keys")
-			var keys struct{ Accepted map[string]string }
-			if err := json.Unmarshal([]byte(out), &keys); err != nil || keys.Accepted["eu"] == "" {
-				return fmt.Errorf("%s %s %w", out, errs, err)
+	decide := func(n *daemontest.Node, what string) {
+		t.Helper()
+		eventually.Nil(t, limit, n.Name+" has the key of the site", func() error {
+			out, errs, code := n.Run(brine, "salt-run", "federation."+what, "eu")
+			if code != 0 || !strings.Contains(out, "True") {
+				return fmt.Errorf("%s %s", out, errs)
 			}
-			return n.PingOnly(brine, "meu")
+			return nil
 		})
+	}
+	has := func(state string, all ...*daemontest.Node) {
+		t.Helper()
+		for _, n := range all {
+			eventually.Nil(t, limit, "the key is "+state+" at "+n.Name, func() error {
+				out, errs, _ := n.Run(brine, "salt-run", "--out=json", "federation.keys")
+				var keys map[string]map[string]string
+				if err := json.Unmarshal([]byte(out), &keys); err != nil || keys[state]["eu"] == "" {
+					return fmt.Errorf("%s %s %w", out, errs, err)
+				}
+				return nil
+			})
+		}
+	}
+	// Decisions arrive at members that were down, and none undoes a later one.
+	members[2].Kill()
+	decide(members[0], "accept")
+	has("accepted", members[:2]...)
+	members[2].Start()
+	has("accepted", members[2])
+	members[0].Kill()
+	decide(members[1], "reject")
+	has("rejected", members[1:]...)
+	members[1].Kill()
+	members[0].Start()
+	has("rejected", members[0])
+	decide(members[2], "accept")
+	has("accepted", members[0], members[2])
+	members[1].Start()
+	has("accepted", members...)
+	for _, n := range members {
+		eventually.Nil(t, limit, n.Name+" commands the site", func() error { return n.PingOnly(brine, "meu") })
 	}
 
 	results := func(n *daemontest.Node, jid, word string) {

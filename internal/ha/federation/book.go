@@ -25,6 +25,7 @@ const (
 	ownersBucket    = "owners"
 	sitesBucket     = "sites"
 	overBucket      = "over"
+	decisionsBucket = "decisions"
 )
 
 // book keeps small records on disk. Changes that wait at the same time share one flush.
@@ -66,7 +67,7 @@ func openBook(path string, log *slog.Logger) (*book, error) {
 	}
 	b := &book{file: file, limited: ratelimit.NewLog(log, 1, time.Minute), changes: make(chan change, 1024), quit: make(chan struct{}), ended: make(chan struct{})}
 	err = file.Update(func(tx *bolt.Tx) error {
-		for _, name := range []string{jobsBucket, summariesBucket, ownersBucket, sitesBucket, overBucket} {
+		for _, name := range []string{jobsBucket, summariesBucket, ownersBucket, sitesBucket, overBucket, decisionsBucket} {
 			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
 				return err
 			}

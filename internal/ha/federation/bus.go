@@ -66,6 +66,7 @@ const (
 	kindClock     = "clock"
 	kindJob       = "job"
 	kindKey       = "key"
+	kindKeys      = "keys"
 	// KindSites is the list of accepted sites.
 	KindSites = "sites"
 	kindHello = "hello"

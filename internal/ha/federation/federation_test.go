@@ -12,10 +12,12 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"brine/internal/net/crypt"
 	"brine/internal/net/wire"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/internal/store/boltfile"
+	"brine/internal/store/keystore"
 	"brine/test/fuzztest"
 )
 
@@ -242,4 +244,81 @@ func TestAnswer(t *testing.T) {
 	step(wire.SiteStored{Master: "b"}, []string{"m3"}, StateStored, 3)
 	p.final = true
 	step(wire.SiteStored{Refused: "expired", Master: "b"}, nil, StateStored, 3)
+}
+
+// TestDecisions: the latest decision about a key counts, in whatever order decisions arrive, how often,
+// and also after a restart.
+func TestDecisions(t *testing.T) {
+	dir := t.TempDir()
+	pem := func() string {
+		k, err := crypt.GenerateKey(2048)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(k.Public().PEM())
+	}
+	pub, other := pem(), pem()
+	var b *book
+	open := func() *decisions {
+		var err error
+		if b, err = openBook(filepath.Join(dir, "x.db"), slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+		d := &decisions{book: b}
+		if d.keys, err = keystore.Open(filepath.Join(dir, "sites"), slog.New(slog.DiscardHandler)); err == nil {
+			err = d.load()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := open()
+	learn := func(key, state string, at int64, want keystore.State, wantKey string) {
+		t.Helper()
+		if err := d.learn(wire.HubKey{Name: "eu", Pub: key, State: state, At: at}); err != nil {
+			t.Fatal(err)
+		}
+		st, is, err := d.keys.Lookup("eu")
+		if err != nil || st != want || is != wantKey {
+			t.Errorf("after %q at %d: %s, %t, %v", state, at, st, is == wantKey, err)
+		}
+	}
+	learn(pub, "accepted", 5, keystore.Accepted, pub)
+	learn(pub, "rejected", 4, keystore.Accepted, pub)
+	learn(pub, "rejected", 5, keystore.Rejected, pub) // of two at the same time, this one
+	learn(pub, "accepted", 5, keystore.Rejected, pub)
+	learn(other, "accepted", 7, keystore.Accepted, other)
+	learn(pub, "rejected", 6, keystore.Accepted, other)
+	learn(other, "", 8, keystore.None, "")
+	learn(other, "accepted", 7, keystore.None, "")
+	if err := d.learn(wire.HubKey{Name: "../eu", Pub: pub, State: "accepted", At: 9}); err == nil {
+		t.Error("a bad name is accepted")
+	}
+	if err := b.close(); err != nil {
+		t.Fatal(err)
+	}
+	d = open()
+	defer func() { b.close() }()
+	learn(other, "accepted", 7, keystore.None, "")
+
+	// A clock that is behind that of another master makes a later decision all the same.
+	far := time.Now().Add(time.Hour).UnixNano()
+	learn(pub, "rejected", far, keystore.Rejected, pub)
+	made, err := d.decide("eu", pub, "accepted", func() error { return d.keys.Move("eu", keystore.Rejected, keystore.Accepted) })
+	if err != nil || made.At <= far {
+		t.Errorf("%d after %d: %v", made.At, far, err)
+	}
+	learn(pub, "rejected", far, keystore.Accepted, pub)
+	all, err := d.current()
+	if err != nil || len(all) != 1 || all[0] != made {
+		t.Errorf("%v %v", all, err)
+	}
+	// What the keys do not agree with is not spread.
+	if err := d.keys.Move("eu", keystore.Accepted, keystore.Rejected); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := d.current(); err != nil || len(all) != 0 {
+		t.Errorf("%v %v", all, err)
+	}
 }

@@ -126,6 +126,8 @@ type Hub struct {
 	peers    *hubPeers
 	news     atomic.Bool // the list of sites has to be sent
 
+	decisions *decisions
+
 	mu     sync.Mutex
 	jobs   map[string]*Command
 	owners map[string]string // site of a minion
@@ -158,7 +160,8 @@ func NewHub(cfg HubConfig) (*Hub, error) {
 	if h.book, err = openBook(cfg.Path, cfg.Log); err != nil {
 		return nil, err
 	}
-	if err := h.load(); err != nil {
+	h.decisions = &decisions{book: h.book, keys: h.keys}
+	if err := errors.Join(h.load(), h.decisions.load()); err != nil {
 		h.book.close()
 		return nil, err
 	}
@@ -272,7 +275,7 @@ func (j *Command) record() *value.Dict {
 // Run serves until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
 	h.ctx = ctx
-	conn, err := dial(h.cfg.Bus, "hub", h.cfg.Key, func() { h.news.Store(true); h.streams.Wake() }, h.log)
+	conn, err := dial(h.cfg.Bus, "hub", h.cfg.Key, func() { h.news.Store(true); h.peers.connected.Store(true); h.streams.Wake() }, h.log)
 	if err != nil {
 		h.book.close()
 		return err
@@ -313,7 +316,11 @@ func (h *Hub) prepare(ctx context.Context) {
 			return
 		}
 		pause = 10 * time.Second
-		if !h.Connected() || !h.peers.leads() {
+		if !h.Connected() {
+			continue
+		}
+		h.peers.compare()
+		if !h.peers.leads() {
 			continue
 		}
 		sites, err := h.accepted()
@@ -1140,14 +1147,22 @@ func (h *Hub) move(name, fingerprint string, to keystore.State) error {
 	if fingerprint != "" && sealed.Fingerprint(pub) != fingerprint {
 		return salt.Errorf(salt.Denied, "the key of %s has the fingerprint %s", name, sealed.Fingerprint(pub))
 	}
-	if st != to {
-		if err := h.keys.Move(name, st, to); err != nil {
-			return err
+	return h.decide(name, pub, to.String(), func() error {
+		if st == to {
+			return nil
 		}
+		return h.keys.Move(name, st, to)
+	})
+}
+
+// decide makes a decision about a key, here and at the other masters above.
+func (h *Hub) decide(name, pub, state string, move func() error) error {
+	made, err := h.decisions.decide(name, pub, state, move)
+	if made.At > 0 {
+		h.peers.decided(made)
+		h.streams.Wake()
 	}
-	h.peers.moved(name, pub, to.String())
-	h.streams.Wake()
-	return nil
+	return err
 }
 
 // Delete removes the key of a site.
@@ -1159,12 +1174,7 @@ func (h *Hub) Delete(name string) error {
 	if st == 0 && pub == "" {
 		return salt.Errorf(salt.NotFound, "there is no key of a site %q: see salt-run federation.keys", name)
 	}
-	if err := h.keys.Delete(st, name); err != nil {
-		return err
-	}
-	h.peers.moved(name, pub, "")
-	h.streams.Wake()
-	return nil
+	return h.decide(name, pub, "", func() error { return h.keys.Delete(st, name) })
 }
 
 // Minions returns the minions that sites have named, by site.

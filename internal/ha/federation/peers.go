@@ -1,25 +1,30 @@
 package federation
 
 import (
+	"bytes"
 	"log/slog"
+	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/net/sealed"
 	"brine/internal/net/wire"
-	"brine/internal/store/keystore"
 )
 
 // hubPeers connects the masters of a cluster above. Each records the commands of all, so that it takes
 // their results, and the one that leads sends them again if the master that gave them is down.
 type hubPeers struct {
-	h      *Hub
-	opener *sealed.Opener
+	h         *Hub
+	opener    *sealed.Opener
+	connected atomic.Bool      // since the last comparison
+	answers   ratelimit.Window // to comparisons
 }
 
 func newHubPeers(h *Hub) *hubPeers {
-	return &hubPeers{h, sealed.NewOpener(func(id *sealed.Identity) error {
+	return &hubPeers{h: h, answers: ratelimit.Window{Most: 2, Every: time.Second}, opener: sealed.NewOpener(func(id *sealed.Identity) error {
 		if id.Role != sealed.Hub || id.Fingerprint != sealed.Fingerprint(h.cfg.Key.Pub()) {
 			return salt.Errorf(salt.Denied, "the key %s is not that of this cluster", id.Fingerprint)
 		}
@@ -41,14 +46,53 @@ func (p *hubPeers) given(j *Command) {
 	p.h.publish(subjectPeers, kindJob, "", wire.HubJob{JID: j.cmd.JID, Job: d})
 }
 
-// moved sends the new state of the key of a site to the others.
-func (p *hubPeers) moved(name, pub, state string) {
+// sends reports whether other masters above receive what this one sends.
+func (p *hubPeers) sends() bool {
 	p.h.mu.Lock()
-	connected := p.h.conn != nil
-	p.h.mu.Unlock()
-	if connected && p.h.cfg.Leads != nil {
-		p.h.publish(subjectPeers, kindKey, "", wire.HubKey{Name: name, Pub: pub, State: state})
+	defer p.h.mu.Unlock()
+	return p.h.conn != nil && p.h.cfg.Leads != nil
+}
+
+// decided sends a decision about the key of a site to the others.
+func (p *hubPeers) decided(k wire.HubKey) {
+	if p.sends() {
+		p.h.publish(subjectPeers, kindKey, "", k)
 	}
+}
+
+// compare lets the others send decisions that this master lacks. After a connection it sends its own,
+// which they may lack.
+func (p *hubPeers) compare() {
+	if !p.sends() {
+		return
+	}
+	all, err := p.h.decisions.current()
+	if err != nil {
+		p.h.limited.Log(slog.LevelError, "cannot read the keys of sites", "err", err)
+		return
+	}
+	if p.connected.Swap(false) {
+		p.sendAll(all)
+	}
+	p.h.publish(subjectPeers, kindKeys, "", wire.HubKeys{Sum: digest(all)})
+}
+
+func (p *hubPeers) sendAll(all []wire.HubKey) {
+	for _, k := range all {
+		p.h.publish(subjectPeers, kindKey, "", k)
+	}
+}
+
+// compared handles the hash of the decisions of another master.
+func (p *hubPeers) compared(sum []byte) error {
+	all, err := p.h.decisions.current()
+	if err != nil {
+		return err
+	}
+	if _, ok := p.answers.Admit(time.Now()); !bytes.Equal(sum, digest(all)) && ok {
+		p.sendAll(all)
+	}
+	return nil
 }
 
 // take handles a message of another master of the cluster.
@@ -89,34 +133,17 @@ func (p *hubPeers) apply(msg *sealed.Message) error {
 		if err := msg.Read(&in); err != nil {
 			return err
 		}
-		return p.move(&in)
-	}
-	return salt.Errorf(salt.Invalid, "unknown kind of message %.20q", msg.Kind)
-}
-
-// move applies the new state of a key.
-func (p *hubPeers) move(in *wire.HubKey) error {
-	if err := sealed.CheckName(in.Name); err != nil {
-		return err
-	}
-	defer p.h.streams.Wake()
-	keys := p.h.keys
-	st, pub, err := keys.Lookup(in.Name)
-	if err != nil {
-		return err
-	}
-	to := map[string]keystore.State{keystore.Accepted.String(): keystore.Accepted, keystore.Rejected.String(): keystore.Rejected}[in.State]
-	if pub != "" && (to == keystore.None || sealed.Fingerprint(pub) != sealed.Fingerprint(in.Pub)) {
-		if err := keys.Delete(st, in.Name); err != nil {
+		if in.At == 0 {
+			in.At = msg.At.UnixNano()
+		}
+		defer p.h.streams.Wake()
+		return p.h.decisions.learn(in)
+	case kindKeys:
+		var in wire.HubKeys
+		if err := msg.Read(&in); err != nil {
 			return err
 		}
-		pub = ""
+		return p.compared(in.Sum)
 	}
-	switch {
-	case to == keystore.None || pub != "" && st == to:
-		return nil
-	case pub == "":
-		return keys.Add(to, in.Name, in.Pub)
-	}
-	return keys.Move(in.Name, st, to)
+	return salt.Errorf(salt.Invalid, "unknown kind of message %.20q", msg.Kind)
 }

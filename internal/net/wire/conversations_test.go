@@ -37,7 +37,7 @@ var conversations = map[string][]any{
 	"work": {wire.Run{}, wire.Look{}, wire.Looked{}, wire.Arguments{}, wire.Started{}, wire.Wheel{}, wire.Ran{}, wire.WheelAnswer{}, wire.ClusterWork{}},
 	"federation": {wire.Sealed{}, wire.SealedCert{}, wire.SealedIdentity{}, wire.SealedBody{}, wire.SiteCommand{}, wire.SiteStored{}, wire.SiteReturns{},
 		wire.SiteSummary{}, wire.SiteConfirmed{}, wire.SitePresence{}, wire.SiteClock{}, wire.SiteAsk{}, wire.SiteEvent{}, wire.SiteList{},
-		wire.HubJob{}, wire.HubKey{}},
+		wire.HubJob{}, wire.HubKey{}, wire.HubKeys{}},
 }
 
 // FuzzAuth fuzzes sign-ins, and the tokens of users.

@@ -147,10 +147,18 @@ type HubJob struct {
 	Job *value.Dict `wire:"job,required"`
 }
 
-// HubKey is the key of a site that one master above has accepted, rejected or, with an empty State,
-// deleted, for the others of its cluster.
+// HubKey is a decision about the key of a site: one master above has accepted or rejected it or, with
+// an empty State, deleted it.
 type HubKey struct {
 	Name  string `wire:"name,required" max:"64"`
 	Pub   string `wire:"pub,required" max:"4096"`
 	State string `wire:"state" max:"16"`
+	// At orders decisions, in Unix nanoseconds; 0 is the time of the message.
+	At int64 `wire:"at"`
+}
+
+// HubKeys is a hash of the decisions about keys of sites that one master above has recorded. Masters that
+// have others send them.
+type HubKeys struct {
+	Sum []byte `wire:"sum,required" max:"32"`
 }
