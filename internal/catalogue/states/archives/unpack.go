@@ -20,6 +20,28 @@ func (u *unpacking) plan(ctx context.Context) (state.Plan, error) {
 	if err := u.resolveHash(ctx); err != nil {
 		return state.Plan{}, err
 	}
+	how := u.how()
+	if verifiable := u.src.Hash != "" || how.SkipVerify || how.ETag; verifiable && !u.local() && u.src.Scheme() != "salt" {
+		return u.planDownload(), nil
+	}
+	return u.planFetched(ctx)
+}
+
+// planDownload returns the plan for an archive of another server: test mode does not download it.
+func (u *unpacking) planDownload() state.Plan {
+	return state.Plan{
+		Forecast: &state.Result{Comment: "Archive " + u.shown + " would be cached (if necessary) and checked to discover if extraction is needed"},
+		Steps: []state.Step{{Do: func(ctx context.Context) (state.Change, error) {
+			plan, err := u.planFetched(ctx)
+			if err != nil || len(plan.Steps) == 0 {
+				return state.Change{Comment: plan.Comment}, err
+			}
+			return plan.Steps[0].Do(ctx) // there is never a second step
+		}}},
+	}
+}
+
+func (u *unpacking) planFetched(ctx context.Context) (state.Plan, error) {
 	if err := u.fetch(ctx); err != nil {
 		return state.Plan{}, err
 	}
