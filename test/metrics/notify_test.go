@@ -5,6 +5,7 @@ import (
 	"net"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"brine/test/daemontest"
@@ -12,7 +13,7 @@ import (
 )
 
 // TestServiceManager: all daemons tell the service manager that they are ready, and then, by its
-// watchdog, that they live.
+// watchdog, that they live; also while their master is frozen or dead.
 func TestServiceManager(t *testing.T) {
 	t.Parallel()
 	host, third := daemontest.Host(), daemontest.Host()
@@ -21,6 +22,7 @@ func TestServiceManager(t *testing.T) {
 	w.Program, w.Level = "witness", ""
 	w.Write("witness", fmt.Sprintf("id: %[1]s\ninterface: %[1]s\ncluster_id: test\ncluster_secret: %[2]s\ncluster_pool_port: %[3]d\ncachedir: %[4]s\n"+
 		"cluster_voters: [%[1]s, %[5]s, %[6]s]\n", third, secret, poolPort, w.Path("state"), host, daemontest.Host()))
+	heard := map[string]*atomic.Int64{}
 	for name, d := range map[string]*node{
 		"master": m, "minion": daemontest.NewMinion(t, brine, "w1", []string{host}, ""), "api": daemontest.NewAPI(m),
 		"syndic": daemontest.NewSyndic(brine, m, "", third), "witness": w,
@@ -32,6 +34,7 @@ func TestServiceManager(t *testing.T) {
 		}
 		defer conn.Close()
 		var ready, alive atomic.Int64
+		heard[name] = &alive
 		go func() {
 			buf := make([]byte, 100)
 			for {
@@ -51,4 +54,19 @@ func TestServiceManager(t *testing.T) {
 		d.Launch()
 		eventually.True(t, "messages of "+name+" to the service manager", func() bool { return ready.Load() == 1 && alive.Load() > 2 })
 	}
+
+	// A master that answers no more is no reason to restart the others.
+	goesOn := func(about string, names ...string) {
+		t.Helper()
+		for _, name := range names {
+			from := heard[name].Load()
+			eventually.True(t, about+": messages of "+name, func() bool { return heard[name].Load() > from+2 })
+		}
+	}
+	m.Signal(syscall.SIGSTOP)
+	goesOn("with a frozen master", "minion", "api", "syndic", "witness")
+	m.Signal(syscall.SIGCONT)
+	goesOn("with a master", "master")
+	m.Kill()
+	goesOn("with a dead master", "minion", "api", "syndic", "witness")
 }

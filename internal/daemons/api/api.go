@@ -28,6 +28,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/liveness"
 	"brine/internal/base/metrics"
 	"brine/internal/base/salt"
 	"brine/internal/call/client"
@@ -76,6 +77,7 @@ type Server struct {
 	stats    counters
 	conf     *tls.Config // nil without TLS
 	figures  *figures
+	itself   *liveness.Question // whether this server answers
 }
 
 // counters are the numbers in /stats and /metrics.
@@ -105,6 +107,7 @@ func New(s Settings, m Master, b Bus, log *slog.Logger) (*Server, error) {
 	a.admitted = newAdmission(a.listener, &a.s, a.log)
 	a.listener = a.admitted
 	a.figures = &figures{s: &a.s, master: a.master, stats: &a.stats, admitted: a.admitted, began: time.Now()}
+	a.itself = &liveness.Question{What: "the HTTP server of salt-api", Ask: a.askItself, Limit: liveness.AnswerTime}
 	a.table = a.resources()
 	if !s.Plain {
 		conf, err := certificate(s)

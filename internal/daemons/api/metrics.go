@@ -2,8 +2,10 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -56,8 +58,27 @@ func (a *Server) Metrics(p *metrics.Page) {
 	p.TLS("ssl", a.conf)
 }
 
-// CheckLive implements metrics.Daemon.
-func (a *Server) CheckLive(context.Context) error { return nil }
+// CheckLive implements metrics.Daemon: the server answers a request on its own port, with or
+// without its master.
+func (a *Server) CheckLive(ctx context.Context) error { return a.itself.Check(ctx) }
+
+// askItself sends a request that needs no master, over a new connection.
+func (a *Server) askItself(ctx context.Context) error {
+	scheme, t := "http", &http.Transport{DisableKeepAlives: true}
+	if a.conf != nil {
+		// It need not authenticate its own port, whose certificate may have any name.
+		scheme, t.TLSClientConfig = "https", &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodOptions, scheme+"://"+a.Addr().String()+a.s.Prefix+"/", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := (&http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
 
 // CheckReady implements metrics.Daemon. An API is not ready without its master.
 func (a *Server) CheckReady(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"brine/internal/call/audit"
 	"brine/internal/ha/cluster"
@@ -15,12 +16,18 @@ import (
 // askAudit is the query among masters for their audit logs.
 const askAudit = "audit"
 
+// auditTime bounds the wait for hot masters.
+const auditTime = 5 * time.Second
+
+// askHot asks all hot masters at once, and calls do for each, one at a time.
+type askHot func(ctx context.Context, within time.Duration, name string, arg *value.Dict, do func(id string, data *value.Dict, err error))
+
 // audits finds records in the audit logs of this master and of those that it works with.
 type audits struct {
 	*audit.Log
 	id      string           // of this master
 	cluster *cluster.Cluster // nil without a cluster
-	hot     *hotMasters      // nil without hot_masters
+	hot     askHot           // nil without hot_masters
 }
 
 // answer answers another member of the cluster or hot master. It may read all that this master's
@@ -47,7 +54,7 @@ func (a audits) Others(ctx context.Context, q audit.Query) (own string, byMaster
 	case a.cluster != nil:
 		a.members(ctx, question, byMaster, silent)
 	case a.hot != nil:
-		a.hot.each(ctx, hotTime, askAudit, question, func(id string, data *value.Dict, err error) { keepAudit(id, data, err, byMaster, silent) })
+		a.hot(ctx, auditTime, askAudit, question, func(id string, data *value.Dict, err error) { keepAudit(id, data, err, byMaster, silent) })
 	default:
 		return "", nil, nil
 	}

@@ -661,6 +661,14 @@ func (h *hotMasters) decideElsewhere(ctx context.Context, user, action string, k
 	return out
 }
 
+// asker returns each, nil without the option.
+func (h *hotMasters) asker() askHot {
+	if h == nil {
+		return nil
+	}
+	return h.each
+}
+
 // each asks all other masters at once, and calls do for each, one at a time.
 func (h *hotMasters) each(ctx context.Context, within time.Duration, name string, arg *value.Dict, do func(id string, data *value.Dict, err error)) {
 	if h == nil {

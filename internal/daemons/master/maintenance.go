@@ -1,6 +1,7 @@
 package master
 
 import (
+	"brine/internal/base/liveness"
 	"brine/internal/base/ratelimit"
 	"brine/internal/call/auth"
 	"brine/internal/daemons/master/sinks"
@@ -36,7 +37,7 @@ type maintenance struct {
 	cluster     *cluster.Cluster // nil without a cluster
 	replicated  *replicated      // nil unless in a cluster without a shared directory
 	useJIDSlot  func()           // called again each round, because members come and go
-	beat        *atomic.Int64    // when the last turn of the loop began, in seconds since 1970
+	beat        *liveness.Pulse  // of the loop
 	log         *slog.Logger
 }
 
@@ -52,7 +53,7 @@ func (m *maintenance) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case now := <-second.C:
-			m.beat.Store(now.Unix())
+			m.beat.Beat()
 			if err := m.rotation.onRequest(); err != nil {
 				rotations.Log(slog.LevelError, "cannot rotate the AES key", "err", err)
 			}

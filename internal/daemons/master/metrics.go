@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/liveness"
 	"brine/internal/base/metrics"
 	"brine/internal/base/trace"
 	"brine/internal/ha/federation"
@@ -63,7 +64,8 @@ type counts struct {
 	returned  *returns
 	router    *router
 	serving   atomic.Bool
-	beat      atomic.Int64 // of maintenance
+	beat      liveness.Pulse       // of maintenance
+	asks      []*liveness.Question // to each request server
 }
 
 // signInCounts counts sign-ins by their result.
@@ -181,20 +183,20 @@ func (m *Master) clusterMetrics(p *metrics.Page) {
 	}
 }
 
-const (
-	// hangTime is how long the periodic work of each second may take until the master counts as
-	// hung. It is long because a slow disk delays that work, and a restart would not help.
-	hangTime = 5 * time.Minute
-	// leastSpace is the free disk space, in bytes, below which storing a job may fail.
-	leastSpace = 1 << 20
-)
+// leastSpace is the free disk space, in bytes, below which storing a job may fail.
+const leastSpace = 1 << 20
 
 // CheckLive implements metrics.Daemon.
-func (m *Master) CheckLive(context.Context) error {
+func (m *Master) CheckLive(ctx context.Context) error {
 	m.queue.kept() // these block if the lock of jobs or of minions is never released
 	m.presence.current()
-	if beat := m.beat.Load(); beat != 0 && time.Since(time.Unix(beat, 0)) > hangTime {
-		return fmt.Errorf("the periodic work of the master has hung since %s", time.Unix(beat, 0).UTC().Format(time.RFC3339))
+	if err := m.beat.Check("the periodic work of the master", liveness.StepTime); err != nil {
+		return err
+	}
+	for _, q := range m.asks {
+		if err := q.Check(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -517,7 +517,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Bus:     m.bus,
 		Serves:  runnerServes{m.settings, m.files, m.templates, m.rescanModules},
 		Wheels:  func() *value.Dict { return m.wheels.registry.Docs() },
-		Audits:  audits{m.audit, m.cfg.ID, m.cluster, m.hot},
+		Audits:  audits{m.audit, m.cfg.ID, m.cluster, m.hot.asker()},
 		Here: (&orchestra{
 			id: m.cfg.ID, cacheDir: m.cfg.CacheDir, ctx: m.life.context, settings: m.settings, templates: m.templates, bus: m.bus, log: m.log,
 			runners: func() *fn.Registry { return m.runners.registry }, orders: within{m.inside, processUser(), "orchestration"}.client,
@@ -571,6 +571,11 @@ func (m *Master) bindServers() error {
 			return fmt.Errorf("ret_port: %w", err)
 		}
 		m.servers = append(m.servers, s)
+		q, err := askItself(&l, s, m.cfg.SSL)
+		if err != nil {
+			return err
+		}
+		m.asks = append(m.asks, q)
 	}
 	// Minions without a configured master find this one by discovery. A failure of
 	// discovery does not stop the master.

@@ -34,11 +34,20 @@ func (m *Minion) Metrics(p *metrics.Page) {
 	p.TLS("ssl", m.cfg.Dial.TLS)
 }
 
-// CheckLive implements metrics.Daemon.
+// CheckLive implements metrics.Daemon. It asks what starts, plans and keeps jobs. Connections and
+// the functions of jobs, which may wait for other machines, are no reason to restart.
 func (m *Minion) CheckLive(context.Context) error {
-	m.jobs.List("") // takes the lock of the job table: a deadlock blocks the check
-	m.links.All()
-	return nil
+	m.jobs.List("") // these block if the lock of the job table or of a link is never released
+	for _, l := range m.links.All() {
+		l.State()
+	}
+	if err := m.runner.CheckLive(); err != nil {
+		return err
+	}
+	if err := m.schedule.CheckLive(); err != nil {
+		return err
+	}
+	return m.outbox.CheckLive()
 }
 
 // CheckReady implements metrics.Daemon. A minion is ready while it is connected to an

@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/liveness"
 	"brine/internal/base/metrics"
 	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
@@ -93,6 +94,9 @@ type Syndic struct {
 	commands wait.Wakeup
 	lookAt   wait.Wakeup // the lower master's events were interrupted
 	hears    atomic.Bool // the lower master's events are being received
+
+	pulse liveness.Pulse // of tend
+	steps liveness.Steps // commands and events that are being recorded
 
 	published, forwarded, refused atomic.Int64
 }
@@ -225,7 +229,9 @@ func (s *Syndic) wakeUppers() {
 
 // Accept implements link.Jobs.
 func (s *Syndic) Accept(from *link.Link, load *value.Dict) {
+	end := s.steps.Begin()
 	news, late := s.router.command(from.Addr.Text, load)
+	end()
 	if news {
 		s.commands.Wake()
 	}
@@ -333,7 +339,7 @@ func (s *Syndic) listen(ctx context.Context) {
 				}
 				break
 			}
-			s.router.event(e.Tag, e.Data)
+			s.heard(e.Tag, e.Data)
 		}
 		s.hears.Store(false)
 		if time.Since(began) > time.Second {
@@ -342,6 +348,12 @@ func (s *Syndic) listen(ctx context.Context) {
 		pause = min(max(2*pause, 50*time.Millisecond), time.Second)
 		wait.Sleep(ctx, pause)
 	}
+}
+
+// heard takes an event of the lower master.
+func (s *Syndic) heard(tag string, data *value.Dict) {
+	defer s.steps.Begin()()
+	s.router.event(tag, data)
 }
 
 // lookPauses are the times between the look-ups after the events of the lower master began: a
@@ -450,6 +462,7 @@ func refusal(reply any) string {
 // tend flushes the journal, and finds other masters for what waits for unreachable ones.
 func (s *Syndic) tend(ctx context.Context) {
 	for wait.Sleep(ctx, time.Second) {
+		s.pulse.Beat()
 		s.book.flush()
 		if len(s.uppers) > 1 {
 			s.router.failOver()
@@ -478,10 +491,15 @@ func (s *Syndic) Metrics(p *metrics.Page) {
 	p.Set(&waitingFamily, float64(waiting))
 }
 
-// CheckLive implements metrics.Daemon.
+// CheckLive implements metrics.Daemon. What waits for a master, above or below, is no reason to
+// restart.
 func (s *Syndic) CheckLive(context.Context) error {
-	s.book.count() // takes the lock of the book: a deadlock blocks the check
-	return nil
+	s.book.count() // these block if the lock of the book or of a link is never released
+	s.standing()
+	if err := s.pulse.Check("the periodic work of the syndic", liveness.StepTime); err != nil {
+		return err
+	}
+	return s.steps.Check("the recording of a command or an event", liveness.StepTime)
 }
 
 // CheckReady implements metrics.Daemon. A syndic is ready while it is connected to the lower

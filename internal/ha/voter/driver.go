@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/liveness"
 	"brine/internal/base/wait"
 	"brine/internal/ha/lease"
 )
@@ -14,6 +15,8 @@ type Driver struct {
 	*Node
 	post func(ctx context.Context, to string, p Packet) (Packet, error)
 	ask  func(ctx context.Context, voter string, r lease.Request) (lease.Answer, error)
+
+	pulse liveness.Pulse // of Run
 
 	boxMu sync.Mutex
 	boxes map[string]*mailbox
@@ -106,6 +109,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
+			d.pulse.Beat()
 			d.Tick()
 			if d.ask != nil && d.Begins() {
 				wg.Go(func() {
@@ -121,6 +125,12 @@ func (d *Driver) Run(ctx context.Context) error {
 	d.boxMu.Unlock()
 	wg.Wait()
 	return d.Close()
+}
+
+// CheckLive returns an error if the loop of the voter hangs. Other voters have no effect on it. It blocks while the lock of the node is held.
+func (d *Driver) CheckLive() error {
+	d.Health()
+	return d.pulse.Check("the loop of the voter", liveness.StepTime)
 }
 
 // carry sends the content of a mailbox, one packet at a time.

@@ -270,10 +270,15 @@ func KeyTag(aes string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// PingRequest returns a request without effect, which stock and Brine masters answer to every peer.
+func PingRequest() ([]byte, error) {
+	return msgpack.Marshal(value.DictOf("enc", "clear", "load", value.DictOf("cmd", "ping"), "version", protocolVersion), msgpack.NewSpec)
+}
+
 // Ping sends a request as a sign of life. The answer is not authenticated; only
 // its arrival counts. Stock and Brine masters know this request.
 func (c *Client) Ping(ctx context.Context) error {
-	body, err := msgpack.Marshal(value.DictOf("enc", "clear", "load", value.DictOf("cmd", "ping"), "version", protocolVersion), msgpack.NewSpec)
+	body, err := PingRequest()
 	if err != nil {
 		return err
 	}

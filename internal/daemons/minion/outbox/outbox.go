@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/liveness"
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
 	"brine/internal/net/wire"
@@ -37,6 +38,7 @@ type Config struct {
 type Outbox struct {
 	cfg     Config
 	journal *jobJournal
+	pulse   liveness.Pulse // of Run
 
 	mu     sync.Mutex
 	queues []*Queue
@@ -174,9 +176,11 @@ func (o *Outbox) Run(ctx context.Context) {
 		case <-o.journal.flushes.C():
 			// The flush of a short job's return includes the record of its start.
 			if wait.Sleep(ctx, flushAfter) {
+				o.pulse.Beat()
 				o.journal.flush()
 			}
 		case <-tick.C:
+			o.pulse.Beat()
 			if o.cfg.Options.ReturnTo == returnToAny {
 				o.findOthers(time.Now())
 			}
@@ -185,6 +189,11 @@ func (o *Outbox) Run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// CheckLive returns an error if the loop that records returns hangs. It does not wait for masters.
+func (o *Outbox) CheckLive() error {
+	return o.pulse.Check("the recording of returns", liveness.StepTime)
 }
 
 // strayReturns bounds the returns that are sent to another master at a time.

@@ -16,6 +16,7 @@ import (
 
 // Accept handles one publication of a master. It returns at once.
 func (r *Runner) Accept(from *link.Link, load *value.Dict) {
+	defer r.starts.Begin()()
 	log := r.cfg.Log.With("master", from.Addr.Text)
 	var pub wire.Job
 	if err := checkJob(load, &pub); err != nil {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"brine/internal/base/liveness"
 	"brine/internal/base/salt"
 	"brine/internal/base/trace"
 	"brine/internal/call/fn"
@@ -66,6 +67,8 @@ type Runner struct {
 	cfg   Config
 	slots *slots // nil: process_count_max sets no limit
 	plain bool   // the configuration names direct_call alone
+
+	starts liveness.Steps // jobs that are being accepted or recorded
 }
 
 // New returns a Runner.
@@ -77,6 +80,15 @@ func New(c Config) *Runner {
 		r.slots = &slots{free: n}
 	}
 	return r
+}
+
+// CheckLive returns an error if a job that was published does not start. Jobs that wait for a free
+// slot, and those that run, do not count. It blocks while the lock of the slots is held.
+func (r *Runner) CheckLive() error {
+	if r.slots != nil {
+		r.slots.count()
+	}
+	return r.starts.Check("the start of a job", liveness.StepTime)
 }
 
 // controls are the job control functions. They never wait for a free slot;
@@ -118,7 +130,9 @@ func (r *Runner) execute(ctx context.Context, j *jobs.Job, lasting bool, turn <-
 		}
 	}
 	if lasting {
+		started := r.starts.Begin()
 		end, err := r.note(ctx, j, procs)
+		started()
 		if err != nil {
 			ret := r.returnLoad(j, fn.Outcome{Return: "ERROR: " + err.Error(), Retcode: 1, Out: "nested", Err: err})
 			r.cfg.Outbox.GiveBack(ret, queues(r.cfg.Jobs.Finish(j, ret)), true)

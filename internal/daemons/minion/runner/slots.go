@@ -35,6 +35,13 @@ func (s *slots) leave(turn chan struct{}) {
 	s.next()
 }
 
+// count returns the number of waiting jobs.
+func (s *slots) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting)
+}
+
 // next starts waiting jobs while slots are free; mu is held.
 func (s *slots) next() {
 	for s.free > 0 && len(s.waiting) > 0 {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/liveness"
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
 	sched "brine/internal/call/schedule"
@@ -53,8 +54,9 @@ type Config struct {
 // schedule, which functions can change, and those in the pillar of the first connected
 // master.
 type Schedule struct {
-	cfg  Config
-	wake wait.Wakeup // the option or the pillar has changed
+	cfg   Config
+	wake  wait.Wakeup // the option or the pillar has changed
+	turns liveness.Steps
 
 	mu      sync.Mutex
 	own     *value.Dict // jobs of the option, as changed by functions
@@ -117,10 +119,15 @@ func (s *Schedule) Run(ctx context.Context) {
 		s.cfg.Go(func() { t.loop(ctx) })
 	}
 	for ctx.Err() == nil {
+		end := s.turns.Begin()
 		pause := s.turn(time.Now())
+		end()
 		wait.Until(ctx, s.wake.C(), pause)
 	}
 }
+
+// CheckLive returns an error if the loop that starts scheduled jobs hangs.
+func (s *Schedule) CheckLive() error { return s.turns.Check("the schedule", liveness.StepTime) }
 
 // Changed makes Run load the schedule again. Call it when the pillar has changed.
 func (s *Schedule) Changed() {

@@ -38,9 +38,8 @@ func (w *Server) Metrics(p *metrics.Page) {
 
 // CheckLive implements metrics.Daemon.
 func (w *Server) CheckLive(context.Context) error {
-	w.voter.Health() // takes the lock of the voter
-	w.connected()
-	return nil
+	w.connected() // blocks if the lock of the connections is never released
+	return w.voter.CheckLive()
 }
 
 // CheckReady implements metrics.Daemon: a witness is ready if it can vote and a master is

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/base/liveness"
 	"brine/internal/ha/cluster/clustertest"
 	"brine/internal/ha/cluster/keys"
 	"brine/internal/ha/cluster/limitlog"
@@ -22,6 +23,7 @@ import (
 	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
+	"brine/test/eventually"
 	"brine/test/fuzztest"
 )
 
@@ -381,4 +383,25 @@ func FuzzUpdate(tf *testing.F) {
 			t.Fatalf("%+v is kept as %+v", a.d, again.d)
 		}
 	})
+}
+
+// TestCheckLive: the self-check of a witness fails when the loop of its voter hangs, and not because
+// no master is connected.
+func TestCheckLive(t *testing.T) {
+	limit := liveness.StepTime
+	defer func() { liveness.StepTime = limit }()
+	w, stop := runWitness(t, t.TempDir(), witnessSecret)
+	defer stop()
+	liveness.StepTime = 0
+	eventually.True(t, "the loop turns", func() bool { return w.CheckLive(t.Context()) != nil })
+	liveness.StepTime = 30 * time.Second
+	for range 20 {
+		if err := w.CheckLive(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := w.CheckReady(t.Context()); err == nil {
+		t.Error("it is ready without a master")
+	}
 }
