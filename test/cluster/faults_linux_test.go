@@ -316,3 +316,58 @@ func TestApartClockBehind(t *testing.T) {
 		}
 	}
 }
+
+// TestApartJobsOutliveClock: jobs that are given at another master while the clock of one is days ahead or behind for a moment, or at that
+// one, reach minions that connect later, each to one of them. It runs only if BRINE_CLOCK is set (daemontest.NewClocks).
+func TestApartJobsOutliveClock(t *testing.T) {
+	t.Parallel()
+	within, set := daemontest.NewClocks(t).One(t)
+	a := newApart(t, 2, "auto_accept: true\n")
+	wrong, other := a.masters[1], a.masters[0]
+	wrong.Within = within
+	a.start()
+	minions := map[*node]*node{wrong: a.minion("m0", wrong), other: a.minion("m1", other)}
+	for _, m := range a.masters {
+		eventually.Nil(t, soon, "all answer to "+m.Name, func() error { return m.PingAll(brine, "m0", "m1") })
+	}
+	for _, m := range minions {
+		m.Kill()
+	}
+	jobs := map[string]string{}
+	job := func(at *node, id, word string) {
+		t.Helper()
+		out, errs, _ := at.Run(brine, "salt", "--async", "--expire", "10m", id, "test.echo", word)
+		jid := jidIn(out + errs)
+		if jid == "" {
+			t.Fatal(out, errs)
+		}
+		jobs[jid] = word
+	}
+	for _, off := range []time.Duration{72 * time.Hour, -72 * time.Hour} {
+		set(off)
+		time.Sleep(100 * time.Millisecond) // the program looks every 20 ms
+		job(other, "m0", "at-the-right-one-"+off.String())
+		job(wrong, "m1", "at-the-wrong-one-"+off.String())
+		eventually.Nil(t, soon, "the masters have the same", func() error {
+			r, err := check(other)
+			if err == nil && (!r.Equal || r.Counts["job"] < len(jobs)) {
+				err = fmt.Errorf("%+v", r)
+			}
+			return err
+		})
+		set(0)
+		time.Sleep(100 * time.Millisecond)
+	}
+	for _, m := range minions {
+		m.Start()
+	}
+	for jid, word := range jobs {
+		eventually.Nil(t, soon, "the job "+word+" returns", func() error {
+			out, errs, _ := other.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid)
+			if !strings.Contains(out, word) {
+				return fmt.Errorf("%s: %s%s", jid, out, errs)
+			}
+			return nil
+		})
+	}
+}

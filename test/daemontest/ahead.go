@@ -2,10 +2,12 @@ package daemontest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,37 +37,60 @@ func Jumping(t testing.TB) (within []string, jump func(ahead bool)) {
 // JumpingBy is Jumping with another clock difference, which may be negative.
 func JumpingBy(t testing.TB, by time.Duration) (within []string, jump func(off bool)) {
 	t.Helper()
-	flag := filepath.Join(t.TempDir(), "ahead")
-	within = otherClock(t, "\tsec += Ahead\n", "\n// Ahead is added to the clock.\nvar Ahead int64\n", fmt.Sprintf(`package main
+	within, set := NewClocks(t).One(t)
+	return within, func(off bool) {
+		t.Helper()
+		if off {
+			set(by)
+		} else {
+			set(0)
+		}
+	}
+}
+
+// Clocks is the program with a clock that a test sets while the program runs. The times of files are always those of the kernel.
+type Clocks struct{ program []string }
+
+// clockEnv names the file with the clock difference in seconds.
+const clockEnv = "BRINE_TEST_CLOCK"
+
+// NewClocks builds the program. Like Ahead it skips the test unless BRINE_CLOCK is set.
+func NewClocks(t testing.TB) *Clocks {
+	t.Helper()
+	return &Clocks{otherClock(t, "\tsec += Ahead\n", "\n// Ahead is added to the clock.\nvar Ahead int64\n", `package main
 
 import (
 	"os"
+	"strconv"
 	"time"
 )
 
 func init() {
 	go func() {
 		for {
-			seconds := int64(0)
-			if _, err := os.Stat(%q); err == nil {
-				seconds = %d
-			}
-			time.Ahead = seconds
+			b, _ := os.ReadFile(os.Getenv("`+clockEnv+`"))
+			time.Ahead, _ = strconv.ParseInt(string(b), 10, 64)
 			time.Sleep(20 * time.Millisecond)
 		}
 	}()
 }
-`, flag, int64(by/time.Second)))
-	return within, func(ahead bool) {
+`)}
+}
+
+// One returns the command that runs the program with a clock of its own (Node.Within), and sets its difference from the right time.
+func (c *Clocks) One(t testing.TB) (within []string, set func(by time.Duration)) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "clock")
+	set = func(by time.Duration) {
 		t.Helper()
-		err := os.Remove(flag)
-		if ahead {
-			err = os.WriteFile(flag, nil, 0o600)
-		}
-		if err != nil {
+		next := path + ".new"
+		err := os.WriteFile(next, strconv.AppendInt(nil, int64(by/time.Second), 10), 0o600)
+		if err = errors.Join(err, os.Rename(next, path)); err != nil { // rename: the program never reads half of it
 			t.Fatal(err)
 		}
 	}
+	set(0)
+	return append([]string{"env", clockEnv + "=" + path}, c.program...), set
 }
 
 // otherClock builds the program with a modified time.Now: line is inserted after the query of the

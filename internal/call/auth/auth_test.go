@@ -486,6 +486,29 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// TestTokensOutliveClock: a clock that is days ahead for a moment refuses tokens, but removes none.
+func TestTokensOutliveClock(t *testing.T) {
+	s := must(t, Options{SharedSecret: "x", TokenExpire: time.Hour, External: external(t, "{sharedsecret: {ann: [a.b]}}")})
+	d, err := s.NewToken(t.Context(), Credentials{"sharedsecret", "ann", "x"}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead := time.Now().Add(72 * time.Hour)
+	if got, err := s.tokens.Get(d.Str("token"), ahead); got != nil || err != nil {
+		t.Errorf("with a clock that is ahead: %v, %v", got, err)
+	}
+	if err := s.tokens.Sweep(ahead); err != nil {
+		t.Error(err)
+	}
+	if s.Token(d.Str("token")) == nil {
+		t.Error("the token is not valid any more with the right clock")
+	}
+	s.tokens.early = func() time.Time { return ahead } // believed after an hour
+	if err := s.tokens.Sweep(ahead); err != nil || s.Token(d.Str("token")) != nil {
+		t.Errorf("an expired token is not removed: %v", err)
+	}
+}
+
 func TestBadTokens(t *testing.T) {
 	s := must(t, Options{SharedSecret: "x", External: external(t, "{sharedsecret: {ann: [a.b]}}")})
 	put := func(name string, d *value.Dict) string {

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/call/client"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
@@ -410,6 +411,54 @@ func TestSweep(t *testing.T) {
 	fi, err := os.Stat(s.dir)
 	if err != nil || fi.Mode().Perm() != 0o700 {
 		t.Errorf("%v %v", fi.Mode(), err)
+	}
+}
+
+// TestSessionsOutliveClock: a clock that is days ahead for a moment ends no session, and a request made while it is days behind makes no user
+// idle.
+func TestSessionsOutliveClock(t *testing.T) {
+	s, err := openSessions(t.TempDir(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, passed := time.Now(), time.Duration(1)
+	s.now = func() time.Time { return now }
+	s.steady = steady.Of(s.now, func(time.Time) time.Duration { return passed })
+	id, err := s.add(&session{Token: "a", Expire: float64(now.Add(24 * time.Hour).Unix()), Forgery: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	round := func() *session {
+		t.Helper()
+		of := s.get(id)
+		if ended, err := s.endIdle(); len(ended) > 0 || err != nil {
+			t.Errorf("ended: %v, %v", ended, err)
+		}
+		if err := s.sweep(); err != nil {
+			t.Error(err)
+		}
+		return of
+	}
+	const days = 72 * time.Hour
+	now = now.Add(days)
+	if round() != nil {
+		t.Error("an expired session is valid while the clock is ahead")
+	}
+	now = now.Add(-days)
+	of := round()
+	if of == nil {
+		t.Fatal("the session is not valid any more with the right clock")
+	}
+	now = now.Add(-days)
+	round()
+	s.use(id, of)
+	now = now.Add(days)
+	if round() == nil {
+		t.Error("a user who made a request while the clock was behind is idle")
+	}
+	now, passed = now.Add(2*time.Hour), passed+2*time.Hour
+	if ended, err := s.endIdle(); len(ended) != 1 || err != nil {
+		t.Errorf("an idle session does not end: %v, %v", ended, err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/steady"
 )
 
 // sessionTime is how long a browser keeps the session cookie after its last
@@ -46,6 +47,8 @@ type session struct {
 type sessions struct {
 	dir string
 	now func() time.Time
+	// steady is the time by which sessions are removed.
+	steady *steady.Clock
 	// idle is the time without a request of the user after which a session of the console ends;
 	// 0: never.
 	idle time.Duration
@@ -64,7 +67,9 @@ func openSessions(dir string, idle time.Duration) (*sessions, error) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot close the directory of sessions to others: %w", err)
 	}
-	return &sessions{dir: dir, now: time.Now, idle: idle, known: map[string]*session{}}, nil
+	s := &sessions{dir: dir, now: time.Now, idle: idle, known: map[string]*session{}}
+	s.steady = steady.New(func() time.Time { return s.now() })
+	return s, nil
 }
 
 // newID returns a new session id.
@@ -119,15 +124,20 @@ func (s *sessions) get(id string) *session {
 		}
 		s.remember(name, of)
 	}
-	if of.Expire < float64(s.now().UnixNano())/1e9 {
-		s.drop(id)
+	if !of.goodAt(s.now()) {
+		if !of.goodAt(s.steady.Early()) {
+			s.drop(id)
+		}
 		return nil
 	}
-	if s.isIdle(of) {
+	if s.isIdle(of, s.now()) {
 		return nil // endIdle removes it
 	}
 	return of
 }
+
+// goodAt reports whether a session has not expired.
+func (of *session) goodAt(t time.Time) bool { return of.Expire >= float64(t.UnixNano())/1e9 }
 
 // read reads a session from its file, nil if there is none or it is damaged.
 func (s *sessions) read(name string) *session {
@@ -149,7 +159,7 @@ const stampTime = time.Minute
 
 // use records a request of the user.
 func (s *sessions) use(id string, of *session) {
-	now := s.now()
+	now := s.steady.Late()
 	of.used.Store(now.UnixNano())
 	if s.idle == 0 || of.Forgery == "" || now.UnixNano()-of.stamped.Load() < int64(stampTime) {
 		return
@@ -158,15 +168,16 @@ func (s *sessions) use(id string, of *session) {
 	_ = os.Chtimes(filepath.Join(s.dir, hashed(id)), now, now) // after a restart it would end earlier
 }
 
-// isIdle reports whether a session has ended because its user did nothing.
-func (s *sessions) isIdle(of *session) bool {
-	return s.idle > 0 && of.Forgery != "" && s.now().UnixNano()-of.used.Load() > int64(s.idle)
+// isIdle reports whether a session has ended at a time because its user did nothing.
+func (s *sessions) isIdle(of *session, now time.Time) bool {
+	return s.idle > 0 && of.Forgery != "" && now.UnixNano()-of.used.Load() > int64(s.idle)
 }
 
 // endIdle ends the sessions whose users did nothing for too long, and returns them.
 func (s *sessions) endIdle() ([]namedSession, error) {
 	all, err := s.all()
-	ended := slices.DeleteFunc(all, func(n namedSession) bool { return !s.isIdle(n.session) })
+	now := s.steady.Early()
+	ended := slices.DeleteFunc(all, func(n namedSession) bool { return !s.isIdle(n.session, now) })
 	for _, n := range ended {
 		s.end(n.name)
 	}
@@ -190,7 +201,7 @@ func (s *sessions) sweep() error {
 	if err != nil {
 		return err
 	}
-	at := float64(s.now().UnixNano()) / 1e9
+	now := s.steady.Early()
 	for _, e := range entries {
 		p := filepath.Join(s.dir, e.Name())
 		b, err := os.ReadFile(p)
@@ -198,7 +209,7 @@ func (s *sessions) sweep() error {
 			continue
 		}
 		of := &session{}
-		if json.Unmarshal(b, of) == nil && of.Expire >= at {
+		if json.Unmarshal(b, of) == nil && of.goodAt(now) {
 			continue
 		}
 		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -3,6 +3,7 @@ package master
 import (
 	"brine/internal/base/liveness"
 	"brine/internal/base/ratelimit"
+	"brine/internal/base/steady"
 	"brine/internal/call/auth"
 	"brine/internal/daemons/master/sinks"
 	"brine/internal/ha/cluster"
@@ -110,11 +111,11 @@ func (m *maintenance) round() {
 		}
 	}
 	if m.keep > 0 && !sharesDir(m.cluster) {
-		if _, err := m.stockJobs.Prune(m.keep, time.Now()); err != nil {
+		if _, err := m.stockJobs.Prune(m.keep, steady.Early()); err != nil {
 			m.log.Warn("cannot remove old jobs of the stock command line", "err", err)
 		}
 	}
-	m.peers.forget(time.Now(), m.keep)
+	m.peers.forget(steady.Early(), m.keep)
 	m.minions.prune()
 	if err := m.approvals.sweep(); err != nil {
 		m.log.Warn("cannot remove old approvals", "err", err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/ha/cluster"
 	"brine/internal/ha/copies"
 	"brine/internal/net/channel"
@@ -61,7 +62,7 @@ func (p *peerJobs) took(news []job.Taken) {
 		p.copies.Took(news)
 	}
 	for _, t := range news {
-		if t.ID != "" || p.states.queue.knows(t.JID) || !t.Until.After(time.Now()) {
+		if t.ID != "" || p.states.queue.knows(t.JID) || !t.Until.After(steady.Early()) {
 			continue
 		}
 		p.cluster.Relay.SetOrigin(t.JID, t.From)
@@ -134,7 +135,7 @@ func (p *peerJobs) fromStock(from, jid string, data *value.Dict) {
 			"cachedir", p.cacheDir)
 	}
 	p.cluster.Relay.SetOrigin(jid, from)
-	p.publish(cluster.Job{JID: jid, Map: jobMap, Minions: minions, Until: p.publisher.expiry(readOrder(jobMap), time.Now()), From: from})
+	p.publish(cluster.Job{JID: jid, Map: jobMap, Minions: minions, Until: p.publisher.expiry(readOrder(jobMap), steady.Early()), From: from})
 }
 
 // publish publishes another master's job to the minions of this one.
@@ -145,12 +146,27 @@ func (p *peerJobs) publish(j cluster.Job) {
 	if j.Minions == nil {
 		j.Minions, _ = p.jobs.Minions(j.JID)
 	}
-	p.states.queue.add(j.Map, j.JID, j.Minions, p.publisher.redelivery.absent(j.Minions, j.Until), j.Until)
+	until := time.Now().Add(timeLeft(j.JID, j.Until, steady.Early()))
+	p.states.queue.add(j.Map, j.JID, j.Minions, p.publisher.redelivery.absent(j.Minions, until), until)
 	o := readOrder(j.Map)
 	p.runs.Published(j.JID, o.fun(), j.Minions, time.Now())
 	if err := p.server.Publish(j.Map, receivers(o.TgtType, o.Tgt, j.Minions)); err != nil {
 		p.log.Error("cannot publish a peer's job", "jid", j.JID, "peer", j.From, "err", err)
 	}
+}
+
+// clockSlack is more than the clocks and the time zones of masters differ.
+const clockSlack = 26 * time.Hour
+
+// timeLeft returns how long another master's job is queued from a moment on. If that is days longer than the job was queued when its id was
+// made, the clock of that master was ahead, or that of this one is behind.
+func timeLeft(jid string, until, now time.Time) time.Duration {
+	left := until.Sub(now)
+	made, err := salt.JIDTime(jid)
+	if whole := until.Sub(made); err == nil && whole > 0 && left > whole+clockSlack {
+		return whole
+	}
+	return left
 }
 
 // takeOver publishes jobs from the shared directory that a peer stored but did
@@ -168,7 +184,7 @@ func (p *peerJobs) takeOver(peer string) {
 			p.log.Error("cannot look up the jobs of peers", "peer", peer, "err", err)
 		}
 		for _, j := range jobs {
-			if p.states.queue.knows(j.JID) || !j.Until.After(time.Now()) {
+			if p.states.queue.knows(j.JID) || !j.Until.After(steady.Early()) {
 				continue
 			}
 			p.log.Info("published a job that a peer had not forwarded", "peer", j.From, "jid", j.JID)
@@ -181,7 +197,7 @@ func (p *peerJobs) takeOver(peer string) {
 // unknown returns queued jobs that this master has not published.
 func (p *peerJobs) unknown() ([]job.Queued, error) {
 	if s, ok := p.jobs.(*job.Shared); ok {
-		return s.QueuedBut(time.Now(), queueJobs, p.states.queue.knows)
+		return s.QueuedBut(steady.Early(), queueJobs, p.states.queue.knows)
 	}
-	return p.jobs.Queued(time.Now(), queueJobs)
+	return p.jobs.Queued(steady.Early(), queueJobs)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/base/target"
 	"brine/internal/ha/cluster"
 	"brine/internal/net/channel"
@@ -233,8 +234,10 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 		load.Set(revisionKey, p.revision())
 	}
 	link := p.traces.place(load, o)
-	expires := p.expiry(o, time.Now())
-	sites, err := p.hub.record(o, load, expires)
+	now := time.Now()
+	expires := p.expiry(o, now)
+	until := steady.Late().Add(expires.Sub(now)) // for others and after a restart: the clock may have jumped back
+	sites, err := p.hub.record(o, load, until)
 	if err != nil {
 		p.log.Error("cannot record a command for sites; not publishing it", "jid", jid, "err", err)
 		return unrecorded(err)
@@ -243,7 +246,7 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 		return clearReply(value.DictOf("jid", nil, "minions", &value.List{},
 			"error", fmt.Sprintf("Master could not resolve minions for target %s, and no site can have some", value.Str(o.Tgt))))
 	}
-	err = p.recordJob(load, o.fun(), jid, minions, expires)
+	err = p.recordJob(load, o.fun(), jid, minions, until)
 	if err != nil {
 		if fun := o.fun(); !jobControl[fun] && !endsJobs[fun] {
 			p.hub.drop(sites)
@@ -260,7 +263,7 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 	p.announce(load, o, minions, missing)
 	job := jobMap(p.hub.local(load, o), jid, p.masterID)
 	p.queue.add(job, jid, minions, p.redelivery.absent(minions, expires), expires)
-	p.handToPeers(job, jid, minions, expires)
+	p.handToPeers(job, jid, minions, until)
 	if err := p.server.Publish(job, receivers(o.targetType(), o.Tgt, minions)); err != nil {
 		p.log.Error("cannot publish job", "jid", jid, "err", err)
 		return value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", err.Error()))

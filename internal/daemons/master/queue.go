@@ -42,7 +42,7 @@ type queued struct {
 	jid     string
 	number  int64
 	at      time.Time
-	expires time.Time
+	expires time.Time   // with the monotonic clock: the other one may be wrong for a moment later
 	over    bool        // expired, but remembered
 	job     *value.Dict // what minions receive; nil: read it from the store
 	size    int
@@ -70,7 +70,7 @@ func (q *queue) add(load *value.Dict, jid string, minions, absent []string, expi
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
-	j := &queued{jid: jid, at: now, expires: expires, over: !expires.After(now)}
+	j := &queued{jid: jid, at: now, expires: now.Add(expires.Sub(now)), over: !expires.After(now)}
 	if q.held+size <= queueHeld && !j.over {
 		j.job, j.size = load, size
 		q.held += size
@@ -150,7 +150,8 @@ func (q *queue) arrived(there map[string]bool, limit int) map[string][]handout {
 func (q *queue) restore(s job.Queued) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	j := &queued{jid: s.JID, at: s.At, expires: s.Until, over: !s.Until.After(q.now())}
+	now := q.now()
+	j := &queued{jid: s.JID, at: s.At, expires: now.Add(s.Until.Sub(now)), over: !s.Until.After(now)}
 	j.handed = newBitset(q.numbers(s.Handed))
 	j.running = newBitset(q.numbers(s.Running))
 	j.absent = newBitset(q.numbers(s.Absent))

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"brine/internal/base/steady"
 	"brine/internal/ha/cluster"
 	"brine/internal/ha/replica"
 	"brine/internal/store/keystore"
@@ -34,7 +35,7 @@ func (c *replicated) forgetDeleted(now time.Time, keep time.Duration) {
 		if acked == nil {
 			break
 		}
-		n, err := c.records.ForgetDeleted(kind, now.Add(-keep), acked, seen)
+		n, err := c.records.ForgetDeleted(kind, steady.Early().Add(-keep), acked, seen)
 		if err != nil {
 			c.log.Error("cannot remove old deletion records", "kind", kind, "err", err)
 		} else if n > 0 {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/steady"
 	"brine/internal/net/wire"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
@@ -21,8 +22,9 @@ import (
 // sockets. A record survives the end of the process. A crash of the machine may lose the
 // newest ones: then the job store of the lower master still has the returns.
 type book struct {
-	now func() time.Time
-	log *slog.Logger
+	now    func() time.Time
+	steady *steady.Clock // for what is removed
+	log    *slog.Logger
 
 	mu      sync.Mutex
 	file    *journal.Journal // nil: the records are lost when the process ends
@@ -118,7 +120,7 @@ type note struct {
 
 // openBook opens the journal at path. If that fails, the book works in memory.
 func openBook(path string, now func() time.Time, log *slog.Logger) *book {
-	b := &book{now: now, log: log, jobs: map[string]*bookJob{}}
+	b := &book{now: now, steady: steady.New(now), log: log, jobs: map[string]*bookJob{}}
 	file, cut, err := journal.Open(path, b.replay)
 	if err != nil {
 		log.Error("cannot use the syndic's journal: jobs and returns are kept in memory only and are lost when this process ends", "path", path, "err", err)
@@ -617,10 +619,10 @@ func (j *bookJob) complete() bool {
 
 // prune forgets old jobs; b.mu is held.
 func (b *book) prune() {
-	now := b.now()
+	now, early := b.now(), b.steady.Early()
 	for len(b.order) > 0 {
 		j := b.order[0]
-		old := now.Sub(j.at) > keepJobs
+		old := early.Sub(j.at) > keepJobs
 		if !old && (len(b.order) < maxJobs) {
 			break
 		}

@@ -15,6 +15,7 @@ import (
 
 	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/base/wait"
 	"brine/internal/ha/cluster/limitlog"
 	"brine/internal/net/sealed"
@@ -801,9 +802,10 @@ func (h *Hub) resend(now time.Time) {
 	var expired []again
 	var old []string
 	leads := h.peers.leads()
+	early := steady.Early() // an expired command does not come back
 	h.mu.Lock()
 	for jid, j := range h.jobs {
-		if age := now.Sub(j.given); age > h.cfg.Keep || j.cmd.Passing && age > time.Minute {
+		if age := early.Sub(j.given); age > h.cfg.Keep || j.cmd.Passing && age > time.Minute {
 			delete(h.jobs, jid)
 			if !j.cmd.Passing {
 				old = append(old, jid)
@@ -813,7 +815,7 @@ func (h *Hub) resend(now time.Time) {
 		if j.cmd.Passing {
 			continue
 		}
-		over := now.UnixMilli() > j.cmd.Expires
+		over := early.UnixMilli() > j.cmd.Expires
 		for name, p := range j.sites {
 			switch {
 			case j.others && !leads && (!over || p.state != StateWaiting):

@@ -12,6 +12,7 @@ import (
 
 	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/base/target"
 	"brine/internal/base/wait"
 	"brine/internal/net/sealed"
@@ -533,7 +534,7 @@ func (s *Site) report(ctx context.Context) {
 		} else {
 			first = true
 		}
-		s.forgetExpired(time.Now())
+		s.forgetExpired(steady.Early())
 		if wait.Until(ctx, s.present.C(), presenceEvery-wait.Jitter(presenceEvery/10)); ctx.Err() != nil {
 			return
 		}

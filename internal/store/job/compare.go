@@ -311,7 +311,7 @@ func (it item) ref() []byte {
 }
 
 // restore stores the item of an opRestore and logs it if it changed.
-func (o *op) restore(at *place, now time.Time) error {
+func (o *op) restore(at *place, now, early time.Time) error {
 	it := o.items[0]
 	if o.until.Before(now) {
 		now = o.until
@@ -343,7 +343,7 @@ func (o *op) restore(at *place, now time.Time) error {
 			// The others see this master as the receiver, since it logs the return.
 			it.raw = shortOf(it.raw[1:1+sumLen], oplog.Mark(o.by))
 		}
-		t, _, err := at.takeItem(it, now)
+		t, _, err := at.takeItem(it, now, early)
 		if err != nil {
 			return err
 		}

@@ -44,15 +44,15 @@ func queuedMoment(k []byte) time.Time {
 // not accumulate, and few, so that no caller is delayed.
 const sweep = 8
 
-// putQueued records until when a job is queued for disconnected minions.
-func putQueued(tx *bolt.Tx, jid string, until, now time.Time) error {
+// putQueued records until when a job is queued for disconnected minions. It removes jobs that had expired long before the time early.
+func putQueued(tx *bolt.Tx, jid string, until, now, early time.Time) error {
 	if until.IsZero() {
 		return nil
 	}
 	b, states := tx.Bucket(queueBucket), tx.Bucket(statesBucket)
 	var over [][]byte
 	c := b.Cursor()
-	for k, _ := c.First(); len(k) >= 8 && queuedMoment(k).Before(now.Add(-RememberFor)) && len(over) < sweep; k, _ = c.Next() {
+	for k, _ := c.First(); len(k) >= 8 && queuedMoment(k).Before(early.Add(-RememberFor)) && len(over) < sweep; k, _ = c.Next() {
 		over = append(over, slices.Clone(k))
 	}
 	for _, k := range over {

@@ -20,6 +20,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 )
@@ -31,11 +32,12 @@ import (
 // Besides Salt's files there is CACHEDIR/brine/queue/UNTIL.JID for each job that is queued for
 // disconnected minions. It contains the id of the master that published the job.
 type Shared struct {
-	c   *LocalCache
-	o   Options
-	id  string
-	log *slog.Logger
-	now func() time.Time
+	c      *LocalCache
+	o      Options
+	id     string
+	log    *slog.Logger
+	now    func() time.Time
+	steady *steady.Clock
 	// marks and speakers are directories that only Brine uses.
 	marks, speakers string
 
@@ -75,6 +77,7 @@ func OpenShared(cachedir, id, hashType string, o Options, log *slog.Logger) (*Sh
 	s := &Shared{c: c, o: o, id: id, log: log, now: time.Now, marks: filepath.Join(cachedir, "brine", "queue"),
 		speakers: filepath.Join(cachedir, "brine", "speakers"),
 		names:    map[string]string{}, ops: make(chan sharedReturn, maxQueue)}
+	s.steady = steady.New(func() time.Time { return s.now() })
 	for _, d := range []struct {
 		path string
 		mode fs.FileMode
@@ -493,7 +496,7 @@ func (s *Shared) Speakers() (ids []string, err error) {
 // Prune removes expired jobs and returns their number. It is enough that one master of a cluster
 // calls it.
 func (s *Shared) Prune() (int, error) {
-	now := s.now()
+	now := s.steady.Early()
 	entries, _ := os.ReadDir(s.marks)
 	for _, e := range entries {
 		if until, _, ok := readMark(e.Name()); ok && until.Before(now.Add(-RememberFor)) {

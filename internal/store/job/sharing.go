@@ -267,9 +267,9 @@ func (s *Stream) Apply(b oplog.Batch) error {
 	return unreadable
 }
 
-// take stores the new items of a batch. An invalid batch is skipped, so that the transaction can
+// take stores the new items of a batch at the time now; what has expired at the time early may go. An invalid batch is skipped, so that the transaction can
 // store its other changes.
-func (o *op) take(at *place, now time.Time) error {
+func (o *op) take(at *place, now, early time.Time) error {
 	o.took, o.refused = nil, nil
 	before, err := oplog.Accept(at.tx, o.batch)
 	if err != nil {
@@ -280,7 +280,7 @@ func (o *op) take(at *place, now time.Time) error {
 		if it.Number <= before {
 			continue
 		}
-		t, ref, err := at.takeItem(o.items[i], now)
+		t, ref, err := at.takeItem(o.items[i], now, early)
 		if err == nil {
 			err = oplog.Put(at.tx, o.batch.Origin, it.Number, ref)
 		}
@@ -348,12 +348,12 @@ func decodeItem(data []byte) (item, error) {
 }
 
 // takeItem stores an item, and returns it if it was new, and its log entry.
-func (p *place) takeItem(it item, now time.Time) (news *Taken, ref []byte, err error) {
+func (p *place) takeItem(it item, now, early time.Time) (news *Taken, ref []byte, err error) {
 	if it.ID != "" {
 		news, err = p.takeReturn(it, now)
 		return news, key(it.JID, entryReturn, it.ID), err
 	}
-	isNew, err := p.takeJob(it.Taken, it.raw, now)
+	isNew, err := p.takeJob(it.Taken, it.raw, now, early)
 	if isNew && err == nil {
 		news = &it.Taken
 	}
@@ -376,7 +376,7 @@ func (p *place) takeReturn(it item, now time.Time) (*Taken, error) {
 	return &it.Taken, p.hour.Put(it.ref(), it.raw)
 }
 
-func (p *place) takeJob(t Taken, load []byte, now time.Time) (news bool, err error) {
+func (p *place) takeJob(t Taken, load []byte, now, early time.Time) (news bool, err error) {
 	if err := p.find(t.JID, now); err != nil {
 		return false, err
 	}
@@ -389,7 +389,7 @@ func (p *place) takeJob(t Taken, load []byte, now time.Time) (news bool, err err
 		if err := p.putFrom(t.Until, t.From); err != nil {
 			return news, err
 		}
-		if err := putQueued(p.tx, t.JID, t.Until, now); err != nil {
+		if err := putQueued(p.tx, t.JID, t.Until, now, early); err != nil {
 			return news, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 )
 
 // TestClockJumps: a clock that is days ahead or behind for a moment makes no job expire, neither those of before nor those of then. A clock
@@ -12,7 +13,8 @@ import (
 func TestClockJumps(t *testing.T) {
 	s := open(t, t.TempDir())
 	now, passed := time.Date(2026, 11, 21, 4, 30, 0, 0, time.UTC), time.Duration(1)
-	s.now, s.passed = func() time.Time { return now }, func(time.Time) time.Duration { return passed }
+	s.now = func() time.Time { return now }
+	s.steady = steady.Of(s.now, func(time.Time) time.Duration { return passed })
 	wait := func(d time.Duration) { now, passed = now.Add(d), passed+d }
 	at := now
 	var jids []string
@@ -54,12 +56,12 @@ func TestClockJumps(t *testing.T) {
 
 	now = now.Add(72 * time.Hour)
 	stored("ahead for longer", true, true, true, true)
-	wait(believeTime - time.Minute)
+	wait(time.Hour - time.Minute)
 	stored("for less than an hour", true, true, true, true)
 	wait(2 * time.Minute)
 	stored("for an hour", false, true, false, false) // the second one was stored with this clock
 	now = now.Add(-400 * 24 * time.Hour)
-	wait(2 * believeTime)
+	wait(2 * time.Hour)
 	store()
 	stored("behind for longer", false, true, false, false, true)
 }

@@ -33,6 +33,7 @@ import (
 
 	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 )
@@ -51,11 +52,9 @@ var (
 
 // Store is the jobs in one file. It is safe for concurrent use.
 type Store struct {
-	o   Options
-	now func() time.Time
-	// passed returns the time that has passed until a reading of now, whatever the clock says.
-	passed func(now time.Time) time.Duration
-	steady steadyClock
+	o      Options
+	now    func() time.Time
+	steady *steady.Clock
 	file   *file
 	writer *writer
 	stream *Stream // of a replicated store, else nil
@@ -85,9 +84,9 @@ func OpenReadOnly(dir string, o Options, log *slog.Logger) (*Store, error) {
 }
 
 func newStore(dir string, o Options, log *slog.Logger) *Store {
-	opened := time.Now()
-	s := &Store{o: o, now: time.Now, passed: func(now time.Time) time.Duration { return now.Sub(opened) + 1 }, quit: make(chan struct{}),
+	s := &Store{o: o, now: time.Now, quit: make(chan struct{}),
 		damage: ratelimit.NewLog(log, 10, time.Hour)}
+	s.steady = steady.New(func() time.Time { return s.now() })
 	s.file = &file{path: filepath.Join(dir, fileName), log: log, setup: makeBuckets}
 	s.writer = newWriter(s.file, s.apply)
 	return s

@@ -155,16 +155,16 @@ func (s *Store) Prune() (hours int, err error) {
 func (s *Store) apply(at *place, o *op) error {
 	switch o.kind {
 	case opPrune:
-		n, err := prune(at.tx, expiryTime(s), filing(s), s.o.Keep())
+		n, err := prune(at.tx, s.steady.Early(), s.steady.Late(), s.o.Keep())
 		o.dropped, at.hour = n, nil
 		if err == nil && n > 0 && s.stream != nil {
 			err = sweepLog(at.tx)
 		}
 		return err
 	case opTake:
-		return o.take(at, filing(s))
+		return o.take(at, s.steady.Late(), s.steady.Early())
 	case opRestore:
-		return o.restore(at, s.now())
+		return o.restore(at, s.now(), s.steady.Early())
 	case opResend:
 		return o.resend(at)
 	case opFill:
@@ -181,7 +181,7 @@ func (s *Store) apply(at *place, o *op) error {
 	default:
 		return nil
 	}
-	when := filing(s)
+	when := s.steady.Late()
 	if t, err := salt.JIDTime(o.jid); o.kind == opWhole && err == nil && t.Before(when) {
 		when = t
 	}
@@ -197,7 +197,7 @@ func (s *Store) apply(at *place, o *op) error {
 		} else if err := at.putLoad(o.load); err != nil {
 			return err
 		}
-		if err := putQueued(at.tx, o.jid, o.until, s.now()); err != nil {
+		if err := putQueued(at.tx, o.jid, o.until, s.now(), s.steady.Early()); err != nil {
 			return err
 		}
 		if s.stream != nil {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/base/target"
 	"brine/internal/host"
 	"brine/internal/py/value"
@@ -216,7 +217,7 @@ func (a *Autosign) useStub(id string) bool {
 	a.dropExpired()
 	path := filepath.Join(a.stub, id)
 	info, err := os.Lstat(path)
-	if err != nil || info.IsDir() {
+	if err != nil || info.IsDir() || a.o.AutosignTimeout > 0 && info.ModTime().Before(a.oldest(time.Now())) {
 		return false
 	}
 	if err := os.Remove(path); err != nil {
@@ -228,6 +229,11 @@ func (a *Autosign) useStub(id string) bool {
 	return true
 }
 
+// oldest is the time before which a stub was made if it has expired at a time.
+func (a *Autosign) oldest(at time.Time) time.Time {
+	return at.Add(-time.Duration(a.o.AutosignTimeout) * time.Minute)
+}
+
 func (a *Autosign) dropExpired() {
 	if a.o.AutosignTimeout <= 0 {
 		return
@@ -236,7 +242,7 @@ func (a *Autosign) dropExpired() {
 	if err != nil {
 		return
 	}
-	oldest := time.Now().Add(-time.Duration(a.o.AutosignTimeout) * time.Minute)
+	oldest := a.oldest(steady.Early())
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || info.IsDir() || !info.ModTime().Before(oldest) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/net/remote"
 	"brine/internal/py/value"
 )
@@ -251,7 +252,7 @@ func (d *database) Clean(ctx context.Context, keep time.Duration, archive bool) 
 	}
 	// Jobs without returns expire by their id.
 	oldJobs := `([jid] IN (SELECT [jid] FROM salt_returns WHERE alter_time < ` + when + `) OR LENGTH([jid]) >= 20 AND [jid] < $2)`
-	oldID := salt.FormatJID(time.Now().Add(-keep - slack))
+	oldID := salt.FormatJID(steady.Early().Add(-keep - slack))
 	if archive {
 		for _, table := range []string{"jids", "salt_returns", "salt_events"} {
 			like := "(LIKE " + table + ")"
