@@ -3,12 +3,12 @@ package federation
 import (
 	"cmp"
 	"crypto/sha256"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"brine/internal/base/salt"
 	"brine/internal/net/sealed"
 	"brine/internal/net/wire"
 	"brine/internal/py/msgpack"
@@ -47,7 +47,7 @@ func (d *decisions) decide(name, pub, state string, move func() error) (wire.Hub
 	made := wire.HubKey{Name: name, Pub: pub, State: state, At: max(time.Now().UnixNano(), d.all[name].At+1)}
 	d.all[name] = made
 	if err := d.book.put(decisionsBucket, name, wire.Encode(made)); err != nil {
-		return made, salt.Errorf(salt.KindOf(err), "the key of the site %s has its new state at this master, which cannot record that for others: %w; repeat it", name, err)
+		return made, fmt.Errorf("the key of the site %s has its new state at this master, which cannot record that for others; repeat it: %w", name, err)
 	}
 	return made, nil
 }

@@ -75,6 +75,8 @@ const (
 	// maxConnections bounds the clients, most of which may be unknown.
 	maxConnections = 10_000
 	listFile       = "sites"
+	streamMemory   = 64 << 20
+	streamSync     = 10 * time.Second
 	maxList        = 16 << 20
 )
 
@@ -121,7 +123,7 @@ func (s *Server) options() (*natsserver.Options, error) {
 	opts := &natsserver.Options{
 		ServerName: s.o.ID, Host: host, Port: port, NoSigs: true, MaxConn: maxConnections, MaxPayload: maxPayload, MaxPending: 4 * maxPayload,
 		MaxControlLine: 16 << 10, AlwaysEnableNonce: true, CustomClientAuthentication: s, JetStream: true, StoreDir: s.o.DataDir,
-		JetStreamMaxStore: s.o.MaxData, JetStreamMaxMemory: 64 << 20, SyncInterval: 10 * time.Second, AuthTimeout: 10, TLSTimeout: 10,
+		JetStreamMaxStore: s.o.MaxData, JetStreamMaxMemory: streamMemory, SyncInterval: streamSync, AuthTimeout: 10, TLSTimeout: 10,
 		PingInterval: 5 * time.Second, MaxPingsOut: 2, DontListen: false,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
 	}
@@ -311,6 +313,7 @@ func (s *Server) Run(ctx context.Context, ready func()) error {
 		return err
 	}
 	ready()
+	kept := &streams{s: s}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for wants := 0; ; wants++ {
@@ -323,7 +326,8 @@ func (s *Server) Run(ctx context.Context, ready func()) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case now := <-tick.C:
+			kept.tend(now)
 		}
 	}
 }
