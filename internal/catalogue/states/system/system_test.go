@@ -11,6 +11,7 @@ import (
 	modcore "brine/internal/catalogue/modules/core"
 	"brine/internal/catalogue/modules/files"
 	"brine/internal/catalogue/modules/network"
+	"brine/internal/catalogue/modules/shell"
 	"brine/internal/catalogue/modules/system"
 	"brine/internal/catalogue/states/core"
 	"brine/internal/catalogue/states/statetest"
@@ -21,7 +22,7 @@ import (
 func table(name string) statetest.Table {
 	m := &host.Machine{}
 	return statetest.Table{Name: "testdata/" + name, States: append(slices.Clone(Modules()), core.Modules()...),
-		Functions: slices.Concat(system.Modules(m), files.Modules(m), network.Modules(network.Sources{Machine: m}), modcore.Modules())}
+		Functions: slices.Concat(system.Modules(m), files.Modules(m), network.Modules(network.Sources{Machine: m}), modcore.Modules(), shell.Modules())}
 }
 
 // TestCron changes crontabs with a script as crontab(1).
@@ -89,3 +90,8 @@ func TestIpset(t *testing.T) {
 }
 
 func TestIpsetRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/ipset") }
+
+// TestSELinux changes a policy that scripts keep instead of SELinux.
+func TestSELinux(t *testing.T) { statetest.Run(t, table("selinux")) }
+
+func TestSELinuxRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/selinux") }
