@@ -132,7 +132,7 @@ durable: ## jobs x minions over three masters that are killed in turn: each must
 	BRINE_DURABLE=$(DURABLE) $(GO) test -count=1 -v -timeout 60m -run 'TestManyJobs|TestLedger' ./test/durable
 
 durable-apart: ## the same over three masters of a cluster without a shared directory, through random faults of masters and network; as root
-	BRINE_DURABLE=$(DURABLE) $(GO) test -count=1 -v -timeout 120m -run 'TestManyJobsApart|TestLedger' ./test/durable
+	BRINE_CLOCK=1 BRINE_DURABLE=$(DURABLE) $(GO) test -count=1 -v -timeout 120m -run 'TestManyJobsApart|TestLedger' ./test/durable
 
 FEDERATION ?= 2000
 federation: ## commands over three sites by a hub of three nodes, through faults of nodes, masters and links: each must run once, and be complete above

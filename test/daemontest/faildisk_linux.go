@@ -80,6 +80,12 @@ func (d *FailingDisk) mount() error {
 	return nil
 }
 
+// Fill uses all free space.
+func (d *FailingDisk) Fill() { d.t.Helper(); (&Disk{d.t, d.dir}).Fill() }
+
+// Free undoes Fill.
+func (d *FailingDisk) Free() { d.t.Helper(); (&Disk{d.t, d.dir}).Free() }
+
 func (d *FailingDisk) device() string { return d.devices[len(d.devices)-1] }
 
 func (d *FailingDisk) trigger() string {

@@ -30,6 +30,7 @@ type member struct {
 	on      *netns.Machine
 	disk    *daemontest.FailingDisk // nil if this machine cannot have one
 	old     string                  // a copy of the disk from a while ago, "" for none
+	clock   func(by time.Duration)  // sets the clock; nil if the program cannot be built with another one
 	mu      sync.Mutex
 	orders  *json.Encoder
 	answers *json.Decoder
@@ -40,7 +41,7 @@ func (m *member) speaker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := append(slices.Clone(m.Within), exe)
+	args := append(slices.Clone(m.on.Within()), exe)
 	c := exec.Command(args[0], args[1:]...)
 	c.Env = append(os.Environ(), speakerEnv+"="+m.Dir+" "+m.Host)
 	c.Stderr = os.Stderr
@@ -80,6 +81,7 @@ type trouble struct {
 	net     *netns.Network
 	masters []*member
 	fields  []*netns.Machine // networks of the minions
+	spare   *netns.Machine   // for copies of masters
 	counts  map[string]int
 }
 
@@ -94,14 +96,35 @@ func (f *trouble) one() {
 	const long = 6 * time.Second
 	kinds := []string{"kill", "kill", "freeze", "freeze", "part two masters", "cut one off from masters", "cut minions off", "kill two",
 		"freeze one, kill one", "stop", "kill all", "set back", "set back"}
+	if os.Getenv("BRINE_DURABLE") != "" { // it takes long, and TestCopiedMember tests it, too
+		kinds = append(kinds, "copy beside")
+	}
 	if m.disk != nil {
-		kinds = append(kinds, "read-only disk")
+		kinds = append(kinds, "read-only disk", "full disk")
+	}
+	if m.clock != nil {
+		kinds = append(kinds, "wrong clock", "wrong clock")
+	}
+	if names := os.Getenv("BRINE_DURABLE_FAULTS"); names != "" {
+		kinds = strings.Split(names, ";")
 	}
 	kind := kinds[f.rand.IntN(len(kinds))]
 	f.counts[kind]++
 	switch kind {
 	case "set back":
 		f.setBack(m)
+	case "copy beside":
+		f.copyBeside(m)
+	case "wrong clock":
+		const day = 24 * time.Hour
+		offs := []time.Duration{3 * day, -3 * day, 5 * time.Minute, -5 * time.Minute}
+		m.clock(offs[f.rand.IntN(len(offs))])
+		f.nap(long)
+		m.clock(0)
+	case "full disk":
+		m.disk.Fill()
+		f.nap(long)
+		m.disk.Free()
 	case "read-only disk":
 		m.disk.Fail()
 		f.nap(long)
@@ -183,9 +206,8 @@ func (m *member) onOwnDisk(t *testing.T) {
 	}
 }
 
-// setBack stops a master, and starts it with the disk that it had when this was called last. What it acknowledged must be at the others: they
-// are connected, and it sends them that when it stops, if that does not take long.
-func (f *trouble) setBack(m *member) {
+// connected waits until all masters are connected to each other.
+func (f *trouble) connected() {
 	for _, o := range f.masters {
 		eventually.Nil(f.t, 2*waitLimit, o.Name+" is connected to the others", func() error {
 			out, errs, _ := o.Run(brine, "cluster", "members", "--out=json")
@@ -201,6 +223,32 @@ func (f *trouble) setBack(m *member) {
 			return nil
 		})
 	}
+}
+
+// copyBeside starts a copy of a master's disk at another address while the master runs. The others refuse it.
+func (f *trouble) copyBeside(m *member) {
+	m.Signal(syscall.SIGTERM)
+	m.node.Wait(waitLimit)
+	clone := newMember(f.t, m.Name, f.spare, f.masters)
+	err := os.MkdirAll(clone.Path("var/cache/salt"), 0o755)
+	for _, dir := range []string{"cluster", "etc", "var/cache/salt/master"} {
+		err = errors.Join(err, os.MkdirAll(clone.Path(dir), 0o700), copyDir(m.Path(dir)+"/.", clone.Path(dir)))
+	}
+	if err != nil {
+		f.t.Error(err)
+	}
+	m.Launch()
+	f.connected()
+	clone.Launch()
+	if code := clone.Wait(2 * waitLimit); code == 0 || code == -1 {
+		f.t.Errorf("a copy of %s beside it ends with %d", m.Name, code)
+	}
+}
+
+// setBack stops a master, and starts it with the disk that it had when this was called last. What it acknowledged must be at the others: they
+// are connected, and it sends them that when it stops, if that does not take long.
+func (f *trouble) setBack(m *member) {
+	f.connected()
 	from := time.Now()
 	m.Signal(syscall.SIGTERM)
 	m.node.Wait(waitLimit)
@@ -227,18 +275,44 @@ func (f *trouble) setBack(m *member) {
 	m.Launch()
 }
 
+// copyDir copies a directory. The copy is flushed: the disk may fail next.
 func copyDir(from, to string) error {
-	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+	if out, err := exec.Command("sh", "-c", `cp -a "$0" "$1" && sync -f "$1"`, from, to).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
 }
 
+// newMember configures the master of a name, which the others know by this name, on a machine. The masters are at their places.
+func newMember(t *testing.T, name string, on *netns.Machine, all []*member) *member {
+	n := daemontest.NewMaster(t, brine, name, on.Addr, "auto_accept: True\nkeysize: 2048\npub_hwm: 20000\n")
+	var names, peers []string
+	hosts := "127.0.0.1 localhost\n"
+	for _, m := range all {
+		names = append(names, m.Name)
+		at := m.on
+		if m.Name == name {
+			at = on // also if the machine is a copy
+		} else {
+			peers = append(peers, m.Name)
+		}
+		hosts += at.Addr + " " + m.Name + "\n"
+	}
+	n.Write("master", n.Read("master")+
+		fmt.Sprintf("cluster_id: test\ncluster_isolated_filesystem: True\ncluster_secret: 7ef7697a5ec2e70f7e5755ecd0123456\ncluster_peers: [%s]\n"+
+			"cluster_pki_dir: %s\ncluster_voters: [%s]\n", strings.Join(peers, ", "), n.Path("cluster"), strings.Join(names, ", ")))
+	n.Write("hosts", hosts)
+	n.Level = "info"
+	n.Within = append(on.Within(), "unshare", "-m", "sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`, n.Path("hosts"))
+	return &member{node: n, on: on}
+}
+
 // TestManyJobsApart publishes jobs at three masters without a shared directory in turn, while at
 // random one, two or all are killed, frozen, stopped, and cut off from each other and from minions, or one gets the disk of
-// a while ago, or a disk that becomes read-only while it runs.
+// a while ago, a disk that becomes read-only or full while it runs, a clock that is wrong for a moment, or a copy of itself beside it.
 // Each job runs once on each minion, and every master shows every result. BRINE_DURABLE is the
-// number of jobs and minions, as JOBSxMINIONS, and BRINE_DURABLE_SEED selects the faults.
+// number of jobs and minions, as JOBSxMINIONS. BRINE_DURABLE_SEED selects the faults, BRINE_DURABLE_FAULTS names their kinds
+// (separated by semicolons), and with BRINE_CLOCK clocks are wrong, too.
 func TestManyJobsApart(t *testing.T) {
 	jobs, minions := amount(t)
 	seed := uint64(time.Now().UnixNano())
@@ -247,26 +321,32 @@ func TestManyJobsApart(t *testing.T) {
 	}
 	f := &trouble{t: t, rand: rand.New(rand.NewPCG(seed, 0)), net: netns.New(t), counts: map[string]int{}}
 	t.Logf("seed %d", seed)
-	var hosts []string
-	var machines []*netns.Machine
-	for i := range 3 {
-		machines = append(machines, f.net.Machine(i+1))
-		hosts = append(hosts, machines[i].Addr)
+	var clocks *daemontest.Clocks
+	if os.Getenv("BRINE_CLOCK") != "" {
+		clocks = daemontest.NewClocks(t)
 	}
-	for i, on := range machines {
-		n := daemontest.NewMaster(t, brine, on.Addr, on.Addr, "auto_accept: True\nkeysize: 2048\npub_hwm: 20000\n")
-		n.Write("master", n.Read("master")+
-			fmt.Sprintf("cluster_id: test\ncluster_isolated_filesystem: True\ncluster_secret: 7ef7697a5ec2e70f7e5755ecd0123456\ncluster_peers: [%s]\n"+
-				"cluster_pki_dir: %s\ncluster_voters: [%s]\n",
-				strings.Join(slices.Delete(slices.Clone(hosts), i, i+1), ", "), n.Path("cluster"), strings.Join(hosts, ", ")))
-		n.Level, n.Within = "info", on.Within()
-		m := &member{node: n, on: on}
+	var places []*member
+	var hosts, names []string
+	for i := range 3 {
+		on := f.net.Machine(i + 1)
+		name := fmt.Sprintf("master%d", i+1)
+		places = append(places, &member{node: &node{Name: name}, on: on})
+		hosts, names = append(hosts, on.Addr), append(names, name)
+	}
+	f.spare = f.net.Machine(4)
+	for _, p := range places {
+		m := newMember(t, p.Name, p.on, places)
+		if clocks != nil {
+			var program []string
+			program, m.clock = clocks.One(t)
+			m.Within = append(m.Within, program...)
+		}
 		m.onOwnDisk(t)
 		m.Launch()
 		m.speaker(t)
 		f.masters = append(f.masters, m)
 	}
-	l := &ledger{everywhere: hosts, shown: map[string]map[string][]string{}}
+	l := &ledger{everywhere: names, shown: map[string]map[string][]string{}}
 	var workers []*node
 	ran := func(id string) string { return workers[slices.Index(l.minions, id)].Path("ran") }
 	for i := range minions {
