@@ -27,6 +27,9 @@ type pam struct {
 // installs it.
 const pamHelper = "brine-pam"
 
+// maxPAM bounds name and password together, in bytes: the helper reads 64 KiB.
+const maxPAM = 60 << 10
+
 func init() { systems.Register("pam", newPAM) }
 
 func newPAM(_ *value.Dict, o *Options) (System, error) {
@@ -69,7 +72,7 @@ func installedHelper(dir string) string {
 
 // Authenticate implements System.
 func (p *pam) Authenticate(ctx context.Context, c Credentials) (Vouched, error) {
-	if strings.ContainsRune(c.Name, 0) || strings.ContainsRune(c.Password, 0) {
+	if strings.ContainsRune(c.Name, 0) || strings.ContainsRune(c.Password, 0) || len(c.Name)+len(c.Password) > maxPAM {
 		return Vouched{}, ErrRefused
 	}
 	cmd := exec.CommandContext(ctx, p.helper)
