@@ -20,12 +20,13 @@ import (
 )
 
 // approvals keeps the jobs that wait for a second user (approval_above). The master decides which
-// jobs need one, and whether a user may approve: this server keeps the requests, in memory only,
-// since they contain tokens.
+// jobs need one, and whether a user may approve: this server keeps the requests, and their tokens in
+// memory only.
 type approvals struct {
 	master Master
 	log    *slog.Logger
 	now    func() time.Time
+	files  *approvalFiles
 
 	mu       sync.Mutex
 	list     []*approval // the oldest first
@@ -55,6 +56,7 @@ type approval struct {
 	why            string // the master's reason, which has the number of minions
 	chunk          *value.Dict
 	asked          time.Time
+	session        string // name of the session of the user, which has the token
 
 	state   string
 	by      string // who approved or rejected it
@@ -82,8 +84,9 @@ func (a *approvals) add(c *call, chunk *value.Dict, why error) (*value.Dict, err
 	if len(a.list) >= maxApprovals || own >= maxApprovalsOfOne {
 		return nil, &failure{http.StatusTooManyRequests, "too many jobs wait for approval: withdraw some, or have them decided"}
 	}
-	p := &approval{id: newID(), user: c.of.User, from: c.address(), why: why.Error(), chunk: chunk.Clone(), asked: a.now(), state: waiting}
+	p := &approval{id: newID(), user: c.of.User, from: c.address(), why: why.Error(), chunk: chunk.Clone(), asked: a.now(), session: hashed(c.id), state: waiting}
 	a.list = append(a.list, p)
+	a.keep(p)
 	a.share(c, p)
 	a.note(p, c, "approval", "requested")
 	return value.DictOf("approval", p.id, "reason", p.why, "expire", unix(p.asked.Add(approvalTime))), nil
@@ -96,6 +99,7 @@ func (a *approvals) clean() {
 		if p.state == waiting && at.Sub(p.asked) > approvalTime {
 			p.state = expired
 			p.forget()
+			a.keep(p)
 		}
 	}
 	a.list = slices.DeleteFunc(a.list, func(p *approval) bool { return at.Sub(p.asked) > 2*approvalTime })
@@ -210,6 +214,7 @@ func (a *approvals) take(c *call, state string) (*approval, error) {
 		p.forget()
 		go a.report(token, p)
 	}
+	a.keep(a.list[i])
 	return a.list[i], nil
 }
 
@@ -246,7 +251,7 @@ func (a *approvals) start(ctx context.Context, c *call, p *approval, chunk *valu
 			p.jid = d.Str("jid")
 		}
 	case errors.As(err, &r) && r.Name == "TokenAuthenticationError":
-		p.state, p.problem = failed, "the session of "+p.user+" has ended"
+		p.state, p.problem = failed, sessionEnded(p.user)
 	case salt.KindOf(err) == salt.Denied && !strings.HasPrefix(chunk.Str(wire.ApproverKey), wire.ApprovalPrefix):
 		p.state, p.by = waiting, ""
 	default:
@@ -256,6 +261,7 @@ func (a *approvals) start(ctx context.Context, c *call, p *approval, chunk *valu
 	if p.state != waiting {
 		p.forget()
 	}
+	a.keep(p)
 	result := cmp.Or(p.problem, p.state)
 	a.mu.Unlock()
 	a.report(token, p)

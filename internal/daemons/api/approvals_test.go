@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -238,5 +239,102 @@ func TestApprovalsExpire(t *testing.T) {
 	now = now.Add(approvalTime)
 	if a.clean(); len(a.list) != 0 {
 		t.Errorf("%+v", a.list)
+	}
+}
+
+// TestApprovalsRestart: jobs that wait survive a restart, with the tokens of their users in the files of
+// sessions only. They expire as before, and end with the session of the user who asked; one that was being
+// started does not start again.
+func TestApprovalsRestart(t *testing.T) {
+	s := settings(t, "")
+	s.Clients = append(s.Clients, "local_async")
+	hour := float64(time.Now().Add(time.Hour).Unix())
+	users, err := openSessions(s.SessionsDir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := openApprovalFiles(users)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann, err := users.add(&session{Token: "a0a0", User: "ann", Expire: hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bob, err := users.add(&session{Token: "b0b0", User: "bob", Expire: hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eve, err := users.add(&session{Token: "e0e0", User: "eve", Expire: hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &approvals{log: slog.New(slog.DiscardHandler), now: time.Now, files: files}
+	ids := map[string]string{}
+	for _, one := range []struct {
+		word, user, session, state string
+		age                        time.Duration
+	}{
+		{"waits", "ann", ann, waiting, 50 * time.Minute}, {"old", "ann", ann, waiting, approvalTime + time.Minute}, {"begun", "ann", ann, starting, 0},
+		{"ended", "eve", eve, waiting, 0}, {"stolen", "eve", ann, waiting, 0},
+	} {
+		p := &approval{id: newID(), user: one.user, from: "127.0.0.1", why: "for 200 minions", asked: time.Now().Add(-one.age), session: hashed(one.session),
+			state: one.state, chunk: value.DictOf("client", "local", "tgt", "*", "fun", "test.echo", "arg", value.ListOf(one.word), "token", "a0a0")}
+		ids[one.word] = p.id
+		a.keep(p)
+		if b, err := os.ReadFile(files.path(p.id)); err != nil || strings.Contains(string(b), "a0a0") {
+			t.Errorf("%s: %s %v", one.word, b, err)
+		}
+	}
+	users.drop(eve)
+	if err := os.WriteFile(files.path(newID()), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	r := serve(t, s)
+	r.master.mu.Lock()
+	r.master.perms = []any{"test.*"}
+	r.master.tokens["a0a0"], r.master.tokens["b0b0"] = true, true
+	r.master.mu.Unlock()
+	var mu sync.Mutex
+	var got []*value.Dict
+	r.master.low = func(chunk *value.Dict) ([]any, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, chunk)
+		return []any{value.DictOf("jid", "20260101000000000000")}, nil
+	}
+	resp, b := r.do("GET", "/v1/approvals", "", "X-Auth-Token", bob)
+	var in struct {
+		Approvals []struct {
+			ID, State, Problem string
+			Asked, Expire      float64
+		}
+	}
+	if err := json.Unmarshal([]byte(b), &in); err != nil || resp.StatusCode != 200 || len(in.Approvals) != 5 {
+		t.Fatalf("%d %s %v", resp.StatusCode, b, err)
+	}
+	for word, want := range map[string]string{"waits": waiting, "old": expired, "begun": failed, "ended": failed, "stolen": failed} {
+		for _, p := range in.Approvals {
+			if p.ID == ids[word] && (p.State != want || p.Expire-p.Asked != approvalTime.Seconds() || want == failed && p.Problem == "") {
+				t.Errorf("%s: %+v", word, p)
+			}
+		}
+		if _, err := os.Stat(files.path(ids[word])); (err == nil) != (want == waiting) {
+			t.Errorf("the file of %s: %v", word, err)
+		}
+	}
+	for word, want := range map[string]int{"old": 409, "begun": 409, "ended": 409, "stolen": 409, "waits": 200} {
+		if resp, b := r.do("POST", "/v1/approvals/"+ids[word], "{}", "Content-Type", typeJSON, "X-Auth-Token", bob); resp.StatusCode != want {
+			t.Errorf("%s: %d %s", word, resp.StatusCode, b)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(got) != 1 || got[0].Str("token") != "a0a0" || got[0].Str(wire.ApproverKey) != "b0b0" || value.Str(got[0].At("arg")) != "['waits']" {
+		t.Errorf("the master got %v", got)
+	}
+	if left, err := os.ReadDir(files.dir); err != nil || len(left) != 0 {
+		t.Errorf("left: %v %v", left, err)
 	}
 }

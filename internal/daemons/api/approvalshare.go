@@ -93,9 +93,11 @@ func (a *approvals) decided(ctx context.Context, c *call, d *value.Dict, jobs []
 	if !granted {
 		p.state = rejected
 		p.forget()
+		a.keep(p)
 		a.mu.Unlock()
 		return
 	}
+	a.keep(p)
 	chunk := p.chunk.Clone()
 	a.mu.Unlock()
 	chunk.Set(wire.ApproverKey, wire.ApprovalPrefix+p.id)

@@ -46,6 +46,11 @@ func (a *Server) resources() map[string]*resource {
 	const get, put = http.MethodGet, http.MethodPost
 	users := &logins{s: &a.s, log: a.log, master: a.master, sessions: a.sessions, limits: a.limits}
 	second := &approvals{master: a.master, log: a.log, now: time.Now}
+	if files, err := openApprovalFiles(a.sessions); err != nil {
+		a.log.Warn("jobs that wait for approval do not survive a restart", "err", err)
+	} else {
+		second.restore(&a.s, files)
+	}
 	low := &lowData{s: &a.s, log: a.log, master: a.master, limits: a.limits, approvals: second}
 	bus := &streams{s: &a.s, master: a.master, sessions: a.sessions, feed: a.feed}
 	own := a.figures
