@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -246,8 +247,8 @@ func TestAnswer(t *testing.T) {
 	step(wire.SiteStored{Refused: "expired", Master: "b"}, nil, StateStored, 3)
 }
 
-// TestDecisions: the latest decision about a key counts, in whatever order decisions arrive, how often,
-// and also after a restart.
+// TestDecisions: a decision replaces those that it has seen, in whatever order decisions arrive, how
+// often, and also after a restart. Of those that did not see each other, the strictest counts.
 func TestDecisions(t *testing.T) {
 	dir := t.TempDir()
 	pem := func() string {
@@ -259,13 +260,14 @@ func TestDecisions(t *testing.T) {
 	}
 	pub, other := pem(), pem()
 	var b *book
-	open := func() *decisions {
+	open := func(where string) *decisions {
+		t.Helper()
 		var err error
-		if b, err = openBook(filepath.Join(dir, "x.db"), slog.New(slog.DiscardHandler)); err != nil {
+		if b, err = openBook(filepath.Join(dir, where, "x.db"), slog.New(slog.DiscardHandler)); err != nil {
 			t.Fatal(err)
 		}
 		d := &decisions{book: b}
-		if d.keys, err = keystore.Open(filepath.Join(dir, "sites"), slog.New(slog.DiscardHandler)); err == nil {
+		if d.keys, err = keystore.Open(filepath.Join(dir, where, "sites"), slog.New(slog.DiscardHandler)); err == nil {
 			err = d.load()
 		}
 		if err != nil {
@@ -273,45 +275,85 @@ func TestDecisions(t *testing.T) {
 		}
 		return d
 	}
-	d := open()
-	learn := func(key, state string, at int64, want keystore.State, wantKey string) {
+	made := map[string]wire.HubKey{
+		"accept":   {ID: "accept", Pub: pub, State: "accepted"},
+		"reject":   {ID: "reject", Pub: pub, State: "rejected", Seen: []string{"accept"}},
+		"again":    {ID: "again", Pub: pub, State: "accepted", Seen: []string{"reject", "accept"}},
+		"apart":    {ID: "apart", Pub: pub, State: "rejected", Seen: []string{"accept"}},
+		"another":  {ID: "another", Pub: other, State: "accepted", Seen: []string{"again", "apart", "reject", "accept"}},
+		"deleted":  {ID: "deleted", Pub: other, State: "", Seen: []string{"another", "again", "apart", "reject", "accept"}},
+		"rejected": {ID: "rejected", Pub: other, State: "rejected", Seen: []string{"another", "again", "apart", "reject", "accept"}},
+	}
+	// All orders of these decisions, each also repeated, come to the same.
+	places := 0
+	check := func(ids []string, want keystore.State, key string) {
 		t.Helper()
-		if err := d.learn(wire.HubKey{Name: "eu", Pub: key, State: state, At: at}); err != nil {
-			t.Fatal(err)
-		}
-		st, is, err := d.keys.Lookup("eu")
-		if err != nil || st != want || is != wantKey {
-			t.Errorf("after %q at %d: %s, %t, %v", state, at, st, is == wantKey, err)
+		for _, order := range permutations(ids) {
+			places++
+			d := open(fmt.Sprint(places))
+			for _, id := range slices.Concat(order, order[:1]) {
+				in := made[id]
+				in.Name = "eu"
+				if err := d.learn(in); err != nil {
+					t.Fatal(err)
+				}
+			}
+			st, is, err := d.keys.Lookup("eu")
+			if err != nil || st != want || is != key {
+				t.Errorf("%v: %s, %t, %v", order, st, is == key, err)
+			}
+			if err := b.close(); err != nil {
+				t.Fatal(err)
+			}
+			d = open(fmt.Sprint(places)) // what was learned is remembered
+			in := made[order[0]]
+			in.Name = "eu"
+			if err := d.learn(in); err != nil {
+				t.Fatal(err)
+			}
+			if st, is, err := d.keys.Lookup("eu"); err != nil || st != want || is != key {
+				t.Errorf("%v after a restart: %s, %t, %v", order, st, is == key, err)
+			}
+			if err := b.close(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	learn(pub, "accepted", 5, keystore.Accepted, pub)
-	learn(pub, "rejected", 4, keystore.Accepted, pub)
-	learn(pub, "rejected", 5, keystore.Rejected, pub) // of two at the same time, this one
-	learn(pub, "accepted", 5, keystore.Rejected, pub)
-	learn(other, "accepted", 7, keystore.Accepted, other)
-	learn(pub, "rejected", 6, keystore.Accepted, other)
-	learn(other, "", 8, keystore.None, "")
-	learn(other, "accepted", 7, keystore.None, "")
-	if err := d.learn(wire.HubKey{Name: "../eu", Pub: pub, State: "accepted", At: 9}); err == nil {
+	check([]string{"accept", "reject"}, keystore.Rejected, pub)
+	check([]string{"accept", "reject", "again"}, keystore.Accepted, pub)
+	check([]string{"accept", "reject", "again", "apart"}, keystore.Rejected, pub)
+	check([]string{"again", "apart", "another"}, keystore.Accepted, other)
+	check([]string{"again", "another", "deleted"}, keystore.None, "")
+	check([]string{"deleted", "another", "rejected"}, keystore.Rejected, other)
+
+	d := open("decide")
+	defer func() { b.close() }()
+	if err := d.learn(wire.HubKey{ID: "x", Name: "../eu", Pub: pub, State: "accepted"}); err == nil {
 		t.Error("a bad name is accepted")
 	}
-	if err := b.close(); err != nil {
-		t.Fatal(err)
+	for _, id := range []string{"again", "apart"} {
+		in := made[id]
+		in.Name = "eu"
+		if err := d.learn(in); err != nil {
+			t.Fatal(err)
+		}
 	}
-	d = open()
-	defer func() { b.close() }()
-	learn(other, "accepted", 7, keystore.None, "")
-
-	// A clock that is behind that of another master makes a later decision all the same.
-	far := time.Now().Add(time.Hour).UnixNano()
-	learn(pub, "rejected", far, keystore.Rejected, pub)
-	made, err := d.decide("eu", pub, "accepted", func() error { return d.keys.Move("eu", keystore.Rejected, keystore.Accepted) })
-	if err != nil || made.At <= far {
-		t.Errorf("%d after %d: %v", made.At, far, err)
+	decided, err := d.make("eu", pub, "accepted", func() error { return d.keys.Move("eu", keystore.Rejected, keystore.Accepted) })
+	if err != nil || !slices.Contains(decided.Seen, "again") || !slices.Contains(decided.Seen, "apart") || !slices.Contains(decided.Seen, "reject") {
+		t.Errorf("%v %v", decided, err)
 	}
-	learn(pub, "rejected", far, keystore.Accepted, pub)
+	for _, id := range []string{"again", "apart", "reject"} {
+		in := made[id]
+		in.Name = "eu"
+		if err := d.learn(in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st, _, err := d.keys.Lookup("eu"); err != nil || st != keystore.Accepted {
+		t.Errorf("what the user had seen counts again: %s %v", st, err)
+	}
 	all, err := d.current()
-	if err != nil || len(all) != 1 || all[0] != made {
+	if err != nil || len(all) != 1 || all[0].ID != decided.ID {
 		t.Errorf("%v %v", all, err)
 	}
 	// What the keys do not agree with is not spread.
@@ -321,4 +363,23 @@ func TestDecisions(t *testing.T) {
 	if all, err := d.current(); err != nil || len(all) != 0 {
 		t.Errorf("%v %v", all, err)
 	}
+	// The list of what a decision has seen is bounded.
+	for range maxSeen + 5 {
+		if decided, err = d.make("eu", pub, "rejected", func() error { return nil }); err != nil || len(decided.Seen) > maxSeen {
+			t.Fatalf("%d seen, %v", len(decided.Seen), err)
+		}
+	}
+}
+
+func permutations(all []string) (out [][]string) {
+	if len(all) <= 1 {
+		return [][]string{all}
+	}
+	for i := range all {
+		rest := slices.Concat(all[:i], all[i+1:])
+		for _, p := range permutations(rest) {
+			out = append(out, append([]string{all[i]}, p...))
+		}
+	}
+	return out
 }

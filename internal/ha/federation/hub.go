@@ -161,7 +161,7 @@ func NewHub(cfg HubConfig) (*Hub, error) {
 	if h.book, err = openBook(cfg.Path, cfg.Log); err != nil {
 		return nil, err
 	}
-	h.decisions = &decisions{book: h.book, keys: h.keys}
+	h.decisions = &decisions{book: h.book, keys: h.keys, made: func(k wire.HubKey) { h.peers.decided(k); h.streams.Wake() }}
 	if err := errors.Join(h.load(), h.decisions.load()); err != nil {
 		h.book.close()
 		return nil, err
@@ -1132,52 +1132,14 @@ func (h *Hub) Keys() (*value.Dict, error) {
 
 // Accept accepts the pending or rejected key of a site. With a fingerprint, the key must have it.
 func (h *Hub) Accept(name, fingerprint string) error {
-	return h.move(name, fingerprint, keystore.Accepted)
+	return h.decisions.set(name, fingerprint, keystore.Accepted)
 }
 
 // Reject rejects the key of a site. What the site sends has no effect from then on.
-func (h *Hub) Reject(name string) error { return h.move(name, "", keystore.Rejected) }
-
-func (h *Hub) move(name, fingerprint string, to keystore.State) error {
-	st, pub, err := h.keys.Lookup(name)
-	if err != nil {
-		return err
-	}
-	if st == 0 && pub == "" {
-		return salt.Errorf(salt.NotFound, "there is no key of a site %q: see salt-run federation.keys", name)
-	}
-	if fingerprint != "" && sealed.Fingerprint(pub) != fingerprint {
-		return salt.Errorf(salt.Denied, "the key of %s has the fingerprint %s", name, sealed.Fingerprint(pub))
-	}
-	return h.decide(name, pub, to.String(), func() error {
-		if st == to {
-			return nil
-		}
-		return h.keys.Move(name, st, to)
-	})
-}
-
-// decide makes a decision about a key, here and at the other masters above.
-func (h *Hub) decide(name, pub, state string, move func() error) error {
-	made, err := h.decisions.decide(name, pub, state, move)
-	if made.At > 0 {
-		h.peers.decided(made)
-		h.streams.Wake()
-	}
-	return err
-}
+func (h *Hub) Reject(name string) error { return h.decisions.set(name, "", keystore.Rejected) }
 
 // Delete removes the key of a site.
-func (h *Hub) Delete(name string) error {
-	st, pub, err := h.keys.Lookup(name)
-	if err != nil {
-		return err
-	}
-	if st == 0 && pub == "" {
-		return salt.Errorf(salt.NotFound, "there is no key of a site %q: see salt-run federation.keys", name)
-	}
-	return h.decide(name, pub, "", func() error { return h.keys.Delete(st, name) })
-}
+func (h *Hub) Delete(name string) error { return h.decisions.remove(name) }
 
 // Minions returns the minions that sites have named, by site.
 func (h *Hub) Minions() map[string][]string {

@@ -133,9 +133,6 @@ func (p *hubPeers) apply(msg *sealed.Message) error {
 		if err := msg.Read(&in); err != nil {
 			return err
 		}
-		if in.At == 0 {
-			in.At = msg.At.UnixNano()
-		}
 		defer p.h.streams.Wake()
 		return p.h.decisions.learn(in)
 	case kindKeys:

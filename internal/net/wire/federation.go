@@ -153,8 +153,10 @@ type HubKey struct {
 	Name  string `wire:"name,required" max:"64"`
 	Pub   string `wire:"pub,required" max:"4096"`
 	State string `wire:"state" max:"16"`
-	// At orders decisions, in Unix nanoseconds; 0 is the time of the message.
-	At int64 `wire:"at"`
+	// ID identifies the decision.
+	ID string `wire:"id,required" max:"32"`
+	// Seen are decisions that the user had seen, the newest first. This one replaces them.
+	Seen []string `wire:"seen" max:"64"`
 }
 
 // HubKeys is a hash of the decisions about keys of sites that one master above has recorded. Masters that
