@@ -24,7 +24,7 @@ func TestPulse(t *testing.T) {
 		p.Beat()
 		time.Sleep(time.Minute)
 		wantHung(t, "in time", p.Check("the loop", time.Minute), false)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		wantHung(t, "late", p.Check("the loop", time.Minute), true)
 		p.Beat()
 		wantHung(t, "in the next turn", p.Check("the loop", time.Minute), false)
