@@ -23,6 +23,11 @@ func DiffLines(a, b []string, oldName, newName string) string {
 // others have the ends of the input lines. Text that is not UTF-8 is shown as
 // Latin-1, as in Salt.
 func DiffItems(a, b []string, oldName, newName string) []string {
+	return DiffAround(a, b, oldName, newName, 3)
+}
+
+// DiffAround is DiffItems with a number of lines around each change.
+func DiffAround(a, b []string, oldName, newName string, around int) []string {
 	if slices.Equal(a, b) {
 		return nil
 	}
@@ -33,7 +38,7 @@ func DiffItems(a, b []string, oldName, newName string) []string {
 			out = append(out, mark+l)
 		}
 	}
-	for _, group := range grouped(newMatcher(a, b).opcodes()) {
+	for _, group := range grouped(newMatcher(a, b).opcodes(), around) {
 		first, last := group[0], group[len(group)-1]
 		out = append(out, fmt.Sprintf("@@ -%s +%s @@\n", span(first.a0, last.a1), span(first.b0, last.b1)))
 		for _, op := range group {
@@ -82,10 +87,9 @@ type opcode struct {
 	a0, a1, b0, b1 int
 }
 
-const around = 3 // lines of context
-
-// grouped splits opcodes where more than twice the context is equal.
-func grouped(ops []opcode) [][]opcode {
+// grouped splits opcodes where more than twice the context is equal: around is
+// its number of lines.
+func grouped(ops []opcode, around int) [][]opcode {
 	if first := &ops[0]; first.equal {
 		first.a0, first.b0 = max(first.a0, first.a1-around), max(first.b0, first.b1-around)
 	}

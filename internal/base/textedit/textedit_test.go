@@ -142,6 +142,14 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+func TestDiffAround(t *testing.T) {
+	old, now := strings.SplitAfter("a\nb\nc\nd\ne\n", "\n"), strings.SplitAfter("a\nB\nc\nd\ne\nf\n", "\n")
+	want := "--- \n+++ \n@@ -2 +2 @@\n-b\n+B\n@@ -5,0 +6 @@\n+f\n"
+	if got := strings.Join(DiffAround(old[:5], now[:6], "", "", 0), ""); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // apply applies a diff, to check that it is correct.
 func apply(old, diff string) string {
 	var out strings.Builder

@@ -3,7 +3,7 @@ package state
 import "strings"
 
 // unsupported lists the state modules of Salt 3007 that Brine lacks.
-const unsupported = " acme ansible apache appx apt artifactory assistive at augeas aws_sqs bigip boto3_elasticache boto3_elasticsearch " +
+const unsupported = " acme ansible apache appx apt artifactory assistive at aws_sqs bigip boto3_elasticache boto3_elasticsearch " +
 	"boto3_route53 boto3_sns boto_apigateway boto_asg boto_cfn boto_cloudfront boto_cloudtrail boto_cloudwatch_alarm " +
 	"boto_cloudwatch_event boto_cognitoidentity boto_datapipeline boto_dynamodb boto_ec2 boto_elasticache boto_elasticsearch_domain " +
 	"boto_elb boto_elbv2 boto_iam boto_iam_role boto_iot boto_kinesis boto_kms boto_lambda boto_lc boto_rds boto_route53 boto_s3 " +
