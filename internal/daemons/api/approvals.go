@@ -227,6 +227,9 @@ func (a *approvals) approve(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := a.claim(c, p); err != nil {
+		return nil, err
+	}
 	chunk := p.chunk.Clone()
 	chunk.Set(wire.ApproverKey, c.of.Token)
 	if chunk.Str("client") != "local_batch" {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -223,6 +224,48 @@ func TestApprovals(t *testing.T) {
 		if resp, b := r.do("POST", "/v1/jobs", body, "Content-Type", typeJSON, "X-Auth-Token", ann); resp.StatusCode != 400 {
 			t.Errorf("%s: %d %s", body, resp.StatusCode, b)
 		}
+	}
+}
+
+// TestApprovalAfterRejection: a job whose rejection the master has recorded does not start, although this server does not know of that yet.
+func TestApprovalAfterRejection(t *testing.T) {
+	s := settings(t, "")
+	s.Clients = append(s.Clients, "local_async")
+	r := serve(t, s)
+	r.master.perms = []any{"test.*"}
+	var started, rejected atomic.Bool
+	rejected.Store(true)
+	r.master.look = func(fun string, _ *value.Dict) (any, error) {
+		if fun == approvalsApprove && rejected.Load() {
+			return nil, salt.Errorf(salt.Invalid, "this job no longer waits: it is rejected")
+		}
+		return value.NewDict(0), nil
+	}
+	r.master.low = func(chunk *value.Dict) ([]any, error) {
+		if chunk.Str(wire.ApproverKey) == "" {
+			return nil, &salt.Error{Kind: salt.Invalid, Err: &client.Refused{Name: wire.ApprovalRequired, Text: "this job is for 200 minions"}}
+		}
+		started.Store(true)
+		return []any{value.DictOf("jid", "20260101000000000000")}, nil
+	}
+	ann := r.login()
+	resp, _ := r.do("POST", "/login", "username=bob&password=p&eauth=x", "Content-Type", form)
+	bob := resp.Header.Get("X-Auth-Token")
+	_, b := r.do("POST", "/v1/jobs", `{"tgt": "*", "fun": "test.ping"}`, "Content-Type", typeJSON, "X-Auth-Token", ann)
+	var in struct{ Approval string }
+	if err := json.Unmarshal([]byte(b), &in); err != nil || in.Approval == "" {
+		t.Fatal(b, err)
+	}
+	approve := func() (int, string) {
+		resp, b := r.do("POST", "/v1/approvals/"+in.Approval, "{}", "Content-Type", typeJSON, "X-Auth-Token", bob)
+		return resp.StatusCode, b
+	}
+	if code, b := approve(); code != http.StatusConflict || !strings.Contains(b, "rejected") || started.Load() {
+		t.Errorf("a rejected job: %d %s, started: %v", code, b, started.Load())
+	}
+	rejected.Store(false)
+	if code, b := approve(); code != 200 || !started.Load() {
+		t.Errorf("a job that waits: %d %s", code, b)
 	}
 }
 

@@ -127,6 +127,21 @@ func (a *approvals) report(token string, p *approval) {
 	}
 }
 
+// claim records at the master that a job which waits here is approved, unless it was rejected at another server meanwhile. An older master, or
+// one without the job, knows of no decisions.
+func (a *approvals) claim(c *call, p *approval) error {
+	within, cancel := context.WithTimeout(c.r.Context(), shareLimit)
+	defer cancel()
+	_, err := a.master.Look(within, c.of.Token, approvalsApprove, value.DictOf("id", p.id))
+	if salt.KindOf(err) != salt.Invalid {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p.state, p.by = waiting, "" // until the decision arrives here
+	return &failure{http.StatusConflict, err.Error()}
+}
+
 // errNone is the failure of a decision on a job that does not wait here.
 var errNone = &failure{http.StatusNotFound, "there is no such job, or you may not run its function"}
 

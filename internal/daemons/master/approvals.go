@@ -1,6 +1,7 @@
 package master
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster"
 	"brine/internal/net/wire"
 	pyjson "brine/internal/py/json"
 	"brine/internal/py/value"
@@ -22,6 +24,8 @@ type approvals struct {
 	access *access
 	store  *shared.Store
 	now    func() time.Time
+	// ask asks another master to decide; nil without a cluster.
+	ask func(master string, in wire.ApprovalDecision) (*value.Dict, error)
 
 	mu sync.Mutex // held while a record is read and changed
 	// had is since when this master knows of a record. A clock that is wrong for a moment removes none.
@@ -44,14 +48,16 @@ const (
 	approvalWaiting = "waiting"
 	approvalGranted = "granted" // by the second user; the job has not started
 	approvalUsed    = "started"
+
+	approvalRejected = "rejected"
 )
 
 // approvalRanks orders the states that masters have set without knowing of each other: the highest counts. A job that was rejected does not
 // start, and one that has started does not wait again.
-var approvalRanks = map[string]int{approvalWaiting: 0, approvalGranted: 1, "expired": 2, "rejected": 3, approvalUsed: 4, "failed": 5, "approved": 5}
+var approvalRanks = map[string]int{approvalWaiting: 0, approvalGranted: 1, "expired": 2, approvalRejected: 3, approvalUsed: 4, "failed": 5, "approved": 5}
 
 // approvalEnds are the states that a salt-api reports.
-var approvalEnds = []string{"approved", "rejected", "failed", "expired"}
+var approvalEnds = []string{"approved", approvalRejected, "failed", "expired"}
 
 // approvalKeys are the parts of a job that a record has.
 var approvalKeys = []string{"client", "tgt", "tgt_type", "fun", "arg", "kwarg", "batch", "timeout"}
@@ -75,6 +81,12 @@ type approvalRecord struct {
 func (a *approvals) answer(who *caller, fun string, kwarg *value.Dict) (*value.Dict, error) {
 	var in wire.Approval
 	wire.View(kwarg, &in)
+	switch fun {
+	case "approve":
+		return a.decide(who, in.ID, approvalGranted)
+	case "reject":
+		return a.decide(who, in.ID, approvalRejected)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.expire(); err != nil {
@@ -82,13 +94,9 @@ func (a *approvals) answer(who *caller, fun string, kwarg *value.Dict) (*value.D
 	}
 	switch fun {
 	case "ask":
-		return a.ask(who, &in)
+		return a.keep(who, &in)
 	case "list":
 		return a.list(who)
-	case "approve":
-		return a.decide(who, in.ID, approvalGranted)
-	case "reject":
-		return a.decide(who, in.ID, "rejected")
 	case "done":
 		return a.done(who, &in)
 	}
@@ -172,8 +180,8 @@ func (d *approvalRecord) orderOf() (o *order, chunk *value.Dict) {
 	return o, chunk
 }
 
-// ask keeps a job that needs approval.
-func (a *approvals) ask(who *caller, in *wire.Approval) (*value.Dict, error) {
+// keep keeps a job that needs approval.
+func (a *approvals) keep(who *caller, in *wire.Approval) (*value.Dict, error) {
 	chunk := value.NewDict(len(approvalKeys))
 	for _, k := range approvalKeys {
 		if v := in.Chunk.At(k); v != nil {
@@ -295,11 +303,53 @@ func (a *approvals) list(who *caller) (*value.Dict, error) {
 	return value.DictOf("approvals", rows), nil
 }
 
-// decide approves a job of another user, or rejects it.
+// decide approves a job of another user, or rejects it. The master whose salt-api has the job decides, if it can be reached: of an approval
+// and a rejection at the same time one is refused, and a job that has started is not rejected.
 func (a *approvals) decide(who *caller, id, state string) (*value.Dict, error) {
-	owner, d, err := a.find(id)
+	a.mu.Lock()
+	owner, d, err := a.decidable(who, id, state)
+	a.mu.Unlock()
 	if err != nil {
 		return nil, err
+	}
+	if a.ask != nil && d.Home != "" && d.Home != a.store.By() {
+		answer, err := a.ask(d.Home, wire.ApprovalDecision{ID: id, State: state, By: who.name})
+		var in wire.ApprovalDecided
+		wire.View(answer, &in)
+		if err == nil && in.Refused != "" {
+			return nil, salt.Errorf(salt.Invalid, "%.200s", in.Refused)
+		}
+		if err == nil && in.Known { // the record comes from there, too
+			d.State, d.By = state, who.name
+			return d.show(who.name, owner, id), a.note(owner, id, d)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if owner, d, err = a.decidable(who, id, state); err != nil {
+		return nil, err
+	}
+	d.State, d.By = state, who.name
+	return a.put(who.name, owner, id, d)
+}
+
+// note records a decision of another master, unless a later state has come from there meanwhile.
+func (a *approvals) note(owner, id string, d *approvalRecord) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, now, err := a.find(id)
+	if err != nil || now == nil || !a.waits(now) {
+		return err
+	}
+	_, err = a.put("", owner, id, d)
+	return err
+}
+
+// decidable returns a job on which a user may decide.
+func (a *approvals) decidable(who *caller, id, state string) (owner string, d *approvalRecord, err error) {
+	owner, d, err = a.find(id)
+	if err != nil {
+		return "", nil, err
 	}
 	var o *order
 	if d != nil {
@@ -307,14 +357,48 @@ func (a *approvals) decide(who *caller, id, state string) (*value.Dict, error) {
 	}
 	switch {
 	case o == nil || owner != who.name && !a.access.mayPublish(who, o):
-		return nil, salt.Errorf(salt.NotFound, "there is no such job, or you may not run its function on its minions")
+		return "", nil, salt.Errorf(salt.NotFound, "there is no such job, or you may not run its function on its minions")
 	case !a.waits(d):
-		return nil, salt.Errorf(salt.Invalid, "this job no longer waits: it is %s", d.State)
+		return "", nil, salt.Errorf(salt.Invalid, "this job no longer waits: it is %s", d.State)
 	case state == approvalGranted && owner == who.name:
-		return nil, salt.Errorf(salt.Invalid, "a user cannot approve its own job")
+		return "", nil, salt.Errorf(salt.Invalid, "a user cannot approve its own job")
 	}
-	d.State, d.By = state, who.name
-	return a.put(who.name, owner, id, d)
+	return owner, d, nil
+}
+
+// askApproval is the query with which a master asks another one to decide, askApprovalTime how long it waits.
+const (
+	askApproval     = "approval"
+	askApprovalTime = 5 * time.Second
+)
+
+// askMember returns how to ask a member of a cluster to decide.
+func askMember(ctx func() context.Context, c *cluster.Cluster) func(string, wire.ApprovalDecision) (*value.Dict, error) {
+	return func(master string, in wire.ApprovalDecision) (*value.Dict, error) {
+		within, cancel := context.WithTimeout(ctx(), askApprovalTime)
+		defer cancel()
+		return c.Queries.AskOne(within, master, askApproval, wire.Encode(in))
+	}
+}
+
+// decideHere answers another master, which has checked that its user may decide: it records the decision if the job still waits.
+func (a *approvals) decideHere(arg *value.Dict) *value.Dict {
+	var in wire.ApprovalDecision
+	wire.View(arg, &in)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	owner, d, err := a.find(in.ID)
+	switch {
+	case err != nil || d == nil || d.Home != a.store.By() || in.State != approvalGranted && in.State != approvalRejected:
+		return wire.Encode(wire.ApprovalDecided{})
+	case !a.waits(d):
+		return wire.Encode(wire.ApprovalDecided{Known: true, Refused: "this job no longer waits: it is " + d.State})
+	}
+	d.State, d.By = in.State, cut(in.By)
+	if _, err := a.put(in.By, owner, in.ID, d); err != nil {
+		return wire.Encode(wire.ApprovalDecided{Known: true, Refused: "the master of the job cannot record the decision: " + err.Error()})
+	}
+	return wire.Encode(wire.ApprovalDecided{Known: true})
 }
 
 // done records what became of a job; only its user's salt-api knows.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 	"brine/internal/store/shared"
 )
@@ -216,5 +217,55 @@ func TestApprovalsOfMasters(t *testing.T) {
 	exchange("m1", "m2")
 	if !use("m1", third) {
 		t.Error("the job no longer waits")
+	}
+
+	// While the master that was asked can be reached, it decides: of an approval and a rejection before their records have arrived one is
+	// refused, and a rejection is refused once the job has started.
+	reachable := true
+	for _, a := range all {
+		a.ask = func(master string, in wire.ApprovalDecision) (*value.Dict, error) {
+			if !reachable {
+				return nil, salt.Errorf(salt.Unavailable, "%s is unreachable", master)
+			}
+			return all[master].decideHere(wire.Encode(in)), nil
+		}
+	}
+	refuses := func(at, who, fun, id string) {
+		t.Helper()
+		if _, err := all[at].answer(users[who], fun, value.DictOf("id", id)); salt.KindOf(err) != salt.Invalid {
+			t.Errorf("%s at %s: %v", fun, at, err)
+		}
+	}
+	fourth := ask("12")
+	exchange("m1", "m2", "m3")
+	call("m2", "bob", "approve", value.DictOf("id", fourth))
+	refuses("m3", "carol", "reject", fourth)
+	if !use("m1", fourth) {
+		t.Error("the approved job does not start")
+	}
+	refuses("m3", "carol", "reject", fourth)
+	fifth := ask("34")
+	exchange("m1", "m2", "m3")
+	call("m3", "carol", "reject", value.DictOf("id", fifth))
+	refuses("m2", "bob", "approve", fifth)
+	if use("m1", fifth) {
+		t.Error("a job starts whose rejection was acknowledged")
+	}
+	exchange("m1", "m2", "m3")
+	for id, a := range all {
+		for approval, want := range map[string]string{fourth: approvalUsed, fifth: "rejected"} {
+			if _, d, err := a.find(approval); err != nil || d == nil || d.State != want {
+				t.Errorf("at %s: %+v, %v, want %s", id, d, err, want)
+			}
+		}
+	}
+	// If it cannot be reached, the records decide when they arrive.
+	reachable = false
+	sixth := ask("56")
+	exchange("m1", "m2", "m3")
+	call("m3", "carol", "reject", value.DictOf("id", sixth))
+	exchange("m1", "m3")
+	if use("m1", sixth) {
+		t.Error("a rejected job starts")
 	}
 }

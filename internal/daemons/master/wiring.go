@@ -294,6 +294,7 @@ func (m *Master) wireServices() (err error) {
 	m.departures = &departures{publishers: m.publishers, brine: m.queue.brine, now: time.Now, path: filepath.Join(m.own.dir, "departures")}
 	if m.cluster != nil {
 		m.departures.others = clusterDepartures{m.cluster}
+		m.approvals.ask = askMember(m.life.context, m.cluster)
 	}
 	if err := m.departures.load(); err != nil {
 		m.log.Warn("cannot read which minions were connected", "err", err)
@@ -621,6 +622,7 @@ func (m *Master) adoptJobs(ctx context.Context) error {
 // runCluster communicates with the other masters until ctx ends.
 func (m *Master) runCluster(ctx context.Context) error {
 	c := m.cluster
+	c.Queries.AnswerWith(askApproval, m.approvals.decideHere)
 	if m.replicated != nil {
 		c.Keyring.OnKey(m.identity.Replace)
 		c.Queries.Answer(askDigest, m.comparison.digest)

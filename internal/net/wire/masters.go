@@ -37,6 +37,21 @@ type DepartedAnswer struct {
 	Rest *value.Dict `wire:"*"`
 }
 
+// ApprovalDecision asks the master whose salt-api has a job that needs approval to record a decision on it.
+type ApprovalDecision struct {
+	ID    string      `wire:"id" max:"64"`
+	State string      `wire:"state" max:"64"`
+	By    string      `wire:"by" max:"1024"`
+	Rest  *value.Dict `wire:"*"`
+}
+
+// ApprovalDecided is the answer to an ApprovalDecision: Known says that the sender has the job, and Refused why it does not wait any more.
+type ApprovalDecided struct {
+	Known   bool        `wire:"known"`
+	Refused string      `wire:"refused,omitempty"`
+	Rest    *value.Dict `wire:"*"`
+}
+
 // StageQuestion asks whether the receiver has a revision. If not, the receiver fetches it.
 type StageQuestion struct {
 	ID   string      `wire:"id" max:"1024"`
