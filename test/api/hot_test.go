@@ -174,6 +174,17 @@ func TestV1HotMasters(t *testing.T) {
 		}
 		return nil
 	})
+	if a := s.do("POST", "/v1/saved", `{"kind": "schedule", "name": "nightly", "public": true, "data": {"tgt": "*", "schedule": {"function": "state.apply"}}}`,
+		"Content-Type", asJSON, "X-Auth-Token", admin); a.status != 400 || !strings.Contains(a.body, "no time is given") {
+		t.Errorf("save a schedule without a time: %d %s", a.status, a.body)
+	}
+	second.Run(daemontest.Brine, "salt-run", "saved.put_public", "schedule", "nightly", "data={tgt: '*', schedule: {function: state.apply, days: 1}}")
+	eventually.Nil(t, time.Minute, "the schedule is here", func() error {
+		if a := s.do("GET", "/v1/saved?kind=schedule", "", "X-Auth-Token", admin); !strings.Contains(a.body, `"function": "state.apply"`) {
+			return fmt.Errorf("%s", a.body)
+		}
+		return nil
+	})
 
 	// A decision that only one master can carry out says so.
 	second.Kill()

@@ -9,6 +9,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
+	"brine/internal/call/schedule"
 	pyjson "brine/internal/py/json"
 	"brine/internal/py/value"
 	"brine/internal/store/shared"
@@ -26,7 +27,7 @@ type Saved interface {
 
 var _ Saved = (*shared.Store)(nil)
 
-// SavedModule is the module with which users save targets, jobs and views.
+// SavedModule is the module with which users save targets, jobs, schedules and views.
 const SavedModule = "saved"
 
 // savedKinds are the kinds of what can be saved, and the keys of its data.
@@ -34,10 +35,12 @@ var savedKinds = map[string][]string{
 	"target": {"tgt", "tgt_type"},
 	"job":    {"tgt", "tgt_type", "fun", "arg", "kwarg", "args", "batch", "timeout"},
 	"view":   {"page", "query", "columns"},
+	// schedule is an entry of a minion's option schedule.
+	"schedule": {"tgt", "tgt_type", "schedule"},
 }
 
 // savedNeeds are the keys that must be there.
-var savedNeeds = map[string]string{"target": "tgt", "job": "fun", "view": "page"}
+var savedNeeds = map[string]string{"target": "tgt", "job": "fun", "view": "page", "schedule": "schedule"}
 
 type saved struct{ store Saved }
 
@@ -45,15 +48,16 @@ func init() { runners.Register(SavedModule, savedModule) }
 
 func savedModule(d Deps) fn.Module {
 	s := saved{d.Console.Saved}
-	const about = `Targets, jobs and views that users saved, for consoles. Masters of a cluster and hot masters share them.`
+	const about = `Targets, jobs, schedules and views that users saved, for consoles. Masters of a cluster and hot masters share them.`
 	return fn.Module{Name: SavedModule, Doc: about, Funcs: []fn.Func{
 		fn.Of("list", s.list, `Return what the calling user saved, and what other users saved for all.`,
 			fn.Example("salt-run saved.list"), fn.Example("salt-run saved.list target")),
-		fn.Of("put", s.putPrivate, `Save a target, a job or a view for the calling user alone. One of the same kind and name is replaced.
+		fn.Of("put", s.putPrivate, `Save a target, a job, a schedule or a view for the calling user alone. One of the same kind and name is replaced.
 
-data has for a target tgt and tgt_type; for a job also fun, arg, kwarg, args (the arguments as typed), batch and timeout; for a view page, query and columns.`,
-			fn.Example("salt-run saved.put target web data='{tgt: \"web*\", tgt_type: glob}'")),
-		fn.Of("put_public", s.putPublic, `Save a target, a job or a view that all users see. See saved.put.`,
+data has for a target tgt and tgt_type; for a job also fun, arg, kwarg, args (the arguments as typed), batch and timeout; for a schedule tgt, tgt_type and schedule, an entry as in the option schedule of a minion; for a view page, query and columns.`,
+			fn.Example("salt-run saved.put target web data='{tgt: \"web*\", tgt_type: glob}'"),
+			fn.Example("salt-run saved.put schedule nightly data='{tgt: \"*\", schedule: {function: state.apply, days: 1}}'")),
+		fn.Of("put_public", s.putPublic, `Save a target, a job, a schedule or a view that all users see. See saved.put.`,
 			fn.Example("salt-run saved.put_public target web data='{tgt: \"web*\", tgt_type: glob}'")),
 		fn.Of("remove", s.remove, `Remove what the calling user saved. The id is that of saved.list.`,
 			fn.Example("salt-run saved.remove 5f2b8c0e5f2b8c0e5f2b8c0e5f2b8c0e")),
@@ -66,7 +70,7 @@ data has for a target tgt and tgt_type; for a job also fun, arg, kwarg, args (th
 var errNoSaved = salt.Errorf(salt.Unavailable, "only a running master stores what users save")
 
 type savedListArgs struct {
-	Kind string `salt:"kind" doc:"target, job or view; empty: all" default:""`
+	Kind string `salt:"kind" doc:"target, job, schedule or view; empty: all" default:""`
 }
 
 func (s saved) list(_ context.Context, c *fn.Call, a savedListArgs) (*value.Dict, error) {
@@ -109,7 +113,7 @@ func describeSaved(r shared.Record, user string) (*value.Dict, error) {
 }
 
 type savedArgs struct {
-	Kind string      `salt:"kind" doc:"target, job or view"`
+	Kind string      `salt:"kind" doc:"target, job, schedule or view"`
 	Name string      `salt:"name" doc:"the name, up to 100 characters"`
 	Data *value.Dict `salt:"data" doc:"what is saved, up to 4 KiB as JSON"`
 }
@@ -122,7 +126,7 @@ func (s saved) putPublic(_ context.Context, c *fn.Call, a savedArgs) (*value.Dic
 	return s.put(c, a, true)
 }
 
-var errSavedKind = salt.Errorf(salt.Invalid, "kind must be target, job or view")
+var errSavedKind = salt.Errorf(salt.Invalid, "kind must be target, job, schedule or view")
 
 func (s saved) put(c *fn.Call, a savedArgs, public bool) (*value.Dict, error) {
 	if s.store == nil {
@@ -157,10 +161,37 @@ func checkSaved(kind string, data *value.Dict) error {
 			return salt.Errorf(salt.Invalid, "%s has a value that cannot be saved", name)
 		}
 	}
-	if need := savedNeeds[kind]; data.Str(need) == "" && data.List(need) == nil {
+	need := savedNeeds[kind]
+	entry, isDict := data.At(need).(*value.Dict)
+	if data.Str(need) == "" && data.List(need) == nil && (!isDict || kind != "schedule") {
 		return salt.Errorf(salt.Invalid, "the data of a %s must have %s", kind, need)
 	}
+	if kind != "schedule" {
+		return nil
+	}
+	if !isDict {
+		return salt.Errorf(salt.Invalid, "schedule must be an entry as in the option schedule of a minion")
+	}
+	// The names of times are those of the minions, so when may be one of them.
+	j, err := schedule.Parse("", withoutWhen(entry), schedule.Globals{Enabled: true}, nil)
+	if err == nil && j.Fun == "" {
+		err = salt.Errorf(salt.Invalid, "function is missing")
+	}
+	if err != nil {
+		return salt.Errorf(salt.Invalid, "the schedule cannot be saved: %w", err)
+	}
 	return nil
+}
+
+// withoutWhen returns an entry of a schedule without the times that only a minion can read.
+func withoutWhen(entry *value.Dict) *value.Dict {
+	if !entry.Has("when") {
+		return entry
+	}
+	out := entry.Clone()
+	out.Delete("when")
+	out.Set("run_on_start", true) // it has a time
+	return out
 }
 
 // scalars reports whether a value is a string, number or truth value, or lists and maps of them, nested up to depth.
