@@ -288,7 +288,7 @@ func TestDecisions(t *testing.T) {
 	places := 0
 	check := func(ids []string, want keystore.State, key string) {
 		t.Helper()
-		for _, order := range permutations(ids) {
+		for i, order := range permutations(ids) {
 			places++
 			d := open(fmt.Sprint(places))
 			for _, id := range slices.Concat(order, order[:1]) {
@@ -304,6 +304,9 @@ func TestDecisions(t *testing.T) {
 			}
 			if err := b.close(); err != nil {
 				t.Fatal(err)
+			}
+			if i > 0 {
+				continue
 			}
 			d = open(fmt.Sprint(places)) // what was learned is remembered
 			in := made[order[0]]
