@@ -144,7 +144,7 @@ func fileAnswers(t *testing.T, master, minion *node, tree string) map[string]str
 		{"cp.push", tree + "/outside", "upload_path=../../../x"}, {"cp.push", "relative"},
 		{"cp.push_dir", tree + "/base/web", "glob=motd"}, {"cp.cache_master", "dev"}, {"cp.list_minion", "dev"}, {"cp.list_minion"},
 	} {
-		rets, err := master.SaltJSON(brine, append([]string{"-t", "30", minion.Name}, args...)...)
+		rets, err := master.SaltJSON(brine, append([]string{"-t", "120", minion.Name}, args...)...)
 		if l, ok := rets[minion.Name].([]any); ok && args[0] == "cp.envs" {
 			slices.SortFunc(l, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }) // a Python set has no order
 		}

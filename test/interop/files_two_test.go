@@ -40,7 +40,7 @@ func TestFilesAreOfTheMasterThatAsks(t *testing.T) {
 				for fun, want := range map[string]any{"cp.get_file_str salt://same": fmt.Sprintf("of %d\n", i), "pillar.get of": float64(i)} {
 					var name, arg string
 					fmt.Sscan(fun, &name, &arg)
-					rets, err := m.SaltJSON(brine, "-t", "30", "both", name, arg)
+					rets, err := m.SaltJSON(brine, "-t", "120", "both", name, arg)
 					if err != nil || rets["both"] != want {
 						t.Errorf("%s of %s: %v %v, want %v", fun, m.Name, rets["both"], err, want)
 					}

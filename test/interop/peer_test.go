@@ -53,7 +53,7 @@ func testPeers(t *testing.T, mk kind) {
 			if id == "mute" || mk == stock && k == stock {
 				continue // the former asks below, the latter is not ours
 			}
-			rets, err := master.SaltJSON(mk, append([]string{"-t", "30", id}, c.args...)...)
+			rets, err := master.SaltJSON(mk, append([]string{"-t", "120", id}, c.args...)...)
 			got, _ := json.Marshal(rets[id])
 			if err != nil || string(got) != c.want {
 				t.Errorf("%s %q: got %s (%v), want %s", id, c.args, got, err, c.want)
