@@ -20,12 +20,11 @@ const unsupported = " acme ansible apache appx apt artifactory assistive at aws_
 	"mssql_role mssql_user msteams napalm_yang netacl netconfig netntp netsnmp netusers network neutron_network neutron_secgroup " +
 	"neutron_secgroup_rule neutron_subnet nexus nfs_export nftables nxos openvswitch_bridge openvswitch_db openvswitch_port opsgenie " +
 	"pagerduty pagerduty_escalation_policy pagerduty_schedule pagerduty_service pagerduty_user panos pbm pcs pdbedit pecl pkgbuild " +
-	"pkgng postgres_cluster postgres_initdb powercfg powerpath probes proxy pushover pyenv pyrax_queues quota rabbitmq_cluster " +
-	"rabbitmq_upstream raid rbac rbenv redis reg restconf rsync rvm salt_proxy serverdensity_device shortcut slack smtp snapper " +
-	"solrcloud splunk splunk_search sqlite3 statuspage svn sysfs syslog_ng system task telemetry_alert testinfra tls tomcat " +
-	"trafficserver tuned uptime vagrant vault vbox_guest victorops virt winrepo wordpress wua wusa xattr xml xmpp zabbix_action " +
-	"zabbix_host zabbix_hostgroup zabbix_mediatype zabbix_template zabbix_user zabbix_usergroup zabbix_usermacro zabbix_valuemap zenoss " +
-	"zfs zk_concurrency zookeeper zpool "
+	"pkgng postgres_initdb powercfg powerpath probes proxy pushover pyenv pyrax_queues quota rabbitmq_cluster rabbitmq_upstream raid " +
+	"rbac rbenv redis reg restconf rsync rvm salt_proxy serverdensity_device shortcut slack smtp snapper solrcloud splunk splunk_search " +
+	"sqlite3 statuspage svn sysfs syslog_ng system task telemetry_alert testinfra tls tomcat trafficserver tuned uptime vagrant vault " +
+	"vbox_guest victorops virt winrepo wordpress wua wusa xattr xml xmpp zabbix_action zabbix_host zabbix_hostgroup zabbix_mediatype " +
+	"zabbix_template zabbix_user zabbix_usergroup zabbix_usermacro zabbix_valuemap zenoss zfs zk_concurrency zookeeper zpool "
 
 // Unsupported reports whether Salt has a state module with this name that Brine
 // lacks.

@@ -27,7 +27,7 @@ func postgresModule(m *host.Machine) fn.Module {
 	x := postgres{m}
 	mod := fn.Module{Name: "postgres", Doc: `Databases and roles of a PostgreSQL server, by psql(1).
 		Without a host, psql runs as the account postgres. What is not given is taken from the options postgres.host, postgres.port, postgres.user,
-		postgres.pass, postgres.maintenance_db and postgres.bins_dir.`, Funcs: slices.Concat(x.partsFuncs(), x.rightsFuncs(), []fn.Func{
+		postgres.pass, postgres.maintenance_db and postgres.bins_dir.`, Funcs: slices.Concat(x.partsFuncs(), x.rightsFuncs(), clusterFuncs(), []fn.Func{
 		fn.Of("version", x.version, `Return the version of the server.`, fn.Example("salt '*' postgres.version")),
 		fn.Of("psql_query", x.psqlQuery, `Run a query and return its rows as maps of texts.`,
 			fn.Example("salt '*' postgres.psql_query 'select * from pg_stat_activity'")),

@@ -8,6 +8,7 @@ import (
 	modcore "brine/internal/catalogue/modules/core"
 	moddatabases "brine/internal/catalogue/modules/databases"
 	"brine/internal/catalogue/modules/files"
+	"brine/internal/catalogue/modules/shell"
 	"brine/internal/catalogue/states/core"
 	"brine/internal/catalogue/states/statetest"
 	"brine/internal/host"
@@ -69,3 +70,12 @@ func TestMySQL(t *testing.T) {
 }
 
 func TestMySQLRecordingIsTrue(t *testing.T) { statetest.VerifyTable(t, mysqlTable) }
+
+// TestPostgresClusters makes and removes clusters, with scripts as Debian's programs.
+func TestPostgresClusters(t *testing.T) {
+	m := &host.Machine{}
+	statetest.Run(t, statetest.Table{Name: "testdata/clusters", States: append(slices.Clone(Modules()), core.Modules()...),
+		Functions: slices.Concat(moddatabases.Modules(m), modcore.Modules(), shell.Modules())})
+}
+
+func TestPostgresClustersRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/clusters") }
