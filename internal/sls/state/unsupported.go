@@ -11,7 +11,7 @@ const unsupported = " acme ansible apache appx apt artifactory assistive at aws_
 	"cloud composer consul cryptdev csf ddns dellchassis dism docker_container docker_image docker_network docker_volume drac dvs " +
 	"elasticsearch elasticsearch_index elasticsearch_index_template esxcluster esxdatacenter esxi esxvm etcd ethtool firewall github " +
 	"glance_image glassfish glusterfs gnomedesktop grafana grafana4_dashboard grafana4_datasource grafana4_org grafana4_user " +
-	"grafana_dashboard grafana_datasource heat helm highstate_doc icinga2 idem ifttt incron influxdb08_database influxdb08_user " +
+	"grafana_dashboard grafana_datasource heat highstate_doc icinga2 idem ifttt incron influxdb08_database influxdb08_user " +
 	"influxdb_continuous_query influxdb_database influxdb_retention_policy influxdb_user infoblox_a infoblox_cname infoblox_host_record " +
 	"infoblox_range ipmi jboss7 jenkins junos kapacitor kernelpkg keyboard keychain keystone keystone_domain keystone_endpoint " +
 	"keystone_group keystone_project keystone_role keystone_role_grant keystone_service keystone_user keystore kubernetes ldap lgpo " +

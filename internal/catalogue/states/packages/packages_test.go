@@ -19,6 +19,15 @@ func table(name string) statetest.Table {
 	return statetest.Table{Name: "testdata/" + name, States: append(Modules(), core.Modules()...), Functions: packages.Modules(&host.Machine{})}
 }
 
+// TestHelm installs releases with a script as helm(1).
+func TestHelm(t *testing.T) {
+	tab := table("helm")
+	tab.Functions = append(tab.Functions, shell.Modules()...)
+	statetest.Run(t, tab)
+}
+
+func TestHelmRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/helm") }
+
 // TestAPT installs, holds and removes packages that it builds itself, with the
 // real apt and dpkg.
 func TestAPT(t *testing.T) {
