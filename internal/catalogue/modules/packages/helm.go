@@ -14,7 +14,8 @@ func init() { units.Declare("helm", helmModule) }
 func helmModule() fn.Module {
 	ex := func(text string) fn.Option { return fn.Example("salt '*' helm." + text) }
 	succeeds, text, data := helm.Flags.Succeeds, helm.Flags.Text, helm.Flags.Data
-	return fn.Module{Name: "helm", Doc: `Helm, the package manager of Kubernetes. Functions that change something return true, or what helm prints.`, Funcs: []fn.Func{
+	doc := `Helm, the package manager of Kubernetes. Functions that change something return true, or what helm prints.`
+	return fn.Module{Name: "helm", Doc: doc, Funcs: []fn.Func{
 		helmFunc("completion SHELL", text, `Return a script that completes command lines.`, ex("completion bash")),
 		helmFunc("create NAME", succeeds, `Create a directory with a new chart.`, ex("create NAME")),
 		helmFunc("dependency build CHART", succeeds, `Get the charts that a chart depends on, as its lock file says.`, ex("dependency_build CHART")),
