@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,7 +25,15 @@ func TestCatalogue(t *testing.T) { fntest.Catalogue(t, Modules(Sources{})) }
 
 const signatures, table = "testdata/signatures.json", "testdata/jobs.json"
 
-func TestSignatures(t *testing.T) { stocktest.Signatures(t, signatures, Modules(Sources{}), nil) }
+func TestSignatures(t *testing.T) {
+	all := Modules(Sources{})
+	at := slices.IndexFunc(all, func(m fn.Module) bool { return m.Name == "ipset" })
+	stocktest.Signatures(t, ipsetTable, []fn.Module{all[at]}, nil)
+	stocktest.Signatures(t, signatures, slices.Delete(all, at, at+1), nil)
+}
+
+// ipsetTable was recorded with ipset installed, without which Salt lacks the module.
+const ipsetTable = "testdata/ipset.json"
 
 func TestLikeSalt(t *testing.T) {
 	stocktest.Compare(t, table, registry(t, live()), func() *fn.Call { return &fn.Call{} })
@@ -33,6 +42,9 @@ func TestLikeSalt(t *testing.T) {
 func TestRecordingIsTrue(t *testing.T) {
 	stocktest.Verify(t, signatures)
 	stocktest.Verify(t, table)
+	if (&host.Machine{}).Which("ipset") != "" {
+		stocktest.Verify(t, ipsetTable)
+	}
 }
 
 func live() Sources {

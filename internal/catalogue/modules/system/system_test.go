@@ -32,6 +32,7 @@ func TestSignatures(t *testing.T) {
 	}
 	stocktest.Signatures(t, cronTable, take("cron"), nil)
 	stocktest.Signatures(t, smbiosTable, take("smbios"), nil)
+	stocktest.Signatures(t, selinuxTable, take("selinux"), nil)
 	stocktest.Signatures(t, signatures, all, nil)
 }
 
@@ -42,8 +43,14 @@ const cronTable = "testdata/cron.json"
 // smbiosTable was recorded with dmidecode installed.
 const smbiosTable = "testdata/smbios.json"
 
+// selinuxTable was recorded with programs of these names: Salt does not run them for its signatures.
+const selinuxTable = "testdata/selinux.json"
+
 func TestRecordingIsTrue(t *testing.T) {
 	stocktest.Verify(t, signatures)
+	if m := (&host.Machine{}); m.Which("semanage") != "" && m.Which("setsebool") != "" && m.Which("semodule") != "" {
+		stocktest.Verify(t, selinuxTable)
+	}
 	if (&host.Machine{}).Which("crontab") != "" {
 		stocktest.Verify(t, cronTable)
 	}
