@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/catalogue/modules/shell"
 	"brine/internal/catalogue/states/statetest"
 	"brine/test/tools"
 )
@@ -16,7 +15,6 @@ import (
 func lvmTable(t *testing.T) statetest.Table {
 	t.Helper()
 	tab := table("lvm")
-	tab.Functions = append(tab.Functions, shell.Modules()...)
 	if statetest.Inside() {
 		return tab
 	}
