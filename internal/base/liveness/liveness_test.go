@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,32 +58,35 @@ func TestQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := func(context.Context) error { return nil }
 		hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		now := hang
-		q := &Question{What: "the loop", Limit: time.Minute, Ask: func(ctx context.Context) error { return now(ctx) }}
+		var now atomic.Value // of func(context.Context) error
+		now.Store(hang)
+		q := &Question{What: "the loop", Limit: time.Minute, Ask: func(ctx context.Context) error {
+			return now.Load().(func(context.Context) error)(ctx)
+		}}
 		for range 10 {
 			wantHung(t, "never reached", q.Check(t.Context()), false)
 			time.Sleep(20 * time.Second)
 		}
 		synctest.Wait()
-		now = func(context.Context) error { time.Sleep(50 * time.Second); return nil }
+		now.Store(func(context.Context) error { time.Sleep(50 * time.Second); return nil })
 		for range 10 {
 			wantHung(t, "slow", q.Check(t.Context()), false)
 			time.Sleep(20 * time.Second)
 		}
 		time.Sleep(time.Minute)
-		now = func(context.Context) error { return errors.New("refused") }
+		now.Store(func(context.Context) error { return errors.New("refused") })
 		wantHung(t, "a refusal", q.Check(t.Context()), false)
-		now = answer
+		now.Store(answer)
 		wantHung(t, "an answer", q.Check(t.Context()), false)
 
-		now = hang
+		now.Store(hang)
 		wantHung(t, "at first", q.Check(t.Context()), false)
 		time.Sleep(time.Minute)
 		for range 5 { // the next questions are not answered either
 			wantHung(t, "without an answer", q.Check(t.Context()), true)
 			time.Sleep(25 * time.Second)
 		}
-		now = answer
+		now.Store(answer)
 		time.Sleep(time.Minute)
 		wantHung(t, "an answer again", q.Check(t.Context()), false)
 	})
