@@ -50,8 +50,8 @@ SOURCE_TESTS := test/(arguments|english|layers|vetrules)
 SLOW_FLEETS := test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|metrics|packages|secrets|stores|syndic)
 SLOW := bench(/.*)?|cmd/brine-hub|internal/(cli/hub|daemons/hub/.*)|internal/catalogue/states/(databases|packages|vcs)|$(SLOW_FLEETS)|$(SOURCE_TESTS)
 # Tests whose subject is another process, which is built without the race detector: daemons, or
-# the programs that states call, one after the other.
-APART := test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|layers|metrics|packages|registration|syndic)|internal/catalogue/states/(databases|packages|services|system|vcs)
+# the programs that states call, one after the other, or that read the source.
+APART := $(SOURCE_TESTS)|test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|metrics|packages|registration|syndic)|internal/catalogue/states/(databases|packages|services|system|vcs)
 
 # Half the time of a first run is compilation: leave out debug information, and vet, which make check
 # runs once for all.
