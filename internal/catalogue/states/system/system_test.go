@@ -92,6 +92,9 @@ func TestIpset(t *testing.T) {
 func TestIpsetRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/ipset") }
 
 // TestSELinux changes a policy that scripts keep instead of SELinux.
-func TestSELinux(t *testing.T) { statetest.Run(t, table("selinux")) }
+func TestSELinux(t *testing.T) {
+	tools.Slow(t)
+	statetest.Run(t, table("selinux"))
+}
 
 func TestSELinuxRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/selinux") }
