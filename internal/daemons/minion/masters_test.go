@@ -17,8 +17,12 @@ import (
 // newMinion builds a minion that does not run.
 func newMinion(t testing.TB, change func(*Config)) (*Minion, error) {
 	t.Helper()
+	return newMinionWithLog(t, slog.New(slog.NewTextHandler(io.Discard, nil)), change)
+}
+
+func newMinionWithLog(t testing.TB, log *slog.Logger, change func(*Config)) (*Minion, error) {
+	t.Helper()
 	dir := t.TempDir()
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	cfg := Config{ID: "w1", PKIDir: filepath.Join(dir, "pki"), CacheDir: filepath.Join(dir, "cache"), Opts: value.NewDict(0),
 		Transport: zeromq.New(log), CollectGrains: func(context.Context) *value.Dict { return value.NewDict(0) }}
 	for _, o := range []any{&cfg.Options, &cfg.Handshake, &cfg.Events} {

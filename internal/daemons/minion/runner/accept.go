@@ -16,7 +16,6 @@ import (
 
 // Accept handles one publication of a master. It returns at once.
 func (r *Runner) Accept(from *link.Link, load *value.Dict) {
-	defer r.starts.Begin()()
 	log := r.cfg.Log.With("master", from.Addr.Text)
 	var pub wire.Job
 	if err := checkJob(load, &pub); err != nil {
@@ -31,6 +30,7 @@ func (r *Runner) Accept(from *link.Link, load *value.Dict) {
 	if !ok {
 		return
 	}
+	defer r.starts.Begin()() // not before: grains may wait for another machine
 	j, ready, err := r.cfg.Jobs.Admit(load, from)
 	if taken, ok := errors.AsType[*jobs.Taken](err); ok {
 		log.Error("a job was not run: another job has its id", "jid", taken.JID, "fun", value.Str(pub.Fun), "other_fun", value.Str(taken.Fun))

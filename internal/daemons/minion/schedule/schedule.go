@@ -119,6 +119,7 @@ func (s *Schedule) Run(ctx context.Context) {
 		s.cfg.Go(func() { t.loop(ctx) })
 	}
 	for ctx.Err() == nil {
+		s.cfg.Grains() // the first ones may wait for another machine, which is no reason to restart
 		end := s.turns.Begin()
 		pause := s.turn(time.Now())
 		end()
