@@ -224,17 +224,26 @@ type EntryArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs" doc:"options of ipset add, such as timeout and comment"`
 }
 
+// find returns what ipset prints about the set of a function that takes an entry. If an argument is
+// missing or there is no such set, wrong is what the function returns.
+func (x Sets) find(ctx context.Context, name string, entry any) (set *value.Dict, wrong string, err error) {
+	switch {
+	case name == "":
+		return nil, noSet, nil
+	case !value.Truth(entry):
+		return nil, noEntry, nil
+	}
+	if set, err = x.header(ctx, name); err == nil && set == nil {
+		wrong = "Error: Set " + name + " does not exist"
+	}
+	return set, wrong, err
+}
+
 // Add implements ipset.add.
 func (x Sets) Add(ctx context.Context, _ *fn.Call, a EntryArgs) (string, error) {
-	switch {
-	case a.Name == "":
-		return noSet, nil
-	case a.Entry == "":
-		return noEntry, nil
-	}
-	set, err := x.header(ctx, a.Name)
-	if err != nil || set == nil {
-		return "Error: Set " + a.Name + " does not exist", err
+	set, wrong, err := x.find(ctx, a.Name, a.Entry)
+	if wrong != "" || err != nil {
+		return wrong, err
 	}
 	// as in Salt, a comment of the entry itself is not doubled
 	words := append([]string{"add", "-exist", a.Name}, strings.Fields(a.Entry)...)
@@ -276,14 +285,8 @@ func outcome(said string) string {
 
 // DeleteEntry implements ipset.delete.
 func (x Sets) DeleteEntry(ctx context.Context, _ *fn.Call, a EntryArgs) (string, error) {
-	switch {
-	case a.Name == "":
-		return noSet, nil
-	case a.Entry == "":
-		return noEntry, nil
-	}
-	if set, err := x.header(ctx, a.Name); err != nil || set == nil {
-		return "Error: Set " + a.Name + " does not exist", err
+	if _, wrong, err := x.find(ctx, a.Name, a.Entry); wrong != "" || err != nil {
+		return wrong, err
 	}
 	said, _, err := x.run(ctx, "del", a.Name, a.Entry)
 	return outcome(said), err
@@ -298,15 +301,9 @@ type CheckArgs struct {
 
 // Check implements ipset.check.
 func (x Sets) Check(ctx context.Context, _ *fn.Call, a CheckArgs) (any, error) {
-	switch {
-	case a.Name == "":
-		return noSet, nil
-	case !value.Truth(a.Entry):
-		return noEntry, nil
-	}
-	set, err := x.header(ctx, a.Name)
-	if err != nil || set == nil {
-		return "Error: Set " + a.Name + " does not exist", err
+	set, wrong, err := x.find(ctx, a.Name, a.Entry)
+	if wrong != "" || err != nil {
+		return wrong, err
 	}
 	members, err := x.members(ctx, a.Name)
 	if err != nil {
@@ -332,14 +329,8 @@ type TestArgs struct {
 
 // Test implements ipset.test.
 func (x Sets) Test(ctx context.Context, _ *fn.Call, a TestArgs) (any, error) {
-	switch {
-	case a.Name == "":
-		return noSet, nil
-	case a.Entry == "":
-		return noEntry, nil
-	}
-	if set, err := x.header(ctx, a.Name); err != nil || set == nil {
-		return "Error: Set " + a.Name + " does not exist", err
+	if _, wrong, err := x.find(ctx, a.Name, a.Entry); wrong != "" || err != nil {
+		return wrong, err
 	}
 	_, exit, err := x.run(ctx, "test", a.Name, a.Entry)
 	return exit == 0, err
