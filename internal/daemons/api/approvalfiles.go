@@ -82,41 +82,53 @@ func (f *approvalFiles) save(p *approval) error {
 	return nil
 }
 
-// load reads the jobs of before the last restart, the oldest first. Damaged files are removed.
+// load reads the jobs of before the last restart, the oldest first. Damaged files are removed. The error joins what
+// failed for single files; the list has the other jobs.
 func (f *approvalFiles) load() (list []*approval, err error) {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the jobs that wait for approval: %w", err)
 	}
+	var failed []error
 	for _, e := range entries {
-		p := f.read(e.Name())
+		p, err := f.read(e.Name())
+		if err != nil { // the next restart may be able to read it
+			failed = append(failed, fmt.Errorf("cannot read a job that waits for approval: %w", err))
+			continue
+		}
 		if p == nil || len(list) >= maxApprovals {
 			if err := os.Remove(f.path(e.Name())); err != nil {
-				return nil, fmt.Errorf("cannot remove a damaged job that waits for approval: %w", err)
+				failed = append(failed, fmt.Errorf("cannot remove a damaged job that waits for approval: %w", err))
 			}
 			continue
 		}
 		list = append(list, p)
 	}
 	slices.SortFunc(list, func(a, b *approval) int { return cmp.Or(a.asked.Compare(b.asked), cmp.Compare(a.id, b.id)) })
-	return list, nil
+	return list, errors.Join(failed...)
 }
 
 // read reads a file, nil if it is damaged.
-func (f *approvalFiles) read(id string) *approval {
-	info, err := os.Stat(f.path(id))
-	if err != nil || info.Size() > maxApprovalFile || len(id) != 40 {
-		return nil
+func (f *approvalFiles) read(id string) (*approval, error) {
+	info, err := os.Lstat(f.path(id))
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxApprovalFile || len(id) != 40 {
+		return nil, nil
 	}
 	b, err := os.ReadFile(f.path(id))
+	if err != nil {
+		return nil, err
+	}
 	var in approvalFile
-	if err != nil || json.Unmarshal(b, &in) != nil {
-		return nil
+	if json.Unmarshal(b, &in) != nil {
+		return nil, nil
 	}
 	v, err := pyjson.Load(string(in.Chunk))
 	chunk, ok := v.(*value.Dict)
 	if err != nil || !ok {
-		return nil
+		return nil, nil
 	}
 	p := &approval{id: id, user: in.User, from: in.From, why: in.Reason, chunk: chunk, asked: time.UnixMilli(in.Asked), session: in.Session, state: waiting}
 	of := f.sessions.read(filepath.Base(in.Session))
@@ -128,7 +140,7 @@ func (f *approvalFiles) read(id string) *approval {
 	default:
 		p.chunk.Set("token", of.Token)
 	}
-	return p
+	return p, nil
 }
 
 func sessionEnded(user string) string { return "the session of " + user + " has ended" }
@@ -144,7 +156,7 @@ func (a *approvals) keep(p *approval) {
 func (a *approvals) restore(s *Settings, files *approvalFiles) {
 	list, err := files.load()
 	if err != nil {
-		a.log.Warn("jobs that waited for approval are lost", "err", err)
+		a.log.Warn("cannot restore all jobs that waited for approval", "err", err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

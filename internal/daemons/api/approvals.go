@@ -85,8 +85,11 @@ func (a *approvals) add(c *call, chunk *value.Dict, why error) (*value.Dict, err
 		return nil, &failure{http.StatusTooManyRequests, "too many jobs wait for approval: withdraw some, or have them decided"}
 	}
 	p := &approval{id: newID(), user: c.of.User, from: c.address(), why: why.Error(), chunk: chunk.Clone(), asked: a.now(), session: hashed(c.id), state: waiting}
+	if err := a.files.save(p); err != nil {
+		a.log.Warn("cannot store a job that needs approval; refused it", "id", p.id, "err", err)
+		return nil, unstored("the job was refused", err)
+	}
 	a.list = append(a.list, p)
-	a.keep(p)
 	a.share(c, p)
 	a.note(p, c, "approval", "requested")
 	return value.DictOf("approval", p.id, "reason", p.why, "expire", unix(p.asked.Add(approvalTime))), nil
@@ -208,14 +211,24 @@ func (a *approvals) take(c *call, state string) (*approval, error) {
 	case state == starting && a.list[i].user == c.of.User:
 		return nil, &failure{http.StatusForbidden, "a user cannot approve its own job"}
 	}
-	a.list[i].state, a.list[i].by = state, c.of.User
-	if p := a.list[i]; state == rejected {
+	p := a.list[i]
+	p.state, p.by = state, c.of.User
+	if err := a.files.save(p); err != nil { // after a restart it would wait again, and could start twice
+		p.state, p.by = waiting, ""
+		a.log.Warn("cannot store a decision on a job; refused it", "id", p.id, "err", err)
+		return nil, unstored("the decision was refused, and the job waits further", err)
+	}
+	if state == rejected {
 		token := p.chunk.Str("token")
 		p.forget()
 		go a.report(token, p)
 	}
-	a.keep(a.list[i])
-	return a.list[i], nil
+	return p, nil
+}
+
+// unstored is the failure of a request that cannot be recorded.
+func unstored(result string, err error) error {
+	return &failure{http.StatusServiceUnavailable, result + ": " + err.Error() + "; make the directory writable, or free space there, and repeat the request"}
 }
 
 // approve starts a job with the approval of the session's user.
