@@ -23,6 +23,7 @@ type returns struct {
 	rules    *returnRules
 	jobs     jobStore
 	bus      *event.Bus
+	repeat   func(tag string, load *value.Dict) // an event that the previous process may not have fired
 	queue    *queue
 	sinks    *sinks.Jobs
 	stock    *sinks.StockFiles
@@ -195,6 +196,9 @@ func (r *returns) store(jid, id string, load, job *value.Dict, done func(error))
 		if dup {
 			r.repeated.Add(1)
 			r.log.Debug("received a duplicate return", "jid", jid, "minion", id)
+			if err == nil {
+				r.repeat(salt.Tag("job", jid, "ret", id), load)
+			}
 		} else {
 			if err == nil {
 				r.stored.Add(1)

@@ -15,6 +15,7 @@ func (p *parts) returns() *returns {
 	return &returns{
 		settings: p.settings, rules: &returnRules{p.settings, p.queue, p.jobs}, jobs: p.jobs, bus: p.bus, queue: p.queue, sinks: p.sinks, stock: p.stock,
 		log: discard, rateLimitedLog: p.limited, own: quota{now: time.Now}, runs: p.lastRuns,
+		repeat: func(string, *value.Dict) {},
 	}
 }
 
@@ -28,6 +29,8 @@ func TestReturns(t *testing.T) {
 		return value.DictOf("jid", jid, "return", true, "fun", "test.ping", "id", "forged")
 	}
 	p.tags()
+	var repeats []string
+	r.repeat = func(tag string, _ *value.Dict) { repeats = append(repeats, tag) }
 	for _, times := range []string{"once", "twice"} {
 		if v := ask(t, r.take, "web1", "_return", ret(jid)); v != nil {
 			t.Errorf("%s: the answer is %s", times, value.Repr(v))
@@ -35,6 +38,8 @@ func TestReturns(t *testing.T) {
 	}
 	if tags := p.tags(); !slices.Equal(tags, []string{salt.Tag("job", jid, "ret", "web1")}) {
 		t.Errorf("events %v", tags)
+	} else if !slices.Equal(repeats, tags) {
+		t.Errorf("other programs may have missed %v, but only %v was repeated", tags, repeats)
 	}
 	stored, err := p.jobs.Returns(jid)
 	if err != nil || len(stored) != 1 || stored["web1"].At("return") != true {

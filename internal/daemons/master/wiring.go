@@ -217,6 +217,7 @@ func (m *Master) wireStores() (err error) {
 	if m.eventIPC, err = event.Listen(m.bus, cfg.Events.Sockets(), cfg.Events.Options, m.log); err != nil {
 		return err
 	}
+	m.eventIPC.KeepReturns()
 	if m.templates, err = newTemplates(templates{
 		id: cfg.ID, cacheDir: cfg.CacheDir, opts: cfg.Opts, ctx: m.life.context, settings: m.settings, log: m.log,
 		runners: func() *fn.Registry { return m.runners.registry },
@@ -427,7 +428,7 @@ func (m *Master) handlers() handlers {
 		returns: &returns{
 			settings: m.settings, rules: &returnRules{m.settings, m.queue, m.jobs}, jobs: m.jobs, bus: m.bus, queue: m.queue, sinks: m.sinks, stock: m.stock,
 			standby: m.standbyJobs, log: m.log, rateLimitedLog: limited(), own: quota{now: time.Now}, functions: m.functions, syndics: m.syndics,
-			runs: m.lastRuns, traces: traces{m.cfg.ID, m.cfg.Tracer},
+			runs: m.lastRuns, traces: traces{m.cfg.ID, m.cfg.Tracer}, repeat: m.eventIPC.Repeat,
 		},
 		events: &events{
 			settings: m.settings, bus: m.bus, cluster: m.cluster, queue: m.queue, addresses: m.addresses, syndics: m.syndics, jobs: m.jobs, log: m.log,

@@ -1,6 +1,9 @@
 package event
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // backlog keeps the newest frames for all readers of a server together, so that any number of slow
 // readers costs a bounded amount of memory. A reader that falls behind further than the backlog
@@ -16,26 +19,46 @@ type backlog struct {
 	bytes   int
 	readers map[*cursor]struct{}
 	lost    uint64 // frames that readers missed, in sum
+
+	written sync.Cond // a reader has all frames, or was removed
+	early   *early    // nil if no frames are kept for readers that connect later
 }
+
+// early are frames that are kept for readers that connect later. It keeps the first ones up to its
+// limits: a reader that connects later than that has been there for the others.
+type early struct {
+	frames [][]byte // only ever appended to
+	bytes  int
+}
+
+const (
+	earlyFrames = 20_000
+	earlyBytes  = 16 << 20
+)
 
 // cursor is the position of one reader.
 type cursor struct {
 	next    uint64
 	missed  uint64
 	removed bool
+	writing bool     // what the last take returned
+	early   [][]byte // frames from before next
 }
 
 func newBacklog(maxFrames, maxBytes int) *backlog {
 	b := &backlog{maxFrames: max(maxFrames, 1), maxBytes: maxBytes, readers: map[*cursor]struct{}{}}
-	b.more.L = &b.mu
+	b.more.L, b.written.L = &b.mu, &b.mu
 	return b
 }
 
-// open adds a reader for frames that are appended from now on.
+// open adds a reader for frames that are appended from now on. Its cursor has the early ones.
 func (b *backlog) open() *cursor {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := &cursor{next: b.first + uint64(len(b.frames))}
+	if b.early != nil {
+		c.early = b.early.frames
+	}
 	b.readers[c] = struct{}{}
 	return c
 }
@@ -48,6 +71,24 @@ func (b *backlog) remove(c *cursor) {
 	delete(b.readers, c)
 	b.release()
 	b.more.Broadcast()
+	b.written.Broadcast()
+}
+
+// keepEarly begins or ends to keep frames for readers that connect later.
+func (b *backlog) keepEarly(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.early = nil
+	if on {
+		b.early = &early{}
+	}
+}
+
+// keepsEarly reports whether frames are kept for readers that connect later.
+func (b *backlog) keepsEarly() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.early != nil
 }
 
 // wanted reports whether there is a reader.
@@ -57,10 +98,15 @@ func (b *backlog) wanted() bool {
 	return len(b.readers) > 0
 }
 
-// add appends a frame. It never waits for a reader.
-func (b *backlog) add(frame []byte) {
+// add appends a frame, which also readers that connect later get if keep is set. It never waits for
+// a reader.
+func (b *backlog) add(frame []byte, keep bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if e := b.early; keep && e != nil && len(e.frames) < earlyFrames && e.bytes+len(frame) <= earlyBytes {
+		e.frames = append(e.frames, frame)
+		e.bytes += len(frame)
+	}
 	if len(b.readers) == 0 {
 		return
 	}
@@ -102,6 +148,10 @@ func (b *backlog) release() {
 func (b *backlog) take(c *cursor, dst [][]byte, n, size int) (frames [][]byte, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if c.writing {
+		c.writing = false
+		b.written.Broadcast()
+	}
 	for !c.removed && c.next == b.first+uint64(len(b.frames)) {
 		b.more.Wait()
 	}
@@ -123,7 +173,35 @@ func (b *backlog) take(c *cursor, dst [][]byte, n, size int) (frames [][]byte, o
 	if from == b.first {
 		b.release()
 	}
+	c.writing = true
 	return dst, true
+}
+
+// drain waits until each reader has got every frame, at most as long as limit.
+func (b *backlog) drain(limit time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	over := false
+	t := time.AfterFunc(limit, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		over = true
+		b.written.Broadcast()
+	})
+	defer t.Stop()
+	for !over && b.behind() {
+		b.written.Wait()
+	}
+}
+
+// behind reports whether a reader has not got every frame.
+func (b *backlog) behind() bool {
+	for c := range b.readers {
+		if c.writing || c.next < b.first+uint64(len(b.frames)) {
+			return true
+		}
+	}
+	return false
 }
 
 // missed counts the frames that a reader lost.

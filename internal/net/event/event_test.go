@@ -313,7 +313,7 @@ func TestMissedEventsAreCounted(t *testing.T) {
 	cur := s.backlog.open()
 	for range 5 {
 		must(t, b.Fire("x", nil))
-		s.backlog.add([]byte("frame"))
+		s.backlog.add([]byte("frame"), false)
 	}
 	s.backlog.take(cur, nil, 10, 1<<20)
 	got := page()

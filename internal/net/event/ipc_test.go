@@ -266,7 +266,7 @@ func TestBacklogLetsGo(t *testing.T) {
 	b := newBacklog(100, 1<<20)
 	c, d := b.open(), b.open()
 	for range 10 {
-		b.add([]byte("x"))
+		b.add([]byte("x"), false)
 	}
 	if f, ok := b.take(c, nil, 4, 100); !ok || len(f) != 4 || len(b.frames) != 10 {
 		t.Error(len(f), ok, len(b.frames))
@@ -288,7 +288,7 @@ func TestBacklogLetsGo(t *testing.T) {
 	})
 	b.remove(c)
 	wg.Wait()
-	b.add([]byte("x"))
+	b.add([]byte("x"), false)
 	if b.frames != nil {
 		t.Error("kept without readers")
 	}

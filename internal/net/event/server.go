@@ -10,11 +10,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/py/value"
 )
 
 // Server offers a bus to other programs.
@@ -190,10 +192,42 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Serve accepts programs until ctx ends, then closes all and removes the
-// socket files. It returns after every goroutine of the server has ended.
+const (
+	// earlyTime is how long KeepReturns keeps returns after the start. Salt's programs try to
+	// connect each second; the rest is for a busy machine.
+	earlyTime = 15 * time.Second
+	// drainTime is how long the end of a server waits for slow readers.
+	drainTime = time.Second
+	// nameTime is how long a Brine program may take to identify itself.
+	nameTime = 200 * time.Millisecond
+)
+
+// KeepReturns makes the server keep the returns of jobs that are fired shortly after its start, for
+// programs of Salt that connect later. Minions deliver at once what they have kept for a master that
+// restarts, but Salt's syndic takes a second to reconnect, and has no other source of returns.
+// Brine's programs read what they missed from the job cache.
+func (s *Server) KeepReturns() { s.backlog.keepEarly(true) }
+
+// Repeat sends a return to other programs that may have missed its event, because the previous
+// process was killed after it stored the return. It has no effect later than shortly after the
+// start, or if s is nil.
+func (s *Server) Repeat(tag string, data *value.Dict) {
+	if s == nil || !s.backlog.keepsEarly() {
+		return
+	}
+	d := data.Clone()
+	d.Set("_stamp", Stamp(time.Now()))
+	s.publish(&Event{Tag: tag, Data: d, maxSize: s.bus.maxSize})
+}
+
+// Serve accepts programs until ctx ends. Then it sends readers the events that are left, closes all
+// and removes the socket files. It returns after every goroutine of the server has ended.
 func (s *Server) Serve(ctx context.Context) error {
-	defer context.AfterFunc(ctx, func() { s.end(nil) })()
+	defer context.AfterFunc(ctx, func() {
+		s.backlog.drain(drainTime)
+		s.end(nil)
+	})()
+	defer time.AfterFunc(earlyTime, func() { s.backlog.keepEarly(false) }).Stop()
 	var loops sync.WaitGroup
 	for _, d := range []*acceptor{s.pub, s.pull} {
 		loops.Go(func() {
@@ -215,7 +249,8 @@ func (s *Server) Serve(ctx context.Context) error {
 // publish sends an event to all readers.
 func (s *Server) publish(e *Event) {
 	s.pub.admit()
-	if !s.backlog.wanted() {
+	keep := strings.HasPrefix(e.Tag, "salt/job/") && strings.Contains(e.Tag, "/ret/") && s.backlog.keepsEarly()
+	if !keep && !s.backlog.wanted() {
 		return
 	}
 	frame, err := e.Frame()
@@ -223,7 +258,7 @@ func (s *Server) publish(e *Event) {
 		s.log.Error("cannot encode an event for other programs", "tag", e.Tag, "err", err)
 		return
 	}
-	s.backlog.add(frame)
+	s.backlog.add(frame, keep)
 }
 
 const (
@@ -283,7 +318,7 @@ func (s *Server) hearReader(conn net.Conn, w *waker) {
 		}
 		own, all := string(body) == tagOwnOnly+tagEnd, string(body) == tagAll+tagEnd
 		if own || all {
-			w.unneeded.Store(true)
+			w.identified()
 		}
 		if own && any || all && !any {
 			any = all
@@ -296,7 +331,7 @@ func (s *Server) hearReader(conn net.Conn, w *waker) {
 // serveReader sends events until the other side disconnects.
 func (s *Server) serveReader(conn net.Conn, cur *cursor) {
 	var gone sync.WaitGroup
-	w := &waker{conn: conn}
+	w := newWaker(conn)
 	gone.Go(func() {
 		defer s.backlog.remove(cur)
 		defer conn.Close() // ends a blocked write
@@ -306,6 +341,13 @@ func (s *Server) serveReader(conn net.Conn, cur *cursor) {
 	defer conn.Close()
 	defer w.stop()
 	var batch [][]byte
+	if len(cur.early) > 0 && !w.isBrine(nameTime) {
+		batch = append(batch, cur.early...)
+		if err := w.write(batch); err != nil {
+			return
+		}
+	}
+	cur.early = nil
 	for {
 		var ok bool
 		if batch, ok = s.backlog.take(cur, batch[:0], batchFrames, batchBytes); !ok {

@@ -27,11 +27,34 @@ type waker struct {
 	conn net.Conn
 	// unneeded is set for Brine's own readers.
 	unneeded atomic.Bool
+	brine    chan struct{} // closed when unneeded is set
 
 	mu    sync.Mutex // held while a frame is written
 	timer *time.Timer
 	left  int // of wakeAfter
 	ended bool
+}
+
+func newWaker(conn net.Conn) *waker { return &waker{conn: conn, brine: make(chan struct{})} }
+
+// identified records that the reader is one of Brine's.
+func (w *waker) identified() {
+	if !w.unneeded.Swap(true) {
+		close(w.brine)
+	}
+}
+
+// isBrine waits until the reader has identified itself as one of Brine's, and reports whether it
+// did within that time.
+func (w *waker) isBrine(within time.Duration) bool {
+	t := time.NewTimer(within)
+	defer t.Stop()
+	select {
+	case <-w.brine:
+		return true
+	case <-t.C:
+		return false
+	}
 }
 
 // write sends frames. net.Buffers changes batch.

@@ -76,7 +76,7 @@ func TestWakeIsNotForBrine(t *testing.T) {
 	if e, err := r.Next(); err != nil || e.Tag != ret {
 		t.Fatal(e, err)
 	}
-	s.backlog.add(wakeFrame())
+	s.backlog.add(wakeFrame(), false)
 	time.Sleep(wakeAfter[0] + wakeAfter[1] + 50*time.Millisecond)
 	must(t, bus.Fire("salt/last", nil))
 	if e, err := r.Next(); err != nil || e.Tag != "salt/last" {
