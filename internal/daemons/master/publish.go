@@ -4,6 +4,7 @@ import (
 	"brine/internal/base/ratelimit"
 	"brine/internal/daemons/master/sinks"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"brine/internal/net/event"
 	"brine/internal/net/wire"
 	"brine/internal/py/value"
+	"brine/internal/store/boltfile"
 )
 
 // commands handles publish requests of the command line.
@@ -291,9 +293,13 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 // unrecorded is the reply to the sender of a job that cannot be recorded. If it
 // were published, a restart could lose it or run it twice, without a trace.
 func unrecorded(why error) *value.Dict {
+	what, then := "the master cannot record the job, so no minion has received it", "give the command again"
+	if errors.Is(why, boltfile.ErrUnknown) {
+		what = "the master does not know whether it has recorded the job; no minion has received it, but it may run when the master is started again"
+		then = "restart the master, and look the job up before you give the command again"
+	}
 	return value.DictOf("error", value.DictOf("name", "SaltMasterError",
-		"message", fmt.Sprintf("the master cannot record the job, so no minion has received it: %v; make room on that disk or repair it, and give "+
-			"the command again", why)))
+		"message", fmt.Sprintf("%s: %v; make room on that disk or repair it, and %s", what, why, then)))
 }
 
 func clearReply(load *value.Dict) *value.Dict {

@@ -4,6 +4,11 @@
 // The kernel reports a failed flush once, and then considers the pages written: a second flush
 // succeeds although the pages are not on disk. So after a failed commit the file is replaced by a
 // flushed copy before the next change, and changes are refused until that succeeds.
+//
+// A commit ends with one page (the meta page) that makes its changes current, and the flush of that
+// page. bbolt shows the changes to readers before that flush. Here readers wait for the flush, and
+// if it fails the page is overwritten: a change that was refused is never read, neither then nor
+// after a restart.
 package boltfile
 
 import (
@@ -13,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
@@ -23,8 +29,14 @@ type File struct {
 	path string
 	o    bolt.Options
 
-	writer sync.Mutex // held by Update
-	failed error      // of the last flush; nil if the file is good
+	writer  sync.Mutex // held by Update
+	failed  error      // of the last flush; nil if the file is good
+	refused int        // the transaction that failed
+
+	committing sync.RWMutex // held for writing during a commit
+	flushed    atomic.Int64 // the id of the last transaction on disk
+	unread     atomic.Bool  // db shows a transaction that was refused
+	beginning  sync.RWMutex // held for reading while a read transaction begins, for writing to change a meta page
 
 	mu sync.RWMutex // held for reading by every use of db, for writing to replace it
 	db *bolt.DB
@@ -32,7 +44,12 @@ type File struct {
 	// Tests replace these to simulate a failing disk.
 	commit func(*bolt.Tx) error
 	sync   func(*os.File) error
+	revoke func(f *File, id int) error
 }
+
+// ErrUnknown is part of the error if a commit failed and its changes could not be taken back: they
+// are not read now, but may be after a restart.
+var ErrUnknown = errors.New("the change may come back when this program is started again")
 
 // Open opens or creates the file. The error is that of bbolt.
 func Open(path string, o bolt.Options) (*File, error) {
@@ -41,7 +58,12 @@ func Open(path string, o bolt.Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{path: path, o: o, db: db, commit: (*bolt.Tx).Commit, sync: (*os.File).Sync}
+	f := &File{path: path, o: o, db: db, commit: (*bolt.Tx).Commit, sync: (*os.File).Sync, revoke: (*File).overwriteMeta}
+	id, err := current(db)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	f.flushed.Store(int64(id))
 	if missing != nil { // bbolt flushes the file, not its name
 		if err := f.syncDir(); err != nil {
 			return nil, errors.Join(err, db.Close())
@@ -57,11 +79,40 @@ func (f *File) Close() error {
 	return f.db.Close()
 }
 
-// View runs a read transaction.
+// View runs a read transaction on the changes that are on disk.
 func (f *File) View(fn func(*bolt.Tx) error) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.db.View(fn)
+	tx, err := f.begin()
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	return fn(tx)
+}
+
+// begin begins a read transaction. If a commit is about to be flushed, it waits for the result.
+func (f *File) begin() (*bolt.Tx, error) {
+	for {
+		f.beginning.RLock()
+		tx, err := f.db.Begin(false)
+		f.beginning.RUnlock()
+		if err != nil || int64(tx.ID()) <= f.flushed.Load() {
+			return tx, err
+		}
+		f.committing.RLock()
+		unread := f.unread.Load()
+		f.committing.RUnlock()
+		if int64(tx.ID()) <= f.flushed.Load() {
+			return tx, nil
+		}
+		if err := tx.Rollback(); err != nil {
+			return nil, err
+		}
+		if unread {
+			return nil, fmt.Errorf("%s cannot be read: its last change was refused, and cannot be removed; repair the disk", f.path)
+		}
+	}
 }
 
 // Update runs a transaction, and returns without error when its changes are on disk.
@@ -82,10 +133,61 @@ func (f *File) Update(fn func(*bolt.Tx) error) error {
 	if err := fn(tx); err != nil {
 		return err
 	}
-	if err = f.commit(tx); err != nil && !unwritten(err) {
+	f.committing.Lock()
+	defer f.committing.Unlock()
+	id := tx.ID()
+	err = f.commit(tx)
+	if err == nil {
+		f.flushed.Store(int64(id))
+		return nil
+	}
+	if !unwritten(err) {
 		f.failed = err
 	}
+	if now, e := current(f.db); e == nil && int64(now) <= f.flushed.Load() {
+		return err
+	}
+	f.failed, f.refused = err, id
+	if e := f.takeBack(id); e != nil {
+		return fmt.Errorf("%w; %w: %w", err, ErrUnknown, e)
+	}
 	return err
+}
+
+// takeBack makes the transaction before the refused one current.
+func (f *File) takeBack(id int) error {
+	f.unread.Store(true)
+	err := f.revoke(f, id)
+	if now, e := current(f.db); e == nil && int64(now) <= f.flushed.Load() {
+		f.unread.Store(false)
+	}
+	return err
+}
+
+// overwriteMeta overwrites the meta page of a transaction, so that the one before it is current. The
+// memory of bbolt about free pages is wrong then: the file must be replaced before the next change.
+func (f *File) overwriteMeta(id int) error {
+	to, err := os.OpenFile(f.path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	size := f.db.Info().PageSize
+	f.beginning.Lock()
+	_, err = to.WriteAt(make([]byte, size), int64(id%2)*int64(size))
+	f.beginning.Unlock()
+	if err == nil {
+		err = f.sync(to)
+	}
+	return errors.Join(err, to.Close())
+}
+
+// current returns the id of the last transaction that readers see.
+func current(db *bolt.DB) (int, error) {
+	tx, err := db.Begin(false)
+	if err != nil {
+		return 0, err
+	}
+	return tx.ID(), tx.Rollback()
 }
 
 // unwritten reports whether a commit failed before its flush, as on a full disk: the data on disk is
@@ -97,6 +199,11 @@ func unwritten(err error) bool {
 
 // replace replaces the file by a flushed copy.
 func (f *File) replace() error {
+	if f.unread.Load() {
+		if err := f.takeBack(f.refused); err != nil {
+			return err
+		}
+	}
 	temp := f.path + ".new"
 	defer os.Remove(temp) // without effect after the rename
 	if err := f.copyTo(temp); err != nil {
@@ -115,6 +222,10 @@ func (f *File) replace() error {
 	if err != nil {
 		return err
 	}
+	id, err := current(db) // less than before if the copied transaction was made current again
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
 	if err := os.Rename(temp, f.path); err != nil { // rename: flushed, and locked before it has the name
 		db.Close()
 		return err
@@ -122,6 +233,7 @@ func (f *File) replace() error {
 	f.mu.Lock()
 	old := f.db
 	f.db = db
+	f.flushed.Store(int64(id))
 	f.mu.Unlock()
 	if err := old.Close(); err != nil {
 		return err

@@ -147,7 +147,10 @@ func TestFailedDirectory(t *testing.T) {
 func TestFailedWrite(t *testing.T) {
 	f, path := open(t)
 	old := stat(t, path)
-	failOnce(f, &fs.PathError{Op: "write", Path: path, Err: syscall.ENOSPC})
+	f.commit = func(tx *bolt.Tx) error {
+		f.commit = (*bolt.Tx).Commit
+		return errors.Join(tx.Rollback(), &fs.PathError{Op: "write", Path: path, Err: syscall.ENOSPC})
+	}
 	if err := put(f, "full"); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
@@ -159,4 +162,122 @@ func TestFailedWrite(t *testing.T) {
 	if !os.SameFile(old, stat(t, path)) {
 		t.Error("the file was replaced")
 	}
+}
+
+// shown reports whether a reader finds a key.
+func shown(t *testing.T, f *File, key string) (found bool) {
+	t.Helper()
+	must(t, f.View(func(tx *bolt.Tx) error { found = tx.Bucket(bucket).Get([]byte(key)) != nil; return nil }))
+	return found
+}
+
+// TestRefusedIsNotRead: a change whose last flush fails is never read: not during the flush, not
+// after it, not after the file is replaced, and not after a restart in place of that.
+func TestRefusedIsNotRead(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		f, path := open(t)
+		flushing, fail := make(chan struct{}), make(chan struct{})
+		f.commit = func(tx *bolt.Tx) error {
+			f.commit = (*bolt.Tx).Commit
+			err := tx.Commit()
+			close(flushing)
+			<-fail
+			return errors.Join(err, syscall.EIO)
+		}
+		refused := make(chan error, 1)
+		go func() { refused <- put(f, "failed") }()
+		<-flushing
+		seen := make(chan bool, 8)
+		for range cap(seen) {
+			go func() { seen <- shown(t, f, "failed") }()
+		}
+		select {
+		case found := <-seen:
+			t.Errorf("a reader did not wait for the flush: found %v", found)
+			seen <- found
+		case <-time.After(50 * time.Millisecond):
+		}
+		close(fail)
+		if err := <-refused; !errors.Is(err, syscall.EIO) || errors.Is(err, ErrUnknown) {
+			t.Fatal(err)
+		}
+		for range cap(seen) {
+			if <-seen {
+				t.Error("a reader that waited found the refused change")
+			}
+		}
+		if shown(t, f, "failed") {
+			t.Error("the refused change is read")
+		}
+		if restart {
+			must(t, f.Close())
+			var err error
+			f, err = Open(path, bolt.Options{Timeout: time.Second})
+			must(t, err)
+			t.Cleanup(func() { f.Close() })
+		}
+		must(t, put(f, "after"))
+		has(t, f, "before", "after")
+		if shown(t, f, "failed") {
+			t.Error("the refused change came back", restart)
+		}
+		must(t, put(f, "failed"))
+		must(t, f.View(func(tx *bolt.Tx) error {
+			for err := range tx.Check() {
+				t.Error(err)
+			}
+			return nil
+		}))
+	}
+}
+
+// TestRefusedAgain: many changes are refused one after the other.
+func TestRefusedAgain(t *testing.T) {
+	f, _ := open(t)
+	for i := range 8 {
+		failOnce(f, syscall.EIO)
+		if err := put(f, "failed"); !errors.Is(err, syscall.EIO) || errors.Is(err, ErrUnknown) {
+			t.Fatal(err)
+		}
+		if shown(t, f, "failed") {
+			t.Fatal("the refused change is read", i)
+		}
+		if i%3 == 2 {
+			must(t, put(f, "after"))
+		}
+	}
+}
+
+// TestNotTakenBack: if the disk takes no overwriting either, the error says that the change may come
+// back, and no reader gets data until the disk does.
+func TestNotTakenBack(t *testing.T) {
+	f, _ := open(t)
+	failOnce(f, syscall.EIO)
+	f.revoke = func(*File, int) error { return syscall.EROFS }
+	for range 2 {
+		if err := put(f, "failed"); !errors.Is(err, syscall.EIO) || !errors.Is(err, syscall.EROFS) {
+			t.Fatal(err)
+		}
+		if err := f.View(func(*bolt.Tx) error { return nil }); err == nil {
+			t.Error("a reader got data")
+		}
+	}
+	f.revoke = (*File).overwriteMeta
+	must(t, put(f, "after"))
+	has(t, f, "before", "after")
+	if shown(t, f, "failed") {
+		t.Error("the refused change is read")
+	}
+
+	failOnce(f, syscall.EIO)
+	f.sync = func(*os.File) error { return syscall.EIO }
+	if err := put(f, "failed"); !errors.Is(err, ErrUnknown) {
+		t.Error(err)
+	}
+	if shown(t, f, "failed") {
+		t.Error("the change is read although it is unknown")
+	}
+	f.sync = (*os.File).Sync
+	must(t, put(f, "more"))
+	has(t, f, "before", "after", "more")
 }

@@ -113,13 +113,26 @@ func (s *Shared) NewJobUntil(load *value.Dict, minions []string, until time.Time
 	if err != nil || !s.o.JobCache {
 		return err
 	}
+	loadPath := filepath.Join(s.c.jobDir(jid), ".load.p")
+	_, missing := os.Lstat(loadPath)
 	err = s.c.writeAgain(jid, []localFile{{".minions.p", value.Strings(minions)}, {".load.p", load}}, true)
 	if err == nil && until.After(s.now()) {
 		name := strconv.FormatInt(until.UnixMilli(), 10) + "." + jid
 		err = atomicfile.Write(filepath.Join(s.marks, name), []byte(s.id), 0o600, true)
 	}
 	if err != nil {
+		if errors.Is(missing, fs.ErrNotExist) { // a refused job is not listed
+			err = errors.Join(err, removeFile(loadPath))
+		}
 		return salt.Errorf(salt.Unavailable, "cannot store job %s: %w", jid, err)
+	}
+	return nil
+}
+
+// removeFile removes a file that may be missing.
+func removeFile(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/base/salt"
 	"brine/internal/py/value"
 )
 
@@ -165,5 +166,26 @@ func TestSharedPrune(t *testing.T) {
 	}
 	if _, err := giveReturn(s, value.DictOf("jid", "20260101000000000001", "id", "m", "return", 1)); err == nil {
 		t.Error("it accepts returns after Close")
+	}
+}
+
+// TestSharedRefused: a job whose record cannot be completed is not listed.
+func TestSharedRefused(t *testing.T) {
+	s := openShared(t, t.TempDir(), "one")
+	must(t, s.NewJobUntil(load(jid), []string{"m1"}, time.Now().Add(time.Hour)))
+	must(t, os.Rename(s.marks, s.marks+".away"))
+	other := salt.NewJID(time.Now())
+	if err := s.NewJobUntil(load(other), []string{"m1"}, time.Now().Add(time.Hour)); err == nil {
+		t.Fatal("the job was stored without its mark")
+	}
+	if err := s.NewJobUntil(load(jid), []string{"m1"}, time.Now().Add(time.Hour)); err == nil {
+		t.Fatal("the job was stored again without its mark")
+	}
+	if l, err := s.Load(other); l != nil || err != nil {
+		t.Error("the refused job can be looked up:", l, err)
+	}
+	jobs, err := s.List(Filter{})
+	if err != nil || len(jobs) != 1 || jobs[0].JID != jid {
+		t.Errorf("listed: %v, %v", jobs, err)
 	}
 }
