@@ -16,8 +16,8 @@ import (
 type Audits interface {
 	// Find returns the newest records of this master, newest first.
 	Find(audit.Query) ([]*value.Dict, error)
-	// Others asks the other masters of the cluster, or those of hot_masters, all at the same time. own is
-	// this master's id, "" if it is alone. silent has the reason for each master that does not answer.
+	// Others asks the console_store, the other masters of the cluster, or those of hot_masters, all at the same time. own
+	// is this master's id, "" if it is alone, of which byMaster may have older records. silent has the reason for each master that does not answer.
 	Others(ctx context.Context, q audit.Query) (own string, byMaster map[string][]*value.Dict, silent map[string]string)
 }
 
@@ -27,7 +27,7 @@ func init() { runners.Register("audit", auditModule) }
 
 func auditModule(d Deps) fn.Module {
 	return fn.Module{Name: "audit", Doc: `The audit logs: who called what on the masters, and with which result.`, Funcs: []fn.Func{
-		fn.Of("list", auditing{d.Audits}.list, `Return the newest requests of users to this master, or to all masters of its cluster or of hot_masters, newest first.
+		fn.Of("list", auditing{d.Audits}.list, `Return the newest requests of users to this master, or to all masters of its cluster, of hot_masters or of its console_store, newest first.
 
 With several masters each record names its master. A master that does not answer has a record with the result "no answer" and the reason as problem, and the
 return code is 1. here=True asks this master alone.`,
@@ -62,7 +62,7 @@ func (a auditing) list(ctx context.Context, c *fn.Call, x auditArgs) (*value.Lis
 	if own == "" {
 		return listed(found), nil
 	}
-	all[own] = found
+	all[own] = audit.Union(found, all[own])
 	now := event.Stamp(time.Now())
 	var out []*value.Dict
 	for _, id := range slices.Sorted(maps.Keys(silent)) {

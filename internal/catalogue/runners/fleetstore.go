@@ -23,7 +23,7 @@ type StoreRow struct {
 	// Name is what is stored, Driver how: bbolt, files, or the name of a returner. Path is "" for servers.
 	Name, Driver, Path string
 	Bytes              int64
-	// Count is the number of jobs, -1 if unknown; with More there are more.
+	// Count is the number of jobs or rows, -1 if unknown; with More there are more.
 	Count  int64
 	More   bool
 	Oldest time.Time // zero if unknown
@@ -45,6 +45,8 @@ func (f fleet) store(context.Context, *fn.Call, none) (*value.Dict, error) {
 		d := value.DictOf("name", s.Name, "driver", s.Driver)
 		if s.Path != "" {
 			d.Set("path", s.Path)
+		}
+		if s.Path != "" || s.Bytes > 0 {
 			d.Set("bytes", s.Bytes)
 		}
 		if s.Count >= 0 {

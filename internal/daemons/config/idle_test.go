@@ -16,6 +16,8 @@ func TestSenselessOptions(t *testing.T) {
 	for _, c := range []struct{ kind, conf, refused, named string }{
 		{master, "hot_masters: ['']", "hot_masters: an entry is empty", ""},
 		{master, "hot_masters: [a, a]", "hot_masters names a twice", ""},
+		{master, "console_store: redis", "console_store", ""},
+		{master, "console_store: pgjsonb\nconsole_store_days: -1", "console_store_days: -1 is less than 0", ""},
 		{master, "approval_above: -1", "approval_above: -1 is less than 0", ""},
 		{master, "min_minion_key_bits: 100000", "min_minion_key_bits: 100000 is more than 16384", ""},
 		{master, "sign_in_rate: -5", "sign_in_rate: -5 is less than 0", ""},

@@ -28,6 +28,7 @@ type audits struct {
 	id      string           // of this master
 	cluster *cluster.Cluster // nil without a cluster
 	hot     askHot           // nil without hot_masters
+	store   *consoleStore    // nil without console_store
 }
 
 // answer answers another member of the cluster or hot master. It may read all that this master's
@@ -49,13 +50,20 @@ func (a audits) answer(arg *value.Dict) *value.Dict {
 // Others implements runners.Audits.
 func (a audits) Others(ctx context.Context, q audit.Query) (own string, byMaster map[string][]*value.Dict, silent map[string]string) {
 	byMaster, silent = map[string][]*value.Dict{}, map[string]string{}
+	if a.store != nil {
+		found, err := a.store.found(ctx, q)
+		if err == nil {
+			return a.id, found, silent
+		}
+		silent["console_store"] = fmt.Sprintf("%.300s", err) // the masters may answer
+	}
 	question := wire.Encode(&wire.AuditQuestion{User: q.User, Fun: q.Fun, Result: q.Result, Limit: int64(q.Limit)})
 	switch {
 	case a.cluster != nil:
 		a.members(ctx, question, byMaster, silent)
 	case a.hot != nil:
 		a.hot(ctx, auditTime, askAudit, question, func(id string, data *value.Dict, err error) { keepAudit(id, data, err, byMaster, silent) })
-	default:
+	case a.store == nil:
 		return "", nil, nil
 	}
 	return a.id, byMaster, silent

@@ -96,6 +96,7 @@ type services struct {
 	states                  *jobStates
 	lastRuns                *lastStates
 	saved                   *shared.Store
+	console                 *consoleStore // nil without console_store
 	approvals               *approvals
 	addresses               *addresses
 	reconnects              *reconnects
@@ -256,6 +257,7 @@ func (m *Master) Run(ctx context.Context) error {
 	m.closeModules()
 	err = errors.Join(err, m.jobs.Close(), m.audit.Close(), m.cache.Close(), m.replicated.Close(), m.store.Close())
 	m.sinks.Close()
+	m.console.close()
 	m.cfg.Tracer.Close()
 	return err
 }
@@ -286,7 +288,7 @@ func (m *Master) parts() (out []func(context.Context) error) {
 	for _, p := range m.publishers {
 		out = append(out, p.Serve)
 	}
-	out = append(out, m.eventIPC.Serve, m.maintenance().run, m.sinks.Run, m.stock.Run, m.files.fetch, m.adoptJobs, m.lastRuns.run, m.hot.run)
+	out = append(out, m.eventIPC.Serve, m.maintenance().run, m.sinks.Run, m.stock.Run, m.files.fetch, m.adoptJobs, m.lastRuns.run, m.hot.run, m.console.run)
 	for _, r := range m.returners {
 		out = append(out, r.Run)
 	}
@@ -337,6 +339,7 @@ func (m *Master) release() {
 	}
 	m.replicated.Close()
 	m.sinks.Close()
+	m.console.close()
 	m.closeModules()
 	if m.audit != nil {
 		m.audit.Close()

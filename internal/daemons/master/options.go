@@ -1,6 +1,7 @@
 package master
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"brine/internal/files/extmods"
 	"brine/internal/net/discovery"
 	"brine/internal/py/value"
+	"brine/internal/store/returner"
 )
 
 // Options of the user's own modules. The aliases are needed because the types are called Options.
@@ -67,6 +69,9 @@ type Options struct {
 
 	ApprovalAbove int `salt:"approval_above" default:"0" least:"0" doc:"number of minions above which a job of a user of external_auth waits until a second user approves it by salt-api; 0: no job does (Brine only)" change:"live"`
 
+	ConsoleStore string `salt:"console_store" default:"" doc:"returner for PostgreSQL whose server (by its options) also stores what users saved, audit records and runs of states, so that masters that are no cluster share them: pgjsonb, postgres or postgres_local_cache; brine migrate schema console_store prints its tables (Brine only)" change:"restart"`
+	ConsoleDays  int    `salt:"console_store_days" default:"90" least:"0" doc:"days that audit records and runs of states are kept in the console_store, but always the last runs of each minion; 0: for ever (Brine only)" change:"restart"`
+
 	Peer             any      `salt:"peer" default:"{}" doc:"minions that may publish commands, by regular expression, and which functions" change:"live"`
 	PeerRun          any      `salt:"peer_run" default:"{}" doc:"minions that may run runners, by regular expression, and which" change:"live"`
 	MineGet          any      `salt:"mine_get" default:"null" doc:"minions that may read mine data, by regular expression, and the functions whose data they may read; unset: all" change:"live"`
@@ -79,6 +84,9 @@ type Options struct {
 
 // Check reports values that a master cannot use.
 func (o *Options) Check() error {
+	if name := o.ConsoleStore; name != "" && !slices.Contains(returner.PostgresNames(), name) {
+		return salt.Errorf(salt.Invalid, "console_store: %.80q is no returner for PostgreSQL; use one of %s", name, strings.Join(returner.PostgresNames(), ", "))
+	}
 	seen := map[string]bool{}
 	for _, name := range o.HotMasters {
 		switch {

@@ -41,6 +41,7 @@ func refusal(who *caller) string {
 // recorder writes audit records.
 type recorder struct {
 	audit           *audit.Log
+	console         *consoleStore // nil without console_store
 	log             *slog.Logger
 	unauthenticated *ratelimit.Window
 }
@@ -106,6 +107,7 @@ func entry(user, auth string, load *value.Dict) *value.Dict {
 }
 
 func (r *recorder) keep(d *value.Dict) {
+	r.console.add(d)
 	err := r.audit.Add(d)
 	if err == nil {
 		return

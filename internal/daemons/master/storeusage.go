@@ -23,6 +23,7 @@ type storeUsage struct {
 	jobs     jobStore
 	keep     time.Duration
 	sinks    *sinks.Jobs
+	console  *consoleStore
 
 	mu   sync.Mutex
 	last runners.StoreUsage
@@ -49,6 +50,7 @@ func (s *storeUsage) now() runners.StoreUsage {
 	} {
 		u.Stores = append(u.Stores, onDisk(x.name, x.path, x.limit))
 	}
+	u.Stores = append(u.Stores, s.console.rows()...)
 	for _, o := range s.sinks.Statuses() {
 		r := runners.StoreRow{Name: "jobs", Driver: o.Name, Waiting: int64(o.Waiting), Count: -1, Keep: s.keep}
 		if o.Unreachable != nil {

@@ -110,6 +110,9 @@ func (m *Master) openStores() (err error) {
 		return err
 	}
 	m.lastRuns = openLastStates(own, m.jobs, m.log)
+	if m.console, err = openConsoleStore(&m.cfg, own, m.saved, m.lastRuns.Store, m.log); err != nil {
+		return err
+	}
 	m.jobs.OnConflict(tellOfConflicts(ratelimit.NewLog(m.log, 10, 10*time.Second)))
 	if m.stockJobs, err = job.NewLocalCache(m.cfg.CacheDir, m.cfg.Options.HashType); err != nil {
 		return err
@@ -187,7 +190,7 @@ func (m *Master) wireStores() (err error) {
 	m.targets = &targets{groups: m.settings.nodegroups, keys: m.keys, cache: m.cache}
 	m.access = &access{ctx: m.life.context, settings: m.settings, targets: m.targets, local: m.local, user: cfg.User}
 	m.approvals = &approvals{access: m.access, store: m.saved, now: time.Now}
-	m.recorder = &recorder{audit: m.audit, log: m.log, unauthenticated: newRefusalLimit()}
+	m.recorder = &recorder{audit: m.audit, console: m.console, log: m.log, unauthenticated: newRefusalLimit()}
 	m.runners = &runnerCalls{
 		id: cfg.ID, ctx: m.life.context, options: cfg.Jobs, running: &running{}, jobs: m.jobs, sinks: m.sinks, bus: m.bus, log: m.log,
 		traces: traces{cfg.ID, cfg.Tracer}, rateLimitedLog: m.refusals,
@@ -512,14 +515,14 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Cache:   m.cache,
 		Minions: runnerMinions{m.presence, m.reports},
 		Console: runners.Console{States: m.lastRuns, Hot: m.hot.shown(), Saved: m.hot.saving(m.saved), Stores: (&storeUsage{
-			id: m.cfg.ID, cacheDir: m.cfg.CacheDir, own: m.own.dir, jobs: m.jobs, keep: m.cfg.Jobs.Keep(), sinks: m.sinks,
+			id: m.cfg.ID, cacheDir: m.cfg.CacheDir, own: m.own.dir, jobs: m.jobs, keep: m.cfg.Jobs.Keep(), sinks: m.sinks, console: m.console,
 		}).now},
 		Targets: m.targets,
 		Client:  client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
 		Bus:     m.bus,
 		Serves:  runnerServes{m.settings, m.files, m.templates, m.rescanModules},
 		Wheels:  func() *value.Dict { return m.wheels.registry.Docs() },
-		Audits:  audits{m.audit, m.cfg.ID, m.cluster, m.hot.asker()},
+		Audits:  audits{m.audit, m.cfg.ID, m.cluster, m.hot.asker(), m.console},
 		Here: (&orchestra{
 			id: m.cfg.ID, cacheDir: m.cfg.CacheDir, ctx: m.life.context, settings: m.settings, templates: m.templates, bus: m.bus, log: m.log,
 			runners: func() *fn.Registry { return m.runners.registry }, orders: within{m.inside, processUser(), "orchestration"}.client,

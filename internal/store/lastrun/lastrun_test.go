@@ -181,6 +181,44 @@ func TestShared(t *testing.T) {
 	}
 }
 
+// TestSingles has a store learn single runs from another one, without those that it is told to skip.
+func TestSingles(t *testing.T) {
+	a, _ := Open(filepath.Join(t.TempDir(), "a"))
+	b, _ := Open(filepath.Join(t.TempDir(), "b"))
+	now := time.Now()
+	for i := range 25 {
+		id, args := fmt.Sprintf("m%02d", i), value.ListOf()
+		for _, test := range []bool{false, true} {
+			if test {
+				args = value.ListOf(value.DictOf("__kwarg__", true, "test", true))
+			}
+			a.Returned(id, salt.NewJID(now), "state.apply", args, returned(state(true, value.DictOf("diff", "of "+id), "", 1)), now)
+		}
+	}
+	skipped := func(minion string, r *Run) bool { return minion == "m03" && r.Test }
+	number, got, pages := uint64(0), 0, 0
+	for more := true; more; pages++ {
+		list, next, m, err := a.Singles(number, 10, skipped)
+		if err != nil || next <= number {
+			t.Fatal(next, err)
+		}
+		number, more = next, m
+		got += len(list)
+		for _, s := range list {
+			if err := b.Learn(s.Shared); err != nil || s.Run == nil {
+				t.Fatal(s, err)
+			}
+		}
+	}
+	if pages != 3 || got != 49 || len(b.All()) != 25 || b.Minion("m03").Tested != nil || b.Minion("m04").Tested == nil || b.Minion("m03").Applied == nil ||
+		b.Change(b.Minion("m03").Applied.Items[0].Change).Dict("changes").Str("diff") != "of m03" {
+		t.Errorf("%d runs on %d pages: %+v", got, pages, b.All())
+	}
+	if list, next, more, err := a.Singles(number, 10, skipped); len(list) != 0 || next != number || more || err != nil {
+		t.Errorf("without changes: %d runs, %d, %v, %v", len(list), next, more, err)
+	}
+}
+
 // FuzzReturned gives a store returns of any form.
 func FuzzReturned(tf *testing.F) {
 	f := fuzztest.Wrap(tf)

@@ -15,24 +15,10 @@ const maxShared, maxSharedBodies = 4 << 20, 2 << 20
 // Since returns the minions, at most some, that have changed since a number of changes, for another master; that number
 // for the next call, and whether there are more. Numbers belong to one process.
 func (s *Store) Since(number uint64, most int) (shared []byte, next uint64, more bool, err error) {
-	type changed struct {
-		id string
-		at uint64
-		m  Minion
-	}
-	s.mu.Lock()
-	next = s.changes
-	var all []changed
-	for id, at := range s.at {
-		if at > number {
-			all = append(all, changed{id, at, s.minions[id]})
-		}
-	}
-	s.mu.Unlock()
+	all, next := s.changedSince(number)
 	if len(all) == 0 {
 		return nil, next, false, nil
 	}
-	slices.SortFunc(all, func(a, b changed) int { return cmp.Compare(a.at, b.at) })
 	out := sharedRuns{Minions: map[string]json.RawMessage{}, Bodies: map[string][]byte{}}
 	size, bodies := 0, 0
 	for i, c := range all {
@@ -60,6 +46,72 @@ func (s *Store) Since(number uint64, most int) (shared []byte, next uint64, more
 	}
 	shared, err = json.Marshal(out)
 	return shared, next, more, err
+}
+
+// Single is one run of a minion, for a store outside of the masters. Shared is what Learn takes.
+type Single struct {
+	Minion string
+	Run    *Run
+	Shared []byte
+}
+
+// maxSingleBodies bounds the changes of one Single in bytes.
+const maxSingleBodies = 256 << 10
+
+// Singles returns the runs of the minions, at most some, that have changed since a number of changes; that number for the
+// next call, and whether there are more. It leaves out those for which skip returns true.
+func (s *Store) Singles(number uint64, most int, skip func(minion string, r *Run) bool) (out []Single, next uint64, more bool, err error) {
+	changed, next := s.changedSince(number)
+	for i, c := range changed {
+		if i >= most {
+			return out, next, true, nil
+		}
+		next = c.at
+		for _, x := range []Minion{{Applied: c.m.Applied}, {Tested: c.m.Tested}} {
+			r := x.Last()
+			if r == nil || skip(c.id, r) {
+				continue
+			}
+			text, err := json.Marshal(x)
+			if err != nil {
+				return nil, number, false, err
+			}
+			one, size := sharedRuns{Minions: map[string]json.RawMessage{c.id: text}, Bodies: map[string][]byte{}}, 0
+			for _, it := range r.Items {
+				b := s.bodies.raw(it.Change)
+				if name := it.Change.String(); b != nil && one.Bodies[name] == nil && size+len(b) <= maxSingleBodies {
+					one.Bodies[name] = b
+					size += len(b)
+				}
+			}
+			shared, err := json.Marshal(one)
+			if err != nil {
+				return nil, number, false, err
+			}
+			out = append(out, Single{c.id, r, shared})
+		}
+	}
+	return out, next, false, nil
+}
+
+// changedMinion is a minion with the number of its last change.
+type changedMinion struct {
+	id string
+	at uint64
+	m  Minion
+}
+
+// changedSince returns the minions that have changed since a number of changes, in this order, and the present number.
+func (s *Store) changedSince(number uint64) (all []changedMinion, now uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, at := range s.at {
+		if at > number {
+			all = append(all, changedMinion{id, at, s.minions[id]})
+		}
+	}
+	slices.SortFunc(all, func(a, b changedMinion) int { return cmp.Compare(a.at, b.at) })
+	return all, s.changes
 }
 
 type sharedRuns struct {

@@ -26,8 +26,7 @@ func init() {
 }
 
 func newPostgresLocalCache(c Config) (Returner, error) {
-	db, err := remote.Postgres(c.Source.Under("master_job_cache.postgres"), remote.Names{Password: "passwd", Database: "db", Host: "localhost", User: "salt",
-		Pass: "salt", DB: "salt"}, c.Timeout)
+	db, err := openPostgres("postgres_local_cache", c.Source.Under, c.Timeout)
 	return &pgLocal{db, c.MasterID, c.Keep}, err
 }
 

@@ -2,6 +2,8 @@ package returner
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,8 +45,7 @@ func init() {
 }
 
 func newPGJSONB(c Config) (Returner, error) {
-	db, err := remote.Postgres(c.settings("returner.pgjsonb"), remote.Names{Password: "pass", Database: "db", Host: "localhost", User: "salt", Pass: "salt",
-		DB: "salt"}, c.Timeout)
+	db, err := openPostgres("pgjsonb", c.settings, c.Timeout)
 	return &database{db: db, masterID: c.MasterID, jsonb: true}, err
 }
 
@@ -56,9 +57,30 @@ func init() {
 }
 
 func newPostgres(c Config) (Returner, error) {
-	db, err := remote.Postgres(c.settings("returner.postgres"), remote.Names{Password: "passwd", Database: "db", Host: "localhost", User: "salt",
-		Pass: "salt", DB: "salt"}, c.Timeout)
+	db, err := openPostgres("postgres", c.settings, c.Timeout)
 	return &database{db: db, masterID: c.MasterID}, err
+}
+
+// postgres are the options of the returners for PostgreSQL: the prefix, and the name of that for the password.
+var postgres = map[string]struct{ prefix, password string }{
+	"pgjsonb": {"returner.pgjsonb", "pass"}, "postgres": {"returner.postgres", "passwd"}, "postgres_local_cache": {"master_job_cache.postgres", "passwd"},
+}
+
+func openPostgres(name string, settings func(prefix string) remote.Settings, timeout time.Duration) (*remote.SQL, error) {
+	o := postgres[name]
+	names := remote.Names{Password: o.password, Database: "db", Host: "localhost", User: "salt", Pass: "salt", DB: "salt"}
+	return remote.Postgres(settings(o.prefix), names, timeout)
+}
+
+// PostgresNames returns the names of the returners for PostgreSQL, sorted.
+func PostgresNames() []string { return slices.Sorted(maps.Keys(postgres)) }
+
+// Postgres opens the PostgreSQL server that the options of a returner name, for data besides jobs. It does not connect.
+func Postgres(name string, src remote.Source, timeout time.Duration) (*remote.SQL, error) {
+	if _, ok := postgres[name]; !ok {
+		return nil, salt.Errorf(salt.Invalid, "%.80q is no returner for PostgreSQL: use one of %s", name, strings.Join(PostgresNames(), ", "))
+	}
+	return openPostgres(name, src.Under, timeout)
 }
 
 // q quotes names that are SQL keywords for MySQL, and adds types to values where PostgreSQL cannot infer

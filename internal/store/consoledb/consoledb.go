@@ -1,0 +1,337 @@
+// Package consoledb stores in PostgreSQL what masters show in consoles: what users saved, audit records, and the runs
+// of states. Several masters use one database, which need not be a cluster.
+package consoledb
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/remote"
+	"brine/internal/py/json"
+	"brine/internal/py/value"
+	"brine/internal/store/returner"
+)
+
+// SchemaName is the name of the tables for "brine migrate schema".
+const SchemaName = "console_store"
+
+// Schema returns the statements that create the tables. They change nothing where the tables exist.
+func Schema() string {
+	return `CREATE SEQUENCE IF NOT EXISTS console_saved_version;
+CREATE TABLE IF NOT EXISTS console_saved (
+  id VARCHAR(32) PRIMARY KEY, kind TEXT NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL, deleted BOOLEAN NOT NULL,
+  version BIGINT NOT NULL DEFAULT nextval('console_saved_version'), record TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS console_saved_by_version ON console_saved (version);
+CREATE TABLE IF NOT EXISTS console_audit (
+  id BIGSERIAL PRIMARY KEY, entry VARCHAR(64) NOT NULL UNIQUE, at TIMESTAMP WITH TIME ZONE NOT NULL, master_id TEXT NOT NULL,
+  username TEXT NOT NULL, fun TEXT NOT NULL, result TEXT NOT NULL, record TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS console_audit_by_time ON console_audit (at, id);
+CREATE TABLE IF NOT EXISTS console_runs (
+  id BIGSERIAL NOT NULL, minion TEXT NOT NULL, jid VARCHAR(20) NOT NULL, test BOOLEAN NOT NULL, at TIMESTAMP WITH TIME ZONE NOT NULL,
+  fun TEXT NOT NULL, failed BIGINT NOT NULL, changed BIGINT NOT NULL, drift BIGINT NOT NULL, record TEXT NOT NULL,
+  PRIMARY KEY (minion, test, jid));
+CREATE UNIQUE INDEX IF NOT EXISTS console_runs_by_id ON console_runs (id);
+CREATE INDEX IF NOT EXISTS console_runs_by_time ON console_runs (at);
+`
+}
+
+// Tables are the names of the tables: what users saved, audit records, and runs of states.
+const (
+	tableSaved = "console_saved"
+	tableAudit = "console_audit"
+	tableRuns  = "console_runs"
+)
+
+// Bounds of answers.
+const (
+	// maxRecord bounds a record in bytes.
+	maxRecord = 8 << 20
+	// page is the number of rows of one statement.
+	page = 200
+	// maxRunsOfMinion bounds the runs of one minion that Clean keeps, of each kind.
+	maxRunsOfMinion = 500
+)
+
+// Store is a database. It is safe for concurrent use. Its errors have the kind salt.Unavailable if a later attempt may
+// succeed, also after an operator has created the tables.
+type Store struct{ db *remote.SQL }
+
+// Open returns the database that the options of a returner for PostgreSQL name. It does not connect. timeout bounds
+// each request.
+func Open(name string, src remote.Source, timeout time.Duration) (*Store, error) {
+	db, err := returner.Postgres(name, src, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{db}, nil
+}
+
+// Close closes the connections. A nil *Store has none.
+func (s *Store) Close() error {
+	if s == nil {
+		return nil
+	}
+	return s.db.Close()
+}
+
+// failed says what to do about a missing table.
+func failed(err error) error {
+	if err != nil && remote.IsUnprepared(err) {
+		return salt.Errorf(salt.Unavailable, "%w: create the tables (brine migrate schema %s), or grant the user of the options the privileges on them",
+			err, SchemaName)
+	}
+	return err
+}
+
+// plain returns a text that a column of PostgreSQL accepts.
+func plain(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// stamp formats a time for a statement.
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// Saved is a record that a user saved. Record is its form in a file of the store of masters.
+type Saved struct {
+	ID, Kind, Owner, Name string
+	Deleted               bool
+	Record                string
+}
+
+// SavedSince returns the records that changed after a version, and the newest version. It returns all after version 0.
+func (s *Store) SavedSince(ctx context.Context, version int64) (records []string, next int64, err error) {
+	next = version
+	for {
+		n := 0
+		err = s.db.Rows(ctx, `SELECT version, record FROM `+tableSaved+` WHERE version > $1 ORDER BY version LIMIT `+strconv.Itoa(page), []any{next},
+			func(scan func(...any) error) error {
+				var text string
+				if err := scan(&next, &text); err != nil {
+					return err
+				}
+				n++
+				if len(text) <= maxRecord {
+					records = append(records, text)
+				}
+				return nil
+			})
+		if err != nil || n < page {
+			return records, next, failed(err)
+		}
+	}
+}
+
+// PutSaved stores records, and replaces those with the same id.
+func (s *Store) PutSaved(ctx context.Context, records []Saved) error {
+	return s.within(ctx, func(tx *remote.Tx) error {
+		// Readers ask for what is newer than a version: versions must become visible in their order.
+		if _, err := tx.Do(ctx, `LOCK TABLE `+tableSaved+` IN SHARE ROW EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		for _, r := range records {
+			if _, err := tx.Do(ctx, `INSERT INTO `+tableSaved+` (id, kind, owner, name, deleted, record) VALUES ($1, $2, $3, $4, $5, $6)
+				ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, owner = excluded.owner, name = excluded.name, deleted = excluded.deleted,
+				record = excluded.record, version = nextval('console_saved_version')`,
+				r.ID, plain(r.Kind), plain(r.Owner), plain(r.Name), r.Deleted, plain(r.Record)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// within runs statements in a transaction.
+func (s *Store) within(ctx context.Context, do func(*remote.Tx) error) error {
+	tx, err := s.db.Begin(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	defer tx.End()
+	if err := do(tx); err != nil {
+		return failed(err)
+	}
+	return failed(tx.Commit())
+}
+
+// Audit is an audit record. Entry makes it unique, so that storing it again has no effect.
+type Audit struct {
+	Entry, Master, User, Fun, Result string
+	// Time is the time of the record, as in it: UTC without a zone.
+	Time   string
+	Record string // JSON
+}
+
+// AddAudit stores an audit record.
+func (s *Store) AddAudit(ctx context.Context, a Audit) error {
+	_, err := s.db.Do(ctx, `INSERT INTO `+tableAudit+` (entry, at, master_id, username, fun, result, record)
+		VALUES ($1, $2::timestamp AT TIME ZONE 'UTC', $3, $4, $5, $6, $7) ON CONFLICT (entry) DO NOTHING`,
+		a.Entry, a.Time, plain(a.Master), plain(a.User), plain(a.Fun), plain(a.Result), plain(a.Record))
+	return failed(err)
+}
+
+// Queued returns an audit record as it waits in a queue until Deliver stores it.
+func Queued(record *value.Dict) *value.Dict {
+	return value.DictOf("entry", rand.Text(), "record", record)
+}
+
+// Deliver stores an audit record of a master from its queue.
+func (s *Store) Deliver(ctx context.Context, master string, queued *value.Dict) error {
+	record := queued.Dict("record")
+	text, err := json.Dump(record, json.Format{ASCII: true})
+	if err != nil {
+		return salt.Errorf(salt.Invalid, "cannot encode an audit record: %w", err)
+	}
+	return s.AddAudit(ctx, Audit{Entry: queued.Str("entry"), Master: master, User: record.Str("user"), Fun: record.Str("fun"),
+		Result: record.Str("result"), Time: record.Str("time"), Record: text})
+}
+
+// maxAuditRead bounds the audit records that one question reads.
+const maxAuditRead = 20_000
+
+// EachAudit calls do for audit records of all masters, the newest first, until do returns false. It reads at most
+// the newest 20,000.
+func (s *Store) EachAudit(ctx context.Context, do func(master, record string) (more bool)) error {
+	at, id := "infinity", int64(0)
+	for read := 0; read < maxAuditRead; {
+		n, more := 0, true
+		err := s.db.Rows(ctx, `SELECT CAST(at AS text), id, master_id, record FROM `+tableAudit+` WHERE (at, id) < ($1::timestamptz, $2)
+			ORDER BY at DESC, id DESC LIMIT `+strconv.Itoa(page), []any{at, id}, func(scan func(...any) error) error {
+			var master, record string
+			if err := scan(&at, &id, &master, &record); err != nil {
+				return err
+			}
+			n++
+			more = more && do(master, record)
+			return nil
+		})
+		if err != nil || !more || n < page {
+			return failed(err)
+		}
+		read += n
+	}
+	return nil
+}
+
+// Run is a run of states on a minion. Record has it with its changes.
+type Run struct {
+	Minion, JID, Fun       string
+	Test                   bool
+	At                     time.Time
+	Failed, Changed, Drift int64
+	Record                 string
+}
+
+// PutRuns stores runs. It does not replace those that are stored.
+func (s *Store) PutRuns(ctx context.Context, runs []Run) error {
+	return s.within(ctx, func(tx *remote.Tx) error {
+		// As in PutSaved.
+		if _, err := tx.Do(ctx, `LOCK TABLE `+tableRuns+` IN SHARE ROW EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		for _, r := range runs {
+			if _, err := tx.Do(ctx, `INSERT INTO `+tableRuns+` (minion, jid, test, at, fun, failed, changed, drift, record)
+				VALUES ($1, $2, $3, $4::timestamptz, $5, $6, $7, $8, $9) ON CONFLICT (minion, test, jid) DO NOTHING`,
+				plain(r.Minion), plain(r.JID), r.Test, stamp(r.At), plain(r.Fun), r.Failed, r.Changed, r.Drift, plain(r.Record)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Place is a position in the runs, for the next page.
+type Place struct {
+	// ID is the number of the last run of RunsSince.
+	ID int64
+	// Minion and Test are the last run of LastRuns.
+	Minion string
+	Test   bool
+}
+
+// NewestRun returns the place after all runs that are stored now.
+func (s *Store) NewestRun(ctx context.Context) (p Place, err error) {
+	err = s.db.Rows(ctx, `SELECT coalesce(max(id), 0) FROM `+tableRuns, nil, func(scan func(...any) error) error { return scan(&p.ID) })
+	return p, failed(err)
+}
+
+// LastRuns returns a page of the last runs of each minion, with and without test. more is false at the end.
+func (s *Store) LastRuns(ctx context.Context, after Place) (runs []Run, next Place, more bool, err error) {
+	next = after
+	err = s.db.Rows(ctx, `SELECT DISTINCT ON (minion, test) minion, test, jid, record FROM `+tableRuns+` WHERE (minion, test) > ($1, $2)
+		ORDER BY minion, test, jid DESC LIMIT `+strconv.Itoa(page), []any{after.Minion, after.Test}, func(scan func(...any) error) error {
+		var r Run
+		if err := scan(&r.Minion, &r.Test, &r.JID, &r.Record); err != nil {
+			return err
+		}
+		next.Minion, next.Test = r.Minion, r.Test
+		runs = append(runs, r)
+		return nil
+	})
+	return runs, next, len(runs) == page, failed(err)
+}
+
+// RunsSince returns a page of the runs that were stored after a place. more is false at the end.
+func (s *Store) RunsSince(ctx context.Context, after Place) (runs []Run, next Place, more bool, err error) {
+	next = after
+	err = s.db.Rows(ctx, `SELECT id, minion, test, jid, record FROM `+tableRuns+` WHERE id > $1 ORDER BY id LIMIT `+strconv.Itoa(page), []any{after.ID},
+		func(scan func(...any) error) error {
+			var r Run
+			if err := scan(&next.ID, &r.Minion, &r.Test, &r.JID, &r.Record); err != nil {
+				return err
+			}
+			runs = append(runs, r)
+			return nil
+		})
+	return runs, next, len(runs) == page, failed(err)
+}
+
+// Clean removes audit records and runs that are older than keep, but keeps the last runs of each minion, and of each
+// minion only the newest 500 with and without test. With keep 0 it removes by number only.
+func (s *Store) Clean(ctx context.Context, keep time.Duration) error {
+	if keep > 0 {
+		age := []any{strconv.FormatInt(int64(keep/time.Second), 10) + " seconds"}
+		for _, q := range []string{
+			`DELETE FROM ` + tableAudit + ` WHERE at < now() - $1::interval`,
+			`DELETE FROM ` + tableRuns + ` r WHERE r.at < now() - $1::interval
+				AND EXISTS (SELECT 1 FROM ` + tableRuns + ` n WHERE n.minion = r.minion AND n.test = r.test AND n.jid > r.jid)`,
+		} {
+			if _, err := s.db.Do(ctx, q, age...); err != nil {
+				return failed(err)
+			}
+		}
+	}
+	_, err := s.db.Do(ctx, fmt.Sprintf(`DELETE FROM %[1]s WHERE id IN (SELECT id FROM
+		(SELECT id, row_number() OVER (PARTITION BY minion, test ORDER BY jid DESC) AS n FROM %[1]s) AS numbered WHERE n > %[2]d)`, tableRuns, maxRunsOfMinion))
+	return failed(err)
+}
+
+// Usage is the size of a table.
+type Usage struct {
+	Name   string // audit, states or saved
+	Bytes  int64  // with indexes
+	Count  int64
+	Oldest time.Time // zero without rows
+}
+
+// Usage returns the sizes of the tables.
+func (s *Store) Usage(ctx context.Context) (out []Usage, err error) {
+	for _, t := range []struct{ name, table, time string }{
+		{"audit", tableAudit, "min(at)"}, {"states", tableRuns, "min(at)"}, {"saved", tableSaved, "NULL::timestamptz"},
+	} {
+		u := Usage{Name: t.name}
+		var oldest sql.NullTime
+		if err := s.db.Rows(ctx, `SELECT pg_total_relation_size('`+t.table+`'), count(*), `+t.time+` FROM `+t.table, nil,
+			func(scan func(...any) error) error { return scan(&u.Bytes, &u.Count, &oldest) }); err != nil {
+			return nil, failed(err)
+		}
+		u.Oldest = oldest.Time
+		out = append(out, u)
+	}
+	return out, nil
+}

@@ -1,0 +1,143 @@
+package consoledb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/remote"
+	"brine/internal/py/value"
+	"brine/test/servertest"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTables stores and reads back all that the tables hold, also texts that PostgreSQL does not accept as they are, and
+// removes what is old.
+func TestTables(t *testing.T) {
+	t.Parallel()
+	server := servertest.Postgres(t)
+	t.Cleanup(server.Remove)
+	s, err := Open("postgres", remote.Options(value.DictOf("returner.postgres.host", server.Host, "returner.postgres.port", int64(server.Port),
+		"returner.postgres.passwd", server.Password)), 20*time.Second)
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	ctx := context.Background()
+	if _, err := Open("redis", remote.Options(nil), time.Second); salt.KindOf(err) != salt.Invalid {
+		t.Errorf("a server that is no PostgreSQL: %v", err)
+	}
+	if _, _, err := s.SavedSince(ctx, 0); salt.KindOf(err) != salt.Unavailable || !strings.Contains(err.Error(), "brine migrate schema console_store") {
+		t.Errorf("without tables: %v", err)
+	}
+	for range 2 {
+		server.Exec(t, "salt", "SET ROLE salt;\n"+Schema())
+	}
+
+	// What users saved: each version once, the newest last.
+	hostile := "\x00'\"; DROP TABLE console_saved; --\xff"
+	var many []Saved
+	for i := range page + 50 {
+		many = append(many, Saved{ID: fmt.Sprintf("%032d", i), Kind: "target", Owner: hostile, Name: hostile, Record: fmt.Sprint("first ", i)})
+	}
+	must(t, s.PutSaved(ctx, many))
+	texts, version, err := s.SavedSince(ctx, 0)
+	must(t, err)
+	if len(texts) != len(many) || texts[0] != "first 0" || texts[len(texts)-1] != fmt.Sprint("first ", len(many)-1) {
+		t.Errorf("%d records", len(texts))
+	}
+	must(t, s.PutSaved(ctx, []Saved{{ID: many[0].ID, Deleted: true, Record: "second"}}))
+	texts, next, err := s.SavedSince(ctx, version)
+	if err != nil || !slices.Equal(texts, []string{"second"}) || next <= version {
+		t.Errorf("changes: %q %d %v", texts, next, err)
+	}
+	if texts, again, err := s.SavedSince(ctx, next); err != nil || len(texts) != 0 || again != next {
+		t.Errorf("without changes: %q %d %v", texts, again, err)
+	}
+
+	// Audit records: the newest first over pages, each once.
+	now := time.Now().UTC()
+	for i := range page + 10 {
+		a := Audit{Entry: fmt.Sprint("e", i), Master: "m", User: hostile, Fun: "test.ping", Result: "done",
+			Time: now.Add(time.Duration(i-1000) * time.Second).Format("2006-01-02T15:04:05.000000"), Record: fmt.Sprintf("%d \\u0000\\ud800", i)}
+		must(t, s.AddAudit(ctx, a))
+		must(t, s.AddAudit(ctx, a))
+	}
+	must(t, s.AddAudit(ctx, Audit{Entry: "old", Master: "m", Time: "2020-01-02T03:04:05", Record: "old"}))
+	audits := func() (got []string) {
+		t.Helper()
+		must(t, s.EachAudit(ctx, func(_, record string) bool {
+			got = append(got, record)
+			return true
+		}))
+		return got
+	}
+	if got := audits(); len(got) != page+11 || got[0] != fmt.Sprintf("%d \\u0000\\ud800", page+9) || got[page+10] != "old" {
+		t.Errorf("%d audit records: %.200q", len(got), got)
+	}
+	n := 0
+	must(t, s.EachAudit(ctx, func(string, string) bool { n++; return n < 3 }))
+	if n != 3 {
+		t.Errorf("%d records were read instead of 3", n)
+	}
+
+	// Runs: the last ones of each minion, and what is new after a place.
+	run := func(minion, jid string, test bool, at time.Time) Run {
+		return Run{Minion: minion, JID: jid, Fun: "state.apply", Test: test, At: at, Changed: 1, Record: minion + " " + jid}
+	}
+	old := now.Add(-100 * 24 * time.Hour)
+	must(t, s.PutRuns(ctx, []Run{run("a", "20250101000000000000", false, old),
+		run("a", "20250102000000000000", true, old), run("b", "20250101000000000000", false, old)}))
+	place, err := s.NewestRun(ctx)
+	must(t, err)
+	must(t, s.PutRuns(ctx, []Run{run("a", "20260101000000000000", false, now), run("a", "20250102000000000000", true, now)}))
+	names := func(runs []Run) (out []string) {
+		for _, r := range runs {
+			out = append(out, fmt.Sprint(r.Record, " ", r.Test))
+		}
+		return out
+	}
+	runs, _, more, err := s.LastRuns(ctx, Place{})
+	want := []string{"a 20260101000000000000 false", "a 20250102000000000000 true", "b 20250101000000000000 false"}
+	if err != nil || more || !slices.Equal(names(runs), want) {
+		t.Errorf("the last runs: %q %v %v", names(runs), more, err)
+	}
+	if runs, _, more, err = s.RunsSince(ctx, place); err != nil || more || !slices.Equal(names(runs), want[:1]) {
+		t.Errorf("new runs: %q %v %v", names(runs), more, err)
+	}
+
+	// Old rows go, but not the last runs of a minion.
+	usage, err := s.Usage(ctx)
+	if err != nil || len(usage) != 3 || usage[2].Name != "saved" || usage[0].Count != page+11 || usage[0].Oldest.Year() != 2020 || usage[0].Bytes == 0 ||
+		usage[1].Count != 4 {
+		t.Errorf("usage: %+v %v", usage, err)
+	}
+	must(t, s.Clean(ctx, 0))
+	if got := audits(); len(got) != page+11 {
+		t.Errorf("%d audit records of %d stay without a limit", len(got), page+11)
+	}
+	must(t, s.Clean(ctx, 90*24*time.Hour))
+	if got := audits(); len(got) != page+10 || slices.Contains(got, "old") {
+		t.Errorf("%d audit records", len(got))
+	}
+	if runs, _, _, err = s.RunsSince(ctx, Place{}); err != nil || len(runs) != 3 || !slices.Equal(names(runs[:2]), want[1:]) || names(runs)[2] != want[0] {
+		t.Errorf("the runs that stay: %q %v", names(runs), err)
+	}
+	var flood []Run
+	for i := range maxRunsOfMinion + 20 {
+		flood = append(flood, run("c", fmt.Sprintf("2026020100%010d", i), false, now))
+	}
+	must(t, s.PutRuns(ctx, flood))
+	must(t, s.Clean(ctx, 0))
+	if out := strings.TrimSpace(server.Exec(t, "salt", "SELECT count(*), min(jid) FROM console_runs WHERE minion = 'c';")); out != "500|20260201000000000020" {
+		t.Errorf("the runs of a minion that returns very often: %s", out)
+	}
+}
