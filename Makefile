@@ -53,9 +53,9 @@ SLOW := bench(/.*)?|cmd/brine-hub|internal/(cli/hub|daemons/hub/.*)|internal/cat
 # the programs that states call, one after the other, or that read the source.
 APART := $(SOURCE_TESTS)|test/(api|badinput|cli|cluster|console|durable|federation|git|ha|interop|jobcache|metrics|packages|registration|syndic)|internal/catalogue/states/(databases|packages|services|system|vcs)
 
-# Half the time of a first run is compilation: leave out debug information, and vet, which make check
-# runs once for all.
-TEST := $(GO) test -vet=off -ldflags=-w -timeout 30m
+# Half the time of a first run is compilation: leave out debug information and symbols (a sixth of the time to
+# link), and vet, which make check runs once for all.
+TEST := $(GO) test -vet=off -ldflags='-s -w' -timeout 30m
 
 # More packages at a time than processors: many tests wait rather than compute. The longest is first.
 test: tools ## the tests of packages and of masters and minions in one process, but for the slowest

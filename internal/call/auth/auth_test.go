@@ -383,6 +383,7 @@ func TestPAMHelperOfPackage(t *testing.T) {
 // pamProgram builds the real program.
 func pamProgram(t *testing.T) (path string) {
 	t.Helper()
+	tools.Slow(t) // cgo compiles half of the standard library a second time
 	tools.Need(t, "gcc", "gcc")
 	if libs, _ := filepath.Glob("/lib/*/libpam.so.0"); len(libs) == 0 {
 		tools.Missing(t, "libpam0g")
