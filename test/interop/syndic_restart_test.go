@@ -20,12 +20,12 @@ import (
 type syndicMix struct {
 	above, syndic, below kind
 	// loses are the parts whose restart loses returns above, because Salt's syndic keeps them in
-	// memory. They are at the master below.
+	// memory, or has not connected to a stock master below. They are at the master below.
 	loses string
 }
 
-// TestStockSyndicRestarts kills and stops each part around a syndic while jobs run: all return
-// above, unless Salt itself loses them, and each ran once on each minion.
+// TestStockSyndicRestarts kills and stops each part around a syndic while jobs run, which end before
+// the part runs again: all return above, unless Salt itself loses them, and each ran once on each minion.
 func TestStockSyndicRestarts(t *testing.T) {
 	stockTree(t)
 	jobs := 21 // 504 in all
@@ -35,8 +35,8 @@ func TestStockSyndicRestarts(t *testing.T) {
 	for _, k := range []syndicMix{
 		{stock, brine, brine, ""},
 		{stock, brine, stock, ""},
-		{brine, stock, brine, "above syndic"},
-		{brine, stock, stock, "above syndic"},
+		{brine, stock, brine, "above"},
+		{brine, stock, stock, "above syndic below"},
 	} {
 		t.Run(fmt.Sprintf("%s above, %s syndic, %s below", k.above, k.syndic, k.below), func(t *testing.T) {
 			s := newRestarted(t, k)
@@ -65,12 +65,15 @@ func newRestarted(t *testing.T, k syndicMix) *restarted {
 	up, down := daemontest.Host(), daemontest.Host()
 	s := &restarted{t: t, k: k, ids: []string{"m1", "m2"}, ran: daemontest.ShortDir(t)}
 	above := newMaster(t, k.above, "above", up, "auto_accept: true\norder_masters: true\nsyndic_wait: 3\n").Start()
-	below := newMaster(t, k.below, "below", down, "auto_accept: true\n").Start()
+	below := newMaster(t, k.below, "below", down, "auto_accept: true\n")
+	syndic := daemontest.NewSyndic(k.syndic, below, "", up)
+	below.Write("master", below.Read("master")+"syndic_master: "+up+"\n") // its syndic has a file of its own
+	below.Start()
 	for _, id := range s.ids {
 		newMinion(t, brine, id, []string{down}, "").Start()
 	}
 	eventually.Nil(t, stockLimit, "the minions answer the master below", func() error { return below.PingAll(k.below, s.ids...) })
-	s.parts = map[string]*node{"above": above, "below": below, "syndic": daemontest.NewSyndic(k.syndic, below, "", up).Start()}
+	s.parts = map[string]*node{"above": above, "below": below, "syndic": syndic.Start()}
 	s.answer("the start")
 	return s
 }
@@ -80,12 +83,12 @@ func (s *restarted) answer(after string) {
 	eventually.Nil(s.t, stockLimit, "the minions answer the master above after "+after, func() error { return s.parts["above"].PingOnly(s.k.above, s.ids...) })
 }
 
-// lines returns what the minions have written, by minion.
-func (s *restarted) lines() map[string][]string {
+// lines returns what the minions have written to their files with this suffix, by minion.
+func (s *restarted) lines(suffix string) map[string][]string {
 	s.t.Helper()
 	out := map[string][]string{}
 	for _, id := range s.ids {
-		b, err := os.ReadFile(filepath.Join(s.ran, id))
+		b, err := os.ReadFile(filepath.Join(s.ran, id+suffix))
 		if err != nil && !os.IsNotExist(err) {
 			s.t.Fatal(err)
 		}
@@ -94,16 +97,33 @@ func (s *restarted) lines() map[string][]string {
 	return out
 }
 
+// wrote waits until each minion has written all tokens to its file with this suffix.
+func (s *restarted) wrote(suffix, what string, tokens []string) {
+	s.t.Helper()
+	eventually.Nil(s.t, stockLimit, what, func() error {
+		for id, lines := range s.lines(suffix) {
+			for _, token := range tokens {
+				if !slices.Contains(lines, token) {
+					return fmt.Errorf("%s%s does not have %s", id, suffix, token)
+				}
+			}
+		}
+		return nil
+	})
+}
+
 // restart starts jobs, restarts a part while they run, and expects their returns.
 func (s *restarted) restart(part string, sig syscall.Signal, n int) {
 	s.t.Helper()
 	what := fmt.Sprintf("%v of %s", sig, part)
+	hold := filepath.Join(s.ran, "hold")
+	must(s.t, os.WriteFile(hold, nil, 0o600))
 	var jids, tokens []string
 	for range n {
 		s.jobs++
 		token := fmt.Sprint("job", s.jobs)
 		out, errs, _ := s.parts["above"].Run(brine, "salt", "--async", "-L", strings.Join(s.ids, ","), "cmd.run",
-			"echo "+token+" >>"+s.ran+"/{{ grains.id }}; sleep 3; echo "+token, "template=jinja")
+			"cd "+s.ran+"; echo "+token+" >>{{ grains.id }}; while [ -e hold ]; do sleep 0.2; done; echo "+token+" | tee -a {{ grains.id }}.ended", "template=jinja")
 		words := strings.Fields(out)
 		if len(words) == 0 {
 			s.t.Fatalf("%s: %s", token, errs)
@@ -111,22 +131,15 @@ func (s *restarted) restart(part string, sig syscall.Signal, n int) {
 		jids, tokens = append(jids, words[len(words)-1]), append(tokens, token)
 	}
 	// Salt's publications reach only syndics that are connected.
-	eventually.Nil(s.t, stockLimit, "all jobs run before "+what, func() error {
-		for id, lines := range s.lines() {
-			for _, token := range tokens {
-				if !slices.Contains(lines, token) {
-					return fmt.Errorf("%s has not started %s", id, token)
-				}
-			}
-		}
-		return nil
-	})
+	s.wrote("", "all jobs run before "+what, tokens)
 	x := s.parts[part]
 	x.Signal(sig)
 	if sig == syscall.SIGTERM {
 		x.Wait(time.Minute)
 	}
 	x.Kill() // children of stock daemons, too
+	must(s.t, os.Remove(hold))
+	s.wrote(".ended", "all jobs end after "+what, tokens)
 	x.Start()
 	s.answer(what)
 	at := []string{"below"}
@@ -167,7 +180,7 @@ func (s *restarted) returns(part, jid string) (rets map[string]any) {
 // ranOnce expects that each minion ran each job once.
 func (s *restarted) ranOnce() {
 	s.t.Helper()
-	for id, lines := range s.lines() {
+	for id, lines := range s.lines("") {
 		count := map[string]int{}
 		for _, token := range lines {
 			count[token]++

@@ -107,7 +107,7 @@ func (m *Master) Parts(t *Tree) (master.Config, error) {
 		Options: m.Options, Auth: m.Auth, Channel: m.Channel, Publish: m.Publish, Keys: m.Keys, Cache: m.Cache, Client: m.Client,
 		Jobs: m.Jobs, Returners: m.Returners, Cluster: m.Cluster, Interface: m.Network.Interface, Events: m.Events, Files: m.Served,
 		Backends: m.Elsewhere, Top: m.Top, Pillar: m.Pillar, Templates: m.Templates, GitPillar: m.GitPillar, Reactor: m.Reactor, EventReturn: m.Returns,
-		Federation: m.Federation, Opts: opts,
+		Federation: m.Federation, HasSyndic: t.Values.At("syndic_master") != nil, Opts: opts,
 	}, nil
 }
 

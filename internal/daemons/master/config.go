@@ -35,7 +35,10 @@ type Config struct {
 	// ID is the master's id; default: the host name with "_master".
 	ID string
 	// MasterID is stamped on jobs if the option master_id is set.
-	MasterID         string
+	MasterID string
+	// HasSyndic is set if the configuration names a master of masters for a syndic beside this
+	// master.
+	HasSyndic        bool
 	PKIDir, CacheDir string
 	// ExtensionModules is the directory of the user's own modules.
 	ExtensionModules string

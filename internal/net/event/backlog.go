@@ -25,10 +25,11 @@ type backlog struct {
 }
 
 // early are frames that are kept for readers that connect later. It keeps the first ones up to its
-// limits: a reader that connects later than that has been there for the others.
+// limits: after a restart these come before a reader has connected.
 type early struct {
 	frames [][]byte // only ever appended to
 	bytes  int
+	full   bool
 }
 
 const (
@@ -99,16 +100,20 @@ func (b *backlog) wanted() bool {
 }
 
 // add appends a frame, which also readers that connect later get if keep is set. It never waits for
-// a reader.
-func (b *backlog) add(frame []byte, keep bool) {
+// a reader. full is true for the first frame that could not be kept.
+func (b *backlog) add(frame []byte, keep bool) (full bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e := b.early; keep && e != nil && len(e.frames) < earlyFrames && e.bytes+len(frame) <= earlyBytes {
-		e.frames = append(e.frames, frame)
-		e.bytes += len(frame)
+	if e := b.early; keep && e != nil && !e.full {
+		if full = len(e.frames) >= earlyFrames || e.bytes+len(frame) > earlyBytes; full {
+			e.full = true
+		} else {
+			e.frames = append(e.frames, frame)
+			e.bytes += len(frame)
+		}
 	}
 	if len(b.readers) == 0 {
-		return
+		return full
 	}
 	b.frames = append(b.frames, frame)
 	b.bytes += len(frame)
@@ -116,6 +121,7 @@ func (b *backlog) add(frame []byte, keep bool) {
 		b.drop(1)
 	}
 	b.more.Broadcast()
+	return full
 }
 
 // drop removes the n oldest frames.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ func returnTag(n int) string { return fmt.Sprintf("salt/job/20260101000000000001
 func TestReturnsBeforeReconnection(t *testing.T) {
 	bus := NewBus(1 << 20)
 	s := serve(t, bus, masterSockets(t), testOptions)
-	s.KeepReturns()
+	s.KeepReturns(false)
 	must(t, bus.Fire(returnTag(0), value.DictOf("return", true)))
 	must(t, bus.Fire("salt/auth", value.NewDict(0)))
 	s.Repeat(returnTag(1), value.DictOf("return", true))
@@ -48,7 +49,7 @@ func TestReturnsBeforeReconnection(t *testing.T) {
 		}
 	}
 
-	s.backlog.keepEarly(false) // as time does
+	s.keeper.expire()
 	s.Repeat(returnTag(3), value.DictOf("return", true))
 	must(t, bus.Fire("last", value.NewDict(0)))
 	for {
@@ -60,6 +61,63 @@ func TestReturnsBeforeReconnection(t *testing.T) {
 			t.Errorf("%q came after the returns of the start", got)
 		}
 		break
+	}
+}
+
+// TestReturnsWithoutSyndic: on a master with a syndic returns are kept from the end of the last
+// program of Salt until the next one connects, and programs of Brine do not count.
+func TestReturnsWithoutSyndic(t *testing.T) {
+	bus := NewBus(1 << 20)
+	s := serve(t, bus, masterSockets(t), testOptions)
+	s.KeepReturns(true)
+	known := func(n int) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			s.keeper.mu.Lock()
+			now := s.keeper.known
+			s.keeper.mu.Unlock()
+			if now == n {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%d programs of Salt are known, want %d", now, n)
+			}
+		}
+	}
+	for round := range 3 {
+		s.keeper.expire() // no syndic has connected: returns are still kept
+		must(t, bus.Fire(returnTag(2*round), value.DictOf("return", true)))
+		brine := dialReader(t, s)
+		must(t, bus.Fire(returnTag(2*round+1), value.DictOf("return", true)))
+		brine.Close()
+		waitReaders(t, s, 0)
+
+		conn, err := net.Dial("unix", s.Sockets().Pub)
+		must(t, err)
+		must(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
+		known(1)
+		s.keeper.expire()
+		must(t, bus.Fire("last", value.NewDict(0)))
+		frames := frameReader{r: conn}
+		var got []string
+		for len(got) == 0 || got[len(got)-1] != "last" {
+			body, err := frames.next()
+			must(t, err)
+			e, err := parseBody(body)
+			must(t, err)
+			if e.Tag != tagWake {
+				got = append(got, e.Tag)
+			}
+		}
+		if want := []string{returnTag(2 * round), returnTag(2*round + 1), "last"}; !slices.Equal(got, want) {
+			t.Fatalf("round %d: a syndic got %v, want %v", round, got, want)
+		}
+		if s.backlog.keepsEarly() {
+			t.Error("returns are kept while a program of Salt is connected")
+		}
+		conn.Close()
+		waitReaders(t, s, 0)
+		known(0)
 	}
 }
 
@@ -75,11 +133,14 @@ func TestKeptReturnsAreBounded(t *testing.T) {
 		t.Errorf("%d bytes are kept", b.early.bytes)
 	}
 	b.keepEarly(true)
+	reports := 0
 	for range earlyFrames + 10 {
-		b.add([]byte("x"), true)
+		if b.add([]byte("x"), true) {
+			reports++
+		}
 	}
-	if len(b.early.frames) != earlyFrames {
-		t.Errorf("%d frames are kept", len(b.early.frames))
+	if len(b.early.frames) != earlyFrames || reports != 1 {
+		t.Errorf("%d frames are kept, and %d reports that one is not", len(b.early.frames), reports)
 	}
 }
 

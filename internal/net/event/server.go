@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
-	"brine/internal/py/value"
 )
 
 // Server offers a bus to other programs.
@@ -28,6 +27,7 @@ type Server struct {
 	pull    *acceptor
 	files   []ownFile
 	backlog *backlog
+	keeper  keeper
 	remove  func()
 	conns   sync.WaitGroup
 	readers readerCount
@@ -48,6 +48,7 @@ func Listen(bus *Bus, at Sockets, o Options, log *slog.Logger) (*Server, error) 
 		return nil, err
 	}
 	s := &Server{bus: bus, log: log, sockets: at, backlog: newBacklog(o.PubHWM, o.PubBuffer<<20)}
+	s.keeper.backlog = s.backlog
 	s.open, s.end = context.WithCancelCause(context.Background())
 	var err error
 	if s.pub, err = s.bind(at.Pub, fs.FileMode(at.PubMode), s.reader); err == nil {
@@ -192,33 +193,8 @@ func (s *Server) Close() error {
 	return nil
 }
 
-const (
-	// earlyTime is how long KeepReturns keeps returns after the start. Salt's programs try to
-	// connect each second; the rest is for a busy machine.
-	earlyTime = 15 * time.Second
-	// drainTime is how long the end of a server waits for slow readers.
-	drainTime = time.Second
-	// nameTime is how long a Brine program may take to identify itself.
-	nameTime = 200 * time.Millisecond
-)
-
-// KeepReturns makes the server keep the returns of jobs that are fired shortly after its start, for
-// programs of Salt that connect later. Minions deliver at once what they have kept for a master that
-// restarts, but Salt's syndic takes a second to reconnect, and has no other source of returns.
-// Brine's programs read what they missed from the job cache.
-func (s *Server) KeepReturns() { s.backlog.keepEarly(true) }
-
-// Repeat sends a return to other programs that may have missed its event, because the previous
-// process was killed after it stored the return. It has no effect later than shortly after the
-// start, or if s is nil.
-func (s *Server) Repeat(tag string, data *value.Dict) {
-	if s == nil || !s.backlog.keepsEarly() {
-		return
-	}
-	d := data.Clone()
-	d.Set("_stamp", Stamp(time.Now()))
-	s.publish(&Event{Tag: tag, Data: d, maxSize: s.bus.maxSize})
-}
+// drainTime is how long the end of a server waits for slow readers.
+const drainTime = time.Second
 
 // Serve accepts programs until ctx ends. Then it sends readers the events that are left, closes all
 // and removes the socket files. It returns after every goroutine of the server has ended.
@@ -227,7 +203,8 @@ func (s *Server) Serve(ctx context.Context) error {
 		s.backlog.drain(drainTime)
 		s.end(nil)
 	})()
-	defer time.AfterFunc(earlyTime, func() { s.backlog.keepEarly(false) }).Stop()
+	s.keeper.start()
+	defer s.keeper.stop()
 	var loops sync.WaitGroup
 	for _, d := range []*acceptor{s.pub, s.pull} {
 		loops.Go(func() {
@@ -258,7 +235,9 @@ func (s *Server) publish(e *Event) {
 		s.log.Error("cannot encode an event for other programs", "tag", e.Tag, "err", err)
 		return
 	}
-	s.backlog.add(frame, keep)
+	if s.backlog.add(frame, keep) && s.keeper.syndic.Load() {
+		s.log.Warn("too many returns while no syndic of Salt is connected; the master above will not get the next ones")
+	}
 }
 
 const (
@@ -319,6 +298,7 @@ func (s *Server) hearReader(conn net.Conn, w *waker) {
 		own, all := string(body) == tagOwnOnly+tagEnd, string(body) == tagAll+tagEnd
 		if own || all {
 			w.identified()
+			s.keeper.brine(w)
 		}
 		if own && any || all && !any {
 			any = all
@@ -335,11 +315,13 @@ func (s *Server) serveReader(conn net.Conn, cur *cursor) {
 	gone.Go(func() {
 		defer s.backlog.remove(cur)
 		defer conn.Close() // ends a blocked write
+		defer s.keeper.gone(w)
 		s.hearReader(conn, w)
 	})
 	defer gone.Wait()
 	defer conn.Close()
 	defer w.stop()
+	defer time.AfterFunc(nameTime, func() { s.keeper.stock(w) }).Stop()
 	var batch [][]byte
 	if len(cur.early) > 0 && !w.isBrine(nameTime) {
 		batch = append(batch, cur.early...)

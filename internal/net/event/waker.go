@@ -28,6 +28,8 @@ type waker struct {
 	// unneeded is set for Brine's own readers.
 	unneeded atomic.Bool
 	brine    chan struct{} // closed when unneeded is set
+	// known is set while the keeper counts the reader, gone when it has ended; guarded by keeper.mu.
+	known, gone bool
 
 	mu    sync.Mutex // held while a frame is written
 	timer *time.Timer
