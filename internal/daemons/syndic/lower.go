@@ -124,6 +124,7 @@ func (l *Lower) events(ctx context.Context, opened func()) iter.Seq2[*event.Even
 			return
 		}
 		defer r.Close()
+		_ = r.IsSyndic() // a failure shows when the first event is read
 		if err := event.Settle(ctx, l.sockets); err != nil && ctx.Err() == nil {
 			l.log.Debug("the master is slow to accept event subscribers", "err", err)
 		}

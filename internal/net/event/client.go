@@ -110,6 +110,7 @@ func (r *Reader) Events(prefixes ...string) iter.Seq2[*Event, error] {
 const (
 	tagOwnOnly = "brine/reader/own"
 	tagAll     = "brine/reader/all"
+	tagSyndic  = "brine/reader/syndic"
 )
 
 // OwnOnly tells the bus whether this reader waits only for events of jobs that were started at the
@@ -121,6 +122,13 @@ func (r *Reader) OwnOnly(own bool) error {
 		tag = tagOwnOnly
 	}
 	_, err := r.conn.Write(Frame([]byte(tag + tagEnd)))
+	return err
+}
+
+// IsSyndic tells the bus that this reader is the syndic of the master, so that no syndic of Salt can
+// be expected, for which returns would be kept.
+func (r *Reader) IsSyndic() error {
+	_, err := r.conn.Write(Frame([]byte(tagSyndic + tagEnd)))
 	return err
 }
 

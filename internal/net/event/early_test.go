@@ -119,6 +119,19 @@ func TestReturnsWithoutSyndic(t *testing.T) {
 		waitReaders(t, s, 0)
 		known(0)
 	}
+
+	// A syndic of Brine does not need that.
+	brine := dialReader(t, s)
+	must(t, brine.IsSyndic())
+	for deadline := time.Now().Add(time.Minute); s.keeper.syndic.Load(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a syndic of Salt is still expected")
+		}
+	}
+	s.keeper.expire()
+	if s.backlog.keepsEarly() {
+		t.Error("returns are kept although the syndic is one of Brine's")
+	}
 }
 
 // TestKeptReturnsAreBounded: returns that are kept for programs that reconnect do not fill memory.

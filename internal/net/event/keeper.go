@@ -64,6 +64,17 @@ func (k *keeper) stop() {
 	k.timer.Stop()
 }
 
+// noSyndic records that no syndic of Salt is to be expected. What is kept now stays for a while, for
+// other programs.
+func (k *keeper) noSyndic() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.syndic.Store(false)
+	if k.timer != nil && !k.ended {
+		k.timer.Reset(earlyTime)
+	}
+}
+
 // expire ends keeping, unless a syndic may have to connect yet.
 func (k *keeper) expire() {
 	k.mu.Lock()

@@ -295,6 +295,10 @@ func (s *Server) hearReader(conn net.Conn, w *waker) {
 		if err != nil {
 			break
 		}
+		if string(body) == tagSyndic+tagEnd {
+			s.keeper.noSyndic()
+			continue
+		}
 		own, all := string(body) == tagOwnOnly+tagEnd, string(body) == tagAll+tagEnd
 		if own || all {
 			w.identified()
