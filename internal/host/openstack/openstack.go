@@ -34,7 +34,7 @@ func (o Option) run(ctx context.Context, verb string, more ...string) (string, e
 	if o.M.Which(Program) == "" {
 		return "", &exec.Error{Name: Program, Err: exec.ErrNotFound}
 	}
-	out, err := o.M.Do(ctx, Program, append([]string{verb, o.File, o.Section, o.Name}, more...)...)
+	out, err := o.M.Do(ctx, Program, append([]string{verb}, host.Operands(append([]string{o.File, o.Section, o.Name}, more...)...)...)...)
 	if err != nil {
 		return "", fmt.Errorf("cannot run %s: %w", Program, err)
 	}

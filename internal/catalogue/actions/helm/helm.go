@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/host"
 	"brine/internal/py/json"
 	"brine/internal/py/value"
 )
@@ -54,6 +55,11 @@ func (f Flags) words(commands []string) []string {
 		}
 		return "--" + name
 	}
+	// What could be taken for an option follows the flags and "--".
+	var last []string
+	if i := slices.IndexFunc(commands, func(w string) bool { return strings.HasPrefix(w, "-") }); i >= 0 {
+		commands, last = commands[:i], host.Operands(commands[i:]...)
+	}
 	words := append([]string{"helm"}, commands...)
 	for _, flag := range value.Texts(f.Flags) {
 		words = append(words, long(flag))
@@ -69,7 +75,7 @@ func (f Flags) words(commands []string) []string {
 		}
 		words = append(words, name, value.Str(v))
 	}
-	return words
+	return append(words, last...)
 }
 
 // run runs helm. failed is what it prints to stderr if it fails.

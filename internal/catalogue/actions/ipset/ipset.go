@@ -42,8 +42,12 @@ var addOptions = []string{"timeout", "packets", "bytes", "skbmark", "skbprio", "
 var nomatch = []string{"hash:net", "hash:net,net", "hash:net,port", "hash:net,port,net", "hash:ip,port,net", "hash:ip,port", "hash:net,iface"}
 
 // run runs ipset and returns its output with error messages.
-func (x Sets) run(ctx context.Context, words ...string) (string, int, error) {
-	out, err := x.M.Command(ctx, host.Cmd{Program: "ipset", Args: words, Joined: true})
+// Names and entries follow the command and its options; ipset has no "--" that ends options.
+func (x Sets) run(ctx context.Context, command []string, words ...string) (string, int, error) {
+	if err := host.NoOption("ipset", words...); err != nil {
+		return "", 0, fn.FromHost(err)
+	}
+	out, err := x.M.Command(ctx, host.Cmd{Program: "ipset", Args: append(command, words...), Joined: true})
 	if err != nil {
 		return "", 0, fn.Errorf("cannot run ipset: %w", err)
 	}
@@ -53,7 +57,7 @@ func (x Sets) run(ctx context.Context, words ...string) (string, int, error) {
 // change runs ipset to change something. It returns true, or what ipset
 // printed.
 func (x Sets) change(ctx context.Context, words ...string) (any, error) {
-	said, _, err := x.run(ctx, words...)
+	said, _, err := x.run(ctx, words[:1], words[1:]...)
 	if err != nil || said != "" {
 		return said, err
 	}
@@ -62,7 +66,7 @@ func (x Sets) change(ctx context.Context, words ...string) (any, error) {
 
 // Version implements ipset.version.
 func (x Sets) Version(ctx context.Context, _ *fn.Call, _ struct{}) (string, error) {
-	said, _, err := x.run(ctx, "--version")
+	said, _, err := x.run(ctx, []string{"--version"})
 	if f := strings.Fields(said); err == nil && len(f) > 1 {
 		return f[1], nil
 	}
@@ -158,7 +162,7 @@ type ListArgs struct {
 
 // List implements ipset.list_sets.
 func (x Sets) List(ctx context.Context, _ *fn.Call, _ ListArgs) (*value.List, error) {
-	said, _, err := x.run(ctx, "list", "-t")
+	said, _, err := x.run(ctx, []string{"list", "-t"})
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +185,7 @@ func (x Sets) List(ctx context.Context, _ *fn.Call, _ ListArgs) (*value.List, er
 
 // header returns what ipset prints about a set, nil if there is none.
 func (x Sets) header(ctx context.Context, name string) (*value.Dict, error) {
-	said, exit, err := x.run(ctx, "list", "-t", name)
+	said, exit, err := x.run(ctx, []string{"list", "-t"}, name)
 	if err != nil || exit != 0 {
 		return nil, err
 	}
@@ -196,7 +200,7 @@ func (x Sets) header(ctx context.Context, name string) (*value.Dict, error) {
 
 // members returns the entries of a set as ipset prints them.
 func (x Sets) members(ctx context.Context, name string) ([]string, error) {
-	said, exit, err := x.run(ctx, "list", name)
+	said, exit, err := x.run(ctx, []string{"list"}, name)
 	if err != nil || exit != 0 {
 		return nil, err
 	}
@@ -246,7 +250,7 @@ func (x Sets) Add(ctx context.Context, _ *fn.Call, a EntryArgs) (string, error) 
 		return wrong, err
 	}
 	// as in Salt, a comment of the entry itself is not doubled
-	words := append([]string{"add", "-exist", a.Name}, strings.Fields(a.Entry)...)
+	words := append([]string{a.Name}, strings.Fields(a.Entry)...)
 	lacks := func(feature string, options ...string) bool {
 		return slices.ContainsFunc(options, func(o string) bool { return a.Kwargs.Has(o) }) && !strings.Contains(set.Str("Header"), feature)
 	}
@@ -271,7 +275,7 @@ func (x Sets) Add(ctx context.Context, _ *fn.Call, a EntryArgs) (string, error) 
 	if err != nil || slices.Contains(now, a.Entry) {
 		return "Warn: Entry " + a.Entry + " already exists in set " + a.Name, err
 	}
-	said, _, err := x.run(ctx, words...)
+	said, _, err := x.run(ctx, []string{"add", "-exist"}, words...)
 	return outcome(said), err
 }
 
@@ -288,7 +292,7 @@ func (x Sets) DeleteEntry(ctx context.Context, _ *fn.Call, a EntryArgs) (string,
 	if _, wrong, err := x.find(ctx, a.Name, a.Entry); wrong != "" || err != nil {
 		return wrong, err
 	}
-	said, _, err := x.run(ctx, "del", a.Name, a.Entry)
+	said, _, err := x.run(ctx, []string{"del"}, a.Name, a.Entry)
 	return outcome(said), err
 }
 
@@ -332,16 +336,16 @@ func (x Sets) Test(ctx context.Context, _ *fn.Call, a TestArgs) (any, error) {
 	if _, wrong, err := x.find(ctx, a.Name, a.Entry); wrong != "" || err != nil {
 		return wrong, err
 	}
-	_, exit, err := x.run(ctx, "test", a.Name, a.Entry)
+	_, exit, err := x.run(ctx, []string{"test"}, a.Name, a.Entry)
 	return exit == 0, err
 }
 
 // Flush implements ipset.flush.
 func (x Sets) Flush(ctx context.Context, _ *fn.Call, a SetArgs) (bool, error) {
-	words := []string{"flush"}
+	var words []string
 	if a.Name != "" {
-		words = append(words, a.Name)
+		words = []string{a.Name}
 	}
-	said, _, err := x.run(ctx, words...)
+	said, _, err := x.run(ctx, []string{"flush"}, words...)
 	return said == "", err
 }

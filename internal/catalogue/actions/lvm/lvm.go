@@ -75,7 +75,7 @@ var (
 func (l Volumes) display(ctx context.Context, program, name string, fields []string) (*value.Dict, error) {
 	args := []string{"-c"}
 	if name != "" {
-		args = append(args, name)
+		args = append(args, host.Operands(name)...)
 	}
 	out, _, ok, err := l.run(ctx, program, args...)
 	all := value.NewDict(2)
@@ -205,10 +205,10 @@ func (l Volumes) Pvcreate(ctx context.Context, _ *fn.Call, a PvcreateArgs) (any,
 	if len(due) == 0 {
 		return true, nil
 	}
-	args := append([]string{quietOr(a.Force)}, due...)
+	args := []string{quietOr(a.Force)}
 	args = append(args, options(a.Kwargs, "metadatasize dataalignment dataalignmentoffset pvmetadatacopies metadatacopies metadataignore restorefile "+
 		"labelsector setphysicalvolumesize", "norestorefile")...)
-	_, said, ok, err := l.run(ctx, "pvcreate", args...)
+	_, said, ok, err := l.run(ctx, "pvcreate", append(args, host.Operands(due...)...)...)
 	if err != nil || !ok {
 		return said, err
 	}
@@ -229,22 +229,22 @@ type PvArgs struct {
 
 // each runs a program on those devices that are physical volumes.
 func (l Volumes) each(ctx context.Context, program string, a PvArgs) (any, error) {
-	args := []string{quietOr(a.Force)}
+	var due []string
 	for _, d := range value.Commas(a.Devices) {
 		is, err := l.isPV(ctx, d)
 		switch {
 		case err != nil:
 			return nil, err
 		case is:
-			args = append(args, d)
+			due = append(due, d)
 		case !a.Override:
 			return d + " is not a physical volume", nil
 		}
 	}
-	if len(args) == 1 {
+	if len(due) == 0 {
 		return true, nil
 	}
-	_, said, ok, err := l.run(ctx, program, args...)
+	_, said, ok, err := l.run(ctx, program, append([]string{quietOr(a.Force)}, host.Operands(due...)...)...)
 	if err != nil || !ok {
 		return said, err
 	}
@@ -285,9 +285,9 @@ func (l Volumes) Vgcreate(ctx context.Context, _ *fn.Call, a VgcreateArgs) (any,
 	if a.Name == "" || !value.Truth(a.Devices) {
 		return lvmNeedsBoth, nil
 	}
-	args := append(append([]string{a.Name}, value.Commas(a.Devices)...), quietOr(a.Force))
-	args = append(args, options(a.Kwargs,
+	args := append([]string{quietOr(a.Force)}, options(a.Kwargs,
 		"addtag alloc autobackup clustered maxlogicalvolumes maxphysicalvolumes metadatatype vgmetadatacopies metadatacopies physicalextentsize zero", "")...)
+	args = append(args, host.Operands(append([]string{a.Name}, value.Commas(a.Devices)...)...)...)
 	said, err := l.change(ctx, `Volume group "`+a.Name+`" successfully created`, "vgcreate", args...)
 	if err != nil {
 		return nil, err
@@ -310,7 +310,7 @@ func (l Volumes) Vgextend(ctx context.Context, _ *fn.Call, a VgextendArgs) (any,
 		return lvmNeedsBoth, nil
 	}
 	said, err := l.change(ctx, `Volume group "`+a.Name+`" successfully extended`, "vgextend",
-		append([]string{a.Name, quietOr(a.Force)}, value.Commas(a.Devices)...)...)
+		append([]string{quietOr(a.Force)}, host.Operands(append([]string{a.Name}, value.Commas(a.Devices)...)...)...)...)
 	return value.DictOf("Output from vgextend", said), err
 }
 
@@ -322,7 +322,7 @@ type VgremoveArgs struct {
 
 // Vgremove implements lvm.vgremove.
 func (l Volumes) Vgremove(ctx context.Context, _ *fn.Call, a VgremoveArgs) (string, error) {
-	return l.change(ctx, `Volume group "`+a.Name+`" successfully removed`, "vgremove", a.Name, quietOr(a.Force))
+	return l.change(ctx, `Volume group "`+a.Name+`" successfully removed`, "vgremove", append([]string{quietOr(a.Force)}, host.Operands(a.Name)...)...)
 }
 
 // LvremoveArgs are the arguments of Lvremove.
@@ -334,7 +334,8 @@ type LvremoveArgs struct {
 
 // Lvremove implements lvm.lvremove.
 func (l Volumes) Lvremove(ctx context.Context, _ *fn.Call, a LvremoveArgs) (string, error) {
-	return l.change(ctx, `Logical volume "`+a.Name+`" successfully removed`, "lvremove", a.Group+"/"+a.Name, quietOr(a.Force))
+	return l.change(ctx, `Logical volume "`+a.Name+`" successfully removed`, "lvremove",
+		append([]string{quietOr(a.Force)}, host.Operands(a.Group+"/"+a.Name)...)...)
 }
 
 // LvcreateArgs are the arguments of Lvcreate.
@@ -364,6 +365,7 @@ func (l Volumes) Lvcreate(ctx context.Context, _ *fn.Call, a LvcreateArgs) (any,
 	case !size && !extents:
 		return "Error: Either size or extents must be specified", nil
 	}
+	var last []string
 	args := []string{"-n", a.Name}
 	switch {
 	case a.Thin:
@@ -374,7 +376,7 @@ func (l Volumes) Lvcreate(ctx context.Context, _ *fn.Call, a LvcreateArgs) (any,
 	if value.Truth(a.Snapshot) {
 		args = append(args, "-s", a.Group+"/"+value.Str(a.Snapshot))
 	} else {
-		args = append(args, a.Group)
+		last = append(last, a.Group)
 	}
 	switch {
 	case size && a.Thin:
@@ -385,12 +387,12 @@ func (l Volumes) Lvcreate(ctx context.Context, _ *fn.Call, a LvcreateArgs) (any,
 		args = append(args, "-l", value.Str(a.Extents))
 	}
 	if value.Truth(a.PV) {
-		args = append(args, value.Str(a.PV))
+		last = append(last, value.Str(a.PV))
 	}
 	args = append(args, options(a.Kwargs, "activate chunksize contiguous discards stripes stripesize minor persistent mirrors monitor permission "+
 		"poolmetadatasize readahead regionsize type virtualsize zero",
 		"nosync noudevsync ignoremonitoring thin")...)
-	_, said, ok, err := l.run(ctx, "lvcreate", append(args, quietOr(a.Force))...)
+	_, said, ok, err := l.run(ctx, "lvcreate", append(append(args, quietOr(a.Force)), host.Operands(last...)...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -430,7 +432,7 @@ func (l Volumes) Resize(program, done, force string) func(context.Context, *fn.C
 		} else {
 			args = append(args, "-l", value.Str(a.Extents))
 		}
-		said, err := l.change(ctx, `Logical volume "`+a.Path+`" successfully `+done+`.`, program, append(args, a.Path)...)
+		said, err := l.change(ctx, `Logical volume "`+a.Path+`" successfully `+done+`.`, program, append(args, host.Operands(a.Path)...)...)
 		return value.DictOf("Output from "+program, said), err
 	}
 }

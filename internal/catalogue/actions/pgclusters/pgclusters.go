@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/host"
 	"brine/internal/py/value"
 )
 
@@ -37,8 +38,16 @@ func run(ctx context.Context, c *fn.Call, words ...string) (*value.Dict, error) 
 	return d, err
 }
 
+// check rejects what the programs would take for options.
+func (n Name) check() error {
+	return fn.FromHost(host.NoOption("pg_createcluster and pg_dropcluster", value.Str(n.Version), n.Name))
+}
+
 // Create implements postgres.cluster_create: false, or what cmd.run_all returns.
 func Create(ctx context.Context, c *fn.Call, w Wanted) (any, error) {
+	if err := w.check(); err != nil {
+		return false, err
+	}
 	words := []string{"pg_createcluster"}
 	add := func(option string, v any) {
 		if value.Truth(v) {
@@ -91,6 +100,9 @@ func List(ctx context.Context, c *fn.Call) (*value.Dict, error) {
 // Remove implements postgres.cluster_remove: what cmd.run_all returns, and
 // changes.
 func Remove(ctx context.Context, c *fn.Call, n Name, stop bool) (*value.Dict, error) {
+	if err := n.check(); err != nil {
+		return nil, err
+	}
 	words := []string{"pg_dropcluster"}
 	if stop {
 		words = append(words, "--stop")

@@ -69,18 +69,28 @@ func (r Broker) do(title, words string) func(context.Context, *fn.Call, Args) (*
 	return func(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
 		line := strings.Fields(words)
 		for i, w := range line {
+			given := ""
 			switch w {
 			case "NAME":
-				line[i] = a.Name
+				given = a.Name
 			case "PASSWORD":
-				line[i] = a.Password
+				given = a.Password
 			case "VHOST":
-				line[i] = a.Vhost
+				given = a.Vhost
+			default:
+				continue
 			}
+			if err := checked(given); err != nil {
+				return nil, err
+			}
+			line[i] = given
 		}
 		return r.titled(ctx, c, title, a.RunAs, rabbitmqctl, line...)
 	}
 }
+
+// checked rejects names and passwords that the program would take for options.
+func checked(words ...string) error { return fn.FromHost(host.NoOption(rabbitmqctl, words...)) }
 
 func (r Broker) titled(ctx context.Context, c *fn.Call, title string, runas any, program string, words ...string) (*value.Dict, error) {
 	said, err := r.ask(ctx, c, runas, program, words...)
@@ -189,6 +199,9 @@ func (r Broker) AddUser(ctx context.Context, c *fn.Call, a Args) (*value.Dict, e
 	if clear {
 		a.Password = rand.Text() // the program requires a password
 	}
+	if err := checked(a.Name, a.Password); err != nil {
+		return nil, err
+	}
 	said, err := r.titled(ctx, c, "Added", a.RunAs, rabbitmqctl, "add_user", a.Name, a.Password)
 	if err != nil || !clear {
 		return said, err
@@ -220,6 +233,9 @@ func (r Broker) CheckPassword(ctx context.Context, c *fn.Call, a Args) (bool, er
 		}
 	}
 	if slices.Compare(version, []int{3, 5, 7}) >= 0 {
+		if err := checked(a.Name, a.Password); err != nil {
+			return false, err
+		}
 		d, err := r.call(ctx, c, a.RunAs, rabbitmqctl, "authenticate_user", a.Name, a.Password)
 		return d.Int("retcode") == 0 && d.Str("stderr") == "", err
 	}
@@ -241,6 +257,9 @@ type RightsArgs struct {
 
 // SetPermissions implements rabbitmq.set_permissions.
 func (r Broker) SetPermissions(ctx context.Context, c *fn.Call, a RightsArgs) (*value.Dict, error) {
+	if err := checked(a.Vhost, a.User, a.Conf, a.Write, a.Read); err != nil {
+		return nil, err
+	}
 	return r.titled(ctx, c, "Permissions Set", a.RunAs, rabbitmqctl, "set_permissions", "-p", a.Vhost, a.User, a.Conf, a.Write, a.Read)
 }
 
@@ -276,6 +295,9 @@ func (r Broker) ListPermissions(ctx context.Context, c *fn.Call, a Args) (*value
 
 // ListUserPermissions implements rabbitmq.list_user_permissions.
 func (r Broker) ListUserPermissions(ctx context.Context, c *fn.Call, a Args) (*value.Dict, error) {
+	if err := checked(a.Name); err != nil {
+		return nil, err
+	}
 	return r.permissions(ctx, c, a.RunAs, "vhost", "list_user_permissions", a.Name, "--formatter=json")
 }
 
@@ -288,6 +310,9 @@ type TagsArgs struct {
 
 // SetTags implements rabbitmq.set_user_tags.
 func (r Broker) SetTags(ctx context.Context, c *fn.Call, a TagsArgs) (*value.Dict, error) {
+	if err := checked(append(value.Texts(a.Tags), a.Name)...); err != nil {
+		return nil, err
+	}
 	return r.titled(ctx, c, "Tag(s) set", a.RunAs, rabbitmqctl, append([]string{"set_user_tags", a.Name}, value.Texts(a.Tags)...)...)
 }
 
@@ -345,6 +370,9 @@ func (r Broker) queues(ctx context.Context, c *fn.Call, runas any, facts fn.Args
 		header = strings.Join(value.Texts(&value.List{Items: facts}), "\t")
 	}
 	for _, f := range facts {
+		if err := checked(value.Str(f)); err != nil {
+			return nil, err
+		}
 		words = append(words, value.Str(f))
 	}
 	said, err := r.ask(ctx, c, runas, rabbitmqctl, words...)
@@ -429,6 +457,9 @@ func (r Broker) SetPolicy(ctx context.Context, c *fn.Call, a PolicyArgs) (*value
 	if value.Truth(a.ApplyTo) {
 		words = append(words, "--apply-to", value.Str(a.ApplyTo))
 	}
+	if err := checked(a.Vhost, a.Name, a.Pattern, definition); err != nil {
+		return nil, err
+	}
 	return r.titled(ctx, c, "Set", a.RunAs, rabbitmqctl, append(words, a.Name, a.Pattern, definition)...)
 }
 
@@ -497,12 +528,18 @@ func (r Broker) SetUpstream(ctx context.Context, c *fn.Call, a UpstreamArgs) (bo
 	if err != nil {
 		return false, fn.Errorf("cannot write the upstream as JSON: %w", err)
 	}
+	if err := checked(a.Name); err != nil {
+		return false, err
+	}
 	_, err = r.ask(ctx, c, a.RunAs, rabbitmqctl, "set_parameter", "federation-upstream", a.Name, b)
 	return err == nil, err
 }
 
 // DeleteUpstream implements rabbitmq.delete_upstream.
 func (r Broker) DeleteUpstream(ctx context.Context, c *fn.Call, a Args) (bool, error) {
+	if err := checked(a.Name); err != nil {
+		return false, err
+	}
 	_, err := r.ask(ctx, c, a.RunAs, rabbitmqctl, "clear_parameter", "federation-upstream", a.Name)
 	return err == nil, err
 }

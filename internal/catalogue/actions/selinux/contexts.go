@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/host"
 	"brine/internal/py/value"
 )
 
@@ -125,7 +126,7 @@ func changeFile(ctx context.Context, c *fn.Call, action, name, filetype string, 
 			words = append(words, o[0], o[1])
 		}
 	}
-	return runAll(ctx, c, append(words, name)...)
+	return runAll(ctx, c, append(words, host.Operands(name)...)...)
 }
 
 func restorecon(name string, recursive bool, options ...string) []string {
@@ -133,7 +134,7 @@ func restorecon(name string, recursive bool, options ...string) []string {
 	if recursive {
 		words = append(words, "-R")
 	}
-	return append(words, name)
+	return append(words, host.Operands(name)...)
 }
 
 // Unapplied implements selinux.fcontext_policy_is_applied: what restorecon

@@ -165,6 +165,7 @@ func (p Policy) SetBoolean(ctx context.Context, name, v string, persist bool) (b
 }
 
 func (p Policy) setBooleans(ctx context.Context, persist bool, words ...string) (bool, error) {
+	words = host.Operands(words...)
 	if persist {
 		words = append([]string{"-P"}, words...)
 	}

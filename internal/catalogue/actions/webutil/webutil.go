@@ -39,7 +39,7 @@ func (w Htpasswd) Add(ctx context.Context, c *fn.Call, a Args) (*value.Dict, err
 	if !w.M.Exists(a.File) {
 		a.Opts += "c"
 	}
-	return w.run(ctx, c, a.RunAs, "-b"+a.Opts, a.File, a.User, a.Password)
+	return w.run(ctx, c, a.RunAs, append([]string{"-b" + a.Opts}, host.Operands(a.File, a.User, a.Password)...)...)
 }
 
 // RemoveArgs are the arguments of Remove.
@@ -55,7 +55,7 @@ func (w Htpasswd) Remove(ctx context.Context, c *fn.Call, a RemoveArgs) (any, er
 	if !w.M.Exists(a.File) {
 		return "Error: The specified htpasswd file does not exist", nil
 	}
-	d, err := w.run(ctx, c, a.RunAs, "-D", a.File, a.User)
+	d, err := w.run(ctx, c, a.RunAs, append([]string{"-D"}, host.Operands(a.File, a.User)...)...)
 	if err != nil || a.All {
 		return d, err
 	}
@@ -71,6 +71,6 @@ func (w Htpasswd) Verify(ctx context.Context, c *fn.Call, a Args) (bool, error) 
 	if !w.M.Exists(a.File) {
 		return false, nil
 	}
-	d, err := w.run(ctx, c, a.RunAs, "-bv"+a.Opts, a.File, a.User, a.Password)
+	d, err := w.run(ctx, c, a.RunAs, append([]string{"-bv" + a.Opts}, host.Operands(a.File, a.User, a.Password)...)...)
 	return err == nil && d.Int("retcode") == 0, err
 }

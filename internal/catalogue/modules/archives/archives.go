@@ -214,7 +214,10 @@ func (a archiver) cmdZip(ctx context.Context, c *fn.Call, x cmdZipArgs) (*value.
 	if err := fill(ctx, c, x.Template, &x.File, &x.Sources); err != nil {
 		return nil, err
 	}
-	text, err := a.run(ctx, c, x.Runas, x.Cwd, "zip", append([]string{"-r", x.File}, sources(x.Sources, x.Cwd)...)...)
+	if err := host.NoOption("zip", x.File); err != nil {
+		return nil, fn.FromHost(err)
+	}
+	text, err := a.run(ctx, c, x.Runas, x.Cwd, "zip", append([]string{"-r", x.File}, host.Operands(sources(x.Sources, x.Cwd)...)...)...)
 	return lines(text), err
 }
 
@@ -260,6 +263,9 @@ func (a archiver) cmdUnzip(ctx context.Context, c *fn.Call, x cmdUnzipArgs) (*va
 			return nil, fn.Invalidf("cannot read the options: %w", err)
 		}
 		args = append(args, more...)
+	}
+	if err := host.NoOption("unzip", x.File); err != nil {
+		return nil, fn.FromHost(err)
 	}
 	args = append(args, x.File, "-d", x.Dest)
 	if x.Excludes != nil {
@@ -308,6 +314,9 @@ func (a archiver) unzipByProgram(ctx context.Context, c *fn.Call, x unzipArgs) (
 	password := ""
 	if x.Password != nil {
 		password = value.Str(x.Password)
+	}
+	if err := host.NoOption("unzip", x.File); err != nil {
+		return nil, fn.FromHost(err)
 	}
 	args := []string{"-o", "-q", "-P", password, x.File, "-d", x.Dest}
 	if len(excludes) > 0 {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"brine/internal/call/fn"
+	"brine/internal/host"
 	"brine/internal/host/archive"
 	"brine/internal/py/value"
 )
@@ -82,7 +83,11 @@ func (a archiver) rar(ctx context.Context, c *fn.Call, x rarArgs) (*value.List, 
 	if err := fill(ctx, c, x.Template, &x.File, &x.Sources); err != nil {
 		return nil, err
 	}
-	text, err := a.run(ctx, c, x.Runas, x.Cwd, "rar", append([]string{"a", "-idp", x.File}, sources(x.Sources, x.Cwd)...)...)
+	words := append([]string{x.File}, sources(x.Sources, x.Cwd)...)
+	if err := host.NoOption("rar", words...); err != nil {
+		return nil, fn.FromHost(err)
+	}
+	text, err := a.run(ctx, c, x.Runas, x.Cwd, "rar", append([]string{"a", "-idp"}, words...)...)
 	return lines(text), err
 }
 
@@ -102,6 +107,9 @@ func (a archiver) unrar(ctx context.Context, c *fn.Call, x unrarArgs) (*value.Li
 	program := "unrar"
 	if a.m.Which(program) == "" {
 		program = "rar"
+	}
+	if err := host.NoOption(program, x.File, x.Dest); err != nil {
+		return nil, fn.FromHost(err)
 	}
 	args := []string{"x", "-idp", x.File}
 	for _, e := range value.Split(x.Excludes) {

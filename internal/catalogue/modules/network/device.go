@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"brine/internal/call/fn"
+	"brine/internal/host"
 	"brine/internal/host/hostsfile"
 	"brine/internal/py/value"
 )
@@ -144,7 +145,7 @@ func (n network) renameKernel(ctx context.Context, c *fn.Call, name string) (old
 		if old, err = n.getFQDN(ctx, c, none{}); err != nil {
 			return "", false, err
 		}
-		out, err := n.Machine.Do(ctx, "hostname", name)
+		out, err := n.Machine.Do(ctx, "hostname", host.Operands(name)...)
 		if err == nil && out.Exit != 0 {
 			err = fn.Errorf("hostname failed: %s", out.Stderr)
 		}
@@ -159,7 +160,7 @@ func (n network) renameKernel(ctx context.Context, c *fn.Call, name string) (old
 			}
 		}
 	}
-	out, err := n.Machine.Do(ctx, "hostnamectl", "set-hostname", name)
+	out, err := n.Machine.Do(ctx, "hostnamectl", append([]string{"set-hostname"}, host.Operands(name)...)...)
 	if err != nil {
 		return "", false, fn.Errorf("cannot run hostnamectl: %w", err)
 	}

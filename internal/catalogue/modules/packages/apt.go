@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/host"
 	"brine/internal/host/packages"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
@@ -399,7 +400,7 @@ func (p pkg) addPPA(ctx context.Context, c *fn.Call, a modRepoArgs) (*value.Dict
 	case p.m.Which("apt-add-repository") == "":
 		return nil, fn.Errorf("apt-add-repository is missing: install the package software-properties-common")
 	}
-	out, err := p.m.Do(ctx, "apt-add-repository", "-y", a.Repo)
+	out, err := p.m.Do(ctx, "apt-add-repository", append([]string{"-y"}, host.Operands(a.Repo)...)...)
 	if err != nil {
 		return nil, expected(err)
 	}

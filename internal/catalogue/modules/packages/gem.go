@@ -65,8 +65,12 @@ type gemInstallArgs struct {
 	Source      string `salt:"source" doc:"address that the packages come from" default:"null"`
 }
 
-// run runs gem through the cmd module and returns its output.
+// run runs gem through the cmd module and returns its output. gem gives what follows "--" to the
+// programs that build a package, so the names in a must not look like options.
 func (g gem) run(ctx context.Context, c *fn.Call, a gemArgs, words ...string) (string, error) {
+	if err := host.NoOption("gem", append(gemNames(a.Gems), a.Version, a.Prefix, a.Source)...); err != nil {
+		return "", fn.FromHost(err)
+	}
 	if a.Ruby != "" {
 		c.Log.Warn("the argument ruby has no effect: RVM and rbenv are not asked; gem_bin names another gem", "ruby", a.Ruby)
 	}
@@ -96,7 +100,7 @@ func gemNames(v any) []string {
 }
 
 func (g gem) install(ctx context.Context, c *fn.Call, a gemInstallArgs) (string, error) {
-	at := gemArgs{Ruby: a.Ruby, Runas: a.Runas, Bin: a.Bin}
+	at := gemArgs{Ruby: a.Ruby, Runas: a.Runas, Bin: a.Bin, Gems: a.Gems, Source: a.Source}
 	version, err := g.version(ctx, c, at)
 	if err != nil {
 		return "", err

@@ -104,11 +104,11 @@ func (n npm) install(ctx context.Context, c *fn.Call, a npmInstallArgs) (any, er
 	if a.DryRun {
 		words = append(words, "--dry-run")
 	}
+	pkgs := value.Texts(a.Pkgs)
 	if a.Pkg != "" {
-		words = append(words, a.Pkg)
-	} else {
-		words = append(words, value.Texts(a.Pkgs)...)
+		pkgs = []string{a.Pkg}
 	}
+	words = append(words, host.Operands(pkgs...)...)
 	d, err := n.run(ctx, c, at, words...)
 	if err != nil {
 		return nil, err
@@ -146,11 +146,11 @@ type npmUninstallArgs struct {
 }
 
 func (n npm) uninstall(ctx context.Context, c *fn.Call, a npmUninstallArgs) (bool, error) {
-	words := []string{"uninstall", a.Pkg}
+	words := []string{"uninstall"}
 	if a.Dir == "" {
 		words = append(words, "--global")
 	}
-	return n.went(ctx, c, npmArgs{Dir: a.Dir, Runas: a.Runas, Env: a.Env}, words...)
+	return n.went(ctx, c, npmArgs{Dir: a.Dir, Runas: a.Runas, Env: a.Env}, append(words, host.Operands(a.Pkg)...)...)
 }
 
 // went runs npm and reports whether it succeeded.
@@ -181,7 +181,7 @@ func (n npm) list(ctx context.Context, c *fn.Call, a npmArgs) (any, error) {
 		return nil, fn.Invalidf("depth %s must be a number", value.Repr(depth))
 	}
 	if a.Pkg != "" {
-		words = append(words, a.Pkg)
+		words = append(words, host.Operands(a.Pkg)...)
 	}
 	d, err := n.run(ctx, c, a, words...)
 	if err != nil {
@@ -204,11 +204,11 @@ func (n npm) list(ctx context.Context, c *fn.Call, a npmArgs) (any, error) {
 
 func (n npm) cacheClean(ctx context.Context, c *fn.Call, a npmArgs) (bool, error) {
 	words := []string{"cache", "clean"}
-	if a.Path != "" {
-		words = append(words, a.Path)
-	}
 	if a.Force {
 		words = append(words, "--force")
+	}
+	if a.Path != "" {
+		words = append(words, host.Operands(a.Path)...)
 	}
 	return n.went(ctx, c, a, words...)
 }
@@ -216,7 +216,7 @@ func (n npm) cacheClean(ctx context.Context, c *fn.Call, a npmArgs) (bool, error
 func (n npm) cacheList(ctx context.Context, c *fn.Call, a npmArgs) (string, error) {
 	words := []string{"cache", "ls"}
 	if a.Path != "" {
-		words = append(words, a.Path)
+		words = append(words, host.Operands(a.Path)...)
 	}
 	d, err := n.run(ctx, c, a, words...)
 	if err != nil {

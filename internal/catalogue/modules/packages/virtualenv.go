@@ -102,7 +102,7 @@ func (v virtualenv) create(ctx context.Context, c *fn.Call, a virtualenvArgs) (*
 	if a.SystemPackages {
 		words = append(words, "--system-site-packages")
 	}
-	ret, err := v.run(ctx, c, a, append(words, a.Path))
+	ret, err := v.run(ctx, c, a, append(words, host.Operands(a.Path)...))
 	if err != nil || ret.Int("retcode") != 0 || !a.Pip {
 		return ret, err
 	}

@@ -94,14 +94,14 @@ type hgArchiveArgs struct {
 }
 
 func (h hg) archive(ctx context.Context, c *fn.Call, a hgArchiveArgs) (string, error) {
-	words := []string{"archive", a.Output, "--rev", a.Rev}
+	words := []string{"archive", "--rev", a.Rev}
 	if value.Truth(a.Format) {
 		words = append(words, "--type", value.Str(a.Format))
 	}
 	if value.Truth(a.Prefix) {
 		words = append(words, "--prefix", value.Str(a.Prefix))
 	}
-	d, err := h.run(ctx, c, a.Cwd, a.User, words...)
+	d, err := h.run(ctx, c, a.Cwd, a.User, append(words, host.Operands(a.Output)...)...)
 	if d.Int("retcode") != 0 {
 		c.SetRetcode(int(d.Int("retcode")))
 	}
@@ -130,7 +130,7 @@ type hgPullArgs struct {
 func (h hg) pull(ctx context.Context, c *fn.Call, a hgPullArgs) (string, error) {
 	words := append([]string{"pull"}, hgFar(a.Identity, a.Opts)...)
 	if a.Repository != nil {
-		words = append(words, value.Str(a.Repository))
+		words = append(words, host.Operands(value.Str(a.Repository))...)
 	}
 	return h.must(ctx, c, a.Cwd, a.User, words...)
 }
@@ -143,11 +143,11 @@ type hgUpdateArgs struct {
 }
 
 func (h hg) update(ctx context.Context, c *fn.Call, a hgUpdateArgs) (string, error) {
-	words := []string{"update", a.Rev}
+	words := []string{"update"}
 	if a.Force {
 		words = append(words, "-C")
 	}
-	return h.must(ctx, c, a.Cwd, a.User, words...)
+	return h.must(ctx, c, a.Cwd, a.User, append(words, host.Operands(a.Rev)...)...)
 }
 
 type hgCloneArgs struct {
@@ -159,7 +159,7 @@ type hgCloneArgs struct {
 }
 
 func (h hg) clone(ctx context.Context, c *fn.Call, a hgCloneArgs) (string, error) {
-	return h.must(ctx, c, nil, a.User, append([]string{"clone", a.Repository, a.Cwd}, hgFar(a.Identity, a.Opts)...)...)
+	return h.must(ctx, c, nil, a.User, append(append([]string{"clone"}, hgFar(a.Identity, a.Opts)...), host.Operands(a.Repository, a.Cwd)...)...)
 }
 
 type hgStatusArgs struct {
