@@ -47,8 +47,9 @@ func setenv(_ context.Context, e *state.Env, a setenvArgs) (state.Plan, error) {
 		return state.Plan{Comment: "Environ values were already set with the correct values",
 			Forecast: &state.Result{Verdict: state.Succeeded, Comment: "Environ values are already set with the correct values"}}, nil
 	}
-	return state.Plan{Steps: []state.Step{{
-		Change: state.Change{Diff: changes, Comment: "Environ values will be changed"},
+	// As in Salt, a test succeeds although there are changes to make.
+	forecast := &state.Result{Verdict: state.Succeeded, Comment: "Environ values will be changed", Changes: changes}
+	return state.Plan{Forecast: forecast, Steps: []state.Step{{
 		Do: func(ctx context.Context) (state.Change, error) {
 			v, err := e.Exec(ctx, "environ.setenv", nil, vars, a.FalseUnset, a.ClearAll, a.Update, a.Permanent)
 			d, ok := v.(*value.Dict)
