@@ -95,6 +95,48 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string { return e.text }
 
+// ExceptionError is an unexpected exception whose class is known, as test.exception raises it.
+type ExceptionError struct {
+	// Class is the name that Python shows for the class: with its module, except of built-in classes.
+	Class string
+	// Text is the message.
+	Text string
+}
+
+func (e *ExceptionError) Error() string { return e.Text }
+
+// Shown returns the last line of Python's traceback for the exception.
+func (e *ExceptionError) Shown() string {
+	if e.Text == "" {
+		return e.Class
+	}
+	return e.Class + ": " + e.Text
+}
+
+// ClassOf returns the name of the Python class that an error corresponds to, "" for an error without one.
+func ClassOf(err error) string {
+	var (
+		command    *CommandError
+		invocation *InvocationError
+		argument   *ArgumentError
+		program    *ProgramError
+		exception  *ExceptionError
+	)
+	switch {
+	case errors.As(err, &program):
+		return "salt.exceptions.CommandNotFoundError"
+	case errors.As(err, &command):
+		return "salt.exceptions.CommandExecutionError"
+	case errors.As(err, &invocation):
+		return "salt.exceptions.SaltInvocationError"
+	case errors.As(err, &argument):
+		return "TypeError"
+	case errors.As(err, &exception):
+		return exception.Class
+	}
+	return ""
+}
+
 // PanicError is a recovered panic of a function.
 type PanicError struct {
 	// Value is the value of the panic, Stack its stack trace.
@@ -111,6 +153,7 @@ func errorText(name, doc string, err error) string {
 		invocation *InvocationError
 		argument   *ArgumentError
 		program    *ProgramError
+		exception  *ExceptionError
 	)
 	switch {
 	case errors.As(err, &program):
@@ -121,6 +164,8 @@ func errorText(name, doc string, err error) string {
 		return fmt.Sprintf(textExecuting, name, err)
 	case errors.As(err, &argument):
 		return fmt.Sprintf(textPassedInvalid, name, err, doc)
+	case errors.As(err, &exception):
+		return fmt.Sprintf(textException, exception.Shown())
 	}
 	return fmt.Sprintf(textException, err)
 }

@@ -97,6 +97,7 @@ func (h *helper) described(err error) *value.Dict {
 		argument   *fn.ArgumentError
 		unknown    *fn.UnknownError
 		program    *fn.ProgramError
+		exception  *fn.ExceptionError
 	)
 	if errors.As(err, &raised) {
 		d.Set("text", raised.Text)
@@ -119,6 +120,8 @@ func (h *helper) described(err error) *value.Dict {
 		d.Set("kind", "argument")
 	case errors.As(err, &unknown):
 		d.Set("kind", "unknown")
+	case errors.As(err, &exception):
+		d.Set("class", exception.Class)
 	case errors.Is(err, context.Canceled):
 		d.Set("kind", "command")
 	}

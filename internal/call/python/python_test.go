@@ -55,6 +55,8 @@ func (e *echoFunctions) Call(ctx context.Context, name string, args []any, kwarg
 		return v, err
 	case "brine.command":
 		return nil, fn.Errorf("it broke")
+	case "brine.class":
+		return nil, &fn.ExceptionError{Class: args[0].(string), Text: "told"}
 	case "brine.argument":
 		return nil, &fn.ArgumentError{Err: errors.New("no such argument")}
 	}
@@ -167,9 +169,14 @@ def raises(kind):
     raise {"command": CommandExecutionError, "invocation": SaltInvocationError, "program": CommandNotFoundError,
            "type": TypeError, "value": ValueError, "exit": SystemExit}[kind]("text of " + kind)
 
-def catches(name):
+def sets():
+    given = [{1, "a"}, frozenset([2]), set(), (3,), {"k": {(4, frozenset([5]))}}, [6], [{1: 2}]]
+    back = __salt__["brine.echo"](given, more={7})
+    return back == given and [type(v).__name__ for v in back]
+
+def catches(name, *args):
     try:
-        __salt__[name]()
+        __salt__[name](*args)
     except Exception as exc:
         return type(exc).__name__, str(exc)
 
@@ -296,6 +303,11 @@ func TestCalls(t *testing.T) {
 		{"catches", []any{"brine.command"}, value.Tuple{"CommandExecutionError", "it broke"}},
 		{"catches", []any{"brine.argument"}, value.Tuple{"TypeError", "no such argument"}},
 		{"catches", []any{"brine.bug"}, value.Tuple{"CommandExecutionError", "a bug in brine.bug"}},
+		{"catches", []any{"brine.class", "Exception"}, value.Tuple{"Exception", "told"}},
+		{"catches", []any{"brine.class", "ValueError"}, value.Tuple{"ValueError", "told"}},
+		{"catches", []any{"brine.class", "salt.exceptions.SaltRenderError"}, value.Tuple{"SaltRenderError", "told"}},
+		{"catches", []any{"brine.class", "exit"}, value.Tuple{"Exception", "told"}},
+		{"sets", nil, value.ListOf("set", "frozenset", "set", "tuple", "dict", "list", "list")},
 		{"catches", []any{"no.such"}, value.Tuple{"KeyError", "'no.such'"}},
 		{"fork", nil, "parent"},
 	} {

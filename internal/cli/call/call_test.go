@@ -119,11 +119,11 @@ func TestKeywordsOfTheCall(t *testing.T) {
 }
 
 // TestException: for an exception in a function Salt prints a message and a traceback, Brine the
-// message.
+// last line of it.
 func TestException(t *testing.T) {
 	rec := clienttest.Read(t, recordings, "call_exception")
 	got := runCall(t.Context(), newMinion(t, ""), "", append([]string{"--local"}, rec.Args...)...)
-	if want := (result{rec.Exit, rec.Stdout, "The minion function caused an exception: Test Exception\n"}); got != want {
+	if want := (result{rec.Exit, rec.Stdout, "The minion function caused an exception: Exception: Test Exception\n"}); got != want {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -190,8 +190,9 @@ func TestOptions(t *testing.T) {
 			`^Command required for 'test.raise_exception' not found: broken\n$`},
 		{"--local test.raise_exception salt.exceptions.CheckError broken", 1, `^$`, `^Error running 'test.raise_exception': broken\n$`},
 		{"--local test.raise_exception salt.exceptions.SaltInvocationError broken", 1, `^$`, `^ERROR executing 'test.raise_exception': broken\n$`},
-		{"--local test.raise_exception salt.exceptions.SaltClientTimeout broken", 1, `^$`, `^The minion function caused an exception: broken\n$`},
-		{"--local test.raise_exception ZeroDivisionError broken", 1, `^$`, `^The minion function caused an exception: broken\n$`},
+		{"--local test.raise_exception salt.exceptions.SaltClientTimeout broken", 1, `^$`,
+			`^The minion function caused an exception: salt.exceptions.SaltClientTimeout: broken\n$`},
+		{"--local test.raise_exception ZeroDivisionError broken", 1, `^$`, `^The minion function caused an exception: ZeroDivisionError: broken\n$`},
 		{"--local test.raise_exception CommandNotFoundError broken", 0, `False`, `No such exception: CommandNotFoundError`},
 		{"--local -d test", 0, `test.arg:\n(.*\n)*test.version:`, `^$`},
 		{"-g --out=json --id=other", 0, `"id": "other"`, `^$`},

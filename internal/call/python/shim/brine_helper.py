@@ -535,12 +535,63 @@ def failure(error):
         return TypeError(text)
     names = {"command": "CommandExecutionError", "invocation": "SaltInvocationError",
              "program": "CommandNotFoundError"}
+    if error.get("class"):
+        return named_exception(error["class"], text)
     if error.get("info"):
         return salt.exceptions.CommandExecutionError(error["summary"], error["info"])
     return getattr(salt.exceptions, names.get(kind, "CommandExecutionError"))(text)
 
 
+def named_exception(name, text):
+    """Return an exception by the name of its class, as a traceback shows it."""
+    import builtins
+    import salt.exceptions
+    module = salt.exceptions if name.startswith("salt.exceptions.") else builtins
+    found = getattr(module, name.rpartition(".")[2], None)
+    if isinstance(found, type) and issubclass(found, Exception):
+        try:
+            return found(text)
+        except Exception:  # a class with other arguments, pylint: disable=broad-except
+            pass
+    return Exception(text)
+
+
 # Functions of Brine.
+
+def find_sets(value, found, depth=0):
+    """Collect the types of the sets in a value, by their items."""
+    kind = type(value)
+    if depth > DEEP or kind in (str, int, bool, float, bytes) or value is None:
+        return
+    if kind is set or kind is frozenset:
+        found[frozenset(value)] = kind
+    if isinstance(value, dict):
+        for k, v in value.items():
+            find_sets(k, found, depth + 1)
+            find_sets(v, found, depth + 1)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for v in value:
+            find_sets(v, found, depth + 1)
+
+
+def with_sets(value, sets):
+    """Return an answer with its sets: Brine has tuples in their place. A tuple with the items of a
+    set among the arguments of the call is that set."""
+    kind = type(value)
+    if kind is dict:
+        return {with_sets(k, sets): with_sets(v, sets) for k, v in value.items()}
+    if kind is list:
+        return [with_sets(v, sets) for v in value]
+    if kind is tuple:
+        value = tuple(with_sets(v, sets) for v in value)
+        try:
+            items = frozenset(value)
+        except TypeError:
+            return value
+        if items in sets and len(items) == len(value):
+            return sets[items](value)
+    return value
+
 
 class Function:
     """A function that Brine has."""
@@ -553,7 +604,10 @@ class Function:
     def __call__(self, *args, **kwargs):
         if self.kind == "modules":
             kwargs = inherited(self.name, args, kwargs)
-        return pipe.ask("call", self.kind, self.name, list(args), kwargs)
+        sets = {}
+        find_sets((args, kwargs), sets)
+        value = pipe.ask("call", self.kind, self.name, list(args), kwargs)
+        return with_sets(value, sets) if sets else value
 
     @property
     def __doc__(self):

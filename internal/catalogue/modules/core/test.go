@@ -329,7 +329,7 @@ type exceptionArgs struct {
 }
 
 func (test) exception(_ context.Context, _ *fn.Call, a exceptionArgs) (any, error) {
-	return nil, errors.New(a.Message)
+	return nil, &fn.ExceptionError{Class: "Exception", Text: a.Message}
 }
 
 type raiseArgs struct {
@@ -348,12 +348,10 @@ func (test) raise(_ context.Context, c *fn.Call, a raiseArgs) (bool, error) {
 		return false, &fn.CommandError{Err: text}
 	case ofSalt && (name == "SaltInvocationError" || name == "SaltClientError"):
 		return false, &fn.InvocationError{Err: text}
-	case ofSalt && slices.Contains(saltErrors, name):
-		return false, text
+	case ofSalt && slices.Contains(saltErrors, name), !ofSalt && slices.Contains(pythonErrors, name):
+		return false, raised(a.Name, a.Args)
 	case !ofSalt && name == "TypeError":
 		return false, &fn.ArgumentError{Err: text}
-	case !ofSalt && slices.Contains(pythonErrors, name):
-		return false, text
 	}
 	c.Log.Error("No such exception: " + a.Name)
 	return false, nil
@@ -386,6 +384,20 @@ var (
 	RuntimeWarning StopAsyncIteration StopIteration SyntaxError SyntaxWarning SystemError TabError TimeoutError
 	UnboundLocalError UnicodeError UnicodeWarning UserWarning ValueError Warning ZeroDivisionError`)
 )
+
+// raised returns an exception of a class, as Python shows it.
+func raised(class string, args fn.Args) error {
+	text := exceptionText(args)
+	switch class {
+	case "EnvironmentError", "IOError": // other names of one class
+		class = "OSError"
+	case "KeyError":
+		if len(args) == 1 {
+			text = value.Repr(args[0])
+		}
+	}
+	return &fn.ExceptionError{Class: class, Text: text}
+}
 
 // exceptionText returns Python's str() of an exception with these arguments.
 func exceptionText(args fn.Args) string {

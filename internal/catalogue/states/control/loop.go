@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"brine/internal/base/wait"
+	"brine/internal/call/fn"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -148,7 +149,11 @@ func untilNoEval(_ context.Context, e *state.Env, a untilNoEvalArgs) (state.Plan
 		n, err := repeated(ctx, every, limit, func(int) (bool, error) {
 			got, err := e.Exec(ctx, a.Name, a.Kwargs, a.Args...)
 			if err != nil {
-				return true, state.Errorf("Exception occurred while executing %s: %w", a.Name, err)
+				class := ""
+				if name := fn.ClassOf(err); name != "" {
+					class = "<class '" + name + "'>:"
+				}
+				return true, state.Errorf("Exception occurred while executing %s: %s%w", a.Name, class, err)
 			}
 			fits, err = compare(got)
 			return fits, err
