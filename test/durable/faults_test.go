@@ -279,6 +279,9 @@ type cutter struct {
 	mu   sync.Mutex
 	dead bool
 	held []net.Conn
+	// muteNext drops the answers of the master from the next subscription on.
+	muteNext, mute bool
+	muted          []net.Conn // connections that have lost answers
 }
 
 func newCutter(t *testing.T, b *boss) *cutter {
@@ -296,8 +299,11 @@ func newCutter(t *testing.T, b *boss) *cutter {
 				if err != nil {
 					return
 				}
+				if port == daemontest.PublishPort {
+					c.subscribed()
+				}
 				if out, err := net.Dial("tcp", net.JoinHostPort(b.Host, strconv.Itoa(port))); err == nil {
-					c.carry(in, out)
+					c.carry(in, out, port == daemontest.RetPort)
 				} else {
 					in.Close()
 				}
@@ -307,7 +313,7 @@ func newCutter(t *testing.T, b *boss) *cutter {
 	return c
 }
 
-func (c *cutter) carry(in, out net.Conn) {
+func (c *cutter) carry(in, out net.Conn, requests bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held = append(c.held, in, out)
@@ -322,7 +328,7 @@ func (c *cutter) carry(in, out net.Conn) {
 					}
 					return
 				}
-				if !c.isDead() {
+				if !c.isDead() && !(requests && way[0] == out && c.drops(in)) {
 					_, _ = way[1].Write(b[:n])
 				}
 			}
@@ -358,6 +364,64 @@ func (c *cutter) close() {
 		n.Close()
 	}
 	c.held = nil
+}
+
+func (c *cutter) subscribed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mute = c.mute || c.muteNext
+	c.muteNext = false
+}
+
+// drops reports whether the answers on a connection are dropped.
+func (c *cutter) drops(in net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mute {
+		c.muted = append(c.muted, in)
+	}
+	return c.mute
+}
+
+// muteFromSubscription drops answers of the master, but not its publications, from the next subscription
+// on. unmute lets them through again.
+func (c *cutter) muteFromSubscription() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.muteNext = true
+}
+
+func (c *cutter) unmute() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mute = false
+	for _, n := range c.muted {
+		n.Close()
+	}
+	c.muted = nil
+}
+
+// TestUnansweredRequestForMissedJobs: a master publishes and sends heartbeats, but answers no request after
+// the sign-in for a while. Then the minion still gets the job that the master kept for it, and runs it once.
+func TestUnansweredRequestForMissedJobs(t *testing.T) {
+	b := bosses(t, 1, "")[0]
+	c := newCutter(t, b)
+	w := daemontest.NewMinion(t, brine, "w1", []string{c.host}, "heartbeat_interval: 1\nreturn_retry_timer: 1\nrequest_channel_timeout: 1\n")
+	w.Level = "debug"
+	w.Start()
+	b.answered("w1")
+	w.Kill()
+	jid := b.mustShell("*", mark("missed"), value.DictOf("expire", 600))
+	c.muteFromSubscription()
+	w.Launch()
+	w.Logged("cannot request missed jobs")
+	c.unmute()
+	b.shows(jid, "w1", "missed")
+	b.answered("w1")
+	ranOnce(t, w, "missed")
+	if n := strings.Count(w.Log(), "] connected to the master"); n != 2 {
+		t.Errorf("the minion has connected %d times, not on the start and the restart", n)
+	}
 }
 
 // TestNetworkCut: the network between minion and master drops all data for a while. Jobs published

@@ -467,8 +467,9 @@ func (c *Link) attach(ctx context.Context, at address.Endpoint) (was bool, err e
 	var aside sync.WaitGroup
 	c.missed.again = wait.NewWakeup()
 	aside.Go(func() {
-		failed <- c.settle(ctx, sub, known, warm, gen)
-		c.missed.askAgain(ctx)
+		answered, err := c.settle(ctx, sub, known, warm, gen)
+		failed <- err
+		c.missed.askAgain(ctx, answered)
 	})
 	aside.Go(func() { failed <- c.watch(ctx, sub) })
 	aside.Go(func() { c.restored(ctx) })
@@ -497,34 +498,35 @@ const defaultPublishPort = 4505
 // settle does what a new connection needs besides receiving. known means that the keys are
 // from an earlier sign-in, number gen; warm means that they were valid a moment ago. Before
 // the master has authenticated in this session, the minion sends it no requests: another
-// process with a copy of the master's directory could answer.
-func (c *Link) settle(ctx context.Context, sub *channel.Subscription, known, warm bool, gen int) error {
+// process with a copy of the master's directory could answer. answered reports whether the
+// master has answered the request for missed jobs.
+func (c *Link) settle(ctx context.Context, sub *channel.Subscription, known, warm bool, gen int) (answered bool, err error) {
 	if known {
 		if err := c.verify(ctx, sub, warm, gen); err != nil || ctx.Err() != nil {
-			return err
+			return true, err // the session ends
 		}
 	}
 	greet := c.cfg.Links.toGreet(c)
 	if !greet {
-		c.missed.fetch(ctx)
+		answered = c.missed.fetch(ctx)
 	}
 	c.Out.Kick()
 	if !greet {
-		return nil
+		return answered, nil
 	}
 	if !c.cfg.Syndic {
 		if err := c.FetchPillar(ctx, false); err != nil {
 			if ctx.Err() != nil {
-				return nil
+				return true, nil
 			}
 			c.log.Error("cannot fetch the pillar", "err", err)
 		}
 	}
-	c.missed.fetch(ctx) // after the pillar, since targets may refer to it
+	answered = c.missed.fetch(ctx) // after the pillar, since targets may refer to it
 	c.SendStart()
 	c.cfg.Links.markGreeted(c)
 	c.cfg.Ready(c)
-	return nil
+	return answered, nil
 }
 
 // verify signs in again unless the master is still the process of the last sign-in. The

@@ -27,9 +27,28 @@ type missedJobs struct {
 	again wait.Wakeup // wakes askAgain: the session may have missed publications
 }
 
+// retryMissed is the pause before an unanswered request is repeated. It doubles up to retryMissedMax.
+const (
+	retryMissed    = time.Second
+	retryMissedMax = time.Minute
+)
+
+// retry repeats the request until the master answers or ctx ends. It may be busy or hang while its
+// heartbeats arrive, so that the connection stays.
+func (m *missedJobs) retry(ctx context.Context) {
+	pause := retryMissed
+	for wait.Sleep(ctx, pause/2+wait.Jitter(pause/2)) && !m.fetch(ctx) {
+		pause = min(2*pause, retryMissedMax)
+	}
+}
+
 // askAgain asks the master for missed jobs at laterChecks, and whenever the numbers of its
-// publications show a gap, until ctx ends.
-func (m *missedJobs) askAgain(ctx context.Context) {
+// publications show a gap, until ctx ends. It repeats requests without an answer; answered reports
+// whether the first request of this connection had one.
+func (m *missedJobs) askAgain(ctx context.Context, answered bool) {
+	if !answered {
+		m.retry(ctx)
+	}
 	if !m.kept.Load() {
 		return
 	}
@@ -52,7 +71,9 @@ func (m *missedJobs) askAgain(ctx context.Context) {
 				return
 			}
 		}
-		m.fetch(ctx)
+		if !m.fetch(ctx) {
+			m.retry(ctx)
+		}
 	}
 }
 
@@ -72,24 +93,24 @@ func (m *missedJobs) askSoon() {
 // fetch requests the jobs that the master queued for this minion while it was
 // unreachable. Jobs that it already ran, even in an earlier process, are
 // recognized by id. Stock masters are not asked, because they would log an
-// error.
-func (m *missedJobs) fetch(ctx context.Context) {
+// error. If it returns false, the master must be asked again.
+func (m *missedJobs) fetch(ctx context.Context) (answered bool) {
 	c := m.link
 	if !c.Client.Peer().Brine {
-		return
+		return true
 	}
 	after := int64(0)
 	for range missedRounds {
 		v, err := c.Client.Request(ctx, wire.Encode(wire.Missed{Cmd: "_brine_missed", ID: c.cfg.ID, After: after, Syndic: c.cfg.Syndic}))
 		if err != nil {
 			c.log.Debug("cannot request missed jobs", "err", err)
-			return
+			return false
 		}
 		d, _ := v.(*value.Dict)
 		var in wire.MissedJobs
 		if err := wire.Decode(d, &in); err != nil {
 			c.log.Debug("the master does not queue jobs for its minions", "err", err)
-			return
+			return true
 		}
 		m.kept.Store(true)
 		for _, it := range value.Items(in.Jobs) {
@@ -101,8 +122,9 @@ func (m *missedJobs) fetch(ctx context.Context) {
 		next := in.After
 		if !in.More || next <= after {
 			c.SayRunning(ctx, c.cfg.Jobs.RunningFor(c)...)
-			return
+			return true
 		}
 		after = next
 	}
+	return true
 }

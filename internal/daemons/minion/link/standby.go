@@ -40,9 +40,12 @@ func (c *Link) standBy(ctx context.Context, at address.Endpoint) (was bool, err 
 	c.Out.Kick() // sends returns of jobs from its time as the active master
 	// Jobs that it published just before the switch still run here: it has told the
 	// operator that they were published.
-	c.missed.fetch(ctx)
+	answered := c.missed.fetch(ctx)
 	stood, leave := context.WithCancel(ctx)
 	var aside sync.WaitGroup
+	if !answered {
+		aside.Go(func() { c.missed.retry(stood) })
+	}
 	aside.Go(func() { c.restored(stood) })
 	aside.Go(func() { c.standby.run(stood, at) })
 	err = c.keepGood(ctx)

@@ -96,8 +96,7 @@ func (s *standbyJobs) take(ctx context.Context, at address.Endpoint) error {
 	defer func() { s.taking.Store(false); cancel(); aside.Wait() }()
 	aside.Go(func() {
 		c.tryShowStatus(ctx) // the master considers the minion unreachable before this report
-		c.missed.fetch(ctx)
-		c.missed.askAgain(ctx)
+		c.missed.askAgain(ctx, c.missed.fetch(ctx))
 	})
 	aside.Go(func() { s.watch(ctx, cancel) })
 	for {
