@@ -1,9 +1,15 @@
 package api
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -201,5 +207,141 @@ func TestV1HotMasters(t *testing.T) {
 	decide(`{"action":"reject","ids":["alpha"]}`, `{"id": "alpha", "state": "rejected", "done": true, "masters": {"second": {"done": false, "reason": "`)
 	if s.get(admin, "/v1/keys", &keys); keys.Problems["second"] == "" {
 		t.Errorf("keys: %+v", keys)
+	}
+}
+
+// TestHotApprovals: users of two hot masters decide on the same job before the masters have exchanged their records. Only the first
+// decision counts, the other one is refused, and an approved job starts once.
+func TestHotApprovals(t *testing.T) {
+	one, two := daemontest.Host(), daemontest.Host()
+	with := func(other string) func(string) string {
+		return func(conf string) string {
+			return strings.Replace(conf, "    admin:", "    bob: ['.*']\n    carol: ['.*']\n    admin:", 1) + "approval_above: 1\nhot_masters: [" + other + "]\n"
+		}
+	}
+	first := startWith(t, one, with(two))
+	second := startNamed(t, "second", two, with(one), func(m *daemontest.Node) {
+		for _, name := range []string{"etc/salt/pki/master/master.pem", "etc/salt/pki/master/master.pub"} {
+			m.Write(name, first.master.Read(name))
+		}
+	})
+	var minions []*daemontest.Node
+	for _, id := range []string{"alpha", "beta"} {
+		minions = append(minions, daemontest.NewMinion(t, daemontest.Brine, id, []string{one, two}, "").Start())
+	}
+	for _, m := range []*daemontest.Node{first.master, second.master} {
+		eventually.Nil(t, time.Minute, "the minions answer "+m.Name, func() error { return m.PingAll(daemontest.Brine, "alpha", "beta") })
+	}
+	admin, bob, carol := first.login("admin"), first.login("bob"), second.login("carol")
+
+	approvals := func(s *site, token string) map[string]string {
+		t.Helper()
+		var all struct{ Approvals []struct{ ID, State string } }
+		s.get(token, "/v1/approvals", &all)
+		states := map[string]string{}
+		for _, a := range all.Approvals {
+			states[a.ID] = a.State
+		}
+		return states
+	}
+	ask := func(word string) (id string) {
+		t.Helper()
+		a := first.do("POST", "/v1/jobs", `{"tgt": "*", "fun": "cmd.run", "arg": ["echo `+word+` >> /proc/$PPID/cwd/ledger"]}`, "Content-Type", asJSON,
+			"X-Auth-Token", admin)
+		var asked struct{ Approval string }
+		if err := json.Unmarshal([]byte(a.body), &asked); err != nil || asked.Approval == "" {
+			t.Fatalf("%s is not asked for: %d %s", word, a.status, a.body)
+		}
+		return asked.Approval
+	}
+	decide := func(s *site, token, method, id string) bool {
+		t.Helper()
+		a := s.do(method, "/v1/approvals/"+id, "", "X-Auth-Token", token)
+		if a.status != 200 && a.status != 409 {
+			t.Errorf("%s %s: %d %s", method, id, a.status, a.body)
+		}
+		return a.status == 200
+	}
+	here := func(method, id string) bool { return decide(first, bob, method, id) }
+	there := func(method, id string) bool { return decide(second, carol, method, id) }
+	type way = func(method, id string) bool
+	cases := []struct {
+		word          string
+		by            way
+		method        string
+		thenBy        way
+		then, counted string
+	}{
+		{"approved-here", here, "POST", there, "DELETE", "approved"},
+		{"approved-there", there, "POST", here, "DELETE", "approved"},
+		{"rejected-here", here, "DELETE", there, "POST", "rejected"},
+		{"rejected-there", there, "DELETE", here, "POST", "rejected"},
+		{"approved-twice", there, "POST", here, "POST", "approved"},
+		{word: "both-0"}, {word: "both-1"}, {word: "both-2"},
+	}
+	asked, ids, want := map[string]string{}, map[string]string{}, map[string]int{}
+	for _, c := range cases {
+		asked[c.word] = ask(c.word)
+		ids[asked[c.word]] = "waiting"
+	}
+	eventually.Nil(t, time.Minute, "all jobs wait at the second master", func() error {
+		if got := approvals(second, carol); !maps.Equal(got, ids) {
+			return fmt.Errorf("%v", got)
+		}
+		return nil
+	})
+	for _, c := range cases {
+		id := asked[c.word]
+		if c.by == nil { // at the same time
+			var approved, rejected bool
+			var both sync.WaitGroup
+			both.Go(func() { approved = here("POST", id) })
+			both.Go(func() { rejected = there("DELETE", id) })
+			both.Wait()
+			if approved == rejected {
+				t.Errorf("%s: approved %v, rejected %v", c.word, approved, rejected)
+			}
+			if c.counted = "rejected"; approved {
+				c.counted = "approved"
+			}
+		} else if !c.by(c.method, id) {
+			t.Errorf("%s: the first decision is refused", c.word)
+		} else if c.thenBy(c.then, id) {
+			t.Errorf("%s: a second decision is accepted", c.word)
+		}
+		if ids[id], want[c.word] = c.counted, 0; c.counted == "approved" {
+			want[c.word] = 1
+		}
+	}
+	if t.Failed() {
+		return
+	}
+	for _, s := range []*site{first, second} {
+		token := admin
+		if s == second {
+			token = carol
+		}
+		eventually.Nil(t, time.Minute, "all decisions are shown at "+s.master.Name, func() error {
+			if got := approvals(s, token); !maps.Equal(got, ids) {
+				return fmt.Errorf("%v, want %v", got, ids)
+			}
+			return nil
+		})
+	}
+	for _, m := range minions {
+		eventually.Nil(t, time.Minute, "approved jobs run once at "+m.Name, func() error {
+			b, err := os.ReadFile(m.Path("ledger"))
+			if errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			for word, n := range want {
+				if got := strings.Count(string(b), word); got < n {
+					return fmt.Errorf("%s ran %d times", word, got)
+				} else if got > n {
+					t.Fatalf("%s ran %d times at %s, not %d", word, got, m.Name, n)
+				}
+			}
+			return nil
+		})
 	}
 }

@@ -75,6 +75,12 @@ func start(t *testing.T, minions ...string) *site {
 // startWith is start with a modified configuration.
 func startWith(t *testing.T, host string, change func(conf string) string, minions ...string) *site {
 	t.Helper()
+	return startNamed(t, "master", host, change, nil, minions...)
+}
+
+// startNamed is startWith for a master of another id. prepare, unless it is nil, is called before the master starts.
+func startNamed(t *testing.T, name, host string, change func(conf string) string, prepare func(*daemontest.Node), minions ...string) *site {
+	t.Helper()
 	files := daemontest.ShortDir(t)
 	for name, text := range map[string]string{"app.html": "<html>app</html>", "static/scripts/config.js": "let a = 1;\n"} {
 		p := filepath.Join(files, name)
@@ -90,7 +96,10 @@ func startWith(t *testing.T, host string, change func(conf string) string, minio
 	if strings.Contains(text, "disable_ssl") {
 		scheme = "http"
 	}
-	m := daemontest.NewMaster(t, daemontest.Brine, "master", host, text)
+	m := daemontest.NewMaster(t, daemontest.Brine, name, host, text)
+	if prepare != nil {
+		prepare(m)
+	}
 	if strings.Contains(text, "log_level: all") {
 		m.Level = "all"
 	}

@@ -218,11 +218,6 @@ func (a *approvals) take(c *call, state string) (*approval, error) {
 		a.log.Warn("cannot store a decision on a job; refused it", "id", p.id, "err", err)
 		return nil, unstored("the decision was refused, and the job waits further", err)
 	}
-	if state == rejected {
-		token := p.chunk.Str("token")
-		p.forget()
-		go a.report(token, p)
-	}
 	return p, nil
 }
 
@@ -240,7 +235,7 @@ func (a *approvals) approve(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.claim(c, p); err != nil {
+	if err := a.claim(c, p, approvalsApprove); err != nil {
 		return nil, err
 	}
 	chunk := p.chunk.Clone()
@@ -300,6 +295,14 @@ func (a *approvals) reject(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := a.claim(c, p, approvalsReject); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	token := p.chunk.Str("token")
+	p.forget()
+	a.mu.Unlock()
+	go a.report(token, p)
 	a.note(p, c, "approval", "rejected")
 	return a.answer(c, p), nil
 }

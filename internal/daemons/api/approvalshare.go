@@ -127,18 +127,23 @@ func (a *approvals) report(token string, p *approval) {
 	}
 }
 
-// claim records at the master that a job which waits here is approved, unless it was rejected at another server meanwhile. An older master, or
-// one without the job, knows of no decisions.
-func (a *approvals) claim(c *call, p *approval) error {
+// claim records a decision on a job that waits here at the master (fun is approvalsApprove or approvalsReject), unless another one was made at
+// another server meanwhile. An older master, or one without the job, knows of no decisions.
+func (a *approvals) claim(c *call, p *approval, fun string) error {
 	within, cancel := context.WithTimeout(c.r.Context(), shareLimit)
 	defer cancel()
-	_, err := a.master.Look(within, c.of.Token, approvalsApprove, value.DictOf("id", p.id))
+	_, err := a.master.Look(within, c.of.Token, fun, value.DictOf("id", p.id))
 	if salt.KindOf(err) != salt.Invalid {
 		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p.state, p.by = waiting, "" // until the decision arrives here
+	a.keep(p)
+	if !a.watching { // no job has waited for a moment
+		a.watching = true
+		go a.watch(context.WithoutCancel(c.r.Context()), c)
+	}
 	return &failure{http.StatusConflict, err.Error()}
 }
 

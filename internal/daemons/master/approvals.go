@@ -24,7 +24,9 @@ type approvals struct {
 	access *access
 	store  *shared.Store
 	now    func() time.Time
-	// ask asks another master to decide; nil without a cluster.
+	// want, unless it is nil, makes hot masters exchange records soon.
+	want func()
+	// ask asks another master to decide; nil without a cluster and hot masters.
 	ask func(master string, in wire.ApprovalDecision) (*value.Dict, error)
 
 	mu sync.Mutex // held while a record is read and changed
@@ -282,6 +284,9 @@ func (a *approvals) waits(d *approvalRecord) bool {
 
 // list returns the jobs that a user may see: its own, and those that it may start.
 func (a *approvals) list(who *caller) (*value.Dict, error) {
+	if a.want != nil {
+		a.want()
+	}
 	all, err := a.store.All()
 	if err != nil {
 		return nil, err

@@ -44,6 +44,7 @@ type hotMasters struct {
 	wheels   *wheelCalls
 	recorder *recorder
 	audits   audits // of this master alone
+	approval *approvals
 	log      *ratelimit.Log
 
 	server *hotlink.Server
@@ -314,6 +315,8 @@ func (h *hotMasters) answer(from, name string, arg *value.Dict) (*value.Dict, er
 		return h.decide(from, &q)
 	case askAudit:
 		return h.audits.answer(arg), nil
+	case askApproval:
+		return h.approval.decideHere(arg), nil
 	}
 	return nil, salt.Errorf(salt.NotFound, "unknown question %.64q: the masters have different versions", name)
 }
@@ -659,6 +662,26 @@ func (h *hotMasters) decideElsewhere(ctx context.Context, user, action string, k
 		out.Set(id, d)
 	})
 	return out
+}
+
+// askApproval asks the master of an id to decide on a job that needs approval.
+func (h *hotMasters) askApproval(master string, in wire.ApprovalDecision) (*value.Dict, error) {
+	ctx, cancel := context.WithTimeout(h.wheels.ctx(), askApprovalTime)
+	defer cancel()
+	for _, p := range h.peers {
+		p.mu.Lock()
+		id := p.id
+		p.mu.Unlock()
+		if id != master {
+			continue
+		}
+		answered, data, err := p.client.Ask(ctx, askApproval, wire.Encode(in))
+		if err == nil && answered != master {
+			err = salt.Errorf(salt.Unavailable, "%s is another master now", p.address)
+		}
+		return data, err
+	}
+	return nil, salt.Errorf(salt.Unavailable, "hot master %.100s has not answered yet", master)
 }
 
 // asker returns each, nil without the option.

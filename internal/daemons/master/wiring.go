@@ -356,9 +356,10 @@ func (m *Master) linkHotMasters() error {
 	m.hot = &hotMasters{
 		id: m.cfg.ID, boot: hotlink.NewBoot(), began: m.began, presence: m.presence, reports: m.reports, keys: m.keys, hashType: o.HashType,
 		runs: m.lastRuns, saved: m.saved,
-		settings: m.settings, wheels: m.wheels, recorder: m.recorder, audits: audits{Log: m.audit},
+		settings: m.settings, wheels: m.wheels, recorder: m.recorder, audits: audits{Log: m.audit}, approval: m.approvals,
 		log: ratelimit.NewLog(m.log, 10, time.Minute),
 	}
+	m.approvals.ask, m.approvals.want = m.hot.askApproval, m.hot.want
 	return m.hot.link(o.HotMasters, func(entry string) transport.Requester {
 		return first.Transport.NewRequester(hotAddress(entry, port), transport.DialOptions{TLS: conf, MaxMessage: hotlink.MaxMessage + 1024, DialTimeout: hotTime})
 	}, m.identity.Key())
