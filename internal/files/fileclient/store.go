@@ -13,6 +13,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/base/steady"
 	"brine/internal/base/wait"
 )
 
@@ -225,13 +226,28 @@ func (s store) forget(path, hashType string) error {
 }
 
 // sweep removes, once a day, contents that have not been used for long.
-func (s store) sweep() {
+func (s store) sweep() { s.sweepAt(steady.Early()) }
+
+// sweepAt is sweep at a time. A clock may be wrong: from one sweep to the next at most a day counts, however
+// much later it is by the clock, and a clock that was ahead at the last sweep is forgotten.
+func (s store) sweepAt(now time.Time) {
 	mark := filepath.Join(s.dir, ".swept")
-	if st, err := os.Stat(mark); err == nil && time.Since(st.ModTime()) < sweepEvery {
+	last := now
+	st, err := os.Stat(mark)
+	if err == nil {
+		last = st.ModTime()
+	}
+	if err == nil && !last.After(now) && now.Sub(last) < sweepEvery {
 		return
 	}
-	if os.MkdirAll(s.dir, 0o700) != nil || os.WriteFile(mark, nil, 0o600) != nil {
+	if os.MkdirAll(s.dir, 0o700) != nil || os.WriteFile(mark, nil, 0o600) != nil || os.Chtimes(mark, now, now) != nil {
 		return
+	}
+	if err != nil || last.After(now) {
+		return
+	}
+	if most := last.Add(sweepEvery); now.After(most) {
+		now = most
 	}
 	_ = filepath.WalkDir(s.dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || p == mark {
@@ -242,7 +258,7 @@ func (s store) sweep() {
 			return nil
 		}
 		sys, ok := st.Sys().(*syscall.Stat_t)
-		if ok && sys.Nlink == 1 && time.Since(st.ModTime()) > abandoned && time.Since(changed(sys)) > abandoned {
+		if ok && sys.Nlink == 1 && now.Sub(st.ModTime()) > abandoned && now.Sub(changed(sys)) > abandoned {
 			_ = os.Remove(p)
 		}
 		return nil
